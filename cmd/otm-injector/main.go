@@ -1,0 +1,13 @@
+// The command otm-injector; see package app.
+package main
+
+import (
+	"os"
+
+	"otm/internal/app"
+	"otm/internal/cli"
+)
+
+func main() {
+	os.Exit(app.Main(append([]string{"otm-injector"}, os.Args[1:]...), cli.OSStreams()))
+}

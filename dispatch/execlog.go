@@ -1,0 +1,77 @@
+package dispatch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"otm/internal/durable"
+)
+
+// Bounds of what is kept of the output of started agents.
+const (
+	maxExecLog  = 1 << 20 // bytes a run
+	maxExecLogs = 20      // runs an agent
+)
+
+// execLog is the log of one run of a command. What comes after maxExecLog
+// bytes is dropped, and said.
+type execLog struct {
+	mu   sync.Mutex // stdout and stderr of the command write at once
+	file *os.File
+	left int
+}
+
+// openExecLog makes the log of a run and deletes the oldest ones of the agent.
+func openExecLog(dir, key string, now time.Time) (*execLog, error) {
+	if err := durable.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	pruneExecLogs(dir)
+	name := now.UTC().Format("20060102T150405.000Z") + "-" + key + ".log"
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
+	if err != nil {
+		return nil, err
+	}
+	return &execLog{file: f, left: maxExecLog}, nil
+}
+
+func pruneExecLogs(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	var logs []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".log") {
+			logs = append(logs, e.Name())
+		}
+	}
+	slices.Sort(logs) // by time
+	for _, name := range logs[:max(0, len(logs)-maxExecLogs+1)] {
+		os.Remove(filepath.Join(dir, name))
+	}
+}
+
+func (l *execLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left <= 0 {
+		return len(p), nil
+	}
+	keep := min(len(p), l.left)
+	l.left -= keep
+	if _, err := l.file.Write(p[:keep]); err != nil {
+		return 0, err
+	}
+	if l.left <= 0 {
+		fmt.Fprintf(l.file, "\n[the rest is not kept: more than %d bytes]\n", maxExecLog)
+	}
+	return len(p), nil
+}
+
+func (l *execLog) Close() error { return l.file.Close() }

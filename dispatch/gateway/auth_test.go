@@ -1,0 +1,231 @@
+package gateway_test
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+)
+
+// operator fails unless err is an *AuthError of a reason that came from one
+// dial and no queued request.
+func operator(t *testing.T, err error, want gateway.Reason) *gateway.AuthError {
+	t.Helper()
+	var auth *gateway.AuthError
+	if !errors.As(err, &auth) || !errors.Is(err, gateway.ErrOperator) {
+		t.Fatalf("err %v, want an AuthError", err)
+	}
+	if auth.Reason != want {
+		t.Errorf("reason %q, want %q (%v)", auth.Reason, want, err)
+	}
+	if errors.Is(err, gateway.ErrLost) || errors.Is(err, gateway.ErrNotSent) {
+		t.Errorf("err %v matches too much", err)
+	}
+	if strings.Contains(err.Error(), gatewaytest.DefaultToken) {
+		t.Errorf("err %v holds the token", err)
+	}
+	return auth
+}
+
+// Every refusal of the handshake: said once, with the gateway's words, and not
+// tried again within the call.
+func TestHandshakeRefused(t *testing.T) {
+	want := map[string]gateway.Reason{
+		"AUTH_TOKEN_MISMATCH":           gateway.ReasonTokenWrong,
+		"AUTH_TOKEN_MISSING":            gateway.ReasonTokenMissing,
+		"DEVICE_IDENTITY_REQUIRED":      gateway.ReasonPairing,
+		"CONTROL_UI_DEVICE_REQUIRED":    gateway.ReasonPairing,
+		"PAIRING_REQUIRED":              gateway.ReasonPairing,
+		"PAIRING_SCOPES":                gateway.ReasonPairing,
+		"PAIRING_METADATA":              gateway.ReasonPairing,
+		"PAIRING_ROLE_UPGRADE":          gateway.ReasonPairing,
+		"DEVICE_AUTH_SIGNATURE_INVALID": gateway.ReasonSignature,
+		"DEVICE_AUTH_NONCE_MISMATCH":    gateway.ReasonSignature,
+		"DEVICE_AUTH_SIGNATURE_EXPIRED": gateway.ReasonSignature,
+		"CONTROL_UI_ORIGIN_NOT_ALLOWED": gateway.ReasonRefused,
+		"INVALID_ROLE":                  gateway.ReasonRefused,
+		"FIRST_REQUEST":                 gateway.ReasonRefused,
+		"UNKNOWN_FIELD":                 gateway.ReasonRefused,
+		"UNKNOWN_ID":                    gateway.ReasonRefused,
+		"UNEXPLAINED_NO":                gateway.ReasonRefused,
+		"TOKEN_IN_ANSWER":               gateway.ReasonRefused,
+	}
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for _, name := range gatewaytest.Refusals() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				g := gatewaytest.Start(t, p)
+				c := newClient(t, g)
+				g.InjectDial(gatewaytest.DialRefuse(name))
+				_, err := run(t, c, "k")
+				auth := operator(t, err, want[name])
+				if auth.Message == "" || auth.Code == "" {
+					t.Errorf("error without the gateway's words: %+v", auth)
+				}
+				if strings.HasPrefix(name, "PAIRING_") && auth.RequestID == "" {
+					t.Errorf("no pairing request in %+v", auth)
+				}
+				if made, _ := g.Connections(); made != 1 {
+					t.Errorf("%d connections", made)
+				}
+				// Somebody has acted.
+				mustRun(t, c, "k")
+				executed(t, g, "k", 1)
+			})
+		}
+	})
+}
+
+func TestProtocol(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) { o.Protocol = 5 })
+		_, err := run(t, newClient(t, g), "k")
+		operator(t, err, gateway.ReasonProtocol)
+	})
+}
+
+func TestToken(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		start := func(t *testing.T) *gatewaytest.Gateway {
+			return gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+				o.TokenDelay = func(int) time.Duration { return time.Millisecond }
+			})
+		}
+		token := func(s string, err error) func(*gateway.Config) {
+			return func(cfg *gateway.Config) { cfg.Token = func() (string, error) { return s, err } }
+		}
+		_, err := run(t, newClient(t, start(t), token("wrong", nil)), "k")
+		if auth := operator(t, err, gateway.ReasonTokenWrong); auth.DetailCode != "AUTH_TOKEN_MISMATCH" {
+			t.Errorf("error %+v", auth)
+		}
+		_, err = run(t, newClient(t, start(t), token("", nil)), "k")
+		operator(t, err, gateway.ReasonTokenMissing)
+
+		_, err = run(t, newClient(t, start(t), func(cfg *gateway.Config) { cfg.Token = nil }), "k")
+		operator(t, err, gateway.ReasonTokenMissing)
+
+		_, err = run(t, newClient(t, start(t), token("", fs.ErrNotExist)), "k")
+		if operator(t, err, gateway.ReasonTokenUnreadable); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("err %v", err)
+		}
+		// As read from a file.
+		if _, err = run(t, newClient(t, start(t), token(gatewaytest.DefaultToken+"\n", nil)), "k"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The token is read for every dial: a rotated one is seen without a restart.
+func TestTokenRotated(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		mustRun(t, c, "k-1")
+		g.SetToken("another-token-0123456789")
+		mustRun(t, c, "k-2") // on the old connection
+		if err := g.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, c, "k-3")
+	})
+}
+
+// Without operator.write nothing is sent where the gateway says so in its
+// hello, and its refusal is understood where it does not.
+func TestScopeMissing(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		g.GrantScopes("operator.read")
+		_, err := run(t, c, "k")
+		operator(t, err, gateway.ReasonScope)
+		asked := 1
+		if newer(p) {
+			asked = 0
+		}
+		if n := g.Asked("k"); n != asked {
+			t.Errorf("asked %d times, want %d", n, asked)
+		}
+		if hello, err := c.Hello(t.Context()); err != nil || newer(p) != (len(hello.Scopes) == 1) {
+			t.Errorf("hello %+v, %v", hello, err)
+		}
+		if _, err := c.Agents(t.Context()); err != nil {
+			t.Errorf("agents: %v", err)
+		}
+		_, err = c.Wait(t.Context(), "k")
+		operator(t, err, gateway.ReasonScope)
+
+		g.GrantScopes("operator.read", "operator.write")
+		mustRun(t, c, "k")
+		executed(t, g, "k", 1)
+	})
+}
+
+// A close that nothing explains is a verdict if its code is one.
+func TestClosedWithoutAnswer(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for code, want := range map[gatewaytest.Cut]gateway.Reason{
+			1008: gateway.ReasonRefused, 1002: gateway.ReasonProtocol,
+		} {
+			g := gatewaytest.Start(t, p)
+			c := newClient(t, g)
+			g.InjectDial(gatewaytest.DialCut(code, "pairing required for "+gatewaytest.DefaultToken))
+			_, err := run(t, c, "k")
+			if auth := operator(t, err, want); auth.Message != "pairing required for [token]" {
+				t.Errorf("message %q", auth.Message)
+			}
+		}
+	})
+}
+
+func TestNoGateway(t *testing.T) {
+	t.Parallel()
+	target := ""
+	tests := map[string]http.HandlerFunc{
+		"not found": http.NotFound,
+		"web page":  func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) },
+		"forbidden": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		// The token would go to wherever it points.
+		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target, http.StatusFound) },
+	}
+	followed := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("redirect followed")
+	}))
+	target = followed.URL
+	t.Cleanup(followed.Close)
+	for name, handler := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := httptest.NewServer(handler)
+			t.Cleanup(srv.Close)
+			c := gateway.New(gateway.Config{URL: srv.URL})
+			t.Cleanup(func() { c.Close() })
+			_, err := run(t, c, "k")
+			operator(t, err, gateway.ReasonEndpoint)
+		})
+	}
+}
+
+func TestUntrustedCertificate(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("request sent")
+	}))
+	srv.Config.ErrorLog = discardLog()
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	for _, url := range []string{srv.URL, strings.Replace(plain.URL, "http", "wss", 1)} {
+		c := gateway.New(gateway.Config{URL: url})
+		t.Cleanup(func() { c.Close() })
+		_, err := run(t, c, "k")
+		operator(t, err, gateway.ReasonEndpoint)
+	}
+}

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// Who we say we are. gateway-client/backend with a signed device is let in on
+// both versions without pairing, and nothing about it is pinned; ids and modes
+// are closed lists.
+const (
+	clientID    = "gateway-client"
+	clientMode  = "backend"
+	clientName  = "OTM"
+	role        = "operator"
+	scopeRead   = "operator.read"
+	scopeWrite  = "operator.write"
+	minProtocol = 3 // 2026.3.13 speaks 3 alone,
+	maxProtocol = 4 // 2026.9.6 speaks 4 alone
+)
+
+// connectParams are the parameters of the connect request. Unknown properties
+// are refused by the gateway.
+type connectParams struct {
+	MinProtocol int        `json:"minProtocol"`
+	MaxProtocol int        `json:"maxProtocol"`
+	Client      clientInfo `json:"client"`
+	Role        string     `json:"role"`
+	Scopes      []string   `json:"scopes"`
+	Auth        *authInfo  `json:"auth,omitempty"`
+	Device      deviceInfo `json:"device"`
+}
+
+type clientInfo struct {
+	ID          string `json:"id"`
+	DisplayName string `json:"displayName"`
+	Version     string `json:"version"`
+	Platform    string `json:"platform"`
+	Mode        string `json:"mode"`
+}
+
+type authInfo struct {
+	Token string `json:"token"`
+}
+
+type deviceInfo struct {
+	ID        string `json:"id"`
+	PublicKey string `json:"publicKey"`
+	Signature string `json:"signature"`
+	SignedAt  int64  `json:"signedAt"` // milliseconds since the epoch
+	Nonce     string `json:"nonce"`
+}
+
+// device is a throw-away identity: it lives in memory only, since nothing at
+// the gateway depends on meeting it again.
+type device struct {
+	key    ed25519.PrivateKey
+	id     string
+	public string
+}
+
+func newDevice() device {
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		panic("internal error: the system's random source failed: " + err.Error())
+	}
+	sum := sha256.Sum256(public)
+	return device{key: key, id: hex.EncodeToString(sum[:]), public: base64.RawURLEncoding.EncodeToString(public)}
+}
+
+// connect returns signed parameters that answer ch.
+func (d device) connect(ch challenge, token, version string) connectParams {
+	p := connectParams{
+		MinProtocol: minProtocol,
+		MaxProtocol: maxProtocol,
+		Client: clientInfo{
+			ID: clientID, DisplayName: clientName, Version: version,
+			Platform: runtime.GOOS, Mode: clientMode,
+		},
+		Role:   role,
+		Scopes: []string{scopeRead, scopeWrite},
+		// The gateway's clock, not ours: it allows 120 s of skew.
+		Device: deviceInfo{ID: d.id, PublicKey: d.public, SignedAt: ch.TS, Nonce: ch.Nonce},
+	}
+	if token != "" {
+		p.Auth = &authInfo{Token: token}
+	}
+	signature := ed25519.Sign(d.key, []byte(signedText(p)))
+	p.Device.Signature = base64.RawURLEncoding.EncodeToString(signature)
+	return p
+}
+
+// signedText is what the device signs, version 3, made from the very values
+// that are sent.
+func signedText(p connectParams) string {
+	token := ""
+	if p.Auth != nil {
+		token = p.Auth.Token
+	}
+	const deviceFamily = "" // not sent
+	return strings.Join([]string{
+		"v3", p.Device.ID, p.Client.ID, p.Client.Mode, p.Role, strings.Join(p.Scopes, ","),
+		strconv.FormatInt(p.Device.SignedAt, 10), token, p.Device.Nonce,
+		strings.ToLower(strings.TrimSpace(p.Client.Platform)), deviceFamily,
+	}, "|")
+}

@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzFrame feeds the bytes of one frame to a connection with a call that
+// waits. Whatever they are, it neither panics nor blocks, and the call gets at
+// most one answer.
+func FuzzFrame(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"event","event":"connect.challenge","payload":{"nonce":"n","ts":1795814904404}}`,
+		`{"type":"res","id":"1:k","ok":true,"payload":{"runId":"k","status":"accepted","acceptedAt":1795816192183}}`,
+		`{"type":"res","id":"2:k","ok":true,"payload":{"runId":"k","status":"ok","summary":"completed"}}`,
+		`{"type":"res","id":"1:k","ok":false,"error":{"code":"UNAVAILABLE","message":"m","retryable":true,"retryAfterMs":1e300,"details":{"reason":"gateway-restarting"}}}`,
+		`{"type":"res","id":"1:k","ok":false,"error":{"code":"FORBIDDEN","details":"odd"},"payload":[]}`,
+		`{"type":"event","event":"shutdown"}`,
+		`{"type":"event","event":"tick","payload":null,"seq":"x"}`,
+		strings.Repeat("[", 20000),
+		"\xff\x00",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cn := newConn(context.Background(), nil, Hello{}, Config{}.withDefaults())
+		answers := make(chan frame, 1)
+		if err := cn.register("1:k", answers); err != nil {
+			t.Fatal(err)
+		}
+		cn.abandoned["3:k"] = true
+		for range 3 { // a repeated frame must not block on a full channel
+			cn.handle(data)
+		}
+		r := &run{params: runParams{IdempotencyKey: "k"}, open: map[string]*conn{"1:k": cn}}
+		select {
+		case got := <-answers:
+			if err := r.judge(got); (err == nil) == (r.accepted.RunID == "") {
+				t.Errorf("accepted %+v, err %v", r.accepted, err)
+			}
+			if len(answers) != 0 {
+				t.Error("two answers to one request")
+			}
+		default:
+		}
+		if fr, err := parseFrame(data); err == nil {
+			parseHello(fr)
+			_ = fr.refusal().inHandshake().Error()
+			if d := fr.refusal().retryAfter(); d < 0 || d > maxRetryAfter {
+				t.Errorf("pause of %v", d)
+			}
+		}
+		cn.cancel()
+	})
+}
+
+// The gateway sends up to 25 MiB; the library's own limit is 32 KiB.
+func TestDefaultReadLimit(t *testing.T) {
+	t.Parallel()
+	if got := (Config{}).withDefaults().ReadLimit; got != 32<<20 {
+		t.Errorf("read limit %d", got)
+	}
+}
+
+func TestInstant(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`1795816192183`: true, `1795816192183.5`: true, `"2026-11-27T21:29:00Z"`: true,
+		`null`: false, `0`: false, `-1`: false, `1e300`: false, `"soon"`: false, `{}`: false, `true`: false,
+	} {
+		var p struct {
+			EndedAt instant `json:"endedAt"`
+			After   string  `json:"after"`
+		}
+		decode(json.RawMessage(`{"endedAt":`+text+`,"after":"x"}`), &p)
+		if p.EndedAt.set != want || p.EndedAt.IsZero() == want || p.After != "x" {
+			t.Errorf("%s: %+v", text, p)
+		}
+	}
+}
+
+// The id and key seen on a real gateway belong together.
+func TestDeviceID(t *testing.T) {
+	t.Parallel()
+	const seenID = "3ba1e5f63f303cd4de92c3efaf05204845b1a7aebf3583abdc17774931ed4908"
+	const seenKey = "MxhnTfoLFjGWSOr8C8vHt8SvREVkwB2ZHCHxVSqTKSo"
+	key, err := base64.RawURLEncoding.DecodeString(seenKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(key); hex.EncodeToString(sum[:]) != seenID {
+		t.Errorf("id %x, want %s", sum, seenID)
+	}
+}
+
+func TestSignature(t *testing.T) {
+	t.Parallel()
+	d := newDevice()
+	p := d.connect(challenge{Nonce: "n-1", TS: 1795814904404}, "tok", "1.2")
+	p.Client.Platform = " LinuX "
+	want := "v3|" + d.id + "|gateway-client|backend|operator|operator.read,operator.write|1795814904404|tok|n-1|linux|"
+	if got := signedText(p); got != want {
+		t.Errorf("signed %q, want %q", got, want)
+	}
+	p = d.connect(challenge{Nonce: "n-1", TS: 1}, "", "1.2")
+	if p.Auth != nil || !strings.Contains(signedText(p), "|1||n-1|") {
+		t.Errorf("without a token: %q", signedText(p))
+	}
+	public, _ := base64.RawURLEncoding.DecodeString(p.Device.PublicKey)
+	signature, _ := base64.RawURLEncoding.DecodeString(p.Device.Signature)
+	if !ed25519.Verify(public, []byte(signedText(p)), signature) {
+		t.Error("the signature does not verify")
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	c := New(Config{URL: "ws://127.0.0.1:1"})
+	defer c.Close()
+	for _, tt := range []struct {
+		random float64
+		n      int
+		floor  time.Duration
+		want   time.Duration
+	}{
+		{0.5, 0, 0, 500 * time.Millisecond},
+		{0.5, 1, 0, time.Second},
+		{0.5, 5, 0, 16 * time.Second},
+		{0.5, 6, 0, 30 * time.Second},
+		{0.5, 1000, 0, 30 * time.Second},
+		{0, 0, 0, 400 * time.Millisecond},
+		{1, 0, 0, 600 * time.Millisecond},
+		{0.5, 0, time.Second, time.Second},
+		{0.5, 4, time.Second, 8 * time.Second},
+	} {
+		c.random = func() float64 { return tt.random }
+		if got := c.backoff(tt.n, tt.floor).Round(time.Microsecond); got != tt.want {
+			t.Errorf("backoff(%d, %v) at %v: %v, want %v", tt.n, tt.floor, tt.random, got, tt.want)
+		}
+	}
+}

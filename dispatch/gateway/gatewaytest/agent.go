@@ -1,0 +1,278 @@
+package gatewaytest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The memory of idempotency keys: five minutes after the run's end, at most a
+// thousand keys, gone with the process.
+const (
+	keyFor   = 5 * time.Minute
+	keyLimit = 1000
+)
+
+// entry is what the gateway remembers of a run.
+type entry struct {
+	runID      string
+	agentID    string
+	sessionKey string
+	acceptedAt int64
+	turn       *turn // nil if it was never queued
+	startedAt  time.Time
+	endedAt    time.Time
+	status     string        // how it ended
+	final      *answer       // the second response; nil until the end
+	done       chan struct{} // closed with it
+}
+
+// agentParams are the parameters of the method agent that matter here.
+type agentParams struct {
+	Message        string  `json:"message"`
+	AgentID        string  `json:"agentId"`
+	SessionKey     string  `json:"sessionKey"`
+	IdempotencyKey string  `json:"idempotencyKey"`
+	Timeout        float64 `json:"timeout"` // seconds
+}
+
+// agentProperties are those both versions know; 2026.9.6 has more.
+var agentProperties = []string{
+	"message", "agentId", "idempotencyKey", "sessionKey", "timeout", "label", "extraSystemPrompt", "thinking",
+	"lane", "deliver", "to", "replyTo", "sessionId", "channel", "accountId", "threadId", "attachments",
+	"bestEffortDeliver", "inputProvenance",
+}
+
+func parseAgent(raw json.RawMessage) (agentParams, string) {
+	var p agentParams
+	m, problem := properties(orEmpty(raw), "root", agentProperties...)
+	if problem != "" {
+		return p, problem
+	}
+	for _, name := range []string{"message", "idempotencyKey"} {
+		switch {
+		case m[name] == nil:
+			return p, "at root: must have required property '" + name + "'"
+		case text(m[name]) == "":
+			return p, "at /" + name + ": must NOT have fewer than 1 characters"
+		}
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, err.Error()
+	}
+	return p, ""
+}
+
+// agent is the method agent. The caller holds mu.
+func (c *conn) agent(req request) {
+	g := c.p.g
+	fault := g.takeFault()
+	switch fault.kind {
+	case noAnswer:
+		return
+	case dropUnqueued:
+		c.cut(fault.cut)
+		return
+	case unavailable:
+		c.reply(req.ID, refused(g.draining(req.Method)))
+		return
+	}
+	p, problem := parseAgent(req.Params)
+	if problem != "" {
+		c.reply(req.ID, refused(invalid("invalid agent params: "+problem)))
+		return
+	}
+	if isReset(p.Message) && !c.may("operator.admin") {
+		c.reply(req.ID, refused(g.profile.missingScope("operator.admin"))) // read, 2026.9.6
+		return
+	}
+	// The key comes before all else: it answers for any message and agent.
+	if e := c.p.remembered(p.IdempotencyKey); e != nil {
+		c.repeated(req, e, fault)
+		return
+	}
+	agent, e := c.p.agentFor(p.AgentID)
+	if e != nil {
+		c.reply(req.ID, refused(*e))
+		return
+	}
+	if agent == nil {
+		c.acceptAndFail(req, p, "Pass --to <E.164>, --session-id, or --agent to choose a session", fault)
+		return
+	}
+	session, e := g.profile.sessionFor(agent.ID, p.SessionKey)
+	if e != nil {
+		c.reply(req.ID, refused(*e))
+		return
+	}
+	p.AgentID, p.SessionKey = agent.ID, session
+	if strings.TrimSpace(p.Message) == "" {
+		// Seen on 2026.9.6; for the other profile a guess.
+		c.acceptAndFail(req, p, "Message (--message) is required", fault)
+		return
+	}
+	if fault.kind == acceptThenFail {
+		c.acceptAndFail(req, p, "refused after acceptance", fault)
+		return
+	}
+	c.admitRun(req, p, agent, fault)
+}
+
+// isReset reports whether a message is a command that resets the session.
+func isReset(message string) bool {
+	word, _, _ := strings.Cut(strings.TrimSpace(message), " ")
+	return word == "/new" || word == "/reset"
+}
+
+// remembered returns the entry of a key that is not forgotten yet.
+func (p *process) remembered(key string) *entry {
+	e := p.keys[key]
+	if e == nil || e.final == nil || p.g.now().Sub(e.endedAt) <= keyFor {
+		return e
+	}
+	delete(p.keys, key)
+	return nil
+}
+
+// agentFor finds an agent. Without an id and with several agents it returns
+// the refusal of 2026.9.6, or nothing, as 2026.3.13 accepts at first.
+func (p *process) agentFor(id string) (*Agent, *wireError) {
+	agents := p.g.o.Agents
+	id = strings.ToLower(strings.TrimSpace(id))
+	switch {
+	case id == "" && len(agents) == 1:
+		return &agents[0], nil
+	case id == "" && p.g.profile.refusesOwnerless:
+		e := invalid(`Multiple agents are configured, but session key "main" has no explicit owner. Pass agentId to choose one`)
+		return nil, &e
+	case id == "":
+		return nil, nil
+	}
+	i := slices.IndexFunc(agents, func(a Agent) bool { return a.ID == id })
+	if i < 0 {
+		e := invalid(fmt.Sprintf("invalid agent params: unknown agent id %q", id))
+		return nil, &e
+	}
+	return &agents[i], nil
+}
+
+// remember makes the entry for a new run.
+func (p *process) remember(params agentParams) *entry {
+	e := &entry{
+		runID: params.IdempotencyKey, agentID: params.AgentID, sessionKey: params.SessionKey,
+		acceptedAt: p.g.now().UnixMilli(), done: make(chan struct{}),
+	}
+	if len(p.keys) >= keyLimit {
+		p.forgetOldest()
+	}
+	p.keys[e.runID] = e
+	p.known[e.runID] = e
+	return e
+}
+
+func (p *process) forgetOldest() {
+	var oldest *entry
+	for _, e := range p.keys {
+		if e.final != nil && (oldest == nil || e.endedAt.Before(oldest.endedAt)) {
+			oldest = e
+		}
+	}
+	if oldest != nil {
+		delete(p.keys, oldest.runID)
+	}
+}
+
+// accepted is the first response to a run.
+func (p Profile) accepted(e *entry, status string) answer {
+	payload := object{"runId": e.runID, "status": status}
+	if status == "accepted" {
+		payload["acceptedAt"] = e.acceptedAt
+	}
+	if p.tellsSession {
+		payload["sessionKey"] = e.sessionKey
+		payload["agentId"] = e.agentID
+	}
+	return answer{ok: true, payload: payload}
+}
+
+// admitRun queues a run and accepts it.
+func (c *conn) admitRun(req request, p agentParams, agent *Agent, fault Fault) {
+	e := c.p.remember(p)
+	c.first(req.ID, c.p.g.profile.accepted(e, "accepted"), fault)
+	if fault.kind == acceptNeverRun {
+		return
+	}
+	limit := c.p.g.profile.RunLimit
+	if p.Timeout > 0 {
+		limit = time.Duration(p.Timeout * float64(time.Second))
+	}
+	t := &turn{
+		entry: e, key: e.runID, agent: agent, message: p.Message, limit: limit, fault: fault, conn: c, id: req.ID, run: -1,
+	}
+	t.ctx, t.cancel = context.WithCancel(c.p.ctx)
+	// A key that stands in the session's transcript already is not run again
+	// by 2026.9.6: the turn fails before the model is called.
+	t.stale = !c.p.g.profile.rerunsForgotten && c.p.g.transcripts[p.SessionKey][p.IdempotencyKey]
+	e.turn = t
+	c.p.enqueue(t)
+}
+
+// acceptAndFail accepts and refuses at once; nothing is executed.
+func (c *conn) acceptAndFail(req request, p agentParams, words string, fault Fault) {
+	e := c.p.remember(p)
+	c.first(req.ID, c.p.g.profile.accepted(e, "accepted"), fault)
+	a := answer{err: &wireError{Code: "UNAVAILABLE", Message: words}}
+	c.p.end(e, a, "error")
+	c.second(req.ID, a, fault)
+}
+
+// repeated answers a key that the gateway remembers.
+func (c *conn) repeated(req request, e *entry, fault Fault) {
+	switch {
+	case e.final != nil:
+		c.first(req.ID, *e.final, fault)
+	case c.p.g.profile.tellsInFlight:
+		c.first(req.ID, c.p.g.profile.accepted(e, "in_flight"), fault)
+	default:
+		c.first(req.ID, c.p.g.profile.accepted(e, "accepted"), fault)
+	}
+	if fault.kind == dropExecuted {
+		c.cut(fault.cut)
+	}
+}
+
+// first sends the first response to a run's request, unless the fault is that
+// it gets lost.
+func (c *conn) first(id json.RawMessage, a answer, fault Fault) {
+	switch fault.kind {
+	case neverDelivered, dropExecuted:
+	case dropQueued:
+		c.cut(fault.cut)
+	case acceptDropBefore:
+		c.reply(id, a)
+		c.cut(fault.cut)
+	default:
+		c.p.g.ordered(func() { c.reply(id, a) })
+	}
+}
+
+// second sends the second response, unless the fault is that it gets lost.
+func (c *conn) second(id json.RawMessage, a answer, fault Fault) {
+	switch fault.kind {
+	case neverDelivered:
+	case dropExecuted, acceptDropAfter:
+		c.cut(fault.cut)
+	default:
+		c.reply(id, a)
+	}
+}
+
+// end makes a the run's outcome.
+func (p *process) end(e *entry, a answer, status string) {
+	e.final, e.status, e.endedAt = &a, status, p.g.now()
+	close(e.done)
+	p.g.note()
+}

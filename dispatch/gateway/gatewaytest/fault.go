@@ -1,0 +1,241 @@
+package gatewaytest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/coder/websocket"
+)
+
+// Cut is how a connection ends: a close code, CutEOF or CutReset.
+type Cut int
+
+// Ways to end a connection without a close frame.
+const (
+	CutEOF   Cut = 0  // the stream just ends; clients call it 1006
+	CutReset Cut = -1 // a TCP reset; what was sent before may be lost with it
+)
+
+// A Fault is what befalls one request of method agent.
+type Fault struct {
+	kind faultKind
+	cut  Cut
+}
+
+// By returns the same fault with another way of cutting the connection.
+func (f Fault) By(how Cut) Fault { f.cut = how; return f }
+
+type faultKind int
+
+const (
+	none faultKind = iota
+	noAnswer
+	neverDelivered
+	dropUnqueued
+	dropQueued
+	dropExecuted
+	acceptDropBefore
+	acceptDropAfter
+	acceptNeverRun
+	acceptThenFail
+	okWithoutWork
+	unavailable
+)
+
+// Faults of the method agent.
+var (
+	None             = Fault{none, 0}             // as it should be
+	NoAnswer         = Fault{noAnswer, 0}         // passed over: nothing queued, no answer, connection kept
+	NeverDelivered   = Fault{neverDelivered, 0}   // queued and executed, but neither response is sent
+	DropUnqueued     = Fault{dropUnqueued, 0}     // cut with nothing queued
+	DropQueued       = Fault{dropQueued, 0}       // queued, cut before the answer, executed all the same
+	DropExecuted     = Fault{dropExecuted, 0}     // executed to its end, then cut before any answer
+	AcceptDropBefore = Fault{acceptDropBefore, 0} // accepted, cut, executed
+	AcceptDropAfter  = Fault{acceptDropAfter, 0}  // accepted, executed, cut before the second response
+	AcceptNeverRun   = Fault{acceptNeverRun, 0}   // accepted and never executed, nothing more is heard
+	AcceptThenFail   = Fault{acceptThenFail, 0}   // accepted, at once ok:false, not executed
+	OKWithoutWork    = Fault{okWithoutWork, 0}    // accepted, ends ok, the agent was not called
+	Unavailable      = Fault{unavailable, 0}      // refused like by a draining gateway, not queued
+)
+
+var faultNames = map[string]Fault{
+	"None": None, "NoAnswer": NoAnswer, "NeverDelivered": NeverDelivered, "DropUnqueued": DropUnqueued,
+	"DropQueued": DropQueued, "DropExecuted": DropExecuted, "AcceptDropBefore": AcceptDropBefore,
+	"AcceptDropAfter": AcceptDropAfter, "AcceptNeverRun": AcceptNeverRun, "AcceptThenFail": AcceptThenFail,
+	"OKWithoutWork": OKWithoutWork, "Unavailable": Unavailable,
+}
+
+// FaultNamed returns the fault of a name as above.
+func FaultNamed(name string) (Fault, error) {
+	f, ok := faultNames[name]
+	if !ok {
+		return Fault{}, fmt.Errorf("no fault %q", name)
+	}
+	return f, nil
+}
+
+// String returns the fault's name.
+func (f Fault) String() string {
+	for name, known := range faultNames {
+		if known.kind == f.kind {
+			return name
+		}
+	}
+	return "unknown fault"
+}
+
+// Inject lets the next requests of method agent meet these faults, one each.
+func (g *Gateway) Inject(faults ...Fault) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.faults = append(g.faults, faults...)
+}
+
+func (g *Gateway) takeFault() Fault {
+	if len(g.faults) == 0 {
+		return None
+	}
+	f := g.faults[0]
+	g.faults = g.faults[1:]
+	return f
+}
+
+// A DialFault is what befalls one connection before its hello-ok.
+type DialFault struct {
+	status   int    // answer the upgrade with this
+	reset    bool   // reset the TCP connection at the upgrade
+	stall    bool   // never answer connect, until the handshake limit
+	starting bool   // as a gateway that is not ready
+	refuse   string // name of a refusal
+	closed   bool   // close with code and nothing else
+	cut      Cut
+	detail   string
+}
+
+// DialStatus answers the HTTP upgrade with a status.
+func DialStatus(status int) DialFault { return DialFault{status: status} }
+
+// DialReset resets the connection at the upgrade.
+func DialReset() DialFault { return DialFault{reset: true} }
+
+// DialStall leaves the connect request unanswered, as a busy gateway does,
+// until the handshake limit: then close 1000 without a reason.
+func DialStall() DialFault { return DialFault{stall: true} }
+
+// DialStarting answers as a gateway that is not ready: UNAVAILABLE and 1013.
+func DialStarting() DialFault { return DialFault{starting: true} }
+
+// DialCut ends the connection instead of answering connect.
+func DialCut(how Cut, reason string) DialFault {
+	return DialFault{closed: true, cut: how, detail: reason}
+}
+
+// DialRefuse answers connect with a refusal by its details.code, or by another
+// name from Refusals.
+func DialRefuse(name string) DialFault {
+	if _, ok := refusals[name]; !ok {
+		panic(fmt.Sprintf("gatewaytest: no refusal %q", name))
+	}
+	return DialFault{refuse: name}
+}
+
+// InjectDial lets the next connections meet these faults, one each.
+func (g *Gateway) InjectDial(faults ...DialFault) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dialFaults = append(g.dialFaults, faults...)
+}
+
+func (g *Gateway) takeDialFault() DialFault {
+	if len(g.dialFaults) == 0 {
+		return DialFault{}
+	}
+	f := g.dialFaults[0]
+	g.dialFaults = g.dialFaults[1:]
+	return f
+}
+
+// Cut ends all open connections.
+func (g *Gateway) Cut(how Cut) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.proc.conns {
+		c.cut(how)
+	}
+}
+
+// Broadcast sends a raw text frame to all open connections.
+func (g *Gateway) Broadcast(frame string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.proc.conns {
+		c.enqueue(outItem{data: []byte(frame)})
+	}
+}
+
+// Reorder holds the next n first answers to method agent and then sends them
+// in reverse order.
+func (g *Gateway) Reorder(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reorder = n
+}
+
+// Release ends Reorder: what it holds is sent, in reverse order.
+func (g *Gateway) Release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.release()
+}
+
+func (g *Gateway) release() {
+	slices.Reverse(g.held)
+	for _, send := range g.held {
+		send()
+	}
+	g.held, g.reorder = nil, 0
+}
+
+// ordered calls send, or holds it for Reorder.
+func (g *Gateway) ordered(send func()) {
+	if g.reorder == 0 {
+		send()
+		return
+	}
+	g.held = append(g.held, send)
+	if len(g.held) == g.reorder {
+		g.release()
+	}
+}
+
+// PadHello makes hello-ok at least n bytes long.
+func (g *Gateway) PadHello(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.padHello = n
+}
+
+// IgnorePings stops answering pings.
+func (g *Gateway) IgnorePings() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ignorePings = true
+}
+
+// GrantScopes makes new connections get these scopes, whatever they ask for;
+// reports of versions between the two say that it happens to signed clients.
+func (g *Gateway) GrantScopes(scopes ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.granted = &scopes
+}
+
+// SetToken changes the gateway's token for new connections.
+func (g *Gateway) SetToken(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.token = token
+}
+
+// closeCode returns the code to send for a cut, zero if there is none.
+func (c Cut) closeCode() websocket.StatusCode { return websocket.StatusCode(max(c, 0)) }

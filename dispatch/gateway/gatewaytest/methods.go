@@ -1,0 +1,193 @@
+package gatewaytest
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// method is one method beside agent.
+type method struct {
+	scope string
+	do    func(c *conn, req request)
+}
+
+var methods = map[string]method{
+	"health":         {"", (*conn).health},
+	"status":         {"operator.read", (*conn).status},
+	"agents.list":    {"operator.read", (*conn).agentsList},
+	"sessions.list":  {"operator.read", (*conn).sessionsList},
+	"sessions.abort": {"operator.write", (*conn).sessionsAbort},
+	"agent.wait":     {"operator.write", (*conn).agentWait},
+	"agent":          {"operator.write", (*conn).agent},
+}
+
+// handle answers one request after the handshake. The caller holds mu.
+func (c *conn) handle(req request) {
+	g := c.p.g
+	g.requests = append(g.requests, Request{
+		Method: req.Method, Boot: g.boots, Conn: c.number,
+		Key: field(req.Params, "idempotencyKey"), AgentID: field(req.Params, "agentId"),
+	})
+	defer g.note()
+	m, known := methods[req.Method]
+	switch {
+	case c.p.drain:
+		c.reply(req.ID, refused(g.draining(req.Method)))
+	case !known && !c.may("operator.admin"):
+		c.reply(req.ID, refused(g.profile.missingScope("operator.admin")))
+	case !known:
+		c.reply(req.ID, refused(invalid("unknown method: "+req.Method)))
+	case !c.may(m.scope):
+		c.reply(req.ID, refused(g.profile.missingScope(m.scope)))
+	default:
+		m.do(c, req)
+	}
+}
+
+// field returns a string property of an object, empty if there is none.
+func field(raw json.RawMessage, name string) string {
+	var m map[string]json.RawMessage
+	json.Unmarshal(raw, &m)
+	return text(m[name])
+}
+
+func (c *conn) health(req request) {
+	var agents []object
+	for _, a := range c.p.g.o.Agents {
+		agents = append(agents, object{"agentId": a.ID})
+	}
+	c.reply(req.ID, answer{ok: true, payload: object{"ok": true, "agents": agents}})
+}
+
+func (c *conn) status(req request) {
+	c.reply(req.ID, answer{ok: true, payload: object{"tasks": object{"active": c.p.active}}})
+}
+
+func (c *conn) agentsList(req request) {
+	g := c.p.g
+	if _, problem := properties(orEmpty(req.Params), "root"); problem != "" {
+		c.reply(req.ID, refused(invalid("invalid agents.list params: "+problem)))
+		return
+	}
+	agents := []object{}
+	for _, a := range g.o.Agents {
+		o := object{"id": a.ID, "name": a.Name}
+		if g.profile.tellsSession {
+			o["workspace"] = a.Workspace
+			o["model"] = "mock/m"
+		}
+		agents = append(agents, o)
+	}
+	payload := object{"defaultId": g.o.Agents[0].ID, "mainKey": "main", "scope": "per-sender", "agents": agents}
+	if g.profile.refusesOwnerless {
+		payload["ownership"] = "explicit"
+		payload["selectionRequired"] = len(agents) > 1
+	}
+	c.reply(req.ID, answer{ok: true, payload: payload})
+}
+
+func orEmpty(params json.RawMessage) json.RawMessage {
+	if params == nil {
+		return json.RawMessage("{}")
+	}
+	return params
+}
+
+func (c *conn) sessionsList(req request) {
+	rows := []object{}
+	for key, s := range c.p.sessions {
+		rows = append(rows, object{"key": key, "hasActiveRun": s.busy})
+	}
+	c.reply(req.ID, answer{ok: true, payload: object{"sessions": rows}})
+}
+
+// sessionsAbort ends a turn that is queued or running.
+func (c *conn) sessionsAbort(req request) {
+	e := c.p.known[field(req.Params, "runId")]
+	if e == nil || e.turn == nil || e.final != nil {
+		c.reply(req.ID, refused(invalid("no active run")))
+		return
+	}
+	e.turn.aborted = true
+	e.turn.cancel()
+	c.reply(req.ID, answer{ok: true, payload: object{"ok": true, "abortedRunId": e.runID}})
+}
+
+// knownFor is how long agent.wait knows a run after its end.
+const knownFor = 10 * time.Minute
+
+// agentWait answers when the run ends, or after its timeout. A run that is
+// unknown is not told from one that runs.
+func (c *conn) agentWait(req request) {
+	g := c.p.g
+	m, problem := properties(req.Params, "root", "runId", "timeoutMs")
+	if problem == "" && text(m["runId"]) == "" {
+		problem = "at root: must have required property 'runId'"
+	}
+	if problem != "" {
+		c.reply(req.ID, refused(invalid("invalid agent.wait params: "+problem)))
+		return
+	}
+	timeout := 30 * time.Second
+	var ms int64
+	if m["timeoutMs"] != nil && json.Unmarshal(m["timeoutMs"], &ms) == nil {
+		timeout = time.Duration(ms) * time.Millisecond
+	}
+	runID := text(m["runId"])
+	e := c.p.known[runID]
+	if e != nil && e.final != nil && g.now().Sub(e.endedAt) > knownFor {
+		e = nil
+	}
+	g.wg.Go(func() { c.waitFor(req.ID, runID, e, timeout) })
+}
+
+func (c *conn) waitFor(id json.RawMessage, runID string, e *entry, timeout time.Duration) {
+	var done chan struct{}
+	if e != nil {
+		done = e.done
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	payload := object{"runId": runID, "status": "timeout"}
+	select {
+	case <-c.ctx.Done():
+		return
+	case <-timer.C:
+	case <-done:
+	}
+	c.p.g.mu.Lock()
+	defer c.p.g.mu.Unlock()
+	if e != nil && e.final != nil {
+		payload["status"] = e.status
+		payload["endedAt"] = e.endedAt.UnixMilli()
+		if !e.startedAt.IsZero() {
+			payload["startedAt"] = e.startedAt.UnixMilli()
+		}
+	}
+	c.reply(id, answer{ok: true, payload: payload})
+}
+
+// mainSession is where all turns of an agent go that name no session.
+func mainSession(agentID string) string { return "agent:" + agentID + ":main" }
+
+// sessionFor files a session key under an agent, or says why not.
+func (p Profile) sessionFor(agentID, key string) (string, *wireError) {
+	owner, isFull := "", false
+	if rest, ok := strings.CutPrefix(key, "agent:"); ok {
+		owner, _, isFull = strings.Cut(rest, ":")
+	}
+	switch {
+	case key == "" || key == "main":
+		return mainSession(agentID), nil
+	case isFull && owner == agentID:
+		return key, nil
+	case isFull && p.refusesOwnerless:
+		e := invalid("session key \"" + key + "\" belongs to another agent")
+		return "", &e
+	case isFull:
+		e := invalid("invalid agent params: agent \"" + agentID + "\" does not match session key agent \"" + owner + "\"")
+		return "", &e
+	}
+	return "agent:" + agentID + ":" + key, nil
+}

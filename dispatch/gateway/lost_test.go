@@ -1,0 +1,219 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+)
+
+// lostAnswers are the ways for an answer not to arrive, whether or not the run
+// takes place.
+var lostAnswers = []gatewaytest.Fault{
+	gatewaytest.NoAnswer,
+	gatewaytest.DropUnqueued,
+	gatewaytest.DropQueued,
+	gatewaytest.DropExecuted,
+	gatewaytest.NeverDelivered,
+}
+
+// Whatever happens to an answer, and to the answer to the request that asks
+// again: one key is one run.
+func TestLostAnswers(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for _, first := range lostAnswers {
+			for _, second := range append(lostAnswers, gatewaytest.None, gatewaytest.Unavailable) {
+				t.Run(first.String()+","+second.String(), func(t *testing.T) {
+					t.Parallel()
+					g := gatewaytest.Start(t, p)
+					c := newClient(t, g, impatient)
+					g.Inject(first, second)
+					if got := mustRun(t, c, "k"); got.Sends < 2 || got.RunID != "k" {
+						t.Errorf("accepted %+v", got)
+					}
+					executed(t, g, "k", 1)
+					g.Advance(4 * time.Minute)
+					mustRun(t, c, "k")
+					executed(t, g, "k", 1)
+				})
+			}
+		}
+	})
+}
+
+// B53: whatever cuts the connection, the request is repeated under its key.
+func TestLostByClose(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for name, how := range map[string]gatewaytest.Cut{
+			"EOF, 1006": gatewaytest.CutEOF, "reset": gatewaytest.CutReset,
+			"1000": 1000, "1001": 1001, "1008 slow consumer": 1008, "1011": 1011, "1012": 1012, "1013": 1013,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				g := gatewaytest.Start(t, p)
+				c := newClient(t, g)
+				g.Inject(gatewaytest.DropUnqueued.By(how), gatewaytest.DropQueued.By(how))
+				if got := mustRun(t, c, "k"); got.Sends != 3 {
+					t.Errorf("accepted %+v", got)
+				}
+				executed(t, g, "k", 1)
+				for _, r := range g.Requests() {
+					if r.Key != "k" {
+						t.Errorf("asked under key %q", r.Key)
+					}
+				}
+			})
+		}
+	})
+}
+
+// An answer that comes after the request was repeated counts.
+func TestLateAcceptance(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		release := make(chan struct{})
+		g := gatewaytest.Start(t, p, blocked(release))
+		c := newClient(t, g, impatient)
+		g.Reorder(3)
+		if got := mustRun(t, c, "k"); got.Sends != 3 || got.Status.Final() {
+			t.Errorf("accepted %+v", got)
+		}
+		close(release)
+		executed(t, g, "k", 1)
+	})
+}
+
+// An acceptance is heard of also while there is no other connection to be had:
+// the old one takes no new requests, but its answers count.
+func TestLateAcceptanceWhileDialling(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		release := make(chan struct{})
+		g := gatewaytest.Start(t, p, blocked(release))
+		pauses := newPauses()
+		c := newClient(t, g, impatient, func(cfg *gateway.Config) { cfg.After = pauses.after })
+		g.Reorder(1000)
+		result := make(chan gateway.Accepted)
+		go func() { result <- mustRun(t, c, "k") }()
+		g.Until(t, func() bool { return g.Asked("k") == 1 })
+		g.InjectDial(slices.Repeat([]gatewaytest.DialFault{gatewaytest.DialStatus(503)}, 100000)...)
+		g.Broadcast(`{"type":"event","event":"shutdown","payload":{}}`)
+		for range 5 {
+			<-pauses.each
+		}
+		g.Release()
+		if got := <-result; got.Status.Final() {
+			t.Errorf("accepted %+v", got)
+		}
+		if made, _ := g.Connections(); made != 1 {
+			t.Errorf("%d connections", made)
+		}
+		close(release)
+		executed(t, g, "k", 1)
+	})
+}
+
+// The end of the run may overtake its acceptance.
+func TestEndFirst(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		g.Reorder(2) // holds the acceptance
+		if got := mustRun(t, c, "k-1"); got.Status != gateway.StatusOK {
+			t.Errorf("accepted %+v", got)
+		}
+		mustRun(t, c, "k-2")
+		executed(t, g, "k-1", 1)
+	})
+}
+
+func TestOutcomes(t *testing.T) {
+	many := func(f gatewaytest.Fault) []gatewaytest.Fault {
+		return slices.Repeat([]gatewaytest.Fault{f}, 10000)
+	}
+	tests := []struct {
+		name    string
+		spoil   func(g *gatewaytest.Gateway)
+		is, not []error
+		refused bool
+	}{
+		{"never reached", func(g *gatewaytest.Gateway) { g.Kill() },
+			[]error{gateway.ErrNotSent}, []error{gateway.ErrLost, gateway.ErrOperator}, false},
+		{"never answered", func(g *gatewaytest.Gateway) { g.Inject(many(gatewaytest.NoAnswer)...) },
+			[]error{gateway.ErrLost}, []error{gateway.ErrNotSent, gateway.ErrOperator}, false},
+		{"always cut", func(g *gatewaytest.Gateway) { g.Inject(many(gatewaytest.DropUnqueued)...) },
+			[]error{gateway.ErrLost}, []error{gateway.ErrNotSent, gateway.ErrOperator}, false},
+		{"always put off", func(g *gatewaytest.Gateway) { g.Inject(many(gatewaytest.Unavailable)...) },
+			[]error{gateway.ErrNotSent}, []error{gateway.ErrLost, gateway.ErrOperator}, true},
+		{"unanswered, then put off", func(g *gatewaytest.Gateway) {
+			g.Inject(append([]gatewaytest.Fault{gatewaytest.NoAnswer}, many(gatewaytest.Unavailable)...)...)
+		}, []error{gateway.ErrLost}, []error{gateway.ErrNotSent}, true},
+	}
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				g := gatewaytest.Start(t, p)
+				pauses := newPauses()
+				c := newClient(t, g, impatient, func(cfg *gateway.Config) { cfg.After = pauses.after })
+				tt.spoil(g)
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					for range 5 {
+						<-pauses.each
+					}
+					cancel()
+				}()
+				_, err := c.Run(ctx, "alpha", "hello", "k")
+				for _, target := range append(tt.is, context.Canceled) {
+					if !errors.Is(err, target) {
+						t.Errorf("err %v is not %v", err, target)
+					}
+				}
+				for _, target := range tt.not {
+					if errors.Is(err, target) {
+						t.Errorf("err %v is %v", err, target)
+					}
+				}
+				var refused *gateway.RefusedError
+				if errors.As(err, &refused) != tt.refused {
+					t.Errorf("err %v, RefusedError wanted: %v", err, tt.refused)
+				}
+			})
+		}
+	})
+}
+
+// A request without an answer, and then the door is shut: both must be told.
+func TestLostAndThenRefused(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		t.Run("token", func(t *testing.T) {
+			t.Parallel()
+			g := gatewaytest.Start(t, p)
+			c := newClient(t, g)
+			if _, err := c.Hello(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			g.Inject(gatewaytest.DropQueued)
+			g.InjectDial(gatewaytest.DialRefuse("AUTH_TOKEN_MISMATCH"))
+			_, err := run(t, c, "k")
+			if !errors.Is(err, gateway.ErrLost) || !errors.Is(err, gateway.ErrOperator) {
+				t.Errorf("err %v", err)
+			}
+			executed(t, g, "k", 1)
+		})
+		t.Run("agent", func(t *testing.T) {
+			t.Parallel()
+			g := gatewaytest.Start(t, p)
+			c := newClient(t, g)
+			g.Inject(gatewaytest.DropUnqueued)
+			_, err := c.Run(t.Context(), "gamma", "hello", "k")
+			var refused *gateway.RefusedError
+			if !errors.Is(err, gateway.ErrLost) || !errors.As(err, &refused) || !refused.UnknownAgent() {
+				t.Errorf("err %v", err)
+			}
+		})
+	})
+}

@@ -1,0 +1,186 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+)
+
+// TestMain checks that after all tests no goroutine is left: Close waits for
+// everything that a Client started.
+func TestMain(m *testing.M) {
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	fuzzing := flag.Lookup("test.fuzz").Value.String() != "" // has goroutines of its own
+	for try := 0; runtime.NumGoroutine() > before && code == 0 && !fuzzing; try++ {
+		if try == 200 {
+			buf := make([]byte, 1<<20)
+			fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", buf[:runtime.Stack(buf, true)])
+			code = 1
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	os.Exit(code)
+}
+
+// each runs a test on both versions of the gateway.
+func each(t *testing.T, f func(t *testing.T, p gatewaytest.Profile)) {
+	t.Parallel()
+	for _, p := range gatewaytest.Profiles() {
+		t.Run(p.Version, func(t *testing.T) {
+			t.Parallel()
+			f(t, p)
+		})
+	}
+}
+
+func newer(p gatewaytest.Profile) bool { return p.Version == gatewaytest.Profile2026_9_6.Version }
+
+// pauses are the pauses that a Client asked for; it gets a moment instead.
+type pauses struct {
+	mu    sync.Mutex
+	asked []time.Duration
+	each  chan struct{} // gets a value for each of the first thousand
+}
+
+func newPauses() *pauses { return &pauses{each: make(chan struct{}, 1000)} }
+
+func (p *pauses) after(d time.Duration) <-chan time.Time {
+	p.mu.Lock()
+	p.asked = append(p.asked, d)
+	p.mu.Unlock()
+	select {
+	case p.each <- struct{}{}:
+	default:
+	}
+	return time.After(min(d, time.Millisecond))
+}
+
+func (p *pauses) all() []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+// ends collects what OnEnd hears.
+type ends chan string
+
+func (e ends) hear(runID string, s gateway.Status) { e <- runID + " " + string(s) }
+
+// next returns the next end.
+func (e ends) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case s := <-e:
+		return s
+	case <-t.Context().Done():
+		t.Fatal("no end was heard of")
+	case <-time.After(30 * time.Second):
+		t.Fatal("no end was heard of")
+	}
+	return ""
+}
+
+// newClient returns an impatient client of g, and checks its log when the test
+// ends.
+func newClient(t *testing.T, g *gatewaytest.Gateway, changes ...func(*gateway.Config)) *gateway.Client {
+	t.Helper()
+	log := &logBuffer{}
+	cfg := gateway.Config{
+		URL:           g.URL(),
+		Token:         func() (string, error) { return g.Token(), nil },
+		Version:       "test",
+		Log:           slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		After:         newPauses().after,
+		AnswerTimeout: 10 * time.Second,
+		WaitTimeout:   time.Millisecond,
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	c := gateway.New(cfg)
+	t.Cleanup(func() {
+		c.Close()
+		if text := log.String(); strings.Contains(text, gatewaytest.DefaultToken) || strings.Contains(text, "signature=") {
+			t.Errorf("secret in the log:\n%s", text)
+		}
+	})
+	return c
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// impatient makes a client give up on answers soon.
+func impatient(cfg *gateway.Config) { cfg.AnswerTimeout = 50 * time.Millisecond }
+
+// run asks for a run of alpha.
+func run(t *testing.T, c *gateway.Client, key string) (gateway.Accepted, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	return c.Run(ctx, "alpha", "Task T-00044 dispatched.", key)
+}
+
+// mustRun is run, which must be accepted.
+func mustRun(t *testing.T, c *gateway.Client, key string) gateway.Accepted {
+	t.Helper()
+	accepted, err := run(t, c, key)
+	if err != nil {
+		t.Fatalf("run %s: %v", key, err)
+	}
+	return accepted
+}
+
+// executed waits until key has run n times and ended, and fails if it ran more
+// often.
+func executed(t *testing.T, g *gatewaytest.Gateway, key string, n int) {
+	t.Helper()
+	g.Until(t, func() bool {
+		runs := g.RunsOf(key)
+		return len(runs) >= n && !slices.ContainsFunc(runs, func(r gatewaytest.Run) bool { return r.Status == "" })
+	})
+	if runs := g.RunsOf(key); len(runs) != n {
+		t.Errorf("%s ran %d times, want %d: %+v", key, len(runs), n, runs)
+	}
+}
+
+// blocked is an agent whose turns wait for release.
+func blocked(release <-chan struct{}) func(*gatewaytest.Options) {
+	return func(o *gatewaytest.Options) {
+		o.Agents = []gatewaytest.Agent{{ID: "alpha", Do: func(ctx context.Context, _ gatewaytest.Run) error {
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}, {ID: "beta"}}
+	}
+}

@@ -1,0 +1,230 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+)
+
+// B53: nobody listens for a while, then somebody does. The wake is delivered
+// under the key it was first asked for.
+func TestRefusedConnections(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		pauses := newPauses()
+		c := newClient(t, g, func(cfg *gateway.Config) { cfg.After = pauses.after })
+		g.Kill()
+		booted := make(chan error, 1)
+		go func() {
+			for range 4 {
+				<-pauses.each
+			}
+			booted <- g.Boot()
+		}()
+		if got := mustRun(t, c, "k"); got.Sends != 1 {
+			t.Errorf("accepted %+v", got)
+		}
+		if err := <-booted; err != nil {
+			t.Fatal(err)
+		}
+		executed(t, g, "k", 1)
+	})
+}
+
+// Every fault of the way to hello-ok that passes by itself.
+func TestFaultsOfTheHandshake(t *testing.T) {
+	tests := map[string]gatewaytest.DialFault{
+		"503":               gatewaytest.DialStatus(http.StatusServiceUnavailable),
+		"502 of a proxy":    gatewaytest.DialStatus(http.StatusBadGateway),
+		"reset":             gatewaytest.DialReset(),
+		"starting, 1013":    gatewaytest.DialStarting(),
+		"handshake limit":   gatewaytest.DialStall(), // 1000 without a reason
+		"1000":              gatewaytest.DialCut(1000, ""),
+		"1001":              gatewaytest.DialCut(1001, ""),
+		"EOF, 1006":         gatewaytest.DialCut(gatewaytest.CutEOF, ""),
+		"reset after hello": gatewaytest.DialCut(gatewaytest.CutReset, ""),
+		"1012":              gatewaytest.DialCut(1012, "service restart"),
+		"1013 unexplained":  gatewaytest.DialCut(1013, ""),
+	}
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for name, fault := range tests {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+					if name == "handshake limit" {
+						o.HandshakeLimit = 100 * time.Millisecond
+					}
+				})
+				c := newClient(t, g)
+				g.InjectDial(fault, fault)
+				if got := mustRun(t, c, "k"); got.Sends != 1 {
+					t.Errorf("accepted %+v", got)
+				}
+				executed(t, g, "k", 1)
+			})
+		}
+	})
+}
+
+// A gateway that never says anything is left after the client's own limit.
+func TestHandshakeTimeout(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g, func(cfg *gateway.Config) { cfg.HandshakeTimeout = 100 * time.Millisecond })
+		g.InjectDial(gatewaytest.DialStall())
+		mustRun(t, c, "k")
+		executed(t, g, "k", 1)
+	})
+}
+
+func TestDraining(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for _, connected := range []bool{true, false} {
+			g := gatewaytest.Start(t, p)
+			pauses := newPauses()
+			c := newClient(t, g, func(cfg *gateway.Config) { cfg.After = pauses.after })
+			if connected {
+				if _, err := c.Hello(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.Drain()
+			go func() {
+				<-pauses.each
+				<-pauses.each
+				g.Ready()
+			}()
+			mustRun(t, c, "k")
+			executed(t, g, "k", 1)
+		}
+	})
+}
+
+// The pause that an answer or a refused handshake asks for is honoured.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
+	pauses := newPauses()
+	c := newClient(t, g, func(cfg *gateway.Config) {
+		now := time.Now()
+		cfg.Now = func() time.Time { return now }
+		cfg.After = pauses.after
+		cfg.MinBackoff, cfg.MaxBackoff = time.Microsecond, time.Microsecond
+	})
+	g.InjectDial(gatewaytest.DialStarting())
+	g.Inject(gatewaytest.Unavailable)
+	mustRun(t, c, "k")
+	want := []time.Duration{500 * time.Millisecond, time.Second}
+	if got := pauses.all(); !slices.Equal(got, want) {
+		t.Errorf("paused %v, want %v", got, want)
+	}
+}
+
+// A restart of the gateway between two wakes and during a run.
+func TestRestart(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		before, err := c.Hello(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, c, "k-1")
+		executed(t, g, "k-1", 1)
+		if err := g.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, c, "k-2")
+		executed(t, g, "k-2", 1)
+		after, err := c.Hello(t.Context())
+		if err != nil || newer(p) && after.BootID == before.BootID {
+			t.Errorf("hello before %+v, after %+v, %v", before, after, err)
+		}
+	})
+}
+
+// After a crash nobody knows the run, and 2026.9.6 goes on with it by itself.
+func TestCrash(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		release := make(chan struct{})
+		g := gatewaytest.Start(t, p, blocked(release))
+		c := newClient(t, g)
+		mustRun(t, c, "k")
+		g.Until(t, func() bool { return len(g.Runs()) == 1 })
+		if err := g.Crash(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := c.Wait(t.Context(), "k"); err != nil || s.Ended {
+			t.Errorf("wait: %+v, %v", s, err)
+		}
+		close(release)
+		want := 1
+		if newer(p) {
+			want = 2
+		}
+		executed(t, g, "k", want)
+	})
+}
+
+// Ten calls that wait for the gateway dial once an attempt, not ten times.
+func TestSharedDialling(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		pauses := newPauses()
+		gate := make(chan time.Time)
+		c := newClient(t, g, func(cfg *gateway.Config) {
+			cfg.After = func(d time.Duration) <-chan time.Time {
+				pauses.after(d)
+				return gate
+			}
+		})
+		g.InjectDial(gatewaytest.DialStatus(503), gatewaytest.DialStatus(503))
+		done := make(chan error)
+		for i := range 10 {
+			go func() {
+				_, err := c.Run(t.Context(), "alpha", "hello", string(rune('a'+i)))
+				done <- err
+			}()
+		}
+		<-pauses.each // after the first failure
+		gate <- time.Time{}
+		<-pauses.each // after the second
+		gate <- time.Time{}
+		for range 10 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := len(pauses.all()); got != 2 {
+			t.Errorf("%d pauses, want 2", got)
+		}
+	})
+}
+
+// A call that tries once does not sit out the pause of one that keeps trying.
+func TestHurry(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
+	pauses := newPauses()
+	c := newClient(t, g, func(cfg *gateway.Config) {
+		cfg.After = func(d time.Duration) <-chan time.Time { pauses.after(d); return nil } // for ever
+	})
+	g.InjectDial(gatewaytest.DialStatus(503))
+	done := make(chan error)
+	go func() {
+		_, err := c.Run(context.Background(), "alpha", "hello", "k")
+		done <- err
+	}()
+	<-pauses.each
+	if _, err := c.Hello(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

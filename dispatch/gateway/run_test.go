@@ -1,0 +1,235 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+)
+
+func TestRun(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		ended := make(ends, 1)
+		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
+		got := mustRun(t, c, "k-1")
+		want := gateway.Accepted{RunID: "k-1", Status: gateway.StatusAccepted, Sends: 1}
+		if newer(p) {
+			want.AgentID = "alpha"
+		}
+		if got != want {
+			t.Errorf("accepted %+v, want %+v", got, want)
+		}
+		if got := ended.next(t); got != "k-1 ok" {
+			t.Errorf("ended %q", got)
+		}
+		executed(t, g, "k-1", 1)
+		if r := g.Runs()[0]; r.AgentID != "alpha" || r.Message != "Task T-00044 dispatched." || r.SessionKey != "agent:alpha:main" {
+			t.Errorf("ran %+v", r)
+		}
+	})
+}
+
+func TestRunRefused(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		_, err := c.Run(t.Context(), "gamma", "hello", "k")
+		var refused *gateway.RefusedError
+		if !errors.As(err, &refused) || !refused.UnknownAgent() || refused.Code != "INVALID_REQUEST" {
+			t.Fatalf("err %v", err)
+		}
+		if errors.Is(err, gateway.ErrLost) || errors.Is(err, gateway.ErrNotSent) || errors.Is(err, gateway.ErrOperator) {
+			t.Errorf("err %v matches too much", err)
+		}
+		if n := g.Asked("k"); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+// What a gateway would accept first and refuse then is refused before sending.
+func TestRunRefusedHere(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_3_13)
+	c := newClient(t, g)
+	for _, args := range [][3]string{
+		{"", "m", "k"}, {" ", "m", "k"}, {"alpha", "", "k"}, {"alpha", " \n", "k"}, {"alpha", "m", ""},
+		{"alpha", "/new", "k"}, {"alpha", "  /reset now", "k"},
+	} {
+		_, err := c.Run(t.Context(), args[0], args[1], args[2])
+		var refused *gateway.RefusedError
+		if !errors.As(err, &refused) || refused.UnknownAgent() {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if made, _ := g.Connections(); made != 0 {
+		t.Errorf("%d connections", made)
+	}
+}
+
+func TestRunInFlight(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		release := make(chan struct{})
+		g := gatewaytest.Start(t, p, blocked(release))
+		c := newClient(t, g)
+		mustRun(t, c, "k")
+		want := gateway.StatusAccepted
+		if newer(p) {
+			want = gateway.StatusInFlight
+		}
+		if again := mustRun(t, c, "k"); again.Status != want || again.Status.Final() {
+			t.Errorf("again: %+v, want %s", again, want)
+		}
+		close(release)
+		executed(t, g, "k", 1)
+	})
+}
+
+// A key that the gateway remembers answers for any agent: the second one never
+// runs.
+func TestRunRemembered(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		mustRun(t, c, "k")
+		executed(t, g, "k", 1)
+		g.Advance(4 * time.Minute)
+		for _, agent := range []string{"alpha", "beta"} {
+			got, err := c.Run(t.Context(), agent, "hello", "k")
+			if err != nil || got.Status != gateway.StatusOK || got.RunID != "k" {
+				t.Errorf("%s: %+v, %v", agent, got, err)
+			}
+		}
+		executed(t, g, "k", 1)
+	})
+}
+
+// The same key after five minutes: a second run on one version, a failure
+// without a run on the other.
+func TestRunForgotten(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		ended := make(ends, 1)
+		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
+		mustRun(t, c, "k")
+		ended.next(t)
+		g.Advance(6 * time.Minute)
+		if got := mustRun(t, c, "k"); got.Status != gateway.StatusAccepted {
+			t.Errorf("again: %+v", got)
+		}
+		want, runs := "k ok", 2
+		if newer(p) {
+			want, runs = "k error", 1
+		}
+		if got := ended.next(t); got != want {
+			t.Errorf("ended %q, want %q", got, want)
+		}
+		executed(t, g, "k", runs)
+	})
+}
+
+func TestRunFails(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+			o.Agents = []gatewaytest.Agent{{ID: "alpha", Do: func(context.Context, gatewaytest.Run) error {
+				return errors.New("rig failure")
+			}}}
+		})
+		ended := make(ends, 1)
+		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
+		mustRun(t, c, "k")
+		want := gateway.StatusOK // 2026.3.13 hides it
+		if newer(p) {
+			want = gateway.StatusError
+		}
+		if got := ended.next(t); got != "k "+string(want) {
+			t.Errorf("ended %q, want %s", got, want)
+		}
+		// The failure is remembered: an answer like a refusal, and none.
+		if again := mustRun(t, c, "k"); again.Status != want {
+			t.Errorf("again: %+v", again)
+		}
+		executed(t, g, "k", 1)
+	})
+}
+
+func TestRunTimesOut(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		p.RunLimit = 10 * time.Millisecond
+		g := gatewaytest.Start(t, p, blocked(nil))
+		ended := make(ends, 1)
+		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
+		mustRun(t, c, "k")
+		if got := ended.next(t); got != "k timeout" {
+			t.Errorf("ended %q", got)
+		}
+		if s, err := c.Wait(t.Context(), "k"); err != nil || !s.Ended || s.Status != gateway.StatusTimeout {
+			t.Errorf("wait: %+v, %v", s, err)
+		}
+	})
+}
+
+// Accepted, and then nothing or the wrong thing.
+func TestAcceptedMeansLittle(t *testing.T) {
+	tests := []struct {
+		fault gatewaytest.Fault
+		end   string // none if empty
+	}{
+		{gatewaytest.AcceptThenFail, "k error"},
+		{gatewaytest.OKWithoutWork, "k ok"},
+		{gatewaytest.AcceptNeverRun, ""},
+	}
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for _, tt := range tests {
+			t.Run(tt.fault.String(), func(t *testing.T) {
+				t.Parallel()
+				g := gatewaytest.Start(t, p)
+				ended := make(ends, 1)
+				c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
+				g.Inject(tt.fault)
+				if got := mustRun(t, c, "k"); got.Status != gateway.StatusAccepted || got.Sends != 1 {
+					t.Errorf("accepted %+v", got)
+				}
+				if tt.end != "" {
+					if got := ended.next(t); got != tt.end {
+						t.Errorf("ended %q, want %q", got, tt.end)
+					}
+				} else if s, err := c.Wait(t.Context(), "k"); err != nil || s.Ended {
+					t.Errorf("wait: %+v, %v", s, err)
+				}
+				if runs := g.Runs(); len(runs) != 0 || g.Asked("k") != 1 {
+					t.Errorf("asked %d times, runs %+v", g.Asked("k"), runs)
+				}
+			})
+		}
+	})
+}
+
+// B52: the connection drops after the acceptance and before the end. Asking
+// again under the same key starts nothing.
+func TestDroppedAfterAcceptance(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		for _, fault := range []gatewaytest.Fault{gatewaytest.AcceptDropBefore, gatewaytest.AcceptDropAfter} {
+			t.Run(fault.String(), func(t *testing.T) {
+				t.Parallel()
+				g := gatewaytest.Start(t, p)
+				c := newClient(t, g)
+				g.Inject(fault)
+				if got := mustRun(t, c, "k"); got.Sends != 1 {
+					t.Errorf("accepted %+v", got)
+				}
+				executed(t, g, "k", 1)
+				g.Until(t, func() bool { _, open := g.Connections(); return open == 0 })
+				if n := g.Asked("k"); n != 1 {
+					t.Errorf("asked %d times after an acceptance", n)
+				}
+				mustRun(t, c, "k")
+				executed(t, g, "k", 1)
+			})
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"otm/internal/safe"
+	"otm/pipeline"
+)
+
+// Request is one wake.
+type Request struct {
+	Agent   *pipeline.Agent
+	Key     string // idempotency key and run id
+	Task    pipeline.TaskID
+	Message string
+	File    string // the agent's dispatch file
+}
+
+// Errors of a Waker. Any other means that the wake was surely not queued.
+var (
+	// ErrLost: the request went out and no answer came; it may be queued.
+	ErrLost = errors.New("no answer to the wake")
+	// ErrRefused: the agent cannot be woken before somebody changes something.
+	ErrRefused = errors.New("wake refused")
+)
+
+// Waker tells agents that something waits.
+type Waker interface {
+	// Wake returns nil once the wake is accepted, which does not mean that the
+	// agent runs. Sending the same key again within minutes wakes once.
+	Wake(ctx context.Context, r Request) error
+	// Ended asks what became of an accepted wake: whether its run has ended,
+	// and how. Not ended means running or unknown.
+	Ended(ctx context.Context, key string) (how string, ended bool, err error)
+	// Running tells whether the agent is known to be at work. Where that
+	// cannot be known, it is false.
+	Running(agent string) bool
+}
+
+// maxNamed is how many tasks a message names.
+const maxNamed = 20
+
+// message is the text of a wake. No title, project or other text from a drop
+// is in it.
+func message(agent string, tasks []pipeline.TaskID, dir string) string {
+	names := make([]string, 0, len(tasks))
+	for _, id := range tasks {
+		if len(names) == maxNamed {
+			names = append(names, fmt.Sprintf("and %d more", len(tasks)-maxNamed))
+			break
+		}
+		names = append(names, id.String())
+	}
+	noun := "Task"
+	if len(tasks) > 1 {
+		noun = "Tasks"
+	}
+	command := "otm next --agent " + safe.Quote(agent)
+	if dir != "" {
+		command += " --dir '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+	}
+	return fmt.Sprintf("%s %s dispatched. Check %s and execute it: run \"%s\", do that one task to its end, "+
+		"report with otm-update, then run it again; stop at \"no task waiting\".",
+		noun, strings.Join(names, ", "), FileName, command)
+}
+
+// Key is the idempotency key of a wake. The gateway's memory of keys is one
+// for all agents, so the agent is in it, and the attempt, as a key must never
+// be used for two wakes.
+func Key(first pipeline.TaskID, agent string, attempt int) string {
+	return fmt.Sprintf("otm-%v-%s-%d", first, strings.ReplaceAll(agent, " ", "_"), attempt)
+}
+
+// wakeTimeout bounds one wake, retries included.
+const wakeTimeout = 20 * time.Second

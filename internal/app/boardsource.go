@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/config"
+	"otm/pipeline"
+	"otm/slacklist"
+)
+
+// boardSource is the board that is configured. An embedded board may be
+// started later than we, and again at another port, so where it is is looked
+// up for each batch.
+type boardSource struct {
+	home *Home
+	log  *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	client *slacklist.Client
+	at     slacklist.Options // what client was made for
+}
+
+func (h *Home) board(log *slog.Logger) *boardSource { return &boardSource{home: h, log: log} }
+
+// Begin implements pipeline.Board. The error matches errNoBoard where there is
+// none, and is a *tokenError where its token cannot be had.
+func (b *boardSource) Begin(ctx context.Context) (pipeline.Batch, error) {
+	client, err := b.connect()
+	if err != nil {
+		return nil, err
+	}
+	return client.Begin(ctx)
+}
+
+func (b *boardSource) connect() (*slacklist.Client, error) {
+	where, err := b.home.whichBoard()
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.client == nil || b.at.URL != where.URL || b.at.ListID != where.ListID || b.at.Token != where.Token || b.at.Budget != where.Budget {
+		b.at = where
+		where.Log = b.log
+		b.client = slacklist.New(where)
+	}
+	return b.client, nil
+}
+
+// whichBoard says where the board is: the configured list, else the embedded
+// board, if it answers.
+func (h *Home) whichBoard() (slacklist.Options, error) {
+	c := h.Config
+	o := slacklist.Options{
+		Dir: h.Dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
+		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: h.Now,
+	}
+	if o.ListID != "" {
+		token, err := c.SlackToken(h.Getenv)
+		if err == nil && token == "" {
+			err = errors.New("none is set")
+		}
+		if err != nil {
+			return o, &tokenError{err}
+		}
+		o.Token = token
+		return o, nil
+	}
+	return h.embeddedBoard(o)
+}
+
+func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
+	endpoint, err := board.ReadEndpoint(h.boardDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, errNoBoard
+	}
+	if err != nil {
+		return o, err
+	}
+	if err := config.CheckURL(endpoint.URL, "http", "https"); err != nil {
+		return o, err
+	}
+	if !answers(endpoint.URL) {
+		return o, errNoBoard
+	}
+	if o.Token, err = board.ReadToken(h.boardDir()); err != nil {
+		return o, &tokenError{err}
+	}
+	o.URL, o.ListID, o.OpenAssignees = endpoint.URL, endpoint.ListID, true
+	if !h.Config.Slack.BudgetSet {
+		o.Budget = 0
+		if endpoint.Limits != "" {
+			o.Budget = config.DefaultSlackBudget
+		}
+	}
+	return o, nil
+}
+
+// answers tells whether somebody listens there: a board that was killed leaves
+// its endpoint file behind.
+func answers(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", u.Host, time.Second)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}

@@ -1,0 +1,234 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/durable"
+	"otm/internal/lock"
+	"otm/pipeline/inbox/watch"
+)
+
+// occasion is why a component runs.
+type occasion int
+
+const (
+	asked  occasion = iota // somebody started it to look now
+	timely                 // its time has come
+	hinted                 // something happened
+)
+
+// How old the rows may be that a pass looks at. A timer's pass takes the walk
+// of another component that has just made one; a hint comes from our own
+// writes, which the snapshot has, or from a person's edit, which makes it
+// stale by itself.
+const (
+	timelyAge = 45 * time.Second
+	hintedAge = 10 * time.Minute
+)
+
+func (o occasion) maxAge(every time.Duration) time.Duration {
+	switch o {
+	case asked:
+		return 0
+	case timely:
+		return max(min(timelyAge, every/2), time.Millisecond)
+	}
+	return hintedAge
+}
+
+// outcome is what came of one run.
+type outcome struct {
+	result  heartbeat.Result
+	details string
+	due     time.Time // when to run again at the latest; zero: at the usual time
+	soon    bool      // due is worth waiting for, even for a run that was asked for
+	failed  bool      // something failed in this run: exit code 3
+	trouble error     // what kept the run from its work
+}
+
+// component is one of the three that work on the board.
+type component struct {
+	home  *Home
+	id    string
+	log   *slog.Logger
+	every time.Duration
+	// run makes one run; it calls progress while it gets on.
+	run func(ctx context.Context, why occasion, progress func()) (outcome, error)
+
+	// For residents.
+	events <-chan struct{} // hints that it should run
+	hints  *watch.Watcher  // of the board: it changed
+	heed   func() bool     // whether a change of the board concerns it now; nil: always
+	extra  func() string   // what else to say in the heartbeat; nil: nothing
+}
+
+// workWait is how long to wait for another process's run to end.
+const workWait = 60 * time.Second
+
+// once makes one run under the work lock and beats.
+func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
+	l, err := lock.Acquire(ctx, c.home.lockPath(c.id), workWait)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer l.Release()
+	c.clean()
+	beat := heartbeat.NewWriter(c.home.Dir, c.id, c.home.Version, c.home.Now)
+	end := beat.Run()
+	out, err := c.run(ctx, why, beat.Progress)
+	if err != nil {
+		out.result, out.details = heartbeat.Error, err.Error()
+	}
+	if c.extra != nil {
+		if more := c.extra(); more != "" {
+			out.details += "; " + more
+			if out.result == heartbeat.Success {
+				out.result = heartbeat.Partial
+			}
+		}
+	}
+	return out, errors.Join(err, end(out.result, out.details))
+}
+
+// clean removes temporary files that a crashed writer left behind.
+func (c *component) clean() {
+	for _, dir := range []string{"", "new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board"} {
+		durable.RemoveLeftovers(filepath.Join(c.home.Dir, dir), time.Hour, c.home.Now())
+	}
+}
+
+// Bounds of how long a run that was asked for waits for what is due.
+const (
+	soonEnough = 20 * time.Second
+	longEnough = 90 * time.Second
+)
+
+// Once makes the run that somebody asked for, and goes on while something is
+// due within seconds. It returns the exit code.
+func (c *component) Once(ctx context.Context) error {
+	started := time.Now()
+	failed := false
+	for {
+		out, err := c.once(ctx, asked)
+		if err != nil {
+			return err
+		}
+		failed = failed || out.failed
+		wait := out.due.Sub(c.home.Now())
+		if ctx.Err() == nil && out.soon && wait <= soonEnough && time.Since(started) < longEnough {
+			select {
+			case <-ctx.Done():
+			case <-time.After(max(wait, 0) + 10*time.Millisecond):
+			}
+			continue
+		}
+		fmt.Fprintln(c.home.Out, out.details)
+		switch {
+		case out.trouble != nil:
+			return out.trouble
+		case failed:
+			return cli.Exit(cli.Partial)
+		}
+		return nil
+	}
+}
+
+// Resident runs until ctx ends: at its time, and sooner when something
+// happens. The error is a *residentError if another process does so already.
+func (c *component) Resident(ctx context.Context) error {
+	l, err := c.home.residentLock(ctx, c.id)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	c.log.Info("started", "version", c.home.Version, "dir", c.home.Dir, "every", c.every)
+	defer c.log.Info("stopped")
+	why := timely
+	for {
+		out, err := c.once(ctx, why)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := c.judge(out, err); err != nil {
+			return err
+		}
+		if why, err = c.wait(ctx, out); err != nil {
+			return nil
+		}
+	}
+}
+
+// judge decides whether a resident can go on after a run.
+func (c *component) judge(out outcome, err error) error {
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		c.log.Warn("run not begun", "err", err)
+		return nil
+	}
+	if err != nil {
+		return err // our own files: the next start recovers
+	}
+	if code := exitCode(out.trouble); out.trouble != nil && (code == cli.Credentials || code == cli.BadConfig) {
+		return out.trouble // nothing will work until somebody acts
+	}
+	return nil
+}
+
+// wait returns when it is time for the next run, and why; an error when the
+// process is to stop.
+func (c *component) wait(ctx context.Context, out outcome) (occasion, error) {
+	delay := c.every
+	why := timely
+	if !out.due.IsZero() {
+		if d := out.due.Sub(c.home.Now()); d < delay {
+			delay, why = max(d, 10*time.Millisecond), hinted
+		}
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-timer.C:
+			return why, nil
+		case <-c.events:
+			return hinted, nil
+		case <-c.hints.Changed():
+			if c.heed == nil || c.heed() {
+				return hinted, nil
+			}
+		}
+	}
+}
+
+// residentLock takes the lock that says that a component stays. A reader of
+// the lock may hold it for a moment.
+func (h *Home) residentLock(ctx context.Context, id string) (*lock.Lock, error) {
+	l, err := lock.Acquire(ctx, h.lockPath(id+".resident"), 300*time.Millisecond)
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		return nil, &residentError{id: id, pid: held.PID}
+	}
+	return l, err
+}
+
+// boardHints watches for changes of the board: those that we or our siblings
+// make, a person's on the embedded board, and its start.
+func (h *Home) boardHints() *watch.Watcher {
+	return watch.New(func(name string) bool { return name == "changed" || name == "endpoint.json" }, h.boardDir())
+}
+
+// watcher is what beatWatcher needs of one.
+type watcher interface {
+	Probe() int
+	Probed() <-chan string
+	Stats() watch.Stats
+}

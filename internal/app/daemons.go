@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/daemon"
+	"otm/pipeline/inbox"
+)
+
+// minEvery is the shortest time between two runs.
+const minEvery = 100 * time.Millisecond
+
+func checkEvery(flag string, every time.Duration) error {
+	if every < minEvery {
+		return cli.Errorf(cli.Usage, "--%s %v: at least %v", flag, every, minEvery)
+	}
+	return nil
+}
+
+// injectorCommand is otm-injector.
+func injectorCommand(s cli.Streams, args []string) *cobra.Command {
+	var dir string
+	var once bool
+	var every time.Duration
+	c := &cobra.Command{
+		Use:     heartbeat.Injector,
+		Short:   "Bring drops from the inboxes to the board",
+		Long:    "Bring drops from the inboxes to the board. Without a flag it stays, watches both\ninboxes and sweeps them from time to time.",
+		Version: cli.Version(),
+		Args:    cli.NoWords(args, ""),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkEvery("sweep-every", every); err != nil {
+				return err
+			}
+			h, err := OpenHome(s, dir)
+			if err != nil {
+				return err
+			}
+			log, closeLog, err := h.logger(heartbeat.Injector, !once)
+			if err != nil {
+				return err
+			}
+			defer closeLog()
+			in := h.injector(h.board(log), log, every, once)
+			if once {
+				return in.Once(c.Context())
+			}
+			return h.stayInjector(c.Context(), in)
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
+	c.Flags().BoolVar(&once, "once", false, "make one sweep, then exit")
+	c.Flags().DurationVar(&every, "sweep-every", DefaultEvery, "time between two sweeps without a reason")
+	return c
+}
+
+// stayInjector runs the injector with its watchers until ctx ends.
+func (h *Home) stayInjector(ctx context.Context, in *component) error {
+	g := daemon.NewGroup(ctx)
+	h.goInjector(g, in)
+	return g.Wait()
+}
+
+// goInjector starts the injector's loops in a group.
+func (h *Home) goInjector(g *daemon.Group, in *component) {
+	w := h.inboxWatch()
+	in.events, in.hints = w.Changed(), h.boardHints()
+	in.extra = func() string {
+		stats := w.Stats()
+		switch {
+		case stats.Degraded != "":
+			return stats.Degraded
+		case stats.Overflows > 0:
+			return fmt.Sprintf("overflows: %d", stats.Overflows)
+		}
+		return ""
+	}
+	g.Go(w.Run)
+	g.Go(in.hints.Run)
+	g.Go(func(ctx context.Context) error { return h.beatWatcher(ctx, w) })
+	g.Go(in.Resident)
+}
+
+// probeEvery is how often the watching is put to the test.
+const probeEvery = time.Minute
+
+// beatWatcher writes the heartbeat of the watching: a beat for each probe
+// whose event was seen in every inbox, so that a watch that went deaf stops
+// beating.
+func (h *Home) beatWatcher(ctx context.Context, w watcher) error {
+	beat := heartbeat.NewWriter(h.Dir, heartbeat.Watcher, h.Version, h.Now)
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	seen := map[string]bool{}
+	w.Probe()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			clear(seen)
+			w.Probe()
+		case dir := <-w.Probed():
+			seen[dir] = true
+			if len(seen) < len(inbox.Kinds) {
+				continue
+			}
+			clear(seen)
+			stats := w.Stats()
+			result, details := heartbeat.Success, fmt.Sprintf("watching, overflows: %d", stats.Overflows)
+			if stats.Degraded != "" {
+				result, details = heartbeat.Partial, stats.Degraded
+			}
+			beat.Progress()
+			if err := beat.Beat(result, details); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// passCommand is otm-dispatcher or otm-completion-detector.
+func passCommand(s cli.Streams, args []string, id, short string) *cobra.Command {
+	var dir string
+	var once bool
+	var every time.Duration
+	c := &cobra.Command{
+		Use:     id,
+		Short:   short,
+		Long:    short + ".\nWithout a flag it makes one pass; with --every it stays, and passes sooner when\nthe board changed.",
+		Version: cli.Version(),
+		Args:    cli.NoWords(args, ""),
+		RunE: func(c *cobra.Command, _ []string) error {
+			stay := c.Flags().Changed("every") && !once
+			if err := checkEvery("every", every); err != nil {
+				return err
+			}
+			h, err := OpenHome(s, dir)
+			if err != nil {
+				return err
+			}
+			log, closeLog, err := h.logger(id, stay)
+			if err != nil {
+				return err
+			}
+			defer closeLog()
+			b := h.board(log)
+			var p *component
+			if id == heartbeat.Dispatcher {
+				patience := time.Duration(0)
+				if stay {
+					patience = wakePatience
+				}
+				var stop func()
+				p, stop = h.dispatcher(b, log, every, patience)
+				defer stop()
+			} else {
+				p = h.detector(b, log, every)
+			}
+			if !stay {
+				return p.Once(c.Context())
+			}
+			g := daemon.NewGroup(c.Context())
+			h.goPass(g, p)
+			return g.Wait()
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
+	c.Flags().BoolVar(&once, "once", false, "make one pass, then exit")
+	c.Flags().DurationVar(&every, "every", DefaultEvery, "stay, with this time between two passes without a reason")
+	return c
+}
+
+// wakePatience is how long a resident's pass waits for answers to wakes.
+const wakePatience = time.Second
+
+// goPass starts the loops of a dispatcher or a detector in a group.
+func (h *Home) goPass(g *daemon.Group, p *component) {
+	p.hints = h.boardHints()
+	g.Go(p.hints.Run)
+	g.Go(p.Resident)
+}

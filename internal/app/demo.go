@@ -1,0 +1,318 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/lock"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/inbox/watch"
+)
+
+// demoTask is one task of the demo.
+type demoTask struct {
+	args   []string
+	action bool // an agent brings it to agent_done
+}
+
+// demoTasks are of different priorities and types, for two agents and a person.
+var demoTasks = []demoTask{
+	{action: true, args: []string{"--title", "Build the login page", "--agent", "devdas", "--project", "website", "--subtask", "Create the form", "--subtask", "Add validation", "--subtask", "Write tests"}},
+	{action: true, args: []string{"--title", "Fix the broken backup", "--agent", "archibald", "--priority", "critical", "--subtask", "Find the cause", "--subtask", "Restore one file as a test"}},
+	{action: true, args: []string{"--title", "Answer the question on pricing", "--agent", "devdas", "--priority", "high"}},
+	{action: true, args: []string{"--title", "Tidy up old branches", "--agent", "archibald", "--priority", "batchable"}},
+	{action: true, args: []string{"--title", "Review the API design", "--agent", "archibald", "--type", "review", "--subtask", "input: the draft is in docs/api.md", "--subtask", "Check the names"}},
+	{args: []string{"--title", "Approve the budget", "--agent", "robin", "--type", "decision"}},
+}
+
+const demoConfig = `[agents.devdas]
+workspace = %q
+command = ["otm", "demo-agent"]
+
+[agents.archibald]
+workspace = %q
+command = ["otm", "demo-agent"]
+
+[agents.robin]
+kind = "human"
+
+[board]
+listen = "127.0.0.1:0"
+`
+
+// demoTime is how long the demo may take.
+const demoTime = 30 * time.Second
+
+// demoCommand is otm demo.
+func demoCommand(s cli.Streams) *cobra.Command {
+	var keep bool
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "See the whole pipeline at work, in a temporary directory",
+		Long: `Make a temporary data directory, run everything in it with two scripted agents
+on the embedded board, create a handful of tasks, and show each hop as it
+happens. The agents do what real ones do: they are started by the dispatcher,
+run "otm next" and report with otm-update.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d, err := newDemo(s)
+			if err != nil {
+				return err
+			}
+			defer d.remove()
+			return d.run(c.Context(), keep)
+		},
+	}
+	c.Flags().BoolVar(&keep, "keep", false, "leave it running at the end, and print the board's address")
+	return c
+}
+
+// demo is one run of it.
+type demo struct {
+	cli.Streams
+	root string
+	home *Home
+	env  []string
+
+	started  time.Time
+	dropped  map[pipeline.TaskID]time.Time
+	shown    map[pipeline.TaskID]int
+	previous map[pipeline.TaskID]time.Time
+	waiting  map[pipeline.TaskID]bool // action tasks that are not at agent_done
+}
+
+// newDemo makes the temporary directory: data, workspaces, and a folder in
+// which this program stands under the names of all commands.
+func newDemo(s cli.Streams) (*demo, error) {
+	root, err := os.MkdirTemp("", "otm demo ")
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{Streams: s, root: root, dropped: map[pipeline.TaskID]time.Time{}, shown: map[pipeline.TaskID]int{},
+		previous: map[pipeline.TaskID]time.Time{}, waiting: map[pipeline.TaskID]bool{}}
+	if err := d.prepare(); err != nil {
+		d.remove()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *demo) prepare() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	bin, data := filepath.Join(d.root, "bin"), filepath.Join(d.root, "data")
+	devdas, archibald := filepath.Join(d.root, "devdas-workspace"), filepath.Join(d.root, "archibald-workspace")
+	for _, dir := range []string{bin, devdas, archibald} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"otm", "otm-create", "otm-update"} {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	if _, err := Init(data); err != nil {
+		return err
+	}
+	config := fmt.Sprintf(demoConfig, devdas, archibald)
+	if err := os.WriteFile(filepath.Join(data, "otm.toml"), []byte(config), 0o600); err != nil {
+		return err
+	}
+	quiet := d.Streams
+	quiet.Err = io.Discard // the logs are in files
+	quiet.Getenv = func(name string) string {
+		if name == "OTM_LOG_DIR" || name == "OTM_DIR" {
+			return "" // whatever is set was not meant for the demo
+		}
+		return d.Getenv(name)
+	}
+	if d.home, err = OpenHome(quiet, data); err != nil {
+		return err
+	}
+	d.home.PathDir = bin
+	d.env = append(os.Environ(), "OTM_DIR="+data)
+	return nil
+}
+
+func (d *demo) remove() { os.RemoveAll(d.root) }
+
+func (d *demo) bin(name string) string { return filepath.Join(d.root, "bin", name) }
+
+// run runs the pipeline and the tasks through it.
+func (d *demo) run(ctx context.Context, keep bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	page := make(chan string, 1)
+	upDone := make(chan error, 1)
+	go func() { upDone <- d.home.Up(ctx, func(address string) { page <- address }) }()
+	var address string
+	select {
+	case address = <-page:
+	case err := <-upDone:
+		return err
+	}
+	fmt.Fprintf(d.Out, "board    %s\ndata     %s\n\n", address, safe.Escape(d.home.Dir))
+	err := d.play(ctx, upDone)
+	if err == nil && keep {
+		fmt.Fprintf(d.Out, "\nStill running: look at %s, or try\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
+			address, safe.Quote(d.home.Dir), safe.Quote(d.bin("otm-create")))
+		select {
+		case <-ctx.Done():
+		case err = <-upDone:
+			return err
+		}
+	}
+	d.awaitAgents(ctx)
+	cancel()
+	return errors.Join(err, <-upDone)
+}
+
+// play creates the tasks and shows what becomes of them.
+func (d *demo) play(ctx context.Context, upDone <-chan error) error {
+	w := watch.New(func(name string) bool { return strings.HasSuffix(name, ".json") }, filepath.Join(d.home.Dir, "tasks"))
+	watchCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.Run(watchCtx)
+	d.started = time.Now()
+	for _, t := range demoTasks {
+		if err := d.create(ctx, t); err != nil {
+			return err
+		}
+	}
+	deadline := time.NewTimer(demoTime)
+	defer deadline.Stop()
+	for len(d.waiting) > 0 {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-upDone:
+			return errors.Join(errors.New("the pipeline stopped"), err)
+		case <-deadline.C:
+			return cli.Errorf(cli.Failed, "%d tasks are not done after %v", len(d.waiting), demoTime).
+				Hint("see the logs in %s", safe.Quote(d.home.LogDir()))
+		case <-w.Changed():
+			if err := d.show(); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintf(d.Out, "\nAll tasks for agents are at agent_done after %.1f s. Robin's decision waits for Robin.\n", time.Since(d.started).Seconds())
+	return nil
+}
+
+// create runs otm-create as an agent would.
+func (d *demo) create(ctx context.Context, t demoTask) error {
+	cmd := exec.CommandContext(ctx, d.bin("otm-create"), t.args...)
+	cmd.Env, cmd.Stderr = d.env, d.Err
+	began := time.Now()
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("otm-create: %w", err)
+	}
+	id, err := pipeline.ParseTaskID(string(out))
+	if err != nil {
+		return fmt.Errorf("otm-create printed %q", out)
+	}
+	d.dropped[id], d.previous[id] = time.Now(), time.Now()
+	if t.action {
+		d.waiting[id] = true
+	}
+	fmt.Fprintf(d.Out, "%s otm-create %s   (%d ms)\n", d.clock(began), line(t.args), time.Since(began).Milliseconds())
+	return nil
+}
+
+func line(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = safe.Quote(a)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func (d *demo) clock(at time.Time) string { return fmt.Sprintf("%7.3fs", at.Sub(d.started).Seconds()) }
+
+// hop is one event of a task that was not shown yet.
+type hop struct {
+	id pipeline.TaskID
+	pipeline.Event
+}
+
+// show prints what happened since the last time, in the order of its times.
+func (d *demo) show() error {
+	var hops []hop
+	for id := range d.dropped {
+		rec, err := d.home.record(id)
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			continue
+		}
+		for _, e := range rec.History[d.shown[id]:] {
+			if e.What != "dropped" {
+				hops = append(hops, hop{id, e})
+			}
+		}
+		d.shown[id] = len(rec.History)
+		if rec.Status == pipeline.AgentDone {
+			delete(d.waiting, id)
+		}
+	}
+	slices.SortStableFunc(hops, func(a, b hop) int { return a.At.Compare(b.At) })
+	for _, h := range hops {
+		since := h.At.Sub(d.previous[h.id])
+		d.previous[h.id] = h.At
+		text := h.What
+		if h.Detail != "" {
+			text += " (" + h.Detail + ")"
+		}
+		fmt.Fprintf(d.Out, "%s %v  %-24s %s  +%d ms\n", d.clock(h.At), h.id, safe.Escape(h.Who), safe.Escape(text), max(since, 0).Milliseconds())
+	}
+	return nil
+}
+
+// awaitAgents gives the agents' processes time to end by themselves.
+func (d *demo) awaitAgents(ctx context.Context) {
+	for _, name := range []string{"devdas", "archibald"} {
+		l, err := lock.Acquire(context.WithoutCancel(ctx), d.home.lockPath("exec-"+name), 5*time.Second)
+		if err == nil {
+			l.Release()
+		}
+	}
+}
+
+// demoAgentCommand is the scripted agent of the demo: it does with the
+// commands of the prompt what a model would.
+func demoAgentCommand(s cli.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-agent",
+		Hidden: true,
+		Short:  "The scripted agent of otm demo",
+		RunE: func(c *cobra.Command, _ []string) error {
+			a := &demoAgent{Streams: s, name: s.Getenv("OTM_AGENT")}
+			if a.name == "" {
+				return cli.Errorf(cli.Usage, "OTM_AGENT is not set: otm demo starts this command").Hint("otm demo")
+			}
+			for {
+				worked, err := a.work(c.Context())
+				if err != nil || !worked {
+					return err
+				}
+			}
+		},
+	}
+}

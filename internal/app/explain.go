@@ -1,0 +1,102 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+
+	"otm/internal/board"
+	"otm/internal/cli"
+	"otm/internal/safe"
+	"otm/internal/submit"
+	"otm/pipeline"
+)
+
+// errNoBoard says that no list is configured and no embedded board answers.
+var errNoBoard = errors.New("no list is configured and no embedded board is running")
+
+// tokenError says that the token of the board cannot be had.
+type tokenError struct{ err error }
+
+func (e *tokenError) Error() string { return fmt.Sprintf("token of the board: %v", e.err) }
+
+func (e *tokenError) Unwrap() error { return e.err }
+
+// residentError says that another process runs the component already.
+type residentError struct {
+	id  string
+	pid int
+}
+
+func (e *residentError) Error() string {
+	if e.pid == 0 {
+		return fmt.Sprintf("%s is running already", e.id)
+	}
+	return fmt.Sprintf("%s is running already, as process %d", e.id, e.pid)
+}
+
+// Explain turns errors into what people are told and the exit code; nil where
+// it knows nothing better.
+func Explain(err error) *cli.Error {
+	var token *tokenError
+	var resident *residentError
+	var missing *pipeline.MissingError
+	var be *pipeline.BoardError
+	switch {
+	case errors.Is(err, errNoBoard):
+		return cli.Errorf(cli.TryLater, "%w", err).Hint("otm board")
+	case errors.Is(err, board.ErrInUse):
+		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
+	case errors.As(err, &token):
+		return cli.Errorf(cli.Credentials, "%w", err).Hint("put the token into the file that slack.token_file of otm.toml names, or into its environment variable")
+	case errors.As(err, &resident):
+		e := cli.Errorf(cli.Locked, "%w", err)
+		if resident.pid != 0 {
+			e.Hint("ps -p %d", resident.pid)
+		}
+		return e
+	case errors.As(err, &missing):
+		return cli.Errorf(cli.BadConfig, "the list does not fit: %w", err).Hint("%s", missingHint(missing))
+	case errors.As(err, &be):
+		return explainBoard(be)
+	}
+	return submit.Explain(err)
+}
+
+func missingHint(m *pipeline.MissingError) string {
+	if m.Option != "" {
+		return fmt.Sprintf("add the option %s to the column %s of the list", safe.Quote(m.Option), safe.Quote(m.Column))
+	}
+	return fmt.Sprintf("add a column named %s to the list, or name the one that is meant in [slack.columns] of otm.toml", safe.Quote(m.Column))
+}
+
+func explainBoard(e *pipeline.BoardError) *cli.Error {
+	switch {
+	case e.Credentials:
+		out := cli.Errorf(cli.Credentials, "the board refuses the token: %w", e)
+		if e.Needed != "" {
+			return out.Hint("add the scope %s to the Slack app, install it anew, and keep the new token", e.Needed)
+		}
+		return out.Hint("renew the token: the file that slack.token_file of otm.toml names, or its environment variable")
+	case e.Code == "paid_teams_only" || e.Code == "lists_disabled_user_team":
+		return cli.Errorf(cli.BadConfig, "%w", e).Hint("Slack Lists need a paid plan; without one use the embedded board: remove slack.list_id from otm.toml")
+	case e.Code == "list_not_found":
+		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check slack.list_id of otm.toml, and that the list is shared with the app: Slack says the same for both")
+	case e.Class == pipeline.Fatal:
+		return cli.Errorf(cli.BadConfig, "the board refuses: %w", e)
+	case e.Class == pipeline.Refused:
+		return cli.Errorf(cli.Failed, "the board refuses: %w", e)
+	}
+	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e)
+}
+
+// exitCode is the code with which a run ends that met err.
+func exitCode(err error) int {
+	var e *cli.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	if e := Explain(err); e != nil {
+		return e.Code
+	}
+	return cli.Failed
+}

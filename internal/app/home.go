@@ -1,0 +1,105 @@
+// Package app builds the components from a configuration, and holds the
+// commands that are made of them. It is the one place that knows them all.
+package app
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/internal/logx"
+	"otm/pipeline/inbox"
+	"otm/pipeline/task"
+)
+
+// Home is an opened data directory, with everything that is needed to work in
+// it.
+type Home struct {
+	cli.Streams
+	Dir     string
+	Config  *config.Config
+	Box     *inbox.Box
+	Store   *task.Store
+	Version string
+	Now     func() time.Time
+	// PathDir is put in front of the PATH of agents that OTM starts: where otm
+	// and its siblings are. If "", the folder of this program.
+	PathDir string
+}
+
+// OpenHome opens the data directory that the flag or the environment names.
+// The error matches config.ErrNotInitialised, or is a *config.DirError or a
+// *config.Error.
+func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
+	dir, err := config.FindDir(dirFlag, s.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	warning, err := config.CheckDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		s.Warn("%s", warning)
+	}
+	c, err := config.Load(dir, s.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now}
+	h.Store = task.Open(dir, func(msg string) { s.Warn("%s", msg) })
+	return h, nil
+}
+
+// boardDir is where the board's files are.
+func (h *Home) boardDir() string { return filepath.Join(h.Dir, "board") }
+
+// lockPath is where a lock is.
+func (h *Home) lockPath(name string) string { return filepath.Join(h.Dir, "locks", name) }
+
+// LogDir is where the logs go.
+func (h *Home) LogDir() string {
+	if dir := h.Getenv("OTM_LOG_DIR"); dir != "" {
+		return dir
+	}
+	if home := h.Getenv("HOME"); runtime.GOOS == "darwin" && home != "" {
+		return filepath.Join(home, "Library", "Logs", "OpenClaw")
+	}
+	return filepath.Join(h.Dir, "logs")
+}
+
+// logger returns the log of a component. A resident writes its file, and to
+// the terminal if it runs on one; what runs once writes to stderr alone, as
+// two writers would rotate each other's file away.
+func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
+	level := slog.LevelInfo
+	if h.Getenv("OTM_LOG_LEVEL") == "debug" {
+		level = slog.LevelDebug
+	}
+	onTerminal := logx.New(h.Err, level).With("component", id)
+	if !resident {
+		return onTerminal, func() {}, nil
+	}
+	file, err := logx.OpenFile(filepath.Join(h.LogDir(), id+".log"))
+	if err != nil {
+		return nil, nil, err
+	}
+	log := logx.New(file, level)
+	if isTerminal(h.Err) {
+		log = logx.Tee(log, onTerminal)
+	}
+	return log, func() { file.Close() }, nil
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

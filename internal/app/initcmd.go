@@ -1,0 +1,122 @@
+package app
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/internal/durable"
+	"otm/internal/safe"
+)
+
+//go:embed otm.toml
+var configTemplate []byte
+
+// layout is what a data directory is made of.
+var layout = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board", "locks", "logs", "secrets"}
+
+// initCommand is otm init.
+func initCommand(s cli.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "init",
+		Short: "Make the data directory",
+		Long:  "Make the data directory, or add what is missing to it. It asks nothing and\nchanges nothing that is there.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			flag, err := c.Flags().GetString("dir")
+			if err != nil {
+				return err
+			}
+			dir, err := config.FindDir(flag, s.Getenv)
+			if err != nil {
+				return err
+			}
+			added, err := Init(dir)
+			if err != nil {
+				return err
+			}
+			if warning, err := config.CheckDir(dir); err != nil {
+				return err
+			} else if warning != "" {
+				s.Warn("%s", warning)
+			}
+			fmt.Fprintln(s.Out, safe.Escape(dir))
+			if len(added) == 0 {
+				s.Note("was initialised already; nothing is missing")
+				return nil
+			}
+			s.Note("edit %s to name your agents, then run: otm up", safe.Quote(filepath.Join(dir, config.FileName)))
+			return nil
+		},
+	}
+}
+
+// Init makes a data directory, or adds what is missing, and returns what it
+// added. The file "format", which makes it one, comes last: if we crash
+// before, the directory is not initialised and the next Init goes on.
+func Init(dir string) (added []string, err error) {
+	if err := checkEmpty(dir); err != nil {
+		return nil, err
+	}
+	fresh := !exists(filepath.Join(dir, "format"))
+	for _, name := range append([]string{""}, layout...) {
+		path := filepath.Join(dir, name)
+		if exists(path) {
+			continue
+		}
+		if err := durable.MkdirAll(path); err != nil {
+			return added, err
+		}
+		added = append(added, name)
+	}
+	files := []durable.NewFile{{Name: config.FileName, Data: configTemplate}}
+	if fresh {
+		// In a directory that was used, a counter that is missing was lost: it
+		// is found again from the files, not begun anew.
+		files = append(files, durable.NewFile{Name: "next-task-id.json", Data: []byte("{\"next\":1}\n")})
+	}
+	files = append(files, durable.NewFile{Name: "format", Data: fmt.Appendf(nil, "%d\n", config.Format)})
+	for _, f := range files {
+		err := durable.WriteNew(filepath.Join(dir, f.Name), f.Data)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return added, err
+		}
+		added = append(added, f.Name)
+	}
+	return added, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// checkEmpty keeps a mistyped path from turning a directory that is something
+// else into a data directory.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || exists(filepath.Join(dir, "format")) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known := append(slices.Clone(layout), config.FileName, "next-task-id.json")
+	for _, e := range entries {
+		if !slices.Contains(known, e.Name()) && e.Name()[0] != '.' {
+			return cli.Errorf(cli.Failed, "directory %q holds something else, such as %q", dir, e.Name()).
+				Hint("otm init --dir %s", safe.Quote(filepath.Join(dir, "otm")))
+		}
+	}
+	return nil
+}

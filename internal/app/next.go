@@ -1,0 +1,225 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"otm/dispatch"
+	"otm/internal/cli"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// nextCommand is otm next.
+func nextCommand(s cli.Streams) *cobra.Command {
+	var agent string
+	var another, asJSON bool
+	c := &cobra.Command{
+		Use:   "next",
+		Short: "Take the next task of an agent",
+		Long: `Take the most urgent task of an agent's dispatch file: mark it as taken, report
+it as in progress, and print it with the commands to report on it. While the
+task that was taken last is unfinished, print that one again.`,
+		Example: "  otm next --agent devdas",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if agent == "" {
+				return cli.Errorf(cli.Usage, "--agent is missing").Hint("otm next --agent devdas")
+			}
+			h, err := home(c, s)
+			if err != nil {
+				return err
+			}
+			a, err := h.aiAgent(agent)
+			if err != nil {
+				return err
+			}
+			return h.next(c.Context(), a, another, asJSON)
+		},
+	}
+	c.Flags().StringVar(&agent, "agent", "", "whose task (required)")
+	c.Flags().BoolVar(&another, "another", false, "take another one even if the last is unfinished")
+	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON; null if nothing waits")
+	return c
+}
+
+// aiAgent finds a configured agent that has a workspace.
+func (h *Home) aiAgent(name string) (*pipeline.Agent, error) {
+	a := h.Config.Agents.Named(name)
+	switch {
+	case a == nil && len(h.Config.Agents) == 0:
+		return nil, cli.Errorf(cli.Usage, "no agents are configured").Hint("add [agents.%s] with a workspace to %s", safe.Quote(name), safe.Quote(filepath.Join(h.Dir, "otm.toml")))
+	case a == nil:
+		e := cli.Errorf(cli.Usage, "no agent %q is configured", name)
+		if near := h.Config.Agents.Nearest(name); near != "" {
+			e.Hint("otm next --agent %s", safe.Quote(near))
+		}
+		return nil, e
+	case a.Person:
+		return nil, cli.Errorf(cli.Usage, "%s is a person: their tasks stand on the board", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name))
+	}
+	return a, nil
+}
+
+// next takes a task, reports it as begun, and prints it.
+func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool) error {
+	said, err := h.said()
+	if err != nil {
+		return err
+	}
+	desk := &dispatch.Desk{
+		Dir: h.Dir, Records: h.Store, Agents: h.Config.Agents, Now: h.Now,
+		Said: func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil },
+		Warn: func(msg string) { h.Warn("%s", msg) },
+	}
+	taken, err := desk.Next(ctx, a, another)
+	if err != nil {
+		return err
+	}
+	if taken != nil && !taken.Continue {
+		if err := h.reportBegun(taken.Entry.TaskID); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return h.printTakenJSON(taken)
+	}
+	h.printTaken(taken)
+	return h.printFailedUpdates(a)
+}
+
+// reportBegun drops the update that the task is in progress. If we crash
+// before, the next report of a step says it as well.
+func (h *Home) reportBegun(id pipeline.TaskID) error {
+	u := &drop.Update{ID: pipeline.NewDropID(), TaskID: id, CreatedAt: h.Now(), Status: pipeline.InProgress}
+	return h.Box.Publish(inbox.TaskUpdates, inbox.NewName(u.CreatedAt, u.ID), u.Encode())
+}
+
+// said reads the updates that are still in the inbox.
+func (h *Home) said() (map[pipeline.TaskID][]dispatch.Said, error) {
+	files, err := h.Box.List(inbox.TaskUpdates)
+	if err != nil {
+		return nil, err
+	}
+	said := map[pipeline.TaskID][]dispatch.Said{}
+	for _, f := range files {
+		if !f.Regular() {
+			continue
+		}
+		data, _, err := h.Box.Read(f)
+		if err != nil {
+			continue // settled meanwhile
+		}
+		if u, err := drop.ParseUpdate(data); err == nil {
+			said[u.TaskID] = append(said[u.TaskID], dispatch.Said{Status: u.Status, Steps: u.StepsDone})
+		}
+	}
+	return said, nil
+}
+
+func (h *Home) printTaken(t *dispatch.Taken) {
+	if t == nil {
+		fmt.Fprintln(h.Out, "no task waiting")
+		return
+	}
+	e := &t.Entry
+	if t.Continue {
+		fmt.Fprintln(h.Out, "continue")
+	}
+	fmt.Fprintf(h.Out, "%v %s\n", e.TaskID, safe.Escape(e.Title))
+	facts := []string{string(e.Type), "priority " + string(e.Priority)}
+	if e.Project != "" {
+		facts = append(facts, "project "+e.Project)
+	}
+	fmt.Fprintf(h.Out, "%s\n\nSteps:\n", safe.Escape(strings.Join(facts, ", ")))
+	for i, title := range e.Steps {
+		mark := " "
+		if slices.Contains(t.Done, i+1) {
+			mark = "x"
+		}
+		fmt.Fprintf(h.Out, "  %d. [%s] %s\n", i+1, mark, safe.Escape(title))
+	}
+	dir := ""
+	if h.messageDir() != "" {
+		dir = " --dir " + safe.Quote(h.Dir)
+	}
+	update := fmt.Sprintf("otm-update%s --task-id %v", dir, e.TaskID)
+	fmt.Fprintf(h.Out, "\nReport each step when it is done:\n")
+	for i := range e.Steps {
+		if !slices.Contains(t.Done, i+1) {
+			fmt.Fprintf(h.Out, "  %s --subtask-done %d\n", update, i+1)
+		}
+	}
+	fmt.Fprintf(h.Out, "If you cannot go on:\n  %s --status blocked --reason 'why'\n", update)
+	fmt.Fprintf(h.Out, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
+	fmt.Fprintf(h.Out, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Quote(e.Agent))
+}
+
+// printTakenJSON prints the dispatch entry, with continue and done added.
+func (h *Home) printTakenJSON(t *dispatch.Taken) error {
+	if t == nil {
+		_, err := fmt.Fprintln(h.Out, "null")
+		return err
+	}
+	raw, err := t.Entry.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	if t.Done == nil {
+		t.Done = []int{}
+	}
+	for key, value := range map[string]any{"continue": t.Continue, "done": t.Done} {
+		if fields[key], err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	enc := json.NewEncoder(h.Out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(fields)
+}
+
+// maxFailedShown bounds how many failed updates are told of, newest first.
+const maxFailedShown = 5
+
+// printFailedUpdates tells an agent which of its reports did not take effect.
+func (h *Home) printFailedUpdates(a *pipeline.Agent) error {
+	names, err := h.Box.SettledNames(inbox.FailedDir)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(names)
+	shown := 0
+	for _, name := range names {
+		f, err := h.Box.ReadSettled(inbox.FailedDir, name)
+		if err != nil || f.Object == nil || f.Result.Inbox != inbox.TaskUpdates {
+			continue
+		}
+		var id pipeline.TaskID
+		if json.Unmarshal(f.Object.Get("taskId"), &id) != nil {
+			continue
+		}
+		rec, err := h.Store.Load(id)
+		if err != nil || pipeline.FoldName(rec.Agent) != pipeline.FoldName(a.Name) {
+			continue
+		}
+		if shown++; shown > maxFailedShown {
+			break
+		}
+		if shown == 1 {
+			fmt.Fprintln(h.Out, "\nThese reports did not take effect:")
+		}
+		fmt.Fprintf(h.Out, "  %v: %s\n", id, safe.Escape(f.Result.Error))
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// retryCommand is otm retry.
+func retryCommand(s cli.Streams) *cobra.Command {
+	var all, newID bool
+	c := &cobra.Command{
+		Use:   "retry FILE...",
+		Short: "Put failed drops back into their inbox",
+		Long: `Put failed drops back into their inbox. --new-id gives a task another id, for
+one whose id belongs to something else.`,
+		Example: "  otm retry --all\n  otm retry --new-id 20260314T082019.000000000Z-….json",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 && !all {
+				return cli.Errorf(cli.Usage, "name the files, or give --all").Hint("otm retry --all")
+			}
+			if len(args) > 0 && all {
+				return cli.Errorf(cli.Usage, "give either files or --all").Hint("otm retry --all")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			h, err := home(c, s)
+			if err != nil {
+				return err
+			}
+			if all {
+				if args, err = h.Box.SettledNames(inbox.FailedDir); err != nil {
+					return err
+				}
+			}
+			return h.retry(c.Context(), args, newID)
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "all that failed")
+	c.Flags().BoolVar(&newID, "new-id", false, "give tasks a new id")
+	return c
+}
+
+// retry puts the named files back. One that cannot be does not keep the others.
+func (h *Home) retry(ctx context.Context, names []string, newID bool) error {
+	failed := 0
+	for _, name := range names {
+		kind, placed, err := h.retryOne(ctx, filepath.Base(name), newID)
+		if err != nil {
+			failed++
+			if errors.Is(err, fs.ErrNotExist) {
+				err = errors.New("is not in failed/")
+			}
+			fmt.Fprintf(h.Err, "otm: error: %s: %s\n", safe.Escape(filepath.Base(name)), safe.Escape(err.Error()))
+			continue
+		}
+		fmt.Fprintf(h.Out, "%s/%s\n", kind, safe.Escape(placed))
+	}
+	switch {
+	case failed > 0 && failed == len(names):
+		return cli.Exit(cli.Failed)
+	case failed > 0:
+		return cli.Exit(cli.Partial)
+	}
+	return nil
+}
+
+func (h *Home) retryOne(ctx context.Context, name string, newID bool) (inbox.Kind, string, error) {
+	var edit func(*drop.Object) error
+	if newID {
+		edit = func(o *drop.Object) error { return h.renumber(ctx, o) }
+	}
+	return h.Box.Retry(name, edit)
+}
+
+// renumber gives a create a new task id, and with it a new id of the drop, as
+// it asks for another task now.
+func (h *Home) renumber(ctx context.Context, o *drop.Object) error {
+	if o.Get("title") == nil {
+		return errors.New("is an update: it has no id of its own to give anew")
+	}
+	counter, err := h.Store.Counter(ctx)
+	if err != nil {
+		return err
+	}
+	defer counter.Release()
+	id, err := counter.Take(1)
+	if err != nil {
+		return err
+	}
+	h.Note("the task has the new id %v", id)
+	return errors.Join(o.Set("taskId", id), o.Set("id", pipeline.NewDropID()))
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/dispatch"
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/daemon"
+	"otm/internal/submit"
+)
+
+var nowFunc = time.Now
+
+// Main is every command of OTM: it acts as the one by whose name it was
+// called, and as otm under any other. It returns the exit code.
+func Main(argv []string, s cli.Streams) int {
+	name, args := filepath.Base(argv[0]), argv[1:]
+	if len(args) == 1 && args[0] == dispatch.HelperCommand {
+		return runExecHelper(s)
+	}
+	ctx, stop := daemon.Signals(context.Background())
+	defer stop()
+	return cli.Run(ctx, commandNamed(name, s, args), args, s, Explain)
+}
+
+func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
+	switch name {
+	case "otm-create":
+		return submit.Create(name, cli.Version(), s, args)
+	case "otm-update":
+		return submit.Update(name, cli.Version(), s, args)
+	case heartbeat.Injector:
+		return injectorCommand(s, args)
+	case heartbeat.Dispatcher:
+		return passCommand(s, args, heartbeat.Dispatcher, "Hand new tasks to their agents and wake them")
+	case heartbeat.Detector:
+		return passCommand(s, args, heartbeat.Detector, "Promote tasks whose steps are all done")
+	}
+	return rootCommand(s, args)
+}
+
+// rootCommand is otm.
+func rootCommand(s cli.Streams, args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "otm",
+		Short: "Move work between people and AI agents through a board",
+		Long: `otm moves work between people, an orchestrating agent and AI agents through a
+board people already look at: a Slack List, or an embedded one.
+
+Agents have two commands, otm-create and otm-update, that drop files. The
+injector brings them to the board, the dispatcher hands new tasks to their
+agents and wakes them, the completion detector promotes what is done.
+
+Exit codes: 0 ok · 1 failed · 3 some items failed · 10 not initialised · 11
+another instance · 12 credentials refused · 64 usage, nothing was written · 75
+try later · 78 bad configuration.`,
+		Version: cli.Version(),
+		Args: func(c *cobra.Command, left []string) error {
+			if len(left) == 0 {
+				return nil
+			}
+			e := cli.Errorf(cli.Usage, "there is no command %q", left[0])
+			for _, near := range c.SuggestionsFor(left[0]) {
+				e.Hint("otm %s", near)
+			}
+			return e.Hint("otm --help")
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.PersistentFlags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
+	root.AddCommand(
+		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
+		statusCommand(s), listCommand(s), showCommand(s),
+		nextCommand(s), retryCommand(s), promptCommand(s), completionCommand(),
+		demoAgentCommand(s),
+	)
+	for _, c := range root.Commands() {
+		if c.Args == nil {
+			c.Args = cli.NoWords(subArgs(args, c.Name()), "")
+		}
+	}
+	return root
+}
+
+// subArgs are the arguments behind the name of a sub-command.
+func subArgs(args []string, name string) []string {
+	for i, a := range args {
+		if a == name {
+			return args[i+1:]
+		}
+	}
+	return nil
+}
+
+// home opens the data directory for a sub-command of otm.
+func home(c *cobra.Command, s cli.Streams) (*Home, error) {
+	dir, err := c.Flags().GetString("dir")
+	if err != nil {
+		return nil, err
+	}
+	return OpenHome(s, dir)
+}
+
+// completionCommand prints completion scripts.
+func completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "completion bash|zsh|fish",
+		Short:     "Print a shell's completion script",
+		Example:   "  otm completion bash > /etc/bash_completion.d/otm",
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		Args: func(c *cobra.Command, args []string) error {
+			if err := cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)(c, args); err != nil {
+				return cli.Errorf(cli.Usage, "%w", err).Hint("otm completion bash")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			switch args[0] {
+			case "bash":
+				return c.Root().GenBashCompletionV2(c.OutOrStdout(), true)
+			case "zsh":
+				return c.Root().GenZshCompletion(c.OutOrStdout())
+			}
+			return c.Root().GenFishCompletion(c.OutOrStdout(), true)
+		},
+	}
+}

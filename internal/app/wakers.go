@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"otm/dispatch"
+	"otm/dispatch/gateway"
+	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/pipeline"
+	"otm/pipeline/task"
+	"otm/slacklist"
+)
+
+// wakers are the ways to wake agents that the configuration needs. stop ends
+// their connections.
+func (h *Home) wakers(log *slog.Logger) (wakers map[pipeline.Trigger]dispatch.Waker, stop func()) {
+	wakers = map[pipeline.Trigger]dispatch.Waker{}
+	stop = func() {}
+	for _, a := range h.Config.Agents {
+		switch {
+		case a.Person || wakers[a.Trigger] != nil:
+		case a.Trigger == pipeline.TriggerExec:
+			wakers[a.Trigger] = &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: h.pathDir(), Secrets: h.Config.SecretEnv()}
+		case a.Trigger == pipeline.TriggerGateway:
+			client := gateway.New(gateway.Config{
+				URL: h.Config.Gateway.URL, Version: h.Version, Log: log, Now: h.Now,
+				Token: func() (string, error) { return h.Config.GatewayToken(h.Getenv) },
+			})
+			wakers[a.Trigger] = &gatewayWaker{client}
+			stop = func() { client.Close() }
+		}
+	}
+	return wakers, stop
+}
+
+func (h *Home) pathDir() string {
+	if h.PathDir != "" {
+		return h.PathDir
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(self)
+}
+
+// messageDir is the data directory as messages to agents name it: "" where
+// they find it without.
+func (h *Home) messageDir() string {
+	if usual, err := config.DefaultDir(h.Getenv); err == nil && usual == h.Dir {
+		return ""
+	}
+	return h.Dir
+}
+
+// gatewayWaker wakes agents over the OpenClaw gateway.
+type gatewayWaker struct{ client *gateway.Client }
+
+// Wake implements dispatch.Waker.
+func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
+	_, err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
+	var refused *gateway.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, gateway.ErrLost):
+		return fmt.Errorf("%w: %w", dispatch.ErrLost, err)
+	case errors.As(err, &refused) && refused.UnknownAgent():
+		return fmt.Errorf("%w: the gateway knows no agent %q: name the one that is meant with gateway_agent in [agents.%s] of otm.toml",
+			dispatch.ErrRefused, r.Agent.GatewayAgent, r.Agent.Name)
+	case errors.As(err, &refused), errors.Is(err, gateway.ErrOperator):
+		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
+	}
+	return err
+}
+
+// Ended implements dispatch.Waker.
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (string, bool, error) {
+	state, err := g.client.Wait(ctx, key)
+	return string(state.Status), state.Ended, err
+}
+
+// Running implements dispatch.Waker: a gateway shows nothing of a busy agent.
+func (g *gatewayWaker) Running(string) bool { return false }
+
+// runExecHelper is what a binary does that was started to hold an agent's
+// process.
+func runExecHelper(s cli.Streams) int {
+	open := func(dir string) pipeline.Records { return task.Open(dir, nil) }
+	ended := func(dir string) { slacklist.TouchChanged(dir) }
+	return dispatch.RunHelper(s.In, s.Out, nowFunc, open, ended)
+}

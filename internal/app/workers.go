@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"otm/dispatch"
+	"otm/heartbeat"
+	"otm/pipeline"
+	"otm/pipeline/complete"
+	"otm/pipeline/inbox"
+	"otm/pipeline/inbox/watch"
+	"otm/pipeline/inject"
+)
+
+// DefaultEvery is how often each component runs without a reason.
+const DefaultEvery = 2 * time.Minute
+
+// injector builds the injector. fresh makes each run look at the board anew.
+func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration, fresh bool) *component {
+	t := h.Config.Times
+	in := &inject.Injector{
+		Box: h.Box, Store: h.Store, Board: b, Agents: h.Config.Agents, Fresh: fresh, Log: log, Now: h.Now,
+		Times: inject.Times{SettleAfter: t.SettleAfter, UpdateWait: t.UpdateWait, DedupGiveUp: t.DedupGiveUp, ParseableAge: inject.DefaultTimes.ParseableAge},
+	}
+	c := &component{home: h, id: heartbeat.Injector, log: log, every: every}
+	var waiting atomic.Bool
+	c.heed = waiting.Load
+	c.run = func(ctx context.Context, _ occasion, progress func()) (outcome, error) {
+		in.Progress = progress
+		report, err := in.Sweep(ctx)
+		out := outcome{details: report.Summary(), due: report.Due, soon: !report.Due.IsZero(), failed: report.Failed > 0, trouble: report.Trouble}
+		out.result = resultOf(report.Failed > 0 || len(report.Kept) > 0, report.Trouble)
+		waiting.Store(report.Waiting > 0 || len(report.Kept) > 0)
+		return out, err
+	}
+	return c
+}
+
+// resultOf is the result of a run for its heartbeat.
+func resultOf(failures bool, trouble error) heartbeat.Result {
+	switch {
+	case trouble != nil:
+		return heartbeat.Error
+	case failures:
+		return heartbeat.Partial
+	}
+	return heartbeat.Success
+}
+
+// dispatcher builds the dispatcher; patience is that of dispatch.Dispatcher, and
+// its stop waits for the wakes that are under way.
+func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience time.Duration) (*component, func()) {
+	t := h.Config.Times
+	wakers, stop := h.wakers(log)
+	d := &dispatch.Dispatcher{
+		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
+		Times: dispatch.Times{AdoptAfter: t.AdoptAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
+			SilentAfter: t.SilentAfter, RewakeMax: h.Config.Gateway.RewakeMax},
+	}
+	c := &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
+	c.run = func(ctx context.Context, why occasion, _ func()) (outcome, error) {
+		report, err := d.Pass(ctx, why.maxAge(every))
+		failures := len(report.Failed) > 0
+		return outcome{
+			details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble,
+			result: resultOf(failures || len(report.Given) > 0, report.Trouble),
+		}, err
+	}
+	return c, func() {
+		d.Wait()
+		stop()
+	}
+}
+
+// detector builds the completion detector.
+func (h *Home) detector(b pipeline.Board, log *slog.Logger, every time.Duration) *component {
+	d := &complete.Detector{Board: b, Records: h.Store, Log: log, Now: h.Now}
+	c := &component{home: h, id: heartbeat.Detector, log: log, every: every}
+	c.run = func(ctx context.Context, why occasion, _ func()) (outcome, error) {
+		report, err := d.Pass(ctx, why.maxAge(every))
+		failures := len(report.Failed) > 0
+		return outcome{details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble, result: resultOf(failures, report.Trouble)}, err
+	}
+	return c
+}
+
+// inboxWatch watches the inboxes for a resident injector.
+func (h *Home) inboxWatch() *watch.Watcher {
+	var dirs []string
+	for _, kind := range inbox.Kinds {
+		dirs = append(dirs, h.Box.Dir(kind))
+	}
+	return watch.New(inbox.Delivered, dirs...)
+}

@@ -1,0 +1,168 @@
+package board
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// fill adds n rows that look like OTM's: a task, or a step of it.
+func fill(b *testing.B, s *Server, n int) {
+	b.Helper()
+	columns, err := s.Columns(s.ListID())
+	if err != nil {
+		b.Fatal(err)
+	}
+	cells := func(i int) []Cell {
+		return []Cell{
+			TextCell(columns[0].ID, fmt.Sprint("Build the login page, part ", i)),
+			TextCell(columns[1].ID, fmt.Sprintf("T-%05d", i)),
+			SelectCell(columns[2].ID, "action"),
+			SelectCell(columns[3].ID, "devdas"),
+			TextCell(columns[4].ID, "PRJ-012 App"),
+			SelectCell(columns[5].ID, "normal"),
+			SelectCell(columns[6].ID, "in_progress"),
+			NumberCell(columns[7].ID, 3),
+			NumberCell(columns[8].ID, 25),
+			TextCell(columns[9].ID, "2026-03-14T10:15:00Z"),
+			TextCell(columns[11].ID, "Waiting for the design of the form"),
+			TextCell(columns[12].ID, strings.Repeat("It works on my machine. ", 10)),
+		}
+	}
+	err = s.store.do(BotUser, func(t *tx) error {
+		for i := range n {
+			inputs, err := parsePeopleCells("", cells(i))
+			if err != nil {
+				return err
+			}
+			// The list may have got its first assignee by the row before.
+			if _, err := s.createRow(t, t.findList(s.listID), rowInput{cells: inputs}, Quirks{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchOpen(b *testing.B) *Server {
+	b.Helper()
+	s, err := Open(Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+func post(b *testing.B, base, method string, form url.Values) int {
+	resp, err := http.PostForm(base+"/api/"+method, form)
+	if err != nil {
+		b.Error(err)
+		return 0
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil || !bytes.HasPrefix(raw, []byte(`{"ok":true`)) {
+		b.Errorf("%s: %.200s, %v", method, raw, err)
+	}
+	return len(raw)
+}
+
+// BenchmarkItemsList is one items.list of a full page over HTTP.
+func BenchmarkItemsList(b *testing.B) {
+	for _, rows := range []int{100, 1000} {
+		b.Run(fmt.Sprint(rows, " rows"), func(b *testing.B) {
+			s := benchOpen(b)
+			fill(b, s, rows)
+			web := httptest.NewServer(s.Handler())
+			defer web.Close()
+			form := url.Values{"token": {s.Token()}, "list_id": {s.ListID()}, "limit": {"1000"}, "include_list": {"true"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				b.SetBytes(int64(post(b, web.URL, "slackLists.items.list", form)))
+			}
+		})
+	}
+}
+
+// BenchmarkItemsListCold is the same right after all rows have changed, so
+// that none is rendered yet.
+func BenchmarkItemsListCold(b *testing.B) {
+	s := benchOpen(b)
+	fill(b, s, 1000)
+	c := &call{args: &args{form: url.Values{"list_id": {s.ListID()}, "limit": {"1000"}}}, who: &s.identities[0].Identity}
+	for b.Loop() {
+		s.store.view(func(st *state) {
+			for _, r := range st.shelves[s.listID].order {
+				r.cache.Store(nil)
+			}
+		})
+		if _, err := s.itemsList(c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCreate is items.create over HTTP, each durable before its answer,
+// by so many callers at once.
+func BenchmarkCreate(b *testing.B) {
+	for _, callers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprint(callers, " callers"), func(b *testing.B) {
+			s := benchOpen(b)
+			web := httptest.NewServer(s.Handler())
+			defer web.Close()
+			http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = callers
+			columns, err := s.Columns(s.ListID())
+			if err != nil {
+				b.Fatal(err)
+			}
+			fields := `[{"column_id":"` + columns[0].ID + `","rich_text":[{"type":"rich_text","elements":[` +
+				`{"type":"rich_text_section","elements":[{"type":"text","text":"Build the login page"}]}]}]}]`
+			form := url.Values{"token": {s.Token()}, "list_id": {s.ListID()}, "initial_fields": {fields}}
+			var begun atomic.Int64
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for range callers {
+				wg.Go(func() {
+					for begun.Add(1) <= int64(b.N) {
+						post(b, web.URL, "slackLists.items.create", form)
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
+// BenchmarkOpen is the start with a log of 5,000 rows.
+func BenchmarkOpen(b *testing.B) {
+	dir := b.TempDir()
+	s, err := Open(Options{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	fill(b, s, 5000)
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		s, err := Open(Options{Dir: dir})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

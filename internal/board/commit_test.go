@@ -1,0 +1,160 @@
+package board
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Readers see a row only once it is durable, and then at once.
+func TestInvisibleUntilDurable(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, t.TempDir())
+	file := &failingFile{logFile: s.store.journal.file, reached: make(chan struct{}), hold: make(chan struct{})}
+	s.store.journal.file = file
+	done := make(chan error, 1)
+	column := titleColumn(t, s)
+	go func() {
+		_, err := s.AddRow("", s.ListID(), TextCell(column, "new"))
+		done <- err
+	}()
+	<-file.reached // the line is written and not synced
+	if got := titles(t, s); len(got) != 0 {
+		t.Errorf("readers see %v before it is durable", got)
+	}
+	close(file.hold)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := titles(t, s); len(got) != 1 {
+		t.Errorf("readers see %v after it is durable", got)
+	}
+}
+
+// All that wait share one fsync.
+func TestGroupCommit(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, t.TempDir())
+	file := &failingFile{logFile: s.store.journal.file, reached: make(chan struct{}), hold: make(chan struct{})}
+	s.store.journal.file = file
+	column := titleColumn(t, s)
+	const writers = 50
+	var wg sync.WaitGroup
+	add := func() {
+		defer wg.Done()
+		if _, err := s.AddRow("", s.ListID(), TextCell(column, "x")); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Add(1)
+	go add()
+	<-file.reached
+	wg.Add(writers)
+	for range writers {
+		go add()
+	}
+	for len(s.store.requests) < writers { // all but the first stand in line
+		runtime.Gosched()
+	}
+	close(file.hold)
+	wg.Wait()
+	if got := len(titles(t, s)); got != writers+1 {
+		t.Errorf("%d rows, want %d", got, writers+1)
+	}
+	if file.syncs != 2 {
+		t.Errorf("%d fsyncs for %d rows, want 2", file.syncs, writers+1)
+	}
+}
+
+// A failed write has no effect and is no reason to stop.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := mustOpen(t, dir)
+	mustAdd(t, s, "before")
+	want, size := dump(t, s), fileSize(t, dir)
+	file := &failingFile{logFile: s.store.journal.file, writeErr: errors.New("no space left on device")}
+	s.store.journal.file = file
+	for range 2 {
+		if _, err := s.AddRow("", s.ListID()); !errors.Is(err, errNotWritten) {
+			t.Errorf("add: %v, want errNotWritten", err)
+		}
+	}
+	if got := dump(t, s); got != want {
+		t.Errorf("a failed write shows: %s", got)
+	}
+	if got := fileSize(t, dir); got != size {
+		t.Errorf("file has %d bytes, want %d", got, size)
+	}
+	s.store.journal.file = file.logFile // there is room again
+	mustAdd(t, s, "after")
+	mustClose(t, s)
+	if got := titles(t, mustOpen(t, dir)); !slices.Equal(got, []string{"after", "before"}) {
+		t.Errorf("rows %v", got)
+	}
+}
+
+// After a failed fsync nothing is known: the store stops, and says so.
+func TestFailedSync(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := mustOpen(t, dir)
+	mustAdd(t, s, "before")
+	s.store.journal.file = &failingFile{logFile: s.store.journal.file, syncErr: errors.New("input/output error")}
+	for range 2 {
+		if _, err := s.AddRow("", s.ListID()); !errors.Is(err, errUnknownState) {
+			t.Errorf("add: %v, want errUnknownState", err)
+		}
+	}
+	if got := titles(t, s); len(got) != 1 {
+		t.Errorf("rows %v", got)
+	}
+	if err := s.Serve(t.Context()); !errors.Is(err, errUnknownState) {
+		t.Errorf("serve: %v", err)
+	}
+	mustClose(t, s)
+	mustOpen(t, dir)
+}
+
+func TestPanickingTransaction(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, t.TempDir())
+	err := s.store.do("", func(*tx) error { panic("ouch") })
+	if err == nil || !strings.Contains(err.Error(), "ouch") {
+		t.Errorf("got %v", err)
+	}
+	mustAdd(t, s, "still works")
+}
+
+// A failingFile fails, counts and waits at will.
+type failingFile struct {
+	logFile
+	writeErr, syncErr error
+	reached, hold     chan struct{} // if not nil: the first Sync closes the one and waits for the other
+	syncs             int
+}
+
+func (f *failingFile) Write(p []byte) (int, error) {
+	if f.writeErr != nil {
+		n, _ := f.logFile.Write(p[:len(p)/2])
+		return n, f.writeErr
+	}
+	return f.logFile.Write(p)
+}
+
+func (f *failingFile) Sync() error {
+	f.syncs++
+	if f.reached != nil {
+		if f.syncs == 1 {
+			close(f.reached)
+		}
+		<-f.hold
+	}
+	if f.syncErr != nil {
+		return f.syncErr
+	}
+	return f.logFile.Sync()
+}

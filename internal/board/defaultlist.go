@@ -1,0 +1,84 @@
+package board
+
+import (
+	"strings"
+	"time"
+)
+
+// DefaultListName is the title of the list that Open makes.
+const DefaultListName = "OTM"
+
+// A columnSpec describes a column of the default list.
+type columnSpec struct {
+	name    string
+	kind    string
+	choices []string // values; the labels are made of them
+	open    bool     // takes new names as options
+}
+
+// defaultColumns are the columns that OTM works with, in order. The three todo
+// columns follow, one of which is named Assignee too, as in Slack.
+func defaultColumns() []columnSpec {
+	return []columnSpec{
+		{name: "Title", kind: "text"},
+		{name: "Task ID", kind: "text"},
+		{name: "Type", kind: "select", choices: []string{"action", "decision", "review"}},
+		{name: "Assignee", kind: "select", open: true},
+		{name: "Project 2", kind: "text"},
+		{name: "Priority", kind: "select", choices: []string{"critical", "high", "normal", "low", "batchable"}},
+		{name: "Status", kind: "select", choices: []string{
+			"new", "assigned", "pending", "in_progress", "blocked", "agent_done",
+			"done", "rejected", "failed", "cancelled", "archived",
+		}},
+		{name: "Subtasks remaining", kind: "number"},
+		{name: "Completion", kind: "number"},
+		{name: "Assigned at", kind: "text"},
+		{name: "Completed at", kind: "text"},
+		{name: "Reason", kind: "text"},
+		{name: "Result", kind: "text"},
+	}
+}
+
+// newDefaultList makes the list of a fresh store: the bot's, and open to the
+// person at the page.
+func newDefaultList(now time.Time) *list {
+	now = now.Round(0).UTC()
+	l := &list{
+		ID: newListID(), Num: newNum(), Name: DefaultListName, View: newViewID(), Default: true,
+		Owner: BotUser, Users: map[string]string{HumanUser: levelWrite},
+		Created: now, CreatedBy: BotUser, Edited: now, Updated: now, Editor: BotUser,
+	}
+	for i, spec := range defaultColumns() {
+		c := spec.column()
+		c.Primary = i == 0
+		if c.Primary || spec.name == "Status" {
+			l.Subtask = append(l.Subtask, c.ID)
+		}
+		if spec.open {
+			l.OpenColumn = c.ID
+		}
+		l.Columns = append(l.Columns, c)
+	}
+	l.setTodo(true)
+	return l
+}
+
+func (spec *columnSpec) column() column {
+	c := column{ID: newColumnID(), Name: spec.name, Key: foldName(spec.name), Type: spec.kind}
+	if spec.kind == "select" {
+		c.Options = &columnOptions{Choices: []choice{}, Format: "single_select", ShowMemberName: true}
+		for _, value := range spec.choices {
+			addChoice(&c, value, labelOf(value))
+		}
+	}
+	return c
+}
+
+// labelOf writes a folded value as people read it: in_progress is In Progress.
+func labelOf(value string) string {
+	words := strings.Split(value, "_")
+	for i, w := range words {
+		words[i] = strings.ToUpper(w[:1]) + w[1:]
+	}
+	return strings.Join(words, " ")
+}

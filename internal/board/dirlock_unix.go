@@ -1,0 +1,42 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package board
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// lockDir takes an exclusive flock(2) on the directory itself, so that no two
+// committers append to one log. The lock ends with unlockDir, or the process.
+func lockDir(dir string) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = flock(d, syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return d, nil
+	}
+	d.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%w: %q", ErrInUse, dir)
+	}
+	return nil, fmt.Errorf("lock %q: %w", dir, err)
+}
+
+// unlockDir gives the lock back. Closing alone would not do: a child that is
+// between fork and exec still shares the lock.
+func unlockDir(d *os.File) error {
+	return errors.Join(flock(d, syscall.LOCK_UN), d.Close())
+}
+
+func flock(d *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(d.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

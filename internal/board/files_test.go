@@ -1,0 +1,252 @@
+package board_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+)
+
+// fetch gets a URL with the token, if any, and returns status and body.
+func fetch(t *testing.T, address, token string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
+}
+
+func get(t *testing.T, address string) string {
+	t.Helper()
+	status, body := fetch(t, address, "")
+	if status != http.StatusOK {
+		t.Fatalf("get %s: status %d", address, status)
+	}
+	return body
+}
+
+func TestFilesInfo(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := boardtest.Start(t, withClock(now))
+	now.advance(time.Hour)
+	b.Create(t, "")
+	answer := b.Must(t, "files.info", object{"file": b.ListID, "count": 0, "page": 0})
+	file := answer["file"].(object)
+	wants := object{
+		"id": b.ListID, "mode": "list", "mimetype": "application/vnd.slack-list", "pretty_type": "List",
+		"user": board.BotUser, "last_editor": board.BotUser, "access": "owner", "editable": true,
+		"created": float64(now.Now().Add(-time.Hour).Unix()), "updated": float64(now.Now().Unix()),
+		"edit_timestamp": float64(now.Now().Add(-time.Hour).Unix()), "teams_shared_with": array{},
+	}
+	for name, want := range wants {
+		wantEqual(t, name, file[name], want)
+	}
+	view := dig(t, file, "list_metadata", "views", 0).(object)
+	if _, ok := view["position"].(string); !ok {
+		t.Errorf("a view's position is no string: %v", view)
+	}
+	if _, ok := dig(t, view, "columns", 0, "position").(string); !ok {
+		t.Errorf("a view column's position is no string: %v", view)
+	}
+	wantEqual(t, "integrations", dig(t, file, "list_metadata", "integrations"), array{})
+	wantCode(t, b.Call(t, "files.info", object{"file": "F0NOTHING"}), "file_not_found")
+	wantCode(t, b.Call(t, "files.info", nil), "invalid_arguments")
+	if !strings.Contains(get(t, file["permalink"].(string)), "<title>OTM</title>") {
+		t.Error("the permalink does not lead to the page")
+	}
+}
+
+func TestFilesList(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := boardtest.Start(t, withClock(now))
+	now.advance(time.Second)
+	second, _ := newList(t, b, `[`+primary+`]`, nil)
+	for _, c := range []struct {
+		args object
+		want array
+	}{
+		{object{"types": "list"}, array{second, b.ListID}},
+		{nil, array{second, b.ListID}},
+		{object{"types": "images,list"}, array{second, b.ListID}},
+		{object{"types": "images"}, array{}},
+		{object{"count": 1}, array{second}},
+		{object{"count": 1, "page": 2}, array{b.ListID}},
+		{object{"count": 1, "page": 3}, array{}},
+	} {
+		answer := b.Must(t, "files.list", c.args)
+		ids := array{}
+		for _, f := range answer["files"].(array) {
+			ids = append(ids, f.(object)["id"])
+			wantEqual(t, "filetype", f.(object)["filetype"], "list")
+		}
+		wantEqual(t, "files", ids, c.want)
+	}
+	paging := b.Must(t, "files.list", object{"count": 1})["paging"]
+	wantEqual(t, "paging", paging, decode(t, `{"count":1,"total":2,"page":1,"pages":2}`))
+}
+
+func TestDownload(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	title, status := b.Column(t, "Title", "text"), b.Column(t, "Status", "select")
+	b.Create(t, "", board.TextCell(title, `one, "two"`), board.SelectCell(status, "in_progress"))
+	old := b.Create(t, "", board.TextCell(title, "old"))
+	if err := b.Server.ArchiveRow("", b.ListID, old); err != nil {
+		t.Fatal(err)
+	}
+	start := func(args object) object {
+		args["list_id"] = b.ListID
+		args["job_id"] = b.Must(t, "slackLists.download.start", args)["job_id"]
+		return args
+	}
+	finish := func(args object) string {
+		first := b.Must(t, "slackLists.download.get", args)
+		if first["status"] == "COMPLETED" || first["download_url"] != nil {
+			t.Errorf("the first answer is final: %v", first)
+		}
+		second := b.Must(t, "slackLists.download.get", args)
+		wantEqual(t, "status", second["status"], "COMPLETED")
+		return second["download_url"].(string)
+	}
+	plain := start(object{})
+	if id := plain["job_id"].(string); !strings.HasPrefix(id, "Le") {
+		t.Errorf("job id %q", id)
+	}
+	address := finish(plain)
+	code, csv := fetch(t, address, b.Token)
+	if code != 200 || !strings.HasPrefix(csv, "Title,Task ID,") || !strings.Contains(csv, `"one, ""two""",`) ||
+		!strings.Contains(csv, ",In Progress,") || strings.Contains(csv, "old") {
+		t.Errorf("csv: %d %q", code, csv)
+	}
+	for _, token := range []string{"", "xoxb-wrong"} {
+		if code, _ := fetch(t, address, token); code != http.StatusForbidden {
+			t.Errorf("with token %q: status %d, want 403", token, code)
+		}
+	}
+	rows := start(object{"format": "json", "include_archived": true, "include_threads": true})
+	code, text := fetch(t, finish(rows), b.Token)
+	if items, _ := decode(t, text).(array); code != 200 || len(items) != 2 {
+		t.Errorf("json: %d %s", code, text)
+	}
+
+	for name, c := range map[string]struct {
+		args object
+		code string
+	}{
+		"other format":  {object{"list_id": b.ListID, "job_id": rows["job_id"], "format": "csv", "include_threads": true}, "job_not_found"},
+		"other threads": {object{"list_id": b.ListID, "job_id": rows["job_id"], "format": "json"}, "job_not_found"},
+		"unknown job":   {object{"list_id": b.ListID, "job_id": "Le1"}, "job_not_found"},
+		"no job":        {object{"list_id": b.ListID}, "invalid_arguments"},
+		"unknown list":  {object{"list_id": "F0NOTHING", "job_id": rows["job_id"]}, "list_not_found"},
+		"bad format":    {object{"list_id": b.ListID, "job_id": rows["job_id"], "format": "xls"}, "invalid_arguments"},
+	} {
+		t.Run(name, func(t *testing.T) { wantCode(t, b.Call(t, "slackLists.download.get", c.args), c.code) })
+	}
+}
+
+func TestChat(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	b := boardtest.Start(t, withClock(now))
+	post := func(channel, text, thread string) string {
+		answer := b.Must(t, "chat.postMessage", object{"channel": channel, "text": text, "thread_ts": thread})
+		wantEqual(t, "channel", answer["channel"], channel)
+		wantEqual(t, "text", dig(t, answer, "message", "text"), text)
+		wantEqual(t, "user", dig(t, answer, "message", "user"), board.BotUser)
+		return answer["ts"].(string)
+	}
+	parent := post("C0TEAM", "parent", "")
+	other := post("C0TEAM", "other", "")
+	if parent == other {
+		t.Error("two messages have the same ts")
+	}
+	post("C0ELSE", "elsewhere", parent)
+	post("C0TEAM", "one", parent)
+	post("C0TEAM", "two", parent)
+	texts := func(answer object) array {
+		var got array
+		for _, m := range answer["messages"].(array) {
+			got = append(got, m.(object)["text"])
+		}
+		return got
+	}
+	whole := b.Must(t, "conversations.replies", object{"channel": "C0TEAM", "ts": parent})
+	wantEqual(t, "thread", texts(whole), array{"parent", "one", "two"})
+	wantEqual(t, "reply_count", dig(t, whole, "messages", 0, "reply_count"), 2.0)
+	wantEqual(t, "thread_ts", dig(t, whole, "messages", 2, "thread_ts"), parent)
+	page := b.Must(t, "conversations.replies", object{"channel": "C0TEAM", "ts": parent, "limit": 2})
+	wantEqual(t, "first page", texts(page), array{"parent", "one"})
+	wantEqual(t, "has_more", page["has_more"], true)
+	rest := b.Must(t, "conversations.replies", object{
+		"channel": "C0TEAM", "ts": parent, "limit": 2, "cursor": dig(t, page, "response_metadata", "next_cursor"),
+	})
+	wantEqual(t, "second page", texts(rest), array{"two"})
+	wantEqual(t, "alone", texts(b.Must(t, "conversations.replies", object{"channel": "C0TEAM", "ts": other})), array{"other"})
+
+	wantCode(t, b.Call(t, "conversations.replies", object{"channel": "C0TEAM", "ts": "1.2"}), "thread_not_found")
+	wantCode(t, b.Call(t, "conversations.replies", object{"channel": "C0TEAM", "ts": parent, "cursor": "x"}), "invalid_cursor")
+	wantCode(t, b.Call(t, "chat.postMessage", object{"channel": "C0TEAM"}), "no_text")
+	wantCode(t, b.Call(t, "chat.postMessage", object{"text": "x"}), "invalid_arguments")
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	resp, err := http.Get(b.Page())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	empty, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := resp.Header.Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "style-src 'self'", "frame-ancestors 'none'"} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("policy %q lacks %q", policy, part)
+		}
+	}
+	if !strings.Contains(string(empty), "otm-create") {
+		t.Errorf("an empty page does not say what to do: %s", empty)
+	}
+	title := b.Column(t, "Title", "text")
+	parent := b.Create(t, "", board.TextCell(title, "Parent task"))
+	b.Create(t, parent, board.TextCell(title, "Its step"))
+	hidden := b.Create(t, "", board.TextCell(title, "Old task"))
+	if err := b.Server.ArchiveRow("", b.ListID, hidden); err != nil {
+		t.Fatal(err)
+	}
+	page := get(t, b.Page())
+	if p, s := strings.Index(page, "Parent task"), strings.Index(page, "Its step"); p < 0 || s < p {
+		t.Errorf("the step does not follow its parent: %s", page)
+	}
+	if strings.Contains(page, "Old task") || strings.Contains(page, b.Token) {
+		t.Errorf("the page shows too much: %s", page)
+	}
+	if css := get(t, b.Page()+"page.css"); !strings.Contains(css, "table") {
+		t.Errorf("style sheet %q", css)
+	}
+	if code, _ := fetch(t, b.Page()+"nothing", ""); code != http.StatusNotFound {
+		t.Errorf("unknown path: status %d", code)
+	}
+}

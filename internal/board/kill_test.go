@@ -1,0 +1,188 @@
+package board
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"otm/internal/crash"
+)
+
+// The environment of the process that gets killed: it opens the board in
+// killDir, adds rows from several goroutines, and prints what was answered.
+// With killAt it kills itself when it passes that point for the nth time.
+const (
+	killDirEnv = "BOARD_TEST_KILL_DIR"
+	killAtEnv  = "BOARD_TEST_KILL_AT" // point:n
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDirEnv); dir != "" {
+		if err := runVictim(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func runVictim(dir string) error {
+	if at := os.Getenv(killAtEnv); at != "" {
+		point, n, _ := strings.Cut(at, ":")
+		var passed atomic.Int64
+		crash.Hook = func(p string) {
+			if p == point && fmt.Sprint(passed.Add(1)) == n {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {} // nothing more happens, also in the other goroutines' eyes
+			}
+		}
+	}
+	s, err := Open(Options{Dir: dir, Listen: "127.0.0.1:0"})
+	if err != nil {
+		return err
+	}
+	fmt.Println("opened")
+	if _, err := s.Listen(); err != nil {
+		return err
+	}
+	columns, err := s.Columns(s.ListID())
+	if err != nil {
+		return err
+	}
+	var out sync.Mutex // whole lines only
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 200 {
+				id, err := s.AddRow("", s.ListID(), TextCell(columns[0].ID, fmt.Sprint("row ", w, " ", i)))
+				if err != nil {
+					continue
+				}
+				out.Lock()
+				fmt.Println("row", id)
+				out.Unlock()
+				if i%10 == 9 {
+					s.compactNow()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// compactNow makes the committer compact after the next commit.
+func (s *Server) compactNow() {
+	s.store.do("", func(*tx) error { s.store.journal.puts += 10 * runGarbage; return nil })
+}
+
+// killVictim runs a victim until it has printed so many rows, or kills itself,
+// and returns the rows it printed.
+func killVictim(t *testing.T, dir, at string, rows int) []string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), killDirEnv+"="+dir, killAtEnv+"="+at)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var acknowledged []string
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if id, ok := strings.CutPrefix(lines.Text(), "row "); ok {
+			acknowledged = append(acknowledged, id)
+		}
+		if at == "" && len(acknowledged) == rows {
+			if err := cmd.Process.Kill(); err != nil { // SIGKILL
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("victim ended with %v: %s", err, stderr.String())
+	}
+	return acknowledged
+}
+
+// checkAfterKill opens the board and looks for every row that was answered for.
+func checkAfterKill(t *testing.T, dir string, acknowledged []string) {
+	t.Helper()
+	s := mustOpen(t, dir)
+	s.store.view(func(st *state) {
+		for _, id := range acknowledged {
+			if st.findRow(s.listID, id) == nil {
+				t.Errorf("row %s was answered for and is gone", id)
+			}
+		}
+	})
+	if _, err := ReadEndpoint(dir); err == nil {
+		t.Error("the endpoint of the killed process is still there")
+	}
+	mustAdd(t, s, "after the kill")
+	mustClose(t, s)
+}
+
+func TestKillWhileWriting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all []string
+	for _, rows := range []int{1, 50, 130, 333} { // the same store is killed again and again
+		all = append(all, killVictim(t, dir, "", rows)...)
+		checkAfterKill(t, dir, all)
+	}
+}
+
+// Killed at each point, first and later, the board loses no row it has
+// answered for.
+func TestKillAtPoints(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{
+		"durable.named:1", "durable.named:2", "durable.named:3", "durable.named:4",
+		"board.created:1",
+		"board.listening:1",
+		"board.appended:1", "board.appended:7",
+		"board.synced:1", "board.synced:7",
+		"board.compacting:1", "board.compacting:2",
+		"board.compacted:1", "board.compacted:2",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			checkAfterKill(t, dir, killVictim(t, dir, at, 0))
+		})
+	}
+}
+
+// The same for the repair of a torn tail.
+func TestKillWhileRepairing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := mustOpen(t, dir)
+	row := mustAdd(t, s, "answered")
+	mustClose(t, s)
+	f, err := os.OpenFile(s.store.journal.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"seq":3,"rows":[{"list`); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	killVictim(t, dir, "board.repaired:1", 0)
+	checkAfterKill(t, dir, []string{row})
+}

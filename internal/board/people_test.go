@@ -1,0 +1,235 @@
+package board_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+)
+
+func TestPeopleEditRows(t *testing.T) {
+	t.Parallel()
+	var edits atomic.Int64
+	now := newClock()
+	b := boardtest.Start(t, withClock(now), func(o *board.Options) { o.OnPeopleEdit = func() { edits.Add(1) } })
+	s := b.Server
+	title, status := b.Column(t, "Title", "text"), b.Column(t, "Status", "select")
+	row, err := s.AddRow("", b.ListID, board.TextCell(title, "by hand"), board.SelectCell(status, "new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := s.AddStep(alice, b.ListID, row, board.TextCell(title, "step by hand"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "created_by", info(t, b, b.ListID, row)["created_by"], board.HumanUser)
+	wantEqual(t, "the step's created_by", info(t, b, b.ListID, step)["created_by"], alice)
+	wantEqual(t, "the step's parent", info(t, b, b.ListID, step)["parent_record_id"], row)
+
+	byBot := b.Create(t, "", board.TextCell(title, "by the bot"))
+	now.advance(time.Minute)
+	if err := s.EditRow("", b.ListID, byBot, board.SelectCell(status, "done"), board.CheckboxCell("Col00", true)); err != nil {
+		t.Fatal(err)
+	}
+	item := info(t, b, b.ListID, byBot)
+	wantEqual(t, "created_by", item["created_by"], board.BotUser)
+	wantEqual(t, "updated_by", item["updated_by"], board.HumanUser)
+	wantEqual(t, "status", fieldOf(item, status)["value"], "done")
+	wantEqual(t, "tick", fieldOf(item, "Col00")["checkbox"], true)
+	file := b.Must(t, "files.info", object{"file": b.ListID})["file"]
+	wantEqual(t, "last_editor", dig(t, file, "last_editor"), board.HumanUser)
+	wantEqual(t, "updated", dig(t, file, "updated"), float64(now.Now().Unix()))
+
+	if err := s.DeleteRow(alice, b.ListID, row); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "rows", len(listAll(t, b, b.ListID, 10)), 1)
+	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": b.ListID, "id": step}), "record_deleted")
+	wantEqual(t, "calls of OnPeopleEdit", edits.Load(), int64(4))
+}
+
+func TestPeopleEditRefusals(t *testing.T) {
+	t.Parallel()
+	var edits atomic.Int64
+	b := boardtest.Start(t, func(o *board.Options) { o.OnPeopleEdit = func() { edits.Add(1) } })
+	s := b.Server
+	title, status := b.Column(t, "Title", "text"), b.Column(t, "Status", "select")
+	row := b.Create(t, "")
+	step := b.Create(t, row)
+	second := func(_ string, err error) error { return err }
+	for name, c := range map[string]struct {
+		err  error
+		code string
+	}{
+		"bad option":       {s.EditRow("", b.ListID, row, board.TextCell(title, "x"), board.SelectCell(status, "Done")), "invalid_option_id"},
+		"unknown row":      {s.EditRow("", b.ListID, "Rec0NOTHING", board.TextCell(title, "x")), "row_not_found"},
+		"unknown list":     {s.EditRow("", "F0NOTHING", row, board.TextCell(title, "x")), "list_not_found"},
+		"unknown column":   {s.EditRow("", b.ListID, row, board.TextCell("Title", "x")), "invalid_column_id"},
+		"no column":        {s.EditRow("", b.ListID, row, board.Cell{"select": []string{"new"}}), "column_id_not_provided"},
+		"add bad":          {second(s.AddRow("", b.ListID, board.SelectCell(status, "Done"))), "invalid_option_id"},
+		"step of nothing":  {second(s.AddStep("", b.ListID, "")), "invalid_args"},
+		"step of a step":   {second(s.AddStep("", b.ListID, step)), "invalid_args"},
+		"delete nothing":   {s.DeleteRow("", b.ListID, "Rec0NOTHING"), "row_not_found"},
+		"archive nothing":  {s.ArchiveRow("", b.ListID, "Rec0NOTHING"), "row_not_found"},
+		"remove primary":   {s.RemoveColumn("", b.ListID, title), "invalid_primary_column"},
+		"rename to none":   {s.RenameColumn("", b.ListID, title, ""), "invalid_arguments"},
+		"rename nothing":   {s.RenameColumn("", b.ListID, "Col0X", "x"), "column_not_found"},
+		"option of text":   {s.AddOption("", b.ListID, title, "a", "A"), "invalid_column_type"},
+		"option twice":     {s.AddOption("", b.ListID, status, "done", "Done"), "invalid_arguments"},
+		"option no label":  {s.AddOption("", b.ListID, status, "x", ""), "invalid_arguments"},
+		"remove no option": {s.RemoveOption("", b.ListID, status, "nonsense"), "invalid_option_id"},
+	} {
+		wantEqual(t, name, codeOf(t, c.err), c.code)
+	}
+	wantEqual(t, "calls of OnPeopleEdit", edits.Load(), int64(0))
+	if f := fieldOf(info(t, b, b.ListID, row), title); f != nil {
+		t.Errorf("a refused edit was applied: %v", f)
+	}
+}
+
+func TestPeopleEditColumns(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	s := b.Server
+	status, reason := b.Column(t, "Status", "select"), b.Column(t, "Reason", "text")
+	row := b.Create(t, "", board.SelectCell(status, "blocked"), board.TextCell(reason, "why"))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.RenameColumn("", b.ListID, status, "State"))
+	b.Column(t, "State", "select")
+	wantEqual(t, "key", fieldOf(info(t, b, b.ListID, row), status)["key"], "status")
+
+	must(s.AddOption("", b.ListID, status, "", "Waiting"))
+	columns, err := s.Columns(b.ListID)
+	must(err)
+	made := columns[6].Options[len(columns[6].Options)-1].Value
+	if !hasPrefixAndUpper(made, "Opt") {
+		t.Errorf("option value %q, want Opt…", made)
+	}
+	must(s.EditRow("", b.ListID, row, board.SelectCell(status, made)))
+
+	// A cell keeps the option that is gone; nobody can write it again.
+	must(s.RemoveOption("", b.ListID, status, made))
+	wantEqual(t, "status", fieldOf(info(t, b, b.ListID, row), status)["value"], made)
+	wantEqual(t, "again", codeOf(t, s.EditRow("", b.ListID, row, board.SelectCell(status, made))), "invalid_option_id")
+
+	// The listing was rendered before: removal must reach it.
+	wantEqual(t, "reason", fieldOf(listAll(t, b, b.ListID, 10)[0], reason)["text"], "why")
+	must(s.RemoveColumn("", b.ListID, reason))
+	if f := fieldOf(listAll(t, b, b.ListID, 10)[0], reason); f != nil {
+		t.Errorf("the removed column is listed: %v", f)
+	}
+	wantEqual(t, "updated_by", listAll(t, b, b.ListID, 10)[0]["updated_by"], board.HumanUser)
+	wantEqual(t, "write to it", codeOf(t, s.EditRow("", b.ListID, row, board.TextCell(reason, "x"))), "invalid_column_id")
+}
+
+func TestRestoreRow(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	title := b.Column(t, "Title", "text")
+	row := b.Create(t, "", board.TextCell(title, "task"))
+	step := b.Create(t, row, board.TextCell(title, "step"))
+	restore := func(id string) string { return codeOf(t, b.Server.RestoreRow("", b.ListID, id)) }
+	wantEqual(t, "restore what is there", restore(row), "record_not_found")
+	wantEqual(t, "restore what never was", restore("Rec0NOTHING"), "record_not_found")
+	b.Must(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": row})
+	wantEqual(t, "restore a step without its parent", restore(step), "invalid_args")
+	wantEqual(t, "restore", restore(row), "")
+	whole := b.Must(t, "slackLists.items.info", object{"list_id": b.ListID, "id": row})
+	wantEqual(t, "title", fieldOf(whole["record"].(object), title)["text"], "task")
+	wantEqual(t, "updated_by", dig(t, whole, "record", "updated_by"), board.HumanUser)
+	wantEqual(t, "created_by", dig(t, whole, "record", "created_by"), board.BotUser)
+	wantEqual(t, "step", dig(t, whole, "subtasks", 0, "id"), step)
+	wantEqual(t, "rows", len(listAll(t, b, b.ListID, 1)), 2)
+}
+
+// A list made by hand: keys are ids, options are opaque.
+func TestHandMadeList(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	list, err := b.Server.AddList(alice, "By hand", board.Column{Name: "Aufgabe", Type: "text"},
+		board.Column{Name: "Status", Type: "select", Options: []board.Option{{Label: "In Progress"}, {Label: "Done"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := b.Must(t, "files.info", object{"file": list})["file"]
+	wantEqual(t, "owner", dig(t, file, "user"), alice)
+	wantEqual(t, "access", dig(t, file, "access"), "write")
+	status := dig(t, file, "list_metadata", "schema", 1).(object)
+	wantEqual(t, "key", status["key"], status["id"])
+	done := dig(t, status, "options", "choices", 1).(object)
+	if value := done["value"].(string); done["label"] != "Done" || !hasPrefixAndUpper(value, "Opt") || len(value) != 11 {
+		t.Errorf("option %v", done)
+	}
+	create := func(value any) object {
+		return b.Call(t, "slackLists.items.create", object{"list_id": list, "initial_fields": array{
+			object{"column_id": status["id"], "select": array{value}},
+		}})
+	}
+	wantCode(t, create("Done"), "invalid_option_id")
+	wantCode(t, create(done["value"]), "")
+	for name, columns := range map[string][]board.Column{
+		"no columns":      nil,
+		"no text first":   {{Name: "N", Type: "number"}},
+		"unknown type":    {{Name: "N", Type: "text"}, {Name: "X", Type: "blob"}},
+		"nameless column": {{Type: "text"}},
+	} {
+		if _, err := b.Server.AddList("", "X", columns...); codeOf(t, err) == "" {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, idle := b.Server.Changes(ctx), b.Server.Changes(ctx)
+	for range 3 { // the second subscriber never looks and must hold nobody up
+		b.Create(t, "")
+		<-changes
+	}
+	if _, err := b.Server.AddRow("", b.ListID); err != nil {
+		t.Fatal(err)
+	}
+	<-changes
+	wantCode(t, b.Call(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": "Rec0NOTHING"}), "record_not_found")
+	select {
+	case <-changes:
+		t.Error("a refused call was notified")
+	default:
+	}
+	cancel()
+	for range changes {
+	}
+	if _, ok := <-idle; !ok {
+		t.Error("the idle subscriber lost its value")
+	}
+}
+
+func TestClosedBoard(t *testing.T) {
+	t.Parallel()
+	s, err := board.Open(board.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if _, err := s.AddRow("", s.ListID()); !errors.Is(err, board.ErrClosed) {
+		t.Errorf("add after close: %v", err)
+	}
+	if _, err := s.Listen(); !errors.Is(err, board.ErrClosed) {
+		t.Errorf("listen after close: %v", err)
+	}
+}

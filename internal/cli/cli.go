@@ -1,0 +1,130 @@
+// Package cli is how OTM's commands speak to people and to scripts: their
+// streams, their errors with what to do next, and their exit codes.
+//
+// The rules of the output. Answers go to stdout, everything else to stderr
+// with the prefix "otm: ". An error is one line, "otm: error: …", followed by
+// "otm: hint: …" lines that can be pasted into a shell. No capitals at the
+// beginning, no full stop at the end. Text that came from a drop or from the
+// board is escaped before it is printed.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/safe"
+)
+
+// The exit codes. They are published; anything else is a failure.
+const (
+	OK          = 0
+	Failed      = 1
+	Partial     = 3  // some items failed
+	NotInit     = 10 // the directory is not initialised
+	Locked      = 11 // another instance runs
+	Credentials = 12 // a token is missing or refused
+	Usage       = 64 // usage or invalid input, nothing was written
+	TryLater    = 75
+	BadConfig   = 78
+)
+
+// Streams are what a command reads and writes.
+type Streams struct {
+	In     io.Reader
+	Out    io.Writer
+	Err    io.Writer
+	Getenv func(string) string
+}
+
+// OSStreams are those of the process.
+func OSStreams() Streams {
+	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+}
+
+// Note writes one line that is neither answer nor error.
+func (s Streams) Note(format string, args ...any) {
+	fmt.Fprintf(s.Err, "otm: note: %s\n", safe.Escape(fmt.Sprintf(format, args...)))
+}
+
+// Warn writes one line about something that does not stop us.
+func (s Streams) Warn(format string, args ...any) {
+	fmt.Fprintf(s.Err, "otm: warning: %s\n", safe.Escape(fmt.Sprintf(format, args...)))
+}
+
+// Error is an error with its exit code and what to do about it.
+type Error struct {
+	Code  int
+	Err   error
+	Hints []string // each a command, or a sentence
+	Quiet bool     // all was said already: only the exit code counts
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an Error without hints.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
+}
+
+// Hint adds a hint; an empty one adds nothing.
+func (e *Error) Hint(format string, args ...any) *Error {
+	if hint := fmt.Sprintf(format, args...); hint != "" {
+		e.Hints = append(e.Hints, hint)
+	}
+	return e
+}
+
+// Exit ends a command with a code and without a word.
+func Exit(code int) error {
+	return &Error{Code: code, Err: fmt.Errorf("exit %d", code), Quiet: true}
+}
+
+// Run executes a command and returns the process's exit code. explain turns an
+// error of a library into an Error; nil leaves it.
+func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, explain func(error) *Error) int {
+	cmd.SetArgs(args)
+	cmd.SetIn(s.In)
+	cmd.SetOut(s.Out)
+	cmd.SetErr(s.Err)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return Errorf(Usage, "%w", err).Hint("%s --help", c.CommandPath())
+	})
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return OK
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		if e = explainOrNil(explain, err); e == nil {
+			e = &Error{Code: Failed, Err: err}
+		}
+	}
+	s.report(e)
+	return e.Code
+}
+
+func explainOrNil(explain func(error) *Error, err error) *Error {
+	if explain == nil {
+		return nil
+	}
+	return explain(err)
+}
+
+func (s Streams) report(e *Error) {
+	if e.Quiet {
+		return
+	}
+	fmt.Fprintf(s.Err, "otm: error: %s\n", safe.Escape(e.Error()))
+	for _, hint := range e.Hints {
+		fmt.Fprintf(s.Err, "otm: hint: %s\n", safe.Escape(hint))
+	}
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/safe"
+)
+
+// Line is a command line that is being corrected.
+type Line struct {
+	command string
+	flags   []lineFlag
+}
+
+type lineFlag struct {
+	name, value string
+	hasValue    bool
+}
+
+// ParseLine takes a command line apart as its flags say. Words that belong to
+// no flag are taken to the value of the flag before them, as they belong there
+// when a value was not quoted. Words before the first flag become the value of
+// the flag named first; where that is "", they are dropped.
+func ParseLine(c *cobra.Command, args []string, first string) *Line {
+	l := &Line{command: c.CommandPath()}
+	for i := 0; i < len(args); i++ {
+		name, isFlag := strings.CutPrefix(args[i], "--")
+		if !isFlag || name == "" {
+			l.addWord(args[i], first)
+			continue
+		}
+		name, value, hasValue := strings.Cut(name, "=")
+		f := lineFlag{name: name, value: value, hasValue: hasValue}
+		if !hasValue && takesValue(c, name) && i+1 < len(args) {
+			i++
+			f.value, f.hasValue = args[i], true
+		}
+		l.flags = append(l.flags, f)
+	}
+	return l
+}
+
+func (l *Line) addWord(word, first string) {
+	if n := len(l.flags); n > 0 {
+		if l.flags[n-1].hasValue {
+			l.flags[n-1].value += " " + word
+		}
+		return
+	}
+	if first != "" {
+		l.flags = append(l.flags, lineFlag{name: first, value: word, hasValue: true})
+	}
+}
+
+func takesValue(c *cobra.Command, name string) bool {
+	f := c.Flags().Lookup(name)
+	return f != nil && f.NoOptDefVal == ""
+}
+
+// Set gives a flag another value.
+func (l *Line) Set(name, value string) *Line {
+	for i := range l.flags {
+		if l.flags[i].name == name {
+			l.flags[i].value, l.flags[i].hasValue = value, true
+			return l
+		}
+	}
+	l.flags = append(l.flags, lineFlag{name: name, value: value, hasValue: true})
+	return l
+}
+
+// Rename gives a flag another name.
+func (l *Line) Rename(from, to string) *Line {
+	for i := range l.flags {
+		if l.flags[i].name == from {
+			l.flags[i].name = to
+		}
+	}
+	return l
+}
+
+// String returns the line, quoted for a shell.
+func (l *Line) String() string {
+	s := l.command
+	for _, f := range l.flags {
+		s += " --" + f.name
+		if f.hasValue {
+			s += " " + safe.Quote(f.value)
+		}
+	}
+	return s
+}
+
+// NoWords is for commands that take flags only: what is left over is refused
+// with the corrected line. args is the whole command line; first is as in
+// ParseLine.
+func NoWords(args []string, first string) cobra.PositionalArgs {
+	return func(c *cobra.Command, left []string) error {
+		if len(left) == 0 {
+			return nil
+		}
+		return Errorf(Usage, "unexpected %q: a value with spaces needs quotes", left[0]).Hint("%v", ParseLine(c, args, first))
+	}
+}

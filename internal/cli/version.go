@@ -1,0 +1,28 @@
+package cli
+
+import "runtime/debug"
+
+// version is set by the linker for releases.
+var version string
+
+// Version returns the version of the program: the one that it was released as,
+// else what the build knows of itself.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	if v == "" || v == "(devel)" {
+		return "devel"
+	}
+	return v
+}

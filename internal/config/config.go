@@ -1,0 +1,442 @@
+// Package config reads otm.toml and finds the data directory.
+//
+// The file is read strictly: a key that is not known is an error that names
+// its line, and all that is wrong is said at once. What is missing has the
+// default; a missing file is a configuration of defaults.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"otm/pipeline"
+)
+
+// FileName is the name of the configuration in the data directory.
+const FileName = "otm.toml"
+
+// Config is a configuration with its defaults filled in.
+type Config struct {
+	Dir string // the data directory
+
+	Slack   Slack
+	Board   Board
+	Gateway Gateway
+	Agents  pipeline.Agents // in the order of their names
+	Times   Times
+}
+
+// Slack says which list is the board.
+type Slack struct {
+	ListID    string // "": the embedded board
+	URL       string // of the Web API
+	TokenFile string // absolute; "": none is set
+	TokenEnv  string // the environment variable that holds the token otherwise
+	// Budget is the share of Slack's published calls a minute that all
+	// processes of the directory together allow themselves. 0: no limit.
+	Budget    float64
+	BudgetSet bool // the file says so
+	Columns   map[pipeline.Field]string
+}
+
+// Board is the embedded board.
+type Board struct{ Listen string }
+
+// Gateway is the OpenClaw gateway.
+type Gateway struct {
+	URL       string
+	TokenFile string // absolute; "": none is set
+	TokenEnv  string
+	RewakeMax int
+}
+
+// Times are delays; the contract says what each is for.
+type Times struct {
+	SettleAfter    time.Duration
+	AdoptAfter     time.Duration
+	RedeliverAfter time.Duration
+	RewakeAfter    time.Duration
+	UpdateWait     time.Duration
+	SilentAfter    time.Duration
+	DedupGiveUp    time.Duration
+	KeepProcessed  time.Duration
+}
+
+// Defaults of the configuration.
+const (
+	DefaultSlackURL     = "https://slack.com/api/"
+	DefaultSlackEnv     = "SLACK_BOT_TOKEN"
+	DefaultListen       = "127.0.0.1:18780"
+	DefaultGatewayURL   = "ws://127.0.0.1:18789"
+	DefaultGatewayEnv   = "OPENCLAW_GATEWAY_TOKEN"
+	DefaultRewakeMax    = 3
+	DefaultSlackBudget  = 1.0
+	defaultKeepSettled  = 720 * time.Hour
+	defaultDedupGiveUp  = 30 * time.Minute
+	defaultSilentAfter  = time.Hour
+	defaultUpdateWait   = 10 * time.Minute
+	defaultRewakeAfter  = 15 * time.Minute
+	defaultRedeliver    = 5 * time.Minute
+	defaultAdoptAfter   = time.Minute
+	defaultSettleAfter  = 15 * time.Second
+	maxSensibleDuration = 10 * 365 * 24 * time.Hour
+)
+
+// Error says what is wrong with otm.toml, all at once.
+type Error struct {
+	Path     string
+	Problems []string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("configuration %q: %s", e.Path, strings.Join(e.Problems, "; "))
+}
+
+// file is the form of otm.toml.
+type file struct {
+	Slack   slackTable            `toml:"slack"`
+	Board   boardTable            `toml:"board"`
+	Gateway gatewayTable          `toml:"gateway"`
+	Agents  map[string]agentTable `toml:"agents"`
+	Times   timesTable            `toml:"times"`
+}
+
+type slackTable struct {
+	ListID    string            `toml:"list_id"`
+	APIURL    string            `toml:"api_url"`
+	TokenFile string            `toml:"token_file"`
+	TokenEnv  string            `toml:"token_env"`
+	Budget    *float64          `toml:"budget"`
+	Columns   map[string]string `toml:"columns"`
+}
+
+type boardTable struct {
+	Listen string `toml:"listen"`
+}
+
+type gatewayTable struct {
+	URL       string `toml:"url"`
+	TokenFile string `toml:"token_file"`
+	TokenEnv  string `toml:"token_env"`
+	RewakeMax *int   `toml:"rewake_max"`
+}
+
+type agentTable struct {
+	Kind         string   `toml:"kind"`
+	Workspace    string   `toml:"workspace"`
+	Trigger      string   `toml:"trigger"`
+	Command      []string `toml:"command"`
+	Label        string   `toml:"label"`
+	GatewayAgent string   `toml:"gateway_agent"`
+	SlackUser    string   `toml:"slack_user"`
+}
+
+type timesTable struct {
+	SettleAfter    *duration `toml:"settle_after"`
+	AdoptAfter     *duration `toml:"adopt_after"`
+	RedeliverAfter *duration `toml:"redeliver_after"`
+	RewakeAfter    *duration `toml:"rewake_after"`
+	UpdateWait     *duration `toml:"update_wait"`
+	SilentAfter    *duration `toml:"silent_after"`
+	DedupGiveUp    *duration `toml:"dedup_give_up"`
+	KeepProcessed  *duration `toml:"keep_processed"`
+}
+
+// duration is written as "15s" or "10m".
+type duration time.Duration
+
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is no duration, such as 15s or 10m", text)
+	}
+	if v < 0 || v > maxSensibleDuration {
+		return fmt.Errorf("%q is out of range", text)
+	}
+	*d = duration(v)
+	return nil
+}
+
+// Load reads the configuration of a data directory. The environment overrides
+// what the contract says it does. The error is an *Error if the file is wrong.
+func Load(dir string, getenv func(string) string) (*Config, error) {
+	path := filepath.Join(dir, FileName)
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, problems := parse(data)
+	if len(problems) > 0 {
+		return nil, &Error{Path: path, Problems: problems}
+	}
+	c := &Config{Dir: dir}
+	problems = append(problems, c.fillSlack(f, getenv)...)
+	problems = append(problems, c.fillGateway(f, getenv)...)
+	problems = append(problems, c.fillAgents(f, getenv)...)
+	c.Board.Listen = or(f.Board.Listen, DefaultListen)
+	if err := checkListen(c.Board.Listen); err != nil {
+		problems = append(problems, "board.listen: "+err.Error())
+	}
+	c.Times = f.Times.filled()
+	if len(problems) > 0 {
+		return nil, &Error{Path: path, Problems: problems}
+	}
+	return c, nil
+}
+
+func parse(data []byte) (*file, []string) {
+	f := &file{}
+	dec := toml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(f)
+	var strict *toml.StrictMissingError
+	var wrong *toml.DecodeError
+	switch {
+	case err == nil:
+		return f, nil
+	case errors.As(err, &strict):
+		var problems []string
+		for _, e := range strict.Errors {
+			line, _ := e.Position()
+			problems = append(problems, fmt.Sprintf("line %d: unknown key %s", line, strings.Join(e.Key(), ".")))
+		}
+		return f, problems
+	case errors.As(err, &wrong):
+		line, column := wrong.Position()
+		return f, []string{fmt.Sprintf("line %d, column %d: %v", line, column, wrong)}
+	}
+	return f, []string{err.Error()}
+}
+
+func (c *Config) fillSlack(f *file, getenv func(string) string) (problems []string) {
+	t := f.Slack
+	c.Slack = Slack{
+		ListID: t.ListID, URL: or(getenv("SLACK_API_URL"), t.APIURL, DefaultSlackURL),
+		TokenEnv: or(t.TokenEnv, DefaultSlackEnv), Budget: DefaultSlackBudget, Columns: map[pipeline.Field]string{},
+	}
+	if t.TokenFile != "" {
+		c.Slack.TokenFile = c.abs(t.TokenFile)
+	}
+	if t.Budget != nil {
+		c.Slack.Budget, c.Slack.BudgetSet = *t.Budget, true
+	}
+	if c.Slack.Budget < 0 || c.Slack.Budget > 1000 {
+		problems = append(problems, fmt.Sprintf("slack.budget: %v is out of range: a share such as 0.5, or 0 for no limit", c.Slack.Budget))
+	}
+	for _, key := range sortedKeys(t.Columns) {
+		if !slices.Contains(columnKeys, pipeline.Field(key)) {
+			problems = append(problems, fmt.Sprintf("slack.columns: unknown column %s", key))
+			continue
+		}
+		if t.Columns[key] == "" {
+			problems = append(problems, fmt.Sprintf("slack.columns.%s: is empty", key))
+		}
+		c.Slack.Columns[pipeline.Field(key)] = t.Columns[key]
+	}
+	if err := CheckURL(c.Slack.URL, "http", "https"); err != nil {
+		problems = append(problems, "slack.api_url: "+err.Error())
+	}
+	return problems
+}
+
+var columnKeys = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee,
+	pipeline.FieldProject, pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldRemaining, pipeline.FieldCompletion,
+	pipeline.FieldAssignedAt, pipeline.FieldCompletedAt, pipeline.FieldReason, pipeline.FieldResult}
+
+func (c *Config) fillGateway(f *file, getenv func(string) string) (problems []string) {
+	t := f.Gateway
+	c.Gateway = Gateway{
+		URL: or(getenv("OPENCLAW_GATEWAY_URL"), t.URL, DefaultGatewayURL), TokenEnv: or(t.TokenEnv, DefaultGatewayEnv), RewakeMax: DefaultRewakeMax,
+	}
+	if t.TokenFile != "" {
+		c.Gateway.TokenFile = c.abs(t.TokenFile)
+	}
+	if t.RewakeMax != nil {
+		c.Gateway.RewakeMax = *t.RewakeMax
+	}
+	if c.Gateway.RewakeMax < 0 {
+		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", c.Gateway.RewakeMax))
+	}
+	if err := CheckURL(c.Gateway.URL, "ws", "wss"); err != nil {
+		problems = append(problems, "gateway.url: "+err.Error())
+	}
+	return problems
+}
+
+func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []string) {
+	folded := map[string]string{}
+	for _, name := range sortedKeys(f.Agents) {
+		a, agentProblems := agentOf(name, f.Agents[name], getenv)
+		problems = append(problems, agentProblems...)
+		for _, alias := range slices.Compact([]string{pipeline.FoldName(name), pipeline.FoldName(a.Label)}) {
+			if other, taken := folded[alias]; taken && other != name {
+				problems = append(problems, fmt.Sprintf("agents.%s: is the same as agents.%s: names and labels are compared without case, spaces, - and _", name, other))
+			}
+			folded[alias] = name
+		}
+		c.Agents = append(c.Agents, a)
+	}
+	return problems
+}
+
+func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.Agent, problems []string) {
+	problem := func(key, format string, args ...any) {
+		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
+	}
+	a = pipeline.Agent{Name: name, Label: or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: or(t.GatewayAgent, name)}
+	if !pipeline.ValidAgentName(name) {
+		problem("", "%q is no name for an agent: letters, digits, spaces, '.', '-' and '_', at most %d", name, pipeline.MaxAgentName)
+	}
+	switch t.Kind {
+	case "", "ai":
+	case "human":
+		a.Person = true
+	default:
+		problem(".kind", "%q: it is ai or human", t.Kind)
+	}
+	a.Trigger = pipeline.Trigger(t.Trigger)
+	switch a.Trigger {
+	case "":
+		a.Trigger = pipeline.TriggerNone
+		if len(t.Command) > 0 {
+			a.Trigger = pipeline.TriggerExec
+		}
+	case pipeline.TriggerGateway, pipeline.TriggerNone:
+	case pipeline.TriggerExec:
+		if len(t.Command) == 0 {
+			problem(".command", "is missing: trigger exec starts one")
+		}
+	default:
+		problem(".trigger", "%q: it is gateway, exec or none", t.Trigger)
+	}
+	if len(t.Command) > 0 && t.Command[0] == "" {
+		problem(".command", "its first element is the program to start, and is empty")
+	}
+	if a.Person {
+		a.Trigger = pipeline.TriggerNone
+		return a, problems
+	}
+	a.Workspace = t.Workspace
+	if rest, ok := strings.CutPrefix(t.Workspace, "~/"); ok && getenv("HOME") != "" {
+		a.Workspace = filepath.Join(getenv("HOME"), rest)
+	}
+	switch {
+	case t.Workspace == "":
+		problem(".workspace", "is missing: an agent of kind ai needs one")
+	case !filepath.IsAbs(a.Workspace):
+		problem(".workspace", "%q is not absolute", t.Workspace)
+	}
+	return a, problems
+}
+
+func (t timesTable) filled() Times {
+	pick := func(d *duration, fallback time.Duration) time.Duration {
+		if d == nil {
+			return fallback
+		}
+		return time.Duration(*d)
+	}
+	return Times{
+		SettleAfter: pick(t.SettleAfter, defaultSettleAfter), AdoptAfter: pick(t.AdoptAfter, defaultAdoptAfter),
+		RedeliverAfter: pick(t.RedeliverAfter, defaultRedeliver), RewakeAfter: pick(t.RewakeAfter, defaultRewakeAfter),
+		UpdateWait: pick(t.UpdateWait, defaultUpdateWait), SilentAfter: pick(t.SilentAfter, defaultSilentAfter),
+		DedupGiveUp: pick(t.DedupGiveUp, defaultDedupGiveUp), KeepProcessed: pick(t.KeepProcessed, defaultKeepSettled),
+	}
+}
+
+// CheckURL tells whether a token may travel to the given address: encrypted,
+// or to this machine. plain and encrypted are the schemes.
+func CheckURL(raw, plain, encrypted string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return err
+	}
+	switch {
+	case u.Hostname() == "":
+		return fmt.Errorf("%q has no host", raw)
+	case u.User != nil:
+		return errors.New("holds credentials: secrets stand in a file of their own, or in the environment")
+	case u.Scheme == encrypted:
+		return nil
+	case u.Scheme == plain && isLoopback(u.Hostname()):
+		return nil
+	case u.Scheme == plain:
+		return fmt.Errorf("%q is not encrypted: the token would travel in the clear; use %s", raw, encrypted)
+	}
+	return fmt.Errorf("%q: the scheme must be %s, or %s to this machine", raw, encrypted, plain)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func checkListen(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if !isLoopback(host) {
+		return fmt.Errorf("%q is not this machine alone: use 127.0.0.1", addr)
+	}
+	return nil
+}
+
+// SlackToken returns the token of the board, "" where none is set.
+func (c *Config) SlackToken(getenv func(string) string) (string, error) {
+	return secret(c.Slack.TokenFile, c.Slack.TokenEnv, getenv)
+}
+
+// GatewayToken returns the token of the gateway, "" where none is set.
+func (c *Config) GatewayToken(getenv func(string) string) (string, error) {
+	return secret(c.Gateway.TokenFile, c.Gateway.TokenEnv, getenv)
+}
+
+// SecretEnv lists the environment variables that hold secrets.
+func (c *Config) SecretEnv() []string {
+	return []string{DefaultSlackEnv, DefaultGatewayEnv, c.Slack.TokenEnv, c.Gateway.TokenEnv}
+}
+
+func secret(file, env string, getenv func(string) string) (string, error) {
+	if file == "" {
+		return strings.TrimSpace(getenv(env)), nil
+	}
+	data, err := os.ReadFile(file)
+	return strings.TrimSpace(string(data)), err
+}
+
+func (c *Config) abs(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(c.Dir, path)
+}
+
+func or(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

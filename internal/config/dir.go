@@ -1,0 +1,105 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"otm/internal/durable"
+)
+
+// Format is the format of the data directory that this program reads and
+// writes.
+const Format = 1
+
+// ErrNotInitialised says that a directory is no data directory.
+var ErrNotInitialised = errors.New("not initialised")
+
+// DirError says that a data directory cannot be used.
+type DirError struct {
+	Dir    string
+	Reason string
+	Hint   string
+}
+
+func (e *DirError) Error() string { return fmt.Sprintf("data directory %q: %s", e.Dir, e.Reason) }
+
+// FindDir returns the path of the data directory, absolute: the first that is
+// set of the flag's value, OTM_DIR and OPENCLAW_DATA_DIR/otm, else the
+// platform's own place. It need not exist.
+func FindDir(flag string, getenv func(string) string) (string, error) {
+	switch {
+	case flag != "":
+		return filepath.Abs(flag)
+	case getenv("OTM_DIR") != "":
+		return filepath.Abs(getenv("OTM_DIR"))
+	}
+	return DefaultDir(getenv)
+}
+
+// DefaultDir is FindDir where neither the flag nor OTM_DIR is set.
+func DefaultDir(getenv func(string) string) (string, error) {
+	if base := getenv("OPENCLAW_DATA_DIR"); base != "" {
+		return filepath.Abs(filepath.Join(base, "otm"))
+	}
+	home := getenv("HOME")
+	if runtime.GOOS == "darwin" {
+		if home == "" {
+			return "", errors.New("HOME is not set: say where the data directory is with --dir")
+		}
+		return filepath.Join(home, "Library", "Application Support", "OpenClaw", "otm"), nil
+	}
+	base := getenv("XDG_DATA_HOME")
+	if base == "" || !filepath.IsAbs(base) { // the XDG specification: a relative path is ignored
+		if home == "" {
+			return "", errors.New("HOME is not set: say where the data directory is with --dir")
+		}
+		base = filepath.Join(home, ".local", "share")
+	}
+	return filepath.Join(base, "openclaw", "otm"), nil
+}
+
+// CheckDir makes sure that dir is a data directory of a format that we know,
+// and that nobody else can write to it. The error matches ErrNotInitialised
+// where it is none, and else is a *DirError. warning is "" or one sentence.
+func CheckDir(dir string) (warning string, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, "format"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("data directory %q: %w", dir, ErrNotInitialised)
+	}
+	if err != nil {
+		return "", err
+	}
+	format, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil || format < 1 {
+		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("its file format holds %.20q", data), Hint: "restore the file: printf '1\\n' > " + filepath.Join(dir, "format")}
+	}
+	if format > Format {
+		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("has format %d, this program knows %d", format, Format),
+			Hint: fmt.Sprintf("use a version of otm that knows format %d: the one that last ran here", format)}
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "secrets")} {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		mode := info.Mode().Perm()
+		if mode&0o022 != 0 {
+			return "", &DirError{Dir: dir, Reason: fmt.Sprintf("others can write to %q (mode %04o)", path, mode), Hint: "chmod go-w " + shellPath(path)}
+		}
+		if mode != durable.DirMode && warning == "" {
+			warning = fmt.Sprintf("%q has mode %04o, others can look into it; chmod 700 %s", path, mode, shellPath(path))
+		}
+	}
+	return warning, nil
+}
+
+func shellPath(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }

@@ -1,0 +1,235 @@
+// Package durable writes files so that they are whole and still there after
+// the power fails.
+//
+// Every function that returns nil has made its effect durable: the bytes are
+// synced to the file before the file gets its name, and the directory is
+// synced after. What is promised is what fsync(2) promises; Go's File.Sync
+// issues F_FULLFSYNC on macOS.
+//
+// Temporary files begin with ".otm-tmp-" and live in the directory of their
+// target, so that no reader takes them for data and a rename never crosses
+// file systems. A crash leaves at most one of them behind; RemoveLeftovers
+// deletes those that are old.
+//
+// The three writers differ in what they do to a name that is taken, and are
+// named for it: WriteNew refuses, Replace overwrites, and Move refuses.
+//
+// BUG: after a failed fsync the kernel may drop the dirty pages and report
+// success on the next call. An error of this package therefore means "state
+// unknown": callers must not retry with the same handle, and none does, as
+// each call opens its own.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"otm/internal/crash"
+)
+
+// Modes of everything OTM makes: readable by its owner alone.
+const (
+	FileMode fs.FileMode = 0o600
+	DirMode  fs.FileMode = 0o700
+)
+
+// TempPrefix begins the name of every temporary file of this package.
+const TempPrefix = ".otm-tmp-"
+
+// WriteNew writes data to a file that must not exist yet. If the name is
+// taken, the error matches fs.ErrExist and nothing has changed.
+//
+//	open(temp, O_EXCL) write fsync close renameat2(NOREPLACE) fsync(dir)
+func WriteNew(path string, data []byte) error {
+	return withTemp(path, data, func(temp string) error {
+		return renameNoReplace(temp, path)
+	})
+}
+
+// NewFile is a file for WriteAllNew.
+type NewFile struct {
+	Name string
+	Data []byte
+}
+
+// WriteAllNew is WriteNew for many files of one directory, with one sync of
+// it. Until all are written, none has its name; if a name is taken, the error
+// matches fs.ErrExist and those before it have theirs.
+func WriteAllNew(dir string, files []NewFile) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	temps := make([]string, 0, len(files))
+	defer func() {
+		for _, temp := range temps {
+			os.Remove(temp) // those that have their name are gone from here
+		}
+	}()
+	for _, f := range files {
+		temp, err := writeTemp(filepath.Join(dir, f.Name), f.Data, true)
+		if err != nil {
+			return err
+		}
+		temps = append(temps, temp)
+	}
+	for i, f := range files {
+		crash.Point("durable.named")
+		if err := renameNoReplace(temps[i], filepath.Join(dir, f.Name)); err != nil {
+			return err
+		}
+	}
+	return d.Sync()
+}
+
+// Replace writes data to path, replacing what was there in one step: a reader
+// sees the old bytes or the new ones, never a mixture and never nothing.
+//
+//	open(temp, O_EXCL) write fsync close rename fsync(dir)
+func Replace(path string, data []byte) error {
+	return withTemp(path, data, func(temp string) error {
+		return os.Rename(temp, path)
+	})
+}
+
+// ReplaceVolatile is Replace without the two fsyncs: atomic for other
+// processes, but not durable. It is for files that are rebuilt when lost.
+func ReplaceVolatile(path string, data []byte) error {
+	temp, err := writeTemp(path, data, false)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return nil
+}
+
+// Move gives a file another name in the same file system; the new name must
+// be free, else the error matches fs.ErrExist. Both directories are synced,
+// the target's first: if we crash between the two, the file may show under
+// both names, never under none.
+func Move(from, to string) error {
+	if err := renameNoReplace(from, to); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(to)); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(from))
+}
+
+// withTemp brackets the naming of a synced temporary file between opening the
+// directory and syncing it. The directory is opened first, so that an error on
+// its inode cannot be reported to somebody else before we look.
+func withTemp(path string, data []byte, name func(temp string) error) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	temp, err := writeTemp(path, data, true)
+	if err != nil {
+		return err
+	}
+	// If we crash here, only the temporary file is left.
+	crash.Point("durable.named")
+	if err := name(temp); err != nil {
+		os.Remove(temp)
+		return err
+	}
+	// If we crash here, the file has its name, but a power failure may still
+	// take the name away: whoever called has not been told of success yet.
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("sync directory of %q: %w", path, err)
+	}
+	return nil
+}
+
+func writeTemp(path string, data []byte, sync bool) (string, error) {
+	f, err := createTemp(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	temp := f.Name()
+	_, err = f.Write(data)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		os.Remove(temp)
+		return "", err
+	}
+	return temp, nil
+}
+
+// createTemp opens a new temporary file with mode FileMode, whatever the umask
+// adds or takes.
+func createTemp(dir string) (*os.File, error) {
+	return os.CreateTemp(dir, TempPrefix+"*")
+}
+
+// SyncDir makes the names in dir durable: those added, and those removed.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// MkdirAll makes dir and its missing parents with mode DirMode, and syncs the
+// parent of each directory it makes.
+func MkdirAll(dir string) error {
+	switch info, err := os.Stat(dir); {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: fs.ErrExist}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if err := MkdirAll(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, DirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(parent)
+}
+
+// RemoveLeftovers deletes the temporary files of this package in dir that
+// have not changed for the given age, and says how many. Those of a writer
+// that still runs are younger.
+func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (int, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	removed := 0
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), TempPrefix) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || now.Sub(info.ModTime()) < olderThan {
+			continue
+		}
+		if os.Remove(filepath.Join(dir, e.Name())) == nil {
+			removed++
+		}
+	}
+	return removed, nil
+}

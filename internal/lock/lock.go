@@ -1,0 +1,225 @@
+// Package lock makes one process at a time do something, with flock(2) on a
+// file of its own that is never unlinked.
+//
+// The kernel gives the lock back when its holder dies, however it dies, so
+// there are no stale locks and no timeouts to guess. The first line of the
+// file is the holder's process id; it is there for people and for messages,
+// nothing is decided by it. Behind it stands a note that the holder may leave
+// for the next one.
+//
+// If somebody deletes the file, holders and newcomers would lock different
+// files under one name. Acquire therefore checks, once it has the lock, that
+// the name still leads to the file that it locked, and begins again if not
+// (https://github.com/gofrs/flock/pull/8 tells why unlinking is a mistake).
+//
+// What this does not do: network file systems, where flock is a promise of the
+// server. Where it is refused there, Acquire says so and gives no lock.
+package lock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"otm/internal/durable"
+)
+
+// A waiter looks again after 1 ms plus up to pollSpread. Blocking in flock(2)
+// would wake sooner with few waiters, but cannot be given up: each attempt
+// that timed out would leave a thread behind. With many waiters the next look
+// is never far away (measured with 64: the lock is idle under 0.2 ms).
+const (
+	pollMin    = time.Millisecond
+	pollSpread = 6 * time.Millisecond
+)
+
+// Layout of a lock file: the pid, right-aligned, with a line feed, then the
+// note, padded with spaces.
+const (
+	pidWidth  = 15
+	noteWidth = 64
+)
+
+// Lock is a lock that is held. Its methods must not be called after Release.
+type Lock struct {
+	fl   *flock.Flock
+	file *os.File
+}
+
+// HeldError says that another process held the lock for as long as the caller
+// wanted to wait. PID is 0 where the file does not tell.
+type HeldError struct {
+	Path   string
+	PID    int
+	Waited time.Duration
+}
+
+func (e *HeldError) Error() string {
+	holder := "another process"
+	if e.PID != 0 {
+		holder = fmt.Sprintf("process %d", e.PID)
+	}
+	if e.Waited == 0 {
+		return fmt.Sprintf("lock %q is held by %s", e.Path, holder)
+	}
+	return fmt.Sprintf("lock %q: held by %s for more than %v", e.Path, holder, e.Waited)
+}
+
+// UnsupportedError says that the file system refuses locks.
+type UnsupportedError struct {
+	Path string
+	Err  error
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("lock %q: the file system refuses locks: %v", e.Path, e.Err)
+}
+
+func (e *UnsupportedError) Unwrap() error { return e.Err }
+
+// Acquire takes the lock at path, making the file and its directory if they
+// are missing. It waits up to wait for another holder, zero meaning not at
+// all, and returns a *HeldError after that, ctx's cause if ctx ends first, and
+// an *UnsupportedError where the file system knows no locks.
+func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		l, err := try(path)
+		if l != nil || err != nil {
+			return l, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !time.Now().Before(deadline) {
+			return nil, &HeldError{Path: path, PID: holder(path), Waited: wait}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pollMin + rand.N(pollSpread)):
+		}
+	}
+}
+
+// try returns nil, nil where somebody else has the lock.
+func try(path string) (*Lock, error) {
+	fl := flock.New(path, flock.SetPermissions(durable.FileMode))
+	ok, err := fl.TryLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+		ok, err = fl.TryLock()
+	}
+	switch {
+	case isUnsupported(err):
+		return nil, &UnsupportedError{Path: path, Err: err}
+	case errors.Is(err, syscall.EINTR):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, nil
+	}
+	file, err := openLocked(fl, path)
+	if file == nil {
+		fl.Unlock()
+		return nil, err
+	}
+	l := &Lock{fl: fl, file: file}
+	l.file.WriteAt(fmt.Appendf(nil, "%*d\n", pidWidth-1, os.Getpid()), 0) // only for people
+	return l, nil
+}
+
+// openLocked opens the file behind the name for writing. It returns nil
+// without an error where that is not the file that was locked.
+func openLocked(fl *flock.Flock, path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	locked, err := fl.Stat()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	named, err := file.Stat()
+	if err != nil || !os.SameFile(locked, named) {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+func isUnsupported(err error) bool {
+	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOTSUP) ||
+		errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL)
+}
+
+// Release gives the lock back. The note is not made durable.
+func (l *Lock) Release() error {
+	l.file.Close()
+	return l.fl.Unlock()
+}
+
+// Note reads what the last holder left with SetNote; nil if nothing. The
+// bytes are whatever stands there: after a crash, they may be torn.
+func (l *Lock) Note() []byte {
+	buf := make([]byte, noteWidth)
+	n, _ := l.file.ReadAt(buf, pidWidth)
+	return bytes.TrimSpace(bytes.Trim(buf[:n], "\x00"))
+}
+
+// SetNote leaves up to 64 bytes for the next holder, without syncing them.
+func (l *Lock) SetNote(note []byte) error {
+	if len(note) > noteWidth-1 {
+		return fmt.Errorf("lock note of %d bytes is too long", len(note))
+	}
+	_, err := l.file.WriteAt(fmt.Appendf(nil, "%-*s\n", noteWidth-1, note), pidWidth)
+	return err
+}
+
+// Holder says who holds the lock at path now, without waiting. The pid is 0
+// where the holder has not written it yet; held is false where nobody does.
+func Holder(path string) (pid int, held bool) {
+	if _, err := os.Stat(path); err != nil {
+		return 0, false
+	}
+	fl := flock.New(path)
+	ok, err := fl.TryRLock()
+	if err != nil || ok {
+		fl.Unlock()
+		return 0, false
+	}
+	return holder(path), true
+}
+
+func holder(path string) int {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	buf := make([]byte, pidWidth)
+	n, _ := f.Read(buf)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	if err != nil {
+		return 0
+	}
+	return pid
+}

@@ -1,0 +1,190 @@
+// Package logx is where the daemons log: one file a component, one line an
+// event, facts as keys.
+//
+// A log file is written and rotated by the resident component alone. It is
+// opened for appending, so that a reader that follows it by name (tail -F)
+// loses no line: on rotation the file is renamed first, and the next line goes
+// into a new one. Where somebody else renames or removes it, the next line
+// makes it anew.
+package logx
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"otm/internal/durable"
+)
+
+// Bounds of a log.
+const (
+	MaxSize  = 10 << 20 // bytes, then it is rotated
+	MaxFiles = 5        // rotated ones that are kept: .1 is the newest
+)
+
+// File is a log file that rotates itself. It is safe for use by several
+// goroutines of one process.
+type File struct {
+	path string
+	max  int64
+
+	mu   sync.Mutex // guards file and size
+	file *os.File
+	size int64
+}
+
+// OpenFile returns the log at path; its directory is made if it is missing.
+func OpenFile(path string) (*File, error) {
+	if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	f := &File{path: path, max: MaxSize}
+	return f, f.open()
+}
+
+func (f *File) open() error {
+	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return err
+	}
+	f.file, f.size = file, info.Size()
+	return nil
+}
+
+// Write appends one line.
+func (f *File) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.ready(len(p)); err != nil {
+		return 0, err
+	}
+	n, err := f.file.Write(p)
+	f.size += int64(n)
+	return n, err
+}
+
+// ready makes sure that the open file is the one of that name, and has room.
+func (f *File) ready(n int) error {
+	if f.file != nil && f.size+int64(n) <= f.max && f.isCurrent() {
+		return nil
+	}
+	if f.file != nil {
+		f.file.Close()
+		if f.size+int64(n) > f.max && f.isNamed() {
+			f.rotate()
+		}
+		f.file = nil
+	}
+	return f.open()
+}
+
+func (f *File) isCurrent() bool {
+	named, err := os.Stat(f.path)
+	if err != nil {
+		return false
+	}
+	open, err := f.file.Stat()
+	return err == nil && os.SameFile(named, open)
+}
+
+func (f *File) isNamed() bool {
+	info, err := os.Stat(f.path)
+	return err == nil && info.Size() > 0
+}
+
+func (f *File) rotate() {
+	os.Remove(numbered(f.path, MaxFiles))
+	for n := MaxFiles - 1; n >= 1; n-- {
+		os.Rename(numbered(f.path, n), numbered(f.path, n+1))
+	}
+	os.Rename(f.path, numbered(f.path, 1)) // where it fails, the file grows on
+}
+
+func numbered(path string, n int) string { return path + "." + string(rune('0'+n)) }
+
+// Close closes the file; the next Write opens it again.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file == nil {
+		return nil
+	}
+	err := f.file.Close()
+	f.file = nil
+	return err
+}
+
+// New returns a logger that writes lines of key=value to w. Text that could
+// disturb a terminal is quoted.
+func New(w io.Writer, level slog.Leveler) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: utc}))
+}
+
+// utc writes times the way the files do.
+func utc(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		a.Value = slog.StringValue(a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	if a.Value.Kind() == slog.KindTime && a.Key != slog.TimeKey {
+		a.Value = slog.StringValue(a.Value.Time().UTC().Format(time.RFC3339))
+	}
+	return a
+}
+
+// Tee returns a logger that writes each line to all of the given ones.
+func Tee(loggers ...*slog.Logger) *slog.Logger {
+	t := tee{}
+	for _, l := range loggers {
+		t = append(t, l.Handler())
+	}
+	return slog.New(t)
+}
+
+type tee []slog.Handler
+
+func (t tee) Enabled(ctx context.Context, level slog.Level) bool {
+	for _, h := range t {
+		if h.Enabled(ctx, level) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t tee) Handle(ctx context.Context, r slog.Record) error {
+	var first error
+	for _, h := range t {
+		if !h.Enabled(ctx, r.Level) {
+			continue
+		}
+		if err := h.Handle(ctx, r.Clone()); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (t tee) WithAttrs(attrs []slog.Attr) slog.Handler {
+	out := make(tee, len(t))
+	for i, h := range t {
+		out[i] = h.WithAttrs(attrs)
+	}
+	return out
+}
+
+func (t tee) WithGroup(name string) slog.Handler {
+	out := make(tee, len(t))
+	for i, h := range t {
+		out[i] = h.WithGroup(name)
+	}
+	return out
+}

@@ -1,0 +1,354 @@
+package submit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/durable"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+	"otm/pipeline/task"
+)
+
+// create is otm-create.
+type create struct {
+	base
+	title, agent, priority, project, kind string
+	steps                                 []string
+	key                                   string
+}
+
+// Create returns the command otm-create. name is what it is called.
+func Create(name, version string, s cli.Streams, args []string) *cobra.Command {
+	r := &create{base: base{Streams: s, args: args}}
+	c := &cobra.Command{
+		Use:   name,
+		Short: "Drop a task for an agent",
+		Long: `Drop a task for an agent. Prints the task's id once the drop is on disk; the
+injector brings it to the board.
+
+Quote with single quotes, so that the shell leaves the text alone; or give JSON
+lines on stdin, with a heredoc whose end is quoted:
+
+  ` + name + ` --from - <<'EOF'
+  {"title":"Fix the login page","agent":"devdas","subtasks":["Reproduce","Fix"]}
+  EOF`,
+		Example: `  ` + name + ` --title 'Build login page' --agent devdas --priority high \
+    --subtask 'Create form' --subtask 'Add validation'
+  ` + name + ` --title 'Nightly report' --agent archibald --key report-2026-03-14`,
+		Version: version,
+		Args:    cli.NoWords(args, "title"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return r.run(c)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&r.title, "title", "", "what is to be done, one line (required)")
+	f.StringVar(&r.agent, "agent", "", "who does it (required)")
+	f.StringVar(&r.priority, "priority", string(pipeline.Normal), "critical, high, normal (medium), low or batchable")
+	f.StringVar(&r.project, "project", "", "free text")
+	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision or review")
+	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
+	f.StringVar(&r.key, "key", "", "the same key gives the same id and drops nothing, for ever")
+	f.StringVar(&r.from, "from", "", "JSON lines from a file, or - for stdin; other flags are their defaults")
+	for _, removed := range []string{"description", "creator", "assignedTo"} {
+		f.String(removed, "", "")
+		f.MarkHidden(removed)
+	}
+	r.flags(c)
+	return c
+}
+
+// replacements name what took the place of the flags that the specification
+// removed.
+var replacements = map[string]string{"description": "subtask", "creator": "agent", "assignedTo": "agent"}
+
+func (r *create) run(c *cobra.Command) error {
+	for removed, now := range replacements {
+		if c.Flags().Changed(removed) {
+			return cli.Errorf(cli.Usage, "--%s was removed: use --%s", removed, now).
+				Hint("%v", cli.ParseLine(c, r.args, "title").Rename(removed, now))
+		}
+	}
+	lines, err := r.read(c)
+	if err != nil {
+		return err
+	}
+	if err := r.open(); err != nil {
+		return err
+	}
+	if err := r.checkAgents(c, lines); err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if strings.Contains(l.Task.Title, "command not found") {
+			r.Warn("the title looks like the output of a command that failed: quote it with single quotes")
+		}
+	}
+	made, err := r.drop(c.Context(), lines)
+	if err != nil {
+		return err
+	}
+	if err := r.print(made); err != nil {
+		return err
+	}
+	if !r.wait && !c.Flags().Changed("wait-for") {
+		return nil
+	}
+	var drops []awaited
+	for _, m := range made {
+		if m.name != "" {
+			drops = append(drops, awaited{id: m.id, kind: inbox.NewTasks, name: m.name, data: m.data})
+		}
+	}
+	return r.await(c.Context(), drops)
+}
+
+// read returns the tasks to make: from the flags, or from --from with the
+// flags as defaults. All are valid.
+func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
+	defaults, err := r.defaults(c)
+	if err != nil {
+		return nil, err
+	}
+	if r.from == "" {
+		if err := drop.CheckTask(&defaults.Task); err != nil {
+			return nil, r.refuse(c, err)
+		}
+		return []*drop.Line{defaults}, nil
+	}
+	texts, err := r.lines()
+	if err != nil {
+		return nil, err
+	}
+	var lines []*drop.Line
+	var problems []string
+	for _, t := range texts {
+		line, err := drop.ParseLine(t.text, *defaults)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("line %d: %v", t.n, err))
+			continue
+		}
+		lines = append(lines, line)
+	}
+	if len(problems) > 0 {
+		return nil, r.refuseLines(problems)
+	}
+	return lines, nil
+}
+
+func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
+	line := &drop.Line{Key: r.key}
+	t := &line.Task
+	t.Title, t.Agent, t.Project, t.Steps = r.title, r.agent, r.project, r.steps
+	var ok bool
+	if t.Priority, ok = pipeline.ParsePriority(r.priority); !ok {
+		return nil, cli.Errorf(cli.Usage, "--priority %q: it is critical, high, normal (medium), low or batchable", r.priority).
+			Hint("%v", cli.ParseLine(c, r.args, "title").Set("priority", string(pipeline.Normal)))
+	}
+	if t.Type, ok = pipeline.ParseType(r.kind); !ok {
+		return nil, cli.Errorf(cli.Usage, "--type %q: it is action, decision or review", r.kind).
+			Hint("%v", cli.ParseLine(c, r.args, "title").Set("type", string(pipeline.Action)))
+	}
+	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
+		return nil, cli.Errorf(cli.Usage, "--key is blank")
+	}
+	return line, nil
+}
+
+// refuse words what is wrong with a flag.
+func (r *create) refuse(c *cobra.Command, err error) error {
+	var invalid *drop.InvalidError
+	if !errors.As(err, &invalid) {
+		return usage(err)
+	}
+	e := cli.Errorf(cli.Usage, "--%s %s", flagOf(invalid.Field), invalid.Reason)
+	if invalid.Field == "title" || strings.HasPrefix(invalid.Field, "subtasks") {
+		e.Hint("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
+	}
+	return e
+}
+
+func flagOf(field string) string {
+	if strings.HasPrefix(field, "subtasks") {
+		return "subtask"
+	}
+	return field
+}
+
+// checkAgents refuses names that nobody has, where somebody is configured: a
+// task for nobody would wait for ever.
+func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
+	agents := r.agents()
+	if len(agents) == 0 {
+		return nil
+	}
+	for _, l := range lines {
+		if a := agents.Named(l.Task.Agent); a != nil {
+			l.Task.Agent = a.Name
+			continue
+		}
+		var names []string
+		for _, a := range agents {
+			names = append(names, a.Name)
+		}
+		e := cli.Errorf(cli.Usage, "no agent %q is configured; there are %s", l.Task.Agent, strings.Join(names, ", "))
+		if near := agents.Nearest(l.Task.Agent); near != "" && r.from == "" {
+			e.Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", near))
+		}
+		return e
+	}
+	return nil
+}
+
+// made is a task that has its id.
+type made struct {
+	id   pipeline.TaskID
+	name string // of the drop; "" where the key was used before
+	data []byte
+}
+
+// drop gives each task its id and delivers it. All drops are durable on
+// return; until the first stands in the inbox, none does.
+func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]made, error) {
+	counter, err := r.store.Counter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := true
+	release := func() {
+		if held {
+			held = false
+			counter.Release()
+		}
+	}
+	defer release()
+
+	keys := map[string]*task.Key{}
+	var fresh []*drop.Line // that need an id
+	for _, l := range lines {
+		if l.Key == "" {
+			fresh = append(fresh, l)
+			continue
+		}
+		if _, seen := keys[l.Key]; seen {
+			continue
+		}
+		if keys[l.Key], err = counter.LookupKey(l.Key); err != nil {
+			return nil, err
+		}
+		if keys[l.Key] == nil {
+			fresh = append(fresh, l)
+		}
+	}
+	if err := r.number(counter, fresh, keys); err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		release() // other creators need not wait for our writes
+	}
+	return r.deliver(counter, lines, keys)
+}
+
+// number takes the ids as one block.
+func (r *create) number(counter *task.Counter, fresh []*drop.Line, keys map[string]*task.Key) error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	first, err := counter.Take(len(fresh))
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	for i, l := range fresh {
+		l.Task.ID = first + pipeline.TaskID(i)
+		l.ID = pipeline.NewDropID()
+		l.CreatedAt = now
+		if l.Key != "" {
+			name := inbox.NewName(now.Add(time.Duration(i)), l.ID)
+			keys[l.Key] = &task.Key{Key: l.Key, TaskID: l.Task.ID, Name: name, Drop: json.RawMessage(l.Encode())}
+			if err := counter.SaveKey(keys[l.Key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// deliver publishes the drops. A key whose drop may not have been delivered
+// yet, because we crashed, is delivered now: if it was, the name is taken.
+func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[string]*task.Key) ([]made, error) {
+	var all []made
+	var plain []durable.NewFile
+	for i, l := range lines {
+		if l.Key == "" {
+			name := inbox.NewName(l.CreatedAt.Add(time.Duration(i)), l.ID)
+			data := l.Encode()
+			plain = append(plain, durable.NewFile{Name: name, Data: data})
+			all = append(all, made{l.Task.ID, name, data})
+			continue
+		}
+		m, err := r.deliverKey(counter, keys[l.Key])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	if len(plain) == 0 {
+		return all, nil
+	}
+	return all, r.box.PublishAll(inbox.NewTasks, plain)
+}
+
+func (r *create) deliverKey(counter *task.Counter, k *task.Key) (made, error) {
+	m := made{id: k.TaskID}
+	if k.Delivered {
+		return m, nil
+	}
+	m.name, m.data = k.Name, append(k.Drop, '\n')
+	if !r.known(k) {
+		if err := r.box.Publish(inbox.NewTasks, k.Name, m.data); err != nil && !errors.Is(err, fs.ErrExist) {
+			return m, err
+		}
+	}
+	k.Delivered, k.Drop = true, nil
+	return m, counter.SaveKey(k)
+}
+
+// known tells whether the drop of a key was delivered before a crash and has
+// been handled since.
+func (r *create) known(k *task.Key) bool {
+	if _, err := r.store.Load(k.TaskID); !errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	return r.box.IsSettled(inbox.ProcessedDir, k.Name) || r.box.IsSettled(inbox.FailedDir, k.Name)
+}
+
+func (r *create) print(all []made) error {
+	for _, m := range all {
+		if !r.json {
+			fmt.Fprintln(r.Out, m.id)
+			continue
+		}
+		if err := json.NewEncoder(r.Out).Encode(answer{TaskID: m.id, File: m.name, Existing: m.name == ""}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer is what --json prints for each task or update.
+type answer struct {
+	TaskID   pipeline.TaskID `json:"taskId"`
+	File     string          `json:"file,omitempty"`
+	Existing bool            `json:"existing,omitempty"` // the key was used before
+}

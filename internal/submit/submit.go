@@ -1,0 +1,249 @@
+// Package submit holds the two commands that stand in agents' prompts:
+// otm-create and otm-update. They drop files and speak to nothing else, and
+// link neither network nor database, so that they start in milliseconds.
+package submit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/internal/lock"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+	"otm/pipeline/task"
+)
+
+// base is what both commands have in common.
+type base struct {
+	cli.Streams
+	args    []string // the whole command line, for corrections
+	dirFlag string
+	from    string
+	wait    bool
+	waitFor time.Duration
+	json    bool
+
+	dir   string
+	box   *inbox.Box
+	store *task.Store
+}
+
+func (b *base) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&b.dirFlag, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
+	f.BoolVar(&b.wait, "wait", false, "wait until it is handled: 0 handled, 1 failed, 75 still queued")
+	f.DurationVar(&b.waitFor, "wait-for", 8*time.Second, "how long --wait waits at most")
+	f.BoolVar(&b.json, "json", false, "print the answer as JSON")
+}
+
+// open finds the data directory.
+func (b *base) open() error {
+	dir, err := config.FindDir(b.dirFlag, b.Getenv)
+	if err != nil {
+		return err
+	}
+	warning, err := config.CheckDir(dir)
+	if err != nil {
+		return err
+	}
+	if warning != "" {
+		b.Warn("%s", warning)
+	}
+	b.dir, b.box = dir, inbox.Open(dir)
+	b.store = task.Open(dir, func(s string) { b.Warn("%s", s) })
+	return nil
+}
+
+// agents returns who is configured. A broken configuration stops daemons, not
+// a drop: it says so, and then nobody's name is checked.
+func (b *base) agents() pipeline.Agents {
+	c, err := config.Load(b.dir, b.Getenv)
+	if err != nil {
+		b.Warn("%v; names of agents are not checked", err)
+		return nil
+	}
+	return c.Agents
+}
+
+// maxLine bounds a line of --from, in bytes.
+const maxLine = drop.MaxSize
+
+// lines reads the JSON lines of --from, with their numbers. Empty ones are
+// passed over.
+func (b *base) lines() ([]numbered, error) {
+	in := b.In
+	if b.from != "-" {
+		f, err := os.Open(b.from)
+		if err != nil {
+			return nil, cli.Errorf(cli.Usage, "%w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	var lines []numbered
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(nil, maxLine)
+	for n := 1; scanner.Scan(); n++ {
+		text := scanner.Bytes()
+		if n == 1 {
+			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		}
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			lines = append(lines, numbered{n, bytes.Clone(text)})
+		}
+	}
+	if errors.Is(scanner.Err(), bufio.ErrTooLong) {
+		return nil, cli.Errorf(cli.Usage, "a line is longer than %d bytes", maxLine)
+	}
+	if err := scanner.Err(); err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, cli.Errorf(cli.Usage, "nothing to read: --from wants one JSON object a line")
+	}
+	return lines, nil
+}
+
+type numbered struct {
+	n    int
+	text []byte
+}
+
+// maxProblems is how many bad lines are told of at once.
+const maxProblems = 20
+
+// refuseLines reports bad lines, all that there are; nothing was written.
+func (b *base) refuseLines(problems []string) error {
+	for i, p := range problems {
+		if i == maxProblems {
+			fmt.Fprintf(b.Err, "otm: error: and %d more\n", len(problems)-i)
+			break
+		}
+		fmt.Fprintf(b.Err, "otm: error: %s\n", safe.Escape(p))
+	}
+	fmt.Fprintln(b.Err, "otm: hint: nothing was written; mend these lines and run it again with all of them")
+	return cli.Exit(cli.Usage)
+}
+
+// Explain turns the errors of this package's parts into what people are told;
+// nil where it knows nothing better.
+func Explain(err error) *cli.Error {
+	var dir *config.DirError
+	var bad *config.Error
+	var held *lock.HeldError
+	var unsupported *lock.UnsupportedError
+	switch {
+	case errors.Is(err, config.ErrNotInitialised):
+		return cli.Errorf(cli.NotInit, "%w", err).Hint("otm init, or point --dir or OTM_DIR at the right directory")
+	case errors.As(err, &dir):
+		return cli.Errorf(cli.BadConfig, "%w", err).Hint("%s", dir.Hint)
+	case errors.As(err, &bad):
+		return cli.Errorf(cli.BadConfig, "%w", err).Hint("edit %s", safe.Quote(bad.Path))
+	case errors.As(err, &held):
+		e := cli.Errorf(cli.TryLater, "%w", err)
+		if held.PID != 0 {
+			e.Hint("ps -p %d", held.PID)
+		}
+		return e
+	case errors.As(err, &unsupported):
+		return cli.Errorf(cli.Failed, "%w", err).Hint("put the data directory on a local disk: network file systems are not supported")
+	case errors.Is(err, task.ErrIDsUsedUp):
+		return cli.Errorf(cli.Failed, "%w", err)
+	}
+	return nil
+}
+
+// awaited is a drop whose handling is waited for.
+type awaited struct {
+	id   pipeline.TaskID
+	kind inbox.Kind
+	name string
+	data []byte
+}
+
+// Looking for a settled file costs two system calls, and these commands link
+// no watcher; so they look again and again, less often as time goes by.
+const (
+	firstLook = 5 * time.Millisecond
+	lastLook  = 200 * time.Millisecond
+)
+
+// await waits until all drops are settled, or the time is over.
+func (b *base) await(ctx context.Context, drops []awaited) error {
+	deadline := time.Now().Add(b.waitFor)
+	failed := false
+	for pause := firstLook; ; pause = min(pause*3/2, lastLook) {
+		var left []awaited
+		for _, d := range drops {
+			result, settled, err := b.settled(d)
+			if err != nil {
+				return err
+			}
+			if !settled {
+				left = append(left, d)
+				continue
+			}
+			if result.Class != "" {
+				failed = true
+				b.reportFailure(d, result)
+			}
+		}
+		drops = left
+		if len(drops) == 0 || !time.Now().Before(deadline) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(pause, time.Until(deadline))):
+		}
+	}
+	for _, d := range drops {
+		if d.kind == inbox.NewTasks {
+			b.Note("%v is queued; do not create it again", d.id)
+		} else {
+			b.Note("the update of %v is queued; do not send it again", d.id)
+		}
+	}
+	switch {
+	case failed:
+		return cli.Exit(cli.Failed)
+	case len(drops) > 0:
+		return cli.Exit(cli.TryLater)
+	}
+	return nil
+}
+
+func (b *base) settled(d awaited) (inbox.Result, bool, error) {
+	if b.box.Waiting(d.kind, d.name) {
+		return inbox.Result{}, false, nil
+	}
+	return b.box.Find(d.name, d.data)
+}
+
+func (b *base) reportFailure(d awaited, r inbox.Result) {
+	fmt.Fprintf(b.Err, "otm: error: %v: %s\n", d.id, safe.Escape(r.Error))
+	if r.Hint != "" {
+		fmt.Fprintf(b.Err, "otm: hint: %s\n", safe.Escape(r.Hint))
+	}
+}
+
+// usage turns what is wrong with a drop into a refusal.
+func usage(err error) *cli.Error {
+	var e *cli.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return cli.Errorf(cli.Usage, "%w", err)
+}

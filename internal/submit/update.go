@@ -1,0 +1,253 @@
+package submit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/durable"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// update is otm-update.
+type update struct {
+	base
+	taskID, status, reason, result string
+	stepsDone                      []string
+}
+
+// Update returns the command otm-update. name is what it is called.
+func Update(name, version string, s cli.Streams, args []string) *cobra.Command {
+	r := &update{base: base{Streams: s, args: args}}
+	c := &cobra.Command{
+		Use:   name,
+		Short: "Report on a task",
+		Long: `Report on a task: that it is begun, blocked or done, that steps are finished,
+what came of it. Prints the task's id once the report is on disk; the injector
+brings it to the board.
+
+A step is named by its title, or by its number as "otm next" prints it.`,
+		Example: `  ` + name + ` --task-id T-00033 --status in_progress
+  ` + name + ` --task-id T-00033 --subtask-done 'Create form' --subtask-done 2
+  ` + name + ` --task-id T-00033 --status blocked --reason 'Waiting for the API key'
+  ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'`,
+		Version: version,
+		Args:    cli.NoWords(args, "task-id"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return r.run(c)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&r.taskID, "task-id", "", "which task (required)")
+	f.StringVar(&r.status, "status", "", "in_progress, blocked or agent_done")
+	f.StringArrayVar(&r.stepsDone, "subtask-done", nil, "title or number of a finished step; repeat it for more")
+	f.StringVar(&r.reason, "reason", "", "why (required with blocked)")
+	f.StringVar(&r.result, "result", "", "what came of it")
+	f.StringVar(&r.from, "from", "", "JSON lines from a file, or - for stdin; other flags are their defaults")
+	r.flags(c)
+	return c
+}
+
+func (r *update) run(c *cobra.Command) error {
+	updates, err := r.read(c)
+	if err != nil {
+		return err
+	}
+	if err := r.open(); err != nil {
+		return err
+	}
+	var problems []string
+	for i, u := range updates {
+		err := r.check(u)
+		if err != nil && r.from == "" {
+			return err
+		}
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("update %d: %v", i+1, err))
+		}
+	}
+	if len(problems) > 0 {
+		return r.refuseLines(problems)
+	}
+	return r.deliver(c, updates)
+}
+
+// read returns the updates to drop; all are valid by themselves.
+func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
+	defaults, err := r.defaults(c)
+	if err != nil {
+		return nil, err
+	}
+	if r.from == "" {
+		if defaults.TaskID == 0 {
+			return nil, cli.Errorf(cli.Usage, "--task-id is missing").Hint("%s --task-id T-00033 --status in_progress", c.CommandPath())
+		}
+		if err := drop.CheckUpdate(defaults); err != nil {
+			return nil, r.refuse(c, err)
+		}
+		return []*drop.Update{defaults}, nil
+	}
+	texts, err := r.lines()
+	if err != nil {
+		return nil, err
+	}
+	var updates []*drop.Update
+	var problems []string
+	for _, t := range texts {
+		u, err := drop.ParseUpdateLine(t.text, *defaults)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("line %d: %v", t.n, err))
+			continue
+		}
+		updates = append(updates, u)
+	}
+	if len(problems) > 0 {
+		return nil, r.refuseLines(problems)
+	}
+	return updates, nil
+}
+
+func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
+	u := &drop.Update{StepsDone: r.stepsDone, Reason: r.reason, Result: r.result}
+	if c.Flags().Changed("task-id") {
+		id, err := pipeline.ParseTaskID(r.taskID)
+		if err != nil {
+			return nil, cli.Errorf(cli.Usage, "--task-id: %w", err)
+		}
+		u.TaskID = id
+	}
+	if c.Flags().Changed("status") {
+		s, err := drop.ParseReport(r.status)
+		if err != nil {
+			return nil, r.refuse(c, err)
+		}
+		u.Status = s
+	}
+	return u, nil
+}
+
+// refuse words what is wrong with a flag, with the corrected line.
+func (r *update) refuse(c *cobra.Command, err error) error {
+	var invalid *drop.InvalidError
+	if !errors.As(err, &invalid) {
+		return usage(err)
+	}
+	flag := strings.ReplaceAll(invalid.Field, "subtasksDone", "subtask-done")
+	flag, _, _ = strings.Cut(flag, "[")
+	e := cli.Errorf(cli.Usage, "--%s %s", flag, invalid.Reason)
+	line := cli.ParseLine(c, r.args, "task-id")
+	switch {
+	case invalid.Correction != "" && invalid.Correction == string(pipeline.Blocked) && r.reason == "":
+		e.Hint("%v", line.Set("status", invalid.Correction).Set("reason", "why"))
+	case invalid.Correction != "":
+		e.Hint("%v", line.Set("status", invalid.Correction))
+	case invalid.Field == "reason" && r.reason == "":
+		e.Hint("%v", line.Set("reason", "why"))
+	case invalid.Field == "status" && r.status == "":
+		e.Hint("%v", line.Set("status", string(pipeline.InProgress)))
+	}
+	return e
+}
+
+// check holds an update against what is known of its task. Where nothing is,
+// it is dropped: the task may be on its way.
+func (r *update) check(u *drop.Update) error {
+	rec, err := r.store.Load(u.TaskID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.checkIssued(u.TaskID)
+	}
+	if err != nil {
+		r.Warn("%v", err)
+		return nil
+	}
+	steps := rec.PlainSteps()
+	open := 0
+	for _, title := range u.StepsDone {
+		i := pipeline.FindStep(steps, title)
+		if i < 0 {
+			return r.noStep(u.TaskID, steps, title)
+		}
+		if !steps[i].Done {
+			steps[i].Done = true
+			open++
+		}
+	}
+	switch {
+	case !rec.Status.Finished() && rec.Status != pipeline.Pending:
+		return nil
+	case rec.Status == pipeline.AgentDone && open == 0 && (u.Status == "" || u.Status == pipeline.AgentDone):
+		return nil
+	}
+	e := cli.Errorf(cli.Usage, "%v is %s: nothing is to be reported any more", u.TaskID, rec.Status)
+	e.Hint("otm show %v", u.TaskID)
+	return e.Hint("%s", listed(steps))
+}
+
+// checkIssued refuses an id that was never given out and that no drop in the
+// inbox bears.
+func (r *update) checkIssued(id pipeline.TaskID) error {
+	issued, err := r.store.Issued(id)
+	if err != nil || issued {
+		return err
+	}
+	waiting, err := r.store.InInbox(id)
+	if err != nil || waiting {
+		return err
+	}
+	return cli.Errorf(cli.Usage, "%v was never issued", id).Hint("otm list")
+}
+
+func (r *update) noStep(id pipeline.TaskID, steps []pipeline.Step, title string) error {
+	e := cli.Errorf(cli.Usage, "no step of %v matches %q", id, title)
+	if i := pipeline.NearestStep(steps, title); i >= 0 {
+		e.Hint("nearest is %d, %q: --subtask-done %d", i+1, steps[i].Title, i+1)
+	}
+	return e.Hint("%s", listed(steps))
+}
+
+func listed(steps []pipeline.Step) string {
+	parts := make([]string, len(steps))
+	for i, s := range steps {
+		mark := " "
+		if s.Done {
+			mark = "x"
+		}
+		parts[i] = fmt.Sprintf("%d [%s] %s", i+1, mark, s.Title)
+	}
+	return "its steps: " + strings.Join(parts, " · ")
+}
+
+func (r *update) deliver(c *cobra.Command, updates []*drop.Update) error {
+	now := time.Now().UTC()
+	files := make([]durable.NewFile, len(updates))
+	drops := make([]awaited, len(updates))
+	for i, u := range updates {
+		u.ID, u.CreatedAt = pipeline.NewDropID(), now
+		files[i] = durable.NewFile{Name: inbox.NewName(now.Add(time.Duration(i)), u.ID), Data: u.Encode()}
+		drops[i] = awaited{id: u.TaskID, kind: inbox.TaskUpdates, name: files[i].Name, data: files[i].Data}
+	}
+	if err := r.box.PublishAll(inbox.TaskUpdates, files); err != nil {
+		return err
+	}
+	for _, d := range drops {
+		if !r.json {
+			fmt.Fprintln(r.Out, d.id)
+			continue
+		}
+		if err := json.NewEncoder(r.Out).Encode(answer{TaskID: d.id, File: d.name}); err != nil {
+			return err
+		}
+	}
+	if !r.wait && !c.Flags().Changed("wait-for") {
+		return nil
+	}
+	return r.await(c.Context(), drops)
+}

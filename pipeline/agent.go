@@ -1,0 +1,65 @@
+package pipeline
+
+// Trigger is how an agent is woken.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerGateway Trigger = "gateway" // over the OpenClaw gateway
+	TriggerExec    Trigger = "exec"    // by starting a command
+	TriggerNone    Trigger = "none"    // not at all: it looks by itself
+)
+
+// Agent is somebody who works on tasks.
+type Agent struct {
+	Name         string
+	Label        string // on the board
+	User         string // where the assignee column of the board holds people
+	Person       bool   // never woken, never given a file
+	Workspace    string // absolute; "" for persons
+	Trigger      Trigger
+	Command      []string // of TriggerExec
+	GatewayAgent string   // at the gateway
+}
+
+// Agents is everybody who is configured.
+type Agents []Agent
+
+// Named returns the agent with the given name; nil where none is.
+func (as Agents) Named(name string) *Agent {
+	folded := FoldName(name)
+	for i := range as {
+		if FoldName(as[i].Name) == folded {
+			return &as[i]
+		}
+	}
+	return nil
+}
+
+// Assigned returns the agent that an assignee on the board means: by label, by
+// name or by user. Nil where none is.
+func (as Agents) Assigned(assignee string) *Agent {
+	folded := FoldName(assignee)
+	if folded == "" {
+		return nil
+	}
+	for i := range as {
+		if FoldName(as[i].Label) == folded || as[i].User != "" && as[i].User == assignee {
+			return &as[i]
+		}
+	}
+	return as.Named(assignee)
+}
+
+// Nearest returns the name that looks most like the given one, for messages;
+// "" where none is configured.
+func (as Agents) Nearest(name string) string {
+	steps := make([]Step, len(as))
+	for i, a := range as {
+		steps[i] = Step{Title: a.Name}
+	}
+	if i := NearestStep(steps, name); i >= 0 {
+		return as[i].Name
+	}
+	return ""
+}

@@ -1,0 +1,209 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+)
+
+// Field is what a column of the board is for.
+type Field string
+
+// The fields of a row. Those after FieldStatus are optional: where the board
+// has no column for one, it is left out.
+const (
+	FieldTitle       Field = "title"
+	FieldTaskID      Field = "task_id"
+	FieldType        Field = "type"
+	FieldAssignee    Field = "assignee"
+	FieldProject     Field = "project"
+	FieldPriority    Field = "priority"
+	FieldStatus      Field = "status"
+	FieldRemaining   Field = "subtasks_remaining"
+	FieldCompletion  Field = "completion"
+	FieldAssignedAt  Field = "assigned_at"
+	FieldCompletedAt Field = "completed_at"
+	FieldReason      Field = "reason"
+	FieldResult      Field = "result"
+	FieldChecked     Field = "todo_completed"
+)
+
+// Row is a row of the board: a task, or one of its steps. An empty cell is the
+// zero value.
+type Row struct {
+	ID     string `json:"id"`
+	Parent string `json:"parent,omitempty"` // of a step: the row of its task
+
+	Title       string   `json:"title,omitempty"`
+	TaskID      string   `json:"taskId,omitempty"` // as it stands in the cell
+	Type        string   `json:"type,omitempty"`
+	Assignee    string   `json:"assignee,omitempty"` // the option's label, or a user's id
+	Project     string   `json:"project,omitempty"`
+	Priority    Priority `json:"priority,omitempty"`
+	Status      Status   `json:"status,omitempty"` // may be one that we do not know
+	Remaining   *float64 `json:"remaining,omitempty"`
+	Completion  *float64 `json:"completion,omitempty"`
+	AssignedAt  string   `json:"assignedAt,omitempty"`
+	CompletedAt string   `json:"completedAt,omitempty"`
+	Reason      string   `json:"reason,omitempty"`
+	Result      string   `json:"result,omitempty"`
+	Checked     bool     `json:"checked,omitempty"`
+
+	CreatedBy string `json:"createdBy,omitempty"`
+	UpdatedBy string `json:"updatedBy,omitempty"`
+	Created   int64  `json:"created,omitempty"` // Unix seconds
+	Updated   int64  `json:"updated,omitempty"` // Unix seconds, as the board says
+
+	Odd bool `json:"odd,omitempty"` // a cell had an unexpected form and was passed over
+}
+
+// Task returns the id in the Task ID cell; 0 where there is none.
+func (r *Row) Task() TaskID {
+	id, err := ParseTaskID(r.TaskID)
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
+// StepDone tells whether the row of a step counts as done.
+func (r *Row) StepDone() bool { return r.Checked || r.Status.StepDone() }
+
+// Cell is a value for one field of a row.
+type Cell struct {
+	Field   Field
+	Text    string    // of a text or of a select's option
+	User    string    // of the assignee, where that column holds people
+	Number  float64   // of FieldRemaining and FieldCompletion
+	Checked bool      // of FieldChecked
+	At      time.Time // of FieldAssignedAt and FieldCompletedAt; zero clears
+}
+
+// Change is what to write to one row.
+type Change struct {
+	Row   string
+	Cells []Cell
+}
+
+// Board is where the rows are.
+type Board interface {
+	// Begin begins a batch of work; no two overlap within a host. The caller
+	// must call End.
+	Begin(ctx context.Context) (Batch, error)
+}
+
+// Batch is one batch of work on the board: look, decide, write. It is for one
+// goroutine. What it returns as rows must not be changed, and not be used
+// after the next call that reads or writes.
+type Batch interface {
+	// Rows are the rows of the last complete walk, with our own writes since.
+	Rows() iter.Seq[*Row]
+	Row(id string) *Row
+	TaskRow(id TaskID) *Row
+	StepRows(parent string) []*Row
+
+	// Has tells whether the board has a column for a field.
+	Has(field Field) bool
+
+	// WalkAt is when the last complete walk began; zero: there was none.
+	WalkAt() time.Time
+	// Fresh tells whether all rows are known as of at most maxAge ago.
+	Fresh(maxAge time.Duration) bool
+	// Current tells whether the status of a row is known as of at most maxAge
+	// ago; where a person touched it last, as of this moment.
+	Current(row *Row, maxAge time.Duration) bool
+	// ByPerson tells whether somebody else than OTM touched the row last.
+	ByPerson(row *Row) bool
+	// Refresh walks the board unless the rows are Fresh; 0 walks always.
+	Refresh(ctx context.Context, maxAge time.Duration) error
+
+	// Create makes a row below parent, or at the top where parent is "".
+	Create(ctx context.Context, parent string, cells ...Cell) (string, error)
+	// Update writes cells to rows: in one call where the board allows it, else
+	// one a row, in order. Writing the same again is harmless.
+	Update(ctx context.Context, changes ...Change) error
+
+	// Over tells whether the batch has lasted its time.
+	Over() bool
+	// End gives the board back.
+	End() error
+}
+
+// BoardClass says what an error of the board means for the caller.
+type BoardClass int
+
+// The classes of errors.
+const (
+	Transient BoardClass = iota // nothing is known to be wrong with the request: try later
+	Refused                     // this row or value is refused: go on with the next
+	Fatal                       // no request will succeed until an operator acts
+)
+
+// BoardError is a call to the board that failed.
+type BoardError struct {
+	Method string
+	Code   string // the board's, such as "invalid_option_id"; "" where there was none
+	Class  BoardClass
+	// MaybeApplied says that a write may have taken effect although no
+	// success was reported.
+	MaybeApplied bool
+	Credentials  bool      // the token is missing, refused or lacks a scope
+	RowGone      bool      // the row that was meant is not there
+	Full         bool      // the board takes no more rows
+	Until        time.Time // when to try again, where that is known
+	Needed       string    // the missing scope, where the board names it
+	Message      string    // what else is known
+	Err          error     // the cause, where there is one
+}
+
+func (e *BoardError) Error() string {
+	parts := []string{e.Method}
+	if e.Code != "" {
+		parts = append(parts, e.Code)
+	}
+	if e.Needed != "" {
+		parts = append(parts, "needs the scope "+e.Needed)
+	}
+	if e.Message != "" {
+		parts = append(parts, e.Message)
+	}
+	if e.Err != nil {
+		parts = append(parts, e.Err.Error())
+	}
+	return strings.Join(parts, ": ")
+}
+
+func (e *BoardError) Unwrap() error { return e.Err }
+
+// MissingError says that the board lacks what OTM needs: a column, or an
+// option of a select. A person has to add it.
+type MissingError struct {
+	Column  string   // the column's name as configured
+	Option  string   // the missing option; "" where the column is what is missing
+	Problem string   // what is wrong
+	Have    []string // what there is: the columns, the options, or the ids in doubt
+}
+
+func (e *MissingError) Error() string {
+	what := fmt.Sprintf("column %q", e.Column)
+	if e.Option != "" {
+		what = fmt.Sprintf("option %q of %s", e.Option, what)
+	}
+	return fmt.Sprintf("%s %s (the board has: %s)", what, e.Problem, strings.Join(e.Have, ", "))
+}
+
+// MaybeApplied tells whether a write that ended with err may have taken effect
+// all the same.
+func MaybeApplied(err error) bool {
+	var e *BoardError
+	return errors.As(err, &e) && e.MaybeApplied
+}
+
+// IsRefused tells whether err concerns this row or value alone.
+func IsRefused(err error) bool {
+	var e *BoardError
+	return errors.As(err, &e) && e.Class == Refused
+}

@@ -1,0 +1,248 @@
+// Package complete finds out which tasks are complete, and keeps their
+// progress right.
+//
+// A task that is in progress and whose steps are all done, on the board, is
+// promoted to agent_done with its completion time. The percentage and the
+// number of open steps are usually written by whoever ticks a step; they are
+// only repaired here, after a person ticked one. A task at agent_done is not
+// ticked, as somebody still has to look at it; one that a person set to done
+// is.
+//
+// All of it is derived from the board and written in the form "this cell has
+// this value", so a crash at any point is healed by the next pass.
+package complete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Who is the name under which the detector writes.
+const Who = "otm-completion-detector"
+
+// statusAge is how old a status may be on which a promotion is decided.
+const statusAge = 5 * time.Second
+
+// Detector makes passes over the board. Its methods are for one goroutine,
+// which holds the detector's work lock.
+type Detector struct {
+	Board   pipeline.Board
+	Records pipeline.Records
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Report says what a pass did.
+type Report struct {
+	Promoted int
+	Repaired int
+	Failed   []string  // one reason each
+	Due      time.Time // when to pass again at the latest; zero: at the usual time
+	Trouble  error     // what ended the pass early: the board did
+}
+
+// Summary is the report as a heartbeat tells it.
+func (r *Report) Summary() string {
+	s := fmt.Sprintf("Promoted %d, repaired %d, %d failures", r.Promoted, r.Repaired, len(r.Failed))
+	if len(r.Failed) > 0 {
+		s += ": " + r.Failed[0]
+	}
+	if r.Trouble != nil {
+		s += "; " + r.Trouble.Error()
+	}
+	return s
+}
+
+// finding is what has to be written to one task.
+type finding struct {
+	id      pipeline.TaskID
+	row     string
+	promote bool
+	change  pipeline.Change
+}
+
+// Pass looks at every task once. Rows may be at most maxAge old; if negative,
+// whatever is known will do. The error is one of our own files.
+func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Report, err error) {
+	report = &Report{}
+	b, err := d.Board.Begin(ctx)
+	if err != nil {
+		report.Trouble = err
+		return report, nil
+	}
+	defer func() { err = errors.Join(err, b.End()) }()
+	if maxAge >= 0 || b.WalkAt().IsZero() {
+		if report.Trouble = b.Refresh(ctx, max(maxAge, 0)); report.Trouble != nil {
+			return report, nil
+		}
+	}
+	found, stale := d.look(b)
+	if stale {
+		if report.Trouble = b.Refresh(ctx, 0); report.Trouble != nil {
+			return report, nil
+		}
+		found, _ = d.look(b)
+	}
+	return report, d.write(ctx, b, found, report)
+}
+
+// look finds what has to be written. stale says that a status on which a
+// promotion hangs is not known well enough.
+func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
+	now := d.Now()
+	for row := range b.Rows() {
+		id := row.Task()
+		if row.Parent != "" || id == 0 {
+			continue
+		}
+		f := assess(row, b.StepRows(row.ID), now)
+		if f == nil || !d.complete(id, b) {
+			continue
+		}
+		f.id = id
+		found = append(found, *f)
+		stale = stale || f.promote && !b.Current(row, statusAge)
+	}
+	return found, stale
+}
+
+// complete tells whether all the steps that the record knows stand on the
+// board. Until they do, what the rows say is not the whole task.
+func (d *Detector) complete(id pipeline.TaskID, b pipeline.Batch) bool {
+	rec, err := d.Records.Load(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // a record that was lost is no reason to stop
+	}
+	if err != nil || !rec.OnBoard() {
+		return false
+	}
+	for _, s := range rec.Steps {
+		if b.Row(s.RowID) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// assess holds a task against its steps; nil where there is nothing to write.
+func assess(row *pipeline.Row, steps []*pipeline.Row, now time.Time) *finding {
+	status := row.CurrentStatus()
+	if len(steps) == 0 || status == pipeline.Cancelled || status == pipeline.Archived {
+		return nil
+	}
+	done := 0
+	for _, s := range steps {
+		if s.StepDone() {
+			done++
+		}
+	}
+	f := &finding{row: row.ID, change: pipeline.Change{Row: row.ID}}
+	if status == pipeline.InProgress && done == len(steps) {
+		f.promote = true
+		f.set(pipeline.Cell{Field: pipeline.FieldStatus, Text: string(pipeline.AgentDone)})
+		f.set(pipeline.Cell{Field: pipeline.FieldCompletedAt, At: now})
+	}
+	if remaining := float64(len(steps) - done); row.Remaining == nil || *row.Remaining != remaining {
+		f.set(pipeline.Cell{Field: pipeline.FieldRemaining, Number: remaining})
+	}
+	if percent := float64(100 * done / len(steps)); row.Completion == nil || *row.Completion != percent {
+		f.set(pipeline.Cell{Field: pipeline.FieldCompletion, Number: percent})
+	}
+	if status == pipeline.Done && !row.Checked {
+		f.set(pipeline.Cell{Field: pipeline.FieldChecked, Checked: true})
+	}
+	if len(f.change.Cells) == 0 {
+		return nil
+	}
+	return f
+}
+
+func (f *finding) set(c pipeline.Cell) { f.change.Cells = append(f.change.Cells, c) }
+
+// write writes all findings in as few calls as the board allows, and where one
+// is refused, each by itself.
+func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding, report *Report) error {
+	found = dropUnwritable(b, found)
+	if len(found) == 0 {
+		return nil
+	}
+	all := make([]pipeline.Change, len(found))
+	for i, f := range found {
+		all[i] = f.change
+	}
+	err := b.Update(ctx, all...)
+	if err == nil {
+		return d.wrote(ctx, found, report)
+	}
+	if !pipeline.IsRefused(err) {
+		report.Trouble = err
+		return nil
+	}
+	for _, f := range found {
+		if err := b.Update(ctx, f.change); err != nil {
+			if !pipeline.IsRefused(err) {
+				report.Trouble = err
+				return nil
+			}
+			report.Failed = append(report.Failed, fmt.Sprintf("%v: %v", f.id, err))
+			d.Log.Error("board refused progress", "task", f.id, "err", err)
+			continue
+		}
+		if err := d.wrote(ctx, []finding{f}, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropUnwritable leaves out what the board has no columns for: it would be
+// found again on each pass.
+func dropUnwritable(b pipeline.Batch, found []finding) []finding {
+	var kept []finding
+	for _, f := range found {
+		var cells []pipeline.Cell
+		for _, c := range f.change.Cells {
+			if b.Has(c.Field) {
+				cells = append(cells, c)
+			}
+		}
+		if f.change.Cells = cells; len(cells) > 0 {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// wrote notes what was written in the records.
+func (d *Detector) wrote(ctx context.Context, found []finding, report *Report) error {
+	for _, f := range found {
+		if !f.promote {
+			report.Repaired++
+			d.Log.Info("repaired progress", "task", f.id)
+			continue
+		}
+		report.Promoted++
+		d.Log.Info("promoted task", "task", f.id, "to", pipeline.AgentDone)
+		_, err := d.Records.Change(ctx, f.id, func(r *pipeline.Record) error {
+			if r.RowID == "" {
+				return pipeline.ErrUnchanged // its record was lost
+			}
+			r.Note(d.Now(), Who, "status", fmt.Sprintf("%s to %s", pipeline.InProgress, pipeline.AgentDone))
+			r.Status, r.Written = pipeline.AgentDone, pipeline.AgentDone
+			for i := range r.Steps {
+				r.Steps[i].Done = true
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package drop
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Create is a drop in new-tasks/: it asks for a task.
+type Create struct {
+	ID        string // the drop's own; "" where a foreign drop has none
+	CreatedAt time.Time
+	Task      pipeline.Task // ID is 0 in a line of otm-create --from
+}
+
+// createFile is the form of a create on disk.
+type createFile struct {
+	ID        string            `json:"id"`
+	TaskID    string            `json:"taskId"`
+	Title     string            `json:"title"`
+	Agent     string            `json:"agent"`
+	CreatedAt string            `json:"createdAt"`
+	Priority  pipeline.Priority `json:"priority"`
+	Project   *string           `json:"project"`
+	Subtasks  []string          `json:"subtasks"`
+	Type      pipeline.Type     `json:"type"`
+	Status    string            `json:"status"`
+}
+
+var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type"}
+
+// Encode returns the file of a create.
+func (c *Create) Encode() []byte {
+	f := createFile{
+		ID: c.ID, TaskID: c.Task.ID.String(), Title: c.Task.Title, Agent: c.Task.Agent,
+		CreatedAt: stamp(c.CreatedAt), Priority: c.Task.Priority, Subtasks: c.Task.Steps,
+		Type: c.Task.Type, Status: "pending",
+	}
+	if c.Task.Project != "" {
+		f.Project = &c.Task.Project
+	}
+	return encode(f)
+}
+
+// ParseCreate reads a drop from new-tasks/. The error is a *SyntaxError or an
+// *InvalidError.
+func ParseCreate(data []byte) (*Create, error) {
+	o, err := ParseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	if o.Get("taskId") == nil && (o.Get("title") != nil || o.Get("agent") != nil) {
+		return nil, &InvalidError{Field: "taskId", Reason: "is missing: only otm-create gives out task ids",
+			Hint: "otm-create --from -"}
+	}
+	r := newReader(o, createFields...)
+	id := r.taskID()
+	c := r.create(pipeline.Task{ID: id, Priority: pipeline.Normal, Type: pipeline.Action})
+	c.ID = r.text("id", pipeline.MaxText)
+	return c, r.err
+}
+
+// Line is one line of otm-create --from: a create without an id, and the key
+// that makes it unique.
+type Line struct {
+	Create
+	Key string
+}
+
+// ParseLine reads one line of otm-create --from. What the line does not say is
+// taken from defaults.
+func ParseLine(data []byte, defaults Line) (*Line, error) {
+	o, err := ParseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"id", "taskId", "createdAt", "status"} {
+		if o.Get(key) != nil {
+			return nil, &InvalidError{Field: key, Reason: "is given by otm-create: leave it out"}
+		}
+	}
+	r := newReader(o, append(createFields, "key")...)
+	line := &Line{Create: *r.create(defaults.Task), Key: defaults.Key}
+	if o.Get("key") != nil {
+		line.Key = r.text("key", pipeline.MaxText)
+	}
+	return line, r.err
+}
+
+// create reads the fields that a file and a line have in common, over the
+// defaults in t.
+func (r *reader) create(t pipeline.Task) *Create {
+	if r.has("title") {
+		t.Title = r.text("title", pipeline.MaxText)
+	}
+	if r.has("agent") {
+		t.Agent = r.text("agent", pipeline.MaxText)
+	}
+	if r.has("project") {
+		t.Project = r.text("project", pipeline.MaxText)
+	}
+	if r.has("priority") {
+		t.Priority = enum(r, "priority", pipeline.ParsePriority, pipeline.Priorities)
+	}
+	if r.has("type") {
+		t.Type = enum(r, "type", pipeline.ParseType, pipeline.Types)
+	}
+	if r.has("subtasks") {
+		t.Steps = r.texts("subtasks")
+	}
+	c := &Create{Task: t, CreatedAt: r.time("createdAt")}
+	r.fail(CheckTask(&c.Task))
+	return c
+}
+
+// CheckTask holds a task against what a create may contain, and fills in the
+// default step. The error is an *InvalidError.
+func CheckTask(t *pipeline.Task) error {
+	if err := checkTitle("title", t.Title); err != nil {
+		return err
+	}
+	if strings.ContainsAny(t.Title, "\r\n") {
+		return &InvalidError{Field: "title", Reason: "has a line break: a title is one line"}
+	}
+	if t.Agent == "" {
+		return &InvalidError{Field: "agent", Reason: "is missing"}
+	}
+	if !pipeline.ValidAgentName(t.Agent) {
+		return &InvalidError{Field: "agent", Reason: fmt.Sprintf("%q is no name for an agent: letters, digits, spaces, '.', '-' and '_', at most %d", t.Agent, pipeline.MaxAgentName)}
+	}
+	if err := checkText("project", t.Project, pipeline.MaxText); err != nil {
+		return err
+	}
+	if len(t.Steps) == 0 {
+		t.Steps = []string{pipeline.DefaultStep}
+	}
+	if len(t.Steps) > pipeline.MaxSteps {
+		return &InvalidError{Field: "subtasks", Reason: fmt.Sprintf("has %d steps, more than %d", len(t.Steps), pipeline.MaxSteps)}
+	}
+	for i, s := range t.Steps {
+		if err := checkTitle(fmt.Sprintf("subtasks[%d]", i), s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package drop
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"otm/pipeline"
+)
+
+// InvalidError says why a JSON object is no usable drop.
+type InvalidError struct {
+	Field      string // as it stands in the file
+	Reason     string // follows the field's name in a sentence
+	Correction string // the value that was probably meant; "" if there is none
+	Hint       string // a command that helps; "" if there is none
+}
+
+func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
+
+// reader reads fields from an object and keeps the first error.
+type reader struct {
+	object   *Object
+	defaults *Update
+	err      error
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil && err != nil {
+		r.err = err
+	}
+}
+
+// has tells whether the field says anything: null counts as not saying.
+func (r *reader) has(field string) bool {
+	raw := r.object.Get(field)
+	return raw != nil && !bytes.Equal(raw, []byte("null"))
+}
+
+// text reads a string; "" where the field is missing or null.
+func (r *reader) text(field string, limit int) string {
+	if !r.has(field) {
+		return ""
+	}
+	var s string
+	if err := json.Unmarshal(r.object.Get(field), &s); err != nil {
+		r.fail(&InvalidError{Field: field, Reason: "must be a string, is " + kind(r.object.Get(field))})
+		return ""
+	}
+	r.fail(checkText(field, s, limit))
+	return s
+}
+
+// newReader refuses a key that is a known one but for its case: passing over
+// it would lose what it says.
+func newReader(o *Object, known ...string) *reader {
+	r := &reader{object: o}
+	for _, field := range known {
+		k, ok := o.folded[strings.ToLower(field)]
+		if ok && k != field {
+			r.fail(&InvalidError{Field: k, Reason: fmt.Sprintf("must be written %q", field)})
+		}
+	}
+	return r
+}
+
+func (r *reader) texts(field string) []string {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(r.object.Get(field), &raws); err != nil {
+		r.fail(&InvalidError{Field: field, Reason: "must be an array of strings, is " + kind(r.object.Get(field))})
+		return nil
+	}
+	var list []string
+	for i, raw := range raws {
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil || kind(raw) != "a string" {
+			r.fail(&InvalidError{Field: fmt.Sprintf("%s[%d]", field, i), Reason: "must be a string, is " + kind(raw)})
+			return nil
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// time reads a time. What is no time at all is refused like any wrong type; a
+// text in another form than RFC 3339 counts as absent, as nothing hangs on it.
+func (r *reader) time(field string) time.Time {
+	t, err := time.Parse(time.RFC3339, r.text(field, pipeline.MaxText))
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func (r *reader) taskID() pipeline.TaskID {
+	return r.parsedID(pipeline.ParseFileID)
+}
+
+func (r *reader) taskIDAsTyped() pipeline.TaskID {
+	return r.parsedID(pipeline.ParseTaskID)
+}
+
+func (r *reader) parsedID(parse func(string) (pipeline.TaskID, error)) pipeline.TaskID {
+	s := r.text("taskId", pipeline.MaxText)
+	if r.err != nil {
+		return 0
+	}
+	if s == "" {
+		r.fail(&InvalidError{Field: "taskId", Reason: "is missing"})
+		return 0
+	}
+	id, err := parse(s)
+	if err != nil {
+		r.fail(&InvalidError{Field: "taskId", Reason: "is no " + err.Error()})
+	}
+	return id
+}
+
+// enum reads a field that has a closed list of values.
+func enum[T ~string](r *reader, field string, parse func(string) (T, bool), all []T) T {
+	label := r.text(field, pipeline.MaxText)
+	v, ok := parse(label)
+	if !ok && r.err == nil {
+		r.fail(&InvalidError{Field: field, Reason: fmt.Sprintf("is %q: it is one of %s", label, joined(all))})
+	}
+	return v
+}
+
+func joined[T ~string](all []T) string {
+	parts := make([]string, len(all))
+	for i, v := range all {
+		parts[i] = string(v)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func checkTitle(field, s string) error {
+	if strings.TrimSpace(s) == "" {
+		if s == "" {
+			return &InvalidError{Field: field, Reason: "is missing"}
+		}
+		return &InvalidError{Field: field, Reason: "is blank"}
+	}
+	return checkText(field, s, pipeline.MaxText)
+}
+
+func checkText(field, s string, limit int) error {
+	if !utf8.ValidString(s) {
+		return &InvalidError{Field: field, Reason: "is not UTF-8"}
+	}
+	if n := utf8.RuneCountInString(s); n > limit {
+		return &InvalidError{Field: field, Reason: fmt.Sprintf("has %d characters, more than %d", n, limit)}
+	}
+	return nil
+}
+
+func kind(raw json.RawMessage) string {
+	switch raw[0] {
+	case '"':
+		return "a string"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// stamp is the form of times in files: RFC 3339, UTC, whole seconds.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// encode writes one line of JSON without escaping <, > and &, which people and
+// models read in these files.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic("internal error: " + err.Error()) // strings and slices of strings always marshal
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,176 @@
+package drop
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Update is a drop in task-updates/: it reports on a task.
+type Update struct {
+	ID        string // the drop's own; "" where a foreign drop has none
+	TaskID    pipeline.TaskID
+	CreatedAt time.Time
+	Status    pipeline.Status // "" where the status is to stay
+	StepsDone []string        // titles or numbers, as reported
+	Reason    string
+	Result    string
+}
+
+// updateFile is the form of an update on disk.
+type updateFile struct {
+	ID           string   `json:"id"`
+	TaskID       string   `json:"taskId"`
+	Action       string   `json:"action"`
+	CreatedAt    string   `json:"createdAt"`
+	Status       *string  `json:"status"`
+	SubtasksDone []string `json:"subtasksDone"`
+	Reason       *string  `json:"reason"`
+	Result       *string  `json:"result"`
+}
+
+var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result"}
+
+// Encode returns the file of an update.
+func (u *Update) Encode() []byte {
+	f := updateFile{
+		ID: u.ID, TaskID: u.TaskID.String(), Action: "update", CreatedAt: stamp(u.CreatedAt),
+		SubtasksDone: u.StepsDone, Status: orNull(string(u.Status)), Reason: orNull(u.Reason), Result: orNull(u.Result),
+	}
+	if f.SubtasksDone == nil {
+		f.SubtasksDone = []string{}
+	}
+	return encode(f)
+}
+
+// ParseUpdate reads a drop from task-updates/. The error is a *SyntaxError or
+// an *InvalidError.
+func ParseUpdate(data []byte) (*Update, error) {
+	o, err := ParseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	r := newReader(o, updateFields...)
+	u := r.update()
+	u.TaskID = r.taskID()
+	u.ID = r.text("id", pipeline.MaxText)
+	return u, r.err
+}
+
+// ParseUpdateLine reads one line of otm-update --from. What the line does not
+// say is taken from defaults.
+func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
+	o, err := ParseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"id", "createdAt"} {
+		if o.Get(key) != nil {
+			return nil, &InvalidError{Field: key, Reason: "is given by otm-update: leave it out"}
+		}
+	}
+	r := newReader(o, updateFields...)
+	r.defaults = &defaults
+	u := r.update()
+	u.TaskID = defaults.TaskID
+	if o.Get("taskId") != nil || u.TaskID == 0 {
+		u.TaskID = r.taskIDAsTyped()
+	}
+	return u, r.err
+}
+
+func (r *reader) update() *Update {
+	u := &Update{}
+	if r.defaults != nil {
+		*u = *r.defaults
+	}
+	if action := r.text("action", pipeline.MaxText); action != "" && action != "update" {
+		r.fail(&InvalidError{Field: "action", Reason: fmt.Sprintf("is %q: only \"update\" is known", action)})
+	}
+	if r.has("status") {
+		u.Status = r.status()
+	}
+	if r.has("subtasksDone") {
+		u.StepsDone = r.texts("subtasksDone")
+	}
+	if r.has("reason") {
+		u.Reason = r.text("reason", pipeline.MaxText)
+	}
+	if r.has("result") {
+		u.Result = r.text("result", pipeline.MaxResult)
+	}
+	u.CreatedAt = r.time("createdAt")
+	r.fail(CheckUpdate(u))
+	return u
+}
+
+func (r *reader) status() pipeline.Status {
+	label := r.text("status", pipeline.MaxText)
+	if r.err != nil || label == "" {
+		return ""
+	}
+	s, err := ParseReport(label)
+	r.fail(err)
+	return s
+}
+
+// ParseReport reads a status that an update may set, as a language model
+// writes it. The error is an *InvalidError that says which may be set, who
+// sets the one that was asked for, and carries the nearest as its Correction.
+func ParseReport(label string) (pipeline.Status, error) {
+	s, known := pipeline.ParseStatus(label)
+	if known && string(s) == label {
+		for _, ok := range pipeline.Reportable {
+			if s == ok {
+				return s, nil
+			}
+		}
+	}
+	e := &InvalidError{Field: "status", Correction: string(nearestReport(s))}
+	e.Reason = fmt.Sprintf("is %q: an update sets %s", label, joined(pipeline.Reportable))
+	if known && pipeline.Status(label) == s {
+		e.Reason += "; " + pipeline.WhoSets(s)
+	}
+	return "", e
+}
+
+// nearestReport is the reportable status that a near miss means; "" for none.
+func nearestReport(s pipeline.Status) pipeline.Status {
+	switch s {
+	case pipeline.InProgress, "inprogress", "started", "start", "working", "in_work", "doing", "wip", "progress", "active":
+		return pipeline.InProgress
+	case pipeline.Blocked, "block", "stuck", "waiting", "on_hold":
+		return pipeline.Blocked
+	case pipeline.AgentDone, pipeline.Done, "completed", "complete", "finished", "agentdone", "closed", "resolved":
+		return pipeline.AgentDone
+	}
+	return ""
+}
+
+// CheckUpdate holds an update against what one may contain. The error is an
+// *InvalidError.
+func CheckUpdate(u *Update) error {
+	if u.Status == "" && len(u.StepsDone) == 0 && u.Result == "" {
+		return &InvalidError{Field: "status", Reason: "is missing: an update needs a status, a finished step or a result"}
+	}
+	if u.Status == pipeline.Blocked && strings.TrimSpace(u.Reason) == "" {
+		return &InvalidError{Field: "reason", Reason: "is missing: blocked needs one"}
+	}
+	if err := checkText("reason", u.Reason, pipeline.MaxText); err != nil {
+		return err
+	}
+	if err := checkText("result", u.Result, pipeline.MaxResult); err != nil {
+		return err
+	}
+	if len(u.StepsDone) > pipeline.MaxSteps {
+		return &InvalidError{Field: "subtasksDone", Reason: fmt.Sprintf("has %d steps, more than %d", len(u.StepsDone), pipeline.MaxSteps)}
+	}
+	for i, s := range u.StepsDone {
+		if err := checkTitle(fmt.Sprintf("subtasksDone[%d]", i), s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package pipeline
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// FoldName brings the name of an agent, a column or an option of a select to
+// the form in which two spellings of it are equal: composed (NFC), lower case,
+// with an underscore for each run of spaces, hyphens and underscores. "In
+// Progress" becomes in_progress.
+func FoldName(s string) string {
+	parts := strings.FieldsFunc(strings.ToLower(norm.NFC.String(s)), func(r rune) bool {
+		return unicode.IsSpace(r) || r == '-' || r == '_'
+	})
+	return strings.Join(parts, "_")
+}
+
+// FoldTitle brings a title to the form in which two spellings of it are equal:
+// composed (NFC), lower case, trimmed, with one space for each run of white
+// space.
+func FoldTitle(s string) string {
+	return strings.Join(strings.Fields(strings.ToLower(norm.NFC.String(s))), " ")
+}
+
+// MaxAgentName is how long the name of an agent may be, in characters.
+const MaxAgentName = 64
+
+// ValidAgentName tells whether s can name an agent: letters, digits, spaces,
+// dots, hyphens and underscores, beginning with a letter or a digit and not
+// ending in a space. Such a name is one harmless path element.
+func ValidAgentName(s string) bool {
+	s = norm.NFC.String(s)
+	if s == "" || utf8.RuneCountInString(s) > MaxAgentName || strings.HasSuffix(s, " ") || !utf8.ValidString(s) {
+		return false
+	}
+	for i, r := range s {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r):
+		case i > 0 && (r == ' ' || r == '.' || r == '-' || r == '_' || unicode.IsMark(r)):
+		default:
+			return false
+		}
+	}
+	return true
+}

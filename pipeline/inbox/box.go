@@ -1,0 +1,147 @@
+package inbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"otm/internal/crash"
+	"otm/internal/durable"
+	"otm/pipeline/drop"
+)
+
+// Kind is an inbox: the name of its directory.
+type Kind string
+
+// The inboxes, and where their files settle.
+const (
+	NewTasks    Kind = "new-tasks"
+	TaskUpdates Kind = "task-updates"
+
+	ProcessedDir = "processed"
+	FailedDir    = "failed"
+)
+
+// Kinds lists the inboxes in the order in which they are swept.
+var Kinds = []Kind{NewTasks, TaskUpdates}
+
+// Box is the data directory as this package sees it.
+type Box struct{ dir string }
+
+// Open returns the inboxes of a data directory. Nothing is read or made yet.
+func Open(dir string) *Box { return &Box{dir: dir} }
+
+// Dir returns the path of an inbox.
+func (b *Box) Dir(kind Kind) string { return filepath.Join(b.dir, string(kind)) }
+
+// NewName returns the name under which our own commands deliver a drop: names
+// sort in the order of their times.
+func NewName(at time.Time, dropID string) string {
+	return at.UTC().Format("20060102T150405.000000000Z") + "-" + dropID + ".json"
+}
+
+// Publish delivers a drop. It is durable on return. If the name is taken, the
+// error matches fs.ErrExist. A missing inbox is made: whoever calls has seen
+// that the directory is initialised.
+func (b *Box) Publish(kind Kind, name string, data []byte) error {
+	return b.PublishAll(kind, []durable.NewFile{{Name: name, Data: data}})
+}
+
+// PublishAll delivers many drops at once. Until all are written, none is
+// delivered. They are durable on return.
+func (b *Box) PublishAll(kind Kind, drops []durable.NewFile) error {
+	crash.Point("publish.before")
+	err := durable.WriteAllNew(b.Dir(kind), drops)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MkdirAll(b.Dir(kind)); err != nil {
+			return err
+		}
+		err = durable.WriteAllNew(b.Dir(kind), drops)
+	}
+	crash.Point("publish.after")
+	return err
+}
+
+// Waiting tells whether a drop still stands in its inbox.
+func (b *Box) Waiting(kind Kind, name string) bool {
+	_, err := os.Lstat(filepath.Join(b.Dir(kind), name))
+	return err == nil
+}
+
+// File is something delivered.
+type File struct {
+	Kind Kind
+	Name string
+	Info fs.FileInfo // of the file itself; a link is not followed
+}
+
+// Regular tells whether it is a file and not a directory, a pipe or a link.
+func (f File) Regular() bool { return f.Info.Mode().IsRegular() }
+
+// List returns what is delivered in an inbox, in the order of names. A missing
+// inbox is made and empty. Files that vanish while we look are left out.
+func (b *Box) List(kind Kind) ([]File, error) {
+	entries, err := os.ReadDir(b.Dir(kind))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, durable.MkdirAll(b.Dir(kind))
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, e := range entries {
+		if !Delivered(e.Name()) {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Kind: kind, Name: e.Name(), Info: info})
+	}
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	return files, nil
+}
+
+// Delivered tells whether a name counts as delivered.
+func Delivered(name string) bool {
+	return strings.HasSuffix(name, ".json") && !strings.HasPrefix(name, ".")
+}
+
+// Read returns the bytes of a regular file, at most one more than a drop may
+// have, and f with what the file was like when it was read. The error matches
+// fs.ErrNotExist where it has gone.
+func (b *Box) Read(f File) ([]byte, File, error) {
+	path := b.path(f)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.FileMode) == nil {
+		file, err = os.Open(path)
+	}
+	if err != nil {
+		return nil, f, err
+	}
+	defer file.Close()
+	if f.Info, err = file.Stat(); err != nil {
+		return nil, f, err
+	}
+	if !f.Regular() {
+		return nil, f, fmt.Errorf("read %q: not a regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, drop.MaxSize+1))
+	return data, f, err
+}
+
+func (b *Box) path(f File) string { return filepath.Join(b.dir, string(f.Kind), f.Name) }
+
+func (b *Box) settledPath(dir, name string) string { return filepath.Join(b.dir, dir, name) }

@@ -1,0 +1,348 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// create handles one file of new-tasks/.
+func (sw *sweep) create(ctx context.Context, f inbox.File, data []byte, c *drop.Create) verdict {
+	id := c.Task.ID
+	if c.ID == "" {
+		c.ID = foreignID(f.Name, data)
+	}
+	sw.creating[id] = true
+	if err := sw.Store.Raise(ctx, id); err != nil {
+		return verdict{stop: err}
+	}
+	rec, err := sw.Store.Load(id)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		rec = nil // unreadable: Change sets it aside, and the board tells
+	}
+	if rec != nil && rec.RowID != "" && rec.DropID != c.ID && !sameTitle(rec.Title, c.Task.Title) {
+		return conflict(id, rec.Title)
+	}
+	if rec != nil && rec.OnBoard() {
+		// Either only the settling was missing, or it was settled before.
+		return sw.onBoard(rec, c, rec.Drop != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name))
+	}
+	if sw.noCreates.After(sw.Now()) {
+		return wait(sw.noCreates)
+	}
+	v := sw.bring(ctx, f, c, rec)
+	if v.stop != nil {
+		return sw.limited(v)
+	}
+	return v
+}
+
+// limited lets updates go on where only creates are limited.
+func (sw *sweep) limited(v verdict) verdict {
+	var e *pipeline.BoardError
+	if errors.As(v.stop, &e) && e.Code == "ratelimited" && e.Method == "slackLists.items.create" {
+		sw.noCreates = e.Until
+		return wait(e.Until)
+	}
+	return v
+}
+
+// foreignID makes the id of a drop that came without one: the UUID in its
+// name, else one that the same file always gets, so that a crash does not make
+// a stranger of it.
+func foreignID(name string, data []byte) string {
+	if id := pipeline.DropIDInName(name); id != "" {
+		return id
+	}
+	return uuid.NewSHA1(uuid.NameSpaceURL, append([]byte(name+"\n"), data...)).String()
+}
+
+func sameTitle(a, b string) bool { return pipeline.FoldTitle(a) == pipeline.FoldTitle(b) }
+
+func conflict(id pipeline.TaskID, title string) verdict {
+	return fail(inbox.Conflict, "otm retry --new-id", "%v is another task: %q", id, title)
+}
+
+// bring puts a task on the board, or finishes what was begun.
+func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create, rec *pipeline.Record) verdict {
+	b, err := sw.open(ctx)
+	if err != nil {
+		return verdict{stop: err}
+	}
+	unseen := false
+	if err := sw.look(ctx, b); err != nil {
+		if !sw.mayCreateUnseen(f, err) {
+			return sw.boardTrouble(err)
+		}
+		unseen = true
+	}
+	duplicate := false
+	if rec == nil || rec.RowID == "" {
+		var due time.Time
+		asked := rec != nil && rec.RowAskedAt != nil
+		if asked {
+			if due, err = sw.certain(ctx, b, *rec.RowAskedAt); err != nil {
+				return sw.boardTrouble(err)
+			}
+		}
+		row := b.TaskRow(c.Task.ID)
+		switch {
+		case row != nil && !sameTitle(row.Title, c.Task.Title):
+			return conflict(c.Task.ID, row.Title)
+		case row != nil:
+			duplicate = !asked
+			rec, err = sw.adopt(ctx, f, c, row, b.StepRows(row.ID))
+		case !due.IsZero():
+			return wait(due)
+		case rec == nil && sw.wasProcessed(c.ID):
+			// Neither record nor row is left: it was archived, or deleted.
+			return verdict{result: &inbox.Result{SkippedDuplicate: true}}
+		default:
+			rec, err = sw.makeRow(ctx, b, f, c, unseen)
+		}
+		if err != nil {
+			return sw.boardTrouble(err)
+		}
+	}
+	rec, due, err := sw.makeSteps(ctx, b, rec)
+	switch {
+	case err != nil:
+		return sw.boardTrouble(err)
+	case !due.IsZero():
+		return wait(due)
+	}
+	return sw.onBoard(rec, c, duplicate)
+}
+
+// mayCreateUnseen tells whether a row may be made although the board cannot be
+// read, because the file has waited for so long.
+func (sw *sweep) mayCreateUnseen(f inbox.File, err error) bool {
+	var e *pipeline.BoardError
+	if !errors.As(err, &e) || e.Class != pipeline.Transient {
+		return false
+	}
+	return sw.Now().Sub(f.Info.ModTime()) >= sw.Times.DedupGiveUp
+}
+
+// certain walks the board where that can tell whether something that was asked
+// for at the given time is there. due is zero if what the walk lacks now
+// counts as not made; else it is when to look again.
+func (sw *sweep) certain(ctx context.Context, b pipeline.Batch, asked time.Time) (due time.Time, err error) {
+	certain := asked.Add(sw.Times.SettleAfter)
+	if b.WalkAt().Before(certain) && (sw.Now().After(certain) || b.WalkAt().Before(asked)) {
+		if err := sw.walk(ctx, b); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if b.WalkAt().Before(certain) {
+		return certain, nil
+	}
+	return time.Time{}, nil
+}
+
+// fill takes over what the drop says.
+func (sw *sweep) fill(r *pipeline.Record, f inbox.File, c *drop.Create) {
+	if c.CreatedAt.IsZero() {
+		c.CreatedAt = f.Info.ModTime().UTC()
+	}
+	*r = pipeline.Record{
+		TaskID: c.Task.ID, DropID: c.ID, Drop: f.Name, Title: c.Task.Title, Agent: c.Task.Agent,
+		Priority: c.Task.Priority, Project: c.Task.Project, Type: c.Task.Type, CreatedAt: c.CreatedAt,
+		History: r.History, Attempt: r.Attempt,
+	}
+	for _, title := range c.Task.Steps {
+		r.Steps = append(r.Steps, pipeline.StepRecord{Title: title})
+	}
+	if a := sw.Agents.Named(c.Task.Agent); a != nil {
+		r.Agent = a.Name
+	}
+}
+
+// adopt makes the record of a row that is on the board, and finds the rows of
+// the steps that the drop asks for.
+func (sw *sweep) adopt(ctx context.Context, f inbox.File, c *drop.Create, row *pipeline.Row, steps []*pipeline.Row) (*pipeline.Record, error) {
+	return sw.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
+		if r.DropID != c.ID || len(r.Steps) == 0 {
+			sw.fill(r, f, c)
+		}
+		r.RowID, r.RowAskedAt, r.Status = row.ID, nil, row.CurrentStatus()
+		r.Note(sw.Now(), Who, "row found", row.ID)
+		matchSteps(r, steps)
+		return nil
+	})
+}
+
+// matchSteps gives the steps of a record the rows that have their titles. Of
+// equal titles each gets one, the older first.
+func matchSteps(r *pipeline.Record, rows []*pipeline.Row) {
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, func(a, b *pipeline.Row) int { return int(a.Created - b.Created) })
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		if s.RowID != "" {
+			continue
+		}
+		for _, row := range rows {
+			taken := slices.ContainsFunc(r.Steps, func(o pipeline.StepRecord) bool { return o.RowID == row.ID })
+			if !taken && sameTitle(row.Title, s.Title) {
+				s.RowID, s.AskedAt, s.Done = row.ID, nil, row.StepDone()
+				break
+			}
+		}
+	}
+}
+
+// makeRow makes the row of a task. If we crash after the first write to its
+// record, the row is looked for before it is made again.
+func (sw *sweep) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, unseen bool) (*pipeline.Record, error) {
+	now := sw.Now()
+	rec, err := sw.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
+		sw.fill(r, f, c)
+		r.Unverified = unseen
+		r.RowAskedAt = &now
+		r.Note(c.CreatedAt, "otm-create", "dropped", f.Name)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	id, err := b.Create(ctx, "", sw.rowCells(rec)...)
+	if err != nil {
+		return nil, sw.unmade(ctx, rec, err, func(r *pipeline.Record, at *time.Time) { r.RowAskedAt = at })
+	}
+	sw.Log.Info("made row", "task", rec.TaskID, "row", id, "agent", rec.Agent, "steps", len(rec.Steps))
+	return sw.change(ctx, rec, func(r *pipeline.Record) {
+		now := sw.Now()
+		r.RowID, r.RowAskedAt = id, nil
+		r.Status, r.Written = pipeline.New, pipeline.New
+		r.Note(now, Who, "row created", id)
+	})
+}
+
+func (sw *sweep) rowCells(rec *pipeline.Record) []pipeline.Cell {
+	assignee := pipeline.Cell{Field: pipeline.FieldAssignee, Text: rec.Agent}
+	if a := sw.Agents.Named(rec.Agent); a != nil {
+		assignee.Text, assignee.User = a.Label, a.User
+	}
+	cells := []pipeline.Cell{
+		{Field: pipeline.FieldTitle, Text: rec.Title},
+		{Field: pipeline.FieldTaskID, Text: rec.TaskID.String()},
+		{Field: pipeline.FieldType, Text: string(rec.Type)},
+		assignee,
+		{Field: pipeline.FieldPriority, Text: string(rec.Priority)},
+		{Field: pipeline.FieldStatus, Text: string(pipeline.New)},
+		{Field: pipeline.FieldRemaining, Number: float64(len(rec.Steps))},
+		{Field: pipeline.FieldCompletion, Number: 0},
+	}
+	if rec.Project != "" {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldProject, Text: rec.Project})
+	}
+	return cells
+}
+
+// makeSteps makes the rows of the steps that have none. Those that were asked
+// for before, and of which no answer came, are looked for first; due is then
+// when to look again.
+func (sw *sweep) makeSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (_ *pipeline.Record, due time.Time, err error) {
+	asked := func(s pipeline.StepRecord) bool { return s.RowID == "" && s.AskedAt != nil }
+	if i := slices.IndexFunc(rec.Steps, asked); i >= 0 {
+		if due, err = sw.certain(ctx, b, *rec.Steps[i].AskedAt); err != nil {
+			return rec, due, err
+		}
+		rows := b.StepRows(rec.RowID)
+		rec, err = sw.change(ctx, rec, func(r *pipeline.Record) { matchSteps(r, rows) })
+		if err != nil || slices.ContainsFunc(rec.Steps, asked) && !due.IsZero() {
+			return rec, due, err
+		}
+	}
+	if rec.OnBoard() {
+		return rec, time.Time{}, nil
+	}
+	if rec, err = sw.change(ctx, rec, func(r *pipeline.Record) { askNext(r, sw.Now()) }); err != nil {
+		return rec, time.Time{}, err
+	}
+	for i := range rec.Steps {
+		if rec.Steps[i].RowID != "" {
+			continue
+		}
+		if rec, err = sw.makeStep(ctx, b, rec, i); err != nil {
+			return rec, time.Time{}, err
+		}
+	}
+	return rec, time.Time{}, nil
+}
+
+// askNext notes that the next step without a row is about to be asked for.
+func askNext(r *pipeline.Record, now time.Time) {
+	if i := slices.IndexFunc(r.Steps, func(s pipeline.StepRecord) bool { return s.RowID == "" }); i >= 0 {
+		r.Steps[i].AskedAt = &now
+	}
+}
+
+// makeStep makes the row of step i. The record that says it was made also says
+// that the next one is asked for.
+func (sw *sweep) makeStep(ctx context.Context, b pipeline.Batch, rec *pipeline.Record, i int) (*pipeline.Record, error) {
+	id, err := b.Create(ctx, rec.RowID,
+		pipeline.Cell{Field: pipeline.FieldTitle, Text: rec.Steps[i].Title},
+		pipeline.Cell{Field: pipeline.FieldStatus, Text: string(pipeline.New)})
+	if err != nil {
+		err = fmt.Errorf("step %d: %w", i+1, err)
+		return rec, sw.unmade(ctx, rec, err, func(r *pipeline.Record, at *time.Time) { r.Steps[i].AskedAt = at })
+	}
+	return sw.change(ctx, rec, func(r *pipeline.Record) {
+		now := sw.Now()
+		r.Steps[i].RowID, r.Steps[i].AskedAt = id, nil
+		askNext(r, now)
+		if r.OnBoard() {
+			r.Note(now, Who, "steps created", fmt.Sprint(len(r.Steps)))
+		}
+	})
+}
+
+// unmade notes how a request for a row ended that brought none: it was not
+// made, or, as of now, nobody knows.
+func (sw *sweep) unmade(ctx context.Context, rec *pipeline.Record, cause error, set func(*pipeline.Record, *time.Time)) error {
+	var at *time.Time
+	if pipeline.MaybeApplied(cause) {
+		now := sw.Now()
+		at = &now
+	}
+	if _, err := sw.change(ctx, rec, func(r *pipeline.Record) { set(r, at) }); err != nil {
+		return err
+	}
+	return cause
+}
+
+func (sw *sweep) change(ctx context.Context, rec *pipeline.Record, f func(*pipeline.Record)) (*pipeline.Record, error) {
+	return sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		f(r)
+		return nil
+	})
+}
+
+// onBoard is the verdict on a create whose task stands on the board with all
+// its steps.
+func (sw *sweep) onBoard(rec *pipeline.Record, c *drop.Create, duplicate bool) verdict {
+	sw.noteProcessed(c.ID)
+	return verdict{result: &inbox.Result{
+		SlackItemID: rec.RowID, SubtaskItemIDs: stepRows(rec),
+		SkippedDuplicate: duplicate, DedupUnverified: rec.Unverified && !duplicate,
+	}}
+}
+
+func stepRows(rec *pipeline.Record) []string {
+	var ids []string
+	for _, s := range rec.Steps {
+		ids = append(ids, s.RowID)
+	}
+	return ids
+}

@@ -1,0 +1,111 @@
+package inject
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+	"otm/pipeline/task"
+)
+
+// Who is the name under which the injector writes.
+const Who = "otm-injector"
+
+// How old what is known of the board may be.
+const (
+	// statusAge is for writing a status: a person may have changed it.
+	statusAge = 5 * time.Second
+	// createAge is for making a row. Our own creates are told apart by their
+	// records; this is for rows that came from elsewhere.
+	createAge = 3 * time.Minute
+)
+
+// Times are the delays of the configuration.
+type Times struct {
+	SettleAfter  time.Duration // after a lost answer, until the row counts as not made
+	UpdateWait   time.Duration // for an update of a task that nobody knows
+	DedupGiveUp  time.Duration // after which a row is made without having looked
+	ParseableAge time.Duration // for how long a file that does not parse must be unchanged
+}
+
+// DefaultTimes are those of the contract.
+var DefaultTimes = Times{
+	SettleAfter: 15 * time.Second, UpdateWait: 10 * time.Minute,
+	DedupGiveUp: 30 * time.Minute, ParseableAge: 2 * time.Second,
+}
+
+// Injector sweeps the inboxes. Its methods are for one goroutine, which holds
+// the injector's work lock.
+type Injector struct {
+	Box    *inbox.Box
+	Store  *task.Store
+	Board  pipeline.Board
+	Agents pipeline.Agents
+	Times  Times
+	// Fresh says that a sweep with something to do walks the board first, as a
+	// sweep that somebody asked for should.
+	Fresh bool
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Progress is called after each file; nil is not called.
+	Progress func()
+
+	tries     map[string]int  // inbox file → sweeps that have seen it
+	processed map[string]bool // ids of drops in processed/; nil: not read yet
+}
+
+// Report says what a sweep did.
+type Report struct {
+	Processed int
+	Failed    int
+	Waiting   int       // files that wait for something that comes by itself
+	Kept      []string  // why files are kept until a person acts, one reason each
+	Due       time.Time // when to sweep again at the latest; zero: when something happens
+	Trouble   error     // what ended the sweep early: the board did
+}
+
+func (r *Report) due(at time.Time) {
+	if r.Due.IsZero() || at.Before(r.Due) {
+		r.Due = at
+	}
+}
+
+// Summary is the report as a heartbeat tells it.
+func (r *Report) Summary() string {
+	s := fmt.Sprintf("Processed %d tasks, %d failures", r.Processed, r.Failed)
+	if r.Processed == 1 {
+		s = fmt.Sprintf("Processed 1 task, %d failures", r.Failed)
+	}
+	if r.Waiting > 0 {
+		s += fmt.Sprintf(", %d waiting", r.Waiting)
+	}
+	if len(r.Kept) > 0 {
+		s += fmt.Sprintf(", %d kept: %s", len(r.Kept), r.Kept[0])
+	}
+	if r.Trouble != nil {
+		s += "; " + r.Trouble.Error()
+	}
+	return s
+}
+
+// Sweep looks through both inboxes until there is nothing left to do now. The
+// error is one of reading or writing our own files; what the board says is in
+// the report.
+func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
+	sw := &sweep{Injector: in, report: &Report{}}
+	if in.tries == nil {
+		in.tries = map[string]int{}
+	}
+	for {
+		settled, err := sw.round(ctx)
+		if err != nil || ctx.Err() != nil {
+			return sw.report, err
+		}
+		if settled == 0 || sw.report.Trouble != nil {
+			return sw.report, nil
+		}
+	}
+}

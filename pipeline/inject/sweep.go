@@ -1,0 +1,285 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// sweep is one look through the inboxes.
+type sweep struct {
+	*Injector
+	report *Report
+
+	batch     pipeline.Batch
+	refreshed bool // the board was walked in this sweep
+
+	noCreates time.Time                // the board takes no rows before this time; zero: it does
+	creating  map[pipeline.TaskID]bool // tasks whose create is in the inbox
+	held      map[pipeline.TaskID]bool // tasks with an update that waits
+}
+
+// verdict is what became of one file in this round.
+type verdict struct {
+	result *inbox.Result // the file is to be settled so
+	due    time.Time     // it waits, and is to be looked at again at this time; zero: when something happens
+	kept   string        // it waits until a person acts, for this reason
+	stop   error         // the board is in trouble: nothing more in this sweep
+}
+
+func wait(due time.Time) verdict { return verdict{due: due} }
+
+func keep(reason string) verdict { return verdict{kept: reason} }
+
+func fail(class inbox.Class, hint, format string, args ...any) verdict {
+	return verdict{result: &inbox.Result{Class: class, Error: fmt.Sprintf(format, args...), Hint: hint}}
+}
+
+// round handles every file that is there once, creates before updates, and
+// returns how many were settled.
+func (sw *sweep) round(ctx context.Context) (settled int, err error) {
+	sw.report.Waiting, sw.report.Kept, sw.report.Due = 0, nil, time.Time{}
+	sw.creating, sw.held = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]bool{}
+	defer func() { err = errors.Join(err, sw.endBatch()) }()
+	for _, kind := range inbox.Kinds {
+		files, err := sw.Box.List(kind)
+		if err != nil {
+			return settled, err
+		}
+		for _, f := range files {
+			if ctx.Err() != nil {
+				return settled, nil
+			}
+			done, err := sw.file(ctx, f)
+			if err != nil {
+				return settled, err
+			}
+			if sw.Progress != nil {
+				sw.Progress()
+			}
+			if done {
+				settled++
+			}
+			if sw.report.Trouble != nil {
+				return settled, nil
+			}
+		}
+	}
+	return settled, nil
+}
+
+// file handles one file, and settles it if its verdict is in.
+func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, err error) {
+	var data []byte
+	if f.Regular() {
+		data, f, err = sw.Box.Read(f)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil // taken back, or settled by another
+		}
+		if err == nil {
+			if leftover, err := sw.Box.Leftover(f, data); leftover || err != nil {
+				return false, err
+			}
+		}
+	}
+	sw.tries[f.Name]++
+	v := sw.judge(ctx, f, data, err)
+	switch {
+	case v.stop != nil:
+		sw.report.Trouble = v.stop
+		sw.report.Waiting++
+		sw.trouble(v.stop)
+		return false, nil
+	case v.result == nil:
+		sw.report.Waiting++
+		if v.kept != "" {
+			sw.report.Waiting--
+			sw.report.Kept = append(sw.report.Kept, v.kept)
+			sw.Log.Warn("kept drop", "drop", f.Name, "reason", v.kept)
+		}
+		if !v.due.IsZero() {
+			sw.report.due(v.due)
+		}
+		return false, nil
+	}
+	return true, sw.settle(f, data, v.result)
+}
+
+func (sw *sweep) settle(f inbox.File, data []byte, result *inbox.Result) error {
+	result.At = sw.Now().UTC().Truncate(time.Second)
+	result.Attempts = sw.tries[f.Name]
+	name, err := sw.Box.Settle(f, data, *result)
+	if err != nil {
+		return fmt.Errorf("settle %q: %w", f.Name, err)
+	}
+	delete(sw.tries, f.Name)
+	if result.Class == "" {
+		sw.report.Processed++
+		sw.Log.Info("settled drop", "drop", name, "inbox", f.Kind, "row", result.SlackItemID, "duplicate", result.SkippedDuplicate)
+		return nil
+	}
+	sw.report.Failed++
+	sw.Log.Error("drop failed", "drop", name, "inbox", f.Kind, "class", result.Class, "err", result.Error)
+	return nil
+}
+
+// judge decides about one file. A file that makes us panic is a bad file: the
+// others go on.
+func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr error) (v verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			sw.Log.Error("internal error", "drop", f.Name, "panic", fmt.Sprint(p))
+			v = fail(inbox.Invalid, "", "internal error: %v", p)
+		}
+	}()
+	if !f.Regular() {
+		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(f.Info.Mode()))
+	}
+	if readErr != nil {
+		return fail(inbox.Invalid, "", "cannot be read: %v", readErr)
+	}
+	if f.Kind == inbox.TaskUpdates {
+		u, err := drop.ParseUpdate(data)
+		if err != nil {
+			return sw.unparsed(f, err)
+		}
+		return sw.update(ctx, f, u)
+	}
+	c, err := drop.ParseCreate(data)
+	if err != nil {
+		return sw.unparsed(f, err)
+	}
+	return sw.create(ctx, f, data, c)
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	}
+	return "a special file"
+}
+
+// unparsed judges a file that is no drop. One that is no JSON object may still
+// be in the middle of being written, and is left alone until it has been
+// unchanged for a while.
+func (sw *sweep) unparsed(f inbox.File, err error) verdict {
+	var syntax *drop.SyntaxError
+	if errors.As(err, &syntax) {
+		quiet := f.Info.ModTime().Add(sw.Times.ParseableAge)
+		if now := sw.Now(); quiet.After(now) && quiet.Sub(now) <= sw.Times.ParseableAge {
+			return wait(quiet)
+		}
+	}
+	hint := ""
+	var invalid *drop.InvalidError
+	if errors.As(err, &invalid) {
+		hint = invalid.Hint
+	}
+	return fail(inbox.Invalid, hint, "%v", err)
+}
+
+// open returns the batch in which to work, a new one where the last has lasted
+// its time.
+func (sw *sweep) open(ctx context.Context) (pipeline.Batch, error) {
+	if sw.batch != nil && sw.batch.Over() {
+		if err := sw.endBatch(); err != nil {
+			return nil, err
+		}
+	}
+	if sw.batch == nil {
+		batch, err := sw.Board.Begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		sw.batch = batch
+	}
+	return sw.batch, nil
+}
+
+func (sw *sweep) endBatch() error {
+	if sw.batch == nil {
+		return nil
+	}
+	err := sw.batch.End()
+	sw.batch = nil
+	return err
+}
+
+// look makes sure that the rows are known well enough for a create.
+func (sw *sweep) look(ctx context.Context, b pipeline.Batch) error {
+	maxAge := createAge
+	if sw.Fresh && !sw.refreshed {
+		maxAge = 0
+	}
+	if maxAge > 0 && b.Fresh(maxAge) {
+		return nil
+	}
+	return sw.walk(ctx, b)
+}
+
+func (sw *sweep) walk(ctx context.Context, b pipeline.Batch) error {
+	if err := b.Refresh(ctx, 0); err != nil {
+		return err
+	}
+	sw.refreshed = true
+	return sw.raise(ctx, b)
+}
+
+// raise keeps the counter above every id on the board.
+func (sw *sweep) raise(ctx context.Context, b pipeline.Batch) error {
+	var highest pipeline.TaskID
+	for row := range b.Rows() {
+		highest = max(highest, row.Task())
+	}
+	return sw.Store.Raise(ctx, highest)
+}
+
+// boardTrouble turns an error of the board into what happens to the file that
+// met it.
+func (sw *sweep) boardTrouble(err error) verdict {
+	var missing *pipeline.MissingError
+	if errors.As(err, &missing) {
+		return keep(missing.Error())
+	}
+	var e *pipeline.BoardError
+	if !errors.As(err, &e) {
+		return verdict{stop: err}
+	}
+	switch {
+	case e.Class == pipeline.Refused:
+		return fail(inbox.Rejected, "", "the board refuses it: %v", e)
+	case e.Full:
+		return keep("the list is full: " + e.Error())
+	}
+	return verdict{stop: err}
+}
+
+// retryBoard is when to try again after trouble of which the board does not
+// say how long it lasts.
+const retryBoard = 10 * time.Second
+
+// trouble says when the sweep that ended early is to go on.
+func (sw *sweep) trouble(err error) {
+	var e *pipeline.BoardError
+	switch {
+	case errors.As(err, &e) && e.Class == pipeline.Fatal:
+		sw.Log.Error("board refused", "err", err)
+	case errors.As(err, &e) && !e.Until.IsZero():
+		sw.report.due(e.Until)
+		sw.Log.Info("waiting for the board", "until", e.Until.UTC(), "err", err)
+	default:
+		sw.report.due(sw.Now().Add(retryBoard))
+		sw.Log.Warn("board out of reach", "err", err)
+	}
+}

@@ -1,0 +1,267 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// update handles one file of task-updates/, and holds back the later ones of
+// the same task if it has to wait.
+func (sw *sweep) update(ctx context.Context, f inbox.File, u *drop.Update) verdict {
+	if u.ID == "" {
+		u.ID = foreignID(f.Name, u.Encode())
+	}
+	if sw.held[u.TaskID] {
+		return verdict{}
+	}
+	v := sw.tryUpdate(ctx, f, u)
+	if v.result == nil {
+		sw.held[u.TaskID] = true
+	}
+	return v
+}
+
+func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) verdict {
+	rec, err := sw.Store.Load(u.TaskID)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		rec = nil // unreadable: the board tells, and Change sets it aside
+	}
+	if rec != nil && rec.Applied(u.ID) {
+		return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SkippedDuplicate: sw.Box.IsSettled(inbox.ProcessedDir, f.Name)}}
+	}
+	if sw.creating[u.TaskID] {
+		return verdict{} // its task is on its way
+	}
+	b, err := sw.open(ctx)
+	if err != nil {
+		return verdict{stop: err}
+	}
+	if rec == nil {
+		if rec, err = sw.rebuild(ctx, b, u.TaskID); err != nil {
+			return sw.boardTrouble(err)
+		}
+	}
+	if rec == nil || !rec.OnBoard() {
+		return sw.unknown(f, u.TaskID)
+	}
+	row, err := sw.currentRow(ctx, b, rec)
+	if err != nil {
+		return sw.boardTrouble(err)
+	}
+	if row == nil {
+		return sw.rowGone(f, rec)
+	}
+	return sw.apply(ctx, b, f, rec, row, u)
+}
+
+// unknown is an update of a task that nobody knows. Its create may still come.
+func (sw *sweep) unknown(f inbox.File, id pipeline.TaskID) verdict {
+	until := f.Info.ModTime().Add(sw.Times.UpdateWait)
+	if now := sw.Now(); until.After(now) {
+		return wait(until)
+	}
+	return fail(inbox.Unmatched, "otm list", "no task %v is known, and none came within %v", id, sw.Times.UpdateWait)
+}
+
+// rowGone is an update of a task whose row no walk shows any more.
+func (sw *sweep) rowGone(f inbox.File, rec *pipeline.Record) verdict {
+	until := f.Info.ModTime().Add(sw.Times.UpdateWait)
+	if now := sw.Now(); until.After(now) {
+		return wait(until)
+	}
+	return fail(inbox.Unmatched, "otm show "+rec.TaskID.String(), "the row of %v is no longer on the board: somebody deleted or archived it", rec.TaskID)
+}
+
+// rebuild makes a record that was lost from the row, if there is one.
+func (sw *sweep) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.TaskID) (*pipeline.Record, error) {
+	row := b.TaskRow(id)
+	if row == nil && !b.Fresh(createAge) {
+		if err := sw.walk(ctx, b); err != nil {
+			return nil, err
+		}
+		row = b.TaskRow(id)
+	}
+	if row == nil {
+		return nil, nil
+	}
+	rows := b.StepRows(row.ID)
+	return sw.Store.Change(ctx, id, func(r *pipeline.Record) error {
+		r.FromRow(row, rows)
+		if a := sw.Agents.Assigned(row.Assignee); a != nil {
+			r.Agent = a.Name
+		}
+		r.Note(sw.Now(), Who, "record rebuilt", row.ID)
+		return nil
+	})
+}
+
+// currentRow returns the row of a task, known well enough to write its status;
+// nil where the board has it no more.
+func (sw *sweep) currentRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (*pipeline.Row, error) {
+	row := b.Row(rec.RowID)
+	if row != nil && b.Current(row, statusAge) && !(sw.Fresh && !sw.refreshed) {
+		return row, nil
+	}
+	if row == nil && b.Fresh(statusAge) {
+		return nil, nil
+	}
+	if err := sw.walk(ctx, b); err != nil {
+		return nil, err
+	}
+	return b.Row(rec.RowID), nil
+}
+
+// apply decides on an update and writes it. If we crash after the decision was
+// recorded, the same is written again.
+func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec *pipeline.Record, row *pipeline.Row, u *drop.Update) verdict {
+	agent := sw.Agents.Named(rec.Agent)
+	if a := sw.Agents.Assigned(row.Assignee); a != nil {
+		agent = a
+	}
+	person := agent != nil && agent.Person
+	byPerson, rows := b.ByPerson(row), b.StepRows(row.ID)
+	var decided error
+	rec, err := sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		seen := r.Observe(row, rows, byPerson, sw.Now())
+		var report *pipeline.Report
+		if report, decided = decideAgain(r, person, u); decided != nil {
+			if seen {
+				return nil
+			}
+			return pipeline.ErrUnchanged
+		}
+		report.Drop = f.Name
+		r.Reporting = report
+		return nil
+	})
+	if err != nil {
+		return verdict{stop: err}
+	}
+	var refused *refusal
+	switch {
+	case errors.Is(decided, errNotDispatched):
+		return verdict{}
+	case errors.As(decided, &refused):
+		sw.noteFailed(ctx, rec, f, refused)
+		return fail(refused.class, "otm show "+rec.TaskID.String(), "%s", refused.reason)
+	}
+	if err := b.Update(ctx, changes(rec, sw.Now())...); err != nil {
+		return sw.boardTrouble(err)
+	}
+	ticked := tickedRows(rec)
+	if _, err := sw.change(ctx, rec, func(r *pipeline.Record) { sw.applied(r, u) }); err != nil {
+		return verdict{stop: err}
+	}
+	sw.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)
+	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SubtaskItemIDs: ticked}}
+}
+
+// decideAgain keeps to what was decided before a crash: a decision made anew
+// would tick the next of several equal steps.
+func decideAgain(r *pipeline.Record, person bool, u *drop.Update) (*pipeline.Report, error) {
+	before := r.Reporting
+	report, err := decide(r, person, u)
+	if before == nil || before.ID != u.ID {
+		return report, err
+	}
+	if err != nil && r.Status != before.Status {
+		return nil, err // a person moved the task on since
+	}
+	return before, nil
+}
+
+// noteFailed leaves a trace of a refused update with its task.
+func (sw *sweep) noteFailed(ctx context.Context, rec *pipeline.Record, f inbox.File, why *refusal) {
+	_, err := sw.change(ctx, rec, func(r *pipeline.Record) {
+		r.Reporting = nil
+		r.Note(sw.Now(), "agent "+r.Agent, "update failed", f.Name+": "+why.reason)
+	})
+	if err != nil {
+		sw.Log.Warn("history not written", "task", rec.TaskID, "err", err)
+	}
+}
+
+// changes are the cells that a report writes: the steps, then the task, so
+// that where each row takes a call of its own the task is not ahead of them.
+func changes(rec *pipeline.Record, now time.Time) []pipeline.Change {
+	report := rec.Reporting
+	var all []pipeline.Change
+	for _, i := range report.Steps {
+		all = append(all, pipeline.Change{Row: rec.Steps[i].RowID, Cells: []pipeline.Cell{
+			{Field: pipeline.FieldStatus, Text: string(pipeline.Done)},
+			{Field: pipeline.FieldChecked, Checked: true},
+		}})
+	}
+	var cells []pipeline.Cell
+	if report.Status != "" && report.Status != rec.Status {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(report.Status)})
+		if report.Status == pipeline.AgentDone {
+			cells = append(cells, pipeline.Cell{Field: pipeline.FieldCompletedAt, At: now})
+		}
+	}
+	if report.Reason != nil {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldReason, Text: *report.Reason})
+	}
+	if report.Result != nil {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldResult, Text: *report.Result})
+	}
+	if len(report.Steps) > 0 {
+		after := *rec
+		after.Steps = slices.Clone(rec.Steps)
+		for _, i := range report.Steps {
+			after.Steps[i].Done = true
+		}
+		remaining, percent := after.Progress()
+		cells = append(cells,
+			pipeline.Cell{Field: pipeline.FieldRemaining, Number: float64(remaining)},
+			pipeline.Cell{Field: pipeline.FieldCompletion, Number: percent})
+	}
+	if len(cells) > 0 {
+		all = append(all, pipeline.Change{Row: rec.RowID, Cells: cells})
+	}
+	return all
+}
+
+func tickedRows(rec *pipeline.Record) []string {
+	var ids []string
+	for _, i := range rec.Reporting.Steps {
+		ids = append(ids, rec.Steps[i].RowID)
+	}
+	return ids
+}
+
+// applied notes that the report stands on the board.
+func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
+	report, now, who := r.Reporting, sw.Now(), "agent "+r.Agent
+	if report == nil {
+		return // another process applied it: impossible while we hold the board
+	}
+	for _, i := range report.Steps {
+		r.Steps[i].Done = true
+		r.Note(now, who, "step done", r.Steps[i].Title)
+	}
+	if report.Status != "" && report.Status != r.Status {
+		r.Note(now, who, "status", fmt.Sprintf("%s to %s", r.Status, report.Status))
+		r.Status, r.Written = report.Status, report.Status
+	}
+	if report.Reason != nil {
+		r.Reason = *report.Reason
+	}
+	if report.Result != nil {
+		r.Result = *report.Result
+		r.Note(now, who, "result", "")
+	}
+	if d := r.Dispatch; d != nil && d.TakenAt == nil {
+		d.TakenAt, d.TakenBy = &now, "update"
+	}
+	r.Updates = append(r.Updates, u.ID)
+	r.Reporting = nil
+}

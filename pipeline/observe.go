@@ -1,0 +1,103 @@
+package pipeline
+
+import (
+	"slices"
+	"time"
+)
+
+// Observe brings the record up to what the board shows: what people changed
+// there counts. It returns whether the record changed. byPerson says whether
+// somebody else than OTM touched the row last.
+func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bool {
+	changed := false
+	if status := row.CurrentStatus(); status != r.Status {
+		who := "board"
+		if byPerson {
+			who = row.UpdatedBy
+		}
+		if r.Status != "" {
+			r.Note(at, who, "changed status", string(r.Status)+" to "+string(status))
+		}
+		r.Status = status
+		changed = true
+	}
+	if row.Title != "" && row.Title != r.Title {
+		r.Title = row.Title
+		changed = true
+	}
+	if row.Priority != "" && row.Priority != r.Priority {
+		r.Priority = row.Priority
+		changed = true
+	}
+	return r.observeSteps(steps, at) || changed
+}
+
+// CurrentStatus is the status of a task's row; a row that a person typed
+// without one is new.
+func (r *Row) CurrentStatus() Status {
+	if r.Status == "" {
+		return New
+	}
+	return r.Status
+}
+
+func (r *Record) observeSteps(rows []*Row, at time.Time) bool {
+	changed := false
+	var added []*Row
+	for _, row := range rows {
+		i := slices.IndexFunc(r.Steps, func(s StepRecord) bool { return s.RowID == row.ID })
+		if i < 0 {
+			added = append(added, row)
+			continue
+		}
+		s := &r.Steps[i]
+		if done := row.StepDone(); done != s.Done {
+			s.Done = done
+			changed = true
+		}
+		if row.Title != "" && row.Title != s.Title {
+			s.Title = row.Title
+			changed = true
+		}
+	}
+	if len(added) == 0 || !r.OnBoard() {
+		return changed // rows of steps whose answer was lost are found by title
+	}
+	// A person added steps: last, in the order of their making.
+	slices.SortStableFunc(added, func(a, b *Row) int { return int(a.Created - b.Created) })
+	for _, row := range added {
+		r.Steps = append(r.Steps, StepRecord{Title: row.Title, RowID: row.ID, Done: row.StepDone()})
+		r.Note(at, "board", "step added", row.Title)
+	}
+	return true
+}
+
+// Progress is how many steps are open, and which percentage is done.
+func (r *Record) Progress() (remaining int, percent float64) {
+	n, done := len(r.Steps), r.StepsDone()
+	if n == 0 {
+		return 0, 0
+	}
+	return n - done, float64(100 * done / n)
+}
+
+// FromRow fills a record from the row of a task and the rows of its steps: the
+// record was lost, or a person typed the row.
+func (r *Record) FromRow(row *Row, steps []*Row) {
+	r.RowID, r.Title, r.Agent, r.Project = row.ID, row.Title, row.Assignee, row.Project
+	r.Reason, r.Result = row.Reason, row.Result
+	r.Priority, r.Type = row.Priority, Type(row.Type)
+	if r.Priority == "" {
+		r.Priority = Normal
+	}
+	if r.Type == "" {
+		r.Type = Action
+	}
+	r.Status = row.CurrentStatus()
+	r.CreatedAt = time.Unix(row.Created, 0).UTC()
+	rows := slices.Clone(steps)
+	slices.SortStableFunc(rows, func(a, b *Row) int { return int(a.Created - b.Created) })
+	for _, s := range rows {
+		r.Steps = append(r.Steps, StepRecord{Title: s.Title, RowID: s.ID, Done: s.StepDone()})
+	}
+}

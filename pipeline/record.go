@@ -1,0 +1,167 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// Record is what OTM knows of one task: the file tasks/T-00035.json. It is
+// written by package task alone.
+type Record struct {
+	TaskID    TaskID    `json:"taskId"`
+	DropID    string    `json:"dropId,omitempty"` // "": a person typed the row
+	Drop      string    `json:"drop,omitempty"`   // the name of the create's file
+	Title     string    `json:"title"`
+	Agent     string    `json:"agent"`
+	Priority  Priority  `json:"priority"`
+	Project   string    `json:"project,omitempty"`
+	Type      Type      `json:"type"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	RowID      string       `json:"rowId,omitempty"`
+	RowAskedAt *time.Time   `json:"rowAskedAt,omitempty"` // the row was asked for at this time and no answer came
+	Unverified bool         `json:"dedupUnverified,omitempty"`
+	Steps      []StepRecord `json:"steps"` // in the order in which they are to be done
+	Settled    bool         `json:"settled,omitempty"`
+
+	Status  Status `json:"status,omitempty"`  // the last one seen or written
+	Written Status `json:"written,omitempty"` // the last one that OTM wrote
+	Reason  string `json:"reason,omitempty"`
+	Result  string `json:"result,omitempty"`
+
+	// Reporting is the update that is being put on the board. If we crash
+	// before Updates has its id, it is put there again as it stands here.
+	Reporting *Report  `json:"reporting,omitempty"`
+	Updates   []string `json:"updates,omitempty"` // ids of the updates that are on the board
+
+	Attempt  int       `json:"attempt,omitempty"` // dispatches and wakes so far
+	Dispatch *Dispatch `json:"dispatch,omitempty"`
+	Wakes    []Wake    `json:"wakes,omitempty"`
+
+	History []Event `json:"history,omitempty"`
+}
+
+// StepRecord is what OTM knows of one step.
+type StepRecord struct {
+	Title   string     `json:"title"`
+	RowID   string     `json:"rowId,omitempty"`
+	AskedAt *time.Time `json:"askedAt,omitempty"` // the row was asked for at this time and no answer came
+	Done    bool       `json:"done,omitempty"`    // as last seen or written
+}
+
+// Report is an update with everything decided.
+type Report struct {
+	ID     string  `json:"id"`
+	Drop   string  `json:"drop"`
+	Status Status  `json:"status,omitempty"`
+	Steps  []int   `json:"steps,omitempty"` // indexes of the steps to tick
+	Reason *string `json:"reason,omitempty"`
+	Result *string `json:"result,omitempty"`
+}
+
+// Dispatch is the present hand-out of the task to its agent.
+type Dispatch struct {
+	Attempt   int        `json:"attempt"`
+	Agent     string     `json:"agent"`
+	Workspace string     `json:"workspace,omitempty"`
+	At        time.Time  `json:"at"`                  // the entry was begun
+	EntryAt   *time.Time `json:"entryAt,omitempty"`   // the entry was durable
+	FlipAt    *time.Time `json:"flipAt,omitempty"`    // the board was asked to flip
+	FlippedAt *time.Time `json:"flippedAt,omitempty"` // the board had flipped
+	TakenAt   *time.Time `json:"takenAt,omitempty"`   // the agent took the entry
+	TakenBy   string     `json:"takenBy,omitempty"`
+	MissingAt *time.Time `json:"missingAt,omitempty"` // the entry was seen to be gone
+}
+
+// Wake is one wake whose first task this is.
+type Wake struct {
+	Attempt  int        `json:"attempt"`
+	Key      string     `json:"key"` // idempotency key and run id
+	Agent    string     `json:"agent"`
+	Via      string     `json:"via"`
+	Tasks    []TaskID   `json:"tasks"`
+	AskedAt  time.Time  `json:"askedAt"` // first sent, or begun to be
+	Sent     bool       `json:"sent,omitempty"`
+	Accepted *time.Time `json:"acceptedAt,omitempty"`
+	Refused  string     `json:"refused,omitempty"`
+	Unknown  *time.Time `json:"unknownAt,omitempty"` // the gateway did not know how the run ended
+	Ended    *time.Time `json:"endedAt,omitempty"`
+	Exit     string     `json:"exit,omitempty"` // how a child or a run ended
+}
+
+// Event is one line of a task's history.
+type Event struct {
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"` // a component, "agent <name>", or a person
+	What   string    `json:"what"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// maxHistory bounds the history of a task that goes round and round.
+const maxHistory = 500
+
+// Note adds an event.
+func (r *Record) Note(at time.Time, who, what, detail string) {
+	if len(r.History) >= maxHistory {
+		r.History = slices.Delete(r.History, 1, len(r.History)-maxHistory+2)
+	}
+	r.History = append(r.History, Event{At: at.UTC(), Who: who, What: what, Detail: detail})
+}
+
+// OnBoard tells whether the task and all its steps are known to stand on the
+// board.
+func (r *Record) OnBoard() bool {
+	return r.RowID != "" && !slices.ContainsFunc(r.Steps, func(s StepRecord) bool { return s.RowID == "" })
+}
+
+// StepsDone counts the steps that are ticked.
+func (r *Record) StepsDone() int {
+	n := 0
+	for _, s := range r.Steps {
+		if s.Done {
+			n++
+		}
+	}
+	return n
+}
+
+// PlainSteps returns the steps as pipeline knows them.
+func (r *Record) PlainSteps() []Step {
+	steps := make([]Step, len(r.Steps))
+	for i, s := range r.Steps {
+		steps[i] = Step{Title: s.Title, Done: s.Done}
+	}
+	return steps
+}
+
+// Applied tells whether the update with this id is on the board.
+func (r *Record) Applied(id string) bool { return slices.Contains(r.Updates, id) }
+
+// Unfinished tells whether an agent that took the task has something left to
+// do: it is neither blocked nor over, and a step is open.
+func (r *Record) Unfinished() bool {
+	switch r.Status {
+	case New, Assigned, InProgress:
+		return r.StepsDone() < len(r.Steps)
+	}
+	return false
+}
+
+// ErrUnchanged is returned by the function given to Records.Change to say that
+// there is nothing to write.
+var ErrUnchanged = errors.New("unchanged")
+
+// Records is where the records are.
+type Records interface {
+	// Load reads a record. The error matches fs.ErrNotExist where there is
+	// none.
+	Load(id TaskID) (*Record, error)
+	// IDs lists the tasks that have a record, in ascending order.
+	IDs() ([]TaskID, error)
+	// Change changes a record under its lock, durably: f gets it as it stands
+	// now, or an empty one that has only the id. If f returns ErrUnchanged,
+	// nothing is written.
+	Change(ctx context.Context, id TaskID, f func(r *Record) error) (*Record, error)
+}

@@ -1,0 +1,83 @@
+package pipeline
+
+import "slices"
+
+// Status is the state of a task, or of a step, on the board.
+type Status string
+
+// The states of a task. docs/state-machine.md draws the moves between them.
+const (
+	New        Status = "new"         // on the board, nobody was told
+	Assigned   Status = "assigned"    // in its agent's dispatch file, or a person's
+	Pending    Status = "pending"     // set by people only: not now
+	InProgress Status = "in_progress" // the agent took it
+	Blocked    Status = "blocked"     // the agent cannot go on; Reason says why
+	AgentDone  Status = "agent_done"  // the agent's part is done; somebody reviews
+	Done       Status = "done"        // reviewed; set by people only
+	Rejected   Status = "rejected"    // set by people only
+	Failed     Status = "failed"      // set by people only
+	Cancelled  Status = "cancelled"   // set by people only
+	Archived   Status = "archived"    // set by people only
+)
+
+// Statuses lists every state in the order of a task's life.
+var Statuses = []Status{New, Assigned, Pending, InProgress, Blocked, AgentDone, Done, Rejected, Failed, Cancelled, Archived}
+
+// ParseStatus reads a state from a label: "In Progress" is in_progress.
+func ParseStatus(label string) (Status, bool) {
+	s := Status(FoldName(label))
+	return s, slices.Contains(Statuses, s)
+}
+
+// Active tells whether an agent still has to do something: the task was handed
+// out and is not finished.
+func (s Status) Active() bool { return s == Assigned || s == InProgress || s == Blocked }
+
+// Finished tells whether agents have nothing more to do with the task, until a
+// person sends it back.
+func (s Status) Finished() bool {
+	switch s {
+	case AgentDone, Done, Rejected, Failed, Cancelled, Archived:
+		return true
+	}
+	return false
+}
+
+// StepDone tells whether a step in this state counts as done.
+func (s Status) StepDone() bool { return s == AgentDone || s == Done }
+
+// reportable maps each state that an update may set to the states from which
+// it may. Staying in a state is always allowed.
+var reportable = map[Status][]Status{
+	InProgress: {Assigned, Blocked},
+	Blocked:    {Assigned, InProgress},
+	AgentDone:  {Assigned, InProgress, Blocked},
+}
+
+// Reportable lists the states that an update may set.
+var Reportable = []Status{InProgress, Blocked, AgentDone}
+
+// CanReport tells whether an update may move a task from one state to another.
+// A person's task may also be reported on while it is new, as nobody
+// dispatches it.
+func CanReport(from, to Status, person bool) bool {
+	froms, known := reportable[to]
+	if !known {
+		return false
+	}
+	return from == to || slices.Contains(froms, from) || person && from == New
+}
+
+// WhoSets says who sets a state that updates may not, for messages.
+func WhoSets(s Status) string {
+	switch s {
+	case New:
+		return "a task is new when it comes onto the board; a person sends one back on the board"
+	case Assigned:
+		return "the dispatcher sets assigned when it hands the task out"
+	case Done:
+		return "a person or the orchestrator sets done on the board, after review"
+	default:
+		return "a person sets " + string(s) + " on the board"
+	}
+}

@@ -1,0 +1,38 @@
+package pipeline
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Task is what is known of a task from its drop, or from the row that a person
+// typed. Project is "" where there is none.
+type Task struct {
+	ID       TaskID
+	Title    string
+	Agent    string
+	Priority Priority
+	Project  string
+	Type     Type
+	Steps    []string // titles, in the order in which they are to be done
+}
+
+// NewDropID returns a new id for a drop.
+func NewDropID() string { return uuid.NewString() }
+
+// DropIDInName returns the UUID at the end of a drop's file name, or "" if the
+// name does not end in one. Our own drops are called <time>-<uuid>.json, and a
+// foreign drop that has no id of its own is known by it.
+func DropIDInName(name string) string {
+	const length = 36
+	name = strings.TrimSuffix(name, ".json")
+	if len(name) < length {
+		return ""
+	}
+	id, err := uuid.Parse(name[len(name)-length:])
+	if err != nil {
+		return ""
+	}
+	return id.String()
+}

@@ -1,0 +1,164 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"otm/internal/crash"
+	"otm/internal/durable"
+	"otm/internal/lock"
+	"otm/pipeline"
+)
+
+// CounterWait is how long to wait for the counter.
+const CounterWait = 10 * time.Second
+
+const counterFile = "next-task-id.json"
+
+// ErrIDsUsedUp says that T-999999999 was given out.
+var ErrIDsUsedUp = errors.New("all task ids are used up")
+
+// Counter is the counter with its lock held. Release it soon: every create
+// waits for it.
+type Counter struct {
+	store *Store
+	lock  *lock.Lock
+	next  pipeline.TaskID
+}
+
+type counterState struct {
+	Next int `json:"next"`
+}
+
+// Counter takes the counter's lock, waiting up to CounterWait, and reads it.
+// The error is a *lock.HeldError if somebody keeps it longer.
+func (s *Store) Counter(ctx context.Context) (*Counter, error) {
+	l, err := lock.Acquire(ctx, s.lockPath("next-task-id"), CounterWait)
+	if err != nil {
+		return nil, err
+	}
+	c := &Counter{store: s, lock: l}
+	if err := c.load(); err != nil {
+		l.Release()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Release gives the lock back.
+func (c *Counter) Release() { c.lock.Release() }
+
+// load finds the next id. A counter that is fine costs one read and one stat;
+// only where something is wrong with it are the files searched.
+func (c *Counter) load() error {
+	stored, err := readCounter(c.path())
+	if err != nil && !errors.Is(err, errBadCounter) {
+		return err
+	}
+	var note counterState
+	json.Unmarshal(c.lock.Note(), &note) // a torn note is no note
+	wrong := ""
+	switch {
+	case errors.Is(err, errBadCounter):
+		wrong = err.Error()
+	case stored < note.Next:
+		wrong = fmt.Sprintf("%s says %d, but %d was reached before", counterFile, stored, note.Next)
+	case c.store.exists(pipeline.TaskID(stored)):
+		wrong = fmt.Sprintf("%s says %d, but that task exists", counterFile, stored)
+	}
+	c.next = pipeline.TaskID(max(stored, note.Next, 1))
+	if wrong == "" {
+		return nil
+	}
+	highest, err := c.store.HighestID()
+	if err != nil {
+		return fmt.Errorf("look for the highest task id: %w", err)
+	}
+	c.next = max(c.next, highest+1)
+	c.store.warn(fmt.Sprintf("%s; going on with %v", wrong, c.next))
+	return nil
+}
+
+var errBadCounter = errors.New("counter unusable")
+
+func readCounter(path string) (int, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%w: %s is missing", errBadCounter, counterFile)
+	}
+	if err != nil {
+		return 0, err
+	}
+	var state counterState
+	if err := json.Unmarshal(data, &state); err != nil || state.Next < 1 {
+		return 0, fmt.Errorf("%w: %s holds %.40q", errBadCounter, counterFile, data)
+	}
+	return state.Next, nil
+}
+
+// Take gives out n ids in a row and returns the first. They are durable when
+// it returns: if we crash before they are used, they stay unused.
+func (c *Counter) Take(n int) (pipeline.TaskID, error) {
+	first := c.next
+	if int(first)+n-1 > int(pipeline.MaxTaskID) {
+		return 0, ErrIDsUsedUp
+	}
+	if err := c.write(first + pipeline.TaskID(n)); err != nil {
+		return 0, err
+	}
+	return first, nil
+}
+
+// Raise makes sure that id is never given out: it came from elsewhere.
+func (c *Counter) Raise(id pipeline.TaskID) error {
+	if id < c.next || id >= pipeline.MaxTaskID {
+		return nil
+	}
+	return c.write(id + 1)
+}
+
+// Raise makes sure that id is never given out. It takes the lock only where
+// the counter is not above it yet.
+func (s *Store) Raise(ctx context.Context, id pipeline.TaskID) error {
+	if next, err := readCounter(filepath.Join(s.dir, counterFile)); err == nil && int(id) < next {
+		return nil
+	}
+	c, err := s.Counter(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	return c.Raise(id)
+}
+
+func (c *Counter) write(next pipeline.TaskID) error {
+	data, err := json.Marshal(counterState{Next: int(next)})
+	if err != nil {
+		return err
+	}
+	crash.Point("counter.before")
+	if err := durable.Replace(c.path(), append(data, '\n')); err != nil {
+		return err
+	}
+	crash.Point("counter.after")
+	c.next = next
+	return c.lock.SetNote(data)
+}
+
+func (c *Counter) path() string { return filepath.Join(c.store.dir, counterFile) }
+
+// Issued tells whether an id was given out, or is not above the ids that were.
+// Where the counter cannot be read, every id counts as issued.
+func (s *Store) Issued(id pipeline.TaskID) (bool, error) {
+	next, err := readCounter(filepath.Join(s.dir, counterFile))
+	if errors.Is(err, errBadCounter) {
+		return true, nil
+	}
+	return int(id) < next, err
+}

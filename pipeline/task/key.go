@@ -1,0 +1,60 @@
+package task
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"otm/internal/durable"
+	"otm/pipeline"
+)
+
+// Key is what is kept of a key of otm-create: the id it stands for, and the
+// drop, until that was delivered.
+type Key struct {
+	Key    string          `json:"key"`
+	TaskID pipeline.TaskID `json:"taskId"`
+	Name   string          `json:"file"`
+	// Drop is the create that belongs to the key. It is kept until the drop
+	// stands in the inbox: if we crash in between, the next call with this key
+	// delivers it, under the same name.
+	Drop      json.RawMessage `json:"drop,omitempty"`
+	Delivered bool            `json:"delivered"`
+}
+
+// LookupKey finds a key; nil where it was never used.
+func (c *Counter) LookupKey(key string) (*Key, error) {
+	data, err := os.ReadFile(c.keyPath(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var k Key
+	if err := json.Unmarshal(data, &k); err != nil || k.TaskID == 0 {
+		return nil, fmt.Errorf("key file %q is damaged: %.60q", c.keyPath(key), data)
+	}
+	return &k, nil
+}
+
+// SaveKey makes a key durable.
+func (c *Counter) SaveKey(k *Key) error {
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	path := c.keyPath(k.Key)
+	if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return durable.Replace(path, append(data, '\n'))
+}
+
+func (c *Counter) keyPath(key string) string {
+	return filepath.Join(c.store.dir, "keys", fmt.Sprintf("%x.json", sha256.Sum256([]byte(key))))
+}

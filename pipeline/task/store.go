@@ -1,0 +1,160 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"otm/internal/crash"
+	"otm/internal/durable"
+	"otm/internal/lock"
+	"otm/pipeline"
+)
+
+// recordWait is how long to wait for the lock of a record. Nobody holds it
+// over a network call, so this is a machine in trouble.
+const recordWait = 60 * time.Second
+
+// Store is the data directory as this package sees it. It is safe for use by
+// several goroutines and processes.
+type Store struct {
+	dir  string
+	warn func(string)
+}
+
+// Open returns the store of a data directory. warn is told, in one sentence
+// each, what was wrong and was put right; nil means nobody is. Nothing is read
+// or made yet.
+func Open(dir string, warn func(string)) *Store {
+	if warn == nil {
+		warn = func(string) {}
+	}
+	return &Store{dir: dir, warn: warn}
+}
+
+// CorruptError says that a record cannot be read. Change sets it aside.
+type CorruptError struct {
+	Path string
+	Err  error
+}
+
+func (e *CorruptError) Error() string { return fmt.Sprintf("record %q: %v", e.Path, e.Err) }
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Load reads the record of a task. The error matches fs.ErrNotExist where
+// there is none, and is a *CorruptError where it cannot be read.
+func (s *Store) Load(id pipeline.TaskID) (*pipeline.Record, error) {
+	path := s.recordPath(id)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r pipeline.Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, &CorruptError{Path: path, Err: err}
+	}
+	if r.TaskID != id {
+		return nil, &CorruptError{Path: path, Err: fmt.Errorf("holds %v", r.TaskID)}
+	}
+	return &r, nil
+}
+
+// Change changes a record under its lock: it reads it again, lets f change it,
+// and replaces the file, durably. Where there is none, f gets an empty record
+// that has only the id. If f returns pipeline.ErrUnchanged, nothing is written and the
+// record is returned; any other error is passed on. f must not call Change.
+func (s *Store) Change(ctx context.Context, id pipeline.TaskID, f func(r *pipeline.Record) error) (*pipeline.Record, error) {
+	l, err := lock.Acquire(ctx, s.lockPath("task-"+id.String()), recordWait)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Release()
+	r, err := s.Load(id)
+	var corrupt *CorruptError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r = &pipeline.Record{TaskID: id}
+	case errors.As(err, &corrupt):
+		if err := s.setAside(corrupt); err != nil {
+			return nil, err
+		}
+		r = &pipeline.Record{TaskID: id}
+	case err != nil:
+		return nil, err
+	}
+	if err := f(r); errors.Is(err, pipeline.ErrUnchanged) {
+		return r, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return r, s.write(r)
+}
+
+func (s *Store) write(r *pipeline.Record) error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	path := s.recordPath(r.TaskID)
+	crash.Point("record.before")
+	err = durable.Replace(path, append(data, '\n'))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
+			return err
+		}
+		err = durable.Replace(path, append(data, '\n'))
+	}
+	crash.Point("record.after")
+	return err
+}
+
+func (s *Store) setAside(c *CorruptError) error {
+	aside := fmt.Sprintf("%s.corrupt-%d", c.Path, time.Now().UnixNano())
+	if err := durable.Move(c.Path, aside); err != nil {
+		return err
+	}
+	s.warn(fmt.Sprintf("%v; set aside as %q, going on with what the board says", c, filepath.Base(aside)))
+	return nil
+}
+
+// IDs lists the tasks that have a record, in ascending order.
+func (s *Store) IDs() ([]pipeline.TaskID, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "tasks"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ids []pipeline.TaskID
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		if id, err := pipeline.ParseFileID(name); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+func (s *Store) exists(id pipeline.TaskID) bool {
+	_, err := os.Stat(s.recordPath(id))
+	return err == nil
+}
+
+func (s *Store) recordPath(id pipeline.TaskID) string {
+	return filepath.Join(s.dir, "tasks", id.String()+".json")
+}
+
+func (s *Store) lockPath(name string) string { return filepath.Join(s.dir, "locks", name) }

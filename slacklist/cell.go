@@ -1,0 +1,182 @@
+package slacklist
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/slack-go/slack"
+
+	"otm/pipeline"
+)
+
+// encoder turns cells into what goes over the wire, and into what the snapshot
+// then shows.
+type encoder struct {
+	schema        *Schema
+	openAssignees bool
+}
+
+// encode returns the wire's fields for cells; those of optional columns that
+// the list does not have are left out. The error is a *pipeline.MissingError.
+func (e *encoder) encode(cells []pipeline.Cell) ([]slack.ListItemField, error) {
+	var fields []slack.ListItemField
+	for _, cell := range cells {
+		column := e.schema.Column(cell.Field)
+		if column == nil {
+			continue
+		}
+		field, err := e.value(column, cell)
+		if err != nil {
+			return nil, err
+		}
+		field.ColumnID = column.ID
+		fields = append(fields, field)
+	}
+	return fields, nil
+}
+
+func (e *encoder) value(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
+	switch cell.Field {
+	case pipeline.FieldChecked:
+		return slack.ListItemField{Checkbox: &cell.Checked}, nil
+	case pipeline.FieldRemaining, pipeline.FieldCompletion:
+		if c.Type == "number" {
+			return slack.ListItemField{Number: []float64{cell.Number}}, nil
+		}
+		return textField(numberText(cell.Number)), nil
+	case pipeline.FieldAssignedAt, pipeline.FieldCompletedAt:
+		return timeField(c, cell.At), nil
+	case pipeline.FieldAssignee:
+		return e.assignee(c, cell)
+	}
+	if !c.isSelect() {
+		return textField(cell.Text), nil
+	}
+	if cell.Text == "" {
+		return slack.ListItemField{Select: []string{}}, nil
+	}
+	return e.choice(c, cell)
+}
+
+// assignee is an option of a select, or a user where the column holds people.
+func (e *encoder) assignee(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
+	if !c.isUser() {
+		return e.choice(c, cell)
+	}
+	if cell.User == "" {
+		return slack.ListItemField{}, &pipeline.MissingError{Column: c.Name, Option: cell.Text,
+			Problem: "needs a user: set slack_user for this agent, as the column holds people", Have: []string{"people"}}
+	}
+	return slack.ListItemField{User: []string{cell.User}}, nil
+}
+
+// choice finds the value behind a label. Normal and medium are one priority.
+func (e *encoder) choice(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
+	value, ok := c.option(cell.Text)
+	if !ok && cell.Field == pipeline.FieldPriority && cell.Text == string(pipeline.Normal) {
+		value, ok = c.option("medium")
+	}
+	if !ok && cell.Field == pipeline.FieldAssignee && e.openAssignees {
+		value, ok = cell.Text, true
+	}
+	if !ok {
+		return slack.ListItemField{}, &pipeline.MissingError{Column: c.Name, Option: cell.Text, Problem: problemMissing, Have: c.labels()}
+	}
+	return slack.ListItemField{Select: []string{value}}, nil
+}
+
+// textField is the only form in which text is taken; no block clears the cell.
+func textField(s string) slack.ListItemField {
+	blocks := []slack.RichTextBlock{}
+	if s != "" {
+		blocks = append(blocks, *slack.NewRichTextBlock("", slack.NewRichTextSection(slack.NewRichTextSectionTextElement(s, nil))))
+	}
+	return slack.ListItemField{RichText: blocks}
+}
+
+// timeField is a point in time in the form that the column takes.
+func timeField(c *Column, t time.Time) slack.ListItemField {
+	var field slack.ListItemField
+	switch c.Type {
+	case "date":
+		field.Date = []string{}
+		if !t.IsZero() {
+			field.Date = []string{timeText(c, t)}
+		}
+	case "number":
+		field.Number = []float64{}
+		if !t.IsZero() {
+			field.Number = []float64{float64(t.Unix())}
+		}
+	case "timestamp":
+		field.Timestamp = []int64{}
+		if !t.IsZero() {
+			field.Timestamp = []int64{t.Unix()}
+		}
+	default:
+		field = textField(timeText(c, t))
+	}
+	return field
+}
+
+// timeText is how a time shows in a column: a date (UTC), Unix seconds, or RFC
+// 3339; "" for the zero time.
+func timeText(c *Column, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	switch c.Type {
+	case "date":
+		return t.UTC().Format(time.DateOnly)
+	case "number", "timestamp":
+		return strconv.FormatInt(t.Unix(), 10)
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func numberText(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// patch applies cells to a row as a walk would show them.
+func (e *encoder) patch(r *pipeline.Row, cells []pipeline.Cell) {
+	for _, cell := range cells {
+		if column := e.schema.Column(cell.Field); column != nil {
+			patchCell(r, column, cell)
+		}
+	}
+}
+
+func patchCell(r *pipeline.Row, c *Column, cell pipeline.Cell) {
+	switch cell.Field {
+	case pipeline.FieldTitle:
+		r.Title = cell.Text
+	case pipeline.FieldTaskID:
+		r.TaskID = cell.Text
+	case pipeline.FieldType:
+		r.Type = pipeline.FoldName(cell.Text)
+	case pipeline.FieldAssignee:
+		r.Assignee = cell.Text
+		if c.isUser() {
+			r.Assignee = cell.User
+		}
+	case pipeline.FieldProject:
+		r.Project = cell.Text
+	case pipeline.FieldPriority:
+		r.Priority, _ = pipeline.ParsePriority(cell.Text)
+	case pipeline.FieldStatus:
+		r.Status = pipeline.Status(pipeline.FoldName(cell.Text))
+	case pipeline.FieldRemaining:
+		r.Remaining = &cell.Number
+	case pipeline.FieldCompletion:
+		r.Completion = &cell.Number
+	case pipeline.FieldAssignedAt:
+		r.AssignedAt = timeText(c, cell.At)
+	case pipeline.FieldCompletedAt:
+		r.CompletedAt = timeText(c, cell.At)
+	case pipeline.FieldReason:
+		r.Reason = cell.Text
+	case pipeline.FieldResult:
+		r.Result = cell.Text
+	case pipeline.FieldChecked:
+		r.Checked = cell.Checked
+	}
+}

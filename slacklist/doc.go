@@ -1,0 +1,40 @@
+// Package slacklist is the client of the board: a Slack List, or the embedded
+// board, which speaks the same API. It owns slack-go, the schema, the shared
+// snapshot, the budget of calls and the decoding of what comes back.
+//
+// # Files
+//
+//	board/snapshot.json   the rows of the last complete walk, patched with our
+//	                      own writes; the schema; the times of recent calls
+//	board/unsaved         stands while the board is ahead of snapshot.json
+//	board/changed         touched by whoever has changed the board
+//	board/edited          touched by the embedded board when a person edited
+//	locks/board           held by whoever reads, decides and writes
+//
+// # Sessions
+//
+// The board knows no compare-and-set. Begin therefore takes locks/board, and
+// everything between it and End is one batch: look, decide, write. Within a
+// host no two batches overlap. A batch lasts at most BatchTime; whoever has
+// more to do ends it and begins another.
+//
+// # Freshness
+//
+// Reads are the scarcest calls (20 a minute for the whole token), so one walk
+// serves every process of the directory. Each row says as of when its status
+// is known: the start of the walk that showed it, or our own write. Refresh
+// walks only where that is not good enough for the caller.
+//
+// A walk may be older than our own writes, as Slack does not promise to read
+// them at once. For SettleAfter after a write, a row that a walk shows without
+// our write keeps it, and a row that we made and a walk lacks stays.
+//
+// # Errors
+//
+// Every failed call is an *Error of one of three classes: Item (this row or
+// value is refused), Transient (try later), Fatal (an operator must act). It
+// also says whether a write may have been applied all the same.
+//
+// What this does not guarantee: that two data directories on one list keep out
+// of each other's way.
+package slacklist

@@ -1,0 +1,55 @@
+package slacklist
+
+import (
+	"slices"
+
+	"otm/pipeline"
+)
+
+// The codes come from Slack's reference pages of the methods we call.
+var (
+	credentialCodes = []string{"not_authed", "invalid_auth", "account_inactive", "token_revoked", "token_expired",
+		"missing_scope", "not_allowed_token_type", "no_permission", "org_login_required", "two_factor_setup_required",
+		"team_access_not_granted", "ekm_access_denied", "access_denied", "accesslimited"}
+
+	// Nothing will work before somebody changes the configuration or the plan.
+	configCodes = []string{"list_not_found", "paid_teams_only", "lists_disabled_user_team", "team_not_found",
+		"enterprise_is_restricted", "method_deprecated", "deprecated_endpoint", "unknown_method", "file_not_found", "permission_denied"}
+
+	// "Part of the operation may have succeeded", says Slack of the first two.
+	unsureCodes = []string{"fatal_error", "internal_error", "request_timeout", "service_unavailable", "team_added_to_org"}
+
+	// The schema is not what we think it is.
+	schemaCodes = []string{"invalid_option_id", "invalid_column_id", "column_not_found", "uneditable_column", "invalid_input_type"}
+
+	goneCodes = []string{"row_not_found", "invalid_row_id", "record_not_found", "record_deleted"}
+)
+
+// classify turns the error code of an answer into an error.
+func classify(method, code string) *pipeline.BoardError {
+	e := &pipeline.BoardError{Method: method, Code: code, Class: pipeline.Refused}
+	switch {
+	case code == "ratelimited":
+		e.Class = pipeline.Transient
+	case code == "":
+		e.Class, e.MaybeApplied, e.Message = pipeline.Transient, true, "the answer was neither a success nor an error"
+	case slices.Contains(credentialCodes, code):
+		e.Class, e.Credentials = pipeline.Fatal, true
+	case slices.Contains(configCodes, code):
+		e.Class = pipeline.Fatal
+	case slices.Contains(unsureCodes, code):
+		e.Class, e.MaybeApplied = pipeline.Transient, true
+	case code == "over_row_maximum":
+		e.Class, e.Full = pipeline.Transient, true
+	case slices.Contains(schemaCodes, code):
+		e.Class = pipeline.Transient
+	case slices.Contains(goneCodes, code):
+		e.RowGone = true
+	}
+	return e
+}
+
+// unsure is a call of which nobody knows what became.
+func unsure(method, message string, err error) *pipeline.BoardError {
+	return &pipeline.BoardError{Method: method, Class: pipeline.Transient, MaybeApplied: true, Message: message, Err: err}
+}

@@ -1,0 +1,285 @@
+package slacklist
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"otm/internal/crash"
+	"otm/internal/lock"
+	"otm/pipeline"
+)
+
+// Session is one batch of work on the board, from Begin to End. It is for one
+// goroutine.
+type Session struct {
+	c        *Client
+	lock     *lock.Lock
+	deadline time.Time
+	snap     *snapshot
+	unsaved  bool // the board is ahead of snapshot.json
+	wrote    bool
+	dirty    bool // snap differs from snapshot.json
+	schemaOK bool // the schema was read in this batch
+}
+
+func (s *Session) open() error {
+	snap, err := s.c.store.load()
+	if err != nil {
+		return err
+	}
+	if snap.Board != s.c.board() {
+		snap = &snapshot{Board: s.c.board()}
+	}
+	s.snap = snap
+	return nil
+}
+
+// End saves the snapshot, tells the others if the board was changed, and gives
+// locks/board back. If we crash before, the mark that the board is ahead makes
+// the next batch walk.
+func (s *Session) End() error {
+	defer s.c.mu.Unlock()
+	defer s.lock.Release()
+	var err error
+	if s.dirty || s.unsaved {
+		crash.Point("snapshot.before")
+		err = s.c.store.save(s.snap)
+	}
+	if s.wrote {
+		err = errors.Join(err, TouchChanged(s.c.opts.Dir))
+	}
+	return err
+}
+
+// Over tells whether the batch has lasted its time.
+func (s *Session) Over() bool { return !time.Now().Before(s.deadline) }
+
+// Rows implements pipeline.Batch.
+func (s *Session) Rows() iter.Seq[*pipeline.Row] {
+	return func(yield func(*pipeline.Row) bool) {
+		for i := range s.snap.Rows {
+			if !yield(&s.snap.Rows[i].Row) {
+				return
+			}
+		}
+	}
+}
+
+// Row implements pipeline.Batch; nil where the snapshot has none of this id.
+func (s *Session) Row(id string) *pipeline.Row {
+	if r := s.snap.row(id); r != nil {
+		return &r.Row
+	}
+	return nil
+}
+
+// Has implements pipeline.Batch.
+func (s *Session) Has(field pipeline.Field) bool { return s.snap.Schema.Column(field) != nil }
+
+// WalkAt is the start of the walk that the snapshot is from; zero: none.
+func (s *Session) WalkAt() time.Time { return s.snap.WalkStarted.Time() }
+
+// Room returns how many rows the list holds and may hold; 0 where unknown.
+func (s *Session) Room() (rows, limit int) { return len(s.snap.Rows), s.snap.Schema.Limit }
+
+// Self returns the user as whom we write; "" where it is not known yet.
+func (s *Session) Self() string { return s.snap.Self }
+
+// ByPerson implements pipeline.Batch.
+func (s *Session) ByPerson(r *pipeline.Row) bool {
+	return r.UpdatedBy != "" && s.snap.Self != "" && r.UpdatedBy != s.snap.Self
+}
+
+// thisMoment is how old a walk of this moment may be.
+const thisMoment = time.Second
+
+// Current implements pipeline.Batch.
+func (s *Session) Current(r *pipeline.Row, maxAge time.Duration) bool {
+	known := s.snap.row(r.ID)
+	if known == nil || s.editedSince(known.Known.Time()) {
+		return false
+	}
+	if s.ByPerson(r) {
+		maxAge = min(maxAge, thisMoment)
+	}
+	age := s.c.now().Sub(known.Known.Time())
+	return age >= 0 && age <= maxAge
+}
+
+// Fresh tells whether the whole snapshot is at most maxAge old.
+func (s *Session) Fresh(maxAge time.Duration) bool {
+	walk := s.WalkAt()
+	if walk.IsZero() || s.editedSince(walk) {
+		return false
+	}
+	age := s.c.now().Sub(walk)
+	return age >= 0 && age <= maxAge
+}
+
+// editedSince tells whether a person edited the embedded board since t. File
+// times have the grain of the kernel's tick, so a little before t counts.
+func (s *Session) editedSince(t time.Time) bool {
+	edited := s.c.store.editedAt()
+	return !edited.IsZero() && edited.Add(10*time.Millisecond).After(t)
+}
+
+// Create makes a row below parent, or at the top where parent is "", and
+// returns its id. Where the error says MaybeApplied, the row may be there.
+func (s *Session) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (string, error) {
+	if err := s.ensureSchema(ctx); err != nil {
+		return "", err
+	}
+	var id string
+	err := s.withSchema(ctx, func() error {
+		fields, err := s.encoder().encode(cells)
+		if err != nil {
+			return err
+		}
+		if err := s.ready(ctx, "slackLists.items.create"); err != nil {
+			return err
+		}
+		if err := s.aheadOfSnapshot(); err != nil {
+			return err
+		}
+		asked := s.c.now()
+		crash.Point("create.before")
+		item, err := s.c.createItem(ctx, parent, fields)
+		crash.Point("create.after")
+		if err != nil {
+			return s.noted(err)
+		}
+		made, ok := decodeRow(item, &s.snap.Schema)
+		if !ok {
+			return unsure("slackLists.items.create", "the answer has no row id", nil)
+		}
+		id = made.ID
+		made.Parent = parent // the answer may lack it
+		s.encoder().patch(&made, cells)
+		if made.UpdatedBy != "" {
+			s.snap.Self = made.UpdatedBy
+		}
+		s.snap.add(row{Row: made, Known: stampOf(asked), Wrote: stampOf(s.c.now())})
+		return nil
+	})
+	return id, err
+}
+
+// ready waits until a method may be called, within the batch.
+func (s *Session) ready(ctx context.Context, method string) error {
+	now := s.c.now()
+	if due := s.snap.due(method, s.c.opts.Budget, now); due.After(now) {
+		wait := due.Sub(now)
+		if time.Now().Add(wait).After(s.deadline) {
+			return &pipeline.BoardError{Method: method, Code: "ratelimited", Until: due, Message: "waiting for the rate limit"}
+		}
+		s.c.log.Debug("waiting for the rate limit", "method", method, "wait", wait)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+	if s.c.opts.Budget > 0 {
+		s.snap.called(method, s.c.now())
+		s.dirty = true
+	}
+	return nil
+}
+
+// noted keeps what an error says about when to call again.
+func (s *Session) noted(err error) error {
+	var e *pipeline.BoardError
+	if errors.As(err, &e) && e.Code == "ratelimited" && !e.Until.IsZero() {
+		s.snap.holdOff(e.Method, e.Until)
+		s.dirty = true
+	}
+	return err
+}
+
+// aheadOfSnapshot is called before each write.
+func (s *Session) aheadOfSnapshot() error {
+	s.wrote = true
+	if s.unsaved {
+		return nil
+	}
+	s.unsaved = true
+	return s.c.store.markUnsaved()
+}
+
+func (s *Session) encoder() *encoder {
+	return &encoder{schema: &s.snap.Schema, openAssignees: s.c.opts.OpenAssignees}
+}
+
+// ensureSchema reads the schema where there is none.
+func (s *Session) ensureSchema(ctx context.Context) error {
+	if len(s.snap.Schema.Columns) > 0 {
+		return nil
+	}
+	return s.readSchema(ctx)
+}
+
+func (s *Session) readSchema(ctx context.Context) error {
+	if err := s.ready(ctx, "files.info"); err != nil {
+		return err
+	}
+	raw, err := s.c.fileInfo(ctx)
+	if err != nil {
+		return s.noted(err)
+	}
+	return s.takeSchema(raw)
+}
+
+func (s *Session) takeSchema(raw []byte) error {
+	schema, err := parseSchema(raw, s.c.columns)
+	if err != nil {
+		return err
+	}
+	schema.ReadAt = stampOf(s.c.now())
+	s.snap.Schema = *schema
+	s.dirty, s.schemaOK = true, true
+	return nil
+}
+
+// withSchema runs a write, and once more with the schema read anew if the
+// board or we ourselves find that a column or an option is not what the cached
+// schema says: people rename and rebuild them.
+func (s *Session) withSchema(ctx context.Context, write func() error) error {
+	err := write()
+	if !isSchemaTrouble(err) || s.schemaOK {
+		return err
+	}
+	if err := s.readSchema(ctx); err != nil {
+		return err
+	}
+	return write()
+}
+
+func isSchemaTrouble(err error) bool {
+	var missing *pipeline.MissingError
+	if errors.As(err, &missing) {
+		return true
+	}
+	var e *pipeline.BoardError
+	return errors.As(err, &e) && slices.Contains(schemaCodes, e.Code)
+}
+
+// StepRows implements pipeline.Batch; the order says nothing.
+func (s *Session) StepRows(parent string) []*pipeline.Row {
+	var rows []*pipeline.Row
+	for _, i := range s.snap.indexed().steps[parent] {
+		rows = append(rows, &s.snap.Rows[i].Row)
+	}
+	return rows
+}
+
+// TaskRow implements pipeline.Batch: nil where there is none, and the first by
+// id where there are several.
+func (s *Session) TaskRow(id pipeline.TaskID) *pipeline.Row {
+	if i, ok := s.snap.indexed().byTask[id]; ok {
+		return &s.snap.Rows[i].Row
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package slacklist
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"otm/internal/durable"
+	"otm/pipeline"
+)
+
+// snapshot is board/snapshot.json.
+type snapshot struct {
+	Board string `json:"board"` // URL and list that it shows
+	Self  string `json:"self"`  // the user as whom we write
+
+	WalkStarted stamp  `json:"walkStarted"` // of the last complete walk; 0: none
+	WalkEnded   stamp  `json:"walkEnded"`
+	Schema      Schema `json:"schema"`
+	Rows        []row  `json:"rows"`
+
+	// MultiRow tells whether one items.update may touch several rows: "" until
+	// it was tried, then "yes" or "no".
+	MultiRow string `json:"multiRow,omitempty"`
+
+	Calls     map[string][]stamp `json:"calls,omitempty"`     // of the last minute
+	NotBefore map[string]stamp   `json:"notBefore,omitempty"` // where the board said so
+
+	index *index // of Rows; nil: to be made
+}
+
+// index finds rows without a look at each.
+type index struct {
+	byID   map[string]int
+	byTask map[pipeline.TaskID]int // of several, the first by row id
+	steps  map[string][]int        // by parent
+}
+
+func (s *snapshot) indexed() *index {
+	if s.index == nil {
+		s.index = &index{byID: make(map[string]int, len(s.Rows)), byTask: map[pipeline.TaskID]int{}, steps: map[string][]int{}}
+		for i := range s.Rows {
+			s.index.add(s.Rows, i)
+		}
+	}
+	return s.index
+}
+
+func (x *index) add(rows []row, i int) {
+	r := &rows[i]
+	x.byID[r.ID] = i
+	if r.Parent != "" {
+		x.steps[r.Parent] = append(x.steps[r.Parent], i)
+		return
+	}
+	id := r.Task()
+	if other, taken := x.byTask[id]; id != 0 && (!taken || r.ID < rows[other].ID) {
+		x.byTask[id] = i
+	}
+}
+
+func (s *snapshot) row(id string) *row {
+	i, ok := s.indexed().byID[id]
+	if !ok {
+		return nil
+	}
+	return &s.Rows[i]
+}
+
+func (s *snapshot) add(r row) {
+	x := s.indexed()
+	s.Rows = append(s.Rows, r)
+	x.add(s.Rows, len(s.Rows)-1)
+}
+
+// Snapshot is the last known state of the board, for those who only look.
+type Snapshot struct {
+	Rows   []pipeline.Row
+	WalkAt time.Time // start of the last complete walk; zero: there was none
+	Limit  int       // rows the list may hold; 0 where unknown
+	Count  int       // rows it holds
+	Self   string    // the user as whom OTM writes
+	Limits []Limited // methods that may not be called yet
+}
+
+// Limited is a method that the board has asked us not to call for a while.
+type Limited struct {
+	Method string
+	Until  time.Time
+}
+
+// ReadSnapshot reads the snapshot of a data directory without a lock and
+// without a call. Where there is none yet, WalkAt is zero.
+func ReadSnapshot(dir string, now time.Time) (*Snapshot, error) {
+	s, err := readSnapshot(filepath.Join(dir, "board", "snapshot.json"))
+	if err != nil {
+		return nil, err
+	}
+	out := &Snapshot{WalkAt: s.WalkStarted.Time(), Limit: s.Schema.Limit, Count: len(s.Rows), Self: s.Self}
+	for _, r := range s.Rows {
+		out.Rows = append(out.Rows, r.Row)
+	}
+	for method, until := range s.NotBefore {
+		if until.Time().After(now) {
+			out.Limits = append(out.Limits, Limited{Method: method, Until: until.Time()})
+		}
+	}
+	return out, nil
+}
+
+// readSnapshot returns an empty one where there is none, or none that can be
+// read: it is written without fsync, so a power failure may leave anything.
+func readSnapshot(path string) (*snapshot, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &snapshot{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var s snapshot
+	if json.Unmarshal(data, &s) != nil {
+		return &snapshot{}, nil
+	}
+	return &s, nil
+}
+
+// store keeps the snapshot on disk, and in memory as long as the file is the
+// one that we wrote or read. It is used under locks/board only.
+type store struct {
+	dir    string // <data directory>/board
+	cached *snapshot
+	info   fs.FileInfo
+}
+
+func (st *store) path(name string) string { return filepath.Join(st.dir, name) }
+
+// load reads the snapshot unless the one in memory is still it. Where a batch
+// crashed between a write to the board and the saving of the snapshot, it
+// forgets how fresh the rows are.
+func (st *store) load() (*snapshot, error) {
+	info, err := os.Stat(st.path("snapshot.json"))
+	if st.cached == nil || err != nil || !sameVersion(st.info, info) {
+		s, err := readSnapshot(st.path("snapshot.json"))
+		if err != nil {
+			return nil, err
+		}
+		st.cached, st.info = s, info
+	}
+	if _, err := os.Stat(st.path("unsaved")); err == nil {
+		st.cached.WalkStarted = 0
+		for i := range st.cached.Rows {
+			st.cached.Rows[i].Known = 0
+		}
+	}
+	return st.cached, nil
+}
+
+func sameVersion(a, b fs.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// markUnsaved says that the board is about to be ahead of the snapshot.
+func (st *store) markUnsaved() error {
+	if err := durable.MkdirAll(st.dir); err != nil {
+		return err
+	}
+	return os.WriteFile(st.path("unsaved"), nil, durable.FileMode)
+}
+
+// save writes the snapshot and takes the mark away.
+func (st *store) save(s *snapshot) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := durable.MkdirAll(st.dir); err != nil {
+		return err
+	}
+	if err := durable.ReplaceVolatile(st.path("snapshot.json"), data); err != nil {
+		return err
+	}
+	st.cached = s
+	if st.info, err = os.Stat(st.path("snapshot.json")); err != nil {
+		st.info = nil
+	}
+	err = os.Remove(st.path("unsaved"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// TouchChanged tells the components that wait for it that something changed
+// which concerns them. dir is the data directory.
+func TouchChanged(dir string) error { return touch(filepath.Join(dir, "board", "changed")) }
+
+// TouchEdited is what the embedded board calls when a person edited: it makes
+// every snapshot stale that is from before.
+func TouchEdited(dir string) error {
+	return errors.Join(touch(filepath.Join(dir, "board", "edited")), TouchChanged(dir))
+}
+
+// touch writes something new each time, so that every touch is an event.
+func touch(path string) error {
+	return os.WriteFile(path, []byte(time.Now().UTC().Format(time.RFC3339Nano)+"\n"), durable.FileMode)
+}
+
+// editedAt is when a person last edited on the embedded board; zero: never.
+func (st *store) editedAt() time.Time {
+	info, err := os.Stat(st.path("edited"))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
