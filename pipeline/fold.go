@@ -26,6 +26,10 @@ func FoldTitle(s string) string {
 	return strings.Join(strings.Fields(strings.ToLower(norm.NFC.String(s))), " ")
 }
 
+// CleanName returns the composed form (NFC) of a name, in which it is stored:
+// the same name may be typed decomposed on another system.
+func CleanName(s string) string { return norm.NFC.String(s) }
+
 // MaxAgentName is how long the name of an agent may be, in characters.
 const MaxAgentName = 64
 

@@ -33,8 +33,8 @@ type Record struct {
 
 	// Reporting is the update that is being put on the board. If we crash
 	// before Updates has its id, it is put there again as it stands here.
-	Reporting *Report  `json:"reporting,omitempty"`
-	Updates   []string `json:"updates,omitempty"` // ids of the updates that are on the board
+	Reporting *Report   `json:"reporting,omitempty"`
+	Updates   []Applied `json:"updates,omitempty"` // the updates that are on the board
 
 	Attempt  int       `json:"attempt,omitempty"` // dispatches and wakes so far
 	Dispatch *Dispatch `json:"dispatch,omitempty"`
@@ -49,6 +49,12 @@ type StepRecord struct {
 	RowID   string     `json:"rowId,omitempty"`
 	AskedAt *time.Time `json:"askedAt,omitempty"` // the row was asked for at this time and no answer came
 	Done    bool       `json:"done,omitempty"`    // as last seen or written
+}
+
+// Applied is an update that is on the board.
+type Applied struct {
+	ID   string `json:"id"`
+	Drop string `json:"drop"` // the name of its file
 }
 
 // Report is an update with everything decided.
@@ -136,8 +142,15 @@ func (r *Record) PlainSteps() []Step {
 	return steps
 }
 
-// Applied tells whether the update with this id is on the board.
-func (r *Record) Applied(id string) bool { return slices.Contains(r.Updates, id) }
+// AppliedAs returns the name of the file with which the update of this id came
+// onto the board; false where it did not yet.
+func (r *Record) AppliedAs(id string) (drop string, applied bool) {
+	i := slices.IndexFunc(r.Updates, func(a Applied) bool { return a.ID == id })
+	if i < 0 {
+		return "", false
+	}
+	return r.Updates[i].Drop, true
+}
 
 // Unfinished tells whether an agent that took the task has something left to
 // do: it is neither blocked nor over, and a step is open.

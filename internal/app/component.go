@@ -69,6 +69,10 @@ type component struct {
 	extra  func() string   // what else to say in the heartbeat; nil: nothing
 }
 
+// noBoardRetry is when to look again for a board that is not there; its start
+// is a hint as well.
+const noBoardRetry = 30 * time.Second
+
 // workWait is how long to wait for another process's run to end.
 const workWait = 60 * time.Second
 
@@ -82,8 +86,10 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	c.clean()
 	beat := heartbeat.NewWriter(c.home.Dir, c.id, c.home.Version, c.home.Now)
 	end := beat.Run()
-	out, err := c.run(ctx, why, beat.Progress)
-	if err != nil {
+	var out outcome
+	if _, trouble := c.home.whichBoard(); trouble != nil && why != hinted {
+		out = outcome{result: heartbeat.Error, details: trouble.Error(), trouble: trouble, due: c.home.Now().Add(noBoardRetry)}
+	} else if out, err = c.run(ctx, why, beat.Progress); err != nil {
 		out.result, out.details = heartbeat.Error, err.Error()
 	}
 	if c.extra != nil {

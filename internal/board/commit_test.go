@@ -2,10 +2,12 @@ package board
 
 import (
 	"errors"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -117,6 +119,69 @@ func TestFailedSync(t *testing.T) {
 	}
 	mustClose(t, s)
 	mustOpen(t, dir)
+}
+
+// What a caller of the API is told of all this.
+func TestFailureAnswers(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, t.TempDir())
+	create := func() string {
+		r := httptest.NewRequest("POST", "http://localhost/api/slackLists.items.create",
+			strings.NewReader("list_id="+s.ListID()+"&token="+s.Token()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return strings.TrimSpace(w.Body.String())
+	}
+	file := s.store.journal.file
+	s.store.journal.file = &failingFile{logFile: file, writeErr: errors.New("no space left on device")}
+	if got, want := create(), `{"ok":false,"error":"internal_error"}`; got != want {
+		t.Errorf("full disk: %s, want %s", got, want)
+	}
+	s.store.journal.file = &failingFile{logFile: file, syncErr: errors.New("input/output error")}
+	for range 2 {
+		if got, want := create(), `{"ok":false,"error":"fatal_error"}`; got != want {
+			t.Errorf("failed sync: %s, want %s", got, want)
+		}
+	}
+	mustClose(t, s)
+	if got, want := create(), `{"ok":false,"error":"service_unavailable"}`; got != want {
+		t.Errorf("closed: %s, want %s", got, want)
+	}
+}
+
+// Writers that race with Close are told the truth.
+func TestCloseWhileWriting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := mustOpen(t, dir)
+	column := titleColumn(t, s)
+	var wg sync.WaitGroup
+	var written atomic.Int64
+	some := make(chan struct{})
+	for range 8 {
+		wg.Go(func() {
+			for {
+				_, err := s.AddRow("", s.ListID(), TextCell(column, "x"))
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if written.Add(1) == 20 {
+					close(some)
+				}
+			}
+		})
+	}
+	<-some
+	mustClose(t, s)
+	wg.Wait()
+	if got := len(titles(t, mustOpen(t, dir))); int64(got) != written.Load() {
+		t.Errorf("%d rows, %d were answered for", got, written.Load())
+	}
 }
 
 func TestPanickingTransaction(t *testing.T) {

@@ -79,7 +79,7 @@ func runVictim(dir string) error {
 	return nil
 }
 
-// compactNow makes the committer compact after the next commit.
+// compactNow makes the committer compact.
 func (s *Server) compactNow() {
 	s.store.do("", func(*tx) error { s.store.journal.puts += 10 * runGarbage; return nil })
 }

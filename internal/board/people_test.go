@@ -131,6 +131,48 @@ func TestPeopleEditColumns(t *testing.T) {
 	wantEqual(t, "write to it", codeOf(t, s.EditRow("", b.ListID, row, board.TextCell(reason, "x"))), "invalid_column_id")
 }
 
+// Each constructor of a cell writes what the API takes; without values it
+// clears.
+func TestCellConstructors(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	title, status, number := b.Column(t, "Title", "text"), b.Column(t, "Status", "select"), b.Column(t, "Completion", "number")
+	row := b.Create(t, "")
+	for _, c := range []struct {
+		set, clear board.Cell
+		read       string
+	}{
+		{board.TextCell(title, "x"), board.TextCell(title, ""), `"x"`},
+		{board.SelectCell(status, "done"), board.SelectCell(status), `["done"]`},
+		{board.NumberCell(number, 12.5), board.NumberCell(number), `[12.5]`},
+		{board.UserCell("Col01", alice, bob), board.UserCell("Col01"), `["U0ALICE","W0BOB"]`},
+		{board.DateCell("Col02", "2026-09-30"), board.DateCell("Col02"), `["2026-09-30"]`},
+	} {
+		column := c.set["column_id"].(string)
+		if err := b.Server.EditRow("", b.ListID, row, c.set); err != nil {
+			t.Fatal(err)
+		}
+		f := fieldOf(info(t, b, b.ListID, row), column)
+		var got any
+		for _, key := range []string{"text", "select", "number", "user", "date"} {
+			if v, ok := f[key]; ok {
+				got = v
+			}
+		}
+		wantEqual(t, "set", got, decode(t, c.read))
+		if err := b.Server.EditRow("", b.ListID, row, c.clear); err != nil {
+			t.Fatal(err)
+		}
+		if f := fieldOf(info(t, b, b.ListID, row), column); f != nil {
+			t.Errorf("cleared: %v", f)
+		}
+	}
+	err := b.Server.EditRow("", b.ListID, row, board.SelectCell(status, "nonsense"))
+	if err == nil || err.Error() != `invalid_option_id: [ERROR] column `+status+` has no option "nonsense"` {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestRestoreRow(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)

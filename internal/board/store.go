@@ -140,15 +140,19 @@ func (s *store) gather(first *commit) []*commit {
 	return batch
 }
 
-// process runs a batch of transactions, makes them durable together, shows
-// them to readers, and answers. A transaction that changes nothing, or fails,
-// is answered with the rest: it may have judged by another's changes.
+// process commits a batch and answers. A transaction that changes nothing, or
+// fails, is answered with the rest: it may have judged by another's changes.
 func (s *store) process(batch []*commit) {
-	defer func() {
-		for _, c := range batch {
-			close(c.done)
-		}
-	}()
+	s.commit(batch)
+	for _, c := range batch {
+		close(c.done)
+	}
+	s.compactIfGrown()
+}
+
+// commit runs the transactions, makes their changes durable together, and
+// shows them to readers.
+func (s *store) commit(batch []*commit) {
 	if s.failure != nil {
 		failAll(batch, s.failure)
 		return
@@ -166,7 +170,6 @@ func (s *store) process(batch []*commit) {
 	// If we crash here, the rows are durable and the writers do not know.
 	crash.Point("board.synced")
 	s.publish(entries)
-	s.compactIfGrown()
 }
 
 // runAll runs the transactions, each seeing those before it, and returns what
@@ -208,7 +211,7 @@ func (s *store) publish(entries []*entry) {
 
 // compactIfGrown rewrites the log when most of it is history.
 func (s *store) compactIfGrown() {
-	if !s.journal.grown(s.state) {
+	if s.failure != nil || !s.journal.grown(s.state) {
 		return
 	}
 	err := s.journal.compact(s.state)

@@ -115,8 +115,8 @@ func (r *reader) create(t pipeline.Task) *Create {
 	return c
 }
 
-// CheckTask holds a task against what a create may contain, and fills in the
-// default step. The error is an *InvalidError.
+// CheckTask holds a task against what a create may contain, cleans the agent's
+// name, and fills in the default step. The error is an *InvalidError.
 func CheckTask(t *pipeline.Task) error {
 	if err := checkTitle("title", t.Title); err != nil {
 		return err
@@ -124,6 +124,7 @@ func CheckTask(t *pipeline.Task) error {
 	if strings.ContainsAny(t.Title, "\r\n") {
 		return &InvalidError{Field: "title", Reason: "has a line break: a title is one line"}
 	}
+	t.Agent = pipeline.CleanName(t.Agent)
 	if t.Agent == "" {
 		return &InvalidError{Field: "agent", Reason: "is missing"}
 	}

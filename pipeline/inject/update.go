@@ -34,8 +34,12 @@ func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) ve
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		rec = nil // unreadable: the board tells, and Change sets it aside
 	}
-	if rec != nil && rec.Applied(u.ID) {
-		return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SkippedDuplicate: sw.Box.IsSettled(inbox.ProcessedDir, f.Name)}}
+	if rec != nil {
+		if name, applied := rec.AppliedAs(u.ID); applied {
+			// Either only the settling was missing, or it came twice.
+			twice := name != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name)
+			return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SkippedDuplicate: twice}}
+		}
 	}
 	if sw.creating[u.TaskID] {
 		return verdict{} // its task is on its way
@@ -262,6 +266,6 @@ func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
 	if d := r.Dispatch; d != nil && d.TakenAt == nil {
 		d.TakenAt, d.TakenBy = &now, "update"
 	}
-	r.Updates = append(r.Updates, u.ID)
+	r.Updates = append(r.Updates, pipeline.Applied{ID: u.ID, Drop: report.Drop})
 	r.Reporting = nil
 }

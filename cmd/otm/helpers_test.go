@@ -1,0 +1,360 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"otm/internal/board"
+)
+
+// scriptCommands are programs that scripts can start beside those of OTM.
+var scriptCommands = map[string]func(){}
+
+// deadline leaves the test's own deadline some time to report.
+func deadline(t *testing.T) time.Time {
+	if d, ok := t.Deadline(); ok {
+		return d.Add(-10 * time.Second)
+	}
+	return time.Time{}
+}
+
+// setup gives each script a data directory with a space in its path, made by
+// otm init, an embedded board of its own, and workspaces.
+func setup(env *testscript.Env) error {
+	dir := filepath.Join(env.WorkDir, "data dir")
+	env.Setenv("OTM_DIR", dir)
+	env.Setenv("DATA", dir)
+	env.Setenv("TZ", "UTC")
+	return nil
+}
+
+// helpers are what scripts can say beside testscript's own commands.
+//
+//	waitfor FILE REGEXP      until the file matches
+//	waitgone FILE            until there is no such file
+//	settled N                until both inboxes are empty and N files are in processed/ and failed/
+//	board list               the rows of the embedded board, one JSON object a line, to stdout
+//	board set TASK FIELD V   edits a cell of a task's row over the API
+//	tree DIR                 the files below DIR, sorted, with modes, to stdout
+//	chtime FILE AGE          sets the time of a file back
+//	repeat N FILE TEXT       writes TEXT N times into FILE
+//	expand FROM TO           copies a file with $VARIABLES filled in
+//	sigterm                  interrupts the background commands
+var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"waitfor":  waitfor,
+	"waitgone": waitgone,
+	"settled":  settled,
+	"board":    boardCmd,
+	"tree":     tree,
+	"chtime":   chtime,
+	"repeat":   repeat,
+	"sigterm":  sigterm,
+	"expand":   expand,
+}
+
+// patience is how long a script waits for something to happen. It is long, as
+// it only bounds how late a failure is told.
+const patience = 60 * time.Second
+
+// until calls ok until it is true.
+func until(ts *testscript.TestScript, what string, ok func() bool) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func waitfor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitfor FILE REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	path := ts.MkAbs(args[0])
+	var last []byte
+	defer func() {
+		if r := recover(); r != nil {
+			ts.Logf("%s holds:\n%s", args[0], last)
+			panic(r)
+		}
+	}()
+	until(ts, fmt.Sprintf("%s to match %s", args[0], args[1]), func() bool {
+		last, _ = os.ReadFile(path)
+		return re.Match(last)
+	})
+}
+
+func waitgone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitgone FILE")
+	}
+	until(ts, args[0]+" to go", func() bool {
+		_, err := os.Lstat(ts.MkAbs(args[0]))
+		return os.IsNotExist(err)
+	})
+}
+
+func settled(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: settled N")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	dir := ts.Getenv("OTM_DIR")
+	until(ts, args[0]+" settled files", func() bool {
+		return count(dir, "new-tasks") == 0 && count(dir, "task-updates") == 0 && count(dir, "processed")+count(dir, "failed") == want
+	})
+}
+
+func count(dir, sub string) int {
+	entries, _ := os.ReadDir(filepath.Join(dir, sub))
+	n := 0
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") && !strings.HasSuffix(e.Name(), ".error.json") && !strings.HasPrefix(e.Name(), ".") {
+			n++
+		}
+	}
+	return n
+}
+
+func tree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: tree DIR")
+	}
+	root := ts.MkAbs(args[0])
+	var lines []string
+	ts.Check(filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		lines = append(lines, fmt.Sprintf("%v %s", info.Mode(), rel))
+		return nil
+	}))
+	slices.Sort(lines)
+	fmt.Fprintln(ts.Stdout(), strings.Join(lines, "\n"))
+}
+
+func chtime(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: chtime FILE AGE")
+	}
+	age, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	at := time.Now().Add(-age)
+	ts.Check(os.Chtimes(ts.MkAbs(args[0]), at, at))
+}
+
+func repeat(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: repeat N FILE TEXT")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Repeat(args[2], n)), 0o600))
+}
+
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: expand FROM TO")
+	}
+	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+// sigterm ends a background command the way a supervisor does, and waits for
+// it.
+func sigterm(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: sigterm NAME")
+	}
+	for _, bg := range ts.BackgroundCmds() {
+		ts.Check(bg.Process.Signal(os.Interrupt))
+	}
+}
+
+func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: board list | board set TASK COLUMN VALUE | board step TASK N done | board delete TASK")
+	}
+	b := openAPI(ts)
+	switch args[0] {
+	case "list":
+		for _, item := range b.items() {
+			fmt.Fprintln(ts.Stdout(), item.line())
+		}
+	case "set":
+		item := b.find(args[1])
+		b.set(item.ID, args[2], args[3])
+	default:
+		ts.Fatalf("board %s: unknown", args[0])
+	}
+}
+
+// api is the board's API as a stranger would call it: without our client.
+type api struct {
+	ts    *testscript.TestScript
+	base  string
+	token string
+	list  string
+	cols  map[string]column
+}
+
+type column struct {
+	ID, Name, Type string
+	Options        struct {
+		Choices []struct{ Value, Label string }
+	}
+}
+
+func openAPI(ts *testscript.TestScript) *api {
+	dir := filepath.Join(ts.Getenv("OTM_DIR"), "board")
+	var endpoint board.Endpoint
+	until(ts, "the board to listen", func() bool {
+		var err error
+		endpoint, err = board.ReadEndpoint(dir)
+		return err == nil
+	})
+	token, err := board.ReadToken(dir)
+	ts.Check(err)
+	a := &api{ts: ts, base: endpoint.URL, token: token, list: endpoint.ListID, cols: map[string]column{}}
+	var info struct {
+		File struct {
+			ListMetadata struct{ Schema []column } `json:"list_metadata"`
+		}
+	}
+	a.call("files.info", url.Values{"file": {a.list}}, &info)
+	for _, c := range info.File.ListMetadata.Schema {
+		if _, taken := a.cols[c.Name]; !taken {
+			a.cols[c.Name] = c
+		}
+	}
+	return a
+}
+
+func (a *api) call(method string, form url.Values, into any) {
+	form.Set("token", a.token)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "POST", a.base+method, strings.NewReader(form.Encode()))
+	a.ts.Check(err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := http.DefaultClient.Do(req)
+	a.ts.Check(err)
+	defer resp.Body.Close()
+	var body bytes.Buffer
+	_, err = body.ReadFrom(resp.Body)
+	a.ts.Check(err)
+	var verdict struct {
+		OK    bool
+		Error string
+	}
+	a.ts.Check(json.Unmarshal(body.Bytes(), &verdict))
+	if !verdict.OK {
+		a.ts.Fatalf("%s: %s", method, verdict.Error)
+	}
+	if into != nil {
+		a.ts.Check(json.Unmarshal(body.Bytes(), into))
+	}
+}
+
+type item struct {
+	ID     string
+	Parent string `json:"parent_record_id"`
+	Fields []struct {
+		ColumnID string `json:"column_id"`
+		Text     string
+		Select   []string
+		Number   []float64
+		Checkbox *bool
+	}
+	api *api
+}
+
+func (a *api) items() []item {
+	var page struct{ Items []item }
+	a.call("slackLists.items.list", url.Values{"list_id": {a.list}, "limit": {"1000"}}, &page)
+	for i := range page.Items {
+		page.Items[i].api = a
+	}
+	slices.SortFunc(page.Items, func(x, y item) int { return strings.Compare(x.line(), y.line()) })
+	return page.Items
+}
+
+// cell returns the value of a column as text.
+func (it item) cell(name string) string {
+	for _, f := range it.Fields {
+		if f.ColumnID != it.api.cols[name].ID {
+			continue
+		}
+		switch {
+		case f.Text != "":
+			return f.Text
+		case len(f.Select) > 0:
+			return f.Select[0]
+		case len(f.Number) > 0:
+			return strconv.FormatFloat(f.Number[0], 'f', -1, 64)
+		case f.Checkbox != nil:
+			return strconv.FormatBool(*f.Checkbox)
+		}
+	}
+	return ""
+}
+
+// line is a row as scripts compare it: a step names the task above it.
+func (it item) line() string {
+	if it.Parent == "" {
+		return fmt.Sprintf("%s %q status=%s agent=%s priority=%s remaining=%s completion=%s checked=%s reason=%q result=%q",
+			it.cell("Task ID"), it.cell("Title"), it.cell("Status"), it.cell("Assignee"), it.cell("Priority"),
+			it.cell("Subtasks remaining"), it.cell("Completion"), it.cell("Completed"), it.cell("Reason"), it.cell("Result"))
+	}
+	return fmt.Sprintf("  step %q status=%s checked=%s", it.cell("Title"), it.cell("Status"), it.cell("Completed"))
+}
+
+func (a *api) find(task string) item {
+	for _, it := range a.items() {
+		if it.cell("Task ID") == task {
+			return it
+		}
+	}
+	a.ts.Fatalf("no row with task id %s", task)
+	return item{}
+}
+
+func (a *api) set(row, name, value string) {
+	c, ok := a.cols[name]
+	if !ok {
+		a.ts.Fatalf("no column %s", name)
+	}
+	cell := map[string]any{"row_id": row, "column_id": c.ID}
+	switch c.Type {
+	case "select":
+		cell["select"] = []string{value}
+	case "text":
+		cell["rich_text"] = []any{map[string]any{"type": "rich_text", "elements": []any{
+			map[string]any{"type": "rich_text_section", "elements": []any{map[string]any{"type": "text", "text": value}}}}}}
+	case "todo_completed":
+		cell["checkbox"] = value == "true"
+	default:
+		a.ts.Fatalf("cannot set a %s", c.Type)
+	}
+	cells, err := json.Marshal([]any{cell})
+	a.ts.Check(err)
+	a.call("slackLists.items.update", url.Values{"list_id": {a.list}, "cells": {string(cells)}}, nil)
+}
+

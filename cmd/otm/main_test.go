@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"otm/dispatch"
+	"otm/internal/app"
+	"otm/internal/cli"
+	"otm/internal/crash"
+)
+
+// TestMain lets the test binary act as every command of OTM, so that the
+// scripts run the real mains. Where OTM_CRASH_AT is set, the process kills
+// itself at that point; the binaries that users get have no such switch.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == dispatch.HelperCommand {
+		os.Exit(app.Main(os.Args, cli.OSStreams()))
+	}
+	armCrash(os.Getenv("OTM_CRASH_AT"))
+	commands := map[string]func(){}
+	for _, name := range []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"} {
+		commands[name] = func() { os.Exit(app.Main(append([]string{name}, os.Args[1:]...), cli.OSStreams())) }
+	}
+	for name, f := range scriptCommands {
+		commands[name] = f
+	}
+	testscript.Main(m, commands)
+}
+
+// armCrash installs the hook that kills the process at the nth time a point is
+// reached: "create.after" or "create.after:2".
+func armCrash(at string) {
+	if at == "" {
+		return
+	}
+	point, nth, _ := strings.Cut(at, ":")
+	left, err := strconv.Atoi(nth)
+	if err != nil {
+		left = 1
+	}
+	crash.Hook = func(name string) {
+		if name != point {
+			return
+		}
+		if left--; left == 0 {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+}
+
+// TestScripts runs the user stories of testdata/script.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setup,
+		Cmds:                helpers,
+		Deadline:            deadline(t),
+	})
+}

@@ -1,0 +1,172 @@
+// Package otm_test holds the rules of the layout: who may import whom, and
+// which package owns which dependency. DESIGN says why; each rule has its
+// reason beside it.
+package otm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pkg is a package as go list tells it.
+type pkg struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return pkgs
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// owners name the one package, or tree of packages, that imports a dependency.
+var owners = map[string]string{
+	"github.com/fsnotify/fsnotify":    "otm/pipeline/inbox/watch", // overflow, lost watches and limits are handled once
+	"github.com/gofrs/flock":          "otm/internal/lock",        // the inode check belongs to every lock
+	"github.com/slack-go/slack":       "otm/slacklist",            // its decode traps stay behind one door
+	"github.com/coder/websocket":      "otm/dispatch/gateway",     // the read limit and the reader belong together
+	"github.com/pelletier/go-toml/v2": "otm/internal/config",      // strict decoding in one place
+	"golang.org/x/text/unicode/norm":  "otm/pipeline",             // one rule for when two names are the same
+	"golang.org/x/sys/unix":           "otm/internal/durable",     // rename without overwriting
+	"github.com/rogpeppe/go-internal": "otm/cmd/otm",              // user stories, in tests only
+	"github.com/spf13/cobra":          "otm/internal",             // commands: cli, submit and app
+	"github.com/google/uuid":          "otm/pipeline",             // ids of drops
+	"github.com/spf13/pflag":          "otm/internal",             // comes with cobra
+}
+
+func TestOwners(t *testing.T) {
+	for _, p := range list(t) {
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			for dep, owner := range owners {
+				if under(imported, dep) && !under(p.ImportPath, owner) {
+					t.Errorf("%s imports %s, which %s owns", p.ImportPath, imported, owner)
+				}
+			}
+		}
+	}
+}
+
+func under(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+// mayImport lists, for our packages, which of ours they may import besides
+// themselves. A package that is not here may import none.
+var mayImport = map[string][]string{
+	"otm/internal/crash":               {},
+	"otm/internal/safe":                {},
+	"otm/internal/logx":                {"otm/internal/durable"},
+	"otm/internal/daemon":              {},
+	"otm/internal/durable":             {"otm/internal/crash"},
+	"otm/internal/lock":                {"otm/internal/durable"},
+	"otm/internal/cli":                 {"otm/internal/safe"},
+	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
+	"otm/internal/board":               {"otm/internal/durable", "otm/internal/crash"}, // it is the double of Slack: no client of ours
+	"otm/internal/board/boardtest":     {"otm/internal/board"},
+	"otm/pipeline":                     {},
+	"otm/pipeline/drop":                {"otm/pipeline"},
+	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/pipeline/drop"},
+	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
+	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop"},
+	"otm/pipeline/inject":              {"otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/pipeline/complete":            {"otm/pipeline"},
+	"otm/slacklist":                    {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
+	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
+	"otm/dispatch/gateway":             {},
+	"otm/dispatch/gateway/gatewaytest": {},
+	"otm/heartbeat":                    {"otm/internal/durable"},
+	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/app":                 {"otm"}, // the one place that knows them all
+	"otm/cmd":                          {"otm/internal/app", "otm/internal/cli", "otm/internal/submit"},
+	"otm/scripts":                      {},
+}
+
+func TestImportDirection(t *testing.T) {
+	for _, p := range list(t) {
+		if p.ImportPath == "otm" {
+			continue
+		}
+		allowed, known := mayImport[p.ImportPath]
+		for root, of := range mayImport {
+			if (root == "otm/cmd" || root == "otm/scripts") && under(p.ImportPath, root) {
+				allowed, known = of, true
+			}
+		}
+		if !known {
+			t.Errorf("package %s has no rule: say in mayImport what it may import", p.ImportPath)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if under(imported, "otm") && !slices.ContainsFunc(allowed, func(a string) bool { return imported == a || a == "otm" }) {
+				t.Errorf("%s must not import %s", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// TestSmallCommands keeps otm-create and otm-update small: agents call them
+// hundreds of times, and hold no credentials that a network could take. (net and
+// database/sql/driver come with uuid and cobra, and do nothing by themselves.)
+func TestSmallCommands(t *testing.T) {
+	banned := map[string]string{
+		"net/http":                     "no network: drops are files",
+		"crypto/tls":                   "no network",
+		"github.com/coder/websocket":   "no network",
+		"github.com/gorilla/websocket": "no network",
+		"github.com/slack-go/slack":    "no board",
+		"database/sql":                 "no database",
+		"github.com/fsnotify/fsnotify": "no watcher: --wait looks by itself",
+		"otm/internal/app":             "the components",
+		"otm/internal/board":           "the components",
+	}
+	for _, p := range list(t) {
+		if p.ImportPath != "otm/cmd/otm-create" && p.ImportPath != "otm/cmd/otm-update" {
+			continue
+		}
+		for dep, why := range banned {
+			if slices.Contains(p.Deps, dep) {
+				t.Errorf("%s links %s: %s", p.ImportPath, dep, why)
+			}
+		}
+	}
+	exists := slices.ContainsFunc(list(t), func(p pkg) bool { return slices.Contains(p.Deps, "net/http") })
+	if !exists {
+		t.Error("no package links net/http any more: the list above is out of date")
+	}
+}
+
+// TestNoTestCode keeps what only tests need out of the binaries.
+func TestNoTestCode(t *testing.T) {
+	for _, p := range list(t) {
+		if !under(p.ImportPath, "otm/cmd") {
+			continue
+		}
+		for _, d := range p.Deps {
+			if d == "testing" || strings.HasSuffix(d, "test") && under(d, "otm") {
+				t.Errorf("%s links %s", p.ImportPath, d)
+			}
+		}
+	}
+}
