@@ -13,12 +13,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"otm/internal/board"
+	"otm/pipeline/inbox"
 )
 
 // scriptCommands are programs that scripts can start beside those of OTM.
@@ -53,6 +55,11 @@ func setup(env *testscript.Env) error {
 //	chtime FILE AGE          sets the time of a file back
 //	repeat N FILE TEXT       writes TEXT N times into FILE
 //	expand FROM TO           copies a file with $VARIABLES filled in
+//	bytes FILE TEXT          writes TEXT, in which \n, \x00 and the like stand for bytes
+//	append N FILE TEXT       appends TEXT N times
+//	fifo FILE                makes a named pipe
+//	exitcode N               the last exec ended with this code
+//	reason FILE REGEXP       the failed drop says why
 //	sigterm                  interrupts the background commands
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"waitfor":  waitfor,
@@ -64,6 +71,11 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"repeat":   repeat,
 	"sigterm":  sigterm,
 	"expand":   expand,
+	"bytes":    writeBytes,
+	"append":   appendTo,
+	"fifo":     fifo,
+	"exitcode": exitCode,
+	"reason":   reason,
 }
 
 // patience is how long a script waits for something to happen. It is long, as
@@ -175,6 +187,59 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+func writeBytes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bytes FILE TEXT")
+	}
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[1], `"`, `\"`) + `"`)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+func appendTo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: append N FILE TEXT")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	f, err := os.OpenFile(ts.MkAbs(args[1]), os.O_APPEND|os.O_WRONLY, 0)
+	ts.Check(err)
+	_, err = f.WriteString(strings.Repeat(args[2], n))
+	ts.Check(err)
+	ts.Check(f.Close())
+}
+
+func fifo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: fifo FILE")
+	}
+	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
+}
+
+// reason holds what a failed drop says against a pattern.
+func reason(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: reason FILE REGEXP")
+	}
+	s, err := inbox.Open(ts.Getenv("OTM_DIR")).ReadSettled(inbox.FailedDir, args[0])
+	ts.Check(err)
+	if !regexp.MustCompile(args[1]).MatchString(s.Result.Error) {
+		ts.Fatalf("%s failed with %q, want %s", args[0], s.Result.Error, args[1])
+	}
+}
+
+// exitCode holds the code of the last program against a number. testscript
+// itself only tells success from failure.
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: exitcode N")
+	}
+	got := strings.TrimSpace(ts.ReadFile(filepath.Join(ts.Getenv("WORK"), ".exit")))
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
 }
 
 // sigterm ends a background command the way a supervisor does, and waits for
@@ -357,4 +422,3 @@ func (a *api) set(row, name, value string) {
 	a.ts.Check(err)
 	a.call("slackLists.items.update", url.Values{"list_id": {a.list}, "cells": {string(cells)}}, nil)
 }
-

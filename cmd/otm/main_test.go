@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,12 +26,24 @@ func TestMain(m *testing.M) {
 	armCrash(os.Getenv("OTM_CRASH_AT"))
 	commands := map[string]func(){}
 	for _, name := range []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"} {
-		commands[name] = func() { os.Exit(app.Main(append([]string{name}, os.Args[1:]...), cli.OSStreams())) }
+		commands[name] = func() {
+			code := app.Main(append([]string{name}, os.Args[1:]...), cli.OSStreams())
+			noteExit(code)
+			os.Exit(code)
+		}
 	}
 	for name, f := range scriptCommands {
 		commands[name] = f
 	}
 	testscript.Main(m, commands)
+}
+
+// noteExit leaves the exit code where scripts find it: testscript itself only
+// tells success from failure.
+func noteExit(code int) {
+	if work := os.Getenv("WORK"); work != "" {
+		os.WriteFile(filepath.Join(work, ".exit"), []byte(strconv.Itoa(code)), 0o600)
+	}
 }
 
 // armCrash installs the hook that kills the process at the nth time a point is

@@ -48,7 +48,6 @@ type outcome struct {
 	result  heartbeat.Result
 	details string
 	due     time.Time // when to run again at the latest; zero: at the usual time
-	soon    bool      // due is worth waiting for, even for a run that was asked for
 	failed  bool      // something failed in this run: exit code 3
 	trouble error     // what kept the run from its work
 }
@@ -110,40 +109,21 @@ func (c *component) clean() {
 	}
 }
 
-// Bounds of how long a run that was asked for waits for what is due.
-const (
-	soonEnough = 20 * time.Second
-	longEnough = 90 * time.Second
-)
-
-// Once makes the run that somebody asked for, and goes on while something is
-// due within seconds. It returns the exit code.
+// Once makes the run that somebody asked for. The error says with which code
+// to exit.
 func (c *component) Once(ctx context.Context) error {
-	started := time.Now()
-	failed := false
-	for {
-		out, err := c.once(ctx, asked)
-		if err != nil {
-			return err
-		}
-		failed = failed || out.failed
-		wait := out.due.Sub(c.home.Now())
-		if ctx.Err() == nil && out.soon && wait <= soonEnough && time.Since(started) < longEnough {
-			select {
-			case <-ctx.Done():
-			case <-time.After(max(wait, 0) + 10*time.Millisecond):
-			}
-			continue
-		}
-		fmt.Fprintln(c.home.Out, out.details)
-		switch {
-		case out.trouble != nil:
-			return out.trouble
-		case failed:
-			return cli.Exit(cli.Partial)
-		}
-		return nil
+	out, err := c.once(ctx, asked)
+	if err != nil {
+		return err
 	}
+	fmt.Fprintln(c.home.Out, out.details)
+	switch {
+	case out.trouble != nil:
+		return out.trouble
+	case out.failed:
+		return cli.Exit(cli.Partial)
+	}
+	return nil
 }
 
 // Resident runs until ctx ends: at its time, and sooner when something

@@ -18,6 +18,12 @@ import (
 // DefaultEvery is how often each component runs without a reason.
 const DefaultEvery = 2 * time.Minute
 
+// Bounds of how long a run that was asked for waits out what is due.
+const (
+	soonEnough = 20 * time.Second
+	longEnough = 90 * time.Second
+)
+
 // injector builds the injector. fresh makes each run look at the board anew.
 func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration, fresh bool) *component {
 	t := h.Config.Times
@@ -28,10 +34,16 @@ func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration,
 	c := &component{home: h, id: heartbeat.Injector, log: log, every: every}
 	var waiting atomic.Bool
 	c.heed = waiting.Load
-	c.run = func(ctx context.Context, _ occasion, progress func()) (outcome, error) {
+	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
 		in.Progress = progress
-		report, err := in.Sweep(ctx)
-		out := outcome{details: report.Summary(), due: report.Due, soon: !report.Due.IsZero(), failed: report.Failed > 0, trouble: report.Trouble}
+		sweep := in.Sweep
+		if why == asked {
+			sweep = func(ctx context.Context) (*inject.Report, error) {
+				return in.SweepUntilQuiet(ctx, soonEnough, longEnough)
+			}
+		}
+		report, err := sweep(ctx)
+		out := outcome{details: report.Summary(), due: report.Due, failed: report.Failed > 0, trouble: report.Trouble}
 		out.result = resultOf(report.Failed > 0 || len(report.Kept) > 0, report.Trouble)
 		waiting.Store(report.Waiting > 0 || len(report.Kept) > 0)
 		return out, err

@@ -129,7 +129,7 @@ func plainText(data []byte) ([]byte, error) {
 	trimmed := bytes.TrimSpace(text)
 	switch {
 	case len(data) > MaxSize:
-		reason = fmt.Sprintf("file has %d bytes, more than the %d that a drop may have", len(data), MaxSize)
+		reason = fmt.Sprintf("file is larger than the %d bytes that a drop may have", MaxSize)
 	case len(trimmed) == 0:
 		reason = "file is empty"
 	case len(bytes.Trim(data, "\x00")) == 0:

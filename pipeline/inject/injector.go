@@ -109,3 +109,26 @@ func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
 		}
 	}
 }
+
+// SweepUntilQuiet sweeps as a run that somebody asked for should: it waits out
+// what is due within soon, and sweeps again, for no longer than long in all.
+// The report is of all its sweeps.
+func (in *Injector) SweepUntilQuiet(ctx context.Context, soon, long time.Duration) (*Report, error) {
+	end := in.Now().Add(long)
+	total := &Report{}
+	for {
+		r, err := in.Sweep(ctx)
+		r.Processed += total.Processed
+		r.Failed += total.Failed
+		total = r
+		wait := r.Due.Sub(in.Now())
+		if err != nil || ctx.Err() != nil || r.Due.IsZero() || wait > soon || in.Now().After(end) {
+			return total, err
+		}
+		select {
+		case <-ctx.Done():
+			return total, nil
+		case <-time.After(max(wait, 0) + 10*time.Millisecond): // file times have the grain of the kernel's tick
+		}
+	}
+}

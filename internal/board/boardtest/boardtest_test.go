@@ -66,7 +66,7 @@ func TestFaultsOfACreate(t *testing.T) {
 		return func(o outcome) bool { return o.err == nil && o.status == code }
 	}
 	reset := func(o outcome) bool { return errors.Is(o.err, syscall.ECONNRESET) || errors.Is(o.err, io.EOF) }
-	expired := func(o outcome) bool { return errors.Is(o.err, context.DeadlineExceeded) }
+	gaveUp := func(o outcome) bool { return errors.Is(o.err, context.Canceled) }
 	says := func(body string) func(outcome) bool {
 		return func(o outcome) bool { return o.status == 200 && o.body == body }
 	}
@@ -86,7 +86,7 @@ func TestFaultsOfACreate(t *testing.T) {
 		{"500", boardtest.Status(500), status(500), 0},
 		{"503", boardtest.Status(503), status(503), 0},
 		{"reset", boardtest.Reset(), reset, 0},
-		{"timeout", boardtest.Timeout(), expired, 0},
+		{"timeout", boardtest.Timeout(), gaveUp, 0},
 		{"429", boardtest.RateLimited("7"), retry("7"), 0},
 		{"429 without header", boardtest.RateLimited(""), retry(), 0},
 		{"429 with a fraction", boardtest.RateLimited("1.5"), retry("1.5"), 0},
@@ -95,7 +95,7 @@ func TestFaultsOfACreate(t *testing.T) {
 		{"odd errors", boardtest.OddErrors("invalid_args"), says(`{"ok":false,"error":"invalid_args","errors":[{"foo":1}]}`), 0},
 		{"html", boardtest.HTML(), func(o outcome) bool { return o.status == 200 && strings.HasPrefix(o.body, "<!doctype") }, 0},
 		{"apply, reset", boardtest.ApplyThenReset(), reset, 1},
-		{"apply, timeout", boardtest.ApplyThenTimeout(), expired, 1},
+		{"apply, timeout", boardtest.ApplyThenTimeout(), gaveUp, 1},
 		{"apply, 502", boardtest.ApplyThenStatus(502), status(502), 1},
 		{"apply, internal_error", boardtest.ApplyThenError("internal_error"), says(`{"ok":false,"error":"internal_error"}`), 1},
 		{"apply, half body", boardtest.ApplyThenHalf(), func(o outcome) bool {
@@ -111,11 +111,17 @@ func TestFaultsOfACreate(t *testing.T) {
 			t.Parallel()
 			b := boardtest.Start(t)
 			b.Faults.Next(create, c.fault)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
 			if strings.Contains(c.name, "timeout") {
-				ctx, cancel = context.WithDeadline(ctx, time.Now().Add(100*time.Millisecond))
-				defer cancel()
+				changes := b.Server.Changes(ctx)
+				go func() {
+					<-b.Faults.Came(create, 1)
+					if c.applied == 1 {
+						<-changes
+					}
+					giveUp()
+				}()
 			}
 			if o := call(ctx, b, create, url.Values{}); !c.sees(o) {
 				t.Errorf("client sees %+v", o)
