@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"syscall"
 	"time"
 
@@ -67,13 +68,19 @@ func (c *Client) upgrade(ctx context.Context) (*websocket.Conn, error) {
 }
 
 func dialError(resp *http.Response, err error) error {
-	if resp != nil && !temporaryStatus(resp.StatusCode) {
-		return &AuthError{Reason: ReasonEndpoint, Err: fmt.Errorf("http status %d is no WebSocket upgrade", resp.StatusCode)}
+	if resp != nil {
+		if temporaryStatus(resp.StatusCode) {
+			return fmt.Errorf("dial gateway: http status %d", resp.StatusCode)
+		}
+		return &AuthError{Reason: ReasonEndpoint, Err: fmt.Errorf("no WebSocket upgrade, http status %d", resp.StatusCode)}
 	}
 	var cert *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	if errors.As(err, &cert) || errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch) {
 		return &AuthError{Reason: ReasonEndpoint, Err: err}
+	}
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err // without the library's own story around it
 	}
 	return fmt.Errorf("dial gateway: %w", err)
 }

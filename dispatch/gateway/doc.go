@@ -20,9 +20,10 @@
 //
 // A Client keeps one connection, dialled at first need and again when it was
 // lost. Calls share it; responses may come in any order and are told apart by
-// id. Four kinds of goroutines serve a connection, all waited for by Close: a
-// reader from dial to end (it also answers the pings by which 2026.9.6 finds
-// dead clients), a writer, a pinger, and one for each call of Config.OnEnd.
+// id. A connection has a reader from dial to end (it also answers the pings by
+// which 2026.9.6 finds dead clients), a writer and a pinger (both versions answer
+// pings); dialling and each call of Config.OnEnd have a goroutine of their own.
+// Close waits for all of them.
 //
 // Every connection is signed by an Ed25519 key that lives as long as the
 // Client: 2026.3.13 strips an unsigned client of its scopes, and

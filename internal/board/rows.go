@@ -232,7 +232,7 @@ func addChoice(c *column, value, label string) {
 }
 
 // isAgentName says whether the name may become an option by being sent:
-// ^[\p{L}\p{N}][\p{L}\p{N} ._-]{0,63}$
+// ^[\p{L}\p{N}][\p{L}\p{N}\p{M} ._-]{0,63}$
 func isAgentName(name string) bool {
 	runes := []rune(name)
 	if len(runes) == 0 || len(runes) > 64 {
@@ -240,6 +240,6 @@ func isAgentName(name string) bool {
 	}
 	alnum := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 	return alnum(runes[0]) && !slices.ContainsFunc(runes, func(r rune) bool {
-		return !alnum(r) && !strings.ContainsRune(" ._-", r)
+		return !alnum(r) && !unicode.IsMark(r) && !strings.ContainsRune(" ._-", r)
 	})
 }

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -110,6 +111,13 @@ func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
 	}
 }
 
+// outOfReach tells whether the board is in trouble and nobody knows for how
+// long.
+func (r *Report) outOfReach() bool {
+	var e *pipeline.BoardError
+	return r.Trouble != nil && !(errors.As(r.Trouble, &e) && !e.Until.IsZero())
+}
+
 // SweepUntilQuiet sweeps as a run that somebody asked for should: it waits out
 // what is due within soon, and sweeps again, for no longer than long in all.
 // The report is of all its sweeps.
@@ -122,7 +130,7 @@ func (in *Injector) SweepUntilQuiet(ctx context.Context, soon, long time.Duratio
 		r.Failed += total.Failed
 		total = r
 		wait := r.Due.Sub(in.Now())
-		if err != nil || ctx.Err() != nil || r.Due.IsZero() || wait > soon || in.Now().After(end) {
+		if err != nil || ctx.Err() != nil || r.outOfReach() || r.Due.IsZero() || wait > soon || in.Now().After(end) {
 			return total, err
 		}
 		select {

@@ -39,31 +39,29 @@ type agentParams struct {
 	Timeout        float64 `json:"timeout"` // seconds
 }
 
-// agentProperties are those both versions know; 2026.9.6 has more.
+// agentProperties are the optional ones that both versions know; 2026.9.6 has
+// more.
 var agentProperties = []string{
-	"message", "agentId", "idempotencyKey", "sessionKey", "timeout", "label", "extraSystemPrompt", "thinking",
+	"agentId", "sessionKey", "timeout", "label", "extraSystemPrompt", "thinking",
 	"lane", "deliver", "to", "replyTo", "sessionId", "channel", "accountId", "threadId", "attachments",
 	"bestEffortDeliver", "inputProvenance",
 }
 
-func parseAgent(raw json.RawMessage) (agentParams, string) {
-	var p agentParams
-	m, problem := properties(orEmpty(raw), "root", agentProperties...)
+func (p Profile) parseAgent(raw json.RawMessage) (agentParams, string) {
+	var params agentParams
+	m, problem := properties(orEmpty(raw), "", []string{"message", "idempotencyKey"}, agentProperties...)
 	if problem != "" {
-		return p, problem
+		return params, problem
 	}
 	for _, name := range []string{"message", "idempotencyKey"} {
-		switch {
-		case m[name] == nil:
-			return p, "at root: must have required property '" + name + "'"
-		case text(m[name]) == "":
-			return p, "at /" + name + ": must NOT have fewer than 1 characters"
+		if text(m[name]) == "" {
+			return params, p.tooShort("/" + name)
 		}
 	}
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return p, err.Error()
+	if err := json.Unmarshal(raw, &params); err != nil {
+		return params, err.Error()
 	}
-	return p, ""
+	return params, ""
 }
 
 // agent is the method agent. The caller holds mu.
@@ -80,13 +78,13 @@ func (c *conn) agent(req request) {
 		c.reply(req.ID, refused(g.draining(req.Method)))
 		return
 	}
-	p, problem := parseAgent(req.Params)
+	p, problem := g.profile.parseAgent(req.Params)
 	if problem != "" {
 		c.reply(req.ID, refused(invalid("invalid agent params: "+problem)))
 		return
 	}
-	if isReset(p.Message) && !c.may("operator.admin") {
-		c.reply(req.ID, refused(g.profile.missingScope("operator.admin"))) // read, 2026.9.6
+	if g.profile.guardsResets && isReset(p.Message) && !c.may("operator.admin") {
+		c.reply(req.ID, refused(g.profile.missingScope("operator.admin")))
 		return
 	}
 	// The key comes before all else: it answers for any message and agent.
@@ -110,7 +108,6 @@ func (c *conn) agent(req request) {
 	}
 	p.AgentID, p.SessionKey = agent.ID, session
 	if strings.TrimSpace(p.Message) == "" {
-		// Seen on 2026.9.6; for the other profile a guess.
 		c.acceptAndFail(req, p, "Message (--message) is required", fault)
 		return
 	}
@@ -141,17 +138,17 @@ func (p *process) remembered(key string) *entry {
 // the refusal of 2026.9.6, or nothing, as 2026.3.13 accepts at first.
 func (p *process) agentFor(id string) (*Agent, *wireError) {
 	agents := p.g.o.Agents
-	id = strings.ToLower(strings.TrimSpace(id))
+	folded := strings.ToLower(strings.TrimSpace(id))
 	switch {
-	case id == "" && len(agents) == 1:
+	case folded == "" && len(agents) == 1:
 		return &agents[0], nil
-	case id == "" && p.g.profile.refusesOwnerless:
-		e := invalid(`Multiple agents are configured, but session key "main" has no explicit owner. Pass agentId to choose one`)
+	case folded == "" && p.g.profile.refusesOwnerless:
+		e := invalid(`Multiple agents are configured, but session key "main" has no explicit owner. Pass agentId or use an agent-prefixed session key.`)
 		return nil, &e
-	case id == "":
+	case folded == "":
 		return nil, nil
 	}
-	i := slices.IndexFunc(agents, func(a Agent) bool { return a.ID == id })
+	i := slices.IndexFunc(agents, func(a Agent) bool { return a.ID == folded })
 	if i < 0 {
 		e := invalid(fmt.Sprintf("invalid agent params: unknown agent id %q", id))
 		return nil, &e
@@ -224,9 +221,20 @@ func (c *conn) admitRun(req request, p agentParams, agent *Agent, fault Fault) {
 func (c *conn) acceptAndFail(req request, p agentParams, words string, fault Fault) {
 	e := c.p.remember(p)
 	c.first(req.ID, c.p.g.profile.accepted(e, "accepted"), fault)
-	a := answer{err: &wireError{Code: "UNAVAILABLE", Message: words}}
+	if !c.p.g.profile.newerSchemaWords {
+		words = "Error: " + words
+	}
+	a := failed(e.runID, words)
 	c.p.end(e, a, "error")
 	c.second(req.ID, a, fault)
+}
+
+// failed is the second response to a run that failed: payload and error.
+func failed(runID, words string) answer {
+	return answer{
+		payload: object{"runId": runID, "status": "error", "summary": words},
+		err:     &wireError{Code: "UNAVAILABLE", Message: words},
+	}
 }
 
 // repeated answers a key that the gateway remembers.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -157,7 +156,10 @@ func (c *conn) admit(p connectParams) (deviceToken, refusal string) {
 	if p.Role == "" {
 		p.Role = "operator"
 	}
-	if p.Role != "operator" && (p.Role != "node" || p.Device == nil) {
+	switch {
+	case p.Role == "node" && p.Device == nil:
+		return "", "DEVICE_IDENTITY_REQUIRED"
+	case p.Role != "operator" && p.Role != "node":
 		return "", "INVALID_ROLE"
 	}
 	if name := c.judgeOrigin(p); name != "" {
@@ -186,7 +188,8 @@ func (c *conn) admit(p connectParams) (deviceToken, refusal string) {
 	return deviceToken, ""
 }
 
-// judgeOrigin: seen on 2026.9.6 alone; the other profile does the same.
+// judgeOrigin: with an Origin seen on 2026.9.6 alone; the other profile does the
+// same.
 func (c *conn) judgeOrigin(p connectParams) string {
 	u, err := url.Parse(c.origin)
 	switch {
@@ -216,7 +219,7 @@ func (c *conn) judgeToken(p connectParams) string {
 	g.mu.Unlock()
 	switch {
 	case right && p.Client.ID == "openclaw-tui" && p.Device == nil:
-		return "CONTROL_UI_DEVICE_REQUIRED"
+		return "CONTROL_UI_DEVICE_IDENTITY_REQUIRED"
 	case right:
 		return ""
 	case sent == "" && p.Device == nil:
@@ -263,101 +266,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// checkConnect returns what is wrong with the shape of connect parameters.
-func (p Profile) checkConnect(params json.RawMessage) string {
-	root, problem := properties(params, "root",
-		"minProtocol", "maxProtocol", "client", "role", "scopes", "auth", "device", "caps", "locale", "userAgent")
-	if problem != "" {
-		return problem
-	}
-	for _, name := range []string{"minProtocol", "maxProtocol", "client"} {
-		if root[name] == nil {
-			return "at root: must have required property '" + name + "'"
-		}
-	}
-	client, problem := properties(root["client"], "/client",
-		"id", "version", "platform", "mode", "displayName", "instanceId", "deviceFamily")
-	if problem != "" {
-		return problem
-	}
-	if problem := p.checkClient(client); problem != "" {
-		return problem
-	}
-	if scopes, ok := root["scopes"]; ok && !isArray(scopes) {
-		return "at /scopes: must be array"
-	}
-	if auth, ok := root["auth"]; ok {
-		if _, problem := properties(auth, "/auth", "token", "password", "deviceToken"); problem != "" {
-			return problem
-		}
-	}
-	if device, ok := root["device"]; ok {
-		return checkAll(device, "/device", "id", "publicKey", "signature", "signedAt", "nonce")
-	}
-	return ""
-}
-
-func (p Profile) checkClient(client map[string]json.RawMessage) string {
-	for _, name := range []string{"id", "version", "platform", "mode"} {
-		if text(client[name]) == "" {
-			return "at /client/" + name + ": must NOT have fewer than 1 characters"
-		}
-	}
-	const allowed = "must be equal to one of the allowed values" // other words on 2026.3.13
-	if !slices.Contains(p.clientIDs, text(client["id"])) {
-		return "at /client/id: " + allowed
-	}
-	if !slices.Contains(p.modes, text(client["mode"])) {
-		return "at /client/mode: " + allowed
-	}
-	return ""
-}
-
-// properties parses an object and returns what is wrong if it has others than
-// the allowed properties.
-func properties(raw json.RawMessage, at string, allowed ...string) (map[string]json.RawMessage, string) {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(raw, &m) != nil || m == nil {
-		return nil, "at " + at + ": must be object"
-	}
-	var unexpected []string
-	for name := range m {
-		if !slices.Contains(allowed, name) {
-			unexpected = append(unexpected, name)
-		}
-	}
-	if unexpected != nil {
-		slices.Sort(unexpected)
-		return nil, "at " + at + ": unexpected property '" + unexpected[0] + "'"
-	}
-	return m, ""
-}
-
-// checkAll is properties, all of which are required.
-func checkAll(raw json.RawMessage, at string, names ...string) string {
-	m, problem := properties(raw, at, names...)
-	if problem != "" {
-		return problem
-	}
-	for _, name := range names {
-		if m[name] == nil {
-			return "at " + at + ": must have required property '" + name + "'"
-		}
-	}
-	return ""
-}
-
-// text returns a JSON string's value, empty for anything else.
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
-func isArray(raw json.RawMessage) bool {
-	return strings.HasPrefix(strings.TrimSpace(string(raw)), "[")
 }

@@ -96,10 +96,10 @@ func TestConnectRefused(t *testing.T) {
 			code: "INVALID_REQUEST", message: "protocol mismatch", detail: "PROTOCOL_MISMATCH", close: websocket.StatusProtocolError},
 		{name: "4 alone", change: func(p object) { p["minProtocol"] = 4 }, only: "2026.3.13",
 			code: "INVALID_REQUEST", message: "protocol mismatch", close: websocket.StatusProtocolError},
-		{name: "client id", change: client("otm", "backend"),
+		{name: "client id", change: client("otm", "backend"), only: "2026.9.6",
 			code: "INVALID_REQUEST", message: "invalid connect params: at /client/id: must be equal to one of"},
 		{name: "newer client id", change: client("openclaw-tui", "ui"), only: "2026.3.13",
-			code: "INVALID_REQUEST", message: "invalid connect params: at /client/id"},
+			code: "INVALID_REQUEST", message: "invalid connect params: at /client/id: must be equal to constant; at /client/id: must match"},
 		{name: "mode of the documentation", change: client("cli", "operator"),
 			code: "INVALID_REQUEST", message: "invalid connect params: at /client/mode"},
 		{name: "unknown property", change: func(p object) { p["foo"] = 1 },
@@ -114,10 +114,16 @@ func TestConnectRefused(t *testing.T) {
 			code: "INVALID_REQUEST", message: "invalid connect params: at /scopes"},
 		{name: "role", change: func(p object) { p["role"] = "admin" }, code: "INVALID_REQUEST", message: "invalid role"},
 		{name: "node without device", change: unsigned(func(p object) { p["role"] = "node" }),
-			code: "INVALID_REQUEST", message: "invalid role"},
+			code: "NOT_PAIRED", message: "device identity required", detail: "DEVICE_IDENTITY_REQUIRED"},
+		{name: "device id", change: func(p object) { p["device"].(object)["id"] = "00" },
+			code: "INVALID_REQUEST", message: "device identity mismatch", detail: "DEVICE_AUTH_DEVICE_ID_MISMATCH"},
+		{name: "no client", change: unsigned(func(p object) { delete(p, "client") }),
+			code: "INVALID_REQUEST", message: "invalid connect params: must have required property 'client'"},
+		{name: "no version", change: func(p object) { delete(p["client"].(object), "version") },
+			code: "INVALID_REQUEST", message: "invalid connect params: at /client: must have required property 'version'"},
 		{name: "tui without device", change: unsigned(client("openclaw-tui", "ui")), only: "2026.9.6",
-			code: "NOT_PAIRED", message: "control ui requires device identity", detail: "DEVICE_IDENTITY_REQUIRED"},
-		{name: "webchat", change: unsigned(client("webchat", "webchat")), only: "2026.9.6",
+			code: "INVALID_REQUEST", message: "control ui requires device identity", detail: "CONTROL_UI_DEVICE_IDENTITY_REQUIRED"},
+		{name: "webchat", change: unsigned(client("webchat", "webchat")),
 			code: "INVALID_REQUEST", message: "origin not allowed", detail: "CONTROL_UI_ORIGIN_NOT_ALLOWED"},
 	}
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
@@ -138,7 +144,7 @@ func TestConnectRefused(t *testing.T) {
 				if got, _ := f.Error.Details["code"].(string); got != tt.detail {
 					t.Errorf("details.code %q, want %q", got, tt.detail)
 				}
-				want := websocket.CloseError{Code: tt.close, Reason: f.Error.Message}
+				want := websocket.CloseError{Code: tt.close, Reason: f.Error.Message[:min(len(f.Error.Message), 123)]}
 				if want.Code == 0 {
 					want.Code = websocket.StatusPolicyViolation
 				}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +19,8 @@ import (
 	"otm/dispatch/gateway/gatewaytest"
 )
 
-// The test binary is the program, and its agent, when told so.
+// The test binary is the program, and its agent, when told so. After the tests
+// no goroutine may be left.
 func TestMain(m *testing.M) {
 	switch os.Getenv("GATEWAYTEST_ROLE") {
 	case "gateway":
@@ -26,7 +29,18 @@ func TestMain(m *testing.M) {
 		message, _ := io.ReadAll(os.Stdin)
 		os.Exit(exitCode(os.WriteFile("seen-"+os.Args[1], message, 0o600)))
 	}
-	os.Exit(m.Run())
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	for try := 0; runtime.NumGoroutine() > before && code == 0; try++ {
+		if try == 200 {
+			buf := make([]byte, 1<<20)
+			fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", buf[:runtime.Stack(buf, true)])
+			code = 1
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	os.Exit(code)
 }
 
 func exitCode(err error) int {

@@ -1,7 +1,9 @@
 package gatewaytest
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -31,6 +33,7 @@ func (c *conn) handle(req request) {
 	})
 	defer g.note()
 	m, known := methods[req.Method]
+	known = known && (req.Method != "sessions.abort" || g.profile.aborts)
 	switch {
 	case c.p.drain:
 		c.reply(req.ID, refused(g.draining(req.Method)))
@@ -66,7 +69,7 @@ func (c *conn) status(req request) {
 
 func (c *conn) agentsList(req request) {
 	g := c.p.g
-	if _, problem := properties(orEmpty(req.Params), "root"); problem != "" {
+	if _, problem := properties(orEmpty(req.Params), "", nil); problem != "" {
 		c.reply(req.ID, refused(invalid("invalid agents.list params: "+problem)))
 		return
 	}
@@ -106,12 +109,14 @@ func (c *conn) sessionsList(req request) {
 func (c *conn) sessionsAbort(req request) {
 	e := c.p.known[field(req.Params, "runId")]
 	if e == nil || e.turn == nil || e.final != nil {
-		c.reply(req.ID, refused(invalid("no active run")))
+		e := invalid("session mutation target is unavailable")
+		e.Details = object{"code": "SESSION_MUTATION_TARGET_REQUIRED", "method": req.Method}
+		c.reply(req.ID, refused(e))
 		return
 	}
 	e.turn.aborted = true
 	e.turn.cancel()
-	c.reply(req.ID, answer{ok: true, payload: object{"ok": true, "abortedRunId": e.runID}})
+	c.reply(req.ID, answer{ok: true, payload: object{"ok": true, "abortedRunId": e.runID, "status": "aborted"}})
 }
 
 // knownFor is how long agent.wait knows a run after its end.
@@ -121,10 +126,7 @@ const knownFor = 10 * time.Minute
 // unknown is not told from one that runs.
 func (c *conn) agentWait(req request) {
 	g := c.p.g
-	m, problem := properties(req.Params, "root", "runId", "timeoutMs")
-	if problem == "" && text(m["runId"]) == "" {
-		problem = "at root: must have required property 'runId'"
-	}
+	m, problem := properties(req.Params, "", []string{"runId"}, "timeoutMs")
 	if problem != "" {
 		c.reply(req.ID, refused(invalid("invalid agent.wait params: "+problem)))
 		return
@@ -160,6 +162,9 @@ func (c *conn) waitFor(id json.RawMessage, runID string, e *entry, timeout time.
 	defer c.p.g.mu.Unlock()
 	if e != nil && e.final != nil {
 		payload["status"] = e.status
+		if e.turn != nil && e.turn.aborted {
+			payload["status"] = "error" // though the second response says timeout
+		}
 		payload["endedAt"] = e.endedAt.UnixMilli()
 		if !e.startedAt.IsZero() {
 			payload["startedAt"] = e.startedAt.UnixMilli()
@@ -173,21 +178,24 @@ func mainSession(agentID string) string { return "agent:" + agentID + ":main" }
 
 // sessionFor files a session key under an agent, or says why not.
 func (p Profile) sessionFor(agentID, key string) (string, *wireError) {
-	owner, isFull := "", false
+	if key == "" {
+		return mainSession(agentID), nil
+	}
+	owner := ""
 	if rest, ok := strings.CutPrefix(key, "agent:"); ok {
-		owner, _, isFull = strings.Cut(rest, ":")
+		owner, _, _ = strings.Cut(rest, ":")
 	}
 	switch {
-	case key == "" || key == "main":
-		return mainSession(agentID), nil
-	case isFull && owner == agentID:
+	case owner == agentID:
 		return key, nil
-	case isFull && p.refusesOwnerless:
-		e := invalid("session key \"" + key + "\" belongs to another agent")
-		return "", &e
-	case isFull:
-		e := invalid("invalid agent params: agent \"" + agentID + "\" does not match session key agent \"" + owner + "\"")
+	case owner == "" && p.ownsSessions:
+		return "agent:" + agentID + ":" + key, nil
+	case p.ownsSessions:
+		e := invalid(fmt.Sprintf("Multiple agents are configured, but session agent resolution has no explicit owner. "+
+			"The agent-scoped session key belongs to %q, not %q.", owner, agentID))
 		return "", &e
 	}
-	return "agent:" + agentID + ":" + key, nil
+	// 2026.3.13 takes a key without a prefix for one of an agent "main".
+	e := invalid(fmt.Sprintf("invalid agent params: agent %q does not match session key agent %q", agentID, cmp.Or(owner, "main")))
+	return "", &e
 }

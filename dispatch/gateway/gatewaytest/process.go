@@ -147,7 +147,7 @@ func (g *Gateway) Shutdown() {
 	}
 	var closing []*conn
 	for c := range p.conns {
-		c.event("shutdown", object{"reason": "gateway stopping", "restartExpectedMs": 1500})
+		c.event("shutdown", object{"reason": "gateway stopping"})
 		c.close(websocket.StatusServiceRestart, "service restart")
 		closing = append(closing, c)
 	}

@@ -26,14 +26,18 @@ type Profile struct {
 	methodCount      int  // in hello-ok, which makes its size
 	seqPerConn       bool // events are counted per connection, else per gateway
 	secretAnyField   bool // the token is also taken as auth.password
+	newerSchemaWords bool // how broken params are put into words
 	tokenDelays      bool // wrong tokens are answered later and later
 	codedProtocol    bool // the protocol mismatch has a details.code
 	forbidden        bool // a missing scope is FORBIDDEN, else INVALID_REQUEST
 	tellsSession     bool // accepted names session and agent
 	tellsInFlight    bool // a repeated key is in_flight, else accepted again
 	rerunsForgotten  bool // a forgotten key runs again; else, in the same session, it fails without a run
-	hidesFailure     bool // a failed model call ends ok
+	hidesFailure     bool // a model call that failed or timed out ends ok
 	refusesOwnerless bool // no agentId with several agents: refused, else accepted and then refused
+	ownsSessions     bool // a session key without a prefix is filed under the agent, else refused
+	guardsResets     bool // messages such as /new need operator.admin
+	aborts           bool // sessions.abort exists
 	drains           bool // a shutdown waits for running turns
 	resumes          bool // turns that a crash cut off run again under a new id
 }
@@ -83,12 +87,16 @@ var Profile2026_9_6 = Profile{
 	methodCount:      466,
 	seqPerConn:       true,
 	secretAnyField:   true,
+	newerSchemaWords: true,
 	tokenDelays:      true,
 	codedProtocol:    true,
 	forbidden:        true,
 	tellsSession:     true,
 	tellsInFlight:    true,
 	refusesOwnerless: true,
+	ownsSessions:     true,
+	guardsResets:     true,
+	aborts:           true,
 	drains:           true,
 	resumes:          true,
 }

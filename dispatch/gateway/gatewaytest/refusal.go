@@ -30,8 +30,7 @@ func invalid(message string) wireError {
 }
 
 // refusals are those whose words do not depend on what was sent, by their
-// details.code where they have one. Seen, apart from what stands after an
-// ellipsis in the observations.
+// details.code where they have one. Seen on both versions, except where noted.
 var refusals = map[string]refusal{
 	"AUTH_TOKEN_MISMATCH": {err: wireError{
 		Code: "INVALID_REQUEST", Message: "unauthorized: gateway token mismatch (provide gateway auth token)",
@@ -42,42 +41,51 @@ var refusals = map[string]refusal{
 	}},
 	"AUTH_TOKEN_MISSING": {err: wireError{
 		Code: "INVALID_REQUEST", Message: "unauthorized: gateway token missing (provide gateway auth token)",
-		Details: object{"code": "AUTH_TOKEN_MISSING", "authReason": "token_missing"},
+		Details: object{
+			"code": "AUTH_TOKEN_MISSING", "authReason": "token_missing", "canRetryWithDeviceToken": false,
+			"recommendedNextStep": "update_auth_configuration",
+		},
 	}},
 	"DEVICE_IDENTITY_REQUIRED": {err: wireError{
 		Code: "NOT_PAIRED", Message: "device identity required",
 		Details: object{"code": "DEVICE_IDENTITY_REQUIRED"},
 	}},
-	"CONTROL_UI_DEVICE_REQUIRED": {err: wireError{
-		Code: "NOT_PAIRED", Message: "control ui requires device identity",
-		Details: object{"code": "DEVICE_IDENTITY_REQUIRED"},
-	}},
-	"PAIRING_REQUIRED":     pairing("not-paired"),
-	"PAIRING_SCOPES":       pairing("scope-upgrade"),
-	"PAIRING_METADATA":     pairing("metadata-upgrade"),
-	"PAIRING_ROLE_UPGRADE": pairing("role-upgrade"),
-	"DEVICE_AUTH_SIGNATURE_INVALID": {err: wireError{
-		Code: "INVALID_REQUEST", Message: "device signature invalid",
-		Details: object{"code": "DEVICE_AUTH_SIGNATURE_INVALID"},
-	}},
-	"DEVICE_AUTH_NONCE_MISMATCH": {err: wireError{
-		Code: "INVALID_REQUEST", Message: "device nonce mismatch",
-		Details: object{"code": "DEVICE_AUTH_NONCE_MISMATCH"},
-	}},
-	"DEVICE_AUTH_SIGNATURE_EXPIRED": {err: wireError{
-		Code: "INVALID_REQUEST", Message: "device signature expired",
-		Details: object{"code": "DEVICE_AUTH_SIGNATURE_EXPIRED"},
-	}},
-	"CONTROL_UI_ORIGIN_NOT_ALLOWED": {err: wireError{
-		Code: "INVALID_REQUEST", Message: "origin not allowed",
-		Details: object{"code": "CONTROL_UI_ORIGIN_NOT_ALLOWED"},
-	}},
-	"INVALID_ROLE":    {err: invalid("invalid role")},
-	"FIRST_REQUEST":   {err: invalid("invalid handshake: first request must be connect")},
-	"UNKNOWN_FIELD":   {err: invalid("invalid connect params: at root: unexpected property 'foo'")},
-	"UNKNOWN_ID":      {err: invalid("invalid connect params: at /client/id: must be equal to one of the allowed values")},
+	"CONTROL_UI_DEVICE_IDENTITY_REQUIRED": coded("CONTROL_UI_DEVICE_IDENTITY_REQUIRED",
+		"control ui requires device identity (use HTTPS or localhost secure context)", ""), // 2026.9.6
+	"CONTROL_UI_ORIGIN_NOT_ALLOWED": coded("CONTROL_UI_ORIGIN_NOT_ALLOWED",
+		"origin not allowed (open the Control UI from the gateway host or allow it in gateway.controlUi.allowedOrigins)",
+		"origin missing or invalid"),
+
+	// Reasons other than not-paired and metadata-upgrade, and the rest of the
+	// message, were only read.
+	"PAIRING_REQUIRED": pairing("not-paired"),
+	"PAIRING_SCOPES":   pairing("scope-upgrade"),
+	"PAIRING_METADATA": pairing("metadata-upgrade"),
+	"PAIRING_ROLE":     pairing("role-upgrade"),
+
+	"DEVICE_AUTH_SIGNATURE_INVALID":  coded("DEVICE_AUTH_SIGNATURE_INVALID", "device signature invalid", "device-signature"),
+	"DEVICE_AUTH_NONCE_MISMATCH":     coded("DEVICE_AUTH_NONCE_MISMATCH", "device nonce mismatch", "device-nonce-mismatch"),
+	"DEVICE_AUTH_SIGNATURE_EXPIRED":  coded("DEVICE_AUTH_SIGNATURE_EXPIRED", "device signature expired", "device-signature-stale"),
+	"DEVICE_AUTH_DEVICE_ID_MISMATCH": coded("DEVICE_AUTH_DEVICE_ID_MISMATCH", "device identity mismatch", "device-id-mismatch"),
+
+	"INVALID_ROLE":  {err: invalid("invalid role")},
+	"FIRST_REQUEST": {err: invalid("invalid handshake: first request must be connect")},
+	"UNKNOWN_FIELD": {err: invalid("invalid connect params: at root: unexpected property 'foo'")},
+	"UNKNOWN_ID":    {err: invalid("invalid connect params: at /client/id: must be equal to one of the allowed values")},
+
+	// Not seen: a code of the future, and an answer that no client may log.
 	"UNEXPLAINED_NO":  {err: wireError{Code: "SOMETHING_NEW", Message: "no"}},
-	"TOKEN_IN_ANSWER": {err: invalid("unauthorized: got " + DefaultToken)}, // not seen; no client may log it
+	"TOKEN_IN_ANSWER": {err: invalid("unauthorized: got " + DefaultToken)},
+}
+
+func coded(code, message, reason string) refusal {
+	details := object{"code": code}
+	if reason != "" {
+		details["reason"] = reason
+	}
+	e := invalid(message)
+	e.Details = details
+	return refusal{err: e}
 }
 
 // Refusals returns the names that DialRefuse knows.
@@ -106,6 +114,7 @@ func (p Profile) protocolMismatch(low, high int) *refusal {
 		details["code"] = "PROTOCOL_MISMATCH"
 		details["clientMinProtocol"] = low
 		details["clientMaxProtocol"] = high
+		details["minimumProbeProtocol"] = 3
 	}
 	e := invalid("protocol mismatch")
 	e.Details = details
@@ -128,7 +137,8 @@ func (g *Gateway) starting() *refusal {
 func (g *Gateway) draining(method string) wireError {
 	return wireError{
 		Code: "UNAVAILABLE", Message: method + " unavailable during gateway restart", Retryable: true,
-		RetryAfterMs: g.retryAfter(1000), Details: object{"reason": "gateway-restarting"},
+		RetryAfterMs: g.retryAfter(1000),
+		Details:      object{"reason": "gateway-restarting", "method": method, "phase": "accepting"},
 	}
 }
 

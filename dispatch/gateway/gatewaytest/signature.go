@@ -23,7 +23,7 @@ func (c *conn) judgeDevice(p connectParams) string {
 	sum := sha256.Sum256(key)
 	switch {
 	case err != nil, len(key) != ed25519.PublicKeySize, hex.EncodeToString(sum[:]) != p.Device.ID:
-		return "DEVICE_AUTH_SIGNATURE_INVALID" // these three were not tried
+		return "DEVICE_AUTH_DEVICE_ID_MISMATCH"
 	case age > signatureSkew:
 		return "DEVICE_AUTH_SIGNATURE_EXPIRED"
 	case p.Device.Nonce != c.nonce:

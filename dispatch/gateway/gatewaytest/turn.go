@@ -161,15 +161,14 @@ func (p Profile) outcome(t *turn, err error) (answer, string) {
 	case t.aborted:
 		status = "timeout"
 		payload["summary"], payload["stopReason"] = "aborted", "rpc"
+	case err != nil && p.hidesFailure:
+		payload["summary"] = "completed"
+		payload["result"] = object{"payloads": []object{{"text": "400 " + err.Error()}}}
 	case errors.Is(err, context.DeadlineExceeded):
 		status = "timeout"
 		payload["summary"], payload["timeoutPhase"] = "aborted", "provider"
-	case err != nil && !p.hidesFailure:
-		payload["status"], payload["summary"] = "error", err.Error()
-		return answer{payload: payload, err: &wireError{Code: "UNAVAILABLE", Message: err.Error()}}, "error"
 	case err != nil:
-		payload["summary"] = "completed"
-		payload["result"] = object{"payloads": []object{{"text": "400 " + err.Error()}}}
+		return failed(t.entry.runID, err.Error()), "error"
 	default:
 		payload["summary"] = "completed"
 		// The real one carries the tool list: 4 to 8 kB at least.
