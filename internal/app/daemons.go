@@ -87,15 +87,19 @@ func (h *Home) goInjector(g *daemon.Group, in *component) {
 	g.Go(in.Resident)
 }
 
-// probeEvery is how often the watching is put to the test.
-const probeEvery = time.Minute
+// probeEvery is how often the watching is put to the test; until the first
+// probe was seen, sooner, as it may have come before the watch stood.
+const (
+	probeEvery = time.Minute
+	firstProbe = time.Second
+)
 
 // beatWatcher writes the heartbeat of the watching: a beat for each probe
 // whose event was seen in every inbox, so that a watch that went deaf stops
 // beating.
 func (h *Home) beatWatcher(ctx context.Context, w watcher) error {
 	beat := heartbeat.NewWriter(h.Dir, heartbeat.Watcher, h.Version, h.Now)
-	tick := time.NewTicker(probeEvery)
+	tick := time.NewTicker(firstProbe)
 	defer tick.Stop()
 	seen := map[string]bool{}
 	w.Probe()
@@ -112,6 +116,7 @@ func (h *Home) beatWatcher(ctx context.Context, w watcher) error {
 				continue
 			}
 			clear(seen)
+			tick.Reset(probeEvery)
 			stats := w.Stats()
 			result, details := heartbeat.Success, fmt.Sprintf("watching, overflows: %d", stats.Overflows)
 			if stats.Degraded != "" {
