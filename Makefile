@@ -1,0 +1,70 @@
+# make check is what CI runs. make help lists the rest.
+
+GO ?= go
+BIN := bin
+COMMANDS := otm otm-create otm-update otm-injector otm-dispatcher otm-completion-detector
+
+.PHONY: help
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build all commands into bin/, the way they are shipped
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/ $(addprefix ./cmd/,$(COMMANDS))
+
+.PHONY: demo
+demo: ## see the whole pipeline at work
+	$(GO) run ./cmd/otm demo
+
+.PHONY: test
+test: ## all tests
+	$(GO) test ./...
+
+.PHONY: test-race
+test-race: ## all tests, with the race detector
+	GOFLAGS=-race $(GO) test ./...
+
+.PHONY: check
+check: fmt-check tidy-check vet lint vuln shellcheck test-race ## everything that CI runs
+
+.PHONY: fmt-check
+fmt-check:
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change:"; echo "$$files"; exit 1; }
+
+.PHONY: tidy-check
+tidy-check:
+	$(GO) mod tidy -diff
+
+.PHONY: vet
+vet:
+	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
+
+.PHONY: lint
+lint:
+	$(GO) tool staticcheck ./...
+
+.PHONY: vuln
+vuln:
+	@sh scripts/vuln.sh
+
+.PHONY: shellcheck
+shellcheck:
+	@sh scripts/shellcheck.sh
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for a while (FUZZTIME=30s)
+	@sh scripts/fuzz.sh
+
+.PHONY: bench
+bench: ## the figures of docs/performance.md
+	$(GO) run ./scripts/bench
+
+.PHONY: cover
+cover: ## which statements the tests reach
+	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
+	$(GO) tool cover -func=coverage.out | tail -n 1
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN) dist coverage.out
