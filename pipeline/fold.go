@@ -13,7 +13,7 @@ import (
 // with an underscore for each run of spaces, hyphens and underscores. "In
 // Progress" becomes in_progress.
 func FoldName(s string) string {
-	parts := strings.FieldsFunc(strings.ToLower(norm.NFC.String(s)), func(r rune) bool {
+	parts := strings.FieldsFunc(foldCase(s), func(r rune) bool {
 		return unicode.IsSpace(r) || r == '-' || r == '_'
 	})
 	return strings.Join(parts, "_")
@@ -23,7 +23,14 @@ func FoldName(s string) string {
 // composed (NFC), lower case, trimmed, with one space for each run of white
 // space.
 func FoldTitle(s string) string {
-	return strings.Join(strings.Fields(strings.ToLower(norm.NFC.String(s))), " ")
+	return strings.Join(strings.Fields(foldCase(s)), " ")
+}
+
+// foldCase goes by way of upper case, as some letters have two lower ones (σ
+// and ς), and composes once more, as some have a composed form in lower case
+// alone (ǰ).
+func foldCase(s string) string {
+	return norm.NFC.String(strings.ToLower(strings.ToUpper(norm.NFC.String(s))))
 }
 
 // CleanName returns the composed form (NFC) of a name, in which it is stored:
@@ -33,12 +40,16 @@ func CleanName(s string) string { return norm.NFC.String(s) }
 // MaxAgentName is how long the name of an agent may be, in characters.
 const MaxAgentName = 64
 
+// maxAgentBytes leaves room for what file names add to the name of an agent:
+// they end at 255 bytes.
+const maxAgentBytes = 200
+
 // ValidAgentName tells whether s can name an agent: letters, digits, spaces,
 // dots, hyphens and underscores, beginning with a letter or a digit and not
 // ending in a space. Such a name is one harmless path element.
 func ValidAgentName(s string) bool {
 	s = norm.NFC.String(s)
-	if s == "" || utf8.RuneCountInString(s) > MaxAgentName || strings.HasSuffix(s, " ") || !utf8.ValidString(s) {
+	if s == "" || utf8.RuneCountInString(s) > MaxAgentName || len(s) > maxAgentBytes || strings.HasSuffix(s, " ") || !utf8.ValidString(s) {
 		return false
 	}
 	for i, r := range s {

@@ -1,18 +1,20 @@
 package pipeline
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
 
 // Observe brings the record up to what the board shows: what people changed
 // there counts. It returns whether the record changed. byPerson says whether
-// somebody else than OTM touched the row last.
+// somebody else than OTM touched the row last; who that was, the row says, if
+// it can.
 func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bool {
 	changed := false
 	if status := row.CurrentStatus(); status != r.Status {
 		who := "board"
-		if byPerson {
+		if byPerson && row.UpdatedBy != "" {
 			who = row.UpdatedBy
 		}
 		if r.Status != "" {
@@ -64,7 +66,7 @@ func (r *Record) observeSteps(rows []*Row, at time.Time) bool {
 		return changed // rows of steps whose answer was lost are found by title
 	}
 	// A person added steps: last, in the order of their making.
-	slices.SortStableFunc(added, func(a, b *Row) int { return int(a.Created - b.Created) })
+	slices.SortStableFunc(added, func(a, b *Row) int { return cmp.Compare(a.Created, b.Created) })
 	for _, row := range added {
 		r.Steps = append(r.Steps, StepRecord{Title: row.Title, RowID: row.ID, Done: row.StepDone()})
 		r.Note(at, "board", "step added", row.Title)
@@ -82,7 +84,8 @@ func (r *Record) Progress() (remaining int, percent float64) {
 }
 
 // FromRow fills a record from the row of a task and the rows of its steps: the
-// record was lost, or a person typed the row.
+// record was lost, or a person typed the row. Steps that the record has are
+// replaced.
 func (r *Record) FromRow(row *Row, steps []*Row) {
 	r.RowID, r.Title, r.Agent, r.Project = row.ID, row.Title, row.Assignee, row.Project
 	r.Reason, r.Result = row.Reason, row.Result
@@ -95,8 +98,9 @@ func (r *Record) FromRow(row *Row, steps []*Row) {
 	}
 	r.Status = row.CurrentStatus()
 	r.CreatedAt = time.Unix(row.Created, 0).UTC()
+	r.Steps = nil
 	rows := slices.Clone(steps)
-	slices.SortStableFunc(rows, func(a, b *Row) int { return int(a.Created - b.Created) })
+	slices.SortStableFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Created, b.Created) })
 	for _, s := range rows {
 		r.Steps = append(r.Steps, StepRecord{Title: s.Title, RowID: s.ID, Done: s.StepDone()})
 	}

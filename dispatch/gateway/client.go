@@ -12,6 +12,10 @@ import (
 )
 
 // A Client calls one gateway. Its methods may be used concurrently.
+//
+// Run keeps trying. The others ask once and at once, without sitting out a
+// pause between dials; they change nothing at the gateway, so any error of
+// theirs means no more than that the answer is not known.
 type Client struct {
 	cfg      Config
 	endpoint endpoint

@@ -80,6 +80,8 @@ func (cn *conn) handle(data []byte) {
 	case f.Type == "res":
 		cn.answer(f)
 	case f.Type == "event" && f.Event == "shutdown":
+		// It comes when running turns have ended or are given up, so no end
+		// is missed by closing.
 		cn.cfg.Log.Info("gateway is shutting down")
 		cn.retire()
 	}
@@ -97,7 +99,7 @@ func (cn *conn) answer(f frame) {
 	if waiting != nil {
 		select {
 		case waiting <- f:
-		default: // more answers than its call has requests: it is being read
+		default: // its call has many unread already, and needs one
 		}
 		cn.closeIfRetired()
 		return
@@ -126,7 +128,7 @@ func (cn *conn) write() {
 	}
 }
 
-// ping ends the connection when the gateway shows no sign of life. 2026.3.13
+// ping ends the connection when the gateway shows no sign of life: 2026.3.13
 // sends no pings of its own, and a suspended process keeps its sockets.
 func (cn *conn) ping() {
 	tick := time.NewTicker(cn.cfg.PingEvery)

@@ -78,7 +78,7 @@ func TestLateAcceptance(t *testing.T) {
 		g := gatewaytest.Start(t, p, blocked(release))
 		c := newClient(t, g, impatient)
 		g.Reorder(3)
-		if got := mustRun(t, c, "k"); got.Sends != 3 || got.Status.Final() {
+		if got := mustRun(t, c, "k"); got.Sends < 3 || got.Status.Final() {
 			t.Errorf("accepted %+v", got)
 		}
 		close(release)

@@ -131,7 +131,7 @@ func (r *run) untilAccepted(ctx context.Context) error {
 		if err := r.verdict(ctx, err); err != nil {
 			return err
 		}
-		level := slog.LevelWarn
+		level := slog.LevelInfo
 		if try > 0 {
 			level = slog.LevelDebug // said once
 		}

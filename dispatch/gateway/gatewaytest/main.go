@@ -17,9 +17,13 @@ import (
 )
 
 // Main is a gateway as a program, for scripts: it runs until it gets INT or
-// TERM and returns the exit code. The file of -url-file appears when the
-// gateway answers; it holds its URL and, on a second line, that of the control
-// server, which takes
+// TERM and returns the exit code.
+//
+//	gateway -profile 2026.9.6 -agent devdas=DIR -run 'some-command {agent}' \
+//		-runs runs.jsonl -url-file urls -fault DropQueued
+//
+// The file of -url-file appears when the gateway answers; it holds its URL and,
+// on a second line, that of the control server, which takes
 //
 //	POST /fault/NAME   the next agent request meets a fault
 //	POST /restart, /crash, /kill, /boot, /shutdown, /drain, /starting, /ready
