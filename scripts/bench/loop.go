@@ -1,0 +1,354 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// latency times the way from otm-create's return to the wake, under otm up:
+// each task goes to an agent of its own, as an agent is not woken twice.
+func (b *bench) latency() error {
+	n := b.pick(100, 10)
+	config := "[board]\nlisten = \"127.0.0.1:0\"\n"
+	workspace := filepath.Join(b.root, "latency", "ws")
+	if err := os.MkdirAll(workspace, 0o700); err != nil {
+		return err
+	}
+	for i := range n {
+		config += fmt.Sprintf("[agents.a%d]\nworkspace = %q\ncommand = [\"true\"]\n", i, workspace)
+	}
+	h, err := b.newHome("latency", config)
+	if err != nil {
+		return err
+	}
+	_, stop, err := h.start("otm", "up")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if _, err := h.endpoint(); err != nil {
+		return err
+	}
+	hops := map[string][]time.Duration{}
+	for i := range n {
+		if err := h.otm("otm-create", "--title", "Measure", "--agent", fmt.Sprintf("a%d", i), "--subtask", "a", "--subtask", "b"); err != nil {
+			return err
+		}
+		returned := time.Now()
+		id := fmt.Sprintf("T-%05d", i+1)
+		var rec *record
+		if err := await("the wake of "+id, time.Minute, func() bool {
+			rec, err = h.record(id)
+			return err == nil && len(rec.Wakes) > 0 && rec.Wakes[0].Accepted != nil
+		}); err != nil {
+			return err
+		}
+		last := returned
+		for _, e := range rec.History {
+			if e.What == "dropped" || e.What == "ended" {
+				continue
+			}
+			hops[e.What] = append(hops[e.What], max(0, e.At.Sub(last)))
+			last = e.At
+		}
+		hops["all"] = append(hops["all"], rec.Wakes[0].Accepted.Sub(returned))
+	}
+	fmt.Printf("from otm-create's return to the wake, otm up, embedded board, %d tasks of two steps\n", n)
+	fmt.Printf("%-28s %10s %10s %10s\n", "hop", "p50", "p95", "max")
+	names := [][2]string{{"row created", "drop to row"}, {"steps created", "row to steps"}, {"status", "steps to assigned"}, {"woken", "assigned to wake"}, {"all", "all"}}
+	for _, name := range names {
+		t := hops[name[0]]
+		fmt.Printf("%-28s %10s %10s %10s\n", name[1], ms(quantile(t, 0.5)), ms(quantile(t, 0.95)), ms(quantile(t, 1)))
+	}
+	return nil
+}
+
+// counter is a proxy in front of the board that counts calls by method.
+type counter struct {
+	mu    sync.Mutex // guards calls
+	calls map[string]int
+}
+
+func (c *counter) serve(target string) (*httptest.Server, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, err
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host}) }}
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.calls[path.Base(r.URL.Path)]++
+		c.mu.Unlock()
+		proxy.ServeHTTP(w, r)
+	})), nil
+}
+
+func (c *counter) take() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.calls
+	c.calls = map[string]int{}
+	return taken
+}
+
+// calls counts the calls that one task costs through its life, after another
+// one has taught the client what the board can.
+func (b *bench) calls() error {
+	board, err := b.newHome("calls-board", "[board]\nlisten = \"127.0.0.1:0\"\n")
+	if err != nil {
+		return err
+	}
+	_, stopBoard, err := board.start("otm", "board")
+	if err != nil {
+		return err
+	}
+	defer stopBoard()
+	at, err := board.endpoint()
+	if err != nil {
+		return err
+	}
+	c := &counter{calls: map[string]int{}}
+	proxy, err := c.serve(at.URL)
+	if err != nil {
+		return err
+	}
+	defer proxy.Close()
+	token, err := os.ReadFile(filepath.Join(board.dir, "board", "token"))
+	if err != nil {
+		return err
+	}
+	workspace := filepath.Join(b.root, "calls-ws")
+	if err := os.MkdirAll(workspace, 0o700); err != nil {
+		return err
+	}
+	if err := teachAssignee(at, strings.TrimSpace(string(token))); err != nil {
+		return err
+	}
+	h, err := b.newHome("calls", fmt.Sprintf("[slack]\nlist_id = %q\napi_url = \"%s/api/\"\n[agents.devdas]\nworkspace = %q\n", at.ListID, proxy.URL, workspace))
+	if err != nil {
+		return err
+	}
+	h.env = append(h.env, "SLACK_BOT_TOKEN="+strings.TrimSpace(string(token)))
+	_, stop, err := h.start("otm", "up")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := h.life("T-00001"); err != nil {
+		return err
+	}
+	c.take()
+	if err := h.life("T-00002"); err != nil {
+		return err
+	}
+	fmt.Println("calls to the board for one task with three steps, through its life (four reports)")
+	calls := c.take()
+	for _, method := range sortedKeys(calls) {
+		fmt.Printf("  %-28s %d\n", method, calls[method])
+	}
+	return nil
+}
+
+// teachAssignee makes the option that a Slack List would have: the embedded
+// board adds it for a row that bears it, and the row goes again.
+func teachAssignee(at endpoint, token string) error {
+	var info struct {
+		File struct {
+			ListMetadata struct {
+				Schema []struct{ ID, Name, Type string }
+			} `json:"list_metadata"`
+		}
+	}
+	if err := post(at.URL+"files.info", token, url.Values{"file": {at.ListID}}, &info); err != nil {
+		return err
+	}
+	for _, c := range info.File.ListMetadata.Schema {
+		if c.Name != "Assignee" || c.Type != "select" {
+			continue
+		}
+		var made struct{ Item struct{ ID string } }
+		fields := fmt.Sprintf(`[{"column_id":%q,"select":["devdas"]}]`, c.ID)
+		if err := post(at.URL+"slackLists.items.create", token, url.Values{"list_id": {at.ListID}, "initial_fields": {fields}}, &made); err != nil {
+			return err
+		}
+		return post(at.URL+"slackLists.items.delete", token, url.Values{"list_id": {at.ListID}, "id": {made.Item.ID}}, nil)
+	}
+	return fmt.Errorf("the board has no column for assignees")
+}
+
+func post(address, token string, form url.Values, into any) error {
+	form.Set("token", token)
+	resp, err := http.PostForm(address, form)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(body), `"ok":true`) {
+		return fmt.Errorf("%s: %.200s", address, body)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(body, into)
+}
+
+// life brings a task from its drop to agent_done, as an agent would.
+func (h *home) life(id string) error {
+	if err := h.otm("otm-create", "--title", "Live "+id, "--agent", "devdas", "--subtask", "a", "--subtask", "b", "--subtask", "c"); err != nil {
+		return err
+	}
+	if err := h.awaitStatus(id, "assigned"); err != nil {
+		return err
+	}
+	if err := h.otm("otm", "next", "--agent", "devdas"); err != nil {
+		return err
+	}
+	for step := 1; step <= 3; step++ {
+		if err := h.otm("otm-update", "--task-id", id, "--subtask-done", strconv.Itoa(step), "--wait"); err != nil {
+			return err
+		}
+	}
+	return h.awaitStatus(id, "agent_done")
+}
+
+func (h *home) awaitStatus(id, status string) error {
+	return await(id+" to be "+status, time.Minute, func() bool {
+		rec, err := h.record(id)
+		return err == nil && rec.Status == status
+	})
+}
+
+func sortedKeys(m map[string]int) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// memory measures otm up with 1,000 rows: resident memory, and CPU while
+// nothing happens.
+func (b *bench) memory() error {
+	if runtime.GOOS != "linux" {
+		fmt.Println("memory: read from /proc, on Linux only")
+		return nil
+	}
+	h, err := b.newHome("memory", "[board]\nlisten = \"127.0.0.1:0\"\n")
+	if err != nil {
+		return err
+	}
+	up, stop, err := h.start("otm", "up")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if _, err := h.endpoint(); err != nil {
+		return err
+	}
+	lines, err := h.lines(250, func(int) string { return "devdas" }, 3)
+	if err != nil {
+		return err
+	}
+	if err := h.otm("otm-create", "--from", lines); err != nil {
+		return err
+	}
+	if err := await("1,000 rows", 2*time.Minute, func() bool { return h.count("processed") == 250 }); err != nil {
+		return err
+	}
+	pid := up.Process.Pid
+	idle := time.Duration(b.pick(30, 3)) * time.Second
+	time.Sleep(2 * time.Second) // what was begun ends
+	before, err := cpuTime(pid)
+	if err != nil {
+		return err
+	}
+	time.Sleep(idle)
+	after, err := cpuTime(pid)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("otm up with 1,000 rows on the embedded board\n  resident %s, peak %s\n  idle CPU %.2f %%\n",
+		procStatus(pid, "VmRSS"), procStatus(pid, "VmHWM"), 100*(after-before).Seconds()/idle.Seconds())
+	return nil
+}
+
+func procStatus(pid int, field string) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			kb, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return fmt.Sprintf("%.1f MB", float64(kb)/1024)
+		}
+	}
+	return "?"
+}
+
+// cpuTime reads the CPU time of a process, in the kernel's ticks of 10 ms.
+func cpuTime(pid int) (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond, err
+}
+
+// drain times how long the injector takes for many files at once.
+func (b *bench) drain() error {
+	fmt.Println("otm-injector --once, embedded board, tasks of one step")
+	fmt.Printf("%10s %12s %14s\n", "files", "wall", "tasks a second")
+	for _, n := range []int{1000, 10000} {
+		if b.quick {
+			n /= 20
+		}
+		h, err := b.newHome(fmt.Sprintf("drain-%d", n), "[board]\nlisten = \"127.0.0.1:0\"\n")
+		if err != nil {
+			return err
+		}
+		_, stop, err := h.start("otm", "board")
+		if err != nil {
+			return err
+		}
+		if _, err := h.endpoint(); err != nil {
+			return err
+		}
+		lines, err := h.lines(n, func(int) string { return "devdas" }, 0)
+		if err != nil {
+			return err
+		}
+		if err := h.otm("otm-create", "--from", lines); err != nil {
+			return err
+		}
+		wall, err := timed(func() error { return h.otm("otm-injector", "--once") })
+		stop()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%10d %12s %14.0f\n", n, ms(wall), float64(n)/wall.Seconds())
+	}
+	return nil
+}
