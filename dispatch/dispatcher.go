@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,20 +35,19 @@ type Dispatcher struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 
-	// saidOnce are the problems that were logged, so that a pass every two
-	// minutes does not repeat them.
-	saidOnce map[string]bool
-
-	waking map[string]chan wakeResult // agent → a wake that is under way
-	wakers sync.WaitGroup
+	saidAt  map[string]time.Time       // when each problem was last met, so that it is logged once
+	waking  map[string]chan wakeResult // agent → a wake that is under way
+	wakers  sync.WaitGroup
+	holders holders
+	cleaned map[string]bool // workspaces in which leftovers of a crash were looked for
 }
 
 // Report says what a pass did.
 type Report struct {
 	Dispatched int
 	Woken      int
-	Failed     []string  // one reason each; the tasks stay new
-	Given      []string  // agents that were woken in vain
+	Failed     []string  // one reason each: tasks that stay as they are, agents that were not woken
+	Given      []string  // what a person has to look at: agents that take nothing, or are silent
 	Due        time.Time // when to pass again at the latest; zero: at the usual time
 	Trouble    error     // what ended the pass early: the board did
 }
@@ -57,11 +58,18 @@ func (r *Report) due(at time.Time) {
 	}
 }
 
+// maxReasons is how many reasons a heartbeat tells.
+const maxReasons = 20
+
 // Summary is the report as a heartbeat tells it.
 func (r *Report) Summary() string {
 	s := fmt.Sprintf("Dispatched %d tasks, woke %d agents, %d failures", r.Dispatched, r.Woken, len(r.Failed))
-	for _, reason := range append(r.Failed, r.Given...) {
+	reasons := slices.Concat(r.Failed, r.Given)
+	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
 		s += "; " + reason
+	}
+	if more := len(reasons) - maxReasons; more > 0 {
+		s += fmt.Sprintf("; and %d more", more)
 	}
 	if r.Trouble != nil {
 		s += "; " + r.Trouble.Error()
@@ -73,25 +81,30 @@ func (r *Report) Summary() string {
 type pass struct {
 	*Dispatcher
 	report *Report
-	byName map[string][]*task // agent → its tasks on the board
+	byName map[string][]*task // agent → its tasks on the board that were handed out
+
+	walkAt   time.Time                // of the rows; zero: they may be older than our own writes
+	rows     map[string]bool          // ids of the rows of all tasks
+	away     map[pipeline.TaskID]bool // tasks that the board gives to another agent than their record did
+	resolved map[string]string        // workspace → its path without links
 }
 
 // task is a row of the board with its record, during one pass.
 type task struct {
-	id       pipeline.TaskID
-	rec      *pipeline.Record
-	row      pipeline.Row // a copy
-	agent    *pipeline.Agent
-	byPerson bool
+	id      pipeline.TaskID
+	rec     *pipeline.Record
+	agent   *pipeline.Agent
+	rebuilt bool // its record was lost: what stands in the dispatch file is all that is known
 }
 
 // Pass looks at every task once. Rows may be at most maxAge old; if negative,
 // whatever is known will do. The error is one of our own files.
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, error) {
-	if d.saidOnce == nil {
-		d.saidOnce, d.waking = map[string]bool{}, map[string]chan wakeResult{}
+	if d.saidAt == nil {
+		d.saidAt, d.waking, d.cleaned = map[string]time.Time{}, map[string]chan wakeResult{}, map[string]bool{}
 	}
-	p := &pass{Dispatcher: d, report: &Report{}, byName: map[string][]*task{}}
+	d.forget()
+	p := &pass{Dispatcher: d, report: &Report{}, resolved: map[string]string{}}
 	err := p.onBoard(ctx, maxAge)
 	if err != nil {
 		return p.report, err
@@ -101,6 +114,7 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, e
 	if err := p.tend(ctx); err != nil {
 		return p.report, err
 	}
+	p.reportSilent()
 	return p.report, p.wake(ctx)
 }
 
@@ -128,25 +142,54 @@ func (p *pass) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
 			return err
 		}
 	}
-	if err := p.enter(ctx, fresh); err != nil {
-		return err
+	for chunk := range slices.Chunk(fresh, maxChunk) {
+		if b.Over() {
+			p.report.due(p.Now()) // others want the board too
+			return nil
+		}
+		if err := p.handOut(ctx, b, chunk); err != nil || p.report.Trouble != nil {
+			return err
+		}
 	}
-	return p.flip(ctx, b, fresh)
+	return nil
 }
 
-// problem reports a task that stays new, and logs it the first time.
+// maxChunk is how many tasks are handed out before the time is looked at: each
+// costs a few writes to disk.
+const maxChunk = 50
+
+// problem reports a task that stays as it is, and logs it the first time.
 func (p *pass) problem(id pipeline.TaskID, format string, args ...any) {
 	reason := fmt.Sprintf("%v: %s", id, fmt.Sprintf(format, args...))
 	p.report.Failed = append(p.report.Failed, reason)
-	p.say(slog.LevelError, "task not dispatched", reason)
+	p.say(slog.LevelError, "task not dispatched", reason, reason)
 }
 
-// say logs something that stays so for a while: once at its level, then only
-// for those who debug.
-func (p *pass) say(level slog.Level, msg, reason string) {
-	if p.saidOnce[reason] {
+// failed reports that the record of a task could not be read or written; the
+// others go on. It returns an error where that is because we are to stop.
+func (p *pass) failed(ctx context.Context, id pipeline.TaskID, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p.problem(id, "its record: %v", err)
+	return nil
+}
+
+// sayAgain is how long a problem must not have been met to be logged again.
+const sayAgain = time.Hour
+
+// say logs something that stays so for a while: the first time at its level,
+// then only for those who debug. Two of one kind are the same.
+func (p *pass) say(level slog.Level, msg, kind, reason string) {
+	if _, said := p.saidAt[kind]; said {
 		level = slog.LevelDebug
 	}
-	p.saidOnce[reason] = true
+	p.saidAt[kind] = p.Now()
 	p.Log.Log(context.Background(), level, msg, "reason", reason)
+}
+
+// forget lets problems be logged again that were not met for a while.
+func (d *Dispatcher) forget() {
+	now := d.Now()
+	maps.DeleteFunc(d.saidAt, func(_ string, at time.Time) bool { return reached(at, sayAgain, now) })
 }

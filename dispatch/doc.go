@@ -14,8 +14,7 @@
 //
 //	record: dispatch begun, with its attempt
 //	file:   the entry, durable
-//	record: the entry stands
-//	record: the flip is asked for
+//	record: the entry stands, the flip is asked for
 //	board:  new to assigned, with assigned_at
 //	record: flipped
 //	record: the wake, with its key
@@ -28,12 +27,23 @@
 // that is noted; a step that is repeated changes nothing: the entry is known
 // by task and attempt, the cell has the value, and the wake has its key.
 //
+// A task that is new after its flip is handed out again, with the next attempt;
+// so is one that a person gave to another agent or set back to assigned,
+// whatever its state was.
+//
 // # The record is the truth
 //
 // Agents and people may do to a dispatch file what they like. It is read
-// again, merged and replaced, and what OTM did not write stays in it. An entry
-// that vanished without a word from the agent is put back; a file that is not
-// JSON is set aside and written anew.
+// again, merged and replaced, and what OTM did not write stays in it, as it
+// stands. An entry that vanished without a word from the agent is put back; a
+// file that is not JSON is set aside and written anew.
+//
+// # Clocks
+//
+// Times in records are of the wall clock, as they outlive the process. What is
+// ahead of the clock was written before it was set back: it ends every wait
+// that it would prolong beyond the wait's own length, and comes before all that
+// happened since.
 //
 // # Waking
 //

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -12,148 +13,193 @@ import (
 	"otm/pipeline"
 )
 
-// enter begins the dispatch of each task and writes the entries, one change a
-// workspace.
-func (p *pass) enter(ctx context.Context, fresh []*task) error {
-	byWorkspace := map[string][]*task{}
-	for _, t := range fresh {
-		if err := p.begin(ctx, t); err != nil {
-			return err
-		}
-		if !t.agent.Person {
-			byWorkspace[t.agent.Workspace] = append(byWorkspace[t.agent.Workspace], t)
+// handOut hands out tasks: records, entries, then the flip.
+func (p *pass) handOut(ctx context.Context, b pipeline.Batch, fresh []*task) error {
+	begun, err := p.each(ctx, fresh, p.begin)
+	if err != nil {
+		return err
+	}
+	entered, err := p.enter(ctx, begun)
+	if err != nil {
+		return err
+	}
+	return p.flip(ctx, b, entered)
+}
+
+// each does something with the record of each task, and returns those with
+// which it succeeded; the others are reported.
+func (p *pass) each(ctx context.Context, tasks []*task, do func(context.Context, *task) error) (done []*task, err error) {
+	for _, t := range tasks {
+		if err := do(ctx, t); err == nil {
+			done = append(done, t)
+		} else if err := p.failed(ctx, t.id, err); err != nil {
+			return done, err
 		}
 	}
-	for _, workspace := range slices.Sorted(maps.Keys(byWorkspace)) {
-		tasks := byWorkspace[workspace]
-		err := p.edit(ctx, workspace, func(f *File) error {
-			for _, t := range tasks {
-				f.Put(entryOf(t.rec))
-			}
-			return nil
-		})
-		if err != nil {
-			// The tasks stay new; the others go on.
-			for _, t := range tasks {
-				p.problem(t.id, "dispatch file of %s: %v", t.agent.Name, err)
-				t.rec = nil
-			}
-			continue
-		}
-		crash.Point("dispatch.entered")
-	}
-	return nil
+	return done, nil
 }
 
 // begin notes the dispatch of a task in its record: a new one with the next
 // attempt, or the one that was begun and not flipped before a crash.
-func (p *pass) begin(ctx context.Context, t *task) (err error) {
+func (p *pass) begin(ctx context.Context, t *task) error {
 	now := p.Now()
-	t.rec, err = p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
-		if d := r.Dispatch; d != nil && d.FlippedAt == nil && d.Agent == t.agent.Name && d.Workspace == t.agent.Workspace {
+	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
+		if isLost(r) {
+			return errVanished
+		}
+		if d := r.Dispatch; d != nil && d.FlippedAt == nil && sameAgent(d.Agent, t.agent.Name) && d.Workspace == t.agent.Workspace && !setBack(r) {
 			return pipeline.ErrUnchanged
+		}
+		if t.rebuilt = r.Attempt == 0 && wasRebuilt(r); t.rebuilt {
+			r.Attempt = beyond(r, now)
 		}
 		r.Attempt++
 		r.Agent = t.agent.Name
 		r.Dispatch = &pipeline.Dispatch{Attempt: r.Attempt, Agent: t.agent.Name, Workspace: t.agent.Workspace, At: now}
 		if r.Attempt > 1 {
-			r.Note(now, Who, "dispatched again", fmt.Sprintf("attempt %d", r.Attempt))
+			r.Note(now, Who, eventAgain, fmt.Sprintf("%s, attempt %d", t.agent.Name, r.Attempt))
 		}
 		return nil
 	})
+	if err == nil {
+		t.rec = rec
+	}
 	return err
+}
+
+func wasRebuilt(r *pipeline.Record) bool {
+	return slices.ContainsFunc(r.History, func(e pipeline.Event) bool { return e.What == eventRebuilt })
+}
+
+// beyond is a number that is surely above the attempts of a record that was
+// lost, as none of them lasts less than a second: a key that was used must not
+// be used again.
+func beyond(r *pipeline.Record, now time.Time) int {
+	return max(0, int(now.Sub(r.CreatedAt)/time.Second)) + 1
+}
+
+// enter writes the entries, one change a workspace, and returns the tasks that
+// have theirs, and those that need none.
+func (p *pass) enter(ctx context.Context, tasks []*task) ([]*task, error) {
+	byWorkspace := map[string][]*task{}
+	for _, t := range tasks {
+		if !t.agent.Person {
+			byWorkspace[t.agent.Workspace] = append(byWorkspace[t.agent.Workspace], t)
+		}
+	}
+	failed := map[string]bool{}
+	for _, workspace := range slices.Sorted(maps.Keys(byWorkspace)) {
+		mine := byWorkspace[workspace]
+		err := p.edit(ctx, workspace, func(f *File) error {
+			for _, t := range mine {
+				e := entryOf(t.rec)
+				if old := f.Find(e.TaskID, e.Agent); t.rebuilt && old != nil {
+					e.Picked = old.Picked // taken, as far as is known
+				}
+				f.Put(e)
+			}
+			return nil
+		})
+		if err == nil {
+			crash.Point("dispatch.entered")
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		failed[workspace] = true
+		for _, t := range mine { // they stay new; the others go on
+			p.problem(t.id, "dispatch file of %s: %v", t.agent.Name, err)
+		}
+	}
+	return slices.DeleteFunc(tasks, func(t *task) bool { return failed[t.agent.Workspace] && !t.agent.Person }), nil
 }
 
 // entryOf is the entry of a task's present dispatch.
 func entryOf(r *pipeline.Record) Entry {
 	e := Entry{
-		TaskID: r.TaskID, Title: r.Title, Priority: r.Priority, Project: r.Project, Type: r.Type,
+		TaskID: r.TaskID, Title: r.Title, Priority: r.Priority, Project: r.Project, Type: r.Type, Steps: stepTitles(r),
 		DispatchedAt: r.Dispatch.At, RowID: r.RowID, Agent: r.Dispatch.Agent, Attempt: r.Dispatch.Attempt,
 		Picked: r.Dispatch.TakenAt != nil,
 	}
-	for _, s := range r.Steps {
-		e.Steps = append(e.Steps, s.Title)
-	}
-	if w := lastWakeOf(r); w != nil && w.Accepted != nil {
-		e.Attempt, e.TriggeredAt, e.RunID = w.Attempt, *w.Accepted, w.Key
+	if n := len(r.Wakes); n > 0 {
+		if w := r.Wakes[n-1]; w.Accepted != nil && w.Attempt >= e.Attempt && sameAgent(w.Agent, e.Agent) {
+			e.Attempt, e.TriggeredAt, e.RunID = w.Attempt, *w.Accepted, w.Key
+		}
 	}
 	return e
 }
 
-// lastWakeOf is the last wake for the present dispatch whose first task is r.
-func lastWakeOf(r *pipeline.Record) *pipeline.Wake {
-	if len(r.Wakes) == 0 {
-		return nil
+func stepTitles(r *pipeline.Record) []string {
+	titles := make([]string, len(r.Steps))
+	for i, s := range r.Steps {
+		titles[i] = s.Title
 	}
-	if w := &r.Wakes[len(r.Wakes)-1]; !w.AskedAt.Before(r.Dispatch.At) && w.Agent == r.Dispatch.Agent {
-		return w
-	}
-	return nil
+	return titles
 }
 
 // edit changes a dispatch file, and says loudly if it was set aside.
 func (p *pass) edit(ctx context.Context, workspace string, f func(*File) error) error {
-	return Edit(ctx, p.Dir, workspace, p.Now(), func(file *File) error {
+	return editFile(ctx, p.Dir, workspace, p.Now(), passWait, func(file *File) error {
 		if file.Aside != "" {
 			p.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
-			p.restore(file, workspace)
+			for _, t := range p.openIn(p.resolve(workspace)) {
+				file.Put(entryOf(t.rec))
+			}
 		}
 		return f(file)
 	})
 }
 
-// restore puts back all open entries of a workspace.
-func (p *pass) restore(file *File, workspace string) {
-	for _, tasks := range p.byName {
-		for _, t := range tasks {
-			if d := t.rec.Dispatch; d != nil && d.Workspace == workspace && t.rec.Status.Active() {
-				file.Put(entryOf(t.rec))
-			}
-		}
-	}
-}
-
 // flip sets the tasks to assigned on the board, in as few calls as it allows.
-func (p *pass) flip(ctx context.Context, b pipeline.Batch, fresh []*task) error {
-	fresh = slices.DeleteFunc(fresh, func(t *task) bool { return t.rec == nil })
-	if len(fresh) == 0 {
-		return nil
-	}
+func (p *pass) flip(ctx context.Context, b pipeline.Batch, tasks []*task) error {
 	now := p.Now()
-	var all []pipeline.Change
-	for _, t := range fresh {
-		if err := p.note(ctx, t, func(r *pipeline.Record) {
+	tasks, err := p.each(ctx, tasks, func(ctx context.Context, t *task) error {
+		return p.note(ctx, t, func(r *pipeline.Record) {
 			r.Dispatch.FlipAt = &now
 			if !t.agent.Person && r.Dispatch.EntryAt == nil {
 				r.Dispatch.EntryAt = &now
 			}
-		}); err != nil {
-			return err
-		}
-		all = append(all, flipOf(t, now))
+		})
+	})
+	if err != nil || len(tasks) == 0 {
+		return err
 	}
-	err := b.Update(ctx, all...)
-	if !pipeline.IsRefused(err) {
-		if p.report.Trouble = err; err != nil {
-			return nil // the next pass goes on with the dispatch that was begun
-		}
-		return p.flipped(ctx, fresh)
+	all := make([]pipeline.Change, len(tasks))
+	for i, t := range tasks {
+		all[i] = flipOf(t, now)
 	}
-	for i, t := range fresh {
+	err = b.Update(ctx, all...)
+	switch {
+	case err == nil:
+		return p.flipped(ctx, tasks)
+	case !concernsRow(err):
+		p.report.Trouble = err // the next pass goes on with the dispatch that was begun
+		return nil
+	}
+	for i, t := range tasks {
 		err := b.Update(ctx, all[i])
 		switch {
-		case pipeline.IsRefused(err):
-			p.problem(t.id, "the board refuses to assign it: %v", err)
-		case err != nil:
-			p.report.Trouble = err
-			return nil
-		default:
+		case err == nil:
 			if err := p.flipped(ctx, []*task{t}); err != nil {
 				return err
 			}
+		case concernsRow(err):
+			p.problem(t.id, "the board refuses to assign it: %v", err)
+		default:
+			p.report.Trouble = err
+			return nil
 		}
 	}
 	return nil
+}
+
+// concernsRow tells whether a write failed for a reason that need not concern
+// other rows: it was refused, or the board lacks a column or an option. A
+// person has to act, and may meanwhile have others do so.
+func concernsRow(err error) bool {
+	var missing *pipeline.MissingError
+	return pipeline.IsRefused(err) || errors.As(err, &missing)
 }
 
 func flipOf(t *task, now time.Time) pipeline.Change {
@@ -165,35 +211,53 @@ func flipOf(t *task, now time.Time) pipeline.Change {
 
 // flipped notes that the board has flipped.
 func (p *pass) flipped(ctx context.Context, tasks []*task) error {
-	now := p.Now()
-	for _, t := range tasks {
-		err := p.note(ctx, t, func(r *pipeline.Record) {
-			r.Note(now, Who, "status", fmt.Sprintf("%s to %s", pipeline.New, pipeline.Assigned))
-			r.Status, r.Written = pipeline.Assigned, pipeline.Assigned
-			r.Dispatch.FlippedAt = &now
-		})
-		if err != nil {
-			return err
-		}
-		p.report.Dispatched++
-		p.Log.Info("dispatched task", "task", t.id, "agent", t.agent.Name, "priority", t.rec.Priority, "attempt", t.rec.Dispatch.Attempt)
+	done, err := p.each(ctx, tasks, p.noteFlipped)
+	for _, t := range done {
 		if !t.agent.Person {
 			p.byName[t.agent.Name] = append(p.byName[t.agent.Name], t)
 		}
 	}
 	crash.Point("dispatch.flipped")
-	return nil
+	return err
 }
 
-// note changes the record of a task.
+// noteFlipped notes in the record of a task that the board was flipped.
+func (p *pass) noteFlipped(ctx context.Context, t *task) error {
+	now := p.Now()
+	err := p.note(ctx, t, func(r *pipeline.Record) {
+		if r.Status != pipeline.Assigned {
+			r.Note(now, Who, eventStatus, fmt.Sprintf("%s to %s", r.Status, pipeline.Assigned))
+		}
+		r.Status, r.Written = pipeline.Assigned, pipeline.Assigned
+		r.Dispatch.FlippedAt = &now
+	})
+	if err == nil {
+		p.dispatched(t)
+	}
+	return err
+}
+
+// dispatched reports that a task was handed out.
+func (p *pass) dispatched(t *task) {
+	p.report.Dispatched++
+	p.Log.Info("dispatched task", "task", t.id, "agent", t.agent.Name, "priority", t.rec.Priority, "attempt", t.rec.Dispatch.Attempt)
+}
+
+// errVanished says that a record was taken away while it was worked on. The
+// next pass rebuilds it.
+var errVanished = errors.New("it vanished")
+
+// note changes the record of a task that was dispatched.
 func (p *pass) note(ctx context.Context, t *task, f func(*pipeline.Record)) error {
 	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
+		if isLost(r) || r.Dispatch == nil {
+			return errVanished
+		}
 		f(r)
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		t.rec = rec
 	}
-	t.rec = rec
-	return nil
+	return err
 }

@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -48,7 +51,6 @@ type spec struct {
 	Message   string          `json:"message"`
 	File      string          `json:"file"`
 	LogDir    string          `json:"logDir"`
-	Env       []string        `json:"env"`
 }
 
 // Running implements Waker.
@@ -71,27 +73,35 @@ func (x *Exec) Wake(ctx context.Context, r Request) error {
 	s := spec{
 		Dir: x.Dir, Agent: r.Agent.Name, Key: r.Key, Task: r.Task, Workspace: r.Agent.Workspace,
 		Message: r.Message, File: r.File, LogDir: filepath.Join(x.LogDir, "exec", r.Agent.Name),
-		Command: expand(r, x.Dir), Env: x.environ(r),
+		Command: expand(r, x.Dir),
 	}
 	input, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	answer, err := x.startHelper(ctx, input)
+	answer, err := x.startHelper(ctx, input, x.environ(r))
 	if err != nil {
 		return err
 	}
-	if answer != helperStarted {
-		return fmt.Errorf("%w: %s", ErrRefused, answer)
+	switch answer {
+	case helperStarted:
+		return nil
+	case helperBusy:
+		return errBusy
 	}
-	return nil
+	return fmt.Errorf("%w: %s", ErrRefused, answer)
 }
 
-const helperStarted = "started"
+// What the helper answers, besides the reason why it does not start anything.
+const (
+	helperStarted = "started"
+	helperBusy    = "busy"
+)
 
-// startHelper starts the helper in a session of its own and reads its answer,
-// one line. The helper goes on without us.
-func (x *Exec) startHelper(ctx context.Context, input []byte) (string, error) {
+// startHelper starts the helper, with the environment that the command is to
+// have, in a session of its own, and reads its answer, one line. The helper goes
+// on without us.
+func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (string, error) {
 	argv := x.Helper
 	if argv == nil {
 		self, err := os.Executable()
@@ -101,7 +111,7 @@ func (x *Exec) startHelper(ctx context.Context, input []byte) (string, error) {
 		argv = []string{self}
 	}
 	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], HelperCommand)...)
-	cmd.Dir = x.Dir
+	cmd.Dir, cmd.Env = x.Dir, env
 	cmd.Stdin = bytes.NewReader(input)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
@@ -146,24 +156,18 @@ func (x *Exec) environ(r Request) []string {
 	path := os.Getenv("PATH")
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
-		if name != "PATH" && !strings.HasPrefix(name, "OTM_") && !contains(x.Secrets, name) {
+		if name != "PATH" && !strings.HasPrefix(name, "OTM_") && !slices.Contains(x.Secrets, name) {
 			env = append(env, kv)
 		}
 	}
-	if x.PathDir != "" {
+	switch {
+	case path == "":
+		path = x.PathDir // an empty element would be the workspace, where the agent writes
+	case x.PathDir != "":
 		path = x.PathDir + string(os.PathListSeparator) + path
 	}
 	return append(env, "PATH="+path, "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
 		"OTM_TASK_ID="+r.Task.String(), "OTM_DISPATCH_FILE="+r.File)
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 // RunHelper is the helper: it reads a spec from stdin, takes the agent's lock,
@@ -172,47 +176,76 @@ func contains(list []string, s string) bool {
 // noted. RunHelper returns the process's exit code.
 func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open func(dir string) pipeline.Records, ended func(dir string)) int {
 	runtime.LockOSThread() // the child's life is tied to the thread that starts it
+	// Whoever started us may be gone before we answer. That must not end us, and
+	// the command with us; a signal that is caught is not passed on to it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var s spec
 	if err := json.NewDecoder(stdin).Decode(&s); err != nil {
-		fmt.Fprintln(stdout, "helper got no order:", err)
+		fmt.Fprintln(stdout, "the helper got no order:", err)
 		return 1
 	}
 	ctx := context.Background()
-	l, err := lock.Acquire(ctx, execLock(s.Dir, s.Agent), 200*time.Millisecond)
+	l, err := lock.Acquire(ctx, execLock(s.Dir, s.Agent), helperWait)
 	if err != nil {
-		fmt.Fprintln(stdout, "its process is running already")
+		answer := helperBusy
+		if held := (*lock.HeldError)(nil); !errors.As(err, &held) {
+			answer = oneLine(err)
+		}
+		fmt.Fprintln(stdout, answer)
 		return 1
 	}
 	log, err := openExecLog(s.LogDir, s.Key, now())
 	if err != nil {
-		fmt.Fprintln(stdout, "no log:", err)
+		fmt.Fprintln(stdout, "no log:", oneLine(err))
 		return 1
 	}
 	defer log.Close()
-	cmd := exec.Command(s.Command[0], s.Command[1:]...)
-	if resolved := lookPath(s.Command[0], s.Env, s.Workspace); resolved != "" {
-		cmd.Path, cmd.Err = resolved, nil
-	}
-	cmd.Dir, cmd.Env = s.Workspace, s.Env
-	cmd.Stdin = strings.NewReader(s.Message + "\n")
+	cmd := s.command()
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttr()
-	cmd.WaitDelay = 5 * time.Second // for what it left running with its output open
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(stdout, "not started:", strings.ReplaceAll(err.Error(), "\n", " "))
+		fmt.Fprintf(stdout, "not started: %s (see command in [agents.%s] of otm.toml)\n", oneLine(err), s.Agent)
 		return 1
 	}
 	fmt.Fprintln(stdout, helperStarted)
-	how := "exit 0"
-	if err := cmd.Wait(); err != nil {
-		how = err.Error()
-	}
-	fmt.Fprintf(log, "\n[%s] ended: %s\n", now().UTC().Format(time.RFC3339), how)
+	how := howEnded(cmd, cmd.Wait())
+	log.End(fmt.Sprintf("[%s] ended: %s", now().UTC().Format(time.RFC3339), how))
 	noteEnd(ctx, open(s.Dir), &s, how, now())
 	l.Release()
 	ended(s.Dir)
 	return 0
 }
+
+// helperWait is how long the helper waits for the agent's lock: somebody may
+// just be looking whether it is held.
+const helperWait = 200 * time.Millisecond
+
+// command is the agent's command, without a shell. It has the helper's
+// environment, and is looked for in its PATH.
+func (s *spec) command() *exec.Cmd {
+	cmd := exec.Command(s.Command[0], s.Command[1:]...)
+	cmd.Dir = s.Workspace
+	cmd.Stdin = strings.NewReader(s.Message + "\n")
+	cmd.SysProcAttr = childAttr()
+	cmd.WaitDelay = leftOpen
+	return cmd
+}
+
+// leftOpen is how long the helper goes on reading the output of what a command
+// left running when it ended.
+const leftOpen = 5 * time.Second
+
+// howEnded words the end of a command.
+func howEnded(cmd *exec.Cmd, err error) string {
+	switch {
+	case cmd.ProcessState == nil:
+		return err.Error()
+	case cmd.ProcessState.Success():
+		return "exit 0"
+	}
+	return cmd.ProcessState.String()
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
 // noteEnd writes into the record how the command ended. If we are killed
 // before, the lock is free all the same, and that is what decides.
@@ -223,30 +256,7 @@ func noteEnd(ctx context.Context, records pipeline.Records, s *spec, how string,
 			return pipeline.ErrUnchanged
 		}
 		w.Ended, w.Exit = &now, how
-		r.Note(now, "agent "+s.Agent+" process", "ended", how)
+		r.Note(now, Who, "ended", "process of "+s.Agent+": "+how)
 		return nil
 	})
-}
-
-// lookPath finds a command in the PATH that it will have, not in ours.
-func lookPath(name string, env []string, workspace string) string {
-	if strings.Contains(name, "/") {
-		return ""
-	}
-	for _, kv := range env {
-		path, ok := strings.CutPrefix(kv, "PATH=")
-		if !ok {
-			continue
-		}
-		for _, dir := range filepath.SplitList(path) {
-			if !filepath.IsAbs(dir) {
-				continue // "." would be the workspace, where the agent writes
-			}
-			file := filepath.Join(dir, name)
-			if info, err := os.Stat(file); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
-				return file
-			}
-		}
-	}
-	return ""
 }

@@ -57,6 +57,7 @@ func pruneExecLogs(dir string) {
 	}
 }
 
+// Write never fails: that a disk is full is no reason to end an agent.
 func (l *execLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,13 +66,18 @@ func (l *execLog) Write(p []byte) (int, error) {
 	}
 	keep := min(len(p), l.left)
 	l.left -= keep
-	if _, err := l.file.Write(p[:keep]); err != nil {
-		return 0, err
-	}
+	l.file.Write(p[:keep])
 	if l.left <= 0 {
 		fmt.Fprintf(l.file, "\n[the rest is not kept: more than %d bytes]\n", maxExecLog)
 	}
 	return len(p), nil
+}
+
+// End writes the last line.
+func (l *execLog) End(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.file, "\n%s\n", line)
 }
 
 func (l *execLog) Close() error { return l.file.Close() }

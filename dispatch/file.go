@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,138 +24,40 @@ import (
 // FileName is the name of the dispatch file in a workspace.
 const FileName = "task-dispatch.json"
 
-// fileWait is how long to wait for a dispatch file's lock.
-const fileWait = 60 * time.Second
-
-// Entry is one task in a dispatch file. What agents add to it is kept.
-type Entry struct {
-	TaskID       pipeline.TaskID
-	Title        string
-	Priority     pipeline.Priority
-	Project      string
-	Type         pipeline.Type
-	Steps        []string
-	DispatchedAt time.Time
-	RowID        string
-	Agent        string
-	Attempt      int
-	TriggeredAt  time.Time // a copy for people; zero: not woken yet
-	RunID        string    // a copy for people
-	Picked       bool
-
-	raw map[string]json.RawMessage // as it stands in the file
-}
-
-// entryJSON is the form of an entry that OTM writes.
-type entryJSON struct {
-	TaskID       pipeline.TaskID   `json:"taskId"`
-	Title        string            `json:"title"`
-	Priority     pipeline.Priority `json:"priority"`
-	Project      *string           `json:"project"`
-	Type         pipeline.Type     `json:"type"`
-	Subtasks     []string          `json:"subtasks"`
-	DispatchedAt string            `json:"dispatchedAt"`
-	SlackItemID  string            `json:"slackItemId"`
-	Agent        string            `json:"agent"`
-	Attempt      int               `json:"attempt"`
-	TriggeredAt  string            `json:"triggeredAt,omitempty"`
-	RunID        string            `json:"runId,omitempty"`
-	Picked       bool              `json:"picked,omitempty"`
-}
-
-// MarshalJSON writes the entry as agents see it, with what they added behind.
-func (e Entry) MarshalJSON() ([]byte, error) {
-	f := entryJSON{
-		TaskID: e.TaskID, Title: e.Title, Priority: e.Priority, Type: e.Type, Subtasks: e.Steps,
-		DispatchedAt: e.DispatchedAt.UTC().Format(time.RFC3339), SlackItemID: e.RowID,
-		Agent: e.Agent, Attempt: e.Attempt, RunID: e.RunID, Picked: e.Picked,
-	}
-	if e.Project != "" {
-		f.Project = &e.Project
-	}
-	if !e.TriggeredAt.IsZero() {
-		f.TriggeredAt = e.TriggeredAt.UTC().Format(time.RFC3339)
-	}
-	ours, err := encode(f)
-	if err != nil {
-		return nil, err
-	}
-	var extra bytes.Buffer
-	for _, k := range slices.Sorted(maps.Keys(e.raw)) {
-		if slices.Contains(entryKeys, k) {
-			continue
-		}
-		key, _ := json.Marshal(k) // a string always marshals
-		extra.WriteByte(',')
-		extra.Write(key)
-		extra.WriteByte(':')
-		extra.Write(e.raw[k])
-	}
-	ours = bytes.TrimSuffix(ours, []byte("}"))
-	return append(append(ours, extra.Bytes()...), '}'), nil
-}
-
-var entryKeys = []string{"taskId", "title", "priority", "project", "type", "subtasks", "dispatchedAt", "slackItemId",
-	"agent", "attempt", "triggeredAt", "runId", "picked"}
-
-// item is one element of the array: an entry of ours, or whatever else stands
-// there.
-type item struct {
-	entry *Entry // nil where it is not ours
-	raw   json.RawMessage
-}
-
-// readItem reads an element. Ours is what has a task id and names an agent; a
-// field that an agent bent out of shape is passed over.
-func readItem(raw json.RawMessage) item {
-	it := item{raw: raw}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw, &fields) != nil {
-		return it
-	}
-	e := &Entry{raw: fields}
-	get := func(key string, into any) { json.Unmarshal(fields[key], into) }
-	get("taskId", &e.TaskID)
-	get("agent", &e.Agent)
-	if e.TaskID == 0 || e.Agent == "" {
-		return it
-	}
-	get("title", &e.Title)
-	get("priority", &e.Priority)
-	get("project", &e.Project)
-	get("type", &e.Type)
-	get("subtasks", &e.Steps)
-	get("dispatchedAt", &e.DispatchedAt)
-	get("slackItemId", &e.RowID)
-	get("attempt", &e.Attempt)
-	get("triggeredAt", &e.TriggeredAt)
-	get("runId", &e.RunID)
-	get("picked", &e.Picked)
-	it.entry = e
-	return it
-}
+// How long to wait for a dispatch file's lock. A pass waits less: it may hold
+// the board meanwhile, and it comes again.
+const (
+	fileWait = 60 * time.Second
+	passWait = 3 * time.Second
+)
 
 // File is a dispatch file that is being changed.
 type File struct {
 	path  string
-	rest  map[string]json.RawMessage // keys other than dispatched
+	top   object // dispatched stands among the keys, without its value
 	items []item
-	// Aside is where the file was put because it was not JSON; "" where it was
-	// fine.
+	// Aside is where the file was put because it was not what it should be; ""
+	// where it was fine.
 	Aside string
-	was   []byte
+
+	moved bool // entries came or went
+	index map[pipeline.TaskID][]*Entry
 }
 
 // Edit changes the dispatch file of a workspace under its lock: it reads it
 // again, lets f change it, and replaces it if f changed something. It is
 // durable on return. dir is the data directory.
 func Edit(ctx context.Context, dir, workspace string, now time.Time, f func(*File) error) error {
+	return editFile(ctx, dir, workspace, now, fileWait, f)
+}
+
+func editFile(ctx context.Context, dir, workspace string, now time.Time, wait time.Duration, f func(*File) error) error {
 	resolved, err := filepath.EvalSymlinks(workspace)
 	if err != nil {
 		return err
 	}
 	name := fmt.Sprintf("dispatch-%x", sha256.Sum256([]byte(resolved)))[:len("dispatch-")+16]
-	l, err := lock.Acquire(ctx, filepath.Join(dir, "locks", name), fileWait)
+	l, err := lock.Acquire(ctx, filepath.Join(dir, "locks", name), wait)
 	if err != nil {
 		return err
 	}
@@ -172,63 +72,108 @@ func Edit(ctx context.Context, dir, workspace string, now time.Time, f func(*Fil
 	return file.write()
 }
 
-// maxFile bounds what is read of a dispatch file, in bytes.
+// maxFile bounds a dispatch file, in bytes.
 const maxFile = 64 << 20
+
+// A writer that does not know our lock may be in the middle of it: what is not
+// JSON is looked at again for a while if it has just been written.
+const (
+	settleTries = 10
+	settlePause = 20 * time.Millisecond
+	settledAge  = 2 * time.Second
+)
 
 // readFile reads a dispatch file; one that is missing is empty, and one that
 // is not what it should be is set aside, with every byte.
 func readFile(path string, now time.Time) (*File, error) {
-	file := &File{path: path, rest: map[string]json.RawMessage{}}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return file, nil
+	for try := 1; ; try++ {
+		file := &File{path: path}
+		data, written, err := load(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return file, nil
+		case errors.Is(err, errNotRegular):
+			return file, file.setAside(now)
+		case err != nil:
+			return nil, err
+		}
+		err = file.parse(data)
+		unsettled := try < settleTries && len(data) <= maxFile && time.Since(written).Abs() < settledAge
+		switch {
+		case err == nil && (len(data) > 0 || !unsettled):
+			return file, nil
+		case !unsettled:
+			return file, file.setAside(now)
+		}
+		time.Sleep(settlePause)
 	}
-	if errors.Is(err, syscall.ELOOP) {
-		return file, file.setAside(now) // a link: it is not followed
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if file.was, err = io.ReadAll(io.LimitReader(f, maxFile)); err != nil {
-		return nil, err
-	}
-	if file.parse() != nil {
-		return file, file.setAside(now)
-	}
-	return file, nil
 }
 
-func (file *File) parse() error {
-	data := bytes.TrimSpace(bytes.TrimPrefix(file.was, []byte("\xef\xbb\xbf")))
-	if len(data) == 0 {
-		return nil // made by hand, and empty
+var errNotRegular = errors.New("not a regular file")
+
+// load returns the bytes of a regular file, and when it was written. Links are
+// not followed, and pipes not waited for.
+func load(path string) ([]byte, time.Time, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
+		return nil, time.Time{}, errNotRegular
 	}
-	if err := json.Unmarshal(data, &file.rest); err != nil {
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, time.Time{}, errNotRegular
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	return data, info.ModTime(), err
+}
+
+// parse reads the file's bytes. One that is empty was made by hand.
+func (file *File) parse(data []byte) error {
+	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	if len(data) == 0 {
+		return nil
+	}
+	if len(data) > maxFile {
+		return errors.New("too large")
+	}
+	top, err := parseObject(data)
+	if err != nil {
 		return err
 	}
-	if file.rest == nil {
-		return errors.New("null")
-	}
-	var raws []json.RawMessage
-	if list := file.rest["dispatched"]; list != nil {
-		if err := json.Unmarshal(list, &raws); err != nil {
+	var items []item
+	for i, m := range top {
+		if m.key != keyDispatched {
+			continue
+		}
+		var raws []json.RawMessage
+		if err := json.Unmarshal(m.raw, &raws); err != nil {
 			return err
 		}
+		for _, raw := range raws {
+			items = append(items, readItem(raw))
+		}
+		top[i].raw = nil
 	}
-	delete(file.rest, "dispatched")
-	for _, raw := range raws {
-		file.items = append(file.items, readItem(raw))
-	}
+	file.top, file.items = top, items
 	return nil
 }
 
+// keyDispatched is the key of the list of entries.
+const keyDispatched = "dispatched"
+
+// setAside gives the file another name. If we crash before a new one is
+// written, its entries count as vanished, and come back like those.
 func (file *File) setAside(now time.Time) error {
-	file.rest, file.items, file.was = map[string]json.RawMessage{}, nil, nil
-	for n := 0; ; n++ {
+	for n := 1; ; n++ {
 		aside := file.path + ".corrupt-" + now.UTC().Format("20060102T150405Z")
-		if n > 0 {
-			aside += fmt.Sprintf("-%d", n+1)
+		if n > 1 {
+			aside += fmt.Sprintf("-%d", n)
 		}
 		err := durable.Move(file.path, aside)
 		if errors.Is(err, fs.ErrExist) {
@@ -239,13 +184,20 @@ func (file *File) setAside(now time.Time) error {
 	}
 }
 
+// write replaces the file if it was changed. Where it was not, it is left as it
+// is, however it is formatted: each write is one that a writer without our lock
+// could lose by.
 func (file *File) write() error {
+	changed := file.moved || file.Aside != "" || slices.ContainsFunc(file.items, func(it item) bool { return it.entry != nil && it.entry.changed() })
+	if !changed {
+		return nil
+	}
 	data, err := file.encode()
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(data, file.was) || len(file.items) == 0 && len(file.was) == 0 && file.Aside == "" {
-		return nil
+	if len(data) > maxFile {
+		return fmt.Errorf("%s would become larger than %d bytes", FileName, maxFile)
 	}
 	crash.Point("dispatch.file.before")
 	err = durable.Replace(file.path, data)
@@ -256,34 +208,56 @@ func (file *File) write() error {
 // encode writes one entry a line, so that people can read it and a diff shows
 // what happened.
 func (file *File) encode() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString("{\"dispatched\":[")
+	b := bytes.NewBufferString("{")
+	written := false
+	top := file.top
+	if !top.has(keyDispatched) {
+		top = append(object{{key: keyDispatched, name: json.RawMessage(`"` + keyDispatched + `"`)}}, top...)
+	}
+	for _, m := range top {
+		if m.key == keyDispatched && written {
+			continue // it stood there twice: the lists are one now
+		}
+		if b.Len() > 1 {
+			b.WriteString(",\n")
+		}
+		b.Write(m.name)
+		b.WriteByte(':')
+		if m.key != keyDispatched {
+			if err := json.Compact(b, m.raw); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		written = true
+		if err := file.encodeItems(b); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteString("}\n")
+	return b.Bytes(), nil
+}
+
+func (file *File) encodeItems(b *bytes.Buffer) error {
+	b.WriteByte('[')
 	for i, it := range file.items {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteString("\n ")
 		raw := []byte(it.raw)
-		if it.entry != nil {
+		if it.entry != nil && it.entry.changed() {
 			var err error
 			if raw, err = it.entry.MarshalJSON(); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		if err := json.Compact(&b, raw); err != nil {
-			return nil, err
+		if err := json.Compact(b, raw); err != nil {
+			return err
 		}
 	}
 	b.WriteString("\n]")
-	for _, k := range slices.Sorted(maps.Keys(file.rest)) {
-		key, _ := json.Marshal(k) // a string always marshals
-		fmt.Fprintf(&b, ",\n%s:", key)
-		if err := json.Compact(&b, file.rest[k]); err != nil {
-			return nil, err
-		}
-	}
-	b.WriteString("}\n")
-	return b.Bytes(), nil
+	return nil
 }
 
 // Entries returns our entries, in the order of the file.
@@ -299,8 +273,14 @@ func (file *File) Entries() []*Entry {
 
 // Find returns the entry of a task for an agent; nil where there is none.
 func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
-	for _, e := range file.Entries() {
-		if e.TaskID == id && pipeline.FoldName(e.Agent) == pipeline.FoldName(agent) {
+	if file.index == nil {
+		file.index = map[pipeline.TaskID][]*Entry{}
+		for _, e := range file.Entries() {
+			file.index[e.TaskID] = append(file.index[e.TaskID], e)
+		}
+	}
+	for _, e := range file.index[id] {
+		if sameAgent(e.Agent, agent) {
 			return e
 		}
 	}
@@ -311,31 +291,19 @@ func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
 // agent added to that one stays, but for its mark if this is a new attempt.
 func (file *File) Put(e Entry) {
 	if old := file.Find(e.TaskID, e.Agent); old != nil {
-		e.raw = old.raw
-		if old.Attempt == e.Attempt {
-			e.Picked = old.Picked
+		e.stood = old.stood
+		if !old.stale(e.Attempt) {
+			e.Picked = old.Picked || e.Picked
 		}
 		*old = e
 		return
 	}
 	file.items = append(file.items, item{entry: &e})
+	file.moved, file.index = true, nil
 }
 
 // Remove takes an entry out.
 func (file *File) Remove(e *Entry) {
 	file.items = slices.DeleteFunc(file.items, func(it item) bool { return it.entry == e })
-}
-
-// byUrgency orders entries: highest priority first, then oldest.
-func byUrgency(a, b *Entry) int {
-	return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()),
-		a.DispatchedAt.Compare(b.DispatchedAt), cmp.Compare(a.TaskID, b.TaskID))
-}
-
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
+	file.moved, file.index = true, nil
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,7 +33,11 @@ type Said struct {
 	Steps  []string
 }
 
-const takenByNext = "otm next"
+// How the record of a task tells by what it was taken.
+const (
+	takenByNext = "otm next"
+	takenByFile = "file"
+)
 
 // Taken is a task that an agent was given.
 type Taken struct {
@@ -44,7 +49,8 @@ type Taken struct {
 // Next gives an agent its next task: the one that it was given last, while
 // that is unfinished, unless another is asked for; else the most urgent of its
 // dispatch file. It returns nil where nothing waits. On return the entry is
-// marked as picked, durably, and the record says so.
+// marked as picked, durably, and the record says so. If we crash after the
+// mark, the same task is given again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
 	state, _ := readState(statePath(d.Agents, a))
 	var taken *Taken
@@ -62,7 +68,7 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("dispatch file of %s: %w", a.Name, err)
 	}
 	crash.Point("next.picked")
 	if taken != nil {
@@ -70,25 +76,29 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 			return nil, err
 		}
 	}
+	crash.Point("next.noted")
 	return taken, d.writeState(a, taken)
 }
 
 // restore fills a dispatch file that was set aside with what the records say
-// is open, so that an agent does not find its desk empty.
+// is open for the agents of the workspace, so that none finds its desk empty.
 func (d *Desk) restore(f *File, a *pipeline.Agent) error {
 	if f.Aside == "" {
 		return nil
 	}
 	d.Warn("dispatch file was not JSON; it was set aside as " + filepath.Base(f.Aside))
-	records, err := d.open(a)
+	records, err := d.open(func(name string) bool {
+		o := d.Agents.Named(name)
+		return o != nil && (o.Name == a.Name || o.Workspace != "" && sameDir(o.Workspace, a.Workspace))
+	})
 	for _, r := range records {
 		f.Put(entryOf(r))
 	}
 	return err
 }
 
-// open reads the records of all tasks that are dispatched to an agent.
-func (d *Desk) open(a *pipeline.Agent) ([]*pipeline.Record, error) {
+// open reads the records of all tasks that are dispatched to certain agents.
+func (d *Desk) open(to func(agent string) bool) ([]*pipeline.Record, error) {
 	ids, err := d.Records.IDs()
 	if err != nil {
 		return nil, err
@@ -99,7 +109,7 @@ func (d *Desk) open(a *pipeline.Agent) ([]*pipeline.Record, error) {
 		if err != nil {
 			continue // one bad record does not keep the others
 		}
-		if r.Dispatch != nil && r.Dispatch.Agent == a.Name && r.Status.Active() {
+		if r.Dispatch != nil && r.Status.Active() && to(r.Dispatch.Agent) {
 			open = append(open, r)
 		}
 	}
@@ -107,57 +117,91 @@ func (d *Desk) open(a *pipeline.Agent) ([]*pipeline.Record, error) {
 }
 
 // current returns the task that the agent was given last, if it is unfinished.
-// Where the agent has lost its state file, it is among the picked entries;
-// where these are gone as well, the records tell.
+// The state file names it; else it is the last that was taken of those in the
+// dispatch file, or, where the state file is lost, of all.
 func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
-	var candidates []*pipeline.Record
-	for _, e := range f.Entries() {
-		if e.Picked && pipeline.FoldName(e.Agent) == pipeline.FoldName(a.Name) {
-			if r, err := d.Records.Load(e.TaskID); err == nil {
-				candidates = append(candidates, r)
+	if stated != nil {
+		if r, err := d.Records.Load(*stated); err == nil {
+			if t, _, err := d.unfinished(f, a, r); t != nil || err != nil {
+				return t, err
 			}
 		}
 	}
-	if stated != nil {
-		if r, err := d.Records.Load(*stated); err == nil {
+	var candidates []*pipeline.Record
+	for _, e := range f.Entries() {
+		if !sameAgent(e.Agent, a.Name) {
+			continue
+		}
+		if r, err := d.Records.Load(e.TaskID); err == nil {
 			candidates = append(candidates, r)
 		}
 	}
-	if len(candidates) == 0 {
-		if _, err := os.Stat(statePath(d.Agents, a)); errors.Is(err, fs.ErrNotExist) {
-			if candidates, err = d.open(a); err != nil {
-				return nil, err
-			}
+	if _, err := os.Stat(statePath(d.Agents, a)); errors.Is(err, fs.ErrNotExist) {
+		all, err := d.open(func(name string) bool { return sameAgent(name, a.Name) })
+		if err != nil {
+			return nil, err
 		}
+		candidates = append(candidates, all...)
 	}
 	var last *Taken
 	var lastAt time.Time
 	for _, r := range candidates {
-		e := f.Find(r.TaskID, a.Name)
-		picked := e != nil && e.Picked
-		if r.Dispatch == nil || r.Dispatch.Agent != a.Name || r.Dispatch.TakenAt == nil && !picked {
-			continue
-		}
-		if r.Status == pipeline.New && r.Dispatch.FlippedAt != nil {
-			continue // sent back, and not dispatched anew yet
-		}
-		r, err := d.withSaid(r)
+		t, at, err := d.unfinished(f, a, r)
 		if err != nil {
 			return nil, err
 		}
-		if !r.Unfinished() {
-			continue
-		}
-		at := r.Dispatch.At
-		if r.Dispatch.TakenAt != nil {
-			at = *r.Dispatch.TakenAt
-		}
-		if last == nil || at.After(lastAt) {
-			last, lastAt = takenOf(e, r), at
-			last.Continue = true
+		if t != nil && (last == nil || at.After(lastAt)) {
+			last, lastAt = t, at
 		}
 	}
 	return last, nil
+}
+
+// unfinished returns a task if the agent took it, and when, and has not
+// finished it.
+func (d *Desk) unfinished(f *File, a *pipeline.Agent, r *pipeline.Record) (*Taken, time.Time, error) {
+	e := f.Find(r.TaskID, a.Name)
+	if !isTaken(r, e, a) || isSentBack(r) {
+		return nil, time.Time{}, nil
+	}
+	r, err := d.withSaid(r)
+	if err != nil || !r.Unfinished() {
+		return nil, time.Time{}, err
+	}
+	t := takenOf(e, r)
+	t.Continue = true
+	at := t.Entry.DispatchedAt
+	if r.Dispatch != nil && r.Dispatch.TakenAt != nil {
+		at = *r.Dispatch.TakenAt
+	}
+	return t, at, nil
+}
+
+// isTaken tells whether the agent took a task: the record says so, or the mark
+// in the dispatch file.
+func isTaken(r *pipeline.Record, e *Entry, a *pipeline.Agent) bool {
+	switch d := r.Dispatch; {
+	case d == nil:
+		return r.Attempt == 0 && e != nil && e.Picked // the record was lost
+	case !sameAgent(d.Agent, a.Name):
+		return false
+	default:
+		return d.TakenAt != nil || e != nil && e.Picked && !e.stale(d.Attempt)
+	}
+}
+
+// isSentBack tells whether a task was sent back and is not dispatched anew yet.
+func isSentBack(r *pipeline.Record) bool {
+	return r.Status == pipeline.New && r.Dispatch != nil && r.Dispatch.FlippedAt != nil
+}
+
+// isHis tells whether a task may be given to an agent, as far as its record
+// tells: it was neither given to another nor taken back.
+func isHis(r *pipeline.Record, a *pipeline.Agent) bool {
+	if r.Dispatch == nil {
+		return r.Attempt == 0 // the record was lost
+	}
+	return sameAgent(r.Dispatch.Agent, a.Name) && !isSentBack(r)
 }
 
 // pick marks the most urgent entry that nobody has taken and that is still to
@@ -166,26 +210,37 @@ func (d *Desk) pick(f *File, a *pipeline.Agent) (*Taken, error) {
 	entries := f.Entries()
 	slices.SortStableFunc(entries, byUrgency)
 	for _, e := range entries {
-		if e.Picked || pipeline.FoldName(e.Agent) != pipeline.FoldName(a.Name) {
+		if !sameAgent(e.Agent, a.Name) {
 			continue
 		}
 		r, err := d.Records.Load(e.TaskID)
 		if err != nil {
-			r = &pipeline.Record{TaskID: e.TaskID, Status: pipeline.Assigned}
-			for _, title := range e.Steps {
-				r.Steps = append(r.Steps, pipeline.StepRecord{Title: title})
-			}
+			r = recordOf(e)
+		}
+		if isTaken(r, e, a) || !isHis(r, a) {
+			continue
 		}
 		if r, err = d.withSaid(r); err != nil {
 			return nil, err
 		}
-		if !r.Unfinished() {
-			continue
+		if r.Unfinished() {
+			e.Picked = true
+			if r.Dispatch != nil {
+				e.Attempt = max(e.Attempt, r.Dispatch.Attempt) // else the mark would count as an old one
+			}
+			return takenOf(e, r), nil
 		}
-		e.Picked = true
-		return takenOf(e, r), nil
 	}
 	return nil, nil
+}
+
+// recordOf is what an entry tells of a task whose record cannot be read.
+func recordOf(e *Entry) *pipeline.Record {
+	r := &pipeline.Record{TaskID: e.TaskID, Status: pipeline.Assigned}
+	for _, title := range e.Steps {
+		r.Steps = append(r.Steps, pipeline.StepRecord{Title: title})
+	}
+	return r
 }
 
 // withSaid returns a copy of a record with what the agent has said since.
@@ -213,16 +268,13 @@ func (d *Desk) withSaid(r *pipeline.Record) (*pipeline.Record, error) {
 // the record has them now.
 func takenOf(e *Entry, r *pipeline.Record) *Taken {
 	t := &Taken{}
-	switch {
-	case e != nil:
+	if e != nil {
 		t.Entry = *e
-	case r.Dispatch != nil:
+	} else {
 		t.Entry = entryOf(r)
-		t.Entry.Picked = true
 	}
-	t.Entry.Steps = nil
+	t.Entry.Picked, t.Entry.Steps = true, stepTitles(r)
 	for i, s := range r.Steps {
-		t.Entry.Steps = append(t.Entry.Steps, s.Title)
 		if s.Done {
 			t.Done = append(t.Done, i+1)
 		}
@@ -234,7 +286,7 @@ func takenOf(e *Entry, r *pipeline.Record) *Taken {
 func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
 	now := d.Now()
 	_, err := d.Records.Change(ctx, t.Entry.TaskID, func(r *pipeline.Record) error {
-		if r.Dispatch == nil || r.Dispatch.TakenBy == takenByNext {
+		if r.Dispatch == nil || r.Dispatch.TakenBy == takenByNext || !sameAgent(r.Dispatch.Agent, a.Name) {
 			return pipeline.ErrUnchanged
 		}
 		if r.Dispatch.TakenAt != nil { // the dispatcher saw our mark first
@@ -242,7 +294,7 @@ func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
 			return nil
 		}
 		r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByNext
-		r.Note(now, "agent "+a.Name, "taken", takenByNext)
+		r.Note(now, whoAgent+a.Name, eventTaken, takenByNext)
 		return nil
 	})
 	return err
@@ -252,10 +304,10 @@ func (d *Desk) writeState(a *pipeline.Agent, t *Taken) error {
 	path := statePath(d.Agents, a)
 	now := d.Now().UTC()
 	if t == nil {
-		return writeState(path, agentState{Status: "idle", Since: now})
+		return writeState(path, agentState{Status: stateIdle, Since: now})
 	}
-	if s, ok := readState(path); ok && t.Continue && s.Status == "working" && s.TaskID != nil && *s.TaskID == t.Entry.TaskID {
+	if s, ok := readState(path); ok && t.Continue && s.Status == stateWorking && s.TaskID != nil && *s.TaskID == t.Entry.TaskID {
 		return nil
 	}
-	return writeState(path, agentState{Status: "working", TaskID: &t.Entry.TaskID, Since: now})
+	return writeState(path, agentState{Status: stateWorking, TaskID: &t.Entry.TaskID, Since: now})
 }

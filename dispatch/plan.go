@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"otm/pipeline"
@@ -36,20 +37,24 @@ const (
 type action int
 
 const (
-	rest   action = iota // nothing waits, or the agent is at it
+	rest   action = iota // nothing waits
 	hold                 // look again at plan.due, or when something happens
 	send                 // a new wake
 	resend               // the same wake again, under its key
 	ask                  // ask what became of the outstanding wake
 	giveUp               // woken often enough: a person has to look
+	stuck                // its process runs and takes nothing: a person has to look
 )
 
 // situation is what is known of one agent when its wake is planned.
 type situation struct {
 	agent   *pipeline.Agent
-	records []*pipeline.Record // of all the agent's tasks on the board
-	running bool               // exec: its child lives
+	records []*pipeline.Record // of the agent's tasks on the board
+	gone    []*pipeline.Record // of others, which hold a wake of the agent: their rows left, or are somebody else's now
+	running bool               // its process lives
 	idle    time.Time          // when "otm next" last found nothing for it; zero: never, or not known
+	now     time.Time
+	times   Times
 }
 
 // plan is what to do, and for which tasks.
@@ -62,92 +67,122 @@ type plan struct {
 	why    string
 }
 
+func (p plan) with(a action, why string) plan {
+	p.action, p.why = a, why
+	return p
+}
+
+func (p plan) until(due time.Time, why string) plan {
+	p.due = due
+	return p.with(hold, why)
+}
+
 // planWake applies the rules.
-func (s *situation) planWake(now time.Time, t Times) plan {
+func (s *situation) planWake() plan {
 	p := plan{tasks: s.waiting()}
 	if len(p.tasks) == 0 {
 		return p
 	}
 	p.of, p.wake = s.lastWake()
-	if s.running {
-		p.action, p.why = hold, "the agent's process is running"
-		return p
+	switch w := p.wake; {
+	case s.running:
+		return s.planRunning(p)
+	case s.working() && !reached(s.heard(), s.times.SilentAfter, s.now):
+		return p.until(s.heard().Add(s.times.SilentAfter), "at work on a task")
+	case w == nil || s.tookSince(w.AskedAt):
+		return s.planAfterTask(p)
+	case w.Accepted == nil && w.Ended == nil:
+		return s.planUnanswered(p)
 	}
-	if w := p.wake; w != nil && w.Accepted == nil && w.Ended == nil {
-		return s.planUnanswered(p, now, t)
-	}
-	if w := p.wake; w != nil && !s.tookSince(w.AskedAt) {
-		return s.planOutstanding(p, now, t)
-	}
-	return s.planAfterTask(p, now, t)
+	return s.planOutstanding(p)
 }
 
-// planUnanswered is for a wake that was refused or whose answer was lost.
-func (s *situation) planUnanswered(p plan, now time.Time, t Times) plan {
-	switch {
-	case !p.wake.Sent || p.wake.Refused != "":
-		p.action, p.why = resend, "not accepted yet" // surely not queued: the key is unused
-	case now.Sub(p.wake.AskedAt) < answerWait:
-		p.action, p.why = resend, "answer lost"
-	default:
-		return s.again(p, t, "answer lost for good")
+// planRunning is for an agent whose process lives. Its end is a hint to look
+// again.
+func (s *situation) planRunning(p plan) plan {
+	w := p.wake
+	if w == nil || w.Accepted == nil || s.tookSince(w.AskedAt) {
+		return p.with(hold, "its process is running")
 	}
-	return p
+	if due := w.Accepted.Add(s.times.RewakeAfter); !reached(*w.Accepted, s.times.RewakeAfter, s.now) {
+		return p.until(due, "its process is running")
+	}
+	return p.with(stuck, "its process takes nothing")
+}
+
+// planUnanswered is for a wake that was refused, never sent, or whose answer
+// was lost.
+func (s *situation) planUnanswered(p plan) plan {
+	w := p.wake
+	sameWay := w.Via == string(s.agent.Trigger) // the configuration may have changed
+	switch {
+	case !maybeQueued(w) && sameWay && slices.Contains(p.tasks, p.of):
+		return p.with(resend, "not accepted yet") // its key is unused
+	case !maybeQueued(w):
+		return p.with(send, "not accepted yet")
+	case sameWay && !reached(w.AskedAt, answerWait, s.now):
+		return p.with(resend, "answer lost")
+	}
+	return s.again(p, "answer lost for good")
 }
 
 // planOutstanding is for an accepted wake after which nothing was taken.
-func (s *situation) planOutstanding(p plan, now time.Time, t Times) plan {
+func (s *situation) planOutstanding(p plan) plan {
 	w := p.wake
-	// An agent that was started and ended without taking anything will not any
-	// more.
-	passed := w.Ended != nil || s.agent.Trigger == pipeline.TriggerExec
-	if !passed {
+	// A process that ended without taking anything will not any more.
+	if w.Ended == nil && w.Via != string(pipeline.TriggerExec) {
 		since := *w.Accepted
 		if w.Unknown != nil {
 			since = *w.Unknown
 		}
-		if due := since.Add(t.RewakeAfter); now.Before(due) {
-			p.action, p.due, p.why = hold, due, "woken, waiting for it to take a task"
-			return p
+		if !reached(since, s.times.RewakeAfter, s.now) {
+			return p.until(since.Add(s.times.RewakeAfter), "woken, waiting for it to take a task")
 		}
 		if w.Unknown == nil {
-			p.action, p.why = ask, "woken, took nothing"
-			return p
+			return p.with(ask, "woken, took nothing")
 		}
 	}
-	return s.again(p, t, "woken, took nothing")
+	return s.again(p, "woken, took nothing")
 }
 
-// again plans one more wake, unless there were enough. Only wakes for what
-// waits now count: a task that came later is a reason to try once more.
-func (s *situation) again(p plan, t Times, why string) plan {
-	newest := slices.MaxFunc(p.tasks, func(a, b *pipeline.Record) int { return a.Dispatch.At.Compare(b.Dispatch.At) })
-	p.action, p.why = send, why
-	if s.wakesSince(newest.Dispatch.At) > t.RewakeMax {
-		p.action = giveUp
+// again plans one more wake, unless each task that waits had enough of them.
+func (s *situation) again(p plan, why string) plan {
+	if slices.ContainsFunc(p.tasks, func(r *pipeline.Record) bool { return s.wakesFor(r) <= s.times.RewakeMax }) {
+		return p.with(send, why)
 	}
-	return p
+	return p.with(giveUp, why)
 }
 
 // planAfterTask is for an agent that took something since it was woken, or
-// never was.
-func (s *situation) planAfterTask(p plan, now time.Time, t Times) plan {
+// never was, and is not at work as far as is known.
+func (s *situation) planAfterTask(p plan) plan {
 	if s.working() {
-		if due := s.heard().Add(t.SilentAfter); now.Before(due) {
-			p.action, p.due, p.why = hold, due, "at work on a task"
-			return p
-		}
-		p.action, p.why = send, "silent for too long"
-		return p
+		return p.with(send, "silent for too long")
 	}
 	ended := s.ended()
-	due := ended.Add(afterTask)
-	if ended.IsZero() || !now.Before(due) || s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(ended) {
-		p.action, p.why = send, "tasks wait"
-		return p
+	// A process that is gone, or an agent that looked and found nothing, will
+	// not take the next one by itself.
+	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(ended)
+	if ended.IsZero() || gone || reached(ended, afterTask, s.now) {
+		return p.with(send, "tasks wait")
 	}
-	p.action, p.due, p.why = hold, due, "has just ended a task and takes the next by itself"
-	return p
+	return p.until(ended.Add(afterTask), "has just ended a task and takes the next by itself")
+}
+
+// reached tells whether d has passed since t. A time that is further ahead
+// than d was written before the clock was set back, and nothing is known of
+// when that was: it counts as passed, so that nobody waits for a year.
+func reached(t time.Time, d time.Duration, now time.Time) bool {
+	return !now.Before(t.Add(d)) || t.After(now.Add(d))
+}
+
+// past is t, or the zero time where t is ahead of the clock: what happened
+// before the clock was set back happened long ago.
+func past(t, now time.Time) time.Time {
+	if t.After(now) {
+		return time.Time{}
+	}
+	return t
 }
 
 // waiting returns the tasks that the agent has not taken, most urgent first.
@@ -164,11 +199,22 @@ func (s *situation) waiting() []*pipeline.Record {
 	return list
 }
 
+// known are all records that tell something of the agent.
+func (s *situation) known() []*pipeline.Record { return slices.Concat(s.records, s.gone) }
+
+// lastWake finds the last wake of the agent. One that is further ahead of the
+// clock than any wait comes before all others.
 func (s *situation) lastWake() (of *pipeline.Record, last *pipeline.Wake) {
-	for _, r := range s.records {
+	when := func(w *pipeline.Wake) time.Time {
+		if w.AskedAt.After(s.now.Add(s.times.RewakeAfter)) {
+			return time.Time{}
+		}
+		return w.AskedAt
+	}
+	for _, r := range s.known() {
 		for i := range r.Wakes {
 			w := &r.Wakes[i]
-			if w.Agent == s.agent.Name && (last == nil || w.AskedAt.After(last.AskedAt)) {
+			if s.isMe(w.Agent) && (last == nil || !when(w).Before(when(last))) {
 				of, last = r, w
 			}
 		}
@@ -176,11 +222,14 @@ func (s *situation) lastWake() (of *pipeline.Record, last *pipeline.Wake) {
 	return of, last
 }
 
-func (s *situation) wakesSince(t time.Time) int {
+// wakesFor counts the wakes that named a task since it was dispatched.
+func (s *situation) wakesFor(task *pipeline.Record) int {
+	since := past(task.Dispatch.At, s.now)
 	n := 0
-	for _, r := range s.records {
-		for _, w := range r.Wakes {
-			if w.Agent == s.agent.Name && !w.AskedAt.Before(t) {
+	for _, r := range s.known() {
+		for i := range r.Wakes {
+			w := &r.Wakes[i]
+			if s.isMe(w.Agent) && maybeQueued(w) && slices.Contains(w.Tasks, task.TaskID) && !w.AskedAt.Before(since) {
 				n++
 			}
 		}
@@ -188,37 +237,72 @@ func (s *situation) wakesSince(t time.Time) int {
 	return n
 }
 
-func (s *situation) tookSince(t time.Time) bool {
-	return slices.ContainsFunc(s.records, func(r *pipeline.Record) bool {
-		return r.Dispatch != nil && r.Dispatch.TakenAt != nil && !r.Dispatch.TakenAt.Before(t)
-	})
+// maybeQueued tells whether a wake may have reached the agent.
+func maybeQueued(w *pipeline.Wake) bool {
+	return w.Accepted != nil || w.Ended != nil || w.Sent && w.Refused == ""
 }
 
+func (s *situation) isMe(agent string) bool { return sameAgent(agent, s.agent.Name) }
+
+func sameAgent(a, b string) bool { return a == b || pipeline.FoldName(a) == pipeline.FoldName(b) }
+
+// tookSince tells whether the agent took a task after t. A task that was sent
+// back or given away since was taken all the same: the history tells.
+func (s *situation) tookSince(t time.Time) bool {
+	after := func(at time.Time) bool { return past(at, s.now).After(t) }
+	for _, r := range s.known() {
+		if d := r.Dispatch; d != nil && d.TakenAt != nil && s.isMe(d.Agent) && after(*d.TakenAt) {
+			return true
+		}
+		if slices.ContainsFunc(r.History, func(e pipeline.Event) bool {
+			return e.What == eventTaken && s.saidIt(e) && after(e.At)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// eventTaken is how the history of a task tells that an agent took it.
+const eventTaken = "taken"
+
+// saidIt tells whether an event is of the agent's making.
+func (s *situation) saidIt(e pipeline.Event) bool {
+	name, ok := strings.CutPrefix(e.Who, whoAgent)
+	return ok && s.isMe(name)
+}
+
+// whoAgent comes before the name of an agent in the history of a task.
+const whoAgent = "agent "
+
 // working tells whether the agent took a task and has not ended it.
-func (s *situation) working() bool {
-	return slices.ContainsFunc(s.records, func(r *pipeline.Record) bool {
-		return r.Dispatch != nil && r.Dispatch.TakenAt != nil && r.Status.Active() && r.Unfinished()
-	})
+func (s *situation) working() bool { return slices.ContainsFunc(s.records, atWork) }
+
+// atWork tells whether a task was taken and is not ended.
+func atWork(r *pipeline.Record) bool {
+	return r.Dispatch != nil && r.Dispatch.TakenAt != nil && r.Status.Active() && r.Unfinished()
 }
 
 // heard is when the agent last said or did something.
 func (s *situation) heard() time.Time {
 	var last time.Time
-	for _, r := range s.records {
-		if at := lastHeard(r); at.After(last) {
+	for _, r := range s.known() {
+		at := s.heardOf(r)
+		if at.After(last) && !at.After(s.now.Add(s.times.SilentAfter)) {
 			last = at
 		}
 	}
 	return last
 }
 
-func lastHeard(r *pipeline.Record) time.Time {
+// heardOf is when the agent last said or did something about a task.
+func (s *situation) heardOf(r *pipeline.Record) time.Time {
 	var last time.Time
-	if r.Dispatch != nil && r.Dispatch.TakenAt != nil {
-		last = *r.Dispatch.TakenAt
+	if d := r.Dispatch; d != nil && d.TakenAt != nil && s.isMe(d.Agent) {
+		last = *d.TakenAt
 	}
-	for i := len(r.History) - 1; i >= 0; i-- {
-		if e := r.History[i]; e.Who == "agent "+r.Agent {
+	for _, e := range slices.Backward(r.History) {
+		if s.saidIt(e) {
 			if e.At.After(last) {
 				last = e.At
 			}
@@ -228,17 +312,48 @@ func lastHeard(r *pipeline.Record) time.Time {
 	return last
 }
 
-// ended is when the agent ended the last task that it took: the last thing
-// heard of a task that is finished, blocked or has all steps ticked.
+// ended is when the agent ended its last task: the last thing that was heard
+// of it, or that somebody else took the task out of its hands.
 func (s *situation) ended() time.Time {
-	var last time.Time
-	for _, r := range s.records {
-		if r.Dispatch == nil || r.Dispatch.TakenAt == nil || r.Unfinished() && r.Status.Active() {
+	last := s.heard()
+	if last.IsZero() {
+		return last
+	}
+	for _, r := range s.known() {
+		if s.heardOf(r).IsZero() {
 			continue
 		}
-		if at := lastHeard(r); at.After(last) {
+		if at := past(stoppedAt(r), s.now); at.After(last) {
 			last = at
 		}
 	}
 	return last
+}
+
+// stoppedAt is when a task last ceased to be one to work on.
+func stoppedAt(r *pipeline.Record) time.Time {
+	for _, e := range slices.Backward(r.History) {
+		from, to, ok := moved(e)
+		if ok && toWorkOn(from) && !toWorkOn(to) {
+			return e.At
+		}
+	}
+	return time.Time{}
+}
+
+func toWorkOn(s pipeline.Status) bool { return s == pipeline.Assigned || s == pipeline.InProgress }
+
+// Events of a task's history that tell of its status.
+const (
+	eventStatus  = "status"         // OTM wrote it
+	eventChanged = "changed status" // it was seen on the board
+)
+
+// moved reads a change of status from an event.
+func moved(e pipeline.Event) (from, to pipeline.Status, ok bool) {
+	if e.What != eventStatus && e.What != eventChanged {
+		return "", "", false
+	}
+	a, b, ok := strings.Cut(e.Detail, " to ")
+	return pipeline.Status(a), pipeline.Status(b), ok
 }

@@ -13,37 +13,26 @@ import (
 )
 
 // scan reads the records of all tasks that agents have to do with, and returns
-// those to be dispatched, most urgent first. stale says that the status of one
+// those to be handed out, most urgent first. stale says that the status of one
 // of them is not known well enough to flip it.
 func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
 	p.byName, p.report.Failed = map[string][]*task{}, nil
+	p.walkAt, p.rows, p.away = b.WalkAt(), map[string]bool{}, map[pipeline.TaskID]bool{}
 	for row := range b.Rows() {
-		id := row.Task()
-		status := row.CurrentStatus()
-		if row.Parent != "" || id == 0 || row.Assignee == "" && status == pipeline.New {
+		if row.Parent != "" || row.Task() == 0 {
 			continue
 		}
-		agent := p.Agents.Assigned(row.Assignee)
-		if status == pipeline.New {
-			t, err := p.candidate(ctx, b, row, agent)
-			if err != nil {
-				return nil, false, err
-			}
-			if t != nil {
-				fresh = append(fresh, t)
-				stale = stale || !b.Current(row, statusAge)
-			}
-			continue
-		}
-		if agent == nil || agent.Person {
-			continue
-		}
-		t, err := p.load(ctx, b, row, agent)
-		if err != nil {
+		p.rows[row.ID] = true
+		t, again, err := p.look(ctx, b, row)
+		switch {
+		case err != nil:
 			return nil, false, err
-		}
-		if t.rec.RowID == row.ID {
-			p.byName[agent.Name] = append(p.byName[agent.Name], t)
+		case t == nil:
+		case again:
+			fresh = append(fresh, t)
+			stale = stale || !b.Current(row, statusAge)
+		default:
+			p.byName[t.agent.Name] = append(p.byName[t.agent.Name], t)
 		}
 	}
 	slices.SortFunc(fresh, func(a, b *task) int {
@@ -52,79 +41,161 @@ func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale
 	return fresh, stale, nil
 }
 
-// candidate returns a new task that can be dispatched; nil where it cannot,
-// which is reported unless it solves itself.
-func (p *pass) candidate(ctx context.Context, b pipeline.Batch, row *pipeline.Row, agent *pipeline.Agent) (*task, error) {
-	id := row.Task()
-	t, err := p.load(ctx, b, row, agent)
-	if err != nil {
-		return nil, err
+// look decides about one row: nil where there is nothing to do, or nothing that
+// can be done, which is reported unless it solves itself. handOut says that the
+// task is to be handed out; else it was already.
+func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t *task, handOut bool, err error) {
+	status := row.CurrentStatus()
+	agent := p.Agents.Assigned(row.Assignee)
+	switch {
+	case row.Odd && (row.Assignee == "" || row.Status == ""):
+		return nil, false, nil // not empty, perhaps, but not understood
+	case row.Assignee == "" && status == pipeline.New:
+		return nil, false, nil
+	case (agent == nil || agent.Person) && status != pipeline.New && !status.Active():
+		return nil, false, nil // it is over, and none of our agents has to do with it
 	}
-	if !t.rec.OnBoard() || len(t.rec.Steps) == 0 {
-		return nil, nil // its steps are still coming
-	}
-	if t.rec.RowID != row.ID {
-		p.problem(id, "two rows bear this id: %s and %s; clear the Task ID of one", t.rec.RowID, row.ID)
-		return nil, nil
-	}
-	if agent == nil {
-		p.problem(id, "unknown agent %q: no [agents.…] table of otm.toml has this name or label", row.Assignee)
-		return nil, nil
-	}
-	if agent.Person {
-		return t, nil
-	}
-	info, err := os.Stat(agent.Workspace)
+	t, err = p.load(ctx, b, row, agent)
 	switch {
 	case err != nil:
-		p.problem(id, "workspace of %s: %v", agent.Name, err)
-		return nil, nil
-	case !info.IsDir():
-		p.problem(id, "workspace of %s: %q is not a directory", agent.Name, agent.Workspace)
-		return nil, nil
+		return nil, false, p.failed(ctx, row.Task(), err)
+	case status == pipeline.New && (!t.rec.OnBoard() || len(t.rec.Steps) == 0):
+		return nil, false, nil // its steps are still coming
+	case t.rec.RowID != row.ID:
+		if status == pipeline.New {
+			p.problem(t.id, "two rows bear this id: %s and %s; clear the Task ID of one", t.rec.RowID, row.ID)
+		}
+		return nil, false, nil
 	}
-	return t, nil
+	if d := t.rec.Dispatch; d != nil && (agent == nil || !sameAgent(d.Agent, agent.Name)) {
+		p.away[t.id] = true
+	}
+	switch {
+	case agent == nil && row.Assignee != "":
+		p.problem(t.id, "unknown agent %q: no [agents.…] table of otm.toml has this name or label", row.Assignee)
+		return nil, false, nil
+	case status != pipeline.New && (agent == nil || agent.Person):
+		return nil, false, p.takeAway(ctx, t)
+	case status != pipeline.New && !isAgain(t):
+		return t, false, nil
+	}
+	if reason := unready(agent); reason != "" {
+		p.problem(t.id, "%s", reason)
+		return nil, false, nil
+	}
+	return t, true, nil
+}
+
+// unready says why nothing can be handed out to an agent; "" where it can.
+func unready(a *pipeline.Agent) string {
+	if a.Person {
+		return ""
+	}
+	info, err := os.Stat(a.Workspace)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("workspace of %s: %v", a.Name, err)
+	case !info.IsDir():
+		return fmt.Sprintf("workspace of %s: %q is not a directory", a.Name, a.Workspace)
+	}
+	return ""
+}
+
+// isAgain tells whether a task that is not new is to be handed out all the
+// same: a person gave it to another agent, or set it back to assigned.
+func isAgain(t *task) bool {
+	d := t.rec.Dispatch
+	switch t.rec.Status {
+	case pipeline.Assigned:
+		return d == nil || !sameAgent(d.Agent, t.agent.Name) || setBack(t.rec)
+	case pipeline.InProgress, pipeline.Blocked:
+		if d == nil {
+			return false // its record was lost: whoever works on it goes on
+		}
+		begun := d.FlippedAt == nil && d.TakenAt == nil // given away, and we crashed before the flip
+		return begun || !sameAgent(d.Agent, t.agent.Name)
+	}
+	return false
+}
+
+// eventAgain is how the history of a task tells of a further dispatch.
+const eventAgain = "dispatched again"
+
+// setBack tells whether a person set a task back to assigned that had moved on,
+// and it was not dispatched since.
+func setBack(r *pipeline.Record) bool {
+	for _, e := range slices.Backward(r.History) {
+		if e.What == eventAgain {
+			return false
+		}
+		from, to, ok := moved(e)
+		if ok && e.What == eventChanged && e.Who != byBoard && to == pipeline.Assigned && from != pipeline.New {
+			return true
+		}
+	}
+	return false
+}
+
+// byBoard is who made a change that was seen on the board where that is not
+// known to be a person.
+const byBoard = "board"
+
+// takeAway notes that a task was given to somebody else than an agent.
+func (p *pass) takeAway(ctx context.Context, t *task) error {
+	d := t.rec.Dispatch
+	if d == nil || d.Workspace == "" || t.agent != nil && sameAgent(d.Agent, t.agent.Name) {
+		return nil
+	}
+	_, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
+		if r.Dispatch == nil {
+			return pipeline.ErrUnchanged
+		}
+		r.Note(p.Now(), Who, "taken away", r.Dispatch.Agent)
+		r.Dispatch = nil
+		return nil
+	})
+	if err != nil {
+		return p.failed(ctx, t.id, err)
+	}
+	return nil
 }
 
 // load reads the record of a task and brings it up to what the board shows.
 func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, agent *pipeline.Agent) (*task, error) {
-	t := &task{id: row.Task(), row: *row, agent: agent, byPerson: b.ByPerson(row)}
-	steps := b.StepRows(row.ID)
+	t := &task{id: row.Task(), agent: agent}
+	steps, byPerson := b.StepRows(row.ID), b.ByPerson(row)
 	rec, err := p.Records.Load(t.id)
-	if err == nil && (rec.RowID != row.ID || b.WalkAt().IsZero()) {
-		t.rec = rec // another row bears its id, or the rows are older than our own writes
-		return t, nil
+	if err == nil && !isLost(rec) {
+		// Another row bears its id, or the rows are older than our own writes,
+		// or there is nothing new.
+		if rec.RowID != row.ID || b.WalkAt().IsZero() || !rec.Observe(row, steps, byPerson, p.Now()) {
+			t.rec = rec
+			return t, nil
+		}
 	}
-	if err == nil && !rec.Observe(row, steps, t.byPerson, p.Now()) {
-		t.rec = rec
-		return t, nil
-	}
-	lost := errors.Is(err, fs.ErrNotExist)
+	missing := errors.Is(err, fs.ErrNotExist)
 	t.rec, err = p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
-		if r.RowID == "" && r.DropID == "" {
+		if isLost(r) {
 			r.FromRow(row, steps)
 			if agent != nil {
 				r.Agent = agent.Name
 			}
-			r.Note(p.Now(), Who, "record rebuilt", row.ID)
+			r.Note(p.Now(), Who, eventRebuilt, row.ID)
 			return nil
 		}
-		if !r.Observe(row, steps, t.byPerson, p.Now()) {
+		if r.RowID != row.ID || !r.Observe(row, steps, byPerson, p.Now()) {
 			return pipeline.ErrUnchanged
 		}
 		return nil
 	})
-	if err == nil && lost {
+	if err == nil && missing {
 		p.Log.Warn("rebuilt record from the board", "task", t.id, "row", row.ID)
 	}
 	return t, err
 }
 
-// describe names tasks for a log line.
-func describe(tasks []*task) string {
-	ids := make([]pipeline.TaskID, len(tasks))
-	for i, t := range tasks {
-		ids[i] = t.id
-	}
-	return fmt.Sprint(ids)
-}
+// isLost tells whether a record knows neither drop nor row.
+func isLost(r *pipeline.Record) bool { return r.RowID == "" && r.DropID == "" }
+
+// eventRebuilt is how the history of a task tells that its record was lost.
+const eventRebuilt = "record rebuilt"

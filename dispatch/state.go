@@ -14,10 +14,16 @@ import (
 // people and for the agent; the dispatcher takes from it only that the agent
 // found nothing to do, and when.
 type agentState struct {
-	Status string           `json:"status"` // working or idle
+	Status string           `json:"status"`
 	TaskID *pipeline.TaskID `json:"taskId"`
 	Since  time.Time        `json:"since"`
 }
+
+// What agent-state.json says in status.
+const (
+	stateWorking = "working"
+	stateIdle    = "idle"
+)
 
 // statePath is where an agent's state stands: agents that share a workspace
 // have a file each.
@@ -70,7 +76,7 @@ func writeState(path string, s agentState) error {
 // found something since, or the file does not tell.
 func (p *pass) idleSince(a *pipeline.Agent) time.Time {
 	s, ok := readState(statePath(p.Agents, a))
-	if !ok || s.Status != "idle" {
+	if !ok || s.Status != stateIdle {
 		return time.Time{}
 	}
 	return s.Since

@@ -2,11 +2,14 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
-	"os"
+	"path/filepath"
 	"slices"
+	"time"
 
+	"otm/internal/durable"
 	"otm/pipeline"
 )
 
@@ -14,108 +17,209 @@ import (
 // somebody else's go, those that were taken are noted, those that vanished
 // come back after a while.
 func (p *pass) tend(ctx context.Context) error {
-	if err := p.resumeFlipped(ctx); err != nil {
+	if err := p.resume(ctx); err != nil {
 		return err
 	}
 	workspaces := map[string]bool{}
 	for i := range p.Agents {
-		if a := &p.Agents[i]; !a.Person && a.Workspace != "" {
-			workspaces[a.Workspace] = true
+		a := &p.Agents[i]
+		switch {
+		case a.Person || a.Workspace == "":
+		case unready(a) == "":
+			workspaces[p.resolve(a.Workspace)] = true
+		case p.anyWaits(a):
+			p.report.Failed = append(p.report.Failed, unready(a))
+			p.say(slog.LevelError, "workspace is gone, and tasks wait", unready(a), unready(a))
 		}
 	}
 	for _, workspace := range slices.Sorted(maps.Keys(workspaces)) {
-		if info, err := os.Stat(workspace); err != nil || !info.IsDir() {
-			continue // reported where a task is meant for it
-		}
+		p.clean(workspace)
 		if err := p.tendWorkspace(ctx, workspace); err != nil {
-			p.report.Failed = append(p.report.Failed, "dispatch file in "+workspace+": "+err.Error())
-			p.say(slog.LevelWarn, "dispatch file not kept", workspace+": "+err.Error())
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			reason := fmt.Sprintf("dispatch file in %q: %v", workspace, err)
+			p.report.Failed = append(p.report.Failed, reason)
+			p.say(slog.LevelWarn, "dispatch file not kept", reason, reason)
 		}
 	}
 	return nil
 }
 
-// resumeFlipped finishes dispatches whose flip stands on the board, but whose
-// answer was lost, and hands tasks that a person gave to somebody else to that
-// agent.
-func (p *pass) resumeFlipped(ctx context.Context) error {
-	now := p.Now()
-	for _, tasks := range p.byName {
-		for _, t := range tasks {
+// clean removes, once a process, what a crashed writer left in a workspace.
+func (p *pass) clean(workspace string) {
+	if !p.cleaned[workspace] {
+		p.cleaned[workspace] = true
+		durable.RemoveLeftovers(workspace, time.Hour, p.Now())
+	}
+}
+
+// resolve returns a workspace's path without links, by which two names of one
+// directory are the same; where it is not there, the path as it is.
+func (p *pass) resolve(workspace string) string {
+	resolved, known := p.resolved[workspace]
+	if !known {
+		var err error
+		if resolved, err = filepath.EvalSymlinks(workspace); err != nil {
+			resolved = workspace
+		}
+		p.resolved[workspace] = resolved
+	}
+	return resolved
+}
+
+// resume finishes dispatches whose flip stands on the board, but whose answer
+// was lost, and brings those along whose agent has moved to another workspace.
+func (p *pass) resume(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
+		for _, t := range p.byName[name] {
 			d := t.rec.Dispatch
-			switch {
-			case t.rec.Status != pipeline.Assigned:
-			case d != nil && d.Agent == t.agent.Name && d.FlippedAt == nil:
-				if err := p.note(ctx, t, func(r *pipeline.Record) { r.Dispatch.FlippedAt = &now }); err != nil {
+			if d == nil || !sameAgent(d.Agent, t.agent.Name) {
+				continue // in the hands of somebody else than the board says: see isAgain
+			}
+			flipped := d.FlippedAt != nil
+			moved := p.resolve(d.Workspace) != p.resolve(t.agent.Workspace)
+			if flipped && !moved {
+				continue
+			}
+			now := p.Now()
+			err := p.note(ctx, t, func(r *pipeline.Record) {
+				if !flipped {
+					r.Dispatch.FlippedAt = &now
+				}
+				if moved {
+					r.Dispatch.Workspace, r.Dispatch.EntryAt, r.Dispatch.MissingAt = t.agent.Workspace, nil, nil
+				}
+			})
+			if err != nil {
+				if err := p.failed(ctx, t.id, err); err != nil {
 					return err
 				}
-			case d == nil || d.Agent != t.agent.Name:
-				if err := p.begin(ctx, t); err != nil {
-					return err
-				}
-				if err := p.note(ctx, t, func(r *pipeline.Record) { r.Dispatch.FlippedAt = &now }); err != nil {
-					return err
-				}
-				p.Log.Info("task given to another agent", "task", t.id, "agent", t.agent.Name)
+				continue
+			}
+			if !flipped {
+				p.dispatched(t)
 			}
 		}
 	}
 	return nil
 }
 
-func (p *pass) tendWorkspace(ctx context.Context, workspace string) error {
+// openIn returns the tasks that have or should have an entry in a workspace.
+func (p *pass) openIn(resolved string) map[pipeline.TaskID]*task {
 	open := map[pipeline.TaskID]*task{}
 	for _, tasks := range p.byName {
 		for _, t := range tasks {
-			if d := t.rec.Dispatch; d != nil && d.Workspace == workspace && t.rec.Status.Active() {
+			if d := t.rec.Dispatch; d != nil && p.resolve(d.Workspace) == resolved && t.rec.Status.Active() {
 				open[t.id] = t
 			}
 		}
 	}
-	var taken []*task
-	var missing, found []*task
+	return open
+}
+
+// findings are what the look into a dispatch file brought.
+type findings struct {
+	taken   []*task // have a mark that the record does not know of
+	missing []*task // have no entry
+	found   []*task // have one, again or at last
+	left    []pipeline.TaskID
+	gone    []*pipeline.Record // their rows were not found, for the first time
+}
+
+func (p *pass) tendWorkspace(ctx context.Context, workspace string) error {
+	open := p.openIn(workspace)
+	var see findings
 	err := p.edit(ctx, workspace, func(f *File) error {
-		taken, missing, found = nil, nil, nil
 		for _, e := range f.Entries() {
-			t := open[e.TaskID]
-			if (t == nil || pipeline.FoldName(t.rec.Dispatch.Agent) != pipeline.FoldName(e.Agent)) && p.isOver(e) {
+			if t := open[e.TaskID]; t != nil && sameAgent(t.rec.Dispatch.Agent, e.Agent) {
+				continue
+			}
+			if p.isOver(e, &see) {
 				f.Remove(e)
+				see.left = append(see.left, e.TaskID)
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(open)) {
-			t := open[id]
-			e := f.Find(id, t.rec.Dispatch.Agent)
-			switch {
-			case e == nil && p.redeliver(t):
-				f.Put(entryOf(t.rec))
-				found = append(found, t)
-			case e == nil:
-				missing = append(missing, t)
-			case e.Picked && t.rec.Dispatch.TakenAt == nil:
-				taken = append(taken, t)
-			case t.rec.Dispatch.MissingAt != nil:
-				found = append(found, t)
-			}
+			p.tendEntry(f, open[id], &see)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return p.noteFile(ctx, taken, missing, found)
+	return p.noteFindings(ctx, &see)
+}
+
+// tendEntry looks after the entry of an open task.
+func (p *pass) tendEntry(f *File, t *task, see *findings) {
+	d := t.rec.Dispatch
+	e := f.Find(t.id, d.Agent)
+	switch {
+	case e == nil && !p.redeliver(t):
+		see.missing = append(see.missing, t)
+		return
+	case e == nil || e.stale(d.Attempt):
+		f.Put(entryOf(t.rec))
+		see.found = append(see.found, t)
+		return
+	case e.Picked && d.TakenAt == nil:
+		see.taken = append(see.taken, t)
+	case !e.Picked && d.TakenAt == nil:
+		refresh(e, t.rec)
+	}
+	if d.MissingAt != nil || d.EntryAt == nil {
+		see.found = append(see.found, t)
+	}
+}
+
+// refresh brings what people changed on the board into an entry that nobody
+// took. What the agent bent out of shape is left alone.
+func refresh(e *Entry, r *pipeline.Record) {
+	if e.Title != "" {
+		e.Title = r.Title
+	}
+	if e.Priority != "" {
+		e.Priority = r.Priority
+	}
+	if len(e.Steps) > 0 {
+		e.Steps = stepTitles(r)
+	}
 }
 
 // isOver tells whether an entry of ours has no place in the file any more. An
 // entry of a task that we know nothing of is somebody else's.
-func (p *pass) isOver(e *Entry) bool {
+func (p *pass) isOver(e *Entry, see *findings) bool {
 	rec, err := p.Records.Load(e.TaskID)
-	if err != nil || rec.Attempt == 0 {
+	switch {
+	case err != nil, e.RowID != "" && e.RowID != rec.RowID:
 		return false
-	}
-	if rec.Status.Finished() || rec.Status == pipeline.Pending {
+	case rec.Status.Finished(), rec.Status == pipeline.Pending, p.away[e.TaskID]:
+		return true
+	case rec.Dispatch == nil:
+		return rec.Attempt > 0 // taken away
+	case !sameAgent(rec.Dispatch.Agent, e.Agent):
 		return true
 	}
-	return rec.Dispatch != nil && pipeline.FoldName(rec.Dispatch.Agent) != pipeline.FoldName(e.Agent)
+	return p.rowGone(rec, see)
+}
+
+// eventGone is how the history of a task tells that its row was not found.
+const eventGone = "row gone"
+
+// rowGone tells whether two complete walks lacked the row of a task. Only then
+// its entry goes; if the row comes back, so does the entry, at once.
+func (p *pass) rowGone(rec *pipeline.Record, see *findings) bool {
+	if p.walkAt.IsZero() || rec.RowID == "" || p.rows[rec.RowID] {
+		return false
+	}
+	for _, e := range slices.Backward(rec.History) {
+		if e.What == eventGone {
+			return e.At.Before(p.walkAt)
+		}
+	}
+	see.gone = append(see.gone, rec)
+	return false
 }
 
 // redeliver tells whether the entry of a task is to be written: it vanished
@@ -125,43 +229,98 @@ func (p *pass) redeliver(t *task) bool {
 	if t.rec.Status != pipeline.Assigned || d.TakenAt != nil {
 		return false
 	}
-	if d.EntryAt == nil {
-		return true
-	}
-	return d.MissingAt != nil && !p.Now().Before(d.MissingAt.Add(p.Times.RedeliverAfter))
+	return d.EntryAt == nil || d.MissingAt != nil && reached(*d.MissingAt, p.Times.RedeliverAfter, p.Now())
 }
 
-func (p *pass) noteFile(ctx context.Context, taken, missing, found []*task) error {
+// noteFindings writes what was found into the records.
+func (p *pass) noteFindings(ctx context.Context, see *findings) error {
 	now := p.Now()
-	for _, t := range taken {
-		if err := p.note(ctx, t, func(r *pipeline.Record) {
+	type change struct {
+		tasks []*task
+		do    func(r *pipeline.Record)
+	}
+	missing := slices.DeleteFunc(see.missing, func(t *task) bool {
+		return t.rec.Status != pipeline.Assigned || t.rec.Dispatch.TakenAt != nil
+	})
+	unseen := slices.DeleteFunc(slices.Clone(missing), func(t *task) bool { return t.rec.Dispatch.MissingAt != nil })
+	for _, c := range []change{
+		{see.taken, func(r *pipeline.Record) {
 			if r.Dispatch.TakenAt == nil { // else "otm next" was about to say so itself
-				r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, "file"
-				r.Note(now, "agent "+r.Dispatch.Agent, "taken", "marked in the dispatch file")
+				r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByFile
+				r.Note(now, whoAgent+r.Dispatch.Agent, eventTaken, "marked in the dispatch file")
 			}
-		}); err != nil {
-			return err
-		}
-	}
-	for _, t := range missing {
-		if t.rec.Dispatch.MissingAt == nil && t.rec.Dispatch.TakenAt == nil && t.rec.Status == pipeline.Assigned {
-			if err := p.note(ctx, t, func(r *pipeline.Record) { r.Dispatch.MissingAt = &now }); err != nil {
-				return err
-			}
-		}
-		if at := t.rec.Dispatch.MissingAt; at != nil {
-			p.report.due(at.Add(p.Times.RedeliverAfter))
-		}
-	}
-	for _, t := range found {
-		if err := p.note(ctx, t, func(r *pipeline.Record) {
+		}},
+		{unseen, func(r *pipeline.Record) { r.Dispatch.MissingAt = &now }},
+		{see.found, func(r *pipeline.Record) {
 			r.Dispatch.MissingAt = nil
 			if r.Dispatch.EntryAt == nil {
 				r.Dispatch.EntryAt = &now
 			}
-		}); err != nil {
+		}},
+	} {
+		if _, err := p.each(ctx, c.tasks, func(ctx context.Context, t *task) error { return p.note(ctx, t, c.do) }); err != nil {
 			return err
 		}
 	}
+	for _, t := range missing {
+		if at := t.rec.Dispatch.MissingAt; at != nil {
+			p.report.due(at.Add(p.Times.RedeliverAfter))
+		}
+	}
+	return p.noteLeft(ctx, see, now)
+}
+
+// noteLeft notes which entries we took out, so that they are written at once
+// when their time comes again, and which rows were not found.
+func (p *pass) noteLeft(ctx context.Context, see *findings, now time.Time) error {
+	for _, id := range see.left {
+		_, err := p.Records.Change(ctx, id, func(r *pipeline.Record) error {
+			if r.Dispatch == nil || r.Dispatch.EntryAt == nil || r.Status.Finished() {
+				return pipeline.ErrUnchanged
+			}
+			r.Dispatch.EntryAt, r.Dispatch.MissingAt = nil, nil
+			return nil
+		})
+		if err != nil {
+			if err := p.failed(ctx, id, err); err != nil {
+				return err
+			}
+		}
+	}
+	for _, rec := range see.gone {
+		_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+			if r.RowID != rec.RowID {
+				return pipeline.ErrUnchanged
+			}
+			r.Note(now, Who, eventGone, rec.RowID)
+			return nil
+		})
+		if err != nil {
+			if err := p.failed(ctx, rec.TaskID, err); err != nil {
+				return err
+			}
+		}
+		p.Log.Warn("row is gone from the board", "task", rec.TaskID, "row", rec.RowID)
+	}
 	return nil
+}
+
+// reportSilent reports the tasks that an agent took and that it has not been
+// heard of since for too long.
+func (p *pass) reportSilent() {
+	now := p.Now()
+	for i := range p.Agents {
+		s := &situation{agent: &p.Agents[i], now: now, times: p.Times}
+		for _, t := range p.byName[s.agent.Name] {
+			if !atWork(t.rec) {
+				continue
+			}
+			last := s.heardOf(t.rec)
+			if reached(last, p.Times.SilentAfter, now) {
+				p.given(fmt.Sprintf("%v: %s took it and was not heard of since %s", t.id, s.agent.Name, last.UTC().Format(time.RFC3339)))
+				continue
+			}
+			p.report.due(last.Add(p.Times.SilentAfter))
+		}
+	}
 }

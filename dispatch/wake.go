@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/lock"
 	"otm/pipeline"
 )
 
@@ -21,132 +22,219 @@ func (p *pass) wake(ctx context.Context) error {
 	for i := range p.Agents {
 		a := &p.Agents[i]
 		waker := p.Wakers[a.Trigger]
-		if a.Person || waker == nil || len(p.byName[a.Name]) == 0 || p.waking[a.Name] != nil {
+		if a.Person || waker == nil || p.waking[a.Name] != nil || !p.anyWaits(a) || unready(a) != "" {
 			continue
 		}
-		done := make(chan wakeResult, 1)
-		p.waking[a.Name] = done
-		p.wakers.Go(func() { done <- p.wakeAgent(ctx, a, waker) })
+		s, err := p.situation(a, waker)
+		if err != nil {
+			return err
+		}
+		if pl := s.planWake(); !p.settled(s, pl) {
+			done := make(chan wakeResult, 1)
+			p.waking[a.Name] = done
+			p.wakers.Go(func() { done <- p.carryOut(ctx, s, pl, waker) })
+		}
 	}
+	p.collect()
+	return nil
+}
+
+// collect takes the results that are there, or come in within Patience.
+func (p *pass) collect() {
 	var patience <-chan time.Time
 	if p.Patience > 0 {
 		timer := time.NewTimer(p.Patience)
 		defer timer.Stop()
 		patience = timer.C
 	}
-	var errs []error
+	late := false
 	for _, name := range slices.Sorted(maps.Keys(p.waking)) {
+		done := p.waking[name]
+		if !late {
+			select {
+			case r := <-done:
+				p.woke(name, r)
+				continue
+			case <-patience:
+				late = true
+			}
+		}
 		select {
-		case r := <-p.waking[name]:
-			delete(p.waking, name)
-			errs = append(errs, p.woke(r))
-		case <-patience:
-			closed := make(chan time.Time)
-			close(closed)
-			patience = closed // the others only if they are there
+		case r := <-done:
+			p.woke(name, r)
+		default:
 			p.report.due(p.Now().Add(p.Patience))
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // Wait returns when no wake is under way any more.
 func (d *Dispatcher) Wait() { d.wakers.Wait() }
 
 // woke puts what came of one agent into the report.
-func (p *pass) woke(r wakeResult) error {
+func (p *pass) woke(name string, r wakeResult) {
+	delete(p.waking, name)
 	p.report.due(r.due)
 	p.report.Woken += r.woken
+	if r.first != 0 {
+		p.holders.add(name, r.first)
+	}
 	if r.failed != "" {
 		p.report.Failed = append(p.report.Failed, r.failed)
-		p.say(slog.LevelError, "agent not woken", r.failed)
+		p.say(slog.LevelError, "agent not woken", r.kind, r.failed)
 	}
 	if r.given != "" {
-		p.report.Given = append(p.report.Given, r.given)
-		p.say(slog.LevelError, "agent takes nothing", r.given)
+		p.given(r.given)
 	}
-	return r.err
+}
+
+// given reports something that a person has to look at.
+func (p *pass) given(reason string) {
+	p.report.Given = append(p.report.Given, reason)
+	p.say(slog.LevelWarn, "agent takes nothing", reason, reason)
 }
 
 // wakeResult is what came of one agent.
 type wakeResult struct {
 	woken  int
+	first  pipeline.TaskID // whose record holds the wake; 0: none was recorded
 	due    time.Time
-	failed string
+	failed string // why it was not woken
+	kind   string // what makes two failures the same one
 	given  string
-	err    error
 }
 
-func (p *pass) wakeAgent(ctx context.Context, a *pipeline.Agent, waker Waker) wakeResult {
-	s := &situation{agent: a, running: waker.Running(a.Name), idle: p.idleSince(a)}
+// anyWaits tells cheaply whether there may be a reason to wake an agent.
+func (p *pass) anyWaits(a *pipeline.Agent) bool {
+	return slices.ContainsFunc(p.byName[a.Name], func(t *task) bool {
+		d := t.rec.Dispatch
+		return t.rec.Status == pipeline.Assigned && d != nil && d.TakenAt == nil
+	})
+}
+
+func (p *pass) situation(a *pipeline.Agent, waker Waker) (*situation, error) {
+	s := &situation{agent: a, idle: p.idleSince(a), now: p.Now(), times: p.Times}
+	// A process that was started before the trigger was changed counts too.
+	_, held := lock.Holder(execLock(p.Dir, a.Name))
+	s.running = held || waker.Running(a.Name)
+	mine := map[pipeline.TaskID]bool{}
 	for _, t := range p.byName[a.Name] {
 		s.records = append(s.records, t.rec)
+		mine[t.id] = true
 	}
-	now := p.Now()
-	pl := s.planWake(now, p.Times)
-	if pl.action == ask {
-		var err error
-		if pl, err = p.askEnded(ctx, s, pl, waker); err != nil {
-			return wakeResult{err: err}
-		}
-	}
-	switch pl.action {
-	case hold:
-		p.Log.Debug("agent not woken", "agent", a.Name, "why", pl.why, "due", pl.due)
-		return wakeResult{due: pl.due}
-	case giveUp:
-		return wakeResult{given: fmt.Sprintf("agent %s was woken %d times and took nothing: %s", a.Name, s.wakesSince(pl.tasks[0].Dispatch.At), waitingIDs(pl))}
-	case send, resend:
-		return p.sendWake(ctx, a, waker, pl)
-	}
-	return wakeResult{}
+	var err error
+	s.gone, err = p.holders.others(p.Records, a.Name, mine, s.now)
+	return s, err
 }
 
-func waitingIDs(pl plan) string {
-	var ids []pipeline.TaskID
-	for _, r := range pl.tasks {
-		ids = append(ids, r.TaskID)
+// settled deals with a plan that needs nobody's answer.
+func (p *pass) settled(s *situation, pl plan) bool {
+	switch pl.action {
+	case send, resend, ask:
+		return false
+	default:
+		r := told(s, pl)
+		p.report.due(r.due)
+		if r.given != "" {
+			p.given(r.given)
+		}
+		p.Log.Debug("agent not woken", "agent", s.agent.Name, "why", pl.why, "due", pl.due)
+		return true
 	}
-	return fmt.Sprint(ids)
 }
+
+// told is the result of a plan to do nothing.
+func told(s *situation, pl plan) wakeResult {
+	switch pl.action {
+	case giveUp:
+		n := 0
+		for _, r := range pl.tasks {
+			n = max(n, s.wakesFor(r))
+		}
+		return wakeResult{given: fmt.Sprintf("agent %s was woken %d times and took nothing: %v (set one to new to try again)", s.agent.Name, n, idsOf(pl.tasks))}
+	case stuck:
+		return wakeResult{given: fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))}
+	}
+	return wakeResult{due: pl.due}
+}
+
+func idsOf(records []*pipeline.Record) []pipeline.TaskID {
+	ids := make([]pipeline.TaskID, len(records))
+	for i, r := range records {
+		ids[i] = r.TaskID
+	}
+	return ids
+}
+
+// carryOut does what was planned for an agent.
+func (p *pass) carryOut(ctx context.Context, s *situation, pl plan, waker Waker) wakeResult {
+	if pl.action == ask {
+		var r wakeResult
+		if pl, r = p.askEnded(ctx, s, pl); r.failed != "" {
+			return r
+		}
+	}
+	if pl.action == send || pl.action == resend {
+		return p.sendWake(ctx, s.agent, waker, pl)
+	}
+	return told(s, pl)
+}
+
+// askAgain is when to ask again what became of a run.
+const askAgain = time.Minute
 
 // askEnded asks what became of a wake after which nothing was taken, notes the
 // answer, and plans again.
-func (p *pass) askEnded(ctx context.Context, s *situation, pl plan, waker Waker) (plan, error) {
-	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
-	defer cancel()
+func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
 	key := pl.wake.Key
-	how, ended, err := waker.Ended(ctx, key)
-	if err != nil {
-		p.Log.Warn("run not asked for", "agent", s.agent.Name, "run", key, "err", err)
-		return plan{action: hold, due: p.Now().Add(time.Minute), why: "gateway out of reach"}, nil
+	how, ended := "", false
+	if waker := p.Wakers[pipeline.Trigger(pl.wake.Via)]; waker != nil { // else the trigger was changed: nobody knows
+		askCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
+		defer cancel()
+		var err error
+		if how, ended, err = waker.Ended(askCtx, key); err != nil {
+			failed := fmt.Sprintf("agent %s: not known what became of %s: %v", s.agent.Name, key, err)
+			return plan{}, wakeResult{failed: failed, kind: "ask " + s.agent.Name, due: p.Now().Add(askAgain)}
+		}
 	}
 	now := p.Now()
-	rec, err := p.Records.Change(ctx, pl.of.TaskID, func(r *pipeline.Record) error {
+	_, err := p.Records.Change(context.WithoutCancel(ctx), pl.of.TaskID, func(r *pipeline.Record) error {
 		w := wakeNamed(r, key)
-		if w == nil {
-			return pipeline.ErrUnchanged
-		}
-		if ended {
+		switch {
+		case w == nil:
+			return pipeline.ErrUnchanged // the record was lost
+		case ended:
 			w.Ended, w.Exit = &now, how
-		} else {
+		default:
 			w.Unknown = &now
 		}
 		return nil
 	})
-	if err != nil {
-		return plan{}, err
+	if err == nil {
+		err = s.reload(p.Records) // it may have taken something meanwhile
 	}
-	s.replace(rec)
-	return s.planWake(p.Now(), p.Times), nil
+	if err != nil {
+		return plan{}, wakeResult{failed: fmt.Sprintf("agent %s: %v", s.agent.Name, err), kind: "record " + s.agent.Name}
+	}
+	s.now = now
+	if pl = s.planWake(); pl.action == ask {
+		pl = pl.until(now.Add(askAgain), "asked in vain")
+	}
+	return pl, wakeResult{}
 }
 
-func (s *situation) replace(rec *pipeline.Record) {
-	for i, r := range s.records {
-		if r.TaskID == rec.TaskID {
-			s.records[i] = rec
+// reload reads the agent's records again.
+func (s *situation) reload(records pipeline.Records) error {
+	for _, list := range [][]*pipeline.Record{s.records, s.gone} {
+		for i, r := range list {
+			fresh, err := records.Load(r.TaskID)
+			if err != nil {
+				return err
+			}
+			list[i] = fresh
 		}
 	}
+	return nil
 }
 
 func wakeNamed(r *pipeline.Record, key string) *pipeline.Wake {
@@ -160,54 +248,111 @@ func wakeNamed(r *pipeline.Record, key string) *pipeline.Wake {
 // sendWake records a wake, sends it, and records the answer. If we crash
 // between, the next pass sends it again under its key.
 func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl plan) wakeResult {
-	var ids []pipeline.TaskID
-	for _, r := range pl.tasks {
-		ids = append(ids, r.TaskID)
-	}
-	first := pl.tasks[0].TaskID
+	first := pl.tasks[0]
 	if pl.action == resend {
-		first = pl.of.TaskID
+		first = pl.of
 	}
 	var w pipeline.Wake
-	_, err := p.Records.Change(ctx, first, func(r *pipeline.Record) error {
-		now := p.Now()
+	_, err := p.Records.Change(ctx, first.TaskID, func(r *pipeline.Record) error {
+		if outdated(r, first) {
+			return errOutdated
+		}
+		var err error
 		if pl.action == resend {
-			old := wakeNamed(r, pl.wake.Key)
-			if !old.Sent || old.Refused != "" {
-				old.AskedAt = now
-			}
-			old.Sent, old.Refused = true, ""
-			w = *old
-			return nil
+			w, err = p.sentAgain(r, pl)
+		} else {
+			w = p.newWake(r, a, pl)
 		}
-		attempt := r.Attempt
-		if slices.ContainsFunc(r.Wakes, func(w pipeline.Wake) bool { return w.Attempt == attempt }) || attempt == 0 {
-			r.Attempt++
-			attempt = r.Attempt
-		}
-		w = pipeline.Wake{Attempt: attempt, Key: Key(first, a.Name, attempt), Agent: a.Name, Via: string(a.Trigger), Tasks: ids, AskedAt: now, Sent: true}
-		r.Wakes = append(r.Wakes, w)
-		return nil
+		return err
 	})
-	if err != nil {
-		return wakeResult{err: err}
+	switch {
+	case errors.Is(err, errOutdated):
+		return wakeResult{due: p.Now().Add(time.Second)}
+	case err != nil:
+		return wakeResult{failed: fmt.Sprintf("agent %s: %v", a.Name, err), kind: "record " + a.Name}
 	}
 	crash.Point("wake.before")
 	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	wakeErr := waker.Wake(wakeCtx, Request{
-		Agent: a, Key: w.Key, Task: first, Message: message(a.Name, ids, p.MessageDir),
+		Agent: a, Key: w.Key, Task: first.TaskID, Message: message(a.Name, w.Tasks, p.MessageDir),
 		File: filepath.Join(a.Workspace, FileName),
 	})
 	crash.Point("wake.after")
-	return p.answered(ctx, a, first, w, wakeErr, ids)
+	r := p.answered(ctx, a, first.TaskID, w, wakeErr, pl.why)
+	if wakeErr != nil && ctx.Err() != nil {
+		return wakeResult{} // we are told to stop: the next start goes on
+	}
+	return r
+}
+
+// errOutdated says that something happened since a wake was planned.
+var errOutdated = errors.New("something happened since")
+
+// outdated tells whether a plan that was made on seen is outdated: the task was
+// taken, given away or lost, or another process has sent a wake.
+func outdated(now, seen *pipeline.Record) bool {
+	d, was := now.Dispatch, seen.Dispatch
+	if len(now.Wakes) != len(seen.Wakes) {
+		return true
+	}
+	if was == nil || was.TakenAt != nil || seen.Status != pipeline.Assigned {
+		return now.RowID == "" // it only holds the wake
+	}
+	return d == nil || d.Attempt != was.Attempt || d.TakenAt != nil || now.Status != seen.Status
+}
+
+// sentAgain prepares the wake of a record to be sent once more. Where it was
+// surely not queued, it may name other tasks than before; else the same wake is
+// repeated to the letter.
+func (p *pass) sentAgain(r *pipeline.Record, pl plan) (pipeline.Wake, error) {
+	w := wakeNamed(r, pl.wake.Key)
+	if w == nil {
+		return pipeline.Wake{}, errOutdated
+	}
+	if !maybeQueued(w) || len(w.Tasks) == 0 {
+		w.AskedAt = p.askedAfter(w)
+		w.Tasks = firstOf(r.TaskID, idsOf(pl.tasks))
+	}
+	w.Sent, w.Refused = true, ""
+	return *w, nil
+}
+
+// newWake adds a wake to a record, under a key that no other ever had: the
+// record's counter of attempts is raised unless its number is unused.
+func (p *pass) newWake(r *pipeline.Record, a *pipeline.Agent, pl plan) pipeline.Wake {
+	used := slices.ContainsFunc(r.Wakes, func(w pipeline.Wake) bool { return w.Attempt >= r.Attempt })
+	if used || r.Attempt == 0 {
+		r.Attempt++
+	}
+	w := pipeline.Wake{
+		Attempt: r.Attempt, Key: Key(r.TaskID, a.Name, r.Attempt), Agent: a.Name, Via: string(a.Trigger),
+		Tasks: idsOf(pl.tasks), AskedAt: p.askedAfter(pl.wake), Sent: true,
+	}
+	r.Wakes = append(r.Wakes, w)
+	return w
+}
+
+// askedAfter is the time of a wake that comes after last. The order of wakes is
+// known by their times, so it is now unless the clock was set back a little.
+func (p *pass) askedAfter(last *pipeline.Wake) time.Time {
+	now := p.Now()
+	if last == nil || last.AskedAt.Before(now) || last.AskedAt.After(now.Add(p.Times.RewakeAfter)) {
+		return now
+	}
+	return last.AskedAt.Add(1)
+}
+
+// firstOf puts id in front of a list that holds it.
+func firstOf(id pipeline.TaskID, ids []pipeline.TaskID) []pipeline.TaskID {
+	return append([]pipeline.TaskID{id}, slices.DeleteFunc(ids, func(o pipeline.TaskID) bool { return o == id })...)
 }
 
 // retryWake is when to try again after a wake that was not accepted.
 const retryWake = 15 * time.Second
 
 // answered notes what came of a wake.
-func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.TaskID, w pipeline.Wake, wakeErr error, ids []pipeline.TaskID) wakeResult {
+func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.TaskID, w pipeline.Wake, wakeErr error, why string) wakeResult {
 	now := p.Now()
 	ctx = context.WithoutCancel(ctx) // the answer is here: it is noted even if we are told to stop
 	_, err := p.Records.Change(ctx, first, func(r *pipeline.Record) error {
@@ -230,42 +375,52 @@ func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.T
 		return nil
 	})
 	if err != nil {
-		return wakeResult{err: err}
+		return wakeResult{first: first, failed: fmt.Sprintf("agent %s: %v", a.Name, err), kind: "record " + a.Name}
 	}
 	if wakeErr != nil {
-		due := now.Add(retryWake)
-		if errors.Is(wakeErr, ErrRefused) {
-			due = time.Time{} // the usual time is soon enough
+		r := wakeResult{first: first, due: now.Add(retryWake), failed: fmt.Sprintf("agent %s: %v", a.Name, wakeErr), kind: "wake " + a.Name}
+		switch {
+		case errors.Is(wakeErr, errBusy):
+			r.failed = "" // it will be looked at again when its process ends
+		case errors.Is(wakeErr, ErrRefused):
+			r.due, r.kind = time.Time{}, r.failed // the usual time is soon enough
 		}
-		return wakeResult{due: due, failed: fmt.Sprintf("agent %s: %v", a.Name, wakeErr)}
+		return r
 	}
-	p.Log.Info("woke agent", "agent", a.Name, "via", w.Via, "run", w.Key, "tasks", ids)
-	if err := p.copyWake(ctx, a, w, now, ids); err != nil {
+	level := slog.LevelInfo
+	if w.Attempt > 1 {
+		level = slog.LevelWarn // once is usual
+	}
+	p.Log.Log(ctx, level, "woke agent", "agent", a.Name, "via", w.Via, "run", w.Key, "tasks", w.Tasks, "why", why)
+	if err := p.copyWake(ctx, a, w, now); err != nil {
 		p.Log.Warn("wake not copied to the dispatch file", "agent", a.Name, "err", err)
 	}
-	return wakeResult{woken: 1}
+	return wakeResult{woken: 1, first: first}
 }
 
 // copyWake writes the wake into the entries, for people, and into the history
 // of the other tasks.
-func (p *pass) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake, at time.Time, ids []pipeline.TaskID) error {
-	for _, id := range ids {
+func (p *pass) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake, at time.Time) error {
+	for _, id := range w.Tasks {
 		if id == w.Tasks[0] {
-			continue
+			continue // has the wake itself
 		}
 		if _, err := p.Records.Change(ctx, id, func(r *pipeline.Record) error {
+			if r.RowID == "" {
+				return pipeline.ErrUnchanged // lost: it is rebuilt with the next pass
+			}
 			r.Note(at, Who, "woken", fmt.Sprintf("%s, %s %s", a.Name, w.Via, w.Key))
 			return nil
 		}); err != nil {
 			return err
 		}
 	}
-	return Edit(ctx, p.Dir, a.Workspace, at, func(f *File) error {
-		for _, id := range ids {
+	return editFile(ctx, p.Dir, a.Workspace, at, fileWait, func(f *File) error {
+		for i, id := range w.Tasks {
 			if e := f.Find(id, a.Name); e != nil {
 				e.TriggeredAt, e.RunID = at, w.Key
-				if id == w.Tasks[0] {
-					e.Attempt = w.Attempt
+				if i == 0 {
+					e.Attempt = max(e.Attempt, w.Attempt)
 				}
 			}
 		}

@@ -26,6 +26,9 @@ var (
 	ErrLost = errors.New("no answer to the wake")
 	// ErrRefused: the agent cannot be woken before somebody changes something.
 	ErrRefused = errors.New("wake refused")
+
+	// errBusy: the agent is at work, so there is no need to wake it.
+	errBusy = errors.New("its process is running")
 )
 
 // Waker tells agents that something waits.

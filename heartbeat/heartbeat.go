@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -198,7 +199,10 @@ func (w *Writer) Beat(r Result, details string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(details) > maxDetails {
-		details = details[:maxDetails] + "…"
+		details = strings.ToValidUTF8(details[:maxDetails], "") + "…"
+	}
+	if b, err := Read(w.dir, w.id); err == nil && b.Sequence > w.sequence {
+		w.sequence = b.Sequence // a single run beside us has beaten
 	}
 	w.sequence++
 	if w.progress.IsZero() {

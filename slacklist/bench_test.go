@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
@@ -70,6 +72,20 @@ func benchClient(b *testing.B, rows int) *Client {
 	return New(Options{Dir: b.TempDir(), URL: s.URL, ListID: s.ListID, Token: s.Token})
 }
 
+// reportCPU adds the processor time of an operation, client, board and garbage
+// together, which says more than the wall clock where the machine is shared.
+func reportCPU(b *testing.B) (stop func()) {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	return func() { b.ReportMetric(float64(used()-before)/float64(b.N)/1e6, "cpu-ms/op") }
+}
+
 // BenchmarkWalk is one walk over the board, decoding included.
 func BenchmarkWalk(b *testing.B) {
 	for _, rows := range []int{1000, 5000} {
@@ -81,6 +97,7 @@ func BenchmarkWalk(b *testing.B) {
 			}
 			defer s.End()
 			b.ReportAllocs()
+			defer reportCPU(b)()
 			for b.Loop() {
 				if err := s.Refresh(b.Context(), 0); err != nil {
 					b.Fatal(err)
@@ -103,8 +120,9 @@ func BenchmarkPass(b *testing.B) {
 			b.Run(fmt.Sprint(rows, " rows/", name), func(b *testing.B) {
 				c := benchClient(b, rows)
 				seen := 0
-				b.ReportAllocs()
 				first := true
+				b.ReportAllocs()
+				defer reportCPU(b)()
 				for b.Loop() {
 					c.store.cached = nil // another process has written it since
 					s, err := c.Begin(b.Context())

@@ -8,9 +8,6 @@ import (
 // window is the span that the published limits speak of.
 const window = time.Minute
 
-// maxHoldOff is longer than any wait the board has asked for.
-const maxHoldOff = time.Hour
-
 // perMinute is how many calls a minute Slack grants an app for each method, by
 // its rate limit tiers (docs.slack.dev/apis/web-api/rate-limits).
 var perMinute = map[string]int{
@@ -23,20 +20,24 @@ var perMinute = map[string]int{
 	"files.info":                      100,
 }
 
-// due returns when a method may be called next: now or earlier means at once.
-func (s *snapshot) due(method string, budget float64, now time.Time) time.Time {
-	due := s.NotBefore[method].Time()
-	if due.Sub(now) > maxHoldOff {
-		due = now // the clock was set back since
-	}
-	limit := int(float64(perMinute[method]) * budget)
+// hold is a time before which a method may not be called, because the board
+// said so.
+type hold struct {
+	From  stamp `json:"from"` // when it said so
+	Until stamp `json:"until"`
+}
+
+// due returns when a method may be called n times in a row: now or earlier
+// means at once. Where n is more than the budget, the whole budget is meant.
+func (s *snapshot) due(method string, budget float64, n int, now time.Time) time.Time {
+	due := s.heldUntil(method, now)
 	if budget <= 0 || perMinute[method] == 0 {
 		return due
 	}
-	limit = max(limit, 1)
+	limit := max(1, int(float64(perMinute[method])*budget))
 	calls := s.recent(method, now)
-	if len(calls) >= limit {
-		free := calls[len(calls)-limit].Time().Add(window)
+	if over := len(calls) + min(n, limit) - limit; over > 0 {
+		free := calls[over-1].Time().Add(window)
 		if free.After(due) {
 			due = free
 		}
@@ -44,14 +45,31 @@ func (s *snapshot) due(method string, budget float64, now time.Time) time.Time {
 	return due
 }
 
+// heldUntil returns until when the board wants no call of a method. If the
+// clock was set back since it said so, the wait begins anew.
+func (s *snapshot) heldUntil(method string, now time.Time) time.Time {
+	h, ok := s.NotBefore[method]
+	if !ok {
+		return time.Time{}
+	}
+	if span := h.Until - h.From; h.From > stampOf(now) {
+		h = hold{From: stampOf(now), Until: stampOf(now) + span}
+		s.NotBefore[method] = h
+	}
+	return h.Until.Time()
+}
+
 // recent returns the times of a method's calls in the window, and forgets the
-// others. Times in the future come from a clock that was set back; they would
-// block the method for as long and are forgotten as well.
+// others. Times in the future come from a clock that was set back; they count
+// as calls of this moment, which can only be too careful, by a minute at most.
 func (s *snapshot) recent(method string, now time.Time) []stamp {
-	calls := slices.DeleteFunc(s.Calls[method], func(t stamp) bool {
-		return t.Time().After(now) || now.Sub(t.Time()) >= window
-	})
-	s.Calls[method] = calls
+	calls := slices.DeleteFunc(s.Calls[method], func(t stamp) bool { return now.Sub(t.Time()) >= window })
+	for i := range calls {
+		calls[i] = min(calls[i], stampOf(now))
+	}
+	if s.Calls != nil {
+		s.Calls[method] = calls
+	}
 	return calls
 }
 
@@ -64,11 +82,11 @@ func (s *snapshot) called(method string, now time.Time) {
 }
 
 // holdOff keeps a method from being called before the given time.
-func (s *snapshot) holdOff(method string, until time.Time) {
+func (s *snapshot) holdOff(method string, now, until time.Time) {
 	if s.NotBefore == nil {
-		s.NotBefore = map[string]stamp{}
+		s.NotBefore = map[string]hold{}
 	}
-	s.NotBefore[method] = stampOf(until)
+	s.NotBefore[method] = hold{From: stampOf(now), Until: stampOf(until)}
 }
 
 // stamp is a time in milliseconds since 1970; 0 is never.

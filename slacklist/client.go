@@ -2,12 +2,10 @@ package slacklist
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"maps"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slack-go/slack"
@@ -58,10 +56,15 @@ type Client struct {
 	columns map[pipeline.Field]string
 	api     *slack.Client
 	now     func() time.Time
+	sleep   func(context.Context, time.Duration) error
 	log     *slog.Logger
 
-	mu    sync.Mutex // held from Begin to End, in front of locks/board: guards store
+	// turn holds a token from Begin to End, in front of locks/board: within
+	// the process, batches take turns in the order in which they came. It
+	// guards what follows.
+	turn  chan struct{}
 	store store
+	pause time.Time // until when other processes may take the board first
 }
 
 // New returns a client. Nothing is called yet.
@@ -72,7 +75,10 @@ func New(o Options) *Client {
 	if o.LockWait == 0 {
 		o.LockWait = DefaultLockWait
 	}
-	c := &Client{opts: o, columns: DefaultColumns(), now: o.Now, log: o.Log, store: store{dir: filepath.Join(o.Dir, "board")}}
+	c := &Client{
+		opts: o, columns: DefaultColumns(), now: o.Now, sleep: sleep, log: o.Log,
+		turn: make(chan struct{}, 1), store: store{dir: filepath.Join(o.Dir, "board")},
+	}
 	maps.Copy(c.columns, o.Columns)
 	if c.now == nil {
 		c.now = time.Now
@@ -86,31 +92,84 @@ func New(o Options) *Client {
 	return c
 }
 
+// sleep waits, and returns the cause if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// courtesy is how long the board is left to other processes after a batch that
+// lasted its time. They look at the lock every few milliseconds (package lock),
+// so without it, whoever has much to do would never let them in.
+const courtesy = 20 * time.Millisecond
+
 // Begin takes locks/board and begins a batch. The caller must call End. The
 // error is a *lock.HeldError if another process keeps the lock.
 func (c *Client) Begin(ctx context.Context) (pipeline.Batch, error) {
-	c.mu.Lock()
-	l, err := lock.Acquire(ctx, filepath.Join(c.opts.Dir, "locks", "board"), c.opts.LockWait)
+	s, err := c.begin(ctx)
 	if err != nil {
-		c.mu.Unlock()
-		return nil, err
-	}
-	s := &Session{c: c, lock: l, deadline: time.Now().Add(BatchTime)}
-	if err := s.open(); err != nil {
-		l.Release()
-		c.mu.Unlock()
-		return nil, err
+		return nil, err // not a nil *Session in an interface
 	}
 	return s, nil
+}
+
+func (c *Client) begin(ctx context.Context) (*Session, error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s, err := c.open(ctx)
+	if err != nil {
+		<-c.turn
+	}
+	return s, err
+}
+
+func (c *Client) open(ctx context.Context) (*Session, error) {
+	if wait := c.pause.Sub(c.now()); wait > 0 && wait <= courtesy {
+		if err := c.sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+	l, err := lock.Acquire(ctx, filepath.Join(c.opts.Dir, "locks", "board"), c.opts.LockWait)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := c.store.load()
+	if err != nil {
+		l.Release()
+		return nil, err
+	}
+	if snap.Board != c.board() {
+		snap = &snapshot{Board: c.board()}
+	}
+	return &Session{c: c, lock: l, deadline: c.now().Add(BatchTime), snap: snap}, nil
 }
 
 // board names what the snapshot is of.
 func (c *Client) board() string { return c.opts.URL + " " + c.opts.ListID }
 
+// pageSize is how many rows a page holds, the most that Slack allows.
+const pageSize = 1000
+
+// page is one page of the list, cut but not decoded.
+type page struct {
+	items  []byte // a JSON array
+	list   []byte // the list object; nil where the board ignored that we asked for it
+	cursor string // of the next page; "" after the last
+}
+
 // listPage reads one page of the list.
 func (c *Client) listPage(ctx context.Context, cursor string) (*page, error) {
 	body, err := c.do(ctx, "slackLists.items.list", func(ctx context.Context) error {
-		options := []slack.GetListItemsOption{slack.GetListItemsOptionLimit(1000), slack.GetListItemsOptionIncludeList(true)}
+		options := []slack.GetListItemsOption{slack.GetListItemsOptionLimit(pageSize), slack.GetListItemsOptionIncludeList(true)}
 		if cursor != "" {
 			options = append(options, slack.GetListItemsOptionCursor(cursor))
 		}
@@ -121,22 +180,23 @@ func (c *Client) listPage(ctx context.Context, cursor string) (*page, error) {
 		return nil, err
 	}
 	var p page
-	if err := json.Unmarshal(body, &p); err != nil {
-		return nil, unsure("slackLists.items.list", "page of rows", err)
-	}
+	eachMember(body, func(key, value []byte) {
+		switch string(key) {
+		case "items":
+			p.items = value
+		case "list":
+			if value[0] == '{' {
+				p.list = value
+			}
+		case "response_metadata":
+			p.cursor = looseString(member(value, "next_cursor"))
+		}
+	})
 	return &p, nil
 }
 
-type page struct {
-	Items    []json.RawMessage `json:"items"`
-	List     json.RawMessage   `json:"list"`
-	Metadata struct {
-		NextCursor string `json:"next_cursor"`
-	} `json:"response_metadata"`
-}
-
 // fileInfo reads the list object without a row.
-func (c *Client) fileInfo(ctx context.Context) (json.RawMessage, error) {
+func (c *Client) fileInfo(ctx context.Context) ([]byte, error) {
 	body, err := c.do(ctx, "files.info", func(ctx context.Context) error {
 		_, _, _, err := c.api.GetFileInfoContext(ctx, c.opts.ListID, 0, 0)
 		return err
@@ -144,13 +204,7 @@ func (c *Client) fileInfo(ctx context.Context) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var answer struct {
-		File json.RawMessage `json:"file"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, unsure("files.info", "", err)
-	}
-	return answer.File, nil
+	return member(body, "file"), nil
 }
 
 // self asks as whom the token writes.
@@ -162,17 +216,11 @@ func (c *Client) self(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var answer struct {
-		UserID string `json:"user_id"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return "", unsure("auth.test", "", err)
-	}
-	return answer.UserID, nil
+	return looseString(member(body, "user_id")), nil
 }
 
 // createItem makes a row and returns the item as the board answered it.
-func (c *Client) createItem(ctx context.Context, parent string, fields []slack.ListItemField) (json.RawMessage, error) {
+func (c *Client) createItem(ctx context.Context, parent string, fields []slack.ListItemField) ([]byte, error) {
 	body, err := c.do(ctx, "slackLists.items.create", func(ctx context.Context) error {
 		options := []slack.CreateListItemOption{slack.CreateListItemOptionInitialFields(fields)}
 		if parent != "" {
@@ -184,13 +232,7 @@ func (c *Client) createItem(ctx context.Context, parent string, fields []slack.L
 	if err != nil {
 		return nil, err
 	}
-	var answer struct {
-		Item json.RawMessage `json:"item"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil || len(answer.Item) == 0 {
-		return nil, unsure("slackLists.items.create", "the answer has no item", err)
-	}
-	return answer.Item, nil
+	return member(body, "item"), nil
 }
 
 // updateCells writes cells, at most 100 of them.

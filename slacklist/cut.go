@@ -26,6 +26,17 @@ func eachElement(data []byte, visit func(value []byte)) bool {
 	return cut(data, '[', ']', func(_, value []byte) { visit(value) })
 }
 
+// member is the value of one member of an object; nil where there is none.
+func member(data []byte, name string) []byte {
+	var found []byte
+	eachMember(data, func(key, value []byte) {
+		if string(key) == name {
+			found = value
+		}
+	})
+	return found
+}
+
 func cut(data []byte, begin, end byte, visit func(key, value []byte)) bool {
 	i := skipSpace(data, 0)
 	if i == len(data) || data[i] != begin {

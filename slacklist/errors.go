@@ -1,6 +1,7 @@
 package slacklist
 
 import (
+	"errors"
 	"slices"
 
 	"otm/pipeline"
@@ -19,15 +20,25 @@ var (
 	// "Part of the operation may have succeeded", says Slack of the first two.
 	unsureCodes = []string{"fatal_error", "internal_error", "request_timeout", "service_unavailable", "team_added_to_org"}
 
-	// The schema is not what we think it is.
-	schemaCodes = []string{"invalid_option_id", "invalid_column_id", "column_not_found", "uneditable_column", "invalid_input_type"}
+	// The columns, their options or the people are not what we think they are.
+	schemaCodes = []string{"invalid_option_id", "invalid_column_id", "column_not_found", "uneditable_column", "invalid_input_type", "user_not_found"}
 
 	goneCodes = []string{"row_not_found", "invalid_row_id", "record_not_found", "record_deleted"}
 )
 
-// classify turns the error code of an answer into an error.
+// writeMethods are those of which the board may refuse one row or value. A
+// call that only reads says nothing about any row when it is refused.
+var writeMethods = []string{"slackLists.items.create", "slackLists.items.update"}
+
+// classify turns the error code of an answer into an error. A code that nobody
+// has told us of counts as a refusal of what was written: it fails one drop,
+// which a person can send again, where a wait might hold up all for ever.
 func classify(method, code string) *pipeline.BoardError {
 	e := &pipeline.BoardError{Method: method, Code: code, Class: pipeline.Refused}
+	writes := slices.Contains(writeMethods, method)
+	if !writes {
+		e.Class = pipeline.Transient
+	}
 	switch {
 	case code == "ratelimited":
 		e.Class = pipeline.Transient
@@ -44,9 +55,18 @@ func classify(method, code string) *pipeline.BoardError {
 	case slices.Contains(schemaCodes, code):
 		e.Class = pipeline.Transient
 	case slices.Contains(goneCodes, code):
-		e.RowGone = true
+		e.RowGone = writes
 	}
 	return e
+}
+
+// isSchemaCode tells whether the board refuses a column, an option or a person.
+func isSchemaCode(e *pipeline.BoardError) bool { return slices.Contains(schemaCodes, e.Code) }
+
+// isGone tells whether the row that was meant is not there.
+func isGone(err error) bool {
+	var e *pipeline.BoardError
+	return errors.As(err, &e) && e.RowGone
 }
 
 // unsure is a call of which nobody knows what became.

@@ -1,7 +1,6 @@
 package slacklist
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -19,219 +18,295 @@ type row struct {
 	Was   []pipeline.Status `json:"was,omitempty"`
 }
 
-// wireItem is an item as it stands on the wire, decoded so late that no single
-// cell can spoil the rest.
-type wireItem struct {
-	ID        string          `json:"id"`
-	Parent    string          `json:"parent_record_id"`
-	Created   json.RawMessage `json:"date_created"`
-	CreatedBy json.RawMessage `json:"created_by"`
-	UpdatedBy json.RawMessage `json:"updated_by"`
-	Updated   json.RawMessage `json:"updated_timestamp"`
-	Fields    json.RawMessage `json:"fields"`
+// Unreadable is the status of a row whose status cell has a form that we do
+// not know. It is not empty, as a row without a status is a new task, and
+// nobody acts on a status that OTM does not know.
+const Unreadable pipeline.Status = "unreadable"
+
+// decoder turns items of the wire into rows.
+type decoder struct {
+	uses map[string]*use // by column id
 }
 
-type wireField struct {
-	ColumnID string          `json:"column_id"`
-	Text     json.RawMessage `json:"text"`
-	RichText json.RawMessage `json:"rich_text"`
-	Select   json.RawMessage `json:"select"`
-	User     json.RawMessage `json:"user"`
-	Number   json.RawMessage `json:"number"`
-	Date     json.RawMessage `json:"date"`
-	Stamp    json.RawMessage `json:"timestamp"`
-	Checkbox json.RawMessage `json:"checkbox"`
+// use is what a column is for.
+type use struct {
+	field  pipeline.Field
+	column *Column
+	labels map[string]label // of a select, by value
 }
 
-// decodeRow turns an item into a row. An item without an id is no row.
-func decodeRow(raw json.RawMessage, schema *Schema) (pipeline.Row, bool) {
-	var item wireItem
-	if err := json.Unmarshal(raw, &item); err != nil || item.ID == "" {
-		return pipeline.Row{}, false
-	}
-	row := pipeline.Row{
-		ID: item.ID, Parent: item.Parent,
-		Created: looseInt(item.Created), Updated: looseInt(item.Updated),
-		CreatedBy: looseString(item.CreatedBy), UpdatedBy: looseString(item.UpdatedBy),
-	}
-	var fields []json.RawMessage
-	if len(item.Fields) > 0 && json.Unmarshal(item.Fields, &fields) != nil {
-		row.Odd = true
-	}
-	for _, raw := range fields {
-		var f wireField
-		if json.Unmarshal(raw, &f) != nil {
-			row.Odd = true
+// label is the label of an option, as it is and folded.
+type label struct{ plain, folded string }
+
+func newDecoder(schema *Schema) *decoder {
+	d := &decoder{uses: map[string]*use{}}
+	for field, id := range schema.Fields {
+		u := &use{field: field, column: schema.Column(field)}
+		if u.column == nil {
 			continue
 		}
-		if field, column := schema.fieldOf(f.ColumnID); column != nil {
-			setCell(&row, field, column, &f)
+		if u.column.isSelect() {
+			u.labels = map[string]label{}
+			for _, o := range u.column.Options {
+				u.labels[o.Value] = newLabel(u.column.label(o.Value))
+			}
 		}
+		d.uses[id] = u
 	}
-	return row, true
+	return d
 }
 
-// setCell puts a cell into the row.
-func setCell(r *pipeline.Row, field pipeline.Field, column *Column, f *wireField) {
-	switch field {
+func newLabel(s string) label { return label{s, pipeline.FoldName(s)} }
+
+// row turns an item into a row. An item without an id is no row.
+func (d *decoder) row(item []byte) (pipeline.Row, bool) {
+	var r pipeline.Row
+	var fields []byte
+	whole := eachMember(item, func(key, value []byte) {
+		switch string(key) {
+		case "id":
+			r.ID = looseString(value)
+		case "parent_record_id":
+			r.Parent = looseString(value)
+		case "date_created":
+			r.Created = looseInt(value)
+		case "created_by":
+			r.CreatedBy = looseString(value)
+		case "updated_by":
+			r.UpdatedBy = looseString(value)
+		case "updated_timestamp":
+			r.Updated = looseInt(value)
+		case "fields":
+			fields = value
+		}
+	})
+	if !whole || r.ID == "" {
+		return pipeline.Row{}, false
+	}
+	whole = eachElement(fields, func(value []byte) { d.cell(&r, value) })
+	if !whole && len(fields) > 0 && string(fields) != "null" {
+		r.Odd = true
+	}
+	return r, true
+}
+
+// cell is a cell as it stands on the wire, cut into what a column may hold.
+type cell struct {
+	text, richText, choice, user, number, date, stamp, checkbox []byte
+}
+
+// cell reads one field of an item into the row.
+func (d *decoder) cell(r *pipeline.Row, value []byte) {
+	var id string
+	var c cell
+	whole := eachMember(value, func(key, value []byte) {
+		switch string(key) {
+		case "column_id":
+			id = looseString(value)
+		case "text":
+			c.text = value
+		case "rich_text":
+			c.richText = value
+		case "select":
+			c.choice = value
+		case "user":
+			c.user = value
+		case "number":
+			c.number = value
+		case "date":
+			c.date = value
+		case "timestamp":
+			c.stamp = value
+		case "checkbox":
+			c.checkbox = value
+		}
+	})
+	if !whole {
+		r.Odd = true
+		return
+	}
+	if u := d.uses[id]; u != nil {
+		c.put(r, u)
+	}
+}
+
+// put puts a cell into the row.
+func (c *cell) put(r *pipeline.Row, u *use) {
+	switch u.field {
 	case pipeline.FieldTitle:
-		r.Title = f.text()
+		r.Title = c.plain()
 	case pipeline.FieldTaskID:
-		r.TaskID = strings.TrimSpace(f.text())
-	case pipeline.FieldProject:
-		r.Project = f.label(column)
+		r.TaskID = strings.TrimSpace(c.plain())
 	case pipeline.FieldReason:
-		r.Reason = f.text()
+		r.Reason = c.plain()
 	case pipeline.FieldResult:
-		r.Result = f.text()
-	case pipeline.FieldType:
-		r.Type = pipeline.FoldName(f.label(column))
-	case pipeline.FieldAssignee:
-		r.Assignee = f.label(column)
-	case pipeline.FieldPriority:
-		r.Priority, _ = pipeline.ParsePriority(f.label(column))
-	case pipeline.FieldStatus:
-		r.Status = pipeline.Status(pipeline.FoldName(f.label(column)))
+		r.Result = c.plain()
 	case pipeline.FieldRemaining:
-		r.Remaining = f.number()
+		r.Remaining = c.numeric()
 	case pipeline.FieldCompletion:
-		r.Completion = f.number()
+		r.Completion = c.numeric()
 	case pipeline.FieldAssignedAt:
-		r.AssignedAt = f.when()
+		r.AssignedAt = c.when()
 	case pipeline.FieldCompletedAt:
-		r.CompletedAt = f.when()
+		r.CompletedAt = c.when()
 	case pipeline.FieldChecked:
 		var ok bool
-		if r.Checked, ok = looseBool(f.Checkbox); !ok {
+		if r.Checked, ok = looseBool(c.checkbox); !ok {
 			r.Odd = true
 		}
+	default:
+		c.putLabel(r, u)
 	}
 }
 
-// text returns exact text: the rich text walked, as the plain one next to it
-// is a rendering with marks. Where there is no rich text, the plain one.
-func (f *wireField) text() string {
-	var blocks []richBlock
-	if json.Unmarshal(f.RichText, &blocks) == nil && len(blocks) > 0 {
-		var b strings.Builder
-		for i, block := range blocks {
-			if i > 0 {
-				b.WriteByte('\n')
-			}
-			block.writeTo(&b)
+// putLabel puts the cell of a select, or of what may be one, into the row.
+func (c *cell) putLabel(r *pipeline.Row, u *use) {
+	l, ok := c.label(u)
+	if !ok {
+		r.Odd = true
+	}
+	switch u.field {
+	case pipeline.FieldProject:
+		r.Project = l.plain
+	case pipeline.FieldAssignee:
+		r.Assignee = l.plain
+	case pipeline.FieldType:
+		r.Type = l.folded
+	case pipeline.FieldPriority:
+		r.Priority, _ = pipeline.ParsePriority(l.folded)
+	case pipeline.FieldStatus:
+		if r.Status = pipeline.Status(l.folded); !ok {
+			r.Status = Unreadable
 		}
-		return b.String()
-	}
-	return looseString(f.Text)
-}
-
-// richBlock is a block, a section or an element of rich text.
-type richBlock struct {
-	Type     string      `json:"type"`
-	Text     string      `json:"text"`
-	URL      string      `json:"url"`
-	UserID   string      `json:"user_id"`
-	Name     string      `json:"name"`
-	Elements []richBlock `json:"elements"`
-}
-
-func (r *richBlock) writeTo(b *strings.Builder) {
-	switch {
-	case r.Text != "":
-		b.WriteString(r.Text)
-	case r.Type == "link":
-		b.WriteString(r.URL)
-	case r.Type == "user":
-		b.WriteString("<@" + r.UserID + ">")
-	case r.Type == "emoji":
-		b.WriteString(":" + r.Name + ":")
-	}
-	lines := r.Type == "rich_text" || r.Type == "rich_text_list"
-	for i := range r.Elements {
-		if lines && i > 0 {
-			b.WriteByte('\n')
-		}
-		r.Elements[i].writeTo(b)
 	}
 }
 
 // label returns the first value of a select or a user cell, selects by their
-// label; of a text cell, the text.
-func (f *wireField) label(column *Column) string {
+// label; of a text cell, the text. It is not ok where the cell has another
+// form than its column's.
+func (c *cell) label(u *use) (l label, ok bool) {
 	switch {
-	case column.isSelect():
-		return column.label(firstString(f.Select))
-	case column.isUser():
-		return firstString(f.User)
+	case u.column.isSelect():
+		value, ok := firstString(c.choice)
+		if l, known := u.labels[value]; known {
+			return l, true
+		}
+		return newLabel(value), ok
+	case u.column.isUser():
+		value, ok := firstString(c.user)
+		return label{plain: value}, ok
 	}
-	return f.text()
+	return label{plain: c.plain()}, true
 }
 
-func (f *wireField) number() *float64 {
-	var values []json.RawMessage
-	if json.Unmarshal(f.Number, &values) == nil && len(values) > 0 {
-		if v, err := strconv.ParseFloat(string(values[0]), 64); err == nil {
-			return &v
-		}
+// firstString is the first string of an array, or the string itself; "" where
+// the array is empty. It is not ok where there is neither.
+func firstString(value []byte) (s string, ok bool) {
+	v := first(value)
+	switch {
+	case len(v) == 0:
+		return "", len(value) > 0
+	case v[0] == '"':
+		return looseString(v), true
 	}
-	if v, err := strconv.ParseFloat(strings.TrimSpace(f.text()), 64); err == nil {
+	return "", string(v) == "null"
+}
+
+// plain returns exact text: the rich text walked, as the plain one next to it
+// is a rendering with marks. Where there is no rich text, the plain one.
+func (c *cell) plain() string {
+	var b strings.Builder
+	blocks := 0
+	eachElement(c.richText, func(block []byte) {
+		if blocks > 0 {
+			b.WriteByte('\n')
+		}
+		blocks++
+		writeRich(&b, block, maxRichDepth)
+	})
+	if blocks == 0 {
+		return looseString(c.text)
+	}
+	return b.String()
+}
+
+// maxRichDepth is how deep rich text is read; Slack nests four deep.
+const maxRichDepth = 16
+
+// writeRich writes the text of a block, a section or an element of rich text.
+func writeRich(b *strings.Builder, element []byte, depth int) {
+	var kind, text, ref string
+	var elements []byte
+	eachMember(element, func(key, value []byte) {
+		switch string(key) {
+		case "type":
+			kind = looseString(value)
+		case "text":
+			text = looseString(value)
+		case "url", "user_id", "channel_id", "usergroup_id", "name", "range", "fallback":
+			ref = looseString(value)
+		case "elements":
+			elements = value
+		}
+	})
+	if text == "" && ref != "" {
+		text = reference(kind, ref)
+	}
+	b.WriteString(text)
+	if depth == 0 {
+		return
+	}
+	n := 0
+	eachElement(elements, func(e []byte) {
+		if n > 0 && (kind == "rich_text" || kind == "rich_text_list") {
+			b.WriteByte('\n')
+		}
+		n++
+		writeRich(b, e, depth-1)
+	})
+}
+
+// reference is how an element that shows something else is written in text.
+func reference(kind, ref string) string {
+	switch kind {
+	case "user":
+		return "<@" + ref + ">"
+	case "channel":
+		return "<#" + ref + ">"
+	case "usergroup":
+		return "<!subteam^" + ref + ">"
+	case "emoji":
+		return ":" + ref + ":"
+	case "broadcast":
+		return "@" + ref
+	}
+	return ref // a link's address, a date's fallback
+}
+
+// numeric reads a number, also one that stands in a column of text.
+func (c *cell) numeric() *float64 {
+	if v, ok := parseFinite(strings.Trim(string(first(c.number)), `"`)); ok {
+		return &v
+	}
+	if v, ok := parseFinite(strings.TrimSpace(c.plain())); ok {
 		return &v
 	}
 	return nil
 }
 
 // when returns a time as it stands in the cell, whatever the column's type.
-func (f *wireField) when() string {
-	if d := firstString(f.Date); d != "" {
+func (c *cell) when() string {
+	if d, _ := firstString(c.date); d != "" {
 		return d
 	}
-	if t := f.text(); t != "" {
+	if t := c.plain(); t != "" {
 		return t
 	}
-	if n := f.number(); n != nil {
+	if n := c.numeric(); n != nil {
 		return strconv.FormatFloat(*n, 'f', -1, 64)
 	}
-	var values []json.RawMessage
-	if json.Unmarshal(f.Stamp, &values) == nil && len(values) > 0 && string(values[0]) != "-1" {
-		return string(values[0])
+	if s := string(first(c.stamp)); s != "-1" && s != "null" {
+		return s
 	}
 	return ""
-}
-
-func firstString(raw json.RawMessage) string {
-	var values []json.RawMessage
-	if json.Unmarshal(raw, &values) != nil || len(values) == 0 {
-		return looseString(raw)
-	}
-	return looseString(values[0])
-}
-
-// looseString reads a string; "" where the value is none.
-func looseString(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// looseInt reads a whole number, also from a string ("1758744346") or with a
-// fraction; 0 where there is none.
-func looseInt(raw json.RawMessage) int64 {
-	v, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64)
-	if err != nil {
-		return 0
-	}
-	return int64(v)
-}
-
-// looseBool reads a boolean, also as the only value of an array.
-func looseBool(raw json.RawMessage) (value, ok bool) {
-	switch strings.Trim(string(raw), "[] \n\t") {
-	case "true":
-		return true, true
-	case "false", "null", "":
-		return false, true
-	}
-	return false, false
 }

@@ -84,13 +84,14 @@ func (s *Schema) Column(field pipeline.Field) *Column {
 	return &s.Columns[i]
 }
 
-func (s *Schema) fieldOf(columnID string) (pipeline.Field, *Column) {
+// fieldOf returns the field that a column serves; "" for none.
+func (s *Schema) fieldOf(columnID string) pipeline.Field {
 	for field, id := range s.Fields {
 		if id == columnID {
-			return field, s.Column(field)
+			return field
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // option returns the value of the option with the given label.
@@ -169,12 +170,15 @@ func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema,
 			}
 			return nil, err
 		}
+		if other := s.fieldOf(id); other != "" {
+			return nil, &pipeline.MissingError{Column: names[field], Problem: fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", other, field), Have: s.names()}
+		}
 		s.Fields[field] = id
 	}
-	for _, c := range s.Columns {
-		if slices.Contains(fits[pipeline.FieldChecked], c.Type) {
-			s.Fields[pipeline.FieldChecked] = c.ID
-			break
+	for _, kind := range fits[pipeline.FieldChecked] {
+		i := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Type == kind })
+		if i >= 0 && s.Fields[pipeline.FieldChecked] == "" {
+			s.Fields[pipeline.FieldChecked] = s.Columns[i].ID
 		}
 	}
 	return s, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"otm/internal/crash"
@@ -20,42 +21,34 @@ type Session struct {
 	deadline time.Time
 	snap     *snapshot
 	unsaved  bool // the board is ahead of snapshot.json
-	wrote    bool
 	dirty    bool // snap differs from snapshot.json
 	schemaOK bool // the schema was read in this batch
-}
-
-func (s *Session) open() error {
-	snap, err := s.c.store.load()
-	if err != nil {
-		return err
-	}
-	if snap.Board != s.c.board() {
-		snap = &snapshot{Board: s.c.board()}
-	}
-	s.snap = snap
-	return nil
 }
 
 // End saves the snapshot, tells the others if the board was changed, and gives
 // locks/board back. If we crash before, the mark that the board is ahead makes
 // the next batch walk.
 func (s *Session) End() error {
-	defer s.c.mu.Unlock()
+	c := s.c
+	defer func() { <-c.turn }()
 	defer s.lock.Release()
-	var err error
-	if s.dirty || s.unsaved {
-		crash.Point("snapshot.before")
-		err = s.c.store.save(s.snap)
+	if s.Over() {
+		c.pause = c.now().Add(courtesy)
 	}
-	if s.wrote {
-		err = errors.Join(err, TouchChanged(s.c.opts.Dir))
+	if !s.dirty && !s.unsaved {
+		return nil
+	}
+	crash.Point("snapshot.before")
+	err := c.store.save(s.snap)
+	crash.Point("snapshot.after")
+	if s.unsaved {
+		err = errors.Join(err, TouchChanged(c.opts.Dir))
 	}
 	return err
 }
 
 // Over tells whether the batch has lasted its time.
-func (s *Session) Over() bool { return !time.Now().Before(s.deadline) }
+func (s *Session) Over() bool { return !s.c.now().Before(s.deadline) }
 
 // Rows implements pipeline.Batch.
 func (s *Session) Rows() iter.Seq[*pipeline.Row] {
@@ -133,56 +126,64 @@ func (s *Session) Create(ctx context.Context, parent string, cells ...pipeline.C
 		return "", err
 	}
 	var id string
-	err := s.withSchema(ctx, func() error {
-		fields, err := s.encoder().encode(cells)
-		if err != nil {
-			return err
-		}
-		if err := s.ready(ctx, "slackLists.items.create"); err != nil {
-			return err
-		}
-		if err := s.aheadOfSnapshot(); err != nil {
-			return err
-		}
-		asked := s.c.now()
-		crash.Point("create.before")
-		item, err := s.c.createItem(ctx, parent, fields)
-		crash.Point("create.after")
-		if err != nil {
-			return s.noted(err)
-		}
-		made, ok := decodeRow(item, &s.snap.Schema)
-		if !ok {
-			return unsure("slackLists.items.create", "the answer has no row id", nil)
-		}
-		id = made.ID
-		made.Parent = parent // the answer may lack it
-		s.encoder().patch(&made, cells)
-		if made.UpdatedBy != "" {
-			s.snap.Self = made.UpdatedBy
-		}
-		s.snap.add(row{Row: made, Known: stampOf(asked), Wrote: stampOf(s.c.now())})
-		return nil
+	err := s.withSchema(ctx, cells, func() (err error) {
+		id, err = s.create(ctx, parent, cells)
+		return err
 	})
 	return id, err
 }
 
-// ready waits until a method may be called, within the batch.
+func (s *Session) create(ctx context.Context, parent string, cells []pipeline.Cell) (string, error) {
+	fields, err := s.encoder().encode(cells)
+	if err != nil {
+		return "", err
+	}
+	if err := s.ready(ctx, "slackLists.items.create"); err != nil {
+		return "", err
+	}
+	if err := s.aheadOfSnapshot(); err != nil {
+		return "", err
+	}
+	asked := s.c.now()
+	crash.Point("create.before")
+	item, err := s.c.createItem(ctx, parent, fields)
+	crash.Point("create.after")
+	if err != nil {
+		return "", s.noted(err)
+	}
+	made, ok := newDecoder(&s.snap.Schema).row(item)
+	if !ok {
+		return "", unsure("slackLists.items.create", "the answer has no row id", nil)
+	}
+	made.Parent = parent // the answer may lack it
+	s.encoder().patch(&made, cells)
+	if made.UpdatedBy != "" {
+		s.snap.Self = made.UpdatedBy
+	}
+	s.snap.add(row{Row: made, Known: stampOf(asked), Wrote: stampOf(s.c.now())})
+	return made.ID, nil
+}
+
+// ready waits, within the batch, until a method may be called, and counts the
+// call.
 func (s *Session) ready(ctx context.Context, method string) error {
+	return s.readyFor(ctx, method, s.c.opts.Budget, 1)
+}
+
+// readyFor waits until a method may be called n times in a row, and counts one
+// call.
+func (s *Session) readyFor(ctx context.Context, method string, budget float64, n int) error {
 	now := s.c.now()
-	if due := s.snap.due(method, s.c.opts.Budget, now); due.After(now) {
-		wait := due.Sub(now)
-		if time.Now().Add(wait).After(s.deadline) {
+	if due := s.snap.due(method, budget, n, now); due.After(now) {
+		if due.After(s.deadline) {
 			return &pipeline.BoardError{Method: method, Code: "ratelimited", Until: due, Message: "waiting for the rate limit"}
 		}
-		s.c.log.Debug("waiting for the rate limit", "method", method, "wait", wait)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(wait):
+		s.c.log.Debug("waiting for the rate limit", "method", method, "wait", due.Sub(now))
+		if err := s.c.sleep(ctx, due.Sub(now)); err != nil {
+			return err
 		}
 	}
-	if s.c.opts.Budget > 0 {
+	if budget > 0 {
 		s.snap.called(method, s.c.now())
 		s.dirty = true
 	}
@@ -193,7 +194,7 @@ func (s *Session) ready(ctx context.Context, method string) error {
 func (s *Session) noted(err error) error {
 	var e *pipeline.BoardError
 	if errors.As(err, &e) && e.Code == "ratelimited" && !e.Until.IsZero() {
-		s.snap.holdOff(e.Method, e.Until)
+		s.snap.holdOff(e.Method, s.c.now(), e.Until)
 		s.dirty = true
 	}
 	return err
@@ -201,7 +202,6 @@ func (s *Session) noted(err error) error {
 
 // aheadOfSnapshot is called before each write.
 func (s *Session) aheadOfSnapshot() error {
-	s.wrote = true
 	if s.unsaved {
 		return nil
 	}
@@ -243,27 +243,48 @@ func (s *Session) takeSchema(raw []byte) error {
 	return nil
 }
 
-// withSchema runs a write, and once more with the schema read anew if the
-// board or we ourselves find that a column or an option is not what the cached
-// schema says: people rename and rebuild them.
-func (s *Session) withSchema(ctx context.Context, write func() error) error {
+// withSchema runs a write of cells, and once more with the schema read anew if
+// the board or we ourselves find that a column or an option is not what the
+// cached schema says: people rename and rebuild them.
+func (s *Session) withSchema(ctx context.Context, cells []pipeline.Cell, write func() error) error {
 	err := write()
-	if !isSchemaTrouble(err) || s.schemaOK {
+	if !isSchemaTrouble(err) {
 		return err
 	}
-	if err := s.readSchema(ctx); err != nil {
-		return err
+	if !s.schemaOK {
+		if err := s.readSchema(ctx); err != nil {
+			return err
+		}
+		err = write()
 	}
-	return write()
+	var refused *pipeline.BoardError
+	if errors.As(err, &refused) && isSchemaCode(refused) {
+		return s.cellsRefused(refused, cells)
+	}
+	return err
 }
 
 func isSchemaTrouble(err error) bool {
 	var missing *pipeline.MissingError
-	if errors.As(err, &missing) {
-		return true
+	var refused *pipeline.BoardError
+	return errors.As(err, &missing) || errors.As(err, &refused) && isSchemaCode(refused)
+}
+
+// cellsRefused is the error where the board refuses a column, an option or a
+// person although the schema has just been read: as with one that is missing,
+// a person has to act. The board does not say which of the cells it means.
+func (s *Session) cellsRefused(refused *pipeline.BoardError, cells []pipeline.Cell) error {
+	var names []string
+	for _, cell := range cells {
+		c := s.snap.Schema.Column(cell.Field)
+		if c == nil || refused.Code == "invalid_option_id" && !c.isSelect() || refused.Code == "user_not_found" && !c.isUser() {
+			continue
+		}
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
 	}
-	var e *pipeline.BoardError
-	return errors.As(err, &e) && slices.Contains(schemaCodes, e.Code)
+	return &pipeline.MissingError{Column: strings.Join(names, ", "), Problem: "is refused: " + refused.Error(), Have: s.snap.Schema.names()}
 }
 
 // StepRows implements pipeline.Batch; the order says nothing.

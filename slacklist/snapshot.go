@@ -27,7 +27,7 @@ type snapshot struct {
 	MultiRow string `json:"multiRow,omitempty"`
 
 	Calls     map[string][]stamp `json:"calls,omitempty"`     // of the last minute
-	NotBefore map[string]stamp   `json:"notBefore,omitempty"` // where the board said so
+	NotBefore map[string]hold    `json:"notBefore,omitempty"` // where the board said so
 
 	index *index // of Rows; nil: to be made
 }
@@ -103,9 +103,9 @@ func ReadSnapshot(dir string, now time.Time) (*Snapshot, error) {
 	for _, r := range s.Rows {
 		out.Rows = append(out.Rows, r.Row)
 	}
-	for method, until := range s.NotBefore {
-		if until.Time().After(now) {
-			out.Limits = append(out.Limits, Limited{Method: method, Until: until.Time()})
+	for method := range s.NotBefore {
+		if until := s.heldUntil(method, now); until.After(now) {
+			out.Limits = append(out.Limits, Limited{Method: method, Until: until})
 		}
 	}
 	return out, nil

@@ -2,7 +2,6 @@ package slacklist
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -29,65 +28,79 @@ func (s *Session) Update(ctx context.Context, changes ...pipeline.Change) error 
 	if len(changes) > 1 && s.snap.MultiRow == "" {
 		return s.tryMultiRow(ctx, changes)
 	}
-	groups := [][]pipeline.Change{changes}
-	if s.snap.MultiRow != "yes" {
-		groups = oneByOne(changes)
+	if s.snap.MultiRow == "yes" {
+		return s.write(ctx, changes)
 	}
-	for _, group := range groups {
-		if err := s.write(ctx, group); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func oneByOne(changes []pipeline.Change) [][]pipeline.Change {
-	groups := make([][]pipeline.Change, len(changes))
-	for i, c := range changes {
-		groups[i] = []pipeline.Change{c}
-	}
-	return groups
+	return s.oneByOne(ctx, changes)
 }
 
 // tryMultiRow sends several rows in one call and reads back what became of it.
+// If we crash before the answer is remembered, the next change tries again.
 func (s *Session) tryMultiRow(ctx context.Context, changes []pipeline.Change) error {
 	err := s.write(ctx, changes)
-	var e *pipeline.BoardError
-	if errors.As(err, &e) && e.Class == pipeline.Refused && !e.RowGone {
+	if pipeline.IsRefused(err) && !isGone(err) {
 		return s.fallBack(ctx, changes)
 	}
 	if err != nil {
 		return err
 	}
-	want := make([]pipeline.Row, len(changes))
-	for i, c := range changes {
+	wrote := map[string]stamp{}
+	for _, c := range changes {
 		if r := s.snap.row(c.Row); r != nil {
-			want[i] = r.Row
-			r.Wrote = 0 // let the walk speak for itself
+			wrote[c.Row], r.Wrote = r.Wrote, 0 // let the walk speak for itself
 		}
 	}
 	if err := s.walk(ctx); err != nil {
+		for id, at := range wrote {
+			s.snap.row(id).Wrote = at
+		}
 		return nil // written, but not verified: tried again the next time
 	}
-	for i := range want {
-		got := s.snap.row(want[i].ID)
-		if got == nil || !sameCells(&got.Row, &want[i]) {
-			return s.fallBack(ctx, changes)
+	shown := 0
+	for _, c := range changes {
+		if s.shows(c) {
+			shown++
 		}
 	}
-	s.multiRow("yes")
-	return nil
+	switch shown {
+	case len(changes):
+		s.multiRow("yes")
+		return nil
+	case 0:
+		// The walk is older than the write, or nothing was written: which of
+		// the two, the next time may tell.
+		return s.oneByOne(ctx, changes)
+	}
+	return s.fallBack(ctx, changes)
+}
+
+// shows tells whether a row is as a change makes it.
+func (s *Session) shows(c pipeline.Change) bool {
+	r := s.snap.row(c.Row)
+	if r == nil {
+		return false
+	}
+	after := r.Row
+	s.encoder().patch(&after, c.Cells)
+	return sameCells(&after, &r.Row)
 }
 
 // fallBack writes row by row, and if that succeeds, remembers that several
 // rows at once were the trouble.
 func (s *Session) fallBack(ctx context.Context, changes []pipeline.Change) error {
-	for _, group := range oneByOne(changes) {
-		if err := s.write(ctx, group); err != nil {
+	if err := s.oneByOne(ctx, changes); err != nil {
+		return err
+	}
+	s.multiRow("no")
+	return nil
+}
+
+func (s *Session) oneByOne(ctx context.Context, changes []pipeline.Change) error {
+	for _, c := range changes {
+		if err := s.write(ctx, []pipeline.Change{c}); err != nil {
 			return err
 		}
 	}
-	s.multiRow("no")
 	return nil
 }
 
@@ -97,9 +110,11 @@ func (s *Session) multiRow(answer string) {
 	s.c.log.Info("tried to update several rows in one call", "works", answer)
 }
 
-// sameCells compares what we may have written.
+// sameCells compares all that a change may write.
 func sameCells(a, b *pipeline.Row) bool {
-	return a.Status == b.Status && a.Checked == b.Checked && a.Reason == b.Reason && a.Result == b.Result &&
+	return a.Title == b.Title && a.TaskID == b.TaskID && a.Type == b.Type && a.Assignee == b.Assignee &&
+		a.Project == b.Project && a.Priority == b.Priority &&
+		a.Status == b.Status && a.Checked == b.Checked && a.Reason == b.Reason && a.Result == b.Result &&
 		a.AssignedAt == b.AssignedAt && a.CompletedAt == b.CompletedAt &&
 		sameNumber(a.Remaining, b.Remaining) && sameNumber(a.Completion, b.Completion)
 }
@@ -113,7 +128,11 @@ func sameNumber(a, b *float64) bool {
 
 // write sends the changes of a group, in calls of at most maxCells cells.
 func (s *Session) write(ctx context.Context, group []pipeline.Change) error {
-	return s.withSchema(ctx, func() error {
+	var all []pipeline.Cell
+	for _, change := range group {
+		all = append(all, change.Cells...)
+	}
+	return s.withSchema(ctx, all, func() error {
 		var cells []slack.ListItemCell
 		first := 0
 		for i, change := range group {

@@ -17,19 +17,18 @@ func (s *Session) Refresh(ctx context.Context, maxAge time.Duration) error {
 }
 
 func (s *Session) walk(ctx context.Context) error {
-	if s.snap.Self == "" {
-		self, err := s.c.self(ctx)
-		if err != nil {
-			return s.noted(err)
-		}
-		s.snap.Self = self
+	if err := s.ensureSelf(ctx); err != nil {
+		return err
 	}
-	if err := s.ready(ctx, "slackLists.items.list"); err != nil {
+	// A walk that cannot be finished is for nothing, so it waits until there
+	// is room for all its pages.
+	const method = "slackLists.items.list"
+	pages := max(1, (len(s.snap.Rows)+pageSize-1)/pageSize)
+	if err := s.readyFor(ctx, method, s.c.opts.Budget, pages); err != nil {
 		return err
 	}
 	started := s.c.now()
-	var rows []row
-	seenCursors := map[string]bool{}
+	w := &walked{started: started, cursors: map[string]bool{}, known: map[string]bool{}}
 	for cursor := ""; ; {
 		page, err := s.c.listPage(ctx, cursor)
 		if err != nil {
@@ -39,33 +38,86 @@ func (s *Session) walk(ctx context.Context) error {
 			if err := s.schemaFrom(ctx, page); err != nil {
 				return err
 			}
+			w.decoder = newDecoder(&s.snap.Schema)
 		}
-		for _, raw := range page.Items {
-			if r, ok := decodeRow(raw, &s.snap.Schema); ok {
-				rows = append(rows, row{Row: r, Known: stampOf(started)})
-			}
+		if err := w.add(page); err != nil {
+			return err
 		}
-		cursor = page.Metadata.NextCursor
-		if cursor == "" {
-			break
+		if cursor = page.cursor; cursor == "" || w.cursors[cursor] && len(w.rows) >= s.snap.Schema.Count {
+			break // a list that repeats a cursor is over where all its rows have come
 		}
-		if seenCursors[cursor] {
-			return unsure("slackLists.items.list", "the cursor does not advance: the walk is not complete", nil)
+		if w.cursors[cursor] {
+			return unsure(method, "the cursor does not advance: the walk is not complete", nil)
 		}
-		seenCursors[cursor] = true
-		if err := s.ready(ctx, "slackLists.items.list"); err != nil {
+		w.cursors[cursor] = true
+		// Once begun, it takes what Slack allows, even over our share of it.
+		if err := s.readyFor(ctx, method, overShare(s.c.opts.Budget), 1); err != nil {
 			return err
 		}
 	}
-	s.take(rows, started)
+	if w.odd > 0 {
+		s.c.log.Warn("rows without an id passed over", "rows", w.odd)
+	}
+	s.take(w.rows, started)
+	return nil
+}
+
+func overShare(budget float64) float64 {
+	if budget > 0 {
+		return max(budget, 1)
+	}
+	return 0
+}
+
+// walked is what a walk has seen so far.
+type walked struct {
+	started time.Time
+	decoder *decoder
+	rows    []row
+	known   map[string]bool // row ids; a row may come twice when pages shift
+	cursors map[string]bool
+	odd     int // items that are no row
+}
+
+func (w *walked) add(p *page) error {
+	whole := eachElement(p.items, func(item []byte) {
+		r, ok := w.decoder.row(item)
+		switch {
+		case !ok:
+			w.odd++
+		case !w.known[r.ID]:
+			w.known[r.ID] = true
+			w.rows = append(w.rows, row{Row: r, Known: stampOf(w.started)})
+		}
+	})
+	if !whole {
+		return unsure("slackLists.items.list", "the answer has no page of rows", nil)
+	}
+	return nil
+}
+
+// ensureSelf asks once as whom we write, by which our own edits are told from
+// those of people.
+func (s *Session) ensureSelf(ctx context.Context) error {
+	if s.snap.Self != "" {
+		return nil
+	}
+	if err := s.ready(ctx, "auth.test"); err != nil {
+		return err
+	}
+	self, err := s.c.self(ctx)
+	if err != nil {
+		return s.noted(err)
+	}
+	s.snap.Self, s.dirty = self, true
 	return nil
 }
 
 // schemaFrom reads the schema from a page, or, where the board ignored that we
 // asked for it, by a call of its own if there is none yet.
 func (s *Session) schemaFrom(ctx context.Context, p *page) error {
-	if len(p.List) > 0 && string(p.List) != "null" {
-		return s.takeSchema(p.List)
+	if p.list != nil {
+		return s.takeSchema(p.list)
 	}
 	return s.ensureSchema(ctx)
 }
@@ -74,10 +126,10 @@ func (s *Session) schemaFrom(ctx context.Context, p *page) error {
 // lags behind our own writes.
 func (s *Session) take(rows []row, started time.Time) {
 	old := s.snap
-	walked := &snapshot{Rows: uniqueRows(rows)}
+	walked := &snapshot{Rows: rows}
 	settled := started.Add(-s.c.opts.SettleAfter)
 	for i := range walked.Rows {
-		if mine := old.row(walked.Rows[i].ID); mine != nil && lags(&walked.Rows[i], mine, settled) {
+		if mine := old.row(walked.Rows[i].ID); mine != nil && lags(&walked.Rows[i], mine, settled, old.Self) {
 			walked.Rows[i] = *mine
 		}
 	}
@@ -92,20 +144,14 @@ func (s *Session) take(rows []row, started time.Time) {
 }
 
 // lags tells whether the walked row is from before our last write to it: the
-// write is recent, the row does not say that it was touched since, and it is
-// in a state that we wrote over. Dates have the grain of a second, so without
-// the last, an edit made in the second of our write would be taken for a lag.
-func lags(walked, mine *row, settled time.Time) bool {
-	return mine.Wrote != 0 && mine.Wrote.Time().After(settled) && walked.Updated <= mine.Updated &&
-		slices.Contains(mine.Was, walked.Status)
-}
-
-// uniqueRows drops rows that came twice, as a row may when pages shift.
-func uniqueRows(rows []row) []row {
-	seen := make(map[string]bool, len(rows))
-	return slices.DeleteFunc(rows, func(r row) bool {
-		twice := seen[r.ID]
-		seen[r.ID] = true
-		return twice
-	})
+// write is recent, the row is in a state that we wrote over, and does not say
+// that anybody touched it since. Nobody has where its time is the one we knew
+// before the write, or where we ourselves are said to have touched it last, by
+// an earlier write. (The state counts, as dates have the grain of a second: by
+// them alone, an edit made in the second of our write would count as a lag.)
+func lags(walked, mine *row, settled time.Time, self string) bool {
+	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) {
+		return false
+	}
+	return walked.Updated <= mine.Updated || walked.UpdatedBy == self && walked.Status != mine.Status
 }

@@ -3,14 +3,12 @@ package slacklist
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,6 +53,9 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	if r == nil {
 		return nil, errors.New("internal error: call without a reply")
 	}
+	if err := context.Cause(req.Context()); err != nil {
+		return nil, err
+	}
 	resp, err := w.client.Do(req)
 	if err != nil {
 		r.sent = !isDialError(err)
@@ -62,15 +63,25 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	r.sent, r.status, r.header = true, resp.StatusCode, resp.Header
-	r.body, r.err = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	if len(r.body) > maxBody {
-		r.err = fmt.Errorf("answer is larger than %d bytes", maxBody)
-	}
-	if r.err != nil {
+	if r.body, r.err = readBody(resp, maxBody); r.err != nil {
 		return nil, r.err
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(forSlackGo(path.Base(req.URL.Path), r.body)))
 	return resp, nil
+}
+
+func readBody(resp *http.Response, limit int64) ([]byte, error) {
+	var b bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= limit {
+		b.Grow(int(n) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(resp.Body, limit+1)); err != nil {
+		return nil, err
+	}
+	if int64(b.Len()) > limit {
+		return nil, fmt.Errorf("answer is larger than %d bytes", limit)
+	}
+	return b.Bytes(), nil
 }
 
 // forSlackGo is what slack-go gets to decode: of a list's page only the
@@ -90,12 +101,28 @@ func isDialError(err error) bool {
 
 // envelope is what all answers have in common.
 type envelope struct {
-	OK               *bool  `json:"ok"`
-	Error            string `json:"error"`
-	Needed           string `json:"needed"`
-	ResponseMetadata struct {
-		Messages []string `json:"messages"`
-	} `json:"response_metadata"`
+	ok       string // "true" or "false"; else it is no Slack answer
+	code     string
+	needed   string
+	messages []string
+}
+
+// openEnvelope reads what all answers have in common; false where body is no
+// whole JSON object.
+func openEnvelope(body []byte) (env envelope, whole bool) {
+	whole = eachMember(body, func(key, value []byte) {
+		switch string(key) {
+		case "ok":
+			env.ok = string(value)
+		case "error":
+			env.code = looseString(value)
+		case "needed":
+			env.needed = looseString(value)
+		case "response_metadata":
+			eachElement(member(value, "messages"), func(v []byte) { env.messages = append(env.messages, looseString(v)) })
+		}
+	})
+	return env, whole
 }
 
 // do makes one call through slack-go and judges the answer by what stood on
@@ -105,13 +132,13 @@ func (c *Client) do(ctx context.Context, method string, call func(context.Contex
 	defer cancel()
 	r := &reply{}
 	err := call(context.WithValue(ctx, replyKey{}, r))
-	if e := judge(method, r, err, c.now()); e != nil {
+	if e := c.judge(method, r, err); e != nil {
 		return nil, e
 	}
 	return r.body, nil
 }
 
-func judge(method string, r *reply, err error, now time.Time) *pipeline.BoardError {
+func (c *Client) judge(method string, r *reply, err error) *pipeline.BoardError {
 	switch {
 	case r.status == 0:
 		e := unsure(method, "", plainTransport(err))
@@ -119,29 +146,42 @@ func judge(method string, r *reply, err error, now time.Time) *pipeline.BoardErr
 		return e
 	case r.status == http.StatusTooManyRequests:
 		e := classify(method, "ratelimited")
-		e.Until = now.Add(retryAfter(r.header))
+		e.Until = c.now().Add(retryAfter(r.header))
 		return e
 	case r.err != nil:
 		return unsure(method, "answer broke off", r.err)
 	case r.status != http.StatusOK:
 		return unsure(method, fmt.Sprintf("HTTP status %d", r.status), nil)
 	}
-	var env envelope
-	if err := json.Unmarshal(r.body, &env); err != nil || env.OK == nil {
-		return unsure(method, fmt.Sprintf("answer is no Slack answer: %.60q", r.body), nil)
+	env, whole := openEnvelope(r.body)
+	if !whole || env.ok != "true" && env.ok != "false" {
+		return unsure(method, fmt.Sprintf("answer is no Slack answer: %.60q", c.harmless(string(r.body))), nil)
 	}
-	if *env.OK {
+	if env.ok == "true" {
 		return nil
 	}
-	e := classify(method, env.Error)
-	e.Needed = env.Needed
-	if len(env.ResponseMetadata.Messages) > 0 {
-		e.Message = strings.Join(env.ResponseMetadata.Messages, "; ")
+	e := classify(method, c.harmless(env.code))
+	e.Needed = c.harmless(env.needed)
+	if len(env.messages) > 0 {
+		e.Message = c.harmless(strings.Join(env.messages, "; "))
 	}
 	if e.Code == "ratelimited" {
-		e.Until = now.Add(retryAfter(r.header))
+		e.Until = c.now().Add(retryAfter(r.header))
 	}
 	return e
+}
+
+// maxForeign bounds what of an answer gets into an error, in bytes.
+const maxForeign = 500
+
+// harmless is what of a foreign text may stand in an error, which ends up in
+// logs and files: not all of a long one, and the token in none, as there are
+// servers that send back what they were sent.
+func (c *Client) harmless(s string) string {
+	if c.opts.Token != "" {
+		s = strings.ReplaceAll(s, c.opts.Token, "[token]")
+	}
+	return strings.ToValidUTF8(s[:min(len(s), maxForeign)], "")
 }
 
 // plainTransport takes the URL out of the error, which repeats the method.
@@ -159,8 +199,8 @@ func plainTransport(err error) error {
 // retryAfter reads the header, which is in whole seconds; where it is missing
 // or odd, a minute passes for it, which is the window of every limit.
 func retryAfter(h http.Header) time.Duration {
-	seconds, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
-	if err != nil || seconds < 0 || seconds > 3600 {
+	seconds, ok := parseFinite(h.Get("Retry-After"))
+	if !ok || seconds < 0 || seconds > 3600 {
 		return time.Minute
 	}
 	return max(time.Second, time.Duration(seconds*float64(time.Second)))

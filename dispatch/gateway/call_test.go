@@ -97,19 +97,22 @@ func TestCallUnanswered(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		release := make(chan struct{})
 		g := gatewaytest.Start(t, p, blocked(release))
-		c := newClient(t, g, impatient, func(cfg *gateway.Config) { cfg.WaitTimeout = time.Hour })
+		long := func(cfg *gateway.Config) { cfg.WaitTimeout = time.Hour }
+		c := newClient(t, g, long)
 		mustRun(t, c, "k")
-		if _, err := c.Wait(t.Context(), "k"); !errors.Is(err, gateway.ErrLost) {
+		if _, err := newClient(t, g, long, impatient).Wait(t.Context(), "k"); !errors.Is(err, gateway.ErrLost) {
 			t.Errorf("unanswered: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		patient := newClient(t, g, func(cfg *gateway.Config) { cfg.WaitTimeout = time.Hour })
 		result := make(chan error)
 		go func() {
-			_, err := patient.Wait(ctx, "k")
+			_, err := c.Wait(ctx, "k")
 			result <- err
 		}()
-		g.Until(t, func() bool { return len(g.Requests()) == 3 })
+		g.Until(t, func() bool {
+			requests := g.Requests()
+			return requests[len(requests)-1].Method == "agent.wait" && requests[len(requests)-1].Conn == 1
+		})
 		cancel()
 		if err := <-result; !errors.Is(err, gateway.ErrLost) || !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)

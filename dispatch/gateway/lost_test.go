@@ -147,8 +147,8 @@ func TestOutcomes(t *testing.T) {
 			[]error{gateway.ErrLost}, []error{gateway.ErrNotSent, gateway.ErrOperator}, false},
 		{"always put off", func(g *gatewaytest.Gateway) { g.Inject(many(gatewaytest.Unavailable)...) },
 			[]error{gateway.ErrNotSent}, []error{gateway.ErrLost, gateway.ErrOperator}, true},
-		{"unanswered, then put off", func(g *gatewaytest.Gateway) {
-			g.Inject(append([]gatewaytest.Fault{gatewaytest.NoAnswer}, many(gatewaytest.Unavailable)...)...)
+		{"cut, then put off", func(g *gatewaytest.Gateway) {
+			g.Inject(append([]gatewaytest.Fault{gatewaytest.DropUnqueued}, many(gatewaytest.Unavailable)...)...)
 		}, []error{gateway.ErrLost}, []error{gateway.ErrNotSent}, true},
 	}
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
@@ -157,7 +157,12 @@ func TestOutcomes(t *testing.T) {
 				t.Parallel()
 				g := gatewaytest.Start(t, p)
 				pauses := newPauses()
-				c := newClient(t, g, impatient, func(cfg *gateway.Config) { cfg.After = pauses.after })
+				c := newClient(t, g, func(cfg *gateway.Config) {
+					cfg.After = pauses.after
+					if tt.name == "never answered" {
+						impatient(cfg)
+					}
+				})
 				tt.spoil(g)
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() {

@@ -15,7 +15,10 @@ import (
 
 // A target is a gateway with agents alpha and beta, whose model takes a moment
 // over a message with SLOW in it and fails one with FAIL.
-type target struct{ name, url, token string }
+type target struct {
+	name, url, token string
+	asked            chan struct{} // closed when the slow run has been asked for again
+}
 
 // TestScenario holds for the fake, and for real gateways: URLs of those, with
 // agents and a model as above, may stand in OTM_REAL_GATEWAYS, separated by
@@ -24,22 +27,27 @@ func TestScenario(t *testing.T) {
 	t.Parallel()
 	var targets []target
 	for _, p := range gatewaytest.Profiles() {
+		asked := make(chan struct{})
 		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
-			do := func(_ context.Context, run gatewaytest.Run) error {
-				if strings.Contains(run.Message, "FAIL") {
+			do := func(ctx context.Context, run gatewaytest.Run) error {
+				switch {
+				case strings.Contains(run.Message, "FAIL"):
 					return errors.New("rig failure")
+				case strings.Contains(run.Message, "SLOW"):
+					select {
+					case <-asked:
+					case <-ctx.Done():
+					}
 				}
-				return nil
+				return ctx.Err()
 			}
-			o.Agents = []gatewaytest.Agent{
-				{ID: "alpha", Do: do, Delay: 50 * time.Millisecond}, {ID: "beta", Do: do},
-			}
+			o.Agents = []gatewaytest.Agent{{ID: "alpha", Do: do, Delay: time.Millisecond}, {ID: "beta", Do: do}}
 			o.TokenDelay = func(int) time.Duration { return 0 }
 		})
-		targets = append(targets, target{"fake " + p.Version, g.URL(), g.Token()})
+		targets = append(targets, target{"fake " + p.Version, g.URL(), g.Token(), asked})
 	}
 	for _, url := range strings.Fields(os.Getenv("OTM_REAL_GATEWAYS")) {
-		targets = append(targets, target{"real " + url, url, os.Getenv("OTM_REAL_TOKEN")})
+		targets = append(targets, target{"real " + url, url, os.Getenv("OTM_REAL_TOKEN"), make(chan struct{})})
 	}
 	for _, tt := range targets {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,6 +123,7 @@ func (s *scenario) runs(t *testing.T) {
 	if got := s.run(t, "alpha", "SLOW, please", "1"); got != want {
 		t.Errorf("while it runs: %s, want %s", got, want)
 	}
+	close(s.asked)
 	if got := s.ended.next(t); got != s.prefix+"1 ok" {
 		t.Errorf("ended %q", got)
 	}

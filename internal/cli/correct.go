@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,9 +28,12 @@ func ParseLine(c *cobra.Command, args []string, first string) *Line {
 	l := &Line{command: c.CommandPath()}
 	for i := 0; i < len(args); i++ {
 		name, isFlag := strings.CutPrefix(args[i], "--")
-		if !isFlag || name == "" {
+		if !isFlag {
 			l.addWord(args[i], first)
 			continue
+		}
+		if name == "" {
+			continue // "--" says that words follow, and there are to be none
 		}
 		name, value, hasValue := strings.Cut(name, "=")
 		f := lineFlag{name: name, value: value, hasValue: hasValue}
@@ -59,15 +63,28 @@ func takesValue(c *cobra.Command, name string) bool {
 	return f != nil && f.NoOptDefVal == ""
 }
 
-// Set gives a flag another value.
+// Set gives a flag another value, and leaves it there once.
 func (l *Line) Set(name, value string) *Line {
-	for i := range l.flags {
-		if l.flags[i].name == name {
-			l.flags[i].value, l.flags[i].hasValue = value, true
-			return l
-		}
+	set := lineFlag{name: name, value: value, hasValue: true}
+	i := slices.IndexFunc(l.flags, func(f lineFlag) bool { return f.name == name })
+	if i < 0 {
+		l.flags = append(l.flags, set)
+		return l
 	}
-	l.flags = append(l.flags, lineFlag{name: name, value: value, hasValue: true})
+	l.flags[i] = set
+	rest := slices.DeleteFunc(l.flags[i+1:], func(f lineFlag) bool { return f.name == name })
+	l.flags = l.flags[:i+1+len(rest)]
+	return l
+}
+
+// Has tells whether the line has a flag.
+func (l *Line) Has(name string) bool {
+	return slices.ContainsFunc(l.flags, func(f lineFlag) bool { return f.name == name })
+}
+
+// Remove takes a flag away.
+func (l *Line) Remove(name string) *Line {
+	l.flags = slices.DeleteFunc(l.flags, func(f lineFlag) bool { return f.name == name })
 	return l
 }
 

@@ -1,7 +1,8 @@
 // Package config reads otm.toml and finds the data directory.
 //
 // The file is read strictly: a key that is not known is an error that names
-// its line, and all that is wrong is said at once. What is missing has the
+// its line. All that is wrong is said at once, but for what ends the reading:
+// a value of the wrong type, and text that is no TOML. What is missing has the
 // default; a missing file is a configuration of defaults.
 package config
 
@@ -10,11 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -113,12 +116,45 @@ type file struct {
 }
 
 type slackTable struct {
-	ListID    string            `toml:"list_id"`
-	APIURL    string            `toml:"api_url"`
-	TokenFile string            `toml:"token_file"`
-	TokenEnv  string            `toml:"token_env"`
-	Budget    *float64          `toml:"budget"`
-	Columns   map[string]string `toml:"columns"`
+	ListID    string       `toml:"list_id"`
+	APIURL    string       `toml:"api_url"`
+	TokenFile string       `toml:"token_file"`
+	TokenEnv  string       `toml:"token_env"`
+	Budget    *float64     `toml:"budget"`
+	Columns   columnsTable `toml:"columns"`
+}
+
+type columnsTable struct {
+	Title       *string `toml:"title"`
+	TaskID      *string `toml:"task_id"`
+	Type        *string `toml:"type"`
+	Assignee    *string `toml:"assignee"`
+	Project     *string `toml:"project"`
+	Priority    *string `toml:"priority"`
+	Status      *string `toml:"status"`
+	Remaining   *string `toml:"subtasks_remaining"`
+	Completion  *string `toml:"completion"`
+	AssignedAt  *string `toml:"assigned_at"`
+	CompletedAt *string `toml:"completed_at"`
+	Reason      *string `toml:"reason"`
+	Result      *string `toml:"result"`
+}
+
+// byField returns the columns that are set.
+func (t columnsTable) byField() map[pipeline.Field]string {
+	set := map[pipeline.Field]string{}
+	for field, name := range map[pipeline.Field]*string{
+		pipeline.FieldTitle: t.Title, pipeline.FieldTaskID: t.TaskID, pipeline.FieldType: t.Type,
+		pipeline.FieldAssignee: t.Assignee, pipeline.FieldProject: t.Project, pipeline.FieldPriority: t.Priority,
+		pipeline.FieldStatus: t.Status, pipeline.FieldRemaining: t.Remaining, pipeline.FieldCompletion: t.Completion,
+		pipeline.FieldAssignedAt: t.AssignedAt, pipeline.FieldCompletedAt: t.CompletedAt,
+		pipeline.FieldReason: t.Reason, pipeline.FieldResult: t.Result,
+	} {
+		if name != nil {
+			set[field] = *name
+		}
+	}
+	return set
 }
 
 type boardTable struct {
@@ -142,30 +178,17 @@ type agentTable struct {
 	SlackUser    string   `toml:"slack_user"`
 }
 
+// timesTable holds durations as text, such as "15s": a bare number, which would
+// be nanoseconds, is of the wrong type.
 type timesTable struct {
-	SettleAfter    *duration `toml:"settle_after"`
-	AdoptAfter     *duration `toml:"adopt_after"`
-	RedeliverAfter *duration `toml:"redeliver_after"`
-	RewakeAfter    *duration `toml:"rewake_after"`
-	UpdateWait     *duration `toml:"update_wait"`
-	SilentAfter    *duration `toml:"silent_after"`
-	DedupGiveUp    *duration `toml:"dedup_give_up"`
-	KeepProcessed  *duration `toml:"keep_processed"`
-}
-
-// duration is written as "15s" or "10m".
-type duration time.Duration
-
-func (d *duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	if err != nil {
-		return fmt.Errorf("%q is no duration, such as 15s or 10m", text)
-	}
-	if v < 0 || v > maxSensibleDuration {
-		return fmt.Errorf("%q is out of range", text)
-	}
-	*d = duration(v)
-	return nil
+	SettleAfter    *string `toml:"settle_after"`
+	AdoptAfter     *string `toml:"adopt_after"`
+	RedeliverAfter *string `toml:"redeliver_after"`
+	RewakeAfter    *string `toml:"rewake_after"`
+	UpdateWait     *string `toml:"update_wait"`
+	SilentAfter    *string `toml:"silent_after"`
+	DedupGiveUp    *string `toml:"dedup_give_up"`
+	KeepProcessed  *string `toml:"keep_processed"`
 }
 
 // Load reads the configuration of a data directory. The environment overrides
@@ -177,7 +200,7 @@ func Load(dir string, getenv func(string) string) (*Config, error) {
 		return nil, err
 	}
 	f, problems := parse(data)
-	if len(problems) > 0 {
+	if f == nil {
 		return nil, &Error{Path: path, Problems: problems}
 	}
 	c := &Config{Dir: dir}
@@ -188,14 +211,18 @@ func Load(dir string, getenv func(string) string) (*Config, error) {
 	if err := checkListen(c.Board.Listen); err != nil {
 		problems = append(problems, "board.listen: "+err.Error())
 	}
-	c.Times = f.Times.filled()
+	problems = append(problems, c.fillTimes(f)...)
 	if len(problems) > 0 {
 		return nil, &Error{Path: path, Problems: problems}
 	}
 	return c, nil
 }
 
+// parse returns nil where the file could not be read to its end.
 func parse(data []byte) (*file, []string) {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.IndexByte(data, 0) >= 0 {
+		return nil, []string{"file is UTF-16 or holds NUL bytes: write it as UTF-8"}
+	}
 	f := &file{}
 	dec := toml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
 	dec.DisallowUnknownFields()
@@ -214,45 +241,69 @@ func parse(data []byte) (*file, []string) {
 		return f, problems
 	case errors.As(err, &wrong):
 		line, column := wrong.Position()
-		return f, []string{fmt.Sprintf("line %d, column %d: %v", line, column, wrong)}
+		return nil, []string{fmt.Sprintf("line %d, column %d: %s", line, column, plainly(wrong))}
 	}
-	return f, []string{err.Error()}
+	return nil, []string{err.Error()}
+}
+
+// plainly words an error of the TOML decoder without our own type names.
+func plainly(e *toml.DecodeError) string {
+	text := strings.TrimPrefix(e.Error(), "toml: ")
+	is, target, ok := strings.Cut(text, " into ")
+	is, ok2 := strings.CutPrefix(is, "cannot decode TOML ")
+	if !ok || !ok2 {
+		return text
+	}
+	_, typ, _ := strings.Cut(target, " of type ")
+	wants := map[string]string{
+		"string": "text in quotes", "[]string": "an array of texts", "float64": "a number", "int": "a whole number",
+	}[typ]
+	if wants == "" {
+		wants = "a table"
+	}
+	return fmt.Sprintf("%s must be %s, is %s %s", strings.Join(e.Key(), "."), wants, article(is), is)
+}
+
+func article(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an"
+	}
+	return "a"
 }
 
 func (c *Config) fillSlack(f *file, getenv func(string) string) (problems []string) {
 	t := f.Slack
 	c.Slack = Slack{
 		ListID: t.ListID, URL: or(getenv("SLACK_API_URL"), t.APIURL, DefaultSlackURL),
-		TokenEnv: or(t.TokenEnv, DefaultSlackEnv), Budget: DefaultSlackBudget, Columns: map[pipeline.Field]string{},
+		TokenEnv: or(t.TokenEnv, DefaultSlackEnv), Budget: DefaultSlackBudget, Columns: t.Columns.byField(),
 	}
 	if t.TokenFile != "" {
-		c.Slack.TokenFile = c.abs(t.TokenFile)
+		c.Slack.TokenFile = c.abs(t.TokenFile, getenv)
 	}
 	if t.Budget != nil {
 		c.Slack.Budget, c.Slack.BudgetSet = *t.Budget, true
 	}
-	if c.Slack.Budget < 0 || c.Slack.Budget > 1000 {
+	if !(c.Slack.Budget >= 0 && c.Slack.Budget <= 1000) { // nan is neither
 		problems = append(problems, fmt.Sprintf("slack.budget: %v is out of range: a share such as 0.5, or 0 for no limit", c.Slack.Budget))
 	}
-	for _, key := range sortedKeys(t.Columns) {
-		if !slices.Contains(columnKeys, pipeline.Field(key)) {
-			problems = append(problems, fmt.Sprintf("slack.columns: unknown column %s", key))
-			continue
+	for _, field := range sortedKeys(c.Slack.Columns) {
+		if c.Slack.Columns[field] == "" {
+			problems = append(problems, fmt.Sprintf("slack.columns.%s: is empty", field))
 		}
-		if t.Columns[key] == "" {
-			problems = append(problems, fmt.Sprintf("slack.columns.%s: is empty", key))
-		}
-		c.Slack.Columns[pipeline.Field(key)] = t.Columns[key]
 	}
 	if err := CheckURL(c.Slack.URL, "http", "https"); err != nil {
-		problems = append(problems, "slack.api_url: "+err.Error())
+		problems = append(problems, origin("SLACK_API_URL", "slack.api_url", getenv)+": "+err.Error())
 	}
 	return problems
 }
 
-var columnKeys = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee,
-	pipeline.FieldProject, pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldRemaining, pipeline.FieldCompletion,
-	pipeline.FieldAssignedAt, pipeline.FieldCompletedAt, pipeline.FieldReason, pipeline.FieldResult}
+// origin names where a value comes from that the environment overrides.
+func origin(env, key string, getenv func(string) string) string {
+	if getenv(env) != "" {
+		return env
+	}
+	return key
+}
 
 func (c *Config) fillGateway(f *file, getenv func(string) string) (problems []string) {
 	t := f.Gateway
@@ -260,7 +311,7 @@ func (c *Config) fillGateway(f *file, getenv func(string) string) (problems []st
 		URL: or(getenv("OPENCLAW_GATEWAY_URL"), t.URL, DefaultGatewayURL), TokenEnv: or(t.TokenEnv, DefaultGatewayEnv), RewakeMax: DefaultRewakeMax,
 	}
 	if t.TokenFile != "" {
-		c.Gateway.TokenFile = c.abs(t.TokenFile)
+		c.Gateway.TokenFile = c.abs(t.TokenFile, getenv)
 	}
 	if t.RewakeMax != nil {
 		c.Gateway.RewakeMax = *t.RewakeMax
@@ -269,13 +320,13 @@ func (c *Config) fillGateway(f *file, getenv func(string) string) (problems []st
 		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", c.Gateway.RewakeMax))
 	}
 	if err := CheckURL(c.Gateway.URL, "ws", "wss"); err != nil {
-		problems = append(problems, "gateway.url: "+err.Error())
+		problems = append(problems, origin("OPENCLAW_GATEWAY_URL", "gateway.url", getenv)+": "+err.Error())
 	}
 	return problems
 }
 
 func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []string) {
-	folded := map[string]string{}
+	folded, users := map[string]string{}, map[string]string{}
 	for _, name := range sortedKeys(f.Agents) {
 		a, agentProblems := agentOf(name, f.Agents[name], getenv)
 		problems = append(problems, agentProblems...)
@@ -285,6 +336,10 @@ func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []str
 			}
 			folded[alias] = name
 		}
+		if other, taken := users[a.User]; taken && a.User != "" {
+			problems = append(problems, fmt.Sprintf("agents.%s.slack_user: is the one of agents.%s: nobody could tell whose task a row is", name, other))
+		}
+		users[a.User] = name
 		c.Agents = append(c.Agents, a)
 	}
 	return problems
@@ -294,7 +349,7 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 	problem := func(key, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
 	}
-	a = pipeline.Agent{Name: name, Label: or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: or(t.GatewayAgent, name)}
+	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: or(t.GatewayAgent, name)}
 	if !pipeline.ValidAgentName(name) {
 		problem("", "%q is no name for an agent: letters, digits, spaces, '.', '-' and '_', at most %d", name, pipeline.MaxAgentName)
 	}
@@ -327,10 +382,7 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 		a.Trigger = pipeline.TriggerNone
 		return a, problems
 	}
-	a.Workspace = t.Workspace
-	if rest, ok := strings.CutPrefix(t.Workspace, "~/"); ok && getenv("HOME") != "" {
-		a.Workspace = filepath.Join(getenv("HOME"), rest)
-	}
+	a.Workspace = expand(t.Workspace, getenv)
 	switch {
 	case t.Workspace == "":
 		problem(".workspace", "is missing: an agent of kind ai needs one")
@@ -340,19 +392,32 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 	return a, problems
 }
 
-func (t timesTable) filled() Times {
-	pick := func(d *duration, fallback time.Duration) time.Duration {
-		if d == nil {
+func (c *Config) fillTimes(f *file) (problems []string) {
+	t := f.Times
+	pick := func(key string, text *string, fallback time.Duration) time.Duration {
+		if text == nil {
 			return fallback
 		}
-		return time.Duration(*d)
+		d, err := time.ParseDuration(*text)
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Sprintf("times.%s: %q is no duration, such as 15s or 10m", key, *text))
+		case d < 0 || d > maxSensibleDuration:
+			problems = append(problems, fmt.Sprintf("times.%s: %q is out of range", key, *text))
+		}
+		return d
 	}
-	return Times{
-		SettleAfter: pick(t.SettleAfter, defaultSettleAfter), AdoptAfter: pick(t.AdoptAfter, defaultAdoptAfter),
-		RedeliverAfter: pick(t.RedeliverAfter, defaultRedeliver), RewakeAfter: pick(t.RewakeAfter, defaultRewakeAfter),
-		UpdateWait: pick(t.UpdateWait, defaultUpdateWait), SilentAfter: pick(t.SilentAfter, defaultSilentAfter),
-		DedupGiveUp: pick(t.DedupGiveUp, defaultDedupGiveUp), KeepProcessed: pick(t.KeepProcessed, defaultKeepSettled),
+	c.Times = Times{
+		SettleAfter:    pick("settle_after", t.SettleAfter, defaultSettleAfter),
+		AdoptAfter:     pick("adopt_after", t.AdoptAfter, defaultAdoptAfter),
+		RedeliverAfter: pick("redeliver_after", t.RedeliverAfter, defaultRedeliver),
+		RewakeAfter:    pick("rewake_after", t.RewakeAfter, defaultRewakeAfter),
+		UpdateWait:     pick("update_wait", t.UpdateWait, defaultUpdateWait),
+		SilentAfter:    pick("silent_after", t.SilentAfter, defaultSilentAfter),
+		DedupGiveUp:    pick("dedup_give_up", t.DedupGiveUp, defaultDedupGiveUp),
+		KeepProcessed:  pick("keep_processed", t.KeepProcessed, defaultKeepSettled),
 	}
+	return problems
 }
 
 // CheckURL tells whether a token may travel to the given address: encrypted,
@@ -360,21 +425,20 @@ func (t timesTable) filled() Times {
 func CheckURL(raw, plain, encrypted string) error {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return err
+		return errors.New("is no address") // what it is may hold a secret
 	}
+	shown := u.Scheme + "://" + u.Host
 	switch {
-	case u.Hostname() == "":
-		return fmt.Errorf("%q has no host", raw)
 	case u.User != nil:
 		return errors.New("holds credentials: secrets stand in a file of their own, or in the environment")
-	case u.Scheme == encrypted:
-		return nil
-	case u.Scheme == plain && isLoopback(u.Hostname()):
-		return nil
-	case u.Scheme == plain:
-		return fmt.Errorf("%q is not encrypted: the token would travel in the clear; use %s", raw, encrypted)
+	case u.Scheme != plain && u.Scheme != encrypted:
+		return fmt.Errorf("%q: the scheme must be %s, or %s to this machine", shown, encrypted, plain)
+	case u.Hostname() == "":
+		return fmt.Errorf("%q has no host", shown)
+	case u.Scheme == plain && !isLoopback(u.Hostname()):
+		return fmt.Errorf("%q is not encrypted: the token would travel in the clear; use %s", shown, encrypted)
 	}
-	return fmt.Errorf("%q: the scheme must be %s, or %s to this machine", raw, encrypted, plain)
+	return nil
 }
 
 func isLoopback(host string) bool {
@@ -383,12 +447,15 @@ func isLoopback(host string) bool {
 }
 
 func checkListen(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
 	}
 	if !isLoopback(host) {
 		return fmt.Errorf("%q is not this machine alone: use 127.0.0.1", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q has no port, such as 18780; 0 is any free one", addr)
 	}
 	return nil
 }
@@ -416,11 +483,21 @@ func secret(file, env string, getenv func(string) string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-func (c *Config) abs(path string) string {
+// abs returns the path of a file that is named relative to the data directory.
+func (c *Config) abs(path string, getenv func(string) string) string {
+	path = expand(path, getenv)
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(c.Dir, path)
+}
+
+// expand puts the home directory in the place of ~/.
+func expand(path string, getenv func(string) string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && getenv("HOME") != "" {
+		return filepath.Join(getenv("HOME"), rest)
+	}
+	return path
 }
 
 func or(values ...string) string {
@@ -432,11 +509,4 @@ func or(values ...string) string {
 	return ""
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"otm/internal/durable"
 )
@@ -69,7 +70,7 @@ func DefaultDir(getenv func(string) string) (string, error) {
 // where it is none, and else is a *DirError. warning is "" or one sentence.
 func CheckDir(dir string) (warning string, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, "format"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return "", fmt.Errorf("data directory %q: %w", dir, ErrNotInitialised)
 	}
 	if err != nil {
@@ -77,7 +78,7 @@ func CheckDir(dir string) (warning string, err error) {
 	}
 	format, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil || format < 1 {
-		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("its file format holds %.20q", data), Hint: "restore the file: printf '1\\n' > " + filepath.Join(dir, "format")}
+		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("its file format holds %.20q", data), Hint: "printf '1\\n' > " + shellPath(filepath.Join(dir, "format"))}
 	}
 	if format > Format {
 		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("has format %d, this program knows %d", format, Format),
@@ -96,7 +97,7 @@ func CheckDir(dir string) (warning string, err error) {
 			return "", &DirError{Dir: dir, Reason: fmt.Sprintf("others can write to %q (mode %04o)", path, mode), Hint: "chmod go-w " + shellPath(path)}
 		}
 		if mode != durable.DirMode && warning == "" {
-			warning = fmt.Sprintf("%q has mode %04o, others can look into it; chmod 700 %s", path, mode, shellPath(path))
+			warning = fmt.Sprintf("%q has mode %04o, not 0700; chmod 700 %s", path, mode, shellPath(path))
 		}
 	}
 	return warning, nil

@@ -34,11 +34,11 @@ func Signals(parent context.Context) (context.Context, func()) {
 			}
 		}
 	}()
-	return ctx, func() {
+	return ctx, sync.OnceFunc(func() {
 		signal.Stop(ch)
 		close(done)
 		cancel(ErrStop)
-	}
+	})
 }
 
 // Group runs loops side by side. When one returns, the others are stopped.

@@ -67,9 +67,10 @@ func WriteAllNew(dir string, files []NewFile) error {
 	}
 	defer d.Close()
 	temps := make([]string, 0, len(files))
+	named := 0
 	defer func() {
-		for _, temp := range temps {
-			os.Remove(temp) // those that have their name are gone from here
+		for _, temp := range temps[named:] {
+			os.Remove(temp)
 		}
 	}()
 	for _, f := range files {
@@ -79,13 +80,19 @@ func WriteAllNew(dir string, files []NewFile) error {
 		}
 		temps = append(temps, temp)
 	}
-	for i, f := range files {
+	for _, f := range files {
+		// If we crash here, the files before this one have their names, and
+		// only temporary files are left of the others.
 		crash.Point("durable.named")
-		if err := renameNoReplace(temps[i], filepath.Join(dir, f.Name)); err != nil {
+		if err := renameNoReplace(temps[named], filepath.Join(dir, f.Name)); err != nil {
 			return err
 		}
+		named++
 	}
-	return d.Sync()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync directory %q: %w", dir, err)
+	}
+	return nil
 }
 
 // Replace writes data to path, replacing what was there in one step: a reader
@@ -173,8 +180,8 @@ func writeTemp(path string, data []byte, sync bool) (string, error) {
 	return temp, nil
 }
 
-// createTemp opens a new temporary file with mode FileMode, whatever the umask
-// adds or takes.
+// createTemp opens a new temporary file with mode FileMode, less what the umask
+// takes.
 func createTemp(dir string) (*os.File, error) {
 	return os.CreateTemp(dir, TempPrefix+"*")
 }
@@ -204,8 +211,12 @@ func MkdirAll(dir string) error {
 	if err := MkdirAll(parent); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, DirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if err := os.Mkdir(dir, DirMode); err != nil {
+		// Somebody else may have made it just now; a link that leads nowhere
+		// is in the way for good.
+		if info, serr := os.Stat(dir); serr != nil || !info.IsDir() {
+			return err
+		}
 	}
 	return SyncDir(parent)
 }

@@ -12,6 +12,10 @@
 // the name still leads to the file that it locked, and begins again if not
 // (https://github.com/gofrs/flock/pull/8 tells why unlinking is a mistake).
 //
+// That leaves those who lock while the old file's holder is still at work. Where
+// two holders would do harm that cannot be mended, AcquireIn locks the
+// directory of the file as well.
+//
 // What this does not do: network file systems, where flock is a promise of the
 // server. Where it is refused there, Acquire says so and gives no lock.
 package lock
@@ -55,6 +59,7 @@ const (
 type Lock struct {
 	fl   *flock.Flock
 	file *os.File
+	dir  *flock.Flock // nil unless AcquireIn took it
 }
 
 // HeldError says that another process held the lock for as long as the caller
@@ -105,29 +110,76 @@ func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error
 		if !time.Now().Before(deadline) {
 			return nil, &HeldError{Path: path, PID: holder(path), Waited: wait}
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(pollMin + rand.N(pollSpread)):
+		if err := pause(ctx); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// AcquireIn is Acquire, and locks the directory dir besides, so that there is
+// one holder even while somebody deletes the lock file again and again. The
+// directory must exist, and be used for one lock only.
+func AcquireIn(ctx context.Context, dir, path string, wait time.Duration) (*Lock, error) {
+	deadline := time.Now().Add(wait)
+	l, err := Acquire(ctx, path, wait)
+	if err != nil {
+		return nil, err
+	}
+	fl := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	for {
+		ok, err := tryLock(fl)
+		switch {
+		case ok:
+			l.dir = fl
+			return l, nil
+		case isUnsupported(err), errors.Is(err, syscall.EISDIR): // flock tries again for writing where EBADF is the answer
+			err = &UnsupportedError{Path: dir, Err: err}
+		case err == nil && !time.Now().Before(deadline):
+			err = &HeldError{Path: path, Waited: wait} // the file that told by whom was deleted
+		case err == nil:
+			err = pause(ctx)
+		}
+		if err != nil {
+			l.Release()
+			return nil, err
+		}
+	}
+}
+
+// pause waits a moment before the next look; it returns ctx's cause if that
+// ends first.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(pollMin + rand.N(pollSpread)):
+		return nil
+	}
+}
+
+// tryLock locks without waiting; an interrupted call did not get the lock.
+// Tests replace it by file systems that refuse.
+var tryLock = func(fl *flock.Flock) (bool, error) {
+	ok, err := fl.TryLock()
+	if errors.Is(err, syscall.EINTR) {
+		return false, nil
+	}
+	return ok, err
 }
 
 // try returns nil, nil where somebody else has the lock.
 func try(path string) (*Lock, error) {
 	fl := flock.New(path, flock.SetPermissions(durable.FileMode))
-	ok, err := fl.TryLock()
+	ok, err := tryLock(fl)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
-		ok, err = fl.TryLock()
+		ok, err = tryLock(fl)
 	}
 	switch {
 	case isUnsupported(err):
 		return nil, &UnsupportedError{Path: path, Err: err}
-	case errors.Is(err, syscall.EINTR):
-		return nil, nil
 	case err != nil:
 		return nil, err
 	case !ok:
@@ -173,6 +225,9 @@ func isUnsupported(err error) bool {
 
 // Release gives the lock back. The note is not made durable.
 func (l *Lock) Release() error {
+	if l.dir != nil {
+		l.dir.Unlock()
+	}
 	l.file.Close()
 	return l.fl.Unlock()
 }
@@ -185,7 +240,7 @@ func (l *Lock) Note() []byte {
 	return bytes.TrimSpace(bytes.Trim(buf[:n], "\x00"))
 }
 
-// SetNote leaves up to 64 bytes for the next holder, without syncing them.
+// SetNote leaves up to 63 bytes for the next holder, without syncing them.
 func (l *Lock) SetNote(note []byte) error {
 	if len(note) > noteWidth-1 {
 		return fmt.Errorf("lock note of %d bytes is too long", len(note))

@@ -39,14 +39,14 @@ type File struct {
 
 // OpenFile returns the log at path; its directory is made if it is missing.
 func OpenFile(path string) (*File, error) {
-	if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
-		return nil, err
-	}
 	f := &File{path: path, max: MaxSize}
 	return f, f.open()
 }
 
 func (f *File) open() error {
+	if err := durable.MkdirAll(filepath.Dir(f.path)); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
 	if err != nil {
 		return err
@@ -74,15 +74,18 @@ func (f *File) Write(p []byte) (int, error) {
 
 // ready makes sure that the open file is the one of that name, and has room.
 func (f *File) ready(n int) error {
-	if f.file != nil && f.size+int64(n) <= f.max && f.isCurrent() {
+	if f.file == nil {
+		return f.open()
+	}
+	current := f.isCurrent()
+	full := f.size > 0 && f.size+int64(n) > f.max
+	if current && !full {
 		return nil
 	}
-	if f.file != nil {
-		f.file.Close()
-		if f.size+int64(n) > f.max && f.isNamed() {
-			f.rotate()
-		}
-		f.file = nil
+	f.file.Close()
+	f.file = nil
+	if current {
+		f.rotate()
 	}
 	return f.open()
 }
@@ -94,11 +97,6 @@ func (f *File) isCurrent() bool {
 	}
 	open, err := f.file.Stat()
 	return err == nil && os.SameFile(named, open)
-}
-
-func (f *File) isNamed() bool {
-	info, err := os.Stat(f.path)
-	return err == nil && info.Size() > 0
 }
 
 func (f *File) rotate() {

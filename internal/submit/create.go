@@ -1,11 +1,12 @@
 package submit
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,15 +70,35 @@ lines on stdin, with a heredoc whose end is quoted:
 }
 
 // replacements name what took the place of the flags that the specification
-// removed.
-var replacements = map[string]string{"description": "subtask", "creator": "agent", "assignedTo": "agent"}
+// removed. Who was named twice is named by the first of them.
+var replacements = []struct{ removed, now string }{
+	{"description", "subtask"}, {"assignedTo", "agent"}, {"creator", "agent"},
+}
+
+// checkRemoved refuses the flags that were removed, with a line that has none
+// of them.
+func (r *create) checkRemoved(c *cobra.Command) error {
+	var told []string
+	line := cli.ParseLine(c, r.args, "title")
+	for _, f := range replacements {
+		if !c.Flags().Changed(f.removed) {
+			continue
+		}
+		told = append(told, fmt.Sprintf("--%s was removed: use --%s", f.removed, f.now))
+		if f.now == "agent" && line.Has("agent") {
+			line.Remove(f.removed)
+		}
+		line.Rename(f.removed, f.now)
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	return cli.Errorf(cli.Usage, "%s", strings.Join(told, "; ")).Hint("%v", line)
+}
 
 func (r *create) run(c *cobra.Command) error {
-	for removed, now := range replacements {
-		if c.Flags().Changed(removed) {
-			return cli.Errorf(cli.Usage, "--%s was removed: use --%s", removed, now).
-				Hint("%v", cli.ParseLine(c, r.args, "title").Rename(removed, now))
-		}
+	if err := r.checkRemoved(c); err != nil {
+		return err
 	}
 	lines, err := r.read(c)
 	if err != nil {
@@ -104,11 +125,9 @@ func (r *create) run(c *cobra.Command) error {
 	if !r.wait && !c.Flags().Changed("wait-for") {
 		return nil
 	}
-	var drops []awaited
-	for _, m := range made {
-		if m.name != "" {
-			drops = append(drops, awaited{id: m.id, kind: inbox.NewTasks, name: m.name, data: m.data})
-		}
+	drops := make([]awaited, len(made))
+	for i, m := range made {
+		drops[i] = awaited{id: m.id, kind: inbox.NewTasks, name: m.name, data: m.data}
 	}
 	return r.await(c.Context(), drops)
 }
@@ -139,6 +158,7 @@ func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 			continue
 		}
 		lines = append(lines, line)
+		r.numbers = append(r.numbers, t.n)
 	}
 	if len(problems) > 0 {
 		return nil, r.refuseLines(problems)
@@ -192,29 +212,35 @@ func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
 	if len(agents) == 0 {
 		return nil
 	}
-	for _, l := range lines {
+	names := make([]string, len(agents))
+	for i, a := range agents {
+		names[i] = a.Name
+	}
+	var problems []string
+	for i, l := range lines {
 		if a := agents.Named(l.Task.Agent); a != nil {
 			l.Task.Agent = a.Name
 			continue
 		}
-		var names []string
-		for _, a := range agents {
-			names = append(names, a.Name)
+		reason := fmt.Sprintf("no agent %q is configured; there are %s", l.Task.Agent, strings.Join(names, ", "))
+		if r.from == "" {
+			return cli.Errorf(cli.Usage, "%s", reason).
+				Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", agents.Nearest(l.Task.Agent)))
 		}
-		e := cli.Errorf(cli.Usage, "no agent %q is configured; there are %s", l.Task.Agent, strings.Join(names, ", "))
-		if near := agents.Nearest(l.Task.Agent); near != "" && r.from == "" {
-			e.Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", near))
-		}
-		return e
+		problems = append(problems, fmt.Sprintf("line %d: %s", r.numbers[i], reason))
+	}
+	if len(problems) > 0 {
+		return r.refuseLines(problems)
 	}
 	return nil
 }
 
 // made is a task that has its id.
 type made struct {
-	id   pipeline.TaskID
-	name string // of the drop; "" where the key was used before
-	data []byte
+	id       pipeline.TaskID
+	name     string // of the drop
+	data     []byte // nil where the key was used before
+	existing bool   // the key was used before
 }
 
 // drop gives each task its id and delivers it. All drops are durable on
@@ -275,7 +301,7 @@ func (r *create) number(counter *task.Counter, fresh []*drop.Line, keys map[stri
 		l.CreatedAt = now
 		if l.Key != "" {
 			name := inbox.NewName(now.Add(time.Duration(i)), l.ID)
-			keys[l.Key] = &task.Key{Key: l.Key, TaskID: l.Task.ID, Name: name, Drop: json.RawMessage(l.Encode())}
+			keys[l.Key] = &task.Key{Key: l.Key, TaskID: l.Task.ID, Name: name, Drop: bytes.TrimSpace(l.Encode())}
 			if err := counter.SaveKey(keys[l.Key]); err != nil {
 				return err
 			}
@@ -294,7 +320,7 @@ func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[str
 			name := inbox.NewName(l.CreatedAt.Add(time.Duration(i)), l.ID)
 			data := l.Encode()
 			plain = append(plain, durable.NewFile{Name: name, Data: data})
-			all = append(all, made{l.Task.ID, name, data})
+			all = append(all, made{id: l.Task.ID, name: name, data: data})
 			continue
 		}
 		m, err := r.deliverKey(counter, keys[l.Key])
@@ -310,16 +336,19 @@ func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[str
 }
 
 func (r *create) deliverKey(counter *task.Counter, k *task.Key) (made, error) {
-	m := made{id: k.TaskID}
+	m := made{id: k.TaskID, name: k.Name}
 	if k.Delivered {
+		m.existing = true
 		return m, nil
 	}
-	m.name, m.data = k.Name, append(k.Drop, '\n')
+	m.data = slices.Concat(k.Drop, []byte("\n"))
 	if !r.known(k) {
 		if err := r.box.Publish(inbox.NewTasks, k.Name, m.data); err != nil && !errors.Is(err, fs.ErrExist) {
 			return m, err
 		}
 	}
+	// If we crash here, the next call with this key finds the name taken, or
+	// the task known, and delivers nothing.
 	k.Delivered, k.Drop = true, nil
 	return m, counter.SaveKey(k)
 }
@@ -334,21 +363,12 @@ func (r *create) known(k *task.Key) bool {
 }
 
 func (r *create) print(all []made) error {
-	for _, m := range all {
-		if !r.json {
-			fmt.Fprintln(r.Out, m.id)
-			continue
-		}
-		if err := json.NewEncoder(r.Out).Encode(answer{TaskID: m.id, File: m.name, Existing: m.name == ""}); err != nil {
-			return err
+	answers := make([]answer, len(all))
+	for i, m := range all {
+		answers[i] = answer{TaskID: m.id, Existing: m.existing}
+		if !m.existing {
+			answers[i].File = m.name
 		}
 	}
-	return nil
-}
-
-// answer is what --json prints for each task or update.
-type answer struct {
-	TaskID   pipeline.TaskID `json:"taskId"`
-	File     string          `json:"file,omitempty"`
-	Existing bool            `json:"existing,omitempty"` // the key was used before
+	return r.answer(answers)
 }

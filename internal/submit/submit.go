@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +34,7 @@ type base struct {
 	wait    bool
 	waitFor time.Duration
 	json    bool
+	numbers []int // of the lines of --from that hold something
 
 	dir   string
 	box   *inbox.Box
@@ -93,7 +95,7 @@ func (b *base) lines() ([]numbered, error) {
 	}
 	var lines []numbered
 	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, maxLine)
+	scanner.Buffer(nil, maxLine+2) // with the line's end
 	for n := 1; scanner.Scan(); n++ {
 		text := scanner.Bytes()
 		if n == 1 {
@@ -164,7 +166,34 @@ func Explain(err error) *cli.Error {
 	return nil
 }
 
-// awaited is a drop whose handling is waited for.
+// answer is what --json prints for each task or update.
+type answer struct {
+	TaskID   pipeline.TaskID `json:"taskId"`
+	File     string          `json:"file,omitempty"`
+	Existing bool            `json:"existing,omitempty"` // the key was used before
+}
+
+// answer prints what was dropped, the ids alone or as JSON. It is on disk
+// whether or not anybody can be told.
+func (b *base) answer(all []answer) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	for _, a := range all {
+		if !b.json {
+			fmt.Fprintln(&text, a.TaskID)
+		} else if err := enc.Encode(a); err != nil {
+			return err
+		}
+	}
+	if _, err := b.Out.Write(text.Bytes()); err != nil {
+		return cli.Errorf(cli.Failed, "the drop of %v is on disk, but the answer was not written: %w", all[0].TaskID, err).
+			Hint("otm list")
+	}
+	return nil
+}
+
+// awaited is a drop whose handling is waited for. Its data is nil where an
+// earlier call delivered it.
 type awaited struct {
 	id   pipeline.TaskID
 	kind inbox.Kind
@@ -179,7 +208,8 @@ const (
 	lastLook  = 200 * time.Millisecond
 )
 
-// await waits until all drops are settled, or the time is over.
+// await waits until all drops are settled, or the time is over. Whoever
+// interrupts it is told the same as when the time is over: the drops stand.
 func (b *base) await(ctx context.Context, drops []awaited) error {
 	deadline := time.Now().Add(b.waitFor)
 	failed := false
@@ -200,12 +230,11 @@ func (b *base) await(ctx context.Context, drops []awaited) error {
 			}
 		}
 		drops = left
-		if len(drops) == 0 || !time.Now().Before(deadline) {
+		if len(drops) == 0 || !time.Now().Before(deadline) || ctx.Err() != nil {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		case <-time.After(min(pause, time.Until(deadline))):
 		}
 	}
@@ -229,7 +258,11 @@ func (b *base) settled(d awaited) (inbox.Result, bool, error) {
 	if b.box.Waiting(d.kind, d.name) {
 		return inbox.Result{}, false, nil
 	}
-	return b.box.Find(d.name, d.data)
+	result, settled, err := b.box.Find(d.name, d.data)
+	if d.data == nil && err == nil && !settled {
+		settled = true // it was delivered once, and has been cleared away since
+	}
+	return result, settled, err
 }
 
 func (b *base) reportFailure(d awaited, r inbox.Result) {

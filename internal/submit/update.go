@@ -1,7 +1,6 @@
 package submit
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -71,7 +70,7 @@ func (r *update) run(c *cobra.Command) error {
 			return err
 		}
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("update %d: %v", i+1, err))
+			problems = append(problems, fmt.Sprintf("line %d: %v", r.numbers[i], err))
 		}
 	}
 	if len(problems) > 0 {
@@ -108,6 +107,7 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 			continue
 		}
 		updates = append(updates, u)
+		r.numbers = append(r.numbers, t.n)
 	}
 	if len(problems) > 0 {
 		return nil, r.refuseLines(problems)
@@ -181,8 +181,8 @@ func (r *update) check(u *drop.Update) error {
 		}
 	}
 	switch {
-	case !rec.Status.Finished() && rec.Status != pipeline.Pending:
-		return nil
+	case !rec.Status.Finished():
+		return nil // whether it may become what is reported, the board as it stands then decides
 	case rec.Status == pipeline.AgentDone && open == 0 && (u.Status == "" || u.Status == pipeline.AgentDone):
 		return nil
 	}
@@ -228,23 +228,18 @@ func listed(steps []pipeline.Step) string {
 func (r *update) deliver(c *cobra.Command, updates []*drop.Update) error {
 	now := time.Now().UTC()
 	files := make([]durable.NewFile, len(updates))
-	drops := make([]awaited, len(updates))
+	drops, answers := make([]awaited, len(updates)), make([]answer, len(updates))
 	for i, u := range updates {
 		u.ID, u.CreatedAt = pipeline.NewDropID(), now
 		files[i] = durable.NewFile{Name: inbox.NewName(now.Add(time.Duration(i)), u.ID), Data: u.Encode()}
 		drops[i] = awaited{id: u.TaskID, kind: inbox.TaskUpdates, name: files[i].Name, data: files[i].Data}
+		answers[i] = answer{TaskID: u.TaskID, File: files[i].Name}
 	}
 	if err := r.box.PublishAll(inbox.TaskUpdates, files); err != nil {
 		return err
 	}
-	for _, d := range drops {
-		if !r.json {
-			fmt.Fprintln(r.Out, d.id)
-			continue
-		}
-		if err := json.NewEncoder(r.Out).Encode(answer{TaskID: d.id, File: d.name}); err != nil {
-			return err
-		}
+	if err := r.answer(answers); err != nil {
+		return err
 	}
 	if !r.wait && !c.Flags().Changed("wait-for") {
 		return nil

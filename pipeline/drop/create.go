@@ -51,11 +51,11 @@ func ParseCreate(data []byte) (*Create, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Get("taskId") == nil && (o.Get("title") != nil || o.Get("agent") != nil) {
-		return nil, &InvalidError{Field: "taskId", Reason: "is missing: only otm-create gives out task ids",
-			Hint: "otm-create --from -"}
-	}
 	r := newReader(o, createFields...)
+	if !r.has("taskId") {
+		r.fail(&InvalidError{Field: "taskId", Reason: "is missing: only otm-create gives out task ids",
+			Hint: "otm-create --from -"})
+	}
 	id := r.taskID()
 	c := r.create(pipeline.Task{ID: id, Priority: pipeline.Normal, Type: pipeline.Action})
 	c.ID = r.text("id", pipeline.MaxText)
@@ -69,8 +69,8 @@ type Line struct {
 	Key string
 }
 
-// ParseLine reads one line of otm-create --from. What the line does not say is
-// taken from defaults.
+// ParseLine reads one line of otm-create --from. What the line does not say, or
+// says with null, is taken from defaults.
 func ParseLine(data []byte, defaults Line) (*Line, error) {
 	o, err := ParseObject(data)
 	if err != nil {
@@ -83,8 +83,11 @@ func ParseLine(data []byte, defaults Line) (*Line, error) {
 	}
 	r := newReader(o, append(createFields, "key")...)
 	line := &Line{Create: *r.create(defaults.Task), Key: defaults.Key}
-	if o.Get("key") != nil {
-		line.Key = r.text("key", pipeline.MaxText)
+	if r.has("key") {
+		line.Key = r.text("key", MaxSize)
+		if strings.TrimSpace(line.Key) == "" {
+			r.fail(&InvalidError{Field: "key", Reason: "is blank"})
+		}
 	}
 	return line, r.err
 }

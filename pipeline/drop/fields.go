@@ -59,7 +59,7 @@ func (r *reader) text(field string, limit int) string {
 func newReader(o *Object, known ...string) *reader {
 	r := &reader{object: o}
 	for _, field := range known {
-		k, ok := o.folded[strings.ToLower(field)]
+		k, ok := o.folded[foldKey(field)]
 		if ok && k != field {
 			r.fail(&InvalidError{Field: k, Reason: fmt.Sprintf("must be written %q", field)})
 		}
@@ -85,14 +85,16 @@ func (r *reader) texts(field string) []string {
 	return list
 }
 
-// time reads a time. What is no time at all is refused like any wrong type; a
-// text in another form than RFC 3339 counts as absent, as nothing hangs on it.
+// time reads a time, in whole seconds. What is no time at all is refused like
+// any wrong type; a text in another form than RFC 3339 counts as absent, as
+// nothing hangs on it. So does a year that cannot be written again.
 func (r *reader) time(field string) time.Time {
 	t, err := time.Parse(time.RFC3339, r.text(field, pipeline.MaxText))
-	if err != nil {
+	t = t.UTC().Truncate(time.Second)
+	if err != nil || t.Year() < 1 || t.Year() > 9999 {
 		return time.Time{}
 	}
-	return t.UTC()
+	return t
 }
 
 func (r *reader) taskID() pipeline.TaskID {
@@ -184,14 +186,21 @@ func orNull(s string) *string {
 // stamp is the form of times in files: RFC 3339, UTC, whole seconds.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// encode writes one line of JSON without escaping <, > and &, which people and
-// models read in these files.
+// encode writes one line of JSON.
 func encode(v any) []byte {
+	line, err := marshal(v)
+	if err != nil {
+		panic("internal error: " + err.Error()) // strings and slices of strings always marshal
+	}
+	return append(line, '\n')
+}
+
+// marshal is json.Marshal without escaping <, > and &, which people and models
+// read in these files.
+func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic("internal error: " + err.Error()) // strings and slices of strings always marshal
-	}
-	return b.Bytes()
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

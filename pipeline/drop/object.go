@@ -22,10 +22,20 @@ type Object struct {
 	folded map[string]string // folded key → key
 }
 
-// ParseObject reads one JSON object. The error is a *SyntaxError, whose text
-// tells a person what to change. A key that stands twice is refused, also in
-// two cases ("status", "Status"): decoders disagree on which one counts.
+// ParseObject reads one JSON object of at most MaxSize bytes. The error is a
+// *SyntaxError, whose text tells a person what to change. A key that stands
+// twice is refused, also in two cases ("status", "Status"): decoders disagree
+// on which one counts.
 func ParseObject(data []byte) (*Object, error) {
+	if len(data) > MaxSize {
+		return nil, &SyntaxError{Reason: fmt.Sprintf("file is larger than the %d bytes that a drop may have", MaxSize)}
+	}
+	return ParseGrown(data)
+}
+
+// ParseGrown is ParseObject without a limit, for files that we wrote: a drop
+// is larger once its result was added.
+func ParseGrown(data []byte) (*Object, error) {
 	text, err := plainText(data)
 	if err != nil {
 		return nil, err
@@ -62,12 +72,12 @@ func ParseObject(data []byte) (*Object, error) {
 }
 
 func (o *Object) add(key string, value json.RawMessage) error {
-	folded := strings.ToLower(strings.ToUpper(key))
+	folded := foldKey(key)
 	if other, taken := o.folded[folded]; taken {
 		if other == key {
-			return &SyntaxError{Reason: fmt.Sprintf("key %q stands twice", key)}
+			return &SyntaxError{Reason: fmt.Sprintf("key %.80q stands twice", key)}
 		}
-		return &SyntaxError{Reason: fmt.Sprintf("keys %q and %q differ only in case", other, key)}
+		return &SyntaxError{Reason: fmt.Sprintf("keys %.80q and %.80q differ only in case", other, key)}
 	}
 	o.folded[folded] = key
 	o.keys = append(o.keys, key)
@@ -75,16 +85,24 @@ func (o *Object) add(key string, value json.RawMessage) error {
 	return nil
 }
 
+// foldKey brings keys that a decoder may take for one to one form.
+func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) }
+
 // Get returns the value of a key as it was written; nil where it is missing.
 func (o *Object) Get(key string) json.RawMessage { return o.values[key] }
 
-// Set gives a key a value, at its old place or at the end.
+// Set gives a key a value, at its old place or at the end. A key that differs
+// from it only in case gives way: nobody could read both.
 func (o *Object) Set(key string, value any) error {
-	raw, err := json.Marshal(value)
+	raw, err := marshal(value)
 	if err != nil {
 		return err
 	}
+	if other, ok := o.folded[foldKey(key)]; ok && other != key {
+		o.Delete(other)
+	}
 	if _, ok := o.values[key]; !ok {
+		o.folded[foldKey(key)] = key
 		o.keys = append(o.keys, key)
 	}
 	o.values[key] = raw
@@ -93,7 +111,11 @@ func (o *Object) Set(key string, value any) error {
 
 // Delete removes a key.
 func (o *Object) Delete(key string) {
+	if _, ok := o.values[key]; !ok {
+		return
+	}
 	delete(o.values, key)
+	delete(o.folded, foldKey(key))
 	o.keys = slices.DeleteFunc(o.keys, func(k string) bool { return k == key })
 }
 
@@ -105,7 +127,7 @@ func (o *Object) Bytes() []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		key, _ := json.Marshal(k) // a string always marshals
+		key, _ := marshal(k) // a string always marshals
 		b.WriteString("\n  ")
 		b.Write(key)
 		b.WriteString(": ")
@@ -128,8 +150,6 @@ func plainText(data []byte) ([]byte, error) {
 	text := bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	trimmed := bytes.TrimSpace(text)
 	switch {
-	case len(data) > MaxSize:
-		reason = fmt.Sprintf("file is larger than the %d bytes that a drop may have", MaxSize)
 	case len(trimmed) == 0:
 		reason = "file is empty"
 	case len(bytes.Trim(data, "\x00")) == 0:
@@ -186,17 +206,24 @@ func syntaxError(text []byte, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &SyntaxError{Reason: "file ends in the middle of the JSON object: it was cut off, or its writer has not finished"}
 	}
+	// The decoder counts its offsets without the blanks between tokens; a look
+	// at the whole text tells the place.
+	var whole json.RawMessage
+	if again := json.Unmarshal(text, &whole); again != nil {
+		err = again
+	}
 	var syntax *json.SyntaxError
-	if !errors.As(err, &syntax) {
+	switch {
+	case !errors.As(err, &syntax):
 		return &SyntaxError{Reason: "not JSON: " + err.Error()}
-	}
-	if strings.Contains(syntax.Error(), "unexpected end") {
+	case strings.Contains(syntax.Error(), "unexpected end"):
 		return syntaxError(text, io.ErrUnexpectedEOF)
+	case strings.Contains(syntax.Error(), "max depth"):
+		return &SyntaxError{Reason: "not JSON that can be read: nested more than 10000 levels deep"}
 	}
-	offset := min(max(int(syntax.Offset), 0), len(text))
-	before := text[:offset]
-	line := 1 + bytes.Count(before, []byte("\n"))
-	rest := bytes.TrimLeft(text[max(0, offset-1):], " \t\r\n")
+	at := min(max(int(syntax.Offset)-1, 0), len(text)) // the byte that is wrong
+	line := 1 + bytes.Count(text[:at], []byte("\n"))
+	rest := text[at:]
 	if bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("#")) {
 		return &SyntaxError{Reason: fmt.Sprintf("line %d: a comment: JSON has none", line)}
 	}

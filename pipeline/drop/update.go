@@ -60,7 +60,7 @@ func ParseUpdate(data []byte) (*Update, error) {
 }
 
 // ParseUpdateLine reads one line of otm-update --from. What the line does not
-// say is taken from defaults.
+// say, or says with null, is taken from defaults.
 func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 	o, err := ParseObject(data)
 	if err != nil {
@@ -75,7 +75,7 @@ func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 	r.defaults = &defaults
 	u := r.update()
 	u.TaskID = defaults.TaskID
-	if o.Get("taskId") != nil || u.TaskID == 0 {
+	if r.has("taskId") || u.TaskID == 0 {
 		u.TaskID = r.taskIDAsTyped()
 	}
 	return u, r.err

@@ -124,9 +124,14 @@ func Delivered(name string) bool {
 // fs.ErrNotExist where it has gone.
 func (b *Box) Read(f File) ([]byte, File, error) {
 	path := b.path(f)
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	open := func() (*os.File, error) {
+		// What replaced the file since it was listed is neither followed nor
+		// waited for.
+		return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	}
+	file, err := open()
 	if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.FileMode) == nil {
-		file, err = os.Open(path)
+		file, err = open() // foreign files of any mode are read
 	}
 	if err != nil {
 		return nil, f, err

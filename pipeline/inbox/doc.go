@@ -18,7 +18,9 @@
 // The settled copy is durable before the inbox file is unlinked. If we crash
 // between the two, the next sweep finds the same bytes in both places and
 // unlinks what was left. Nothing is ever overwritten: a name that is taken
-// gets -2, -3 and so on.
+// gets -2, -3 and so on. What is no JSON object settles byte for byte, and a
+// file beside it, with .error.json added to its name, says why; no drop ever
+// settles under such a name.
 //
 // Who may settle is the holder of the injector's work lock; there is no claim
 // of single files.

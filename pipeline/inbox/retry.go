@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"otm/internal/durable"
 	"otm/pipeline/drop"
@@ -29,12 +29,12 @@ func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
 		return nil, err
 	}
 	s := &Settled{Name: name}
-	if info.Mode().IsRegular() && info.Size() <= 2*drop.MaxSize {
+	if info.Mode().IsRegular() && info.Size() <= maxSettled {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
-		if o, err := drop.ParseObject(data); err == nil && o.Get(resultKey) != nil {
+		if o, err := drop.ParseGrown(data); err == nil && o.Get(resultKey) != nil {
 			s.Object = o
 			return s, json.Unmarshal(o.Get(resultKey), &s.Result)
 		}
@@ -104,9 +104,12 @@ func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, e
 	if kind != NewTasks && kind != TaskUpdates {
 		return "", "", fmt.Errorf("failed file %q does not say from which inbox it came", name)
 	}
+	if err := durable.MkdirAll(b.Dir(kind)); err != nil {
+		return "", "", err
+	}
 	from := b.settledPath(FailedDir, name)
 	if s.Object == nil {
-		placed, err := placeNew(b.Dir(kind), name, func(path string) error { return durable.Move(from, path) })
+		placed, err := placeNew(b.Dir(kind), name, func(path string) error { return moveBack(from, path) })
 		if err == nil {
 			os.Remove(errorPath(from)) // left behind it explains nothing
 		}
@@ -128,26 +131,49 @@ func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, e
 	return kind, placed, os.Remove(from)
 }
 
-// Find looks for where the drop with this name settled: its result, and
-// whether it is settled at all.
+// moveBack moves a failed file into its inbox, which may be a link into another
+// file system.
+func moveBack(from, to string) error {
+	err := durable.Move(from, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteNew(to, data); err != nil {
+		return err
+	}
+	return os.Remove(from)
+}
+
+// Find looks for where the drop that was delivered under this name settled: its
+// result, and whether it is settled at all. If data is nil, whatever bears the
+// name is meant.
 func (b *Box) Find(name string, data []byte) (Result, bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
 		for n := 1; ; n++ {
 			candidate := numbered(name, n)
-			settled, err := os.ReadFile(b.settledPath(dir, candidate))
+			path := b.settledPath(dir, candidate)
+			info, err := os.Lstat(path)
 			if errors.Is(err, fs.ErrNotExist) {
 				break
 			}
 			if err != nil {
 				return Result{}, false, err
 			}
-			if bytes.Contains(settled, []byte(resultKey)) && sameDrop(settled, data) {
-				s, err := b.ReadSettled(dir, candidate)
-				if err != nil {
-					return Result{}, false, err
-				}
-				return s.Result, true, nil
+			if data != nil && !sameSettled(path, info, data) {
+				continue
 			}
+			s, err := b.ReadSettled(dir, candidate)
+			if errors.Is(err, fs.ErrNotExist) {
+				break // archived, or put back into the inbox
+			}
+			if err != nil {
+				return Result{}, false, err
+			}
+			return s.Result, true, nil
 		}
 	}
 	return Result{}, false, nil

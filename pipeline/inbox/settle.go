@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,10 +53,35 @@ const (
 	skippedKey = "_skipped_duplicate"
 )
 
+// MarshalJSON writes what belongs to a drop that took effect, or to one that
+// did not.
+func (r Result) MarshalJSON() ([]byte, error) {
+	if r.Class == "" {
+		return json.Marshal(struct {
+			At               time.Time `json:"at"`
+			Inbox            Kind      `json:"inbox"`
+			Attempts         int       `json:"attempts"`
+			SlackItemID      string    `json:"slackItemId"`
+			SubtaskItemIDs   []string  `json:"subtaskItemIds"`
+			SkippedDuplicate bool      `json:"skippedDuplicate,omitempty"`
+			DedupUnverified  bool      `json:"dedupUnverified,omitempty"`
+		}{r.At, r.Inbox, r.Attempts, r.SlackItemID, append([]string{}, r.SubtaskItemIDs...), r.SkippedDuplicate, r.DedupUnverified})
+	}
+	return json.Marshal(struct {
+		At       time.Time `json:"at"`
+		Inbox    Kind      `json:"inbox"`
+		Attempts int       `json:"attempts"`
+		Error    string    `json:"error"`
+		Class    Class     `json:"class"`
+		Hint     string    `json:"hint,omitempty"`
+	}{r.At, r.Inbox, r.Attempts, r.Error, r.Class, r.Hint})
+}
+
 // Settle gives a drop its last place: processed/ if result has no Class, else
 // failed/. data is what was read of it. On return the settled copy is durable
 // and the inbox file is gone, unless it was changed since it was read: then it
-// stays, and is a drop of its own. Settle returns the settled file's name.
+// stays, and is a drop of its own. Settle returns the settled file's name; ""
+// where what is no JSON object was changed or has gone.
 func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 	dir := ProcessedDir
 	if result.Class != "" {
@@ -70,6 +96,7 @@ func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 		return b.settleAsIs(f, dir, result)
 	}
 	o.Delete(skippedKey)
+	o.Delete(resultKey)
 	if err := o.Set(resultKey, result); err != nil {
 		return "", err
 	}
@@ -100,64 +127,108 @@ func parseSettleable(f File, data []byte) (*drop.Object, error) {
 // settleAsIs moves what is no JSON object, and writes its result beside it.
 // The result comes first: if we crash in between, it is written again.
 func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
-	return placeNew(filepath.Join(b.dir, dir), f.Name, func(path string) error {
-		if _, err := os.Lstat(path); err == nil {
-			return fs.ErrExist
-		}
-		o, _ := drop.ParseObject([]byte("{}"))
-		if err := o.Set(resultKey, result); err != nil {
-			return err
-		}
-		if err := durable.Replace(errorPath(path), o.Bytes()); err != nil {
+	if same, err := b.unchanged(f); !same || err != nil {
+		return "", err // there is nothing left to settle; what came instead is for the next sweep
+	}
+	name := f.Name
+	if len(name) > maxName-len(explainSuffix) {
+		name = fit(strings.TrimSuffix(name, ".json"), ".json")
+	}
+	return placeNew(filepath.Join(b.dir, dir), name, func(path string) error {
+		if err := explain(path, result); err != nil {
 			return err
 		}
 		crash.Point("settle.explained")
 		err := durable.Move(b.path(f), path)
 		if errors.Is(err, syscall.EXDEV) {
-			return b.copyAcross(f, path)
+			return b.settleAcross(f, path, result)
 		}
 		return err
 	})
 }
 
-// copyAcross settles a regular file from an inbox that is a link into another
-// file system.
-func (b *Box) copyAcross(f File, path string) error {
-	if !f.Regular() {
-		return fmt.Errorf("move %q to another file system: only files can be", b.path(f))
-	}
-	data, err := os.ReadFile(b.path(f))
-	if err != nil {
+// explain writes a result beside the place of a settled file.
+func explain(path string, result Result) error {
+	o, _ := drop.ParseObject([]byte("{}"))
+	if err := o.Set(resultKey, result); err != nil {
 		return err
 	}
-	if err := durable.WriteNew(path, data); err != nil {
-		return err
-	}
-	return b.unlink(f)
+	return durable.Replace(errorPath(path), o.Bytes())
 }
+
+// settleAcross settles what is no JSON object from an inbox that is a link
+// into another file system. A file is copied. What cannot be copied, or is
+// very large, is taken out of the inbox by giving it a name there that counts
+// for nothing.
+func (b *Box) settleAcross(f File, path string, result Result) error {
+	if f.Regular() && f.Info.Size() <= maxSettled {
+		data, err := os.ReadFile(b.path(f))
+		if err != nil {
+			return err
+		}
+		if err := durable.WriteNew(path, data); err != nil {
+			return err
+		}
+		return b.unlink(f)
+	}
+	for n := 1; ; n++ {
+		aside := filepath.Join(b.Dir(f.Kind), fit(f.Name, fmt.Sprintf(".refused-%d", n)))
+		if _, err := os.Lstat(aside); err == nil {
+			continue
+		}
+		result.Error += fmt.Sprintf("; it is on another file system and stands there as %q", aside)
+		if err := explain(path, result); err != nil {
+			return err
+		}
+		return durable.Move(b.path(f), aside)
+	}
+}
+
+// maxSettled bounds a settled file that is read into memory: a drop and its
+// result, each key on a line of its own.
+const maxSettled = 4 * drop.MaxSize
 
 // explainSuffix ends the names of files that explain others.
 const explainSuffix = ".error.json"
 
 // errorPath is where the result of a file that is no JSON object stands.
-func errorPath(path string) string {
-	return filepath.Join(filepath.Dir(path), fit(filepath.Base(path), explainSuffix))
+func errorPath(path string) string { return path + explainSuffix }
+
+// unchanged tells whether the inbox file is still what was read.
+func (b *Box) unchanged(f File) (bool, error) {
+	now, err := os.Lstat(b.path(f))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !f.Regular():
+		return os.SameFile(now, f.Info), nil
+	}
+	return os.SameFile(now, f.Info) && now.Size() == f.Info.Size() && now.ModTime().Equal(f.Info.ModTime()), nil
 }
 
 // unlink removes an inbox file whose settled copy is durable, unless it is no
 // longer what was read.
 func (b *Box) unlink(f File) error {
-	now, err := os.Lstat(b.path(f))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if same, err := b.unchanged(f); !same || err != nil {
 		return err
 	}
-	if !os.SameFile(now, f.Info) || now.Size() != f.Info.Size() || !now.ModTime().Equal(f.Info.ModTime()) {
-		return nil
+	// A writer may rename its next file over this name at any moment. So the
+	// name is taken away first, and what it led to is looked at once more. If
+	// we crash in between, a temporary file is left.
+	temp := filepath.Join(b.Dir(f.Kind), fit(durable.TempPrefix+"settled-"+f.Name, ""))
+	if err := os.Rename(b.path(f), temp); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	}
-	err = os.Remove(b.path(f))
+	if took, err := os.Lstat(temp); err != nil || !os.SameFile(took, f.Info) {
+		_, err := placeNew(b.Dir(f.Kind), f.Name, func(path string) error { return durable.Move(temp, path) })
+		return err
+	}
+	err := os.Remove(temp)
 	crash.Point("settle.unlinked")
 	return err
 }
@@ -167,28 +238,38 @@ func (b *Box) unlink(f File) error {
 // same name, that is younger than f.
 func (b *Box) Leftover(f File, data []byte) (bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
-		path := b.settledPath(dir, f.Name)
-		info, err := os.Lstat(path)
-		if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(changeTime(f.Info)) {
-			continue
+		for n := 1; ; n++ {
+			path := b.settledPath(dir, numbered(f.Name, n))
+			info, err := os.Lstat(path)
+			if err != nil {
+				break // errors of reading what is settled come up where it matters
+			}
+			if info.ModTime().Before(changeTime(f.Info)) || !sameSettled(path, info, data) {
+				continue
+			}
+			return true, b.unlink(f)
 		}
-		settled, err := os.ReadFile(path)
-		if err != nil || !sameDrop(settled, data) {
-			continue
-		}
-		return true, b.unlink(f)
 	}
 	return false, nil
 }
 
+// sameSettled tells whether a settled file is the drop that was read as data.
+func sameSettled(path string, info fs.FileInfo, data []byte) bool {
+	if !info.Mode().IsRegular() || info.Size() > maxSettled {
+		return false
+	}
+	settled, err := os.ReadFile(path)
+	return err == nil && sameDrop(settled, data)
+}
+
 func sameDrop(settled, data []byte) bool {
-	s, err := drop.ParseObject(settled)
+	s, err := drop.ParseGrown(settled)
 	if err != nil {
 		return bytes.Equal(settled, data)
 	}
 	d, err := drop.ParseObject(data)
 	if err != nil {
-		return false
+		return bytes.Equal(settled, data)
 	}
 	for _, o := range []*drop.Object{s, d} {
 		o.Delete(resultKey)
@@ -198,10 +279,15 @@ func sameDrop(settled, data []byte) bool {
 }
 
 // placeNew calls place with name, name-2, name-3 … until the name was free.
+// Names of explanations are never given out: they would be overwritten.
 func placeNew(dir, name string, place func(path string) error) (string, error) {
 	for n := 1; ; n++ {
 		candidate := numbered(name, n)
-		err := place(filepath.Join(dir, candidate))
+		path := filepath.Join(dir, candidate)
+		if _, err := os.Lstat(path); err == nil || strings.HasSuffix(candidate, explainSuffix) {
+			continue // sooner than to write a file that then finds no place
+		}
+		err := place(path)
 		if err == nil {
 			return candidate, nil
 		}
@@ -218,10 +304,13 @@ func numbered(name string, n int) string {
 	return fit(strings.TrimSuffix(name, ".json"), fmt.Sprintf("-%d.json", n))
 }
 
+// maxName is how many bytes file systems allow a name to have.
+const maxName = 255
+
 // fit appends a suffix to a file name, shortening the name where both together
-// would be longer than the 255 bytes that file systems allow.
+// would leave no room for an explanation's suffix.
 func fit(name, suffix string) string {
-	keep := min(len(name), 255-len(suffix))
+	keep := min(len(name), maxName-len(explainSuffix)-len(suffix))
 	for keep < len(name) && keep > 0 && !utf8.RuneStart(name[keep]) {
 		keep--
 	}

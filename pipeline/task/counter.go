@@ -36,10 +36,18 @@ type counterState struct {
 	Next int `json:"next"`
 }
 
+// possible tells whether a counter can hold this: the next id, or the number
+// after the last one.
+func (s counterState) possible() bool {
+	return s.Next >= 1 && s.Next <= int(pipeline.MaxTaskID)+1
+}
+
 // Counter takes the counter's lock, waiting up to CounterWait, and reads it.
-// The error is a *lock.HeldError if somebody keeps it longer.
+// The error is a *lock.HeldError if somebody keeps it longer. The data
+// directory is locked as well: an id that was given out twice cannot be taken
+// back, so it must not happen even if somebody clears the locks away.
 func (s *Store) Counter(ctx context.Context) (*Counter, error) {
-	l, err := lock.Acquire(ctx, s.lockPath("next-task-id"), CounterWait)
+	l, err := lock.AcquireIn(ctx, s.dir, s.lockPath("next-task-id"), CounterWait)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +63,17 @@ func (s *Store) Counter(ctx context.Context) (*Counter, error) {
 func (c *Counter) Release() { c.lock.Release() }
 
 // load finds the next id. A counter that is fine costs one read and one stat;
-// only where something is wrong with it are the files searched.
+// only where something is wrong with it are the files searched, and then it is
+// put right at once, so that this is said once.
 func (c *Counter) load() error {
 	stored, err := readCounter(c.path())
 	if err != nil && !errors.Is(err, errBadCounter) {
 		return err
 	}
 	var note counterState
-	json.Unmarshal(c.lock.Note(), &note) // a torn note is no note
+	if json.Unmarshal(c.lock.Note(), &note) != nil || !note.possible() {
+		note = counterState{} // a torn note is no note
+	}
 	wrong := ""
 	switch {
 	case errors.Is(err, errBadCounter):
@@ -82,7 +93,7 @@ func (c *Counter) load() error {
 	}
 	c.next = max(c.next, highest+1)
 	c.store.warn(fmt.Sprintf("%s; going on with %v", wrong, c.next))
-	return nil
+	return c.write(c.next)
 }
 
 var errBadCounter = errors.New("counter unusable")
@@ -96,7 +107,7 @@ func readCounter(path string) (int, error) {
 		return 0, err
 	}
 	var state counterState
-	if err := json.Unmarshal(data, &state); err != nil || state.Next < 1 {
+	if err := json.Unmarshal(data, &state); err != nil || !state.possible() {
 		return 0, fmt.Errorf("%w: %s holds %.40q", errBadCounter, counterFile, data)
 	}
 	return state.Next, nil
@@ -106,7 +117,7 @@ func readCounter(path string) (int, error) {
 // it returns: if we crash before they are used, they stay unused.
 func (c *Counter) Take(n int) (pipeline.TaskID, error) {
 	first := c.next
-	if int(first)+n-1 > int(pipeline.MaxTaskID) {
+	if n > int(pipeline.MaxTaskID-first)+1 {
 		return 0, ErrIDsUsedUp
 	}
 	if err := c.write(first + pipeline.TaskID(n)); err != nil {
@@ -115,7 +126,8 @@ func (c *Counter) Take(n int) (pipeline.TaskID, error) {
 	return first, nil
 }
 
-// Raise makes sure that id is never given out: it came from elsewhere.
+// Raise makes sure that id is never given out: it came from elsewhere. The last
+// id of all raises nothing: one foreign file must not use up all the others.
 func (c *Counter) Raise(id pipeline.TaskID) error {
 	if id < c.next || id >= pipeline.MaxTaskID {
 		return nil
@@ -148,7 +160,8 @@ func (c *Counter) write(next pipeline.TaskID) error {
 	}
 	crash.Point("counter.after")
 	c.next = next
-	return c.lock.SetNote(data)
+	c.lock.SetNote(data) // only a copy: a note that stays behind says nothing wrong
+	return nil
 }
 
 func (c *Counter) path() string { return filepath.Join(c.store.dir, counterFile) }

@@ -3,7 +3,6 @@ package task
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,7 +34,7 @@ func (s *Store) HighestID() (pipeline.TaskID, error) {
 	return highest, nil
 }
 
-// InInbox tells whether a create for id waits in the inbox.
+// InInbox tells whether a create for id was delivered and waits.
 func (s *Store) InInbox(id pipeline.TaskID) (bool, error) {
 	found := false
 	err := eachJSON(filepath.Join(s.dir, "new-tasks"), func(path string) {
@@ -53,7 +52,7 @@ func eachJSON(dir string, visit func(path string)) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".json") {
+		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".json") && !strings.HasPrefix(e.Name(), ".") {
 			visit(filepath.Join(dir, e.Name()))
 		}
 	}
@@ -62,24 +61,28 @@ func eachJSON(dir string, visit func(path string)) error {
 
 // taskIDIn reads the taskId of a drop; 0 where there is none that counts.
 func taskIDIn(path string) pipeline.TaskID {
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > maxRead {
+		return 0
+	}
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, 2*drop.MaxSize))
+	o, err := drop.ParseGrown(data)
 	if err != nil {
 		return 0
 	}
-	var content struct {
-		TaskID string `json:"taskId"`
-	}
-	if json.Unmarshal(data, &content) != nil {
+	var text string
+	if json.Unmarshal(o.Get("taskId"), &text) != nil {
 		return 0
 	}
-	id, err := pipeline.ParseFileID(content.TaskID)
+	id, err := pipeline.ParseFileID(text)
 	if err != nil {
 		return 0
 	}
 	return id
 }
+
+// maxRead bounds the files that are looked into: a drop with its result.
+const maxRead = 4 * drop.MaxSize

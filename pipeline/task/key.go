@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"otm/internal/crash"
 	"otm/internal/durable"
 	"otm/pipeline"
 )
@@ -42,17 +44,23 @@ func (c *Counter) LookupKey(key string) (*Key, error) {
 	return &k, nil
 }
 
-// SaveKey makes a key durable.
+// SaveKey makes a key durable. The bytes of its drop are kept as they are, so
+// that what is delivered after a crash is what would have been before.
 func (c *Counter) SaveKey(k *Key) error {
-	data, err := json.Marshal(k)
-	if err != nil {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(k); err != nil {
 		return err
 	}
 	path := c.keyPath(k.Key)
 	if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return durable.Replace(path, append(data, '\n'))
+	crash.Point("key.before")
+	err := durable.Replace(path, line.Bytes())
+	crash.Point("key.after")
+	return err
 }
 
 func (c *Counter) keyPath(key string) string {

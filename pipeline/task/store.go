@@ -140,7 +140,7 @@ func (s *Store) IDs() ([]pipeline.TaskID, error) {
 		if !ok {
 			continue
 		}
-		if id, err := pipeline.ParseFileID(name); err == nil {
+		if id, err := pipeline.ParseFileID(name); err == nil && id.String() == name {
 			ids = append(ids, id)
 		}
 	}

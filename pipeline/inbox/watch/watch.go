@@ -12,7 +12,8 @@
 //
 // Where a watch is refused (fs.inotify.max_user_watches or
 // max_user_instances on Linux, the number of open files on macOS), the
-// directory is polled instead: once a second its change time is looked at.
+// directory is polled instead: once a second its change time is looked at. Once
+// a minute the watch is tried again.
 package watch
 
 import (
@@ -35,8 +36,11 @@ import (
 )
 
 // pollEvery is how often a directory that cannot be watched is looked at, and
-// how often missing watches are tried again.
+// how often the watches are compared with what the names lead to now.
 const pollEvery = time.Second
+
+// retryEvery is how often a watch that was refused is tried again.
+const retryEvery = time.Minute
 
 // probePrefix begins the names of files that Probe makes: temporary files, so
 // that one that is left behind is cleared away like any other.
@@ -54,9 +58,25 @@ type Watcher struct {
 	degraded  string
 	lost      int
 
+	// Owned by Run.
 	backend *fsnotify.Watcher // nil where the kernel allows none
-	watched map[string]fs.FileInfo
-	polled  map[string]time.Time
+	errs    chan error        // the backend's errors, which never wait for us
+	parents []string          // of dirs
+	watched map[string]place  // of dirs and parents, those that were there
+
+	// Tests replace them by a kernel that refuses.
+	open func() (*fsnotify.Watcher, error)
+	add  func(backend *fsnotify.Watcher, dir string) error
+}
+
+// place is what stood behind a name.
+type place struct {
+	info    fs.FileInfo
+	refused bool // there is no watch: directories are polled, and rewatch looks after parents
+	listed  bool // the backend listed the watch once it stood
+	// recent says that info tells of a change just before it was looked at, so
+	// that more may have come in the same tick of the file system's clock.
+	recent bool
 }
 
 // Stats says how watching has gone.
@@ -69,17 +89,23 @@ type Stats struct {
 // New returns a watcher of the given directories, which need not exist. What
 // happens to files whose name does not match is passed over.
 func New(match func(name string) bool, dirs ...string) *Watcher {
-	for i, dir := range dirs {
-		dirs[i] = filepath.Clean(dir) // as the names in events are
-	}
-	return &Watcher{
-		dirs:    dirs,
+	w := &Watcher{
 		match:   match,
 		changed: make(chan struct{}, 1),
 		probed:  make(chan string, 2*len(dirs)),
-		watched: map[string]fs.FileInfo{},
-		polled:  map[string]time.Time{},
+		errs:    make(chan error, 1),
+		watched: map[string]place{},
+		open:    fsnotify.NewWatcher,
+		add:     (*fsnotify.Watcher).Add,
 	}
+	for _, dir := range dirs {
+		dir = filepath.Clean(dir) // as the names in events are
+		w.dirs = append(w.dirs, dir)
+		if parent := filepath.Dir(dir); !slices.Contains(w.parents, parent) {
+			w.parents = append(w.parents, parent)
+		}
+	}
+	return w
 }
 
 // Changed delivers a value when something may have happened since the last one
@@ -98,28 +124,34 @@ func (w *Watcher) Stats() Stats {
 
 // Run watches until ctx ends, and returns nil then.
 func (w *Watcher) Run(ctx context.Context) error {
-	backend, err := fsnotify.NewWatcher()
-	if err != nil {
-		w.degrade(err)
-	} else {
-		defer backend.Close()
-		w.backend = backend
-	}
-	w.rewatch()
+	defer func() {
+		if w.backend != nil {
+			w.backend.Close()
+		}
+	}()
+	w.begin()
+	w.rewatch(false)
 	w.hint() // what came before the watch stood
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case ev := <-w.events():
 			w.handle(ev)
-		case err := <-w.errors():
-			w.handleError(err)
+		case <-w.errs:
+			// Whatever it was, events may be missing, also those that tell
+			// that a watch has ended.
+			w.rewatch(true)
+			w.hint()
 		case <-tick.C:
-			w.rewatch()
+			w.rewatch(false)
 			w.poll()
+		case <-retry.C:
+			w.retry()
 		}
 	}
 }
@@ -132,20 +164,14 @@ func (w *Watcher) events() chan fsnotify.Event {
 	return w.backend.Events
 }
 
-func (w *Watcher) errors() chan error {
-	if w.backend == nil {
-		return nil
-	}
-	return w.backend.Errors
-}
-
 func (w *Watcher) handle(ev fsnotify.Event) {
 	name := filepath.Base(ev.Name)
 	switch {
-	case w.isWatchedDir(ev.Name):
-		// The directory itself came, went or was replaced.
+	case slices.Contains(w.dirs, ev.Name), slices.Contains(w.parents, ev.Name):
+		// A directory itself came, went or was replaced. The one that has its
+		// name now may even have its inode: only a new watch is sure to work.
 		if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) || ev.Has(fsnotify.Create) {
-			w.rewatch()
+			w.rewatch(true)
 			w.hint()
 		}
 	case strings.HasPrefix(name, probePrefix):
@@ -153,21 +179,10 @@ func (w *Watcher) handle(ev fsnotify.Event) {
 			os.Remove(ev.Name)
 			w.tellProbed(filepath.Dir(ev.Name))
 		}
-	case !w.match(name), !w.isWatchedDir(filepath.Dir(ev.Name)):
+	case !w.match(name), !slices.Contains(w.dirs, filepath.Dir(ev.Name)):
 	case ev.Has(fsnotify.Create) || ev.Has(fsnotify.Write):
 		w.hint()
 	}
-}
-
-func (w *Watcher) isWatchedDir(path string) bool { return slices.Contains(w.dirs, path) }
-
-func (w *Watcher) handleError(err error) {
-	if errors.Is(err, fsnotify.ErrEventOverflow) {
-		w.mu.Lock()
-		w.overflows++
-		w.mu.Unlock()
-	}
-	w.hint() // whatever it was, events may be missing
 }
 
 func (w *Watcher) hint() {
@@ -184,76 +199,126 @@ func (w *Watcher) tellProbed(dir string) {
 	}
 }
 
-// rewatch makes sure that each directory that exists is watched, as the
-// directory that its name leads to now.
-func (w *Watcher) rewatch() {
-	for _, dir := range w.dirs {
-		info, err := os.Stat(dir)
-		old, known := w.watched[dir]
-		if err != nil {
-			if known {
-				w.forget(dir)
+// begin opens the backend, if the kernel allows.
+func (w *Watcher) begin() {
+	backend, err := w.open()
+	if err != nil {
+		w.degrade(err)
+		return
+	}
+	w.backend = backend
+	// The backend may report an error with its lock held, which we need to
+	// watch anew. So the error is taken from it at once; one that waits for us
+	// already speaks for those that follow.
+	go func() {
+		for err := range backend.Errors {
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				w.mu.Lock()
+				w.overflows++
+				w.mu.Unlock()
 			}
-			w.watchParent(dir)
-			continue
+			select {
+			case w.errs <- err:
+			default:
+			}
 		}
-		if known && os.SameFile(old, info) {
+	}()
+}
+
+// rewatch makes sure that each directory and each parent that exists is
+// watched, as the directory that its name leads to now. If anew, also those
+// whose watch seems to stand are watched anew.
+func (w *Watcher) rewatch(anew bool) {
+	var alive []string
+	if w.backend != nil {
+		alive = w.backend.WatchList()
+	}
+	for _, path := range slices.Concat(w.parents, w.dirs) {
+		info, err := os.Stat(path)
+		old, known := w.watched[path]
+		same := known && err == nil && os.SameFile(old.info, info)
+		if old.listed && !slices.Contains(alive, path) {
+			same = false // the kernel dropped the watch: the inode was given out again
+		}
+		if same && !anew {
 			continue
 		}
 		if known {
-			w.forget(dir)
+			w.forget(path, !same)
 		}
-		w.watchParent(dir)
-		w.add(dir, info)
+		if err == nil {
+			w.watch(path, info)
+		}
 	}
 }
 
-// forget drops the watch of a directory that is not what it was.
-func (w *Watcher) forget(dir string) {
-	delete(w.watched, dir)
-	delete(w.polled, dir)
+// forget drops the watch of a directory, which may be lost.
+func (w *Watcher) forget(path string, lost bool) {
+	delete(w.watched, path)
 	if w.backend != nil {
-		w.backend.Remove(dir) // the kernel may have dropped it already
+		w.backend.Remove(path) // the kernel may have dropped it already
 	}
+	if lost && slices.Contains(w.dirs, path) {
+		w.mu.Lock()
+		w.lost++
+		w.mu.Unlock()
+	}
+}
+
+// watch begins to watch a directory, and then says "look now": what came into
+// it before told nobody.
+func (w *Watcher) watch(path string, info fs.FileInfo) {
+	p := place{info: info, refused: true, recent: true}
+	if w.backend != nil {
+		err := w.add(w.backend, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return // it went at this moment
+		}
+		if err != nil {
+			w.degrade(err)
+		}
+		p.refused = err != nil
+		p.listed = err == nil && slices.Contains(w.backend.WatchList(), path)
+	}
+	w.watched[path] = p
+	if slices.Contains(w.dirs, path) {
+		w.hint()
+	}
+}
+
+// retry tries once more what the kernel refused.
+func (w *Watcher) retry() {
 	w.mu.Lock()
-	w.lost++
+	degraded := w.degraded != ""
+	w.degraded = "" // what is refused again says so again
 	w.mu.Unlock()
-}
-
-func (w *Watcher) watchParent(dir string) {
-	if w.backend == nil {
+	if !degraded {
 		return
 	}
-	if err := w.backend.Add(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.degrade(err)
-	}
-}
-
-func (w *Watcher) add(dir string, info fs.FileInfo) {
-	w.watched[dir] = info
-	w.hint()
 	if w.backend == nil {
-		w.polled[dir] = info.ModTime()
-		return
+		w.begin()
 	}
-	if err := w.backend.Add(dir); err != nil {
-		w.polled[dir] = info.ModTime()
-		w.degrade(err)
-	}
+	w.rewatch(true)
 }
 
 // poll looks at the directories that are not watched.
 func (w *Watcher) poll() {
-	for dir, last := range w.polled {
-		info, err := os.Stat(dir)
-		if err != nil {
+	for _, dir := range w.dirs {
+		last, known := w.watched[dir]
+		if !known || !last.refused {
 			continue
 		}
-		if !info.ModTime().Equal(last) {
-			w.polled[dir] = info.ModTime()
+		info, err := os.Stat(dir)
+		if err != nil {
+			continue // rewatch sees to it
+		}
+		next := last
+		next.info, next.recent = info, time.Since(info.ModTime()).Abs() < 2*pollEvery
+		if last.recent || !info.ModTime().Equal(last.info.ModTime()) {
 			w.hint()
 			w.findProbes(dir)
 		}
+		w.watched[dir] = next
 	}
 }
 

@@ -1,0 +1,148 @@
+package pipeline
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// standing is a record that agrees with standingRow and standingSteps.
+func standing() *Record {
+	return &Record{
+		TaskID: 35, Title: "Build it", Priority: High, RowID: "R1", Status: InProgress,
+		Steps: []StepRecord{{Title: "a", RowID: "R2", Done: true}, {Title: "b", RowID: "R3"}},
+	}
+}
+
+func standingRow() *Row {
+	return &Row{ID: "R1", Title: "Build it", Priority: High, Status: InProgress, UpdatedBy: "U0ROB"}
+}
+
+func standingSteps() []*Row {
+	return []*Row{
+		{ID: "R2", Parent: "R1", Title: "a", Status: Done, Created: 10},
+		{ID: "R3", Parent: "R1", Title: "b", Created: 10},
+	}
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	moved := &Event{At: noon, Who: "U0ROB", What: "changed status", Detail: "in_progress to blocked"}
+	byOTM := &Event{At: noon, Who: "board", What: "changed status", Detail: "in_progress to blocked"}
+	tests := []struct {
+		name     string
+		rec      func(*Record)
+		row      func(*Row)
+		steps    func([]*Row) []*Row
+		byPerson bool
+		want     func(*Record) // what it changes; nil: nothing, and Observe says so
+		event    *Event
+	}{
+		{name: "nothing new"},
+		{name: "status by a person", byPerson: true, row: func(r *Row) { r.Status = Blocked },
+			want: func(r *Record) { r.Status = Blocked }, event: moved},
+		{name: "status by OTM", row: func(r *Row) { r.Status = Blocked },
+			want: func(r *Record) { r.Status = Blocked }, event: byOTM},
+		{name: "status by somebody whom the board does not name", byPerson: true, row: func(r *Row) { r.Status, r.UpdatedBy = Blocked, "" },
+			want: func(r *Record) { r.Status = Blocked }, event: byOTM},
+		{name: "status cleared is new", row: func(r *Row) { r.Status = "" },
+			want: func(r *Record) { r.Status = New }, event: &Event{noon, "board", "changed status", "in_progress to new"}},
+		{name: "unheard of status", row: func(r *Row) { r.Status = "waiting_for_godot" },
+			want: func(r *Record) { r.Status = "waiting_for_godot" }, event: &Event{noon, "board", "changed status", "in_progress to waiting_for_godot"}},
+		{name: "first status is no change", rec: func(r *Record) { r.Status = "" },
+			want: func(r *Record) { r.Status = InProgress }},
+		{name: "title", row: func(r *Row) { r.Title = "Build them" }, want: func(r *Record) { r.Title = "Build them" }},
+		{name: "title cleared is kept", row: func(r *Row) { r.Title = "" }},
+		{name: "priority", row: func(r *Row) { r.Priority = Low }, want: func(r *Record) { r.Priority = Low }},
+		{name: "priority cleared is kept", row: func(r *Row) { r.Priority = "" }},
+		{name: "ticked", steps: func(rows []*Row) []*Row { rows[1].Checked = true; return rows },
+			want: func(r *Record) { r.Steps[1].Done = true }},
+		{name: "done by status", steps: func(rows []*Row) []*Row { rows[1].Status = AgentDone; return rows },
+			want: func(r *Record) { r.Steps[1].Done = true }},
+		{name: "unticked", steps: func(rows []*Row) []*Row { rows[0].Status = New; return rows },
+			want: func(r *Record) { r.Steps[0].Done = false }},
+		{name: "step renamed", steps: func(rows []*Row) []*Row { rows[0].Title = "A"; return rows },
+			want: func(r *Record) { r.Steps[0].Title = "A" }},
+		{name: "step name cleared is kept", steps: func(rows []*Row) []*Row { rows[0].Title = ""; return rows }},
+		{name: "rows of steps in another order", steps: func(rows []*Row) []*Row { return []*Row{rows[1], rows[0]} }},
+		{name: "a step's row is missing", steps: func(rows []*Row) []*Row { return rows[:1] }},
+		{name: "step added", steps: func(rows []*Row) []*Row {
+			return append([]*Row{{ID: "R9", Title: "c", Created: 11, Checked: true}}, rows...)
+		}, want: func(r *Record) {
+			r.Steps = append(r.Steps, StepRecord{Title: "c", RowID: "R9", Done: true})
+		}, event: &Event{noon, "board", "step added", "c"}},
+		{name: "a row that a lost answer may have made is no added step", rec: func(r *Record) { r.Steps[1].RowID, r.Steps[1].AskedAt = "", &noon }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, want, row, steps := standing(), standing(), standingRow(), standingSteps()
+			if tt.rec != nil {
+				tt.rec(got)
+				tt.rec(want)
+			}
+			if tt.row != nil {
+				tt.row(row)
+			}
+			if tt.steps != nil {
+				steps = tt.steps(steps)
+			}
+			if tt.want != nil {
+				tt.want(want)
+			}
+			if tt.event != nil {
+				want.History = []Event{*tt.event}
+			}
+			changed := got.Observe(row, steps, tt.byPerson, noon)
+			if changed != (tt.want != nil) {
+				t.Errorf("Observe said changed = %v, want %v", changed, tt.want != nil)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("record:\n%+v\nwant:\n%+v", got, want)
+			}
+			if got.Observe(row, steps, tt.byPerson, noon) {
+				t.Error("Observe of the same once more said changed = true")
+			}
+		})
+	}
+}
+
+// TestObserveAddsStepsInTheOrderOfTheirMaking is about several at once.
+func TestObserveAddsStepsInTheOrderOfTheirMaking(t *testing.T) {
+	t.Parallel()
+	r := standing()
+	added := []*Row{{ID: "R8", Title: "late", Created: 30}, {ID: "R7", Title: "early", Created: 20}, {ID: "R6", Title: "same second", Created: 20}}
+	r.Observe(standingRow(), append(added, standingSteps()...), true, noon)
+	var got []string
+	for _, s := range r.Steps {
+		got = append(got, s.Title)
+	}
+	if want := []string{"a", "b", "early", "same second", "late"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("steps are %q, want %q", got, want)
+	}
+}
+
+func TestFromRow(t *testing.T) {
+	t.Parallel()
+	row := &Row{ID: "R1", Title: "Typed", Assignee: "Devdas", Project: "P", Reason: "r", Result: "s", Created: 1700000000}
+	steps := []*Row{{ID: "R3", Title: "second", Created: 3}, {ID: "R2", Title: "first", Created: 2, Checked: true}}
+	want := &Record{
+		TaskID: 35, Title: "Typed", Agent: "Devdas", Priority: Normal, Project: "P", Type: Action, CreatedAt: time.Unix(1700000000, 0).UTC(),
+		RowID: "R1", Status: New, Reason: "r", Result: "s",
+		Steps: []StepRecord{{Title: "first", RowID: "R2", Done: true}, {Title: "second", RowID: "R3"}},
+	}
+	got := &Record{TaskID: 35}
+	for range 2 { // once more: nothing may double
+		got.FromRow(row, steps)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("FromRow made\n%+v\nwant\n%+v", got, want)
+		}
+	}
+	if steps[0].ID != "R3" {
+		t.Error("FromRow sorted the caller's rows")
+	}
+	got.FromRow(&Row{ID: "R1", Priority: Low, Type: "review", Status: AgentDone}, nil)
+	if got.Priority != Low || got.Type != Review || got.Status != AgentDone || len(got.Steps) != 0 {
+		t.Errorf("FromRow of a full row made %+v", got)
+	}
+}

@@ -1,0 +1,116 @@
+package pipeline
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseStatus(t *testing.T) {
+	t.Parallel()
+	for _, s := range Statuses {
+		for _, label := range []string{string(s), strings.ToUpper(string(s)), strings.ReplaceAll(string(s), "_", " "), " " + strings.ReplaceAll(string(s), "_", "-")} {
+			if got, ok := ParseStatus(label); got != s || !ok {
+				t.Errorf("ParseStatus(%q) = %q, %v; want %q", label, got, ok, s)
+			}
+		}
+	}
+	for _, label := range []string{"", " ", "completed", "agentdone", "in progress now", "new\x00"} {
+		if got, ok := ParseStatus(label); ok {
+			t.Errorf("ParseStatus(%q) = %q, want it refused", label, got)
+		}
+	}
+}
+
+// TestStatusKinds lists for every state what it counts as.
+func TestStatusKinds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		status                     Status
+		active, finished, stepDone bool
+	}{
+		{New, false, false, false},
+		{Assigned, true, false, false},
+		{Pending, false, false, false},
+		{InProgress, true, false, false},
+		{Blocked, true, false, false},
+		{AgentDone, false, true, true},
+		{Done, false, true, true},
+		{Rejected, false, true, false},
+		{Failed, false, true, false},
+		{Cancelled, false, true, false},
+		{Archived, false, true, false},
+		{"", false, false, false},
+		{"unheard_of", false, false, false},
+	}
+	seen := 0
+	for _, tt := range tests {
+		if slices.Contains(Statuses, tt.status) {
+			seen++
+		}
+		if got := tt.status.Active(); got != tt.active {
+			t.Errorf("%q.Active() = %v, want %v", tt.status, got, tt.active)
+		}
+		if got := tt.status.Finished(); got != tt.finished {
+			t.Errorf("%q.Finished() = %v, want %v", tt.status, got, tt.finished)
+		}
+		if got := tt.status.StepDone(); got != tt.stepDone {
+			t.Errorf("%q.StepDone() = %v, want %v", tt.status, got, tt.stepDone)
+		}
+	}
+	if seen != len(Statuses) {
+		t.Errorf("the table has %d of the %d states", seen, len(Statuses))
+	}
+}
+
+// TestCanReport holds every pair of states, for agents and for persons, against
+// the words of the contract, section 4.
+func TestCanReport(t *testing.T) {
+	t.Parallel()
+	contract := map[Status]string{
+		InProgress: "assigned blocked in_progress",
+		Blocked:    "assigned in_progress blocked",
+		AgentDone:  "assigned in_progress blocked agent_done",
+	}
+	all := append(slices.Clone(Statuses), "", "unheard_of")
+	for _, from := range all {
+		for _, to := range all {
+			agent := slices.Contains(strings.Fields(contract[to]), string(from))
+			if got := CanReport(from, to, false); got != agent {
+				t.Errorf("CanReport(%q, %q, agent) = %v, want %v", from, to, got, agent)
+			}
+			person := agent || contract[to] != "" && from == New
+			if got := CanReport(from, to, true); got != person {
+				t.Errorf("CanReport(%q, %q, person) = %v, want %v", from, to, got, person)
+			}
+		}
+	}
+}
+
+func TestReportable(t *testing.T) {
+	t.Parallel()
+	if len(Reportable) != len(reportable) {
+		t.Errorf("Reportable has %d states, the table of moves %d", len(Reportable), len(reportable))
+	}
+	for _, s := range Reportable {
+		if _, ok := reportable[s]; !ok {
+			t.Errorf("Reportable has %q, which the table of moves has not", s)
+		}
+	}
+}
+
+func TestWhoSets(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status Status
+		want   string
+	}{
+		{New, "a person sends one back"}, {Assigned, "the dispatcher sets assigned"}, {Done, "after review"},
+		{Pending, "a person sets pending"}, {Rejected, "a person sets rejected"}, {Failed, "a person sets failed"},
+		{Cancelled, "a person sets cancelled"}, {Archived, "a person sets archived"},
+	} {
+		if got := WhoSets(tt.status); !strings.Contains(got, tt.want) {
+			t.Errorf("WhoSets(%q) = %q, want it to say %q", tt.status, got, tt.want)
+		}
+	}
+}
