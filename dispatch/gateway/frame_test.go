@@ -86,6 +86,40 @@ func TestInstant(t *testing.T) {
 	}
 }
 
+// A refusal that comes when the pause ends must not make it endless.
+func TestPauseEnds(t *testing.T) {
+	t.Parallel()
+	due := make(chan time.Time, 1)
+	c := New(Config{URL: "ws://127.0.0.1:1", After: func(time.Duration) <-chan time.Time { return due }})
+	defer c.Close()
+	put := func(r *run, text string) {
+		f, err := parseFrame([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.answers <- f
+	}
+	const busy = `{"type":"res","id":"1:k","ok":false,"error":{"code":"UNAVAILABLE","retryable":true}}`
+	for range 100 { // select chooses at random
+		r := &run{c: c, answers: make(chan frame, 16), params: runParams{IdempotencyKey: "k"}}
+		put(r, busy)
+		due <- time.Time{}
+		if err := r.pause(t.Context(), 0); err != errTimer {
+			t.Fatalf("pause: %v", err)
+		}
+		put(r, busy)
+		put(r, `{"type":"res","id":"2:k","ok":true,"payload":{"status":"accepted"}}`)
+		due <- time.Time{}
+		if err := r.pause(t.Context(), 0); err != nil || r.accepted.Status != StatusAccepted {
+			t.Fatalf("pause with an acceptance: %v", err)
+		}
+		select {
+		case <-due:
+		default:
+		}
+	}
+}
+
 // The id and key seen on a real gateway belong together.
 func TestDeviceID(t *testing.T) {
 	t.Parallel()

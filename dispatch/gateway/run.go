@@ -226,11 +226,17 @@ func (r *run) await(ctx context.Context, timer <-chan time.Time, stop <-chan str
 	case <-r.c.ctx.Done():
 		err = ErrClosed
 	}
-	select {
-	case f := <-r.answers: // it came in the same moment
-		return r.judge(f)
-	default:
-		return err
+	for { // what came in the same moment counts
+		select {
+		case f := <-r.answers:
+			judged := r.judge(f)
+			if judged == nil || lasting(judged) {
+				return judged
+			}
+			r.last = judged // and err stands: its channel may not tell it twice
+		default:
+			return err
+		}
 	}
 }
 
@@ -258,11 +264,16 @@ func (r *run) judge(f frame) error {
 	return err
 }
 
+// lasting reports whether another attempt would end the same way.
+func lasting(err error) bool {
+	var refused *RefusedError
+	return !retryable(err) || errors.As(err, &refused) && !refused.temporary()
+}
+
 // verdict returns nil if err is worth another attempt, else the error to end
 // with.
 func (r *run) verdict(ctx context.Context, err error) error {
-	var refused *RefusedError
-	if !retryable(err) || errors.As(err, &refused) && !refused.temporary() {
+	if lasting(err) {
 		return err
 	}
 	cause := context.Cause(ctx)

@@ -27,6 +27,7 @@ func TestScenario(t *testing.T) {
 	t.Parallel()
 	var targets []target
 	for _, p := range gatewaytest.Profiles() {
+		p.HandshakeLimit = time.Minute
 		asked := make(chan struct{})
 		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
 			do := func(ctx context.Context, run gatewaytest.Run) error {

@@ -221,10 +221,13 @@ func (g *Gateway) Until(t testing.TB, cond func() bool) {
 		case <-t.Context().Done():
 			t.Fatal("gatewaytest: test ended in Until")
 		case <-giveUp:
-			t.Fatalf("gatewaytest: condition never held; runs %+v, requests %+v", g.Runs(), g.Requests())
+			t.Fatalf("gatewaytest: condition never held; latest runs %+v, latest requests %+v",
+				latest(g.Runs()), latest(g.Requests()))
 		}
 	}
 }
+
+func latest[T any](all []T) []T { return all[max(0, len(all)-10):] }
 
 // record notes that an agent is being given a message, and returns the run's
 // index. The caller holds mu.
