@@ -19,12 +19,15 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"otm/dispatch/gateway/gatewaytest"
 	"otm/internal/board"
 	"otm/pipeline/inbox"
 )
 
 // scriptCommands are programs that scripts can start beside those of OTM.
-var scriptCommands = map[string]func(){}
+var scriptCommands = map[string]func(){
+	"gateway": func() { os.Exit(gatewaytest.Main(os.Args[1:], os.Stderr)) }, // a hostile OpenClaw gateway
+}
 
 // deadline leaves the test's own deadline some time to report.
 func deadline(t *testing.T) time.Time {
@@ -60,22 +63,24 @@ func setup(env *testscript.Env) error {
 //	fifo FILE                makes a named pipe
 //	exitcode N               the last exec ended with this code
 //	reason FILE REGEXP       the failed drop says why
+//	firstline VAR FILE       sets a variable to the first line of a file
 //	sigterm                  interrupts the background commands
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"waitfor":  waitfor,
-	"waitgone": waitgone,
-	"settled":  settled,
-	"board":    boardCmd,
-	"tree":     tree,
-	"chtime":   chtime,
-	"repeat":   repeat,
-	"sigterm":  sigterm,
-	"expand":   expand,
-	"bytes":    writeBytes,
-	"append":   appendTo,
-	"fifo":     fifo,
-	"exitcode": exitCode,
-	"reason":   reason,
+	"waitfor":   waitfor,
+	"waitgone":  waitgone,
+	"settled":   settled,
+	"board":     boardCmd,
+	"tree":      tree,
+	"chtime":    chtime,
+	"repeat":    repeat,
+	"sigterm":   sigterm,
+	"expand":    expand,
+	"bytes":     writeBytes,
+	"append":    appendTo,
+	"fifo":      fifo,
+	"exitcode":  exitCode,
+	"reason":    reason,
+	"firstline": firstLine,
 }
 
 // patience is how long a script waits for something to happen. It is long, as
@@ -216,6 +221,14 @@ func fifo(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: fifo FILE")
 	}
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
+}
+
+func firstLine(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: firstline VAR FILE")
+	}
+	line, _, _ := strings.Cut(ts.ReadFile(args[1]), "\n")
+	ts.Setenv(args[0], line)
 }
 
 // reason holds what a failed drop says against a pattern.

@@ -161,10 +161,10 @@ func (c *component) judge(out outcome, err error) error {
 	if err != nil {
 		return err // our own files: the next start recovers
 	}
-	if code := exitCode(out.trouble); out.trouble != nil && (code == cli.Credentials || code == cli.BadConfig) {
+	if out.trouble != nil && exitCode(out.trouble) == cli.Credentials {
 		return out.trouble // nothing will work until somebody acts
 	}
-	return nil
+	return nil // a column that a person renamed can be renamed back: the heartbeat says so
 }
 
 // wait returns when it is time for the next run, and why; an error when the

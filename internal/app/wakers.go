@@ -12,6 +12,7 @@ import (
 	"otm/dispatch/gateway"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/task"
 	"otm/slacklist"
@@ -74,10 +75,40 @@ func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
 	case errors.As(err, &refused) && refused.UnknownAgent():
 		return fmt.Errorf("%w: the gateway knows no agent %q: name the one that is meant with gateway_agent in [agents.%s] of otm.toml",
 			dispatch.ErrRefused, r.Agent.GatewayAgent, r.Agent.Name)
-	case errors.As(err, &refused), errors.Is(err, gateway.ErrOperator):
+	case errors.As(err, &refused):
 		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
+	case errors.Is(err, gateway.ErrOperator):
+		return fmt.Errorf("%w: %s%w", dispatch.ErrRefused, advice(err), err)
 	}
 	return err
+}
+
+// advice says what an operator can do about a gateway that lets us do nothing.
+func advice(err error) string {
+	var auth *gateway.AuthError
+	if !errors.As(err, &auth) {
+		return ""
+	}
+	switch auth.Reason {
+	case gateway.ReasonTokenWrong, gateway.ReasonTokenMissing:
+		return "put gateway.auth.token of openclaw.json into the file that gateway.token_file of otm.toml names, or into its environment variable; "
+	case gateway.ReasonTokenUnreadable:
+		return "the file that gateway.token_file of otm.toml names must be readable; "
+	case gateway.ReasonPairing:
+		if auth.RequestID != "" {
+			return "approve us at the gateway: openclaw devices approve " + safe.Quote(auth.RequestID) + "; "
+		}
+		return "use a loopback URL for the gateway, where no pairing is asked for; "
+	case gateway.ReasonScope:
+		return "the token must be allowed operator.write; "
+	case gateway.ReasonProtocol:
+		return "this version of the gateway is too old or too new for otm; "
+	case gateway.ReasonSignature:
+		return "set the clock of this machine: signatures are good for two minutes; "
+	case gateway.ReasonEndpoint:
+		return "check gateway.url of otm.toml; "
+	}
+	return ""
 }
 
 // Ended implements dispatch.Waker.
