@@ -427,7 +427,7 @@ func CheckURL(raw, plain, encrypted string) error {
 	if err != nil {
 		return errors.New("is no address") // what it is may hold a secret
 	}
-	shown := u.Scheme + "://" + u.Host
+	shown := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String() // what may be a secret is left out
 	switch {
 	case u.User != nil:
 		return errors.New("holds credentials: secrets stand in a file of their own, or in the environment")

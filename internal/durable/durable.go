@@ -27,6 +27,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"otm/internal/crash"
@@ -197,13 +198,14 @@ func SyncDir(dir string) error {
 }
 
 // MkdirAll makes dir and its missing parents with mode DirMode, and syncs the
-// parent of each directory it makes.
+// parent of each directory it makes. What is in the way and is no directory is
+// ENOTDIR, also a link that leads nowhere.
 func MkdirAll(dir string) error {
 	switch info, err := os.Stat(dir); {
 	case err == nil && info.IsDir():
 		return nil
 	case err == nil:
-		return &fs.PathError{Op: "mkdir", Path: dir, Err: fs.ErrExist}
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -211,12 +213,15 @@ func MkdirAll(dir string) error {
 	if err := MkdirAll(parent); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, DirMode); err != nil {
-		// Somebody else may have made it just now; a link that leads nowhere
-		// is in the way for good.
-		if info, serr := os.Stat(dir); serr != nil || !info.IsDir() {
-			return err
+	err := os.Mkdir(dir, DirMode)
+	if errors.Is(err, fs.ErrExist) {
+		// Somebody else made it just now, or a link that leads nowhere is in
+		// the way.
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 		}
+	} else if err != nil {
+		return err
 	}
 	return SyncDir(parent)
 }

@@ -47,7 +47,12 @@ lines on stdin, with a heredoc whose end is quoted:
     --subtask 'Create form' --subtask 'Add validation'
   ` + name + ` --title 'Nightly report' --agent archibald --key report-2026-03-14`,
 		Version: version,
-		Args:    cli.NoWords(args, "title"),
+		Args: func(c *cobra.Command, words []string) error {
+			if err := r.checkRemoved(c); err != nil {
+				return err
+			}
+			return cli.NoWords(args, "title")(c, words)
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			return r.run(c)
 		},
@@ -97,9 +102,6 @@ func (r *create) checkRemoved(c *cobra.Command) error {
 }
 
 func (r *create) run(c *cobra.Command) error {
-	if err := r.checkRemoved(c); err != nil {
-		return err
-	}
 	lines, err := r.read(c)
 	if err != nil {
 		return err

@@ -168,12 +168,11 @@ func (r *update) check(u *drop.Update) error {
 		r.Warn("%v", err)
 		return nil
 	}
-	steps := rec.PlainSteps()
-	open := 0
+	steps, open := rec.PlainSteps(), 0
 	for _, title := range u.StepsDone {
 		i := pipeline.FindStep(steps, title)
 		if i < 0 {
-			return r.noStep(u.TaskID, steps, title)
+			return r.noStep(u.TaskID, rec.PlainSteps(), title)
 		}
 		if !steps[i].Done {
 			steps[i].Done = true
@@ -188,7 +187,7 @@ func (r *update) check(u *drop.Update) error {
 	}
 	e := cli.Errorf(cli.Usage, "%v is %s: nothing is to be reported any more", u.TaskID, rec.Status)
 	e.Hint("otm show %v", u.TaskID)
-	return e.Hint("%s", listed(steps))
+	return e.Hint("%s", listed(rec.PlainSteps()))
 }
 
 // checkIssued refuses an id that was never given out and that no drop in the

@@ -87,10 +87,15 @@ type File struct {
 func (f File) Regular() bool { return f.Info.Mode().IsRegular() }
 
 // List returns what is delivered in an inbox, in the order of names. A missing
-// inbox is made and empty. Files that vanish while we look are left out.
+// inbox is made and empty; one that is a link which leads nowhere, as to a
+// volume that is not mounted, is empty until it is back. Files that vanish
+// while we look are left out.
 func (b *Box) List(kind Kind) ([]File, error) {
 	entries, err := os.ReadDir(b.Dir(kind))
 	if errors.Is(err, fs.ErrNotExist) {
+		if info, err := os.Lstat(b.Dir(kind)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return nil, nil
+		}
 		return nil, durable.MkdirAll(b.Dir(kind))
 	}
 	if err != nil {

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,28 +52,33 @@ const (
 	skippedKey = "_skipped_duplicate"
 )
 
-// MarshalJSON writes what belongs to a drop that took effect, or to one that
-// did not.
-func (r Result) MarshalJSON() ([]byte, error) {
-	if r.Class == "" {
-		return json.Marshal(struct {
-			At               time.Time `json:"at"`
-			Inbox            Kind      `json:"inbox"`
-			Attempts         int       `json:"attempts"`
-			SlackItemID      string    `json:"slackItemId"`
-			SubtaskItemIDs   []string  `json:"subtaskItemIds"`
-			SkippedDuplicate bool      `json:"skippedDuplicate,omitempty"`
-			DedupUnverified  bool      `json:"dedupUnverified,omitempty"`
-		}{r.At, r.Inbox, r.Attempts, r.SlackItemID, append([]string{}, r.SubtaskItemIDs...), r.SkippedDuplicate, r.DedupUnverified})
+// processedForm and failedForm are what stands in a file: what belongs to a
+// drop that took effect, and to one that did not.
+type processedForm struct {
+	At               time.Time `json:"at"`
+	Inbox            Kind      `json:"inbox"`
+	Attempts         int       `json:"attempts"`
+	SlackItemID      string    `json:"slackItemId"`
+	SubtaskItemIDs   []string  `json:"subtaskItemIds"`
+	SkippedDuplicate bool      `json:"skippedDuplicate,omitempty"`
+	DedupUnverified  bool      `json:"dedupUnverified,omitempty"`
+}
+
+type failedForm struct {
+	At       time.Time `json:"at"`
+	Inbox    Kind      `json:"inbox"`
+	Attempts int       `json:"attempts"`
+	Error    string    `json:"error"`
+	Class    Class     `json:"class"`
+	Hint     string    `json:"hint,omitempty"`
+}
+
+func (r Result) form() any {
+	if r.Class != "" {
+		return failedForm{r.At, r.Inbox, r.Attempts, r.Error, r.Class, r.Hint}
 	}
-	return json.Marshal(struct {
-		At       time.Time `json:"at"`
-		Inbox    Kind      `json:"inbox"`
-		Attempts int       `json:"attempts"`
-		Error    string    `json:"error"`
-		Class    Class     `json:"class"`
-		Hint     string    `json:"hint,omitempty"`
-	}{r.At, r.Inbox, r.Attempts, r.Error, r.Class, r.Hint})
+	rows := append([]string{}, r.SubtaskItemIDs...) // never null
+	return processedForm{r.At, r.Inbox, r.Attempts, r.SlackItemID, rows, r.SkippedDuplicate, r.DedupUnverified}
 }
 
 // Settle gives a drop its last place: processed/ if result has no Class, else
@@ -97,7 +101,7 @@ func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 	}
 	o.Delete(skippedKey)
 	o.Delete(resultKey)
-	if err := o.Set(resultKey, result); err != nil {
+	if err := o.Set(resultKey, result.form()); err != nil {
 		return "", err
 	}
 	if result.SkippedDuplicate {
@@ -150,7 +154,7 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 // explain writes a result beside the place of a settled file.
 func explain(path string, result Result) error {
 	o, _ := drop.ParseObject([]byte("{}"))
-	if err := o.Set(resultKey, result); err != nil {
+	if err := o.Set(resultKey, result.form()); err != nil {
 		return err
 	}
 	return durable.Replace(errorPath(path), o.Bytes())
@@ -218,6 +222,7 @@ func (b *Box) unlink(f File) error {
 	// name is taken away first, and what it led to is looked at once more. If
 	// we crash in between, a temporary file is left.
 	temp := filepath.Join(b.Dir(f.Kind), fit(durable.TempPrefix+"settled-"+f.Name, ""))
+	crash.Point("settle.unlinking")
 	if err := os.Rename(b.path(f), temp); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -235,20 +240,16 @@ func (b *Box) unlink(f File) error {
 
 // Leftover tells whether f was settled already and only its unlinking is
 // missing, and then unlinks it: a settled copy of the same drop, under the
-// same name, that is younger than f.
+// same name, that is younger than f. A copy that had to take another name is
+// not looked for: x-2.json may as well be another drop that says the same.
 func (b *Box) Leftover(f File, data []byte) (bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
-		for n := 1; ; n++ {
-			path := b.settledPath(dir, numbered(f.Name, n))
-			info, err := os.Lstat(path)
-			if err != nil {
-				break // errors of reading what is settled come up where it matters
-			}
-			if info.ModTime().Before(changeTime(f.Info)) || !sameSettled(path, info, data) {
-				continue
-			}
-			return true, b.unlink(f)
+		path := b.settledPath(dir, f.Name)
+		info, err := os.Lstat(path)
+		if err != nil || info.ModTime().Before(changeTime(f.Info)) || !sameSettled(path, info, data) {
+			continue
 		}
+		return true, b.unlink(f)
 	}
 	return false, nil
 }

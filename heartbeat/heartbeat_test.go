@@ -1,0 +1,295 @@
+package heartbeat
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+)
+
+var morning = time.Date(2026, 3, 14, 10, 15, 0, 0, time.UTC)
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		age  time.Duration
+		want State
+	}{
+		{"now", 0, Green},
+		{"a second ahead, as whole seconds are written", -time.Second, Green},
+		{"ahead", -10 * time.Second, ClockError},
+		{"a year ahead", -365 * 24 * time.Hour, ClockError},
+		{"just under 5 minutes", 5*time.Minute - time.Second, Green},
+		{"5 minutes", 5 * time.Minute, Yellow},
+		{"15 minutes", 15 * time.Minute, Yellow},
+		{"above 15 minutes", 15*time.Minute + time.Second, Red},
+		{"an age", 1000 * 24 * time.Hour, Red},
+	}
+	for _, tt := range tests {
+		if got := Judge(&Beat{LastRun: morning.Add(-tt.age)}, morning); got != tt.want {
+			t.Errorf("%s: Judge = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if got := Judge(nil, morning); got != NotInstalled {
+		t.Errorf("Judge of no beat = %q, want %q", got, NotInstalled)
+	}
+	if got := Judge(&Beat{}, morning); got != Red {
+		t.Errorf("Judge of a beat without a time = %q, want %q", got, Red)
+	}
+	if got := Judge(&Beat{LastRun: morning.In(time.FixedZone("", 7200))}, morning); got != Green {
+		t.Errorf("Judge across zones = %q, want %q", got, Green)
+	}
+}
+
+func TestComponents(t *testing.T) {
+	t.Parallel()
+	for _, want := range []string{"otm-injector", "otm-dispatcher", "otm-completion-detector", "otm-watcher"} {
+		if !slices.Contains(Components, want) {
+			t.Errorf("Components %q lack %q", Components, want)
+		}
+	}
+	if got := Path("/data", Injector); got != filepath.Join("/data", "otm-injector-state.json") {
+		t.Errorf("Path = %q", got)
+	}
+}
+
+// TestForm is the contract's section 5: other programs read these files.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	now := morning.Add(300 * time.Millisecond).In(time.FixedZone("", 3600))
+	w := NewWriter(dir, Injector, "v1.2.3", func() time.Time { return now })
+	if err := w.Beat(Partial, "Processed 2 tasks, 1 failure"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "otm-injector-state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	host, _ := os.Hostname()
+	want := map[string]any{
+		"id": "otm-injector", "status": "alive", "lastRun": "2026-03-14T10:15:00Z", "result": "partial", "details": "Processed 2 tasks, 1 failure",
+		"pid": float64(os.Getpid()), "version": "v1.2.3", "sequence": 1.0, "lastProgress": "2026-03-14T10:15:00Z", "host": host,
+	}
+	c := got["component"]
+	for key, value := range want {
+		if c[key] != value {
+			t.Errorf("%s is %v, want %v", key, c[key], value)
+		}
+	}
+	if len(c) != len(want) || len(got) != 1 {
+		t.Errorf("the file holds %s", data)
+	}
+	if info, err := os.Stat(Path(dir, Injector)); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file has mode %v, %v", info.Mode(), err)
+	}
+	b, err := Read(dir, Injector)
+	if err != nil || b.Result != Partial || !b.LastRun.Equal(morning) {
+		t.Errorf("Read = %+v, %v", b, err)
+	}
+}
+
+func TestReadOfNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, content := range []string{"", "\x00\x00", `{"component":{"id":"otm-inj`, "[]", "{}", "null", `{"component":null}`, `{"component":{"lastRun":"yesterday"}}`, `{"component":5}`} {
+		if err := os.WriteFile(Path(dir, Injector), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Read(dir, Injector); !errors.Is(err, fs.ErrNotExist) || b != nil {
+			t.Errorf("Read of %q = %+v, %v; want fs.ErrNotExist", content, b, err)
+		}
+		// And the next beat begins anew.
+		if err := NewWriter(dir, Injector, "v", time.Now).Beat(Success, ""); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Read(dir, Injector); err != nil || b.Sequence != 1 {
+			t.Errorf("after %q: Read = %+v, %v", content, b, err)
+		}
+	}
+	if _, err := Read(dir, Dispatcher); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Read of no file: %v, want fs.ErrNotExist", err)
+	}
+}
+
+// TestSequenceGoesOn over restarts, and past the beats of another process.
+func TestSequenceGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	beat := func(w *Writer, want int) {
+		t.Helper()
+		if err := w.Beat(Success, ""); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Read(dir, Injector); err != nil || b.Sequence != want {
+			t.Errorf("Read = %+v, %v; want sequence %d", b, err, want)
+		}
+	}
+	resident := NewWriter(dir, Injector, "v", time.Now)
+	beat(resident, 1)
+	beat(resident, 2)
+	single := NewWriter(dir, Injector, "v", time.Now)
+	beat(single, 3)
+	beat(resident, 4)
+	beat(single, 5)
+	if err := os.Remove(Path(dir, Injector)); err != nil {
+		t.Fatal(err)
+	}
+	beat(resident, 5) // its own count is 4
+}
+
+func TestDetailsAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := NewWriter(dir, Injector, "v", time.Now)
+	for n := maxDetails - 3; n <= maxDetails+3; n++ {
+		details := strings.Repeat("x", n-2) + "ä" + strings.Repeat("ö", 20)
+		if err := w.Beat(Error, details); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Read(dir, Injector)
+		if err != nil || len(b.Details) > maxDetails+len("…") || !utf8.ValidString(b.Details) || strings.ContainsRune(b.Details, utf8.RuneError) {
+			t.Errorf("details of %d bytes became %d, %v: …%q", len(details), len(b.Details), err, b.Details[len(b.Details)-12:])
+		}
+	}
+	if err := w.Beat(Success, "short\x1b\x00"); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := Read(dir, Injector); b.Details != "short\x1b\x00" {
+		t.Errorf("details are %q, want them as they were", b.Details)
+	}
+}
+
+// TestDirectoryGone is about a data directory that is taken away: the daemon
+// finds out elsewhere.
+func TestDirectoryGone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := NewWriter(dir, Injector, "v", time.Now).Beat(Success, ""); err != nil {
+		t.Errorf("Beat: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("Beat made the data directory")
+	}
+}
+
+// TestLongRun beats every minute for as long as the run gets on, and no more
+// when it hangs.
+func TestLongRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWriter(dir, Injector, "v", time.Now)
+		if err := w.Beat(Partial, "before"); err != nil {
+			t.Fatal(err)
+		}
+		started := time.Now().Add(time.Second)
+		time.Sleep(time.Second)
+		end := w.Run()
+		expect := func(after time.Duration, sequence int, lastRun, progress time.Duration, details string) {
+			t.Helper()
+			time.Sleep(time.Until(started.Add(after + time.Second))) // a second past the beat
+			synctest.Wait()
+			b, err := Read(dir, Injector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Sequence != sequence || !b.LastRun.Equal(started.Add(lastRun)) || !b.LastProgress.Equal(started.Add(progress)) || b.Details != details {
+				t.Errorf("after %v: sequence %d, last run %v, progress %v, %q; want %d, %v, %v, %q", after, b.Sequence, b.LastRun.Sub(started),
+					b.LastProgress.Sub(started), b.Details, sequence, lastRun, progress, details)
+			}
+			if b.Result != Partial {
+				t.Errorf("after %v: result %q, want the last run's", after, b.Result)
+			}
+		}
+		expect(0, 1, -time.Second, -time.Second, "before")
+		time.Sleep(30 * time.Second)
+		w.Progress() // at 31 s
+		expect(time.Minute, 2, time.Minute, 31*time.Second, "running")
+		// It hangs: no beat, however long.
+		expect(10*time.Minute, 2, time.Minute, 31*time.Second, "running")
+		if got := Judge(must(Read(dir, Injector)), time.Now()); got != Yellow {
+			t.Errorf("a run that hangs for 9 minutes is %q, want %q", got, Yellow)
+		}
+		// It gets on again.
+		w.Progress() // at 10 m 1 s
+		expect(11*time.Minute, 3, 11*time.Minute, 10*time.Minute+time.Second, "running")
+		if err := end(Success, "after"); err != nil {
+			t.Fatal(err)
+		}
+		b := must(Read(dir, Injector))
+		if b.Sequence != 4 || b.Result != Success || b.Details != "after" || !b.LastRun.Equal(time.Now()) || !b.LastProgress.Equal(time.Now()) {
+			t.Errorf("after the end: %+v", b)
+		}
+		// Nothing beats between runs.
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if again := must(Read(dir, Injector)); again.Sequence != 4 {
+			t.Errorf("an hour after the end: %+v", again)
+		}
+	})
+}
+
+// TestFirstLongRun has nothing to go by: a run that gets on is a success so far.
+func TestFirstLongRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWriter(dir, Injector, "v", time.Now)
+		end := w.Run()
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		if b, err := Read(dir, Injector); err != nil || b.Result != Success || b.Details != "running" {
+			t.Errorf("Read = %+v, %v", b, err)
+		}
+		if err := end(Error, "failed"); err != nil {
+			t.Fatal(err)
+		}
+		if b := must(Read(dir, Injector)); b.Result != Error {
+			t.Errorf("after a run that failed: %+v", b)
+		}
+	})
+}
+
+// TestBeatAndProgressAtOnce is for the race detector.
+func TestBeatAndProgressAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := NewWriter(dir, Injector, "v", time.Now)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				w.Progress()
+				if err := w.Beat(Success, ""); err != nil {
+					t.Error(err)
+				}
+				w.during()
+			}
+		})
+	}
+	wg.Wait()
+	if b := must(Read(dir, Injector)); b.Sequence < 20 {
+		t.Errorf("after 20 beats the sequence is %d", b.Sequence)
+	}
+}
+
+func must(b *Beat, err error) *Beat {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// streams are streams that a test can look into.
+func streams() (s Streams, out, stderr *bytes.Buffer) {
+	out, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	return Streams{In: strings.NewReader(""), Out: out, Err: stderr, Getenv: func(string) string { return "" }}, out, stderr
+}
+
+// command is a command with flags of every kind.
+func command(run func(c *cobra.Command) error, args []string) *cobra.Command {
+	c := &cobra.Command{Use: "otm-create", Version: "v1", Args: NoWords(args, "title"), RunE: func(c *cobra.Command, _ []string) error { return run(c) }}
+	c.Flags().String("title", "", "")
+	c.Flags().String("agent", "", "")
+	c.Flags().String("status", "", "")
+	c.Flags().String("description", "", "")
+	c.Flags().StringArray("subtask", nil, "")
+	c.Flags().Bool("wait", false, "")
+	c.Flags().Duration("wait-for", 0, "")
+	return c
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	library := errors.New("library")
+	explain := func(err error) *Error {
+		if errors.Is(err, library) {
+			return Errorf(TryLater, "explained: %w", err).Hint("try again")
+		}
+		return nil
+	}
+	tests := []struct {
+		name   string
+		args   []string
+		err    error
+		code   int
+		stderr string
+	}{
+		{"fine", nil, nil, 0, ""},
+		{"any error", nil, io.ErrUnexpectedEOF, 1, "otm: error: unexpected EOF\n"},
+		{"with a code", nil, Errorf(BadConfig, "bad"), 78, "otm: error: bad\n"},
+		{"wrapped", nil, fmt.Errorf("more: %w", Errorf(Partial, "some failed").Hint("look")), 3, "otm: error: some failed\notm: hint: look\n"},
+		{"hints", nil, Errorf(Usage, "no").Hint("one").Hint("").Hint("%s", "two 100%"), 64, "otm: error: no\notm: hint: one\notm: hint: two 100%\n"},
+		{"explained", nil, fmt.Errorf("x: %w", library), 75, "otm: error: explained: x: library\notm: hint: try again\n"},
+		{"quiet", nil, Exit(Locked), 11, ""},
+		{"hostile text", nil, Errorf(Failed, "title %s", "a\x1b[2J\nb\u202e").Hint("run\r\x07"), 1, "otm: error: title a\\x1b[2J\\nb\\u202e\notm: hint: run\\r\\x07\n"},
+		{"unknown flag", []string{"--nonsense"}, nil, 64, "otm: error: unknown flag: --nonsense\notm: hint: otm-create --help\n"},
+		{"bad value", []string{"--wait-for", "soon"}, nil, 64, "otm: error: invalid argument \"soon\""},
+		{"missing value", []string{"--title"}, nil, 64, "otm: error: flag needs an argument: --title\n"},
+		{"words", []string{"--agent", "x", "y"}, nil, 64, "otm: error: unexpected \"y\": a value with spaces needs quotes\notm: hint: otm-create --agent 'x y'\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, out, stderr := streams()
+			code := Run(context.Background(), command(func(*cobra.Command) error { return tt.err }, tt.args), tt.args, s, explain)
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if got := stderr.String(); !strings.HasPrefix(got, tt.stderr) || tt.stderr == "" && got != "" {
+				t.Errorf("stderr %q, want %q", got, tt.stderr)
+			}
+			if out.Len() > 0 {
+				t.Errorf("stdout %q, want nothing", out)
+			}
+		})
+	}
+}
+
+func TestExplainMayBeMissing(t *testing.T) {
+	t.Parallel()
+	s, _, stderr := streams()
+	if code := Run(context.Background(), command(func(*cobra.Command) error { return io.EOF }, nil), nil, s, nil); code != Failed || stderr.String() != "otm: error: EOF\n" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+func TestHelpAndVersionAreAnswers(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{"--help": "Usage:", "--version": "otm-create version v1"} {
+		s, out, stderr := streams()
+		code := Run(context.Background(), command(func(*cobra.Command) error { return nil }, []string{arg}), []string{arg}, s, nil)
+		if code != 0 || !strings.Contains(out.String(), want) || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", arg, code, out, stderr)
+		}
+	}
+}
+
+func TestNoteAndWarn(t *testing.T) {
+	t.Parallel()
+	s, _, stderr := streams()
+	s.Note("T-00035 is %s", "queued\n\x1b")
+	s.Warn("%s", "100% \u202e")
+	if got, want := stderr.String(), "otm: note: T-00035 is queued\\n\\x1b\notm: warning: 100% \\u202e\n"; got != want {
+		t.Errorf("stderr %q, want %q", got, want)
+	}
+}
+
+func TestErrorUnwraps(t *testing.T) {
+	t.Parallel()
+	if err := error(Errorf(Failed, "x: %w", io.EOF)); !errors.Is(err, io.EOF) || err.Error() != "x: EOF" {
+		t.Errorf("the error is %q", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if Version() == "" {
+		t.Error("Version is empty")
+	}
+}

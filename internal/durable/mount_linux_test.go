@@ -1,0 +1,29 @@
+package durable
+
+import (
+	"syscall"
+	"testing"
+)
+
+// tmpfs returns a directory that is a small file system of its own.
+func tmpfs(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("otm-test", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("needs to mount a file system, as root may: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// readOnly makes the file system of tmpfs read-only.
+func readOnly(t *testing.T, dir string) {
+	t.Helper()
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Skipf("needs a file system that is read-only: %v", err)
+	}
+}

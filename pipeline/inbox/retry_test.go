@@ -1,0 +1,200 @@
+package inbox
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"otm/pipeline/drop"
+)
+
+// failed settles a drop in failed/.
+func failed(t *testing.T, b *Box, kind Kind, name, text string) {
+	t.Helper()
+	f, data := deliver(t, b, kind, name, text)
+	if _, err := b.Settle(f, data, Result{At: at, Class: Invalid, Error: "why"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	for _, kind := range Kinds {
+		b := box(t)
+		failed(t, b, kind, "a.json", `{"taskId":"T-00035","x":[ 1 ]}`)
+		got, name, err := b.Retry("a.json", nil)
+		if got != kind || name != "a.json" || err != nil {
+			t.Fatalf("Retry = %s, %q, %v; want %s", got, name, err, kind)
+		}
+		want := "{\n  \"taskId\": \"T-00035\",\n  \"x\": [ 1 ]\n}\n"
+		if got := read(t, filepath.Join(b.Dir(kind), "a.json")); got != want {
+			t.Errorf("the inbox holds %q, want the drop without its result, %q", got, want)
+		}
+		if got := names(t, filepath.Join(b.dir, FailedDir)); len(got) != 0 {
+			t.Errorf("failed still holds %q", got)
+		}
+	}
+}
+
+// TestRetryIsNoLeftover sweeps while the failed file still stands, as between
+// the two steps of Retry: what was put back must not be taken for settled.
+func TestRetryIsNoLeftover(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	failed(t, b, NewTasks, "a.json", `{"id":"d1"}`)
+	settled := filepath.Join(b.dir, FailedDir, "a.json")
+	if err := os.Chtimes(settled, at, at); err != nil {
+		t.Fatal(err)
+	}
+	copied := read(t, settled)
+	if _, _, err := b.Retry("a.json", nil); err != nil {
+		t.Fatal(err)
+	}
+	write(t, settled, copied)
+	if err := os.Chtimes(settled, at, at); err != nil {
+		t.Fatal(err)
+	}
+	f, data := only(t, b, NewTasks)
+	if leftover, err := b.Leftover(f, data); leftover || err != nil {
+		t.Errorf("Leftover = %v, %v; want false", leftover, err)
+	}
+}
+
+func TestRetryFindsTheNextName(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"id":"d1"}`, "no JSON"} {
+		b := box(t)
+		failed(t, b, NewTasks, "a.json", text)
+		write(t, filepath.Join(b.Dir(NewTasks), "a.json"), "mine")
+		_, name, err := b.Retry("a.json", nil)
+		if name != "a-2.json" || err != nil {
+			t.Errorf("%s: Retry under a taken name = %q, %v; want a-2.json", text, name, err)
+		}
+		if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); got != "mine" {
+			t.Errorf("%s: the file that was there holds %q", text, got)
+		}
+	}
+}
+
+func TestRetryOfNoJSON(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	if err := os.Remove(b.Dir(NewTasks)); err != nil { // it is made
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(b.Dir(NewTasks), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	failed(t, b, NewTasks, "a.json", "no JSON")
+	if err := os.Remove(b.Dir(NewTasks)); err != nil {
+		t.Fatal(err)
+	}
+	kind, name, err := b.Retry("a.json", func(*drop.Object) error { t.Error("edit was called"); return nil })
+	if kind != NewTasks || name != "a.json" || err != nil {
+		t.Fatalf("Retry = %s, %q, %v", kind, name, err)
+	}
+	if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); got != "no JSON" {
+		t.Errorf("the inbox holds %q", got)
+	}
+	if got := names(t, filepath.Join(b.dir, FailedDir)); len(got) != 0 {
+		t.Errorf("failed still holds %q: the explanation explains nothing any more", got)
+	}
+}
+
+func TestRetryEdits(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	failed(t, b, NewTasks, "a.json", `{"taskId":"T-00035"}`)
+	refuse := errors.New("no")
+	if _, _, err := b.Retry("a.json", func(*drop.Object) error { return refuse }); !errors.Is(err, refuse) {
+		t.Errorf("Retry with an edit that fails: %v, want its error", err)
+	}
+	if !b.IsSettled(FailedDir, "a.json") || b.Waiting(NewTasks, "a.json") {
+		t.Error("an edit that failed moved the file")
+	}
+	if _, _, err := b.Retry("a.json", func(o *drop.Object) error { return o.Set("taskId", "T-00036") }); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := read(t, filepath.Join(b.Dir(NewTasks), "a.json")), "{\n  \"taskId\": \"T-00036\"\n}\n"; got != want {
+		t.Errorf("the inbox holds %q, want %q", got, want)
+	}
+}
+
+func TestRetryRefuses(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	if _, _, err := b.Retry("none.json", nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Retry of no file: %v, want fs.ErrNotExist", err)
+	}
+	if err := os.MkdirAll(filepath.Join(b.dir, FailedDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(b.dir, FailedDir, "foreign.json"), `{"a":1}`)
+	write(t, filepath.Join(b.dir, FailedDir, "odd.json"), `{"_result":{"inbox":"../x"}}`)
+	for _, name := range []string{"foreign.json", "odd.json"} {
+		if _, _, err := b.Retry(name, nil); err == nil {
+			t.Errorf("Retry(%q) gave no error, though nothing says from which inbox it came", name)
+		}
+		if !b.IsSettled(FailedDir, name) {
+			t.Errorf("Retry(%q) took the file away", name)
+		}
+	}
+	if s, err := b.ReadSettled(FailedDir, "foreign.json"); err != nil || s.Result.Error == "" {
+		t.Errorf("ReadSettled of a foreign file = %+v, %v; want it to say that there is no reason", s, err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	if _, settled, err := b.Find("a.json", nil); settled || err != nil {
+		t.Errorf("Find in an empty directory = %v, %v", settled, err)
+	}
+	// Three drops had the name: the second is ours, and failed.
+	for i, text := range []string{`{"id":"d0"}`, `{"id":"d1"}`, `{"id":"d2"}`} {
+		f, data := deliver(t, b, NewTasks, "a.json", text)
+		result := Result{At: at, Attempts: i}
+		if i == 1 {
+			result.Class, result.Error = Conflict, "why"
+		}
+		if _, err := b.Settle(f, data, result); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		data     []byte
+		settled  bool
+		attempts int
+	}{
+		{[]byte(`{"id":"d0"}`), true, 0}, {[]byte(`{ "id" : "d1" }`), true, 1}, {[]byte(`{"id":"d2"}`), true, 2},
+		{[]byte(`{"id":"d3"}`), false, 0}, {nil, true, 0},
+	} {
+		r, settled, err := b.Find("a.json", tt.data)
+		if settled != tt.settled || r.Attempts != tt.attempts || err != nil {
+			t.Errorf("Find(%s) = attempts %d, %v, %v; want %d, %v", tt.data, r.Attempts, settled, err, tt.attempts, tt.settled)
+		}
+	}
+	if got := b.SettledID(ProcessedDir, "a-2.json"); got != "d2" {
+		t.Errorf("SettledID = %q, want d2", got)
+	}
+	if got := b.SettledID(ProcessedDir, "none.json"); got != "" {
+		t.Errorf("SettledID of no file = %q", got)
+	}
+}
+
+func TestSettledNamesOfNothing(t *testing.T) {
+	t.Parallel()
+	if got, err := box(t).SettledNames(FailedDir); len(got) != 0 || err != nil {
+		t.Errorf("SettledNames of a missing directory = %q, %v", got, err)
+	}
+	b := box(t)
+	for _, name := range []string{"b.json", "a.json"} {
+		failed(t, b, NewTasks, name, "no JSON")
+	}
+	if got, _ := b.SettledNames(FailedDir); !reflect.DeepEqual(got, []string{"a.json", "b.json"}) {
+		t.Errorf("SettledNames = %q", got)
+	}
+}
