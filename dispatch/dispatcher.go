@@ -35,6 +35,8 @@ type Dispatcher struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 
+	fileWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
+
 	saidAt  map[string]time.Time       // when each problem was last met, so that it is logged once
 	waking  map[string]chan wakeResult // agent → a wake that is under way
 	wakers  sync.WaitGroup
@@ -94,6 +96,7 @@ type task struct {
 	id      pipeline.TaskID
 	rec     *pipeline.Record
 	agent   *pipeline.Agent
+	begun   bool // its dispatch was begun in this pass
 	rebuilt bool // its record was lost: what stands in the dispatch file is all that is known
 }
 

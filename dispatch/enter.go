@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,8 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 		if d := r.Dispatch; d != nil && d.FlippedAt == nil && sameAgent(d.Agent, t.agent.Name) && d.Workspace == t.agent.Workspace && !setBack(r) {
 			return pipeline.ErrUnchanged
 		}
-		if t.rebuilt = r.Attempt == 0 && wasRebuilt(r); t.rebuilt {
+		t.begun, t.rebuilt = true, r.Attempt == 0 && wasRebuilt(r)
+		if t.rebuilt {
 			r.Attempt = beyond(r, now)
 		}
 		r.Attempt++
@@ -93,8 +95,9 @@ func (p *pass) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 		err := p.edit(ctx, workspace, func(f *File) error {
 			for _, t := range mine {
 				e := entryOf(t.rec)
-				if old := f.Find(e.TaskID, e.Agent); t.rebuilt && old != nil {
-					e.Picked = old.Picked // taken, as far as is known
+				if old := f.Find(e.TaskID, e.Agent); old != nil && t.begun {
+					e.Picked = t.rebuilt && old.Picked // where the record was lost, the mark is what tells
+					old.Picked = e.Picked
 				}
 				f.Put(e)
 			}
@@ -140,7 +143,7 @@ func stepTitles(r *pipeline.Record) []string {
 
 // edit changes a dispatch file, and says loudly if it was set aside.
 func (p *pass) edit(ctx context.Context, workspace string, f func(*File) error) error {
-	return editFile(ctx, p.Dir, workspace, p.Now(), passWait, func(file *File) error {
+	return editFile(ctx, p.Dir, workspace, p.Now(), cmp.Or(p.fileWait, passWait), func(file *File) error {
 		if file.Aside != "" {
 			p.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
 			for _, t := range p.openIn(p.resolve(workspace)) {

@@ -194,18 +194,13 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 		fmt.Fprintln(stdout, answer)
 		return 1
 	}
-	log, err := openExecLog(s.LogDir, s.Key, now())
+	cmd, log, err := s.start(now())
 	if err != nil {
-		fmt.Fprintln(stdout, "no log:", oneLine(err))
+		l.Release() // before we answer: who hears it may look at the lock at once
+		fmt.Fprintln(stdout, oneLine(err))
 		return 1
 	}
 	defer log.Close()
-	cmd := s.command()
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(stdout, "not started: %s (see command in [agents.%s] of otm.toml)\n", oneLine(err), s.Agent)
-		return 1
-	}
 	fmt.Fprintln(stdout, helperStarted)
 	how := howEnded(cmd, cmd.Wait())
 	log.End(fmt.Sprintf("[%s] ended: %s", now().UTC().Format(time.RFC3339), how))
@@ -219,20 +214,32 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 // just be looking whether it is held.
 const helperWait = 200 * time.Millisecond
 
-// command is the agent's command, without a shell. It has the helper's
+// start starts the agent's command, without a shell. It has the helper's
 // environment, and is looked for in its PATH.
-func (s *spec) command() *exec.Cmd {
+func (s *spec) start(now time.Time) (*exec.Cmd, *execLog, error) {
+	log, err := openExecLog(s.LogDir, s.Key, now)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no log: %w", err)
+	}
 	cmd := exec.Command(s.Command[0], s.Command[1:]...)
 	cmd.Dir = s.Workspace
 	cmd.Stdin = strings.NewReader(s.Message + "\n")
+	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttr()
 	cmd.WaitDelay = leftOpen
-	return cmd
+	if err := cmd.Start(); err != nil {
+		log.discard() // or the empty ones would push out the others
+		if _, gone := os.Stat(s.Workspace); gone != nil {
+			err = gone // the kernel blames the program
+		}
+		return nil, nil, fmt.Errorf("not started: %w (see command in [agents.%s] of otm.toml)", err, s.Agent)
+	}
+	return cmd, log, nil
 }
 
 // leftOpen is how long the helper goes on reading the output of what a command
 // left running when it ended.
-const leftOpen = 5 * time.Second
+const leftOpen = 2 * time.Second
 
 // howEnded words the end of a command.
 func howEnded(cmd *exec.Cmd, err error) string {

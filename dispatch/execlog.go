@@ -81,3 +81,8 @@ func (l *execLog) End(line string) {
 }
 
 func (l *execLog) Close() error { return l.file.Close() }
+
+func (l *execLog) discard() {
+	l.Close()
+	os.Remove(l.file.Name())
+}

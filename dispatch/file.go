@@ -73,7 +73,7 @@ func editFile(ctx context.Context, dir, workspace string, now time.Time, wait ti
 }
 
 // maxFile bounds a dispatch file, in bytes.
-const maxFile = 64 << 20
+var maxFile int64 = 64 << 20
 
 // A writer that does not know our lock may be in the middle of it: what is not
 // JSON is looked at again for a while if it has just been written.
@@ -92,13 +92,13 @@ func readFile(path string, now time.Time) (*File, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return file, nil
-		case errors.Is(err, errNotRegular):
+		case errors.Is(err, errUnfit):
 			return file, file.setAside(now)
 		case err != nil:
 			return nil, err
 		}
 		err = file.parse(data)
-		unsettled := try < settleTries && len(data) <= maxFile && time.Since(written).Abs() < settledAge
+		unsettled := try < settleTries && time.Since(written).Abs() < settledAge
 		switch {
 		case err == nil && (len(data) > 0 || !unsettled):
 			return file, nil
@@ -109,14 +109,14 @@ func readFile(path string, now time.Time) (*File, error) {
 	}
 }
 
-var errNotRegular = errors.New("not a regular file")
+var errUnfit = errors.New("not a file of a sensible size")
 
 // load returns the bytes of a regular file, and when it was written. Links are
 // not followed, and pipes not waited for.
 func load(path string) ([]byte, time.Time, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
-		return nil, time.Time{}, errNotRegular
+		return nil, time.Time{}, errUnfit
 	}
 	if err != nil {
 		return nil, time.Time{}, err
@@ -126,10 +126,10 @@ func load(path string) ([]byte, time.Time, error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, time.Time{}, errNotRegular
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, time.Time{}, errUnfit
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
 	return data, info.ModTime(), err
 }
 
@@ -138,9 +138,6 @@ func (file *File) parse(data []byte) error {
 	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 	if len(data) == 0 {
 		return nil
-	}
-	if len(data) > maxFile {
-		return errors.New("too large")
 	}
 	top, err := parseObject(data)
 	if err != nil {
@@ -196,7 +193,7 @@ func (file *File) write() error {
 	if err != nil {
 		return err
 	}
-	if len(data) > maxFile {
+	if int64(len(data)) > maxFile {
 		return fmt.Errorf("%s would become larger than %d bytes", FileName, maxFile)
 	}
 	crash.Point("dispatch.file.before")
@@ -299,11 +296,13 @@ func (file *File) Put(e Entry) {
 		return
 	}
 	file.items = append(file.items, item{entry: &e})
-	file.moved, file.index = true, nil
+	file.index[e.TaskID] = append(file.index[e.TaskID], &e)
+	file.moved = true
 }
 
 // Remove takes an entry out.
 func (file *File) Remove(e *Entry) {
 	file.items = slices.DeleteFunc(file.items, func(it item) bool { return it.entry == e })
-	file.moved, file.index = true, nil
+	file.index = nil
+	file.moved = true
 }

@@ -67,6 +67,9 @@ type plan struct {
 	why    string
 }
 
+// whyWaiting is the usual reason for a wake.
+const whyWaiting = "tasks wait"
+
 func (p plan) with(a action, why string) plan {
 	p.action, p.why = a, why
 	return p
@@ -164,7 +167,7 @@ func (s *situation) planAfterTask(p plan) plan {
 	// not take the next one by itself.
 	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(ended)
 	if ended.IsZero() || gone || reached(ended, afterTask, s.now) {
-		return p.with(send, "tasks wait")
+		return p.with(send, whyWaiting)
 	}
 	return p.until(ended.Add(afterTask), "has just ended a task and takes the next by itself")
 }
@@ -222,9 +225,13 @@ func (s *situation) lastWake() (of *pipeline.Record, last *pipeline.Wake) {
 	return of, last
 }
 
-// wakesFor counts the wakes that named a task since it was dispatched.
+// wakesFor counts the wakes that named a task since it was dispatched and in
+// vain: after the agent last took something.
 func (s *situation) wakesFor(task *pipeline.Record) int {
 	since := past(task.Dispatch.At, s.now)
+	if took := s.lastTook(); took.After(since) {
+		since = took
+	}
 	n := 0
 	for _, r := range s.known() {
 		for i := range r.Wakes {
@@ -246,21 +253,28 @@ func (s *situation) isMe(agent string) bool { return sameAgent(agent, s.agent.Na
 
 func sameAgent(a, b string) bool { return a == b || pipeline.FoldName(a) == pipeline.FoldName(b) }
 
-// tookSince tells whether the agent took a task after t. A task that was sent
-// back or given away since was taken all the same: the history tells.
-func (s *situation) tookSince(t time.Time) bool {
-	after := func(at time.Time) bool { return past(at, s.now).After(t) }
-	for _, r := range s.known() {
-		if d := r.Dispatch; d != nil && d.TakenAt != nil && s.isMe(d.Agent) && after(*d.TakenAt) {
-			return true
-		}
-		if slices.ContainsFunc(r.History, func(e pipeline.Event) bool {
-			return e.What == eventTaken && s.saidIt(e) && after(e.At)
-		}) {
-			return true
+// tookSince tells whether the agent took a task after t.
+func (s *situation) tookSince(t time.Time) bool { return s.lastTook().After(t) }
+
+// lastTook is when the agent last took a task. One that was sent back or given
+// away since was taken all the same: the history tells.
+func (s *situation) lastTook() (last time.Time) {
+	latest := func(at time.Time) {
+		if at = past(at, s.now); at.After(last) {
+			last = at
 		}
 	}
-	return false
+	for _, r := range s.known() {
+		if d := r.Dispatch; d != nil && d.TakenAt != nil && s.isMe(d.Agent) {
+			latest(*d.TakenAt)
+		}
+		for _, e := range r.History {
+			if e.What == eventTaken && s.saidIt(e) {
+				latest(e.At)
+			}
+		}
+	}
+	return last
 }
 
 // eventTaken is how the history of a task tells that an agent took it.
@@ -334,14 +348,12 @@ func (s *situation) ended() time.Time {
 func stoppedAt(r *pipeline.Record) time.Time {
 	for _, e := range slices.Backward(r.History) {
 		from, to, ok := moved(e)
-		if ok && toWorkOn(from) && !toWorkOn(to) {
+		if ok && (from == pipeline.Assigned || from == pipeline.InProgress) && to != pipeline.InProgress {
 			return e.At
 		}
 	}
 	return time.Time{}
 }
-
-func toWorkOn(s pipeline.Status) bool { return s == pipeline.Assigned || s == pipeline.InProgress }
 
 // Events of a task's history that tell of its status.
 const (

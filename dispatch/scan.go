@@ -35,6 +35,7 @@ func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale
 			p.byName[t.agent.Name] = append(p.byName[t.agent.Name], t)
 		}
 	}
+	slices.Sort(p.report.Failed) // the order of rows says nothing
 	slices.SortFunc(fresh, func(a, b *task) int {
 		return cmp.Or(cmp.Compare(a.rec.Priority.Rank(), b.rec.Priority.Rank()), cmp.Compare(a.id, b.id))
 	})
@@ -59,8 +60,8 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 	switch {
 	case err != nil:
 		return nil, false, p.failed(ctx, row.Task(), err)
-	case status == pipeline.New && (!t.rec.OnBoard() || len(t.rec.Steps) == 0):
-		return nil, false, nil // its steps are still coming
+	case status == pipeline.New && !isWhole(t.rec):
+		return nil, false, nil
 	case t.rec.RowID != row.ID:
 		if status == pipeline.New {
 			p.problem(t.id, "two rows bear this id: %s and %s; clear the Task ID of one", t.rec.RowID, row.ID)
@@ -78,6 +79,8 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		return nil, false, p.takeAway(ctx, t)
 	case status != pipeline.New && !isAgain(t):
 		return t, false, nil
+	case !isWhole(t.rec):
+		return nil, false, nil
 	}
 	if reason := unready(agent); reason != "" {
 		p.problem(t.id, "%s", reason)
@@ -85,6 +88,10 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 	}
 	return t, true, nil
 }
+
+// isWhole tells whether a task stands on the board with all its steps, as far as
+// is known: they may still be coming.
+func isWhole(r *pipeline.Record) bool { return r.OnBoard() && len(r.Steps) > 0 }
 
 // unready says why nothing can be handed out to an agent; "" where it can.
 func unready(a *pipeline.Agent) string {

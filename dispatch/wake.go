@@ -253,13 +253,14 @@ func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl 
 		first = pl.of
 	}
 	var w pipeline.Wake
+	open := false // it was sent before, and may be queued
 	_, err := p.Records.Change(ctx, first.TaskID, func(r *pipeline.Record) error {
 		if outdated(r, first) {
 			return errOutdated
 		}
 		var err error
 		if pl.action == resend {
-			w, err = p.sentAgain(r, pl)
+			w, open, err = p.sentAgain(r, pl)
 		} else {
 			w = p.newWake(r, a, pl)
 		}
@@ -279,6 +280,9 @@ func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl 
 		File: filepath.Join(a.Workspace, FileName),
 	})
 	crash.Point("wake.after")
+	if open && wakeErr != nil {
+		wakeErr = fmt.Errorf("%w before: %w", ErrLost, wakeErr) // whatever it says of this time
+	}
 	r := p.answered(ctx, a, first.TaskID, w, wakeErr, pl.why)
 	if wakeErr != nil && ctx.Err() != nil {
 		return wakeResult{} // we are told to stop: the next start goes on
@@ -304,18 +308,19 @@ func outdated(now, seen *pipeline.Record) bool {
 
 // sentAgain prepares the wake of a record to be sent once more. Where it was
 // surely not queued, it may name other tasks than before; else the same wake is
-// repeated to the letter.
-func (p *pass) sentAgain(r *pipeline.Record, pl plan) (pipeline.Wake, error) {
+// repeated to the letter, and open is true.
+func (p *pass) sentAgain(r *pipeline.Record, pl plan) (wake pipeline.Wake, open bool, err error) {
 	w := wakeNamed(r, pl.wake.Key)
 	if w == nil {
-		return pipeline.Wake{}, errOutdated
+		return pipeline.Wake{}, false, errOutdated
 	}
-	if !maybeQueued(w) || len(w.Tasks) == 0 {
+	open = maybeQueued(w)
+	if !open || len(w.Tasks) == 0 {
 		w.AskedAt = p.askedAfter(w)
 		w.Tasks = firstOf(r.TaskID, idsOf(pl.tasks))
 	}
 	w.Sent, w.Refused = true, ""
-	return *w, nil
+	return *w, open, nil
 }
 
 // newWake adds a wake to a record, under a key that no other ever had: the
@@ -366,7 +371,7 @@ func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.T
 				mine.Accepted = &now
 			}
 			r.Note(now, Who, "woken", fmt.Sprintf("%s, %s %s", a.Name, w.Via, w.Key))
-		case errors.Is(wakeErr, ErrLost):
+		case errors.Is(wakeErr, ErrLost): // it may be queued
 		case errors.Is(wakeErr, ErrRefused):
 			mine.Refused = wakeErr.Error()
 		default:
@@ -382,14 +387,14 @@ func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.T
 		switch {
 		case errors.Is(wakeErr, errBusy):
 			r.failed = "" // it will be looked at again when its process ends
-		case errors.Is(wakeErr, ErrRefused):
+		case errors.Is(wakeErr, ErrRefused) && !errors.Is(wakeErr, ErrLost):
 			r.due, r.kind = time.Time{}, r.failed // the usual time is soon enough
 		}
 		return r
 	}
 	level := slog.LevelInfo
-	if w.Attempt > 1 {
-		level = slog.LevelWarn // once is usual
+	if why != whyWaiting {
+		level = slog.LevelWarn
 	}
 	p.Log.Log(ctx, level, "woke agent", "agent", a.Name, "via", w.Via, "run", w.Key, "tasks", w.Tasks, "why", why)
 	if err := p.copyWake(ctx, a, w, now); err != nil {
@@ -399,9 +404,9 @@ func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.T
 }
 
 // copyWake writes the wake into the entries, for people, and into the history
-// of the other tasks.
+// of the other tasks that the message named.
 func (p *pass) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake, at time.Time) error {
-	for _, id := range w.Tasks {
+	for _, id := range w.Tasks[:min(len(w.Tasks), maxNamed)] {
 		if id == w.Tasks[0] {
 			continue // has the wake itself
 		}

@@ -30,12 +30,14 @@ var (
 // call that only reads says nothing about any row when it is refused.
 var writeMethods = []string{"slackLists.items.create", "slackLists.items.update"}
 
+func isWrite(method string) bool { return slices.Contains(writeMethods, method) }
+
 // classify turns the error code of an answer into an error. A code that nobody
 // has told us of counts as a refusal of what was written: it fails one drop,
 // which a person can send again, where a wait might hold up all for ever.
 func classify(method, code string) *pipeline.BoardError {
 	e := &pipeline.BoardError{Method: method, Code: code, Class: pipeline.Refused}
-	writes := slices.Contains(writeMethods, method)
+	writes := isWrite(method)
 	if !writes {
 		e.Class = pipeline.Transient
 	}
@@ -43,13 +45,13 @@ func classify(method, code string) *pipeline.BoardError {
 	case code == "ratelimited":
 		e.Class = pipeline.Transient
 	case code == "":
-		e.Class, e.MaybeApplied, e.Message = pipeline.Transient, true, "the answer was neither a success nor an error"
+		e.Class, e.MaybeApplied, e.Message = pipeline.Transient, writes, "the answer was neither a success nor an error"
 	case slices.Contains(credentialCodes, code):
 		e.Class, e.Credentials = pipeline.Fatal, true
 	case slices.Contains(configCodes, code):
 		e.Class = pipeline.Fatal
 	case slices.Contains(unsureCodes, code):
-		e.Class, e.MaybeApplied = pipeline.Transient, true
+		e.Class, e.MaybeApplied = pipeline.Transient, writes
 	case code == "over_row_maximum":
 		e.Class, e.Full = pipeline.Transient, true
 	case slices.Contains(schemaCodes, code):
@@ -71,5 +73,5 @@ func isGone(err error) bool {
 
 // unsure is a call of which nobody knows what became.
 func unsure(method, message string, err error) *pipeline.BoardError {
-	return &pipeline.BoardError{Method: method, Class: pipeline.Transient, MaybeApplied: true, Message: message, Err: err}
+	return &pipeline.BoardError{Method: method, Class: pipeline.Transient, MaybeApplied: isWrite(method), Message: message, Err: err}
 }

@@ -111,11 +111,11 @@ func TestReadsAreNotRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, method := range []string{"auth.test", listMethod, infoMethod} {
-		for _, code := range []string{"invalid_arguments", "invalid_cursor", "user_not_found", "row_not_found", "whatever"} {
+		for _, code := range []string{"invalid_arguments", "invalid_cursor", "user_not_found", "row_not_found", "internal_error", "", "whatever"} {
 			w.batch(w.client(func(o *Options) { o.Dir = t.TempDir() }), func(s *Session) {
 				w.Faults.Next(method, boardtest.ErrorCode(code))
 				err := s.Refresh(t.Context(), 0)
-				if e := boardError(t, err); e.Class != pipeline.Transient || e.RowGone || e.Method != method {
+				if e := boardError(t, err); e.Class != pipeline.Transient || e.RowGone || e.MaybeApplied || e.Method != method {
 					t.Errorf("%s of %s: %+v", code, method, e)
 				}
 			})

@@ -18,9 +18,9 @@ type row struct {
 	Was   []pipeline.Status `json:"was,omitempty"`
 }
 
-// Unreadable is the status of a row whose status cell has a form that we do
-// not know. It is not empty, as a row without a status is a new task, and
-// nobody acts on a status that OTM does not know.
+// Unreadable is the status of a row of which a cell could not be read, if that
+// may have been its status. It is not empty, as a row without a status is a new
+// task, and nobody acts on a status that OTM does not know.
 const Unreadable pipeline.Status = "unreadable"
 
 // decoder turns items of the wire into rows.
@@ -83,9 +83,11 @@ func (d *decoder) row(item []byte) (pipeline.Row, bool) {
 	if !whole || r.ID == "" {
 		return pipeline.Row{}, false
 	}
-	whole = eachElement(fields, func(value []byte) { d.cell(&r, value) })
-	if !whole && len(fields) > 0 && string(fields) != "null" {
+	if !eachElement(fields, func(value []byte) { d.cell(&r, value) }) {
 		r.Odd = true
+	}
+	if r.Odd && r.Status == "" {
+		r.Status = Unreadable // what could not be read may have been it
 	}
 	return r, true
 }
@@ -175,9 +177,7 @@ func (c *cell) putLabel(r *pipeline.Row, u *use) {
 	case pipeline.FieldPriority:
 		r.Priority, _ = pipeline.ParsePriority(l.folded)
 	case pipeline.FieldStatus:
-		if r.Status = pipeline.Status(l.folded); !ok {
-			r.Status = Unreadable
-		}
+		r.Status = pipeline.Status(l.folded)
 	}
 }
 

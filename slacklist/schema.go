@@ -53,6 +53,8 @@ type Column struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type"`
 	Options []Option `json:"options,omitempty"`
+
+	folded string // Name, while the columns are looked for
 }
 
 // Option is an option of a select. Its value is its id.
@@ -157,7 +159,7 @@ func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema,
 	}
 	s := &Schema{Fields: map[pipeline.Field]string{}, Limit: list.ListLimits.RowCountLimit, Count: list.ListLimits.RowCount}
 	for _, w := range list.ListMetadata.Schema {
-		s.Columns = append(s.Columns, Column{ID: w.ID, Name: w.Name, Type: w.Type, Options: parseOptions(w.Options)})
+		s.Columns = append(s.Columns, Column{ID: w.ID, Name: w.Name, Type: w.Type, Options: parseOptions(w.Options), folded: pipeline.FoldName(w.Name)})
 	}
 	if len(s.Columns) == 0 {
 		return nil, fmt.Errorf("list object has no columns")
@@ -211,8 +213,9 @@ func (s *Schema) find(field pipeline.Field, name string) (string, error) {
 		}
 	}
 	var named []Column
+	folded := pipeline.FoldName(name)
 	for _, c := range s.Columns {
-		if pipeline.FoldName(c.Name) == pipeline.FoldName(name) {
+		if c.folded == folded {
 			named = append(named, c)
 		}
 	}

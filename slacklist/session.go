@@ -176,6 +176,7 @@ func (s *Session) readyFor(ctx context.Context, method string, budget float64, n
 	now := s.c.now()
 	if due := s.snap.due(method, budget, n, now); due.After(now) {
 		if due.After(s.deadline) {
+			s.dirty = true // where the clock was set back, what is due has changed
 			return &pipeline.BoardError{Method: method, Code: "ratelimited", Until: due, Message: "waiting for the rate limit"}
 		}
 		s.c.log.Debug("waiting for the rate limit", "method", method, "wait", due.Sub(now))

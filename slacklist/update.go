@@ -168,15 +168,17 @@ func (s *Session) call(ctx context.Context, cells []slack.ListItemCell, changes 
 	crash.Point("update.before")
 	err := s.c.updateCells(ctx, cells)
 	crash.Point("update.after")
-	if err != nil {
-		return s.noted(err)
-	}
 	for _, change := range changes {
-		if r := s.snap.row(change.Row); r != nil {
+		r := s.snap.row(change.Row)
+		switch {
+		case r == nil:
+		case err == nil:
 			s.patched(r, change.Cells, asked)
+		case pipeline.MaybeApplied(err):
+			r.Known = 0 // what it shows now, only a walk can tell
 		}
 	}
-	return nil
+	return s.noted(err)
 }
 
 // patched notes in the snapshot what was written to a row.

@@ -58,6 +58,7 @@ func (s *Session) walk(ctx context.Context) error {
 	if w.odd > 0 {
 		s.c.log.Warn("rows without an id passed over", "rows", w.odd)
 	}
+	slices.Reverse(w.rows) // the list comes newest first, the snapshot has what we make last
 	s.take(w.rows, started)
 	return nil
 }

@@ -142,7 +142,7 @@ func (c *Client) judge(method string, r *reply, err error) *pipeline.BoardError 
 	switch {
 	case r.status == 0:
 		e := unsure(method, "", plainTransport(err))
-		e.MaybeApplied = r.sent
+		e.MaybeApplied = e.MaybeApplied && r.sent
 		return e
 	case r.status == http.StatusTooManyRequests:
 		e := classify(method, "ratelimited")

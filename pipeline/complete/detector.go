@@ -59,6 +59,15 @@ func (r *Report) Summary() string {
 	return s
 }
 
+// trouble notes what the board said, and when it may be asked again.
+func (r *Report) trouble(err error) {
+	r.Trouble = err
+	var e *pipeline.BoardError
+	if errors.As(err, &e) {
+		r.Due = e.Until
+	}
+}
+
 // finding is what has to be written to one task.
 type finding struct {
 	id      pipeline.TaskID
@@ -73,18 +82,20 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Repo
 	report = &Report{}
 	b, err := d.Board.Begin(ctx)
 	if err != nil {
-		report.Trouble = err
+		report.trouble(err)
 		return report, nil
 	}
 	defer func() { err = errors.Join(err, b.End()) }()
 	if maxAge >= 0 || b.WalkAt().IsZero() {
-		if report.Trouble = b.Refresh(ctx, max(maxAge, 0)); report.Trouble != nil {
+		if err := b.Refresh(ctx, max(maxAge, 0)); err != nil {
+			report.trouble(err)
 			return report, nil
 		}
 	}
 	found, stale := d.look(b)
 	if stale {
-		if report.Trouble = b.Refresh(ctx, 0); report.Trouble != nil {
+		if err := b.Refresh(ctx, 0); err != nil {
+			report.trouble(err)
 			return report, nil
 		}
 		found, _ = d.look(b)
@@ -102,7 +113,7 @@ func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
 			continue
 		}
 		f := assess(row, b.StepRows(row.ID), now)
-		if f == nil || !d.complete(id, b) {
+		if f == nil || !d.complete(row, b) {
 			continue
 		}
 		f.id = id
@@ -112,14 +123,15 @@ func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
 	return found, stale
 }
 
-// complete tells whether all the steps that the record knows stand on the
-// board. Until they do, what the rows say is not the whole task.
-func (d *Detector) complete(id pipeline.TaskID, b pipeline.Batch) bool {
-	rec, err := d.Records.Load(id)
+// complete tells whether a row is its task's, and all the steps that the
+// record knows stand on the board. Until they do, what the rows say is not the
+// whole task.
+func (d *Detector) complete(row *pipeline.Row, b pipeline.Batch) bool {
+	rec, err := d.Records.Load(row.Task())
 	if errors.Is(err, fs.ErrNotExist) {
 		return true // a record that was lost is no reason to stop
 	}
-	if err != nil || !rec.OnBoard() {
+	if err != nil || !rec.OnBoard() || rec.RowID != row.ID {
 		return false
 	}
 	for _, s := range rec.Steps {
@@ -166,7 +178,7 @@ func assess(row *pipeline.Row, steps []*pipeline.Row, now time.Time) *finding {
 func (f *finding) set(c pipeline.Cell) { f.change.Cells = append(f.change.Cells, c) }
 
 // write writes all findings in as few calls as the board allows, and where one
-// is refused, each by itself.
+// is at fault, each by itself.
 func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding, report *Report) error {
 	found = dropUnwritable(b, found)
 	if len(found) == 0 {
@@ -180,25 +192,36 @@ func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding,
 	if err == nil {
 		return d.wrote(ctx, found, report)
 	}
-	if !pipeline.IsRefused(err) {
-		report.Trouble = err
+	if !concernsOne(err) {
+		report.trouble(err)
 		return nil
 	}
 	for _, f := range found {
-		if err := b.Update(ctx, f.change); err != nil {
-			if !pipeline.IsRefused(err) {
-				report.Trouble = err
-				return nil
+		err := b.Update(ctx, f.change)
+		var e *pipeline.BoardError
+		switch {
+		case err == nil:
+			if err := d.wrote(ctx, []finding{f}, report); err != nil {
+				return err
 			}
+		case errors.As(err, &e) && e.RowGone:
+			d.Log.Info("row is no longer on the board", "task", f.id)
+		case concernsOne(err):
 			report.Failed = append(report.Failed, fmt.Sprintf("%v: %v", f.id, err))
 			d.Log.Error("board refused progress", "task", f.id, "err", err)
-			continue
-		}
-		if err := d.wrote(ctx, []finding{f}, report); err != nil {
-			return err
+		default:
+			report.trouble(err)
+			return nil
 		}
 	}
 	return nil
+}
+
+// concernsOne tells whether an error is about one change and says nothing of
+// the others: it is refused, or needs an option that the board lacks.
+func concernsOne(err error) bool {
+	var missing *pipeline.MissingError
+	return pipeline.IsRefused(err) || errors.As(err, &missing)
 }
 
 // dropUnwritable leaves out what the board has no columns for: it would be

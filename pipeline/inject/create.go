@@ -1,10 +1,10 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -25,33 +25,56 @@ func (sw *sweep) create(ctx context.Context, f inbox.File, data []byte, c *drop.
 	if err := sw.Store.Raise(ctx, id); err != nil {
 		return verdict{stop: err}
 	}
-	rec, err := sw.Store.Load(id)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		rec = nil // unreadable: Change sets it aside, and the board tells
+	if v, known := sw.byRecord(f, c, sw.load(id)); known {
+		return v
 	}
-	if rec != nil && rec.RowID != "" && rec.DropID != c.ID && !sameTitle(rec.Title, c.Task.Title) {
-		return conflict(id, rec.Title)
-	}
-	if rec != nil && rec.OnBoard() {
-		// Either only the settling was missing, or it was settled before.
-		return sw.onBoard(rec, c, rec.Drop != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name))
-	}
-	if sw.noCreates.After(sw.Now()) {
+	switch {
+	case sw.noCreates.After(sw.Now()):
 		return wait(sw.noCreates)
+	case sw.full != "":
+		return keep(sw.full)
 	}
-	v := sw.bring(ctx, f, c, rec)
-	if v.stop != nil {
-		return sw.limited(v)
-	}
-	return v
+	return sw.limited(sw.bring(ctx, f, c))
 }
 
-// limited lets updates go on where only creates are limited.
+// load returns the record of a task; nil where there is none, and where it
+// cannot be read: then the board tells, and Change sets it aside.
+func (sw *sweep) load(id pipeline.TaskID) *pipeline.Record {
+	rec, err := sw.Store.Load(id)
+	if err != nil {
+		return nil
+	}
+	return rec
+}
+
+// byRecord judges a create by the record of its task alone, where that has a
+// row; else the board has to be asked.
+func (sw *sweep) byRecord(f inbox.File, c *drop.Create, rec *pipeline.Record) (v verdict, known bool) {
+	switch {
+	case rec == nil || rec.RowID == "":
+		return verdict{}, false
+	case rec.DropID != c.ID && !sameTitle(rec.Title, c.Task.Title) && !sw.wasProcessed(c):
+		return conflict(c.Task.ID, rec.Title), true
+	case rec.OnBoard():
+		// Either only the settling was missing, or it was settled before.
+		return sw.onBoard(rec, c, rec.Drop != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name)), true
+	}
+	return verdict{}, false
+}
+
+// limited lets updates go on where only creates are held up.
 func (sw *sweep) limited(v verdict) verdict {
 	var e *pipeline.BoardError
-	if errors.As(v.stop, &e) && e.Code == "ratelimited" && e.Method == "slackLists.items.create" {
+	if !errors.As(v.stop, &e) {
+		return v
+	}
+	switch {
+	case e.Code == "ratelimited" && !e.Until.IsZero():
 		sw.noCreates = e.Until
 		return wait(e.Until)
+	case e.Full:
+		sw.full = "the list is full: " + e.Error()
+		return keep(sw.full)
 	}
 	return v
 }
@@ -73,10 +96,15 @@ func conflict(id pipeline.TaskID, title string) verdict {
 }
 
 // bring puts a task on the board, or finishes what was begun.
-func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create, rec *pipeline.Record) verdict {
+func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create) verdict {
 	b, err := sw.open(ctx)
 	if err != nil {
 		return verdict{stop: err}
+	}
+	// Others write records while they hold the board, which we did not until now.
+	rec := sw.load(c.Task.ID)
+	if v, known := sw.byRecord(f, c, rec); known {
+		return v
 	}
 	unseen := false
 	if err := sw.look(ctx, b); err != nil {
@@ -86,41 +114,59 @@ func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create, rec *p
 		unseen = true
 	}
 	duplicate := false
-	if rec == nil || rec.RowID == "" {
+	if rec != nil && rec.RowID != "" {
+		var due time.Time
+		duplicate = rec.DropID != c.ID
+		if rec, due, err = sw.findSteps(ctx, b, rec); err == nil && !due.IsZero() {
+			return wait(due)
+		}
+	} else {
 		var due time.Time
 		asked := rec != nil && rec.RowAskedAt != nil
+		ours := asked && rec.DropID == c.ID
 		if asked {
 			if due, err = sw.certain(ctx, b, *rec.RowAskedAt); err != nil {
 				return sw.boardTrouble(err)
 			}
 		}
-		row := b.TaskRow(c.Task.ID)
+		row := rowOf(b, c)
 		switch {
-		case row != nil && !sameTitle(row.Title, c.Task.Title):
+		case row != nil && !ours && !sameTitle(row.Title, c.Task.Title) && !sw.wasProcessed(c):
 			return conflict(c.Task.ID, row.Title)
 		case row != nil:
-			duplicate = !asked
+			duplicate = !ours
 			rec, err = sw.adopt(ctx, f, c, row, b.StepRows(row.ID))
 		case !due.IsZero():
 			return wait(due)
-		case rec == nil && sw.wasProcessed(c.ID):
+		case rec == nil && sw.wasProcessed(c):
 			// Neither record nor row is left: it was archived, or deleted.
 			return verdict{result: &inbox.Result{SkippedDuplicate: true}}
 		default:
 			rec, err = sw.makeRow(ctx, b, f, c, unseen)
 		}
-		if err != nil {
-			return sw.boardTrouble(err)
-		}
 	}
-	rec, due, err := sw.makeSteps(ctx, b, rec)
-	switch {
-	case err != nil:
+	if err == nil {
+		rec, err = sw.makeSteps(ctx, b, rec)
+	}
+	if err != nil {
 		return sw.boardTrouble(err)
-	case !due.IsZero():
-		return wait(due)
 	}
 	return sw.onBoard(rec, c, duplicate)
+}
+
+// rowOf returns the row that bears the id of a task, of several rather one
+// that has its title; nil where none does.
+func rowOf(b pipeline.Batch, c *drop.Create) *pipeline.Row {
+	row := b.TaskRow(c.Task.ID)
+	if row == nil || sameTitle(row.Title, c.Task.Title) {
+		return row
+	}
+	for r := range b.Rows() {
+		if r.Parent == "" && r.Task() == c.Task.ID && sameTitle(r.Title, c.Task.Title) {
+			return r
+		}
+	}
+	return row
 }
 
 // mayCreateUnseen tells whether a row may be made although the board cannot be
@@ -137,8 +183,8 @@ func (sw *sweep) mayCreateUnseen(f inbox.File, err error) bool {
 // for at the given time is there. due is zero if what the walk lacks now
 // counts as not made; else it is when to look again.
 func (sw *sweep) certain(ctx context.Context, b pipeline.Batch, asked time.Time) (due time.Time, err error) {
-	certain := asked.Add(sw.Times.SettleAfter)
-	if b.WalkAt().Before(certain) && (sw.Now().After(certain) || b.WalkAt().Before(asked)) {
+	certain := asked.Add(sw.Times.SettleAfter).Truncate(time.Millisecond) // the grain of WalkAt
+	if b.WalkAt().Before(certain) && (!sw.Now().Before(certain) || b.WalkAt().Before(asked)) {
 		if err := sw.walk(ctx, b); err != nil {
 			return time.Time{}, err
 		}
@@ -185,7 +231,7 @@ func (sw *sweep) adopt(ctx context.Context, f inbox.File, c *drop.Create, row *p
 // equal titles each gets one, the older first.
 func matchSteps(r *pipeline.Record, rows []*pipeline.Row) {
 	rows = slices.Clone(rows)
-	slices.SortFunc(rows, func(a, b *pipeline.Row) int { return int(a.Created - b.Created) })
+	slices.SortStableFunc(rows, func(a, b *pipeline.Row) int { return cmp.Compare(a.Created, b.Created) })
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		if s.RowID != "" {
@@ -225,6 +271,7 @@ func (sw *sweep) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c 
 		r.RowID, r.RowAskedAt = id, nil
 		r.Status, r.Written = pipeline.New, pipeline.New
 		r.Note(now, Who, "row created", id)
+		askNext(r, now)
 	})
 }
 
@@ -249,36 +296,49 @@ func (sw *sweep) rowCells(rec *pipeline.Record) []pipeline.Cell {
 	return cells
 }
 
-// makeSteps makes the rows of the steps that have none. Those that were asked
-// for before, and of which no answer came, are looked for first; due is then
+// findSteps looks for the steps that were asked for before and of which no
+// answer came. due is zero if what is not found counts as not made; else it is
 // when to look again.
-func (sw *sweep) makeSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (_ *pipeline.Record, due time.Time, err error) {
+func (sw *sweep) findSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (_ *pipeline.Record, due time.Time, err error) {
 	asked := func(s pipeline.StepRecord) bool { return s.RowID == "" && s.AskedAt != nil }
-	if i := slices.IndexFunc(rec.Steps, asked); i >= 0 {
-		if due, err = sw.certain(ctx, b, *rec.Steps[i].AskedAt); err != nil {
-			return rec, due, err
-		}
-		rows := b.StepRows(rec.RowID)
-		rec, err = sw.change(ctx, rec, func(r *pipeline.Record) { matchSteps(r, rows) })
-		if err != nil || slices.ContainsFunc(rec.Steps, asked) && !due.IsZero() {
-			return rec, due, err
-		}
-	}
-	if rec.OnBoard() {
+	i := slices.IndexFunc(rec.Steps, asked)
+	if i < 0 {
 		return rec, time.Time{}, nil
 	}
-	if rec, err = sw.change(ctx, rec, func(r *pipeline.Record) { askNext(r, sw.Now()) }); err != nil {
+	if due, err = sw.certain(ctx, b, *rec.Steps[i].AskedAt); err != nil {
+		return nil, time.Time{}, err
+	}
+	rows := b.StepRows(rec.RowID)
+	rec, err = sw.change(ctx, rec, func(r *pipeline.Record) {
+		matchSteps(r, rows)
+		for i := range r.Steps {
+			if due.IsZero() && asked(r.Steps[i]) {
+				r.Steps[i].AskedAt = nil
+			}
+		}
+	})
+	if err != nil || !slices.ContainsFunc(rec.Steps, asked) {
 		return rec, time.Time{}, err
 	}
+	return rec, due, nil
+}
+
+// makeSteps makes the rows of the steps that have none.
+func (sw *sweep) makeSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (_ *pipeline.Record, err error) {
 	for i := range rec.Steps {
 		if rec.Steps[i].RowID != "" {
 			continue
 		}
+		if rec.Steps[i].AskedAt == nil { // else the record that made what is before it says so
+			if rec, err = sw.change(ctx, rec, func(r *pipeline.Record) { askNext(r, sw.Now()) }); err != nil {
+				return nil, err
+			}
+		}
 		if rec, err = sw.makeStep(ctx, b, rec, i); err != nil {
-			return rec, time.Time{}, err
+			return nil, err
 		}
 	}
-	return rec, time.Time{}, nil
+	return rec, nil
 }
 
 // askNext notes that the next step without a row is about to be asked for.
@@ -296,7 +356,7 @@ func (sw *sweep) makeStep(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 		pipeline.Cell{Field: pipeline.FieldStatus, Text: string(pipeline.New)})
 	if err != nil {
 		err = fmt.Errorf("step %d: %w", i+1, err)
-		return rec, sw.unmade(ctx, rec, err, func(r *pipeline.Record, at *time.Time) { r.Steps[i].AskedAt = at })
+		return nil, sw.unmade(ctx, rec, err, func(r *pipeline.Record, at *time.Time) { r.Steps[i].AskedAt = at })
 	}
 	return sw.change(ctx, rec, func(r *pipeline.Record) {
 		now := sw.Now()
@@ -332,7 +392,7 @@ func (sw *sweep) change(ctx context.Context, rec *pipeline.Record, f func(*pipel
 // onBoard is the verdict on a create whose task stands on the board with all
 // its steps.
 func (sw *sweep) onBoard(rec *pipeline.Record, c *drop.Create, duplicate bool) verdict {
-	sw.noteProcessed(c.ID)
+	sw.noteProcessed(c)
 	return verdict{result: &inbox.Result{
 		SlackItemID: rec.RowID, SubtaskItemIDs: stepRows(rec),
 		SkippedDuplicate: duplicate, DedupUnverified: rec.Unverified && !duplicate,

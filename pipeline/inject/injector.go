@@ -54,8 +54,8 @@ type Injector struct {
 	// Progress is called after each file; nil is not called.
 	Progress func()
 
-	tries     map[string]int  // inbox file → sweeps that have seen it
-	processed map[string]bool // ids of drops in processed/; nil: not read yet
+	tries     map[string]int       // inbox file → looks that were taken at it
+	processed map[settledDrop]bool // what stands in processed/; nil: not read yet
 }
 
 // Report says what a sweep did.
@@ -112,10 +112,11 @@ func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
 }
 
 // outOfReach tells whether the board is in trouble and nobody knows for how
-// long.
+// long. An answer that was lost is no such trouble: what became of the call
+// shows within SettleAfter.
 func (r *Report) outOfReach() bool {
 	var e *pipeline.BoardError
-	return r.Trouble != nil && !(errors.As(r.Trouble, &e) && !e.Until.IsZero())
+	return r.Trouble != nil && !(errors.As(r.Trouble, &e) && (!e.Until.IsZero() || e.MaybeApplied))
 }
 
 // SweepUntilQuiet sweeps as a run that somebody asked for should: it waits out

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	"otm/pipeline"
@@ -21,6 +22,7 @@ type sweep struct {
 	refreshed bool // the board was walked in this sweep
 
 	noCreates time.Time                // the board takes no rows before this time; zero: it does
+	full      string                   // why the board takes no more rows; "": it does
 	creating  map[pipeline.TaskID]bool // tasks whose create is in the inbox
 	held      map[pipeline.TaskID]bool // tasks with an update that waits
 }
@@ -67,11 +69,24 @@ func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 				settled++
 			}
 			if sw.report.Trouble != nil {
-				return settled, nil
+				return settled, sw.countWaiting()
 			}
 		}
 	}
 	return settled, nil
+}
+
+// countWaiting counts what a sweep that ended early has not come to.
+func (sw *sweep) countWaiting() error {
+	sw.report.Waiting = -len(sw.report.Kept)
+	for _, kind := range inbox.Kinds {
+		files, err := sw.Box.List(kind)
+		if err != nil {
+			return err
+		}
+		sw.report.Waiting += len(files)
+	}
+	return nil
 }
 
 // file handles one file, and settles it if its verdict is in.
@@ -93,7 +108,6 @@ func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, err erro
 	switch {
 	case v.stop != nil:
 		sw.report.Trouble = v.stop
-		sw.report.Waiting++
 		sw.trouble(v.stop)
 		return false, nil
 	case v.result == nil:
@@ -101,7 +115,11 @@ func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, err erro
 		if v.kept != "" {
 			sw.report.Waiting--
 			sw.report.Kept = append(sw.report.Kept, v.kept)
-			sw.Log.Warn("kept drop", "drop", f.Name, "reason", v.kept)
+			level := slog.LevelWarn
+			if sw.tries[f.Name] > 1 {
+				level = slog.LevelDebug // it was said before
+			}
+			sw.Log.Log(ctx, level, "kept drop", "drop", f.Name, "reason", v.kept)
 		}
 		if !v.due.IsZero() {
 			sw.report.due(v.due)
@@ -172,12 +190,12 @@ func kindOf(mode fs.FileMode) string {
 
 // unparsed judges a file that is no drop. One that is no JSON object may still
 // be in the middle of being written, and is left alone until it has been
-// unchanged for a while.
+// unchanged for a while. A time that is far in the future says nothing.
 func (sw *sweep) unparsed(f inbox.File, err error) verdict {
 	var syntax *drop.SyntaxError
 	if errors.As(err, &syntax) {
 		quiet := f.Info.ModTime().Add(sw.Times.ParseableAge)
-		if now := sw.Now(); quiet.After(now) && quiet.Sub(now) <= sw.Times.ParseableAge {
+		if now := sw.Now(); quiet.After(now) && quiet.Sub(now) <= 2*sw.Times.ParseableAge {
 			return wait(quiet)
 		}
 	}
@@ -258,9 +276,7 @@ func (sw *sweep) boardTrouble(err error) verdict {
 	}
 	switch {
 	case e.Class == pipeline.Refused:
-		return fail(inbox.Rejected, "", "the board refuses it: %v", e)
-	case e.Full:
-		return keep("the list is full: " + e.Error())
+		return fail(inbox.Rejected, "", "the board refuses it: %v", err)
 	}
 	return verdict{stop: err}
 }
@@ -278,8 +294,11 @@ func (sw *sweep) trouble(err error) {
 	case errors.As(err, &e) && !e.Until.IsZero():
 		sw.report.due(e.Until)
 		sw.Log.Info("waiting for the board", "until", e.Until.UTC(), "err", err)
+	case pipeline.MaybeApplied(err):
+		sw.report.due(sw.Now().Add(min(retryBoard, sw.Times.SettleAfter)))
+		sw.Log.Warn("answer lost", "err", err)
 	default:
 		sw.report.due(sw.Now().Add(retryBoard))
-		sw.Log.Warn("board out of reach", "err", err)
+		sw.Log.Warn("sweep ended early", "err", err)
 	}
 }

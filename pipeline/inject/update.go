@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -30,16 +29,8 @@ func (sw *sweep) update(ctx context.Context, f inbox.File, u *drop.Update) verdi
 }
 
 func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) verdict {
-	rec, err := sw.Store.Load(u.TaskID)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		rec = nil // unreadable: the board tells, and Change sets it aside
-	}
-	if rec != nil {
-		if name, applied := rec.AppliedAs(u.ID); applied {
-			// Either only the settling was missing, or it came twice.
-			twice := name != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name)
-			return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SkippedDuplicate: twice}}
-		}
+	if v, applied := sw.appliedBefore(f, u, sw.load(u.TaskID)); applied {
+		return v
 	}
 	if sw.creating[u.TaskID] {
 		return verdict{} // its task is on its way
@@ -48,6 +39,8 @@ func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) ve
 	if err != nil {
 		return verdict{stop: err}
 	}
+	// Others write records while they hold the board, which we did not until now.
+	rec := sw.load(u.TaskID)
 	if rec == nil {
 		if rec, err = sw.rebuild(ctx, b, u.TaskID); err != nil {
 			return sw.boardTrouble(err)
@@ -63,7 +56,24 @@ func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) ve
 	if row == nil {
 		return sw.rowGone(f, rec)
 	}
+	if _, known := pipeline.ParseStatus(string(row.Status)); row.Odd && !known {
+		return keep(fmt.Sprintf("the status of %v has a form on the board that cannot be read", rec.TaskID))
+	}
 	return sw.apply(ctx, b, f, rec, row, u)
+}
+
+// appliedBefore is the verdict on an update that the record says is on the
+// board: either only the settling was missing, or it came twice.
+func (sw *sweep) appliedBefore(f inbox.File, u *drop.Update, rec *pipeline.Record) (v verdict, applied bool) {
+	if rec == nil {
+		return verdict{}, false
+	}
+	name, applied := rec.AppliedAs(u.ID)
+	if !applied {
+		return verdict{}, false
+	}
+	twice := name != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name)
+	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SkippedDuplicate: twice}}, true
 }
 
 // unknown is an update of a task that nobody knows. Its create may still come.
@@ -98,6 +108,9 @@ func (sw *sweep) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.Task
 	}
 	rows := b.StepRows(row.ID)
 	return sw.Store.Change(ctx, id, func(r *pipeline.Record) error {
+		if r.RowID != "" || r.DropID != "" {
+			return pipeline.ErrUnchanged // it could not be read before, and can be now
+		}
 		r.FromRow(row, rows)
 		if a := sw.Agents.Assigned(row.Assignee); a != nil {
 			r.Agent = a.Name
@@ -142,6 +155,9 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 			}
 			return pipeline.ErrUnchanged
 		}
+		if decided = stepsGone(b, r, report); decided != nil {
+			return nil
+		}
 		report.Drop = f.Name
 		r.Reporting = report
 		return nil
@@ -158,7 +174,7 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 		return fail(refused.class, "otm show "+rec.TaskID.String(), "%s", refused.reason)
 	}
 	if err := b.Update(ctx, changes(rec, sw.Now())...); err != nil {
-		return sw.boardTrouble(err)
+		return sw.notWritten(ctx, b, err)
 	}
 	ticked := tickedRows(rec)
 	if _, err := sw.change(ctx, rec, func(r *pipeline.Record) { sw.applied(r, u) }); err != nil {
@@ -166,6 +182,31 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	}
 	sw.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)
 	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SubtaskItemIDs: ticked}}
+}
+
+// notWritten is what happens to an update that the board did not take. A row
+// that has just gone is no refusal of the update: the rows are read anew, and
+// by them it is decided again.
+func (sw *sweep) notWritten(ctx context.Context, b pipeline.Batch, err error) verdict {
+	var e *pipeline.BoardError
+	if !errors.As(err, &e) || !e.RowGone {
+		return sw.boardTrouble(err)
+	}
+	if err := sw.walk(ctx, b); err != nil {
+		return sw.boardTrouble(err)
+	}
+	return wait(sw.Now().Add(retryBoard))
+}
+
+// stepsGone refuses a report of a step whose row is not on the board any more.
+// It is asked before anything is written, as nothing may apply in part.
+func stepsGone(b pipeline.Batch, r *pipeline.Record, report *pipeline.Report) error {
+	for _, i := range report.Steps {
+		if b.Row(r.Steps[i].RowID) == nil {
+			return refuse(inbox.Unmatched, "step %q of %v is no longer on the board: somebody deleted or archived it", r.Steps[i].Title, r.TaskID)
+		}
+	}
+	return nil
 }
 
 // decideAgain keeps to what was decided before a crash: a decision made anew
