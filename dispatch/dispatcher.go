@@ -85,10 +85,10 @@ type pass struct {
 	report *Report
 	byName map[string][]*task // agent → its tasks on the board that were handed out
 
-	walkAt   time.Time                // of the rows; zero: they may be older than our own writes
-	rows     map[string]bool          // ids of the rows of all tasks
-	away     map[pipeline.TaskID]bool // tasks that the board gives to another agent than their record did
-	resolved map[string]string        // workspace → its path without links
+	walkAt   time.Time                  // of the rows; zero: they may be older than our own writes
+	rows     map[string]bool            // ids of the rows of all tasks
+	away     map[pipeline.TaskID]string // tasks that the board gives to another than their record does, and whom that names
+	resolved map[string]string          // workspace → its path without links
 }
 
 // task is a row of the board with its record, during one pass.

@@ -17,7 +17,7 @@ import (
 // of them is not known well enough to flip it.
 func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
 	p.byName, p.report.Failed = map[string][]*task{}, nil
-	p.walkAt, p.rows, p.away = b.WalkAt(), map[string]bool{}, map[pipeline.TaskID]bool{}
+	p.walkAt, p.rows, p.away = b.WalkAt(), map[string]bool{}, map[pipeline.TaskID]string{}
 	for row := range b.Rows() {
 		if row.Parent != "" || row.Task() == 0 {
 			continue
@@ -69,7 +69,7 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		return nil, false, nil
 	}
 	if d := t.rec.Dispatch; d != nil && (agent == nil || !sameAgent(d.Agent, agent.Name)) {
-		p.away[t.id] = true
+		p.away[t.id] = d.Agent
 	}
 	switch {
 	case agent == nil && row.Assignee != "":

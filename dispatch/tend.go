@@ -191,10 +191,11 @@ func refresh(e *Entry, r *pipeline.Record) {
 // entry of a task that we know nothing of is somebody else's.
 func (p *pass) isOver(e *Entry, see *findings) bool {
 	rec, err := p.Records.Load(e.TaskID)
+	from, away := p.away[e.TaskID]
 	switch {
 	case err != nil, e.RowID != "" && e.RowID != rec.RowID:
 		return false
-	case rec.Status.Finished(), rec.Status == pipeline.Pending, p.away[e.TaskID]:
+	case rec.Status.Finished(), rec.Status == pipeline.Pending, away && sameAgent(from, e.Agent):
 		return true
 	case rec.Dispatch == nil:
 		return rec.Attempt > 0 // taken away

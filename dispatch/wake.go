@@ -91,7 +91,7 @@ func (p *pass) woke(name string, r wakeResult) {
 // given reports something that a person has to look at.
 func (p *pass) given(reason string) {
 	p.report.Given = append(p.report.Given, reason)
-	p.say(slog.LevelWarn, "agent takes nothing", reason, reason)
+	p.say(slog.LevelWarn, "somebody has to look", reason, reason)
 }
 
 // wakeResult is what came of one agent.
@@ -192,7 +192,9 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 		askCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 		defer cancel()
 		var err error
-		if how, ended, err = waker.Ended(askCtx, key); err != nil {
+		if how, ended, err = waker.Ended(askCtx, key); ctx.Err() != nil {
+			return plan{}, wakeResult{} // we are told to stop
+		} else if err != nil {
 			failed := fmt.Sprintf("agent %s: not known what became of %s: %v", s.agent.Name, key, err)
 			return plan{}, wakeResult{failed: failed, kind: "ask " + s.agent.Name, due: p.Now().Add(askAgain)}
 		}
@@ -280,7 +282,7 @@ func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl 
 		File: filepath.Join(a.Workspace, FileName),
 	})
 	crash.Point("wake.after")
-	if open && wakeErr != nil {
+	if open && wakeErr != nil && !errors.Is(wakeErr, ErrLost) {
 		wakeErr = fmt.Errorf("%w before: %w", ErrLost, wakeErr) // whatever it says of this time
 	}
 	r := p.answered(ctx, a, first.TaskID, w, wakeErr, pl.why)

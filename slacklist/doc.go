@@ -16,7 +16,8 @@
 // The board knows no compare-and-set. Begin therefore takes locks/board, and
 // everything between it and End is one batch: look, decide, write. Within a
 // host no two batches overlap. A batch lasts at most BatchTime; whoever has
-// more to do ends it and begins another.
+// more to do ends it and begins another, after leaving the board to other
+// processes for a moment.
 //
 // # Freshness
 //
@@ -29,11 +30,21 @@
 // them at once. For SettleAfter after a write, a row that a walk shows without
 // our write keeps it, and a row that we made and a walk lacks stays.
 //
+// # Decoding
+//
+// Pages are cut, not decoded into structs (cut.go): a cell of an unexpected
+// form is passed over, and of a row of which the status may have been such a
+// cell, the status is Unreadable. A page that is no whole array of items is no
+// page, and its walk failed.
+//
 // # Errors
 //
-// Every failed call is an *Error of one of three classes: Item (this row or
-// value is refused), Transient (try later), Fatal (an operator must act). It
-// also says whether a write may have been applied all the same.
+// Every failed call is a *pipeline.BoardError of one of three classes: Refused
+// (this row or value), Transient (try later), Fatal (an operator must act). It
+// also says whether a write may have been applied all the same. Where the list
+// lacks a column or an option, also by the word of the board when the schema
+// was read anew, it is a *pipeline.MissingError. No error, log or file holds
+// the token.
 //
 // What this does not guarantee: that two data directories on one list keep out
 // of each other's way.

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,7 +225,7 @@ func TestTokenStaysSecret(t *testing.T) {
 		func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://elsewhere.invalid/?token="+r.FormValue("token"), http.StatusTemporaryRedirect)
 		},
-		func(w http.ResponseWriter, r *http.Request) { http.Error(w, r.FormValue("token"), 418) },
+		func(w http.ResponseWriter, r *http.Request) { http.Error(w, r.FormValue("token"), http.StatusTeapot) },
 	}
 	world := newWorld(t)
 	world.batch(world.client(), func(s *Session) { world.walk(s) })
@@ -268,22 +268,36 @@ func TestTokenStaysSecret(t *testing.T) {
 	}
 }
 
+// A redirect is not followed: the form holds the token.
+func TestRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		var got atomic.Int32
+		elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
+		t.Cleanup(elsewhere.Close)
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, status) }))
+		t.Cleanup(web.Close)
+		c := New(Options{Dir: t.TempDir(), URL: web.URL, ListID: "F1", Token: "t"})
+		if _, err := c.self(t.Context()); err == nil || got.Load() != 0 {
+			t.Errorf("%d: error %v, %d requests elsewhere", status, err, got.Load())
+		}
+	}
+}
+
 // A huge answer is not read to its end, and not believed to have one where the
 // header says so.
 func TestHugeAnswer(t *testing.T) {
 	t.Parallel()
 	for _, announced := range []int64{-1, 0, 1000, 1 << 60} {
 		body := strings.NewReader(strings.Repeat("x", 5000))
-		resp := &http.Response{Body: io.NopCloser(body), ContentLength: announced}
-		if got, err := readBody(resp, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
+		if got, err := readBody(body, announced, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
 			t.Errorf("announced %d: %d bytes, error %v", announced, len(got), err)
 		}
 		if body.Len() == 0 {
 			t.Errorf("announced %d: all was read", announced)
 		}
 	}
-	resp := &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 1000))), ContentLength: -1}
-	if got, err := readBody(resp, 1000); err != nil || len(got) != 1000 {
+	if got, err := readBody(strings.NewReader(strings.Repeat("x", 1000)), -1, 1000); err != nil || len(got) != 1000 {
 		t.Errorf("%d bytes, error %v", len(got), err)
 	}
 }

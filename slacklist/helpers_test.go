@@ -132,12 +132,8 @@ func (w *world) status(s pipeline.Status) board.Cell {
 	return board.SelectCell(w.Column(w.t, "Status", "select"), string(s))
 }
 
-// layer puts another layer of faults in front of the same board and returns it
-// with its address.
-func (w *world) layer() (*boardtest.Layer, string) {
-	return layerOf(w.t, w.Server)
-}
-
+// layerOf puts another layer of faults in front of a board and returns it with
+// its address.
 func layerOf(t testing.TB, s *board.Server) (*boardtest.Layer, string) {
 	l := boardtest.NewLayer(s.Handler())
 	web := httptest.NewServer(l)

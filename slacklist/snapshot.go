@@ -14,7 +14,7 @@ import (
 
 // snapshot is board/snapshot.json.
 type snapshot struct {
-	Board string `json:"board"` // URL and list that it shows
+	Board string `json:"board"` // what it is of, see Client.board
 	Self  string `json:"self"`  // the user as whom we write
 
 	WalkStarted stamp  `json:"walkStarted"` // of the last complete walk; 0: none

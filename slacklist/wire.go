@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"otm/pipeline"
@@ -36,7 +37,10 @@ type replyKey struct{}
 // because slack-go loses what we need: one cell of an unexpected type makes a
 // whole page undecodable, "ok": false without a code is taken for success, and
 // a Retry-After of 1.5 is no rate limit (facts about slack-go v0.35.0).
-type wire struct{ client *http.Client }
+type wire struct {
+	client *http.Client
+	page   atomic.Int64 // bytes of the last page of rows: the next one is about as large
+}
 
 func newWire() *wire {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -63,19 +67,29 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	r.sent, r.status, r.header = true, resp.StatusCode, resp.Header
-	if r.body, r.err = readBody(resp, maxBody); r.err != nil {
+	method := path.Base(req.URL.Path)
+	expect := resp.ContentLength
+	if expect < 0 && method == "slackLists.items.list" {
+		expect = w.page.Load()
+	}
+	if r.body, r.err = readBody(resp.Body, expect, maxBody); r.err != nil {
 		return nil, r.err
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(forSlackGo(path.Base(req.URL.Path), r.body)))
+	if method == "slackLists.items.list" {
+		w.page.Store(int64(len(r.body)))
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(forSlackGo(method, r.body)))
 	return resp, nil
 }
 
-func readBody(resp *http.Response, limit int64) ([]byte, error) {
+// readBody reads a body that is expected to have so many bytes, and refuses one
+// of more than limit.
+func readBody(body io.Reader, expect, limit int64) ([]byte, error) {
 	var b bytes.Buffer
-	if n := resp.ContentLength; n > 0 && n <= limit {
-		b.Grow(int(n) + bytes.MinRead)
+	if expect > 0 && expect <= limit {
+		b.Grow(int(expect) + bytes.MinRead)
 	}
-	if _, err := b.ReadFrom(io.LimitReader(resp.Body, limit+1)); err != nil {
+	if _, err := b.ReadFrom(io.LimitReader(body, limit+1)); err != nil {
 		return nil, err
 	}
 	if int64(b.Len()) > limit {

@@ -142,7 +142,7 @@ func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create) verdic
 			// Neither record nor row is left: it was archived, or deleted.
 			return verdict{result: &inbox.Result{SkippedDuplicate: true}}
 		default:
-			rec, err = sw.makeRow(ctx, b, f, c, unseen)
+			rec, err = sw.makeRow(ctx, b, f, c, rec, unseen)
 		}
 	}
 	if err == nil {
@@ -247,11 +247,18 @@ func matchSteps(r *pipeline.Record, rows []*pipeline.Row) {
 	}
 }
 
+// errReadable says that a record is there which could not be read when it was
+// decided what to do.
+var errReadable = errors.New("the record can be read again")
+
 // makeRow makes the row of a task. If we crash after the first write to its
 // record, the row is looked for before it is made again.
-func (sw *sweep) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, unseen bool) (*pipeline.Record, error) {
+func (sw *sweep) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, known *pipeline.Record, unseen bool) (*pipeline.Record, error) {
 	now := sw.Now()
 	rec, err := sw.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
+		if known == nil && (r.RowID != "" || r.RowAskedAt != nil) {
+			return errReadable // there may be a row
+		}
 		sw.fill(r, f, c)
 		r.Unverified = unseen
 		r.RowAskedAt = &now

@@ -1,0 +1,101 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"otm/pipeline"
+	files "otm/pipeline/task"
+)
+
+// wrapped is a board whose batches are changed.
+type wrapped struct {
+	pipeline.Board
+	wrap func(pipeline.Batch) pipeline.Batch
+}
+
+func (w *wrapped) Begin(ctx context.Context) (pipeline.Batch, error) {
+	b, err := w.Board.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.wrap(b), nil
+}
+
+// refusing is a batch that refuses a row.
+type refusing struct {
+	pipeline.Batch
+	row string
+}
+
+func (r *refusing) Update(ctx context.Context, changes ...pipeline.Change) error {
+	if slices.ContainsFunc(changes, func(c pipeline.Change) bool { return c.Row == r.row }) {
+		return &pipeline.BoardError{Method: "update", Code: "row_not_found", Class: pipeline.Refused, RowGone: true}
+	}
+	return r.Batch.Update(ctx, changes...)
+}
+
+// overBatch is a batch that has lasted its time.
+type overBatch struct{ pipeline.Batch }
+
+func (overBatch) Over() bool { return true }
+
+// oddBatch is a batch whose rows of tasks are odd.
+type oddBatch struct {
+	pipeline.Batch
+	change func(*pipeline.Row)
+}
+
+func (o oddBatch) Rows() iter.Seq[*pipeline.Row] {
+	return func(yield func(*pipeline.Row) bool) {
+		for row := range o.Batch.Rows() {
+			r := *row
+			if r.Parent == "" {
+				r.Odd = true
+				o.change(&r)
+			}
+			if !yield(&r) {
+				return
+			}
+		}
+	}
+}
+
+// failing are records of which one cannot be changed.
+type failing struct {
+	*files.Store
+	id pipeline.TaskID
+}
+
+func (f *failing) Change(ctx context.Context, id pipeline.TaskID, change func(*pipeline.Record) error) (*pipeline.Record, error) {
+	if id == f.id {
+		return nil, errors.New("disk full")
+	}
+	return f.Store.Change(ctx, id, change)
+}
+
+// vanishing are records of which one is deleted before it is changed for the
+// nth time.
+type vanishing struct {
+	*files.Store
+	dir   string
+	id    pipeline.TaskID
+	mu    sync.Mutex
+	after int
+}
+
+func (v *vanishing) Change(ctx context.Context, id pipeline.TaskID, change func(*pipeline.Record) error) (*pipeline.Record, error) {
+	v.mu.Lock()
+	if id == v.id {
+		if v.after--; v.after == 0 {
+			os.Remove(filepath.Join(v.dir, "tasks", id.String()+".json"))
+		}
+	}
+	v.mu.Unlock()
+	return v.Store.Change(ctx, id, change)
+}

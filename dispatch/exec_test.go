@@ -1,0 +1,439 @@
+package dispatch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/lock"
+	"otm/pipeline"
+)
+
+// newExecWorld is a world in which alpha is started by a shell script.
+func newExecWorld(t *testing.T, script string, args ...string) *world {
+	t.Helper()
+	w := newWorld(t, "alpha")
+	path := filepath.Join(t.TempDir(), "agent.sh")
+	w.write(path, []byte(script))
+	w.agents[0].Trigger = pipeline.TriggerExec
+	w.agents[0].Command = append([]string{"sh", path}, args...)
+	w.byExec()
+	return w
+}
+
+// byExec starts agents from now on.
+func (w *world) byExec() *Exec {
+	x := &Exec{Dir: w.dir, LogDir: filepath.Join(w.dir, "logs"), PathDir: "/opt/otm here", Secrets: []string{"SLACK_BOT_TOKEN", "MY_GATEWAY_TOKEN"}}
+	w.d.Wakers[pipeline.TriggerExec] = x
+	return x
+}
+
+// ended waits until no process of alpha's runs.
+func (w *world) ended() {
+	w.Helper()
+	l, err := lock.Acquire(w.Context(), execLock(w.dir, "alpha"), time.Minute)
+	if err != nil {
+		w.Fatal(err)
+	}
+	l.Release()
+}
+
+// fifo makes a pipe in alpha's workspace. What is written into it comes out of
+// the channel by the line; the channel is closed when the last writer is gone.
+func (w *world) fifo(name string) <-chan string {
+	w.Helper()
+	path := filepath.Join(w.agent("alpha").Workspace, name)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		f, err := os.Open(path)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return lines
+}
+
+// line is the next line; "" where the writers are gone.
+func (w *world) line(lines <-chan string) string {
+	w.Helper()
+	select {
+	case s := <-lines:
+		return s
+	case <-time.After(time.Minute):
+		w.Fatal("nothing was written")
+		return ""
+	}
+}
+
+// release lets a script go on that reads from the pipe.
+func (w *world) release(name string) {
+	w.Helper()
+	w.write(filepath.Join(w.agent("alpha").Workspace, name), []byte("go\n"))
+}
+
+func (w *world) found(name string) string {
+	w.Helper()
+	data, err := os.ReadFile(filepath.Join(w.agent("alpha").Workspace, name))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return string(data)
+}
+
+// B17, B26: what an agent is given, and what it is not.
+func TestExecChild(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `
+		for a in "$@"; do printf 'arg %s\n' "$a"; done > found
+		{ echo "cwd $(pwd -P)"; echo "stdin $(cat)"; env; } >> found
+		echo "to stdout"; echo "to stderr" >&2
+		exit 3
+	`, "{message}", "$(touch PWNED); `touch PWNED` '\"{agent}\" {task}", "{file}", "{dir}", "", "{nothing}", "*")
+	w.d.MessageDir = `/Jo's "data"/$(touch PWNED)`
+	id := w.create("$(touch PWNED) `touch PWNED`", "alpha", pipeline.Normal)
+	want(t, "report", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+	w.ended()
+	workspace, err := filepath.EvalSymlinks(w.agent("alpha").Workspace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := message("alpha", []pipeline.TaskID{id}, w.d.MessageDir)
+	lines := strings.Split(strings.TrimSuffix(w.found("found"), "\n"), "\n")
+	want(t, "arguments", strings.Join(lines[:7], "\n"), strings.Join([]string{
+		"arg " + message, "arg $(touch PWNED); `touch PWNED` '\"alpha\" T-00001", "arg " + w.path("alpha"), "arg " + w.dir, "arg ", "arg {nothing}", "arg *",
+	}, "\n"))
+	for _, line := range []string{
+		"cwd " + workspace, "stdin " + message, "OTM_DIR=" + w.dir, "OTM_AGENT=alpha", "OTM_TASK_ID=T-00001", "OTM_DISPATCH_FILE=" + w.path("alpha"),
+		"PATH=/opt/otm here:" + os.Getenv("PATH"), "HARMLESS=kept",
+	} {
+		if !slices.Contains(lines, line) {
+			t.Errorf("%q is not among\n%s", line, strings.Join(lines, "\n"))
+		}
+	}
+	for _, s := range []string{"secret", "SLACK_BOT_TOKEN", "MY_GATEWAY_TOKEN", "OTM_LOG_DIR", "T-99999", victimEnv} {
+		if strings.Contains(w.found("found"), s) {
+			t.Errorf("it was given %s", s)
+		}
+	}
+	for _, dir := range []string{".", w.dir, workspace, filepath.Dir(w.agents[0].Command[1])} {
+		if _, err := os.Stat(filepath.Join(dir, "PWNED")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a shell was at work in %s", dir)
+		}
+	}
+	wake := w.record(id).Wakes[0]
+	want(t, "record", words(wake.Key, wake.Via, wake.Exit, wake.Ended != nil, wake.Accepted != nil), "otm-T-00001-alpha-1 exec exit status 3 true true")
+	logs, err := filepath.Glob(filepath.Join(w.dir, "logs", "exec", "alpha", "*-otm-T-00001-alpha-1.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("logs: %v, %v", logs, err)
+	}
+	data, err := os.ReadFile(logs[0])
+	if err != nil || !strings.HasPrefix(string(data), "to stdout\nto stderr\n\n[") || !strings.HasSuffix(string(data), "] ended: exit status 3\n") {
+		t.Errorf("log: %q, %v", data, err)
+	}
+	info, err := os.Stat(logs[0])
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("log: %v, %v", info, err)
+	}
+}
+
+func TestExecEnvironWithoutPath(t *testing.T) {
+	t.Parallel()
+	x := &Exec{Dir: "/d", PathDir: "/otm"}
+	for _, kv := range x.environ(Request{Agent: &pipeline.Agent{Name: "a"}}) {
+		if path, ok := strings.CutPrefix(kv, "PATH="); ok && slices.Contains(strings.Split(path, ":"), "") {
+			t.Errorf("the workspace is in the path: %q", path)
+		}
+	}
+}
+
+// One process an agent: while it runs, nothing else is started, and its end is
+// a reason to look again.
+func TestExecOneProcess(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `[ -e again ] || { touch again; echo $$ > "$1"; }; read go < go; exit 0`, "up")
+	up := w.fifo("up")
+	if err := syscall.Mkfifo(filepath.Join(w.agent("alpha").Workspace, "go"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.create("x", "alpha", pipeline.Normal)
+	want(t, "woken", w.pass().Woken, 1)
+	w.line(up)
+	x := w.byExec()
+	want(t, "running", x.Running("alpha"), true)
+	w.create("y", "alpha", pipeline.Critical)
+	for range 2 {
+		w.restart()
+		x = w.byExec()
+		want(t, "while it runs", w.pass().Woken, 0)
+	}
+	// Somebody who does not look gets to hear it from the helper.
+	err := x.Wake(t.Context(), Request{Agent: w.agent("alpha"), Key: "other", Task: 2, Message: "m", File: w.path("alpha")})
+	want(t, "a second wake", errors.Is(err, errBusy), true)
+	// Nor is it woken in another way, if the configuration was changed.
+	w.agents[0].Trigger = pipeline.TriggerGateway
+	w.restart()
+	want(t, "over the gateway", w.pass().Woken, 0)
+	w.clock.Advance(DefaultTimes.RewakeAfter)
+	want(t, "a process that takes nothing is told of", w.pass().Given, []string{"agent alpha was started and takes nothing while it runs: [T-00002 T-00001]"})
+	w.agents[0].Trigger = pipeline.TriggerExec
+	w.restart()
+	w.byExec()
+	w.release("go")
+	w.ended()
+	want(t, "exit", w.record(1).Wakes[0].Exit, "exit 0")
+	w.pass()
+	want(t, "the next wake", words(len(w.record(1).Wakes), len(w.record(2).Wakes), w.record(2).Wakes[0].Tasks), "1 1 [T-00002 T-00001]")
+	w.release("go")
+	w.ended()
+}
+
+// B34: the dispatcher is killed while the agent works: the agent goes on, and is not
+// started a second time.
+func TestExecOutlivesDispatcher(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"wake.before:1", "wake.after:1"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `echo run >> runs; echo $$ > up; read go < go`)
+			up := w.fifo("up")
+			if err := syscall.Mkfifo(filepath.Join(w.agent("alpha").Workspace, "go"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			id := w.create("x", "alpha", pipeline.Normal)
+			o := w.order("pass")
+			if !o.kill(t, at) {
+				t.Fatal("the point was not reached")
+			}
+			if at == "wake.before:1" { // nothing was started yet
+				want(t, "then", w.pass().Woken, 1)
+			}
+			w.line(up)
+			want(t, "while it runs", w.pass().Woken, 0)
+			want(t, "it takes", w.next("alpha"), id)
+			w.release("go")
+			w.ended()
+			want(t, "after its end", w.pass().Woken, 0)
+			want(t, "runs", w.found("runs"), "run\n")
+			wakes := w.record(id).Wakes
+			want(t, "record", words(len(wakes), wakes[0].Key, wakes[0].Exit), "1 otm-T-00001-alpha-1 exit 0")
+		})
+	}
+}
+
+// Whoever started the helper died before it answered: the agent is none the
+// worse for it.
+func TestExecNobodyListens(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `sleep 0.05; echo done > found`)
+	r, unheard, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	input, err := json.Marshal(spec{
+		Dir: w.dir, Agent: "alpha", Key: "k", Task: 1, Command: w.agents[0].Command, Workspace: w.agents[0].Workspace, LogDir: filepath.Join(w.dir, "logs"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], HelperCommand)
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(input), unheard
+	if err := cmd.Run(); err != nil {
+		t.Errorf("helper: %v", err)
+	}
+	unheard.Close()
+	want(t, "found", w.found("found"), "done\n")
+	if _, err := os.Stat(filepath.Join(w.dir, "helper-ended")); err != nil {
+		t.Error("its end was not told")
+	}
+}
+
+// What an agent leaves running, with its output open, does not keep its lock.
+func TestExecGrandchild(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `sleep 1000 & echo $! > pid; echo bye`)
+	w.create("x", "alpha", pipeline.Normal)
+	want(t, "woken", w.pass().Woken, 1)
+	w.ended()
+	pid, err := strconv.Atoi(strings.TrimSpace(w.found("pid")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("what it left running: %v", err)
+	}
+	want(t, "exit", w.record(1).Wakes[0].Exit, "exit 0")
+}
+
+// What cannot be started is told of in words that help, and tried again under
+// the same key.
+func TestExecRefused(t *testing.T) {
+	t.Parallel()
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		command []string
+		change  func(w *world)
+		want    string
+	}{
+		{"not found", []string{"no-such-program", "{message}"}, nil,
+			`agent alpha: wake refused: not started: exec: "no-such-program": executable file not found in $PATH (see command in [agents.alpha] of otm.toml)`},
+		{"not there", []string{"/no/such/program"}, nil,
+			`agent alpha: wake refused: not started: fork/exec /no/such/program: no such file or directory (see command in [agents.alpha] of otm.toml)`},
+		{"not executable", []string{plain}, nil,
+			fmt.Sprintf(`agent alpha: wake refused: not started: fork/exec %s: permission denied (see command in [agents.alpha] of otm.toml)`, plain)},
+		{"in the workspace, not there", []string{"./run"}, nil,
+			`agent alpha: wake refused: not started: fork/exec ./run: no such file or directory (see command in [agents.alpha] of otm.toml)`},
+		{"no command", nil, nil, `agent alpha: wake refused: no command is set`},
+		{"no place for the log", []string{"true"}, func(w *world) { w.write(filepath.Join(w.dir, "logs"), nil) }, `agent alpha: wake refused: no log: `},
+		{"no helper", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"/no/such/helper"} }, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
+		{"a helper without a word", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"true"} }, `agent alpha: wake refused: the helper ended without a word`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, "")
+			w.agents[0].Command = c.command
+			if c.change != nil {
+				c.change(w)
+			}
+			id := w.create("x", "alpha", pipeline.Normal)
+			for range 2 {
+				r := w.pass()
+				if len(r.Failed) != 1 || !strings.HasPrefix(r.Failed[0], c.want) {
+					t.Errorf("failed: %q, want %q", r.Failed, c.want)
+				}
+			}
+			if logs, err := os.ReadDir(filepath.Join(w.dir, "logs", "exec", "alpha")); err == nil && len(logs) > 0 {
+				t.Errorf("logs of nothing: %v", logs)
+			}
+			os.Remove(filepath.Join(w.dir, "logs"))
+			w.byExec()
+			w.agents[0].Command = []string{"true"}
+			want(t, "mended", w.pass().Woken, 1)
+			w.ended()
+			want(t, "wakes", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Key), "1 otm-T-00001-alpha-1")
+		})
+	}
+	t.Run("workspace goes", func(t *testing.T) {
+		t.Parallel()
+		w := newExecWorld(t, "")
+		x := w.byExec()
+		a := *w.agent("alpha")
+		a.Workspace = filepath.Join(t.TempDir(), "gone")
+		err := x.Wake(t.Context(), Request{Agent: &a, Key: "k", Task: 1})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "stat "+a.Workspace+": no such file or directory") {
+			t.Errorf("error: %v", err)
+		}
+	})
+}
+
+// An agent that ends at once and takes nothing is not started for ever. B106:
+// that its process ended says nothing of its task.
+func TestExecEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `echo run >> runs; kill -9 $$`)
+	id := w.create("x", "alpha", pipeline.Normal)
+	for range DefaultTimes.RewakeMax + 3 {
+		w.pass()
+		w.ended()
+	}
+	want(t, "runs", strings.Count(w.found("runs"), "run"), DefaultTimes.RewakeMax+1)
+	want(t, "given up", w.pass().Given, []string{"agent alpha was woken 4 times and took nothing: [T-00001] (set one to new to try again)"})
+	want(t, "exit", w.record(id).Wakes[0].Exit, "signal: killed")
+	want(t, "status", w.boardStatus(id), pipeline.Assigned)
+	// A task that comes later is a reason to try once more.
+	w.create("y", "alpha", pipeline.Normal)
+	want(t, "then", w.pass().Woken, 1)
+	w.ended()
+}
+
+// An agent that takes one task a run is started for each, without a pause.
+func TestExecOneTaskARun(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 0`)
+	for range 3 {
+		w.create("x", "alpha", pipeline.Normal)
+	}
+	for n := range pipeline.TaskID(3) {
+		want(t, "woken", w.pass().Woken, 1)
+		want(t, "takes", w.next("alpha"), n+1) // as its process would
+		w.ended()
+		w.report(n+1, pipeline.AgentDone)
+	}
+	want(t, "woken for nothing", w.pass().Woken, 0)
+}
+
+func TestExecLogBounds(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "exec", "a")
+	for i := range maxExecLogs + 5 {
+		l, err := openExecLog(dir, "k", minute(float64(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mine.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := openExecLog(dir, "last", minute(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := bytes.Repeat([]byte("x"), maxExecLog/4-1)
+	for range 10 {
+		if n, err := l.Write(chunk); n != len(chunk) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	l.End("the end")
+	l.Close()
+	if n, err := l.Write(chunk); n != len(chunk) || err != nil {
+		t.Errorf("a log that cannot be written ends its agent: %v", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "logs", len(entries), maxExecLogs+1)
+	want(t, "the oldest", entries[0].Name(), "20260314T150600.000Z-k.log")
+	data, err := os.ReadFile(filepath.Join(dir, entries[maxExecLogs-1].Name()))
+	if err != nil || !strings.HasSuffix(string(data), "x\n[the rest is not kept: more than 1048576 bytes]\n\nthe end\n") || len(data) > maxExecLog+200 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+}
+
+func TestHelperWithoutOrder(t *testing.T) {
+	t.Parallel()
+	for _, input := range []string{"", "nonsense"} {
+		cmd := exec.Command(os.Args[0], HelperCommand)
+		cmd.Stdin = strings.NewReader(input)
+		out, err := cmd.Output()
+		if err == nil || !strings.HasPrefix(string(out), "the helper got no order: ") {
+			t.Errorf("%q: %q, %v", input, out, err)
+		}
+	}
+}

@@ -1,0 +1,557 @@
+package dispatch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/durable"
+	"otm/pipeline"
+)
+
+// desktop is a workspace with a data directory beside it.
+type desktop struct {
+	*testing.T
+	dir, workspace string
+}
+
+func newDesktop(t *testing.T) *desktop {
+	return &desktop{T: t, dir: t.TempDir(), workspace: t.TempDir()}
+}
+
+func (d *desktop) path() string { return filepath.Join(d.workspace, FileName) }
+
+func (d *desktop) write(content string) {
+	d.Helper()
+	if err := os.WriteFile(d.path(), []byte(content), 0o600); err != nil {
+		d.Fatal(err)
+	}
+	d.age()
+}
+
+// age makes the file look as if nobody were in the middle of writing it.
+func (d *desktop) age() {
+	d.Helper()
+	old := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(d.path(), old, old); err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (d *desktop) read() string {
+	d.Helper()
+	data, err := os.ReadFile(d.path())
+	if err != nil {
+		d.Fatal(err)
+	}
+	return string(data)
+}
+
+func (d *desktop) edit(f func(*File)) {
+	d.Helper()
+	if err := Edit(d.Context(), d.dir, d.workspace, minute(0), func(file *File) error {
+		f(file)
+		return nil
+	}); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// names lists the workspace.
+func (d *desktop) names() (names []string) {
+	d.Helper()
+	entries, err := os.ReadDir(d.workspace)
+	if err != nil {
+		d.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func entry33() Entry {
+	return Entry{
+		TaskID: 33, Title: "Build login page", Priority: pipeline.High, Project: "PRJ-012 App", Type: pipeline.Action,
+		Steps: []string{"Create form", "Add validation"}, DispatchedAt: minute(0), RowID: "Rec0ALXYZ", Agent: "devdas", Attempt: 1,
+	}
+}
+
+// The form of the contract: its keys, in its order.
+func TestEntryForm(t *testing.T) {
+	t.Parallel()
+	d := newDesktop(t)
+	d.edit(func(f *File) {
+		f.Put(entry33())
+		e := entry33()
+		e.TaskID, e.Project, e.Title = 34, "", `<b>"quoted" & \ back</b>`+"\x1b\x00\u2028"
+		f.Put(e)
+	})
+	want(t, "file", d.read(), `{"dispatched":[`+
+		"\n "+`{"taskId":"T-00033","title":"Build login page","priority":"high","project":"PRJ-012 App","type":"action",`+
+		`"subtasks":["Create form","Add validation"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"Rec0ALXYZ","agent":"devdas","attempt":1},`+
+		"\n "+`{"taskId":"T-00034","title":"<b>\"quoted\" & \\ back</b>\u001b\u0000\u2028","priority":"high","project":null,"type":"action",`+
+		`"subtasks":["Create form","Add validation"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"Rec0ALXYZ","agent":"devdas","attempt":1}`+"\n]}\n")
+	d.edit(func(f *File) {
+		e := f.Find(33, "DevDas") // agents are compared folded
+		e.TriggeredAt, e.RunID, e.Picked = minute(1), "otm-T-00033-devdas-1", true
+	})
+	if got := d.read(); !strings.Contains(got, `"attempt":1,"triggeredAt":"2026-03-14T15:01:00Z","runId":"otm-T-00033-devdas-1","picked":true}`) {
+		t.Errorf("after a wake and a mark: %s", got)
+	}
+	info, err := os.Stat(d.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "mode", info.Mode(), fs.FileMode(0o600))
+	want(t, "nothing else in the workspace", d.names(), []string{FileName})
+}
+
+// What OTM did not write stays as it stands, and where it stands.
+func TestForeignKept(t *testing.T) {
+	t.Parallel()
+	d := newDesktop(t)
+	foreign := []string{
+		`"zebra":{"z":1,"a":[1,2,{"x":null}]}`, `"Dispatched":[1]`, `"apple":1e400`, `"dup":1`, `"dup":2`, `"caf\u00e9":"\ud83d\ude00"`, `"":{}`,
+	}
+	items := []string{
+		`"a note"`, `42`, `null`, `[]`, `{"taskId":"T-00001"}`, `{"taskId":"nonsense","agent":"x"}`, `{"agent":"devdas","todo":true}`,
+		`{"taskId":7,"agent":"devdas"}`, `{"taskId":"T-00007","agent":["devdas"]}`,
+	}
+	d.write("\xef\xbb\xbf{" + strings.Join(foreign[:3], ",") + `, "dispatched" : [` + strings.Join(items, " ,\n") + `], ` + strings.Join(foreign[3:], ",") + "}\r\n")
+	d.edit(func(f *File) { f.Put(entry33()) })
+	got := d.read()
+	at := 0
+	for _, s := range slices.Concat(foreign[:3], []string{`"dispatched":[`}, items, []string{`"taskId":"T-00033"`}, foreign[3:]) {
+		next := strings.Index(got[at:], s)
+		if next < 0 {
+			t.Fatalf("%s is gone, or moved, in\n%s", s, got)
+		}
+		at += next
+	}
+	// Our entry too keeps what others wrote into it, also where that is bent.
+	ours := `{"note":"mine","taskId":"T-00033","title":["bent"],"picked":"true","subtasks":[{"title":"Create form","done":true}],` +
+		`"agent":"devdas","attempt":"1","Agent":"other","progress":{"b":1,"a":2}}`
+	d.write(`{"dispatched":[` + ours + `]}`)
+	d.edit(func(f *File) {
+		e := f.Find(33, "devdas")
+		if !e.Picked || e.Attempt != 0 || e.Steps != nil || e.Title != "" {
+			t.Errorf("read as %+v", e)
+		}
+		e.RunID = "run"
+	})
+	want(t, "our entry", d.read(), "{\"dispatched\":[\n "+strings.TrimSuffix(ours, "}")+`,"runId":"run"}`+"\n]}\n")
+	// What a new dispatch says replaces what is ours, and only that.
+	d.edit(func(f *File) {
+		e := entry33()
+		e.Attempt = 2
+		f.Put(e)
+	})
+	for _, s := range []string{`{"note":"mine","taskId":"T-00033","title":"Build login page"`, `"Agent":"other","progress":{"b":1,"a":2}`, `"attempt":2`} {
+		if got := d.read(); !strings.Contains(got, s) {
+			t.Errorf("%s is not in\n%s", s, got)
+		}
+	}
+}
+
+// Nothing is written where nothing was changed: each write may undo somebody
+// else's.
+func TestUnchangedNotWritten(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"pretty":      "{\n  \"dispatched\": [\n    {\"taskId\": \"T-00033\", \"agent\": \"devdas\", \"picked\": 1}\n  ]\n}\n",
+		"no list":     `{"mine":1}`,
+		"null list":   `{"dispatched":null}`,
+		"two lists":   `{"dispatched":[1],"dispatched":[2]}`,
+		"empty":       "",
+		"only spaces": " \r\n\t",
+		"a BOM":       "\xef\xbb\xbf",
+		"BOM, spaces": "\xef\xbb\xbf \n{}",
+	} {
+		d := newDesktop(t)
+		d.write(content)
+		before, _ := os.Stat(d.path())
+		d.edit(func(f *File) {
+			want(t, name+": set aside", f.Aside, "")
+		})
+		after, err := os.Stat(d.path())
+		if err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+			t.Errorf("%s: written", name)
+		}
+		want(t, name, d.read(), content)
+	}
+	d := newDesktop(t)
+	d.edit(func(*File) {})
+	want(t, "not there, and nothing to say", d.names(), []string(nil))
+	d.write(`{"dispatched":[1],"x":3,"dispatched":[2]}`)
+	d.edit(func(f *File) { f.Put(entry33()) })
+	if got := d.read(); !strings.HasPrefix(got, "{\"dispatched\":[\n 1,\n 2,\n {\"taskId\"") || !strings.HasSuffix(got, "\n],\n\"x\":3}\n") {
+		t.Errorf("two lists become one: %s", got)
+	}
+}
+
+func TestPickedByHand(t *testing.T) {
+	t.Parallel()
+	for mark, want := range map[string]bool{
+		`true`: true, `"true"`: true, `"True "`: true, `"yes"`: true, `1`: true, `"1"`: true,
+		`false`: false, `"false"`: false, `0`: false, `null`: false, `""`: false, `[]`: false, `{}`: false, `"no"`: false,
+	} {
+		it := readItem(json.RawMessage(`{"taskId":"T-00001","agent":"a","picked":` + mark + `}`))
+		if it.entry == nil || it.entry.Picked != want {
+			t.Errorf("picked %s is read as %+v, want %v", mark, it.entry, want)
+		}
+	}
+}
+
+// B20, B19: what is not JSON is set aside, every byte of it, and said; the file
+// is begun anew.
+func TestSetAside(t *testing.T) {
+	t.Parallel()
+	whole := `{"dispatched":[{"taskId":"T-00033","title":"x","agent":"devdas"},{"taskId":"T-00034","agent":"devdas"}]}`
+	for name, content := range map[string]string{
+		"cut off in the middle": whole[:len(whole)/2],
+		"cut off at the end":    whole[:len(whole)-1],
+		"NUL":                   string(make([]byte, len(whole))),
+		"an array":              `[{"taskId":"T-00033"}]`,
+		"a number":              `42`,
+		"a text":                `"x"`,
+		"null":                  `null`,
+		"a list that is none":   `{"dispatched":{"taskId":"T-00033"}}`,
+		"something behind it":   whole + " }",
+		"two of them":           whole + whole,
+		"UTF-16":                "\xff\xfe{\x00}\x00",
+		"a comment":             "// mine\n" + whole,
+		"a comma too many":      `{"dispatched":[1,],}`,
+		"too deep":              `{"dispatched":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}`,
+		"a marker of git":       "<<<<<<< HEAD\n" + whole,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesktop(t)
+			d.write(content)
+			d.edit(func(f *File) {
+				want(t, "set aside as", filepath.Base(f.Aside), FileName+".corrupt-20260314T150000Z")
+				want(t, "entries", len(f.Entries()), 0)
+				f.Put(entry33())
+			})
+			aside, err := os.ReadFile(d.path() + ".corrupt-20260314T150000Z")
+			if err != nil || string(aside) != content {
+				t.Errorf("set aside: %q, %v", aside, err)
+			}
+			want(t, "entries of the new one", len(entriesIn(t, d.path())), 1)
+			// A second one in the same second has a name of its own.
+			d.write("garbage")
+			d.edit(func(f *File) { want(t, "set aside as", filepath.Base(f.Aside), FileName+".corrupt-20260314T150000Z-2") })
+			want(t, "a new one, although nothing was put into it", d.read(), "{\"dispatched\":[\n]}\n")
+			want(t, "files", len(d.names()), 3)
+		})
+	}
+}
+
+// What is no file at all is set aside too, and never followed.
+func TestNotAFile(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(d *desktop) error{
+		"a directory": func(d *desktop) error {
+			return errors.Join(os.Mkdir(d.path(), 0o700), os.WriteFile(filepath.Join(d.path(), "inside"), []byte("x"), 0o600))
+		},
+		"a link to a file": func(d *desktop) error {
+			target := filepath.Join(d.workspace, "target")
+			return errors.Join(os.WriteFile(target, []byte(`{"dispatched":[]}`), 0o600), os.Symlink(target, d.path()))
+		},
+		"a link to nothing": func(d *desktop) error { return os.Symlink("nowhere", d.path()) },
+		"a pipe":            func(d *desktop) error { return syscall.Mkfifo(d.path(), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesktop(t)
+			if err := make(d); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(d.path())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.edit(func(f *File) { f.Put(entry33()) })
+			after, err := os.Lstat(d.path() + ".corrupt-20260314T150000Z")
+			if err != nil || !os.SameFile(before, after) {
+				t.Errorf("set aside: %v", err)
+			}
+			info, err := os.Lstat(d.path())
+			if err != nil || info.Mode() != 0o600 {
+				t.Errorf("the new one: %v, %v", info, err)
+			}
+			if target, err := os.ReadFile(filepath.Join(d.workspace, "target")); err == nil {
+				want(t, "what the link led to", string(target), `{"dispatched":[]}`)
+			}
+		})
+	}
+	t.Run("too large", func(t *testing.T) {
+		t.Parallel()
+		d := newDesktop(t)
+		if err := os.WriteFile(d.path(), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(d.path(), maxFile+2); err != nil {
+			t.Fatal(err)
+		}
+		d.edit(func(f *File) { f.Put(entry33()) })
+		info, err := os.Stat(d.path() + ".corrupt-20260314T150000Z")
+		if err != nil || info.Size() != maxFile+2 {
+			t.Errorf("set aside: %v, %v", info, err)
+		}
+	})
+	t.Run("unreadable", func(t *testing.T) {
+		t.Parallel()
+		d := newDesktop(t)
+		d.write("x")
+		if err := os.Chmod(d.path(), 0); err != nil {
+			t.Fatal(err)
+		}
+		err := Edit(t.Context(), d.dir, d.workspace, minute(0), func(*File) error { return nil })
+		if os.Geteuid() != 0 && !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("an unreadable file: %v", err)
+		}
+		want(t, "nothing happened to it", d.names()[0], FileName)
+	})
+}
+
+// A writer without our lock who writes in place is given the time to finish.
+func TestWriterInTheMiddle(t *testing.T) {
+	t.Parallel()
+	d := newDesktop(t)
+	whole := `{"dispatched":[{"taskId":"T-00033","title":"Build login page","agent":"devdas","attempt":1,"picked":true}]}`
+	for _, half := range []string{whole[:40], ""} {
+		if err := os.WriteFile(d.path(), []byte(half), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		finish := time.AfterFunc(settlePause, func() { os.WriteFile(d.path(), []byte(whole), 0o600) })
+		d.edit(func(f *File) {
+			want(t, "set aside", f.Aside, "")
+			want(t, "entries", len(f.Entries()), 1)
+		})
+		finish.Stop()
+	}
+}
+
+func TestPutAndRemove(t *testing.T) {
+	t.Parallel()
+	f := &File{}
+	f.Put(entry33())
+	f.Find(33, "devdas").Picked = true
+	e := entry33()
+	e.Title = "again"
+	f.Put(e)
+	want(t, "the same attempt keeps its mark", f.Find(33, "devdas").Picked, true)
+	e.Attempt = 2
+	f.Put(e)
+	want(t, "a new attempt does not", f.Find(33, "devdas").Picked, false)
+	want(t, "entries", len(f.Entries()), 1)
+	e.Agent = "other"
+	f.Put(e)
+	want(t, "another agent's is another", len(f.Entries()), 2)
+	f.Remove(f.Find(33, "devdas"))
+	want(t, "removed", f.Find(33, "devdas") == nil && f.Find(33, "other") != nil, true)
+}
+
+// A file that we could not read back is not written. Not parallel: it lowers
+// the limit for all.
+func TestFileDoesNotOutgrow(t *testing.T) {
+	defer func(was int64) { maxFile = was }(maxFile)
+	maxFile = 1000
+	d := newDesktop(t)
+	d.edit(func(f *File) { f.Put(entry33()) })
+	before := d.read()
+	big := entry33()
+	big.TaskID, big.Title = 34, strings.Repeat("x", 1000)
+	err := Edit(t.Context(), d.dir, d.workspace, minute(0), func(f *File) error {
+		f.Put(big)
+		return nil
+	})
+	if err == nil {
+		t.Error("no error")
+	}
+	want(t, "the file", d.read(), before)
+}
+
+// Two names of one directory are one file, under one lock.
+func TestOneLockPerDirectory(t *testing.T) {
+	t.Parallel()
+	d := newDesktop(t)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(d.workspace, link); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 40)
+	for i := range 40 {
+		workspace := []string{d.workspace, link, d.workspace + "/../" + filepath.Base(d.workspace)}[i%3]
+		go func() {
+			done <- Edit(t.Context(), d.dir, workspace, minute(0), func(f *File) error {
+				e := entry33()
+				e.TaskID = pipeline.TaskID(i + 1)
+				f.Put(e)
+				return nil
+			})
+		}()
+	}
+	for range 40 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	want(t, "entries", len(entriesIn(t, d.path())), 40)
+	locks, err := os.ReadDir(filepath.Join(d.dir, "locks"))
+	if err != nil || len(locks) != 1 || len(locks[0].Name()) != len("dispatch-")+16 {
+		t.Errorf("locks: %v, %v", locks, err)
+	}
+}
+
+// B77: the time to append does not grow with what was there once, and the file
+// not with what is over. (What removes entries is proven with the passes.)
+func TestManyEntries(t *testing.T) {
+	t.Parallel()
+	f := &File{}
+	for id := range pipeline.TaskID(2000) {
+		e := entry33()
+		e.TaskID = id + 1
+		f.Put(e)
+	}
+	data, err := f.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &File{}
+	if err := again.parse(data); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range again.Entries() {
+		again.Remove(e)
+	}
+	if data, err = again.encode(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "file", string(data), "{\"dispatched\":[\n]}\n")
+}
+
+// FuzzFile: whatever stands in a dispatch file, reading it does not panic; what
+// is not ours is written back with the same meaning; and what we write is read
+// back the same.
+func FuzzFile(f *testing.F) {
+	for _, seed := range []string{
+		`{"dispatched":[{"taskId":"T-00033","title":"x","priority":"high","project":null,"type":"action","subtasks":["a"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"R","agent":"devdas","attempt":1,"picked":true}]}`,
+		`{"z":1,"dispatched":[1,null,"x",{"taskId":"T-1"},{"taskId":"T-00001","agent":"a","subtasks":7}],"a":{"b":[]},"a":2}`,
+		`{"dispatched":[],"dispatched":[3]}`, `{"dispatched":null}`, "\xef\xbb\xbf{}", "", "[]", `{"a\u0000":"\ud800"}`, `{"dispatched":[{"taskId":"T-00001","agent":"a","taskId":"T-00002"}]}`,
+		"{\"\xff\":1,\"dispatched\":[{\"taskId\":\"T-00001\",\"agent\":\"\xff\"}]}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := &File{}
+		if file.parse(data) != nil {
+			return
+		}
+		put := entry33()
+		put.Agent = "somebody who is not in it"
+		file.Put(put)
+		for _, e := range file.Entries() {
+			if e.TaskID%2 == 0 {
+				e.Picked, e.RunID = true, "run"
+			}
+		}
+		out, err := file.encode()
+		if err != nil {
+			t.Fatalf("%q was read and cannot be written: %v", data, err)
+		}
+		if !json.Valid(out) {
+			t.Fatalf("%q becomes %q, which is not JSON", data, out)
+		}
+		again := &File{}
+		if err := again.parse(out); err != nil {
+			t.Fatalf("%q becomes %q, which is not read: %v", data, out, err)
+		}
+		same, err := again.encode()
+		if err != nil || !bytes.Equal(out, same) {
+			t.Fatalf("%q becomes %q, then %q, %v", data, out, same, err)
+		}
+		was := &File{}
+		was.parse(data)
+		checkForeign(t, was, again)
+		got := again.Find(33, put.Agent)
+		if got == nil || got.changed() || fmt.Sprintf("%+v", without(*got)) != fmt.Sprintf("%+v", without(put)) {
+			t.Fatalf("our entry is read back as %+v, want %+v", got, put)
+		}
+	})
+}
+
+func without(e Entry) Entry {
+	e.stood = nil
+	return e
+}
+
+// checkForeign holds that all that is not ours is in a file as it was.
+func checkForeign(t *testing.T, before, after *File) {
+	compact := func(raw json.RawMessage) string {
+		var b bytes.Buffer
+		if json.Compact(&b, raw) != nil {
+			t.Fatalf("%q is no JSON", raw)
+		}
+		return b.String()
+	}
+	tell := func(o object) (list []string) {
+		for _, m := range o {
+			if m.key != keyDispatched {
+				list = append(list, string(m.name)+":"+compact(m.raw))
+			}
+		}
+		return list
+	}
+	want(t, "keys", tell(after.top), tell(before.top))
+	for i, it := range before.items {
+		got := after.items[i]
+		if it.entry == nil {
+			want(t, "a foreign element", compact(got.raw), compact(it.raw))
+			continue
+		}
+		if got.entry == nil {
+			t.Fatalf("entry %s is not one any more: %s", it.raw, got.raw)
+		}
+		foreign := func(e *Entry) (list []string) {
+			for _, m := range e.stood.fields {
+				if !slices.Contains(entryKeys, m.key) {
+					list = append(list, string(m.name)+":"+compact(m.raw))
+				}
+			}
+			return list
+		}
+		want(t, "what others wrote into an entry", foreign(got.entry), foreign(it.entry))
+	}
+}
+
+func TestLeftoversRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	old := filepath.Join(w.agent("alpha").Workspace, durable.TempPrefix+"1")
+	young := filepath.Join(w.agent("alpha").Workspace, durable.TempPrefix+"2")
+	w.write(old, nil)
+	w.write(young, nil)
+	ago := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(old, ago, ago); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a crash left: %v", err)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("what somebody is writing: %v", err)
+	}
+}

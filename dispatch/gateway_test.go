@@ -1,0 +1,194 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+	"otm/pipeline"
+)
+
+// onGateway runs a test with each generation of the gateway. The world has the
+// agent alpha with a task, dispatched through a real client.
+func onGateway(t *testing.T, f func(w *world, g *gatewaytest.Gateway)) {
+	t.Parallel()
+	for _, p := range gatewaytest.Profiles() {
+		p.HandshakeLimit = time.Minute // a busy machine is not what is tested
+		t.Run(p.Version, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha")
+			g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+				o.Agents, o.RetryAfter = []gatewaytest.Agent{{ID: "alpha"}}, time.Millisecond
+			})
+			w.overGateway(g)
+			w.create("x", "alpha", pipeline.Normal)
+			f(w, g)
+		})
+	}
+}
+
+// overGateway wakes over g from now on, with the patience of a resident. Its
+// client is closed with the test.
+func (w *world) overGateway(g *gatewaytest.Gateway) {
+	waker := newGatewayWaker(g.URL(), g.Token(), func(c *gateway.Config) { c.AnswerTimeout = 200 * time.Millisecond })
+	w.Cleanup(func() { waker.client.Close() })
+	w.d.Wakers[pipeline.TriggerGateway] = waker
+	w.d.Patience = time.Hour
+}
+
+// B52, B53: connections drop and gateways restart at bad moments. The wake is
+// delivered, under one key, and executed once.
+func TestGatewayTrouble(t *testing.T) {
+	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
+		agent := []gatewaytest.Fault{
+			gatewaytest.DropUnqueued, gatewaytest.DropUnqueued.By(1012), gatewaytest.DropQueued, gatewaytest.DropQueued.By(gatewaytest.CutReset),
+			gatewaytest.DropExecuted, gatewaytest.AcceptDropBefore, gatewaytest.AcceptDropAfter.By(1001), gatewaytest.Unavailable,
+			gatewaytest.NoAnswer, gatewaytest.NeverDelivered,
+		}
+		dial := []gatewaytest.DialFault{
+			gatewaytest.DialReset(), gatewaytest.DialStatus(503), gatewaytest.DialStarting(),
+			gatewaytest.DialCut(gatewaytest.CutEOF, ""), gatewaytest.DialCut(1012, "service restart"), gatewaytest.DialCut(1001, ""),
+		}
+		for i := range len(agent) {
+			g.Inject(agent[i])
+			if i < len(dial) {
+				g.Cut(1001)
+				g.InjectDial(dial[i])
+			}
+			id := w.last
+			r := w.pass()
+			want(w, fmt.Sprintf("%v: report", agent[i]), r.Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+			key := Key(id, "alpha", 1)
+			g.Until(w, func() bool { return len(g.RunsOf(key)) > 0 })
+			w.pass()
+			w.restart() // a new process knows it too
+			w.overGateway(g)
+			w.pass()
+			want(w, fmt.Sprintf("%v: runs", agent[i]), len(g.RunsOf(key)), 1)
+			want(w, "taken", w.next("alpha"), id)
+			w.report(id, pipeline.AgentDone)
+			w.clock.Advance(2 * time.Minute)
+			w.create("x", "alpha", pipeline.Normal)
+		}
+		want(w, "runs", len(g.Runs()), len(agent))
+	})
+}
+
+// A gateway that is down holds up neither the pass nor the stop, and is told of
+// once; when it is back, the wake goes out under its key.
+func TestGatewayDown(t *testing.T) {
+	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
+		g.Kill()
+		ctx, stop := context.WithCancel(w.Context())
+		w.d.Patience = time.Millisecond
+		r, err := w.d.Pass(ctx, 0)
+		if err != nil || r.Dispatched != 1 || r.Woken != 0 || r.Due.IsZero() {
+			w.Errorf("pass: %+v, %v", r, err)
+		}
+		if r, err = w.d.Pass(ctx, 0); err != nil || r.Dispatched+r.Woken != 0 {
+			w.Errorf("another: %+v, %v", r, err)
+		}
+		stop()
+		w.d.Wait()
+		rec := w.record(1)
+		want(w, "wakes", words(len(rec.Wakes), rec.Wakes[0].Sent, rec.Wakes[0].Accepted), "1 false <nil>")
+		want(w, "told as failures when it was only stopped", w.log.count(slog.LevelError, "not woken"), 0)
+		if err := g.Boot(); err != nil {
+			w.Fatal(err)
+		}
+		w.restart()
+		w.overGateway(g)
+		want(w, "woken", w.pass().Woken, 1)
+		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-1")) == 1 })
+	})
+}
+
+// B37 at the gateway: it knows no such agent. The task stays assigned, and is
+// woken for under the same key once the configuration is mended.
+func TestGatewayKnowsNoAgent(t *testing.T) {
+	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
+		w.agents[0].GatewayAgent = "omega"
+		for range 3 {
+			r := w.pass()
+			if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "agent alpha: wake refused") || !strings.Contains(r.Failed[0], "omega") {
+				w.Errorf("failed: %q", r.Failed)
+			}
+		}
+		want(w, "logged", w.log.count(slog.LevelError, "not woken"), 1)
+		want(w, "status", w.boardStatus(1), pipeline.Assigned)
+		w.agents[0].GatewayAgent = "alpha"
+		want(w, "woken", w.pass().Woken, 1)
+		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-1")) == 1 })
+		want(w, "attempt", w.record(1).Attempt, 1)
+	})
+}
+
+// B54b: the wake was accepted and nothing came of it. It is asked for, never
+// sent again under its key; the next attempts follow, and then a person.
+func TestGatewayNothingHappens(t *testing.T) {
+	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
+		g.Inject(gatewaytest.AcceptNeverRun)
+		want(w, "woken", w.pass().Woken, 1)
+		for range 3 {
+			w.clock.Advance(DefaultTimes.RewakeAfter / 4)
+			want(w, "too early", w.pass().Summary(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+		}
+		w.clock.Advance(DefaultTimes.RewakeAfter / 4)
+		want(w, "its run is unknown", w.pass().Woken, 0)
+		if w.record(1).Wakes[0].Unknown == nil {
+			w.Error("the record does not say so")
+		}
+		w.clock.Advance(DefaultTimes.RewakeAfter)
+		want(w, "the next attempt", w.pass().Woken, 1)
+		want(w, "said", w.log.count(slog.LevelWarn, "woke agent"), 1)
+		for attempt := 2; attempt <= 4; attempt++ {
+			key := Key(1, "alpha", attempt)
+			g.Until(w, func() bool { runs := g.RunsOf(key); return len(runs) == 1 && runs[0].Status != "" })
+			want(w, "asked under each key", g.Asked(key), 1)
+			w.clock.Advance(DefaultTimes.RewakeAfter)
+			r := w.pass() // its run has ended
+			want(w, "woken", r.Woken, map[bool]int{true: 1}[attempt < 4])
+			want(w, "given up", len(r.Given), map[bool]int{true: 1}[attempt == 4])
+		}
+		for range 3 {
+			w.clock.Advance(DefaultTimes.RewakeAfter)
+			r := w.pass()
+			want(w, "report", words(r.Woken, len(r.Failed), r.Given), "0 0 [agent alpha was woken 4 times and took nothing: [T-00001] (set one to new to try again)]")
+		}
+		want(w, "logged", w.log.count(slog.LevelWarn, "was woken 4 times"), 1)
+		want(w, "runs", len(g.Runs()), 3)
+		// A person does as it says.
+		w.edit(1, w.status(pipeline.New))
+		want(w, "woken", w.pass().Woken, 1)
+		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-5")) == 1 })
+	})
+}
+
+// A gateway that is out of reach when it is to be asked is told of, and asked
+// again.
+func TestGatewayCannotBeAsked(t *testing.T) {
+	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
+		w.pass()
+		g.Until(w, func() bool { return len(g.Runs()) == 1 })
+		w.clock.Advance(DefaultTimes.RewakeAfter)
+		g.Kill()
+		for range 2 {
+			r := w.pass()
+			if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "agent alpha: not known what became of otm-T-00001-alpha-1") || r.Due.IsZero() {
+				w.Errorf("report: %+v", r)
+			}
+		}
+		want(w, "logged", w.log.count(slog.LevelError, "not known what became"), 1)
+		if err := g.Boot(); err != nil {
+			w.Fatal(err)
+		}
+		w.pass() // it has forgotten the run
+		want(w, "unknown", w.record(1).Wakes[0].Unknown != nil, true)
+		want(w, "wakes", len(w.record(1).Wakes), 1)
+	})
+}

@@ -1,0 +1,83 @@
+package dispatch
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/crash"
+	"otm/pipeline"
+	files "otm/pipeline/task"
+)
+
+// TestMain lets the test binary act as the helper of a started agent and as a
+// dispatcher that is killed at a named point. It checks that after all tests no
+// goroutine is left.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == HelperCommand {
+		os.Exit(helperMain())
+	}
+	if order := os.Getenv(victimEnv); order != "" {
+		armCrash(os.Getenv(crashEnv))
+		os.Exit(victimMain(order))
+	}
+	for name, value := range inherited {
+		os.Setenv(name, value)
+	}
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	fuzzing := flag.Lookup("test.fuzz").Value.String() != "" // has goroutines of its own
+	for try := 0; runtime.NumGoroutine() > before && code == 0 && !fuzzing; try++ {
+		if try == 1000 {
+			buf := make([]byte, 1<<20)
+			fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", buf[:runtime.Stack(buf, true)])
+			code = 1
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	os.Exit(code)
+}
+
+// inherited is what the dispatcher of the tests finds in its environment.
+var inherited = map[string]string{
+	"SLACK_BOT_TOKEN": "xoxb-secret", "MY_GATEWAY_TOKEN": "gateway-secret", "OTM_TASK_ID": "T-99999", "OTM_LOG_DIR": "/stale", "HARMLESS": "kept",
+}
+
+// helperMain is the helper as a binary of OTM has it. When all is noted it
+// touches helper-ended in the data directory.
+func helperMain() int {
+	open := func(dir string) pipeline.Records { return files.Open(dir, nil) }
+	ended := func(dir string) { os.WriteFile(dir+"/helper-ended", nil, 0o600) }
+	return RunHelper(os.Stdin, os.Stdout, time.Now, open, ended)
+}
+
+// The environment of a process that is to be killed.
+const (
+	victimEnv = "DISPATCH_TEST_VICTIM" // what it is to do
+	crashEnv  = "DISPATCH_TEST_CRASH"  // where it is killed: "record.after:3" is the third time
+)
+
+// armCrash installs the hook that kills the process at the nth time a point is
+// reached.
+func armCrash(at string) {
+	point, nth, _ := strings.Cut(at, ":")
+	left, err := strconv.Atoi(nth)
+	if err != nil {
+		return
+	}
+	crash.Hook = func(name string) {
+		if name != point {
+			return
+		}
+		if left--; left == 0 {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+}

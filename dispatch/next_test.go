@@ -1,0 +1,318 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"otm/pipeline"
+)
+
+// take takes a task and tells it in a word: "continue T-00001", with the ticked
+// steps behind it.
+func (w *world) take(agent string, another bool, said map[pipeline.TaskID][]Said) string {
+	w.Helper()
+	desk := w.desk()
+	desk.Said = func(id pipeline.TaskID) ([]Said, error) { return said[id], nil }
+	taken, err := desk.Next(w.Context(), w.agent(agent), another)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if taken == nil {
+		return "nothing"
+	}
+	s := taken.Entry.TaskID.String()
+	if taken.Continue {
+		s = "continue " + s
+	}
+	if len(taken.Done) > 0 {
+		s = words(s, taken.Done)
+	}
+	return s
+}
+
+func TestNextOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	for _, p := range []pipeline.Priority{pipeline.Low, pipeline.Normal, pipeline.Critical, pipeline.High, pipeline.Critical, pipeline.Batchable} {
+		w.create("x", "alpha", p)
+		w.pass() // each a little later than the one before
+	}
+	var order []string
+	for range 7 {
+		order = append(order, w.take("alpha", true, nil))
+	}
+	want(t, "highest priority, then oldest", order, "[T-00003 T-00005 T-00004 T-00002 T-00001 T-00006 nothing]")
+	want(t, "the last one is gone on with", w.take("alpha", false, nil), "continue T-00006")
+}
+
+// The task that was given last is given again until it is finished, as far as
+// record and inbox tell.
+func TestNextContinues(t *testing.T) {
+	t.Parallel()
+	done := func(status pipeline.Status, steps ...string) Said { return Said{Status: status, Steps: steps} }
+	for _, c := range []struct {
+		name string
+		do   func(w *world)
+		said []Said
+		want string
+	}{
+		{"nothing happened", nil, nil, "continue T-00001"},
+		{"begun, in the inbox", nil, []Said{done(pipeline.InProgress)}, "continue T-00001"},
+		{"begun", func(w *world) { w.report(1, pipeline.InProgress) }, nil, "continue T-00001"},
+		{"one step ticked", func(w *world) { w.report(1, pipeline.InProgress, 2) }, nil, "continue T-00001 [2]"},
+		{"one step ticked, in the inbox", nil, []Said{done("", "two")}, "continue T-00001 [2]"},
+		{"a step that nobody knows, in the inbox", nil, []Said{done("", "three")}, "continue T-00001"},
+		{"all steps ticked, one of them in the inbox", func(w *world) { w.report(1, pipeline.InProgress, 1) }, []Said{done("", "2")}, "T-00002"},
+		{"done", func(w *world) { w.report(1, pipeline.AgentDone) }, nil, "T-00002"},
+		{"done, in the inbox", nil, []Said{done(pipeline.InProgress), done(pipeline.AgentDone)}, "T-00002"},
+		{"blocked, in the inbox", nil, []Said{done(pipeline.Blocked)}, "T-00002"},
+		{"blocked, and no longer", nil, []Said{done(pipeline.Blocked), done(pipeline.InProgress)}, "continue T-00001"},
+		{"cancelled", func(w *world) { w.edit(1, w.status(pipeline.Cancelled)); w.pass() }, nil, "T-00002"},
+		{"put off", func(w *world) { w.edit(1, w.status(pipeline.Pending)); w.pass() }, nil, "T-00002"},
+		{"sent back, not dispatched yet", func(w *world) {
+			w.change(1, func(r *pipeline.Record) { r.Status = pipeline.New })
+		}, nil, "T-00002"},
+		{"given to another, whose entry is not there yet", func(w *world) {
+			w.change(1, func(r *pipeline.Record) { r.Dispatch.Agent = "beta" })
+		}, nil, "T-00002"},
+		{"taken away, its entry is still there", func(w *world) {
+			w.change(1, func(r *pipeline.Record) { r.Dispatch = nil })
+		}, nil, "T-00002"},
+		{"dispatched anew, its entry is not there yet", func(w *world) {
+			w.change(1, func(r *pipeline.Record) {
+				r.Attempt, r.Dispatch.Attempt, r.Dispatch.TakenAt, r.Dispatch.TakenBy = 2, 2, nil, ""
+			})
+		}, nil, "T-00001"},
+		{"its record is lost", func(w *world) { os.Remove(filepath.Join(w.dir, "tasks", "T-00001.json")) }, nil, "T-00002"},
+		{"its record is garbage", func(w *world) { w.write(filepath.Join(w.dir, "tasks", "T-00001.json"), []byte("x")) }, nil, "T-00002"},
+		{"its record is made anew", func(w *world) {
+			w.change(1, func(r *pipeline.Record) { r.Attempt, r.Dispatch = 0, nil })
+		}, nil, "continue T-00001"},
+		{"the state file is lost", func(w *world) { os.Remove(statePath(w.agents, w.agent("alpha"))) }, nil, "continue T-00001"},
+		{"the state file is garbage", func(w *world) { w.write(statePath(w.agents, w.agent("alpha")), []byte("[")) }, nil, "continue T-00001"},
+		{"the state file names another", func(w *world) {
+			w.write(statePath(w.agents, w.agent("alpha")), []byte(`{"status":"working","taskId":"T-00002","since":"2026-03-14T15:00:00Z"}`))
+		}, nil, "continue T-00001"},
+		{"the dispatch file is lost", func(w *world) { os.Remove(w.path("alpha")) }, nil, "continue T-00001"},
+		{"the dispatch file is garbage", func(w *world) { w.write(w.path("alpha"), []byte("{")) }, nil, "continue T-00001"},
+		{"both are lost", func(w *world) { os.Remove(w.path("alpha")); os.Remove(statePath(w.agents, w.agent("alpha"))) }, nil, "continue T-00001"},
+		{"the state file is lost, its entry too, others are there", func(w *world) {
+			os.Remove(statePath(w.agents, w.agent("alpha")))
+			w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = f["dispatched"].([]any)[1:] })
+		}, nil, "continue T-00001"},
+		{"its mark is lost", func(w *world) {
+			w.rewrite("alpha", func(f map[string]any) { delete(f["dispatched"].([]any)[0].(map[string]any), "picked") })
+		}, nil, "continue T-00001"},
+		{"its mark and the state file are lost", func(w *world) {
+			w.rewrite("alpha", func(f map[string]any) { delete(f["dispatched"].([]any)[0].(map[string]any), "picked") })
+			os.Remove(statePath(w.agents, w.agent("alpha")))
+		}, nil, "continue T-00001"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha", "beta")
+			w.create("x", "alpha", pipeline.High, "one", "two")
+			w.create("y", "alpha", pipeline.Normal)
+			w.pass()
+			want(t, "first", w.take("alpha", false, nil), "T-00001")
+			if c.do != nil {
+				c.do(w)
+			}
+			want(t, "then", w.take("alpha", false, map[pipeline.TaskID][]Said{1: c.said}), c.want)
+		})
+	}
+}
+
+// What was never marked by otm next, but by hand or by a report, is gone on
+// with all the same.
+func TestNextTakenOtherwise(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	byHand, byReport := w.create("x", "alpha", pipeline.Normal), w.create("y", "alpha", pipeline.Normal)
+	w.pass()
+	w.report(byReport, pipeline.InProgress)
+	want(t, "by a report", w.take("alpha", false, nil), "continue T-00002")
+	w.report(byReport, pipeline.AgentDone)
+	w.rewrite("alpha", func(f map[string]any) { f["dispatched"].([]any)[0].(map[string]any)["picked"] = "true" })
+	want(t, "by hand", w.take("alpha", false, nil), "continue T-00001")
+	want(t, "record", w.record(byHand).Dispatch.TakenBy, takenByNext)
+}
+
+// --another leaves the present one; it is gone on with when that is finished.
+func TestNextAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.High)
+	w.create("y", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "first", w.take("alpha", false, nil), "T-00001")
+	want(t, "another", w.take("alpha", true, nil), "T-00002")
+	want(t, "the last one", w.take("alpha", false, nil), "continue T-00002")
+	want(t, "no third", w.take("alpha", true, nil), "nothing")
+	w.report(2, pipeline.AgentDone)
+	want(t, "the one it left", w.take("alpha", false, nil), "continue T-00001")
+	w.report(1, pipeline.AgentDone)
+	want(t, "nothing is left", w.take("alpha", false, nil), "nothing")
+}
+
+// An entry that an agent has doubled is given once.
+func TestNextDoubledEntry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.rewrite("alpha", func(f map[string]any) {
+		f["dispatched"] = append(f["dispatched"].([]any), f["dispatched"].([]any)[0])
+	})
+	want(t, "first", w.take("alpha", false, nil), "T-00001")
+	want(t, "another", w.take("alpha", true, nil), "nothing")
+}
+
+// Each task is picked once, however many ask at once.
+func TestNextConcurrently(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	const callers = 20
+	for range 3 {
+		w.create("x", "alpha", pipeline.Normal)
+	}
+	w.pass()
+	ask := func(another bool) (firsts []string) {
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				taken, err := w.desk().Next(t.Context(), w.agent("alpha"), another)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if taken != nil && !taken.Continue {
+					firsts = append(firsts, taken.Entry.TaskID.String())
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(firsts)
+		return firsts
+	}
+	want(t, "picked", ask(false), "[T-00001]")
+	want(t, "picked as another", ask(true), "[T-00002 T-00003]")
+	for id := range pipeline.TaskID(3) {
+		takes := 0
+		for _, e := range w.record(id + 1).History {
+			if e.What == eventTaken {
+				takes++
+			}
+		}
+		want(t, "noted", takes, 1)
+	}
+}
+
+func TestNextState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	path := filepath.Join(w.agent("alpha").Workspace, "agent-state.json")
+	read := func() map[string]any {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s map[string]any
+		if err := json.Unmarshal(data, &s); err != nil {
+			t.Fatalf("%v: %s", err, data)
+		}
+		return s
+	}
+	want(t, "nothing waits", w.take("alpha", false, nil), "nothing")
+	want(t, "state", words(read()["status"], read()["taskId"]), "idle <nil>")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	want(t, "no dispatch file is made for nothing", w.ids("alpha"), "")
+	w.write(path, []byte(`{"mood":{"b":1,"a":[2]},"status":"dreaming","since":7,"taskId":[],"STATUS":"x"}`))
+	w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.take("alpha", false, nil)
+	s := read()
+	want(t, "state", words(s["status"], s["taskId"], s["mood"], s["STATUS"]), "working T-00001 map[a:[2] b:1] x")
+	since, err := time.Parse(time.RFC3339, s["since"].(string))
+	if err != nil || time.Since(since).Abs() > time.Minute {
+		t.Errorf("since %v, %v", s["since"], err)
+	}
+	before, _ := os.Stat(path)
+	w.take("alpha", false, nil)
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("written anew for the same task: %v", err)
+	}
+	w.report(1, pipeline.AgentDone)
+	want(t, "nothing waits", w.take("alpha", false, nil), "nothing")
+	want(t, "state", words(read()["status"], read()["taskId"], read()["mood"]), "idle <nil> map[a:[2] b:1]")
+	for _, garbage := range []string{"", "[]", "null", "x", `"s"`} {
+		w.write(path, []byte(garbage))
+		want(t, "over garbage", w.take("alpha", false, nil), "nothing")
+		want(t, "state", read()["status"], "idle")
+	}
+}
+
+func TestNextWorkspaceGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	if err := os.Remove(w.agent("alpha").Workspace); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.desk().Next(t.Context(), w.agent("alpha"), false)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dispatch file of alpha") {
+		t.Errorf("error: %v", err)
+	}
+	_, err = os.Stat(w.agent("alpha").Workspace)
+	want(t, "made", errors.Is(err, fs.ErrNotExist), true)
+}
+
+// The inbox cannot be read: nothing is marked.
+func TestNextInboxUnreadable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	desk := w.desk()
+	desk.Said = func(pipeline.TaskID) ([]Said, error) { return nil, fs.ErrPermission }
+	if _, err := desk.Next(t.Context(), w.agent("alpha"), false); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error: %v", err)
+	}
+	want(t, "mark", w.entry("alpha", 1)["picked"], nil)
+}
+
+// What the dispatch file holds of steps is old: the record's are printed.
+func TestNextSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal, "one", "two")
+	w.pass()
+	w.change(1, func(r *pipeline.Record) { r.Steps[0].Title, r.Steps[1].Done = "changed", true })
+	taken, err := w.desk().Next(t.Context(), w.agent("alpha"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "steps", words(taken.Entry.Steps, taken.Done, taken.Entry.Picked), "[changed two] [2] true")
+	raw, err := taken.Entry.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e map[string]any
+	if err := json.Unmarshal(raw, &e); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "as JSON", words(e["taskId"], e["subtasks"], e["picked"], e["attempt"]), "T-00001 [changed two] true 1")
+}

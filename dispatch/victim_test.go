@@ -1,0 +1,301 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+	"otm/internal/durable"
+	"otm/pipeline"
+	files "otm/pipeline/task"
+	"otm/slacklist"
+)
+
+// order is what a process is told that is to be killed.
+type order struct {
+	Dir, URL, ListID, Token string
+	Agents                  pipeline.Agents
+	Do                      string // "pass", or the name of an agent that takes a task
+	Gateway, GatewayToken   string // "": wakes are noted in the file wakes of the data directory
+}
+
+func (o *order) client() *slacklist.Client {
+	return slacklist.New(slacklist.Options{Dir: o.Dir, URL: o.URL, ListID: o.ListID, Token: o.Token, OpenAssignees: true})
+}
+
+// wakers are those of the process; stop ends their connections.
+func (o *order) wakers() (wakers map[pipeline.Trigger]Waker, stop func()) {
+	wakers = map[pipeline.Trigger]Waker{
+		pipeline.TriggerGateway: noting(filepath.Join(o.Dir, "wakes")),
+		pipeline.TriggerExec:    &Exec{Dir: o.Dir, LogDir: filepath.Join(o.Dir, "logs"), PathDir: "/nowhere"},
+	}
+	if o.Gateway == "" {
+		return wakers, func() {}
+	}
+	w := newGatewayWaker(o.Gateway, o.GatewayToken)
+	wakers[pipeline.TriggerGateway] = w
+	return wakers, func() { w.client.Close() }
+}
+
+func (o *order) dispatcher() (d *Dispatcher, stop func()) {
+	wakers, stop := o.wakers()
+	return &Dispatcher{
+		Dir: o.Dir, Board: o.client(), Records: files.Open(o.Dir, nil), Agents: o.Agents, Times: DefaultTimes, Now: time.Now,
+		Wakers: wakers, Log: slog.New(slog.DiscardHandler),
+	}, stop
+}
+
+// noting is a waker that appends each key that it is asked for to a file.
+type noting string
+
+func (n noting) Wake(_ context.Context, r Request) error {
+	f, err := os.OpenFile(string(n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, r.Key)
+	return errors.Join(err, f.Close())
+}
+
+func (noting) Ended(context.Context, string) (string, bool, error) { return "", false, nil }
+
+func (noting) Running(string) bool { return false }
+
+// gatewayWaker wakes over a gateway, as the product does.
+type gatewayWaker struct{ client *gateway.Client }
+
+func newGatewayWaker(url, token string, change ...func(*gateway.Config)) *gatewayWaker {
+	cfg := gateway.Config{
+		URL: url, Token: func() (string, error) { return token, nil }, Version: "test",
+		MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond, WaitTimeout: 10 * time.Millisecond,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return &gatewayWaker{gateway.New(cfg)}
+}
+
+func (g *gatewayWaker) Wake(ctx context.Context, r Request) error {
+	_, err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
+	var refused *gateway.RefusedError
+	switch {
+	case errors.Is(err, gateway.ErrLost):
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	case errors.As(err, &refused), errors.Is(err, gateway.ErrOperator):
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return err
+}
+
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (string, bool, error) {
+	state, err := g.client.Wait(ctx, key)
+	return string(state.Status), state.Ended, err
+}
+
+func (*gatewayWaker) Running(string) bool { return false }
+
+// victimMain does what it is told, if it lives that long.
+func victimMain(raw string) int {
+	var o order
+	if err := json.Unmarshal([]byte(raw), &o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx := context.Background()
+	if o.Do != "pass" {
+		desk := &Desk{
+			Dir: o.Dir, Records: files.Open(o.Dir, nil), Agents: o.Agents, Now: time.Now,
+			Said: func(pipeline.TaskID) ([]Said, error) { return nil, nil }, Warn: func(string) {},
+		}
+		taken, err := desk.Next(ctx, o.Agents.Named(o.Do), false)
+		if err != nil || taken == nil {
+			fmt.Fprintln(os.Stderr, taken, err)
+			return 1
+		}
+		return 0
+	}
+	d, stop := o.dispatcher()
+	defer stop()
+	if r, err := d.Pass(ctx, 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
+		fmt.Fprintln(os.Stderr, r.Summary(), err)
+		return 1
+	}
+	return 0
+}
+
+// order is what a process needs to know of the world.
+func (w *world) order(do string) *order {
+	return &order{Dir: w.dir, URL: w.board.URL, ListID: w.board.ListID, Token: w.board.Token, Agents: w.agents, Do: do}
+}
+
+// kill runs an order in a process that is killed at a point; it returns false
+// where the point was not reached, and the order was carried out.
+func (o *order) kill(t *testing.T, at string) bool {
+	t.Helper()
+	raw, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimEnv+"="+string(raw), crashEnv+"="+at)
+	out, err := cmd.CombinedOutput()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+		return true
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", at, err, out)
+	}
+	return false
+}
+
+// dispatchPoints are the places in a pass, and how often three tasks for three
+// agents come by.
+var dispatchPoints = map[string]int{
+	"record.before": 3, "record.after": 3, "durable.named": 3, "dispatch.file.before": 3, "dispatch.file.after": 3,
+	"dispatch.entered": 3, "update.before": 1, "update.after": 1, "dispatch.flipped": 1, "snapshot.before": 1,
+	"wake.before": 3, "wake.after": 3,
+}
+
+// B35, B54a: the dispatcher is killed at each point, the first time and the
+// third; the next start finishes what was begun: one entry, one flip, one wake
+// executed for each task.
+func TestKilledDispatcher(t *testing.T) {
+	t.Parallel()
+	for point, hits := range dispatchPoints {
+		for _, hit := range []int{1, 3}[:1+hits/3] {
+			at := fmt.Sprintf("%s:%d", point, hit)
+			t.Run(at, func(t *testing.T) {
+				t.Parallel()
+				w := newKillWorld(t)
+				o := w.order("pass")
+				if !o.kill(t, at) {
+					t.Fatal("the point was not reached")
+				}
+				w.recover(o)
+				data, err := os.ReadFile(filepath.Join(w.dir, "wakes"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys := strings.Fields(string(data)) // a gateway wakes once for a key
+				slices.Sort(keys)
+				want(t, "wakes", slices.Compact(keys), "[otm-T-00001-alpha-1 otm-T-00002-beta-1 otm-T-00003-gamma-1]")
+			})
+		}
+	}
+}
+
+// The same around the wake, with a gateway.
+func TestKilledDispatcherGateway(t *testing.T) {
+	t.Parallel()
+	for _, p := range gatewaytest.Profiles() {
+		p.HandshakeLimit = time.Minute // a busy machine is not what is tested
+		for _, at := range []string{"wake.before:1", "wake.after:3", "record.after:11"} {
+			t.Run(p.Version+", "+at, func(t *testing.T) {
+				t.Parallel()
+				w := newKillWorld(t)
+				g := gatewaytest.Start(t, p, func(opt *gatewaytest.Options) {
+					opt.Agents = []gatewaytest.Agent{{ID: "alpha"}, {ID: "beta"}, {ID: "gamma"}}
+				})
+				o := w.order("pass")
+				o.Gateway, o.GatewayToken = g.URL(), g.Token()
+				if !o.kill(t, at) {
+					t.Fatal("the point was not reached")
+				}
+				w.recover(o)
+				for _, key := range []string{"otm-T-00001-alpha-1", "otm-T-00002-beta-1", "otm-T-00003-gamma-1"} {
+					g.Until(t, func() bool { return len(g.RunsOf(key)) > 0 })
+				}
+				want(t, "runs", len(g.Runs()), 3)
+			})
+		}
+	}
+}
+
+func newKillWorld(t *testing.T) *world {
+	w := newWorld(t, "alpha", "beta", "gamma")
+	for _, a := range w.agents {
+		w.create("x", a.Name, pipeline.Normal)
+	}
+	w.board.Faults.Reset()
+	return w
+}
+
+// recover is the next start, and what must hold after it.
+func (w *world) recover(o *order) {
+	w.Helper()
+	d, stop := o.dispatcher()
+	defer stop()
+	for range 2 { // within two ticks
+		if r, err := d.Pass(w.Context(), 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
+			w.Fatalf("next pass: %s, %v", r.Summary(), err)
+		}
+	}
+	for i, a := range w.agents {
+		id := pipeline.TaskID(i + 1)
+		want(w, "entries of "+a.Name, w.ids(a.Name), id)
+		rec := w.record(id)
+		want(w, "record", words(rec.Attempt, rec.Status, len(rec.Wakes), rec.Wakes[0].Accepted != nil, rec.Dispatch.FlippedAt != nil), "1 assigned 1 true true")
+		want(w, "entry", words(w.entry(a.Name, id)["attempt"]), "1")
+		want(w, "status", w.boardStatus(id), pipeline.Assigned)
+		flips := 0
+		for _, c := range w.board.Faults.Calls() {
+			if c.Method == apiUpdate && strings.Contains(fmt.Sprint(c.Args), rec.RowID) {
+				flips++
+			}
+		}
+		want(w, "flips of "+id.String(), flips, 1)
+		left, err := filepath.Glob(filepath.Join(a.Workspace, durable.TempPrefix+"*"))
+		if err != nil || len(left) > 1 {
+			w.Errorf("left in the workspace: %v, %v", left, err)
+		}
+	}
+}
+
+// otm next is killed at each point: the task is given again, to the same agent,
+// and to be continued once it was marked.
+func TestKilledNext(t *testing.T) {
+	t.Parallel()
+	for at, marked := range map[string]bool{
+		"dispatch.file.before:1": false, "durable.named:1": false, "dispatch.file.after:1": true, "next.picked:1": true,
+		"record.before:1": true, "durable.named:2": true, "record.after:1": true, "next.noted:1": true, "durable.named:3": true,
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha")
+			id := w.create("x", "alpha", pipeline.High)
+			w.create("y", "alpha", pipeline.Normal)
+			w.pass()
+			if !w.order("alpha").kill(t, at) {
+				t.Fatal("the point was not reached")
+			}
+			for n := range 2 {
+				taken, err := w.desk().Next(t.Context(), w.agent("alpha"), false)
+				if err != nil || taken == nil || taken.Entry.TaskID != id || taken.Continue != (marked || n > 0) {
+					t.Fatalf("taken: %+v, %v", taken, err)
+				}
+			}
+			rec := w.record(id)
+			want(t, "record", words(rec.Dispatch.TakenAt != nil, rec.Dispatch.TakenBy), "true otm next")
+			taken := slices.DeleteFunc(slices.Clone(rec.History), func(e pipeline.Event) bool { return e.What != eventTaken })
+			want(t, "history", len(taken), 1)
+			state, ok := readState(statePath(w.agents, w.agent("alpha")))
+			if !ok || state.Status != stateWorking || *state.TaskID != id {
+				t.Errorf("state: %+v", state)
+			}
+			w.pass()
+			want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
+		})
+	}
+}

@@ -1,0 +1,343 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"otm/pipeline"
+)
+
+// slow is a gateway that answers when it is told to.
+type slow struct {
+	recorder
+	came   chan string // the agent of each wake
+	answer chan error
+}
+
+func newSlow() *slow { return &slow{came: make(chan string, 10), answer: make(chan error)} }
+
+func (s *slow) Wake(ctx context.Context, r Request) error {
+	s.came <- r.Agent.Name
+	select {
+	case err := <-s.answer:
+		if err == nil {
+			return s.recorder.Wake(ctx, r)
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrLost, context.Cause(ctx))
+	}
+}
+
+// quick answers for all agents but one.
+type quick struct {
+	slow  *slow
+	agent string
+}
+
+func (q quick) Wake(ctx context.Context, r Request) error {
+	if r.Agent.Name == q.agent {
+		return q.slow.Wake(ctx, r)
+	}
+	return q.slow.recorder.Wake(ctx, r)
+}
+
+func (q quick) Ended(ctx context.Context, key string) (string, bool, error) {
+	return q.slow.Ended(ctx, key)
+}
+
+func (quick) Running(string) bool { return false }
+
+// Wakes outlive a pass: the others go on, nothing is sent twice, and what came
+// of it is told by a later pass.
+func TestWakeOutlivesPass(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{nil, ErrLost, errors.New("connection refused")} {
+		t.Run(fmt.Sprint(answer), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha", "beta")
+			s := newSlow()
+			w.d.Wakers[pipeline.TriggerGateway] = quick{s, "alpha"}
+			w.d.Patience = time.Millisecond
+			id := w.create("x", "alpha", pipeline.Normal)
+			other := w.create("y", "beta", pipeline.Normal)
+			r := w.pass()
+			<-s.came
+			if r.Dispatched != 2 || r.Due.IsZero() || r.Due.After(w.clock.Now().Add(time.Second)) {
+				t.Errorf("report: %+v", r)
+			}
+			for range 3 {
+				w.create("z", "alpha", pipeline.Normal)
+				w.pass()
+			}
+			want(t, "wakes meanwhile", len(s.came), 0)
+			want(t, "record meanwhile", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Sent, w.record(id).Wakes[0].Accepted), "1 true <nil>")
+			want(t, "the other", words(w.record(other).Wakes[0].Accepted != nil), "true")
+			s.answer <- answer
+			w.d.Wait()
+			w.d.Patience = 0
+			w.d.Wakers[pipeline.TriggerGateway] = &s.recorder // which answers at once
+			r = w.pass()
+			if answer == nil {
+				want(t, "told", words(r.Woken, r.Failed), "1 []")
+			} else {
+				want(t, "told", words(r.Woken, r.Failed), fmt.Sprintf("0 [agent alpha: %v]", answer))
+				want(t, "sent again, under its key", w.pass().Woken, 1)
+			}
+			want(t, "nothing more", w.pass().Woken, 0)
+			want(t, "wakes", s.keys(), "otm-T-00002-beta-1 otm-T-00001-alpha-1")
+			want(t, "record", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Accepted != nil), "1 true")
+		})
+	}
+}
+
+// B82: at the stop, a wake under way is given up and noted as unanswered; the next
+// start sends it again under its key.
+func TestWakeAtStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	s := newSlow()
+	w.d.Wakers[pipeline.TriggerGateway] = s
+	w.d.Patience = time.Hour
+	id := w.create("x", "alpha", pipeline.Normal)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		<-s.came
+		stop()
+	}()
+	r, err := w.d.Pass(ctx, 0)
+	if err != nil || len(r.Failed) != 0 {
+		t.Errorf("pass: %+v, %v", r, err)
+	}
+	w.d.Wait()
+	want(t, "record", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Sent, w.record(id).Wakes[0].Accepted), "1 true <nil>")
+	want(t, "errors logged", w.log.count(slog.LevelError, ""), 0)
+	w.restart()
+	w.pass()
+	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
+	// A pass that begins when we are told to stop does nothing.
+	w.create("y", "alpha", pipeline.Normal)
+	if r, err = w.d.Pass(ctx, -1); err == nil {
+		err = r.Trouble
+	}
+	want(t, "a pass of a stopped process", errors.Is(err, context.Canceled), true)
+	want(t, "errors logged", w.log.count(slog.LevelError, ""), 0)
+}
+
+// All agents are woken at once: one that does not answer holds up no other.
+func TestWakesInParallel(t *testing.T) {
+	t.Parallel()
+	names := []string{"alpha", "beta", "gamma", "delta"}
+	w := newWorld(t, names...)
+	var all sync.WaitGroup
+	all.Add(len(names))
+	w.waker.set(func(Request) error {
+		all.Done()
+		all.Wait() // each waits for the others
+		return nil
+	})
+	for _, name := range names {
+		w.create("x", name, pipeline.Normal)
+	}
+	want(t, "woken", w.pass().Woken, len(names))
+}
+
+// B54a: however often the process starts anew in the middle of a burst, no task
+// is dispatched or woken for twice.
+func TestRestartsInABurst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "beta")
+	const tasks = 8
+	for i := range tasks {
+		w.create("x", []string{"alpha", "beta"}[i%2], pipeline.Normal)
+		w.restart()
+		w.pass()
+	}
+	for id := range pipeline.TaskID(tasks) {
+		want(t, "attempt", w.record(id+1).Attempt, 1)
+	}
+	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00002-beta-1")
+	want(t, "files", len(w.entries("alpha"))+len(w.entries("beta")), tasks)
+}
+
+// The row of the task that holds the wake leaves the board, in this process or
+// before: the wake still counts.
+func TestWakeOfARowThatLeft(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"deleted", "reassigned"} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %v", how, restart), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, "alpha", "+robin")
+				id := w.create("x", "alpha", pipeline.Normal)
+				w.pass()
+				if how == "deleted" {
+					if err := w.board.Server.DeleteRow("", w.board.ListID, w.record(id).RowID); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					w.edit(id, w.assignee("robin"))
+				}
+				w.clock.Advance(time.Minute)
+				if restart {
+					w.restart()
+				}
+				w.create("y", "alpha", pipeline.Normal)
+				want(t, "woken", w.pass().Woken, 0)
+				w.clock.Advance(DefaultTimes.RewakeAfter)
+				w.pass() // asks
+				w.clock.Advance(DefaultTimes.RewakeAfter)
+				want(t, "woken", w.pass().Woken, 1)
+				want(t, "asked for", w.waker.asked, []string{"otm-T-00001-alpha-1"})
+				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00002-alpha-1")
+			})
+		}
+	}
+}
+
+// Holders forgets what is long over.
+func TestHoldersForget(t *testing.T) {
+	t.Parallel()
+	recs := newMemRecords()
+	recs.recs[1] = recordWith(1, wake(0, accepted(0)))
+	recs.recs[2] = recordWith(2, wake(100, accepted(100)))
+	recs.recs[3] = recordWith(3)
+	var h holders
+	others := func(m float64, own ...pipeline.TaskID) string {
+		t.Helper()
+		mine := map[pipeline.TaskID]bool{}
+		for _, id := range own {
+			mine[id] = true
+		}
+		list, err := h.others(recs, "A", mine, minute(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := idsOf(list)
+		slices.Sort(ids)
+		return fmt.Sprint(ids)
+	}
+	want(t, "recent", others(101), "[T-00001 T-00002]")
+	want(t, "not its own", others(101, 1), "[T-00002]")
+	want(t, "a day later", others(24*60+1), "[T-00002]")
+	delete(recs.recs, 2)
+	want(t, "lost", others(24*60+1), "[]")
+	want(t, "remembered", len(h.byAgent["a"]), 0)
+}
+
+// Something happens between the plan and the wake: it is not sent.
+func TestPlanOutdated(t *testing.T) {
+	t.Parallel()
+	seen := recordWith(1)
+	for name, c := range map[string]struct {
+		now  *pipeline.Record
+		want bool
+	}{
+		"nothing":              {recordWith(1), false},
+		"taken":                {recordWith(1, taken(1)), true},
+		"over":                 {recordWith(1, moves(1, "R1", pipeline.Done)), true},
+		"woken":                {recordWith(1, wake(1, accepted(1))), true},
+		"taken away":           {recordWith(1, func(r *pipeline.Record) { r.Dispatch = nil }), true},
+		"dispatched anew":      {recordWith(1, func(r *pipeline.Record) { r.Dispatch.Attempt = 2 }), true},
+		"its record vanished":  {&pipeline.Record{TaskID: 1}, true},
+		"a report of its step": {recordWith(1, ticked(1)), false},
+	} {
+		want(t, name, outdated(c.now, seen), c.want)
+	}
+	holder := recordWith(1, taken(0), wake(0, unsent))
+	want(t, "a task that only holds the wake", outdated(recordWith(1, taken(0), wake(0, unsent), moves(2, "R1", pipeline.Done)), holder), false)
+	want(t, "a holder that vanished", outdated(&pipeline.Record{TaskID: 1}, holder), true)
+}
+
+// The agent takes its task while the gateway is asked about its wake.
+func TestTakenWhileAsking(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.clock.Advance(DefaultTimes.RewakeAfter)
+	w.waker.ended = func(string) (string, bool, error) {
+		want(t, "it takes", w.next("alpha"), id)
+		return "ok", true, nil
+	}
+	want(t, "woken", w.pass().Woken, 0)
+	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
+}
+
+// meddling is a waker that lets something happen between look and plan.
+type meddling struct {
+	*recorder
+	do func()
+}
+
+func (m meddling) Running(string) bool {
+	m.do()
+	return false
+}
+
+// The agent takes its task right before it is woken for it.
+func TestTakenBeforeWake(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.d.Wakers[pipeline.TriggerGateway] = meddling{w.waker, func() { want(t, "it takes", w.next("alpha"), id) }}
+	r := w.pass()
+	want(t, "report", words(r.Dispatched, r.Woken, r.Failed, r.Due.IsZero()), "1 0 [] false")
+	want(t, "wakes", len(w.record(id).Wakes), 0)
+}
+
+// The order of wakes is kept where the clock was set back a little.
+func TestAskedAfter(t *testing.T) {
+	t.Parallel()
+	now := minute(0)
+	p := &pass{Dispatcher: &Dispatcher{Now: func() time.Time { return now }, Times: DefaultTimes}}
+	last := func(m float64) *pipeline.Wake { return &pipeline.Wake{AskedAt: minute(m)} }
+	want(t, "none", p.askedAfter(nil), now)
+	want(t, "before", p.askedAfter(last(-1)), now)
+	want(t, "in the same moment", p.askedAfter(last(0)), now.Add(1))
+	want(t, "ahead of the clock", p.askedAfter(last(10)), minute(10).Add(1))
+	want(t, "far ahead of the clock", p.askedAfter(last(100)), now)
+}
+
+// A trigger of none: the agent looks by itself, and is never called silent for
+// not being woken.
+func TestTriggerNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.agents[0].Trigger = pipeline.TriggerNone
+	id := w.create("x", "alpha", pipeline.Normal)
+	want(t, "report", w.pass().Summary(), "Dispatched 1 tasks, woke 0 agents, 0 failures")
+	w.clock.Advance(100 * time.Hour)
+	want(t, "later", w.pass().Summary(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+	want(t, "it takes", w.next("alpha"), id)
+}
+
+// An agent that looked and found nothing is woken at once for what comes then.
+func TestIdleAgentWokenAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.next("alpha")
+	w.report(id, pipeline.AgentDone)
+	w.pass()
+	w.create("y", "alpha", pipeline.Normal)
+	r := w.pass()
+	if d := r.Due.Sub(w.clock.Now()); r.Woken != 0 || d <= 0 || d > afterTask {
+		t.Errorf("it is to look by itself: %+v", r)
+	}
+	if err := w.desk().writeState(w.agent("alpha"), nil); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "woken", w.pass().Woken, 1)
+	if !strings.Contains(w.waker.keys(), "otm-T-00002-alpha-1") {
+		t.Errorf("wakes: %s", w.waker.keys())
+	}
+}

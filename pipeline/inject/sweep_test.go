@@ -1,0 +1,282 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/board/boardtest"
+	"otm/internal/lock"
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+)
+
+// Whatever stands in an inbox finds its place, with a reason, and what is good
+// goes on.
+func TestForeignFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	good := w.create(9, "Good")
+	task := func(edit func(string) string) string {
+		return edit(string(w.drop("devdas", 1, "A").Encode()))
+	}
+	files := map[string]struct {
+		content string
+		reason  string
+		result  string // beside or inside
+	}{
+		"empty.json":    {"", "file is empty", "empty.error.json"},
+		"half.json":     {`{"taskId":"T-00001","ti`, "cut off", "beside"},
+		"array.json":    {`[{"taskId":"T-00001"}]`, "JSON array", "beside"},
+		"utf16.json":    {"\xff\xfe{\x00", "UTF-16", "beside"},
+		"nul.json":      {"\x00\x00\x00\x00", "NUL", "beside"},
+		"fence.json":    {"```json\n{}\n```", "fence", "beside"},
+		"deep.json":     {`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "not JSON", "beside"},
+		"large.json":    {`{"a":"` + strings.Repeat("x", 1<<20) + `"}`, "larger than", "beside"},
+		"twice.json":    {`{"taskId":"T-00001","title":"a","title":"b","agent":"devdas"}`, `key "title" stands twice`, "beside"}, // B23
+		"cases.json":    {`{"taskId":"T-00001","title":"a","Title":"b","agent":"devdas"}`, "differ only in case", "beside"},
+		"notask.json":   {`{"title":"a","agent":"devdas"}`, "taskId is missing", "inside"},
+		"badid.json":    {`{"taskId":"35","title":"a","agent":"devdas"}`, "taskId", "inside"},
+		"agent.json":    {`{"taskId":"T-00001","title":"a","agent":"../x"}`, "no name for an agent", "inside"},
+		"types.json":    {`{"taskId":"T-00001","title":7,"agent":"devdas"}`, "title must be a string", "inside"},
+		"a;touch.json":  {`{"taskId":"T-00001"}`, "title is missing", "inside"}, // B17
+		"$(id) 'x.json": {`{"taskId":"T-00001"}`, "title is missing", "inside"},
+		"new\nline.json": {task(func(s string) string { return strings.Replace(s, "review", "nonsense", 1) }),
+			"type is \"nonsense\"", "inside"},
+	}
+	for name, f := range files {
+		w.put(inbox.NewTasks, name, []byte(f.content))
+		w.age(inbox.NewTasks, name, time.Minute)
+	}
+	ignored := []string{".x.json.swp", "x.json~", ".#x.json", "4913", ".DS_Store", "x.json.tmp", "x.json.part", "._x.json"} // B11
+	for _, name := range ignored {
+		if err := os.WriteFile(filepath.Join(w.box.Dir(inbox.NewTasks), name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := w.box.Dir(inbox.NewTasks)
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(dir, "dir.json"), 0o700),
+		os.WriteFile(filepath.Join(dir, "dir.json", "in it.json"), []byte("{"), 0o600),
+		syscall.Mkfifo(filepath.Join(dir, "fifo.json"), 0o600),
+		os.Symlink("/etc/passwd", filepath.Join(dir, "link.json")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	w.sweepTo(1, len(files)+3, 0)
+	w.checkTask(9, "Good", pipeline.DefaultStep)
+	if r := w.processed(good); r.SlackItemID == "" {
+		t.Errorf("result %+v", r)
+	}
+	for name, f := range files {
+		w.failed(name, inbox.Invalid, f.reason)
+		if f.result != "inside" {
+			if got, err := os.ReadFile(filepath.Join(w.dir, "failed", name)); err != nil || string(got) != f.content {
+				t.Errorf("%q did not settle byte for byte: %v", name, err)
+			}
+		}
+	}
+	for name, reason := range map[string]string{"dir.json": "a directory", "fifo.json": "a named pipe", "link.json": "a symbolic link"} {
+		w.failed(name, inbox.Invalid, reason)
+	}
+	if !exists(t, filepath.Join(w.dir, "failed", "dir.json", "in it.json")) {
+		t.Error("the directory lost what was in it")
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	slices.Sort(ignored)
+	if !slices.Equal(names, ignored) {
+		t.Errorf("inbox holds %q, want %q", names, ignored)
+	}
+	if n := len(w.rows()); n != 2 {
+		t.Errorf("%d rows", n)
+	}
+	w.failed("notask.json", inbox.Invalid, "otm-create --from -")
+}
+
+// TestCaseB4HalfWritten leaves a foreign file alone while it is being written,
+// and a BOM is no reason to refuse it (B22).
+func TestCaseB4HalfWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	whole := append([]byte("\xef\xbb\xbf"), w.drop("devdas", 1, "A").Encode()...)
+	path := filepath.Join(w.box.Dir(inbox.NewTasks), "slow.json")
+	w.put(inbox.NewTasks, "slow.json", whole[:10])
+	w.age(inbox.NewTasks, "slow.json", 0)
+	r := w.sweepTo(0, 0, 1)
+	if r.Due.Before(w.clock.Now()) || r.Due.After(w.clock.Now().Add(w.times.ParseableAge+time.Second)) {
+		t.Errorf("due %v", r.Due)
+	}
+	if err := os.WriteFile(path, whole[:50], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(3 * time.Second)
+	w.age(inbox.NewTasks, "slow.json", time.Second)
+	w.sweepTo(0, 0, 1)
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.sweepTo(1, 0, 0)
+	w.checkTask(1, "A", pipeline.DefaultStep)
+	if got := w.processed("slow.json").Attempts; got != 3 {
+		t.Errorf("%d attempts", got)
+	}
+	// One that stays so is judged, and one that says it is from the future is not waited for.
+	w.put(inbox.NewTasks, "never.json", whole[:10])
+	w.put(inbox.NewTasks, "future.json", whole[:10])
+	w.age(inbox.NewTasks, "never.json", 0)
+	w.age(inbox.NewTasks, "future.json", -time.Hour)
+	w.sweepTo(0, 1, 1)
+	w.clock.Advance(w.times.ParseableAge)
+	w.sweepTo(0, 1, 0)
+	w.failed("never.json", inbox.Invalid, "cut off")
+}
+
+// A run that somebody asked for waits out what is due within seconds.
+func TestSweepUntilQuiet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.times.SettleAfter, w.times.ParseableAge = 50*time.Millisecond, 50*time.Millisecond
+	w.restart()
+	w.in.Now = time.Now
+	w.in.Board = w.clientAt(time.Now)
+	w.create(1, "Lost", "x")
+	w.put(inbox.NewTasks, "half.json", []byte("{"))
+	waits := w.update(5, report{steps: []string{"x"}})
+	w.Faults.Next(createMethod, boardtest.RateLimited("1"), boardtest.ApplyThenReset())
+	w.in.Times.UpdateWait = time.Hour
+	progress := 0
+	w.in.Progress = func() { progress++ }
+	r, err := w.in.SweepUntilQuiet(t.Context(), 20*time.Second, time.Minute)
+	if err != nil || r.Processed != 1 || r.Failed != 1 || r.Waiting != 1 || r.Trouble != nil {
+		t.Errorf("report %+v, %v", r, err)
+	}
+	w.checkTask(1, "Lost", "x")
+	if got := w.waiting(); !slices.Equal(got, []string{waits}) {
+		t.Errorf("inbox %v", got)
+	}
+	if progress < 4 {
+		t.Errorf("progress was told %d times", progress)
+	}
+}
+
+// A run that somebody asked for looks at the board anew, once.
+func TestFreshSweep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.create(2, "B")
+	w.create(3, "C")
+	w.update(1, report{steps: []string{"x"}})
+	w.Faults.Reset()
+	w.in.Fresh = true
+	w.sweepTo(3, 0, 0)
+	if n := w.Faults.Count(listMethod); n != 2 { // the other is the trying of several rows in one call
+		t.Errorf("%d walks", n)
+	}
+	w.Faults.Reset()
+	w.sweepTo(0, 0, 0)
+	if n := w.Faults.Count(""); n != 0 {
+		t.Errorf("calls %v with nothing to do", w.calls())
+	}
+}
+
+// A sweep ends with its context, and the batch with it.
+func TestSweepIsStopped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, id := range idsOf(5) {
+		w.create(id, titleOf(id))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.in.Progress = cancel
+	r, err := w.in.Sweep(ctx)
+	if err != nil || r.Processed != 1 {
+		t.Errorf("report %+v, %v", r, err)
+	}
+	w.in.Progress = nil
+	w.sweepTo(4, 0, 0)
+	for _, id := range idsOf(5) {
+		w.checkTask(id, titleOf(id), pipeline.DefaultStep)
+	}
+}
+
+// The board may be held by others; what waits, waits.
+func TestBoardHeldByOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A")
+	w.in.Board = boardOf(func(context.Context) (pipeline.Batch, error) {
+		return nil, &lock.HeldError{Path: "board", PID: 42}
+	})
+	r := w.sweepTo(0, 0, 1)
+	var held *lock.HeldError
+	if !errors.As(r.Trouble, &held) || !r.Due.Equal(w.clock.Now().Add(retryBoard)) || !strings.Contains(r.Summary(), "process 42") {
+		t.Errorf("report %+v", r)
+	}
+}
+
+// Batches end after their time and begin again, so that others have their turn.
+func TestLongSweepLetsOthersIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, id := range idsOf(6) {
+		w.create(id, titleOf(id))
+	}
+	board, begun := w.in.Board, 0
+	w.in.Board = boardOf(func(ctx context.Context) (pipeline.Batch, error) {
+		begun++
+		return board.Begin(ctx)
+	})
+	w.in.Progress = func() { w.clock.Advance(6 * time.Second) }
+	w.sweepTo(6, 0, 0)
+	if begun != 3 {
+		t.Errorf("%d batches of 10 s for 6 files of 6 s", begun)
+	}
+}
+
+type boardOf func(context.Context) (pipeline.Batch, error)
+
+func (f boardOf) Begin(ctx context.Context) (pipeline.Batch, error) { return f(ctx) }
+
+// The inbox directories may be missing or vanish.
+func TestMissingInboxes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.sweepTo(0, 0, 0)
+	for _, kind := range inbox.Kinds {
+		if err := os.Remove(w.box.Dir(kind)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.sweepTo(0, 0, 0)
+	w.create(1, "A")
+	w.sweepTo(1, 0, 0)
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]Report{
+		"Processed 0 tasks, 0 failures":                                    {},
+		"Processed 1 task, 2 failures":                                     {Processed: 1, Failed: 2},
+		"Processed 2 tasks, 0 failures, 3 waiting, 2 kept: a; board: gone": {Processed: 2, Waiting: 3, Kept: []string{"a", "b"}, Trouble: errors.New("board: gone")},
+	} {
+		if got := r.Summary(); got != want {
+			t.Errorf("summary %q, want %q", got, want)
+		}
+	}
+}

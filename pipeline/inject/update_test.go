@@ -1,0 +1,659 @@
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// decided is a record in a state, with its three steps of which the second is
+// done.
+func recordIn(status pipeline.Status) *pipeline.Record {
+	r := &pipeline.Record{TaskID: 7, Status: status, RowID: "Rec1", Steps: []pipeline.StepRecord{
+		{Title: "same", RowID: "Rec2"}, {Title: "Done one", RowID: "Rec3", Done: true}, {Title: "same", RowID: "Rec4"},
+	}}
+	r.Note(time.Date(2026, 3, 14, 16, 0, 0, 0, time.UTC), "U0PERSON", "changed status", "new to "+string(status))
+	return r
+}
+
+// TestDecide is the table of what an update may do: by the state of the task,
+// the state that is reported, and whether the task is a person's.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	const wait = inbox.Class("wait")
+	states := append(slices.Clone(pipeline.Statuses), "on_hold") // and one that people made up
+	for _, from := range states {
+		for _, to := range []pipeline.Status{"", pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone} {
+			for _, person := range []bool{false, true} {
+				want := inbox.Conflict
+				switch from {
+				case pipeline.New:
+					want = wait
+					if person {
+						want = ""
+					}
+				case pipeline.Assigned, pipeline.InProgress, pipeline.Blocked:
+					want = ""
+				case pipeline.AgentDone:
+					if to == "" || to == pipeline.AgentDone {
+						want = ""
+					}
+				}
+				name := fmt.Sprintf("%s to %q, person %t", from, to, person)
+				u := updateOf(report{status: to, reason: "why", result: "that"})
+				got, err := decide(recordIn(from), person, u)
+				class := inbox.Class("")
+				switch e := err.(type) {
+				case nil:
+				case *refusal:
+					class = e.class
+					if !strings.Contains(e.reason, "T-00007 is "+string(from)+" (U0PERSON set it at 2026-03-14T16:00:00Z)") {
+						t.Errorf("%s: %q does not say who set what when", name, e.reason)
+					}
+				default:
+					class = wait
+				}
+				if class != want {
+					t.Errorf("%s: %q, want %q", name, class, want)
+				}
+				if err == nil && (got.Status != to || *got.Reason != "why" || *got.Result != "that" || got.Steps != nil) {
+					t.Errorf("%s: writes %+v", name, got)
+				}
+			}
+		}
+	}
+}
+
+func updateOf(r report) *drop.Update {
+	return &drop.Update{ID: "u", TaskID: 7, Status: r.status, StepsDone: r.steps, Reason: r.reason, Result: r.result}
+}
+
+// What is written besides.
+func TestDecideSteps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		from   pipeline.Status
+		person bool
+		r      report
+		status pipeline.Status
+		steps  []int
+		reason string // "-" where it is not written
+		class  inbox.Class
+		text   string
+	}{
+		{"a step of an assigned task", pipeline.Assigned, false, report{steps: []string{"same"}}, pipeline.InProgress, []int{0}, "-", "", ""},
+		{"a step of a person's new task", pipeline.New, true, report{steps: []string{"same"}}, pipeline.InProgress, []int{0}, "-", "", ""},
+		{"a step of a task in progress", pipeline.InProgress, false, report{steps: []string{"same"}}, "", []int{0}, "-", "", ""},
+		{"a step of a blocked task leaves it blocked", pipeline.Blocked, false, report{steps: []string{"same"}}, "", []int{0}, "-", "", ""},
+		{"with another status", pipeline.Assigned, false, report{status: pipeline.Blocked, reason: "r", steps: []string{"same"}}, pipeline.Blocked, []int{0}, "r", "", ""},
+		{"equal titles one at a time", pipeline.InProgress, false, report{steps: []string{"same", "same"}}, "", []int{0, 2}, "-", "", ""},
+		{"equal titles, more than there are", pipeline.InProgress, false, report{steps: []string{"same", "same", "same"}}, "", []int{0, 2}, "-", "", ""},
+		{"by number", pipeline.InProgress, false, report{steps: []string{"3", "1"}}, "", []int{2, 0}, "-", "", ""},
+		{"folded", pipeline.InProgress, false, report{steps: []string{" SAME "}}, "", []int{0}, "-", "", ""},
+		{"ticked already", pipeline.InProgress, false, report{steps: []string{"Done one"}}, "", nil, "-", "", ""},
+		{"ticked already, of an assigned task", pipeline.Assigned, false, report{steps: []string{"2"}}, pipeline.InProgress, nil, "-", "", ""},
+		{"unknown", pipeline.InProgress, false, report{steps: []string{"same", "Done won"}}, "", nil, "-", inbox.Unmatched,
+			`no step of T-00007 matches "Done won"; its steps are 1 "same" 2 "Done one" 3 "same"; nearest: "Done one"`},
+		{"a number too large", pipeline.InProgress, false, report{steps: []string{"4"}}, "", nil, "-", inbox.Unmatched, `matches "4"`},
+		{"agent_done with open steps", pipeline.InProgress, false, report{status: pipeline.AgentDone}, pipeline.AgentDone, nil, "-", "", ""},
+		{"a result at agent_done", pipeline.AgentDone, false, report{result: "x"}, "", nil, "-", "", ""},
+		{"a ticked step at agent_done", pipeline.AgentDone, false, report{steps: []string{"Done one"}}, "", nil, "-", "", ""},
+		{"an open step at agent_done", pipeline.AgentDone, false, report{steps: []string{"same"}}, "", nil, "-", inbox.Conflict, `step "same" stays open`},
+		{"an unknown step at agent_done", pipeline.AgentDone, false, report{steps: []string{"x"}}, "", nil, "-", inbox.Unmatched, ""},
+		{"leaving blocked clears the reason", pipeline.Blocked, false, report{status: pipeline.InProgress}, pipeline.InProgress, nil, "", "", ""},
+		{"leaving blocked to agent_done", pipeline.Blocked, false, report{status: pipeline.AgentDone}, pipeline.AgentDone, nil, "", "", ""},
+		{"leaving blocked with a reason of its own", pipeline.Blocked, false, report{status: pipeline.InProgress, reason: "new"}, pipeline.InProgress, nil, "new", "", ""},
+		{"blocked again", pipeline.Blocked, false, report{status: pipeline.Blocked, reason: "worse"}, pipeline.Blocked, nil, "worse", "", ""},
+		{"a step of a cancelled task", pipeline.Cancelled, false, report{steps: []string{"same"}}, "", nil, "-", inbox.Conflict, "changes nothing any more"},
+		{"a step of a new task", pipeline.New, false, report{steps: []string{"nonsense"}}, "", nil, "-", "wait", ""},
+	} {
+		got, err := decide(recordIn(c.from), c.person, updateOf(c.r))
+		if c.class != "" {
+			refused, ok := err.(*refusal)
+			switch {
+			case c.class == "wait" && err == errNotDispatched:
+			case !ok || refused.class != c.class || !strings.Contains(refused.reason, c.text):
+				t.Errorf("%s: error %v, want %s %q", c.name, err, c.class, c.text)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		reason := "-"
+		if got.Reason != nil {
+			reason = *got.Reason
+		}
+		if got.Status != c.status || !slices.Equal(got.Steps, c.steps) || reason != c.reason {
+			t.Errorf("%s: writes %+v, reason %q", c.name, got, reason)
+		}
+	}
+}
+
+// An update is one report: what it writes, in how many calls, and what its
+// record says afterwards.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x", "y")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.tryMultiRow(true)
+	name := w.update(1, report{steps: []string{"x"}, result: "half of it"})
+	w.sweepTo(1, 0, 0)
+	if want := map[string]int{updateMethod: 1}; !maps.Equal(w.calls(), want) {
+		t.Errorf("calls %v, want %v", w.calls(), want)
+	}
+	rec := w.rec(1)
+	step, row := rec.Steps[0].RowID, rec.RowID
+	want := map[string]string{
+		step + " Status": `["done"]`, step + " Completed": "true",
+		row + " Status": `["in_progress"]`, row + " Result": "half of it", row + " Subtasks remaining": "[1]", row + " Completion": "[50]",
+	}
+	if got := w.cellsOf(w.Faults.Calls()[0]); !maps.Equal(got, want) {
+		t.Errorf("wrote %v\nwant %v", got, want)
+	}
+	if rec.Status != pipeline.InProgress || rec.Written != pipeline.InProgress || !rec.Steps[0].Done || rec.Steps[1].Done || rec.Result != "half of it" ||
+		rec.Reporting != nil || len(rec.Updates) != 1 || rec.Updates[0].Drop != name {
+		t.Errorf("record %+v", rec)
+	}
+	var what []string
+	for _, e := range rec.History[len(rec.History)-3:] {
+		what = append(what, e.Who+": "+e.What+" "+e.Detail)
+	}
+	if want := []string{"agent devdas: step done x", "agent devdas: status assigned to in_progress", "agent devdas: result "}; !slices.Equal(what, want) {
+		t.Errorf("history %q, want %q", what, want)
+	}
+	if r := w.processed(name); r.SlackItemID != row || !slices.Equal(r.SubtaskItemIDs, []string{step}) || r.SkippedDuplicate {
+		t.Errorf("result %+v", r)
+	}
+	// The end of it.
+	w.Faults.Reset()
+	w.update(1, report{status: pipeline.AgentDone, steps: []string{"y"}, reason: "ok"})
+	w.sweepTo(1, 0, 0)
+	last := w.row(1)
+	if last.Status != pipeline.AgentDone || last.CompletedAt != w.clock.Now().UTC().Format(time.RFC3339) || *last.Remaining != 0 || *last.Completion != 100 || last.Checked {
+		t.Errorf("row %+v", last)
+	}
+	if want := map[string]int{updateMethod: 1}; !maps.Equal(w.calls(), want) {
+		t.Errorf("calls %v, want %v", w.calls(), want)
+	}
+}
+
+// Leaving blocked clears the reason on the board; an update that writes
+// nothing is a success without a call.
+func TestBlockedAndBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	for _, step := range []struct {
+		r      report
+		status pipeline.Status
+		reason string
+		calls  int
+	}{
+		{report{status: pipeline.Blocked, reason: "no key"}, pipeline.Blocked, "no key", 1},
+		{report{status: pipeline.Blocked, reason: "still no key"}, pipeline.Blocked, "still no key", 1},
+		{report{status: pipeline.InProgress}, pipeline.InProgress, "", 1},
+		{report{status: pipeline.InProgress}, pipeline.InProgress, "", 0},
+		{report{status: pipeline.AgentDone}, pipeline.AgentDone, "", 1},
+		{report{status: pipeline.AgentDone, reason: "late", result: "thing"}, pipeline.AgentDone, "late", 1},
+	} {
+		w.Faults.Reset()
+		w.update(1, step.r)
+		w.sweepTo(1, 0, 0)
+		if n := w.Faults.Count(updateMethod); n != step.calls {
+			t.Errorf("%+v: %d calls", step.r, n)
+		}
+		if row := w.row(1); row.Status != step.status || row.Reason != step.reason || w.rec(1).Reason != step.reason {
+			t.Errorf("%+v: row %+v", step.r, row)
+		}
+	}
+	if w.row(1).Result != "thing" || w.steps(1)[0].StepDone() {
+		t.Error("a step was ticked that nobody reported, or the result is lost")
+	}
+}
+
+// The updates of one task apply in the order of their names. One that has to
+// wait holds back the later ones of its task, and nobody else's.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "1", "2", "3")
+	w.create(2, "B", "x")
+	w.sweepTo(2, 0, 0)
+	var names []string
+	for i := range 3 {
+		names = append(names, w.update(1, report{steps: []string{fmt.Sprint(i + 1)}, result: fmt.Sprint("result ", i+1)}))
+	}
+	w.dispatch(2)
+	w.update(2, report{steps: []string{"x"}})
+	r := w.sweepTo(1, 0, 3) // those of T-00001 wait until it is dispatched
+	if len(r.Kept) != 0 || !r.Due.IsZero() {
+		t.Errorf("report %+v", r)
+	}
+	w.dispatch(1)
+	w.restart()
+	w.sweepTo(3, 0, 0)
+	var applied []string
+	for _, u := range w.rec(1).Updates {
+		applied = append(applied, u.Drop)
+	}
+	if !slices.Equal(applied, names) || w.row(1).Result != "result 3" {
+		t.Errorf("applied %v, want %v; result %q", applied, names, w.row(1).Result)
+	}
+}
+
+// TestCaseB97UpdateBeforeCreate delivers updates before the create, and many
+// at once: none is lost, none comes before its time.
+func TestCaseB97UpdateBeforeCreate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.update(5, report{steps: []string{"x"}})
+	second := w.update(5, report{status: pipeline.AgentDone})
+	r := w.sweepTo(0, 0, 2)
+	if r.Due.IsZero() || r.Due.After(time.Now().Add(w.times.UpdateWait)) {
+		t.Errorf("due %v", r.Due)
+	}
+	w.createFor("olga", 5, "Hers", "x", "y")
+	w.sweepTo(3, 0, 0)
+	if row := w.row(5); row.Status != pipeline.AgentDone || *row.Remaining != 1 {
+		t.Errorf("row %+v", row)
+	}
+	if got := w.rec(5).Updates; len(got) != 2 || got[0].Drop != first || got[1].Drop != second {
+		t.Errorf("updates %+v", got)
+	}
+	// The same in one sweep, with the create's name behind the update's.
+	w.update(6, report{steps: []string{"x"}})
+	w.createFor("olga", 6, "Hers, too", "x")
+	w.sweepTo(2, 0, 0)
+	if row := w.row(6); row.Status != pipeline.InProgress {
+		t.Errorf("row %+v", row)
+	}
+}
+
+// An update whose create is still in the inbox waits for it, for however long.
+func TestUpdateWaitsForItsCreate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.Faults.Always(createMethod, boardtest.RateLimited("60"))
+	w.createFor("olga", 1, "Hers", "x")
+	w.update(1, report{steps: []string{"x"}})
+	for range 3 {
+		w.sweepTo(0, 0, 2)
+		w.clock.Advance(w.times.UpdateWait)
+	}
+	stop()
+	w.sweepTo(2, 0, 0)
+}
+
+// An update of a task that nobody knows waits for update_wait, then fails. One
+// whose create failed does so as well.
+func TestUnknownTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bad := w.create(2, "Bad")
+	w.Faults.Next(createMethod, boardtest.ErrorCode("invalid_blocks"))
+	name, other := w.update(1, report{steps: []string{"x"}}), w.update(2, report{steps: []string{"x"}})
+	w.sweepTo(0, 1, 2)
+	w.failed(bad, inbox.Rejected)
+	w.clock.Advance(w.times.UpdateWait - time.Minute)
+	w.sweepTo(0, 0, 2)
+	w.clock.Advance(2 * time.Minute)
+	w.sweepTo(0, 2, 0)
+	w.failed(name, inbox.Unmatched, "no task T-00001 is known", "10m0s", "otm list")
+	w.failed(other, inbox.Unmatched, "no task T-00002 is known")
+}
+
+// A step that is not there fails the whole update: nothing is applied in part.
+func TestUnknownStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "Create form", "Add validation")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.Faults.Reset()
+	bad := w.update(1, report{status: pipeline.InProgress, steps: []string{"Create form", "Add validations"}, result: "r"})
+	good := w.update(1, report{steps: []string{"Add validation"}})
+	w.sweepTo(1, 1, 0)
+	w.failed(bad, inbox.Unmatched, `no step of T-00001 matches "Add validations"`, `1 "Create form" 2 "Add validation"`, `nearest: "Add validation"`, "otm show T-00001")
+	if r := w.processed(good); len(r.SubtaskItemIDs) != 1 {
+		t.Errorf("result %+v", r)
+	}
+	if row, steps := w.row(1), w.steps(1); row.Result != "" || steps[0].StepDone() || !steps[1].StepDone() {
+		t.Errorf("row %+v, steps %+v", row, steps)
+	}
+	rec := w.rec(1)
+	if i := slices.IndexFunc(rec.History, func(e pipeline.Event) bool { return e.What == "update failed" }); i < 0 || !strings.Contains(rec.History[i].Detail, bad) {
+		t.Errorf("history %+v", rec.History)
+	}
+}
+
+// Composed and decomposed titles are the same (B16).
+func TestCaseB16ComposedTitles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "Cafe\u0301 buchen")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.update(1, report{steps: []string{"Caf\u00e9 buchen"}})
+	w.sweepTo(1, 0, 0)
+	if !w.steps(1)[0].StepDone() {
+		t.Error("the step is open")
+	}
+}
+
+// An update that comes twice applies once: under another name, and under its
+// own after it was settled.
+func TestUpdateComesTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "same", "same")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	name := w.update(1, report{steps: []string{"same"}})
+	data, err := os.ReadFile(filepath.Join(w.dir, "task-updates", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sweepTo(1, 0, 0)
+	for _, again := range []string{"zz-" + name, name} {
+		w.Faults.Reset()
+		w.clock.Advance(time.Minute)
+		w.put(inbox.TaskUpdates, again, data)
+		os.Chtimes(filepath.Join(w.dir, "processed", again), time.Now(), time.Now().Add(-time.Hour))
+		w.restart()
+		w.sweepTo(1, 0, 0)
+		if n := len(w.calls()); n != 0 {
+			t.Errorf("%s: calls %v", again, w.calls())
+		}
+	}
+	if r := w.processed("zz-" + name); !r.SkippedDuplicate {
+		t.Errorf("result %+v", r)
+	}
+	if steps := w.steps(1); !steps[0].StepDone() || steps[1].StepDone() {
+		t.Errorf("steps %+v", steps)
+	}
+}
+
+// What people set on the board is respected: read before it is written over,
+// however we last knew it.
+func TestPersonsStatusIsRespected(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		set  pipeline.Status
+		to   pipeline.Status
+		want inbox.Class
+	}{
+		{pipeline.Pending, pipeline.InProgress, inbox.Conflict},
+		{pipeline.Rejected, pipeline.AgentDone, inbox.Conflict},
+		{pipeline.Failed, pipeline.InProgress, inbox.Conflict},
+		{pipeline.Cancelled, pipeline.AgentDone, inbox.Conflict},
+		{pipeline.Archived, pipeline.AgentDone, inbox.Conflict},
+		{pipeline.Done, pipeline.AgentDone, inbox.Conflict},
+		{pipeline.AgentDone, pipeline.InProgress, inbox.Conflict},
+		{pipeline.AgentDone, pipeline.AgentDone, ""},
+		{pipeline.Blocked, pipeline.InProgress, ""},
+		{pipeline.InProgress, pipeline.AgentDone, ""},
+	} {
+		t.Run(fmt.Sprintf("%s, then %s", c.set, c.to), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(1, "A", "x")
+			w.sweepTo(1, 0, 0)
+			w.dispatch(1)
+			w.person(w.row(1).ID, w.statusCell(c.set))
+			w.Faults.Reset()
+			name := w.update(1, report{status: c.to})
+			if c.want == "" {
+				w.sweepTo(1, 0, 0)
+				if got := w.row(1).Status; got != c.to {
+					t.Errorf("row is %s", got)
+				}
+				return
+			}
+			w.sweepTo(0, 1, 0)
+			w.failed(name, c.want, "T-00001 is "+string(c.set)+" (U0PERSON set it at ")
+			if got := w.row(1); got.Status != c.set || w.Faults.Count(updateMethod) != 0 {
+				t.Errorf("row %+v, calls %v", got, w.calls())
+			}
+			if n := w.Faults.Count(listMethod); n != 1 {
+				t.Errorf("%d walks", n)
+			}
+		})
+	}
+}
+
+// A task that a person gave to somebody else is that one's.
+func TestReassigned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.person(w.row(1).ID, board.SelectCell(w.Column(t, "Assignee", "select"), "olga"))
+	w.update(1, report{steps: []string{"x"}}) // still new: hers may be reported on
+	w.sweepTo(1, 0, 0)
+	if got := w.row(1).Status; got != pipeline.InProgress {
+		t.Errorf("row is %s", got)
+	}
+}
+
+// Text that the board refuses fails that update, and the next goes on.
+func TestRefusedUpdate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x", "y")
+	w.sweepTo(1, 0, 0)
+	bad := w.update(1, report{steps: []string{"x"}, result: "refused"})
+	good := w.update(1, report{steps: []string{"y"}})
+	w.Server.SetQuirks(board.Quirks{RefuseMultiRow: true})
+	w.tryMultiRow(false)
+	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"))
+	w.sweepTo(1, 1, 0)
+	w.failed(bad, inbox.Rejected, "invalid_blocks")
+	if r := w.processed(good); r.SlackItemID == "" {
+		t.Errorf("result %+v", r)
+	}
+	if w.rec(1).Reporting != nil {
+		t.Error("the refused report is still in the record")
+	}
+}
+
+// An option that is missing keeps the update and those behind it; others go on.
+func TestMissingOptionKeepsTheUpdate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x")
+	w.createFor("olga", 2, "Hers, too", "x")
+	w.sweepTo(2, 0, 0)
+	column := w.Column(t, "Status", "select")
+	if err := w.Server.RemoveOption("", w.ListID, column, "blocked"); err != nil {
+		t.Fatal(err)
+	}
+	w.update(1, report{status: pipeline.Blocked, reason: "r"})
+	w.update(1, report{status: pipeline.InProgress})
+	w.update(2, report{status: pipeline.InProgress})
+	w.clock.Advance(time.Minute)
+	r := w.sweepTo(1, 0, 2)
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], `option "blocked" of column "Status" is missing`) || r.Waiting != 1 {
+		t.Errorf("report %+v", r)
+	}
+	if err := w.Server.AddOption("", w.ListID, column, "", "Blocked"); err != nil {
+		t.Fatal(err)
+	}
+	w.sweepTo(2, 0, 0)
+	if got := w.row(1); got.Status != pipeline.InProgress || got.Reason != "" {
+		t.Errorf("row %+v", got)
+	}
+}
+
+// The row of a task was deleted: its updates wait a while, as a row may come
+// back, then fail.
+func TestRowOfTheTaskIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x")
+	w.sweepTo(1, 0, 0)
+	w.clock.Advance(time.Minute)
+	row := w.row(1).ID
+	if err := w.Server.DeleteRow("", w.ListID, row); err != nil {
+		t.Fatal(err)
+	}
+	w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(0, 0, 1)
+	if err := w.Server.RestoreRow("", w.ListID, row); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Minute)
+	w.sweepTo(1, 0, 0)
+	if err := w.Server.ArchiveRow("", w.ListID, row); err != nil {
+		t.Fatal(err)
+	}
+	name := w.update(1, report{result: "r"})
+	w.clock.Advance(w.times.UpdateWait + time.Minute)
+	w.sweepTo(0, 1, 0)
+	w.failed(name, inbox.Unmatched, "the row of T-00001 is no longer on the board")
+}
+
+// The row of a step was deleted: a report of it fails, and nothing of it
+// applies in part.
+func TestRowOfAStepIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x", "y", "z")
+	w.sweepTo(1, 0, 0)
+	w.tryMultiRow(false)
+	w.clock.Advance(time.Minute)
+	if err := w.Server.DeleteRow("", w.ListID, w.steps(1)[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	bad, good := w.update(1, report{steps: []string{"x", "y"}}), w.update(1, report{steps: []string{"z"}})
+	w.sweepTo(1, 1, 0)
+	w.failed(bad, inbox.Unmatched, `step "y" of T-00001 is no longer on the board`)
+	if r := w.processed(good); len(r.SubtaskItemIDs) != 1 {
+		t.Errorf("result %+v", r)
+	}
+	if steps := w.steps(1); steps[0].StepDone() || !steps[2].StepDone() {
+		t.Errorf("steps %+v", steps)
+	}
+	// Deleted right before the writing, which we cannot see: it is decided anew.
+	if err := w.Server.DeleteRow("", w.ListID, w.steps(1)[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	late := w.update(1, report{steps: []string{"x"}})
+	if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
+		t.Errorf("report %+v", r)
+	}
+	w.clock.Advance(time.Minute)
+	w.sweepTo(0, 1, 0)
+	w.failed(late, inbox.Unmatched, `step "x" of T-00001 is no longer on the board`)
+}
+
+// A status that cannot be read holds the update, until it can.
+func TestUnreadableStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.clock.Advance(time.Minute)
+	status := w.Column(t, "Status", "select")
+	w.update(1, report{steps: []string{"x"}})
+	w.Faults.Next(listMethod, boardtest.Rewrite("odd status", func(answer map[string]any) {
+		for _, item := range answer["items"].([]any) {
+			for _, f := range item.(map[string]any)["fields"].([]any) {
+				if f := f.(map[string]any); f["column_id"] == status {
+					f["select"] = map[string]any{"value": "assigned"}
+				}
+			}
+		}
+	}))
+	if r := w.sweepTo(0, 0, 1); len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "the status of T-00001") {
+		t.Errorf("report %+v", r)
+	}
+	if got := w.rec(1).Status; got != pipeline.Assigned {
+		t.Errorf("the record has learned that it is %s", got)
+	}
+	w.clock.Advance(time.Minute)
+	w.sweepTo(1, 0, 0)
+}
+
+// Records that were lost or damaged are made again from the row.
+func TestRecordIsRebuilt(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(path string) error{
+		"lost":    os.Remove,
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("{\"taskId\":"), 0o600) },
+		"NULs":    func(path string) error { return os.WriteFile(path, make([]byte, 300), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(1, "A", "x", "y")
+			w.sweepTo(1, 0, 0)
+			w.dispatch(1)
+			if err := damage(filepath.Join(w.dir, "tasks", "T-00001.json")); err != nil {
+				t.Fatal(err)
+			}
+			file := w.update(1, report{steps: []string{"y"}})
+			w.sweepTo(1, 0, 0)
+			rec := w.rec(1)
+			if rec.RowID != w.row(1).ID || rec.Title != "A" || rec.Agent != "devdas" || len(rec.Steps) != 2 || rec.StepsDone() != 1 || len(rec.Updates) != 1 {
+				t.Errorf("record %+v", rec)
+			}
+			for _, s := range w.steps(1) {
+				if s.StepDone() != (s.Title == "y") {
+					t.Errorf("step %+v", s)
+				}
+			}
+			if r := w.processed(file); r.SlackItemID != rec.RowID {
+				t.Errorf("result %+v", r)
+			}
+		})
+	}
+}
+
+// The dispatcher may make a record while we wait for the board.
+func TestRecordMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x", "y")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	whole := w.rec(1)
+	if err := os.Remove(filepath.Join(w.dir, "tasks", "T-00001.json")); err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.client().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.in.Board = meanwhile{w.in.Board, func() {
+		if _, err := w.store.Change(t.Context(), 1, func(r *pipeline.Record) error { *r = *whole; return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := b.End(); err != nil {
+			t.Error(err)
+		}
+	}}
+	w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 0)
+	if rec := w.rec(1); len(rec.Steps) != 2 || rec.DropID != whole.DropID {
+		t.Errorf("record %+v", rec)
+	}
+}
