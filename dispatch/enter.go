@@ -58,6 +58,7 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 		r.Attempt++
 		r.Agent = t.agent.Name
 		r.Dispatch = &pipeline.Dispatch{Attempt: r.Attempt, Agent: t.agent.Name, Workspace: t.agent.Workspace, At: now}
+		r.Dispatch.AllTicked = r.StepsDone() == len(r.Steps)
 		if r.Attempt > 1 {
 			r.Note(now, Who, eventAgain, fmt.Sprintf("%s, attempt %d", t.agent.Name, r.Attempt))
 		}

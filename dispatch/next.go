@@ -42,8 +42,9 @@ const (
 // Taken is a task that an agent was given.
 type Taken struct {
 	Entry    Entry
-	Continue bool  // it was given before, and is unfinished
-	Done     []int // numbers of the steps that are ticked, from 1
+	Continue bool   // it was given before, and is unfinished
+	Done     []int  // numbers of the steps that are ticked, from 1
+	Reason   string // that stands on the board: why it was sent back
 }
 
 // Next gives an agent its next task: the one that it was given last, while
@@ -267,7 +268,7 @@ func (d *Desk) withSaid(r *pipeline.Record) (*pipeline.Record, error) {
 // takenOf is a task as it is given to an agent: the entry, with the steps as
 // the record has them now.
 func takenOf(e *Entry, r *pipeline.Record) *Taken {
-	t := &Taken{}
+	t := &Taken{Reason: r.Reason}
 	if e != nil {
 		t.Entry = *e
 	} else {

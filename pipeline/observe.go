@@ -31,7 +31,18 @@ func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bo
 		r.Priority = row.Priority
 		changed = true
 	}
-	return r.observeSteps(steps, at) || changed
+	if row.Reason != "" && row.Reason != r.Reason {
+		r.Reason = row.Reason
+		changed = true
+	}
+	if r.observeSteps(steps, at) {
+		changed = true
+	}
+	if r.EndsByWord() && r.StepsDone() < len(r.Steps) {
+		r.Dispatch.AllTicked = false // a person opened a step
+		changed = true
+	}
+	return changed
 }
 
 // CurrentStatus is the status of a task's row; a row that a person typed

@@ -78,6 +78,7 @@ type Dispatch struct {
 	FlippedAt *time.Time `json:"flippedAt,omitempty"` // the board had flipped
 	TakenAt   *time.Time `json:"takenAt,omitempty"`   // the agent took the entry
 	TakenBy   string     `json:"takenBy,omitempty"`
+	AllTicked bool       `json:"allTicked,omitempty"` // no step was open, see EndsByWord
 	MissingAt *time.Time `json:"missingAt,omitempty"` // the entry was seen to be gone
 }
 
@@ -153,14 +154,20 @@ func (r *Record) AppliedAs(id string) (drop string, applied bool) {
 }
 
 // Unfinished tells whether an agent that took the task has something left to
-// do: it is neither blocked nor over, and a step is open.
+// do: it is neither blocked nor over, and a step is open or there was none to
+// begin with.
 func (r *Record) Unfinished() bool {
 	switch r.Status {
 	case New, Assigned, InProgress:
-		return r.StepsDone() < len(r.Steps)
+		return r.StepsDone() < len(r.Steps) || r.EndsByWord()
 	}
 	return false
 }
+
+// EndsByWord tells whether the task was handed out with all its steps ticked:
+// somebody sent it back as it stood. Its steps do not tell when it is done, so
+// it is when the agent says so.
+func (r *Record) EndsByWord() bool { return r.Dispatch != nil && r.Dispatch.AllTicked }
 
 // ErrUnchanged is returned by the function given to Records.Change to say that
 // there is nothing to write.

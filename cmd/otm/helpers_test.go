@@ -54,6 +54,7 @@ func setup(env *testscript.Env) error {
 //	settled N                until both inboxes are empty and N files are in processed/ and failed/
 //	board list               the rows of the embedded board, one JSON object a line, to stdout
 //	board set TASK FIELD V   edits a cell of a task's row over the API
+//	board open TASK STEP     takes the tick of a step away
 //	tree DIR                 the files below DIR, sorted, with modes, to stdout
 //	chtime FILE AGE          sets the time of a file back
 //	repeat N FILE TEXT       writes TEXT N times into FILE
@@ -268,7 +269,7 @@ func sigterm(ts *testscript.TestScript, neg bool, args []string) {
 
 func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: board list | board set TASK COLUMN VALUE | board step TASK N done | board delete TASK")
+		ts.Fatalf("usage: board list | board set TASK COLUMN VALUE | board open TASK STEP")
 	}
 	b := openAPI(ts)
 	switch args[0] {
@@ -279,6 +280,15 @@ func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "set":
 		item := b.find(args[1])
 		b.set(item.ID, args[2], args[3])
+	case "open":
+		task := b.find(args[1])
+		i := slices.IndexFunc(b.items(), func(it item) bool { return it.Parent == task.ID && it.cell("Title") == args[2] })
+		if i < 0 {
+			ts.Fatalf("%s has no step %q", args[1], args[2])
+		}
+		step := b.items()[i]
+		b.set(step.ID, "Status", "new")
+		b.set(step.ID, "Completed", "false")
 	default:
 		ts.Fatalf("board %s: unknown", args[0])
 	}

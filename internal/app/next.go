@@ -138,7 +138,11 @@ func (h *Home) printTaken(t *dispatch.Taken) {
 	if e.Project != "" {
 		facts = append(facts, "project "+e.Project)
 	}
-	fmt.Fprintf(h.Out, "%s\n\nSteps:\n", safe.Escape(strings.Join(facts, ", ")))
+	fmt.Fprintln(h.Out, safe.Escape(strings.Join(facts, ", ")))
+	if t.Reason != "" {
+		fmt.Fprintf(h.Out, "Reason on the board: %s\n", safe.Escape(t.Reason))
+	}
+	fmt.Fprintf(h.Out, "\nSteps:\n")
 	for i, title := range e.Steps {
 		mark := " "
 		if slices.Contains(t.Done, i+1) {
@@ -151,7 +155,11 @@ func (h *Home) printTaken(t *dispatch.Taken) {
 		dir = " --dir " + safe.Quote(h.Dir)
 	}
 	update := fmt.Sprintf("otm-update%s --task-id %v", dir, e.TaskID)
-	fmt.Fprintf(h.Out, "\nReport each step when it is done:\n")
+	if len(t.Done) < len(e.Steps) {
+		fmt.Fprintf(h.Out, "\nReport each step when it is done:\n")
+	} else {
+		fmt.Fprintf(h.Out, "\nEvery step is ticked: it was sent back. See what is still to be done.\n")
+	}
 	for i := range e.Steps {
 		if !slices.Contains(t.Done, i+1) {
 			fmt.Fprintf(h.Out, "  %s --subtask-done %d\n", update, i+1)
@@ -179,7 +187,7 @@ func (h *Home) printTakenJSON(t *dispatch.Taken) error {
 	if t.Done == nil {
 		t.Done = []int{}
 	}
-	for key, value := range map[string]any{"continue": t.Continue, "done": t.Done} {
+	for key, value := range map[string]any{"continue": t.Continue, "done": t.Done, "reason": t.Reason} {
 		if fields[key], err = json.Marshal(value); err != nil {
 			return err
 		}

@@ -113,7 +113,14 @@ func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
 			continue
 		}
 		f := assess(row, b.StepRows(row.ID), now)
-		if f == nil || !d.complete(row, b) {
+		if f == nil {
+			continue
+		}
+		whole, byWord := d.complete(row, b)
+		if byWord {
+			f.leaveStatus()
+		}
+		if !whole || len(f.change.Cells) == 0 {
 			continue
 		}
 		f.id = id
@@ -124,22 +131,22 @@ func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
 }
 
 // complete tells whether a row is its task's, and all the steps that the
-// record knows stand on the board. Until they do, what the rows say is not the
-// whole task.
-func (d *Detector) complete(row *pipeline.Row, b pipeline.Batch) bool {
+// record knows stand on the board: until they do, what the rows say is not the
+// whole task. byWord says that its steps do not tell when it is done.
+func (d *Detector) complete(row *pipeline.Row, b pipeline.Batch) (whole, byWord bool) {
 	rec, err := d.Records.Load(row.Task())
 	if errors.Is(err, fs.ErrNotExist) {
-		return true // a record that was lost is no reason to stop
+		return true, false // a record that was lost is no reason to stop
 	}
 	if err != nil || !rec.OnBoard() || rec.RowID != row.ID {
-		return false
+		return false, false
 	}
 	for _, s := range rec.Steps {
 		if b.Row(s.RowID) == nil {
-			return false
+			return false, false
 		}
 	}
-	return true
+	return true, rec.EndsByWord()
 }
 
 // assess holds a task against its steps; nil where there is nothing to write.
@@ -173,6 +180,13 @@ func assess(row *pipeline.Row, steps []*pipeline.Row, now time.Time) *finding {
 		return nil
 	}
 	return f
+}
+
+// leaveStatus takes a promotion back.
+func (f *finding) leaveStatus() {
+	if f.promote {
+		f.promote, f.change.Cells = false, f.change.Cells[2:]
+	}
 }
 
 func (f *finding) set(c pipeline.Cell) { f.change.Cells = append(f.change.Cells, c) }

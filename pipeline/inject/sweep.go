@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"otm/pipeline"
@@ -160,7 +161,7 @@ func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr e
 		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(f.Info.Mode()))
 	}
 	if readErr != nil {
-		return fail(inbox.Invalid, "", "cannot be read: %v", readErr)
+		return unread(f.Name, readErr)
 	}
 	if f.Kind == inbox.TaskUpdates {
 		u, err := drop.ParseUpdate(data)
@@ -174,6 +175,18 @@ func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr e
 		return sw.unparsed(f, err)
 	}
 	return sw.create(ctx, f, data, c)
+}
+
+// unread judges a file that could not be read. Only one that we may not read is
+// at fault itself. Where we lack means, so will the next: it must not overtake.
+func unread(name string, err error) verdict {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fail(inbox.Invalid, "", "cannot be read: %v", err)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		return verdict{stop: err}
+	}
+	return keep(fmt.Sprintf("%q cannot be read: %v", name, err))
 }
 
 func kindOf(mode fs.FileMode) string {

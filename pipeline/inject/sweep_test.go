@@ -3,6 +3,7 @@ package inject
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -277,6 +278,32 @@ func TestSummary(t *testing.T) {
 	} {
 		if got := r.Summary(); got != want {
 			t.Errorf("summary %q, want %q", got, want)
+		}
+	}
+}
+
+// What cannot be read for a reason that is not its own waits.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err     error
+		settled bool
+		ends    bool // the sweep
+	}{
+		{syscall.EACCES, true, false},
+		{syscall.EIO, false, false},
+		{syscall.ELOOP, false, false}, // replaced by a link since it was listed
+		{syscall.EMFILE, false, true},
+		{syscall.ENFILE, false, true},
+		{syscall.ENOMEM, false, true},
+	} {
+		err := &fs.PathError{Op: "open", Path: "x.json", Err: c.err}
+		v := unread("x.json", err)
+		if settled, ends := v.result != nil, v.stop != nil; settled != c.settled || ends != c.ends {
+			t.Errorf("%v: settled %t, ends the sweep %t", c.err, settled, ends)
+		}
+		if !c.settled && !c.ends && !strings.Contains(v.kept, c.err.Error()) {
+			t.Errorf("%v: kept for %q", c.err, v.kept)
 		}
 	}
 }
