@@ -55,6 +55,8 @@ var owners = map[string]string{
 	"github.com/rogpeppe/go-internal": "otm/cmd/otm",              // user stories, in tests only
 	"github.com/spf13/cobra":          "otm/internal",             // commands: cli, submit and app
 	"github.com/google/uuid":          "otm/pipeline",             // ids of drops
+	"github.com/chromedp/chromedp":    "otm/internal/app",         // the page in a real browser, in tests only
+	"github.com/chromedp/cdproto":     "otm/internal/app",         // comes with chromedp
 	"github.com/spf13/pflag":          "otm/internal",             // comes with cobra
 }
 
@@ -85,9 +87,10 @@ var mayImport = map[string][]string{
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/board":               {"otm/internal/durable", "otm/internal/crash"}, // it is the double of Slack: no client of ours
 	"otm/internal/board/boardtest":     {"otm/internal/board"},
+	"otm/internal/page":                {"otm/internal/durable"}, // what it shows comes from a Source
 	"otm/pipeline":                     {},
 	"otm/pipeline/drop":                {"otm/pipeline"},
-	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/pipeline/drop"},
+	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
 	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inject":              {"otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},

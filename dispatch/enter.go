@@ -230,7 +230,7 @@ func (p *pass) noteFlipped(ctx context.Context, t *task) error {
 	now := p.Now()
 	err := p.note(ctx, t, func(r *pipeline.Record) {
 		if r.Status != pipeline.Assigned {
-			r.Note(now, Who, eventStatus, fmt.Sprintf("%s to %s", r.Status, pipeline.Assigned))
+			r.Note(now, Who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, pipeline.Assigned))
 		}
 		r.Status, r.Written = pipeline.Assigned, pipeline.Assigned
 		r.Dispatch.FlippedAt = &now

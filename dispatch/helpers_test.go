@@ -190,7 +190,7 @@ func applied(r *pipeline.Record, now time.Time, status pipeline.Status, steps ..
 		r.Note(now, who, "step done", r.Steps[n-1].Title)
 	}
 	if status != r.Status {
-		r.Note(now, who, eventStatus, fmt.Sprintf("%s to %s", r.Status, status))
+		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, status))
 		r.Status, r.Written = status, status
 	}
 	if d := r.Dispatch; d != nil && d.TakenAt == nil {

@@ -326,6 +326,16 @@ func (s *situation) heardOf(r *pipeline.Record) time.Time {
 	return last
 }
 
+// LastHeard is when the agent to whom a task was handed out last said or did
+// something about it; zero: it has not.
+func LastHeard(r *pipeline.Record) time.Time {
+	if r.Dispatch == nil {
+		return time.Time{}
+	}
+	s := situation{agent: &pipeline.Agent{Name: r.Dispatch.Agent}}
+	return s.heardOf(r)
+}
+
 // ended is when the agent ended its last task: the last thing that was heard
 // of it, or that somebody else took the task out of its hands.
 func (s *situation) ended() time.Time {
@@ -347,25 +357,10 @@ func (s *situation) ended() time.Time {
 // stoppedAt is when a task last ceased to be one to work on.
 func stoppedAt(r *pipeline.Record) time.Time {
 	for _, e := range slices.Backward(r.History) {
-		from, to, ok := moved(e)
+		from, to, ok := e.Move()
 		if ok && (from == pipeline.Assigned || from == pipeline.InProgress) && to != pipeline.InProgress {
 			return e.At
 		}
 	}
 	return time.Time{}
-}
-
-// Events of a task's history that tell of its status.
-const (
-	eventStatus  = "status"         // OTM wrote it
-	eventChanged = "changed status" // it was seen on the board
-)
-
-// moved reads a change of status from an event.
-func moved(e pipeline.Event) (from, to pipeline.Status, ok bool) {
-	if e.What != eventStatus && e.What != eventChanged {
-		return "", "", false
-	}
-	a, b, ok := strings.Cut(e.Detail, " to ")
-	return pipeline.Status(a), pipeline.Status(b), ok
 }

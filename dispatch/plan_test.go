@@ -47,7 +47,7 @@ func taken(m float64) with {
 // moves is a status that somebody sets.
 func moves(m float64, who string, s pipeline.Status) with {
 	return func(r *pipeline.Record) {
-		r.Note(minute(m), who, eventStatus, fmt.Sprintf("%s to %s", r.Status, s))
+		r.Note(minute(m), who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, s))
 		r.Status = s
 	}
 }
@@ -291,7 +291,7 @@ func TestReached(t *testing.T) {
 func TestSetBack(t *testing.T) {
 	t.Parallel()
 	changed := func(who, detail string) pipeline.Event {
-		return pipeline.Event{Who: who, What: eventChanged, Detail: detail}
+		return pipeline.Event{Who: who, What: pipeline.EventChanged, Detail: detail}
 	}
 	again := pipeline.Event{Who: Who, What: eventAgain}
 	for _, c := range []struct {
@@ -306,7 +306,7 @@ func TestSetBack(t *testing.T) {
 		{"by a person, resumed", []pipeline.Event{changed("human", "pending to assigned"), {Who: "x", What: "note"}}, true},
 		{"by a person, who dispatched by hand", []pipeline.Event{changed("human", "new to assigned")}, false},
 		{"by nobody knows whom", []pipeline.Event{changed(byBoard, "in_progress to assigned")}, false},
-		{"by us", []pipeline.Event{{Who: Who, What: eventStatus, Detail: "in_progress to assigned"}}, false},
+		{"by us", []pipeline.Event{{Who: Who, What: pipeline.EventStatus, Detail: "in_progress to assigned"}}, false},
 		{"dispatched since", []pipeline.Event{changed("human", "agent_done to assigned"), again}, false},
 		{"dispatched since, and again", []pipeline.Event{changed("human", "agent_done to assigned"), again, changed("human", "blocked to assigned")}, true},
 		{"moved on", []pipeline.Event{changed("human", "assigned to done")}, false},

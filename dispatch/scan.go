@@ -135,8 +135,8 @@ func setBack(r *pipeline.Record) bool {
 		if e.What == eventAgain {
 			return false
 		}
-		from, to, ok := moved(e)
-		if ok && e.What == eventChanged && e.Who != byBoard && to == pipeline.Assigned && from != pipeline.New {
+		from, to, ok := e.Move()
+		if ok && e.What == pipeline.EventChanged && e.Who != byBoard && to == pipeline.Assigned && from != pipeline.New {
 			return true
 		}
 	}

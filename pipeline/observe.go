@@ -18,7 +18,7 @@ func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bo
 			who = row.UpdatedBy
 		}
 		if r.Status != "" {
-			r.Note(at, who, "changed status", string(r.Status)+" to "+string(status))
+			r.Note(at, who, EventChanged, string(r.Status)+" to "+string(status))
 		}
 		r.Status = status
 		changed = true

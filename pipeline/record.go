@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -115,6 +116,33 @@ func (r *Record) Note(at time.Time, who, what, detail string) {
 		r.History = slices.Delete(r.History, 1, len(r.History)-maxHistory+2)
 	}
 	r.History = append(r.History, Event{At: at.UTC(), Who: who, What: what, Detail: detail})
+}
+
+// What an event is called that is a move of the status; its detail ends in
+// " to " and the status.
+const (
+	EventStatus  = "status"         // OTM wrote it
+	EventChanged = "changed status" // it was seen on the board, or a person made it on the page
+)
+
+// Move reads a move of the status from an event; false where it is none.
+func (e *Event) Move() (from, to Status, ok bool) {
+	if e.What != EventStatus && e.What != EventChanged {
+		return "", "", false
+	}
+	a, b, ok := strings.Cut(e.Detail, " to ")
+	return Status(a), Status(b), ok
+}
+
+// LastMove returns the event that brought the task into a status; nil where
+// the history holds none.
+func (r *Record) LastMove(status Status) *Event {
+	for i := range slices.Backward(r.History) {
+		if _, to, ok := r.History[i].Move(); ok && to == status {
+			return &r.History[i]
+		}
+	}
+	return nil
 }
 
 // OnBoard tells whether the task and all its steps are known to stand on the

@@ -48,8 +48,17 @@ type Options struct {
 	// LockWait is how long Begin waits. If zero, DefaultLockWait.
 	LockWait time.Duration
 
+	// As is a person in whose name rows are updated; if nil, whom Token names.
+	As *Person
+
 	Log *slog.Logger     // if nil, nothing is logged
 	Now func() time.Time // if nil, time.Now
+}
+
+// Person is somebody whose edits OTM carries to the board.
+type Person struct {
+	Token string // for items.update alone
+	User  string // the user whom the token names
 }
 
 // Client reads and writes one list. It is safe for use by several goroutines.
@@ -57,6 +66,7 @@ type Client struct {
 	opts    Options
 	columns map[pipeline.Field]string
 	api     *slack.Client
+	updates *slack.Client // as whom rows are updated
 	now     func() time.Time
 	sleep   func(context.Context, time.Duration) error
 	log     *slog.Logger
@@ -90,7 +100,11 @@ func New(o Options) *Client {
 	}
 	// Without the slash, slack-go joins path and method into one word.
 	base := strings.TrimSuffix(o.URL, "/") + "/"
-	c.api = slack.New(o.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(newWire()))
+	w := newWire()
+	c.api = slack.New(o.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(w))
+	if c.updates = c.api; o.As != nil {
+		c.updates = slack.New(o.As.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(w))
+	}
 	return c
 }
 
@@ -245,7 +259,7 @@ func (c *Client) createItem(ctx context.Context, parent string, fields []slack.L
 // updateCells writes cells, at most 100 of them.
 func (c *Client) updateCells(ctx context.Context, cells []slack.ListItemCell) error {
 	_, err := c.do(ctx, "slackLists.items.update", func(ctx context.Context) error {
-		return c.api.UpdateListItemsContext(ctx, c.opts.ListID, cells)
+		return c.updates.UpdateListItemsContext(ctx, c.opts.ListID, cells)
 	})
 	return err
 }

@@ -191,7 +191,9 @@ func (s *Session) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 	if writes(cells, pipeline.FieldTaskID) {
 		s.snap.index = nil
 	}
-	r.UpdatedBy = s.snap.Self
+	if r.UpdatedBy = s.snap.Self; s.c.opts.As != nil {
+		r.UpdatedBy = s.c.opts.As.User
+	}
 	r.Wrote = stampOf(s.c.now())
 	if writes(cells, pipeline.FieldStatus) {
 		r.Known = stampOf(asked)

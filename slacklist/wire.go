@@ -42,6 +42,10 @@ type wire struct {
 	page   atomic.Int64 // bytes of the last page of rows: the next one is about as large
 }
 
+// UserAgent is how the client names itself: the embedded board tells by it our
+// edits, of which the snapshot knows, from those of other programs.
+const UserAgent = "otm-slacklist"
+
 func newWire() *wire {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 4
@@ -60,6 +64,7 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	if err := context.Cause(req.Context()); err != nil {
 		return nil, err
 	}
+	req.Header.Set("User-Agent", UserAgent)
 	resp, err := w.client.Do(req)
 	if err != nil {
 		r.sent = !isDialError(err)

@@ -58,13 +58,9 @@ func (b *boardSource) connect() (*slacklist.Client, error) {
 // whichBoard says where the board is: the configured list, else the embedded
 // board, if it answers.
 func (h *Home) whichBoard() (slacklist.Options, error) {
-	c := h.Config
-	o := slacklist.Options{
-		Dir: h.Dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
-		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: h.Now,
-	}
+	o := h.listOptions()
 	if o.ListID != "" {
-		token, err := c.SlackToken(h.Getenv)
+		token, err := h.Config.SlackToken(h.Getenv)
 		if err == nil && token == "" {
 			err = errors.New("none is set")
 		}
@@ -75,6 +71,15 @@ func (h *Home) whichBoard() (slacklist.Options, error) {
 		return o, nil
 	}
 	return h.embeddedBoard(o)
+}
+
+// listOptions is what the configuration says of the list.
+func (h *Home) listOptions() slacklist.Options {
+	c := h.Config
+	return slacklist.Options{
+		Dir: h.Dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
+		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: h.Now,
+	}
 }
 
 func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
@@ -95,13 +100,20 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 		return o, &tokenError{err}
 	}
 	o.URL, o.ListID, o.OpenAssignees = endpoint.URL, endpoint.ListID, true
-	if !h.Config.Slack.BudgetSet {
-		o.Budget = 0
-		if endpoint.Limits != "" {
-			o.Budget = config.DefaultSlackBudget
-		}
-	}
+	h.embeddedBudget(&o, endpoint)
 	return o, nil
+}
+
+// embeddedBudget sets the budget for the embedded board: none, unless it has
+// limits or the configuration says otherwise.
+func (h *Home) embeddedBudget(o *slacklist.Options, endpoint board.Endpoint) {
+	if h.Config.Slack.BudgetSet {
+		return
+	}
+	o.Budget = 0
+	if endpoint.Limits != "" {
+		o.Budget = config.DefaultSlackBudget
+	}
 }
 
 // answers tells whether somebody listens there: a board that was killed leaves

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,12 +59,14 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 }
 
 // sayAge says how old what follows is.
-func (h *Home) sayAge(v *view) {
-	if v.WalkAt.IsZero() {
+func (h *Home) sayAge(v *view) { h.sayWalk(v.WalkAt) }
+
+func (h *Home) sayWalk(at time.Time) {
+	if at.IsZero() {
 		h.Note("the board was not read yet; --fresh reads it")
 		return
 	}
-	h.Note("the board as it was %s ago", age(h.Now().Sub(v.WalkAt)))
+	h.Note("the board as it was %s ago", age(h.Now().Sub(at)))
 }
 
 func (h *Home) printTasks(tasks []taskView) error {
@@ -175,7 +178,7 @@ func (h *Home) printTask(id pipeline.TaskID, t *taskView, rec *pipeline.Record) 
 func recordView(r *pipeline.Record) *taskView {
 	t := &taskView{
 		TaskID: r.TaskID, Title: r.Title, Status: r.Status, Agent: r.Agent, Priority: r.Priority, Project: r.Project,
-		Type: string(r.Type), Reason: r.Reason, Result: r.Result, RowID: r.RowID, Created: r.CreatedAt,
+		Type: string(r.Type), Reason: r.Reason, Result: r.Result, RowID: r.RowID, Created: r.CreatedAt, Updated: lastEvent(r),
 	}
 	for _, s := range r.Steps {
 		t.Steps = append(t.Steps, stepView{Title: s.Title, Done: s.Done, RowID: s.RowID})

@@ -213,10 +213,7 @@ func (h *Home) printFailedUpdates(a *pipeline.Agent) error {
 		if err != nil || f.Object == nil || f.Result.Inbox != inbox.TaskUpdates {
 			continue
 		}
-		var id pipeline.TaskID
-		if json.Unmarshal(f.Object.Get("taskId"), &id) != nil {
-			continue
-		}
+		id := f.TaskID()
 		rec, err := h.Store.Load(id)
 		if err != nil || pipeline.FoldName(rec.Agent) != pipeline.FoldName(a.Name) {
 			continue

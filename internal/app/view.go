@@ -36,6 +36,7 @@ type taskView struct {
 	Result   string            `json:"result,omitempty"`
 	RowID    string            `json:"slackItemId"`
 	Created  time.Time         `json:"createdAt"`
+	Updated  time.Time         `json:"updatedAt"`
 }
 
 type stepView struct {
@@ -65,20 +66,25 @@ func (h *Home) look(ctx context.Context, fresh bool) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{WalkAt: snap.WalkAt, Rows: snap.Count, Limit: snap.Limit}
+	return &view{WalkAt: snap.WalkAt, Rows: snap.Count, Limit: snap.Limit, Tasks: h.taskViews(snap.Rows)}, nil
+}
+
+// taskViews puts the rows of the board together, in the order of the ids.
+func (h *Home) taskViews(rows []pipeline.Row) []taskView {
 	steps := map[string][]*pipeline.Row{}
-	for i := range snap.Rows {
-		if r := &snap.Rows[i]; r.Parent != "" {
+	for i := range rows {
+		if r := &rows[i]; r.Parent != "" {
 			steps[r.Parent] = append(steps[r.Parent], r)
 		}
 	}
-	for i := range snap.Rows {
-		if r := &snap.Rows[i]; r.Parent == "" {
-			v.Tasks = append(v.Tasks, h.taskView(r, steps[r.ID]))
+	var tasks []taskView
+	for i := range rows {
+		if r := &rows[i]; r.Parent == "" {
+			tasks = append(tasks, h.taskView(r, steps[r.ID]))
 		}
 	}
-	slices.SortFunc(v.Tasks, func(a, b taskView) int { return int(a.TaskID) - int(b.TaskID) })
-	return v, nil
+	slices.SortFunc(tasks, func(a, b taskView) int { return int(a.TaskID) - int(b.TaskID) })
+	return tasks
 }
 
 // walk brings the snapshot up to date.
@@ -100,6 +106,7 @@ func (h *Home) taskView(r *pipeline.Row, rows []*pipeline.Row) taskView {
 	t := taskView{
 		TaskID: r.Task(), Title: r.Title, Status: r.CurrentStatus(), Agent: r.Assignee, Priority: r.Priority,
 		Project: r.Project, Type: r.Type, Reason: r.Reason, Result: r.Result, RowID: r.ID, Created: time.Unix(r.Created, 0).UTC(),
+		Updated: time.Unix(r.Updated, 0).UTC(),
 	}
 	if a := h.Config.Agents.Assigned(r.Assignee); a != nil {
 		t.Agent = a.Name

@@ -98,14 +98,20 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.limiter.take(m.name, who.Token, m.perMinute, time.Minute); err != nil {
-		return nil, err
+	if !who.Unlimited {
+		if err := s.limiter.take(m.name, who.Token, m.perMinute, time.Minute); err != nil {
+			return nil, err
+		}
 	}
 	if err := who.checkScope(m.scope); err != nil {
 		return nil, err
 	}
 	c := &call{args: a, method: m, who: who, quirks: s.quirksNow(), base: "http://" + r.Host + "/"}
-	return m.run(s, c)
+	answer, err := m.run(s, c)
+	if err == nil && !m.read && s.opts.OwnAgent != "" && r.UserAgent() != s.opts.OwnAgent && s.opts.OnPeopleEdit != nil {
+		s.opts.OnPeopleEdit()
+	}
+	return answer, err
 }
 
 // okJSON is the answer that says no more than ok.

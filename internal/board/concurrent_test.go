@@ -53,7 +53,6 @@ func TestConcurrentUse(t *testing.T) {
 				}
 				item := info(t, b, b.ListID, shared)
 				wantEqual(t, "two cells of one call", fieldOf(item, title)["text"], fieldOf(item, reason)["text"])
-				get(t, b.Page())
 			}
 		})
 	}

@@ -1,9 +1,11 @@
 package board_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,9 +71,6 @@ func TestFilesInfo(t *testing.T) {
 	wantEqual(t, "integrations", dig(t, file, "list_metadata", "integrations"), array{})
 	wantCode(t, b.Call(t, "files.info", object{"file": "F0NOTHING"}), "file_not_found")
 	wantCode(t, b.Call(t, "files.info", nil), "invalid_arguments")
-	if !strings.Contains(get(t, file["permalink"].(string)), "<title>OTM</title>") {
-		t.Error("the permalink does not lead to the page")
-	}
 }
 
 func TestFilesList(t *testing.T) {
@@ -208,45 +207,52 @@ func TestChat(t *testing.T) {
 	wantCode(t, b.Call(t, "chat.postMessage", object{"text": "x"}), "invalid_arguments")
 }
 
+// The page that is given stands where people and permalinks look for it, and
+// nowhere else.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	b := boardtest.Start(t)
-	resp, err := http.Get(b.Page())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	empty, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy := resp.Header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "style-src 'self'", "frame-ancestors 'none'"} {
-		if !strings.Contains(policy, part) {
-			t.Errorf("policy %q lacks %q", policy, part)
+	shown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page of ", r.URL.Path) })
+	b := boardtest.Start(t, func(o *board.Options) { o.Page = shown })
+	link := dig(t, b.Must(t, "files.info", object{"file": b.ListID}), "file", "permalink").(string)
+	for _, address := range []string{b.Page(), b.Page() + "page/app.js", link} {
+		if got := get(t, address); !strings.HasPrefix(got, "page of /") {
+			t.Errorf("%s: %q", address, got)
 		}
 	}
-	if !strings.Contains(string(empty), "otm-create") {
-		t.Errorf("an empty page does not say what to do: %s", empty)
+	for _, path := range []string{"nothing", "lists", "pages"} {
+		if code, body := fetch(t, b.Page()+path, ""); code != http.StatusNotFound {
+			t.Errorf("/%s: status %d, %q", path, code, body)
+		}
 	}
-	title := b.Column(t, "Title", "text")
-	parent := b.Create(t, "", board.TextCell(title, "Parent task"))
-	b.Create(t, parent, board.TextCell(title, "Its step"))
-	hidden := b.Create(t, "", board.TextCell(title, "Old task"))
-	if err := b.Server.ArchiveRow("", b.ListID, hidden); err != nil {
-		t.Fatal(err)
+	if code, _ := fetch(t, boardtest.Start(t).Page(), ""); code != http.StatusNotFound {
+		t.Errorf("without a page: status %d", code)
 	}
-	page := get(t, b.Page())
-	if p, s := strings.Index(page, "Parent task"), strings.Index(page, "Its step"); p < 0 || s < p {
-		t.Errorf("the step does not follow its parent: %s", page)
+}
+
+// Who edits over the API without being OTM's client is a person to it.
+func TestForeignProgram(t *testing.T) {
+	t.Parallel()
+	var edits atomic.Int64
+	b := boardtest.Start(t, func(o *board.Options) { o.OwnAgent, o.OnPeopleEdit = "ours", func() { edits.Add(1) } })
+	call := func(agent, method, form string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), "POST", b.URL+method, strings.NewReader("list_id="+b.ListID+form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+b.Token)
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("User-Agent", agent)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
 	}
-	if strings.Contains(page, "Old task") || strings.Contains(page, b.Token) {
-		t.Errorf("the page shows too much: %s", page)
-	}
-	if css := get(t, b.Page()+"page.css"); !strings.Contains(css, "table") {
-		t.Errorf("style sheet %q", css)
-	}
-	if code, _ := fetch(t, b.Page()+"nothing", ""); code != http.StatusNotFound {
-		t.Errorf("unknown path: status %d", code)
-	}
+	call("ours", "slackLists.items.create", "")
+	call("curl", "slackLists.items.list", "")
+	call("curl", "slackLists.items.create", "&initial_fields=broken")
+	wantEqual(t, "edits", edits.Load(), int64(0))
+	call("curl", "slackLists.items.create", "")
+	wantEqual(t, "edits", edits.Load(), int64(1))
 }

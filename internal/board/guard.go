@@ -69,6 +69,10 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(apiPrefix, guardOrigin(http.HandlerFunc(s.serveAPI)))
 	mux.Handle("GET /files-pri/{file}/{format}/list", guardOrigin(http.HandlerFunc(s.serveExport)))
-	s.routePage(mux)
+	if p := s.opts.Page; p != nil {
+		mux.Handle("GET /{$}", p)
+		mux.Handle("GET /lists/{team}/{list}", p) // permalinks
+		mux.Handle("/page/", p)
+	}
 	return guardHost(mux)
 }

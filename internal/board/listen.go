@@ -84,7 +84,7 @@ func (s *Server) Listen() (Endpoint, error) {
 	case s.listener != nil:
 		return s.endpoint, nil
 	}
-	listener, err := bind(s.opts.Listen)
+	listener, err := Bind(s.opts.Listen)
 	if err != nil {
 		return Endpoint{}, err
 	}
@@ -109,8 +109,9 @@ func (s *Server) Listen() (Endpoint, error) {
 	return e, nil
 }
 
-// bind listens on the address or, if its port is taken, on the next free one.
-func bind(address string) (net.Listener, error) {
+// Bind listens on the address, or DefaultListen where it is empty, and if its
+// port is taken, on the next free one.
+func Bind(address string) (net.Listener, error) {
 	if address == "" {
 		address = DefaultListen
 	}

@@ -124,7 +124,7 @@ func TestListenAddresses(t *testing.T) {
 		"127.0.0.1:-1":      false,
 		"localhost.evil:80": false,
 	} {
-		listener, err := bind(address)
+		listener, err := Bind(address)
 		if (err == nil) != ok {
 			t.Errorf("bind %q: %v", address, err)
 		}

@@ -2,6 +2,7 @@ package board
 
 import (
 	"log/slog"
+	"net/http"
 	"time"
 )
 
@@ -57,8 +58,17 @@ type Options struct {
 	Now func() time.Time
 
 	// OnPeopleEdit, if not nil, is called after each edit of a person is
-	// durable and visible, by the goroutine that made the edit.
+	// durable and visible, by the goroutine that made the edit; also after
+	// one over the API by a program that does not name itself as OwnAgent.
 	OnPeopleEdit func()
+
+	// OwnAgent is the User-Agent of the client whose edits are not a person's.
+	// If empty, nobody's edits over the API are.
+	OwnAgent string
+
+	// Page, if not nil, is served at "/", below /lists/ and below /page/, to
+	// whoever it lets in. If nil, there is no page.
+	Page http.Handler
 }
 
 // An Identity is a caller of the API: a token and whom it stands for.
@@ -71,6 +81,9 @@ type Identity struct {
 
 	// Scopes are granted to the token. If nil, all that the board knows.
 	Scopes []string
+
+	// Unlimited says that Limits do not count its calls: the page's own.
+	Unlimited bool
 
 	// Channels are those whose members include this user: a list shared with
 	// one of them is shared with the user.

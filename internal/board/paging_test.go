@@ -182,18 +182,6 @@ func TestHostileText(t *testing.T) {
 	wantEqual(t, "text", f["text"], text)
 	wantEqual(t, "rich text", dig(t, f, "rich_text", 0, "elements", 0, "elements", 0, "text"), text)
 	wantEqual(t, "listing", fieldOf(listAll(t, b, b.ListID, 10)[0], title)["text"], text)
-
-	page := get(t, b.Page())
-	for _, bad := range []string{"<script", "</td><b>", "\x1b", "\x00", "\u202e", "\u2066"} {
-		if strings.Contains(page, bad) {
-			t.Errorf("the page contains %q", bad)
-		}
-	}
-	for _, good := range []string{"&lt;script&gt;", "␛[31mred␀nul", "\U0001F600é"} {
-		if !strings.Contains(page, good) {
-			t.Errorf("the page lacks %q", good)
-		}
-	}
 }
 
 // Invalid UTF-8 is replaced once, at the door, in a form and in a JSON body.

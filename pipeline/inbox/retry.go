@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"otm/internal/durable"
+	"otm/pipeline"
 	"otm/pipeline/drop"
 )
 
@@ -177,4 +178,13 @@ func (b *Box) Find(name string, data []byte) (Result, bool, error) {
 		}
 	}
 	return Result{}, false, nil
+}
+
+// TaskID is the task that the drop is about; 0 where it names none.
+func (s *Settled) TaskID() pipeline.TaskID {
+	var id pipeline.TaskID
+	if s.Object == nil || json.Unmarshal(s.Object.Get("taskId"), &id) != nil {
+		return 0
+	}
+	return id
 }

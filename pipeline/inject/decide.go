@@ -108,11 +108,8 @@ func listSteps(steps []pipeline.Step, reported string) string {
 
 // whoSet says who brought the task into its state, and when.
 func whoSet(rec *pipeline.Record) string {
-	for i := len(rec.History) - 1; i >= 0; i-- {
-		e := rec.History[i]
-		if strings.HasSuffix(e.Detail, " to "+string(rec.Status)) {
-			return fmt.Sprintf("%v is %s (%s set it at %s)", rec.TaskID, rec.Status, e.Who, e.At.UTC().Format("2006-01-02T15:04:05Z"))
-		}
+	if e := rec.LastMove(rec.Status); e != nil {
+		return fmt.Sprintf("%v is %s (%s set it at %s)", rec.TaskID, rec.Status, e.Who, e.At.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	return fmt.Sprintf("%v is %s", rec.TaskID, rec.Status)
 }

@@ -294,7 +294,7 @@ func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
 		r.Note(now, who, "step done", r.Steps[i].Title)
 	}
 	if report.Status != "" && report.Status != r.Status {
-		r.Note(now, who, "status", fmt.Sprintf("%s to %s", r.Status, report.Status))
+		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, report.Status))
 		r.Status, r.Written = report.Status, report.Status
 	}
 	if report.Reason != nil {

@@ -1,0 +1,286 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/cli"
+	"otm/internal/daemon"
+	"otm/internal/durable"
+	"otm/internal/lock"
+	"otm/internal/page"
+	"otm/pipeline/inbox/watch"
+	"otm/slacklist"
+)
+
+// runningPage is the page in this process, with the embedded board unless a
+// Slack List is configured.
+type runningPage struct {
+	address string // without a code
+	run     []func(context.Context) error
+	close   func() error
+}
+
+// serve answers until ctx ends.
+func (p *runningPage) serve(ctx context.Context) error {
+	g := daemon.NewGroup(ctx)
+	for _, run := range p.run {
+		g.Go(run)
+	}
+	return g.Wait()
+}
+
+// openPage opens the page of what is configured.
+func (h *Home) openPage(ctx context.Context, o board.Options) (*runningPage, error) {
+	if h.Config.Slack.ListID == "" {
+		return h.openBoard(ctx, o)
+	}
+	return h.openSlackPage(ctx)
+}
+
+// openBoard opens the embedded board with its page and makes it listen.
+func (h *Home) openBoard(ctx context.Context, o board.Options) (p *runningPage, err error) {
+	l, log, closeLog, err := h.claimPage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var server *board.Server
+	p = &runningPage{close: func() error {
+		var err error
+		if server != nil {
+			err = server.Close()
+		}
+		closeLog()
+		return errors.Join(err, l.Release())
+	}}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	source := &pageSource{home: h, live: true}
+	pages, err := h.newPageServer(source, log)
+	if err != nil {
+		return nil, err
+	}
+	person := board.Identity{Token: "xoxp-otm-" + strings.ToLower(rand.Text()), UserID: board.HumanUser, Unlimited: true}
+	o.Dir, o.Log, o.Now = h.boardDir(), log, h.Now
+	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, pages.Handler()
+	o.OnPeopleEdit = func() {
+		if err := slacklist.TouchEdited(h.Dir); err != nil {
+			log.Warn("edit not announced", "err", err)
+		}
+	}
+	if server, err = board.Open(o); err != nil {
+		return nil, err
+	}
+	endpoint, err := server.Listen()
+	if err != nil {
+		return nil, err
+	}
+	h.connectPage(source, server, endpoint, person, log)
+	p.address = endpoint.Page
+	p.run = []func(context.Context) error{
+		server.Serve,
+		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(ctx)) },
+	}
+	return p, nil
+}
+
+// connectPage lets the page read the embedded board as it is, and write to it
+// as a person.
+func (h *Home) connectPage(source *pageSource, server *board.Server, endpoint board.Endpoint, person board.Identity, log *slog.Logger) {
+	o := h.listOptions()
+	o.URL, o.ListID, o.OpenAssignees, o.Log = endpoint.URL, endpoint.ListID, true, log
+	h.embeddedBudget(&o, endpoint)
+	reader := o
+	reader.Token = person.Token
+	source.look = slacklist.New(reader).Look
+	o.Token, o.As = server.Token(), &slacklist.Person{Token: person.Token, User: person.UserID}
+	source.people = slacklist.New(o)
+}
+
+// claimPage takes the lock of the one process that serves the page, and opens
+// its log.
+func (h *Home) claimPage(ctx context.Context) (*lock.Lock, *slog.Logger, func(), error) {
+	l, err := h.residentLock(ctx, boardID)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	log, closeLog, err := h.logger(boardID, true)
+	if err != nil {
+		l.Release()
+		return nil, nil, nil, err
+	}
+	return l, log, closeLog, nil
+}
+
+func (h *Home) newPageServer(source page.Source, log *slog.Logger) (*page.Server, error) {
+	return page.New(page.Options{
+		Source: source, Dir: h.pageDir(), Log: log, Now: h.Now,
+		Bearer: func() string {
+			token, _ := board.ReadToken(h.boardDir()) // none: nobody bears it
+			return token
+		},
+	})
+}
+
+// pageDir holds the key of the page's sessions and the unused codes.
+func (h *Home) pageDir() string { return filepath.Join(h.boardDir(), "page") }
+
+// Timeouts of the page's own server. Event streams lift them.
+const (
+	pageReadHeader = 5 * time.Second
+	pageRead       = 30 * time.Second
+	pageWrite      = 60 * time.Second
+	pageStop       = 2 * time.Second
+)
+
+// openSlackPage opens the page of a Slack List: it shows the snapshot that all
+// components share, and writes through the client.
+func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
+	l, log, closeLog, err := h.claimPage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p = &runningPage{close: func() error {
+		closeLog()
+		return errors.Join(h.forgetPage(), l.Release())
+	}}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if err := durable.MkdirAll(h.boardDir()); err != nil {
+		return nil, err
+	}
+	look := func(context.Context) (*slacklist.Snapshot, error) { return slacklist.ReadSnapshot(h.Dir, h.Now()) }
+	pages, err := h.newPageServer(&pageSource{home: h, look: look, people: h.board(log)}, log)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := board.Bind(h.Config.Board.Listen)
+	if err != nil {
+		return nil, err
+	}
+	p.address = "http://" + listener.Addr().String() + "/"
+	if err := h.announcePage(p.address); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	log.Info("page listens", "url", p.address)
+	changes := watch.New(func(name string) bool { return name == "changed" || name == "snapshot.json" }, h.boardDir())
+	p.run = []func(context.Context) error{
+		func(ctx context.Context) error { return serveHTTP(ctx, listener, pages.Handler(), log) },
+		changes.Run,
+		func(ctx context.Context) error { return pages.Run(ctx, changes.Changed()) },
+	}
+	return p, nil
+}
+
+func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	base, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	srv := &http.Server{
+		Handler: handler, ReadHeaderTimeout: pageReadHeader, ReadTimeout: pageRead, WriteTimeout: pageWrite, MaxHeaderBytes: 16 << 10,
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	srv.RegisterOnShutdown(cancel) // event streams watch their context
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, stop := context.WithTimeout(context.Background(), pageStop)
+	defer stop()
+	if srv.Shutdown(stopping) != nil {
+		srv.Close()
+	}
+	return nil
+}
+
+// announcement is board/page.json: where the page of a Slack List is.
+type announcement struct {
+	Page string `json:"page"`
+	PID  int    `json:"pid"`
+}
+
+func (h *Home) announcementPath() string { return filepath.Join(h.boardDir(), "page.json") }
+
+func (h *Home) announcePage(address string) error {
+	data, err := json.Marshal(announcement{Page: address, PID: os.Getpid()})
+	if err != nil {
+		return err
+	}
+	return durable.Replace(h.announcementPath(), append(data, '\n'))
+}
+
+func (h *Home) forgetPage() error {
+	err := os.Remove(h.announcementPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// link adds a new code to the page's address.
+func (h *Home) link(address string) (string, error) {
+	code, err := page.NewLink(h.pageDir(), h.Now())
+	if err != nil {
+		return "", fmt.Errorf("make a link: %w", err)
+	}
+	return address + "#code=" + code, nil
+}
+
+// printLink prints a new address for the page that another process serves.
+func (h *Home) printLink() error {
+	address, err := h.pageAddress()
+	if err != nil {
+		return err
+	}
+	if address == "" || !answers(address) {
+		return cli.Errorf(cli.TryLater, "no page is running").Hint("otm up")
+	}
+	link, err := h.link(address)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(h.Out, link)
+	return err
+}
+
+// pageAddress says where the page should be; "" where none was started.
+func (h *Home) pageAddress() (string, error) {
+	if h.Config.Slack.ListID == "" {
+		endpoint, err := board.ReadEndpoint(h.boardDir())
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		return endpoint.Page, err
+	}
+	data, err := os.ReadFile(h.announcementPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	var a announcement
+	if err == nil {
+		err = json.Unmarshal(data, &a)
+	}
+	return a.Page, err
+}

@@ -1,0 +1,138 @@
+package page
+
+import (
+	"context"
+	"time"
+)
+
+// Source is where the page's data comes from, and where edits go.
+type Source interface {
+	// State returns all that the page shows.
+	State(ctx context.Context) (*State, error)
+	// Detail returns the history of the task of a row.
+	Detail(ctx context.Context, row string) (*Detail, error)
+	// Do carries out what a person asked for. The error is a *Refusal where
+	// the person can mend it.
+	Do(ctx context.Context, a Action) (*Answer, error)
+}
+
+// Refusal is why something that a person asked for was not done.
+type Refusal struct {
+	Reason string
+	Hint   string
+}
+
+func (r *Refusal) Error() string { return r.Reason }
+
+// State is what the page shows.
+type State struct {
+	Statuses   []string    `json:"statuses"`
+	Priorities []string    `json:"priorities"`
+	Types      []string    `json:"types"`
+	Agents     []Agent     `json:"agents"`
+	Tasks      []Task      `json:"tasks"`
+	Components []Component `json:"components"`
+	Waiting    Waiting     `json:"waiting"`
+	Failed     []Failed    `json:"failed"`
+	Room       Room        `json:"room"`
+	// CreateCommand is the command that makes a task, for an empty board.
+	CreateCommand string `json:"createCommand,omitempty"`
+}
+
+// Agent is somebody a task can be given to.
+type Agent struct {
+	Name   string `json:"name"`
+	Person bool   `json:"person"`
+}
+
+// Task is a card.
+type Task struct {
+	ID        string    `json:"id"` // "" where a person's row has none yet
+	Row       string    `json:"row"`
+	Title     string    `json:"title"`
+	Status    string    `json:"status"`
+	Agent     string    `json:"agent"`
+	Priority  string    `json:"priority"`
+	Type      string    `json:"type,omitempty"`
+	Project   string    `json:"project,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	Result    string    `json:"result,omitempty"`
+	Steps     []Step    `json:"steps"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// Step is a step of a task.
+type Step struct {
+	Row   string `json:"row"`
+	Title string `json:"title"`
+	Done  bool   `json:"done"`
+}
+
+// Component is one component's health.
+type Component struct {
+	ID      string     `json:"id"`
+	State   string     `json:"state"`
+	LastRun *time.Time `json:"lastRun,omitempty"`
+	Result  string     `json:"result,omitempty"`
+	Details string     `json:"details,omitempty"`
+}
+
+// Waiting is how much stands in the inboxes.
+type Waiting struct {
+	NewTasks int `json:"newTasks"`
+	Updates  int `json:"updates"`
+}
+
+// Failed is a drop that failed.
+type Failed struct {
+	Name   string `json:"name"`
+	TaskID string `json:"taskId,omitempty"`
+	Error  string `json:"error"`
+	Class  string `json:"class"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// Room is how full the list is.
+type Room struct {
+	Rows   int        `json:"rows"`
+	Limit  int        `json:"limit,omitempty"`
+	WalkAt *time.Time `json:"walkAt,omitempty"` // where what is shown is a snapshot: as of when
+}
+
+// Detail is what a task's own view shows besides.
+type Detail struct {
+	Why     string  `json:"why"`
+	History []Event `json:"history"`
+}
+
+// Event is one thing that happened to a task.
+type Event struct {
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`
+	What   string    `json:"what"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// Action is what a person asks for. Do names it; the other fields are those
+// that it needs.
+type Action struct {
+	Do string `json:"do"` // create, status, assign, priority, tick, approve, sendback, retry
+
+	Row      string   `json:"row,omitempty"`
+	Status   string   `json:"status,omitempty"`
+	Agent    string   `json:"agent,omitempty"`
+	Priority string   `json:"priority,omitempty"`
+	Done     bool     `json:"done,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Name     string   `json:"name,omitempty"`
+	Title    string   `json:"title,omitempty"`
+	Type     string   `json:"type,omitempty"`
+	Project  string   `json:"project,omitempty"`
+	Steps    []string `json:"steps,omitempty"`
+}
+
+// Answer is what came of it.
+type Answer struct {
+	ID string `json:"id,omitempty"` // of a task that was created
+}
