@@ -29,6 +29,9 @@ type Dispatcher struct {
 	Agents     pipeline.Agents
 	Wakers     map[pipeline.Trigger]Waker
 	Times      Times
+	// NewID takes an id from the counter, durably: for a row that a person
+	// typed.
+	NewID func(context.Context) (pipeline.TaskID, error)
 	// Patience is how long a pass waits for the answers to its wakes; the rest
 	// come in while later passes are made. Zero: until all are there.
 	Patience time.Duration
@@ -85,8 +88,6 @@ type pass struct {
 	report *Report
 	byName map[string][]*task // agent → its tasks on the board that were handed out
 
-	walkAt   time.Time                  // of the rows; zero: they may be older than our own writes
-	rows     map[string]bool            // ids of the rows of all tasks
 	away     map[pipeline.TaskID]string // tasks that the board gives to another than their record does, and whom that names
 	resolved map[string]string          // workspace → its path without links
 }
@@ -144,6 +145,18 @@ func (p *pass) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
 		if fresh, _, err = p.scan(ctx, b); err != nil {
 			return err
 		}
+	}
+	adopted, err := p.adopt(ctx, b)
+	if err != nil || p.report.Trouble != nil {
+		return err
+	}
+	if adopted > 0 {
+		if fresh, _, err = p.scan(ctx, b); err != nil {
+			return err
+		}
+	}
+	if err := p.seeGone(ctx, b); err != nil {
+		return err
 	}
 	for chunk := range slices.Chunk(fresh, maxChunk) {
 		if b.Over() {

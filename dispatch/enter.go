@@ -145,14 +145,21 @@ func stepTitles(r *pipeline.Record) []string {
 // edit changes a dispatch file, and says loudly if it was set aside.
 func (p *pass) edit(ctx context.Context, workspace string, f func(*File) error) error {
 	return editFile(ctx, p.Dir, workspace, p.Now(), cmp.Or(p.fileWait, passWait), func(file *File) error {
-		if file.Aside != "" {
-			p.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
-			for _, t := range p.openIn(p.resolve(workspace)) {
-				file.Put(entryOf(t.rec))
-			}
+		if err := p.restore(file, workspace); err != nil {
+			return err
 		}
 		return f(file)
 	})
+}
+
+// restore says loudly that a dispatch file was set aside, and fills it with
+// what is open.
+func (p *pass) restore(file *File, workspace string) error {
+	if file.Aside == "" {
+		return nil
+	}
+	p.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
+	return beginAnew(file, p.Records, p.Agents, workspace)
 }
 
 // flip sets the tasks to assigned on the board, in as few calls as it allows.

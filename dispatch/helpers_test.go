@@ -77,8 +77,20 @@ func (w *world) restart() {
 	w.store = files.Open(w.dir, nil)
 	w.d = &Dispatcher{
 		Dir: w.dir, Board: w.client, Records: w.store, Agents: w.agents, Times: DefaultTimes, Now: w.clock.Now,
-		Wakers: map[pipeline.Trigger]Waker{pipeline.TriggerGateway: w.waker},
-		Log:    slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Wakers: map[pipeline.Trigger]Waker{pipeline.TriggerGateway: w.waker}, NewID: newID(w.store),
+		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// newID takes ids from the counter.
+func newID(store *files.Store) func(context.Context) (pipeline.TaskID, error) {
+	return func(ctx context.Context) (pipeline.TaskID, error) {
+		counter, err := store.Counter(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer counter.Release()
+		return counter.Take(1)
 	}
 }
 

@@ -81,16 +81,21 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 	return taken, d.writeState(a, taken)
 }
 
-// restore fills a dispatch file that was set aside with what the records say
-// is open for the agents of the workspace, so that none finds its desk empty.
+// restore fills a dispatch file that was set aside with what is open.
 func (d *Desk) restore(f *File, a *pipeline.Agent) error {
 	if f.Aside == "" {
 		return nil
 	}
 	d.Warn("dispatch file was not JSON; it was set aside as " + filepath.Base(f.Aside))
-	records, err := d.open(func(name string) bool {
-		o := d.Agents.Named(name)
-		return o != nil && (o.Name == a.Name || o.Workspace != "" && sameDir(o.Workspace, a.Workspace))
+	return beginAnew(f, d.Records, d.Agents, a.Workspace)
+}
+
+// beginAnew puts what the records say is open for the agents of a workspace
+// into its dispatch file, so that none finds its desk empty.
+func beginAnew(f *File, all pipeline.Records, agents pipeline.Agents, workspace string) error {
+	records, err := openRecords(all, func(name string) bool {
+		a := agents.Named(name)
+		return a != nil && a.Workspace != "" && sameDir(a.Workspace, workspace)
 	})
 	for _, r := range records {
 		f.Put(entryOf(r))
@@ -98,15 +103,16 @@ func (d *Desk) restore(f *File, a *pipeline.Agent) error {
 	return err
 }
 
-// open reads the records of all tasks that are dispatched to certain agents.
-func (d *Desk) open(to func(agent string) bool) ([]*pipeline.Record, error) {
-	ids, err := d.Records.IDs()
+// openRecords reads the records of all tasks that are dispatched to certain
+// agents.
+func openRecords(all pipeline.Records, to func(agent string) bool) ([]*pipeline.Record, error) {
+	ids, err := all.IDs()
 	if err != nil {
 		return nil, err
 	}
 	var open []*pipeline.Record
 	for _, id := range ids {
-		r, err := d.Records.Load(id)
+		r, err := all.Load(id)
 		if err != nil {
 			continue // one bad record does not keep the others
 		}
@@ -138,7 +144,7 @@ func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Ta
 		}
 	}
 	if _, err := os.Stat(statePath(d.Agents, a)); errors.Is(err, fs.ErrNotExist) {
-		all, err := d.open(func(name string) bool { return sameAgent(name, a.Name) })
+		all, err := openRecords(d.Records, func(name string) bool { return sameAgent(name, a.Name) })
 		if err != nil {
 			return nil, err
 		}

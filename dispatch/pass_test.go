@@ -943,11 +943,12 @@ func TestRowDeleted(t *testing.T) {
 	w.clock.Advance(time.Minute) // our own writes are trusted for a while
 	w.pass()
 	want(t, "after one walk", w.ids("alpha"), "T-00001 T-00002")
-	want(t, "said", w.log.count(slog.LevelWarn, "row is gone"), 1)
+	want(t, "said", w.log.count(slog.LevelWarn, "row was deleted"), 0)
 	w.pass()
 	want(t, "after two", w.ids("alpha"), "T-00002")
 	w.pass()
-	want(t, "said once", w.log.count(slog.LevelWarn, "row is gone"), 1)
+	want(t, "said once", w.log.count(slog.LevelWarn, "row was deleted"), 1)
+	want(t, "looks", w.board.Faults.Count("slackLists.items.info"), 1)
 	if err := w.board.Server.RestoreRow("", w.board.ListID, row); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 // Times are the delays of the configuration.
 type Times struct {
 	AdoptAfter     time.Duration // for which a person's row must not have changed
+	SettleAfter    time.Duration // for which a walk may lag behind a write
 	RedeliverAfter time.Duration // after which a vanished entry is put back
 	RewakeAfter    time.Duration // after which an accepted wake counts as not heard
 	SilentAfter    time.Duration // after which a working agent counts as gone
@@ -20,7 +21,7 @@ type Times struct {
 
 // DefaultTimes are those of the contract.
 var DefaultTimes = Times{
-	AdoptAfter: time.Minute, RedeliverAfter: 5 * time.Minute, RewakeAfter: 15 * time.Minute,
+	AdoptAfter: time.Minute, SettleAfter: 15 * time.Second, RedeliverAfter: 5 * time.Minute, RewakeAfter: 15 * time.Minute,
 	SilentAfter: time.Hour, RewakeMax: 3,
 }
 

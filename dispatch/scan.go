@@ -17,12 +17,11 @@ import (
 // of them is not known well enough to flip it.
 func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
 	p.byName, p.report.Failed = map[string][]*task{}, nil
-	p.walkAt, p.rows, p.away = b.WalkAt(), map[string]bool{}, map[pipeline.TaskID]string{}
+	p.away = map[pipeline.TaskID]string{}
 	for row := range b.Rows() {
 		if row.Parent != "" || row.Task() == 0 {
 			continue
 		}
-		p.rows[row.ID] = true
 		t, again, err := p.look(ctx, b, row)
 		switch {
 		case err != nil:
@@ -72,6 +71,8 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		p.away[t.id] = d.Agent
 	}
 	switch {
+	case agent == nil && len(p.Agents) == 0:
+		return nil, false, nil // names are not checked before somebody is configured
 	case agent == nil && row.Assignee != "":
 		p.problem(t.id, "unknown agent %q: no [agents.…] table of otm.toml has this name or label", row.Assignee)
 		return nil, false, nil

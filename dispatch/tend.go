@@ -124,7 +124,6 @@ type findings struct {
 	missing []*task // have no entry
 	found   []*task // have one, again or at last
 	left    []pipeline.TaskID
-	gone    []*pipeline.Record // their rows were not found, for the first time
 }
 
 func (p *pass) tendWorkspace(ctx context.Context, workspace string) error {
@@ -135,7 +134,7 @@ func (p *pass) tendWorkspace(ctx context.Context, workspace string) error {
 			if t := open[e.TaskID]; t != nil && sameAgent(t.rec.Dispatch.Agent, e.Agent) {
 				continue
 			}
-			if p.isOver(e, &see) {
+			if p.isOver(e) {
 				f.Remove(e)
 				see.left = append(see.left, e.TaskID)
 			}
@@ -189,7 +188,7 @@ func refresh(e *Entry, r *pipeline.Record) {
 
 // isOver tells whether an entry of ours has no place in the file any more. An
 // entry of a task that we know nothing of is somebody else's.
-func (p *pass) isOver(e *Entry, see *findings) bool {
+func (p *pass) isOver(e *Entry) bool {
 	rec, err := p.Records.Load(e.TaskID)
 	from, away := p.away[e.TaskID]
 	switch {
@@ -202,25 +201,7 @@ func (p *pass) isOver(e *Entry, see *findings) bool {
 	case !sameAgent(rec.Dispatch.Agent, e.Agent):
 		return true
 	}
-	return p.rowGone(rec, see)
-}
-
-// eventGone is how the history of a task tells that its row was not found.
-const eventGone = "row gone"
-
-// rowGone tells whether two complete walks lacked the row of a task. Only then
-// its entry goes; if the row comes back, so does the entry, at once.
-func (p *pass) rowGone(rec *pipeline.Record, see *findings) bool {
-	if p.walkAt.IsZero() || rec.RowID == "" || p.rows[rec.RowID] {
-		return false
-	}
-	for _, e := range slices.Backward(rec.History) {
-		if e.What == eventGone {
-			return e.At.Before(p.walkAt)
-		}
-	}
-	see.gone = append(see.gone, rec)
-	return false
+	return rec.GoneAt != nil
 }
 
 // redeliver tells whether the entry of a task is to be written: it vanished
@@ -268,12 +249,12 @@ func (p *pass) noteFindings(ctx context.Context, see *findings) error {
 			p.report.due(at.Add(p.Times.RedeliverAfter))
 		}
 	}
-	return p.noteLeft(ctx, see, now)
+	return p.noteLeft(ctx, see)
 }
 
 // noteLeft notes which entries we took out, so that they are written at once
-// when their time comes again, and which rows were not found.
-func (p *pass) noteLeft(ctx context.Context, see *findings, now time.Time) error {
+// when their time comes again.
+func (p *pass) noteLeft(ctx context.Context, see *findings) error {
 	for _, id := range see.left {
 		_, err := p.Records.Change(ctx, id, func(r *pipeline.Record) error {
 			if r.Dispatch == nil || r.Dispatch.EntryAt == nil || r.Status.Finished() {
@@ -287,21 +268,6 @@ func (p *pass) noteLeft(ctx context.Context, see *findings, now time.Time) error
 				return err
 			}
 		}
-	}
-	for _, rec := range see.gone {
-		_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
-			if r.RowID != rec.RowID {
-				return pipeline.ErrUnchanged
-			}
-			r.Note(now, Who, eventGone, rec.RowID)
-			return nil
-		})
-		if err != nil {
-			if err := p.failed(ctx, rec.TaskID, err); err != nil {
-				return err
-			}
-		}
-		p.Log.Warn("row is gone from the board", "task", rec.TaskID, "row", rec.RowID)
 	}
 	return nil
 }

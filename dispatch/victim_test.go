@@ -27,13 +27,16 @@ import (
 type order struct {
 	Dir, URL, ListID, Token string
 	Agents                  pipeline.Agents
-	Do                      string // "pass", or the name of an agent that takes a task
-	Gateway, GatewayToken   string // "": wakes are noted in the file wakes of the data directory
+	Do                      string        // "pass", or the name of an agent that takes a task
+	Ahead                   time.Duration // of its clock
+	Gateway, GatewayToken   string        // "": wakes are noted in the file wakes of the data directory
 }
 
 func (o *order) client() *slacklist.Client {
-	return slacklist.New(slacklist.Options{Dir: o.Dir, URL: o.URL, ListID: o.ListID, Token: o.Token, OpenAssignees: true})
+	return slacklist.New(slacklist.Options{Dir: o.Dir, URL: o.URL, ListID: o.ListID, Token: o.Token, OpenAssignees: true, Now: o.now})
 }
+
+func (o *order) now() time.Time { return time.Now().Add(o.Ahead) }
 
 // wakers are those of the process; stop ends their connections.
 func (o *order) wakers() (wakers map[pipeline.Trigger]Waker, stop func()) {
@@ -52,8 +55,8 @@ func (o *order) wakers() (wakers map[pipeline.Trigger]Waker, stop func()) {
 func (o *order) dispatcher() (d *Dispatcher, stop func()) {
 	wakers, stop := o.wakers()
 	return &Dispatcher{
-		Dir: o.Dir, Board: o.client(), Records: files.Open(o.Dir, nil), Agents: o.Agents, Times: DefaultTimes, Now: time.Now,
-		Wakers: wakers, Log: slog.New(slog.DiscardHandler),
+		Dir: o.Dir, Board: o.client(), Records: files.Open(o.Dir, nil), Agents: o.Agents, Times: DefaultTimes, Now: o.now,
+		NewID: newID(files.Open(o.Dir, nil)), Wakers: wakers, Log: slog.New(slog.DiscardHandler),
 	}, stop
 }
 

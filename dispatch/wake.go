@@ -423,6 +423,9 @@ func (p *pass) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake,
 		}
 	}
 	return editFile(ctx, p.Dir, a.Workspace, at, fileWait, func(f *File) error {
+		if err := p.restore(f, a.Workspace); err != nil {
+			return err
+		}
 		for i, id := range w.Tasks {
 			if e := f.Find(id, a.Name); e != nil {
 				e.TriggeredAt, e.RunID = at, w.Key

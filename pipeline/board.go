@@ -88,6 +88,13 @@ type Change struct {
 	Cells []Cell
 }
 
+// Missing is a row that the board no longer shows.
+type Missing struct {
+	Row   *Row // as it was last seen
+	Walks int  // complete walks in a row that lacked it
+	Gone  bool // the board was asked for it and did not have it
+}
+
 // Board is where the rows are.
 type Board interface {
 	// Begin begins a batch of work; no two overlap within a host. The caller
@@ -104,6 +111,12 @@ type Batch interface {
 	Row(id string) *Row
 	TaskRow(id TaskID) *Row
 	StepRows(parent string) []*Row
+
+	// Missing are the rows that complete walks no longer show.
+	Missing() []Missing
+	// LookFor asks the board for one of them: whether it is gone, deleted or
+	// archived.
+	LookFor(ctx context.Context, row string) (gone bool, err error)
 
 	// Has tells whether the board has a column for a field.
 	Has(field Field) bool
@@ -125,6 +138,8 @@ type Batch interface {
 	// Update writes cells to rows: in one call where the board allows it, else
 	// one a row, in order. Writing the same again is harmless.
 	Update(ctx context.Context, changes ...Change) error
+	// Delete deletes rows, with their steps. Deleting again is harmless.
+	Delete(ctx context.Context, rows ...string) error
 
 	// Over tells whether the batch has lasted its time.
 	Over() bool

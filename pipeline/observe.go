@@ -12,6 +12,11 @@ import (
 // it can.
 func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bool {
 	changed := false
+	if r.GoneAt != nil {
+		r.GoneAt = nil
+		r.Note(at, "board", "row back", row.ID)
+		changed = true
+	}
 	if status := row.CurrentStatus(); status != r.Status {
 		who := "board"
 		if byPerson && row.UpdatedBy != "" {

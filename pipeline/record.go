@@ -26,6 +26,7 @@ type Record struct {
 	Unverified bool         `json:"dedupUnverified,omitempty"`
 	Steps      []StepRecord `json:"steps"` // in the order in which they are to be done
 	Settled    bool         `json:"settled,omitempty"`
+	GoneAt     *time.Time   `json:"goneAt,omitempty"` // somebody deleted or archived the row; seen at this time
 
 	Status  Status `json:"status,omitempty"`  // the last one seen or written
 	Written Status `json:"written,omitempty"` // the last one that OTM wrote

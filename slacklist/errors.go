@@ -28,7 +28,7 @@ var (
 
 // writeMethods are those of which the board may refuse one row or value. A
 // call that only reads says nothing about any row when it is refused.
-var writeMethods = []string{"slackLists.items.create", "slackLists.items.update"}
+var writeMethods = []string{"slackLists.items.create", "slackLists.items.update", "slackLists.items.deleteMultiple"}
 
 func isWrite(method string) bool { return slices.Contains(writeMethods, method) }
 

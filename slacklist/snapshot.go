@@ -22,6 +22,8 @@ type snapshot struct {
 	Schema      Schema `json:"schema"`
 	Rows        []row  `json:"rows"`
 
+	Missing []missingRow `json:"missing,omitempty"` // rows that the last walks lacked
+
 	// MultiRow tells whether one items.update may touch several rows: "" until
 	// it was tried, then "yes" or "no".
 	MultiRow string `json:"multiRow,omitempty"`

@@ -139,6 +139,7 @@ func (s *Session) take(rows []row, started time.Time) {
 			walked.add(mine)
 		}
 	}
+	old.takeMissing(walked)
 	old.Rows, old.index = walked.Rows, nil
 	old.WalkStarted, old.WalkEnded = stampOf(started), stampOf(s.c.now())
 	s.dirty = true

@@ -90,12 +90,7 @@ func (h *Home) renumber(ctx context.Context, o *drop.Object) error {
 	if o.Get("title") == nil {
 		return errors.New("is an update: it has no id of its own to give anew")
 	}
-	counter, err := h.Store.Counter(ctx)
-	if err != nil {
-		return err
-	}
-	defer counter.Release()
-	id, err := counter.Take(1)
+	id, err := h.newID(ctx)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,8 @@ func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience ti
 	wakers, stop := h.wakers(log)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
-		Times: dispatch.Times{AdoptAfter: t.AdoptAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
+		NewID: h.newID,
+		Times: dispatch.Times{AdoptAfter: t.AdoptAfter, SettleAfter: t.SettleAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
 			SilentAfter: t.SilentAfter, RewakeMax: h.Config.Gateway.RewakeMax},
 	}
 	c := &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
@@ -85,6 +86,16 @@ func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience ti
 		d.Wait()
 		stop()
 	}
+}
+
+// newID takes the next id from the counter.
+func (h *Home) newID(ctx context.Context) (pipeline.TaskID, error) {
+	counter, err := h.Store.Counter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer counter.Release()
+	return counter.Take(1)
 }
 
 // detector builds the completion detector.

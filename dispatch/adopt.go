@@ -1,0 +1,257 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"otm/internal/crash"
+	"otm/pipeline"
+)
+
+// adopt takes up what people typed on the board: a row with an assignee that
+// has been still for a while gets an id, a record, and a step if it has none.
+// It returns how many became whole.
+func (p *pass) adopt(ctx context.Context, b pipeline.Batch) (adopted int, err error) {
+	still := p.typed(b)
+	if len(still) > 0 && !b.Fresh(statusAge) {
+		if p.report.Trouble = b.Refresh(ctx, 0); p.report.Trouble != nil {
+			return 0, nil
+		}
+		still = p.typed(b) // who is still typing is left alone
+	}
+	for _, id := range still {
+		if b.Over() {
+			p.report.due(p.Now())
+			break
+		}
+		row := b.Row(id)
+		if row == nil {
+			continue
+		}
+		whole, err := p.adoptRow(ctx, b, row)
+		if err != nil {
+			if err := p.adoptFailed(ctx, row, err); err != nil {
+				return adopted, err
+			}
+			if p.report.Trouble != nil {
+				break
+			}
+			continue
+		}
+		if whole {
+			adopted++
+		}
+	}
+	return adopted, nil
+}
+
+// adoptFailed reports a row that could not be adopted; the others go on unless
+// the board is in trouble.
+func (p *pass) adoptFailed(ctx context.Context, row *pipeline.Row, err error) error {
+	var e *pipeline.BoardError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &e) && !concernsRow(err):
+		p.report.Trouble = err
+	default:
+		reason := fmt.Sprintf("row %q: %v", row.Title, err)
+		p.report.Failed = append(p.report.Failed, reason)
+		p.say(slog.LevelError, "row not adopted", reason, reason)
+	}
+	return nil
+}
+
+// typed returns the rows to adopt, by id, and notes when to look at those that
+// were changed a moment ago.
+func (p *pass) typed(b pipeline.Batch) []string {
+	var still []string
+	now := p.Now()
+	for row := range b.Rows() {
+		if reason := p.unadoptable(row); reason != "" {
+			reason = fmt.Sprintf("row %q: %s", row.Title, reason)
+			p.report.Failed = append(p.report.Failed, reason)
+			p.say(slog.LevelError, "row not adopted", reason, reason)
+		}
+		if !p.isTyped(row) {
+			continue
+		}
+		last := row.Updated
+		for _, s := range b.StepRows(row.ID) {
+			last = max(last, s.Updated)
+		}
+		if quiet := time.Unix(last, 0).Add(p.Times.AdoptAfter); quiet.After(now) && quiet.Sub(now) <= 2*p.Times.AdoptAfter {
+			p.report.due(quiet)
+			continue
+		}
+		still = append(still, row.ID)
+	}
+	slices.Sort(still)
+	return still
+}
+
+// unadoptable says why a row that a person typed cannot be adopted; "" where
+// it can, or need not be.
+func (p *pass) unadoptable(row *pipeline.Row) string {
+	switch {
+	case row.Parent != "" || row.Odd || row.Assignee == "" || row.CurrentStatus() != pipeline.New || row.Task() != 0 || len(p.Agents) == 0:
+		return ""
+	case row.TaskID != "":
+		return fmt.Sprintf("%q is no task id: clear that cell", row.TaskID)
+	case p.Agents.Assigned(row.Assignee) == nil:
+		return fmt.Sprintf("unknown agent %q: no [agents.…] table of otm.toml has this name or label", row.Assignee)
+	}
+	return ""
+}
+
+// isTyped tells whether a row is one that a person typed and that waits to be
+// adopted: it has no id, or an id of the person's own and no step.
+func (p *pass) isTyped(row *pipeline.Row) bool {
+	if row.Parent != "" || row.Odd || row.Title == "" || row.CurrentStatus() != pipeline.New || p.Agents.Assigned(row.Assignee) == nil {
+		return false
+	}
+	id := row.Task()
+	if id == 0 {
+		return row.TaskID == ""
+	}
+	rec, err := p.Records.Load(id)
+	return err == nil && rec.DropID == "" && rec.RowID == row.ID && !isWhole(rec)
+}
+
+// adoptRow takes up one row. The record comes first: if we crash after it, the
+// next pass finds it by its row and goes on with the same id.
+func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (whole bool, err error) {
+	id := row.Task()
+	if id == 0 {
+		if id, err = p.idFor(ctx, row); err != nil {
+			return false, err
+		}
+	}
+	steps := b.StepRows(row.ID)
+	agent := p.Agents.Assigned(row.Assignee)
+	rec, err := p.Records.Change(ctx, id, func(r *pipeline.Record) error {
+		if r.RowID != "" && r.RowID != row.ID {
+			return fmt.Errorf("%v is another task: clear the Task ID of one", id)
+		}
+		if isWhole(r) || len(r.Steps) == 1 && r.Steps[0].AskedAt != nil {
+			return pipeline.ErrUnchanged
+		}
+		if r.RowID == "" {
+			r.Note(time.Unix(row.Created, 0), cmp.Or(row.CreatedBy, byBoard), "typed on the board", row.ID)
+			r.Note(p.Now(), Who, "adopted", id.String())
+		}
+		r.FromRow(row, steps)
+		r.Agent = agent.Name
+		if len(r.Steps) == 0 {
+			r.Steps = []pipeline.StepRecord{{Title: pipeline.DefaultStep}}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	crash.Point("adopt.recorded")
+	if row.Task() == 0 {
+		if err := b.Update(ctx, pipeline.Change{Row: row.ID, Cells: adoptedCells(row, rec)}); err != nil {
+			return false, err
+		}
+		p.Log.Info("adopted row", "task", id, "row", row.ID, "agent", rec.Agent)
+	}
+	crash.Point("adopt.identified")
+	return p.ensureStep(ctx, b, rec)
+}
+
+// idFor is the id of a row without one: that of the record that was begun for
+// it, or a new one.
+func (p *pass) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, error) {
+	ids, err := p.Records.IDs()
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range slices.Backward(ids) {
+		if rec, err := p.Records.Load(id); err == nil && rec.RowID == row.ID && rec.DropID == "" {
+			return id, nil
+		}
+	}
+	return p.NewID(ctx)
+}
+
+// adoptedCells are what a row that a person typed lacks.
+func adoptedCells(row *pipeline.Row, rec *pipeline.Record) []pipeline.Cell {
+	remaining, percent := rec.Progress()
+	cells := []pipeline.Cell{
+		{Field: pipeline.FieldTaskID, Text: rec.TaskID.String()},
+		{Field: pipeline.FieldRemaining, Number: float64(remaining)},
+		{Field: pipeline.FieldCompletion, Number: percent},
+	}
+	if row.Status == "" {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(pipeline.New)})
+	}
+	if row.Priority == "" {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(rec.Priority)})
+	}
+	if row.Type == "" {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldType, Text: string(rec.Type)})
+	}
+	return cells
+}
+
+// ensureStep makes the row of the one step that an adopted task was given. A
+// step that was asked for and of which no answer came is looked for first, and
+// counts as not made when a walk that began SettleAfter later lacks it.
+func (p *pass) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (whole bool, err error) {
+	if rec.OnBoard() {
+		return true, nil
+	}
+	step := rec.Steps[0]
+	if step.AskedAt != nil {
+		for _, row := range b.StepRows(rec.RowID) {
+			if pipeline.FoldTitle(row.Title) == pipeline.FoldTitle(step.Title) {
+				return true, p.madeStep(ctx, rec, row.ID)
+			}
+		}
+		if known := step.AskedAt.Add(p.Times.SettleAfter); b.WalkAt().Before(known) {
+			p.report.due(known)
+			return false, nil
+		}
+	}
+	now := p.Now()
+	if err := p.askedStep(ctx, rec, &now); err != nil {
+		return false, err
+	}
+	row, err := b.Create(ctx, rec.RowID,
+		pipeline.Cell{Field: pipeline.FieldTitle, Text: step.Title},
+		pipeline.Cell{Field: pipeline.FieldStatus, Text: string(pipeline.New)})
+	crash.Point("adopt.stepped")
+	if err != nil {
+		if pipeline.MaybeApplied(err) {
+			return false, err
+		}
+		return false, errors.Join(err, p.askedStep(ctx, rec, nil))
+	}
+	return true, p.madeStep(ctx, rec, row)
+}
+
+func (p *pass) askedStep(ctx context.Context, rec *pipeline.Record, at *time.Time) error {
+	return p.changeStep(ctx, rec, func(s *pipeline.StepRecord) { s.AskedAt = at })
+}
+
+func (p *pass) madeStep(ctx context.Context, rec *pipeline.Record, row string) error {
+	return p.changeStep(ctx, rec, func(s *pipeline.StepRecord) { s.RowID, s.AskedAt = row, nil })
+}
+
+func (p *pass) changeStep(ctx context.Context, rec *pipeline.Record, f func(*pipeline.StepRecord)) error {
+	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		if len(r.Steps) != 1 || r.RowID != rec.RowID {
+			return errVanished
+		}
+		f(&r.Steps[0])
+		return nil
+	})
+	return err
+}

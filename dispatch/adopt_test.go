@@ -1,0 +1,240 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+	"otm/pipeline"
+	"otm/slacklist"
+)
+
+// types is a person typing a row by hand; its id is returned.
+func (w *world) types(title, assignee string, more ...board.Cell) string {
+	w.Helper()
+	cells := append([]board.Cell{board.TextCell(w.board.Column(w, "Title", "text"), title)}, more...)
+	if assignee != "" {
+		cells = append(cells, w.assignee(assignee))
+	}
+	row, err := w.board.Server.AddRow("U0ALICE", w.board.ListID, cells...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(w.dir, "board"), 0o700), slacklist.TouchEdited(w.dir)); err != nil {
+		w.Fatal(err)
+	}
+	return row
+}
+
+func (w *world) typesStep(parent, title string) {
+	w.Helper()
+	if _, err := w.board.Server.AddStep("U0ALICE", w.board.ListID, parent, board.TextCell(w.board.Column(w, "Title", "text"), title)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// rowsOf is how many rows the board holds, steps included.
+func (w *world) rowsOf() (n int) {
+	w.Helper()
+	w.onBoard(func(b pipeline.Batch) error {
+		if err := b.Refresh(w.Context(), 0); err != nil {
+			return err
+		}
+		for range b.Rows() {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+// A row that a person typed is taken up when it has an assignee and has been
+// still for a while.
+func TestAdoption(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "+robin")
+	waits := w.types("Nobody's", "")
+	w.types("", "alpha")
+	row := w.types("Fix the login", "alpha")
+	own := w.types("With steps", "alpha", board.SelectCell(w.board.Column(t, "Priority", "select"), "high"))
+	w.typesStep(own, "One")
+	w.typesStep(own, "Two")
+	w.types("Robin's", "robin")
+	r := w.pass()
+	want(t, "at once", words(r.Dispatched, len(r.Failed), w.ids("alpha")), "0 0 ")
+	if r.Due.IsZero() || r.Due.After(w.clock.Now().Add(DefaultTimes.AdoptAfter)) {
+		t.Errorf("due at %v", r.Due)
+	}
+	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	r = w.pass()
+	want(t, "when still", words(r.Dispatched, r.Summary()), "3 Dispatched 3 tasks, woke 1 agents, 0 failures")
+	rec := w.record(w.taskOf(row))
+	want(t, "record", words(rec.Title, rec.Agent, rec.Status, rec.Priority, len(rec.Steps), rec.Steps[0].Title), "Fix the login alpha assigned normal 1 "+pipeline.DefaultStep)
+	want(t, "history", words(rec.History[0].Who, rec.History[0].What, rec.History[1].What), "U0ALICE typed on the board adopted")
+	rec = w.record(w.taskOf(own))
+	titles := []string{rec.Steps[0].Title, rec.Steps[1].Title}
+	slices.Sort(titles) // made within a second, their order is not known
+	want(t, "with steps of its own", words(rec.Priority, len(rec.Steps), titles), "high 2 [One Two]")
+	want(t, "without an assignee", w.taskOf(waits), pipeline.TaskID(0))
+	rows := w.rowsOf()
+	w.clock.Advance(time.Minute)
+	w.pass()
+	want(t, "rows", w.rowsOf(), rows)
+	want(t, "wakes", len(strings.Fields(w.waker.keys())), 1)
+}
+
+// taskOf is the id in a row's Task ID cell.
+func (w *world) taskOf(rowID string) (id pipeline.TaskID) {
+	w.Helper()
+	w.onBoard(func(b pipeline.Batch) error {
+		if err := b.Refresh(w.Context(), 0); err != nil {
+			return err
+		}
+		id = b.Row(rowID).Task()
+		return nil
+	})
+	return id
+}
+
+// Who is still typing is left alone: the last touch of the row or of a step
+// counts.
+func TestAdoptionWaitsForStillness(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.clock.Advance(-time.Hour) // the board's clock is the real one
+	row := w.types("Fix", "alpha")
+	want(t, "its row is from the future", words(w.pass().Dispatched, w.taskOf(row)), "1 T-00001")
+	later := w.types("Fix more", "alpha")
+	w.clock.Advance(time.Hour + 50*time.Second)
+	w.typesStep(later, "One more thing")
+	w.pass()
+	want(t, "taken up", w.taskOf(later), pipeline.TaskID(0))
+}
+
+// An id that a person typed is kept, and gets its step.
+func TestAdoptionOfATypedID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	column := w.board.Column(t, "Task ID", "text")
+	good := w.types("Mine", "alpha", board.TextCell(column, "T-00007"))
+	w.types("Not one", "alpha", board.TextCell(column, "soon"))
+	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	r := w.pass()
+	r2 := w.pass()
+	want(t, "dispatched", r.Dispatched+r2.Dispatched, 1)
+	want(t, "entries", w.ids("alpha"), "T-00007")
+	want(t, "steps", len(w.record(w.taskOf(good)).Steps), 1)
+	if !strings.Contains(r2.Summary(), `row "Not one": "soon" is no task id`) {
+		t.Errorf("summary %s", r2.Summary())
+	}
+}
+
+// However an answer is lost, the row keeps one id and gets one step.
+func TestAdoptionLostAnswers(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{apiUpdate, "slackLists.items.create"} {
+		for _, fault := range []boardtest.Fault{
+			boardtest.Reset(), boardtest.Status(500), boardtest.ApplyThenReset(), boardtest.ApplyThenError("internal_error"),
+			boardtest.ApplyAndHide(20 * time.Second), boardtest.ErrorCode("invalid_arguments"),
+		} {
+			t.Run(fmt.Sprint(method, " ", fault.Name), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, "alpha")
+				row := w.types("Fix", "alpha")
+				w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+				w.board.Faults.Next(method, fault)
+				for range 6 {
+					if _, err := w.d.Pass(t.Context(), 0); err != nil {
+						t.Fatal(err)
+					}
+					w.clock.Advance(10 * time.Second)
+					w.board.Faults.Reveal() // a list lags by a few seconds, not by more than SettleAfter
+				}
+				w.clock.Advance(time.Minute)
+				w.pass()
+				want(t, "id", w.taskOf(row), pipeline.TaskID(1))
+				want(t, "rows", w.rowsOf(), 2)
+				want(t, "entries", w.ids("alpha"), "T-00001")
+				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
+			})
+		}
+	}
+}
+
+// Killed at any point, it goes on with the same id.
+func TestKilledAdoption(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"record.before:1", "record.after:1", "adopt.recorded:1", "update.before:1", "update.after:1", "adopt.identified:1",
+		"create.before:1", "create.after:1", "adopt.stepped:1", "record.after:2", "record.after:3", "snapshot.before:1"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha")
+			row := w.types("Fix", "alpha")
+			o := w.order("pass")
+			o.Ahead = DefaultTimes.AdoptAfter + time.Second
+			if !o.kill(t, at) {
+				t.Fatal("the point was not reached")
+			}
+			o.Ahead += time.Minute
+			d, stop := o.dispatcher()
+			defer stop()
+			for range 2 {
+				if r, err := d.Pass(context.Background(), 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
+					t.Fatalf("next pass: %s, %v", r.Summary(), err)
+				}
+			}
+			want(t, "rows", w.rowsOf(), 2)
+			want(t, "entries", w.ids("alpha"), w.taskOf(row))
+		})
+	}
+}
+
+// A step that a person deleted need not be done; with the last one, the agent
+// ends the task by its word. A restored row goes on.
+func TestDeletedSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal, "One", "Two")
+	w.pass()
+	want(t, "taken", w.next("alpha"), id)
+	w.report(id, pipeline.InProgress)
+	for n, left := range []string{"[Two]", "[]"} {
+		if err := w.board.Server.DeleteRow("", w.board.ListID, w.record(id).Steps[0].RowID); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Advance(time.Minute)
+		w.pass()
+		want(t, "after one walk", len(w.record(id).Steps), 2-n)
+		w.pass()
+		want(t, "after two", stepTitles(w.record(id)), left)
+	}
+	rec := w.record(id)
+	want(t, "left to do", words(rec.Unfinished(), rec.EndsByWord(), rec.GoneAt == nil), "true true true")
+	w.clock.Advance(time.Minute)
+	w.pass()
+	want(t, "rows", w.rowsOf(), 1)
+}
+
+// A row that walks lack although it is there is not taken for deleted.
+func TestWalkLacksARow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.clock.Advance(time.Minute)
+	stop := w.board.Faults.Always("slackLists.items.list", boardtest.Rewrite("without rows", func(answer map[string]any) { answer["items"] = []any{} }))
+	for range 4 {
+		w.pass()
+	}
+	stop()
+	want(t, "looks", w.board.Faults.Count("slackLists.items.info"), 2)
+	want(t, "gone", words(w.record(id).GoneAt == nil, w.ids("alpha")), "true T-00001")
+}

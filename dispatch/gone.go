@@ -1,0 +1,129 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+
+	"otm/pipeline"
+)
+
+// Events of a task whose row, or whose step's row, somebody deleted.
+const (
+	eventGone     = "row gone"
+	eventStepGone = "step deleted"
+)
+
+// maxLooks is how many rows that walks lack a pass asks the board for: such
+// calls are few a minute.
+const maxLooks = 5
+
+// seeGone finds out which rows people deleted or archived while their tasks
+// were under way. A walk may lack a row by mistake, so it takes two walks and
+// the board's own word. The task is not made again; if its row comes back, it
+// goes on (Record.Observe).
+func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
+	looks := 0
+	for _, m := range b.Missing() {
+		if m.Walks < 2 {
+			continue
+		}
+		note, err := p.goneNote(b, m.Row)
+		if err != nil || note == nil {
+			continue
+		}
+		if !m.Gone {
+			if looks++; looks > maxLooks {
+				p.report.due(p.Now().Add(askAgain))
+				return nil
+			}
+			gone, err := b.LookFor(ctx, m.Row.ID)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				p.Log.Info("row that walks lack not looked for", "row", m.Row.ID, "err", err)
+				return nil
+			}
+			if !gone {
+				continue
+			}
+		}
+		if err := note(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goneNote returns what writes into the record that a row is gone; nil where
+// that concerns no task under way.
+func (p *pass) goneNote(b pipeline.Batch, row *pipeline.Row) (func(context.Context) error, error) {
+	if row.Parent == "" {
+		rec, err := p.recordOf(row)
+		if err != nil || rec == nil || rec.GoneAt != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return p.rowGone(ctx, rec) }, nil
+	}
+	parent := b.Row(row.Parent)
+	if parent == nil {
+		return nil, nil // its task's row is gone as well
+	}
+	rec, err := p.recordOf(parent)
+	if err != nil || rec == nil || !slices.ContainsFunc(rec.Steps, func(s pipeline.StepRecord) bool { return s.RowID == row.ID }) {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return p.stepGone(ctx, rec, row) }, nil
+}
+
+// recordOf is the record of a task that is under way and whose row this is;
+// nil where there is none.
+func (p *pass) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
+	if row.Task() == 0 {
+		return nil, nil
+	}
+	rec, err := p.Records.Load(row.Task())
+	if err != nil || rec.RowID != row.ID || rec.Status.Finished() {
+		return nil, err
+	}
+	return rec, nil
+}
+
+func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
+	now := p.Now()
+	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		if r.RowID != rec.RowID || r.GoneAt != nil {
+			return pipeline.ErrUnchanged
+		}
+		r.GoneAt = &now
+		r.Note(now, byBoard, eventGone, r.RowID)
+		return nil
+	})
+	if err != nil {
+		return p.failed(ctx, rec.TaskID, err)
+	}
+	p.Log.Warn("row was deleted or archived on the board; the task is left alone until it is restored", "task", rec.TaskID, "row", rec.RowID)
+	return nil
+}
+
+// stepGone takes a step that a person deleted out of a task: it need not be
+// done. A task that has none left ends when its agent says so.
+func (p *pass) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline.Row) error {
+	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		n := len(r.Steps)
+		r.Steps = slices.DeleteFunc(r.Steps, func(s pipeline.StepRecord) bool { return s.RowID == row.ID })
+		if len(r.Steps) == n {
+			return pipeline.ErrUnchanged
+		}
+		r.Note(p.Now(), byBoard, eventStepGone, row.Title)
+		if len(r.Steps) == 0 && r.Dispatch != nil {
+			r.Dispatch.AllTicked = true
+		}
+		return nil
+	})
+	if err != nil {
+		return p.failed(ctx, rec.TaskID, err)
+	}
+	p.Log.Warn("step was deleted on the board", "task", rec.TaskID, "step", row.Title)
+	return nil
+}
