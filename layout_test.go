@@ -90,7 +90,7 @@ var mayImport = map[string][]string{
 	"otm/internal/page":                {"otm/internal/durable"}, // what it shows comes from a Source
 	"otm/pipeline":                     {},
 	"otm/pipeline/drop":                {"otm/pipeline"},
-	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/pipeline", "otm/pipeline/drop"},
+	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
 	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inject":              {"otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},

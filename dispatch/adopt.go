@@ -29,6 +29,7 @@ func (p *pass) adopt(ctx context.Context, b pipeline.Batch) (adopted int, err er
 			p.report.due(p.Now())
 			break
 		}
+		p.getsOn()
 		row := b.Row(id)
 		if row == nil {
 			continue

@@ -37,6 +37,7 @@ type Dispatcher struct {
 	Patience time.Duration
 	Log      *slog.Logger
 	Now      func() time.Time
+	Progress func() // called while a pass gets on; nil: nobody cares
 
 	fileWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
 

@@ -31,6 +31,7 @@ func (p *pass) handOut(ctx context.Context, b pipeline.Batch, fresh []*task) err
 // which it succeeded; the others are reported.
 func (p *pass) each(ctx context.Context, tasks []*task, do func(context.Context, *task) error) (done []*task, err error) {
 	for _, t := range tasks {
+		p.getsOn()
 		if err := do(ctx, t); err == nil {
 			done = append(done, t)
 		} else if err := p.failed(ctx, t.id, err); err != nil {
@@ -38,6 +39,12 @@ func (p *pass) each(ctx context.Context, tasks []*task, do func(context.Context,
 		}
 	}
 	return done, nil
+}
+
+func (p *pass) getsOn() {
+	if p.Progress != nil {
+		p.Progress()
+	}
 }
 
 // begin notes the dispatch of a task in its record: a new one with the next

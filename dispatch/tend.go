@@ -33,6 +33,7 @@ func (p *pass) tend(ctx context.Context) error {
 		}
 	}
 	for _, workspace := range slices.Sorted(maps.Keys(workspaces)) {
+		p.getsOn()
 		p.clean(workspace)
 		if err := p.tendWorkspace(ctx, workspace); err != nil {
 			if ctx.Err() != nil {

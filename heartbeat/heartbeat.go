@@ -145,8 +145,9 @@ func NewWriter(dir, id, version string, now func() time.Time) *Writer {
 	return w
 }
 
-// Run begins a run. The returned function ends it and beats; until then,
-// Progress has to be called for the run to count as getting on.
+// Run begins a run. The returned function ends it and beats, unless the result
+// is ""; until then, Progress has to be called for the run to count as getting
+// on.
 func (w *Writer) Run() (end func(Result, string) error) {
 	w.Progress()
 	stop := make(chan struct{})
@@ -167,6 +168,9 @@ func (w *Writer) Run() (end func(Result, string) error) {
 	return func(r Result, details string) error {
 		close(stop)
 		<-done
+		if r == "" {
+			return nil
+		}
 		w.Progress()
 		return w.Beat(r, details)
 	}

@@ -119,12 +119,55 @@ func (r *Record) Note(at time.Time, who, what, detail string) {
 	r.History = append(r.History, Event{At: at.UTC(), Who: who, What: what, Detail: detail})
 }
 
+// Who does something, besides the components and the persons.
+const (
+	WhoBoard  = "board"      // it was seen there, and not who did it
+	WhoCreate = "otm-create" // whoever dropped the task
+
+	whoAgent = "agent " // comes before the name
+)
+
+// WhoAgent is an agent as the history of a task names it.
+func WhoAgent(name string) string { return whoAgent + name }
+
+// Agent is the name of the agent whose doing an event is; false where it is
+// not an agent's.
+func (e *Event) Agent() (name string, ok bool) { return strings.CutPrefix(e.Who, whoAgent) }
+
 // What an event is called that is a move of the status; its detail ends in
 // " to " and the status.
 const (
 	EventStatus  = "status"         // OTM wrote it
 	EventChanged = "changed status" // it was seen on the board, or a person made it on the page
 )
+
+// What other events are called on which something hangs, or which several
+// components write.
+const (
+	EventDropped      = "dropped"        // the create was delivered
+	EventRebuilt      = "record rebuilt" // from the row: the record was lost
+	EventTaken        = "taken"          // by the agent
+	EventUpdateFailed = "update failed"
+	EventRowGone      = "row gone" // a complete walk lacked the row, whose id is the detail
+	EventRowBack      = "row back" // it was there again after all
+)
+
+// RowGone is when a complete walk first lacked the row; nil where none did, or
+// the row came back since. One walk may be wrong: two of them, some time apart,
+// tell that somebody deleted or archived it.
+func (r *Record) RowGone() *time.Time {
+	for i := range slices.Backward(r.History) {
+		switch e := &r.History[i]; e.What {
+		case EventRowGone:
+			if e.Detail == r.RowID {
+				return &e.At
+			}
+		case EventRowBack:
+			return nil
+		}
+	}
+	return nil
+}
 
 // Move reads a move of the status from an event; false where it is none.
 func (e *Event) Move() (from, to Status, ok bool) {

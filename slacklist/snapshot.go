@@ -167,7 +167,7 @@ func sameVersion(a, b fs.FileInfo) bool {
 
 // markUnsaved says that the board is about to be ahead of the snapshot.
 func (st *store) markUnsaved() error {
-	if err := durable.MkdirAll(st.dir); err != nil {
+	if err := durable.Mkdir(st.dir); err != nil {
 		return err
 	}
 	return os.WriteFile(st.path("unsaved"), nil, durable.FileMode)
@@ -179,7 +179,7 @@ func (st *store) save(s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.MkdirAll(st.dir); err != nil {
+	if err := durable.Mkdir(st.dir); err != nil {
 		return err
 	}
 	if err := durable.ReplaceVolatile(st.path("snapshot.json"), data); err != nil {

@@ -10,8 +10,10 @@ import (
 
 	"otm/heartbeat"
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/lock"
+	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
 )
 
@@ -61,11 +63,16 @@ type component struct {
 	// run makes one run; it calls progress while it gets on.
 	run func(ctx context.Context, why occasion, progress func()) (outcome, error)
 
+	cleaned time.Time // when leftovers were last looked for; zero: never
+	saying  string    // the trouble that was said last; "": none
+
 	// For residents.
 	events <-chan struct{} // hints that it should run
 	hints  *watch.Watcher  // of the board: it changed
 	heed   func() bool     // whether a change of the board concerns it now; nil: always
-	extra  func() string   // what else to say in the heartbeat; nil: nothing
+	// extra is what else to say in the heartbeat, and whether it is a trouble;
+	// nil: nothing.
+	extra func() (details string, trouble bool)
 }
 
 // noBoardRetry is when to look again for a board that is not there; its start
@@ -77,12 +84,18 @@ const workWait = 60 * time.Second
 
 // once makes one run under the work lock and beats.
 func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
+	if _, err := config.CheckDir(c.home.Dir); err != nil {
+		return outcome{}, err // it has gone since we started: nothing makes it again but otm init
+	}
 	l, err := lock.Acquire(ctx, c.home.lockPath(c.id), workWait)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer l.Release()
-	c.clean()
+	if now := c.home.Now(); now.Sub(c.cleaned).Abs() >= time.Hour {
+		c.clean()
+		c.cleaned = now
+	}
 	beat := heartbeat.NewWriter(c.home.Dir, c.id, c.home.Version, c.home.Now)
 	end := beat.Run()
 	var out outcome
@@ -91,10 +104,13 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	} else if out, err = c.run(ctx, why, beat.Progress); err != nil {
 		out.result, out.details = heartbeat.Error, err.Error()
 	}
+	if ctx.Err() != nil {
+		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
+	}
 	if c.extra != nil {
-		if more := c.extra(); more != "" {
+		if more, trouble := c.extra(); more != "" {
 			out.details += "; " + more
-			if out.result == heartbeat.Success {
+			if trouble && out.result == heartbeat.Success {
 				out.result = heartbeat.Partial
 			}
 		}
@@ -161,10 +177,47 @@ func (c *component) judge(out outcome, err error) error {
 	if err != nil {
 		return err // our own files: the next start recovers
 	}
+	c.sayTrouble(out.trouble)
 	if out.trouble != nil && exitCode(out.trouble) == cli.Credentials {
 		return out.trouble // nothing will work until somebody acts
 	}
 	return nil // a column that a person renamed can be renamed back: the heartbeat says so
+}
+
+// sayTrouble logs what keeps a resident from its work: once, until it is over.
+func (c *component) sayTrouble(trouble error) {
+	said := c.saying
+	c.saying = ""
+	if trouble != nil {
+		c.saying = trouble.Error()
+	}
+	switch {
+	case c.saying == said:
+	case trouble == nil:
+		c.log.Info("trouble is over", "was", said)
+	case said == "":
+		c.log.Warn("kept from its work", "err", trouble)
+	default:
+		c.log.Debug("still kept from its work", "err", trouble)
+	}
+}
+
+// troubleRetry is when to run again after a trouble that may pass by itself.
+const troubleRetry = 30 * time.Second
+
+// retryAt is when to run again after a trouble; zero where only somebody can
+// mend it.
+func retryAt(trouble error, now time.Time) time.Time {
+	var e *pipeline.BoardError
+	switch {
+	case trouble == nil:
+		return time.Time{}
+	case errors.As(trouble, &e) && !e.Until.IsZero():
+		return e.Until
+	case errors.As(trouble, &e) && e.Class == pipeline.Fatal:
+		return time.Time{}
+	}
+	return now.Add(troubleRetry)
 }
 
 // wait returns when it is time for the next run, and why; an error when the
@@ -172,6 +225,9 @@ func (c *component) judge(out outcome, err error) error {
 func (c *component) wait(ctx context.Context, out outcome) (occasion, error) {
 	delay := c.every
 	why := timely
+	if out.due.IsZero() {
+		out.due = retryAt(out.trouble, c.home.Now())
+	}
 	if !out.due.IsZero() {
 		if d := out.due.Sub(c.home.Now()); d < delay {
 			delay, why = max(d, 10*time.Millisecond), hinted

@@ -18,7 +18,7 @@ const minEvery = 100 * time.Millisecond
 
 func checkEvery(flag string, every time.Duration) error {
 	if every < minEvery {
-		return cli.Errorf(cli.Usage, "--%s %v: at least %v", flag, every, minEvery)
+		return cli.Errorf(cli.Usage, "--%s %v: at least %v", flag, every, minEvery).Hint("--%s %v", flag, DefaultEvery)
 	}
 	return nil
 }
@@ -71,15 +71,15 @@ func (h *Home) stayInjector(ctx context.Context, in *component) error {
 func (h *Home) goInjector(g *daemon.Group, in *component) {
 	w := h.inboxWatch()
 	in.events, in.hints = w.Changed(), h.boardHints()
-	in.extra = func() string {
+	in.extra = func() (string, bool) {
 		stats := w.Stats()
 		switch {
 		case stats.Degraded != "":
-			return stats.Degraded
-		case stats.Overflows > 0:
-			return fmt.Sprintf("overflows: %d", stats.Overflows)
+			return stats.Degraded, true
+		case stats.Overflows > 0: // each was swept for at once
+			return fmt.Sprintf("overflows: %d", stats.Overflows), false
 		}
-		return ""
+		return "", false
 	}
 	g.Go(w.Run)
 	g.Go(in.hints.Run)

@@ -82,11 +82,11 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 	case e.Code == "list_not_found":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check slack.list_id of otm.toml, and that the list is shared with the app: Slack says the same for both")
 	case e.Class == pipeline.Fatal:
-		return cli.Errorf(cli.BadConfig, "the board refuses: %w", e)
+		return cli.Errorf(cli.BadConfig, "the board refuses: %w", e).Hint("check [slack] of otm.toml against what the board says")
 	case e.Class == pipeline.Refused:
-		return cli.Errorf(cli.Failed, "the board refuses: %w", e)
+		return cli.Errorf(cli.Failed, "the board refuses: %w", e).Hint("otm status")
 	}
-	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e)
+	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e).Hint("otm status")
 }
 
 // exitCode is the code with which a run ends that met err.

@@ -2,6 +2,7 @@ package app
 
 import (
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,10 +26,12 @@ var layout = []string{"new-tasks", "task-updates", "processed", "failed", "tasks
 
 // initCommand is otm init.
 func initCommand(s cli.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use:   "init",
-		Short: "Make the data directory",
-		Long:  "Make the data directory, or add what is missing to it. It asks nothing and\nchanges nothing that is there.",
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "init",
+		Short:   "Make the data directory",
+		Long:    "Make the data directory, or add what is missing to it. It asks nothing and\nchanges nothing that is there.",
+		Example: "  otm init\n  otm init --dir ~/otm",
 		RunE: func(c *cobra.Command, _ []string) error {
 			flag, err := c.Flags().GetString("dir")
 			if err != nil {
@@ -47,6 +50,9 @@ func initCommand(s cli.Streams) *cobra.Command {
 			} else if warning != "" {
 				s.Warn("%s", warning)
 			}
+			if asJSON {
+				return json.NewEncoder(s.Out).Encode(map[string]any{"dir": dir, "added": append([]string{}, added...)})
+			}
 			fmt.Fprintln(s.Out, safe.Escape(dir))
 			if len(added) == 0 {
 				s.Note("was initialised already; nothing is missing")
@@ -56,13 +62,15 @@ func initCommand(s cli.Streams) *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the directory and what was added as JSON")
+	return c
 }
 
 // Init makes a data directory, or adds what is missing, and returns what it
 // added. The file "format", which makes it one, comes last: if we crash
 // before, the directory is not initialised and the next Init goes on.
 func Init(dir string) (added []string, err error) {
-	if err := checkEmpty(dir); err != nil {
+	if err := checkFit(dir); err != nil {
 		return nil, err
 	}
 	fresh := !exists(filepath.Join(dir, "format"))
@@ -101,11 +109,25 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// checkFit refuses a directory before anything is written to it: one of a
+// format that we do not know, that others can write to, or that is something
+// else.
+func checkFit(dir string) error {
+	if exists(filepath.Join(dir, "format")) {
+		_, err := config.CheckDir(dir)
+		return err
+	}
+	if _, err := config.CheckMode(dir); err != nil {
+		return err
+	}
+	return checkEmpty(dir)
+}
+
 // checkEmpty keeps a mistyped path from turning a directory that is something
 // else into a data directory.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) || exists(filepath.Join(dir, "format")) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {

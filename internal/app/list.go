@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -29,7 +30,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			}
 			want, ok := pipeline.ParseStatus(status)
 			if status != "" && !ok {
-				return cli.Errorf(cli.Usage, "--status %q: there are %v", status, pipeline.Statuses)
+				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", pipeline.InProgress)
 			}
 			v, err := h.look(c.Context(), fresh)
 			if err != nil {
@@ -43,10 +44,10 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 				}
 				tasks = append(tasks, t)
 			}
+			h.sayAge(v)
 			if asJSON {
 				return json.NewEncoder(s.Out).Encode(tasks)
 			}
-			h.sayAge(v)
 			return h.printTasks(tasks)
 		},
 	}
@@ -98,7 +99,7 @@ func showCommand(s cli.Streams) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := pipeline.ParseTaskID(args[0])
 			if err != nil {
-				return cli.Errorf(cli.Usage, "%w", err)
+				return cli.Errorf(cli.Usage, "%w", err).Hint("otm list --all")
 			}
 			h, err := home(c, s)
 			if err != nil {
@@ -121,13 +122,14 @@ func showCommand(s cli.Streams) *cobra.Command {
 			if task == nil && rec == nil {
 				return cli.Errorf(cli.Failed, "no task %v is known", id).Hint("otm list --all")
 			}
+			h.sayAge(v)
 			if asJSON {
 				return json.NewEncoder(s.Out).Encode(struct {
 					Task   *taskView        `json:"task"`
 					Record *pipeline.Record `json:"record"`
-				}{task, rec})
+					WalkAt time.Time        `json:"walkAt"` // when the board was read
+				}{task, rec, v.WalkAt.UTC()})
 			}
-			h.sayAge(v)
 			h.printTask(id, task, rec)
 			return nil
 		},

@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -114,8 +116,11 @@ func (h *Home) said() (map[pipeline.TaskID][]dispatch.Said, error) {
 			continue
 		}
 		data, _, err := h.Box.Read(f)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue // settled meanwhile
+		}
+		if err != nil {
+			return nil, err
 		}
 		if u, err := drop.ParseUpdate(data); err == nil {
 			said[u.TaskID] = append(said[u.TaskID], dispatch.Said{Status: u.Status, Steps: u.StepsDone})

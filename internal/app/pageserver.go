@@ -164,7 +164,7 @@ func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
 			p.close()
 		}
 	}()
-	if err := durable.MkdirAll(h.boardDir()); err != nil {
+	if err := durable.Mkdir(h.boardDir()); err != nil {
 		return nil, err
 	}
 	look := func(context.Context) (*slacklist.Snapshot, error) { return slacklist.ReadSnapshot(h.Dir, h.Now()) }

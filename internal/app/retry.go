@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +19,7 @@ import (
 
 // retryCommand is otm retry.
 func retryCommand(s cli.Streams) *cobra.Command {
-	var all, newID bool
+	var all, newID, asJSON bool
 	c := &cobra.Command{
 		Use:   "retry FILE...",
 		Short: "Put failed drops back into their inbox",
@@ -44,28 +45,45 @@ one whose id belongs to something else.`,
 					return err
 				}
 			}
-			return h.retry(c.Context(), args, newID)
+			return h.retry(c.Context(), args, newID, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all that failed")
+	c.Flags().BoolVar(&asJSON, "json", false, "print what came of each as one JSON array")
 	c.Flags().BoolVar(&newID, "new-id", false, "give tasks a new id")
 	return c
 }
 
+// retried is what came of one file.
+type retried struct {
+	File  string     `json:"file"`
+	Inbox inbox.Kind `json:"inbox,omitempty"`
+	Name  string     `json:"name,omitempty"` // in the inbox
+	Error string     `json:"error,omitempty"`
+}
+
 // retry puts the named files back. One that cannot be does not keep the others.
-func (h *Home) retry(ctx context.Context, names []string, newID bool) error {
+func (h *Home) retry(ctx context.Context, names []string, newID, asJSON bool) error {
+	all := []retried{}
 	failed := 0
 	for _, name := range names {
-		kind, placed, err := h.retryOne(ctx, filepath.Base(name), newID)
-		if err != nil {
+		r := retried{File: filepath.Base(name)}
+		var err error
+		if r.Inbox, r.Name, err = h.retryOne(ctx, r.File, newID); err != nil {
 			failed++
 			if errors.Is(err, fs.ErrNotExist) {
 				err = errors.New("is not in failed/")
 			}
-			fmt.Fprintf(h.Err, "otm: error: %s: %s\n", safe.Escape(filepath.Base(name)), safe.Escape(err.Error()))
-			continue
+			r.Error = err.Error()
 		}
-		fmt.Fprintf(h.Out, "%s/%s\n", kind, safe.Escape(placed))
+		all = append(all, r)
+	}
+	if asJSON {
+		if err := json.NewEncoder(h.Out).Encode(all); err != nil {
+			return err
+		}
+	} else {
+		h.printRetried(all)
 	}
 	switch {
 	case failed > 0 && failed == len(names):
@@ -74,6 +92,21 @@ func (h *Home) retry(ctx context.Context, names []string, newID bool) error {
 		return cli.Exit(cli.Partial)
 	}
 	return nil
+}
+
+func (h *Home) printRetried(all []retried) {
+	bad := false
+	for _, r := range all {
+		if r.Error != "" {
+			bad = true
+			fmt.Fprintf(h.Err, "otm: error: %s: %s\n", safe.Escape(r.File), safe.Escape(r.Error))
+			continue
+		}
+		fmt.Fprintf(h.Out, "%s/%s\n", r.Inbox, safe.Escape(r.Name))
+	}
+	if bad {
+		fmt.Fprintf(h.Err, "otm: hint: ls %s\n", safe.Quote(filepath.Join(h.Dir, inbox.FailedDir)))
+	}
 }
 
 func (h *Home) retryOne(ctx context.Context, name string, newID bool) (inbox.Kind, string, error) {

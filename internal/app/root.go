@@ -81,6 +81,7 @@ try later · 78 bad configuration.`,
 		demoAgentCommand(s),
 	)
 	for _, c := range root.Commands() {
+		c.Version = cli.Version()
 		if c.Args == nil {
 			c.Args = cli.NoWords(subArgs(args, c.Name()), "")
 		}

@@ -49,7 +49,7 @@ func (h *Home) Up(ctx context.Context, ready func(page string)) error {
 		return err
 	}
 	ready(link)
-	shared := h.board(slog.New(slog.DiscardHandler))
+	shared := h.board(slog.New(slog.DiscardHandler)) // startInjector gives it a log
 	for _, start := range []func(*daemon.Group, *boardSource) (func(), error){h.startInjector, h.startDispatcher, h.startDetector} {
 		stop, err := start(g, shared)
 		if err != nil {
@@ -66,6 +66,7 @@ func (h *Home) startInjector(g *daemon.Group, b *boardSource) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	b.log = log // of the board's client, for all three
 	h.goInjector(g, h.injector(b, log, DefaultEvery, false))
 	return closeLog, nil
 }
@@ -106,7 +107,7 @@ address; what stands behind # works once, for a minute. --link prints a new
 address for the page that runs.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if rows < 0 {
-				return cli.Errorf(cli.Usage, "--row-limit %d: is negative", rows)
+				return cli.Errorf(cli.Usage, "--row-limit %d: is negative", rows).Hint("otm board --row-limit 1000")
 			}
 			h, err := home(c, s)
 			if err != nil {

@@ -34,7 +34,7 @@ It reads the data directory; --fresh asks the board.`,
 			if !all {
 				var err error
 				if id, err = pipeline.ParseTaskID(args[0]); err != nil {
-					return cli.Errorf(cli.Usage, "%w", err)
+					return cli.Errorf(cli.Usage, "%w", err).Hint("otm list --all")
 				}
 			}
 			h, err := home(c, s)
@@ -74,10 +74,10 @@ func (h *Home) whyOne(s *situation, id pipeline.TaskID, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	h.sayWalk(s.snap.WalkAt)
 	if asJSON {
 		return json.NewEncoder(h.Out).Encode(explained{id, s.title(id), r})
 	}
-	h.sayWalk(s.snap.WalkAt)
 	fmt.Fprintf(h.Out, "%v: %s\n", id, safe.Escape(r.Sentence))
 	if r.Next != "" {
 		fmt.Fprintf(h.Out, "next: %s\n", safe.Escape(r.Next))
@@ -99,10 +99,10 @@ func (h *Home) whyAll(s *situation, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	h.sayWalk(s.snap.WalkAt)
 	if asJSON {
 		return json.NewEncoder(h.Out).Encode(slow)
 	}
-	h.sayWalk(s.snap.WalkAt)
 	if len(slow) == 0 {
 		fmt.Fprintln(h.Out, "nothing has stood longer than it usually takes")
 		return nil

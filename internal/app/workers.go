@@ -36,6 +36,9 @@ func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration,
 	c.heed = waiting.Load
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
 		in.Progress = progress
+		if err := h.Box.Ensure(); err != nil {
+			return outcome{}, err
+		}
 		sweep := in.Sweep
 		if why == asked {
 			sweep = func(ctx context.Context) (*inject.Report, error) {
@@ -74,7 +77,8 @@ func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience ti
 			SilentAfter: t.SilentAfter, RewakeMax: h.Config.Gateway.RewakeMax},
 	}
 	c := &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
-	c.run = func(ctx context.Context, why occasion, _ func()) (outcome, error) {
+	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
+		d.Progress = progress
 		report, err := d.Pass(ctx, why.maxAge(every))
 		failures := len(report.Failed) > 0
 		return outcome{
@@ -102,7 +106,8 @@ func (h *Home) newID(ctx context.Context) (pipeline.TaskID, error) {
 func (h *Home) detector(b pipeline.Board, log *slog.Logger, every time.Duration) *component {
 	d := &complete.Detector{Board: b, Records: h.Store, Log: log, Now: h.Now}
 	c := &component{home: h, id: heartbeat.Detector, log: log, every: every}
-	c.run = func(ctx context.Context, why occasion, _ func()) (outcome, error) {
+	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
+		d.Progress = progress
 		report, err := d.Pass(ctx, why.maxAge(every))
 		failures := len(report.Failed) > 0
 		return outcome{details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble, result: resultOf(failures, report.Trouble)}, err

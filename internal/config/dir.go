@@ -23,12 +23,17 @@ var ErrNotInitialised = errors.New("not initialised")
 
 // DirError says that a data directory cannot be used.
 type DirError struct {
-	Dir    string
+	Dir    string // "" where it is not known which
 	Reason string
 	Hint   string
 }
 
-func (e *DirError) Error() string { return fmt.Sprintf("data directory %q: %s", e.Dir, e.Reason) }
+func (e *DirError) Error() string {
+	if e.Dir == "" {
+		return "data directory: " + e.Reason
+	}
+	return fmt.Sprintf("data directory %q: %s", e.Dir, e.Reason)
+}
 
 // FindDir returns the path of the data directory, absolute: the first that is
 // set of the flag's value, OTM_DIR and OPENCLAW_DATA_DIR/otm, else the
@@ -43,6 +48,9 @@ func FindDir(flag string, getenv func(string) string) (string, error) {
 	return DefaultDir(getenv)
 }
 
+// errNoHome says that there is no place by default.
+var errNoHome = &DirError{Reason: "HOME is not set", Hint: "export OTM_DIR=/where/the/data/is"}
+
 // DefaultDir is FindDir where neither the flag nor OTM_DIR is set.
 func DefaultDir(getenv func(string) string) (string, error) {
 	if base := getenv("OPENCLAW_DATA_DIR"); base != "" {
@@ -51,14 +59,14 @@ func DefaultDir(getenv func(string) string) (string, error) {
 	home := getenv("HOME")
 	if runtime.GOOS == "darwin" {
 		if home == "" {
-			return "", errors.New("HOME is not set: say where the data directory is with --dir")
+			return "", errNoHome
 		}
 		return filepath.Join(home, "Library", "Application Support", "OpenClaw", "otm"), nil
 	}
 	base := getenv("XDG_DATA_HOME")
 	if base == "" || !filepath.IsAbs(base) { // the XDG specification: a relative path is ignored
 		if home == "" {
-			return "", errors.New("HOME is not set: say where the data directory is with --dir")
+			return "", errNoHome
 		}
 		base = filepath.Join(home, ".local", "share")
 	}
@@ -84,6 +92,12 @@ func CheckDir(dir string) (warning string, err error) {
 		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("has format %d, this program knows %d", format, Format),
 			Hint: fmt.Sprintf("use a version of otm that knows format %d: the one that last ran here", format)}
 	}
+	return CheckMode(dir)
+}
+
+// CheckMode makes sure that nobody else can write to dir, which may be missing.
+// The error is a *DirError where somebody can. warning is "" or one sentence.
+func CheckMode(dir string) (warning string, err error) {
 	for _, path := range []string{dir, filepath.Join(dir, "secrets")} {
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -1,18 +1,20 @@
 // Package durable writes files so that they are whole and still there after
 // the power fails.
 //
-// Every function that returns nil has made its effect durable: the bytes are
-// synced to the file before the file gets its name, and the directory is
-// synced after. What is promised is what fsync(2) promises; Go's File.Sync
-// issues F_FULLFSYNC on macOS.
+// A function that returns nil has made its effect durable, but for
+// ReplaceVolatile and RemoveLeftovers, which say so: the bytes are synced to
+// the file before the file gets its name, and the directory is synced after.
+// What is promised is what fsync(2) promises; Go's File.Sync issues
+// F_FULLFSYNC on macOS.
 //
 // Temporary files begin with ".otm-tmp-" and live in the directory of their
 // target, so that no reader takes them for data and a rename never crosses
-// file systems. A crash leaves at most one of them behind; RemoveLeftovers
-// deletes those that are old.
+// file systems. A crash leaves those of the call behind that it ended: one, of
+// WriteAllNew one a file. RemoveLeftovers deletes those that are old.
 //
-// The three writers differ in what they do to a name that is taken, and are
-// named for it: WriteNew refuses, Replace overwrites, and Move refuses.
+// The writers differ in what they do to a name that is taken, and are named
+// for it: WriteNew, WriteAllNew and Move refuse, Replace and ReplaceVolatile
+// overwrite.
 //
 // BUG: after a failed fsync the kernel may drop the dirty pages and report
 // success on the next call. An error of this package therefore means "state
@@ -197,20 +199,30 @@ func SyncDir(dir string) error {
 	return d.Sync()
 }
 
-// MkdirAll makes dir and its missing parents with mode DirMode, and syncs the
-// parent of each directory it makes. What is in the way and is no directory is
-// ENOTDIR, also a link that leads nowhere.
+// MkdirAll is Mkdir for dir and its missing parents. It is for what lies
+// outside of the data directory, and for making that one: what works inside
+// uses Mkdir, so that a data directory that has gone stays gone.
 func MkdirAll(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return Mkdir(dir)
+	}
+	if err := MkdirAll(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return Mkdir(dir)
+}
+
+// Mkdir makes the directory dir with mode DirMode unless it is there, and
+// syncs its parent, which must be there: else the error matches
+// fs.ErrNotExist. What is in the way and is no directory is ENOTDIR, also a
+// link that leads nowhere.
+func Mkdir(dir string) error {
 	switch info, err := os.Stat(dir); {
 	case err == nil && info.IsDir():
 		return nil
 	case err == nil:
 		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	parent := filepath.Dir(dir)
-	if err := MkdirAll(parent); err != nil {
 		return err
 	}
 	err := os.Mkdir(dir, DirMode)
@@ -223,12 +235,13 @@ func MkdirAll(dir string) error {
 	} else if err != nil {
 		return err
 	}
-	return SyncDir(parent)
+	return SyncDir(filepath.Dir(dir))
 }
 
 // RemoveLeftovers deletes the temporary files of this package in dir that
 // have not changed for the given age, and says how many. Those of a writer
-// that still runs are younger.
+// that still runs are younger. What it deletes may be back after a power
+// failure, to be deleted again.
 func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -94,7 +94,8 @@ func (e *UnsupportedError) Error() string {
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
 // Acquire takes the lock at path, making the file and its directory if they
-// are missing. It waits up to wait for another holder, zero meaning not at
+// are missing, but not what the directory stands in: where that has gone, the
+// error matches fs.ErrNotExist. It waits up to wait for another holder, zero meaning not at
 // all, and returns a *HeldError after that, ctx's cause if ctx ends first, and
 // an *UnsupportedError where the file system knows no locks.
 func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
@@ -172,7 +173,7 @@ func try(path string) (*Lock, error) {
 	fl := flock.New(path, flock.SetPermissions(durable.FileMode))
 	ok, err := tryLock(fl)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
+		if err := durable.Mkdir(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 		ok, err = tryLock(fl)

@@ -17,12 +17,18 @@ import (
 //go:embed static
 var static embed.FS
 
-// policy lets the page load its own files and nothing else.
+// policy lets the page load its own files and nothing else, and refuses it to
+// make markup or script of text.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
 
 // maxBody bounds a request's body, in bytes.
 const maxBody = 1 << 20
+
+// doTime bounds an edit, which may wait for its turn at the board. It ends
+// before the server gives the connection up, so that the person gets an answer.
+const doTime = 45 * time.Second
 
 // Options configure a Server.
 type Options struct {
@@ -72,9 +78,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /page/app.css", s.file("app.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page/icon.svg", s.file("icon.svg", "image/svg+xml"))
 	mux.HandleFunc("POST /page/session", s.ownOrigin(s.session))
-	mux.HandleFunc("GET /page/state", s.signedIn(s.state))
-	mux.HandleFunc("GET /page/events", s.signedIn(s.events))
-	mux.HandleFunc("GET /page/task", s.signedIn(s.detail))
+	mux.HandleFunc("GET /page/state", notFromElsewhere(s.signedIn(s.state)))
+	mux.HandleFunc("GET /page/events", notFromElsewhere(s.signedIn(s.events)))
+	mux.HandleFunc("GET /page/task", notFromElsewhere(s.signedIn(s.detail)))
 	mux.HandleFunc("POST /page/do", s.ownOrigin(s.signedIn(s.do)))
 	return guard(mux)
 }
@@ -123,6 +129,20 @@ func (s *Server) ownOrigin(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		next(w, r)
+	}
+}
+
+// notFromElsewhere refuses reads that a browser says another page made it send.
+// That page could not see the answer, but a server on another port of this
+// host counts as the same site, so the cookie comes along.
+func notFromElsewhere(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Sec-Fetch-Site") {
+		case "", "same-origin", "none":
+			next(w, r)
+		default:
+			refuse(w, http.StatusForbidden, "only this page may read here", "")
+		}
 	}
 }
 
@@ -212,7 +232,10 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 	if !readJSON(w, r, &a) {
 		return
 	}
-	answer, err := s.opts.Source.Do(r.Context(), a)
+	// Who goes away after asking still asked.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), doTime)
+	defer cancel()
+	answer, err := s.opts.Source.Do(ctx, a)
 	if err != nil {
 		s.fail(w, a.Do, err)
 		return

@@ -27,7 +27,10 @@ const (
 // maxSkew is how far in the future the clock may have set a session's end.
 const maxSkew = time.Hour
 
-const cookieName = "otm_session"
+// cookieName is the name of the session's cookie. Browsers send cookies to all
+// ports of a host, so pages of several data directories need names of their
+// own, or signing in to one would sign out of the others.
+func cookieName(key []byte) string { return "otm_session_" + mac(key, "otm page cookie")[:8] }
 
 // linkPrefix begins the names of the files that stand for unused codes.
 const linkPrefix = "link-"
@@ -109,22 +112,24 @@ func loadKey(dir string) ([]byte, error) {
 func newCookie(key []byte, now time.Time) *http.Cookie {
 	end := strconv.FormatInt(now.Add(SessionLife).Unix(), 10)
 	return &http.Cookie{
-		Name: cookieName, Value: end + "." + sign(key, end), Path: "/", MaxAge: int(SessionLife.Seconds()),
+		Name: cookieName(key), Value: end + "." + sign(key, end), Path: "/", MaxAge: int(SessionLife.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
 }
 
-func sign(key []byte, text string) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("otm page session until " + text))
-	return hex.EncodeToString(mac.Sum(nil))
+func sign(key []byte, end string) string { return mac(key, "otm page session until "+end) }
+
+func mac(key []byte, text string) string {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // validCookie tells whether a request bears a session that is not over.
 func validCookie(r *http.Request, key []byte, now time.Time) bool {
-	for _, c := range r.CookiesNamed(cookieName) {
-		end, mac, ok := strings.Cut(c.Value, ".")
-		if !ok || !hmac.Equal([]byte(mac), []byte(sign(key, end))) {
+	for _, c := range r.CookiesNamed(cookieName(key)) {
+		end, signature, ok := strings.Cut(c.Value, ".")
+		if !ok || !hmac.Equal([]byte(signature), []byte(sign(key, end))) {
 			continue
 		}
 		unix, err := strconv.ParseInt(end, 10, 64)

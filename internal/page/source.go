@@ -35,8 +35,10 @@ type State struct {
 	Waiting    Waiting     `json:"waiting"`
 	Failed     []Failed    `json:"failed"`
 	Room       Room        `json:"room"`
-	// CreateCommand is the command that makes a task, for an empty board.
+	// CreateCommand is the command that makes a task, for an empty board; ""
+	// where there is no agent yet, who has to be added to the file ConfigPath.
 	CreateCommand string `json:"createCommand,omitempty"`
+	ConfigPath    string `json:"configPath,omitempty"`
 }
 
 // Agent is somebody a task can be given to.
@@ -58,6 +60,7 @@ type Task struct {
 	Reason    string    `json:"reason,omitempty"`
 	Result    string    `json:"result,omitempty"`
 	Steps     []Step    `json:"steps"`
+	Events    int       `json:"events,omitempty"` // length of the history: when it grows, it is read anew
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }
@@ -78,10 +81,11 @@ type Component struct {
 	Details string     `json:"details,omitempty"`
 }
 
-// Waiting is how much stands in the inboxes.
+// Waiting is how much stands in the inboxes, and in failed/.
 type Waiting struct {
 	NewTasks int `json:"newTasks"`
 	Updates  int `json:"updates"`
+	Failed   int `json:"failed"` // all of them; State.Failed may be the newest only
 }
 
 // Failed is a drop that failed.
@@ -91,18 +95,24 @@ type Failed struct {
 	Error  string `json:"error"`
 	Class  string `json:"class"`
 	Hint   string `json:"hint,omitempty"`
+	// Renumber says that it can only succeed under a new task id.
+	Renumber bool `json:"renumber,omitempty"`
 }
 
 // Room is how full the list is.
 type Room struct {
-	Rows   int        `json:"rows"`
-	Limit  int        `json:"limit,omitempty"`
-	WalkAt *time.Time `json:"walkAt,omitempty"` // where what is shown is a snapshot: as of when
+	Rows  int `json:"rows"`
+	Limit int `json:"limit,omitempty"`
+	// Live says that what is shown is the present. Else it is a snapshot as of
+	// WalkAt; nil: the list was not read yet.
+	Live   bool       `json:"live"`
+	WalkAt *time.Time `json:"walkAt,omitempty"`
 }
 
 // Detail is what a task's own view shows besides.
 type Detail struct {
-	Why     string  `json:"why"`
+	Why     string  `json:"why"`            // why the task is where it is
+	Next    string  `json:"next,omitempty"` // what to do about it
 	History []Event `json:"history"`
 }
 
@@ -116,8 +126,15 @@ type Event struct {
 
 // Action is what a person asks for. Do names it; the other fields are those
 // that it needs.
+//
+//	create    Title Agent Priority Type Project Steps: drop a task
+//	edit      Row, and those of Status Agent Priority that are to change
+//	tick      Row of a step, Done
+//	approve   Row: what is at agent_done becomes done
+//	sendback  Row, Reason: what is at agent_done becomes new
+//	retry     Name of a failed file, NewID: put it back into its inbox
 type Action struct {
-	Do string `json:"do"` // create, status, assign, priority, tick, approve, sendback, retry
+	Do string `json:"do"`
 
 	Row      string   `json:"row,omitempty"`
 	Status   string   `json:"status,omitempty"`
@@ -126,6 +143,7 @@ type Action struct {
 	Done     bool     `json:"done,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	Name     string   `json:"name,omitempty"`
+	NewID    bool     `json:"newId,omitempty"`
 	Title    string   `json:"title,omitempty"`
 	Type     string   `json:"type,omitempty"`
 	Project  string   `json:"project,omitempty"`

@@ -36,6 +36,8 @@ type Detector struct {
 	Records pipeline.Records
 	Log     *slog.Logger
 	Now     func() time.Time
+
+	Progress func() // called while a pass gets on; nil: nobody cares
 }
 
 // Report says what a pass did.
@@ -211,6 +213,7 @@ func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding,
 		return nil
 	}
 	for _, f := range found {
+		d.getsOn()
 		err := b.Update(ctx, f.change)
 		var e *pipeline.BoardError
 		switch {
@@ -256,9 +259,16 @@ func dropUnwritable(b pipeline.Batch, found []finding) []finding {
 	return kept
 }
 
+func (d *Detector) getsOn() {
+	if d.Progress != nil {
+		d.Progress()
+	}
+}
+
 // wrote notes what was written in the records.
 func (d *Detector) wrote(ctx context.Context, found []finding, report *Report) error {
 	for _, f := range found {
+		d.getsOn()
 		if !f.promote {
 			report.Repaired++
 			d.Log.Info("repaired progress", "task", f.id)

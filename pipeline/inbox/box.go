@@ -49,8 +49,8 @@ func NewName(at time.Time, dropID string) string {
 }
 
 // Publish delivers a drop. It is durable on return. If the name is taken, the
-// error matches fs.ErrExist. A missing inbox is made: whoever calls has seen
-// that the directory is initialised.
+// error matches fs.ErrExist. A missing inbox is made, but no data directory:
+// where that has gone, the error matches fs.ErrNotExist.
 func (b *Box) Publish(kind Kind, name string, data []byte) error {
 	return b.PublishAll(kind, []durable.NewFile{{Name: name, Data: data}})
 }
@@ -61,7 +61,7 @@ func (b *Box) PublishAll(kind Kind, drops []durable.NewFile) error {
 	crash.Point("publish.before")
 	err := durable.WriteAllNew(b.Dir(kind), drops)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := durable.MkdirAll(b.Dir(kind)); err != nil {
+		if err := durable.Mkdir(b.Dir(kind)); err != nil {
 			return err
 		}
 		err = durable.WriteAllNew(b.Dir(kind), drops)
@@ -86,17 +86,32 @@ type File struct {
 // Regular tells whether it is a file and not a directory, a pipe or a link.
 func (f File) Regular() bool { return f.Info.Mode().IsRegular() }
 
-// List returns what is delivered in an inbox, in the order of names. A missing
-// inbox is made and empty; one that is a link which leads nowhere, as to a
-// volume that is not mounted, is empty until it is back. Files that vanish
-// while we look are left out.
+// Ensure makes the inboxes that are missing, for the injector to watch. An
+// inbox that is a link which leads nowhere, as to a volume that is not mounted,
+// is left to come back. The error matches fs.ErrNotExist where the data
+// directory itself has gone: only otm init makes one.
+func (b *Box) Ensure() error {
+	if _, err := os.Stat(b.dir); err != nil {
+		return err
+	}
+	for _, kind := range Kinds {
+		if info, err := os.Lstat(b.Dir(kind)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			continue
+		}
+		if err := durable.Mkdir(b.Dir(kind)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List returns what is delivered in an inbox, in the order of names, and makes
+// nothing: an inbox that is missing, or a link which leads nowhere, is empty.
+// Files that vanish while we look are left out.
 func (b *Box) List(kind Kind) ([]File, error) {
 	entries, err := os.ReadDir(b.Dir(kind))
 	if errors.Is(err, fs.ErrNotExist) {
-		if info, err := os.Lstat(b.Dir(kind)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return nil, nil
-		}
-		return nil, durable.MkdirAll(b.Dir(kind))
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err

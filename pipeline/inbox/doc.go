@@ -17,7 +17,9 @@
 //
 // The settled copy is durable before the inbox file is unlinked. If we crash
 // between the two, the next sweep finds the same bytes in both places and
-// unlinks what was left. Nothing is ever overwritten: a name that is taken
+// unlinks what was left. For the unlinking the file is first given a name that
+// begins with ".otm-taken-", as a writer may rename its next drop over the old
+// one at any moment; if we crash then, PutBack ends it. Nothing is ever overwritten: a name that is taken
 // gets -2, -3 and so on. What is no JSON object settles byte for byte, and a
 // file beside it, with .error.json added to its name, says why; no drop ever
 // settles under such a name.

@@ -85,6 +85,9 @@ func deliver(t *testing.T, b *Box, kind Kind, name, data string) (File, []byte) 
 // many files it found settled already.
 func sweep(t *testing.T, b *Box, kind Kind) (leftovers int) {
 	t.Helper()
+	if err := b.PutBack(kind); err != nil {
+		t.Fatal(err)
+	}
 	files, err := b.List(kind)
 	if err != nil {
 		t.Fatal(err)

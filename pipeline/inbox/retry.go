@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
+	"otm/internal/crash"
 	"otm/internal/durable"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -95,7 +97,11 @@ func (b *Box) SettledID(dir, name string) string {
 
 // Retry puts a failed drop back into its inbox, under its name or, where that
 // is taken, the next one. edit may change it before; nil leaves it as it is.
-// The inbox file is durable before the failed one goes.
+//
+// The failed file has the changes first, then the inbox file is made durable,
+// then the failed one goes. If we crash in between, the failed file still
+// stands; what the next Retry delivers of it is the same drop with the same
+// ids, without asking edit again, and the injector knows it if it came twice.
 func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, error) {
 	s, err := b.ReadSettled(FailedDir, name)
 	if err != nil {
@@ -105,7 +111,7 @@ func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, e
 	if kind != NewTasks && kind != TaskUpdates {
 		return "", "", fmt.Errorf("failed file %q does not say from which inbox it came", name)
 	}
-	if err := durable.MkdirAll(b.Dir(kind)); err != nil {
+	if err := durable.Mkdir(b.Dir(kind)); err != nil {
 		return "", "", err
 	}
 	from := b.settledPath(FailedDir, name)
@@ -116,20 +122,59 @@ func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, e
 		}
 		return kind, placed, err
 	}
-	s.Object.Delete(resultKey)
-	s.Object.Delete(skippedKey)
-	if edit != nil {
-		if err := edit(s.Object); err != nil {
+	if edit != nil && !s.Result.Edited {
+		if err := editFailed(from, s, edit); err != nil {
 			return "", "", err
 		}
 	}
+	// What is put back is younger than the failed file, or it would be taken
+	// for one that is settled; where both come in one tick of the kernel's
+	// clock, the times would not tell.
+	if err := os.Chtimes(from, longAgo, longAgo); err != nil {
+		return "", "", err
+	}
+	s.Object.Delete(resultKey)
+	s.Object.Delete(skippedKey)
 	placed, err := placeNew(b.Dir(kind), name, func(path string) error {
 		return durable.WriteNew(path, s.Object.Bytes())
 	})
 	if err != nil {
 		return "", "", err
 	}
-	return kind, placed, os.Remove(from)
+	crash.Point("retry.delivered")
+	if err := os.Remove(from); err != nil {
+		return kind, placed, fmt.Errorf("it is back in its inbox, but the failed file stays: %w", err)
+	}
+	return kind, placed, nil
+}
+
+var longAgo = time.Unix(0, 0)
+
+// editedKey is that of Result.Edited.
+const editedKey = "edited"
+
+// editFailed changes a failed drop in its place, with its result, which says
+// from now on that it was changed.
+func editFailed(path string, s *Settled, edit func(*drop.Object) error) error {
+	if err := edit(s.Object); err != nil {
+		return err
+	}
+	result, err := drop.ParseGrown(s.Object.Get(resultKey))
+	if err != nil {
+		return err
+	}
+	if err := result.Set(editedKey, true); err != nil {
+		return err
+	}
+	if err := s.Object.Set(resultKey, json.RawMessage(result.Bytes())); err != nil {
+		return err
+	}
+	crash.Point("retry.editing")
+	if err := durable.Replace(path, s.Object.Bytes()); err != nil {
+		return err
+	}
+	crash.Point("retry.edited")
+	return nil
 }
 
 // moveBack moves a failed file into its inbox, which may be a link into another

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"otm/internal/crash"
 	"otm/internal/durable"
+	"otm/internal/safe"
 	"otm/pipeline/drop"
 )
 
@@ -44,6 +46,12 @@ type Result struct {
 	Error string `json:"error,omitempty"`
 	Class Class  `json:"class,omitempty"`
 	Hint  string `json:"hint,omitempty"`
+	// HintNames says that Hint is a command that wants the settled file's name
+	// behind it. Settle adds it, as only there the name is known.
+	HintNames bool `json:"-"`
+	// Edited says that Retry changed the drop as it was asked to, and may not
+	// have delivered it yet.
+	Edited bool `json:"edited,omitempty"`
 }
 
 // Keys that settling adds to a drop.
@@ -73,26 +81,40 @@ type failedForm struct {
 	Hint     string    `json:"hint,omitempty"`
 }
 
-func (r Result) form() any {
+// form is the result as it stands in, or beside, a settled file of this name.
+func (r Result) form(name string) any {
 	if r.Class != "" {
+		if r.HintNames {
+			r.Hint += " " + argument(name)
+		}
 		return failedForm{r.At, r.Inbox, r.Attempts, r.Error, r.Class, r.Hint}
 	}
 	rows := append([]string{}, r.SubtaskItemIDs...) // never null
 	return processedForm{r.At, r.Inbox, r.Attempts, r.SlackItemID, rows, r.SkippedDuplicate, r.DedupUnverified}
 }
 
+// argument is a file's name as one word of a command: quoted where it needs it,
+// and never taken for a flag.
+func argument(name string) string {
+	if strings.HasPrefix(name, "-") {
+		name = "./" + name
+	}
+	return safe.Quote(name)
+}
+
 // Settle gives a drop its last place: processed/ if result has no Class, else
 // failed/. data is what was read of it. On return the settled copy is durable
 // and the inbox file is gone, unless it was changed since it was read: then it
-// stays, and is a drop of its own. Settle returns the settled file's name; ""
-// where what is no JSON object was changed or has gone.
+// stays, and is a drop of its own. Settle returns the settled file's name. It
+// is "" where nothing was settled: what is no JSON object was changed since it
+// was read, or has gone.
 func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 	dir := ProcessedDir
 	if result.Class != "" {
 		dir = FailedDir
 	}
 	result.Inbox = f.Kind
-	if err := durable.MkdirAll(filepath.Join(b.dir, dir)); err != nil {
+	if err := durable.Mkdir(filepath.Join(b.dir, dir)); err != nil {
 		return "", err
 	}
 	o, err := parseSettleable(f, data)
@@ -101,15 +123,15 @@ func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 	}
 	o.Delete(skippedKey)
 	o.Delete(resultKey)
-	if err := o.Set(resultKey, result.form()); err != nil {
-		return "", err
-	}
-	if result.SkippedDuplicate {
-		if err := o.Set(skippedKey, true); err != nil {
-			return "", err
-		}
-	}
 	name, err := placeNew(filepath.Join(b.dir, dir), f.Name, func(path string) error {
+		if err := o.Set(resultKey, result.form(filepath.Base(path))); err != nil {
+			return err
+		}
+		if result.SkippedDuplicate {
+			if err := o.Set(skippedKey, true); err != nil {
+				return err
+			}
+		}
 		return durable.WriteNew(path, o.Bytes())
 	})
 	if err != nil {
@@ -154,7 +176,7 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 // explain writes a result beside the place of a settled file.
 func explain(path string, result Result) error {
 	o, _ := drop.ParseObject([]byte("{}"))
-	if err := o.Set(resultKey, result.form()); err != nil {
+	if err := o.Set(resultKey, result.form(filepath.Base(path))); err != nil {
 		return err
 	}
 	return durable.Replace(errorPath(path), o.Bytes())
@@ -206,10 +228,16 @@ func (b *Box) unchanged(f File) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case !f.Regular():
-		return os.SameFile(now, f.Info), nil
 	}
-	return os.SameFile(now, f.Info) && now.Size() == f.Info.Size() && now.ModTime().Equal(f.Info.ModTime()), nil
+	return unchangedFile(f.Info, now), nil
+}
+
+func unchangedFile(before, now fs.FileInfo) bool {
+	same := os.SameFile(before, now)
+	if !before.Mode().IsRegular() {
+		return same
+	}
+	return same && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime())
 }
 
 // unlink removes an inbox file whose settled copy is durable, unless it is no
@@ -219,23 +247,99 @@ func (b *Box) unlink(f File) error {
 		return err
 	}
 	// A writer may rename its next file over this name at any moment. So the
-	// name is taken away first, and what it led to is looked at once more. If
-	// we crash in between, a temporary file is left.
-	temp := filepath.Join(b.Dir(f.Kind), fit(durable.TempPrefix+"settled-"+f.Name, ""))
+	// name is taken away first, and what it led to is looked at once more.
 	crash.Point("settle.unlinking")
-	if err := os.Rename(b.path(f), temp); err != nil {
+	taken := filepath.Join(b.Dir(f.Kind), takenName(f.Name))
+	if err := os.Rename(b.path(f), taken); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return err
 	}
-	if took, err := os.Lstat(temp); err != nil || !os.SameFile(took, f.Info) {
-		_, err := placeNew(b.Dir(f.Kind), f.Name, func(path string) error { return durable.Move(temp, path) })
-		return err
+	crash.Point("settle.taken")
+	// If we crash here, PutBack sees to what we took, whatever it was.
+	if now, err := os.Lstat(taken); err != nil || !unchangedFile(f.Info, now) {
+		return b.putBack(f.Kind, filepath.Base(taken))
 	}
-	err := os.Remove(temp)
+	err := os.Remove(taken)
 	crash.Point("settle.unlinked")
 	return err
+}
+
+// takenPrefix begins the name of a file that was taken out of the way. It is no
+// temporary file: it may be a drop that nobody has read yet.
+const takenPrefix = ".otm-taken-"
+
+// takenName is a name of its own for each file that is taken.
+func takenName(name string) string {
+	return fit(fmt.Sprintf("%s%016x-%s", takenPrefix, rand.Uint64(), name), "")
+}
+
+// nameOfTaken is the name under which a taken file was delivered; false where
+// the file is none of ours. A very long name was shortened.
+func nameOfTaken(taken string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(taken, takenPrefix)
+	if !ok {
+		return "", false
+	}
+	if _, name, ok = strings.Cut(rest, "-"); !ok {
+		return "", false
+	}
+	return strings.TrimSuffix(name, ".json") + ".json", true
+}
+
+// PutBack ends what a crash left half done in an inbox: a file that was taken
+// out of the way and is settled goes, and one that came in its place at that
+// moment is delivered again. Only the holder of the injector's work lock may
+// call it.
+func (b *Box) PutBack(kind Kind) error {
+	entries, err := os.ReadDir(b.Dir(kind))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name, ok := nameOfTaken(e.Name())
+		if !ok {
+			continue
+		}
+		if b.settledAs(name, filepath.Join(b.Dir(kind), e.Name())) {
+			err = os.Remove(filepath.Join(b.Dir(kind), e.Name()))
+		} else {
+			err = b.putBack(kind, e.Name())
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// putBack delivers what was taken and is not settled, under its name or the
+// next one that is free.
+func (b *Box) putBack(kind Kind, taken string) error {
+	name, _ := nameOfTaken(taken)
+	_, err := placeNew(b.Dir(kind), name, func(path string) error {
+		return durable.Move(filepath.Join(b.Dir(kind), taken), path)
+	})
+	return err
+}
+
+// settledAs tells whether a taken file is settled under the name it had. In
+// doubt it is not: a drop that comes twice is known by its id.
+func (b *Box) settledAs(name, path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSettled {
+		return false
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	_, settled, err := b.Find(name, data)
+	return err == nil && settled
 }
 
 // Leftover tells whether f was settled already and only its unlinking is

@@ -58,7 +58,7 @@ func TestResultForms(t *testing.T) {
 		{with(func(r *Result) { r.Class, r.Error, r.Hint = Invalid, "why", "do" }), `"error":"why","class":"invalid","hint":"do"}`},
 	} {
 		want := `{"at":"2026-03-14T08:20:19Z","inbox":"task-updates","attempts":1,` + tt.want
-		got, err := json.Marshal(tt.result.form())
+		got, err := json.Marshal(tt.result.form("a.json"))
 		if err != nil || string(got) != want {
 			t.Errorf("the form of %+v is %s, %v; want %s", tt.result, got, err, want)
 		}

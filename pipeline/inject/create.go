@@ -23,7 +23,7 @@ func (sw *sweep) create(ctx context.Context, f inbox.File, data []byte, c *drop.
 	}
 	sw.creating[id] = true
 	if err := sw.Store.Raise(ctx, id); err != nil {
-		return verdict{stop: err}
+		return ownTrouble(err)
 	}
 	if v, known := sw.byRecord(f, c, sw.load(id)); known {
 		return v
@@ -92,7 +92,9 @@ func foreignID(name string, data []byte) string {
 func sameTitle(a, b string) bool { return pipeline.FoldTitle(a) == pipeline.FoldTitle(b) }
 
 func conflict(id pipeline.TaskID, title string) verdict {
-	return fail(inbox.Conflict, "otm retry --new-id", "%v is another task: %q", id, title)
+	v := fail(inbox.Conflict, "otm retry --new-id", "%v is another task: %q", id, title)
+	v.result.HintNames = true
+	return v
 }
 
 // bring puts a task on the board, or finishes what was begun.
@@ -109,49 +111,86 @@ func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create) verdic
 	unseen := false
 	if err := sw.look(ctx, b); err != nil {
 		if !sw.mayCreateUnseen(f, err) {
-			return sw.boardTrouble(err)
+			return boardTrouble(err)
 		}
 		unseen = true
 	}
-	duplicate := false
 	if rec != nil && rec.RowID != "" {
-		var due time.Time
-		duplicate = rec.DropID != c.ID
-		if rec, due, err = sw.findSteps(ctx, b, rec); err == nil && !due.IsZero() {
-			return wait(due)
-		}
-	} else {
-		var due time.Time
-		asked := rec != nil && rec.RowAskedAt != nil
-		ours := asked && rec.DropID == c.ID
-		if asked {
-			if due, err = sw.certain(ctx, b, *rec.RowAskedAt); err != nil {
-				return sw.boardTrouble(err)
-			}
-		}
-		row := rowOf(b, c)
-		switch {
-		case row != nil && !ours && !sameTitle(row.Title, c.Task.Title) && !sw.wasProcessed(c):
-			return conflict(c.Task.ID, row.Title)
-		case row != nil:
-			duplicate = !ours
-			rec, err = sw.adopt(ctx, f, c, row, b.StepRows(row.ID))
-		case !due.IsZero():
-			return wait(due)
-		case rec == nil && sw.wasProcessed(c):
-			// Neither record nor row is left: it was archived, or deleted.
-			return verdict{result: &inbox.Result{SkippedDuplicate: true}}
-		default:
-			rec, err = sw.makeRow(ctx, b, f, c, rec, unseen)
+		return sw.finish(ctx, b, c, rec)
+	}
+	return sw.place(ctx, b, f, c, rec, unseen)
+}
+
+// finish makes the steps that are missing of a task whose row was made.
+func (sw *sweep) finish(ctx context.Context, b pipeline.Batch, c *drop.Create, rec *pipeline.Record) verdict {
+	if b.Row(rec.RowID) == nil && !b.WalkAt().IsZero() {
+		if v, gone := sw.rowGone(ctx, b, rec); gone {
+			return v
 		}
 	}
-	if err == nil {
-		rec, err = sw.makeSteps(ctx, b, rec)
+	duplicate := rec.DropID != c.ID
+	rec, due, err := sw.findSteps(ctx, b, rec)
+	switch {
+	case err != nil:
+		return boardTrouble(err)
+	case !due.IsZero():
+		return wait(due)
+	}
+	return sw.complete(ctx, b, c, rec, duplicate)
+}
+
+// place puts a task on the board of which its record knows no row: it finds
+// the row, or makes it.
+func (sw *sweep) place(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, rec *pipeline.Record, unseen bool) verdict {
+	var due time.Time // before which it may stand there unseen
+	var err error
+	asked := rec != nil && rec.RowAskedAt != nil
+	ours := asked && rec.DropID == c.ID
+	if asked {
+		if due, err = sw.certain(ctx, b, *rec.RowAskedAt); err != nil {
+			return boardTrouble(err)
+		}
+	}
+	row, duplicate := rowOf(b, c), false
+	switch {
+	case row != nil && !ours && !sameTitle(row.Title, c.Task.Title) && !sw.wasProcessed(c):
+		return conflict(c.Task.ID, row.Title)
+	case row != nil:
+		duplicate = !ours
+		rec, err = sw.adopt(ctx, f, c, row, b.StepRows(row.ID))
+	case !due.IsZero():
+		return wait(due)
+	case rec == nil && sw.wasProcessed(c):
+		// Neither record nor row is left: it was archived, or deleted.
+		return verdict{result: &inbox.Result{SkippedDuplicate: true}}
+	default:
+		rec, err = sw.makeRow(ctx, b, f, c, rec, unseen)
 	}
 	if err != nil {
-		return sw.boardTrouble(err)
+		return boardTrouble(err)
 	}
-	return sw.onBoard(rec, c, duplicate)
+	return sw.complete(ctx, b, c, rec, duplicate)
+}
+
+// complete makes the steps of a task that have no rows, in as many batches as
+// they take. It is for when nothing is asked for of which no answer came.
+func (sw *sweep) complete(ctx context.Context, b pipeline.Batch, c *drop.Create, rec *pipeline.Record, duplicate bool) verdict {
+	for {
+		var err error
+		if rec, err = sw.makeSteps(ctx, b, rec); err != nil {
+			return sw.notWritten(ctx, b, err)
+		}
+		if rec.OnBoard() {
+			return sw.onBoard(rec, c, duplicate)
+		}
+		if ctx.Err() != nil {
+			return verdict{}
+		}
+		sw.progress()
+		if b, err = sw.open(ctx); err != nil {
+			return verdict{stop: err}
+		}
+	}
 }
 
 // rowOf returns the row that bears the id of a task, of several rather one
@@ -262,7 +301,7 @@ func (sw *sweep) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c 
 		sw.fill(r, f, c)
 		r.Unverified = unseen
 		r.RowAskedAt = &now
-		r.Note(c.CreatedAt, "otm-create", "dropped", f.Name)
+		r.Note(c.CreatedAt, pipeline.WhoCreate, pipeline.EventDropped, f.Name)
 		return nil
 	})
 	if err != nil {
@@ -278,7 +317,9 @@ func (sw *sweep) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c 
 		r.RowID, r.RowAskedAt = id, nil
 		r.Status, r.Written = pipeline.New, pipeline.New
 		r.Note(now, Who, "row created", id)
-		askNext(r, now)
+		if !b.Over() {
+			askNext(r, now)
+		}
 	})
 }
 
@@ -330,13 +371,18 @@ func (sw *sweep) findSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.
 	return rec, due, nil
 }
 
-// makeSteps makes the rows of the steps that have none.
+// makeSteps makes the rows of the steps that have none, until the batch has
+// lasted its time: others wait for the board. Then the next step is not noted
+// as asked for, or whoever goes on would look for it.
 func (sw *sweep) makeSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (_ *pipeline.Record, err error) {
 	for i := range rec.Steps {
 		if rec.Steps[i].RowID != "" {
 			continue
 		}
 		if rec.Steps[i].AskedAt == nil { // else the record that made what is before it says so
+			if b.Over() {
+				return rec, nil
+			}
 			if rec, err = sw.change(ctx, rec, func(r *pipeline.Record) { askNext(r, sw.Now()) }); err != nil {
 				return nil, err
 			}
@@ -356,7 +402,7 @@ func askNext(r *pipeline.Record, now time.Time) {
 }
 
 // makeStep makes the row of step i. The record that says it was made also says
-// that the next one is asked for.
+// that the next one is asked for, if this batch still does so.
 func (sw *sweep) makeStep(ctx context.Context, b pipeline.Batch, rec *pipeline.Record, i int) (*pipeline.Record, error) {
 	id, err := b.Create(ctx, rec.RowID,
 		pipeline.Cell{Field: pipeline.FieldTitle, Text: rec.Steps[i].Title},
@@ -368,7 +414,9 @@ func (sw *sweep) makeStep(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 	return sw.change(ctx, rec, func(r *pipeline.Record) {
 		now := sw.Now()
 		r.Steps[i].RowID, r.Steps[i].AskedAt = id, nil
-		askNext(r, now)
+		if !b.Over() {
+			askNext(r, now)
+		}
 		if r.OnBoard() {
 			r.Note(now, Who, "steps created", fmt.Sprint(len(r.Steps)))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -54,8 +55,14 @@ type Injector struct {
 	// Progress is called after each file; nil is not called.
 	Progress func()
 
-	tries     map[string]int       // inbox file → looks that were taken at it
+	tries     map[delivered]int    // looks that were taken at a file; only of those that are there
 	processed map[settledDrop]bool // what stands in processed/; nil: not read yet
+}
+
+// delivered is what tries knows a file by.
+type delivered struct {
+	kind inbox.Kind
+	name string
 }
 
 // Report says what a sweep did.
@@ -65,7 +72,7 @@ type Report struct {
 	Waiting   int       // files that wait for something that comes by itself
 	Kept      []string  // why files are kept until a person acts, one reason each
 	Due       time.Time // when to sweep again at the latest; zero: when something happens
-	Trouble   error     // what ended the sweep early: the board did
+	Trouble   error     // what ended the sweep early: the board, or our own files; see Sweep
 }
 
 func (r *Report) due(at time.Time) {
@@ -92,27 +99,41 @@ func (r *Report) Summary() string {
 	return s
 }
 
-// Sweep looks through both inboxes until there is nothing left to do now. The
-// error is one of reading or writing our own files; what the board says is in
-// the report.
+// Sweep looks through both inboxes until there is nothing left to do now.
+//
+// Trouble loses nothing and ends no process. What would meet the next file as
+// well, such as a board out of reach, a full disk or too many open files, ends
+// the sweep: it is in the report, which says when to come back. What concerns
+// one file, or the record of one task, keeps that file and lets the others go
+// on. It is the same for counter, records and settling: wherever it stops, the
+// next sweep goes on from what the record says.
+//
+// There is one error, which matches fs.ErrNotExist: the data directory has
+// gone, and only otm init makes one.
 func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
 	sw := &sweep{Injector: in, report: &Report{}}
 	if in.tries == nil {
-		in.tries = map[string]int{}
+		in.tries = map[delivered]int{}
+	}
+	if err := sw.begin(); errors.Is(err, fs.ErrNotExist) {
+		return sw.report, err
+	} else if err != nil {
+		sw.trouble(err)
+		return sw.report, nil
 	}
 	for {
 		settled, err := sw.round(ctx)
-		if err != nil || ctx.Err() != nil {
-			return sw.report, err
+		if err != nil {
+			sw.trouble(err)
 		}
-		if settled == 0 || sw.report.Trouble != nil {
+		if settled == 0 || sw.report.Trouble != nil || ctx.Err() != nil {
 			return sw.report, nil
 		}
 	}
 }
 
-// outOfReach tells whether the board is in trouble and nobody knows for how
-// long. An answer that was lost is no such trouble: what became of the call
+// outOfReach tells whether the board, or our disk, is in trouble and nobody
+// knows for how long. An answer that was lost is no such trouble: what became of the call
 // shows within SettleAfter.
 func (r *Report) outOfReach() bool {
 	var e *pipeline.BoardError

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"os"
 	"syscall"
 	"time"
 
@@ -30,10 +32,11 @@ type sweep struct {
 
 // verdict is what became of one file in this round.
 type verdict struct {
-	result *inbox.Result // the file is to be settled so
-	due    time.Time     // it waits, and is to be looked at again at this time; zero: when something happens
-	kept   string        // it waits until a person acts, for this reason
-	stop   error         // the board is in trouble: nothing more in this sweep
+	result *inbox.Result   // the file is to be settled so
+	due    time.Time       // it waits, and is to be looked at again at this time; zero: when something happens
+	kept   string          // it waits until a person acts, for this reason
+	stop   error           // trouble that would meet the next file as well: nothing more in this sweep
+	task   pipeline.TaskID // of an update: whose later ones wait for this one to be settled
 }
 
 func wait(due time.Time) verdict { return verdict{due: due} }
@@ -44,8 +47,25 @@ func fail(class inbox.Class, hint, format string, args ...any) verdict {
 	return verdict{result: &inbox.Result{Class: class, Error: fmt.Sprintf(format, args...), Hint: hint}}
 }
 
+// begin makes the inboxes that are missing, and ends what a crash left half
+// done in them.
+func (sw *sweep) begin() error {
+	if err := sw.Box.Ensure(); err != nil {
+		return err
+	}
+	for _, kind := range inbox.Kinds {
+		if err := sw.Box.PutBack(kind); err != nil {
+			if concernsAll(err) {
+				return err
+			}
+			sw.Log.Warn("file not put back", "inbox", kind, "err", err)
+		}
+	}
+	return nil
+}
+
 // round handles every file that is there once, creates before updates, and
-// returns how many were settled.
+// returns how many were settled. The error is trouble, see Sweep.
 func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 	sw.report.Waiting, sw.report.Kept, sw.report.Due = 0, nil, time.Time{}
 	sw.creating, sw.held = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]bool{}
@@ -55,26 +75,39 @@ func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 		if err != nil {
 			return settled, err
 		}
+		sw.forget(kind, files)
 		for _, f := range files {
 			if ctx.Err() != nil {
 				return settled, nil
 			}
-			done, err := sw.file(ctx, f)
-			if err != nil {
-				return settled, err
-			}
-			if sw.Progress != nil {
-				sw.Progress()
+			done, trouble := sw.file(ctx, f)
+			sw.progress()
+			if trouble != nil {
+				sw.trouble(trouble)
+				return settled, sw.countWaiting()
 			}
 			if done {
 				settled++
 			}
-			if sw.report.Trouble != nil {
-				return settled, sw.countWaiting()
-			}
 		}
 	}
 	return settled, nil
+}
+
+func (sw *sweep) progress() {
+	if sw.Progress != nil {
+		sw.Progress()
+	}
+}
+
+// forget drops the looks at files that are not there any more: their writers
+// took them back.
+func (sw *sweep) forget(kind inbox.Kind, files []inbox.File) {
+	there := make(map[string]bool, len(files))
+	for _, f := range files {
+		there[f.Name] = true
+	}
+	maps.DeleteFunc(sw.tries, func(d delivered, _ int) bool { return d.kind == kind && !there[d.name] })
 }
 
 // countWaiting counts what a sweep that ended early has not come to.
@@ -91,72 +124,108 @@ func (sw *sweep) countWaiting() error {
 }
 
 // file handles one file, and settles it if its verdict is in.
-func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, err error) {
+func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, trouble error) {
 	var data []byte
+	var err error
 	if f.Regular() {
 		data, f, err = sw.Box.Read(f)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil // taken back, or settled by another
 		}
-		if err == nil {
-			if leftover, err := sw.Box.Leftover(f, data); leftover || err != nil {
-				return false, err
-			}
+	}
+	sw.tries[delivered{f.Kind, f.Name}]++
+	var v verdict
+	if leftover, lerr := sw.leftover(f, data, err); leftover {
+		return false, nil
+	} else if lerr != nil {
+		v = ownTrouble(lerr)
+	} else {
+		v = sw.guarded(f, func() verdict { return sw.judge(ctx, f, data, err) })
+	}
+	if v.result != nil {
+		if settled, err = sw.settle(f, data, v.result); settled {
+			return true, nil
+		}
+		sw.held[v.task] = true // a later one must not come before what is decided anew
+		v = verdict{due: sw.Now().Add(sw.Times.ParseableAge)}
+		if err != nil {
+			v = ownTrouble(err)
 		}
 	}
-	sw.tries[f.Name]++
-	v := sw.judge(ctx, f, data, err)
-	switch {
-	case v.stop != nil:
-		sw.report.Trouble = v.stop
-		sw.trouble(v.stop)
-		return false, nil
-	case v.result == nil:
-		sw.report.Waiting++
-		if v.kept != "" {
-			sw.report.Waiting--
-			sw.report.Kept = append(sw.report.Kept, v.kept)
-			level := slog.LevelWarn
-			if sw.tries[f.Name] > 1 {
-				level = slog.LevelDebug // it was said before
-			}
-			sw.Log.Log(ctx, level, "kept drop", "drop", f.Name, "reason", v.kept)
-		}
-		if !v.due.IsZero() {
-			sw.report.due(v.due)
-		}
-		return false, nil
+	if v.stop != nil {
+		return false, v.stop
 	}
-	return true, sw.settle(f, data, v.result)
+	sw.wait(ctx, f, v)
+	return false, nil
 }
 
-func (sw *sweep) settle(f inbox.File, data []byte, result *inbox.Result) error {
+// leftover tells whether a file that was read is settled already, and ends that.
+func (sw *sweep) leftover(f inbox.File, data []byte, readErr error) (bool, error) {
+	if !f.Regular() || readErr != nil {
+		return false, nil
+	}
+	return sw.Box.Leftover(f, data)
+}
+
+// wait notes that a file stays for now.
+func (sw *sweep) wait(ctx context.Context, f inbox.File, v verdict) {
+	switch {
+	case !sw.Box.Waiting(f.Kind, f.Name):
+		return // it has gone
+	case v.kept == "":
+		sw.report.Waiting++
+	default:
+		sw.report.Kept = append(sw.report.Kept, v.kept)
+		level := slog.LevelWarn
+		if sw.tries[delivered{f.Kind, f.Name}] > 1 {
+			level = slog.LevelDebug // it was said before
+		}
+		sw.Log.Log(ctx, level, "kept drop", "drop", f.Name, "reason", v.kept)
+	}
+	if !v.due.IsZero() {
+		sw.report.due(v.due)
+	}
+}
+
+// settle gives a file its last place. It says false where there is nothing to
+// settle: the file was changed since it was read, and is judged again, or has
+// gone.
+func (sw *sweep) settle(f inbox.File, data []byte, result *inbox.Result) (settled bool, err error) {
+	at := delivered{f.Kind, f.Name}
 	result.At = sw.Now().UTC().Truncate(time.Second)
-	result.Attempts = sw.tries[f.Name]
+	result.Attempts = sw.tries[at]
 	name, err := sw.Box.Settle(f, data, *result)
 	if err != nil {
-		return fmt.Errorf("settle %q: %w", f.Name, err)
+		return false, fmt.Errorf("settle %q: %w", f.Name, err)
 	}
-	delete(sw.tries, f.Name)
-	if result.Class == "" {
+	delete(sw.tries, at)
+	switch {
+	case name == "":
+		return false, nil
+	case result.Class == "":
 		sw.report.Processed++
 		sw.Log.Info("settled drop", "drop", name, "inbox", f.Kind, "row", result.SlackItemID, "duplicate", result.SkippedDuplicate)
-		return nil
+	default:
+		sw.report.Failed++
+		sw.Log.Error("drop failed", "drop", name, "inbox", f.Kind, "class", result.Class, "err", result.Error)
 	}
-	sw.report.Failed++
-	sw.Log.Error("drop failed", "drop", name, "inbox", f.Kind, "class", result.Class, "err", result.Error)
-	return nil
+	return true, nil
 }
 
-// judge decides about one file. A file that makes us panic is a bad file: the
-// others go on.
-func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr error) (v verdict) {
+// guarded turns a panic into a verdict. A file that makes us panic is a bad
+// file: the others go on.
+func (sw *sweep) guarded(f inbox.File, judge func() verdict) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			sw.Log.Error("internal error", "drop", f.Name, "panic", fmt.Sprint(p))
 			v = fail(inbox.Invalid, "", "internal error: %v", p)
 		}
 	}()
+	return judge()
+}
+
+// judge decides about one file.
+func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr error) verdict {
 	if !f.Regular() {
 		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(f.Info.Mode()))
 	}
@@ -234,6 +303,10 @@ func (sw *sweep) open(ctx context.Context) (pipeline.Batch, error) {
 			return nil, err
 		}
 		sw.batch = batch
+		// Others walk as well, and raise nothing.
+		if err := sw.Store.RaiseAbove(ctx, batch); err != nil {
+			return nil, err
+		}
 	}
 	return sw.batch, nil
 }
@@ -264,42 +337,58 @@ func (sw *sweep) walk(ctx context.Context, b pipeline.Batch) error {
 		return err
 	}
 	sw.refreshed = true
-	return sw.raise(ctx, b)
+	return sw.Store.RaiseAbove(ctx, b)
 }
 
-// raise keeps the counter above every id on the board.
-func (sw *sweep) raise(ctx context.Context, b pipeline.Batch) error {
-	var highest pipeline.TaskID
-	for row := range b.Rows() {
-		highest = max(highest, row.Task())
-	}
-	return sw.Store.Raise(ctx, highest)
-}
-
-// boardTrouble turns an error of the board into what happens to the file that
-// met it.
-func (sw *sweep) boardTrouble(err error) verdict {
+// boardTrouble turns an error of work on the board into what happens to the
+// file that met it.
+func boardTrouble(err error) verdict {
 	var missing *pipeline.MissingError
 	if errors.As(err, &missing) {
 		return keep(missing.Error())
 	}
 	var e *pipeline.BoardError
-	if !errors.As(err, &e) {
-		return verdict{stop: err}
-	}
 	switch {
+	case !errors.As(err, &e):
+		return ownTrouble(err) // records are written in between
 	case e.Class == pipeline.Refused:
 		return fail(inbox.Rejected, "", "the board refuses it: %v", err)
 	}
 	return verdict{stop: err}
 }
 
-// retryBoard is when to try again after trouble of which the board does not
-// say how long it lasts.
+// ownTrouble turns trouble with our own files into what happens to the file
+// that met it, see Sweep.
+func ownTrouble(err error) verdict {
+	if concernsAll(err) {
+		return verdict{stop: err}
+	}
+	return keep(err.Error())
+}
+
+// concernsAll tells whether trouble with our own files would meet the next one
+// as well: our disk or our process lacks something, or it is no trouble with a
+// file at all, as a lock that is held.
+func concernsAll(err error) bool {
+	for _, lack := range []error{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+	} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	var path *fs.PathError
+	var link *os.LinkError
+	return !errors.As(err, &path) && !errors.As(err, &link)
+}
+
+// retryBoard is when to try again after trouble of which nobody says how long
+// it lasts.
 const retryBoard = 10 * time.Second
 
-// trouble says when the sweep that ended early is to go on.
+// trouble notes what ended the sweep early, and says when it is to go on.
 func (sw *sweep) trouble(err error) {
+	sw.report.Trouble = err
 	var e *pipeline.BoardError
 	switch {
 	case errors.As(err, &e) && e.Class == pipeline.Fatal:

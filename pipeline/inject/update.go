@@ -21,7 +21,13 @@ func (sw *sweep) update(ctx context.Context, f inbox.File, u *drop.Update) verdi
 	if sw.held[u.TaskID] {
 		return verdict{}
 	}
-	v := sw.tryUpdate(ctx, f, u)
+	v := sw.guarded(f, func() verdict { return sw.tryUpdate(ctx, f, u) })
+	if v.result != nil && v.result.Class != "" {
+		if err := sw.noteFailed(ctx, f, u, v.result.Error); err != nil {
+			v = ownTrouble(err)
+		}
+	}
+	v.task = u.TaskID
 	if v.result == nil {
 		sw.held[u.TaskID] = true
 	}
@@ -43,18 +49,25 @@ func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) ve
 	rec := sw.load(u.TaskID)
 	if rec == nil {
 		if rec, err = sw.rebuild(ctx, b, u.TaskID); err != nil {
-			return sw.boardTrouble(err)
+			return boardTrouble(err)
 		}
 	}
-	if rec == nil || !rec.OnBoard() {
+	if rec == nil || rec.RowID == "" {
 		return sw.unknown(f, u.TaskID)
 	}
 	row, err := sw.currentRow(ctx, b, rec)
 	if err != nil {
-		return sw.boardTrouble(err)
+		return boardTrouble(err)
 	}
 	if row == nil {
-		return sw.rowGone(f, rec)
+		v, gone := sw.rowGone(ctx, b, rec)
+		if gone {
+			return v
+		}
+		row = b.Row(rec.RowID)
+	}
+	if !rec.OnBoard() {
+		return sw.unknown(f, u.TaskID)
 	}
 	if _, known := pipeline.ParseStatus(string(row.Status)); row.Odd && !known {
 		return keep(fmt.Sprintf("the status of %v has a form on the board that cannot be read", rec.TaskID))
@@ -85,13 +98,31 @@ func (sw *sweep) unknown(f inbox.File, id pipeline.TaskID) verdict {
 	return fail(inbox.Unmatched, "otm list", "no task %v is known, and none came within %v", id, sw.Times.UpdateWait)
 }
 
-// rowGone is an update of a task whose row no walk shows any more.
-func (sw *sweep) rowGone(f inbox.File, rec *pipeline.Record) verdict {
-	until := f.Info.ModTime().Add(sw.Times.UpdateWait)
-	if now := sw.Now(); until.After(now) {
-		return wait(until)
+// rowGone is the verdict on a drop whose task had a row that the last walk
+// lacked. Whoever deleted it, or archived it, meant it: it is never made again.
+// But one walk may be wrong, and a row may be restored, so the drop waits until
+// a walk that began SettleAfter later lacks it, too. gone is false where that
+// one has the row.
+func (sw *sweep) rowGone(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
+	since := rec.RowGone()
+	if since == nil {
+		at := b.WalkAt()
+		_, err := sw.change(ctx, rec, func(r *pipeline.Record) { r.Note(at, Who, pipeline.EventRowGone, r.RowID) })
+		if err != nil {
+			return ownTrouble(err), true
+		}
+		since = &at
 	}
-	return fail(inbox.Unmatched, "otm show "+rec.TaskID.String(), "the row of %v is no longer on the board: somebody deleted or archived it", rec.TaskID)
+	due, err := sw.certain(ctx, b, *since)
+	switch {
+	case err != nil:
+		return boardTrouble(err), true
+	case b.Row(rec.RowID) != nil:
+		return verdict{}, false
+	case !due.IsZero():
+		return wait(due), true
+	}
+	return fail(inbox.Conflict, "otm show "+rec.TaskID.String(), "the row of %v is no longer on the board: somebody deleted or archived it", rec.TaskID), true
 }
 
 // rebuild makes a record that was lost from the row, if there is one.
@@ -115,7 +146,7 @@ func (sw *sweep) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.Task
 		if a := sw.Agents.Assigned(row.Assignee); a != nil {
 			r.Agent = a.Name
 		}
-		r.Note(sw.Now(), Who, "record rebuilt", row.ID)
+		r.Note(sw.Now(), Who, pipeline.EventRebuilt, row.ID)
 		return nil
 	})
 }
@@ -148,6 +179,10 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	var decided error
 	rec, err := sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		seen := r.Observe(row, rows, byPerson, sw.Now())
+		if r.RowGone() != nil {
+			r.Note(sw.Now(), Who, pipeline.EventRowBack, r.RowID)
+			seen = true
+		}
 		var report *pipeline.Report
 		if report, decided = decideAgain(r, person, u); decided != nil {
 			if seen {
@@ -163,14 +198,13 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 		return nil
 	})
 	if err != nil {
-		return verdict{stop: err}
+		return ownTrouble(err)
 	}
 	var refused *refusal
 	switch {
 	case errors.Is(decided, errNotDispatched):
 		return verdict{}
 	case errors.As(decided, &refused):
-		sw.noteFailed(ctx, rec, f, refused)
 		return fail(refused.class, "otm show "+rec.TaskID.String(), "%s", refused.reason)
 	}
 	if err := b.Update(ctx, changes(rec, sw.Now())...); err != nil {
@@ -178,22 +212,22 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	}
 	ticked := tickedRows(rec)
 	if _, err := sw.change(ctx, rec, func(r *pipeline.Record) { sw.applied(r, u) }); err != nil {
-		return verdict{stop: err}
+		return ownTrouble(err)
 	}
 	sw.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)
 	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SubtaskItemIDs: ticked}}
 }
 
-// notWritten is what happens to an update that the board did not take. A row
-// that has just gone is no refusal of the update: the rows are read anew, and
-// by them it is decided again.
+// notWritten is what happens to a drop that the board did not take. A row that
+// has just gone is no refusal of the drop: the rows are read anew, and by them
+// it is decided again.
 func (sw *sweep) notWritten(ctx context.Context, b pipeline.Batch, err error) verdict {
 	var e *pipeline.BoardError
 	if !errors.As(err, &e) || !e.RowGone {
-		return sw.boardTrouble(err)
+		return boardTrouble(err)
 	}
 	if err := sw.walk(ctx, b); err != nil {
-		return sw.boardTrouble(err)
+		return boardTrouble(err)
 	}
 	return wait(sw.Now().Add(retryBoard))
 }
@@ -223,15 +257,30 @@ func decideAgain(r *pipeline.Record, person bool, u *drop.Update) (*pipeline.Rep
 	return before, nil
 }
 
-// noteFailed leaves a trace of a refused update with its task.
-func (sw *sweep) noteFailed(ctx context.Context, rec *pipeline.Record, f inbox.File, why *refusal) {
-	_, err := sw.change(ctx, rec, func(r *pipeline.Record) {
-		r.Reporting = nil
-		r.Note(sw.Now(), "agent "+r.Agent, "update failed", f.Name+": "+why.reason)
-	})
-	if err != nil {
-		sw.Log.Warn("history not written", "task", rec.TaskID, "err", err)
+// noteFailed leaves a trace of an update that fails with its task, where that
+// is known, and forgets what was decided: sent again, it is decided anew. It
+// comes before the settling. If we crash in between, or the settling fails, the
+// update is judged again, and fails with the same trace, which stands there
+// once.
+func (sw *sweep) noteFailed(ctx context.Context, f inbox.File, u *drop.Update, why string) error {
+	if sw.load(u.TaskID) == nil {
+		return nil
 	}
+	detail := f.Name + ": " + why
+	_, err := sw.Store.Change(ctx, u.TaskID, func(r *pipeline.Record) error {
+		noted := slices.ContainsFunc(r.History, func(e pipeline.Event) bool {
+			return e.What == pipeline.EventUpdateFailed && e.Detail == detail
+		})
+		if noted && r.Reporting == nil {
+			return pipeline.ErrUnchanged
+		}
+		r.Reporting = nil
+		if !noted {
+			r.Note(sw.Now(), pipeline.WhoAgent(r.Agent), pipeline.EventUpdateFailed, detail)
+		}
+		return nil
+	})
+	return err
 }
 
 // changes are the cells that a report writes: the steps, then the task, so
@@ -285,7 +334,7 @@ func tickedRows(rec *pipeline.Record) []string {
 
 // applied notes that the report stands on the board.
 func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
-	report, now, who := r.Reporting, sw.Now(), "agent "+r.Agent
+	report, now, who := r.Reporting, sw.Now(), pipeline.WhoAgent(r.Agent)
 	if report == nil {
 		return // another process applied it: impossible while we hold the board
 	}
@@ -308,5 +357,14 @@ func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
 		d.TakenAt, d.TakenBy = &now, "update"
 	}
 	r.Updates = append(r.Updates, pipeline.Applied{ID: u.ID, Drop: report.Drop})
+	if n := len(r.Updates) - keptUpdates; n > 0 {
+		r.Updates = slices.Delete(r.Updates, 0, n)
+	}
 	r.Reporting = nil
 }
+
+// keptUpdates is how many applied updates a record knows, the last ones. After
+// a crash only the last is asked for, as each is settled before the next of its
+// task is judged; what is older can only be a file that somebody copies back
+// into the inbox, and of those a thousand are known.
+const keptUpdates = 1000

@@ -149,6 +149,32 @@ func (s *Store) Raise(ctx context.Context, id pipeline.TaskID) error {
 	return c.Raise(id)
 }
 
+// RaiseAbove makes sure that no id on the board is given out: people type them
+// as well. It is to be called after every walk, whoever made it, and looks at
+// the rows of each once. A call that fails is to be made again.
+func (s *Store) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
+	walk := b.WalkAt()
+	s.mu.Lock()
+	known := walk.Equal(s.raised)
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	var highest pipeline.TaskID
+	for row := range b.Rows() {
+		if id := row.Task(); id < pipeline.MaxTaskID {
+			highest = max(highest, id)
+		}
+	}
+	if err := s.Raise(ctx, highest); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.raised = walk
+	s.mu.Unlock()
+	return nil
+}
+
 func (c *Counter) write(next pipeline.TaskID) error {
 	data, err := json.Marshal(counterState{Next: int(next)})
 	if err != nil {

@@ -12,8 +12,10 @@ import (
 	"otm/pipeline/drop"
 )
 
-// HighestID returns the highest id that any file of the directory speaks of; 0
-// for none. It reads them all.
+// HighestID returns the highest id that a record, a create or a key of
+// otm-create stands for; 0 for none. It reads them all. (A key may hold an id
+// that nothing else knows: that of a drop which is not delivered yet.) Updates
+// are not asked: whoever reports on a task that nobody made must not use ids up.
 func (s *Store) HighestID() (pipeline.TaskID, error) {
 	var highest pipeline.TaskID
 	ids, err := s.IDs()
@@ -23,7 +25,7 @@ func (s *Store) HighestID() (pipeline.TaskID, error) {
 	for _, id := range ids {
 		highest = max(highest, id)
 	}
-	for _, dir := range []string{"new-tasks", "processed", "failed"} {
+	for _, dir := range []string{"new-tasks", "processed", "failed", "keys"} {
 		err := eachJSON(filepath.Join(s.dir, dir), func(path string) {
 			highest = max(highest, taskIDIn(path))
 		})

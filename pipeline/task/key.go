@@ -28,6 +28,17 @@ type Key struct {
 	Delivered bool            `json:"delivered"`
 }
 
+// DamagedKeyError says that the file of a key says nothing. To go on without it
+// could make its task once more, so a person has to decide.
+type DamagedKeyError struct {
+	Path string
+	Data []byte
+}
+
+func (e *DamagedKeyError) Error() string {
+	return fmt.Sprintf("key file %q is damaged: %.60q", e.Path, e.Data)
+}
+
 // LookupKey finds a key; nil where it was never used.
 func (c *Counter) LookupKey(key string) (*Key, error) {
 	data, err := os.ReadFile(c.keyPath(key))
@@ -39,7 +50,7 @@ func (c *Counter) LookupKey(key string) (*Key, error) {
 	}
 	var k Key
 	if err := json.Unmarshal(data, &k); err != nil || k.TaskID == 0 {
-		return nil, fmt.Errorf("key file %q is damaged: %.60q", c.keyPath(key), data)
+		return nil, &DamagedKeyError{Path: c.keyPath(key), Data: data}
 	}
 	return &k, nil
 }
@@ -54,7 +65,7 @@ func (c *Counter) SaveKey(k *Key) error {
 		return err
 	}
 	path := c.keyPath(k.Key)
-	if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
+	if err := durable.Mkdir(filepath.Dir(path)); err != nil {
 		return err
 	}
 	crash.Point("key.before")

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"otm/internal/crash"
@@ -27,6 +28,9 @@ const recordWait = 60 * time.Second
 type Store struct {
 	dir  string
 	warn func(string)
+
+	mu     sync.Mutex
+	raised time.Time // the walk above whose ids RaiseAbove brought the counter
 }
 
 // Open returns the store of a data directory. warn is told, in one sentence
@@ -107,7 +111,7 @@ func (s *Store) write(r *pipeline.Record) error {
 	crash.Point("record.before")
 	err = durable.Replace(path, append(data, '\n'))
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := durable.MkdirAll(filepath.Dir(path)); err != nil {
+		if err := durable.Mkdir(filepath.Dir(path)); err != nil {
 			return err
 		}
 		err = durable.Replace(path, append(data, '\n'))
@@ -117,12 +121,17 @@ func (s *Store) write(r *pipeline.Record) error {
 }
 
 func (s *Store) setAside(c *CorruptError) error {
-	aside := fmt.Sprintf("%s.corrupt-%d", c.Path, time.Now().UnixNano())
-	if err := durable.Move(c.Path, aside); err != nil {
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.corrupt-%d", c.Path, n)
+		err := durable.Move(c.Path, aside)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			s.warn(fmt.Sprintf("%v; set aside as %q, going on with what the board says", c, filepath.Base(aside)))
+		}
 		return err
 	}
-	s.warn(fmt.Sprintf("%v; set aside as %q, going on with what the board says", c, filepath.Base(aside)))
-	return nil
 }
 
 // IDs lists the tasks that have a record, in ascending order.

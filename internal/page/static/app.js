@@ -1,6 +1,6 @@
 // The board's page. No framework, no build: the server sends the state once
 // and then what changed, and this file draws it. Every text from the board is
-// set as textContent, never as markup.
+// set as text, never as markup.
 
 const $ = (id) => document.getElementById(id);
 
@@ -14,12 +14,27 @@ const LABELS = {
 };
 const RANK = { critical: 0, high: 1, normal: 2, low: 3, batchable: 4 };
 
-const state = { tasks: new Map(), agents: [], components: [], failed: [], room: {}, waiting: {}, statuses: [], priorities: [], types: [] };
-const cards = new Map(); // row → li
+// How many cards a column shows until it is asked for all.
+const SHOWN = { done: 25, other: 25 };
+const SHOWN_ELSE = 100;
+const STEPS_ON_CARD = 5;
+
+const state = { tasks: new Map(), agents: [], components: [], failed: [], room: {}, waiting: {}, statuses: [], priorities: [], types: [], createCommand: "", configPath: "" };
+const cards = new Map(); // row → li; its .task is what it shows
+const full = new Set(); // columns that show all their cards
 let open = null; // the row whose sheet is open
-let offset = 0; // server clock minus ours, ms
+let version = ""; // of the state
+let offset = 0; // server's clock minus ours, ms
+let locked = false;
 
 // ---- small helpers
+
+// clean shows characters that would act on the text around them instead of
+// letting them act.
+function clean(text) {
+  return String(text ?? "").replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
+    (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
 
 function el(tag, attributes = {}, ...children) {
   const e = document.createElement(tag);
@@ -29,9 +44,18 @@ function el(tag, attributes = {}, ...children) {
     else if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
     else e.setAttribute(k, v === true ? "" : v);
   }
-  e.append(...children.filter((c) => c != null));
+  e.append(...children.filter((c) => c != null).map((c) => (typeof c === "object" ? c : clean(c))));
   return e;
 }
+
+// put sets the text of an element, and leaves the element alone where it is
+// the same: screen readers read what is set.
+function put(e, text) {
+  text = clean(text);
+  if (e.textContent !== text) e.textContent = text;
+}
+
+const plural = (n, one, many = one + "s") => `${n.toLocaleString()} ${n === 1 ? one : many}`;
 
 function age(iso) {
   const s = Math.max(0, (Date.now() + offset - Date.parse(iso)) / 1000);
@@ -44,17 +68,70 @@ function age(iso) {
 
 function when(iso) {
   const d = new Date(iso);
-  return isNaN(d) ? iso : d.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  if (isNaN(d)) return iso;
+  const year = d.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  return d.toLocaleString([], { ...year, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
-function say(text, bad = false) {
-  $("notice").textContent = text;
-  $("notice").classList.toggle("bad", bad);
+// place is where texts for people go: into the dialog that is open, else onto
+// the page. Nobody hears what stands behind a dialog.
+function place(selector) {
+  return document.querySelector(`dialog[open] ${selector}`) || document.querySelector(`body > ${selector}`);
 }
+
+let fading = 0;
+
+function say(text, bad = false) {
+  const e = place(".notice");
+  put(e, text);
+  e.classList.toggle("bad", bad);
+  clearTimeout(fading);
+  if (text && !bad) fading = setTimeout(() => put(e, ""), 8000);
+}
+
+const announce = (text) => put(place(".announce"), text);
+
+// reconcile makes the children of parent those of the items, in their order.
+// What is there already stays where it is, with the focus and what is typed.
+function reconcile(parent, items, key, make, update, strangersStay = false) {
+  const wanted = new Set(items.map((item) => String(key(item))));
+  const there = new Map([...parent.children].map((e) => [e.dataset.key, e]));
+  const had = document.activeElement;
+  let at = parent.firstElementChild;
+  for (const item of items) {
+    while (at && !wanted.has(at.dataset.key)) at = at.nextElementSibling;
+    const k = String(key(item));
+    const e = there.get(k) || make(item);
+    e.dataset.key = k;
+    update(e, item);
+    if (e === at) at = at.nextElementSibling;
+    else if (e.isConnected && parent.moveBefore) parent.moveBefore(e, at);
+    else parent.insertBefore(e, at);
+  }
+  if (!strangersStay) for (const [k, e] of there) if (!wanted.has(k)) e.remove();
+  if (had !== document.activeElement && had?.isConnected) had.focus({ preventScroll: true });
+}
+
+function fillSelect(select, values, label = (v) => v) {
+  const first = select.id.startsWith("by") ? [""] : [];
+  const want = [...first, ...values];
+  if (select.options.length === want.length && want.every((v, i) => select.options[i].value === v)) return;
+  const keep = select.value;
+  if (keep && !want.includes(keep)) want.push(keep);
+  reconcile(select, want, (v) => "=" + v, (v) => el("option", { value: v }), (e, v) => v === "" && first.length ? null : put(e, label(v)));
+  select.value = keep || want[0] || "";
+}
+
+// ---- talking to the server
 
 async function call(path, body) {
   const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(path, { credentials: "same-origin", ...options });
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...options });
+  } catch {
+    throw new Error("the board does not answer");
+  }
   if (response.status === 401) {
     lock();
     throw new Error("this page needs a new link");
@@ -70,9 +147,19 @@ async function act(what, done) {
     say(done);
     return true;
   } catch (e) {
-    say(e.message, true);
-    if (open) drawSheet();
+    say(`Not done: ${e.message}`, true);
     return false;
+  }
+}
+
+// once lets a button's work run once at a time.
+async function once(button, work) {
+  if (button.ariaBusy === "true") return;
+  button.ariaBusy = "true";
+  try {
+    await work();
+  } finally {
+    button.ariaBusy = null;
   }
 }
 
@@ -82,206 +169,433 @@ function columnOf(task) {
   return COLUMNS.some(([key]) => key === task.status) ? task.status : "other";
 }
 
-function matches(task) {
+const filtered = () => $("byAgent").value !== "" || $("byPriority").value !== "" || $("find").value.trim() !== "";
+
+function matcher() {
   const agent = $("byAgent").value, priority = $("byPriority").value;
-  if (agent && task.agent !== agent) return false;
-  if (priority && task.priority !== priority) return false;
   const words = $("find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = [task.id, task.title, task.agent, task.project, task.reason, ...task.steps.map((s) => s.title)].join("\n").toLowerCase();
-  return words.every((w) => text.includes(w));
+  return (task) => {
+    if (agent && task.agent !== agent) return false;
+    if (priority && (task.priority || "normal") !== priority) return false;
+    if (!words.length) return true;
+    const text = [task.id, task.title, task.agent, task.project, task.reason, ...task.steps.map((s) => s.title)].join("\n").toLowerCase();
+    return words.every((w) => text.includes(w));
+  };
 }
 
-function drawCard(task) {
+function makeCard(task) {
+  const button = el("button", { type: "button", "aria-haspopup": "dialog", onclick: () => openSheet(task.row) });
+  const card = el("li", { "data-row": task.row }, el("div", { class: "top" }), el("h3", { dir: "auto" }, button), el("div", { class: "who" }), el("div", { class: "rest" }));
+  cards.set(task.row, card);
+  return card;
+}
+
+function drawCard(card, task) {
+  if (card.task === task) return;
+  const moved = card.task && card.isConnected;
+  card.task = task;
   const done = task.steps.filter((s) => s.done).length, total = task.steps.length;
   const priority = task.priority || "normal";
-  return el("li", { class: `card ${priority}`, "data-row": task.row },
-    el("div", { class: "top" }, el("span", {}, task.id || "no id yet"), el("time", { datetime: task.createdAt, title: when(task.createdAt) }, age(task.createdAt))),
-    el("h3", {}, el("button", { type: "button", "aria-haspopup": "dialog", onclick: () => openSheet(task.row) }, task.title || "(no title)")),
-    el("div", { class: "who" },
-      el("span", {}, task.agent || "nobody"),
-      priority !== "normal" ? el("span", { class: `chip ${priority}` }, priority) : el("span", { class: "chip" }, priority),
-      task.type && task.type !== "action" ? el("span", { class: "chip" }, task.type) : null,
-      task.project ? el("span", {}, task.project) : null,
-      columnOf(task) === "other" ? el("span", { class: "chip" }, LABELS[task.status] || task.status) : null,
-      total ? el("span", {}, `${done}/${total}`) : null),
-    task.reason && (task.status === "blocked" || task.status === "new") ? el("p", { class: "reason" }, task.reason) : null,
-    total ? el("ul", { class: "steps", "aria-label": `${done} of ${total} steps done` },
-      ...task.steps.slice(0, 6).map((s) => el("li", { class: s.done ? "done" : "" }, el("span", { "aria-hidden": "true" }, s.done ? "✓" : "○"), el("span", {}, s.title, s.done ? el("span", { class: "skip" }, " (done)") : null))),
-      total > 6 ? el("li", {}, `and ${total - 6} more`) : null) : null,
-    total ? progressBar(done / total) : null);
+  card.className = `card ${priority in RANK ? priority : "normal"}`;
+  const [top, title, who, rest] = card.children;
+  top.replaceChildren(el("span", { class: "id" }, task.id || "no id yet"), el("time", { datetime: task.createdAt, title: when(task.createdAt) }, age(task.createdAt)));
+  title.firstChild.replaceChildren(el("span", { class: "sr" }, `${task.id || "no id yet"}: `), el("bdi", {}, task.title || "(no title)"));
+  who.replaceChildren(...[
+    el("span", { class: "agent" }, task.agent || "nobody"),
+    el("span", { class: `chip ${priority}` }, priority),
+    task.type && task.type !== "action" ? el("span", { class: "chip" }, task.type) : null,
+    task.project ? el("bdi", { class: "project" }, task.project) : null,
+    columnOf(task) === "other" ? el("span", { class: "chip" }, LABELS[task.status] || task.status) : null,
+  ].filter(Boolean));
+  const reason = task.reason && (task.status === "blocked" || task.status === "new" || task.status === "assigned");
+  rest.replaceChildren(...[
+    reason ? el("p", { class: "reason", dir: "auto" }, task.reason) : null,
+    total ? el("ul", { class: "steps", "aria-label": `${done} of ${total} steps done` }, ...stepsOnCard(task.steps)) : null,
+    total ? el("div", { class: "progress", "aria-hidden": "true" }, bar(done / total), el("span", {}, `${done}/${total}`)) : null,
+  ].filter(Boolean));
+  if (moved) {
+    card.classList.add("changed");
+    card.addEventListener("animationend", () => card.classList.remove("changed"), { once: true });
+  }
 }
 
-function progressBar(share) {
+// stepsOnCard shows the first steps, beginning where the work is.
+function stepsOnCard(steps) {
+  const next = Math.max(0, steps.findIndex((s) => !s.done));
+  const from = Math.max(0, Math.min(next - 1, steps.length - STEPS_ON_CARD));
+  const shown = steps.slice(from, from + STEPS_ON_CARD).map((s) => el("li", { class: s.done ? "done" : "" },
+    el("span", { class: "tick", "aria-hidden": "true" }), el("bdi", {}, s.title), s.done ? el("span", { class: "sr" }, " (done)") : null));
+  const more = steps.length - shown.length;
+  if (more > 0) shown.push(el("li", { class: "more" }, `and ${more} more`));
+  return shown;
+}
+
+function bar(share) {
   const fill = el("i");
   fill.style.setProperty("width", `${Math.round(share * 100)}%`);
-  return el("div", { class: "bar", "aria-hidden": "true" }, fill);
+  return el("div", { class: "bar-of" }, fill);
 }
 
 function order(a, b) {
   const finished = a.status === "done" || columnOf(a) === "other";
-  if (finished) return (b.updatedAt || "").localeCompare(a.updatedAt || "");
+  if (finished) return (b.updatedAt || "").localeCompare(a.updatedAt || "") || b.row.localeCompare(a.row);
   return (RANK[a.priority] ?? 2) - (RANK[b.priority] ?? 2) || (a.createdAt || "").localeCompare(b.createdAt || "") || a.row.localeCompare(b.row);
 }
 
-// drawBoard draws all columns. Cards that did not change are kept, so that the
-// focus and the scroll position stay where they are.
-function drawBoard(changed = null) {
-  const focused = document.activeElement?.closest?.(".card")?.dataset.row;
-  const shown = [...state.tasks.values()].filter(matches);
-  const byColumn = Map.groupBy ? Map.groupBy(shown, columnOf) : shown.reduce((m, t) => m.set(columnOf(t), [...(m.get(columnOf(t)) || []), t]), new Map());
-  const board = $("board");
-  if (!board.children.length) {
-    for (const [key, label] of COLUMNS) {
-      board.append(el("section", { class: "column", "data-key": key, "aria-labelledby": `h-${key}` },
-        el("h2", { id: `h-${key}` }, el("span", {}, label), el("span", { class: "count" })), el("ul")));
-    }
+function makeColumns() {
+  for (const [key, label] of COLUMNS) {
+    $("board").append(el("section", { class: "column", "data-column": key, "aria-labelledby": `h-${key}` },
+      el("h2", { id: `h-${key}`, tabindex: "-1" }, el("span", {}, label), " ", el("span", { class: "count" })), el("ul"),
+      el("button", { type: "button", class: "all plain", hidden: true, onclick: () => showAll(key) })));
+    $("jump").append(el("button", { type: "button", "data-column": key, onclick: () => jumpTo(key) }, el("span", {}, label), " ", el("span", { class: "count" })));
   }
-  for (const section of board.children) {
-    const tasks = (byColumn.get(section.dataset.key) || []).sort(order);
-    section.querySelector(".count").textContent = tasks.length;
-    section.classList.toggle("empty", tasks.length === 0);
-    section.hidden = section.dataset.key === "other" && tasks.length === 0;
-    section.querySelector("ul").replaceChildren(...tasks.map((t) => {
-      if (!cards.has(t.row) || changed?.has(t.row)) {
-        const fresh = !cards.has(t.row);
-        cards.set(t.row, drawCard(t));
-        if (changed && !fresh) cards.get(t.row).classList.add("changed");
-      }
-      return cards.get(t.row);
-    }));
-  }
-  for (const row of [...cards.keys()]) if (!state.tasks.has(row)) cards.delete(row);
-  const empty = state.tasks.size === 0;
-  $("welcome").hidden = !empty;
-  board.hidden = empty;
-  if (focused && cards.get(focused) && document.activeElement === document.body) cards.get(focused).querySelector("button")?.focus();
 }
 
-function fillSelect(select, values, label = (v) => v) {
-  const keep = select.value, first = select.id.startsWith("by") ? [select.options[0]] : [];
-  select.replaceChildren(...first, ...values.map((v) => el("option", { value: v }, label(v))));
-  if ([...select.options].some((o) => o.value === keep)) select.value = keep;
+function columnOn(key) {
+  return $("board").querySelector(`[data-column="${key}"]`);
+}
+
+function jumpTo(key) {
+  columnOn(key).scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth", block: "start" });
+  $(`h-${key}`).focus({ preventScroll: true });
+}
+
+function showAll(key) {
+  const n = columnOn(key).querySelectorAll(".card").length;
+  full.add(key);
+  drawBoard();
+  columnOn(key).querySelectorAll(".card h3 button")[n]?.focus();
+}
+
+// drawBoard draws all columns. Cards that are there stay, so that the focus
+// and the scroll position stay where they are.
+function drawBoard() {
+  const matches = matcher();
+  const byColumn = new Map(COLUMNS.map(([key]) => [key, []]));
+  let matching = 0;
+  for (const task of state.tasks.values()) {
+    if (!matches(task)) continue;
+    matching++;
+    byColumn.get(columnOf(task)).push(task);
+  }
+  const shown = new Set();
+  for (const section of $("board").children) {
+    const key = section.dataset.column;
+    const tasks = byColumn.get(key).sort(order);
+    const some = full.has(key) ? tasks : tasks.slice(0, SHOWN[key] ?? SHOWN_ELSE);
+    for (const t of some) shown.add(t.row);
+    reconcile(section.querySelector("ul"), some, (t) => t.row, (t) => cards.get(t.row) || makeCard(t), drawCard, true);
+    const all = section.querySelector(".all");
+    all.hidden = some.length === tasks.length;
+    put(all, `Show all ${tasks.length.toLocaleString()}`);
+    const chip = $("jump").querySelector(`[data-column="${key}"]`);
+    for (const e of [section, chip]) {
+      put(e.querySelector(".count"), tasks.length.toLocaleString());
+      e.classList.toggle("empty", tasks.length === 0);
+      e.hidden = key === "other" && tasks.length === 0;
+    }
+  }
+  dropCards(shown);
+  const empty = state.tasks.size === 0;
+  const unread = !state.room.live && !state.room.walkAt;
+  $("welcome").hidden = locked || !empty || unread;
+  $("unread").hidden = locked || !unread;
+  $("board").hidden = $("jump").hidden = locked || empty;
+  $("matches").hidden = locked || empty || !filtered();
+  put($("matchesText"), filtered() ? `${matching.toLocaleString()} of ${plural(state.tasks.size, "task")}` : "");
+  const review = [...state.tasks.values()].filter((t) => t.status === "agent_done").length;
+  document.title = `${review ? `(${review}) ` : ""}OTM board`;
+}
+
+// dropCards takes away the cards that are not shown. Where one had the focus,
+// its column gets it.
+function dropCards(shown) {
+  for (const [row, card] of cards) {
+    if (shown.has(row)) continue;
+    const column = card.contains(document.activeElement) ? card.closest(".column") : null;
+    card.remove();
+    cards.delete(row);
+    column?.querySelector("h2").focus({ preventScroll: true });
+  }
 }
 
 function drawFilters() {
-  const agents = [...new Set([...state.agents.map((a) => a.name), ...[...state.tasks.values()].map((t) => t.agent)])].filter(Boolean).sort();
+  const known = state.agents.map((a) => a.name);
+  const agents = [...new Set([...known, ...[...state.tasks.values()].map((t) => t.agent)])].filter(Boolean).sort();
+  const form = $("createForm").elements;
   fillSelect($("byAgent"), agents);
   fillSelect($("byPriority"), state.priorities);
-  fillSelect($("createForm").elements.priority, state.priorities);
-  fillSelect($("createForm").elements.type, state.types);
-  if (!$("createForm").elements.priority.dataset.set) {
-    $("createForm").elements.priority.value = "normal";
-    $("createForm").elements.priority.dataset.set = "1";
-  }
-  $("agents").replaceChildren(...agents.map((a) => el("option", { value: a })));
+  fillSelect(form.agent, known);
+  $("agentSelect").hidden = known.length === 0;
+  $("agentText").hidden = known.length > 0;
+  form.agentName.required = known.length === 0;
+  const first = form.priority.options.length === 0;
+  fillSelect(form.priority, state.priorities);
+  fillSelect(form.type, state.types);
+  if (first) form.priority.value = "normal";
+}
+
+function drawWelcome() {
+  $("welcomeAgents").hidden = !state.createCommand;
+  $("welcomeNobody").hidden = !!state.createCommand;
+  put($("welcomeCommand"), state.createCommand);
+  put($("welcomeConfig"), state.configPath);
+  const n = state.waiting.newTasks || 0;
+  $("welcomeWaiting").hidden = n === 0;
+  put($("welcomeWaiting"), n ? `${plural(n, "task")} in the inbox, on the way to the board.` : "");
+}
+
+function clearFilters() {
+  $("find").value = $("byAgent").value = $("byPriority").value = "";
+  drawBoard();
+  $("find").focus();
+}
+
+// move goes from card to card with the arrow keys.
+function move(e) {
+  const card = e.target.closest?.(".card");
+  if (!card) return;
+  const columns = [...document.querySelectorAll(".column:not(.empty)")];
+  const at = columns.indexOf(card.closest(".column"));
+  const here = [...columns[at].querySelectorAll(".card")], i = here.indexOf(card);
+  const beside = (c) => c && [...c.querySelectorAll(".card")].slice(0, i + 1).at(-1);
+  const to = {
+    ArrowDown: () => here[i + 1], ArrowUp: () => here[i - 1], Home: () => here[0], End: () => here.at(-1),
+    ArrowRight: () => beside(columns[at + 1]), ArrowLeft: () => beside(columns[at - 1]),
+  }[e.key]?.();
+  if (!to) return;
+  e.preventDefault();
+  to.querySelector("button").focus();
 }
 
 // ---- one task
 
+// drafts keeps what was typed to send a task back and not sent: row → text.
+const drafts = new Map();
+const ticking = new Set(); // rows of steps whose tick is on its way
+
 function openSheet(row) {
   open = row;
-  $("sendBackForm").hidden = true;
-  $("sendBackOpen").setAttribute("aria-expanded", "false");
+  $("sendBackReason").value = drafts.get(row) || "";
+  showSendBack(drafts.has(row));
   $("taskHistory").replaceChildren();
-  $("taskWhy").textContent = "";
-  drawSheet();
+  $("taskWhy").hidden = true;
+  for (const s of selects()) s.dataset.base = "";
   if (!$("task").open) $("task").showModal();
+  say("");
+  drawSheet();
+  $("task").scrollTop = 0;
   loadDetail();
+  history.replaceState(null, "", `${location.pathname}${location.search}#${state.tasks.get(row)?.id || row}`);
 }
 
+function showSendBack(shown) {
+  $("sendBackForm").hidden = !shown;
+  $("sendBackOpen").setAttribute("aria-expanded", String(shown));
+}
+
+let loading = null; // the row whose detail is on its way
+let again = false; // and it changed meanwhile
+
 async function loadDetail() {
-  const row = open;
+  if (loading !== null) {
+    again = true;
+    return;
+  }
+  const row = (loading = open);
   try {
     const detail = await call(`/page/task?row=${encodeURIComponent(row)}`);
-    if (row !== open) return;
-    $("taskWhy").textContent = detail.why || "";
-    $("taskWhy").hidden = !detail.why;
-    $("taskHistory").replaceChildren(...detail.history.map((h) => el("li", {},
-      el("time", { datetime: h.at }, when(h.at)), el("span", { class: "by" }, h.who), el("span", {}, h.detail ? `${h.what}: ${h.detail}` : h.what))));
+    if (row === open) drawDetail(detail);
   } catch (e) {
-    $("taskWhy").textContent = e.message;
+    if (row === open) drawDetail({ why: e.message, history: null });
   }
+  loading = null;
+  if (open !== null && (again || row !== open)) {
+    again = false;
+    loadDetail();
+  }
+}
+
+function drawDetail(detail) {
+  $("taskWhy").hidden = !detail.why;
+  put($("taskWhyText"), detail.why);
+  $("taskNext").hidden = !detail.next;
+  put($("taskNext"), detail.next);
+  if (!detail.history) return;
+  const events = detail.history.map((h, i) => ({ ...h, i })).reverse();
+  reconcile($("taskHistory"), events, (h) => `${h.i} ${h.at}`, (h) => el("li", {},
+    el("time", { datetime: h.at }, when(h.at)), el("span", { class: "by" }, h.who),
+    el("span", { dir: "auto" }, h.detail ? `${h.what}: ${h.detail}` : h.what)), () => {});
+}
+
+const selects = () => [$("taskStatus"), $("taskAgent"), $("taskPriority")];
+const edited = () => selects().filter((s) => s.value !== s.dataset.base);
+
+// settle shows what the board says in a select, unless the person chose
+// something else in it or has it open.
+function settle(select, value) {
+  const theirs = select.dataset.base !== "" && select.value !== select.dataset.base;
+  let choosing = false;
+  try {
+    choosing = select.matches(":open");
+  } catch {
+    choosing = document.activeElement === select; // a browser that cannot tell
+  }
+  if (theirs || choosing) return;
+  select.value = value;
+  select.dataset.base = value;
 }
 
 function drawSheet() {
   const task = state.tasks.get(open);
+  $("task").classList.toggle("gone", !task);
   if (!task) {
-    if ($("task").open) $("task").close();
+    say("The row is no longer on the board.", true);
     return;
   }
-  $("taskId").textContent = task.id || "no id yet";
-  $("taskTitle").textContent = task.title;
-  fillSelect($("taskStatus"), state.statuses, (s) => LABELS[s] || s);
-  $("taskStatus").value = task.status;
-  const agents = [...new Set([...state.agents.map((a) => a.name), task.agent])].filter(Boolean);
-  fillSelect($("taskAgent"), task.agent ? agents : ["", ...agents], (a) => a || "nobody");
-  $("taskAgent").value = task.agent || "";
-  fillSelect($("taskPriority"), state.priorities);
-  $("taskPriority").value = task.priority || "normal";
-  const facts = [["Type", task.type], ["Project", task.project], ["Age", age(task.createdAt)], ["Row", task.row]];
-  $("taskFacts").replaceChildren(...facts.filter(([, v]) => v).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v))));
-  $("taskReview").hidden = task.status !== "agent_done";
-  const done = task.steps.filter((s) => s.done).length;
-  $("taskProgress").max = Math.max(1, task.steps.length);
-  $("taskProgress").value = done;
-  $("taskSteps").replaceChildren(...task.steps.map((s) => el("li", {}, el("label", {},
-    Object.assign(el("input", { type: "checkbox", "data-row": s.row, onchange: (e) => act({ do: "tick", row: s.row, done: e.target.checked }, e.target.checked ? "Step ticked." : "Step opened again.") }), { checked: s.done }),
-    el("span", {}, s.title)))));
+  put($("taskId"), task.id || "no id yet");
+  put($("taskTitle"), task.title || "(no title)");
+  const nobody = task.agent ? [] : [""];
+  fillSelect($("taskStatus"), [...new Set([...state.statuses, task.status])], (s) => LABELS[s] || s);
+  fillSelect($("taskAgent"), [...nobody, ...new Set([...state.agents.map((a) => a.name), task.agent])].filter((a, i) => a || i === 0), (a) => a || "nobody");
+  fillSelect($("taskPriority"), [...new Set([...state.priorities, task.priority || "normal"])]);
+  settle($("taskStatus"), task.status);
+  settle($("taskAgent"), task.agent || "");
+  settle($("taskPriority"), task.priority || "normal");
+  drawEdit();
+  drawReview(task);
+  const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.row]];
+  reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
+  drawSteps(task);
   for (const [box, text, value] of [["taskReasonBox", "taskReason", task.reason], ["taskResultBox", "taskResult", task.result]]) {
     $(box).hidden = !value;
-    $(text).textContent = value || "";
+    put($(text), value);
   }
 }
 
-function bindSheet() {
-  $("taskStatus").addEventListener("change", (e) => act({ do: "status", row: open, status: e.target.value }, "Status changed."));
-  $("taskAgent").addEventListener("change", (e) => act({ do: "assign", row: open, agent: e.target.value }, "Assigned."));
-  $("taskPriority").addEventListener("change", (e) => act({ do: "priority", row: open, priority: e.target.value }, "Priority changed."));
-  $("approve").addEventListener("click", async () => {
-    if (await act({ do: "approve", row: open }, "Approved: the task is done.")) $("task").close();
+function drawEdit() {
+  const some = edited().length > 0;
+  if ($("editButtons").contains(document.activeElement) && !some) $("taskStatus").focus();
+  $("editButtons").hidden = !some;
+}
+
+// drawReview keeps what is being typed to send the task back, also where
+// somebody else was faster.
+function drawReview(task) {
+  const due = task.status === "agent_done";
+  const typing = !$("sendBackForm").hidden && $("sendBackReason").value.trim() !== "";
+  if (!due && !typing && $("taskReview").contains(document.activeElement)) $("taskStatus").focus();
+  $("taskReview").hidden = !due && !typing;
+  put($("taskReviewText"), due ? `${task.agent || "The agent"} says that it is done. Is it?` : `It is ${LABELS[task.status] || task.status} by now: somebody was faster.`);
+  $("approve").disabled = !due;
+}
+
+function drawSteps(task) {
+  const done = task.steps.filter((s) => s.done).length;
+  put($("stepsCount"), task.steps.length ? `${done} of ${task.steps.length}` : "none");
+  $("taskProgress").hidden = task.steps.length === 0;
+  $("taskProgress").max = Math.max(1, task.steps.length);
+  $("taskProgress").value = done;
+  reconcile($("taskSteps"), task.steps, (s) => s.row, makeStep, (e, s) => {
+    if (!ticking.has(s.row)) e.querySelector("input").checked = s.done;
+    e.classList.toggle("done", s.done);
+    put(e.querySelector("bdi"), s.title);
   });
-  $("sendBackOpen").addEventListener("click", () => {
-    const hidden = $("sendBackForm").hidden;
-    $("sendBackForm").hidden = !hidden;
-    $("sendBackOpen").setAttribute("aria-expanded", String(hidden));
-    if (hidden) $("sendBackReason").focus();
-  });
-  $("sendBackForm").addEventListener("submit", async (e) => {
-    e.preventDefault();
-    if (await act({ do: "sendback", row: open, reason: $("sendBackReason").value }, "Sent back: the agent gets it again.")) {
-      $("sendBackReason").value = "";
-      $("task").close();
+}
+
+function makeStep(step) {
+  const box = el("input", { type: "checkbox" });
+  box.addEventListener("change", async () => {
+    if (ticking.has(step.row)) {
+      box.checked = !box.checked; // one after the other
+      return;
     }
+    ticking.add(step.row);
+    const done = box.checked;
+    const ok = await act({ do: "tick", row: step.row, done }, done ? "Step ticked." : "Step opened again.");
+    ticking.delete(step.row);
+    if (!ok) box.checked = !done;
+  });
+  return el("li", {}, el("label", {}, box, el("bdi", {})));
+}
+
+function bindSheet() {
+  $("edit").addEventListener("change", drawEdit);
+  $("undo").addEventListener("click", () => {
+    for (const s of edited()) s.value = s.dataset.base;
+    drawSheet();
+  });
+  $("edit").addEventListener("submit", (e) => {
+    e.preventDefault();
+    const names = { taskStatus: "status", taskAgent: "agent", taskPriority: "priority" };
+    const changed = edited();
+    const what = { do: "edit", row: open };
+    for (const s of changed) what[names[s.id]] = s.value;
+    if (!changed.length) return;
+    once($("edit"), async () => {
+      if (!(await act(what, "Saved."))) return;
+      for (const s of changed) s.dataset.base = s.value;
+      drawEdit();
+    });
+  });
+  $("approve").addEventListener("click", () => once($("approve"), async () => {
+    if (await act({ do: "approve", row: open }, "")) finish("Approved: the task is done.");
+  }));
+  $("sendBackOpen").addEventListener("click", () => {
+    showSendBack($("sendBackForm").hidden);
+    if (!$("sendBackForm").hidden) $("sendBackReason").focus();
+  });
+  $("sendBackReason").addEventListener("input", (e) => drafts.set(open, e.target.value));
+  $("sendBackForm").addEventListener("submit", (e) => {
+    e.preventDefault();
+    once($("sendBackForm"), async () => {
+      const row = open;
+      if (!(await act({ do: "sendback", row, reason: $("sendBackReason").value }, ""))) return;
+      drafts.delete(row);
+      finish("Sent back: the agent gets it again.");
+    });
   });
   $("task").addEventListener("close", () => {
     const row = open;
     open = null;
-    cards.get(row)?.querySelector("button")?.focus();
+    if (!drafts.get(row)?.trim()) drafts.delete(row);
+    history.replaceState(null, "", location.pathname + location.search);
+    const button = cards.get(row)?.querySelector("h3 button");
+    (button || $("board")).focus();
   });
+}
+
+// finish closes the sheet and says what came of it where it is seen then.
+function finish(text) {
+  $("task").close();
+  say(text);
 }
 
 // ---- a new task
 
 function bindCreate() {
+  const form = $("createForm"), f = form.elements;
   $("newButton").addEventListener("click", () => {
     $("createError").hidden = true;
     $("create").showModal();
-    $("createForm").elements.title.focus();
+    f.title.focus();
   });
-  $("createForm").addEventListener("submit", async (e) => {
+  form.addEventListener("submit", (e) => {
     e.preventDefault();
-    const f = e.target.elements;
-    const steps = f.steps.value.split("\n").map((s) => s.trim()).filter(Boolean);
-    try {
-      const made = await call("/page/do", { do: "create", title: f.title.value, agent: f.agent.value, priority: f.priority.value, type: f.type.value, project: f.project.value, steps });
-      $("create").close();
-      e.target.reset();
-      f.priority.value = "normal";
-      say(`${made.id} is dropped and on its way to the board.`);
-    } catch (err) {
-      $("createError").textContent = err.message;
-      $("createError").hidden = false;
-    }
+    once($("createSubmit"), async () => {
+      const steps = f.steps.value.split("\n").map((s) => s.trim()).filter(Boolean);
+      const agent = state.agents.length ? f.agent.value : f.agentName.value;
+      try {
+        const made = await call("/page/do", { do: "create", title: f.title.value, agent, priority: f.priority.value, type: f.type.value, project: f.project.value, steps });
+        $("create").close();
+        f.title.value = f.steps.value = ""; // the rest often stays the same
+        f.priority.value = "normal";
+        say(`${made.id} is dropped and on its way to the board.`);
+      } catch (err) {
+        $("createError").hidden = false;
+        put($("createError"), err.message);
+      }
+    });
   });
 }
 
@@ -290,87 +604,196 @@ function bindCreate() {
 function drawHealth() {
   const rank = { green: 0, "not installed": 1, yellow: 2, "clock error": 3, red: 3 };
   const worst = state.components.reduce((w, c) => Math.max(w, rank[c.state] ?? 3, c.result === "error" ? 3 : c.result === "partial" ? 2 : 0), 0);
-  const failed = state.failed.length;
-  $("healthDot").className = "dot " + (worst >= 3 ? "red" : worst === 2 || failed ? "yellow" : worst === 1 ? "" : "green");
-  $("healthText").textContent = failed ? `${failed} failed` : worst >= 2 ? "Needs a look" : worst === 1 ? "Not all running" : "All well";
-  $("components").replaceChildren(...state.components.map((c) => el("li", {},
-    el("span", { class: `dot ${c.state === "clock error" ? "red" : c.state}`, "aria-hidden": "true" }), " ", c.id, `: ${c.state}`,
-    el("small", {}, c.lastRun ? `${age(c.lastRun)} ago · ${c.result}${c.details ? " · " + c.details : ""}` : "was never started here"))));
-  const r = state.room, waiting = state.waiting;
-  $("room").textContent = [
-    r.limit ? `${r.rows} of ${r.limit} rows` : `${r.rows ?? 0} rows`,
-    r.walkAt ? `read ${age(r.walkAt)} ago` : "", waiting.newTasks ? `${waiting.newTasks} tasks in the inbox` : "", waiting.updates ? `${waiting.updates} reports in the inbox` : "",
-  ].filter(Boolean).join(" · ");
-  $("failed").replaceChildren(...(failed ? state.failed.map((f) => el("li", {},
-    el("div", {}, f.taskId ? `${f.taskId}: ` : "", f.error, el("small", {}, `${f.name} · ${f.class}${f.hint ? " · " + f.hint : ""}`)),
-    el("button", { type: "button", "aria-label": `Retry ${f.name}`, onclick: () => act({ do: "retry", name: f.name }, "Put back into the inbox.") }, "Retry")))
-    : [el("li", {}, "None.")]));
+  const failed = state.waiting.failed || 0, r = state.room;
+  const tight = r.limit > 0 && r.rows >= 0.9 * r.limit;
+  $("healthDot").className = "dot " + (worst >= 3 ? "red" : worst === 2 || failed || tight ? "yellow" : worst === 1 ? "" : "green");
+  put($("healthText"), failed ? `${failed.toLocaleString()} failed` : worst >= 2 ? "Needs a look" : tight ? "List nearly full" : worst === 1 ? "Not all running" : "All well");
+  reconcile($("components"), state.components, (c) => c.id, () => el("li", {}, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, el("b", {}), el("span", {}), el("small", {}))), (e, c) => {
+    e.firstChild.className = `dot ${c.state === "green" && c.result !== "success" ? "yellow" : c.state === "clock error" ? "red" : c.state}`;
+    const [name, how, more] = e.lastChild.children;
+    put(name, c.id);
+    put(how, ` ${c.state}`);
+    put(more, c.lastRun ? `${age(c.lastRun)} ago · ${c.result}${c.details ? " · " + c.details : ""}` : "was never started here");
+  });
+  $("roomMeter").hidden = !r.limit;
+  if (r.limit) Object.assign($("roomMeter"), { max: r.limit, value: r.rows, high: 0.9 * r.limit, low: 0.8 * r.limit, optimum: 0 });
+  const waiting = state.waiting;
+  put($("room"), [
+    rowsText(), walkText(), waiting.newTasks ? `${plural(waiting.newTasks, "task")} in the inbox` : "", waiting.updates ? `${plural(waiting.updates, "report")} in the inbox` : "",
+  ].filter(Boolean).join(" · "));
+  drawFailed(failed);
+  drawFoot();
+}
+
+function drawFailed(total) {
+  const more = total - state.failed.length;
+  const items = [...state.failed, ...(total ? [] : [{ name: "", none: "None." }]), ...(more > 0 ? [{ name: "…", none: `and ${more.toLocaleString()} older: otm retry --all puts all back` }] : [])];
+  const had = $("failed").contains(document.activeElement);
+  reconcile($("failed"), items, (f) => f.name, (f) => (f.none ? el("li", {}, f.none) : makeFailed(f)), () => {});
+  if (had && document.activeElement === document.body || had && document.activeElement === $("health")) $("failedHeading").focus();
+}
+
+function makeFailed(f) {
+  const button = el("button", { type: "button", "aria-label": `${f.renumber ? "Retry with a new id" : "Retry"}: ${f.name}`, onclick: () => once(button, () => act({ do: "retry", name: f.name, newId: !!f.renumber }, "Put back into the inbox.")) },
+    f.renumber ? "Retry with a new id" : "Retry");
+  return el("li", {}, el("div", { dir: "auto" }, f.taskId ? `${f.taskId}: ` : "", f.error, el("small", {}, [f.name, f.class, f.hint].filter(Boolean).join(" · "))), button);
+}
+
+function rowsText() {
+  const r = state.room;
+  return r.limit ? `${(r.rows ?? 0).toLocaleString()} of ${plural(r.limit, "row")}` : plural(r.rows ?? 0, "row");
+}
+
+const walkText = () => (state.room.walkAt ? `list read ${age(state.room.walkAt)} ago` : "");
+
+function drawFoot() {
+  put($("live"), walkText() || (source && !troubled() ? "Live" : ""));
+  put($("fill"), rowsText());
+  $("fill").classList.toggle("tight", state.room.limit > 0 && state.room.rows >= 0.9 * state.room.limit);
 }
 
 // ---- the state and its changes
 
 function take(update, all) {
   if (update.now) offset = Date.parse(update.now) - Date.now();
-  for (const key of ["agents", "components", "failed", "room", "waiting", "statuses", "priorities", "types"]) {
+  for (const key of ["agents", "components", "failed", "room", "waiting", "statuses", "priorities", "types", "createCommand", "configPath"]) {
     if (update[key] !== undefined) state[key] = update[key];
   }
-  if (update.createCommand) $("welcomeCommand").textContent = update.createCommand;
-  let changed = null;
+  const before = all ? null : state.tasks;
+  const moves = [];
   if (all) {
-    state.tasks = new Map(update.tasks.map((t) => [t.row, t]));
-    cards.clear();
-  } else if (update.tasks || update.gone) {
-    changed = new Set((update.tasks || []).map((t) => t.row));
-    for (const t of update.tasks || []) state.tasks.set(t.row, t);
-    for (const row of update.gone || []) state.tasks.delete(row);
+    const old = state.tasks;
+    // A card whose task is as it was stays as it is.
+    state.tasks = new Map(update.tasks.map((t) => [t.row, same(old.get(t.row), t) ? old.get(t.row) : t]));
   }
-  if (all || update.tasks || update.gone || update.agents) {
+  for (const t of (!all && update.tasks) || []) {
+    const was = before.get(t.row);
+    if (!was || was.status !== t.status) moves.push(`${t.id || "A task"}, ${t.title}: ${columnLabel(t)}`);
+    state.tasks.set(t.row, t);
+  }
+  for (const row of update.gone || []) state.tasks.delete(row);
+  if (all || update.tasks || update.gone || update.agents || update.room) {
     drawFilters();
-    drawBoard(changed);
+    drawBoard();
   }
   if (all || update.components || update.failed || update.room || update.waiting) drawHealth();
-  if (open && (all || changed?.has(open) || update.gone?.includes(open))) {
+  drawWelcome();
+  if (open && (all || update.gone?.includes(open) || update.tasks?.some((t) => t.row === open))) {
     drawSheet();
-    if (open) loadDetail();
+    loadDetail();
   }
+  if (moves.length) announce(moves.length > 3 ? `${moves.length} tasks changed` : moves.join(". "));
   document.documentElement.dataset.ready = "1";
 }
 
-let source = null;
+const same = (a, b) => a !== undefined && JSON.stringify(a) === JSON.stringify(b);
+const columnLabel = (t) => LABELS[t.status] || t.status;
+
+let source = null; // the stream; null while nobody looks at the page
+let lost = false; // it broke
+let unreadable = ""; // why the server cannot read the board
+
+const troubled = () => lost || unreadable !== "";
+
+function drawConnection() {
+  const text = lost ? "Not connected: what you see may be old. Trying again …" : unreadable ? `The board cannot be read (${unreadable}): what you see may be old.` : "";
+  $("connection").hidden = locked || !text;
+  put($("connection"), text);
+  if (text && document.querySelector("dialog[open]")) say(text, true);
+  drawFoot();
+}
 
 async function start() {
   const first = await call("/page/state");
+  if (locked) unlock();
+  lost = false;
+  unreadable = "";
+  version = first.version;
   take(first, true);
-  follow(first.version);
+  openFromAddress();
+  if (!document.hidden) follow();
+  drawConnection();
+}
+
+// startAgain tries until the server answers.
+function startAgain() {
+  setTimeout(() => {
+    if (!locked) start().catch(startOver);
+  }, 2000);
+}
+
+function startOver(e) {
+  if (locked) return;
+  lost = true;
+  drawConnection();
+  if (e && !state.statuses.length) put($("connection"), `${e.message}. Trying again …`);
+  startAgain();
 }
 
 // follow listens for changes. The browser connects again by itself; after a
 // gap the server sends the whole state.
-function follow(version) {
+function follow() {
   source?.close();
-  source = new EventSource(`/page/events?version=${encodeURIComponent(version)}`);
-  let lost = false;
-  source.addEventListener("state", (e) => take(JSON.parse(e.data), true));
-  source.addEventListener("change", (e) => take(JSON.parse(e.data), false));
-  source.addEventListener("open", () => {
+  const s = (source = new EventSource(`/page/events?version=${encodeURIComponent(version)}`));
+  const taking = (all) => (e) => {
+    version = e.lastEventId;
+    take(JSON.parse(e.data), all);
+  };
+  s.addEventListener("state", taking(true));
+  s.addEventListener("change", taking(false));
+  s.addEventListener("trouble", (e) => {
+    unreadable = JSON.parse(e.data).error;
+    drawConnection();
+  });
+  s.addEventListener("open", () => {
     if (lost) say("Connected again.");
     lost = false;
+    drawConnection();
   });
-  source.addEventListener("error", async () => {
+  s.addEventListener("error", () => {
+    if (s !== source) return;
     lost = true;
-    say("The connection to the board is lost; what you see may be old.", true);
-    if (source.readyState !== EventSource.CLOSED) return;
-    await new Promise((resolve) => setTimeout(resolve, 2000));
-    start().catch(() => follow(""));
+    drawConnection();
+    if (s.readyState === EventSource.CLOSED) startAgain();
   });
+}
+
+// A browser holds few connections to one server: a page that nobody sees lets
+// go of its own, and catches up when it is looked at again.
+let letGo = 0;
+
+function seen() {
+  clearTimeout(letGo);
+  if (document.hidden) {
+    letGo = setTimeout(() => {
+      source?.close();
+      source = null;
+    }, 5000);
+  } else if (locked) {
+    start().catch(() => {}); // another tab may have signed in
+  } else if (!source && state.statuses.length) {
+    follow();
+  }
 }
 
 function lock() {
   source?.close();
+  source = null;
+  const first = !locked;
+  locked = true;
   for (const d of document.querySelectorAll("dialog[open]")) d.close();
-  $("board").hidden = $("welcome").hidden = true;
+  document.body.classList.add("locked");
+  for (const id of ["board", "jump", "welcome", "unread", "matches", "connection"]) $(id).hidden = true;
+  say("");
   $("locked").hidden = false;
+  if (first && document.documentElement.dataset.ready) $("lockedTitle").focus();
   document.documentElement.dataset.ready = "1";
+}
+
+function unlock() {
+  locked = false;
+  document.body.classList.remove("locked");
+  $("locked").hidden = true;
 }
 
 // enter exchanges the code in the address, if there is one, for a session. It
@@ -378,25 +801,81 @@ function lock() {
 async function enter() {
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (!code) return;
-  history.replaceState(null, "", location.pathname);
+  history.replaceState(null, "", location.pathname + location.search);
   const response = await fetch("/page/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }) });
-  if (!response.ok) $("lockedText").textContent = "The code in this address was used already, or is older than a minute. Print a new one:";
+  if (!response.ok) put($("lockedText"), "The code in this address was used already, or is older than a minute. Print a new one:");
 }
 
-for (const b of document.querySelectorAll("[data-close]")) b.addEventListener("click", () => b.closest("dialog").close());
-for (const d of document.querySelectorAll("dialog")) d.addEventListener("click", (e) => e.target === d && d.close());
-for (const id of ["find", "byAgent", "byPriority"]) $(id).addEventListener("input", () => drawBoard());
-$("filters").addEventListener("submit", (e) => e.preventDefault());
-$("healthButton").addEventListener("click", () => $("health").showModal());
-document.addEventListener("keydown", (e) => {
-  if (e.target.closest("input, textarea, select, dialog") || e.ctrlKey || e.metaKey || e.altKey) return;
-  if (e.key === "/") { e.preventDefault(); $("find").focus(); }
-  if (e.key === "n") { e.preventDefault(); $("newButton").click(); }
-});
+// openFromAddress opens the task that the address names, if any.
+function openFromAddress() {
+  const name = decodeURIComponent(location.hash.slice(1)) || new URLSearchParams(location.search).get("record_id");
+  if (!name || open) return;
+  for (const t of state.tasks.values()) if (t.id === name || t.row === name) return openSheet(t.row);
+}
+
+// copy puts a command into the clipboard.
+async function copy(button) {
+  try {
+    await navigator.clipboard.writeText($(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren($(button.dataset.copy));
+    button.textContent = "Selected";
+  }
+  setTimeout(() => (button.textContent = "Copy"), 2000);
+}
+
+function bindDialogs() {
+  for (const b of document.querySelectorAll("[data-close]")) b.addEventListener("click", () => b.closest("dialog").close());
+  // A press on the backdrop closes what holds nothing that was typed.
+  for (const d of [$("task"), $("health")]) {
+    d.addEventListener("pointerdown", (e) => {
+      if (e.target === d && $("sendBackForm").hidden && !edited().length) d.close();
+    });
+  }
+  $("healthButton").addEventListener("click", () => {
+    $("health").showModal();
+    say("");
+  });
+}
+
+function bindKeys() {
+  document.addEventListener("keydown", (e) => {
+    if (locked || e.target.closest?.("input, textarea, select, dialog") || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === "/") {
+      e.preventDefault();
+      $("find").focus();
+    } else if (e.key === "n") {
+      e.preventDefault();
+      $("newButton").click();
+    } else {
+      move(e);
+    }
+  });
+}
+
 setInterval(() => {
-  for (const t of document.querySelectorAll(".card time")) t.textContent = age(t.dateTime);
+  for (const t of document.querySelectorAll(".card time")) put(t, age(t.dateTime));
   drawHealth();
+  if (open && state.tasks.has(open)) {
+    drawSheet();
+    loadDetail();
+  }
 }, 15000);
+
+makeColumns();
 bindSheet();
 bindCreate();
-enter().then(start).catch((e) => say(e.message, true));
+bindDialogs();
+bindKeys();
+for (const id of ["find", "byAgent", "byPriority"]) $(id).addEventListener("input", drawBoard);
+$("filters").addEventListener("submit", (e) => e.preventDefault());
+$("clear").addEventListener("click", clearFilters);
+for (const b of document.querySelectorAll("[data-copy]")) b.addEventListener("click", () => copy(b));
+document.addEventListener("visibilitychange", seen);
+addEventListener("focus", () => locked && start().catch(() => {}));
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#code=")) enter().then(start).catch(startOver);
+  else if (!locked) openFromAddress();
+});
+enter().then(start).catch(startOver);
