@@ -105,7 +105,7 @@ func (p *pass) unadoptable(row *pipeline.Row) string {
 	case row.TaskID != "":
 		return fmt.Sprintf("%q is no task id: clear that cell", row.TaskID)
 	case p.Agents.Assigned(row.Assignee) == nil:
-		return fmt.Sprintf("unknown agent %q: no [agents.…] table of otm.toml has this name or label", row.Assignee)
+		return fmt.Sprintf("unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", row.Assignee)
 	}
 	return ""
 }

@@ -119,12 +119,17 @@ func (p *pass) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 			return nil, context.Cause(ctx)
 		}
 		failed[workspace] = true
+		p.report.due(p.Now().Add(fileAgain))
 		for _, t := range mine { // they stay new; the others go on
 			p.problem(t.id, "dispatch file of %s: %v", t.agent.Name, err)
 		}
 	}
 	return slices.DeleteFunc(tasks, func(t *task) bool { return failed[t.agent.Workspace] && !t.agent.Person }), nil
 }
+
+// fileAgain is when to try again to write a dispatch file: its disk may be full
+// for a moment.
+const fileAgain = 30 * time.Second
 
 // entryOf is the entry of a task's present dispatch.
 func entryOf(r *pipeline.Record) Entry {

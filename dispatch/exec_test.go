@@ -355,19 +355,43 @@ func TestExecRefused(t *testing.T) {
 func TestExecEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `echo run >> runs; kill -9 $$`)
+	w.d.Patience = time.Minute // a resident's, so that an outage does not use up all attempts at once
 	id := w.create("x", "alpha", pipeline.Normal)
-	for range DefaultTimes.RewakeMax + 3 {
-		w.pass()
+	for _, want := range []struct {
+		after time.Duration
+		woken int
+	}{{0, 1}, {time.Second, 1}, {time.Second, 0}, {10 * time.Second, 1}, {10 * time.Second, 0}, {time.Minute, 1}, {time.Hour, 0}} {
+		w.clock.Advance(want.after)
+		if got := w.pass().Woken; got != want.woken {
+			t.Errorf("%v later: woken %d, want %d", want.after, got, want.woken)
+		}
 		w.ended()
 	}
 	want(t, "runs", strings.Count(w.found("runs"), "run"), DefaultTimes.RewakeMax+1)
 	want(t, "given up", w.pass().Given, []string{"agent alpha was woken 4 times and took nothing: [T-00001] (set one to new to try again)"})
 	want(t, "exit", w.record(id).Wakes[0].Exit, "signal: killed")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
-	// A task that comes later is a reason to try once more.
+	// A task that comes later is a reason to try once more, and no more.
 	w.create("y", "alpha", pipeline.Normal)
 	want(t, "then", w.pass().Woken, 1)
 	w.ended()
+	w.clock.Advance(time.Hour)
+	want(t, "and then", w.pass().Woken, 0)
+}
+
+// Each task that comes meanwhile brings one wake, not a new allowance.
+func TestRewakeMaxWithManyTasks(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `echo run >> runs`)
+	w.d.Times.RewakeMax = 1
+	for n := range 6 {
+		w.create(fmt.Sprint(n), "alpha", pipeline.Normal)
+		for range 3 {
+			w.pass()
+			w.ended()
+		}
+	}
+	want(t, "runs", strings.Count(w.found("runs"), "run"), 2+5)
 }
 
 // An agent that takes one task a run is started for each, without a pause.

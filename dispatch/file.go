@@ -88,7 +88,7 @@ const (
 func readFile(path string, now time.Time) (*File, error) {
 	for try := 1; ; try++ {
 		file := &File{path: path}
-		data, written, err := load(path)
+		data, written, err := load(path, maxFile)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return file, nil
@@ -111,9 +111,9 @@ func readFile(path string, now time.Time) (*File, error) {
 
 var errUnfit = errors.New("not a file of a sensible size")
 
-// load returns the bytes of a regular file, and when it was written. Links are
-// not followed, and pipes not waited for.
-func load(path string) ([]byte, time.Time, error) {
+// load returns the bytes of a regular file of at most limit bytes, and when it
+// was written. Links are not followed, and pipes not waited for.
+func load(path string, limit int64) ([]byte, time.Time, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
 		return nil, time.Time{}, errUnfit
@@ -126,10 +126,10 @@ func load(path string) ([]byte, time.Time, error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
+	if !info.Mode().IsRegular() || info.Size() > limit {
 		return nil, time.Time{}, errUnfit
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	data, err := io.ReadAll(io.LimitReader(f, limit))
 	return data, info.ModTime(), err
 }
 

@@ -78,7 +78,10 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 		}
 	}
 	crash.Point("next.noted")
-	return taken, d.writeState(a, taken)
+	if err := d.writeState(a, taken); err != nil {
+		d.Warn("state file not written: " + err.Error()) // it is for people: the task was taken all the same
+	}
+	return taken, nil
 }
 
 // restore fills a dispatch file that was set aside with what is open.

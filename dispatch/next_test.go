@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -315,4 +316,28 @@ func TestNextSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "as JSON", words(e["taskId"], e["subtasks"], e["picked"], e["attempt"]), "T-00001 [changed two] true 1")
+}
+
+// What stands in place of the state file harms nobody: it is for people.
+func TestStateFileIsAnything(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(path string) error{
+		"pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":      func(path string) error { return os.Symlink("/dev/zero", path) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"huge":      func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha", "beta")
+			if err := put(statePath(w.agents, w.agent("alpha"))); err != nil {
+				t.Fatal(err)
+			}
+			id, other := w.create("x", "alpha", pipeline.Normal), w.create("y", "beta", pipeline.Normal)
+			r := w.pass()
+			want(t, "pass", words(r.Dispatched, r.Woken), "2 2")
+			want(t, "taken", words(w.next("alpha"), w.next("beta")), words(id, other))
+			w.pass()
+		})
+	}
 }

@@ -180,7 +180,7 @@ func TestUnroutable(t *testing.T) {
 	blocked := w.create("x", "gamma", pipeline.Critical)
 	fine := w.create("x", "alpha", pipeline.Low)
 	reasons := []string{
-		`T-00001: unknown agent "ghost": no [agents.…] table of otm.toml has this name or label`,
+		`T-00001: unknown agent "ghost": no [agents.NAME] table of otm.toml has this name or label`,
 		fmt.Sprintf("T-00002: workspace of beta: stat %s: no such file or directory", gone),
 		fmt.Sprintf("T-00003: workspace of gamma: %q is not a directory", file),
 	}

@@ -53,6 +53,7 @@ type situation struct {
 	records []*pipeline.Record // of the agent's tasks on the board
 	gone    []*pipeline.Record // of others, which hold a wake of the agent: their rows left, or are somebody else's now
 	running bool               // its process lives
+	pauses  bool               // between starts of a command that takes nothing
 	idle    time.Time          // when "otm next" last found nothing for it; zero: never, or not known
 	now     time.Time
 	times   Times
@@ -145,16 +146,57 @@ func (s *situation) planOutstanding(p plan) plan {
 		if w.Unknown == nil {
 			return p.with(ask, "woken, took nothing")
 		}
+		return s.again(p, "woken, took nothing")
+	}
+	if w.Via != string(pipeline.TriggerExec) {
+		return s.again(p, "woken, took nothing")
+	}
+	if pause, since := s.startPause(p), endOf(w); !reached(since, pause, s.now) {
+		return p.until(since.Add(pause), "its command ended without taking a task")
 	}
 	return s.again(p, "woken, took nothing")
 }
 
-// again plans one more wake, unless each task that waits had enough of them.
+// startPause is how long a resident waits after a command that ended without
+// taking anything: not at all the first time, then longer, so that a command
+// which fails at once does not use up all attempts at once.
+func (s *situation) startPause(p plan) time.Duration {
+	switch n := s.wakesInVain(p); {
+	case n <= 1 || !s.pauses:
+		return 0
+	case n == 2:
+		return min(10*time.Second, s.times.RewakeAfter)
+	}
+	return min(time.Minute, s.times.RewakeAfter)
+}
+
+// endOf is when a wake ended, or, where that was not noted, was accepted.
+func endOf(w *pipeline.Wake) time.Time {
+	if w.Ended != nil {
+		return *w.Ended
+	}
+	return *w.Accepted
+}
+
+// again plans one more wake, unless there were enough since the first of the
+// tasks that wait was handed out. One that no wake has named yet is a reason
+// for one more.
 func (s *situation) again(p plan, why string) plan {
-	if slices.ContainsFunc(p.tasks, func(r *pipeline.Record) bool { return s.wakesFor(r) <= s.times.RewakeMax }) {
+	unnamed := func(r *pipeline.Record) bool { return s.wakesFor(r) == 0 }
+	if s.wakesInVain(p) <= s.times.RewakeMax || slices.ContainsFunc(p.tasks, unnamed) {
 		return p.with(send, why)
 	}
 	return p.with(giveUp, why)
+}
+
+// wakesInVain counts the wakes since the first of the waiting tasks was handed
+// out, after the agent last took something.
+func (s *situation) wakesInVain(p plan) int {
+	most := 0
+	for _, task := range p.tasks {
+		most = max(most, s.wakesSince(past(task.Dispatch.At, s.now), func(*pipeline.Wake) bool { return true }))
+	}
+	return most
 }
 
 // planAfterTask is for an agent that took something since it was woken, or
@@ -229,15 +271,19 @@ func (s *situation) lastWake() (of *pipeline.Record, last *pipeline.Wake) {
 // wakesFor counts the wakes that named a task since it was dispatched and in
 // vain: after the agent last took something.
 func (s *situation) wakesFor(task *pipeline.Record) int {
-	since := past(task.Dispatch.At, s.now)
+	return s.wakesSince(past(task.Dispatch.At, s.now), func(w *pipeline.Wake) bool { return slices.Contains(w.Tasks, task.TaskID) })
+}
+
+// wakesSince counts wakes of a kind that may have reached the agent since a
+// time, and after it last took something.
+func (s *situation) wakesSince(since time.Time, kind func(*pipeline.Wake) bool) int {
 	if took := s.lastTook(); took.After(since) {
 		since = took
 	}
 	n := 0
 	for _, r := range s.known() {
 		for i := range r.Wakes {
-			w := &r.Wakes[i]
-			if s.isMe(w.Agent) && maybeQueued(w) && slices.Contains(w.Tasks, task.TaskID) && !w.AskedAt.Before(since) {
+			if w := &r.Wakes[i]; s.isMe(w.Agent) && maybeQueued(w) && kind(w) && !w.AskedAt.Before(since) {
 				n++
 			}
 		}

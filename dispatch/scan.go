@@ -74,7 +74,7 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 	case agent == nil && len(p.Agents) == 0:
 		return nil, false, nil // names are not checked before somebody is configured
 	case agent == nil && row.Assignee != "":
-		p.problem(t.id, "unknown agent %q: no [agents.…] table of otm.toml has this name or label", row.Assignee)
+		p.problem(t.id, "unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", row.Assignee)
 		return nil, false, nil
 	case status != pipeline.New && (agent == nil || agent.Person):
 		return nil, false, p.takeAway(ctx, t)

@@ -46,16 +46,19 @@ func sameDir(a, b string) bool {
 	return aerr == nil && berr == nil && os.SameFile(ai, bi)
 }
 
+// maxState bounds a state file, in bytes: agents write into their workspaces.
+const maxState = 1 << 20
+
 func readState(path string) (agentState, bool) {
 	var s agentState
-	data, err := os.ReadFile(path)
+	data, _, err := load(path, maxState)
 	return s, err == nil && json.Unmarshal(data, &s) == nil
 }
 
 // writeState writes what changed, and keeps what the agent added.
 func writeState(path string, s agentState) error {
 	all := map[string]json.RawMessage{}
-	if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &all) != nil || all == nil {
+	if data, _, err := load(path, maxState); err == nil && json.Unmarshal(data, &all) != nil || all == nil {
 		all = map[string]json.RawMessage{} // it was no JSON object
 	}
 	ours, err := json.Marshal(s)

@@ -113,7 +113,7 @@ func (p *pass) anyWaits(a *pipeline.Agent) bool {
 }
 
 func (p *pass) situation(a *pipeline.Agent, waker Waker) (*situation, error) {
-	s := &situation{agent: a, idle: p.idleSince(a), now: p.Now(), times: p.Times}
+	s := &situation{agent: a, idle: p.idleSince(a), now: p.Now(), times: p.Times, pauses: p.Patience > 0}
 	// A process that was started before the trigger was changed counts too.
 	_, held := lock.Holder(execLock(p.Dir, a.Name))
 	s.running = held || waker.Running(a.Name)
@@ -147,11 +147,7 @@ func (p *pass) settled(s *situation, pl plan) bool {
 func told(s *situation, pl plan) wakeResult {
 	switch pl.action {
 	case giveUp:
-		n := 0
-		for _, r := range pl.tasks {
-			n = max(n, s.wakesFor(r))
-		}
-		return wakeResult{given: fmt.Sprintf("agent %s was woken %d times and took nothing: %v (set one to new to try again)", s.agent.Name, n, idsOf(pl.tasks))}
+		return wakeResult{given: fmt.Sprintf("agent %s was woken %d times and took nothing: %v (set one to new to try again)", s.agent.Name, s.wakesInVain(pl), idsOf(pl.tasks))}
 	case stuck:
 		return wakeResult{given: fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))}
 	}

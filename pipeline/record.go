@@ -148,26 +148,8 @@ const (
 	EventRebuilt      = "record rebuilt" // from the row: the record was lost
 	EventTaken        = "taken"          // by the agent
 	EventUpdateFailed = "update failed"
-	EventRowGone      = "row gone" // a complete walk lacked the row, whose id is the detail
-	EventRowBack      = "row back" // it was there again after all
+	EventRowGone      = "row gone" // somebody deleted or archived the row, whose id is the detail
 )
-
-// RowGone is when a complete walk first lacked the row; nil where none did, or
-// the row came back since. One walk may be wrong: two of them, some time apart,
-// tell that somebody deleted or archived it.
-func (r *Record) RowGone() *time.Time {
-	for i := range slices.Backward(r.History) {
-		switch e := &r.History[i]; e.What {
-		case EventRowGone:
-			if e.Detail == r.RowID {
-				return &e.At
-			}
-		case EventRowBack:
-			return nil
-		}
-	}
-	return nil
-}
 
 // Move reads a move of the status from an event; false where it is none.
 func (e *Event) Move() (from, to Status, ok bool) {

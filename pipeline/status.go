@@ -43,6 +43,9 @@ func (s Status) Finished() bool {
 	return false
 }
 
+// Over tells whether nobody has to look at a task in this state any more.
+func (s Status) Over() bool { return s == Done || s == Cancelled || s == Archived }
+
 // StepDone tells whether a step in this state counts as done.
 func (s Status) StepDone() bool { return s == AgentDone || s == Done }
 

@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -65,6 +67,8 @@ func setup(env *testscript.Env) error {
 //	exitcode N               the last exec ended with this code
 //	reason FILE REGEXP       the failed drop says why
 //	firstline VAR FILE       sets a variable to the first line of a file
+//	smalldisk DIR            mounts a file system of two megabytes there
+//	fill FILE                writes until the disk is full
 //	sigterm                  interrupts the background commands
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"waitfor":   waitfor,
@@ -75,6 +79,8 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"chtime":    chtime,
 	"repeat":    repeat,
 	"sigterm":   sigterm,
+	"smalldisk": smallDisk,
+	"fill":      fill,
 	"expand":    expand,
 	"bytes":     writeBytes,
 	"append":    appendTo,
@@ -444,4 +450,53 @@ func (a *api) set(row, name, value string) {
 	cells, err := json.Marshal([]any{cell})
 	a.ts.Check(err)
 	a.call("slackLists.items.update", url.Values{"list_id": {a.list}, "cells": {string(cells)}}, nil)
+}
+
+// condition tells whether the machine has what a script needs.
+func condition(name string) (bool, error) {
+	if name != "tmpfs" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return mayMount(), nil
+}
+
+// mayMount tries to mount a small file system.
+var mayMount = sync.OnceValue(func() bool {
+	dir, err := os.MkdirTemp("", "otm mount ")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(dir)
+	if mountSmall(dir) != nil {
+		return false
+	}
+	return exec.Command("umount", dir).Run() == nil
+})
+
+func mountSmall(dir string) error {
+	return exec.Command("mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", dir).Run()
+}
+
+func smallDisk(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: smalldisk DIR")
+	}
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o700))
+	ts.Check(mountSmall(dir))
+	ts.Defer(func() { exec.Command("umount", "-l", dir).Run() })
+}
+
+func fill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: fill FILE")
+	}
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer f.Close()
+	for size := 1 << 16; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
 }

@@ -76,6 +76,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup:               setup,
 		Cmds:                helpers,
+		Condition:           condition,
 		Deadline:            deadline(t),
 	})
 }

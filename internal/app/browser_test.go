@@ -14,7 +14,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"otm/internal/board"
 	"otm/internal/cli"
+	"otm/pipeline"
 )
 
 // chromium is one headless browser for all tests; each has a profile of its
@@ -142,23 +144,117 @@ func (tab *tab) text(selector string) string {
 	return eval[string](tab, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.innerText).join("\n")`, selector))
 }
 
+// raw calls a method of the browser's own protocol.
+func raw[T any](tab *tab, method string, params any) T {
+	tab.t.Helper()
+	var result T
+	tab.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		return target.Call(ctx, method, params, &result)
+	}))
+	return result
+}
+
+// size makes the page as wide and high as a screen.
+func (tab *tab) size(width, height int64) {
+	tab.t.Helper()
+	tab.do(chromedp.EmulateViewport(width, height))
+}
+
+// scheme is light or dark.
+func (tab *tab) scheme(scheme string) {
+	tab.t.Helper()
+	type feature struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	raw[struct{}](tab, "Emulation.setEmulatedMedia", map[string]any{"features": []feature{{"prefers-color-scheme", scheme}}})
+}
+
+// press presses keys where the focus is, as a person does.
+func (tab *tab) press(keys ...string) {
+	tab.t.Helper()
+	for _, k := range keys {
+		tab.do(chromedp.KeyEvent(k))
+	}
+}
+
+// click clicks what a selector finds, once it can be clicked.
+func (tab *tab) click(selector string) {
+	tab.t.Helper()
+	tab.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// fill types a text into a field that is empty.
+func (tab *tab) fill(selector, text string) {
+	tab.t.Helper()
+	tab.do(chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+// choose chooses in a select, as a person does.
+func (tab *tab) choose(selector, value string) {
+	tab.t.Helper()
+	eval[bool](tab, fmt.Sprintf(`(() => {
+		const s = document.querySelector(%q);
+		s.value = %q;
+		s.dispatchEvent(new Event("input", {bubbles: true}));
+		s.dispatchEvent(new Event("change", {bubbles: true}));
+		return true;
+	})()`, selector, value))
+}
+
+// has waits until what a selector finds shows a text.
+func (tab *tab) has(selector, text string) {
+	tab.t.Helper()
+	tab.until(fmt.Sprintf("%s to show %q", selector, text),
+		fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.includes(%q))`, selector, text))
+}
+
+// column waits until the card of a task stands in a column.
+func (tab *tab) column(key, title string) {
+	tab.t.Helper()
+	tab.has(fmt.Sprintf(`[data-column=%q] .card`, key), title)
+}
+
+// card opens the task of this title.
+func (tab *tab) card(title string) {
+	tab.t.Helper()
+	tab.has(".card h3", title)
+	eval[bool](tab, fmt.Sprintf(`([...document.querySelectorAll(".card h3 button")].find((b) => b.innerText.includes(%q)).click(), true)`, title))
+	tab.until("the task's view", `document.getElementById("task").open`)
+}
+
+// focused describes what has the focus.
+func (tab *tab) focused() string {
+	tab.t.Helper()
+	return eval[string](tab, `(() => { const e = document.activeElement; return e.id || e.getAttribute("aria-label") || e.innerText || e.tagName })()`)
+}
+
+// seed is a task that stands on the board before anything runs.
+type seed struct {
+	title, status, agent, priority, project, reason, result string
+	steps                                                   []string // "x " before a title: it is done
+	byHand                                                  bool     // a person typed it: no id, no record
+}
+
 // office is a data directory in which everything runs.
 type office struct {
 	t    *testing.T
 	home *Home
 	link string
+	stop func()
+	rows []string // of the seeds
 }
 
-// newOffice starts everything with two agents that look by themselves, and a
+// newHome makes a data directory with two agents that look by themselves, and a
 // person.
-func newOffice(t *testing.T) *office {
+func newHome(t testing.TB, config string) *Home {
 	t.Helper()
 	root := t.TempDir()
 	dir := filepath.Join(root, "data")
 	if _, err := Init(dir); err != nil {
 		t.Fatal(err)
 	}
-	config := "[board]\nlisten = \"127.0.0.1:0\"\n[agents.robin]\nkind = \"human\"\n"
+	config += "\n[board]\nlisten = \"127.0.0.1:0\"\n[agents.robin]\nkind = \"human\"\n"
 	for _, name := range []string{"devdas", "archibald"} {
 		ws := filepath.Join(root, name)
 		if err := os.Mkdir(ws, 0o700); err != nil {
@@ -166,6 +262,12 @@ func newOffice(t *testing.T) *office {
 		}
 		config += fmt.Sprintf("[agents.%s]\nworkspace = %q\ntrigger = \"none\"\n", name, ws)
 	}
+	return reopenHome(t, dir, config)
+}
+
+// reopenHome opens a data directory with a configuration.
+func reopenHome(t testing.TB, dir, config string) *Home {
+	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "otm.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -173,23 +275,121 @@ func newOffice(t *testing.T) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h
+}
+
+// plant puts seeds on the board of a directory in which nothing runs.
+func plant(t testing.TB, h *Home, seeds ...seed) (rows []string) {
+	t.Helper()
+	s, err := board.Open(board.Options{Dir: h.boardDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	columns, err := s.Columns(s.ListID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := map[string]string{}
+	for _, c := range columns {
+		if column[c.Name] == "" {
+			column[c.Name] = c.ID
+		}
+	}
+	counter, err := h.Store.Counter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counter.Release()
+	for _, sd := range seeds {
+		rows = append(rows, plantOne(t, h, s, column, counter.Take, sd))
+	}
+	return rows
+}
+
+func plantOne(t testing.TB, h *Home, s *board.Server, column map[string]string, take func(int) (pipeline.TaskID, error), sd seed) string {
+	t.Helper()
+	cells := []board.Cell{board.TextCell(column["Title"], sd.title), board.SelectCell(column["Status"], sd.status)}
+	rec := &pipeline.Record{Title: sd.title, Agent: sd.agent, Priority: pipeline.Normal, Type: pipeline.Action,
+		Status: pipeline.Status(sd.status), Written: pipeline.Status(sd.status), Reason: sd.reason, Result: sd.result, Settled: true, CreatedAt: h.Now().Add(-time.Hour)}
+	user := board.HumanUser
+	if !sd.byHand {
+		id, err := take(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.TaskID, user = id, board.BotUser
+		cells = append(cells, board.TextCell(column["Task ID"], id.String()), board.SelectCell(column["Type"], "action"))
+	}
+	for name, text := range map[string]string{"Project 2": sd.project, "Reason": sd.reason, "Result": sd.result} {
+		if text != "" {
+			cells = append(cells, board.TextCell(column[name], text))
+		}
+	}
+	for name, option := range map[string]string{"Assignee": sd.agent, "Priority": sd.priority} {
+		if option != "" {
+			cells = append(cells, board.SelectCell(column[name], option))
+		}
+	}
+	row, err := s.AddRow(user, s.ListID(), cells...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range sd.steps {
+		title, done := strings.CutPrefix(step, "x ")
+		status := "new"
+		if done {
+			status = "done"
+		}
+		r, err := s.AddStep(user, s.ListID(), row, board.TextCell(column["Title"], title), board.SelectCell(column["Status"], status))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Steps = append(rec.Steps, pipeline.StepRecord{Title: title, RowID: r, Done: done})
+	}
+	if sd.byHand {
+		return row
+	}
+	rec.RowID = row
+	rec.Note(rec.CreatedAt, "otm-create", "dropped", "")
+	rec.Note(rec.CreatedAt.Add(time.Second), "otm-injector", pipeline.EventStatus, "new to "+sd.status)
+	if _, err := h.Store.Change(t.Context(), rec.TaskID, func(r *pipeline.Record) error { *r = *rec; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+// newOffice starts everything, with tasks on the board.
+func newOffice(t *testing.T, seeds ...seed) *office {
+	t.Helper()
+	h := newHome(t, "")
 	o := &office{t: t, home: h}
-	ctx, stop := context.WithCancel(context.Background())
+	if len(seeds) > 0 {
+		o.rows = plant(t, h, seeds...)
+	}
+	o.start()
+	return o
+}
+
+// start runs otm up until stop, or the end of the test.
+func (o *office) start() {
+	o.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() { done <- h.Up(ctx, func(address string) { ready <- address }) }()
-	t.Cleanup(func() {
-		stop()
+	go func() { done <- o.home.Up(ctx, func(address string) { ready <- address }) }()
+	o.stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("otm up ended: %v", err)
+			o.t.Errorf("otm up ended: %v", err)
 		}
 	})
+	o.t.Cleanup(o.stop)
 	select {
 	case o.link = <-ready:
 	case err := <-done:
 		done <- err
-		t.Fatalf("otm up: %v", err)
+		o.t.Fatalf("otm up: %v", err)
 	}
-	return o
 }
 
 // page is the address without a code.

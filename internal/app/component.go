@@ -107,6 +107,12 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
 	}
+	if why != asked && c.home.configChanged() {
+		out.details += "; otm.toml was changed since this process started: start it again to apply it"
+		if out.result == heartbeat.Success {
+			out.result = heartbeat.Partial
+		}
+	}
 	if c.extra != nil {
 		if more, trouble := c.extra(); more != "" {
 			out.details += "; " + more
@@ -158,7 +164,7 @@ func (c *component) Resident(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := c.judge(out, err); err != nil {
+		if err := c.judge(&out, err); err != nil {
 			return err
 		}
 		if why, err = c.wait(ctx, out); err != nil {
@@ -168,14 +174,18 @@ func (c *component) Resident(ctx context.Context) error {
 }
 
 // judge decides whether a resident can go on after a run.
-func (c *component) judge(out outcome, err error) error {
+func (c *component) judge(out *outcome, err error) error {
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		c.log.Warn("run not begun", "err", err)
 		return nil
 	}
+	var dir *config.DirError
+	if errors.Is(err, config.ErrNotInitialised) || errors.As(err, &dir) {
+		return err // the data directory has gone, or is not ours any more
+	}
 	if err != nil {
-		return err // our own files: the next start recovers
+		out.trouble = err // our own files: a disk that is full is not so for ever, and each run recovers
 	}
 	c.sayTrouble(out.trouble)
 	if out.trouble != nil && exitCode(out.trouble) == cli.Credentials {

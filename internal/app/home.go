@@ -3,6 +3,7 @@
 package app
 
 import (
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -29,6 +30,17 @@ type Home struct {
 	// PathDir is put in front of the PATH of agents that OTM starts: where otm
 	// and its siblings are. If "", the folder of this program.
 	PathDir string
+
+	configInfo fs.FileInfo // of otm.toml as it was read; nil: there was none
+}
+
+// configChanged tells whether otm.toml is another than the one that was read.
+func (h *Home) configChanged() bool {
+	info, err := os.Stat(filepath.Join(h.Dir, config.FileName))
+	if err != nil || h.configInfo == nil {
+		return (err == nil) != (h.configInfo != nil)
+	}
+	return info.Size() != h.configInfo.Size() || !info.ModTime().Equal(h.configInfo.ModTime())
 }
 
 // OpenHome opens the data directory that the flag or the environment names.
@@ -46,11 +58,12 @@ func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
 	if warning != "" {
 		s.Warn("%s", warning)
 	}
+	info, _ := os.Stat(filepath.Join(dir, config.FileName)) // none: nothing was configured
 	c, err := config.Load(dir, s.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now}
+	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now, configInfo: info}
 	h.Store = task.Open(dir, func(msg string) { s.Warn("%s", msg) })
 	return h, nil
 }

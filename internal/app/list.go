@@ -38,7 +38,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			}
 			tasks := []taskView{}
 			for _, t := range v.Tasks {
-				over := t.Status == pipeline.Done || t.Status == pipeline.Cancelled || t.Status == pipeline.Archived
+				over := t.Status.Over()
 				if status != "" && t.Status != want || agent != "" && pipeline.FoldName(t.Agent) != pipeline.FoldName(agent) || status == "" && over && !all {
 					continue
 				}
@@ -119,18 +119,27 @@ func showCommand(s cli.Streams) *cobra.Command {
 					task = &v.Tasks[i]
 				}
 			}
-			if task == nil && rec == nil {
-				return cli.Errorf(cli.Failed, "no task %v is known", id).Hint("otm list --all")
+			situation, err := h.situation()
+			if err != nil {
+				return err
+			}
+			why, err := situation.why(id)
+			if err != nil {
+				return err
+			}
+			if task == nil && rec == nil && why.Stage == isUnknown {
+				return cli.Errorf(cli.Failed, "no task %v is known: it %s", id, why.Sentence).Hint("otm list --all")
 			}
 			h.sayAge(v)
 			if asJSON {
 				return json.NewEncoder(s.Out).Encode(struct {
 					Task   *taskView        `json:"task"`
 					Record *pipeline.Record `json:"record"`
+					Why    reason           `json:"why"`
 					WalkAt time.Time        `json:"walkAt"` // when the board was read
-				}{task, rec, v.WalkAt.UTC()})
+				}{task, rec, why, v.WalkAt.UTC()})
 			}
-			h.printTask(id, task, rec)
+			h.printTask(id, task, rec, &why)
 			return nil
 		},
 	}
@@ -139,10 +148,13 @@ func showCommand(s cli.Streams) *cobra.Command {
 	return c
 }
 
-func (h *Home) printTask(id pipeline.TaskID, t *taskView, rec *pipeline.Record) {
+func (h *Home) printTask(id pipeline.TaskID, t *taskView, rec *pipeline.Record, why *reason) {
+	if t == nil && rec == nil {
+		fmt.Fprintf(h.Out, "%v: %s\n", id, safe.Escape(why.line()))
+		return
+	}
 	if t == nil {
 		t = recordView(rec)
-		fmt.Fprintf(h.Out, "%v is not on the board as it was last read\n", id)
 	}
 	fmt.Fprintf(h.Out, "%v  %s\n", id, safe.Escape(t.Title))
 	fmt.Fprintf(h.Out, "%s · %s · %s · %s", t.Status, t.Priority, t.Type, safe.Escape(t.Agent))
@@ -163,6 +175,7 @@ func (h *Home) printTask(id pipeline.TaskID, t *taskView, rec *pipeline.Record) 
 	if t.Result != "" {
 		fmt.Fprintf(h.Out, "result: %s\n", safe.Escape(t.Result))
 	}
+	fmt.Fprintf(h.Out, "why:    %s\n", safe.Escape(why.line()))
 	if rec == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -90,11 +91,37 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 			return err
 		}
 	}
+	if taken == nil {
+		h.noteOnItsWay(a)
+	}
 	if asJSON {
 		return h.printTakenJSON(taken)
 	}
 	h.printTaken(taken)
 	return h.printFailedUpdates(a)
+}
+
+// noteOnItsWay says that tasks for an agent are dropped and not handed out
+// yet: who looks again in a moment finds them.
+func (h *Home) noteOnItsWay(a *pipeline.Agent) {
+	s, err := h.situation()
+	if err != nil {
+		return // it is only a note
+	}
+	n := 0
+	for _, c := range s.dropped {
+		if pipeline.FoldName(c.Task.Agent) == pipeline.FoldName(a.Name) {
+			n++
+		}
+	}
+	for _, row := range s.rows {
+		if who := h.Config.Agents.Assigned(row.Assignee); who != nil && who.Name == a.Name && row.CurrentStatus() == pipeline.New {
+			n++
+		}
+	}
+	if n > 0 {
+		h.Note("%d of its tasks are on the way to it: look again in a moment, or see otm why --all", n)
+	}
 }
 
 // reportBegun drops the update that the task is in progress. If we crash
@@ -202,6 +229,9 @@ func (h *Home) printTakenJSON(t *dispatch.Taken) error {
 	return enc.Encode(fields)
 }
 
+// failedShownFor is for how long an agent is told of a report that failed.
+const failedShownFor = 24 * time.Hour
+
 // maxFailedShown bounds how many failed updates are told of, newest first.
 const maxFailedShown = 5
 
@@ -220,16 +250,16 @@ func (h *Home) printFailedUpdates(a *pipeline.Agent) error {
 		}
 		id := f.TaskID()
 		rec, err := h.Store.Load(id)
-		if err != nil || pipeline.FoldName(rec.Agent) != pipeline.FoldName(a.Name) {
+		if err != nil || pipeline.FoldName(rec.Agent) != pipeline.FoldName(a.Name) || h.Now().Sub(f.Result.At) > failedShownFor {
 			continue
 		}
 		if shown++; shown > maxFailedShown {
 			break
 		}
 		if shown == 1 {
-			fmt.Fprintln(h.Out, "\nThese reports did not take effect:")
+			fmt.Fprintln(h.Out, "\nThese reports did not take effect; where it still matters, report again:")
 		}
-		fmt.Fprintf(h.Out, "  %v: %s\n", id, safe.Escape(f.Result.Error))
+		fmt.Fprintf(h.Out, "  %v: %s\n", id, safe.Escape(strings.TrimPrefix(f.Result.Error, id.String()+" ")))
 	}
 	return nil
 }

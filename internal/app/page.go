@@ -536,7 +536,9 @@ func (c *change) note(r *pipeline.Record, before *pipeline.Row, now time.Time) {
 		switch cell.Field {
 		case pipeline.FieldStatus:
 			r.Status = pipeline.Status(cell.Text)
-			r.Note(now, human, pipeline.EventChanged, fmt.Sprintf("%s to %s", before.CurrentStatus(), r.Status))
+			if was := before.CurrentStatus(); was != r.Status {
+				r.Note(now, human, pipeline.EventChanged, fmt.Sprintf("%s to %s", was, r.Status))
+			}
 		case pipeline.FieldReason:
 			r.Reason = cell.Text
 		case pipeline.FieldPriority:

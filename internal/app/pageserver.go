@@ -21,6 +21,7 @@ import (
 	"otm/internal/durable"
 	"otm/internal/lock"
 	"otm/internal/page"
+	"otm/pipeline/inbox"
 	"otm/pipeline/inbox/watch"
 	"otm/slacklist"
 )
@@ -92,12 +93,17 @@ func (h *Home) openBoard(ctx context.Context, o board.Options) (p *runningPage, 
 	}
 	h.connectPage(source, server, endpoint, person, log)
 	p.address = endpoint.Page
+	files := h.watchForPage()
 	p.run = []func(context.Context) error{
 		server.Serve,
-		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(ctx)) },
+		files.Run,
+		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(ctx), files.Changed()) },
 	}
 	return p, nil
 }
+
+// personWait is how long a person's edit waits for its turn at the board.
+const personWait = 20 * time.Second
 
 // connectPage lets the page read the embedded board as it is, and write to it
 // as a person.
@@ -108,7 +114,7 @@ func (h *Home) connectPage(source *pageSource, server *board.Server, endpoint bo
 	reader := o
 	reader.Token = person.Token
 	source.look = slacklist.New(reader).Look
-	o.Token, o.As = server.Token(), &slacklist.Person{Token: person.Token, User: person.UserID}
+	o.Token, o.As, o.LockWait = server.Token(), &slacklist.Person{Token: person.Token, User: person.UserID}, personWait
 	source.people = slacklist.New(o)
 }
 
@@ -182,13 +188,23 @@ func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
 		return nil, err
 	}
 	log.Info("page listens", "url", p.address)
-	changes := watch.New(func(name string) bool { return name == "changed" || name == "snapshot.json" }, h.boardDir())
+	files := h.watchForPage(h.boardDir())
 	p.run = []func(context.Context) error{
 		func(ctx context.Context) error { return serveHTTP(ctx, listener, pages.Handler(), log) },
-		changes.Run,
-		func(ctx context.Context) error { return pages.Run(ctx, changes.Changed()) },
+		files.Run,
+		func(ctx context.Context) error { return pages.Run(ctx, files.Changed()) },
 	}
 	return p, nil
+}
+
+// watchForPage watches what the page shows beside the rows: histories, what
+// waits in the inboxes, what failed.
+func (h *Home) watchForPage(more ...string) *watch.Watcher {
+	dirs := append(more, filepath.Join(h.Dir, "tasks"), filepath.Join(h.Dir, inbox.FailedDir))
+	for _, kind := range inbox.Kinds {
+		dirs = append(dirs, h.Box.Dir(kind))
+	}
+	return watch.New(func(name string) bool { return name == "changed" || strings.HasSuffix(name, ".json") }, dirs...)
 }
 
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -13,6 +16,8 @@ import (
 
 	"otm/heartbeat"
 	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -25,6 +30,8 @@ type statusReport struct {
 	Inbox      map[inbox.Kind]int      `json:"inbox"`
 	Oldest     *time.Time              `json:"oldest,omitempty"` // of what waits in an inbox
 	Failed     int                     `json:"failed"`
+	Reasons    []failedReason          `json:"failedReasons"` // of the newest
+	Agents     []agentStatus           `json:"agents"`
 	Board      boardStatus             `json:"board"`
 	Tasks      map[pipeline.Status]int `json:"tasks"`
 }
@@ -36,6 +43,21 @@ type componentStatus struct {
 	Result  heartbeat.Result `json:"result,omitempty"`
 	Details string           `json:"details,omitempty"`
 	PID     int              `json:"pid,omitempty"`
+	Stays   bool             `json:"resident"` // a process stays for it now
+}
+
+// agentStatus is how things stand with one agent.
+type agentStatus struct {
+	Name    string                  `json:"name"`
+	Trigger pipeline.Trigger        `json:"trigger,omitempty"` // "" for a person
+	Trouble string                  `json:"trouble,omitempty"`
+	Tasks   map[pipeline.Status]int `json:"tasks"`
+}
+
+type failedReason struct {
+	Name  string      `json:"name"`
+	Class inbox.Class `json:"class,omitempty"`
+	Error string      `json:"error"`
 }
 
 type boardStatus struct {
@@ -86,6 +108,7 @@ func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
 		if b != nil {
 			cs.LastRun, cs.Result, cs.Details, cs.PID = &b.LastRun, b.Result, b.Details, b.PID
 		}
+		_, cs.Stays = lock.Holder(h.lockPath(residentOf(id) + ".resident"))
 		r.Components = append(r.Components, cs)
 	}
 	for _, kind := range inbox.Kinds {
@@ -104,7 +127,7 @@ func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Failed = len(failed)
+	r.Failed, r.Reasons = len(failed), h.failedReasons(failed)
 	v, err := h.look(ctx, fresh)
 	if err != nil {
 		return nil, err
@@ -117,46 +140,147 @@ func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
 	for _, t := range v.Tasks {
 		r.Tasks[t.Status]++
 	}
+	r.Agents = h.agentStatuses(v)
 	return r, nil
 }
 
-func (h *Home) printStatus(r *statusReport) error {
-	now := h.Now()
-	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
-	for _, c := range r.Components {
-		last := "-"
-		if c.LastRun != nil {
-			last = age(now.Sub(*c.LastRun)) + " ago"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.paint(c.State), c.ID, last, c.Result, short(c.Details, 100))
+// residentOf is the process that keeps a component: the watching is the
+// injector's.
+func residentOf(id string) string {
+	if id == heartbeat.Watcher {
+		return heartbeat.Injector
 	}
-	if err := w.Flush(); err != nil {
+	return id
+}
+
+// maxReasonsShown bounds how many failed files are told of, newest first.
+const maxReasonsShown = 5
+
+func (h *Home) failedReasons(names []string) []failedReason {
+	reasons := []failedReason{}
+	for _, name := range slices.Backward(names) {
+		if len(reasons) == maxReasonsShown {
+			break
+		}
+		if f, err := h.Box.ReadSettled(inbox.FailedDir, name); err == nil { // else it was put back meanwhile
+			reasons = append(reasons, failedReason{Name: name, Class: f.Result.Class, Error: f.Result.Error})
+		}
+	}
+	return reasons
+}
+
+func (h *Home) agentStatuses(v *view) []agentStatus {
+	all := []agentStatus{}
+	for i := range h.Config.Agents {
+		a := &h.Config.Agents[i]
+		s := agentStatus{Name: a.Name, Tasks: map[pipeline.Status]int{}}
+		if !a.Person {
+			s.Trigger = a.Trigger
+			if !isDir(a.Workspace) {
+				s.Trouble = "workspace is missing: mkdir -p " + safe.Quote(a.Workspace)
+			}
+		}
+		for _, t := range v.Tasks {
+			if t.Agent == a.Name {
+				s.Tasks[t.Status]++
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (h *Home) printStatus(r *statusReport) error {
+	if err := h.printComponents(r); err != nil {
 		return err
 	}
+	now := h.Now()
 	fmt.Fprintf(h.Out, "\nwaiting  %d new tasks, %d updates", r.Inbox[inbox.NewTasks], r.Inbox[inbox.TaskUpdates])
 	if r.Oldest != nil {
 		fmt.Fprintf(h.Out, ", the oldest for %s", age(now.Sub(*r.Oldest)))
 	}
 	fmt.Fprintf(h.Out, "\nfailed   %d", r.Failed)
 	if r.Failed > 0 {
-		fmt.Fprintf(h.Out, " in %s; otm retry --all puts them back", safe.Quote(h.Dir+"/"+inbox.FailedDir))
+		fmt.Fprintf(h.Out, " in %s; otm retry FILE puts one back", safe.Quote(filepath.Join(h.Dir, inbox.FailedDir)))
 	}
-	fmt.Fprintf(h.Out, "\nboard    ")
+	fmt.Fprintln(h.Out)
+	for _, f := range r.Reasons {
+		fmt.Fprintf(h.Out, "         %s: %s\n", safe.Escape(f.Name), safe.Escape(f.Error))
+	}
+	h.printBoard(r)
+	return h.printAgents(r)
+}
+
+func (h *Home) printComponents(r *statusReport) error {
+	now := h.Now()
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	stays := false
+	for _, c := range r.Components {
+		last := "-"
+		if c.LastRun != nil {
+			last = age(now.Sub(*c.LastRun)) + " ago"
+		}
+		reasons := strings.Split(c.Details, "; ")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.paint(c.State), c.ID, last, c.Result, safe.Escape(reasons[0]))
+		for _, reason := range reasons[1:] {
+			fmt.Fprintf(w, "%13s\t\t\t\t- %s\n", "", safe.Escape(reason))
+		}
+		stays = stays || c.Stays
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if !stays {
+		h.Note("nothing stays running here; unless timers run the components, start them with: otm up")
+	}
+	return nil
+}
+
+func (h *Home) printBoard(r *statusReport) {
+	fmt.Fprint(h.Out, "board    ")
 	if r.Board.WalkAt == nil {
 		fmt.Fprintln(h.Out, "not read yet; otm status --fresh reads it")
-		return nil
+		return
 	}
 	fmt.Fprintf(h.Out, "%d rows", r.Board.Rows)
 	if r.Board.Limit > 0 {
 		fmt.Fprintf(h.Out, " of %d", r.Board.Limit)
 	}
-	fmt.Fprintf(h.Out, ", read %s ago\n", age(now.Sub(*r.Board.WalkAt)))
+	fmt.Fprintf(h.Out, ", read %s ago\n", age(h.Now().Sub(*r.Board.WalkAt)))
 	for _, st := range pipeline.Statuses {
 		if n := r.Tasks[st]; n > 0 {
 			fmt.Fprintf(h.Out, "         %4d %s\n", n, st)
 		}
 	}
-	return nil
+}
+
+func (h *Home) printAgents(r *statusReport) error {
+	if len(r.Agents) == 0 {
+		fmt.Fprintf(h.Out, "agents   none; name them in %s\n", safe.Quote(filepath.Join(h.Dir, config.FileName)))
+		return nil
+	}
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	for i, a := range r.Agents {
+		head := ""
+		if i == 0 {
+			head = "agents"
+		}
+		trigger := string(a.Trigger)
+		if trigger == "" {
+			trigger = "person"
+		}
+		var counts []string
+		for _, st := range pipeline.Statuses {
+			if n := a.Tasks[st]; n > 0 && !st.Over() {
+				counts = append(counts, fmt.Sprintf("%d %s", n, st))
+			}
+		}
+		if a.Trouble != "" {
+			counts = append(counts, a.Trouble)
+		}
+		fmt.Fprintf(w, "%-7s\t%s\t%s\t%s\n", head, short(a.Name, 30), trigger, safe.Escape(strings.Join(counts, ", ")))
+	}
+	return w.Flush()
 }
 
 // paint colours a state where people see it.

@@ -70,6 +70,7 @@ type situation struct {
 	rows    map[pipeline.TaskID]*pipeline.Row
 	steps   map[string][]*pipeline.Row
 	waiting map[pipeline.TaskID]time.Time // creates in the inbox
+	dropped []*drop.Create                // the same
 	failed  map[pipeline.TaskID]*inbox.Settled
 	beats   map[string]*heartbeat.Beat
 	snap    *slacklist.Snapshot
@@ -120,6 +121,7 @@ func (s *situation) readInbox() error {
 		}
 		if c, err := drop.ParseCreate(data); err == nil {
 			s.waiting[c.Task.ID] = f.Info.ModTime()
+			s.dropped = append(s.dropped, c)
 		}
 	}
 	return nil
@@ -156,6 +158,8 @@ func (s *situation) why(id pipeline.TaskID) (reason, error) {
 		return at(toAgent, time.Unix(row.Created, 0), "stands on the board, but not in otm's records; the next pass takes it up", s.mend(heartbeat.Dispatcher)), nil
 	case !rec.OnBoard():
 		return s.comingOnBoard(rec), nil
+	case rec.GoneAt != nil:
+		return at(isLost, *rec.GoneAt, "somebody deleted or archived its row on the board, seen "+s.ago(*rec.GoneAt)+": it is left alone and not made again", "restore the row on the board to go on"), nil
 	case row == nil:
 		return at(isLost, lastEvent(rec), "its row is not on the board as it was last read: somebody deleted or archived it", "restore the row on the board, or leave it: otm never makes it again"), nil
 	}

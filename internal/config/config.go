@@ -378,6 +378,9 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 	if len(t.Command) > 0 && t.Command[0] == "" {
 		problem(".command", "its first element is the program to start, and is empty")
 	}
+	if len(t.Command) > 0 {
+		a.Command = append([]string{expand(t.Command[0], getenv)}, t.Command[1:]...)
+	}
 	if a.Person {
 		a.Trigger = pipeline.TriggerNone
 		return a, problems

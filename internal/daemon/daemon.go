@@ -1,5 +1,5 @@
-// Package daemon is the frame of a process that stays: signals, the loops that
-// run in it, and its locks.
+// Package daemon is the frame of a process that stays: signals, and the loops
+// that run in it.
 package daemon
 
 import (

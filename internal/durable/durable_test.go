@@ -291,6 +291,27 @@ func TestMkdirAll(t *testing.T) {
 	}
 }
 
+// TestMkdir makes one level: what a directory stands in must not come into
+// being by itself.
+func TestMkdir(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	for range 2 {
+		if err := Mkdir(filepath.Join(base, "a b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(base, "a b")); err != nil || info.Mode() != DirMode|fs.ModeDir {
+		t.Errorf("it has mode %v, %v", info.Mode(), err)
+	}
+	if err := Mkdir(filepath.Join(base, "gone", "a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Mkdir in a directory that is not there: %v, want fs.ErrNotExist", err)
+	}
+	if got := names(t, base); !reflect.DeepEqual(got, []string{"a b"}) {
+		t.Errorf("the directory holds %q", got)
+	}
+}
+
 func TestRemoveLeftovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

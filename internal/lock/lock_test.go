@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,6 +107,23 @@ func TestAcquireMakesTheFile(t *testing.T) {
 	}
 	if pid, is := Holder(path); pid != os.Getpid() || !is {
 		t.Errorf("Holder = %d, %v; want this process", pid, is)
+	}
+}
+
+// TestAcquireMakesNoDataDirectory locks in a data directory that has gone.
+func TestAcquireMakesNoDataDirectory(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	data := filepath.Join(base, "data")
+	_, plain := Acquire(t.Context(), filepath.Join(data, "locks", "a"), time.Second)
+	_, in := AcquireIn(t.Context(), data, filepath.Join(data, "locks", "a"), time.Second)
+	for _, err := range []error{plain, in} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Acquire: %v, want fs.ErrNotExist", err)
+		}
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("the data directory was made")
 	}
 }
 

@@ -62,9 +62,24 @@ func (h *hub) hint() {
 	}
 }
 
+// hear passes on what a channel tells, until ctx ends or it is closed.
+func (h *hub) hear(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-changed:
+			if !ok {
+				return
+			}
+			h.hint()
+		}
+	}
+}
+
 // run looks when something happened and somebody watches, and leaves the
 // source in peace between two looks.
-func (h *hub) run(ctx context.Context, changed <-chan struct{}) error {
+func (h *hub) run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -73,11 +88,6 @@ func (h *hub) run(ctx context.Context, changed <-chan struct{}) error {
 			return nil
 		case <-tick.C:
 		case <-h.hints:
-		case _, ok := <-changed:
-			if !ok {
-				changed = nil
-				continue
-			}
 		}
 		if !h.watched() {
 			continue // whoever comes looks
@@ -85,9 +95,11 @@ func (h *hub) run(ctx context.Context, changed <-chan struct{}) error {
 		if sleep(ctx, h.pause()) != nil {
 			return nil
 		}
-		drain(h.hints)
-		drain(changed) // what came meanwhile is seen by this look
-		h.look(ctx)    // its failure is told to the pages and the log
+		select {
+		case <-h.hints: // what came meanwhile is seen by this look
+		default:
+		}
+		h.look(ctx) // its failure is told to the pages and the log
 	}
 }
 
@@ -106,13 +118,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-timer.C:
 		return nil
-	}
-}
-
-func drain(ch <-chan struct{}) {
-	select {
-	case <-ch:
-	default:
 	}
 }
 

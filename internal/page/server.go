@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -63,10 +64,15 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Run keeps the pages up to date until ctx ends. changed tells that something
-// happened.
-func (s *Server) Run(ctx context.Context, changed <-chan struct{}) error {
-	return s.hub.run(ctx, changed)
+// Run keeps the pages up to date until ctx ends. Each of changed tells that
+// something happened.
+func (s *Server) Run(ctx context.Context, changed ...<-chan struct{}) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, ch := range changed {
+		wg.Go(func() { s.hub.hear(ctx, ch) })
+	}
+	return s.hub.run(ctx)
 }
 
 // Handler serves everything.

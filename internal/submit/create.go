@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -147,10 +148,11 @@ func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 		}
 		return []*drop.Line{defaults}, nil
 	}
-	texts, err := r.lines()
+	texts, err := r.lines(c, `{"title":"Fix the login page","agent":"devdas"}`)
 	if err != nil {
 		return nil, err
 	}
+	defaults.Key = "" // which line takes --key is seen below
 	var lines []*drop.Line
 	var problems []string
 	for _, t := range texts {
@@ -162,10 +164,39 @@ func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 		lines = append(lines, line)
 		r.numbers = append(r.numbers, t.n)
 	}
+	problems = append(problems, r.shareKeys(lines)...)
 	if len(problems) > 0 {
 		return nil, r.refuseLines(problems)
 	}
 	return lines, nil
+}
+
+// shareKeys gives --key to the line that has no key of its own, and says what
+// is wrong with the keys of all. A key stands for one task: on lines that
+// differ, all but one of them would be lost.
+func (r *create) shareKeys(lines []*drop.Line) (problems []string) {
+	firsts := map[string]int{}
+	without := -1
+	for i, l := range lines {
+		if l.Key == "" && r.key != "" {
+			if without >= 0 {
+				problems = append(problems, fmt.Sprintf("line %d: has no key of its own, as line %d: --key %q is for one task; write \"key\" into the lines", r.numbers[i], r.numbers[without], r.key))
+				continue
+			}
+			without, l.Key = i, r.key
+		}
+		if l.Key == "" {
+			continue
+		}
+		first, taken := firsts[l.Key]
+		switch {
+		case !taken:
+			firsts[l.Key] = i
+		case !reflect.DeepEqual(l.Task, lines[first].Task):
+			problems = append(problems, fmt.Sprintf("line %d: key %q stands on line %d for another task", r.numbers[i], l.Key, r.numbers[first]))
+		}
+	}
+	return problems
 }
 
 func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
@@ -182,7 +213,7 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 			Hint("%v", cli.ParseLine(c, r.args, "title").Set("type", string(pipeline.Action)))
 	}
 	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
-		return nil, cli.Errorf(cli.Usage, "--key is blank")
+		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", cli.ParseLine(c, r.args, "title").Remove("key"))
 	}
 	return line, nil
 }
@@ -191,13 +222,16 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 func (r *create) refuse(c *cobra.Command, err error) error {
 	var invalid *drop.InvalidError
 	if !errors.As(err, &invalid) {
-		return usage(err)
+		return usage(c, err)
 	}
 	e := cli.Errorf(cli.Usage, "--%s %s", flagOf(invalid.Field), invalid.Reason)
-	if invalid.Field == "title" || strings.HasPrefix(invalid.Field, "subtasks") {
-		e.Hint("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
+	switch {
+	case invalid.Field == "title" || strings.HasPrefix(invalid.Field, "subtasks"):
+		return e.Hint("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
+	case invalid.Field == "agent":
+		return e.Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", "NAME"))
 	}
-	return e
+	return e.Hint("%s --help", c.CommandPath())
 }
 
 func flagOf(field string) string {
@@ -245,8 +279,10 @@ type made struct {
 	existing bool   // the key was used before
 }
 
-// drop gives each task its id and delivers it. All drops are durable on
-// return; until the first stands in the inbox, none does.
+// drop gives each task its id and delivers it. All drops are durable on return.
+// If we crash before, no id was printed, and some may stand in the inbox: those
+// with a key are delivered one by one, and after them the others at once. The
+// same call then makes those without a key once more.
 func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]made, error) {
 	counter, err := r.store.Counter(ctx)
 	if err != nil {
@@ -344,7 +380,11 @@ func (r *create) deliverKey(counter *task.Counter, k *task.Key) (made, error) {
 		return m, nil
 	}
 	m.data = slices.Concat(k.Drop, []byte("\n"))
-	if !r.known(k) {
+	known, err := r.known(k)
+	if err != nil {
+		return m, err
+	}
+	if !known {
 		if err := r.box.Publish(inbox.NewTasks, k.Name, m.data); err != nil && !errors.Is(err, fs.ErrExist) {
 			return m, err
 		}
@@ -356,12 +396,19 @@ func (r *create) deliverKey(counter *task.Counter, k *task.Key) (made, error) {
 }
 
 // known tells whether the drop of a key was delivered before a crash and has
-// been handled since.
-func (r *create) known(k *task.Key) bool {
-	if _, err := r.store.Load(k.TaskID); !errors.Is(err, fs.ErrNotExist) {
-		return true
+// been handled since. A record that is there says so, however damaged; one that
+// cannot be read now says nothing, and then the drop must not be taken for
+// delivered.
+func (r *create) known(k *task.Key) (bool, error) {
+	_, err := r.store.Load(k.TaskID)
+	var corrupt *task.CorruptError
+	switch {
+	case err == nil, errors.As(err, &corrupt):
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
 	}
-	return r.box.IsSettled(inbox.ProcessedDir, k.Name) || r.box.IsSettled(inbox.FailedDir, k.Name)
+	return r.box.IsSettled(inbox.ProcessedDir, k.Name) || r.box.IsSettled(inbox.FailedDir, k.Name), nil
 }
 
 func (r *create) print(all []made) error {

@@ -76,7 +76,7 @@ func TestCreateRefuses(t *testing.T) {
 		says []string
 	}{
 		{"nothing", nil, []string{"otm: error: --title is missing"}},
-		{"no agent", []string{"--title", "x"}, []string{"otm: error: --agent is missing"}},
+		{"no agent", []string{"--title", "x"}, []string{"otm: error: --agent is missing", "otm: hint: otm-create --title x --agent NAME\n"}},
 		{"no title", []string{"--agent", "devdas"}, []string{"otm: error: --title is missing", "otm: hint: quote text with single quotes, or give it on stdin: otm-create --from - <<'EOF'"}},
 		{"blank title", []string{"--title", " \t", "--agent", "devdas"}, []string{"--title is blank"}},
 		{"empty title", []string{"--title", "", "--agent", "devdas"}, []string{"--title is missing"}},
@@ -89,7 +89,7 @@ func TestCreateRefuses(t *testing.T) {
 		{"agent is a path", []string{"--title", "x", "--agent", "../x"}, []string{`--agent "../x" is no name for an agent`}},
 		{"priority", []string{"--title", "x", "--agent", "devdas", "--priority", "urgent"}, []string{`--priority "urgent"`, "otm: hint: otm-create --title x --agent devdas --priority normal\n"}},
 		{"type", []string{"--title", "it's", "--agent", "devdas", "--type", "task"}, []string{`--type "task"`, `otm: hint: otm-create --title 'it'\''s' --agent devdas --type action` + "\n"}},
-		{"blank key", []string{"--title", "x", "--agent", "devdas", "--key", " "}, []string{"--key is blank"}},
+		{"blank key", []string{"--title", "x", "--agent", "devdas", "--key", " "}, []string{"--key is blank", "otm: hint: otm-create --title x --agent devdas\n"}},
 		{"words", []string{"--title", "Fix", "login", "--agent", "devdas"}, []string{`unexpected "login"`, "otm: hint: otm-create --title 'Fix login' --agent devdas\n"}},
 		{"words in front", []string{"Fix", "login", "--agent", "devdas"}, []string{"otm: hint: otm-create --title 'Fix login' --agent devdas\n"}},
 		{"words behind two hyphens", []string{"--title", "Fix", "--agent", "devdas", "--", "x"}, []string{`unexpected "x"`}},
@@ -103,7 +103,8 @@ func TestCreateRefuses(t *testing.T) {
 			[]string{"--description was removed: use --subtask; --assignedTo was removed: use --agent; --creator was removed: use --agent",
 				"otm: hint: otm-create --title x --agent devdas --subtask d\n"}},
 		{"removed beside the new one", []string{"--title", "x", "--agent", "devdas", "--creator", "larry"}, []string{"otm: hint: otm-create --title x --agent devdas\n"}},
-		{"missing file", []string{"--from", "/none/at/all"}, []string{"no such file"}},
+		{"missing file", []string{"--from", "/none/at/all"}, []string{"--from: open /none/at/all: no such file", `otm: hint: echo '{"title":"Fix the login page","agent":"devdas"}' | otm-create --from -` + "\n"}},
+		{"directory", []string{"--from", "/"}, []string{"--from: read /: is a directory", "| otm-create --from -\n"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -212,7 +213,7 @@ func TestCreateFromAllOrNone(t *testing.T) {
 		}
 	}
 	p.in = `{"title":"x","agent":"devdas","more":"` + strings.Repeat("x", 1<<20) + "\"}\n"
-	p.create("--from", "-").refused(t, 64, "a line is longer than 1048576 bytes")
+	p.create("--from", "-").refused(t, 64, "line 1: a line is longer than 1048576 bytes")
 	// One long line as large as may be is fine.
 	p.untouched()
 	p.in = `{"title":"x","agent":"devdas","more":"` + strings.Repeat("x", 1<<20-40) + "\"}\r\n"
@@ -376,6 +377,73 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// TestKeyIsForOneTask has keys among the lines that would lose a task.
+func TestKeyIsForOneTask(t *testing.T) {
+	t.Parallel()
+	p := initialised(t)
+	lines := func(list ...string) string { return strings.Join(list, "\n") }
+	a, b := `{"title":"a","agent":"devdas"}`, `{"title":"b","agent":"devdas"}`
+	aK, bK := `{"title":"a","agent":"devdas","key":"K"}`, `{"title":"b","agent":"devdas","key":"K"}`
+	for _, tt := range []struct {
+		in   string
+		args []string
+		says []string
+	}{
+		{lines(a, "", b), []string{"--key", "K"}, []string{`otm: error: line 3: has no key of its own, as line 1: --key "K" is for one task`}},
+		{lines(a, a), []string{"--key", "K"}, []string{`line 2: has no key of its own`}},
+		{lines(aK, b), []string{"--key", "K"}, []string{`otm: error: line 2: key "K" stands on line 1 for another task`}},
+		{lines(aK, aK, bK), nil, []string{`otm: error: line 3: key "K" stands on line 1 for another task`}},
+		{lines(aK, `{"title":"a","agent":"devdas","key":"K","priority":"low"}`), nil, []string{`line 2: key "K" stands on line 1`}},
+	} {
+		p.in = tt.in
+		p.create(append(tt.args, "--from", "-")...).refused(t, 64, append(tt.says, "otm: hint: nothing was written")...)
+		p.untouched()
+	}
+	// Equal lines with an equal key are one task, and --key serves one line.
+	p.in = lines(aK, b, aK)
+	if got := p.create("--from", "-", "--key", "other").ok(t); got != "T-00001\nT-00002\nT-00001\n" || len(p.drops("new-tasks")) != 2 {
+		t.Errorf("stdout %q, %d drops", got, len(p.drops("new-tasks")))
+	}
+	if got := p.create("--title", "b", "--agent", "devdas", "--key", "other").ok(t); got != "T-00002\n" {
+		t.Errorf("--key was not that of the line without one: stdout %q", got)
+	}
+}
+
+// TestKeyUnderTrouble crashes before the delivery, and cannot read the record
+// at the next call: the drop must not be taken for delivered.
+func TestKeyUnderTrouble(t *testing.T) {
+	p := initialised(t)
+	args := []string{"--title", "x", "--agent", "devdas", "--key", "k"}
+	type killed struct{}
+	crash.Hook = func(point string) {
+		if point == "publish.before" {
+			crash.Hook = nil
+			panic(killed{})
+		}
+	}
+	func() {
+		defer func() {
+			if r := recover(); r != (killed{}) {
+				t.Fatalf("recovered %v", r)
+			}
+		}()
+		p.create(args...)
+	}()
+	record := filepath.Join(p.dir, "tasks", "T-00001.json")
+	if err := os.Symlink("T-00001.json", record); err != nil { // ELOOP
+		t.Fatal(err)
+	}
+	if a := p.create(args...); a.code != 1 || a.stdout != "" || len(p.drops("new-tasks")) != 0 {
+		t.Errorf("exit code %d, stdout %q, drops %v", a.code, a.stdout, p.drops("new-tasks"))
+	}
+	if err := os.Remove(record); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.create(args...).ok(t); got != "T-00001\n" || len(p.drops("new-tasks")) != 1 {
+		t.Errorf("afterwards: stdout %q, drops %v", got, p.drops("new-tasks"))
+	}
+}
+
 func TestDamagedKey(t *testing.T) {
 	t.Parallel()
 	p := initialised(t)
@@ -388,7 +456,7 @@ func TestDamagedKey(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte("\x00\x00"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.create(args...).refused(t, 1, "key file", "is damaged")
+	p.create(args...).refused(t, 1, "key file", "is damaged", "otm: hint: otm list --all\n", "otm: hint: if the task is not there: rm '"+files[0]+"'\n")
 	if n := len(p.drops("new-tasks")); n != 1 {
 		t.Errorf("%d drops: a damaged key made the task once more", n)
 	}

@@ -129,6 +129,9 @@ func (a answered) refused(t *testing.T, code int, says ...string) {
 			t.Errorf("stderr has the line %q", line)
 		}
 	}
+	if !strings.Contains(a.stderr, "\notm: hint: ") {
+		t.Errorf("stderr is\n%s\nwant it to say what to do", a.stderr)
+	}
 }
 
 // drops are the files of an inbox, in the order of their names, decoded. What

@@ -82,13 +82,16 @@ func (b *base) agents() pipeline.Agents {
 const maxLine = drop.MaxSize
 
 // lines reads the JSON lines of --from, with their numbers. Empty ones are
-// passed over.
-func (b *base) lines() ([]numbered, error) {
+// passed over. example is a line that is right.
+func (b *base) lines(c *cobra.Command, example string) ([]numbered, error) {
+	refuse := func(format string, args ...any) error {
+		return cli.Errorf(cli.Usage, format, args...).Hint("echo %s | %s --from -", safe.Quote(example), c.CommandPath())
+	}
 	in := b.In
 	if b.from != "-" {
 		f, err := os.Open(b.from)
 		if err != nil {
-			return nil, cli.Errorf(cli.Usage, "%w", err)
+			return nil, refuse("--from: %w", err)
 		}
 		defer f.Close()
 		in = f
@@ -96,7 +99,8 @@ func (b *base) lines() ([]numbered, error) {
 	var lines []numbered
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, maxLine+2) // with the line's end
-	for n := 1; scanner.Scan(); n++ {
+	n := 1
+	for ; scanner.Scan(); n++ {
 		text := scanner.Bytes()
 		if n == 1 {
 			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
@@ -105,14 +109,13 @@ func (b *base) lines() ([]numbered, error) {
 			lines = append(lines, numbered{n, bytes.Clone(text)})
 		}
 	}
-	if errors.Is(scanner.Err(), bufio.ErrTooLong) {
-		return nil, cli.Errorf(cli.Usage, "a line is longer than %d bytes", maxLine)
-	}
-	if err := scanner.Err(); err != nil {
-		return nil, err
-	}
-	if len(lines) == 0 {
-		return nil, cli.Errorf(cli.Usage, "nothing to read: --from wants one JSON object a line")
+	switch err := scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, refuse("line %d: a line is longer than %d bytes", n, maxLine)
+	case err != nil:
+		return nil, refuse("--from: %w", err)
+	case len(lines) == 0:
+		return nil, refuse("nothing to read: --from wants one JSON object a line")
 	}
 	return lines, nil
 }
@@ -145,6 +148,7 @@ func Explain(err error) *cli.Error {
 	var bad *config.Error
 	var held *lock.HeldError
 	var unsupported *lock.UnsupportedError
+	var key *task.DamagedKeyError
 	switch {
 	case errors.Is(err, config.ErrNotInitialised):
 		return cli.Errorf(cli.NotInit, "%w", err).Hint("otm init, or point --dir or OTM_DIR at the right directory")
@@ -154,14 +158,17 @@ func Explain(err error) *cli.Error {
 		return cli.Errorf(cli.BadConfig, "%w", err).Hint("edit %s", safe.Quote(bad.Path))
 	case errors.As(err, &held):
 		e := cli.Errorf(cli.TryLater, "%w", err)
-		if held.PID != 0 {
-			e.Hint("ps -p %d", held.PID)
+		if held.PID == 0 {
+			return e.Hint("otm doctor")
 		}
-		return e
+		return e.Hint("ps -p %d", held.PID)
 	case errors.As(err, &unsupported):
 		return cli.Errorf(cli.Failed, "%w", err).Hint("put the data directory on a local disk: network file systems are not supported")
 	case errors.Is(err, task.ErrIDsUsedUp):
-		return cli.Errorf(cli.Failed, "%w", err)
+		return cli.Errorf(cli.Failed, "%w", err).Hint("otm init --dir NEW, and go on there")
+	case errors.As(err, &key):
+		return cli.Errorf(cli.Failed, "%w", err).Hint("otm list --all").
+			Hint("if the task is not there: rm %s", safe.Quote(key.Path))
 	}
 	return nil
 }
@@ -272,11 +279,8 @@ func (b *base) reportFailure(d awaited, r inbox.Result) {
 	}
 }
 
-// usage turns what is wrong with a drop into a refusal.
-func usage(err error) *cli.Error {
-	var e *cli.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return cli.Errorf(cli.Usage, "%w", err)
+// usage turns what is wrong with a drop into a refusal, where nothing better is
+// known than what the flags are.
+func usage(c *cobra.Command, err error) *cli.Error {
+	return cli.Errorf(cli.Usage, "%w", err).Hint("%s --help", c.CommandPath())
 }

@@ -11,6 +11,7 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/durable"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -94,7 +95,7 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 		}
 		return []*drop.Update{defaults}, nil
 	}
-	texts, err := r.lines()
+	texts, err := r.lines(c, `{"taskId":"T-00033","status":"in_progress"}`)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	if c.Flags().Changed("task-id") {
 		id, err := pipeline.ParseTaskID(r.taskID)
 		if err != nil {
-			return nil, cli.Errorf(cli.Usage, "--task-id: %w", err)
+			return nil, r.refuseID(c, err)
 		}
 		u.TaskID = id
 	}
@@ -134,11 +135,22 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	return u, nil
 }
 
+// refuseID refuses what is no task id, with the line that was meant where the
+// number stands in it.
+func (r *update) refuseID(c *cobra.Command, err error) error {
+	e := cli.Errorf(cli.Usage, "--task-id: %w", err)
+	digits := strings.Trim(r.taskID, " \tABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_#:.,")
+	if id, err := pipeline.ParseTaskID(digits); err == nil {
+		e.Hint("%v", cli.ParseLine(c, r.args, "task-id").Set("task-id", id.String()))
+	}
+	return e.Hint("otm list")
+}
+
 // refuse words what is wrong with a flag, with the corrected line.
 func (r *update) refuse(c *cobra.Command, err error) error {
 	var invalid *drop.InvalidError
 	if !errors.As(err, &invalid) {
-		return usage(err)
+		return usage(c, err)
 	}
 	flag := strings.ReplaceAll(invalid.Field, "subtasksDone", "subtask-done")
 	flag, _, _ = strings.Cut(flag, "[")
@@ -153,6 +165,10 @@ func (r *update) refuse(c *cobra.Command, err error) error {
 		e.Hint("%v", line.Set("reason", "why"))
 	case invalid.Field == "status" && r.status == "":
 		e.Hint("%v", line.Set("status", string(pipeline.InProgress)))
+	case invalid.Field == "status":
+		e.Hint("otm show %s", safe.Quote(r.taskID)) // what may be reported hangs on what it is
+	default:
+		e.Hint("%s --help", c.CommandPath())
 	}
 	return e
 }

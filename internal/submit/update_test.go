@@ -61,7 +61,9 @@ func TestUpdateRefuses(t *testing.T) {
 	}{
 		{"nothing", nil, []string{"otm: error: --task-id is missing", "otm: hint: otm-update --task-id T-00033 --status in_progress\n"}},
 		{"no id", []string{"--status", "in_progress"}, []string{"--task-id is missing"}},
-		{"id is no number", []string{"--task-id", "login", "--result", "x"}, []string{`--task-id: task id "login"`}},
+		{"id is no number", []string{"--task-id", "login", "--result", "x"}, []string{`--task-id: task id "login"`, "otm: hint: otm list\n"}},
+		{"id in other words", []string{"--task-id", "Task #33", "--result", "x"}, []string{`--task-id: task id "Task #33"`, "otm: hint: otm-update --task-id T-00033 --result x\n", "otm: hint: otm list\n"}},
+		{"missing file", []string{"--from", "/none/at/all"}, []string{"no such file", `otm: hint: echo '{"taskId":"T-00033","status":"in_progress"}' | otm-update --from -` + "\n"}},
 		{"id has ten digits", []string{"--task-id", "T-1234567890", "--result", "x"}, []string{"has more than nine digits"}},
 		{"id is zero", []string{"--task-id", "0", "--result", "x"}, []string{"ids begin at T-00001"}},
 		{"id is empty", []string{"--task-id", "", "--result", "x"}, []string{"want a form such as T-00035"}},

@@ -137,7 +137,9 @@ func TestListIsInOrderOfNames(t *testing.T) {
 	}
 }
 
-func TestListMakesAMissingInbox(t *testing.T) {
+// TestMissingInbox looks at an inbox that is missing, which makes nothing, and
+// has it made.
+func TestMissingInbox(t *testing.T) {
 	t.Parallel()
 	b := box(t)
 	if err := os.Remove(b.Dir(NewTasks)); err != nil {
@@ -146,8 +148,32 @@ func TestListMakesAMissingInbox(t *testing.T) {
 	if files, err := b.List(NewTasks); len(files) != 0 || err != nil {
 		t.Errorf("List of a missing inbox = %v, %v", files, err)
 	}
-	if _, err := os.Stat(b.Dir(NewTasks)); err != nil {
-		t.Errorf("the inbox was not made: %v", err)
+	if err := b.PutBack(NewTasks); err != nil {
+		t.Errorf("PutBack in a missing inbox: %v", err)
+	}
+	if got := names(t, b.dir); !reflect.DeepEqual(got, []string{string(TaskUpdates)}) {
+		t.Errorf("the directory holds %q: looking made something", got)
+	}
+	if err := b.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, b.dir); !reflect.DeepEqual(got, []string{string(NewTasks), string(TaskUpdates)}) {
+		t.Errorf("the directory holds %q, want both inboxes", got)
+	}
+}
+
+// TestNoDataDirectory is about one that has gone: nothing makes it again.
+func TestNoDataDirectory(t *testing.T) {
+	t.Parallel()
+	b := Open(filepath.Join(t.TempDir(), "data"))
+	_, settle := b.Settle(File{Kind: NewTasks, Name: "a.json"}, []byte("{}"), Result{At: at})
+	for _, err := range []error{b.Ensure(), b.Publish(NewTasks, "a.json", nil), settle} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got %v, want fs.ErrNotExist", err)
+		}
+	}
+	if _, err := os.Stat(b.dir); err == nil {
+		t.Error("the data directory was made")
 	}
 }
 
@@ -165,6 +191,9 @@ func TestInboxLinkLeadsNowhere(t *testing.T) {
 	}
 	if files, err := b.List(NewTasks); len(files) != 0 || err != nil {
 		t.Errorf("List = %v, %v; want an empty inbox", files, err)
+	}
+	if err := b.Ensure(); err != nil {
+		t.Errorf("Ensure: %v", err)
 	}
 	if err := b.Publish(NewTasks, "a.json", nil); err == nil || errors.Is(err, fs.ErrExist) {
 		t.Errorf("Publish: %v, want an error that does not say that the name is taken", err)

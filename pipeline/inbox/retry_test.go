@@ -2,12 +2,15 @@ package inbox
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
+	"otm/internal/durable"
 	"otm/pipeline/drop"
 )
 
@@ -120,6 +123,81 @@ func TestRetryEdits(t *testing.T) {
 	}
 	if got, want := read(t, filepath.Join(b.Dir(NewTasks), "a.json")), "{\n  \"taskId\": \"T-00036\"\n}\n"; got != want {
 		t.Errorf("the inbox holds %q, want %q", got, want)
+	}
+}
+
+// TestRetrySurvivesACrash dies at every step of a retry that gives new ids, and
+// retries again: whatever was delivered has the same ids, which were given out
+// once.
+func TestRetrySurvivesACrash(t *testing.T) {
+	reached := 0
+	for _, point := range []string{"retry.editing", "retry.edited", "durable.named", "retry.delivered"} {
+		for nth := 1; ; nth++ {
+			b := box(t)
+			failed(t, b, NewTasks, "a.json", `{"id":"d1","taskId":"T-00035"}`)
+			asked := 0
+			renumber := func(o *drop.Object) error {
+				asked++
+				return o.Set("taskId", fmt.Sprintf("T-1000%d", asked))
+			}
+			if !crashAt(t, point, nth, func() { b.Retry("a.json", renumber) }) {
+				break
+			}
+			reached++
+			ids := map[string]bool{}
+			take := func() { // as the injector does
+				files, err := b.List(NewTasks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range files {
+					data, f, err := b.Read(f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if leftover, err := b.Leftover(f, data); leftover || err != nil {
+						t.Errorf("crashed at %s %d: taken for a leftover, %v", point, nth, err)
+					}
+					o, err := drop.ParseObject(data)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if o.Get(resultKey) != nil {
+						t.Errorf("crashed at %s %d: delivered %s", point, nth, data)
+					}
+					ids[string(o.Get("taskId"))] = true
+				}
+			}
+			take()
+			if _, _, err := b.Retry("a.json", renumber); err != nil {
+				t.Fatalf("crashed at %s %d: Retry: %v", point, nth, err)
+			}
+			take()
+			if len(ids) != 1 || ids[`"T-00035"`] {
+				t.Errorf("crashed at %s %d: delivered with the ids %v", point, nth, ids)
+			}
+			if got := names(t, filepath.Join(b.dir, FailedDir)); len(got) > 0 && !strings.HasPrefix(got[0], durable.TempPrefix) {
+				t.Errorf("crashed at %s %d: failed still holds %q", point, nth, got)
+			}
+		}
+	}
+	if reached != 5 {
+		t.Errorf("%d points were reached, want 5", reached)
+	}
+}
+
+// TestRetryKeepsTheReason is about a failed file that has its new ids and was
+// not delivered: it still says why it failed.
+func TestRetryKeepsTheReason(t *testing.T) {
+	b := box(t)
+	failed(t, b, NewTasks, "a.json", `{"id":"d1","taskId":"T-00035"}`)
+	renumber := func(o *drop.Object) error { return o.Set("taskId", "T-00036") }
+	if !crashAt(t, "retry.edited", 1, func() { b.Retry("a.json", renumber) }) {
+		t.Fatal("the point was not reached")
+	}
+	s, err := b.ReadSettled(FailedDir, "a.json")
+	if err != nil || s.Result.Error != "why" || s.Result.Class != Invalid || !s.Result.Edited || s.TaskID() != 36 {
+		t.Errorf("ReadSettled = %+v, %v", s, err)
 	}
 }
 

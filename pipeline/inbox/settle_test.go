@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"otm/internal/crash"
 	"otm/internal/durable"
@@ -83,6 +84,29 @@ func TestSettleFailed(t *testing.T) {
 `
 	if got := read(t, filepath.Join(b.dir, FailedDir, "a.json")); got != want {
 		t.Errorf("failed is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestHintNamesTheSettledFile fills in a name that only Settle knows, as a
+// shell wants it.
+func TestHintNamesTheSettledFile(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	for _, tt := range []struct{ name, text, want string }{
+		{"a.json", `{"n":1}`, "otm retry --new-id a.json"},
+		{"a.json", `{"n":2}`, "otm retry --new-id a-2.json"},
+		{"it's a.json", `{"n":3}`, `otm retry --new-id 'it'\''s a.json'`},
+		{"--all.json", `{"n":4}`, "otm retry --new-id ./--all.json"},
+		{"b.json", "no JSON", "otm retry --new-id b.json"},
+	} {
+		f, data := deliver(t, b, NewTasks, tt.name, tt.text)
+		name, err := b.Settle(f, data, Result{At: at, Class: Conflict, Error: "e", Hint: "otm retry --new-id", HintNames: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := b.ReadSettled(FailedDir, name); err != nil || s.Result.Hint != tt.want {
+			t.Errorf("%s: hint %q, %v; want %q", tt.name, s.Result.Hint, err, tt.want)
+		}
 	}
 }
 
@@ -339,8 +363,12 @@ func TestSettleChangedFile(t *testing.T) {
 			if err := change(path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Settle(f, data, Result{At: at}); err != nil {
+			settledAs, err := b.Settle(f, data, Result{At: at})
+			if err != nil {
 				t.Fatalf("%s, %s: Settle: %v", text, name, err)
+			}
+			if moved := text == "no JSON 1"; moved != (settledAs == "") {
+				t.Errorf("%s, %s: settled as %q", text, name, settledAs)
 			}
 			if got := read(t, path); got != `{"v":"two"}` {
 				t.Errorf("%s, %s: the inbox holds %q, want the new drop", text, name, got)
@@ -406,6 +434,107 @@ func TestCaseB1RenamedOverWhileUnlinked(t *testing.T) {
 	}
 }
 
+// TestRenamedOverAndCrashed has a writer rename its next drop over the name at
+// the moment when the settled one is unlinked, and the process die before it
+// has put that one back. It is no leftover of ours, however old it gets.
+func TestRenamedOverAndCrashed(t *testing.T) {
+	for _, kind := range []string{"file", "link", "taken name"} {
+		b := box(t)
+		dir := b.Dir(NewTasks)
+		path := filepath.Join(dir, "a.json")
+		f, data := deliver(t, b, NewTasks, "a.json", `{"id":"first"}`)
+		hook(t, func(point string) {
+			switch point {
+			case "settle.unlinking":
+				write(t, path+".tmp", `{"id":"next"}`)
+				if kind == "link" {
+					os.Remove(path + ".tmp")
+					if err := os.Symlink("nowhere", path+".tmp"); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := os.Rename(path+".tmp", path); err != nil {
+					t.Error(err)
+				}
+			case "settle.taken":
+				crash.Hook = nil
+				panic(dead{})
+			}
+		})
+		func() {
+			defer func() {
+				if r := recover(); r != (dead{}) {
+					t.Fatalf("recovered %v", r)
+				}
+			}()
+			b.Settle(f, data, Result{At: at})
+		}()
+		if files, err := b.List(NewTasks); len(files) != 0 || err != nil {
+			t.Fatalf("%s: List = %v, %v: it was not taken", kind, files, err)
+		}
+		if n, err := durable.RemoveLeftovers(dir, 0, time.Now().Add(48*time.Hour)); n != 0 || err != nil {
+			t.Errorf("%s: %d files were cleared away, %v", kind, n, err)
+		}
+		want := "a.json"
+		if kind == "taken name" { // the next drop of the name came meanwhile
+			write(t, path, `{"id":"third"}`)
+			want = "a-2.json"
+		}
+		if err := b.PutBack(NewTasks); err != nil {
+			t.Fatal(err)
+		}
+		if kind == "link" {
+			if to, err := os.Readlink(path); to != "nowhere" || err != nil {
+				t.Errorf("the link leads to %q, %v", to, err)
+			}
+		} else if got := read(t, filepath.Join(dir, want)); got != `{"id":"next"}` {
+			t.Errorf("%s: the inbox holds %q, want the next drop", kind, got)
+		}
+		sweep(t, b, NewTasks)
+		if got := names(t, dir); len(got) != 0 {
+			t.Errorf("%s: the inbox still holds %q", kind, got)
+		}
+	}
+}
+
+type dead struct{}
+
+// TestTakenAndSettled dies right before the settled file goes: it goes with the
+// next PutBack, whatever the clock says.
+func TestTakenAndSettled(t *testing.T) {
+	b := box(t)
+	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"first"}`)
+	if !crashAt(t, "settle.taken", 1, func() { b.Settle(f, data, Result{At: at}) }) {
+		t.Fatal("the point was not reached")
+	}
+	if err := os.Chtimes(filepath.Join(b.dir, ProcessedDir, "a.json"), at, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.PutBack(NewTasks); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, b.Dir(NewTasks)); len(got) != 0 {
+		t.Errorf("the inbox holds %q", got)
+	}
+}
+
+// TestPutBackLongNames is about a name that was shortened when it was taken:
+// the drop is delivered nevertheless.
+func TestPutBackLongNames(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	name := strings.Repeat("ä", 125) + ".json"
+	taken := takenName(name)
+	write(t, filepath.Join(b.Dir(NewTasks), taken), `{"id":"d1"}`)
+	write(t, filepath.Join(b.Dir(NewTasks), takenPrefix+"mine"), "of somebody who made up the name")
+	if err := b.PutBack(NewTasks); err != nil {
+		t.Fatal(err)
+	}
+	if f, data := only(t, b, NewTasks); string(data) != `{"id":"d1"}` || !strings.HasPrefix(name, strings.TrimSuffix(f.Name, ".json")) {
+		t.Errorf("delivered is %q with %s", f.Name, data)
+	}
+}
+
 // crashAt calls f and stops it, as if the process had died, when the point is
 // reached for the nth time; false if it never is.
 func crashAt(t *testing.T, point string, nth int, f func()) (crashed bool) {
@@ -434,7 +563,7 @@ func crashAt(t *testing.T, point string, nth int, f func()) (crashed bool) {
 // TestSettleSurvivesACrash dies at every step of settling and goes on: each
 // drop settles once, and nothing is left in the inbox.
 func TestSettleSurvivesACrash(t *testing.T) {
-	points := []string{"durable.named", "settle.explained", "settle.copied", "settle.unlinking", "settle.unlinked"}
+	points := []string{"durable.named", "settle.explained", "settle.copied", "settle.unlinking", "settle.taken", "settle.unlinked"}
 	for _, text := range []string{`{"id":"d1"}`, "no JSON"} {
 		reached := 0
 		for _, point := range points {

@@ -176,11 +176,11 @@ func (sw *sweep) place(ctx context.Context, b pipeline.Batch, f inbox.File, c *d
 // they take. It is for when nothing is asked for of which no answer came.
 func (sw *sweep) complete(ctx context.Context, b pipeline.Batch, c *drop.Create, rec *pipeline.Record, duplicate bool) verdict {
 	for {
-		var err error
-		if rec, err = sw.makeSteps(ctx, b, rec); err != nil {
-			return sw.notWritten(ctx, b, err)
+		made, err := sw.makeSteps(ctx, b, rec)
+		if err != nil {
+			return sw.stepNotMade(ctx, b, rec, err)
 		}
-		if rec.OnBoard() {
+		if rec = made; rec.OnBoard() {
 			return sw.onBoard(rec, c, duplicate)
 		}
 		if ctx.Err() != nil {
@@ -191,6 +191,25 @@ func (sw *sweep) complete(ctx context.Context, b pipeline.Batch, c *drop.Create,
 			return verdict{stop: err}
 		}
 	}
+}
+
+// stepNotMade is what happens to a create of which the board did not take a
+// step. Whatever words it has for it, a refusal may mean that the row above has
+// gone, so the rows are read anew.
+func (sw *sweep) stepNotMade(ctx context.Context, b pipeline.Batch, rec *pipeline.Record, err error) verdict {
+	if !pipeline.IsRefused(err) {
+		return boardTrouble(err)
+	}
+	if err := sw.walk(ctx, b); err != nil {
+		return boardTrouble(err)
+	}
+	if b.Row(rec.RowID) != nil {
+		return boardTrouble(err)
+	}
+	if v, gone := sw.rowGone(ctx, b, rec); gone {
+		return v
+	}
+	return wait(sw.Now().Add(retryBoard)) // it came back
 }
 
 // rowOf returns the row that bears the id of a task, of several rather one

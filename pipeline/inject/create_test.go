@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -260,7 +261,7 @@ func TestSameTask(t *testing.T) {
 				}
 			default:
 				w.sweepTo(0, 1, 0)
-				w.failed(second, inbox.Class(c.want), "T-00005 is another task", title, "otm retry --new-id")
+				w.failed(second, inbox.Class(c.want), "T-00005 is another task", title, "otm retry --new-id "+second)
 			}
 			if after := w.rows(); len(after) != len(before) || w.calls()[createMethod] != made {
 				t.Errorf("%d rows, before %d; %d creates, before %d", len(after), len(before), w.calls()[createMethod], made)
@@ -449,6 +450,147 @@ func TestCounterIsRaised(t *testing.T) {
 	w.checkTask(100_000, "Six digits", pipeline.DefaultStep)
 	if got := w.counter(); got != 100_001 {
 		t.Errorf("next id %v", got)
+	}
+}
+
+// Others walk the board as well: what a person typed there is above the counter
+// as soon as we have a look, though the rows are fresh and we need no walk.
+func TestCounterIsRaisedAfterOthersWalk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x")
+	w.sweepTo(1, 0, 0)
+	type_ := func(id string) {
+		if _, err := w.Server.AddRow("", w.ListID, board.TextCell(w.Column(t, "Task ID", "text"), id)); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Advance(time.Second)
+		w.batch(func(b pipeline.Batch) {
+			if err := b.Refresh(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		})
+		w.Faults.Reset()
+	}
+	type_("T-00040")
+	w.create(2, "A")
+	w.sweepTo(1, 0, 0)
+	if got := w.counter(); got != 41 || w.Faults.Count(listMethod) != 0 {
+		t.Errorf("next id %v after %d walks of ours, want T-00041 and none", got, w.Faults.Count(listMethod))
+	}
+	type_("T-00050")
+	w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 0)
+	if got := w.counter(); got != 51 {
+		t.Errorf("next id %v, want T-00051", got)
+	}
+}
+
+// slowBoard is a board on which the making of a row takes a while.
+type slowBoard struct {
+	pipeline.Board
+	takes func()
+	began func()
+}
+
+func (s slowBoard) Begin(ctx context.Context) (pipeline.Batch, error) {
+	b, err := s.Board.Begin(ctx)
+	s.began()
+	return slowBatch{b, s.takes}, err
+}
+
+type slowBatch struct {
+	pipeline.Batch
+	takes func()
+}
+
+func (s slowBatch) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (string, error) {
+	s.takes()
+	return s.Batch.Create(ctx, parent, cells...)
+}
+
+// A task with many steps gives the board back when a batch has lasted its time,
+// and goes on in the next one. In between, no step is noted as asked for.
+func TestManyStepsTakeManyBatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var steps []string
+	for i := range pipeline.MaxSteps {
+		steps = append(steps, fmt.Sprint("step ", i))
+	}
+	file := w.create(1, "Long", steps...)
+	var begun []time.Time
+	w.in.Board = slowBoard{w.in.Board, func() { w.clock.Advance(time.Second) }, func() {
+		begun = append(begun, w.clock.Now())
+		if len(begun) == 1 {
+			return
+		}
+		for i, s := range w.rec(1).Steps {
+			if s.AskedAt != nil {
+				t.Errorf("batch %d: step %d is noted as asked for", len(begun), i+1)
+			}
+		}
+	}}
+	progress := 0
+	w.in.Progress = func() { progress++ }
+	w.sweepTo(1, 0, 0)
+	w.checkTask(1, "Long", steps...)
+	if r := w.processed(file); r.SkippedDuplicate || r.Attempts != 1 {
+		t.Errorf("result %+v", r)
+	}
+	if len(begun) != 6 || progress != 6 {
+		t.Errorf("%d batches, progress was told %d times; want 6 of 10 s for 51 rows", len(begun), progress)
+	}
+	for i := range begun[1:] {
+		if d := begun[i+1].Sub(begun[i]); d > 11*time.Second {
+			t.Errorf("batch %d took %v", i+1, d)
+		}
+	}
+}
+
+// The row of a task was deleted before all its steps were made: the row is not
+// made again, and the drop says what happened.
+func TestRowDeletedWhileStepsAreMade(t *testing.T) {
+	t.Parallel()
+	for _, restored := range []bool{false, true} {
+		w := newWorld(t)
+		file := w.create(1, "Half", "x", "y", "z")
+		w.Faults.Next(createMethod, boardtest.Pass(), boardtest.Pass(), boardtest.RateLimited("30"))
+		w.sweepTo(0, 0, 1)
+		row := w.row(1).ID
+		if err := w.Server.DeleteRow("", w.ListID, row); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Advance(time.Minute)
+		w.update(1, report{steps: []string{"x"}})
+		w.create(2, "Another")
+		w.sweepTo(1, 0, 2)
+		if restored {
+			if err := w.Server.RestoreRow("", w.ListID, row); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Advance(time.Minute)
+			w.sweepTo(1, 0, 1) // the update waits for the dispatcher
+			w.checkTask(1, "Half", "x", "y", "z")
+			continue
+		}
+		made := w.calls()[createMethod]
+		for range 3 {
+			w.clock.Advance(w.times.SettleAfter + time.Second)
+			w.sweep()
+		}
+		if n := w.calls()[createMethod]; n != made {
+			t.Errorf("the board was asked %d times for steps of a row that has gone", n-made)
+		}
+		w.failed(file, inbox.Conflict, "the row of T-00001 is no longer on the board: somebody deleted or archived it", "otm show T-00001")
+		if got := w.waiting(); len(got) != 0 {
+			t.Errorf("left in the inbox: %v", got)
+		}
+		for _, r := range w.rows() {
+			if r.Task() == 1 {
+				t.Errorf("the row was made again: %+v", r)
+			}
+		}
 	}
 }
 

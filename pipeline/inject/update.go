@@ -100,29 +100,64 @@ func (sw *sweep) unknown(f inbox.File, id pipeline.TaskID) verdict {
 
 // rowGone is the verdict on a drop whose task had a row that the last walk
 // lacked. Whoever deleted it, or archived it, meant it: it is never made again.
-// But one walk may be wrong, and a row may be restored, so the drop waits until
-// a walk that began SettleAfter later lacks it, too. gone is false where that
-// one has the row.
+// But one walk may be wrong, so the drop waits until another one lacks it, too,
+// and the board itself says so. gone is false where the row is there after all.
+// A row that is restored later is seen as any other (Record.Observe).
 func (sw *sweep) rowGone(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
-	since := rec.RowGone()
-	if since == nil {
-		at := b.WalkAt()
-		_, err := sw.change(ctx, rec, func(r *pipeline.Record) { r.Note(at, Who, pipeline.EventRowGone, r.RowID) })
-		if err != nil {
-			return ownTrouble(err), true
+	if rec.GoneAt == nil {
+		if missing(b, rec.RowID).Walks == 1 {
+			if due := b.WalkAt().Add(sw.Times.SettleAfter); due.After(sw.Now()) {
+				return wait(due), true
+			}
+			if err := sw.walk(ctx, b); err != nil {
+				return boardTrouble(err), true
+			}
+			if b.Row(rec.RowID) != nil {
+				return verdict{}, false
+			}
 		}
-		since = &at
-	}
-	due, err := sw.certain(ctx, b, *since)
-	switch {
-	case err != nil:
-		return boardTrouble(err), true
-	case b.Row(rec.RowID) != nil:
-		return verdict{}, false
-	case !due.IsZero():
-		return wait(due), true
+		if v, sure := sw.askForRow(ctx, b, rec); !sure {
+			return v, true
+		}
 	}
 	return fail(inbox.Conflict, "otm show "+rec.TaskID.String(), "the row of %v is no longer on the board: somebody deleted or archived it", rec.TaskID), true
+}
+
+// askForRow asks the board for a row that the walks lack, and notes its answer.
+// Where that does not come, only this drop waits: such calls are few a minute.
+func (sw *sweep) askForRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
+	if !missing(b, rec.RowID).Gone {
+		gone, err := b.LookFor(ctx, rec.RowID)
+		var e *pipeline.BoardError
+		switch {
+		case errors.As(err, &e) && e.Class != pipeline.Fatal && e.Until.After(sw.Now()):
+			return wait(e.Until), false
+		case errors.As(err, &e) && e.Class != pipeline.Fatal, err == nil && !gone:
+			return wait(sw.Now().Add(retryBoard)), false
+		case err != nil:
+			return boardTrouble(err), false
+		}
+	}
+	_, err := sw.change(ctx, rec, func(r *pipeline.Record) {
+		now := sw.Now()
+		r.GoneAt = &now
+		r.Note(now, pipeline.WhoBoard, pipeline.EventRowGone, r.RowID)
+	})
+	if err != nil {
+		return ownTrouble(err), false
+	}
+	return verdict{}, true
+}
+
+// missing is what is known of a row that walks lack; the zero value where
+// nothing is, as after the snapshot was lost.
+func missing(b pipeline.Batch, row string) pipeline.Missing {
+	for _, m := range b.Missing() {
+		if m.Row.ID == row {
+			return m
+		}
+	}
+	return pipeline.Missing{}
 }
 
 // rebuild makes a record that was lost from the row, if there is one.
@@ -179,10 +214,6 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	var decided error
 	rec, err := sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		seen := r.Observe(row, rows, byPerson, sw.Now())
-		if r.RowGone() != nil {
-			r.Note(sw.Now(), Who, pipeline.EventRowBack, r.RowID)
-			seen = true
-		}
 		var report *pipeline.Report
 		if report, decided = decideAgain(r, person, u); decided != nil {
 			if seen {
@@ -218,9 +249,9 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SubtaskItemIDs: ticked}}
 }
 
-// notWritten is what happens to a drop that the board did not take. A row that
-// has just gone is no refusal of the drop: the rows are read anew, and by them
-// it is decided again.
+// notWritten is what happens to an update that the board did not take. A row
+// that has just gone is no refusal of the update: the rows are read anew, and
+// by them it is decided again.
 func (sw *sweep) notWritten(ctx context.Context, b pipeline.Batch, err error) verdict {
 	var e *pipeline.BoardError
 	if !errors.As(err, &e) || !e.RowGone {

@@ -474,6 +474,49 @@ func TestRefusedUpdate(t *testing.T) {
 	}
 }
 
+// An update that the board refused leaves a trace with its task, and nothing
+// decided: put back, it is decided by what is so then.
+func TestRefusedUpdateIsDecidedAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "same", "same")
+	w.sweepTo(1, 0, 0)
+	w.tryMultiRow(true)
+	name := w.update(1, report{steps: []string{"same"}})
+	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"))
+	w.sweepTo(0, 1, 0)
+	rec := w.rec(1)
+	last := rec.History[len(rec.History)-1]
+	if rec.Reporting != nil || last.What != pipeline.EventUpdateFailed || last.Who != "agent olga" || !strings.Contains(last.Detail, name+": the board refuses it") {
+		t.Errorf("reporting %+v, last event %+v", rec.Reporting, last)
+	}
+	w.person(w.steps(1)[0].ID, board.SelectCell(w.Column(t, "Status", "select"), "done"))
+	if _, _, err := w.box.Retry(name, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Minute)
+	w.sweepTo(1, 0, 0)
+	if !w.steps(1)[1].StepDone() {
+		t.Error("the step that is open now was not ticked")
+	}
+}
+
+// A record knows its last updates, and no more.
+func TestUpdatesAreBounded(t *testing.T) {
+	t.Parallel()
+	sw := &sweep{Injector: &Injector{Now: newClock().Now}}
+	r := &pipeline.Record{TaskID: 1}
+	for i := range keptUpdates + 2 {
+		r.Reporting = &pipeline.Report{Drop: fmt.Sprint(i, ".json")}
+		sw.applied(r, &drop.Update{ID: fmt.Sprint(i)})
+	}
+	_, first := r.AppliedAs("1")
+	_, last := r.AppliedAs(fmt.Sprint(keptUpdates + 1))
+	if len(r.Updates) != keptUpdates || first || !last {
+		t.Errorf("%d updates, from %s to %s", len(r.Updates), r.Updates[0].ID, r.Updates[len(r.Updates)-1].ID)
+	}
+}
+
 // An option that is missing keeps the update and those behind it; others go on.
 func TestMissingOptionKeepsTheUpdate(t *testing.T) {
 	t.Parallel()
@@ -502,8 +545,9 @@ func TestMissingOptionKeepsTheUpdate(t *testing.T) {
 	}
 }
 
-// The row of a task was deleted: its updates wait a while, as a row may come
-// back, then fail.
+// The row of a task was deleted: its updates wait until a second walk lacks it,
+// as a row may come back, then fail. The row is not made again, and others are
+// not held up.
 func TestRowOfTheTaskIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -515,19 +559,97 @@ func TestRowOfTheTaskIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.update(1, report{steps: []string{"x"}})
-	w.sweepTo(0, 0, 1)
+	if r := w.sweepTo(0, 0, 1); r.Due.After(w.clock.Now().Add(w.times.SettleAfter)) {
+		t.Errorf("due %v", r.Due)
+	}
+	if err := w.Server.RestoreRow("", w.ListID, row); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(w.times.SettleAfter)
+	w.sweepTo(1, 0, 0)
+	if got := w.row(1); got.Status != pipeline.InProgress || *got.Remaining != 0 {
+		t.Errorf("restored, the row is %+v", got)
+	}
+	// Once more, and for longer.
+	w.createFor("olga", 2, "Hers, too", "x")
+	w.sweepTo(1, 0, 0)
+	w.clock.Advance(time.Minute)
+	if err := w.Server.DeleteRow("", w.ListID, row); err != nil {
+		t.Fatal(err)
+	}
+	made := w.calls()[createMethod]
+	names := []string{w.update(1, report{result: "r"}), w.update(1, report{status: pipeline.AgentDone})}
+	w.update(2, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 2)
+	w.clock.Advance(w.times.SettleAfter)
+	w.sweepTo(0, 2, 0)
+	for _, name := range names {
+		w.failed(name, inbox.Conflict, "the row of T-00001 is no longer on the board: somebody deleted or archived it", "otm show T-00001")
+	}
+	if n := w.calls()[createMethod]; n != made {
+		t.Errorf("%d rows were made", n-made)
+	}
+	for _, r := range w.rows() {
+		if r.Task() == 1 {
+			t.Errorf("T-00001 has a row: %+v", r)
+		}
+	}
+	// The next one need not wait.
+	late := w.update(1, report{result: "late"})
+	w.sweepTo(0, 1, 0)
+	w.failed(late, inbox.Conflict, "the row of T-00001 is no longer on the board")
+	// It is restored, and all is as before.
 	if err := w.Server.RestoreRow("", w.ListID, row); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(time.Minute)
+	w.update(1, report{result: "back"})
 	w.sweepTo(1, 0, 0)
-	if err := w.Server.ArchiveRow("", w.ListID, row); err != nil {
-		t.Fatal(err)
+	var what []string
+	for _, e := range w.rec(1).History {
+		if strings.HasPrefix(e.What, "row ") {
+			what = append(what, e.What)
+		}
 	}
-	name := w.update(1, report{result: "r"})
-	w.clock.Advance(w.times.UpdateWait + time.Minute)
-	w.sweepTo(0, 1, 0)
-	w.failed(name, inbox.Unmatched, "the row of T-00001 is no longer on the board")
+	if want := []string{"row created", "row gone", "row back"}; !slices.Equal(what, want) || w.row(1).Result != "back" {
+		t.Errorf("history %q, want %q; row %+v", what, want, w.row(1))
+	}
+}
+
+// Walks may lack a row by mistake, and the board may not say whether they do:
+// then its updates wait, and nobody else's.
+func TestWalksLackTheRow(t *testing.T) {
+	t.Parallel()
+	const infoMethod = "slackLists.items.info"
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x")
+	w.createFor("olga", 2, "Hers, too", "x", "y")
+	w.sweepTo(2, 0, 0)
+	w.tryMultiRow(true)
+	w.clock.Advance(time.Minute)
+	row := w.row(1).ID
+	stop := w.Faults.Always(listMethod, boardtest.Rewrite("lacks a row", func(answer map[string]any) {
+		answer["items"] = slices.DeleteFunc(answer["items"].([]any), func(item any) bool { return item.(map[string]any)["id"] == row })
+	}))
+	w.update(1, report{steps: []string{"x"}})
+	w.update(2, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 1)
+	w.clock.Advance(w.times.SettleAfter)
+	w.Faults.Next(infoMethod, boardtest.RateLimited("42"))
+	w.update(2, report{steps: []string{"y"}})
+	if r := w.sweepTo(1, 0, 1); r.Trouble != nil || !r.Due.Truncate(time.Second).Equal(w.clock.Now().Add(42*time.Second).Truncate(time.Second)) {
+		t.Errorf("the board does not say: report %+v", r)
+	}
+	w.clock.Advance(time.Minute)
+	if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
+		t.Errorf("the board has it: report %+v", r)
+	}
+	if n := w.Faults.Count(infoMethod); n != 2 || w.rec(1).GoneAt != nil {
+		t.Errorf("asked %d times, gone at %v", n, w.rec(1).GoneAt)
+	}
+	stop()
+	w.clock.Advance(time.Minute)
+	w.sweepTo(1, 0, 0)
 }
 
 // The row of a step was deleted: a report of it fails, and nothing of it

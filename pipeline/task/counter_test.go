@@ -3,6 +3,8 @@ package task
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,6 +186,8 @@ func TestCounterRecovers(t *testing.T) {
 			"new-tasks/text.json": "taskId: T-00099", "new-tasks/.hidden.json": drop(99), "new-tasks/x.json.tmp": drop(99), "new-tasks/twice.json": `{"taskId":"T-00099","taskId":"T-00099"}`,
 			"new-tasks/large.json": drop(99) + strings.Repeat(" ", maxRead), "task-updates/a.json": drop(99), "tasks/T-99.json": "{}", "tasks/T-000099.json": "{}", "tasks/x.json": drop(99),
 		}, want: 1, warns: "is missing"},
+		{name: "a key whose drop was not delivered", counter: "-", files: map[string]string{"keys/ab.json": `{"key":"k","taskId":"T-00041","file":"x.json","drop":{"taskId":"T-00041"},"delivered":false}`},
+			want: 42, warns: "is missing; going on with T-00042"},
 		{name: "mark and CRLF", counter: "-", files: map[string]string{"new-tasks/a.json": "\xef\xbb\xbf{\r\n\"taskId\":\"T-00041\"}\r\n"}, want: 42, warns: "is missing"},
 		{name: "explained beside", counter: "-", files: map[string]string{"failed/a.json": "no JSON", "failed/a.json.error.json": `{"_result":{}}`}, want: 1, warns: "is missing"},
 		{name: "highest of all", counter: "-", files: map[string]string{
@@ -296,6 +300,77 @@ func TestRaise(t *testing.T) {
 	}
 	if got := mustTake(t, s); got != 123457 {
 		t.Errorf("Take = %v", got)
+	}
+}
+
+// walked is what RaiseAbove needs of a batch.
+type walked struct {
+	pipeline.Batch
+	at    time.Time
+	cells []string
+	looks int
+}
+
+func (w *walked) WalkAt() time.Time { return w.at }
+
+func (w *walked) Rows() iter.Seq[*pipeline.Row] {
+	w.looks++
+	return func(yield func(*pipeline.Row) bool) {
+		for _, c := range w.cells {
+			if !yield(&pipeline.Row{TaskID: c}) {
+				return
+			}
+		}
+	}
+}
+
+// TestRaiseAbove looks once at each walk, and again where it could not raise.
+func TestRaiseAbove(t *testing.T) {
+	t.Parallel()
+	s, _ := fresh(t)
+	counter := filepath.Join(s.dir, counterFile)
+	w := &walked{at: time.Now(), cells: []string{"T-00005", "", "x", "7", "T-999999999"}} // of these the last would use all ids up
+	for range 2 {
+		if err := s.RaiseAbove(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, counter); got != `{"next":8}` || w.looks != 1 {
+		t.Errorf("the counter holds %s after %d looks", got, w.looks)
+	}
+	w.cells = append(w.cells, "T-00020")
+	w.at = w.at.Add(time.Second)
+	if err := errors.Join(os.Remove(counter), os.Mkdir(counter, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RaiseAbove(t.Context(), w); err == nil {
+		t.Error("RaiseAbove of a counter that is a directory gave no error")
+	}
+	if err := os.Remove(counter); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RaiseAbove(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, counter); got != `{"next":21}` {
+		t.Errorf("once it works again the counter holds %s", got)
+	}
+}
+
+// TestNoDataDirectory is about one that has gone: it is not made again.
+func TestNoDataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := Open(dir, nil)
+	_, counter := s.Counter(t.Context())
+	_, change := s.Change(t.Context(), 1, func(*pipeline.Record) error { return nil })
+	for _, err := range []error{counter, change, s.write(&pipeline.Record{TaskID: 1}), (&Counter{store: s}).SaveKey(&Key{Key: "k"})} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got %v, want fs.ErrNotExist", err)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the data directory was made")
 	}
 }
 

@@ -380,7 +380,7 @@ function openSheet(row) {
   showSendBack(drafts.has(row));
   $("taskHistory").replaceChildren();
   $("taskWhy").hidden = true;
-  for (const s of selects()) s.dataset.base = "";
+  for (const s of selects()) delete s.dataset.base;
   if (!$("task").open) $("task").showModal();
   say("");
   drawSheet();
@@ -419,7 +419,8 @@ async function loadDetail() {
 function drawDetail(detail) {
   $("taskWhy").hidden = !detail.why;
   put($("taskWhyText"), detail.why);
-  $("taskNext").hidden = !detail.next;
+  // The buttons below say what to do about a review.
+  $("taskNext").hidden = !detail.next || state.tasks.get(open)?.status === "agent_done";
   put($("taskNext"), detail.next);
   if (!detail.history) return;
   const events = detail.history.map((h, i) => ({ ...h, i })).reverse();
@@ -429,12 +430,12 @@ function drawDetail(detail) {
 }
 
 const selects = () => [$("taskStatus"), $("taskAgent"), $("taskPriority")];
-const edited = () => selects().filter((s) => s.value !== s.dataset.base);
+const edited = () => selects().filter((s) => "base" in s.dataset && s.value !== s.dataset.base);
 
 // settle shows what the board says in a select, unless the person chose
 // something else in it or has it open.
 function settle(select, value) {
-  const theirs = select.dataset.base !== "" && select.value !== select.dataset.base;
+  const theirs = "base" in select.dataset && select.value !== select.dataset.base;
   let choosing = false;
   try {
     choosing = select.matches(":open");
@@ -808,7 +809,7 @@ async function enter() {
 
 // openFromAddress opens the task that the address names, if any.
 function openFromAddress() {
-  const name = decodeURIComponent(location.hash.slice(1)) || new URLSearchParams(location.search).get("record_id");
+  const name = location.hash.slice(1) || new URLSearchParams(location.search).get("record_id");
   if (!name || open) return;
   for (const t of state.tasks.values()) if (t.id === name || t.row === name) return openSheet(t.row);
 }
@@ -830,7 +831,9 @@ function bindDialogs() {
   // A press on the backdrop closes what holds nothing that was typed.
   for (const d of [$("task"), $("health")]) {
     d.addEventListener("pointerdown", (e) => {
-      if (e.target === d && $("sendBackForm").hidden && !edited().length) d.close();
+      const box = d.getBoundingClientRect();
+      const outside = e.clientX < box.left || e.clientX > box.right || e.clientY < box.top || e.clientY > box.bottom;
+      if (outside && !(d === $("task") && (!$("sendBackForm").hidden || edited().length))) d.close();
     });
   }
   $("healthButton").addEventListener("click", () => {

@@ -1,0 +1,596 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+	"otm/internal/page"
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+	"otm/slacklist"
+)
+
+// visitor is a person at the page, without a browser.
+type visitor struct {
+	t       testing.TB
+	home    *Home
+	address string
+	client  *http.Client
+}
+
+// visit serves the page of a directory, without the other components, and
+// signs in.
+func visit(t testing.TB, h *Home, o board.Options) *visitor {
+	t.Helper()
+	o.Listen = h.Config.Board.Listen
+	ctx, stop := context.WithCancel(context.Background())
+	p, err := h.openPage(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- p.serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the page ended: %v", err)
+		}
+		if err := p.close(); err != nil {
+			t.Errorf("close the page: %v", err)
+		}
+	})
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &visitor{t: t, home: h, address: strings.TrimSuffix(p.address, "/"), client: &http.Client{Jar: jar, Transport: &http.Transport{}}}
+	t.Cleanup(v.client.CloseIdleConnections)
+	link, err := h.link(p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(link, "#code=")
+	if status, body := v.post("/page/session", map[string]string{"code": code}); status != http.StatusOK {
+		t.Fatalf("sign in: status %d, %s", status, body)
+	}
+	return v
+}
+
+func (v *visitor) post(path string, what any) (int, string) {
+	v.t.Helper()
+	data, err := json.Marshal(what)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.address+path, bytes.NewReader(data))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Origin", v.address)
+	return v.send(r)
+}
+
+func (v *visitor) send(r *http.Request) (int, string) {
+	v.t.Helper()
+	w, err := v.client.Do(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer w.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(w.Body); err != nil {
+		v.t.Fatal(err)
+	}
+	return w.StatusCode, b.String()
+}
+
+// get reads an answer as JSON.
+func get[T any](v *visitor, path string) T {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.address+path, nil)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	status, body := v.send(r)
+	var out T
+	if err := json.Unmarshal([]byte(body), &out); status != http.StatusOK || err != nil {
+		v.t.Fatalf("%s: status %d, %s", path, status, body)
+	}
+	return out
+}
+
+func (v *visitor) state() page.State { v.t.Helper(); return get[page.State](v, "/page/state") }
+
+// task is the card of a title.
+func (v *visitor) task(title string) page.Task {
+	v.t.Helper()
+	for _, task := range v.state().Tasks {
+		if task.Title == title {
+			return task
+		}
+	}
+	v.t.Fatalf("no task %q", title)
+	return page.Task{}
+}
+
+func (v *visitor) do(a page.Action) {
+	v.t.Helper()
+	if status, body := v.post("/page/do", a); status != http.StatusOK {
+		v.t.Fatalf("%+v: status %d, %s", a, status, body)
+	}
+}
+
+// refused wants an action to be refused with words.
+func (v *visitor) refused(a page.Action, words ...string) {
+	v.t.Helper()
+	status, body := v.post("/page/do", a)
+	if status != http.StatusUnprocessableEntity {
+		v.t.Errorf("%+v: status %d, %s", a, status, body)
+	}
+	for _, w := range words {
+		if !strings.Contains(body, w) {
+			v.t.Errorf("%+v: %s lacks %q", a, body, w)
+		}
+	}
+}
+
+// row is a row as the board has it.
+func (v *visitor) row(id string) pipeline.Row {
+	v.t.Helper()
+	endpoint, err := board.ReadEndpoint(v.home.boardDir())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	token, err := board.ReadToken(v.home.boardDir())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return rowOf(v.t, slacklist.Options{Dir: v.home.Dir, URL: endpoint.URL, ListID: endpoint.ListID, Token: token}, id)
+}
+
+func rowOf(t testing.TB, o slacklist.Options, id string) pipeline.Row {
+	t.Helper()
+	snap, err := slacklist.New(o).Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(snap.Rows, func(r pipeline.Row) bool { return r.ID == id })
+	if i < 0 {
+		t.Fatalf("no row %s", id)
+	}
+	return snap.Rows[i]
+}
+
+// said are the lines of a task's history that a person made.
+func (v *visitor) said(id string) []string {
+	v.t.Helper()
+	task, err := pipeline.ParseTaskID(id)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	rec, err := v.home.Store.Load(task)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range rec.History {
+		if e.Who == human {
+			lines = append(lines, strings.TrimSuffix(e.What+": "+e.Detail, ": "))
+		}
+	}
+	return lines
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("the history says %q, want %q", got, want)
+	}
+}
+
+func TestPageState(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	plant(t, h,
+		seed{title: "one", status: "blocked", agent: "DEVDAS", priority: "high", project: "site", reason: "why", result: "what", steps: []string{"x a", "b"}},
+		seed{title: "typed", status: "new", agent: "robin", steps: []string{"c"}, byHand: true})
+	failed := `{"id":"x","taskId":"T-00009","title":"t","_result":{"at":"2026-03-14T08:20:19Z","inbox":"new-tasks","attempts":1,"error":"is taken","class":"conflict","hint":"otm retry --new-id"}}`
+	put(t, filepath.Join(h.Dir, inbox.FailedDir, "20260314T082019.000000000Z-a.json"), failed)
+	put(t, filepath.Join(h.Dir, inbox.FailedDir, "20260314T082020.000000000Z-b.json"), "no JSON")
+	put(t, filepath.Join(h.Box.Dir(inbox.NewTasks), "20260314T082021.000000000Z-c.json"), "{}")
+	v := visit(t, h, board.Options{RowLimit: 7})
+	s := v.state()
+	if s.Room.Rows != 5 || s.Room.Limit != 7 || !s.Room.Live || s.Room.WalkAt != nil {
+		t.Errorf("room %+v", s.Room)
+	}
+	if len(s.Agents) != 3 || !strings.HasPrefix(s.CreateCommand, "otm-create --title") || !strings.Contains(s.CreateCommand, "--agent archibald --dir ") {
+		t.Errorf("agents %+v, command %q", s.Agents, s.CreateCommand)
+	}
+	if len(s.Components) != 4 || s.Components[0].State != "not installed" {
+		t.Errorf("components %+v", s.Components)
+	}
+	if s.Waiting != (page.Waiting{NewTasks: 1, Failed: 2}) {
+		t.Errorf("waiting %+v", s.Waiting)
+	}
+	if len(s.Failed) != 2 || s.Failed[0].Error != "no reason stands beside it" || s.Failed[1].TaskID != "T-00009" || !s.Failed[1].Renumber {
+		t.Errorf("failed %+v", s.Failed)
+	}
+	one, typed := v.task("one"), v.task("typed")
+	if one.ID != "T-00001" || one.Agent != "devdas" || one.Priority != "high" || one.Project != "site" || one.Reason != "why" || one.Result != "what" || one.Status != "blocked" ||
+		len(one.Steps) != 2 || one.Steps[0].Title != "a" || !one.Steps[0].Done || one.Steps[1].Done || one.Events != 2 || h.Now().Sub(one.CreatedAt) < 59*time.Minute {
+		t.Errorf("task %+v", one)
+	}
+	if typed.ID != "" || typed.Row == "" || typed.Agent != "robin" || len(typed.Steps) != 1 {
+		t.Errorf("task %+v", typed)
+	}
+	d := get[page.Detail](v, "/page/task?row="+one.Row)
+	if !strings.Contains(d.Why, "why") || d.Next == "" || len(d.History) != 2 || d.History[0].Who != "otm-create" || d.History[0].At.IsZero() {
+		t.Errorf("detail %+v", d)
+	}
+	if d := get[page.Detail](v, "/page/task?row="+typed.Row); !strings.Contains(d.Why, "typed by hand") || d.History == nil {
+		t.Errorf("detail %+v", d)
+	}
+}
+
+// put writes a file, and the directory where it is missing.
+func put(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Without an agent there is no command to show, but the file to name one in.
+func TestPageWithoutAgents(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	h = reopenHome(t, h.Dir, "[board]\nlisten = \"127.0.0.1:0\"\n")
+	v := visit(t, h, board.Options{})
+	if s := v.state(); s.CreateCommand != "" || s.ConfigPath != filepath.Join(h.Dir, "otm.toml") {
+		t.Errorf("command %q, path %q", s.CreateCommand, s.ConfigPath)
+	}
+	v.do(page.Action{Do: "create", Title: "for anybody", Agent: "somebody"})
+	v.refused(page.Action{Do: "create", Title: "for nobody", Agent: "<b>"}, "no name for an agent")
+}
+
+// What a person does on the embedded board is a person's there and in the
+// record, and never the API token's.
+func TestPageEdits(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	rows := plant(t, h,
+		seed{title: "approve", status: "agent_done", agent: "devdas", steps: []string{"x a"}},
+		seed{title: "send back", status: "agent_done", agent: "devdas", steps: []string{"x a", "x b"}},
+		seed{title: "edit", status: "new", agent: "devdas", steps: []string{"a", "b"}},
+		seed{title: "typed", status: "new", byHand: true, steps: []string{"a"}})
+	v := visit(t, h, board.Options{})
+	byPerson := func(row string) pipeline.Row {
+		t.Helper()
+		r := v.row(row)
+		if r.UpdatedBy != board.HumanUser {
+			t.Errorf("row %q was updated by %q", r.Title, r.UpdatedBy)
+		}
+		return r
+	}
+
+	v.do(page.Action{Do: "approve", Row: rows[0]})
+	if r := byPerson(rows[0]); r.Status != pipeline.Done || !r.Checked {
+		t.Errorf("row %+v", r)
+	}
+	wantLines(t, v.said("T-00001"), "changed status: agent_done to done", "approved")
+	v.refused(page.Action{Do: "approve", Row: rows[0]}, "it is done by now, no longer agent_done")
+	v.refused(page.Action{Do: "sendback", Row: rows[0], Reason: "late"}, "it is done by now")
+
+	v.do(page.Action{Do: "sendback", Row: rows[1], Reason: " the tests are missing \n"})
+	if r := byPerson(rows[1]); r.Status != pipeline.New || r.Reason != "the tests are missing" || r.Checked {
+		t.Errorf("row %+v", r)
+	}
+	if task := v.task("send back"); !task.Steps[0].Done || !task.Steps[1].Done {
+		t.Errorf("ticks are gone: %+v", task.Steps)
+	}
+	wantLines(t, v.said("T-00002"), "changed status: agent_done to new", "sent back: the tests are missing")
+	if rec, err := h.Store.Load(2); err != nil || rec.Reason != "the tests are missing" || rec.Status != pipeline.New {
+		t.Errorf("record %+v, error %v", rec, err)
+	}
+
+	steps := v.task("edit").Steps
+	v.do(page.Action{Do: "tick", Row: steps[1].Row, Done: true})
+	if r := byPerson(steps[1].Row); !r.StepDone() || !r.Checked {
+		t.Errorf("step %+v", r)
+	}
+	v.do(page.Action{Do: "tick", Row: steps[1].Row})
+	if r := byPerson(steps[1].Row); r.StepDone() {
+		t.Errorf("step %+v", r)
+	}
+	v.do(page.Action{Do: "edit", Row: rows[2], Status: "Pending", Agent: "robin", Priority: "critical"})
+	if r := byPerson(rows[2]); r.Status != pipeline.Pending || r.Assignee != "robin" || r.Priority != pipeline.Critical {
+		t.Errorf("row %+v", r)
+	}
+	v.do(page.Action{Do: "edit", Row: rows[2], Status: "done"})
+	if r := byPerson(rows[2]); r.Status != pipeline.Done || !r.Checked {
+		t.Errorf("row %+v", r)
+	}
+	v.do(page.Action{Do: "edit", Row: rows[2], Status: "new"})
+	if r := byPerson(rows[2]); r.Status != pipeline.New || r.Checked {
+		t.Errorf("row %+v", r)
+	}
+	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed status: new to pending", "changed priority: to critical",
+		"assigned: to robin", "changed status: pending to done", "changed status: done to new")
+
+	v.do(page.Action{Do: "edit", Row: rows[3], Agent: "devdas"})
+	v.do(page.Action{Do: "tick", Row: v.task("typed").Steps[0].Row, Done: true})
+	if r := byPerson(rows[3]); r.Assignee != "devdas" {
+		t.Errorf("row %+v", r)
+	}
+}
+
+func TestPageRefusals(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	rows := plant(t, h, seed{title: "one", status: "new", agent: "devdas", steps: []string{"a"}}, seed{title: "two", status: "agent_done", agent: "devdas"})
+	put(t, filepath.Join(h.Dir, "secret.json"), `{"_result":{"inbox":"new-tasks"}}`)
+	v := visit(t, h, board.Options{})
+	row, step := rows[0], v.task("one").Steps[0].Row
+	for _, c := range []struct {
+		action page.Action
+		words  string
+	}{
+		{page.Action{Do: "edit", Row: row, Status: "bogus"}, `no status \"bogus\"`},
+		{page.Action{Do: "edit", Row: row, Priority: "bogus"}, `no priority \"bogus\"`},
+		{page.Action{Do: "edit", Row: row, Agent: "devdass"}, "do you mean devdas?"},
+		{page.Action{Do: "edit", Row: row}, "nothing was to be changed"},
+		{page.Action{Do: "edit", Row: step, Status: "done"}, "no longer on the board"},
+		{page.Action{Do: "edit", Row: "RecNONE", Status: "done"}, "no longer on the board"},
+		{page.Action{Do: "edit", Status: "done"}, "no longer on the board"},
+		{page.Action{Do: "tick", Row: row, Done: true}, "no longer on the board"},
+		{page.Action{Do: "approve", Row: row}, "it is new by now"},
+		{page.Action{Do: "sendback", Row: rows[1]}, "say what is missing"},
+		{page.Action{Do: "sendback", Row: rows[1], Reason: strings.Repeat("x", 501)}, "reason"},
+		{page.Action{Do: "create", Title: "x", Agent: "nobody"}, `no agent \"nobody\"`},
+		{page.Action{Do: "create", Title: "x"}, "agent: is missing"},
+		{page.Action{Do: "create", Title: "  ", Agent: "devdas"}, "title"},
+		{page.Action{Do: "create", Title: "a\nb", Agent: "devdas"}, "title"},
+		{page.Action{Do: "create", Title: strings.Repeat("x", 501), Agent: "devdas"}, "title"},
+		{page.Action{Do: "create", Title: "x", Agent: "devdas", Priority: "bogus"}, `no priority \"bogus\"`},
+		{page.Action{Do: "create", Title: "x", Agent: "devdas", Type: "bogus"}, `no type \"bogus\"`},
+		{page.Action{Do: "create", Title: "x", Agent: "devdas", Steps: slices.Repeat([]string{"s"}, 51)}, "51 steps"},
+		{page.Action{Do: "retry", Name: "none.json"}, "no longer among those that failed"},
+		{page.Action{Do: "retry", Name: "../secret.json"}, "no name of a failed file"},
+		{page.Action{Do: "retry"}, "no name of a failed file"},
+		{page.Action{Do: "delete", Row: row}, `no action \"delete\"`},
+	} {
+		v.refused(c.action, c.words)
+	}
+	wantLines(t, v.said("T-00001"))
+	wantLines(t, v.said("T-00002"))
+	if files, err := h.Box.List(inbox.NewTasks); err != nil || len(files) != 0 {
+		t.Errorf("%d files in the inbox, error %v", len(files), err)
+	}
+}
+
+// A person adds a task as a drop, never as a row.
+func TestPageCreates(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	v := visit(t, h, board.Options{})
+	for i := range 3 {
+		status, body := v.post("/page/do", page.Action{Do: "create", Title: " Say hello ", Agent: "DevDas", Priority: "high", Type: "review", Project: "p", Steps: []string{"a", "b"}})
+		if want := fmt.Sprintf(`{"id":"T-%05d"}`, i+1); status != 200 || strings.TrimSpace(body) != want {
+			t.Fatalf("status %d, answer %s, want %s", status, body, want)
+		}
+	}
+	files, err := h.Box.List(inbox.NewTasks)
+	if err != nil || len(files) != 3 || !files[0].Regular() {
+		t.Fatalf("files %v, error %v", files, err)
+	}
+	data, _, err := h.Box.Read(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"taskId":"T-00001"`, `"title":"Say hello"`, `"agent":"devdas"`, `"priority":"high"`, `"type":"review"`, `"project":"p"`, `"subtasks":["a","b"]`} {
+		if !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(string(data), `": `, `":`), `", "`, `","`), want) {
+			t.Errorf("the drop %s lacks %s", data, want)
+		}
+	}
+	if s := v.state(); len(s.Tasks) != 0 || s.Waiting.NewTasks != 3 {
+		t.Errorf("%d rows, %+v wait", len(s.Tasks), s.Waiting)
+	}
+}
+
+// A row that somebody deletes while the page shows it.
+func TestPageRowGone(t *testing.T) {
+	t.Parallel()
+	h, b := slackHome(t)
+	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "going"), board.SelectCell(b.Column(t, "Status", ""), "agent_done"))
+	if err := h.walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, h, board.Options{})
+	if err := b.Server.DeleteRow("", b.ListID, row); err != nil {
+		t.Fatal(err)
+	}
+	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "no longer on the board")
+}
+
+// slackHome is a directory with a Slack List, which a board of the tests plays.
+func slackHome(t testing.TB, options ...boardtest.Option) (*Home, *boardtest.Board) {
+	t.Helper()
+	b := boardtest.Start(t, options...)
+	h := newHome(t, fmt.Sprintf("[slack]\nlist_id = %q\napi_url = %q\ntoken_file = \"secrets/slack\"\n", b.ListID, b.URL))
+	put(t, filepath.Join(h.Dir, "secrets", "slack"), b.Token+"\n")
+	return h, b
+}
+
+// With a Slack List the page shows the shared snapshot, at no call, and writes
+// through the client.
+func TestPageOfSlackList(t *testing.T) {
+	t.Parallel()
+	h, b := slackHome(t)
+	v := visit(t, h, board.Options{})
+	if s := v.state(); s.Room.Live || s.Room.WalkAt != nil || len(s.Tasks) != 0 {
+		t.Errorf("before the list was read: %+v", s.Room)
+	}
+	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "on Slack"), board.TextCell(b.Column(t, "Task ID", ""), "T-00001"),
+		board.SelectCell(b.Column(t, "Status", ""), "agent_done"))
+	step := b.Create(t, row, board.TextCell(b.Column(t, "Title", ""), "a step"), board.SelectCell(b.Column(t, "Status", ""), "new"))
+	if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		r.Title, r.RowID, r.Status, r.Steps = "on Slack", row, pipeline.AgentDone, []pipeline.StepRecord{{Title: "a step", RowID: step}}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := v.state()
+	if s.Room.Live || s.Room.WalkAt == nil || len(s.Tasks) != 1 || len(s.Tasks[0].Steps) != 1 {
+		t.Fatalf("room %+v, tasks %+v", s.Room, s.Tasks)
+	}
+	calls := b.Faults.Count("slackLists.items.list")
+	for range 20 {
+		v.state()
+	}
+	if n := b.Faults.Count("slackLists.items.list") - calls; n != 0 {
+		t.Errorf("20 looks cost %d calls", n)
+	}
+	v.do(page.Action{Do: "tick", Row: step, Done: true})
+	v.do(page.Action{Do: "sendback", Row: row, Reason: "more"})
+	o := slacklist.Options{Dir: h.Dir, URL: b.URL, ListID: b.ListID, Token: b.Token}
+	if r := rowOf(t, o, row); r.Status != pipeline.New || r.Reason != "more" {
+		t.Errorf("row %+v", r)
+	}
+	if r := rowOf(t, o, step); !r.StepDone() {
+		t.Errorf("step %+v", r)
+	}
+	wantLines(t, v.said("T-00001"), "ticked a step: a step", "changed status: agent_done to new", "sent back: more")
+	if task := v.task("on Slack"); task.Status != "new" || !task.Steps[0].Done {
+		t.Errorf("the page shows %+v", task)
+	}
+	if address, err := h.pageAddress(); err != nil || address != v.address+"/" {
+		t.Errorf("the page is said to be at %q, error %v", address, err)
+	}
+}
+
+// What the list lacks, a person is told, with what to add.
+func TestPageMissingColumn(t *testing.T) {
+	t.Parallel()
+	h, b := slackHome(t)
+	status := b.Column(t, "Status", "")
+	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "x"), board.SelectCell(status, "agent_done"))
+	if err := h.walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, h, board.Options{})
+	if err := b.Server.RemoveOption("", b.ListID, status, "done"); err != nil {
+		t.Fatal(err)
+	}
+	v.refused(page.Action{Do: "approve", Row: row}, "the list does not fit", "Status", "hint")
+	if err := b.Server.RemoveColumn("", b.ListID, status); err != nil {
+		t.Fatal(err)
+	}
+	v.refused(page.Action{Do: "edit", Row: row, Status: "pending"}, "the list does not fit", "Status")
+}
+
+// What the board does not answer, a person is told, and that it may have taken
+// effect.
+func TestPageBoardOutOfReach(t *testing.T) {
+	t.Parallel()
+	h, b := slackHome(t)
+	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "x"), board.SelectCell(b.Column(t, "Status", ""), "new"))
+	if err := h.walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, h, board.Options{})
+	b.Faults.Next("slackLists.items.update", boardtest.Status(503))
+	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "out of reach")
+	b.Faults.Next("slackLists.items.update", boardtest.ApplyThenReset())
+	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "it may have taken effect all the same")
+	put(t, filepath.Join(h.Dir, "secrets", "slack"), "")
+	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "token of the board", "token_file")
+}
+
+// A card shows the record as it is, though records are read once only.
+func TestPageRecordsAreKept(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	plant(t, h, seed{title: "one", status: "new", agent: "devdas", steps: []string{"a", "b"}})
+	v := visit(t, h, board.Options{})
+	before := v.task("one")
+	if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		slices.Reverse(r.Steps)
+		r.Note(h.Now(), "me", "looked", "")
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	after := v.task("one")
+	if after.Events != before.Events+1 || after.Steps[0] != before.Steps[1] || after.Steps[1] != before.Steps[0] {
+		t.Errorf("before %+v\nafter %+v", before, after)
+	}
+	if err := os.Remove(filepath.Join(h.Dir, "tasks", "T-00001.json")); err != nil {
+		t.Fatal(err)
+	}
+	if gone := v.task("one"); gone.Events != 0 || gone.CreatedAt.Equal(before.CreatedAt) {
+		t.Errorf("without a record: %+v", gone)
+	}
+}
+
+// A failed file goes back into its inbox, under a new id where it must.
+func TestPageRetries(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	drop := `{"id":"00000000-0000-4000-8000-000000000001","taskId":"T-00009","title":"t","agent":"devdas","createdAt":"2026-03-14T08:20:19Z","_result":{"at":"2026-03-14T08:20:19Z","inbox":"new-tasks","attempts":1,"error":"is taken","class":"conflict"}}`
+	put(t, filepath.Join(h.Dir, inbox.FailedDir, "20260314T082019.000000000Z-a.json"), drop)
+	put(t, filepath.Join(h.Dir, inbox.FailedDir, "20260314T082019.000000000Z-b.json"), drop)
+	v := visit(t, h, board.Options{})
+	v.do(page.Action{Do: "retry", Name: "20260314T082019.000000000Z-a.json"})
+	v.do(page.Action{Do: "retry", Name: "20260314T082019.000000000Z-b.json", NewID: true})
+	v.refused(page.Action{Do: "retry", Name: "20260314T082019.000000000Z-a.json"}, "no longer among")
+	s := v.state()
+	if s.Waiting != (page.Waiting{NewTasks: 2}) || len(s.Failed) != 0 {
+		t.Errorf("waiting %+v, failed %+v", s.Waiting, s.Failed)
+	}
+	data, err := os.ReadFile(filepath.Join(h.Box.Dir(inbox.NewTasks), "20260314T082019.000000000Z-b.json"))
+	if err != nil || strings.Contains(string(data), "T-00009") {
+		t.Errorf("drop %s, error %v", data, err)
+	}
+}
+
+// The page of another name than loopback is refused, also by what stands in
+// front of it.
+func TestPageRebinding(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	v := visit(t, h, board.Options{})
+	u, err := url.Parse(v.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/page/state", "/page/app.js", "/lists/T/F"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, v.address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "evil.test:" + u.Port()
+		if status, body := v.send(r); status != http.StatusForbidden {
+			t.Errorf("%s: status %d, %s", path, status, body)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+)
+
+// Trouble with our own files ends the sweep where it would meet the next file
+// as well, and else keeps the one that met it.
+func TestOwnTrouble(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		ends bool
+	}{
+		{syscall.ENOSPC, true}, {syscall.EDQUOT, true}, {syscall.EIO, true}, {syscall.EROFS, true},
+		{syscall.EMFILE, true}, {syscall.ENFILE, true}, {syscall.ENOMEM, true},
+		{syscall.EACCES, false}, {syscall.EPERM, false}, {syscall.EISDIR, false}, {syscall.ENOTDIR, false},
+	} {
+		for _, err := range []error{&fs.PathError{Op: "open", Path: "x", Err: c.err}, &os.LinkError{Op: "rename", Err: c.err}} {
+			v := boardTrouble(fmt.Errorf("step 2: %w", err)) // as from work on the board
+			if v.result != nil || (v.stop != nil) != c.ends || (v.kept == "") != c.ends {
+				t.Errorf("%v: %+v", err, v)
+			}
+		}
+	}
+	if v := ownTrouble(errors.New("held")); v.stop == nil {
+		t.Errorf("what is no trouble with a file: %+v", v)
+	}
+}
+
+// block puts a file in the place of a directory, and free takes it away.
+func (w *world) block(dir string) (free func()) {
+	w.t.Helper()
+	path := filepath.Join(w.dir, dir)
+	if err := os.Rename(path, path+".away"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		w.t.Helper()
+		err := os.Remove(path)
+		if rerr := os.Rename(path+".away", path); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// Drops that cannot be settled stay, with their effect, and are settled when
+// they can be: nothing is made twice, no order is changed, nobody is held up.
+func TestSettlingInTrouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x", "y")
+	w.sweepTo(1, 0, 0)
+	free := w.block("failed")
+	bad := w.update(1, report{steps: []string{"nonsense"}})
+	next := w.update(1, report{steps: []string{"x"}})
+	created := w.create(2, "A")
+	r := w.sweepTo(1, 0, 2)
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "settle \""+bad) || r.Trouble != nil {
+		t.Errorf("report %+v", r)
+	}
+	if w.steps(1)[0].StepDone() {
+		t.Error("a later update came before one that is not settled")
+	}
+	w.processed(created)
+	free()
+	w.sweepTo(1, 1, 0)
+	w.failed(bad, inbox.Unmatched, "nonsense")
+	w.processed(next)
+	failures := 0
+	for _, e := range w.rec(1).History {
+		if e.What == pipeline.EventUpdateFailed {
+			failures++
+		}
+	}
+	if failures != 1 {
+		t.Errorf("the history tells %d times that it failed", failures)
+	}
+
+	free = w.block("processed")
+	created = w.create(3, "B", "x")
+	done := w.update(1, report{steps: []string{"y"}})
+	if r := w.sweepTo(0, 0, 2); len(r.Kept) != 2 || r.Trouble != nil {
+		t.Errorf("report %+v", r)
+	}
+	free()
+	w.restart()
+	w.sweepTo(2, 0, 0)
+	w.checkTask(3, "B", "x")
+	for _, name := range []string{created, done} {
+		if r := w.processed(name); r.SkippedDuplicate || r.SlackItemID == "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// A record that cannot be read or written keeps what concerns its task, and
+// nothing else.
+func TestRecordInTrouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := filepath.Join(w.dir, "tasks", "T-00001.json")
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.create(1, "A")
+	w.create(2, "B")
+	if r := w.sweepTo(1, 0, 1); len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "T-00001.json") {
+		t.Errorf("report %+v", r)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	w.sweepTo(1, 0, 0)
+	w.checkTask(1, "A", pipeline.DefaultStep)
+}
+
+// The data directory has gone: that is the one error of a sweep, and nothing
+// makes it again.
+func TestDataDirectoryGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A")
+	if err := os.Rename(w.dir, w.dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.in.Sweep(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Sweep: %v, want fs.ErrNotExist", err)
+	}
+	if exists(t, w.dir) {
+		t.Error("it was made")
+	}
+	if err := os.Rename(w.dir+".away", w.dir); err != nil {
+		t.Fatal(err)
+	}
+	w.sweepTo(1, 0, 0)
+}
+
+// A file that was changed since it was read is not settled, and counts as
+// nothing.
+func TestChangedFileIsNotSettled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.put(inbox.NewTasks, "a.json", []byte("no JSON"))
+	files, err := w.box.List(inbox.NewTasks)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	whole := w.drop("devdas", 1, "A").Encode()
+	if err := os.WriteFile(filepath.Join(w.box.Dir(inbox.NewTasks), "a.json"), whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sw := &sweep{Injector: w.in, report: &Report{}}
+	settled, err := sw.settle(files[0], []byte("no JSON"), &inbox.Result{Class: inbox.Invalid, Error: "e"})
+	if settled || err != nil || sw.report.Failed != 0 || strings.Contains(w.log.String(), "drop failed") {
+		t.Errorf("settled %t, %v; report %+v; log:\n%s", settled, err, sw.report, w.log)
+	}
+	w.sweepTo(1, 0, 0)
+}
+
+// Looks are counted a file, not a name, and only while it is there.
+func TestLooksAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 5 {
+		name := fmt.Sprint(i, ".json")
+		w.put(inbox.NewTasks, name, []byte("{"))
+		w.put(inbox.TaskUpdates, name, []byte("{"))
+		w.age(inbox.NewTasks, name, 0)
+		w.age(inbox.TaskUpdates, name, 0)
+	}
+	w.sweepTo(0, 0, 10)
+	if n := len(w.in.tries); n != 10 {
+		t.Errorf("looks at %d files are known, want 10", n)
+	}
+	if err := os.Remove(filepath.Join(w.box.Dir(inbox.NewTasks), "0.json")); err != nil {
+		t.Fatal(err)
+	}
+	w.sweepTo(0, 0, 9)
+	if n := len(w.in.tries); n != 9 {
+		t.Errorf("looks at %d files are known, want 9: one was taken back", n)
+	}
+	w.clock.Advance(time.Minute)
+	w.sweepTo(0, 9, 0)
+	if n := len(w.in.tries); n != 0 {
+		t.Errorf("looks at %d files are known, want none", n)
+	}
+	if r := w.failed("1.json", inbox.Invalid); r.Attempts != 3 {
+		t.Errorf("%d attempts, want 3", r.Attempts)
+	}
+}
+
+// A drop that came at the moment when the one of its name was settled, and a
+// crash left it out of the way, is found by the next sweep.
+func TestTakenFileIsPutBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.put(inbox.NewTasks, ".otm-taken-0123456789abcdef-task.json", w.drop("devdas", 1, "A").Encode())
+	w.sweepTo(1, 0, 0)
+	w.checkTask(1, "A", pipeline.DefaultStep)
+	if got := w.settled(inbox.ProcessedDir); !slices.Equal(got, []string{"task.json"}) {
+		t.Errorf("processed %v", got)
+	}
+}
