@@ -143,7 +143,7 @@ func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row
 			return pipeline.ErrUnchanged
 		}
 		if r.RowID == "" {
-			r.Note(time.Unix(row.Created, 0), cmp.Or(row.CreatedBy, byBoard), "typed on the board", row.ID)
+			r.Note(time.Unix(row.Created, 0), cmp.Or(row.CreatedBy, pipeline.WhoBoard), "typed on the board", row.ID)
 			r.Note(p.Now(), Who, "adopted", id.String())
 		}
 		r.FromRow(row, steps)

@@ -78,7 +78,7 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 }
 
 func wasRebuilt(r *pipeline.Record) bool {
-	return slices.ContainsFunc(r.History, func(e pipeline.Event) bool { return e.What == eventRebuilt })
+	return slices.ContainsFunc(r.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt })
 }
 
 // beyond is a number that is surely above the attempts of a record that was

@@ -7,11 +7,8 @@ import (
 	"otm/pipeline"
 )
 
-// Events of a task whose row, or whose step's row, somebody deleted.
-const (
-	eventGone     = "row gone"
-	eventStepGone = "step deleted"
-)
+// eventStepGone is how the history of a task tells that a step was deleted.
+const eventStepGone = "step deleted"
 
 // maxLooks is how many rows that walks lack a pass asks the board for: such
 // calls are few a minute.
@@ -96,7 +93,7 @@ func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
 			return pipeline.ErrUnchanged
 		}
 		r.GoneAt = &now
-		r.Note(now, byBoard, eventGone, r.RowID)
+		r.Note(now, pipeline.WhoBoard, pipeline.EventRowGone, r.RowID)
 		return nil
 	})
 	if err != nil {
@@ -110,12 +107,15 @@ func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
 // done. A task that has none left ends when its agent says so.
 func (p *pass) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline.Row) error {
 	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		if r.Reporting != nil {
+			return pipeline.ErrUnchanged // it names steps by their place: the next pass sees to it
+		}
 		n := len(r.Steps)
 		r.Steps = slices.DeleteFunc(r.Steps, func(s pipeline.StepRecord) bool { return s.RowID == row.ID })
 		if len(r.Steps) == n {
 			return pipeline.ErrUnchanged
 		}
-		r.Note(p.Now(), byBoard, eventStepGone, row.Title)
+		r.Note(p.Now(), pipeline.WhoBoard, eventStepGone, row.Title)
 		if len(r.Steps) == 0 && r.Dispatch != nil {
 			r.Dispatch.AllTicked = true
 		}

@@ -196,7 +196,7 @@ func (w *world) report(id pipeline.TaskID, status pipeline.Status, steps ...int)
 
 // applied notes an update in a record as the injector does.
 func applied(r *pipeline.Record, now time.Time, status pipeline.Status, steps ...int) {
-	who := whoAgent + r.Agent
+	who := pipeline.WhoAgent(r.Agent)
 	for _, n := range steps {
 		r.Steps[n-1].Done = true
 		r.Note(now, who, "step done", r.Steps[n-1].Title)

@@ -233,7 +233,7 @@ func (m *model) take() {
 	now := m.tick()
 	m.change(waiting[0].TaskID, func(r *pipeline.Record) {
 		r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByNext
-		r.Note(now, "agent a", eventTaken, takenByNext)
+		r.Note(now, "agent a", pipeline.EventTaken, takenByNext)
 	})
 	m.taken++
 	m.heard = now

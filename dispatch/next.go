@@ -304,7 +304,7 @@ func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
 			return nil
 		}
 		r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByNext
-		r.Note(now, whoAgent+a.Name, eventTaken, takenByNext)
+		r.Note(now, pipeline.WhoAgent(a.Name), pipeline.EventTaken, takenByNext)
 		return nil
 	})
 	return err

@@ -212,7 +212,7 @@ func TestNextConcurrently(t *testing.T) {
 	for id := range pipeline.TaskID(3) {
 		takes := 0
 		for _, e := range w.record(id + 1).History {
-			if e.What == eventTaken {
+			if e.What == pipeline.EventTaken {
 				takes++
 			}
 		}

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"otm/pipeline"
@@ -316,7 +315,7 @@ func (s *situation) lastTook() (last time.Time) {
 			latest(*d.TakenAt)
 		}
 		for _, e := range r.History {
-			if e.What == eventTaken && s.saidIt(e) {
+			if e.What == pipeline.EventTaken && s.saidIt(e) {
 				latest(e.At)
 			}
 		}
@@ -324,17 +323,11 @@ func (s *situation) lastTook() (last time.Time) {
 	return last
 }
 
-// eventTaken is how the history of a task tells that an agent took it.
-const eventTaken = "taken"
-
 // saidIt tells whether an event is of the agent's making.
 func (s *situation) saidIt(e pipeline.Event) bool {
-	name, ok := strings.CutPrefix(e.Who, whoAgent)
+	name, ok := e.Agent()
 	return ok && s.isMe(name)
 }
-
-// whoAgent comes before the name of an agent in the history of a task.
-const whoAgent = "agent "
 
 // working tells whether the agent took a task and has not ended it.
 func (s *situation) working() bool { return slices.ContainsFunc(s.records, atWork) }

@@ -40,7 +40,7 @@ func priority(p pipeline.Priority) with { return func(r *pipeline.Record) { r.Pr
 func taken(m float64) with {
 	return func(r *pipeline.Record) {
 		r.Dispatch.TakenAt = at(m)
-		r.Note(minute(m), "agent a", eventTaken, takenByNext)
+		r.Note(minute(m), "agent a", pipeline.EventTaken, takenByNext)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestSetBack(t *testing.T) {
 		{"by a person, unblocked", []pipeline.Event{changed("human", "blocked to assigned")}, true},
 		{"by a person, resumed", []pipeline.Event{changed("human", "pending to assigned"), {Who: "x", What: "note"}}, true},
 		{"by a person, who dispatched by hand", []pipeline.Event{changed("human", "new to assigned")}, false},
-		{"by nobody knows whom", []pipeline.Event{changed(byBoard, "in_progress to assigned")}, false},
+		{"by nobody knows whom", []pipeline.Event{changed(pipeline.WhoBoard, "in_progress to assigned")}, false},
 		{"by us", []pipeline.Event{{Who: Who, What: pipeline.EventStatus, Detail: "in_progress to assigned"}}, false},
 		{"dispatched since", []pipeline.Event{changed("human", "agent_done to assigned"), again}, false},
 		{"dispatched since, and again", []pipeline.Event{changed("human", "agent_done to assigned"), again, changed("human", "blocked to assigned")}, true},

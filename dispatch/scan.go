@@ -137,16 +137,12 @@ func setBack(r *pipeline.Record) bool {
 			return false
 		}
 		from, to, ok := e.Move()
-		if ok && e.What == pipeline.EventChanged && e.Who != byBoard && to == pipeline.Assigned && from != pipeline.New {
+		if ok && e.What == pipeline.EventChanged && e.Who != pipeline.WhoBoard && to == pipeline.Assigned && from != pipeline.New {
 			return true
 		}
 	}
 	return false
 }
-
-// byBoard is who made a change that was seen on the board where that is not
-// known to be a person.
-const byBoard = "board"
 
 // takeAway notes that a task was given to somebody else than an agent.
 func (p *pass) takeAway(ctx context.Context, t *task) error {
@@ -188,7 +184,7 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 			if agent != nil {
 				r.Agent = agent.Name
 			}
-			r.Note(p.Now(), Who, eventRebuilt, row.ID)
+			r.Note(p.Now(), Who, pipeline.EventRebuilt, row.ID)
 			return nil
 		}
 		if r.RowID != row.ID || !r.Observe(row, steps, byPerson, p.Now()) {
@@ -204,6 +200,3 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 
 // isLost tells whether a record knows neither drop nor row.
 func isLost(r *pipeline.Record) bool { return r.RowID == "" && r.DropID == "" }
-
-// eventRebuilt is how the history of a task tells that its record was lost.
-const eventRebuilt = "record rebuilt"

@@ -230,7 +230,7 @@ func (p *pass) noteFindings(ctx context.Context, see *findings) error {
 		{see.taken, func(r *pipeline.Record) {
 			if r.Dispatch.TakenAt == nil { // else "otm next" was about to say so itself
 				r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByFile
-				r.Note(now, whoAgent+r.Dispatch.Agent, eventTaken, "marked in the dispatch file")
+				r.Note(now, pipeline.WhoAgent(r.Dispatch.Agent), pipeline.EventTaken, "marked in the dispatch file")
 			}
 		}},
 		{unseen, func(r *pipeline.Record) { r.Dispatch.MissingAt = &now }},

@@ -291,7 +291,7 @@ func TestKilledNext(t *testing.T) {
 			}
 			rec := w.record(id)
 			want(t, "record", words(rec.Dispatch.TakenAt != nil, rec.Dispatch.TakenBy), "true otm next")
-			taken := slices.DeleteFunc(slices.Clone(rec.History), func(e pipeline.Event) bool { return e.What != eventTaken })
+			taken := slices.DeleteFunc(slices.Clone(rec.History), func(e pipeline.Event) bool { return e.What != pipeline.EventTaken })
 			want(t, "history", len(taken), 1)
 			state, ok := readState(statePath(w.agents, w.agent("alpha")))
 			if !ok || state.Status != stateWorking || *state.TaskID != id {

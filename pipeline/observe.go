@@ -14,11 +14,11 @@ func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bo
 	changed := false
 	if r.GoneAt != nil {
 		r.GoneAt = nil
-		r.Note(at, "board", "row back", row.ID)
+		r.Note(at, WhoBoard, "row back", row.ID)
 		changed = true
 	}
 	if status := row.CurrentStatus(); status != r.Status {
-		who := "board"
+		who := WhoBoard
 		if byPerson && row.UpdatedBy != "" {
 			who = row.UpdatedBy
 		}
@@ -85,7 +85,7 @@ func (r *Record) observeSteps(rows []*Row, at time.Time) bool {
 	slices.SortStableFunc(added, func(a, b *Row) int { return cmp.Compare(a.Created, b.Created) })
 	for _, row := range added {
 		r.Steps = append(r.Steps, StepRecord{Title: row.Title, RowID: row.ID, Done: row.StepDone()})
-		r.Note(at, "board", "step added", row.Title)
+		r.Note(at, WhoBoard, "step added", row.Title)
 	}
 	return true
 }

@@ -26,7 +26,8 @@ type Record struct {
 	Unverified bool         `json:"dedupUnverified,omitempty"`
 	Steps      []StepRecord `json:"steps"` // in the order in which they are to be done
 	Settled    bool         `json:"settled,omitempty"`
-	GoneAt     *time.Time   `json:"goneAt,omitempty"` // somebody deleted or archived the row; seen at this time
+	ArchivedAt *time.Time   `json:"archivedAt,omitempty"` // it stands in the history, and its rows are to be deleted
+	GoneAt     *time.Time   `json:"goneAt,omitempty"`     // somebody deleted or archived the row; seen at this time
 
 	Status  Status `json:"status,omitempty"`  // the last one seen or written
 	Written Status `json:"written,omitempty"` // the last one that OTM wrote

@@ -37,7 +37,35 @@ func (b *boardSource) Begin(ctx context.Context) (pipeline.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.Begin(ctx)
+	batch, err := client.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &raising{Batch: batch, source: b}
+	r.raise(ctx)
+	return r, nil
+}
+
+// raising is a batch that keeps the counter above every id that a walk shows,
+// whoever makes the walk.
+type raising struct {
+	pipeline.Batch
+	source *boardSource
+}
+
+// Refresh implements pipeline.Batch.
+func (r *raising) Refresh(ctx context.Context, maxAge time.Duration) error {
+	err := r.Batch.Refresh(ctx, maxAge)
+	if err == nil {
+		r.raise(ctx)
+	}
+	return err
+}
+
+func (r *raising) raise(ctx context.Context) {
+	if err := r.source.home.Store.RaiseAbove(ctx, r.Batch); err != nil {
+		r.source.log.Warn("counter not raised above the ids on the board", "err", err) // the next walk does it
+	}
 }
 
 func (b *boardSource) connect() (*slacklist.Client, error) {

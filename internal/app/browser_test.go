@@ -52,7 +52,8 @@ func startChromium() {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("host-resolver-rules", "MAP board.test 127.0.0.1"))
 	alloc, stopAlloc := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, stop := chromedp.NewContext(alloc)
 	chromium.ctx, chromium.err = ctx, chromedp.Do(ctx)
@@ -78,7 +79,18 @@ func newTab(t *testing.T) *tab {
 		}
 		t.Skip("needs Chromium: apt-get install chromium")
 	}
-	ctx, cancel := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
+	return openTab(t, chromium.ctx, chromedp.WithNewBrowserContext())
+}
+
+// newTabBeside opens another page in the profile of one, with its cookies.
+func newTabBeside(beside *tab) *tab {
+	beside.t.Helper()
+	return openTab(beside.t, beside.ctx)
+}
+
+func openTab(t *testing.T, in context.Context, options ...chromedp.ContextOption) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(in, options...)
 	ctx, cancelTime := context.WithTimeout(ctx, 60*time.Second)
 	t.Cleanup(func() {
 		cancelTime()
@@ -123,7 +135,11 @@ func (tab *tab) open(address string) {
 // until waits until a JavaScript expression is true.
 func (tab *tab) until(what, expression string) {
 	tab.t.Helper()
-	if _, err := chromedp.Run(tab.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(15*time.Second))); err != nil {
+	_, err := chromedp.Run(tab.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(15*time.Second)))
+	if err != nil && strings.Contains(err.Error(), "Cannot find context") { // the page was replaced meanwhile
+		_, err = chromedp.Run(tab.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(15*time.Second)))
+	}
+	if err != nil {
 		tab.t.Fatalf("waited for %s: %v; the page shows:\n%s", what, err, tab.shown())
 	}
 }
@@ -334,6 +350,9 @@ func plantOne(t testing.TB, h *Home, s *board.Server, column map[string]string, 
 	row, err := s.AddRow(user, s.ListID(), cells...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(sd.steps) == 0 && !sd.byHand {
+		sd.steps = []string{pipeline.DefaultStep} // every task has one
 	}
 	for _, step := range sd.steps {
 		title, done := strings.CutPrefix(step, "x ")

@@ -66,6 +66,13 @@ type boardStatus struct {
 	Limit  int        `json:"limit,omitempty"`
 }
 
+// noLimit is from which number on a limit of rows is none that anybody meets:
+// the embedded board names a million.
+const noLimit = 100_000
+
+// nearlyFull tells whether a tenth or less of the room is left.
+func (b *boardStatus) nearlyFull() bool { return b.Limit > 0 && b.Rows*10 >= b.Limit*9 }
+
 // statusCommand is otm status.
 func statusCommand(s cli.Streams) *cobra.Command {
 	var asJSON, fresh bool
@@ -243,10 +250,13 @@ func (h *Home) printBoard(r *statusReport) {
 		return
 	}
 	fmt.Fprintf(h.Out, "%d rows", r.Board.Rows)
-	if r.Board.Limit > 0 {
+	if r.Board.Limit > 0 && r.Board.Limit < noLimit {
 		fmt.Fprintf(h.Out, " of %d", r.Board.Limit)
 	}
 	fmt.Fprintf(h.Out, ", read %s ago\n", age(h.Now().Sub(*r.Board.WalkAt)))
+	if r.Board.nearlyFull() {
+		fmt.Fprintln(h.Out, "         nearly full: otm archive --older-than 7d")
+	}
 	for _, st := range pipeline.Statuses {
 		if n := r.Tasks[st]; n > 0 {
 			fmt.Fprintf(h.Out, "         %4d %s\n", n, st)

@@ -158,6 +158,8 @@ func (s *situation) why(id pipeline.TaskID) (reason, error) {
 		return at(toAgent, time.Unix(row.Created, 0), "stands on the board, but not in otm's records; the next pass takes it up", s.mend(heartbeat.Dispatcher)), nil
 	case !rec.OnBoard():
 		return s.comingOnBoard(rec), nil
+	case rec.ArchivedAt != nil && row == nil:
+		return at(isOver, *rec.ArchivedAt, "archived "+s.ago(*rec.ArchivedAt), "otm history "+id.String()), nil
 	case rec.GoneAt != nil:
 		return at(isLost, *rec.GoneAt, "somebody deleted or archived its row on the board, seen "+s.ago(*rec.GoneAt)+": it is left alone and not made again", "restore the row on the board to go on"), nil
 	case row == nil:

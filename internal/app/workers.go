@@ -36,9 +36,6 @@ func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration,
 	c.heed = waiting.Load
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
 		in.Progress = progress
-		if err := h.Box.Ensure(); err != nil {
-			return outcome{}, err
-		}
 		sweep := in.Sweep
 		if why == asked {
 			sweep = func(ctx context.Context) (*inject.Report, error) {

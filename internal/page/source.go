@@ -24,7 +24,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// State is what the page shows.
+// State is what the page shows. No slice in it is nil.
 type State struct {
 	Statuses   []string    `json:"statuses"`
 	Priorities []string    `json:"priorities"`

@@ -31,7 +31,8 @@
 // # Failures
 //
 // An item error settles that one file in failed/ and the next goes on. Where
-// the board is in trouble, files stay where they are and the sweep says when
-// to come back. A missing option or a full list keeps the file, as a person
-// has to act on the board.
+// the board or our own disk is in trouble, files stay where they are and the
+// sweep says when to come back; Injector.Sweep draws the line. A missing option
+// or a full list keeps the file, as a person has to act on the board. A row that
+// a person deleted is never made again: what still comes for it is a conflict.
 package inject

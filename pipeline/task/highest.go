@@ -10,10 +10,11 @@ import (
 
 	"otm/pipeline"
 	"otm/pipeline/drop"
+	"otm/pipeline/history"
 )
 
-// HighestID returns the highest id that a record, a create or a key of
-// otm-create stands for; 0 for none. It reads them all. (A key may hold an id
+// HighestID returns the highest id that a record, a create, a key of otm-create
+// or a line of the history stands for; 0 for none. It reads them all. (A key may hold an id
 // that nothing else knows: that of a drop which is not delivered yet.) Updates
 // are not asked: whoever reports on a task that nobody made must not use ids up.
 func (s *Store) HighestID() (pipeline.TaskID, error) {
@@ -31,6 +32,11 @@ func (s *Store) HighestID() (pipeline.TaskID, error) {
 		})
 		if err != nil {
 			return 0, err
+		}
+	}
+	for e := range history.Read(s.dir) {
+		if e != nil { // a line that is none says nothing
+			highest = max(highest, e.TaskID)
 		}
 	}
 	return highest, nil

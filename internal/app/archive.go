@@ -1,0 +1,288 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/crash"
+	"otm/pipeline"
+	"otm/pipeline/history"
+)
+
+// archiveCommand is otm archive.
+func archiveCommand(s cli.Streams) *cobra.Command {
+	var olderThan string
+	var yes, asJSON bool
+	c := &cobra.Command{
+		Use:   "archive",
+		Short: "Take finished tasks off the board, into the history",
+		Long: `Take tasks that have been done or cancelled for a while off the board: write
+them into history.jsonl, verify it, then delete their rows and those of their
+steps. Without --yes it says what it would do. Interrupted at any point, it
+loses nothing: run it again. otm history reads what it wrote.`,
+		Example: "  otm archive --older-than 7d\n  otm archive --older-than 7d --yes",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if olderThan == "" {
+				return cli.Errorf(cli.Usage, "--older-than is missing").Hint("otm archive --older-than 7d")
+			}
+			age, err := parseDays(olderThan)
+			if err != nil {
+				return cli.Errorf(cli.Usage, "--older-than %q: %w", olderThan, err).Hint("otm archive --older-than 7d")
+			}
+			h, err := home(c, s)
+			if err != nil {
+				return err
+			}
+			log, _, err := h.logger("otm", false)
+			if err != nil {
+				return err
+			}
+			a := &archiver{home: h, board: h.board(log), log: log, before: h.Now().Add(-age)}
+			report, err := a.run(c.Context(), yes)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(s.Out).Encode(report)
+			}
+			return h.printArchived(report)
+		},
+	}
+	c.Flags().StringVar(&olderThan, "older-than", "", "how long they have been over, such as 7d or 12h (required)")
+	c.Flags().BoolVar(&yes, "yes", false, "do it")
+	c.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
+	return c
+}
+
+// parseDays reads a duration that may be in days.
+func parseDays(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, errors.New("is no number of days")
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("is negative")
+	}
+	return d, err
+}
+
+// archiver takes finished tasks off the board.
+type archiver struct {
+	home   *Home
+	board  pipeline.Board
+	log    *slog.Logger
+	before time.Time // of tasks that have been over since then
+}
+
+// archived is what an archiver found and did.
+type archived struct {
+	Tasks []archivedTask `json:"tasks"`
+	Rows  int            `json:"rows"` // that they take up, steps included
+	Done  bool           `json:"done"` // false: it only looked
+	Left  int            `json:"left"` // rows that the board still shows although they were deleted
+	Room  boardStatus    `json:"room"` // of the board, afterwards
+}
+
+type archivedTask struct {
+	TaskID pipeline.TaskID `json:"taskId"`
+	Title  string          `json:"title"`
+	Status pipeline.Status `json:"status"`
+	Since  time.Time       `json:"since"`
+}
+
+// maxArchived is how many tasks go in one batch, so that others get the board.
+const maxArchived = 20
+
+func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
+	report := &archived{Tasks: []archivedTask{}, Done: do}
+	deleted := map[string]bool{}
+	for {
+		more, err := a.batch(ctx, do, report, deleted)
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			return report, nil
+		}
+	}
+}
+
+// batch archives some tasks, as the board is at this moment, and tells whether
+// there may be more. Its last one only looks whether the rows are gone.
+func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted map[string]bool) (more bool, err error) {
+	b, err := a.board.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, b.End()) }()
+	if err := b.Refresh(ctx, 0); err != nil {
+		return false, err
+	}
+	found := a.find(b, report, deleted)
+	if do {
+		found = found[:min(len(found), maxArchived)]
+	}
+	for _, e := range found {
+		since, _ := a.over(&e.Row)
+		report.Tasks = append(report.Tasks, archivedTask{e.TaskID, e.Row.Title, e.Row.CurrentStatus(), since.UTC()})
+		report.Rows += 1 + len(e.Steps)
+	}
+	if !do || len(found) == 0 {
+		return false, nil
+	}
+	return true, a.archive(ctx, b, found, deleted)
+}
+
+// find looks for what is to be archived, in the order of the ids, and counts
+// the rows.
+func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []history.Entry {
+	walk := b.WalkAt().UTC()
+	report.Left, report.Room = 0, boardStatus{WalkAt: &walk}
+	var found []history.Entry
+	for row := range b.Rows() {
+		report.Room.Rows++
+		if deleted[row.ID] {
+			report.Left++
+		} else if _, over := a.over(row); over {
+			found = append(found, a.entry(b, row))
+		}
+	}
+	slices.SortFunc(found, func(x, y history.Entry) int { return int(x.TaskID) - int(y.TaskID) })
+	return found
+}
+
+// over tells whether a row is of a task that has been done or cancelled long
+// enough.
+func (a *archiver) over(row *pipeline.Row) (since time.Time, over bool) {
+	if s := row.CurrentStatus(); row.Parent != "" || row.Task() == 0 || row.Odd || s != pipeline.Done && s != pipeline.Cancelled {
+		return time.Time{}, false
+	}
+	since = time.Unix(row.Updated, 0)
+	if rec, err := a.home.record(row.Task()); err == nil && rec != nil {
+		if rec.RowID != row.ID {
+			return time.Time{}, false // two rows bear its id: a person has to look
+		}
+		if e := rec.LastMove(row.CurrentStatus()); e != nil {
+			since = e.At
+		}
+	}
+	return since, !since.After(a.before)
+}
+
+// entry is a task as the history keeps it.
+func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row) history.Entry {
+	e := history.Entry{ArchivedAt: a.home.Now().UTC(), TaskID: row.Task(), Row: *row}
+	e.Record, _ = a.home.record(e.TaskID) // a lost record keeps no row on the board
+	place := map[string]int{}
+	if e.Record != nil {
+		for i, s := range e.Record.Steps {
+			place[s.RowID] = i
+		}
+	}
+	for _, s := range b.StepRows(row.ID) {
+		e.Steps = append(e.Steps, *s)
+	}
+	slices.SortStableFunc(e.Steps, func(x, y pipeline.Row) int { return place[x.ID] - place[y.ID] })
+	return e
+}
+
+// archive writes tasks into the history, marks their records, and deletes
+// their rows, in this order. If we crash in between, the next run finds what
+// stands in the history already and goes on with the rows.
+func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []history.Entry, deleted map[string]bool) error {
+	fresh, err := a.unwritten(found)
+	if err != nil {
+		return err
+	}
+	if err := history.Append(a.home.Dir, fresh); err != nil {
+		return fmt.Errorf("write the history: %w", err)
+	}
+	var ids []string
+	for _, e := range found {
+		if err := a.mark(ctx, &e); err != nil {
+			return err
+		}
+		for _, s := range e.Steps {
+			ids = append(ids, s.ID)
+		}
+		ids = append(ids, e.Row.ID)
+	}
+	crash.Point("archive.marked")
+	if err := b.Delete(ctx, ids...); err != nil {
+		return err
+	}
+	crash.Point("archive.deleted")
+	for _, id := range ids {
+		deleted[id] = true
+	}
+	for _, e := range found {
+		a.log.Info("archived task", "task", e.TaskID, "rows", 1+len(e.Steps))
+	}
+	return nil
+}
+
+// unwritten leaves out what stands in the history already, as it is.
+func (a *archiver) unwritten(found []history.Entry) ([]history.Entry, error) {
+	known := map[pipeline.TaskID]*history.Entry{}
+	for e, err := range history.Read(a.home.Dir) {
+		if err == nil {
+			known[e.TaskID] = e
+		} else if errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(e history.Entry) bool {
+		k := known[e.TaskID]
+		return k != nil && k.Same(&e)
+	}), nil
+}
+
+func (a *archiver) mark(ctx context.Context, e *history.Entry) error {
+	_, err := a.home.Store.Change(ctx, e.TaskID, func(r *pipeline.Record) error {
+		if r.RowID != e.Row.ID {
+			return pipeline.ErrUnchanged
+		}
+		r.ArchivedAt, r.Status = &e.ArchivedAt, e.Row.CurrentStatus()
+		r.Note(e.ArchivedAt, "otm archive", "archived", history.FileName)
+		return nil
+	})
+	return err
+}
+
+func (h *Home) printArchived(r *archived) error {
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	for _, t := range r.Tasks {
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\n", t.TaskID, t.Status, age(h.Now().Sub(t.Since)), short(t.Title, 70))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case len(r.Tasks) == 0:
+		fmt.Fprintln(h.Out, "nothing to archive")
+	case !r.Done:
+		fmt.Fprintf(h.Out, "would archive %d tasks with %d rows of %d; --yes does it\n", len(r.Tasks), r.Rows, r.Room.Rows)
+	default:
+		fmt.Fprintf(h.Out, "archived %d tasks with %d rows; the board has %d left\n", len(r.Tasks), r.Rows, r.Room.Rows)
+	}
+	if r.Left > 0 {
+		h.Warn("the board still shows %d of the deleted rows: run it again in a minute", r.Left)
+	}
+	return nil
+}

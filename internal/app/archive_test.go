@@ -1,0 +1,139 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+	"otm/internal/cli"
+	"otm/pipeline/history"
+	"otm/slacklist"
+)
+
+// newArchive is a data directory with a board that holds done tasks of two
+// steps each, and an archiver that takes all.
+func newArchive(t *testing.T, tasks int) (*boardtest.Board, *archiver) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, err := Init(dir); err != nil {
+		t.Fatal(err)
+	}
+	h, err := OpenHome(cli.Streams{Out: io.Discard, Err: io.Discard, In: strings.NewReader(""), Getenv: func(string) string { return "" }}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := boardtest.Start(t)
+	title, id, status := b.Column(t, "Title", "text"), b.Column(t, "Task ID", "text"), b.Column(t, "Status", "select")
+	for n := range tasks {
+		row := b.Create(t, "", board.TextCell(title, fmt.Sprint("task ", n)), board.TextCell(id, fmt.Sprintf("T-%05d", n+1)), board.SelectCell(status, "done"))
+		for range 2 {
+			b.Create(t, row, board.TextCell(title, "step"))
+		}
+	}
+	client := slacklist.New(slacklist.Options{Dir: dir, URL: b.URL, ListID: b.ListID, Token: b.Token, OpenAssignees: true})
+	return b, &archiver{home: h, board: client, log: slog.New(slog.DiscardHandler), before: time.Now().Add(time.Hour)}
+}
+
+// rowsLeft is how many rows the board holds, and archivedIDs what stands in the
+// history.
+func rowsLeft(t *testing.T, b *boardtest.Board) int {
+	t.Helper()
+	return len(b.Must(t, "slackLists.items.list", map[string]any{"list_id": b.ListID, "limit": 1000})["items"].([]any))
+}
+
+func archivedIDs(t *testing.T, dir string) (ids []string) {
+	t.Helper()
+	for e, err := range history.Read(dir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(e.Steps) != 2 {
+			t.Errorf("%v has %d steps in the history", e.TaskID, len(e.Steps))
+		}
+		ids = append(ids, e.TaskID.String())
+	}
+	return ids
+}
+
+// However an answer is lost, each task stands in the history once before its
+// rows go, and the next run finishes it.
+func TestArchiveLostAnswers(t *testing.T) {
+	t.Parallel()
+	const tasks = 25 // more than a batch
+	for _, fault := range []boardtest.Fault{
+		boardtest.Reset(), boardtest.Status(503), boardtest.ErrorCode("fatal_error"), boardtest.ApplyThenReset(),
+		boardtest.ApplyThenError("internal_error"), boardtest.HTML(), boardtest.NoError(),
+	} {
+		t.Run(fault.Name, func(t *testing.T) {
+			t.Parallel()
+			b, a := newArchive(t, tasks)
+			b.Faults.Next("slackLists.items.deleteMultiple", fault)
+			if _, err := a.run(t.Context(), true); err == nil {
+				t.Error("a lost answer was taken for a success")
+			}
+			if ids := archivedIDs(t, a.home.Dir); len(ids) != maxArchived {
+				t.Errorf("%d tasks in the history", len(ids))
+			}
+			report, err := a.run(t.Context(), true)
+			if err != nil || report.Left != 0 || report.Room.Rows != 0 {
+				t.Errorf("next run: %+v, %v", report, err)
+			}
+			if n := rowsLeft(t, b); n != 0 {
+				t.Errorf("%d rows left", n)
+			}
+			ids := archivedIDs(t, a.home.Dir)
+			if len(ids) != tasks {
+				t.Errorf("%d tasks in the history: %v", len(ids), ids)
+			}
+		})
+	}
+}
+
+// A history that cannot be written keeps the rows.
+func TestArchiveHistoryFails(t *testing.T) {
+	t.Parallel()
+	b, a := newArchive(t, 2)
+	if err := os.Mkdir(filepath.Join(a.home.Dir, history.FileName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.run(t.Context(), true); err == nil {
+		t.Error("it was not noticed")
+	}
+	if n := rowsLeft(t, b); n != 6 {
+		t.Errorf("%d rows left", n)
+	}
+	if b.Faults.Count("slackLists.items.deleteMultiple") != 0 {
+		t.Error("rows were deleted")
+	}
+}
+
+// What is sent back, or was done a moment ago, stays.
+func TestArchiveTakesOnlyWhatIsOver(t *testing.T) {
+	t.Parallel()
+	b, a := newArchive(t, 3)
+	a.before = time.Now().Add(-time.Hour)
+	if report, err := a.run(t.Context(), true); err != nil || len(report.Tasks) != 0 {
+		t.Errorf("a moment ago: %+v, %v", report, err)
+	}
+	a.before = time.Now().Add(time.Hour)
+	rows := b.Must(t, "slackLists.items.list", map[string]any{"list_id": b.ListID, "limit": 1000})["items"].([]any)
+	for _, r := range rows {
+		if row := r.(map[string]any); row["parent_record_id"] == nil {
+			if err := b.Server.EditRow("", b.ListID, row["id"].(string), board.SelectCell(b.Column(t, "Status", "select"), "new")); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	report, err := a.run(t.Context(), true)
+	if err != nil || len(report.Tasks) != 2 || rowsLeft(t, b) != 3 {
+		t.Errorf("%+v, %v, %d rows", report, err, rowsLeft(t, b))
+	}
+}

@@ -1,0 +1,106 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/pipeline"
+	"otm/pipeline/history"
+)
+
+// historyCommand is otm history.
+func historyCommand(s cli.Streams) *cobra.Command {
+	var asJSON bool
+	var agent string
+	c := &cobra.Command{
+		Use:     "history [ID]",
+		Short:   "List the tasks that left the board, or show one",
+		Long:    "List the tasks that otm archive took off the board, oldest first, or show one\nwith all that happened to it.",
+		Example: "  otm history\n  otm history T-00035",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return cli.Errorf(cli.Usage, "want one task id, or none").Hint("otm history T-00035")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			var id pipeline.TaskID
+			if len(args) == 1 {
+				var err error
+				if id, err = pipeline.ParseTaskID(args[0]); err != nil {
+					return cli.Errorf(cli.Usage, "%w", err).Hint("otm history")
+				}
+			}
+			h, err := home(c, s)
+			if err != nil {
+				return err
+			}
+			entries, err := h.readHistory(func(e *history.Entry) bool {
+				return (id == 0 || e.TaskID == id) && (agent == "" || pipeline.FoldName(h.agentOf(e)) == pipeline.FoldName(agent))
+			})
+			if err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+				return json.NewEncoder(s.Out).Encode(entries)
+			case id != 0 && len(entries) == 0:
+				return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
+			case id != 0:
+				h.printEntry(entries[len(entries)-1])
+				return nil
+			}
+			return h.printHistory(entries)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print them as one JSON array")
+	c.Flags().StringVar(&agent, "agent", "", "only those of this agent")
+	return c
+}
+
+// readHistory reads the entries that are wanted. A line that is none is warned
+// of.
+func (h *Home) readHistory(wanted func(*history.Entry) bool) ([]*history.Entry, error) {
+	entries := []*history.Entry{}
+	for e, err := range history.Read(h.Dir) {
+		if e == nil {
+			h.Warn("%v", err)
+			continue
+		}
+		if wanted(e) {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+func (h *Home) agentOf(e *history.Entry) string {
+	if e.Record != nil && e.Record.Agent != "" {
+		return e.Record.Agent
+	}
+	return e.Row.Assignee
+}
+
+func (h *Home) printHistory(entries []*history.Entry) error {
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	for _, e := range entries {
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.Row.CurrentStatus(), e.ArchivedAt.UTC().Format("2006-01-02"), short(h.agentOf(e), 20), short(e.Row.Title, 70))
+	}
+	return w.Flush()
+}
+
+func (h *Home) printEntry(e *history.Entry) {
+	steps := make([]*pipeline.Row, len(e.Steps))
+	for i := range e.Steps {
+		steps[i] = &e.Steps[i]
+	}
+	t := h.taskView(&e.Row, nil)
+	for _, s := range steps {
+		t.Steps = append(t.Steps, stepView{Title: s.Title, Done: s.StepDone(), RowID: s.ID})
+	}
+	h.printTask(e.TaskID, &t, e.Record, &reason{Sentence: "archived " + age(h.Now().Sub(e.ArchivedAt)) + " ago"})
+}

@@ -1,0 +1,139 @@
+package history
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/crash"
+	"otm/pipeline"
+)
+
+func entry(id pipeline.TaskID) Entry {
+	return Entry{
+		ArchivedAt: time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC), TaskID: id,
+		Row: pipeline.Row{ID: fmt.Sprintf("Rec%d", id), Title: "line\nbreak \"quoted\"", Status: pipeline.Done}, Steps: []pipeline.Row{{Title: "a"}},
+	}
+}
+
+// read returns the ids in the file, and how many lines are no entries.
+func read(t *testing.T, dir string) (ids string, bad int) {
+	t.Helper()
+	for e, err := range Read(dir) {
+		if err != nil {
+			bad++
+			continue
+		}
+		ids += e.TaskID.String() + " "
+	}
+	return strings.TrimSpace(ids), bad
+}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if ids, bad := read(t, dir); ids != "" || bad != 0 {
+		t.Errorf("without a file: %q, %d bad", ids, bad)
+	}
+	for _, entries := range [][]Entry{{entry(1), entry(2)}, nil, {entry(3)}} {
+		if err := Append(dir, entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids, bad := read(t, dir); ids != "T-00001 T-00002 T-00003" || bad != 0 {
+		t.Errorf("%q, %d bad", ids, bad)
+	}
+	for e := range Read(dir) {
+		if want := entry(e.TaskID); !e.Same(&want) || e.Row.Title != want.Row.Title || len(e.Steps) != 1 {
+			t.Errorf("read back %+v", e)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, FileName))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// A line that a crash tore is not read, and is gone with the next one; what
+// somebody else wrote into the file stays, and hides nothing.
+func TestTornLine(t *testing.T) {
+	t.Parallel()
+	for name, torn := range map[string]string{
+		"short": `{"taskId":"T-000`, "long": `{"taskId":"T-00009","x":"` + strings.Repeat("y", 300<<10), "whole but for its end": `{"taskId":"T-00009"}`,
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, FileName)
+		if err := Append(dir, []Entry{entry(1)}); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(string(data)+"what is this\n"+torn), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ids, bad := read(t, dir); ids != "T-00001" || bad != 1 {
+			t.Errorf("%s: %q, %d bad", name, ids, bad)
+		}
+		if err := Append(dir, []Entry{entry(2)}); err != nil {
+			t.Fatal(err)
+		}
+		if ids, bad := read(t, dir); ids != "T-00001 T-00002" || bad != 1 {
+			t.Errorf("%s, then: %q, %d bad", name, ids, bad)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, FileName), []byte("no line at all"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Append(dir, []Entry{entry(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if ids, bad := read(t, dir); ids != "T-00001" || bad != 0 {
+		t.Errorf("%q, %d bad", ids, bad)
+	}
+}
+
+// Killed at each point, there are whole lines and nothing else.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	for point, want := range map[string]string{
+		"history.before": "T-00001", "history.written": "T-00001 T-00002", "history.after": "T-00001 T-00002",
+	} {
+		dir := t.TempDir()
+		if err := Append(dir, []Entry{entry(1)}); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "OTM_HISTORY_VICTIM="+dir, "OTM_HISTORY_CRASH="+point)
+		if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != -1 {
+			t.Fatalf("%s: not killed: %v", point, err)
+		}
+		if ids, bad := read(t, dir); ids != want || bad != 0 {
+			t.Errorf("killed at %s: %q, %d bad", point, ids, bad)
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("OTM_HISTORY_VICTIM"); dir != "" {
+		at := os.Getenv("OTM_HISTORY_CRASH")
+		crash.Hook = func(point string) {
+			if point == at {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+		}
+		if err := Append(dir, []Entry{entry(2)}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
