@@ -128,10 +128,14 @@ func (p *pass) isTyped(row *pipeline.Row) bool {
 // next pass finds it by its row and goes on with the same id.
 func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (whole bool, err error) {
 	id := row.Task()
+	var dropped pipeline.Dropped
 	if id == 0 {
-		if id, err = p.idFor(ctx, row); err != nil {
-			return false, err
-		}
+		id, err = p.idFor(ctx, row)
+	} else {
+		dropped, err = p.dropOf(id)
+	}
+	if err != nil {
+		return false, err
 	}
 	steps := b.StepRows(row.ID)
 	agent := p.Agents.Assigned(row.Assignee)
@@ -146,7 +150,7 @@ func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row
 			r.Note(time.Unix(row.Created, 0), cmp.Or(row.CreatedBy, pipeline.WhoBoard), "typed on the board", row.ID)
 			r.Note(p.Now(), Who, "adopted", id.String())
 		}
-		r.FromRow(row, steps)
+		r.FromRow(row, steps, dropped.Steps)
 		r.Agent = agent.Name
 		if len(r.Steps) == 0 {
 			r.Steps = []pipeline.StepRecord{{Title: pipeline.DefaultStep}}

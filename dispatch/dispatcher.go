@@ -32,6 +32,9 @@ type Dispatcher struct {
 	// NewID takes an id from the counter, durably: for a row that a person
 	// typed.
 	NewID func(context.Context) (pipeline.TaskID, error)
+	// Drops tells what the creates of tasks asked for. It is for records that
+	// were lost; nil: nobody knows.
+	Drops func() (map[pipeline.TaskID]pipeline.Dropped, error)
 	// Patience is how long a pass waits for the answers to its wakes; the rest
 	// come in while later passes are made. Zero: until all are there.
 	Patience time.Duration
@@ -89,8 +92,9 @@ type pass struct {
 	report *Report
 	byName map[string][]*task // agent → its tasks on the board that were handed out
 
-	away     map[pipeline.TaskID]string // tasks that the board gives to another than their record does, and whom that names
-	resolved map[string]string          // workspace → its path without links
+	drops    map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked
+	away     map[pipeline.TaskID]string           // tasks that the board gives to another than their record does, and whom that names
+	resolved map[string]string                    // workspace → its path without links
 }
 
 // task is a row of the board with its record, during one pass.

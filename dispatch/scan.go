@@ -17,7 +17,7 @@ import (
 // of them is not known well enough to flip it.
 func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
 	p.byName, p.report.Failed = map[string][]*task{}, nil
-	p.away = map[pipeline.TaskID]string{}
+	p.away, p.drops = map[pipeline.TaskID]string{}, nil
 	for row := range b.Rows() {
 		if row.Parent != "" || row.Task() == 0 {
 			continue
@@ -59,6 +59,8 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 	switch {
 	case err != nil:
 		return nil, false, p.failed(ctx, row.Task(), err)
+	case t == nil:
+		return nil, false, nil
 	case status == pipeline.New && !isWhole(t.rec):
 		return nil, false, nil
 	case t.rec.RowID != row.ID:
@@ -164,7 +166,9 @@ func (p *pass) takeAway(ctx context.Context, t *task) error {
 	return nil
 }
 
-// load reads the record of a task and brings it up to what the board shows.
+// load reads the record of a task and brings it up to what the board shows. It
+// is nil where the record was lost while the create is in the inbox: what stands
+// on the board may be the half of it, and the injector makes the record anew.
 func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, agent *pipeline.Agent) (*task, error) {
 	t := &task{id: row.Task(), agent: agent}
 	steps, byPerson := b.StepRows(row.ID), b.ByPerson(row)
@@ -178,9 +182,15 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 		}
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
+	var dropped pipeline.Dropped
+	if err != nil || isLost(rec) {
+		if dropped, err = p.dropOf(t.id); err != nil || dropped.Waiting {
+			return nil, err
+		}
+	}
 	t.rec, err = p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
 		if isLost(r) {
-			r.FromRow(row, steps)
+			r.FromRow(row, steps, dropped.Steps)
 			if agent != nil {
 				r.Agent = agent.Name
 			}
@@ -196,6 +206,19 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 		p.Log.Warn("rebuilt record from the board", "task", t.id, "row", row.ID)
 	}
 	return t, err
+}
+
+// dropOf is what the create of a task asked for. It is asked after the rows were
+// looked at: a row stands on the board after its create was delivered.
+func (p *pass) dropOf(id pipeline.TaskID) (pipeline.Dropped, error) {
+	if p.drops == nil && p.Drops != nil {
+		drops, err := p.Drops()
+		if err != nil {
+			return pipeline.Dropped{}, err
+		}
+		p.drops = drops
+	}
+	return p.drops[id], nil
 }
 
 // isLost tells whether a record knows neither drop nor row.

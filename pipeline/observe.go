@@ -99,10 +99,17 @@ func (r *Record) Progress() (remaining int, percent float64) {
 	return n - done, float64(100 * done / n)
 }
 
+// Dropped is what the create of a task asked for.
+type Dropped struct {
+	Steps   []string // their titles, in order
+	Waiting bool     // it stands in the inbox: the task may still be in the making
+}
+
 // FromRow fills a record from the row of a task and the rows of its steps: the
 // record was lost, or a person typed the row. Steps that the record has are
-// replaced.
-func (r *Record) FromRow(row *Row, steps []*Row) {
+// replaced. titles are those of the create, if that is known: rows have times
+// in whole seconds, which do not tell the order of steps.
+func (r *Record) FromRow(row *Row, steps []*Row, titles []string) {
 	r.RowID, r.Title, r.Agent, r.Project = row.ID, row.Title, row.Assignee, row.Project
 	r.Reason, r.Result = row.Reason, row.Result
 	r.Priority, r.Type = row.Priority, Type(row.Type)
@@ -115,9 +122,28 @@ func (r *Record) FromRow(row *Row, steps []*Row) {
 	r.Status = row.CurrentStatus()
 	r.CreatedAt = time.Unix(row.Created, 0).UTC()
 	r.Steps = nil
-	rows := slices.Clone(steps)
-	slices.SortStableFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Created, b.Created) })
-	for _, s := range rows {
+	for _, s := range inOrder(steps, titles) {
 		r.Steps = append(r.Steps, StepRecord{Title: s.Title, RowID: s.ID, Done: s.StepDone()})
 	}
+}
+
+// inOrder sorts the rows of steps as the create has them. Rows that have none
+// of its titles were renamed, or a person added them: they take the places that
+// are left, the older first, and then come last.
+func inOrder(rows []*Row, titles []string) []*Row {
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Created, b.Created) })
+	places := make([]*Row, len(titles))
+	for i, title := range titles {
+		if j := slices.IndexFunc(rows, func(r *Row) bool { return FoldTitle(r.Title) == FoldTitle(title) }); j >= 0 {
+			places[i] = rows[j]
+			rows = slices.Delete(rows, j, j+1)
+		}
+	}
+	for i := range places {
+		if places[i] == nil && len(rows) > 0 {
+			places[i], rows = rows[0], rows[1:]
+		}
+	}
+	return append(slices.DeleteFunc(places, func(r *Row) bool { return r == nil }), rows...)
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -133,7 +134,7 @@ func TestFromRow(t *testing.T) {
 	}
 	got := &Record{TaskID: 35}
 	for range 2 { // once more: nothing may double
-		got.FromRow(row, steps)
+		got.FromRow(row, steps, nil)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("FromRow made\n%+v\nwant\n%+v", got, want)
 		}
@@ -141,8 +142,39 @@ func TestFromRow(t *testing.T) {
 	if steps[0].ID != "R3" {
 		t.Error("FromRow sorted the caller's rows")
 	}
-	got.FromRow(&Row{ID: "R1", Priority: Low, Type: "review", Status: AgentDone}, nil)
+	got.FromRow(&Row{ID: "R1", Priority: Low, Type: "review", Status: AgentDone}, nil, nil)
 	if got.Priority != Low || got.Type != Review || got.Status != AgentDone || len(got.Steps) != 0 {
 		t.Errorf("FromRow of a full row made %+v", got)
+	}
+}
+
+// TestFromRowInOrder has rows of one second in an order that says nothing.
+func TestFromRowInOrder(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ rows, titles, want string }{
+		{"c b a", "", "c b a"},
+		{"c b a", "a b c", "a b c"},
+		{"c B a", "a b c", "a B c"},
+		{"a c a b", "a b a c", "a b a c"},
+		{"d renamed a c", "a b c d", "a renamed c d"},
+		{"mine c a", "a b c", "a mine c"},
+		{"mine c a b", "a b c", "a b c mine"},
+		{"c a", "a b c d", "a c"},
+		{"", "a", ""},
+		{"x y", "a b", "x y"},
+	} {
+		var rows []*Row
+		for _, title := range strings.Fields(tt.rows) {
+			rows = append(rows, &Row{ID: "R" + title, Title: title, Created: 7})
+		}
+		var r Record
+		r.FromRow(&Row{ID: "R1"}, rows, strings.Fields(tt.titles))
+		var got []string
+		for _, s := range r.Steps {
+			got = append(got, s.Title)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("rows %q, drop %q: steps %q, want %q", tt.rows, tt.titles, got, tt.want)
+		}
 	}
 }

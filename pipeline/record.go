@@ -172,6 +172,26 @@ func (r *Record) LastMove(status Status) *Event {
 	return nil
 }
 
+// Clone returns a copy that shares nothing that changes.
+func (r *Record) Clone() *Record {
+	c := *r
+	c.Steps, c.Updates, c.History = slices.Clone(r.Steps), slices.Clone(r.Updates), slices.Clone(r.History)
+	c.Wakes = slices.Clone(r.Wakes)
+	for i := range c.Wakes {
+		c.Wakes[i].Tasks = slices.Clone(c.Wakes[i].Tasks)
+	}
+	if r.Dispatch != nil {
+		d := *r.Dispatch
+		c.Dispatch = &d
+	}
+	if r.Reporting != nil {
+		report := *r.Reporting
+		report.Steps = slices.Clone(report.Steps)
+		c.Reporting = &report
+	}
+	return &c
+}
+
 // OnBoard tells whether the task and all its steps are known to stand on the
 // board.
 func (r *Record) OnBoard() bool {

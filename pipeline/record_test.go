@@ -146,3 +146,30 @@ func TestRecordKeepsItsForm(t *testing.T) {
 		t.Errorf("read back:\n%+v\nwant:\n%+v", got, want)
 	}
 }
+
+// A clone shares nothing that changes. (What pointers to times and texts lead
+// to is replaced, never written.)
+func TestClone(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
+	text := "why"
+	full := func() *Record {
+		return &Record{
+			TaskID: 7, Title: "x", Steps: []StepRecord{{Title: "a", AskedAt: &at}}, Status: Assigned, Updates: []Applied{{ID: "u"}},
+			Reporting: &Report{ID: "r", Steps: []int{0}, Reason: &text}, Dispatch: &Dispatch{Attempt: 1, EntryAt: &at},
+			Wakes: []Wake{{Key: "k", Tasks: []TaskID{7}}}, History: []Event{{What: "dropped"}}, GoneAt: &at,
+		}
+	}
+	r := full()
+	c := r.Clone()
+	if !reflect.DeepEqual(r, c) {
+		t.Fatalf("clone %+v", c)
+	}
+	c.Title, c.Steps[0].Title, c.Updates[0].ID, c.Reporting.ID, c.Reporting.Steps[0] = "y", "b", "v", "s", 1
+	c.Dispatch.Attempt, c.Dispatch.TakenAt, c.Wakes[0].Key, c.Wakes[0].Tasks[0], c.History[0].What = 2, &at, "l", 8, "lost"
+	c.Note(at, "x", "y", "z")
+	c.Steps = append(c.Steps, StepRecord{})
+	if !reflect.DeepEqual(r, full()) {
+		t.Errorf("the original changed: %+v", r)
+	}
+}

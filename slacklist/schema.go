@@ -157,10 +157,7 @@ func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema,
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, fmt.Errorf("list object: %w", err)
 	}
-	s := &Schema{Fields: map[pipeline.Field]string{}, Limit: list.ListLimits.RowCountLimit, Count: list.ListLimits.RowCount}
-	for _, w := range list.ListMetadata.Schema {
-		s.Columns = append(s.Columns, Column{ID: w.ID, Name: w.Name, Type: w.Type, Options: parseOptions(w.Options), folded: pipeline.FoldName(w.Name)})
-	}
+	s := newSchema(&list)
 	if len(s.Columns) == 0 {
 		return nil, fmt.Errorf("list object has no columns")
 	}
@@ -173,7 +170,7 @@ func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema,
 			return nil, err
 		}
 		if other := s.fieldOf(id); other != "" {
-			return nil, &pipeline.MissingError{Column: names[field], Problem: fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", other, field), Have: s.names()}
+			return nil, twice(names[field], other, field, s)
 		}
 		s.Fields[field] = id
 	}
@@ -184,6 +181,20 @@ func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema,
 		}
 	}
 	return s, nil
+}
+
+// newSchema reads the columns, and does not look for any.
+func newSchema(list *wireList) *Schema {
+	s := &Schema{Fields: map[pipeline.Field]string{}, Limit: list.ListLimits.RowCountLimit, Count: list.ListLimits.RowCount}
+	for _, w := range list.ListMetadata.Schema {
+		s.Columns = append(s.Columns, Column{ID: w.ID, Name: w.Name, Type: w.Type, Options: parseOptions(w.Options), folded: pipeline.FoldName(w.Name)})
+	}
+	return s
+}
+
+// twice says that one column is to serve two fields.
+func twice(column string, a, b pipeline.Field, s *Schema) *pipeline.MissingError {
+	return &pipeline.MissingError{Column: column, Problem: fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", a, b), Have: s.names()}
 }
 
 // parseOptions reads the choices of a select; other columns' options are of no

@@ -147,6 +147,15 @@ func openEnvelope(body []byte) (env envelope, whole bool) {
 // do makes one call through slack-go and judges the answer by what stood on
 // the wire. It returns the body of a success.
 func (c *Client) do(ctx context.Context, method string, call func(context.Context) error) ([]byte, error) {
+	r, err := c.call(ctx, method, call)
+	if err != nil {
+		return nil, err
+	}
+	return r.body, nil
+}
+
+// call is do for who needs more than the body.
+func (c *Client) call(ctx context.Context, method string, call func(context.Context) error) (*reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	r := &reply{}
@@ -154,7 +163,7 @@ func (c *Client) do(ctx context.Context, method string, call func(context.Contex
 	if e := c.judge(method, r, err); e != nil {
 		return nil, e
 	}
-	return r.body, nil
+	return r, nil
 }
 
 func (c *Client) judge(method string, r *reply, err error) *pipeline.BoardError {

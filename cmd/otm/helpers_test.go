@@ -46,6 +46,11 @@ func setup(env *testscript.Env) error {
 	env.Setenv("OTM_DIR", dir)
 	env.Setenv("DATA", dir)
 	env.Setenv("TZ", "UTC")
+	repo, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	env.Setenv("REPO", repo)
 	return nil
 }
 
@@ -67,6 +72,7 @@ func setup(env *testscript.Env) error {
 //	exitcode N               the last exec ended with this code
 //	reason FILE REGEXP       the failed drop says why
 //	firstline VAR FILE       sets a variable to the first line of a file
+//	commands FROM TO         puts the shell commands of a Markdown file or an agent's text into a script
 //	smalldisk DIR            mounts a file system of two megabytes there
 //	fill FILE                writes until the disk is full
 //	sigterm                  interrupts the background commands
@@ -80,6 +86,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"repeat":    repeat,
 	"sigterm":   sigterm,
 	"smalldisk": smallDisk,
+	"commands":  commandsOf,
 	"fill":      fill,
 	"expand":    expand,
 	"bytes":     writeBytes,
@@ -499,4 +506,39 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 			size /= 2
 		}
 	}
+}
+
+// commandsOf collects what a text tells its reader to run: the fenced blocks of
+// sh in Markdown, or the lines of otm in an indented text.
+func commandsOf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: commands FROM TO")
+	}
+	var script strings.Builder
+	script.WriteString("set -ex\n")
+	inside, more := false, ""
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		text := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(text, "```"):
+			inside = text == "```sh"
+			continue
+		case inside:
+		case more == "" && (strings.HasPrefix(line, "   otm") || strings.HasPrefix(line, "   otm-")):
+		case more == "":
+			continue
+		}
+		script.WriteString(text + "\n")
+		switch {
+		case inside || text == more:
+			more = ""
+		case strings.HasSuffix(text, "<<'EOF'"):
+			more = "EOF"
+		case strings.HasSuffix(text, "\\"):
+			more = "the next line"
+		case more == "the next line":
+			more = ""
+		}
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(script.String()), 0o600))
 }

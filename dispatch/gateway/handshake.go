@@ -21,9 +21,9 @@ type Hello struct {
 	Scopes []string
 }
 
-// mayWrite reports whether the gateway has not said that operator.write is
+// MayWrite reports whether the gateway has not said that operator.write is
 // missing.
-func (h Hello) mayWrite() bool {
+func (h Hello) MayWrite() bool {
 	return h.Scopes == nil || slices.Contains(h.Scopes, scopeWrite) || slices.Contains(h.Scopes, "operator.admin")
 }
 

@@ -155,7 +155,7 @@ func (r *run) attempt(ctx context.Context) error {
 			cn, err = d.conn, d.err
 		}
 		switch {
-		case err == nil && cn.hello.mayWrite():
+		case err == nil && cn.hello.MayWrite():
 			return r.ask(ctx, cn)
 		case err == nil:
 			cn.retire() // the next call dials, and finds what was changed

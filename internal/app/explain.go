@@ -79,7 +79,7 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		return out.Hint("renew the token: the file that slack.token_file of otm.toml names, or its environment variable")
 	case e.Code == "paid_teams_only" || e.Code == "lists_disabled_user_team":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("Slack Lists need a paid plan; without one use the embedded board: remove slack.list_id from otm.toml")
-	case e.Code == "list_not_found":
+	case e.Code == "list_not_found", e.Code == "file_not_found":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check slack.list_id of otm.toml, and that the list is shared with the app: Slack says the same for both")
 	case e.Class == pipeline.Fatal:
 		return cli.Errorf(cli.BadConfig, "the board refuses: %w", e).Hint("check [slack] of otm.toml against what the board says")

@@ -26,13 +26,24 @@ var layout = []string{"new-tasks", "task-updates", "processed", "failed", "tasks
 
 // initCommand is otm init.
 func initCommand(s cli.Streams) *cobra.Command {
-	var asJSON bool
+	var asJSON, forSlack bool
+	var slack slackSetup
 	c := &cobra.Command{
-		Use:     "init",
-		Short:   "Make the data directory",
-		Long:    "Make the data directory, or add what is missing to it. It asks nothing and\nchanges nothing that is there.",
-		Example: "  otm init\n  otm init --dir ~/otm",
+		Use:   "init",
+		Short: "Make the data directory; with --slack, set up a Slack List",
+		Long: `Make the data directory, or add what is missing to it. It asks nothing and
+changes nothing that is there.
+
+With --slack it sets a Slack List up as the board: it checks the token, takes an
+existing list or makes one, says what the list lacks, keeps the token in
+secrets/slack and writes otm.toml. Run again, it changes nothing that is right.`,
+		Example: `  otm init
+  otm init --slack --token-stdin --list F0123456789
+  otm init --slack --create-list 'Agent tasks' --share-with U0123456789`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := slack.check(forSlack); err != nil {
+				return err
+			}
 			flag, err := c.Flags().GetString("dir")
 			if err != nil {
 				return err
@@ -50,6 +61,14 @@ func initCommand(s cli.Streams) *cobra.Command {
 			} else if warning != "" {
 				s.Warn("%s", warning)
 			}
+			if forSlack {
+				h, err := OpenHome(s, dir)
+				if err != nil {
+					return err
+				}
+				slack.asJSON = asJSON
+				return slack.run(c.Context(), h)
+			}
 			if asJSON {
 				return json.NewEncoder(s.Out).Encode(map[string]any{"dir": dir, "added": append([]string{}, added...)})
 			}
@@ -62,7 +81,13 @@ func initCommand(s cli.Streams) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the directory and what was added as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print what there is and what was added as JSON")
+	c.Flags().BoolVar(&forSlack, "slack", false, "set up a Slack List as the board")
+	c.Flags().BoolVar(&slack.tokenStdin, "token-stdin", false, "with --slack: read the token from stdin")
+	c.Flags().StringVar(&slack.tokenFile, "token-file", "", "with --slack: read the token from a file")
+	c.Flags().StringVar(&slack.list, "list", "", "with --slack: an existing list, by its id or link")
+	c.Flags().StringVar(&slack.create, "create-list", "", "with --slack: make a list of this name")
+	c.Flags().StringSliceVar(&slack.shareWith, "share-with", nil, "with --slack: users (U…) and channels (C…) that may write to the list")
 	return c
 }
 

@@ -77,7 +77,7 @@ Rules
   in backticks or in $(...). Text that holds a single quote goes in on stdin,
   as JSON, with the quoted 'EOF' that keeps the shell away from it:
 
-   otm-update{dir} --task-id T-00033 --from - <<'EOF'
+   otm-update{dir} --task-id T-00034 --from - <<'EOF'
    {"status":"blocked","reason":"The client's key isn't there"}
    EOF
 

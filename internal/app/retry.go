@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -20,11 +23,13 @@ import (
 // retryCommand is otm retry.
 func retryCommand(s cli.Streams) *cobra.Command {
 	var all, newID, asJSON bool
+	var from string
 	c := &cobra.Command{
 		Use:   "retry FILE...",
 		Short: "Put failed drops back into their inbox",
 		Long: `Put failed drops back into their inbox. --new-id gives a task another id, for
-one whose id belongs to something else.`,
+one whose id belongs to something else. --inbox says where a file belongs that
+does not say so itself.`,
 		Example: "  otm retry --all\n  otm retry --new-id 20260314T082019.000000000Z-….json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 && !all {
@@ -32,6 +37,9 @@ one whose id belongs to something else.`,
 			}
 			if len(args) > 0 && all {
 				return cli.Errorf(cli.Usage, "give either files or --all").Hint("otm retry --all")
+			}
+			if from != "" && !slices.Contains(inbox.Kinds, inbox.Kind(from)) {
+				return cli.Errorf(cli.Usage, "--inbox %q: it is new-tasks or task-updates", from).Hint("otm retry --help")
 			}
 			return nil
 		},
@@ -45,13 +53,21 @@ one whose id belongs to something else.`,
 					return err
 				}
 			}
-			return h.retry(c.Context(), args, newID, asJSON)
+			return h.retry(c.Context(), args, retryAs{newID: newID, inbox: inbox.Kind(from), all: all}, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all that failed")
 	c.Flags().BoolVar(&asJSON, "json", false, "print what came of each as one JSON array")
 	c.Flags().BoolVar(&newID, "new-id", false, "give tasks a new id")
+	c.Flags().StringVar(&from, "inbox", "", "new-tasks or task-updates, for a file that does not say where it came from")
 	return c
+}
+
+// retryAs is how to put failed drops back.
+type retryAs struct {
+	newID bool       // with a new task id
+	inbox inbox.Kind // of files that do not say it; "": they fail
+	all   bool       // whatever is there: what another retry was faster with is none of it
 }
 
 // retried is what came of one file.
@@ -63,17 +79,23 @@ type retried struct {
 }
 
 // retry puts the named files back. One that cannot be does not keep the others.
-func (h *Home) retry(ctx context.Context, names []string, newID, asJSON bool) error {
+func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON bool) error {
 	all := []retried{}
-	failed := 0
+	failed, unsaid := 0, false
 	for _, name := range names {
 		r := retried{File: filepath.Base(name)}
 		var err error
-		if r.Inbox, r.Name, err = h.retryOne(ctx, r.File, newID); err != nil {
+		r.Inbox, r.Name, err = h.retryOne(ctx, r.File, as)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && as.all:
+			continue
+		case errors.Is(err, fs.ErrNotExist):
+			err = errors.New("is not in failed/")
+		case errors.Is(err, inbox.ErrNoInbox):
+			unsaid = true
+		}
+		if err != nil {
 			failed++
-			if errors.Is(err, fs.ErrNotExist) {
-				err = errors.New("is not in failed/")
-			}
 			r.Error = err.Error()
 		}
 		all = append(all, r)
@@ -84,6 +106,9 @@ func (h *Home) retry(ctx context.Context, names []string, newID, asJSON bool) er
 		}
 	} else {
 		h.printRetried(all)
+		if unsaid {
+			fmt.Fprintln(h.Err, "otm: hint: otm retry --inbox new-tasks FILE, or --inbox task-updates")
+		}
 	}
 	switch {
 	case failed > 0 && failed == len(names):
@@ -109,12 +134,23 @@ func (h *Home) printRetried(all []retried) {
 	}
 }
 
-func (h *Home) retryOne(ctx context.Context, name string, newID bool) (inbox.Kind, string, error) {
+// retryWait is how long to wait for another retry, which is done with a file in
+// no time.
+const retryWait = 60 * time.Second
+
+// retryOne puts one file back. One at a time: two at once would deliver it
+// twice, with --new-id under two ids.
+func (h *Home) retryOne(ctx context.Context, name string, as retryAs) (inbox.Kind, string, error) {
+	l, err := lock.Acquire(ctx, h.lockPath("retry"), retryWait)
+	if err != nil {
+		return "", "", err
+	}
+	defer l.Release()
 	var edit func(*drop.Object) error
-	if newID {
+	if as.newID {
 		edit = func(o *drop.Object) error { return h.renumber(ctx, o) }
 	}
-	return h.Box.Retry(name, edit)
+	return h.Box.Retry(name, as.inbox, edit)
 }
 
 // renumber gives a create a new task id, and with it a new id of the drop, as

@@ -69,7 +69,7 @@ func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience ti
 	wakers, stop := h.wakers(log)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
-		NewID: h.newID,
+		NewID: h.newID, Drops: h.Store.Drops,
 		Times: dispatch.Times{AdoptAfter: t.AdoptAfter, SettleAfter: t.SettleAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
 			SilentAfter: t.SilentAfter, RewakeMax: h.Config.Gateway.RewakeMax},
 	}

@@ -98,6 +98,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.Header().Set("X-OAuth-Scopes", strings.Join(who.Scopes, ","))
 	if !who.Unlimited {
 		if err := s.limiter.take(m.name, who.Token, m.perMinute, time.Minute); err != nil {
 			return nil, err

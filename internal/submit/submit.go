@@ -265,7 +265,7 @@ func (b *base) settled(d awaited) (inbox.Result, bool, error) {
 	if b.box.Waiting(d.kind, d.name) {
 		return inbox.Result{}, false, nil
 	}
-	result, settled, err := b.box.Find(d.name, d.data)
+	result, settled, err := b.box.Find(d.kind, d.name, d.data)
 	if d.data == nil && err == nil && !settled {
 		settled = true // it was delivered once, and has been cleared away since
 	}

@@ -59,7 +59,7 @@ func TestSettleAcrossFileSystems(t *testing.T) {
 	if got := read(t, filepath.Join(b.dir, FailedDir, "bad.json")); got != "no JSON" {
 		t.Errorf("bad.json became %q", got)
 	}
-	if _, name, err := b.Retry("bad.json", nil); name != "bad.json" || err != nil {
+	if _, name, err := b.Retry("bad.json", "", nil); name != "bad.json" || err != nil {
 		t.Errorf("Retry = %q, %v", name, err)
 	}
 	if got := read(t, filepath.Join(b.Dir(NewTasks), "bad.json")); got != "no JSON" {

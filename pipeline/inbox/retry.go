@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"otm/internal/crash"
 	"otm/internal/durable"
@@ -26,12 +26,28 @@ type Settled struct {
 
 // ReadSettled reads one settled drop; dir is ProcessedDir or FailedDir.
 func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
-	path := b.settledPath(dir, name)
+	s, err := readSettled(b.settledPath(dir, name))
+	if dir != FailedDir {
+		return s, err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.readClaimed(name)
+	}
+	if err == nil && s.Result.Inbox == "" { // a Retry that ended early may have put its explanation away
+		if kind, explained := b.explainedAside(name); explained != nil {
+			s.Result = *explained
+			s.Result.Inbox = kind
+		}
+	}
+	return s, err
+}
+
+func readSettled(path string) (*Settled, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Settled{Name: name}
+	s := &Settled{Name: filepath.Base(path)}
 	if info.Mode().IsRegular() && info.Size() <= maxSettled {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -42,25 +58,52 @@ func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
 			return s, json.Unmarshal(o.Get(resultKey), &s.Result)
 		}
 	}
-	var beside struct {
-		Result Result `json:"_result"`
-	}
-	data, err := os.ReadFile(errorPath(path))
-	if err == nil {
-		err = json.Unmarshal(data, &beside)
-	}
-	s.Result = beside.Result
+	result, err := readExplanation(errorPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		s.Result = Result{Error: "no reason stands beside it", Class: Invalid}
+		result = Result{Error: "no reason stands beside it", Class: Invalid}
 		err = nil
 	}
+	s.Result = result
 	return s, err
 }
 
+func readExplanation(path string) (Result, error) {
+	var beside struct {
+		Result Result `json:"_result"`
+	}
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		err = fs.ErrNotExist // so long a name has none
+	case err == nil:
+		err = json.Unmarshal(data, &beside)
+	}
+	return beside.Result, err
+}
+
 // SettledNames lists the drops in processed/ or failed/, oldest name first,
-// without the files that explain others.
+// without the files that explain others. What a Retry that ended early was
+// putting back counts as failed.
 func (b *Box) SettledNames(dir string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(b.dir, dir))
+	names, err := deliveredIn(filepath.Join(b.dir, dir))
+	if err != nil || dir != FailedDir {
+		return names, err
+	}
+	for _, kind := range Kinds {
+		claimed, err := deliveredIn(b.claimDir(kind))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, claimed...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// deliveredIn lists the drops in a directory without what explains them; none
+// where there is no directory.
+func deliveredIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -95,60 +138,135 @@ func (b *Box) SettledID(dir, name string) string {
 	return id
 }
 
+// ErrNoInbox says of a failed file that nothing tells from which inbox it came.
+var ErrNoInbox = errors.New("does not say from which inbox it came")
+
+// claims is the folder of failed/ in which Retry has what it puts back, under
+// the kind of its inbox and its own name.
+const claims = ".retry"
+
+func (b *Box) claimDir(kind Kind) string {
+	return filepath.Join(b.dir, FailedDir, claims, string(kind))
+}
+
 // Retry puts a failed drop back into its inbox, under its name or, where that
 // is taken, the next one. edit may change it before; nil leaves it as it is.
+// unsaid is the inbox of a file that does not say from which it came; where it
+// is "", the error of such a file matches ErrNoInbox. One process at a time may
+// call Retry.
 //
-// The failed file has the changes first, then the inbox file is made durable,
-// then the failed one goes. If we crash in between, the failed file still
-// stands; what the next Retry delivers of it is the same drop with the same
-// ids, without asking edit again, and the injector knows it if it came twice.
-func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, error) {
+// First the changes are made in the failed file. Then it is claimed: its
+// explanation, if it has one, and after that the file itself get a place of
+// their own, which says what their inbox is. There the result is taken out of
+// it, and by one renaming it is back in the inbox. So it stands in one place
+// only, its explanation has gone before the injector can write a new one, and
+// if we crash anywhere in between, the next Retry goes on from there, without
+// asking edit again; until then it counts as failed. Only where the inbox is on
+// another file system it stands in both places for a moment: what is then
+// delivered twice is the same drop with the same ids.
+func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Kind, string, error) {
+	for _, kind := range Kinds {
+		if _, err := os.Lstat(filepath.Join(b.claimDir(kind), name)); err == nil {
+			// Whatever failed under this name since is another one.
+			return b.putInInbox(kind, name)
+		}
+	}
 	s, err := b.ReadSettled(FailedDir, name)
 	if err != nil {
 		return "", "", err
 	}
 	kind := s.Result.Inbox
+	if kind == "" {
+		kind = unsaid
+	}
 	if kind != NewTasks && kind != TaskUpdates {
-		return "", "", fmt.Errorf("failed file %q does not say from which inbox it came", name)
+		return "", "", fmt.Errorf("failed file %q %w", name, ErrNoInbox)
 	}
-	if err := durable.Mkdir(b.Dir(kind)); err != nil {
-		return "", "", err
-	}
-	from := b.settledPath(FailedDir, name)
-	if s.Object == nil {
-		placed, err := placeNew(b.Dir(kind), name, func(path string) error { return moveBack(from, path) })
-		if err == nil {
-			os.Remove(errorPath(from)) // left behind it explains nothing
-		}
-		return kind, placed, err
-	}
-	if edit != nil && !s.Result.Edited {
-		if err := editFailed(from, s, edit); err != nil {
+	if edit != nil && s.Object != nil && !s.Result.Edited {
+		if err := editFailed(b.settledPath(FailedDir, name), s, edit); err != nil {
 			return "", "", err
 		}
 	}
-	// What is put back is younger than the failed file, or it would be taken
-	// for one that is settled; where both come in one tick of the kernel's
-	// clock, the times would not tell.
-	if err := os.Chtimes(from, longAgo, longAgo); err != nil {
+	if err := b.claim(kind, name); err != nil {
 		return "", "", err
 	}
-	s.Object.Delete(resultKey)
-	s.Object.Delete(skippedKey)
-	placed, err := placeNew(b.Dir(kind), name, func(path string) error {
-		return durable.WriteNew(path, s.Object.Bytes())
-	})
+	return b.putInInbox(kind, name)
+}
+
+// claim moves a failed file, and its explanation before it, to the place for
+// those that are on their way into an inbox.
+func (b *Box) claim(kind Kind, name string) error {
+	from, to := b.settledPath(FailedDir, name), filepath.Join(b.claimDir(kind), name)
+	for _, dir := range []string{filepath.Dir(b.claimDir(kind)), b.claimDir(kind)} {
+		if err := durable.Mkdir(dir); err != nil {
+			return err
+		}
+	}
+	// What a crash left there explains a file that has been put back.
+	if err := os.Rename(errorPath(from), errorPath(to)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
+		return err
+	}
+	crash.Point("retry.explanation")
+	if err := durable.Move(from, to); err != nil {
+		return err
+	}
+	crash.Point("retry.claimed")
+	return nil
+}
+
+// putInInbox delivers what was claimed, without its result.
+func (b *Box) putInInbox(kind Kind, name string) (Kind, string, error) {
+	from := filepath.Join(b.claimDir(kind), name)
+	if err := durable.Mkdir(b.Dir(kind)); err != nil {
+		return "", "", err
+	}
+	s, err := readSettled(from)
+	if err != nil {
+		return "", "", err
+	}
+	if s.Object != nil {
+		s.Object.Delete(resultKey)
+		s.Object.Delete(skippedKey)
+		if err := durable.Replace(from, s.Object.Bytes()); err != nil {
+			return "", "", err
+		}
+		crash.Point("retry.bare")
+	}
+	placed, err := placeNew(b.Dir(kind), name, func(path string) error { return moveBack(from, path) })
 	if err != nil {
 		return "", "", err
 	}
 	crash.Point("retry.delivered")
-	if err := os.Remove(from); err != nil {
-		return kind, placed, fmt.Errorf("it is back in its inbox, but the failed file stays: %w", err)
-	}
+	os.Remove(errorPath(from)) // left behind it explains nothing
 	return kind, placed, nil
 }
 
-var longAgo = time.Unix(0, 0)
+// readClaimed reads what a Retry that ended early was putting back. Its result
+// may have been taken out of it already.
+func (b *Box) readClaimed(name string) (s *Settled, err error) {
+	for _, kind := range Kinds {
+		s, err = readSettled(filepath.Join(b.claimDir(kind), name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && s.Result.Inbox == "" {
+			s.Result = Result{Inbox: kind, Class: Invalid, Error: "it was being put back into its inbox when that was interrupted", Hint: "otm retry " + argument(name)}
+		}
+		return s, err
+	}
+	return nil, err
+}
+
+// explainedAside is the explanation of a failed file that was put away before
+// the file was claimed; nil where there is none.
+func (b *Box) explainedAside(name string) (Kind, *Result) {
+	for _, kind := range Kinds {
+		if result, err := readExplanation(errorPath(filepath.Join(b.claimDir(kind), name))); err == nil {
+			return kind, &result
+		}
+	}
+	return "", nil
+}
 
 // editedKey is that of Result.Edited.
 const editedKey = "edited"
@@ -184,6 +302,9 @@ func moveBack(from, to string) error {
 	if !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
+	if info, lerr := os.Lstat(from); lerr != nil || !info.Mode().IsRegular() {
+		return err // of a pipe there is no end
+	}
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -196,8 +317,8 @@ func moveBack(from, to string) error {
 
 // Find looks for where the drop that was delivered under this name settled: its
 // result, and whether it is settled at all. If data is nil, whatever bears the
-// name is meant.
-func (b *Box) Find(name string, data []byte) (Result, bool, error) {
+// name is meant. What came from the other inbox is another drop.
+func (b *Box) Find(kind Kind, name string, data []byte) (Result, bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
 		for n := 1; ; n++ {
 			candidate := numbered(name, n)
@@ -219,7 +340,9 @@ func (b *Box) Find(name string, data []byte) (Result, bool, error) {
 			if err != nil {
 				return Result{}, false, err
 			}
-			return s.Result, true, nil
+			if s.Result.Inbox == kind {
+				return s.Result, true, nil
+			}
 		}
 	}
 	return Result{}, false, nil

@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
-	"otm/internal/durable"
+	"otm/internal/crash"
 	"otm/pipeline/drop"
 )
 
@@ -28,7 +29,7 @@ func TestRetry(t *testing.T) {
 	for _, kind := range Kinds {
 		b := box(t)
 		failed(t, b, kind, "a.json", `{"taskId":"T-00035","x":[ 1 ]}`)
-		got, name, err := b.Retry("a.json", nil)
+		got, name, err := b.Retry("a.json", "", nil)
 		if got != kind || name != "a.json" || err != nil {
 			t.Fatalf("Retry = %s, %q, %v; want %s", got, name, err, kind)
 		}
@@ -36,33 +37,9 @@ func TestRetry(t *testing.T) {
 		if got := read(t, filepath.Join(b.Dir(kind), "a.json")); got != want {
 			t.Errorf("the inbox holds %q, want the drop without its result, %q", got, want)
 		}
-		if got := names(t, filepath.Join(b.dir, FailedDir)); len(got) != 0 {
+		if got := names(t, filepath.Join(b.dir, FailedDir)); !reflect.DeepEqual(got, []string{claims}) {
 			t.Errorf("failed still holds %q", got)
 		}
-	}
-}
-
-// TestRetryIsNoLeftover sweeps while the failed file still stands, as between
-// the two steps of Retry: what was put back must not be taken for settled.
-func TestRetryIsNoLeftover(t *testing.T) {
-	t.Parallel()
-	b := box(t)
-	failed(t, b, NewTasks, "a.json", `{"id":"d1"}`)
-	settled := filepath.Join(b.dir, FailedDir, "a.json")
-	if err := os.Chtimes(settled, at, at); err != nil {
-		t.Fatal(err)
-	}
-	copied := read(t, settled)
-	if _, _, err := b.Retry("a.json", nil); err != nil {
-		t.Fatal(err)
-	}
-	write(t, settled, copied)
-	if err := os.Chtimes(settled, at, at); err != nil {
-		t.Fatal(err)
-	}
-	f, data := only(t, b, NewTasks)
-	if leftover, err := b.Leftover(f, data); leftover || err != nil {
-		t.Errorf("Leftover = %v, %v; want false", leftover, err)
 	}
 }
 
@@ -72,7 +49,7 @@ func TestRetryFindsTheNextName(t *testing.T) {
 		b := box(t)
 		failed(t, b, NewTasks, "a.json", text)
 		write(t, filepath.Join(b.Dir(NewTasks), "a.json"), "mine")
-		_, name, err := b.Retry("a.json", nil)
+		_, name, err := b.Retry("a.json", "", nil)
 		if name != "a-2.json" || err != nil {
 			t.Errorf("%s: Retry under a taken name = %q, %v; want a-2.json", text, name, err)
 		}
@@ -95,14 +72,14 @@ func TestRetryOfNoJSON(t *testing.T) {
 	if err := os.Remove(b.Dir(NewTasks)); err != nil {
 		t.Fatal(err)
 	}
-	kind, name, err := b.Retry("a.json", func(*drop.Object) error { t.Error("edit was called"); return nil })
+	kind, name, err := b.Retry("a.json", "", func(*drop.Object) error { t.Error("edit was called"); return nil })
 	if kind != NewTasks || name != "a.json" || err != nil {
 		t.Fatalf("Retry = %s, %q, %v", kind, name, err)
 	}
 	if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); got != "no JSON" {
 		t.Errorf("the inbox holds %q", got)
 	}
-	if got := names(t, filepath.Join(b.dir, FailedDir)); len(got) != 0 {
+	if got := slices.Concat(names(t, filepath.Join(b.dir, FailedDir)), names(t, b.claimDir(NewTasks))); !reflect.DeepEqual(got, []string{claims}) {
 		t.Errorf("failed still holds %q: the explanation explains nothing any more", got)
 	}
 }
@@ -112,13 +89,13 @@ func TestRetryEdits(t *testing.T) {
 	b := box(t)
 	failed(t, b, NewTasks, "a.json", `{"taskId":"T-00035"}`)
 	refuse := errors.New("no")
-	if _, _, err := b.Retry("a.json", func(*drop.Object) error { return refuse }); !errors.Is(err, refuse) {
+	if _, _, err := b.Retry("a.json", "", func(*drop.Object) error { return refuse }); !errors.Is(err, refuse) {
 		t.Errorf("Retry with an edit that fails: %v, want its error", err)
 	}
 	if !b.IsSettled(FailedDir, "a.json") || b.Waiting(NewTasks, "a.json") {
 		t.Error("an edit that failed moved the file")
 	}
-	if _, _, err := b.Retry("a.json", func(o *drop.Object) error { return o.Set("taskId", "T-00036") }); err != nil {
+	if _, _, err := b.Retry("a.json", "", func(o *drop.Object) error { return o.Set("taskId", "T-00036") }); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := read(t, filepath.Join(b.Dir(NewTasks), "a.json")), "{\n  \"taskId\": \"T-00036\"\n}\n"; got != want {
@@ -127,62 +104,123 @@ func TestRetryEdits(t *testing.T) {
 }
 
 // TestRetrySurvivesACrash dies at every step of a retry that gives new ids, and
-// retries again: whatever was delivered has the same ids, which were given out
-// once.
+// retries again: it is delivered once, under ids that were given out once, and
+// until then it counts as failed.
 func TestRetrySurvivesACrash(t *testing.T) {
-	reached := 0
-	for _, point := range []string{"retry.editing", "retry.edited", "durable.named", "retry.delivered"} {
-		for nth := 1; ; nth++ {
-			b := box(t)
-			failed(t, b, NewTasks, "a.json", `{"id":"d1","taskId":"T-00035"}`)
-			asked := 0
-			renumber := func(o *drop.Object) error {
-				asked++
-				return o.Set("taskId", fmt.Sprintf("T-1000%d", asked))
-			}
-			if !crashAt(t, point, nth, func() { b.Retry("a.json", renumber) }) {
-				break
-			}
-			reached++
-			ids := map[string]bool{}
-			take := func() { // as the injector does
-				files, err := b.List(NewTasks)
-				if err != nil {
-					t.Fatal(err)
+	for text, wantPoints := range map[string]int{`{"id":"d1","taskId":"T-00035"}`: 8, "no JSON": 3} {
+		reached := 0
+		for _, point := range []string{"retry.editing", "retry.edited", "durable.named", "retry.explanation", "retry.claimed", "retry.bare", "retry.delivered"} {
+			for nth := 1; ; nth++ {
+				b := box(t)
+				failed(t, b, NewTasks, "a.json", text)
+				asked := 0
+				renumber := func(o *drop.Object) error {
+					asked++
+					return o.Set("taskId", fmt.Sprintf("T-1000%d", asked))
 				}
-				for _, f := range files {
-					data, f, err := b.Read(f)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if leftover, err := b.Leftover(f, data); leftover || err != nil {
-						t.Errorf("crashed at %s %d: taken for a leftover, %v", point, nth, err)
-					}
-					o, err := drop.ParseObject(data)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if o.Get(resultKey) != nil {
-						t.Errorf("crashed at %s %d: delivered %s", point, nth, data)
-					}
-					ids[string(o.Get("taskId"))] = true
+				if !crashAt(t, point, nth, func() { b.Retry("a.json", "", renumber) }) {
+					break
 				}
-			}
-			take()
-			if _, _, err := b.Retry("a.json", renumber); err != nil {
-				t.Fatalf("crashed at %s %d: Retry: %v", point, nth, err)
-			}
-			take()
-			if len(ids) != 1 || ids[`"T-00035"`] {
-				t.Errorf("crashed at %s %d: delivered with the ids %v", point, nth, ids)
-			}
-			if got := names(t, filepath.Join(b.dir, FailedDir)); len(got) > 0 && !strings.HasPrefix(got[0], durable.TempPrefix) {
-				t.Errorf("crashed at %s %d: failed still holds %q", point, nth, got)
+				reached++
+				at := fmt.Sprintf("%s: crashed at %s %d", text, point, nth)
+				delivered := b.Waiting(NewTasks, "a.json")
+				if got, err := b.SettledNames(FailedDir); (len(got) == 0) != delivered || err != nil {
+					t.Errorf("%s: failed are %q, %v", at, got, err)
+				}
+				if !delivered {
+					if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || s.Result.Inbox != NewTasks || s.Result.Error == "" {
+						t.Errorf("%s: ReadSettled = %+v, %v", at, s, err)
+					}
+				}
+				_, name, err := Open(b.dir).Retry("a.json", "", renumber)
+				if delivered != errors.Is(err, fs.ErrNotExist) || !delivered && (name != "a.json" || err != nil) {
+					t.Errorf("%s: Retry = %q, %v", at, name, err)
+				}
+				f, data := only(t, b, NewTasks)
+				if leftover, err := b.Leftover(f, data); leftover || err != nil {
+					t.Errorf("%s: taken for a leftover, %v", at, err)
+				}
+				want := text
+				if asked > 0 {
+					want = fmt.Sprintf("{\n  \"id\": \"d1\",\n  \"taskId\": \"T-1000%d\"\n}\n", asked)
+				}
+				if string(data) != want {
+					t.Errorf("%s: delivered is %s, want %s", at, data, want)
+				}
+				if got, _ := b.SettledNames(FailedDir); len(got) != 0 {
+					t.Errorf("%s: failed still holds %q", at, got)
+				}
 			}
 		}
+		if reached != wantPoints {
+			t.Errorf("%s: %d points were reached, want %d", text, reached, wantPoints)
+		}
 	}
-	if reached != 5 {
-		t.Errorf("%d points were reached, want 5", reached)
+}
+
+// TestRetryBesideTheInjector lets the injector fail the file again the moment
+// it is back, and fail another one under the name the moment that is free:
+// their explanations stay.
+func TestRetryBesideTheInjector(t *testing.T) {
+	for _, point := range []string{"retry.claimed", "retry.delivered"} {
+		b := box(t)
+		failed(t, b, NewTasks, "a.json", "no JSON")
+		hook(t, func(p string) {
+			if p != point {
+				return
+			}
+			crash.Hook = nil
+			if point == "retry.claimed" {
+				write(t, filepath.Join(b.Dir(NewTasks), "a.json"), "no JSON either")
+			}
+			sweep(t, b, NewTasks)
+		})
+		if _, _, err := b.Retry("a.json", "", nil); err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.ReadSettled(FailedDir, "a.json")
+		if err != nil || s.Result.Inbox != NewTasks || !b.IsSettled(FailedDir, "a.json") {
+			t.Errorf("%s: ReadSettled of what failed again = %+v, %v", point, s, err)
+		}
+		if _, _, err := b.Retry("a.json", "", nil); err != nil {
+			t.Errorf("%s: Retry once more: %v", point, err)
+		}
+	}
+}
+
+// TestRetryOfWhatDoesNotSay is about failed files whose inbox nothing tells.
+func TestRetryOfWhatDoesNotSay(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"no JSON", `{"a":1}`} {
+		b := box(t)
+		failed(t, b, TaskUpdates, "a.json", "x")
+		write(t, filepath.Join(b.dir, FailedDir, "a.json"), text)
+		if err := os.Remove(filepath.Join(b.dir, FailedDir, "a.json.error.json")); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := b.Retry("a.json", "", nil); !errors.Is(err, ErrNoInbox) {
+			t.Errorf("%s: Retry: %v, want ErrNoInbox", text, err)
+		}
+		if kind, name, err := b.Retry("a.json", NewTasks, nil); kind != NewTasks || name != "a.json" || err != nil {
+			t.Errorf("%s: Retry = %s, %q, %v", text, kind, name, err)
+		}
+		if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); got != text {
+			t.Errorf("%s: the inbox holds %q", text, got)
+		}
+	}
+}
+
+// TestRetryLongName is about a name that leaves no room for an explanation's
+// suffix: it is put back also after a crash.
+func TestRetryLongName(t *testing.T) {
+	b := box(t)
+	name := strings.Repeat("ä", 125) + ".json"
+	failed(t, b, NewTasks, name, `{"id":"d1"}`)
+	if !crashAt(t, "retry.bare", 1, func() { b.Retry(name, "", nil) }) {
+		t.Fatal("the point was not reached")
+	}
+	if _, got, err := b.Retry(name, "", nil); got != name || err != nil {
+		t.Errorf("Retry = %q, %v", got, err)
 	}
 }
 
@@ -192,7 +230,7 @@ func TestRetryKeepsTheReason(t *testing.T) {
 	b := box(t)
 	failed(t, b, NewTasks, "a.json", `{"id":"d1","taskId":"T-00035"}`)
 	renumber := func(o *drop.Object) error { return o.Set("taskId", "T-00036") }
-	if !crashAt(t, "retry.edited", 1, func() { b.Retry("a.json", renumber) }) {
+	if !crashAt(t, "retry.edited", 1, func() { b.Retry("a.json", "", renumber) }) {
 		t.Fatal("the point was not reached")
 	}
 	s, err := b.ReadSettled(FailedDir, "a.json")
@@ -204,7 +242,7 @@ func TestRetryKeepsTheReason(t *testing.T) {
 func TestRetryRefuses(t *testing.T) {
 	t.Parallel()
 	b := box(t)
-	if _, _, err := b.Retry("none.json", nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := b.Retry("none.json", "", nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Retry of no file: %v, want fs.ErrNotExist", err)
 	}
 	if err := os.MkdirAll(filepath.Join(b.dir, FailedDir), 0o700); err != nil {
@@ -213,7 +251,7 @@ func TestRetryRefuses(t *testing.T) {
 	write(t, filepath.Join(b.dir, FailedDir, "foreign.json"), `{"a":1}`)
 	write(t, filepath.Join(b.dir, FailedDir, "odd.json"), `{"_result":{"inbox":"../x"}}`)
 	for _, name := range []string{"foreign.json", "odd.json"} {
-		if _, _, err := b.Retry(name, nil); err == nil {
+		if _, _, err := b.Retry(name, "", nil); err == nil {
 			t.Errorf("Retry(%q) gave no error, though nothing says from which inbox it came", name)
 		}
 		if !b.IsSettled(FailedDir, name) {
@@ -228,7 +266,7 @@ func TestRetryRefuses(t *testing.T) {
 func TestFind(t *testing.T) {
 	t.Parallel()
 	b := box(t)
-	if _, settled, err := b.Find("a.json", nil); settled || err != nil {
+	if _, settled, err := b.Find(NewTasks, "a.json", nil); settled || err != nil {
 		t.Errorf("Find in an empty directory = %v, %v", settled, err)
 	}
 	// Three drops had the name: the second is ours, and failed.
@@ -250,10 +288,13 @@ func TestFind(t *testing.T) {
 		{[]byte(`{"id":"d0"}`), true, 0}, {[]byte(`{ "id" : "d1" }`), true, 1}, {[]byte(`{"id":"d2"}`), true, 2},
 		{[]byte(`{"id":"d3"}`), false, 0}, {nil, true, 0},
 	} {
-		r, settled, err := b.Find("a.json", tt.data)
+		r, settled, err := b.Find(NewTasks, "a.json", tt.data)
 		if settled != tt.settled || r.Attempts != tt.attempts || err != nil {
 			t.Errorf("Find(%s) = attempts %d, %v, %v; want %d, %v", tt.data, r.Attempts, settled, err, tt.attempts, tt.settled)
 		}
+	}
+	if _, settled, err := b.Find(TaskUpdates, "a.json", []byte(`{"id":"d0"}`)); settled || err != nil {
+		t.Errorf("Find in the other inbox = %v, %v", settled, err)
 	}
 	if got := b.SettledID(ProcessedDir, "a-2.json"); got != "d2" {
 		t.Errorf("SettledID = %q, want d2", got)

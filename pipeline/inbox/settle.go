@@ -305,7 +305,7 @@ func (b *Box) PutBack(kind Kind) error {
 		if !ok {
 			continue
 		}
-		if b.settledAs(name, filepath.Join(b.Dir(kind), e.Name())) {
+		if b.settledAs(kind, name, filepath.Join(b.Dir(kind), e.Name())) {
 			err = os.Remove(filepath.Join(b.Dir(kind), e.Name()))
 		} else {
 			err = b.putBack(kind, e.Name())
@@ -329,7 +329,7 @@ func (b *Box) putBack(kind Kind, taken string) error {
 
 // settledAs tells whether a taken file is settled under the name it had. In
 // doubt it is not: a drop that comes twice is known by its id.
-func (b *Box) settledAs(name, path string) bool {
+func (b *Box) settledAs(kind Kind, name, path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSettled {
 		return false
@@ -338,20 +338,24 @@ func (b *Box) settledAs(name, path string) bool {
 	if err != nil {
 		return false
 	}
-	_, settled, err := b.Find(name, data)
+	_, settled, err := b.Find(kind, name, data)
 	return err == nil && settled
 }
 
 // Leftover tells whether f was settled already and only its unlinking is
 // missing, and then unlinks it: a settled copy of the same drop, under the
-// same name, that is younger than f. A copy that had to take another name is
-// not looked for: x-2.json may as well be another drop that says the same.
+// same name and from the same inbox, that is younger than f. A copy that had to
+// take another name is not looked for: x-2.json may as well be another drop
+// that says the same.
 func (b *Box) Leftover(f File, data []byte) (bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
 		path := b.settledPath(dir, f.Name)
 		info, err := os.Lstat(path)
-		if err != nil || info.ModTime().Before(changeTime(f.Info)) || !sameSettled(path, info, data) {
+		if err != nil || info.ModTime().Before(durable.ChangeTime(f.Info)) || !sameSettled(path, info, data) {
 			continue
+		}
+		if s, err := b.ReadSettled(dir, f.Name); err != nil || s.Result.Inbox != f.Kind {
+			continue // of the other inbox, or nobody knows: then it settles once more
 		}
 		return true, b.unlink(f)
 	}

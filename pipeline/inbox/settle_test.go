@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -334,10 +335,10 @@ func TestSettleGrown(t *testing.T) {
 	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || s.Object == nil || s.Result.Error != "why" {
 		t.Errorf("ReadSettled: %v, and the drop was not understood", err)
 	}
-	if r, settled, err := b.Find("a.json", data); !settled || err != nil || r.Error != "why" {
+	if r, settled, err := b.Find(NewTasks, "a.json", data); !settled || err != nil || r.Error != "why" {
 		t.Errorf("Find = %+v, %v, %v", r, settled, err)
 	}
-	if _, _, err := b.Retry("a.json", nil); err != nil {
+	if _, _, err := b.Retry("a.json", "", nil); err != nil {
 		t.Errorf("Retry: %v", err)
 	}
 }
@@ -654,6 +655,35 @@ func TestLeftoverOfAnotherName(t *testing.T) {
 	}
 	if got, want := names(t, filepath.Join(b.dir, ProcessedDir)), []string{"a-2.json", "a-3.json", "a.json"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("processed holds %q, want %q", got, want)
+	}
+}
+
+// TestLeftoverOfTheOtherInbox has the same bytes under one name in both inboxes:
+// each settles by its own right, also where the second one is taken at the
+// moment of a crash.
+func TestLeftoverOfTheOtherInbox(t *testing.T) {
+	for _, text := range []string{`{"taskId":"T-00007"}`, "no JSON"} {
+		b := box(t)
+		for _, kind := range Kinds {
+			write(t, filepath.Join(b.Dir(kind), "a.json"), text)
+		}
+		for _, kind := range Kinds {
+			if n := sweep(t, b, kind); n != 0 {
+				t.Errorf("%s: %s: taken for a leftover", text, kind)
+			}
+		}
+		if got := slices.Concat(names(t, filepath.Join(b.dir, ProcessedDir)), names(t, filepath.Join(b.dir, FailedDir))); !slices.Contains(got, "a-2.json") {
+			t.Errorf("%s: settled are %q, want both", text, got)
+		}
+		write(t, filepath.Join(b.Dir(TaskUpdates), takenName("b.json")), text)
+		write(t, filepath.Join(b.Dir(NewTasks), "b.json"), text)
+		sweep(t, b, NewTasks)
+		if err := b.PutBack(TaskUpdates); err != nil {
+			t.Fatal(err)
+		}
+		if !b.Waiting(TaskUpdates, "b.json") {
+			t.Errorf("%s: what was taken from one inbox is gone, as the other's is settled", text)
+		}
 	}
 }
 

@@ -37,6 +37,13 @@ func (sw *sweep) create(ctx context.Context, f inbox.File, data []byte, c *drop.
 	return sw.limited(sw.bring(ctx, f, c))
 }
 
+// unheard tells whether a record knows nothing of the drop that asks for its
+// task now, as it was rebuilt from a row while the steps were made, or a person
+// typed the row: then the steps may be others.
+func (sw *sweep) unheard(rec *pipeline.Record, c *drop.Create) bool {
+	return rec.DropID == "" && !sw.wasProcessed(c)
+}
+
 // load returns the record of a task; nil where there is none, and where it
 // cannot be read: then the board tells, and Change sets it aside.
 func (sw *sweep) load(id pipeline.TaskID) *pipeline.Record {
@@ -55,6 +62,8 @@ func (sw *sweep) byRecord(f inbox.File, c *drop.Create, rec *pipeline.Record) (v
 		return verdict{}, false
 	case rec.DropID != c.ID && !sameTitle(rec.Title, c.Task.Title) && !sw.wasProcessed(c):
 		return conflict(c.Task.ID, rec.Title), true
+	case sw.unheard(rec, c):
+		return verdict{}, false
 	case rec.OnBoard():
 		// Either only the settling was missing, or it was settled before.
 		return sw.onBoard(rec, c, rec.Drop != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name)), true
@@ -116,19 +125,25 @@ func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create) verdic
 		unseen = true
 	}
 	if rec != nil && rec.RowID != "" {
-		return sw.finish(ctx, b, c, rec)
+		return sw.finish(ctx, b, f, c, rec)
 	}
 	return sw.place(ctx, b, f, c, rec, unseen)
 }
 
 // finish makes the steps that are missing of a task whose row was made.
-func (sw *sweep) finish(ctx context.Context, b pipeline.Batch, c *drop.Create, rec *pipeline.Record) verdict {
+func (sw *sweep) finish(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, rec *pipeline.Record) verdict {
 	if b.Row(rec.RowID) == nil && !b.WalkAt().IsZero() {
 		if v, gone := sw.rowGone(ctx, b, rec); gone {
 			return v
 		}
 	}
 	duplicate := rec.DropID != c.ID
+	var err error
+	if sw.unheard(rec, c) {
+		if rec, err = sw.takeOver(ctx, b, f, c, rec); err != nil {
+			return boardTrouble(err)
+		}
+	}
 	rec, due, err := sw.findSteps(ctx, b, rec)
 	switch {
 	case err != nil:
@@ -163,6 +178,12 @@ func (sw *sweep) place(ctx context.Context, b pipeline.Batch, f inbox.File, c *d
 	case rec == nil && sw.wasProcessed(c):
 		// Neither record nor row is left: it was archived, or deleted.
 		return verdict{result: &inbox.Result{SkippedDuplicate: true}}
+	case !ours && sw.madeAs(c) != 0:
+		// Whoever copies a drop means it twice or once, nobody knows: this id
+		// was never made, so it must not vanish among those that were.
+		v := fail(inbox.Conflict, "otm retry --new-id", "the id of this drop is that of %v: %q", sw.madeAs(c), c.ID)
+		v.result.HintNames = true
+		return v
 	default:
 		rec, err = sw.makeRow(ctx, b, f, c, rec, unseen)
 	}
@@ -282,6 +303,28 @@ func (sw *sweep) adopt(ctx context.Context, f inbox.File, c *drop.Create, row *p
 		r.Note(sw.Now(), Who, "row found", row.ID)
 		matchSteps(r, steps)
 		return nil
+	})
+}
+
+// takeOver gives a record the steps of the drop that it has not heard of. What
+// else stands below the row comes last.
+func (sw *sweep) takeOver(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, rec *pipeline.Record) (*pipeline.Record, error) {
+	rows := b.StepRows(rec.RowID)
+	return sw.change(ctx, rec, func(r *pipeline.Record) {
+		r.DropID, r.Drop = c.ID, f.Name
+		r.Reporting = nil // it names steps by their place: decided anew, it comes to the same
+		had := r.Steps
+		r.Steps = nil
+		for _, title := range c.Task.Steps {
+			r.Steps = append(r.Steps, pipeline.StepRecord{Title: title})
+		}
+		matchSteps(r, rows)
+		for _, s := range had {
+			if !slices.ContainsFunc(r.Steps, func(o pipeline.StepRecord) bool { return o.RowID == s.RowID }) {
+				r.Steps = append(r.Steps, s)
+			}
+		}
+		r.Note(sw.Now(), Who, "drop found", f.Name)
 	})
 }
 
@@ -456,11 +499,30 @@ func (sw *sweep) unmade(ctx context.Context, rec *pipeline.Record, cause error, 
 	return cause
 }
 
+// change changes the record that we have, and no other: where somebody took it
+// away, or made it anew from the board, the error is a *changedError.
 func (sw *sweep) change(ctx context.Context, rec *pipeline.Record, f func(*pipeline.Record)) (*pipeline.Record, error) {
 	return sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		if r.RowID != rec.RowID || r.DropID != rec.DropID || !slices.EqualFunc(r.Steps, rec.Steps, sameStep) {
+			sw.Log.Warn("record changed meanwhile", "task", rec.TaskID)
+			return &changedError{rec.TaskID, sw.Now().Add(sw.Times.ParseableAge)}
+		}
 		f(r)
 		return nil
 	})
+}
+
+func sameStep(a, b pipeline.StepRecord) bool { return a.RowID == b.RowID && a.Title == b.Title }
+
+// changedError says that a record changed while we worked by it. That ends the
+// turn of the file: the next look begins from what board, record and drop say.
+type changedError struct {
+	task  pipeline.TaskID
+	again time.Time // when to look
+}
+
+func (e *changedError) Error() string {
+	return fmt.Sprintf("the record of %v changed while the injector worked by it", e.task)
 }
 
 // onBoard is the verdict on a create whose task stands on the board with all

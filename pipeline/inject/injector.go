@@ -55,8 +55,8 @@ type Injector struct {
 	// Progress is called after each file; nil is not called.
 	Progress func()
 
-	tries     map[delivered]int    // looks that were taken at a file; only of those that are there
-	processed map[settledDrop]bool // what stands in processed/; nil: not read yet
+	tries     map[delivered]int        // looks that were taken at a file; only of those that are there
+	processed map[string][]settledDrop // what stands in processed/, by the ids of the drops; nil: not read yet
 }
 
 // delivered is what tries knows a file by.

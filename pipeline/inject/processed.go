@@ -2,58 +2,89 @@ package inject
 
 import (
 	"encoding/json"
+	"slices"
 
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
 
-// settledDrop is a create that stands in processed/. Task is 0 where the id of
-// the drop is a UUID in its name, which says enough; ids of foreign drops may
-// be as simple as "1".
+// settledDrop is a create that stands in processed/. Of one with a UUID in its
+// name, which is the id of the drop, task is 0 until the file was read.
 type settledDrop struct {
-	drop string
+	name string
 	task pipeline.TaskID
 }
 
-// wasProcessed tells whether a drop stands in processed/. It is asked where
-// the record does not know the drop, as after a restore from an old backup:
-// there it keeps a drop from being put on the board once more.
-//
-// The ids are read once. Our own drops are known by their names; of others the
-// file is read.
+// wasProcessed tells whether a drop stands in processed/, for the task that it
+// asks for. It is asked where the record does not know the drop, as after a
+// restore from an old backup: there it keeps a drop from being put on the board
+// once more.
 func (in *Injector) wasProcessed(c *drop.Create) bool {
+	return slices.Contains(in.tasksOf(c.ID), c.Task.ID)
+}
+
+// madeAs returns another task as which this drop stands in processed/; 0 for
+// none. Ids of foreign drops may be as simple as "1", and say nothing.
+func (in *Injector) madeAs(c *drop.Create) pipeline.TaskID {
+	tasks := in.tasksOf(c.ID)
+	if len(tasks) == 0 || slices.Contains(tasks, c.Task.ID) || pipeline.DropIDInName(c.ID+".json") == "" {
+		return 0
+	}
+	return tasks[0]
+}
+
+// tasksOf lists the tasks as which a drop was processed. The names in
+// processed/ are read once. Our own drops are known by them; of others the file
+// is read, and of ours when one of that id comes again.
+func (in *Injector) tasksOf(id string) []pipeline.TaskID {
 	if in.processed == nil {
 		names, err := in.Box.SettledNames(inbox.ProcessedDir)
 		if err != nil {
 			in.Log.Warn("processed drops not readable", "err", err)
 		}
-		in.processed = make(map[settledDrop]bool, len(names))
+		in.processed = make(map[string][]settledDrop, len(names))
 		for _, name := range names {
 			if id := pipeline.DropIDInName(name); id != "" {
-				in.processed[settledDrop{drop: id}] = true
-			} else if s, ok := in.readSettled(name); ok {
-				in.processed[s] = true
+				in.processed[id] = append(in.processed[id], settledDrop{name: name})
+			} else if id, task := in.readSettled(name); task != 0 {
+				in.processed[id] = append(in.processed[id], settledDrop{name, task})
 			}
 		}
 	}
-	return in.processed[settledDrop{drop: c.ID}] || in.processed[settledDrop{c.ID, c.Task.ID}]
+	var tasks []pipeline.TaskID
+	all := in.processed[id]
+	for i := range all {
+		if all[i].task == 0 {
+			if read, task := in.readSettled(all[i].name); read == id {
+				all[i].task = task
+			}
+		}
+		if all[i].task != 0 {
+			tasks = append(tasks, all[i].task)
+		}
+	}
+	return tasks
 }
 
-func (in *Injector) readSettled(name string) (s settledDrop, ok bool) {
+// readSettled reads of which drop and task a processed file is; no task where
+// that is not known.
+func (in *Injector) readSettled(name string) (id string, task pipeline.TaskID) {
 	settled, err := in.Box.ReadSettled(inbox.ProcessedDir, name)
-	if err != nil || settled.Object == nil {
-		return s, false
+	if err != nil || settled.Object == nil || settled.Result.Inbox != inbox.NewTasks {
+		return "", 0
 	}
-	err = json.Unmarshal(settled.Object.Get("id"), &s.drop)
-	if err == nil {
-		err = json.Unmarshal(settled.Object.Get("taskId"), &s.task)
+	if settled.Object.Get("id") == nil {
+		return pipeline.DropIDInName(name), settled.TaskID()
 	}
-	return s, err == nil && s.drop != "" && s.task != 0
+	if json.Unmarshal(settled.Object.Get("id"), &id) != nil || id == "" {
+		return "", 0
+	}
+	return id, settled.TaskID()
 }
 
 func (in *Injector) noteProcessed(c *drop.Create) {
 	if in.processed != nil {
-		in.processed[settledDrop{c.ID, c.Task.ID}] = true
+		in.processed[c.ID] = append(in.processed[c.ID], settledDrop{task: c.Task.ID})
 	}
 }

@@ -28,6 +28,8 @@ type sweep struct {
 	full      string                   // why the board takes no more rows; "": it does
 	creating  map[pipeline.TaskID]bool // tasks whose create is in the inbox
 	held      map[pipeline.TaskID]bool // tasks with an update that waits
+
+	drops map[pipeline.TaskID]pipeline.Dropped // for records that were lost; nil: not asked yet
 }
 
 // verdict is what became of one file in this round.
@@ -360,6 +362,10 @@ func boardTrouble(err error) verdict {
 // ownTrouble turns trouble with our own files into what happens to the file
 // that met it, see Sweep.
 func ownTrouble(err error) verdict {
+	var changed *changedError
+	if errors.As(err, &changed) {
+		return wait(changed.again)
+	}
 	if concernsAll(err) {
 		return verdict{stop: err}
 	}

@@ -172,12 +172,18 @@ func (sw *sweep) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.Task
 	if row == nil {
 		return nil, nil
 	}
+	if sw.drops == nil {
+		var err error
+		if sw.drops, err = sw.Store.Drops(); err != nil {
+			return nil, err
+		}
+	}
 	rows := b.StepRows(row.ID)
 	return sw.Store.Change(ctx, id, func(r *pipeline.Record) error {
 		if r.RowID != "" || r.DropID != "" {
 			return pipeline.ErrUnchanged // it could not be read before, and can be now
 		}
-		r.FromRow(row, rows)
+		r.FromRow(row, rows, sw.drops[id].Steps)
 		if a := sw.Agents.Assigned(row.Assignee); a != nil {
 			r.Agent = a.Name
 		}
@@ -242,7 +248,8 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 		return sw.notWritten(ctx, b, err)
 	}
 	ticked := tickedRows(rec)
-	if _, err := sw.change(ctx, rec, func(r *pipeline.Record) { sw.applied(r, u) }); err != nil {
+	var changed *changedError // its record was lost just now: what is rebuilt from the row has the update in it
+	if _, err := sw.change(ctx, rec, func(r *pipeline.Record) { sw.applied(r, u) }); err != nil && !errors.As(err, &changed) {
 		return ownTrouble(err)
 	}
 	sw.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)

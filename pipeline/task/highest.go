@@ -26,7 +26,7 @@ func (s *Store) HighestID() (pipeline.TaskID, error) {
 	for _, id := range ids {
 		highest = max(highest, id)
 	}
-	for _, dir := range []string{"new-tasks", "processed", "failed", "keys"} {
+	for _, dir := range []string{"new-tasks", "processed", "failed", "failed/.retry/new-tasks", "keys"} {
 		err := eachJSON(filepath.Join(s.dir, dir), func(path string) {
 			highest = max(highest, taskIDIn(path))
 		})
@@ -51,6 +51,39 @@ func (s *Store) InInbox(id pipeline.TaskID) (bool, error) {
 	return found, err
 }
 
+// Drops tells of each task what its create asked for, where that is found. It
+// reads all creates there are, and is for when records are lost.
+func (s *Store) Drops() (map[pipeline.TaskID]pipeline.Dropped, error) {
+	all := map[pipeline.TaskID]pipeline.Dropped{}
+	ranks := map[pipeline.TaskID]int{}
+	for i, dir := range []string{"failed", "new-tasks", "processed"} { // what took effect says most
+		err := eachJSON(filepath.Join(s.dir, dir), func(path string) {
+			o := readDrop(path)
+			if o == nil {
+				return
+			}
+			c, err := drop.ParseCreate(o.Bytes())
+			if err != nil {
+				return // an update, or no drop
+			}
+			d := all[c.Task.ID]
+			d.Waiting = d.Waiting || dir == "new-tasks"
+			rank := 2*i + 1
+			if o.Get("_skipped_duplicate") == nil {
+				rank++
+			}
+			if rank > ranks[c.Task.ID] {
+				d.Steps, ranks[c.Task.ID] = c.Task.Steps, rank
+			}
+			all[c.Task.ID] = d
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 func eachJSON(dir string, visit func(path string)) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,16 +102,8 @@ func eachJSON(dir string, visit func(path string)) error {
 
 // taskIDIn reads the taskId of a drop; 0 where there is none that counts.
 func taskIDIn(path string) pipeline.TaskID {
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > maxRead {
-		return 0
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	o, err := drop.ParseGrown(data)
-	if err != nil {
+	o := readDrop(path)
+	if o == nil {
 		return 0
 	}
 	var text string
@@ -90,6 +115,23 @@ func taskIDIn(path string) pipeline.TaskID {
 		return 0
 	}
 	return id
+}
+
+// readDrop reads a drop, settled or not; nil where the file is none.
+func readDrop(path string) *drop.Object {
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > maxRead {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	o, err := drop.ParseGrown(data)
+	if err != nil {
+		return nil
+	}
+	return o
 }
 
 // maxRead bounds the files that are looked into: a drop with its result.

@@ -29,8 +29,9 @@ type Store struct {
 	dir  string
 	warn func(string)
 
-	mu     sync.Mutex
-	raised time.Time // the walk above whose ids RaiseAbove brought the counter
+	mu      sync.Mutex
+	raised  time.Time // the walk above whose ids RaiseAbove brought the counter
+	records cache
 }
 
 // Open returns the store of a data directory. warn is told, in one sentence
@@ -53,9 +54,8 @@ func (e *CorruptError) Error() string { return fmt.Sprintf("record %q: %v", e.Pa
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Load reads the record of a task. The error matches fs.ErrNotExist where
-// there is none, and is a *CorruptError where it cannot be read.
-func (s *Store) Load(id pipeline.TaskID) (*pipeline.Record, error) {
+// read reads the record of a task from its file.
+func (s *Store) read(id pipeline.TaskID) (*pipeline.Record, error) {
 	path := s.recordPath(id)
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Store) Change(ctx context.Context, id pipeline.TaskID, f func(r *pipeli
 		return nil, err
 	}
 	defer l.Release()
-	r, err := s.Load(id)
+	r, err := s.read(id)
 	var corrupt *CorruptError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,4 +1,4 @@
-package inbox
+package durable
 
 import (
 	"io/fs"
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// changeTime is when the file came under its name or was changed last.
-func changeTime(info fs.FileInfo) time.Time {
+// ChangeTime is when the file came under its name or was changed last.
+func ChangeTime(info fs.FileInfo) time.Time {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(st.Ctim.Unix())
 	}

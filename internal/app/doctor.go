@@ -1,0 +1,399 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/dispatch/gateway"
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/durable"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+	"otm/slacklist"
+)
+
+// finding is what one check found.
+type finding struct {
+	Check string `json:"check"`
+	Level level  `json:"level"`
+	Text  string `json:"text"`
+	Hint  string `json:"hint,omitempty"` // what to run or to do
+}
+
+// level is how bad a finding is.
+type level string
+
+const (
+	fine level = "ok"
+	poor level = "warn" // it works, but not for long or not well
+	bad  level = "fail" // something does not work
+)
+
+// doctor goes through a data directory and what it needs.
+type doctor struct {
+	home     *Home
+	findings []finding
+}
+
+// doctorCommand is otm doctor.
+func doctorCommand(s cli.Streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check everything that OTM needs, and say what to do",
+		Long: `Check the data directory, the board, the agents, the gateway, the units and the
+components, one line each, with what to do where something is wrong.
+
+Exits with 0 only if all is well.`,
+		Example: "  otm doctor",
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := home(c, s)
+			if err != nil {
+				return err
+			}
+			d := &doctor{home: h}
+			d.examine(c.Context())
+			if asJSON {
+				if err := json.NewEncoder(s.Out).Encode(d.findings); err != nil {
+					return err
+				}
+			} else {
+				d.print()
+			}
+			for _, f := range d.findings {
+				if f.Level != fine {
+					return cli.Exit(cli.Failed)
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the findings as one JSON array")
+	return c
+}
+
+func (d *doctor) say(check string, l level, hint, format string, args ...any) {
+	d.findings = append(d.findings, finding{Check: check, Level: l, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// explain reports an error, with the hint that a command would give.
+func (d *doctor) explain(check string, err error) {
+	hint := ""
+	var known *cli.Error
+	if !errors.As(err, &known) {
+		known = Explain(err)
+	}
+	if known != nil {
+		err = known
+		if len(known.Hints) > 0 {
+			hint = known.Hints[0]
+		}
+	}
+	d.say(check, bad, hint, "%v", err)
+}
+
+func (d *doctor) print() {
+	for _, f := range d.findings {
+		fmt.Fprintf(d.home.Out, "%-4s  %-10s %s\n", f.Level, f.Check, safe.Escape(f.Text))
+		if f.Hint != "" {
+			fmt.Fprintf(d.home.Out, "      %-10s → %s\n", "", safe.Escape(f.Hint))
+		}
+	}
+}
+
+// doctorTime bounds the calls to the outside, each.
+const doctorTime = 5 * time.Second
+
+func (d *doctor) examine(ctx context.Context) {
+	d.directory()
+	d.secrets()
+	d.board(ctx)
+	d.agents()
+	d.gateway(ctx)
+	d.units()
+	d.components()
+	d.backlog()
+	d.watches()
+}
+
+func (d *doctor) directory() {
+	dir := d.home.Dir
+	info, err := os.Stat(dir)
+	if err != nil {
+		d.explain("directory", err)
+		return
+	}
+	if mode := info.Mode().Perm(); mode != durable.DirMode {
+		d.say("directory", poor, "chmod 700 "+safe.Quote(dir), "%s has mode %04o, not 0700", dir, mode)
+	} else {
+		d.say("directory", fine, "", "%s", dir)
+	}
+	if kind, err := durable.NetworkFS(dir); err == nil && kind != "" {
+		d.say("disk", bad, "move it to a local disk, and set OTM_DIR", "the data directory lies on %s, whose locks and renames cannot be relied on", kind)
+	}
+}
+
+// secrets looks at the token files.
+func (d *doctor) secrets() {
+	c := d.home.Config
+	for _, path := range []string{c.Slack.TokenFile, c.Gateway.TokenFile} {
+		info, err := os.Stat(path)
+		if path == "" || err != nil {
+			continue // whoever needs it says so
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			d.say("secrets", bad, "chmod 600 "+safe.Quote(path), "others can read %s (mode %04o)", path, mode)
+		}
+	}
+}
+
+func (d *doctor) board(ctx context.Context) {
+	where, err := d.home.whichBoard()
+	if errors.Is(err, errNoBoard) {
+		d.say("board", bad, "otm up", "the embedded board is not running")
+		return
+	}
+	if err != nil {
+		d.explain("board", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	client := slacklist.New(where)
+	id, err := client.Identify(ctx)
+	if err != nil {
+		d.explain("board", err)
+		return
+	}
+	if lacks := id.MissingScopes(); len(lacks) > 0 {
+		d.say("board", bad, "add them to the Slack app, install it anew, then: otm init --slack --token-stdin", "the token lacks the scopes %s", strings.Join(lacks, ", "))
+	}
+	in, err := client.Inspect(ctx, d.home.labels())
+	if err != nil {
+		d.explain("board", err)
+		return
+	}
+	d.list(in, where.ListID)
+	d.otherDirectory()
+}
+
+func (d *doctor) list(in *slacklist.Inspection, id string) {
+	for _, f := range in.Findings {
+		l := bad
+		if f.Optional {
+			l = poor
+		}
+		d.say("list", l, missingHint(f.MissingError), "%v", f.MissingError)
+	}
+	room := boardStatus{Rows: in.Rows, Limit: in.Limit}
+	switch {
+	case room.nearlyFull():
+		d.say("room", poor, "otm archive --older-than 7d --yes", "the list holds %d rows of %d", in.Rows, in.Limit)
+	case in.Limit > 0 && in.Limit < noLimit:
+		d.say("room", fine, "", "%d rows of %d", in.Rows, in.Limit)
+	default:
+		d.say("room", fine, "", "%d rows", in.Rows)
+	}
+	if len(in.Findings) == 0 {
+		d.say("list", fine, "", "%s %q has all columns and options", id, in.Title)
+	}
+}
+
+// otherDirectory looks for tasks on the board that were made with our token
+// and of which this directory knows nothing: two directories on one list do
+// not keep out of each other's way.
+func (d *doctor) otherDirectory() {
+	snap, err := slacklist.ReadSnapshot(d.home.Dir, d.home.Now())
+	if err != nil || snap.Self == "" {
+		return
+	}
+	foreign := 0
+	for i := range snap.Rows {
+		row := &snap.Rows[i]
+		if row.Parent != "" || row.Task() == 0 || row.CreatedBy != snap.Self {
+			continue
+		}
+		if rec, err := d.home.record(row.Task()); err == nil && (rec == nil || rec.RowID != "" && rec.RowID != row.ID) {
+			foreign++
+		}
+	}
+	if foreign > 0 {
+		d.say("list", poor, "stop the other one, or give it a list of its own", "%d tasks on the list were made with this token, and not from this directory: does another data directory work on it?", foreign)
+	}
+}
+
+func (d *doctor) agents() {
+	agents := d.home.Config.Agents
+	if len(agents) == 0 {
+		d.say("agents", bad, "edit "+safe.Quote(filepath.Join(d.home.Dir, "otm.toml")), "none is configured: nothing can be handed out")
+		return
+	}
+	for i := range agents {
+		a := &agents[i]
+		if a.Person {
+			continue
+		}
+		if trouble, hint := d.agentTrouble(a); trouble != "" {
+			d.say("agents", bad, hint, "%s: %s", a.Name, trouble)
+			continue
+		}
+		d.say("agents", fine, "", "%s: %s, %s", a.Name, a.Trigger, a.Workspace)
+	}
+}
+
+func (d *doctor) agentTrouble(a *pipeline.Agent) (trouble, hint string) {
+	info, err := os.Stat(a.Workspace)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "its workspace is missing", "mkdir -p " + safe.Quote(a.Workspace)
+	case err != nil:
+		return err.Error(), ""
+	case !info.IsDir():
+		return a.Workspace + " is not a directory", "set agents." + a.Name + ".workspace in otm.toml"
+	}
+	probe, err := os.CreateTemp(a.Workspace, durable.TempPrefix+"doctor-")
+	if err != nil {
+		return "its workspace cannot be written to: " + err.Error(), "chmod u+w " + safe.Quote(a.Workspace)
+	}
+	probe.Close()
+	os.Remove(probe.Name())
+	if a.Trigger != pipeline.TriggerExec {
+		return "", ""
+	}
+	program := a.Command[0]
+	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		program = filepath.Join(a.Workspace, program)
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		return fmt.Sprintf("its command is not found: %v", err), "install it, or name it by its path in agents." + a.Name + ".command of otm.toml"
+	}
+	return "", ""
+}
+
+// gateway checks that the gateway is there, lets us wake, and knows the agents.
+func (d *doctor) gateway(ctx context.Context) {
+	h := d.home
+	var mine []*pipeline.Agent
+	for i := range h.Config.Agents {
+		if a := &h.Config.Agents[i]; !a.Person && a.Trigger == pipeline.TriggerGateway {
+			mine = append(mine, a)
+		}
+	}
+	if len(mine) == 0 {
+		return
+	}
+	client := gateway.New(gateway.Config{
+		URL: h.Config.Gateway.URL, Version: h.Version, Now: h.Now,
+		Token: func() (string, error) { return h.Config.GatewayToken(h.Getenv) },
+	})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	hello, err := client.Hello(ctx)
+	if err != nil {
+		hint := strings.TrimSuffix(advice(err), "; ")
+		if hint == "" {
+			hint = "openclaw gateway status"
+		}
+		d.say("gateway", bad, hint, "%s: %v", h.Config.Gateway.URL, err)
+		return
+	}
+	if !hello.MayWrite() {
+		d.say("gateway", bad, "use a token that is allowed operator.write", "the token may not run agents")
+		return
+	}
+	d.say("gateway", fine, "", "%s, version %s", h.Config.Gateway.URL, hello.Version)
+	known, err := client.Agents(ctx)
+	if err != nil {
+		d.say("gateway", poor, "", "its agents are not known: %v", err)
+		return
+	}
+	ids := map[string]bool{}
+	var names []string
+	for _, a := range known {
+		ids[a.ID] = true
+		names = append(names, a.ID)
+	}
+	for _, a := range mine {
+		if !ids[a.GatewayAgent] {
+			d.say("gateway", bad, "name the one that is meant with gateway_agent in [agents."+a.Name+"] of otm.toml", "it knows no agent %q; it has %s", a.GatewayAgent, strings.Join(names, ", "))
+		}
+	}
+}
+
+// components looks at the heartbeats.
+func (d *doctor) components() {
+	now := d.home.Now()
+	for _, id := range heartbeat.Components {
+		b, err := heartbeat.Read(d.home.Dir, id)
+		if err != nil {
+			b = nil
+		}
+		switch state := heartbeat.Judge(b, now); {
+		case state == heartbeat.NotInstalled:
+			d.say("component", bad, "otm up", "%s has never run here", id)
+		case state == heartbeat.ClockError:
+			d.say("clock", bad, "timedatectl status", "%s ran at %s, which is ahead of this machine's clock", id, b.LastRun.UTC().Format(time.RFC3339))
+		case state != heartbeat.Green:
+			d.say("component", bad, "otm up", "%s has not run for %s", id, age(now.Sub(b.LastRun)))
+		case b.Result != heartbeat.Success:
+			d.say("component", poor, "otm status", "%s: %s: %s", id, b.Result, b.Details)
+		default:
+			d.say("component", fine, "", "%s ran %s ago", id, age(now.Sub(b.LastRun)))
+		}
+	}
+}
+
+// maxBacklog is how long a drop may wait before it is a sign of trouble.
+const maxBacklog = 5 * time.Minute
+
+func (d *doctor) backlog() {
+	r, err := d.home.status(context.Background(), false)
+	if err != nil {
+		d.explain("backlog", err)
+		return
+	}
+	waiting := r.Inbox[inbox.NewTasks] + r.Inbox[inbox.TaskUpdates]
+	if r.Oldest != nil && d.home.Now().Sub(*r.Oldest) > maxBacklog {
+		d.say("backlog", bad, "otm status", "%d drops wait, the oldest for %s", waiting, age(d.home.Now().Sub(*r.Oldest)))
+	} else {
+		d.say("backlog", fine, "", "%d drops wait", waiting)
+	}
+	if r.Failed > 0 {
+		d.say("failed", poor, "otm status   # says why; otm retry FILE puts one back, rm takes it away", "%d drops failed", r.Failed)
+	}
+}
+
+// Limits of inotify below which other programs may leave us none.
+const (
+	fewWatches   = 1024
+	fewInstances = 16
+)
+
+func (d *doctor) watches() {
+	if runtime.GOOS != "linux" {
+		return
+	}
+	for name, few := range map[string]int{"max_user_watches": fewWatches, "max_user_instances": fewInstances} {
+		data, err := os.ReadFile("/proc/sys/fs/inotify/" + name)
+		if err != nil {
+			continue // a kernel without it: the sweeps do
+		}
+		if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && n < few {
+			d.say("watches", poor, fmt.Sprintf("sudo sysctl fs.inotify.%s=%d", name, 8*few), "fs.inotify.%s is %d: watching may fail, and only the sweeps be left", name, n)
+		}
+	}
+}

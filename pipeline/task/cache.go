@@ -1,0 +1,68 @@
+package task
+
+import (
+	"io/fs"
+	"os"
+	"time"
+
+	"otm/internal/durable"
+	"otm/pipeline"
+)
+
+// cache keeps records as they were read, as passes look at all of them again
+// and again. A file is known by what stat says of it; each write makes a new
+// one.
+type cache map[pipeline.TaskID]cached
+
+type cached struct {
+	info fs.FileInfo
+	rec  *pipeline.Record
+}
+
+const (
+	// maxCached bounds the cache. Beyond it, it begins anew.
+	maxCached = 20_000
+	// restless is how young a file may be that is not kept: file times have
+	// the grain of the kernel's tick, in which it may be written once more.
+	restless = 100 * time.Millisecond
+)
+
+// Load reads the record of a task. What is returned is the caller's own. The
+// error matches fs.ErrNotExist where there is none, and is a *CorruptError
+// where it cannot be read.
+func (s *Store) Load(id pipeline.TaskID) (*pipeline.Record, error) {
+	info, err := os.Stat(s.recordPath(id))
+	if err != nil {
+		return nil, err
+	}
+	if r := s.fromCache(id, info); r != nil {
+		return r, nil
+	}
+	r, err := s.read(id) // if it is replaced in between, the next look sees another file
+	if err == nil {
+		s.keep(id, info, r)
+	}
+	return r, err
+}
+
+func (s *Store) fromCache(id pipeline.TaskID, info fs.FileInfo) *pipeline.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.records[id]
+	if !ok || !os.SameFile(c.info, info) || c.info.Size() != info.Size() || !durable.ChangeTime(c.info).Equal(durable.ChangeTime(info)) {
+		return nil
+	}
+	return c.rec.Clone()
+}
+
+func (s *Store) keep(id pipeline.TaskID, info fs.FileInfo, r *pipeline.Record) {
+	if age := time.Since(durable.ChangeTime(info)); age < restless {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records == nil || len(s.records) >= maxCached {
+		s.records = cache{}
+	}
+	s.records[id] = cached{info, r.Clone()}
+}

@@ -1,0 +1,243 @@
+package slacklist
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slack-go/slack"
+
+	"otm/pipeline"
+)
+
+// Scopes that the token needs.
+var Scopes = []string{"lists:read", "lists:write", "files:read"}
+
+// Identity is as whom a token acts.
+type Identity struct {
+	User string // "U…", a bot's as well
+	Name string
+	Team string
+	// Scopes are those of the token; nil where the board does not say. Slack
+	// names them in a header of each answer.
+	Scopes []string
+}
+
+// MissingScopes returns what the token lacks, as far as is known.
+func (id *Identity) MissingScopes() []string {
+	var lacks []string
+	for _, s := range Scopes {
+		if id.Scopes != nil && !slices.Contains(id.Scopes, s) {
+			lacks = append(lacks, s)
+		}
+	}
+	return lacks
+}
+
+// Identify asks as whom the token acts.
+func (c *Client) Identify(ctx context.Context) (*Identity, error) {
+	r, err := c.call(ctx, "auth.test", func(ctx context.Context) error {
+		_, err := c.api.AuthTestContext(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	id := &Identity{
+		User: looseString(member(r.body, "user_id")), Name: looseString(member(r.body, "user")), Team: looseString(member(r.body, "team")),
+	}
+	if scopes := r.header.Get("X-OAuth-Scopes"); scopes != "" {
+		for _, s := range strings.Split(scopes, ",") {
+			id.Scopes = append(id.Scopes, strings.TrimSpace(s))
+		}
+	}
+	return id, nil
+}
+
+// Finding is something that the list lacks, and a person has to add.
+type Finding struct {
+	*pipeline.MissingError
+	Optional bool // OTM works without it
+}
+
+// Inspection is what a list has and lacks.
+type Inspection struct {
+	Title    string
+	Rows     int // steps counted
+	Limit    int // 0 where unknown
+	Findings []Finding
+}
+
+// Inspect reads the list's columns and options and holds them against what is
+// needed. assignees are the labels that the assignee column needs, where it is
+// a select.
+func (c *Client) Inspect(ctx context.Context, assignees []string) (*Inspection, error) {
+	raw, err := c.fileInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list wireList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("list object: %w", err)
+	}
+	s := newSchema(&list)
+	in := &Inspection{Title: looseString(member(raw, "title")), Rows: s.Count, Limit: s.Limit}
+	for _, field := range append(slices.Clone(required), optional...) {
+		id, err := s.find(field, c.columns[field])
+		var e *pipeline.MissingError
+		switch {
+		case asMissing(err, &e):
+			in.Findings = append(in.Findings, Finding{e, slices.Contains(optional, field) && isMissing(err)})
+		case s.fieldOf(id) != "":
+			in.Findings = append(in.Findings, Finding{twice(c.columns[field], s.fieldOf(id), field, s), false})
+		default:
+			s.Fields[field] = id
+		}
+	}
+	if !slices.ContainsFunc(s.Columns, func(c Column) bool { return slices.Contains(fits[pipeline.FieldChecked], c.Type) }) {
+		in.Findings = append(in.Findings, Finding{&pipeline.MissingError{Column: "Completed", Problem: "is missing: steps get no check mark; it comes with the list's task mode", Have: s.names()}, true})
+	}
+	in.Findings = append(in.Findings, s.missingOptions(c.opts.OpenAssignees, assignees)...)
+	return in, nil
+}
+
+func asMissing(err error, e **pipeline.MissingError) bool {
+	m, ok := err.(*pipeline.MissingError)
+	*e = m
+	return ok
+}
+
+// missingOptions are the options that the selects lack.
+func (s *Schema) missingOptions(openAssignees bool, assignees []string) []Finding {
+	need := map[pipeline.Field][]string{
+		pipeline.FieldStatus: {string(pipeline.New), string(pipeline.Assigned), string(pipeline.InProgress), string(pipeline.Blocked),
+			string(pipeline.AgentDone), string(pipeline.Done)},
+	}
+	for _, p := range pipeline.Priorities {
+		need[pipeline.FieldPriority] = append(need[pipeline.FieldPriority], string(p))
+	}
+	for _, t := range pipeline.Types {
+		need[pipeline.FieldType] = append(need[pipeline.FieldType], string(t))
+	}
+	if !openAssignees {
+		need[pipeline.FieldAssignee] = assignees
+	}
+	e := &encoder{schema: s}
+	var found []Finding
+	for _, field := range []pipeline.Field{pipeline.FieldStatus, pipeline.FieldPriority, pipeline.FieldType, pipeline.FieldAssignee} {
+		c := s.Column(field)
+		if c == nil || !c.isSelect() {
+			continue
+		}
+		for _, label := range need[field] {
+			_, err := e.encode([]pipeline.Cell{{Field: field, Text: label}})
+			var m *pipeline.MissingError
+			if asMissing(err, &m) {
+				found = append(found, Finding{m, false})
+			}
+		}
+	}
+	return found
+}
+
+// colours of the options, so that a board can be read at a glance.
+var colours = map[string]slack.ListChoiceColor{
+	"new": "blue", "assigned": "indigo", "pending": "gray", "in_progress": "yellow", "blocked": "red", "agent_done": "purple",
+	"done": "green", "rejected": "red", "failed": "red", "cancelled": "gray", "archived": "gray",
+	"critical": "red", "high": "orange", "normal": "blue", "low": "gray", "batchable": "gray",
+	"action": "blue", "decision": "purple", "review": "orange",
+}
+
+// CreateList makes a list with all columns and options, in task mode, and
+// returns its id. People see nothing of it until it is shared (facts 1.2). It
+// is not idempotent: where the answer is lost, there may be a list more.
+func (c *Client) CreateList(ctx context.Context, name string, assignees []string) (string, error) {
+	r, err := c.call(ctx, "slackLists.create", func(ctx context.Context) error {
+		_, err := c.api.CreateListContext(ctx, name, slack.CreateListOptionSchema(c.newColumns(assignees)), slack.CreateListOptionTodoMode(true))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	id := looseString(member(r.body, "list_id"))
+	if id == "" {
+		return "", unsure("slackLists.create", "the answer has no list id", nil)
+	}
+	return id, nil
+}
+
+// newColumns are the columns of a list that we make.
+func (c *Client) newColumns(assignees []string) []slack.ListColumn {
+	options := map[pipeline.Field][]string{pipeline.FieldAssignee: assignees}
+	for _, s := range pipeline.Statuses {
+		options[pipeline.FieldStatus] = append(options[pipeline.FieldStatus], string(s))
+	}
+	for _, p := range pipeline.Priorities {
+		options[pipeline.FieldPriority] = append(options[pipeline.FieldPriority], string(p))
+	}
+	for _, t := range pipeline.Types {
+		options[pipeline.FieldType] = append(options[pipeline.FieldType], string(t))
+	}
+	var columns []slack.ListColumn
+	for _, field := range append(slices.Clone(required), optional...) {
+		col := slack.ListColumn{Key: string(field), Name: c.columns[field], Type: slack.ListColumnText}
+		switch field {
+		case pipeline.FieldTitle:
+			primary := true
+			col.IsPrimaryColumn = &primary
+		case pipeline.FieldRemaining, pipeline.FieldCompletion:
+			col.Type = slack.ListColumnNumber
+		case pipeline.FieldStatus, pipeline.FieldPriority, pipeline.FieldType, pipeline.FieldAssignee:
+			col.Type = slack.ListColumnSelect
+			col.Options = &slack.ListColumnOptions{Format: slack.ListColumnFormatSingleSelect, Choices: choices(options[field], field == pipeline.FieldAssignee)}
+		}
+		columns = append(columns, col)
+	}
+	return columns
+}
+
+// choices are options as the list shows them: a name as it is, a word of ours
+// as people write it.
+func choices(values []string, names bool) []slack.ListColumnChoice {
+	var out []slack.ListColumnChoice
+	for _, v := range values {
+		label := v
+		if !names {
+			words := strings.Split(v, "_")
+			for i, w := range words {
+				words[i] = strings.ToUpper(w[:1]) + w[1:]
+			}
+			label = strings.Join(words, " ")
+		}
+		colour := colours[v]
+		if colour == "" {
+			colour = "blue" // an empty one would be sent as such (facts about slack-go)
+		}
+		out = append(out, slack.ListColumnChoice{Value: pipeline.FoldName(v), Label: label, Color: colour})
+	}
+	return out
+}
+
+// Share lets a user (U…, W…) or the members of a channel (C…, G…) write to the
+// list. One id a call: a bulk grant with one bad id grants nobody (facts 1.4).
+func (c *Client) Share(ctx context.Context, id string) error {
+	option := slack.SetListAccessOptionUserIDs([]string{id})
+	if strings.HasPrefix(id, "C") || strings.HasPrefix(id, "G") {
+		option = slack.SetListAccessOptionChannelIDs([]string{id})
+	}
+	r, err := c.call(ctx, "slackLists.access.set", func(ctx context.Context) error {
+		return c.api.SetListAccessContext(ctx, c.opts.ListID, "write", option)
+	})
+	if err != nil {
+		return err
+	}
+	// The answer may be ok and nobody granted (facts 1.4).
+	for _, key := range []string{"failed_to_update_user_ids", "failed_to_update_channel_ids"} {
+		if failed := member(r.body, key); len(failed) > 2 {
+			return fmt.Errorf("share the list with %s: the board says it did not", id)
+		}
+	}
+	return nil
+}
