@@ -63,6 +63,7 @@ type component struct {
 	// run makes one run; it calls progress while it gets on.
 	run func(ctx context.Context, why occasion, progress func()) (outcome, error)
 
+	prune   func()    // removes what is kept long enough; nil: nothing is
 	cleaned time.Time // when leftovers were last looked for; zero: never
 	saying  string    // the trouble that was said last; "": none
 
@@ -128,6 +129,9 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 func (c *component) clean() {
 	for _, dir := range []string{"", "new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board"} {
 		durable.RemoveLeftovers(filepath.Join(c.home.Dir, dir), time.Hour, c.home.Now())
+	}
+	if c.prune != nil {
+		c.prune()
 	}
 }
 

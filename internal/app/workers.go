@@ -32,6 +32,7 @@ func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration,
 		Times: inject.Times{SettleAfter: t.SettleAfter, UpdateWait: t.UpdateWait, DedupGiveUp: t.DedupGiveUp, ParseableAge: inject.DefaultTimes.ParseableAge},
 	}
 	c := &component{home: h, id: heartbeat.Injector, log: log, every: every}
+	c.prune = func() { h.pruneProcessed(log) }
 	var waiting atomic.Bool
 	c.heed = waiting.Load
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
@@ -49,6 +50,22 @@ func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration,
 		return out, err
 	}
 	return c
+}
+
+// pruneProcessed removes drops that took effect longer ago than keep_processed;
+// 0 keeps them for ever.
+func (h *Home) pruneProcessed(log *slog.Logger) {
+	keep := h.Config.Times.KeepProcessed
+	if keep == 0 {
+		return
+	}
+	n, err := h.Box.Prune(h.Now().Add(-keep))
+	if n > 0 {
+		log.Info("removed processed drops", "drops", n, "olderThan", keep)
+	}
+	if err != nil {
+		log.Warn("processed drops not removed", "err", err)
+	}
 }
 
 // resultOf is the result of a run for its heartbeat.
