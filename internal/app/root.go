@@ -76,7 +76,7 @@ try later · 78 bad configuration.`,
 	root.PersistentFlags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
-		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), archiveCommand(s), historyCommand(s),
+		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
 		nextCommand(s), retryCommand(s), promptCommand(s), completionCommand(),
 		demoAgentCommand(s),
 	)

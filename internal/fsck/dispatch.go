@@ -1,0 +1,109 @@
+package fsck
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"otm/pipeline"
+)
+
+// dispatchFiles holds the dispatch files against the records.
+func (c *check) dispatchFiles() error {
+	type place struct {
+		workspace string
+		id        pipeline.TaskID
+		agent     string
+	}
+	entries := map[place]int{}
+	seen := map[string]bool{}
+	for i := range c.Agents {
+		workspace := resolved(c.Agents[i].Workspace)
+		if workspace == "" || seen[workspace] {
+			continue
+		}
+		seen[workspace] = true
+		list, ok := c.readDispatch(workspace)
+		if !ok {
+			continue
+		}
+		for _, e := range list {
+			entries[place{workspace, e.TaskID, pipeline.FoldName(e.Agent)}]++
+			rec := c.records[e.TaskID]
+			switch {
+			case rec == nil:
+			case rec.Status.Finished() && c.Quiet:
+				c.found(RuleDispatch, e.TaskID, RunAgain, "otm-dispatcher --once", "it is %s, and has an entry in %s", rec.Status, workspace)
+			case rec.Dispatch != nil && rec.Dispatch.Agent != "" && pipeline.FoldName(rec.Dispatch.Agent) != pipeline.FoldName(e.Agent) && c.Quiet:
+				c.found(RuleDispatch, e.TaskID, RunAgain, "otm-dispatcher --once", "it is %s's, and has an entry of %s", rec.Dispatch.Agent, e.Agent)
+			}
+		}
+	}
+	for p, n := range entries {
+		if n > 1 && p.id != 0 {
+			c.found(RuleDispatch, p.id, RunAgain, "otm-dispatcher --once", "it has %d entries in %s", n, p.workspace)
+		}
+	}
+	for _, id := range sorted(c.records) {
+		rec := c.records[id]
+		d := rec.Dispatch
+		if d == nil || d.Workspace == "" || d.FlippedAt == nil || rec.Status != pipeline.Assigned || d.TakenAt != nil || rec.GoneAt != nil {
+			continue
+		}
+		workspace := resolved(d.Workspace)
+		if seen[workspace] && entries[place{workspace, id, pipeline.FoldName(d.Agent)}] == 0 && d.MissingAt == nil && c.Quiet {
+			c.found(RuleDispatch, id, RunAgain, "otm-dispatcher --once", "it is assigned to %s, and has no entry in %s", d.Agent, workspace)
+		}
+	}
+	return nil
+}
+
+func resolved(workspace string) string {
+	if workspace == "" {
+		return ""
+	}
+	if path, err := filepath.EvalSymlinks(workspace); err == nil {
+		return path
+	}
+	return workspace
+}
+
+// maxFile bounds what is read of a workspace, in bytes.
+const maxFile = 64 << 20
+
+type entry struct {
+	TaskID pipeline.TaskID `json:"taskId"`
+	Agent  string          `json:"agent"`
+}
+
+func (c *check) readDispatch(workspace string) ([]entry, bool) {
+	path := filepath.Join(workspace, "task-dispatch.json")
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true
+	}
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, false // the dispatcher says so, or sets it aside
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, false
+	}
+	var file struct {
+		Dispatched []json.RawMessage `json:"dispatched"`
+	}
+	if json.Unmarshal(data, &file) != nil {
+		c.found(RuleDispatch, 0, RunAgain, "the next pass sets it aside and begins it anew", "the dispatch file in %s is not JSON", workspace)
+		return nil, false
+	}
+	var list []entry
+	for _, raw := range file.Dispatched {
+		var e entry
+		if json.Unmarshal(raw, &e) == nil {
+			list = append(list, e)
+		}
+	}
+	return list, true
+}

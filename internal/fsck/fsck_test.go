@@ -1,0 +1,205 @@
+package fsck
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+	"otm/pipeline/task"
+)
+
+// world is a directory with one task in which all is as it must be, and its
+// rows.
+type world struct {
+	*testing.T
+	o  Options
+	ws string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, ws: t.TempDir()}
+	w.o = Options{Dir: t.TempDir(), Now: time.Now(), Quiet: true, Agents: pipeline.Agents{{Name: "devdas", Label: "devdas", Workspace: w.ws}}}
+	for _, name := range []string{"new-tasks", "task-updates", "processed", "failed", "tasks"} {
+		if err := os.Mkdir(filepath.Join(w.o.Dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.write("next-task-id.json", `{"next":2}`)
+	w.o.Rows = []pipeline.Row{
+		{ID: "Rec1", TaskID: "T-00001", Title: "One", Assignee: "devdas", Status: pipeline.Assigned},
+		{ID: "Rec2", Parent: "Rec1", Title: "a"}, {ID: "Rec3", Parent: "Rec1", Title: "b"},
+		{ID: "Rec9", Title: "typed by hand"},
+	}
+	at := w.o.Now.Add(-time.Minute)
+	w.change(func(r *pipeline.Record) {
+		*r = pipeline.Record{
+			TaskID: 1, DropID: "d1", Title: "One", Agent: "devdas", RowID: "Rec1", Status: pipeline.Assigned, Attempt: 1,
+			Steps:    []pipeline.StepRecord{{Title: "a", RowID: "Rec2"}, {Title: "b", RowID: "Rec3"}},
+			Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "devdas", Workspace: w.ws, At: at, EntryAt: &at, FlippedAt: &at},
+			Wakes:    []pipeline.Wake{{Attempt: 1, Key: "otm-T-00001-devdas-1"}},
+			Updates:  []pipeline.Applied{{ID: "u1", Drop: "u1.json"}},
+		}
+	})
+	w.settle(inbox.NewTasks, "t1.json", `{"id":"d1","taskId":"T-00001","title":"One","agent":"devdas"}`)
+	w.settle(inbox.TaskUpdates, "u1.json", `{"id":"u1","taskId":"T-00001","status":"in_progress"}`)
+	w.entries(`{"taskId":"T-00001","agent":"devdas"}`)
+	return w
+}
+
+func (w *world) write(name, content string) {
+	w.Helper()
+	if err := os.WriteFile(filepath.Join(w.o.Dir, name), []byte(content), 0o600); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) change(f func(*pipeline.Record)) {
+	w.Helper()
+	_, err := task.Open(w.o.Dir, nil).Change(context.Background(), 1, func(r *pipeline.Record) error {
+		f(r)
+		return nil
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) settle(kind inbox.Kind, name, content string) {
+	w.Helper()
+	o, err := drop.ParseObject([]byte(content))
+	if err == nil {
+		err = o.Set("_result", map[string]any{"at": "2026-03-14T09:00:00Z", "inbox": kind, "attempts": 1})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.write("processed/"+name, string(o.Bytes()))
+}
+
+func (w *world) entries(list ...string) {
+	w.Helper()
+	data := `{"dispatched":[` + strings.Join(list, ",") + `]}`
+	if err := os.WriteFile(filepath.Join(w.ws, "task-dispatch.json"), []byte(data), 0o600); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// rules are the rules that a look finds broken.
+func (w *world) rules() string {
+	w.Helper()
+	findings, err := Check(w.o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var rules []string
+	for _, f := range findings {
+		if f.Text == "" {
+			w.Errorf("a finding without a word: %+v", f)
+		}
+		rules = append(rules, f.Rule)
+	}
+	return strings.Join(slices.Compact(rules), "; ")
+}
+
+// Each fault is found, and nothing else is.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		spoil func(*world)
+		rule  string
+	}{
+		{"nothing", func(*world) {}, ""},
+		{"two rows", func(w *world) {
+			w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec4", TaskID: "T-00001"})
+		}, RuleRow},
+		{"row gone", func(w *world) { w.o.Rows = w.o.Rows[3:] }, RuleRow},
+		{"row gone and said", func(w *world) {
+			w.o.Rows = nil
+			w.change(func(r *pipeline.Record) { r.GoneAt = &w.o.Now })
+		}, ""},
+		{"no record", func(w *world) { os.Remove(filepath.Join(w.o.Dir, "tasks", "T-00001.json")) }, RuleRecord},
+		{"broken record", func(w *world) { w.write("tasks/T-00001.json", "{") }, RuleRecord},
+		{"step missing", func(w *world) { w.o.Rows = slices.Delete(w.o.Rows, 1, 2) }, RuleSteps},
+		{"step more", func(w *world) { w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec5", Parent: "Rec1", Title: "b"}) }, RuleSteps},
+		{"step without a row", func(w *world) { w.change(func(r *pipeline.Record) { r.Steps[1].RowID = "" }) }, RuleSteps},
+		{"step under nothing", func(w *world) { w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec5", Parent: "Rec7", Title: "x"}) }, RuleSteps},
+		{"dropped and lost", func(w *world) {
+			w.settle(inbox.NewTasks, "t2.json", `{"id":"d2","taskId":"T-00001","title":"x","agent":"y"}`)
+		}, ""},
+		{"dropped and unknown", func(w *world) {
+			w.settle(inbox.NewTasks, "t2.json", `{"id":"d2","taskId":"T-00002","title":"x","agent":"y"}`)
+			w.write("next-task-id.json", `{"next":3}`)
+		}, RuleDropped},
+		{"update twice", func(w *world) {
+			w.change(func(r *pipeline.Record) {
+				r.Updates = append(r.Updates, pipeline.Applied{ID: "u1", Drop: "u9.json"})
+			})
+		}, RuleUpdates},
+		{"update unknown", func(w *world) {
+			w.settle(inbox.TaskUpdates, "u2.json", `{"id":"u2","taskId":"T-00001","status":"in_progress"}`)
+		}, RuleUpdates},
+		{"key twice", func(w *world) {
+			w.change(func(r *pipeline.Record) {
+				r.Wakes = append(r.Wakes, pipeline.Wake{Attempt: 1, Key: "otm-T-00001-devdas-1"})
+			})
+		}, RuleWakes},
+		{"attempt too low", func(w *world) { w.change(func(r *pipeline.Record) { r.Wakes[0].Attempt = 7 }) }, RuleWakes},
+		{"no entry", func(w *world) { w.entries() }, RuleDispatch},
+		{"entry twice", func(w *world) {
+			w.entries(`{"taskId":"T-00001","agent":"devdas"}`, `{"taskId":"T-00001","agent":"Devdas"}`)
+		}, RuleDispatch},
+		{"entry of another", func(w *world) {
+			w.entries(`{"taskId":"T-00001","agent":"devdas"}`, `{"taskId":"T-00001","agent":"robin"}`)
+		}, RuleDispatch},
+		{"entry of a finished task", func(w *world) {
+			w.change(func(r *pipeline.Record) { r.Status = pipeline.Done })
+		}, RuleDispatch},
+		{"dispatch file broken", func(w *world) { os.WriteFile(filepath.Join(w.ws, "task-dispatch.json"), []byte("{"), 0o600) }, RuleDispatch},
+		{"counter low", func(w *world) { w.write("next-task-id.json", `{"next":1}`) }, RuleCounter},
+		{"counter broken", func(w *world) { w.write("next-task-id.json", "x") }, RuleCounter},
+		{"counter lost", func(w *world) { os.Remove(filepath.Join(w.o.Dir, "next-task-id.json")) }, RuleCounter},
+		{"row asked for", func(w *world) { w.change(func(r *pipeline.Record) { r.RowAskedAt = &w.o.Now }) }, RuleHalfMade},
+		{"update half applied", func(w *world) { w.change(func(r *pipeline.Record) { r.Reporting = &pipeline.Report{ID: "u2"} }) }, RuleHalfMade},
+		{"drop waits", func(w *world) { w.write("new-tasks/x.json", `{"taskId":"T-00001"}`) }, RuleHalfMade},
+		{"litter", func(w *world) {
+			w.write("tasks/.otm-tmp-1", "x")
+			old := w.o.Now.Add(-2 * time.Hour)
+			os.Chtimes(filepath.Join(w.o.Dir, "tasks", ".otm-tmp-1"), old, old)
+		}, RuleLitter},
+		{"history broken", func(w *world) { w.write("history.jsonl", "x\n") }, RuleRecord},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c.spoil(w)
+			if got := w.rules(); got != c.rule {
+				findings, _ := Check(w.o)
+				t.Errorf("found %q, want %q: %s", got, c.rule, fmt.Sprint(findings))
+			}
+		})
+	}
+}
+
+// What is under way is no fault while something runs.
+func TestCheckWhileRunning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.o.Quiet = false
+	w.write("new-tasks/x.json", `{"id":"d5","taskId":"T-00005","title":"x","agent":"devdas"}`)
+	w.write("next-task-id.json", `{"next":6}`)
+	w.change(func(r *pipeline.Record) { r.RowAskedAt, r.Steps[1].RowID = &w.o.Now, "" })
+	w.entries()
+	if got := w.rules(); got != "" {
+		t.Errorf("found %q", got)
+	}
+}
