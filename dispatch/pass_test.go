@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -887,6 +888,49 @@ func TestRecordLost(t *testing.T) {
 			want(t, "it goes on with", w.next("alpha"), works)
 		})
 	}
+}
+
+// A record that is lost while its create is in the inbox is the injector's to
+// make: what stands on the board may be half of the task. Where the create was
+// settled, the record is made again in its order.
+func TestRecordLostInTheMaking(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.d.Drops = w.store.Drops
+	steps := []string{"e", "d", "c", "b", "a"}
+	id := w.create("x", "alpha", pipeline.Normal, steps...)
+	drop := []byte(`{"taskId":"T-00001","title":"x","agent":"alpha","subtasks":["e","d","c","b","a"]}`)
+	waiting, processed := filepath.Join(w.dir, "new-tasks"), filepath.Join(w.dir, "processed")
+	for _, dir := range []string{waiting, processed} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.write(filepath.Join(waiting, "a.json"), drop)
+	record := filepath.Join(w.dir, "tasks", "T-00001.json")
+	for _, lost := range [][]byte{nil, []byte("{"), []byte(`{"taskId":"T-00001"}`)} {
+		if err := os.Remove(record); err != nil {
+			t.Fatal(err)
+		}
+		if lost != nil {
+			w.write(record, lost)
+		}
+		r := w.pass()
+		want(t, "dispatched, failures", words(r.Dispatched, len(r.Failed), w.boardStatus(id)), "0 0 new")
+		if data, _ := os.ReadFile(record); !bytes.Equal(data, lost) {
+			t.Errorf("record %s is made of what may be half of it", data)
+		}
+		w.write(record, lost)
+	}
+	if err := os.Rename(filepath.Join(waiting, "a.json"), filepath.Join(processed, "a.json")); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "dispatched", w.pass().Dispatched, 1)
+	var got []string
+	for _, s := range w.record(id).Steps {
+		got = append(got, s.Title)
+	}
+	want(t, "steps", got, steps)
 }
 
 // The key of a lost record's wake is not used for another one.

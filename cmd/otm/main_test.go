@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 		os.Exit(app.Main(os.Args, cli.OSStreams()))
 	}
 	armCrash(os.Getenv("OTM_CRASH_AT"))
+	armTrace(os.Getenv("OTM_CRASH_TRACE"))
 	commands := map[string]func(){}
 	for _, name := range []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"} {
 		commands[name] = func() {
@@ -66,6 +67,19 @@ func armCrash(at string) {
 			select {}
 		}
 	}
+}
+
+// armTrace notes each point that the process comes by in a file, if that is
+// there and the process is not to be killed.
+func armTrace(path string) {
+	if path == "" || crash.Hook != nil {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return // nobody wants to know
+	}
+	crash.Hook = func(name string) { f.WriteString(name + "\n") }
 }
 
 // TestScripts runs the user stories of testdata/script.

@@ -65,12 +65,12 @@ func startChromium() {
 
 // tab is a page of the browser.
 type tab struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 }
 
 // newTab opens a page in a profile without cookies.
-func newTab(t *testing.T) *tab {
+func newTab(t testing.TB) *tab {
 	t.Helper()
 	chromium.once.Do(startChromium)
 	if chromium.err != nil {
@@ -88,7 +88,7 @@ func newTabBeside(beside *tab) *tab {
 	return openTab(beside.t, beside.ctx)
 }
 
-func openTab(t *testing.T, in context.Context, options ...chromedp.ContextOption) *tab {
+func openTab(t testing.TB, in context.Context, options ...chromedp.ContextOption) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(in, options...)
 	ctx, cancelTime := context.WithTimeout(ctx, 60*time.Second)
@@ -129,19 +129,26 @@ func (tab *tab) shown() string {
 func (tab *tab) open(address string) {
 	tab.t.Helper()
 	tab.do(chromedp.Navigate(address))
-	tab.until("the page to draw itself", `document.documentElement.dataset.ready === "1"`)
+	tab.until("the page to draw itself", `performance.getEntriesByName("otm-painted").length > 0`)
 }
 
 // until waits until a JavaScript expression is true.
 func (tab *tab) until(what, expression string) {
 	tab.t.Helper()
-	_, err := chromedp.Run(tab.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(15*time.Second)))
+	if !tab.within(expression) {
+		tab.t.Fatalf("waited for %s; the page shows:\n%s", what, tab.shown())
+	}
+}
+
+// within tells whether an expression becomes true.
+func (tab *tab) within(expression string) bool {
+	tab.t.Helper()
+	poll := chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second))
+	_, err := chromedp.Run(tab.ctx, poll)
 	if err != nil && strings.Contains(err.Error(), "Cannot find context") { // the page was replaced meanwhile
-		_, err = chromedp.Run(tab.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(15*time.Second)))
+		_, err = chromedp.Run(tab.ctx, poll)
 	}
-	if err != nil {
-		tab.t.Fatalf("waited for %s: %v; the page shows:\n%s", what, err, tab.shown())
-	}
+	return err == nil
 }
 
 // eval returns the value of a JavaScript expression.
@@ -194,6 +201,14 @@ func (tab *tab) press(keys ...string) {
 	}
 }
 
+// shortcut presses a key that stands for a character as one event, as a
+// keyboard does: what the page does with it, it does instead of typing it.
+func (tab *tab) shortcut(key string) {
+	tab.t.Helper()
+	raw[struct{}](tab, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key, "text": key})
+	raw[struct{}](tab, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key})
+}
+
 // click clicks what a selector finds, once it can be clicked.
 func (tab *tab) click(selector string) {
 	tab.t.Helper()
@@ -239,10 +254,20 @@ func (tab *tab) card(title string) {
 	tab.until("the task's view", `document.getElementById("task").open`)
 }
 
-// focused describes what has the focus.
+// whereFocus describes what has the focus.
+const whereFocus = `(() => { const e = document.activeElement; return e.id || e.getAttribute("aria-label") || e.innerText || e.tagName })()`
+
 func (tab *tab) focused() string {
 	tab.t.Helper()
-	return eval[string](tab, `(() => { const e = document.activeElement; return e.id || e.getAttribute("aria-label") || e.innerText || e.tagName })()`)
+	return eval[string](tab, whereFocus)
+}
+
+// focus waits until what has the focus is described so.
+func (tab *tab) focus(want string) {
+	tab.t.Helper()
+	if !tab.within(fmt.Sprintf(`%s.includes(%q)`, whereFocus, want)) {
+		tab.t.Fatalf("the focus is on %q, not on %q; the page shows:\n%s", tab.focused(), want, tab.shown())
+	}
 }
 
 // seed is a task that stands on the board before anything runs.
@@ -254,7 +279,7 @@ type seed struct {
 
 // office is a data directory in which everything runs.
 type office struct {
-	t    *testing.T
+	t    testing.TB
 	home *Home
 	link string
 	stop func()
@@ -379,7 +404,7 @@ func plantOne(t testing.TB, h *Home, s *board.Server, column map[string]string, 
 }
 
 // newOffice starts everything, with tasks on the board.
-func newOffice(t *testing.T, seeds ...seed) *office {
+func newOffice(t testing.TB, seeds ...seed) *office {
 	t.Helper()
 	h := newHome(t, "")
 	o := &office{t: t, home: h}

@@ -84,7 +84,7 @@ func (p *pageSource) State(ctx context.Context) (*page.State, error) {
 	s := &page.State{
 		Statuses: texts(pipeline.Statuses), Priorities: texts(pipeline.Priorities), Types: texts(pipeline.Types),
 		Agents: []page.Agent{}, Failed: []page.Failed{}, ConfigPath: filepath.Join(p.home.Dir, "otm.toml"),
-		Room: page.Room{Rows: snap.Count, Limit: snap.Limit, Live: p.live},
+		Room: page.Room{Rows: snap.Count, Limit: limitOf(snap), Live: p.live},
 	}
 	if walk := snap.WalkAt.UTC(); !p.live && !snap.WalkAt.IsZero() {
 		s.Room.WalkAt = &walk
@@ -353,7 +353,7 @@ func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, e
 	if err != nil {
 		return nil, refusalOf(err)
 	}
-	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: p.home.Now(), Task: t}
+	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: p.home.Now(), Task: t, By: human}
 	if err := p.home.Box.Publish(inbox.NewTasks, inbox.NewName(c.CreatedAt, c.ID), c.Encode()); err != nil {
 		return nil, err
 	}
@@ -382,7 +382,7 @@ func (p *pageSource) retry(ctx context.Context, a page.Action) error {
 	if a.Name != filepath.Base(a.Name) || !inbox.Delivered(a.Name) {
 		return &page.Refusal{Reason: fmt.Sprintf("%q is no name of a failed file", a.Name)}
 	}
-	_, _, err := p.home.retryOne(ctx, a.Name, a.NewID)
+	_, _, err := p.home.retryOne(ctx, a.Name, retryAs{newID: a.NewID})
 	if errors.Is(err, fs.ErrNotExist) {
 		return &page.Refusal{Reason: "the file is no longer among those that failed"}
 	}
@@ -588,4 +588,12 @@ func refusalOf(err error) error {
 		r.Hint = known.Hints[0]
 	}
 	return r
+}
+
+// limitOf is how many rows the list may hold; 0 where nobody meets the limit.
+func limitOf(snap *slacklist.Snapshot) int {
+	if snap.Limit >= noLimit {
+		return 0
+	}
+	return snap.Limit
 }

@@ -17,6 +17,7 @@ import (
 
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
+	"otm/internal/cli"
 	"otm/internal/page"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -364,7 +365,7 @@ func TestPageRefusals(t *testing.T) {
 		{page.Action{Do: "sendback", Row: rows[1]}, "say what is missing"},
 		{page.Action{Do: "sendback", Row: rows[1], Reason: strings.Repeat("x", 501)}, "reason"},
 		{page.Action{Do: "create", Title: "x", Agent: "nobody"}, `no agent \"nobody\"`},
-		{page.Action{Do: "create", Title: "x"}, "agent: is missing"},
+		{page.Action{Do: "create", Title: "x"}, "agent is missing"},
 		{page.Action{Do: "create", Title: "  ", Agent: "devdas"}, "title"},
 		{page.Action{Do: "create", Title: "a\nb", Agent: "devdas"}, "title"},
 		{page.Action{Do: "create", Title: strings.Repeat("x", 501), Agent: "devdas"}, "title"},
@@ -591,6 +592,34 @@ func TestPageRebinding(t *testing.T) {
 		r.Host = "evil.test:" + u.Port()
 		if status, body := v.send(r); status != http.StatusForbidden {
 			t.Errorf("%s: status %d, %s", path, status, body)
+		}
+	}
+}
+
+// otm board --link prints a new address of the page that runs.
+func TestPageLink(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	var out bytes.Buffer
+	h.Out = &out
+	if err := h.printLink(); err == nil || exitCode(err) != cli.TryLater {
+		t.Errorf("no page runs: error %v", err)
+	}
+	v := visit(t, h, board.Options{})
+	for range 2 {
+		out.Reset()
+		if err := h.printLink(); err != nil {
+			t.Fatal(err)
+		}
+		address, code, ok := strings.Cut(strings.TrimSpace(out.String()), "/#code=")
+		if !ok || address != v.address {
+			t.Fatalf("printed %q", out.String())
+		}
+		if status, body := v.post("/page/session", map[string]string{"code": code}); status != http.StatusOK {
+			t.Errorf("status %d, %s", status, body)
+		}
+		if status, _ := v.post("/page/session", map[string]string{"code": code}); status != http.StatusUnauthorized {
+			t.Errorf("the second time: status %d", status)
 		}
 	}
 }

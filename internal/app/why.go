@@ -246,7 +246,7 @@ func (s *situation) byStatus(rec *pipeline.Record, row *pipeline.Row) reason {
 	case pipeline.Blocked:
 		return at(isBlocked, since, fmt.Sprintf("blocked %s: %s", s.ago(since), orNone(row.Reason, "no reason was given")), "remove the cause, then set it to new on the board, or tell the agent to go on")
 	case pipeline.AgentDone:
-		return at(toReview, since, "waiting for review "+s.ago(since), "set it to done on the board, or to new to send it back")
+		return at(toReview, since, "waiting for review for "+age(s.now.Sub(since)), "set it to done on the board, or to new to send it back")
 	case pipeline.Done, pipeline.Cancelled, pipeline.Archived:
 		return at(isOver, since, string(status)+" "+s.ago(since)+s.setBy(rec, status), "")
 	}

@@ -15,12 +15,22 @@
 //
 // A Host that is no loopback name (a foreign name that was made to point
 // here); a write whose Origin is not the page's own, unless it bears the
-// token; a session that is over. A strict content policy lets the page load
-// its own files only, and every text is set as text.
+// token; a read that the browser says another origin made it send; a session
+// that is over. A strict content policy lets the page load its own files only
+// and make no markup of text.
 //
 // # Liveness
 //
 // One goroutine computes the state when something changed and somebody looks,
-// and sends each page what differs. A page that cannot keep up is dropped and
-// begins anew with the whole state.
+// and sends each page what differs. Between two looks it leaves the source in
+// peace. A page that cannot keep up is dropped and begins anew with the whole
+// state, and so does one that comes with the version of another process.
+//
+// Where the source cannot be read, the pages are told why, keep what they
+// show, and are told again when it can.
+//
+// # What this does not guarantee
+//
+// That a page saw every state in between, and that two pages show the same at
+// the same moment.
 package page

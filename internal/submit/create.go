@@ -122,6 +122,11 @@ func (r *create) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	for _, m := range made { // said only now, as others waited for the counter
+		if m.otherwise != "" {
+			r.Note("%v has another title: %q; the key stands for that task", m.id, m.otherwise)
+		}
+	}
 	if err := r.print(made); err != nil {
 		return err
 	}
@@ -277,6 +282,8 @@ type made struct {
 	name     string // of the drop
 	data     []byte // nil where the key was used before
 	existing bool   // the key was used before
+	// otherwise is the title under which the key was used, if it was another.
+	otherwise string
 }
 
 // drop gives each task its id and delivers it. All drops are durable on return.
@@ -339,7 +346,7 @@ func (r *create) number(counter *task.Counter, fresh []*drop.Line, keys map[stri
 		l.CreatedAt = now
 		if l.Key != "" {
 			name := inbox.NewName(now.Add(time.Duration(i)), l.ID)
-			keys[l.Key] = &task.Key{Key: l.Key, TaskID: l.Task.ID, Name: name, Drop: bytes.TrimSpace(l.Encode())}
+			keys[l.Key] = &task.Key{Key: l.Key, TaskID: l.Task.ID, Name: name, Title: l.Task.Title, Drop: bytes.TrimSpace(l.Encode())}
 			if err := counter.SaveKey(keys[l.Key]); err != nil {
 				return err
 			}
@@ -364,6 +371,9 @@ func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[str
 		m, err := r.deliverKey(counter, keys[l.Key])
 		if err != nil {
 			return nil, err
+		}
+		if had := keys[l.Key].Title; had != "" && pipeline.FoldTitle(had) != pipeline.FoldTitle(l.Task.Title) {
+			m.otherwise = had
 		}
 		all = append(all, m)
 	}

@@ -356,8 +356,9 @@ func TestKey(t *testing.T) {
 			t.Errorf("stdout %q, want the same id", got)
 		}
 	}
-	if got := p.create("--title", "another title", "--agent", "archibald", "--key", "report-14").ok(t); got != "T-00001\n" {
-		t.Errorf("with other texts: stdout %q, want the same id: the key decides", got)
+	other := p.create("--title", "another title", "--agent", "archibald", "--key", "report-14")
+	if other.code != 0 || other.stdout != "T-00001\n" || !strings.Contains(other.stderr, `otm: note: T-00001 has another title: "Nightly <report>"`) {
+		t.Errorf("with other texts: %+v, want the same id: the key decides, and says so", other)
 	}
 	// The drop has been handled and cleared away: the key still holds.
 	if err := os.Remove(filepath.Join(p.dir, "new-tasks", p.drops("new-tasks")[0]["name"].(string))); err != nil {
@@ -369,8 +370,8 @@ func TestKey(t *testing.T) {
 	// Keys among lines.
 	p.in = `{"title":"a","agent":"devdas","key":"a"}` + "\n" + `{"title":"r","agent":"devdas","key":"report-14"}` + "\n" +
 		`{"title":"b","agent":"devdas"}` + "\n" + `{"title":"a","agent":"devdas","key":"a"}` + "\n"
-	if got := p.create("--from", "-").ok(t); got != "T-00002\nT-00001\nT-00003\nT-00002\n" {
-		t.Errorf("stdout %q", got)
+	if got := p.create("--from", "-"); got.code != 0 || got.stdout != "T-00002\nT-00001\nT-00003\nT-00002\n" || strings.Count(got.stderr, "otm: note") != 1 {
+		t.Errorf("%+v", got)
 	}
 	if n := len(p.drops("new-tasks")); n != 2 {
 		t.Errorf("%d drops, want 2", n)

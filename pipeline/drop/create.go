@@ -13,6 +13,7 @@ type Create struct {
 	ID        string // the drop's own; "" where a foreign drop has none
 	CreatedAt time.Time
 	Task      pipeline.Task // ID is 0 in a line of otm-create --from
+	By        string        // who asked for it; "": whoever ran otm-create
 }
 
 // createFile is the form of a create on disk.
@@ -27,16 +28,17 @@ type createFile struct {
 	Subtasks  []string          `json:"subtasks"`
 	Type      pipeline.Type     `json:"type"`
 	Status    string            `json:"status"`
+	By        string            `json:"by,omitempty"`
 }
 
-var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type"}
+var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "by"}
 
 // Encode returns the file of a create.
 func (c *Create) Encode() []byte {
 	f := createFile{
 		ID: c.ID, TaskID: c.Task.ID.String(), Title: c.Task.Title, Agent: c.Task.Agent,
 		CreatedAt: stamp(c.CreatedAt), Priority: c.Task.Priority, Subtasks: c.Task.Steps,
-		Type: c.Task.Type, Status: "pending",
+		Type: c.Task.Type, Status: "pending", By: c.By,
 	}
 	if c.Task.Project != "" {
 		f.Project = &c.Task.Project
@@ -59,6 +61,9 @@ func ParseCreate(data []byte) (*Create, error) {
 	id := r.taskID()
 	c := r.create(pipeline.Task{ID: id, Priority: pipeline.Normal, Type: pipeline.Action})
 	c.ID = r.text("id", pipeline.MaxText)
+	if r.has("by") {
+		c.By = r.text("by", pipeline.MaxText)
+	}
 	return c, r.err
 }
 

@@ -363,7 +363,7 @@ func (sw *sweep) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c 
 		sw.fill(r, f, c)
 		r.Unverified = unseen
 		r.RowAskedAt = &now
-		r.Note(c.CreatedAt, pipeline.WhoCreate, pipeline.EventDropped, f.Name)
+		r.Note(c.CreatedAt, cmp.Or(c.By, pipeline.WhoCreate), pipeline.EventDropped, f.Name)
 		return nil
 	})
 	if err != nil {

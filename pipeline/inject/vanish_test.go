@@ -189,6 +189,7 @@ func TestRebuiltInTheOrderOfTheDrop(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.restart()
+		w.in.Board = backwardBoard{w.in.Board}
 		w.update(5, report{steps: []string{"2"}})
 		w.sweepTo(1, 0, 0)
 		var titles []string
@@ -204,6 +205,22 @@ func TestRebuiltInTheOrderOfTheDrop(t *testing.T) {
 			}
 		}
 	}
+}
+
+// backwardBoard is a board whose rows come in another order than they were made.
+type backwardBoard struct{ pipeline.Board }
+
+func (o backwardBoard) Begin(ctx context.Context) (pipeline.Batch, error) {
+	b, err := o.Board.Begin(ctx)
+	return backwardBatch{b}, err
+}
+
+type backwardBatch struct{ pipeline.Batch }
+
+func (o backwardBatch) StepRows(row string) []*pipeline.Row {
+	rows := slices.Clone(o.Batch.StepRows(row))
+	slices.Reverse(rows)
+	return rows
 }
 
 // A record that vanishes while its update is written is made anew, with it.

@@ -21,6 +21,7 @@ type Key struct {
 	Key    string          `json:"key"`
 	TaskID pipeline.TaskID `json:"taskId"`
 	Name   string          `json:"file"`
+	Title  string          `json:"title,omitempty"` // as it was dropped
 	// Drop is the create that belongs to the key. It is kept until the drop
 	// stands in the inbox: if we crash in between, the next call with this key
 	// delivers it, under the same name.

@@ -17,6 +17,8 @@ const RANK = { critical: 0, high: 1, normal: 2, low: 3, batchable: 4 };
 // How many cards a column shows until it is asked for all.
 const SHOWN = { done: 25, other: 25 };
 const SHOWN_ELSE = 100;
+// The first paint shows what a screen holds; the rest follows it.
+const SHOWN_FIRST = 12;
 const STEPS_ON_CARD = 5;
 
 const state = { tasks: new Map(), agents: [], components: [], failed: [], room: {}, waiting: {}, statuses: [], priorities: [], types: [], createCommand: "", configPath: "" };
@@ -26,6 +28,7 @@ let open = null; // the row whose sheet is open
 let version = ""; // of the state
 let offset = 0; // server's clock minus ours, ms
 let locked = false;
+let painted = false; // the first time
 
 // ---- small helpers
 
@@ -66,11 +69,14 @@ function age(iso) {
   return `${Math.floor(s / 86400)} d`;
 }
 
+// Making a formatter is slow, so there is one of each.
+const dayAndTime = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const thisYear = new Intl.DateTimeFormat([], dayAndTime), anyYear = new Intl.DateTimeFormat([], { year: "numeric", ...dayAndTime });
+
 function when(iso) {
   const d = new Date(iso);
   if (isNaN(d)) return iso;
-  const year = d.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
-  return d.toLocaleString([], { ...year, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return (d.getFullYear() === new Date().getFullYear() ? thisYear : anyYear).format(d);
 }
 
 // place is where texts for people go: into the dialog that is open, else onto
@@ -130,7 +136,7 @@ async function call(path, body) {
   try {
     response = await fetch(path, { credentials: "same-origin", ...options });
   } catch {
-    throw new Error("the board does not answer");
+    throw Object.assign(new Error("the board does not answer"), { offline: true });
   }
   if (response.status === 401) {
     lock();
@@ -282,11 +288,12 @@ function drawBoard() {
   for (const section of $("board").children) {
     const key = section.dataset.column;
     const tasks = byColumn.get(key).sort(order);
-    const some = full.has(key) ? tasks : tasks.slice(0, SHOWN[key] ?? SHOWN_ELSE);
+    const limit = full.has(key) ? Infinity : SHOWN[key] ?? SHOWN_ELSE;
+    const some = tasks.slice(0, painted ? limit : SHOWN_FIRST);
     for (const t of some) shown.add(t.row);
     reconcile(section.querySelector("ul"), some, (t) => t.row, (t) => cards.get(t.row) || makeCard(t), drawCard, true);
     const all = section.querySelector(".all");
-    all.hidden = some.length === tasks.length;
+    all.hidden = tasks.length <= limit;
     put(all, `Show all ${tasks.length.toLocaleString()}`);
     const chip = $("jump").querySelector(`[data-column="${key}"]`);
     for (const e of [section, chip]) {
@@ -379,7 +386,9 @@ function openSheet(row) {
   $("sendBackReason").value = drafts.get(row) || "";
   showSendBack(drafts.has(row));
   $("taskHistory").replaceChildren();
-  $("taskWhy").hidden = true;
+  put($("taskWhyText"), "…"); // its place is kept, so that nothing moves under the pointer
+  $("taskNext").hidden = true;
+  $("taskWhy").classList.toggle("one", state.tasks.get(row)?.status === "agent_done");
   for (const s of selects()) delete s.dataset.base;
   if (!$("task").open) $("task").showModal();
   say("");
@@ -417,7 +426,6 @@ async function loadDetail() {
 }
 
 function drawDetail(detail) {
-  $("taskWhy").hidden = !detail.why;
   put($("taskWhyText"), detail.why);
   // The buttons below say what to do about a review.
   $("taskNext").hidden = !detail.next || state.tasks.get(open)?.status === "agent_done";
@@ -557,12 +565,13 @@ function bindSheet() {
     });
   });
   $("task").addEventListener("close", () => {
+    if ($("task").open) return; // this comes late: another task was opened meanwhile
     const row = open;
     open = null;
     if (!drafts.get(row)?.trim()) drafts.delete(row);
     history.replaceState(null, "", location.pathname + location.search);
-    const button = cards.get(row)?.querySelector("h3 button");
-    (button || $("board")).focus();
+    // The browser gives the focus back to where it was, if that is still there.
+    if (document.activeElement === document.body) (cards.get(row)?.querySelector("h3 button") || $("board")).focus();
   });
 }
 
@@ -684,7 +693,20 @@ function take(update, all) {
     loadDetail();
   }
   if (moves.length) announce(moves.length > 3 ? `${moves.length} tasks changed` : moves.join(". "));
+  ready();
+}
+
+// ready marks when the page was first drawn and when that was painted, and
+// draws the rest.
+function ready() {
+  if (document.documentElement.dataset.ready) return;
   document.documentElement.dataset.ready = "1";
+  performance.mark("otm-drawn");
+  requestAnimationFrame(() => setTimeout(() => {
+    performance.mark("otm-painted");
+    painted = true;
+    drawBoard();
+  }));
 }
 
 const same = (a, b) => a !== undefined && JSON.stringify(a) === JSON.stringify(b);
@@ -725,9 +747,9 @@ function startAgain() {
 
 function startOver(e) {
   if (locked) return;
-  lost = true;
+  lost = !!e.offline;
+  unreadable = lost ? "" : e.message;
   drawConnection();
-  if (e && !state.statuses.length) put($("connection"), `${e.message}. Trying again …`);
   startAgain();
 }
 
@@ -788,7 +810,7 @@ function lock() {
   say("");
   $("locked").hidden = false;
   if (first && document.documentElement.dataset.ready) $("lockedTitle").focus();
-  document.documentElement.dataset.ready = "1";
+  ready();
 }
 
 function unlock() {

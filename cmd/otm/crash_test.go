@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+)
+
+// house is a data directory with an embedded board and two agents, in which
+// the real mains run, each a process of its own.
+type house struct {
+	*testing.T
+	root, dir, bin string
+	board          *exec.Cmd
+	acknowledged   map[string]string // key → id that was printed
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	root := t.TempDir()
+	h := &house{T: t, root: root, dir: filepath.Join(root, "data dir"), bin: filepath.Join(root, "bin"), acknowledged: map[string]string{}}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{h.bin, filepath.Join(root, "ws"), filepath.Join(root, "ws2")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"} {
+		if err := os.Symlink(self, filepath.Join(h.bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.must("otm", "init")
+	config := fmt.Sprintf("[board]\nlisten = \"127.0.0.1:0\"\n[agents.devdas]\nworkspace = %q\ntrigger = \"none\"\n[agents.runner]\nworkspace = %q\ncommand = [\"true\"]\n",
+		filepath.Join(root, "ws"), filepath.Join(root, "ws2"))
+	if err := os.WriteFile(filepath.Join(h.dir, "otm.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) command(crashAt, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(h.bin, name), args...)
+	cmd.Env = append(os.Environ(), "OTM_DIR="+h.dir, "HOME="+h.root, "OTM_CRASH_AT="+crashAt, "OTM_CRASH_TRACE="+filepath.Join(h.root, "trace"), "WORK=")
+	return cmd
+}
+
+// run runs a command and returns what it printed; killed says that it was
+// killed at its point.
+func (h *house) run(crashAt, name string, args ...string) (out string, code int, killed bool) {
+	h.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := h.command(crashAt, name, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		h.Fatal(err)
+	}
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		if status.Signal() != syscall.SIGKILL || crashAt == "" {
+			h.Fatalf("%s %v: %v\n%s", name, args, status.Signal(), &stderr)
+		}
+		return stdout.String(), -1, true
+	}
+	return stdout.String() + stderr.String(), cmd.ProcessState.ExitCode(), false
+}
+
+func (h *house) must(name string, args ...string) string {
+	h.Helper()
+	out, code, _ := h.run("", name, args...)
+	if code != 0 {
+		h.Fatalf("%s %v: exit %d\n%s", name, args, code, out)
+	}
+	return out
+}
+
+// startBoard starts the board, to be killed at a point, and waits until it
+// answers or is dead.
+func (h *house) startBoard(crashAt string) {
+	h.Helper()
+	h.board = h.command(crashAt, "otm", "board")
+	if err := h.board.Start(); err != nil {
+		h.Fatal(err)
+	}
+	dead := make(chan struct{})
+	go func() {
+		h.board.Wait()
+		close(dead)
+	}()
+	h.Cleanup(func() {
+		h.board.Process.Kill()
+		<-dead
+	})
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.Fatal("the board does not start")
+		}
+		select {
+		case <-dead:
+			if crashAt == "" {
+				h.Fatal("the board ended")
+			}
+			return
+		default:
+		}
+		if e, err := board.ReadEndpoint(filepath.Join(h.dir, "board")); err == nil && e.PID == h.board.Process.Pid {
+			if resp, err := http.Get(e.Page); err == nil {
+				resp.Body.Close()
+				return
+			}
+		}
+	}
+}
+
+// person sets the status of a task's row as a person would; where the board is
+// dead, nothing happens.
+func (h *house) person(task, status string) {
+	dir := filepath.Join(h.dir, "board")
+	e, err := board.ReadEndpoint(dir)
+	if err != nil {
+		return
+	}
+	token, err := board.ReadToken(dir)
+	if err != nil {
+		return
+	}
+	call := func(method string, form url.Values, into any) bool {
+		form.Set("token", token)
+		resp, err := http.PostForm(e.URL+method, form)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		return err == nil && json.Unmarshal(data, into) == nil
+	}
+	var page struct {
+		Items []struct {
+			ID     string
+			Fields []struct {
+				ColumnID string `json:"column_id"`
+				Key      string
+				Text     string
+			}
+		}
+	}
+	if !call("slackLists.items.list", url.Values{"list_id": {e.ListID}, "limit": {"1000"}}, &page) {
+		return
+	}
+	for _, item := range page.Items {
+		column := ""
+		mine := false
+		for _, f := range item.Fields {
+			if f.Key == "status" {
+				column = f.ColumnID
+			}
+			mine = mine || f.Key == "task_id" && f.Text == task
+		}
+		if mine && column != "" {
+			cells, _ := json.Marshal([]any{map[string]any{"row_id": item.ID, "column_id": column, "select": []string{status}}})
+			call("slackLists.items.update", url.Values{"list_id": {e.ListID}, "cells": {string(cells)}}, &struct{}{})
+		}
+	}
+}
+
+// step is one step of a task's life.
+type step struct {
+	name string
+	args []string
+	key  string // of a create
+}
+
+// life is the way of three tasks from their drop to the history. Each step may
+// be done again: that is what somebody does who saw it die.
+var life = []step{
+	{name: "otm-create", args: []string{"--key", "one", "--title", "One", "--agent", "devdas", "--subtask", "a", "--subtask", "b", "--subtask", "c"}, key: "one"},
+	{name: "otm-create", args: []string{"--key", "two", "--title", "Two", "--agent", "devdas"}, key: "two"},
+	{name: "otm-create", args: []string{"--key", "three", "--title", "Three", "--agent", "runner"}, key: "three"},
+	{name: "otm-injector", args: []string{"--once"}},
+	{name: "otm-dispatcher", args: []string{"--once"}},
+	{name: "otm", args: []string{"next", "--agent", "devdas"}},
+	{name: "otm-update", args: []string{"--task-id", "ONE", "--subtask-done", "a", "--subtask-done", "b"}},
+	{name: "otm-update", args: []string{"--task-id", "ONE", "--subtask-done", "c", "--result", "done it"}},
+	{name: "otm-injector", args: []string{"--once"}},
+	{name: "otm-completion-detector", args: []string{"--once"}},
+	{name: "person"},
+	{name: "otm-dispatcher", args: []string{"--once"}},
+	{name: "otm", args: []string{"archive", "--older-than", "0d", "--yes"}},
+}
+
+// do does a step; killed says that it died at its point.
+func (h *house) do(s step, crashAt string) (killed bool) {
+	h.Helper()
+	if s.name == "person" {
+		h.person(h.acknowledged["one"], "done")
+		return false
+	}
+	args := slices.Clone(s.args)
+	if i := slices.Index(args, "ONE"); i >= 0 {
+		args[i] = h.acknowledged["one"] // an id may have been lost with the process that took it
+	}
+	out, code, killed := h.run(crashAt, s.name, args...)
+	if id := strings.TrimSpace(out); s.key != "" && strings.HasPrefix(id, "T-") {
+		if before := h.acknowledged[s.key]; before != "" && before != id {
+			h.Errorf("the key %s gave %s, and then %s", s.key, before, id)
+		}
+		h.acknowledged[s.key] = id
+	}
+	if s.key != "" && code != 0 && !killed {
+		h.Errorf("%s %v: exit %d\n%s", s.name, s.args, code, out)
+	}
+	return killed
+}
+
+// live does the steps from one on.
+func (h *house) live(from int) {
+	h.Helper()
+	for _, s := range life[from:] {
+		h.do(s, "")
+	}
+}
+
+// settle lets everything finish that was left half done, as two ticks would,
+// and looks whether all is as it must be.
+func (h *house) settle() {
+	h.Helper()
+	for range 2 {
+		for _, name := range []string{"otm-injector", "otm-dispatcher", "otm-completion-detector"} {
+			if out, code, _ := h.run("", name, "--once"); code != 0 && code != 3 {
+				h.Errorf("%s: exit %d\n%s", name, code, out)
+			}
+		}
+	}
+	if out, code, _ := h.run("", "otm", "fsck", "--at-rest"); code != 0 {
+		h.Errorf("otm fsck: exit %d\n%s", code, out)
+	}
+	// What was acknowledged is there, and is what it was.
+	if len(h.acknowledged) != 3 {
+		h.Errorf("acknowledged: %v", h.acknowledged)
+	}
+	known := h.must("otm", "list", "--all", "--json") + h.must("otm", "history", "--json")
+	for key, id := range h.acknowledged {
+		if title := strings.ToUpper(key[:1]) + key[1:]; !strings.Contains(known, fmt.Sprintf("%q", title)) || !strings.Contains(known, id) {
+			h.Errorf("%s, acknowledged as %s, is not known", key, id)
+		}
+	}
+}
+
+// points returns the points that a step comes by, and how often, in a run in
+// which nothing is killed.
+func points(t *testing.T) []map[string]int {
+	h := newHouse(t)
+	h.startBoard("")
+	trace := filepath.Join(h.root, "trace")
+	var all []map[string]int
+	for _, s := range life {
+		os.Remove(trace)
+		os.WriteFile(trace, nil, 0o600)
+		h.do(s, "")
+		data, err := os.ReadFile(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hits := map[string]int{}
+		for _, line := range strings.Fields(string(data)) {
+			if !strings.HasPrefix(line, "board.") {
+				hits[line]++
+			}
+		}
+		all = append(all, hits)
+	}
+	h.settle()
+	return all
+}
+
+// TestCrashMatrix kills each step of a task's life at each of its points, the
+// first time and the third, does the step again as whoever saw it die would,
+// and lives on: then all is as it must be, and what was acknowledged is there.
+func TestCrashMatrix(t *testing.T) {
+	t.Parallel()
+	cases := 0
+	for i, hits := range points(t) {
+		for point, n := range hits {
+			for _, hit := range []int{1, 3} {
+				if n < hit {
+					continue
+				}
+				cases++
+				at := fmt.Sprintf("%s:%d", point, hit)
+				t.Run(fmt.Sprintf("%d %s at %s", i, life[i].name, at), func(t *testing.T) {
+					t.Parallel()
+					h := newHouse(t)
+					h.startBoard("")
+					for _, s := range life[:i] {
+						h.do(s, "")
+					}
+					if !h.do(life[i], at) {
+						t.Fatal("it was not killed")
+					}
+					h.live(i)
+					h.settle()
+				})
+			}
+		}
+	}
+	if cases < 60 {
+		t.Errorf("only %d points: the trace does not work", cases)
+	}
+}
+
+// TestCrashMatrixBoard kills the embedded board at each of its points, starts
+// it again, and lives through everything once more.
+func TestCrashMatrixBoard(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"board.created", "board.listening", "board.appended", "board.synced"} {
+		for _, hit := range []int{1, 3, 9} {
+			if hit > 1 && slices.Contains([]string{"board.created", "board.listening"}, point) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s:%d", point, hit), func(t *testing.T) {
+				t.Parallel()
+				h := newHouse(t)
+				h.startBoard(fmt.Sprintf("%s:%d", point, hit))
+				h.live(0)
+				h.board.Process.Kill()
+				h.board.Process.Wait()
+				h.startBoard("")
+				h.live(0)
+				h.settle()
+			})
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"otm/internal/page"
+	"otm/pipeline"
+)
+
+// What others do shows on the page, is announced, and takes nothing out of
+// anybody's hands: not the focus, not a text that is being typed, not a choice
+// that was made or is being made.
+func TestPageLive(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t,
+		seed{title: "One", status: "agent_done", agent: "devdas", steps: []string{"x a", "x b"}},
+		seed{title: "Two", status: "pending", agent: "devdas"})
+	tab := newTab(t)
+	tab.open(o.link)
+	status := func(s pipeline.Status) pipeline.Cell {
+		return pipeline.Cell{Field: pipeline.FieldStatus, Text: string(s)}
+	}
+	priority := func(p pipeline.Priority) pipeline.Cell {
+		return pipeline.Cell{Field: pipeline.FieldPriority, Text: string(p)}
+	}
+
+	// A card that moves takes the focus with it.
+	eval[bool](tab, `([...document.querySelectorAll(".card h3 button")].find((b) => b.innerText.includes("Two")).focus(), true)`)
+	o.elsewhere(o.rows[1], status(pipeline.Blocked))
+	tab.column("blocked", "Two")
+	if f := tab.focused(); !strings.Contains(f, "Two") {
+		t.Errorf("the focus is on %q", f)
+	}
+	tab.has("body > .announce", "T-00002, Two: Blocked")
+
+	// A reason that is being typed stays, with the caret, also when somebody
+	// else is faster.
+	tab.card("One")
+	tab.click("#sendBackOpen")
+	tab.fill("#sendBackReason", "the tests")
+	o.elsewhere(o.rows[0], priority(pipeline.Critical))
+	tab.has(".card .chip", "critical")
+	tab.press(" ", "fail")
+	o.elsewhere(o.rows[0], status(pipeline.Done))
+	tab.has("#taskReviewText", "It is Done by now")
+	tab.press("!")
+	if got := eval[string](tab, `document.getElementById("sendBackReason").value`); got != "the tests fail!" || tab.focused() != "sendBackReason" {
+		t.Errorf("typed %q, focus on %s", got, tab.focused())
+	}
+	tab.click(`#sendBackForm [type="submit"]`)
+	tab.has("#task .notice", "it is done by now")
+	// And it is still there when the task is opened again.
+	tab.press(kb.Escape)
+	tab.card("One")
+	if got := eval[string](tab, `document.getElementById("sendBackReason").value`); got != "the tests fail!" {
+		t.Errorf("the draft is %q", got)
+	}
+	tab.press(kb.Escape)
+
+	// A choice that was made and not saved stays; the others follow the board.
+	tab.card("Two")
+	tab.choose("#taskStatus", "pending")
+	o.elsewhere(o.rows[1], priority(pipeline.Low), status(pipeline.Cancelled))
+	tab.until("the priority", `document.getElementById("taskPriority").value === "low"`)
+	if got := eval[string](tab, `document.getElementById("taskStatus").value`); got != "pending" {
+		t.Errorf("the choice became %q", got)
+	}
+	tab.click("#undo")
+	tab.until("the status of the board", `document.getElementById("taskStatus").value === "cancelled"`)
+	// One that is open stays open.
+	tab.click("#taskPriority")
+	tab.until("the select to open", `document.getElementById("taskPriority").matches(":open")`)
+	o.elsewhere(o.rows[1], priority(pipeline.High))
+	tab.has(`[data-column="other"] .chip`, "high")
+	if !eval[bool](tab, `document.getElementById("taskPriority").matches(":open")`) {
+		t.Error("the select was closed")
+	}
+	tab.press(kb.Escape)
+
+	// The row goes: the view says so and stays.
+	where, err := o.home.whichBoard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, where.URL+"slackLists.items.delete", strings.NewReader("list_id="+where.ListID+"&id="+o.rows[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer "+where.Token)
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Body.Close()
+	tab.has("#task .notice", "no longer on the board")
+	tab.press(kb.Escape)
+	tab.until("the view to close", `!document.getElementById("task").open`)
+}
+
+// The board is killed while the page is open: the page says so, keeps what is
+// typed, and goes on when the board is back, as if nothing had been.
+func TestPageBoardKilled(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, seed{title: "One", status: "agent_done", agent: "devdas"})
+	tab := newTab(t)
+	tab.open(o.link)
+	tab.card("One")
+	tab.click("#sendBackOpen")
+	tab.fill("#sendBackReason", "typed before")
+	address := strings.TrimSuffix(strings.TrimPrefix(o.page(), "http://"), "/")
+	o.stop()
+	tab.has("#task .notice", "Not connected")
+	tab.click(`#sendBackForm [type="submit"]`)
+	tab.has("#task .notice", "the board does not answer")
+	plant(t, o.home, seed{title: "Made meanwhile", status: "pending", agent: "devdas"})
+	config := strings.Replace(readFile(t, filepath.Join(o.home.Dir, "otm.toml")), "127.0.0.1:0", address, 1)
+	o.home = reopenHome(t, o.home.Dir, config)
+	o.start()
+	if got := strings.TrimSuffix(strings.TrimPrefix(o.page(), "http://"), "/"); got != address {
+		t.Skipf("the port was taken by somebody else: %s", got)
+	}
+	tab.column("other", "Made meanwhile")
+	tab.until("the connection", `document.getElementById("connection").hidden`)
+	tab.click(`#sendBackForm [type="submit"]`)
+	tab.column("assigned", "typed before")
+}
+
+// brittle is a source that fails when it is told to.
+type brittle struct {
+	mu    sync.Mutex // guards what follows
+	err   error
+	title string
+}
+
+func (b *brittle) State(context.Context) (*page.State, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return &page.State{
+		Statuses: []string{"new"}, Priorities: []string{"normal"}, Types: []string{"action"}, Room: page.Room{Live: true},
+		Tasks:  []page.Task{{Row: "Rec1", ID: "T-00001", Title: b.title, Status: "new", Steps: []page.Step{}}},
+		Agents: []page.Agent{}, Components: []page.Component{}, Failed: []page.Failed{},
+	}, b.err
+}
+
+func (b *brittle) Detail(context.Context, string) (*page.Detail, error) {
+	return &page.Detail{Why: "because"}, nil
+}
+
+func (b *brittle) Do(context.Context, page.Action) (*page.Answer, error) { return nil, nil }
+
+func (b *brittle) set(title string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.title, b.err = title, err
+}
+
+// serveBrittle serves a source that fails when it is told to; change tells the
+// pages to look.
+func serveBrittle(t *testing.T) (b *brittle, change func(), newLink func() string) {
+	t.Helper()
+	b = &brittle{title: "One"}
+	dir := filepath.Join(t.TempDir(), "page")
+	s, err := page.New(page.Options{Source: b, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := make(chan struct{}, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, changed) }()
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		web.CloseClientConnections() // event streams do not end by themselves
+		web.Close()
+		stop()
+		<-done
+	})
+	return b, func() { changed <- struct{}{} }, func() string {
+		code, err := page.NewLink(dir, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return web.URL + "/#code=" + code
+	}
+}
+
+// A board that cannot be read: the page says why, and goes on by itself.
+func TestPageTrouble(t *testing.T) {
+	t.Parallel()
+	b, change, link := serveBrittle(t)
+	tab := newTab(t)
+	tab.open(link())
+	b.set("Two", errors.New("disk on fire"))
+	change()
+	tab.has("#connection", "disk on fire")
+	// One that comes meanwhile tries again until there is something to see.
+	late := newTab(t)
+	late.do(chromedp.Navigate(link()))
+	late.has("#connection", "disk on fire")
+	b.set("Three", nil)
+	change()
+	tab.column("new", "Three")
+	tab.until("the trouble to end", `document.getElementById("connection").hidden`)
+	late.column("new", "Three")
+}
+
+// A browser holds six connections to one server: pages that nobody looks at
+// give theirs back, so that the seventh works, and catch up when seen.
+func TestPageManyTabs(t *testing.T) {
+	t.Parallel()
+	b, change, link := serveBrittle(t)
+	first := newTab(t)
+	first.open(link())
+	hide := func(tab *tab, hidden bool) {
+		eval[bool](tab, `(Object.defineProperty(document, "hidden", {value: `+map[bool]string{true: "true", false: "false"}[hidden]+`, configurable: true}), document.dispatchEvent(new Event("visibilitychange")), true)`)
+	}
+	tabs := []*tab{first}
+	for range 7 {
+		hide(tabs[len(tabs)-1], true)
+		next := newTabBeside(first)
+		next.open(strings.SplitN(link(), "#", 2)[0])
+		tabs = append(tabs, next)
+	}
+	b.set("Two", nil)
+	change()
+	tabs[7].column("new", "Two")
+	hide(tabs[7], true)
+	hide(first, false)
+	first.column("new", "Two")
+}

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"otm/pipeline/inbox"
+)
+
+// TestRetriesAtOnce has several retries at work on the same failed files: each
+// comes back once, under one id.
+func TestRetriesAtOnce(t *testing.T) {
+	h := newHome(t, "")
+	const n = 12
+	for i := range n {
+		put(t, filepath.Join(h.Dir, inbox.FailedDir, fmt.Sprintf("c%02d.json", i)),
+			fmt.Sprintf(`{"id":"id%d","taskId":"T-00100","title":"conf %d","agent":"dev","_result":{"inbox":"new-tasks","error":"e","class":"conflict"}}`, i, i))
+	}
+	names, err := h.Box.SettledNames(inbox.FailedDir)
+	if err != nil || len(names) != n {
+		t.Fatalf("failed are %q, %v", names, err)
+	}
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			if err := h.retry(t.Context(), names, retryAs{newID: true, all: true}, true); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	files, err := h.Box.List(inbox.NewTasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	for _, f := range files {
+		data, _, err := h.Box.Read(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d struct{ TaskID, Title string }
+		if err := json.Unmarshal(data, &d); err != nil {
+			t.Fatal(err)
+		}
+		ids[d.TaskID] = d.Title
+	}
+	if len(files) != n || len(ids) != n || ids["T-00100"] != "" {
+		t.Errorf("%d files with the ids %v came back, want %d", len(files), ids, n)
+	}
+	if names, err := h.Box.SettledNames(inbox.FailedDir); len(names) != 0 || err != nil {
+		t.Errorf("failed are still %q, %v", names, err)
+	}
+}
+
+// TestRetrySaysWhatIsUnsaid is about a failed file that does not say from which
+// inbox it came: the person is asked to.
+func TestRetrySaysWhatIsUnsaid(t *testing.T) {
+	h := newHome(t, "")
+	var said strings.Builder
+	h.Err = &said
+	put(t, filepath.Join(h.Dir, inbox.FailedDir, "a.json"), "no JSON")
+	if err := h.retry(t.Context(), []string{"a.json"}, retryAs{}, false); err == nil || !strings.Contains(said.String(), "otm retry --inbox new-tasks") {
+		t.Errorf("retry: %v, said:\n%s", err, said.String())
+	}
+	if err := h.retry(t.Context(), []string{"a.json"}, retryAs{inbox: inbox.TaskUpdates}, false); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(h.Box.Dir(inbox.TaskUpdates), "a.json")); err != nil {
+		t.Error(err)
+	}
+}
