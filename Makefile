@@ -65,6 +65,14 @@ cover: ## which statements the tests reach
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
 	$(GO) tool cover -func=coverage.out | tail -n 1
 
+.PHONY: install-check
+install-check: ## install under a real systemd of its own, and look (needs root)
+	@sh scripts/install-check.sh
+
+.PHONY: release
+release: ## the archives of a release in dist/
+	@sh scripts/release.sh
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(BIN) dist coverage.out

@@ -36,7 +36,16 @@ func TestMain(m *testing.M) {
 	for name, f := range scriptCommands {
 		commands[name] = f
 	}
-	testscript.Main(m, commands)
+	testscript.Main(cleaning{m}, commands)
+}
+
+// cleaning are the tests, after which nothing is left of what they built.
+type cleaning struct{ *testing.M }
+
+func (c cleaning) Run() int {
+	code := c.M.Run()
+	os.RemoveAll(builtMains)
+	return code
 }
 
 // noteExit leaves the exit code where scripts find it: testscript itself only

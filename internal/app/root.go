@@ -25,7 +25,7 @@ func Main(argv []string, s cli.Streams) int {
 	}
 	ctx, stop := daemon.Signals(context.Background())
 	defer stop()
-	return cli.Run(ctx, commandNamed(name, s, args), args, s, Explain)
+	return supervised(s, cli.Run(ctx, commandNamed(name, s, args), args, s, Explain))
 }
 
 func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
@@ -77,7 +77,7 @@ try later · 78 bad configuration.`,
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
-		nextCommand(s), retryCommand(s), promptCommand(s), completionCommand(),
+		nextCommand(s), retryCommand(s), promptCommand(s), installCommand(s), completionCommand(),
 		demoAgentCommand(s),
 	)
 	for _, c := range root.Commands() {

@@ -1,0 +1,651 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/internal/lock"
+	"otm/launchd"
+)
+
+// installWorld is a data directory, the programs, and a manager that only
+// notes what it is told.
+type installWorld struct {
+	*testing.T
+	dir, home, folder, bin string
+	env                    map[string]string
+	called                 []string
+	fail                   map[string]int // commands, by what they begin with, that fail so many times
+	out, stderr            bytes.Buffer
+}
+
+func newInstallWorld(t *testing.T) *installWorld {
+	t.Helper()
+	root := t.TempDir()
+	w := &installWorld{T: t, dir: filepath.Join(root, "data %h 'x'"), home: filepath.Join(root, "home"), bin: filepath.Join(root, "b in"), fail: map[string]int{}}
+	w.folder = filepath.Join(w.home, "units")
+	w.env = map[string]string{"HOME": w.home, "PATH": "/usr/bin:relative:/bin:/usr/bin"}
+	if _, err := Init(w.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range programs {
+		w.write(filepath.Join(w.bin, name), "#!/bin/sh\n", 0o755)
+	}
+	return w
+}
+
+func (w *installWorld) write(path, text string, mode os.FileMode) {
+	w.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		w.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *installWorld) config(text string) {
+	w.Helper()
+	w.write(filepath.Join(w.dir, config.FileName), text, 0o600)
+}
+
+// installer is one run of otm install.
+func (w *installWorld) installer(f installFlags) *installer {
+	w.called = nil
+	w.out.Reset()
+	w.stderr.Reset()
+	in := &installer{
+		Streams: cli.Streams{In: strings.NewReader(""), Out: &w.out, Err: &w.stderr, Getenv: func(key string) string { return w.env[key] }},
+		manager: bySystemd, folder: w.folder, flags: f, euid: os.Geteuid(), bin: w.bin,
+	}
+	if f.launchd {
+		in.manager = byLaunchd
+	}
+	in.call = func(_ context.Context, argv []string) ([]byte, error) {
+		line := strings.Join(argv, " ")
+		for begin, left := range w.fail {
+			if strings.HasPrefix(line, begin) && left > 0 {
+				w.fail[begin]--
+				return []byte("no such luck\n"), errors.New("exit status 5")
+			}
+		}
+		w.called = append(w.called, line)
+		return nil, nil
+	}
+	return in
+}
+
+// install runs it and returns the exit code.
+func (w *installWorld) install(f installFlags) int {
+	in := w.installer(f)
+	if f.uninstall {
+		return w.code(in.uninstall(w.Context(), w.dir))
+	}
+	return w.code(in.install(w.Context(), w.dir))
+}
+
+func (w *installWorld) code(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(&w.stderr, err)
+	var e *cli.Error
+	if errors.As(err, &e) {
+		fmt.Fprintln(&w.stderr, strings.Join(e.Hints, "\n"))
+	}
+	return exitCode(err)
+}
+
+// files are the files of the folder with their contents.
+func (w *installWorld) files() map[string]string {
+	w.Helper()
+	files := map[string]string{}
+	entries, _ := os.ReadDir(w.folder)
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(w.folder, e.Name()))
+		if err != nil {
+			w.Fatal(err)
+		}
+		files[e.Name()] = string(data)
+	}
+	return files
+}
+
+func (w *installWorld) names() string {
+	return strings.Join(slices.Sorted(maps.Keys(w.files())), " ")
+}
+
+// did holds the commands that changed something against a list.
+func (w *installWorld) did(want ...string) {
+	w.Helper()
+	got := slices.DeleteFunc(slices.Clone(w.called), func(l string) bool {
+		return strings.Contains(l, " show ") || strings.Contains(l, " is-failed ") || strings.Contains(l, " print ")
+	})
+	if !slices.Equal(got, want) {
+		w.Errorf("commands\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (w *installWorld) units() map[string]UnitState {
+	w.Helper()
+	h, err := OpenHome(cli.Streams{Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }}, w.dir)
+	if err != nil {
+		w.Fatal(err)
+	}
+	units, err := h.unitsIn(bySystemd, w.folder)
+	if err != nil {
+		w.Fatal(err)
+	}
+	states := map[string]UnitState{}
+	for _, u := range units {
+		states[filepath.Base(u.Path)] = u.State
+		if (u.Hint == "") != (u.State == UnitCurrent) {
+			w.Errorf("%s is %s: hint %q", u.Path, u.State, u.Hint)
+		}
+	}
+	return states
+}
+
+var systemdUser = installFlags{systemd: true, user: true}
+
+func TestInstallOnceAndAgain(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	if got := w.units(); len(got) != 0 {
+		t.Errorf("before, there are %v", got)
+	}
+	w.fail["systemctl --user is-failed"] = 9
+	if code := w.install(systemdUser); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	const all = "otm-board.service otm-injector.service otm-dispatcher.service otm-completion-detector.service"
+	w.did("systemctl --user daemon-reload", "systemctl --user enable --now "+all)
+	first := w.files()
+	if len(first) != 4 {
+		t.Errorf("there are %s", w.names())
+	}
+	for name := range first {
+		if info, err := os.Stat(filepath.Join(w.folder, name)); err != nil || info.Mode() != 0o644 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	for name, state := range w.units() {
+		if state != UnitCurrent {
+			t.Errorf("%s is %s", name, state)
+		}
+	}
+
+	if code := w.install(systemdUser); code != 0 || strings.Count(w.out.String(), "unchanged ") != 4 || !maps.Equal(w.files(), first) {
+		t.Errorf("again: exit code %d\n%s%s", code, &w.out, &w.stderr)
+	}
+	w.did("systemctl --user daemon-reload", "systemctl --user enable --now "+all)
+
+	// An agent that is started changes the dispatcher; the marker lines of the
+	// others are renewed, for which nothing is restarted.
+	w.config("[agents.devdas]\nworkspace = \"" + w.home + "\"\ncommand = [\"sh\", \"x\"]\n")
+	if got := w.units()["otm-dispatcher.service"]; got != UnitStale {
+		t.Errorf("after otm.toml was changed, the dispatcher's unit is %s", got)
+	}
+	w.fail = map[string]int{}
+	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.files()["otm-dispatcher.service"], ":/usr/bin:/bin\"\n") {
+		t.Errorf("changed: exit code %d\n%s%s%s", code, &w.out, &w.stderr, w.files()["otm-dispatcher.service"])
+	}
+	w.did("systemctl --user daemon-reload", "systemctl --user reset-failed "+all, "systemctl --user try-restart otm-dispatcher.service", "systemctl --user enable --now "+all)
+	w.env["PATH"] = "/elsewhere"
+	if got := w.units()["otm-dispatcher.service"]; got != UnitCurrent {
+		t.Errorf("another shell's PATH makes the dispatcher's unit %s", got)
+	}
+
+	// Somebody edits one, removes one.
+	w.write(filepath.Join(w.folder, "otm-board.service"), first["otm-board.service"]+"\nNice=3\n", 0o644)
+	os.Remove(filepath.Join(w.folder, "otm-injector.service"))
+	os.Remove(filepath.Join(w.bin, "otm-update"))
+	if got := w.units(); got["otm-board.service"] != UnitBroken || got["otm-injector.service"] != UnitMissing {
+		t.Errorf("states %v", got)
+	}
+}
+
+func TestInstallSwitchesToTimersAndBack(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.fail["systemctl --user is-failed"] = 99
+	w.install(systemdUser)
+	timers := systemdUser
+	timers.timers = true
+	if code := w.install(timers); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	if want := "otm-board.service otm-completion-detector.service otm-completion-detector.timer otm-dispatcher.service otm-dispatcher.timer otm-sweeper.service otm-sweeper.timer otm-watcher.path"; w.names() != want {
+		t.Errorf("there are %s, want %s", w.names(), want)
+	}
+	w.did("systemctl --user disable --now otm-dispatcher.service otm-completion-detector.service", "systemctl --user disable --now otm-injector.service", "systemctl --user daemon-reload",
+		"systemctl --user enable --now otm-board.service otm-sweeper.timer otm-watcher.path otm-dispatcher.timer otm-completion-detector.timer")
+	// A list instead of the board: its unit is not needed any more.
+	w.write(filepath.Join(w.dir, "secrets", "slack"), "xoxb-1\n", 0o600)
+	w.config("[slack]\nlist_id = \"F1\"\ntoken_file = \"secrets/slack\"\n")
+	if got := w.units()["otm-board.service"]; got != UnitObsolete {
+		t.Errorf("the board's unit is %s", got)
+	}
+	if code := w.install(systemdUser); code != 0 || w.names() != "otm-completion-detector.service otm-dispatcher.service otm-injector.service" {
+		t.Errorf("exit code %d, there are %s", code, w.names())
+	}
+}
+
+// TestInstallKeepsWhatIsNotOurs: nothing is written before all is known to be
+// ours.
+func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	mine := "[Service]\nExecStart=/bin/true\n"
+	for name, put := range map[string]func(w *installWorld, path string){
+		"somebody's": func(w *installWorld, path string) { w.write(path, mine, 0o644) },
+		"masked": func(w *installWorld, path string) {
+			if err := errors.Join(os.MkdirAll(w.folder, 0o755), os.Symlink("/dev/null", path)); err != nil {
+				w.Fatal(err)
+			}
+		},
+		"another directory's": func(w *installWorld, path string) {
+			w.write(path, "# "+unitOptions{Manager: bySystemd, Dir: "/other"}.marker()+"\n"+mine, 0o644)
+		},
+		"marker too far below": func(w *installWorld, path string) {
+			w.write(path, strings.Repeat("\n", 9)+"# "+unitOptions{Manager: bySystemd, Dir: w.dir}.marker()+"\n", 0o644)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newInstallWorld(t)
+			path := filepath.Join(w.folder, "otm-completion-detector.service")
+			put(w, path)
+			before := w.files()
+			if code := w.install(systemdUser); code != 1 || !maps.Equal(w.files(), before) {
+				t.Errorf("exit code %d, there are %s", code, w.names())
+			}
+			w.did()
+			remove := systemdUser
+			remove.uninstall = true
+			if code := w.install(remove); code != 0 || !maps.Equal(w.files(), before) {
+				t.Errorf("uninstall: exit code %d, there are %s", code, w.names())
+			}
+		})
+	}
+}
+
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.install(systemdUser)
+	w.write(filepath.Join(w.folder, "otm-sweeper.service"), "[Service]\n", 0o644)
+	w.config("no such key = 1\n") // neither is read
+	os.Remove(filepath.Join(w.dir, "format"))
+	wants := filepath.Join(w.folder, "default.target.wants")
+	if err := errors.Join(os.Mkdir(wants, 0o755), os.Symlink(filepath.Join(w.folder, "otm-board.service"), filepath.Join(wants, "otm-board.service")),
+		os.Symlink("/etc/other.service", filepath.Join(wants, "other.service"))); err != nil {
+		t.Fatal(err)
+	}
+	remove := systemdUser
+	remove.uninstall, remove.dryRun = true, true
+	if code := w.install(remove); code != 0 || len(w.called) > 0 {
+		t.Errorf("dry run: exit code %d, commands %q: %s", code, w.called, &w.stderr)
+	}
+	remove.dryRun = false
+	if code := w.install(remove); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	const all = "otm-board.service otm-injector.service otm-dispatcher.service otm-completion-detector.service"
+	w.did("systemctl --user disable --now "+all, "systemctl --user daemon-reload", "systemctl --user reset-failed "+all)
+	left, err := filepath.Glob(filepath.Join(globQuote(w.folder), "*"))
+	links, _ := filepath.Glob(filepath.Join(globQuote(wants), "*"))
+	if err != nil || len(left) != 2 || len(links) != 1 || !exists(filepath.Join(w.dir, "next-task-id.json")) {
+		t.Errorf("left: %q, %q", left, links)
+	}
+	if code := w.install(remove); code != 0 || len(w.called) > 0 || !strings.Contains(w.stderr.String(), "there is nothing") {
+		t.Errorf("again: exit code %d, commands %q: %s", code, w.called, &w.stderr)
+	}
+}
+
+func TestInstallRefusals(t *testing.T) {
+	t.Parallel()
+	const slack = "[slack]\nlist_id = \"F1\"\n"
+	const gateway = "[agents.a]\nworkspace = \"/\"\ntrigger = \"gateway\"\n"
+	tests := []struct {
+		name   string
+		change func(w *installWorld)
+		code   int
+		says   string
+	}{
+		{"token of the environment alone", func(w *installWorld) {
+			w.config(slack)
+			w.env["SLACK_BOT_TOKEN"] = "xoxb-secret"
+		}, 78, `token_file = "secrets/slack"`},
+		{"no token", func(w *installWorld) { w.config(slack) }, 78, "no file holds it"},
+		{"token file is missing", func(w *installWorld) { w.config(slack + "token_file = \"secrets/slack\"\n") }, 12, "no such file"},
+		{"token file is empty", func(w *installWorld) {
+			w.config(slack + "token_file = \"secrets/slack\"\n")
+			w.write(filepath.Join(w.dir, "secrets", "slack"), "\n", 0o600)
+		}, 12, "is empty"},
+		{"gateway's token of the environment", func(w *installWorld) {
+			w.config(gateway)
+			w.env["OPENCLAW_GATEWAY_TOKEN"] = "secret"
+		}, 78, "in [gateway] of otm.toml"},
+		{"gateway without a token", func(w *installWorld) { w.config(gateway) }, 0, ""},
+		{"bad configuration", func(w *installWorld) { w.config("nonsense = 1\n") }, 78, "unknown key"},
+		{"no data directory", func(w *installWorld) { w.dir = w.home }, 10, "not initialised"},
+		{"programs apart", func(w *installWorld) { os.Remove(filepath.Join(w.bin, "otm-update")) }, 1, "lacks otm-update"},
+		{"no folder for a unit", func(w *installWorld) { w.env["OTM_LOG_DIR"] = "/a\nb" }, 78, "cannot stand in a unit"},
+		{"logs nowhere", func(w *installWorld) { w.env["OTM_LOG_DIR"] = "logs" }, 78, "is not absolute"},
+		{"programs where systemd starts none", func(w *installWorld) {
+			if err := os.Rename(w.bin, w.bin+`"`); err != nil {
+				w.Fatal(err)
+			}
+			w.bin += `"`
+		}, 78, "a quote or a backslash"},
+		{"unknown to the units", func(w *installWorld) {
+			w.env["SLACK_API_URL"] = "http://plain.example/" // would be refused, if it were read
+			w.config("[agents.a]\nworkspace = \"/nonexistent\"\ncommand = [\"no-such-program\"]\n")
+		}, 0, "SLACK_API_URL is set in this shell"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newInstallWorld(t)
+			tt.change(w)
+			if code := w.install(systemdUser); code != tt.code || !strings.Contains(w.stderr.String(), tt.says) {
+				t.Errorf("exit code %d, want %d, saying %q:\n%s", code, tt.code, tt.says, &w.stderr)
+			}
+			if wrote := len(w.files()) > 0; wrote != (tt.code == 0) {
+				t.Errorf("there are %s", w.names())
+			}
+			for name, text := range w.files() {
+				if strings.Contains(text, "secret\"") || strings.Contains(text, "xoxb") || strings.Contains(text, "TOKEN") {
+					t.Errorf("%s holds a secret:\n%s", name, text)
+				}
+			}
+		})
+	}
+}
+
+func TestInstallBesideOne(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	l, err := lock.Acquire(t.Context(), filepath.Join(w.dir, "locks", heartbeat.Dispatcher+".resident"), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	if code := w.install(systemdUser); code != 11 || len(w.files()) > 0 {
+		t.Errorf("exit code %d, there are %s", code, w.names())
+	}
+	timers := systemdUser
+	timers.timers = true // single runs wait their turn
+	if code := w.install(timers); code != 0 {
+		t.Errorf("timers: exit code %d: %s", code, &w.stderr)
+	}
+}
+
+func TestInstallWithoutAManager(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.fail["systemctl"] = 99
+	if code := w.install(systemdUser); code != 0 || len(w.files()) != 4 || len(w.called) > 0 ||
+		!strings.Contains(w.out.String(), "$ systemctl --user enable --now otm-board.service") || !strings.Contains(w.stderr.String(), "no such luck") {
+		t.Errorf("exit code %d, there are %s, commands %q\n%s%s", code, w.names(), w.called, &w.out, &w.stderr)
+	}
+	w.fail = map[string]int{"systemctl --user enable": 9}
+	if code := w.install(systemdUser); code != 1 || !strings.Contains(w.stderr.String(), "\nsystemctl --user enable --now otm-board.service") {
+		t.Errorf("a command that fails: exit code %d\n%s", code, &w.stderr)
+	}
+}
+
+func TestInstallDryRun(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	dry := systemdUser
+	dry.dryRun = true
+	if code := w.install(dry); code != 0 || len(w.files()) > 0 || len(w.called) > 0 ||
+		!strings.Contains(w.out.String(), "\nExecStart=") || !strings.Contains(w.out.String(), "$ systemctl --user enable --now otm-board.service") {
+		t.Errorf("exit code %d, there are %s, commands %q\n%s%s", code, w.names(), w.called, &w.out, &w.stderr)
+	}
+	dry.user = false
+	if code := w.install(dry); code != 0 || !strings.Contains(w.out.String(), "\nUser=") || !strings.Contains(w.out.String(), "$ systemctl enable --now") {
+		t.Errorf("system: exit code %d\n%s%s", code, &w.out, &w.stderr)
+	}
+}
+
+func TestInstallJobs(t *testing.T) {
+	bootstrapPause = time.Millisecond
+	w := newInstallWorld(t)
+	f := installFlags{launchd: true, user: true}
+	domain := fmt.Sprintf("gui/%d", os.Geteuid())
+	w.fail["launchctl print"] = 4
+	if code := w.install(f); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	var want []string
+	for _, label := range []string{"otm-board", "otm-watcher", "otm-dispatcher", "otm-completion-detector"} {
+		want = append(want, "launchctl enable "+domain+"/ai.openclaw."+label, "launchctl bootstrap "+domain+" "+filepath.Join(w.folder, "ai.openclaw."+label+".plist"))
+	}
+	w.did(want...)
+	// Known ones that did not change are only asked to run.
+	if code := w.install(f); code != 0 || len(w.called) != 8 || !slices.Contains(w.called, "launchctl kickstart "+domain+"/ai.openclaw.otm-watcher") {
+		t.Errorf("again: exit code %d, commands %q", code, w.called)
+	}
+	// A job that is just being forgotten is not taken at first.
+	w.config("[agents.a]\nworkspace = \"/\"\ncommand = [\"/bin/true\"]\n")
+	w.fail["launchctl bootstrap"] = 3
+	if code := w.install(f); code != 0 || !slices.Contains(w.called, "launchctl bootout "+domain+"/ai.openclaw.otm-dispatcher") {
+		t.Errorf("changed: exit code %d, commands %q", code, w.called)
+	}
+	w.fail["launchctl bootstrap"] = 99
+	w.config("")
+	if code := w.install(f); code != 1 {
+		t.Errorf("refused for ever: exit code %d", code)
+	}
+	f.uninstall = true
+	if code := w.install(f); code != 0 || len(w.files()) > 0 || !slices.Contains(w.called, "launchctl bootout "+domain+"/ai.openclaw.otm-board") {
+		t.Errorf("uninstall: exit code %d, there are %s, commands %q", code, w.names(), w.called)
+	}
+}
+
+func TestMarker(t *testing.T) {
+	t.Parallel()
+	want := unitOptions{Manager: byLaunchd, Timers: true, Dir: `/a -->b--c "d" \ %h`, Bin: "/b", Home: "/h", Path: "/p--q"}
+	if strings.Contains(want.marker(), "--") {
+		t.Errorf("the marker %s ends a comment", want.marker())
+	}
+	for _, text := range []string{"# " + want.marker() + "\n", "<?xml?>\n\n<!-- " + want.marker() + " -->\n<plist>"} {
+		if got := readMarker([]byte(text)); got == nil || *got != want {
+			t.Errorf("readMarker(%q) = %+v", text, got)
+		}
+	}
+	for _, text := range []string{"", "# otm-install: {}\n", "# otm-install: {\n", "x # " + want.marker()} {
+		if got := readMarker([]byte(text)); got != nil {
+			t.Errorf("readMarker(%q) = %+v", text, got)
+		}
+	}
+}
+
+func TestSupervised(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{}
+	s := cli.Streams{Err: io.Discard, Getenv: func(key string) string { return env[key] }}
+	for code := range 80 {
+		if got := supervised(s, code); got != code {
+			t.Errorf("without a supervisor %d is told as %d", code, got)
+		}
+	}
+	env[launchd.SupervisorEnv] = launchd.Supervisor
+	for code := range 80 {
+		want := code
+		if slices.Contains([]int{10, 11, 12, 64, 78}, code) {
+			want = 0
+		}
+		if got := supervised(s, code); got != want {
+			t.Errorf("under launchd %d is told as %d, want %d", code, got, want)
+		}
+	}
+	// systemd tells them apart by itself.
+	w := newInstallWorld(t)
+	w.install(systemdUser)
+	line := "RestartPreventExitStatus=" + strings.Trim(fmt.Sprint(endsForGood), "[]") + "\n"
+	for name, text := range w.files() {
+		if !strings.Contains(text, line) {
+			t.Errorf("%s lacks %s", name, line)
+		}
+	}
+}
+
+// TestRenderedCommandLines runs what the property lists say, in the
+// environment that they say and no other.
+func TestRenderedCommandLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs")
+	}
+	w := newInstallWorld(t)
+	w.bin = filepath.Join(t.TempDir(), `b "<&>' é`)
+	build := exec.Command("go", "build", "-o", w.bin+"/", "otm/cmd/...")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	w.config("[board]\nlisten = \"127.0.0.1:0\"\n")
+	f := installFlags{launchd: true, user: true}
+	w.env["OTM_LOG_DIR"] = filepath.Join(w.home, "lo gs") // elsewhere the log is in the data directory
+	if code := w.install(f); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	jobs := map[string]*exec.Cmd{}
+	for name, text := range w.files() {
+		jobs[name] = w.job(text)
+		if err := jobs[name].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector} {
+		w.until(id, func() bool {
+			b, err := heartbeat.Read(w.dir, id)
+			return err == nil && b.Result == heartbeat.Success
+		})
+	}
+	f.timers = true
+	dry := w.installer(f)
+	h, acct, err := dry.open(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := dry.options(h, acct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	units, err := h.renderUnits(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range units {
+		if u.Resident != "" {
+			continue
+		}
+		if out, err := w.job(string(u.Data)).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", u.Name, err, out)
+		}
+	}
+	for name, cmd := range jobs {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s ended with %v", name, err)
+		}
+	}
+	// What no restart mends ends with 0.
+	w.config("nonsense = 1\n")
+	for name, text := range w.files() {
+		if out, err := w.job(text).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("unknown key nonsense")) || !bytes.Contains(out, []byte("exit code 78, told as 0")) {
+			t.Errorf("%s with a bad configuration: %v\n%s", name, err, out)
+		}
+	}
+}
+
+func (w *installWorld) until(what string, ok func() bool) {
+	w.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// job is the command of a property list, read the simple way: package launchd
+// tests the rest.
+func (w *installWorld) job(text string) *exec.Cmd {
+	w.Helper()
+	var list struct {
+		Dict struct {
+			Arrays []struct {
+				Strings []string `xml:"string"`
+			} `xml:"array"`
+			Dicts []struct {
+				Keys    []string `xml:"key"`
+				Strings []string `xml:"string"`
+			} `xml:"dict"`
+		} `xml:"dict"`
+	}
+	if err := xml.Unmarshal([]byte(text), &list); err != nil {
+		w.Fatal(err)
+	}
+	argv, environ := list.Dict.Arrays[0].Strings, list.Dict.Dicts[0]
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = "/"
+	for i, name := range environ.Keys {
+		cmd.Env = append(cmd.Env, name+"="+environ.Strings[i])
+	}
+	return cmd
+}
+
+func TestInstallCommand(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	run := func(args ...string) int {
+		w.out.Reset()
+		w.stderr.Reset()
+		return Main(append([]string{"otm", "install", "--dir", w.dir}, args...), cli.Streams{In: strings.NewReader(""), Out: &w.out, Err: &w.stderr, Getenv: func(key string) string { return w.env[key] }})
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 64, "either --systemd or --launchd"},
+		{[]string{"--systemd", "--launchd"}, 64, "either --systemd or --launchd"},
+		{[]string{"--systemd", "--user", "now"}, 64, "unexpected"},
+		{[]string{"--systemd", "--user", "--dry-run"}, 1, "lacks"}, // the folder of this test's binary
+		{[]string{"--systemd", "--user", "--uninstall", "--json", "--dry-run"}, 0, "there is nothing"},
+	} {
+		if code := run(tt.args...); code != tt.code || !strings.Contains(w.stderr.String(), tt.says) {
+			t.Errorf("otm install %q: exit code %d, want %d, saying %q:\n%s", tt.args, code, tt.code, tt.says, &w.stderr)
+		}
+	}
+	var report installReport
+	if err := json.Unmarshal(w.out.Bytes(), &report); err != nil || report.Manager != bySystemd || !report.User || !report.DryRun || report.Files == nil || report.Commands == nil {
+		t.Errorf("the report is %s (%v)", &w.out, err)
+	}
+	other := "--launchd"
+	if nativeManager() == byLaunchd {
+		other = "--systemd"
+	}
+	if code := run(other, "--user"); code != 64 || !strings.Contains(w.stderr.String(), "there is no ") {
+		t.Errorf("the other manager: exit code %d: %s", code, &w.stderr)
+	}
+}

@@ -1,0 +1,282 @@
+package systemd
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// hostile is a path in which everything stands that means something to systemd.
+const hostile = `/srv/o t m/%h ${X} $Y "d'y\z é;#`
+
+// config is what most tests render.
+func config(own bool) Config {
+	c := Config{
+		Marker: "otm-install: {}", Dir: hostile, LogDir: "/srv/lo gs", Bin: "/opt/b %n $HOME é", Home: "/home/robin", Path: "/usr/bin:/opt/x y",
+		Board: true, LocalBoard: true, LocalGateway: true, Workspaces: []string{"/srv/ws 1", "/srv/ws 2"},
+	}
+	if !own {
+		c.User, c.Group = "daemon", "daemon"
+	}
+	return c
+}
+
+func render(t *testing.T, c Config) map[string]string {
+	t.Helper()
+	units, err := Units(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, u := range units {
+		texts[u.Name] = string(u.Text)
+		if !slices.Contains(Names, u.Name) {
+			t.Errorf("%s is not in Names: it would never be removed", u.Name)
+		}
+		if !strings.HasPrefix(texts[u.Name], "# "+c.Marker+"\n") {
+			t.Errorf("%s does not begin with the marker", u.Name)
+		}
+		if u.Enable != strings.Contains(texts[u.Name], "\n[Install]\n") {
+			t.Errorf("%s: Enable is %v, which [Install] does not say", u.Name, u.Enable)
+		}
+	}
+	return texts
+}
+
+// lines are the settings of a unit, without comments.
+func lines(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return l == "" || l[0] == '#' || l[0] == '[' })
+}
+
+func names(texts map[string]string) string {
+	var all []string
+	for name := range texts {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func TestWhichUnits(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name          string
+		timers, board bool
+		want          string
+	}{
+		{"residents", false, false, "otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
+		{"with a board", false, true, "otm-board.service otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
+		{"timers", true, true, "otm-board.service otm-completion-detector.service otm-completion-detector.timer otm-dispatcher.service otm-dispatcher.timer otm-sweeper.service otm-sweeper.timer otm-watcher.path"},
+	}
+	for _, tt := range tests {
+		c := config(true)
+		c.Timers, c.Board = tt.timers, tt.board
+		texts := render(t, c)
+		if got := names(texts); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+		for name, text := range texts {
+			if wants := strings.Contains(text, "Wants=otm-board.service"); strings.HasSuffix(name, ".service") && wants != (tt.board && name != "otm-board.service") {
+				t.Errorf("%s: %s wants the board: %v", tt.name, name, wants)
+			}
+		}
+	}
+}
+
+// TestQuoting: install-check.sh has systemd read such paths.
+func TestQuoting(t *testing.T) {
+	t.Parallel()
+	c := config(false)
+	c.Timers = true
+	texts := render(t, c)
+	for unit, wants := range map[string][]string{
+		"otm-dispatcher.service": {
+			`ExecStart="/opt/b %%n $HOME é/otm-dispatcher" --once`,
+			`Environment="OTM_DIR=/srv/o t m/%%h ${X} $Y \"d'y\\z é;#"`,
+			`ReadWritePaths="-/srv/o t m/%%h ${X} $Y \"d'y\\z é;#"`,
+			`ReadWritePaths="-/srv/lo gs"`, `ReadWritePaths="-/srv/ws 1"`, `ReadWritePaths="-/srv/ws 2"`,
+			`RequiresMountsFor="/srv/o t m/%%h ${X} $Y \"d'y\\z é;#"`,
+			`User=daemon`, `Group=daemon`,
+		},
+		"otm-watcher.path": {`PathChanged=/srv/o t m/%%h ${X} $Y "d'y\z é;#/new-tasks`, `PathChanged=/srv/o t m/%%h ${X} $Y "d'y\z é;#/task-updates`},
+	} {
+		for _, want := range wants {
+			if !slices.Contains(lines(texts[unit]), want) {
+				t.Errorf("%s lacks %s:\n%s", unit, want, texts[unit])
+			}
+		}
+	}
+	for _, c := range []Config{{Dir: "/a\nb", Bin: "/b"}, {Dir: "/a", Bin: "/b\x1b"}, {Dir: "/a\xff", Bin: "/b"}, {Dir: "/a", Bin: `/b"`}, {Dir: "/a", Bin: "/b'"}, {Dir: "/a", Bin: `/b\x20`}, {Dir: "/a", Bin: "/b", Workspaces: []string{"/\x7f"}}} {
+		if units, err := Units(c); err == nil {
+			t.Errorf("Units of %+v = %s, want an error", c, units[0].Text)
+		}
+	}
+}
+
+// TestStartedAgents: what a dispatcher that starts agents must not be told, as
+// it would be told to the agents.
+func TestStartedAgents(t *testing.T) {
+	t.Parallel()
+	sandbox := regexp.MustCompile(`^(Protect|Private|Restrict[A-Z].*=yes|RestrictAddress|NoNew|ReadWrite|SystemCall|Memory|Capability|Lock|UMask|Device|IPAddress|Remove|Keyring)`)
+	isSandbox := func(l string) bool { return sandbox.MatchString(l) }
+	for _, own := range []bool{true, false} {
+		for _, timers := range []bool{true, false} {
+			c := config(own)
+			c.Exec, c.Timers = true, timers
+			for name, text := range render(t, c) {
+				if !strings.HasSuffix(name, ".service") {
+					continue
+				}
+				l := lines(text)
+				if starts := name == "otm-dispatcher.service"; slices.ContainsFunc(l, isSandbox) == starts {
+					t.Errorf("%s, sandbox %v:\n%s", name, !starts, text)
+				} else if slices.Contains(l, "KillMode=process") != starts || slices.Contains(l, `Environment="PATH=/opt/b %%n $HOME é:/usr/bin:/opt/x y"`) != starts {
+					t.Errorf("%s, KillMode and PATH:\n%s", name, text)
+				}
+			}
+		}
+	}
+}
+
+func TestPrivateTmp(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"data":      func(c *Config) { c.Dir = "/tmp/otm" },
+		"logs":      func(c *Config) { c.LogDir = "/var/tmp" },
+		"programs":  func(c *Config) { c.Bin = "/tmp/bin" },
+		"workspace": func(c *Config) { c.Workspaces = []string{"/tmp/ws"} },
+		"token":     func(c *Config) { c.Reads = []string{"/tmp/token"} },
+		"":          func(c *Config) { c.Dir = "/tmpfs/otm" },
+	} {
+		c := config(true)
+		change(&c)
+		if got := strings.Contains(render(t, c)["otm-dispatcher.service"], "PrivateTmp=yes"); got != (name == "") {
+			t.Errorf("with %q in /tmp, PrivateTmp is %v", name, got)
+		}
+	}
+}
+
+// TestOnlyLoopback: the network is closed only where nothing outside is spoken to.
+func TestOnlyLoopback(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ board, gateway, injector, dispatcher bool }{
+		{true, true, true, true}, {true, false, true, false}, {false, true, false, false},
+	} {
+		c := config(false)
+		c.LocalBoard, c.LocalGateway = tt.board, tt.gateway
+		texts := render(t, c)
+		if got := strings.Contains(texts["otm-injector.service"], "IPAddressDeny=any"); got != tt.injector {
+			t.Errorf("%+v: the injector's network is closed: %v", tt, got)
+		}
+		if got := strings.Contains(texts["otm-dispatcher.service"], "IPAddressDeny=any"); got != tt.dispatcher {
+			t.Errorf("%+v: the dispatcher's network is closed: %v", tt, got)
+		}
+	}
+}
+
+// analyze finds systemd-analyze. CI sets OTM_TEST_SYSTEMD=must.
+func analyze(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("systemd-analyze")
+	if err == nil {
+		return path
+	}
+	if os.Getenv("OTM_TEST_SYSTEMD") == "must" {
+		t.Fatal("systemd-analyze is missing: install the package systemd")
+	}
+	t.Skip("needs systemd-analyze, of the package systemd")
+	return ""
+}
+
+// write writes all units and the programs that they start.
+func write(t *testing.T, c Config) (dir string, paths []string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range render(t, c) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	return dir, paths
+}
+
+// TestVerify has systemd look at every unit that can be.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	program := analyze(t)
+	bin := filepath.Join(t.TempDir(), "b %n $HOME é")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"otm", "otm-injector", "otm-dispatcher", "otm-completion-detector"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 16 {
+		c := config(i&1 == 0)
+		c.Timers, c.Exec, c.Board, c.Bin = i&2 == 0, i&4 == 0, i&8 == 0, bin
+		t.Run(fmt.Sprintf("user=%v timers=%v exec=%v board=%v", c.User == "", c.Timers, c.Exec, c.Board), func(t *testing.T) {
+			t.Parallel()
+			dir, paths := write(t, c)
+			manager := "--system"
+			if c.User == "" {
+				manager = "--user"
+			}
+			cmd := exec.Command(program, append([]string{manager, "verify", "--man=no"}, paths...)...)
+			cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "SYSTEMD_LOG_LEVEL=warning")
+			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+var exposure = regexp.MustCompile(`Overall exposure level for (\S+): ([0-9.]+)`)
+
+// TestScore holds what systemd makes of the sandboxes: 0 is perfect, 10 is
+// none. The figures stand in docs/install.md; other versions of systemd count
+// somewhat otherwise.
+func TestScore(t *testing.T) {
+	t.Parallel()
+	program := analyze(t)
+	tests := []struct {
+		name  string
+		c     Config
+		limit float64
+	}{
+		{"system", config(false), 2},
+		{"system, Slack", func() Config { c := config(false); c.LocalBoard = false; return c }(), 2},
+		{"user", config(true), 6},
+		{"system, agents are started", func() Config { c := config(false); c.Exec = true; return c }(), 10},
+		{"user, agents are started", func() Config { c := config(true); c.Exec = true; return c }(), 10},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir, paths := write(t, tt.c)
+			for _, path := range paths {
+				cmd := exec.Command(program, "security", "--offline=true", "--no-pager", path)
+				cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
+				out, err := cmd.CombinedOutput()
+				m := exposure.FindSubmatch(out)
+				if m == nil {
+					t.Fatalf("systemd-analyze security: %v\n%s", err, out)
+				}
+				t.Logf("%s %s", m[1], m[2])
+				var score float64
+				fmt.Sscan(string(m[2]), &score)
+				if score > tt.limit {
+					t.Errorf("%s scores %s, want at most %v:\n%s", m[1], m[2], tt.limit, out)
+				}
+			}
+		})
+	}
+}
