@@ -59,6 +59,7 @@ fuzz: ## each fuzz target for a while (FUZZTIME=30s)
 .PHONY: bench
 bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
+	$(GO) test ./internal/app ./internal/board ./pipeline/task -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load'
 
 .PHONY: cover
 cover: ## which statements the tests reach
