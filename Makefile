@@ -56,6 +56,10 @@ shellcheck:
 fuzz: ## each fuzz target for a while (FUZZTIME=30s)
 	@sh scripts/fuzz.sh
 
+.PHONY: web-api
+web-api: ## the board's suite with Slack's own client for Node
+	@sh scripts/web-api.sh
+
 .PHONY: bench
 bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
