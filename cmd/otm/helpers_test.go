@@ -61,6 +61,8 @@ func setup(env *testscript.Env) error {
 //	settled N                until both inboxes are empty and N files are in processed/ and failed/
 //	board list               the rows of the embedded board, one JSON object a line, to stdout
 //	board set TASK FIELD V   edits a cell of a task's row over the API
+//	board add TITLE AGENT    types a row, as a person would
+//	board delete TASK        deletes a task's row
 //	board open TASK STEP     takes the tick of a step away
 //	tree DIR                 the files below DIR, sorted, with modes, to stdout
 //	chtime FILE AGE          sets the time of a file back
@@ -282,7 +284,7 @@ func sigterm(ts *testscript.TestScript, neg bool, args []string) {
 
 func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: board list | board set TASK COLUMN VALUE | board open TASK STEP")
+		ts.Fatalf("usage: board list | board set TASK COLUMN VALUE | board add TITLE [AGENT] | board delete TASK | board open TASK STEP")
 	}
 	b := openAPI(ts)
 	switch args[0] {
@@ -293,6 +295,15 @@ func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "set":
 		item := b.find(args[1])
 		b.set(item.ID, args[2], args[3])
+	case "add":
+		var made struct{ Item struct{ ID string } }
+		b.call("slackLists.items.create", url.Values{"list_id": {b.list}}, &made)
+		b.set(made.Item.ID, "Title", args[1])
+		if len(args) > 2 {
+			b.set(made.Item.ID, "Assignee", args[2])
+		}
+	case "delete":
+		b.call("slackLists.items.delete", url.Values{"list_id": {b.list}, "id": {b.find(args[1]).ID}}, nil)
 	case "open":
 		task := b.find(args[1])
 		i := slices.IndexFunc(b.items(), func(it item) bool { return it.Parent == task.ID && it.cell("Title") == args[2] })
