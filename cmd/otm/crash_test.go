@@ -327,11 +327,18 @@ func points(t *testing.T) []map[string]int {
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
 	cases := 0
+	killed := map[string]bool{} // command and point
 	for i, hits := range points(t) {
 		for point, n := range hits {
+			// Only the injector does other work at the same points when it runs again.
+			what := life[i].name + " " + point
+			if killed[what] && life[i].name != "otm-injector" {
+				continue
+			}
+			killed[what] = true
 			for _, hit := range []int{1, 3} {
-				if n < hit {
-					continue
+				if n < hit || hit > 1 && (life[i].args[0] != "--once" || point == "durable.named") {
+					continue // the third time tells something new where several tasks are worked on
 				}
 				cases++
 				at := fmt.Sprintf("%s:%d", point, hit)
@@ -351,7 +358,7 @@ func TestCrashMatrix(t *testing.T) {
 			}
 		}
 	}
-	if cases < 60 {
+	if cases < 40 {
 		t.Errorf("only %d points: the trace does not work", cases)
 	}
 }
