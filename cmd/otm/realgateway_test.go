@@ -1,0 +1,455 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/dispatch"
+	"otm/heartbeat"
+	"otm/pipeline"
+	"otm/pipeline/task"
+)
+
+// sixAgents are those of the real gateway.
+var sixAgents = []string{"archibald", "beatrix", "cosima", "devdas", "emil", "fadime"}
+
+// TestRealGateway runs the pipeline with OpenClaw's own gateway, whose agents
+// have a scripted model and a real shell. docs/decisions/0018 says what cannot
+// be tried with it.
+func TestRealGateway(t *testing.T) {
+	prepared(t)
+	c := newHouse(t)
+	r := &realCase{model: newScripted(t), home: c}
+	r.g = newRealGateway(t, r.model, c.bin, sixAgents)
+	for _, sub := range []struct {
+		name string
+		run  func(*testing.T, *realCase)
+	}{
+		{"not there", notThere}, // and starts the gateway
+		{"whole loop", wholeLoop},
+		{"pass", onePass},
+		{"wrong token", wrongToken},
+		{"no token", noToken},
+		{"unknown agent", unknownAgent},
+		{"pairing", pairing},
+		{"answer lost", answerLost},
+		{"no answer", noAnswer},
+		{"oversized frame", oversized},
+		{"slow", slow},
+		{"work of the above", finishAll},
+		{"draining", draining}, // and starts it again
+		{"killed", killed},     // and starts it again
+	} {
+		if !t.Run(sub.name, func(t *testing.T) { sub.run(t, r) }) && (r.g.process == nil || !r.g.alive()) {
+			t.Fatal("without the gateway there is no going on")
+		}
+	}
+}
+
+// realCase is what the cases have in common.
+type realCase struct {
+	g     *realGateway
+	model *scripted
+	home  *house // for what outlives a case
+	open  []*realHouse
+}
+
+// realHouse is a house whose agents live at the real gateway.
+type realHouse struct {
+	*house
+	c      *realCase
+	agents []string // of its tasks, in their order
+}
+
+// house makes a house for a case, with a board, and a task for each agent.
+// config is more of otm.toml.
+func (c *realCase) house(t *testing.T, url, config string, agents ...string) *realHouse {
+	t.Helper()
+	root, err := os.MkdirTemp(c.home.root, "house ") // it outlives the case: agents are at work in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &realHouse{house: &house{T: t, root: root, dir: filepath.Join(root, "data dir"), bin: c.home.bin}, c: c, agents: agents}
+	h.must("otm", "init")
+	text := fmt.Sprintf("[gateway]\nurl = %q\ntoken_file = \"secrets/gateway\"\n[board]\nlisten = \"127.0.0.1:0\"\n%s", url, config)
+	for _, a := range agents {
+		if err := os.MkdirAll(c.g.workspace(a), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintf("[agents.%s]\nworkspace = %q\ntrigger = \"gateway\"\n", a, c.g.workspace(a))
+	}
+	h.write("otm.toml", text)
+	h.write("secrets/gateway", c.g.token+"\n")
+	return h
+}
+
+func (h *realHouse) write(name, text string) {
+	h.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// tasks drops a task with two steps for each agent.
+func (h *realHouse) tasks() {
+	h.Helper()
+	for _, a := range h.agents {
+		h.must("otm-create", "--title", "Of "+a, "--agent", a, "--subtask", "one", "--subtask", "two")
+	}
+}
+
+// once is a house in which each component runs when it is told to, with its
+// tasks on the board.
+func (c *realCase) once(t *testing.T, url string, agents ...string) *realHouse {
+	t.Helper()
+	h := c.house(t, url, "", agents...)
+	h.startBoard("")
+	h.tasks()
+	h.must("otm-injector", "--once")
+	return h
+}
+
+func (h *realHouse) record(i int) *pipeline.Record {
+	h.Helper()
+	r, err := task.Open(h.dir, nil).Load(pipeline.TaskID(i + 1))
+	if err != nil {
+		return &pipeline.Record{}
+	}
+	return r
+}
+
+// dispatch makes a pass that wakes as many agents as it says. Where that is not
+// all, the message has to be there, no secret, and the heartbeat tells of it.
+func (h *realHouse) dispatch(woken int, message string) string {
+	h.Helper()
+	begun := time.Now()
+	out, code, _ := h.run("", "otm-dispatcher", "--once")
+	h.Logf("after %.2f s: exit %d: %s", time.Since(begun).Seconds(), code, strings.TrimSpace(out))
+	want, result := 0, heartbeat.Success
+	if message != "" {
+		want, result = 3, heartbeat.Partial
+	}
+	if code != want || !strings.Contains(out, fmt.Sprintf("woke %d agents", woken)) {
+		h.Errorf("exit %d, want %d and woke %d agents", code, want, woken)
+	}
+	if !regexp.MustCompile(message).MatchString(out) {
+		h.Errorf("it does not say %q", message)
+	}
+	if strings.Contains(out, h.c.g.token) {
+		h.Errorf("the token stands in %q", out)
+	}
+	if b, err := heartbeat.Read(h.dir, heartbeat.Dispatcher); err != nil || b.Result != result {
+		h.Errorf("heartbeat %+v, %v, want %s", b, err, result)
+	}
+	return out
+}
+
+// outcome is what a record says of the only wake of a task.
+type outcome string
+
+const (
+	accepted outcome = "accepted"
+	refused  outcome = "refused"
+	unsent   outcome = "not sent"
+	unknown  outcome = "sent, not known whether it was accepted"
+)
+
+func (h *realHouse) outcome(i int, want outcome) {
+	h.Helper()
+	wakes := h.record(i).Wakes
+	if len(wakes) != 1 || wakes[0].Key != dispatch.Key(pipeline.TaskID(i+1), h.agents[i], 1) {
+		h.Errorf("wakes %+v", wakes)
+		return
+	}
+	got := unsent
+	switch w := wakes[0]; {
+	case w.Accepted != nil:
+		got = accepted
+	case w.Refused != "":
+		got = refused
+	case w.Sent:
+		got = unknown
+	}
+	if got != want {
+		h.Errorf("%s: %s, want %s: %+v", h.agents[i], got, want, wakes[0])
+	}
+}
+
+// leave leaves a house whose tasks are under way to finishAll.
+func (h *realHouse) leave() { h.c.open = append(h.c.open, h) }
+
+// isDone tells whether all tasks are done.
+func (h *realHouse) isDone() bool {
+	for i := range h.agents {
+		if h.record(i).Status != pipeline.AgentDone {
+			return false
+		}
+	}
+	return true
+}
+
+// check holds what must be true of a house in which all is done.
+func (h *realHouse) check() {
+	h.Helper()
+	for i, a := range h.agents {
+		r := h.record(i)
+		taken := slices.DeleteFunc(slices.Clone(r.History), func(e pipeline.Event) bool { return e.What != pipeline.EventTaken })
+		if len(taken) != 1 || r.StepsDone() != 2 || r.Result != "done by the model" {
+			h.Errorf("%s: taken %v, %d steps, result %q", a, taken, r.StepsDone(), r.Result)
+		}
+	}
+	if failed, _ := filepath.Glob(filepath.Join(h.dir, "failed", "*")); len(failed) > 0 {
+		h.Errorf("failed drops: %v", failed)
+	}
+	h.must("otm", "fsck", "--at-rest")
+}
+
+// doctor returns what otm doctor says of the gateway.
+func (h *realHouse) doctor() string {
+	h.Helper()
+	out, _, _ := h.run("", "otm", "doctor")
+	var lines []string
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, " gateway ") || len(lines) > 0 && strings.Contains(line, "→") && !strings.Contains(lines[len(lines)-1], "→") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// notThere: a gateway that does not run yet is waited for.
+func notThere(t *testing.T, c *realCase) {
+	h := c.once(t, c.g.url(), "archibald")
+	h.dispatch(0, `request not sent: .*connection refused`)
+	h.outcome(0, unsent)
+	if got := h.doctor(); !strings.Contains(got, "fail  gateway") || !strings.Contains(got, "openclaw gateway status") {
+		t.Errorf("doctor says %q", got)
+	}
+	c.g.start(t)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
+}
+
+// wholeLoop: everything in one process, and six agents at once.
+func wholeLoop(t *testing.T, c *realCase) {
+	k := newLink(t, c.g)
+	h := c.house(t, k.url(), "", sixAgents...)
+	stop := h.start("otm", "up")
+	h.tasks()
+	begun := time.Now()
+	waitUntil(t, "all tasks to be done", h.isDone)
+	t.Logf("%d tasks done after %.1f s; the gateway's largest frame had %d bytes", len(sixAgents), time.Since(begun).Seconds(), k.largest)
+	for i, a := range sixAgents {
+		h.outcome(i, accepted)
+		if n := c.model.began(h.dir, a); n != 1 {
+			t.Errorf("%s had %d turns", a, n)
+		}
+	}
+	if got := h.doctor(); !strings.HasPrefix(got, "ok    gateway") || strings.Contains(got, "fail") || !strings.Contains(got, c.g.version) {
+		t.Errorf("doctor says %q", got)
+	}
+	stop()
+	h.check()
+}
+
+// onePass: six agents are woken in one pass.
+func onePass(t *testing.T, c *realCase) {
+	h := c.once(t, c.g.url(), sixAgents...)
+	begun := time.Now()
+	h.dispatch(6, "")
+	took := time.Since(begun)
+	first, last := time.Time{}, time.Time{}
+	for i := range sixAgents {
+		h.outcome(i, accepted)
+		for _, w := range h.record(i).Wakes {
+			if first.IsZero() || w.AskedAt.Before(first) {
+				first = w.AskedAt
+			}
+			if w.Accepted != nil && w.Accepted.After(last) {
+				last = *w.Accepted
+			}
+		}
+	}
+	begun = time.Now()
+	h.dispatch(0, "")
+	t.Logf("PASS with six agents: %.3f s with the process, %.3f s from the first wake asked to the last accepted; a pass with nothing to do: %.3f s",
+		took.Seconds(), last.Sub(first).Seconds(), time.Since(begun).Seconds())
+	h.leave()
+}
+
+func wrongToken(t *testing.T, c *realCase) {
+	h := c.once(t, c.g.url(), "archibald")
+	h.write("secrets/gateway", "another-token-0123456789\n")
+	if out := h.dispatch(0, `wake refused: put gateway\.auth\.token of openclaw\.json into the file that gateway\.token_file of otm\.toml names`); strings.Contains(out, "another-token") {
+		t.Error("it shows the token")
+	}
+	h.outcome(0, refused)
+	if got := h.doctor(); !strings.Contains(got, "fail  gateway") || !strings.Contains(got, "→ put gateway.auth.token") {
+		t.Errorf("doctor says %q", got)
+	}
+	h.write("secrets/gateway", c.g.token)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
+}
+
+func noToken(t *testing.T, c *realCase) {
+	h := c.once(t, c.g.url(), "beatrix")
+	h.write("secrets/gateway", "\n")
+	h.dispatch(0, `gateway\.token_file of otm\.toml`)
+	h.outcome(0, refused)
+	h.write("secrets/gateway", c.g.token)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
+}
+
+// unknownAgent: the others are woken.
+func unknownAgent(t *testing.T, c *realCase) {
+	h := c.once(t, c.g.url(), "cosima", "stranger")
+	h.dispatch(1, `the gateway knows no agent "stranger": name the one that is meant with gateway_agent in \[agents\.stranger\] of otm\.toml`)
+	h.outcome(0, accepted)
+	h.outcome(1, refused)
+	if got := h.doctor(); !strings.Contains(got, `it knows no agent "stranger"; it has archibald`) {
+		t.Errorf("doctor says %q", got)
+	}
+}
+
+// pairing: through a proxy we are somebody from elsewhere.
+func pairing(t *testing.T, c *realCase) {
+	k := newLink(t, c.g)
+	k.header = "X-Forwarded-For: 192.0.2.7\r\n"
+	h := c.once(t, k.url(), "devdas")
+	out := h.dispatch(0, `wake refused: approve us at the gateway: openclaw devices approve \S+; `)
+	h.outcome(0, refused)
+	if m := regexp.MustCompile(`openclaw (devices approve [0-9a-f-]+)`).FindStringSubmatch(out); m != nil {
+		answer, err := c.g.command(strings.Fields(m[1])...).CombinedOutput()
+		t.Logf("%s: %v: %s", m[1], err, answer)
+		h.dispatch(1, "")
+		h.outcome(0, accepted)
+	}
+	h.leave()
+}
+
+// answerLost: it is asked again under the same key, and the agent runs once.
+func answerLost(t *testing.T, c *realCase) {
+	k := newLink(t, c.g)
+	k.make(lose, 1)
+	h := c.once(t, k.url(), "emil")
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	if k.count() != 1 {
+		t.Error("no answer was lost")
+	}
+	h.leave()
+}
+
+// noAnswer: no answer comes through in a whole pass.
+func noAnswer(t *testing.T, c *realCase) {
+	k := newLink(t, c.g)
+	k.make(lose, -1)
+	h := c.once(t, k.url(), "fadime")
+	h.dispatch(0, `no answer to the wake: `)
+	h.outcome(0, unknown)
+	k.make(none, 0)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
+}
+
+// oversized: a frame that is larger than any that we take.
+func oversized(t *testing.T, c *realCase) {
+	k := newLink(t, c.g)
+	k.make(inflate, -1)
+	h := c.once(t, k.url(), "archibald")
+	h.dispatch(0, `no answer to the wake: .*(limit|too big)`)
+	h.outcome(0, unknown)
+	k.make(none, 0)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
+}
+
+// slow: the gateway does nothing for a while.
+func slow(t *testing.T, c *realCase) {
+	h := c.once(t, c.g.url(), "beatrix")
+	c.g.signalAll(syscall.SIGSTOP)
+	wake := time.AfterFunc(4*time.Second, func() { c.g.signalAll(syscall.SIGCONT) })
+	defer wake.Stop()
+	defer c.g.signalAll(syscall.SIGCONT)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
+}
+
+// finishAll: what was woken is done, once.
+func finishAll(t *testing.T, c *realCase) {
+	begun, n := time.Now(), len(c.open)
+	for _, h := range c.open {
+		h.T = t
+		h.startBoard("")
+		waitUntil(t, "the tasks to be done", func() bool {
+			h.must("otm-injector", "--once")
+			return h.isDone()
+		})
+		h.check()
+		for i, a := range h.agents {
+			h.outcome(i, accepted)
+			if n := c.model.began(h.dir, a); n != 1 {
+				t.Errorf("%s had %d turns", a, n)
+			}
+		}
+	}
+	t.Logf("the work of %d cases was done after %.1f s more", n, time.Since(begun).Seconds())
+	c.open = nil
+}
+
+// draining: a gateway that is told to stop lets runs end (2026.9.6) and takes no
+// new ones.
+func draining(t *testing.T, c *realCase) {
+	busy := c.once(t, c.g.url(), "cosima")
+	release := c.model.hold("cosima")
+	busy.dispatch(1, "")
+	waitUntil(t, "the agent to begin", func() bool { return c.model.began(busy.dir, "cosima") == 1 })
+	h := c.once(t, c.g.url(), "devdas")
+	c.g.kill(syscall.SIGTERM)
+	h.dispatch(0, `request not sent: `)
+	h.outcome(0, unsent)
+	t.Logf("old %v, alive while it drains: %v", c.g.old(), c.g.alive())
+	release()
+	waitUntil(t, "the gateway to end", func() bool { return !c.g.alive() })
+	c.g.start(t)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
+	if !c.g.old() {
+		busy.leave()
+	}
+	finishAll(t, c)
+}
+
+// killed: the gateway dies while a run is under way. 2026.9.6 goes on with it by
+// itself; with 2026.3.13 it is lost, and the agent is woken again.
+func killed(t *testing.T, c *realCase) {
+	h := c.house(t, c.g.url(), "[times]\nrewake_after = \"20s\"\n", "emil")
+	release := c.model.hold("emil")
+	stop := h.start("otm", "up")
+	h.tasks()
+	waitUntil(t, "the agent to begin", func() bool { return c.model.began(h.dir, "emil") >= 1 })
+	c.g.kill(syscall.SIGKILL)
+	release()
+	c.g.start(t)
+	begun := time.Now()
+	waitUntil(t, "the task to be done", h.isDone)
+	t.Logf("done %.1f s after the restart, %d turns, %d wakes", time.Since(begun).Seconds(), c.model.began(h.dir, "emil"), len(h.record(0).Wakes))
+	stop()
+	h.check()
+}
