@@ -55,6 +55,7 @@ type realGateway struct {
 	agents            []string
 	process           *exec.Cmd
 	dead              chan struct{}
+	watchdogs         []func() // end those that end the gateway
 }
 
 func newRealGateway(t *testing.T, model *scripted, bin string, agents []string) *realGateway {
@@ -90,6 +91,9 @@ func newRealGateway(t *testing.T, model *scripted, bin string, agents []string) 
 	}
 	t.Cleanup(func() {
 		g.kill(syscall.SIGKILL)
+		for _, stop := range g.watchdogs {
+			stop()
+		}
 		if t.Failed() {
 			data, _ := os.ReadFile(g.log)
 			t.Logf("the gateway's log ends with:\n%s", data[max(0, len(data)-6000):])
@@ -129,7 +133,7 @@ func (g *realGateway) config() object {
 	return object{
 		"gateway": object{
 			"mode": "local", "port": g.port, "bind": "loopback", "controlUi": object{"enabled": false},
-			"auth": object{"mode": "token", "token": g.token},
+			"auth": object{"mode": "token", "token": g.token}, "trustedProxies": []string{"127.0.0.1"},
 		},
 		"models": object{"mode": "merge", "providers": object{"scripted": object{
 			"baseUrl": g.model.url + "/v1", "apiKey": "none", "api": "openai-completions",
@@ -177,6 +181,20 @@ func (g *realGateway) start(t *testing.T) {
 	if err := g.process.Start(); err != nil {
 		t.Fatal(err)
 	}
+	// Should this process be ended at once, its end of the pipe closes.
+	watchdog := exec.Command("sh", "-c", `cat; kill -9 -- "-$0" 2>/dev/null`, fmt.Sprint(g.process.Process.Pid))
+	watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := watchdog.StdinPipe()
+	if err == nil {
+		err = watchdog.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.watchdogs = append(g.watchdogs, func() {
+		pipe.Close()
+		watchdog.Wait()
+	})
 	g.dead = make(chan struct{})
 	go func(process *exec.Cmd, dead chan struct{}) {
 		process.Wait()
