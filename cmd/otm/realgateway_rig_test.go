@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -130,11 +131,15 @@ func (g *realGateway) config() object {
 		agents["entries"] = entries
 		run["mode"] = "full"
 	}
+	gateway := object{
+		"mode": "local", "port": g.port, "bind": "loopback", "controlUi": object{"enabled": false},
+		"auth": object{"mode": "token", "token": g.token},
+	}
+	if !g.old() { // which takes nobody behind a trusted address for local
+		gateway["trustedProxies"] = []string{"127.0.0.1"}
+	}
 	return object{
-		"gateway": object{
-			"mode": "local", "port": g.port, "bind": "loopback", "controlUi": object{"enabled": false},
-			"auth": object{"mode": "token", "token": g.token}, "trustedProxies": []string{"127.0.0.1"},
-		},
+		"gateway": gateway,
 		"models": object{"mode": "merge", "providers": object{"scripted": object{
 			"baseUrl": g.model.url + "/v1", "apiKey": "none", "api": "openai-completions",
 			"models": []object{{
@@ -182,7 +187,7 @@ func (g *realGateway) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Should this process be ended at once, its end of the pipe closes.
-	watchdog := exec.Command("sh", "-c", `cat; kill -9 -- "-$0" 2>/dev/null`, fmt.Sprint(g.process.Process.Pid))
+	watchdog := exec.Command("sh", "-c", `cat; kill -9 "-$0" 2>/dev/null`, fmt.Sprint(g.process.Process.Pid))
 	watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := watchdog.StdinPipe()
 	if err == nil {
@@ -261,12 +266,13 @@ func waitUntil(t *testing.T, what string, ok func() bool) {
 type scripted struct {
 	url string
 
-	mu    sync.Mutex
-	plans map[string][]string      // command of the wake → what comes next
-	turns map[string]int           // command of the wake → turns that began with it
-	held  map[string]chan struct{} // agent → open while its model takes its time
-	said  []string                 // what the commands printed
-	asked int
+	mu      sync.Mutex
+	plans   map[string][]string      // command of the wake → what comes next
+	turns   map[string]int           // command of the wake → turns that began with it
+	held    map[string]chan struct{} // agent → open while its model takes its time
+	said    []string                 // what the commands printed
+	ignored []string                 // data directories
+	asked   int
 }
 
 func newScripted(t *testing.T) *scripted {
@@ -305,6 +311,13 @@ func (m *scripted) let(agent string) {
 		close(ch)
 		delete(m.held, agent)
 	}
+}
+
+// ignore makes the agents' turns about a data directory end at once.
+func (m *scripted) ignore(dir string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ignored = append(m.ignored, dir)
 }
 
 // began counts the turns of an agent in a data directory.
@@ -384,7 +397,7 @@ func (m *scripted) next(wake string, begins bool, output string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch task := resultLine.FindStringSubmatch(output); {
-	case wake == "":
+	case wake == "" || slices.ContainsFunc(m.ignored, func(dir string) bool { return strings.Contains(wake, "'"+dir+"'") }):
 		return ""
 	case begins:
 		m.plans[wake] = []string{wake}

@@ -45,7 +45,8 @@ func TestRealGateway(t *testing.T) {
 		{"slow", slow},
 		{"work of the above", finishAll},
 		{"draining", draining}, // and starts it again
-		{"killed", killed},     // and starts it again
+		{"work of that", finishAll},
+		{"killed", killed}, // and starts it again
 	} {
 		if !t.Run(sub.name, func(t *testing.T) { sub.run(t, r) }) && (r.g.process == nil || !r.g.alive()) {
 			t.Fatal("without the gateway there is no going on")
@@ -203,10 +204,11 @@ func (h *realHouse) outcome(i int, want outcome) {
 // leave leaves a house whose tasks are under way to finishAll.
 func (h *realHouse) leave() { h.c.open = append(h.c.open, h) }
 
-// isDone tells whether all tasks are done.
+// isDone tells whether all tasks are done, and said so: the last step alone
+// makes one agent_done.
 func (h *realHouse) isDone() bool {
 	for i := range h.agents {
-		if h.record(i).Status != pipeline.AgentDone {
+		if r := h.record(i); r.Status != pipeline.AgentDone || r.Result == "" {
 			return false
 		}
 	}
@@ -281,29 +283,32 @@ func wholeLoop(t *testing.T, c *realCase) {
 	stop()
 }
 
-// onePass: six agents are woken in one pass.
+// onePass: six agents are woken in one pass; how fast, is logged.
 func onePass(t *testing.T, c *realCase) {
-	h := c.once(t, c.g.url(), sixAgents...)
-	begun := time.Now()
-	h.dispatch(6, "")
-	took := time.Since(begun)
-	first, last := time.Time{}, time.Time{}
-	for i := range sixAgents {
-		h.outcome(i, accepted)
-		for _, w := range h.record(i).Wakes {
-			if first.IsZero() || w.AskedAt.Before(first) {
-				first = w.AskedAt
-			}
-			if w.Accepted != nil && w.Accepted.After(last) {
-				last = *w.Accepted
+	for range 3 {
+		h := c.once(t, c.g.url(), sixAgents...)
+		c.model.ignore(h.dir)
+		begun := time.Now()
+		h.dispatch(6, "")
+		took := time.Since(begun)
+		first, last := time.Time{}, time.Time{}
+		for i := range sixAgents {
+			h.outcome(i, accepted)
+			for _, w := range h.record(i).Wakes {
+				if first.IsZero() || w.AskedAt.Before(first) {
+					first = w.AskedAt
+				}
+				if w.Accepted != nil && w.Accepted.After(last) {
+					last = *w.Accepted
+				}
 			}
 		}
+		t.Logf("a pass with six agents: %.3f s with its process, %.3f s from the first that was asked to the last that was accepted",
+			took.Seconds(), last.Sub(first).Seconds())
+		waitUntil(t, "all turns", func() bool {
+			return !slices.ContainsFunc(sixAgents, func(a string) bool { return c.model.began(h.dir, a) == 0 })
+		})
 	}
-	begun = time.Now()
-	h.dispatch(0, "")
-	t.Logf("PASS with six agents: %.3f s with the process, %.3f s from the first wake asked to the last accepted; a pass with nothing to do: %.3f s",
-		took.Seconds(), last.Sub(first).Seconds(), time.Since(begun).Seconds())
-	h.leave()
 }
 
 func wrongToken(t *testing.T, c *realCase) {
@@ -349,15 +354,11 @@ func pairing(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.header = "X-Forwarded-For: 192.0.2.7\r\n"
 	h := c.once(t, k.url(), "devdas")
-	out := h.dispatch(0, `wake refused: approve us at the gateway: openclaw devices approve \S+; `)
+	h.dispatch(0, `wake refused: approve us at the gateway: openclaw devices approve \S+; `)
 	h.outcome(0, refused)
-	if m := regexp.MustCompile(`openclaw (devices approve [0-9a-f-]+)`).FindStringSubmatch(out); m != nil {
-		answer, err := c.g.command(strings.Fields(m[1])...).CombinedOutput()
-		t.Logf("%s: %v: %s", m[1], err, answer)
-		h.dispatch(1, "")
-		h.outcome(0, accepted)
+	if got := h.doctor(); !strings.Contains(got, "→ approve us at the gateway: openclaw devices approve") {
+		t.Errorf("doctor says %q", got)
 	}
-	h.leave()
 }
 
 // answerLost: it is asked again under the same key, and the agent runs once.
@@ -378,6 +379,8 @@ func noAnswer(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.make(lose, -1)
 	h := c.once(t, k.url(), "fadime")
+	release := c.model.hold("fadime") // so that it has not taken the task when it is asked again
+	defer release()
 	h.dispatch(0, `no answer to the wake: `)
 	h.outcome(0, unknown)
 	k.make(none, 0)
@@ -391,6 +394,8 @@ func oversized(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.make(inflate, -1)
 	h := c.once(t, k.url(), "archibald")
+	release := c.model.hold("archibald")
+	defer release()
 	h.dispatch(0, `(?s)no answer to the wake: .*message too big`)
 	h.outcome(0, unknown)
 	k.make(none, 0)
@@ -446,7 +451,9 @@ func draining(t *testing.T, c *realCase) {
 	c.g.kill(syscall.SIGTERM)
 	h.dispatch(0, `request not sent: `)
 	h.outcome(0, unsent)
-	t.Logf("old %v, alive while it drains: %v", c.g.old(), c.g.alive())
+	if !c.g.old() && !c.g.alive() {
+		t.Error("it did not wait for the run")
+	}
 	release()
 	waitUntil(t, "the gateway to end", func() bool { return !c.g.alive() })
 	c.g.start(t)
@@ -454,9 +461,8 @@ func draining(t *testing.T, c *realCase) {
 	h.outcome(0, accepted)
 	h.leave()
 	if !c.g.old() {
-		busy.leave()
+		busy.leave() // else its run was lost
 	}
-	finishAll(t, c)
 }
 
 // killed: the gateway dies while a run is under way. 2026.9.6 goes on with it by
