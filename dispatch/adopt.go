@@ -58,7 +58,7 @@ func (p *pass) adoptFailed(ctx context.Context, row *pipeline.Row, err error) er
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.As(err, &e) && !concernsRow(err):
+	case errors.As(err, &e) && !isFull(err) && !concernsRow(err):
 		p.report.Trouble = err
 	default:
 		reason := fmt.Sprintf("row %q: %v", row.Title, err)
@@ -86,7 +86,7 @@ func (p *pass) typed(b pipeline.Batch) []string {
 		for _, s := range b.StepRows(row.ID) {
 			last = max(last, s.Updated)
 		}
-		if quiet := time.Unix(last, 0).Add(p.Times.AdoptAfter); quiet.After(now) && quiet.Sub(now) <= 2*p.Times.AdoptAfter {
+		if quiet := p.stillAt(last); quiet.After(now) {
 			p.report.due(quiet)
 			continue
 		}
@@ -102,6 +102,8 @@ func (p *pass) unadoptable(row *pipeline.Row) string {
 	switch {
 	case row.Parent != "" || row.Odd || row.Assignee == "" || row.CurrentStatus() != pipeline.New || row.Task() != 0 || len(p.Agents) == 0:
 		return ""
+	case slices.Contains(p.strays, row.ID):
+		return "" // it gets its id back
 	case row.TaskID != "":
 		return fmt.Sprintf("%q is no task id: clear that cell", row.TaskID)
 	case p.Agents.Assigned(row.Assignee) == nil:
@@ -116,12 +118,11 @@ func (p *pass) isTyped(row *pipeline.Row) bool {
 	if row.Parent != "" || row.Odd || row.Title == "" || row.CurrentStatus() != pipeline.New || p.Agents.Assigned(row.Assignee) == nil {
 		return false
 	}
-	id := row.Task()
-	if id == 0 {
-		return row.TaskID == ""
+	if row.TaskID == "" {
+		return !slices.Contains(p.strays, row.ID)
 	}
-	rec, err := p.Records.Load(id)
-	return err == nil && rec.DropID == "" && rec.RowID == row.ID && !isWhole(rec)
+	rec, err := p.Records.Load(row.Task())
+	return err == nil && rec.RowID == row.ID && isBegun(rec)
 }
 
 // adoptRow takes up one row. The record comes first: if we crash after it, the
@@ -174,14 +175,12 @@ func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row
 // idFor is the id of a row without one: that of the record that was begun for
 // it, or a new one.
 func (p *pass) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, error) {
-	ids, err := p.Records.IDs()
+	rec, err := p.owner(row.ID)
 	if err != nil {
 		return 0, err
 	}
-	for _, id := range slices.Backward(ids) {
-		if rec, err := p.Records.Load(id); err == nil && rec.RowID == row.ID && rec.DropID == "" {
-			return id, nil
-		}
+	if rec != nil {
+		return rec.TaskID, nil
 	}
 	return p.NewID(ctx)
 }
@@ -225,6 +224,9 @@ func (p *pass) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 			return false, nil
 		}
 	}
+	if p.full != nil {
+		return false, p.full
+	}
 	now := p.Now()
 	if err := p.askedStep(ctx, rec, &now); err != nil {
 		return false, err
@@ -237,9 +239,18 @@ func (p *pass) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 		if pipeline.MaybeApplied(err) {
 			return false, err
 		}
+		if isFull(err) {
+			err = fmt.Errorf("its step cannot be made: the list is full: %w", err)
+			p.full = err
+		}
 		return false, errors.Join(err, p.askedStep(ctx, rec, nil))
 	}
 	return true, p.madeStep(ctx, rec, row)
+}
+
+func isFull(err error) bool {
+	var e *pipeline.BoardError
+	return errors.As(err, &e) && e.Full
 }
 
 func (p *pass) askedStep(ctx context.Context, rec *pipeline.Record, at *time.Time) error {

@@ -238,3 +238,62 @@ func TestWalkLacksARow(t *testing.T) {
 	want(t, "looks", w.board.Faults.Count("slackLists.items.info"), 2)
 	want(t, "gone", words(w.record(id).GoneAt == nil, w.ids("alpha")), "true T-00001")
 }
+
+// Rows and steps that were deleted while nobody looked, and of which no
+// snapshot knows, are noticed all the same; so is a row deleted while it was
+// being adopted.
+func TestDeletedWhileNobodyLooked(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"row", "step", "half adopted"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha")
+			id := w.create("x", "alpha", pipeline.Normal, "One", "Two")
+			w.pass()
+			rec := w.record(id)
+			gone := map[string]string{"row": rec.RowID, "step": rec.Steps[0].RowID, "half adopted": w.types("y", "alpha")}[what]
+			if what == "half adopted" {
+				id++
+				w.change(id, func(r *pipeline.Record) { r.Title, r.RowID, r.Status = "y", gone, pipeline.New })
+			}
+			if err := w.board.Server.DeleteRow("", w.board.ListID, gone); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(w.dir, "board", "snapshot.json")); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			w.pass()
+			rec = w.record(id)
+			want(t, "after one walk", words(rec.GoneAt == nil, stepTitles(rec)), words(true, map[bool]string{true: "[]", false: "[One Two]"}[what == "half adopted"]))
+			for range 2 {
+				w.clock.Advance(time.Minute)
+				w.pass()
+			}
+			rec = w.record(id)
+			want(t, "after two", words(rec.GoneAt != nil, stepTitles(rec)), map[string]string{"row": "true [One Two]", "step": "false [Two]", "half adopted": "true []"}[what])
+			want(t, "looks", w.board.Faults.Count("slackLists.items.info"), 1)
+		})
+	}
+}
+
+// A board that lost all its rows, or another one, makes no dispatch twice and
+// is asked for a few rows a pass.
+func TestOtherBoard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	for range 7 {
+		w.create("x", "alpha", pipeline.Normal)
+	}
+	w.pass()
+	w.board = boardtest.Start(t)
+	w.restart()
+	for range 5 {
+		w.clock.Advance(time.Minute)
+		w.pass()
+	}
+	for id := range pipeline.TaskID(7) {
+		want(t, "gone", w.record(id+1).GoneAt != nil, true)
+	}
+	want(t, "looks", w.board.Faults.Count("slackLists.items.info"), 7)
+}

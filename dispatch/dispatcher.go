@@ -48,7 +48,10 @@ type Dispatcher struct {
 	waking  map[string]chan wakeResult // agent → a wake that is under way
 	wakers  sync.WaitGroup
 	holders holders
-	cleaned map[string]bool // workspaces in which leftovers of a crash were looked for
+	owners  owners
+	over    map[pipeline.TaskID]bool // tasks that need no row
+	walkAt  time.Time                // the walk of which was told what it lacks
+	cleaned map[string]bool          // workspaces in which leftovers of a crash were looked for
 }
 
 // Report says what a pass did.
@@ -92,6 +95,10 @@ type pass struct {
 	report *Report
 	byName map[string][]*task // agent → its tasks on the board that were handed out
 
+	owned  bool     // owners is up to date
+	strays []string // rows that do not bear the id of their task
+	full   error    // the board takes no more rows
+
 	drops    map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked
 	away     map[pipeline.TaskID]string           // tasks that the board gives to another than their record does, and whom that names
 	resolved map[string]string                    // workspace → its path without links
@@ -111,6 +118,7 @@ type task struct {
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, error) {
 	if d.saidAt == nil {
 		d.saidAt, d.waking, d.cleaned = map[string]time.Time{}, map[string]chan wakeResult{}, map[string]bool{}
+		d.over = map[pipeline.TaskID]bool{}
 	}
 	d.forget()
 	p := &pass{Dispatcher: d, report: &Report{}, resolved: map[string]string{}}
@@ -151,11 +159,15 @@ func (p *pass) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
 			return err
 		}
 	}
+	given, err := p.giveBack(ctx, b)
+	if err != nil || p.report.Trouble != nil {
+		return err
+	}
 	adopted, err := p.adopt(ctx, b)
 	if err != nil || p.report.Trouble != nil {
 		return err
 	}
-	if adopted > 0 {
+	if given+adopted > 0 {
 		if fresh, _, err = p.scan(ctx, b); err != nil {
 			return err
 		}

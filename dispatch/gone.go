@@ -19,6 +19,9 @@ const maxLooks = 5
 // the board's own word. The task is not made again; if its row comes back, it
 // goes on (Record.Observe).
 func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
+	if err := p.expectRows(b); err != nil {
+		return err
+	}
 	looks := 0
 	for _, m := range b.Missing() {
 		if m.Walks < 2 {
@@ -76,14 +79,56 @@ func (p *pass) goneNote(b pipeline.Batch, row *pipeline.Row) (func(context.Conte
 // recordOf is the record of a task that is under way and whose row this is;
 // nil where there is none.
 func (p *pass) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
-	if row.Task() == 0 {
+	rec, err := p.Records.Load(row.Task())
+	if err != nil || rec.RowID != row.ID {
+		if rec, err = p.owner(row.ID); err != nil || rec == nil {
+			return nil, err
+		}
+	}
+	if rec.Status.Finished() {
 		return nil, nil
 	}
-	rec, err := p.Records.Load(row.Task())
-	if err != nil || rec.RowID != row.ID || rec.Status.Finished() {
-		return nil, err
-	}
 	return rec, nil
+}
+
+// expectRows has the board miss the rows of tasks under way that no walk showed:
+// they were deleted while nobody looked, or the snapshot was lost. Each walk is
+// asked once.
+func (p *pass) expectRows(b pipeline.Batch) error {
+	if p.walkAt.Equal(b.WalkAt()) {
+		return nil
+	}
+	ids, err := p.Records.IDs()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if p.over[id] || b.TaskRow(id) != nil {
+			continue
+		}
+		rec, err := p.Records.Load(id)
+		switch {
+		case err != nil || rec.RowID == "":
+		case rec.ArchivedAt != nil || rec.Status.Finished():
+			p.over[id] = true
+		case rec.GoneAt == nil:
+			b.Expect(pipeline.Row{ID: rec.RowID, TaskID: id.String(), Title: rec.Title})
+		}
+	}
+	p.walkAt = b.WalkAt()
+	return nil
+}
+
+// expectSteps is the same for the steps of a task whose row is there.
+func (p *pass) expectSteps(b pipeline.Batch, rec *pipeline.Record) {
+	if rec.Status.Finished() {
+		return
+	}
+	for _, s := range rec.Steps {
+		if s.RowID != "" {
+			b.Expect(pipeline.Row{ID: s.RowID, Parent: rec.RowID, Title: s.Title})
+		}
+	}
 }
 
 func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {

@@ -290,7 +290,8 @@ func TestTwoRowsOneID(t *testing.T) {
 	w.change(id, func(r *pipeline.Record) { *r = *first })
 	for range 2 {
 		r := w.pass()
-		want(t, "failures", r.Failed, []string{fmt.Sprintf("T-00001: two rows bear this id: %s and %s; clear the Task ID of one", first.RowID, second)})
+		want(t, "failures", r.Failed, []string{
+			fmt.Sprintf("T-00001: two rows bear this id: its own, %s, and %s (%q): clear the Task ID of the latter", first.RowID, second, "y")})
 	}
 	want(t, "entries", w.ids("alpha"), "T-00001")
 	want(t, "its title", w.entry("alpha", id)["title"], "x")

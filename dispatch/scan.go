@@ -18,8 +18,15 @@ import (
 func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
 	p.byName, p.report.Failed = map[string][]*task{}, nil
 	p.away, p.drops = map[pipeline.TaskID]string{}, nil
+	p.owned, p.strays = false, nil
 	for row := range b.Rows() {
-		if row.Parent != "" || row.Task() == 0 {
+		if row.Parent != "" {
+			continue
+		}
+		if row.Task() == 0 {
+			if _, err := p.isStray(row); err != nil {
+				return nil, false, err
+			}
 			continue
 		}
 		t, again, err := p.look(ctx, b, row)
@@ -61,11 +68,13 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		return nil, false, p.failed(ctx, row.Task(), err)
 	case t == nil:
 		return nil, false, nil
-	case status == pipeline.New && !isWhole(t.rec):
-		return nil, false, nil
 	case t.rec.RowID != row.ID:
-		if status == pipeline.New {
-			p.problem(t.id, "two rows bear this id: %s and %s; clear the Task ID of one", t.rec.RowID, row.ID)
+		return nil, false, p.lookAtOther(row, t.rec)
+	}
+	p.expectSteps(b, t.rec)
+	if status == pipeline.New && !isWhole(t.rec) {
+		if t.rec.DropID == "" && agent == nil && len(p.Agents) > 0 {
+			p.unknownAgent(t.id, row.Assignee)
 		}
 		return nil, false, nil
 	}
@@ -76,7 +85,7 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 	case agent == nil && len(p.Agents) == 0:
 		return nil, false, nil // names are not checked before somebody is configured
 	case agent == nil && row.Assignee != "":
-		p.problem(t.id, "unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", row.Assignee)
+		p.unknownAgent(t.id, row.Assignee)
 		return nil, false, nil
 	case status != pipeline.New && (agent == nil || agent.Person):
 		return nil, false, p.takeAway(ctx, t)
@@ -90,6 +99,20 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		return nil, false, nil
 	}
 	return t, true, nil
+}
+
+func (p *pass) unknownAgent(id pipeline.TaskID, name string) {
+	p.problem(id, "unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", name)
+}
+
+// lookAtOther is for a row that bears the id of a task whose row is another.
+func (p *pass) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
+	stray, err := p.isStray(row)
+	if err != nil || stray || row.CurrentStatus() != pipeline.New {
+		return err
+	}
+	p.problem(rec.TaskID, "two rows bear this id: its own, %s, and %s (%q): clear the Task ID of the latter", rec.RowID, row.ID, row.Title)
+	return nil
 }
 
 // isWhole tells whether a task stands on the board with all its steps, as far as
@@ -180,6 +203,9 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 			t.rec = rec
 			return t, nil
 		}
+	}
+	if stray, err := p.isStray(row); err != nil || stray {
+		return nil, err // what it bears is the id of no task
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
 	var dropped pipeline.Dropped

@@ -114,6 +114,9 @@ type Batch interface {
 
 	// Missing are the rows that complete walks no longer show.
 	Missing() []Missing
+	// Expect adds a row to Missing that is known from elsewhere, where the last
+	// complete walk lacks it. What is empty in it is not known.
+	Expect(row Row)
 	// LookFor asks the board for one of them: whether it is gone, deleted or
 	// archived.
 	LookFor(ctx context.Context, row string) (gone bool, err error)

@@ -47,6 +47,16 @@ func (s *Session) Missing() []pipeline.Missing {
 	return out
 }
 
+// Expect implements pipeline.Batch.
+func (s *Session) Expect(r pipeline.Row) {
+	isIt := func(m missingRow) bool { return m.ID == r.ID }
+	if s.snap.WalkStarted == 0 || s.snap.row(r.ID) != nil || len(s.snap.Missing) >= maxMissing || slices.ContainsFunc(s.snap.Missing, isIt) {
+		return
+	}
+	s.snap.Missing = append(s.snap.Missing, missingRow{row: row{Row: r}, Walks: 1})
+	s.dirty = true
+}
+
 // LookFor implements pipeline.Batch. A row that is there although walks lack
 // it begins to be missing anew.
 func (s *Session) LookFor(ctx context.Context, id string) (gone bool, err error) {

@@ -83,7 +83,7 @@ type check struct {
 	byID     map[string]*pipeline.Row
 	archived map[pipeline.TaskID]bool
 	waiting  map[pipeline.TaskID]bool // a create of it stands in the inbox
-	highest  pipeline.TaskID
+	used     []pipeline.TaskID
 	findings []Finding
 }
 
@@ -108,11 +108,7 @@ func (c *check) found(rule string, id pipeline.TaskID, r Repair, hint, format st
 	c.findings = append(c.findings, Finding{Rule: rule, TaskID: id, Text: fmt.Sprintf(format, args...), Hint: hint, Repair: r})
 }
 
-func (c *check) saw(id pipeline.TaskID) {
-	if id < pipeline.MaxTaskID {
-		c.highest = max(c.highest, id)
-	}
-}
+func (c *check) saw(id pipeline.TaskID) { c.used = append(c.used, id) }
 
 func (c *check) readRecords() error {
 	ids, err := c.store.IDs()
@@ -376,8 +372,8 @@ func (c *check) counter() error {
 	var state struct{ Next pipeline.TaskID }
 	if _, err := fmt.Sscanf(strings.Join(strings.Fields(string(data)), ""), `{"next":%d}`, &state.Next); err != nil {
 		c.found(RuleCounter, 0, RaiseCounter, "the next otm-create makes it anew", "it holds %.40q", data)
-	} else if state.Next <= c.highest {
-		c.found(RuleCounter, c.highest, RaiseCounter, "otm fsck --repair", "it says %d, and %v exists", state.Next, c.highest)
+	} else if next := task.Above(state.Next, c.used...); next != state.Next {
+		c.found(RuleCounter, next-1, RaiseCounter, "otm fsck --repair", "it says %d, and %v exists", state.Next, next-1)
 	}
 	return nil
 }

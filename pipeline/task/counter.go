@@ -87,11 +87,11 @@ func (c *Counter) load() error {
 	if wrong == "" {
 		return nil
 	}
-	highest, err := c.store.HighestID()
+	used, err := c.store.usedIDs()
 	if err != nil {
-		return fmt.Errorf("look for the highest task id: %w", err)
+		return fmt.Errorf("look for the task ids in use: %w", err)
 	}
-	c.next = max(c.next, highest+1)
+	c.next = Above(c.next, used...)
 	c.store.warn(fmt.Sprintf("%s; going on with %v", wrong, c.next))
 	return c.write(c.next)
 }
@@ -117,6 +117,11 @@ func readCounter(path string) (int, error) {
 // it returns: if we crash before they are used, they stay unused.
 func (c *Counter) Take(n int) (pipeline.TaskID, error) {
 	first := c.next
+	for i := first; n <= int(pipeline.MaxTaskID-first)+1 && i < first+pipeline.TaskID(n); i++ {
+		if c.store.exists(i) { // far ahead of us when it came
+			first = i + 1
+		}
+	}
 	if n > int(pipeline.MaxTaskID-first)+1 {
 		return 0, ErrIDsUsedUp
 	}
@@ -126,19 +131,19 @@ func (c *Counter) Take(n int) (pipeline.TaskID, error) {
 	return first, nil
 }
 
-// Raise makes sure that id is never given out: it came from elsewhere. The last
-// id of all raises nothing: one foreign file must not use up all the others.
-func (c *Counter) Raise(id pipeline.TaskID) error {
-	if id < c.next || id >= pipeline.MaxTaskID {
+// Raise makes sure that ids which came from elsewhere are never given out.
+func (c *Counter) Raise(ids ...pipeline.TaskID) error {
+	next := Above(c.next, ids...)
+	if next == c.next {
 		return nil
 	}
-	return c.write(id + 1)
+	return c.write(next)
 }
 
-// Raise makes sure that id is never given out. It takes the lock only where
-// the counter is not above it yet.
-func (s *Store) Raise(ctx context.Context, id pipeline.TaskID) error {
-	if next, err := readCounter(filepath.Join(s.dir, counterFile)); err == nil && int(id) < next {
+// Raise makes sure that ids are never given out. It takes the lock only where
+// the counter has to be raised.
+func (s *Store) Raise(ctx context.Context, ids ...pipeline.TaskID) error {
+	if next, err := readCounter(filepath.Join(s.dir, counterFile)); err == nil && Above(pipeline.TaskID(next), ids...) == pipeline.TaskID(next) {
 		return nil
 	}
 	c, err := s.Counter(ctx)
@@ -146,7 +151,7 @@ func (s *Store) Raise(ctx context.Context, id pipeline.TaskID) error {
 		return err
 	}
 	defer c.Release()
-	return c.Raise(id)
+	return c.Raise(ids...)
 }
 
 // RaiseAbove makes sure that no id on the board is given out: people type them
@@ -160,13 +165,13 @@ func (s *Store) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
 	if known {
 		return nil
 	}
-	var highest pipeline.TaskID
+	var ids []pipeline.TaskID
 	for row := range b.Rows() {
-		if id := row.Task(); id < pipeline.MaxTaskID {
-			highest = max(highest, id)
+		if id := row.Task(); id != 0 {
+			ids = append(ids, id)
 		}
 	}
-	if err := s.Raise(ctx, highest); err != nil {
+	if err := s.Raise(ctx, ids...); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -195,7 +195,10 @@ func TestCounterRecovers(t *testing.T) {
 		{name: "highest of all", counter: "-", files: map[string]string{
 			"tasks/T-00041.json": "{}", "new-tasks/a.json": drop(44), "processed/a.json": drop(43), "failed/a.json": drop(42),
 		}, want: 45, warns: "is missing; going on with T-00045"},
-		{name: "the last id", counter: "-", files: map[string]string{"new-tasks/a.json": `{"taskId":"T-999999998"}`}, want: 999999999, warns: "is missing"},
+		{name: "ids that would use up most of them", counter: "-", files: map[string]string{
+			"new-tasks/a.json": `{"taskId":"T-999999998"}`, "tasks/T-999999999.json": "{}", "tasks/T-700000000.json": "{}", "failed/a.json": drop(41),
+		}, want: 42, warns: "is missing"},
+		{name: "large ids", counter: "-", files: map[string]string{"tasks/T-123456789.json": "{}"}, want: 123456790, warns: "is missing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -286,12 +289,39 @@ func TestCounterCrashes(t *testing.T) {
 	}
 }
 
+// TestTakePassesOverWhatExists is for ids that were too far ahead to raise the
+// counter when they came.
+func TestTakePassesOverWhatExists(t *testing.T) {
+	t.Parallel()
+	s, _ := fresh(t)
+	write(t, filepath.Join(s.dir, counterFile), `{"next":10}`)
+	for _, name := range []string{"T-00012", "T-00013", "T-00020", "T-999999998"} {
+		write(t, filepath.Join(s.dir, "tasks", name+".json"), "{}")
+	}
+	c, err := s.Counter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	for _, tt := range []struct {
+		n    int
+		want pipeline.TaskID
+	}{{1, 10}, {1, 11}, {5, 14}, {2, 21}} {
+		if got, err := c.Take(tt.n); got != tt.want || err != nil {
+			t.Errorf("Take(%d) = %v, %v; want %v", tt.n, got, err, tt.want)
+		}
+	}
+	if _, err := c.Take(int(pipeline.MaxTaskID)); !errors.Is(err, ErrIDsUsedUp) {
+		t.Errorf("Take of more than there are: %v", err)
+	}
+}
+
 func TestRaise(t *testing.T) {
 	t.Parallel()
 	s, _ := fresh(t)
 	write(t, filepath.Join(s.dir, counterFile), `{"next":10}`)
 	for _, tt := range []struct{ id, next pipeline.TaskID }{
-		{5, 10}, {9, 10}, {0, 10}, {10, 11}, {100, 101}, {50, 101}, {pipeline.MaxTaskID, 101}, {123456, 123457},
+		{5, 10}, {9, 10}, {0, 10}, {10, 11}, {100, 101}, {50, 101}, {pipeline.MaxTaskID, 101}, {pipeline.MaxTaskID - 1, 101}, {600_000_000, 101}, {123456, 123457},
 	} {
 		if err := s.Raise(t.Context(), tt.id); err != nil {
 			t.Fatal(err)

@@ -13,33 +13,27 @@ import (
 	"otm/pipeline/history"
 )
 
-// HighestID returns the highest id that a record, a create, a key of otm-create
-// or a line of the history stands for; 0 for none. It reads them all. (A key may hold an id
-// that nothing else knows: that of a drop which is not delivered yet.) Updates
-// are not asked: whoever reports on a task that nobody made must not use ids up.
-func (s *Store) HighestID() (pipeline.TaskID, error) {
-	var highest pipeline.TaskID
-	ids, err := s.IDs()
+// usedIDs returns the ids that records, creates, keys of otm-create and lines
+// of the history stand for. It reads them all. (A key may hold an id that
+// nothing else knows: that of a drop which is not delivered yet.) Updates are
+// not asked: whoever reports on a task that nobody made must not use ids up.
+func (s *Store) usedIDs() ([]pipeline.TaskID, error) {
+	used, err := s.IDs()
 	if err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		highest = max(highest, id)
+		return nil, err
 	}
 	for _, dir := range []string{"new-tasks", "processed", "failed", "failed/.retry/new-tasks", "keys"} {
-		err := eachJSON(filepath.Join(s.dir, dir), func(path string) {
-			highest = max(highest, taskIDIn(path))
-		})
+		err := eachJSON(filepath.Join(s.dir, dir), func(path string) { used = append(used, taskIDIn(path)) })
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	for e := range history.Read(s.dir) {
 		if e != nil { // a line that is none says nothing
-			highest = max(highest, e.TaskID)
+			used = append(used, e.TaskID)
 		}
 	}
-	return highest, nil
+	return used, nil
 }
 
 // InInbox tells whether a create for id was delivered and waits.

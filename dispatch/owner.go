@@ -1,0 +1,163 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"otm/pipeline"
+)
+
+// owners knows which task a row belongs to. Rows say so in their Task ID cell,
+// but people clear that, or change it: what the records say counts.
+type owners struct {
+	byRow map[string]pipeline.TaskID
+	known map[pipeline.TaskID]bool // tasks that are in byRow
+}
+
+// of returns the record of the task that a row belongs to; nil where there is
+// none.
+func (o *owners) of(records pipeline.Records, row string) *pipeline.Record {
+	id, ok := o.byRow[row]
+	if !ok {
+		return nil
+	}
+	rec, err := records.Load(id)
+	if err != nil || rec.RowID != row {
+		delete(o.byRow, row) // it got another one; it is found anew
+		delete(o.known, id)
+		return nil
+	}
+	return rec
+}
+
+// update looks at the records that were not known to have a row.
+func (o *owners) update(records pipeline.Records) error {
+	if o.byRow == nil {
+		o.byRow, o.known = map[string]pipeline.TaskID{}, map[pipeline.TaskID]bool{}
+	}
+	ids, err := records.IDs()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if o.known[id] {
+			continue
+		}
+		rec, err := records.Load(id)
+		if err != nil || rec.RowID == "" {
+			continue // one bad record does not keep the others
+		}
+		o.known[id] = true
+		if _, taken := o.byRow[rec.RowID]; !taken {
+			o.byRow[rec.RowID] = id
+		}
+	}
+	return nil
+}
+
+// owner returns the record of the task that a row belongs to, whatever id it
+// bears; nil where there is none. Only rows that do not bear their task's id
+// need it: it looks through the records, once a scan.
+func (p *pass) owner(row string) (*pipeline.Record, error) {
+	if !p.owned {
+		if err := p.owners.update(p.Records); err != nil {
+			return nil, err
+		}
+		p.owned = true
+	}
+	return p.owners.of(p.Records, row), nil
+}
+
+// isStray tells whether a row that does not bear the id of its task has one: a
+// person cleared the Task ID cell, or changed it. It is noted, to get its id
+// back. A row that a person typed and whose adoption was begun is none.
+func (p *pass) isStray(row *pipeline.Row) (bool, error) {
+	rec, err := p.owner(row.ID)
+	if err != nil || rec == nil || rec.TaskID == row.Task() || isBegun(rec) && row.TaskID == "" {
+		return false, err
+	}
+	if !row.Odd { // else that cell may be what was not understood
+		p.strays = append(p.strays, row.ID)
+	}
+	return true, nil
+}
+
+// isBegun tells whether an adoption was begun and not finished.
+func isBegun(r *pipeline.Record) bool { return r.DropID == "" && !isWhole(r) }
+
+// eventIDBack is how the history of a task tells that its row got its id back.
+const eventIDBack = "task id written back"
+
+// lastNoted is when an event was last noted; zero: never.
+func lastNoted(r *pipeline.Record, what string) (at time.Time) {
+	for _, e := range r.History {
+		if e.What == what {
+			at = e.At
+		}
+	}
+	return at
+}
+
+// giveBack writes the ids of tasks into the rows that lost them. It returns how
+// many it wrote.
+func (p *pass) giveBack(ctx context.Context, b pipeline.Batch) (n int, err error) {
+	slices.Sort(p.strays)
+	for _, id := range slices.Compact(p.strays) {
+		row := b.Row(id)
+		if row == nil {
+			continue
+		}
+		if quiet := p.stillAt(row.Updated); quiet.After(p.Now()) {
+			p.report.due(quiet) // a person is editing it
+			continue
+		}
+		done, err := p.giveBackOne(ctx, b, row)
+		if err != nil {
+			if err := p.adoptFailed(ctx, row, err); err != nil || p.report.Trouble != nil {
+				return n, err
+			}
+			continue
+		}
+		if done {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (p *pass) giveBackOne(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (done bool, err error) {
+	rec, err := p.owner(row.ID)
+	if err != nil || rec == nil {
+		return false, err
+	}
+	if other := b.TaskRow(rec.TaskID); other != nil && other.ID != row.ID {
+		return false, fmt.Errorf("it is the row of %v, whose id row %q bears: clear the Task ID of that one", rec.TaskID, other.Title)
+	}
+	if at := lastNoted(rec, eventIDBack); !reached(at, sayAgain, p.Now()) {
+		return false, fmt.Errorf("somebody keeps changing its Task ID, which was written back at %s and has to be %v: is there a second data directory on this list?",
+			at.Local().Format(time.DateTime), rec.TaskID)
+	}
+	was, title := row.TaskID, row.Title
+	err = b.Update(ctx, pipeline.Change{Row: row.ID, Cells: []pipeline.Cell{{Field: pipeline.FieldTaskID, Text: rec.TaskID.String()}}})
+	if err != nil {
+		return false, err
+	}
+	p.Log.Warn("wrote back the task id that somebody changed", "task", rec.TaskID, "was", was, "title", title)
+	_, err = p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		r.Note(p.Now(), Who, eventIDBack, was)
+		return nil
+	})
+	return true, err
+}
+
+// stillAt is when a row that was last changed then, in Unix seconds, counts as
+// left alone; zero where it does, or the board's clock is not ours.
+func (p *pass) stillAt(updated int64) time.Time {
+	quiet := time.Unix(updated, 0).Add(p.Times.AdoptAfter)
+	if quiet.Sub(p.Now()) > 2*p.Times.AdoptAfter {
+		return time.Time{}
+	}
+	return quiet
+}
