@@ -125,6 +125,7 @@ func (p *pageSource) createCommand() string {
 
 // recordFacts is what a card needs of a record.
 type recordFacts struct {
+	row     string
 	created time.Time
 	events  int
 	place   map[string]int // of steps, by row, beginning at 1
@@ -138,7 +139,7 @@ func (p *pageSource) facts(id pipeline.TaskID) recordFacts {
 		if err != nil {
 			return recordFacts{}, err
 		}
-		f := recordFacts{created: rec.CreatedAt, events: len(rec.History), place: map[string]int{}}
+		f := recordFacts{row: rec.RowID, created: rec.CreatedAt, events: len(rec.History), place: map[string]int{}}
 		for i, s := range rec.Steps {
 			f.place[s.RowID] = i + 1
 		}
@@ -194,6 +195,9 @@ func (p *pageSource) card(r *pipeline.Row, steps []*pipeline.Row, agent string) 
 	}
 	if id := r.Task(); id != 0 {
 		facts := p.facts(id)
+		if facts.row != r.ID {
+			facts = recordFacts{} // another row bears its id
+		}
 		t.ID, t.Events = id.String(), facts.events
 		if !facts.created.IsZero() {
 			t.CreatedAt = facts.created
@@ -287,6 +291,13 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 	if id == 0 {
 		return &page.Detail{Why: "typed by hand; otm takes it up when it has an assignee and has been still for a while"}, nil
 	}
+	rec, err := p.home.record(id)
+	if err != nil {
+		return nil, err
+	}
+	if rec != nil && rec.RowID != "" && rec.RowID != row {
+		return &page.Detail{Why: fmt.Sprintf("it bears the id of %v, which is another row: clear the Task ID of this one", id)}, nil
+	}
 	s, err := p.home.situationOf(snap)
 	if err != nil {
 		return nil, err
@@ -296,9 +307,8 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 		return nil, err
 	}
 	d := &page.Detail{Why: why.Sentence, Next: why.Next}
-	rec, err := p.home.record(id)
-	if err != nil || rec == nil {
-		return d, err
+	if rec == nil {
+		return d, nil
 	}
 	for _, e := range rec.History {
 		d.History = append(d.History, page.Event{At: e.At, Who: e.Who, What: e.What, Detail: e.Detail})
@@ -503,12 +513,14 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	if now := row.CurrentStatus(); c.from != "" && now != c.from {
 		return &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, c.from)}
 	}
-	before, id := *row, row.Task()
+	before, task := *row, row
 	if c.step {
-		id = 0
-		if parent := b.Row(row.Parent); parent != nil {
-			id = parent.Task()
-		}
+		task = b.Row(row.Parent)
+	}
+	var id pipeline.TaskID
+	var taskRow string
+	if task != nil {
+		id, taskRow = task.Task(), task.ID
 	}
 	if err := b.Update(ctx, pipeline.Change{Row: c.row, Cells: c.cells}); err != nil {
 		return err
@@ -517,8 +529,8 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 		return nil // typed by hand: there is no record yet
 	}
 	_, err = p.home.Store.Change(ctx, id, func(r *pipeline.Record) error {
-		if r.RowID == "" {
-			return pipeline.ErrUnchanged // the next pass makes it from the row
+		if r.RowID != taskRow {
+			return pipeline.ErrUnchanged // the next pass makes it from the row, or the id is another task's
 		}
 		if c.step {
 			c.noteTick(r, &before, p.home.Now())

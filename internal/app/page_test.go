@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -342,6 +343,38 @@ func TestPageEdits(t *testing.T) {
 	}
 }
 
+// What is done to a row that bears another task's id is nothing of that task's.
+func TestPageRowOfNoTask(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	row := plant(t, h, seed{title: "a copy", status: "agent_done", agent: "devdas", steps: []string{"x a"}})[0]
+	rec, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		r.RowID, r.Steps[0].RowID = "RecITSELF", "RecSTEP"
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, h, board.Options{})
+	card := v.task("a copy")
+	v.do(page.Action{Do: "tick", Row: card.Steps[0].Row})
+	v.do(page.Action{Do: "edit", Row: row, Priority: "critical"})
+	v.do(page.Action{Do: "sendback", Row: row, Reason: "not so"})
+	if r := v.row(row); r.Status != pipeline.New || r.Priority != pipeline.Critical || r.Reason != "not so" {
+		t.Errorf("row %+v", r)
+	}
+	if now, err := h.Store.Load(1); err != nil || !reflect.DeepEqual(now.History, rec.History) || now.Status != rec.Status || now.Reason != "" {
+		t.Errorf("record %+v, error %v", now, err)
+	}
+	if card.Events != 0 {
+		t.Errorf("card %+v", card)
+	}
+	d := get[page.Detail](v, "/page/task?row="+row)
+	if len(d.History) > 0 || !strings.Contains(d.Why, "bears the id of T-00001, which is another row") {
+		t.Errorf("detail %+v", d)
+	}
+}
+
 func TestPageRefusals(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
@@ -564,6 +597,9 @@ func TestPageRetries(t *testing.T) {
 	v.do(page.Action{Do: "retry", Name: "20260314T082019.000000000Z-a.json"})
 	v.do(page.Action{Do: "retry", Name: "20260314T082019.000000000Z-b.json", NewID: true})
 	v.refused(page.Action{Do: "retry", Name: "20260314T082019.000000000Z-a.json"}, "no longer among")
+	for _, name := range []string{"a\x00.json", strings.Repeat("a", 300) + ".json"} {
+		v.refused(page.Action{Do: "retry", Name: name}, "no longer among")
+	}
 	s := v.state()
 	if s.Waiting != (page.Waiting{NewTasks: 2}) || len(s.Failed) != 0 {
 		t.Errorf("waiting %+v, failed %+v", s.Waiting, s.Failed)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,7 @@ type retried struct {
 func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON bool) error {
 	all := []retried{}
 	failed, unsaid := 0, false
-	for _, name := range names {
+	for _, name := range withoutExplanations(names) {
 		r := retried{File: filepath.Base(name)}
 		var err error
 		r.Inbox, r.Name, err = h.retryOne(ctx, r.File, as)
@@ -117,6 +118,15 @@ func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON boo
 		return cli.Exit(cli.Partial)
 	}
 	return nil
+}
+
+// withoutExplanations leaves out the files that explain others of the list, as
+// failed/*.json names them as well.
+func withoutExplanations(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		explained, ok := strings.CutSuffix(name, inbox.ExplainSuffix)
+		return ok && slices.Contains(names, explained)
+	})
 }
 
 func (h *Home) printRetried(all []retried) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,5 +74,13 @@ func TestRetrySaysWhatIsUnsaid(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(h.Box.Dir(inbox.TaskUpdates), "a.json")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestWithoutExplanations(t *testing.T) {
+	t.Parallel()
+	names := []string{"failed/a.json", "failed/a.json.error.json", "b.json.error.json"}
+	if got := withoutExplanations(names); !slices.Equal(got, []string{"failed/a.json", "b.json.error.json"}) {
+		t.Errorf("withoutExplanations = %q", got)
 	}
 }

@@ -98,7 +98,7 @@ func TestSettleAcrossSpecialFiles(t *testing.T) {
 		t.Errorf("processed holds %q, want the good drop", got)
 	}
 	for _, name := range []string{"1dir.json", "2fifo.json", "3link.json", "4large.json"} {
-		if got := read(t, filepath.Join(b.dir, FailedDir, name+explainSuffix)); !strings.Contains(got, name+".refused-1") {
+		if got := read(t, filepath.Join(b.dir, FailedDir, name+ExplainSuffix)); !strings.Contains(got, name+".refused-1") {
 			t.Errorf("the explanation of %s is %s, want it to say where the file stands", name, got)
 		}
 	}

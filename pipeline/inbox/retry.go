@@ -112,7 +112,7 @@ func deliveredIn(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if Delivered(e.Name()) && !strings.HasSuffix(e.Name(), explainSuffix) {
+		if Delivered(e.Name()) && !strings.HasSuffix(e.Name(), ExplainSuffix) {
 			names = append(names, e.Name())
 		}
 	}
@@ -152,8 +152,9 @@ func (b *Box) claimDir(kind Kind) string {
 // Retry puts a failed drop back into its inbox, under its name or, where that
 // is taken, the next one. edit may change it before; nil leaves it as it is.
 // unsaid is the inbox of a file that does not say from which it came; where it
-// is "", the error of such a file matches ErrNoInbox. One process at a time may
-// call Retry.
+// is "", the error of such a file matches ErrNoInbox; where there is no such
+// file, or the name can be none, fs.ErrNotExist. One process at a time may call
+// Retry.
 //
 // First the changes are made in the failed file. Then it is claimed: its
 // explanation, if it has one, and after that the file itself get a place of
@@ -165,6 +166,9 @@ func (b *Box) claimDir(kind Kind) string {
 // another file system it stands in both places for a moment: what is then
 // delivered twice is the same drop with the same ids.
 func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Kind, string, error) {
+	if !canBeSettled(name) {
+		return "", "", fs.ErrNotExist
+	}
 	for _, kind := range Kinds {
 		if _, err := os.Lstat(filepath.Join(b.claimDir(kind), name)); err == nil {
 			// Whatever failed under this name since is another one.
@@ -191,6 +195,13 @@ func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Ki
 		return "", "", err
 	}
 	return b.putInInbox(kind, name)
+}
+
+// canBeSettled tells whether a settled drop may have a name: not what leads
+// elsewhere (".."), is ours (".retry"), or explains another.
+func canBeSettled(name string) bool {
+	return name == filepath.Base(name) && Delivered(name) && !strings.HasSuffix(name, ExplainSuffix) &&
+		!strings.ContainsRune(name, 0) && len(name) <= maxName
 }
 
 // claim moves a failed file, and its explanation before it, to the place for

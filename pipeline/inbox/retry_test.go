@@ -43,6 +43,26 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// What can be no failed drop's name is not there, and nothing is touched.
+func TestRetryOfNoName(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	failed(t, b, NewTasks, "a.json", "no JSON")
+	before := names(t, filepath.Join(b.dir, FailedDir))
+	for _, name := range []string{
+		"", ".", "..", claims, "a", "a.json.error.json", "../processed", "new-tasks", ".a.json", "a\x00.json", strings.Repeat("a", 300) + ".json",
+	} {
+		for _, kind := range Kinds {
+			if _, _, err := b.Retry(name, kind, nil); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("Retry(%q): %v", name, err)
+			}
+		}
+	}
+	if got := names(t, filepath.Join(b.dir, FailedDir)); !reflect.DeepEqual(got, before) {
+		t.Errorf("failed holds %q, before %q", got, before)
+	}
+}
+
 func TestRetryFindsTheNextName(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"id":"d1"}`, "no JSON"} {

@@ -157,7 +157,7 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 		return "", err // there is nothing left to settle; what came instead is for the next sweep
 	}
 	name := f.Name
-	if len(name) > maxName-len(explainSuffix) {
+	if len(name) > maxName-len(ExplainSuffix) {
 		name = fit(strings.TrimSuffix(name, ".json"), ".json")
 	}
 	return placeNew(filepath.Join(b.dir, dir), name, func(path string) error {
@@ -214,11 +214,11 @@ func (b *Box) settleAcross(f File, path string, result Result) error {
 // result, each key on a line of its own.
 const maxSettled = 4 * drop.MaxSize
 
-// explainSuffix ends the names of files that explain others.
-const explainSuffix = ".error.json"
+// ExplainSuffix ends the names of files in failed/ that explain others.
+const ExplainSuffix = ".error.json"
 
 // errorPath is where the result of a file that is no JSON object stands.
-func errorPath(path string) string { return path + explainSuffix }
+func errorPath(path string) string { return path + ExplainSuffix }
 
 // unchanged tells whether the inbox file is still what was read.
 func (b *Box) unchanged(f File) (bool, error) {
@@ -393,7 +393,7 @@ func placeNew(dir, name string, place func(path string) error) (string, error) {
 	for n := 1; ; n++ {
 		candidate := numbered(name, n)
 		path := filepath.Join(dir, candidate)
-		if _, err := os.Lstat(path); err == nil || strings.HasSuffix(candidate, explainSuffix) {
+		if _, err := os.Lstat(path); err == nil || strings.HasSuffix(candidate, ExplainSuffix) {
 			continue // sooner than to write a file that then finds no place
 		}
 		err := place(path)
@@ -419,7 +419,7 @@ const maxName = 255
 // fit appends a suffix to a file name, shortening the name where both together
 // would leave no room for an explanation's suffix.
 func fit(name, suffix string) string {
-	keep := min(len(name), maxName-len(explainSuffix)-len(suffix))
+	keep := min(len(name), maxName-len(ExplainSuffix)-len(suffix))
 	for keep < len(name) && keep > 0 && !utf8.RuneStart(name[keep]) {
 		keep--
 	}
