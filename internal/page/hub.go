@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -370,6 +371,8 @@ func (h *hub) unsubscribe(page chan []byte) {
 	delete(h.pages, page)
 }
 
+var errSessionOver = errors.New("the session is over")
+
 // events sends a page what changes, until it goes.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	version := r.URL.Query().Get("version")
@@ -386,6 +389,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	control.SetReadDeadline(time.Time{}) // the server's limits are for exchanges that end
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(data []byte) error {
+		if may, err := s.maySee(r); err != nil || !may {
+			return errSessionOver
+		}
 		control.SetWriteDeadline(time.Now().Add(sendTime))
 		if _, err := w.Write(data); err != nil {
 			return err

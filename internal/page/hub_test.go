@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -338,7 +339,7 @@ func TestEventStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.AddCookie(newCookie(s.key, noon))
+		r.AddCookie(newCookie(keyOf(t, s), noon))
 		if last != "" {
 			r.Header.Set("Last-Event-ID", last)
 		}
@@ -367,6 +368,15 @@ func TestEventStream(t *testing.T) {
 	changed <- struct{}{}
 	if e := parseEvent(t, block(t, stream)); e.name != "change" {
 		t.Errorf("after the last event id: %+v", e)
+	}
+	// Its session ends.
+	if err := os.Remove(keyPath(s.opts.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	f.set(func(f *fake) { f.state.Tasks[0].Title = "changed again" })
+	changed <- struct{}{}
+	if rest, err := io.ReadAll(stream); err != nil || len(rest) > 0 {
+		t.Errorf("it goes on with %q, error %v", rest, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -43,7 +44,6 @@ type Options struct {
 // Server serves the page. Run must be running for pages to be live.
 type Server struct {
 	opts Options
-	key  []byte
 	hub  *hub
 }
 
@@ -55,11 +55,10 @@ func New(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	key, err := loadKey(o.Dir)
-	if err != nil {
+	if _, err := loadKey(o.Dir); err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, key: key}
+	s := &Server{opts: o}
 	s.hub = newHub(o.Source, o.Now, o.Log)
 	return s, nil
 }
@@ -161,10 +160,28 @@ func (s *Server) bearsToken(r *http.Request) bool {
 	return ok && token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }
 
-// signedIn lets through who has a session, or bears the token.
+// maySee tells whether a request has a session, or bears the token. The key is
+// read each time: who removes it ends all sessions.
+func (s *Server) maySee(r *http.Request) (bool, error) {
+	if s.bearsToken(r) {
+		return true, nil
+	}
+	key, err := readKey(s.opts.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && validCookie(r, key, s.opts.Now()), err
+}
+
+// signedIn lets through who may see the page.
 func (s *Server) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !validCookie(r, s.key, s.opts.Now()) && !s.bearsToken(r) {
+		may, err := s.maySee(r)
+		if err != nil {
+			s.fail(w, "read the key of the sessions", err)
+			return
+		}
+		if !may {
 			refuse(w, http.StatusUnauthorized, "not signed in", "otm board --link")
 			return
 		}
@@ -207,7 +224,12 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "the code was used, or is older than a minute", "otm board --link")
 		return
 	}
-	http.SetCookie(w, newCookie(s.key, s.opts.Now()))
+	key, err := loadKey(s.opts.Dir)
+	if err != nil {
+		s.fail(w, "read the key of the sessions", err)
+		return
+	}
+	http.SetCookie(w, newCookie(key, s.opts.Now()))
 	writeJSON(w, struct{}{})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -90,7 +91,10 @@ func newServer(t *testing.T) (*Server, *fake) {
 // ask makes a request of its own page, with a session; change makes it another.
 func ask(s *Server, method, path, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://127.0.0.1:18780"+path, strings.NewReader(body))
-	r.AddCookie(newCookie(s.key, noon))
+	key, err := readKey(s.opts.Dir)
+	if err == nil {
+		r.AddCookie(newCookie(key, noon))
+	}
 	if method == http.MethodPost {
 		r.Header.Set("Origin", "http://127.0.0.1:18780")
 		r.Header.Set("Content-Type", "application/json")
@@ -222,6 +226,49 @@ func TestNoBearer(t *testing.T) {
 	}
 }
 
+func keyOf(t testing.TB, s *Server) []byte {
+	t.Helper()
+	key, err := readKey(s.opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// Who removes the key ends the sessions, at once; a new link begins others.
+func TestKeyRemoved(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	session := newCookie(keyOf(t, s), noon)
+	old := func(r *http.Request) { r.Header.Del("Cookie"); r.AddCookie(session) }
+	if w := ask(s, "GET", "/page/task?row=Rec1", "", old); w.Code != 200 {
+		t.Fatalf("before: status %d", w.Code)
+	}
+	if err := os.Remove(keyPath(s.opts.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // signing in makes a key
+		for _, path := range []string{"/page/task?row=Rec1", "/page/events"} {
+			if w := ask(s, "GET", path, "", old); w.Code != 401 || strings.Contains(w.Body.String(), "retry:") {
+				t.Errorf("%s: status %d, %q", path, w.Code, w.Body)
+			}
+		}
+		code, err := NewLink(s.opts.Dir, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := ask(s, "POST", "/page/session", fmt.Sprintf(`{"code":%q}`, code), nil); w.Code != 200 {
+			t.Errorf("sign in: status %d", w.Code)
+		}
+	}
+	if err := os.WriteFile(keyPath(s.opts.Dir), []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if w := ask(s, "GET", "/page/state", "", old); w.Code != 503 || !strings.Contains(w.Body.String(), "is damaged: remove it") {
+		t.Errorf("damaged: status %d, %q", w.Code, w.Body)
+	}
+}
+
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
@@ -234,7 +281,7 @@ func TestSignIn(t *testing.T) {
 	}
 	w := signIn()
 	cookies := w.Result().Cookies()
-	if w.Code != 200 || len(cookies) != 1 || !validCookie(bearing(cookies[0]), s.key, noon) {
+	if w.Code != 200 || len(cookies) != 1 || !validCookie(bearing(cookies[0]), keyOf(t, s), noon) {
 		t.Fatalf("status %d, cookies %v", w.Code, cookies)
 	}
 	if again := signIn(); again.Code != 401 || len(again.Result().Cookies()) > 0 {

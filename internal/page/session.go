@@ -88,24 +88,31 @@ func sweepLinks(dir string, now time.Time) {
 // loadKey returns the key that signs sessions, and makes it the first time.
 // Whoever removes the file ends all sessions.
 func loadKey(dir string) ([]byte, error) {
-	path := filepath.Join(dir, "key")
-	key, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key = make([]byte, 32)
-		rand.Read(key) // never fails
-		if err := durable.MkdirAll(dir); err != nil {
-			return nil, err
-		}
-		if err := durable.WriteNew(path, key); errors.Is(err, fs.ErrExist) {
-			return loadKey(dir)
-		} else if err != nil {
-			return nil, err
-		}
+	key, err := readKey(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
 	}
+	key = make([]byte, 32)
+	rand.Read(key) // never fails
+	if err := durable.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	err = durable.WriteNew(keyPath(dir), key)
+	if errors.Is(err, fs.ErrExist) {
+		return readKey(dir)
+	}
+	return key, err
+}
+
+func keyPath(dir string) string { return filepath.Join(dir, "key") }
+
+// readKey reads the key; the error matches fs.ErrNotExist where there is none.
+func readKey(dir string) ([]byte, error) {
+	key, err := os.ReadFile(keyPath(dir))
 	if err == nil && len(key) < 32 {
-		return nil, fmt.Errorf("key %q is damaged: remove it, and sign in again", path)
+		err = fmt.Errorf("key %q is damaged: remove it, and sign in again", keyPath(dir))
 	}
-	return key, nil
+	return key, err
 }
 
 // newCookie is a session that ends after SessionLife.
