@@ -45,6 +45,9 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 				tasks = append(tasks, t)
 			}
 			h.sayAge(v)
+			if agent != "" && len(tasks) == 0 && h.Config.Agents.Named(agent) == nil {
+				h.Note("no agent %q is configured", agent)
+			}
 			if asJSON {
 				return json.NewEncoder(s.Out).Encode(tasks)
 			}

@@ -40,7 +40,7 @@ task that was taken last is unfinished, print that one again.`,
 			if err != nil {
 				return err
 			}
-			a, err := h.aiAgent(agent)
+			a, err := h.aiAgent(agent, "otm next")
 			if err != nil {
 				return err
 			}
@@ -53,8 +53,8 @@ task that was taken last is unfinished, print that one again.`,
 	return c
 }
 
-// aiAgent finds a configured agent that has a workspace.
-func (h *Home) aiAgent(name string) (*pipeline.Agent, error) {
+// aiAgent finds a configured agent that has a workspace, for a command.
+func (h *Home) aiAgent(name, command string) (*pipeline.Agent, error) {
 	a := h.Config.Agents.Named(name)
 	switch {
 	case a == nil && len(h.Config.Agents) == 0:
@@ -62,7 +62,7 @@ func (h *Home) aiAgent(name string) (*pipeline.Agent, error) {
 	case a == nil:
 		e := cli.Errorf(cli.Usage, "no agent %q is configured", name)
 		if near := h.Config.Agents.Nearest(name); near != "" {
-			e.Hint("otm next --agent %s", safe.Quote(near))
+			e.Hint("%s --agent %s", command, safe.Quote(near))
 		}
 		return nil, e
 	case a.Person:

@@ -26,7 +26,7 @@ func promptCommand(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a, err := h.aiAgent(agent)
+			a, err := h.aiAgent(agent, "otm prompt")
 			if err != nil {
 				return err
 			}

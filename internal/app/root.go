@@ -65,6 +65,9 @@ try later · 78 bad configuration.`,
 				return nil
 			}
 			e := cli.Errorf(cli.Usage, "there is no command %q", left[0])
+			if left[0] == "create" || left[0] == "update" { // programs of their own: agents have those alone
+				return e.Hint("otm-%s --help", left[0])
+			}
 			for _, near := range c.SuggestionsFor(left[0]) {
 				e.Hint("otm %s", near)
 			}

@@ -112,12 +112,19 @@ func (l *Line) String() string {
 
 // NoWords is for commands that take flags only: what is left over is refused
 // with the corrected line. args is the whole command line; first is as in
-// ParseLine.
+// ParseLine. A word alone is taken for the agent where the command has one.
 func NoWords(args []string, first string) cobra.PositionalArgs {
 	return func(c *cobra.Command, left []string) error {
 		if len(left) == 0 {
 			return nil
 		}
-		return Errorf(Usage, "unexpected %q: a value with spaces needs quotes", left[0]).Hint("%v", ParseLine(c, args, first))
+		line := ParseLine(c, args, first)
+		if first == "" && len(line.flags) == 0 && c.Flags().Lookup("agent") != nil {
+			return Errorf(Usage, "unexpected %q: names go after --agent", left[0]).Hint("%v", line.Set("agent", left[0]))
+		}
+		if first == "" && !strings.HasPrefix(args[0], "-") {
+			return Errorf(Usage, "unexpected %q: it takes flags only", left[0]).Hint("%v", line)
+		}
+		return Errorf(Usage, "unexpected %q: a value with spaces needs quotes", left[0]).Hint("%v", line)
 	}
 }

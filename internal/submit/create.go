@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
 	"otm/internal/durable"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -231,6 +233,11 @@ func (r *create) refuse(c *cobra.Command, err error) error {
 	}
 	e := cli.Errorf(cli.Usage, "--%s %s", flagOf(invalid.Field), invalid.Reason)
 	switch {
+	case strings.Contains(r.title, "\n") && invalid.Field == "title":
+		oneLine := strings.Join(strings.Fields(r.title), " ")
+		return e.Hint("%v", cli.ParseLine(c, r.args, "title").Set("title", oneLine))
+	case utf8.RuneCountInString(r.title) > pipeline.MaxText && invalid.Field == "title":
+		return e.Hint("keep the title short and say the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(r.agent))
 	case invalid.Field == "title" || strings.HasPrefix(invalid.Field, "subtasks"):
 		return e.Hint("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
 	case invalid.Field == "agent":
