@@ -65,9 +65,6 @@ try later · 78 bad configuration.`,
 				return nil
 			}
 			e := cli.Errorf(cli.Usage, "there is no command %q", left[0])
-			if left[0] == "create" || left[0] == "update" { // programs of their own: agents have those alone
-				return e.Hint("otm-%s --help", left[0])
-			}
 			for _, near := range c.SuggestionsFor(left[0]) {
 				e.Hint("otm %s", near)
 			}
@@ -81,7 +78,7 @@ try later · 78 bad configuration.`,
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
 		nextCommand(s), retryCommand(s), promptCommand(s), installCommand(s), completionCommand(),
-		demoAgentCommand(s),
+		demoAgentCommand(s), otherProgram("create"), otherProgram("update"),
 	)
 	for _, c := range root.Commands() {
 		c.Version = cli.Version()
@@ -90,6 +87,16 @@ try later · 78 bad configuration.`,
 		}
 	}
 	return root
+}
+
+// otherProgram refuses what is a program of its own, as agents have only those.
+func otherProgram(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.Errorf(cli.Usage, "there is no command %q", name).Hint("otm-%s --help", name)
+		},
+	}
 }
 
 // subArgs are the arguments behind the name of a sub-command.
