@@ -23,6 +23,7 @@ func Main(argv []string, s cli.Streams) int {
 	if len(args) == 1 && args[0] == dispatch.HelperCommand {
 		return runExecHelper(s)
 	}
+	noCoreDumps()
 	ctx, stop := daemon.Signals(context.Background())
 	defer stop()
 	return supervised(s, cli.Run(ctx, commandNamed(name, s, args), args, s, Explain))
