@@ -244,14 +244,17 @@ func TestWalkLacksARow(t *testing.T) {
 // being adopted.
 func TestDeletedWhileNobodyLooked(t *testing.T) {
 	t.Parallel()
-	for _, what := range []string{"row", "step", "half adopted"} {
+	for _, what := range []string{"row", "step", "half adopted", "finished"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "alpha")
 			id := w.create("x", "alpha", pipeline.Normal, "One", "Two")
 			w.pass()
 			rec := w.record(id)
-			gone := map[string]string{"row": rec.RowID, "step": rec.Steps[0].RowID, "half adopted": w.types("y", "alpha")}[what]
+			if what == "finished" {
+				w.report(id, pipeline.AgentDone, 1, 2)
+			}
+			gone := map[string]string{"row": rec.RowID, "finished": rec.RowID, "step": rec.Steps[0].RowID, "half adopted": w.types("y", "alpha")}[what]
 			if what == "half adopted" {
 				id++
 				w.change(id, func(r *pipeline.Record) { r.Title, r.RowID, r.Status = "y", gone, pipeline.New })
@@ -271,7 +274,7 @@ func TestDeletedWhileNobodyLooked(t *testing.T) {
 				w.pass()
 			}
 			rec = w.record(id)
-			want(t, "after two", words(rec.GoneAt != nil, stepTitles(rec)), map[string]string{"row": "true [One Two]", "step": "false [Two]", "half adopted": "true []"}[what])
+			want(t, "after two", words(rec.GoneAt != nil, stepTitles(rec)), map[string]string{"row": "true [One Two]", "finished": "true [One Two]", "step": "false [Two]", "half adopted": "true []"}[what])
 			want(t, "looks", w.board.Faults.Count("slackLists.items.info"), 1)
 		})
 	}

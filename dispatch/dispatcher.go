@@ -49,7 +49,7 @@ type Dispatcher struct {
 	wakers  sync.WaitGroup
 	holders holders
 	owners  owners
-	over    map[pipeline.TaskID]bool // tasks that need no row
+	over    map[pipeline.TaskID]bool // tasks of which it is known that their row is gone
 	walkAt  time.Time                // the walk of which was told what it lacks
 	cleaned map[string]bool          // workspaces in which leftovers of a crash were looked for
 }

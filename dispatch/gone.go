@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 
 	"otm/pipeline"
@@ -14,8 +15,7 @@ const eventStepGone = "step deleted"
 // calls are few a minute.
 const maxLooks = 5
 
-// seeGone finds out which rows people deleted or archived while their tasks
-// were under way. A walk may lack a row by mistake, so it takes two walks and
+// seeGone finds out which rows people deleted or archived. A walk may lack a row by mistake, so it takes two walks and
 // the board's own word. The task is not made again; if its row comes back, it
 // goes on (Record.Observe).
 func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
@@ -56,11 +56,11 @@ func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
 }
 
 // goneNote returns what writes into the record that a row is gone; nil where
-// that concerns no task under way.
+// that is known, or concerns no task.
 func (p *pass) goneNote(b pipeline.Batch, row *pipeline.Row) (func(context.Context) error, error) {
 	if row.Parent == "" {
 		rec, err := p.recordOf(row)
-		if err != nil || rec == nil || rec.GoneAt != nil {
+		if err != nil || rec == nil || rec.GoneAt != nil || rec.ArchivedAt != nil {
 			return nil, err
 		}
 		return func(ctx context.Context) error { return p.rowGone(ctx, rec) }, nil
@@ -70,14 +70,13 @@ func (p *pass) goneNote(b pipeline.Batch, row *pipeline.Row) (func(context.Conte
 		return nil, nil // its task's row is gone as well
 	}
 	rec, err := p.recordOf(parent)
-	if err != nil || rec == nil || !slices.ContainsFunc(rec.Steps, func(s pipeline.StepRecord) bool { return s.RowID == row.ID }) {
+	if err != nil || rec == nil || rec.Status.Finished() || !slices.ContainsFunc(rec.Steps, func(s pipeline.StepRecord) bool { return s.RowID == row.ID }) {
 		return nil, err
 	}
 	return func(ctx context.Context) error { return p.stepGone(ctx, rec, row) }, nil
 }
 
-// recordOf is the record of a task that is under way and whose row this is;
-// nil where there is none.
+// recordOf is the record of the task whose row this is; nil where there is none.
 func (p *pass) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
 	rec, err := p.Records.Load(row.Task())
 	if err != nil || rec.RowID != row.ID {
@@ -85,14 +84,11 @@ func (p *pass) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
 			return nil, err
 		}
 	}
-	if rec.Status.Finished() {
-		return nil, nil
-	}
 	return rec, nil
 }
 
-// expectRows has the board miss the rows of tasks under way that no walk showed:
-// they were deleted while nobody looked, or the snapshot was lost. Each walk is
+// expectRows has the board miss the rows of tasks that no walk showed: they
+// were deleted while nobody looked, or the snapshot was lost. Each walk is
 // asked once.
 func (p *pass) expectRows(b pipeline.Batch) error {
 	if p.walkAt.Equal(b.WalkAt()) {
@@ -103,15 +99,19 @@ func (p *pass) expectRows(b pipeline.Batch) error {
 		return err
 	}
 	for _, id := range ids {
-		if p.over[id] || b.TaskRow(id) != nil {
+		if b.TaskRow(id) != nil {
+			delete(p.over, id)
+			continue
+		}
+		if p.over[id] {
 			continue
 		}
 		rec, err := p.Records.Load(id)
 		switch {
 		case err != nil || rec.RowID == "":
-		case rec.ArchivedAt != nil || rec.Status.Finished():
+		case rec.ArchivedAt != nil || rec.GoneAt != nil:
 			p.over[id] = true
-		case rec.GoneAt == nil:
+		default:
 			b.Expect(pipeline.Row{ID: rec.RowID, TaskID: id.String(), Title: rec.Title})
 		}
 	}
@@ -144,7 +144,11 @@ func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
 	if err != nil {
 		return p.failed(ctx, rec.TaskID, err)
 	}
-	p.Log.Warn("row was deleted or archived on the board; the task is left alone until it is restored", "task", rec.TaskID, "row", rec.RowID)
+	level := slog.LevelWarn
+	if rec.Status.Finished() {
+		level = slog.LevelInfo
+	}
+	p.Log.Log(ctx, level, "row was deleted or archived on the board; the task is left alone until it is restored", "task", rec.TaskID, "row", rec.RowID)
 	return nil
 }
 

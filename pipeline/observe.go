@@ -17,6 +17,11 @@ func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bo
 		r.Note(at, WhoBoard, "row back", row.ID)
 		changed = true
 	}
+	if r.ArchivedAt != nil && !row.CurrentStatus().Over() {
+		r.ArchivedAt = nil // somebody restored it from the board's own bin, and opened it again
+		r.Note(at, WhoBoard, "back from the archive", row.ID)
+		changed = true
+	}
 	if status := row.CurrentStatus(); status != r.Status {
 		who := WhoBoard
 		if byPerson && row.UpdatedBy != "" {

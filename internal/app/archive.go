@@ -255,8 +255,8 @@ func (a *archiver) unwritten(found []history.Entry) ([]history.Entry, error) {
 
 func (a *archiver) mark(ctx context.Context, e *history.Entry) error {
 	_, err := a.home.Store.Change(ctx, e.TaskID, func(r *pipeline.Record) error {
-		if r.RowID != e.Row.ID {
-			return pipeline.ErrUnchanged
+		if r.RowID != e.Row.ID || r.ArchivedAt != nil && r.Status == e.Row.CurrentStatus() {
+			return pipeline.ErrUnchanged // another task's, or marked before a crash
 		}
 		r.ArchivedAt, r.Status = &e.ArchivedAt, e.Row.CurrentStatus()
 		r.Note(e.ArchivedAt, "otm archive", "archived", history.FileName)

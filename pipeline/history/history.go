@@ -3,8 +3,9 @@
 //
 // Whoever appends holds locks/board, so there is one writer. A line is durable
 // and was read back when Append returns: only then may its rows be deleted. If
-// we crash while a line is written, the torn line is cut off by the next
-// Append; nobody was told of it.
+// we crash while a line is written, the next Append puts the torn line into a
+// file beside it (history.jsonl.torn-TIME); nobody was told of it. A whole line
+// that lacks only its end, as editors leave it, is a line.
 package history
 
 import (
@@ -62,7 +63,7 @@ func Append(dir string, entries []Entry) error {
 		return err
 	}
 	defer f.Close()
-	end, err := cutTorn(f)
+	end, err := mendEnd(f)
 	if err != nil {
 		return err
 	}
@@ -98,35 +99,64 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// cutTorn cuts off a last line that a crash tore, and returns where the next
+// mendEnd makes the file end with a whole line, and returns where the next
 // begins.
-func cutTorn(f *os.File) (end int64, err error) {
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil || size == 0 {
+func mendEnd(f *os.File) (end int64, err error) {
+	start, size, err := lastLine(f)
+	if err != nil || start == size {
+		return size, err
+	}
+	tail := make([]byte, size-start)
+	if _, err := f.ReadAt(tail, start); err != nil {
 		return 0, err
+	}
+	if parse(tail) != nil {
+		_, err := f.WriteAt([]byte("\n"), size)
+		return size + 1, err // synced with what comes behind it
+	}
+	aside := f.Name() + ".torn-" + time.Now().UTC().Format("20060102T150405.000000000Z")
+	if err := durable.WriteNew(aside, tail); err != nil {
+		return 0, err
+	}
+	return start, f.Truncate(start)
+}
+
+// lastLine finds where the line at the end of the file begins that has no end;
+// start is size where there is none.
+func lastLine(f *os.File) (start, size int64, err error) {
+	if size, err = f.Seek(0, io.SeekEnd); err != nil {
+		return 0, 0, err
 	}
 	const step = 64 << 10
 	for at := size; at > 0; {
 		from := max(0, at-step)
 		block := make([]byte, at-from)
 		if _, err := f.ReadAt(block, from); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if i := bytes.LastIndexByte(block, '\n'); i >= 0 {
-			end = from + int64(i) + 1
-			break
+			return from + int64(i) + 1, size, nil
 		}
 		at = from
 	}
-	if end < size {
-		return end, f.Truncate(end)
-	}
-	return end, nil
+	return 0, size, nil
 }
 
+// parse reads a line; nil where it is no entry.
+func parse(line []byte) *Entry {
+	var e Entry
+	if err := json.Unmarshal(withoutMark(line), &e); err != nil || e.TaskID == 0 {
+		return nil
+	}
+	return &e
+}
+
+// withoutMark takes the mark away that some editors begin a file with.
+func withoutMark(line []byte) []byte { return bytes.TrimPrefix(line, []byte("\ufeff")) }
+
 // Read yields the entries of a data directory, oldest first. A line that is no
-// entry is yielded as an error, and does not keep the others; a torn last line
-// is passed over.
+// entry is yielded as an error, and does not keep the others; blank ones and a
+// torn last one are passed over.
 func Read(dir string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		f, err := os.Open(filepath.Join(dir, FileName))
@@ -141,21 +171,18 @@ func Read(dir string) iter.Seq2[*Entry, error] {
 		r := bufio.NewReader(f)
 		for n := 1; ; n++ {
 			line, err := r.ReadBytes('\n')
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err != nil {
+			if err != nil && !errors.Is(err, io.EOF) {
 				yield(nil, err)
 				return
 			}
-			var e Entry
-			if err := json.Unmarshal(line, &e); err != nil || e.TaskID == 0 {
-				if !yield(nil, fmt.Errorf("%s: line %d is no entry", FileName, n)) {
-					return
-				}
-				continue
+			last, goOn := err != nil, true
+			switch e := parse(line); {
+			case e != nil:
+				goOn = yield(e, nil)
+			case !last && len(bytes.TrimSpace(withoutMark(line))) > 0:
+				goOn = yield(nil, fmt.Errorf("%s: line %d is no entry", FileName, n))
 			}
-			if !yield(&e, nil) {
+			if last || !goOn {
 				return
 			}
 		}

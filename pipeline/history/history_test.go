@@ -59,12 +59,12 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// A line that a crash tore is not read, and is gone with the next one; what
+// A line that a crash tore is not read, and the next Append puts it aside; what
 // somebody else wrote into the file stays, and hides nothing.
 func TestTornLine(t *testing.T) {
 	t.Parallel()
 	for name, torn := range map[string]string{
-		"short": `{"taskId":"T-000`, "long": `{"taskId":"T-00009","x":"` + strings.Repeat("y", 300<<10), "whole but for its end": `{"taskId":"T-00009"}`,
+		"short": `{"taskId":"T-000`, "long": `{"taskId":"T-00009","x":"` + strings.Repeat("y", 300<<10), "no entry": `{"taskId":""}`,
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, FileName)
@@ -87,6 +87,13 @@ func TestTornLine(t *testing.T) {
 		if ids, bad := read(t, dir); ids != "T-00001 T-00002" || bad != 1 {
 			t.Errorf("%s, then: %q, %d bad", name, ids, bad)
 		}
+		aside, err := filepath.Glob(path + ".torn-*")
+		if err != nil || len(aside) != 1 {
+			t.Fatalf("%s: set aside: %q, %v", name, aside, err)
+		}
+		if got, err := os.ReadFile(aside[0]); err != nil || string(got) != torn {
+			t.Errorf("%s: set aside %q, %v", name, got, err)
+		}
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, FileName), []byte("no line at all"), 0o600); err != nil {
@@ -97,6 +104,44 @@ func TestTornLine(t *testing.T) {
 	}
 	if ids, bad := read(t, dir); ids != "T-00001" || bad != 0 {
 		t.Errorf("%q, %d bad", ids, bad)
+	}
+}
+
+// What editors make of the file loses no entry: a last line without its end,
+// line ends of Windows, a mark at the beginning, blank lines.
+func TestEditedFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	if err := Append(dir, []Entry{entry(1), entry(2), entry(3)}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"no end":       strings.TrimSuffix(string(whole), "\n"),
+		"of Windows":   strings.ReplaceAll(string(whole), "\n", "\r\n"),
+		"mark":         "\ufeff" + string(whole),
+		"blank lines":  "\n" + strings.ReplaceAll(string(whole), "\n", "\n \n\n"),
+		"all of these": "\ufeff\r\n" + strings.TrimSuffix(strings.ReplaceAll(string(whole), "\n", "\r\n"), "\r\n"),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ids, bad := read(t, dir); ids != "T-00001 T-00002 T-00003" || bad > 0 {
+			t.Errorf("%s: %q, %d bad", name, ids, bad)
+		}
+		if err := Append(dir, []Entry{entry(4)}); err != nil {
+			t.Fatal(err)
+		}
+		if ids, _ := read(t, dir); ids != "T-00001 T-00002 T-00003 T-00004" {
+			t.Errorf("%s, then: %q", name, ids)
+		}
+	}
+	if aside, _ := filepath.Glob(path + ".torn-*"); len(aside) > 0 {
+		t.Errorf("set aside: %q", aside)
 	}
 }
 
