@@ -178,3 +178,17 @@ func TestFromRowInOrder(t *testing.T) {
 		}
 	}
 }
+
+// A row that was archived and restored is back once somebody opened it again;
+// one that the board still shows while it is being deleted is not.
+func TestObserveBackFromTheArchive(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
+	r := &Record{TaskID: 1, RowID: "Rec1", Status: Done, ArchivedAt: &at}
+	if r.Observe(&Row{ID: "Rec1", Status: Done}, nil, false, at) || r.ArchivedAt == nil {
+		t.Error("back while it was done")
+	}
+	if !r.Observe(&Row{ID: "Rec1", Status: New}, nil, true, at) || r.ArchivedAt != nil {
+		t.Error("still archived")
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,8 @@ import (
 	"otm/internal/fsck"
 	"otm/internal/lock"
 	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/history"
 	"otm/slacklist"
 )
 
@@ -55,12 +58,14 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 	}
 	mended := []string{}
 	if repair && len(findings) > 0 {
-		if mended, err = h.repair(ctx, findings); err != nil {
+		before := findings
+		if err := h.repair(ctx, before); err != nil {
 			return err
 		}
 		if findings, err = h.check(ctx, rest); err != nil {
 			return err
 		}
+		mended = gone(before, findings)
 	}
 	if asJSON {
 		err = json.NewEncoder(h.Out).Encode(struct {
@@ -107,38 +112,71 @@ func (h *Home) printFindings(findings []fsck.Finding, mended []string) {
 	}
 }
 
-// repair mends what can be mended, and says what it did.
-func (h *Home) repair(ctx context.Context, findings []fsck.Finding) ([]string, error) {
-	did := []string{}
+// gone tells what of the findings is no longer there.
+func gone(before, now []fsck.Finding) []string {
+	texts := []string{}
+	for _, f := range before {
+		if !slices.Contains(now, f) {
+			texts = append(texts, strings.TrimPrefix(fmt.Sprintf("%v: %s", f.TaskID, f.Text), "T-00000: "))
+		}
+	}
+	return texts
+}
+
+// repair mends what can be mended.
+func (h *Home) repair(ctx context.Context, findings []fsck.Finding) error {
 	again := false
+	var unwritten []pipeline.TaskID
 	for _, f := range findings {
 		switch f.Repair {
 		case fsck.RaiseCounter:
 			if err := h.Store.Raise(ctx, f.TaskID); err != nil {
-				return did, err
+				return err
 			}
 			counter, err := h.Store.Counter(ctx) // a lost one is found again when it is taken
 			if err != nil {
-				return did, err
+				return err
 			}
 			counter.Release()
-			did = append(did, "the counter stands above every id")
 		case fsck.RemoveFile:
 			if err := os.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return did, err
+				return err
 			}
-			did = append(did, "removed "+f.Path)
+		case fsck.WriteHistory:
+			unwritten = append(unwritten, f.TaskID)
 		case fsck.RunAgain:
 			again = true
 		}
 	}
-	if again {
-		if err := h.runAll(ctx); err != nil {
-			return did, err
-		}
-		did = append(did, "ran the components twice")
+	if err := h.rewriteHistory(ctx, unwritten); err != nil {
+		return err
 	}
-	return slices.Compact(did), nil
+	if again {
+		return h.runAll(ctx)
+	}
+	return nil
+}
+
+// rewriteHistory writes the entries of archived tasks that the history lacks
+// from their records.
+func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err error) {
+	if len(ids) == 0 {
+		return nil
+	}
+	b, err := h.board(slog.New(slog.DiscardHandler)).Begin(ctx) // who writes the history holds it
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.End()) }()
+	var entries []history.Entry
+	for _, id := range ids {
+		rec, err := h.Store.Load(id)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, history.FromRecord(rec))
+	}
+	return history.Append(h.Dir, entries)
 }
 
 // runAll makes two runs of each component, as some things take two looks. What

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/history"
@@ -56,6 +57,7 @@ const (
 	RaiseCounter Repair = "raise the counter"
 	RemoveFile   Repair = "remove the file"
 	RunAgain     Repair = "run the components once"
+	WriteHistory Repair = "write the history from the record"
 )
 
 // The rules.
@@ -64,6 +66,7 @@ const (
 	RuleRow      = "a task has one row"
 	RuleSteps    = "a task has all its steps, once and in order"
 	RuleDropped  = "what was dropped is known"
+	RuleHistory  = "what left the board stands in the history"
 	RuleUpdates  = "updates apply once and in order"
 	RuleDispatch = "an open task has one entry, others have none"
 	RuleWakes    = "a key is used for one wake"
@@ -202,7 +205,7 @@ func (c *check) settled() error {
 		switch s.Result.Inbox {
 		case inbox.NewTasks:
 			if c.records[id] == nil && len(c.tops[id]) == 0 && !c.archived[id] && !c.waiting[id] && !s.Result.SkippedDuplicate {
-				c.found(RuleDropped, id, "", "copy "+name+" from processed/ to new-tasks/ to have it made again, unless it was deleted on purpose",
+				c.found(RuleDropped, id, "", fmt.Sprintf("mv %s %s   # has it made again", safe.Quote(filepath.Join(c.Dir, inbox.ProcessedDir, name)), safe.Quote(c.box.Dir(inbox.NewTasks))),
 					"it was brought to the board, and neither board, record nor history knows it")
 			}
 		case inbox.TaskUpdates:
@@ -267,6 +270,9 @@ func (c *check) rows() error {
 			}
 			c.found(RuleRow, id, "", "clear the Task ID of those that are not it, or delete them on the board", "%d rows bear its id: %s", len(rows), strings.Join(ids, ", "))
 		}
+		if rec := c.records[id]; rec != nil && rec.RowID != "" && len(rows) == 1 && rows[0].ID != rec.RowID {
+			c.found(RuleRow, id, "", "clear the Task ID of that row on the board: it becomes a task of its own", "the row %q bears its id, and is not its row", rows[0].Title)
+		}
 		if c.records[id] == nil && !c.waiting[id] {
 			c.found(RuleRecord, id, RunAgain, "the next pass makes it anew from the board", "it stands on the board, and has no record")
 		}
@@ -290,18 +296,28 @@ func (c *check) recordsAndSteps() error {
 		case rec.RowID == "":
 			c.found(RuleHalfMade, id, RunAgain, "otm why "+id.String(), "its row was never made, and no drop of it waits")
 			continue
+		case row == nil && rec.ArchivedAt != nil && !c.archived[id]:
+			c.found(RuleHistory, id, WriteHistory, "otm fsck --repair", "it was archived at %s, and %s does not have it", rec.ArchivedAt.UTC().Format(time.RFC3339), history.FileName)
+			continue
 		case row == nil && (rec.GoneAt != nil || rec.ArchivedAt != nil):
 			continue // said, or taken off
 		case row == nil:
 			c.found(RuleRow, id, RunAgain, "otm why "+id.String(), "its row %s is not on the board", rec.RowID)
 			continue
 		case row.Task() != id:
-			c.found(RuleRow, id, RunAgain, "", "its row %s bears the id %q", rec.RowID, row.TaskID)
+			c.found(RuleRow, id, RunAgain, "the dispatcher writes it back once the row has been left alone for a while", "the Task ID of its row %q %s", row.Title, says(row.TaskID))
 		}
 		c.stepsOf(rec)
 		c.halfMade(rec)
 	}
 	return nil
+}
+
+func says(cell string) string {
+	if cell == "" {
+		return "is empty"
+	}
+	return fmt.Sprintf("says %q", cell)
 }
 
 func (c *check) stepsOf(rec *pipeline.Record) {
@@ -383,7 +399,9 @@ const litterAge = time.Hour
 
 func (c *check) litter() error {
 	dirs := []string{c.Dir}
-	for _, name := range []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board"} {
+	for _, name := range []string{
+		"new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys", "board", "board/page", "secrets",
+	} {
 		dirs = append(dirs, filepath.Join(c.Dir, name))
 	}
 	for _, a := range c.Agents {

@@ -127,6 +127,37 @@ func TestCheck(t *testing.T) {
 			w.o.Rows = nil
 			w.change(func(r *pipeline.Record) { r.GoneAt = &w.o.Now })
 		}, ""},
+		{"row gone of a finished task", func(w *world) {
+			w.o.Rows = nil
+			w.change(func(r *pipeline.Record) { r.Status, r.GoneAt = pipeline.Done, &w.o.Now })
+			w.entries()
+		}, ""},
+		{"archived", func(w *world) {
+			w.o.Rows = nil
+			w.entries()
+			w.change(func(r *pipeline.Record) { r.Status, r.ArchivedAt = pipeline.Done, &w.o.Now })
+			w.write("history.jsonl", `{"taskId":"T-00001"}`)
+		}, ""},
+		{"archived, and not in the history", func(w *world) {
+			w.o.Rows = nil
+			w.entries()
+			w.change(func(r *pipeline.Record) { r.Status, r.ArchivedAt = pipeline.Done, &w.o.Now })
+		}, RuleHistory},
+		{"a row that bears the id of an archived task", func(w *world) {
+			w.o.Rows = []pipeline.Row{{ID: "Rec4", TaskID: "T-00001", Title: "typed"}}
+			w.entries()
+			w.change(func(r *pipeline.Record) { r.Status, r.ArchivedAt = pipeline.Done, &w.o.Now })
+			w.write("history.jsonl", `{"taskId":"T-00001"}`)
+		}, RuleRow},
+		{"its id cleared", func(w *world) { w.o.Rows[0].TaskID = "" }, RuleRow},
+		{"an id far ahead", func(w *world) { w.o.Rows[3].TaskID = "T-999999998" }, RuleRecord}, // and none of the counter
+		{"litter of a retry", func(w *world) {
+			if err := os.MkdirAll(filepath.Join(w.o.Dir, "failed", ".retry", "new-tasks"), 0o700); err != nil {
+				w.Fatal(err)
+			}
+			w.write("failed/.retry/new-tasks/.otm-tmp-1", "x")
+			w.o.Now = w.o.Now.Add(2 * time.Hour)
+		}, RuleLitter},
 		{"no record", func(w *world) { os.Remove(filepath.Join(w.o.Dir, "tasks", "T-00001.json")) }, RuleRecord},
 		{"broken record", func(w *world) { w.write("tasks/T-00001.json", "{") }, RuleRecord},
 		{"step missing", func(w *world) { w.o.Rows = slices.Delete(w.o.Rows, 1, 2) }, RuleSteps},

@@ -44,6 +44,22 @@ func (e *Entry) Same(o *Entry) bool {
 	return e.TaskID == o.TaskID && e.Row.ID == o.Row.ID && e.Row.Updated == o.Row.Updated && e.Row.Status == o.Row.Status
 }
 
+// FromRecord makes the entry of an archived task from its record, where the one
+// of its row was lost. What the row alone knew is missing.
+func FromRecord(r *pipeline.Record) Entry {
+	e := Entry{TaskID: r.TaskID, Record: r, Row: pipeline.Row{
+		ID: r.RowID, Title: r.Title, TaskID: r.TaskID.String(), Type: string(r.Type), Assignee: r.Agent, Project: r.Project,
+		Priority: r.Priority, Status: r.Status, Reason: r.Reason, Result: r.Result, Created: r.CreatedAt.Unix(),
+	}}
+	if r.ArchivedAt != nil {
+		e.ArchivedAt = *r.ArchivedAt
+	}
+	for _, s := range r.Steps {
+		e.Steps = append(e.Steps, pipeline.Row{ID: s.RowID, Parent: r.RowID, Title: s.Title, Checked: s.Done})
+	}
+	return e
+}
+
 // Append adds entries to the file of a data directory.
 func Append(dir string, entries []Entry) error {
 	if len(entries) == 0 {
