@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -67,16 +68,16 @@ func (o *slackSetup) run(ctx context.Context, h *Home) error {
 			Hint("add them to the Slack app under OAuth & Permissions, install it anew, and run this again with the new token")
 	}
 	r := &slackReport{Dir: h.Dir, Team: id.Team, User: id.Name, Changed: []string{}, Missing: []string{}, Advised: []string{}}
-	if err := o.keepToken(h, token, r); err != nil {
-		return err
-	}
 	if err := o.chooseList(ctx, h, token, r); err != nil {
 		return err
 	}
 	if err := o.inspect(ctx, h, token, r); err != nil {
 		return err
 	}
-	if err := h.keepList(r); err != nil {
+	if err := h.keep(token, r); err != nil {
+		return err
+	}
+	if err := o.share(ctx, h, token, r); err != nil {
 		return err
 	}
 	if err := h.raiseAboveList(ctx, token, r.ListID); err != nil {
@@ -127,14 +128,21 @@ func (o *slackSetup) token(h *Home) (string, error) {
 	return token, nil
 }
 
-// keepToken keeps the token for the daemons, for the user's eyes only.
-func (o *slackSetup) keepToken(h *Home, token string, r *slackReport) error {
-	if kept, err := h.Config.SlackToken(h.Getenv); err == nil && kept == token && h.Config.Slack.TokenFile != "" {
-		return nil
+// keep writes down the list, and the token for the daemons. If we crash between
+// the two, the list is configured, and the next run with the token goes on.
+func (h *Home) keep(token string, r *slackReport) error {
+	if err := h.keepList(r); err != nil {
+		return err
 	}
-	path := h.Config.Slack.TokenFile
-	if path == "" {
-		path = filepath.Join(h.Dir, slackTokenFile)
+	return h.keepToken(token, r)
+}
+
+// keepToken keeps the token where the configuration says, for the user's eyes
+// only.
+func (h *Home) keepToken(token string, r *slackReport) error {
+	path, err := filepath.EvalSymlinks(h.Config.Slack.TokenFile)
+	if err != nil {
+		path = h.Config.Slack.TokenFile // not there yet
 	}
 	if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == token {
 		return nil
@@ -151,8 +159,9 @@ func isListID(id string) bool {
 	return len(id) > 8 && id[0] == 'F' && strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
-// chooseList takes the list that was named, makes one, or takes the one that is
-// configured.
+// chooseList takes the list that was named, the one that is configured, or
+// makes one. What is made is written down at once: a run that fails later does
+// not make another.
 func (o *slackSetup) chooseList(ctx context.Context, h *Home, token string, r *slackReport) error {
 	switch {
 	case o.list != "":
@@ -160,25 +169,51 @@ func (o *slackSetup) chooseList(ctx context.Context, h *Home, token string, r *s
 		r.ListID = parts[len(parts)-1]
 	case h.Config.Slack.ListID != "":
 		r.ListID = h.Config.Slack.ListID
-		if o.create != "" {
-			return cli.Errorf(cli.Usage, "the list %s is configured already", r.ListID).
-				Hint("otm init --slack   # looks whether it fits").Hint("remove slack.list_id from otm.toml to make another one")
-		}
-	case o.create != "":
-		var err error
-		if r.ListID, err = h.setupClient(token, "").CreateList(ctx, o.create, h.labels()); err != nil {
-			return fmt.Errorf("make the list: %w", err)
-		}
-		r.Changed = append(r.Changed, "the list "+o.create)
-	default:
+	case o.create == "":
 		return cli.Errorf(cli.Usage, "say which list: an existing one, or a new one").
 			Hint("otm init --slack --list F0123456789").
 			Hint("otm init --slack --create-list 'Agent tasks' --share-with U0123456789")
 	}
-	if !isListID(r.ListID) {
+	switch {
+	case r.ListID == "":
+		return o.makeList(ctx, h, token, r)
+	case !isListID(r.ListID):
 		return cli.Errorf(cli.Usage, "%q is no list: want the last part of its link, which begins with F", r.ListID).
 			Hint("otm init --slack --list F0123456789")
+	case o.create != "":
+		return o.madeBefore(ctx, h, token, r)
 	}
+	return h.canKeep(r.ListID)
+}
+
+func (o *slackSetup) makeList(ctx context.Context, h *Home, token string, r *slackReport) error {
+	if err := h.canKeep(""); err != nil {
+		return err
+	}
+	var err error
+	if r.ListID, err = h.setupClient(token, "").CreateList(ctx, o.create, h.labels()); err != nil {
+		return fmt.Errorf("make the list: %w", err)
+	}
+	r.Changed = append(r.Changed, "the list "+o.create)
+	return h.keep(token, r)
+}
+
+// madeBefore goes on with the list that is configured, where it is the one that
+// is to be made: a run before this one made it.
+func (o *slackSetup) madeBefore(ctx context.Context, h *Home, token string, r *slackReport) error {
+	in, err := h.setupClient(token, r.ListID).Inspect(ctx, h.labels())
+	if err != nil {
+		return err
+	}
+	if in.Title == o.create {
+		return nil
+	}
+	return cli.Errorf(cli.Usage, "the list %s %q is configured already", r.ListID, in.Title).
+		Hint("otm init --slack   # looks whether it fits").Hint("remove slack.list_id from otm.toml to make another one")
+}
+
+// share gives people and channels access.
+func (o *slackSetup) share(ctx context.Context, h *Home, token string, r *slackReport) error {
 	for _, who := range o.shareWith {
 		if err := h.setupClient(token, r.ListID).Share(ctx, who); err != nil {
 			return cli.Errorf(cli.Failed, "share the list with %s: %w", who, err).
@@ -221,69 +256,76 @@ func (o *slackSetup) inspect(ctx context.Context, h *Home, token string, r *slac
 	return nil
 }
 
-// keepList writes the list into otm.toml, if it is not there.
+// keepList writes the list into otm.toml, and where the token is, if that is
+// not there. A file of one's own stays.
 func (h *Home) keepList(r *slackReport) error {
-	if h.Config.Slack.ListID == r.ListID && h.Config.Slack.TokenFile != "" {
-		return nil
-	}
-	path := filepath.Join(h.Dir, config.FileName)
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	path, before, err := h.configText()
+	if err != nil {
 		return err
 	}
-	after := setKeys(data, "slack", []keyValue{{"list_id", r.ListID}, {"token_file", slackTokenFile}})
-	if err := durable.Replace(path, after); err != nil {
+	after, c, err := h.withList(before, r.ListID)
+	if err != nil {
 		return err
 	}
-	c, err := config.Load(h.Dir, h.Getenv)
-	if err == nil && c.Slack.ListID != r.ListID {
-		err = errors.New("the list was not taken over")
-	}
-	if err != nil { // an unusual file: leave it as it was, and say what to write
-		return errors.Join(durable.Replace(path, data), cli.Errorf(cli.BadConfig, "otm.toml could not be changed: %w", err).
-			Hint("add to [slack] of otm.toml: list_id = %q, token_file = %q", r.ListID, slackTokenFile))
+	if !bytes.Equal(before, after) {
+		if err := durable.Replace(path, after); err != nil {
+			return err
+		}
+		r.Changed = append(r.Changed, path)
 	}
 	h.Config = c
-	r.Changed = append(r.Changed, path)
 	return nil
 }
 
-type keyValue struct{ key, value string }
+// canKeep tells whether keepList could, before anything is done. list is "" for
+// one that is still to be made.
+func (h *Home) canKeep(list string) error {
+	_, before, err := h.configText()
+	if err == nil {
+		_, _, err = h.withList(before, list)
+	}
+	return err
+}
 
-// setKeys sets keys of a table of a TOML file and leaves every other line as it
-// is: where the table is missing, it comes last.
-func setKeys(data []byte, table string, keys []keyValue) []byte {
-	lines := strings.SplitAfter(string(data), "\n")
-	head := regexp.MustCompile(`^\s*\[\s*` + table + `\s*\]\s*(#.*)?$`)
-	start := slices.IndexFunc(lines, func(l string) bool { return head.MatchString(strings.TrimRight(l, "\r\n")) })
-	if start < 0 {
-		var b bytes.Buffer
-		b.Write(data)
-		if len(data) > 0 && !bytes.HasSuffix(data, []byte("\n")) {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "\n[%s]\n", table)
-		for _, k := range keys {
-			fmt.Fprintf(&b, "%s = %q\n", k.key, k.value)
-		}
-		return b.Bytes()
+// configText is otm.toml, and where it is: it may be a link to where a person
+// keeps it.
+func (h *Home) configText() (path string, text []byte, err error) {
+	path = filepath.Join(h.Dir, config.FileName)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
-	end := start + 1
-	for end < len(lines) && !strings.HasPrefix(strings.TrimSpace(lines[end]), "[") {
-		end++
+	text, err = os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	body := slices.Clone(lines[start+1 : end])
-	var set []string
-	for _, k := range keys {
-		line := fmt.Sprintf("%s = %q\n", k.key, k.value)
-		old := regexp.MustCompile(`^\s*` + k.key + `\s*=`)
-		if i := slices.IndexFunc(body, old.MatchString); i >= 0 {
-			body[i] = line
-			continue
+	return path, text, err
+}
+
+// withList is the text of otm.toml with a list in it, and how it reads.
+func (h *Home) withList(text []byte, list string) ([]byte, *config.Config, error) {
+	values := []config.Value{{Key: "list_id", Text: list}}
+	if h.Config.Slack.TokenFile == "" {
+		values = append(values, config.Value{Key: "token_file", Text: slackTokenFile})
+	}
+	if h.Config.Slack.ListID == list && len(values) == 1 {
+		return text, h.Config, nil
+	}
+	after, err := config.Set(text, "slack", values)
+	var c *config.Config
+	if err == nil {
+		c, err = config.Parse(h.Dir, after, h.Getenv)
+	}
+	if err != nil {
+		e := cli.Errorf(cli.BadConfig, "otm.toml was left as it is: %w", err)
+		if list == "" {
+			return nil, nil, e.Hint("write slack in otm.toml as a table of its own, below a line [slack], then run this again")
 		}
-		set = append(set, line)
+		for _, v := range values {
+			e.Hint("set %s = %q of slack in otm.toml by hand, then run this again", v.Key, v.Text)
+		}
+		return nil, nil, e
 	}
-	return []byte(strings.Join(slices.Concat(lines[:start+1], set, body, lines[end:]), ""))
+	return after, c, nil
 }
 
 // raiseAboveList brings the counter above the ids on the list, which may have
@@ -330,6 +372,9 @@ func (r *slackReport) print(h *Home) {
 	}
 }
 
+// shareable is the id of a person or of a channel.
+var shareable = regexp.MustCompile(`^[UWCG][A-Z0-9]+$`)
+
 // check refuses flags that do not go together.
 func (o *slackSetup) check(forSlack bool) error {
 	given := o.tokenStdin || o.tokenFile != "" || o.list != "" || o.create != "" || len(o.shareWith) > 0
@@ -338,6 +383,9 @@ func (o *slackSetup) check(forSlack bool) error {
 		return cli.Errorf(cli.Usage, "these flags are for --slack").Hint("otm init --slack --token-stdin --list F0123456789")
 	case o.tokenStdin && o.tokenFile != "":
 		return cli.Errorf(cli.Usage, "give either --token-stdin or --token-file").Hint("otm init --slack --token-stdin")
+	case slices.ContainsFunc(o.shareWith, func(who string) bool { return !shareable.MatchString(who) }):
+		return cli.Errorf(cli.Usage, "--share-with %s: a person's id begins with U, a channel's with C", strings.Join(o.shareWith, ", ")).
+			Hint("both stand in their profile or details in Slack: otm init --slack --create-list 'Agent tasks' --share-with U0123456789")
 	case o.list != "" && o.create != "":
 		return cli.Errorf(cli.Usage, "give either --list or --create-list").Hint("otm init --slack --list F0123456789")
 	}

@@ -194,11 +194,16 @@ type timesTable struct {
 // Load reads the configuration of a data directory. The environment overrides
 // what the contract says it does. The error is an *Error if the file is wrong.
 func Load(dir string, getenv func(string) string) (*Config, error) {
-	path := filepath.Join(dir, FileName)
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(filepath.Join(dir, FileName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	return Parse(dir, data, getenv)
+}
+
+// Parse is Load with the text of otm.toml at hand.
+func Parse(dir string, data []byte, getenv func(string) string) (*Config, error) {
+	path := filepath.Join(dir, FileName)
 	f, problems := parse(data)
 	if f == nil {
 		return nil, &Error{Path: path, Problems: problems}
