@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -38,6 +39,8 @@ type Exec struct {
 	// Helper is how to start the helper: the program and the arguments before
 	// HelperCommand. If nil, this program.
 	Helper []string
+
+	helpers sync.WaitGroup // helpers that we started and that run
 }
 
 // spec is what the helper is told, on its stdin.
@@ -122,11 +125,11 @@ func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (str
 		return "", err
 	}
 	line := make(chan string, 1)
-	go func() {
+	x.helpers.Go(func() {
 		answer, _ := bufio.NewReader(out).ReadString('\n')
 		line <- strings.TrimSpace(answer)
 		cmd.Wait() // reaps it, should it end before us
-	}()
+	})
 	select {
 	case answer := <-line:
 		if answer == "" {

@@ -37,6 +37,7 @@ func newExecWorld(t *testing.T, script string, args ...string) *world {
 func (w *world) byExec() *Exec {
 	x := &Exec{Dir: w.dir, LogDir: filepath.Join(w.dir, "logs"), PathDir: "/opt/otm here", Secrets: []string{"SLACK_BOT_TOKEN", "MY_GATEWAY_TOKEN"}}
 	w.d.Wakers[pipeline.TriggerExec] = x
+	w.Cleanup(x.helpers.Wait) // they write into the directory until they end
 	return x
 }
 
