@@ -289,7 +289,7 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 	}
 	id := snap.Rows[i].Task()
 	if id == 0 {
-		return &page.Detail{Why: "typed by hand; otm takes it up when it has an assignee and has been still for a while"}, nil
+		return p.detailOfTyped(snap, &snap.Rows[i])
 	}
 	rec, err := p.home.record(id)
 	if err != nil {
@@ -314,6 +314,19 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 		d.History = append(d.History, page.Event{At: e.At, Who: e.Who, What: e.What, Detail: e.Detail})
 	}
 	return d, nil
+}
+
+// detailOfTyped is for a row that bears no task's id.
+func (p *pageSource) detailOfTyped(snap *slacklist.Snapshot, row *pipeline.Row) (*page.Detail, error) {
+	s, err := p.home.situationOf(snap)
+	if err != nil {
+		return nil, err
+	}
+	why, err := s.whyRow(row)
+	if err != nil {
+		return nil, err
+	}
+	return &page.Detail{Why: why.Sentence, Next: why.Next}, nil
 }
 
 var errGone = &page.Refusal{Reason: "the row is no longer on the board"}

@@ -243,7 +243,7 @@ func TestPageState(t *testing.T) {
 	if !strings.Contains(d.Why, "why") || d.Next == "" || len(d.History) != 2 || d.History[0].Who != "otm-create" || d.History[0].At.IsZero() {
 		t.Errorf("detail %+v", d)
 	}
-	if d := get[page.Detail](v, "/page/task?row="+typed.Row); !strings.Contains(d.Why, "typed by hand") || d.History == nil {
+	if d := get[page.Detail](v, "/page/task?row="+typed.Row); !strings.Contains(d.Why, "typed on the board") || d.History == nil {
 		t.Errorf("detail %+v", d)
 	}
 }

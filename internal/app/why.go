@@ -1,20 +1,19 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/safe"
 	"otm/pipeline"
-	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/slacklist"
 )
 
 // reason is why a task is where it is.
@@ -62,88 +61,6 @@ func (h *Home) usual(s stage) (time.Duration, bool) {
 	return 0, false
 }
 
-// situation is what is known when a reason is looked for; it serves many
-// tasks.
-type situation struct {
-	home    *Home
-	now     time.Time
-	rows    map[pipeline.TaskID]*pipeline.Row
-	steps   map[string][]*pipeline.Row
-	waiting map[pipeline.TaskID]time.Time // creates in the inbox
-	dropped []*drop.Create                // the same
-	failed  map[pipeline.TaskID]*inbox.Settled
-	beats   map[string]*heartbeat.Beat
-	snap    *slacklist.Snapshot
-}
-
-// situation reads the directory once, and the rows as they were when the board
-// was last read.
-func (h *Home) situation() (*situation, error) {
-	snap, err := slacklist.ReadSnapshot(h.Dir, h.Now())
-	if err != nil {
-		return nil, err
-	}
-	return h.situationOf(snap)
-}
-
-func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
-	s := &situation{home: h, now: h.Now(), rows: map[pipeline.TaskID]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
-		waiting: map[pipeline.TaskID]time.Time{}, failed: map[pipeline.TaskID]*inbox.Settled{},
-		beats: map[string]*heartbeat.Beat{}, snap: snap}
-	for i := range snap.Rows {
-		r := &snap.Rows[i]
-		if r.Parent != "" {
-			s.steps[r.Parent] = append(s.steps[r.Parent], r)
-		} else if id := r.Task(); id != 0 && s.rows[id] == nil {
-			s.rows[id] = r
-		}
-	}
-	for _, id := range heartbeat.Components {
-		if b, err := heartbeat.Read(h.Dir, id); err == nil {
-			s.beats[id] = b
-		}
-	}
-	return s, errors.Join(s.readInbox(), s.readFailed())
-}
-
-func (s *situation) readInbox() error {
-	files, err := s.home.Box.List(inbox.NewTasks)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		if !f.Regular() {
-			continue
-		}
-		data, _, err := s.home.Box.Read(f)
-		if err != nil {
-			continue // settled meanwhile
-		}
-		if c, err := drop.ParseCreate(data); err == nil {
-			s.waiting[c.Task.ID] = f.Info.ModTime()
-			s.dropped = append(s.dropped, c)
-		}
-	}
-	return nil
-}
-
-func (s *situation) readFailed() error {
-	names, err := s.home.Box.SettledNames(inbox.FailedDir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		f, err := s.home.Box.ReadSettled(inbox.FailedDir, name)
-		if err != nil || f.Object == nil || f.Result.Inbox != inbox.NewTasks {
-			continue
-		}
-		if id := f.TaskID(); id != 0 {
-			s.failed[id] = f
-		}
-	}
-	return nil
-}
-
 // why finds the reason for one task.
 func (s *situation) why(id pipeline.TaskID) (reason, error) {
 	rec, err := s.home.Store.Load(id)
@@ -151,21 +68,40 @@ func (s *situation) why(id pipeline.TaskID) (reason, error) {
 		return reason{}, err
 	}
 	row := s.rows[id]
+	if row != nil && rec != nil && rec.RowID != "" && rec.RowID != row.ID {
+		row = nil // another one that bears its id
+	}
 	switch {
 	case rec == nil && row == nil:
 		return s.unknown(id)
-	case rec == nil:
-		return at(toAgent, time.Unix(row.Created, 0), "stands on the board, but not in otm's records; the next pass takes it up", s.mend(heartbeat.Dispatcher)), nil
-	case !rec.OnBoard():
+	case row != nil && (rec == nil || rec.DropID == "" && (!rec.OnBoard() || len(rec.Steps) == 0)):
+		return s.whyTyped(row, rec), nil
+	case !rec.OnBoard() && rec.GoneAt == nil:
 		return s.comingOnBoard(rec), nil
-	case rec.ArchivedAt != nil && row == nil:
-		return at(isOver, *rec.ArchivedAt, "archived "+s.ago(*rec.ArchivedAt), "otm history "+id.String()), nil
-	case rec.GoneAt != nil:
-		return at(isLost, *rec.GoneAt, "somebody deleted or archived its row on the board, seen "+s.ago(*rec.GoneAt)+": it is left alone and not made again", "restore the row on the board to go on"), nil
-	case row == nil:
-		return at(isLost, lastEvent(rec), "its row is not on the board as it was last read: somebody deleted or archived it", "restore the row on the board, or leave it: otm never makes it again"), nil
+	case row == nil || rec.GoneAt != nil:
+		return s.withUpdates(s.withoutRow(rec), id), nil
 	}
-	return s.byStatus(rec, row), nil
+	return s.withUpdates(s.byStatus(rec, row), id), nil
+}
+
+// withUpdates adds what is to be said of the updates of a task that did not
+// reach the board.
+func (s *situation) withUpdates(r reason, id pipeline.TaskID) reason {
+	if n := len(s.updates[id]); n > 0 && r.Stage != isOver {
+		since := slices.MinFunc(s.updates[id], time.Time.Compare)
+		waits := "an update of it waits"
+		if n > 1 {
+			waits = fmt.Sprintf("%d updates of it wait", n)
+		}
+		r.Sentence += fmt.Sprintf("; %s in the inbox since %s%s", waits, s.ago(since), s.injectorTrouble())
+		r.Next = cmp.Or(s.mend(heartbeat.Injector), r.Next)
+	}
+	if failed := s.refused[id]; len(failed) > 0 && r.Stage != isOver {
+		f := failed[len(failed)-1]
+		r.Sentence += fmt.Sprintf("; an update of it failed %s (%s): %s", s.ago(f.Result.At), f.Result.Class, f.Result.Error)
+		r.Next = "otm retry " + safe.Quote(f.Name) + ", or remove it from " + safe.Quote(filepath.Join(s.home.Dir, inbox.FailedDir))
+	}
+	return r
 }
 
 // line is the reason with what to do, as one line of text.
@@ -202,7 +138,7 @@ func (s *situation) unknown(id pipeline.TaskID) (reason, error) {
 		return reason{}, err
 	}
 	if issued {
-		return at(isUnknown, time.Time{}, "the id was taken, but no task bears it: its otm-create was stopped before it had dropped and printed it", ""), nil
+		return at(isUnknown, time.Time{}, "no task bears this id: it was taken by an otm-create that was stopped before it printed it, or the ids jumped over it, as somebody used a higher one", ""), nil
 	}
 	return at(isUnknown, time.Time{}, "was never issued", "otm list"), nil
 }
@@ -210,6 +146,9 @@ func (s *situation) unknown(id pipeline.TaskID) (reason, error) {
 // comingOnBoard is for a task that does not stand on the board completely.
 func (s *situation) comingOnBoard(rec *pipeline.Record) reason {
 	since := rec.CreatedAt
+	if rec.DropID == "" { // typed, and its row is not shown
+		return at(toBoard, since, "typed on the board, and not taken up completely"+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
+	}
 	if f := s.failed[rec.TaskID]; f != nil && f.Result.At.After(lastEvent(rec)) {
 		return at(inFailed, f.Result.At, fmt.Sprintf("failed (%s): %s", f.Result.Class, f.Result.Error), "otm retry "+safe.Quote(f.Name))
 	}
@@ -266,11 +205,7 @@ func (s *situation) new(rec *pipeline.Record, row *pipeline.Row, agent *pipeline
 	case row.Assignee == "":
 		return at(withHuman, since, "nobody is assigned", "choose an assignee on the board")
 	case agent == nil:
-		next := "add [agents." + safe.Quote(row.Assignee) + "] to " + safe.Quote(filepath.Join(s.home.Dir, "otm.toml"))
-		if near := s.home.Config.Agents.Nearest(row.Assignee); near != "" {
-			next += ", or assign it to " + near
-		}
-		return at(toAgent, since, fmt.Sprintf("unknown agent %q", row.Assignee), next)
+		return s.unknownAgent(row, since)
 	case !agent.Person && !isDir(agent.Workspace):
 		return at(toAgent, since, fmt.Sprintf("the workspace of %s is missing: %s", agent.Name, agent.Workspace), "mkdir -p "+safe.Quote(agent.Workspace))
 	}
@@ -281,139 +216,6 @@ func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
-
-// assigned is for a task that stands in its agent's dispatch file.
-func (s *situation) assigned(rec *pipeline.Record, row *pipeline.Row, agent *pipeline.Agent, since time.Time) reason {
-	name := row.Assignee
-	if agent != nil {
-		name = agent.Name
-	}
-	if d := rec.Dispatch; d != nil && d.TakenAt != nil {
-		return at(atWork, *d.TakenAt, fmt.Sprintf("taken by %s %s, nothing reported yet", name, s.ago(*d.TakenAt)), s.silence(rec, agent))
-	}
-	if agent == nil {
-		return at(toAgent, since, fmt.Sprintf("unknown agent %q", row.Assignee), "assign it to somebody who is configured")
-	}
-	next := "otm next --agent " + safe.Quote(agent.Name)
-	wake := s.lastWake(agent)
-	dispatched := fmt.Sprintf("dispatched to %s %s", name, s.ago(since))
-	switch {
-	case agent.Trigger == pipeline.TriggerNone:
-		return at(toTake, since, dispatched+", not taken: it looks by itself", "tell "+name+" to run: "+next)
-	case s.busyWith(agent, rec.TaskID) != 0:
-		return at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, s.busyWith(agent, rec.TaskID), name), "")
-	case wake == nil:
-		return at(toTake, since, dispatched+", not woken yet"+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
-	case wake.Refused != "":
-		return at(toTake, since, fmt.Sprintf("%s; the wake was refused %s: %s", dispatched, s.ago(wake.AskedAt), wake.Refused), "mend that; the next pass wakes again")
-	case wake.Accepted == nil:
-		return at(toTake, since, fmt.Sprintf("%s; no answer to the wake of %s", dispatched, s.ago(wake.AskedAt)), "is the gateway running?")
-	case wake.Exit != "":
-		return at(toTake, since, fmt.Sprintf("%s; woken %s, ended (%s) and not taken", dispatched, s.ago(*wake.Accepted), wake.Exit), "look into the agent's log; it should run: "+next)
-	}
-	return at(toTake, since, fmt.Sprintf("%s, woken %s, not taken", dispatched, s.ago(*wake.Accepted)), fmt.Sprintf("it is woken again after %v; by hand: %s", s.home.Config.Times.RewakeAfter, next))
-}
-
-// inProgress is for a task that its agent works on.
-func (s *situation) inProgress(rec *pipeline.Record, row *pipeline.Row, agent *pipeline.Agent, since time.Time) reason {
-	steps := s.steps[row.ID]
-	open := 0
-	for _, step := range steps {
-		if !step.StepDone() {
-			open++
-		}
-	}
-	heard := dispatch.LastHeard(rec)
-	if heard.IsZero() {
-		heard = since
-	}
-	sentence := fmt.Sprintf("%s is at it, %d of %d steps open, last heard %s", orNone(row.Assignee, "somebody"), open, len(steps), s.ago(heard))
-	if open > 0 {
-		return at(atWork, heard, sentence, s.silence(rec, agent))
-	}
-	if rec.Dispatch != nil && rec.Dispatch.AllTicked {
-		return at(atWork, heard, "sent back with all steps ticked: the agent has to say agent_done by itself, last heard "+s.ago(heard), s.silence(rec, agent))
-	}
-	return at(atWork, heard, "all steps are done; waits for the completion detector"+s.trouble(heartbeat.Detector), s.mend(heartbeat.Detector))
-}
-
-// silence says what to do about an agent that has not been heard of.
-func (s *situation) silence(rec *pipeline.Record, agent *pipeline.Agent) string {
-	if agent == nil || agent.Person || s.now.Sub(dispatch.LastHeard(rec)) < s.home.Config.Times.SilentAfter {
-		return ""
-	}
-	return "look at the agent; it is woken again if other tasks wait, or set this one to new on the board"
-}
-
-// lastWake is the last wake of an agent, for whichever of its tasks.
-func (s *situation) lastWake(agent *pipeline.Agent) *pipeline.Wake {
-	var last *pipeline.Wake
-	for id, row := range s.rows {
-		if a := s.home.Config.Agents.Assigned(row.Assignee); a == nil || a.Name != agent.Name {
-			continue
-		}
-		rec, err := s.home.Store.Load(id)
-		if err != nil {
-			continue
-		}
-		for i := range rec.Wakes {
-			if w := &rec.Wakes[i]; w.Agent == agent.Name && (last == nil || w.AskedAt.After(last.AskedAt)) {
-				last = w
-			}
-		}
-	}
-	return last
-}
-
-// busyWith is the other task that an agent has taken and not finished; 0 where
-// there is none.
-func (s *situation) busyWith(agent *pipeline.Agent, but pipeline.TaskID) pipeline.TaskID {
-	for id, row := range s.rows {
-		if a := s.home.Config.Agents.Assigned(row.Assignee); id == but || a == nil || a.Name != agent.Name || !row.CurrentStatus().Active() {
-			continue
-		}
-		rec, err := s.home.Store.Load(id)
-		if err == nil && rec.Dispatch != nil && rec.Dispatch.TakenAt != nil && rec.Unfinished() {
-			return id
-		}
-	}
-	return 0
-}
-
-// injectorTrouble says what keeps the injector.
-func (s *situation) injectorTrouble() string {
-	for _, l := range s.snap.Limits {
-		if l.Method == "slackLists.items.create" || l.Method == "slackLists.items.list" {
-			return fmt.Sprintf("; the board has limited %s until %s", l.Method, l.Until.UTC().Format("15:04:05Z"))
-		}
-	}
-	return s.trouble(heartbeat.Injector)
-}
-
-// trouble says that a component is stale or in trouble; "" where it is well.
-func (s *situation) trouble(id string) string {
-	b := s.beats[id]
-	switch state := heartbeat.Judge(b, s.now); {
-	case b == nil:
-		return "; " + id + " has never run here"
-	case state == heartbeat.Yellow, state == heartbeat.Red:
-		return fmt.Sprintf("; %s has not run since %s", id, s.ago(b.LastRun))
-	case b.Result != heartbeat.Success:
-		return "; " + id + " says: " + b.Details
-	}
-	return ""
-}
-
-// mend is what to do about a component that does not run; "" where it does.
-func (s *situation) mend(id string) string {
-	switch heartbeat.Judge(s.beats[id], s.now) {
-	case heartbeat.NotInstalled, heartbeat.Red, heartbeat.Yellow:
-		return "otm up"
-	}
-	return ""
-}
-
-func (s *situation) ago(t time.Time) string { return age(s.now.Sub(t)) + " ago" }
 
 // setBy says who brought a task into its state.
 func (s *situation) setBy(rec *pipeline.Record, status pipeline.Status) string {

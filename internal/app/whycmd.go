@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -64,7 +65,7 @@ It reads the data directory; --fresh asks the board.`,
 
 // explained is a task with the reason why it is where it is.
 type explained struct {
-	TaskID pipeline.TaskID `json:"taskId"`
+	TaskID pipeline.TaskID `json:"taskId,omitempty"` // 0: a row that a person typed
 	Title  string          `json:"title,omitempty"`
 	reason
 }
@@ -89,7 +90,19 @@ func (s *situation) title(id pipeline.TaskID) string {
 	if row := s.rows[id]; row != nil {
 		return row.Title
 	}
-	return ""
+	if rec, err := s.home.record(id); err == nil && rec != nil {
+		return rec.Title
+	}
+	for _, c := range s.dropped {
+		if c.Task.ID == id {
+			return c.Task.Title
+		}
+	}
+	var title string
+	if f := s.failed[id]; f != nil {
+		json.Unmarshal(f.Object.Get("title"), &title) // one that is none has none
+	}
+	return title
 }
 
 // whyAll lists what has stood longer than its stage usually takes, the oldest
@@ -108,12 +121,21 @@ func (h *Home) whyAll(s *situation, asJSON bool) error {
 		return nil
 	}
 	for _, e := range slow {
-		fmt.Fprintf(h.Out, "%v %s: %s\n", e.TaskID, short(e.Title, 50), safe.Escape(e.Sentence))
+		fmt.Fprintf(h.Out, "%s: %s\n", e.name(), safe.Escape(e.Sentence))
 		if e.Next != "" {
 			fmt.Fprintf(h.Out, "         next: %s\n", safe.Escape(e.Next))
 		}
 	}
 	return nil
+}
+
+// name is how a task is called in the list; one that a person typed has no id.
+func (e *explained) name() string {
+	title := short(cmp.Or(e.Title, "(no title)"), 50)
+	if e.TaskID == 0 {
+		return "row " + title
+	}
+	return e.TaskID.String() + " " + title
 }
 
 // slow are the tasks that have stood longer than their stage usually takes.
@@ -133,18 +155,32 @@ func (s *situation) slow() ([]explained, error) {
 	}
 	slices.Sort(ids)
 	slow := []explained{}
+	var owned []string // rows of tasks, whatever id they bear
 	for _, id := range slices.Compact(ids) {
 		r, err := s.why(id)
 		if err != nil {
 			return nil, err
 		}
-		usual, bounded := s.home.usual(r.Stage)
-		if bounded && (r.Since == nil || s.now.Sub(*r.Since) > usual) {
+		if s.isSlow(r) {
 			slow = append(slow, explained{id, s.title(id), r})
+		}
+		if rec, err := s.home.record(id); err == nil && rec != nil && s.rows[id] == nil {
+			owned = append(owned, rec.RowID)
+		}
+	}
+	for _, row := range s.typed {
+		if r := s.whyTyped(row, nil); s.isSlow(r) && !slices.Contains(owned, row.ID) {
+			slow = append(slow, explained{0, row.Title, r})
 		}
 	}
 	slices.SortStableFunc(slow, func(a, b explained) int { return sinceOf(a).Compare(sinceOf(b)) })
 	return slow, nil
+}
+
+// isSlow tells whether a task stands longer than its stage usually takes.
+func (s *situation) isSlow(r reason) bool {
+	usual, bounded := s.home.usual(r.Stage)
+	return bounded && (r.Since == nil || s.now.Sub(*r.Since) > usual)
 }
 
 func sinceOf(e explained) time.Time {

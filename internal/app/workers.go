@@ -79,16 +79,20 @@ func resultOf(failures bool, trouble error) heartbeat.Result {
 	return heartbeat.Success
 }
 
+func (h *Home) dispatchTimes() dispatch.Times {
+	t := h.Config.Times
+	return dispatch.Times{AdoptAfter: t.AdoptAfter, SettleAfter: t.SettleAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
+		SilentAfter: t.SilentAfter, RewakeMax: h.Config.Gateway.RewakeMax}
+}
+
 // dispatcher builds the dispatcher; patience is that of dispatch.Dispatcher, and
 // its stop waits for the wakes that are under way.
 func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience time.Duration) (*component, func()) {
-	t := h.Config.Times
 	wakers, stop := h.wakers(log)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
 		NewID: h.newID, Drops: h.Store.Drops,
-		Times: dispatch.Times{AdoptAfter: t.AdoptAfter, SettleAfter: t.SettleAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
-			SilentAfter: t.SilentAfter, RewakeMax: h.Config.Gateway.RewakeMax},
+		Times: h.dispatchTimes(),
 	}
 	c := &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {

@@ -1,0 +1,255 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/heartbeat"
+	"otm/internal/lock"
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+	"otm/slacklist"
+)
+
+// whyWorld is a directory in which all components ran a moment ago, with task
+// T-00001 of gate, which is woken over the gateway, on the board.
+type whyWorld struct {
+	*testing.T
+	h    *Home
+	now  time.Time
+	rows []pipeline.Row
+	rec  *pipeline.Record // nil: it has none
+}
+
+func newWhyWorld(t *testing.T) *whyWorld {
+	t.Helper()
+	gate := filepath.Join(t.TempDir(), "gate")
+	w := &whyWorld{T: t, now: time.Now().UTC()}
+	w.h = newHome(t, fmt.Sprintf("[agents.gate]\nworkspace = %q\ntrigger = \"gateway\"\n[agents.runner]\nworkspace = %q\ncommand = [\"true\"]\n", t.TempDir(), gate))
+	w.beat(heartbeat.Success, "fine", heartbeat.Components...)
+	w.rows = []pipeline.Row{
+		{ID: "Rec1", TaskID: "T-00001", Title: "One", Assignee: "gate", Status: pipeline.Assigned, Created: w.now.Unix(), Updated: w.now.Add(-time.Hour).Unix()},
+		{ID: "Rec2", Parent: "Rec1", Title: "a"},
+	}
+	at := w.now.Add(-2 * time.Hour)
+	w.rec = &pipeline.Record{TaskID: 1, DropID: "d1", Title: "One", Agent: "gate", RowID: "Rec1", Status: pipeline.Assigned, Settled: true, CreatedAt: at,
+		Steps:    []pipeline.StepRecord{{Title: "a", RowID: "Rec2"}},
+		Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "gate", At: at, EntryAt: &at, FlippedAt: &at}}
+	w.rec.Note(at, "otm-dispatcher", pipeline.EventStatus, "new to assigned")
+	return w
+}
+
+func (w *whyWorld) beat(result heartbeat.Result, details string, ids ...string) {
+	w.Helper()
+	for _, id := range ids {
+		if err := heartbeat.NewWriter(w.h.Dir, id, "", func() time.Time { return w.now }).Beat(result, details); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// status brings the task into a state.
+func (w *whyWorld) status(s pipeline.Status) {
+	w.rows[0].Status, w.rec.Status = s, s
+}
+
+// taken notes that its agent took it.
+func (w *whyWorld) taken() {
+	at := w.now.Add(-time.Minute)
+	w.rec.Dispatch.TakenAt = &at
+}
+
+// gone notes that its row is gone.
+func (w *whyWorld) gone() {
+	at := w.now.Add(-30 * time.Minute)
+	w.rec.GoneAt = &at
+}
+
+// typed leaves one row that a person typed.
+func (w *whyWorld) typed(row pipeline.Row) {
+	row.ID, row.Updated = "Rec1", w.now.Add(-time.Hour).Unix()
+	w.rows, w.rec = []pipeline.Row{row}, nil
+}
+
+func (w *whyWorld) woken(how func(n int, wake *pipeline.Wake), n int) {
+	for i := range n {
+		at := w.now.Add(-70*time.Minute + time.Duration(i)*16*time.Minute)
+		wake := pipeline.Wake{Attempt: i + 1, Key: fmt.Sprint("k", i), Agent: w.rec.Agent, Via: "gateway", Tasks: []pipeline.TaskID{1}, AskedAt: at, Sent: true, Accepted: &at}
+		if how != nil {
+			how(i, &wake)
+		}
+		w.rec.Wakes = append(w.rec.Wakes, wake)
+	}
+}
+
+// by makes it a task of runner, which is started by a command.
+func (w *whyWorld) byCommand() {
+	w.rows[0].Assignee, w.rec.Agent, w.rec.Dispatch.Agent = "runner", "runner", "runner"
+}
+
+func (w *whyWorld) dropUpdate() {
+	path := filepath.Join(w.h.Box.Dir(inbox.TaskUpdates), "u.json")
+	put(w, path, `{"id":"u1","taskId":"T-00001","status":"in_progress"}`)
+	if err := os.Chtimes(path, w.now, w.now); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *whyWorld) failUpdate() {
+	put(w, filepath.Join(w.h.Dir, inbox.FailedDir, "u.json"),
+		fmt.Sprintf(`{"id":"u1","taskId":"T-00001","status":"done","_result":{"at":%q,"inbox":"task-updates","attempts":1,"error":"robin sets done","class":"conflict"}}`, w.now.Format(time.RFC3339)))
+}
+
+func (w *whyWorld) situation() *situation {
+	w.Helper()
+	if w.rec != nil {
+		if _, err := w.h.Store.Change(w.Context(), w.rec.TaskID, func(r *pipeline.Record) error { *r = *w.rec; return nil }); err != nil {
+			w.Fatal(err)
+		}
+	}
+	s, err := w.h.situationOf(&slacklist.Snapshot{Rows: w.rows, WalkAt: w.now})
+	if err != nil {
+		w.Fatal(err)
+	}
+	s.now = w.now
+	return s
+}
+
+// Each cause is named, with what to do.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	refused := func(_ int, wake *pipeline.Wake) { wake.Accepted, wake.Sent, wake.Refused = nil, true, "token mismatch" }
+	started := func(_ int, wake *pipeline.Wake) { wake.Via = "exec" }
+	for _, c := range []struct {
+		name  string
+		spoil func(w *whyWorld)
+		want  string // the sentence holds it
+		next  string
+		slow  bool // otm why --all tells of it
+	}{
+		{"taken", func(w *whyWorld) { w.taken() }, "taken by gate 1m ago, nothing reported yet", "", false},
+		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "woken 1h ago, not taken", "it is woken again after 15m0s; by hand: otm next --agent gate", true},
+		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "mend that", true},
+		{"given up", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4) }, "woken 4 times, last 22m ago, and not taken: it is not woken again for it", "find out why the agent takes nothing, then run: otm next --agent gate", true},
+		{"its process takes nothing", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			l, err := lock.Acquire(w.Context(), filepath.Join(w.h.Dir, "locks", "exec-runner"), 0)
+			if err != nil {
+				w.Fatal(err)
+			}
+			w.Cleanup(func() { l.Release() })
+		}, "the process of runner was started 1h ago, still runs, and has taken nothing", "logs/exec/runner", true},
+		{"its process ended", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(func(_ int, wake *pipeline.Wake) {
+				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 1"
+			}, 1)
+		}, "ended (exit status 1) and not taken", "look into the agent's log", true},
+		{"at work", func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }, "gate is at it, 1 of 1 steps open, last heard 1m ago", "", false},
+		{"all steps deleted", func(w *whyWorld) {
+			w.status(pipeline.InProgress)
+			w.taken()
+			w.rows, w.rec.Steps, w.rec.Dispatch.AllTicked = w.rows[:1], nil, true
+		}, "all its steps were deleted on the board: the agent has to say agent_done", "", false},
+		{"sent back with its ticks", func(w *whyWorld) {
+			w.status(pipeline.InProgress)
+			w.taken()
+			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
+		}, "sent back with all steps ticked", "", false},
+		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
+			"an update of it waits in the inbox since 0s ago; otm-injector says: no board", "", false},
+		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", false},
+		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board to go on; where otm.toml names another board", true},
+		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
+		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},
+		{"row of a reviewed task gone, not noted", func(w *whyWorld) { w.status(pipeline.AgentDone); w.rows = nil }, "agent_done; its row is not on the board", "", false},
+		{"archived", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.rec.ArchivedAt = &w.now }, "archived 0s ago", "otm history T-00001", false},
+		{"its id cleared", func(w *whyWorld) { w.taken(); w.rows[0].TaskID = "" }, "nothing reported yet; somebody changed the Task ID of its row, and the dispatcher writes it back", "", false},
+		{"another row bears its id", func(w *whyWorld) { w.taken(); w.rows[0].ID = "Rec7" }, "its row is not on the board as it was last read", "restore the row", true},
+		{"typed id, unknown agent", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "deevdas"}) },
+			`unknown agent "deevdas"`, "or assign it to devdas", true},
+		{"typed id, nobody", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x"}) }, "nobody is assigned", "choose an assignee", false},
+		{"typed id, no title", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Assignee: "gate"}) }, "without a title", "give it a title", false},
+		{"typed id, done", func(w *whyWorld) {
+			w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "gate", Status: pipeline.Done})
+		}, "typed on the board as done", "", false},
+		{"adoption stuck", func(w *whyWorld) {
+			w.rows, w.rec.DropID, w.rec.Steps, w.rec.Dispatch = w.rows[:1], "", []pipeline.StepRecord{{Title: "a"}}, nil
+			w.status(pipeline.New)
+			w.beat(heartbeat.Partial, `row "One": its step cannot be made: the list is full`, heartbeat.Dispatcher)
+		}, `otm-dispatcher says: row "One": its step cannot be made: the list is full`, "", true},
+		{"jumped over", func(w *whyWorld) {
+			w.rows, w.rec = nil, nil
+			put(w, filepath.Join(w.h.Dir, "next-task-id.json"), `{"next":5}`)
+		}, "no task bears this id", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWhyWorld(t)
+			c.spoil(w)
+			s := w.situation()
+			r, err := s.why(1)
+			if err != nil || !strings.Contains(r.Sentence, c.want) || !strings.Contains(r.Next, c.next) || c.next == "" && r.Next != "" {
+				t.Errorf("why = %+v, %v; want %q, next %q", r, err, c.want, c.next)
+			}
+			if got := s.isSlow(r); got != c.slow {
+				t.Errorf("told of by --all: %v, want %v (%+v)", got, c.slow, r)
+			}
+		})
+	}
+}
+
+// Rows that people typed are told of by their titles, where they wait for
+// longer than they have to; those of tasks that lost their id are not.
+func TestWhyTypedRows(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	old := w.now.Add(-48 * time.Hour).Unix()
+	w.rows[0].TaskID = ""
+	w.taken()
+	w.rows = append(w.rows,
+		pipeline.Row{ID: "Rec3", Title: "junk", TaskID: "soon", Assignee: "gate", Updated: old},
+		pipeline.Row{ID: "Rec4", Title: "unknown", Assignee: "x", Updated: old},
+		pipeline.Row{ID: "Rec5", Title: "", Assignee: "gate", Updated: old},
+		pipeline.Row{ID: "Rec6", Title: "not new", Assignee: "gate", Status: pipeline.InProgress, Updated: old},
+		pipeline.Row{ID: "Rec7", Title: "over", Assignee: "gate", Status: pipeline.Done, Updated: old},
+		pipeline.Row{ID: "Rec8", Title: "just now", Assignee: "gate", Updated: w.now.Unix()},
+		pipeline.Row{ID: "Rec9", Title: "taken up soon", Assignee: "gate", Updated: w.now.Add(-2 * time.Minute).Unix()})
+	var out bytes.Buffer
+	w.h.Out = &out
+	if err := w.h.whyAll(w.situation(), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`row junk: its Task ID says "soon", which is no task id`, `row unknown: unknown agent "x"`, "row (no title): typed on the board without a title",
+		"row not new: typed on the board as in_progress: only new ones are taken up",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, out.String())
+		}
+	}
+	for _, no := range []string{"row over", "row just now", "row taken up soon", "row One"} {
+		if strings.Contains(out.String(), no) {
+			t.Errorf("%q is told of:\n%s", no, out.String())
+		}
+	}
+	out.Reset()
+	if err := w.h.whyAll(w.situation(), true); err != nil {
+		t.Fatal(err)
+	}
+	var list []struct{ TaskID, Title, Why string }
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 4 || list[0].TaskID != "" {
+		t.Errorf("as JSON: %v, %s", err, out.String())
+	}
+	s := w.situation()
+	if r, err := s.whyRow(&w.rows[0]); err != nil || !strings.Contains(r.Sentence, "taken by gate") {
+		t.Errorf("a row without its id: %+v, %v", r, err)
+	}
+}

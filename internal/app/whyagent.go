@@ -1,0 +1,117 @@
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"otm/dispatch"
+	"otm/heartbeat"
+	"otm/internal/safe"
+	"otm/pipeline"
+)
+
+// assigned is for a task that stands in its agent's dispatch file.
+func (s *situation) assigned(rec *pipeline.Record, row *pipeline.Row, agent *pipeline.Agent, since time.Time) reason {
+	name := row.Assignee
+	if agent != nil {
+		name = agent.Name
+	}
+	if d := rec.Dispatch; d != nil && d.TakenAt != nil {
+		return at(atWork, *d.TakenAt, fmt.Sprintf("taken by %s %s, nothing reported yet", name, s.ago(*d.TakenAt)), s.silence(rec, agent))
+	}
+	if agent == nil {
+		return at(toAgent, since, fmt.Sprintf("unknown agent %q", row.Assignee), "assign it to somebody who is configured")
+	}
+	return s.toTake(rec, agent, since, fmt.Sprintf("dispatched to %s %s", name, s.ago(since)))
+}
+
+// toTake is for a task that waits for its agent to take it.
+func (s *situation) toTake(rec *pipeline.Record, agent *pipeline.Agent, since time.Time, dispatched string) reason {
+	next := "otm next --agent " + safe.Quote(agent.Name)
+	records := s.recordsOf(agent)
+	if agent.Trigger == pipeline.TriggerNone {
+		return at(toTake, since, dispatched+", not taken: it looks by itself", "tell "+agent.Name+" to run: "+next)
+	}
+	if other := busyWith(records, rec.TaskID); other != 0 {
+		return at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, other, agent.Name), "")
+	}
+	outlook := dispatch.OutlookOf(s.home.Dir, agent, records, s.now, s.home.dispatchTimes())
+	wake := lastWake(records, agent)
+	logs := "look into its log: ls -t " + safe.Quote(filepath.Join(s.home.LogDir(), "exec", agent.Name))
+	switch {
+	case wake == nil:
+		return at(toTake, since, dispatched+", not woken yet"+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
+	case outlook.GivenUp:
+		return at(isLost, wake.AskedAt, fmt.Sprintf("%s; woken %d times, last %s, and not taken: it is not woken again for it", dispatched, outlook.Wakes, s.ago(wake.AskedAt)),
+			"find out why the agent takes nothing, then run: "+next)
+	case outlook.Stuck:
+		return at(isLost, wake.AskedAt, fmt.Sprintf("%s; the process of %s was started %s, still runs, and has taken nothing", dispatched, agent.Name, s.ago(wake.AskedAt)), logs)
+	case outlook.Running:
+		return at(toTake, since, fmt.Sprintf("%s; the process of %s was started %s, and has not taken it yet", dispatched, agent.Name, s.ago(wake.AskedAt)), "")
+	case wake.Refused != "":
+		return at(toTake, since, fmt.Sprintf("%s; the wake was refused %s: %s", dispatched, s.ago(wake.AskedAt), wake.Refused), "mend that; the next pass wakes again")
+	case wake.Accepted == nil:
+		return at(toTake, since, fmt.Sprintf("%s; no answer to the wake of %s", dispatched, s.ago(wake.AskedAt)), "is the gateway running?")
+	case wake.Exit != "":
+		return at(toTake, since, fmt.Sprintf("%s; woken %s, ended (%s) and not taken", dispatched, s.ago(*wake.Accepted), wake.Exit), "look into the agent's log; it should run: "+next)
+	}
+	return at(toTake, since, fmt.Sprintf("%s, woken %s, not taken", dispatched, s.ago(*wake.Accepted)), fmt.Sprintf("it is woken again after %v; by hand: %s", s.home.Config.Times.RewakeAfter, next))
+}
+
+// inProgress is for a task that its agent works on.
+func (s *situation) inProgress(rec *pipeline.Record, row *pipeline.Row, agent *pipeline.Agent, since time.Time) reason {
+	steps := s.steps[row.ID]
+	open := 0
+	for _, step := range steps {
+		if !step.StepDone() {
+			open++
+		}
+	}
+	heard := dispatch.LastHeard(rec)
+	if heard.IsZero() {
+		heard = since
+	}
+	last := "last heard " + s.ago(heard)
+	switch {
+	case open > 0:
+		return at(atWork, heard, fmt.Sprintf("%s is at it, %d of %d steps open, %s", orNone(row.Assignee, "somebody"), open, len(steps), last), s.silence(rec, agent))
+	case len(steps) == 0:
+		return at(atWork, heard, "all its steps were deleted on the board: the agent has to say agent_done by itself, "+last, s.silence(rec, agent))
+	case rec.EndsByWord():
+		return at(atWork, heard, "sent back with all steps ticked: the agent has to say agent_done by itself, "+last, s.silence(rec, agent))
+	}
+	return at(atWork, heard, "all steps are done; waits for the completion detector"+s.trouble(heartbeat.Detector), s.mend(heartbeat.Detector))
+}
+
+// silence says what to do about an agent that has not been heard of.
+func (s *situation) silence(rec *pipeline.Record, agent *pipeline.Agent) string {
+	if agent == nil || agent.Person || s.now.Sub(dispatch.LastHeard(rec)) < s.home.Config.Times.SilentAfter {
+		return ""
+	}
+	return "look at the agent; it is woken again if other tasks wait, or set this one to new on the board"
+}
+
+// lastWake is the last wake of an agent, for whichever of its tasks.
+func lastWake(records []*pipeline.Record, agent *pipeline.Agent) *pipeline.Wake {
+	var last *pipeline.Wake
+	for _, rec := range records {
+		for i := range rec.Wakes {
+			if w := &rec.Wakes[i]; w.Agent == agent.Name && (last == nil || w.AskedAt.After(last.AskedAt)) {
+				last = w
+			}
+		}
+	}
+	return last
+}
+
+// busyWith is the other task that an agent has taken and not finished; 0 where
+// there is none.
+func busyWith(records []*pipeline.Record, but pipeline.TaskID) pipeline.TaskID {
+	for _, rec := range records {
+		if rec.TaskID != but && rec.Status.Active() && rec.Dispatch != nil && rec.Dispatch.TakenAt != nil && rec.Unfinished() {
+			return rec.TaskID
+		}
+	}
+	return 0
+}
