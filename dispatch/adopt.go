@@ -61,11 +61,20 @@ func (p *pass) adoptFailed(ctx context.Context, row *pipeline.Row, err error) er
 	case errors.As(err, &e) && !isFull(err) && !concernsRow(err):
 		p.report.Trouble = err
 	default:
-		reason := fmt.Sprintf("row %q: %v", row.Title, err)
-		p.report.Failed = append(p.report.Failed, reason)
-		p.say(slog.LevelError, "row not adopted", reason, reason)
+		p.rowFailed(fmt.Sprintf("row %q: %v", row.Title, err))
 	}
 	return nil
+}
+
+// rowFailed reports a row that is no task yet, or does not say which. It stays
+// in the report where the rows are looked at again in this pass.
+func (p *pass) rowFailed(reason string) {
+	if slices.Contains(p.unfit, reason) {
+		return
+	}
+	p.unfit = append(p.unfit, reason)
+	p.report.Failed = append(p.report.Failed, reason)
+	p.say(slog.LevelError, "row not adopted", reason, reason)
 }
 
 // typed returns the rows to adopt, by id, and notes when to look at those that
@@ -75,9 +84,7 @@ func (p *pass) typed(b pipeline.Batch) []string {
 	now := p.Now()
 	for row := range b.Rows() {
 		if reason := p.unadoptable(row); reason != "" {
-			reason = fmt.Sprintf("row %q: %s", row.Title, reason)
-			p.report.Failed = append(p.report.Failed, reason)
-			p.say(slog.LevelError, "row not adopted", reason, reason)
+			p.rowFailed(fmt.Sprintf("row %q: %s", row.Title, reason))
 		}
 		if !p.isTyped(row) {
 			continue

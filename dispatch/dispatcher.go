@@ -97,6 +97,7 @@ type pass struct {
 
 	owned  bool     // owners is up to date
 	strays []string // rows that do not bear the id of their task
+	unfit  []string // what is to be said of rows that are no tasks
 	full   error    // the board takes no more rows
 
 	drops    map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked

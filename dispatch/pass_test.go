@@ -257,6 +257,28 @@ func TestPerson(t *testing.T) {
 	want(t, "sent back", words(w.record(id).Attempt, w.boardStatus(id)), "2 assigned")
 }
 
+// What people do to a task of their own is noted like anything else, also where
+// its dispatch was begun and we died before the flip.
+func TestPersonsTaskIsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "+robin")
+	flipped, begun, foreign := w.create("x", "robin", pipeline.Normal), w.create("y", "robin", pipeline.Normal), w.create("z", "ghost", pipeline.Normal)
+	w.edit(begun, w.status(pipeline.Pending))
+	w.pass()
+	w.change(begun, func(r *pipeline.Record) {
+		r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "robin", At: w.clock.Now()}
+	})
+	for id, status := range map[pipeline.TaskID]pipeline.Status{flipped: pipeline.Done, begun: pipeline.Cancelled, foreign: pipeline.Done} {
+		w.edit(id, w.status(status))
+	}
+	os.Remove(filepath.Join(w.dir, "tasks", foreign.String()+".json"))
+	w.pass()
+	want(t, "as they are known", words(w.record(flipped).Status, w.record(begun).Status), "done cancelled")
+	if _, err := w.store.Load(foreign); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a record was made of what is over and nobody's: %v", err)
+	}
+}
+
 // A task is handed out only when all of it stands on the board.
 func TestStepsStillComing(t *testing.T) {
 	t.Parallel()

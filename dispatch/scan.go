@@ -16,7 +16,7 @@ import (
 // those to be handed out, most urgent first. stale says that the status of one
 // of them is not known well enough to flip it.
 func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
-	p.byName, p.report.Failed = map[string][]*task{}, nil
+	p.byName, p.report.Failed = map[string][]*task{}, slices.Clone(p.unfit)
 	p.away, p.drops = map[pipeline.TaskID]string{}, nil
 	p.owned, p.strays = false, nil
 	for row := range b.Rows() {
@@ -54,13 +54,15 @@ func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale
 func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t *task, handOut bool, err error) {
 	status := row.CurrentStatus()
 	agent := p.Agents.Assigned(row.Assignee)
+	// It is over, and none of our agents has to do with it.
+	over := (agent == nil || agent.Person) && status != pipeline.New && !status.Active()
 	switch {
 	case row.Odd && (row.Assignee == "" || row.Status == ""):
 		return nil, false, nil // not empty, perhaps, but not understood
 	case row.Assignee == "" && status == pipeline.New:
 		return nil, false, nil
-	case (agent == nil || agent.Person) && status != pipeline.New && !status.Active():
-		return nil, false, nil // it is over, and none of our agents has to do with it
+	case over && !p.isKnown(row.Task()):
+		return nil, false, nil // nothing makes a record of it now
 	}
 	t, err = p.load(ctx, b, row, agent)
 	switch {
@@ -70,6 +72,8 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		return nil, false, nil
 	case t.rec.RowID != row.ID:
 		return nil, false, p.lookAtOther(row, t.rec)
+	case over:
+		return nil, false, nil
 	}
 	p.expectSteps(b, t.rec)
 	if status == pipeline.New && !isWhole(t.rec) {
@@ -99,6 +103,11 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		return nil, false, nil
 	}
 	return t, true, nil
+}
+
+func (p *pass) isKnown(id pipeline.TaskID) bool {
+	_, err := p.Records.Load(id)
+	return err == nil
 }
 
 func (p *pass) unknownAgent(id pipeline.TaskID, name string) {

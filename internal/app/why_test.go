@@ -13,6 +13,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/lock"
 	"otm/pipeline"
+	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 	"otm/slacklist"
 )
@@ -25,6 +26,9 @@ type whyWorld struct {
 	now  time.Time
 	rows []pipeline.Row
 	rec  *pipeline.Record // nil: it has none
+
+	also  *pipeline.Record // of another task
+	limit int              // of the rows of the list
 }
 
 func newWhyWorld(t *testing.T) *whyWorld {
@@ -101,19 +105,51 @@ func (w *whyWorld) dropUpdate() {
 	}
 }
 
+func (w *whyWorld) ageUpdate(by time.Duration) {
+	at := w.now.Add(-by)
+	if err := os.Chtimes(filepath.Join(w.h.Box.Dir(inbox.TaskUpdates), "u.json"), at, at); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func createOf(id string) string {
+	return fmt.Sprintf(`{"id":"d1","taskId":%q,"title":"One","agent":"gate"}`, id)
+}
+
+// dropCreate leaves a create that came an hour ago.
+func (w *whyWorld) dropCreate(id string) {
+	path := filepath.Join(w.h.Box.Dir(inbox.NewTasks), "c.json")
+	put(w, path, createOf(id))
+	at := w.now.Add(-time.Hour)
+	if err := os.Chtimes(path, at, at); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// begun makes it a row that a person typed, whose adoption lacks the step.
+func (w *whyWorld) begun() {
+	w.rows, w.rec.DropID, w.rec.Steps, w.rec.Dispatch = w.rows[:1], "", []pipeline.StepRecord{{Title: "a"}}, nil
+	w.status(pipeline.New)
+}
+
+// failUpdate leaves an update that failed, as the injector notes it.
 func (w *whyWorld) failUpdate() {
+	w.rec.Note(w.now, pipeline.WhoAgent("gate"), pipeline.EventUpdateFailed, "u.json: robin sets done")
 	put(w, filepath.Join(w.h.Dir, inbox.FailedDir, "u.json"),
 		fmt.Sprintf(`{"id":"u1","taskId":"T-00001","status":"done","_result":{"at":%q,"inbox":"task-updates","attempts":1,"error":"robin sets done","class":"conflict"}}`, w.now.Format(time.RFC3339)))
 }
 
 func (w *whyWorld) situation() *situation {
 	w.Helper()
-	if w.rec != nil {
-		if _, err := w.h.Store.Change(w.Context(), w.rec.TaskID, func(r *pipeline.Record) error { *r = *w.rec; return nil }); err != nil {
+	for _, rec := range []*pipeline.Record{w.rec, w.also} {
+		if rec == nil {
+			continue
+		}
+		if _, err := w.h.Store.Change(w.Context(), rec.TaskID, func(r *pipeline.Record) error { *r = *rec; return nil }); err != nil {
 			w.Fatal(err)
 		}
 	}
-	s, err := w.h.situationOf(&slacklist.Snapshot{Rows: w.rows, WalkAt: w.now})
+	s, err := w.h.situationOf(&slacklist.Snapshot{Rows: w.rows, WalkAt: w.now, Count: len(w.rows), Limit: w.limit})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -165,8 +201,8 @@ func TestWhy(t *testing.T) {
 		}, "sent back with all steps ticked", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
 			"an update of it waits in the inbox since 0s ago; otm-injector says: no board", "", false},
-		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", false},
-		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board to go on; where otm.toml names another board", true},
+		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
+		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
 		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},
 		{"row of a reviewed task gone, not noted", func(w *whyWorld) { w.status(pipeline.AgentDone); w.rows = nil }, "agent_done; its row is not on the board", "", false},
@@ -181,14 +217,99 @@ func TestWhy(t *testing.T) {
 			w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "gate", Status: pipeline.Done})
 		}, "typed on the board as done", "", false},
 		{"adoption stuck", func(w *whyWorld) {
-			w.rows, w.rec.DropID, w.rec.Steps, w.rec.Dispatch = w.rows[:1], "", []pipeline.StepRecord{{Title: "a"}}, nil
-			w.status(pipeline.New)
+			w.begun()
 			w.beat(heartbeat.Partial, `row "One": its step cannot be made: the list is full`, heartbeat.Dispatcher)
-		}, `otm-dispatcher says: row "One": its step cannot be made: the list is full`, "", true},
+		}, `otm-dispatcher says: row "One": its step cannot be made: the list is full`, "otm archive --older-than 7d", true},
+		{"adoption stuck on a full list", func(w *whyWorld) {
+			w.begun()
+			w.limit = len(w.rows)
+			w.beat(heartbeat.Partial, "0 tasks, 1 failures", heartbeat.Dispatcher)
+		}, "not taken up completely; the list is full (1 of 1 rows); otm-dispatcher says", "otm archive --older-than 7d", true},
+		{"row not made on a full list", func(w *whyWorld) {
+			w.rec.RowID, w.rows, w.limit = "", w.rows[:0], 1
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})
+			w.dropCreate("T-00001")
+		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
+		{"row not made, and nothing waits", func(w *whyWorld) { w.rec.RowID, w.rows = "", nil },
+			"its row was never made, and no drop of it waits", "create it again", true},
+		{"row lacks steps, and nothing waits", func(w *whyWorld) { w.rec.Steps[0].RowID, w.rows = "", w.rows[:1] },
+			"0 of its 1 steps stand on the board, and no drop of it waits", "create it again", true},
+		{"two rows bear its id", func(w *whyWorld) {
+			w.taken()
+			w.rows = append([]pipeline.Row{{ID: "Rec0", TaskID: "T-00001", Title: "Copy", Assignee: "gate", Updated: w.now.Unix()}}, w.rows...)
+		}, `nothing reported yet; another row, "Copy", bears its id`, "clear the Task ID of that row", false},
+		{"its id cleared and on another row", func(w *whyWorld) {
+			w.taken()
+			w.rows[0].TaskID = ""
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec0", TaskID: "T-00001", Title: "Copy", Assignee: "gate"})
+		}, `somebody changed the Task ID of its row, and it cannot be written back while another row, "Copy", bears it`, "clear the Task ID of that row", false},
+		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "woken 1h ago, not taken; somebody changed the Task ID", "it is woken again", true},
+		{"row back, not noted", func(w *whyWorld) { w.taken(); w.gone() }, "nothing reported yet; its row was gone and is back", "", false},
+		{"row gone while the snapshot is older", func(w *whyWorld) {
+			w.rec.GoneAt = &w.now
+		}, "somebody deleted or archived its row", "restore the row", false},
+		{"all steps of a typed task deleted", func(w *whyWorld) {
+			w.status(pipeline.InProgress)
+			w.taken()
+			w.rec.DropID, w.rows, w.rec.Steps, w.rec.Dispatch.AllTicked = "", w.rows[:1], nil, true
+		}, "all its steps were deleted on the board: the agent has to say agent_done", "", false},
+		{"archived, opened again, deleted", func(w *whyWorld) {
+			w.rec.ArchivedAt = &w.now
+			w.rec.Observe(&w.rows[0], []*pipeline.Row{&w.rows[1]}, true, w.now)
+			w.rows = nil
+			w.gone()
+		}, "somebody deleted or archived its row", "restore the row", true},
+		{"record unreadable", func(w *whyWorld) {
+			w.rec = nil
+			put(w, filepath.Join(w.h.Dir, "tasks", "T-00001.json"), "{")
+		}, "its record cannot be read", "", true},
+		{"record unreadable, no row", func(w *whyWorld) {
+			w.rows, w.rec = nil, nil
+			put(w, filepath.Join(w.h.Dir, "tasks", "T-00001.json"), "{")
+		}, "its record cannot be read", "otm fsck", true},
+		{"lost record, create waits", func(w *whyWorld) { w.rec = nil; w.dropCreate("T-00001") }, "in the inbox since", "", true},
+		{"lost record and row, archived", func(w *whyWorld) {
+			w.rows[0].Status = pipeline.Done
+			if err := history.Append(w.h.Dir, []history.Entry{{ArchivedAt: w.now, TaskID: 1, Row: w.rows[0]}}); err != nil {
+				w.Fatal(err)
+			}
+			w.rows, w.rec = nil, nil
+		}, "archived 0s ago", "otm history T-00001", false},
+		{"lost record and row, create took effect", func(w *whyWorld) {
+			w.rows, w.rec = nil, nil
+			put(w, filepath.Join(w.h.Dir, inbox.ProcessedDir, "c.json"), createOf("T-00001"))
+		}, "its create took effect, and neither its record nor its row is there any more", "otm fsck", true},
+		{"an update of a task that nobody knows waits", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.dropUpdate() },
+			"was never issued; an update of it waits in the inbox", "otm list", false},
+		{"an update of a task that is coming waits long", func(w *whyWorld) {
+			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.History = "", nil, w.now, nil
+			w.dropCreate("T-00001")
+			w.dropUpdate()
+			w.ageUpdate(time.Hour)
+		}, "an update of it waits in the inbox since 1h ago", "", true},
+		{"an update waits for long", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.ageUpdate(time.Hour) }, "an update of it waits in the inbox since 1h ago", "", true},
+		{"an update failed, and the agent went on", func(w *whyWorld) {
+			w.taken()
+			w.failUpdate()
+			w.rec.Note(w.now.Add(time.Second), "agent gate", pipeline.EventStatus, "assigned to assigned")
+		}, "an update of it failed 0s ago", "otm retry u.json", false},
+		{"typed, a cell cannot be read", func(w *whyWorld) { w.typed(pipeline.Row{Title: "x", Assignee: "gate", TaskID: "T-00001", Odd: true}) },
+			"a cell of its row has a form that otm cannot read", "choose its values anew", true},
+		{"typed, its step was just made", func(w *whyWorld) {
+			w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "gate"})
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec2", Parent: "Rec1", Title: "a", Updated: w.now.Unix()})
+		}, "it is taken up when it has been still for 1m0s", "", false},
+		{"lost record of a task at work", func(w *whyWorld) { w.rec = nil }, "assigned on the board, and without a record: the dispatcher's next pass makes one", "", true},
+		{"its id is another task's row's", func(w *whyWorld) {
+			w.rows[0].TaskID = "T-00002"
+			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", RowID: "Rec9"}
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00001", Title: "Two", Assignee: "gate"})
+			w.rec = nil
+		}, "was never issued", "otm list", false},
 		{"jumped over", func(w *whyWorld) {
 			w.rows, w.rec = nil, nil
 			put(w, filepath.Join(w.h.Dir, "next-task-id.json"), `{"next":5}`)
-		}, "no task bears this id", "", false},
+		}, "was never given to a task, as far as is known", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -224,18 +345,25 @@ func TestWhyTypedRows(t *testing.T) {
 		pipeline.Row{ID: "Rec9", Title: "taken up soon", Assignee: "gate", Updated: w.now.Add(-2 * time.Minute).Unix()})
 	var out bytes.Buffer
 	w.h.Out = &out
+	w.rows = append(w.rows,
+		pipeline.Row{ID: "RecA", Title: "copy", TaskID: "T-00002", Assignee: "gate", Updated: old},
+		pipeline.Row{ID: "RecB", Title: "odd", Assignee: "gate", Odd: true, Updated: old},
+		pipeline.Row{ID: "RecC", Title: "nobody", Updated: old},
+		pipeline.Row{ID: "RecD", Title: "own", TaskID: "T-00002", Assignee: "gate", Status: pipeline.Done, Updated: old})
+	w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", RowID: "RecD", Status: pipeline.Done}
 	if err := w.h.whyAll(w.situation(), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		`row junk: its Task ID says "soon", which is no task id`, `row unknown: unknown agent "x"`, "row (no title): typed on the board without a title",
-		"row not new: typed on the board as in_progress: only new ones are taken up",
+		"row not new: typed on the board as in_progress: only new ones are taken up", "row copy: it bears the id of T-00002, which is another row",
+		"row odd: a cell of its row has a form that otm cannot read", "row nobody: nobody is assigned",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, out.String())
 		}
 	}
-	for _, no := range []string{"row over", "row just now", "row taken up soon", "row One"} {
+	for _, no := range []string{"row over", "row just now", "row taken up soon", "row One", "T-00001 ", "T-00002 "} {
 		if strings.Contains(out.String(), no) {
 			t.Errorf("%q is told of:\n%s", no, out.String())
 		}
@@ -245,7 +373,7 @@ func TestWhyTypedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list []struct{ TaskID, Title, Why string }
-	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 4 || list[0].TaskID != "" {
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 7 || list[0].TaskID != "" {
 		t.Errorf("as JSON: %v, %s", err, out.String())
 	}
 	s := w.situation()

@@ -29,24 +29,28 @@ func (s *situation) assigned(rec *pipeline.Record, row *pipeline.Row, agent *pip
 // toTake is for a task that waits for its agent to take it.
 func (s *situation) toTake(rec *pipeline.Record, agent *pipeline.Agent, since time.Time, dispatched string) reason {
 	next := "otm next --agent " + safe.Quote(agent.Name)
-	records := s.recordsOf(agent)
+	its := s.tasksOf(agent)
 	if agent.Trigger == pipeline.TriggerNone {
 		return at(toTake, since, dispatched+", not taken: it looks by itself", "tell "+agent.Name+" to run: "+next)
 	}
-	if other := busyWith(records, rec.TaskID); other != 0 {
+	if other := busyWith(its.records, rec.TaskID); other != 0 {
 		return at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, other, agent.Name), "")
 	}
-	outlook := dispatch.OutlookOf(s.home.Dir, agent, records, s.now, s.home.dispatchTimes())
-	wake := lastWake(records, agent)
+	return s.byWake(agent, its, since, dispatched, next)
+}
+
+// byWake is for a task whose agent is free, by what became of its last wake.
+func (s *situation) byWake(agent *pipeline.Agent, its *agentTasks, since time.Time, dispatched, next string) reason {
+	outlook, wake := its.outlook, its.wake
 	logs := "look into its log: ls -t " + safe.Quote(filepath.Join(s.home.LogDir(), "exec", agent.Name))
 	switch {
 	case wake == nil:
 		return at(toTake, since, dispatched+", not woken yet"+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
 	case outlook.GivenUp:
-		return at(isLost, wake.AskedAt, fmt.Sprintf("%s; woken %d times, last %s, and not taken: it is not woken again for it", dispatched, outlook.Wakes, s.ago(wake.AskedAt)),
+		return at(isIgnored, wake.AskedAt, fmt.Sprintf("%s; woken %d times, last %s, and not taken: it is not woken again for it", dispatched, outlook.Wakes, s.ago(wake.AskedAt)),
 			"find out why the agent takes nothing, then run: "+next)
 	case outlook.Stuck:
-		return at(isLost, wake.AskedAt, fmt.Sprintf("%s; the process of %s was started %s, still runs, and has taken nothing", dispatched, agent.Name, s.ago(wake.AskedAt)), logs)
+		return at(isIgnored, wake.AskedAt, fmt.Sprintf("%s; the process of %s was started %s, still runs, and has taken nothing", dispatched, agent.Name, s.ago(wake.AskedAt)), logs)
 	case outlook.Running:
 		return at(toTake, since, fmt.Sprintf("%s; the process of %s was started %s, and has not taken it yet", dispatched, agent.Name, s.ago(wake.AskedAt)), "")
 	case wake.Refused != "":
@@ -90,6 +94,32 @@ func (s *situation) silence(rec *pipeline.Record, agent *pipeline.Agent) string 
 		return ""
 	}
 	return "look at the agent; it is woken again if other tasks wait, or set this one to new on the board"
+}
+
+// agentTasks are the tasks that the board gives to an agent.
+type agentTasks struct {
+	records []*pipeline.Record
+	outlook dispatch.Outlook
+	wake    *pipeline.Wake // the last one, for whichever of them; nil: none
+}
+
+func (s *situation) tasksOf(agent *pipeline.Agent) *agentTasks {
+	if its := s.agents[agent.Name]; its != nil {
+		return its
+	}
+	its := &agentTasks{}
+	for _, row := range s.tops {
+		if a := s.home.Config.Agents.Assigned(row.Assignee); a == nil || a.Name != agent.Name {
+			continue
+		}
+		if rec, err := s.home.Store.Load(s.taskOf(row)); err == nil && rec.RowID == row.ID {
+			its.records = append(its.records, rec)
+		}
+	}
+	its.outlook = dispatch.OutlookOf(s.home.Dir, agent, its.records, s.now, s.home.dispatchTimes())
+	its.wake = lastWake(its.records, agent)
+	s.agents[agent.Name] = its
+	return its
 }
 
 // lastWake is the last wake of an agent, for whichever of its tasks.

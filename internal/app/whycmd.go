@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -87,10 +89,14 @@ func (h *Home) whyOne(s *situation, id pipeline.TaskID, asJSON bool) error {
 }
 
 func (s *situation) title(id pipeline.TaskID) string {
-	if row := s.rows[id]; row != nil {
+	rec, err := s.home.record(id)
+	if err != nil {
+		rec = nil // it cannot be read
+	}
+	if row := s.ownRow(id, rec); row != nil && row.Title != "" {
 		return row.Title
 	}
-	if rec, err := s.home.record(id); err == nil && rec != nil {
+	if rec != nil {
 		return rec.Title
 	}
 	for _, c := range s.dropped {
@@ -138,25 +144,15 @@ func (e *explained) name() string {
 	return e.TaskID.String() + " " + title
 }
 
-// slow are the tasks that have stood longer than their stage usually takes.
+// slow are the tasks that have stood longer than their stage usually takes, and
+// the rows that are no tasks.
 func (s *situation) slow() ([]explained, error) {
-	ids, err := s.home.Store.IDs()
+	ids, err := s.ids()
 	if err != nil {
 		return nil, err
 	}
-	for id := range s.rows {
-		ids = append(ids, id)
-	}
-	for id := range s.waiting {
-		ids = append(ids, id)
-	}
-	for id := range s.failed {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
 	slow := []explained{}
-	var owned []string // rows of tasks, whatever id they bear
-	for _, id := range slices.Compact(ids) {
+	for _, id := range ids {
 		r, err := s.why(id)
 		if err != nil {
 			return nil, err
@@ -164,12 +160,12 @@ func (s *situation) slow() ([]explained, error) {
 		if s.isSlow(r) {
 			slow = append(slow, explained{id, s.title(id), r})
 		}
-		if rec, err := s.home.record(id); err == nil && rec != nil && s.rows[id] == nil {
-			owned = append(owned, rec.RowID)
-		}
 	}
-	for _, row := range s.typed {
-		if r := s.whyTyped(row, nil); s.isSlow(r) && !slices.Contains(owned, row.ID) {
+	for _, row := range s.tops {
+		if s.taskOf(row) != 0 {
+			continue // it was told of
+		}
+		if r := s.whyStranger(row); s.isSlow(r) {
 			slow = append(slow, explained{0, row.Title, r})
 		}
 	}
@@ -177,10 +173,25 @@ func (s *situation) slow() ([]explained, error) {
 	return slow, nil
 }
 
+// ids are those of all tasks of which anything is known.
+func (s *situation) ids() ([]pipeline.TaskID, error) {
+	ids, err := s.home.Store.IDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, known := range []iter.Seq[pipeline.TaskID]{
+		maps.Keys(s.rows), maps.Keys(s.waiting), maps.Keys(s.failed), maps.Keys(s.updates), maps.Keys(s.refused),
+	} {
+		ids = slices.AppendSeq(ids, known)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
 // isSlow tells whether a task stands longer than its stage usually takes.
 func (s *situation) isSlow(r reason) bool {
 	usual, bounded := s.home.usual(r.Stage)
-	return bounded && (r.Since == nil || s.now.Sub(*r.Since) > usual)
+	return r.late || bounded && (r.Since == nil || s.now.Sub(*r.Since) > usual)
 }
 
 func sinceOf(e explained) time.Time {

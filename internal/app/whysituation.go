@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"otm/heartbeat"
@@ -17,9 +18,10 @@ import (
 type situation struct {
 	home    *Home
 	now     time.Time
-	rows    map[pipeline.TaskID]*pipeline.Row
+	rows    map[pipeline.TaskID]*pipeline.Row   // by the id they bear; of several, the first
+	bearers map[pipeline.TaskID][]*pipeline.Row // all of them
 	byID    map[string]*pipeline.Row
-	typed   []*pipeline.Row // rows of tasks without an id
+	tops    []*pipeline.Row // those that are no steps
 	steps   map[string][]*pipeline.Row
 	waiting map[pipeline.TaskID]time.Time // creates in the inbox
 	dropped []*drop.Create                // the same
@@ -28,6 +30,9 @@ type situation struct {
 	refused map[pipeline.TaskID][]*inbox.Settled // updates that failed
 	beats   map[string]*heartbeat.Beat
 	snap    *slacklist.Snapshot
+
+	agents map[string]*agentTasks     // of those that were asked for
+	owners map[string]pipeline.TaskID // tasks by their rows, as the records have it; nil: not read yet
 }
 
 // situation reads the directory once, and the rows as they were when the board
@@ -42,10 +47,10 @@ func (h *Home) situation() (*situation, error) {
 
 func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 	s := &situation{home: h, now: h.Now(), snap: snap,
-		rows: map[pipeline.TaskID]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
+		rows: map[pipeline.TaskID]*pipeline.Row{}, bearers: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
 		waiting: map[pipeline.TaskID]time.Time{}, failed: map[pipeline.TaskID]*inbox.Settled{},
 		updates: map[pipeline.TaskID][]time.Time{}, refused: map[pipeline.TaskID][]*inbox.Settled{},
-		beats: map[string]*heartbeat.Beat{}}
+		beats: map[string]*heartbeat.Beat{}, agents: map[string]*agentTasks{}}
 	for i := range snap.Rows {
 		s.addRow(&snap.Rows[i])
 	}
@@ -59,14 +64,70 @@ func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 
 func (s *situation) addRow(r *pipeline.Row) {
 	s.byID[r.ID] = r
-	switch id := r.Task(); {
-	case r.Parent != "":
+	if r.Parent != "" {
 		s.steps[r.Parent] = append(s.steps[r.Parent], r)
-	case id == 0:
-		s.typed = append(s.typed, r)
-	case s.rows[id] == nil:
-		s.rows[id] = r
+		return
 	}
+	s.tops = append(s.tops, r)
+	id := r.Task()
+	if id == 0 {
+		return
+	}
+	s.bearers[id] = append(s.bearers[id], r)
+	s.rows[id] = s.bearers[id][0]
+}
+
+// ownRow is the row of a task; nil where the board has none. The record says
+// which it is, as people change the Task ID, and copy it.
+func (s *situation) ownRow(id pipeline.TaskID, rec *pipeline.Record) *pipeline.Row {
+	if rec != nil && rec.RowID != "" {
+		return s.byID[rec.RowID]
+	}
+	if row := s.rows[id]; row != nil && s.taskOf(row) == id {
+		return row
+	}
+	return nil
+}
+
+// otherRow is another row than a task's own that bears its id.
+func (s *situation) otherRow(id pipeline.TaskID, own *pipeline.Row) *pipeline.Row {
+	for _, row := range s.bearers[id] {
+		if row != own {
+			return row
+		}
+	}
+	return nil
+}
+
+// taskOf is the task whose row this is; 0 where it is none's.
+func (s *situation) taskOf(row *pipeline.Row) pipeline.TaskID {
+	id := row.Task()
+	rec, err := s.home.Store.Load(id)
+	if id != 0 && err == nil && rec.RowID == row.ID {
+		return id
+	}
+	if owner := s.owner(row); owner != 0 {
+		return owner
+	}
+	if (err != nil || rec.RowID == "") && s.rows[id] == row {
+		return id // it is all that is known of it
+	}
+	return 0
+}
+
+// owner is the task whose record names a row. It reads all records: rows whose
+// Task ID was changed are found by nothing else.
+func (s *situation) owner(row *pipeline.Row) pipeline.TaskID {
+	if s.owners == nil {
+		s.owners = map[string]pipeline.TaskID{}
+		ids, _ := s.home.Store.IDs() // of what cannot be read, nothing is known
+		for _, id := range ids {
+			if rec, err := s.home.Store.Load(id); err == nil && rec.RowID != "" {
+				s.owners[rec.RowID] = id
+			}
+		}
+	}
+	return s.owners[row.ID]
 }
 
 func (s *situation) readInboxes() error {
@@ -120,29 +181,40 @@ func (s *situation) readFailed() error {
 	return nil
 }
 
-// recordsOf are the records of the tasks that the board gives to an agent.
-func (s *situation) recordsOf(agent *pipeline.Agent) []*pipeline.Record {
-	var records []*pipeline.Record
-	for id, row := range s.rows {
-		if a := s.home.Config.Agents.Assigned(row.Assignee); a == nil || a.Name != agent.Name {
-			continue
-		}
-		if rec, err := s.home.Store.Load(id); err == nil && rec.RowID == row.ID {
-			records = append(records, rec)
-		}
-	}
-	return records
-}
-
-// injectorTrouble says what keeps the injector.
+// injectorTrouble says what keeps the injector from making rows.
 func (s *situation) injectorTrouble() string {
 	for _, l := range s.snap.Limits {
 		if l.Method == "slackLists.items.create" || l.Method == "slackLists.items.list" {
 			return fmt.Sprintf("; the board has limited %s until %s", l.Method, l.Until.UTC().Format("15:04:05Z"))
 		}
 	}
-	return s.trouble(heartbeat.Injector)
+	return s.rowTrouble(heartbeat.Injector)
 }
+
+// dispatcherTrouble says what keeps the dispatcher from taking up rows.
+func (s *situation) dispatcherTrouble() string { return s.rowTrouble(heartbeat.Dispatcher) }
+
+func (s *situation) injectorMend() string { return s.rowMend(heartbeat.Injector) }
+
+func (s *situation) dispatcherMend() string { return s.rowMend(heartbeat.Dispatcher) }
+
+// rowTrouble is trouble for a component that has to make a row.
+func (s *situation) rowTrouble(id string) string {
+	if s.isFull() {
+		return fmt.Sprintf("; the list is full (%d of %d rows)", s.snap.Count, s.snap.Limit) + s.trouble(id)
+	}
+	return s.trouble(id)
+}
+
+// rowMend is mend for a component that has to make a row.
+func (s *situation) rowMend(id string) string {
+	if s.isFull() || strings.Contains(s.trouble(id), "the list is full") { // not every board says how many it holds
+		return "otm archive --older-than 7d"
+	}
+	return s.mend(id)
+}
+
+func (s *situation) isFull() bool { return s.snap.Limit > 0 && s.snap.Count >= s.snap.Limit }
 
 // trouble says that a component is stale or in trouble; "" where it is well.
 func (s *situation) trouble(id string) string {
