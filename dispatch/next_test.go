@@ -177,6 +177,27 @@ func TestNextDoubledEntry(t *testing.T) {
 	want(t, "another", w.take("alpha", true, nil), "nothing")
 }
 
+// The row of a task that is at work is deleted: once that is known, its agent
+// goes on to the next one, instead of being given it again for ever.
+func TestNextRowDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	gone, waits := w.create("x", "alpha", pipeline.High), w.create("y", "alpha", pipeline.Low)
+	w.pass()
+	want(t, "takes", w.next("alpha"), gone)
+	if err := w.board.Server.DeleteRow("", w.board.ListID, w.record(gone).RowID); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		w.clock.Advance(time.Minute)
+		w.pass()
+	}
+	if w.record(gone).GoneAt == nil {
+		t.Fatal("the dispatcher did not see it")
+	}
+	want(t, "goes on with", w.next("alpha"), waits)
+}
+
 // Each task is picked once, however many ask at once.
 func TestNextConcurrently(t *testing.T) {
 	t.Parallel()

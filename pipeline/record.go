@@ -229,9 +229,12 @@ func (r *Record) AppliedAs(id string) (drop string, applied bool) {
 }
 
 // Unfinished tells whether an agent that took the task has something left to
-// do: it is neither blocked nor over, and a step is open or there was none to
-// begin with.
+// do: it is neither blocked nor over, its row is there as far as is known, and
+// a step is open or there was none to begin with.
 func (r *Record) Unfinished() bool {
+	if r.GoneAt != nil {
+		return false // no report on it would take effect
+	}
 	switch r.Status {
 	case New, Assigned, InProgress:
 		return r.StepsDone() < len(r.Steps) || r.EndsByWord()

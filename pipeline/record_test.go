@@ -74,6 +74,11 @@ func TestUnfinished(t *testing.T) {
 		if r.Unfinished() {
 			t.Errorf("Unfinished() of %q with all steps ticked = true", s)
 		}
+		gone := time.Now()
+		r.Steps, r.GoneAt = open, &gone
+		if r.Unfinished() {
+			t.Errorf("Unfinished() of %q whose row is gone = true", s)
+		}
 	}
 }
 

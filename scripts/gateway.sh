@@ -28,7 +28,10 @@ if [ ! -d "$dir" ]; then
 	new=$cache/.new-$version-$$
 	trap 'rm -rf "$new"' EXIT
 	mkdir -p "$new/node" "$new/no-baileys"
-	install() { (cd "$1" && shift && npm install --ignore-scripts --no-audit --no-fund --no-save --package-lock=false --loglevel=error "$@" >&2); }
+	install() {
+		(cd "$1" && shift && npm install --ignore-scripts --no-audit --no-fund --no-save --package-lock=false --loglevel=error "$@" >&2) ||
+			{ echo "gateway.sh: npm did not get the gateway $version, see above; nothing was kept, run it again" >&2; exit 69; }
+	}
 	printf '{"name":"otm-gateway-node","private":true}\n' >"$new/node/package.json"
 	install "$new/node" "node-$platform@$node"
 	# A library for chats that none of the tests needs; 2026.3.13 has it from

@@ -81,6 +81,13 @@ func (s *snapshot) called(method string, now time.Time) {
 	s.Calls[method] = append(s.recent(method, now), stampOf(now))
 }
 
+// answered moves the last call of a method to the time of its answer.
+func (s *snapshot) answered(method string, now time.Time) {
+	if calls := s.Calls[method]; len(calls) > 0 {
+		calls[len(calls)-1] = stampOf(now)
+	}
+}
+
 // holdOff keeps a method from being called before the given time.
 func (s *snapshot) holdOff(method string, now, until time.Time) {
 	if s.NotBefore == nil {

@@ -96,6 +96,25 @@ func TestBudgetOnTheWire(t *testing.T) {
 	}
 }
 
+// A call counts as of its answer: it may have been long on its way, and the board
+// counts from when it arrived.
+func TestBudgetCountsFromTheAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.client(func(o *Options) { o.Budget = 0.02 }) // one create a minute
+	w.batch(c, func(s *Session) {
+		w.add(s, 1)
+		asked := s.snap.Calls[createMethod][0].Time()
+		w.clock.Advance(3 * time.Second)
+		if err := s.answered(createMethod, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.snap.due(createMethod, 0.02, 1, w.clock.Now()), asked.Add(3*time.Second+window); !got.Equal(want) {
+			t.Errorf("the next is due at %v, want %v", got, want)
+		}
+	})
+}
+
 // A walk of several pages begins only where there is room for all of them, and
 // once begun goes on over our share of what Slack allows.
 func TestBudgetOfPages(t *testing.T) {

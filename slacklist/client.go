@@ -121,8 +121,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // courtesy is how long the board is left to other processes after a batch that
-// lasted its time. They look at the lock every few milliseconds (package lock),
-// so without it, whoever has much to do would never let them in.
+// lasted its time. They take a moment to wake when the lock comes free, so
+// without it, whoever has much to do would never let them in.
 const courtesy = 20 * time.Millisecond
 
 // Begin takes locks/board and begins a batch. The caller must call End. The

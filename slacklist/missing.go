@@ -65,13 +65,14 @@ func (s *Session) LookFor(ctx context.Context, id string) (gone bool, err error)
 		return false, err
 	}
 	archived, err := s.c.rowInfo(ctx, id)
+	err = s.answered(method, err)
 	gone = archived
 	var e *pipeline.BoardError
 	if errors.As(err, &e) && slices.Contains(goneCodes, e.Code) {
 		gone, err = true, nil
 	}
 	if err != nil {
-		return false, s.noted(err)
+		return false, err
 	}
 	for i := range s.snap.Missing {
 		if m := &s.snap.Missing[i]; m.ID == id {
@@ -127,8 +128,8 @@ func (s *Session) deleteSome(ctx context.Context, ids []string) error {
 		return s.c.api.DeleteListItemsContext(ctx, s.c.opts.ListID, ids)
 	})
 	crash.Point("delete.after")
-	if err != nil {
-		return s.noted(err)
+	if err := s.answered(method, err); err != nil {
+		return err
 	}
 	s.snap.remove(ids)
 	return nil

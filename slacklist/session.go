@@ -148,8 +148,8 @@ func (s *Session) create(ctx context.Context, parent string, cells []pipeline.Ce
 	crash.Point("create.before")
 	item, err := s.c.createItem(ctx, parent, fields)
 	crash.Point("create.after")
-	if err != nil {
-		return "", s.noted(err)
+	if err := s.answered("slackLists.items.create", err); err != nil {
+		return "", err
 	}
 	made, ok := newDecoder(&s.snap.Schema).row(item)
 	if !ok {
@@ -191,8 +191,15 @@ func (s *Session) readyFor(ctx context.Context, method string, budget float64, n
 	return nil
 }
 
-// noted keeps what an error says about when to call again.
-func (s *Session) noted(err error) error {
+// answered is called when the answer to a call is there, or its lack is sure.
+// The call counts as of now: it may have been long on its way, and the board
+// counts from when it arrived. If we crash before, it counts as of when it
+// left, or not at all, and the board may refuse a call; then it says when to
+// come back.
+//
+// It returns the error, and keeps what that says about when to call again.
+func (s *Session) answered(method string, err error) error {
+	s.snap.answered(method, s.c.now())
 	var e *pipeline.BoardError
 	if errors.As(err, &e) && e.Code == "ratelimited" && !e.Until.IsZero() {
 		s.snap.holdOff(e.Method, s.c.now(), e.Until)
@@ -227,8 +234,8 @@ func (s *Session) readSchema(ctx context.Context) error {
 		return err
 	}
 	raw, err := s.c.fileInfo(ctx)
-	if err != nil {
-		return s.noted(err)
+	if err := s.answered("files.info", err); err != nil {
+		return err
 	}
 	return s.takeSchema(raw)
 }

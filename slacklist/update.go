@@ -37,6 +37,7 @@ func (s *Session) Update(ctx context.Context, changes ...pipeline.Change) error 
 // tryMultiRow sends several rows in one call and reads back what became of it.
 // If we crash before the answer is remembered, the next change tries again.
 func (s *Session) tryMultiRow(ctx context.Context, changes []pipeline.Change) error {
+	before := s.copies(changes)
 	err := s.write(ctx, changes)
 	if pipeline.IsRefused(err) && !isGone(err) {
 		return s.fallBack(ctx, changes)
@@ -44,17 +45,19 @@ func (s *Session) tryMultiRow(ctx context.Context, changes []pipeline.Change) er
 	if err != nil {
 		return err
 	}
-	wrote := map[string]stamp{}
-	for _, c := range changes {
-		if r := s.snap.row(c.Row); r != nil {
-			wrote[c.Row], r.Wrote = r.Wrote, 0 // let the walk speak for itself
-		}
+	wrote := s.copies(changes)
+	for id := range wrote {
+		s.snap.row(id).Wrote = 0 // let the walk speak for itself
 	}
 	if err := s.walk(ctx); err != nil {
-		for id, at := range wrote {
-			s.snap.row(id).Wrote = at
+		for id, r := range wrote {
+			s.snap.row(id).Wrote = r.Wrote
 		}
 		return nil // written, but not verified: tried again the next time
+	}
+	if s.walkedBefore(before) {
+		s.restore(wrote)
+		return s.oneByOne(ctx, changes)
 	}
 	shown := 0
 	for _, c := range changes {
@@ -72,6 +75,41 @@ func (s *Session) tryMultiRow(ctx context.Context, changes []pipeline.Change) er
 		return s.oneByOne(ctx, changes)
 	}
 	return s.fallBack(ctx, changes)
+}
+
+// copies are the rows of changes as they are known now.
+func (s *Session) copies(changes []pipeline.Change) map[string]row {
+	rows := map[string]row{}
+	for _, c := range changes {
+		if r := s.snap.row(c.Row); r != nil {
+			kept := *r
+			kept.Was = slices.Clone(r.Was)
+			rows[c.Row] = kept
+		}
+	}
+	return rows
+}
+
+// walkedBefore tells whether the last walk shows one of the rows as it was even
+// before earlier writes of ours: then it says nothing of the last one.
+func (s *Session) walkedBefore(rows map[string]row) bool {
+	settled := s.snap.WalkStarted.Time().Add(-s.c.opts.SettleAfter)
+	for id, mine := range rows {
+		if walked := s.snap.row(id); walked != nil && lags(walked, &mine, settled, s.snap.Self) {
+			return true
+		}
+	}
+	return false
+}
+
+// restore makes rows in the snapshot what they were.
+func (s *Session) restore(rows map[string]row) {
+	for id, mine := range rows {
+		if r := s.snap.row(id); r != nil {
+			*r = mine
+		}
+	}
+	s.snap.index = nil
 }
 
 // shows tells whether a row is as a change makes it.
@@ -178,7 +216,7 @@ func (s *Session) call(ctx context.Context, cells []slack.ListItemCell, changes 
 			r.Known = 0 // what it shows now, only a walk can tell
 		}
 	}
-	return s.noted(err)
+	return s.answered("slackLists.items.update", err)
 }
 
 // patched notes in the snapshot what was written to a row.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
@@ -158,6 +159,26 @@ func TestMultiRowNotVerified(t *testing.T) {
 				t.Errorf("remembered %q", s.snap.MultiRow)
 			}
 			w.checkStatus(s, rows, pipeline.Assigned)
+		})
+	})
+	t.Run("walk lags behind earlier writes", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.batch(w.client(), func(s *Session) {
+			rows := w.made(s, 2)
+			w.walk(s)
+			before := w.stalePage()
+			w.clock.Advance(time.Second)
+			w.set(s, status(rows[0], pipeline.InProgress))
+			w.clock.Advance(time.Second)
+			w.Faults.Next(listMethod, before)
+			title := pipeline.Cell{Field: pipeline.FieldTitle, Text: "other"}
+			w.set(s, pipeline.Change{Row: rows[0], Cells: []pipeline.Cell{title}}, status(rows[1], pipeline.Assigned))
+			if r := s.Row(rows[0]); s.snap.MultiRow != "" || r.Status != pipeline.InProgress || r.Title != "other" {
+				t.Errorf("remembered %q, row %+v", s.snap.MultiRow, r)
+			}
+			w.set(s, status(rows[0], pipeline.Blocked), status(rows[1], pipeline.Blocked))
+			w.checkStatus(s, rows, pipeline.Blocked)
 		})
 	})
 	t.Run("one row is bad by itself", func(t *testing.T) {

@@ -31,8 +31,8 @@ func (s *Session) walk(ctx context.Context) error {
 	w := &walked{started: started, cursors: map[string]bool{}, known: map[string]bool{}}
 	for cursor := ""; ; {
 		page, err := s.c.listPage(ctx, cursor)
-		if err != nil {
-			return s.noted(err)
+		if err := s.answered(method, err); err != nil {
+			return err
 		}
 		if cursor == "" {
 			if err := s.schemaFrom(ctx, page); err != nil {
@@ -107,8 +107,8 @@ func (s *Session) ensureSelf(ctx context.Context) error {
 		return err
 	}
 	self, err := s.c.self(ctx)
-	if err != nil {
-		return s.noted(err)
+	if err := s.answered("auth.test", err); err != nil {
+		return err
 	}
 	s.snap.Self, s.dirty = self, true
 	return nil

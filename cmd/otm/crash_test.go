@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,50 +155,11 @@ func (h *house) startBoard(crashAt string) {
 // person sets the status of a task's row as a person would; where the board is
 // dead, nothing happens.
 func (h *house) person(task, status string) {
-	dir := filepath.Join(h.dir, "board")
-	e, err := board.ReadEndpoint(dir)
-	if err != nil {
-		return
-	}
-	token, err := board.ReadToken(dir)
-	if err != nil {
-		return
-	}
-	call := func(method string, form url.Values, into any) bool {
-		form.Set("token", token)
-		resp, err := http.PostForm(e.URL+method, form)
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		data, err := io.ReadAll(resp.Body)
-		return err == nil && json.Unmarshal(data, into) == nil
-	}
-	var page struct {
-		Items []struct {
-			ID     string
-			Fields []struct {
-				ColumnID string `json:"column_id"`
-				Key      string
-				Text     string
-			}
-		}
-	}
-	if !call("slackLists.items.list", url.Values{"list_id": {e.ListID}, "limit": {"1000"}}, &page) {
-		return
-	}
-	for _, item := range page.Items {
-		column := ""
-		mine := false
-		for _, f := range item.Fields {
-			if f.Key == "status" {
-				column = f.ColumnID
-			}
-			mine = mine || f.Key == "task_id" && f.Text == task
-		}
-		if mine && column != "" {
-			cells, _ := json.Marshal([]any{map[string]any{"row_id": item.ID, "column_id": column, "select": []string{status}}})
-			call("slackLists.items.update", url.Values{"list_id": {e.ListID}, "cells": {string(cells)}}, &struct{}{})
+	d := deskOf(h.dir)
+	cards, _ := d.cards()
+	for _, c := range cards {
+		if c.cells["task_id"] == task {
+			d.set("status", status, c.ID)
 		}
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"otm/dispatch"
+	"otm/dispatch/gateway"
 	"otm/heartbeat"
 	"otm/pipeline"
 	"otm/pipeline/task"
@@ -28,30 +31,49 @@ func TestRealGateway(t *testing.T) {
 	c := newHouse(t)
 	r := &realCase{model: newScripted(t), home: c}
 	r.g = newRealGateway(t, r.model, c.bin, sixAgents)
-	for _, sub := range []struct {
-		name string
-		run  func(*testing.T, *realCase)
-	}{
-		{"not there", notThere}, // and starts the gateway
-		{"whole loop", wholeLoop},
-		{"pass", onePass},
-		{"wrong token", wrongToken},
-		{"no token", noToken},
-		{"unknown agent", unknownAgent},
-		{"pairing", pairing},
-		{"answer lost", answerLost},
-		{"no answer", noAnswer},
-		{"oversized frame", oversized},
-		{"slow", slow},
-		{"work of the above", finishAll},
-		{"draining", draining}, // and starts it again
-		{"work of that", finishAll},
-		{"killed", killed}, // and starts it again
+	for _, group := range [][]realTest{
+		{{"not there", notThere}}, // and starts the gateway
+		{{"whole loop", wholeLoop}},
+		{{"pass", onePass}},
+		{ // several at a time: they mostly wait
+			{"no answer", noAnswer},
+			{"oversized frame", oversized},
+			{"wrong token", wrongToken},
+			{"no token", noToken},
+			{"unknown agent", unknownAgent},
+			{"pairing", pairing},
+			{"answer lost", answerLost},
+		},
+		{{"slow", slow}},
+		{{"work of the above", finishAll}},
+		{{"draining", draining}}, // and starts it again
+		{{"work of that", finishAll}},
+		{{"killed", killed}}, // and starts it again
 	} {
-		if !t.Run(sub.name, func(t *testing.T) { sub.run(t, r) }) && (r.g.process == nil || !r.g.alive()) {
+		if !r.together(t, group) && !r.g.alive() {
 			t.Fatal("without the gateway there is no going on")
 		}
 	}
+}
+
+type realTest struct {
+	name string
+	run  func(*testing.T, *realCase)
+}
+
+// together runs the cases of a group, and tells whether all went well.
+func (c *realCase) together(t *testing.T, group []realTest) bool {
+	if len(group) == 1 {
+		return t.Run(group[0].name, func(t *testing.T) { group[0].run(t, c) })
+	}
+	return t.Run("side by side", func(t *testing.T) {
+		for _, one := range group {
+			t.Run(one.name, func(t *testing.T) {
+				t.Parallel()
+				one.run(t, c)
+			})
+		}
+	})
 }
 
 // realCase is what the cases have in common.
@@ -59,8 +81,10 @@ type realCase struct {
 	g     *realGateway
 	model *scripted
 	home  *house // for what outlives a case
-	open  []*realHouse
-	made  int // houses so far
+
+	mu   sync.Mutex
+	open []*realHouse
+	made int // houses so far
 }
 
 // realHouse is a house whose agents live at the real gateway.
@@ -73,9 +97,10 @@ type realHouse struct {
 
 func (h *realHouse) id(i int) pipeline.TaskID { return pipeline.TaskID(h.first + i) }
 
-// house makes a house for a case, with a board, and a task for each agent.
-// config is more of otm.toml.
-func (c *realCase) house(t *testing.T, url, config string, agents ...string) *realHouse {
+// house makes a house for a case, with a board, and a task for each agent. On
+// a machine that is very busy 2026.9.6 fails runs that it has accepted, so a
+// house wakes again after rewake.
+func (c *realCase) house(t *testing.T, url string, rewake time.Duration, agents ...string) *realHouse {
 	t.Helper()
 	root, err := os.MkdirTemp(c.home.root, "house ") // it outlives the case: agents are at work in it
 	if err != nil {
@@ -83,7 +108,7 @@ func (c *realCase) house(t *testing.T, url, config string, agents ...string) *re
 	}
 	h := &realHouse{house: &house{T: t, root: root, dir: filepath.Join(root, "data dir"), bin: c.home.bin}, c: c, agents: agents}
 	h.must("otm", "init")
-	text := fmt.Sprintf("[gateway]\nurl = %q\ntoken_file = \"secrets/gateway\"\n[board]\nlisten = \"127.0.0.1:0\"\n%s", url, config)
+	text := fmt.Sprintf("[gateway]\nurl = %q\ntoken_file = \"secrets/gateway\"\n[board]\nlisten = \"127.0.0.1:0\"\n[times]\nrewake_after = %q\n", url, rewake)
 	for _, a := range agents {
 		// Of its own: data directories do not share workspaces. The agent's shell
 		// does not have to be in it.
@@ -97,11 +122,17 @@ func (c *realCase) house(t *testing.T, url, config string, agents ...string) *re
 	h.write("secrets/gateway", c.g.token+"\n")
 	// The gateway has one memory of keys, in which agent and task are all there
 	// is: data directories with the same ids would get each other's answers.
+	c.mu.Lock()
 	c.made++
 	h.first = 100 * c.made
+	c.mu.Unlock()
 	h.write("next-task-id.json", fmt.Sprintf("{\"next\":%d}\n", h.first))
 	return h
 }
+
+// rewakeLate is long enough for an agent to begin, also where it takes its
+// time.
+const rewakeLate = 3 * time.Minute
 
 func (h *realHouse) write(name, text string) {
 	h.Helper()
@@ -122,7 +153,7 @@ func (h *realHouse) tasks() {
 // tasks on the board.
 func (c *realCase) once(t *testing.T, url string, agents ...string) *realHouse {
 	t.Helper()
-	h := c.house(t, url, "", agents...)
+	h := c.house(t, url, rewakeLate, agents...)
 	h.startBoard("")
 	h.tasks()
 	h.must("otm-injector", "--once")
@@ -142,17 +173,25 @@ func (h *realHouse) record(i int) *pipeline.Record {
 // all, the message has to be there, no secret, and the heartbeat tells of it.
 func (h *realHouse) dispatch(woken int, message string) string {
 	h.Helper()
-	begun := time.Now()
-	out, code, _ := h.run("", "otm-dispatcher", "--once")
-	h.Logf("after %.2f s: exit %d: %s", time.Since(begun).Seconds(), code, firstLineOf(out))
+	out, code, n, said := "", 0, 0, false
+	for end := time.Now().Add(patienceOfReal); ; {
+		out, code = h.pass()
+		n += wokenBy(out)
+		said = regexp.MustCompile(message).MatchString(out)
+		// On a machine that is very busy the gateway needs longer than a pass
+		// waits for it.
+		if n >= woken && said || !silence.MatchString(out) || time.Now().After(end) {
+			break
+		}
+	}
 	want, result := 0, heartbeat.Success
 	if message != "" {
 		want, result = 3, heartbeat.Partial
 	}
-	if code != want || !strings.Contains(out, fmt.Sprintf("woke %d agents", woken)) {
-		h.Errorf("exit %d, want %d and woke %d agents", code, want, woken)
+	if code != want || n != woken {
+		h.Errorf("exit %d and woke %d agents, want %d and %d", code, n, want, woken)
 	}
-	if !regexp.MustCompile(message).MatchString(out) {
+	if !said {
 		h.Errorf("it does not say %q", message)
 	}
 	if strings.Contains(out, h.c.g.token) {
@@ -162,6 +201,25 @@ func (h *realHouse) dispatch(woken int, message string) string {
 		h.Errorf("heartbeat %+v, %v, want %s", b, err, result)
 	}
 	return out
+}
+
+// silence is what a pass says of a gateway that did not answer.
+var silence = regexp.MustCompile(`request not sent|answer lost`)
+
+func (h *realHouse) pass() (out string, code int) {
+	h.Helper()
+	begun := time.Now()
+	out, code, _ = h.run("", "otm-dispatcher", "--once")
+	h.Logf("after %.2f s: exit %d: %s", time.Since(begun).Seconds(), code, firstLineOf(out))
+	return out, code
+}
+
+func wokenBy(out string) int {
+	n := 0
+	if found := regexp.MustCompile(`woke (\d+) agents`).FindStringSubmatch(out); found != nil {
+		n, _ = strconv.Atoi(found[1])
+	}
+	return n
 }
 
 // firstLineOf is what a command says: its log comes behind.
@@ -201,8 +259,36 @@ func (h *realHouse) outcome(i int, want outcome) {
 	}
 }
 
+// wokenOnce holds that an agent was woken once and had one turn; again only
+// where the gateway failed the run before it.
+func (h *realHouse) wokenOnce(i int) {
+	h.Helper()
+	wakes := h.record(i).Wakes
+	for n, w := range wakes {
+		if w.Accepted == nil || n < len(wakes)-1 && (w.Ended == nil || w.Exit != string(gateway.StatusError)) {
+			h.Errorf("%s: wakes %+v", h.agents[i], wakes)
+		}
+	}
+	if n := h.c.model.began(h.dir, h.agents[i]); n == 0 || n > len(wakes) {
+		h.Errorf("%s had %d turns after %d wakes", h.agents[i], n, len(wakes))
+	}
+}
+
+// untilBegan waits until an agent has begun its turn.
+func (h *realHouse) untilBegan(agent string) {
+	h.Helper()
+	waitUntil(h.T, "the agent to begin", func() bool {
+		h.run("", "otm-dispatcher", "--once") // wakes again where its run failed
+		return h.c.model.began(h.dir, agent) > 0
+	})
+}
+
 // leave leaves a house whose tasks are under way to finishAll.
-func (h *realHouse) leave() { h.c.open = append(h.c.open, h) }
+func (h *realHouse) leave() {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.c.open = append(h.c.open, h)
+}
 
 // isDone tells whether all tasks are done, and said so: the last step alone
 // makes one agent_done.
@@ -234,28 +320,49 @@ func (h *realHouse) check() {
 	})
 }
 
-// doctor returns what otm doctor says of the gateway.
+// doctor returns what otm doctor says of the gateway, once that answers.
 func (h *realHouse) doctor() string {
 	h.Helper()
-	out, _, _ := h.run("", "otm", "doctor")
-	var lines []string
-	for line := range strings.Lines(out) {
-		if strings.Contains(line, " gateway ") || len(lines) > 0 && strings.Contains(line, "→") && !strings.Contains(lines[len(lines)-1], "→") {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "")
+	lines := ""
+	waitUntil(h.T, "the gateway to answer otm doctor", func() bool {
+		begun := time.Now()
+		out, _, _ := h.run("", "otm", "doctor")
+		h.Logf("otm doctor took %.2f s", time.Since(begun).Seconds())
+		lines = ofGateway(out)
+		return !strings.Contains(lines, "deadline exceeded")
+	})
+	return lines
 }
 
-// notThere: a gateway that does not run yet is waited for.
+// ofGateway are the lines of otm doctor about the gateway.
+func ofGateway(out string) string {
+	lines, mine := "", false
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		if mine = len(fields) > 1 && (fields[1] == "gateway" || mine && fields[0] == "→"); mine {
+			lines += line
+		}
+	}
+	return lines
+}
+
+// notThere: a gateway that cannot be reached is waited for. Ours is starting
+// meanwhile, so it is another port at which there is none.
 func notThere(t *testing.T, c *realCase) {
-	h := c.once(t, c.g.url(), "archibald")
-	h.dispatch(0, `request not sent: .*connection refused`)
+	c.g.launch(t)
+	nobody := fmt.Sprintf("ws://127.0.0.1:%d", freePort(t))
+	h := c.once(t, nobody, "archibald")
+	h.dispatch(0, `start the gateway, or wait .*: openclaw gateway status; the wake is sent again by itself; .*request not sent: .*connection refused`)
 	h.outcome(0, unsent)
 	if got := h.doctor(); !strings.Contains(got, "fail  gateway") || !strings.Contains(got, "openclaw gateway status") {
 		t.Errorf("doctor says %q", got)
 	}
-	c.g.start(t)
+	config, err := os.ReadFile(filepath.Join(h.dir, "otm.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write("otm.toml", strings.ReplaceAll(string(config), nobody, c.g.url()))
+	c.g.ready(t)
 	h.dispatch(1, "")
 	h.outcome(0, accepted)
 	h.leave()
@@ -264,20 +371,23 @@ func notThere(t *testing.T, c *realCase) {
 // wholeLoop: everything in one process, and six agents at once.
 func wholeLoop(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
-	h := c.house(t, k.url(), "", sixAgents...)
+	h := c.house(t, k.url(), rewakeLate, sixAgents...)
 	stop := h.start("otm", "up")
 	h.tasks()
 	begun := time.Now()
 	waitUntil(t, "all tasks to be done", h.isDone)
 	t.Logf("%d tasks done after %.1f s; the gateway's largest frame had %d bytes", len(sixAgents), time.Since(begun).Seconds(), k.largest)
-	for i, a := range sixAgents {
-		h.outcome(i, accepted)
-		if n := c.model.began(h.dir, a); n != 1 {
-			t.Errorf("%s had %d turns", a, n)
-		}
+	for i := range sixAgents {
+		h.wokenOnce(i)
 	}
-	if got := h.doctor(); !strings.HasPrefix(got, "ok    gateway") || strings.Contains(got, "fail") || !strings.Contains(got, c.g.version) {
+	got := h.doctor()
+	if !strings.HasPrefix(got, "ok    gateway") || strings.Contains(got, "fail") || !strings.Contains(got, c.g.version) {
 		t.Errorf("doctor says %q", got)
+	}
+	// The houses' workspaces are others than the agents', which 2026.3.13 does
+	// not tell.
+	if strings.Contains(got, "will not see its dispatch file") == c.g.old() {
+		t.Errorf("of the workspaces doctor says %q", got)
 	}
 	h.check()
 	stop()
@@ -305,9 +415,11 @@ func onePass(t *testing.T, c *realCase) {
 		}
 		t.Logf("a pass with six agents: %.3f s with its process, %.3f s from the first that was asked to the last that was accepted",
 			took.Seconds(), last.Sub(first).Seconds())
-		waitUntil(t, "all turns", func() bool {
-			return !slices.ContainsFunc(sixAgents, func(a string) bool { return c.model.began(h.dir, a) == 0 })
-		})
+		// The next measurement is of a gateway at rest, if it gets there.
+		for end := time.Now().Add(time.Minute); time.Now().Before(end) && slices.ContainsFunc(sixAgents, func(a string) bool {
+			return c.model.began(h.dir, a) == 0
+		}); time.Sleep(50 * time.Millisecond) {
+		}
 	}
 }
 
@@ -349,16 +461,23 @@ func unknownAgent(t *testing.T, c *realCase) {
 	}
 }
 
-// pairing: through a proxy that the gateway trusts we come from elsewhere.
+// pairing: through a proxy that the gateway trusts we come from elsewhere. What
+// the message says to run helps, also the processes that come after.
 func pairing(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.header = "X-Forwarded-For: 192.0.2.7\r\n"
 	h := c.once(t, k.url(), "devdas")
 	h.dispatch(0, `wake refused: approve us at the gateway: openclaw devices approve \S+; `)
 	h.outcome(0, refused)
-	if got := h.doctor(); !strings.Contains(got, "→ approve us at the gateway: openclaw devices approve") {
-		t.Errorf("doctor says %q", got)
+	said := h.doctor()
+	_, approve, ok := strings.Cut(said, "→ approve us at the gateway: openclaw ")
+	if !ok {
+		t.Fatalf("doctor says %q", said)
 	}
+	c.g.cli(t, strings.Fields(approve)...)
+	h.dispatch(1, "")
+	h.outcome(0, accepted)
+	h.leave()
 }
 
 // answerLost: it is asked again under the same key, and the agent runs once.
@@ -381,7 +500,7 @@ func noAnswer(t *testing.T, c *realCase) {
 	h := c.once(t, k.url(), "fadime")
 	release := c.model.hold("fadime") // so that it has not taken the task when it is asked again
 	defer release()
-	h.dispatch(0, `no answer to the wake: `)
+	h.dispatch(0, `no answer to the wake: nothing to do unless it goes on, .*: openclaw gateway status; .*answer lost`)
 	h.outcome(0, unknown)
 	k.make(none, 0)
 	h.dispatch(1, "")
@@ -396,7 +515,7 @@ func oversized(t *testing.T, c *realCase) {
 	h := c.once(t, k.url(), "archibald")
 	release := c.model.hold("archibald")
 	defer release()
-	h.dispatch(0, `(?s)no answer to the wake: .*message too big`)
+	h.dispatch(0, `no answer to the wake: restart the gateway, .*: openclaw gateway restart; .*frame above our limit`)
 	h.outcome(0, unknown)
 	k.make(none, 0)
 	h.dispatch(1, "")
@@ -424,16 +543,14 @@ func finishAll(t *testing.T, c *realCase) {
 		h.startBoard("")
 		waitUntil(t, "the tasks to be done", func() bool {
 			h.must("otm-injector", "--once")
+			h.run("", "otm-dispatcher", "--once") // wakes again where a run failed
 			return h.isDone()
 		})
 		h.must("otm-dispatcher", "--once") // takes the entries away
 		h.must("otm-injector", "--once")
 		h.check()
-		for i, a := range h.agents {
-			h.outcome(i, accepted)
-			if n := c.model.began(h.dir, a); n != 1 {
-				t.Errorf("%s had %d turns", a, n)
-			}
+		for i := range h.agents {
+			h.wokenOnce(i)
 		}
 	}
 	t.Logf("the work of %d cases was done after %.1f s more", n, time.Since(begun).Seconds())
@@ -446,10 +563,10 @@ func draining(t *testing.T, c *realCase) {
 	busy := c.once(t, c.g.url(), "cosima")
 	release := c.model.hold("cosima")
 	busy.dispatch(1, "")
-	waitUntil(t, "the agent to begin", func() bool { return c.model.began(busy.dir, "cosima") == 1 })
+	busy.untilBegan("cosima")
 	h := c.once(t, c.g.url(), "devdas")
 	c.g.kill(syscall.SIGTERM)
-	h.dispatch(0, `request not sent: `)
+	h.dispatch(0, `start the gateway, or wait until it has started: openclaw gateway status; .*request not sent: `)
 	h.outcome(0, unsent)
 	if !c.g.old() && !c.g.alive() {
 		t.Error("it did not wait for the run")
@@ -468,7 +585,7 @@ func draining(t *testing.T, c *realCase) {
 // killed: the gateway dies while a run is under way. 2026.9.6 goes on with it by
 // itself; with 2026.3.13 it is lost, and the agent is woken again.
 func killed(t *testing.T, c *realCase) {
-	h := c.house(t, c.g.url(), "[times]\nrewake_after = \"20s\"\n", "emil")
+	h := c.house(t, c.g.url(), 20*time.Second, "emil")
 	release := c.model.hold("emil")
 	stop := h.start("otm", "up")
 	h.tasks()

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -119,6 +120,24 @@ func TestToken(t *testing.T) {
 		if _, err = run(t, newClient(t, start(t), token(gatewaytest.DefaultToken+"\n", nil)), "k"); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// From elsewhere than loopback the gateway asks for pairing. A person approves
+// the key, so the next client comes in with the same one, and with no other.
+func TestPairing(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) { o.Remote = true })
+		_, key, _ := ed25519.GenerateKey(nil)
+		keep := func(cfg *gateway.Config) { cfg.Key = func() ed25519.PrivateKey { return key } }
+		_, err := run(t, newClient(t, g, keep), "k-1")
+		if auth := operator(t, err, gateway.ReasonPairing); auth.RequestID == "" {
+			t.Errorf("no pairing request in %+v", auth)
+		}
+		g.Approve()
+		mustRun(t, newClient(t, g, keep), "k-1")
+		_, err = run(t, newClient(t, g), "k-2")
+		operator(t, err, gateway.ReasonPairing)
 	})
 }
 

@@ -173,6 +173,6 @@ func (c *Client) await(ctx context.Context, cn *conn, answers <-chan frame) (fra
 	case f := <-answers: // it came just before the end
 		return f, nil
 	default:
-		return frame{}, errConnLost
+		return frame{}, cn.gone()
 	}
 }

@@ -21,7 +21,7 @@ type Client struct {
 	endpoint endpoint
 	urlErr   error // the URL is refused; every call returns this
 	http     *http.Client
-	device   device
+	device   device         // where Config has no key
 	random   func() float64 // jitter
 	lastID   atomic.Int64
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/ed25519"
 	"log/slog"
 	"time"
 )
@@ -18,6 +19,11 @@ type Config struct {
 	// dial, so that a token that was changed meanwhile is seen. If nil, or if
 	// the token is empty, none is sent.
 	Token func() (string, error)
+
+	// Key returns the key that signs connections, and by which the gateway
+	// knows this client again where it asks for pairing. It is called for
+	// every dial. If nil, a key that lives as long as the Client.
+	Key func() ed25519.PrivateKey
 
 	// Version is OTM's own, shown in the gateway's list of clients. If empty,
 	// "dev".

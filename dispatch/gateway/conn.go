@@ -231,6 +231,18 @@ func (cn *conn) fail(err error) {
 	cn.cancel()
 }
 
+// gone is the error of a request whose connection ended before its answer.
+func (cn *conn) gone() error {
+	switch reason := cn.reason(); {
+	case reason == nil:
+		return errConnLost
+	case errors.Is(reason, websocket.ErrMessageTooBig):
+		return fmt.Errorf("%w: %w", errConnLost, ErrTooLarge)
+	default:
+		return fmt.Errorf("%w: %v", errConnLost, reason)
+	}
+}
+
 // reason says why the connection ended.
 func (cn *conn) reason() error {
 	cn.mu.Lock()

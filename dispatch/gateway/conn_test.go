@@ -92,6 +92,42 @@ func TestReadLimit(t *testing.T) {
 	}
 }
 
+// A frame past the limit in place of an answer or of the hello is told as what
+// it is, as somebody has to look at the gateway.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	const limit = 64 << 10
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
+	try := func(key string, want error, meanwhile func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := newClient(t, g, func(cfg *gateway.Config) {
+			cfg.ReadLimit = limit
+			cfg.After = func(time.Duration) <-chan time.Time { // before the next attempt
+				cancel()
+				return nil
+			}
+		})
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Run(ctx, "alpha", "hello", key)
+			failed <- err
+		}()
+		meanwhile()
+		if err := <-failed; !errors.Is(err, gateway.ErrTooLarge) || !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", key, err, want)
+		}
+	}
+	g.Inject(gatewaytest.NoAnswer)
+	try("k-1", gateway.ErrLost, func() {
+		g.Until(t, func() bool { return g.Asked("k-1") == 1 })
+		g.Broadcast(strings.Repeat("x", limit+1))
+	})
+	g.PadHello(limit + 1)
+	try("k-2", gateway.ErrNotSent, func() {})
+}
+
 // An idle client answers the gateway's pings: it is not cut off.
 func TestAnswersPings(t *testing.T) {
 	t.Parallel()

@@ -56,21 +56,35 @@ type deviceInfo struct {
 	Nonce     string `json:"nonce"`
 }
 
-// device is a throw-away identity: it lives in memory only, since nothing at
-// the gateway depends on meeting it again.
+// device is who signs. On loopback nothing at the gateway depends on meeting it
+// again; elsewhere it is what a person approves.
 type device struct {
 	key    ed25519.PrivateKey
 	id     string
 	public string
 }
 
+// newDevice returns a throw-away identity.
 func newDevice() device {
-	public, key, err := ed25519.GenerateKey(nil)
+	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		panic("internal error: the system's random source failed: " + err.Error())
 	}
+	return deviceOf(key)
+}
+
+func deviceOf(key ed25519.PrivateKey) device {
+	public := key.Public().(ed25519.PublicKey)
 	sum := sha256.Sum256(public)
 	return device{key: key, id: hex.EncodeToString(sum[:]), public: base64.RawURLEncoding.EncodeToString(public)}
+}
+
+// identity is who a connection is signed by.
+func (c *Client) identity() device {
+	if c.cfg.Key == nil {
+		return c.device
+	}
+	return deviceOf(c.cfg.Key())
 }
 
 // connect returns signed parameters that answer ch.

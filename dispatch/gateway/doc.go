@@ -25,9 +25,11 @@
 // pings); dialling and each call of Config.OnEnd have a goroutine of their own.
 // Close waits for all of them.
 //
-// Every connection is signed by an Ed25519 key that lives as long as the
-// Client: 2026.3.13 strips an unsigned client of its scopes, and
-// gateway-client/backend with a signature needs no pairing on either version.
+// Every connection is signed by an Ed25519 key: 2026.3.13 strips an unsigned
+// client of its scopes, and gateway-client/backend with a signature needs no
+// pairing on loopback on either version. From elsewhere the gateway asks for
+// pairing; a person approves the key ("openclaw devices approve"), so the key
+// has to be the same the next time.
 //
 // # What is promised
 //

@@ -24,6 +24,10 @@ var (
 	// something. Matched by *AuthError and *URLError.
 	ErrOperator = errors.New("an operator must act")
 
+	// ErrTooLarge: the gateway sent a frame above Config.ReadLimit, and the
+	// connection was given up. It comes with ErrLost or ErrNotSent.
+	ErrTooLarge = errors.New("the gateway sent a frame above our limit")
+
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("client closed")
 )

@@ -59,7 +59,7 @@ func (c *Client) shakeHands(ctx context.Context, ws *websocket.Conn, token strin
 	decode(first.Payload, &ch)
 
 	const id = "connect"
-	data, err := newRequest(id, "connect", c.device.connect(ch, token, c.cfg.Version))
+	data, err := newRequest(id, "connect", c.identity().connect(ch, token, c.cfg.Version))
 	if err != nil {
 		return Hello{}, fmt.Errorf("encode connect request: %w", err)
 	}
@@ -97,6 +97,9 @@ func readUntil(ctx context.Context, ws *websocket.Conn, wanted func(frame) bool)
 // gateway's handshake limit on a busy machine, and every other code is a
 // gateway on its way up or down.
 func closedEarly(err error) error {
+	if errors.Is(err, websocket.ErrMessageTooBig) {
+		return ErrTooLarge
+	}
 	var ce websocket.CloseError
 	if !errors.As(err, &ce) {
 		return err

@@ -189,7 +189,7 @@ func (r *run) ask(ctx context.Context, cn *conn) error {
 	case errTimer:
 		return errNoAnswer
 	case errStopped:
-		return errConnLost
+		return cn.gone()
 	default:
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -243,8 +242,8 @@ func (a *archiver) unwritten(found []history.Entry) ([]history.Entry, error) {
 	for e, err := range history.Read(a.home.Dir) {
 		if err == nil {
 			known[e.TaskID] = e
-		} else if errors.Is(err, fs.ErrPermission) {
-			return nil, err
+		} else if !errors.Is(err, history.ErrNoEntry) {
+			return nil, fmt.Errorf("read the history: %w", err) // what it has would be written again
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(found), func(e history.Entry) bool {

@@ -13,6 +13,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
+	"otm/pipeline"
 	"otm/pipeline/history"
 	"otm/slacklist"
 )
@@ -93,6 +94,48 @@ func TestArchiveLostAnswers(t *testing.T) {
 				t.Errorf("%d tasks in the history: %v", len(ids), ids)
 			}
 		})
+	}
+}
+
+// However often it was killed or failed between the history and the rows, it
+// was archived once, and its record says so once.
+func TestArchivedIsNotedOnce(t *testing.T) {
+	t.Parallel()
+	b, a := newArchive(t, 1)
+	row := ""
+	for _, r := range b.Must(t, "slackLists.items.list", map[string]any{"list_id": b.ListID, "limit": 10})["items"].([]any) {
+		if item := r.(map[string]any); item["parent_record_id"] == nil {
+			row = item["id"].(string)
+		}
+	}
+	_, err := a.home.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		r.RowID, r.Title, r.Status = row, "task 0", pipeline.Done
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		b.Faults.Next("slackLists.items.deleteMultiple", boardtest.Status(503))
+		if _, err := a.run(t.Context(), true); err == nil {
+			t.Fatal("a refusal was taken for a success")
+		}
+	}
+	if _, err := a.run(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := a.home.Store.Load(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted := 0
+	for _, e := range rec.History {
+		if e.What == "archived" {
+			noted++
+		}
+	}
+	if ids := archivedIDs(t, a.home.Dir); noted != 1 || len(ids) != 1 || rec.ArchivedAt == nil || rowsLeft(t, b) != 0 {
+		t.Errorf("noted %d times, %v in the history, at %v, %d rows left", noted, ids, rec.ArchivedAt, rowsLeft(t, b))
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"otm/dispatch/gateway"
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/durable"
@@ -295,14 +294,14 @@ func (d *doctor) gateway(ctx context.Context) {
 	if len(mine) == 0 {
 		return
 	}
-	client := gateway.New(gateway.Config{
-		URL: h.Config.Gateway.URL, Version: h.Version, Now: h.Now,
-		Token: func() (string, error) { return h.Config.GatewayToken(h.Getenv) },
-	})
+	client := h.gatewayClient(nil)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	hello, err := client.Hello(ctx)
+	if err == nil && hello.Scopes == nil { // 2026.3.13 tells what is not allowed only who tries it
+		_, err = client.Wait(ctx, "otm-doctor")
+	}
 	if err != nil {
 		hint := strings.TrimSuffix(advice(err), "; ")
 		if hint == "" {
@@ -321,17 +320,33 @@ func (d *doctor) gateway(ctx context.Context) {
 		d.say("gateway", poor, "", "its agents are not known: %v", err)
 		return
 	}
-	ids := map[string]bool{}
+	workspaces := map[string]string{}
 	var names []string
 	for _, a := range known {
-		ids[a.ID] = true
+		workspaces[a.ID] = a.Workspace
 		names = append(names, a.ID)
 	}
 	for _, a := range mine {
-		if !ids[a.GatewayAgent] {
+		ws, ok := workspaces[a.GatewayAgent]
+		switch {
+		case !ok:
 			d.say("gateway", bad, "name the one that is meant with gateway_agent in [agents."+a.Name+"] of otm.toml", "it knows no agent %q; it has %s", a.GatewayAgent, strings.Join(names, ", "))
+		case elsewhere(ws, a.Workspace):
+			d.say("gateway", poor, fmt.Sprintf("workspace = %q   # in [agents.%s] of otm.toml", ws, a.Name), "%s works in %s, and will not see its dispatch file in %s", a.GatewayAgent, ws, a.Workspace)
 		}
 	}
+}
+
+// elsewhere tells whether the workspace that the gateway names is another
+// folder than ours. One that is not there says nothing: the agent may never
+// have run, or its gateway may be on another machine; and 2026.3.13 names none.
+func elsewhere(theirs, ours string) bool {
+	a, err := os.Stat(theirs)
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(ours)
+	return err == nil && !os.SameFile(a, b)
 }
 
 // components looks at the heartbeats.

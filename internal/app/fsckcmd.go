@@ -57,13 +57,12 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 		return err
 	}
 	mended := []string{}
+	var trouble error
 	if repair && len(findings) > 0 {
 		before := findings
-		if err := h.repair(ctx, before); err != nil {
-			return err
-		}
+		trouble = h.repair(ctx, before) // what it did is told all the same
 		if findings, err = h.check(ctx, rest); err != nil {
-			return err
+			return errors.Join(trouble, err)
 		}
 		mended = gone(before, findings)
 	}
@@ -75,7 +74,7 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 	} else {
 		h.printFindings(findings, mended)
 	}
-	if err == nil && len(findings) > 0 {
+	if err = errors.Join(trouble, err); err == nil && len(findings) > 0 {
 		return cli.Exit(cli.Partial)
 	}
 	return err
@@ -116,31 +115,26 @@ func (h *Home) printFindings(findings []fsck.Finding, mended []string) {
 func gone(before, now []fsck.Finding) []string {
 	texts := []string{}
 	for _, f := range before {
-		if !slices.Contains(now, f) {
+		if !slices.ContainsFunc(now, func(o fsck.Finding) bool { return f.Same(&o) }) {
 			texts = append(texts, strings.TrimPrefix(fmt.Sprintf("%v: %s", f.TaskID, f.Text), "T-00000: "))
 		}
 	}
 	return texts
 }
 
-// repair mends what can be mended.
+// repair mends what can be mended. What it cannot mend does not keep the rest;
+// its error tells of all that.
 func (h *Home) repair(ctx context.Context, findings []fsck.Finding) error {
 	again := false
 	var unwritten []pipeline.TaskID
+	var errs []error
 	for _, f := range findings {
 		switch f.Repair {
 		case fsck.RaiseCounter:
-			if err := h.Store.Raise(ctx, f.TaskID); err != nil {
-				return err
-			}
-			counter, err := h.Store.Counter(ctx) // a lost one is found again when it is taken
-			if err != nil {
-				return err
-			}
-			counter.Release()
+			errs = append(errs, h.raiseCounter(ctx, f.TaskID))
 		case fsck.RemoveFile:
-			if err := os.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+			if err := os.Remove(f.Path); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
 			}
 		case fsck.WriteHistory:
 			unwritten = append(unwritten, f.TaskID)
@@ -148,33 +142,45 @@ func (h *Home) repair(ctx context.Context, findings []fsck.Finding) error {
 			again = true
 		}
 	}
-	if err := h.rewriteHistory(ctx, unwritten); err != nil {
-		return err
+	if len(unwritten) > 0 {
+		errs = append(errs, h.rewriteHistory(ctx, unwritten))
 	}
 	if again {
-		return h.runAll(ctx)
+		errs = append(errs, h.runAll(ctx))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+func (h *Home) raiseCounter(ctx context.Context, above pipeline.TaskID) error {
+	counter, err := h.Store.Counter(ctx) // a lost one is found again when it is taken
+	if err != nil {
+		return err
+	}
+	defer counter.Release()
+	return counter.Raise(above)
 }
 
 // rewriteHistory writes the entries of archived tasks that the history lacks
 // from their records.
 func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err error) {
-	if len(ids) == 0 {
-		return nil
-	}
 	b, err := h.board(slog.New(slog.DiscardHandler)).Begin(ctx) // who writes the history holds it
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.End()) }()
+	known, err := h.readHistory(func(*history.Entry) bool { return true })
+	if err != nil {
+		return err
+	}
 	var entries []history.Entry
 	for _, id := range ids {
 		rec, err := h.Store.Load(id)
 		if err != nil {
 			return err
 		}
-		entries = append(entries, history.FromRecord(rec))
+		if !slices.ContainsFunc(known, func(e *history.Entry) bool { return e.TaskID == id }) { // another fsck was faster
+			entries = append(entries, history.FromRecord(rec))
+		}
 	}
 	return history.Append(h.Dir, entries)
 }

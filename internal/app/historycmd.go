@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -63,13 +64,16 @@ func historyCommand(s cli.Streams) *cobra.Command {
 }
 
 // readHistory reads the entries that are wanted. A line that is none is warned
-// of.
+// of; a file that cannot be read is an error.
 func (h *Home) readHistory(wanted func(*history.Entry) bool) ([]*history.Entry, error) {
 	entries := []*history.Entry{}
 	for e, err := range history.Read(h.Dir) {
-		if e == nil {
+		if errors.Is(err, history.ErrNoEntry) {
 			h.Warn("%v", err)
 			continue
+		}
+		if err != nil {
+			return nil, err
 		}
 		if wanted(e) {
 			entries = append(entries, e)

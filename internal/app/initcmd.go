@@ -35,8 +35,9 @@ func initCommand(s cli.Streams) *cobra.Command {
 changes nothing that is there.
 
 With --slack it sets a Slack List up as the board: it checks the token, takes an
-existing list or makes one, says what the list lacks, keeps the token in
-secrets/slack and writes otm.toml. Run again, it changes nothing that is right.`,
+existing list or makes one, says what the list lacks, keeps the token
+it is given in secrets/slack, or in the file that otm.toml names, and writes
+otm.toml. Run again, it changes nothing that is right.`,
 		Example: `  otm init
   otm init --slack --token-stdin --list F0123456789
   otm init --slack --create-list 'Agent tasks' --share-with U0123456789`,

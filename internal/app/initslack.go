@@ -1,14 +1,10 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,8 +12,8 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/config"
-	"otm/internal/durable"
 	"otm/internal/safe"
+	"otm/pipeline"
 	"otm/slacklist"
 )
 
@@ -30,12 +26,6 @@ type slackSetup struct {
 	shareWith  []string // users and channels
 	asJSON     bool
 }
-
-// slackTokenFile is where the token is kept, relative to the data directory.
-const slackTokenFile = "secrets/slack"
-
-// maxToken bounds what is read as a token, in bytes.
-const maxToken = 4 << 10
 
 // slackReport is what otm init --slack found and did.
 type slackReport struct {
@@ -54,12 +44,12 @@ type slackReport struct {
 // run sets a data directory up for a Slack List. Each step that is right
 // already changes nothing, so it can be run again after each mend.
 func (o *slackSetup) run(ctx context.Context, h *Home) error {
-	token, err := o.token(h)
+	kept, err := o.token(h)
 	if err != nil {
 		return err
 	}
-	client := h.setupClient(token, "")
-	id, err := client.Identify(ctx)
+	token := kept.text
+	id, err := h.setupClient(token, "").Identify(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,13 +58,18 @@ func (o *slackSetup) run(ctx context.Context, h *Home) error {
 			Hint("add them to the Slack app under OAuth & Permissions, install it anew, and run this again with the new token")
 	}
 	r := &slackReport{Dir: h.Dir, Team: id.Team, User: id.Name, Changed: []string{}, Missing: []string{}, Advised: []string{}}
-	if err := o.chooseList(ctx, h, token, r); err != nil {
+	if err := o.chooseList(ctx, h, kept, r); err != nil {
 		return err
 	}
 	if err := o.inspect(ctx, h, token, r); err != nil {
 		return err
 	}
-	if err := h.keep(token, r); err != nil {
+	// Token and list fit each other. If we crash between the two, the token is
+	// there, and the next run finds it and names its file.
+	if err := h.keepToken(kept, r); err != nil {
+		return err
+	}
+	if err := h.keepList(kept, r); err != nil {
 		return err
 	}
 	if err := o.share(ctx, h, token, r); err != nil {
@@ -96,73 +91,14 @@ func (o *slackSetup) run(ctx context.Context, h *Home) error {
 	return nil
 }
 
-// token is the one that was given now, or the one that is kept.
-func (o *slackSetup) token(h *Home) (string, error) {
-	var data []byte
-	var err error
-	switch {
-	case o.tokenStdin:
-		data, err = io.ReadAll(io.LimitReader(h.In, maxToken))
-	case o.tokenFile != "":
-		data, err = os.ReadFile(o.tokenFile)
-	default:
-		kept, err := h.Config.SlackToken(h.Getenv)
-		if kept == "" && err == nil {
-			data, err = os.ReadFile(filepath.Join(h.Dir, slackTokenFile))
-			kept = strings.TrimSpace(string(data))
-		}
-		if kept == "" || err != nil {
-			return "", cli.Errorf(cli.Credentials, "no token is kept yet").
-				Hint("otm init --slack --token-stdin   # paste the xoxb- token of the app, then Ctrl-D")
-		}
-		return kept, nil
-	}
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(data))
-	if !strings.HasPrefix(token, "xox") || strings.ContainsAny(token, " \t\r\n") {
-		return "", cli.Errorf(cli.Usage, "that is no Slack token: it begins with xoxb-").
-			Hint("copy the Bot User OAuth Token of the app from OAuth & Permissions")
-	}
-	return token, nil
-}
-
-// keep writes down the list, and the token for the daemons. If we crash between
-// the two, the list is configured, and the next run with the token goes on.
-func (h *Home) keep(token string, r *slackReport) error {
-	if err := h.keepList(r); err != nil {
-		return err
-	}
-	return h.keepToken(token, r)
-}
-
-// keepToken keeps the token where the configuration says, for the user's eyes
-// only.
-func (h *Home) keepToken(token string, r *slackReport) error {
-	path, err := filepath.EvalSymlinks(h.Config.Slack.TokenFile)
-	if err != nil {
-		path = h.Config.Slack.TokenFile // not there yet
-	}
-	if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == token {
-		return nil
-	}
-	if err := durable.Replace(path, []byte(token+"\n")); err != nil {
-		return err
-	}
-	r.Changed = append(r.Changed, path)
-	return nil
-}
-
 // isListID tells whether a text looks like the id of a list.
 func isListID(id string) bool {
 	return len(id) > 8 && id[0] == 'F' && strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
 // chooseList takes the list that was named, the one that is configured, or
-// makes one. What is made is written down at once: a run that fails later does
-// not make another.
-func (o *slackSetup) chooseList(ctx context.Context, h *Home, token string, r *slackReport) error {
+// makes one.
+func (o *slackSetup) chooseList(ctx context.Context, h *Home, token slackToken, r *slackReport) error {
 	switch {
 	case o.list != "":
 		parts := strings.Split(strings.TrimRight(strings.SplitN(o.list, "?", 2)[0], "/"), "/")
@@ -174,28 +110,63 @@ func (o *slackSetup) chooseList(ctx context.Context, h *Home, token string, r *s
 			Hint("otm init --slack --list F0123456789").
 			Hint("otm init --slack --create-list 'Agent tasks' --share-with U0123456789")
 	}
+	if r.ListID != "" && !isListID(r.ListID) {
+		return cli.Errorf(cli.Usage, "%q is no list: want the last part of its link, which begins with F", r.ListID).
+			Hint("otm init --slack --list F0123456789")
+	}
+	if err := h.canKeep(token, r.ListID); err != nil {
+		return err
+	}
 	switch {
 	case r.ListID == "":
 		return o.makeList(ctx, h, token, r)
-	case !isListID(r.ListID):
-		return cli.Errorf(cli.Usage, "%q is no list: want the last part of its link, which begins with F", r.ListID).
-			Hint("otm init --slack --list F0123456789")
 	case o.create != "":
-		return o.madeBefore(ctx, h, token, r)
+		return o.madeBefore(ctx, h, token.text, r)
 	}
-	return h.canKeep(r.ListID)
+	return nil
 }
 
-func (o *slackSetup) makeList(ctx context.Context, h *Home, token string, r *slackReport) error {
-	if err := h.canKeep(""); err != nil {
-		return err
-	}
+// makeList makes the list and writes it down at once: what fails later does not
+// make the next run make another. Only if we crash between the two is there a
+// list that nobody knows.
+func (o *slackSetup) makeList(ctx context.Context, h *Home, token slackToken, r *slackReport) error {
 	var err error
-	if r.ListID, err = h.setupClient(token, "").CreateList(ctx, o.create, h.labels()); err != nil {
-		return fmt.Errorf("make the list: %w", err)
+	if r.ListID, err = h.setupClient(token.text, "").CreateList(ctx, o.create, h.labels()); err != nil {
+		return unmade(err)
 	}
 	r.Changed = append(r.Changed, "the list "+o.create)
-	return h.keep(token, r)
+	if err := h.keepList(token, r); err != nil {
+		return cli.Errorf(cli.Failed, "the list %s was made, but could not be written down: %w", r.ListID, err).
+			Hint("%s   # once that is mended: it goes on with this list", o.goOn(r.ListID))
+	}
+	return nil
+}
+
+// unmade says that a list was not made, or that nobody knows: then the next run
+// may make a second one, and only the person can tell whether that is worse.
+func unmade(err error) error {
+	var be *pipeline.BoardError
+	if errors.As(err, &be) && slices.Contains([]string{"", "internal_error", "fatal_error"}, be.Code) {
+		return cli.Errorf(cli.TryLater, "make the list: %w: whether it was made is not known", err).
+			Hint("run this again; if there was one made already, nobody sees it, and it stays empty")
+	}
+	return fmt.Errorf("make the list: %w", err)
+}
+
+// goOn is the command that does what was asked for with a list that is there.
+func (o *slackSetup) goOn(list string) string {
+	line := "otm init --slack"
+	if o.tokenStdin {
+		line += " --token-stdin"
+	}
+	if o.tokenFile != "" {
+		line += " --token-file " + safe.Quote(o.tokenFile)
+	}
+	line += " --list " + list
+	for _, who := range o.shareWith {
+		line += " --share-with " + who
+	}
+	return line
 }
 
 // madeBefore goes on with the list that is configured, where it is the one that
@@ -254,78 +225,6 @@ func (o *slackSetup) inspect(ctx context.Context, h *Home, token string, r *slac
 		r.Missing = append(r.Missing, text+": "+missingHint(f.MissingError))
 	}
 	return nil
-}
-
-// keepList writes the list into otm.toml, and where the token is, if that is
-// not there. A file of one's own stays.
-func (h *Home) keepList(r *slackReport) error {
-	path, before, err := h.configText()
-	if err != nil {
-		return err
-	}
-	after, c, err := h.withList(before, r.ListID)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(before, after) {
-		if err := durable.Replace(path, after); err != nil {
-			return err
-		}
-		r.Changed = append(r.Changed, path)
-	}
-	h.Config = c
-	return nil
-}
-
-// canKeep tells whether keepList could, before anything is done. list is "" for
-// one that is still to be made.
-func (h *Home) canKeep(list string) error {
-	_, before, err := h.configText()
-	if err == nil {
-		_, _, err = h.withList(before, list)
-	}
-	return err
-}
-
-// configText is otm.toml, and where it is: it may be a link to where a person
-// keeps it.
-func (h *Home) configText() (path string, text []byte, err error) {
-	path = filepath.Join(h.Dir, config.FileName)
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	text, err = os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return path, text, err
-}
-
-// withList is the text of otm.toml with a list in it, and how it reads.
-func (h *Home) withList(text []byte, list string) ([]byte, *config.Config, error) {
-	values := []config.Value{{Key: "list_id", Text: list}}
-	if h.Config.Slack.TokenFile == "" {
-		values = append(values, config.Value{Key: "token_file", Text: slackTokenFile})
-	}
-	if h.Config.Slack.ListID == list && len(values) == 1 {
-		return text, h.Config, nil
-	}
-	after, err := config.Set(text, "slack", values)
-	var c *config.Config
-	if err == nil {
-		c, err = config.Parse(h.Dir, after, h.Getenv)
-	}
-	if err != nil {
-		e := cli.Errorf(cli.BadConfig, "otm.toml was left as it is: %w", err)
-		if list == "" {
-			return nil, nil, e.Hint("write slack in otm.toml as a table of its own, below a line [slack], then run this again")
-		}
-		for _, v := range values {
-			e.Hint("set %s = %q of slack in otm.toml by hand, then run this again", v.Key, v.Text)
-		}
-		return nil, nil, e
-	}
-	return after, c, nil
 }
 
 // raiseAboveList brings the counter above the ids on the list, which may have

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
@@ -18,9 +19,15 @@ import (
 // slackInit runs otm init --slack against a board that stands in for Slack.
 func slackInit(t *testing.T, b *boardtest.Board, dir, stdin string, args ...string) (code int, out, errs string) {
 	t.Helper()
+	return slackInitWith(t, b, dir, "", stdin, args...)
+}
+
+// slackInitWith is slackInit with a token in the environment.
+func slackInitWith(t *testing.T, b *boardtest.Board, dir, token, stdin string, args ...string) (code int, out, errs string) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	s := cli.Streams{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr, Getenv: func(name string) string {
-		return map[string]string{"SLACK_API_URL": b.URL, "HOME": t.TempDir()}[name]
+		return map[string]string{"SLACK_API_URL": b.URL, "HOME": t.TempDir(), "SLACK_BOT_TOKEN": token}[name]
 	}}
 	args = append([]string{"--dir", dir, "init", "--slack"}, args...)
 	code = cli.Run(t.Context(), commandNamed("otm", s, args), args, s, Explain)
@@ -205,42 +212,127 @@ func content(t *testing.T, path string) string {
 	return string(data)
 }
 
-// A token file of one's own is used, and stays where it is.
+// A token file of one's own is used, and stays as it is: its name in otm.toml,
+// and what is in it.
 func TestInitSlackOwnTokenFile(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	own := filepath.Join(t.TempDir(), "token")
 	put(t, own, b.Token+"\n")
-	toml := fmt.Sprintf("[slack]\ntoken_file = %q # mine\n", own)
-	dir := slackDir(t, toml, "")
-	code, out, errs := slackInit(t, b, dir, "", "--list", b.ListID)
-	if want := fmt.Sprintf("[slack]\nlist_id = %q\ntoken_file = %q # mine\n", b.ListID, own); code != cli.OK || content(t, filepath.Join(dir, "otm.toml")) != want {
-		t.Errorf("exit %d: %s%s%s", code, out, errs, content(t, filepath.Join(dir, "otm.toml")))
+	dir := slackDir(t, fmt.Sprintf("[slack]\ntoken_file = %q # mine\n", own), "")
+	want := fmt.Sprintf("[slack]\nlist_id = %q\ntoken_file = %q # mine\n", b.ListID, own)
+	before := modTime(t, own)
+	for _, args := range [][]string{{"--list", b.ListID}, {"--token-stdin"}, nil} {
+		code, out, errs := slackInit(t, b, dir, b.Token, args...)
+		if got := content(t, filepath.Join(dir, "otm.toml")); code != cli.OK || got != want {
+			t.Errorf("with %v: exit %d: %s%s%s", args, code, out, errs, got)
+		}
+	}
+	if !modTime(t, own).Equal(before) {
+		t.Error("the file was written")
+	}
+	put(t, own, "xoxb-another")
+	code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin")
+	if code != cli.Usage || !strings.Contains(errs, "a file of your own") || content(t, own) != "xoxb-another" || content(t, filepath.Join(dir, "otm.toml")) != want {
+		t.Errorf("a new token: exit %d: %s", code, errs)
+	}
+	put(t, own, "")
+	if code, _, errs := slackInit(t, b, dir, ""); code != cli.Credentials || !strings.Contains(errs, own) {
+		t.Errorf("an empty file: exit %d: %s", code, errs)
 	}
 	if _, err := os.Stat(filepath.Join(dir, slackTokenFile)); !os.IsNotExist(err) {
 		t.Errorf("a second token file: %v", err)
 	}
-	put(t, own, "xoxb-old")
-	if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin"); code != cli.OK || strings.TrimSpace(content(t, own)) != b.Token {
-		t.Errorf("a new token: exit %d: %s%s", code, out, errs)
+	if code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin"); code != cli.OK || content(t, own) != b.Token+"\n" {
+		t.Errorf("a token for the empty file: exit %d: %s", code, errs)
 	}
 }
 
-// An otm.toml that is a link, as of a folder of dot files, stays one.
-func TestInitSlackLinkedConfig(t *testing.T) {
+// No other token is taken where the file of one's own holds none.
+func TestInitSlackEmptyTokenFile(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	dir := slackDir(t, "[slack]\ntoken_file = \"mine\"\n", b.Token)
+	put(t, filepath.Join(dir, "mine"), "\n")
+	if code, _, errs := slackInit(t, b, dir, "", "--list", b.ListID); code != cli.Credentials || content(t, filepath.Join(dir, "mine")) != "\n" {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// A token of the environment stays there alone.
+func TestInitSlackTokenOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	dir := slackDir(t, "", "")
-	mine := filepath.Join(t.TempDir(), "mine.toml")
-	put(t, mine, "# mine\n")
-	if err := errors.Join(os.Remove(filepath.Join(dir, "otm.toml")), os.Symlink(mine, filepath.Join(dir, "otm.toml"))); err != nil {
+	for range 2 {
+		code, out, errs := slackInitWith(t, b, dir, b.Token, "", "--list", b.ListID)
+		if got := content(t, filepath.Join(dir, "otm.toml")); code != cli.OK || got != fmt.Sprintf("[slack]\nlist_id = %q\n", b.ListID) {
+			t.Errorf("exit %d: %s%s%s", code, out, errs, got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, slackTokenFile)); !os.IsNotExist(err) {
+		t.Errorf("the token was written: %v", err)
+	}
+}
+
+func modTime(t *testing.T, path string) time.Time {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID); code != cli.OK {
-		t.Errorf("exit %d: %s%s", code, out, errs)
+	return info.ModTime()
+}
+
+// An otm.toml that is a link, as of a folder of dot files, stays one, also where
+// nothing is there yet.
+func TestInitSlackLinkedConfig(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	for name, link := range map[string]string{
+		"absolute": "/mine.toml", "relative": "../dots/mine.toml", "of a link": "../dots/other",
+		"to nothing yet": "/later.toml", "to nothing yet, relative": "../dots/later.toml", "to nothing yet, of a link": "../dots/other",
+		"to nothing yet, past a linked folder": "hop/../later.toml",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := slackDir(t, "", "")
+			config := filepath.Join(dir, "otm.toml")
+			dots := filepath.Join(filepath.Dir(dir), "dots")
+			if strings.HasPrefix(link, "/") {
+				link = dots + link
+			}
+			if err := errors.Join(os.MkdirAll(filepath.Join(dots, "deep"), 0o700), os.Symlink(filepath.Join(dots, "deep"), filepath.Join(dir, "hop")), os.Remove(config), os.Symlink(link, config), os.Symlink("third.toml", filepath.Join(dots, "other"))); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(name, "to nothing") {
+				put(t, config, "# mine\n")
+			}
+			if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID); code != cli.OK {
+				t.Errorf("exit %d: %s%s", code, out, errs)
+			}
+			if to, err := os.Readlink(config); err != nil || to != link || !strings.Contains(content(t, config), b.ListID) {
+				t.Errorf("leads to %q, %v", to, err)
+			}
+			if to, err := os.Readlink(filepath.Join(dots, "other")); err != nil || to != "third.toml" {
+				t.Errorf("the second link leads to %q, %v", to, err)
+			}
+		})
 	}
-	if info, err := os.Lstat(filepath.Join(dir, "otm.toml")); err != nil || info.Mode()&os.ModeSymlink == 0 || !strings.Contains(content(t, mine), b.ListID) {
-		t.Errorf("link %v, %v; %s", info, err, content(t, mine))
+}
+
+// A link into a folder that is not there is said before a list is made.
+func TestInitSlackLinkIntoNowhere(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	dir := slackDir(t, "", "")
+	config := filepath.Join(dir, "otm.toml")
+	if err := errors.Join(os.Remove(config), os.Symlink("no such/otm.toml", config)); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--create-list", "x")
+	if n := b.Faults.Count("slackLists.create"); code != cli.BadConfig || !strings.Contains(errs, "otm: hint: mkdir -p ") || n != 0 {
+		t.Errorf("exit %d, %d lists: %s", code, n, errs)
 	}
 }
 
@@ -260,6 +352,43 @@ func TestInitSlackKeepsAGoodToken(t *testing.T) {
 	}
 	if got := content(t, filepath.Join(dir, slackTokenFile)); got != "xoxb-good" {
 		t.Errorf("the token is %q now", got)
+	}
+}
+
+// A new token takes the place of the one that we keep, also where secrets/ is a
+// link to another place.
+func TestInitSlackNewToken(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	for _, linked := range []bool{false, true} {
+		dir := slackDir(t, fmt.Sprintf("[slack]\nlist_id = %q\ntoken_file = \"secrets/slack\"\n", b.ListID), "xoxb-old")
+		if linked {
+			other := filepath.Join(filepath.Dir(dir), "vault")
+			if err := errors.Join(os.Rename(filepath.Join(dir, "secrets"), other), os.Symlink(other, filepath.Join(dir, "secrets"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin"); code != cli.OK || content(t, filepath.Join(dir, slackTokenFile)) != b.Token+"\n" {
+			t.Errorf("linked %t: exit %d: %s%s", linked, code, out, errs)
+		}
+	}
+}
+
+// A list that was made is gone on with where looking at it failed.
+func TestInitSlackLookFails(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	dir := slackDir(t, "", "")
+	args := []string{"--token-stdin", "--create-list", "Agent tasks"}
+	b.Faults.Next("files.info", boardtest.ErrorCode("file_not_found"))
+	if code, _, errs := slackInit(t, b, dir, b.Token, args...); code == cli.OK {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if code, out, errs := slackInit(t, b, dir, b.Token, args...); code != cli.OK {
+		t.Errorf("again: exit %d: %s%s", code, out, errs)
+	}
+	if n := b.Faults.Count("slackLists.create"); n != 1 {
+		t.Errorf("%d lists were made", n)
 	}
 }
 
@@ -286,25 +415,130 @@ func TestInitSlackShareFails(t *testing.T) {
 	}
 }
 
-// An otm.toml that is not understood is left as it is, before anything is made;
+// Where the answer is lost, it is said that nobody knows.
+func TestInitSlackMadeOrNot(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	dir := slackDir(t, "", "")
+	args := []string{"--token-stdin", "--create-list", "x"}
+	b.Faults.Next("slackLists.create", boardtest.ApplyThenReset())
+	if code, _, errs := slackInit(t, b, dir, b.Token, args...); code != cli.TryLater || !strings.Contains(errs, "whether it was made is not known") || !strings.Contains(errs, "otm: hint: run this again") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if code, out, errs := slackInit(t, b, dir, b.Token, args...); code != cli.OK {
+		t.Errorf("again: exit %d: %s%s", code, out, errs)
+	}
+}
+
+// A list that was made but could not be written down is named, with the line
+// that goes on with it.
+func TestInitSlackMadeButNotWritten(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	dir := slackDir(t, "", "")
+	const broken = "[slack\n"
+	b.Faults.Next("slackLists.create", meanwhile(func() { put(t, filepath.Join(dir, "otm.toml"), broken) }))
+	code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--create-list", "x", "--share-with", "U0ALICE")
+	_, line, _ := strings.Cut(errs, "otm: hint: otm init --slack ")
+	line, _, _ = strings.Cut(line, "   #")
+	if code != cli.Failed || !strings.Contains(line, "--share-with U0ALICE") || content(t, filepath.Join(dir, "otm.toml")) != broken {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	put(t, filepath.Join(dir, "otm.toml"), "")
+	if code, out, errs := slackInit(t, b, dir, b.Token, strings.Fields(line)...); code != cli.OK {
+		t.Errorf("going on with %q: exit %d: %s%s", line, code, out, errs)
+	}
+	if n := b.Faults.Count("slackLists.create"); n != 1 {
+		t.Errorf("%d lists were made", n)
+	}
+}
+
+// meanwhile is a call that is answered as ever, while something else happens.
+func meanwhile(do func()) boardtest.Fault {
+	return boardtest.Pick(func(string) boardtest.Fault {
+		do()
+		return boardtest.Pass()
+	})
+}
+
+// What a person writes into otm.toml while we look at the list stays.
+func TestInitSlackEditedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		edited, after string
+		code          int
+	}{
+		"a token file of one's own": {"[slack]\ntoken_file = \"mine\"\n", "[slack]\nlist_id = \"LIST\"\ntoken_file = \"mine\"\n", cli.OK},
+		"half an edit":              {"[slack\n", "[slack\n", cli.BadConfig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := boardtest.Start(t)
+			dir := slackDir(t, "", "")
+			b.Faults.Next("files.info", meanwhile(func() { put(t, filepath.Join(dir, "otm.toml"), c.edited) }))
+			code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+			if got := content(t, filepath.Join(dir, "otm.toml")); code != c.code || got != strings.ReplaceAll(c.after, "LIST", b.ListID) {
+				t.Errorf("exit %d: %s%s%s", code, out, errs, got)
+			}
+		})
+	}
+}
+
+// Each way to write otm.toml is edited as it is written, and works.
+func TestInitSlackFormsOfConfig(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	for before, after := range map[string]string{
+		"[board]\n[slack]": "[board]\n[slack]\nlist_id = \"LIST\"\ntoken_file = \"secrets/slack\"\n",
+		"[\"slack\"] # mine\r\n\"list_id\" = 'F0' # old\r\n":                "[\"slack\"] # mine\r\ntoken_file = \"secrets/slack\"\r\n\"list_id\" = \"LIST\" # old\r\n",
+		"\xef\xbb\xbf[slack]\r\n":                                           "\xef\xbb\xbf[slack]\r\nlist_id = \"LIST\"\r\ntoken_file = \"secrets/slack\"\r\n",
+		"slack = { budget = 0.5 }\n":                                        "slack = { list_id = \"LIST\", token_file = \"secrets/slack\", budget = 0.5 }\n",
+		"slack.list_id = \"F0\"\n":                                          "slack.token_file = \"secrets/slack\"\nslack.list_id = \"LIST\"\n",
+		"[agents.a]\nkind = \"human\"\nlabel = \"\"\"\n[slack]\\\n\"\"\"\n": "[agents.a]\nkind = \"human\"\nlabel = \"\"\"\n[slack]\\\n\"\"\"\n\n[slack]\nlist_id = \"LIST\"\ntoken_file = \"secrets/slack\"\n",
+	} {
+		t.Run(before, func(t *testing.T) {
+			t.Parallel()
+			dir := slackDir(t, before, "")
+			want := strings.ReplaceAll(after, "LIST", b.ListID)
+			for range 2 {
+				code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+				if got := content(t, filepath.Join(dir, "otm.toml")); code != cli.OK && code != cli.Partial || got != want {
+					t.Errorf("exit %d: %s%s%s", code, out, errs, got)
+				}
+			}
+		})
+	}
+}
+
+// An otm.toml that cannot be edited is left as it is, before anything is made;
 // with the lines that are said, it goes on.
 func TestInitSlackUnusualConfig(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
-	const toml = "slack = { budget = 0.5 }\n"
+	const toml = "slack.budget = 0.5\n[Slack]\nlist_id = \"F0NOTHERE12\"\n" // which would win
 	dir := slackDir(t, toml, "")
-	for hint, args := range map[string][]string{
-		"below a line [slack]": {"--token-stdin", "--create-list", "x"}, `set token_file = "secrets/slack" of slack in otm.toml by hand`: {"--token-stdin", "--list", b.ListID},
-	} {
-		code, out, errs := slackInit(t, b, dir, b.Token, args...)
-		if code != cli.BadConfig || !strings.Contains(errs, hint) || content(t, filepath.Join(dir, "otm.toml")) != toml {
-			t.Errorf("exit %d: %s%s", code, out, errs)
+	code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+	if code != cli.BadConfig || content(t, filepath.Join(dir, "otm.toml")) != toml {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	for _, key := range []string{"list_id = \"" + b.ListID, `token_file = "secrets/slack`} {
+		if !strings.Contains(errs, "otm: hint: set "+key+"\" in the table slack of otm.toml by hand") {
+			t.Errorf("no hint about %s: %s", key, errs)
 		}
+	}
+	const noToken = "slack.budget = 0.5\n[Slack]\ntoken_file = \"\"\n" // which would win
+	put(t, filepath.Join(dir, "otm.toml"), noToken)
+	code, _, errs = slackInit(t, b, dir, b.Token, "--token-stdin", "--create-list", "x")
+	if code != cli.BadConfig || !strings.Contains(errs, "below a line [slack]") || content(t, filepath.Join(dir, "otm.toml")) != noToken {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 	if n := b.Faults.Count("slackLists.create"); n != 0 {
 		t.Errorf("%d lists were made", n)
 	}
-	put(t, filepath.Join(dir, "otm.toml"), fmt.Sprintf("slack = { budget = 0.5, list_id = %q, token_file = \"secrets/slack\" }\n", b.ListID))
+	if _, err := os.Stat(filepath.Join(dir, slackTokenFile)); !os.IsNotExist(err) {
+		t.Errorf("the token was written: %v", err)
+	}
+	put(t, filepath.Join(dir, "otm.toml"), fmt.Sprintf("slack.budget = 0.5\n[Slack]\nlist_id = %q\ntoken_file = \"secrets/slack\"\n", b.ListID))
 	if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin"); code != cli.OK {
 		t.Errorf("by hand: exit %d: %s%s", code, out, errs)
 	}

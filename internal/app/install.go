@@ -306,7 +306,7 @@ func (h *Home) fitForUnits(getenv func(string) string, o *unitOptions) error {
 			continue
 		}
 		into := func(e *cli.Error, file string) error {
-			return e.Hint("install -m 600 /dev/stdin %s   # paste the token, then Ctrl-D", safe.Quote(file))
+			return e.Hint("(umask 077; cat > %s)   # paste the token, then Enter and Ctrl-D", safe.Quote(file))
 		}
 		if t.file == "" {
 			e := cli.Errorf(cli.BadConfig, "token of the %s: no file holds it, and a unit does not have the environment variable %s", t.what, t.env).

@@ -58,19 +58,20 @@ func (h *Home) openBoard(ctx context.Context, o board.Options) (p *runningPage, 
 		return nil, err
 	}
 	var server *board.Server
-	p = &runningPage{close: func() error {
+	end := func() error {
 		var err error
 		if server != nil {
 			err = server.Close()
 		}
 		closeLog()
 		return errors.Join(err, l.Release())
-	}}
+	}
 	defer func() {
 		if err != nil {
-			p.close()
+			end()
 		}
 	}()
+	p = &runningPage{close: end}
 	source := &pageSource{home: h, live: true}
 	pages, err := h.newPageServer(source, log)
 	if err != nil {
@@ -161,15 +162,16 @@ func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p = &runningPage{close: func() error {
+	end := func() error {
 		closeLog()
 		return errors.Join(h.forgetPage(), l.Release())
-	}}
+	}
 	defer func() {
 		if err != nil {
-			p.close()
+			end()
 		}
 	}()
+	p = &runningPage{close: end}
 	if err := durable.Mkdir(h.boardDir()); err != nil {
 		return nil, err
 	}

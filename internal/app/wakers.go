@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,7 @@ func (h *Home) wakers(log *slog.Logger) (wakers map[pipeline.Trigger]dispatch.Wa
 		case a.Trigger == pipeline.TriggerExec:
 			wakers[a.Trigger] = &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: h.pathDir(), Secrets: h.Config.SecretEnv()}
 		case a.Trigger == pipeline.TriggerGateway:
-			client := gateway.New(gateway.Config{
-				URL: h.Config.Gateway.URL, Version: h.Version, Log: log, Now: h.Now,
-				Token: func() (string, error) { return h.Config.GatewayToken(h.Getenv) },
-			})
+			client := h.gatewayClient(log)
 			wakers[a.Trigger] = &gatewayWaker{client}
 			stop = func() { client.Close() }
 		}
@@ -71,7 +69,7 @@ func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, gateway.ErrLost):
-		return fmt.Errorf("%w: %w", dispatch.ErrLost, err)
+		return fmt.Errorf("%w: %s%w", dispatch.ErrLost, cmp.Or(advice(err), adviceLost), err)
 	case errors.As(err, &refused) && refused.UnknownAgent():
 		return fmt.Errorf("%w: the gateway knows no agent %q: name the one that is meant with gateway_agent in [agents.%s] of otm.toml",
 			dispatch.ErrRefused, r.Agent.GatewayAgent, r.Agent.Name)
@@ -80,11 +78,22 @@ func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
 	case errors.Is(err, gateway.ErrOperator):
 		return fmt.Errorf("%w: %s%w", dispatch.ErrRefused, advice(err), err)
 	}
-	return err
+	return fmt.Errorf("%s%w", cmp.Or(advice(err), adviceUnsent), err)
 }
 
-// advice says what an operator can do about a gateway that lets us do nothing.
+// What to do where the gateway said nothing. Both pass by themselves once it
+// answers again.
+const (
+	adviceUnsent = "start the gateway, or wait until it has started: openclaw gateway status; the wake is sent again by itself; "
+	adviceLost   = "nothing to do unless it goes on, as the wake is asked for again under the same key; if it does: openclaw gateway status; "
+)
+
+// advice says what an operator can do about a gateway that lets us do nothing;
+// "" where that is nothing in particular.
 func advice(err error) string {
+	if errors.Is(err, gateway.ErrTooLarge) {
+		return "restart the gateway, as it sends more than we take: openclaw gateway restart; "
+	}
 	var auth *gateway.AuthError
 	if !errors.As(err, &auth) {
 		return ""

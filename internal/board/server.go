@@ -173,8 +173,8 @@ func readToken(path string) (string, error) {
 		return "", err
 	}
 	token := strings.TrimSpace(string(raw))
-	if token == "" || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("token file %q holds no token", path)
+	if token == "" || strings.ContainsAny(token, " \t\r\n\x00") { // NUL bytes are what a power failure leaves, and everybody's guess
+		return "", fmt.Errorf("token file %q holds no token: remove it, and the board makes one", path)
 	}
 	return token, nil
 }

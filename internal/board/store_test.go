@@ -164,7 +164,7 @@ func TestOpenMakesOneDirectoryAtMost(t *testing.T) {
 
 func TestBadToken(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "\n", "two words"} {
+	for _, text := range []string{"", "\n", "two words", strings.Repeat("\x00", 36)} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, tokenFile), []byte(text))
 		if _, err := openTest(t, dir, nil); err == nil {

@@ -223,13 +223,16 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	return c, nil
 }
 
+// byteOrderMark is what some editors put in front.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
 // parse returns nil where the file could not be read to its end.
 func parse(data []byte) (*file, []string) {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.IndexByte(data, 0) >= 0 {
 		return nil, []string{"file is UTF-16 or holds NUL bytes: write it as UTF-8"}
 	}
 	f := &file{}
-	dec := toml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+	dec := toml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, byteOrderMark)))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(f)
 	var strict *toml.StrictMissingError
@@ -488,6 +491,9 @@ func secret(file, env string, getenv func(string) string) (string, error) {
 		return strings.TrimSpace(getenv(env)), nil
 	}
 	data, err := os.ReadFile(file)
+	if bytes.IndexByte(data, 0) >= 0 {
+		return "", fmt.Errorf("%q holds NUL bytes, as a power failure leaves them: put the token in again", file)
+	}
 	return strings.TrimSpace(string(data)), err
 }
 

@@ -386,6 +386,12 @@ func TestSecrets(t *testing.T) {
 	if got, err := c.GatewayToken(getenv); got != "from-file" || err != nil {
 		t.Errorf("GatewayToken from a file = %q, %v", got, err)
 	}
+	if err := os.WriteFile(filepath.Join(c.Dir, "secrets", "gateway"), make([]byte, 9), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.GatewayToken(getenv); got != "" || err == nil || !strings.Contains(err.Error(), "NUL") {
+		t.Errorf("GatewayToken from a file of NUL bytes = %q, %v", got, err)
+	}
 	if got, want := c.SecretEnv(), []string{"SLACK_BOT_TOKEN", "OPENCLAW_GATEWAY_TOKEN", "OTHER", "OPENCLAW_GATEWAY_TOKEN"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("SecretEnv = %q, want %q", got, want)
 	}

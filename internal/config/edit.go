@@ -1,12 +1,12 @@
 package config
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -15,7 +15,7 @@ import (
 type Value struct{ Key, Text string }
 
 // ErrUnusual is returned where a file is not understood well enough to be
-// edited: the table is inline, say, or has dotted keys.
+// edited: a value of another type stands there, say.
 var ErrUnusual = errors.New("it is written in a way that is not edited here")
 
 // Set sets values of a table in the text of otm.toml and leaves all else as it
@@ -23,79 +23,71 @@ var ErrUnusual = errors.New("it is written in a way that is not edited here")
 // from the result differs from before in these values alone, or the error is
 // ErrUnusual.
 func Set(data []byte, table string, values []Value) ([]byte, error) {
-	after := edit(data, table, values)
-	was, now := map[string]any{}, map[string]any{}
-	if toml.Unmarshal(data, &was) != nil || toml.Unmarshal(after, &now) != nil {
+	text, hadMark := bytes.CutPrefix(data, byteOrderMark)
+	was, err := read(text)
+	if err != nil {
 		return nil, ErrUnusual
 	}
-	if was[table] == nil {
-		was[table] = map[string]any{}
-	}
-	t, ok := was[table].(map[string]any)
-	if !ok {
+	after := edit(text, table, values)
+	now, err := read(after)
+	if err != nil || !setIn(was, table, values) || !reflect.DeepEqual(was, now) {
 		return nil, ErrUnusual
 	}
-	for _, v := range values {
-		t[v.Key] = v.Text
-	}
-	if !reflect.DeepEqual(was, now) {
-		return nil, ErrUnusual
+	if hadMark {
+		after = slices.Concat(byteOrderMark, after)
 	}
 	return after, nil
 }
 
-// edit does it line by line, for files as people write them.
-func edit(data []byte, table string, values []Value) []byte {
-	text := string(data)
-	end := "\n"
-	if strings.Contains(text, "\r\n") {
-		end = "\r\n"
+func read(text []byte) (map[string]any, error) {
+	all := map[string]any{}
+	err := toml.Unmarshal(text, &all)
+	return all, err
+}
+
+// setIn sets values in what was read; false where the table is none.
+func setIn(all map[string]any, table string, values []Value) bool {
+	if all[table] == nil {
+		all[table] = map[string]any{}
 	}
-	lines := strings.SplitAfter(text, "\n")
-	head := lineOf(`\[\s*`+named(table)+`\s*\]`, ``)
-	start := slices.IndexFunc(lines, func(l string) bool { return head.MatchString(l) })
-	if start < 0 {
-		lines = append(ended(lines, end), end, "["+table+"]"+end)
-		start = len(lines) - 1
+	t, ok := all[table].(map[string]any)
+	for _, v := range values {
+		if ok {
+			t[v.Key] = v.Text
+		}
 	}
-	lines = ended(lines, end)
-	last := start + 1
-	for last < len(lines) && !strings.HasPrefix(strings.TrimSpace(lines[last]), "[") {
-		last++
-	}
-	body := slices.Clone(lines[start+1 : last])
+	return ok
+}
+
+// edit puts each value where its key has one, and the others where the table
+// takes them.
+func edit(text []byte, table string, values []Value) []byte {
+	l := layoutOf(text, table)
+	var changes []change
 	var added []string
 	for _, v := range values {
-		old := lineOf(named(v.Key)+`\s*=\s*`, `("(?:[^"\\]|\\.)*"|'[^']*')`)
-		i := slices.IndexFunc(body, old.MatchString)
-		if i < 0 {
-			added = append(added, fmt.Sprintf("%s = %q%s", v.Key, v.Text, end))
+		if at, ok := l.values[v.Key]; ok {
+			changes = append(changes, change{int(at.Offset), int(at.Offset + at.Length), fmt.Sprintf("%q", v.Text)})
 			continue
 		}
-		place := old.FindStringSubmatchIndex(body[i])
-		body[i] = body[i][:place[2]] + fmt.Sprintf("%q", v.Text) + body[i][place[3]:]
+		added = append(added, fmt.Sprintf("%s = %q", v.Key, v.Text))
 	}
-	return []byte(strings.Join(slices.Concat(lines[:start+1], added, body, lines[last:]), ""))
+	if len(added) > 0 {
+		changes = append(changes, l.insertion(text, table, added))
+	}
+	return apply(text, changes)
 }
 
-// lineOf matches a line that is this and then a value, and maybe a comment.
-func lineOf(before, value string) *regexp.Regexp {
-	return regexp.MustCompile(`^\s*` + before + value + `\s*(?:#.*)?\s*$`)
+// A change puts a text in the place of the bytes from one offset to another.
+type change struct {
+	from, to int
+	text     string
 }
 
-// named matches a key, bare or quoted.
-func named(key string) string {
-	k := regexp.QuoteMeta(key)
-	return `(?:` + k + `|"` + k + `"|'` + k + `')`
-}
-
-// ended gives the last line an end.
-func ended(lines []string, end string) []string {
-	if n := len(lines); n > 0 && lines[n-1] == "" {
-		return lines[:n-1]
+func apply(text []byte, changes []change) []byte {
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(b.from, a.from) })
+	for _, c := range changes { // the last first: the offsets of the others stay
+		text = slices.Concat(text[:c.from], []byte(c.text), text[c.to:])
 	}
-	if n := len(lines); n > 0 && !strings.HasSuffix(lines[n-1], "\n") {
-		lines[n-1] += end
-	}
-	return lines
+	return text
 }

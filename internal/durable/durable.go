@@ -49,9 +49,7 @@ const TempPrefix = ".otm-tmp-"
 //
 //	open(temp, O_EXCL) write fsync close renameat2(NOREPLACE) fsync(dir)
 func WriteNew(path string, data []byte) error {
-	return withTemp(path, data, func(temp string) error {
-		return renameNoReplace(temp, path)
-	})
+	return withTemp(path, data, func(temp string) error { return rename(temp, path, renameNoReplace) })
 }
 
 // NewFile is a file for WriteAllNew.
@@ -87,12 +85,12 @@ func WriteAllNew(dir string, files []NewFile) error {
 		// If we crash here, the files before this one have their names, and
 		// only temporary files are left of the others.
 		crash.Point("durable.named")
-		if err := renameNoReplace(temps[named], filepath.Join(dir, f.Name)); err != nil {
+		if err := rename(temps[named], filepath.Join(dir, f.Name), renameNoReplace); err != nil {
 			return err
 		}
 		named++
 	}
-	if err := d.Sync(); err != nil {
+	if err := syncDir(d); err != nil {
 		return fmt.Errorf("sync directory %q: %w", dir, err)
 	}
 	return nil
@@ -103,9 +101,7 @@ func WriteAllNew(dir string, files []NewFile) error {
 //
 //	open(temp, O_EXCL) write fsync close rename fsync(dir)
 func Replace(path string, data []byte) error {
-	return withTemp(path, data, func(temp string) error {
-		return os.Rename(temp, path)
-	})
+	return withTemp(path, data, func(temp string) error { return rename(temp, path, os.Rename) })
 }
 
 // ReplaceVolatile is Replace without the two fsyncs: atomic for other
@@ -115,7 +111,7 @@ func ReplaceVolatile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := rename(temp, path, os.Rename); err != nil {
 		os.Remove(temp)
 		return err
 	}
@@ -127,7 +123,7 @@ func ReplaceVolatile(path string, data []byte) error {
 // the target's first: if we crash between the two, the file may show under
 // both names, never under none.
 func Move(from, to string) error {
-	if err := renameNoReplace(from, to); err != nil {
+	if err := rename(from, to, renameNoReplace); err != nil {
 		return err
 	}
 	if err := SyncDir(filepath.Dir(to)); err != nil {
@@ -157,7 +153,7 @@ func withTemp(path string, data []byte, name func(temp string) error) error {
 	}
 	// If we crash here, the file has its name, but a power failure may still
 	// take the name away: whoever called has not been told of success yet.
-	if err := dir.Sync(); err != nil {
+	if err := syncDir(dir); err != nil {
 		return fmt.Errorf("sync directory of %q: %w", path, err)
 	}
 	return nil
@@ -171,7 +167,9 @@ func writeTemp(path string, data []byte, sync bool) (string, error) {
 	temp := f.Name()
 	_, err = f.Write(data)
 	if err == nil && sync {
-		err = f.Sync()
+		if err = crash.Failed("sync", path); err == nil {
+			err = f.Sync()
+		}
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -196,7 +194,26 @@ func SyncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
+	return syncDir(d)
+}
+
+func syncDir(d *os.File) error {
+	if err := crash.Failed("sync directory", d.Name()); err != nil {
+		return err
+	}
 	return d.Sync()
+}
+
+// rename gives a file its name by the function, which may refuse one that is
+// taken.
+func rename(from, to string, by func(from, to string) error) error {
+	if err := crash.Failed("rename", to); err != nil {
+		return err
+	}
+	if err := by(from, to); err != nil {
+		return err
+	}
+	return crash.Failed("renamed", to)
 }
 
 // MkdirAll is Mkdir for dir and its missing parents. It is for what lies

@@ -1,12 +1,16 @@
 package fsck
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"otm/internal/safe"
 	"otm/pipeline"
 )
 
@@ -41,9 +45,11 @@ func (c *check) dispatchFiles() error {
 			}
 		}
 	}
-	for p, n := range entries {
-		if n > 1 && p.id != 0 {
-			c.found(RuleDispatch, p.id, RunAgain, "otm-dispatcher --once", "it has %d entries in %s", n, p.workspace)
+	for _, p := range slices.SortedFunc(maps.Keys(entries), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.workspace, b.workspace), cmp.Compare(a.agent, b.agent))
+	}) {
+		if n := entries[p]; n > 1 && p.id != 0 { // of equal entries, only their agent knows which it marked
+			c.found(RuleDispatch, p.id, "", "delete all but one of them in "+safe.Quote(filepath.Join(p.workspace, fileName)), "it has %d entries in %s", n, p.workspace)
 		}
 	}
 	for _, id := range sorted(c.records) {
@@ -73,13 +79,16 @@ func resolved(workspace string) string {
 // maxFile bounds what is read of a workspace, in bytes.
 const maxFile = 64 << 20
 
+// fileName is the name of the dispatch file in each workspace.
+const fileName = "task-dispatch.json"
+
 type entry struct {
 	TaskID pipeline.TaskID `json:"taskId"`
 	Agent  string          `json:"agent"`
 }
 
 func (c *check) readDispatch(workspace string) ([]entry, bool) {
-	path := filepath.Join(workspace, "task-dispatch.json")
+	path := filepath.Join(workspace, fileName)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, true
@@ -95,7 +104,7 @@ func (c *check) readDispatch(workspace string) ([]entry, bool) {
 		Dispatched []json.RawMessage `json:"dispatched"`
 	}
 	if json.Unmarshal(data, &file) != nil {
-		c.found(RuleDispatch, 0, RunAgain, "the next pass sets it aside and begins it anew", "the dispatch file in %s is not JSON", workspace)
+		c.found(RuleDispatch, 0, RunAgain, "otm-dispatcher --once   # sets it aside and begins it anew", "the dispatch file in %s is not JSON", workspace)
 		return nil, false
 	}
 	var list []entry

@@ -102,8 +102,8 @@ func (w *world) rules() string {
 	}
 	var rules []string
 	for _, f := range findings {
-		if f.Text == "" {
-			w.Errorf("a finding without a word: %+v", f)
+		if f.Text == "" || f.Hint == "" {
+			w.Errorf("a finding without a word, or a next step: %+v", f)
 		}
 		rules = append(rules, f.Rule)
 	}
@@ -132,6 +132,16 @@ func TestCheck(t *testing.T) {
 			w.change(func(r *pipeline.Record) { r.Status, r.GoneAt = pipeline.Done, &w.o.Now })
 			w.entries()
 		}, ""},
+		{"row gone of a finished task, and nothing noted", func(w *world) {
+			w.o.Rows = nil
+			w.change(func(r *pipeline.Record) { r.Status = pipeline.Done })
+			w.entries()
+		}, RuleRow}, // at rest it was
+		{"row just gone of a finished task", func(w *world) {
+			w.o.Rows, w.o.Quiet = nil, false
+			w.change(func(r *pipeline.Record) { r.Status = pipeline.Done })
+			w.entries()
+		}, ""},
 		{"archived", func(w *world) {
 			w.o.Rows = nil
 			w.entries()
@@ -150,7 +160,24 @@ func TestCheck(t *testing.T) {
 			w.write("history.jsonl", `{"taskId":"T-00001"}`)
 		}, RuleRow},
 		{"its id cleared", func(w *world) { w.o.Rows[0].TaskID = "" }, RuleRow},
-		{"an id far ahead", func(w *world) { w.o.Rows[3].TaskID = "T-999999998" }, RuleRecord}, // and none of the counter
+		{"an id far ahead", func(w *world) {
+			w.o.Rows[3].TaskID, w.o.Rows[3].Assignee = "T-999999998", "devdas"
+		}, RuleRecord}, // and none of the counter
+		{"an id typed into a row that is nobody's yet", func(w *world) { w.o.Rows[3].TaskID = "T-00019"; w.write("next-task-id.json", `{"next":20}`) }, ""},
+		{"its id changed to one that was never given", func(w *world) { w.o.Rows[0].TaskID = "T-00009"; w.write("next-task-id.json", `{"next":10}`) }, RuleRow},
+		{"lost record of a person's finished task", func(w *world) {
+			w.o.Rows[0].Status, w.o.Rows[0].Assignee = pipeline.Done, "Alice"
+			os.Remove(filepath.Join(w.o.Dir, "tasks", "T-00001.json"))
+		}, ""},
+		{"create that failed", func(w *world) {
+			w.change(func(r *pipeline.Record) { *r = pipeline.Record{TaskID: 1, DropID: "d1", Status: ""} })
+			if err := os.Rename(filepath.Join(w.o.Dir, "processed", "t1.json"), filepath.Join(w.o.Dir, "failed", "t1.json")); err != nil {
+				w.Fatal(err)
+			}
+			os.Remove(filepath.Join(w.o.Dir, "processed", "u1.json"))
+			w.o.Rows = nil
+			w.entries()
+		}, ""},
 		{"litter of a retry", func(w *world) {
 			if err := os.MkdirAll(filepath.Join(w.o.Dir, "failed", ".retry", "new-tasks"), 0o700); err != nil {
 				w.Fatal(err)
@@ -207,7 +234,7 @@ func TestCheck(t *testing.T) {
 			old := w.o.Now.Add(-2 * time.Hour)
 			os.Chtimes(filepath.Join(w.o.Dir, "tasks", ".otm-tmp-1"), old, old)
 		}, RuleLitter},
-		{"history broken", func(w *world) { w.write("history.jsonl", "x\n") }, RuleRecord},
+		{"history broken", func(w *world) { w.write("history.jsonl", "x\n") }, RuleHistory},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -218,6 +245,40 @@ func TestCheck(t *testing.T) {
 				t.Errorf("found %q, want %q: %s", got, c.rule, fmt.Sprint(findings))
 			}
 		})
+	}
+}
+
+// Of a history that cannot be read nobody knows whether it has what is archived.
+func TestHistoryUnread(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.o.Rows = nil
+	w.entries()
+	w.change(func(r *pipeline.Record) { r.Status, r.ArchivedAt = pipeline.Done, &w.o.Now })
+	if err := os.Mkdir(filepath.Join(w.o.Dir, "history.jsonl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := Check(w.o)
+	if err != nil || len(findings) != 1 || findings[0].Rule != RuleHistory || findings[0].Repair != "" {
+		t.Errorf("%+v, %v", findings, err)
+	}
+}
+
+// A fault of which something else is said now is still there.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	look := func(entries int) Finding {
+		w.entries(slices.Repeat([]string{`{"taskId":"T-00001","agent":"devdas"}`}, entries)...)
+		findings, err := Check(w.o)
+		if err != nil || len(findings) != 1 {
+			t.Fatalf("%v, %v", findings, err)
+		}
+		return findings[0]
+	}
+	two, three, none := look(2), look(3), look(0)
+	if two.Text == three.Text || !two.Same(&three) || two.Same(&none) {
+		t.Errorf("%+v, %+v, %+v", two, three, none)
 	}
 }
 

@@ -39,10 +39,8 @@ import (
 	"otm/internal/durable"
 )
 
-// A waiter looks again after 1 ms plus up to pollSpread. Blocking in flock(2)
-// would wake sooner with few waiters, but cannot be given up: each attempt
-// that timed out would leave a thread behind. With many waiters the next look
-// is never far away (measured with 64: the lock is idle under 0.2 ms).
+// Who waits for a directory (AcquireIn), which happens only where somebody
+// deletes lock files, looks again after 1 ms plus up to pollSpread.
 const (
 	pollMin    = time.Millisecond
 	pollSpread = 6 * time.Millisecond
@@ -99,22 +97,16 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // all, and returns a *HeldError after that, ctx's cause if ctx ends first, and
 // an *UnsupportedError where the file system knows no locks.
 func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
-	deadline := time.Now().Add(wait)
-	for {
-		l, err := try(path)
-		if l != nil || err != nil {
-			return l, err
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if !time.Now().Before(deadline) {
-			return nil, &HeldError{Path: path, PID: holder(path), Waited: wait}
-		}
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
+	l, err := try(path)
+	switch {
+	case l != nil || err != nil:
+		return l, err
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case wait <= 0:
+		return nil, &HeldError{Path: path, PID: holder(path)}
 	}
+	return await(ctx, path, wait)
 }
 
 // AcquireIn is Acquire, and locks the directory dir besides, so that there is
@@ -178,14 +170,23 @@ func try(path string) (*Lock, error) {
 		}
 		ok, err = tryLock(fl)
 	}
-	switch {
-	case isUnsupported(err):
-		return nil, &UnsupportedError{Path: path, Err: err}
-	case err != nil:
-		return nil, err
-	case !ok:
-		return nil, nil
+	if err != nil || !ok {
+		return nil, supported(path, err)
 	}
+	return locked(fl, path)
+}
+
+// supported says where an error means that the file system refuses locks.
+func supported(path string, err error) error {
+	if isUnsupported(err) {
+		return &UnsupportedError{Path: path, Err: err}
+	}
+	return err
+}
+
+// locked is the lock, where the name still leads to the file that was locked;
+// else it gives it back and returns nil, nil.
+func locked(fl *flock.Flock, path string) (*Lock, error) {
 	file, err := openLocked(fl, path)
 	if file == nil {
 		fl.Unlock()

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -109,7 +110,7 @@ func keyPath(dir string) string { return filepath.Join(dir, "key") }
 // readKey reads the key; the error matches fs.ErrNotExist where there is none.
 func readKey(dir string) ([]byte, error) {
 	key, err := os.ReadFile(keyPath(dir))
-	if err == nil && len(key) < 32 {
+	if err == nil && (len(key) < 32 || len(bytes.Trim(key, "\x00")) == 0) { // a key of NUL bytes would be everybody's
 		err = fmt.Errorf("key %q is damaged: remove it, and sign in again", keyPath(dir))
 	}
 	return key, err

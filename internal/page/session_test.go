@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,11 +95,13 @@ func TestKey(t *testing.T) {
 	if err != nil || validCookie(bearing(newCookie(first, noon)), new, noon) {
 		t.Errorf("a session outlives its key, error %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "key"), []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadKey(dir); err == nil {
-		t.Error("a damaged key is taken")
+	for _, damaged := range []string{"", "short", strings.Repeat("\x00", 32)} {
+		if err := os.WriteFile(filepath.Join(dir, "key"), []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loadKey(dir); err == nil {
+			t.Errorf("the damaged key %q is taken", damaged)
+		}
 	}
 }
 

@@ -88,7 +88,7 @@ func Append(dir string, entries []Entry) error {
 		return errors.Join(err, f.Truncate(end)) // a full disk: nothing of it is to be read as a line
 	}
 	crash.Point("history.written")
-	if err := f.Sync(); err != nil {
+	if err := sync(f); err != nil {
 		return err
 	}
 	back := make([]byte, lines.Len())
@@ -99,13 +99,24 @@ func Append(dir string, entries []Entry) error {
 	return nil
 }
 
+func sync(f *os.File) error {
+	if err := crash.Failed("sync", f.Name()); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
 // open opens the file, and makes it durable that it is there.
 func open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
+	err := mustBeFile(path)
+	if err == nil {
+		return os.OpenFile(path, os.O_RDWR, 0)
 	}
-	if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, durable.FileMode); err != nil {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, durable.FileMode)
+	if err != nil {
 		return nil, err
 	}
 	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
@@ -113,6 +124,22 @@ func open(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// mustBeFile refuses what is no file, also behind a link: who opens a pipe
+// waits for ever, and a link that leads nowhere says that the history is not
+// there now, not that there is none.
+func mustBeFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%q is not a file: move it away", path)
+	case errors.Is(err, fs.ErrNotExist):
+		if to, err := os.Readlink(path); err == nil {
+			return fmt.Errorf("%q is a link to %q, which is not there: bring that back, or remove the link", path, to)
+		}
+	}
+	return err
 }
 
 // mendEnd makes the file end with a whole line, and returns where the next
@@ -134,7 +161,8 @@ func mendEnd(f *os.File) (end int64, err error) {
 	if err := durable.WriteNew(aside, tail); err != nil {
 		return 0, err
 	}
-	return start, f.Truncate(start)
+	crash.Point("history.aside")    // it stands in both, and is put aside again
+	return start, f.Truncate(start) // synced with what comes behind it
 }
 
 // lastLine finds where the line at the end of the file begins that has no end;
@@ -170,15 +198,25 @@ func parse(line []byte) *Entry {
 // withoutMark takes the mark away that some editors begin a file with.
 func withoutMark(line []byte) []byte { return bytes.TrimPrefix(line, []byte("\ufeff")) }
 
-// Read yields the entries of a data directory, oldest first. A line that is no
-// entry is yielded as an error, and does not keep the others; blank ones and a
-// torn last one are passed over.
+// ErrNoEntry says of a line that it is no entry.
+var ErrNoEntry = errors.New("is no entry")
+
+// Read yields the entries of a data directory, oldest first. A line that is
+// none is yielded as ErrNoEntry, and does not keep the others; blank ones and a
+// torn last one are passed over. Any other error ends it: nobody knows what the
+// rest of the file holds.
 func Read(dir string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		f, err := os.Open(filepath.Join(dir, FileName))
+		path := filepath.Join(dir, FileName)
+		err := mustBeFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		f, err := os.Open(path)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -196,7 +234,7 @@ func Read(dir string) iter.Seq2[*Entry, error] {
 			case e != nil:
 				goOn = yield(e, nil)
 			case !last && len(bytes.TrimSpace(withoutMark(line))) > 0:
-				goOn = yield(nil, fmt.Errorf("%s: line %d is no entry", FileName, n))
+				goOn = yield(nil, fmt.Errorf("%s: line %d %w", FileName, n, ErrNoEntry))
 			}
 			if last || !goOn {
 				return

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -145,15 +146,98 @@ func TestEditedFile(t *testing.T) {
 	}
 }
 
+// What is no file is said to be none, by readers and by writers, and nobody
+// waits for it; a link is followed, and stays one.
+func TestOddFile(t *testing.T) {
+	t.Parallel()
+	for name, makes := range map[string]func(path string) error{
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a link to a directory": func(path string) error {
+			return os.Symlink(filepath.Dir(path), path)
+		},
+		"a link to nowhere": func(path string) error {
+			return os.Symlink(filepath.Join(filepath.Dir(path), "nowhere"), path)
+		},
+	} {
+		dir := t.TempDir()
+		if err := makes(filepath.Join(dir, FileName)); err != nil {
+			t.Fatal(err)
+		}
+		if err := Append(dir, []Entry{entry(1)}); err == nil {
+			t.Errorf("%s was written to", name)
+		}
+		errs := 0
+		for e, err := range Read(dir) {
+			if errs++; e != nil || err == nil || errors.Is(err, ErrNoEntry) {
+				t.Errorf("%s was read: %v, %v", name, e, err)
+			}
+		}
+		if errs != 1 {
+			t.Errorf("%s: %d errors", name, errs)
+		}
+	}
+	dir, target := t.TempDir(), filepath.Join(t.TempDir(), "elsewhere")
+	path := filepath.Join(dir, FileName)
+	if err := os.WriteFile(target, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+	for id := range 2 {
+		if err := Append(dir, []Entry{entry(pipeline.TaskID(id + 1))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids, bad := read(t, dir); ids != "T-00001 T-00002" || bad != 0 {
+		t.Errorf("through a link: %q, %d bad", ids, bad)
+	}
+	if to, err := os.Readlink(path); to != target {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+}
+
+// A file that cannot be written to keeps what it has.
+func TestNotWritable(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may write to every file")
+	}
+	dir := t.TempDir()
+	if err := Append(dir, []Entry{entry(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, FileName), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if err := Append(dir, []Entry{entry(2)}); err == nil {
+		t.Error("nothing was said")
+	}
+	if ids, bad := read(t, dir); ids != "T-00001" || bad != 0 {
+		t.Errorf("%q, %d bad", ids, bad)
+	}
+}
+
 // Killed at each point, there are whole lines and nothing else.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for point, want := range map[string]string{
-		"history.before": "T-00001", "history.written": "T-00001 T-00002", "history.after": "T-00001 T-00002",
+		"history.aside": "T-00001", "history.before": "T-00001", "history.written": "T-00001 T-00002", "history.after": "T-00001 T-00002",
 	} {
 		dir := t.TempDir()
+		path := filepath.Join(dir, FileName)
 		if err := Append(dir, []Entry{entry(1)}); err != nil {
 			t.Fatal(err)
+		}
+		if point == "history.aside" {
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, append(data, "torn"...), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "OTM_HISTORY_VICTIM="+dir, "OTM_HISTORY_CRASH="+point)
@@ -162,6 +246,12 @@ func TestKilled(t *testing.T) {
 		}
 		if ids, bad := read(t, dir); ids != want || bad != 0 {
 			t.Errorf("killed at %s: %q, %d bad", point, ids, bad)
+		}
+		if err := Append(dir, []Entry{entry(3)}); err != nil {
+			t.Fatal(err)
+		}
+		if ids, bad := read(t, dir); ids != want+" T-00003" || bad != 0 {
+			t.Errorf("killed at %s, then: %q, %d bad", point, ids, bad)
 		}
 	}
 }

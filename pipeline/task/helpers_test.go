@@ -18,6 +18,13 @@ import (
 const take = "OTM_TEST_TAKE"
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(takeMany); dir != "" {
+		if err := takeManyIn(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir := os.Getenv(take)
 	if dir == "" {
 		os.Exit(m.Run())

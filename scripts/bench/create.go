@@ -1,47 +1,81 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
-// create times otm-create and the floor in turn, as whole processes, with a
-// directory that holds more and more tasks.
+// create times otm-create, otm-update and their floors in turn, as whole
+// processes, with a directory that holds more and more tasks.
 func (b *bench) create() error {
-	fmt.Println("create one task, whole process, in pairs with the floor (lock, counter, file, fsyncs, rename)")
-	fmt.Printf("%10s %12s %12s %8s\n", "tasks", "otm-create", "floor", "ratio")
+	fmt.Println("create or report on one task, whole process, in pairs with the floor (lock, counter, file, fsyncs, rename)")
+	fmt.Printf("%10s %12s %12s %8s %14s %12s %8s\n", "tasks", "otm-create", "floor", "ratio", "otm-update", "floor", "ratio")
 	h, err := b.newHome("create", "")
 	if err != nil {
 		return err
 	}
+	id, err := h.reportable()
+	if err != nil {
+		return err
+	}
+	runs := [][]string{
+		{"otm-create", "--title", "Fix the login page", "--agent", "devdas"},
+		{"floor", h.dir, "Fix the login page"},
+		{"otm-update", "--task-id", id, "--subtask-done", "1"},
+		{"floor", h.dir},
+	}
 	have := 0
-	for _, want := range []int{0, 1000, 10000} {
-		if b.quick && want > 1000 {
-			break
-		}
+	for _, want := range sizes(b, 10000) {
 		if err := h.fill(have, want); err != nil {
 			return err
 		}
 		have = want
-		var ours, floor []time.Duration
-		for range b.pick(150, 15) {
-			t, err := timed(func() error { return h.otm("otm-create", "--title", "Fix the login page", "--agent", "devdas") })
-			if err != nil {
-				return err
-			}
-			ours = append(ours, t)
-			if t, err = timed(func() error { return h.otm("floor", h.dir, "Fix the login page") }); err != nil {
-				return err
-			}
-			floor = append(floor, t)
+		times, err := h.inTurn(b.pick(100, 15), runs)
+		if err != nil {
+			return err
 		}
-		o, f := quantile(ours, 0.5), quantile(floor, 0.5)
-		fmt.Printf("%10d %12s %12s %8.2f\n", want, ms(o), ms(f), float64(o)/float64(f))
+		fmt.Printf("%10d %12s %12s %8.2f %14s %12s %8.2f\n", want,
+			ms(times[0]), ms(times[1]), ratio(times[0], times[1]), ms(times[2]), ms(times[3]), ratio(times[2], times[3]))
 	}
 	return nil
+}
+
+// sizes are how many tasks a directory holds, up to the given number.
+func sizes(b *bench, atMost int) []int {
+	if b.quick {
+		atMost = min(atMost, 1000)
+	}
+	var some []int
+	for _, n := range []int{0, 1000, 10000} {
+		if n <= atMost {
+			some = append(some, n)
+		}
+	}
+	return some
+}
+
+// inTurn runs commands one after the other, again and again, and returns the
+// median time of each.
+func (h *home) inTurn(rounds int, runs [][]string) ([]time.Duration, error) {
+	times := make([][]time.Duration, len(runs))
+	for range rounds {
+		for i, words := range runs {
+			t, err := timed(func() error { return h.otm(words[0], words[1:]...) })
+			if err != nil {
+				return nil, err
+			}
+			times[i] = append(times[i], t)
+		}
+	}
+	medians := make([]time.Duration, len(runs))
+	for i := range times {
+		medians[i] = quantile(times[i], 0.5)
+	}
+	return medians, nil
 }
 
 func timed(f func() error) (time.Duration, error) {
@@ -50,14 +84,22 @@ func timed(f func() error) (time.Duration, error) {
 	return time.Since(began), err
 }
 
+func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
+
+// reportable puts the record of a task there on which an agent can report.
+func (h *home) reportable() (id string, err error) {
+	const text = `{"taskId":"T-400000","title":"Be reported on","agent":"devdas","priority":"normal","type":"action",
+"createdAt":"2026-03-14T08:20:19Z","rowId":"Rec1","steps":[{"title":"a","rowId":"Rec2"}],"status":"in_progress","written":"in_progress"}`
+	return "T-400000", h.write(filepath.Join("tasks", "T-400000.json"), text)
+}
+
 // fill puts records and settled drops there, as tasks that went through leave
 // them.
 func (h *home) fill(have, want int) error {
 	for i := have; i < want; i++ {
 		id := fmt.Sprintf("T-%05d", 500000+i)
 		for _, dir := range []string{"tasks", "processed"} {
-			path := filepath.Join(h.dir, dir, id+".json")
-			if err := os.WriteFile(path, fmt.Appendf(nil, `{"taskId":%q,"title":"filler"}`, id), 0o600); err != nil {
+			if err := h.write(filepath.Join(dir, id+".json"), fmt.Sprintf(`{"taskId":%q,"title":"filler"}`, id)); err != nil {
 				return err
 			}
 		}
@@ -65,43 +107,15 @@ func (h *home) fill(have, want int) error {
 	return nil
 }
 
-// writers times many creates that are started at once.
-func (b *bench) writers() error {
-	fmt.Println("creates started at once")
-	fmt.Printf("%10s %12s %14s\n", "writers", "wall", "ids a second")
-	for _, n := range []int{1, 8, 40, 64} {
-		var walls []time.Duration
-		for range b.pick(5, 1) {
-			h, err := b.newHome(fmt.Sprintf("writers-%d-%d", n, len(walls)), "")
-			if err != nil {
-				return err
-			}
-			wall, err := timed(func() error { return h.together(n) })
-			if err != nil {
-				return err
-			}
-			if got := h.count("new-tasks"); got != n {
-				return fmt.Errorf("%d writers left %d drops", n, got)
-			}
-			walls = append(walls, wall)
-		}
-		wall := quantile(walls, 0.5)
-		fmt.Printf("%10d %12s %14.0f\n", n, ms(wall), float64(n)/wall.Seconds())
-	}
-	return nil
-}
-
-func (h *home) together(n int) error {
-	var wg sync.WaitGroup
-	errs := make([]error, n)
-	for i := range n {
-		wg.Go(func() { errs[i] = h.otm("otm-create", "--title", "One of many", "--agent", "devdas") })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
+// write makes a file of the data directory.
+func (h *home) write(name, text string) error {
+	path := filepath.Join(h.dir, name)
+	err := os.WriteFile(path, []byte(text), 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
+		err = os.WriteFile(path, []byte(text), 0o600)
 	}
-	return nil
+	return err
 }

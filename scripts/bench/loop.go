@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -243,78 +242,6 @@ func sortedKeys(m map[string]int) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// memory measures otm up with 1,000 rows: resident memory, and CPU while
-// nothing happens.
-func (b *bench) memory() error {
-	if runtime.GOOS != "linux" {
-		fmt.Println("memory: read from /proc, on Linux only")
-		return nil
-	}
-	h, err := b.newHome("memory", "[board]\nlisten = \"127.0.0.1:0\"\n")
-	if err != nil {
-		return err
-	}
-	up, stop, err := h.start("otm", "up")
-	if err != nil {
-		return err
-	}
-	defer stop()
-	if _, err := h.endpoint(); err != nil {
-		return err
-	}
-	lines, err := h.lines(250, func(int) string { return "devdas" }, 3)
-	if err != nil {
-		return err
-	}
-	if err := h.otm("otm-create", "--from", lines); err != nil {
-		return err
-	}
-	if err := await("1,000 rows", 2*time.Minute, func() bool { return h.count("processed") == 250 }); err != nil {
-		return err
-	}
-	pid := up.Process.Pid
-	idle := time.Duration(b.pick(30, 3)) * time.Second
-	time.Sleep(2 * time.Second) // what was begun ends
-	before, err := cpuTime(pid)
-	if err != nil {
-		return err
-	}
-	time.Sleep(idle)
-	after, err := cpuTime(pid)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("otm up with 1,000 rows on the embedded board\n  resident %s, peak %s\n  idle CPU %.2f %%\n",
-		procStatus(pid, "VmRSS"), procStatus(pid, "VmHWM"), 100*(after-before).Seconds()/idle.Seconds())
-	return nil
-}
-
-func procStatus(pid int, field string) string {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, field+":"); ok {
-			kb, _ := strconv.Atoi(strings.Fields(rest)[0])
-			return fmt.Sprintf("%.1f MB", float64(kb)/1024)
-		}
-	}
-	return "?"
-}
-
-// cpuTime reads the CPU time of a process, in the kernel's ticks of 10 ms.
-func cpuTime(pid int) (time.Duration, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	user, err := strconv.Atoi(fields[11])
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
 // drain times how long the injector takes for many files at once.

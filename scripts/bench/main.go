@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -20,7 +21,7 @@ import (
 
 func main() {
 	quick := flag.Bool("quick", false, "fewer runs: to see that it works, not to quote")
-	only := flag.String("only", "", "one table: create, writers, latency, calls, memory, drain")
+	only := flag.String("only", "", "one table: create, besides, writers, latency, calls, memory, drain, week")
 	flag.Parse()
 	b := &bench{quick: *quick}
 	if err := b.run(*only); err != nil {
@@ -51,8 +52,8 @@ func (b *bench) run(only string) error {
 		name  string
 		print func() error
 	}{
-		{"create", b.create}, {"writers", b.writers}, {"latency", b.latency},
-		{"calls", b.calls}, {"memory", b.memory}, {"drain", b.drain},
+		{"create", b.create}, {"besides", b.besides}, {"writers", b.writers}, {"latency", b.latency},
+		{"calls", b.calls}, {"memory", b.memory}, {"drain", b.drain}, {"week", b.week},
 	}
 	for _, t := range tables {
 		if only != "" && only != t.name {
@@ -99,13 +100,22 @@ func cpuName() string {
 	return "unknown CPU"
 }
 
-// quantile returns the value below which the given share of the times lies.
-func quantile(times []time.Duration, q float64) time.Duration {
-	if len(times) == 0 {
-		return 0
+// quantile returns the value below which the given share of the values lies.
+func quantile[T cmp.Ordered](values []T, q float64) (at T) {
+	if len(values) == 0 {
+		return at
 	}
-	sorted := slices.Sorted(slices.Values(times))
+	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// durations are the times of many runs.
+type durations []time.Duration
+
+func (d *durations) time(f func() error) error {
+	t, err := timed(f)
+	*d = append(*d, t)
+	return err
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }

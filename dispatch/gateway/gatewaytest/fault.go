@@ -230,6 +230,13 @@ func (g *Gateway) GrantScopes(scopes ...string) {
 	g.granted = &scopes
 }
 
+// Approve pairs the device that asked last: openclaw devices approve.
+func (g *Gateway) Approve() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.paired[g.asking[0]] = g.asking[1]
+}
+
 // SetToken changes the gateway's token for new connections.
 func (g *Gateway) SetToken(token string) {
 	g.mu.Lock()

@@ -32,6 +32,7 @@ type Gateway struct {
 	// What a gateway keeps on disk.
 	transcripts map[string]map[string]bool // session key, idempotency key
 	paired      map[string]string          // device id, its platform
+	asking      [2]string                  // device id and platform that wait for approval
 	interrupted []*turn                    // cut off by a crash
 
 	// What tests see.

@@ -240,17 +240,22 @@ func (c *conn) unsignedScopes(p connectParams) []string {
 }
 
 // pair lets gateway-client/backend through without pairing; any other client
-// on loopback is paired silently, and its platform pinned.
+// on loopback is paired silently, and its platform pinned. From elsewhere a
+// device comes in when it was approved.
 func (c *conn) pair(p connectParams) (deviceToken, refusal string) {
-	if p.Client.ID == "gateway-client" && p.Client.Mode == "backend" {
+	g := c.p.g
+	if p.Client.ID == "gateway-client" && p.Client.Mode == "backend" && !g.o.Remote {
 		return "", ""
 	}
-	g := c.p.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	platform, known := g.paired[p.Device.ID]
 	if known && platform != p.Client.Platform {
 		return "", "PAIRING_METADATA"
+	}
+	if !known && g.o.Remote {
+		g.asking = [2]string{p.Device.ID, p.Client.Platform}
+		return "", "PAIRING_REQUIRED"
 	}
 	g.paired[p.Device.ID] = p.Client.Platform
 	return "device-token-" + p.Device.ID[:8], ""

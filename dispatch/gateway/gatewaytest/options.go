@@ -39,6 +39,10 @@ type Options struct {
 	// 315 s.
 	DrainLimit time.Duration
 
+	// Remote makes all clients remote ones, as a proxy does whose headers the
+	// gateway reads: each device needs Approve.
+	Remote bool
+
 	// Quiet leaves out the events between responses.
 	Quiet bool
 

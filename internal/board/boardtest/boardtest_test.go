@@ -185,6 +185,29 @@ func TestAlways(t *testing.T) {
 	}
 }
 
+func TestPickAndForget(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	stop := b.Faults.Always("", boardtest.Pick(func(method string) boardtest.Fault {
+		if method == list {
+			return boardtest.Status(503)
+		}
+		return boardtest.Pass()
+	}))
+	b.Faults.Next(create, boardtest.Status(500))
+	b.Faults.Forget()
+	if o := call(t.Context(), b, create, url.Values{}); o.status != 200 {
+		t.Errorf("create: %+v", o)
+	}
+	if o := call(t.Context(), b, list, url.Values{}); o.status != 503 {
+		t.Errorf("list: %+v", o)
+	}
+	stop()
+	if got := rows(t, b); got != 1 {
+		t.Errorf("%d rows, want 1", got)
+	}
+}
+
 func TestHold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,6 +20,17 @@ type Fault struct {
 
 // Pass lets the call through.
 func Pass() Fault { return Fault{} }
+
+// Pick asks choose for the fault of each call, by the call's method.
+func Pick(choose func(method string) Fault) Fault {
+	return Fault{"picked", func(x *Exchange) {
+		if f := choose(strings.TrimPrefix(x.r.URL.Path, "/api/")); f.serve != nil {
+			f.serve(x)
+			return
+		}
+		x.pass()
+	}}
+}
 
 // Faults before anything is applied.
 

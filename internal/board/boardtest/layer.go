@@ -86,6 +86,13 @@ func (l *Layer) Always(method string, fault Fault) (stop func()) {
 	}
 }
 
+// Forget drops the faults of Next that have not happened yet.
+func (l *Layer) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.once)
+}
+
 // Calls returns the calls so far, in order.
 func (l *Layer) Calls() []Call {
 	l.mu.Lock()

@@ -1,8 +1,9 @@
 // Floor does what otm-create cannot do without, and nothing else: it takes a
-// counter under a lock, and delivers a file, both durably. Whole-process times
-// of otm-create are quoted as multiples of its own.
+// counter under a lock, and delivers a file, both durably. Without a title it
+// does what otm-update cannot do without: it delivers a file. Whole-process
+// times of theirs are quoted as multiples of its own.
 //
-//	floor DIR TITLE
+//	floor DIR [TITLE]
 package main
 
 import (
@@ -16,17 +17,39 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: floor DIR TITLE")
+	var err error
+	switch len(os.Args) {
+	case 2:
+		err = update(os.Args[1])
+	case 3:
+		err = create(os.Args[1], os.Args[2])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: floor DIR [TITLE]")
 		os.Exit(64)
 	}
-	if err := run(os.Args[1], os.Args[2]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, title string) error {
+func update(dir string) error {
+	report, err := json.Marshal(map[string]any{
+		"id": rand.Text(), "taskId": "T-00001", "action": "update", "createdAt": time.Now().UTC(),
+		"status": nil, "subtasksDone": []string{"1"}, "reason": nil, "result": nil,
+	})
+	if err != nil {
+		return err
+	}
+	return put(filepath.Join(dir, "task-updates", dropName()), report)
+}
+
+// dropName is the name of a file that is delivered.
+func dropName() string {
+	return time.Now().UTC().Format("20060102T150405.000000000Z") + "-" + rand.Text() + ".json"
+}
+
+func create(dir, title string) error {
 	lock, err := os.OpenFile(filepath.Join(dir, "locks", "next-task-id"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -57,8 +80,7 @@ func run(dir, title string) error {
 	if err != nil {
 		return err
 	}
-	name := time.Now().UTC().Format("20060102T150405.000000000Z") + "-" + rand.Text() + ".json"
-	if err := put(filepath.Join(dir, "new-tasks", name), task); err != nil {
+	if err := put(filepath.Join(dir, "new-tasks", dropName()), task); err != nil {
 		return err
 	}
 	fmt.Println(id)

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+)
+
+// TestSoakFaults brings tasks through on a board that is far away: it loses one
+// answer in ten, with or without having done what it was asked for, errs,
+// refuses, and shows rows late. Now and then a process is killed as well.
+func TestSoakFaults(t *testing.T) {
+	if os.Getenv(soakTasks) == "" {
+		t.Skip("takes many minutes where other tests run beside it: make soak, or set " + soakTasks)
+	}
+	t.Parallel()
+	tasks, seed := setting(t, soakTasks, 40), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
+	t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+		s := newSoak(t, uint64(seed))
+		b := s.farBoard()
+		if s.most = tasks; tasks > 1000 {
+			s.room, s.block = 200, 60
+		}
+		s.live(func() {
+			b.bad.Store(true)
+			// One that died at its last task is woken only when another one waits for it.
+			s.killing(func(int) bool { return s.known() >= s.most && s.open() < len(s.agents) }, 2*time.Second)
+			b.bad.Store(false)
+			s.Logf("the board was called %d times; %v", b.calls, b.met)
+		})
+	})
+}
+
+// farBoard is a board that no process of the house serves.
+type farBoard struct {
+	*boardtest.Board
+	bad atomic.Bool // it fails at random
+
+	mu     sync.Mutex // guards what follows
+	random *rand.Rand
+	calls  int
+	met    map[string]int // how often each fault came
+}
+
+// farBoard starts one, and configures it.
+func (s *soak) farBoard() *farBoard {
+	s.Helper()
+	const person = "xoxp-pat"
+	b := &farBoard{random: s.random("board"), met: map[string]int{}}
+	b.Board = boardtest.Start(s.T, func(o *board.Options) { o.Identities = []board.Identity{{Token: person, UserID: board.HumanUser}} })
+	assignee := b.Column(s.T, "Assignee", "select")
+	for _, name := range append([]string{"olga"}, s.agents...) {
+		if err := b.Server.AddOption("", b.ListID, assignee, name, name); err != nil {
+			s.Fatal(err)
+		}
+	}
+	b.Faults.Always("", boardtest.Pick(b.fault))
+	eye := httptest.NewServer(b.Server.Handler()) // people see it as it is
+	s.Cleanup(eye.Close)
+	s.desk.find = func() (base, token, list string, err error) { return eye.URL + "/api/", person, b.ListID, nil }
+	s.env = []string{"SLACK_BOT_TOKEN=" + b.Token}
+	s.shapes = [][][]string{{{"otm-injector", "--sweep-every", "2s"}, {"otm-dispatcher", "--every", "2s"}, {"otm-completion-detector", "--every", "2s"}}}
+	s.configure(fmt.Sprintf("[slack]\nlist_id = %q\napi_url = %q\nbudget = 0.0\n", b.ListID, b.URL))
+	return b
+}
+
+// hidden is for how long a row is not shown: less than settle_after.
+const hidden = 600 * time.Millisecond
+
+// fault is what becomes of a call.
+func (b *farBoard) fault(method string) boardtest.Fault {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.calls++; b.calls%1000 == 0 {
+		b.Faults.Reset() // it remembers every call
+	}
+	if !b.bad.Load() || b.random.IntN(10) > 0 {
+		return boardtest.Pass()
+	}
+	faults := []func() boardtest.Fault{
+		boardtest.Reset, boardtest.ApplyThenReset, boardtest.ApplyThenHalf, boardtest.Truncated, boardtest.HTML, boardtest.NoError,
+		func() boardtest.Fault { return boardtest.Status(500) },
+		func() boardtest.Fault { return boardtest.Status(503) },
+		func() boardtest.Fault { return boardtest.ApplyThenStatus(502) },
+		func() boardtest.Fault { return boardtest.ErrorCode("internal_error") },
+		func() boardtest.Fault { return boardtest.ApplyThenError("internal_error") },
+		func() boardtest.Fault { return boardtest.RateLimited("1") },
+		func() boardtest.Fault { return boardtest.RateLimited("") },
+	}
+	if method == "slackLists.items.create" && b.random.IntN(3) == 0 {
+		b.met["apply, hide"]++
+		return boardtest.ApplyAndHide(hidden)
+	}
+	f := faults[b.random.IntN(len(faults))]()
+	b.met[f.Name]++
+	return f
+}

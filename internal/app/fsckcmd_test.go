@@ -1,0 +1,57 @@
+package app
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"otm/internal/cli"
+	"otm/internal/fsck"
+)
+
+// What cannot be mended is told, and does not keep the rest from it.
+func TestRepairGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, err := Init(dir); err != nil {
+		t.Fatal(err)
+	}
+	h, err := OpenHome(cli.Streams{Out: io.Discard, Err: io.Discard, In: strings.NewReader(""), Getenv: func(string) string { return "" }}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, litter := filepath.Join(dir, "full"), filepath.Join(dir, "litter")
+	if err := os.Mkdir(full, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(full, "x"), litter} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = h.repair(t.Context(), []fsck.Finding{
+		{Repair: fsck.RemoveFile, Path: full}, {Repair: fsck.RemoveFile, Path: litter},
+		{Repair: fsck.RemoveFile, Path: filepath.Join(dir, "gone meanwhile")}, {Repair: fsck.RaiseCounter, TaskID: 41},
+	})
+	if err == nil || !strings.Contains(err.Error(), full) || strings.Contains(err.Error(), "meanwhile") {
+		t.Errorf("error: %v", err)
+	}
+	if _, err := os.Stat(litter); err == nil {
+		t.Error("the litter is still there")
+	}
+	if issued, err := h.Store.Issued(41); err != nil || !issued {
+		t.Errorf("the counter was not raised: %v", err)
+	}
+}
+
+// What is still so, in other words, was not mended.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	before := []fsck.Finding{{Rule: "a", TaskID: 1, Text: "2 of them"}, {Rule: "b", TaskID: 2, Text: "mended"}, {Rule: "c", Text: "none's"}}
+	now := []fsck.Finding{{Rule: "a", TaskID: 1, Text: "3 of them"}, {Rule: "c", Text: "another"}}
+	if got := strings.Join(gone(before, now), "; "); got != "T-00002: mended; none's" {
+		t.Errorf("gone: %q", got)
+	}
+}

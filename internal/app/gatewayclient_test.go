@@ -1,0 +1,203 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/dispatch"
+	"otm/dispatch/gateway/gatewaytest"
+	"otm/internal/cli"
+	"otm/pipeline"
+)
+
+// gatewayHome is a directory whose agent alpha is woken over a gateway.
+func gatewayHome(t *testing.T, g *gatewaytest.Gateway, agents ...string) *Home {
+	t.Helper()
+	config := fmt.Sprintf("[gateway]\nurl = %q\ntoken_file = \"secrets/gateway\"\n", g.URL())
+	for _, a := range agents {
+		config += fmt.Sprintf("[agents.%s]\nworkspace = %q\ntrigger = \"gateway\"\n", a, t.TempDir())
+	}
+	h := newHome(t, config)
+	writeToken(t, h, g.Token())
+	return h
+}
+
+func writeToken(t *testing.T, h *Home, token string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(h.Dir, "secrets", "gateway"), []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saysOfGateway is what otm doctor prints about the gateway.
+func saysOfGateway(t *testing.T, h *Home) string {
+	t.Helper()
+	var out bytes.Buffer
+	home := *h
+	home.Streams = cli.Streams{Out: &out, Err: &out, Getenv: h.Getenv}
+	d := &doctor{home: &home}
+	d.gateway(t.Context())
+	d.print()
+	return out.String()
+}
+
+// Each thing that is wrong at the gateway is told by otm doctor, with what to
+// do about it.
+func TestDoctorGateway(t *testing.T) {
+	for _, p := range gatewaytest.Profiles() {
+		t.Run(p.Version, func(t *testing.T) {
+			elsewhere := t.TempDir()
+			g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+				o.TokenDelay = func(int) time.Duration { return 0 }
+				o.Agents = []gatewaytest.Agent{{ID: "alpha"}, {ID: "beta", Workspace: elsewhere}}
+			})
+			h := gatewayHome(t, g, "alpha", "stranger")
+			says := func(want ...string) {
+				t.Helper()
+				got := saysOfGateway(t, h)
+				for _, w := range want {
+					if !strings.Contains(got, w) {
+						t.Errorf("it does not say %q:\n%s", w, got)
+					}
+				}
+			}
+			says("ok    gateway", "version "+p.Version, `it knows no agent "stranger"; it has alpha, beta`, "→ name the one that is meant with gateway_agent in [agents.stranger]")
+			writeToken(t, h, "another")
+			says("fail  gateway", "→ put gateway.auth.token of openclaw.json into the file")
+			writeToken(t, h, g.Token())
+			if strings.Contains(saysOfGateway(t, h), "dispatch file") {
+				t.Error("the workspaces are the same")
+			}
+			h = gatewayHome(t, g, "beta")
+			if got := saysOfGateway(t, h); strings.Contains(got, "warn  gateway    beta works in "+elsewhere+", and") != strings.HasPrefix(p.Version, "2026.9.") {
+				t.Errorf("of another workspace it says\n%s", got)
+			}
+			g.GrantScopes("operator.read")
+			says("fail  gateway", "operator.write")
+			if got := saysOfGateway(t, h); strings.Contains(got, "ok ") {
+				t.Errorf("without the scope:\n%s", got)
+			}
+			g.Kill()
+			says("fail  gateway", "connection refused", "→ openclaw gateway status")
+		})
+	}
+}
+
+// What a person approves is the key of the directory: the next process has the
+// same one.
+func TestGatewayPairing(t *testing.T) {
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6, func(o *gatewaytest.Options) { o.Remote = true })
+	h := gatewayHome(t, g, "alpha")
+	if got := saysOfGateway(t, h); !strings.Contains(got, "→ approve us at the gateway: openclaw devices approve ") {
+		t.Errorf("doctor says\n%s", got)
+	}
+	g.Approve()
+	if err := wakeAlpha(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
+
+func wakeAlpha(ctx context.Context, h *Home) error {
+	wakers, stop := h.wakers(slog.New(slog.DiscardHandler))
+	defer stop()
+	return wakers[pipeline.TriggerGateway].Wake(ctx, dispatch.Request{
+		Agent: &pipeline.Agent{Name: "alpha", GatewayAgent: "alpha"}, Key: "otm-T-00001-alpha-1", Message: "Task T-00001 dispatched.",
+	})
+}
+
+// Whatever keeps a wake from being accepted, the message says what to do.
+func TestWakeSaysWhatToDo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		trouble  func(g *gatewaytest.Gateway)
+		happened func(g *gatewaytest.Gateway) bool
+		want     string
+	}{
+		"not there": {
+			func(g *gatewaytest.Gateway) { g.Kill() },
+			func(*gatewaytest.Gateway) bool { return true },
+			"start the gateway",
+		},
+		"draining": {
+			func(g *gatewaytest.Gateway) { g.Drain() },
+			func(*gatewaytest.Gateway) bool { return true },
+			"start the gateway, or wait until it has started",
+		},
+		"no answer": {
+			func(g *gatewaytest.Gateway) { g.Inject(gatewaytest.NoAnswer) },
+			func(g *gatewaytest.Gateway) bool { return g.Asked("otm-T-00001-alpha-1") == 1 },
+			"no answer to the wake: nothing to do unless it goes on",
+		},
+		"oversized": {
+			func(g *gatewaytest.Gateway) { g.PadHello(33 << 20) },
+			func(g *gatewaytest.Gateway) bool { made, _ := g.Connections(); return made == 2 }, // after the first failed
+			"openclaw gateway restart",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
+			h := gatewayHome(t, g, "alpha")
+			tt.trouble(g)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			failed := make(chan error, 1)
+			go func() { failed <- wakeAlpha(ctx, h) }()
+			g.Until(t, func() bool { return tt.happened(g) })
+			cancel()
+			if err := <-failed; err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// The key is made once, for its owner alone. One that is damaged is left as it
+// is and said, and a key of the process does.
+func TestGatewayKey(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "secrets"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "secrets", "gateway-key")
+	var log bytes.Buffer
+	key := func() func() string {
+		k := gatewayKey(dir, slog.New(slog.NewTextHandler(&log, nil)))
+		return func() string { return string(k()) }
+	}
+	first := key()()
+	if again := key()(); again != first {
+		t.Error("another key the second time")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != fs.FileMode(0o600) {
+		t.Errorf("%v, %v", info, err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged %s", &log)
+	}
+	if err := os.WriteFile(path, []byte("not a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := key()
+	if one, again := other(), other(); one == first || one != again {
+		t.Error("the key of a process changes")
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "not a key" || !strings.Contains(log.String(), "damaged") {
+		t.Errorf("file %q, %v; logged %s", data, err, &log)
+	}
+	log.Reset()
+	if err := os.WriteFile(path, make([]byte, ed25519.SeedSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if key()(); !strings.Contains(log.String(), "damaged") {
+		t.Error("a key of NUL bytes is taken")
+	}
+}

@@ -1,0 +1,510 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/dispatch/gateway/gatewaytest"
+	"otm/heartbeat"
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+	"otm/internal/cli"
+	"otm/internal/fsck"
+	"otm/internal/lock"
+	"otm/pipeline"
+	"otm/pipeline/history"
+	"otm/pipeline/inbox"
+	"otm/slacklist"
+)
+
+// life is a directory in which a task is led through its whole life, by the
+// real components, on a board and with an agent and a disk that may fail, and
+// by a clock of its own.
+type life struct {
+	*testing.T
+	root  string
+	h     *Home
+	b     *boardtest.Board
+	g     *gatewaytest.Gateway // nil: the agent is not woken over one
+	disk  *disk
+	id    pipeline.TaskID
+	ahead atomic.Int64 // of the clock, in nanoseconds
+	all   []*component
+	board pipeline.Board
+	fifo  *os.File // what a started agent waits for; nil: none is started
+
+	step    time.Duration // from round to round of the components
+	each    func()        // happens before each round of the components; nil: nothing does
+	mayFail bool          // our own files may: commands are run again until they do not
+	unseen  atomic.Int64  // until when the board does not show what it did, by the clock; 0: it does
+	show    atomic.Pointer[func()]
+}
+
+// unseenFor is for how long what the board did may not be shown, and
+// settleAfter how long the components wait for it.
+const (
+	unseenFor   = 20 * time.Second
+	settleAfter = "25s"
+)
+
+// newLife begins a life in which devdas is woken in a way.
+func newLife(t *testing.T, way pipeline.Trigger) *life {
+	t.Helper()
+	l := &life{T: t, root: t.TempDir(), step: 5 * time.Second}
+	l.b = boardtest.Start(t, func(o *board.Options) { o.Now = l.now })
+	assignee := l.b.Column(t, "Assignee", "select")
+	if err := l.b.Server.AddOption("", l.b.ListID, assignee, "devdas", "devdas"); err != nil {
+		t.Fatal(err)
+	}
+	dir, ws := filepath.Join(l.root, "data"), filepath.Join(l.root, "devdas")
+	if _, err := Init(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(ws, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("[slack]\nlist_id = %q\napi_url = %q\ntoken_file = \"secrets/slack\"\nbudget = 0.0\n[times]\nsettle_after = %q\n[agents.devdas]\nworkspace = %q\ntrigger = %q\n",
+		l.b.ListID, l.b.URL, settleAfter, ws, way)
+	put(t, filepath.Join(dir, "secrets", "slack"), l.b.Token+"\n")
+	switch way {
+	case pipeline.TriggerGateway:
+		l.g = gatewaytest.Start(t, gatewaytest.Profiles()[0], func(o *gatewaytest.Options) {
+			o.Agents, o.HandshakeLimit = []gatewaytest.Agent{{ID: "devdas"}}, time.Minute
+		})
+		put(t, filepath.Join(dir, "secrets", "gateway"), l.g.Token()+"\n")
+		config += fmt.Sprintf("[gateway]\nurl = %q\ntoken_file = \"secrets/gateway\"\n", l.g.URL())
+	case pipeline.TriggerExec:
+		config += "command = [\"sh\", \"-c\", \"echo $OTM_TASK_ID >> ../runs; read x < ../fifo\"]\n"
+		l.makeFIFO()
+	}
+	l.h = reopenHome(t, dir, config)
+	l.h.Now = l.now
+	l.disk = diskAt(t, l.root)
+	l.start()
+	return l
+}
+
+func (l *life) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
+
+// start is a new process of each component.
+func (l *life) start() {
+	log := slog.New(slog.DiscardHandler)
+	l.board = l.h.board(log)
+	dispatcher, stop := l.h.dispatcher(l.board, log, DefaultEvery, 0)
+	l.Cleanup(stop)
+	l.all = []*component{l.h.injector(l.board, log, DefaultEvery, false), dispatcher, l.h.detector(l.board, log, DefaultEvery)}
+}
+
+// until runs the components every few seconds until something is so. What they
+// fail with is nothing to give up for.
+func (l *life) until(what string, ok func() bool) {
+	l.Helper()
+	for n := range 250 {
+		if ok() {
+			return
+		}
+		if l.each != nil {
+			l.each()
+		}
+		for _, c := range l.all {
+			if err := l.once(c); err != nil && !l.mayFail && !errors.Is(err, context.Canceled) {
+				l.Fatalf("%s: %v", c.id, err)
+			}
+		}
+		l.pass(l.step)
+		if n%7 == 6 {
+			l.start()
+		}
+	}
+	rec, _ := json.MarshalIndent(l.record(), "", " ")
+	l.Fatalf("waited in vain until %s: %s", what, rec)
+}
+
+// once makes one run of a component. Where its agent was started and the answer
+// is lost, the component dies with it.
+func (l *life) once(c *component) error {
+	ctx, die := context.WithCancel(l.Context())
+	defer die()
+	if l.fifo != nil && c.id == heartbeat.Dispatcher {
+		go l.dieOnceStarted(ctx, die)
+	}
+	_, err := c.once(ctx, timely)
+	if errors.Is(err, context.Canceled) {
+		l.start()
+	}
+	return err
+}
+
+// pass lets time go by.
+func (l *life) pass(d time.Duration) {
+	l.ahead.Add(int64(d))
+	if until := l.unseen.Load(); until != 0 && l.ahead.Load() >= until {
+		l.unseen.Store(0)
+		(*l.show.Load())()
+	}
+}
+
+// hide keeps from now on for a while what the board did; show ends it.
+func (l *life) hide(show func()) {
+	l.show.Store(&show)
+	l.unseen.Store(l.ahead.Load() + int64(unseenFor))
+}
+
+func (l *life) record() *pipeline.Record {
+	rec, err := l.h.record(l.id)
+	if err != nil {
+		l.Fatal(err)
+	}
+	if rec == nil {
+		return &pipeline.Record{}
+	}
+	return rec
+}
+
+func (l *life) is(s pipeline.Status) func() bool {
+	return func() bool { return l.record().Status == s }
+}
+
+// run runs one of the small commands, again where it says that it failed, and
+// returns what it printed.
+func (l *life) run(name string, args ...string) string {
+	l.Helper()
+	args = append([]string{"--dir", l.h.Dir}, args...)
+	for range 6 {
+		var out, errs bytes.Buffer
+		s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}
+		code := cli.Run(l.Context(), commandNamed(name, s, args), args, s, Explain)
+		switch {
+		case code == cli.OK:
+			return strings.TrimSpace(out.String())
+		case !l.mayFail || !strings.Contains(errs.String(), "otm: error: "):
+			l.Fatalf("%s %q: exit %d: %s", name, args, code, errs.String())
+		}
+	}
+	l.Fatalf("%s %q fails for ever", name, args)
+	return ""
+}
+
+// take takes the task as its agent does.
+func (l *life) take() {
+	l.Helper()
+	for range 6 {
+		err := l.h.next(l.Context(), l.h.Config.Agents.Named("devdas"), false, false)
+		if err != nil && !l.mayFail {
+			l.Fatal(err)
+		}
+		if err == nil && l.record().Dispatch.TakenAt != nil {
+			l.renameReports()
+			l.endAgent()
+			return
+		}
+	}
+	l.Fatal("nothing was taken")
+}
+
+// renameReports gives what otm next dropped a name of the real time, as what
+// otm-update drops has: they apply in the order of their names.
+func (l *life) renameReports() {
+	l.Helper()
+	dir := l.h.Box.Dir(inbox.TaskUpdates)
+	for _, name := range l.names(inbox.TaskUpdates) {
+		if err := os.Rename(filepath.Join(dir, name), filepath.Join(dir, inbox.NewName(time.Now(), pipeline.DropIDInName(name)))); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// person edits the row, and a step of it.
+func (l *life) person(status pipeline.Status, reopen bool) {
+	l.Helper()
+	rec, column := l.record(), l.b.Column(l, "Status", "select")
+	edit := func(row string, cells ...board.Cell) {
+		if err := l.b.Server.EditRow("U0ALICE", l.b.ListID, row, cells...); err != nil {
+			l.Fatal(err)
+		}
+	}
+	edit(rec.RowID, board.SelectCell(column, string(status)))
+	if reopen {
+		edit(rec.Steps[2].RowID, board.SelectCell(column, "new"), board.CheckboxCell(l.b.Column(l, "Completed", "todo_completed"), false))
+	}
+}
+
+// live leads a task through its life: dropped, dispatched, taken, reported on,
+// promoted, sent back, done once more and approved.
+func (l *life) live() {
+	l.Helper()
+	printed := l.run("otm-create", "--key", "k", "--title", "Build it", "--agent", "devdas", "--subtask", "a", "--subtask", "b", "--subtask", "a")
+	id, err := pipeline.ParseTaskID(printed)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.id = id
+	l.until("it is dispatched", l.handedOut(1))
+	l.take()
+	l.update("--subtask-done", "1")
+	l.update("--status", "blocked", "--reason", "no key")
+	l.update("--status", "in_progress")
+	l.update("--subtask-done", "2", "--subtask-done", "3", "--result", "made")
+	l.until("it is promoted", l.is(pipeline.AgentDone))
+	l.settled()
+	l.person(pipeline.New, true)
+	l.until("it is dispatched again", l.handedOut(2))
+	l.take()
+	l.update("--subtask-done", "3", "--result", "made well")
+	l.until("it is promoted again", l.is(pipeline.AgentDone))
+	l.settled()
+	l.person(pipeline.Done, false)
+	l.until("it is done", l.is(pipeline.Done))
+}
+
+func (l *life) update(args ...string) {
+	l.Helper()
+	l.run("otm-update", append([]string{"--task-id", l.id.String()}, args...)...)
+}
+
+// handedOut tells whether the nth dispatch is made, and its agent woken.
+func (l *life) handedOut(nth int) func() bool {
+	return func() bool {
+		d := l.record().Dispatch
+		return d != nil && d.Attempt == nth && d.FlippedAt != nil && d.TakenAt == nil && l.woken() >= nth
+	}
+}
+
+// woken is how often the agent was woken; where it is not, that was enough.
+func (l *life) woken() int {
+	switch {
+	case l.g != nil:
+		return len(l.g.Runs())
+	case l.fifo != nil:
+		data, _ := os.ReadFile(filepath.Join(l.root, "runs"))
+		return bytes.Count(data, []byte("\n"))
+	}
+	return 2
+}
+
+// settled waits until the inboxes are empty, and nothing is half done.
+func (l *life) settled() {
+	l.Helper()
+	l.until("all is settled", func() bool {
+		r := l.record()
+		return r.Reporting == nil && len(l.names(inbox.NewTasks))+len(l.names(inbox.TaskUpdates)) == 0
+	})
+}
+
+// names are those of the drops in an inbox.
+func (l *life) names(kind inbox.Kind) []string {
+	l.Helper()
+	files, err := l.h.Box.List(kind)
+	if err != nil {
+		l.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// check holds what has come of it against what must be: one row, all steps once
+// and in order, each update once, one dispatch and one wake an attempt.
+func (l *life) check() {
+	l.Helper()
+	rec := l.record()
+	var steps []string
+	for _, s := range rec.Steps {
+		steps = append(steps, s.Title)
+	}
+	if got := strings.Join(steps, " "); got != "a b a" {
+		l.Errorf("steps %q", got)
+	}
+	if rec.Attempt != 2 || rec.Result != "made well" || l.woken() != 2 {
+		l.Errorf("attempt %d, result %q, woken %d times", rec.Attempt, rec.Result, l.woken())
+	}
+	failed, _ := filepath.Glob(filepath.Join(l.h.Dir, "failed", "*.json"))
+	for _, path := range failed {
+		data, _ := os.ReadFile(path)
+		l.Errorf("a drop failed: %s", data)
+	}
+	l.checkUpdates(rec)
+	l.fsck(4)
+}
+
+// checkUpdates holds the updates that were settled against those that were
+// applied: two of otm next, and five. Where a command may fail once it has
+// dropped its own, and is run again, there may be more, and fewer of otm next.
+func (l *life) checkUpdates(rec *pipeline.Record) {
+	l.Helper()
+	settled := map[string]bool{}
+	names, err := l.h.Box.SettledNames(inbox.ProcessedDir)
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, name := range names {
+		if s, err := l.h.Box.ReadSettled(inbox.ProcessedDir, name); err != nil {
+			l.Error(err)
+		} else if s.Result.Inbox == inbox.TaskUpdates {
+			settled[name] = true
+		}
+	}
+	for _, u := range rec.Updates {
+		if !settled[u.Drop] {
+			l.Errorf("%s was applied twice, or is not settled", u.Drop)
+		}
+		delete(settled, u.Drop)
+	}
+	if len(settled) > 0 {
+		l.Errorf("settled and not applied: %v", settled)
+	}
+	if n := len(rec.Updates); n < 5 || n != 7 && !l.mayFail {
+		l.Errorf("%d updates: %+v", n, rec.Updates)
+	}
+}
+
+// fsck holds everything against what must always be true, with so many rows on
+// the board.
+func (l *life) fsck(rows int) {
+	l.Helper()
+	for range 10 { // a fault may be left
+		if err := l.h.walk(l.Context()); err == nil {
+			break
+		}
+		l.pass(5 * time.Second)
+	}
+	snap, err := slacklist.ReadSnapshot(l.h.Dir, l.h.Now())
+	if err != nil || len(snap.Rows) != rows {
+		l.Fatalf("%d rows on the board, want %d; %v", len(snap.Rows), rows, err)
+	}
+	findings, err := fsck.Check(fsck.Options{Dir: l.h.Dir, Agents: l.h.Config.Agents, Rows: snap.Rows, Now: l.h.Now(), Quiet: true})
+	if err != nil || len(findings) > 0 {
+		l.Errorf("fsck: %+v, %v", findings, err)
+	}
+}
+
+// archive takes it off the board.
+func (l *life) archive() {
+	l.Helper()
+	for range 10 {
+		a := &archiver{home: l.h, board: l.board, log: slog.New(slog.DiscardHandler), before: l.h.Now().Add(time.Hour)}
+		if report, err := a.run(l.Context(), true); err == nil && report.Left == 0 && report.Room.Rows == 0 {
+			break
+		}
+		l.pass(5 * time.Second)
+	}
+	entries := 0
+	for e, err := range history.Read(l.h.Dir) {
+		if entries++; err != nil || len(e.Steps) != 3 || e.TaskID != l.id {
+			l.Errorf("history: %+v, %v", e, err)
+		}
+	}
+	if entries != 1 {
+		l.Errorf("%d entries in the history", entries)
+	}
+	l.fsck(0)
+}
+
+// makeFIFO makes what a started agent waits for, and sees to it that none is
+// left at the end.
+func (l *life) makeFIFO() {
+	l.Helper()
+	path := filepath.Join(l.root, "fifo")
+	err := syscall.Mkfifo(path, 0o600)
+	if err == nil {
+		l.fifo, err = os.OpenFile(path, os.O_RDWR, 0)
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() {
+		io.WriteString(l.fifo, "\n\n\n\n")
+		held, err := lock.Acquire(context.Background(), l.h.lockPath("exec-devdas"), time.Minute)
+		if err != nil {
+			l.Errorf("an agent is left: %v", err)
+		} else {
+			held.Release()
+		}
+		l.fifo.Close()
+	})
+}
+
+// endAgent lets a started agent end.
+func (l *life) endAgent() {
+	if l.fifo != nil {
+		io.WriteString(l.fifo, "\n")
+	}
+}
+
+// dieOnceStarted calls die when the agent has been started by a helper that does
+// not say so.
+func (l *life) dieOnceStarted(ctx context.Context, die func()) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	before := l.woken()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := os.Stat(filepath.Join(l.root, muteFile)); err == nil && l.woken() > before {
+			os.Remove(filepath.Join(l.root, muteFile))
+			die()
+			return
+		}
+	}
+}
+
+// TestLostAnswersThroughALife lets each call to the outside fail in each way, at
+// each of its places in a task's life: not applied; applied and its answer lost;
+// applied, lost, and not visible for 20 s; then it heals, or fails again in
+// another way. OTM_TEST_WHOLE=1 takes all of them, else some of each call.
+func TestLostAnswersThroughALife(t *testing.T) {
+	t.Parallel()
+	whole := os.Getenv("OTM_TEST_WHOLE") != ""
+	plain := map[pipeline.Trigger]*life{}
+	for _, way := range []pipeline.Trigger{pipeline.TriggerNone, pipeline.TriggerExec, pipeline.TriggerGateway} {
+		l := newLife(t, way)
+		l.live()
+		l.check()
+		l.archive()
+		plain[way] = l
+	}
+	n := 0
+	for _, c := range outsideCalls(plain[pipeline.TriggerNone]) {
+		way := cmp.Or(c.way, pipeline.TriggerNone)
+		times := c.made(plain[way])
+		if times == 0 {
+			t.Errorf("a life makes no call of %s", c.name)
+		}
+		for nth := range times {
+			for _, f := range c.faults {
+				for _, again := range []bool{false, true} {
+					if n++; !whole && n%c.sample() != 0 {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s %d %s again %t", c.name, nth+1, f.name, again), func(t *testing.T) {
+						t.Parallel()
+						l := newLife(t, way)
+						f.set(l, nth, again)
+						l.live()
+						l.check()
+						l.archive()
+					})
+				}
+			}
+		}
+	}
+	t.Logf("%d cases in all", n)
+}

@@ -1,0 +1,171 @@
+package fsck
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"otm/internal/durable"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/history"
+	"otm/pipeline/inbox"
+	"otm/pipeline/task"
+)
+
+func (c *check) readRecords() error {
+	ids, err := c.store.IDs()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c.saw(id)
+		rec, err := c.store.Load(id)
+		if err != nil {
+			c.unread[id] = err
+			continue
+		}
+		c.records[id] = rec
+		if rec.RowID != "" {
+			c.owners[rec.RowID] = id
+		}
+	}
+	aside, err := filepath.Glob(filepath.Join(c.Dir, "tasks", "*.corrupt-*"))
+	for _, path := range aside {
+		c.findings = append(c.findings, Finding{Rule: RuleRecord, Text: "a record was set aside: " + filepath.Base(path),
+			Hint: "rm " + safe.Quote(path) + "   # once you have looked into it", Path: path})
+	}
+	return err
+}
+
+// recordsUnread says which records cannot be read. The next pass makes them
+// anew where it has a row to make them from.
+func (c *check) recordsUnread() error {
+	for _, id := range sorted(c.unread) {
+		err, row := c.unread[id], c.rowBearing(id)
+		var corrupt *task.CorruptError
+		switch {
+		case !errors.As(err, &corrupt):
+			c.found(RuleRecord, id, "", "chmod u+r "+safe.Quote(c.recordPath(id)), "its record cannot be read: %v", err)
+		case row != nil && c.tended(row):
+			c.found(RuleRecord, id, RunAgain, "otm-dispatcher --once   # sets it aside and makes it anew from the board", "its record cannot be read: %v", err)
+		default:
+			c.found(RuleRecord, id, "", c.setAside(id), "its record cannot be read, and there is no row to make it anew from: %v", err)
+		}
+	}
+	return nil
+}
+
+func (c *check) recordPath(id pipeline.TaskID) string {
+	return filepath.Join(c.Dir, "tasks", id.String()+".json")
+}
+
+// setAside is how a person puts a record away.
+func (c *check) setAside(id pipeline.TaskID) string {
+	path := c.recordPath(id)
+	return "mv " + safe.Quote(path) + " " + safe.Quote(path+".corrupt-0")
+}
+
+func (c *check) readHistory() error {
+	path := safe.Quote(filepath.Join(c.Dir, history.FileName))
+	for e, err := range history.Read(c.Dir) {
+		switch {
+		case errors.Is(err, history.ErrNoEntry):
+			c.found(RuleHistory, 0, "", "mend that line or delete it, in "+path, "%v", err)
+		case err != nil:
+			c.historyUnread = true
+			c.found(RuleHistory, 0, "", "ls -ld "+path+"   # make it a file that you can read", "the history cannot be read: %v", err)
+		default:
+			c.saw(e.TaskID)
+			c.archived[e.TaskID] = true
+		}
+	}
+	return nil
+}
+
+// inboxes reads what waits.
+func (c *check) inboxes() error {
+	for _, kind := range inbox.Kinds {
+		files, err := c.box.List(kind)
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if c.Quiet {
+				c.found(RuleHalfMade, 0, RunAgain, "otm-injector --once   # otm why --all says what it waits for", "%s still waits in %s", f.Name, kind)
+			}
+			if kind == inbox.TaskUpdates {
+				c.reports[f.Name] = true
+			}
+			if !f.Regular() || kind != inbox.NewTasks {
+				continue
+			}
+			data, _, err := c.box.Read(f)
+			if err != nil {
+				continue // settled meanwhile
+			}
+			if d, err := drop.ParseCreate(data); err == nil {
+				c.saw(d.Task.ID)
+				c.waiting[d.Task.ID] = true
+			}
+		}
+	}
+	return nil
+}
+
+func (c *check) counter() error {
+	data, err := os.ReadFile(filepath.Join(c.Dir, "next-task-id.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		c.found(RuleCounter, 0, RaiseCounter, "otm fsck --repair", "it is missing")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var state struct{ Next pipeline.TaskID }
+	if _, err := fmt.Sscanf(strings.Join(strings.Fields(string(data)), ""), `{"next":%d}`, &state.Next); err != nil {
+		c.found(RuleCounter, 0, RaiseCounter, "otm fsck --repair", "it holds %.40q", data)
+	} else if next := task.Above(state.Next, c.used...); next != state.Next {
+		c.found(RuleCounter, next-1, RaiseCounter, "otm fsck --repair", "it says %d, and %v exists", state.Next, next-1)
+	}
+	return nil
+}
+
+// litterAge is how old a temporary file is that no writer will finish.
+const litterAge = time.Hour
+
+func (c *check) litter() error {
+	dirs := []string{c.Dir}
+	for _, name := range []string{
+		"new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys", "board", "board/page", "secrets",
+	} {
+		dirs = append(dirs, filepath.Join(c.Dir, name))
+	}
+	for _, a := range c.Agents {
+		if a.Workspace != "" {
+			dirs = append(dirs, a.Workspace)
+		}
+	}
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // not there: others say so where it matters
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+				continue // a writer makes files
+			}
+			if age := c.Now.Sub(info.ModTime()); age > litterAge {
+				path := filepath.Join(dir, e.Name())
+				c.findings = append(c.findings, Finding{Rule: RuleLitter, Text: "a crashed writer left " + path, Hint: "otm fsck --repair   # removes it", Repair: RemoveFile, Path: path})
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package fsck
+
+import (
+	"path/filepath"
+	"slices"
+
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// readFailed notes which creates failed: their tasks need no row.
+func (c *check) readFailed() error {
+	names, err := c.box.SettledNames(inbox.FailedDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s, err := c.box.ReadSettled(inbox.FailedDir, name)
+		if err != nil || s.Object == nil {
+			continue
+		}
+		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil {
+			c.failed[d.ID] = name
+		}
+	}
+	return nil
+}
+
+// nameIn is the name of a task's create in processed/ or failed/, of which
+// names are by the ids of the drops; "": it is not there.
+func (c *check) nameIn(dir string, names map[string]string, rec *pipeline.Record) string {
+	switch {
+	case rec.DropID == "":
+		return ""
+	case names[rec.DropID] != "":
+		return names[rec.DropID]
+	case rec.Drop != "" && c.box.IsSettled(dir, rec.Drop): // a drop of others, that has no id
+		return rec.Drop
+	}
+	return ""
+}
+
+// settled holds what was taken down for done against the records.
+func (c *check) settled() error {
+	names, err := c.box.SettledNames(inbox.ProcessedDir)
+	if err != nil {
+		return err
+	}
+	applied := map[pipeline.TaskID][]string{} // the names of its updates, in order
+	for _, name := range names {
+		s, err := c.box.ReadSettled(inbox.ProcessedDir, name)
+		if err != nil || s.Object == nil {
+			continue
+		}
+		id := s.TaskID()
+		c.saw(id)
+		switch s.Result.Inbox {
+		case inbox.NewTasks:
+			c.processedCreate(id, name, s)
+		case inbox.TaskUpdates:
+			applied[id] = append(applied[id], name)
+		}
+	}
+	for _, id := range sorted(applied) {
+		c.updates(id, applied[id])
+	}
+	return nil
+}
+
+func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settled) {
+	if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && !s.Result.SkippedDuplicate {
+		c.processed[d.ID] = name
+	}
+	known := c.records[id] != nil || c.unread[id] != nil || len(c.tops[id]) > 0 || c.archived[id] || c.historyUnread || c.waiting[id]
+	if !known && !s.Result.SkippedDuplicate {
+		c.found(RuleDropped, id, "", c.again(name), "it was brought to the board, and neither board, record nor history knows it")
+	}
+}
+
+// again is how a person has a processed create handled once more: where it lies
+// in processed/ as well, the injector takes it for handled.
+func (c *check) again(name string) string {
+	return "mv " + safe.Quote(filepath.Join(c.Dir, inbox.ProcessedDir, name)) + " " + safe.Quote(c.box.Dir(inbox.NewTasks)) + "   # has it made again"
+}
+
+// updates holds the updates of a task that were settled against its record.
+func (c *check) updates(id pipeline.TaskID, settled []string) {
+	rec := c.records[id]
+	if rec == nil {
+		return
+	}
+	seen := map[string]string{}
+	for _, u := range rec.Updates {
+		if other, twice := seen[u.ID]; twice {
+			c.found(RuleUpdates, id, "", c.remake(rec), "update %s was applied twice, as %s and as %s", u.ID, other, u.Drop)
+		}
+		seen[u.ID] = u.Drop
+	}
+	rebuilt := slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt })
+	if rebuilt {
+		return // what was applied before it was lost, nobody knows
+	}
+	known := map[string]bool{}
+	for _, u := range rec.Updates {
+		known[u.Drop] = true
+	}
+	if len(rec.Updates) >= 1000 { // older ones are forgotten
+		return
+	}
+	for _, name := range settled {
+		if s, err := c.box.ReadSettled(inbox.ProcessedDir, name); err == nil && !known[name] && !c.knowsDrop(rec, s) {
+			c.found(RuleUpdates, id, "", c.remake(rec), "%s was settled as applied, and its record does not know it", name)
+		}
+	}
+}
+
+// knowsDrop tells whether the record knows an update by its id.
+func (c *check) knowsDrop(rec *pipeline.Record, s *inbox.Settled) bool {
+	u, err := drop.ParseUpdate(s.Object.Bytes())
+	if err != nil {
+		return true // a settled file that was edited says nothing
+	}
+	_, known := rec.AppliedAs(u.ID)
+	return known
+}

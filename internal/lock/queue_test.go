@@ -1,0 +1,175 @@
+package lock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// wanting waits until so many goroutines of this process wait for a lock.
+func wanting(t *testing.T, path string, n int) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		queues.Lock()
+		q := queues.of[path]
+		have := -1 // nobody waits in the kernel either
+		if q != nil {
+			have = len(q.wants)
+		}
+		queues.Unlock()
+		if have == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d wait for the lock, want %d", have, n)
+		}
+	}
+}
+
+// TestWaitingDoesNotLook: whoever waits for a lock tries once and is woken when
+// it comes free. Sixty-four that looked again and again kept each other from
+// their work. It must not be parallel: it replaces what all use.
+func TestWaitingDoesNotLook(t *testing.T) {
+	real := tryLock
+	t.Cleanup(func() { tryLock = real })
+	path := filepath.Join(t.TempDir(), "a")
+	l := acquire(t, path, 0)
+	var looks atomic.Int32
+	tryLock = func(fl *flock.Flock) (bool, error) {
+		looks.Add(1)
+		return real(fl)
+	}
+	got := make(chan error, 1)
+	go func() {
+		next, err := Acquire(t.Context(), path, patience)
+		if err == nil {
+			err = next.Release()
+		}
+		got <- err
+	}()
+	_, err := Acquire(t.Context(), path, 100*time.Millisecond) // so long, the other one waits
+	held(t, err, os.Getpid())
+	l.Release()
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	if n := looks.Load(); n != 2 {
+		t.Errorf("two that waited looked %d times, want once each", n)
+	}
+}
+
+// TestGivingUp gives up again and again: one wait in the kernel is left behind,
+// however often, and it keeps the lock from nobody.
+func TestGivingUp(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	holder := holding(t, path)
+	for range 5 {
+		_, err := Acquire(t.Context(), path, time.Millisecond)
+		held(t, err, holder.Process.Pid)
+	}
+	wanting(t, path, 0)
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, path, patience)
+	wanting(t, path, -1)
+}
+
+// TestLeftBehindServesTheNext: the wait that somebody left behind in the kernel
+// gets the lock for whoever asks after him.
+func TestLeftBehindServesTheNext(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	l := acquire(t, path, 0)
+	_, err := Acquire(t.Context(), path, time.Millisecond)
+	held(t, err, os.Getpid())
+	wanting(t, path, 0)
+	order := make(chan int, 3)
+	for i := range 3 {
+		go func() {
+			next, err := Acquire(t.Context(), path, patience)
+			order <- i
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			next.Release()
+		}()
+		wanting(t, path, i+1)
+	}
+	l.Release()
+	for want := range 3 {
+		if got := <-order; got != want {
+			t.Errorf("number %d got the lock, want number %d: they asked in turn", got, want)
+		}
+	}
+}
+
+// TestDeletedWhileWaiting deletes the file, or all lock files, under a holder
+// and one that waits: that one gets the lock of the file that has the name then.
+func TestDeletedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"the file", "its directory"} {
+		dir := filepath.Join(t.TempDir(), "locks")
+		path := filepath.Join(dir, "a")
+		l := acquire(t, path, 0)
+		got := make(chan *Lock, 1)
+		go func() {
+			next, err := Acquire(t.Context(), path, patience)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- next
+		}()
+		wanting(t, path, 1)
+		doomed := path
+		if what == "its directory" {
+			doomed = dir
+		}
+		if err := os.RemoveAll(doomed); err != nil {
+			t.Fatal(err)
+		}
+		l.Release()
+		next := <-got
+		if next == nil {
+			t.Fatalf("%s was deleted: no lock", what)
+		}
+		if _, err := Acquire(t.Context(), path, 0); !errors.As(err, new(*HeldError)) {
+			t.Errorf("%s was deleted: another got the lock as well: %v", what, err)
+		}
+		next.Release()
+	}
+}
+
+// TestDataDirectoryGoneWhileWaiting: with the data directory, a wait ends.
+func TestDataDirectoryGoneWhileWaiting(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(data, "locks", "a")
+	l := acquire(t, path, 0)
+	got := make(chan error, 1)
+	go func() {
+		_, err := Acquire(t.Context(), path, patience)
+		got <- err
+	}()
+	wanting(t, path, 1)
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	if err := <-got; !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Acquire: %v, want fs.ErrNotExist", err)
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("the data directory was made")
+	}
+}
