@@ -821,6 +821,26 @@ func TestReassignedFlipLost(t *testing.T) {
 	}
 }
 
+// A person moves a new task on by hand while its dispatch was begun, and we died
+// before the flip: it stays as it was set.
+func TestMovedByHandBeforeFlip(t *testing.T) {
+	t.Parallel()
+	for _, status := range []pipeline.Status{pipeline.InProgress, pipeline.Blocked} {
+		w := newWorld(t, "alpha")
+		id := w.create("x", "alpha", pipeline.Normal)
+		w.change(id, func(r *pipeline.Record) {
+			r.Attempt = 1
+			r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "alpha", Workspace: w.agent("alpha").Workspace, At: w.clock.Now()}
+		})
+		w.clock.Advance(time.Minute)
+		w.edit(id, w.status(status))
+		for range 2 {
+			want(t, "dispatched again", w.pass().Woken, 0)
+			want(t, "status", w.boardStatus(id), status)
+		}
+	}
+}
+
 // An agent that is renamed in the configuration keeps its tasks.
 func TestAgentRenamed(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"otm/pipeline"
 )
@@ -154,10 +155,17 @@ func isAgain(t *task) bool {
 		if d == nil {
 			return false // its record was lost: whoever works on it goes on
 		}
-		begun := d.FlippedAt == nil && d.TakenAt == nil // given away, and we crashed before the flip
+		// Given away, and we crashed before the flip; what a person moved since
+		// stays as it is.
+		begun := d.FlippedAt == nil && d.TakenAt == nil && !movedSince(t.rec, d.At)
 		return begun || !sameAgent(d.Agent, t.agent.Name)
 	}
 	return false
+}
+
+// movedSince tells whether a person moved a task by hand after a time.
+func movedSince(r *pipeline.Record, t time.Time) bool {
+	return slices.ContainsFunc(r.History, func(e pipeline.Event) bool { return e.What == pipeline.EventChanged && e.At.After(t) })
 }
 
 // eventAgain is how the history of a task tells of a further dispatch.
