@@ -23,6 +23,36 @@ type roll string
 // enrolled keeps the lock of this process.
 var enrolled *os.File
 
+// houseFile is locked by the test whose roll it is, for as long as that lives.
+const houseFile = ".house"
+
+// openRoll makes a roll. Who is on it dies with this process.
+func openRoll(dir string) (roll, *os.File, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	f, err := os.Create(filepath.Join(dir, houseFile))
+	if err != nil {
+		return "", nil, err
+	}
+	return roll(dir), f, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+// outlive ends this process when the test is gone, however that ended: what
+// stays by itself would go on for ever.
+func outlive(dir string) {
+	f, err := os.Open(filepath.Join(dir, houseFile))
+	if err != nil {
+		return
+	}
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH)
+	}
+	if err == nil {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+}
+
 // enrol puts this process on the roll, if there is one.
 func enrol() {
 	dir := os.Getenv(rollEnv)
@@ -42,6 +72,7 @@ func enrol() {
 		return
 	}
 	enrolled = f
+	go outlive(dir)
 }
 
 // living are the pids of those who live, by what they are. The files of the
@@ -50,6 +81,9 @@ func (r roll) living() map[string][]int {
 	alive := map[string][]int{}
 	entries, _ := os.ReadDir(string(r))
 	for _, e := range entries {
+		if e.Name() == houseFile {
+			continue
+		}
 		kind, pid, ok := r.alive(e.Name())
 		if ok {
 			alive[kind] = append(alive[kind], pid)

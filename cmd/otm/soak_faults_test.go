@@ -93,7 +93,6 @@ func (b *farBoard) fault(method string) boardtest.Fault {
 		func() boardtest.Fault { return boardtest.ErrorCode("internal_error") },
 		func() boardtest.Fault { return boardtest.ApplyThenError("internal_error") },
 		func() boardtest.Fault { return boardtest.RateLimited("1") },
-		func() boardtest.Fault { return boardtest.RateLimited("") },
 	}
 	if method == "slackLists.items.create" && b.random.IntN(3) == 0 {
 		b.met["apply, hide"]++

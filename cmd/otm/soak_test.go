@@ -123,11 +123,14 @@ func newSoak(t *testing.T, seed uint64) *soak {
 		house: newHouse(t), seed: seed, agents: []string{"alpha", "beta", "gamma", "delta"}, room: 40, block: 12,
 		dead: map[string]int{}, titles: map[string]string{}, touched: map[string][]string{}, over: map[pipeline.TaskID]bool{},
 	}
-	s.store, s.desk, s.roll = task.Open(s.dir, nil), deskOf(s.dir), roll(filepath.Join(s.root, "roll"))
-	for _, dir := range []string{string(s.roll), s.logDir()} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+	s.store, s.desk = task.Open(s.dir, nil), deskOf(s.dir)
+	var alive *os.File
+	var err error
+	if s.roll, alive, err = openRoll(filepath.Join(s.root, "roll")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.logDir(), 0o700); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Symlink(filepath.Join(s.bin, "otm"), filepath.Join(s.bin, soakAgentName)); err != nil {
 		t.Fatal(err)
@@ -141,6 +144,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 		for len(s.roll.living()) > 0 {
 			s.roll.killAll()
 		}
+		alive.Close()
 	})
 	return s
 }
