@@ -74,7 +74,7 @@ web-api: ## the board's suite with Slack's own client for Node
 .PHONY: bench
 bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
-	$(GO) test ./internal/app ./internal/board ./pipeline/task -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load'
+	$(GO) test ./internal/app ./internal/board ./pipeline/task -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load|IDs'
 
 .PHONY: cover
 cover: ## which statements the tests reach

@@ -28,7 +28,6 @@ var weeks = []regime{
 	{tasks: 1000, days: 7, rows: 1000},
 	{tasks: 1000, days: 7, rows: 1000, every: time.Hour},
 	{tasks: 2000, days: 1, every: time.Hour},
-	{tasks: 4000, days: 1, every: time.Hour},
 }
 
 // TestWeek lives a day with a list of Slack's: all tasks come to their end, no
@@ -51,7 +50,9 @@ func TestWeek(t *testing.T) { // not in parallel: all calls lead to its board
 	}
 	var all []*lived
 	for _, r := range weeks {
-		all = append(all, simulate(t, r))
+		if w := simulate(t, r); w.tasks > 0 { // else it was not among those that go test was asked for
+			all = append(all, w)
+		}
 		var tables bytes.Buffer
 		printWeeks(&tables, all)
 		if err := os.WriteFile(path, tables.Bytes(), 0o600); err != nil { // each time, as it takes long
