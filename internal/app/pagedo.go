@@ -1,0 +1,125 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"otm/internal/page"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/inbox"
+)
+
+// Do implements page.Source.
+func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
+	switch a.Do {
+	case "create":
+		return p.create(ctx, a)
+	case "retry":
+		return nil, p.retry(ctx, a)
+	}
+	c, err := p.changeOf(a)
+	if err != nil {
+		return nil, err
+	}
+	return nil, refusalOf(p.write(ctx, c))
+}
+
+// create drops a task, as otm-create would: what a person adds here takes the
+// way of every task. If we crash before the drop is published, an id is lost.
+func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, error) {
+	t := pipeline.Task{Title: strings.TrimSpace(a.Title), Agent: a.Agent, Project: a.Project, Steps: a.Steps, Priority: pipeline.Normal, Type: pipeline.Action}
+	var ok bool
+	if t.Priority, ok = pipeline.ParsePriority(cmp.Or(a.Priority, string(pipeline.Normal))); !ok {
+		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
+	}
+	if t.Type, ok = pipeline.ParseType(cmp.Or(a.Type, string(pipeline.Action))); !ok {
+		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no type %q", a.Type)}
+	}
+	if err := drop.CheckTask(&t); err != nil {
+		return nil, &page.Refusal{Reason: err.Error()}
+	}
+	known, err := p.configured(t.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if known != nil {
+		t.Agent = known.Name
+	}
+	counter, err := p.home.Store.Counter(ctx)
+	if err != nil {
+		return nil, refusalOf(err)
+	}
+	t.ID, err = counter.Take(1)
+	counter.Release()
+	if err != nil {
+		return nil, refusalOf(err)
+	}
+	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: p.home.Now(), Task: t, By: human}
+	if err := p.home.Box.Publish(inbox.NewTasks, inbox.NewName(c.CreatedAt, c.ID), c.Encode()); err != nil {
+		return nil, err
+	}
+	return &page.Answer{ID: t.ID.String()}, nil
+}
+
+// configured finds an agent; nil where none at all is configured. The error is
+// a *page.Refusal.
+func (p *pageSource) configured(name string) (*pipeline.Agent, error) {
+	agents := p.home.Config.Agents
+	if len(agents) == 0 {
+		return nil, nil
+	}
+	if a := agents.Named(name); a != nil {
+		return a, nil
+	}
+	r := &page.Refusal{Reason: fmt.Sprintf("no agent %q is configured", name)}
+	if near := agents.Nearest(name); near != "" {
+		r.Hint = "do you mean " + near + "?"
+	}
+	return nil, r
+}
+
+// retry puts a failed file back into its inbox.
+func (p *pageSource) retry(ctx context.Context, a page.Action) error {
+	if a.Name != filepath.Base(a.Name) || !inbox.Delivered(a.Name) {
+		return &page.Refusal{Reason: fmt.Sprintf("%q is no name of a failed file", a.Name)}
+	}
+	_, _, err := p.home.retryOne(ctx, a.Name, retryAs{newID: a.NewID})
+	if errors.Is(err, fs.ErrNotExist) {
+		return &page.Refusal{Reason: "the file is no longer among those that failed"}
+	}
+	if err != nil {
+		return &page.Refusal{Reason: "not put back: " + err.Error()}
+	}
+	return nil
+}
+
+// refusalOf words what the board or the data directory refuses, for a person
+// at the page. What it does not know stays as it is.
+func refusalOf(err error) error {
+	var refusal *page.Refusal
+	if err == nil || errors.As(err, &refusal) {
+		return err
+	}
+	var be *pipeline.BoardError
+	if errors.As(err, &be) && be.RowGone {
+		return errGone
+	}
+	known := Explain(err)
+	if known == nil {
+		return err
+	}
+	r := &page.Refusal{Reason: known.Error()}
+	switch {
+	case pipeline.MaybeApplied(err):
+		r.Hint = "it may have taken effect all the same: look before you try again"
+	case len(known.Hints) > 0:
+		r.Hint = known.Hints[0]
+	}
+	return r
+}
