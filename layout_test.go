@@ -53,6 +53,7 @@ var owners = map[string]string{
 	"golang.org/x/text/unicode/norm":  "otm/pipeline",             // one rule for when two names are the same
 	"golang.org/x/sys/unix":           "otm/internal/durable",     // rename without overwriting
 	"github.com/rogpeppe/go-internal": "otm/cmd/otm",              // user stories, in tests only
+	"go.uber.org/goleak":              "otm/internal/leak",        // in tests only
 	"github.com/spf13/cobra":          "otm/internal",             // commands: cli, submit and app
 	"github.com/google/uuid":          "otm/pipeline",             // ids of drops
 	"github.com/chromedp/chromedp":    "otm/internal/app",         // the page in a real browser, in tests only
@@ -110,6 +111,7 @@ var mayImport = map[string][]string{
 	"otm/scripts":                      {},
 	"otm/scripts/man":                  {"otm/internal/app", "otm/internal/man"}, // manual pages of the commands
 	"otm/internal/man":                 {},
+	"otm/internal/leak":                {}, // for tests
 }
 
 func TestImportDirection(t *testing.T) {

@@ -1,10 +1,7 @@
 package dispatch
 
 import (
-	"flag"
-	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +9,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/leak"
 	"otm/pipeline"
 	files "otm/pipeline/task"
 )
@@ -30,18 +28,7 @@ func TestMain(m *testing.M) {
 	for name, value := range inherited {
 		os.Setenv(name, value)
 	}
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	fuzzing := flag.Lookup("test.fuzz").Value.String() != "" // has goroutines of its own
-	for try := 0; runtime.NumGoroutine() > before && code == 0 && !fuzzing; try++ {
-		if try == 1000 {
-			buf := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", buf[:runtime.Stack(buf, true)])
-			code = 1
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	os.Exit(code)
+	os.Exit(leak.Run(m))
 }
 
 // inherited is what the dispatcher of the tests finds in its environment.

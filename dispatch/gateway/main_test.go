@@ -3,11 +3,8 @@ package gateway_test
 import (
 	"bytes"
 	"context"
-	"flag"
-	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,24 +13,12 @@ import (
 
 	"otm/dispatch/gateway"
 	"otm/dispatch/gateway/gatewaytest"
+	"otm/internal/leak"
 )
 
 // TestMain checks that after all tests no goroutine is left: Close waits for
 // everything that a Client started.
-func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	fuzzing := flag.Lookup("test.fuzz").Value.String() != "" // has goroutines of its own
-	for try := 0; runtime.NumGoroutine() > before && code == 0 && !fuzzing; try++ {
-		if try == 200 {
-			buf := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", buf[:runtime.Stack(buf, true)])
-			code = 1
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(leak.Run(m)) }
 
 // each runs a test on both versions of the gateway.
 func each(t *testing.T, f func(t *testing.T, p gatewaytest.Profile)) {

@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"otm/dispatch/gateway/gatewaytest"
+	"otm/internal/leak"
 )
 
 // The test binary is the program, and its agent, when told so. After the tests
@@ -29,18 +28,7 @@ func TestMain(m *testing.M) {
 		message, _ := io.ReadAll(os.Stdin)
 		os.Exit(exitCode(os.WriteFile("seen-"+os.Args[1], message, 0o600)))
 	}
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	for try := 0; runtime.NumGoroutine() > before && code == 0; try++ {
-		if try == 200 {
-			buf := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "goroutines left:\n%s\n", buf[:runtime.Stack(buf, true)])
-			code = 1
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	os.Exit(code)
+	os.Exit(leak.Run(m))
 }
 
 func exitCode(err error) int {
