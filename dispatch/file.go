@@ -75,8 +75,9 @@ func editFile(ctx context.Context, dir, workspace string, now time.Time, wait ti
 // maxFile bounds a dispatch file, in bytes.
 var maxFile int64 = 64 << 20
 
-// A writer that does not know our lock may be in the middle of it: what is not
-// JSON is looked at again for a while if it has just been written.
+// A writer that does not know our lock may be in the middle of it, and tells
+// nobody when it has done: what is not JSON is looked at again for a while if it
+// has just been written.
 const (
 	settleTries = 10
 	settlePause = 20 * time.Millisecond

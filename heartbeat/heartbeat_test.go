@@ -187,7 +187,7 @@ func TestDirectoryGone(t *testing.T) {
 }
 
 // TestLongRun beats every minute for as long as the run gets on, and no more
-// when it hangs.
+// when it hangs. The time is that of the bubble: nobody waits for it.
 func TestLongRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
-
-	"otm/internal/board"
 )
 
 // house is a data directory with an embedded board and two agents, in which
@@ -119,11 +117,18 @@ func (h *house) must(name string, args ...string) string {
 func (h *house) startBoard(crashAt string) {
 	h.Helper()
 	h.board = h.command(crashAt, "otm", "board")
-	if err := h.board.Start(); err != nil {
+	stdout, err := h.board.StdoutPipe()
+	if err == nil {
+		err = h.board.Start()
+	}
+	if err != nil {
 		h.Fatal(err)
 	}
+	r := bufio.NewReader(stdout)
+	_, err = r.ReadString('\n') // its address, once it listens
 	dead := make(chan struct{})
 	go func() {
+		io.Copy(io.Discard, r)
 		h.board.Wait()
 		close(dead)
 	}()
@@ -131,24 +136,8 @@ func (h *house) startBoard(crashAt string) {
 		h.board.Process.Kill()
 		<-dead
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.Fatal("the board does not start")
-		}
-		select {
-		case <-dead:
-			if crashAt == "" {
-				h.Fatal("the board ended")
-			}
-			return
-		default:
-		}
-		if e, err := board.ReadEndpoint(filepath.Join(h.dir, "board")); err == nil && e.PID == h.board.Process.Pid {
-			if resp, err := http.Get(e.Page); err == nil {
-				resp.Body.Close()
-				return
-			}
-		}
+	if err != nil && crashAt == "" {
+		h.Fatal("the board ended")
 	}
 }
 

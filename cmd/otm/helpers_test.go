@@ -103,12 +103,22 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 // it only bounds how late a failure is told.
 const patience = 60 * time.Second
 
+// soon calls ok until it is true, and tells whether it was before its patience
+// ended. What it waits for is done by other processes, to files and to the
+// board; what these do, they tell nobody, so it looks again and again.
+func soon(patience time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
 // until calls ok until it is true.
 func until(ts *testscript.TestScript, what string, ok func() bool) {
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			ts.Fatalf("waited in vain for %s", what)
-		}
+	if !soon(patience, ok) {
+		ts.Fatalf("waited in vain for %s", what)
 	}
 }
 

@@ -313,10 +313,8 @@ const patienceOfReal = 8 * time.Minute
 // waitUntil waits for something, long.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patienceOfReal); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
+	if !soon(patienceOfReal, ok) {
+		t.Fatalf("waited in vain for %s", what)
 	}
 }
 

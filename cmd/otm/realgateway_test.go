@@ -416,10 +416,9 @@ func onePass(t *testing.T, c *realCase) {
 		t.Logf("a pass with six agents: %.3f s with its process, %.3f s from the first that was asked to the last that was accepted",
 			took.Seconds(), last.Sub(first).Seconds())
 		// The next measurement is of a gateway at rest, if it gets there.
-		for end := time.Now().Add(time.Minute); time.Now().Before(end) && slices.ContainsFunc(sixAgents, func(a string) bool {
-			return c.model.began(h.dir, a) == 0
-		}); time.Sleep(50 * time.Millisecond) {
-		}
+		soon(time.Minute, func() bool {
+			return !slices.ContainsFunc(sixAgents, func(a string) bool { return c.model.began(h.dir, a) == 0 })
+		})
 	}
 }
 

@@ -377,18 +377,13 @@ func (s *soak) buried(dead map[string]int) (n int) {
 // still in the way.
 func (s *soak) until(what string, look func() string) {
 	s.Helper()
-	last, since := "", time.Now()
-	for {
-		left := look()
+	left := "?"
+	for last := ""; left != last; { // it gets on
+		last = left
+		soon(patience, func() bool { left = look(); return left == "" || left != last || s.Failed() })
 		if left == "" || s.Failed() {
 			return
 		}
-		if left != last {
-			last, since = left, time.Now()
-		}
-		if time.Since(since) > patience {
-			s.Fatalf("waited in vain for %s; left: %s; the directory, to look into: %s", what, left, s.keepAside())
-		}
-		time.Sleep(50 * time.Millisecond)
 	}
+	s.Fatalf("waited in vain for %s; left: %s; the directory, to look into: %s", what, left, s.keepAside())
 }

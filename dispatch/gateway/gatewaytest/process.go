@@ -111,7 +111,7 @@ func (g *Gateway) Boot() error {
 		if err == nil {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // the port is a stranger's for a moment
+		time.Sleep(10 * time.Millisecond) // somebody else has the port for a moment, and when it is free again, nobody tells
 		ln, err = listen(g.addr)
 	}
 	if err != nil {
