@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,9 +17,6 @@ import (
 // answer in ten, with or without having done what it was asked for, errs,
 // refuses, and shows rows late. Now and then a process is killed as well.
 func TestSoakFaults(t *testing.T) {
-	if os.Getenv(soakTasks) == "" {
-		t.Skip("takes many minutes where other tests run beside it: make soak, or set " + soakTasks)
-	}
 	t.Parallel()
 	tasks, seed := setting(t, soakTasks, 40), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -177,6 +177,9 @@ func (a *archiver) over(row *pipeline.Row) (since time.Time, over bool) {
 		if rec.RowID != row.ID {
 			return time.Time{}, false // two rows bear its id: a person has to look
 		}
+		if rec.Reporting != nil {
+			return time.Time{}, false // the board shows an update that the injector has still to finish
+		}
 		if e := rec.LastMove(row.CurrentStatus()); e != nil {
 			since = e.At
 		}

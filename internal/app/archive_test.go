@@ -180,3 +180,33 @@ func TestArchiveTakesOnlyWhatIsOver(t *testing.T) {
 		t.Errorf("%+v, %v, %d rows", report, err, rowsLeft(t, b))
 	}
 }
+
+// An update that is on the board and not yet in the record is finished first.
+func TestArchiveWaitsForAnUpdate(t *testing.T) {
+	t.Parallel()
+	b, a := newArchive(t, 1)
+	items := b.Must(t, "slackLists.items.list", map[string]any{"list_id": b.ListID, "limit": 1000})["items"].([]any)
+	reporting := func(r *pipeline.Report) {
+		t.Helper()
+		_, err := a.home.Store.Change(t.Context(), 1, func(rec *pipeline.Record) error {
+			for _, item := range items {
+				if row := item.(map[string]any); row["parent_record_id"] == nil {
+					rec.RowID = row["id"].(string)
+				}
+			}
+			rec.Reporting = r
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	reporting(&pipeline.Report{ID: "u1"})
+	if report, err := a.run(t.Context(), true); err != nil || len(report.Tasks) != 0 || rowsLeft(t, b) != 3 {
+		t.Errorf("while it is applied: %+v, %v, %d rows", report, err, rowsLeft(t, b))
+	}
+	reporting(nil)
+	if report, err := a.run(t.Context(), true); err != nil || len(report.Tasks) != 1 || rowsLeft(t, b) != 0 {
+		t.Errorf("then: %+v, %v, %d rows", report, err, rowsLeft(t, b))
+	}
+}

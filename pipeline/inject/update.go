@@ -104,6 +104,9 @@ func (sw *sweep) unknown(f inbox.File, id pipeline.TaskID) verdict {
 // and the board itself says so. gone is false where the row is there after all.
 // A row that is restored later is seen as any other (Record.Observe).
 func (sw *sweep) rowGone(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
+	if rec.ArchivedAt != nil {
+		return fail(inbox.Conflict, "otm history "+rec.TaskID.String(), "%v is %s, and was archived at %s", rec.TaskID, rec.Status, rec.ArchivedAt.UTC().Format(time.RFC3339)), true
+	}
 	if rec.GoneAt == nil {
 		if missing(b, rec.RowID).Walks == 1 {
 			if due := b.WalkAt().Add(sw.Times.SettleAfter); due.After(sw.Now()) {

@@ -545,6 +545,32 @@ func TestMissingOptionKeepsTheUpdate(t *testing.T) {
 	}
 }
 
+// An update that comes after its task was archived is told that, and takes it
+// for no deletion.
+func TestUpdateOfAnArchivedTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x")
+	w.sweepTo(1, 0, 0)
+	w.clock.Advance(time.Minute)
+	if err := w.Server.DeleteRow("", w.ListID, w.row(1).ID); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
+	if _, err := w.store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		r.Status, r.ArchivedAt = pipeline.Done, &at
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	late := w.update(1, report{result: "late"})
+	w.sweepTo(0, 1, 0)
+	w.failed(late, inbox.Conflict, "T-00001 is done, and was archived at 2026-03-14T09:00:00Z", "otm history T-00001")
+	if r, err := w.store.Load(1); err != nil || r.GoneAt != nil {
+		t.Errorf("its row counts as deleted: %+v, %v", r, err)
+	}
+}
+
 // The row of a task was deleted: its updates wait until a second walk lacks it,
 // as a row may come back, then fail. The row is not made again, and others are
 // not held up.
