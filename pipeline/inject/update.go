@@ -221,10 +221,16 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	person := agent != nil && agent.Person
 	byPerson, rows := b.ByPerson(row), b.StepRows(row.ID)
 	var decided error
+	written := false
 	rec, err := sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		seen := r.Observe(row, rows, byPerson, sw.Now())
 		var report *pipeline.Report
 		if report, decided = decideAgain(r, person, u); decided != nil {
+			if before := r.Reporting; before != nil && before.ID == u.ID && stands(r, row) {
+				decided, written = nil, true
+				before.Status = "" // a person has moved the task on from there
+				return nil
+			}
 			if seen {
 				return nil
 			}
@@ -247,8 +253,10 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	case errors.As(decided, &refused):
 		return fail(refused.class, "otm show "+rec.TaskID.String(), "%s", refused.reason)
 	}
-	if err := b.Update(ctx, changes(rec, sw.Now())...); err != nil {
-		return sw.notWritten(ctx, b, err)
+	if !written {
+		if err := b.Update(ctx, changes(rec, sw.Now())...); err != nil {
+			return sw.notWritten(ctx, b, err)
+		}
 	}
 	ticked := tickedRows(rec)
 	var changed *changedError // its record was lost just now: what is rebuilt from the row has the update in it
@@ -296,6 +304,22 @@ func decideAgain(r *pipeline.Record, person bool, u *drop.Update) (*pipeline.Rep
 		return nil, err // a person moved the task on since
 	}
 	return before, nil
+}
+
+// stands tells whether the report that was begun is on the board, by what it
+// leaves there: its steps are ticked, and its texts stand in the row. A status
+// alone leaves nothing once a person has set another one.
+func stands(r *pipeline.Record, row *pipeline.Row) bool {
+	report := r.Reporting
+	if len(report.Steps) == 0 && report.Result == nil {
+		return false
+	}
+	for _, i := range report.Steps {
+		if i >= len(r.Steps) || !r.Steps[i].Done {
+			return false
+		}
+	}
+	return (report.Reason == nil || row.Reason == *report.Reason) && (report.Result == nil || row.Result == *report.Result)
 }
 
 // noteFailed leaves a trace of an update that fails with its task, where that

@@ -391,6 +391,52 @@ func TestUpdateComesTwice(t *testing.T) {
 	}
 }
 
+// A person approves what stands on the board while the answer to the update
+// that wrote it is lost: it is taken for what it is, applied. One that never
+// arrived is a conflict, and so is one that leaves no trace.
+func TestApprovedBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		fault   boardtest.Fault
+		report  report
+		applied bool
+	}{
+		{"applied", boardtest.ApplyThenReset(), report{status: pipeline.AgentDone, steps: []string{"x"}, result: "r"}, true},
+		{"applied, a result", boardtest.ApplyThenReset(), report{status: pipeline.AgentDone, result: "r"}, true},
+		{"applied, a step", boardtest.ApplyThenReset(), report{steps: []string{"x"}}, true},
+		{"not applied", boardtest.Reset(), report{status: pipeline.AgentDone, steps: []string{"x"}, result: "r"}, false},
+		{"not applied, a result", boardtest.Reset(), report{status: pipeline.AgentDone, result: "r"}, false},
+		{"a status alone", boardtest.ApplyThenReset(), report{status: pipeline.AgentDone}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(1, "A", "x")
+			w.sweepTo(1, 0, 0)
+			w.dispatch(1)
+			name := w.update(1, c.report)
+			w.Faults.Next(updateMethod, c.fault)
+			w.sweepTo(0, 0, 1)
+			w.person(w.row(1).ID, w.statusCell(pipeline.Done))
+			calls := w.Faults.Count(updateMethod)
+			if c.applied {
+				w.sweepTo(1, 0, 0)
+			} else {
+				w.sweepTo(0, 1, 0)
+				w.failed(name, inbox.Conflict, "T-00001 is done (U0PERSON set it at ")
+			}
+			rec, err := w.store.Load(1)
+			if err != nil || rec.Reporting != nil || rec.Status != pipeline.Done || (rec.Result != "") != (c.applied && c.report.result != "") || (len(rec.Updates) == 1) != c.applied {
+				t.Errorf("record %+v, %v", rec, err)
+			}
+			if got := w.row(1); got.Status != pipeline.Done || w.Faults.Count(updateMethod) != calls {
+				t.Errorf("row %+v, %d calls", got, w.Faults.Count(updateMethod)-calls)
+			}
+		})
+	}
+}
+
 // What people set on the board is respected: read before it is written over,
 // however we last knew it.
 func TestPersonsStatusIsRespected(t *testing.T) {
