@@ -119,7 +119,7 @@ func TestManyHands(t *testing.T) {
 			create(i)
 			return
 		}
-		id := s.titles[fmt.Sprint("task ", i)]
+		id := s.idOf(fmt.Sprint("task ", i))
 		out := s.mustDo("otm-update", "--json", "--task-id", id, "--subtask-done", "b", "--result", "by "+id)
 		var answer struct{ File string }
 		if err := json.Unmarshal([]byte(out), &answer); err != nil {
@@ -134,7 +134,7 @@ func TestManyHands(t *testing.T) {
 	s.endUp(crew)
 	s.checkCreates(s.records())
 	for i, file := range reports {
-		id := s.titles[fmt.Sprint("task ", i)]
+		id := s.idOf(fmt.Sprint("task ", i))
 		rec := must(s.store.Load(must(pipeline.ParseFileID(id))))
 		if len(rec.Updates) != 1 || rec.Updates[0].Drop != file || rec.Steps[0].Done || !rec.Steps[1].Done || rec.Result != "by "+id {
 			t.Errorf("%s: reported was %s; the record is %+v", id, file, rec)
@@ -319,7 +319,7 @@ func TestSameRows(t *testing.T) {
 		}
 		for _, step := range []string{"d", "1", "c"} {
 			for i := range tasks {
-				s.mustDo("otm-update", "--task-id", s.titles[fmt.Sprint("task ", i)], "--subtask-done", step, "--result", "after "+step)
+				s.mustDo("otm-update", "--task-id", s.idOf(fmt.Sprint("task ", i)), "--subtask-done", step, "--result", "after "+step)
 			}
 		}
 	})

@@ -82,6 +82,13 @@ func (s *soak) known() int {
 	return len(s.titles)
 }
 
+// idOf is the id that was printed for a title.
+func (s *soak) idOf(title string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.titles[title]
+}
+
 // open counts the tasks that somebody was told of and that are not over.
 func (s *soak) open() int {
 	s.mu.Lock()
@@ -205,6 +212,16 @@ func (s *soak) duties(random *rand.Rand, cards []card) {
 	}
 }
 
+// isKnown tells whether the record of a card's task knows its row.
+func (s *soak) isKnown(c *card) bool {
+	id, err := pipeline.ParseTaskID(c.cells["task_id"])
+	if err != nil {
+		return false
+	}
+	rec, err := s.store.Load(id)
+	return err == nil && rec.RowID == c.ID
+}
+
 // touch notes, before it is done, that a person takes part in a task.
 func (s *soak) touch(c *card, how string) {
 	s.mu.Lock()
@@ -234,7 +251,9 @@ func (s *soak) mischief(random *rand.Rand, cards []card, cleared map[string]bool
 	case 2:
 		s.desk.set("priority", "critical", c.ID)
 	case 3:
-		if !cleared[c.ID] { // whoever does it again is told instead of fought
+		// Whoever does it again is told instead of fought; of a row that OTM
+		// itself does not know yet, it makes a second task.
+		if !cleared[c.ID] && s.isKnown(&c) {
 			cleared[c.ID] = true
 			edit("id cleared", "task_id", "")
 		}

@@ -1,0 +1,785 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/board/boardtest"
+	"otm/internal/cli"
+	"otm/internal/fsck"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/history"
+	"otm/pipeline/inbox"
+	"otm/slacklist"
+)
+
+// part is a task as the model knows it.
+type part struct {
+	id      pipeline.TaskID
+	title   string
+	agent   string
+	steps   []string
+	file    string // the create's
+	data    []byte
+	sure    bool     // whoever created it was told the id
+	touched []string // what people and accidents did to it
+	cleared bool     // a person cleared its id, or its record was lost: the other may not be lost as well
+
+	given   int      // how often it was handed over as a new one
+	reports []string // the files of its agent's reports, in order
+	ticked  []bool   // what they said is done
+	status  pipeline.Status
+	result  string
+}
+
+// hand is what an agent holds: the task that it was given last.
+type hand struct {
+	id   pipeline.TaskID
+	part *part // nil: a person typed it
+	open []int // its steps that are not reported as done, from 1
+}
+
+const recordLost = "record lost"
+
+// play is a directory and a board on which a script is played, with the model
+// of what must be true of them.
+type play struct {
+	*testing.T
+	dir, ws string
+	b       *boardtest.Board
+	eye     *slacklist.Client // sees the board as it is
+	ahead   atomic.Int64      // of the clock, which moves on with each look
+	drops   int
+	h       *Home
+	out     *bytes.Buffer // what h prints
+	parts   []*part
+	hands   map[string]*hand
+	rows    map[string]pipeline.Row // as the eye saw them last
+	story   []string                // what was done, and came of it
+	wrong   string
+}
+
+func newPlay(t *testing.T) *play {
+	p := &play{T: t, hands: map[string]*hand{}}
+	begun := time.Now().Truncate(time.Second)
+	now := func() time.Time { return begun.Add(time.Duration(p.ahead.Add(int64(time.Millisecond)))) }
+	root := t.TempDir()
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() { // nobody pulls the plug here
+		if root, err = os.MkdirTemp("/dev/shm", "otm model "); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(root) })
+	}
+	p.dir, p.ws = filepath.Join(root, "data"), filepath.Join(root, "ws")
+	if _, err := Init(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	p.b = boardtest.Start(t, func(o *board.Options) { o.Dir, o.Now = filepath.Join(p.dir, "board"), now })
+	endpoint, err := json.Marshal(board.Endpoint{URL: p.b.URL, ListID: p.b.ListID, PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(p.dir, "board", "endpoint.json"), string(endpoint))
+	config := "[agents.olga]\nkind = \"human\"\n"
+	for _, name := range cast {
+		if err := os.MkdirAll(p.workspace(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		config += fmt.Sprintf("[agents.%s]\nworkspace = %q\n", name, p.workspace(name))
+	}
+	put(t, filepath.Join(p.dir, "otm.toml"), config)
+	web := httptest.NewServer(p.b.Server.Handler())
+	t.Cleanup(web.Close)
+	p.eye = slacklist.New(slacklist.Options{Dir: t.TempDir(), URL: web.URL + "/api/", ListID: p.b.ListID, Token: p.b.Token, Now: now})
+	p.start(now)
+	p.rows = p.look()
+	return p
+}
+
+func (p *play) workspace(agent string) string {
+	if agent == "gamma" {
+		return filepath.Join(p.ws, "gamma")
+	}
+	return filepath.Join(p.ws, "shared")
+}
+
+// start is what a new process finds.
+func (p *play) start(now func() time.Time) {
+	p.out = &bytes.Buffer{}
+	h, err := OpenHome(cli.Streams{Out: p.out, Err: io.Discard, In: strings.NewReader(""), Getenv: func(string) string { return "" }}, p.dir)
+	if err != nil {
+		p.Fatal(err)
+	}
+	h.Now = now
+	p.h = h
+}
+
+// component is one that a process that has just begun runs.
+func (p *play) component(what string) *component {
+	log := slog.New(slog.DiscardHandler)
+	b := p.h.board(log)
+	switch what {
+	case "sweep":
+		return p.h.injector(b, log, DefaultEvery, false)
+	case "pass":
+		c, _ := p.h.dispatcher(b, log, DefaultEvery, 0)
+		return c
+	}
+	return p.h.detector(b, log, DefaultEvery)
+}
+
+func (p *play) tell(format string, args ...any) {
+	p.story = append(p.story, fmt.Sprintf(format, args...))
+}
+
+func (p *play) fail(format string, args ...any) {
+	if p.wrong == "" {
+		p.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// look is what stands on the board, by the rows' ids.
+func (p *play) look() map[string]pipeline.Row {
+	b, err := p.eye.Begin(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer b.End()
+	if err := b.Refresh(p.Context(), 0); err != nil {
+		p.Fatal(err)
+	}
+	rows := map[string]pipeline.Row{}
+	for r := range b.Rows() {
+		rows[r.ID] = *r
+	}
+	return rows
+}
+
+// act plays one act, and looks whether all is as it must be then.
+func (p *play) act(a act) {
+	if p.wrong != "" {
+		return
+	}
+	p.tell("%v", a)
+	for _, name := range a.faults {
+		p.b.Faults.Next("", calls[name]())
+	}
+	died := mortality.run(a, func() {
+		defer func() {
+			if r := recover(); r != nil {
+				p.fail("panic: %v\n%s", r, debug.Stack())
+			}
+		}()
+		p.play(a)
+	})
+	p.b.Faults.Forget()
+	if slices.Contains(a.faults, "429") {
+		p.ahead.Add(int64(31 * time.Second)) // a shorter rest would be waited out, by the machine's clock
+	}
+	p.start(p.h.Now)
+	if died {
+		p.tell("  died")
+		delete(p.hands, a.who) // it was told nothing
+	}
+	rows := p.look()
+	if a.what != "person" {
+		p.checkMoves(a.what, rows)
+	}
+	p.rows = rows
+	p.checkAlways()
+	if p.wrong != "" {
+		p.wrong = fmt.Sprintf("%v: %s", a, p.wrong)
+	}
+}
+
+func (p *play) play(a act) {
+	switch a.what {
+	case "create":
+		p.create(a)
+	case "again":
+		if t := p.part(a.task); t != nil && t.file != "" {
+			p.drop(inbox.NewTasks, pipeline.DropIDInName(t.file), t.data)
+		}
+	case "sweep", "pass", "detect":
+		why := timely
+		if a.how == "hinted" {
+			why = hinted
+		}
+		out, err := p.component(a.what).run(p.Context(), why, func() {})
+		if err != nil {
+			p.fail("%v", err)
+		}
+		p.tell("  %s", out.details)
+	case "next":
+		p.next(a.who)
+	case "report":
+		p.report(a.who, a.how)
+	case "wait":
+		p.ahead.Add(int64(a.n) * int64(time.Second))
+	case "person":
+		p.person(p.part(a.task), a)
+	case "file":
+		p.rewrite(a.who, a.how)
+	case "archive":
+		log := slog.New(slog.DiscardHandler)
+		(&archiver{home: p.h, board: p.h.board(log), log: log, before: p.h.Now()}).run(p.Context(), true) // the board may be in trouble
+	case "lose":
+		if t := p.part(a.task); a.how == "the counter" {
+			os.Remove(filepath.Join(p.dir, "next-task-id.json"))
+		} else if t != nil && !t.cleared { // else nothing at all would tell what the row is
+			t.cleared = true
+			t.touched = append(t.touched, recordLost)
+			os.Remove(filepath.Join(p.dir, "tasks", t.id.String()+".json"))
+		}
+	}
+}
+
+// part is the task that was created as the nth; nil where it was not.
+func (p *play) part(n int) *part {
+	i := slices.IndexFunc(p.parts, func(t *part) bool { return t.title == fmt.Sprint("task ", n) })
+	if i < 0 {
+		return nil
+	}
+	return p.parts[i]
+}
+
+func (p *play) drop(kind inbox.Kind, id string, data []byte) string {
+	p.drops++
+	name := inbox.NewName(p.h.Now().Add(time.Duration(p.drops)), id)
+	if err := p.h.Box.Publish(kind, name, data); err != nil {
+		p.fail("%v", err)
+	}
+	return name
+}
+
+// create does what otm-create does.
+func (p *play) create(a act) {
+	t := &part{title: fmt.Sprint("task ", a.task), agent: a.who, steps: []string{"same", "same", "other"}[:a.n], ticked: make([]bool, a.n), status: pipeline.Assigned}
+	counter, err := p.h.Store.Counter(p.Context())
+	if err != nil {
+		p.fail("%v", err)
+		return
+	}
+	defer counter.Release()
+	if t.id, err = counter.Take(1); err != nil {
+		p.fail("%v", err)
+		return
+	}
+	if i := slices.IndexFunc(p.parts, func(o *part) bool { return o.id == t.id && o.file != "" }); i >= 0 {
+		p.fail("%v was given out for %q as well", t.id, p.parts[i].title)
+	}
+	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: p.h.Now(), Task: pipeline.Task{
+		ID: t.id, Title: t.title, Agent: t.agent, Priority: pipeline.Normal, Type: pipeline.Action, Steps: t.steps,
+	}}
+	t.data = c.Encode()
+	p.parts = append(p.parts, t)
+	t.file = p.drop(inbox.NewTasks, c.ID, t.data)
+	t.sure = true
+}
+
+// next does what an agent does that calls otm next.
+func (p *play) next(who string) {
+	agent, err := p.h.aiAgent(who, "")
+	if err != nil {
+		p.Fatal(err)
+	}
+	if err := p.h.next(p.Context(), agent, false, true); err != nil {
+		p.fail("%v", err)
+		return
+	}
+	var got *struct {
+		TaskID   pipeline.TaskID
+		Title    string
+		Subtasks []string
+		Done     []int
+		Continue bool
+	}
+	if err := json.Unmarshal(p.out.Bytes(), &got); err != nil {
+		p.fail("otm next printed %q", p.out)
+		return
+	}
+	delete(p.hands, who)
+	if got == nil {
+		return
+	}
+	h := &hand{id: got.TaskID, part: p.owner(got.TaskID)}
+	for i := range got.Subtasks {
+		if !slices.Contains(got.Done, i+1) {
+			h.open = append(h.open, i+1)
+		}
+	}
+	p.hands[who] = h
+	p.tell("  it is given %v, open are %v, continue: %t", got.TaskID, h.open, got.Continue)
+	t := h.part
+	if t == nil {
+		return
+	}
+	if !got.Continue {
+		t.given++
+	}
+	var done []int
+	for i, ticked := range t.ticked {
+		if ticked {
+			done = append(done, i+1)
+		}
+	}
+	switch {
+	case t.touched != nil:
+	case t.agent != who:
+		p.fail("%v of %s was given to %s", t.id, t.agent, who)
+	case t.given > 1:
+		p.fail("%v was handed over twice", t.id)
+	case !slices.Equal(done, got.Done):
+		p.fail("%v: done are %v, said to be done %v", t.id, done, got.Done)
+	}
+}
+
+// owner is the task of an id; nil where a person typed it. The id of one whose
+// creator died may have been given out again: the last counts.
+func (p *play) owner(id pipeline.TaskID) *part {
+	for _, t := range slices.Backward(p.parts) {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// report does what an agent does that calls otm-update on what it holds.
+func (p *play) report(who, how string) {
+	h := p.hands[who]
+	if h == nil || h.part == nil {
+		return
+	}
+	t := h.part
+	u := &drop.Update{ID: pipeline.NewDropID(), TaskID: t.id, CreatedAt: p.h.Now()}
+	done := 0
+	switch how {
+	case "a step":
+		if done = 1; len(h.open) == 0 {
+			return
+		}
+	case "all":
+		done, u.Status = len(h.open), pipeline.AgentDone
+	case "done as it is":
+		u.Status = pipeline.AgentDone
+	case "blocked":
+		u.Status, u.Reason = pipeline.Blocked, "a question"
+	}
+	if u.Status == pipeline.AgentDone {
+		u.Result = fmt.Sprint("result ", p.drops)
+		t.result = u.Result
+	}
+	for _, n := range h.open[:done] {
+		u.StepsDone = append(u.StepsDone, fmt.Sprint(n))
+		if n <= len(t.ticked) {
+			t.ticked[n-1] = true
+		}
+	}
+	h.open = h.open[done:]
+	switch {
+	case u.Status != "":
+		t.status = u.Status
+	default:
+		t.status = pipeline.InProgress
+	}
+	p.tell("  reported on %v: %s %v", t.id, u.Status, u.StepsDone)
+	t.reports = append(t.reports, p.drop(inbox.TaskUpdates, u.ID, u.Encode()))
+	if u.Status != "" || len(h.open) == 0 {
+		delete(p.hands, who)
+	}
+}
+
+// person does what people do on the board. OTM decides on what it saw up to 5 s
+// ago; what is edited and written within that time is nobody's fault.
+func (p *play) person(t *part, a act) {
+	if t == nil && a.how != "row typed" {
+		return
+	}
+	edit := func(row string, cells ...board.Cell) {
+		if err := p.b.Server.EditRow("U0PERSON", p.b.ListID, row, cells...); err != nil {
+			p.Fatal(err)
+		}
+	}
+	column := func(name, kind string) string { return p.b.Column(p.T, name, kind) }
+	if a.how == "row typed" {
+		_, err := p.b.Server.AddRow("U0PERSON", p.b.ListID, board.TextCell(column("Title", "text"), "typed"), board.SelectCell(column("Assignee", "select"), "gamma"))
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.ahead.Add(int64(6 * time.Second))
+		return
+	}
+	row, steps := p.rowOf(t)
+	if row == "" {
+		return
+	}
+	if a.how != "done" || p.rows[row].Status != pipeline.AgentDone {
+		t.touched = append(t.touched, a.how)
+	}
+	if a.how == "id cleared" && t.cleared {
+		return // who does so twice is told instead of fought
+	}
+	switch status, is := pipeline.ParseStatus(a.how); {
+	case is:
+		edit(row, board.SelectCell(column("Status", "select"), string(status)))
+	case strings.HasPrefix(a.how, "given to "):
+		edit(row, board.SelectCell(column("Assignee", "select"), strings.TrimPrefix(a.how, "given to ")))
+	case a.how == "critical":
+		edit(row, board.SelectCell(column("Priority", "select"), a.how))
+	case a.how == "renamed":
+		edit(row, board.TextCell(column("Title", "text"), "renamed "+t.title))
+	case a.how == "id cleared":
+		t.cleared = true
+		edit(row, board.TextCell(column("Task ID", "text"), ""))
+	case a.how == "row deleted":
+		if err := p.b.Server.DeleteRow("U0PERSON", p.b.ListID, row); err != nil {
+			p.Fatal(err)
+		}
+	case a.how == "step added":
+		if _, err := p.b.Server.AddStep("U0PERSON", p.b.ListID, row, board.TextCell(column("Title", "text"), "more")); err != nil {
+			p.Fatal(err)
+		}
+	case len(steps) == 0:
+	case a.how == "step deleted" && len(steps) > 1: // a task without steps waits until somebody adds one
+		if err := p.b.Server.DeleteRow("U0PERSON", p.b.ListID, steps[0]); err != nil {
+			p.Fatal(err)
+		}
+	case a.how == "step ticked":
+		edit(steps[0], board.SelectCell(column("Status", "select"), "done"), board.CheckboxCell(column("Completed", ""), true))
+	case a.how == "step opened":
+		edit(steps[0], board.SelectCell(column("Status", "select"), "new"), board.CheckboxCell(column("Completed", ""), false))
+	}
+	p.ahead.Add(int64(6 * time.Second))
+}
+
+// rowOf finds the row of a task, and those of its steps, in the order of their
+// titles and ids.
+func (p *play) rowOf(t *part) (row string, steps []string) {
+	for id, r := range p.rows {
+		if r.Parent == "" && r.Task() == t.id && strings.HasSuffix(r.Title, t.title) {
+			row = id
+		}
+	}
+	for id, r := range p.rows {
+		if row != "" && r.Parent == row {
+			steps = append(steps, id)
+		}
+	}
+	slices.SortFunc(steps, func(a, b string) int { return strings.Compare(p.rows[a].Title+a, p.rows[b].Title+b) })
+	return row, steps
+}
+
+// rewrite does to a dispatch file what agents do, without its lock.
+func (p *play) rewrite(who, how string) {
+	path := filepath.Join(p.workspace(who), "task-dispatch.json")
+	data, err := os.ReadFile(path)
+	var file map[string][]map[string]any
+	if err != nil || json.Unmarshal(data, &file) != nil {
+		return
+	}
+	list := file["dispatched"]
+	switch {
+	case how == "garbage":
+		put(p, path, "{")
+		past := time.Now().Add(-time.Minute) // nobody is still writing it
+		os.Chtimes(path, past, past)
+		return
+	case how == "gone":
+		os.Remove(path)
+		return
+	case len(list) == 0:
+		return
+	case how == "an entry goes":
+		file["dispatched"] = list[1:]
+	case how == "an entry is picked":
+		list[len(list)-1]["picked"] = true
+	case how == "no entry is picked":
+		for _, e := range list {
+			delete(e, "picked")
+		}
+	}
+	if data, err = json.Marshal(file); err != nil {
+		p.Fatal(err)
+	}
+	put(p, path, string(data))
+}
+
+// moves are those that OTM may make of a status, until the next look.
+var moves = map[pipeline.Status][]pipeline.Status{
+	"":                  {pipeline.New, pipeline.Assigned},
+	pipeline.New:        {pipeline.Assigned},
+	pipeline.Assigned:   {pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone},
+	pipeline.InProgress: {pipeline.Blocked, pipeline.AgentDone},
+	pipeline.Blocked:    {pipeline.InProgress, pipeline.AgentDone},
+}
+
+// movesOf are those of a row: what a person is to do may be reported on before
+// the dispatcher has seen it.
+func movesOf(row *pipeline.Row) []pipeline.Status {
+	if row.Status == pipeline.New && pipeline.FoldName(row.Assignee) == "olga" {
+		return append(moves[pipeline.Assigned], pipeline.Assigned)
+	}
+	return moves[row.Status]
+}
+
+// checkMoves holds what OTM did to the board since the last look against what
+// it may do.
+func (p *play) checkMoves(what string, now map[string]pipeline.Row) {
+	for id, was := range p.rows {
+		is, there := now[id]
+		top := was
+		if was.Parent != "" {
+			top = p.rows[was.Parent]
+		}
+		switch {
+		case !there && what == "archive" && (top.Status == pipeline.Done || top.Status == pipeline.Cancelled):
+		case !there:
+			p.fail("the row %q (%s) has gone", was.Title, was.Status)
+		case was.Parent != "" && was.StepDone() && !is.StepDone():
+			p.fail("a step of %q was opened", top.Title)
+		case was.Parent == "" && was.Status != is.Status && !slices.Contains(movesOf(&was), is.Status) && !(is.Status == pipeline.Assigned && p.wasGivenAway(&was)):
+			p.fail("%s %q was moved from %s to %s", was.TaskID, was.Title, was.Status, is.Status)
+		case was.Title != is.Title, was.Assignee != is.Assignee:
+			p.fail("%s %q of %q is %q of %q now", was.TaskID, was.Title, was.Assignee, is.Title, is.Assignee)
+		}
+	}
+}
+
+// wasGivenAway tells whether a person gave a task to another agent: it is sent
+// out anew.
+func (p *play) wasGivenAway(row *pipeline.Row) bool {
+	t := p.owner(row.Task())
+	return row.Status.Active() && t != nil && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, "given to ") })
+}
+
+// checkAlways holds what must be true at every moment, also where we died.
+func (p *play) checkAlways() {
+	tops := map[pipeline.TaskID][]string{}
+	for id, r := range p.rows {
+		if r.Parent == "" && r.Task() != 0 {
+			tops[r.Task()] = append(tops[r.Task()], id)
+		}
+	}
+	for id, rows := range tops {
+		if len(rows) > 1 {
+			p.fail("%v has %d rows", id, len(rows))
+		}
+	}
+	for _, f := range p.fsck(false) {
+		if t := p.owner(f.TaskID); t != nil && slices.Contains(t.touched, recordLost) {
+			continue // what its row does not tell, nobody knows
+		}
+		switch f.Rule {
+		case fsck.RuleDropped, fsck.RuleUpdates, fsck.RuleWakes, fsck.RuleHistory:
+			p.fail("fsck: %v: %s (%s)", f.TaskID, f.Text, f.Rule)
+		}
+	}
+}
+
+func (p *play) fsck(rest bool) []fsck.Finding {
+	var rows []pipeline.Row
+	for _, r := range p.rows {
+		rows = append(rows, r)
+	}
+	findings, err := fsck.Check(fsck.Options{Dir: p.dir, Agents: p.h.Config.Agents, Rows: rows, Now: p.h.Now(), Quiet: rest})
+	if err != nil {
+		p.fail("fsck: %v", err)
+	}
+	return findings
+}
+
+// heal lets everybody do what they are to do, with nothing in their way, until
+// all is over, and holds what came of it against the model.
+func (p *play) heal() {
+	for round, seconds := range []int{20, 70, 310, 6, 20, 70, 310, 20, 70, 310, 1000, 20, 20, 70, 20} {
+		for range 3 {
+			for _, what := range []string{"sweep", "pass", "detect"} {
+				p.act(act{what: what, how: "timely"})
+			}
+			for _, who := range cast {
+				p.act(act{what: "next", who: who})
+				p.finishOther(who)
+				p.act(act{what: "report", who: who, how: "all"})
+			}
+		}
+		p.answer(round > 7)
+		p.act(act{what: "wait", n: seconds})
+		if p.wrong != "" || p.over() {
+			break
+		}
+	}
+	for range 3 {
+		p.act(act{what: "wait", n: 70}) // what people deleted is known after some walks
+		for _, what := range []string{"sweep", "pass", "detect"} {
+			p.act(act{what: what, how: "timely"})
+		}
+	}
+	if p.wrong == "" {
+		p.checkEnd()
+	}
+	if p.wrong != "" && !strings.HasPrefix(p.wrong, "in the end") {
+		p.wrong = "in the end: " + p.wrong
+	}
+}
+
+// finishOther lets an agent end a task that the model does not follow.
+func (p *play) finishOther(who string) {
+	if h := p.hands[who]; h != nil && h.part == nil {
+		u := &drop.Update{ID: pipeline.NewDropID(), TaskID: h.id, CreatedAt: p.h.Now(), Status: pipeline.AgentDone}
+		p.drop(inbox.TaskUpdates, u.ID, u.Encode())
+		delete(p.hands, who)
+	}
+}
+
+// answer is what people do about what waits for them. In the end they send out
+// again what they had set in progress by hand, so that nobody works on it.
+func (p *play) answer(all bool) {
+	status := p.b.Column(p.T, "Status", "select")
+	for id, r := range p.rows {
+		to := ""
+		t := p.owner(r.Task())
+		switch {
+		case r.Parent != "":
+		case r.Status == pipeline.Blocked, r.Status == pipeline.Pending:
+			to = "new"
+		case pipeline.FoldName(r.Assignee) == "olga" && r.Status.Active():
+			to = "done"
+		case all && t != nil && t.touched != nil && r.Status.Active():
+			to = "new"
+		}
+		if to == "" {
+			continue
+		}
+		if t != nil {
+			t.touched = append(t.touched, "answered")
+		}
+		if err := p.b.Server.EditRow("U0PERSON", p.b.ListID, id, board.SelectCell(status, to)); err != nil {
+			p.Fatal(err)
+		}
+	}
+	p.ahead.Add(int64(6 * time.Second))
+	p.rows = p.look()
+}
+
+// over tells whether nothing is left to be done.
+func (p *play) over() bool {
+	for _, kind := range inbox.Kinds {
+		if files, err := p.h.Box.List(kind); err != nil || len(files) > 0 {
+			return false
+		}
+	}
+	for _, r := range p.rows {
+		if r.Parent == "" && (!r.Status.Finished() || r.Task() == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *play) checkEnd() {
+	if !p.over() {
+		var left []string
+		for _, r := range p.rows {
+			if r.Parent == "" && (!r.Status.Finished() || r.Task() == 0) {
+				left = append(left, fmt.Sprintf("%s %q of %s (%s)", r.TaskID, r.Title, r.Assignee, r.Status))
+			}
+		}
+		slices.Sort(left)
+		p.fail("it does not come to its end: %s", strings.Join(left, ", "))
+		return
+	}
+	for _, f := range p.fsck(true) {
+		if t := p.owner(f.TaskID); f.Rule == fsck.RuleDropped && t != nil && slices.Contains(t.touched, recordLost) {
+			continue // its row was deleted as well
+		}
+		p.fail("fsck: %v: %s (%s)", f.TaskID, f.Text, f.Rule)
+	}
+	archived := map[pipeline.TaskID]bool{}
+	for e, err := range history.Read(p.dir) {
+		if err != nil {
+			p.fail("history: %v", err)
+			return
+		}
+		archived[e.TaskID] = true
+	}
+	fate := map[string][]*inbox.Settled{}
+	for _, dir := range []string{inbox.ProcessedDir, inbox.FailedDir} {
+		names, err := p.h.Box.SettledNames(dir)
+		if err != nil {
+			p.Fatal(err)
+		}
+		for _, name := range names {
+			s, err := p.h.Box.ReadSettled(dir, name)
+			if err != nil {
+				p.Fatal(err)
+			}
+			fate[name] = append(fate[name], s)
+		}
+	}
+	for _, t := range p.parts {
+		if t.sure {
+			p.checkPart(t, archived[t.id], fate)
+		}
+	}
+}
+
+// checkPart holds a task that is over against the model.
+func (p *play) checkPart(t *part, archived bool, fate map[string][]*inbox.Settled) {
+	for _, file := range append([]string{t.file}, t.reports...) {
+		switch got := fate[file]; {
+		case len(got) != 1:
+			p.fail("%v: %s was settled %d times", t.id, file, len(got))
+		case got[0].Result.Class != "" && t.touched == nil:
+			p.fail("%v: %s failed: %s", t.id, file, got[0].Result.Error)
+		}
+	}
+	if t.touched != nil {
+		return
+	}
+	rec, err := p.h.Store.Load(t.id)
+	if err != nil {
+		p.fail("%v: %v", t.id, err)
+		return
+	}
+	row, _ := p.rowOf(t)
+	switch {
+	case row == "" && !archived:
+		p.fail("%v is neither on the board nor in the history", t.id)
+		return
+	case rec.Title != t.title || rec.Agent != t.agent || len(rec.Steps) != len(t.steps):
+		p.fail("%v is not what it was: %+v", t.id, rec)
+		return
+	}
+	for i, s := range rec.Steps {
+		if s.Title != t.steps[i] || s.Done != t.ticked[i] {
+			p.fail("%v: step %d is %q, done %t; it was %q, reported as done %t", t.id, i+1, s.Title, s.Done, t.steps[i], t.ticked[i])
+		}
+	}
+	var applied []string
+	for _, u := range rec.Updates {
+		if slices.Contains(t.reports, u.Drop) {
+			applied = append(applied, u.Drop)
+		}
+	}
+	if !slices.Equal(applied, t.reports) {
+		p.fail("%v: reported was %v, applied was %v", t.id, t.reports, applied)
+	}
+	if rec.Result != t.result {
+		p.fail("%v: its result is %q, reported was %q", t.id, rec.Result, t.result)
+	}
+}
