@@ -26,9 +26,9 @@ var (
 	goneCodes = []string{"row_not_found", "invalid_row_id", "record_not_found", "record_deleted"}
 )
 
-// writeMethods are those of which the board may refuse one row or value. A
-// call that only reads says nothing about any row when it is refused.
-var writeMethods = []string{"slackLists.items.create", "slackLists.items.update", "slackLists.items.deleteMultiple"}
+// writeMethods are those of which the board may refuse what they write. A call
+// that only reads says nothing about any row when it is refused.
+var writeMethods = []string{"slackLists.items.create", "slackLists.items.update", "slackLists.items.deleteMultiple", "slackLists.create", "slackLists.access.set"}
 
 func isWrite(method string) bool { return slices.Contains(writeMethods, method) }
 

@@ -127,6 +127,30 @@ func TestReadsAreNotRefused(t *testing.T) {
 	}
 }
 
+// Whoever sets a list up is told that the board refuses, and that it may be
+// there where the answer was lost.
+func TestSetupIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.client()
+	create := func() error {
+		_, err := c.CreateList(t.Context(), "tasks", []string{"alpha"})
+		return err
+	}
+	for method, call := range map[string]func() error{
+		"slackLists.create":     create,
+		"slackLists.access.set": func() error { return c.Share(t.Context(), "U0ANNA") },
+	} {
+		w.Faults.Next(method, boardtest.ErrorCode("restricted_action"), boardtest.ApplyThenReset())
+		if err := call(); !pipeline.IsRefused(err) || pipeline.MaybeApplied(err) {
+			t.Errorf("%s refused: %v", method, err)
+		}
+		if err := call(); pipeline.IsRefused(err) || !pipeline.MaybeApplied(err) {
+			t.Errorf("the answer of %s lost: %v", method, err)
+		}
+	}
+}
+
 // A connection that was never made surely changed nothing; one that broke may
 // have.
 func TestSurelyNotApplied(t *testing.T) {
