@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/internal/board"
+)
+
+// lookAround runs what looks and what works, as people and timers do, and
+// returns all that was said.
+func (h *house) lookAround() string {
+	h.Helper()
+	var all strings.Builder
+	for _, line := range []string{
+		"otm-create --key four --title Four --agent devdas", "otm-create --key one --title One --agent devdas --subtask a --subtask b --subtask c", "otm-injector --once", "otm-dispatcher --once", "otm-completion-detector --once",
+		"otm next --agent devdas", "otm status", "otm doctor", "otm fsck",
+	} {
+		words := strings.Fields(line)
+		said, _ := h.calm(words[0], words[1:]...)
+		fmt.Fprintf(&all, "$ %s\n%s", line, said)
+	}
+	return all.String()
+}
+
+// startBoardIfItCan starts the board; where it does not start, it must say why,
+// and its reason is returned.
+func (h *house) startBoardIfItCan() string {
+	h.Helper()
+	var said bytes.Buffer
+	h.board = h.command("", "otm", "board")
+	h.board.Stderr = &said
+	if err := h.board.Start(); err != nil {
+		h.Fatal(err)
+	}
+	dead := make(chan struct{})
+	go func(b *exec.Cmd) {
+		b.Wait()
+		close(dead)
+	}(h.board)
+	h.Cleanup(func() {
+		h.board.Process.Kill()
+		<-dead
+	})
+	for {
+		select {
+		case <-dead:
+			if !strings.Contains(said.String(), "error: ") {
+				h.Errorf("the board ended without a reason: %s", &said)
+			}
+			return said.String()
+		case <-time.After(5 * time.Millisecond):
+		}
+		if h.boardAnswers() {
+			return ""
+		}
+	}
+}
+
+func (h *house) boardAnswers() bool {
+	e, err := board.ReadEndpoint(filepath.Join(h.dir, "board"))
+	if err != nil || e.PID != h.board.Process.Pid {
+		return false
+	}
+	resp, err := http.Get(e.Page)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return true
+}
+
+// stateFile is a file that OTM writes, and what its damage leads to.
+type stateFile struct {
+	path string // below the house; * stands for what differs
+	says string // what somebody then says; "": nobody, as it is made again and nothing is lost with it
+	// kept: nothing goes on that needs it until a person has put it back.
+	kept bool
+	// but is a damage that nobody can tell from a proper file.
+	but string
+}
+
+var stateFiles = []stateFile{
+	{path: "data dir/format", says: `its file format holds`, kept: true, but: "cut"},
+	{path: "data dir/otm.toml", says: `otm: error: configuration|unknown agent|no agent`, kept: true},
+	{path: "data dir/next-task-id.json", says: `counter unusable: next-task-id.json holds`},
+	{path: "data dir/locks/next-task-id"},
+	{path: "data dir/tasks/T-00001.json", says: `T-00001: its record cannot be read, and there is no row`, kept: true}, // it is in the history
+	{path: "data dir/tasks/T-00002.json", says: `set aside as "T-00002.json.corrupt-1"`},
+	{path: "data dir/keys/*.json", says: `the key .* is damaged|key file`},
+	{path: "data dir/processed/*.json"},
+	{path: "data dir/task-updates/*.json", says: `level=ERROR msg="drop failed" .*inbox=task-updates class=invalid`},
+	{path: "data dir/board/snapshot.json"},
+	{path: "data dir/board/changed"},
+	{path: "data dir/board/rows.jsonl", says: `otm: error: .*rows.jsonl`, kept: true, but: "cut"}, // shorter, it is an older board
+	{path: "data dir/board/token", says: `token file ".*" holds no token`, kept: true, but: "cut"},
+	{path: "data dir/board/endpoint.json"},
+	{path: "data dir/board/page/key", says: `key ".*" is damaged: remove it`, kept: true},
+	{path: "data dir/history.jsonl", says: `it was archived at .* and history.jsonl does not have it|history.jsonl`},
+	{path: "data dir/otm-injector-state.json"},
+	{path: "data dir/otm-dispatcher-state.json"},
+	{path: "data dir/otm-completion-detector-state.json"},
+	{path: "ws/task-dispatch.json", says: `dispatch file was not JSON, set aside`, but: "empty"}, // one without entries
+	{path: "ws/agent-state.json"},
+}
+
+var damages = []struct {
+	name string
+	do   func(data []byte) []byte
+}{
+	{"NUL", func(data []byte) []byte { return make([]byte, len(data)) }},
+	{"empty", func([]byte) []byte { return nil }},
+	{"cut", func(data []byte) []byte { return data[:len(data)/2] }},
+}
+
+// TestDamagedFiles damages each file that OTM writes, while tasks are on their
+// way: either it is made again, and what was lost with it is said, or nothing
+// that needs it works until a person has put it back, and that is said. No task
+// is lost. OTM_TEST_WHOLE=1 damages each by itself; else those that are made
+// again are damaged all at once, and of the others the board's rows alone.
+func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
+	for _, d := range damages {
+		var healing []stateFile
+		for _, f := range stateFiles {
+			if !f.kept && f.but != d.name {
+				healing = append(healing, f)
+			}
+			if f.but != d.name && (wholeTest || d.name == "NUL" && f.path == "data dir/board/rows.jsonl") {
+				t.Run(strings.ReplaceAll(f.path, "/", " ")+" "+d.name, func(t *testing.T) {
+					t.Parallel()
+					newWornHouse(t).damage(d.do, f)
+				})
+			}
+		}
+		if !wholeTest && d.name == "empty" {
+			continue
+		}
+		t.Run("all that is made again "+d.name, func(t *testing.T) {
+			t.Parallel()
+			newWornHouse(t).damage(d.do, healing...)
+		})
+	}
+}
+
+// newWornHouse is a house in which every file stands that OTM writes, and no
+// process runs: one task is in the history, one at work, one to be dispatched,
+// one to be brought to the board.
+func newWornHouse(t *testing.T) *house {
+	h := newHouse(t)
+	h.startBoard("")
+	h.live(0)
+	h.must("otm", "next", "--agent", "devdas")
+	h.must("otm-update", "--task-id", h.acknowledged["two"], "--subtask-done", "1")
+	h.must("otm-create", "--title", "Five", "--agent", "devdas")
+	h.board.Process.Kill()
+	h.board.Process.Wait()
+	return h
+}
+
+// damage damages files, looks around, and lets all recover.
+func (h *house) damage(do func([]byte) []byte, files ...stateFile) {
+	h.Helper()
+	whole := map[string][]byte{} // of the files that are to be put back
+	for _, f := range files {
+		found, err := filepath.Glob(filepath.Join(h.root, f.path))
+		if err != nil || len(found) == 0 {
+			h.Fatalf("no %s: %v", f.path, err)
+		}
+		for _, path := range found {
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, do(bytes.Clone(data)), 0o600)
+			}
+			if err != nil {
+				h.Fatal(err)
+			}
+			if f.kept {
+				whole[path] = data
+			}
+		}
+	}
+	why := h.startBoardIfItCan()
+	said := why + h.lookAround()
+	for _, f := range files {
+		if !regexp.MustCompile(f.says).MatchString(said) {
+			h.Errorf("nobody says %q:\n%s", f.says, said)
+		}
+	}
+	for path, data := range whole {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			h.Fatal(err)
+		}
+	}
+	if why != "" {
+		h.startBoard("")
+	}
+	h.recovered("One", "Two", "Three", "Four", "Five")
+}
