@@ -15,9 +15,9 @@ const eventStepGone = "step deleted"
 // calls are few a minute.
 const maxLooks = 5
 
-// seeGone finds out which rows people deleted or archived. A walk may lack a row by mistake, so it takes two walks and
-// the board's own word. The task is not made again; if its row comes back, it
-// goes on (Record.Observe).
+// seeGone finds out which rows people deleted or archived. A walk may lack a row
+// by mistake, so it takes two walks and the board's own word. The task is not
+// made again; if its row comes back, it goes on (Record.Observe).
 func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
 	if err := p.expectRows(b); err != nil {
 		return err
