@@ -21,7 +21,7 @@ import (
 type house struct {
 	*testing.T
 	root, dir, bin string
-	board          *exec.Cmd
+	killBoard      func()            // ends the board, and waits for that; nil: it was never started
 	acknowledged   map[string]string // key → id that was printed
 }
 
@@ -116,10 +116,21 @@ func (h *house) must(name string, args ...string) string {
 // answers or is dead.
 func (h *house) startBoard(crashAt string) {
 	h.Helper()
-	h.board = h.command(crashAt, "otm", "board")
-	stdout, err := h.board.StdoutPipe()
+	if said, ok := h.tryBoard(crashAt); !ok && crashAt == "" {
+		h.Fatalf("the board ended: %s", said)
+	}
+}
+
+// tryBoard does so as well, and tells whether it answers; said is what it said
+// if it does not.
+func (h *house) tryBoard(crashAt string) (said string, ok bool) {
+	h.Helper()
+	var stderr bytes.Buffer
+	cmd := h.command(crashAt, "otm", "board")
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
 	if err == nil {
-		err = h.board.Start()
+		err = cmd.Start()
 	}
 	if err != nil {
 		h.Fatal(err)
@@ -128,17 +139,20 @@ func (h *house) startBoard(crashAt string) {
 	_, err = r.ReadString('\n') // its address, once it listens
 	dead := make(chan struct{})
 	go func() {
+		defer close(dead)
 		io.Copy(io.Discard, r)
-		h.board.Wait()
-		close(dead)
+		cmd.Wait()
 	}()
-	h.Cleanup(func() {
-		h.board.Process.Kill()
+	h.killBoard = func() {
+		cmd.Process.Kill()
 		<-dead
-	})
-	if err != nil && crashAt == "" {
-		h.Fatal("the board ended")
 	}
+	h.Cleanup(h.killBoard)
+	if err != nil {
+		<-dead
+		return stderr.String(), false
+	}
+	return "", true
 }
 
 // person sets the status of a task's row as a person would; where the board is
@@ -324,8 +338,7 @@ func TestCrashMatrixBoard(t *testing.T) {
 				h := newHouse(t)
 				h.startBoard(fmt.Sprintf("%s:%d", point, hit))
 				h.live(0)
-				h.board.Process.Kill()
-				h.board.Process.Wait()
+				h.killBoard()
 				h.startBoard("")
 				h.live(0)
 				h.settle()

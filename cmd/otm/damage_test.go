@@ -3,16 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"otm/internal/board"
 )
 
 // lookAround runs what looks and what works, as people and timers do, and
@@ -29,53 +24,6 @@ func (h *house) lookAround() string {
 		fmt.Fprintf(&all, "$ %s\n%s", line, said)
 	}
 	return all.String()
-}
-
-// startBoardIfItCan starts the board; where it does not start, it must say why,
-// and its reason is returned.
-func (h *house) startBoardIfItCan() string {
-	h.Helper()
-	var said bytes.Buffer
-	h.board = h.command("", "otm", "board")
-	h.board.Stderr = &said
-	if err := h.board.Start(); err != nil {
-		h.Fatal(err)
-	}
-	dead := make(chan struct{})
-	go func(b *exec.Cmd) {
-		b.Wait()
-		close(dead)
-	}(h.board)
-	h.Cleanup(func() {
-		h.board.Process.Kill()
-		<-dead
-	})
-	for {
-		select {
-		case <-dead:
-			if !strings.Contains(said.String(), "error: ") {
-				h.Errorf("the board ended without a reason: %s", &said)
-			}
-			return said.String()
-		case <-time.After(5 * time.Millisecond):
-		}
-		if h.boardAnswers() {
-			return ""
-		}
-	}
-}
-
-func (h *house) boardAnswers() bool {
-	e, err := board.ReadEndpoint(filepath.Join(h.dir, "board"))
-	if err != nil || e.PID != h.board.Process.Pid {
-		return false
-	}
-	resp, err := http.Get(e.Page)
-	if err != nil {
-		return false
-	}
-	resp.Body.Close()
-	return true
 }
 
 // stateFile is a file that OTM writes, and what its damage leads to.
@@ -161,8 +109,7 @@ func newWornHouse(t *testing.T) *house {
 	h.must("otm", "next", "--agent", "devdas")
 	h.must("otm-update", "--task-id", h.acknowledged["two"], "--subtask-done", "1")
 	h.must("otm-create", "--title", "Five", "--agent", "devdas")
-	h.board.Process.Kill()
-	h.board.Process.Wait()
+	h.killBoard()
 	return h
 }
 
@@ -188,7 +135,10 @@ func (h *house) damage(do func([]byte) []byte, files ...stateFile) {
 			}
 		}
 	}
-	why := h.startBoardIfItCan()
+	why, boardRuns := h.tryBoard("")
+	if !boardRuns && !strings.Contains(why, "error: ") {
+		h.Errorf("the board ended without a reason: %s", why)
+	}
 	said := why + h.lookAround()
 	for _, f := range files {
 		if !regexp.MustCompile(f.says).MatchString(said) {
@@ -200,7 +150,7 @@ func (h *house) damage(do func([]byte) []byte, files ...stateFile) {
 			h.Fatal(err)
 		}
 	}
-	if why != "" {
+	if !boardRuns {
 		h.startBoard("")
 	}
 	h.recovered("One", "Two", "Three", "Four", "Five")

@@ -59,7 +59,7 @@ func must[T any](v T, err error) T {
 // nothing is left to be done, and otm fsck finds nothing.
 func (s *soak) atRest() {
 	s.Helper()
-	if s.boardDies() && s.board == nil {
+	if s.boardDies() && s.killBoard == nil {
 		s.startBoard("")
 	}
 	for range 2 {
