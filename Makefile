@@ -60,8 +60,8 @@ gateway-all: ## the tests with the real OpenClaw gateway, both versions (some mi
 	done
 
 .PHONY: soak
-soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS=1000 or OTM_SOAK_FOR=2h; OTM_SOAK_TASKS=10000)
-	OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
+soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS=1000 or OTM_SOAK_FOR=2h; OTM_SOAK_TASKS=10000, OTM_SOAK_SHARE=100: of so many calls one goes wrong)
+	OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for a while (FUZZTIME=30s)

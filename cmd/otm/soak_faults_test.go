@@ -13,9 +13,10 @@ import (
 	"otm/internal/board/boardtest"
 )
 
-// TestSoakFaults brings tasks through on a board that is far away: it loses one
-// answer in ten, with or without having done what it was asked for, errs,
-// refuses, and shows rows late. Now and then a process is killed as well.
+// TestSoakFaults brings tasks through on a board that is far away: one call in
+// ten, or in as many as are asked for, goes wrong. The board loses the answer,
+// with or without having done what it was asked for, errs, refuses, or shows a
+// row late. Now and then a process is killed as well.
 func TestSoakFaults(t *testing.T) {
 	t.Parallel()
 	tasks, seed := setting(t, soakTasks, 40), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
@@ -38,7 +39,8 @@ func TestSoakFaults(t *testing.T) {
 // farBoard is a board that no process of the house serves.
 type farBoard struct {
 	*boardtest.Board
-	bad atomic.Bool // it fails at random
+	share int         // of so many calls one goes wrong
+	bad   atomic.Bool // calls go wrong
 
 	mu     sync.Mutex // guards what follows
 	random *rand.Rand
@@ -50,7 +52,7 @@ type farBoard struct {
 func (s *soak) farBoard() *farBoard {
 	s.Helper()
 	const person = "xoxp-pat"
-	b := &farBoard{random: s.random("board"), met: map[string]int{}}
+	b := &farBoard{share: setting(s.T, soakShare, 10), random: s.random("board"), met: map[string]int{}}
 	b.Board = boardtest.Start(s.T, func(o *board.Options) { o.Identities = []board.Identity{{Token: person, UserID: board.HumanUser}} })
 	assignee := b.Column(s.T, "Assignee", "select")
 	for _, name := range append([]string{"olga"}, s.agents...) {
@@ -78,7 +80,7 @@ func (b *farBoard) fault(method string) boardtest.Fault {
 	if b.calls++; b.calls%1000 == 0 {
 		b.Faults.Reset() // it remembers every call
 	}
-	if !b.bad.Load() || b.random.IntN(10) > 0 {
+	if !b.bad.Load() || b.random.IntN(b.share) > 0 {
 		return boardtest.Pass()
 	}
 	faults := []func() boardtest.Fault{

@@ -29,6 +29,7 @@ const (
 	soakKills = "OTM_SOAK_KILLS" // how many processes TestSoak kills
 	soakFor   = "OTM_SOAK_FOR"   // for how long TestSoak goes on, such as 2h; instead of the kills
 	soakTasks = "OTM_SOAK_TASKS" // how many tasks TestSoakFaults brings through
+	soakShare = "OTM_SOAK_SHARE" // of how many calls one goes wrong in it
 	soakSeed  = "OTM_SOAK_SEED"  // what the choices begin from
 )
 
