@@ -60,7 +60,7 @@ gateway-all: ## the tests with the real OpenClaw gateway, both versions (some mi
 	done
 
 .PHONY: soak
-soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS=1000 or OTM_SOAK_FOR=2h; OTM_SOAK_TASKS=10000, OTM_SOAK_SHARE=100: of so many calls one goes wrong)
+soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
 	OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
 
 .PHONY: fuzz
