@@ -198,7 +198,7 @@ func TestNextRowDeleted(t *testing.T) {
 	want(t, "goes on with", w.next("alpha"), waits)
 }
 
-// Each task is picked once, however many ask at once.
+// B29: each task is picked once, however many ask at once.
 func TestNextConcurrently(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")

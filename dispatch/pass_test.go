@@ -1095,7 +1095,7 @@ func TestCancelledWhileAtWork(t *testing.T) {
 	want(t, "takes", w.next("alpha"), other)
 }
 
-// B50: an agent that goes quiet in the middle of a task is told of, once.
+// B50, B109: an agent that goes quiet in the middle of a task is told of, once.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")

@@ -88,7 +88,23 @@ func TestWhichUnits(t *testing.T) {
 	}
 }
 
-// TestQuoting: install-check.sh has systemd read such paths.
+// B85: no unit starts because something is there, which may stay there. B86: no
+// run may hang for ever.
+func TestNothingSpinsOrHangs(t *testing.T) {
+	t.Parallel()
+	c := config(true)
+	c.Timers = true
+	for name, text := range render(t, c) {
+		if strings.Contains(text, "PathExists") || strings.Contains(text, "DirectoryNotEmpty") {
+			t.Errorf("%s starts again and again:\n%s", name, text)
+		}
+		if strings.Contains(text, "Type=oneshot") && !regexp.MustCompile(`(?m)^TimeoutStartSec=[1-9]`).MatchString(text) {
+			t.Errorf("%s may hang:\n%s", name, text)
+		}
+	}
+}
+
+// TestQuoting (B92): install-check.sh has systemd read such paths.
 func TestQuoting(t *testing.T) {
 	t.Parallel()
 	c := config(false)

@@ -164,7 +164,7 @@ func (s *soak) rewriter(agent string) func(context.Context) {
 	}
 }
 
-// TestInjectorsTogether: of two residents that are started together, one works
+// TestInjectorsTogether (B110): of two residents that are started together, one works
 // and the other says who; single runs beside it take turns; each drop is
 // settled once.
 func TestInjectorsTogether(t *testing.T) {

@@ -480,6 +480,7 @@ func TestMarker(t *testing.T) {
 	}
 }
 
+// B89: launchd starts again, for ever, whatever ends with a failure.
 func TestSupervised(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{}

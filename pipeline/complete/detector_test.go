@@ -196,7 +196,7 @@ func (w *world) row(id string) pipeline.Row {
 	return pipeline.Row{}
 }
 
-// A task in progress whose steps are all done is promoted, with its time, and
+// B49: a task in progress whose steps are all done is promoted, with its time, and
 // its record says so.
 func TestPromotion(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -57,6 +58,43 @@ func TestAppend(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, FileName))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// B80: wherever a crash cut the last line, also within a letter, that line alone
+// is lost.
+func TestCutAtEachByte(t *testing.T) {
+	t.Parallel()
+	last := entry(2)
+	last.Row.Title = "größer"
+	line, err := json.Marshal(&last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(line) + 2 {
+		dir := t.TempDir()
+		if err := Append(dir, []Entry{entry(1)}); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, FileName)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := string(line) + "\n"
+		if err := os.WriteFile(path, []byte(string(data)+whole[:cut]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Append(dir, []Entry{entry(3)}); err != nil {
+			t.Fatal(err)
+		}
+		want := "T-00001 T-00003"
+		if cut >= len(line) {
+			want = "T-00001 T-00002 T-00003"
+		}
+		if ids, bad := read(t, dir); ids != want || bad != 0 {
+			t.Fatalf("cut after %d of %d bytes: %q, %d bad", cut, len(line), ids, bad)
+		}
 	}
 }
 

@@ -667,7 +667,7 @@ func TestDedupDoesNotGiveUpOnWhatWasAsked(t *testing.T) {
 	}
 }
 
-// What the board refuses fails that one file; the next goes on.
+// B104: what the board refuses fails that one file, at once; the next goes on.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
