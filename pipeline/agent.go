@@ -51,6 +51,15 @@ func (as Agents) Assigned(assignee string) *Agent {
 	return as.Named(assignee)
 }
 
+// Names returns the names, in the order of the configuration.
+func (as Agents) Names() []string {
+	names := make([]string, len(as))
+	for i, a := range as {
+		names[i] = a.Name
+	}
+	return names
+}
+
 // Nearest returns the name that looks most like the given one, for messages;
 // "" where none is configured.
 func (as Agents) Nearest(name string) string {

@@ -173,8 +173,9 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	fmt.Fprintf(d.Out, "board    %s\ndata     %s\n\n", address, safe.Escape(d.home.Dir))
 	err := d.play(ctx, upDone)
 	if err == nil && keep {
-		fmt.Fprintf(d.Out, "\nStill running: look at %s, or try\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
-			address, safe.Quote(d.home.Dir), safe.Quote(d.bin("otm-create")))
+		dir := safe.Quote(d.home.Dir)
+		fmt.Fprintf(d.Out, "\nStill running. The page, by a link that works once, and within a minute:\n  %s\nA new link:\n  OTM_DIR=%s %s board --link\nA task:\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
+			address, dir, safe.Quote(d.bin("otm")), dir, safe.Quote(d.bin("otm-create")))
 		select {
 		case <-ctx.Done():
 		case err = <-upDone:

@@ -43,17 +43,13 @@ func Explain(err error) *cli.Error {
 	var be *pipeline.BoardError
 	switch {
 	case errors.Is(err, errNoBoard):
-		return cli.Errorf(cli.TryLater, "%w", err).Hint("otm board")
+		return cli.Errorf(cli.TryLater, "%w", err).Hint("otm up")
 	case errors.Is(err, board.ErrInUse):
 		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
 	case errors.As(err, &token):
 		return cli.Errorf(cli.Credentials, "%w", err).Hint("put the token into the file that slack.token_file of otm.toml names, or into its environment variable")
 	case errors.As(err, &resident):
-		e := cli.Errorf(cli.Locked, "%w", err)
-		if resident.pid != 0 {
-			e.Hint("ps -p %d", resident.pid)
-		}
-		return e
+		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
 	case errors.As(err, &missing):
 		return cli.Errorf(cli.BadConfig, "the list does not fit: %w", err).Hint("%s", missingHint(missing))
 	case errors.As(err, &be):

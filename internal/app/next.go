@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/dispatch"
+	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -60,11 +61,9 @@ func (h *Home) aiAgent(name, command string) (*pipeline.Agent, error) {
 	case a == nil && len(h.Config.Agents) == 0:
 		return nil, cli.Errorf(cli.Usage, "no agents are configured").Hint("add [agents.%s] with a workspace to %s", safe.Quote(name), safe.Quote(filepath.Join(h.Dir, "otm.toml")))
 	case a == nil:
-		e := cli.Errorf(cli.Usage, "no agent %q is configured", name)
-		if near := h.Config.Agents.Nearest(name); near != "" {
-			e.Hint("%s --agent %s", command, safe.Quote(near))
-		}
-		return nil, e
+		// No name is proposed: an agent would take the other one's tasks.
+		return nil, cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Config.Agents.Names(), ", ")).
+			Hint("%s --agent NAME, or with --dir where that one is configured", command)
 	case a.Person:
 		return nil, cli.Errorf(cli.Usage, "%s is a person: their tasks stand on the board", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name))
 	}
@@ -73,6 +72,9 @@ func (h *Home) aiAgent(name, command string) (*pipeline.Agent, error) {
 
 // next takes a task, reports it as begun, and prints it.
 func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool) error {
+	if !isDir(a.Workspace) {
+		return cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
+	}
 	said, err := h.said()
 	if err != nil {
 		return err
@@ -120,7 +122,11 @@ func (h *Home) noteOnItsWay(a *pipeline.Agent) {
 		}
 	}
 	if n > 0 {
-		h.Note("%d of its tasks are on the way to it: look again in a moment, or see otm why --all", n)
+		what := "tasks are"
+		if n == 1 {
+			what = "task is"
+		}
+		h.Note("%d %s on the way to %s: look again in a moment, or see otm why --all%s", n, what, a.Name, s.trouble(heartbeat.Injector)+s.trouble(heartbeat.Dispatcher))
 	}
 }
 

@@ -172,7 +172,7 @@ func TestWhy(t *testing.T) {
 		{"taken", func(w *whyWorld) { w.taken() }, "taken by gate 1m ago, nothing reported yet", "", false},
 		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "woken 1h ago, not taken", "it is woken again after 15m0s; by hand: otm next --agent gate", true},
 		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "mend that", true},
-		{"given up", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4) }, "woken 4 times, last 22m ago, and not taken: it is not woken again for it", "find out why the agent takes nothing, then run: otm next --agent gate", true},
+		{"given up", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4) }, "woken 4 times, last 22m ago, and not taken: it is not woken again for it", "find out why the agent takes nothing, then set the task to new on the board, or run: otm next --agent gate", true},
 		{"its process takes nothing", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
@@ -187,7 +187,17 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *pipeline.Wake) {
 				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 1"
 			}, 1)
-		}, "ended (exit status 1) and not taken", "look into the agent's log", true},
+		}, "ended (exit status 1) and not taken", "/logs/exec/runner; it should run: otm next --agent runner", true},
+		{"taken, and its process ended", func(w *whyWorld) {
+			w.byCommand()
+			w.taken()
+			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", &w.now }, 1)
+		}, "taken by runner 1m ago, nothing reported yet; but its process ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
+		{"taken by hand after its process ended", func(w *whyWorld) {
+			w.byCommand()
+			w.taken()
+			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", wake.Accepted }, 1)
+		}, "taken by runner 1m ago, nothing reported yet", "", false},
 		{"at work", func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }, "gate is at it, 1 of 1 steps open, last heard 1m ago", "", false},
 		{"all steps deleted", func(w *whyWorld) {
 			w.status(pipeline.InProgress)

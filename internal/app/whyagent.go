@@ -18,7 +18,7 @@ func (s *situation) assigned(rec *pipeline.Record, row *pipeline.Row, agent *pip
 		name = agent.Name
 	}
 	if d := rec.Dispatch; d != nil && d.TakenAt != nil {
-		return at(atWork, *d.TakenAt, fmt.Sprintf("taken by %s %s, nothing reported yet", name, s.ago(*d.TakenAt)), s.silence(rec, agent))
+		return s.withEnd(at(atWork, *d.TakenAt, fmt.Sprintf("taken by %s %s, nothing reported yet", name, s.ago(*d.TakenAt)), s.silence(rec, agent)), rec, agent)
 	}
 	if agent == nil {
 		return at(toAgent, since, fmt.Sprintf("unknown agent %q", row.Assignee), "assign it to somebody who is configured")
@@ -33,8 +33,8 @@ func (s *situation) toTake(rec *pipeline.Record, agent *pipeline.Agent, since ti
 	if agent.Trigger == pipeline.TriggerNone {
 		return at(toTake, since, dispatched+", not taken: it looks by itself", "tell "+agent.Name+" to run: "+next)
 	}
-	if other := busyWith(its.records, rec.TaskID); other != 0 {
-		return at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, other, agent.Name), "")
+	if other := busyWith(its.records, rec.TaskID); other != nil {
+		return s.withEnd(at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, other.TaskID, agent.Name), ""), other, agent)
 	}
 	return s.byWake(agent, its, since, dispatched, next)
 }
@@ -42,23 +42,25 @@ func (s *situation) toTake(rec *pipeline.Record, agent *pipeline.Agent, since ti
 // byWake is for a task whose agent is free, by what became of its last wake.
 func (s *situation) byWake(agent *pipeline.Agent, its *agentTasks, since time.Time, dispatched, next string) reason {
 	outlook, wake := its.outlook, its.wake
-	logs := "look into its log: ls -t " + safe.Quote(filepath.Join(s.home.LogDir(), "exec", agent.Name))
+	logs := s.logsOf(agent)
 	switch {
 	case wake == nil:
 		return at(toTake, since, dispatched+", not woken yet"+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
 	case outlook.GivenUp:
 		return at(isIgnored, wake.AskedAt, fmt.Sprintf("%s; woken %d times, last %s, and not taken: it is not woken again for it", dispatched, outlook.Wakes, s.ago(wake.AskedAt)),
-			"find out why the agent takes nothing, then run: "+next)
+			"find out why the agent takes nothing, then set the task to new on the board, or run: "+next)
 	case outlook.Stuck:
 		return at(isIgnored, wake.AskedAt, fmt.Sprintf("%s; the process of %s was started %s, still runs, and has taken nothing", dispatched, agent.Name, s.ago(wake.AskedAt)), logs)
 	case outlook.Running:
 		return at(toTake, since, fmt.Sprintf("%s; the process of %s was started %s, and has not taken it yet", dispatched, agent.Name, s.ago(wake.AskedAt)), "")
 	case wake.Refused != "":
-		return at(toTake, since, fmt.Sprintf("%s; the wake was refused %s: %s", dispatched, s.ago(wake.AskedAt), wake.Refused), "mend that; the next pass wakes again")
+		r := at(toTake, since, fmt.Sprintf("%s; the wake was refused %s: %s", dispatched, s.ago(wake.AskedAt), wake.Refused), "mend that; the next pass wakes again")
+		r.late = true
+		return r
 	case wake.Accepted == nil:
 		return at(toTake, since, fmt.Sprintf("%s; no answer to the wake of %s", dispatched, s.ago(wake.AskedAt)), "is the gateway running?")
 	case wake.Exit != "":
-		return at(toTake, since, fmt.Sprintf("%s; woken %s, ended (%s) and not taken", dispatched, s.ago(*wake.Accepted), wake.Exit), "look into the agent's log; it should run: "+next)
+		return at(toTake, since, fmt.Sprintf("%s; woken %s, ended (%s) and not taken", dispatched, s.ago(*wake.Accepted), wake.Exit), logs+"; it should run: "+next)
 	}
 	return at(toTake, since, fmt.Sprintf("%s, woken %s, not taken", dispatched, s.ago(*wake.Accepted)), fmt.Sprintf("it is woken again after %v; by hand: %s", s.home.Config.Times.RewakeAfter, next))
 }
@@ -77,13 +79,17 @@ func (s *situation) inProgress(rec *pipeline.Record, row *pipeline.Row, agent *p
 		heard = since
 	}
 	last := "last heard " + s.ago(heard)
+	sentence := ""
 	switch {
 	case open > 0:
-		return at(atWork, heard, fmt.Sprintf("%s is at it, %d of %d steps open, %s", orNone(row.Assignee, "somebody"), open, len(steps), last), s.silence(rec, agent))
+		sentence = fmt.Sprintf("%s is at it, %d of %d steps open, %s", orNone(row.Assignee, "somebody"), open, len(steps), last)
 	case len(steps) == 0:
-		return at(atWork, heard, "all its steps were deleted on the board: the agent has to say agent_done by itself, "+last, s.silence(rec, agent))
+		sentence = "all its steps were deleted on the board: the agent has to say agent_done by itself, " + last
 	case rec.EndsByWord():
-		return at(atWork, heard, "sent back with all steps ticked: the agent has to say agent_done by itself, "+last, s.silence(rec, agent))
+		sentence = "sent back with all steps ticked: the agent has to say agent_done by itself, " + last
+	}
+	if sentence != "" {
+		return s.withEnd(at(atWork, heard, sentence, s.silence(rec, agent)), rec, agent)
 	}
 	return at(atWork, heard, "all steps are done; waits for the completion detector"+s.trouble(heartbeat.Detector), s.mend(heartbeat.Detector))
 }
@@ -93,7 +99,32 @@ func (s *situation) silence(rec *pipeline.Record, agent *pipeline.Agent) string 
 	if agent == nil || agent.Person || s.now.Sub(dispatch.LastHeard(rec)) < s.home.Config.Times.SilentAfter {
 		return ""
 	}
+	if agent.Trigger == pipeline.TriggerNone {
+		return "look at the agent, or set this one to new on the board"
+	}
 	return "look at the agent; it is woken again if other tasks wait, or set this one to new on the board"
+}
+
+// withEnd adds that the process which was started for an agent has ended, and
+// left the task unfinished that it had taken.
+func (s *situation) withEnd(r reason, taken *pipeline.Record, agent *pipeline.Agent) reason {
+	if agent == nil || agent.Trigger != pipeline.TriggerExec {
+		return r
+	}
+	its := s.tasksOf(agent)
+	w := its.wake
+	if its.outlook.Running || w == nil || w.Ended == nil || dispatch.LastHeard(taken).After(*w.Ended) || len(s.updates[taken.TaskID]) > 0 {
+		return r // it runs, or somebody goes on by hand, or what it said last is on its way
+	}
+	r.Sentence += fmt.Sprintf("; but its process ended %s (%s)", s.ago(*w.Ended), orNone(w.Exit, "nobody saw how"))
+	r.Next = s.logsOf(agent) + "; to send it out again, set " + taken.TaskID.String() + " to new on the board"
+	r.late = true
+	return r
+}
+
+// logsOf is how to see what an agent that was started as a process printed.
+func (s *situation) logsOf(agent *pipeline.Agent) string {
+	return "look into its log: ls -t " + safe.Quote(filepath.Join(s.home.LogDir(), "exec", agent.Name))
 }
 
 // agentTasks are the tasks that the board gives to an agent.
@@ -135,13 +166,13 @@ func lastWake(records []*pipeline.Record, agent *pipeline.Agent) *pipeline.Wake 
 	return last
 }
 
-// busyWith is the other task that an agent has taken and not finished; 0 where
-// there is none.
-func busyWith(records []*pipeline.Record, but pipeline.TaskID) pipeline.TaskID {
+// busyWith is the record of the other task that an agent has taken and not
+// finished; nil where there is none.
+func busyWith(records []*pipeline.Record, but pipeline.TaskID) *pipeline.Record {
 	for _, rec := range records {
 		if rec.TaskID != but && rec.Status.Active() && rec.Dispatch != nil && rec.Dispatch.TakenAt != nil && rec.Unfinished() {
-			return rec.TaskID
+			return rec
 		}
 	}
-	return 0
+	return nil
 }

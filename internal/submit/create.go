@@ -260,17 +260,13 @@ func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
 	if len(agents) == 0 {
 		return nil
 	}
-	names := make([]string, len(agents))
-	for i, a := range agents {
-		names[i] = a.Name
-	}
 	var problems []string
 	for i, l := range lines {
 		if a := agents.Named(l.Task.Agent); a != nil {
 			l.Task.Agent = a.Name
 			continue
 		}
-		reason := fmt.Sprintf("no agent %q is configured; there are %s", l.Task.Agent, strings.Join(names, ", "))
+		reason := fmt.Sprintf("no agent %q is configured; there are %s", l.Task.Agent, strings.Join(agents.Names(), ", "))
 		if r.from == "" {
 			return cli.Errorf(cli.Usage, "%s", reason).
 				Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", agents.Nearest(l.Task.Agent)))
