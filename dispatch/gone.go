@@ -28,7 +28,10 @@ func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
 			continue
 		}
 		note, err := p.goneNote(b, m.Row)
-		if err != nil || note == nil {
+		if err != nil {
+			p.Log.Warn("row that walks lack not looked up in the records", "row", m.Row.ID, "err", err)
+		}
+		if note == nil {
 			continue
 		}
 		if !m.Gone {
@@ -133,16 +136,21 @@ func (p *pass) expectSteps(b pipeline.Batch, rec *pipeline.Record) {
 
 func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
 	now := p.Now()
+	noted := false
 	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		if r.RowID != rec.RowID || r.GoneAt != nil {
 			return pipeline.ErrUnchanged
 		}
+		noted = true
 		r.GoneAt = &now
 		r.Note(now, pipeline.WhoBoard, pipeline.EventRowGone, r.RowID)
 		return nil
 	})
 	if err != nil {
 		return p.failed(ctx, rec.TaskID, err)
+	}
+	if !noted {
+		return nil // somebody else did
 	}
 	level := slog.LevelWarn
 	if rec.Status.Finished() {
@@ -155,6 +163,7 @@ func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
 // stepGone takes a step that a person deleted out of a task: it need not be
 // done. A task that has none left ends when its agent says so.
 func (p *pass) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline.Row) error {
+	noted := false
 	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		if r.Reporting != nil {
 			return pipeline.ErrUnchanged // it names steps by their place: the next pass sees to it
@@ -164,6 +173,7 @@ func (p *pass) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline
 		if len(r.Steps) == n {
 			return pipeline.ErrUnchanged
 		}
+		noted = true
 		r.Note(p.Now(), pipeline.WhoBoard, eventStepGone, row.Title)
 		if len(r.Steps) == 0 && r.Dispatch != nil {
 			r.Dispatch.AllTicked = true
@@ -173,6 +183,8 @@ func (p *pass) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline
 	if err != nil {
 		return p.failed(ctx, rec.TaskID, err)
 	}
-	p.Log.Warn("step was deleted on the board", "task", rec.TaskID, "step", row.Title)
+	if noted {
+		p.Log.Warn("step was deleted on the board", "task", rec.TaskID, "step", row.Title)
+	}
 	return nil
 }

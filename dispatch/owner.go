@@ -105,6 +105,11 @@ func lastNoted(r *pipeline.Record, what string) (at time.Time) {
 func (p *pass) giveBack(ctx context.Context, b pipeline.Batch) (n int, err error) {
 	slices.Sort(p.strays)
 	for _, id := range slices.Compact(p.strays) {
+		if b.Over() {
+			p.report.due(p.Now())
+			break
+		}
+		p.getsOn()
 		row := b.Row(id)
 		if row == nil {
 			continue

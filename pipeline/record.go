@@ -54,6 +54,12 @@ type StepRecord struct {
 	Done    bool       `json:"done,omitempty"`    // as last seen or written
 }
 
+// KeptUpdates is how many applied updates a record knows, the last ones. After
+// a crash only the last is asked for, as each is settled before the next of its
+// task is judged; what is older can only be a file that somebody copies back
+// into the inbox, and of those a thousand are known.
+const KeptUpdates = 1000
+
 // Applied is an update that is on the board.
 type Applied struct {
 	ID   string `json:"id"`

@@ -53,7 +53,7 @@ func (s *Session) tryMultiRow(ctx context.Context, changes []pipeline.Change) er
 		for id, r := range wrote {
 			s.snap.row(id).Wrote = r.Wrote
 		}
-		return nil // written, but not verified: tried again the next time
+		return s.oneByOne(ctx, changes) // perhaps the first row alone took it
 	}
 	if s.walkedBefore(before) {
 		s.restore(wrote)

@@ -131,7 +131,9 @@ func TestMultiRowNotVerified(t *testing.T) {
 			w.walk(s)
 			before := w.stalePage()
 			w.Faults.Next(listMethod, boardtest.Status(503))
+			w.Server.SetQuirks(board.Quirks{FirstRowOnly: true})
 			w.set(s, status(rows[0], pipeline.Assigned), status(rows[1], pipeline.Assigned))
+			w.Server.SetQuirks(board.Quirks{})
 			if s.snap.MultiRow != "" {
 				t.Errorf("remembered %q", s.snap.MultiRow)
 			}

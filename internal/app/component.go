@@ -127,7 +127,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 
 // clean removes temporary files that a crashed writer left behind.
 func (c *component) clean() {
-	for _, dir := range []string{"", "new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys", "board"} {
+	for _, dir := range []string{"", "new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys", "board", "board/page", "secrets"} {
 		durable.RemoveLeftovers(filepath.Join(c.home.Dir, dir), time.Hour, c.home.Now())
 	}
 	if c.prune != nil {

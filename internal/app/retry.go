@@ -112,7 +112,7 @@ func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON boo
 		}
 	}
 	switch {
-	case failed > 0 && failed == len(names):
+	case failed > 0 && failed == len(all):
 		return cli.Exit(cli.Failed)
 	case failed > 0:
 		return cli.Exit(cli.Partial)

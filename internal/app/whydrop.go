@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,11 @@ func (s *situation) unknown(id pipeline.TaskID) (reason, error) {
 	if f := s.failed[id]; f != nil {
 		return whyFailed(f), nil
 	}
-	if e := s.inHistory(id); e != nil {
+	e, err := s.inHistory(id)
+	switch {
+	case err != nil:
+		return reason{}, err
+	case e != nil:
 		return s.archived(id, e.ArchivedAt), nil
 	}
 	drops, err := s.home.Store.Drops()
@@ -44,13 +49,17 @@ func (s *situation) unknown(id pipeline.TaskID) (reason, error) {
 }
 
 // inHistory is the last time a task was archived; nil where it was not.
-func (s *situation) inHistory(id pipeline.TaskID) (last *history.Entry) {
-	for e := range history.Read(s.home.Dir) {
-		if e != nil && e.TaskID == id { // a line that is none says nothing
+func (s *situation) inHistory(id pipeline.TaskID) (last *history.Entry, err error) {
+	for e, err := range history.Read(s.home.Dir) {
+		switch {
+		case errors.Is(err, history.ErrNoEntry): // it says nothing
+		case err != nil:
+			return nil, err
+		case e.TaskID == id:
 			last = e
 		}
 	}
-	return last
+	return last, nil
 }
 
 func (s *situation) archived(id pipeline.TaskID, when time.Time) reason {

@@ -106,7 +106,7 @@ func (c *check) updates(id pipeline.TaskID, settled []string) {
 	for _, u := range rec.Updates {
 		known[u.Drop] = true
 	}
-	if len(rec.Updates) >= 1000 { // older ones are forgotten
+	if len(rec.Updates) >= pipeline.KeptUpdates { // older ones are forgotten
 		return
 	}
 	for _, name := range settled {

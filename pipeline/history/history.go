@@ -92,8 +92,11 @@ func Append(dir string, entries []Entry) error {
 		return err
 	}
 	back := make([]byte, lines.Len())
-	if _, err := f.ReadAt(back, end); err != nil || !bytes.Equal(back, lines.Bytes()) {
-		return fmt.Errorf("read %s back: it is not what was written (%w)", FileName, err)
+	if _, err := f.ReadAt(back, end); err != nil {
+		return fmt.Errorf("read %s back: %w", FileName, err)
+	}
+	if !bytes.Equal(back, lines.Bytes()) {
+		return fmt.Errorf("read %s back: it is not what was written", FileName)
 	}
 	crash.Point("history.after")
 	return nil

@@ -25,6 +25,9 @@ func (sw *sweep) create(ctx context.Context, f inbox.File, data []byte, c *drop.
 	if err := sw.Store.Raise(ctx, id); err != nil {
 		return ownTrouble(err)
 	}
+	if err := sw.readProcessed(); err != nil {
+		return ownTrouble(err)
+	}
 	if v, known := sw.byRecord(f, c, sw.load(id)); known {
 		return v
 	}

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"otm/pipeline"
@@ -34,24 +35,30 @@ func (in *Injector) madeAs(c *drop.Create) pipeline.TaskID {
 	return tasks[0]
 }
 
-// tasksOf lists the tasks as which a drop was processed. The names in
-// processed/ are read once. Our own drops are known by them; of others the file
-// is read, and of ours when one of that id comes again.
-func (in *Injector) tasksOf(id string) []pipeline.TaskID {
-	if in.processed == nil {
-		names, err := in.Box.SettledNames(inbox.ProcessedDir)
-		if err != nil {
-			in.Log.Warn("processed drops not readable", "err", err)
-		}
-		in.processed = make(map[string][]settledDrop, len(names))
-		for _, name := range names {
-			if id := pipeline.DropIDInName(name); id != "" {
-				in.processed[id] = append(in.processed[id], settledDrop{name: name})
-			} else if id, task := in.readSettled(name); task != 0 {
-				in.processed[id] = append(in.processed[id], settledDrop{name, task})
-			}
+// readProcessed reads the names in processed/, once. Our own drops are known by
+// them; of others the file is read.
+func (in *Injector) readProcessed() error {
+	if in.processed != nil {
+		return nil
+	}
+	names, err := in.Box.SettledNames(inbox.ProcessedDir)
+	if err != nil {
+		return fmt.Errorf("look for what was processed: %w", err)
+	}
+	in.processed = make(map[string][]settledDrop, len(names))
+	for _, name := range names {
+		if id := pipeline.DropIDInName(name); id != "" {
+			in.processed[id] = append(in.processed[id], settledDrop{name: name})
+		} else if id, task := in.readSettled(name); task != 0 {
+			in.processed[id] = append(in.processed[id], settledDrop{name, task})
 		}
 	}
+	return nil
+}
+
+// tasksOf lists the tasks as which a drop was processed. A file of ours is read
+// when a drop of its id comes again.
+func (in *Injector) tasksOf(id string) []pipeline.TaskID {
 	var tasks []pipeline.TaskID
 	all := in.processed[id]
 	for i := range all {

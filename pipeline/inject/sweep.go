@@ -137,11 +137,12 @@ func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, trouble 
 	}
 	sw.tries[delivered{f.Kind, f.Name}]++
 	var v verdict
-	if leftover, lerr := sw.leftover(f, data, err); leftover {
-		return false, nil
-	} else if lerr != nil {
+	switch leftover, lerr := sw.leftover(f, data, err); {
+	case lerr != nil:
 		v = ownTrouble(lerr)
-	} else {
+	case leftover:
+		return false, nil
+	default:
 		v = sw.guarded(f, func() verdict { return sw.judge(ctx, f, data, err) })
 	}
 	if v.result != nil {

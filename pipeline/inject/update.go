@@ -422,14 +422,8 @@ func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
 		d.TakenAt, d.TakenBy = &now, "update"
 	}
 	r.Updates = append(r.Updates, pipeline.Applied{ID: u.ID, Drop: report.Drop})
-	if n := len(r.Updates) - keptUpdates; n > 0 {
+	if n := len(r.Updates) - pipeline.KeptUpdates; n > 0 {
 		r.Updates = slices.Delete(r.Updates, 0, n)
 	}
 	r.Reporting = nil
 }
-
-// keptUpdates is how many applied updates a record knows, the last ones. After
-// a crash only the last is asked for, as each is settled before the next of its
-// task is judged; what is older can only be a file that somebody copies back
-// into the inbox, and of those a thousand are known.
-const keptUpdates = 1000

@@ -552,13 +552,13 @@ func TestUpdatesAreBounded(t *testing.T) {
 	t.Parallel()
 	sw := &sweep{Injector: &Injector{Now: newClock().Now}}
 	r := &pipeline.Record{TaskID: 1}
-	for i := range keptUpdates + 2 {
+	for i := range pipeline.KeptUpdates + 2 {
 		r.Reporting = &pipeline.Report{Drop: fmt.Sprint(i, ".json")}
 		sw.applied(r, &drop.Update{ID: fmt.Sprint(i)})
 	}
 	_, first := r.AppliedAs("1")
-	_, last := r.AppliedAs(fmt.Sprint(keptUpdates + 1))
-	if len(r.Updates) != keptUpdates || first || !last {
+	_, last := r.AppliedAs(fmt.Sprint(pipeline.KeptUpdates + 1))
+	if len(r.Updates) != pipeline.KeptUpdates || first || !last {
 		t.Errorf("%d updates, from %s to %s", len(r.Updates), r.Updates[0].ID, r.Updates[len(r.Updates)-1].ID)
 	}
 }

@@ -28,8 +28,12 @@ func (s *Store) usedIDs() ([]pipeline.TaskID, error) {
 			return nil, err
 		}
 	}
-	for e := range history.Read(s.dir) {
-		if e != nil { // a line that is none says nothing
+	for e, err := range history.Read(s.dir) {
+		switch {
+		case errors.Is(err, history.ErrNoEntry): // it says nothing
+		case err != nil:
+			return nil, err
+		default:
 			used = append(used, e.TaskID)
 		}
 	}
