@@ -220,3 +220,24 @@ func TestTakenFileIsPutBack(t *testing.T) {
 		t.Errorf("processed %v", got)
 	}
 }
+
+// A drop waits while nobody can tell whether it was processed before.
+func TestProcessedNotReadable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	rows := len(w.rows())
+	w.restart()
+	free := w.block("processed")
+	w.create(2, "B", "y")
+	if r := w.sweepTo(0, 0, 1); len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "look for what was processed") || r.Trouble != nil {
+		t.Errorf("report %+v", r)
+	}
+	if n := len(w.rows()); n != rows {
+		t.Errorf("%d rows, want %d", n, rows)
+	}
+	free()
+	w.sweepTo(1, 0, 0)
+	w.checkTask(2, "B", "y")
+}

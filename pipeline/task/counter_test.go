@@ -499,3 +499,26 @@ func TestCounterHeld(t *testing.T) {
 		t.Errorf("waits are %v and %v, the contract says 10 s and 60 s", CounterWait, recordWait)
 	}
 }
+
+// A counter that was lost is not made up without the history, which may know
+// higher ids.
+func TestCounterWithoutHistory(t *testing.T) {
+	t.Parallel()
+	s, _ := fresh(t)
+	os.Remove(filepath.Join(s.dir, counterFile))
+	path := filepath.Join(s.dir, "history.jsonl")
+	if err := os.Symlink("nowhere", path); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.Counter(t.Context()); err == nil || !strings.Contains(err.Error(), "history.jsonl") {
+		t.Errorf("counter %v, error %v", c, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Counter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Release()
+}
