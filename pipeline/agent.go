@@ -60,15 +60,16 @@ func (as Agents) Names() []string {
 	return names
 }
 
-// Nearest returns the name that looks most like the given one, for messages;
-// "" where none is configured.
+// Nearest returns the name of which the given one may be a misspelling, for
+// messages; "" where none looks like it. An agent that is told another's name
+// would do the other's work.
 func (as Agents) Nearest(name string) string {
-	steps := make([]Step, len(as))
-	for i, a := range as {
-		steps[i] = Step{Title: a.Name}
+	want, near := []rune(FoldName(name)), ""
+	nearest := len(want)/3 + 1
+	for _, a := range as {
+		if d := distance(want, []rune(FoldName(a.Name))); d < nearest {
+			near, nearest = a.Name, d
+		}
 	}
-	if i := NearestStep(steps, name); i >= 0 {
-		return as[i].Name
-	}
-	return ""
+	return near
 }

@@ -38,7 +38,7 @@ func TestAgentsNearest(t *testing.T) {
 		agents   Agents
 		in, want string
 	}{
-		{squad, "devda", "devdas"}, {squad, "ARCHIBLAD", "archibald"}, {nil, "devdas", ""},
+		{squad, "devda", "devdas"}, {squad, "ARCHIBLAD", "archibald"}, {nil, "devdas", ""}, {squad, "td", ""}, {squad, "somebody", ""},
 	} {
 		if got := tt.agents.Nearest(tt.in); got != tt.want {
 			t.Errorf("Nearest(%q) among %d = %q, want %q", tt.in, len(tt.agents), got, tt.want)

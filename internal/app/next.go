@@ -61,9 +61,11 @@ func (h *Home) aiAgent(name, command string) (*pipeline.Agent, error) {
 	case a == nil && len(h.Config.Agents) == 0:
 		return nil, cli.Errorf(cli.Usage, "no agents are configured").Hint("add [agents.%s] with a workspace to %s", safe.Quote(name), safe.Quote(filepath.Join(h.Dir, "otm.toml")))
 	case a == nil:
-		// No name is proposed: an agent would take the other one's tasks.
-		return nil, cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Config.Agents.Names(), ", ")).
-			Hint("%s --agent NAME, or with --dir where that one is configured", command)
+		e := cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Config.Agents.Names(), ", "))
+		if near := h.Config.Agents.Nearest(name); near != "" {
+			return nil, e.Hint("%s --agent %s", command, safe.Quote(near))
+		}
+		return nil, e.Hint("%s --agent NAME, or with --dir where that one is configured", command)
 	case a.Person:
 		return nil, cli.Errorf(cli.Usage, "%s is a person: their tasks stand on the board", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name))
 	}

@@ -2,8 +2,6 @@ package fsck
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,8 +33,12 @@ func (c *check) readRecords() error {
 			c.owners[rec.RowID] = id
 		}
 	}
-	aside, err := filepath.Glob(filepath.Join(c.Dir, "tasks", "*.corrupt-*"))
-	for _, path := range aside {
+	entries, err := os.ReadDir(filepath.Join(c.Dir, "tasks"))
+	for _, e := range entries {
+		if !strings.Contains(e.Name(), ".corrupt-") {
+			continue
+		}
+		path := filepath.Join(c.Dir, "tasks", e.Name())
 		c.findings = append(c.findings, Finding{Rule: RuleRecord, Text: "a record was set aside: " + filepath.Base(path),
 			Hint: "rm " + safe.Quote(path) + "   # once you have looked into it", Path: path})
 	}
@@ -119,19 +121,15 @@ func (c *check) inboxes() error {
 }
 
 func (c *check) counter() error {
-	data, err := os.ReadFile(filepath.Join(c.Dir, "next-task-id.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		c.found(RuleCounter, 0, RaiseCounter, "otm fsck --repair", "it is missing")
-		return nil
-	}
-	if err != nil {
+	stored, err := c.store.Stored()
+	switch next := pipeline.TaskID(stored); {
+	case errors.Is(err, task.ErrBadCounter):
+		c.found(RuleCounter, 0, RaiseCounter, "otm fsck --repair", "%v", err)
+	case err != nil:
 		return err
-	}
-	var state struct{ Next pipeline.TaskID }
-	if _, err := fmt.Sscanf(strings.Join(strings.Fields(string(data)), ""), `{"next":%d}`, &state.Next); err != nil {
-		c.found(RuleCounter, 0, RaiseCounter, "otm fsck --repair", "it holds %.40q", data)
-	} else if next := task.Above(state.Next, c.used...); next != state.Next {
-		c.found(RuleCounter, next-1, RaiseCounter, "otm fsck --repair", "it says %d, and %v exists", state.Next, next-1)
+	case task.Above(next, c.used...) != next:
+		last := task.Above(next, c.used...) - 1
+		c.found(RuleCounter, last, RaiseCounter, "otm fsck --repair", "it says %d, and %v exists", stored, last)
 	}
 	return nil
 }

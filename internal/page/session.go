@@ -78,10 +78,10 @@ func useLink(dir, code string, now time.Time) (bool, error) {
 
 // sweepLinks removes codes that nobody used in time.
 func sweepLinks(dir string, now time.Time) {
-	files, _ := filepath.Glob(filepath.Join(dir, linkPrefix+"*"))
-	for _, f := range files {
-		if info, err := os.Stat(f); err == nil && now.Sub(info.ModTime()) > LinkLife {
-			os.Remove(f)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), linkPrefix) && now.Sub(info.ModTime()) > LinkLife {
+			os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -269,7 +270,7 @@ func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
 		reason := fmt.Sprintf("no agent %q is configured; there are %s", l.Task.Agent, strings.Join(agents.Names(), ", "))
 		if r.from == "" {
 			return cli.Errorf(cli.Usage, "%s", reason).
-				Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", agents.Nearest(l.Task.Agent)))
+				Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", cmp.Or(agents.Nearest(l.Task.Agent), "NAME")))
 		}
 		problems = append(problems, fmt.Sprintf("line %d: %s", r.numbers[i], reason))
 	}

@@ -306,7 +306,8 @@ func (sw *sweep) open(ctx context.Context) (pipeline.Batch, error) {
 			return nil, err
 		}
 		sw.batch = batch
-		// Others walk as well, and raise nothing.
+		// Elsewhere a failure is a warning (app.raising); here no id may be given
+		// out that stands on the board.
 		if err := sw.Store.RaiseAbove(ctx, batch); err != nil {
 			return nil, err
 		}

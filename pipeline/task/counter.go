@@ -67,7 +67,7 @@ func (c *Counter) Release() { c.lock.Release() }
 // put right at once, so that this is said once.
 func (c *Counter) load() error {
 	stored, err := readCounter(c.path())
-	if err != nil && !errors.Is(err, errBadCounter) {
+	if err != nil && !errors.Is(err, ErrBadCounter) {
 		return err
 	}
 	var note counterState
@@ -76,7 +76,7 @@ func (c *Counter) load() error {
 	}
 	wrong := ""
 	switch {
-	case errors.Is(err, errBadCounter):
+	case errors.Is(err, ErrBadCounter):
 		wrong = err.Error()
 	case stored < note.Next:
 		wrong = fmt.Sprintf("%s says %d, but %d was reached before", counterFile, stored, note.Next)
@@ -96,19 +96,25 @@ func (c *Counter) load() error {
 	return c.write(c.next)
 }
 
-var errBadCounter = errors.New("counter unusable")
+// ErrBadCounter says of a counter that it is missing, or holds what none can
+// hold. The next command that takes an id puts it right.
+var ErrBadCounter = errors.New("counter unusable")
+
+// Stored returns the next id as the counter's file says it, without a lock;
+// ErrBadCounter where it says none.
+func (s *Store) Stored() (int, error) { return readCounter(filepath.Join(s.dir, counterFile)) }
 
 func readCounter(path string) (int, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%w: %s is missing", errBadCounter, counterFile)
+		return 0, fmt.Errorf("%w: %s is missing", ErrBadCounter, counterFile)
 	}
 	if err != nil {
 		return 0, err
 	}
 	var state counterState
 	if err := json.Unmarshal(data, &state); err != nil || !state.possible() {
-		return 0, fmt.Errorf("%w: %s holds %.40q", errBadCounter, counterFile, data)
+		return 0, fmt.Errorf("%w: %s holds %.40q", ErrBadCounter, counterFile, data)
 	}
 	return state.Next, nil
 }
@@ -143,7 +149,7 @@ func (c *Counter) Raise(ids ...pipeline.TaskID) error {
 // Raise makes sure that ids are never given out. It takes the lock only where
 // the counter has to be raised.
 func (s *Store) Raise(ctx context.Context, ids ...pipeline.TaskID) error {
-	if next, err := readCounter(filepath.Join(s.dir, counterFile)); err == nil && Above(pipeline.TaskID(next), ids...) == pipeline.TaskID(next) {
+	if next, err := s.Stored(); err == nil && Above(pipeline.TaskID(next), ids...) == pipeline.TaskID(next) {
 		return nil
 	}
 	c, err := s.Counter(ctx)
@@ -200,8 +206,8 @@ func (c *Counter) path() string { return filepath.Join(c.store.dir, counterFile)
 // Issued tells whether an id was given out, or is not above the ids that were.
 // Where the counter cannot be read, every id counts as issued.
 func (s *Store) Issued(id pipeline.TaskID) (bool, error) {
-	next, err := readCounter(filepath.Join(s.dir, counterFile))
-	if errors.Is(err, errBadCounter) {
+	next, err := s.Stored()
+	if errors.Is(err, ErrBadCounter) {
 		return true, nil
 	}
 	return int(id) < next, err

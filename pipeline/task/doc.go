@@ -21,9 +21,12 @@
 // # Records
 //
 // The record is written before each outside effect, to say that it is
-// attempted, and after, to say that it happened. After a crash, what stands in
-// the record is the oldest that can be true: an effect that is noted happened,
-// one that is noted as attempted may have. Whoever goes on asks the board.
-// A record is changed under its lock by reading it again, changing it and
-// replacing the file; the lock is never held over a network call.
+// attempted, and after, to say that it happened. Not before those that are
+// decided anew from the board alone, and come to the same: a promotion,
+// progress, an id that is written back, what a person does on the page. After a
+// crash, what stands in the record is the oldest that can be true: an effect
+// that is noted happened, one that is noted as attempted may have. Whoever goes
+// on asks the board. A record is changed under its lock by reading it again,
+// changing it and replacing the file; the lock is never held over a network
+// call.
 package task

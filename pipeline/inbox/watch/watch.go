@@ -324,9 +324,9 @@ func (w *Watcher) poll() {
 
 // findProbes answers for probes where no event can.
 func (w *Watcher) findProbes(dir string) {
-	probes, _ := filepath.Glob(filepath.Join(dir, probePrefix+"*"))
-	for _, p := range probes {
-		if os.Remove(p) == nil {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), probePrefix) && os.Remove(filepath.Join(dir, e.Name())) == nil {
 			w.tellProbed(dir)
 		}
 	}
