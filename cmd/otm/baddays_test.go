@@ -168,7 +168,7 @@ func TestNoDescriptors(t *testing.T) {
 func TestDiskFullAtEachWrite(t *testing.T) {
 	t.Parallel()
 	if !mayMount() {
-		t.Skip("needs to be allowed to mount a small file system, as root is")
+		t.Skip("a disk of two megabytes cannot be mounted here: run it as root")
 	}
 	for _, b := range sample(7, 4) {
 		t.Run(fmt.Sprintf("%d %s, %d pages", b.step, life[b.step].name, b.how), func(t *testing.T) {
@@ -251,7 +251,7 @@ func powerless(t *testing.T) func(*exec.Cmd) {
 	}
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
-		t.Skip("needs another user than root, whom modes do not stop, or setpriv")
+		t.Skip("modes do not stop root: run it as somebody else, or install setpriv (util-linux)")
 	}
 	return func(cmd *exec.Cmd) {
 		cmd.Args = append([]string{setpriv, "--bounding-set=-all", "--inh-caps=-all", cmd.Path}, cmd.Args[1:]...)

@@ -12,6 +12,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/durable"
+	"otm/internal/fsck"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
@@ -127,7 +128,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 
 // clean removes temporary files that a crashed writer left behind.
 func (c *component) clean() {
-	for _, dir := range []string{"", "new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys", "board", "board/page", "secrets"} {
+	for _, dir := range fsck.Folders {
 		durable.RemoveLeftovers(filepath.Join(c.home.Dir, dir), time.Hour, c.home.Now())
 	}
 	if c.prune != nil {

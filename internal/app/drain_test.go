@@ -26,7 +26,7 @@ func TestDrainUnderSlacksLimits(t *testing.T) { // not in parallel: all calls le
 		ids := v.create("--from", path)
 		last := ids[len(ids)-1]
 		for v.statusOf(last) != pipeline.Assigned {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of virtual time, in which nobody waits
 			if time.Since(begun) > time.Hour {
 				t.Fatalf("%v is still %q after an hour", last, v.statusOf(last))
 			}

@@ -99,7 +99,7 @@ func (f *farSlack) column(t *testing.T, name string) string {
 
 // ServeHTTP is one call, with its way there and back.
 func (f *farSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	time.Sleep(f.way())
+	time.Sleep(f.way()) // in virtual time, in which nobody waits
 	answer := httptest.NewRecorder()
 	f.Handler().ServeHTTP(answer, r)
 	f.count(path.Base(r.URL.Path), answer.Code == http.StatusTooManyRequests)

@@ -134,14 +134,19 @@ func (c *check) counter() error {
 	return nil
 }
 
+// Folders are those of a data directory in which files are made under another
+// name first: a crash may leave such a file in each of them.
+var Folders = []string{
+	"", "new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys",
+	"board", "board/page", "secrets",
+}
+
 // litterAge is how old a temporary file is that no writer will finish.
 const litterAge = time.Hour
 
 func (c *check) litter() error {
-	dirs := []string{c.Dir}
-	for _, name := range []string{
-		"new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys", "board", "board/page", "secrets",
-	} {
+	var dirs []string
+	for _, name := range Folders {
 		dirs = append(dirs, filepath.Join(c.Dir, name))
 	}
 	for _, a := range c.Agents {
