@@ -2,6 +2,7 @@ package fsck
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,9 @@ func (c *check) readRecords() error {
 		}
 	}
 	entries, err := os.ReadDir(filepath.Join(c.Dir, "tasks"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	for _, e := range entries {
 		if !strings.Contains(e.Name(), ".corrupt-") {
 			continue
@@ -42,7 +46,7 @@ func (c *check) readRecords() error {
 		c.findings = append(c.findings, Finding{Rule: RuleRecord, Text: "a record was set aside: " + filepath.Base(path),
 			Hint: "rm " + safe.Quote(path) + "   # once you have looked into it", Path: path})
 	}
-	return err
+	return nil
 }
 
 // recordsUnread says which records cannot be read. The next pass makes them

@@ -248,6 +248,28 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Whatever its path looks like, a directory is searched; before the first task
+// there are no records.
+func TestRecordsSetAside(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a[b]*c?")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := &check{Options: Options{Dir: dir}, store: task.Open(dir, nil)}
+	if err := c.readRecords(); err != nil || len(c.findings) != 0 {
+		t.Errorf("without records: %+v, %v", c.findings, err)
+	}
+	w := &world{T: t, o: Options{Dir: dir}}
+	if err := os.Mkdir(filepath.Join(dir, "tasks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.write("tasks/T-00001.json.corrupt-1", "{")
+	if err := c.readRecords(); err != nil || len(c.findings) != 1 || c.findings[0].Rule != RuleRecord {
+		t.Errorf("with one that was set aside: %+v, %v", c.findings, err)
+	}
+}
+
 // Of a history that cannot be read nobody knows whether it has what is archived.
 func TestHistoryUnread(t *testing.T) {
 	t.Parallel()
