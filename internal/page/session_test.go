@@ -198,7 +198,7 @@ func TestLinkRace(t *testing.T) {
 // stay.
 func TestLinkSweep(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "page")
+	dir := filepath.Join(t.TempDir(), "a[b]*", "page")
 	old, err := NewLink(dir, noon)
 	if err != nil {
 		t.Fatal(err)

@@ -402,6 +402,27 @@ func TestProbesGo(t *testing.T) {
 	}
 }
 
+// Where directories are polled, probes are answered as well, whatever the path
+// looks like.
+func TestPolledProbe(t *testing.T) {
+	t.Parallel()
+	dir := mkdir(t, filepath.Join(t.TempDir(), "a[b]*"))
+	w := New(isJSON, dir)
+	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	w.begin()
+	w.rewatch(false)
+	if n := w.Probe(); n != 1 {
+		t.Errorf("Probe = %d, want 1", n)
+	}
+	w.poll()
+	if len(w.Probed()) != 1 {
+		t.Error("no probe was seen")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
 func TestNewLeavesItsArguments(t *testing.T) {
 	t.Parallel()
 	dirs := []string{"/a/b/", "/a//c"}
