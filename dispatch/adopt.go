@@ -18,7 +18,7 @@ import (
 // It returns how many became whole.
 func (p *pass) adopt(ctx context.Context, b pipeline.Batch) (adopted int, err error) {
 	still := p.typed(b)
-	if len(still) > 0 && !b.Fresh(statusAge) {
+	if len(still) > 0 && !b.Fresh(pipeline.StatusAge) {
 		if p.report.Trouble = b.Refresh(ctx, 0); p.report.Trouble != nil {
 			return 0, nil
 		}
@@ -180,7 +180,8 @@ func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row
 }
 
 // idFor is the id of a row without one: that of the record that was begun for
-// it, or a new one.
+// it, or a new one. A row on which we wrote the progress once is a task's: no
+// second one is made of it while a record cannot be read.
 func (p *pass) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, error) {
 	rec, err := p.owner(row.ID)
 	if err != nil {
@@ -188,6 +189,9 @@ func (p *pass) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, e
 	}
 	if rec != nil {
 		return rec.TaskID, nil
+	}
+	if id := p.owners.unread; id != 0 && row.Remaining != nil {
+		return 0, fmt.Errorf("it was a task's, maybe that of %v, whose record cannot be read: otm fsck --repair, or give the row its Task ID back", id)
 	}
 	return p.NewID(ctx)
 }

@@ -16,9 +16,6 @@ import (
 // Who is the name under which the dispatcher writes.
 const Who = "otm-dispatcher"
 
-// statusAge is how old a status may be on which a flip is decided.
-const statusAge = 5 * time.Second
-
 // Dispatcher makes passes over the board. Its methods are for one goroutine,
 // which holds the dispatcher's work lock.
 type Dispatcher struct {

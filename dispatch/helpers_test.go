@@ -143,7 +143,8 @@ func (w *world) createAs(id pipeline.TaskID, title, agent string, priority pipel
 		rec.RowID, err = b.Create(w.Context(), "",
 			pipeline.Cell{Field: pipeline.FieldTitle, Text: title}, pipeline.Cell{Field: pipeline.FieldTaskID, Text: id.String()},
 			pipeline.Cell{Field: pipeline.FieldType, Text: "action"}, pipeline.Cell{Field: pipeline.FieldAssignee, Text: agent},
-			pipeline.Cell{Field: pipeline.FieldPriority, Text: string(priority)}, pipeline.Cell{Field: pipeline.FieldStatus, Text: "new"})
+			pipeline.Cell{Field: pipeline.FieldPriority, Text: string(priority)}, pipeline.Cell{Field: pipeline.FieldStatus, Text: "new"},
+			pipeline.Cell{Field: pipeline.FieldRemaining, Number: float64(len(steps))})
 		for _, step := range steps {
 			if err != nil {
 				return err

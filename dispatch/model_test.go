@@ -222,7 +222,7 @@ func (m *model) dispatch(id pipeline.TaskID) {
 
 // take is an agent that takes the most urgent task, as otm next gives it.
 func (m *model) take() {
-	if m.agent.Trigger == pipeline.TriggerExec && !m.child || len(m.records(atWork)) > 0 {
+	if m.agent.Trigger == pipeline.TriggerExec && !m.child || len(m.records(AtWork)) > 0 {
 		return
 	}
 	s := &situation{agent: m.agent, records: m.records(func(*pipeline.Record) bool { return true })}
@@ -241,7 +241,7 @@ func (m *model) take() {
 }
 
 func (m *model) finish() {
-	r := m.one(m.records(atWork))
+	r := m.one(m.records(AtWork))
 	if r == nil {
 		return
 	}
@@ -258,7 +258,7 @@ func (m *model) finish() {
 }
 
 func (m *model) reportStep() {
-	if r := m.one(m.records(atWork)); r != nil && m.rng.IntN(2) == 0 {
+	if r := m.one(m.records(AtWork)); r != nil && m.rng.IntN(2) == 0 {
 		m.heard = m.tick()
 		m.change(r.TaskID, func(r *pipeline.Record) { applied(r, m.heard, pipeline.InProgress, 1) })
 		m.say("it reports on %v", r.TaskID)
@@ -394,7 +394,7 @@ func (m *model) checkNew(r Request) {
 			m.wrong("%s is sent while the answer to %s is awaited", r.Key, w.key)
 		}
 	}
-	if len(m.records(atWork)) > 0 && m.now.Sub(m.heard) < m.d.Times.SilentAfter && !m.jumps {
+	if len(m.records(AtWork)) > 0 && m.now.Sub(m.heard) < m.d.Times.SilentAfter && !m.jumps {
 		m.wrong("%s is sent while it works on a task", r.Key)
 	}
 	waiting := m.records(isWaiting)
@@ -450,7 +450,7 @@ func (m *model) heal() {
 	m.say("all is well")
 	m.mood = "ok"
 	finishAll := func() {
-		for len(m.records(atWork)) > 0 {
+		for len(m.records(AtWork)) > 0 {
 			m.finish()
 		}
 	}

@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -14,6 +16,9 @@ import (
 type owners struct {
 	byRow map[string]pipeline.TaskID
 	known map[pipeline.TaskID]bool // tasks that are in byRow
+	// unread is a task whose record could not be read, which may be that of
+	// any row; 0: there is none.
+	unread pipeline.TaskID
 }
 
 // of returns the record of the task that a row belongs to; nil where there is
@@ -24,6 +29,10 @@ func (o *owners) of(records pipeline.Records, row string) *pipeline.Record {
 		return nil
 	}
 	rec, err := records.Load(id)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		o.unread = id
+		return nil
+	}
 	if err != nil || rec.RowID != row {
 		delete(o.byRow, row) // it got another one; it is found anew
 		delete(o.known, id)
@@ -41,13 +50,17 @@ func (o *owners) update(records pipeline.Records) error {
 	if err != nil {
 		return err
 	}
+	o.unread = 0
 	for _, id := range ids {
 		if o.known[id] {
 			continue
 		}
 		rec, err := records.Load(id)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			o.unread = id // one bad record does not keep the others
+		}
 		if err != nil || rec.RowID == "" {
-			continue // one bad record does not keep the others
+			continue
 		}
 		o.known[id] = true
 		if _, taken := o.byRow[rec.RowID]; !taken {

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +53,43 @@ func TestTaskIDChanged(t *testing.T) {
 				want(t, "told", strings.Count(w.log.String(), "wrote back the task id"), 1)
 			})
 		}
+	}
+}
+
+// The row of a task whose record cannot be read is not taken for a new one; what
+// was typed beside it is.
+func TestTaskIDClearedWhileTheRecordIsBroken(t *testing.T) {
+	t.Parallel()
+	for _, restarted := range []bool{false, true} {
+		w := newWorld(t, "alpha")
+		id := w.create("x", "alpha", pipeline.Normal)
+		w.pass()
+		if restarted {
+			w.restart()
+		}
+		record, row := w.record(id), w.record(id).RowID
+		w.edit(id, w.taskIDCell(""), w.status(pipeline.New))
+		typed := w.types("typed", "alpha")
+		path := filepath.Join(w.dir, "tasks", id.String()+".json")
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+		r := w.pass()
+		if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "maybe that of T-00001, whose record cannot be read") {
+			t.Errorf("failures %q", r.Failed)
+		}
+		want(t, "the typed row", w.taskOf(typed), pipeline.TaskID(2))
+		want(t, "the row", w.taskOf(row), pipeline.TaskID(0))
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.pass()
+		want(t, "when it can be read", words(w.taskOf(row), w.record(id).RowID), words(id, record.RowID))
 	}
 }
 

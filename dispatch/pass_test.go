@@ -1068,7 +1068,7 @@ func TestStatusLookedAtAgain(t *testing.T) {
 	w := newWorld(t, "alpha")
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.onBoard(func(b pipeline.Batch) error { return b.Refresh(t.Context(), 0) })
-	w.clock.Advance(statusAge + time.Second)
+	w.clock.Advance(pipeline.StatusAge + time.Second)
 	if err := w.board.Server.EditRow("", w.board.ListID, w.record(id).RowID, w.status(pipeline.Cancelled)); err != nil {
 		t.Fatal(err)
 	}

@@ -330,10 +330,10 @@ func (s *situation) saidIt(e pipeline.Event) bool {
 }
 
 // working tells whether the agent took a task and has not ended it.
-func (s *situation) working() bool { return slices.ContainsFunc(s.records, atWork) }
+func (s *situation) working() bool { return slices.ContainsFunc(s.records, AtWork) }
 
-// atWork tells whether a task was taken and is not ended.
-func atWork(r *pipeline.Record) bool {
+// AtWork tells whether a task was taken and is not ended.
+func AtWork(r *pipeline.Record) bool {
 	return r.Dispatch != nil && r.Dispatch.TakenAt != nil && r.Status.Active() && r.Unfinished()
 }
 

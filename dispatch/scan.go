@@ -37,7 +37,7 @@ func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale
 		case t == nil:
 		case again:
 			fresh = append(fresh, t)
-			stale = stale || !b.Current(row, statusAge)
+			stale = stale || !b.Current(row, pipeline.StatusAge)
 		default:
 			p.byName[t.agent.Name] = append(p.byName[t.agent.Name], t)
 		}

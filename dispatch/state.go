@@ -77,8 +77,8 @@ func writeState(path string, s agentState) error {
 
 // idleSince is when "otm next" last found nothing for the agent; zero where it
 // found something since, or the file does not tell.
-func (p *pass) idleSince(a *pipeline.Agent) time.Time {
-	s, ok := readState(statePath(p.Agents, a))
+func idleSince(agents pipeline.Agents, a *pipeline.Agent) time.Time {
+	s, ok := readState(statePath(agents, a))
 	if !ok || s.Status != stateIdle {
 		return time.Time{}
 	}

@@ -280,7 +280,7 @@ func (p *pass) reportSilent() {
 	for i := range p.Agents {
 		s := &situation{agent: &p.Agents[i], now: now, times: p.Times}
 		for _, t := range p.byName[s.agent.Name] {
-			if !atWork(t.rec) {
+			if !AtWork(t.rec) {
 				continue
 			}
 			last := s.heardOf(t.rec)

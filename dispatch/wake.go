@@ -113,7 +113,7 @@ func (p *pass) anyWaits(a *pipeline.Agent) bool {
 }
 
 func (p *pass) situation(a *pipeline.Agent, waker Waker) (*situation, error) {
-	s := &situation{agent: a, idle: p.idleSince(a), now: p.Now(), times: p.Times, pauses: p.Patience > 0}
+	s := &situation{agent: a, idle: idleSince(p.Agents, a), now: p.Now(), times: p.Times, pauses: p.Patience > 0}
 	// A process that was started before the trigger was changed counts too.
 	_, held := lock.Holder(execLock(p.Dir, a.Name))
 	s.running = held || waker.Running(a.Name)

@@ -82,6 +82,10 @@ type Cell struct {
 	At      time.Time // of FieldAssignedAt and FieldCompletedAt; zero clears
 }
 
+// StatusAge is how old a status may be on which something is decided: a person
+// may have changed it meanwhile.
+const StatusAge = 5 * time.Second
+
 // Change is what to write to one row.
 type Change struct {
 	Row   string

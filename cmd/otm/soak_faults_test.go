@@ -36,6 +36,8 @@ func TestSoakFaults(t *testing.T) {
 				// One that died at its last task is woken only when another one waits for it.
 				s.killing(func(int) bool { return s.known() >= s.most && s.open() < len(s.agents) }, 2*time.Second)
 				b.bad.Store(false)
+				b.mu.Lock()
+				defer b.mu.Unlock()
 				s.Logf("the board was called %d times; %v", b.calls, b.met)
 			})
 		})

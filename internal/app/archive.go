@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +47,7 @@ loses nothing: run it again. otm history reads what it wrote.`,
 			if err != nil {
 				return err
 			}
-			a := &archiver{home: h, board: h.board(log), log: log, before: h.Now().Add(-age)}
+			a := &archiver{home: h, board: h.board(log), before: h.Now().Add(-age)}
 			report, err := a.run(c.Context(), yes)
 			if err != nil {
 				return err
@@ -85,7 +84,6 @@ func parseDays(text string) (time.Duration, error) {
 type archiver struct {
 	home   *Home
 	board  pipeline.Board
-	log    *slog.Logger
 	before time.Time // of tasks that have been over since then
 }
 
@@ -95,7 +93,10 @@ type archived struct {
 	Rows  int            `json:"rows"` // that they take up, steps included
 	Done  bool           `json:"done"` // false: it only looked
 	Left  int            `json:"left"` // rows that the board still shows although they were deleted
-	Room  boardStatus    `json:"room"` // of the board, afterwards
+	// Review is how many tasks stay because nobody has said yet that they are
+	// done: they are at agent_done.
+	Review int         `json:"review"`
+	Room   boardStatus `json:"room"` // of the board, afterwards
 }
 
 type archivedTask struct {
@@ -152,7 +153,7 @@ func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted
 // the rows.
 func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []history.Entry {
 	walk := b.WalkAt().UTC()
-	report.Left, report.Room = 0, boardStatus{WalkAt: &walk}
+	report.Left, report.Review, report.Room = 0, 0, boardStatus{WalkAt: &walk}
 	var found []history.Entry
 	for row := range b.Rows() {
 		report.Room.Rows++
@@ -160,6 +161,8 @@ func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]b
 			report.Left++
 		} else if _, over := a.over(row); over {
 			found = append(found, a.entry(b, row))
+		} else if row.Parent == "" && row.CurrentStatus() == pipeline.AgentDone {
+			report.Review++
 		}
 	}
 	slices.SortFunc(found, func(x, y history.Entry) int { return int(x.TaskID) - int(y.TaskID) })
@@ -191,17 +194,21 @@ func (a *archiver) over(row *pipeline.Row) (since time.Time, over bool) {
 func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row) history.Entry {
 	e := history.Entry{ArchivedAt: a.home.Now().UTC(), TaskID: row.Task(), Row: *row}
 	e.Record, _ = a.home.record(e.TaskID) // a lost record keeps no row on the board
-	place := map[string]int{}
-	if e.Record != nil {
-		for i, s := range e.Record.Steps {
-			place[s.RowID] = i
-		}
-	}
 	for _, s := range b.StepRows(row.ID) {
 		e.Steps = append(e.Steps, *s)
 	}
-	slices.SortStableFunc(e.Steps, func(x, y pipeline.Row) int { return place[x.ID] - place[y.ID] })
+	if e.Record != nil {
+		slices.SortStableFunc(e.Steps, func(x, y pipeline.Row) int { return place(e.Record, &x) - place(e.Record, &y) })
+	}
 	return e
+}
+
+// place is where a step comes: what a person added to it, last.
+func place(rec *pipeline.Record, step *pipeline.Row) int {
+	if i := slices.IndexFunc(rec.Steps, func(s pipeline.StepRecord) bool { return s.RowID == step.ID }); i >= 0 {
+		return i
+	}
+	return len(rec.Steps)
 }
 
 // archive writes tasks into the history, marks their records, and deletes
@@ -232,9 +239,6 @@ func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []histor
 	crash.Point("archive.deleted")
 	for _, id := range ids {
 		deleted[id] = true
-	}
-	for _, e := range found {
-		a.log.Info("archived task", "task", e.TaskID, "rows", 1+len(e.Steps))
 	}
 	return nil
 }
@@ -282,6 +286,9 @@ func (h *Home) printArchived(r *archived) error {
 		fmt.Fprintf(h.Out, "would archive %d tasks with %d rows of %d; --yes does it\n", len(r.Tasks), r.Rows, r.Room.Rows)
 	default:
 		fmt.Fprintf(h.Out, "archived %d tasks with %d rows; the board has %d left\n", len(r.Tasks), r.Rows, r.Room.Rows)
+	}
+	if r.Review > 0 {
+		h.Note("%s for review and on the board: set what is good to done there", counted(r.Review, "task stays", "tasks stay"))
 	}
 	if r.Left > 0 {
 		h.Warn("the board still shows %d of the deleted rows: run it again in a minute", r.Left)

@@ -3,7 +3,6 @@ package app
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,7 +38,7 @@ func newArchive(t *testing.T, tasks int) (*boardtest.Board, *archiver) {
 		}
 	}
 	client := slacklist.New(slacklist.Options{Dir: dir, URL: b.URL, ListID: b.ListID, Token: b.Token, OpenAssignees: true})
-	return b, &archiver{home: h, board: client, log: slog.New(slog.DiscardHandler), before: time.Now().Add(time.Hour)}
+	return b, &archiver{home: h, board: client, before: time.Now().Add(time.Hour)}
 }
 
 // rowsLeft is how many rows the board holds, and archivedIDs what stands in the
@@ -208,5 +207,17 @@ func TestArchiveWaitsForAnUpdate(t *testing.T) {
 	reporting(nil)
 	if report, err := a.run(t.Context(), true); err != nil || len(report.Tasks) != 1 || rowsLeft(t, b) != 0 {
 		t.Errorf("then: %+v, %v, %d rows", report, err, rowsLeft(t, b))
+	}
+}
+
+// TestArchivedStepsInOrder: as the task has them, and behind them what a person
+// added.
+func TestArchivedStepsInOrder(t *testing.T) {
+	t.Parallel()
+	rec := &pipeline.Record{Steps: []pipeline.StepRecord{{RowID: "RecA"}, {RowID: "RecB"}}}
+	for id, want := range map[string]int{"RecA": 0, "RecB": 1, "RecTyped": 2} {
+		if got := place(rec, &pipeline.Row{ID: id}); got != want {
+			t.Errorf("%s comes as %d, want %d", id, got, want)
+		}
 	}
 }

@@ -78,7 +78,7 @@ otm.toml. Run again, it changes nothing that is right.`,
 				s.Note("was initialised already; nothing is missing")
 				return nil
 			}
-			s.Note("edit %s to name your agents, then run: otm up", safe.Quote(filepath.Join(dir, config.FileName)))
+			s.Note("edit %s to name your agents, then run: otm up%s", safe.Quote(filepath.Join(dir, config.FileName)), dirFlag(dir, s.Getenv))
 			return nil
 		},
 	}
@@ -90,6 +90,14 @@ otm.toml. Run again, it changes nothing that is right.`,
 	c.Flags().StringVar(&slack.create, "create-list", "", "with --slack: make a list of this name")
 	c.Flags().StringSliceVar(&slack.shareWith, "share-with", nil, "with --slack: users (U…) and channels (C…) that may write to the list")
 	return c
+}
+
+// dirFlag is what a command needs behind it to mean this directory.
+func dirFlag(dir string, getenv func(string) string) string {
+	if usual, err := config.FindDir("", getenv); err == nil && usual == dir {
+		return ""
+	}
+	return " --dir " + safe.Quote(dir)
 }
 
 // Init makes a data directory, or adds what is missing, and returns what it

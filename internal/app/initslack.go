@@ -261,13 +261,14 @@ func (r *slackReport) print(h *Home) {
 	for _, a := range r.Advised {
 		fmt.Fprintf(h.Out, "optional  %s\n", safe.Escape(a))
 	}
+	here := dirFlag(h.Dir, h.Getenv)
 	switch {
 	case len(r.Missing) > 0:
-		h.Note("add what is missing on the list, then run this again: otm init --slack")
+		h.Note("add what is missing on the list, then run this again: otm init --slack%s", here)
 	case len(h.Config.Agents) == 0:
-		h.Note("edit %s to name your agents, then run: otm up", safe.Quote(filepath.Join(h.Dir, config.FileName)))
+		h.Note("edit %s to name your agents, then run: otm up%s", safe.Quote(filepath.Join(h.Dir, config.FileName)), here)
 	default:
-		h.Note("all is there; run: otm up")
+		h.Note("all is there; run: otm up%s", here)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/safe"
 	"otm/pipeline"
+	"otm/pipeline/inbox"
 )
 
 // listCommand is otm list.
@@ -45,6 +46,9 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 				tasks = append(tasks, t)
 			}
 			h.sayAge(v)
+			if err := h.sayWaiting(); err != nil {
+				return err
+			}
 			if agent != "" && len(tasks) == 0 && h.Config.Agents.Named(agent) == nil {
 				h.Note("no agent %q is configured", agent)
 			}
@@ -71,6 +75,23 @@ func (h *Home) sayWalk(at time.Time) {
 		return
 	}
 	h.Note("the board as it was %s ago", age(h.Now().Sub(at)))
+}
+
+// sayWaiting says that there are tasks which the board does not show yet.
+func (h *Home) sayWaiting() error {
+	files, err := h.Box.List(inbox.NewTasks)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	h.Note("%s in %s and not on the board yet; otm why --all says what for", counted(len(files), "new task waits", "new tasks wait"), inbox.NewTasks)
+	return nil
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func (h *Home) printTasks(tasks []taskView) error {

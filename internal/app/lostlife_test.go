@@ -397,7 +397,7 @@ func (l *life) fsck(rows int) {
 func (l *life) archive() {
 	l.Helper()
 	for range 10 {
-		a := &archiver{home: l.h, board: l.board, log: slog.New(slog.DiscardHandler), before: l.h.Now().Add(time.Hour)}
+		a := &archiver{home: l.h, board: l.board, before: l.h.Now().Add(time.Hour)}
 		if report, err := a.run(l.Context(), true); err == nil && report.Left == 0 && report.Room.Rows == 0 {
 			break
 		}

@@ -236,7 +236,7 @@ func (p *play) play(a act) {
 		p.rewrite(a.who, a.how)
 	case "archive":
 		log := slog.New(slog.DiscardHandler)
-		(&archiver{home: p.h, board: p.h.board(log), log: log, before: p.h.Now()}).run(p.Context(), true) // the board may be in trouble
+		(&archiver{home: p.h, board: p.h.board(log), before: p.h.Now()}).run(p.Context(), true) // the board may be in trouble
 	case "lose":
 		if t := p.part(a.task); a.how == "the counter" {
 			os.Remove(filepath.Join(p.dir, "next-task-id.json"))

@@ -124,11 +124,7 @@ func (h *Home) noteOnItsWay(a *pipeline.Agent) {
 		}
 	}
 	if n > 0 {
-		what := "tasks are"
-		if n == 1 {
-			what = "task is"
-		}
-		h.Note("%d %s on the way to %s: look again in a moment, or see otm why --all%s", n, what, a.Name, s.trouble(heartbeat.Injector)+s.trouble(heartbeat.Dispatcher))
+		h.Note("%s on the way to %s: look again in a moment, or see otm why --all%s", counted(n, "task is", "tasks are"), a.Name, s.trouble(heartbeat.Injector)+s.trouble(heartbeat.Dispatcher))
 	}
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -142,8 +143,11 @@ func (p *pageSource) settled(name string) (*inbox.Settled, error) {
 		}
 		return f, err
 	})
-	if errors.Is(err, errBeside) {
+	switch {
+	case errors.Is(err, errBeside):
 		err = nil
+	case errors.Is(err, fs.ErrNotExist):
+		return p.home.Box.ReadSettled(inbox.FailedDir, name) // a retry that ended early has it
 	}
 	return f, err
 }

@@ -191,7 +191,7 @@ func (l *simulated) review(id pipeline.TaskID) {
 // off, it goes on at its next time.
 func (l *simulated) archive(ctx context.Context) {
 	for pass(ctx, l.every) {
-		a := &archiver{home: l.h, board: l.board, log: l.board.log, before: time.Now().Add(-l.keptDone)}
+		a := &archiver{home: l.h, board: l.board, before: time.Now().Add(-l.keptDone)}
 		var e *pipeline.BoardError
 		if _, err := a.run(ctx, true); err != nil && ctx.Err() == nil && !(errors.As(err, &e) && e.Code == "ratelimited") {
 			l.Errorf("otm archive: %v", err)

@@ -33,16 +33,17 @@ func (s *situation) toTake(rec *pipeline.Record, agent *pipeline.Agent, since ti
 	if agent.Trigger == pipeline.TriggerNone {
 		return at(toTake, since, dispatched+", not taken: it looks by itself", "tell "+agent.Name+" to run: "+next)
 	}
-	if other := busyWith(its.records, rec.TaskID); other != nil {
-		return s.withEnd(at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, other.TaskID, agent.Name), ""), other, agent)
+	for _, other := range its.records {
+		if other.TaskID != rec.TaskID && dispatch.AtWork(other) {
+			return s.withEnd(at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, other.TaskID, agent.Name), ""), other, agent)
+		}
 	}
-	return s.byWake(agent, its, since, dispatched, next)
+	return s.byWake(agent, its.outlook, since, dispatched, next)
 }
 
 // byWake is for a task whose agent is free, by what became of its last wake.
-func (s *situation) byWake(agent *pipeline.Agent, its *agentTasks, since time.Time, dispatched, next string) reason {
-	outlook, wake := its.outlook, its.wake
-	logs := s.logsOf(agent)
+func (s *situation) byWake(agent *pipeline.Agent, outlook dispatch.Outlook, since time.Time, dispatched, next string) reason {
+	wake, logs := outlook.Wake, s.logsOf(agent)
 	switch {
 	case wake == nil:
 		return at(toTake, since, dispatched+", not woken yet"+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
@@ -111,9 +112,9 @@ func (s *situation) withEnd(r reason, taken *pipeline.Record, agent *pipeline.Ag
 	if agent == nil || agent.Trigger != pipeline.TriggerExec {
 		return r
 	}
-	its := s.tasksOf(agent)
-	w := its.wake
-	if its.outlook.Running || w == nil || w.Ended == nil || dispatch.LastHeard(taken).After(*w.Ended) || len(s.updates[taken.TaskID]) > 0 {
+	outlook := s.tasksOf(agent).outlook
+	w := outlook.Wake
+	if outlook.Running || w == nil || w.Ended == nil || dispatch.LastHeard(taken).After(*w.Ended) || len(s.updates[taken.TaskID]) > 0 {
 		return r // it runs, or somebody goes on by hand, or what it said last is on its way
 	}
 	r.Sentence += fmt.Sprintf("; but its process ended %s (%s)", s.ago(*w.Ended), orNone(w.Exit, "nobody saw how"))
@@ -131,7 +132,6 @@ func (s *situation) logsOf(agent *pipeline.Agent) string {
 type agentTasks struct {
 	records []*pipeline.Record
 	outlook dispatch.Outlook
-	wake    *pipeline.Wake // the last one, for whichever of them; nil: none
 }
 
 func (s *situation) tasksOf(agent *pipeline.Agent) *agentTasks {
@@ -147,32 +147,7 @@ func (s *situation) tasksOf(agent *pipeline.Agent) *agentTasks {
 			its.records = append(its.records, rec)
 		}
 	}
-	its.outlook = dispatch.OutlookOf(s.home.Dir, agent, its.records, s.now, s.home.dispatchTimes())
-	its.wake = lastWake(its.records, agent)
+	its.outlook, _ = s.outlooks.Of(agent, its.records) // of what cannot be read, nothing is known
 	s.agents[agent.Name] = its
 	return its
-}
-
-// lastWake is the last wake of an agent, for whichever of its tasks.
-func lastWake(records []*pipeline.Record, agent *pipeline.Agent) *pipeline.Wake {
-	var last *pipeline.Wake
-	for _, rec := range records {
-		for i := range rec.Wakes {
-			if w := &rec.Wakes[i]; w.Agent == agent.Name && (last == nil || w.AskedAt.After(last.AskedAt)) {
-				last = w
-			}
-		}
-	}
-	return last
-}
-
-// busyWith is the record of the other task that an agent has taken and not
-// finished; nil where there is none.
-func busyWith(records []*pipeline.Record, but pipeline.TaskID) *pipeline.Record {
-	for _, rec := range records {
-		if rec.TaskID != but && rec.Status.Active() && rec.Dispatch != nil && rec.Dispatch.TakenAt != nil && rec.Unfinished() {
-			return rec
-		}
-	}
-	return nil
 }

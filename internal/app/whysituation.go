@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -31,8 +32,9 @@ type situation struct {
 	beats   map[string]*heartbeat.Beat
 	snap    *slacklist.Snapshot
 
-	agents map[string]*agentTasks     // of those that were asked for
-	owners map[string]pipeline.TaskID // tasks by their rows, as the records have it; nil: not read yet
+	agents   map[string]*agentTasks // of those that were asked for
+	outlooks dispatch.Outlooks
+	owners   map[string]pipeline.TaskID // tasks by their rows, as the records have it; nil: not read yet
 }
 
 // situation reads the directory once, and the rows as they were when the board
@@ -50,7 +52,8 @@ func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 		rows: map[pipeline.TaskID]*pipeline.Row{}, bearers: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
 		waiting: map[pipeline.TaskID]time.Time{}, failed: map[pipeline.TaskID]*inbox.Settled{},
 		updates: map[pipeline.TaskID][]time.Time{}, refused: map[pipeline.TaskID][]*inbox.Settled{},
-		beats: map[string]*heartbeat.Beat{}, agents: map[string]*agentTasks{}}
+		beats: map[string]*heartbeat.Beat{}, agents: map[string]*agentTasks{},
+		outlooks: dispatch.Outlooks{Dir: h.Dir, Agents: h.Config.Agents, Records: h.Store, Now: h.Now(), Times: h.dispatchTimes()}}
 	for i := range snap.Rows {
 		s.addRow(&snap.Rows[i])
 	}

@@ -14,6 +14,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +101,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return Errorf(Usage, "%w", err).Hint("%s --help", c.CommandPath())
 	})
-	err := cmd.ExecuteContext(ctx)
+	ran, err := cmd.ExecuteContextC(ctx)
 	if err == nil {
 		return OK
 	}
@@ -108,8 +111,22 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 			e = &Error{Code: Failed, Err: err}
 		}
 	}
-	s.report(e)
+	s.report(e.here(ran))
 	return e.Code
+}
+
+// here adds how the commands of the hints find the directory, if this one was
+// told of it by a flag.
+func (e *Error) here(c *cobra.Command) *Error {
+	dir := c.Flag("dir")
+	if dir == nil || !dir.Changed || !slices.ContainsFunc(e.Hints, func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !strings.Contains(hint, "--dir") }) {
+		return e
+	}
+	abs, err := filepath.Abs(dir.Value.String())
+	if err != nil {
+		return e
+	}
+	return e.Hint("export OTM_DIR=%s   # for the commands above", safe.Quote(abs))
 }
 
 func explainOrNil(explain func(error) *Error, err error) *Error {

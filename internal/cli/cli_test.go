@@ -22,6 +22,7 @@ func streams() (s Streams, out, stderr *bytes.Buffer) {
 func command(run func(c *cobra.Command) error, args []string) *cobra.Command {
 	c := &cobra.Command{Use: "otm-create", Version: "v1", Args: NoWords(args, "title"), RunE: func(c *cobra.Command, _ []string) error { return run(c) }}
 	c.Flags().String("title", "", "")
+	c.Flags().String("dir", "", "")
 	c.Flags().String("agent", "", "")
 	c.Flags().String("status", "", "")
 	c.Flags().String("description", "", "")
@@ -58,6 +59,9 @@ func TestExitCodes(t *testing.T) {
 		{"unknown flag", []string{"--nonsense"}, nil, 64, "otm: error: unknown flag: --nonsense\notm: hint: otm-create --help\n"},
 		{"bad value", []string{"--wait-for", "soon"}, nil, 64, "otm: error: invalid argument \"soon\""},
 		{"missing value", []string{"--title"}, nil, 64, "otm: error: flag needs an argument: --title\n"},
+		{"a directory by its flag", []string{"--dir", "/a b"}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: otm list\notm: hint: export OTM_DIR='/a b'   # for the commands above\n"},
+		{"a directory by its flag, no command", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("look"), 1, "otm: error: no\notm: hint: look\n"},
+		{"a directory in the hint", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("otm list --dir /a"), 1, "otm: error: no\notm: hint: otm list --dir /a\n"},
 		{"words", []string{"--agent", "x", "y"}, nil, 64, "otm: error: unexpected \"y\": a value with spaces needs quotes\notm: hint: otm-create --agent 'x y'\n"},
 	}
 	for _, tt := range tests {

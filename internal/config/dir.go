@@ -37,13 +37,14 @@ func (e *DirError) Error() string {
 
 // FindDir returns the path of the data directory, absolute: the first that is
 // set of the flag's value, OTM_DIR and OPENCLAW_DATA_DIR/otm, else the
-// platform's own place. It need not exist.
+// platform's own place. A leading ~/ that no shell has expanded is the home
+// directory. It need not exist.
 func FindDir(flag string, getenv func(string) string) (string, error) {
 	switch {
 	case flag != "":
-		return filepath.Abs(flag)
+		return filepath.Abs(expand(flag, getenv))
 	case getenv("OTM_DIR") != "":
-		return filepath.Abs(getenv("OTM_DIR"))
+		return filepath.Abs(expand(getenv("OTM_DIR"), getenv))
 	}
 	return DefaultDir(getenv)
 }
@@ -54,7 +55,7 @@ var errNoHome = &DirError{Reason: "HOME is not set", Hint: "export OTM_DIR=/wher
 // DefaultDir is FindDir where neither the flag nor OTM_DIR is set.
 func DefaultDir(getenv func(string) string) (string, error) {
 	if base := getenv("OPENCLAW_DATA_DIR"); base != "" {
-		return filepath.Abs(filepath.Join(base, "otm"))
+		return filepath.Abs(filepath.Join(expand(base, getenv), "otm"))
 	}
 	home := getenv("HOME")
 	if runtime.GOOS == "darwin" {

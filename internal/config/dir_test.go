@@ -34,6 +34,9 @@ func TestFindDir(t *testing.T) {
 		{"usual", "", env("HOME", "/home/me"), usual},
 		{"XDG", "", env("HOME", "/home/me", "XDG_DATA_HOME", "/xdg"), xdg},
 		{"relative XDG is ignored", "", env("HOME", "/home/me", "XDG_DATA_HOME", "xdg"), usual},
+		{"flag in quotes", "~/a", env("HOME", "/home/me"), "/home/me/a"},
+		{"OTM_DIR in quotes", "", env("OTM_DIR", "~/b", "HOME", "/home/me"), "/home/me/b"},
+		{"OPENCLAW_DATA_DIR in quotes", "", env("OPENCLAW_DATA_DIR", "~/c", "HOME", "/home/me"), "/home/me/c/otm"},
 		{"no home", "", env(), ""},
 	}
 	for _, tt := range tests {

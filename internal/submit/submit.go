@@ -17,7 +17,6 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/config"
-	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -141,38 +140,6 @@ func (b *base) refuseLines(problems []string) error {
 	return cli.Exit(cli.Usage)
 }
 
-// Explain turns the errors of this package's parts into what people are told;
-// nil where it knows nothing better.
-func Explain(err error) *cli.Error {
-	var dir *config.DirError
-	var bad *config.Error
-	var held *lock.HeldError
-	var unsupported *lock.UnsupportedError
-	var key *task.DamagedKeyError
-	switch {
-	case errors.Is(err, config.ErrNotInitialised):
-		return cli.Errorf(cli.NotInit, "%w", err).Hint("otm init, or point --dir or OTM_DIR at the right directory")
-	case errors.As(err, &dir):
-		return cli.Errorf(cli.BadConfig, "%w", err).Hint("%s", dir.Hint)
-	case errors.As(err, &bad):
-		return cli.Errorf(cli.BadConfig, "%w", err).Hint("edit %s", safe.Quote(bad.Path))
-	case errors.As(err, &held):
-		e := cli.Errorf(cli.TryLater, "%w", err)
-		if held.PID == 0 {
-			return e.Hint("otm doctor")
-		}
-		return e.Hint("ps -p %d", held.PID)
-	case errors.As(err, &unsupported):
-		return cli.Errorf(cli.Failed, "%w", err).Hint("put the data directory on a local disk: network file systems are not supported")
-	case errors.Is(err, task.ErrIDsUsedUp):
-		return cli.Errorf(cli.Failed, "%w", err).Hint("otm init --dir NEW, and go on there")
-	case errors.As(err, &key):
-		return cli.Errorf(cli.Failed, "%w", err).Hint("otm list --all").
-			Hint("if the task is not there: rm %s", safe.Quote(key.Path))
-	}
-	return nil
-}
-
 // answer is what --json prints for each task or update.
 type answer struct {
 	TaskID   pipeline.TaskID `json:"taskId"`
@@ -251,6 +218,13 @@ func (b *base) await(ctx context.Context, drops []awaited) error {
 		} else {
 			b.Note("the update of %v is queued; do not send it again", d.id)
 		}
+	}
+	switch len(drops) {
+	case 0:
+	case 1:
+		fmt.Fprintf(b.Err, "otm: hint: otm why %v\n", drops[0].id)
+	default:
+		fmt.Fprintln(b.Err, "otm: hint: otm why --all")
 	}
 	switch {
 	case failed:

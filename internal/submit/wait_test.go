@@ -86,12 +86,12 @@ func TestWaitQueued(t *testing.T) {
 	for _, wait := range []string{"--wait-for=0s", "--wait-for=20ms", "--wait-for=-1s"} {
 		a := p.create("--title", "x", "--agent", "devdas", wait)
 		id := strings.TrimSpace(a.stdout)
-		if a.code != 75 || a.stderr != "otm: note: "+id+" is queued; do not create it again\n" {
+		if a.code != 75 || a.stderr != "otm: note: "+id+" is queued; do not create it again\notm: hint: otm why "+id+"\n" {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", wait, a.code, a.stdout, a.stderr)
 		}
 	}
 	a := p.update("--task-id", "1", "--status", "in_progress", "--wait-for", "0s")
-	if a.code != 75 || a.stdout != "T-00001\n" || a.stderr != "otm: note: the update of T-00001 is queued; do not send it again\n" {
+	if a.code != 75 || a.stdout != "T-00001\n" || a.stderr != "otm: note: the update of T-00001 is queued; do not send it again\notm: hint: otm why T-00001\n" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", a.code, a.stdout, a.stderr)
 	}
 }
@@ -110,7 +110,7 @@ func TestWaitInterrupted(t *testing.T) {
 		cancel() // it waits from here on
 	})
 	a := p.create("--title", "x", "--agent", "devdas", long)
-	if a.code != 75 || a.stderr != "otm: note: T-00001 is queued; do not create it again\n" {
+	if a.code != 75 || a.stderr != "otm: note: T-00001 is queued; do not create it again\notm: hint: otm why T-00001\n" {
 		t.Errorf("exit code %d, stderr %q", a.code, a.stderr)
 	}
 }
@@ -169,6 +169,11 @@ func TestExplain(t *testing.T) {
 		{&lock.UnsupportedError{Path: "/l", Err: syscall.ENOLCK}, 1, "put the data directory on a local disk"},
 		{&lock.HeldError{Path: "/l"}, 75, "otm doctor"},
 		{task.ErrIDsUsedUp, 1, "otm init --dir"},
+		{&fs.PathError{Op: "open", Path: "/usr/a b/c", Err: syscall.EACCES}, 1, "ls -ld /usr "},
+		{&os.LinkError{Op: "rename", Old: "/x", New: "/usr", Err: syscall.EPERM}, 1, "ls -ld /usr "},
+		{&fs.PathError{Op: "open", Path: "/usr", Err: syscall.EROFS}, 1, "df /usr "},
+		{&fs.PathError{Op: "write", Path: "/usr", Err: syscall.ENOSPC}, 1, "df -h /usr;"},
+		{&fs.PathError{Op: "open", Path: "/usr", Err: syscall.EMFILE}, 1, "ulimit -n"},
 		{&task.DamagedKeyError{Path: "/a b/keys/x.json"}, 1, "rm '/a b/keys/x.json'"},
 	} {
 		e := Explain(tt.err)

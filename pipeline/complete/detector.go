@@ -26,9 +26,6 @@ import (
 // Who is the name under which the detector writes.
 const Who = "otm-completion-detector"
 
-// statusAge is how old a status may be on which a promotion is decided.
-const statusAge = 5 * time.Second
-
 // Detector makes passes over the board. Its methods are for one goroutine,
 // which holds the detector's work lock.
 type Detector struct {
@@ -94,21 +91,22 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Repo
 			return report, nil
 		}
 	}
-	found, stale := d.look(b)
+	found, stale := d.look(b, report)
 	if stale {
 		if err := b.Refresh(ctx, 0); err != nil {
 			report.trouble(err)
 			return report, nil
 		}
-		found, _ = d.look(b)
+		found, _ = d.look(b, report)
 	}
 	return report, d.write(ctx, b, found, report)
 }
 
-// look finds what has to be written. stale says that a status on which a
-// promotion hangs is not known well enough.
-func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
+// look finds what has to be written, and reports what it cannot judge. stale
+// says that a status on which a promotion hangs is not known well enough.
+func (d *Detector) look(b pipeline.Batch, report *Report) (found []finding, stale bool) {
 	now := d.Now()
+	report.Failed = nil
 	for row := range b.Rows() {
 		id := row.Task()
 		if row.Parent != "" || id == 0 {
@@ -118,7 +116,12 @@ func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
 		if f == nil {
 			continue
 		}
-		whole, byWord := d.complete(row, b)
+		whole, byWord, err := d.complete(row, b)
+		if err != nil {
+			report.Failed = append(report.Failed, fmt.Sprintf("%v: its record: %v", id, err))
+			d.Log.Error("record cannot be read", "task", id, "err", err)
+			continue
+		}
 		if byWord {
 			f.leaveStatus()
 		}
@@ -127,7 +130,7 @@ func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
 		}
 		f.id = id
 		found = append(found, *f)
-		stale = stale || f.promote && !b.Current(row, statusAge)
+		stale = stale || f.promote && !b.Current(row, pipeline.StatusAge)
 	}
 	return found, stale
 }
@@ -135,20 +138,23 @@ func (d *Detector) look(b pipeline.Batch) (found []finding, stale bool) {
 // complete tells whether a row is its task's, and all the steps that the
 // record knows stand on the board: until they do, what the rows say is not the
 // whole task. byWord says that its steps do not tell when it is done.
-func (d *Detector) complete(row *pipeline.Row, b pipeline.Batch) (whole, byWord bool) {
+func (d *Detector) complete(row *pipeline.Row, b pipeline.Batch) (whole, byWord bool, err error) {
 	rec, err := d.Records.Load(row.Task())
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, false // a record that was lost is no reason to stop
+		return true, false, nil // a record that was lost is no reason to stop
 	}
-	if err != nil || !rec.OnBoard() || rec.RowID != row.ID {
-		return false, false
+	if err != nil {
+		return false, false, err
+	}
+	if !rec.OnBoard() || rec.RowID != row.ID {
+		return false, false, nil
 	}
 	for _, s := range rec.Steps {
 		if b.Row(s.RowID) == nil {
-			return false, false
+			return false, false, nil
 		}
 	}
-	return true, rec.EndsByWord()
+	return true, rec.EndsByWord(), nil
 }
 
 // assess holds a task against its steps; nil where there is nothing to write.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -297,6 +298,32 @@ func TestWithoutRecord(t *testing.T) {
 }
 
 // cells are the fields that the last update wrote, by row.
+// TestRecordNotRead: a task whose record cannot be read is told of, and the
+// others go on.
+func TestRecordNotRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bad, good := w.task(pipeline.InProgress, 2, 2), w.task(pipeline.InProgress, 1, 1)
+	path := filepath.Join(w.dir, "tasks", bad.id.String()+".json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, _, _ := w.pass(0)
+	if r.Promoted != 1 || w.record(good, func(*pipeline.Record) {}).Status != pipeline.AgentDone || len(r.Failed) != 1 || !strings.HasPrefix(r.Failed[0], bad.id.String()+": its record: ") {
+		t.Errorf("the report is %+v", r)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, _, _ := w.pass(0); r.Promoted != 1 || len(r.Failed) != 0 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
 func (w *world) cells() map[string][]string {
 	w.t.Helper()
 	columns, err := w.Server.Columns(w.ListID)

@@ -230,7 +230,7 @@ func (w *world) write(id pipeline.TaskID, status pipeline.Status) {
 // person edits a row on the board's page, some time after what was before.
 func (w *world) person(row string, cells ...board.Cell) {
 	w.t.Helper()
-	w.clock.Advance(statusAge + time.Second)
+	w.clock.Advance(pipeline.StatusAge + time.Second)
 	if err := w.Server.EditRow("U0PERSON", w.ListID, row, cells...); err != nil {
 		w.t.Fatal(err)
 	}

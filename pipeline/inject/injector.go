@@ -16,14 +16,10 @@ import (
 // Who is the name under which the injector writes.
 const Who = "otm-injector"
 
-// How old what is known of the board may be.
-const (
-	// statusAge is for writing a status: a person may have changed it.
-	statusAge = 5 * time.Second
-	// createAge is for making a row. Our own creates are told apart by their
-	// records; this is for rows that came from elsewhere.
-	createAge = 3 * time.Minute
-)
+// createAge is how old what is known of the board may be for making a row. Our
+// own creates are told apart by their records; this is for rows that came from
+// elsewhere.
+const createAge = 3 * time.Minute
 
 // Times are the delays of the configuration.
 type Times struct {

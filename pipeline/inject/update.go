@@ -199,10 +199,10 @@ func (sw *sweep) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.Task
 // nil where the board has it no more.
 func (sw *sweep) currentRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (*pipeline.Row, error) {
 	row := b.Row(rec.RowID)
-	if row != nil && b.Current(row, statusAge) && !(sw.Fresh && !sw.refreshed) {
+	if row != nil && b.Current(row, pipeline.StatusAge) && !(sw.Fresh && !sw.refreshed) {
 		return row, nil
 	}
-	if row == nil && b.Fresh(statusAge) {
+	if row == nil && b.Fresh(pipeline.StatusAge) {
 		return nil, nil
 	}
 	if err := sw.walk(ctx, b); err != nil {

@@ -1,0 +1,83 @@
+package submit
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/internal/lock"
+	"otm/internal/safe"
+	"otm/pipeline/task"
+)
+
+// Explain turns the errors of this package's parts into what people are told;
+// nil where it knows nothing better.
+func Explain(err error) *cli.Error {
+	var dir *config.DirError
+	var bad *config.Error
+	var held *lock.HeldError
+	var unsupported *lock.UnsupportedError
+	var key *task.DamagedKeyError
+	switch {
+	case errors.Is(err, config.ErrNotInitialised):
+		return cli.Errorf(cli.NotInit, "%w", err).Hint("otm init, or point --dir or OTM_DIR at the right directory")
+	case errors.As(err, &dir):
+		return cli.Errorf(cli.BadConfig, "%w", err).Hint("%s", dir.Hint)
+	case errors.As(err, &bad):
+		return cli.Errorf(cli.BadConfig, "%w", err).Hint("edit %s", safe.Quote(bad.Path))
+	case errors.As(err, &held):
+		e := cli.Errorf(cli.TryLater, "%w", err)
+		if held.PID == 0 {
+			return e.Hint("otm doctor")
+		}
+		return e.Hint("ps -p %d", held.PID)
+	case errors.As(err, &unsupported):
+		return cli.Errorf(cli.Failed, "%w", err).Hint("put the data directory on a local disk: network file systems are not supported")
+	case errors.Is(err, task.ErrIDsUsedUp):
+		return cli.Errorf(cli.Failed, "%w", err).Hint("otm init --dir NEW, and go on there")
+	case errors.As(err, &key):
+		return cli.Errorf(cli.Failed, "%w", err).Hint("otm list --all").
+			Hint("if the task is not there: rm %s", safe.Quote(key.Path))
+	}
+	return explainPath(err)
+}
+
+// explainPath tells what to look at where the file system refuses; nil where
+// it knows nothing better.
+func explainPath(err error) *cli.Error {
+	var file *fs.PathError
+	var link *os.LinkError
+	var path string
+	switch {
+	case errors.As(err, &file):
+		path = file.Path
+	case errors.As(err, &link):
+		path = link.New
+	default:
+		return nil
+	}
+	e := cli.Errorf(cli.Failed, "%w", err)
+	for path != "." && path != "/" && !exists(path) {
+		path = filepath.Dir(path)
+	}
+	switch path = safe.Quote(path); {
+	case errors.Is(err, fs.ErrPermission):
+		return e.Hint("ls -ld %s   # whoever runs this must be allowed to use it: id -un", path)
+	case errors.Is(err, syscall.EROFS):
+		return e.Hint("df %s   # names the file system: it is mounted read-only", path)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return e.Hint("df -h %s; df -i %s   # no room is left", path, path)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return e.Hint("ulimit -n   # too few files may be open")
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
