@@ -22,7 +22,7 @@ test: ## all tests
 
 .PHONY: test-race
 test-race: ## all tests, with the race detector
-	GOFLAGS=-race $(GO) test ./...
+	GORACE=atexit_sleep_ms=0 GOFLAGS=-race $(GO) test ./...
 
 .PHONY: check
 check: fmt-check tidy-check vet lint vuln shellcheck test-race ## everything that CI runs

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ const roundKills = 200
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	kills, seed := setting(t, soakKills, 60), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
-	long, err := time.ParseDuration(cmpOr(os.Getenv(soakFor), "0s"))
+	long, err := time.ParseDuration(cmp.Or(os.Getenv(soakFor), "0s"))
 	if err != nil {
 		t.Fatalf("%s: %v", soakFor, err)
 	}
@@ -73,13 +74,6 @@ func setting(t *testing.T, name string, usual int) int {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return n
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // soak is a house under load.
