@@ -43,6 +43,7 @@ type Dispatcher struct {
 
 	saidAt  map[string]time.Time       // when each problem was last met, so that it is logged once
 	waking  map[string]chan wakeResult // agent → a wake that is under way
+	unwoken map[string]string          // agent → why the last wake failed; "": it did not
 	wakers  sync.WaitGroup
 	holders holders
 	owners  owners
@@ -115,7 +116,7 @@ type task struct {
 // whatever is known will do. The error is one of our own files.
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, error) {
 	if d.saidAt == nil {
-		d.saidAt, d.waking, d.cleaned = map[string]time.Time{}, map[string]chan wakeResult{}, map[string]bool{}
+		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]chan wakeResult{}, map[string]bool{}, map[string]string{}
 		d.over = map[pipeline.TaskID]bool{}
 	}
 	d.forget()

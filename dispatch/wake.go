@@ -21,8 +21,12 @@ import (
 func (p *pass) wake(ctx context.Context) error {
 	for i := range p.Agents {
 		a := &p.Agents[i]
+		if !p.anyWaits(a) {
+			delete(p.unwoken, a.Name)
+			continue
+		}
 		waker := p.Wakers[a.Trigger]
-		if a.Person || waker == nil || p.waking[a.Name] != nil || !p.anyWaits(a) || unready(a) != "" {
+		if a.Person || waker == nil || p.waking[a.Name] != nil || unready(a) != "" {
 			continue
 		}
 		s, err := p.situation(a, waker)
@@ -63,6 +67,9 @@ func (p *pass) collect() {
 		case r := <-done:
 			p.woke(name, r)
 		default:
+			if failed := p.unwoken[name]; failed != "" {
+				p.report.Failed = append(p.report.Failed, failed) // until the next answer, that is how it stands
+			}
 			p.report.due(p.Now().Add(p.Patience))
 		}
 	}
@@ -79,6 +86,7 @@ func (p *pass) woke(name string, r wakeResult) {
 	if r.first != 0 {
 		p.holders.add(name, r.first)
 	}
+	p.unwoken[name] = r.failed
 	if r.failed != "" {
 		p.report.Failed = append(p.report.Failed, r.failed)
 		p.say(slog.LevelError, "agent not woken", r.kind, r.failed)

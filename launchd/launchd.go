@@ -33,6 +33,7 @@ const (
 // Config is what jobs are rendered for. All paths are absolute.
 type Config struct {
 	Marker string // one line without "--", by which the files are known again
+	Sum    string // of the configuration: residents whose job has another one are started again
 	Dir    string // the data directory
 	LogDir string // where the logs go
 	SetLog bool   // they do not go there by themselves

@@ -214,6 +214,9 @@ func (e *MissingError) Error() string {
 	if e.Option != "" {
 		what = fmt.Sprintf("option %q of %s", e.Option, what)
 	}
+	if len(e.Have) == 0 {
+		return fmt.Sprintf("%s %s (the board has none)", what, e.Problem)
+	}
 	return fmt.Sprintf("%s %s (the board has: %s)", what, e.Problem, strings.Join(e.Have, ", "))
 }
 

@@ -69,6 +69,7 @@ func TestMissingError(t *testing.T) {
 			`column "Reason" is missing (the board has: Title, Status)`},
 		{MissingError{Column: "Status", Option: "blocked", Problem: "is missing", Have: []string{"new"}},
 			`option "blocked" of column "Status" is missing (the board has: new)`},
+		{MissingError{Column: "Assignee", Option: "x", Problem: "is missing"}, `option "x" of column "Assignee" is missing (the board has none)`},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("Error() = %q, want %q", got, tt.want)

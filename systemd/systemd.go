@@ -27,6 +27,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 // Config is what units are rendered for. All paths are absolute.
 type Config struct {
 	Marker string // one line, by which the files are known again
+	Sum    string // of the configuration: residents whose unit has another one are started again
 	Dir    string // the data directory
 	LogDir string // "": in the data directory
 	Bin    string // the folder of the programs

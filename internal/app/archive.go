@@ -283,9 +283,9 @@ func (h *Home) printArchived(r *archived) error {
 	case len(r.Tasks) == 0:
 		fmt.Fprintln(h.Out, "nothing to archive")
 	case !r.Done:
-		fmt.Fprintf(h.Out, "would archive %d tasks with %d rows of %d; --yes does it\n", len(r.Tasks), r.Rows, r.Room.Rows)
+		fmt.Fprintf(h.Out, "would archive %s with %s of %d; --yes does it\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
 	default:
-		fmt.Fprintf(h.Out, "archived %d tasks with %d rows; the board has %d left\n", len(r.Tasks), r.Rows, r.Room.Rows)
+		fmt.Fprintf(h.Out, "archived %s with %s; the board has %d left\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
 	}
 	if r.Review > 0 {
 		h.Note("%s for review and on the board: set what is good to done there", counted(r.Review, "task stays", "tasks stay"))

@@ -110,7 +110,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		out.details += "; otm.toml was changed since this process started: start it again to apply it"
+		out.details += "; otm.toml was changed since this process started: to apply it, " + c.home.applyHint()
 		if out.result == heartbeat.Success {
 			out.result = heartbeat.Partial
 		}
@@ -269,7 +269,7 @@ func (c *component) wait(ctx context.Context, out outcome) (occasion, error) {
 // residentLock takes the lock that says that a component stays. A reader of
 // the lock may hold it for a moment.
 func (h *Home) residentLock(ctx context.Context, id string) (*lock.Lock, error) {
-	l, err := lock.Acquire(ctx, h.lockPath(id+".resident"), 300*time.Millisecond)
+	l, err := lock.Acquire(ctx, h.residentPath(id), 300*time.Millisecond)
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return nil, &residentError{id: id, pid: held.PID}

@@ -162,7 +162,7 @@ func (d *doctor) secrets() {
 func (d *doctor) board(ctx context.Context) {
 	where, err := d.home.whichBoard()
 	if errors.Is(err, errNoBoard) {
-		d.say("board", bad, "otm up", "the embedded board is not running")
+		d.say("board", bad, d.home.startCommand(), "the embedded board is not running")
 		return
 	}
 	if err != nil {
@@ -359,13 +359,13 @@ func (d *doctor) components() {
 		}
 		switch state := heartbeat.Judge(b, now); {
 		case state == heartbeat.NotInstalled:
-			d.say("component", bad, "otm up", "%s has never run here", id)
+			d.say("component", bad, d.home.startCommand(), "%s has never run here", id)
 		case state == heartbeat.ClockError:
 			d.say("clock", bad, "timedatectl status", "%s ran at %s, which is ahead of this machine's clock", id, b.LastRun.UTC().Format(time.RFC3339))
 		case state != heartbeat.Green:
-			d.say("component", bad, "otm up", "%s has not run for %s", id, age(now.Sub(b.LastRun)))
+			d.say("component", bad, d.home.startCommand(), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
 		case b.Result != heartbeat.Success:
-			d.say("component", poor, "otm status", "%s: %s: %s", id, b.Result, b.Details)
+			d.say("component", poor, "otm why --all", "%s: %s: %s", id, b.Result, b.Details)
 		default:
 			d.say("component", fine, "", "%s ran %s ago", id, age(now.Sub(b.LastRun)))
 		}
@@ -383,12 +383,12 @@ func (d *doctor) backlog() {
 	}
 	waiting := r.Inbox[inbox.NewTasks] + r.Inbox[inbox.TaskUpdates]
 	if r.Oldest != nil && d.home.Now().Sub(*r.Oldest) > maxBacklog {
-		d.say("backlog", bad, "otm status", "%d drops wait, the oldest for %s", waiting, age(d.home.Now().Sub(*r.Oldest)))
+		d.say("backlog", bad, "otm status", "%s, the oldest for %s", counted(waiting, "drop waits", "drops wait"), age(d.home.Now().Sub(*r.Oldest)))
 	} else {
-		d.say("backlog", fine, "", "%d drops wait", waiting)
+		d.say("backlog", fine, "", "%s", counted(waiting, "drop waits", "drops wait"))
 	}
 	if r.Failed > 0 {
-		d.say("failed", poor, "otm status   # says why; otm retry FILE puts one back, rm takes it away", "%d drops failed", r.Failed)
+		d.say("failed", poor, "otm status   # says why; otm retry FILE puts one back, rm takes it away", "%s", counted(r.Failed, "drop failed", "drops failed"))
 	}
 }
 

@@ -45,11 +45,11 @@ func Explain(err error) *cli.Error {
 	case errors.Is(err, errNoBoard):
 		return cli.Errorf(cli.TryLater, "%w", err).Hint("otm up")
 	case errors.Is(err, board.ErrInUse):
-		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
+		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status").Hint("otm board --link   # prints a link to the page")
 	case errors.As(err, &token):
-		return cli.Errorf(cli.Credentials, "%w", err).Hint("put the token into the file that slack.token_file of otm.toml names, or into its environment variable")
+		return cli.Errorf(cli.Credentials, "%w", err).Hint("otm init --slack --token-stdin   # paste the token, then Ctrl-D; or put it where slack.token_file or token_env of otm.toml says")
 	case errors.As(err, &resident):
-		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
+		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status").Hint("otm board --link   # prints a link to the page")
 	case errors.As(err, &missing):
 		return cli.Errorf(cli.BadConfig, "the list does not fit: %w", err).Hint("%s", missingHint(missing))
 	case errors.As(err, &be):
@@ -72,11 +72,11 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		if e.Needed != "" {
 			return out.Hint("add the scope %s to the Slack app, install it anew, and keep the new token", e.Needed)
 		}
-		return out.Hint("renew the token: the file that slack.token_file of otm.toml names, or its environment variable")
+		return out.Hint("otm init --slack --token-stdin   # paste one that is good, then Ctrl-D")
 	case e.Code == "paid_teams_only" || e.Code == "lists_disabled_user_team":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("Slack Lists need a paid plan; without one use the embedded board: remove slack.list_id from otm.toml")
 	case e.Code == "list_not_found", e.Code == "file_not_found":
-		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check slack.list_id of otm.toml, and that the list is shared with the app: Slack says the same for both")
+		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check the list's id, with which its link ends, and that the list is shared with the app: Slack says the same for both")
 	case e.Class == pipeline.Fatal:
 		return cli.Errorf(cli.BadConfig, "the board refuses: %w", e).Hint("check [slack] of otm.toml against what the board says")
 	case e.Class == pipeline.Refused:

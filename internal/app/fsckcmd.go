@@ -16,7 +16,6 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/fsck"
-	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/history"
@@ -196,7 +195,7 @@ func (h *Home) runAll(ctx context.Context) error {
 	defer stop()
 	for range 2 {
 		for _, c := range []*component{quiet.injector(b, log, DefaultEvery, true), dispatcher, quiet.detector(b, log, DefaultEvery)} {
-			if _, held := lock.Holder(h.lockPath(c.id + ".resident")); held {
+			if h.isResident(c.id) {
 				continue
 			}
 			if _, err := c.once(ctx, asked); err != nil {

@@ -36,9 +36,10 @@ type slackReport struct {
 	Title   string   `json:"title"`
 	Rows    int      `json:"rows"`
 	Limit   int      `json:"limit,omitempty"`
-	Changed []string `json:"changed"` // what was written
-	Missing []string `json:"missing"` // what a person has to add
-	Advised []string `json:"advised"` // what OTM works without
+	Changed []string `json:"changed"`          // what was written
+	Shared  []string `json:"shared,omitempty"` // who was given access; Slack does not say who had it
+	Missing []string `json:"missing"`          // what a person has to add
+	Advised []string `json:"advised"`          // what OTM works without
 }
 
 // run sets a data directory up for a Slack List. Each step that is right
@@ -50,6 +51,10 @@ func (o *slackSetup) run(ctx context.Context, h *Home) error {
 	}
 	token := kept.text
 	id, err := h.setupClient(token, "").Identify(ctx)
+	var be *pipeline.BoardError
+	if errors.As(err, &be) && be.Credentials {
+		return cli.Errorf(cli.Credentials, "the board refuses the token: %w", be).Hint("%s", o.withToken())
+	}
 	if err != nil {
 		return err
 	}
@@ -130,6 +135,9 @@ func (o *slackSetup) chooseList(ctx context.Context, h *Home, token slackToken, 
 // make the next run make another. Only if we crash between the two is there a
 // list that nobody knows.
 func (o *slackSetup) makeList(ctx context.Context, h *Home, token slackToken, r *slackReport) error {
+	if len(h.Config.Agents) == 0 {
+		h.Warn("no agents are named in otm.toml: the new list will lack their options, which have to be added by hand")
+	}
 	var err error
 	if r.ListID, err = h.setupClient(token.text, "").CreateList(ctx, o.create, h.labels()); err != nil {
 		return unmade(err)
@@ -151,6 +159,21 @@ func unmade(err error) error {
 			Hint("run this again; if there was one made already, nobody sees it, and it stays empty")
 	}
 	return fmt.Errorf("make the list: %w", err)
+}
+
+// withToken is the same command with a token to be pasted.
+func (o *slackSetup) withToken() string {
+	line := "otm init --slack --token-stdin"
+	if o.list != "" {
+		line += " --list " + safe.Quote(o.list)
+	}
+	if o.create != "" {
+		line += " --create-list " + safe.Quote(o.create)
+	}
+	for _, who := range o.shareWith {
+		line += " --share-with " + who
+	}
+	return line + "   # paste the xoxb- token of the app, then Ctrl-D"
 }
 
 // goOn is the command that does what was asked for with a list that is there.
@@ -190,7 +213,7 @@ func (o *slackSetup) share(ctx context.Context, h *Home, token string, r *slackR
 			return cli.Errorf(cli.Failed, "share the list with %s: %w", who, err).
 				Hint("a person's id begins with U, a channel's with C: both stand in their profile or details in Slack")
 		}
-		r.Changed = append(r.Changed, "access of "+who)
+		r.Shared = append(r.Shared, who)
 	}
 	return nil
 }
@@ -248,12 +271,15 @@ func (h *Home) raiseAboveList(ctx context.Context, token, list string) (err erro
 func (r *slackReport) print(h *Home) {
 	fmt.Fprintf(h.Out, "workspace %s, as %s\n", safe.Escape(r.Team), safe.Escape(r.User))
 	room := ""
-	if r.Limit > 0 {
+	if r.Limit > 0 && r.Limit < noLimit {
 		room = fmt.Sprintf(" of %d", r.Limit)
 	}
 	fmt.Fprintf(h.Out, "list      %s %s, %d rows%s\n", r.ListID, safe.Escape(r.Title), r.Rows, room)
 	for _, c := range r.Changed {
 		fmt.Fprintf(h.Out, "written   %s\n", safe.Escape(c))
+	}
+	for _, who := range r.Shared {
+		fmt.Fprintf(h.Out, "shared    with %s\n", safe.Escape(who))
 	}
 	for _, m := range r.Missing {
 		fmt.Fprintf(h.Out, "missing   %s\n", safe.Escape(m))
@@ -266,7 +292,7 @@ func (r *slackReport) print(h *Home) {
 	case len(r.Missing) > 0:
 		h.Note("add what is missing on the list, then run this again: otm init --slack%s", here)
 	case len(h.Config.Agents) == 0:
-		h.Note("edit %s to name your agents, then run: otm up%s", safe.Quote(filepath.Join(h.Dir, config.FileName)), here)
+		h.Note("edit %s to name your agents, then run this again, which says what the list lacks for them: otm init --slack%s", safe.Quote(filepath.Join(h.Dir, config.FileName)), here)
 	default:
 		h.Note("all is there; run: otm up%s", here)
 	}

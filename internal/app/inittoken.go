@@ -38,7 +38,7 @@ func (o *slackSetup) token(h *Home) (slackToken, error) {
 	case o.tokenFile != "":
 		data, err = os.ReadFile(o.tokenFile)
 	default:
-		return h.keptToken()
+		return o.keptToken(h)
 	}
 	if err != nil {
 		return slackToken{}, err
@@ -53,7 +53,7 @@ func (o *slackSetup) token(h *Home) (slackToken, error) {
 
 // keptToken is the one that the daemons use, or one that a run kept which
 // crashed before otm.toml named its file.
-func (h *Home) keptToken() (slackToken, error) {
+func (o *slackSetup) keptToken(h *Home) (slackToken, error) {
 	text, err := h.Config.SlackToken(h.Getenv)
 	file := h.Config.Slack.TokenFile
 	left := file == "" && text == ""
@@ -66,10 +66,10 @@ func (h *Home) keptToken() (slackToken, error) {
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return slackToken{}, cli.Errorf(cli.Credentials, "the token cannot be read: %w", err).
-			Hint("mend %s, or put the token in again: otm init --slack --token-stdin", safe.Quote(file))
+			Hint("mend %s, or put the token in again: %s", safe.Quote(file), o.withToken())
 	case text == "":
 		return slackToken{}, cli.Errorf(cli.Credentials, "no token is kept yet in %q", file).
-			Hint("otm init --slack --token-stdin   # paste the xoxb- token of the app, then Ctrl-D")
+			Hint("%s", o.withToken())
 	}
 	return slackToken{text: text, keep: left}, nil
 }

@@ -338,7 +338,7 @@ func (h *Home) warnOfAgent(a pipeline.Agent, o *unitOptions) {
 		return
 	}
 	if info, err := os.Stat(a.Workspace); err != nil || !info.IsDir() {
-		h.Warn("workspace %q of %s is no directory yet: make it, then start the dispatcher again", a.Workspace, a.Name)
+		h.Warn("workspace %q of %s is no directory yet: make it, then run this again", a.Workspace, a.Name)
 	}
 	if a.Trigger != pipeline.TriggerExec || strings.ContainsRune(a.Command[0], '/') {
 		return
@@ -416,7 +416,7 @@ func (in *installer) notRunning(h *Home, u unitFile) error {
 	if u.Resident == "" {
 		return nil
 	}
-	pid, held := lock.Holder(h.lockPath(u.Resident + ".resident"))
+	pid, held := lock.Holder(h.residentPath(u.Resident))
 	if !held {
 		return nil
 	}

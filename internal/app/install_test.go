@@ -197,8 +197,7 @@ func TestInstallOnceAndAgain(t *testing.T) {
 	}
 	w.did("systemctl --user daemon-reload", "systemctl --user enable --now "+all)
 
-	// An agent that is started changes the dispatcher; the marker lines of the
-	// others are renewed, for which nothing is restarted.
+	// All residents run with the otm.toml of their start, and are started anew.
 	w.config("[agents.devdas]\nworkspace = \"" + w.home + "\"\ncommand = [\"sh\", \"x\"]\n")
 	if got := w.units()["otm-dispatcher.service"]; got != UnitStale {
 		t.Errorf("after otm.toml was changed, the dispatcher's unit is %s", got)
@@ -207,7 +206,7 @@ func TestInstallOnceAndAgain(t *testing.T) {
 	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.files()["otm-dispatcher.service"], ":/usr/bin:/bin\"\n") {
 		t.Errorf("changed: exit code %d\n%s%s%s", code, &w.out, &w.stderr, w.files()["otm-dispatcher.service"])
 	}
-	w.did("systemctl --user daemon-reload", "systemctl --user reset-failed "+all, "systemctl --user try-restart otm-dispatcher.service", "systemctl --user enable --now "+all)
+	w.did("systemctl --user daemon-reload", "systemctl --user reset-failed "+all, "systemctl --user try-restart "+all, "systemctl --user enable --now "+all)
 	w.env["PATH"] = "/elsewhere"
 	if got := w.units()["otm-dispatcher.service"]; got != UnitCurrent {
 		t.Errorf("another shell's PATH makes the dispatcher's unit %s", got)
@@ -220,6 +219,33 @@ func TestInstallOnceAndAgain(t *testing.T) {
 	if got := w.units(); got["otm-board.service"] != UnitBroken || got["otm-injector.service"] != UnitMissing {
 		t.Errorf("states %v", got)
 	}
+}
+
+// TestInstallAfterAWorkspaceWasMade: a unit that was started before may not
+// write there, and is told to be stale until it is renewed.
+func TestInstallAfterAWorkspaceWasMade(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	late := filepath.Join(w.home, "late")
+	w.config("[agents.devdas]\nworkspace = \"" + late + "\"\n")
+	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.stderr.String(), "is no directory yet: make it, then run this again") {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	allowed := func() bool { return strings.Contains(w.files()["otm-dispatcher.service"], "ReadWritePaths=\"-"+late+"\"") }
+	if allowed() || w.units()["otm-dispatcher.service"] != UnitCurrent {
+		t.Errorf("before: it may write there: %v; it is %s", allowed(), w.units()["otm-dispatcher.service"])
+	}
+	if err := os.Mkdir(late, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.units()["otm-dispatcher.service"]; got != UnitStale {
+		t.Errorf("after the workspace was made, the dispatcher's unit is %s", got)
+	}
+	if code := w.install(systemdUser); code != 0 || !allowed() || w.units()["otm-dispatcher.service"] != UnitCurrent {
+		t.Errorf("exit code %d, it may write there: %v; it is %s", code, allowed(), w.units()["otm-dispatcher.service"])
+	}
+	w.did("systemctl --user daemon-reload", "systemctl --user try-restart otm-dispatcher.service",
+		"systemctl --user enable --now otm-board.service otm-injector.service otm-dispatcher.service otm-completion-detector.service")
 }
 
 func TestInstallSwitchesToTimersAndBack(t *testing.T) {

@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,6 +61,16 @@ func (o unitOptions) flags() string {
 		flags += " --timers"
 	}
 	return flags
+}
+
+// again is the command that makes the same files again, and starts what they
+// keep running.
+func (o unitOptions) again() string {
+	line := fmt.Sprintf("otm install %s --dir %s", o.flags(), safe.Quote(o.Dir))
+	if !o.User {
+		line = "sudo " + line
+	}
+	return line
 }
 
 // foundUnit is a file that is there.
@@ -186,6 +198,16 @@ func ownerOf(dir string) (account, error) {
 	return a, nil
 }
 
+// configSum tells one otm.toml from another; "" where there is none.
+func (h *Home) configSum() string {
+	data, err := os.ReadFile(filepath.Join(h.Dir, config.FileName))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
 // startsAgents tells whether the dispatcher starts processes.
 func (h *Home) startsAgents() bool {
 	return slices.ContainsFunc(h.Config.Agents, func(a pipeline.Agent) bool { return !a.Person && a.Trigger == pipeline.TriggerExec })
@@ -240,7 +262,7 @@ func (o unitOptions) resident(name string) string {
 
 func (h *Home) renderServices(o unitOptions, acct account) ([]unitFile, error) {
 	c := systemd.Config{
-		Marker: o.marker(), Dir: h.Dir, LogDir: o.LogDir, Bin: o.Bin, Home: acct.home, Path: o.Path,
+		Marker: o.marker(), Sum: h.configSum(), Dir: h.Dir, LogDir: o.LogDir, Bin: o.Bin, Home: acct.home, Path: o.Path,
 		Timers: o.Timers, Board: h.Config.Slack.ListID == "", Exec: h.startsAgents(),
 		LocalBoard:   h.Config.Slack.ListID == "" || onThisMachine(h.Config.Slack.URL),
 		LocalGateway: true,
@@ -252,7 +274,9 @@ func (h *Home) renderServices(o unitOptions, acct account) ([]unitFile, error) {
 		if a.Person {
 			continue
 		}
-		if !slices.Contains(c.Workspaces, a.Workspace) {
+		// A process that was started before its folder was made may not write
+		// there: made since, it makes the unit another one.
+		if isDir(a.Workspace) && !slices.Contains(c.Workspaces, a.Workspace) {
 			c.Workspaces = append(c.Workspaces, a.Workspace)
 		}
 		if a.Trigger == pipeline.TriggerGateway {
@@ -277,7 +301,7 @@ func (h *Home) renderServices(o unitOptions, acct account) ([]unitFile, error) {
 
 func (h *Home) renderJobs(o unitOptions, acct account) ([]unitFile, error) {
 	c := launchd.Config{
-		Marker: o.marker(), Dir: h.Dir, LogDir: o.LogDir, SetLog: o.LogDir != "", Bin: o.Bin, Home: acct.home, Path: o.Path,
+		Marker: o.marker(), Sum: h.configSum(), Dir: h.Dir, LogDir: o.LogDir, SetLog: o.LogDir != "", Bin: o.Bin, Home: acct.home, Path: o.Path,
 		Timers: o.Timers, Board: h.Config.Slack.ListID == "", Exec: h.startsAgents(),
 	}
 	if c.LogDir == "" {
@@ -345,31 +369,65 @@ func (h *Home) InstalledUnits() ([]InstalledUnit, error) {
 	return all, nil
 }
 
-// unitsIn looks at the files of one folder.
-func (h *Home) unitsIn(manager, folder string) ([]InstalledUnit, error) {
-	found := map[string]*foundUnit{}
-	var o *unitOptions
+// foundIn reads the files of one folder. The options are those of ours; nil
+// where there are none.
+func (h *Home) foundIn(manager, folder string) (found map[string]*foundUnit, ours *unitOptions, err error) {
+	found = map[string]*foundUnit{}
 	for _, name := range unitNames(manager) {
 		f, err := readUnit(filepath.Join(folder, name))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		found[name] = f
-		if o == nil && f != nil && f.options != nil && f.options.Dir == h.Dir {
-			o = f.options
+		if ours == nil && f != nil && f.options != nil && f.options.Dir == h.Dir {
+			ours = f.options
 		}
 	}
+	return found, ours, nil
+}
+
+// installation is how otm install was told to have the components run; nil
+// where it was not, or that cannot be seen from here.
+func (h *Home) installation() *unitOptions {
+	for _, own := range []bool{true, false} {
+		folder, err := unitFolder(nativeManager(), own, h.Getenv)
+		if err != nil {
+			continue
+		}
+		if _, o, err := h.foundIn(nativeManager(), folder); err == nil && o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// startCommand starts the components, by whatever is to keep them running.
+func (h *Home) startCommand() string {
+	if o := h.installation(); o != nil {
+		return o.again()
+	}
+	return "otm up"
+}
+
+// applyHint is how a changed otm.toml is taken up.
+func (h *Home) applyHint() string {
+	if o := h.installation(); o != nil {
+		return "run: " + o.again()
+	}
+	return "start this process again"
+}
+
+// unitsIn looks at the files of one folder.
+func (h *Home) unitsIn(manager, folder string) ([]InstalledUnit, error) {
+	found, o, err := h.foundIn(manager, folder)
 	if o == nil {
-		return nil, nil
+		return nil, err
 	}
 	wanted, err := h.asUnits(*o)
 	if err != nil {
 		return nil, err
 	}
-	hint := fmt.Sprintf("otm install %s --dir %s", o.flags(), safe.Quote(h.Dir))
-	if !o.User {
-		hint = "sudo " + hint
-	}
+	hint := o.again()
 	broken := missingPrograms(o.Bin) != nil
 	var units []InstalledUnit
 	for _, u := range wanted {

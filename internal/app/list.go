@@ -83,7 +83,10 @@ func (h *Home) sayWaiting() error {
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	h.Note("%s in %s and not on the board yet; otm why --all says what for", counted(len(files), "new task waits", "new tasks wait"), inbox.NewTasks)
+	h.Note("%s in %s, not on the board yet", counted(len(files), "new task waits", "new tasks wait"), inbox.NewTasks)
+	if !h.anyResident() {
+		h.noteNothingStays()
+	}
 	return nil
 }
 

@@ -115,7 +115,7 @@ func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
 		if b != nil {
 			cs.LastRun, cs.Result, cs.Details, cs.PID = &b.LastRun, b.Result, b.Details, b.PID
 		}
-		_, cs.Stays = lock.Holder(h.lockPath(residentOf(id) + ".resident"))
+		cs.Stays = h.isResident(id)
 		r.Components = append(r.Components, cs)
 	}
 	for _, kind := range inbox.Kinds {
@@ -150,6 +150,17 @@ func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
 	r.Agents = h.agentStatuses(v)
 	return r, nil
 }
+
+// isResident tells whether a process stays that runs the component.
+func (h *Home) isResident(id string) bool {
+	_, held := lock.Holder(h.residentPath(id))
+	return held
+}
+
+func (h *Home) anyResident() bool { return slices.ContainsFunc(heartbeat.Components, h.isResident) }
+
+// residentPath is the lock that the process holds that keeps a component.
+func (h *Home) residentPath(id string) string { return h.lockPath(residentOf(id) + ".resident") }
 
 // residentOf is the process that keeps a component: the watching is the
 // injector's.
@@ -202,7 +213,7 @@ func (h *Home) printStatus(r *statusReport) error {
 		return err
 	}
 	now := h.Now()
-	fmt.Fprintf(h.Out, "\nwaiting  %d new tasks, %d updates", r.Inbox[inbox.NewTasks], r.Inbox[inbox.TaskUpdates])
+	fmt.Fprintf(h.Out, "\nwaiting  %s, %s", counted(r.Inbox[inbox.NewTasks], "new task", "new tasks"), counted(r.Inbox[inbox.TaskUpdates], "update", "updates"))
 	if r.Oldest != nil {
 		fmt.Fprintf(h.Out, ", the oldest for %s", age(now.Sub(*r.Oldest)))
 	}
@@ -238,9 +249,20 @@ func (h *Home) printComponents(r *statusReport) error {
 		return err
 	}
 	if !stays {
-		h.Note("nothing stays running here; unless timers run the components, start them with: otm up")
+		h.noteNothingStays()
 	}
 	return nil
+}
+
+// noteNothingStays says that no component stays running, unless timers are
+// known to run them.
+func (h *Home) noteNothingStays() {
+	switch o := h.installation(); {
+	case o == nil:
+		h.Note("nothing stays running here; unless timers run the components, start them with: otm up")
+	case !o.Timers:
+		h.Note("nothing stays running here; to start what was installed, run: %s", o.again())
+	}
 }
 
 func (h *Home) printBoard(r *statusReport) {

@@ -52,7 +52,13 @@ func (h *Home) pathDir() string {
 // messageDir is the data directory as messages to agents name it: "" where
 // they find it without.
 func (h *Home) messageDir() string {
-	if usual, err := config.DefaultDir(h.Getenv); err == nil && usual == h.Dir {
+	onlyHome := func(key string) string { // agents need not have what else is set here
+		if key == "HOME" {
+			return h.Getenv(key)
+		}
+		return ""
+	}
+	if usual, err := config.DefaultDir(onlyHome); err == nil && usual == h.Dir {
 		return ""
 	}
 	return h.Dir

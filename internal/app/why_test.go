@@ -215,7 +215,7 @@ func TestWhy(t *testing.T) {
 			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
 		}, "sent back with all steps ticked", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
-			"an update of it waits in the inbox since 0s ago; otm-injector says: no board", "", false},
+			"an update of it waits in the inbox since 0s ago; otm-injector said 0s ago: no board", "otm doctor   # says what to do about that", false},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
 		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
@@ -234,12 +234,12 @@ func TestWhy(t *testing.T) {
 		{"adoption stuck", func(w *whyWorld) {
 			w.begun()
 			w.beat(heartbeat.Partial, `row "One": its step cannot be made: the list is full`, heartbeat.Dispatcher)
-		}, `otm-dispatcher says: row "One": its step cannot be made: the list is full`, "otm archive --older-than 7d", true},
+		}, `otm-dispatcher said 0s ago: row "One": its step cannot be made: the list is full`, "otm archive --older-than 7d", true},
 		{"adoption stuck on a full list", func(w *whyWorld) {
 			w.begun()
 			w.limit = len(w.rows)
 			w.beat(heartbeat.Partial, "0 tasks, 1 failures", heartbeat.Dispatcher)
-		}, "not taken up completely; the list is full (1 of 1 rows); otm-dispatcher says", "otm archive --older-than 7d", true},
+		}, "not taken up completely; the list is full (1 of 1 rows); otm-dispatcher said 0s ago", "otm archive --older-than 7d", true},
 		{"row not made on a full list", func(w *whyWorld) {
 			w.rec.RowID, w.rows, w.limit = "", w.rows[:0], 1
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})

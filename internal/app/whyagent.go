@@ -59,7 +59,7 @@ func (s *situation) byWake(agent *pipeline.Agent, outlook dispatch.Outlook, sinc
 		r.late = true
 		return r
 	case wake.Accepted == nil:
-		return at(toTake, since, fmt.Sprintf("%s; no answer to the wake of %s", dispatched, s.ago(wake.AskedAt)), "is the gateway running?")
+		return at(toTake, since, fmt.Sprintf("%s; no answer to the wake of %s", dispatched, s.ago(wake.AskedAt))+s.trouble(heartbeat.Dispatcher), "otm doctor   # says whether the gateway is there, and takes the token")
 	case wake.Exit != "":
 		return at(toTake, since, fmt.Sprintf("%s; woken %s, ended (%s) and not taken", dispatched, s.ago(*wake.Accepted), wake.Exit), logs+"; it should run: "+next)
 	}

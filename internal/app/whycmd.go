@@ -119,6 +119,9 @@ func (h *Home) whyAll(s *situation, asJSON bool) error {
 		return err
 	}
 	h.sayWalk(s.snap.WalkAt)
+	if !h.anyResident() {
+		h.noteNothingStays()
+	}
 	if asJSON {
 		return json.NewEncoder(h.Out).Encode(slow)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"otm/dispatch"
 	"otm/heartbeat"
+	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -227,17 +228,40 @@ func (s *situation) trouble(id string) string {
 		return "; " + id + " has never run here"
 	case state == heartbeat.Yellow, state == heartbeat.Red:
 		return fmt.Sprintf("; %s has not run since %s", id, s.ago(b.LastRun))
+	case !s.stays(id):
+		return fmt.Sprintf("; %s ran %s and does not run any more", id, s.ago(b.LastRun))
 	case b.Result != heartbeat.Success:
-		return "; " + id + " says: " + b.Details
+		return fmt.Sprintf("; %s said %s: %s", id, s.ago(b.LastRun), b.Details)
 	}
 	return ""
+}
+
+// stays tells whether something keeps a component running that ran of late. If
+// none of its processes is one that stays, timers may start it: that is taken
+// for true unless the last to run was one that was to stay, or otm install
+// made it one.
+func (s *situation) stays(id string) bool {
+	if s.home.isResident(id) {
+		return true
+	}
+	if o := s.home.installation(); o != nil {
+		return o.Timers
+	}
+	b := s.beats[id]
+	return b == nil || b.PID != lock.LastHolder(s.home.residentPath(id))
 }
 
 // mend is what to do about a component that does not run; "" where it does.
 func (s *situation) mend(id string) string {
 	switch heartbeat.Judge(s.beats[id], s.now) {
 	case heartbeat.NotInstalled, heartbeat.Red, heartbeat.Yellow:
-		return "otm up"
+		return s.home.startCommand()
+	}
+	switch b := s.beats[id]; {
+	case !s.stays(id):
+		return s.home.startCommand()
+	case b != nil && b.Result != heartbeat.Success:
+		return "otm doctor   # says what to do about that"
 	}
 	return ""
 }

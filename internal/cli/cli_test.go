@@ -62,6 +62,7 @@ func TestExitCodes(t *testing.T) {
 		{"a directory by its flag", []string{"--dir", "/a b"}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: otm list\notm: hint: export OTM_DIR='/a b'   # for the commands above\n"},
 		{"a directory by its flag, no command", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("look"), 1, "otm: error: no\notm: hint: look\n"},
 		{"a directory in the hint", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("otm list --dir /a"), 1, "otm: error: no\notm: hint: otm list --dir /a\n"},
+		{"a value of its sister", []string{"--wait", "2s", "--agent", "x"}, nil, 64, "otm: error: unexpected \"2s\": it is --wait-for that takes a value\notm: hint: otm-create --wait --agent x --wait-for 2s\n"},
 		{"words", []string{"--agent", "x", "y"}, nil, 64, "otm: error: unexpected \"y\": a value with spaces needs quotes\notm: hint: otm-create --agent 'x y'\n"},
 	}
 	for _, tt := range tests {

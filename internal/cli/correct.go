@@ -110,6 +110,16 @@ func (l *Line) String() string {
 	return s
 }
 
+// flagFor is the flag that a word was meant for which stands behind one without
+// a value: --wait-for behind --wait; "" where there is none.
+func flagFor(c *cobra.Command, args []string, word string) string {
+	i := slices.Index(args, word)
+	if i < 1 || !strings.HasPrefix(args[i-1], "--") || c.Flags().Lookup(args[i-1][2:]+"-for") == nil {
+		return ""
+	}
+	return args[i-1][2:] + "-for"
+}
+
 // NoWords is for commands that take flags only: what is left over is refused
 // with the corrected line. args is the whole command line; first is as in
 // ParseLine. A word alone is taken for the agent where the command has one.
@@ -124,6 +134,9 @@ func NoWords(args []string, first string) cobra.PositionalArgs {
 		}
 		if first == "" && !strings.HasPrefix(args[0], "-") {
 			return Errorf(Usage, "unexpected %q: it takes flags only", left[0]).Hint("%v", line)
+		}
+		if flag := flagFor(c, args, left[0]); flag != "" {
+			return Errorf(Usage, "unexpected %q: it is --%s that takes a value", left[0], flag).Hint("%v", line.Set(flag, left[0]))
 		}
 		return Errorf(Usage, "unexpected %q: a value with spaces needs quotes", left[0]).Hint("%v", line)
 	}

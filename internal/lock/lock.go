@@ -104,7 +104,7 @@ func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case wait <= 0:
-		return nil, &HeldError{Path: path, PID: holder(path)}
+		return nil, &HeldError{Path: path, PID: LastHolder(path)}
 	}
 	return await(ctx, path, wait)
 }
@@ -263,10 +263,12 @@ func Holder(path string) (pid int, held bool) {
 		fl.Unlock()
 		return 0, false
 	}
-	return holder(path), true
+	return LastHolder(path), true
 }
 
-func holder(path string) int {
+// LastHolder is the process that holds the lock at path, or was the last to
+// hold it; 0 where that is not known.
+func LastHolder(path string) int {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0

@@ -54,7 +54,7 @@ func await(ctx context.Context, path string, wait time.Duration) (*Lock, error) 
 	case <-ctx.Done():
 		gaveUp = context.Cause(ctx)
 	case <-timer.C:
-		gaveUp = &HeldError{Path: path, PID: holder(path), Waited: wait}
+		gaveUp = &HeldError{Path: path, PID: LastHolder(path), Waited: wait}
 	}
 	if leave(path, got) {
 		return nil, gaveUp
