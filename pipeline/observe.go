@@ -48,11 +48,26 @@ func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bo
 	if r.observeSteps(steps, at) {
 		changed = true
 	}
-	if r.EndsByWord() && r.StepsDone() < len(r.Steps) {
-		r.Dispatch.AllTicked = false // a person opened a step
-		changed = true
+	return r.observeEnd() || changed
+}
+
+// observeEnd notes whether the steps tell when the task is done: not if a
+// person ticked them all before the agent took it, which is to look at it all
+// the same; and again after a person opened one.
+func (r *Record) observeEnd() bool {
+	d := r.Dispatch
+	if d == nil {
+		return false
 	}
-	return changed
+	switch open := r.StepsDone() < len(r.Steps); {
+	case open && d.AllTicked:
+		d.AllTicked = false
+	case !open && !d.AllTicked && len(r.Steps) > 0 && d.TakenAt == nil && r.Status == Assigned:
+		d.AllTicked = true
+	default:
+		return false
+	}
+	return true
 }
 
 // CurrentStatus is the status of a task's row; a row that a person typed

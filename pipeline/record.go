@@ -249,8 +249,8 @@ func (r *Record) Unfinished() bool {
 }
 
 // EndsByWord tells whether the task was handed out with all its steps ticked:
-// somebody sent it back as it stood. Its steps do not tell when it is done, so
-// it is when the agent says so.
+// somebody sent it back as it stood, or ticked them before the agent took it.
+// Its steps do not tell when it is done, so it is when the agent says so.
 func (r *Record) EndsByWord() bool { return r.Dispatch != nil && r.Dispatch.AllTicked }
 
 // ErrUnchanged is returned by the function given to Records.Change to say that

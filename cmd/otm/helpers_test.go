@@ -67,6 +67,7 @@ func setup(env *testscript.Env) error {
 //	board add TITLE AGENT    types a row, as a person would
 //	board delete TASK        deletes a task's row
 //	board open TASK STEP     takes the tick of a step away
+//	board tick TASK STEP     ticks a step
 //	tree DIR                 the files below DIR, sorted, with modes, to stdout
 //	chtime FILE AGE          sets the time of a file back
 //	repeat N FILE TEXT       writes TEXT N times into FILE
@@ -317,13 +318,17 @@ func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	case "delete":
 		b.call("slackLists.items.delete", url.Values{"list_id": {b.list}, "id": {b.find(args[1]).ID}}, nil)
-	case "open":
+	case "open", "tick":
 		task := b.find(args[1])
 		i := slices.IndexFunc(b.items(), func(it item) bool { return it.Parent == task.ID && it.cell("Title") == args[2] })
 		if i < 0 {
 			ts.Fatalf("%s has no step %q", args[1], args[2])
 		}
 		step := b.items()[i]
+		if args[0] == "tick" {
+			b.set(step.ID, "Completed", "true")
+			break
+		}
 		b.set(step.ID, "Status", "new")
 		b.set(step.ID, "Completed", "false")
 	default:

@@ -194,7 +194,7 @@ func (h *Home) printTaken(t *dispatch.Taken) {
 	if len(t.Done) < len(e.Steps) {
 		fmt.Fprintf(h.Out, "\nReport each step when it is done:\n")
 	} else {
-		fmt.Fprintf(h.Out, "\nEvery step is ticked: it was sent back. See what is still to be done.\n")
+		fmt.Fprintf(h.Out, "\nEvery step is ticked already. See what is still to be done.\n")
 	}
 	for i := range e.Steps {
 		if !slices.Contains(t.Done, i+1) {
