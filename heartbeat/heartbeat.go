@@ -68,8 +68,8 @@ func Path(dir, id string) string { return filepath.Join(dir, id+"-state.json") }
 // Read reads a heartbeat. The error matches fs.ErrNotExist where there is none,
 // also where the file is damaged.
 func Read(dir, id string) (*Beat, error) {
-	data, err := os.ReadFile(Path(dir, id))
-	if err != nil {
+	data, err := durable.ReadFile(Path(dir, id))
+	if err != nil && !errors.Is(err, durable.ErrNoFile) {
 		return nil, err
 	}
 	var f file

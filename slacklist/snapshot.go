@@ -116,7 +116,7 @@ func ReadSnapshot(dir string, now time.Time) (*Snapshot, error) {
 // readSnapshot returns an empty one where there is none, or none that can be
 // read: it is written without fsync, so a power failure may leave anything.
 func readSnapshot(path string) (*snapshot, error) {
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &snapshot{}, nil
 	}

@@ -2,9 +2,9 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"otm/internal/safe"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +53,7 @@ loses nothing: run it again. otm history reads what it wrote.`,
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(s.Out).Encode(report)
+				return safe.EncodeJSON(s.Out, report)
 			}
 			return h.printArchived(report)
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"log/slog"
 	"net"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"otm/internal/board"
+	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/pipeline"
 	"otm/slacklist"
@@ -119,7 +121,8 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 		return o, err
 	}
 	if err := config.CheckURL(endpoint.URL, "http", "https"); err != nil {
-		return o, err
+		return o, cli.Errorf(cli.TryLater, "the address of the embedded board in %q: %w", filepath.Join(h.boardDir(), "endpoint.json"), err).
+			Hint("%s   # the board writes it anew when it starts", h.startCommand())
 	}
 	if !answers(endpoint.URL) {
 		return o, errNoBoard

@@ -173,9 +173,9 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	fmt.Fprintf(d.Out, "board    %s\ndata     %s\n\n", address, safe.Escape(d.home.Dir))
 	err := d.play(ctx, upDone)
 	if err == nil && keep {
-		dir := safe.Quote(d.home.Dir)
+		dir := safe.Escape(safe.Quote(d.home.Dir))
 		fmt.Fprintf(d.Out, "\nStill running. The page, by a link that works once, and within a minute:\n  %s\nA new link:\n  OTM_DIR=%s %s board --link\nA task:\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
-			address, dir, safe.Quote(d.bin("otm")), dir, safe.Quote(d.bin("otm-create")))
+			address, dir, safe.Escape(safe.Quote(d.bin("otm"))), dir, safe.Escape(safe.Quote(d.bin("otm-create"))))
 		select {
 		case <-ctx.Done():
 		case err = <-upDone:

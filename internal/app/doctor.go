@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -66,7 +65,7 @@ Exits with 0 only if all is well.`,
 			d := &doctor{home: h}
 			d.examine(c.Context())
 			if asJSON {
-				if err := json.NewEncoder(s.Out).Encode(d.findings); err != nil {
+				if err := safe.EncodeJSON(s.Out, d.findings); err != nil {
 					return err
 				}
 			} else {
@@ -142,6 +141,25 @@ func (d *doctor) directory() {
 	}
 	if kind, err := durable.NetworkFS(dir); err == nil && kind != "" {
 		d.say("disk", bad, "move it to a local disk, and set OTM_DIR", "the data directory lies on %s, whose locks and renames cannot be relied on", kind)
+	}
+	d.disk()
+}
+
+// littleRoom is how little room on a disk, in bytes, is worth a word.
+const littleRoom = 64 << 20
+
+// disk checks that something can be written, and for how long that may be so.
+func (d *doctor) disk() {
+	dir := d.home.Dir
+	probe := filepath.Join(dir, durable.TempPrefix+"doctor")
+	err := durable.Replace(probe, make([]byte, 4096))
+	os.Remove(probe)
+	if err != nil {
+		d.explain("disk", err)
+		return
+	}
+	if free, err := durable.Free(dir); err == nil && free < littleRoom {
+		d.say("disk", poor, "df -h "+safe.Quote(dir), "only %d MiB are free below %s", free>>20, dir)
 	}
 }
 

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +65,7 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 		mended = gone(before, findings)
 	}
 	if asJSON {
-		err = json.NewEncoder(h.Out).Encode(struct {
+		err = safe.EncodeJSON(h.Out, struct {
 			Findings []fsck.Finding `json:"findings"`
 			Mended   []string       `json:"mended"`
 		}{append([]fsck.Finding{}, findings...), mended})

@@ -1,9 +1,9 @@
 package app
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"otm/internal/safe"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -48,7 +48,7 @@ func historyCommand(s cli.Streams) *cobra.Command {
 			}
 			switch {
 			case asJSON:
-				return json.NewEncoder(s.Out).Encode(entries)
+				return safe.EncodeJSON(s.Out, entries)
 			case id != 0 && len(entries) == 0:
 				return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
 			case id != 0:

@@ -2,7 +2,6 @@ package app
 
 import (
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,9 +19,6 @@ import (
 
 //go:embed otm.toml
 var configTemplate []byte
-
-// layout is what a data directory is made of.
-var layout = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board", "locks", "logs", "secrets"}
 
 // initCommand is otm init.
 func initCommand(s cli.Streams) *cobra.Command {
@@ -71,7 +67,7 @@ otm.toml. Run again, it changes nothing that is right.`,
 				return slack.run(c.Context(), h)
 			}
 			if asJSON {
-				return json.NewEncoder(s.Out).Encode(map[string]any{"dir": dir, "added": append([]string{}, added...)})
+				return safe.EncodeJSON(s.Out, map[string]any{"dir": dir, "added": append([]string{}, added...)})
 			}
 			fmt.Fprintln(s.Out, safe.Escape(dir))
 			if len(added) == 0 {
@@ -108,7 +104,7 @@ func Init(dir string) (added []string, err error) {
 		return nil, err
 	}
 	fresh := !exists(filepath.Join(dir, "format"))
-	for _, name := range append([]string{""}, layout...) {
+	for _, name := range append([]string{""}, config.Folders...) {
 		path := filepath.Join(dir, name)
 		if exists(path) {
 			continue
@@ -167,7 +163,7 @@ func checkEmpty(dir string) error {
 	if err != nil {
 		return err
 	}
-	known := append(slices.Clone(layout), config.FileName, "next-task-id.json")
+	known := append(slices.Clone(config.Folders), config.FileName, "next-task-id.json")
 	for _, e := range entries {
 		if !slices.Contains(known, e.Name()) && e.Name()[0] != '.' {
 			return cli.Errorf(cli.Failed, "directory %q holds something else, such as %q", dir, e.Name()).

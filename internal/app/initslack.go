@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -84,7 +83,7 @@ func (o *slackSetup) run(ctx context.Context, h *Home) error {
 		return err
 	}
 	if o.asJSON {
-		if err := json.NewEncoder(h.Out).Encode(r); err != nil {
+		if err := safe.EncodeJSON(h.Out, r); err != nil {
 			return err
 		}
 	} else {

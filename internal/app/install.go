@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -69,7 +68,7 @@ directory.`,
 				err = in.install(c.Context(), dir)
 			}
 			if f.asJSON && (err == nil || len(in.report.Files) > 0) {
-				return errors.Join(err, json.NewEncoder(s.Out).Encode(in.report))
+				return errors.Join(err, safe.EncodeJSON(s.Out, in.report))
 			}
 			return err
 		},

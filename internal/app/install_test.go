@@ -226,12 +226,15 @@ func TestInstallOnceAndAgain(t *testing.T) {
 func TestInstallAfterAWorkspaceWasMade(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)
+	w.fail["systemctl --user is-failed"] = 9
 	late := filepath.Join(w.home, "late")
 	w.config("[agents.devdas]\nworkspace = \"" + late + "\"\n")
 	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.stderr.String(), "is no directory yet: make it, then run this again") {
 		t.Fatalf("exit code %d: %s", code, &w.stderr)
 	}
-	allowed := func() bool { return strings.Contains(w.files()["otm-dispatcher.service"], "ReadWritePaths=\"-"+late+"\"") }
+	allowed := func() bool {
+		return strings.Contains(w.files()["otm-dispatcher.service"], "ReadWritePaths=\"-"+late+"\"")
+	}
 	if allowed() || w.units()["otm-dispatcher.service"] != UnitCurrent {
 		t.Errorf("before: it may write there: %v; it is %s", allowed(), w.units()["otm-dispatcher.service"])
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -53,7 +52,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 				h.Note("no agent %q is configured", agent)
 			}
 			if asJSON {
-				return json.NewEncoder(s.Out).Encode(tasks)
+				return safe.EncodeJSON(s.Out, tasks)
 			}
 			return h.printTasks(tasks)
 		},
@@ -159,7 +158,7 @@ func showCommand(s cli.Streams) *cobra.Command {
 			}
 			h.sayAge(v)
 			if asJSON {
-				return json.NewEncoder(s.Out).Encode(struct {
+				return safe.EncodeJSON(s.Out, struct {
 					Task   *taskView        `json:"task"`
 					Record *pipeline.Record `json:"record"`
 					Why    reason           `json:"why"`

@@ -188,7 +188,7 @@ func (h *Home) printTaken(t *dispatch.Taken) {
 	}
 	dir := ""
 	if h.messageDir() != "" {
-		dir = " --dir " + safe.Quote(h.Dir)
+		dir = " --dir " + safe.Escape(safe.Quote(h.Dir))
 	}
 	update := fmt.Sprintf("otm-update%s --task-id %v", dir, e.TaskID)
 	if len(t.Done) < len(e.Steps) {
@@ -203,7 +203,7 @@ func (h *Home) printTaken(t *dispatch.Taken) {
 	}
 	fmt.Fprintf(h.Out, "If you cannot go on:\n  %s --status blocked --reason 'why'\n", update)
 	fmt.Fprintf(h.Out, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
-	fmt.Fprintf(h.Out, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Quote(e.Agent))
+	fmt.Fprintf(h.Out, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(e.Agent)))
 }
 
 // printTakenJSON prints the dispatch entry, with continue and done added.
@@ -228,9 +228,7 @@ func (h *Home) printTakenJSON(t *dispatch.Taken) error {
 			return err
 		}
 	}
-	enc := json.NewEncoder(h.Out)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(fields)
+	return safe.EncodeJSON(h.Out, fields)
 }
 
 // failedShownFor is for how long an agent is told of a report that failed.

@@ -292,7 +292,7 @@ func (h *Home) pageAddress() (string, error) {
 		}
 		return endpoint.Page, err
 	}
-	data, err := os.ReadFile(h.announcementPath())
+	data, err := durable.ReadFile(h.announcementPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

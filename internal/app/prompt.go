@@ -32,7 +32,7 @@ func promptCommand(s cli.Streams) *cobra.Command {
 			}
 			dir := ""
 			if h.messageDir() != "" {
-				dir = " --dir " + safe.Quote(h.Dir)
+				dir = " --dir " + safe.Escape(safe.Quote(h.Dir))
 			}
 			replacer := strings.NewReplacer("{agent}", safe.Quote(a.Name), "{dir}", dir)
 			_, err = fmt.Fprint(s.Out, replacer.Replace(promptText))

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,7 +82,7 @@ type retried struct {
 func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON bool) error {
 	all := []retried{}
 	failed, unsaid := 0, false
-	for _, name := range withoutExplanations(names) {
+	for _, name := range explainedOf(names) {
 		r := retried{File: filepath.Base(name)}
 		var err error
 		r.Inbox, r.Name, err = h.retryOne(ctx, r.File, as)
@@ -102,7 +101,7 @@ func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON boo
 		all = append(all, r)
 	}
 	if asJSON {
-		if err := json.NewEncoder(h.Out).Encode(all); err != nil {
+		if err := safe.EncodeJSON(h.Out, all); err != nil {
 			return err
 		}
 	} else {
@@ -120,13 +119,16 @@ func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON boo
 	return nil
 }
 
-// withoutExplanations leaves out the files that explain others of the list, as
-// failed/*.json names them as well.
-func withoutExplanations(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		explained, ok := strings.CutSuffix(name, inbox.ExplainSuffix)
-		return ok && slices.Contains(names, explained)
-	})
+// explainedOf puts the files that are explained in the place of those that
+// explain them: failed/*.json names both.
+func explainedOf(names []string) []string {
+	var all []string
+	for _, name := range names {
+		if name = strings.TrimSuffix(name, inbox.ExplainSuffix); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 func (h *Home) printRetried(all []retried) {
@@ -140,7 +142,7 @@ func (h *Home) printRetried(all []retried) {
 		fmt.Fprintf(h.Out, "%s/%s\n", r.Inbox, safe.Escape(r.Name))
 	}
 	if bad {
-		fmt.Fprintf(h.Err, "otm: hint: ls %s\n", safe.Quote(filepath.Join(h.Dir, inbox.FailedDir)))
+		fmt.Fprintf(h.Err, "otm: hint: ls %s\n", safe.Escape(safe.Quote(filepath.Join(h.Dir, inbox.FailedDir))))
 	}
 }
 

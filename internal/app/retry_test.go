@@ -77,10 +77,10 @@ func TestRetrySaysWhatIsUnsaid(t *testing.T) {
 	}
 }
 
-func TestWithoutExplanations(t *testing.T) {
+func TestExplainedOf(t *testing.T) {
 	t.Parallel()
 	names := []string{"failed/a.json", "failed/a.json.error.json", "b.json.error.json"}
-	if got := withoutExplanations(names); !slices.Equal(got, []string{"failed/a.json", "b.json.error.json"}) {
-		t.Errorf("withoutExplanations = %q", got)
+	if got := explainedOf(names); !slices.Equal(got, []string{"failed/a.json", "b.json"}) {
+		t.Errorf("explainedOf = %q", got)
 	}
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,7 +92,7 @@ A component is green if it ran less than 5 minutes ago, yellow up to 15, then re
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(s.Out).Encode(r)
+				return safe.EncodeJSON(s.Out, r)
 			}
 			return h.printStatus(r)
 		},
@@ -219,7 +218,7 @@ func (h *Home) printStatus(r *statusReport) error {
 	}
 	fmt.Fprintf(h.Out, "\nfailed   %d", r.Failed)
 	if r.Failed > 0 {
-		fmt.Fprintf(h.Out, " in %s; otm retry FILE puts one back", safe.Quote(filepath.Join(h.Dir, inbox.FailedDir)))
+		fmt.Fprintf(h.Out, " in %s; otm retry FILE puts one back", safe.Escape(safe.Quote(filepath.Join(h.Dir, inbox.FailedDir))))
 	}
 	fmt.Fprintln(h.Out)
 	for _, f := range r.Reasons {
@@ -239,7 +238,7 @@ func (h *Home) printComponents(r *statusReport) error {
 			last = age(now.Sub(*c.LastRun)) + " ago"
 		}
 		reasons := strings.Split(c.Details, "; ")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.paint(c.State), c.ID, last, c.Result, safe.Escape(reasons[0]))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.paint(c.State), c.ID, last, safe.Escape(string(c.Result)), safe.Escape(reasons[0]))
 		for _, reason := range reasons[1:] {
 			fmt.Fprintf(w, "%13s\t\t\t\t- %s\n", "", safe.Escape(reason))
 		}
@@ -288,7 +287,7 @@ func (h *Home) printBoard(r *statusReport) {
 
 func (h *Home) printAgents(r *statusReport) error {
 	if len(r.Agents) == 0 {
-		fmt.Fprintf(h.Out, "agents   none; name them in %s\n", safe.Quote(filepath.Join(h.Dir, config.FileName)))
+		fmt.Fprintf(h.Out, "agents   none; name them in %s\n", safe.Escape(safe.Quote(filepath.Join(h.Dir, config.FileName))))
 		return nil
 	}
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)

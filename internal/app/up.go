@@ -2,8 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,17 +41,15 @@ address of the board's page; what stands behind # works once, for a minute.`,
 // with a link's code, once it answers.
 func (h *Home) Up(ctx context.Context, ready func(page string)) error {
 	g := daemon.NewGroup(ctx)
-	p, err := h.openPage(ctx, board.Options{Listen: h.Config.Board.Listen})
-	if err != nil {
+	p, err := h.patiently(ctx, func() (*runningPage, error) {
+		return h.openPage(ctx, board.Options{Listen: h.Config.Board.Listen})
+	})
+	if p == nil {
 		return err
 	}
 	defer p.close()
 	g.Go(p.serve)
-	link, err := h.link(p.address)
-	if err != nil {
-		return err
-	}
-	ready(link)
+	ready(h.firstLink(p.address))
 	shared := h.board(slog.New(slog.DiscardHandler)) // startInjector gives it a log
 	for _, start := range []func(*daemon.Group, *boardSource) (func(), error){h.startInjector, h.startDispatcher, h.startDetector} {
 		stop, err := start(g, shared)
@@ -59,6 +60,49 @@ func (h *Home) Up(ctx context.Context, ready func(page string)) error {
 		defer stop()
 	}
 	return g.Wait()
+}
+
+// patiently opens a page, and where files of ours cannot be written, as on a
+// disk that is full, again until they can: that is no reason to end what is to
+// run for months. It returns nil without an error where ctx ends before.
+func (h *Home) patiently(ctx context.Context, open func() (*runningPage, error)) (*runningPage, error) {
+	for said := false; ; {
+		p, err := open()
+		if err == nil || !mayPass(err) {
+			return p, err
+		}
+		if ctx.Err() == nil && !said {
+			h.Warn("the board cannot start yet, and tries again each %v: %v", troubleRetry, err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(troubleRetry):
+		}
+	}
+}
+
+// mayPass tells whether an error of the file system passes without anybody's
+// doing something about OTM.
+func mayPass(err error) bool {
+	for _, passing := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EIO} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstLink is the address that is printed when a page starts. Without a code
+// it is of no use but to who has a session.
+func (h *Home) firstLink(address string) string {
+	link, err := h.link(address)
+	if err != nil {
+		h.Warn("%v; otm board --link makes one later", err)
+		return address
+	}
+	return link
 }
 
 func (h *Home) startInjector(g *daemon.Group, b *boardSource) (func(), error) {
@@ -124,16 +168,12 @@ address for the page that runs.`,
 			default:
 				return cli.Errorf(cli.Usage, "--limits %q: only slack is known", limits).Hint("otm board --limits slack")
 			}
-			p, err := h.openBoard(c.Context(), o)
-			if err != nil {
+			p, err := h.patiently(c.Context(), func() (*runningPage, error) { return h.openBoard(c.Context(), o) })
+			if p == nil {
 				return err
 			}
 			defer p.close()
-			address, err := h.link(p.address)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(s.Out, address)
+			fmt.Fprintln(s.Out, h.firstLink(p.address))
 			return p.serve(c.Context())
 		},
 	}

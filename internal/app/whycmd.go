@@ -79,7 +79,7 @@ func (h *Home) whyOne(s *situation, id pipeline.TaskID, asJSON bool) error {
 	}
 	h.sayWalk(s.snap.WalkAt)
 	if asJSON {
-		return json.NewEncoder(h.Out).Encode(explained{id, s.title(id), r})
+		return safe.EncodeJSON(h.Out, explained{id, s.title(id), r})
 	}
 	fmt.Fprintf(h.Out, "%v: %s\n", id, safe.Escape(r.Sentence))
 	if r.Next != "" {
@@ -123,7 +123,7 @@ func (h *Home) whyAll(s *situation, asJSON bool) error {
 		h.noteNothingStays()
 	}
 	if asJSON {
-		return json.NewEncoder(h.Out).Encode(slow)
+		return safe.EncodeJSON(h.Out, slow)
 	}
 	if len(slow) == 0 {
 		fmt.Fprintln(h.Out, "nothing has stood longer than it usually takes")

@@ -22,7 +22,7 @@ func (s *situation) unknown(id pipeline.TaskID) (reason, error) {
 		return at(inInbox, since, "in the inbox since "+s.ago(since)+s.injectorTrouble(), s.injectorMend()), nil
 	}
 	if f := s.failed[id]; f != nil {
-		return whyFailed(f), nil
+		return s.whyFailed(f), nil
 	}
 	e, err := s.inHistory(id)
 	switch {
@@ -67,12 +67,22 @@ func (s *situation) archived(id pipeline.TaskID, when time.Time) reason {
 }
 
 // whyFailed is for a create that failed.
-func whyFailed(f *inbox.Settled) reason {
-	next := "otm retry " + safe.Quote(f.Name)
+func (s *situation) whyFailed(f *inbox.Settled) reason {
+	next := s.retry(f)
 	if f.Result.Class == inbox.Conflict {
 		next += " --new-id"
 	}
 	return at(inFailed, f.Result.At, fmt.Sprintf("failed (%s): %s", f.Result.Class, f.Result.Error), next)
+}
+
+// retry is how to bring a failed drop in again. What is wrong in itself has to
+// be mended before.
+func (s *situation) retry(f *inbox.Settled) string {
+	retry := "otm retry " + safe.Quote(f.Name)
+	if f.Result.Class == inbox.Invalid {
+		return "mend " + safe.Quote(filepath.Join(s.home.Dir, inbox.FailedDir, f.Name)) + ", then: " + retry
+	}
+	return retry
 }
 
 // comingOnBoard is for a task that does not stand on the board completely.
@@ -82,7 +92,7 @@ func (s *situation) comingOnBoard(rec *pipeline.Record) reason {
 	}
 	_, waits := s.waiting[rec.TaskID]
 	if f := s.failed[rec.TaskID]; f != nil && (!waits || f.Result.At.After(lastEvent(rec))) {
-		return whyFailed(f)
+		return s.whyFailed(f)
 	}
 	if !waits {
 		return s.halfMade(rec)
@@ -146,7 +156,7 @@ func (s *situation) withWaiting(r reason, waiting []time.Time) reason {
 
 func (s *situation) withFailed(r reason, f *inbox.Settled, rec *pipeline.Record) reason {
 	r.Sentence += fmt.Sprintf("; an update of it failed %s (%s): %s", s.ago(f.Result.At), f.Result.Class, f.Result.Error)
-	retry := "otm retry " + safe.Quote(f.Name) + ", or remove it from " + safe.Quote(filepath.Join(s.home.Dir, inbox.FailedDir))
+	retry := s.retry(f) + ", or remove it from " + safe.Quote(filepath.Join(s.home.Dir, inbox.FailedDir))
 	if r.Next != "" {
 		retry = r.Next + "; for the update: " + retry
 	}

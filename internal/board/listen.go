@@ -53,7 +53,7 @@ type Endpoint struct {
 // matches fs.ErrNotExist if none runs. A killed board leaves its endpoint
 // behind: only a call to it proves that it is there.
 func ReadEndpoint(dir string) (Endpoint, error) {
-	raw, err := os.ReadFile(filepath.Join(dir, endpointFile))
+	raw, err := durable.ReadFile(filepath.Join(dir, endpointFile))
 	if err != nil {
 		return Endpoint{}, err
 	}

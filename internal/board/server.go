@@ -168,7 +168,7 @@ func ReadToken(dir string) (string, error) {
 }
 
 func readToken(path string) (string, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := durable.ReadFile(path)
 	if err != nil {
 		return "", err
 	}

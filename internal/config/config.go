@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"otm/internal/durable"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -194,7 +195,7 @@ type timesTable struct {
 // Load reads the configuration of a data directory. The environment overrides
 // what the contract says it does. The error is an *Error if the file is wrong.
 func Load(dir string, getenv func(string) string) (*Config, error) {
-	data, err := os.ReadFile(filepath.Join(dir, FileName))
+	data, err := durable.ReadFile(filepath.Join(dir, FileName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -338,6 +339,9 @@ func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []str
 	for _, name := range sortedKeys(f.Agents) {
 		a, agentProblems := agentOf(name, f.Agents[name], getenv)
 		problems = append(problems, agentProblems...)
+		if c.isOwn(a.Workspace) {
+			problems = append(problems, fmt.Sprintf("agents.%s.workspace: %q is a folder of OTM's own", name, a.Workspace))
+		}
 		for _, alias := range slices.Compact([]string{pipeline.FoldName(name), pipeline.FoldName(a.Label)}) {
 			if other, taken := folded[alias]; taken && other != name {
 				problems = append(problems, fmt.Sprintf("agents.%s: is the same as agents.%s: names and labels are compared without case, spaces, - and _", name, other))
@@ -351,6 +355,17 @@ func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []str
 		c.Agents = append(c.Agents, a)
 	}
 	return problems
+}
+
+// isOwn tells whether a path is the data directory, or leads into a folder of
+// it where we keep house.
+func (c *Config) isOwn(path string) bool {
+	rest, err := filepath.Rel(c.Dir, path)
+	if err != nil || path == "" {
+		return false
+	}
+	first, _, _ := strings.Cut(rest, string(filepath.Separator))
+	return rest == "." || slices.Contains(Folders, first)
 }
 
 func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.Agent, problems []string) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -454,4 +455,22 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWorkspaceInOwnFolders: what OTM keeps house in, agents do not write to.
+func TestWorkspaceInOwnFolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for path, own := range map[string]bool{
+		"": true, "/": true, "/new-tasks": true, "/new-tasks/x": true, "/x/../board/": true, "/agents/x": false, "/new-tasks x": false, "/../x": false,
+	} {
+		text := fmt.Sprintf("[agents.devdas]\nworkspace = %q\n", dir+path)
+		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(dir, env())
+		if own != (err != nil) || own && !strings.Contains(err.Error(), "is a folder of OTM's own") {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
 }

@@ -18,6 +18,9 @@ import (
 // writes.
 const Format = 1
 
+// Folders are those of a data directory.
+var Folders = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board", "locks", "logs", "secrets"}
+
 // ErrNotInitialised says that a directory is no data directory.
 var ErrNotInitialised = errors.New("not initialised")
 
@@ -78,7 +81,7 @@ func DefaultDir(getenv func(string) string) (string, error) {
 // and that nobody else can write to it. The error matches ErrNotInitialised
 // where it is none, and else is a *DirError. warning is "" or one sentence.
 func CheckDir(dir string) (warning string, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, "format"))
+	data, err := durable.ReadFile(filepath.Join(dir, "format"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return "", fmt.Errorf("data directory %q: %w", dir, ErrNotInitialised)
 	}

@@ -56,7 +56,7 @@ func linkPath(dir, code string) string {
 // removal of the file is what makes it one.
 func useLink(dir, code string, now time.Time) (bool, error) {
 	path := linkPath(dir, code)
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -109,7 +109,7 @@ func keyPath(dir string) string { return filepath.Join(dir, "key") }
 
 // readKey reads the key; the error matches fs.ErrNotExist where there is none.
 func readKey(dir string) ([]byte, error) {
-	key, err := os.ReadFile(keyPath(dir))
+	key, err := durable.ReadFile(keyPath(dir))
 	if err == nil && (len(key) < 32 || len(bytes.Trim(key, "\x00")) == 0) { // a key of NUL bytes would be everybody's
 		err = fmt.Errorf("key %q is damaged: remove it, and sign in again", keyPath(dir))
 	}

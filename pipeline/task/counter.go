@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -105,7 +104,7 @@ var ErrBadCounter = errors.New("counter unusable")
 func (s *Store) Stored() (int, error) { return readCounter(filepath.Join(s.dir, counterFile)) }
 
 func readCounter(path string) (int, error) {
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("%w: %s is missing", ErrBadCounter, counterFile)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"otm/internal/durable"
 	"path/filepath"
 	"strings"
 
@@ -121,7 +122,7 @@ func readDrop(path string) *drop.Object {
 	if err != nil || info.Size() > maxRead {
 		return nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if err != nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"otm/internal/crash"
@@ -42,7 +41,7 @@ func (e *DamagedKeyError) Error() string {
 
 // LookupKey finds a key; nil where it was never used.
 func (c *Counter) LookupKey(key string) (*Key, error) {
-	data, err := os.ReadFile(c.keyPath(key))
+	data, err := durable.ReadFile(c.keyPath(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -57,7 +57,7 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // read reads the record of a task from its file.
 func (s *Store) read(id pipeline.TaskID) (*pipeline.Record, error) {
 	path := s.recordPath(id)
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,35 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestReadFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(path("file"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"file", "pipe"} {
+		if err := os.Symlink(name, path("link to a "+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]error{
+		"file": nil, "link to a file": nil, "pipe": ErrNoFile, "link to a pipe": ErrNoFile, ".": ErrNoFile, "none": fs.ErrNotExist,
+	} {
+		data, err := ReadFile(path(name))
+		if !errors.Is(err, want) || (err == nil) != (string(data) == "text") {
+			t.Errorf("%s: %q, %v; want %v", name, data, err, want)
+		}
+	}
+}
