@@ -55,6 +55,29 @@ func (q quick) Ended(ctx context.Context, key string) (string, bool, error) {
 
 func (quick) Running(string) bool { return false }
 
+// While a wake that failed is tried again, the passes go on to say so.
+func TestFailedWakeStaysTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	s := newSlow()
+	w.d.Wakers[pipeline.TriggerGateway] = s
+	w.d.Patience = time.Millisecond
+	w.create("x", "alpha", pipeline.Normal)
+	want(t, "at first", w.pass().Failed, []string(nil))
+	<-s.came
+	s.answer <- errors.New("connection refused")
+	w.d.Wait()
+	failed := []string{"agent alpha: connection refused"}
+	want(t, "the answer", w.pass().Failed, failed)
+	want(t, "tried again", w.pass().Failed, failed)
+	<-s.came
+	want(t, "still", w.pass().Failed, failed)
+	s.answer <- nil
+	w.d.Wait()
+	r := w.pass()
+	want(t, "in the end", words(r.Woken, r.Failed), "1 []")
+}
+
 // Wakes outlive a pass: the others go on, nothing is sent twice, and what came
 // of it is told by a later pass.
 func TestWakeOutlivesPass(t *testing.T) {

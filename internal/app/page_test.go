@@ -19,6 +19,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/page"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -657,6 +658,39 @@ func TestPageLink(t *testing.T) {
 		}
 		if status, _ := v.post("/page/session", map[string]string{"code": code}); status != http.StatusUnauthorized {
 			t.Errorf("the second time: status %d", status)
+		}
+	}
+}
+
+// TestMessageDir: an agent need not have the variables of the one who started
+// OTM, so only where the directory is the one that everybody takes is it left
+// out of what agents are told.
+func TestMessageDir(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	usual, err := config.DefaultDir(func(key string) string { return map[string]string{"HOME": home}[key] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		dir  string
+		more map[string]string
+		want bool
+	}{
+		{usual, nil, false},
+		{usual, map[string]string{"OPENCLAW_DATA_DIR": "/elsewhere"}, false},
+		{"/data/otm", map[string]string{"OPENCLAW_DATA_DIR": "/data"}, true},
+		{"/data/openclaw/otm", map[string]string{"XDG_DATA_HOME": "/data"}, true},
+		{"/data", map[string]string{"OTM_DIR": "/data"}, true},
+	} {
+		h := &Home{Dir: tt.dir, Streams: cli.Streams{Getenv: func(key string) string {
+			if key == "HOME" {
+				return home
+			}
+			return tt.more[key]
+		}}}
+		if got := h.messageDir() != ""; got != tt.want {
+			t.Errorf("%s, %v: named %v, want %v", tt.dir, tt.more, got, tt.want)
 		}
 	}
 }

@@ -172,6 +172,10 @@ func TestWhy(t *testing.T) {
 		{"taken", func(w *whyWorld) { w.taken() }, "taken by gate 1m ago, nothing reported yet", "", false},
 		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "woken 1h ago, not taken", "it is woken again after 15m0s; by hand: otm next --agent gate", true},
 		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "mend that", true},
+		{"nothing runs any more", func(w *whyWorld) {
+			w.dropUpdate()
+			put(w, w.h.residentPath(heartbeat.Injector), fmt.Sprintln(os.Getpid())) // it beat, and has ended
+		}, "otm-injector ran 0s ago and does not run any more", "otm up", true},
 		{"woken for one that left the board", func(w *whyWorld) {
 			at := w.now.Add(-30 * time.Minute)
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,

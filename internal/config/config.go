@@ -195,7 +195,11 @@ type timesTable struct {
 // Load reads the configuration of a data directory. The environment overrides
 // what the contract says it does. The error is an *Error if the file is wrong.
 func Load(dir string, getenv func(string) string) (*Config, error) {
-	data, err := durable.ReadFile(filepath.Join(dir, FileName))
+	path := filepath.Join(dir, FileName)
+	data, err := durable.ReadFile(path)
+	if errors.Is(err, durable.ErrNoFile) {
+		return nil, &Error{Path: path, Problems: []string{durable.ErrNoFile.Error()}}
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

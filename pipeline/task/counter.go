@@ -108,6 +108,9 @@ func readCounter(path string) (int, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("%w: %s is missing", ErrBadCounter, counterFile)
 	}
+	if errors.Is(err, durable.ErrNoFile) {
+		return 0, fmt.Errorf("%w: %s %w", ErrBadCounter, counterFile, durable.ErrNoFile)
+	}
 	if err != nil {
 		return 0, err
 	}
