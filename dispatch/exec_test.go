@@ -369,7 +369,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 		w.ended()
 	}
 	want(t, "runs", strings.Count(w.found("runs"), "run"), DefaultTimes.RewakeMax+1)
-	want(t, "given up", w.pass().Given, []string{"agent alpha was woken 4 times and took nothing: [T-00001] (set one to new to try again)"})
+	want(t, "given up", w.pass().Given, []string{"agent alpha was woken 4 times and took nothing: [T-00001] (set one to new on the board to try again)"})
 	want(t, "exit", w.record(id).Wakes[0].Exit, "signal: killed")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
 	// A task that comes later is a reason to try once more, and no more.

@@ -158,7 +158,7 @@ func TestGatewayNothingHappens(t *testing.T) {
 		for range 3 {
 			w.clock.Advance(DefaultTimes.RewakeAfter)
 			r := w.pass()
-			want(w, "report", words(r.Woken, len(r.Failed), r.Given), "0 0 [agent alpha was woken 4 times and took nothing: [T-00001] (set one to new to try again)]")
+			want(w, "report", words(r.Woken, len(r.Failed), r.Given), "0 0 [agent alpha was woken 4 times and took nothing: [T-00001] (set one to new on the board to try again)]")
 		}
 		want(w, "logged", w.log.count(slog.LevelWarn, "was woken 4 times"), 1)
 		want(w, "runs", len(g.Runs()), 3)

@@ -155,7 +155,7 @@ func (p *pass) settled(s *situation, pl plan) bool {
 func told(s *situation, pl plan) wakeResult {
 	switch pl.action {
 	case giveUp:
-		return wakeResult{given: fmt.Sprintf("agent %s was woken %d times and took nothing: %v (set one to new to try again)", s.agent.Name, s.wakesInVain(pl), idsOf(pl.tasks))}
+		return wakeResult{given: fmt.Sprintf("agent %s was woken %d times and took nothing: %v (set one to new on the board to try again)", s.agent.Name, s.wakesInVain(pl), idsOf(pl.tasks))}
 	case stuck:
 		return wakeResult{given: fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))}
 	}

@@ -170,7 +170,7 @@ func TestWhy(t *testing.T) {
 		slow  bool // otm why --all tells of it
 	}{
 		{"taken", func(w *whyWorld) { w.taken() }, "taken by gate 1m ago, nothing reported yet", "", false},
-		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "woken 1h ago, not taken", "it is woken again after 15m0s; by hand: otm next --agent gate", true},
+		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "woken 1h ago, not taken", "it is woken again 15m0s after that; by hand: otm next --agent gate", true},
 		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "mend that", true},
 		{"nothing runs any more", func(w *whyWorld) {
 			w.dropUpdate()
@@ -180,7 +180,7 @@ func TestWhy(t *testing.T) {
 			at := w.now.Add(-30 * time.Minute)
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,
 				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "Gate", Via: "gateway", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
-		}, "woken 30m ago, not taken", "it is woken again after 15m0s", true},
+		}, "woken 30m ago, not taken", "it is woken again 15m0s after that", true},
 		{"given up", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4) }, "woken 4 times, last 22m ago, and not taken: it is not woken again for it", "find out why the agent takes nothing, then set the task to new on the board, or run: otm next --agent gate", true},
 		{"its process takes nothing", func(w *whyWorld) {
 			w.byCommand()

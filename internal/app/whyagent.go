@@ -63,7 +63,7 @@ func (s *situation) byWake(agent *pipeline.Agent, outlook dispatch.Outlook, sinc
 	case wake.Exit != "":
 		return at(toTake, since, fmt.Sprintf("%s; woken %s, ended (%s) and not taken", dispatched, s.ago(*wake.Accepted), wake.Exit), logs+"; it should run: "+next)
 	}
-	return at(toTake, since, fmt.Sprintf("%s, woken %s, not taken", dispatched, s.ago(*wake.Accepted)), fmt.Sprintf("it is woken again after %v; by hand: %s", s.home.Config.Times.RewakeAfter, next))
+	return at(toTake, since, fmt.Sprintf("%s, woken %s, not taken", dispatched, s.ago(*wake.Accepted)), fmt.Sprintf("it is woken again %v after that; by hand: %s", s.home.Config.Times.RewakeAfter, next))
 }
 
 // inProgress is for a task that its agent works on.
