@@ -119,11 +119,25 @@ say "without started agents, the dispatcher is hardened, and works"
 config none
 installs --user >"$work/renewed.txt"
 grep '^renewed.*otm-dispatcher.service' "$work/renewed.txt" || fail "the dispatcher's unit was not renewed"
-systemctl --user restart otm-injector otm-completion-detector # they read otm.toml when they start
 grep -q '^ProtectSystem=strict' "$units/otm-dispatcher.service" || fail "it has no sandbox"
 id=$(otm-create --title 'In a sandbox' --agent devdas)
 until_ok "the dispatch file" grep -q "$id" "$work/ws/task-dispatch.json"
 nsenter -m -t "$(pid_of otm-dispatcher)" sh -c "touch '$work/ws/x' && ! touch '$work/home/x' 2>/dev/null" || fail "the sandbox is not what it should be"
+
+say "an agent that is added, and whose workspace is made later, is served after otm install"
+printf '[agents.late]\nworkspace = "%s/late"\n' "$work" >>"$OTM_DIR/otm.toml"
+stale() { otm doctor | grep -q 'warn *units .*otm-dispatcher.service is stale'; }
+stale || fail "doctor does not say that the units are older than otm.toml"
+before=$(pid_of otm-injector)
+installs --user 2>"$work/late.txt" >/dev/null
+grep -q 'late.* is no directory yet: make it, then run this again' "$work/late.txt" || fail "the workspace is not missed"
+another_pid otm-injector "$before" || fail "the injector goes on with the old otm.toml"
+stale && fail "doctor says that the units are stale"
+mkdir "$work/late"
+stale || fail "doctor does not say that the workspace was made"
+installs --user >/dev/null
+id=$(otm-create --title 'For the late one' --agent late)
+until_ok "the dispatch file" grep -q "$id" "$work/late/task-dispatch.json"
 
 say "the system's sandbox, which a user's units have not, lets them work as well"
 mkdir "$work/system"
