@@ -13,7 +13,7 @@ func tmpfs(t *testing.T, options string) string {
 		t.Skipf("needs to mount a file system, as root may: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount %s: %v", dir, err)
 		}
 	})

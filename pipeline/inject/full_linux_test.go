@@ -18,7 +18,7 @@ func (w *world) smallDisk() {
 		w.t.Skipf("needs to mount a file system, as root may: %v", err)
 	}
 	w.t.Cleanup(func() {
-		if err := syscall.Unmount(w.dir, 0); err != nil {
+		if err := syscall.Unmount(w.dir, syscall.MNT_DETACH); err != nil {
 			w.t.Errorf("unmount %s: %v", w.dir, err)
 		}
 	})

@@ -1,0 +1,138 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"otm/internal/crash"
+	"otm/pipeline/drop"
+)
+
+// disks are the data directories whose disk fails, by their paths.
+var disks sync.Map
+
+// failing is a disk on which one step fails.
+type failing struct {
+	mu    sync.Mutex // guards what follows
+	left  int        // steps until then; 0: none fails any more
+	met   bool
+	where string
+}
+
+func init() {
+	crash.Fail = func(step, path string) (err error) {
+		disks.Range(func(dir, d any) bool {
+			if path != dir && !strings.HasPrefix(path, dir.(string)+string(filepath.Separator)) {
+				return true
+			}
+			err = d.(*failing).step(step, path)
+			return false
+		})
+		return err
+	}
+}
+
+func (d *failing) step(step, path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left == 0 {
+		return nil
+	}
+	if d.left--; d.left > 0 {
+		return nil
+	}
+	d.met, d.where = true, step
+	return &fs.PathError{Op: step, Path: path, Err: syscall.ENOSPC}
+}
+
+// TestDiskFailsAtEachStep: whatever is done with a drop, and at whichever step
+// the disk refuses, done again it stands in one place, once.
+func TestDiskFailsAtEachStep(t *testing.T) {
+	t.Parallel()
+	settle := func(class Class, text string) func(*testing.T, *Box) (func() error, string) {
+		return func(t *testing.T, b *Box) (func() error, string) {
+			write(t, filepath.Join(b.Dir(NewTasks), "a.json"), text)
+			dir := ProcessedDir
+			if class != "" {
+				dir = FailedDir
+			}
+			return func() error {
+				if err := b.PutBack(NewTasks); err != nil {
+					return err
+				}
+				files, err := b.List(NewTasks)
+				if err != nil || len(files) == 0 {
+					return err
+				}
+				data, f, err := b.Read(files[0])
+				if err != nil {
+					return err
+				}
+				if done, err := b.Leftover(f, data); done || err != nil {
+					return err
+				}
+				_, err = b.Settle(f, data, Result{At: at, Inbox: NewTasks, Class: class, Error: "why"})
+				return err
+			}, dir
+		}
+	}
+	retry := func(text string, edit func(*drop.Object) error) func(*testing.T, *Box) (func() error, string) {
+		return func(t *testing.T, b *Box) (func() error, string) {
+			failed(t, b, NewTasks, "a.json", text)
+			return func() error {
+				_, _, err := b.Retry("a.json", "", edit)
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil // it is back already
+				}
+				return err
+			}, string(NewTasks)
+		}
+	}
+	renumber := func(o *drop.Object) error { return o.Set("taskId", "T-00007") }
+	for name, prepare := range map[string]func(*testing.T, *Box) (func() error, string){
+		"processed": settle("", `{"id":"d1"}`), "failed": settle(Invalid, `{"id":"d1"}`), "no JSON": settle(Invalid, "no JSON"),
+		"retry": retry(`{"id":"d1"}`, nil), "retry, edited": retry(`{"id":"d1"}`, renumber), "retry, no JSON": retry("no JSON", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for n := 1; ; n++ {
+				b := box(t)
+				do, want := prepare(t, b)
+				d := &failing{left: n}
+				disks.Store(b.dir, d)
+				err := do()
+				disks.Delete(b.dir)
+				if !d.met {
+					if n == 1 {
+						t.Error("it takes no step on the disk")
+					}
+					return
+				}
+				where := fmt.Sprintf("step %d (%s): %v", n, d.where, err)
+				if err := do(); err != nil {
+					t.Fatalf("%s; again: %v", where, err)
+				}
+				if err := do(); err != nil { // as after a restart
+					t.Fatalf("%s; once more: %v", where, err)
+				}
+				places := map[string]int{}
+				for _, dir := range []string{string(NewTasks), ProcessedDir, FailedDir, filepath.Join(FailedDir, claims, string(NewTasks))} {
+					for _, file := range names(t, filepath.Join(b.dir, dir)) {
+						if Delivered(file) && !strings.HasSuffix(file, ExplainSuffix) {
+							places[dir]++
+						}
+					}
+				}
+				if len(places) != 1 || places[want] != 1 {
+					t.Fatalf("%s; in the end it stands in %v, want once in %s", where, places, want)
+				}
+			}
+		})
+	}
+}
