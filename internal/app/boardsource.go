@@ -115,7 +115,7 @@ func (h *Home) listOptions() slacklist.Options {
 func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 	endpoint, err := board.ReadEndpoint(h.boardDir())
 	if errors.Is(err, fs.ErrNotExist) {
-		return o, errNoBoard
+		return o, h.noBoard()
 	}
 	if err != nil {
 		return o, err
@@ -125,7 +125,7 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 			Hint("%s   # the board writes it anew when it starts", h.startCommand())
 	}
 	if !answers(endpoint.URL) {
-		return o, errNoBoard
+		return o, h.noBoard()
 	}
 	if o.Token, err = board.ReadToken(h.boardDir()); err != nil {
 		return o, &tokenError{err}
@@ -133,6 +133,11 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 	o.URL, o.ListID, o.OpenAssignees = endpoint.URL, endpoint.ListID, true
 	h.embeddedBudget(&o, endpoint)
 	return o, nil
+}
+
+// noBoard is errNoBoard with what starts one here.
+func (h *Home) noBoard() error {
+	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", h.startCommand())
 }
 
 // embeddedBudget sets the budget for the embedded board: none, unless it has

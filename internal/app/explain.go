@@ -42,8 +42,6 @@ func Explain(err error) *cli.Error {
 	var missing *pipeline.MissingError
 	var be *pipeline.BoardError
 	switch {
-	case errors.Is(err, errNoBoard):
-		return cli.Errorf(cli.TryLater, "%w", err).Hint("otm up")
 	case errors.Is(err, board.ErrInUse):
 		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status").Hint("otm board --link   # prints a link to the page")
 	case errors.As(err, &token):
