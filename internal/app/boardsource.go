@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"sync"
 	"time"
 
