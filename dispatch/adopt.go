@@ -180,8 +180,9 @@ func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row
 }
 
 // idFor is the id of a row without one: that of the record that was begun for
-// it, or a new one. A row on which we wrote the progress once is a task's: no
-// second one is made of it while a record cannot be read.
+// it, or a new one. A row on which we wrote the progress once, where the list has
+// that column, is a task's: no second one is made of it while a record cannot be
+// read.
 func (p *pass) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, error) {
 	rec, err := p.owner(row.ID)
 	if err != nil {

@@ -33,7 +33,9 @@ func (p *pass) wake(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if pl := s.planWake(); !p.settled(s, pl) {
+		if pl := s.planWake(); p.settled(s, pl) {
+			delete(p.unwoken, a.Name)
+		} else {
 			done := make(chan wakeResult, 1)
 			p.waking[a.Name] = done
 			p.wakers.Go(func() { done <- p.carryOut(ctx, s, pl, waker) })

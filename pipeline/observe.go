@@ -53,7 +53,8 @@ func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bo
 
 // observeEnd notes whether the steps tell when the task is done: not if a
 // person ticked them all before the agent took it, which is to look at it all
-// the same; and again after a person opened one.
+// the same; and again after a person opened one. A task of a person's is taken
+// by nobody, and has no workspace.
 func (r *Record) observeEnd() bool {
 	d := r.Dispatch
 	if d == nil {
@@ -62,7 +63,7 @@ func (r *Record) observeEnd() bool {
 	switch open := r.StepsDone() < len(r.Steps); {
 	case open && d.AllTicked:
 		d.AllTicked = false
-	case !open && !d.AllTicked && len(r.Steps) > 0 && d.TakenAt == nil && r.Status == Assigned:
+	case !open && !d.AllTicked && len(r.Steps) > 0 && d.TakenAt == nil && d.Workspace != "" && r.Status == Assigned:
 		d.AllTicked = true
 	default:
 		return false

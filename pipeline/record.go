@@ -80,7 +80,7 @@ type Report struct {
 type Dispatch struct {
 	Attempt   int        `json:"attempt"`
 	Agent     string     `json:"agent"`
-	Workspace string     `json:"workspace,omitempty"`
+	Workspace string     `json:"workspace,omitempty"` // "": of a person, who has none
 	At        time.Time  `json:"at"`                  // the entry was begun
 	EntryAt   *time.Time `json:"entryAt,omitempty"`   // the entry was durable
 	FlipAt    *time.Time `json:"flipAt,omitempty"`    // the board was asked to flip

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"otm/internal/safe"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/crash"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/history"
 )

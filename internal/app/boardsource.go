@@ -128,7 +128,7 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 		return o, h.noBoard()
 	}
 	if o.Token, err = board.ReadToken(h.boardDir()); err != nil {
-		return o, &tokenError{err}
+		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes one when it starts", h.startCommand())
 	}
 	o.URL, o.ListID, o.OpenAssignees = endpoint.URL, endpoint.ListID, true
 	h.embeddedBudget(&o, endpoint)
@@ -137,7 +137,7 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 
 // noBoard is errNoBoard with what starts one here.
 func (h *Home) noBoard() error {
-	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", h.startCommand())
+	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", h.startCommand()).Hint("otm board")
 }
 
 // embeddedBudget sets the budget for the embedded board: none, unless it has

@@ -383,7 +383,7 @@ func (d *doctor) components() {
 		case state != heartbeat.Green:
 			d.say("component", bad, d.home.startCommand(), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
 		case b.Result != heartbeat.Success:
-			d.say("component", poor, "otm why --all", "%s: %s: %s", id, b.Result, b.Details)
+			d.say("component", poor, "tail "+safe.Quote(filepath.Join(d.home.LogDir(), residentOf(id)+".log")), "%s: %s: %s", id, b.Result, b.Details)
 		default:
 			d.say("component", fine, "", "%s ran %s ago", id, age(now.Sub(b.LastRun)))
 		}

@@ -42,11 +42,11 @@ func Explain(err error) *cli.Error {
 	var missing *pipeline.MissingError
 	var be *pipeline.BoardError
 	switch {
-	case errors.Is(err, board.ErrInUse):
-		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status").Hint("otm board --link   # prints a link to the page")
 	case errors.As(err, &token):
 		return cli.Errorf(cli.Credentials, "%w", err).Hint("otm init --slack --token-stdin   # paste the token, then Ctrl-D; or put it where slack.token_file or token_env of otm.toml says")
-	case errors.As(err, &resident):
+	case errors.As(err, &resident) && resident.id != boardID:
+		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
+	case errors.Is(err, board.ErrInUse), errors.As(err, &resident):
 		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status").Hint("otm board --link   # prints a link to the page")
 	case errors.As(err, &missing):
 		return cli.Errorf(cli.BadConfig, "the list does not fit: %w", err).Hint("%s", missingHint(missing))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -67,7 +66,7 @@ func loadSeed(path string) ([]byte, error) {
 }
 
 func readSeed(path string) ([]byte, error) {
-	seed, err := os.ReadFile(path)
+	seed, err := durable.ReadFile(path)
 	if err == nil && (len(seed) != ed25519.SeedSize || len(bytes.Trim(seed, "\x00")) == 0) { // a key of NUL bytes is everybody's
 		return nil, fmt.Errorf("%s is damaged: remove it, and one is made anew", path)
 	}

@@ -3,12 +3,12 @@ package app
 import (
 	"errors"
 	"fmt"
-	"otm/internal/safe"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/history"
 )

@@ -60,7 +60,7 @@ func (o *slackSetup) keptToken(h *Home) (slackToken, error) {
 	if left {
 		file = filepath.Join(h.Dir, slackTokenFile)
 		var data []byte
-		data, err = os.ReadFile(file)
+		data, err = durable.ReadFile(file)
 		text = strings.TrimSpace(string(data))
 	}
 	switch {
@@ -86,7 +86,7 @@ func (h *Home) tokenPath() string {
 // file of the person's own: somebody else may need it, or write it.
 func (h *Home) mayReplace(token string) error {
 	path := h.tokenPath()
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	old := strings.TrimSpace(string(data))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (old == "" || old == token) || h.isOurs(path) {
 		return nil
@@ -115,7 +115,7 @@ func (h *Home) keepToken(token slackToken, r *slackReport) error {
 		return nil
 	}
 	path := h.tokenPath()
-	if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == token.text {
+	if data, err := durable.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == token.text {
 		return nil
 	}
 	crash.Point("init.token")

@@ -21,6 +21,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/launchd"
 	"otm/pipeline"
@@ -200,7 +201,7 @@ func ownerOf(dir string) (account, error) {
 
 // configSum tells one otm.toml from another; "" where there is none.
 func (h *Home) configSum() string {
-	data, err := os.ReadFile(filepath.Join(h.Dir, config.FileName))
+	data, err := durable.ReadFile(filepath.Join(h.Dir, config.FileName))
 	if err != nil {
 		return ""
 	}
@@ -402,11 +403,13 @@ func (h *Home) installation() *unitOptions {
 }
 
 // startCommand starts the components, by whatever is to keep them running.
-func (h *Home) startCommand() string {
-	if o := h.installation(); o != nil {
+func (h *Home) startCommand() string { return h.startBy(h.installation()) }
+
+func (h *Home) startBy(o *unitOptions) string {
+	if o != nil {
 		return o.again()
 	}
-	return "otm up"
+	return "otm up" + dirFlag(h.Dir, h.Getenv)
 }
 
 // applyHint is how a changed otm.toml is taken up.

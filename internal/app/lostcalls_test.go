@@ -281,10 +281,10 @@ func (d *disk) counts() map[string]int {
 	return maps.Clone(d.done)
 }
 
-// fileCall is a step on the files of one kind: before the file has its name
-// ("sync", "rename") it is not there, after it ("renamed", "sync directory") it
-// is, and its writer is told that it failed. A local disk shows at once what it
-// did.
+// fileCall is a step on the files of one kind: a file is not read; before it has
+// its name ("sync", "rename") it is not there, after it ("renamed", "sync
+// directory") it is, and its writer is told that it failed. A local disk shows at
+// once what it did.
 func fileCall(step string) outsideCall {
 	c := outsideCall{name: step, made: func(l *life) int { return min(l.disk.counts()[step], 12) }, every: 41}
 	c.faults = []outsideFault{{"fails", func(l *life, nth int, again bool) {

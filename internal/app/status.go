@@ -258,9 +258,9 @@ func (h *Home) printComponents(r *statusReport) error {
 func (h *Home) noteNothingStays() {
 	switch o := h.installation(); {
 	case o == nil:
-		h.Note("nothing stays running here; unless timers run the components, start them with: otm up")
+		h.Note("nothing stays running here; unless timers run the components, start them with: %s", h.startBy(o))
 	case !o.Timers:
-		h.Note("nothing stays running here; to start what was installed, run: %s", o.again())
+		h.Note("nothing stays running here; to start what was installed, run: %s", h.startBy(o))
 	}
 }
 

@@ -86,7 +86,7 @@ func (h *Home) patiently(ctx context.Context, open func() (*runningPage, error))
 // mayPass tells whether an error of the file system passes without anybody's
 // doing something about OTM.
 func mayPass(err error) bool {
-	for _, passing := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EIO} {
+	for _, passing := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, passing) {
 			return true
 		}

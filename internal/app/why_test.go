@@ -219,7 +219,7 @@ func TestWhy(t *testing.T) {
 			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
 		}, "sent back with all steps ticked", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
-			"an update of it waits in the inbox since 0s ago; otm-injector said 0s ago: no board", "otm doctor   # says what to do about that", false},
+			"an update of it waits in the inbox since 0s ago; otm-injector said 0s ago: no board", "otm doctor", false},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
 		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},

@@ -38,6 +38,9 @@ func (s *situation) toTake(rec *pipeline.Record, agent *pipeline.Agent, since ti
 			return s.withEnd(at(toTake, since, fmt.Sprintf("%s, waiting behind %v, at which %s works", dispatched, other.TaskID, agent.Name), ""), other, agent)
 		}
 	}
+	if its.err != nil {
+		return at(toTake, since, fmt.Sprintf("%s; whether %s was woken for it is not known: %v", dispatched, agent.Name, its.err), "otm fsck")
+	}
 	return s.byWake(agent, its.outlook, since, dispatched, next)
 }
 
@@ -87,7 +90,7 @@ func (s *situation) inProgress(rec *pipeline.Record, row *pipeline.Row, agent *p
 	case len(steps) == 0:
 		sentence = "all its steps were deleted on the board: the agent has to say agent_done by itself, " + last
 	case rec.EndsByWord():
-		sentence = "sent back with all steps ticked: the agent has to say agent_done by itself, " + last
+		sentence = "every step is ticked already: the agent has to say agent_done by itself, " + last
 	}
 	if sentence != "" {
 		return s.withEnd(at(atWork, heard, sentence, s.silence(rec, agent)), rec, agent)
@@ -132,6 +135,7 @@ func (s *situation) logsOf(agent *pipeline.Agent) string {
 type agentTasks struct {
 	records []*pipeline.Record
 	outlook dispatch.Outlook
+	err     error // why there is no outlook
 }
 
 func (s *situation) tasksOf(agent *pipeline.Agent) *agentTasks {
@@ -147,7 +151,7 @@ func (s *situation) tasksOf(agent *pipeline.Agent) *agentTasks {
 			its.records = append(its.records, rec)
 		}
 	}
-	its.outlook, _ = s.outlooks.Of(agent, its.records) // of what cannot be read, nothing is known
+	its.outlook, its.err = s.outlooks.Of(agent, its.records)
 	s.agents[agent.Name] = its
 	return its
 }

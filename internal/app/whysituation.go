@@ -33,9 +33,10 @@ type situation struct {
 	beats   map[string]*heartbeat.Beat
 	snap    *slacklist.Snapshot
 
-	agents   map[string]*agentTasks // of those that were asked for
-	outlooks dispatch.Outlooks
-	owners   map[string]pipeline.TaskID // tasks by their rows, as the records have it; nil: not read yet
+	agents    map[string]*agentTasks // of those that were asked for
+	installed *unitOptions           // how otm install has the components run; nil: not at all
+	outlooks  dispatch.Outlooks
+	owners    map[string]pipeline.TaskID // tasks by their rows, as the records have it; nil: not read yet
 }
 
 // situation reads the directory once, and the rows as they were when the board
@@ -244,8 +245,8 @@ func (s *situation) stays(id string) bool {
 	if s.home.isResident(id) {
 		return true
 	}
-	if o := s.home.installation(); o != nil {
-		return o.Timers
+	if s.installed != nil {
+		return s.installed.Timers
 	}
 	b := s.beats[id]
 	return b == nil || b.PID != lock.LastHolder(s.home.residentPath(id))
@@ -255,13 +256,13 @@ func (s *situation) stays(id string) bool {
 func (s *situation) mend(id string) string {
 	switch heartbeat.Judge(s.beats[id], s.now) {
 	case heartbeat.NotInstalled, heartbeat.Red, heartbeat.Yellow:
-		return s.home.startCommand()
+		return s.home.startBy(s.installed)
 	}
 	switch b := s.beats[id]; {
 	case !s.stays(id):
-		return s.home.startCommand()
+		return s.home.startBy(s.installed)
 	case b != nil && b.Result != heartbeat.Success:
-		return "otm doctor   # says what to do about that"
+		return "otm doctor"
 	}
 	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -111,22 +112,28 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 			e = &Error{Code: Failed, Err: err}
 		}
 	}
-	s.report(e.here(ran))
+	s.here(ran, e)
+	s.report(e)
 	return e.Code
 }
 
+// withDir is a hint that names the directory itself.
+var withDir = regexp.MustCompile(`--dir ['/~]`)
+
 // here adds how the commands of the hints find the directory, if this one was
 // told of it by a flag.
-func (e *Error) here(c *cobra.Command) *Error {
-	dir := c.Flag("dir")
-	if dir == nil || !dir.Changed || !slices.ContainsFunc(e.Hints, func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !strings.Contains(hint, "--dir") }) {
-		return e
+func (s Streams) here(c *cobra.Command, e *Error) {
+	flag := c.Flag("dir")
+	if flag == nil || flag.Value.String() == "" || !slices.ContainsFunc(e.Hints, func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !withDir.MatchString(hint) }) {
+		return
 	}
-	abs, err := filepath.Abs(dir.Value.String())
-	if err != nil {
-		return e
+	dir := flag.Value.String()
+	if rest, ok := strings.CutPrefix(dir, "~/"); ok { // in quotes; the commands take it for the home directory
+		dir = filepath.Join(s.Getenv("HOME"), rest)
 	}
-	return e.Hint("export OTM_DIR=%s   # for the commands above", safe.Quote(abs))
+	if abs, err := filepath.Abs(dir); err == nil {
+		e.Hints = slices.Insert(e.Hints, 0, fmt.Sprintf("export OTM_DIR=%s   # for the commands that follow", safe.Quote(abs)))
+	}
 }
 
 func explainOrNil(explain func(error) *Error, err error) *Error {

@@ -15,7 +15,7 @@ import (
 // streams are streams that a test can look into.
 func streams() (s Streams, out, stderr *bytes.Buffer) {
 	out, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	return Streams{In: strings.NewReader(""), Out: out, Err: stderr, Getenv: func(string) string { return "" }}, out, stderr
+	return Streams{In: strings.NewReader(""), Out: out, Err: stderr, Getenv: func(key string) string { return map[string]string{"HOME": "/home/me"}[key] }}, out, stderr
 }
 
 // command is a command with flags of every kind.
@@ -59,10 +59,12 @@ func TestExitCodes(t *testing.T) {
 		{"unknown flag", []string{"--nonsense"}, nil, 64, "otm: error: unknown flag: --nonsense\notm: hint: otm-create --help\n"},
 		{"bad value", []string{"--wait-for", "soon"}, nil, 64, "otm: error: invalid argument \"soon\""},
 		{"missing value", []string{"--title"}, nil, 64, "otm: error: flag needs an argument: --title\n"},
-		{"a directory by its flag", []string{"--dir", "/a b"}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: otm list\notm: hint: export OTM_DIR='/a b'   # for the commands above\n"},
+		{"a directory by its flag", []string{"--dir", "/a b"}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: export OTM_DIR='/a b'   # for the commands that follow\notm: hint: otm list\n"},
 		{"a directory by its flag, no command", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("look"), 1, "otm: error: no\notm: hint: look\n"},
+		{"a directory by its flag, in quotes", []string{"--dir", "~/a"}, Errorf(Failed, "no").Hint("otm init, or point --dir elsewhere"), 1, "otm: error: no\notm: hint: export OTM_DIR=/home/me/a   # for the commands that follow\notm: hint: otm init, or"},
+		{"an empty flag", []string{"--dir="}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: otm list\n"},
 		{"a directory in the hint", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("otm list --dir /a"), 1, "otm: error: no\notm: hint: otm list --dir /a\n"},
-		{"a value of its sister", []string{"--wait", "2s", "--agent", "x"}, nil, 64, "otm: error: unexpected \"2s\": it is --wait-for that takes a value\notm: hint: otm-create --wait --agent x --wait-for 2s\n"},
+		{"a value of its sister", []string{"--agent", "2s", "--wait", "2s"}, nil, 64, "otm: error: unexpected \"2s\": it is --wait-for that takes a value\notm: hint: otm-create --agent 2s --wait --wait-for 2s\n"},
 		{"words", []string{"--agent", "x", "y"}, nil, 64, "otm: error: unexpected \"y\": a value with spaces needs quotes\notm: hint: otm-create --agent 'x y'\n"},
 	}
 	for _, tt := range tests {

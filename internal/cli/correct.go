@@ -113,11 +113,13 @@ func (l *Line) String() string {
 // flagFor is the flag that a word was meant for which stands behind one without
 // a value: --wait-for behind --wait; "" where there is none.
 func flagFor(c *cobra.Command, args []string, word string) string {
-	i := slices.Index(args, word)
-	if i < 1 || !strings.HasPrefix(args[i-1], "--") || c.Flags().Lookup(args[i-1][2:]+"-for") == nil {
-		return ""
+	for i := 1; i < len(args); i++ {
+		before, isFlag := strings.CutPrefix(args[i-1], "--")
+		if args[i] == word && isFlag && c.Flags().Lookup(before+"-for") != nil {
+			return before + "-for"
+		}
 	}
-	return args[i-1][2:] + "-for"
+	return ""
 }
 
 // NoWords is for commands that take flags only: what is left over is refused

@@ -14,8 +14,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
-	"otm/internal/durable"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"otm/internal/durable"
 	"otm/pipeline"
 )
 
@@ -509,7 +508,7 @@ func secret(file, env string, getenv func(string) string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(getenv(env)), nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := durable.ReadFile(file)
 	if bytes.IndexByte(data, 0) >= 0 {
 		return "", fmt.Errorf("%q holds NUL bytes, as a power failure leaves them: put the token in again", file)
 	}

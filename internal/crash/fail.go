@@ -5,7 +5,7 @@ package crash
 var Fail func(step, path string) error
 
 // Failed marks a step on the file or directory at path that a disk or a file
-// system may refuse, such as "sync" or "rename". An error is what the step is
+// system may refuse, such as "read", "sync" or "rename". An error is what the step is
 // taken to have failed with; it is nil outside of tests. Where it stands before
 // the step, nothing was done; where it stands behind, the step took place, and
 // only its answer was lost.

@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -10,7 +11,6 @@ import (
 )
 
 func TestReadFile(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	if err := os.WriteFile(path("file"), []byte("text"), 0o600); err != nil {
@@ -19,13 +19,19 @@ func TestReadFile(t *testing.T) {
 	if err := syscall.Mkfifo(path("pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(dir) // the name of a socket must be short
+	socket, err := net.Listen("unix", "socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
 	for _, name := range []string{"file", "pipe"} {
 		if err := os.Symlink(name, path("link to a "+name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, want := range map[string]error{
-		"file": nil, "link to a file": nil, "pipe": ErrNoFile, "link to a pipe": ErrNoFile, ".": ErrNoFile, "none": fs.ErrNotExist,
+		"file": nil, "link to a file": nil, "pipe": ErrNoFile, "link to a pipe": ErrNoFile, "socket": ErrNoFile, ".": ErrNoFile, "none": fs.ErrNotExist,
 	} {
 		data, err := ReadFile(path(name))
 		if !errors.Is(err, want) || (err == nil) != (string(data) == "text") {

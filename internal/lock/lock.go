@@ -254,7 +254,7 @@ func (l *Lock) SetNote(note []byte) error {
 // Holder says who holds the lock at path now, without waiting. The pid is 0
 // where the holder has not written it yet; held is false where nobody does.
 func Holder(path string) (pid int, held bool) {
-	if _, err := os.Stat(path); err != nil {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return 0, false
 	}
 	fl := flock.New(path)
@@ -269,14 +269,11 @@ func Holder(path string) (pid int, held bool) {
 // LastHolder is the process that holds the lock at path, or was the last to
 // hold it; 0 where that is not known.
 func LastHolder(path string) int {
-	f, err := os.Open(path)
+	data, err := durable.ReadFile(path)
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	buf := make([]byte, pidWidth)
-	n, _ := f.Read(buf)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data[:min(len(data), pidWidth)])))
 	if err != nil {
 		return 0
 	}

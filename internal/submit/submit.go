@@ -219,12 +219,15 @@ func (b *base) await(ctx context.Context, drops []awaited) error {
 			b.Note("the update of %v is queued; do not send it again", d.id)
 		}
 	}
-	switch len(drops) {
-	case 0:
-	case 1:
-		fmt.Fprintf(b.Err, "otm: hint: otm why %v\n", drops[0].id)
-	default:
-		fmt.Fprintln(b.Err, "otm: hint: otm why --all")
+	if len(drops) > 0 {
+		which := "--all"
+		if len(drops) == 1 {
+			which = drops[0].id.String()
+		}
+		if b.dirFlag != "" {
+			which += " --dir " + safe.Quote(b.dirFlag)
+		}
+		fmt.Fprintf(b.Err, "otm: hint: otm why %s\n", safe.Escape(which))
 	}
 	switch {
 	case failed:

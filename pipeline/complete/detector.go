@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"otm/pipeline"
@@ -35,6 +36,8 @@ type Detector struct {
 	Now     func() time.Time
 
 	Progress func() // called while a pass gets on; nil: nobody cares
+
+	unread string // the records that could not be read, as they were logged; "": all could
 }
 
 // Report says what a pass did.
@@ -99,6 +102,11 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Repo
 		}
 		found, _ = d.look(b, report)
 	}
+	if unread := strings.Join(report.Failed, "; "); unread != d.unread {
+		if d.unread = unread; unread != "" {
+			d.Log.Error("records cannot be read", "err", unread)
+		}
+	}
 	return report, d.write(ctx, b, found, report)
 }
 
@@ -119,7 +127,6 @@ func (d *Detector) look(b pipeline.Batch, report *Report) (found []finding, stal
 		whole, byWord, err := d.complete(row, b)
 		if err != nil {
 			report.Failed = append(report.Failed, fmt.Sprintf("%v: its record: %v", id, err))
-			d.Log.Error("record cannot be read", "task", id, "err", err)
 			continue
 		}
 		if byWord {

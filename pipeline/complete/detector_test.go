@@ -297,7 +297,6 @@ func TestWithoutRecord(t *testing.T) {
 	}
 }
 
-// cells are the fields that the last update wrote, by row.
 // TestRecordNotRead: a task whose record cannot be read is told of, and the
 // others go on.
 func TestRecordNotRead(t *testing.T) {
@@ -324,6 +323,7 @@ func TestRecordNotRead(t *testing.T) {
 	}
 }
 
+// cells are the fields that the last update wrote, by row.
 func (w *world) cells() map[string][]string {
 	w.t.Helper()
 	columns, err := w.Server.Columns(w.ListID)

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"otm/internal/durable"
 	"path/filepath"
 	"strings"
 
+	"otm/internal/durable"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/history"
