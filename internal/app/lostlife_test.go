@@ -325,6 +325,7 @@ func (l *life) names(kind inbox.Kind) []string {
 // and in order, each update once, one dispatch and one wake an attempt.
 func (l *life) check() {
 	l.Helper()
+	defer l.disk.rest()()
 	rec := l.record()
 	var steps []string
 	for _, s := range rec.Steps {
@@ -406,6 +407,7 @@ func (l *life) archive() {
 		}
 		l.pass(5 * time.Second)
 	}
+	defer l.disk.rest()()
 	entries := 0
 	for e, err := range history.Read(l.h.Dir) {
 		if entries++; err != nil || len(e.Steps) != 3 || e.TaskID != l.id {

@@ -217,7 +217,7 @@ func TestWhy(t *testing.T) {
 			w.status(pipeline.InProgress)
 			w.taken()
 			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
-		}, "sent back with all steps ticked", "", false},
+		}, "every step is ticked already", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
 			"an update of it waits in the inbox since 0s ago; otm-injector said 0s ago: no board", "otm doctor", false},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
