@@ -106,7 +106,7 @@ func readFile(path string, now time.Time) (*File, error) {
 		case !unsettled:
 			return file, file.setAside(now)
 		}
-		time.Sleep(settlePause)
+		time.Sleep(settlePause) // who writes in place tells nobody when the file is whole
 	}
 }
 

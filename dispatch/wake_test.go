@@ -23,6 +23,15 @@ type slow struct {
 
 func newSlow() *slow { return &slow{came: make(chan string, 10), answer: make(chan error)} }
 
+// newSlowWorld has alpha woken over a slow gateway, and passes wait so long for
+// its answers.
+func newSlowWorld(t *testing.T, patience time.Duration) (*world, *slow) {
+	t.Helper()
+	w, s := newWorld(t, "alpha"), newSlow()
+	w.d.Wakers[pipeline.TriggerGateway], w.d.Patience = s, patience
+	return w, s
+}
+
 func (s *slow) Wake(ctx context.Context, r Request) error {
 	s.came <- r.Agent.Name
 	select {
@@ -58,10 +67,7 @@ func (quick) Running(string) bool { return false }
 // While a wake that failed is tried again, the passes go on to say so.
 func TestFailedWakeStaysTold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "alpha")
-	s := newSlow()
-	w.d.Wakers[pipeline.TriggerGateway] = s
-	w.d.Patience = time.Millisecond
+	w, s := newSlowWorld(t, time.Millisecond)
 	w.create("x", "alpha", pipeline.Normal)
 	want(t, "at first", w.pass().Failed, []string(nil))
 	<-s.came
@@ -125,10 +131,7 @@ func TestWakeOutlivesPass(t *testing.T) {
 // start sends it again under its key.
 func TestWakeAtStop(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "alpha")
-	s := newSlow()
-	w.d.Wakers[pipeline.TriggerGateway] = s
-	w.d.Patience = time.Hour
+	w, s := newSlowWorld(t, time.Hour)
 	id := w.create("x", "alpha", pipeline.Normal)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"otm/heartbeat"
@@ -128,7 +129,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 
 // clean removes temporary files that a crashed writer left behind.
 func (c *component) clean() {
-	for _, dir := range fsck.Folders {
+	for _, dir := range fsck.TempFolders {
 		durable.RemoveLeftovers(filepath.Join(c.home.Dir, dir), time.Hour, c.home.Now())
 	}
 	if c.prune != nil {
@@ -264,6 +265,26 @@ func (c *component) wait(ctx context.Context, out outcome) (occasion, error) {
 			}
 		}
 	}
+}
+
+// isResident tells whether a process stays that runs the component.
+func (h *Home) isResident(id string) bool {
+	_, held := lock.Holder(h.residentPath(id))
+	return held
+}
+
+func (h *Home) anyResident() bool { return slices.ContainsFunc(heartbeat.Components, h.isResident) }
+
+// residentPath is the lock that the process holds that keeps a component.
+func (h *Home) residentPath(id string) string { return h.lockPath(residentOf(id) + ".resident") }
+
+// residentOf is the process that keeps a component: the watching is the
+// injector's.
+func residentOf(id string) string {
+	if id == heartbeat.Watcher {
+		return heartbeat.Injector
+	}
+	return id
 }
 
 // residentLock takes the lock that says that a component stays. A reader of

@@ -103,7 +103,7 @@ func (f *farSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := httptest.NewRecorder()
 	f.Handler().ServeHTTP(answer, r)
 	f.count(path.Base(r.URL.Path), answer.Code == http.StatusTooManyRequests)
-	time.Sleep(f.way())
+	time.Sleep(f.way()) // the same
 	for name, values := range answer.Header() {
 		w.Header()[name] = values
 	}

@@ -162,29 +162,31 @@ func unmade(err error) error {
 
 // withToken is the same command with a token to be pasted.
 func (o *slackSetup) withToken() string {
-	line := "otm init --slack --token-stdin"
+	list := ""
 	if o.list != "" {
-		line += " --list " + safe.Quote(o.list)
+		list = " --list " + safe.Quote(o.list)
 	}
 	if o.create != "" {
-		line += " --create-list " + safe.Quote(o.create)
+		list += " --create-list " + safe.Quote(o.create)
 	}
-	for _, who := range o.shareWith {
-		line += " --share-with " + who
-	}
-	return line + "   # paste the xoxb- token of the app, then Ctrl-D"
+	return o.line(" --token-stdin", list) + "   # paste the xoxb- token of the app, then Ctrl-D"
 }
 
 // goOn is the command that does what was asked for with a list that is there.
 func (o *slackSetup) goOn(list string) string {
-	line := "otm init --slack"
+	token := ""
 	if o.tokenStdin {
-		line += " --token-stdin"
+		token = " --token-stdin"
 	}
 	if o.tokenFile != "" {
-		line += " --token-file " + safe.Quote(o.tokenFile)
+		token += " --token-file " + safe.Quote(o.tokenFile)
 	}
-	line += " --list " + list
+	return o.line(token, " --list "+list)
+}
+
+// line is a command that gives access to the same people and channels.
+func (o *slackSetup) line(token, list string) string {
+	line := "otm init --slack" + token + list
 	for _, who := range o.shareWith {
 		line += " --share-with " + who
 	}

@@ -25,7 +25,7 @@ func TestLeftoversGo(t *testing.T) {
 		}
 		return err == nil
 	}
-	for _, folder := range fsck.Folders {
+	for _, folder := range fsck.TempFolders {
 		dir := filepath.Join(h.Dir, folder)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestLeftoversGo(t *testing.T) {
 		}
 	}
 	(&component{home: h}).clean()
-	for _, folder := range fsck.Folders {
+	for _, folder := range fsck.TempFolders {
 		dir := filepath.Join(h.Dir, folder)
 		if stays(filepath.Join(dir, durable.TempPrefix+"old")) || !stays(filepath.Join(dir, durable.TempPrefix+"young")) || !stays(filepath.Join(dir, "somebody's")) {
 			t.Errorf("in %q the wrong files went", folder)

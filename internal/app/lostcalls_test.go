@@ -19,7 +19,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
-	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -204,7 +204,6 @@ func init() {
 	if len(os.Args) == 2 && os.Args[1] == dispatch.HelperCommand {
 		os.Exit(spoiltHelper())
 	}
-	crash.Fail = failOnDisk
 }
 
 // spoiltHelper is the helper that starts an agent, and what befalls it.
@@ -247,25 +246,12 @@ func (d *disk) rest() (on func()) {
 	return func() { set(false) }
 }
 
-var disks sync.Map // of all lives, by their root
-
 func diskAt(t *testing.T, root string) *disk {
 	d := &disk{root: root, done: map[string]int{}}
-	disks.Store(root, d)
-	t.Cleanup(func() { disks.Delete(root) })
-	return d
-}
-
-// failOnDisk is asked at each step on a file.
-func failOnDisk(step, path string) (err error) {
-	disks.Range(func(root, d any) bool {
-		if rel, ok := strings.CutPrefix(path, root.(string)+string(filepath.Separator)); ok {
-			err = d.(*disk).step(step, rel)
-			return false
-		}
-		return true
+	crashtest.Below(t, root, func(step, path string) error {
+		return d.step(step, strings.TrimPrefix(path, root+string(filepath.Separator)))
 	})
-	return err
+	return d
 }
 
 // digits are what differs between the files of one kind.

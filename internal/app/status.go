@@ -16,7 +16,6 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
-	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -148,26 +147,6 @@ func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
 	}
 	r.Agents = h.agentStatuses(v)
 	return r, nil
-}
-
-// isResident tells whether a process stays that runs the component.
-func (h *Home) isResident(id string) bool {
-	_, held := lock.Holder(h.residentPath(id))
-	return held
-}
-
-func (h *Home) anyResident() bool { return slices.ContainsFunc(heartbeat.Components, h.isResident) }
-
-// residentPath is the lock that the process holds that keeps a component.
-func (h *Home) residentPath(id string) string { return h.lockPath(residentOf(id) + ".resident") }
-
-// residentOf is the process that keeps a component: the watching is the
-// injector's.
-func residentOf(id string) string {
-	if id == heartbeat.Watcher {
-		return heartbeat.Injector
-	}
-	return id
 }
 
 // maxReasonsShown bounds how many failed files are told of, newest first.

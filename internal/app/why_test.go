@@ -92,6 +92,19 @@ func (w *whyWorld) woken(how func(n int, wake *pipeline.Wake), n int) {
 	}
 }
 
+// installed leaves a file as otm install writes it for this directory.
+func (w *whyWorld) installed(timers bool) {
+	w.Helper()
+	home := w.TempDir()
+	w.h.Getenv = func(key string) string { return map[string]string{"HOME": home}[key] }
+	folder, err := unitFolder(nativeManager(), true, w.h.Getenv)
+	if err != nil {
+		w.Fatal(err)
+	}
+	o := unitOptions{Manager: nativeManager(), User: true, Timers: timers, Dir: w.h.Dir}
+	put(w, filepath.Join(folder, unitNames(nativeManager())[0]), "# "+o.marker()+"\n")
+}
+
 // by makes it a task of runner, which is started by a command.
 func (w *whyWorld) byCommand() {
 	w.rows[0].Assignee, w.rec.Agent, w.rec.Dispatch.Agent = "runner", "runner", "runner"
@@ -176,6 +189,14 @@ func TestWhy(t *testing.T) {
 			w.dropUpdate()
 			put(w, w.h.residentPath(heartbeat.Injector), fmt.Sprintln(os.Getpid())) // it beat, and has ended
 		}, "otm-injector ran 0s ago and does not run any more", "otm up", true},
+		{"what was installed does not run", func(w *whyWorld) {
+			w.dropUpdate()
+			w.installed(false)
+		}, "otm-injector ran 0s ago and does not run any more", "otm install --", true},
+		{"timers run what was installed", func(w *whyWorld) {
+			w.dropUpdate()
+			w.installed(true)
+		}, "an update of it waits in the inbox since 0s ago", "", true},
 		{"woken for one that left the board", func(w *whyWorld) {
 			at := w.now.Add(-30 * time.Minute)
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,

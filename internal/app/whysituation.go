@@ -54,7 +54,7 @@ func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 		rows: map[pipeline.TaskID]*pipeline.Row{}, bearers: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
 		waiting: map[pipeline.TaskID]time.Time{}, failed: map[pipeline.TaskID]*inbox.Settled{},
 		updates: map[pipeline.TaskID][]time.Time{}, refused: map[pipeline.TaskID][]*inbox.Settled{},
-		beats: map[string]*heartbeat.Beat{}, agents: map[string]*agentTasks{},
+		beats: map[string]*heartbeat.Beat{}, agents: map[string]*agentTasks{}, installed: h.installation(),
 		outlooks: dispatch.Outlooks{Dir: h.Dir, Agents: h.Config.Agents, Records: h.Store, Now: h.Now(), Times: h.dispatchTimes()}}
 	for i := range snap.Rows {
 		s.addRow(&snap.Rows[i])
@@ -249,7 +249,7 @@ func (s *situation) stays(id string) bool {
 		return s.installed.Timers
 	}
 	b := s.beats[id]
-	return b == nil || b.PID != lock.LastHolder(s.home.residentPath(id))
+	return b == nil || b.PID == 0 || b.PID != lock.LastHolder(s.home.residentPath(id))
 }
 
 // mend is what to do about a component that does not run; "" where it does.

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ type Error struct {
 	Code  int
 	Err   error
 	Hints []string // each a command, or a sentence
-	Quiet bool     // all was said already: only the exit code counts
+	Quiet bool     // the error was told already: only the hints and the exit code count
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -85,8 +84,8 @@ func (e *Error) Hint(format string, args ...any) *Error {
 	return e
 }
 
-// Exit ends a command with a code and without a word.
-func Exit(code int) error {
+// Exit ends a command with a code, and without a word but its hints.
+func Exit(code int) *Error {
 	return &Error{Code: code, Err: fmt.Errorf("exit %d", code), Quiet: true}
 }
 
@@ -112,7 +111,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 			e = &Error{Code: Failed, Err: err}
 		}
 	}
-	s.here(ran, e)
+	e.here(ran)
 	s.report(e)
 	return e.Code
 }
@@ -121,18 +120,12 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 var withDir = regexp.MustCompile(`--dir ['/~]`)
 
 // here adds how the commands of the hints find the directory, if this one was
-// told of it by a flag.
-func (s Streams) here(c *cobra.Command, e *Error) {
-	flag := c.Flag("dir")
-	if flag == nil || flag.Value.String() == "" || !slices.ContainsFunc(e.Hints, func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !withDir.MatchString(hint) }) {
-		return
-	}
-	dir := flag.Value.String()
-	if rest, ok := strings.CutPrefix(dir, "~/"); ok { // in quotes; the commands take it for the home directory
-		dir = filepath.Join(s.Getenv("HOME"), rest)
-	}
-	if abs, err := filepath.Abs(dir); err == nil {
-		e.Hints = slices.Insert(e.Hints, 0, fmt.Sprintf("export OTM_DIR=%s   # for the commands that follow", safe.Quote(abs)))
+// told of it by a flag. They take it as this one did, as it stands.
+func (e *Error) here(c *cobra.Command) {
+	dir := c.Flag("dir")
+	lost := func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !withDir.MatchString(hint) }
+	if dir != nil && dir.Value.String() != "" && slices.ContainsFunc(e.Hints, lost) {
+		e.Hints = slices.Insert(e.Hints, 0, fmt.Sprintf("export OTM_DIR=%s   # for the commands that follow", safe.Quote(dir.Value.String())))
 	}
 }
 
@@ -144,10 +137,9 @@ func explainOrNil(explain func(error) *Error, err error) *Error {
 }
 
 func (s Streams) report(e *Error) {
-	if e.Quiet {
-		return
+	if !e.Quiet {
+		fmt.Fprintf(s.Err, "otm: error: %s\n", safe.Escape(e.Error()))
 	}
-	fmt.Fprintf(s.Err, "otm: error: %s\n", safe.Escape(e.Error()))
 	for _, hint := range e.Hints {
 		fmt.Fprintf(s.Err, "otm: hint: %s\n", safe.Escape(hint))
 	}

@@ -15,7 +15,7 @@ import (
 // streams are streams that a test can look into.
 func streams() (s Streams, out, stderr *bytes.Buffer) {
 	out, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	return Streams{In: strings.NewReader(""), Out: out, Err: stderr, Getenv: func(key string) string { return map[string]string{"HOME": "/home/me"}[key] }}, out, stderr
+	return Streams{In: strings.NewReader(""), Out: out, Err: stderr, Getenv: func(string) string { return "" }}, out, stderr
 }
 
 // command is a command with flags of every kind.
@@ -55,13 +55,14 @@ func TestExitCodes(t *testing.T) {
 		{"hints", nil, Errorf(Usage, "no").Hint("one").Hint("").Hint("%s", "two 100%"), 64, "otm: error: no\notm: hint: one\notm: hint: two 100%\n"},
 		{"explained", nil, fmt.Errorf("x: %w", library), 75, "otm: error: explained: x: library\notm: hint: try again\n"},
 		{"quiet", nil, Exit(Locked), 11, ""},
+		{"quiet, with a hint", []string{"--dir", "/a"}, Exit(TryLater).Hint("otm why T-00001"), 75, "otm: hint: export OTM_DIR=/a   # for the commands that follow\notm: hint: otm why T-00001\n"},
 		{"hostile text", nil, Errorf(Failed, "title %s", "a\x1b[2J\nb\u202e").Hint("run\r\x07"), 1, "otm: error: title a\\x1b[2J\\nb\\u202e\notm: hint: run\\r\\x07\n"},
 		{"unknown flag", []string{"--nonsense"}, nil, 64, "otm: error: unknown flag: --nonsense\notm: hint: otm-create --help\n"},
 		{"bad value", []string{"--wait-for", "soon"}, nil, 64, "otm: error: invalid argument \"soon\""},
 		{"missing value", []string{"--title"}, nil, 64, "otm: error: flag needs an argument: --title\n"},
 		{"a directory by its flag", []string{"--dir", "/a b"}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: export OTM_DIR='/a b'   # for the commands that follow\notm: hint: otm list\n"},
 		{"a directory by its flag, no command", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("look"), 1, "otm: error: no\notm: hint: look\n"},
-		{"a directory by its flag, in quotes", []string{"--dir", "~/a"}, Errorf(Failed, "no").Hint("otm init, or point --dir elsewhere"), 1, "otm: error: no\notm: hint: export OTM_DIR=/home/me/a   # for the commands that follow\notm: hint: otm init, or"},
+		{"a directory by its flag, in quotes", []string{"--dir", "~/a"}, Errorf(Failed, "no").Hint("otm init, or point --dir elsewhere"), 1, "otm: error: no\notm: hint: export OTM_DIR='~/a'   # for the commands that follow\notm: hint: otm init, or"},
 		{"an empty flag", []string{"--dir="}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: otm list\n"},
 		{"a directory in the hint", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("otm list --dir /a"), 1, "otm: error: no\notm: hint: otm list --dir /a\n"},
 		{"a value of its sister", []string{"--agent", "2s", "--wait", "2s"}, nil, 64, "otm: error: unexpected \"2s\": it is --wait-for that takes a value\notm: hint: otm-create --agent 2s --wait --wait-for 2s\n"},

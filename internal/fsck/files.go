@@ -138,9 +138,9 @@ func (c *check) counter() error {
 	return nil
 }
 
-// Folders are those of a data directory in which files are made under another
+// TempFolders are those of a data directory in which files are made under another
 // name first: a crash may leave such a file in each of them.
-var Folders = []string{
+var TempFolders = []string{
 	"", "new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "keys",
 	"board", "board/page", "secrets",
 }
@@ -150,7 +150,7 @@ const litterAge = time.Hour
 
 func (c *check) litter() error {
 	var dirs []string
-	for _, name := range Folders {
+	for _, name := range TempFolders {
 		dirs = append(dirs, filepath.Join(c.Dir, name))
 	}
 	for _, a := range c.Agents {

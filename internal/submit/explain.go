@@ -61,7 +61,10 @@ func explainPath(err error) *cli.Error {
 		return nil
 	}
 	e := cli.Errorf(cli.Failed, "%w", err)
-	for path != "." && path != "/" && !exists(path) {
+	for path != "." && path != "/" {
+		if _, err := os.Lstat(path); err == nil {
+			break
+		}
 		path = filepath.Dir(path)
 	}
 	switch path = safe.Quote(path); {
@@ -75,9 +78,4 @@ func explainPath(err error) *cli.Error {
 		return e.Hint("ulimit -n   # too few files may be open")
 	}
 	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

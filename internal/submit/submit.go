@@ -219,21 +219,19 @@ func (b *base) await(ctx context.Context, drops []awaited) error {
 			b.Note("the update of %v is queued; do not send it again", d.id)
 		}
 	}
-	if len(drops) > 0 {
-		which := "--all"
-		if len(drops) == 1 {
-			which = drops[0].id.String()
-		}
-		if b.dirFlag != "" {
-			which += " --dir " + safe.Quote(b.dirFlag)
-		}
-		fmt.Fprintf(b.Err, "otm: hint: otm why %s\n", safe.Escape(which))
+	why := ""
+	switch len(drops) {
+	case 0:
+	case 1:
+		why = "otm why " + drops[0].id.String()
+	default:
+		why = "otm why --all"
 	}
 	switch {
 	case failed:
-		return cli.Exit(cli.Failed)
+		return cli.Exit(cli.Failed).Hint("%s", why)
 	case len(drops) > 0:
-		return cli.Exit(cli.TryLater)
+		return cli.Exit(cli.TryLater).Hint("%s", why)
 	}
 	return nil
 }

@@ -6,50 +6,12 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
-	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline/drop"
 )
-
-// disks are the data directories whose disk fails, by their paths.
-var disks sync.Map
-
-// failing is a disk on which one step fails.
-type failing struct {
-	mu    sync.Mutex // guards what follows
-	left  int        // steps until then; 0: none fails any more
-	met   bool
-	where string
-}
-
-func init() {
-	crash.Fail = func(step, path string) (err error) {
-		disks.Range(func(dir, d any) bool {
-			if path != dir && !strings.HasPrefix(path, dir.(string)+string(filepath.Separator)) {
-				return true
-			}
-			err = d.(*failing).step(step, path)
-			return false
-		})
-		return err
-	}
-}
-
-func (d *failing) step(step, path string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.left == 0 {
-		return nil
-	}
-	if d.left--; d.left > 0 {
-		return nil
-	}
-	d.met, d.where = true, step
-	return &fs.PathError{Op: step, Path: path, Err: syscall.ENOSPC}
-}
 
 // TestDiskFailsAtEachStep: whatever is done with a drop, and at whichever step
 // the disk refuses, done again it stands in one place, once.
@@ -104,17 +66,15 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 			for n := 1; ; n++ {
 				b := box(t)
 				do, want := prepare(t, b)
-				d := &failing{left: n}
-				disks.Store(b.dir, d)
+				refusal := crashtest.Nth(t, b.dir, n, syscall.ENOSPC)
 				err := do()
-				disks.Delete(b.dir)
-				if !d.met {
+				if refusal.Step() == "" {
 					if n == 1 {
 						t.Error("it takes no step on the disk")
 					}
 					return
 				}
-				where := fmt.Sprintf("step %d (%s): %v", n, d.where, err)
+				where := fmt.Sprintf("step %d (%s): %v", n, refusal.Step(), err)
 				if err := do(); err != nil {
 					t.Fatalf("%s; again: %v", where, err)
 				}
