@@ -108,8 +108,9 @@ type task struct {
 	id      pipeline.TaskID
 	rec     *pipeline.Record
 	agent   *pipeline.Agent
-	begun   bool // its dispatch was begun in this pass
-	rebuilt bool // its record was lost: what stands in the dispatch file is all that is known
+	by      string // the person who touched its row last; "": nobody but OTM, as far as the board tells
+	begun   bool   // its dispatch was begun in this pass
+	rebuilt bool   // its record was lost: what stands in the dispatch file is all that is known
 }
 
 // Pass looks at every task once. Rows may be at most maxAge old; if negative,

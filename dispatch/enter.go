@@ -63,7 +63,7 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 			r.Attempt = beyond(r, now)
 		}
 		r.Attempt++
-		r.Agent = t.agent.Name
+		r.GiveTo(t.agent.Name, t.by, now)
 		r.Dispatch = &pipeline.Dispatch{Attempt: r.Attempt, Agent: t.agent.Name, Workspace: t.agent.Workspace, At: now}
 		r.Dispatch.AllTicked = r.StepsDone() == len(r.Steps)
 		if r.Attempt > 1 {

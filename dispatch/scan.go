@@ -196,7 +196,7 @@ func (p *pass) takeAway(ctx context.Context, t *task) error {
 		if r.Dispatch == nil {
 			return pipeline.ErrUnchanged
 		}
-		r.Note(p.Now(), Who, "taken away", r.Dispatch.Agent)
+		r.Note(p.Now(), cmp.Or(t.by, pipeline.WhoBoard), "taken away", "from "+r.Dispatch.Agent)
 		r.Dispatch = nil
 		return nil
 	})
@@ -211,12 +211,13 @@ func (p *pass) takeAway(ctx context.Context, t *task) error {
 // on the board may be the half of it, and the injector makes the record anew.
 func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, agent *pipeline.Agent) (*task, error) {
 	t := &task{id: row.Task(), agent: agent}
-	steps, byPerson := b.StepRows(row.ID), b.ByPerson(row)
+	t.by = b.Person(row)
+	steps, now := b.StepRows(row.ID), p.Now()
 	rec, err := p.Records.Load(t.id)
 	if err == nil && !isLost(rec) {
 		// Another row bears its id, or the rows are older than our own writes,
 		// or there is nothing new.
-		if rec.RowID != row.ID || b.WalkAt().IsZero() || !rec.Observe(row, steps, byPerson, p.Now()) {
+		if rec.RowID != row.ID || b.WalkAt().IsZero() || !rec.Observe(row, steps, b.Person, now) {
 			t.rec = rec
 			return t, nil
 		}
@@ -240,15 +241,20 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 			r.Note(p.Now(), Who, pipeline.EventRebuilt, row.ID)
 			return nil
 		}
-		if r.RowID != row.ID || !r.Observe(row, steps, byPerson, p.Now()) {
+		if r.RowID != row.ID || !r.Observe(row, steps, b.Person, now) {
 			return pipeline.ErrUnchanged
 		}
 		return nil
 	})
-	if err == nil && missing {
+	switch {
+	case err != nil:
+		return nil, err
+	case missing:
 		p.Log.Warn("rebuilt record from the board", "task", t.id, "row", row.ID)
+	default:
+		t.rec.LogNoted(ctx, p.Log, now)
 	}
-	return t, err
+	return t, nil
 }
 
 // dropOf is what the create of a task asked for. It is asked after the rows were

@@ -135,8 +135,9 @@ type Batch interface {
 	// Current tells whether the status of a row is known as of at most maxAge
 	// ago; where a person touched it last, as of this moment.
 	Current(row *Row, maxAge time.Duration) bool
-	// ByPerson tells whether somebody else than OTM touched the row last.
-	ByPerson(row *Row) bool
+	// Person is the user who touched the row last, where that was somebody else
+	// than OTM; else "".
+	Person(row *Row) string
 	// Refresh walks the board unless the rows are Fresh; 0 walks always.
 	Refresh(ctx context.Context, maxAge time.Duration) error
 

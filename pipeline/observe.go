@@ -2,42 +2,45 @@ package pipeline
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 )
 
 // Observe brings the record up to what the board shows: what people changed
-// there counts. It returns whether the record changed. byPerson says whether
-// somebody else than OTM touched the row last; who that was, the row says, if
-// it can.
-func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bool {
+// there counts, and the history tells of it. It returns whether the record
+// changed. person is Batch.Person.
+func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at time.Time) bool {
+	saw := func(row *Row, what, detail string) {
+		r.Note(at, cmp.Or(person(row), WhoBoard), what, detail)
+	}
 	changed := false
 	if r.GoneAt != nil {
 		r.GoneAt = nil
-		r.Note(at, WhoBoard, "row back", row.ID)
+		saw(row, "row back", row.ID)
 		changed = true
 	}
 	if r.ArchivedAt != nil && !row.CurrentStatus().Over() {
 		r.ArchivedAt = nil // somebody restored it from the board's own bin, and opened it again
-		r.Note(at, WhoBoard, "back from the archive", row.ID)
+		saw(row, "back from the archive", row.ID)
 		changed = true
 	}
 	if status := row.CurrentStatus(); status != r.Status {
-		who := WhoBoard
-		if byPerson && row.UpdatedBy != "" {
-			who = row.UpdatedBy
-		}
 		if r.Status != "" {
-			r.Note(at, who, EventChanged, string(r.Status)+" to "+string(status))
+			saw(row, EventChanged, string(r.Status)+" to "+string(status))
 		}
 		r.Status = status
 		changed = true
 	}
 	if row.Title != "" && row.Title != r.Title {
+		saw(row, "changed title", "to "+row.Title)
 		r.Title = row.Title
 		changed = true
 	}
 	if row.Priority != "" && row.Priority != r.Priority {
+		saw(row, EventPriority, "to "+string(row.Priority))
 		r.Priority = row.Priority
 		changed = true
 	}
@@ -45,10 +48,28 @@ func (r *Record) Observe(row *Row, steps []*Row, byPerson bool, at time.Time) bo
 		r.Reason = row.Reason
 		changed = true
 	}
-	if r.observeSteps(steps, at) {
+	if r.observeSteps(steps, saw) {
 		changed = true
 	}
 	return r.observeEnd() || changed
+}
+
+// GiveTo notes that the task is another agent's by now, and who gave it; "": the
+// board does not tell.
+func (r *Record) GiveTo(agent, who string, at time.Time) {
+	if FoldName(agent) != FoldName(r.Agent) {
+		r.Note(at, cmp.Or(who, WhoBoard), EventAssigned, "to "+agent)
+	}
+	r.Agent = agent
+}
+
+// LogNoted writes to a log what was noted in the history at a time.
+func (r *Record) LogNoted(ctx context.Context, log *slog.Logger, at time.Time) {
+	for _, e := range r.History {
+		if e.At.Equal(at) {
+			log.InfoContext(ctx, "seen on the board", "task", r.TaskID, "who", e.Who, "what", e.What, "detail", e.Detail)
+		}
+	}
 }
 
 // observeEnd notes whether the steps tell when the task is done: not if a
@@ -80,7 +101,7 @@ func (r *Row) CurrentStatus() Status {
 	return r.Status
 }
 
-func (r *Record) observeSteps(rows []*Row, at time.Time) bool {
+func (r *Record) observeSteps(rows []*Row, saw func(row *Row, what, detail string)) bool {
 	changed := false
 	var added []*Row
 	for _, row := range rows {
@@ -91,10 +112,14 @@ func (r *Record) observeSteps(rows []*Row, at time.Time) bool {
 		}
 		s := &r.Steps[i]
 		if done := row.StepDone(); done != s.Done {
+			if r.Reporting == nil || !slices.Contains(r.Reporting.Steps, i) { // else the tick is most likely ours
+				saw(row, TickEvent(done), s.Title)
+			}
 			s.Done = done
 			changed = true
 		}
 		if row.Title != "" && row.Title != s.Title {
+			saw(row, "renamed a step", fmt.Sprintf("%s to %s", s.Title, row.Title))
 			s.Title = row.Title
 			changed = true
 		}
@@ -106,7 +131,7 @@ func (r *Record) observeSteps(rows []*Row, at time.Time) bool {
 	slices.SortStableFunc(added, func(a, b *Row) int { return cmp.Compare(a.Created, b.Created) })
 	for _, row := range added {
 		r.Steps = append(r.Steps, StepRecord{Title: row.Title, RowID: row.ID, Done: row.StepDone()})
-		r.Note(at, WhoBoard, "step added", row.Title)
+		saw(row, "step added", row.Title)
 	}
 	return true
 }

@@ -26,10 +26,13 @@ func standingSteps() []*Row {
 	}
 }
 
+func byRob(*Row) string    { return "U0ROB" }
+func byNobody(*Row) string { return "" }
+
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	moved := &Event{At: noon, Who: "U0ROB", What: "changed status", Detail: "in_progress to blocked"}
-	byOTM := &Event{At: noon, Who: "board", What: "changed status", Detail: "in_progress to blocked"}
+	seen := func(who, what, detail string) *Event { return &Event{At: noon, Who: who, What: what, Detail: detail} }
+	moved, byOTM := seen("U0ROB", "changed status", "in_progress to blocked"), seen("board", "changed status", "in_progress to blocked")
 	tests := []struct {
 		name     string
 		rec      func(*Record)
@@ -44,26 +47,31 @@ func TestObserve(t *testing.T) {
 			want: func(r *Record) { r.Status = Blocked }, event: moved},
 		{name: "status by OTM", row: func(r *Row) { r.Status = Blocked },
 			want: func(r *Record) { r.Status = Blocked }, event: byOTM},
-		{name: "status by somebody whom the board does not name", byPerson: true, row: func(r *Row) { r.Status, r.UpdatedBy = Blocked, "" },
-			want: func(r *Record) { r.Status = Blocked }, event: byOTM},
 		{name: "status cleared is new", row: func(r *Row) { r.Status = "" },
-			want: func(r *Record) { r.Status = New }, event: &Event{noon, "board", "changed status", "in_progress to new"}},
+			want: func(r *Record) { r.Status = New }, event: seen("board", "changed status", "in_progress to new")},
 		{name: "unheard of status", row: func(r *Row) { r.Status = "waiting_for_godot" },
-			want: func(r *Record) { r.Status = "waiting_for_godot" }, event: &Event{noon, "board", "changed status", "in_progress to waiting_for_godot"}},
+			want: func(r *Record) { r.Status = "waiting_for_godot" }, event: seen("board", "changed status", "in_progress to waiting_for_godot")},
 		{name: "first status is no change", rec: func(r *Record) { r.Status = "" },
 			want: func(r *Record) { r.Status = InProgress }},
-		{name: "title", row: func(r *Row) { r.Title = "Build them" }, want: func(r *Record) { r.Title = "Build them" }},
+		{name: "title", byPerson: true, row: func(r *Row) { r.Title = "Build them" }, want: func(r *Record) { r.Title = "Build them" },
+			event: seen("U0ROB", "changed title", "to Build them")},
 		{name: "title cleared is kept", row: func(r *Row) { r.Title = "" }},
-		{name: "priority", row: func(r *Row) { r.Priority = Low }, want: func(r *Record) { r.Priority = Low }},
+		{name: "priority", byPerson: true, row: func(r *Row) { r.Priority = Low }, want: func(r *Record) { r.Priority = Low },
+			event: seen("U0ROB", "changed priority", "to low")},
+		{name: "priority, and OTM wrote the row since", row: func(r *Row) { r.Priority = Low }, want: func(r *Record) { r.Priority = Low },
+			event: seen("board", "changed priority", "to low")},
 		{name: "priority cleared is kept", row: func(r *Row) { r.Priority = "" }},
-		{name: "ticked", steps: func(rows []*Row) []*Row { rows[1].Checked = true; return rows },
-			want: func(r *Record) { r.Steps[1].Done = true }},
+		{name: "ticked", byPerson: true, steps: func(rows []*Row) []*Row { rows[1].Checked = true; return rows },
+			want: func(r *Record) { r.Steps[1].Done = true }, event: seen("U0ROB", "ticked a step", "b")},
+		{name: "ticked by our own update, whose answer was lost", rec: func(r *Record) { r.Reporting = &Report{ID: "U", Steps: []int{1}} },
+			steps: func(rows []*Row) []*Row { rows[1].Checked = true; return rows },
+			want:  func(r *Record) { r.Steps[1].Done = true }},
 		{name: "done by status", steps: func(rows []*Row) []*Row { rows[1].Status = AgentDone; return rows },
-			want: func(r *Record) { r.Steps[1].Done = true }},
-		{name: "unticked", steps: func(rows []*Row) []*Row { rows[0].Status = New; return rows },
-			want: func(r *Record) { r.Steps[0].Done = false }},
-		{name: "step renamed", steps: func(rows []*Row) []*Row { rows[0].Title = "A"; return rows },
-			want: func(r *Record) { r.Steps[0].Title = "A" }},
+			want: func(r *Record) { r.Steps[1].Done = true }, event: seen("board", "ticked a step", "b")},
+		{name: "unticked", byPerson: true, steps: func(rows []*Row) []*Row { rows[0].Status = New; return rows },
+			want: func(r *Record) { r.Steps[0].Done = false }, event: seen("U0ROB", "opened a step again", "a")},
+		{name: "step renamed", byPerson: true, steps: func(rows []*Row) []*Row { rows[0].Title = "A"; return rows },
+			want: func(r *Record) { r.Steps[0].Title = "A" }, event: seen("U0ROB", "renamed a step", "a to A")},
 		{name: "step name cleared is kept", steps: func(rows []*Row) []*Row { rows[0].Title = ""; return rows }},
 		{name: "rows of steps in another order", steps: func(rows []*Row) []*Row { return []*Row{rows[1], rows[0]} }},
 		{name: "a step's row is missing", steps: func(rows []*Row) []*Row { return rows[:1] }},
@@ -71,12 +79,16 @@ func TestObserve(t *testing.T) {
 			return append([]*Row{{ID: "R9", Title: "c", Created: 11, Checked: true}}, rows...)
 		}, want: func(r *Record) {
 			r.Steps = append(r.Steps, StepRecord{Title: "c", RowID: "R9", Done: true})
-		}, event: &Event{noon, "board", "step added", "c"}},
+		}, event: seen("board", "step added", "c")},
 		{name: "a row that a lost answer may have made is no added step", rec: func(r *Record) { r.Steps[1].RowID, r.Steps[1].AskedAt = "", &noon }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			person := byNobody
+			if tt.byPerson {
+				person = byRob
+			}
 			got, want, row, steps := standing(), standing(), standingRow(), standingSteps()
 			if tt.rec != nil {
 				tt.rec(got)
@@ -94,14 +106,14 @@ func TestObserve(t *testing.T) {
 			if tt.event != nil {
 				want.History = []Event{*tt.event}
 			}
-			changed := got.Observe(row, steps, tt.byPerson, noon)
+			changed := got.Observe(row, steps, person, noon)
 			if changed != (tt.want != nil) {
 				t.Errorf("Observe said changed = %v, want %v", changed, tt.want != nil)
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("record:\n%+v\nwant:\n%+v", got, want)
 			}
-			if got.Observe(row, steps, tt.byPerson, noon) {
+			if got.Observe(row, steps, person, noon) {
 				t.Error("Observe of the same once more said changed = true")
 			}
 		})
@@ -113,7 +125,7 @@ func TestObserveAddsStepsInTheOrderOfTheirMaking(t *testing.T) {
 	t.Parallel()
 	r := standing()
 	added := []*Row{{ID: "R8", Title: "late", Created: 30}, {ID: "R7", Title: "early", Created: 20}, {ID: "R6", Title: "same second", Created: 20}}
-	r.Observe(standingRow(), append(added, standingSteps()...), true, noon)
+	r.Observe(standingRow(), append(added, standingSteps()...), byNobody, noon)
 	var got []string
 	for _, s := range r.Steps {
 		got = append(got, s.Title)
@@ -185,10 +197,10 @@ func TestObserveBackFromTheArchive(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
 	r := &Record{TaskID: 1, RowID: "Rec1", Status: Done, ArchivedAt: &at}
-	if r.Observe(&Row{ID: "Rec1", Status: Done}, nil, false, at) || r.ArchivedAt == nil {
+	if r.Observe(&Row{ID: "Rec1", Status: Done}, nil, byNobody, at) || r.ArchivedAt == nil {
 		t.Error("back while it was done")
 	}
-	if !r.Observe(&Row{ID: "Rec1", Status: New}, nil, true, at) || r.ArchivedAt != nil {
+	if !r.Observe(&Row{ID: "Rec1", Status: New}, nil, byRob, at) || r.ArchivedAt != nil {
 		t.Error("still archived")
 	}
 }

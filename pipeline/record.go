@@ -155,8 +155,18 @@ const (
 	EventRebuilt      = "record rebuilt" // from the row: the record was lost
 	EventTaken        = "taken"          // by the agent
 	EventUpdateFailed = "update failed"
+	EventPriority     = "changed priority"
+	EventAssigned     = "assigned" // to another agent, by a person
 	EventRowGone      = "row gone" // somebody deleted or archived the row, whose id is the detail
 )
+
+// TickEvent is what an event is called that a step was done, or is no more.
+func TickEvent(done bool) string {
+	if done {
+		return "ticked a step"
+	}
+	return "opened a step again"
+}
 
 // Move reads a move of the status from an event; false where it is none.
 func (e *Event) Move() (from, to Status, ok bool) {

@@ -81,9 +81,12 @@ func (s *Session) Room() (rows, limit int) { return len(s.snap.Rows), s.snap.Sch
 // Self returns the user as whom we write; "" where it is not known yet.
 func (s *Session) Self() string { return s.snap.Self }
 
-// ByPerson implements pipeline.Batch.
-func (s *Session) ByPerson(r *pipeline.Row) bool {
-	return r.UpdatedBy != "" && s.snap.Self != "" && r.UpdatedBy != s.snap.Self
+// Person implements pipeline.Batch.
+func (s *Session) Person(r *pipeline.Row) string {
+	if s.snap.Self == "" || r.UpdatedBy == s.snap.Self {
+		return ""
+	}
+	return r.UpdatedBy
 }
 
 // thisMoment is how old a walk of this moment may be.
@@ -95,7 +98,7 @@ func (s *Session) Current(r *pipeline.Row, maxAge time.Duration) bool {
 	if known == nil || s.editedSince(known.Known.Time()) {
 		return false
 	}
-	if s.ByPerson(r) {
+	if s.Person(r) != "" {
 		maxAge = min(maxAge, thisMoment)
 	}
 	age := s.c.now().Sub(known.Known.Time())

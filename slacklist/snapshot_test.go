@@ -189,15 +189,15 @@ func TestAnotherToken(t *testing.T) {
 	w.batch(w.client(), func(s *Session) {
 		row = w.add(s, 1)
 		w.walk(s)
-		if s.ByPerson(s.Row(row)) {
+		if s.Person(s.Row(row)) != "" {
 			t.Error("our own row counts as a person's")
 		}
 	})
 	w.Must(t, "slackLists.access.set", map[string]any{"list_id": w.ListID, "access_level": "write", "user_ids": []string{"U0OTHER"}})
 	w.batch(w.client(func(o *Options) { o.Token = "xoxb-other" }), func(s *Session) {
 		w.walk(s)
-		if s.Self() != "U0OTHER" || !s.ByPerson(s.Row(row)) {
-			t.Errorf("we are %q, the row is a person's: %t", s.Self(), s.ByPerson(s.Row(row)))
+		if s.Self() != "U0OTHER" || s.Person(s.Row(row)) == "" {
+			t.Errorf("we are %q, the row is a person's: %t", s.Self(), s.Person(s.Row(row)) != "")
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"otm/internal/board"
@@ -32,6 +33,9 @@ func deskOf(dir string) *desk {
 	}}
 }
 
+// column is one of the list's.
+type column struct{ ID, Type string }
+
 // card is a row as people see it.
 type card struct {
 	ID, Parent string
@@ -49,7 +53,8 @@ func (d *desk) call(method string, form url.Values, into any) error {
 	} else {
 		form.Set("file", list)
 	}
-	resp, err := http.PostForm(base+method, form)
+	client := http.Client{Timeout: patience}
+	resp, err := client.PostForm(base+method, form)
 	if err != nil {
 		return err
 	}
@@ -85,6 +90,7 @@ func (d *desk) cards() ([]card, error) {
 				Fields []struct {
 					Key, Text string
 					Select    []string
+					Number    []float64
 					Checkbox  *bool
 				}
 			}
@@ -101,6 +107,9 @@ func (d *desk) cards() ([]card, error) {
 				c.cells[f.Key] = f.Text
 				if len(f.Select) > 0 {
 					c.cells[f.Key] = f.Select[0]
+				}
+				if len(f.Number) > 0 {
+					c.cells[f.Key] = strconv.FormatFloat(f.Number[0], 'f', -1, 64)
 				}
 				if f.Checkbox != nil {
 					c.cells[f.Key] = fmt.Sprint(*f.Checkbox)
@@ -192,6 +201,16 @@ func (d *desk) add(pairs ...string) error {
 
 func (d *desk) remove(row string) error {
 	return d.call("slackLists.items.delete", url.Values{"id": {row}}, nil)
+}
+
+// line is a row as scripts compare it.
+func (c *card) line() string {
+	v := c.cells
+	if c.Parent == "" {
+		return fmt.Sprintf("%s %q status=%s agent=%s priority=%s remaining=%s completion=%s checked=%s reason=%q result=%q", v["task_id"], v["title"],
+			v["status"], v["assignee"], v["priority"], v["subtasks_remaining"], v["completion"], v["todo_completed"], v["reason"], v["result"])
+	}
+	return fmt.Sprintf("  step %q status=%s checked=%s", v["title"], v["status"], v["todo_completed"])
 }
 
 // isTask tells whether a row is a task's, not a step's.

@@ -1,13 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,7 +57,7 @@ func setup(env *testscript.Env) error {
 //	waitfor FILE REGEXP      until the file matches
 //	waitgone FILE            until there is no such file
 //	settled N                until both inboxes are empty and N files are in processed/ and failed/
-//	board list               the rows of the embedded board, one JSON object a line, to stdout
+//	board list               the rows of the embedded board, a line each, to stdout
 //	board set TASK FIELD V   edits a cell of a task's row over the API
 //	board add TITLE AGENT    types a row, as a person would
 //	board delete TASK        deletes a task's row
@@ -298,194 +293,57 @@ func sigterm(ts *testscript.TestScript, neg bool, args []string) {
 
 func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: board list | board set TASK COLUMN VALUE | board add TITLE [AGENT] | board delete TASK | board open TASK STEP")
+		ts.Fatalf("usage: board list | board set TASK COLUMN VALUE | board add TITLE [AGENT] | board delete TASK | board open|tick TASK STEP")
 	}
-	b := openAPI(ts)
+	dir := ts.Getenv("OTM_DIR")
+	until(ts, "the board to listen", func() bool {
+		_, err := board.ReadEndpoint(filepath.Join(dir, "board"))
+		return err == nil
+	})
+	d := deskOf(dir)
+	cards, err := d.cards()
+	ts.Check(err)
+	slices.SortFunc(cards, func(a, b card) int { return strings.Compare(a.line(), b.line()) })
+	row := func(what string, is func(c *card) bool) string {
+		for i := range cards {
+			if is(&cards[i]) {
+				return cards[i].ID
+			}
+		}
+		ts.Fatalf("the board has no %s", what)
+		return ""
+	}
+	task := func(id string) string {
+		return row("task "+id, func(c *card) bool { return c.cells["task_id"] == id })
+	}
+	step := func() string {
+		parent := task(args[1])
+		return row(args[1]+" with step "+args[2], func(c *card) bool { return c.Parent == parent && c.cells["title"] == args[2] })
+	}
 	switch args[0] {
 	case "list":
-		for _, item := range b.items() {
-			fmt.Fprintln(ts.Stdout(), item.line())
+		for _, c := range cards {
+			fmt.Fprintln(ts.Stdout(), c.line())
 		}
 	case "set":
-		item := b.find(args[1])
-		b.set(item.ID, args[2], args[3])
+		key := strings.ReplaceAll(strings.ToLower(args[2]), " ", "_")
+		ts.Check(d.set(key, args[3], task(args[1])))
 	case "add":
-		var made struct{ Item struct{ ID string } }
-		b.call("slackLists.items.create", url.Values{"list_id": {b.list}}, &made)
-		b.set(made.Item.ID, "Title", args[1])
+		pairs := []string{"title", args[1]}
 		if len(args) > 2 {
-			b.set(made.Item.ID, "Assignee", args[2])
+			pairs = append(pairs, "assignee", args[2])
 		}
+		ts.Check(d.add(pairs...))
 	case "delete":
-		b.call("slackLists.items.delete", url.Values{"list_id": {b.list}, "id": {b.find(args[1]).ID}}, nil)
-	case "open", "tick":
-		task := b.find(args[1])
-		i := slices.IndexFunc(b.items(), func(it item) bool { return it.Parent == task.ID && it.cell("Title") == args[2] })
-		if i < 0 {
-			ts.Fatalf("%s has no step %q", args[1], args[2])
-		}
-		step := b.items()[i]
-		if args[0] == "tick" {
-			b.set(step.ID, "Completed", "true")
-			break
-		}
-		b.set(step.ID, "Status", "new")
-		b.set(step.ID, "Completed", "false")
+		ts.Check(d.remove(task(args[1])))
+	case "tick":
+		ts.Check(d.set("todo_completed", "true", step()))
+	case "open":
+		ts.Check(d.set("status", "new", step()))
+		ts.Check(d.set("todo_completed", "false", step()))
 	default:
 		ts.Fatalf("board %s: unknown", args[0])
 	}
-}
-
-// api is the board's API as a stranger would call it: without our client.
-type api struct {
-	ts    *testscript.TestScript
-	base  string
-	token string
-	list  string
-	cols  map[string]column
-}
-
-type column struct {
-	ID, Name, Type string
-	Options        struct {
-		Choices []struct{ Value, Label string }
-	}
-}
-
-func openAPI(ts *testscript.TestScript) *api {
-	dir := filepath.Join(ts.Getenv("OTM_DIR"), "board")
-	var endpoint board.Endpoint
-	until(ts, "the board to listen", func() bool {
-		var err error
-		endpoint, err = board.ReadEndpoint(dir)
-		return err == nil
-	})
-	token, err := board.ReadToken(dir)
-	ts.Check(err)
-	a := &api{ts: ts, base: endpoint.URL, token: token, list: endpoint.ListID, cols: map[string]column{}}
-	var info struct {
-		File struct {
-			ListMetadata struct{ Schema []column } `json:"list_metadata"`
-		}
-	}
-	a.call("files.info", url.Values{"file": {a.list}}, &info)
-	for _, c := range info.File.ListMetadata.Schema {
-		if _, taken := a.cols[c.Name]; !taken {
-			a.cols[c.Name] = c
-		}
-	}
-	return a
-}
-
-func (a *api) call(method string, form url.Values, into any) {
-	form.Set("token", a.token)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "POST", a.base+method, strings.NewReader(form.Encode()))
-	a.ts.Check(err)
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := http.DefaultClient.Do(req)
-	a.ts.Check(err)
-	defer resp.Body.Close()
-	var body bytes.Buffer
-	_, err = body.ReadFrom(resp.Body)
-	a.ts.Check(err)
-	var verdict struct {
-		OK    bool
-		Error string
-	}
-	a.ts.Check(json.Unmarshal(body.Bytes(), &verdict))
-	if !verdict.OK {
-		a.ts.Fatalf("%s: %s", method, verdict.Error)
-	}
-	if into != nil {
-		a.ts.Check(json.Unmarshal(body.Bytes(), into))
-	}
-}
-
-type item struct {
-	ID     string
-	Parent string `json:"parent_record_id"`
-	Fields []struct {
-		ColumnID string `json:"column_id"`
-		Text     string
-		Select   []string
-		Number   []float64
-		Checkbox *bool
-	}
-	api *api
-}
-
-func (a *api) items() []item {
-	var page struct{ Items []item }
-	a.call("slackLists.items.list", url.Values{"list_id": {a.list}, "limit": {"1000"}}, &page)
-	for i := range page.Items {
-		page.Items[i].api = a
-	}
-	slices.SortFunc(page.Items, func(x, y item) int { return strings.Compare(x.line(), y.line()) })
-	return page.Items
-}
-
-// cell returns the value of a column as text.
-func (it item) cell(name string) string {
-	for _, f := range it.Fields {
-		if f.ColumnID != it.api.cols[name].ID {
-			continue
-		}
-		switch {
-		case f.Text != "":
-			return f.Text
-		case len(f.Select) > 0:
-			return f.Select[0]
-		case len(f.Number) > 0:
-			return strconv.FormatFloat(f.Number[0], 'f', -1, 64)
-		case f.Checkbox != nil:
-			return strconv.FormatBool(*f.Checkbox)
-		}
-	}
-	return ""
-}
-
-// line is a row as scripts compare it: a step names the task above it.
-func (it item) line() string {
-	if it.Parent == "" {
-		return fmt.Sprintf("%s %q status=%s agent=%s priority=%s remaining=%s completion=%s checked=%s reason=%q result=%q",
-			it.cell("Task ID"), it.cell("Title"), it.cell("Status"), it.cell("Assignee"), it.cell("Priority"),
-			it.cell("Subtasks remaining"), it.cell("Completion"), it.cell("Completed"), it.cell("Reason"), it.cell("Result"))
-	}
-	return fmt.Sprintf("  step %q status=%s checked=%s", it.cell("Title"), it.cell("Status"), it.cell("Completed"))
-}
-
-func (a *api) find(task string) item {
-	for _, it := range a.items() {
-		if it.cell("Task ID") == task {
-			return it
-		}
-	}
-	a.ts.Fatalf("no row with task id %s", task)
-	return item{}
-}
-
-func (a *api) set(row, name, value string) {
-	c, ok := a.cols[name]
-	if !ok {
-		a.ts.Fatalf("no column %s", name)
-	}
-	cell := map[string]any{"row_id": row, "column_id": c.ID}
-	switch c.Type {
-	case "select":
-		cell["select"] = []string{value}
-	case "text":
-		cell["rich_text"] = []any{map[string]any{"type": "rich_text", "elements": []any{
-			map[string]any{"type": "rich_text_section", "elements": []any{map[string]any{"type": "text", "text": value}}}}}}
-	case "todo_completed":
-		cell["checkbox"] = value == "true"
-	default:
-		a.ts.Fatalf("cannot set a %s", c.Type)
-	}
-	cells, err := json.Marshal([]any{cell})
-	a.ts.Check(err)
-	a.call("slackLists.items.update", url.Values{"list_id": {a.list}, "cells": {string(cells)}}, nil)
 }
 
 // condition tells whether the machine has what a script needs.

@@ -335,8 +335,8 @@ func TestPageEdits(t *testing.T) {
 	if r := byPerson(rows[2]); r.Status != pipeline.New || r.Checked {
 		t.Errorf("row %+v", r)
 	}
-	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed status: new to pending", "changed priority: to critical",
-		"assigned: to robin", "changed status: pending to done", "changed status: done to new")
+	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed status: new to pending", "assigned: to robin",
+		"changed priority: to critical", "changed status: pending to done", "changed status: done to new")
 
 	v.do(page.Action{Do: "edit", Row: rows[3], Agent: "devdas"})
 	v.do(page.Action{Do: "tick", Row: v.task("typed").Steps[0].Row, Done: true})

@@ -19,6 +19,7 @@ type change struct {
 	step  bool            // it is a step's, else a task's
 	from  pipeline.Status // where the task has to be for it; "": anywhere
 	cells []pipeline.Cell
+	agent string           // who has the task then; "": who has it now
 	notes []pipeline.Event // What and Detail, for the history, beside moves of the status
 }
 
@@ -76,7 +77,7 @@ func (p *pageSource) editOf(a page.Action) (*change, error) {
 			return nil, &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
 		}
 		c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(prio)})
-		c.notes = append(c.notes, pipeline.Event{What: "changed priority", Detail: "to " + string(prio)})
+		c.notes = append(c.notes, pipeline.Event{What: pipeline.EventPriority, Detail: "to " + string(prio)})
 	}
 	if a.Agent != "" {
 		cell := pipeline.Cell{Field: pipeline.FieldAssignee, Text: pipeline.CleanName(a.Agent)}
@@ -90,7 +91,10 @@ func (p *pageSource) editOf(a page.Action) (*change, error) {
 			return nil, &page.Refusal{Reason: fmt.Sprintf("%q is no name for an agent", a.Agent)}
 		}
 		c.cells = append(c.cells, cell)
-		c.notes = append(c.notes, pipeline.Event{What: "assigned", Detail: "to " + cell.Text})
+		c.agent = cell.Text
+		if known != nil {
+			c.agent = known.Name
+		}
 	}
 	if len(c.cells) == 0 {
 		return nil, &page.Refusal{Reason: "nothing was to be changed"}
@@ -168,6 +172,9 @@ func (c *change) note(r *pipeline.Record, before *pipeline.Row, now time.Time) {
 			r.Priority = pipeline.Priority(cell.Text)
 		}
 	}
+	if c.agent != "" {
+		r.GiveTo(c.agent, human, now)
+	}
 	for _, e := range c.notes {
 		r.Note(now, human, e.What, e.Detail)
 	}
@@ -181,9 +188,5 @@ func (c *change) noteTick(r *pipeline.Record, step *pipeline.Row, now time.Time)
 			r.Steps[i].Done = done
 		}
 	}
-	what := "opened a step again"
-	if done {
-		what = "ticked a step"
-	}
-	r.Note(now, human, what, step.Title)
+	r.Note(now, human, pipeline.TickEvent(done), step.Title)
 }

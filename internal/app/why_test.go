@@ -295,7 +295,7 @@ func TestWhy(t *testing.T) {
 		}, "all its steps were deleted on the board: the agent has to say agent_done", "", false},
 		{"archived, opened again, deleted", func(w *whyWorld) {
 			w.rec.ArchivedAt = &w.now
-			w.rec.Observe(&w.rows[0], []*pipeline.Row{&w.rows[1]}, true, w.now)
+			w.rec.Observe(&w.rows[0], []*pipeline.Row{&w.rows[1]}, func(*pipeline.Row) string { return "U0ROB" }, w.now)
 			w.rows = nil
 			w.gone()
 		}, "somebody deleted or archived its row", "restore the row", true},

@@ -94,13 +94,13 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Repo
 			return report, nil
 		}
 	}
-	found, stale := d.look(b, report)
+	found, stale := d.look(ctx, b, report)
 	if stale {
 		if err := b.Refresh(ctx, 0); err != nil {
 			report.trouble(err)
 			return report, nil
 		}
-		found, _ = d.look(b, report)
+		found, _ = d.look(ctx, b, report)
 	}
 	if unread := strings.Join(report.Failed, "; "); unread != d.unread {
 		if d.unread = unread; unread != "" {
@@ -112,7 +112,7 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Repo
 
 // look finds what has to be written, and reports what it cannot judge. stale
 // says that a status on which a promotion hangs is not known well enough.
-func (d *Detector) look(b pipeline.Batch, report *Report) (found []finding, stale bool) {
+func (d *Detector) look(ctx context.Context, b pipeline.Batch, report *Report) (found []finding, stale bool) {
 	now := d.Now()
 	report.Failed = nil
 	for row := range b.Rows() {
@@ -124,7 +124,7 @@ func (d *Detector) look(b pipeline.Batch, report *Report) (found []finding, stal
 		if f == nil {
 			continue
 		}
-		whole, byWord, err := d.complete(row, b)
+		whole, byWord, err := d.complete(ctx, row, b)
 		if err != nil {
 			report.Failed = append(report.Failed, fmt.Sprintf("%v: its record: %v", id, err))
 			continue
@@ -144,8 +144,10 @@ func (d *Detector) look(b pipeline.Batch, report *Report) (found []finding, stal
 
 // complete tells whether a row is its task's, and all the steps that the
 // record knows stand on the board: until they do, what the rows say is not the
-// whole task. byWord says that its steps do not tell when it is done.
-func (d *Detector) complete(row *pipeline.Row, b pipeline.Batch) (whole, byWord bool, err error) {
+// whole task. byWord says that its steps do not tell when it is done. What
+// people did to the rows is noted: after our own write they no longer tell who
+// it was.
+func (d *Detector) complete(ctx context.Context, row *pipeline.Row, b pipeline.Batch) (whole, byWord bool, err error) {
 	rec, err := d.Records.Load(row.Task())
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, false, nil // a record that was lost is no reason to stop
@@ -161,6 +163,20 @@ func (d *Detector) complete(row *pipeline.Row, b pipeline.Batch) (whole, byWord 
 			return false, false, nil
 		}
 	}
+	steps, now := b.StepRows(row.ID), d.Now()
+	if !rec.Observe(row, steps, b.Person, now) {
+		return true, rec.EndsByWord(), nil
+	}
+	rec, err = d.Records.Change(ctx, row.Task(), func(r *pipeline.Record) error {
+		if r.RowID != row.ID || !r.Observe(row, steps, b.Person, now) {
+			return pipeline.ErrUnchanged
+		}
+		return nil
+	})
+	if err != nil {
+		return false, false, err
+	}
+	rec.LogNoted(ctx, d.Log, now)
 	return true, rec.EndsByWord(), nil
 }
 

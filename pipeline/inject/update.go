@@ -219,11 +219,11 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 		agent = a
 	}
 	person := agent != nil && agent.Person
-	byPerson, rows := b.ByPerson(row), b.StepRows(row.ID)
+	rows, now := b.StepRows(row.ID), sw.Now()
 	var decided error
 	written := false
 	rec, err := sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
-		seen := r.Observe(row, rows, byPerson, sw.Now())
+		seen := r.Observe(row, rows, b.Person, now)
 		var report *pipeline.Report
 		if report, decided = decideAgain(r, person, u); decided != nil {
 			if before := r.Reporting; before != nil && before.ID == u.ID && stands(r, row) {
@@ -246,6 +246,7 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	if err != nil {
 		return ownTrouble(err)
 	}
+	rec.LogNoted(ctx, sw.Log, now)
 	var refused *refusal
 	switch {
 	case errors.Is(decided, errNotDispatched):

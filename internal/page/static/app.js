@@ -726,8 +726,14 @@ function drawConnection() {
   drawFoot();
 }
 
+// The first state is on its way since the page began to load, unless it was
+// asked for before there was a session.
+let asked = !location.hash.startsWith("#code=");
+
 async function start() {
-  const first = await call("/page/state");
+  const path = asked ? "/page/state?first" : "/page/state";
+  asked = false;
+  const first = await call(path);
   if (locked) unlock();
   lost = false;
   unreadable = "";
