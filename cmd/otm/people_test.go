@@ -38,7 +38,7 @@ func TestPeopleUnderSlacksLimits(t *testing.T) {
 		}
 	}
 	title := b.Column(t, "Title", "text")
-	config := fmt.Sprintf("[slack]\nlist_id = %q\napi_url = %q\ntoken_file = %q\nbudget = 0.9\n[times]\nadopt_after = \"1s\"\nsettle_after = \"2s\"\n", b.ListID, b.URL, filepath.Join(h.root, "token"))
+	config := fmt.Sprintf("[slack]\nlist_id = %q\napi_url = %q\ntoken_file = %q\n[times]\nadopt_after = \"1s\"\nsettle_after = \"2s\"\n", b.ListID, b.URL, filepath.Join(h.root, "token"))
 	for _, agent := range []string{"devdas", "runner"} {
 		config += fmt.Sprintf("[agents.%s]\nworkspace = %q\ntrigger = \"none\"\n", agent, h.workspaceOf(agent))
 	}
