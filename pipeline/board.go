@@ -196,7 +196,21 @@ func (e *BoardError) Error() string {
 	if e.Err != nil {
 		parts = append(parts, e.Err.Error())
 	}
-	return strings.Join(parts, ": ")
+	s := strings.Join(parts, ": ")
+	if !e.Until.IsZero() {
+		s += " until " + e.Until.UTC().Format("15:04:05Z")
+	}
+	return s
+}
+
+// WaitsUntil is when a call may be made that the rate limit puts off; false where
+// err is something else.
+func WaitsUntil(err error) (time.Time, bool) {
+	var e *BoardError
+	if !errors.As(err, &e) || e.Code != "ratelimited" || e.Until.IsZero() {
+		return time.Time{}, false
+	}
+	return e.Until, true
 }
 
 func (e *BoardError) Unwrap() error { return e.Err }
@@ -206,8 +220,10 @@ func (e *BoardError) Unwrap() error { return e.Err }
 type MissingError struct {
 	Column  string   // the column's name as configured
 	Option  string   // the missing option; "" where the column is what is missing
+	Type    string   // that the missing column needs; "": it is there
 	Problem string   // what is wrong
 	Have    []string // what there is: the columns, the options, or the ids in doubt
+	Mend    string   // what to do about it; "": add what is missing
 }
 
 func (e *MissingError) Error() string {

@@ -1,6 +1,7 @@
 package slacklist
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -65,7 +66,8 @@ func (e *encoder) assignee(c *Column, cell pipeline.Cell) (slack.ListItemField, 
 	}
 	if cell.User == "" {
 		return slack.ListItemField{}, &pipeline.MissingError{Column: c.Name, Option: cell.Text,
-			Problem: "needs a user: set slack_user for this agent, as the column holds people", Have: []string{"people"}}
+			Problem: "needs a user: set slack_user for this agent, as the column holds people", Have: []string{"people"},
+			Mend: fmt.Sprintf("slack_user = \"U…\"   # in the [agents] table of otm.toml whose label is %q: the id of the user who stands for it", cell.Text)}
 	}
 	return slack.ListItemField{User: []string{cell.User}}, nil
 }

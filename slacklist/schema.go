@@ -194,7 +194,8 @@ func newSchema(list *wireList) *Schema {
 
 // twice says that one column is to serve two fields.
 func twice(column string, a, b pipeline.Field, s *Schema) *pipeline.MissingError {
-	return &pipeline.MissingError{Column: column, Problem: fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", a, b), Have: s.names()}
+	return &pipeline.MissingError{Column: column, Problem: fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", a, b), Have: s.names(),
+		Mend: fmt.Sprintf("name another column for one of them in [slack.columns] of otm.toml: %s or %s", a, b)}
 }
 
 // parseOptions reads the choices of a select; other columns' options are of no
@@ -231,7 +232,7 @@ func (s *Schema) find(field pipeline.Field, name string) (string, error) {
 		}
 	}
 	if len(named) == 0 {
-		return "", &pipeline.MissingError{Column: name, Problem: problemMissing, Have: s.names()}
+		return "", &pipeline.MissingError{Column: name, Type: fits[field][0], Problem: problemMissing, Have: s.names()}
 	}
 	best := slices.MinFunc(named, func(a, b Column) int { return fitRank(field, a) - fitRank(field, b) })
 	if err := s.checkType(field, &best); err != nil {
@@ -244,7 +245,8 @@ func (s *Schema) find(field pipeline.Field, name string) (string, error) {
 		}
 	}
 	if len(doubt) > 1 {
-		return "", &pipeline.MissingError{Column: name, Problem: "stands more than once with a fitting type: configure one by its id", Have: doubt}
+		return "", &pipeline.MissingError{Column: name, Problem: "stands more than once with a fitting type: configure one by its id", Have: doubt,
+			Mend: fmt.Sprintf("%s = %q   # or another of these ids, in [slack.columns] of otm.toml", field, doubt[0])}
 	}
 	return best.ID, nil
 }
@@ -269,7 +271,8 @@ func (s *Schema) checkType(field pipeline.Field, c *Column) error {
 	if slices.Contains(fits[field], c.Type) {
 		return nil
 	}
-	return &pipeline.MissingError{Column: c.Name, Problem: fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(fits[field], " or ")), Have: s.names()}
+	return &pipeline.MissingError{Column: c.Name, Problem: fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(fits[field], " or ")), Have: s.names(),
+		Mend: fmt.Sprintf("make a column of the type %s, and name it as %s in [slack.columns] of otm.toml", fits[field][0], field)}
 }
 
 func (s *Schema) names() []string {

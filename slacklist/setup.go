@@ -71,9 +71,8 @@ type Inspection struct {
 }
 
 // Inspect reads the list's columns and options and holds them against what is
-// needed. assignees are the labels that the assignee column needs, where it is
-// a select.
-func (c *Client) Inspect(ctx context.Context, assignees []string) (*Inspection, error) {
+// needed, also for the agents to be assignees.
+func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspection, error) {
 	raw, err := c.fileInfo(ctx)
 	if err != nil {
 		return nil, err
@@ -97,9 +96,10 @@ func (c *Client) Inspect(ctx context.Context, assignees []string) (*Inspection, 
 		}
 	}
 	if !slices.ContainsFunc(s.Columns, func(c Column) bool { return slices.Contains(fits[pipeline.FieldChecked], c.Type) }) {
-		in.Findings = append(in.Findings, Finding{&pipeline.MissingError{Column: "Completed", Problem: "is missing: steps get no check mark; it comes with the list's task mode", Have: s.names()}, true})
+		in.Findings = append(in.Findings, Finding{&pipeline.MissingError{Column: "Completed", Problem: "is missing: steps get no check mark", Have: s.names(),
+			Mend: "turn on the list's task columns in Slack, or have a list made: otm init --slack --create-list 'Agent tasks'"}, true})
 	}
-	in.Findings = append(in.Findings, s.missingOptions(c.opts.OpenAssignees, assignees)...)
+	in.Findings = append(in.Findings, s.missingOptions(c.opts.OpenAssignees, agents)...)
 	return in, nil
 }
 
@@ -109,33 +109,39 @@ func asMissing(err error, e **pipeline.MissingError) bool {
 	return ok
 }
 
+// byPeople are the statuses that people alone set: OTM works without them.
+var byPeople = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Failed, pipeline.Cancelled, pipeline.Archived}
+
 // missingOptions are the options that the selects lack.
-func (s *Schema) missingOptions(openAssignees bool, assignees []string) []Finding {
-	need := map[pipeline.Field][]string{
-		pipeline.FieldStatus: {string(pipeline.New), string(pipeline.Assigned), string(pipeline.InProgress), string(pipeline.Blocked),
-			string(pipeline.AgentDone), string(pipeline.Done)},
+func (s *Schema) missingOptions(openAssignees bool, agents []pipeline.Agent) []Finding {
+	need := map[pipeline.Field][]pipeline.Cell{}
+	want := func(c pipeline.Cell) { need[c.Field] = append(need[c.Field], c) }
+	for _, status := range pipeline.Statuses {
+		want(pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)})
 	}
 	for _, p := range pipeline.Priorities {
-		need[pipeline.FieldPriority] = append(need[pipeline.FieldPriority], string(p))
+		want(pipeline.Cell{Field: pipeline.FieldPriority, Text: string(p)})
 	}
 	for _, t := range pipeline.Types {
-		need[pipeline.FieldType] = append(need[pipeline.FieldType], string(t))
+		want(pipeline.Cell{Field: pipeline.FieldType, Text: string(t)})
 	}
-	if !openAssignees {
-		need[pipeline.FieldAssignee] = assignees
+	for _, a := range agents {
+		if c := s.Column(pipeline.FieldAssignee); !openAssignees || c != nil && c.isUser() {
+			want(pipeline.Cell{Field: pipeline.FieldAssignee, Text: a.Label, User: a.User})
+		}
 	}
 	e := &encoder{schema: s}
 	var found []Finding
 	for _, field := range []pipeline.Field{pipeline.FieldStatus, pipeline.FieldPriority, pipeline.FieldType, pipeline.FieldAssignee} {
 		c := s.Column(field)
-		if c == nil || !c.isSelect() {
+		if c == nil || !c.isSelect() && !c.isUser() {
 			continue
 		}
-		for _, label := range need[field] {
-			_, err := e.encode([]pipeline.Cell{{Field: field, Text: label}})
+		for _, cell := range need[field] {
+			_, err := e.encode([]pipeline.Cell{cell})
 			var m *pipeline.MissingError
 			if asMissing(err, &m) {
-				found = append(found, Finding{m, false})
+				found = append(found, Finding{m, field == pipeline.FieldStatus && slices.Contains(byPeople, pipeline.Status(cell.Text))})
 			}
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"otm/internal/durable"
@@ -88,15 +90,17 @@ type Snapshot struct {
 	Limits []Limited // methods that may not be called yet
 }
 
-// Limited is a method that the board has asked us not to call for a while.
+// Limited is a method that may not be called for a while: the board said so, or
+// the budget is used up.
 type Limited struct {
 	Method string
 	Until  time.Time
 }
 
 // ReadSnapshot reads the snapshot of a data directory without a lock and
-// without a call. Where there is none yet, WalkAt is zero.
-func ReadSnapshot(dir string, now time.Time) (*Snapshot, error) {
+// without a call. Where there is none yet, WalkAt is zero. The budget is that of
+// Options.
+func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) {
 	s, err := readSnapshot(filepath.Join(dir, "board", "snapshot.json"))
 	if err != nil {
 		return nil, err
@@ -105,8 +109,8 @@ func ReadSnapshot(dir string, now time.Time) (*Snapshot, error) {
 	for _, r := range s.Rows {
 		out.Rows = append(out.Rows, r.Row)
 	}
-	for method := range s.NotBefore {
-		if until := s.heldUntil(method, now); until.After(now) {
+	for _, method := range slices.Sorted(maps.Keys(perMinute)) {
+		if until := s.due(method, budget, 1, now); until.After(now) {
 			out.Limits = append(out.Limits, Limited{Method: method, Until: until})
 		}
 	}

@@ -104,6 +104,11 @@ func (h *Home) whichBoard() (slacklist.Options, error) {
 }
 
 // listOptions is what the configuration says of the list.
+// snapshot is the board as it was last read.
+func (h *Home) snapshot() (*slacklist.Snapshot, error) {
+	return slacklist.ReadSnapshot(h.Dir, h.Config.Slack.Budget, h.Now())
+}
+
 func (h *Home) listOptions() slacklist.Options {
 	c := h.Config
 	return slacklist.Options{

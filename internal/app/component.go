@@ -204,12 +204,14 @@ func (c *component) judge(out *outcome, err error) error {
 func (c *component) sayTrouble(trouble error) {
 	said := c.saying
 	c.saying = ""
-	if trouble != nil {
+	if _, waits := pipeline.WaitsUntil(trouble); waits {
+		c.log.Debug("waiting", "err", trouble)
+	} else if trouble != nil {
 		c.saying = trouble.Error()
 	}
 	switch {
 	case c.saying == said:
-	case trouble == nil:
+	case c.saying == "":
 		c.log.Info("trouble is over", "was", said)
 	case said == "":
 		c.log.Warn("kept from its work", "err", trouble)

@@ -16,6 +16,7 @@ import (
 
 	"otm/heartbeat"
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -129,14 +130,23 @@ func (d *doctor) examine(ctx context.Context) {
 
 func (d *doctor) directory() {
 	dir := d.home.Dir
-	info, err := os.Stat(dir)
-	if err != nil {
+	if _, err := os.Stat(dir); err != nil {
 		d.explain("directory", err)
 		return
 	}
-	if mode := info.Mode().Perm(); mode != durable.DirMode {
-		d.say("directory", poor, "chmod 700 "+safe.Quote(dir), "%s has mode %04o, not 0700", dir, mode)
-	} else {
+	modes := true
+	for _, name := range append([]string{""}, config.Folders...) {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err != nil {
+			continue // whoever needs it makes it
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			d.say("directory", poor, "chmod 700 "+safe.Quote(path), "%s has mode %04o, not 0700: others can reach into it", path, mode)
+			modes = false
+		}
+	}
+	if modes {
 		d.say("directory", fine, "", "%s", dir)
 	}
 	if kind, err := durable.NetworkFS(dir); err == nil && kind != "" {
@@ -198,7 +208,7 @@ func (d *doctor) board(ctx context.Context) {
 	if lacks := id.MissingScopes(); len(lacks) > 0 {
 		d.say("board", bad, "add them to the Slack app, install it anew, then: otm init --slack --token-stdin", "the token lacks the scopes %s", strings.Join(lacks, ", "))
 	}
-	in, err := client.Inspect(ctx, d.home.labels())
+	in, err := client.Inspect(ctx, d.home.Config.Agents)
 	if err != nil {
 		d.explain("board", err)
 		return
@@ -233,7 +243,7 @@ func (d *doctor) list(in *slacklist.Inspection, id string) {
 // and of which this directory knows nothing: two directories on one list do
 // not keep out of each other's way.
 func (d *doctor) otherDirectory() {
-	snap, err := slacklist.ReadSnapshot(d.home.Dir, d.home.Now())
+	snap, err := d.home.snapshot()
 	if err != nil || snap.Self == "" {
 		return
 	}
@@ -372,19 +382,19 @@ func elsewhere(theirs, ours string) bool {
 
 // components looks at the heartbeats.
 func (d *doctor) components() {
-	now := d.home.Now()
-	for _, id := range heartbeat.Components {
+	now, installed := d.home.Now(), d.home.installation()
+	for _, id := range expected(installed) {
 		b, err := heartbeat.Read(d.home.Dir, id)
 		if err != nil {
 			b = nil
 		}
-		switch state := heartbeat.Judge(b, now); {
+		switch state := judge(id, b, now, installed); {
 		case state == heartbeat.NotInstalled:
-			d.say("component", bad, d.home.startCommand(), "%s has never run here", id)
+			d.say("component", bad, d.home.startBy(installed), "%s has never run here", id)
 		case state == heartbeat.ClockError:
 			d.say("clock", bad, "timedatectl status", "%s ran at %s, which is ahead of this machine's clock", id, b.LastRun.UTC().Format(time.RFC3339))
 		case state != heartbeat.Green:
-			d.say("component", bad, d.home.startCommand(), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
+			d.say("component", bad, d.home.startBy(installed), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
 		case b.Result != heartbeat.Success:
 			d.say("component", poor, "tail "+safe.Quote(filepath.Join(d.home.LogDir(), residentOf(id)+".log")), "%s: %s: %s", id, b.Result, b.Details)
 		default:

@@ -57,10 +57,13 @@ func Explain(err error) *cli.Error {
 }
 
 func missingHint(m *pipeline.MissingError) string {
-	if m.Option != "" {
+	switch {
+	case m.Mend != "":
+		return m.Mend
+	case m.Option != "":
 		return fmt.Sprintf("add the option %s to the column %s of the list", safe.Quote(m.Option), safe.Quote(m.Column))
 	}
-	return fmt.Sprintf("add a column named %s to the list, or name the one that is meant in [slack.columns] of otm.toml", safe.Quote(m.Column))
+	return fmt.Sprintf("add a column named %s of the type %s to the list, or name the one that is meant in [slack.columns] of otm.toml", safe.Quote(m.Column), m.Type)
 }
 
 func explainBoard(e *pipeline.BoardError) *cli.Error {

@@ -18,7 +18,6 @@ import (
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/history"
-	"otm/slacklist"
 )
 
 // fsckCommand is otm fsck.
@@ -83,7 +82,7 @@ func (h *Home) check(ctx context.Context, rest bool) ([]fsck.Finding, error) {
 	if err := h.walk(ctx); err != nil {
 		return nil, err
 	}
-	snap, err := slacklist.ReadSnapshot(h.Dir, h.Now())
+	snap, err := h.snapshot()
 	if err != nil {
 		return nil, err
 	}

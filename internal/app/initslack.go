@@ -196,7 +196,7 @@ func (o *slackSetup) line(token, list string) string {
 // madeBefore goes on with the list that is configured, where it is the one that
 // is to be made: a run before this one made it.
 func (o *slackSetup) madeBefore(ctx context.Context, h *Home, token string, r *slackReport) error {
-	in, err := h.setupClient(token, r.ListID).Inspect(ctx, h.labels())
+	in, err := h.setupClient(token, r.ListID).Inspect(ctx, h.Config.Agents)
 	if err != nil {
 		return err
 	}
@@ -235,18 +235,18 @@ func (h *Home) setupClient(token, list string) *slacklist.Client {
 
 // inspect holds the list against what is needed.
 func (o *slackSetup) inspect(ctx context.Context, h *Home, token string, r *slackReport) error {
-	in, err := h.setupClient(token, r.ListID).Inspect(ctx, h.labels())
+	in, err := h.setupClient(token, r.ListID).Inspect(ctx, h.Config.Agents)
 	if err != nil {
 		return err
 	}
 	r.Title, r.Rows, r.Limit = in.Title, in.Rows, in.Limit
 	for _, f := range in.Findings {
-		text := f.Error()
+		text := f.Error() + ": " + missingHint(f.MissingError)
 		if f.Optional {
 			r.Advised = append(r.Advised, text)
-			continue
+		} else {
+			r.Missing = append(r.Missing, text)
 		}
-		r.Missing = append(r.Missing, text+": "+missingHint(f.MissingError))
 	}
 	return nil
 }

@@ -27,7 +27,6 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/history"
 	"otm/pipeline/inbox"
-	"otm/slacklist"
 )
 
 // life is a directory in which a task is led through its whole life, by the
@@ -387,7 +386,7 @@ func (l *life) fsck(rows int) {
 		}
 		l.pass(5 * time.Second)
 	}
-	snap, err := slacklist.ReadSnapshot(l.h.Dir, l.h.Now())
+	snap, err := l.h.snapshot()
 	if err != nil || len(snap.Rows) != rows {
 		l.Fatalf("%d rows on the board, want %d; %v", len(snap.Rows), rows, err)
 	}

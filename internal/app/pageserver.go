@@ -175,7 +175,7 @@ func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
 	if err := durable.Mkdir(h.boardDir()); err != nil {
 		return nil, err
 	}
-	look := func(context.Context) (*slacklist.Snapshot, error) { return slacklist.ReadSnapshot(h.Dir, h.Now()) }
+	look := func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() }
 	pages, err := h.newPageServer(&pageSource{home: h, look: look, people: h.board(log)}, log)
 	if err != nil {
 		return nil, err

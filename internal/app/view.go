@@ -10,7 +10,6 @@ import (
 
 	"otm/internal/safe"
 	"otm/pipeline"
-	"otm/slacklist"
 )
 
 // view is the board as people ask for it: from the snapshot, which may be old,
@@ -62,7 +61,7 @@ func (h *Home) look(ctx context.Context, fresh bool) (*view, error) {
 			return nil, err
 		}
 	}
-	snap, err := slacklist.ReadSnapshot(h.Dir, h.Now())
+	snap, err := h.snapshot()
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type whyWorld struct {
 
 	also  *pipeline.Record // of another task
 	limit int              // of the rows of the list
+	held  []string         // methods that the rate limit holds off for the next minute
 }
 
 func newWhyWorld(t *testing.T) *whyWorld {
@@ -162,7 +163,11 @@ func (w *whyWorld) situation() *situation {
 			w.Fatal(err)
 		}
 	}
-	s, err := w.h.situationOf(&slacklist.Snapshot{Rows: w.rows, WalkAt: w.now, Count: len(w.rows), Limit: w.limit})
+	snap := &slacklist.Snapshot{Rows: w.rows, WalkAt: w.now, Count: len(w.rows), Limit: w.limit}
+	for _, method := range w.held {
+		snap.Limits = append(snap.Limits, slacklist.Limited{Method: method, Until: time.Date(2026, 3, 14, 9, 15, 2, 0, time.UTC)})
+	}
+	s, err := w.h.situationOf(snap)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -241,6 +246,14 @@ func TestWhy(t *testing.T) {
 		}, "every step is ticked already", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
 			"an update of it waits in the inbox since 0s ago; otm-injector said 0s ago: no board", "otm doctor", false},
+		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{toChange} },
+			"an update of it waits in the inbox since 0s ago; the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
+		{"a create waits for the rate limit", func(w *whyWorld) { w.rec, w.rows, w.held = nil, nil, []string{toMake}; w.dropCreate("T-00001") },
+			"in the inbox since 1h ago; the rate limit of slackLists.items.create is reached until 09:15:02Z", "", true},
+		{"new, and the rate limit is reached", func(w *whyWorld) { w.status(pipeline.New); w.rec.Dispatch = nil; w.held = []string{toRead} },
+			"waits for the dispatcher's next pass; the rate limit of slackLists.items.list is reached until 09:15:02Z", "", true},
+		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.rec.Reason = "no password" },
+			"blocked 2h ago: no password", "remove the cause", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
 		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},

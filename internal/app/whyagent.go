@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -86,7 +87,7 @@ func (s *situation) inProgress(rec *pipeline.Record, row *pipeline.Row, agent *p
 	sentence := ""
 	switch {
 	case open > 0:
-		sentence = fmt.Sprintf("%s is at it, %d of %d steps open, %s", orNone(row.Assignee, "somebody"), open, len(steps), last)
+		sentence = fmt.Sprintf("%s is at it, %d of %d steps open, %s", cmp.Or(row.Assignee, "somebody"), open, len(steps), last)
 	case len(steps) == 0:
 		sentence = "all its steps were deleted on the board: the agent has to say agent_done by itself, " + last
 	case rec.EndsByWord():
@@ -120,7 +121,7 @@ func (s *situation) withEnd(r reason, taken *pipeline.Record, agent *pipeline.Ag
 	if outlook.Running || w == nil || w.Ended == nil || dispatch.LastHeard(taken).After(*w.Ended) || len(s.updates[taken.TaskID]) > 0 {
 		return r // it runs, or somebody goes on by hand, or what it said last is on its way
 	}
-	r.Sentence += fmt.Sprintf("; but its process ended %s (%s)", s.ago(*w.Ended), orNone(w.Exit, "nobody saw how"))
+	r.Sentence += fmt.Sprintf("; but its process ended %s (%s)", s.ago(*w.Ended), cmp.Or(w.Exit, "nobody saw how"))
 	r.Next = s.logsOf(agent) + "; to send it out again, set " + taken.TaskID.String() + " to new on the board"
 	r.late = true
 	return r

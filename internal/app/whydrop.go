@@ -147,7 +147,7 @@ func (s *situation) withWaiting(r reason, waiting []time.Time) reason {
 	if n := len(waiting); n > 1 {
 		wait = fmt.Sprintf("%d updates of it wait", n)
 	}
-	r.Sentence += fmt.Sprintf("; %s in the inbox since %s%s", wait, s.ago(since), s.trouble(heartbeat.Injector))
+	r.Sentence += fmt.Sprintf("; %s in the inbox since %s%s", wait, s.ago(since), s.limited(toRead, toChange)+s.trouble(heartbeat.Injector))
 	r.Next = cmp.Or(s.mend(heartbeat.Injector), r.Next)
 	usual, _ := s.home.usual(inInbox)
 	r.late = r.late || s.now.Sub(since) > usual

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ type situation struct {
 // situation reads the directory once, and the rows as they were when the board
 // was last read.
 func (h *Home) situation() (*situation, error) {
-	snap, err := slacklist.ReadSnapshot(h.Dir, h.Now())
+	snap, err := h.snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -186,18 +187,32 @@ func (s *situation) readFailed() error {
 	return nil
 }
 
-// injectorTrouble says what keeps the injector from making rows.
-func (s *situation) injectorTrouble() string {
+// limited says that a component has to wait with what it needs for its work: to
+// read the board, or to make or change rows. "": it has not.
+func (s *situation) limited(methods ...string) string {
 	for _, l := range s.snap.Limits {
-		if l.Method == "slackLists.items.create" || l.Method == "slackLists.items.list" {
-			return fmt.Sprintf("; the board has limited %s until %s", l.Method, l.Until.UTC().Format("15:04:05Z"))
+		if slices.Contains(methods, l.Method) {
+			return fmt.Sprintf("; the rate limit of %s is reached until %s", l.Method, l.Until.UTC().Format("15:04:05Z"))
 		}
 	}
-	return s.rowTrouble(heartbeat.Injector)
+	return ""
+}
+
+const (
+	toRead   = "slackLists.items.list"
+	toMake   = "slackLists.items.create"
+	toChange = "slackLists.items.update"
+)
+
+// injectorTrouble says what keeps the injector from making rows.
+func (s *situation) injectorTrouble() string {
+	return s.limited(toRead, toMake) + s.rowTrouble(heartbeat.Injector)
 }
 
 // dispatcherTrouble says what keeps the dispatcher from taking up rows.
-func (s *situation) dispatcherTrouble() string { return s.rowTrouble(heartbeat.Dispatcher) }
+func (s *situation) dispatcherTrouble() string {
+	return s.limited(toRead, toMake, toChange) + s.rowTrouble(heartbeat.Dispatcher)
+}
 
 func (s *situation) injectorMend() string { return s.rowMend(heartbeat.Injector) }
 
@@ -224,7 +239,7 @@ func (s *situation) isFull() bool { return s.snap.Limit > 0 && s.snap.Count >= s
 // trouble says that a component is stale or in trouble; "" where it is well.
 func (s *situation) trouble(id string) string {
 	b := s.beats[id]
-	switch state := heartbeat.Judge(b, s.now); {
+	switch state := judge(id, b, s.now, s.installed); {
 	case b == nil:
 		return "; " + id + " has never run here"
 	case state == heartbeat.Yellow, state == heartbeat.Red:
@@ -254,7 +269,7 @@ func (s *situation) stays(id string) bool {
 
 // mend is what to do about a component that does not run; "" where it does.
 func (s *situation) mend(id string) string {
-	switch heartbeat.Judge(s.beats[id], s.now) {
+	switch judge(id, s.beats[id], s.now, s.installed) {
 	case heartbeat.NotInstalled, heartbeat.Red, heartbeat.Yellow:
 		return s.home.startBy(s.installed)
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"time"
@@ -26,20 +27,13 @@ func (s *situation) byStatus(rec *pipeline.Record, row *pipeline.Row) reason {
 	case pipeline.InProgress:
 		return s.inProgress(rec, row, agent, since)
 	case pipeline.Blocked:
-		return at(isBlocked, since, fmt.Sprintf("blocked %s: %s", s.ago(since), orNone(row.Reason, "no reason was given")), "remove the cause, then set it to new on the board, or tell the agent to go on")
+		return at(isBlocked, since, fmt.Sprintf("blocked %s: %s", s.ago(since), cmp.Or(row.Reason, rec.Reason, "no reason was given")), "remove the cause, then set it to new on the board, or tell the agent to go on")
 	case pipeline.AgentDone:
 		return at(toReview, since, "waiting for review for "+age(s.now.Sub(since)), "set it to done on the board, or to new to send it back")
 	case pipeline.Done, pipeline.Cancelled, pipeline.Archived:
 		return at(isOver, since, string(status)+" "+s.ago(since)+s.setBy(rec, status), "")
 	}
 	return at(withHuman, since, fmt.Sprintf("%s %s%s: otm leaves it alone", status, s.ago(since), s.setBy(rec, status)), "set it to new on the board to send it out again")
-}
-
-func orNone(s, none string) string {
-	if s == "" {
-		return none
-	}
-	return s
 }
 
 // new is for a task that was not handed out.
@@ -52,7 +46,7 @@ func (s *situation) new(rec *pipeline.Record, row *pipeline.Row, agent *pipeline
 	case !agent.Person && !isDir(agent.Workspace):
 		return at(toAgent, since, fmt.Sprintf("the workspace of %s is missing: %s", agent.Name, agent.Workspace), "mkdir -p "+safe.Quote(agent.Workspace))
 	}
-	return at(toAgent, since, "waits for the dispatcher's next pass"+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
+	return at(toAgent, since, "waits for the dispatcher's next pass"+s.limited(toRead, toChange)+s.trouble(heartbeat.Dispatcher), s.mend(heartbeat.Dispatcher))
 }
 
 func isDir(path string) bool {

@@ -68,10 +68,12 @@ func (h *Home) pruneProcessed(log *slog.Logger) {
 	}
 }
 
-// resultOf is the result of a run for its heartbeat.
+// resultOf is the result of a run for its heartbeat. One that waits for the rate
+// limit does what it should: details say until when.
 func resultOf(failures bool, trouble error) heartbeat.Result {
+	_, waits := pipeline.WaitsUntil(trouble)
 	switch {
-	case trouble != nil:
+	case trouble != nil && !waits:
 		return heartbeat.Error
 	case failures:
 		return heartbeat.Partial
