@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"otm/internal/durable"
 )
 
 // lockDir takes an exclusive flock(2) on the directory itself, so that no two
 // committers append to one log. The lock ends with unlockDir, or the process.
 func lockDir(dir string) (*os.File, error) {
-	d, err := os.Open(dir)
+	d, err := durable.OpenFile(dir, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

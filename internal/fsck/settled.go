@@ -1,6 +1,7 @@
 package fsck
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 
@@ -17,29 +18,28 @@ func (c *check) readFailed() error {
 		return err
 	}
 	for _, name := range names {
+		c.failed[name] = name
 		s, err := c.box.ReadSettled(inbox.FailedDir, name)
+		if err := unread(err); err != nil {
+			return err
+		}
 		if err != nil || s.Object == nil {
 			continue
 		}
-		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil {
+		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && d.ID != "" {
 			c.failed[d.ID] = name
 		}
 	}
 	return nil
 }
 
-// nameIn is the name of a task's create in processed/ or failed/, of which
-// names are by the ids of the drops; "": it is not there.
-func (c *check) nameIn(dir string, names map[string]string, rec *pipeline.Record) string {
-	switch {
-	case rec.DropID == "":
+// nameIn is the name of a task's create among those of processed/ or failed/;
+// "": it is not there.
+func nameIn(names map[string]string, rec *pipeline.Record) string {
+	if rec.DropID == "" {
 		return ""
-	case names[rec.DropID] != "":
-		return names[rec.DropID]
-	case rec.Drop != "" && c.box.IsSettled(dir, rec.Drop): // a drop of others, that has no id
-		return rec.Drop
 	}
-	return ""
+	return cmp.Or(names[rec.DropID], names[rec.Drop])
 }
 
 // settled holds what was taken down for done against the records.
@@ -50,7 +50,11 @@ func (c *check) settled() error {
 	}
 	applied := map[pipeline.TaskID][]string{} // the names of its updates, in order
 	for _, name := range names {
+		c.processed[name] = name
 		s, err := c.box.ReadSettled(inbox.ProcessedDir, name)
+		if err := unread(err); err != nil {
+			return err
+		}
 		if err != nil || s.Object == nil {
 			continue
 		}
@@ -70,7 +74,7 @@ func (c *check) settled() error {
 }
 
 func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settled) {
-	if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && !s.Result.SkippedDuplicate {
+	if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && d.ID != "" && !s.Result.SkippedDuplicate {
 		c.processed[d.ID] = name
 	}
 	known := c.records[id] != nil || c.unread[id] != nil || len(c.tops[id]) > 0 || c.archived[id] || c.historyUnread || c.waiting[id]

@@ -200,7 +200,7 @@ func locked(fl *flock.Flock, path string) (*Lock, error) {
 // openLocked opens the file behind the name for writing. It returns nil
 // without an error where that is not the file that was locked.
 func openLocked(fl *flock.Flock, path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := durable.OpenFile(path, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -47,7 +47,7 @@ func (f *File) open() error {
 	if err := durable.MkdirAll(filepath.Dir(f.path)); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
+	file, err := durable.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}

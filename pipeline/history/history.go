@@ -84,7 +84,7 @@ func Append(dir string, entries []Entry) error {
 		return err
 	}
 	crash.Point("history.before")
-	if _, err := f.WriteAt(lines.Bytes(), end); err != nil {
+	if err := writeAt(f, lines.Bytes(), end); err != nil {
 		return errors.Join(err, f.Truncate(end)) // a full disk: nothing of it is to be read as a line
 	}
 	crash.Point("history.written")
@@ -102,6 +102,14 @@ func Append(dir string, entries []Entry) error {
 	return nil
 }
 
+func writeAt(f *os.File, data []byte, at int64) error {
+	if err := crash.Failed("write", f.Name()); err != nil {
+		return err
+	}
+	_, err := f.WriteAt(data, at)
+	return err
+}
+
 func sync(f *os.File) error {
 	if err := crash.Failed("sync", f.Name()); err != nil {
 		return err
@@ -113,12 +121,12 @@ func sync(f *os.File) error {
 func open(path string) (*os.File, error) {
 	err := mustBeFile(path)
 	if err == nil {
-		return os.OpenFile(path, os.O_RDWR, 0)
+		return durable.OpenFile(path, os.O_RDWR)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, durable.FileMode)
+	f, err := durable.OpenFile(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +141,7 @@ func open(path string) (*os.File, error) {
 // waits for ever, and a link that leads nowhere says that the history is not
 // there now, not that there is none.
 func mustBeFile(path string) error {
-	info, err := os.Stat(path)
+	info, err := durable.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
 		return fmt.Errorf("%q is not a file: move it away", path)
@@ -157,8 +165,7 @@ func mendEnd(f *os.File) (end int64, err error) {
 		return 0, err
 	}
 	if parse(tail) != nil {
-		_, err := f.WriteAt([]byte("\n"), size)
-		return size + 1, err // synced with what comes behind it
+		return size + 1, writeAt(f, []byte("\n"), size) // synced with what comes behind it
 	}
 	aside := f.Name() + ".torn-" + time.Now().UTC().Format("20060102T150405.000000000Z")
 	if err := durable.WriteNew(aside, tail); err != nil {
@@ -219,7 +226,7 @@ func Read(dir string) iter.Seq2[*Entry, error] {
 			yield(nil, err)
 			return
 		}
-		f, err := os.Open(path)
+		f, err := durable.OpenFile(path, os.O_RDONLY)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -14,7 +14,8 @@ import (
 )
 
 // TestDiskFailsAtEachStep: whatever is done with a drop, and at whichever step
-// the disk refuses, done again it stands in one place, once.
+// the disk refuses, that is told, and done again the drop stands in one place,
+// once.
 func TestDiskFailsAtEachStep(t *testing.T) {
 	t.Parallel()
 	settle := func(class Class, text string) func(*testing.T, *Box) (func() error, string) {
@@ -56,10 +57,31 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 			}, string(NewTasks)
 		}
 	}
+	// begun is what is done after it has failed once, at a step on a file.
+	begun := func(step, file string, prepare func(*testing.T, *Box) (func() error, string)) func(*testing.T, *Box) (func() error, string) {
+		return func(t *testing.T, b *Box) (func() error, string) {
+			do, want := prepare(t, b)
+			failed := false
+			crashtest.Below(t, b.dir, func(s, path string) error {
+				if failed || s != step || !strings.Contains(path, file) {
+					return nil
+				}
+				failed = true
+				return syscall.EIO
+			})
+			if err := do(); !errors.Is(err, syscall.EIO) {
+				t.Fatalf("%s of %s refused: %v", step, file, err)
+			}
+			return do, want
+		}
+	}
 	renumber := func(o *drop.Object) error { return o.Set("taskId", "T-00007") }
 	for name, prepare := range map[string]func(*testing.T, *Box) (func() error, string){
 		"processed": settle("", `{"id":"d1"}`), "failed": settle(Invalid, `{"id":"d1"}`), "no JSON": settle(Invalid, "no JSON"),
 		"retry": retry(`{"id":"d1"}`, nil), "retry, edited": retry(`{"id":"d1"}`, renumber), "retry, no JSON": retry("no JSON", nil),
+		"copied": begun("rename", takenPrefix, settle("", `{"id":"d1"}`)), "taken": begun("remove", takenPrefix, settle("", `{"id":"d1"}`)),
+		"failed, copied": begun("rename", takenPrefix, settle(Invalid, `{"id":"d1"}`)), "explained": begun("rename", FailedDir+"/a.json.error", settle(Invalid, "no JSON")),
+		"claimed": begun("rename", string(NewTasks)+"/", retry(`{"id":"d1"}`, nil)), "put away": begun("rename", string(NewTasks)+"/a.json", retry("no JSON", nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,6 +97,9 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 					return
 				}
 				where := fmt.Sprintf("step %d (%s): %v", n, refusal.Step(), err)
+				if !errors.Is(err, syscall.ENOSPC) && !(refusal.Step() == "remove" && want == string(NewTasks)) { // of what explains nothing any more
+					t.Errorf("%s: nobody is told that it was refused", where)
+				}
 				if err := do(); err != nil {
 					t.Fatalf("%s; again: %v", where, err)
 				}

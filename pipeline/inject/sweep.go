@@ -172,8 +172,9 @@ func (sw *sweep) leftover(f inbox.File, data []byte, readErr error) (bool, error
 
 // wait notes that a file stays for now.
 func (sw *sweep) wait(ctx context.Context, f inbox.File, v verdict) {
+	there, err := sw.Box.Waiting(f.Kind, f.Name)
 	switch {
-	case !sw.Box.Waiting(f.Kind, f.Name):
+	case err == nil && !there:
 		return // it has gone
 	case v.kept == "":
 		sw.report.Waiting++

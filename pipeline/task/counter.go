@@ -69,6 +69,10 @@ func (c *Counter) load() error {
 	if err != nil && !errors.Is(err, ErrBadCounter) {
 		return err
 	}
+	exists, lookErr := c.store.exists(pipeline.TaskID(stored))
+	if lookErr != nil {
+		return lookErr
+	}
 	var note counterState
 	if json.Unmarshal(c.lock.Note(), &note) != nil || !note.possible() {
 		note = counterState{} // a torn note is no note
@@ -79,7 +83,7 @@ func (c *Counter) load() error {
 		wrong = err.Error()
 	case stored < note.Next:
 		wrong = fmt.Sprintf("%s says %d, but %d was reached before", counterFile, stored, note.Next)
-	case c.store.exists(pipeline.TaskID(stored)):
+	case exists:
 		wrong = fmt.Sprintf("%s says %d, but that task exists", counterFile, stored)
 	}
 	c.next = pipeline.TaskID(max(stored, note.Next, 1))
@@ -126,7 +130,11 @@ func readCounter(path string) (int, error) {
 func (c *Counter) Take(n int) (pipeline.TaskID, error) {
 	first := c.next
 	for i := first; n <= int(pipeline.MaxTaskID-first)+1 && i < first+pipeline.TaskID(n); i++ {
-		if c.store.exists(i) { // far ahead of us when it came
+		exists, err := c.store.exists(i)
+		if err != nil {
+			return 0, err
+		}
+		if exists { // far ahead of us when it came
 			first = i + 1
 		}
 	}
