@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -85,26 +84,17 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for n := 1; ; n++ {
+			crashtest.Each(t, syscall.ENOSPC, func(refuse crashtest.Refuse) {
 				b := box(t)
 				do, want := prepare(t, b)
-				refusal := crashtest.Nth(t, b.dir, n, syscall.ENOSPC)
-				err := do()
-				if refusal.Step() == "" {
-					if n == 1 {
-						t.Error("it takes no step on the disk")
+				refusal, err := refuse(b.dir, do)
+				if got := errors.Is(err, syscall.ENOSPC); got != refusal.Came() && !refusal.Of("remove", claims) { // of what explains nothing any more
+					t.Errorf("refused %q, and was told: %v", refusal, err)
+				}
+				for range 2 { // the second, as after a restart
+					if again := do(); again != nil {
+						t.Fatalf("refused %q: %v; again: %v", refusal, err, again)
 					}
-					return
-				}
-				where := fmt.Sprintf("step %d (%s): %v", n, refusal.Step(), err)
-				if !errors.Is(err, syscall.ENOSPC) && !(refusal.Step() == "remove" && want == string(NewTasks)) { // of what explains nothing any more
-					t.Errorf("%s: nobody is told that it was refused", where)
-				}
-				if err := do(); err != nil {
-					t.Fatalf("%s; again: %v", where, err)
-				}
-				if err := do(); err != nil { // as after a restart
-					t.Fatalf("%s; once more: %v", where, err)
 				}
 				places := map[string]int{}
 				for _, dir := range []string{string(NewTasks), ProcessedDir, FailedDir, filepath.Join(FailedDir, claims, string(NewTasks))} {
@@ -115,9 +105,9 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 					}
 				}
 				if len(places) != 1 || places[want] != 1 {
-					t.Fatalf("%s; in the end it stands in %v, want once in %s", where, places, want)
+					t.Fatalf("refused %q: %v; in the end it stands in %v, want once in %s", refusal, err, places, want)
 				}
-			}
+			})
 		})
 	}
 }

@@ -41,27 +41,63 @@ type Refusal struct {
 	mu   sync.Mutex
 	left int    // steps until then
 	step string // that was refused
+	path string
 }
 
-// Nth refuses the nth step, from 1, below a directory, with err. None is refused
-// after it.
-func Nth(t testing.TB, dir string, n int, err error) *Refusal {
-	r := &Refusal{left: n}
-	Below(t, dir, func(step, _ string) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.left--; r.left != 0 {
-			return nil
+// Refuse does something while one step below a directory is refused, and returns
+// the error of what it did.
+type Refuse func(dir string, do func() error) (*Refusal, error)
+
+// Each calls f again and again, to have the first step of something refused with
+// err, then the second and so on, until there are no more: in the last call, none
+// was refused.
+func Each(t testing.TB, err error, f func(refuse Refuse)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		r := &Refusal{left: n}
+		f(func(dir string, do func() error) (*Refusal, error) {
+			Below(t, dir, func(step, path string) error { return r.ask(step, path, err) })
+			defer asked.Delete(dir)
+			return r, do()
+		})
+		if r.Came() {
+			continue
 		}
-		r.step = step
-		return err
-	})
-	return r
+		if n == 1 {
+			t.Error("it takes no step on the disk")
+		}
+		return
+	}
 }
 
-// Step is the step that was refused; "" where there were not that many.
-func (r *Refusal) Step() string {
+func (r *Refusal) ask(step, path string, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.step
+	if r.left--; r.left != 0 {
+		return nil
+	}
+	r.step, r.path = step, path
+	return err
+}
+
+// Came tells whether the step came, and was refused.
+func (r *Refusal) Came() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step != ""
+}
+
+// Of tells whether it was a step on a file with this in its path that was
+// refused.
+func (r *Refusal) Of(step, file string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step == step && strings.Contains(r.path, file)
+}
+
+// String tells what was refused.
+func (r *Refusal) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step + " " + r.path
 }
