@@ -18,7 +18,7 @@ func (sw *sweep) update(ctx context.Context, f inbox.File, u *drop.Update) verdi
 	if u.ID == "" {
 		u.ID = foreignID(f.Name, u.Encode())
 	}
-	if sw.held[u.TaskID] {
+	if sw.allHeld || sw.held[u.TaskID] {
 		return verdict{}
 	}
 	v := sw.guarded(f, func() verdict { return sw.tryUpdate(ctx, f, u) })

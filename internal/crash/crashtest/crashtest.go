@@ -4,6 +4,7 @@ package crashtest
 
 import (
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -38,8 +39,9 @@ func Below(t testing.TB, dir string, f func(step, path string) error) {
 
 // Refusal is one step that is refused.
 type Refusal struct {
+	choose func() bool // whether the step that is asked for is the one
+
 	mu   sync.Mutex
-	left int    // steps until then
 	step string // that was refused
 	path string
 }
@@ -53,8 +55,38 @@ type Refuse func(dir string, do func() error) (*Refusal, error)
 // was refused.
 func Each(t testing.TB, err error, f func(refuse Refuse)) {
 	t.Helper()
+	n := 0
+	each(t, err, f, func() func() bool {
+		n++
+		left := n
+		return func() bool {
+			left--
+			return left == 0
+		}
+	})
+}
+
+// EachPlace is Each for what takes many steps: of those that are asked for by the
+// same calls, the first is refused for all.
+func EachPlace(t testing.TB, err error, f func(refuse Refuse)) {
+	t.Helper()
+	type place [40]uintptr
+	seen := map[place]bool{}
+	each(t, err, f, func() func() bool {
+		return func() bool {
+			var here place
+			runtime.Callers(1, here[:])
+			known := seen[here]
+			seen[here] = true
+			return !known
+		}
+	})
+}
+
+func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose func() bool)) {
+	t.Helper()
 	for n := 1; ; n++ {
-		r := &Refusal{left: n}
+		r := &Refusal{choose: chooser()}
 		f(func(dir string, do func() error) (*Refusal, error) {
 			Below(t, dir, func(step, path string) error { return r.ask(step, path, err) })
 			defer asked.Delete(dir)
@@ -73,7 +105,7 @@ func Each(t testing.TB, err error, f func(refuse Refuse)) {
 func (r *Refusal) ask(step, path string, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.left--; r.left != 0 {
+	if r.step != "" || !r.choose() {
 		return nil
 	}
 	r.step, r.path = step, path
