@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,18 +11,13 @@ import (
 )
 
 // TestDiskFailsAtEachPlace: wherever the disk refuses once, the next sweeps finish
-// what was begun, as after a kill. OTM_TEST_WHOLE=1 refuses each step of each
-// file, not the first of its kind alone.
+// what was begun, as after a kill.
 func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
-	each := crashtest.EachPlace
-	if os.Getenv("OTM_TEST_WHOLE") != "" {
-		each = crashtest.Each
-	}
 	for _, refusal := range []error{syscall.EIO, syscall.EBUSY} { // the second is nothing that the next file would meet as well
 		t.Run(refusal.Error(), func(t *testing.T) {
 			t.Parallel()
-			each(t, refusal, func(refuse crashtest.Refuse) {
+			crashtest.EachPlace(t, refusal, "otm/pipeline/inject", func(refuse crashtest.Refuse) {
 				w := newWorld(t)
 				names := w.dropAll()
 				refused, err := refuse(w.dir, func() error {

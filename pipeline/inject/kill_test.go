@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -43,13 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// What is shown here outlives the death of a process, not of the machine:
-	// without a disk below, it takes half the time.
-	if _, set := os.LookupEnv("TMPDIR"); !set {
-		if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-			os.Setenv("TMPDIR", "/dev/shm")
-		}
-	}
+	crashtest.InMemory()
 	os.Exit(m.Run())
 }
 

@@ -3,6 +3,8 @@
 package crashtest
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -11,6 +13,18 @@ import (
 
 	"otm/internal/crash"
 )
+
+// InMemory has the directories of a test binary made in memory, where there is
+// such a file system, unless TMPDIR says where. What tests of steps that are
+// refused show holds there as well, and takes half the time. It is for TestMain.
+func InMemory() {
+	if _, set := os.LookupEnv("TMPDIR"); set {
+		return
+	}
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		os.Setenv("TMPDIR", "/dev/shm")
+	}
+}
 
 type ask func(step, path string) error
 
@@ -66,21 +80,40 @@ func Each(t testing.TB, err error, f func(refuse Refuse)) {
 	})
 }
 
-// EachPlace is Each for what takes many steps: of those that are asked for by the
-// same calls, the first is refused for all.
-func EachPlace(t testing.TB, err error, f func(refuse Refuse)) {
+// EachPlace is Each for what takes many steps: of those to which the same lines of
+// a package came, such as "otm/dispatch", the first is refused for all. With
+// OTM_TEST_WHOLE=1 it is Each.
+func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
 	t.Helper()
-	type place [40]uintptr
-	seen := map[place]bool{}
+	if os.Getenv("OTM_TEST_WHOLE") != "" {
+		Each(t, err, f)
+		return
+	}
+	seen := map[string]bool{}
 	each(t, err, f, func() func() bool {
 		return func() bool {
-			var here place
-			runtime.Callers(1, here[:])
+			here := place(pkg)
 			known := seen[here]
 			seen[here] = true
 			return !known
 		}
 	})
+}
+
+// place tells by which lines of a package a step is taken.
+func place(pkg string) string {
+	var calls [64]uintptr
+	frames := runtime.CallersFrames(calls[:runtime.Callers(1, calls[:])])
+	var b strings.Builder
+	for {
+		f, more := frames.Next()
+		if strings.HasPrefix(f.Function, pkg+".") {
+			fmt.Fprintf(&b, "%s:%d\n", f.File, f.Line)
+		}
+		if !more {
+			return b.String()
+		}
+	}
 }
 
 func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose func() bool)) {
