@@ -22,7 +22,7 @@ const (
 // bytes is dropped, and said.
 type execLog struct {
 	mu   sync.Mutex // stdout and stderr of the command write at once
-	file *os.File
+	file *durable.File
 	left int
 }
 

@@ -191,7 +191,7 @@ func (j *journal) judgeReplace(cause error) error {
 
 func (j *journal) close() error { return j.file.Close() }
 
-func openAppend(path string) (*os.File, error) {
+func openAppend(path string) (*durable.File, error) {
 	return durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
 }
 

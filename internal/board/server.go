@@ -48,7 +48,7 @@ type Server struct {
 	jobs       jobs
 	notifier   notifier
 	store      *store
-	dirLock    *os.File
+	dirLock    *durable.File
 	handler    http.Handler
 
 	mu       sync.Mutex // guards what follows

@@ -215,22 +215,13 @@ func SyncDir(dir string) error {
 	return syncDir(d)
 }
 
-func openDir(dir string) (*os.File, error) { return OpenFile(dir, os.O_RDONLY) }
+func openDir(dir string) (*File, error) { return OpenFile(dir, os.O_RDONLY) }
 
-// OpenFile is os.OpenFile for files of ours: what it makes has FileMode, and is
-// not durable.
-func OpenFile(path string, flag int) (*os.File, error) {
-	if err := crash.Failed("open", path); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, flag, FileMode)
-}
-
-func syncDir(d *os.File) error {
+func syncDir(d *File) error {
 	if err := crash.Failed("sync directory", d.Name()); err != nil {
 		return err
 	}
-	return d.Sync()
+	return d.File.Sync()
 }
 
 // rename gives a file its name by the function, which may refuse one that is

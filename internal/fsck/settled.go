@@ -48,7 +48,7 @@ func (c *check) settled() error {
 	if err != nil {
 		return err
 	}
-	applied := map[pipeline.TaskID][]string{} // the names of its updates, in order
+	applied := map[pipeline.TaskID][]*inbox.Settled{} // its updates, in the order of their names
 	for _, name := range names {
 		c.processed[name] = name
 		s, err := c.box.ReadSettled(inbox.ProcessedDir, name)
@@ -64,7 +64,7 @@ func (c *check) settled() error {
 		case inbox.NewTasks:
 			c.processedCreate(id, name, s)
 		case inbox.TaskUpdates:
-			applied[id] = append(applied[id], name)
+			applied[id] = append(applied[id], s)
 		}
 	}
 	for _, id := range sorted(applied) {
@@ -90,7 +90,7 @@ func (c *check) again(name string) string {
 }
 
 // updates holds the updates of a task that were settled against its record.
-func (c *check) updates(id pipeline.TaskID, settled []string) {
+func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
 	rec := c.records[id]
 	if rec == nil {
 		return
@@ -113,9 +113,9 @@ func (c *check) updates(id pipeline.TaskID, settled []string) {
 	if len(rec.Updates) >= pipeline.KeptUpdates { // older ones are forgotten
 		return
 	}
-	for _, name := range settled {
-		if s, err := c.box.ReadSettled(inbox.ProcessedDir, name); err == nil && !known[name] && !c.knowsDrop(rec, s) {
-			c.found(RuleUpdates, id, "", c.remake(rec), "%s was settled as applied, and its record does not know it", name)
+	for _, s := range settled {
+		if !known[s.Name] && !c.knowsDrop(rec, s) {
+			c.found(RuleUpdates, id, "", c.remake(rec), "%s was settled as applied, and its record does not know it", s.Name)
 		}
 	}
 }

@@ -33,7 +33,7 @@ type File struct {
 	max  int64
 
 	mu   sync.Mutex // guards file and size
-	file *os.File
+	file *durable.File
 	size int64
 }
 

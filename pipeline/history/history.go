@@ -84,11 +84,11 @@ func Append(dir string, entries []Entry) error {
 		return err
 	}
 	crash.Point("history.before")
-	if err := writeAt(f, lines.Bytes(), end); err != nil {
+	if _, err := f.WriteAt(lines.Bytes(), end); err != nil {
 		return errors.Join(err, f.Truncate(end)) // a full disk: nothing of it is to be read as a line
 	}
 	crash.Point("history.written")
-	if err := sync(f); err != nil {
+	if err := f.Sync(); err != nil {
 		return err
 	}
 	back := make([]byte, lines.Len())
@@ -102,23 +102,8 @@ func Append(dir string, entries []Entry) error {
 	return nil
 }
 
-func writeAt(f *os.File, data []byte, at int64) error {
-	if err := crash.Failed("write", f.Name()); err != nil {
-		return err
-	}
-	_, err := f.WriteAt(data, at)
-	return err
-}
-
-func sync(f *os.File) error {
-	if err := crash.Failed("sync", f.Name()); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
 // open opens the file, and makes it durable that it is there.
-func open(path string) (*os.File, error) {
+func open(path string) (*durable.File, error) {
 	err := mustBeFile(path)
 	if err == nil {
 		return durable.OpenFile(path, os.O_RDWR)
@@ -155,7 +140,7 @@ func mustBeFile(path string) error {
 
 // mendEnd makes the file end with a whole line, and returns where the next
 // begins.
-func mendEnd(f *os.File) (end int64, err error) {
+func mendEnd(f *durable.File) (end int64, err error) {
 	start, size, err := lastLine(f)
 	if err != nil || start == size {
 		return size, err
@@ -165,7 +150,8 @@ func mendEnd(f *os.File) (end int64, err error) {
 		return 0, err
 	}
 	if parse(tail) != nil {
-		return size + 1, writeAt(f, []byte("\n"), size) // synced with what comes behind it
+		_, err := f.WriteAt([]byte("\n"), size)
+		return size + 1, err // synced with what comes behind it
 	}
 	aside := f.Name() + ".torn-" + time.Now().UTC().Format("20060102T150405.000000000Z")
 	if err := durable.WriteNew(aside, tail); err != nil {
@@ -177,7 +163,7 @@ func mendEnd(f *os.File) (end int64, err error) {
 
 // lastLine finds where the line at the end of the file begins that has no end;
 // start is size where there is none.
-func lastLine(f *os.File) (start, size int64, err error) {
+func lastLine(f *durable.File) (start, size int64, err error) {
 	if size, err = f.Seek(0, io.SeekEnd); err != nil {
 		return 0, 0, err
 	}

@@ -51,7 +51,7 @@ func TestIDsWhereTheDiskFails(t *testing.T) {
 					first, err = takeOne(t.Context(), s)
 					return err
 				})
-				if errors.Is(err, syscall.EIO) != refusal.Came() {
+				if errors.Is(err, syscall.EIO) != refusal.Came() && !refusal.Of("write", "locks/") { // what stands there is for people, or a copy
 					t.Errorf("refused %q, and was told: %v", refusal, err)
 				}
 				next, err := takeOne(t.Context(), s)
@@ -138,7 +138,7 @@ func TestStoreWhereTheDiskFails(t *testing.T) {
 					write(t, filepath.Join(dir, name), text)
 				}
 				refusal, err := refuse(dir, func() error { return c.do(dir) })
-				if errors.Is(err, syscall.EIO) != refusal.Came() {
+				if errors.Is(err, syscall.EIO) != refusal.Came() && !refusal.Of("write", "locks/") { // what stands there is for people, or a copy
 					t.Errorf("refused %q, and was told: %v", refusal, err)
 				}
 				if refusal.Came() {
