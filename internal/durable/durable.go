@@ -240,8 +240,8 @@ func rename(from, to string, by func(from, to string) error) error {
 // outside of the data directory, and for making that one: what works inside
 // uses Mkdir, so that a data directory that has gone stays gone.
 func MkdirAll(dir string) error {
-	if _, err := Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return Mkdir(dir)
+	if err := Mkdir(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := MkdirAll(filepath.Dir(dir)); err != nil {
 		return err
