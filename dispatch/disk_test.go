@@ -48,6 +48,44 @@ func TestDiskFailsAtEachPlace(t *testing.T) {
 	}
 }
 
+// TestNextWhereTheDiskFails: at whichever step an agent fails to take its task, it
+// is given the same one the next time, and what it wrote into its state stays.
+func TestNextWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"", "alpha"} {
+		crashtest.EachPlace(t, syscall.EIO, "otm/dispatch", func(refuse crashtest.Refuse) {
+			w := newWorld(t, "alpha")
+			id := w.create("x", "alpha", pipeline.High)
+			w.create("y", "alpha", pipeline.Normal)
+			w.pass()
+			state := statePath(w.agents, w.agent("alpha"))
+			w.write(state, []byte(`{"status":"idle","mine":"kept"}`))
+			dir, warned := w.dir, ""
+			if part != "" {
+				dir = w.agent(part).Workspace
+			}
+			desk := w.desk()
+			desk.Warn = func(s string) { warned = s }
+			refused, err := refuse(dir, func() error {
+				_, err := desk.Next(t.Context(), w.agent("alpha"), false)
+				return err
+			})
+			// State and pid are for people, and one bad record does not keep the desk.
+			silent := refused.Of("read", filepath.Base(state)) || refused.Of("write", "locks/") || refused.Of("stat", "tasks/")
+			if told := err != nil || warned != ""; told != refused.Came() && !silent {
+				t.Errorf("refused %q, and was told: %v %s", refused, err, warned)
+			}
+			if got := w.next("alpha"); got != id {
+				t.Errorf("refused %q: %v; then it is given %v", refused, err, got)
+			}
+			data, readErr := os.ReadFile(state)
+			if s, ok := readState(state); !ok || s.Status != stateWorking || *s.TaskID != id || !strings.Contains(string(data), "kept") {
+				t.Errorf("refused %q: the state is %s, %v", refused, data, readErr)
+			}
+		})
+	}
+}
+
 // newTroubledWorld is a world in which a pass has everything to do that there is.
 func newTroubledWorld(t *testing.T) *world {
 	t.Helper()

@@ -60,8 +60,10 @@ func readState(path string) (agentState, bool) {
 // writeState writes what changed, and keeps what the agent added.
 func writeState(path string, s agentState) error {
 	data, _, err := load(path, maxState)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errUnfit) {
-		return err
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errUnfit):
+	default:
+		return err // it may be read again, with what the agent added
 	}
 	var all map[string]json.RawMessage
 	if json.Unmarshal(data, &all) != nil || all == nil {
