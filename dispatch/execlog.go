@@ -22,7 +22,7 @@ const (
 // bytes is dropped, and said.
 type execLog struct {
 	mu   sync.Mutex // stdout and stderr of the command write at once
-	file *os.File
+	file *durable.File
 	left int
 }
 
@@ -33,7 +33,7 @@ func openExecLog(dir, key string, now time.Time) (*execLog, error) {
 	}
 	pruneExecLogs(dir)
 	name := now.UTC().Format("20060102T150405.000Z") + "-" + key + ".log"
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
+	f, err := durable.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func openExecLog(dir, key string, now time.Time) (*execLog, error) {
 }
 
 func pruneExecLogs(dir string) {
-	entries, err := os.ReadDir(dir)
+	entries, err := durable.ReadDir(dir)
 	if err != nil {
 		return
 	}
@@ -53,7 +53,7 @@ func pruneExecLogs(dir string) {
 	}
 	slices.Sort(logs) // by time
 	for _, name := range logs[:max(0, len(logs)-maxExecLogs+1)] {
-		os.Remove(filepath.Join(dir, name))
+		durable.Remove(filepath.Join(dir, name))
 	}
 }
 
@@ -84,5 +84,5 @@ func (l *execLog) Close() error { return l.file.Close() }
 
 func (l *execLog) discard() {
 	l.Close()
-	os.Remove(l.file.Name())
+	durable.Remove(l.file.Name())
 }

@@ -7,12 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"otm/internal/crash"
@@ -115,23 +112,14 @@ var errUnfit = errors.New("not a file of a sensible size")
 // load returns the bytes of a regular file of at most limit bytes, and when it
 // was written. Links are not followed, and pipes not waited for.
 func load(path string, limit int64) ([]byte, time.Time, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
+	data, info, err := durable.ReadAtMost(path, limit)
+	if errors.Is(err, durable.ErrNoFile) || err == nil && info.Size() > limit {
 		return nil, time.Time{}, errUnfit
 	}
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, time.Time{}, errUnfit
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit))
-	return data, info.ModTime(), err
+	return data, info.ModTime(), nil
 }
 
 // parse reads the file's bytes. One that is empty was made by hand.

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -57,8 +59,14 @@ func readState(path string) (agentState, bool) {
 
 // writeState writes what changed, and keeps what the agent added.
 func writeState(path string, s agentState) error {
-	all := map[string]json.RawMessage{}
-	if data, _, err := load(path, maxState); err == nil && json.Unmarshal(data, &all) != nil || all == nil {
+	data, _, err := load(path, maxState)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errUnfit):
+	default:
+		return err // it may be read again, with what the agent added
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(data, &all) != nil || all == nil {
 		all = map[string]json.RawMessage{} // it was no JSON object
 	}
 	ours, err := json.Marshal(s)
@@ -68,8 +76,7 @@ func writeState(path string, s agentState) error {
 	if err := json.Unmarshal(ours, &all); err != nil {
 		return err
 	}
-	data, err := encode(all)
-	if err != nil {
+	if data, err = encode(all); err != nil {
 		return err
 	}
 	return durable.Replace(path, append(data, '\n'))

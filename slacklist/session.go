@@ -95,7 +95,7 @@ const thisMoment = time.Second
 // Current implements pipeline.Batch.
 func (s *Session) Current(r *pipeline.Row, maxAge time.Duration) bool {
 	known := s.snap.row(r.ID)
-	if known == nil || s.editedSince(known.Known.Time()) {
+	if known == nil || s.c.store.editedSince(known.Known.Time()) {
 		return false
 	}
 	if s.Person(r) != "" {
@@ -108,18 +108,11 @@ func (s *Session) Current(r *pipeline.Row, maxAge time.Duration) bool {
 // Fresh tells whether the whole snapshot is at most maxAge old.
 func (s *Session) Fresh(maxAge time.Duration) bool {
 	walk := s.WalkAt()
-	if walk.IsZero() || s.editedSince(walk) {
+	if walk.IsZero() || s.c.store.editedSince(walk) {
 		return false
 	}
 	age := s.c.now().Sub(walk)
 	return age >= 0 && age <= maxAge
-}
-
-// editedSince tells whether a person edited the embedded board since t. File
-// times have the grain of the kernel's tick, so a little before t counts.
-func (s *Session) editedSince(t time.Time) bool {
-	edited := s.c.store.editedAt()
-	return !edited.IsZero() && edited.Add(10*time.Millisecond).After(t)
 }
 
 // Create makes a row below parent, or at the top where parent is "", and

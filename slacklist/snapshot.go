@@ -145,10 +145,10 @@ type store struct {
 func (st *store) path(name string) string { return filepath.Join(st.dir, name) }
 
 // load reads the snapshot unless the one in memory is still it. Where a batch
-// crashed between a write to the board and the saving of the snapshot, it
-// forgets how fresh the rows are.
+// crashed between a write to the board and the saving of the snapshot, or that
+// cannot be told, it forgets how fresh the rows are.
 func (st *store) load() (*snapshot, error) {
-	info, err := os.Stat(st.path("snapshot.json"))
+	info, err := durable.Stat(st.path("snapshot.json"))
 	if st.cached == nil || err != nil || !sameVersion(st.info, info) {
 		s, err := readSnapshot(st.path("snapshot.json"))
 		if err != nil {
@@ -156,7 +156,7 @@ func (st *store) load() (*snapshot, error) {
 		}
 		st.cached, st.info = s, info
 	}
-	if _, err := os.Stat(st.path("unsaved")); err == nil {
+	if _, err := durable.Stat(st.path("unsaved")); !errors.Is(err, fs.ErrNotExist) {
 		st.cached.WalkStarted = 0
 		for i := range st.cached.Rows {
 			st.cached.Rows[i].Known = 0
@@ -174,7 +174,7 @@ func (st *store) markUnsaved() error {
 	if err := durable.Mkdir(st.dir); err != nil {
 		return err
 	}
-	return os.WriteFile(st.path("unsaved"), nil, durable.FileMode)
+	return durable.ReplaceVolatile(st.path("unsaved"), nil)
 }
 
 // save writes the snapshot and takes the mark away.
@@ -190,10 +190,10 @@ func (st *store) save(s *snapshot) error {
 		return err
 	}
 	st.cached = s
-	if st.info, err = os.Stat(st.path("snapshot.json")); err != nil {
+	if st.info, err = durable.Stat(st.path("snapshot.json")); err != nil {
 		st.info = nil
 	}
-	err = os.Remove(st.path("unsaved"))
+	err = durable.Remove(st.path("unsaved"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -215,11 +215,13 @@ func touch(path string) error {
 	return os.WriteFile(path, []byte(time.Now().UTC().Format(time.RFC3339Nano)+"\n"), durable.FileMode)
 }
 
-// editedAt is when a person last edited on the embedded board; zero: never.
-func (st *store) editedAt() time.Time {
-	info, err := os.Stat(st.path("edited"))
-	if err != nil {
-		return time.Time{}
+// editedSince tells whether a person edited the embedded board since t; in
+// doubt, one did. File times have the grain of the kernel's tick, so a little
+// before t counts.
+func (st *store) editedSince(t time.Time) bool {
+	info, err := durable.Stat(st.path("edited"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
 	}
-	return info.ModTime()
+	return err != nil || info.ModTime().Add(10*time.Millisecond).After(t)
 }

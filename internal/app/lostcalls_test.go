@@ -255,7 +255,7 @@ func diskAt(t *testing.T, root string) *disk {
 }
 
 // digits are what differs between the files of one kind.
-var digits = regexp.MustCompile(`[0-9][^/]*`)
+var digits = regexp.MustCompile(`(taken-|[0-9])[^/]*`)
 
 func (d *disk) step(step, rel string) error {
 	kind := step + " " + digits.ReplaceAllString(strings.TrimPrefix(rel, "data/"), "N")
@@ -282,17 +282,17 @@ func (d *disk) counts() map[string]int {
 	return maps.Clone(d.done)
 }
 
-// fileCall is a step on the files of one kind: a file is not read; before it has
-// its name ("sync", "rename") it is not there, after it ("renamed", "sync
-// directory") it is, and its writer is told that it failed. A local disk shows at
-// once what it did.
+// fileCall is a step on the files of one kind: one is not looked at, read, opened
+// or removed; before it has its name (up to "rename") it is not there, after it
+// ("renamed", "sync directory") it is, and its writer is told that it failed. A
+// local disk shows at once what it did.
 func fileCall(step string) outsideCall {
-	c := outsideCall{name: step, made: func(l *life) int { return min(l.disk.counts()[step], 12) }, every: 41}
+	c := outsideCall{name: step, made: func(l *life) int { return min(l.disk.counts()[step], 12) }, every: 83}
 	c.faults = []outsideFault{{"fails", func(l *life, nth int, again bool) {
 		l.mayFail = true
-		errs := []error{&os.PathError{Op: step, Path: l.root, Err: syscall.EIO}}
+		errs := []error{syscall.EIO}
 		if again {
-			errs = append(errs, &os.PathError{Op: "write", Path: l.root, Err: syscall.ENOSPC}, &os.PathError{Op: "open", Path: l.root, Err: syscall.EROFS}, syscall.EDQUOT)
+			errs = append(errs, syscall.ENOSPC, syscall.EROFS, syscall.EDQUOT)
 		}
 		l.disk.mu.Lock()
 		defer l.disk.mu.Unlock()

@@ -2,9 +2,13 @@
 
 package board
 
-import "os"
+import (
+	"os"
+
+	"otm/internal/durable"
+)
 
 // lockDir cannot lock here; running two boards on one directory is on the user.
-func lockDir(dir string) (*os.File, error) { return os.Open(dir) }
+func lockDir(dir string) (*durable.File, error) { return durable.OpenFile(dir, os.O_RDONLY) }
 
-func unlockDir(d *os.File) error { return d.Close() }
+func unlockDir(d *durable.File) error { return d.Close() }

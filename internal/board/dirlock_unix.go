@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"otm/internal/durable"
 )
 
 // lockDir takes an exclusive flock(2) on the directory itself, so that no two
 // committers append to one log. The lock ends with unlockDir, or the process.
-func lockDir(dir string) (*os.File, error) {
-	d, err := os.Open(dir)
+func lockDir(dir string) (*durable.File, error) {
+	d, err := durable.OpenFile(dir, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +31,11 @@ func lockDir(dir string) (*os.File, error) {
 
 // unlockDir gives the lock back. Closing alone would not do: a child that is
 // between fork and exec still shares the lock.
-func unlockDir(d *os.File) error {
+func unlockDir(d *durable.File) error {
 	return errors.Join(flock(d, syscall.LOCK_UN), d.Close())
 }
 
-func flock(d *os.File, how int) error {
+func flock(d *durable.File, how int) error {
 	for {
 		if err := syscall.Flock(int(d.Fd()), how); !errors.Is(err, syscall.EINTR) {
 			return err

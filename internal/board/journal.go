@@ -178,7 +178,7 @@ func (j *journal) compact(st *state) error {
 // cannot know: our handle must be the file that has the name, or what we
 // append would be lost with the old one.
 func (j *journal) judgeReplace(cause error) error {
-	named, err := os.Stat(j.path)
+	named, err := durable.Stat(j.path)
 	if err != nil {
 		return fmt.Errorf("%w: compact: %v, then %v", errUnknownState, cause, err)
 	}
@@ -191,8 +191,8 @@ func (j *journal) judgeReplace(cause error) error {
 
 func (j *journal) close() error { return j.file.Close() }
 
-func openAppend(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|os.O_APPEND, durable.FileMode)
+func openAppend(path string) (*durable.File, error) {
+	return durable.OpenFile(path, os.O_RDWR|os.O_APPEND)
 }
 
 // size is how many objects the state would put into a fresh log.

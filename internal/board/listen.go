@@ -65,7 +65,7 @@ func ReadEndpoint(dir string) (Endpoint, error) {
 }
 
 func removeEndpoint(dir string) error {
-	err := os.Remove(filepath.Join(dir, endpointFile))
+	err := durable.Remove(filepath.Join(dir, endpointFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -48,7 +48,7 @@ type Server struct {
 	jobs       jobs
 	notifier   notifier
 	store      *store
-	dirLock    *os.File
+	dirLock    *durable.File
 	handler    http.Handler
 
 	mu       sync.Mutex // guards what follows
@@ -85,7 +85,7 @@ func Open(o Options) (*Server, error) {
 
 func (s *Server) open() (err error) {
 	dir := s.opts.Dir
-	if err := makeDir(dir); err != nil {
+	if err := durable.Mkdir(dir); err != nil {
 		return err
 	}
 	if s.dirLock, err = lockDir(dir); err != nil {
@@ -118,18 +118,6 @@ func (s *Server) open() (err error) {
 	s.listID = l.ID
 	s.store = newStore(j, st, s.log, s.now, s.notifier.notify)
 	return nil
-}
-
-// makeDir makes the last element of dir if it is missing, and no more.
-func makeDir(dir string) error {
-	err := os.Mkdir(dir, durable.DirMode)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	return durable.SyncDir(filepath.Dir(dir))
 }
 
 func (s *Server) setIdentities() error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -103,7 +102,7 @@ func CheckDir(dir string) (warning string, err error) {
 // The error is a *DirError where somebody can. warning is "" or one sentence.
 func CheckMode(dir string) (warning string, err error) {
 	for _, path := range []string{dir, filepath.Join(dir, "secrets")} {
-		info, err := os.Stat(path)
+		info, err := durable.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

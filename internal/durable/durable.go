@@ -1,8 +1,8 @@
 // Package durable writes files so that they are whole and still there after
 // the power fails.
 //
-// A function that returns nil has made its effect durable, but for
-// ReplaceVolatile and RemoveLeftovers, which say so: the bytes are synced to
+// A function that returns nil has made its effect durable, but for those that
+// say that they have not: the bytes are synced to
 // the file before the file gets its name, and the directory is synced after.
 // What is promised is what fsync(2) promises; Go's File.Sync issues
 // F_FULLFSYNC on macOS.
@@ -62,7 +62,7 @@ type NewFile struct {
 // it. Until all are written, none has its name; if a name is taken, the error
 // matches fs.ErrExist and those before it have theirs.
 func WriteAllNew(dir string, files []NewFile) error {
-	d, err := os.Open(dir)
+	d, err := openDir(dir)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func WriteAllNew(dir string, files []NewFile) error {
 //
 //	open(temp, O_EXCL) write fsync close rename fsync(dir)
 func Replace(path string, data []byte) error {
-	return withTemp(path, data, func(temp string) error { return rename(temp, path, os.Rename) })
+	return withTemp(path, data, func(temp string) error { return RenameVolatile(temp, path) })
 }
 
 // ReplaceVolatile is Replace without the two fsyncs: atomic for other
@@ -111,7 +111,7 @@ func ReplaceVolatile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := rename(temp, path, os.Rename); err != nil {
+	if err := RenameVolatile(temp, path); err != nil {
 		os.Remove(temp)
 		return err
 	}
@@ -132,11 +132,24 @@ func Move(from, to string) error {
 	return SyncDir(filepath.Dir(from))
 }
 
+// RenameVolatile gives a file another name in the same file system, in place of
+// what has it, and is not durable.
+func RenameVolatile(from, to string) error { return rename(from, to, os.Rename) }
+
+// Remove deletes a file. It is not durable: after a power failure the file may
+// be back.
+func Remove(path string) error {
+	if err := crash.Failed("remove", path); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
 // withTemp brackets the naming of a synced temporary file between opening the
 // directory and syncing it. The directory is opened first, so that an error on
 // its inode cannot be reported to somebody else before we look.
 func withTemp(path string, data []byte, name func(temp string) error) error {
-	dir, err := os.Open(filepath.Dir(path))
+	dir, err := openDir(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -160,12 +173,17 @@ func withTemp(path string, data []byte, name func(temp string) error) error {
 }
 
 func writeTemp(path string, data []byte, sync bool) (string, error) {
+	if err := crash.Failed("create", path); err != nil {
+		return "", err
+	}
 	f, err := createTemp(filepath.Dir(path))
 	if err != nil {
 		return "", err
 	}
 	temp := f.Name()
-	_, err = f.Write(data)
+	if err = crash.Failed("write", path); err == nil {
+		_, err = f.Write(data)
+	}
 	if err == nil && sync {
 		if err = crash.Failed("sync", path); err == nil {
 			err = f.Sync()
@@ -189,7 +207,7 @@ func createTemp(dir string) (*os.File, error) {
 
 // SyncDir makes the names in dir durable: those added, and those removed.
 func SyncDir(dir string) error {
-	d, err := os.Open(dir)
+	d, err := openDir(dir)
 	if err != nil {
 		return err
 	}
@@ -197,11 +215,13 @@ func SyncDir(dir string) error {
 	return syncDir(d)
 }
 
-func syncDir(d *os.File) error {
+func openDir(dir string) (*File, error) { return OpenFile(dir, os.O_RDONLY) }
+
+func syncDir(d *File) error {
 	if err := crash.Failed("sync directory", d.Name()); err != nil {
 		return err
 	}
-	return d.Sync()
+	return d.File.Sync()
 }
 
 // rename gives a file its name by the function, which may refuse one that is
@@ -220,8 +240,8 @@ func rename(from, to string, by func(from, to string) error) error {
 // outside of the data directory, and for making that one: what works inside
 // uses Mkdir, so that a data directory that has gone stays gone.
 func MkdirAll(dir string) error {
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return Mkdir(dir)
+	if err := Mkdir(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := MkdirAll(filepath.Dir(dir)); err != nil {
 		return err
@@ -234,7 +254,7 @@ func MkdirAll(dir string) error {
 // fs.ErrNotExist. What is in the way and is no directory is ENOTDIR, also a
 // link that leads nowhere.
 func Mkdir(dir string) error {
-	switch info, err := os.Stat(dir); {
+	switch info, err := Stat(dir); {
 	case err == nil && info.IsDir():
 		return nil
 	case err == nil:
@@ -242,11 +262,14 @@ func Mkdir(dir string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
+	if err := crash.Failed("make directory", dir); err != nil {
+		return err
+	}
 	err := os.Mkdir(dir, DirMode)
 	if errors.Is(err, fs.ErrExist) {
 		// Somebody else made it just now, or a link that leads nowhere is in
 		// the way.
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		if info, err := Stat(dir); err != nil || !info.IsDir() {
 			return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 		}
 	} else if err != nil {
@@ -260,7 +283,7 @@ func Mkdir(dir string) error {
 // that still runs are younger. What it deletes may be back after a power
 // failure, to be deleted again.
 func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (int, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := ReadDir(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -273,7 +296,7 @@ func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (int, e
 		if err != nil || !info.Mode().IsRegular() || now.Sub(info.ModTime()) < olderThan {
 			continue
 		}
-		if os.Remove(filepath.Join(dir, e.Name())) == nil {
+		if Remove(filepath.Join(dir, e.Name())) == nil {
 			removed++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"syscall"
 
@@ -17,23 +18,52 @@ var ErrNoFile = errors.New("is no regular file")
 // waited for: the error matches ErrNoFile there, as for all that is no regular
 // file, at the end of links, and fs.ErrNotExist where there is nothing.
 func ReadFile(path string) ([]byte, error) {
+	data, _, err := readAtMost(path, math.MaxInt64, 0)
+	return data, err
+}
+
+// ReadAtMost is ReadFile for what others may have made: it reads no more than
+// limit bytes, follows no link, for which the error matches ErrNoFile, and
+// returns what the file was like when it was read.
+func ReadAtMost(path string, limit int64) ([]byte, fs.FileInfo, error) {
+	return readAtMost(path, limit, syscall.O_NOFOLLOW)
+}
+
+func readAtMost(path string, limit int64, flag int) ([]byte, fs.FileInfo, error) {
 	if err := crash.Failed("read", path); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ENXIO) { // a socket
-		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrNoFile}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|flag, 0)
+	if errors.Is(err, syscall.ENXIO) || flag != 0 && errors.Is(err, syscall.ELOOP) { // a socket, a link
+		return nil, nil, &fs.PathError{Op: "open", Path: path, Err: ErrNoFile}
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: ErrNoFile}
+		return nil, nil, &fs.PathError{Op: "read", Path: path, Err: ErrNoFile}
 	}
-	return io.ReadAll(f)
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	return data, info, err
+}
+
+// Stat is os.Stat for files and directories of ours.
+func Stat(path string) (fs.FileInfo, error) { return look("stat", path, os.Stat) }
+
+// Lstat is os.Lstat for what stands in directories of ours.
+func Lstat(path string) (fs.FileInfo, error) { return look("lstat", path, os.Lstat) }
+
+// ReadDir is os.ReadDir for directories of ours.
+func ReadDir(dir string) ([]fs.DirEntry, error) { return look("read directory", dir, os.ReadDir) }
+
+func look[T any](step, path string, by func(string) (T, error)) (found T, err error) {
+	if err := crash.Failed(step, path); err != nil {
+		return found, err
+	}
+	return by(path)
 }

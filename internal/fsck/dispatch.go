@@ -6,10 +6,10 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/pipeline"
 )
@@ -29,7 +29,10 @@ func (c *check) dispatchFiles() error {
 			continue
 		}
 		seen[workspace] = true
-		list, ok := c.readDispatch(workspace)
+		list, ok, err := c.readDispatch(workspace)
+		if err != nil {
+			return err
+		}
 		if !ok {
 			continue
 		}
@@ -87,32 +90,28 @@ type entry struct {
 	Agent  string          `json:"agent"`
 }
 
-func (c *check) readDispatch(workspace string) ([]entry, bool) {
-	path := filepath.Join(workspace, fileName)
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, true
-	}
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, false // the dispatcher says so, or sets it aside
-	}
-	data, err := os.ReadFile(path)
+// readDispatch reads the entries of a workspace; ok is false where the dispatcher
+// says what is wrong there, or sets it aside.
+func (c *check) readDispatch(workspace string) (list []entry, ok bool, err error) {
+	data, info, err := durable.ReadAtMost(filepath.Join(workspace, fileName), maxFile)
 	if err != nil {
-		return nil, false
+		return nil, errors.Is(err, fs.ErrNotExist), unread(err)
+	}
+	if info.Size() > maxFile {
+		return nil, false, nil
 	}
 	var file struct {
 		Dispatched []json.RawMessage `json:"dispatched"`
 	}
 	if json.Unmarshal(data, &file) != nil {
 		c.found(RuleDispatch, 0, RunAgain, "otm-dispatcher --once   # sets it aside and begins it anew", "the dispatch file in %s is not JSON", workspace)
-		return nil, false
+		return nil, false, nil
 	}
-	var list []entry
 	for _, raw := range file.Dispatched {
 		var e entry
 		if json.Unmarshal(raw, &e) == nil {
 			list = append(list, e)
 		}
 	}
-	return list, true
+	return list, true, nil
 }

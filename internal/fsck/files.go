@@ -3,7 +3,6 @@ package fsck
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -34,7 +33,7 @@ func (c *check) readRecords() error {
 			c.owners[rec.RowID] = id
 		}
 	}
-	entries, err := os.ReadDir(filepath.Join(c.Dir, "tasks"))
+	entries, err := durable.ReadDir(filepath.Join(c.Dir, "tasks"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -112,8 +111,8 @@ func (c *check) inboxes() error {
 				continue
 			}
 			data, _, err := c.box.Read(f)
-			if err != nil {
-				continue // settled meanwhile
+			if err := unread(err); err != nil {
+				return err
 			}
 			if d, err := drop.ParseCreate(data); err == nil {
 				c.saw(d.Task.ID)
@@ -122,6 +121,17 @@ func (c *check) inboxes() error {
 		}
 	}
 	return nil
+}
+
+// unread returns the error with which a drop could not be read, unless the drop
+// says nothing: it was settled meanwhile, is none, or we may not read it, which
+// the injector says.
+func unread(err error) error {
+	var refused *fs.PathError
+	if !errors.As(err, &refused) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNoFile) {
+		return nil
+	}
+	return err
 }
 
 func (c *check) counter() error {
@@ -159,9 +169,9 @@ func (c *check) litter() error {
 		}
 	}
 	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue // not there: others say so where it matters
+		entries, err := durable.ReadDir(dir)
+		if err := unread(err); err != nil {
+			return err
 		}
 		for _, e := range entries {
 			info, err := e.Info()

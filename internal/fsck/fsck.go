@@ -89,7 +89,7 @@ type check struct {
 	unread        map[pipeline.TaskID]error // records that cannot be read
 	waiting       map[pipeline.TaskID]bool  // a create of it stands in the inbox
 	reports       map[string]bool           // names of updates that stand in the inbox
-	processed     map[string]string         // names of creates in processed/, by the id of the drop
+	processed     map[string]string         // names in processed/, by themselves and, of creates, by the id of the drop
 	failed        map[string]string         // the same of failed/
 	used          []pipeline.TaskID
 	findings      []Finding

@@ -1,6 +1,7 @@
 package fsck
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 
@@ -17,29 +18,28 @@ func (c *check) readFailed() error {
 		return err
 	}
 	for _, name := range names {
+		c.failed[name] = name
 		s, err := c.box.ReadSettled(inbox.FailedDir, name)
+		if err := unread(err); err != nil {
+			return err
+		}
 		if err != nil || s.Object == nil {
 			continue
 		}
-		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil {
+		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && d.ID != "" {
 			c.failed[d.ID] = name
 		}
 	}
 	return nil
 }
 
-// nameIn is the name of a task's create in processed/ or failed/, of which
-// names are by the ids of the drops; "": it is not there.
-func (c *check) nameIn(dir string, names map[string]string, rec *pipeline.Record) string {
-	switch {
-	case rec.DropID == "":
+// nameIn is the name of a task's create among those of processed/ or failed/;
+// "": it is not there.
+func nameIn(names map[string]string, rec *pipeline.Record) string {
+	if rec.DropID == "" {
 		return ""
-	case names[rec.DropID] != "":
-		return names[rec.DropID]
-	case rec.Drop != "" && c.box.IsSettled(dir, rec.Drop): // a drop of others, that has no id
-		return rec.Drop
 	}
-	return ""
+	return cmp.Or(names[rec.DropID], names[rec.Drop])
 }
 
 // settled holds what was taken down for done against the records.
@@ -48,9 +48,13 @@ func (c *check) settled() error {
 	if err != nil {
 		return err
 	}
-	applied := map[pipeline.TaskID][]string{} // the names of its updates, in order
+	applied := map[pipeline.TaskID][]*inbox.Settled{} // its updates, in the order of their names
 	for _, name := range names {
+		c.processed[name] = name
 		s, err := c.box.ReadSettled(inbox.ProcessedDir, name)
+		if err := unread(err); err != nil {
+			return err
+		}
 		if err != nil || s.Object == nil {
 			continue
 		}
@@ -60,7 +64,7 @@ func (c *check) settled() error {
 		case inbox.NewTasks:
 			c.processedCreate(id, name, s)
 		case inbox.TaskUpdates:
-			applied[id] = append(applied[id], name)
+			applied[id] = append(applied[id], s)
 		}
 	}
 	for _, id := range sorted(applied) {
@@ -70,7 +74,7 @@ func (c *check) settled() error {
 }
 
 func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settled) {
-	if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && !s.Result.SkippedDuplicate {
+	if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && d.ID != "" && !s.Result.SkippedDuplicate {
 		c.processed[d.ID] = name
 	}
 	known := c.records[id] != nil || c.unread[id] != nil || len(c.tops[id]) > 0 || c.archived[id] || c.historyUnread || c.waiting[id]
@@ -86,7 +90,7 @@ func (c *check) again(name string) string {
 }
 
 // updates holds the updates of a task that were settled against its record.
-func (c *check) updates(id pipeline.TaskID, settled []string) {
+func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
 	rec := c.records[id]
 	if rec == nil {
 		return
@@ -109,9 +113,9 @@ func (c *check) updates(id pipeline.TaskID, settled []string) {
 	if len(rec.Updates) >= pipeline.KeptUpdates { // older ones are forgotten
 		return
 	}
-	for _, name := range settled {
-		if s, err := c.box.ReadSettled(inbox.ProcessedDir, name); err == nil && !known[name] && !c.knowsDrop(rec, s) {
-			c.found(RuleUpdates, id, "", c.remake(rec), "%s was settled as applied, and its record does not know it", name)
+	for _, s := range settled {
+		if !known[s.Name] && !c.knowsDrop(rec, s) {
+			c.found(RuleUpdates, id, "", c.remake(rec), "%s was settled as applied, and its record does not know it", s.Name)
 		}
 	}
 }

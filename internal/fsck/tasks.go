@@ -9,7 +9,6 @@ import (
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/history"
-	"otm/pipeline/inbox"
 )
 
 func (c *check) readRows() error {
@@ -138,9 +137,9 @@ func says(cell string) string {
 // rowless is for a record that knows no row. One whose create failed needs none.
 func (c *check) rowless(rec *pipeline.Record) {
 	id := rec.TaskID
-	processed := c.nameIn(inbox.ProcessedDir, c.processed, rec)
+	processed := nameIn(c.processed, rec)
 	switch {
-	case c.waiting[id] || !c.Quiet || c.nameIn(inbox.FailedDir, c.failed, rec) != "":
+	case c.waiting[id] || !c.Quiet || nameIn(c.failed, rec) != "":
 	case c.rowBearing(id) != nil:
 		c.found(RuleHalfMade, id, "", c.remake(rec), "a row bears its id, and its record knows none")
 	case processed != "":
@@ -205,7 +204,7 @@ func (c *check) stepsOf(rec *pipeline.Record, row *pipeline.Row) {
 // on who makes its task.
 func (c *check) stepMissing(rec *pipeline.Record, i int) {
 	repair, hint := Repair(""), c.remake(rec)
-	failed, processed := c.nameIn(inbox.FailedDir, c.failed, rec), c.nameIn(inbox.ProcessedDir, c.processed, rec)
+	failed, processed := nameIn(c.failed, rec), nameIn(c.processed, rec)
 	switch {
 	case rec.DropID == "":
 		repair, hint = RunAgain, "otm-dispatcher --once   # makes it"

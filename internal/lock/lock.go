@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -56,7 +57,7 @@ const (
 // Lock is a lock that is held. Its methods must not be called after Release.
 type Lock struct {
 	fl   *flock.Flock
-	file *os.File
+	file *durable.File
 	dir  *flock.Flock // nil unless AcquireIn took it
 }
 
@@ -199,8 +200,8 @@ func locked(fl *flock.Flock, path string) (*Lock, error) {
 
 // openLocked opens the file behind the name for writing. It returns nil
 // without an error where that is not the file that was locked.
-func openLocked(fl *flock.Flock, path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+func openLocked(fl *flock.Flock, path string) (*durable.File, error) {
+	file, err := durable.OpenFile(path, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -236,10 +237,13 @@ func (l *Lock) Release() error {
 
 // Note reads what the last holder left with SetNote; nil if nothing. The
 // bytes are whatever stands there: after a crash, they may be torn.
-func (l *Lock) Note() []byte {
+func (l *Lock) Note() ([]byte, error) {
 	buf := make([]byte, noteWidth)
-	n, _ := l.file.ReadAt(buf, pidWidth)
-	return bytes.TrimSpace(bytes.Trim(buf[:n], "\x00"))
+	n, err := l.file.ReadAt(buf, pidWidth)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return bytes.TrimSpace(bytes.Trim(buf[:n], "\x00")), nil
 }
 
 // SetNote leaves up to 63 bytes for the next holder, without syncing them.

@@ -312,19 +312,19 @@ func TestNote(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
 	l := acquire(t, path, 0)
-	if got := l.Note(); len(got) != 0 {
+	if got, err := l.Note(); len(got) != 0 || err != nil {
 		t.Errorf("the note of a new lock is %q", got)
 	}
 	for _, note := range []string{`{"next":36}`, "", strings.Repeat("x", 63), `{"next":1000000000}`} {
 		if err := l.SetNote([]byte(note)); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.Note(); string(got) != note {
+		if got, err := l.Note(); string(got) != note || err != nil {
 			t.Errorf("Note = %q, want %q", got, note)
 		}
 		l.Release()
 		l = acquire(t, path, 0)
-		if got := l.Note(); string(got) != note {
+		if got, err := l.Note(); string(got) != note || err != nil {
 			t.Errorf("the next holder reads the note %q, want %q", got, note)
 		}
 	}
@@ -335,7 +335,7 @@ func TestNote(t *testing.T) {
 	if err := os.Truncate(path, 20); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Note(); string(got) != `{"nex` {
+	if got, err := l.Note(); string(got) != `{"nex` || err != nil {
 		t.Errorf("the torn note reads %q", got)
 	}
 	if err := os.Truncate(path, 0); err != nil {
@@ -344,7 +344,7 @@ func TestNote(t *testing.T) {
 	if err := os.Truncate(path, 100); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Note(); len(got) != 0 {
+	if got, err := l.Note(); len(got) != 0 || err != nil {
 		t.Errorf("the note of NUL bytes reads %q", got)
 	}
 }

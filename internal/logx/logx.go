@@ -33,7 +33,7 @@ type File struct {
 	max  int64
 
 	mu   sync.Mutex // guards file and size
-	file *os.File
+	file *durable.File
 	size int64
 }
 
@@ -47,7 +47,7 @@ func (f *File) open() error {
 	if err := durable.MkdirAll(filepath.Dir(f.path)); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
+	file, err := durable.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func useLink(dir, code string, now time.Time) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+	if err := durable.Remove(path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil // somebody was faster
 	} else if err != nil {
 		return false, err

@@ -422,7 +422,11 @@ func (r *create) known(k *task.Key) (bool, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
-	return r.box.IsSettled(inbox.ProcessedDir, k.Name) || r.box.IsSettled(inbox.FailedDir, k.Name), nil
+	settled, err := r.box.IsSettled(inbox.ProcessedDir, k.Name)
+	if settled || err != nil {
+		return settled, err
+	}
+	return r.box.IsSettled(inbox.FailedDir, k.Name)
 }
 
 func (r *create) print(all []made) error {

@@ -237,8 +237,8 @@ func (b *base) await(ctx context.Context, drops []awaited) error {
 }
 
 func (b *base) settled(d awaited) (inbox.Result, bool, error) {
-	if b.box.Waiting(d.kind, d.name) {
-		return inbox.Result{}, false, nil
+	if waits, err := b.box.Waiting(d.kind, d.name); waits || err != nil {
+		return inbox.Result{}, false, err
 	}
 	result, settled, err := b.box.Find(d.kind, d.name, d.data)
 	if d.data == nil && err == nil && !settled {

@@ -2,6 +2,8 @@ package history
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,38 +15,72 @@ import (
 // was there stays, and what is added again by who looks first stands there once.
 func TestDiskFailsAtEachStep(t *testing.T) {
 	t.Parallel()
-	for _, before := range [][]Entry{nil, {entry(1)}} {
-		for n := 1; ; n++ {
-			dir := t.TempDir()
-			if err := Append(dir, before); err != nil {
-				t.Fatal(err)
-			}
-			had, _ := read(t, dir)
-			refusal := crashtest.Nth(t, dir, n, syscall.EIO)
-			err := Append(dir, []Entry{entry(2), entry(3)})
-			if refusal.Step() == "" {
-				if n == 1 {
-					t.Error("it takes no step on the disk")
+	for name, end := range map[string]string{"new": "", "whole": "\n", "torn": "\n{\"taskId\":\"T-000", "without an end": " "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+				dir := t.TempDir()
+				if end != "" {
+					spoilEnd(t, dir, end)
 				}
-				break
-			}
-			if !errors.Is(err, syscall.EIO) {
-				t.Fatalf("%s failed, and Append said %v", refusal.Step(), err)
-			}
-			have, _ := read(t, dir)
-			if !strings.HasPrefix(have, had) {
-				t.Fatalf("%s: %q is left of %q", refusal.Step(), have, had)
-			}
-			for _, e := range []Entry{entry(2), entry(3)} {
-				if !strings.Contains(have, e.TaskID.String()) {
-					if err := Append(dir, []Entry{e}); err != nil {
-						t.Fatal(err)
+				had, _ := read(t, dir)
+				refusal, err := refuse(dir, func() error { return Append(dir, []Entry{entry(2), entry(3)}) })
+				if errors.Is(err, syscall.EIO) != refusal.Came() {
+					t.Fatalf("refused %q, and was told: %v", refusal, err)
+				}
+				have, _ := read(t, dir)
+				if !strings.HasPrefix(have, had) {
+					t.Fatalf("refused %q: %q is left of %q", refusal, have, had)
+				}
+				for _, e := range []Entry{entry(2), entry(3)} {
+					if !strings.Contains(have, e.TaskID.String()) {
+						if err := Append(dir, []Entry{e}); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
-			}
-			if have, bad := read(t, dir); bad != 0 || strings.Count(have, "T-00002") != 1 || strings.Count(have, "T-00003") != 1 {
-				t.Fatalf("%s: in the end %q, and %d bad lines", refusal.Step(), have, bad)
-			}
-		}
+				want := strings.TrimSpace(had + " T-00002 T-00003")
+				if have, bad := read(t, dir); bad != 0 || have != want {
+					t.Fatalf("refused %q: in the end %q, and %d bad lines; want %q", refusal, have, bad, want)
+				}
+			})
+		})
 	}
+}
+
+// spoilEnd makes a history of one entry whose line ends so.
+func spoilEnd(t *testing.T, dir, end string) {
+	t.Helper()
+	if err := Append(dir, []Entry{entry(1)}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, FileName)
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(strings.TrimSuffix(string(data), "\n")+end), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReadRefused: a history that could not be read is never taken for one that
+// ends there.
+func TestReadRefused(t *testing.T) {
+	t.Parallel()
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		dir := t.TempDir()
+		if err := Append(dir, []Entry{entry(1)}); err != nil {
+			t.Fatal(err)
+		}
+		refusal, err := refuse(dir, func() (last error) {
+			for _, err := range Read(dir) {
+				last = err
+			}
+			return last
+		})
+		if errors.Is(err, syscall.EIO) != refusal.Came() {
+			t.Errorf("refused %q, and was told: %v", refusal, err)
+		}
+	})
 }

@@ -88,7 +88,7 @@ func Append(dir string, entries []Entry) error {
 		return errors.Join(err, f.Truncate(end)) // a full disk: nothing of it is to be read as a line
 	}
 	crash.Point("history.written")
-	if err := sync(f); err != nil {
+	if err := f.Sync(); err != nil {
 		return err
 	}
 	back := make([]byte, lines.Len())
@@ -102,23 +102,16 @@ func Append(dir string, entries []Entry) error {
 	return nil
 }
 
-func sync(f *os.File) error {
-	if err := crash.Failed("sync", f.Name()); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
 // open opens the file, and makes it durable that it is there.
-func open(path string) (*os.File, error) {
+func open(path string) (*durable.File, error) {
 	err := mustBeFile(path)
 	if err == nil {
-		return os.OpenFile(path, os.O_RDWR, 0)
+		return durable.OpenFile(path, os.O_RDWR)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, durable.FileMode)
+	f, err := durable.OpenFile(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +126,7 @@ func open(path string) (*os.File, error) {
 // waits for ever, and a link that leads nowhere says that the history is not
 // there now, not that there is none.
 func mustBeFile(path string) error {
-	info, err := os.Stat(path)
+	info, err := durable.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
 		return fmt.Errorf("%q is not a file: move it away", path)
@@ -147,7 +140,7 @@ func mustBeFile(path string) error {
 
 // mendEnd makes the file end with a whole line, and returns where the next
 // begins.
-func mendEnd(f *os.File) (end int64, err error) {
+func mendEnd(f *durable.File) (end int64, err error) {
 	start, size, err := lastLine(f)
 	if err != nil || start == size {
 		return size, err
@@ -170,7 +163,7 @@ func mendEnd(f *os.File) (end int64, err error) {
 
 // lastLine finds where the line at the end of the file begins that has no end;
 // start is size where there is none.
-func lastLine(f *os.File) (start, size int64, err error) {
+func lastLine(f *durable.File) (start, size int64, err error) {
 	if size, err = f.Seek(0, io.SeekEnd); err != nil {
 		return 0, 0, err
 	}
@@ -219,7 +212,7 @@ func Read(dir string) iter.Seq2[*Entry, error] {
 			yield(nil, err)
 			return
 		}
-		f, err := os.Open(path)
+		f, err := durable.OpenFile(path, os.O_RDONLY)
 		if err != nil {
 			yield(nil, err)
 			return

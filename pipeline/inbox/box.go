@@ -3,8 +3,6 @@ package inbox
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -71,9 +69,22 @@ func (b *Box) PublishAll(kind Kind, drops []durable.NewFile) error {
 }
 
 // Waiting tells whether a drop still stands in its inbox.
-func (b *Box) Waiting(kind Kind, name string) bool {
-	_, err := os.Lstat(filepath.Join(b.Dir(kind), name))
-	return err == nil
+func (b *Box) Waiting(kind Kind, name string) (bool, error) {
+	return stands(filepath.Join(b.Dir(kind), name))
+}
+
+func stands(path string) (bool, error) {
+	_, err := durable.Lstat(path)
+	if absent(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// absent tells whether an error means that nothing stands at a path: no file,
+// or no directory in which one could.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // File is something delivered.
@@ -91,11 +102,11 @@ func (f File) Regular() bool { return f.Info.Mode().IsRegular() }
 // is left to come back. The error matches fs.ErrNotExist where the data
 // directory itself has gone: only otm init makes one.
 func (b *Box) Ensure() error {
-	if _, err := os.Stat(b.dir); err != nil {
+	if _, err := durable.Stat(b.dir); err != nil {
 		return err
 	}
 	for _, kind := range Kinds {
-		if info, err := os.Lstat(b.Dir(kind)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if info, err := durable.Lstat(b.Dir(kind)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			continue
 		}
 		if err := durable.Mkdir(b.Dir(kind)); err != nil {
@@ -109,7 +120,7 @@ func (b *Box) Ensure() error {
 // nothing: an inbox that is missing, or a link which leads nowhere, is empty.
 // Files that vanish while we look are left out.
 func (b *Box) List(kind Kind) ([]File, error) {
-	entries, err := os.ReadDir(b.Dir(kind))
+	entries, err := durable.ReadDir(b.Dir(kind))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -144,27 +155,16 @@ func Delivered(name string) bool {
 // fs.ErrNotExist where it has gone.
 func (b *Box) Read(f File) ([]byte, File, error) {
 	path := b.path(f)
-	open := func() (*os.File, error) {
-		// What replaced the file since it was listed is neither followed nor
-		// waited for.
-		return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	}
-	file, err := open()
+	// What replaced the file since it was listed is neither followed nor waited for.
+	data, info, err := durable.ReadAtMost(path, drop.MaxSize+1)
 	if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.FileMode) == nil {
-		file, err = open() // foreign files of any mode are read
+		data, info, err = durable.ReadAtMost(path, drop.MaxSize+1) // foreign files of any mode are read
 	}
 	if err != nil {
 		return nil, f, err
 	}
-	defer file.Close()
-	if f.Info, err = file.Stat(); err != nil {
-		return nil, f, err
-	}
-	if !f.Regular() {
-		return nil, f, fmt.Errorf("read %q: not a regular file", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(file, drop.MaxSize+1))
-	return data, f, err
+	f.Info = info
+	return data, f, nil
 }
 
 func (b *Box) path(f File) string { return filepath.Join(b.dir, string(f.Kind), f.Name) }

@@ -55,7 +55,7 @@ func TestPublish(t *testing.T) {
 			t.Errorf("%s has mode %v, %v; want %v", filepath.Base(path), info.Mode(), err, want)
 		}
 	}
-	if !b.Waiting(NewTasks, "a.json") || b.Waiting(TaskUpdates, "a.json") {
+	if !waits(t, b, NewTasks, "a.json") || waits(t, b, TaskUpdates, "a.json") {
 		t.Error("Waiting does not tell where the drop stands")
 	}
 }

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,8 @@ import (
 )
 
 // TestDiskFailsAtEachStep: whatever is done with a drop, and at whichever step
-// the disk refuses, done again it stands in one place, once.
+// the disk refuses, that is told, and done again the drop stands in one place,
+// once.
 func TestDiskFailsAtEachStep(t *testing.T) {
 	t.Parallel()
 	settle := func(class Class, text string) func(*testing.T, *Box) (func() error, string) {
@@ -56,30 +56,45 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 			}, string(NewTasks)
 		}
 	}
+	// begun is what is done after it has failed once, at a step on a file.
+	begun := func(step, file string, prepare func(*testing.T, *Box) (func() error, string)) func(*testing.T, *Box) (func() error, string) {
+		return func(t *testing.T, b *Box) (func() error, string) {
+			do, want := prepare(t, b)
+			failed := false
+			crashtest.Below(t, b.dir, func(s, path string) error {
+				if failed || s != step || !strings.Contains(path, file) {
+					return nil
+				}
+				failed = true
+				return syscall.EIO
+			})
+			if err := do(); !errors.Is(err, syscall.EIO) {
+				t.Fatalf("%s of %s refused: %v", step, file, err)
+			}
+			return do, want
+		}
+	}
 	renumber := func(o *drop.Object) error { return o.Set("taskId", "T-00007") }
 	for name, prepare := range map[string]func(*testing.T, *Box) (func() error, string){
 		"processed": settle("", `{"id":"d1"}`), "failed": settle(Invalid, `{"id":"d1"}`), "no JSON": settle(Invalid, "no JSON"),
 		"retry": retry(`{"id":"d1"}`, nil), "retry, edited": retry(`{"id":"d1"}`, renumber), "retry, no JSON": retry("no JSON", nil),
+		"copied": begun("rename", takenPrefix, settle("", `{"id":"d1"}`)), "taken": begun("remove", takenPrefix, settle("", `{"id":"d1"}`)),
+		"failed, copied": begun("rename", takenPrefix, settle(Invalid, `{"id":"d1"}`)), "explained": begun("rename", FailedDir+"/a.json.error", settle(Invalid, "no JSON")),
+		"claimed": begun("rename", string(NewTasks)+"/", retry(`{"id":"d1"}`, nil)), "put away": begun("rename", string(NewTasks)+"/a.json", retry("no JSON", nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for n := 1; ; n++ {
+			crashtest.Each(t, syscall.ENOSPC, func(refuse crashtest.Refuse) {
 				b := box(t)
 				do, want := prepare(t, b)
-				refusal := crashtest.Nth(t, b.dir, n, syscall.ENOSPC)
-				err := do()
-				if refusal.Step() == "" {
-					if n == 1 {
-						t.Error("it takes no step on the disk")
+				refusal, err := refuse(b.dir, do)
+				if got := errors.Is(err, syscall.ENOSPC); got != refusal.Came() && !refusal.Of("remove", claims) { // of what explains nothing any more
+					t.Errorf("refused %q, and was told: %v", refusal, err)
+				}
+				for range 2 { // the second, as after a restart
+					if again := do(); again != nil {
+						t.Fatalf("refused %q: %v; again: %v", refusal, err, again)
 					}
-					return
-				}
-				where := fmt.Sprintf("step %d (%s): %v", n, refusal.Step(), err)
-				if err := do(); err != nil {
-					t.Fatalf("%s; again: %v", where, err)
-				}
-				if err := do(); err != nil { // as after a restart
-					t.Fatalf("%s; once more: %v", where, err)
 				}
 				places := map[string]int{}
 				for _, dir := range []string{string(NewTasks), ProcessedDir, FailedDir, filepath.Join(FailedDir, claims, string(NewTasks))} {
@@ -90,9 +105,9 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 					}
 				}
 				if len(places) != 1 || places[want] != 1 {
-					t.Fatalf("%s; in the end it stands in %v, want once in %s", where, places, want)
+					t.Fatalf("refused %q: %v; in the end it stands in %v, want once in %s", refusal, err, places, want)
 				}
-			}
+			})
 		})
 	}
 }

@@ -56,6 +56,26 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
+// waits tells whether a drop stands in its inbox.
+func waits(t *testing.T, b *Box, kind Kind, name string) bool {
+	t.Helper()
+	ok, err := b.Waiting(kind, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// isSettled tells whether a name stands in processed/ or failed/.
+func isSettled(t *testing.T, b *Box, dir, name string) bool {
+	t.Helper()
+	ok, err := b.IsSettled(dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
 // only returns the one file of an inbox, as read.
 func only(t *testing.T, b *Box, kind Kind) (File, []byte) {
 	t.Helper()

@@ -3,8 +3,9 @@ package inbox
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"time"
+
+	"otm/internal/durable"
 )
 
 // Prune removes settled drops from processed/ that took effect before a time,
@@ -19,7 +20,7 @@ func (b *Box) Prune(before time.Time) (int, error) {
 	pruned := 0
 	for _, name := range names {
 		path := b.settledPath(ProcessedDir, name)
-		info, err := os.Lstat(path)
+		info, err := durable.Lstat(path)
 		if err != nil || !info.Mode().IsRegular() || !info.ModTime().Before(before) {
 			continue
 		}
@@ -27,7 +28,7 @@ func (b *Box) Prune(before time.Time) (int, error) {
 		if err != nil || s.Result.At.IsZero() || !s.Result.At.Before(before) {
 			continue
 		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return pruned, err
 		}
 		pruned++

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,25 +34,26 @@ func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
 		return b.readClaimed(name)
 	}
 	if err == nil && s.Result.Inbox == "" { // a Retry that ended early may have put its explanation away
-		if kind, explained := b.explainedAside(name); explained != nil {
-			s.Result = *explained
+		for _, kind := range Kinds {
+			explained, err := readExplanation(errorPath(filepath.Join(b.claimDir(kind), name)))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			s.Result = explained
 			s.Result.Inbox = kind
+			return s, err
 		}
 	}
 	return s, err
 }
 
 func readSettled(path string) (*Settled, error) {
-	info, err := os.Lstat(path)
+	data, _, err := load(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &Settled{Name: filepath.Base(path)}
-	if info.Mode().IsRegular() && info.Size() <= maxSettled {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
+	if data != nil {
 		if o, err := drop.ParseGrown(data); err == nil && o.Get(resultKey) != nil {
 			s.Object = o
 			return s, json.Unmarshal(o.Get(resultKey), &s.Result)
@@ -71,7 +72,7 @@ func readExplanation(path string) (Result, error) {
 	var beside struct {
 		Result Result `json:"_result"`
 	}
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	switch {
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		err = fs.ErrNotExist // so long a name has none
@@ -103,7 +104,7 @@ func (b *Box) SettledNames(dir string) ([]string, error) {
 // deliveredIn lists the drops in a directory without what explains them; none
 // where there is no directory.
 func deliveredIn(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -120,22 +121,8 @@ func deliveredIn(dir string) ([]string, error) {
 }
 
 // IsSettled tells whether a name stands in processed/ or failed/.
-func (b *Box) IsSettled(dir, name string) bool {
-	_, err := os.Lstat(b.settledPath(dir, name))
-	return err == nil
-}
-
-// SettledID returns the id of a settled drop; "" where it has none.
-func (b *Box) SettledID(dir, name string) string {
-	s, err := b.ReadSettled(dir, name)
-	if err != nil || s.Object == nil {
-		return ""
-	}
-	var id string
-	if json.Unmarshal(s.Object.Get("id"), &id) != nil {
-		return ""
-	}
-	return id
+func (b *Box) IsSettled(dir, name string) (bool, error) {
+	return stands(b.settledPath(dir, name))
 }
 
 // ErrNoInbox says of a failed file that nothing tells from which inbox it came.
@@ -170,7 +157,11 @@ func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Ki
 		return "", "", fs.ErrNotExist
 	}
 	for _, kind := range Kinds {
-		if _, err := os.Lstat(filepath.Join(b.claimDir(kind), name)); err == nil {
+		claimed, err := stands(filepath.Join(b.claimDir(kind), name))
+		if err != nil {
+			return "", "", err
+		}
+		if claimed {
 			// Whatever failed under this name since is another one.
 			return b.putInInbox(kind, name)
 		}
@@ -214,7 +205,7 @@ func (b *Box) claim(kind Kind, name string) error {
 		}
 	}
 	// What a crash left there explains a file that has been put back.
-	if err := os.Rename(errorPath(from), errorPath(to)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
+	if err := durable.RenameVolatile(errorPath(from), errorPath(to)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
 		return err
 	}
 	crash.Point("retry.explanation")
@@ -248,7 +239,7 @@ func (b *Box) putInInbox(kind Kind, name string) (Kind, string, error) {
 		return "", "", err
 	}
 	crash.Point("retry.delivered")
-	os.Remove(errorPath(from)) // left behind it explains nothing
+	durable.Remove(errorPath(from)) // left behind it explains nothing
 	return kind, placed, nil
 }
 
@@ -266,17 +257,6 @@ func (b *Box) readClaimed(name string) (s *Settled, err error) {
 		return s, err
 	}
 	return nil, err
-}
-
-// explainedAside is the explanation of a failed file that was put away before
-// the file was claimed; nil where there is none.
-func (b *Box) explainedAside(name string) (Kind, *Result) {
-	for _, kind := range Kinds {
-		if result, err := readExplanation(errorPath(filepath.Join(b.claimDir(kind), name))); err == nil {
-			return kind, &result
-		}
-	}
-	return "", nil
 }
 
 // editedKey is that of Result.Edited.
@@ -313,17 +293,14 @@ func moveBack(from, to string) error {
 	if !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
-	if info, lerr := os.Lstat(from); lerr != nil || !info.Mode().IsRegular() {
-		return err // of a pipe there is no end
-	}
-	data, err := os.ReadFile(from)
+	data, _, err := durable.ReadAtMost(from, math.MaxInt64)
 	if err != nil {
 		return err
 	}
 	if err := durable.WriteNew(to, data); err != nil {
 		return err
 	}
-	return os.Remove(from)
+	return durable.Remove(from)
 }
 
 // Find looks for where the drop that was delivered under this name settled: its
@@ -334,14 +311,14 @@ func (b *Box) Find(kind Kind, name string, data []byte) (Result, bool, error) {
 		for n := 1; ; n++ {
 			candidate := numbered(name, n)
 			path := b.settledPath(dir, candidate)
-			info, err := os.Lstat(path)
+			settled, _, err := loadForeign(path)
 			if errors.Is(err, fs.ErrNotExist) {
 				break
 			}
 			if err != nil {
 				return Result{}, false, err
 			}
-			if data != nil && !sameSettled(path, info, data) {
+			if data != nil && (settled == nil || !sameDrop(settled, data)) {
 				continue
 			}
 			s, err := b.ReadSettled(dir, candidate)

@@ -112,7 +112,7 @@ func TestRetryEdits(t *testing.T) {
 	if _, _, err := b.Retry("a.json", "", func(*drop.Object) error { return refuse }); !errors.Is(err, refuse) {
 		t.Errorf("Retry with an edit that fails: %v, want its error", err)
 	}
-	if !b.IsSettled(FailedDir, "a.json") || b.Waiting(NewTasks, "a.json") {
+	if !isSettled(t, b, FailedDir, "a.json") || waits(t, b, NewTasks, "a.json") {
 		t.Error("an edit that failed moved the file")
 	}
 	if _, _, err := b.Retry("a.json", "", func(o *drop.Object) error { return o.Set("taskId", "T-00036") }); err != nil {
@@ -143,7 +143,7 @@ func TestRetrySurvivesACrash(t *testing.T) {
 				}
 				reached++
 				at := fmt.Sprintf("%s: crashed at %s %d", text, point, nth)
-				delivered := b.Waiting(NewTasks, "a.json")
+				delivered := waits(t, b, NewTasks, "a.json")
 				if got, err := b.SettledNames(FailedDir); (len(got) == 0) != delivered || err != nil {
 					t.Errorf("%s: failed are %q, %v", at, got, err)
 				}
@@ -199,7 +199,7 @@ func TestRetryBesideTheInjector(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := b.ReadSettled(FailedDir, "a.json")
-		if err != nil || s.Result.Inbox != NewTasks || !b.IsSettled(FailedDir, "a.json") {
+		if err != nil || s.Result.Inbox != NewTasks || !isSettled(t, b, FailedDir, "a.json") {
 			t.Errorf("%s: ReadSettled of what failed again = %+v, %v", point, s, err)
 		}
 		if _, _, err := b.Retry("a.json", "", nil); err != nil {
@@ -274,7 +274,7 @@ func TestRetryRefuses(t *testing.T) {
 		if _, _, err := b.Retry(name, "", nil); err == nil {
 			t.Errorf("Retry(%q) gave no error, though nothing says from which inbox it came", name)
 		}
-		if !b.IsSettled(FailedDir, name) {
+		if !isSettled(t, b, FailedDir, name) {
 			t.Errorf("Retry(%q) took the file away", name)
 		}
 	}
@@ -315,12 +315,6 @@ func TestFind(t *testing.T) {
 	}
 	if _, settled, err := b.Find(TaskUpdates, "a.json", []byte(`{"id":"d0"}`)); settled || err != nil {
 		t.Errorf("Find in the other inbox = %v, %v", settled, err)
-	}
-	if got := b.SettledID(ProcessedDir, "a-2.json"); got != "d2" {
-		t.Errorf("SettledID = %q, want d2", got)
-	}
-	if got := b.SettledID(ProcessedDir, "none.json"); got != "" {
-		t.Errorf("SettledID of no file = %q", got)
 	}
 }
 

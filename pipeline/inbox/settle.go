@@ -188,7 +188,7 @@ func explain(path string, result Result) error {
 // for nothing.
 func (b *Box) settleAcross(f File, path string, result Result) error {
 	if f.Regular() && f.Info.Size() <= maxSettled {
-		data, err := os.ReadFile(b.path(f))
+		data, _, err := durable.ReadAtMost(b.path(f), maxSettled)
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,9 @@ func (b *Box) settleAcross(f File, path string, result Result) error {
 	}
 	for n := 1; ; n++ {
 		aside := filepath.Join(b.Dir(f.Kind), fit(f.Name, fmt.Sprintf(".refused-%d", n)))
-		if _, err := os.Lstat(aside); err == nil {
+		if taken, err := stands(aside); err != nil {
+			return err
+		} else if taken {
 			continue
 		}
 		result.Error += fmt.Sprintf("; it is on another file system and stands there as %q", aside)
@@ -222,7 +224,7 @@ func errorPath(path string) string { return path + ExplainSuffix }
 
 // unchanged tells whether the inbox file is still what was read.
 func (b *Box) unchanged(f File) (bool, error) {
-	now, err := os.Lstat(b.path(f))
+	now, err := durable.Lstat(b.path(f))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -250,18 +252,22 @@ func (b *Box) unlink(f File) error {
 	// name is taken away first, and what it led to is looked at once more.
 	crash.Point("settle.unlinking")
 	taken := filepath.Join(b.Dir(f.Kind), takenName(f.Name))
-	if err := os.Rename(b.path(f), taken); err != nil {
+	if err := durable.RenameVolatile(b.path(f), taken); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return err
 	}
 	crash.Point("settle.taken")
-	// If we crash here, PutBack sees to what we took, whatever it was.
-	if now, err := os.Lstat(taken); err != nil || !unchangedFile(f.Info, now) {
+	// If we crash or fail here, PutBack sees to what we took, whatever it was.
+	now, err := durable.Lstat(taken)
+	if err != nil {
+		return err
+	}
+	if !unchangedFile(f.Info, now) {
 		return b.putBack(f.Kind, filepath.Base(taken))
 	}
-	err := os.Remove(taken)
+	err = durable.Remove(taken)
 	crash.Point("settle.unlinked")
 	return err
 }
@@ -293,7 +299,7 @@ func nameOfTaken(taken string) (name string, ok bool) {
 // moment is delivered again. Only the holder of the injector's work lock may
 // call it.
 func (b *Box) PutBack(kind Kind) error {
-	entries, err := os.ReadDir(b.Dir(kind))
+	entries, err := durable.ReadDir(b.Dir(kind))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -305,9 +311,12 @@ func (b *Box) PutBack(kind Kind) error {
 		if !ok {
 			continue
 		}
-		if b.settledAs(kind, name, filepath.Join(b.Dir(kind), e.Name())) {
-			err = os.Remove(filepath.Join(b.Dir(kind), e.Name()))
-		} else {
+		settled, err := b.settledAs(kind, name, filepath.Join(b.Dir(kind), e.Name()))
+		switch {
+		case err != nil:
+		case settled:
+			err = durable.Remove(filepath.Join(b.Dir(kind), e.Name()))
+		default:
 			err = b.putBack(kind, e.Name())
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -327,19 +336,34 @@ func (b *Box) putBack(kind Kind, taken string) error {
 	return err
 }
 
-// settledAs tells whether a taken file is settled under the name it had. In
-// doubt it is not: a drop that comes twice is known by its id.
-func (b *Box) settledAs(kind Kind, name, path string) bool {
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSettled {
-		return false
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return false
+// settledAs tells whether a taken file is settled under the name it had.
+func (b *Box) settledAs(kind Kind, name, path string) (bool, error) {
+	data, _, err := loadForeign(path)
+	if data == nil || err != nil {
+		return false, err
 	}
 	_, settled, err := b.Find(kind, name, data)
-	return err == nil && settled
+	return settled, err
+}
+
+// load reads what may be a drop, settled or not; nil where it is no regular
+// file, or too large to be one.
+func load(path string) ([]byte, fs.FileInfo, error) {
+	data, info, err := durable.ReadAtMost(path, maxSettled)
+	if errors.Is(err, durable.ErrNoFile) || err == nil && info.Size() > maxSettled {
+		return nil, nil, nil
+	}
+	return data, info, err
+}
+
+// loadForeign is load for what may be anybody's: a file that we may not read is
+// no drop of ours.
+func loadForeign(path string) ([]byte, fs.FileInfo, error) {
+	data, info, err := load(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, nil, nil
+	}
+	return data, info, err
 }
 
 // Leftover tells whether f was settled already and only its unlinking is
@@ -349,28 +373,30 @@ func (b *Box) settledAs(kind Kind, name, path string) bool {
 // that says the same.
 func (b *Box) Leftover(f File, data []byte) (bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
-		path := b.settledPath(dir, f.Name)
-		info, err := os.Lstat(path)
-		if err != nil || info.ModTime().Before(durable.ChangeTime(f.Info)) || !sameSettled(path, info, data) {
+		settled, info, err := loadForeign(b.settledPath(dir, f.Name))
+		switch {
+		case absent(err):
+			continue
+		case err != nil:
+			return false, err
+		case settled == nil || info.ModTime().Before(durable.ChangeTime(f.Info)) || !sameDrop(settled, data):
 			continue
 		}
-		if s, err := b.ReadSettled(dir, f.Name); err != nil || s.Result.Inbox != f.Kind {
-			continue // of the other inbox, or nobody knows: then it settles once more
+		s, err := b.ReadSettled(dir, f.Name)
+		var refused *fs.PathError
+		switch {
+		case errors.As(err, &refused) && !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		case err == nil && s.Result.Inbox == f.Kind:
+			return true, b.unlink(f)
 		}
-		return true, b.unlink(f)
+		// It is of the other inbox, or does not say of which: then f settles once more.
 	}
 	return false, nil
 }
 
-// sameSettled tells whether a settled file is the drop that was read as data.
-func sameSettled(path string, info fs.FileInfo, data []byte) bool {
-	if !info.Mode().IsRegular() || info.Size() > maxSettled {
-		return false
-	}
-	settled, err := os.ReadFile(path)
-	return err == nil && sameDrop(settled, data)
-}
-
+// sameDrop tells whether the bytes of a settled file are the drop that was read
+// as data.
 func sameDrop(settled, data []byte) bool {
 	s, err := drop.ParseGrown(settled)
 	if err != nil {
@@ -393,10 +419,16 @@ func placeNew(dir, name string, place func(path string) error) (string, error) {
 	for n := 1; ; n++ {
 		candidate := numbered(name, n)
 		path := filepath.Join(dir, candidate)
-		if _, err := os.Lstat(path); err == nil || strings.HasSuffix(candidate, ExplainSuffix) {
-			continue // sooner than to write a file that then finds no place
+		// Looked at sooner than that a file is written, or explained, that then
+		// finds no place.
+		taken, err := stands(path)
+		if err != nil {
+			return "", err
 		}
-		err := place(path)
+		if taken || strings.HasSuffix(candidate, ExplainSuffix) {
+			continue
+		}
+		err = place(path)
 		if err == nil {
 			return candidate, nil
 		}

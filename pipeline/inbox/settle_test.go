@@ -629,7 +629,7 @@ func TestLeftoverOrDroppedAgain(t *testing.T) {
 		if leftover, err := b.Leftover(f, data); leftover || err != nil {
 			t.Errorf("%s: Leftover of a drop that came again = %v, %v; want false", dir, leftover, err)
 		}
-		if !b.Waiting(NewTasks, "a.json") {
+		if !waits(t, b, NewTasks, "a.json") {
 			t.Errorf("%s: the drop that came again was taken away", dir)
 		}
 	}
@@ -681,7 +681,7 @@ func TestLeftoverOfTheOtherInbox(t *testing.T) {
 		if err := b.PutBack(TaskUpdates); err != nil {
 			t.Fatal(err)
 		}
-		if !b.Waiting(TaskUpdates, "b.json") {
+		if !waits(t, b, TaskUpdates, "b.json") {
 			t.Errorf("%s: what was taken from one inbox is gone, as the other's is settled", text)
 		}
 	}

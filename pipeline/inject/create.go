@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
+	"otm/pipeline/task"
 )
 
 // create handles one file of new-tasks/.
@@ -28,7 +30,11 @@ func (sw *sweep) create(ctx context.Context, f inbox.File, data []byte, c *drop.
 	if err := sw.readProcessed(); err != nil {
 		return ownTrouble(err)
 	}
-	if v, known := sw.byRecord(f, c, sw.load(id)); known {
+	rec, err := sw.load(id)
+	if err != nil {
+		return ownTrouble(err)
+	}
+	if v, known := sw.byRecord(f, c, rec); known {
 		return v
 	}
 	switch {
@@ -47,14 +53,15 @@ func (sw *sweep) unheard(rec *pipeline.Record, c *drop.Create) bool {
 	return rec.DropID == "" && !sw.wasProcessed(c)
 }
 
-// load returns the record of a task; nil where there is none, and where it
-// cannot be read: then the board tells, and Change sets it aside.
-func (sw *sweep) load(id pipeline.TaskID) *pipeline.Record {
+// load returns the record of a task; nil where there is none, and where it is
+// damaged: then the board tells, and Change sets it aside.
+func (sw *sweep) load(id pipeline.TaskID) (*pipeline.Record, error) {
 	rec, err := sw.Store.Load(id)
-	if err != nil {
-		return nil
+	var corrupt *task.CorruptError
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &corrupt) {
+		return nil, nil
 	}
-	return rec
+	return rec, err
 }
 
 // byRecord judges a create by the record of its task alone, where that has a
@@ -68,10 +75,22 @@ func (sw *sweep) byRecord(f inbox.File, c *drop.Create, rec *pipeline.Record) (v
 	case sw.unheard(rec, c):
 		return verdict{}, false
 	case rec.OnBoard():
-		// Either only the settling was missing, or it was settled before.
-		return sw.onBoard(rec, c, rec.Drop != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name)), true
+		twice, err := sw.isTwice(f, rec.Drop)
+		if err != nil {
+			return ownTrouble(err), true
+		}
+		return sw.onBoard(rec, c, twice), true
 	}
 	return verdict{}, false
+}
+
+// isTwice tells of a drop that took effect under a name whether it comes a
+// second time; else only the settling was missing.
+func (sw *sweep) isTwice(f inbox.File, name string) (bool, error) {
+	if name != f.Name {
+		return true, nil
+	}
+	return sw.Box.IsSettled(inbox.ProcessedDir, f.Name)
 }
 
 // limited lets updates go on where only creates are held up.
@@ -116,7 +135,10 @@ func (sw *sweep) bring(ctx context.Context, f inbox.File, c *drop.Create) verdic
 		return verdict{stop: err}
 	}
 	// Others write records while they hold the board, which we did not until now.
-	rec := sw.load(c.Task.ID)
+	rec, err := sw.load(c.Task.ID)
+	if err != nil {
+		return ownTrouble(err)
+	}
 	if v, known := sw.byRecord(f, c, rec); known {
 		return v
 	}

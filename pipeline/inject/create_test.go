@@ -333,15 +333,15 @@ func TestHalfMadeByAnotherDrop(t *testing.T) {
 	}
 }
 
-// A record that cannot be read for a moment does not make a second row.
-func TestRecordUnreadableForAMoment(t *testing.T) {
+// A record that is damaged for a moment does not make a second row.
+func TestRecordDamagedForAMoment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create(5, "Build it", "a")
 	w.Faults.Next(createMethod, boardtest.ApplyAndHide(0))
 	w.sweepTo(0, 0, 1)
 	path := filepath.Join(w.dir, "tasks", "T-00005.json")
-	if err := errors.Join(os.Rename(path, path+".away"), os.Mkdir(path, 0o700)); err != nil {
+	if err := errors.Join(os.Rename(path, path+".away"), os.WriteFile(path, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(time.Second)

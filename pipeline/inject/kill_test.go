@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -43,13 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// What is shown here outlives the death of a process, not of the machine:
-	// without a disk below, it takes half the time.
-	if _, set := os.LookupEnv("TMPDIR"); !set {
-		if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-			os.Setenv("TMPDIR", "/dev/shm")
-		}
-	}
+	crashtest.InMemory()
 	os.Exit(m.Run())
 }
 
@@ -126,58 +121,74 @@ func TestKilledAtEachPoint(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			names := []string{
-				w.createFor("olga", 1, "First", "a", "b", "a"),
-				w.create(2, "Second", "x"),
-				w.put(inbox.NewTasks, "foreign.json", w.drop("devdas", 70, "Foreign", "m", "n").Encode()),
-				w.update(1, report{steps: []string{"a"}, result: "r1"}),
-				w.update(1, report{status: pipeline.AgentDone, steps: []string{"a"}, result: "r2"}),
-			}
-			w.put(inbox.NewTasks, "bad.json", []byte("not JSON"))
-			w.age(inbox.NewTasks, "bad.json", time.Minute)
+			names := w.dropAll()
 			var stderr bytes.Buffer
 			cmd := w.process(processKillEnv + "=" + at)
 			cmd.Stderr = &stderr
 			if err := cmd.Run(); err == nil || !strings.Contains(err.Error(), "killed") {
 				t.Fatalf("the process ended with %v: %s", err, stderr.String())
 			}
-			for tries := 0; len(w.waiting()) > 0; tries++ {
-				if tries == 5 {
-					t.Fatalf("left in the inbox: %v; log:\n%s", w.waiting(), w.log)
-				}
-				w.clock.Advance(20 * time.Second)
-				w.restart()
-				w.sweep()
-			}
-			w.checkTask(1, "First", "a", "b", "a")
-			w.checkTask(2, "Second", "x")
-			w.checkTask(70, "Foreign", "m", "n")
-			if n := len(w.rows()); n != 9 {
-				t.Errorf("%d rows, want 9", n)
-			}
-			slices.Sort(names)
-			if got := w.settled(inbox.ProcessedDir); !slices.Equal(got, names) {
-				t.Errorf("processed %v, want %v", got, names)
-			}
-			if got := w.settled(inbox.FailedDir); !slices.Equal(got, []string{"bad.json"}) {
-				t.Errorf("failed %v", got)
-			}
-			for _, name := range names {
-				if r := w.processed(name); r.SkippedDuplicate || r.SlackItemID == "" {
-					t.Errorf("%s: %+v", name, r)
-				}
-			}
-			row, steps := w.row(1), w.steps(1)
-			if row.Status != pipeline.AgentDone || row.Result != "r2" || *row.Remaining != 1 || !steps[0].StepDone() || steps[1].StepDone() || !steps[2].StepDone() {
-				t.Errorf("row %+v, steps %+v", row, steps)
-			}
-			if rec := w.rec(1); len(rec.Updates) != 2 || rec.Reporting != nil || rec.Status != pipeline.AgentDone || rec.StepsDone() != 2 {
-				t.Errorf("record %+v", rec)
-			}
-			if next := w.counter(); next != 71 {
-				t.Errorf("next id %v, want T-00071", next)
-			}
+			w.checkAll(names)
 		})
+	}
+}
+
+// dropAll delivers drops of all sorts, and returns the names of those that are
+// good.
+func (w *world) dropAll() []string {
+	w.t.Helper()
+	names := []string{
+		w.createFor("olga", 1, "First", "a", "b", "a"),
+		w.create(2, "Second", "x"),
+		w.put(inbox.NewTasks, "foreign.json", w.drop("devdas", 70, "Foreign", "m", "n").Encode()),
+		w.update(1, report{steps: []string{"a"}, result: "r1"}),
+		w.update(1, report{status: pipeline.AgentDone, steps: []string{"a"}, result: "r2"}),
+	}
+	w.put(inbox.NewTasks, "bad.json", []byte("not JSON"))
+	w.age(inbox.NewTasks, "bad.json", time.Minute)
+	return names
+}
+
+// checkAll lets other injectors finish what was begun with those drops, and holds
+// what came of it against what must be.
+func (w *world) checkAll(names []string) {
+	t := w.t
+	t.Helper()
+	for tries := 0; len(w.waiting()) > 0; tries++ {
+		if tries == 5 {
+			t.Fatalf("left in the inbox: %v; log:\n%s", w.waiting(), w.log)
+		}
+		w.clock.Advance(20 * time.Second)
+		w.restart()
+		w.sweep()
+	}
+	w.checkTask(1, "First", "a", "b", "a")
+	w.checkTask(2, "Second", "x")
+	w.checkTask(70, "Foreign", "m", "n")
+	if n := len(w.rows()); n != 9 {
+		t.Errorf("%d rows, want 9", n)
+	}
+	slices.Sort(names)
+	if got := w.settled(inbox.ProcessedDir); !slices.Equal(got, names) {
+		t.Errorf("processed %v, want %v", got, names)
+	}
+	if got := w.settled(inbox.FailedDir); !slices.Equal(got, []string{"bad.json"}) {
+		t.Errorf("failed %v", got)
+	}
+	for _, name := range names {
+		if r := w.processed(name); r.SkippedDuplicate || r.SlackItemID == "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	row, steps := w.row(1), w.steps(1)
+	if row.Status != pipeline.AgentDone || row.Result != "r2" || *row.Remaining != 1 || !steps[0].StepDone() || steps[1].StepDone() || !steps[2].StepDone() {
+		t.Errorf("row %+v, steps %+v", row, steps)
+	}
+	if rec := w.rec(1); len(rec.Updates) != 2 || rec.Reporting != nil || rec.Status != pipeline.AgentDone || rec.StepsDone() != 2 {
+		t.Errorf("record %+v", rec)
+	}
+	if next := w.counter(); next != 71 {
+		t.Errorf("next id %v, want T-00071", next)
 	}
 }
 

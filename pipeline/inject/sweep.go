@@ -28,6 +28,7 @@ type sweep struct {
 	full      string                   // why the board takes no more rows; "": it does
 	creating  map[pipeline.TaskID]bool // tasks whose create is in the inbox
 	held      map[pipeline.TaskID]bool // tasks with an update that waits
+	allHeld   bool                     // an update waits of which nobody knows the task
 
 	drops map[pipeline.TaskID]pipeline.Dropped // for records that were lost; nil: not asked yet
 }
@@ -70,7 +71,7 @@ func (sw *sweep) begin() error {
 // returns how many were settled. The error is trouble, see Sweep.
 func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 	sw.report.Waiting, sw.report.Kept, sw.report.Due = 0, nil, time.Time{}
-	sw.creating, sw.held = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]bool{}
+	sw.creating, sw.held, sw.allHeld = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]bool{}, false
 	defer func() { err = errors.Join(err, sw.endBatch()) }()
 	for _, kind := range inbox.Kinds {
 		files, err := sw.Box.List(kind)
@@ -140,6 +141,7 @@ func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, trouble 
 	switch leftover, lerr := sw.leftover(f, data, err); {
 	case lerr != nil:
 		v = ownTrouble(lerr)
+		sw.holdAll(f)
 	case leftover:
 		return false, nil
 	default:
@@ -172,8 +174,9 @@ func (sw *sweep) leftover(f inbox.File, data []byte, readErr error) (bool, error
 
 // wait notes that a file stays for now.
 func (sw *sweep) wait(ctx context.Context, f inbox.File, v verdict) {
+	there, err := sw.Box.Waiting(f.Kind, f.Name)
 	switch {
-	case !sw.Box.Waiting(f.Kind, f.Name):
+	case err == nil && !there:
 		return // it has gone
 	case v.kept == "":
 		sw.report.Waiting++
@@ -233,7 +236,11 @@ func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr e
 		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(f.Info.Mode()))
 	}
 	if readErr != nil {
-		return unread(f.Name, readErr)
+		v := unread(f.Name, readErr)
+		if v.result == nil {
+			sw.holdAll(f)
+		}
+		return v
 	}
 	if f.Kind == inbox.TaskUpdates {
 		u, err := drop.ParseUpdate(data)
@@ -247,6 +254,14 @@ func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr e
 		return sw.unparsed(f, err)
 	}
 	return sw.create(ctx, f, data, c)
+}
+
+// holdAll holds back all updates behind one that could not be read, as it may be
+// of any task; one that stays so holds up nobody for longer than UpdateWait.
+func (sw *sweep) holdAll(f inbox.File) {
+	if f.Kind == inbox.TaskUpdates && sw.Now().Sub(f.Info.ModTime()).Abs() < sw.Times.UpdateWait {
+		sw.allHeld = true
+	}
 }
 
 // unread judges a file that could not be read. Only one that we may not read is

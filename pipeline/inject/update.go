@@ -18,7 +18,7 @@ func (sw *sweep) update(ctx context.Context, f inbox.File, u *drop.Update) verdi
 	if u.ID == "" {
 		u.ID = foreignID(f.Name, u.Encode())
 	}
-	if sw.held[u.TaskID] {
+	if sw.allHeld || sw.held[u.TaskID] {
 		return verdict{}
 	}
 	v := sw.guarded(f, func() verdict { return sw.tryUpdate(ctx, f, u) })
@@ -35,7 +35,11 @@ func (sw *sweep) update(ctx context.Context, f inbox.File, u *drop.Update) verdi
 }
 
 func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) verdict {
-	if v, applied := sw.appliedBefore(f, u, sw.load(u.TaskID)); applied {
+	rec, err := sw.load(u.TaskID)
+	if err != nil {
+		return ownTrouble(err)
+	}
+	if v, applied := sw.appliedBefore(f, u, rec); applied {
 		return v
 	}
 	if sw.creating[u.TaskID] {
@@ -46,7 +50,9 @@ func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) ve
 		return verdict{stop: err}
 	}
 	// Others write records while they hold the board, which we did not until now.
-	rec := sw.load(u.TaskID)
+	if rec, err = sw.load(u.TaskID); err != nil {
+		return ownTrouble(err)
+	}
 	if rec == nil {
 		if rec, err = sw.rebuild(ctx, b, u.TaskID); err != nil {
 			return boardTrouble(err)
@@ -85,7 +91,10 @@ func (sw *sweep) appliedBefore(f inbox.File, u *drop.Update, rec *pipeline.Recor
 	if !applied {
 		return verdict{}, false
 	}
-	twice := name != f.Name || sw.Box.IsSettled(inbox.ProcessedDir, f.Name)
+	twice, err := sw.isTwice(f, name)
+	if err != nil {
+		return ownTrouble(err), true
+	}
 	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SkippedDuplicate: twice}}, true
 }
 
@@ -329,8 +338,8 @@ func stands(r *pipeline.Record, row *pipeline.Row) bool {
 // update is judged again, and fails with the same trace, which stands there
 // once.
 func (sw *sweep) noteFailed(ctx context.Context, f inbox.File, u *drop.Update, why string) error {
-	if sw.load(u.TaskID) == nil {
-		return nil
+	if rec, err := sw.load(u.TaskID); rec == nil {
+		return err
 	}
 	detail := f.Name + ": " + why
 	_, err := sw.Store.Change(ctx, u.TaskID, func(r *pipeline.Record) error {

@@ -31,7 +31,7 @@ const (
 // error matches fs.ErrNotExist where there is none, and is a *CorruptError
 // where it cannot be read.
 func (s *Store) Load(id pipeline.TaskID) (*pipeline.Record, error) {
-	info, err := os.Stat(s.recordPath(id))
+	info, err := durable.Stat(s.recordPath(id))
 	if err != nil {
 		return nil, err
 	}

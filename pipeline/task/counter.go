@@ -65,21 +65,29 @@ func (c *Counter) Release() { c.lock.Release() }
 // only where something is wrong with it are the files searched, and then it is
 // put right at once, so that this is said once.
 func (c *Counter) load() error {
-	stored, err := readCounter(c.path())
-	if err != nil && !errors.Is(err, ErrBadCounter) {
+	left, err := c.lock.Note()
+	if err != nil {
 		return err
 	}
 	var note counterState
-	if json.Unmarshal(c.lock.Note(), &note) != nil || !note.possible() {
+	if json.Unmarshal(left, &note) != nil || !note.possible() {
 		note = counterState{} // a torn note is no note
+	}
+	stored, bad := readCounter(c.path())
+	if bad != nil && !errors.Is(bad, ErrBadCounter) {
+		return bad
+	}
+	exists, err := c.store.exists(pipeline.TaskID(stored))
+	if err != nil {
+		return err
 	}
 	wrong := ""
 	switch {
-	case errors.Is(err, ErrBadCounter):
-		wrong = err.Error()
+	case bad != nil:
+		wrong = bad.Error()
 	case stored < note.Next:
 		wrong = fmt.Sprintf("%s says %d, but %d was reached before", counterFile, stored, note.Next)
-	case c.store.exists(pipeline.TaskID(stored)):
+	case exists:
 		wrong = fmt.Sprintf("%s says %d, but that task exists", counterFile, stored)
 	}
 	c.next = pipeline.TaskID(max(stored, note.Next, 1))
@@ -126,7 +134,11 @@ func readCounter(path string) (int, error) {
 func (c *Counter) Take(n int) (pipeline.TaskID, error) {
 	first := c.next
 	for i := first; n <= int(pipeline.MaxTaskID-first)+1 && i < first+pipeline.TaskID(n); i++ {
-		if c.store.exists(i) { // far ahead of us when it came
+		exists, err := c.store.exists(i)
+		if err != nil {
+			return 0, err
+		}
+		if exists { // far ahead of us when it came
 			first = i + 1
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -24,7 +23,7 @@ func (s *Store) usedIDs() ([]pipeline.TaskID, error) {
 		return nil, err
 	}
 	for _, dir := range []string{"new-tasks", "processed", "failed", "failed/.retry/new-tasks", "keys"} {
-		err := eachJSON(filepath.Join(s.dir, dir), func(path string) { used = append(used, taskIDIn(path)) })
+		err := eachDrop(filepath.Join(s.dir, dir), func(o *drop.Object) { used = append(used, taskIDOf(o)) })
 		if err != nil {
 			return nil, err
 		}
@@ -44,8 +43,8 @@ func (s *Store) usedIDs() ([]pipeline.TaskID, error) {
 // InInbox tells whether a create for id was delivered and waits.
 func (s *Store) InInbox(id pipeline.TaskID) (bool, error) {
 	found := false
-	err := eachJSON(filepath.Join(s.dir, "new-tasks"), func(path string) {
-		found = found || taskIDIn(path) == id
+	err := eachDrop(filepath.Join(s.dir, "new-tasks"), func(o *drop.Object) {
+		found = found || taskIDOf(o) == id
 	})
 	return found, err
 }
@@ -56,11 +55,7 @@ func (s *Store) Drops() (map[pipeline.TaskID]pipeline.Dropped, error) {
 	all := map[pipeline.TaskID]pipeline.Dropped{}
 	ranks := map[pipeline.TaskID]int{}
 	for i, dir := range []string{"failed", "new-tasks", "processed"} { // what took effect says most
-		err := eachJSON(filepath.Join(s.dir, dir), func(path string) {
-			o := readDrop(path)
-			if o == nil {
-				return
-			}
+		err := eachDrop(filepath.Join(s.dir, dir), func(o *drop.Object) {
 			c, err := drop.ParseCreate(o.Bytes())
 			if err != nil {
 				return // an update, or no drop
@@ -83,8 +78,10 @@ func (s *Store) Drops() (map[pipeline.TaskID]pipeline.Dropped, error) {
 	return all, nil
 }
 
-func eachJSON(dir string, visit func(path string)) error {
-	entries, err := os.ReadDir(dir)
+// eachDrop visits the drops in a directory, settled or not. What is none is
+// passed over, also what we may not read.
+func eachDrop(dir string, visit func(*drop.Object)) error {
+	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -92,19 +89,27 @@ func eachJSON(dir string, visit func(path string)) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".json") && !strings.HasPrefix(e.Name(), ".") {
-			visit(filepath.Join(dir, e.Name()))
+		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), ".json") || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		data, info, err := durable.ReadAtMost(filepath.Join(dir, e.Name()), maxRead)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, durable.ErrNoFile):
+			continue
+		case err != nil:
+			return err
+		case info.Size() > maxRead:
+			continue
+		}
+		if o, err := drop.ParseGrown(data); err == nil {
+			visit(o)
 		}
 	}
 	return nil
 }
 
-// taskIDIn reads the taskId of a drop; 0 where there is none that counts.
-func taskIDIn(path string) pipeline.TaskID {
-	o := readDrop(path)
-	if o == nil {
-		return 0
-	}
+// taskIDOf reads the taskId of a drop; 0 where there is none that counts.
+func taskIDOf(o *drop.Object) pipeline.TaskID {
 	var text string
 	if json.Unmarshal(o.Get("taskId"), &text) != nil {
 		return 0
@@ -114,23 +119,6 @@ func taskIDIn(path string) pipeline.TaskID {
 		return 0
 	}
 	return id
-}
-
-// readDrop reads a drop, settled or not; nil where the file is none.
-func readDrop(path string) *drop.Object {
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > maxRead {
-		return nil
-	}
-	data, err := durable.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	o, err := drop.ParseGrown(data)
-	if err != nil {
-		return nil
-	}
-	return o
 }
 
 // maxRead bounds the files that are looked into: a drop with its result.

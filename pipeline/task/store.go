@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -136,7 +135,7 @@ func (s *Store) setAside(c *CorruptError) error {
 
 // IDs lists the tasks that have a record, in ascending order.
 func (s *Store) IDs() ([]pipeline.TaskID, error) {
-	entries, err := os.ReadDir(filepath.Join(s.dir, "tasks"))
+	entries, err := durable.ReadDir(filepath.Join(s.dir, "tasks"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -157,9 +156,12 @@ func (s *Store) IDs() ([]pipeline.TaskID, error) {
 	return ids, nil
 }
 
-func (s *Store) exists(id pipeline.TaskID) bool {
-	_, err := os.Stat(s.recordPath(id))
-	return err == nil
+func (s *Store) exists(id pipeline.TaskID) (bool, error) {
+	_, err := durable.Stat(s.recordPath(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (s *Store) recordPath(id pipeline.TaskID) string {

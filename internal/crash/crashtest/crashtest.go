@@ -3,13 +3,28 @@
 package crashtest
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"otm/internal/crash"
 )
+
+// InMemory has the directories of a test binary made in memory, where there is
+// such a file system, unless TMPDIR says where. What tests of steps that are
+// refused show holds there as well, and takes half the time. It is for TestMain.
+func InMemory() {
+	if _, set := os.LookupEnv("TMPDIR"); set {
+		return
+	}
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		os.Setenv("TMPDIR", "/dev/shm")
+	}
+}
 
 type ask func(step, path string) error
 
@@ -38,30 +53,116 @@ func Below(t testing.TB, dir string, f func(step, path string) error) {
 
 // Refusal is one step that is refused.
 type Refusal struct {
+	choose func() bool // whether the step that is asked for is the one
+
 	mu   sync.Mutex
-	left int    // steps until then
 	step string // that was refused
+	path string
 }
 
-// Nth refuses the nth step, from 1, below a directory, with err. None is refused
-// after it.
-func Nth(t testing.TB, dir string, n int, err error) *Refusal {
-	r := &Refusal{left: n}
-	Below(t, dir, func(step, _ string) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.left--; r.left != 0 {
-			return nil
+// Refuse does something while one step below a directory is refused, and returns
+// the error of what it did.
+type Refuse func(dir string, do func() error) (*Refusal, error)
+
+// Each calls f again and again, to have the first step of something refused with
+// err, then the second and so on, until there are no more: in the last call, none
+// was refused.
+func Each(t testing.TB, err error, f func(refuse Refuse)) {
+	t.Helper()
+	n := 0
+	each(t, err, f, func() func() bool {
+		n++
+		left := n
+		return func() bool {
+			left--
+			return left == 0
 		}
-		r.step = step
-		return err
 	})
-	return r
 }
 
-// Step is the step that was refused; "" where there were not that many.
-func (r *Refusal) Step() string {
+// EachPlace is Each for what takes many steps: of those to which the same lines of
+// a package came, such as "otm/dispatch", the first is refused for all. With
+// OTM_TEST_WHOLE=1 it is Each.
+func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
+	t.Helper()
+	if os.Getenv("OTM_TEST_WHOLE") != "" {
+		Each(t, err, f)
+		return
+	}
+	seen := map[string]bool{}
+	each(t, err, f, func() func() bool {
+		return func() bool {
+			here := place(pkg)
+			known := seen[here]
+			seen[here] = true
+			return !known
+		}
+	})
+}
+
+// place tells by which lines of a package a step is taken.
+func place(pkg string) string {
+	var calls [64]uintptr
+	frames := runtime.CallersFrames(calls[:runtime.Callers(1, calls[:])])
+	var b strings.Builder
+	for {
+		f, more := frames.Next()
+		if strings.HasPrefix(f.Function, pkg+".") {
+			fmt.Fprintf(&b, "%s:%d\n", f.File, f.Line)
+		}
+		if !more {
+			return b.String()
+		}
+	}
+}
+
+func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose func() bool)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		r := &Refusal{choose: chooser()}
+		f(func(dir string, do func() error) (*Refusal, error) {
+			Below(t, dir, func(step, path string) error { return r.ask(step, path, err) })
+			defer asked.Delete(dir)
+			return r, do()
+		})
+		if r.Came() {
+			continue
+		}
+		if n == 1 {
+			t.Error("it takes no step on the disk")
+		}
+		return
+	}
+}
+
+func (r *Refusal) ask(step, path string, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.step
+	if r.step != "" || !r.choose() {
+		return nil
+	}
+	r.step, r.path = step, path
+	return err
+}
+
+// Came tells whether the step came, and was refused.
+func (r *Refusal) Came() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step != ""
+}
+
+// Of tells whether it was a step on a file with this in its path that was
+// refused.
+func (r *Refusal) Of(step, file string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step == step && strings.Contains(r.path, file)
+}
+
+// String tells what was refused.
+func (r *Refusal) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step + " " + r.path
 }

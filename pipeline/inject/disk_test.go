@@ -1,0 +1,81 @@
+package inject
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/crash/crashtest"
+	"otm/pipeline"
+)
+
+// TestDiskFailsAtEachPlace: wherever the disk refuses once, the next sweeps finish
+// what was begun, as after a kill.
+func TestDiskFailsAtEachPlace(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []error{syscall.EIO, syscall.EBUSY} { // the second is nothing that the next file would meet as well
+		t.Run(refusal.Error(), func(t *testing.T) {
+			t.Parallel()
+			crashtest.EachPlace(t, refusal, "otm/pipeline/inject", func(refuse crashtest.Refuse) {
+				w := newWorld(t)
+				names := w.dropAll()
+				refused, err := refuse(w.dir, func() error {
+					_, err := w.in.Sweep(t.Context())
+					return err
+				})
+				w.checkAll(names)
+				if t.Failed() {
+					t.Fatalf("refused %q: %v; log:\n%s", refused, err, w.log)
+				}
+			})
+		})
+	}
+}
+
+// TestUnreadIsNotOvertaken: an update that could not be read, or of which nobody
+// could tell whether it is settled, comes before the later ones all the same.
+func TestUnreadIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"task-updates", "processed"} {
+		for _, refusal := range []error{syscall.EIO, syscall.EBUSY} {
+			w := newWorld(t)
+			w.createFor("olga", 1, "Hers", "a")
+			w.sweepTo(1, 0, 0)
+			first := w.update(1, report{result: "r1"})
+			w.update(1, report{status: pipeline.AgentDone, steps: []string{"a"}, result: "r2"})
+			refused := false
+			crashtest.Below(t, w.dir, func(step, path string) error {
+				if refused || step != "read" || !strings.HasSuffix(path, dir+"/"+first) {
+					return nil
+				}
+				refused = true
+				return refusal
+			})
+			w.sweepTo(0, 0, 2)
+			w.sweepTo(2, 0, 0)
+			if row := w.row(1); !refused || row.Result != "r2" || row.Status != pipeline.AgentDone {
+				t.Errorf("%v in %s: %+v", refusal, dir, row)
+			}
+		}
+	}
+}
+
+// TestUnreadHoldsUpNobodyForEver: an update that stays unreadable is passed by.
+func TestUnreadHoldsUpNobodyForEver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "a")
+	w.sweepTo(1, 0, 0)
+	bad := w.update(2, report{result: "r1"})
+	w.update(1, report{result: "r2"})
+	crashtest.Below(t, w.dir, func(step, path string) error {
+		if step == "read" && strings.HasSuffix(path, "task-updates/"+bad) {
+			return syscall.EBUSY
+		}
+		return nil
+	})
+	w.sweepTo(0, 0, 2)
+	w.clock.Advance(w.times.UpdateWait + time.Second)
+	w.sweepTo(1, 0, 1)
+}

@@ -1,0 +1,155 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"otm/internal/crash/crashtest"
+	"otm/pipeline"
+	"otm/pipeline/history"
+)
+
+// refusable is a store in which everything there is stands for ids up to 6.
+func refusable(t *testing.T) (*Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	s := Open(dir, nil)
+	for _, id := range []pipeline.TaskID{1, 2} {
+		if _, err := s.Change(t.Context(), id, func(r *pipeline.Record) error { r.Title = "as it was"; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"new-tasks/3.json": `{"id":"d3","taskId":"T-00003","title":"A","agent":"a"}`, "processed/4.json": `{"id":"d4","taskId":"T-00004","title":"A","agent":"a"}`,
+		"keys/5.json": `{"key":"k","taskId":"T-00005"}`,
+	} {
+		write(t, filepath.Join(dir, name), text)
+	}
+	if err := history.Append(dir, []history.Entry{{TaskID: 6}}); err != nil {
+		t.Fatal(err)
+	}
+	return s, dir
+}
+
+// TestIDsWhereTheDiskFails: at whichever step of taking an id the disk refuses,
+// that is told, and no id that something stands for is given out, then or after.
+func TestIDsWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	for name, counter := range map[string]string{"counter": `{"next":7}`, "no counter": "", "damaged": "{", "behind a record": `{"next":2}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+				s, dir := refusable(t)
+				if counter != "" {
+					write(t, filepath.Join(dir, counterFile), counter)
+				}
+				first := pipeline.TaskID(0)
+				refusal, err := refuse(dir, func() (err error) {
+					first, err = takeOne(t.Context(), s)
+					return err
+				})
+				if errors.Is(err, syscall.EIO) != refusal.Came() && !refusal.Of("write", "locks/") { // what stands there is for people, or a copy
+					t.Errorf("refused %q, and was told: %v", refusal, err)
+				}
+				next, err := takeOne(t.Context(), s)
+				if err != nil || next <= max(6, first) {
+					t.Errorf("refused %q: gave out %v, and then %v, %v", refusal, first, next, err)
+				}
+			})
+		})
+	}
+}
+
+// TestStoreWhereTheDiskFails: at whichever step the disk refuses, that is told,
+// and done again it comes to the same as if nothing had failed.
+func TestStoreWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	change := func(dir string) error {
+		_, err := Open(dir, nil).Change(t.Context(), 2, func(r *pipeline.Record) error {
+			r.Title += ", changed"
+			return nil
+		})
+		return err
+	}
+	titled := func(want ...string) func(*Store) bool {
+		return func(s *Store) bool {
+			r, err := s.Load(2)
+			for _, title := range want {
+				if err == nil && r.Title == title {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	always := func(*Store) bool { return true }
+	for name, c := range map[string]struct {
+		before map[string]string
+		do     func(dir string) error
+		after  func(*Store) bool
+	}{
+		// What failed may have been written: then it is changed twice here.
+		"change":  {nil, change, titled("as it was, changed", "as it was, changed, changed")},
+		"damaged": {map[string]string{"tasks/T-00002.json": "{", "tasks/T-00002.json.corrupt-1": "{"}, change, titled(", changed", ", changed, changed")},
+		"load":    {nil, func(dir string) error { _, err := Open(dir, nil).Load(1); return err }, always},
+		"ids":     {nil, func(dir string) error { _, err := Open(dir, nil).IDs(); return err }, always},
+		"drops":   {nil, func(dir string) error { _, err := Open(dir, nil).Drops(); return err }, always},
+		"waiting": {nil, func(dir string) error { _, err := Open(dir, nil).InInbox(4); return err }, always},
+		"issued":  {map[string]string{counterFile: `{"next":7}`}, func(dir string) error { _, err := Open(dir, nil).Issued(3); return err }, always},
+		"raise": {map[string]string{counterFile: `{"next":7}`}, func(dir string) error {
+			c, err := Open(dir, nil).Counter(t.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Release()
+			return c.Raise(9)
+		}, func(s *Store) bool {
+			next, err := s.Stored()
+			return next == 10 && err == nil
+		}},
+		"key": {nil, func(dir string) error {
+			c, err := Open(dir, nil).Counter(t.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Release()
+			if k, err := c.LookupKey("key"); k != nil || err != nil {
+				return err
+			}
+			return c.SaveKey(&Key{Key: "key", TaskID: 5, Drop: json.RawMessage(`{}`)})
+		}, func(s *Store) bool {
+			c, err := s.Counter(t.Context())
+			if err != nil {
+				return false
+			}
+			defer c.Release()
+			k, err := c.LookupKey("key")
+			return err == nil && k != nil && k.TaskID == 5 && string(k.Drop) == "{}"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+				s, dir := refusable(t)
+				for name, text := range c.before {
+					write(t, filepath.Join(dir, name), text)
+				}
+				refusal, err := refuse(dir, func() error { return c.do(dir) })
+				if errors.Is(err, syscall.EIO) != refusal.Came() && !refusal.Of("write", "locks/") { // what stands there is for people, or a copy
+					t.Errorf("refused %q, and was told: %v", refusal, err)
+				}
+				if refusal.Came() {
+					if err := c.do(dir); err != nil {
+						t.Fatalf("refused %q; again: %v", refusal, err)
+					}
+				}
+				if !c.after(s) {
+					t.Errorf("refused %q: in the end it is not as it should be", refusal)
+				}
+			})
+		})
+	}
+}
