@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,6 +162,9 @@ func told(s *situation, pl plan) wakeResult {
 	case stuck:
 		return wakeResult{given: fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))}
 	}
+	if w := pl.wake; pl.action == hold && w != nil && w.Via == string(pipeline.TriggerGateway) && w.Exit != "" && w.Ended == nil {
+		return wakeResult{given: fmt.Sprintf("agent %s: its run at the gateway failed: %s", s.agent.Name, w.Exit), due: pl.due}
+	}
 	return wakeResult{due: pl.due}
 }
 
@@ -212,7 +216,7 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 		case w == nil:
 			return pipeline.ErrUnchanged // the record was lost
 		case ended:
-			w.Ended, w.Exit = &now, how
+			w.Ended, w.Exit = &now, cmp.Or(w.Exit, how)
 		default:
 			w.Unknown = &now
 		}
@@ -229,6 +233,27 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 		pl = pl.until(now.Add(askAgain), "asked in vain")
 	}
 	return pl, wakeResult{}
+}
+
+// RunFailed notes that the run of a wake failed, and why, in the record that
+// holds the wake. It is durable on return; where nothing holds the wake, or it was
+// noted before, nothing is done. When to wake again, it does not change: what
+// fails at once would fail at once again.
+func RunFailed(ctx context.Context, records pipeline.Records, key, why string, now time.Time) error {
+	id, ok := taskOfKey(key)
+	if !ok {
+		return nil
+	}
+	_, err := records.Change(ctx, id, func(r *pipeline.Record) error {
+		w := wakeNamed(r, key)
+		if w == nil || w.Exit != "" {
+			return pipeline.ErrUnchanged
+		}
+		w.Exit = why
+		r.Note(now, Who, "run failed", why)
+		return nil
+	})
+	return err
 }
 
 // reload reads the agent's records again.

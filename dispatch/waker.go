@@ -78,5 +78,15 @@ func Key(first pipeline.TaskID, agent string, attempt int) string {
 	return fmt.Sprintf("otm-%v-%s-%d", first, strings.ReplaceAll(agent, " ", "_"), attempt)
 }
 
+// taskOfKey is the task that a key is made of.
+func taskOfKey(key string) (pipeline.TaskID, bool) {
+	parts := strings.SplitN(key, "-", 4) // otm, T, the number, the rest
+	if len(parts) < 4 || parts[0] != "otm" {
+		return 0, false
+	}
+	id, err := pipeline.ParseTaskID(parts[1] + "-" + parts[2])
+	return id, err == nil
+}
+
 // wakeTimeout bounds one wake, retries included.
 const wakeTimeout = 20 * time.Second

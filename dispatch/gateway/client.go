@@ -172,9 +172,7 @@ func (c *Client) open() (*conn, error) {
 	}
 	cn := newConn(c.ctx, ws, hello, c.cfg)
 	if c.cfg.OnEnd != nil {
-		cn.ended = func(runID string, status Status) {
-			c.wg.Go(func() { c.cfg.OnEnd(runID, status) })
-		}
+		cn.ended = func(e End) { c.wg.Go(func() { c.cfg.OnEnd(e) }) }
 	}
 	c.wg.Go(func() {
 		cn.read()

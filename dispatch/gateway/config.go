@@ -33,7 +33,7 @@ type Config struct {
 	// this Client over a connection that still stands then: at most once a
 	// request, in any order, each call on a goroutine of its own. It must not
 	// call Close, which waits for it.
-	OnEnd func(runID string, status Status)
+	OnEnd func(End)
 
 	// Log gets what happens between calls. If nil, nothing is logged. The
 	// token and signatures are never logged.

@@ -21,7 +21,7 @@ type conn struct {
 	ws    *websocket.Conn
 	hello Hello
 	cfg   Config
-	ended func(runID string, status Status) // a run's second response
+	ended func(End) // a run's second response
 
 	// ctx lives as long as the connection. Whoever wants to end it calls
 	// fail; only the reader closes lost, when it has handed out everything
@@ -44,7 +44,7 @@ func newConn(ctx context.Context, ws *websocket.Conn, hello Hello, cfg Config) *
 	ctx, cancel := context.WithCancel(ctx)
 	return &conn{
 		ws: ws, hello: hello, cfg: cfg,
-		ended: func(string, Status) {},
+		ended: func(End) {},
 		ctx:   ctx, cancel: cancel,
 		lost:      make(chan struct{}),
 		out:       make(chan []byte),
@@ -105,8 +105,8 @@ func (cn *conn) answer(f frame) {
 		return
 	}
 	if _, key, isRun := strings.Cut(f.ID, requestSep); isRun {
-		if runID, status, ok := ending(f, key, first); ok {
-			cn.ended(runID, status)
+		if end, ok := ending(f, key, first); ok {
+			cn.ended(end)
 		}
 	}
 }

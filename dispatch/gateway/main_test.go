@@ -63,7 +63,7 @@ func (p *pauses) all() []time.Duration {
 // ends collects what OnEnd hears.
 type ends chan string
 
-func (e ends) hear(runID string, s gateway.Status) { e <- runID + " " + string(s) }
+func (e ends) hear(end gateway.End) { e <- end.RunID + " " + string(end.Status) }
 
 // next returns the next end.
 func (e ends) next(t *testing.T) string {

@@ -27,6 +27,13 @@ func (s Status) Final() bool {
 	return s == StatusOK || s == StatusError || s == StatusTimeout
 }
 
+// End is how a run ended.
+type End struct {
+	RunID   string
+	Status  Status
+	Message string // what the gateway says of a failure; may be empty
+}
+
 // Accepted says that the gateway has taken a run.
 type Accepted struct {
 	RunID string // the key, as far as seen
@@ -328,11 +335,11 @@ func (p runPayload) status(ok bool) Status {
 
 // ending reads a response that nobody waits for: the end of the run, if it is
 // one. A first response that came too late is one only if it says so itself.
-func ending(f frame, key string, first bool) (runID string, s Status, ok bool) {
+func ending(f frame, key string, first bool) (end End, ok bool) {
 	var p runPayload
 	decode(f.Payload, &p)
 	if !p.Status.Final() && (first || p.Status == StatusAccepted || p.Status == StatusInFlight) {
-		return "", "", false
+		return End{}, false
 	}
-	return cmp.Or(p.RunID, key), p.status(f.OK), true
+	return End{RunID: cmp.Or(p.RunID, key), Status: p.status(f.OK), Message: f.refusal().Message}, true
 }

@@ -322,7 +322,7 @@ func (d *doctor) gateway(ctx context.Context) {
 	if len(mine) == 0 {
 		return
 	}
-	client := h.gatewayClient(nil)
+	client := h.gatewayClient(nil, nil)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()

@@ -14,13 +14,13 @@ import (
 	"otm/internal/durable"
 )
 
-// gatewayClient is a client of the configured gateway; log may be nil.
-func (h *Home) gatewayClient(log *slog.Logger) *gateway.Client {
+// gatewayClient is a client of the configured gateway. log and onEnd may be nil.
+func (h *Home) gatewayClient(log *slog.Logger, onEnd func(gateway.End)) *gateway.Client {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return gateway.New(gateway.Config{
-		URL: h.Config.Gateway.URL, Version: h.Version, Log: log, Now: h.Now, Key: gatewayKey(h.Dir, log),
+		URL: h.Config.Gateway.URL, Version: h.Version, Log: log, Now: h.Now, Key: gatewayKey(h.Dir, log), OnEnd: onEnd,
 		Token: func() (string, error) { return h.Config.GatewayToken(h.Getenv) },
 	})
 }

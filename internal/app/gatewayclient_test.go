@@ -15,6 +15,7 @@ import (
 
 	"otm/dispatch"
 	"otm/dispatch/gateway/gatewaytest"
+	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/pipeline"
 )
@@ -210,5 +211,42 @@ func TestGatewayKey(t *testing.T) {
 	}
 	if key()(); !strings.Contains(log.String(), "damaged") {
 		t.Error("a key of NUL bytes is taken")
+	}
+}
+
+// A run that the gateway accepted and that failed is told of at once, by log,
+// heartbeat and otm why, and does not use up the wakes.
+func TestRunFailsAtTheGateway(t *testing.T) {
+	t.Parallel()
+	l := newLife(t, pipeline.TriggerGateway)
+	l.g.Inject(gatewaytest.AcceptThenFail)
+	id, err := pipeline.ParseTaskID(l.run("otm-create", "--title", "Say hello", "--agent", "devdas"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.id = id
+	failed := func() bool { wakes := l.record().Wakes; return len(wakes) == 1 && wakes[0].Exit != "" }
+	for n := 0; !failed(); n++ {
+		if n == 100 {
+			t.Fatalf("nothing noted: %+v", l.record().Wakes)
+		}
+		for _, c := range l.all {
+			if err := l.once(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.once(l.all[1]); err != nil {
+		t.Fatal(err)
+	}
+	beat, err := heartbeat.Read(l.h.Dir, heartbeat.Dispatcher)
+	if err != nil || beat.Result != heartbeat.Partial || !strings.Contains(beat.Details, "agent devdas: its run at the gateway failed: Error: refused after acceptance") {
+		t.Errorf("heartbeat %+v, %v", beat, err)
+	}
+	if said := l.run("otm", "why", id.String()); !strings.Contains(said, "its run at the gateway failed, and it took nothing: Error: refused after acceptance") {
+		t.Errorf("otm why: %s", said)
+	}
+	if n := len(l.record().Wakes); n != 1 {
+		t.Errorf("%d wakes before their time", n)
 	}
 }

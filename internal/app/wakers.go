@@ -32,7 +32,7 @@ func (h *Home) wakers(log *slog.Logger) (wakers map[pipeline.Trigger]dispatch.Wa
 		case a.Trigger == pipeline.TriggerExec:
 			wakers[a.Trigger] = &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: h.pathDir(), Secrets: h.Config.SecretEnv()}
 		case a.Trigger == pipeline.TriggerGateway:
-			client := h.gatewayClient(log)
+			client := h.gatewayClient(log, func(e gateway.End) { h.runEnded(log, e) })
 			wakers[a.Trigger] = &gatewayWaker{client}
 			stop = func() { client.Close() }
 		}
@@ -144,6 +144,23 @@ func advice(err error) string {
 		return "check gateway.url of otm.toml; "
 	}
 	return ""
+}
+
+// maxWhy bounds what is kept of a gateway's words, in bytes.
+const maxWhy = 500
+
+// runEnded notes that a run failed which the gateway had accepted: a model that
+// cannot be reached, say, is told of in no other way.
+func (h *Home) runEnded(log *slog.Logger, e gateway.End) {
+	if e.Status != gateway.StatusError && e.Status != gateway.StatusTimeout {
+		return
+	}
+	why := cmp.Or(strings.Join(strings.Fields(e.Message), " "), string(e.Status))
+	why = strings.ToValidUTF8(why[:min(len(why), maxWhy)], "")
+	log.Warn("run failed at the gateway", "run", e.RunID, "err", why)
+	if err := dispatch.RunFailed(context.Background(), h.Store, e.RunID, why, h.Now()); err != nil {
+		log.Warn("failed run not noted", "run", e.RunID, "err", err)
+	}
 }
 
 // Ended implements dispatch.Waker.
