@@ -82,6 +82,10 @@ type component struct {
 // is a hint as well.
 const noBoardRetry = 30 * time.Second
 
+// configChangedNote is what a heartbeat says of a process that works by an older
+// otm.toml.
+const configChangedNote = "otm.toml was changed since this process started"
+
 // workWait is how long to wait for another process's run to end.
 const workWait = 60 * time.Second
 
@@ -111,7 +115,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		out.details += "; otm.toml was changed since this process started: to apply it, " + c.home.applyHint()
+		out.details += "; " + configChangedNote + ": to apply it, " + c.home.applyHint()
 		if out.result == heartbeat.Success {
 			out.result = heartbeat.Partial
 		}

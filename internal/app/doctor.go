@@ -201,6 +201,11 @@ func (d *doctor) board(ctx context.Context) {
 	defer cancel()
 	client := slacklist.New(where)
 	id, err := client.Identify(ctx)
+	var be *pipeline.BoardError
+	if errors.As(err, &be) && !be.Credentials && be.Class == pipeline.Transient {
+		d.say("board", bad, "curl -sS -o /dev/null "+safe.Quote(where.URL)+"   # says what is between here and there", "%s does not answer: %v", where.URL, err)
+		return
+	}
 	if err != nil {
 		d.explain("board", err)
 		return
@@ -395,6 +400,8 @@ func (d *doctor) components() {
 			d.say("clock", bad, "timedatectl status", "%s ran at %s, which is ahead of this machine's clock", id, b.LastRun.UTC().Format(time.RFC3339))
 		case state != heartbeat.Green:
 			d.say("component", bad, d.home.startBy(installed), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
+		case strings.Contains(b.Details, configChangedNote):
+			d.say("component", poor, d.home.applyHint(), "%s: %s: %s", id, b.Result, b.Details)
 		case b.Result != heartbeat.Success:
 			d.say("component", poor, "tail "+safe.Quote(filepath.Join(d.home.LogDir(), residentOf(id)+".log")), "%s: %s: %s", id, b.Result, b.Details)
 		default:

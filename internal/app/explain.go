@@ -43,7 +43,7 @@ func Explain(err error) *cli.Error {
 	var be *pipeline.BoardError
 	switch {
 	case errors.As(err, &token):
-		return cli.Errorf(cli.Credentials, "%w", err).Hint("otm init --slack --token-stdin   # paste the token, then Ctrl-D; or put it where slack.token_file or token_env of otm.toml says")
+		return cli.Errorf(cli.Credentials, "%w", err).Hint("otm init --slack --token-stdin   # paste the token, then Enter; or put it where slack.token_file or token_env of otm.toml says")
 	case errors.As(err, &resident) && resident.id != boardID:
 		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
 	case errors.Is(err, board.ErrInUse), errors.As(err, &resident):
@@ -73,7 +73,7 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		if e.Needed != "" {
 			return out.Hint("add the scope %s to the Slack app, install it anew, and keep the new token", e.Needed)
 		}
-		return out.Hint("otm init --slack --token-stdin   # paste one that is good, then Ctrl-D")
+		return out.Hint("otm init --slack --token-stdin   # paste one that is good, then Enter")
 	case e.Code == "paid_teams_only" || e.Code == "lists_disabled_user_team":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("Slack Lists need a paid plan; without one use the embedded board: remove slack.list_id from otm.toml")
 	case e.Code == "list_not_found", e.Code == "file_not_found":
@@ -83,7 +83,7 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 	case e.Class == pipeline.Refused:
 		return cli.Errorf(cli.Failed, "the board refuses: %w", e).Hint("otm status")
 	}
-	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e).Hint("otm status")
+	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e).Hint("otm doctor   # says whether it answers").Hint("otm status")
 }
 
 // exitCode is the code with which a run ends that met err.

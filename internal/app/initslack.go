@@ -111,12 +111,12 @@ func (o *slackSetup) chooseList(ctx context.Context, h *Home, token slackToken, 
 		r.ListID = h.Config.Slack.ListID
 	case o.create == "":
 		return cli.Errorf(cli.Usage, "say which list: an existing one, or a new one").
-			Hint("otm init --slack --list F0123456789").
-			Hint("otm init --slack --create-list 'Agent tasks' --share-with U0123456789")
+			Hint("%s", o.goOn("F0123456789")).
+			Hint("%s --share-with U0123456789", o.line(o.tokenFlags(), " --create-list 'Agent tasks'"))
 	}
 	if r.ListID != "" && !isListID(r.ListID) {
 		return cli.Errorf(cli.Usage, "%q is no list: want the last part of its link, which begins with F", r.ListID).
-			Hint("otm init --slack --list F0123456789")
+			Hint("%s", o.goOn("F0123456789"))
 	}
 	if err := h.canKeep(token, r.ListID); err != nil {
 		return err
@@ -169,19 +169,20 @@ func (o *slackSetup) withToken() string {
 	if o.create != "" {
 		list += " --create-list " + safe.Quote(o.create)
 	}
-	return o.line(" --token-stdin", list) + "   # paste the xoxb- token of the app, then Ctrl-D"
+	return o.line(" --token-stdin", list) + "   # paste the xoxb- token of the app, then Enter"
 }
 
 // goOn is the command that does what was asked for with a list that is there.
-func (o *slackSetup) goOn(list string) string {
-	token := ""
-	if o.tokenStdin {
-		token = " --token-stdin"
+func (o *slackSetup) goOn(list string) string { return o.line(o.tokenFlags(), " --list "+list) }
+
+func (o *slackSetup) tokenFlags() string {
+	switch {
+	case o.tokenStdin:
+		return " --token-stdin"
+	case o.tokenFile != "":
+		return " --token-file " + safe.Quote(o.tokenFile)
 	}
-	if o.tokenFile != "" {
-		token += " --token-file " + safe.Quote(o.tokenFile)
-	}
-	return o.line(token, " --list "+list)
+	return ""
 }
 
 // line is a command that gives access to the same people and channels.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"io/fs"
@@ -34,7 +35,11 @@ func (o *slackSetup) token(h *Home) (slackToken, error) {
 	var err error
 	switch {
 	case o.tokenStdin:
-		data, err = io.ReadAll(io.LimitReader(h.In, maxToken))
+		// The first line: who pastes it ends it with Enter, and need know no more.
+		data, err = bufio.NewReader(io.LimitReader(h.In, maxToken)).ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
 	case o.tokenFile != "":
 		data, err = os.ReadFile(o.tokenFile)
 	default:

@@ -417,7 +417,7 @@ func (h *Home) applyHint() string {
 	if o := h.installation(); o != nil {
 		return "run: " + o.again()
 	}
-	return "start this process again"
+	return "stop what runs it, otm up say, and start it again"
 }
 
 // unitsIn looks at the files of one folder.

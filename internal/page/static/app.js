@@ -622,7 +622,7 @@ function drawHealth() {
     e.firstChild.className = `dot ${c.state === "green" && c.result !== "success" ? "yellow" : c.state === "clock error" ? "red" : c.state}`;
     const [name, how, more] = e.lastChild.children;
     put(name, c.id);
-    put(how, ` ${c.state}`);
+    put(how, ` ${c.state === "green" && c.result !== "success" ? c.result : c.state}`);
     put(more, c.lastRun ? `${age(c.lastRun)} ago · ${c.result}${c.details ? " · " + c.details : ""}` : "was never started here");
   });
   $("roomMeter").hidden = !r.limit;
