@@ -51,6 +51,7 @@ func (p *pass) getsOn() {
 // attempt, or the one that was begun and not flipped before a crash.
 func (p *pass) begin(ctx context.Context, t *task) error {
 	now := p.Now()
+	given := -1 // where the history tells of it
 	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
 		if isLost(r) {
 			return errVanished
@@ -63,7 +64,9 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 			r.Attempt = beyond(r, now)
 		}
 		r.Attempt++
-		r.GiveTo(t.agent.Name, t.by, now)
+		if r.GiveTo(t.agent.Name, t.by, now) {
+			given = len(r.History) - 1
+		}
 		r.Dispatch = &pipeline.Dispatch{Attempt: r.Attempt, Agent: t.agent.Name, Workspace: t.agent.Workspace, At: now}
 		r.Dispatch.AllTicked = r.StepsDone() == len(r.Steps)
 		if r.Attempt > 1 {
@@ -71,10 +74,14 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 		}
 		return nil
 	})
-	if err == nil {
-		t.rec = rec
+	if err != nil {
+		return err
 	}
-	return err
+	t.rec = rec
+	if given >= 0 {
+		rec.History[given].Log(ctx, p.Log, t.id)
+	}
+	return nil
 }
 
 func wasRebuilt(r *pipeline.Record) bool {

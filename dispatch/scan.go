@@ -192,17 +192,19 @@ func (p *pass) takeAway(ctx context.Context, t *task) error {
 	if d == nil || d.Workspace == "" || t.agent != nil && sameAgent(d.Agent, t.agent.Name) {
 		return nil
 	}
-	_, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
+	now := p.Now()
+	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
 		if r.Dispatch == nil {
 			return pipeline.ErrUnchanged
 		}
-		r.Note(p.Now(), cmp.Or(t.by, pipeline.WhoBoard), "taken away", "from "+r.Dispatch.Agent)
+		r.Note(now, cmp.Or(t.by, pipeline.WhoBoard), "taken away", "from "+r.Dispatch.Agent)
 		r.Dispatch = nil
 		return nil
 	})
 	if err != nil {
 		return p.failed(ctx, t.id, err)
 	}
+	rec.LogNoted(ctx, p.Log, now)
 	return nil
 }
 

@@ -135,8 +135,8 @@ type Batch interface {
 	// Current tells whether the status of a row is known as of at most maxAge
 	// ago; where a person touched it last, as of this moment.
 	Current(row *Row, maxAge time.Duration) bool
-	// Person is the user who touched the row last, where that was somebody else
-	// than OTM; else "".
+	// Person is the user who touched the row last, as histories call him, where
+	// that was somebody else than OTM; else "".
 	Person(row *Row) string
 	// Refresh walks the board unless the rows are Fresh; 0 walks always.
 	Refresh(ctx context.Context, maxAge time.Duration) error

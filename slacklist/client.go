@@ -42,6 +42,9 @@ type Options struct {
 	// OpenAssignees says that the board takes an assignee that is no option
 	// yet, as the embedded board does.
 	OpenAssignees bool
+	// Called is what users are called in histories, by their ids; who is not in
+	// it, is called by the id.
+	Called map[string]string
 	// SettleAfter is how long a walk may lag behind a write. If zero,
 	// DefaultSettleAfter.
 	SettleAfter time.Duration

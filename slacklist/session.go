@@ -1,6 +1,7 @@
 package slacklist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -86,7 +87,7 @@ func (s *Session) Person(r *pipeline.Row) string {
 	if s.snap.Self == "" || r.UpdatedBy == s.snap.Self {
 		return ""
 	}
-	return r.UpdatedBy
+	return cmp.Or(s.c.opts.Called[r.UpdatedBy], r.UpdatedBy)
 }
 
 // thisMoment is how old a walk of this moment may be.

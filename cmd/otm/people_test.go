@@ -137,7 +137,7 @@ func TestPeopleUnderSlacksLimits(t *testing.T) {
 	for _, name := range []string{"otm-injector", "otm-dispatcher", "otm-completion-detector"} {
 		log += string(must(os.ReadFile(filepath.Join(h.dir, "logs", name+".log"))))
 	}
-	for _, want := range []string{"changed title", "changed priority", "changed status", "ticked a step", "row back"} {
+	for _, want := range []string{"changed title", "changed priority", "changed status", "ticked a step", "renamed a step", "assigned", "row back"} {
 		if !slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {
 			return strings.Contains(line, "seen on the board") && strings.Contains(line, alice) && strings.Contains(line, want)
 		}) {

@@ -136,6 +136,7 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes one when it starts", h.startCommand())
 	}
 	o.URL, o.ListID, o.OpenAssignees = endpoint.URL, endpoint.ListID, true
+	o.Called = map[string]string{board.HumanUser: human}
 	h.embeddedBudget(&o, endpoint)
 	return o, nil
 }

@@ -151,6 +151,7 @@ func (d *doctor) directory() {
 	}
 	if kind, err := durable.NetworkFS(dir); err == nil && kind != "" {
 		d.say("disk", bad, "move it to a local disk, and set OTM_DIR", "the data directory lies on %s, whose locks and renames cannot be relied on", kind)
+		return
 	}
 	d.disk()
 }
@@ -168,14 +169,25 @@ func (d *doctor) disk() {
 		d.explain("disk", err)
 		return
 	}
-	if free, err := durable.Free(dir); err == nil && free < littleRoom {
+	switch free, err := durable.Free(dir); {
+	case err != nil:
+		d.say("disk", fine, "", "it is local, and can be written to")
+	case free < littleRoom:
 		d.say("disk", poor, "df -h "+safe.Quote(dir), "only %d MiB are free below %s", free>>20, dir)
+	default:
+		d.say("disk", fine, "", "it is local, %d MiB are free", free>>20)
 	}
 }
 
 // secrets looks at the token files.
 func (d *doctor) secrets() {
 	c := d.home.Config
+	before := len(d.findings)
+	defer func() {
+		if len(d.findings) == before {
+			d.say("secrets", fine, "", "no token file can be read by others")
+		}
+	}()
 	for _, path := range []string{c.Slack.TokenFile, c.Gateway.TokenFile} {
 		info, err := os.Stat(path)
 		if path == "" || err != nil {
@@ -212,6 +224,8 @@ func (d *doctor) board(ctx context.Context) {
 	}
 	if lacks := id.MissingScopes(); len(lacks) > 0 {
 		d.say("board", bad, "add them to the Slack app, install it anew, then: otm init --slack --token-stdin", "the token lacks the scopes %s", strings.Join(lacks, ", "))
+	} else {
+		d.say("board", fine, "", "%s takes the token, as %s in %s, with all scopes", where.URL, id.Name, id.Team)
 	}
 	in, err := client.Inspect(ctx, d.home.Config.Agents)
 	if err != nil {
@@ -292,7 +306,7 @@ func (d *doctor) agentTrouble(a *pipeline.Agent) (trouble, hint string) {
 	case errors.Is(err, os.ErrNotExist):
 		return "its workspace is missing", "mkdir -p " + safe.Quote(a.Workspace)
 	case err != nil:
-		return err.Error(), ""
+		return err.Error(), "ls -ld " + safe.Quote(a.Workspace)
 	case !info.IsDir():
 		return a.Workspace + " is not a directory", "set agents." + a.Name + ".workspace in otm.toml"
 	}
@@ -353,7 +367,7 @@ func (d *doctor) gateway(ctx context.Context) {
 	}
 	known, err := client.Agents(ctx)
 	if err != nil {
-		d.say("gateway", poor, "", "its agents are not known: %v", err)
+		d.say("gateway", poor, "openclaw agents list", "its agents are not known: %v", err)
 		return
 	}
 	workspaces := map[string]string{}
@@ -387,7 +401,7 @@ func elsewhere(theirs, ours string) bool {
 
 // components looks at the heartbeats.
 func (d *doctor) components() {
-	now, installed := d.home.Now(), d.home.installation()
+	now, installed, clock := d.home.Now(), d.home.installation(), true
 	for _, id := range expected(installed) {
 		b, err := heartbeat.Read(d.home.Dir, id)
 		if err != nil {
@@ -397,6 +411,7 @@ func (d *doctor) components() {
 		case state == heartbeat.NotInstalled:
 			d.say("component", bad, d.home.startBy(installed), "%s has never run here", id)
 		case state == heartbeat.ClockError:
+			clock = false
 			d.say("clock", bad, "timedatectl status", "%s ran at %s, which is ahead of this machine's clock", id, b.LastRun.UTC().Format(time.RFC3339))
 		case state != heartbeat.Green:
 			d.say("component", bad, d.home.startBy(installed), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
@@ -407,6 +422,9 @@ func (d *doctor) components() {
 		default:
 			d.say("component", fine, "", "%s ran %s ago", id, age(now.Sub(b.LastRun)))
 		}
+	}
+	if clock {
+		d.say("clock", fine, "", "no component has run ahead of it")
 	}
 }
 
@@ -427,6 +445,8 @@ func (d *doctor) backlog() {
 	}
 	if r.Failed > 0 {
 		d.say("failed", poor, "otm status   # says why; otm retry FILE puts one back, rm takes it away", "%s", counted(r.Failed, "drop failed", "drops failed"))
+	} else {
+		d.say("failed", fine, "", "no drop failed")
 	}
 }
 
@@ -440,6 +460,12 @@ func (d *doctor) watches() {
 	if runtime.GOOS != "linux" {
 		return
 	}
+	before := len(d.findings)
+	defer func() {
+		if len(d.findings) == before {
+			d.say("watches", fine, "", "fs.inotify allows enough of them")
+		}
+	}()
 	for name, few := range map[string]int{"max_user_watches": fewWatches, "max_user_instances": fewInstances} {
 		data, err := os.ReadFile("/proc/sys/fs/inotify/" + name)
 		if err != nil {

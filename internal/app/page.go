@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -28,6 +29,7 @@ type pageSource struct {
 	live bool // what look shows is the present
 	// people is the board as a person writes to it.
 	people pipeline.Board
+	log    *slog.Logger
 
 	mu      sync.Mutex // guards what follows
 	records fileCache[recordFacts]

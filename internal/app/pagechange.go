@@ -143,17 +143,21 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	if id == 0 {
 		return nil // typed by hand: there is no record yet
 	}
-	_, err = p.home.Store.Change(ctx, id, func(r *pipeline.Record) error {
+	now := p.home.Now()
+	rec, err := p.home.Store.Change(ctx, id, func(r *pipeline.Record) error {
 		if r.RowID != taskRow {
 			return pipeline.ErrUnchanged // the next pass makes it from the row, or the id is another task's
 		}
 		if c.step {
-			c.noteTick(r, &before, p.home.Now())
+			c.noteTick(r, &before, now)
 		} else {
-			c.note(r, &before, p.home.Now())
+			c.note(r, &before, now)
 		}
 		return nil
 	})
+	if err == nil {
+		rec.LogNoted(ctx, p.log, now)
+	}
 	return err
 }
 

@@ -72,7 +72,7 @@ func (h *Home) openBoard(ctx context.Context, o board.Options) (p *runningPage, 
 		}
 	}()
 	p = &runningPage{close: end}
-	source := &pageSource{home: h, live: true}
+	source := &pageSource{home: h, live: true, log: log}
 	pages, err := h.newPageServer(source, log)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
 		return nil, err
 	}
 	look := func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() }
-	pages, err := h.newPageServer(&pageSource{home: h, look: look, people: h.board(log)}, log)
+	pages, err := h.newPageServer(&pageSource{home: h, look: look, people: h.board(log), log: log}, log)
 	if err != nil {
 		return nil, err
 	}
