@@ -25,7 +25,7 @@ test-race: ## all tests, with the race detector
 	GORACE=atexit_sleep_ms=0 GOFLAGS=-race $(GO) test ./...
 
 .PHONY: check
-check: fmt-check tidy-check vet lint vuln shellcheck test-race ## everything that CI runs
+check: fmt-check tidy-check vet lint vuln shellcheck release-check test-race ## everything that CI runs
 
 .PHONY: fmt-check
 fmt-check:
@@ -88,6 +88,10 @@ install-check: ## install under a real systemd of its own, and look (needs root)
 .PHONY: release
 release: ## the archives of a release in dist/
 	@sh scripts/release.sh
+
+.PHONY: release-check
+release-check:
+	@sh scripts/release.sh --check
 
 .PHONY: clean
 clean: ## remove what was built

@@ -89,6 +89,7 @@ var mayImport = map[string][]string{
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/systemd":                      {}, // units are texts
 	"otm/launchd":                      {},
+	"otm/skills":                       {}, // a text
 	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/board":               {"otm/internal/durable", "otm/internal/crash"}, // it is the double of Slack: no client of ours
 	"otm/internal/board/boardtest":     {"otm/internal/board"},

@@ -73,7 +73,7 @@ func setup(env *testscript.Env) error {
 //	exitcode N               the last exec ended with this code
 //	reason FILE REGEXP       the failed drop says why
 //	firstline VAR FILE       sets a variable to the first line of a file
-//	commands FROM TO         puts the shell commands of a Markdown file or an agent's text into a script
+//	commands FROM TO         puts the shell commands of a Markdown text into a script; all stand in blocks of sh
 //	smalldisk DIR            mounts a file system of two megabytes there
 //	fill FILE                writes until the disk is full
 //	sigterm                  interrupts the background commands
@@ -395,37 +395,50 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// commandsOf collects what a text tells its reader to run: the fenced blocks of
-// sh in Markdown, or the lines of otm in an indented text.
+// commandsOf collects what a Markdown text tells its reader to run: its blocks
+// of sh. A command anywhere else would never be run, and is refused.
 func commandsOf(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: commands FROM TO")
 	}
+	script, err := shellBlocks(ts.ReadFile(args[0]))
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(script), 0o600))
+}
+
+// commandText is a command of OTM with an argument, or a flag of one.
+var commandText = regexp.MustCompile(`\botm(-create|-update)? +[a-z-]|(^|[^\w-])--[a-z]`)
+
+func shellBlocks(text string) (string, error) {
 	var script strings.Builder
 	script.WriteString("set -ex\n")
-	inside, more := false, ""
-	for line := range strings.Lines(ts.ReadFile(args[0])) {
+	inside := false
+	for line := range strings.Lines(text) {
 		text := strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(text, "```"):
-			inside = text == "```sh"
-			continue
+			inside = !inside && text == "```sh"
 		case inside:
-		case more == "" && (strings.HasPrefix(line, "   otm") || strings.HasPrefix(line, "   otm-")):
-		case more == "":
-			continue
-		}
-		script.WriteString(text + "\n")
-		switch {
-		case inside || text == more:
-			more = ""
-		case strings.HasSuffix(text, "<<'EOF'"):
-			more = "EOF"
-		case strings.HasSuffix(text, "\\"):
-			more = "the next line"
-		case more == "the next line":
-			more = ""
+			script.WriteString(text + "\n")
+		case commandText.MatchString(text):
+			return "", fmt.Errorf("a command stands outside of the blocks of sh: %s", text)
 		}
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(script.String()), 0o600))
+	return script.String(), nil
+}
+
+// TestShellBlocks: no command of a text is left out silently.
+func TestShellBlocks(t *testing.T) {
+	t.Parallel()
+	script, err := shellBlocks("1. Do `task-dispatch.json` (`otm: hint:`), OTM is up:\n\n   ```sh\n   otm next --agent x\n   ```\n\n   then --\n")
+	if want := "set -ex\notm next --agent x\n"; script != want || err != nil {
+		t.Errorf("the script is %q, %v; want %q", script, err, want)
+	}
+	for _, text := range []string{
+		"Go on: `otm-update --task-id 1 --status in_progress`.", "   otm next\n", "For a person: `--type decision`", "```\notm list --all\n```\n", "```sh\ntrue\n```\notm why 1\n",
+	} {
+		if script, err := shellBlocks(text); err == nil {
+			t.Errorf("%q gives %q", text, script)
+		}
+	}
 }

@@ -161,12 +161,12 @@ func (d *demo) bin(name string) string { return filepath.Join(d.root, "bin", nam
 func (d *demo) run(ctx context.Context, keep bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	page := make(chan string, 1)
+	ready := make(chan string, 1)
 	upDone := make(chan error, 1)
-	go func() { upDone <- d.home.Up(ctx, func(address string) { page <- address }) }()
+	go func() { upDone <- d.home.Up(ctx, func(link string) { ready <- link }) }()
 	var address string
 	select {
-	case address = <-page:
+	case address = <-ready:
 	case err := <-upDone:
 		return err
 	}
@@ -174,8 +174,9 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	err := d.play(ctx, upDone)
 	if err == nil && keep {
 		dir := safe.Escape(safe.Quote(d.home.Dir))
+		page, _, _ := strings.Cut(address, "#") // the code of the first link is used up, or too old
 		fmt.Fprintf(d.Out, "\nStill running. The page, by a link that works once, and within a minute:\n  %s\nA new link:\n  OTM_DIR=%s %s board --link\nA task:\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
-			address, dir, safe.Escape(safe.Quote(d.bin("otm"))), dir, safe.Escape(safe.Quote(d.bin("otm-create"))))
+			d.home.firstLink(page), dir, safe.Escape(safe.Quote(d.bin("otm"))), dir, safe.Escape(safe.Quote(d.bin("otm-create"))))
 		select {
 		case <-ctx.Done():
 		case err = <-upDone:

@@ -75,14 +75,30 @@ func (h *Home) boardDir() string { return filepath.Join(h.Dir, "board") }
 func (h *Home) lockPath(name string) string { return filepath.Join(h.Dir, "locks", name) }
 
 // LogDir is where the logs go.
-func (h *Home) LogDir() string {
-	if dir := h.Getenv("OTM_LOG_DIR"); dir != "" {
+func (h *Home) LogDir() string { return logDir(h.Dir, h.Getenv) }
+
+func logDir(dataDir string, getenv func(string) string) string {
+	if dir := getenv("OTM_LOG_DIR"); dir != "" {
 		return dir
 	}
-	if home := h.Getenv("HOME"); runtime.GOOS == "darwin" && home != "" {
+	if home := getenv("HOME"); runtime.GOOS == "darwin" && home != "" {
 		return filepath.Join(home, "Library", "Logs", "OpenClaw")
 	}
-	return filepath.Join(h.Dir, "logs")
+	return filepath.Join(dataDir, "logs")
+}
+
+// boundStderr returns the streams with a stderr that does not grow for ever:
+// where it is a log of ours that is full, the next one is begun. That comes
+// before anything can fail: timers start again whatever fails.
+func boundStderr(s cli.Streams) cli.Streams {
+	f, ok := s.Err.(*os.File)
+	if !ok {
+		return s
+	}
+	if dir, err := config.FindDir("", s.Getenv); err == nil {
+		s.Err = logx.Bound(f, logDir(dir, s.Getenv))
+	}
+	return s
 }
 
 // logger returns the log of a component. A resident writes its file, and to

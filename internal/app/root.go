@@ -24,6 +24,7 @@ func Main(argv []string, s cli.Streams) int {
 		return runExecHelper(s)
 	}
 	noCoreDumps()
+	s = boundStderr(s)
 	ctx, stop := daemon.Signals(context.Background())
 	defer stop()
 	return supervised(s, cli.Run(ctx, commandNamed(name, s, args), args, s, Explain))

@@ -1,7 +1,8 @@
 // Package logx is where the daemons log: one file a component, one line an
 // event, facts as keys.
 //
-// A log file is written and rotated by the resident component alone. It is
+// A log file is written and rotated by the resident component alone; what a
+// supervisor has written into one, by whoever is started with it. It is
 // opened for appending, so that a reader that follows it by name (tail -F)
 // loses no line: on rotation the file is renamed first, and the next line goes
 // into a new one. Where somebody else renames or removes it, the next line
@@ -14,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -85,7 +87,7 @@ func (f *File) ready(n int) error {
 	f.file.Close()
 	f.file = nil
 	if current {
-		f.rotate()
+		rotate(f.path)
 	}
 	return f.open()
 }
@@ -99,12 +101,41 @@ func (f *File) isCurrent() bool {
 	return err == nil && os.SameFile(named, open)
 }
 
-func (f *File) rotate() {
-	os.Remove(numbered(f.path, MaxFiles))
+func rotate(path string) {
+	os.Remove(numbered(path, MaxFiles))
 	for n := MaxFiles - 1; n >= 1; n-- {
-		os.Rename(numbered(f.path, n), numbered(f.path, n+1))
+		os.Rename(numbered(path, n), numbered(path, n+1))
 	}
-	os.Rename(f.path, numbered(f.path, 1)) // where it fails, the file grows on
+	os.Rename(path, numbered(path, 1)) // where it fails, the file grows on
+}
+
+// Bound is for what a process prints into a file of dir that a supervisor
+// opened, and that nobody else rotates, as launchd does. If it is full, it is
+// rotated, and Bound returns the one to go on in; otherwise stderr itself. What
+// the runtime prints of a crash goes there as well.
+func Bound(stderr *os.File, dir string) *os.File {
+	info, err := stderr.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() <= MaxSize {
+		return stderr
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return stderr // it is no log of ours
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if named, err := os.Lstat(path); filepath.Ext(path) != ".log" || err != nil || !os.SameFile(named, info) {
+			continue
+		}
+		rotate(path)
+		next, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
+		if err != nil {
+			return stderr // which goes on under its new name
+		}
+		debug.SetCrashOutput(next, debug.CrashOptions{}) // where it fails, a crash is told in the rotated one alone
+		return next
+	}
+	return stderr
 }
 
 func numbered(path string, n int) string { return path + "." + string(rune('0'+n)) }
