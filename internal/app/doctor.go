@@ -277,7 +277,7 @@ func (d *doctor) otherDirectory() {
 		}
 	}
 	if foreign > 0 {
-		d.say("list", poor, "stop the other one, or give it a list of its own", "%d tasks on the list were made with this token, and not from this directory: does another data directory work on it?", foreign)
+		d.say("list", poor, "stop the other one, or give it a list of its own", "%s made with this token, and not from this directory: does another data directory work on it?", counted(foreign, "task on the list was", "tasks on the list were"))
 	}
 }
 
