@@ -1,10 +1,13 @@
 package slacklist
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	"github.com/slack-go/slack"
 
+	"otm/internal/board"
 	"otm/internal/board/boardtest"
 )
 
@@ -101,6 +104,11 @@ func TestSlackGoSpeaksToTheBoard(t *testing.T) {
 	if file.ID != made.ListID || file.Title != "Renamed" {
 		t.Errorf("files.info: %+v", file)
 	}
+	files, _, err := api.GetFilesContext(ctx, slack.GetFilesParameters{Types: "lists", Count: 100, Page: 1})
+	ok("files.list", err)
+	if !slices.ContainsFunc(files, func(f slack.File) bool { return f.ID == made.ListID }) {
+		t.Errorf("files.list lacks the list: %+v", files)
+	}
 	channel, ts, err := api.PostMessageContext(ctx, "C0TEAM", slack.MsgOptionText("hello", false))
 	ok("chat.postMessage", err)
 	replies, _, _, err := api.GetConversationRepliesContext(ctx, &slack.GetConversationRepliesParameters{ChannelID: channel, Timestamp: ts})
@@ -108,4 +116,43 @@ func TestSlackGoSpeaksToTheBoard(t *testing.T) {
 	if len(replies) != 1 || replies[0].Text != "hello" {
 		t.Errorf("conversations.replies: %+v", replies)
 	}
+}
+
+// TestSlackGoUnderstandsRefusals has slack-go meet the board's refusals: it reads
+// them as it reads Slack's.
+func TestSlackGoUnderstandsRefusals(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t, func(o *board.Options) { o.Limits, o.RowLimit = &board.Limits{}, 1 })
+	api := slack.New(b.Token, slack.OptionAPIURL(b.URL))
+	ctx := t.Context()
+	title := b.Column(t, "Title", "text")
+	number := slack.ListItemField{ColumnID: title, Number: []float64{3}}
+	row := b.Create(t, "", board.TextCell(title, "the only one"))
+	for want, call := range map[string]func() error{
+		"invalid_auth": func() error {
+			_, err := slack.New("xoxb-wrong", slack.OptionAPIURL(b.URL)).AuthTestContext(ctx)
+			return err
+		},
+		"list_not_found":   func() error { _, err := api.GetListItemsContext(ctx, "F0NOTHING0"); return err },
+		"file_not_found":   func() error { _, _, _, err := api.GetFileInfoContext(ctx, "F0NOTHING0", 0, 0); return err },
+		"record_not_found": func() error { _, err := api.GetListItemInfoContext(ctx, b.ListID, "Rec0NOTHING"); return err },
+		"over_row_maximum": func() error { _, err := api.CreateListItemContext(ctx, b.ListID); return err },
+		"invalid_input_type": func() error {
+			return api.UpdateListItemsContext(ctx, b.ListID, []slack.ListItemCell{{RowID: row, ListItemField: number}})
+		},
+	} {
+		if err := call(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for range 100 {
+		_, err := api.GetListItemsContext(ctx, b.ListID)
+		if limited := (*slack.RateLimitedError)(nil); errors.As(err, &limited) {
+			if limited.RetryAfter <= 0 {
+				t.Errorf("retry after %v", limited.RetryAfter)
+			}
+			return
+		}
+	}
+	t.Error("a hundred walks in a row are not limited")
 }
