@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +26,7 @@ type house struct {
 	*testing.T
 	root, dir, bin string
 	killBoard      func()            // ends the board, and waits for that; nil: it was never started
+	boardDied      func() bool       // tells whether the board was killed before that, at its point
 	acknowledged   map[string]string // key → id that was printed
 }
 
@@ -147,6 +152,14 @@ func (h *house) tryBoard(crashAt string) (said string, ok bool) {
 		cmd.Process.Kill()
 		<-dead
 	}
+	h.boardDied = func() bool {
+		select {
+		case <-dead:
+			return cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+		default:
+			return false
+		}
+	}
 	h.Cleanup(h.killBoard)
 	if err != nil {
 		<-dead
@@ -190,6 +203,14 @@ var life = []step{
 	{name: "person"},
 	{name: "otm-dispatcher", args: []string{"--once"}},
 	{name: "otm", args: []string{"archive", "--older-than", "0d", "--yes"}},
+}
+
+// command is the step's name, with the word that tells what otm is to do.
+func (s *step) command() string {
+	if len(s.args) == 0 || strings.HasPrefix(s.args[0], "-") {
+		return s.name
+	}
+	return s.name + " " + s.args[0]
 }
 
 // do does a step; killed says that it died at its point.
@@ -285,25 +306,24 @@ func points(t *testing.T) []map[string]int {
 // TestCrashMatrix kills each step of a task's life at each of its points, the
 // first time and the third, does the step again as whoever saw it die would,
 // and lives on: then all is as it must be, and what was acknowledged is there.
+// The third time comes once a command and point; OTM_TEST_WHOLE=1 kills each
+// step each time that it comes by.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
-	cases := 0
-	killed := map[string]bool{} // command and point
-	for i, hits := range points(t) {
-		for point, n := range hits {
-			// Only the injector does other work at the same points when it runs again.
-			what := life[i].name + " " + point
-			if killed[what] && life[i].name != "otm-injector" {
-				continue
-			}
-			killed[what] = true
-			for _, hit := range []int{1, 3} {
-				if n < hit || hit > 1 && (life[i].args[0] != "--once" || point == "durable.named") {
-					continue // the third time tells something new where several tasks are worked on
-				}
-				cases++
+	all := points(t)
+	checkPoints(t, all)
+	chosen := map[string]bool{} // command, point and hit
+	for i, hits := range all {
+		for _, point := range slices.Sorted(maps.Keys(hits)) {
+			for hit := 1; hit <= hits[point]; hit++ {
 				at := fmt.Sprintf("%s:%d", point, hit)
-				t.Run(fmt.Sprintf("%d %s at %s", i, life[i].name, at), func(t *testing.T) {
+				what := life[i].command() + " " + at
+				// Only the injector does other work at the same points when it runs again.
+				again := chosen[what] && (hit > 1 || life[i].name != "otm-injector")
+				if chosen[what] = true; !wholeTest && (again || hit != 1 && hit != 3) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%d %s at %s", i, life[i].command(), at), func(t *testing.T) {
 					t.Parallel()
 					h := newHouse(t)
 					h.startBoard("")
@@ -319,8 +339,83 @@ func TestCrashMatrix(t *testing.T) {
 			}
 		}
 	}
-	if cases < 40 {
-		t.Errorf("only %d points: the trace does not work", cases)
+}
+
+// boardPoints are where TestCrashMatrixBoard kills, and the hits of each.
+var boardPoints = map[string][]int{
+	"board.created": {1}, "board.listening": {1}, "board.appended": {1, 3, 9}, "board.synced": {1, 3, 9},
+}
+
+// killedElsewhere are the points that no step of the life comes by, with the
+// test that kills there.
+var killedElsewhere = []struct{ points, file, test string }{
+	{"history.aside", "pipeline/history/history_test.go", "TestKilled"},
+	{"settle.explained", "pipeline/inbox/settle_test.go", "TestSettleSurvivesACrash"},
+	{"retry.explanation retry.claimed retry.bare retry.delivered retry.editing retry.edited", "pipeline/inbox/retry_test.go", "TestRetrySurvivesACrash"},
+	{"adopt.recorded adopt.identified adopt.stepped", "dispatch/adopt_test.go", "TestKilledAdoption"},
+	{"board.repaired", "internal/board/kill_test.go", "TestKillWhileRepairing"},
+	{"board.compacting board.compacted", "internal/board/kill_test.go", "TestKillAtPoints"},
+	{"init.list init.token", "cmd/otm/initslack_test.go", "TestKillsOfInitSlack"},
+}
+
+// checkPoints holds the points of the source against those at which a test
+// kills: here, or as killedElsewhere says.
+func checkPoints(t *testing.T, all []map[string]int) {
+	t.Helper()
+	killed := map[string]string{} // by whom
+	for point := range boardPoints {
+		killed[point] = "TestCrashMatrixBoard"
+	}
+	for _, hits := range all {
+		for point := range hits {
+			killed[point] = "TestCrashMatrix"
+		}
+	}
+	for _, e := range killedElsewhere {
+		data, err := os.ReadFile(filepath.Join("../..", e.file))
+		_, body, ok := strings.Cut(string(data), "\nfunc "+e.test+"(")
+		body, _, _ = strings.Cut(body, "\n}\n")
+		if !ok {
+			t.Errorf("%s has no %s: %v", e.file, e.test, err)
+		}
+		for point := range strings.FieldsSeq(e.points) {
+			if by := killed[point]; by != "" {
+				t.Errorf("%s is killed by %s as well as by %s", point, e.test, by)
+			}
+			if !strings.Contains(body, `"`+point+`"`) && !strings.Contains(body, `"`+point+`:`) {
+				t.Errorf("%s does not name %s", e.test, point)
+			}
+			killed[point] = e.test
+		}
+	}
+	stand := map[string]bool{}
+	call := regexp.MustCompile(`crash\.Point\((.*?)\)`)
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		for _, m := range call.FindAllSubmatch(data, -1) {
+			point, err := strconv.Unquote(string(m[1]))
+			if err != nil {
+				t.Errorf("%s: the point %s is not written out", path, m[1])
+			}
+			stand[point] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for point := range stand {
+		if killed[point] == "" {
+			t.Errorf("nobody kills at %s: have a step of the life come by, or add to killedElsewhere what does", point)
+		}
+	}
+	for point, by := range killed {
+		if !stand[point] {
+			t.Errorf("%s stands nowhere, and %s kills there", point, by)
+		}
 	}
 }
 
@@ -328,17 +423,16 @@ func TestCrashMatrix(t *testing.T) {
 // it again, and lives through everything once more.
 func TestCrashMatrixBoard(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"board.created", "board.listening", "board.appended", "board.synced"} {
-		for _, hit := range []int{1, 3, 9} {
-			if hit > 1 && slices.Contains([]string{"board.created", "board.listening"}, point) {
-				continue
-			}
+	for point, hits := range boardPoints {
+		for _, hit := range hits {
 			t.Run(fmt.Sprintf("%s:%d", point, hit), func(t *testing.T) {
 				t.Parallel()
 				h := newHouse(t)
 				h.startBoard(fmt.Sprintf("%s:%d", point, hit))
 				h.live(0)
-				h.killBoard()
+				if !soon(patience, h.boardDied) {
+					t.Fatal("it was not killed")
+				}
 				h.startBoard("")
 				h.live(0)
 				h.settle()

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -30,7 +31,7 @@ type outsideCall struct {
 	made   func(l *life) int // how often a life made it
 	most   int               // of so many, each is let fail; 0: of those that a plain life makes
 	faults []outsideFault    // how it fails
-	every  int               // of so many cases, a plain run takes one
+	with   string            // a plain run lets it fail in one life with others that say the same; "": with none
 }
 
 // outsideFault is one way in which a call fails. again: what comes after it
@@ -40,26 +41,82 @@ type outsideFault struct {
 	set  func(l *life, nth int, again bool)
 }
 
-func (c *outsideCall) sample() int { return cmp.Or(c.every, 29) }
+// lost is one case: a call that fails.
+type lost struct {
+	call  *outsideCall
+	nth   int // from 0
+	fault outsideFault
+	again bool
+}
+
+func (c lost) String() string {
+	return fmt.Sprintf("%s %d %s again %t", c.call.name, c.nth+1, c.fault.name, c.again)
+}
+
+// lostCases are all cases of the calls, a life each; or, where not the whole is
+// wanted, one of each call and each way to fail, several in one life.
+func lostCases(t *testing.T, plain map[pipeline.Trigger]*life, whole bool) (lives [][]lost, all int) {
+	t.Helper()
+	shared := map[string]int{} // lives by what the calls in them say
+	for i, c := range outsideCalls(plain[pipeline.TriggerNone]) {
+		times := cmp.Or(c.most, c.made(plain[c.trigger()]))
+		if times == 0 {
+			t.Errorf("a life makes no call of %s", c.name)
+			continue
+		}
+		all += times * len(c.faults) * 2
+		for j, f := range c.faults {
+			if whole {
+				for nth := range times {
+					lives = append(lives, []lost{{&c, nth, f, false}}, []lost{{&c, nth, f, true}})
+				}
+				continue
+			}
+			some := times
+			if c.with != "" {
+				some = max(1, times-2) // with other failures, there may be less of it
+			}
+			one := lost{&c, (5*i + 3*j) % some, f, (i+j)%2 == 0}
+			key := fmt.Sprint(c.with, j)
+			if at, ok := shared[key]; ok && c.with != "" {
+				one.again = one.again && !slices.ContainsFunc(lives[at], func(o lost) bool { return o.again })
+				lives[at] = append(lives[at], one)
+				continue
+			}
+			shared[key] = len(lives)
+			lives = append(lives, []lost{one})
+		}
+	}
+	return lives, all
+}
+
+// trigger is how the agent is woken in the lives that make it.
+func (c *outsideCall) trigger() pipeline.Trigger { return cmp.Or(c.way, pipeline.TriggerNone) }
 
 // outsideCalls are all calls. There is none of chat.postMessage: no component
 // makes one.
 func outsideCalls(plain *life) []outsideCall {
 	calls := []outsideCall{
-		boardCall("create row", "slackLists.items.create", 0, 1),
+		boardCall("create row", "slackLists.items.create", 0, 1).together("making and deleting"),
 		boardCall("create step", "slackLists.items.create", 1, 0),
 		boardCall("update cells", "slackLists.items.update", 0, 0),
-		boardCall("list page", "slackLists.items.list", 0, 0),
-		boardCall("delete rows", "slackLists.items.deleteMultiple", 0, 0),
-		infoCall(),
-		boardCall("who we are", "auth.test", 0, 0),
+		boardCall("list page", "slackLists.items.list", 0, 0).together("looking"),
+		boardCall("delete rows", "slackLists.items.deleteMultiple", 0, 0).together("making and deleting"),
+		infoCall().together("looking"),
+		boardCall("who we are", "auth.test", 0, 0).together("looking"),
 		gatewayCall(),
 		execCall(),
 	}
-	for _, step := range slices.Sorted(maps.Keys(plain.disk.counts())) {
-		calls = append(calls, fileCall(step))
+	const lives = 24 // for steps on files, those with like names far from each other
+	for i, step := range slices.Sorted(maps.Keys(plain.disk.counts())) {
+		calls = append(calls, fileCall(step).together(fmt.Sprint("files ", i%lives)))
 	}
 	return calls
+}
+
+func (c outsideCall) together(with string) outsideCall {
+	c.with = with
+	return c
 }
 
 // boardCall is a method of the board, from its first call on that is meant, and
@@ -152,7 +209,7 @@ func hiddenChange(l *life) boardtest.Fault {
 
 // gatewayCall is the request to the gateway to wake the agent.
 func gatewayCall() outsideCall {
-	c := outsideCall{name: "gateway request", way: pipeline.TriggerGateway, made: func(l *life) int { return len(l.g.Runs()) }, every: 5}
+	c := outsideCall{name: "gateway request", way: pipeline.TriggerGateway, made: func(l *life) int { return len(l.g.Runs()) }}
 	for _, fault := range []gatewaytest.Fault{
 		gatewaytest.DropUnqueued, gatewaytest.DropUnqueued.By(gatewaytest.CutReset), gatewaytest.Unavailable, // not applied
 		gatewaytest.DropQueued, gatewaytest.DropExecuted, gatewaytest.AcceptDropBefore, // applied
@@ -187,7 +244,7 @@ const (
 // execCall is the start of the agent's process. What was started holds a lock
 // from then on, so there is no time in which it is not visible.
 func execCall() outsideCall {
-	c := outsideCall{name: "exec", way: pipeline.TriggerExec, made: func(l *life) int { return l.woken() }, every: 3}
+	c := outsideCall{name: "exec", way: pipeline.TriggerExec, made: func(l *life) int { return l.woken() }}
 	for _, word := range []string{"dies", "mute"} {
 		c.faults = append(c.faults, outsideFault{word, func(l *life, nth int, again bool) {
 			words := append(slices.Repeat([]string{"well"}, nth), word)
@@ -229,10 +286,15 @@ type disk struct {
 
 	mu   sync.Mutex
 	done map[string]int // steps so far
-	at   string         // the step that fails
-	left int            // at its so-manieth time
-	errs []error        // and then the steps that follow, with these; empty: none fails any more
+	bad  []*badStep     // those that fail
 	off  bool           // none counts or fails: the test itself looks
+}
+
+// badStep is a step that fails.
+type badStep struct {
+	at   string
+	left int     // at its so-manieth time
+	errs []error // and then the steps that follow, with these; empty: none fails any more
 }
 
 // rest has the disk be well until the returned function is called.
@@ -255,7 +317,7 @@ func diskAt(t *testing.T, root string) *disk {
 }
 
 // digits are what differs between the files of one kind.
-var digits = regexp.MustCompile(`(taken-|[0-9])[^/]*`)
+var digits = regexp.MustCompile(`(taken-|dispatch-|[0-9])[^/]*`)
 
 func (d *disk) step(step, rel string) error {
 	kind := step + " " + digits.ReplaceAllString(strings.TrimPrefix(rel, "data/"), "N")
@@ -265,14 +327,15 @@ func (d *disk) step(step, rel string) error {
 		return nil
 	}
 	d.done[kind]++
-	if kind == d.at {
-		d.left--
+	var err error
+	for _, b := range d.bad {
+		if kind == b.at {
+			b.left--
+		}
+		if b.left <= 0 && len(b.errs) > 0 && err == nil {
+			err, b.errs = b.errs[0], b.errs[1:]
+		}
 	}
-	if d.at == "" || d.left > 0 || len(d.errs) == 0 {
-		return nil
-	}
-	err := d.errs[0]
-	d.errs = d.errs[1:]
 	return err
 }
 
@@ -287,7 +350,7 @@ func (d *disk) counts() map[string]int {
 // ("renamed", "sync directory") it is, and its writer is told that it failed. A
 // local disk shows at once what it did.
 func fileCall(step string) outsideCall {
-	c := outsideCall{name: step, made: func(l *life) int { return min(l.disk.counts()[step], 12) }, every: 83}
+	c := outsideCall{name: step, made: func(l *life) int { return min(l.disk.counts()[step], 12) }}
 	c.faults = []outsideFault{{"fails", func(l *life, nth int, again bool) {
 		l.mayFail = true
 		errs := []error{syscall.EIO}
@@ -297,7 +360,7 @@ func fileCall(step string) outsideCall {
 		l.disk.mu.Lock()
 		defer l.disk.mu.Unlock()
 		clear(l.disk.done)
-		l.disk.at, l.disk.left, l.disk.errs = step, nth+1, errs
+		l.disk.bad = append(l.disk.bad, &badStep{step, nth + 1, errs})
 	}}}
 	return c
 }

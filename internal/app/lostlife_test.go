@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +50,9 @@ type life struct {
 	unseen  atomic.Int64  // until when the board does not show what it did, by the clock; 0: it does
 	show    atomic.Pointer[func()]
 }
+
+// diskTries is how often something of ours is done again, where it may fail.
+const diskTries = 12
 
 // unseenFor is for how long what the board did may not be shown, and
 // settleAfter how long the components wait for it.
@@ -164,7 +166,7 @@ func (l *life) hide(show func()) {
 
 func (l *life) record() *pipeline.Record {
 	rec, err := l.h.record(l.id)
-	for tries := 0; err != nil && l.mayFail && tries < 6; tries++ {
+	for tries := 0; err != nil && l.mayFail && tries < diskTries; tries++ {
 		rec, err = l.h.record(l.id) // the step that failed was one of ours
 	}
 	if err != nil {
@@ -185,7 +187,7 @@ func (l *life) is(s pipeline.Status) func() bool {
 func (l *life) run(name string, args ...string) string {
 	l.Helper()
 	args = append([]string{"--dir", l.h.Dir}, args...)
-	for range 6 {
+	for range diskTries {
 		var out, errs bytes.Buffer
 		s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}
 		code := cli.Run(l.Context(), commandNamed(name, s, args), args, s, Explain)
@@ -203,7 +205,7 @@ func (l *life) run(name string, args ...string) string {
 // take takes the task as its agent does.
 func (l *life) take() {
 	l.Helper()
-	for range 6 {
+	for range diskTries {
 		err := l.h.next(l.Context(), l.h.Config.Agents.Named("devdas"), false, false)
 		if err != nil && !l.mayFail {
 			l.Fatal(err)
@@ -309,6 +311,7 @@ func (l *life) settled() {
 // names are those of the drops in an inbox.
 func (l *life) names(kind inbox.Kind) []string {
 	l.Helper()
+	defer l.disk.rest()()
 	files, err := l.h.Box.List(kind)
 	if err != nil {
 		l.Fatal(err)
@@ -473,10 +476,10 @@ func (l *life) dieOnceStarted(ctx context.Context, die func()) {
 // TestLostAnswersThroughALife lets each call to the outside fail in each way, at
 // each of its places in a task's life: not applied; applied and its answer lost;
 // applied, lost, and not visible for 20 s; then it heals, or fails again in
-// another way. OTM_TEST_WHOLE=1 takes all of them, else some of each call.
+// another way. OTM_TEST_WHOLE=1 takes all of them, each in a life of its own, else
+// one of each call and way to fail.
 func TestLostAnswersThroughALife(t *testing.T) {
 	t.Parallel()
-	whole := os.Getenv("OTM_TEST_WHOLE") != ""
 	plain := map[pipeline.Trigger]*life{}
 	for _, way := range []pipeline.Trigger{pipeline.TriggerNone, pipeline.TriggerExec, pipeline.TriggerGateway} {
 		l := newLife(t, way)
@@ -485,33 +488,24 @@ func TestLostAnswersThroughALife(t *testing.T) {
 		l.archive()
 		plain[way] = l
 	}
-	n := 0
-	for _, c := range outsideCalls(plain[pipeline.TriggerNone]) {
-		way := cmp.Or(c.way, pipeline.TriggerNone)
-		times := cmp.Or(c.most, c.made(plain[way]))
-		if times == 0 {
-			t.Errorf("a life makes no call of %s", c.name)
-		}
-		for nth := range times {
-			for _, f := range c.faults {
-				for _, again := range []bool{false, true} {
-					if n++; !whole && n%c.sample() != 0 {
-						continue
-					}
-					t.Run(fmt.Sprintf("%s %d %s again %t", c.name, nth+1, f.name, again), func(t *testing.T) {
-						t.Parallel()
-						l := newLife(t, way)
-						f.set(l, nth, again)
-						l.live()
-						l.check()
-						l.archive()
-						if made := c.made(l); made <= nth {
-							t.Errorf("%d calls were made: the one that was to fail did not come", made)
-						}
-					})
+	lives, all := lostCases(t, plain, os.Getenv("OTM_TEST_WHOLE") != "")
+	for _, cases := range lives {
+		t.Run(fmt.Sprint(cases[0]), func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t, cases[0].call.trigger())
+			for _, c := range cases {
+				t.Log(c)
+				c.fault.set(l, c.nth, c.again)
+			}
+			l.live()
+			l.check()
+			l.archive()
+			for _, c := range cases {
+				if made := c.call.made(l); made <= c.nth {
+					t.Errorf("%d calls were made: the one that was to fail did not come: %s", made, c)
 				}
 			}
-		}
+		})
 	}
-	t.Logf("%d cases in all", n)
+	t.Logf("%d lives; %d cases in all", len(lives), all)
 }
