@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +317,58 @@ func TestFsckHints(t *testing.T) {
 			other := p.record(2).Steps[0].RowID
 			p.change(1, func(r *pipeline.Record) { r.Steps[1].RowID = other })
 		}, finds: `T-00001: step 2 "b" stands under another row`},
+		{name: "two creates became one task", spoil: func(p *patient) {
+			data, err := os.ReadFile(p.drops("processed", "T-00002")[0])
+			p.check(err)
+			id := p.record(2).DropID
+			text := strings.NewReplacer(id, "11111111-2222-4333-8444-555555555555", `"Two"`, `"Stranger"`).Replace(string(data))
+			p.check(os.WriteFile(p.path("processed/20260101T000000Z-stranger.json"), []byte(text), 0o600))
+		}, finds: "T-00002: the drops 20260101T000000Z-stranger.json and ", byPerson: map[string]func(*patient){"otm-injector --once": func(p *patient) {
+			if out, code, _ := p.run("", "otm-injector", "--once"); code != 3 {
+				p.Errorf("the stranger was taken for the task: exit %d\n%s", code, out)
+			}
+			p.must("otm", "retry", "--new-id", "20260101T000000Z-stranger.json")
+			p.must("otm-injector", "--once")
+			if list := p.must("otm", "list", "--all"); !strings.Contains(list, "T-00003") || !strings.Contains(list, "Stranger") {
+				p.Errorf("the stranger has no task of its own:\n%s", list)
+			}
+		}}},
+		{name: "step lost on both sides", spoil: func(p *patient) {
+			p.change(1, func(r *pipeline.Record) { r.Steps = r.Steps[:1] })
+			p.remove("b")
+		}, finds: "T-00001: 2 steps were asked for, and it has 1"},
+		{name: "step ticked in the record", spoil: func(p *patient) {
+			p.change(1, func(r *pipeline.Record) { r.Steps[1].Done = true })
+		}, finds: `T-00001: step 2 "b" is done on the board: false, and in its record: true`},
+		{name: "step ticked on the board", spoil: func(p *patient) {
+			p.check(deskOf(p.dir).set("status", "done", p.rows("b")...))
+		}, finds: `T-00001: step 2 "b" is done on the board: true, and in its record: false`},
+		{name: "another status in the record", spoil: func(p *patient) {
+			p.change(1, func(r *pipeline.Record) { r.Status = pipeline.Blocked })
+		}, finds: "T-00001: it is in_progress on the board, and blocked in its record"},
+		{name: "another status on the board", spoil: func(p *patient) {
+			p.person("T-00001", "blocked")
+		}, finds: "T-00001: it is blocked on the board, and in_progress in its record"},
+		{name: "done in the record", spoil: func(p *patient) {
+			p.change(2, func(r *pipeline.Record) { r.Status = pipeline.Done })
+		}, finds: "T-00002: it is assigned on the board, and done in its record"},
+		{name: "twice in the history", spoil: func(p *patient) {
+			p.archive("T-00001")
+			data, err := os.ReadFile(p.path("history.jsonl"))
+			p.check(err)
+			p.append("history.jsonl", string(data))
+		}, finds: "T-00001: it stands twice in history.jsonl", byPerson: map[string]func(*patient){"delete one of its lines": func(p *patient) {
+			data, err := os.ReadFile(p.path("history.jsonl"))
+			p.check(err)
+			p.check(os.WriteFile(p.path("history.jsonl"), data[:len(data)/2], 0o600))
+		}}},
+		{name: "steps in another order", spoil: func(p *patient) {
+			p.must("otm-create", "--title", "Three", "--agent", "devdas", "--subtask", "x", "--subtask", "y", "--subtask", "z")
+			p.must("otm-injector", "--once")
+			p.must("otm-dispatcher", "--once")
+			p.must("otm", "fsck", "--at-rest")
+			p.change(3, func(r *pipeline.Record) { slices.Reverse(r.Steps) })
+		}, finds: "T-00003: its steps are in another order than was asked for"},
 		{name: "step deleted", spoil: func(p *patient) { p.remove("b") }, finds: `T-00001: the row of step 2 "b" is not on the board`},
 		{name: "step added", spoil: func(p *patient) {
 			title, err := deskOf(p.dir).cell("title", "more")

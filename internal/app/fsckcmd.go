@@ -30,7 +30,9 @@ func fsckCommand(s cli.Streams) *cobra.Command {
 missing or stand twice, steps, updates, dispatch files, keys of wakes, the
 counter, what is half made, litter. Exits with 0 if nothing is.
 
-With --repair it mends what can be mended, and says what it did. With --at-rest
+With --repair it mends what can be mended, and says what it did. Where that is to
+run injector, dispatcher and detector once more, it says so before: they do what
+is due, and may hand out tasks and wake agents. With --at-rest
 it also reports what waits or is half made: for a directory in which nothing
 runs and nothing is due.`,
 		Example: "  otm fsck\n  otm fsck --repair",
@@ -53,12 +55,15 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	mended := []string{}
+	did, mended := []string{}, []string{}
 	var trouble error
 	if repair && len(findings) > 0 {
 		before := findings
-		trouble = h.repair(ctx, before) // what it did is told all the same
+		did, trouble = h.repair(ctx, before) // what it did is told all the same
 		if findings, err = h.check(ctx, rest); err != nil {
+			for _, d := range did {
+				h.Note("%s", d)
+			}
 			return errors.Join(trouble, err)
 		}
 		mended = gone(before, findings)
@@ -66,10 +71,11 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 	if asJSON {
 		err = safe.EncodeJSON(h.Out, struct {
 			Findings []fsck.Finding `json:"findings"`
+			Did      []string       `json:"did"`
 			Mended   []string       `json:"mended"`
-		}{append([]fsck.Finding{}, findings...), mended})
+		}{append([]fsck.Finding{}, findings...), did, mended})
 	} else {
-		h.printFindings(findings, mended)
+		h.printFindings(findings, did, mended)
 	}
 	if err = errors.Join(trouble, err); err == nil && len(findings) > 0 {
 		return cli.Exit(cli.Partial)
@@ -89,7 +95,10 @@ func (h *Home) check(ctx context.Context, rest bool) ([]fsck.Finding, error) {
 	return fsck.Check(fsck.Options{Dir: h.Dir, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
 }
 
-func (h *Home) printFindings(findings []fsck.Finding, mended []string) {
+func (h *Home) printFindings(findings []fsck.Finding, did, mended []string) {
+	for _, d := range did {
+		fmt.Fprintf(h.Out, "did: %s\n", safe.Escape(d))
+	}
 	for _, m := range mended {
 		fmt.Fprintf(h.Out, "mended: %s\n", safe.Escape(m))
 	}
@@ -119,19 +128,26 @@ func gone(before, now []fsck.Finding) []string {
 	return texts
 }
 
-// repair mends what can be mended. What it cannot mend does not keep the rest;
-// its error tells of all that.
-func (h *Home) repair(ctx context.Context, findings []fsck.Finding) error {
+// repair mends what can be mended, and tells what it did. What it cannot mend
+// does not keep the rest; its error tells of all that.
+func (h *Home) repair(ctx context.Context, findings []fsck.Finding) (did []string, err error) {
 	again := false
 	var unwritten []pipeline.TaskID
 	var errs []error
+	done := func(err error, format string, args ...any) {
+		if errs = append(errs, err); err == nil {
+			did = append(did, fmt.Sprintf(format, args...))
+		}
+	}
+	did = []string{}
 	for _, f := range findings {
 		switch f.Repair {
 		case fsck.RaiseCounter:
-			errs = append(errs, h.raiseCounter(ctx, f.TaskID))
+			next, err := h.raiseCounter(ctx, f.TaskID)
+			done(err, "set the counter to %d", next)
 		case fsck.RemoveFile:
 			if err := os.Remove(f.Path); !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
+				done(err, "removed %s", f.Path)
 			}
 		case fsck.WriteHistory:
 			unwritten = append(unwritten, f.TaskID)
@@ -140,21 +156,26 @@ func (h *Home) repair(ctx context.Context, findings []fsck.Finding) error {
 		}
 	}
 	if len(unwritten) > 0 {
-		errs = append(errs, h.rewriteHistory(ctx, unwritten))
+		done(h.rewriteHistory(ctx, unwritten), "wrote what %s lacked, from the records: %v", history.FileName, unwritten)
 	}
 	if again {
-		errs = append(errs, h.runAll(ctx))
+		if ran, err := h.runAll(ctx); len(ran) > 0 {
+			done(err, "ran %s, twice each", strings.Join(ran, ", "))
+		}
 	}
-	return errors.Join(errs...)
+	return did, errors.Join(errs...)
 }
 
-func (h *Home) raiseCounter(ctx context.Context, above pipeline.TaskID) error {
+func (h *Home) raiseCounter(ctx context.Context, above pipeline.TaskID) (next int, err error) {
 	counter, err := h.Store.Counter(ctx) // a lost one is found again when it is taken
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer counter.Release()
-	return counter.Raise(above)
+	if err := counter.Raise(above); err != nil {
+		return 0, err
+	}
+	return h.Store.Stored()
 }
 
 // rewriteHistory writes the entries of archived tasks that the history lacks
@@ -182,24 +203,31 @@ func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err e
 	return history.Append(h.Dir, entries)
 }
 
-// runAll makes two runs of each component, as some things take two looks. What
-// a resident does already, it does by itself.
-func (h *Home) runAll(ctx context.Context) error {
+// runAll makes two runs of each component, as some things take two looks, and
+// tells of which. What a resident does already, it does by itself.
+func (h *Home) runAll(ctx context.Context) (ran []string, err error) {
 	quiet := *h
 	quiet.Out = io.Discard
 	log := slog.New(slog.DiscardHandler)
 	b := quiet.board(log)
 	dispatcher, stop := quiet.dispatcher(b, log, DefaultEvery, 0)
 	defer stop()
+	all := []*component{quiet.injector(b, log, DefaultEvery, true), dispatcher, quiet.detector(b, log, DefaultEvery)}
+	all = slices.DeleteFunc(all, func(c *component) bool { return h.isResident(c.id) })
+	for _, c := range all {
+		ran = append(ran, c.id)
+	}
+	if len(ran) == 0 {
+		h.Note("what is left is mended by the components that are running")
+		return nil, nil
+	}
+	h.Note("%s will do now what is due: tasks may be handed out, and agents woken", strings.Join(ran, ", "))
 	for range 2 {
-		for _, c := range []*component{quiet.injector(b, log, DefaultEvery, true), dispatcher, quiet.detector(b, log, DefaultEvery)} {
-			if h.isResident(c.id) {
-				continue
-			}
+		for _, c := range all {
 			if _, err := c.once(ctx, asked); err != nil {
-				return err
+				return ran, err
 			}
 		}
 	}
-	return nil
+	return ran, nil
 }

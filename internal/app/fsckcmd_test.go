@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,12 +32,15 @@ func TestRepairGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = h.repair(t.Context(), []fsck.Finding{
+	did, err := h.repair(t.Context(), []fsck.Finding{
 		{Repair: fsck.RemoveFile, Path: full}, {Repair: fsck.RemoveFile, Path: litter},
 		{Repair: fsck.RemoveFile, Path: filepath.Join(dir, "gone meanwhile")}, {Repair: fsck.RaiseCounter, TaskID: 41},
 	})
 	if err == nil || !strings.Contains(err.Error(), full) || strings.Contains(err.Error(), "meanwhile") {
 		t.Errorf("error: %v", err)
+	}
+	if want := []string{"removed " + litter, "set the counter to 42"}; !slices.Equal(did, want) {
+		t.Errorf("it says that it did %q, want %q", did, want)
 	}
 	if _, err := os.Stat(litter); err == nil {
 		t.Error("the litter is still there")

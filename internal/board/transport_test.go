@@ -123,6 +123,24 @@ func TestTransport(t *testing.T) {
 	}
 }
 
+// TestEachMethodNeedsTheToken calls each method without a token, with that of
+// somebody else, and with the right one in the address.
+func TestEachMethodNeedsTheToken(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	for name := range board.MethodNames() {
+		for headers, want := range map[string]string{formType: "not_authed", formType + "\nAuthorization: Bearer TOKENx": "invalid_auth"} {
+			status, answer := send(t, b, "POST", "api/"+name, headers, "list_id=LIST")
+			if status != 200 {
+				t.Errorf("%s: status %d", name, status)
+			}
+			wantCode(t, answer, want)
+		}
+		_, answer := send(t, b, "POST", "api/"+name+"?token=TOKEN", formType, "list_id=LIST")
+		wantCode(t, answer, "not_authed")
+	}
+}
+
 // All that is wrong with the arguments is said at once.
 func TestMissingArgumentsAreAllNamed(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 	w.settle(inbox.NewTasks, "t3.json", `{"id":"d3","taskId":"T-00001","title":"One","agent":"devdas"}`)
 	w.write("failed/f1.json", `{"id":"f1","taskId":"T-00001","status":"in_progress","_result":{"at":"2026-03-14T09:00:00Z","inbox":"task-updates","attempts":1,"error":"no","class":"invalid"}}`)
 	w.write("new-tasks/n1.json", `{"id":"n1","taskId":"T-00001","title":"One","agent":"devdas"}`)
+	w.write("keys/k.json", `{"key":"k","taskId":"T-00001","file":"t1.json","delivered":true}`)
 	if err := history.Append(w.o.Dir, []history.Entry{{TaskID: 1}}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package fsck
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -87,7 +88,34 @@ func (c *check) readHistory() error {
 			c.found(RuleHistory, 0, "", "ls -ld "+path+"   # make it a file that you can read", "the history cannot be read: %v", err)
 		default:
 			c.saw(e.TaskID)
-			c.archived[e.TaskID] = true
+			if other := c.archived[e.TaskID]; other != nil && other.Same(e) {
+				c.found(RuleHistory, e.TaskID, "", "delete one of its lines in "+path, "it stands twice in %s, in the same state", history.FileName)
+			}
+			c.archived[e.TaskID] = e
+		}
+	}
+	return nil
+}
+
+// readKeys notes the ids that otm-create gave out under a key. A file that says
+// nothing is told of when its key is used.
+func (c *check) readKeys() error {
+	dir := filepath.Join(c.Dir, "keys")
+	entries, err := durable.ReadDir(dir)
+	if err := unread(err); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || filepath.Ext(e.Name()) != ".json" {
+			continue
+		}
+		data, err := durable.ReadFile(filepath.Join(dir, e.Name()))
+		if err := unread(err); err != nil {
+			return err
+		}
+		var key task.Key
+		if err == nil && json.Unmarshal(data, &key) == nil {
+			c.saw(key.TaskID)
 		}
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 	"otm/pipeline/task"
 )
@@ -65,10 +67,13 @@ const (
 	RuleRow      = "a task has one row"
 	RuleSteps    = "a task has all its steps, once and in order"
 	RuleDropped  = "what was dropped is known"
-	RuleHistory  = "what left the board stands in the history"
+	RuleHistory  = "what left the board stands in the history, once"
+	RuleMerged   = "two tasks never merge"
+	RuleSeen     = "a record has what the board shows"
 	RuleUpdates  = "updates apply once and in order"
 	RuleDispatch = "an open task has one entry, others have none"
 	RuleWakes    = "a key is used for one wake"
+	RuleWoken    = "who has a task is woken for it"
 	RuleCounter  = "the counter is above every id"
 	RuleHalfMade = "nothing is half made"
 	RuleLitter   = "no litter"
@@ -83,14 +88,16 @@ type check struct {
 	tops          map[pipeline.TaskID][]*pipeline.Row
 	steps         map[string][]*pipeline.Row
 	byID          map[string]*pipeline.Row
-	owners        map[string]pipeline.TaskID // by the row
-	archived      map[pipeline.TaskID]bool
-	historyUnread bool                      // nobody knows what it holds
-	unread        map[pipeline.TaskID]error // records that cannot be read
-	waiting       map[pipeline.TaskID]bool  // a create of it stands in the inbox
-	reports       map[string]bool           // names of updates that stand in the inbox
-	processed     map[string]string         // names in processed/, by themselves and, of creates, by the id of the drop
-	failed        map[string]string         // the same of failed/
+	owners        map[string]pipeline.TaskID         // by the row
+	archived      map[pipeline.TaskID]*history.Entry // the last one of each
+	historyUnread bool                               // nobody knows what it holds
+	unread        map[pipeline.TaskID]error          // records that cannot be read
+	waiting       map[pipeline.TaskID]bool           // a create of it stands in the inbox
+	reports       map[string]bool                    // names of updates that stand in the inbox
+	processed     map[string]string                  // names in processed/, by themselves and, of creates, by the id of the drop
+	failed        map[string]string                  // the same of failed/
+	creates       map[pipeline.TaskID]string         // ids of drops that became tasks
+	asked         map[pipeline.TaskID]*drop.Create   // those of records
 	used          []pipeline.TaskID
 	findings      []Finding
 }
@@ -101,10 +108,11 @@ func Check(o Options) ([]Finding, error) {
 	c := &check{Options: o, store: task.Open(o.Dir, nil), box: inbox.Open(o.Dir),
 		records: map[pipeline.TaskID]*pipeline.Record{}, tops: map[pipeline.TaskID][]*pipeline.Row{},
 		steps: map[string][]*pipeline.Row{}, byID: map[string]*pipeline.Row{},
-		owners: map[string]pipeline.TaskID{}, archived: map[pipeline.TaskID]bool{}, waiting: map[pipeline.TaskID]bool{},
+		owners: map[string]pipeline.TaskID{}, archived: map[pipeline.TaskID]*history.Entry{}, waiting: map[pipeline.TaskID]bool{},
+		creates: map[pipeline.TaskID]string{}, asked: map[pipeline.TaskID]*drop.Create{},
 		reports: map[string]bool{}, processed: map[string]string{}, failed: map[string]string{}, unread: map[pipeline.TaskID]error{}}
 	for _, look := range []func() error{
-		c.readRecords, c.readRows, c.recordsUnread, c.readHistory, c.inboxes, c.readFailed, c.settled, c.rows, c.recordsAndSteps, c.wakes, c.dispatchFiles, c.counter, c.litter,
+		c.readRecords, c.readRows, c.recordsUnread, c.readHistory, c.inboxes, c.readFailed, c.readKeys, c.settled, c.updatesTwice, c.rows, c.recordsAndSteps, c.wakes, c.woken, c.dispatchFiles, c.counter, c.litter,
 	} {
 		if err := look(); err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, ws: t.TempDir()}
 	w.o = Options{Dir: t.TempDir(), Now: time.Now(), Quiet: true, Agents: pipeline.Agents{{Name: "devdas", Label: "devdas", Workspace: w.ws}}}
-	for _, name := range []string{"new-tasks", "task-updates", "processed", "failed", "tasks"} {
+	for _, name := range []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "keys"} {
 		if err := os.Mkdir(filepath.Join(w.o.Dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 			Updates:  []pipeline.Applied{{ID: "u1", Drop: "u1.json"}},
 		}
 	})
-	w.settle(inbox.NewTasks, "t1.json", `{"id":"d1","taskId":"T-00001","title":"One","agent":"devdas"}`)
+	w.settle(inbox.NewTasks, "t1.json", `{"id":"d1","taskId":"T-00001","title":"One","agent":"devdas","subtasks":["a","b"]}`)
 	w.settle(inbox.TaskUpdates, "u1.json", `{"id":"u1","taskId":"T-00001","status":"in_progress"}`)
 	w.entries(`{"taskId":"T-00001","agent":"devdas"}`)
 	return w
@@ -91,6 +91,13 @@ func (w *world) entries(list ...string) {
 	if err := os.WriteFile(filepath.Join(w.ws, "task-dispatch.json"), []byte(data), 0o600); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// neverWoken has the agent be one that is woken, and was not, for so long.
+func (w *world) neverWoken(since time.Duration) {
+	w.o.Agents[0].Trigger = pipeline.TriggerGateway
+	at := w.o.Now.Add(-since)
+	w.change(func(r *pipeline.Record) { r.Wakes, r.Dispatch.FlippedAt = nil, &at })
 }
 
 // rules are the rules that a look finds broken.
@@ -193,12 +200,24 @@ func TestCheck(t *testing.T) {
 		{"step under nothing", func(w *world) { w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec5", Parent: "Rec7", Title: "x"}) }, RuleSteps},
 		{"dropped and lost", func(w *world) {
 			w.settle(inbox.NewTasks, "t2.json", `{"id":"d2","taskId":"T-00001","title":"x","agent":"y"}`)
+		}, RuleMerged},
+		{"dropped twice under one id of its own", func(w *world) {
+			w.settle(inbox.NewTasks, "t2.json", `{"id":"d1","taskId":"T-00001","title":"One","agent":"devdas","subtasks":["a","b"]}`)
+		}, ""},
+		{"dropped and found to be there", func(w *world) {
+			w.write("processed/t2.json", `{"id":"d2","taskId":"T-00001","title":"One","agent":"devdas","_result":{"at":"2026-03-14T09:00:00Z","inbox":"new-tasks","attempts":1,"skippedDuplicate":true}}`)
 		}, ""},
 		{"dropped and unknown", func(w *world) {
 			w.settle(inbox.NewTasks, "t2.json", `{"id":"d2","taskId":"T-00002","title":"x","agent":"y"}`)
 			w.write("next-task-id.json", `{"next":3}`)
 		}, RuleDropped},
 		{"update twice", func(w *world) {
+			w.change(func(r *pipeline.Record) {
+				r.Updates = append(r.Updates, pipeline.Applied{ID: "u1", Drop: "u9.json"})
+			})
+		}, RuleUpdates},
+		{"update twice, and no drop is left", func(w *world) {
+			os.Remove(filepath.Join(w.o.Dir, "processed", "u1.json"))
 			w.change(func(r *pipeline.Record) {
 				r.Updates = append(r.Updates, pipeline.Applied{ID: "u1", Drop: "u9.json"})
 			})
@@ -220,12 +239,79 @@ func TestCheck(t *testing.T) {
 			w.entries(`{"taskId":"T-00001","agent":"devdas"}`, `{"taskId":"T-00001","agent":"robin"}`)
 		}, RuleDispatch},
 		{"entry of a finished task", func(w *world) {
+			w.o.Rows[0].Status = pipeline.Done
 			w.change(func(r *pipeline.Record) { r.Status = pipeline.Done })
 		}, RuleDispatch},
 		{"dispatch file broken", func(w *world) { os.WriteFile(filepath.Join(w.ws, "task-dispatch.json"), []byte("{"), 0o600) }, RuleDispatch},
 		{"counter low", func(w *world) { w.write("next-task-id.json", `{"next":1}`) }, RuleCounter},
 		{"counter broken", func(w *world) { w.write("next-task-id.json", "x") }, RuleCounter},
 		{"counter lost", func(w *world) { os.Remove(filepath.Join(w.o.Dir, "next-task-id.json")) }, RuleCounter},
+		{"counter below a key", func(w *world) {
+			w.write("keys/k.json", `{"key":"k","taskId":"T-00002","file":"t2.json","delivered":true}`)
+		}, RuleCounter},
+		{"counter below a failed create", func(w *world) {
+			w.write("failed/t2.json", `{"id":"d2","taskId":"T-00002","title":"x","agent":"y","_result":{"at":"2026-03-14T09:00:00Z","inbox":"new-tasks","attempts":1,"error":"no","class":"invalid"}}`)
+		}, RuleCounter},
+		{"archived twice", func(w *world) {
+			w.o.Rows = nil
+			w.entries()
+			w.change(func(r *pipeline.Record) { r.Status, r.ArchivedAt = pipeline.Done, &w.o.Now })
+			w.write("history.jsonl", `{"taskId":"T-00001","row":{"id":"Rec1"}}`+"\n"+`{"taskId":"T-00001","row":{"id":"Rec1"}}`+"\n")
+		}, RuleHistory},
+		{"archived, opened again, and archived", func(w *world) {
+			w.o.Rows = nil
+			w.entries()
+			w.change(func(r *pipeline.Record) { r.Status, r.ArchivedAt = pipeline.Done, &w.o.Now })
+			w.write("history.jsonl", `{"taskId":"T-00001","row":{"id":"Rec1","updated":1}}`+"\n"+`{"taskId":"T-00001","row":{"id":"Rec1","updated":2}}`+"\n")
+		}, ""},
+		{"steps in another order", func(w *world) {
+			w.change(func(r *pipeline.Record) { slices.Reverse(r.Steps) })
+		}, RuleSteps},
+		{"titles that a person may have exchanged", func(w *world) {
+			w.o.Rows[1].Updated = 1
+			w.change(func(r *pipeline.Record) { slices.Reverse(r.Steps) })
+		}, ""},
+		{"step lost on both sides", func(w *world) {
+			w.o.Rows = slices.Delete(w.o.Rows, 1, 2)
+			w.change(func(r *pipeline.Record) { r.Steps = r.Steps[1:] })
+		}, RuleSteps},
+		{"step deleted by a person", func(w *world) {
+			w.o.Rows = slices.Delete(w.o.Rows, 1, 2)
+			w.change(func(r *pipeline.Record) {
+				r.Steps = r.Steps[1:]
+				r.Note(w.o.Now, pipeline.WhoBoard, "step deleted", "a")
+			})
+		}, ""},
+		{"step of a record that was made anew", func(w *world) {
+			w.o.Rows = slices.Delete(w.o.Rows, 1, 2)
+			w.change(func(r *pipeline.Record) {
+				r.Steps = r.Steps[1:]
+				r.Note(w.o.Now, "otm-dispatcher", pipeline.EventRebuilt, "Rec1")
+			})
+		}, ""},
+		{"ticked in the record", func(w *world) { w.change(func(r *pipeline.Record) { r.Steps[0].Done = true }) }, RuleSeen},
+		{"ticked on the board", func(w *world) { w.o.Rows[1].Checked = true }, RuleSeen},
+		{"ticked on the board just now", func(w *world) { w.o.Rows[1].Checked, w.o.Quiet = true, false }, ""},
+		{"another status on the board", func(w *world) { w.o.Rows[0].Status = pipeline.InProgress }, RuleSeen},
+		{"another status of a row that is a person's", func(w *world) {
+			w.o.Rows[0].Status, w.o.Rows[0].Assignee = pipeline.Done, "Alice"
+		}, ""},
+		{"never woken", func(w *world) { w.neverWoken(48 * time.Hour) }, RuleWoken},
+		{"not woken yet", func(w *world) { w.neverWoken(time.Hour) }, ""},
+		{"never woken, as it looks by itself", func(w *world) {
+			w.neverWoken(48 * time.Hour)
+			w.o.Agents[0].Trigger = pipeline.TriggerNone
+		}, ""},
+		{"never woken, and taken", func(w *world) {
+			w.neverWoken(48 * time.Hour)
+			w.change(func(r *pipeline.Record) { r.Dispatch.TakenAt = &w.o.Now })
+		}, ""},
+		{"woken for another task", func(w *world) {
+			w.neverWoken(48 * time.Hour)
+			w.write("next-task-id.json", `{"next":3}`)
+			w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Assignee: "devdas", Status: pipeline.Done})
+			w.write("tasks/T-00002.json", `{"taskId":"T-00002","dropId":"d2","title":"Two","rowId":"Rec7","status":"done","attempt":1,"steps":[],"wakes":[{"attempt":1,"key":"k2","agent":"devdas","via":"gateway","askedAt":"`+w.o.Now.Add(-time.Hour).UTC().Format(time.RFC3339)+`"}]}`)
+		}, ""},
 		{"row asked for", func(w *world) { w.change(func(r *pipeline.Record) { r.RowAskedAt = &w.o.Now }) }, RuleHalfMade},
 		{"update half applied", func(w *world) { w.change(func(r *pipeline.Record) { r.Reporting = &pipeline.Report{ID: "u2"} }) }, RuleHalfMade},
 		{"drop waits", func(w *world) { w.write("new-tasks/x.json", `{"taskId":"T-00001"}`) }, RuleHalfMade},

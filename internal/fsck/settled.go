@@ -26,8 +26,11 @@ func (c *check) readFailed() error {
 		if err != nil || s.Object == nil {
 			continue
 		}
-		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && d.ID != "" {
-			c.failed[d.ID] = name
+		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil {
+			c.saw(d.Task.ID)
+			if d.ID != "" {
+				c.failed[d.ID] = name
+			}
 		}
 	}
 	return nil
@@ -76,8 +79,19 @@ func (c *check) settled() error {
 func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settled) {
 	if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && d.ID != "" && !s.Result.SkippedDuplicate {
 		c.processed[d.ID] = name
+		rec := c.records[id]
+		if other := c.creates[id]; other != "" && other != d.ID {
+			stranger := name
+			if rec != nil && rec.DropID == d.ID {
+				stranger = c.processed[other]
+			}
+			c.found(RuleMerged, id, "", c.again(stranger), "the drops %s and %s both count as the one that made it", c.processed[other], name)
+		}
+		if c.creates[id] = d.ID; rec != nil && rec.DropID == d.ID {
+			c.asked[id] = d
+		}
 	}
-	known := c.records[id] != nil || c.unread[id] != nil || len(c.tops[id]) > 0 || c.archived[id] || c.historyUnread || c.waiting[id]
+	known := c.records[id] != nil || c.unread[id] != nil || len(c.tops[id]) > 0 || c.archived[id] != nil || c.historyUnread || c.waiting[id]
 	if !known && !s.Result.SkippedDuplicate {
 		c.found(RuleDropped, id, "", c.again(name), "it was brought to the board, and neither board, record nor history knows it")
 	}
@@ -95,15 +109,7 @@ func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
 	if rec == nil {
 		return
 	}
-	seen := map[string]string{}
-	for _, u := range rec.Updates {
-		if other, twice := seen[u.ID]; twice {
-			c.found(RuleUpdates, id, "", c.remake(rec), "update %s was applied twice, as %s and as %s", u.ID, other, u.Drop)
-		}
-		seen[u.ID] = u.Drop
-	}
-	rebuilt := slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt })
-	if rebuilt {
+	if rebuilt(rec) {
 		return // what was applied before it was lost, nobody knows
 	}
 	known := map[string]bool{}
@@ -118,6 +124,27 @@ func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
 			c.found(RuleUpdates, id, "", c.remake(rec), "%s was settled as applied, and its record does not know it", s.Name)
 		}
 	}
+}
+
+// updatesTwice looks for updates that a record has twice. In which order they
+// came, their names do not tell for sure: one that is named first may be
+// delivered last.
+func (c *check) updatesTwice() error {
+	for _, id := range sorted(c.records) {
+		seen := map[string]string{}
+		for _, u := range c.records[id].Updates {
+			if other, twice := seen[u.ID]; twice {
+				c.found(RuleUpdates, id, "", c.remake(c.records[id]), "update %s was applied twice, as %s and as %s", u.ID, other, u.Drop)
+			}
+			seen[u.ID] = u.Drop
+		}
+	}
+	return nil
+}
+
+// rebuilt tells whether a record was lost, and made anew from the board.
+func rebuilt(rec *pipeline.Record) bool {
+	return slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt })
 }
 
 // knowsDrop tells whether the record knows an update by its id.

@@ -108,7 +108,7 @@ func (c *check) recordsAndSteps() error {
 		case rec.RowID == "":
 			c.rowless(rec)
 			continue
-		case row == nil && rec.ArchivedAt != nil && !c.archived[id] && !c.historyUnread:
+		case row == nil && rec.ArchivedAt != nil && c.archived[id] == nil && !c.historyUnread:
 			c.found(RuleHistory, id, WriteHistory, "otm fsck --repair   # writes it from the record", "it was archived at %s, and %s does not have it", rec.ArchivedAt.UTC().Format(time.RFC3339), history.FileName)
 			continue
 		case row == nil && (rec.GoneAt != nil || rec.ArchivedAt != nil):
@@ -122,6 +122,8 @@ func (c *check) recordsAndSteps() error {
 			c.found(RuleRow, id, RunAgain, "otm-dispatcher --once   # writes it back, once the row has been left alone for a while", "the Task ID of its row %q %s", row.Title, says(row.TaskID))
 		}
 		c.stepsOf(rec, row)
+		c.stepsAsked(rec)
+		c.seen(rec, row)
 		c.halfMade(rec)
 	}
 	return nil
@@ -196,6 +198,69 @@ func (c *check) stepsOf(rec *pipeline.Record, row *pipeline.Row) {
 	for _, step := range c.steps[rec.RowID] {
 		if !known[step.ID] && c.Quiet && !rec.Status.Finished() && c.tended(row) {
 			c.found(RuleSteps, rec.TaskID, RunAgain, "otm-dispatcher --once   # takes it up", "the step %q on the board is not in its record", step.Title)
+		}
+	}
+}
+
+// changedSteps are events after which a task may have other steps than were
+// asked for.
+var changedSteps = []string{pipeline.EventRebuilt, "step added", "step deleted"}
+
+// stepsAsked holds the steps of a record against those of its create. Where
+// people may have changed them, or what happened is forgotten, nothing is said.
+func (c *check) stepsAsked(rec *pipeline.Record) {
+	asked := c.asked[rec.TaskID]
+	if asked == nil || !c.Quiet || len(rec.History) > manyEvents || c.waiting[rec.TaskID] ||
+		slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return slices.Contains(changedSteps, e.What) }) {
+		return
+	}
+	want := foldedTitles(asked.Task.Steps)
+	var got []string
+	for _, s := range rec.Steps {
+		row := c.byID[s.RowID]
+		if row != nil && row.Updated != row.Created {
+			row = nil // somebody may have given it the title of another
+		}
+		if row == nil && len(rec.Steps) >= len(want) {
+			return
+		}
+		got = append(got, pipeline.FoldTitle(s.Title))
+	}
+	switch same := slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))); {
+	case len(got) < len(want):
+		c.found(RuleSteps, rec.TaskID, "", c.remake(rec), "%d steps were asked for, and it has %d", len(want), len(got))
+	case same && !slices.Equal(got, want):
+		c.found(RuleSteps, rec.TaskID, "", c.remake(rec), "its steps are in another order than was asked for")
+	}
+}
+
+// manyEvents is from where on a record forgets what happened first.
+const manyEvents = 400
+
+func foldedTitles(titles []string) []string {
+	var folded []string
+	for _, title := range titles {
+		folded = append(folded, pipeline.FoldTitle(title))
+	}
+	return folded
+}
+
+// seen holds what a record knows of its rows against what they show, at rest:
+// what people change there, the next pass takes over.
+func (c *check) seen(rec *pipeline.Record, row *pipeline.Row) {
+	if !c.Quiet || rec.ArchivedAt != nil || rec.Reporting != nil || row.Odd || row.Task() != rec.TaskID || !c.tended(row) {
+		return
+	}
+	const hint = "otm-dispatcher --once   # takes over what the board shows"
+	if status := row.CurrentStatus(); rec.Status != "" && status != rec.Status {
+		c.found(RuleSeen, rec.TaskID, RunAgain, hint, "it is %s on the board, and %s in its record", safe.Escape(string(status)), rec.Status)
+	}
+	if rec.Status.Finished() {
+		return
+	}
+	for i, s := range rec.Steps {
+		if step := c.byID[s.RowID]; step != nil && !step.Odd && step.StepDone() != s.Done {
+			c.found(RuleSeen, rec.TaskID, RunAgain, hint, "step %d %q is done on the board: %t, and in its record: %t", i+1, s.Title, step.StepDone(), s.Done)
 		}
 	}
 }
