@@ -51,7 +51,6 @@ func (p *pass) getsOn() {
 // attempt, or the one that was begun and not flipped before a crash.
 func (p *pass) begin(ctx context.Context, t *task) error {
 	now := p.Now()
-	given := -1 // where the history tells of it
 	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
 		if isLost(r) {
 			return errVanished
@@ -64,9 +63,7 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 			r.Attempt = beyond(r, now)
 		}
 		r.Attempt++
-		if r.GiveTo(t.agent.Name, t.by, now) {
-			given = len(r.History) - 1
-		}
+		r.GiveTo(t.agent.Name, t.by, now)
 		r.Dispatch = &pipeline.Dispatch{Attempt: r.Attempt, Agent: t.agent.Name, Workspace: t.agent.Workspace, At: now}
 		r.Dispatch.AllTicked = r.StepsDone() == len(r.Steps)
 		if r.Attempt > 1 {
@@ -78,9 +75,7 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 		return err
 	}
 	t.rec = rec
-	if given >= 0 {
-		rec.History[given].Log(ctx, p.Log, t.id)
-	}
+	rec.LogPeople(ctx, p.Log, now)
 	return nil
 }
 

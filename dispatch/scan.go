@@ -204,7 +204,7 @@ func (p *pass) takeAway(ctx context.Context, t *task) error {
 	if err != nil {
 		return p.failed(ctx, t.id, err)
 	}
-	rec.LogNoted(ctx, p.Log, now)
+	rec.LogPeople(ctx, p.Log, now)
 	return nil
 }
 
@@ -254,7 +254,7 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 	case missing:
 		p.Log.Warn("rebuilt record from the board", "task", t.id, "row", row.ID)
 	default:
-		t.rec.LogNoted(ctx, p.Log, now)
+		t.rec.LogPeople(ctx, p.Log, now)
 	}
 	return t, nil
 }

@@ -197,11 +197,11 @@ func TestLongRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		started := time.Now().Add(time.Second)
-		time.Sleep(time.Second) // of the bubble, as all that follow
+		time.Sleep(time.Second) // in virtual time, as all that follow: nobody waits
 		end := w.Run()
 		expect := func(after time.Duration, sequence int, lastRun, progress time.Duration, details string) {
 			t.Helper()
-			time.Sleep(time.Until(started.Add(after + time.Second))) // a second past the beat, of the bubble's time
+			time.Sleep(time.Until(started.Add(after + time.Second))) // a second past the beat, in virtual time: nobody waits
 			synctest.Wait()
 			b, err := Read(dir, Injector)
 			if err != nil {
@@ -216,7 +216,7 @@ func TestLongRun(t *testing.T) {
 			}
 		}
 		expect(0, 1, -time.Second, -time.Second, "before")
-		time.Sleep(30 * time.Second) // of the bubble
+		time.Sleep(30 * time.Second) // in virtual time: nobody waits
 		w.Progress()                 // at 31 s
 		expect(time.Minute, 2, time.Minute, 31*time.Second, "running")
 		// It hangs: no beat, however long.
@@ -235,7 +235,7 @@ func TestLongRun(t *testing.T) {
 			t.Errorf("after the end: %+v", b)
 		}
 		// Nothing beats between runs.
-		time.Sleep(time.Hour) // of the bubble
+		time.Sleep(time.Hour) // in virtual time: nobody waits
 		synctest.Wait()
 		if again := must(Read(dir, Injector)); again.Sequence != 4 {
 			t.Errorf("an hour after the end: %+v", again)
@@ -250,7 +250,7 @@ func TestFirstLongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWriter(dir, Injector, "v", time.Now)
 		end := w.Run()
-		time.Sleep(61 * time.Second) // of the bubble: nobody waits for it
+		time.Sleep(61 * time.Second) // in virtual time: nobody waits
 		synctest.Wait()
 		if b, err := Read(dir, Injector); err != nil || b.Result != Success || b.Details != "running" {
 			t.Errorf("Read = %+v, %v", b, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -55,26 +56,20 @@ func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at ti
 }
 
 // GiveTo notes that the task is another agent's by now, and who gave it; "": the
-// board does not tell. It returns whether it was not that agent's before.
-func (r *Record) GiveTo(agent, who string, at time.Time) bool {
-	given := FoldName(agent) != FoldName(r.Agent)
-	if given {
+// board does not tell.
+func (r *Record) GiveTo(agent, who string, at time.Time) {
+	if FoldName(agent) != FoldName(r.Agent) {
 		r.Note(at, cmp.Or(who, WhoBoard), EventAssigned, "to "+agent)
 	}
 	r.Agent = agent
-	return given
 }
 
-// Log writes to a log what a person did.
-func (e *Event) Log(ctx context.Context, log *slog.Logger, id TaskID) {
-	log.InfoContext(ctx, "seen on the board", "task", id, "who", e.Who, "what", e.What, "detail", e.Detail)
-}
-
-// LogNoted writes to a log what was noted in the history at a time.
-func (r *Record) LogNoted(ctx context.Context, log *slog.Logger, at time.Time) {
+// LogPeople writes to a log what was noted in the history at a time, and was
+// none of our components' doing.
+func (r *Record) LogPeople(ctx context.Context, log *slog.Logger, at time.Time) {
 	for _, e := range r.History {
-		if e.At.Equal(at) {
-			e.Log(ctx, log, r.TaskID)
+		if e.At.Equal(at) && !strings.HasPrefix(e.Who, "otm-") {
+			log.InfoContext(ctx, "seen on the board", "task", r.TaskID, "who", e.Who, "what", e.What, "detail", e.Detail)
 		}
 	}
 }

@@ -106,7 +106,7 @@ const patience = 60 * time.Second
 // ended. What it waits for is done by other processes, to files and to the
 // board; what these do, they tell nobody, so it looks again and again.
 func soon(patience time.Duration, ok func() bool) bool {
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) { // no signal comes, see above
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) { // other processes did it, and send no signal
 		if time.Now().After(end) {
 			return false
 		}

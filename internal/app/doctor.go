@@ -118,14 +118,24 @@ const doctorTime = 5 * time.Second
 
 func (d *doctor) examine(ctx context.Context) {
 	d.directory()
-	d.secrets()
+	d.orFine("secrets", "no token file can be read by others", d.secrets)
 	d.board(ctx)
 	d.agents()
 	d.gateway(ctx)
 	d.units()
 	d.components()
 	d.backlog()
-	d.watches()
+	if runtime.GOOS == "linux" {
+		d.orFine("watches", "fs.inotify allows enough of them", d.watches)
+	}
+}
+
+// orFine looks, and says that all is well where nothing was found.
+func (d *doctor) orFine(check, well string, look func()) {
+	before := len(d.findings)
+	if look(); len(d.findings) == before {
+		d.say(check, fine, "", "%s", well)
+	}
 }
 
 func (d *doctor) directory() {
@@ -134,21 +144,18 @@ func (d *doctor) directory() {
 		d.explain("directory", err)
 		return
 	}
-	modes := true
-	for _, name := range append([]string{""}, config.Folders...) {
-		path := filepath.Join(dir, name)
-		info, err := os.Stat(path)
-		if err != nil {
-			continue // whoever needs it makes it
+	d.orFine("directory", dir, func() {
+		for _, name := range append([]string{""}, config.Folders...) {
+			path := filepath.Join(dir, name)
+			info, err := os.Stat(path)
+			if err != nil {
+				continue // whoever needs it makes it
+			}
+			if mode := info.Mode().Perm(); mode&0o077 != 0 {
+				d.say("directory", poor, "chmod 700 "+safe.Quote(path), "%s has mode %04o, not 0700: others can reach into it", path, mode)
+			}
 		}
-		if mode := info.Mode().Perm(); mode&0o077 != 0 {
-			d.say("directory", poor, "chmod 700 "+safe.Quote(path), "%s has mode %04o, not 0700: others can reach into it", path, mode)
-			modes = false
-		}
-	}
-	if modes {
-		d.say("directory", fine, "", "%s", dir)
-	}
+	})
 	if kind, err := durable.NetworkFS(dir); err == nil && kind != "" {
 		d.say("disk", bad, "move it to a local disk, and set OTM_DIR", "the data directory lies on %s, whose locks and renames cannot be relied on", kind)
 		return
@@ -182,12 +189,6 @@ func (d *doctor) disk() {
 // secrets looks at the token files.
 func (d *doctor) secrets() {
 	c := d.home.Config
-	before := len(d.findings)
-	defer func() {
-		if len(d.findings) == before {
-			d.say("secrets", fine, "", "no token file can be read by others")
-		}
-	}()
 	for _, path := range []string{c.Slack.TokenFile, c.Gateway.TokenFile} {
 		info, err := os.Stat(path)
 		if path == "" || err != nil {
@@ -457,15 +458,6 @@ const (
 )
 
 func (d *doctor) watches() {
-	if runtime.GOOS != "linux" {
-		return
-	}
-	before := len(d.findings)
-	defer func() {
-		if len(d.findings) == before {
-			d.say("watches", fine, "", "fs.inotify allows enough of them")
-		}
-	}()
 	for name, few := range map[string]int{"max_user_watches": fewWatches, "max_user_instances": fewInstances} {
 		data, err := os.ReadFile("/proc/sys/fs/inotify/" + name)
 		if err != nil {

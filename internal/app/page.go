@@ -85,12 +85,12 @@ func (p *pageSource) createCommand() string {
 }
 
 func (p *pageSource) components(s *page.State) {
-	now, installed := p.home.Now(), p.home.installation()
-	for _, id := range expected(installed) {
+	now := p.home.Now()
+	for _, id := range expected(p.home.installation()) {
 		b, err := heartbeat.Read(p.home.Dir, id)
 		c := page.Component{ID: id, State: string(heartbeat.NotInstalled)}
 		if err == nil {
-			c = page.Component{ID: id, State: string(judge(id, b, now, installed)), LastRun: &b.LastRun, Result: string(b.Result), Details: b.Details}
+			c = page.Component{ID: id, State: string(heartbeat.Judge(b, now)), LastRun: &b.LastRun, Result: string(b.Result), Details: b.Details}
 		}
 		s.Components = append(s.Components, c)
 	}

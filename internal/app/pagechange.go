@@ -156,7 +156,7 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 		return nil
 	})
 	if err == nil {
-		rec.LogNoted(ctx, p.log, now)
+		rec.LogPeople(ctx, p.log, now)
 	}
 	return err
 }

@@ -176,7 +176,7 @@ func (d *Detector) complete(ctx context.Context, row *pipeline.Row, b pipeline.B
 	if err != nil {
 		return false, false, err
 	}
-	rec.LogNoted(ctx, d.Log, now)
+	rec.LogPeople(ctx, d.Log, now)
 	return true, rec.EndsByWord(), nil
 }
 

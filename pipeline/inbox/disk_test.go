@@ -88,10 +88,8 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 				b := box(t)
 				do, want := prepare(t, b)
 				refusal, err := refuse(b.dir, do)
-				if got := errors.Is(err, syscall.ENOSPC); got != refusal.Came() && !refusal.Of("remove", claims) { // of what explains nothing any more
-					t.Errorf("refused %q, and was told: %v", refusal, err)
-				}
-				for range 2 { // the second, as after a restart
+				refusal.Told(t, err, refusal.Of("remove", claims)) // of what explains nothing any more
+				for range 2 {                                      // the second, as after a restart
 					if again := do(); again != nil {
 						t.Fatalf("refused %q: %v; again: %v", refusal, err, again)
 					}

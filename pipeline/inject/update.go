@@ -255,7 +255,7 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 	if err != nil {
 		return ownTrouble(err)
 	}
-	rec.LogNoted(ctx, sw.Log, now)
+	rec.LogPeople(ctx, sw.Log, now)
 	var refused *refusal
 	switch {
 	case errors.Is(decided, errNotDispatched):

@@ -2,7 +2,6 @@ package task
 
 import (
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -51,9 +50,7 @@ func TestIDsWhereTheDiskFails(t *testing.T) {
 					first, err = takeOne(t.Context(), s)
 					return err
 				})
-				if errors.Is(err, syscall.EIO) != refusal.Came() && !refusal.Of("write", "locks/") { // what stands there is for people, or a copy
-					t.Errorf("refused %q, and was told: %v", refusal, err)
-				}
+				refusal.Told(t, err, refusal.Of("write", "locks/")) // what stands there is for people, or a copy
 				next, err := takeOne(t.Context(), s)
 				if err != nil || next <= max(6, first) {
 					t.Errorf("refused %q: gave out %v, and then %v, %v", refusal, first, next, err)
@@ -138,9 +135,7 @@ func TestStoreWhereTheDiskFails(t *testing.T) {
 					write(t, filepath.Join(dir, name), text)
 				}
 				refusal, err := refuse(dir, func() error { return c.do(dir) })
-				if errors.Is(err, syscall.EIO) != refusal.Came() && !refusal.Of("write", "locks/") { // what stands there is for people, or a copy
-					t.Errorf("refused %q, and was told: %v", refusal, err)
-				}
+				refusal.Told(t, err, refusal.Of("write", "locks/")) // what stands there is for people, or a copy
 				if refusal.Came() {
 					if err := c.do(dir); err != nil {
 						t.Fatalf("refused %q; again: %v", refusal, err)

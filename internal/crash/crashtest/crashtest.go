@@ -3,6 +3,7 @@
 package crashtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,6 +55,7 @@ func Below(t testing.TB, dir string, f func(step, path string) error) {
 // Refusal is one step that is refused.
 type Refusal struct {
 	choose func() bool // whether the step that is asked for is the one
+	err    error       // with which it is refused
 
 	mu   sync.Mutex
 	step string // that was refused
@@ -119,9 +121,9 @@ func place(pkg string) string {
 func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose func() bool)) {
 	t.Helper()
 	for n := 1; ; n++ {
-		r := &Refusal{choose: chooser()}
+		r := &Refusal{choose: chooser(), err: err}
 		f(func(dir string, do func() error) (*Refusal, error) {
-			Below(t, dir, func(step, path string) error { return r.ask(step, path, err) })
+			Below(t, dir, func(step, path string) error { return r.ask(step, path) })
 			defer asked.Delete(dir)
 			return r, do()
 		})
@@ -135,14 +137,23 @@ func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose
 	}
 }
 
-func (r *Refusal) ask(step, path string, err error) error {
+func (r *Refusal) ask(step, path string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.step != "" || !r.choose() {
 		return nil
 	}
 	r.step, r.path = step, path
-	return err
+	return r.err
+}
+
+// Told checks that whoever took the steps got the refusal as its error, and none
+// where nothing was refused. silent are steps of which nobody need be told.
+func (r *Refusal) Told(t testing.TB, err error, silent bool) {
+	t.Helper()
+	if errors.Is(err, r.err) != r.Came() && !silent {
+		t.Errorf("refused %q, and was told: %v", r, err)
+	}
 }
 
 // Came tells whether the step came, and was refused.
