@@ -1,8 +1,10 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,6 +39,8 @@ func TestMain(m *testing.M) {
 	for name, f := range scriptCommands {
 		commands[name] = f
 	}
+	// These tests wait for other processes most of the time.
+	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 	testscript.Main(cleaning{m}, commands)
 }
 

@@ -153,7 +153,13 @@ func (d *demo) prepare() error {
 	return nil
 }
 
-func (d *demo) remove() { os.RemoveAll(d.root) }
+// remove removes everything, again while what still ends by itself writes: a
+// process that held an agent's lock says so once more after it let go.
+func (d *demo) remove() {
+	for deadline := time.Now().Add(2 * time.Second); os.RemoveAll(d.root) != nil && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
 func (d *demo) bin(name string) string { return filepath.Join(d.root, "bin", name) }
 
@@ -183,9 +189,10 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 			return err
 		}
 	}
-	d.awaitAgents(ctx)
 	cancel()
-	return errors.Join(err, <-upDone)
+	err = errors.Join(err, <-upDone) // from here on nobody starts an agent
+	d.awaitAgents(ctx)
+	return err
 }
 
 // play creates the tasks and shows what becomes of them.
