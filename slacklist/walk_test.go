@@ -23,17 +23,7 @@ func TestCaseB98Paging(t *testing.T) {
 	t.Parallel()
 	const rows = 2501
 	b := boardtest.Start(t)
-	var wg sync.WaitGroup
-	for range 61 { // 61 times 41 rows, with nothing in them, as only the paging is of interest
-		wg.Go(func() {
-			for range 41 {
-				if _, err := b.Server.AddRow("", b.ListID); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	fill(t, b, 61, 41)
 	pageWith := func(n int, f boardtest.Fault) []boardtest.Fault {
 		var faults []boardtest.Fault
 		for range n - 1 {
@@ -105,6 +95,77 @@ func TestCaseB98Paging(t *testing.T) {
 				t.Error("a walk that was cut off is believed")
 			}
 		})
+	}
+}
+
+// fill makes many rows, with nothing in them, each of the makers so many.
+func fill(t *testing.T, b *boardtest.Board, makers, each int) {
+	var wg sync.WaitGroup
+	for range makers {
+		wg.Go(func() {
+			for range each {
+				if _, err := b.Server.AddRow("", b.ListID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Rows that a person deletes between two pages, also the one that the cursor
+// stands on, hide no other: pages go on after a row, not after a number of them.
+func TestRowsVanishInAWalk(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	fill(t, b, 41, 61) // three pages
+	layer, address := layerOf(t, b.Server)
+	client := New(Options{Dir: t.TempDir(), URL: address, ListID: b.ListID, Token: b.Token})
+	s, err := client.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.End()
+	if err := s.Refresh(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Sorted(slices.Values(ids(s)))
+
+	gone := map[string]bool{}
+	deleteAfter := func(pages int) boardtest.Fault {
+		return boardtest.Rewrite("rows vanish", func(answer map[string]any) {
+			page := answer["items"].([]any)
+			first, last := page[0].(map[string]any)["id"].(string), page[len(page)-1].(map[string]any)["id"].(string)
+			doomed := []string{first, last}
+			for i := pages; i < len(all); i += 10 { // on this page, those before and those to come
+				doomed = append(doomed, all[i])
+			}
+			for _, id := range doomed {
+				if gone[id] {
+					continue
+				}
+				gone[id] = true
+				if err := b.Server.DeleteRow("", b.ListID, id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	layer.Next(listMethod, deleteAfter(1), deleteAfter(2))
+	if err := s.Refresh(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, id := range ids(s) {
+		seen[id]++
+	}
+	for _, id := range all {
+		if !gone[id] && seen[id] != 1 {
+			t.Errorf("%s, which nobody deleted, was seen %d times", id, seen[id])
+		}
+	}
+	if len(gone) < 400 || len(seen) == len(all) {
+		t.Errorf("%d rows were deleted, %d of %d seen: the test tests nothing", len(gone), len(seen), len(all))
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,14 +145,6 @@ func (h *Home) newPageServer(source page.Source, log *slog.Logger) (*page.Server
 // pageDir holds the key of the page's sessions and the unused codes.
 func (h *Home) pageDir() string { return filepath.Join(h.boardDir(), "page") }
 
-// Timeouts of the page's own server. Event streams lift them.
-const (
-	pageReadHeader = 5 * time.Second
-	pageRead       = 30 * time.Second
-	pageWrite      = 60 * time.Second
-	pageStop       = 2 * time.Second
-)
-
 // openSlackPage opens the page of a Slack List: it shows the snapshot that all
 // components share, and writes through the client.
 func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
@@ -192,7 +182,7 @@ func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
 	log.Info("page listens", "url", p.address)
 	files := h.watchForPage(h.boardDir())
 	p.run = []func(context.Context) error{
-		func(ctx context.Context) error { return serveHTTP(ctx, listener, pages.Handler(), log) },
+		func(ctx context.Context) error { return board.ServeHTTP(ctx, listener, pages.Handler(), log) },
 		files.Run,
 		func(ctx context.Context) error { return pages.Run(ctx, files.Changed()) },
 	}
@@ -207,30 +197,6 @@ func (h *Home) watchForPage(more ...string) *watch.Watcher {
 		dirs = append(dirs, h.Box.Dir(kind))
 	}
 	return watch.New(func(name string) bool { return name == "changed" || strings.HasSuffix(name, ".json") }, dirs...)
-}
-
-func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	base, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	srv := &http.Server{
-		Handler: handler, ReadHeaderTimeout: pageReadHeader, ReadTimeout: pageRead, WriteTimeout: pageWrite, MaxHeaderBytes: 16 << 10,
-		BaseContext: func(net.Listener) context.Context { return base },
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	srv.RegisterOnShutdown(cancel) // event streams watch their context
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	stopping, stop := context.WithTimeout(context.Background(), pageStop)
-	defer stop()
-	if srv.Shutdown(stopping) != nil {
-		srv.Close()
-	}
-	return nil
 }
 
 // announcement is board/page.json: where the page of a Slack List is.

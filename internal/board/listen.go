@@ -155,40 +155,60 @@ func (s *Server) Serve(ctx context.Context) error {
 	if _, err := s.Listen(); err != nil {
 		return err
 	}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-s.store.broken:
+			stop()
+		case <-serving.Done():
+		}
+	}()
+	err := ServeHTTP(serving, s.listener, s.handler, s.log)
+	select {
+	case <-s.store.broken:
+		err = s.store.failure
+	default:
+		if s.isClosed() {
+			err = nil
+		}
+	}
+	if removeErr := removeEndpoint(s.opts.Dir); err == nil {
+		err = removeErr
+	}
+	return err
+}
+
+// ServeHTTP serves until ctx ends, then lets what runs finish for a few seconds;
+// the contexts of those requests end at once. It closes the listener. The error
+// is nil after a stop by ctx.
+func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	base, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	srv := &http.Server{
-		Handler:           s.handler,
+		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	srv.RegisterOnShutdown(cancel) // long answers watch their context
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(s.listener) }()
-	var err error
+	go func() { served <- srv.Serve(listener) }()
 	select {
+	case err := <-served:
+		return err
 	case <-ctx.Done():
-	case <-s.store.broken:
-		err = s.store.failure
-	case err = <-served:
-		if s.isClosed() {
-			err = nil
-		}
 	}
 	stopping, stop := context.WithTimeout(context.Background(), stopTimeout)
 	defer stop()
 	if srv.Shutdown(stopping) != nil {
 		srv.Close() // somebody does not finish
 	}
-	if removeErr := removeEndpoint(s.opts.Dir); err == nil {
-		err = removeErr
-	}
-	return err
+	return nil
 }
 
 func (s *Server) isClosed() bool {

@@ -93,13 +93,44 @@ func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
 	}
 	seen := map[string]bool{}
 	each(t, err, f, func() func() bool {
-		return func() bool {
-			here := place(pkg)
-			known := seen[here]
-			seen[here] = true
-			return !known
-		}
+		return func() bool { return first(seen, pkg) }
 	})
+}
+
+// OnceAtEachPlace calls f again and again. now tells it, once in each call,
+// whether what is about to happen is to be disturbed: the first time that these
+// lines of a package come to it. In the last call, nothing is.
+func OnceAtEachPlace(t testing.TB, pkg string, f func(now func() bool)) {
+	t.Helper()
+	seen := map[string]bool{}
+	for n := 1; ; n++ {
+		var mu sync.Mutex
+		came := false
+		f(func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if came || !first(seen, pkg) {
+				return false
+			}
+			came = true
+			return true
+		})
+		if came {
+			continue
+		}
+		if n == 1 {
+			t.Error("it does nothing that could be disturbed")
+		}
+		return
+	}
+}
+
+// first tells whether these lines of a package come here for the first time.
+func first(seen map[string]bool, pkg string) bool {
+	here := place(pkg)
+	known := seen[here]
+	seen[here] = true
+	return !known
 }
 
 // place tells by which lines of a package a step is taken.

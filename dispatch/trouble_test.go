@@ -1,0 +1,241 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"otm/internal/crash/crashtest"
+	"otm/pipeline"
+)
+
+// TestStoppedAtEachPlace: wherever a pass is told to stop, it does, and the next
+// ones bring everything to where it comes without that.
+func TestStoppedAtEachPlace(t *testing.T) {
+	t.Parallel()
+	want := undisturbed(t)
+	crashtest.OnceAtEachPlace(t, "otm/dispatch", func(now func() bool) {
+		w := newTroubledWorld(t)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		place := ""
+		var over atomic.Bool
+		step := func(_, path string) error {
+			if over.Load() || !now() {
+				return nil
+			}
+			place = path
+			stop()
+			return context.Cause(ctx) // as of a lock that was waited for
+		}
+		crashtest.Below(t, w.dir, step)
+		crashtest.Below(t, w.agent("alpha").Workspace, step)
+		w.d.Board = &wrapped{w.client, func(b pipeline.Batch) pipeline.Batch {
+			return &disturbedBatch{Batch: b, before: func() error { return step("", "the board") }}
+		}}
+		err := w.disturbed(ctx)
+		over.Store(true)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped at %s: %v", place, err)
+		}
+		w.passes()
+		if got := w.outcome(); got != want {
+			t.Fatalf("stopped at %s: %v; it comes to\n%s\nwant\n%s\nlog:\n%s", place, err, got, want, w.log)
+		}
+	})
+}
+
+// TestBoardFailsAtEachPlace: the same wherever a call to the board fails once,
+// applied or not, and wherever the board's time is over.
+func TestBoardFailsAtEachPlace(t *testing.T) {
+	t.Parallel()
+	want := undisturbed(t)
+	for name, disturb := range map[string]func(b pipeline.Batch, now func() bool) pipeline.Batch{
+		"not applied": func(b pipeline.Batch, now func() bool) pipeline.Batch {
+			return &disturbedBatch{Batch: b, before: lostAnswer(now)}
+		},
+		"applied": func(b pipeline.Batch, now func() bool) pipeline.Batch {
+			return &disturbedBatch{Batch: b, after: lostAnswer(now)}
+		},
+		"over": func(b pipeline.Batch, now func() bool) pipeline.Batch { return &disturbedBatch{Batch: b, over: now} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashtest.OnceAtEachPlace(t, "otm/dispatch", func(now func() bool) {
+				w := newTroubledWorld(t)
+				w.d.Board = &wrapped{w.client, func(b pipeline.Batch) pipeline.Batch { return disturb(b, now) }}
+				err := w.disturbed(t.Context())
+				w.passes()
+				if got := w.outcome(); got != want {
+					t.Fatalf("%v; it comes to\n%s\nwant\n%s\nlog:\n%s", err, got, want, w.log)
+				}
+			})
+		})
+	}
+}
+
+// lostAnswer is the error of a call of which nobody knows whether it was applied.
+func lostAnswer(now func() bool) func() error {
+	return func() error {
+		if !now() {
+			return nil
+		}
+		return &pipeline.BoardError{Method: "any", MaybeApplied: true, Message: "answer lost"}
+	}
+}
+
+// disturbedBatch is a batch with something before and after each call to the
+// board.
+type disturbedBatch struct {
+	pipeline.Batch
+	before, after func() error // nil: nothing
+	over          func() bool  // nil: as the batch says
+}
+
+func (d *disturbedBatch) Over() bool { return d.over != nil && d.over() || d.Batch.Over() }
+
+func (d *disturbedBatch) call(do func() error) error {
+	if d.before != nil {
+		if err := d.before(); err != nil {
+			return err
+		}
+	}
+	if err := do(); err != nil || d.after == nil {
+		return err
+	}
+	return d.after()
+}
+
+func (d *disturbedBatch) LookFor(ctx context.Context, row string) (gone bool, err error) {
+	err = d.call(func() (err error) {
+		gone, err = d.Batch.LookFor(ctx, row)
+		return err
+	})
+	return gone && err == nil, err
+}
+
+func (d *disturbedBatch) Refresh(ctx context.Context, maxAge time.Duration) error {
+	return d.call(func() error { return d.Batch.Refresh(ctx, maxAge) })
+}
+
+func (d *disturbedBatch) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (id string, err error) {
+	err = d.call(func() (err error) {
+		id, err = d.Batch.Create(ctx, parent, cells...)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+func (d *disturbedBatch) Update(ctx context.Context, changes ...pipeline.Change) error {
+	return d.call(func() error { return d.Batch.Update(ctx, changes...) })
+}
+
+// undisturbed is what a troubled world comes to by itself.
+func undisturbed(t *testing.T) string {
+	w := newTroubledWorld(t)
+	w.passes()
+	return w.outcome()
+}
+
+// disturbed makes some passes, until one fails.
+func (w *world) disturbed(ctx context.Context) error {
+	for range 3 {
+		r, err := w.d.Pass(ctx, 0)
+		if err == nil {
+			err = r.Trouble
+		}
+		if err != nil {
+			return err
+		}
+		w.clock.Advance(20 * time.Second)
+	}
+	return nil
+}
+
+// newTroubledWorld is a world in which a pass has everything to do that there is.
+func newTroubledWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, "alpha", "beta")
+	for n, agent := range []string{"alpha", "beta", "alpha", "beta", "alpha", "beta", "alpha", "beta"} {
+		w.create(fmt.Sprint("Task ", n+1), agent, pipeline.Normal, "a", "b")
+	}
+	w.pass()
+	w.change(6, func(r *pipeline.Record) { r.Dispatch.FlippedAt = nil })                                             // its answer was lost
+	w.rewrite("beta", func(file map[string]any) { file["dispatched"].([]any)[0].(map[string]any)["picked"] = true }) // task 2 is taken
+	w.rewrite("alpha", func(file map[string]any) { file["dispatched"] = file["dispatched"].([]any)[1:] })            // task 1 vanishes
+	w.edit(3, w.status(pipeline.Done))
+	w.edit(4, w.taskIDCell(""))
+	steps := w.record(8).Steps
+	for _, err := range []error{
+		os.Remove(filepath.Join(w.dir, "tasks", "T-00005.json")),
+		w.board.Server.DeleteRow("", w.board.ListID, w.record(7).RowID),
+		w.board.Server.DeleteRow("", w.board.ListID, steps[1].RowID),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.types("Typed", "alpha")
+	w.createAs(20, "New", "beta", pipeline.High)
+	w.clock.Advance(time.Minute)
+	w.restart()
+	return w
+}
+
+// passes lets other dispatchers finish what is to be done.
+func (w *world) passes() {
+	w.Helper()
+	for range 3 {
+		w.restart()
+		w.pass()
+		w.clock.Advance(2 * time.Minute)
+	}
+	if r := w.pass(); len(r.Failed) > 0 || r.Trouble != nil {
+		w.Errorf("in the end: %+v", r)
+	}
+}
+
+// outcome is what became of all tasks, without ids of rows and times.
+func (w *world) outcome() string {
+	w.Helper()
+	var lines []string
+	ids, err := w.store.IDs()
+	if err != nil {
+		w.Fatal(err)
+	}
+	status, rows := map[string]pipeline.Status{}, 0
+	w.onBoard(func(b pipeline.Batch) error {
+		for row := range b.Rows() { // the last pass has walked
+			status[row.TaskID] = row.CurrentStatus()
+			rows++
+		}
+		return nil
+	})
+	for _, id := range ids {
+		r := w.record(id)
+		line := words(id, r.Title, r.Status, status[id.String()], len(r.Steps), "attempt", min(r.Attempt, 2), "gone", r.GoneAt != nil, "wakes", len(r.Wakes))
+		if d := r.Dispatch; d != nil && r.GoneAt == nil {
+			line += words("", d.Agent, d.EntryAt != nil, d.FlippedAt != nil, d.TakenAt != nil, d.MissingAt != nil)
+		}
+		lines = append(lines, strings.ReplaceAll(line, "T-00022", "T-00021")) // an id that was taken when it failed stays unused
+	}
+	for _, a := range w.agents {
+		in := strings.Fields(w.ids(a.Name))
+		slices.Sort(in)
+		lines = append(lines, strings.ReplaceAll(a.Name+" "+strings.Join(in, " "), "T-00022", "T-00021"))
+	}
+	keys := strings.Fields(w.waker.keys())
+	slices.Sort(keys)
+	lines = append(lines, strings.Join(keys, " "), fmt.Sprint(rows, " rows"))
+	return strings.Join(lines, "\n")
+}
