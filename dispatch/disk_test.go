@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,7 @@ import (
 func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	for _, part := range []string{"", "alpha"} { // the data directory, or a workspace
+	for _, part := range []string{"", "alpha", "gamma"} { // the data directory, or a workspace
 		t.Run("in "+part, func(t *testing.T) {
 			t.Parallel()
 			crashtest.EachPlace(t, syscall.EIO, "otm/dispatch", func(refuse crashtest.Refuse) {
@@ -36,39 +37,56 @@ func TestDiskFailsAtEachPlace(t *testing.T) {
 }
 
 // TestNextWhereTheDiskFails: at whichever step an agent fails to take its task, it
-// is given the same one the next time, and what it wrote into its state stays.
+// is given the same one the next time, and what it wrote into its state stays; also
+// where its dispatch file and its state were lost.
 func TestNextWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"", "alpha"} {
-		crashtest.EachPlace(t, syscall.EIO, "otm/dispatch", func(refuse crashtest.Refuse) {
-			w := newWorld(t, "alpha")
-			id := w.create("x", "alpha", pipeline.High)
-			w.create("y", "alpha", pipeline.Normal)
-			w.pass()
-			state := statePath(w.agents, w.agent("alpha"))
-			w.write(state, []byte(`{"status":"idle","mine":"kept"}`))
-			dir, warned := w.dir, ""
-			if part != "" {
-				dir = w.agent(part).Workspace
-			}
-			desk := w.desk()
-			desk.Warn = func(s string) { warned = s }
-			refused, err := refuse(dir, func() error {
-				_, err := desk.Next(t.Context(), w.agent("alpha"), false)
-				return err
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("in %s, lost %v", part, lost), func(t *testing.T) {
+				t.Parallel()
+				crashtest.EachPlace(t, syscall.EIO, "otm/dispatch", func(refuse crashtest.Refuse) { nextRefused(t, refuse, part, lost) })
 			})
-			// State and pid are for people, and one bad record does not keep the desk.
-			silent := refused.Of("read", filepath.Base(state)) || refused.Of("write", "locks/") || refused.Of("stat", "tasks/")
-			if told := err != nil || warned != ""; told != refused.Came() && !silent {
-				t.Errorf("refused %q, and was told: %v %s", refused, err, warned)
-			}
-			if got := w.next("alpha"); got != id {
-				t.Errorf("refused %q: %v; then it is given %v", refused, err, got)
-			}
-			data, readErr := os.ReadFile(state)
-			if s, ok := readState(state); !ok || s.Status != stateWorking || *s.TaskID != id || !strings.Contains(string(data), "kept") {
-				t.Errorf("refused %q: the state is %s, %v", refused, data, readErr)
-			}
-		})
+		}
+	}
+}
+
+func nextRefused(t *testing.T, refuse crashtest.Refuse, part string, lost bool) {
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.High)
+	w.create("y", "alpha", pipeline.Normal)
+	w.pass()
+	state := statePath(w.agents, w.agent("alpha"))
+	if lost {
+		want(t, "taken before", w.next("alpha"), id)
+		w.write(w.path("alpha"), []byte("garbage"))
+		if err := os.Remove(state); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		w.write(state, []byte(`{"status":"idle","mine":"kept"}`))
+	}
+	dir, warned := w.dir, ""
+	if part != "" {
+		dir = w.agent(part).Workspace
+	}
+	desk := w.desk()
+	desk.Warn = func(s string) { warned += s + "\n" }
+	refused, err := refuse(dir, func() error {
+		_, err := desk.Next(t.Context(), w.agent("alpha"), false)
+		return err
+	})
+	// State and pid are for people.
+	silent := refused.Of("read", filepath.Base(state)) || refused.Of("write", "locks/")
+	told := err != nil || strings.Contains(warned, syscall.EIO.Error())
+	if told != refused.Came() && !silent {
+		t.Errorf("refused %q, and was told: %v %s", refused, err, warned)
+	}
+	if got := w.next("alpha"); got != id {
+		t.Errorf("refused %q: %v; then it is given %v", refused, err, got)
+	}
+	data, readErr := os.ReadFile(state)
+	if s, ok := readState(state); !ok || s.Status != stateWorking || *s.TaskID != id || !lost && !strings.Contains(string(data), "kept") {
+		t.Errorf("refused %q: the state is %s, %v", refused, data, readErr)
 	}
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -460,5 +461,59 @@ func TestHelperWithoutOrder(t *testing.T) {
 		if err == nil || !strings.HasPrefix(string(out), "the helper got no order: ") {
 			t.Errorf("%q: %q, %v", input, out, err)
 		}
+	}
+}
+
+// A helper that does not answer in time may have started the agent.
+func TestExecHelperSilent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.agents[0].Command = []string{"true"}
+	x := &Exec{Dir: w.dir, LogDir: t.TempDir(), Helper: []string{"sh", "-c", "read -r order; exec sleep 1"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := x.Wake(ctx, Request{Agent: w.agent("alpha"), Key: "k", Task: 1, Message: "m", File: w.path("alpha")})
+	want(t, "lost", errors.Is(err, ErrLost), true)
+	x.helpers.Wait()
+}
+
+// An agent that turns out to be busy when it is to be woken is no failure: it is
+// looked at again.
+func TestBusyIsNoFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal)
+	w.waker.set(func(Request) error { return errBusy })
+	r := w.pass()
+	want(t, "failed", words(len(r.Failed), r.Woken), "0 0")
+	w.waker.set(nil)
+	w.clock.Advance(retryWake)
+	want(t, "woken", w.pass().Woken, 1)
+	want(t, "under the unused key", w.waker.keys(), "otm-T-00001-alpha-1")
+}
+
+// RunFailed notes a failed run once, and only what a wake belongs to.
+func TestRunFailedIsNotedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	for _, key := range []string{"otm-T-00001-alpha-1", "otm-T-00001-alpha-1", "otm-T-00001-alpha-2", "otm-T-1x-alpha-1", "somebody-elses-run-1", ""} {
+		if err := RunFailed(t.Context(), w.store, key, "no model", w.clock.Now()); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	noted := 0
+	for _, e := range w.record(1).History {
+		if e.What == "run failed" {
+			noted++
+		}
+	}
+	want(t, "noted, and why", words(noted, w.record(1).Wakes[0].Exit), "1 no model")
+	if err := RunFailed(t.Context(), w.store, "otm-T-00009-alpha-1", "no model", w.clock.Now()); !errors.Is(err, fs.ErrNotExist) && err != nil {
+		t.Errorf("of a task that is not there: %v", err)
+	}
+	if _, err := w.store.Load(9); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a record was made: %v", err)
 	}
 }

@@ -23,8 +23,25 @@ type Desk struct {
 	// Said returns what the agent has said about a task in updates that are
 	// still in the inbox, oldest first.
 	Said func(pipeline.TaskID) ([]Said, error)
-	// Warn is told when a dispatch file was set aside.
+	// Warn is told when a dispatch file was set aside, and when a record cannot be
+	// read.
 	Warn func(string)
+}
+
+// toldRecords are records of which one that cannot be read does not keep the
+// others, but is told of.
+type toldRecords struct {
+	pipeline.Records
+	warn func(string)
+}
+
+// Load implements pipeline.Records.
+func (t toldRecords) Load(id pipeline.TaskID) (*pipeline.Record, error) {
+	r, err := t.Records.Load(id)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.warn(fmt.Sprintf("the record of %v is passed over: %v", id, err))
+	}
+	return r, err
 }
 
 // Said is an update that is not on the board yet.
@@ -53,6 +70,12 @@ type Taken struct {
 // marked as picked, durably, and the record says so. If we crash after the
 // mark, the same task is given again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
+	told := *d
+	told.Records = toldRecords{d.Records, d.Warn}
+	return told.next(ctx, a, another)
+}
+
+func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
 	state, _ := readState(statePath(d.Agents, a))
 	var taken *Taken
 	err := Edit(ctx, d.Dir, a.Workspace, d.Now(), func(f *File) error {

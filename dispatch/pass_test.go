@@ -410,6 +410,23 @@ func TestFlipRefused(t *testing.T) {
 		want(t, "status", words(w.boardStatus(bad), w.boardStatus(good)), "new assigned")
 		want(t, "its attempt stays the same", w.record(bad).Attempt, 1)
 	})
+	t.Run("and then the board is in trouble", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, "alpha")
+		w.create("first", "alpha", pipeline.Normal)
+		w.create("first", "alpha", pipeline.Normal)
+		w.pass()
+		a, b := w.create("x", "alpha", pipeline.Critical), w.create("y", "alpha", pipeline.Normal)
+		w.board.Faults.Next(apiUpdate, boardtest.ErrorCode("invalid_args"), boardtest.Pass(), boardtest.Status(503))
+		if r := w.pass(); r.Trouble == nil || len(r.Failed) > 0 {
+			t.Errorf("trouble %v, failed %q", r.Trouble, r.Failed)
+		}
+		want(t, "status", words(w.boardStatus(a), w.boardStatus(b)), "assigned new")
+		w.clock.Advance(20 * time.Second)
+		w.pass()
+		want(t, "status", words(w.boardStatus(a), w.boardStatus(b)), "assigned assigned")
+		want(t, "attempts", words(w.record(a).Attempt, w.record(b).Attempt), "1 1")
+	})
 }
 
 // refuseRow makes the board refuse every write to a row: it is deleted between

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,9 @@ func TestStoppedAtEachPlace(t *testing.T) {
 			return context.Cause(ctx) // as of a lock that was waited for
 		}
 		crashtest.Below(t, w.dir, step)
-		crashtest.Below(t, w.agent("alpha").Workspace, step)
+		for _, name := range []string{"alpha", "gamma"} {
+			crashtest.Below(t, w.agent(name).Workspace, step)
+		}
 		w.d.Board = &wrapped{w.client, func(b pipeline.Batch) pipeline.Batch {
 			return &disturbedBatch{Batch: b, before: func() error { return step("", "the board") }}
 		}}
@@ -143,29 +146,37 @@ func (d *disturbedBatch) Update(ctx context.Context, changes ...pipeline.Change)
 // undisturbed is what a troubled world comes to by itself.
 func undisturbed(t *testing.T) string {
 	w := newTroubledWorld(t)
+	if err := w.disturbed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	w.passes()
 	return w.outcome()
 }
 
-// disturbed makes some passes, until one fails.
-func (w *world) disturbed(ctx context.Context) error {
-	for range 3 {
+// disturbed makes some passes, one of them when it is time to wake again, and
+// returns the first error. Where one does not do all, the next comes soon, as a
+// wake of which the answer could not be noted is sent anew after some minutes.
+func (w *world) disturbed(ctx context.Context) (first error) {
+	for _, then := range []time.Duration{20 * time.Second, 20 * time.Second, DefaultTimes.RewakeAfter, time.Second} {
 		r, err := w.d.Pass(ctx, 0)
-		if err == nil {
-			err = r.Trouble
+		first = cmp.Or(first, err, r.Trouble)
+		if err != nil || r.Trouble != nil || len(r.Failed) > 0 {
+			w.restart()
+			ctx = w.Context()
+			w.clock.Advance(20 * time.Second)
+			if _, err := w.d.Pass(ctx, 0); err != nil {
+				w.Error(err)
+			}
 		}
-		if err != nil {
-			return err
-		}
-		w.clock.Advance(20 * time.Second)
+		w.clock.Advance(then)
 	}
-	return nil
+	return first
 }
 
 // newTroubledWorld is a world in which a pass has everything to do that there is.
 func newTroubledWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, "alpha", "beta")
+	w := newWorld(t, "alpha", "beta", "gamma")
 	for n, agent := range []string{"alpha", "beta", "alpha", "beta", "alpha", "beta", "alpha", "beta"} {
 		w.create(fmt.Sprint("Task ", n+1), agent, pipeline.Normal, "a", "b")
 	}
@@ -187,6 +198,8 @@ func newTroubledWorld(t *testing.T) *world {
 	}
 	w.types("Typed", "alpha")
 	w.createAs(20, "New", "beta", pipeline.High)
+	w.createAs(11, "Hers", "gamma", pipeline.Normal) // who was never woken
+	w.createAs(12, "Hers too", "gamma", pipeline.Normal)
 	w.clock.Advance(time.Minute)
 	w.restart()
 	return w
