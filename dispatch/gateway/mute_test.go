@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// A peer that upgrades and then does not do what a gateway does is left, and
+// nothing of the token gets into the error.
+func TestMuteGateway(t *testing.T) {
+	t.Parallel()
+	const token = "secret-of-the-gateway"
+	challenge := []byte(`{"type":"event","event":"connect.challenge","payload":{"nonce":"n","ts":1}}`)
+	for name, c := range map[string]struct {
+		serve func(ctx context.Context, ws *websocket.Conn)
+		want  string
+	}{
+		"says nothing": {func(ctx context.Context, ws *websocket.Conn) { ws.Read(ctx) }, "wait for challenge"},
+		"hangs up":     {func(_ context.Context, ws *websocket.Conn) { ws.CloseNow() }, "wait for challenge"},
+		"says nothing more": {func(ctx context.Context, ws *websocket.Conn) {
+			ws.Write(ctx, websocket.MessageText, challenge)
+			ws.Read(ctx) // the request
+			ws.Read(ctx)
+		}, "deadline exceeded"},
+		"repeats the token": {func(ctx context.Context, ws *websocket.Conn) {
+			ws.Write(ctx, websocket.MessageText, challenge)
+			ws.Read(ctx)
+			ws.Close(4000, "what is "+token+"?")
+		}, "what is [token]?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ws, err := websocket.Accept(w, r, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer ws.CloseNow()
+				c.serve(r.Context(), ws)
+			}))
+			defer web.Close()
+			client := New(Config{
+				URL: "ws" + strings.TrimPrefix(web.URL, "http"), Version: "test", HandshakeTimeout: 300 * time.Millisecond,
+				Token: func() (string, error) { return token, nil }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			})
+			defer client.Close()
+			_, err := client.Hello(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), token) {
+				t.Errorf("error %v, want %q in it, and no token", err, c.want)
+			}
+			if errors.Is(err, ErrLost) || errors.Is(err, ErrOperator) {
+				t.Errorf("error %v: nothing was sent, and it may pass", err)
+			}
+		})
+	}
+}
+
+// A connection that ended, or is to end, takes no request, and whoever hands one
+// over does not wait for ever.
+func TestConnTakesNoMore(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("told to stop")
+	cancel(why)
+	for name, c := range map[string]struct {
+		end  func(cn *conn)
+		ctx  context.Context
+		want error
+	}{
+		"the caller gives up": {func(*conn) {}, ctx, why},
+		"it is to end":        {func(cn *conn) { cn.fail(io.EOF) }, t.Context(), errConnLost},
+		"it ended":            {func(cn *conn) { close(cn.lost) }, t.Context(), errConnLost},
+	} {
+		cn := newConn(t.Context(), nil, Hello{}, Config{})
+		c.end(cn)
+		if err := cn.send(c.ctx, []byte("{}")); !errors.Is(err, c.want) { // nobody writes
+			t.Errorf("%s: error %v, want %v", name, err, c.want)
+		}
+		cn.cancel()
+	}
+	for name, end := range map[string]func(cn *conn){
+		"it failed":     func(cn *conn) { cn.fail(io.EOF) },
+		"it is retired": func(cn *conn) { cn.register("open", make(chan frame, 1)); cn.retire() },
+	} {
+		cn := newConn(t.Context(), nil, Hello{}, Config{})
+		end(cn)
+		if err := cn.register("2", make(chan frame, 1)); !errors.Is(err, errConnLost) {
+			t.Errorf("%s: error %v, want %v", name, err, errConnLost)
+		}
+		cn.cancel()
+	}
+}
