@@ -227,7 +227,7 @@ func (s *soak) checkWork(records map[pipeline.TaskID]*pipeline.Record, lines []a
 			ended = 1 // the detector died before it could write it down, and a person was quick
 		}
 		if given[id] == 0 || ended != 1 || open != 0 || !slices.Contains([]pipeline.Status{pipeline.AgentDone, pipeline.Done}, r.Status) {
-			s.Errorf("%v %q (%s) was given %d times and ended %d times, and has %d open steps", id, r.Title, r.Status, given[id], ended, open)
+			s.Errorf("%v %q (%s) was given %d times and ended %d times, and has %d open steps:\n%+v", id, r.Title, r.Status, given[id], ended, open, r.History)
 		}
 		untold := fmt.Sprintf(soakResult, id, r.Agent) // the agent died before it could write down that it had reported
 		if r.Result != result[id] && (result[id] != "" || r.Result != untold) {
