@@ -226,7 +226,7 @@ func (w *world) outcome() string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	status, rows := map[string]pipeline.Status{}, 0
+	status, wakes, rows := map[string]pipeline.Status{}, map[string]int{}, 0
 	w.onBoard(func(b pipeline.Batch) error {
 		for row := range b.Rows() { // the last pass has walked
 			status[row.TaskID] = row.CurrentStatus()
@@ -236,7 +236,10 @@ func (w *world) outcome() string {
 	})
 	for _, id := range ids {
 		r := w.record(id)
-		line := words(id, r.Title, r.Status, status[id.String()], len(r.Steps), "attempt", min(r.Attempt, 2), "gone", r.GoneAt != nil, "wakes", len(r.Wakes))
+		line := words(id, r.Title, r.Status, status[id.String()], len(r.Steps), "attempt", min(r.Attempt, 2), "gone", r.GoneAt != nil)
+		for _, wake := range r.Wakes {
+			wakes[wake.Agent]++ // any of its tasks may hold it
+		}
 		if d := r.Dispatch; d != nil && r.GoneAt == nil {
 			line += words("", d.Agent, d.EntryAt != nil, d.FlippedAt != nil, d.TakenAt != nil, d.MissingAt != nil)
 		}
@@ -247,8 +250,10 @@ func (w *world) outcome() string {
 		slices.Sort(in)
 		lines = append(lines, strings.ReplaceAll(a.Name+" "+strings.Join(in, " "), "T-00022", "T-00021"))
 	}
-	keys := strings.Fields(w.waker.keys())
-	slices.Sort(keys)
-	lines = append(lines, strings.Join(keys, " "), fmt.Sprint(rows, " rows"))
+	runs := map[string]int{}
+	for key := range strings.FieldsSeq(w.waker.keys()) {
+		runs[strings.Split(key, "-")[3]]++
+	}
+	lines = append(lines, fmt.Sprint("wakes ", wakes, ", runs ", runs, ", ", rows, " rows"))
 	return strings.Join(lines, "\n")
 }
