@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -27,6 +28,18 @@ func TestLooseValues(t *testing.T) {
 	} {
 		if got := looseInt([]byte(in)); got != want {
 			t.Errorf("looseInt(%s) = %d, want %d", in, got, want)
+		}
+	}
+	for in, want := range map[string]int64{
+		`1758744346`: 1758744346, `1758744346000`: 0, `-62167219201`: 0, `253402300799`: 253402300799, `9007199254740992`: 0, `"x"`: 0,
+	} {
+		got := looseDate([]byte(in))
+		if _, err := json.Marshal(time.Unix(got, 0).UTC()); got != want || err != nil {
+			t.Errorf("looseDate(%s) = %d, want %d, %v", in, got, want, err)
+		}
+		item := []byte(`{"id":"Rec1","date_created":` + in + `,"updated_timestamp":` + in + `,"fields":[]}`)
+		if r, ok := newDecoder(&Schema{}).row(item); !ok || r.Created != want || r.Updated != want {
+			t.Errorf("%s is read as %+v, %t", item, r, ok)
 		}
 	}
 	for in, want := range map[string][2]bool{
