@@ -129,11 +129,6 @@ func TestWhatToDo(t *testing.T) {
 				w.Fatal(err)
 			}
 		}, RuleDispatch, RunAgain, "has no entry in", "otm-dispatcher --once"},
-		{"the dispatch file is huge", func(w *world) {
-			if err := os.Truncate(filepath.Join(w.ws, fileName), maxFile+1); err != nil {
-				w.Fatal(err)
-			}
-		}, RuleDispatch, RunAgain, "has no entry in", "otm-dispatcher --once"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
