@@ -194,6 +194,19 @@ func looseInt(value []byte) int64 {
 	return int64(f)
 }
 
+// endOfTime is the last second of which JSON has a time, that of the year 9999.
+const endOfTime = 253402300799
+
+// looseDate reads seconds since 1970; 0 where they are none, or of a time that
+// nobody could write down: that would cost a record, and the page of all rows.
+func looseDate(value []byte) int64 {
+	n := looseInt(value)
+	if n < 0 || n > endOfTime {
+		return 0
+	}
+	return n
+}
+
 // parseFinite reads a number. What Go would read besides, such as NaN, is none
 // in JSON, and would keep the snapshot from being written.
 func parseFinite(s string) (float64, bool) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -15,7 +16,7 @@ func TestLooseValues(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`"plain"`, "plain"}, {`"a\"b\\c\nd"`, "a\"b\\c\nd"}, {`"😀 \ud83d\ude00"`, "😀 😀"},
 		{`""`, ""}, {`null`, ""}, {`7`, ""}, {`["a"]`, ""}, {`"`, ""}, {``, ""},
-		{"\"bad \xff byte\"", "bad \ufffd byte"}, {`"nul \u0000 here"`, "nul \x00 here"},
+		{"\"bad \xff byte\"", "bad \ufffd byte"}, {`"bad \x escape"`, ""}, {`"nul \u0000 here"`, "nul \x00 here"},
 	} {
 		if got := looseString([]byte(c.in)); got != c.want {
 			t.Errorf("looseString(%s) = %q, want %q", c.in, got, c.want)
@@ -27,6 +28,18 @@ func TestLooseValues(t *testing.T) {
 	} {
 		if got := looseInt([]byte(in)); got != want {
 			t.Errorf("looseInt(%s) = %d, want %d", in, got, want)
+		}
+	}
+	for in, want := range map[string]int64{
+		`1758744346`: 1758744346, `1758744346000`: 0, `-62167219201`: 0, `253402300799`: 253402300799, `9007199254740992`: 0, `"x"`: 0,
+	} {
+		got := looseDate([]byte(in))
+		if _, err := json.Marshal(time.Unix(got, 0).UTC()); got != want || err != nil {
+			t.Errorf("looseDate(%s) = %d, want %d, %v", in, got, want, err)
+		}
+		item := []byte(`{"id":"Rec1","date_created":` + in + `,"updated_timestamp":` + in + `,"fields":[]}`)
+		if r, ok := newDecoder(&Schema{}).row(item); !ok || r.Created != want || r.Updated != want {
+			t.Errorf("%s is read as %+v, %t", item, r, ok)
 		}
 	}
 	for in, want := range map[string][2]bool{
@@ -68,7 +81,7 @@ func split(data []byte) (members map[string]string, ok bool) {
 func FuzzCut(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, ` { "a" : 1 , "b":[1,{"c":"}"}] } `, `{"a\u0062":"x\"y","é":null}`, `[1,"a",[],{},true]`,
-		`{"a":1}x`, `{"a":1`, `{"a" 1}`, `{"a":}`, `{,}`, `[1,]`, `["\\"]`, `["\`, `{"ok":true}<html>`, `{"":""}`,
+		`{"a":1}x`, `{"a":1`, `{"a" 1}`, `{"a":1 "b":2}`, `[1 2]`, `["a]`, `{"a":}`, `{,}`, `[1,]`, `["\\"]`, `["\`, `{"ok":true}<html>`, `{"":""}`,
 		`{"ok":true,"items":[{"id":"Rec1","fields":[{"column_id":"Col1","select":["new"]}]}],"response_metadata":{"next_cursor":""}}`,
 	} {
 		f.Add([]byte(seed))

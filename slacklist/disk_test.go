@@ -17,10 +17,10 @@ func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	crashtest.EachPlace(t, syscall.EIO, "otm/slacklist", func(refuse crashtest.Refuse) {
 		w := newWorld(t)
-		var row string
+		var row, other string
 		w.batch(w.client(), func(s *Session) {
 			w.walk(s)
-			row = w.add(s, 1)
+			row, other = w.add(s, 1), w.add(s, 3)
 		})
 		if err := TouchEdited(w.dir); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,8 @@ func TestDiskFailsAtEachPlace(t *testing.T) {
 			s.Current(s.Row(row), time.Hour)
 			_, createErr := s.Create(t.Context(), "", taskCells(2)...)
 			updateErr := s.Update(t.Context(), status(row, pipeline.Assigned))
-			return errors.Join(err, createErr, updateErr, s.End())
+			deleteErr := s.Delete(t.Context(), other)
+			return errors.Join(err, createErr, updateErr, deleteErr, s.End())
 		})
 		for _, c := range []*Client{used, w.client()} {
 			w.batch(c, func(s *Session) {
@@ -71,6 +72,49 @@ func TestMarksRefused(t *testing.T) {
 		w.batch(c, func(s *Session) {
 			if s.Fresh(time.Hour) {
 				t.Errorf("%s cannot be looked at, and the snapshot is fresh", mark)
+			}
+		})
+	}
+}
+
+// TestMarkNotMade: what cannot be marked as ahead of the snapshot is not written.
+// The next write is marked, and where its batch crashes, nothing is fresh.
+func TestMarkNotMade(t *testing.T) {
+	t.Parallel()
+	for method, do := range map[string]func(s *Session, row string) error{
+		createMethod: func(s *Session, _ string) error {
+			_, err := s.Create(t.Context(), "", taskCells(2)...)
+			return err
+		},
+		updateMethod:                      func(s *Session, row string) error { return s.Update(t.Context(), status(row, pipeline.Done)) },
+		"slackLists.items.deleteMultiple": func(s *Session, row string) error { return s.Delete(t.Context(), row) },
+	} {
+		w := newWorld(t)
+		var row string
+		w.batch(w.client(), func(s *Session) { row = w.add(s, 1); w.walk(s) })
+		w.Faults.Reset()
+		s, err := w.client().begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := false
+		crashtest.Below(t, w.dir+"/board", func(string, string) error {
+			if refused {
+				return nil
+			}
+			refused = true
+			return syscall.EIO
+		})
+		if err := do(s, row); !errors.Is(err, syscall.EIO) || w.Faults.Count(method) != 0 {
+			t.Errorf("%s: %v, %d calls", method, err, w.Faults.Count(method))
+		}
+		if err := do(s, row); err != nil || w.Faults.Count(method) != 1 {
+			t.Errorf("%s: %v, %d calls", method, err, w.Faults.Count(method))
+		}
+		s.lock.Release() // as a crash does
+		w.batch(w.client(), func(s *Session) {
+			if s.Fresh(time.Hour) {
+				t.Errorf("%s: the snapshot is fresh, and the board ahead of it", method)
 			}
 		})
 	}

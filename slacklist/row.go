@@ -69,13 +69,13 @@ func (d *decoder) row(item []byte) (pipeline.Row, bool) {
 		case "parent_record_id":
 			r.Parent = looseString(value)
 		case "date_created":
-			r.Created = looseInt(value)
+			r.Created = looseDate(value)
 		case "created_by":
 			r.CreatedBy = looseString(value)
 		case "updated_by":
 			r.UpdatedBy = looseString(value)
 		case "updated_timestamp":
-			r.Updated = looseInt(value)
+			r.Updated = looseDate(value)
 		case "fields":
 			fields = value
 		}

@@ -86,6 +86,11 @@ func (s *Schema) Column(field pipeline.Field) *Column {
 	return &s.Columns[i]
 }
 
+// complete tells whether each field that is needed has a column.
+func (s *Schema) complete() bool {
+	return !slices.ContainsFunc(required, func(f pipeline.Field) bool { return s.Column(f) == nil })
+}
+
 // fieldOf returns the field that a column serves; "" for none.
 func (s *Schema) fieldOf(columnID string) pipeline.Field {
 	for field, id := range s.Fields {

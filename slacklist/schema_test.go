@@ -204,6 +204,7 @@ func TestSchema(t *testing.T) {
 			map[pipeline.Field]string{pipeline.FieldAssignee: "Col9"}, ""},
 		{"two of one type", with(wireOf("Col9", "Status", "select", "New")), nil, nil, `column "Status" stands more than once with a fitting type: configure one by its id (the board has: Col7, Col9)`},
 		{"two of kinds that are alike", with(wireOf("Col9", "Status", "multi_select", "New")), nil, nil, "Col7, Col9"},
+		{"two texts that are alike", with(wireOf("Col9", "Title", "rich_text")), nil, nil, "Col1, Col9"},
 		{"two, one of them by id", with(wireOf("Col9", "Status", "select", "New")), map[pipeline.Field]string{pipeline.FieldStatus: "Col9"},
 			map[pipeline.Field]string{pipeline.FieldStatus: "Col9"}, ""},
 		{"two, one of them of no use", with(wireOf("Col9", "Status", "vote")), nil, map[pipeline.Field]string{pipeline.FieldStatus: "Col7"}, ""},
@@ -539,5 +540,47 @@ func TestMediumIsNormal(t *testing.T) {
 	_, err = (&encoder{}).choice(c, pipeline.Cell{Field: pipeline.FieldType, Text: "normal"})
 	if !errors.As(err, &e) || e.Option != "normal" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A row that holds an option which a person removed is no new task, and nobody
+// acts on what it holds.
+func TestOptionRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.list(nil)
+	w.batch(w.client(), func(s *Session) {
+		row := w.add(s, 1)
+		s.snap.row(row).Wrote = 0
+		columns, err := w.Server.Columns(w.ListID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(columns, func(c board.Column) bool { return c.Name == "Status" })
+		option := columns[i].Options[0]
+		if err := w.Server.RemoveOption("", w.ListID, columns[i].ID, option.Value); err != nil {
+			t.Fatal(err)
+		}
+		w.walk(s)
+		if got := s.Row(row).Status; string(got) != pipeline.FoldName(option.Value) {
+			t.Errorf("status %q, want that of the option %+v", got, option)
+		}
+	})
+}
+
+// The embedded board has no column of points in time; Slack may.
+func TestTimeColumn(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 14, 23, 30, 0, 0, time.FixedZone("", -5*3600))
+	c := &Column{Type: "timestamp"}
+	for _, when := range []struct {
+		at   time.Time
+		want string
+		text string
+	}{{at, fmt.Sprintf(`"timestamp":[%d]`, at.Unix()), fmt.Sprint(at.Unix())}, {time.Time{}, `"timestamp":[]`, ""}} {
+		raw, err := json.Marshal(timeField(c, when.at))
+		if err != nil || !strings.Contains(string(raw), when.want) || timeText(c, when.at) != when.text {
+			t.Errorf("%v is sent as %s, %v, and shown as %q", when.at, raw, err, timeText(c, when.at))
+		}
 	}
 }

@@ -210,17 +210,19 @@ func (s *Session) aheadOfSnapshot() error {
 	if s.unsaved {
 		return nil
 	}
-	s.unsaved = true
-	return s.c.store.markUnsaved()
+	err := s.c.store.markUnsaved()
+	s.unsaved = err == nil
+	return err
 }
 
 func (s *Session) encoder() *encoder {
 	return &encoder{schema: &s.snap.Schema, openAssignees: s.c.opts.OpenAssignees}
 }
 
-// ensureSchema reads the schema where there is none.
+// ensureSchema reads the schema where there is none, or a part of one: without a
+// column, a row would be made that nobody finds again.
 func (s *Session) ensureSchema(ctx context.Context) error {
-	if len(s.snap.Schema.Columns) > 0 {
+	if s.snap.Schema.complete() {
 		return nil
 	}
 	return s.readSchema(ctx)

@@ -34,6 +34,22 @@ func TestInspect(t *testing.T) {
 			t.Errorf("without the option %s: %+v", status, f)
 		}
 	}
+	twice := newWorld(t)
+	in, err := twice.client(func(o *Options) {
+		o.Columns = map[pipeline.Field]string{pipeline.FieldReason: "Result"}
+	}).Inspect(t.Context(), nil)
+	if err != nil || !slices.ContainsFunc(in.Findings, func(f Finding) bool { return !f.Optional && strings.Contains(f.Error(), "at once") }) {
+		t.Errorf("one column for two: %+v, %v", in, err)
+	}
+	if f := find(twice, "check mark"); f != nil {
+		t.Errorf("a list with a check mark: %+v", f)
+	}
+	if err := twice.Server.RemoveColumn("", twice.ListID, "Col00"); err != nil {
+		t.Fatal(err)
+	}
+	if f := find(twice, "check mark"); f == nil || !f.Optional {
+		t.Errorf("a list without a check mark: %+v", f)
+	}
 	w := newWorld(t)
 	w.list(map[string]func(*board.Column){"Assignee": retype("user")})
 	if f := find(w, `option "devdas" of column "Assignee" needs a user`); f == nil || f.Optional || !strings.Contains(f.Mend, "slack_user") {

@@ -164,6 +164,41 @@ func TestDamagedSnapshot(t *testing.T) {
 	}
 }
 
+// A snapshot whose fields name columns that it does not have, is as good as one
+// without a schema, or without those where OTM works without them.
+func TestSnapshotWithoutColumns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		field pipeline.Field
+		reads int // of the schema
+	}{{pipeline.FieldStatus, 1}, {pipeline.FieldTaskID, 1}, {pipeline.FieldReason, 0}} {
+		w := newWorld(t)
+		w.batch(w.client(), func(s *Session) { w.walk(s) })
+		w.batch(w.client(), func(s *Session) {
+			id := s.snap.Schema.Fields[c.field]
+			s.snap.Schema.Columns = slices.DeleteFunc(s.snap.Schema.Columns, func(c Column) bool { return c.ID == id })
+			s.dirty = true
+		})
+		w.batch(w.client(), func(s *Session) {
+			if s.Has(c.field) {
+				t.Errorf("%s has a column", c.field)
+			}
+			row := w.add(s, 1, pipeline.Cell{Field: pipeline.FieldReason, Text: "because"})
+			if r := s.Row(row); r.Status != pipeline.New || r.TaskID != pipeline.TaskID(1).String() {
+				t.Errorf("without %s, made %+v", c.field, r)
+			}
+			if n := w.Faults.Count(infoMethod); n != c.reads {
+				t.Errorf("without %s, the schema was read %d times", c.field, n)
+			}
+			w.set(s, status(row, pipeline.Done))
+			w.walk(s)
+			if r := s.Row(row); r.Status != pipeline.Done || !s.Has(c.field) {
+				t.Errorf("without %s, walked %+v", c.field, r)
+			}
+		})
+	}
+}
+
 // A client that is told of another list begins anew.
 func TestAnotherList(t *testing.T) {
 	t.Parallel()

@@ -404,6 +404,7 @@ func TestText(t *testing.T) {
 		{section(`{"type":"user","user_id":"U1"},{"type":"text","text":" "},{"type":"channel","channel_id":"C1"},{"type":"text","text":" "},{"type":"broadcast","range":"here"}`), "<@U1> <#C1> @here"},
 		{section(`{"type":"usergroup","usergroup_id":"S1"},{"type":"color","value":"#F405B3"},{"type":"date","timestamp":1720710212,"format":"{date}","fallback":"July 11"}`), "<!subteam^S1>July 11"},
 		{blocks(`{"type":"rich_text_section","elements":[{"type":"text","text":"a"}]},{"type":"rich_text_list","style":"bullet","elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"b"}]},{"type":"rich_text_section","elements":[{"type":"text","text":"c"}]}]}`), "a\nb\nc"},
+		{append(section(`{"type":"text","text":"one"}`), section(`{"type":"text","text":"two"}`)...), "one\ntwo"},
 		{blocks(`{"type":"rich_text_preformatted","elements":[{"type":"text","text":"x := 1"}]}`), "x := 1"},
 	} {
 		row, err := w.Server.AddRow("U0PERSON", w.ListID, board.Cell{"column_id": title, "rich_text": typed.blocks})

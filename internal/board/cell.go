@@ -101,10 +101,8 @@ func maxValues(c *column) int {
 		return maxSelected
 	case "date", "number", "rating", "email", "phone":
 		return 1
-	case "attachment", "link", "message", "reference":
-		return maxAttachments
 	}
-	return maxSelected
+	return maxAttachments // attachment, link, message, reference
 }
 
 // A cellChecker judges cells by what exists on the board.

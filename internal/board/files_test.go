@@ -90,6 +90,7 @@ func TestFilesList(t *testing.T) {
 		{object{"count": 1}, array{second}},
 		{object{"count": 1, "page": 2}, array{b.ListID}},
 		{object{"count": 1, "page": 3}, array{}},
+		{object{"count": 0}, array{second, b.ListID}},
 	} {
 		answer := b.Must(t, "files.list", c.args)
 		ids := array{}
@@ -99,8 +100,17 @@ func TestFilesList(t *testing.T) {
 		}
 		wantEqual(t, "files", ids, c.want)
 	}
+	// Lists of one moment stand in one order, or pages would show some twice.
+	for range 5 {
+		newList(t, b, `[`+primary+`]`, nil)
+	}
+	shown := map[any]bool{}
+	for page := range 7 {
+		shown[dig(t, b.Must(t, "files.list", object{"count": 1, "page": page + 1}), "files", 0, "id")] = true
+	}
+	wantEqual(t, "lists on seven pages", len(shown), 7)
 	paging := b.Must(t, "files.list", object{"count": 1})["paging"]
-	wantEqual(t, "paging", paging, decode(t, `{"count":1,"total":2,"page":1,"pages":2}`))
+	wantEqual(t, "paging", paging, decode(t, `{"count":1,"total":7,"page":1,"pages":7}`))
 }
 
 func TestDownload(t *testing.T) {
@@ -162,6 +172,60 @@ func TestDownload(t *testing.T) {
 	}
 }
 
+// An export is there for whoever may read the list, under the addresses that are
+// given out. Without a job, archived rows are left out.
+func TestExportAddresses(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t, withIdentities(
+		board.Identity{Token: "xoxp-stranger", UserID: "U0STRANGER"},
+		board.Identity{Token: "xoxp-files", UserID: board.HumanUser, Scopes: []string{board.ScopeFilesRead}},
+	))
+	title := b.Column(t, "Title", "text")
+	b.Create(t, "", board.TextCell(title, "here"))
+	if err := b.Server.ArchiveRow("", b.ListID, b.Create(t, "", board.TextCell(title, "archived"))); err != nil {
+		t.Fatal(err)
+	}
+	team := b.Must(t, "auth.test", nil)["team_id"].(string)
+	for name, c := range map[string]struct {
+		path, token string
+		status      int
+	}{
+		"csv":             {team + "-" + b.ListID + "/csv/list", b.Token, http.StatusOK},
+		"unknown job":     {team + "-" + b.ListID + "/json/list?job=Le1", b.Token, http.StatusOK},
+		"unknown format":  {team + "-" + b.ListID + "/xls/list", b.Token, http.StatusNotFound},
+		"unknown list":    {team + "-F0NOTHING/csv/list", b.Token, http.StatusNotFound},
+		"no list":         {team + "/csv/list", b.Token, http.StatusNotFound},
+		"a stranger":      {team + "-" + b.ListID + "/csv/list", "xoxp-stranger", http.StatusNotFound},
+		"without a scope": {team + "-" + b.ListID + "/csv/list", "xoxp-files", http.StatusForbidden},
+	} {
+		status, body := fetch(t, b.Page()+"files-pri/"+c.path, c.token)
+		if status != c.status || strings.Contains(body, "here") != (status == http.StatusOK) || strings.Contains(body, "archived") {
+			t.Errorf("%s: status %d, want %d: %s", name, status, c.status, body)
+		}
+	}
+}
+
+// Each kind of cell stands in an export as people read it.
+func TestExportOfCells(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	list, col := newList(t, b, `[`+primary+`,{"key":"done","name":"Done","type":"checkbox"},{"key":"n","name":"N","type":"number"},
+		{"key":"link","name":"Link","type":"link"},
+		{"key":"s","name":"S","type":"select","options":{"choices":[{"value":"a","label":"Ay"},{"value":"b","label":"Bee"}],"format":"multi_select"}}]`, nil)
+	b.Must(t, "slackLists.items.create", object{"list_id": list, "initial_fields": array{
+		cell(t, col["done"], `"checkbox":true`), cell(t, col["n"], `"number":[2.5]`),
+		cell(t, col["link"], `"link":[{"original_url":"https://a.example"}]`), cell(t, col["s"], `"select":["a","b"]`),
+	}})
+	if err := b.Server.RemoveOption("", list, col["s"], "b"); err != nil {
+		t.Fatal(err)
+	}
+	team := b.Must(t, "auth.test", nil)["team_id"].(string)
+	_, body := fetch(t, b.Page()+"files-pri/"+team+"-"+list+"/csv/list", b.Token)
+	want := "Title,Done,N,Link,S\n" +
+		`,true,2.5,"{""originalUrl"":""https://a.example"",""displayAsUrl"":false,""displayName"":"""",""attachment"":null}","Ay, b"` + "\n"
+	wantEqual(t, "export", body, want)
+}
+
 func TestChat(t *testing.T) {
 	t.Parallel()
 	now := newClock()
@@ -203,6 +267,9 @@ func TestChat(t *testing.T) {
 
 	wantCode(t, b.Call(t, "conversations.replies", object{"channel": "C0TEAM", "ts": "1.2"}), "thread_not_found")
 	wantCode(t, b.Call(t, "conversations.replies", object{"channel": "C0TEAM", "ts": parent, "cursor": "x"}), "invalid_cursor")
+	blocks := decode(t, `[{"type":"divider"}]`)
+	wantEqual(t, "blocks", dig(t, b.Must(t, "chat.postMessage", object{"channel": "C0TEAM", "blocks": blocks}), "message", "blocks"), blocks)
+	wantCode(t, b.Call(t, "chat.postMessage", object{"channel": "C0TEAM", "blocks": object{}}), "invalid_arguments")
 	wantCode(t, b.Call(t, "chat.postMessage", object{"channel": "C0TEAM"}), "no_text")
 	wantCode(t, b.Call(t, "chat.postMessage", object{"text": "x"}), "invalid_arguments")
 }

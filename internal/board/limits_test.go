@@ -118,3 +118,36 @@ func TestNoLimits(t *testing.T) {
 		b.Must(t, "slackLists.items.list", object{"list_id": b.ListID})
 	}
 }
+
+// Export jobs are kept up to a number; the oldest go.
+func TestOldestJobsGo(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	args := object{"list_id": b.ListID}
+	start := func() string { return b.Must(t, "slackLists.download.start", args)["job_id"].(string) }
+	ask := func(job string) object {
+		return b.Call(t, "slackLists.download.get", object{"list_id": b.ListID, "job_id": job})
+	}
+	oldest, next := start(), start()
+	for range board.MaxJobs - 1 {
+		start()
+	}
+	wantCode(t, ask(oldest), "job_not_found")
+	wantCode(t, ask(next), "")
+}
+
+// A board takes so many lists, and another where one has gone.
+func TestMostLists(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	if err := board.AddLists(b.Server, board.MaxLists-2); err != nil {
+		t.Fatal(err)
+	}
+	create := func() object { return b.Call(t, "slackLists.create", object{"name": "X"}) }
+	last := create()
+	wantCode(t, last, "")
+	wantCode(t, create(), "over_list_file_maximum")
+	wantCode(t, b.Call(t, "files.delete", object{"file": last["list_id"]}), "")
+	wantCode(t, create(), "")
+	wantCode(t, create(), "over_list_file_maximum")
+}

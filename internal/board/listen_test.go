@@ -10,8 +10,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"otm/internal/crash/crashtest"
 )
 
 func openListening(t *testing.T, listen string) (*Server, Endpoint) {
@@ -108,6 +113,143 @@ func TestPortsFrom(t *testing.T) {
 	}
 }
 
+// Where the port and all that are tried after it are taken, any free one does.
+func TestAllPortsTaken(t *testing.T) {
+	t.Parallel()
+	var held []net.Listener
+	release := func() {
+		for _, l := range held {
+			l.Close()
+		}
+		held = nil
+	}
+	defer func() { release() }()
+	hold := func(address string) int {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return 0
+		}
+		held = append(held, l)
+		return l.Addr().(*net.TCPAddr).Port
+	}
+	var ports []int
+	for len(held) == 0 || len(held) != len(ports) { // somebody else's port may become free
+		release()
+		ports = portsFrom(hold("127.0.0.1:0"))
+		for _, p := range ports[1:] {
+			hold(fmt.Sprintf("127.0.0.1:%d", p))
+		}
+	}
+	listener, err := Bind(fmt.Sprintf("127.0.0.1:%d", ports[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if port := listener.Addr().(*net.TCPAddr).Port; slices.Contains(ports, port) {
+		t.Errorf("listens on %d, which is taken", port)
+	}
+}
+
+// A board that cannot listen, or cannot say where, does not serve, and does once
+// that is mended.
+func TestCannotListen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(Options{Dir: dir, Listen: "127.0.0.1:http"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), `"127.0.0.1:http"`) {
+		t.Errorf("serve: %v, want one that names the address", err)
+	}
+	s.opts.Listen = "127.0.0.1:0"
+	refused := syscall.ENOSPC
+	crashtest.Below(t, dir, func(step, path string) error { return refused })
+	if err := s.Serve(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("serve: %v, want ENOSPC", err)
+	}
+	crashtest.Below(t, dir, func(step, path string) error { return nil })
+	if _, err := ReadEndpoint(dir); !errors.Is(err, fs.ErrNotExist) || s.listener != nil {
+		t.Errorf("the board says where it listens, and does not: %v", err)
+	}
+	e, err := s.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := ReadEndpoint(dir); err != nil || read != e {
+		t.Errorf("ReadEndpoint: %+v, %v; want %+v", read, err, e)
+	}
+}
+
+// A board with limits says so to whoever reads its endpoint.
+func TestEndpointOfLimitedBoard(t *testing.T) {
+	t.Parallel()
+	s, err := Open(Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Limits: &Limits{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := ReadEndpoint(s.opts.Dir); err != nil || e.Limits != "slack" {
+		t.Errorf("endpoint %+v, %v", e, err)
+	}
+}
+
+// A damaged endpoint is told with its name, and the next board makes it anew.
+func TestDamagedEndpoint(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, endpointFile)
+	for _, data := range []string{"", "{", `"http"`, strings.Repeat("\x00", 40)} {
+		write(t, path, []byte(data))
+		if _, err := ReadEndpoint(dir); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v, want an error that names the file", data, err)
+		}
+	}
+	mustOpen(t, dir)
+	if _, err := ReadEndpoint(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the next open: %v", err)
+	}
+}
+
+// A body that ends before its length is a call that never came, also where what
+// came of it reads well.
+func TestCutBody(t *testing.T) {
+	t.Parallel()
+	s, e := openListening(t, "127.0.0.1:0")
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	for _, body := range []string{"list_id=" + s.ListID(), ""} {
+		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(e.Page, "http://"), "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /api/slackLists.items.create HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 500\r\n\r\n%s", s.Token(), body)
+		conn.(*net.TCPConn).CloseWrite()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(resp.Body)
+		if want := `{"ok":false,"error":"request_timeout"}`; err != nil || strings.TrimSpace(string(answer)) != want {
+			t.Errorf("answer %s, %v; want %s", answer, err, want)
+		}
+	}
+	if got := titles(t, s); len(got) != 0 {
+		t.Errorf("rows %q", got)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}
+
 func TestListenAddresses(t *testing.T) {
 	t.Parallel()
 	for address, ok := range map[string]bool{
@@ -122,6 +264,7 @@ func TestListenAddresses(t *testing.T) {
 		"127.0.0.1:http":    false,
 		"127.0.0.1:70000":   false,
 		"127.0.0.1:-1":      false,
+		"127.0.0.1:x":       false,
 		"localhost.evil:80": false,
 	} {
 		listener, err := Bind(address)

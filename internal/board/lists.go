@@ -135,6 +135,9 @@ func (s *Server) copyList(t *tx, c *call, in listInput) (*list, error) {
 	if in.todo {
 		l.setTodo(true)
 	}
+	if len(l.visible()) > maxColumns {
+		return nil, refuse("over_column_maximum")
+	}
 	t.putList(l)
 	if in.withRows {
 		copyRows(t, source.ID, l.ID)

@@ -42,6 +42,19 @@ func TestCreateListEcho(t *testing.T) {
 	wantEqual(t, "column of subtasks", dig(t, sub, 0, "key"), "title")
 }
 
+// Columns that are given no key get one of their name, which is nobody else's.
+func TestKeysOfColumns(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	_, columns := newList(t, b, `[{"name":"A B","type":"text","is_primary_column":true},{"name":"a-b","type":"text"},
+		{"name":"A_B","type":"text"},{"name":"!","type":"text"},{"name":"?","type":"text"}]`, nil)
+	for _, key := range []string{"a_b", "a_b_2", "a_b_3", "column", "column_2"} {
+		if columns[key] == "" {
+			t.Errorf("no key %q in %v", key, columns)
+		}
+	}
+}
+
 func TestCreateListForms(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
@@ -121,6 +134,9 @@ func TestCreateListRefusals(t *testing.T) {
 		"101 choices":            {object{"schema": choices(strings.Join(options, ","))}, "invalid_schema"},
 		"format misfit":          {object{"schema": with(`{"key":"a","name":"A","type":"user","options":{"format":"single_select"}}`)}, "invalid_schema"},
 		"date format":            {object{"schema": with(`{"key":"a","name":"A","type":"date","options":{"date_format":"YY"}}`)}, "invalid_schema"},
+		"options no object":      {object{"schema": with(`{"key":"a","name":"A","type":"rating","options":"many"}`)}, "invalid_schema"},
+		"rating up to 11":        {object{"schema": with(`{"key":"a","name":"A","type":"rating","options":{"max":11}}`)}, "invalid_schema"},
+		"rating up to 0":         {object{"schema": with(`{"key":"a","name":"A","type":"rating","options":{"max":0}}`)}, "invalid_schema"},
 		"schema and copy":        {object{"schema": `[` + primary + `]`, "copy_from_list_id": b.ListID}, "invalid_copy_and_schema_args"},
 		"records without copy":   {object{"include_copied_list_records": true}, "missing_arg_copy_from_list_id"},
 		"copy of nothing":        {object{"copy_from_list_id": "F0NOTHING"}, "permission_denied"},
@@ -139,6 +155,10 @@ func TestCreateListRefusals(t *testing.T) {
 	}
 	wantEqual(t, "lists", len(b.Must(t, "files.list", nil)["files"].(array)), 1)
 	wantCode(t, b.Call(t, "slackLists.create", object{"name": "30", "schema": with(strings.Join(many[1:], ","))}), "")
+	wide, _ := newList(t, b, with(strings.Join(many[1:], ",")), nil)
+	wantCode(t, b.Call(t, "slackLists.update", object{"id": wide, "todo_mode": true}), "list_edits_update_error")
+	wantCode(t, b.Call(t, "slackLists.create", object{"name": "Copy", "copy_from_list_id": wide, "todo_mode": true}), "over_column_maximum")
+	wantEqual(t, "columns", len(dig(t, b.Must(t, "files.info", object{"file": wide}), "file", "list_metadata", "schema").(array)), 30)
 	noColour := choices(`{"value":"a","label":"A"}`)
 	wantCode(t, b.Call(t, "slackLists.create", object{"name": "no colour member", "schema": noColour}), "")
 }
@@ -159,6 +179,10 @@ func TestCopyList(t *testing.T) {
 	wantEqual(t, "source", dig(t, file, "list_metadata", "creation_source"),
 		object{"type": "copy_from_list", "reference_id": b.ListID})
 	wantEqual(t, "columns", dig(t, file, "list_limits", "column_count"), 16.0)
+
+	plain, _ := newList(t, b, `[`+primary+`]`, nil)
+	todo := b.Must(t, "slackLists.create", object{"name": "Copy", "copy_from_list_id": plain, "todo_mode": true})
+	wantEqual(t, "columns with the todo mode", len(dig(t, todo, "list_metadata", "schema").(array)), 4)
 
 	full := b.Must(t, "slackLists.create", object{
 		"name": "Copy", "copy_from_list_id": b.ListID, "include_copied_list_records": true,

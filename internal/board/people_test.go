@@ -3,6 +3,7 @@ package board_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,6 +71,9 @@ func TestPeopleEditRefusals(t *testing.T) {
 		"unknown list":     {s.EditRow("", "F0NOTHING", row, board.TextCell(title, "x")), "list_not_found"},
 		"unknown column":   {s.EditRow("", b.ListID, row, board.TextCell("Title", "x")), "invalid_column_id"},
 		"no column":        {s.EditRow("", b.ListID, row, board.Cell{"select": []string{"new"}}), "column_id_not_provided"},
+		"two values":       {s.EditRow("", b.ListID, row, board.Cell{"column_id": title, "select": []string{"new"}, "user": []string{"U0A"}}), "invalid_input_type"},
+		"add two values":   {second(s.AddRow("", b.ListID, board.Cell{"column_id": title, "select": []string{"new"}, "user": []string{"U0A"}})), "invalid_input_type"},
+		"no JSON":          {s.EditRow("", b.ListID, row, board.Cell{"column_id": title, "number": []float64{math.NaN()}}), "invalid_arguments"},
 		"add bad":          {second(s.AddRow("", b.ListID, board.SelectCell(status, "Done"))), "invalid_option_id"},
 		"step of nothing":  {second(s.AddStep("", b.ListID, "")), "invalid_args"},
 		"step of a step":   {second(s.AddStep("", b.ListID, step)), "invalid_args"},
@@ -88,6 +92,10 @@ func TestPeopleEditRefusals(t *testing.T) {
 	wantEqual(t, "calls of OnPeopleEdit", edits.Load(), int64(0))
 	if f := fieldOf(info(t, b, b.ListID, row), title); f != nil {
 		t.Errorf("a refused edit was applied: %v", f)
+	}
+	wantEqual(t, "rows", len(listAll(t, b, b.ListID, 10)), 2)
+	if _, err := s.Columns("F0NOTHING"); err == nil || err.Error() != "list_not_found" {
+		t.Errorf("columns of no list: %v", err)
 	}
 }
 

@@ -96,24 +96,37 @@ func TestCorruptStoreIsRefused(t *testing.T) {
 		return bytes.Join(change(slices.Clone(lines)), nil)
 	}
 	for name, c := range map[string]struct {
-		data []byte
-		line string
+		data  []byte
+		where string
 	}{
-		"garbage in the middle": {join(func(l [][]byte) [][]byte { l[3] = []byte("garbage\n"); return l }), "line 4"},
-		"zeros in the middle":   {join(func(l [][]byte) [][]byte { l[4] = make([]byte, len(l[4])); return l }), "line 5"},
-		"cut in the middle":     {join(func(l [][]byte) [][]byte { l[2] = l[2][:20]; return l }), "line 3"},
-		"line twice":            {join(func(l [][]byte) [][]byte { return slices.Insert(l, 4, l[3]) }), "line 5"},
-		"line missing":          {join(func(l [][]byte) [][]byte { return slices.Delete(l, 3, 4) }), "line 4"},
-		"lines exchanged":       {join(func(l [][]byte) [][]byte { l[3], l[4] = l[4], l[3]; return l }), "line 4"},
-		"the list is garbage":   {join(func(l [][]byte) [][]byte { l[1] = []byte("{\n"); return l }), "line 2"},
-		"only the header":       {lines[0], "line 2"},
-		"header cut":            {lines[0][:10], "line 1"},
-		"no header":             {join(func(l [][]byte) [][]byte { return l[1:] }), "line 1"},
-		"empty":                 {nil, "line 1"},
+		"garbage in the middle": {join(func(l [][]byte) [][]byte { l[3] = []byte("garbage\n"); return l }), "line 4:"},
+		"zeros in the middle":   {join(func(l [][]byte) [][]byte { l[4] = make([]byte, len(l[4])); return l }), "line 5:"},
+		"cut in the middle":     {join(func(l [][]byte) [][]byte { l[2] = l[2][:20]; return l }), "line 3:"},
+		"line twice":            {join(func(l [][]byte) [][]byte { return slices.Insert(l, 4, l[3]) }), "line 5:"},
+		"line missing":          {join(func(l [][]byte) [][]byte { return slices.Delete(l, 3, 4) }), "line 4:"},
+		"lines exchanged":       {join(func(l [][]byte) [][]byte { l[3], l[4] = l[4], l[3]; return l }), "line 4:"},
+		"the list is garbage":   {join(func(l [][]byte) [][]byte { l[1] = []byte("{\n"); return l }), "line 2:"},
+		"only the header":       {lines[0], "line 2:"},
+		"header cut":            {lines[0][:10], "line 1:"},
+		"no header":             {join(func(l [][]byte) [][]byte { return l[1:] }), "line 1:"},
+		"empty":                 {nil, "line 1:"},
+		"cut before an answer": {join(func(l [][]byte) [][]byte {
+			l[0] = bytes.Replace(l[0], []byte(`"synced":1`), []byte(`"synced":9`), 1)
+			l[6] = bytes.TrimSuffix(l[6], []byte("\n"))
+			return l
+		}), "line 7:"},
+		"deletion in another list": {join(func(l [][]byte) [][]byte {
+			l[6] = []byte(`{"seq":6,"synced":5,"deleted":[{"list":"F0NOTHING","id":"Rec1"}]}` + "\n")
+			return l
+		}), "line 7:"},
+		"no default list": {join(func(l [][]byte) [][]byte {
+			l[1] = bytes.Replace(l[1], []byte(`"default":true`), []byte(`"default":false`), 1)
+			return l
+		}), "no default list"},
 		"row of another list": {join(func(l [][]byte) [][]byte {
 			l[6] = bytes.ReplaceAll(l[6], []byte(s.ListID()), []byte("F0NOTHING"))
 			return l
-		}), "line 7"},
+		}), "line 7:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,8 +134,8 @@ func TestCorruptStoreIsRefused(t *testing.T) {
 			path := filepath.Join(dir, rowsFile)
 			write(t, path, c.data)
 			_, err := openTest(t, dir, nil)
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.line+":") || !strings.Contains(err.Error(), path) {
-				t.Errorf("open: %v, want ErrCorrupt naming %s", err, c.line)
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.where) || !strings.Contains(err.Error(), path) {
+				t.Errorf("open: %v, want ErrCorrupt naming %s", err, c.where)
 			}
 			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, c.data) {
 				t.Errorf("the file was changed: %v", err)

@@ -113,7 +113,7 @@ func (s *Server) open() (err error) {
 	l, err := st.defaultList()
 	if err != nil {
 		j.close()
-		return err
+		return fmt.Errorf("%w: %q: %w", ErrCorrupt, j.path, err)
 	}
 	s.listID = l.ID
 	s.store = newStore(j, st, s.log, s.now, s.notifier.notify)

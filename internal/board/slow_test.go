@@ -3,7 +3,9 @@ package board
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -108,4 +110,45 @@ func (c *closes) Close() error {
 	default:
 	}
 	return c.Conn.Close()
+}
+
+// Whoever does not finish when the board stops is cut off after a while, and
+// whoever watches its context ends at once.
+func TestStopWaitsNotForEver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		path string
+		took time.Duration
+	}{{"/watches", 0}, {"/sleeps", stopTimeout}} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/watches":
+					<-r.Context().Done()
+				case "/sleeps":
+					<-release
+				}
+			})
+			l := &pipes{conns: make(chan net.Conn)}
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- ServeHTTP(ctx, l, handler, slog.New(slog.DiscardHandler)) }()
+			here, there := net.Pipe()
+			l.conns <- there
+			go io.Copy(io.Discard, here)
+			io.WriteString(here, "GET "+c.path+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+			synctest.Wait()
+			began := time.Now()
+			cancel()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took < c.took || took > c.took+time.Second {
+				t.Errorf("%s: stopped after %v, want %v", c.path, took, c.took)
+			}
+			close(release)
+			here.Close()
+		})
+	}
 }

@@ -125,7 +125,7 @@ func (s *state) defaultList() (*list, error) {
 			return sh.list, nil
 		}
 	}
-	return nil, errors.New("store has no default list")
+	return nil, errors.New("no default list")
 }
 
 // lists returns all lists, newest first.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // openTest opens a board in dir, logging into the buffer.
@@ -268,5 +269,23 @@ func TestLogLines(t *testing.T) {
 		if err := json.Unmarshal([]byte(l), &v); err != nil {
 			t.Errorf("line %q: %v", l, err)
 		}
+	}
+}
+
+// Messages are kept up to a number; the oldest go.
+func TestOldestMessagesGo(t *testing.T) {
+	t.Parallel()
+	var c chat
+	now := time.Now()
+	oldest := c.post("C0A", messageJSON{}, now)
+	next := c.post("C0A", messageJSON{}, now)
+	for range maxMessages - 1 {
+		c.post("C0A", messageJSON{}, now)
+	}
+	if got := len(c.thread("C0A", oldest)); got != 0 || len(c.messages) != maxMessages {
+		t.Errorf("%d messages are kept, and %d of the oldest thread", len(c.messages), got)
+	}
+	if got := len(c.thread("C0A", next)); got != 1 {
+		t.Errorf("%d messages of the thread after it", got)
 	}
 }

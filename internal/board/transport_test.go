@@ -70,6 +70,7 @@ func TestTransport(t *testing.T) {
 		{"get", "GET", list + "?list_id=LIST&limit=5", auth, "", 200, ""},
 		{"bearer in small letters", "GET", list + "?list_id=LIST", "Authorization: bearer TOKEN", "", 200, ""},
 		{"empty body", "POST", "api/auth.test", auth, "", 200, ""},
+		{"empty json body", "POST", "api/auth.test", jsonType + "\n" + auth, " ", 200, ""},
 		{"unknown arguments", "POST", list, formType + "\n" + auth, "list_id=LIST&nonsense=1&cells=[", 200, ""},
 
 		{"no token", "POST", list, formType, "list_id=LIST", 200, "not_authed"},
@@ -92,10 +93,15 @@ func TestTransport(t *testing.T) {
 		{"utf-16", "POST", list, formType + "; charset=utf-16\n" + auth, "list_id=LIST", 200, "invalid_charset"},
 		{"broken escape", "POST", list, formType + "\n" + auth, "list_id=%zz", 200, "invalid_form_data"},
 		{"json array", "POST", list, jsonType + "\n" + auth, `["LIST"]`, 200, "invalid_arguments"},
+		{"broken query", "GET", list + "?list_id=%zz", auth, "", 200, "invalid_arguments"},
 		{"broken json", "POST", list, jsonType + "\n" + auth, `{"list_id":`, 200, "invalid_arguments"},
 
 		{"missing argument", "POST", list, formType + "\n" + auth, "limit=5", 200, "invalid_arguments"},
 		{"empty argument", "POST", list, formType + "\n" + auth, "list_id=", 200, "invalid_arguments"},
+		{"argument no text", "POST", list, jsonType + "\n" + auth, `{"list_id":["LIST"]}`, 200, "invalid_arguments"},
+		{"no cells in json", "POST", "api/slackLists.items.update", jsonType + "\n" + auth, `{"list_id":"LIST"}`, 200, "invalid_arguments"},
+		{"count no number", "GET", "api/files.list?count=many", auth, "", 200, "invalid_arguments"},
+		{"delete no file", "POST", "api/files.delete", formType + "\n" + auth, "", 200, "invalid_arguments"},
 		{"limit 0", "POST", list, formType + "\n" + auth, "list_id=LIST&limit=0", 200, "invalid_arguments"},
 		{"limit 1001", "POST", list, formType + "\n" + auth, "list_id=LIST&limit=1001", 200, "invalid_arguments"},
 		{"limit no number", "POST", list, formType + "\n" + auth, "list_id=LIST&limit=many", 200, "invalid_arguments"},

@@ -39,3 +39,15 @@ func TestReadFile(t *testing.T) {
 		}
 	}
 }
+
+// What is said of a file system is said of one that is there.
+func TestFileSystemOfNothing(t *testing.T) {
+	t.Parallel()
+	nothing := filepath.Join(t.TempDir(), "nothing")
+	if free, err := Free(nothing); free != 0 || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("free of nothing: %d, %v", free, err)
+	}
+	if name, err := NetworkFS(nothing); name != "" || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("network file system of nothing: %q, %v", name, err)
+	}
+}

@@ -176,6 +176,8 @@ func TestGuards(t *testing.T) {
 		{"write, too large", "POST", "/page/do", `{"title":"` + strings.Repeat("x", maxBody) + `"}`, nil, 400},
 		{"write by GET", "GET", "/page/do", "", nil, 405},
 		{"session, of another page", "POST", "/page/session", `{"code":"x"}`, header("Origin", "http://evil.test"), 403},
+		{"session, no JSON", "POST", "/page/session", "{", header("Cookie", ""), 400},
+		{"session, as a form", "POST", "/page/session", "code=x", header("Cookie", "", "Content-Type", "application/x-www-form-urlencoded"), 415},
 		{"session, a wrong code", "POST", "/page/session", `{"code":"x"}`, header("Cookie", ""), 401},
 		{"page", "GET", "/", "", header("Cookie", ""), 200},
 		{"permalink", "GET", "/lists/T1/F1", "", header("Cookie", ""), 200},
