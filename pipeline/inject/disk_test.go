@@ -14,20 +14,14 @@ import (
 // what was begun, as after a kill.
 func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
+	want := undisturbed(t)
 	for _, refusal := range []error{syscall.EIO, syscall.EBUSY} { // the second is nothing that the next file would meet as well
 		t.Run(refusal.Error(), func(t *testing.T) {
 			t.Parallel()
 			crashtest.EachPlace(t, refusal, "otm/pipeline/inject", func(refuse crashtest.Refuse) {
-				w := newWorld(t)
-				names := w.dropAll()
-				refused, err := refuse(w.dir, func() error {
-					_, err := w.in.Sweep(t.Context())
-					return err
-				})
-				w.checkAll(names)
-				if t.Failed() {
-					t.Fatalf("refused %q: %v; log:\n%s", refused, err, w.log)
-				}
+				w := newTroubledWorld(t)
+				refused, err := refuse(w.dir, func() error { return w.disturbed(t.Context()) })
+				w.holdAgainst(want, "refused "+refused.String(), err)
 			})
 		})
 	}
