@@ -16,73 +16,120 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
+	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
 
 // TestStoppedAtEachPlace: wherever a sweep is told to stop, it does, and the next
-// ones bring everything to where it comes without that.
+// ones bring everything to where it comes without that. What is under way may meet
+// that, or come to its end.
 func TestStoppedAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	crashtest.OnceAtEachPlace(t, "otm/pipeline/inject", func(now func() bool) {
-		w := newTroubledWorld(t)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		place := ""
-		var over atomic.Bool
-		step := func(_, path string) error {
-			if over.Load() || !now() {
-				return nil
-			}
-			place = path
-			stop()
-			return context.Cause(ctx) // as of a lock that was waited for
-		}
-		crashtest.Below(t, w.dir, step)
-		w.in.Board = &boardtest.Wrapped{Board: w.in.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
-			return &boardtest.Disturbed{Batch: b, Before: func() error { return step("", "the board") }}
-		}}
-		w.in.Progress = func() { step("", "between two files") }
-		err := w.disturbed(ctx)
-		over.Store(true)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("stopped at %s: %v", place, err)
-		}
-		w.holdAgainst(want, "stopped at "+place, err)
-	})
+	for _, met := range []bool{true, false} {
+		t.Run(fmt.Sprint("met ", met), func(t *testing.T) {
+			t.Parallel()
+			crashtest.OnceAtEachPlace(t, "otm/pipeline/inject", func(now func() bool) {
+				w := newTroubledWorld(t)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				place := ""
+				var over atomic.Bool
+				step := func(_, path string) error {
+					if over.Load() || !now() {
+						return nil
+					}
+					place = path
+					stop()
+					if !met {
+						return nil
+					}
+					return context.Cause(ctx) // as of a lock that was waited for
+				}
+				call := func() error { return step("", "the board") }
+				if met {
+					crashtest.Below(t, w.dir, step)
+					w.disturb(func(b *boardtest.Disturbed) { b.Before = call })
+				} else {
+					w.disturb(func(b *boardtest.Disturbed) { short(b, call) })
+				}
+				w.in.Progress = func() { step("", "between two files") }
+				err := w.disturbed(ctx)
+				over.Store(true)
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("stopped at %s: %v", place, err)
+				}
+				w.holdAgainst(want, "stopped at "+place, err)
+			})
+		})
+	}
 }
 
 // TestBoardFailsAtEachPlace: the same wherever a call to the board fails once,
-// applied or not, wherever the board's time is over, and where batches last for
-// one call only, so that the board is taken again all the time.
+// applied or not, wherever the board's time is over or others hold it, and where
+// it is taken again for each call.
 func TestBoardFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	for name, disturb := range map[string]func(b *boardtest.Disturbed, now func() bool){
-		"not applied": func(b *boardtest.Disturbed, now func() bool) { b.Before = boardtest.Unanswered(now) },
-		"applied":     func(b *boardtest.Disturbed, now func() bool) { b.After = boardtest.Unanswered(now) },
-		"over":        func(b *boardtest.Disturbed, now func() bool) { b.IsOver = now },
-		"not taken":   func(b *boardtest.Disturbed, now func() bool) { b.Before = notTaken(now) },
-		"short": func(b *boardtest.Disturbed, now func() bool) {
-			lost, calls := boardtest.Unanswered(now), 0
-			b.After = func() error { calls++; return lost() }
-			b.IsOver = func() bool { return calls > 0 }
+	for name, disturb := range map[string]func(w *troubledWorld, now func() bool){
+		"not applied": func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) { b.Before = boardtest.Unanswered(now) })
+		},
+		"not taken": func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) { b.Before = notTaken(now) })
+		},
+		"applied": func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) { b.After = boardtest.Unanswered(now) })
+		},
+		"over": func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) { b.IsOver = now })
+		},
+		"applied, short": func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) { short(b, boardtest.Unanswered(now)) })
+		},
+		"held": func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) { short(b, nil) })
+			board := w.in.Board
+			w.in.Board = boardOf(func(ctx context.Context) (pipeline.Batch, error) {
+				if now() {
+					return nil, &lock.HeldError{Path: "board", PID: 42}
+				}
+				return board.Begin(ctx)
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			crashtest.OnceAtEachPlace(t, "otm/pipeline/inject", func(now func() bool) {
 				w := newTroubledWorld(t)
-				w.in.Board = &boardtest.Wrapped{Board: w.in.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
-					d := &boardtest.Disturbed{Batch: b}
-					disturb(d, now)
-					return d
-				}}
+				disturb(w, now)
 				w.holdAgainst(want, name, w.disturbed(t.Context()))
 			})
 		})
 	}
+}
+
+// disturb has all batches disturbed.
+func (w *troubledWorld) disturb(disturb func(*boardtest.Disturbed)) {
+	w.in.Board = &boardtest.Wrapped{Board: w.in.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
+		d := &boardtest.Disturbed{Batch: b}
+		disturb(d)
+		return d
+	}}
+}
+
+// short has a batch last for one call, after which comes what is given.
+func short(b *boardtest.Disturbed, after func() error) {
+	calls := 0
+	b.After = func() error {
+		calls++
+		if after == nil {
+			return nil
+		}
+		return after()
+	}
+	b.IsOver = func() bool { return calls > 0 }
 }
 
 // notTaken is the error of a call of which it is known that it did nothing.
@@ -106,12 +153,12 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 	t.Helper()
 	w := &troubledWorld{world: newWorld(t), about: map[string]string{}}
 	steps := []string{"a", "b", "a"}
-	old := []string{"record lost", "deleted", "answer lost", "well"}
+	old := []string{"record lost", "deleted", "answer lost", "well"} // tasks 1 to 4
 	for i, about := range old {
 		w.createFor("olga", pipeline.TaskID(i+1), about, steps...)
 	}
 	w.sweepTo(4, 0, 0)
-	w.interrupted("the answer to an update", updateMethod, boardtest.ApplyThenReset(), w.update(3, report{steps: []string{"a"}, result: "r1"}))
+	w.interrupted("answer to an update", inbox.TaskUpdates, updateMethod, boardtest.ApplyThenReset(), w.update(3, report{steps: []string{"a"}, result: "r1"}))
 	for i, c := range []struct {
 		about string
 		after int // so many rows
@@ -123,9 +170,15 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 		for range c.after {
 			w.Faults.Next(createMethod, boardtest.Pass())
 		}
-		w.interrupted(c.about, createMethod, c.fault, w.create(pipeline.TaskID(i+5), c.about, steps...))
+		w.interrupted(c.about, inbox.NewTasks, createMethod, c.fault, w.create(pipeline.TaskID(i+5), c.about, steps...))
 	}
-	for _, row := range [][2]string{{"T-00009", "found"}, {"T-00009", "no, another"}, {"T-00010", "no, another"}} {
+	free := w.block("processed")
+	create, update := w.createFor("olga", 12, "not settled", steps...), w.update(4, report{steps: []string{"b"}})
+	w.sweepTo(0, 0, 2)
+	w.keepAway("not settled", inbox.NewTasks, create)
+	w.keepAway("update not settled", inbox.TaskUpdates, update)
+	free()
+	for _, row := range [][2]string{{"T-00009", "found"}, {"T-00009", "no, another"}, {"T-00010", "no, another"}, {"T-00080", "above the counter"}} {
 		if _, err := w.Server.AddRow("", w.ListID, titleCell(w.world, row[1]), board.TextCell(w.Column(t, "Task ID", "text"), row[0])); err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +191,8 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 		}
 		w.rebuildFrom(b, 5)
 	})
-	for _, id := range []pipeline.TaskID{2, 6} {
-		if err := w.Server.DeleteRow("", w.ListID, w.rec(id).RowID); err != nil {
+	for _, row := range []string{w.rec(2).RowID, w.rec(6).RowID, w.rec(12).Steps[1].RowID} {
+		if err := w.Server.DeleteRow("", w.ListID, row); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,7 +207,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 	w.about[w.create(9, "found", steps...)] = "found"
 	w.about[w.create(10, "conflict", steps...)] = "conflict"
 	w.about[w.create(11, "new", steps...)] = "new"
-	w.put(inbox.NewTasks, "foreign.json", w.drop("devdas", 70, "foreign", steps...).Encode())
+	w.put(inbox.NewTasks, "foreign.json", []byte(`{"taskId":"T-00070","title":"foreign","agent":"devdas","subtasks":["a","b","a"]}`))
 	w.put(inbox.NewTasks, "twice.json", w.drop("olga", 4, "well", steps...).Encode())
 	w.put(inbox.NewTasks, "bad.json", []byte("not JSON"))
 	w.put(inbox.TaskUpdates, "update.json", []byte(`{"taskId":"T-00004","result":"r3"}`)) // after those with names that are times
@@ -164,6 +217,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 		w.about[w.update(id, report{steps: []string{"a", "nonsense"}})] = "second of " + about
 		w.about[w.update(id, report{status: pipeline.AgentDone, steps: []string{"a"}})] = "third of " + about
 	}
+	w.about[w.update(12, report{steps: []string{"b"}})] = "of a step that is gone"
 	w.about[w.update(11, report{steps: []string{"a"}})] = "before it is handed out"
 	unknown := w.update(90, report{steps: []string{"a"}})
 	w.about[unknown] = "unknown"
@@ -174,23 +228,24 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 	return w
 }
 
-// interrupted sweeps once, while the board fails, and keeps the drop away from
-// the sweeps after that until all is in place.
-func (w *troubledWorld) interrupted(about, method string, fault boardtest.Fault, name string) {
+// interrupted sweeps once, while the board fails.
+func (w *troubledWorld) interrupted(about string, kind inbox.Kind, method string, fault boardtest.Fault, name string) {
 	w.t.Helper()
-	w.about[name] = about
-	kind := inbox.NewTasks
-	if method == updateMethod {
-		kind = inbox.TaskUpdates
-	}
 	w.Faults.Next(method, fault)
 	w.sweepTo(0, 0, 1)
-	path := filepath.Join(w.box.Dir(kind), name)
-	if err := os.Rename(path, filepath.Join(w.dir, name)); err != nil {
+	w.keepAway(about, kind, name)
+	w.clock.Advance(time.Minute)
+}
+
+// keepAway takes a drop out of the inbox until all is in place.
+func (w *troubledWorld) keepAway(about string, kind inbox.Kind, name string) {
+	w.t.Helper()
+	w.about[name] = about
+	path, aside := filepath.Join(w.box.Dir(kind), name), filepath.Join(w.dir, name)
+	if err := os.Rename(path, aside); err != nil {
 		w.t.Fatal(err)
 	}
-	w.later = append(w.later, func() error { return os.Rename(filepath.Join(w.dir, name), path) })
-	w.clock.Advance(time.Minute)
+	w.later = append(w.later, func() error { return os.Rename(aside, path) })
 }
 
 // undisturbed is what a troubled world comes to by itself.
