@@ -3,6 +3,7 @@ package inject
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -201,11 +202,15 @@ func TestStoppedWhileItWaits(t *testing.T) {
 // A file that its writer takes back at any moment of a sweep counts as nothing.
 func TestTakenBack(t *testing.T) {
 	t.Parallel()
-	for _, step := range []string{"read", "lstat"} { // it was listed, or judged to wait
+	for _, step := range []string{"lstat 1", "read 1", "lstat 2"} { // while it is listed, before it is read, judged to wait
 		w := newWorld(t)
 		name := w.put(inbox.NewTasks, "half.json", []byte("{"))
+		times := map[string]int{}
 		crashtest.Below(t, w.dir, func(s, path string) error {
-			if s == step && filepath.Base(path) == name {
+			if path != filepath.Join(w.box.Dir(inbox.NewTasks), name) {
+				return nil
+			}
+			if times[s]++; fmt.Sprint(s, " ", times[s]) == step {
 				return os.Remove(path)
 			}
 			return nil
