@@ -163,13 +163,13 @@ func TestVanishes(t *testing.T) {
 	b := box(t)
 	here := filepath.Join(b.Dir(NewTasks), "a.json")
 	vanishes := func() error { return os.Remove(here) }
-	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"d1"}`)
+	write(t, here, "")
 	moment(t, b, "lstat", "new-tasks/a.json", 1, vanishes)
 	if files, err := b.List(NewTasks); len(files) != 0 || err != nil {
 		t.Errorf("List = %v, %v", files, err)
 	}
 	// Settled, and taken away when it is unlinked.
-	f, data = deliver(t, b, NewTasks, "a.json", `{"id":"d1"}`)
+	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"d1"}`)
 	crashtest.Below(t, b.dir, func(step, path string) error {
 		if step == "rename" && strings.Contains(path, takenPrefix) {
 			return vanishes()
