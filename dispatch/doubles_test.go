@@ -13,20 +13,6 @@ import (
 	files "otm/pipeline/task"
 )
 
-// wrapped is a board whose batches are changed.
-type wrapped struct {
-	pipeline.Board
-	wrap func(pipeline.Batch) pipeline.Batch
-}
-
-func (w *wrapped) Begin(ctx context.Context) (pipeline.Batch, error) {
-	b, err := w.Board.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return w.wrap(b), nil
-}
-
 // refusing is a batch that refuses a row.
 type refusing struct {
 	pipeline.Batch

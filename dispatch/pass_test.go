@@ -433,7 +433,7 @@ func TestFlipRefused(t *testing.T) {
 // the look and the write.
 func (w *world) refuseRow(row string) {
 	w.Helper()
-	w.d.Board = &wrapped{Board: w.client, wrap: func(b pipeline.Batch) pipeline.Batch { return &refusing{b, row} }}
+	w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return &refusing{b, row} }}
 }
 
 // An option that the board lacks is told of; the daemon goes on.
@@ -1394,7 +1394,7 @@ func TestManyTasks(t *testing.T) {
 	for range 3 {
 		ids = append(ids, w.create("x", "alpha", pipeline.Normal))
 	}
-	w.d.Board = &wrapped{Board: w.client, wrap: func(b pipeline.Batch) pipeline.Batch { return overBatch{b} }}
+	w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return overBatch{b} }}
 	r := w.pass()
 	want(t, "a batch that has lasted its time", words(r.Dispatched, r.Due.IsZero()), "0 false")
 	w.d.Board = w.client
@@ -1416,7 +1416,7 @@ func TestOddRow(t *testing.T) {
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.bringTo(id, "in_progress")
 	for _, cell := range []func(*pipeline.Row){func(r *pipeline.Row) { r.Status = "" }, func(r *pipeline.Row) { r.Assignee = "" }} {
-		w.d.Board = &wrapped{Board: w.client, wrap: func(b pipeline.Batch) pipeline.Batch { return oddBatch{b, cell} }}
+		w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return oddBatch{b, cell} }}
 		want(t, "pass", w.pass().Summary(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 		want(t, "record", words(w.record(id).Status, w.record(id).Dispatch.Agent, w.record(id).Attempt), "in_progress alpha 1")
 		want(t, "entries", w.ids("alpha"), "T-00001")

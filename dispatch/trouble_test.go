@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
@@ -40,8 +41,8 @@ func TestStoppedAtEachPlace(t *testing.T) {
 		for _, name := range []string{"alpha", "gamma"} {
 			crashtest.Below(t, w.agent(name).Workspace, step)
 		}
-		w.d.Board = &wrapped{w.client, func(b pipeline.Batch) pipeline.Batch {
-			return &disturbedBatch{Batch: b, before: func() error { return step("", "the board") }}
+		w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch {
+			return &boardtest.Disturbed{Batch: b, Before: func() error { return step("", "the board") }}
 		}}
 		err := w.disturbed(ctx)
 		over.Store(true)
@@ -62,18 +63,20 @@ func TestBoardFailsAtEachPlace(t *testing.T) {
 	want := undisturbed(t)
 	for name, disturb := range map[string]func(b pipeline.Batch, now func() bool) pipeline.Batch{
 		"not applied": func(b pipeline.Batch, now func() bool) pipeline.Batch {
-			return &disturbedBatch{Batch: b, before: lostAnswer(now)}
+			return &boardtest.Disturbed{Batch: b, Before: boardtest.Unanswered(now)}
 		},
 		"applied": func(b pipeline.Batch, now func() bool) pipeline.Batch {
-			return &disturbedBatch{Batch: b, after: lostAnswer(now)}
+			return &boardtest.Disturbed{Batch: b, After: boardtest.Unanswered(now)}
 		},
-		"over": func(b pipeline.Batch, now func() bool) pipeline.Batch { return &disturbedBatch{Batch: b, over: now} },
+		"over": func(b pipeline.Batch, now func() bool) pipeline.Batch {
+			return &boardtest.Disturbed{Batch: b, IsOver: now}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			crashtest.OnceAtEachPlace(t, "otm/dispatch", func(now func() bool) {
 				w := newTroubledWorld(t)
-				w.d.Board = &wrapped{w.client, func(b pipeline.Batch) pipeline.Batch { return disturb(b, now) }}
+				w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return disturb(b, now) }}
 				err := w.disturbed(t.Context())
 				w.passes()
 				if got := w.outcome(); got != want {
@@ -82,65 +85,6 @@ func TestBoardFailsAtEachPlace(t *testing.T) {
 			})
 		})
 	}
-}
-
-// lostAnswer is the error of a call of which nobody knows whether it was applied.
-func lostAnswer(now func() bool) func() error {
-	return func() error {
-		if !now() {
-			return nil
-		}
-		return &pipeline.BoardError{Method: "any", MaybeApplied: true, Message: "answer lost"}
-	}
-}
-
-// disturbedBatch is a batch with something before and after each call to the
-// board.
-type disturbedBatch struct {
-	pipeline.Batch
-	before, after func() error // nil: nothing
-	over          func() bool  // nil: as the batch says
-}
-
-func (d *disturbedBatch) Over() bool { return d.over != nil && d.over() || d.Batch.Over() }
-
-func (d *disturbedBatch) call(do func() error) error {
-	if d.before != nil {
-		if err := d.before(); err != nil {
-			return err
-		}
-	}
-	if err := do(); err != nil || d.after == nil {
-		return err
-	}
-	return d.after()
-}
-
-func (d *disturbedBatch) LookFor(ctx context.Context, row string) (gone bool, err error) {
-	err = d.call(func() (err error) {
-		gone, err = d.Batch.LookFor(ctx, row)
-		return err
-	})
-	return gone && err == nil, err
-}
-
-func (d *disturbedBatch) Refresh(ctx context.Context, maxAge time.Duration) error {
-	return d.call(func() error { return d.Batch.Refresh(ctx, maxAge) })
-}
-
-func (d *disturbedBatch) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (id string, err error) {
-	err = d.call(func() (err error) {
-		id, err = d.Batch.Create(ctx, parent, cells...)
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	return id, nil
-}
-
-func (d *disturbedBatch) Update(ctx context.Context, changes ...pipeline.Change) error {
-	return d.call(func() error { return d.Batch.Update(ctx, changes...) })
 }
 
 // undisturbed is what a troubled world comes to by itself.

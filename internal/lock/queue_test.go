@@ -1,10 +1,12 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,5 +173,82 @@ func TestDataDirectoryGoneWhileWaiting(t *testing.T) {
 	}
 	if _, err := os.Stat(data); err == nil {
 		t.Error("the data directory was made")
+	}
+}
+
+// answering is a context that ends in the very moment in which a wait is answered.
+type answering struct {
+	context.Context
+	answer func()
+}
+
+func (a answering) Done() <-chan struct{} {
+	a.answer()
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (answering) Err() error { return context.Canceled }
+
+// TestAnsweredWhileGivingUp: a lock that comes in the moment in which somebody gives
+// up is his. Which of the two he sees first is a matter of luck.
+func TestAnsweredWhileGivingUp(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	for range 30 {
+		q := &queue{path: path} // which nobody serves but the test
+		queues.Lock()
+		queues.of[path] = q
+		queues.Unlock()
+		ctx := answering{t.Context(), func() {
+			l, err := try(path)
+			if err != nil || l == nil {
+				t.Errorf("try = %v, %v", l, err)
+			}
+			q.answer(l, err)
+			q.wanted() // and it is over
+		}}
+		l, err := await(ctx, path, patience)
+		if err != nil || l == nil {
+			t.Fatalf("await = %v, %v", l, err)
+		}
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// He was answered, and others wait still; then they have given up as well.
+	q := &queue{path: path}
+	queues.Lock()
+	queues.of[path] = q
+	queues.Unlock()
+	if leave(path, make(chan acquired)) {
+		t.Error("it left a queue in which it was not")
+	}
+	l, err := try(path)
+	if err != nil || l == nil {
+		t.Fatalf("try = %v, %v", l, err)
+	}
+	q.answer(l, nil)
+	if q.wanted() {
+		t.Error("it is wanted")
+	}
+	if _, held := Holder(path); held {
+		t.Error("nobody wanted it, and it was kept")
+	}
+}
+
+// TestWaitFails: what keeps the kernel from waiting is told.
+func TestWaitFails(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.Symlink(path, path); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := await(t.Context(), path, patience); !errors.Is(err, syscall.ELOOP) || l != nil {
+		t.Errorf("await = %v, %v", l, err)
+	}
+	if l, err := block(path + ".gone"); l != nil || err != nil { // it is made anew
+		t.Errorf("block = %v, %v", l, err)
 	}
 }

@@ -11,7 +11,9 @@ package logx
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -101,12 +103,23 @@ func (f *File) isCurrent() bool {
 	return err == nil && os.SameFile(named, open)
 }
 
+// rotate makes room for a new file. Where that fails, the file grows on, and no
+// other is written over or, as it is tried again and again, pushed out.
 func rotate(path string) {
-	os.Remove(numbered(path, MaxFiles))
-	for n := MaxFiles - 1; n >= 1; n-- {
-		os.Rename(numbered(path, n), numbered(path, n+1))
+	free := 1
+	for free < MaxFiles && stands(numbered(path, free)) {
+		free++
 	}
-	os.Rename(path, numbered(path, 1)) // where it fails, the file grows on
+	for n := free - 1; n >= 0; n-- {
+		if err := durable.RenameVolatile(numbered(path, n), numbered(path, n+1)); err != nil {
+			return
+		}
+	}
+}
+
+func stands(path string) bool {
+	_, err := durable.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Bound is for what a process prints into a file of dir that a supervisor
@@ -118,7 +131,7 @@ func Bound(stderr *os.File, dir string) *os.File {
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= MaxSize {
 		return stderr
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := durable.ReadDir(dir)
 	if err != nil {
 		return stderr // it is no log of ours
 	}
@@ -128,17 +141,23 @@ func Bound(stderr *os.File, dir string) *os.File {
 			continue
 		}
 		rotate(path)
-		next, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, durable.FileMode)
+		next, err := durable.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 		if err != nil {
 			return stderr // which goes on under its new name
 		}
-		debug.SetCrashOutput(next, debug.CrashOptions{}) // where it fails, a crash is told in the rotated one alone
-		return next
+		debug.SetCrashOutput(next.File, debug.CrashOptions{}) // where it fails, a crash is told in the rotated one alone
+		return next.File
 	}
 	return stderr
 }
 
-func numbered(path string, n int) string { return path + "." + string(rune('0'+n)) }
+// numbered is the name of a rotated file; 0 is the one that is written.
+func numbered(path string, n int) string {
+	if n == 0 {
+		return path
+	}
+	return path + "." + string(rune('0'+n))
+}
 
 // Close closes the file; the next Write opens it again.
 func (f *File) Close() error {

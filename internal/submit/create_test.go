@@ -282,6 +282,17 @@ func TestDataDirectory(t *testing.T) {
 		}
 		p.untouched()
 	})
+	t.Run("nobody says where", func(t *testing.T) {
+		t.Parallel()
+		p := initialised(t)
+		p.env = map[string]string{}
+		for _, a := range []answered{p.create(create...), p.update("--task-id", "1", "--result", "x")} {
+			if a.code == 0 || a.stdout != "" || !strings.Contains(a.stderr, "HOME is not set") || !strings.Contains(a.stderr, "otm: hint: export OTM_DIR=") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", a.code, a.stdout, a.stderr)
+			}
+		}
+		p.untouched()
+	})
 	t.Run("newer format", func(t *testing.T) {
 		t.Parallel()
 		p := initialised(t)

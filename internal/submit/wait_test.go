@@ -90,6 +90,10 @@ func TestWaitQueued(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", wait, a.code, a.stdout, a.stderr)
 		}
 	}
+	p.in = "{\"title\":\"a\"}\n{\"title\":\"b\"}\n"
+	if a := p.create("--from", "-", "--agent", "devdas", "--wait-for=0s"); a.code != 75 || strings.Count(a.stderr, "is queued") != 2 || !strings.HasSuffix(a.stderr, "otm: hint: otm why --all\n") {
+		t.Errorf("several: exit code %d, stdout %q, stderr %q", a.code, a.stdout, a.stderr)
+	}
 	a := p.update("--task-id", "1", "--status", "in_progress", "--wait-for", "0s")
 	if a.code != 75 || a.stdout != "T-00001\n" || a.stderr != "otm: note: the update of T-00001 is queued; do not send it again\notm: hint: otm why T-00001\n" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", a.code, a.stdout, a.stderr)

@@ -639,15 +639,56 @@ func TestBoardHeld(t *testing.T) {
 	}
 }
 
-// An error of our own files ends the pass.
+// An error of our own files ends the pass, also where each task is written by
+// itself.
 func TestRecordNotWritten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.task(pipeline.InProgress, 1, 1)
-	w.d.Records = brokenRecords{w.store}
-	if _, err := w.d.Pass(t.Context(), walked); !errors.Is(err, errBroken) {
-		t.Errorf("error %v", err)
+	for _, faults := range [][]boardtest.Fault{nil, {boardtest.ErrorCode("invalid_arguments")}} {
+		w := newWorld(t)
+		w.task(pipeline.InProgress, 1, 1)
+		w.d.Records = brokenRecords{w.store}
+		w.Faults.Next(updateMethod, faults...)
+		if _, err := w.d.Pass(t.Context(), walked); !errors.Is(err, errBroken) {
+			t.Errorf("error %v", err)
+		}
 	}
+}
+
+// A record that somebody else brings up to the board at that moment stays as it is.
+func TestRecordChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := w.task(pipeline.InProgress, 2, 1)
+	w.clock.Advance(time.Minute)
+	w.person(m.steps[1], w.ticked())
+	w.d.Records = meanwhileRecords{w.store, func() {
+		w.record(m, func(r *pipeline.Record) {
+			w.d.Records = w.store
+			r.Steps[1].Done = true
+			r.Note(w.clock.Now(), "another", "step done", "step 1")
+		})
+	}}
+	if r, _, _ := w.pass(walked); r.Promoted != 1 || w.row(m.row).Status != pipeline.AgentDone {
+		t.Errorf("report %+v", r)
+	}
+	var who []string
+	for _, e := range w.record(m, func(*pipeline.Record) {}).History {
+		who = append(who, e.Who+": "+e.What)
+	}
+	if want := []string{"another: step done", Who + ": status"}; !slices.Equal(who, want) {
+		t.Errorf("history %q, want %q", who, want)
+	}
+}
+
+// meanwhileRecords are records to which something happens before they are changed.
+type meanwhileRecords struct {
+	pipeline.Records
+	happens func()
+}
+
+func (m meanwhileRecords) Change(ctx context.Context, id pipeline.TaskID, f func(*pipeline.Record) error) (*pipeline.Record, error) {
+	m.happens()
+	return m.Records.Change(ctx, id, f)
 }
 
 var errBroken = errors.New("disk full")

@@ -1,5 +1,3 @@
-//go:build linux
-
 package inbox
 
 import (
@@ -8,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"otm/internal/crash/crashtest"
 )
 
 // across is a box one of whose inboxes is a link into another file system.
@@ -97,9 +97,45 @@ func TestSettleAcrossSpecialFiles(t *testing.T) {
 	if got := names(t, filepath.Join(b.dir, ProcessedDir)); len(got) != 1 {
 		t.Errorf("processed holds %q, want the good drop", got)
 	}
-	for _, name := range []string{"1dir.json", "2fifo.json", "3link.json", "4large.json"} {
+	if err := syscall.Mkfifo(filepath.Join(dir, "2fifo.json"), 0o600); err != nil { // another one
+		t.Fatal(err)
+	}
+	sweep(t, b, NewTasks)
+	if got := strings.Join(names(t, dir), " "); !strings.Contains(got, "2fifo.json.refused-1 2fifo.json.refused-2") {
+		t.Errorf("the inbox holds %q", got)
+	}
+	if got := read(t, filepath.Join(b.dir, FailedDir, "2fifo.json"+ExplainSuffix)); !strings.Contains(got, "2fifo.json.refused-2") {
+		t.Errorf("the explanation of the second is %s", got)
+	}
+	for _, name := range []string{"1dir.json", "3link.json", "4large.json"} {
 		if got := read(t, filepath.Join(b.dir, FailedDir, name+ExplainSuffix)); !strings.Contains(got, name+".refused-1") {
 			t.Errorf("the explanation of %s is %s, want it to say where the file stands", name, got)
 		}
 	}
+}
+
+// TestDiskFailsAtASpecialFile: at whichever step the disk refuses, that is told, and
+// the next sweep takes the file out of the inbox, whole.
+func TestDiskFailsAtASpecialFile(t *testing.T) {
+	t.Parallel()
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		b := across(t)
+		path := filepath.Join(b.Dir(NewTasks), "fifo.json")
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, _ := only(t, b, NewTasks)
+		refused, err := refuse(b.dir, func() error {
+			_, err := b.Settle(f, nil, Result{At: at, Class: Invalid, Error: "why"})
+			return err
+		})
+		refused.Told(t, err, false)
+		sweep(t, b, NewTasks)
+		if got := names(t, b.Dir(NewTasks)); len(got) != 1 || got[0] != "fifo.json.refused-1" {
+			t.Errorf("refused %q: %v; the inbox holds %q", refused, err, got)
+		}
+		if got := read(t, filepath.Join(b.dir, FailedDir, "fifo.json"+ExplainSuffix)); !strings.Contains(got, "refused-1") {
+			t.Errorf("refused %q: the explanation is %s", refused, got)
+		}
+	})
 }

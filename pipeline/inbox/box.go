@@ -132,7 +132,7 @@ func (b *Box) List(kind Kind) ([]File, error) {
 		if !Delivered(e.Name()) {
 			continue
 		}
-		info, err := e.Info()
+		info, err := durable.Lstat(filepath.Join(b.Dir(kind), e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

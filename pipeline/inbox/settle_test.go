@@ -689,14 +689,16 @@ func TestLeftoverOfTheOtherInbox(t *testing.T) {
 
 func TestLeftoverNeedsTheSameDrop(t *testing.T) {
 	t.Parallel()
-	b := box(t)
-	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"d2"}`)
-	if err := os.MkdirAll(filepath.Join(b.dir, ProcessedDir, "a-2.json"), 0o700); err != nil { // in the way, and no file
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(b.dir, ProcessedDir, "a.json"), `{"id":"d1"}`)
-	if leftover, err := b.Leftover(f, data); leftover || err != nil {
-		t.Errorf("Leftover beside another drop of the name = %v, %v; want false", leftover, err)
+	for _, text := range []string{`{"id":"d2"}`, "no JSON"} {
+		b := box(t)
+		f, data := deliver(t, b, NewTasks, "a.json", text)
+		if err := os.MkdirAll(filepath.Join(b.dir, ProcessedDir, "a-2.json"), 0o700); err != nil { // in the way, and no file
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(b.dir, ProcessedDir, "a.json"), `{"id":"d1"}`)
+		if leftover, err := b.Leftover(f, data); leftover || err != nil {
+			t.Errorf("Leftover beside another drop of the name = %v, %v; want false", leftover, err)
+		}
 	}
 }
 

@@ -333,6 +333,37 @@ func TestHalfMadeByAnotherDrop(t *testing.T) {
 	}
 }
 
+// Others may make the record of a task while we wait for the board: what it says
+// counts.
+func TestRecordMadeWhileWeWait(t *testing.T) {
+	t.Parallel()
+	for _, title := range []string{"Build it", "Another"} {
+		w := newWorld(t)
+		file := w.create(5, "Build it", "a")
+		w.in.Board = meanwhile{w.in.Board, func() {
+			if _, err := w.store.Change(t.Context(), 5, func(r *pipeline.Record) error {
+				r.TaskID, r.DropID, r.Title, r.RowID, r.Status = 5, "another", title, "RecOther", pipeline.New
+				r.Steps = []pipeline.StepRecord{{Title: "a", RowID: "RecStep"}}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}}
+		if title == "Build it" {
+			w.sweepTo(1, 0, 0)
+			if r := w.processed(file); !r.SkippedDuplicate || r.SlackItemID != "RecOther" {
+				t.Errorf("result %+v", r)
+			}
+		} else {
+			w.sweepTo(0, 1, 0)
+			w.failed(file, inbox.Conflict, title)
+		}
+		if n := w.calls()[createMethod]; n != 0 {
+			t.Errorf("%s: %d rows made", title, n)
+		}
+	}
+}
+
 // A record that is damaged for a moment does not make a second row.
 func TestRecordDamagedForAMoment(t *testing.T) {
 	t.Parallel()

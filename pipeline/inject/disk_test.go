@@ -1,36 +1,53 @@
 package inject
 
 import (
+	"errors"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
-// TestDiskFailsAtEachPlace: wherever the disk refuses once, the next sweeps finish
-// what was begun, as after a kill.
+// TestDiskFailsAtEachPlace: wherever the disk refuses something once that the next
+// file would not meet as well, the next sweeps finish what was begun, as after a
+// kill.
 func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
-	for _, refusal := range []error{syscall.EIO, syscall.EBUSY} { // the second is nothing that the next file would meet as well
-		t.Run(refusal.Error(), func(t *testing.T) {
-			t.Parallel()
-			crashtest.EachPlace(t, refusal, "otm/pipeline/inject", func(refuse crashtest.Refuse) {
-				w := newWorld(t)
-				names := w.dropAll()
-				refused, err := refuse(w.dir, func() error {
-					_, err := w.in.Sweep(t.Context())
-					return err
-				})
-				w.checkAll(names)
-				if t.Failed() {
-					t.Fatalf("refused %q: %v; log:\n%s", refused, err, w.log)
-				}
-			})
+	want := undisturbed(t)
+	crashtest.EachPlace(t, syscall.EBUSY, "otm/pipeline/inject", func(refuse crashtest.Refuse) {
+		w := newTroubledWorld(t)
+		refused, err := refuse(w.dir, func() error { return w.disturbed(t.Context()) })
+		w.holdAgainst(want, "refused "+refused.String(), err)
+	})
+}
+
+// TestDiskFailsFromEachPlaceOn: the same wherever it begins to refuse all.
+func TestDiskFailsFromEachPlaceOn(t *testing.T) {
+	t.Parallel()
+	want := undisturbed(t)
+	crashtest.OnceAtEachPlace(t, "otm/pipeline/inject", func(now func() bool) {
+		w := newTroubledWorld(t)
+		w.disturb(func(b *boardtest.Disturbed) { short(b, nil) })
+		var bad, mended atomic.Bool
+		crashtest.Below(t, w.dir, func(string, string) error {
+			if mended.Load() || !bad.Load() && !now() {
+				return nil
+			}
+			bad.Store(true)
+			return syscall.EIO
 		})
-	}
+		err := w.disturbed(t.Context())
+		mended.Store(true)
+		if bad.Load() && !errors.Is(err, syscall.EIO) {
+			t.Errorf("all is refused, and was told: %v", err)
+		}
+		w.holdAgainst(want, "all refused", err)
+	})
 }
 
 // TestUnreadIsNotOvertaken: an update that could not be read, or of which nobody

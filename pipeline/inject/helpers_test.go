@@ -29,6 +29,7 @@ const (
 	listMethod   = "slackLists.items.list"
 	createMethod = "slackLists.items.create"
 	updateMethod = "slackLists.items.update"
+	infoMethod   = "slackLists.items.info"
 )
 
 // clock is a clock that only moves when it is told to. It begins now, as the

@@ -3,6 +3,7 @@ package inject
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"otm/internal/board/boardtest"
+	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -170,6 +172,53 @@ func TestSweepUntilQuiet(t *testing.T) {
 	}
 	if progress < 4 {
 		t.Errorf("progress was told %d times", progress)
+	}
+}
+
+// Whoever waits for what is due may be stopped.
+func TestStoppedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.put(inbox.NewTasks, "half.json", []byte("{"))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	swept, looks := false, 0
+	w.in.Progress = func() { swept = true }
+	w.in.Now = func() time.Time {
+		if swept {
+			looks++
+		}
+		if looks == 2 { // how long it is until then, whether that is too long, and it waits
+			stop()
+		}
+		return w.clock.Now()
+	}
+	r, err := w.in.SweepUntilQuiet(ctx, time.Hour, time.Hour)
+	if err != nil || r.Waiting != 1 || r.Trouble != nil || looks != 2 {
+		t.Errorf("report %+v, %v; it looked %d times at the clock", r, err, looks)
+	}
+}
+
+// A file that its writer takes back at any moment of a sweep counts as nothing.
+func TestTakenBack(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"lstat 1", "read 1", "lstat 2"} { // while it is listed, before it is read, judged to wait
+		w := newWorld(t)
+		name := w.put(inbox.NewTasks, "half.json", []byte("{"))
+		times := map[string]int{}
+		crashtest.Below(t, w.dir, func(s, path string) error {
+			if path != filepath.Join(w.box.Dir(inbox.NewTasks), name) {
+				return nil
+			}
+			if times[s]++; fmt.Sprint(s, " ", times[s]) == step {
+				return os.Remove(path)
+			}
+			return nil
+		})
+		r := w.sweepTo(0, 0, 0)
+		if !r.Due.IsZero() || exists(t, filepath.Join(w.box.Dir(inbox.NewTasks), name)) || len(w.settled(inbox.FailedDir)) != 0 {
+			t.Errorf("taken back at %s: report %+v, failed %v", step, r, w.settled(inbox.FailedDir))
+		}
 	}
 }
 

@@ -411,7 +411,7 @@ func tickedRows(rec *pipeline.Record) []string {
 func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
 	report, now, who := r.Reporting, sw.Now(), pipeline.WhoAgent(r.Agent)
 	if report == nil {
-		return // another process applied it: impossible while we hold the board
+		return // its record was lost just now, and made anew from the row, which has the update in it
 	}
 	for _, i := range report.Steps {
 		r.Steps[i].Done = true

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -34,7 +35,7 @@ func TestDecide(t *testing.T) {
 	const wait = inbox.Class("wait")
 	states := append(slices.Clone(pipeline.Statuses), "on_hold") // and one that people made up
 	for _, from := range states {
-		for _, to := range []pipeline.Status{"", pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone} {
+		for _, to := range []pipeline.Status{"", pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Done} { // the last does not parse, and would not do
 			for _, person := range []bool{false, true} {
 				want := inbox.Conflict
 				switch from {
@@ -49,6 +50,9 @@ func TestDecide(t *testing.T) {
 					if to == "" || to == pipeline.AgentDone {
 						want = ""
 					}
+				}
+				if to == pipeline.Done && want == "" {
+					want = inbox.Conflict
 				}
 				name := fmt.Sprintf("%s to %q, person %t", from, to, person)
 				u := updateOf(report{status: to, reason: "why", result: "that"})
@@ -151,6 +155,12 @@ func TestUpdate(t *testing.T) {
 	w.create(1, "A", "x", "y")
 	w.sweepTo(1, 0, 0)
 	w.dispatch(1)
+	if _, err := w.store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "devdas", At: w.clock.Now()}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	w.tryMultiRow(true)
 	name := w.update(1, report{steps: []string{"x"}, result: "half of it"})
 	w.sweepTo(1, 0, 0)
@@ -167,7 +177,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("wrote %v\nwant %v", got, want)
 	}
 	if rec.Status != pipeline.InProgress || rec.Written != pipeline.InProgress || !rec.Steps[0].Done || rec.Steps[1].Done || rec.Result != "half of it" ||
-		rec.Reporting != nil || len(rec.Updates) != 1 || rec.Updates[0].Drop != name {
+		rec.Reporting != nil || len(rec.Updates) != 1 || rec.Updates[0].Drop != name || rec.Dispatch.TakenAt == nil || rec.Dispatch.TakenBy != "update" {
 		t.Errorf("record %+v", rec)
 	}
 	var what []string
@@ -688,11 +698,108 @@ func TestRowOfTheTaskIsGone(t *testing.T) {
 	}
 }
 
+// Where the snapshot was lost, the walk after that cannot tell since when a row is
+// missing: the board is asked for it.
+func TestRowIsGoneAndTheSnapshot(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{true, false} {
+		w := newWorld(t)
+		w.createFor("olga", 1, "Hers", "x")
+		w.sweepTo(1, 0, 0)
+		row := w.row(1).ID
+		if err := os.Remove(filepath.Join(w.dir, "board", "snapshot.json")); err != nil {
+			t.Fatal(err)
+		}
+		stop := w.Faults.Always(listMethod, w.lacks(row))
+		if deleted {
+			if err := w.Server.DeleteRow("", w.ListID, row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.restart()
+		name := w.update(1, report{steps: []string{"x"}})
+		if deleted {
+			w.sweepTo(0, 1, 0)
+			w.failed(name, inbox.Conflict, "the row of T-00001 is no longer on the board")
+		} else if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
+			t.Errorf("report %+v", r)
+		}
+		stop()
+		if gone := w.rec(1).GoneAt != nil; gone != deleted || w.Faults.Count(infoMethod) != 1 {
+			t.Errorf("deleted %t: gone %t, asked %d times", deleted, gone, w.Faults.Count(infoMethod))
+		}
+	}
+}
+
+// lacks is a fault that answers with a page that lacks a row.
+func (w *world) lacks(row string) boardtest.Fault {
+	return boardtest.Rewrite("lacks a row", func(answer map[string]any) {
+		answer["items"] = slices.DeleteFunc(answer["items"].([]any), func(item any) bool { return item.(map[string]any)["id"] == row })
+	})
+}
+
+// A walk that lasts long may lack a row, and the next one have it: then nothing was
+// amiss.
+func TestRowComesBackWhileWeLook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x")
+	w.sweepTo(1, 0, 0)
+	w.restart()
+	w.in.Board = &boardtest.Wrapped{Board: w.in.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
+		return &boardtest.Disturbed{Batch: b, After: func() error { w.clock.Advance(w.times.SettleAfter + time.Second); return nil }}
+	}}
+	// An update's row.
+	w.clock.Advance(time.Minute)
+	w.Faults.Next(listMethod, w.lacks(w.row(1).ID))
+	done := w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 0)
+	w.processed(done)
+	// The row above a step that the board refuses to make.
+	made := w.create(2, "New", "a", "b")
+	w.Faults.Next(createMethod, boardtest.Pass(), boardtest.ErrorCode("row_not_found"))
+	w.Faults.Next(listMethod, boardtest.Rewrite("lacks the newest", func(answer map[string]any) {
+		items := answer["items"].([]any)
+		answer["items"] = slices.DeleteFunc(items, func(item any) bool { return item.(map[string]any)["id"] == w.row(2).ID })
+	}))
+	if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
+		t.Errorf("report %+v", r)
+	}
+	w.clock.Advance(retryBoard)
+	w.sweepTo(1, 0, 0)
+	w.processed(made)
+	w.checkTask(2, "New", "a", "b")
+	if w.rec(1).GoneAt != nil || w.rec(2).GoneAt != nil || w.Faults.Count(infoMethod) != 0 {
+		t.Errorf("records %+v, %+v, asked %d times", w.rec(1), w.rec(2), w.Faults.Count(infoMethod))
+	}
+}
+
+// An update of a task that is half made, whose create was taken away, waits for
+// another one.
+func TestUpdateOfWhatIsHalfMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := w.createFor("olga", 1, "Half", "x", "y")
+	w.Faults.Next(createMethod, boardtest.Pass(), boardtest.Pass(), boardtest.RateLimited("1"))
+	w.sweepTo(0, 0, 1)
+	if err := os.Remove(filepath.Join(w.box.Dir(inbox.NewTasks), file)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Minute)
+	w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(0, 0, 1)
+	w.createFor("olga", 1, "Half", "x", "y")
+	w.sweepTo(2, 0, 0)
+	w.checkTask(1, "Half", "x", "y")
+	if rec := w.rec(1); rec.StepsDone() != 1 {
+		t.Errorf("record %+v", rec)
+	}
+}
+
 // Walks may lack a row by mistake, and the board may not say whether they do:
 // then its updates wait, and nobody else's.
 func TestWalksLackTheRow(t *testing.T) {
 	t.Parallel()
-	const infoMethod = "slackLists.items.info"
 	w := newWorld(t)
 	w.createFor("olga", 1, "Hers", "x")
 	w.createFor("olga", 2, "Hers, too", "x", "y")
@@ -700,9 +807,7 @@ func TestWalksLackTheRow(t *testing.T) {
 	w.tryMultiRow(true)
 	w.clock.Advance(time.Minute)
 	row := w.row(1).ID
-	stop := w.Faults.Always(listMethod, boardtest.Rewrite("lacks a row", func(answer map[string]any) {
-		answer["items"] = slices.DeleteFunc(answer["items"].([]any), func(item any) bool { return item.(map[string]any)["id"] == row })
-	}))
+	stop := w.Faults.Always(listMethod, w.lacks(row))
 	w.update(1, report{steps: []string{"x"}})
 	w.update(2, report{steps: []string{"x"}})
 	w.sweepTo(1, 0, 1)
@@ -750,6 +855,10 @@ func TestRowOfAStepIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := w.update(1, report{steps: []string{"x"}})
+	w.Faults.Next(listMethod, boardtest.Truncated()) // nor can we look then
+	if r := w.sweepTo(0, 0, 1); r.Trouble == nil {
+		t.Errorf("report %+v", r)
+	}
 	if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
 		t.Errorf("report %+v", r)
 	}
@@ -848,6 +957,36 @@ func TestRecordMadeMeanwhile(t *testing.T) {
 	w.update(1, report{steps: []string{"x"}})
 	w.sweepTo(1, 0, 0)
 	if rec := w.rec(1); len(rec.Steps) != 2 || rec.DropID != whole.DropID {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+// A record that could not be read, and can be while it is made anew, stays as it
+// is.
+func TestRecordComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x", "y")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	id := w.rec(1).DropID
+	path := filepath.Join(w.dir, "tasks", "T-00001.json")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(path, []byte("{"), 0o600), os.Remove(filepath.Join(w.dir, "board", "snapshot.json"))); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.in.Board = lookingBoard{w.in.Board, func() {
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Error(err)
+		}
+	}}
+	w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 0)
+	if rec := w.rec(1); rec.DropID != id || rec.StepsDone() != 1 || slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt }) {
 		t.Errorf("record %+v", rec)
 	}
 }

@@ -50,12 +50,12 @@ func (w *world) loseRecord(id pipeline.TaskID) {
 }
 
 // rebuildFrom makes a record of what the board has of a task, as whoever does
-// not know the drop.
-func (w *world) rebuildFrom(b pipeline.Batch, id pipeline.TaskID) {
+// not know the drop, or but its steps.
+func (w *world) rebuildFrom(b pipeline.Batch, id pipeline.TaskID, steps ...string) {
 	w.t.Helper()
 	_, err := w.store.Change(w.t.Context(), id, func(r *pipeline.Record) error {
 		row := b.TaskRow(id)
-		r.FromRow(row, b.StepRows(row.ID), nil)
+		r.FromRow(row, b.StepRows(row.ID), steps)
 		return nil
 	})
 	if err != nil {
@@ -223,29 +223,41 @@ func (o backwardBatch) StepRows(row string) []*pipeline.Row {
 	return rows
 }
 
-// A record that vanishes while its update is written is made anew, with it.
+// A record that vanishes while its update is written is made anew, with it, by
+// whoever comes first.
 func TestRecordVanishesInAnUpdate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.create(5, "Build it", "a", "b")
-	w.sweepTo(1, 0, 0)
-	w.dispatch(5)
-	w.in.Board = updatingBoard{w.in.Board, func() { w.loseRecord(5) }}
-	first := w.update(5, report{steps: []string{"a"}})
-	w.sweepTo(1, 0, 0)
-	w.processed(first)
-	w.restart()
-	w.update(5, report{steps: []string{"b"}})
-	w.sweepTo(1, 0, 0)
-	if rec := w.rec(5); rec.StepsDone() != 2 || rec.Status != pipeline.InProgress {
-		t.Errorf("record %+v", rec)
+	for _, rebuilt := range []bool{false, true} {
+		w := newWorld(t)
+		w.create(5, "Build it", "a", "b", "c")
+		w.sweepTo(1, 0, 0)
+		w.dispatch(5)
+		w.loseRecord(5)
+		zeroth := w.update(5, report{steps: []string{"c"}}) // and the drop is no longer known
+		w.sweepTo(1, 0, 0)
+		w.in.Board = updatingBoard{w.in.Board, func(b pipeline.Batch) {
+			w.loseRecord(5)
+			if rebuilt {
+				w.rebuildFrom(b, 5, "a", "b", "c")
+			}
+		}}
+		first := w.update(5, report{steps: []string{"a"}})
+		w.sweepTo(1, 0, 0)
+		w.processed(zeroth)
+		w.processed(first)
+		w.restart()
+		w.update(5, report{steps: []string{"b"}})
+		w.sweepTo(1, 0, 0)
+		if rec := w.rec(5); rec.StepsDone() != 3 || rec.Status != pipeline.InProgress || rec.Reporting != nil {
+			t.Errorf("rebuilt %t: record %+v", rebuilt, rec)
+		}
 	}
 }
 
 // updatingBoard is a board on which something happens once cells were written.
 type updatingBoard struct {
 	pipeline.Board
-	happens func()
+	happens func(b pipeline.Batch)
 }
 
 func (u updatingBoard) Begin(ctx context.Context) (pipeline.Batch, error) {
@@ -255,12 +267,12 @@ func (u updatingBoard) Begin(ctx context.Context) (pipeline.Batch, error) {
 
 type updatingBatch struct {
 	pipeline.Batch
-	happens func()
+	happens func(b pipeline.Batch)
 }
 
 func (u updatingBatch) Update(ctx context.Context, changes ...pipeline.Change) error {
 	err := u.Batch.Update(ctx, changes...)
-	u.happens()
+	u.happens(u.Batch)
 	return err
 }
 

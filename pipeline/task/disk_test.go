@@ -2,7 +2,9 @@ package task
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -146,5 +148,33 @@ func TestStoreWhereTheDiskFails(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestDropsOfOthers: what vanishes while it is looked at, what may not be read, and
+// lines of the history that say nothing, keep nobody from the ids of the rest.
+func TestDropsOfOthers(t *testing.T) {
+	t.Parallel()
+	s, dir := refusable(t)
+	for _, name := range []string{"gone.json", "locked.json"} {
+		write(t, filepath.Join(dir, "processed", name), `{"id":"d9","taskId":"T-00009"}`)
+	}
+	if err := os.Symlink("4.json", filepath.Join(dir, "processed", "link.json")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, history.FileName), "nonsense\n{\"taskId\":\"T-00008\"}\n")
+	crashtest.Below(t, dir, func(step, path string) error {
+		switch {
+		case step == "read" && filepath.Base(path) == "gone.json":
+			return os.Remove(path)
+		case step == "read" && filepath.Base(path) == "locked.json":
+			return syscall.EACCES
+		}
+		return nil
+	})
+	used, err := s.usedIDs()
+	slices.Sort(used)
+	if err != nil || !slices.Equal(used, []pipeline.TaskID{1, 2, 3, 4, 5, 8}) {
+		t.Errorf("used ids %v, %v", used, err)
 	}
 }

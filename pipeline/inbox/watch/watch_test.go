@@ -643,6 +643,36 @@ func TestRetry(t *testing.T) {
 	if n := w.Stats().Lost; n != 0 {
 		t.Errorf("Lost = %d, though nothing was", n)
 	}
+	before := w.watched[dir]
+	if w.retry(); w.watched[dir] != before || len(w.Changed()) > 0 {
+		t.Error("what stands was watched anew")
+	}
+}
+
+// TestPolledDirectoryGoes: a directory that is polled may go, and is told of when it
+// is there again.
+func TestPolledDirectoryGoes(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "inbox")
+	mkdir(t, dir)
+	w := New(isJSON, dir)
+	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	w.begin()
+	w.rewatch(false)
+	<-w.Changed()
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	w.poll()
+	if len(w.Changed()) > 0 {
+		t.Error("what has gone was told of")
+	}
+	w.rewatch(false)
+	mkdir(t, dir)
+	w.rewatch(false)
+	if len(w.Changed()) == 0 {
+		t.Error("it is there again, and was not told of")
+	}
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"otm/internal/board/boardtest"
+	"otm/internal/cli"
+	"otm/internal/config"
+	"otm/internal/crash/crashtest"
+)
+
+// TestInitWhereTheDiskFails: at whichever step the disk refuses, that is told,
+// nothing passes for a data directory that is none, and the next run goes on.
+func TestInitWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		above := t.TempDir()
+		dir := filepath.Join(above, "otm")
+		refused, err := refuse(above, func() error {
+			_, err := Init(dir)
+			return err
+		})
+		refused.Told(t, err, false)
+		if _, bad := config.CheckDir(dir); bad == nil { // then it is whole
+			for _, name := range append([]string{config.FileName, "next-task-id.json"}, config.Folders...) {
+				if !exists(filepath.Join(dir, name)) {
+					t.Errorf("refused %q: initialised without %s", refused, name)
+				}
+			}
+		}
+		if _, err := Init(dir); err != nil {
+			t.Errorf("refused %q: again: %v", refused, err)
+		}
+		if _, err := config.CheckDir(dir); err != nil || content(t, filepath.Join(dir, "next-task-id.json")) != "{\"next\":1}\n" {
+			t.Errorf("refused %q: in the end: %v", refused, err)
+		}
+	})
+}
+
+// TestInitSlackWhereTheDiskFails: at whichever step the disk refuses, otm.toml and
+// the token are as they were or as they should be, and run again, all is done.
+func TestInitSlackWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	const before = "[slack]\nlist_id = \"\" # mine\n"
+	run := func(dir string) (code int, out string) {
+		code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+		return code, out + errs
+	}
+	files := func(dir string) [2]string {
+		token, err := os.ReadFile(filepath.Join(dir, slackTokenFile))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return [2]string{content(t, filepath.Join(dir, config.FileName)), string(token)}
+	}
+	whole := slackDir(t, before, "")
+	old := files(whole)
+	if code, out := run(whole); code != cli.OK {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	want := files(whole)
+	crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+		dir := slackDir(t, before, "")
+		code, out := 0, ""
+		refused, _ := refuse(dir, func() error {
+			code, out = run(dir)
+			return nil
+		})
+		told := code != cli.OK || strings.Contains(out, "warning")
+		// Whose a lock is, is for people; a snapshot is made anew, a counter looked at once more,
+		// and a token in our own place written once more.
+		silent := refused.Of("write", "/locks/") || refused.Of("stat", "/board/") || refused.Of("read", "/board/") ||
+			refused.Of("read", "/next-task-id.json") || refused.Of("read", slackTokenFile)
+		if told != refused.Came() && !silent {
+			t.Errorf("refused %q: exit %d: %s", refused, code, out)
+		}
+		for i, got := range files(dir) {
+			if got != old[i] && got != want[i] {
+				t.Errorf("refused %q: exit %d; it left\n%s", refused, code, got)
+			}
+		}
+		if code, out := run(dir); code != cli.OK || files(dir) != want {
+			t.Errorf("refused %q; again: exit %d: %s", refused, code, out)
+		}
+	})
+}
+
+// TestGatewayKeyWhereTheDiskFails: at whichever step the disk refuses, that is told,
+// and whoever got a key without being told has the one that is kept.
+func TestGatewayKeyWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	newPath := func() (dir, path string) {
+		dir = t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "secrets"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return dir, filepath.Join(dir, "secrets", "gateway-key")
+	}
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		dir, path := newPath()
+		var first []byte
+		refused, err := refuse(dir, func() (err error) {
+			first, err = loadSeed(path)
+			return err
+		})
+		refused.Told(t, err, false)
+		again, err2 := loadSeed(path)
+		kept := content(t, path)
+		if err2 != nil || string(again) != kept || err == nil && !bytes.Equal(first, again) {
+			t.Errorf("refused %q: %v, then %v; the keys are the same: %t", refused, err, err2, bytes.Equal(first, again))
+		}
+	})
+	// Another process is faster.
+	dir, path := newPath()
+	other, done := newSeed(), false
+	crashtest.Below(t, dir, func(step, _ string) error {
+		if step != "write" || done {
+			return nil
+		}
+		done = true
+		return os.WriteFile(path, other, 0o600)
+	})
+	if seed, err := loadSeed(path); err != nil || !bytes.Equal(seed, other) {
+		t.Errorf("a key of its own beside that of another process: %v", fmt.Sprint(err))
+	}
+}

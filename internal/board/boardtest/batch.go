@@ -1,0 +1,87 @@
+package boardtest
+
+import (
+	"context"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Wrapped is a board whose batches are changed.
+type Wrapped struct {
+	pipeline.Board
+	Wrap func(pipeline.Batch) pipeline.Batch
+}
+
+// Begin implements pipeline.Board.
+func (w *Wrapped) Begin(ctx context.Context) (pipeline.Batch, error) {
+	b, err := w.Board.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.Wrap(b), nil
+}
+
+// Disturbed is a batch with something before and after each call to the board.
+type Disturbed struct {
+	pipeline.Batch
+	Before, After func() error // an error is the call's; nil: nothing happens
+	IsOver        func() bool  // besides what the batch says; nil: never
+}
+
+// Unanswered makes the error of a call that came to nobody knows what, when now
+// says so. It is for Disturbed.
+func Unanswered(now func() bool) func() error {
+	return func() error {
+		if !now() {
+			return nil
+		}
+		return &pipeline.BoardError{Method: "any", MaybeApplied: true, Message: "answer lost"}
+	}
+}
+
+func (d *Disturbed) call(do func() error) error {
+	if d.Before != nil {
+		if err := d.Before(); err != nil {
+			return err
+		}
+	}
+	if err := do(); err != nil || d.After == nil {
+		return err
+	}
+	return d.After()
+}
+
+// LookFor implements pipeline.Batch, as do the other methods.
+func (d *Disturbed) LookFor(ctx context.Context, row string) (gone bool, err error) {
+	err = d.call(func() (err error) {
+		gone, err = d.Batch.LookFor(ctx, row)
+		return err
+	})
+	return gone && err == nil, err
+}
+
+func (d *Disturbed) Refresh(ctx context.Context, maxAge time.Duration) error {
+	return d.call(func() error { return d.Batch.Refresh(ctx, maxAge) })
+}
+
+func (d *Disturbed) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (id string, err error) {
+	err = d.call(func() (err error) {
+		id, err = d.Batch.Create(ctx, parent, cells...)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+func (d *Disturbed) Update(ctx context.Context, changes ...pipeline.Change) error {
+	return d.call(func() error { return d.Batch.Update(ctx, changes...) })
+}
+
+func (d *Disturbed) Delete(ctx context.Context, rows ...string) error {
+	return d.call(func() error { return d.Batch.Delete(ctx, rows...) })
+}
+
+func (d *Disturbed) Over() bool { return d.IsOver != nil && d.IsOver() || d.Batch.Over() }

@@ -1,0 +1,193 @@
+package complete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/board/boardtest"
+	"otm/internal/crash/crashtest"
+	"otm/pipeline"
+)
+
+// TestDisturbedAtEachPlace: wherever a pass is told to stop, or the board fails, the next passes bring everything to where it comes without that.
+func TestDisturbedAtEachPlace(t *testing.T) {
+	t.Parallel()
+	want := undisturbed(t)
+	fails := func(e pipeline.BoardError) func(w *troubledWorld, now func() bool) {
+		return func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) {
+				b.Before = func() error {
+					if !now() {
+						return nil
+					}
+					return &e
+				}
+			})
+		}
+	}
+	for name, disturb := range map[string]func(w *troubledWorld, now func() bool){
+		"not applied": fails(pipeline.BoardError{Method: "any", MaybeApplied: true}),
+		"not taken":   fails(pipeline.BoardError{Method: "any", Message: "not now"}),
+		"refused":     fails(pipeline.BoardError{Method: "any", Code: "invalid_arguments", Class: pipeline.Refused}),
+		"row gone":    fails(pipeline.BoardError{Method: "any", Code: "row_not_found", Class: pipeline.Refused, RowGone: true}),
+		"applied": func(w *troubledWorld, now func() bool) {
+			w.disturb(func(b *boardtest.Disturbed) { b.After = boardtest.Unanswered(now) })
+		},
+		"stopped": func(w *troubledWorld, now func() bool) {
+			stop := func() error {
+				if w.over.Load() {
+					return nil
+				}
+				if now() {
+					w.stop()
+				}
+				return w.ctx.Err()
+			}
+			crashtest.Below(t, w.dir, func(string, string) error { return stop() })
+			w.disturb(func(b *boardtest.Disturbed) { b.Before = stop })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashtest.OnceAtEachPlace(t, "otm/pipeline/complete", func(now func() bool) {
+				w := newTroubledWorld(t)
+				disturb(w, now)
+				r, err := w.d.Pass(w.ctx, known)
+				w.over.Store(true)
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				w.holdAgainst(want, fmt.Sprintf("%+v, %v", r, err))
+			})
+		})
+	}
+}
+
+// TestDiskFailsAtEachStep: the same at whichever step the disk refuses.
+func TestDiskFailsAtEachStep(t *testing.T) {
+	t.Parallel()
+	want := undisturbed(t)
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		w := newTroubledWorld(t)
+		var r *Report
+		refused, err := refuse(w.dir, func() (err error) {
+			r, err = w.d.Pass(t.Context(), known)
+			return err
+		})
+		told := errors.Is(errors.Join(err, r.Trouble), syscall.EIO) || strings.Contains(strings.Join(r.Failed, " "), syscall.EIO.Error())
+		// Whose a lock is, is for people; what others left beside the snapshot only spares a walk.
+		silent := refused.Of("write", "/locks/") || refused.Of("stat", "/board/")
+		if told != refused.Came() && !silent {
+			t.Errorf("refused %q, and was told: %+v, %v", refused, r, err)
+		}
+		w.holdAgainst(want, fmt.Sprintf("refused %q: %+v, %v", refused, r, err))
+	})
+}
+
+// troubledWorld is a world in which a pass has everything to do that there is.
+type troubledWorld struct {
+	*world
+	tasks []*made
+	ctx   context.Context
+	stop  func()
+	over  atomic.Bool // nothing disturbs any more
+}
+
+func newTroubledWorld(t *testing.T) *troubledWorld {
+	t.Helper()
+	w := &troubledWorld{world: newWorld(t)}
+	w.ctx, w.stop = context.WithCancel(t.Context())
+	t.Cleanup(w.stop)
+	w.tasks = []*made{
+		w.task(pipeline.InProgress, 2, 2), w.task(pipeline.InProgress, 2, 1), w.task(pipeline.InProgress, 1, 1),
+		w.task(pipeline.InProgress, 2, 2), w.task(pipeline.InProgress, 2, 1), w.task(pipeline.AgentDone, 1, 1),
+	}
+	w.clock.Advance(time.Minute)
+	w.record(w.tasks[3], func(r *pipeline.Record) {
+		r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "devdas", At: w.clock.Now(), AllTicked: true} // it ends when the agent says so
+	})
+	w.person(w.tasks[1].steps[1], w.ticked())
+	w.person(w.tasks[3].row, w.cell("Completion", 7.0))
+	w.person(w.tasks[4].row, w.cell("Completion", 7.0))
+	w.person(w.tasks[5].row, w.cell("Status", "done"))
+	w.batch(func(b pipeline.Batch) {
+		if err := b.Refresh(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := w.Server.DeleteRow("", w.ListID, w.tasks[2].row); err != nil { // which the pass does not know yet
+		t.Fatal(err)
+	}
+	return w
+}
+
+// disturb has all batches disturbed.
+func (w *troubledWorld) disturb(disturb func(*boardtest.Disturbed)) {
+	w.d.Board = &boardtest.Wrapped{Board: w.d.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
+		d := &boardtest.Disturbed{Batch: b}
+		disturb(d)
+		return d
+	}}
+}
+
+// undisturbed is what a troubled world comes to by itself.
+func undisturbed(t *testing.T) string {
+	w := newTroubledWorld(t)
+	w.passes()
+	return w.outcome()
+}
+
+// holdAgainst lets other detectors go on, and holds what it comes to against what
+// it should.
+func (w *troubledWorld) holdAgainst(want, disturbance string) {
+	w.t.Helper()
+	w.passes()
+	if got := w.outcome(); got != want || w.t.Failed() {
+		w.t.Fatalf("%s; it comes to\n%s\nwant\n%s", disturbance, got, want)
+	}
+}
+
+// passes lets other detectors finish what is to be done.
+func (w *troubledWorld) passes() {
+	w.t.Helper()
+	for range 3 {
+		w.clock.Advance(time.Minute)
+		w.d = &Detector{Board: w.client(), Records: w.store, Log: slog.New(slog.DiscardHandler), Now: w.clock.Now}
+		if r, _, _ := w.pass(walked); r.Trouble != nil || len(r.Failed) > 0 {
+			w.t.Errorf("in the end: %+v", r)
+		}
+	}
+	if r, _, updates := w.pass(walked); r.Promoted+r.Repaired+updates > 0 {
+		w.t.Errorf("it does not come to an end: %+v", r)
+	}
+}
+
+// outcome is what became of all tasks, without ids of rows and times. Records are
+// brought up to the board, as the dispatcher does.
+func (w *troubledWorld) outcome() string {
+	w.t.Helper()
+	var out strings.Builder
+	for i, m := range w.tasks {
+		rec := w.record(m, func(r *pipeline.Record) {
+			w.batch(func(b pipeline.Batch) {
+				if row := b.Row(m.row); row != nil {
+					r.Observe(row, b.StepRows(m.row), b.Person, w.clock.Now())
+				}
+			})
+		})
+		fmt.Fprint(&out, m.id, " ", rec.Status, " ", rec.StepsDone())
+		if i != 2 {
+			row := w.row(m.row)
+			fmt.Fprint(&out, " on the board ", row.Status, " ", *row.Remaining, " ", *row.Completion, " ", row.Checked, " completed ", row.CompletedAt != "")
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
