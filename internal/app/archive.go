@@ -52,10 +52,11 @@ loses nothing: run it again. otm history reads what it wrote.`,
 			if err != nil {
 				return err
 			}
+			print := h.printArchived
 			if asJSON {
-				return safe.EncodeJSON(s.Out, report)
+				print = func(r *archived) error { return safe.EncodeJSON(s.Out, r) }
 			}
-			return h.printArchived(report)
+			return errors.Join(print(report), report.unread())
 		},
 	}
 	c.Flags().StringVar(&olderThan, "older-than", "", "how long they have been over, such as 7d or 12h (required)")
@@ -95,8 +96,25 @@ type archived struct {
 	Left  int            `json:"left"` // rows that the board still shows although they were deleted
 	// Review is how many tasks stay because nobody has said yet that they are
 	// done: they are at agent_done.
-	Review int         `json:"review"`
-	Room   boardStatus `json:"room"` // of the board, afterwards
+	Review int `json:"review"`
+	// Unread are tasks that stay because their records cannot be read.
+	Unread []pipeline.TaskID `json:"unread,omitempty"`
+	Room   boardStatus       `json:"room"` // of the board, afterwards
+}
+
+// unread is the error of tasks that stay because of their records; nil: none does.
+func (r *archived) unread() error {
+	if len(r.Unread) == 0 {
+		return nil
+	}
+	return cli.Errorf(cli.Partial, "not archived, as their records cannot be read: %v", r.Unread).Hint("otm fsck")
+}
+
+// finished is a task that is over, since when, and what the history is to have
+// of it.
+type finished struct {
+	history.Entry
+	since time.Time
 }
 
 type archivedTask struct {
@@ -139,8 +157,7 @@ func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted
 		found = found[:min(len(found), maxArchived)]
 	}
 	for _, e := range found {
-		since, _ := a.over(&e.Row)
-		report.Tasks = append(report.Tasks, archivedTask{e.TaskID, e.Row.Title, e.Row.CurrentStatus(), since.UTC()})
+		report.Tasks = append(report.Tasks, archivedTask{e.TaskID, e.Row.Title, e.Row.CurrentStatus(), e.since.UTC()})
 		report.Rows += 1 + len(e.Steps)
 	}
 	if !do || len(found) == 0 {
@@ -151,32 +168,36 @@ func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted
 
 // find looks for what is to be archived, in the order of the ids, and counts
 // the rows.
-func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []history.Entry {
+func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []finished {
 	walk := b.WalkAt().UTC()
-	report.Left, report.Review, report.Room = 0, 0, boardStatus{WalkAt: &walk}
-	var found []history.Entry
+	report.Left, report.Review, report.Unread, report.Room = 0, 0, nil, boardStatus{WalkAt: &walk}
+	var found []finished
 	for row := range b.Rows() {
 		report.Room.Rows++
-		if deleted[row.ID] {
+		switch {
+		case deleted[row.ID]:
 			report.Left++
-		} else if _, over := a.over(row); over {
-			found = append(found, a.entry(b, row))
-		} else if row.Parent == "" && row.CurrentStatus() == pipeline.AgentDone {
+		case row.Parent != "" || row.Task() == 0 || row.Odd:
+		case row.CurrentStatus() == pipeline.AgentDone:
 			report.Review++
+		case row.CurrentStatus() == pipeline.Done || row.CurrentStatus() == pipeline.Cancelled:
+			rec, err := a.home.record(row.Task())
+			if err != nil { // it may hold a report that is half written
+				report.Unread = append(report.Unread, row.Task())
+			} else if since, over := a.over(row, rec); over {
+				found = append(found, finished{a.entry(b, row, rec), since})
+			}
 		}
 	}
-	slices.SortFunc(found, func(x, y history.Entry) int { return int(x.TaskID) - int(y.TaskID) })
+	slices.SortFunc(found, func(x, y finished) int { return int(x.TaskID) - int(y.TaskID) })
 	return found
 }
 
-// over tells whether a row is of a task that has been done or cancelled long
-// enough.
-func (a *archiver) over(row *pipeline.Row) (since time.Time, over bool) {
-	if s := row.CurrentStatus(); row.Parent != "" || row.Task() == 0 || row.Odd || s != pipeline.Done && s != pipeline.Cancelled {
-		return time.Time{}, false
-	}
+// over tells whether a task that is done or cancelled has been so long enough.
+// rec is nil where its record was lost, which keeps no row on the board.
+func (a *archiver) over(row *pipeline.Row, rec *pipeline.Record) (since time.Time, over bool) {
 	since = time.Unix(row.Updated, 0)
-	if rec, err := a.home.record(row.Task()); err == nil && rec != nil {
+	if rec != nil {
 		if rec.RowID != row.ID {
 			return time.Time{}, false // two rows bear its id: a person has to look
 		}
@@ -191,14 +212,13 @@ func (a *archiver) over(row *pipeline.Row) (since time.Time, over bool) {
 }
 
 // entry is a task as the history keeps it.
-func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row) history.Entry {
-	e := history.Entry{ArchivedAt: a.home.Now().UTC(), TaskID: row.Task(), Row: *row}
-	e.Record, _ = a.home.record(e.TaskID) // a lost record keeps no row on the board
+func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row, rec *pipeline.Record) history.Entry {
+	e := history.Entry{ArchivedAt: a.home.Now().UTC(), TaskID: row.Task(), Row: *row, Record: rec}
 	for _, s := range b.StepRows(row.ID) {
 		e.Steps = append(e.Steps, *s)
 	}
-	if e.Record != nil {
-		slices.SortStableFunc(e.Steps, func(x, y pipeline.Row) int { return place(e.Record, &x) - place(e.Record, &y) })
+	if rec != nil {
+		slices.SortStableFunc(e.Steps, func(x, y pipeline.Row) int { return place(rec, &x) - place(rec, &y) })
 	}
 	return e
 }
@@ -214,7 +234,7 @@ func place(rec *pipeline.Record, step *pipeline.Row) int {
 // archive writes tasks into the history, marks their records, and deletes
 // their rows, in this order. If we crash in between, the next run finds what
 // stands in the history already and goes on with the rows.
-func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []history.Entry, deleted map[string]bool) error {
+func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []finished, deleted map[string]bool) error {
 	fresh, err := a.unwritten(found)
 	if err != nil {
 		return err
@@ -224,7 +244,7 @@ func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []histor
 	}
 	var ids []string
 	for _, e := range found {
-		if err := a.mark(ctx, &e); err != nil {
+		if err := a.mark(ctx, &e.Entry); err != nil {
 			return err
 		}
 		for _, s := range e.Steps {
@@ -244,7 +264,7 @@ func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []histor
 }
 
 // unwritten leaves out what stands in the history already, as it is.
-func (a *archiver) unwritten(found []history.Entry) ([]history.Entry, error) {
+func (a *archiver) unwritten(found []finished) (fresh []history.Entry, err error) {
 	known := map[pipeline.TaskID]*history.Entry{}
 	for e, err := range history.Read(a.home.Dir) {
 		if err == nil {
@@ -253,10 +273,12 @@ func (a *archiver) unwritten(found []history.Entry) ([]history.Entry, error) {
 			return nil, fmt.Errorf("read the history: %w", err) // what it has would be written again
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(found), func(e history.Entry) bool {
-		k := known[e.TaskID]
-		return k != nil && k.Same(&e)
-	}), nil
+	for i := range found {
+		if k := known[found[i].TaskID]; k == nil || !k.Same(&found[i].Entry) {
+			fresh = append(fresh, found[i].Entry)
+		}
+	}
+	return fresh, nil
 }
 
 func (a *archiver) mark(ctx context.Context, e *history.Entry) error {

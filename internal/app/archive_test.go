@@ -1,10 +1,12 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +155,24 @@ func TestArchiveHistoryFails(t *testing.T) {
 	}
 	if b.Faults.Count("slackLists.items.deleteMultiple") != 0 {
 		t.Error("rows were deleted")
+	}
+}
+
+// A task whose record cannot be read stays, and is told; the others go.
+func TestArchiveUnreadRecord(t *testing.T) {
+	t.Parallel()
+	b, a := newArchive(t, 2)
+	put(t, filepath.Join(a.home.Dir, "tasks", "T-00001.json"), "damaged")
+	report, err := a.run(t.Context(), true)
+	if err != nil || len(report.Tasks) != 1 || report.Tasks[0].TaskID != 2 || rowsLeft(t, b) != 3 {
+		t.Errorf("%+v, %v, %d rows", report, err, rowsLeft(t, b))
+	}
+	var e *cli.Error
+	if err := report.unread(); !errors.As(err, &e) || e.Code != cli.Partial || !strings.Contains(err.Error(), "T-00001") {
+		t.Errorf("error %v", err)
+	}
+	if ids := archivedIDs(t, a.home.Dir); !slices.Equal(ids, []string{"T-00002"}) {
+		t.Errorf("in the history: %v", ids)
 	}
 }
 
