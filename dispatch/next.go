@@ -33,13 +33,15 @@ type Desk struct {
 type toldRecords struct {
 	pipeline.Records
 	warn func(string)
+	told map[pipeline.TaskID]bool
 }
 
 // Load implements pipeline.Records.
 func (t toldRecords) Load(id pipeline.TaskID) (*pipeline.Record, error) {
 	r, err := t.Records.Load(id)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.warn(fmt.Sprintf("the record of %v is passed over: %v", id, err))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !t.told[id] {
+		t.told[id] = true
+		t.warn(fmt.Sprintf("the record of %v cannot be read: %v", id, err))
 	}
 	return r, err
 }
@@ -71,7 +73,7 @@ type Taken struct {
 // mark, the same task is given again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
 	told := *d
-	told.Records = toldRecords{d.Records, d.Warn}
+	told.Records = toldRecords{d.Records, d.Warn, map[pipeline.TaskID]bool{}}
 	return told.next(ctx, a, another)
 }
 

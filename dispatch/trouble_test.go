@@ -18,8 +18,8 @@ import (
 	"otm/pipeline"
 )
 
-// TestStoppedAtEachPlace: wherever a pass is told to stop, it does, and the next
-// ones bring everything to where it comes without that.
+// TestStoppedAtEachPlace: wherever a pass is told to stop, the next ones bring
+// everything to where it comes without that.
 func TestStoppedAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
@@ -180,7 +180,7 @@ func (w *world) outcome() string {
 	})
 	for _, id := range ids {
 		r := w.record(id)
-		line := words(id, r.Title, r.Status, status[id.String()], len(r.Steps), "attempt", min(r.Attempt, 2), "gone", r.GoneAt != nil)
+		line := words(id, r.Title, r.Status, status[id.String()], len(r.Steps), "dispatched again", r.Attempt > 1, "gone", r.GoneAt != nil)
 		for _, wake := range r.Wakes {
 			wakes[wake.Agent]++ // any of its tasks may hold it
 		}

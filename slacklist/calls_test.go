@@ -163,8 +163,8 @@ func TestListIsNone(t *testing.T) {
 					return err
 				},
 				infoMethod + " of an inspection": func() error {
-					_, err := c.Inspect(t.Context(), nil)
-					if err == nil && strings.Contains(want, "no columns") {
+					in, err := c.Inspect(t.Context(), nil)
+					if err == nil && strings.Contains(want, "no columns") && len(in.Findings) > 0 {
 						return errors.New(want) // it lists them instead
 					}
 					return err

@@ -132,12 +132,12 @@ func TestRowsVanishInAWalk(t *testing.T) {
 	all := slices.Sorted(slices.Values(ids(s)))
 
 	gone := map[string]bool{}
-	deleteAfter := func(pages int) boardtest.Fault {
+	deleteFrom := func(first int) boardtest.Fault {
 		return boardtest.Rewrite("rows vanish", func(answer map[string]any) {
 			page := answer["items"].([]any)
-			first, last := page[0].(map[string]any)["id"].(string), page[len(page)-1].(map[string]any)["id"].(string)
-			doomed := []string{first, last}
-			for i := pages; i < len(all); i += 10 { // on this page, those before and those to come
+			top, last := page[0].(map[string]any)["id"].(string), page[len(page)-1].(map[string]any)["id"].(string)
+			doomed := []string{top, last}
+			for i := first; i < len(all); i += 10 { // on this page, those before and those to come
 				doomed = append(doomed, all[i])
 			}
 			for _, id := range doomed {
@@ -151,7 +151,7 @@ func TestRowsVanishInAWalk(t *testing.T) {
 			}
 		})
 	}
-	layer.Next(listMethod, deleteAfter(1), deleteAfter(2))
+	layer.Next(listMethod, deleteFrom(1), deleteFrom(2))
 	if err := s.Refresh(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}

@@ -22,20 +22,21 @@ func TestMuteGateway(t *testing.T) {
 	challenge := []byte(`{"type":"event","event":"connect.challenge","payload":{"nonce":"n","ts":1}}`)
 	for name, c := range map[string]struct {
 		serve func(ctx context.Context, ws *websocket.Conn)
+		limit time.Duration
 		want  string
 	}{
-		"says nothing": {func(ctx context.Context, ws *websocket.Conn) { ws.Read(ctx) }, "wait for challenge"},
-		"hangs up":     {func(_ context.Context, ws *websocket.Conn) { ws.CloseNow() }, "wait for challenge"},
+		"says nothing": {func(ctx context.Context, ws *websocket.Conn) { ws.Read(ctx) }, 300 * time.Millisecond, "wait for challenge"},
+		"hangs up":     {func(_ context.Context, ws *websocket.Conn) { ws.CloseNow() }, time.Minute, "wait for challenge"},
 		"says nothing more": {func(ctx context.Context, ws *websocket.Conn) {
 			ws.Write(ctx, websocket.MessageText, challenge)
 			ws.Read(ctx) // the request
 			ws.Read(ctx)
-		}, "deadline exceeded"},
+		}, 300 * time.Millisecond, "deadline exceeded"},
 		"repeats the token": {func(ctx context.Context, ws *websocket.Conn) {
 			ws.Write(ctx, websocket.MessageText, challenge)
 			ws.Read(ctx)
 			ws.Close(4000, "what is "+token+"?")
-		}, "what is [token]?"},
+		}, time.Minute, "what is [token]?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +51,7 @@ func TestMuteGateway(t *testing.T) {
 			}))
 			defer web.Close()
 			client := New(Config{
-				URL: "ws" + strings.TrimPrefix(web.URL, "http"), Version: "test", HandshakeTimeout: 300 * time.Millisecond,
+				URL: "ws" + strings.TrimPrefix(web.URL, "http"), Version: "test", HandshakeTimeout: c.limit,
 				Token: func() (string, error) { return token, nil }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			})
 			defer client.Close()

@@ -177,26 +177,32 @@ func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]b
 		switch {
 		case deleted[row.ID]:
 			report.Left++
-		case row.Parent != "" || row.Task() == 0 || row.Odd:
+		case row.Parent != "":
 		case row.CurrentStatus() == pipeline.AgentDone:
 			report.Review++
-		case row.CurrentStatus() == pipeline.Done || row.CurrentStatus() == pipeline.Cancelled:
+		case row.Task() == 0 || row.Odd || row.CurrentStatus() != pipeline.Done && row.CurrentStatus() != pipeline.Cancelled:
+		default:
 			rec, err := a.home.record(row.Task())
-			if err != nil { // it may hold a report that is half written
+			if since, over := a.over(row, rec); !over {
+				continue
+			} else if err != nil { // it may hold a report that is half written
 				report.Unread = append(report.Unread, row.Task())
-			} else if since, over := a.over(row, rec); over {
+			} else {
 				found = append(found, finished{a.entry(b, row, rec), since})
 			}
 		}
 	}
+	slices.Sort(report.Unread)
 	slices.SortFunc(found, func(x, y finished) int { return int(x.TaskID) - int(y.TaskID) })
 	return found
 }
 
 // over tells whether a task that is done or cancelled has been so long enough.
-// rec is nil where its record was lost, which keeps no row on the board.
+// rec is nil where its record was lost, which keeps no row on the board, or cannot
+// be read.
 func (a *archiver) over(row *pipeline.Row, rec *pipeline.Record) (since time.Time, over bool) {
 	since = time.Unix(row.Updated, 0)
+	known := row.Updated != 0 // else the board does not say
 	if rec != nil {
 		if rec.RowID != row.ID {
 			return time.Time{}, false // two rows bear its id: a person has to look
@@ -205,10 +211,10 @@ func (a *archiver) over(row *pipeline.Row, rec *pipeline.Record) (since time.Tim
 			return time.Time{}, false // the board shows an update that the injector has still to finish
 		}
 		if e := rec.LastMove(row.CurrentStatus()); e != nil {
-			since = e.At
+			since, known = e.At, true
 		}
 	}
-	return since, !since.After(a.before)
+	return since, known && !since.After(a.before)
 }
 
 // entry is a task as the history keeps it.

@@ -163,6 +163,11 @@ func TestArchiveUnreadRecord(t *testing.T) {
 	t.Parallel()
 	b, a := newArchive(t, 2)
 	put(t, filepath.Join(a.home.Dir, "tasks", "T-00001.json"), "damaged")
+	a.before = time.Now().Add(-time.Hour)
+	if report, err := a.run(t.Context(), true); err != nil || report.unread() != nil {
+		t.Errorf("before it is due: %+v, %v", report, err)
+	}
+	a.before = time.Now().Add(time.Hour)
 	report, err := a.run(t.Context(), true)
 	if err != nil || len(report.Tasks) != 1 || report.Tasks[0].TaskID != 2 || rowsLeft(t, b) != 3 {
 		t.Errorf("%+v, %v, %d rows", report, err, rowsLeft(t, b))
@@ -197,6 +202,9 @@ func TestArchiveTakesOnlyWhatIsOver(t *testing.T) {
 	report, err := a.run(t.Context(), true)
 	if err != nil || len(report.Tasks) != 2 || rowsLeft(t, b) != 3 {
 		t.Errorf("%+v, %v, %d rows", report, err, rowsLeft(t, b))
+	}
+	if _, over := a.over(&pipeline.Row{ID: "Rec1", Status: pipeline.Done}, nil); over {
+		t.Error("nobody knows since when it is done, and it is over")
 	}
 }
 

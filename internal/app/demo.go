@@ -156,8 +156,12 @@ func (d *demo) prepare() error {
 // remove removes everything, again while what still ends by itself writes: a
 // process that held an agent's lock says so once more after it let go.
 func (d *demo) remove() {
-	for deadline := time.Now().Add(2 * time.Second); os.RemoveAll(d.root) != nil && time.Now().Before(deadline); {
+	err := os.RemoveAll(d.root)
+	for deadline := time.Now().Add(2 * time.Second); err != nil && time.Now().Before(deadline); err = os.RemoveAll(d.root) {
 		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		d.Warn("not removed: %v", err)
 	}
 }
 
@@ -169,7 +173,10 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	defer cancel()
 	ready := make(chan string, 1)
 	upDone := make(chan error, 1)
-	go func() { upDone <- d.home.Up(ctx, func(link string) { ready <- link }) }()
+	go func() {
+		upDone <- d.home.Up(ctx, func(link string) { ready <- link })
+		close(upDone) // whoever asks again hears of no other error
+	}()
 	var address string
 	select {
 	case address = <-ready:

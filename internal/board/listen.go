@@ -198,9 +198,9 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	srv.RegisterOnShutdown(cancel) // long answers watch their context
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
+	var err error
 	select {
-	case err := <-served:
-		return err
+	case err = <-served:
 	case <-ctx.Done():
 	}
 	stopping, stop := context.WithTimeout(context.Background(), stopTimeout)
@@ -208,7 +208,7 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	if srv.Shutdown(stopping) != nil {
 		srv.Close() // somebody does not finish
 	}
-	return nil
+	return err
 }
 
 func (s *Server) isClosed() bool {

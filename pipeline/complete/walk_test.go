@@ -16,7 +16,8 @@ import (
 	"otm/pipeline"
 )
 
-// TestDisturbedAtEachPlace: wherever a pass is told to stop, or the board fails, the next passes bring everything to where it comes without that.
+// TestDisturbedAtEachPlace: wherever a pass is told to stop, or the board fails, the
+// next passes bring everything to where it comes without that.
 func TestDisturbedAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)

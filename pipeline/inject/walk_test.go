@@ -21,9 +21,9 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// TestStoppedAtEachPlace: wherever a sweep is told to stop, it does, and the next
-// ones bring everything to where it comes without that. What is under way may meet
-// that, or come to its end.
+// TestStoppedAtEachPlace: wherever a sweep is told to stop, the next ones bring
+// everything to where it comes without that. What is under way may meet that, or
+// come to its end.
 func TestStoppedAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)

@@ -102,9 +102,9 @@ func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
 // lines of a package come to it. In the last call, nothing is.
 func OnceAtEachPlace(t testing.TB, pkg string, f func(now func() bool)) {
 	t.Helper()
+	var mu sync.Mutex // also for who still asks in the next call
 	seen := map[string]bool{}
 	for n := 1; ; n++ {
-		var mu sync.Mutex
 		came := false
 		f(func() bool {
 			mu.Lock()
