@@ -1,0 +1,141 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/heartbeat"
+	"otm/internal/config"
+	"otm/internal/lock"
+	"otm/internal/logx"
+	"otm/pipeline"
+)
+
+// A resident goes on after what may pass, and says each trouble once; it ends where
+// only somebody can help, and where its directory is not there any more.
+func TestResidentJudges(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)
+	later := now.Add(7 * time.Second)
+	for name, c := range map[string]struct {
+		err, trouble error
+		ends         bool
+		says         string // in the log, once for two runs
+		retry        time.Time
+	}{
+		"nothing":               {retry: time.Time{}},
+		"another's run":         {err: &lock.HeldError{Path: "locks/x", PID: 7}, says: "run not begun"},
+		"no directory":          {err: config.ErrNotInitialised, ends: true},
+		"not our directory":     {err: &config.DirError{Reason: "others can write to it"}, ends: true},
+		"the disk is full":      {err: syscall.ENOSPC, says: "kept from its work", retry: now.Add(troubleRetry)},
+		"the board is away":     {trouble: &pipeline.BoardError{Method: "list", Message: "away"}, says: "kept from its work", retry: now.Add(troubleRetry)},
+		"the limit":             {trouble: &pipeline.BoardError{Method: "list", Code: "ratelimited", Until: later}, retry: later},
+		"the list is not there": {trouble: &pipeline.BoardError{Method: "list", Code: "list_not_found", Class: pipeline.Fatal}, says: "kept from its work"},
+		"the token is refused":  {trouble: &pipeline.BoardError{Method: "list", Code: "invalid_auth", Class: pipeline.Fatal, Credentials: true}, ends: true, says: "kept from its work"},
+	} {
+		var said bytes.Buffer
+		comp := &component{log: logx.New(&said, slog.LevelInfo)}
+		for range 2 {
+			out := outcome{trouble: c.trouble}
+			if err := comp.judge(&out, c.err); (err != nil) != c.ends {
+				t.Errorf("%s: it ends with %v", name, err)
+			}
+			if got := retryAt(out.trouble, now); !got.Equal(c.retry) {
+				t.Errorf("%s: again at %v, want %v", name, got, c.retry)
+			}
+		}
+		if n := strings.Count(said.String(), "level="); c.says == "" && n != 0 || c.says == "kept from its work" && n != 1 || !strings.Contains(said.String(), c.says) {
+			t.Errorf("%s: it says\n%s", name, &said)
+		}
+		said.Reset()
+		if comp.sayTrouble(nil); strings.Contains(said.String(), "trouble is over") != (c.says == "kept from its work") {
+			t.Errorf("%s: afterwards it says %q", name, &said)
+		}
+	}
+}
+
+// What a run comes to stands in its heartbeat, with what else is to be said.
+func TestRunBeats(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		run     error
+		board   bool // there is one
+		changed bool // otm.toml
+		extra   string
+		bad     bool // the extra is a trouble
+		stopped bool
+
+		result  heartbeat.Result
+		details string
+	}{
+		"well":           {board: true, result: heartbeat.Success, details: "done"},
+		"failed":         {board: true, run: errors.New("disk full"), result: heartbeat.Error, details: "disk full"},
+		"no board":       {result: heartbeat.Error, details: "board"},
+		"changed":        {board: true, changed: true, result: heartbeat.Partial, details: "done; " + configChangedNote},
+		"something else": {board: true, extra: "overflows: 1", result: heartbeat.Success, details: "done; overflows: 1"},
+		"no watch":       {board: true, extra: "polling", bad: true, result: heartbeat.Partial, details: "done; polling"},
+		"told to stop":   {board: true, stopped: true},
+	} {
+		text := ""
+		if c.board {
+			text = "[slack]\nlist_id = \"F0123456789\"\ntoken_file = \"secrets/slack\"\n"
+		}
+		h := newHome(t, text)
+		put(t, filepath.Join(h.Dir, "secrets", "slack"), "xoxb-1")
+		ctx, stop := context.WithCancel(t.Context())
+		comp := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (outcome, error) {
+			if c.stopped {
+				stop()
+			}
+			return outcome{result: heartbeat.Success, details: "done"}, c.run
+		}}
+		if c.extra != "" {
+			comp.extra = func() (string, bool) { return c.extra, c.bad }
+		}
+		if c.changed {
+			put(t, filepath.Join(h.Dir, config.FileName), "[board]\n")
+		}
+		_, err := comp.once(ctx, timely)
+		if stop(); c.stopped != errors.Is(err, context.Canceled) || c.run != nil && !errors.Is(err, c.run) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		b, err := heartbeat.Read(h.Dir, heartbeat.Detector)
+		if c.stopped {
+			if b != nil && b.Result == heartbeat.Error {
+				t.Errorf("%s: %+v: a stop is no failure", name, b)
+			}
+			continue
+		}
+		if err != nil || b.Result != c.result || !strings.Contains(b.Details, c.details) {
+			t.Errorf("%s: %+v, %v, want %s: %s", name, b, err, c.result, c.details)
+		}
+	}
+}
+
+// A unit that cannot be replaced stays as it was, and nothing is left beside it.
+func TestReplacePublicFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := replacePublic(filepath.Join(dir, "none", "a.service"), []byte("x")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+	path := filepath.Join(dir, "a.service")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := replacePublic(path, []byte("x")); err == nil {
+		t.Error("in the place of a directory: no error")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || !entries[0].IsDir() {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
