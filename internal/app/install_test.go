@@ -136,12 +136,15 @@ func (w *installWorld) names() string {
 // did holds the commands that changed something against a list.
 func (w *installWorld) did(want ...string) {
 	w.Helper()
-	got := slices.DeleteFunc(slices.Clone(w.called), func(l string) bool {
-		return strings.Contains(l, " show ") || strings.Contains(l, " is-failed ") || strings.Contains(l, " print ")
-	})
+	got := slices.DeleteFunc(slices.Clone(w.called), func(l string) bool { return !changes(l) })
 	if !slices.Equal(got, want) {
 		w.Errorf("commands\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// changes tells whether a command asks for more than an answer.
+func changes(line string) bool {
+	return !strings.Contains(line, " show ") && !strings.Contains(line, " is-failed ") && !strings.Contains(line, " print ")
 }
 
 func (w *installWorld) units() map[string]UnitState {
@@ -313,6 +316,53 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 				t.Errorf("uninstall: exit code %d, there are %s", code, w.names())
 			}
 		})
+	}
+}
+
+// Whichever call to the manager fails, that is told, and run again all is done.
+func TestManagerFailsAtEachCall(t *testing.T) {
+	t.Parallel()
+	for _, f := range []installFlags{{}, {timers: true}, {uninstall: true}, {launchd: true}, {launchd: true, timers: true}, {launchd: true, uninstall: true}} {
+		want := ""
+		for n := 0; ; n++ { // in the first run none fails
+			w := newInstallWorld(t)
+			if f.timers || f.uninstall {
+				if code := w.install(installFlags{launchd: f.launchd}); code != 0 {
+					t.Fatalf("exit %d: %s", code, &w.stderr)
+				}
+			}
+			in := w.installer(f)
+			usual, left, failed := in.call, n, ""
+			in.call = func(ctx context.Context, argv []string) ([]byte, error) {
+				line := strings.Join(argv, " ")
+				if changes(line) {
+					if left--; left == 0 {
+						failed = line
+						return []byte("no such luck\n"), errors.New("exit status 5")
+					}
+				}
+				return usual(ctx, argv)
+			}
+			do := in.install
+			if f.uninstall {
+				do = in.uninstall
+			}
+			code := w.code(do(t.Context(), w.dir))
+			if n > 0 && failed == "" {
+				break
+			}
+			if retried := strings.HasPrefix(failed, "launchctl bootstrap "); (code == 0) != (n == 0 || retried) {
+				t.Errorf("%+v: %q failed: exit %d: %s%s", f, failed, code, &w.out, &w.stderr)
+			}
+			if code := w.install(f); code != 0 {
+				t.Errorf("%+v: after %q: exit %d: %s", f, failed, code, &w.stderr)
+			}
+			if n == 0 {
+				want = w.names()
+			} else if got := w.names(); got != want {
+				t.Errorf("%+v: after %q: %s, want %s", f, failed, got, want)
+			}
+		}
 	}
 }
 
