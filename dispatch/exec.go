@@ -66,6 +66,10 @@ func (x *Exec) Running(agent string) bool {
 // how, the helper writes into the record.
 func (x *Exec) Ended(_ context.Context, _ string) (string, bool, error) { return "", true, nil }
 
+// Wait returns when the processes that it started, and the agents in them, have
+// ended, however long that takes.
+func (x *Exec) Wait() { x.helpers.Wait() }
+
 func execLock(dir, agent string) string { return filepath.Join(dir, "locks", "exec-"+agent) }
 
 // Wake implements Waker: it returns when the command runs.

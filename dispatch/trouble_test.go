@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,27 +24,16 @@ func TestStoppedAtEachPlace(t *testing.T) {
 	want := undisturbed(t)
 	crashtest.OnceAtEachPlace(t, "otm/dispatch", func(now func() bool) {
 		w := newTroubledWorld(t)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		place := ""
-		var over atomic.Bool
-		step := func(_, path string) error {
-			if over.Load() || !now() {
-				return nil
-			}
-			place = path
-			stop()
-			return context.Cause(ctx) // as of a lock that was waited for
-		}
-		crashtest.Below(t, w.dir, step)
+		stopped := crashtest.NewStopped(t, now)
+		crashtest.Below(t, w.dir, stopped.Step)
 		for _, name := range []string{"alpha", "gamma"} {
-			crashtest.Below(t, w.agent(name).Workspace, step)
+			crashtest.Below(t, w.agent(name).Workspace, stopped.Step)
 		}
-		w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch {
-			return &boardtest.Disturbed{Batch: b, Before: func() error { return step("", "the board") }}
-		}}
-		err := w.disturbed(ctx)
-		over.Store(true)
+		w.d.Board = boardtest.Disturb(w.client, func(b *boardtest.Disturbed) {
+			b.Before = func() error { return stopped.Step("", "the board") }
+		})
+		err := w.disturbed(stopped)
+		place := stopped.Over()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped at %s: %v", place, err)
 		}
@@ -61,22 +49,16 @@ func TestStoppedAtEachPlace(t *testing.T) {
 func TestBoardFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	for name, disturb := range map[string]func(b pipeline.Batch, now func() bool) pipeline.Batch{
-		"not applied": func(b pipeline.Batch, now func() bool) pipeline.Batch {
-			return &boardtest.Disturbed{Batch: b, Before: boardtest.Unanswered(now)}
-		},
-		"applied": func(b pipeline.Batch, now func() bool) pipeline.Batch {
-			return &boardtest.Disturbed{Batch: b, After: boardtest.Unanswered(now)}
-		},
-		"over": func(b pipeline.Batch, now func() bool) pipeline.Batch {
-			return &boardtest.Disturbed{Batch: b, IsOver: now}
-		},
+	for name, disturb := range map[string]func(b *boardtest.Disturbed, now func() bool){
+		"not applied": func(b *boardtest.Disturbed, now func() bool) { b.Before = boardtest.Failing(now, boardtest.AnswerLost) },
+		"applied":     func(b *boardtest.Disturbed, now func() bool) { b.After = boardtest.Failing(now, boardtest.AnswerLost) },
+		"over":        func(b *boardtest.Disturbed, now func() bool) { b.IsOver = now },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			crashtest.OnceAtEachPlace(t, "otm/dispatch", func(now func() bool) {
 				w := newTroubledWorld(t)
-				w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return disturb(b, now) }}
+				w.d.Board = boardtest.Disturb(w.client, func(b *boardtest.Disturbed) { disturb(b, now) })
 				err := w.disturbed(t.Context())
 				w.passes()
 				if got := w.outcome(); got != want {

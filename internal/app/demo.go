@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
-	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
@@ -153,14 +152,8 @@ func (d *demo) prepare() error {
 	return nil
 }
 
-// remove removes everything, again while what still ends by itself writes: a
-// process that held an agent's lock says so once more after it let go.
 func (d *demo) remove() {
-	err := os.RemoveAll(d.root)
-	for deadline := time.Now().Add(2 * time.Second); err != nil && time.Now().Before(deadline); err = os.RemoveAll(d.root) {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if err != nil {
+	if err := os.RemoveAll(d.root); err != nil {
 		d.Warn("not removed: %v", err)
 	}
 }
@@ -198,7 +191,7 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	}
 	cancel()
 	err = errors.Join(err, <-upDone) // from here on nobody starts an agent
-	d.awaitAgents(ctx)
+	d.awaitAgents()
 	return err
 }
 
@@ -306,13 +299,23 @@ func (d *demo) show() error {
 	return nil
 }
 
-// awaitAgents gives the agents' processes time to end by themselves.
-func (d *demo) awaitAgents(ctx context.Context) {
-	for _, name := range []string{"devdas", "archibald"} {
-		l, err := lock.Acquire(context.WithoutCancel(ctx), d.home.lockPath("exec-"+name), 5*time.Second)
-		if err == nil {
-			l.Release()
-		}
+// agentsTime is how long agents may take to end by themselves.
+const agentsTime = 5 * time.Second
+
+// awaitAgents returns when the agents' processes have ended, to the last word that
+// they write, or have had their time.
+func (d *demo) awaitAgents() {
+	if d.home.waitAgents == nil {
+		return // none was ever started
+	}
+	ended := make(chan struct{})
+	go func() {
+		d.home.waitAgents()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(agentsTime):
 	}
 }
 

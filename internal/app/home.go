@@ -31,6 +31,10 @@ type Home struct {
 	// and its siblings are. If "", the folder of this program.
 	PathDir string
 
+	// waitAgents waits for the processes that were started for agents; nil: there
+	// is no dispatcher yet that starts any.
+	waitAgents func()
+
 	configInfo fs.FileInfo // of otm.toml as it was read; nil: there was none
 }
 

@@ -692,7 +692,7 @@ func TestRenderedCommandLines(t *testing.T) {
 
 func (w *installWorld) until(what string, ok func() bool) {
 	w.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) { // the job is a process that sends no signal
 		if time.Now().After(end) {
 			w.Fatalf("waited in vain for %s", what)
 		}

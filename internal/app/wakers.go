@@ -30,7 +30,8 @@ func (h *Home) wakers(log *slog.Logger) (wakers map[pipeline.Trigger]dispatch.Wa
 		switch {
 		case a.Person || wakers[a.Trigger] != nil:
 		case a.Trigger == pipeline.TriggerExec:
-			wakers[a.Trigger] = &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: h.pathDir(), Secrets: h.Config.SecretEnv()}
+			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: h.pathDir(), Secrets: h.Config.SecretEnv()}
+			wakers[a.Trigger], h.waitAgents = x, x.Wait
 		case a.Trigger == pipeline.TriggerGateway:
 			client := h.gatewayClient(log, func(e gateway.End) { h.runEnded(log, e) })
 			wakers[a.Trigger] = &gatewayWaker{client}

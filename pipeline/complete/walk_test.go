@@ -23,23 +23,16 @@ func TestDisturbedAtEachPlace(t *testing.T) {
 	want := undisturbed(t)
 	fails := func(e pipeline.BoardError) func(w *troubledWorld, now func() bool) {
 		return func(w *troubledWorld, now func() bool) {
-			w.disturb(func(b *boardtest.Disturbed) {
-				b.Before = func() error {
-					if !now() {
-						return nil
-					}
-					return &e
-				}
-			})
+			w.disturb(func(b *boardtest.Disturbed) { b.Before = boardtest.Failing(now, e) })
 		}
 	}
 	for name, disturb := range map[string]func(w *troubledWorld, now func() bool){
-		"not applied": fails(pipeline.BoardError{Method: "any", MaybeApplied: true}),
-		"not taken":   fails(pipeline.BoardError{Method: "any", Message: "not now"}),
+		"not applied": fails(boardtest.AnswerLost),
+		"not taken":   fails(boardtest.NotTaken),
 		"refused":     fails(pipeline.BoardError{Method: "any", Code: "invalid_arguments", Class: pipeline.Refused}),
 		"row gone":    fails(pipeline.BoardError{Method: "any", Code: "row_not_found", Class: pipeline.Refused, RowGone: true}),
 		"applied": func(w *troubledWorld, now func() bool) {
-			w.disturb(func(b *boardtest.Disturbed) { b.After = boardtest.Unanswered(now) })
+			w.disturb(func(b *boardtest.Disturbed) { b.After = boardtest.Failing(now, boardtest.AnswerLost) })
 		},
 		"stopped": func(w *troubledWorld, now func() bool) {
 			stop := func() error {
@@ -131,11 +124,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 
 // disturb has all batches disturbed.
 func (w *troubledWorld) disturb(disturb func(*boardtest.Disturbed)) {
-	w.d.Board = &boardtest.Wrapped{Board: w.d.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
-		d := &boardtest.Disturbed{Batch: b}
-		disturb(d)
-		return d
-	}}
+	w.d.Board = boardtest.Disturb(w.d.Board, disturb)
 }
 
 // undisturbed is what a troubled world comes to by itself.

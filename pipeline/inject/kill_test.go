@@ -71,12 +71,8 @@ func runProcess(dir string) error {
 		if _, err := os.Stat(filepath.Join(dir, "enough")); err == nil {
 			return nil
 		}
-		n, err := sweepInTurn(context.Background(), dir, in)
-		if err != nil {
+		if _, err := sweepInTurn(context.Background(), dir, in); err != nil {
 			return err
-		}
-		if n > 0 {
-			time.Sleep(20 * time.Millisecond) // the lock is not fair: whoever waits looks every few milliseconds
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,31 +31,22 @@ func TestStoppedAtEachPlace(t *testing.T) {
 			t.Parallel()
 			crashtest.OnceAtEachPlace(t, "otm/pipeline/inject", func(now func() bool) {
 				w := newTroubledWorld(t)
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				place := ""
-				var over atomic.Bool
-				step := func(_, path string) error {
-					if over.Load() || !now() {
-						return nil
-					}
-					place = path
-					stop()
-					if !met {
-						return nil
-					}
-					return context.Cause(ctx) // as of a lock that was waited for
-				}
-				call := func() error { return step("", "the board") }
+				stopped := crashtest.NewStopped(t, now)
+				call := func() error { return stopped.Step("", "the board") }
 				if met {
-					crashtest.Below(t, w.dir, step)
+					crashtest.Below(t, w.dir, stopped.Step)
 					w.disturb(func(b *boardtest.Disturbed) { b.Before = call })
 				} else {
-					w.disturb(func(b *boardtest.Disturbed) { short(b, call) })
+					w.disturb(func(b *boardtest.Disturbed) {
+						short(b, func() error {
+							call()
+							return nil
+						})
+					})
 				}
-				w.in.Progress = func() { step("", "between two files") }
-				err := w.disturbed(ctx)
-				over.Store(true)
+				w.in.Progress = func() { stopped.Step("", "between two files") }
+				err := w.disturbed(stopped)
+				place := stopped.Over()
 				if err != nil && !errors.Is(err, context.Canceled) {
 					t.Errorf("stopped at %s: %v", place, err)
 				}
@@ -74,19 +64,19 @@ func TestBoardFailsAtEachPlace(t *testing.T) {
 	want := undisturbed(t)
 	for name, disturb := range map[string]func(w *troubledWorld, now func() bool){
 		"not applied": func(w *troubledWorld, now func() bool) {
-			w.disturb(func(b *boardtest.Disturbed) { b.Before = boardtest.Unanswered(now) })
+			w.disturb(func(b *boardtest.Disturbed) { b.Before = boardtest.Failing(now, boardtest.AnswerLost) })
 		},
 		"not taken": func(w *troubledWorld, now func() bool) {
-			w.disturb(func(b *boardtest.Disturbed) { b.Before = notTaken(now) })
+			w.disturb(func(b *boardtest.Disturbed) { b.Before = boardtest.Failing(now, boardtest.NotTaken) })
 		},
 		"applied": func(w *troubledWorld, now func() bool) {
-			w.disturb(func(b *boardtest.Disturbed) { b.After = boardtest.Unanswered(now) })
+			w.disturb(func(b *boardtest.Disturbed) { b.After = boardtest.Failing(now, boardtest.AnswerLost) })
 		},
 		"over": func(w *troubledWorld, now func() bool) {
 			w.disturb(func(b *boardtest.Disturbed) { b.IsOver = now })
 		},
 		"applied, short": func(w *troubledWorld, now func() bool) {
-			w.disturb(func(b *boardtest.Disturbed) { short(b, boardtest.Unanswered(now)) })
+			w.disturb(func(b *boardtest.Disturbed) { short(b, boardtest.Failing(now, boardtest.AnswerLost)) })
 		},
 		"held": func(w *troubledWorld, now func() bool) {
 			w.disturb(func(b *boardtest.Disturbed) { short(b, nil) })
@@ -112,11 +102,7 @@ func TestBoardFailsAtEachPlace(t *testing.T) {
 
 // disturb has all batches disturbed.
 func (w *troubledWorld) disturb(disturb func(*boardtest.Disturbed)) {
-	w.in.Board = &boardtest.Wrapped{Board: w.in.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
-		d := &boardtest.Disturbed{Batch: b}
-		disturb(d)
-		return d
-	}}
+	w.in.Board = boardtest.Disturb(w.in.Board, disturb)
 }
 
 // short has a batch last for one call, after which comes what is given.
@@ -130,16 +116,6 @@ func short(b *boardtest.Disturbed, after func() error) {
 		return after()
 	}
 	b.IsOver = func() bool { return calls > 0 }
-}
-
-// notTaken is the error of a call of which it is known that it did nothing.
-func notTaken(now func() bool) func() error {
-	return func() error {
-		if !now() {
-			return nil
-		}
-		return &pipeline.BoardError{Method: "any", Message: "not now"}
-	}
 }
 
 // troubledWorld is a world in which a sweep has everything to do that there is.

@@ -29,14 +29,28 @@ type Disturbed struct {
 	IsOver        func() bool  // besides what the batch says; nil: never
 }
 
-// Unanswered makes the error of a call that came to nobody knows what, when now
-// says so. It is for Disturbed.
-func Unanswered(now func() bool) func() error {
+// Disturb is a board of which all batches are disturbed.
+func Disturb(board pipeline.Board, disturb func(*Disturbed)) pipeline.Board {
+	return &Wrapped{Board: board, Wrap: func(b pipeline.Batch) pipeline.Batch {
+		d := &Disturbed{Batch: b}
+		disturb(d)
+		return d
+	}}
+}
+
+// What may come of a call.
+var (
+	AnswerLost = pipeline.BoardError{Method: "any", MaybeApplied: true, Message: "answer lost"}
+	NotTaken   = pipeline.BoardError{Method: "any", Message: "not now"} // it did nothing, as is known
+)
+
+// Failing makes an error when now says so. It is for Disturbed.
+func Failing(now func() bool, e pipeline.BoardError) func() error {
 	return func() error {
 		if !now() {
 			return nil
 		}
-		return &pipeline.BoardError{Method: "any", MaybeApplied: true, Message: "answer lost"}
+		return &e
 	}
 }
 
