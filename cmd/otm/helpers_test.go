@@ -75,7 +75,7 @@ func setup(env *testscript.Env) error {
 //	firstline VAR FILE       sets a variable to the first line of a file
 //	commands FROM TO         puts the shell commands of a Markdown text into a script; all stand in blocks of sh
 //	smalldisk DIR            mounts a file system of two megabytes there
-//	fill FILE                writes until the disk is full
+//	fill FILE                writes until the disk is full, and as room is made, until the file is removed
 //	sigterm                  interrupts the background commands
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"waitfor":   waitfor,
@@ -385,14 +385,37 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: fill FILE")
 	}
-	f, err := os.Create(ts.MkAbs(args[0]))
-	ts.Check(err)
+	path := ts.MkAbs(args[0])
+	ts.Check(os.WriteFile(path, nil, 0o600))
+	toFull(path)
+	ended, stop := make(chan struct{}), make(chan struct{})
+	ts.Defer(func() { close(stop); <-ended })
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(time.Millisecond); toFull(path); { // what makes room sends no signal
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+}
+
+// toFull adds to a file until no byte more is taken. It reports whether there is
+// such a file.
+func toFull(path string) bool {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return false
+	}
 	defer f.Close()
 	for size := 1 << 16; size > 0; {
 		if _, err := f.Write(make([]byte, size)); err != nil {
 			size /= 2
 		}
 	}
+	return true
 }
 
 // commandsOf collects what a Markdown text tells its reader to run: its blocks
