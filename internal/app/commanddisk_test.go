@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,9 +19,13 @@ import (
 // main runs a command as its main does.
 func (p *patient) main(argv ...string) (code int, out string) {
 	var b bytes.Buffer
-	env := map[string]string{"OTM_DIR": p.h.Dir, "HOME": filepath.Dir(p.h.Dir)}
-	code = Main(argv, cli.Streams{In: strings.NewReader(""), Out: &b, Err: &b, Getenv: func(name string) string { return env[name] }})
+	code = p.run(argv, &b, &b)
 	return code, b.String()
+}
+
+func (p *patient) run(argv []string, out, errs io.Writer) (code int) {
+	env := map[string]string{"OTM_DIR": p.h.Dir, "HOME": filepath.Dir(p.h.Dir)}
+	return Main(argv, cli.Streams{In: strings.NewReader(""), Out: out, Err: errs, Getenv: func(name string) string { return env[name] }})
 }
 
 func (p *patient) must(argv ...string) {

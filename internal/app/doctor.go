@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -405,8 +406,9 @@ func (d *doctor) components() {
 	now, installed, clock := d.home.Now(), d.home.installation(), true
 	for _, id := range expected(installed) {
 		b, err := heartbeat.Read(d.home.Dir, id)
-		if err != nil {
-			b = nil
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.say("component", bad, "ls -l "+safe.Quote(heartbeat.Path(d.home.Dir, id)), "whether %s runs is not known: %v", id, err)
+			continue
 		}
 		switch state := judge(id, b, now, installed); {
 		case state == heartbeat.NotInstalled:

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -128,7 +129,10 @@ func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
 	return log, func() { file.Close() }, nil
 }
 
-func isTerminal(w any) bool {
+func isTerminal(w io.Writer) bool {
+	if o, ok := w.(*cli.Output); ok {
+		w = o.W
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

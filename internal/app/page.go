@@ -89,8 +89,11 @@ func (p *pageSource) components(s *page.State) {
 	for _, id := range expected(p.home.installation()) {
 		b, err := heartbeat.Read(p.home.Dir, id)
 		c := page.Component{ID: id, State: string(heartbeat.NotInstalled)}
-		if err == nil {
+		switch {
+		case err == nil:
 			c = page.Component{ID: id, State: string(heartbeat.Judge(b, now)), LastRun: &b.LastRun, Result: string(b.Result), Details: b.Details}
+		case !errors.Is(err, fs.ErrNotExist):
+			c.Details = err.Error() // whether it ran is not known
 		}
 		s.Components = append(s.Components, c)
 	}

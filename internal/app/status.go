@@ -158,8 +158,11 @@ func (h *Home) failedReasons(names []string) []failedReason {
 		if len(reasons) == maxReasonsShown {
 			break
 		}
-		if f, err := h.Box.ReadSettled(inbox.FailedDir, name); err == nil { // else it was put back meanwhile
+		switch f, err := h.Box.ReadSettled(inbox.FailedDir, name); {
+		case err == nil:
 			reasons = append(reasons, failedReason{Name: name, Class: f.Result.Class, Error: f.Result.Error})
+		case !errors.Is(err, fs.ErrNotExist): // else it was put back meanwhile
+			reasons = append(reasons, failedReason{Name: name, Error: err.Error()})
 		}
 	}
 	return reasons

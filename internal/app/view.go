@@ -111,11 +111,14 @@ func (h *Home) taskView(r *pipeline.Row, rows []*pipeline.Row) taskView {
 		t.Agent = a.Name
 	}
 	place := map[string]int{}
-	if rec, err := h.Store.Load(t.TaskID); err == nil {
+	switch rec, err := h.Store.Load(t.TaskID); {
+	case err == nil:
 		for i, s := range rec.Steps {
 			place[s.RowID] = i + 1
 		}
 		t.Created = rec.CreatedAt
+	case !errors.Is(err, fs.ErrNotExist):
+		h.Warn("the steps of %v may stand in another order, as its record cannot be read: %v", t.TaskID, err)
 	}
 	slices.SortStableFunc(rows, func(a, b *pipeline.Row) int { return place[a.ID] - place[b.ID] })
 	for _, s := range rows {

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +62,11 @@ func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 		s.addRow(&snap.Rows[i])
 	}
 	for _, id := range heartbeat.Components {
-		if b, err := heartbeat.Read(h.Dir, id); err == nil {
+		b, err := heartbeat.Read(h.Dir, id)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err // not known is not "has never run"
+		}
+		if b != nil {
 			s.beats[id] = b
 		}
 	}
@@ -146,8 +151,11 @@ func (s *situation) readInboxes() error {
 			if !f.Regular() {
 				continue
 			}
-			if data, _, err := s.home.Box.Read(f); err == nil { // else it was settled meanwhile
+			switch data, _, err := s.home.Box.Read(f); {
+			case err == nil:
 				s.addDrop(kind, data, f.Info.ModTime())
+			case !errors.Is(err, fs.ErrNotExist): // else it was settled meanwhile
+				return err
 			}
 		}
 	}
@@ -174,6 +182,9 @@ func (s *situation) readFailed() error {
 	}
 	for _, name := range names {
 		f, err := s.home.Box.ReadSettled(inbox.FailedDir, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // as it was put back meanwhile
+			return err
+		}
 		if err != nil || f.Object == nil || f.TaskID() == 0 {
 			continue
 		}

@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +48,38 @@ type Streams struct {
 
 // OSStreams are those of the process.
 func OSStreams() Streams {
-	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+	return Streams{In: os.Stdin, Out: &Output{W: os.Stdout}, Err: os.Stderr, Getenv: os.Getenv}
+}
+
+// Output remembers that W did not take what a command answered, so that Run does
+// not let it pass for a success. A pipe whose reader has heard enough is no loss.
+// Several goroutines may write to it.
+type Output struct {
+	W io.Writer
+
+	mu  sync.Mutex
+	err error // the first
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.W.Write(p)
+	if o.err == nil && !errors.Is(err, syscall.EPIPE) {
+		o.err = err
+	}
+	return n, err
+}
+
+// lost is the error with which the answer, or a part of it, was not written.
+func (s Streams) lost() error {
+	o, ok := s.Out.(*Output)
+	if !ok {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
 // Note writes one line that is neither answer nor error.
@@ -102,6 +135,9 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 		return Errorf(Usage, "%w", err).Hint("%s --help", c.CommandPath())
 	})
 	ran, err := cmd.ExecuteContextC(ctx)
+	if lost := s.lost(); lost != nil {
+		err = unwritten(err, lost)
+	}
 	if err == nil {
 		return OK
 	}
@@ -114,6 +150,16 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 	e.here(ran)
 	s.report(e)
 	return e.Code
+}
+
+// unwritten is the error of a command that ended with err, and whose answer was
+// lost on its way. Where it has words of its own, they stand.
+func unwritten(err, lost error) error {
+	e := Exit(Failed)
+	if told := errors.As(err, &e); told && !e.Quiet || !told && err != nil && !errors.Is(err, lost) {
+		return err
+	}
+	return &Error{Code: e.Code, Err: fmt.Errorf("the answer was not written: %w", lost), Hints: e.Hints}
 }
 
 // withDir is a hint that names the directory itself.

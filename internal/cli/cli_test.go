@@ -86,6 +86,37 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+type full struct{ err error }
+
+func (f full) Write([]byte) (int, error) { return 0, f.err }
+
+// TestAnswerNotWritten: an answer that was lost is told, unless the command has
+// words of its own for what went wrong.
+func TestAnswerNotWritten(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("disk full")
+	const told = "otm: error: the answer was not written: disk full\n"
+	for _, tt := range []struct {
+		name   string
+		err    error
+		code   int
+		stderr string
+	}{
+		{"passed over", nil, Failed, told},
+		{"passed on", fmt.Errorf("flush: %w", lost), Failed, told},
+		{"quiet", Exit(Partial).Hint("look"), Partial, told + "otm: hint: look\n"},
+		{"in words of its own", Errorf(Failed, "T-00001 is not told: %w", lost), Failed, "otm: error: T-00001 is not told: disk full\n"},
+		{"something else", io.ErrUnexpectedEOF, Failed, "otm: error: unexpected EOF\n"},
+	} {
+		s, _, stderr := streams()
+		s.Out = &Output{W: full{lost}}
+		run := func(*cobra.Command) error { fmt.Fprintln(s.Out, "answer"); return tt.err }
+		if code := Run(context.Background(), command(run, nil), nil, s, nil); code != tt.code || stderr.String() != tt.stderr {
+			t.Errorf("%s: exit code %d, stderr %q; want %d, %q", tt.name, code, stderr, tt.code, tt.stderr)
+		}
+	}
+}
+
 func TestExplainMayBeMissing(t *testing.T) {
 	t.Parallel()
 	s, _, stderr := streams()
