@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"otm/dispatch"
 	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
+	"otm/internal/durable"
 	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 )
@@ -65,6 +69,25 @@ func newBusy(t *testing.T) *patient {
 	return p
 }
 
+// newBroken is a busy patient with something of each kind that otm fsck mends.
+func newBroken(t *testing.T) *patient {
+	t.Helper()
+	p := newBusy(t) // its counter is below the id of the drop that failed
+	p.must("otm", "archive", "--older-than", "0d", "--yes")
+	litter := filepath.Join(p.h.Dir, "tasks", durable.TempPrefix+"1")
+	put(t, litter, "")
+	old := time.Now().Add(-3 * time.Hour)
+	if err := os.Chtimes(litter, old, old); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(p.h.Dir, history.FileName), filepath.Join(p.h.Config.Agents[0].Workspace, dispatch.FileName)} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
 // outcome is what became of all tasks and drops.
 func (p *patient) outcome() string {
 	p.Helper()
@@ -105,17 +128,21 @@ func (p *patient) outcome() string {
 // command once, it says so, and run again it comes to where it would have come.
 func TestCommandsWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
-	for _, argv := range [][]string{
-		{"otm", "archive", "--older-than", "0d", "--yes"}, {"otm", "retry", "bad.json"}, {"otm", "fsck", "--repair"}, {"otm", "next", "--agent", "devdas"},
-		{"otm-injector", "--once"}, {"otm-dispatcher", "--once"}, {"otm-completion-detector", "--once"},
+	for _, c := range []struct {
+		command string
+		in      func(*testing.T) *patient
+	}{
+		{"otm archive --older-than 0d --yes", newBusy}, {"otm retry bad.json", newBusy}, {"otm fsck --repair", newBroken}, {"otm next --agent devdas", newBusy},
+		{"otm-injector --once", newBusy}, {"otm-dispatcher --once", newBusy}, {"otm-completion-detector --once", newBusy},
 	} {
-		t.Run(strings.Join(argv, " "), func(t *testing.T) {
+		t.Run(c.command, func(t *testing.T) {
 			t.Parallel()
-			whole := newBusy(t)
+			argv := strings.Fields(c.command)
+			whole := c.in(t)
 			usual, _ := whole.main(argv...)
 			want := whole.outcome()
 			crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
-				p := newBusy(t)
+				p := c.in(t)
 				code, out := 0, ""
 				refused, _ := refuse(p.h.Dir, func() error {
 					code, out = p.main(argv...)
