@@ -36,7 +36,7 @@ func newRead(t *testing.T) *patient {
 		t.Fatalf("%q wait: %v", waiting, err)
 	}
 	dropped := strings.TrimRight(content(t, waiting[0]), "}\n") // T-00003
-	put(t, filepath.Join(p.h.Dir, "failed", "late.json"), dropped+`,"_result":{"inbox":"new-tasks","error":"no room","class":"refused"}}`)
+	put(t, filepath.Join(p.h.Dir, "failed", "late.json"), dropped+`,"_result":{"inbox":"new-tasks","error":"no room","class":"rejected"}}`)
 	if err := os.Remove(waiting[0]); err != nil {
 		t.Fatal(err)
 	}

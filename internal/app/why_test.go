@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"otm/heartbeat"
+	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/history"
@@ -111,6 +113,22 @@ func (w *whyWorld) byCommand() {
 	w.rows[0].Assignee, w.rec.Agent, w.rec.Dispatch.Agent = "runner", "runner", "runner"
 }
 
+// runs has the process of runner run.
+func (w *whyWorld) runs() {
+	w.Helper()
+	l, err := lock.Acquire(w.Context(), filepath.Join(w.h.Dir, "locks", "exec-runner"), 0)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { l.Release() })
+}
+
+// failCreate leaves a create that failed an hour ago.
+func (w *whyWorld) failCreate(class inbox.Class) {
+	put(w, filepath.Join(w.h.Dir, inbox.FailedDir, "c.json"),
+		fmt.Sprintf(`{"id":"d1","taskId":"T-00001","title":"One","agent":"gate","_result":{"at":%q,"inbox":"new-tasks","attempts":1,"error":"not so","class":%q}}`, w.now.Add(-time.Hour).Format(time.RFC3339), class))
+}
+
 func (w *whyWorld) dropUpdate() {
 	path := filepath.Join(w.h.Box.Dir(inbox.TaskUpdates), "u.json")
 	put(w, path, `{"id":"u1","taskId":"T-00001","status":"in_progress"}`)
@@ -189,6 +207,22 @@ func TestWhy(t *testing.T) {
 	}{
 		{"taken", func(w *whyWorld) { w.taken() }, "taken by gate 1m ago, nothing reported yet", "", false},
 		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "woken 1h ago, not taken", "it is woken again 15m0s after that; by hand: otm next --agent gate", true},
+		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Accepted = nil }, 1) },
+			"no answer to the wake of 1h ago", "otm doctor   # says whether the gateway is there", true},
+		{"whether it was woken cannot be read", func(w *whyWorld) {
+			crashtest.Below(w, filepath.Join(w.h.Dir, "tasks"), func(step, _ string) error {
+				if step == "read directory" {
+					return syscall.EIO
+				}
+				return nil
+			})
+		}, "whether gate was woken for it is not known: ", "otm fsck", true},
+		{"its agent is configured no more", func(w *whyWorld) { w.rows[0].Assignee = "former" }, `unknown agent "former"`, "assign it to somebody who is configured", true},
+		{"sent back to nobody", func(w *whyWorld) { w.status(pipeline.New); w.rows[0].Assignee = "" }, "nobody is assigned", "choose an assignee on the board", false},
+		{"new, and the workspace is gone", func(w *whyWorld) {
+			w.status(pipeline.New)
+			w.h.Config.Agents.Named("gate").Workspace = filepath.Join(w.h.Dir, "no such")
+		}, "the workspace of gate is missing: ", "mkdir -p ", true},
 		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "mend that", true},
 		{"nothing runs any more", func(w *whyWorld) {
 			w.dropUpdate()
@@ -211,12 +245,13 @@ func TestWhy(t *testing.T) {
 		{"its process takes nothing", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
-			l, err := lock.Acquire(w.Context(), filepath.Join(w.h.Dir, "locks", "exec-runner"), 0)
-			if err != nil {
-				w.Fatal(err)
-			}
-			w.Cleanup(func() { l.Release() })
+			w.runs()
 		}, "the process of runner was started 1h ago, still runs, and has taken nothing", "logs/exec/runner", true},
+		{"its process has begun", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.AskedAt, wake.Accepted = "exec", w.now.Add(-time.Second), &w.now }, 1)
+			w.runs()
+		}, "the process of runner was started 1s ago, and has not taken it yet", "", true},
 		{"its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *pipeline.Wake) {
@@ -234,6 +269,13 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", wake.Accepted }, 1)
 		}, "taken by runner 1m ago, nothing reported yet", "", false},
 		{"at work", func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }, "gate is at it, 1 of 1 steps open, last heard 1m ago", "", false},
+		{"at work, and never heard of", func(w *whyWorld) { w.status(pipeline.InProgress) }, "gate is at it, 1 of 1 steps open, last heard 2h ago", "look at the agent; it is woken again if other tasks wait, or set this one to new on the board", true},
+		{"all steps done", func(w *whyWorld) {
+			w.status(pipeline.InProgress)
+			w.taken()
+			w.rows[1].Checked, w.rec.Steps[0].Done = true, true
+			w.beat(heartbeat.Error, "no board", heartbeat.Detector)
+		}, "all steps are done; waits for the completion detector; otm-completion-detector said 0s ago: no board", "otm doctor", false},
 		{"all steps deleted", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
@@ -255,6 +297,12 @@ func TestWhy(t *testing.T) {
 		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.rec.Reason = "no password" },
 			"blocked 2h ago: no password", "remove the cause", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
+		{"its id was taken", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Conflict) }, "failed (conflict): not so", "otm retry c.json --new-id", true},
+		{"its create is wrong", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Invalid) }, "failed (invalid): not so", "failed/c.json, then: otm retry c.json", true},
+		{"refused when it was half made", func(w *whyWorld) {
+			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.History = "", nil, w.now.Add(-2*time.Hour), nil
+			w.failCreate(inbox.Rejected)
+		}, "failed (rejected): not so", "otm retry c.json", true},
 		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
 		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},
@@ -285,6 +333,9 @@ func TestWhy(t *testing.T) {
 		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
 		{"row not made, and nothing waits", func(w *whyWorld) { w.rec.RowID, w.rows = "", nil },
 			"its row was never made, and no drop of it waits", "create it again", true},
+		{"typed, and its row does not show yet", func(w *whyWorld) { w.begun(); w.rows, w.rec.RowID = nil, "" }, "typed on the board, and not taken up completely", "", true},
+		{"row lacks one of its steps", func(w *whyWorld) { w.rec.Steps = append(w.rec.Steps, pipeline.StepRecord{Title: "b"}) },
+			"1 of its 2 steps stand on the board, and no drop of it waits", "create it again", true},
 		{"row lacks steps, and nothing waits", func(w *whyWorld) { w.rec.Steps[0].RowID, w.rows = "", w.rows[:1] },
 			"0 of its 1 steps stand on the board, and no drop of it waits", "create it again", true},
 		{"two rows bear its id", func(w *whyWorld) {
