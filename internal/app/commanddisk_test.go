@@ -65,6 +65,7 @@ func newBusy(t *testing.T) *patient {
 		t.Fatal(err)
 	}
 	p.must("otm-create", "--title", "Dropped", "--agent", "devdas")
+	p.must("otm-update", "--task-id", "2", "--result", "half of it")
 	put(p, filepath.Join(p.h.Dir, "failed", "bad.json"), `{"taskId":"T-00007","title":"Mended","agent":"devdas"}`)
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"otm/internal/cli"
 	"otm/pipeline/inbox"
 )
 
@@ -74,6 +75,38 @@ func TestRetrySaysWhatIsUnsaid(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(h.Box.Dir(inbox.TaskUpdates), "a.json")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRetrySomeOnly: what cannot be put back does not keep the others, and is told.
+func TestRetrySomeOnly(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"some are not there":      {[]string{"good.json", "none.json"}, cli.Partial, "none.json: is not in failed/"},
+		"none is there":           {[]string{"none.json"}, cli.Failed, "none.json: is not in failed/"},
+		"an update has no new id": {[]string{"--new-id", "good.json", "update.json"}, cli.Partial, "update.json: is an update"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &patient{T: t, h: newHome(t, "")}
+			put(t, filepath.Join(p.h.Dir, inbox.FailedDir, "good.json"), `{"id":"d1","taskId":"T-00100","title":"Good","agent":"devdas","_result":{"inbox":"new-tasks"}}`)
+			put(t, filepath.Join(p.h.Dir, inbox.FailedDir, "update.json"), `{"id":"u1","taskId":"T-00100","status":"done","_result":{"inbox":"task-updates"}}`)
+			code, out := p.main(append([]string{"otm", "retry"}, c.args...)...)
+			if code != c.code || !strings.Contains(out, c.says) || !strings.Contains(out, "otm: hint: ls ") {
+				t.Errorf("exit %d: %s", code, out)
+			}
+			waiting, err := p.h.Box.List(inbox.NewTasks)
+			if put := strings.Contains(strings.Join(c.args, " "), "good.json"); err != nil || (len(waiting) == 1) != put {
+				t.Errorf("%d came back: %v", len(waiting), err)
+			}
+			if !exists(filepath.Join(p.h.Dir, inbox.FailedDir, "update.json")) {
+				t.Error("the update is not in failed/ any more")
+			}
+		})
 	}
 }
 

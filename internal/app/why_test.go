@@ -249,7 +249,9 @@ func TestWhy(t *testing.T) {
 		}, "the process of runner was started 1h ago, still runs, and has taken nothing", "logs/exec/runner", true},
 		{"its process has begun", func(w *whyWorld) {
 			w.byCommand()
-			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.AskedAt, wake.Accepted = "exec", w.now.Add(-time.Second), &w.now }, 1)
+			w.woken(func(_ int, wake *pipeline.Wake) {
+				wake.Via, wake.AskedAt, wake.Accepted = "exec", w.now.Add(-time.Second), &w.now
+			}, 1)
 			w.runs()
 		}, "the process of runner was started 1s ago, and has not taken it yet", "", true},
 		{"its process ended", func(w *whyWorld) {

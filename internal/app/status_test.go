@@ -1,0 +1,100 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/pipeline"
+	"otm/pipeline/history"
+	"otm/pipeline/inbox"
+)
+
+// TestStatusTells: what needs a person is told, in a line of its own.
+func TestStatusTells(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	if err := os.RemoveAll(p.h.Config.Agents[0].Workspace); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 7 {
+		put(t, filepath.Join(p.h.Dir, inbox.FailedDir, fmt.Sprintf("c%d.json", n)), fmt.Sprintf(`{"title":"x","_result":{"inbox":"new-tasks","error":"reason %d","class":"rejected"}}`, n))
+	}
+	beat := heartbeat.NewWriter(p.h.Dir, heartbeat.Dispatcher, "test", time.Now)
+	if err := beat.Beat(heartbeat.Partial, "gate: refused; runner: stuck"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 7 { // with the three there are: one is left
+		p.must("otm-create", "--title", fmt.Sprint("More ", n), "--agent", "devdas")
+	}
+	p.main("otm-injector", "--once")
+	code, out := p.main("otm", "status")
+	for _, want := range []string{
+		`otm-dispatcher +0s ago +partial +gate: refused\n +- runner: stuck\n`, // each reason
+		`nothing stays running here; unless timers run the components, start them with: otm up\n`,
+		`c6.json: reason 6\n +c5.json: reason 5\n +c4.json: reason 4\n +c3.json: reason 3\n +c2.json: reason 2\nboard`, // the newest
+		`of 10, read 0s ago\n +nearly full: otm archive --older-than 7d\n`,
+		`agents +devdas +none .*workspace is missing: mkdir -p /.*`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("exit %d, %q is missing:\n%s", code, want, out)
+		}
+	}
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.Partial || !strings.Contains(out, "\notm: hint: mkdir -p /") {
+		t.Errorf("otm next without the workspace: exit %d: %s", code, out)
+	}
+}
+
+// TestStartsWhatWasInstalled: where otm install has been, nobody is told to start
+// the components beside it.
+func TestStartsWhatWasInstalled(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	w.installed(false)
+	var errs strings.Builder
+	w.h.Err = &errs
+	if err := w.h.printComponents(&statusReport{}); err != nil || !strings.Contains(errs.String(), "to start what was installed, run: otm install --") {
+		t.Errorf("%v, %s", err, &errs)
+	}
+}
+
+// TestNobodyIsConfigured says where to name agents.
+func TestNobodyIsConfigured(t *testing.T) {
+	t.Parallel()
+	p := &patient{T: t, h: reopenHome(t, newHome(t, "").Dir, "")}
+	code, out := p.main("otm", "next", "--agent", "devdas")
+	if code != cli.Usage || !strings.Contains(out, "no agents are configured\notm: hint: add [agents.devdas] with a workspace to ") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+// TestHistoryIsPartlyBad: a line that is no entry is told of, and the others are shown.
+func TestHistoryIsPartlyBad(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	if err := history.Append(w.h.Dir, []history.Entry{
+		{ArchivedAt: w.now, TaskID: 7, Row: pipeline.Row{TaskID: "T-00007", Title: "Without a record", Assignee: "gate"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(w.h.Dir, history.FileName)
+	put(t, path, "no entry\n"+content(t, path))
+	p := &patient{T: t, h: w.h}
+	for command, want := range map[string]string{
+		"otm history":              "T-00007",
+		"otm history --agent GATE": "T-00007",
+		"otm history T-00007":      "T-00007  Without a record",
+		"otm why T-00007":          "archived",
+	} {
+		code, out := p.main(strings.Fields(command)...)
+		if code != cli.OK || !strings.Contains(out, want) || strings.Contains(out, "warning") == (command == "otm why T-00007") {
+			t.Errorf("%s: exit %d: %s", command, code, out)
+		}
+	}
+}
