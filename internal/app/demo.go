@@ -234,6 +234,9 @@ func (d *demo) create(ctx context.Context, t demoTask) error {
 	cmd.Env, cmd.Stderr = d.env, d.Err
 	began := time.Now()
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("otm-create: %w", err)
 	}
