@@ -115,7 +115,7 @@ func TestAnswerIsLost(t *testing.T) {
 	for _, argv := range append([][]string{
 		{"otm", "next", "--agent", "devdas"}, {"otm", "next", "--agent", "devdas", "--json"}, {"otm", "retry", "bad.json", "--json"}, {"otm", "retry", "bad.json"},
 		{"otm", "archive", "--older-than", "0d"}, {"otm", "archive", "--older-than", "0d", "--json"}, {"otm", "init"}, {"otm", "init", "--json"},
-		{"otm", "--help"}, {"otm", "--version"}, {"otm", "completion", "bash"}, {"otm-create", "--title", "x", "--agent", "devdas"}, {"otm-update", "--help"},
+		{"otm"}, {"otm", "--version"}, {"otm", "completion", "bash"}, {"otm", "completion", "zsh"}, {"otm", "completion", "fish"}, {"otm-create", "--title", "x", "--agent", "devdas"}, {"otm-update", "--help"},
 	}, readers...) {
 		t.Run(strings.Join(argv, " "), func(t *testing.T) {
 			t.Parallel()
