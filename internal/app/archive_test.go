@@ -181,6 +181,43 @@ func TestArchiveUnreadRecord(t *testing.T) {
 	}
 }
 
+// A row that bears the id of a task whose row is another stays: a person has to look.
+func TestArchiveLeavesCopies(t *testing.T) {
+	t.Parallel()
+	b, a := newArchive(t, 2)
+	_, err := a.home.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		r.RowID, r.Title, r.Status = "RecOTHER", "task 0", pipeline.InProgress
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := a.run(t.Context(), true)
+	if err != nil || len(report.Tasks) != 1 || report.Tasks[0].TaskID != 2 || rowsLeft(t, b) != 3 {
+		t.Errorf("%+v, %v, %d rows", report, err, rowsLeft(t, b))
+	}
+	if ids := archivedIDs(t, a.home.Dir); !slices.Equal(ids, []string{"T-00002"}) {
+		t.Errorf("in the history: %v", ids)
+	}
+}
+
+// Where the board says that rows are deleted and shows them still, that is told, and
+// the next run deletes them.
+func TestArchivedRowsStillShow(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	p.b.Faults.Next("slackLists.items.deleteMultiple", boardtest.Body("nothing done", `{"ok":true}`))
+	argv := []string{"otm", "archive", "--older-than", "0d", "--yes"}
+	if _, out := p.main(argv...); !strings.Contains(out, "warning: the board still shows 2 of the deleted rows: run it again in a minute") {
+		t.Errorf("not told: %s", out)
+	}
+	p.must(argv...)
+	entries, err := p.h.readHistory(func(*history.Entry) bool { return true })
+	if n := rowsLeft(t, p.b); err != nil || n != 3 || len(entries) != 1 {
+		t.Errorf("%d rows left, %d in the history, %v", n, len(entries), err)
+	}
+}
+
 // What is sent back, or was done a moment ago, stays.
 func TestArchiveTakesOnlyWhatIsOver(t *testing.T) {
 	t.Parallel()
