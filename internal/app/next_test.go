@@ -1,0 +1,60 @@
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/cli"
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+)
+
+// TestNextTellsOfFailedReports: an agent hears of the newest of its own reports that
+// failed lately, and of nobody else's.
+func TestNextTellsOfFailedReports(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.InProgress}
+	w.situation() // writes the records
+	failed := func(name string, id pipeline.TaskID, kind inbox.Kind, at time.Time) {
+		put(t, filepath.Join(w.h.Dir, inbox.FailedDir, name), fmt.Sprintf(`{"id":"u","taskId":%q,"title":"x","_result":{"at":%q,"inbox":%q,"error":%q,"class":"conflict"}}`,
+			id, at.Format(time.RFC3339), kind, id.String()+" about "+name))
+	}
+	for n := range 7 {
+		failed(fmt.Sprintf("u%d.json", n), 1, inbox.TaskUpdates, w.now)
+	}
+	failed("v-other.json", 2, inbox.TaskUpdates, w.now)
+	failed("v-create.json", 1, inbox.NewTasks, w.now)
+	failed("v-long-ago.json", 1, inbox.TaskUpdates, w.now.Add(-failedShownFor-time.Hour))
+	failed("v-unknown.json", 77, inbox.TaskUpdates, w.now)
+	put(t, filepath.Join(w.h.Dir, inbox.FailedDir, "v-unread.json"), "no JSON")
+	if err := syscall.Mkfifo(filepath.Join(w.h.Box.Dir(inbox.TaskUpdates), "pipe.json"), 0o600); err != nil { // nobody writes into it
+		t.Fatal(err)
+	}
+	p := &patient{T: t, h: w.h}
+	code, out := p.main("otm", "next", "--agent", "gate")
+	told := regexp.MustCompile(`(?s)report again:\n(.*)`).FindStringSubmatch(out)
+	want := ""
+	for n := 6; n >= 2; n-- {
+		want += fmt.Sprintf("  T-00001: about u%d.json\n", n)
+	}
+	if code != cli.OK || told == nil || told[1] != want {
+		t.Errorf("exit %d: %s\nwant\n%s", code, out, want)
+	}
+}
+
+// TestNextKnowsNothingElse: where it cannot be known what is on its way to an agent,
+// it hears that nothing waits.
+func TestNextKnowsNothingElse(t *testing.T) {
+	t.Parallel()
+	p := &patient{T: t, h: newHome(t, "")}
+	put(t, filepath.Join(p.h.Dir, "otm-injector-state.json", "x"), "") // a directory where a file should be
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || !strings.HasPrefix(out, "no task waiting\n") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
