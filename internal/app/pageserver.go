@@ -41,6 +41,15 @@ func (p *runningPage) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
+// ended closes a page that was served, and ended with err; where that is nil,
+// the error is that of closing.
+func (p *runningPage) ended(err error) error {
+	if closing := p.close(); err == nil {
+		return closing
+	}
+	return err
+}
+
 // openPage opens the page of what is configured.
 func (h *Home) openPage(ctx context.Context, o board.Options) (*runningPage, error) {
 	if h.Config.Slack.ListID == "" {
@@ -216,7 +225,7 @@ func (h *Home) announcePage(address string) error {
 }
 
 func (h *Home) forgetPage() error {
-	err := os.Remove(h.announcementPath())
+	err := durable.Remove(h.announcementPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
