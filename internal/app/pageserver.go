@@ -265,15 +265,18 @@ func (h *Home) pageAddress() (string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
-		return endpoint.Page, err
+		return endpoint.Page, h.oddAddress(err)
 	}
 	data, err := durable.ReadFile(h.announcementPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	var a announcement
-	if err == nil {
-		err = json.Unmarshal(data, &a)
+	if err != nil {
+		return "", err
 	}
-	return a.Page, err
+	var a announcement
+	if err := json.Unmarshal(data, &a); err != nil {
+		return "", h.oddAddress(fmt.Errorf("read %q: %w", h.announcementPath(), err))
+	}
+	return a.Page, nil
 }
