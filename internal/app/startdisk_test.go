@@ -8,11 +8,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"otm/heartbeat"
+	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
@@ -130,4 +132,133 @@ func TestPageStartsWhereTheDiskFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPageAddress: where the address is taken, the page is at the next one, and says
+// so; where none can be had, that is told, and nothing is left.
+func TestPageAddress(t *testing.T) {
+	t.Parallel()
+	slack, _ := slackHome(t)
+	for _, h := range []*Home{slack, newHome(t, "")} {
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer taken.Close()
+		h.Config.Board.Listen = taken.Addr().String()
+		p, err := h.openPage(t.Context(), board.Options{Listen: h.Config.Board.Listen})
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, err := h.pageAddress()
+		if err != nil || address != p.address || !answers(address) || strings.Contains(address, h.Config.Board.Listen) {
+			t.Errorf("it is said to be at %q, and is at %q; %v", address, p.address, err)
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if err := p.ended(p.serve(stopped)); err != nil {
+			t.Error(err)
+		}
+		for _, bad := range []string{"127.0.0.1:99999", "nonsense", "192.0.2.1:18780"} {
+			h.Config.Board.Listen = bad
+			p, err := h.openPage(t.Context(), board.Options{Listen: bad})
+			if p != nil || err == nil || !strings.Contains(err.Error(), bad) {
+				t.Errorf("%s: %v", bad, err)
+			}
+			h.Config.Board.Listen = address
+			if left := traces(t, h); len(left) > 0 {
+				t.Errorf("%s: it left %q", bad, left)
+			}
+		}
+	}
+}
+
+// TestLogNotOpened: what stays and cannot open its log ends, names it, and leaves
+// nothing; what runs once needs none.
+func TestLogNotOpened(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		log  string
+		argv []string
+		once bool
+	}{
+		{boardID, []string{"otm", "up"}, false},
+		{heartbeat.Injector, []string{"otm", "up"}, false},
+		{heartbeat.Dispatcher, []string{"otm", "up"}, false},
+		{heartbeat.Detector, []string{"otm", "up"}, false},
+		{boardID, []string{"otm", "board"}, false},
+		{heartbeat.Injector, []string{"otm-injector"}, false},
+		{heartbeat.Dispatcher, []string{"otm-dispatcher", "--every", "1m"}, false},
+		{heartbeat.Detector, []string{"otm-completion-detector", "--every", "1m"}, false},
+		{heartbeat.Injector, []string{"otm-injector", "--once"}, true},
+		{heartbeat.Dispatcher, []string{"otm-dispatcher"}, true},
+	} {
+		h := listenAt(t, newHome(t, ""), quietAddress(t))
+		path := filepath.Join(h.LogDir(), c.log+".log")
+		put(t, filepath.Join(path, "in its place"), "")
+		want := cli.Failed
+		if c.once {
+			want = cli.TryLater // no board runs
+		}
+		code, out, said := stay(t, h.Dir, c.argv...)
+		if code != want || strings.Contains(said, path) == c.once {
+			t.Errorf("%q without %s.log: exit %d: %s%s", c.argv, c.log, code, out, said)
+		}
+		if left := traces(t, h); len(left) > 0 {
+			t.Errorf("%q without %s.log: it left %q", c.argv, c.log, left)
+		}
+	}
+}
+
+// TestResidentsRefuse: what is asked of what stays and cannot be is refused, with a
+// command that can be, and nothing is written.
+func TestResidentsRefuse(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	for _, c := range []struct {
+		dir  string
+		argv []string
+		code int
+		says []string
+	}{
+		{h.Dir, []string{"otm-injector", "--sweep-every", "1ms"}, cli.Usage, []string{"--sweep-every 1ms: at least 100ms", "hint: --sweep-every 2m0s"}},
+		{h.Dir, []string{"otm-dispatcher", "--every", "-1s"}, cli.Usage, []string{"--every -1s: at least 100ms", "hint: --every 2m0s"}},
+		{h.Dir, []string{"otm-completion-detector", "--every", "0s"}, cli.Usage, []string{"--every 0s: at least 100ms", "hint: --every 2m0s"}},
+		{h.Dir, []string{"otm", "board", "--row-limit", "-1"}, cli.Usage, []string{"--row-limit -1: is negative", "hint: otm board --row-limit 1000"}},
+		{h.Dir, []string{"otm", "board", "--limits", "hard"}, cli.Usage, []string{`--limits "hard": only slack is known`, "hint: otm board --limits slack"}},
+		{t.TempDir(), []string{"otm", "up"}, cli.NotInit, []string{"hint: otm init"}},
+		{t.TempDir(), []string{"otm", "board"}, cli.NotInit, []string{"hint: otm init"}},
+		{t.TempDir(), []string{"otm-injector"}, cli.NotInit, []string{"hint: otm init"}},
+		{t.TempDir(), []string{"otm-dispatcher"}, cli.NotInit, []string{"hint: otm init"}},
+	} {
+		before := tree(t, c.dir)
+		code, out, said := stay(t, c.dir, c.argv...)
+		if code != c.code || out != "" {
+			t.Errorf("%q: exit %d: %s%s", c.argv, code, out, said)
+		}
+		for _, words := range c.says {
+			if !strings.Contains(said, words) {
+				t.Errorf("%q: %s lacks %q", c.argv, said, words)
+			}
+		}
+		if after := tree(t, c.dir); !slices.Equal(after, before) {
+			t.Errorf("%q: it left %q", c.argv, after)
+		}
+	}
+	nowhere := cli.Streams{Getenv: func(string) string { return "" }}
+	if _, err := OpenHome(nowhere, ""); exitCode(err) != cli.BadConfig || Explain(err) == nil || !strings.HasPrefix(Explain(err).Hints[0], "export OTM_DIR=") {
+		t.Errorf("without a home: %v", err)
+	}
+}
+
+// tree is what stands below a directory.
+func tree(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		paths = append(paths, path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return paths
 }
