@@ -159,6 +159,27 @@ func TestPageShowsWhereTheDiskFails(t *testing.T) {
 	}
 }
 
+// TestPageDetailOdd: where a record is missing, all but the history is shown; where it
+// is damaged, that is told, and its file named. A step has no details of its own.
+func TestPageDetailOdd(t *testing.T) {
+	t.Parallel()
+	p, row, step := newReviewed(t)
+	path := filepath.Join(p.h.Dir, "tasks", "T-00002.json")
+	if _, err := pageOf(p.h).Detail(t.Context(), step); !errors.Is(err, errGone) {
+		t.Errorf("a step: %v", err)
+	}
+	put(t, path, "garbage")
+	if d, err := pageOf(p.h).Detail(t.Context(), row); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a damaged record: %+v, %v", d, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := pageOf(p.h).Detail(t.Context(), row); err != nil || d.Why == "" || len(d.History) > 0 {
+		t.Errorf("no record: %+v, %v", d, err)
+	}
+}
+
 // TestLinkWhereThePageIsOdd: where the file that tells where the page is says nothing
 // of use, or nobody is there, otm board --link tells what starts one.
 func TestLinkWhereThePageIsOdd(t *testing.T) {
