@@ -217,10 +217,7 @@ type announcement struct {
 func (h *Home) announcementPath() string { return filepath.Join(h.boardDir(), "page.json") }
 
 func (h *Home) announcePage(address string) error {
-	data, err := json.Marshal(announcement{Page: address, PID: os.Getpid()})
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(announcement{Page: address, PID: os.Getpid()}) // never fails
 	return durable.Replace(h.announcementPath(), append(data, '\n'))
 }
 
