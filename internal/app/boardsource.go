@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -103,12 +104,12 @@ func (h *Home) whichBoard() (slacklist.Options, error) {
 	return h.embeddedBoard(o)
 }
 
-// listOptions is what the configuration says of the list.
 // snapshot is the board as it was last read.
 func (h *Home) snapshot() (*slacklist.Snapshot, error) {
 	return slacklist.ReadSnapshot(h.Dir, h.Config.Slack.Budget, h.Now())
 }
 
+// listOptions is what the configuration says of the list.
 func (h *Home) listOptions() slacklist.Options {
 	c := h.Config
 	return slacklist.Options{
@@ -123,11 +124,10 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 		return o, h.noBoard()
 	}
 	if err != nil {
-		return o, err
+		return o, h.oddAddress(err)
 	}
 	if err := config.CheckURL(endpoint.URL, "http", "https"); err != nil {
-		return o, cli.Errorf(cli.TryLater, "the address of the embedded board in %q: %w", filepath.Join(h.boardDir(), "endpoint.json"), err).
-			Hint("%s   # the board writes it anew when it starts", h.startCommand())
+		return o, h.oddAddress(fmt.Errorf("%q: %w", filepath.Join(h.boardDir(), "endpoint.json"), err))
 	}
 	if !answers(endpoint.URL) {
 		return o, h.noBoard()
@@ -139,6 +139,16 @@ func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
 	o.Called = map[string]string{board.HumanUser: human}
 	h.embeddedBudget(&o, endpoint)
 	return o, nil
+}
+
+// oddAddress says that a file which tells where the board or its page is says
+// nothing of use. That it could not be read stays as it is.
+func (h *Home) oddAddress(err error) error {
+	var file *fs.PathError
+	if err == nil || errors.As(err, &file) {
+		return err
+	}
+	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes it anew when it starts", h.startCommand())
 }
 
 // noBoard is errNoBoard with what starts one here.

@@ -18,6 +18,7 @@ import (
 	"otm/internal/lock"
 	"otm/internal/logx"
 	"otm/pipeline"
+	"otm/pipeline/inbox/watch"
 )
 
 // A resident goes on after what may pass, and says each trouble once; it ends where
@@ -59,6 +60,75 @@ func TestResidentJudges(t *testing.T) {
 		said.Reset()
 		if comp.sayTrouble(nil); strings.Contains(said.String(), "trouble is over") != (c.says == "kept from its work") {
 			t.Errorf("%s: afterwards it says %q", name, &said)
+		}
+	}
+}
+
+// A trouble that becomes another one is not said again, and what it was last is said
+// to be over.
+func TestTroubleChanges(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level][]string{
+		slog.LevelInfo:  {"kept from its work", "trouble is over"},
+		slog.LevelDebug: {"kept from its work", "still kept from its work", "trouble is over"},
+	} {
+		var said bytes.Buffer
+		c := &component{log: logx.New(&said, level)}
+		for _, trouble := range []error{errors.New("one"), errors.New("two"), errors.New("two"), nil, nil} {
+			c.sayTrouble(trouble)
+		}
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		if len(lines) != len(want) || !strings.Contains(lines[len(lines)-1], "was=two") {
+			t.Fatalf("it says\n%s", &said)
+		}
+		for i, line := range lines {
+			if !strings.Contains(line, `msg="`+want[i]+`"`) {
+				t.Errorf("it says %q, want %q", line, want[i])
+			}
+		}
+	}
+}
+
+// deaf is a watcher that polls.
+type deaf struct {
+	probed chan string
+	stats  watch.Stats
+}
+
+func (d *deaf) Probe() int            { return 0 }
+func (d *deaf) Probed() <-chan string { return d.probed }
+func (d *deaf) Stats() watch.Stats    { return d.stats }
+
+// What hinders the watching stands in its heartbeat and in the injector's.
+func TestWatchingNotes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stats         watch.Stats
+		result        heartbeat.Result
+		details, note string
+		trouble       bool
+	}{
+		"well":     {watch.Stats{}, heartbeat.Success, "watching, overflows: 0", "", false},
+		"overflow": {watch.Stats{Overflows: 2}, heartbeat.Success, "watching, overflows: 2", "overflows: 2", false},
+		"polling":  {watch.Stats{Overflows: 2, Degraded: "polling instead"}, heartbeat.Partial, "polling instead", "polling instead", true},
+	} {
+		if note, trouble := watchingNote(c.stats); note != c.note || trouble != c.trouble {
+			t.Errorf("%s: the injector says %q, trouble %t", name, note, trouble)
+		}
+		h := newHome(t, "")
+		ctx, stop := context.WithCancel(t.Context())
+		w := &deaf{probed: make(chan string), stats: c.stats}
+		done := make(chan error, 1)
+		go func() { done <- h.beatWatcher(ctx, w) }()
+		for _, dir := range []string{"a", "a", "b", "a"} { // the last is taken once it has beaten
+			w.probed <- dir
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if b, err := heartbeat.Read(h.Dir, heartbeat.Watcher); err != nil || b.Result != c.result || b.Details != c.details {
+			t.Errorf("%s: %+v, %v", name, b, err)
 		}
 	}
 }

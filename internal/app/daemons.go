@@ -11,6 +11,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/daemon"
 	"otm/pipeline/inbox"
+	"otm/pipeline/inbox/watch"
 )
 
 // minEvery is the shortest time between two runs.
@@ -71,20 +72,23 @@ func (h *Home) stayInjector(ctx context.Context, in *component) error {
 func (h *Home) goInjector(g *daemon.Group, in *component) {
 	w := h.inboxWatch()
 	in.events, in.hints = w.Changed(), h.boardHints()
-	in.extra = func() (string, bool) {
-		stats := w.Stats()
-		switch {
-		case stats.Degraded != "":
-			return stats.Degraded, true
-		case stats.Overflows > 0: // each was swept for at once
-			return fmt.Sprintf("overflows: %d", stats.Overflows), false
-		}
-		return "", false
-	}
+	in.extra = func() (string, bool) { return watchingNote(w.Stats()) }
 	g.Go(w.Run)
 	g.Go(in.hints.Run)
 	g.Go(func(ctx context.Context) error { return h.beatWatcher(ctx, w) })
 	g.Go(in.Resident)
+}
+
+// watchingNote is what an injector's heartbeat says of the watching, and whether
+// that is a trouble; "" where all went well.
+func watchingNote(stats watch.Stats) (details string, trouble bool) {
+	switch {
+	case stats.Degraded != "":
+		return stats.Degraded, true
+	case stats.Overflows > 0: // each was swept for at once
+		return fmt.Sprintf("overflows: %d", stats.Overflows), false
+	}
+	return "", false
 }
 
 // probeEvery is how often the watching is put to the test; until the first

@@ -3,6 +3,8 @@ package app
 import (
 	"errors"
 	"fmt"
+	"net"
+	"syscall"
 
 	"otm/internal/board"
 	"otm/internal/cli"
@@ -41,6 +43,7 @@ func Explain(err error) *cli.Error {
 	var resident *residentError
 	var missing *pipeline.MissingError
 	var be *pipeline.BoardError
+	var op *net.OpError
 	switch {
 	case errors.As(err, &token):
 		return cli.Errorf(cli.Credentials, "%w", err).Hint("otm init --slack --token-stdin   # paste the token, then Enter; or put it where slack.token_file or token_env of otm.toml says")
@@ -52,6 +55,10 @@ func Explain(err error) *cli.Error {
 		return cli.Errorf(cli.BadConfig, "the list does not fit: %w", err).Hint("%s", missingHint(missing))
 	case errors.As(err, &be):
 		return explainBoard(be)
+	case errors.As(err, &op) && op.Op == "listen" && errors.Is(err, syscall.EADDRINUSE): // and so are the next ones
+		return cli.Errorf(cli.TryLater, "%w", err).Hint("name another address with listen in [board] of otm.toml")
+	case errors.As(err, &op) && op.Op == "listen":
+		return cli.Errorf(cli.BadConfig, "%w", err).Hint("name another address with listen in [board] of otm.toml")
 	}
 	return submit.Explain(err)
 }

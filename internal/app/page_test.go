@@ -101,14 +101,19 @@ func (v *visitor) send(r *http.Request) (int, string) {
 	return w.StatusCode, b.String()
 }
 
-// get reads an answer as JSON.
-func get[T any](v *visitor, path string) T {
+func (v *visitor) ask(path string) (int, string) {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.address+path, nil)
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	status, body := v.send(r)
+	return v.send(r)
+}
+
+// get reads an answer as JSON.
+func get[T any](v *visitor, path string) T {
+	v.t.Helper()
+	status, body := v.ask(path)
 	var out T
 	if err := json.Unmarshal([]byte(body), &out); status != http.StatusOK || err != nil {
 		v.t.Fatalf("%s: status %d, %s", path, status, body)
@@ -272,6 +277,7 @@ func TestPageWithoutAgents(t *testing.T) {
 	}
 	v.do(page.Action{Do: "create", Title: "for anybody", Agent: "somebody"})
 	v.refused(page.Action{Do: "create", Title: "for nobody", Agent: "<b>"}, "no name for an agent")
+	v.refused(page.Action{Do: "edit", Row: "RecNONE", Agent: "<b>"}, "no name for an agent")
 }
 
 // What a person does on the embedded board is a person's there and in the
@@ -463,6 +469,11 @@ func TestPageRowGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "no longer on the board")
+	for _, gone := range []string{"RecNONE", ""} {
+		if status, body := v.ask("/page/task?row=" + gone); status != http.StatusUnprocessableEntity || !strings.Contains(body, "no longer on the board") {
+			t.Errorf("details of %q: status %d, %s", gone, status, body)
+		}
+	}
 }
 
 // slackHome is a directory with a Slack List, which a board of the tests plays.
@@ -556,10 +567,45 @@ func TestPageBoardOutOfReach(t *testing.T) {
 	v := visit(t, h, board.Options{})
 	b.Faults.Next("slackLists.items.update", boardtest.Status(503))
 	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "out of reach")
+	b.Faults.Next("slackLists.items.list", boardtest.Status(503))
+	v.refused(page.Action{Do: "edit", Row: "RecNONE", Priority: "high"}, "out of reach", "otm doctor")
+	if r := rowOf(t, slacklist.Options{Dir: h.Dir, URL: b.URL, ListID: b.ListID, Token: b.Token}, row); r.Priority == pipeline.High {
+		t.Errorf("what was refused was done: %+v", r)
+	}
 	b.Faults.Next("slackLists.items.update", boardtest.ApplyThenReset())
 	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "it may have taken effect all the same")
 	put(t, filepath.Join(h.Dir, "secrets", "slack"), "")
 	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "token of the board", "token_file")
+}
+
+// An edit that cannot be announced to the components is done all the same, and the
+// log says so: they look from time to time.
+func TestEditNotAnnounced(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	row := plant(t, h, seed{title: "one", status: "new", agent: "devdas"})[0]
+	put(t, filepath.Join(h.boardDir(), "edited", "in its place"), "")
+	visit(t, h, board.Options{})
+	endpoint, err := board.ReadEndpoint(h.boardDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := board.ReadToken(h.boardDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := http.PostForm(endpoint.URL+"slackLists.items.delete", url.Values{"token": {token}, "list_id": {endpoint.ListID}, "id": {row}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	var answer struct{ OK bool }
+	if err := json.NewDecoder(w.Body).Decode(&answer); err != nil || !answer.OK {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	if log := content(t, filepath.Join(h.LogDir(), boardID+".log")); !strings.Contains(log, "edit not announced") {
+		t.Errorf("logged %s", log)
+	}
 }
 
 // A card shows the record as it is, though records are read once only.

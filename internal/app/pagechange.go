@@ -114,7 +114,12 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.End()) }()
+	stands := false // on the board
+	defer func() {
+		if err = errors.Join(err, b.End()); err != nil && stands {
+			err = fmt.Errorf("it stands on the board, and in the history after the next pass: %w", err)
+		}
+	}()
 	row := b.Row(c.row)
 	if row == nil || c.from != "" && !b.Current(row, knownFor) {
 		if err := b.Refresh(ctx, 0); err != nil {
@@ -140,6 +145,7 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	if err := b.Update(ctx, pipeline.Change{Row: c.row, Cells: c.cells}); err != nil {
 		return err
 	}
+	stands = true
 	if id == 0 {
 		return nil // typed by hand: there is no record yet
 	}

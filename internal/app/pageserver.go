@@ -41,6 +41,15 @@ func (p *runningPage) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
+// ended closes a page that was served, and ended with err; where that is nil,
+// the error is that of closing.
+func (p *runningPage) ended(err error) error {
+	if closing := p.close(); err == nil {
+		return closing
+	}
+	return err
+}
+
 // openPage opens the page of what is configured.
 func (h *Home) openPage(ctx context.Context, o board.Options) (*runningPage, error) {
 	if h.Config.Slack.ListID == "" {
@@ -208,15 +217,12 @@ type announcement struct {
 func (h *Home) announcementPath() string { return filepath.Join(h.boardDir(), "page.json") }
 
 func (h *Home) announcePage(address string) error {
-	data, err := json.Marshal(announcement{Page: address, PID: os.Getpid()})
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(announcement{Page: address, PID: os.Getpid()}) // never fails
 	return durable.Replace(h.announcementPath(), append(data, '\n'))
 }
 
 func (h *Home) forgetPage() error {
-	err := os.Remove(h.announcementPath())
+	err := durable.Remove(h.announcementPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -256,15 +262,18 @@ func (h *Home) pageAddress() (string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
-		return endpoint.Page, err
+		return endpoint.Page, h.oddAddress(err)
 	}
 	data, err := durable.ReadFile(h.announcementPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	var a announcement
-	if err == nil {
-		err = json.Unmarshal(data, &a)
+	if err != nil {
+		return "", err
 	}
-	return a.Page, err
+	var a announcement
+	if err := json.Unmarshal(data, &a); err != nil {
+		return "", h.oddAddress(fmt.Errorf("read %q: %w", h.announcementPath(), err))
+	}
+	return a.Page, nil
 }

@@ -39,7 +39,7 @@ address of the board's page; what stands behind # works once, for a minute.`,
 
 // Up runs all components until ctx ends. ready is told the address of the page
 // with a link's code, once it answers.
-func (h *Home) Up(ctx context.Context, ready func(page string)) error {
+func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
 	g := daemon.NewGroup(ctx)
 	p, err := h.patiently(ctx, func() (*runningPage, error) {
 		return h.openPage(ctx, board.Options{Listen: h.Config.Board.Listen})
@@ -47,7 +47,7 @@ func (h *Home) Up(ctx context.Context, ready func(page string)) error {
 	if p == nil {
 		return err
 	}
-	defer p.close()
+	defer func() { err = p.ended(err) }()
 	g.Go(p.serve)
 	ready(h.firstLink(p.address))
 	shared := h.board(slog.New(slog.DiscardHandler)) // startInjector gives it a log
@@ -172,9 +172,8 @@ address for the page that runs.`,
 			if p == nil {
 				return err
 			}
-			defer p.close()
 			fmt.Fprintln(s.Out, h.firstLink(p.address))
-			return p.serve(c.Context())
+			return p.ended(p.serve(c.Context()))
 		},
 	}
 	c.Flags().BoolVar(&link, "link", false, "print a new address of the page that runs, and exit")

@@ -143,6 +143,8 @@ func advice(err error) string {
 		return "set the clock of this machine: signatures are good for two minutes; "
 	case gateway.ReasonEndpoint:
 		return "check gateway.url of otm.toml; "
+	case gateway.ReasonRefused:
+		return "look for what the gateway says of it: openclaw logs; "
 	}
 	return ""
 }

@@ -99,6 +99,7 @@ func (s *Server) Listen() (Endpoint, error) {
 	}
 	if err != nil {
 		listener.Close()
+		removeEndpoint(s.opts.Dir) // it may stand, and is only not known to stay
 		return Endpoint{}, fmt.Errorf("write endpoint: %w", err)
 	}
 	// If we crash here, the endpoint names a server that is gone; who calls it

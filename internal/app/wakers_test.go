@@ -1,0 +1,142 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"otm/dispatch"
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+	"otm/internal/crash/crashtest"
+	"otm/internal/logx"
+	"otm/pipeline"
+)
+
+// TestWakeRefused: whatever the gateway refuses a wake for, it was not sent, and the
+// message says what to do about just that.
+func TestWakeRefused(t *testing.T) {
+	t.Parallel()
+	dial := func(f gatewaytest.DialFault) func(*gatewaytest.Gateway, *Home, *dispatch.Request) {
+		return func(g *gatewaytest.Gateway, _ *Home, _ *dispatch.Request) { g.InjectDial(f) }
+	}
+	said := map[string]string{}
+	for name, c := range map[string]struct {
+		trouble func(*gatewaytest.Gateway, *Home, *dispatch.Request)
+		want    string
+	}{
+		"token wrong":   {dial(gatewaytest.DialRefuse("AUTH_TOKEN_MISMATCH")), "put gateway.auth.token of openclaw.json into the file that gateway.token_file of otm.toml names"},
+		"token missing": {dial(gatewaytest.DialRefuse("AUTH_TOKEN_MISSING")), "put gateway.auth.token of openclaw.json into the file that gateway.token_file of otm.toml names"},
+		"token unreadable": {func(_ *gatewaytest.Gateway, h *Home, _ *dispatch.Request) {
+			os.Remove(filepath.Join(h.Dir, "secrets", "gateway"))
+		}, "the file that gateway.token_file of otm.toml names must be readable"},
+		"pairing":       {dial(gatewaytest.DialRefuse("PAIRING_REQUIRED")), "openclaw devices approve 6b9f1a0e-52f0-4f6f-a7c9-0d5d1f2f8b11; "},
+		"no identity":   {dial(gatewaytest.DialRefuse("DEVICE_IDENTITY_REQUIRED")), "use a loopback URL for the gateway"},
+		"signature":     {dial(gatewaytest.DialRefuse("DEVICE_AUTH_SIGNATURE_EXPIRED")), "set the clock of this machine"},
+		"no gateway":    {dial(gatewaytest.DialStatus(404)), "check gateway.url of otm.toml"},
+		"something new": {dial(gatewaytest.DialRefuse("UNEXPLAINED_NO")), "look for what the gateway says of it: openclaw logs"},
+		"scope":         {func(g *gatewaytest.Gateway, _ *Home, _ *dispatch.Request) { g.GrantScopes("operator.read") }, "the token must be allowed operator.write"},
+		"agent":         {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Agent.GatewayAgent = "gamma" }, `knows no agent "gamma": name the one that is meant with gateway_agent in [agents.alpha] of otm.toml`},
+		"message":       {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Message = "" }, "refused by the gateway: INVALID_REQUEST"},
+		"protocol":      {nil, "this version of the gateway is too old or too new"},
+	} {
+		g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6, func(o *gatewaytest.Options) {
+			if name == "protocol" {
+				o.Protocol = 99
+			}
+		})
+		h := gatewayHome(t, g, "alpha")
+		r := dispatch.Request{Agent: &pipeline.Agent{Name: "alpha", GatewayAgent: "alpha"}, Key: "otm-T-00001-alpha-1", Message: "Task T-00001 dispatched."}
+		if c.trouble != nil {
+			c.trouble(g, h, &r)
+		}
+		wakers, stop := h.wakers(slog.New(slog.DiscardHandler))
+		err := wakers[pipeline.TriggerGateway].Wake(t.Context(), r)
+		stop()
+		if !errors.Is(err, dispatch.ErrRefused) || !strings.Contains(err.Error(), c.want) || len(g.Runs()) > 0 {
+			t.Errorf("%s: %v, %d runs; want %q", name, err, len(g.Runs()), c.want)
+		}
+		if other := said[c.want]; other != "" && !strings.HasPrefix(name, "token") {
+			t.Errorf("%s is told like %s", name, other)
+		}
+		said[c.want] = name
+	}
+}
+
+// TestWakeEnded: a run is known to be over once the gateway says so, and by its key
+// alone; where the gateway cannot be asked, nothing is known.
+func TestWakeEnded(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
+	h := gatewayHome(t, g, "alpha")
+	if err := wakeAlpha(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	g.Until(t, func() bool { return len(g.Runs()) == 1 && g.Runs()[0].Status == "ok" })
+	wakers, stop := h.wakers(slog.New(slog.DiscardHandler))
+	defer stop()
+	w := wakers[pipeline.TriggerGateway]
+	if w.Running("otm-T-00001-alpha-1") {
+		t.Error("a gateway shows nothing of a busy agent")
+	}
+	for key, want := range map[string]bool{"otm-T-00001-alpha-1": true, "otm-T-00002-alpha-1": false} {
+		if state, ended, err := w.Ended(t.Context(), key); err != nil || ended != want || ended != (state == string(gateway.StatusOK)) {
+			t.Errorf("%s: %q, ended %t, %v", key, state, ended, err)
+		}
+	}
+	writeToken(t, h, "another")
+	g.Cut(gatewaytest.CutReset)
+	if state, ended, err := w.Ended(t.Context(), "otm-T-00001-alpha-1"); err == nil || ended {
+		t.Errorf("with a token that is refused: %q, ended %t, %v", state, ended, err)
+	}
+}
+
+// TestRunFailedNotNoted: a run that failed is in the log also where the record cannot
+// be written.
+func TestRunFailedNotNoted(t *testing.T) {
+	t.Parallel()
+	run := func(h *Home, status gateway.Status) (log string) {
+		var said bytes.Buffer
+		h.runEnded(logx.New(&said, slog.LevelInfo), gateway.End{RunID: "otm-T-00001-devdas-1", Status: status, Message: "no\nmodel"})
+		return said.String()
+	}
+	woken := func() (h *Home, noted func() string) {
+		h = newHome(t, "")
+		if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+			r.Wakes = []pipeline.Wake{{Key: "otm-T-00001-devdas-1"}}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return h, func() string {
+			rec, err := h.Store.Load(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rec.Wakes[0].Exit
+		}
+	}
+	h, noted := woken()
+	if log := run(h, gateway.StatusOK); log != "" || noted() != "" {
+		t.Errorf("a run that went well: noted %q, logged %s", noted(), log)
+	}
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		h, noted := woken()
+		log := ""
+		refused, _ := refuse(h.Dir, func() error {
+			log = run(h, gateway.StatusError)
+			return nil
+		})
+		// Whose a lock is, is for people. What has its name is noted, and only not known to stay.
+		failed := refused.Came() && !refused.Of("write", "/locks/")
+		named := refused.Of("renamed", "/tasks/") || refused.Of("sync directory", "/tasks")
+		if !strings.Contains(log, "no model") || strings.Contains(log, "not noted") != failed || (noted() == "no model") != (!failed || named) {
+			t.Errorf("refused %q: noted %q, logged %s", refused, noted(), log)
+		}
+	})
+}
