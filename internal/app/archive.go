@@ -43,11 +43,7 @@ loses nothing: run it again. otm history reads what it wrote.`,
 			if err != nil {
 				return err
 			}
-			log, _, err := h.logger("otm", false)
-			if err != nil {
-				return err
-			}
-			a := &archiver{home: h, board: h.board(log), before: h.Now().Add(-age)}
+			a := &archiver{home: h, board: h.board(h.stderrLog("otm")), before: h.Now().Add(-age)}
 			report, err := a.run(c.Context(), yes)
 			if err != nil {
 				return err

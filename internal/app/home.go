@@ -110,23 +110,31 @@ func boundStderr(s cli.Streams) cli.Streams {
 // the terminal if it runs on one; what runs once writes to stderr alone, as
 // two writers would rotate each other's file away.
 func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
-	level := slog.LevelInfo
-	if h.Getenv("OTM_LOG_LEVEL") == "debug" {
-		level = slog.LevelDebug
-	}
-	onTerminal := logx.New(h.Err, level).With("component", id)
+	log := h.stderrLog(id)
 	if !resident {
-		return onTerminal, func() {}, nil
+		return log, func() {}, nil
 	}
 	file, err := logx.OpenFile(filepath.Join(h.LogDir(), id+".log"))
 	if err != nil {
 		return nil, nil, err
 	}
-	log := logx.New(file, level)
+	inFile := logx.New(file, h.logLevel())
 	if isTerminal(h.Err) {
-		log = logx.Tee(log, onTerminal)
+		return logx.Tee(inFile, log), func() { file.Close() }, nil
 	}
-	return log, func() { file.Close() }, nil
+	return inFile, func() { file.Close() }, nil
+}
+
+// stderrLog is the log of a command that stays for a moment.
+func (h *Home) stderrLog(id string) *slog.Logger {
+	return logx.New(h.Err, h.logLevel()).With("component", id)
+}
+
+func (h *Home) logLevel() slog.Level {
+	if h.Getenv("OTM_LOG_LEVEL") == "debug" {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 func isTerminal(w io.Writer) bool {

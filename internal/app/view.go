@@ -88,11 +88,7 @@ func (h *Home) taskViews(rows []pipeline.Row) []taskView {
 
 // walk brings the snapshot up to date.
 func (h *Home) walk(ctx context.Context) error {
-	log, _, err := h.logger("otm", false)
-	if err != nil {
-		return err
-	}
-	b, err := h.board(log).Begin(ctx)
+	b, err := h.board(h.stderrLog("otm")).Begin(ctx)
 	if err != nil {
 		return err
 	}
