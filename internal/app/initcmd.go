@@ -156,7 +156,7 @@ func checkFit(dir string) error {
 // checkEmpty keeps a mistyped path from turning a directory that is something
 // else into a data directory.
 func checkEmpty(dir string) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
