@@ -18,6 +18,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
+	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -296,12 +297,20 @@ func TestDoctorJSON(t *testing.T) {
 	if got := look(1); !slices.Contains(got, bad) || !slices.Contains(got, fine) {
 		t.Errorf("the levels are %v", got)
 	}
-	s := p.h.Streams
-	s.Out, s.Getenv = failingWriter{}, func(name string) string { return map[string]string{"OTM_DIR": p.h.Dir}[name] }
-	var said bytes.Buffer
-	s.Err = &said
-	if code := Main([]string{"otm", "doctor", "--json"}, s); code != 1 || !strings.Contains(said.String(), "no such luck") {
-		t.Errorf("nobody reads it: exit code %d: %s", code, &said)
+}
+
+// An answer that nobody gets is a failure that says so.
+func TestAnswersNotWritten(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	for _, line := range []string{"doctor --json", "init --json", "init --slack --json", "install --systemd --user --uninstall --dry-run --json"} {
+		var said bytes.Buffer
+		s := cli.Streams{In: strings.NewReader(""), Out: failingWriter{}, Err: &said, Getenv: func(name string) string {
+			return map[string]string{"OTM_DIR": p.h.Dir, "HOME": filepath.Dir(p.h.Dir)}[name]
+		}}
+		if code := Main(append([]string{"otm"}, strings.Fields(line)...), s); code != 1 || !strings.Contains(said.String(), "otm: error: no such luck\n") {
+			t.Errorf("otm %s: exit code %d: %s", line, code, &said)
+		}
 	}
 }
 

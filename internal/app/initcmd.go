@@ -41,11 +41,7 @@ otm.toml. Run again, it changes nothing that is right.`,
 			if err := slack.check(forSlack); err != nil {
 				return err
 			}
-			flag, err := c.Flags().GetString("dir")
-			if err != nil {
-				return err
-			}
-			dir, err := config.FindDir(flag, s.Getenv)
+			dir, err := config.FindDir(c.Flag("dir").Value.String(), s.Getenv)
 			if err != nil {
 				return err
 			}

@@ -55,11 +55,7 @@ directory.`,
 			if err != nil {
 				return err
 			}
-			flag, err := c.Flags().GetString("dir")
-			if err != nil {
-				return err
-			}
-			dir, err := config.FindDir(flag, s.Getenv)
+			dir, err := config.FindDir(c.Flag("dir").Value.String(), s.Getenv)
 			if err != nil {
 				return err
 			}

@@ -383,6 +383,7 @@ func TestInstallRefusals(t *testing.T) {
 		}, 78, "in [gateway] of otm.toml"},
 		{"gateway without a token", func(w *installWorld) { w.config(gateway) }, 0, ""},
 		{"bad configuration", func(w *installWorld) { w.config("nonsense = 1\n") }, 78, "unknown key"},
+		{"no configuration", func(w *installWorld) { os.Remove(filepath.Join(w.dir, config.FileName)) }, 0, ""},
 		{"no data directory", func(w *installWorld) { w.dir = w.home }, 10, "not initialised"},
 		{"programs apart", func(w *installWorld) { os.Remove(filepath.Join(w.bin, "otm-update")) }, 1, "lacks otm-update"},
 		{"no folder for a unit", func(w *installWorld) { w.env["OTM_LOG_DIR"] = "/a\nb" }, 78, "cannot stand in a unit"},
@@ -418,6 +419,16 @@ func TestInstallRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A property list cannot hold everything either.
+func TestInstallJobsRefused(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.env["OTM_LOG_DIR"] = "/a\nb"
+	if code := w.install(installFlags{launchd: true, user: true}); code != 78 || !strings.Contains(w.stderr.String(), "cannot stand in a property list") || len(w.files()) > 0 || len(w.called) > 0 {
+		t.Errorf("exit code %d, there are %q: %s", code, w.names(), &w.stderr)
 	}
 }
 
@@ -536,8 +547,13 @@ func TestInstallBesideOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Release()
-	if code := w.install(systemdUser); code != 11 || len(w.files()) > 0 {
-		t.Errorf("exit code %d, there are %s", code, w.names())
+	if code := w.install(systemdUser); code != 11 || len(w.files()) > 0 || !strings.Contains(w.stderr.String(), fmt.Sprintf("\nkill %d\n", os.Getpid())) {
+		t.Errorf("exit code %d, there are %s: %s", code, w.names(), &w.stderr)
+	}
+	dry := systemdUser
+	dry.dryRun = true
+	if code := w.install(dry); code != 0 || len(w.files()) > 0 || !strings.Contains(w.stderr.String(), "it must be stopped before") {
+		t.Errorf("dry run: exit code %d, there are %s: %s", code, w.names(), &w.stderr)
 	}
 	timers := systemdUser
 	timers.timers = true // single runs wait their turn
@@ -577,7 +593,19 @@ func TestInstallDryRun(t *testing.T) {
 		!strings.Contains(w.out.String(), "\nExecStart=") || !strings.Contains(w.out.String(), "$ systemctl --user enable --now otm-board.service") {
 		t.Errorf("exit code %d, there are %s, commands %q\n%s%s", code, w.names(), w.called, &w.out, &w.stderr)
 	}
-	dry.user = false
+	w.install(systemdUser)
+	before := w.files()
+	dry.timers = true
+	if code := w.install(dry); code != 0 || len(w.called) > 0 || !maps.Equal(w.files(), before) {
+		t.Errorf("to timers: exit code %d, commands %q, there are %s: %s", code, w.called, w.names(), &w.stderr)
+	}
+	for _, line := range []string{"would be removed: " + filepath.Join(w.folder, "otm-injector.service"), "would be renewed: " + filepath.Join(w.folder, "otm-dispatcher.service"),
+		"$ systemctl --user disable --now otm-injector.service otm-dispatcher.service otm-completion-detector.service"} {
+		if !strings.Contains(w.out.String(), line+"\n") {
+			t.Errorf("to timers: no %s in\n%s", line, &w.out)
+		}
+	}
+	dry.timers, dry.user = false, false
 	if code := w.install(dry); code != 0 || !strings.Contains(w.out.String(), "\nUser=") || !strings.Contains(w.out.String(), "$ systemctl enable --now") {
 		t.Errorf("system: exit code %d\n%s%s", code, &w.out, &w.stderr)
 	}
@@ -919,10 +947,10 @@ func TestInstallCommand(t *testing.T) {
 	if err := json.Unmarshal(w.out.Bytes(), &report); err != nil || report.Manager != bySystemd || !report.User || !report.DryRun || report.Files == nil || report.Commands == nil {
 		t.Errorf("the report is %s (%v)", &w.out, err)
 	}
-	for _, args := range [][]string{{"--systemd"}, {"--launchd"}} {
+	for hint, args := range map[string][]string{"OTM_DIR": {"--systemd"}, "HOME": {"--systemd", "--user", "--dir", w.dir}} {
 		var said bytes.Buffer
 		code := Main(append([]string{"otm", "install", "--dry-run"}, args...), cli.Streams{Out: &said, Err: &said, Getenv: func(string) string { return "" }})
-		if code != 78 || !strings.Contains(said.String(), "otm: hint: export OTM_DIR=") {
+		if code != 78 || !strings.Contains(said.String(), "HOME is not set") || !strings.Contains(said.String(), "otm: hint: export "+hint+"=") {
 			t.Errorf("%q without a home: exit code %d: %s", args, code, &said)
 		}
 	}

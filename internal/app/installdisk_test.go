@@ -21,6 +21,7 @@ import (
 // started each.
 type keeper struct {
 	w      *installWorld
+	failed bool // too often for it to start anything, until that is reset
 	loaded map[string]string
 	runs   map[string]string
 	locks  map[string]*lock.Lock
@@ -64,7 +65,11 @@ func (k *keeper) do(argv []string) error {
 	case "disable":
 		return k.each(argv[2:], false, k.stop)
 	case "is-failed":
-		return errKeeper
+		if !k.failed {
+			return errKeeper
+		}
+	case "reset-failed":
+		k.failed = false
 	case "print", "kickstart":
 		if !known {
 			return errKeeper
@@ -99,7 +104,7 @@ func (k *keeper) each(names []string, idle bool, do func(string) error) error {
 // start starts one, an hour ago, by a file that is two hours old.
 func (k *keeper) start(name string) error {
 	text, ok := k.loaded[name]
-	if !ok {
+	if !ok || k.failed {
 		return errKeeper
 	}
 	k.runs[name] = text
@@ -191,6 +196,7 @@ func (c *installCase) world(t *testing.T) *installWorld {
 		}
 	}
 	if c.change {
+		w.keeper.failed = !c.now.launchd
 		w.config("[agents.devdas]\nworkspace = \"" + w.home + "\"\ncommand = [\"sh\"]\n")
 	}
 	return w

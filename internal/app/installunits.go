@@ -117,10 +117,7 @@ func readMarker(data []byte) *unitOptions {
 
 // withoutMarker is what a manager sees of a file of ours.
 func withoutMarker(data []byte) []byte {
-	before, rest, ok := bytes.Cut(data, []byte(markerPrefix))
-	if !ok {
-		return data
-	}
+	before, rest, _ := bytes.Cut(data, []byte(markerPrefix))
 	_, after, _ := bytes.Cut(rest, []byte("\n"))
 	return slices.Concat(before, after)
 }
@@ -135,7 +132,7 @@ func unitFolder(manager string, own bool, getenv func(string) string) (string, e
 	}
 	home := getenv("HOME")
 	if !filepath.IsAbs(home) {
-		return "", cli.Errorf(cli.BadConfig, "HOME is not set: it is where a user's units are")
+		return "", cli.Errorf(cli.BadConfig, "HOME is not set: it is where a user's units are").Hint("export HOME=/where/your/home/is")
 	}
 	if manager == byLaunchd {
 		return filepath.Join(home, "Library", "LaunchAgents"), nil
