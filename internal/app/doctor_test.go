@@ -303,20 +303,32 @@ func TestDoctorJSON(t *testing.T) {
 func TestAnswersNotWritten(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	for _, line := range []string{"doctor --json", "init --json", "init --slack --json", "install --systemd --user --uninstall --dry-run --json"} {
+	p.must("otm-create", "--title", "x", "--agent", "devdas")
+	p.must("otm-injector", "--once")
+	for _, line := range []string{
+		"doctor", "doctor --json", "init", "init --json", "init --slack", "init --slack --json", "install --systemd --user --uninstall --dry-run --json",
+		"list", "status", "show 1", "why 1", "next --agent devdas", "--help", "completion bash",
+	} {
 		var said bytes.Buffer
-		s := cli.Streams{In: strings.NewReader(""), Out: failingWriter{}, Err: &said, Getenv: func(name string) string {
+		s := cli.Streams{In: strings.NewReader(""), Out: failingWriter{errors.New("no such luck")}, Err: &said, Getenv: func(name string) string {
 			return map[string]string{"OTM_DIR": p.h.Dir, "HOME": filepath.Dir(p.h.Dir)}[name]
 		}}
-		if code := Main(append([]string{"otm"}, strings.Fields(line)...), s); code != 1 || !strings.Contains(said.String(), "otm: error: no such luck\n") {
+		if code := Main(append([]string{"otm"}, strings.Fields(line)...), s); code != 1 || !strings.Contains(said.String(), "otm: error: ") || !strings.Contains(said.String(), "no such luck\n") {
 			t.Errorf("otm %s: exit code %d: %s", line, code, &said)
+		}
+		if line != "doctor" {
+			continue
+		}
+		s.Out = failingWriter{syscall.EPIPE} // who closed the pipe has read enough
+		if code := Main([]string{"otm", "doctor"}, s); code != 0 {
+			t.Errorf("into a closed pipe: exit code %d: %s", code, &said)
 		}
 	}
 }
 
-type failingWriter struct{}
+type failingWriter struct{ err error }
 
-func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no such luck") }
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
 // How the units stand is told with the line that makes them right, and other hints name it too.
 func TestDoctorUnits(t *testing.T) {

@@ -129,6 +129,9 @@ func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
 }
 
 func isTerminal(w any) bool {
+	if a, ok := w.(*answer); ok {
+		w = a.to
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -1,8 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +17,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/daemon"
+	"otm/internal/safe"
 	"otm/internal/submit"
 )
 
@@ -27,7 +34,38 @@ func Main(argv []string, s cli.Streams) int {
 	s = boundStderr(s)
 	ctx, stop := daemon.Signals(context.Background())
 	defer stop()
-	return supervised(s, cli.Run(ctx, commandNamed(name, s, args), args, s, Explain))
+	out := &answer{to: s.Out}
+	s.Out = out
+	code := cli.Run(ctx, commandNamed(name, s, args), args, s, Explain)
+	if err := out.lost(); err != nil && code == cli.OK {
+		fmt.Fprintf(s.Err, "otm: error: the answer was not written: %s\n", safe.Escape(err.Error()))
+		code = cli.Failed
+	}
+	return supervised(s, code)
+}
+
+// answer is a stdout that remembers whether something was not written, such as
+// to a full disk: whoever called must not take what is there for the answer.
+type answer struct {
+	to  io.Writer
+	mu  sync.Mutex
+	err error // the first
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	n, err := a.to.Write(p)
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // who closes a pipe, such as head, has read what it wanted
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.err = cmp.Or(a.err, err)
+	}
+	return n, err
+}
+
+func (a *answer) lost() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
 }
 
 func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
