@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -467,17 +466,16 @@ func TestInitSlackWhereTheBoardFails(t *testing.T) {
 					code, out, errs := slackInit(t, b, dir, "", "--token-file", token, "--create-list", "Agent tasks", "--share-with", "U0ALICE")
 					return code, out + errs
 				}
-				var calls atomic.Int32
-				failed := ""
-				stop := b.Faults.Always("", boardtest.Pick(func(method string) boardtest.Fault {
-					if calls.Add(1) != int32(n) {
-						return boardtest.Pass()
-					}
-					failed = method
-					return fault
-				}))
+				for range n - 1 {
+					b.Faults.Next("", boardtest.Pass())
+				}
+				b.Faults.Next("", fault)
 				code, said := run()
-				stop()
+				b.Faults.Forget()
+				failed := ""
+				if calls := b.Faults.Calls(); len(calls) >= n {
+					failed = calls[n-1].Method
+				}
 				if told := code != cli.OK && strings.Contains(said, "otm: error: ") && strings.Contains(said, "otm: hint: "); told != (failed != "") || strings.Contains(said, b.Token) {
 					t.Errorf("%s failed: exit %d: %s", failed, code, said)
 				}
