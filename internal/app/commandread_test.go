@@ -115,6 +115,7 @@ func TestAnswerIsLost(t *testing.T) {
 	for _, argv := range append([][]string{
 		{"otm", "next", "--agent", "devdas"}, {"otm", "next", "--agent", "devdas", "--json"}, {"otm", "retry", "bad.json", "--json"}, {"otm", "retry", "bad.json"},
 		{"otm", "archive", "--older-than", "0d"}, {"otm", "archive", "--older-than", "0d", "--json"}, {"otm", "init"}, {"otm", "init", "--json"},
+		{"otm", "init", "--slack"}, {"otm", "init", "--slack", "--json"}, {"otm", "install", "--systemd", "--user", "--uninstall", "--dry-run", "--json"},
 		{"otm"}, {"otm", "--version"}, {"otm", "completion", "bash"}, {"otm", "completion", "zsh"}, {"otm", "completion", "fish"}, {"otm-create", "--title", "x", "--agent", "devdas"}, {"otm-update", "--help"},
 	}, readers...) {
 		t.Run(strings.Join(argv, " "), func(t *testing.T) {

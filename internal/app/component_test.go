@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -188,24 +186,5 @@ func TestRunBeats(t *testing.T) {
 		if err != nil || b.Result != c.result || !strings.Contains(b.Details, c.details) {
 			t.Errorf("%s: %+v, %v, want %s: %s", name, b, err, c.result, c.details)
 		}
-	}
-}
-
-// A unit that cannot be replaced stays as it was, and nothing is left beside it.
-func TestReplacePublicFails(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := replacePublic(filepath.Join(dir, "none", "a.service"), []byte("x")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
-	}
-	path := filepath.Join(dir, "a.service")
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := replacePublic(path, []byte("x")); err == nil {
-		t.Error("in the place of a directory: no error")
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || !entries[0].IsDir() {
-		t.Errorf("left: %v, %v", entries, err)
 	}
 }

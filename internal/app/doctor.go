@@ -127,7 +127,7 @@ func (d *doctor) examine(ctx context.Context) {
 	d.components()
 	d.backlog()
 	if runtime.GOOS == "linux" {
-		d.orFine("watches", "fs.inotify allows enough of them", d.watches)
+		d.orFine("watches", "fs.inotify allows enough of them", func() { d.watches("/proc/sys/fs/inotify") })
 	}
 }
 
@@ -312,12 +312,11 @@ func (d *doctor) agentTrouble(a *pipeline.Agent) (trouble, hint string) {
 	case !info.IsDir():
 		return a.Workspace + " is not a directory", "set agents." + a.Name + ".workspace in otm.toml"
 	}
-	probe, err := os.CreateTemp(a.Workspace, durable.TempPrefix+"doctor-")
-	if err != nil {
+	probe := filepath.Join(a.Workspace, durable.TempPrefix+"doctor")
+	if err := durable.ReplaceVolatile(probe, nil); err != nil {
 		return "its workspace cannot be written to: " + err.Error(), "chmod u+w " + safe.Quote(a.Workspace)
 	}
-	probe.Close()
-	os.Remove(probe.Name())
+	os.Remove(probe)
 	if a.Trigger != pipeline.TriggerExec {
 		return "", ""
 	}
@@ -459,9 +458,10 @@ const (
 	fewInstances = 16
 )
 
-func (d *doctor) watches() {
+// watches looks at the limits, each a file of a folder.
+func (d *doctor) watches(limits string) {
 	for name, few := range map[string]int{"max_user_watches": fewWatches, "max_user_instances": fewInstances} {
-		data, err := os.ReadFile("/proc/sys/fs/inotify/" + name)
+		data, err := os.ReadFile(filepath.Join(limits, name))
 		if err != nil {
 			continue // a kernel without it: the sweeps do
 		}

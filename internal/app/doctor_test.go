@@ -1,19 +1,24 @@
 package app
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
+	"otm/internal/crash/crashtest"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -59,6 +64,41 @@ func (p *patient) beat(at time.Time, ids ...string) {
 	}
 }
 
+// says has a component have said something in its last run.
+func (p *patient) says(id string, result heartbeat.Result, details string) {
+	p.Helper()
+	if err := heartbeat.NewWriter(p.h.Dir, id, "test", time.Now).Beat(result, details); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *patient) workspace(path string) { p.h.Config.Agents[0].Workspace = path }
+
+// runs has the agent be started by a command.
+func (p *patient) runs(command string) {
+	a := &p.h.Config.Agents[0]
+	a.Trigger, a.Command = pipeline.TriggerExec, []string{command}
+}
+
+// withPerson adds a person who takes tasks on the board.
+func (p *patient) withPerson() {
+	p.Helper()
+	if err := p.b.Server.AddOption("", p.b.ListID, p.b.Column(p, "Assignee", "select"), "robin", "robin"); err != nil {
+		p.Fatal(err)
+	}
+	p.h = reopenHome(p.T, p.h.Dir, content(p.T, filepath.Join(p.h.Dir, "otm.toml"))+"[agents.robin]\nkind = \"human\"\n")
+}
+
+// refuse has the disk refuse a step below a directory.
+func refuse(t testing.TB, dir, step string, err error) {
+	crashtest.Below(t, dir, func(s, _ string) error {
+		if s != step {
+			return nil
+		}
+		return err
+	})
+}
+
 func (p *patient) chmod(mode os.FileMode, name string) {
 	p.Helper()
 	if err := os.Chmod(filepath.Join(p.h.Dir, name), mode); err != nil {
@@ -76,19 +116,37 @@ func (p *patient) findings() []finding {
 // to do; where all is well, each check says so.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	for _, f := range newPatient(t).findings() {
+	well := newPatient(t)
+	well.withPerson()
+	ws := well.h.Config.Agents[0].Workspace
+	for _, folder := range []string{"new-tasks", "processed", "logs"} { // which are made by whoever needs them
+		if err := os.Remove(filepath.Join(well.h.Dir, folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range well.findings() {
 		if f.Level != fine {
 			t.Errorf("all is well, and it says %+v", f)
 		}
+	}
+	if left, err := os.ReadDir(ws); err != nil || len(left) > 0 {
+		t.Errorf("it left %v in the workspace, %v", left, err)
 	}
 	tests := []struct {
 		name              string
 		spoil             func(*patient)
 		check, text, hint string
 	}{
+		{"directory that has gone", func(p *patient) {
+			if err := os.Rename(p.h.Dir, p.h.Dir+" gone"); err != nil {
+				p.Fatal(err)
+			}
+		}, "directory", "no such file", ""},
 		{"open directory", func(p *patient) { p.chmod(0o755, "") }, "directory", "has mode 0755", "chmod 700"},
 		{"open inbox", func(p *patient) { p.chmod(0o777, "new-tasks") }, "directory", "new-tasks has mode 0777", "chmod 700"},
 		{"open token", func(p *patient) { p.chmod(0o644, "secrets/slack") }, "secrets", "others can read", "chmod 600"},
+		{"no token", func(p *patient) { os.Remove(filepath.Join(p.h.Dir, "secrets", "slack")) }, "board", "token of the board", "otm init --slack --token-stdin"},
+		{"list that cannot be read", func(p *patient) { p.b.Faults.Next("files.info", boardtest.ErrorCode("file_not_found")) }, "board", "file_not_found", "check the list's id"},
 		{"wrong token", func(p *patient) { put(p, filepath.Join(p.h.Dir, "secrets", "slack"), "xoxb-wrong") }, "board", "refuses the token", "otm init --slack --token-stdin"},
 		{"token without scopes", func(p *patient) { put(p, filepath.Join(p.h.Dir, "secrets", "slack"), poorToken) }, "board", "lacks the scopes files:read", "add them to the Slack app"},
 		{"board that does not answer", func(p *patient) { p.h.Config.Slack.URL = "http://127.0.0.1:1/" }, "board", "does not answer", "curl"},
@@ -108,6 +166,11 @@ func TestDoctor(t *testing.T) {
 				p.Fatal(err)
 			}
 		}, "list", `column "Status" is missing`, "of the type select"},
+		{"column that is of use", func(p *patient) {
+			if err := p.b.Server.RemoveColumn("", p.b.ListID, p.b.Column(p, "Result", "text")); err != nil {
+				p.Fatal(err)
+			}
+		}, "list", `column "Result" is missing`, "of the type text"},
 		{"another directory on the list", func(p *patient) {
 			p.b.Create(p, "", board.TextCell(p.b.Column(p, "Title", "text"), "x"), board.TextCell(p.b.Column(p, "Task ID", "text"), "T-00077"))
 			b, err := p.h.board(slog.New(slog.DiscardHandler)).Begin(p.Context())
@@ -127,8 +190,19 @@ func TestDoctor(t *testing.T) {
 			}
 		}, "room", "10 rows of 10", "otm archive"},
 		{"no workspace", func(p *patient) { os.Remove(p.h.Config.Agents[0].Workspace) }, "agents", "its workspace is missing", "mkdir -p"},
+		{"workspace below a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format", "ws")) }, "agents", "not a directory", "ls -ld "},
+		{"workspace that is a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format")) }, "agents", "format is not a directory", "set agents.devdas.workspace"},
+		{"workspace that cannot be written to", func(p *patient) {
+			refuse(p, p.h.Config.Agents[0].Workspace, "create", syscall.EACCES)
+		}, "agents", "its workspace cannot be written to: create ", "chmod u+w "},
+		{"command that is not in the workspace", func(p *patient) { p.runs("bin/agent") }, "agents", "its command is not found", "agents.devdas.command"},
+		{"command that is nowhere", func(p *patient) { p.runs("no-such-program") }, "agents", "its command is not found", "agents.devdas.command"},
 		{"component that never ran", func(p *patient) { os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Injector)) }, "component", "otm-injector has never run", "otm up"},
 		{"component that stopped", func(p *patient) { p.beat(time.Now().Add(-time.Hour), heartbeat.Detector) }, "component", "otm-completion-detector has not run for", "otm up"},
+		{"component with an older otm.toml", func(p *patient) { p.says(heartbeat.Detector, heartbeat.Partial, "done; "+configChangedNote) }, "component", configChangedNote, "stop what runs it"},
+		{"component in trouble", func(p *patient) { p.says(heartbeat.Watcher, heartbeat.Error, "no such luck") }, "component", "otm-watcher: error: no such luck", "otm-injector.log"},
+		{"disk that takes nothing", func(p *patient) { refuse(p, p.h.Dir, "write", syscall.ENOSPC) }, "disk", "no space left", "df -h "},
+		{"inbox that cannot be read", func(p *patient) { refuse(p, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES) }, "backlog", "permission denied", "ls -ld "},
 		{"clock that was set back", func(p *patient) { p.beat(time.Now().Add(time.Hour), heartbeat.Detector) }, "clock", "ahead of this machine's clock", "timedatectl"},
 		{"drop that waits", func(p *patient) {
 			path := filepath.Join(p.h.Box.Dir(inbox.NewTasks), "x.json")
@@ -153,4 +227,120 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A command that is named by its place in the workspace is looked for there.
+func TestDoctorCommandInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.runs("bin/agent")
+	program := filepath.Join(p.h.Config.Agents[0].Workspace, "bin", "agent")
+	put(t, program, "#!/bin/sh\n")
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if trouble, hint := (&doctor{home: p.h}).agentTrouble(&p.h.Config.Agents[0]); trouble != "" {
+		t.Errorf("%s; %s", trouble, hint)
+	}
+}
+
+// Limits of the kernel that are too low are told, each with the line that raises it.
+func TestDoctorWatches(t *testing.T) {
+	t.Parallel()
+	limits := t.TempDir()
+	look := func() string {
+		d := &doctor{}
+		d.watches(limits)
+		var all []string
+		for _, f := range d.findings {
+			all = append(all, fmt.Sprint(f.Check, " ", f.Level, " ", f.Hint))
+		}
+		slices.Sort(all)
+		return strings.Join(all, "\n")
+	}
+	if got := look(); got != "" { // a kernel without them
+		t.Error(got)
+	}
+	put(t, filepath.Join(limits, "max_user_watches"), "8192\n")
+	put(t, filepath.Join(limits, "max_user_instances"), "8\n")
+	if got := look(); got != "watches warn sudo sysctl fs.inotify.max_user_instances=128" {
+		t.Error(got)
+	}
+	put(t, filepath.Join(limits, "max_user_watches"), "1023\n")
+	if got := look(); got != "watches warn sudo sysctl fs.inotify.max_user_instances=128\nwatches warn sudo sysctl fs.inotify.max_user_watches=8192" {
+		t.Error(got)
+	}
+}
+
+// For programs it is the same list, with the same exit code.
+func TestDoctorJSON(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	look := func(code int) (levels []level) {
+		t.Helper()
+		got, out := p.main("otm", "doctor", "--json")
+		var all []finding
+		if err := json.Unmarshal([]byte(out), &all); err != nil || got != code {
+			t.Fatalf("exit code %d, want %d, %v: %s", got, code, err, out)
+		}
+		for _, f := range all {
+			levels = append(levels, f.Level)
+		}
+		return levels
+	}
+	if got := look(0); len(got) < 10 || len(slices.Compact(got)) != 1 || got[0] != fine {
+		t.Errorf("all is well, and the levels are %v", got)
+	}
+	os.Remove(filepath.Join(p.h.Dir, "secrets", "slack"))
+	if got := look(1); !slices.Contains(got, bad) || !slices.Contains(got, fine) {
+		t.Errorf("the levels are %v", got)
+	}
+}
+
+// How the units stand is told with the line that makes them right, and other hints name it too.
+func TestDoctorUnits(t *testing.T) {
+	t.Parallel()
+	p, w := newPatient(t), newInstallWorld(t)
+	w.dir = p.h.Dir
+	f := installFlags{user: true, systemd: nativeManager() == bySystemd, launchd: nativeManager() == byLaunchd}
+	in := w.installer(f)
+	p.h.Getenv = in.Getenv
+	folder, err := unitFolder(in.manager, true, in.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.folder = folder
+	if code := w.install(f); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	line := "otm install --" + in.manager + " --user --dir " + safe.Quote(p.h.Dir)
+	look := func(l level, text, hint string) {
+		t.Helper()
+		all := p.findings()
+		if !slices.ContainsFunc(all, func(f finding) bool {
+			return f.Level == l && strings.Contains(f.Check+" "+f.Text, text) && f.Hint == hint
+		}) {
+			t.Errorf("no %s %q with the hint %q in\n%+v", l, text, hint, all)
+		}
+	}
+	name := slices.Sorted(maps.Keys(w.files()))[0]
+	path := filepath.Join(folder, name)
+	look(fine, "units "+path, "")
+	p.says(heartbeat.Detector, heartbeat.Partial, configChangedNote)
+	look(poor, "component otm-completion-detector: partial", "run: "+line)
+	p.beat(time.Now().Add(-time.Hour), heartbeat.Detector)
+	look(bad, "component otm-completion-detector has not run", line)
+	text := content(t, path)
+	w.write(path, text+"\n", 0o644)
+	look(poor, "units "+path+" is stale", line)
+	w.write(path, "mine\n", 0o644)
+	look(poor, "units "+path+" is foreign", line)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	look(poor, "units "+path+" is missing", line)
+	put(t, filepath.Join(p.h.Dir, "otm.toml"), "nonsense = 1\n")
+	look(bad, "unknown key", "edit "+safe.Quote(filepath.Join(p.h.Dir, "otm.toml")))
+	refuse(t, folder, "lstat", syscall.EACCES)
+	look(bad, "units lstat ", "ls -ld "+safe.Quote(folder)+"   # whoever runs this must be allowed to use it: id -un")
 }

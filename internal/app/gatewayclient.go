@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,11 +44,9 @@ func gatewayKey(dir string, log *slog.Logger) func() ed25519.PrivateKey {
 }
 
 func newSeed() []byte {
-	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		panic("internal error: the system's random source failed: " + err.Error())
-	}
-	return key.Seed()
+	seed := make([]byte, ed25519.SeedSize)
+	rand.Read(seed)
+	return seed
 }
 
 // loadSeed reads the seed of the key, and makes it the first time. If we crash

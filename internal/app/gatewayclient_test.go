@@ -89,6 +89,12 @@ func TestDoctorGateway(t *testing.T) {
 			if got := saysOfGateway(t, &masked); !strings.Contains(got, "fail  gateway    it masks "+masked.Dir) {
 				t.Errorf("of %s it says\n%s", masked.Dir, got)
 			}
+			long := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+				o.Agents = []gatewaytest.Agent{{ID: "alpha", Name: strings.Repeat("x", 33<<20)}}
+			})
+			if got := saysOfGateway(t, gatewayHome(t, long, "alpha")); !strings.Contains(got, "ok    gateway") || !strings.Contains(got, "warn  gateway    its agents are not known: ") || !strings.Contains(got, "→ openclaw agents list") {
+				t.Errorf("where it names too much to be read:\n%.500s", got)
+			}
 			h = gatewayHome(t, g, "beta")
 			if got := saysOfGateway(t, h); strings.Contains(got, "warn  gateway    beta works in "+elsewhere+", and") != strings.HasPrefix(p.Version, "2026.9.") {
 				t.Errorf("of another workspace it says\n%s", got)

@@ -41,11 +41,7 @@ otm.toml. Run again, it changes nothing that is right.`,
 			if err := slack.check(forSlack); err != nil {
 				return err
 			}
-			flag, err := c.Flags().GetString("dir")
-			if err != nil {
-				return err
-			}
-			dir, err := config.FindDir(flag, s.Getenv)
+			dir, err := config.FindDir(c.Flag("dir").Value.String(), s.Getenv)
 			if err != nil {
 				return err
 			}
@@ -156,7 +152,7 @@ func checkFit(dir string) error {
 // checkEmpty keeps a mistyped path from turning a directory that is something
 // else into a data directory.
 func checkEmpty(dir string) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

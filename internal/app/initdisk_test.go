@@ -13,6 +13,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/crash/crashtest"
+	"otm/internal/safe"
 )
 
 // TestInitWhereTheDiskFails: at whichever step the disk refuses, that is told,
@@ -129,5 +130,74 @@ func TestGatewayKeyWhereTheDiskFails(t *testing.T) {
 	})
 	if seed, err := loadSeed(path); err != nil || !bytes.Equal(seed, other) {
 		t.Errorf("a key of its own beside that of another process: %v", fmt.Sprint(err))
+	}
+}
+
+// TestInitCommand: a path that cannot become a data directory is left as it is, with what to do; one
+// that is one already, too.
+func TestInitCommand(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, file, full := filepath.Join(root, "da ta"), filepath.Join(root, "a file"), filepath.Join(root, "mu sic")
+	link := filepath.Join(root, "nowhere")
+	put(t, file, "mine")
+	put(t, filepath.Join(full, "a.ogg"), "mine")
+	if err := os.Symlink(filepath.Join(root, "none", "x"), link); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (int, string) {
+		var said bytes.Buffer
+		code := Main(append([]string{"otm", "init"}, args...), cli.Streams{In: strings.NewReader(""), Out: &said, Err: &said, Getenv: func(string) string { return "" }})
+		return code, said.String()
+	}
+	at := func(mode os.FileMode) {
+		t.Helper()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const empty = `"added":[]`
+	for _, tt := range []struct {
+		name   string
+		before func()
+		args   []string
+		code   int
+		says   []string
+	}{
+		{"nowhere", nil, nil, cli.BadConfig, []string{"HOME is not set", "otm: hint: export OTM_DIR="}},
+		{"a file", nil, []string{"--dir", file}, cli.Failed, []string{"not a directory"}},
+		{"a link to nothing", nil, []string{"--dir", link}, cli.Failed, []string{"not a directory"}},
+		{"something else", nil, []string{"--dir", full}, cli.Failed, []string{`holds something else, such as "a.ogg"`, "otm: hint: otm init --dir " + safe.Quote(filepath.Join(full, "otm")) + "\n"}},
+		{"a folder in it", nil, []string{"--dir", filepath.Join(full, "otm"), "--json"}, cli.OK, []string{`"added":["","new-tasks",`, `"format"]`}},
+		{"of Slack", nil, []string{"--dir", dir, "--list", "F0123456789"}, cli.Usage, []string{"these flags are for --slack", "otm: hint: otm init --slack "}},
+		{"new", nil, []string{"--dir", dir}, cli.OK, []string{dir + "\n", "otm: note: edit " + safe.Quote(filepath.Join(dir, "otm.toml")), "otm up --dir " + safe.Quote(dir)}},
+		{"again", nil, []string{"--dir", dir}, cli.OK, []string{dir + "\n", "was initialised already; nothing is missing"}},
+		{"read by others", func() { at(0o755) }, []string{"--dir", dir, "--json"}, cli.OK, []string{"has mode 0755, not 0700; chmod 700 " + safe.Quote(dir) + "\n", empty}},
+		{"written by others", func() { at(0o777) }, []string{"--dir", dir}, cli.BadConfig, []string{"others can write to", "otm: hint: chmod go-w " + safe.Quote(dir)}},
+		{"a folder is gone", func() {
+			at(0o700)
+			os.Remove(filepath.Join(dir, "keys"))
+		}, []string{"--dir", dir, "--json"}, cli.OK, []string{`"added":["keys"]`}},
+		{"its counter is gone", func() { os.Remove(filepath.Join(dir, "next-task-id.json")) }, []string{"--dir", dir, "--json"}, cli.OK, []string{empty}},
+	} {
+		if tt.before != nil {
+			tt.before()
+		}
+		code, said := run(tt.args...)
+		if code != tt.code {
+			t.Errorf("%s: exit %d, want %d: %s", tt.name, code, tt.code, said)
+		}
+		for _, want := range tt.says {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s: it does not say %q:\n%s", tt.name, want, said)
+			}
+		}
+		if tt.name == "of Slack" && exists(dir) {
+			t.Error("it made a directory all the same")
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(full, "*"))
+	if err != nil || len(left) != 2 || content(t, file) != "mine" || content(t, filepath.Join(full, "a.ogg")) != "mine" || exists(filepath.Join(root, "none")) {
+		t.Errorf("it left %q, %v", left, err)
 	}
 }

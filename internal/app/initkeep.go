@@ -58,7 +58,7 @@ func (h *Home) canKeep(token slackToken, list string) error {
 // keeps it.
 func (h *Home) configText() (path string, text []byte, err error) {
 	path = followLinks(filepath.Join(h.Dir, config.FileName))
-	text, err = os.ReadFile(path)
+	text, err = durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -262,8 +262,9 @@ func (h *Home) raiseAboveList(ctx context.Context, token, list string) (err erro
 	}
 	defer func() { err = errors.Join(err, b.End()) }()
 	if err := b.Refresh(ctx, 0); err != nil {
-		if Explain(err) != nil && exitCode(err) == cli.BadConfig {
-			return nil // columns are missing: the report says so, and nothing is brought there yet
+		var missing *pipeline.MissingError
+		if errors.As(err, &missing) {
+			return nil // the report says so, and nothing is brought there yet
 		}
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
+	"otm/internal/safe"
 )
 
 // slackInit runs otm init --slack against a board that stands in for Slack.
@@ -156,6 +157,9 @@ func TestInitSlackRefusals(t *testing.T) {
 	b := boardtest.Start(t, func(o *board.Options) {
 		o.Identities = append(o.Identities, board.Identity{Token: "xoxb-few", UserID: "U0FEW", Scopes: []string{board.ScopeListsRead}})
 	})
+	other, good := filepath.Join(t.TempDir(), "other"), filepath.Join(t.TempDir(), "go od")
+	put(t, other, "hello\n")
+	put(t, good, b.Token+"\n")
 	for _, c := range []struct {
 		name, stdin string
 		args        []string
@@ -171,6 +175,11 @@ func TestInitSlackRefusals(t *testing.T) {
 		{"not an id", b.Token, []string{"--token-stdin", "--list", "tasks"}, cli.Usage, "begins with F"},
 		{"two lists", b.Token, []string{"--token-stdin", "--list", b.ListID, "--create-list", "x"}, cli.Usage, "either"},
 		{"nobody to share with", b.Token, []string{"--token-stdin", "--create-list", "x", "--share-with", "nobody"}, cli.Usage, "a person's id begins with U"},
+		{"two tokens", b.Token, []string{"--token-stdin", "--token-file", "x", "--list", b.ListID}, cli.Usage, "either --token-stdin or --token-file"},
+		{"token file is missing", "", []string{"--token-file", filepath.Join(t.TempDir(), "none"), "--create-list", "Agent tasks", "--share-with", "U0A"}, cli.Credentials,
+			"\notm: hint: otm init --slack --token-stdin --create-list 'Agent tasks' --share-with U0A   #"},
+		{"token file of something else", "", []string{"--token-file", other, "--list", b.ListID}, cli.Usage, "xoxb-"},
+		{"no list for a token file", "", []string{"--token-file", good}, cli.Usage, "otm: hint: otm init --slack --token-file " + safe.Quote(good) + " --list F0123456789\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -256,6 +265,27 @@ func TestInitSlackEmptyTokenFile(t *testing.T) {
 	put(t, filepath.Join(dir, "mine"), "\n")
 	if code, _, errs := slackInit(t, b, dir, "", "--list", b.ListID); code != cli.Credentials || content(t, filepath.Join(dir, "mine")) != "\n" {
 		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// What stands in the place of the token and is none is told, with what puts one there.
+func TestInitSlackTokenUnreadable(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t, func(o *board.Options) { o.RowLimit = 10 })
+	dir := slackDir(t, "", "")
+	path := filepath.Join(dir, slackTokenFile)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errs := slackInit(t, b, dir, "", "--list", b.ListID)
+	if code != cli.Credentials || !strings.Contains(errs, "is no regular file") || !strings.Contains(errs, "otm: hint: mend "+safe.Quote(path)+", or put the token in again: otm init --slack --token-stdin --list "+b.ListID) {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID); code != cli.OK || !strings.Contains(out, ", 0 rows of 10\n") {
+		t.Errorf("mended: exit %d: %s%s", code, out, errs)
 	}
 }
 
@@ -380,9 +410,11 @@ func TestInitSlackLookFails(t *testing.T) {
 	b := boardtest.Start(t)
 	dir := slackDir(t, "", "")
 	args := []string{"--token-stdin", "--create-list", "Agent tasks"}
-	b.Faults.Next("files.info", boardtest.ErrorCode("file_not_found"))
-	if code, _, errs := slackInit(t, b, dir, b.Token, args...); code == cli.OK {
-		t.Errorf("exit %d: %s", code, errs)
+	for range 2 { // as it is made, and as it is found again
+		b.Faults.Next("files.info", boardtest.ErrorCode("file_not_found"))
+		if code, _, errs := slackInit(t, b, dir, b.Token, args...); code != cli.BadConfig || !strings.Contains(errs, "otm: hint: check the list's id") {
+			t.Errorf("exit %d: %s", code, errs)
+		}
 	}
 	if code, out, errs := slackInit(t, b, dir, b.Token, args...); code != cli.OK {
 		t.Errorf("again: exit %d: %s%s", code, out, errs)
@@ -412,6 +444,59 @@ func TestInitSlackShareFails(t *testing.T) {
 	args[2] = "Another one"
 	if code, _, errs := slackInit(t, b, dir, b.Token, args...); code != cli.Usage || !strings.Contains(errs, `"Agent tasks" is configured already`) {
 		t.Errorf("another list: exit %d: %s", code, errs)
+	}
+}
+
+// Whichever call to the board fails, that is told, and run again all is done, with the list that was
+// made, if it was.
+func TestInitSlackWhereTheBoardFails(t *testing.T) {
+	t.Parallel()
+	const before = "[agents.devdas]\nworkspace = \"/tmp\"\n"
+	for name, fault := range map[string]boardtest.Fault{
+		"not applied": boardtest.Reset(), "refused": boardtest.ErrorCode("internal_error"), "applied": boardtest.ApplyThenReset(), "a page instead": boardtest.HTML(), "no paid plan": boardtest.ErrorCode("paid_teams_only"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for n := 1; ; n++ {
+				b := boardtest.Start(t)
+				token := filepath.Join(t.TempDir(), "to ken")
+				put(t, token, b.Token)
+				dir := slackDir(t, before, "")
+				run := func() (code int, said string) {
+					code, out, errs := slackInit(t, b, dir, "", "--token-file", token, "--create-list", "Agent tasks", "--share-with", "U0ALICE")
+					return code, out + errs
+				}
+				for range n - 1 {
+					b.Faults.Next("", boardtest.Pass())
+				}
+				b.Faults.Next("", fault)
+				code, said := run()
+				b.Faults.Forget()
+				failed := ""
+				if calls := b.Faults.Calls(); len(calls) >= n {
+					failed = calls[n-1].Method
+				}
+				if told := code != cli.OK && strings.Contains(said, "otm: error: ") && strings.Contains(said, "otm: hint: "); told != (failed != "") || strings.Contains(said, b.Token) {
+					t.Errorf("%s failed: exit %d: %s", failed, code, said)
+				}
+				made, written := b.Faults.Count("slackLists.create"), content(t, filepath.Join(dir, "otm.toml")) != before
+				if code, said := run(); code != cli.OK {
+					t.Errorf("after %s failed, again: exit %d: %s", failed, code, said)
+				}
+				if again := b.Faults.Count("slackLists.create") - made; (again == 0) != written || made+again > 2 {
+					t.Errorf("after %s failed, which told %q, %d lists were asked for once more", failed, said, again)
+				}
+				if got := content(t, filepath.Join(dir, slackTokenFile)); got != b.Token+"\n" || !strings.Contains(content(t, filepath.Join(dir, "otm.toml")), "token_file") {
+					t.Errorf("after %s failed: the token is not kept", failed)
+				}
+				if code, said := run(); code != cli.OK || strings.Contains(said, "written") || strings.Contains(said, "missing") {
+					t.Errorf("after %s failed, in the end: exit %d: %s", failed, code, said)
+				}
+				if failed == "" {
+					break
+				}
+			}
+		})
 	}
 }
 

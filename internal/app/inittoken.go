@@ -46,7 +46,7 @@ func (o *slackSetup) token(h *Home) (slackToken, error) {
 		return o.keptToken(h)
 	}
 	if err != nil {
-		return slackToken{}, err
+		return slackToken{}, cli.Errorf(cli.Credentials, "the token cannot be read: %w", err).Hint("%s", o.withToken())
 	}
 	token := slackToken{text: strings.TrimSpace(string(data)), keep: true}
 	if !strings.HasPrefix(token.text, "xox") || strings.ContainsAny(token.text, " \t\r\n") {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,11 +55,7 @@ directory.`,
 			if err != nil {
 				return err
 			}
-			flag, err := c.Flags().GetString("dir")
-			if err != nil {
-				return err
-			}
-			dir, err := config.FindDir(flag, s.Getenv)
+			dir, err := config.FindDir(c.Flag("dir").Value.String(), s.Getenv)
 			if err != nil {
 				return err
 			}
@@ -95,6 +92,7 @@ type installer struct {
 	// call runs a program of the manager and returns its output. If nil, there
 	// is none here.
 	call   func(ctx context.Context, argv []string) ([]byte, error)
+	pause  time.Duration // between tries to hand a job to launchd
 	report installReport
 }
 
@@ -120,7 +118,7 @@ type managerCommand struct {
 }
 
 func newInstaller(s cli.Streams, f installFlags) (*installer, error) {
-	in := &installer{Streams: s, manager: bySystemd, flags: f, euid: os.Geteuid()}
+	in := &installer{Streams: s, manager: bySystemd, flags: f, euid: os.Geteuid(), pause: time.Second}
 	switch native := nativeManager(); {
 	case f.systemd == f.launchd:
 		return nil, cli.Errorf(cli.Usage, "either --systemd or --launchd").Hint("otm install --%s --user", native)
@@ -206,12 +204,14 @@ func (in *installer) open(dir string) (*Home, account, error) {
 	if err != nil {
 		return nil, acct, err
 	}
-	again := fmt.Sprintf("otm install --%s --dir %s", in.manager, safe.Quote(dir))
+	o := unitOptions{Manager: in.manager, Timers: in.flags.timers, Dir: dir}
+	mine := o
+	mine.User = true
 	switch {
 	case in.flags.user && acct.uid != in.euid:
-		return nil, acct, cli.Errorf(cli.Usage, "data directory %q belongs to %s: with --user its owner must run this", dir, acct.name).Hint("sudo %s", again)
+		return nil, acct, cli.Errorf(cli.Usage, "data directory %q belongs to %s: with --user its owner must run this", dir, acct.name).Hint("%s", o.again())
 	case !in.flags.user && in.euid != 0 && !in.flags.dryRun:
-		return nil, acct, cli.Errorf(cli.Usage, "only root can write to %q", in.folder).Hint("sudo %s", again).Hint("%s --user", again)
+		return nil, acct, cli.Errorf(cli.Usage, "only root can write to %q", in.folder).Hint("%s", o.again()).Hint("%s", mine.again())
 	case !in.flags.user && acct.uid == 0:
 		in.Warn("data directory %q belongs to root: the daemons will run as root", dir)
 	}
@@ -353,16 +353,17 @@ func (h *Home) warnOfAgent(a pipeline.Agent, o *unitOptions) {
 // installPlan is what is to be done.
 type installPlan struct {
 	units    []unitFile
-	states   map[string]string // of units, by name: new, changed or current
-	restart  []string          // names of changed ones of which more than the marker line changed
-	stop     []string          // names of those that ran as residents and are to run by timers, or the other way
-	obsolete []string          // names of files that were ours, and are not needed
+	states   map[string]string    // of units, by name: new, changed or current
+	restart  []string             // names of those that may run as they were before
+	stop     []string             // names of those that ran as residents and are to run by timers, or the other way
+	obsolete []string             // names of files that were ours, and are not needed
+	written  map[string]time.Time // when those were that are changed in the marker line alone
 }
 
 // plan compares what is there with what should be. Nothing is written where
 // one file is not ours, or a daemon runs that they would collide with.
 func (in *installer) plan(h *Home, o unitOptions, units []unitFile) (*installPlan, error) {
-	p := &installPlan{units: units, states: map[string]string{}}
+	p := &installPlan{units: units, states: map[string]string{}, written: map[string]time.Time{}}
 	for _, u := range units {
 		path := filepath.Join(in.folder, u.Name)
 		found, err := readUnit(path)
@@ -380,12 +381,17 @@ func (in *installer) plan(h *Home, o unitOptions, units []unitFile) (*installPla
 		case found.options.Dir != h.Dir:
 			return nil, cli.Errorf(cli.Failed, "%q is for the data directory %q: one installation at a time", path, found.options.Dir).
 				Hint("otm install --%s%s --uninstall --dir %s", in.manager, userFlag(in.flags.user), safe.Quote(found.options.Dir))
-		case string(found.data) == string(u.Data):
-			p.states[u.Name] = "current"
 		default:
 			p.states[u.Name] = "changed"
-			if string(withoutMarker(found.data)) != string(withoutMarker(u.Data)) {
+			if string(found.data) == string(u.Data) {
+				p.states[u.Name] = "current"
+			}
+			// It runs as it was before also where a run of ours came no further
+			// than to write the file.
+			if string(withoutMarker(found.data)) != string(withoutMarker(u.Data)) || h.startedBefore(u.Resident, found.written) {
 				p.restart = append(p.restart, u.Name)
+			} else {
+				p.written[u.Name] = found.written
 			}
 			if found.options.resident(u.Name) != o.resident(u.Name) {
 				p.stop = append(p.stop, u.Name)
@@ -396,7 +402,11 @@ func (in *installer) plan(h *Home, o unitOptions, units []unitFile) (*installPla
 		if _, needed := p.states[name]; needed {
 			continue
 		}
-		if found, err := readUnit(filepath.Join(in.folder, name)); err == nil && found != nil && found.options != nil && found.options.Dir == h.Dir {
+		found, err := readUnit(filepath.Join(in.folder, name))
+		if err != nil {
+			return nil, err
+		}
+		if found != nil && found.options != nil && found.options.Dir == h.Dir {
 			p.obsolete = append(p.obsolete, name)
 		}
 	}
@@ -408,6 +418,18 @@ func userFlag(user bool) string {
 		return " --user"
 	}
 	return ""
+}
+
+// startedBefore tells whether a component runs that was started before a time:
+// it wrote its pid into its lock then.
+func (h *Home) startedBefore(id string, t time.Time) bool {
+	path := h.residentPath(id)
+	info, err := os.Stat(path)
+	if id == "" || err != nil || !info.ModTime().Before(t) {
+		return false
+	}
+	_, held := lock.Holder(path)
+	return held
 }
 
 // notRunning refuses to start a daemon beside the same one.
@@ -434,11 +456,13 @@ func (in *installer) makeLogDir(dir string, acct account) error {
 	if exists(dir) {
 		return nil
 	}
-	if err := durable.MkdirAll(dir); err != nil {
+	// What it stands in and is not there becomes theirs too, or they could not
+	// reach it.
+	if err := in.makeLogDir(filepath.Dir(dir), acct); err != nil {
 		return err
 	}
-	if acct.uid == in.euid {
-		return nil
+	if err := durable.Mkdir(dir); err != nil || acct.uid == in.euid {
+		return err
 	}
 	return os.Chown(dir, acct.uid, acct.gid)
 }

@@ -11,8 +11,10 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +25,7 @@ import (
 	"otm/internal/config"
 	"otm/internal/lock"
 	"otm/internal/logx"
+	"otm/internal/safe"
 	"otm/launchd"
 )
 
@@ -32,15 +35,17 @@ type installWorld struct {
 	*testing.T
 	dir, home, folder, bin string
 	env                    map[string]string
+	euid                   int // of who runs it
 	called                 []string
 	fail                   map[string]int // commands, by what they begin with, that fail so many times
+	keeper                 *keeper        // what the manager comes to; nil: nothing
 	out, stderr            bytes.Buffer
 }
 
 func newInstallWorld(t *testing.T) *installWorld {
 	t.Helper()
 	root := t.TempDir()
-	w := &installWorld{T: t, dir: filepath.Join(root, "data %h 'x'"), home: filepath.Join(root, "home"), bin: filepath.Join(root, "b in"), fail: map[string]int{}}
+	w := &installWorld{T: t, dir: filepath.Join(root, "data %h 'x'"), home: filepath.Join(root, "home"), bin: filepath.Join(root, "b in"), euid: os.Geteuid(), fail: map[string]int{}}
 	w.folder = filepath.Join(w.home, "units")
 	w.env = map[string]string{"HOME": w.home, "PATH": "/usr/bin:relative:/bin:/usr/bin"}
 	if _, err := Init(w.dir); err != nil {
@@ -74,7 +79,7 @@ func (w *installWorld) installer(f installFlags) *installer {
 	w.stderr.Reset()
 	in := &installer{
 		Streams: cli.Streams{In: strings.NewReader(""), Out: &w.out, Err: &w.stderr, Getenv: func(key string) string { return w.env[key] }},
-		manager: bySystemd, folder: w.folder, flags: f, euid: os.Geteuid(), bin: w.bin,
+		manager: bySystemd, folder: w.folder, flags: f, euid: w.euid, bin: w.bin, pause: time.Millisecond,
 	}
 	if f.launchd {
 		in.manager = byLaunchd
@@ -88,7 +93,7 @@ func (w *installWorld) installer(f installFlags) *installer {
 			}
 		}
 		w.called = append(w.called, line)
-		return nil, nil
+		return nil, w.keeper.do(argv)
 	}
 	return in
 }
@@ -319,53 +324,6 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// Whichever call to the manager fails, that is told, and run again all is done.
-func TestManagerFailsAtEachCall(t *testing.T) {
-	t.Parallel()
-	for _, f := range []installFlags{{}, {timers: true}, {uninstall: true}, {launchd: true}, {launchd: true, timers: true}, {launchd: true, uninstall: true}} {
-		want := ""
-		for n := 0; ; n++ { // in the first run none fails
-			w := newInstallWorld(t)
-			if f.timers || f.uninstall {
-				if code := w.install(installFlags{launchd: f.launchd}); code != 0 {
-					t.Fatalf("exit %d: %s", code, &w.stderr)
-				}
-			}
-			in := w.installer(f)
-			usual, left, failed := in.call, n, ""
-			in.call = func(ctx context.Context, argv []string) ([]byte, error) {
-				line := strings.Join(argv, " ")
-				if changes(line) {
-					if left--; left == 0 {
-						failed = line
-						return []byte("no such luck\n"), errors.New("exit status 5")
-					}
-				}
-				return usual(ctx, argv)
-			}
-			do := in.install
-			if f.uninstall {
-				do = in.uninstall
-			}
-			code := w.code(do(t.Context(), w.dir))
-			if n > 0 && failed == "" {
-				break
-			}
-			if retried := strings.HasPrefix(failed, "launchctl bootstrap "); (code == 0) != (n == 0 || retried) {
-				t.Errorf("%+v: %q failed: exit %d: %s%s", f, failed, code, &w.out, &w.stderr)
-			}
-			if code := w.install(f); code != 0 {
-				t.Errorf("%+v: after %q: exit %d: %s", f, failed, code, &w.stderr)
-			}
-			if n == 0 {
-				want = w.names()
-			} else if got := w.names(); got != want {
-				t.Errorf("%+v: after %q: %s, want %s", f, failed, got, want)
-			}
-		}
-	}
-}
-
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)
@@ -425,10 +383,14 @@ func TestInstallRefusals(t *testing.T) {
 		}, 78, "in [gateway] of otm.toml"},
 		{"gateway without a token", func(w *installWorld) { w.config(gateway) }, 0, ""},
 		{"bad configuration", func(w *installWorld) { w.config("nonsense = 1\n") }, 78, "unknown key"},
+		{"no configuration", func(w *installWorld) { os.Remove(filepath.Join(w.dir, config.FileName)) }, 0, ""},
 		{"no data directory", func(w *installWorld) { w.dir = w.home }, 10, "not initialised"},
 		{"programs apart", func(w *installWorld) { os.Remove(filepath.Join(w.bin, "otm-update")) }, 1, "lacks otm-update"},
 		{"no folder for a unit", func(w *installWorld) { w.env["OTM_LOG_DIR"] = "/a\nb" }, 78, "cannot stand in a unit"},
 		{"logs nowhere", func(w *installWorld) { w.env["OTM_LOG_DIR"] = "logs" }, 78, "is not absolute"},
+		{"logs below a file", func(w *installWorld) { w.env["OTM_LOG_DIR"] = filepath.Join(w.dir, "format", "logs") }, 1, "not a directory"},
+		{"units below a file", func(w *installWorld) { w.folder = filepath.Join(w.dir, "format", "units") }, 1, "not a directory"},
+		{"a file where the units would be", func(w *installWorld) { w.folder = filepath.Join(w.dir, "format") }, 1, "not a directory"},
 		{"programs where systemd starts none", func(w *installWorld) {
 			if err := os.Rename(w.bin, w.bin+`"`); err != nil {
 				w.Fatal(err)
@@ -460,6 +422,123 @@ func TestInstallRefusals(t *testing.T) {
 	}
 }
 
+// A property list cannot hold everything either.
+func TestInstallJobsRefused(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.env["OTM_LOG_DIR"] = "/a\nb"
+	if code := w.install(installFlags{launchd: true, user: true}); code != 78 || !strings.Contains(w.stderr.String(), "cannot stand in a property list") || len(w.files()) > 0 || len(w.called) > 0 {
+		t.Errorf("exit code %d, there are %q: %s", code, w.names(), &w.stderr)
+	}
+}
+
+// Who may not do it is told who may, with the line to be pasted.
+func TestInstallByWhom(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		flags installFlags
+		euid  int // beside ours
+		code  int
+		says  string
+		hints []string // before the directory
+	}{
+		{"another's, with --user", installFlags{systemd: true, user: true, timers: true}, 1, 64, "with --user its owner must run this", []string{"sudo otm install --systemd --timers --dir "}},
+		{"no root", installFlags{launchd: true}, 1, 64, "only root can write to", []string{"sudo otm install --launchd --dir ", "otm install --launchd --user --dir "}},
+		{"no root, removing", installFlags{systemd: true, uninstall: true}, 1, 64, "only root can remove from", []string{"sudo otm install --systemd --uninstall --dir "}},
+		{"no root, looking", installFlags{launchd: true, dryRun: true}, 1, 0, "", nil},
+		{"no root, looking what would be removed", installFlags{systemd: true, uninstall: true, dryRun: true}, 1, 0, "there is nothing", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newInstallWorld(t)
+			w.euid += tt.euid
+			code, said := w.install(tt.flags), w.stderr.String()
+			if code != tt.code || !strings.Contains(said, tt.says) || len(w.files()) > 0 || len(w.called) > 0 {
+				t.Errorf("exit code %d, want %d, saying %q:\n%s\nthere are %q", code, tt.code, tt.says, said, w.names())
+			}
+			for _, hint := range tt.hints {
+				if !strings.Contains(said, "\n"+hint+safe.Quote(w.dir)+"\n") {
+					t.Errorf("no hint %s in\n%s", hint, said)
+				}
+			}
+			if out := w.out.String(); tt.code == 0 && tt.flags.launchd && !strings.Contains(out, "$ launchctl bootstrap system ") {
+				t.Errorf("it would run\n%s", out)
+			}
+		})
+	}
+	w := newInstallWorld(t)
+	w.dir = w.home
+	if code := w.install(installFlags{systemd: true}); code != 10 || !strings.Contains(w.stderr.String(), "as root has another: otm install --systemd --dir ") {
+		t.Errorf("root's own directory: exit code %d: %s", code, &w.stderr)
+	}
+}
+
+// What the system's daemons write to is theirs, with what it stands in; an owner whom nobody knows
+// gets none.
+func TestInstallForAnother(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	owner := w.owner()
+	logs := filepath.Join(w.home, "lo gs", "of", "otm")
+	w.env["OTM_LOG_DIR"] = logs
+	for range 2 {
+		if code := w.install(installFlags{systemd: true}); code != 0 || !strings.Contains(w.files()["otm-board.service"], "\nUser="+owner.Username+"\n") {
+			t.Fatalf("exit code %d: %s%s", code, &w.stderr, w.files()["otm-board.service"])
+		}
+		for dir := logs; dir != w.home; dir = filepath.Dir(dir) {
+			info, err := os.Stat(dir)
+			if err != nil || info.Mode() != os.ModeDir|0o700 || strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Uid)) != owner.Uid {
+				t.Errorf("%s: %v, %v: it is not the daemons'", dir, info, err)
+			}
+		}
+	}
+	if os.Geteuid() != 0 {
+		return // only root can give a directory away
+	}
+	before := w.files()
+	if err := os.Chown(w.dir, 54321, -1); err != nil {
+		t.Fatal(err)
+	}
+	if code := w.install(installFlags{systemd: true}); code != 1 || !strings.Contains(w.stderr.String(), "belongs to user 54321, who is not known here") || !maps.Equal(w.files(), before) || len(w.called) > 0 {
+		t.Errorf("exit code %d, commands %q: %s", code, w.called, &w.stderr)
+	}
+}
+
+// owner has the data directory belong to somebody who is not root, as far as we may, and root run
+// this, or seem to.
+func (w *installWorld) owner() *user.User {
+	w.Helper()
+	owner, err := user.Current()
+	if err == nil && w.euid == 0 {
+		if owner, err = user.Lookup("nobody"); err == nil {
+			uid, _ := strconv.Atoi(owner.Uid)
+			err = os.Chown(w.dir, uid, -1)
+		}
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.euid = 0
+	return owner
+}
+
+// The dispatcher gets a PATH that does not depend on where it is started, and nothing is said of
+// people.
+func TestInstallForAgents(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.env["PATH"] = "relative::"
+	w.config("[agents.robin]\nkind = \"human\"\n[agents.a]\nworkspace = \"" + w.home + "\"\ncommand = [\"sh\"]\n[agents.b]\nworkspace = \"" + w.home + "\"\ncommand = [\"no-such-program\"]\n")
+	w.write(filepath.Join(w.home, "x"), "", 0o600)
+	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.files()["otm-dispatcher.service"], ":/usr/local/bin:/usr/bin:/bin\"\n") {
+		t.Errorf("exit code %d: %s", code, w.files()["otm-dispatcher.service"])
+	}
+	if said := w.stderr.String(); strings.Count(said, "warning") != 1 || !strings.Contains(said, `command "no-such-program" of b is in no folder`) {
+		t.Errorf("it says %s", said)
+	}
+}
+
 func TestInstallBesideOne(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)
@@ -468,8 +547,13 @@ func TestInstallBesideOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Release()
-	if code := w.install(systemdUser); code != 11 || len(w.files()) > 0 {
-		t.Errorf("exit code %d, there are %s", code, w.names())
+	if code := w.install(systemdUser); code != 11 || len(w.files()) > 0 || !strings.Contains(w.stderr.String(), fmt.Sprintf("\nkill %d\n", os.Getpid())) {
+		t.Errorf("exit code %d, there are %s: %s", code, w.names(), &w.stderr)
+	}
+	dry := systemdUser
+	dry.dryRun = true
+	if code := w.install(dry); code != 0 || len(w.files()) > 0 || !strings.Contains(w.stderr.String(), "it must be stopped before") {
+		t.Errorf("dry run: exit code %d, there are %s: %s", code, w.names(), &w.stderr)
 	}
 	timers := systemdUser
 	timers.timers = true // single runs wait their turn
@@ -486,6 +570,14 @@ func TestInstallWithoutAManager(t *testing.T) {
 		!strings.Contains(w.out.String(), "$ systemctl --user enable --now otm-board.service") || !strings.Contains(w.stderr.String(), "no such luck") {
 		t.Errorf("exit code %d, there are %s, commands %q\n%s%s", code, w.names(), w.called, &w.out, &w.stderr)
 	}
+	in := w.installer(installFlags{launchd: true, asJSON: true})
+	in.call, in.euid = nil, 0 // no such program
+	if code := w.code(in.install(t.Context(), w.dir)); code != 0 || w.out.Len() > 0 || !strings.Contains(w.stderr.String(), "launchctl is not here: nothing is started") || len(in.report.Files) != 4 {
+		t.Errorf("exit code %d, report %+v\n%s%s", code, in.report, &w.out, &w.stderr)
+	}
+	if c := in.report.Commands; len(c) != 8 || c[1].Ran || strings.Join(c[1].Command[:3], " ") != "launchctl bootstrap system" {
+		t.Errorf("commands %+v", c)
+	}
 	w.fail = map[string]int{"systemctl --user enable": 9}
 	if code := w.install(systemdUser); code != 1 || !strings.Contains(w.stderr.String(), "\nsystemctl --user enable --now otm-board.service") {
 		t.Errorf("a command that fails: exit code %d\n%s", code, &w.stderr)
@@ -501,14 +593,26 @@ func TestInstallDryRun(t *testing.T) {
 		!strings.Contains(w.out.String(), "\nExecStart=") || !strings.Contains(w.out.String(), "$ systemctl --user enable --now otm-board.service") {
 		t.Errorf("exit code %d, there are %s, commands %q\n%s%s", code, w.names(), w.called, &w.out, &w.stderr)
 	}
-	dry.user = false
+	w.install(systemdUser)
+	before := w.files()
+	dry.timers = true
+	if code := w.install(dry); code != 0 || len(w.called) > 0 || !maps.Equal(w.files(), before) {
+		t.Errorf("to timers: exit code %d, commands %q, there are %s: %s", code, w.called, w.names(), &w.stderr)
+	}
+	for _, line := range []string{"would be removed: " + filepath.Join(w.folder, "otm-injector.service"), "would be renewed: " + filepath.Join(w.folder, "otm-dispatcher.service"),
+		"$ systemctl --user disable --now otm-injector.service otm-dispatcher.service otm-completion-detector.service"} {
+		if !strings.Contains(w.out.String(), line+"\n") {
+			t.Errorf("to timers: no %s in\n%s", line, &w.out)
+		}
+	}
+	dry.timers, dry.user = false, false
 	if code := w.install(dry); code != 0 || !strings.Contains(w.out.String(), "\nUser=") || !strings.Contains(w.out.String(), "$ systemctl enable --now") {
 		t.Errorf("system: exit code %d\n%s%s", code, &w.out, &w.stderr)
 	}
 }
 
 func TestInstallJobs(t *testing.T) {
-	bootstrapPause = time.Millisecond
+	t.Parallel()
 	w := newInstallWorld(t)
 	f := installFlags{launchd: true, user: true}
 	domain := fmt.Sprintf("gui/%d", os.Geteuid())
@@ -539,6 +643,96 @@ func TestInstallJobs(t *testing.T) {
 	f.uninstall = true
 	if code := w.install(f); code != 0 || len(w.files()) > 0 || !slices.Contains(w.called, "launchctl bootout "+domain+"/ai.openclaw.otm-board") {
 		t.Errorf("uninstall: exit code %d, there are %s, commands %q", code, w.names(), w.called)
+	}
+}
+
+// A launchd that refuses a job is not waited for where we are told to stop.
+func TestInstallJobsStopped(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.keeper = newKeeper(w)
+	ctx, stop := context.WithCancel(t.Context())
+	f := installFlags{launchd: true, user: true}
+	in := w.installer(f)
+	usual, tries := in.call, 0
+	in.pause = 24 * time.Hour
+	in.call = func(ctx context.Context, argv []string) ([]byte, error) {
+		if argv[1] == "bootstrap" {
+			stop()
+			tries++
+			return nil, errKeeper
+		}
+		return usual(ctx, argv)
+	}
+	if code := w.code(in.install(ctx, w.dir)); code != 1 || tries != 1 || !strings.Contains(w.stderr.String(), "\nlaunchctl bootstrap gui/") {
+		t.Errorf("exit code %d after %d tries: %s", code, tries, &w.stderr)
+	}
+	if code := w.install(f); code != 0 || len(w.keeper.runs) != 4 {
+		t.Errorf("again: exit code %d, %d jobs run: %s", code, len(w.keeper.runs), &w.stderr)
+	}
+}
+
+func TestUnitFolder(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		manager string
+		own     bool
+		env     map[string]string
+		want    string
+	}{
+		{bySystemd, false, nil, "/etc/systemd/system"},
+		{byLaunchd, false, nil, "/Library/LaunchDaemons"},
+		{bySystemd, true, map[string]string{"HOME": "/h o"}, "/h o/.config/systemd/user"},
+		{bySystemd, true, map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/systemd/user"},
+		{bySystemd, true, map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "x"}, "/h/.config/systemd/user"},
+		{byLaunchd, true, map[string]string{"HOME": "/h o", "XDG_CONFIG_HOME": "/x"}, "/h o/Library/LaunchAgents"},
+		{byLaunchd, true, map[string]string{"HOME": "h"}, ""},
+		{bySystemd, true, map[string]string{"XDG_CONFIG_HOME": "/x"}, ""},
+	} {
+		got, err := unitFolder(tt.manager, tt.own, func(key string) string { return tt.env[key] })
+		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && exitCode(err) != 78 {
+			t.Errorf("%s, own %t, %v: %q, %v; want %q", tt.manager, tt.own, tt.env, got, err, tt.want)
+		}
+	}
+}
+
+// The manager's own program is run, and what it says is shown where it fails.
+func TestInstallRunsTheManager(t *testing.T) {
+	w := newInstallWorld(t)
+	f := installFlags{user: true, systemd: nativeManager() == bySystemd, launchd: nativeManager() == byLaunchd}
+	in := w.installer(f)
+	folder, err := unitFolder(in.manager, true, in.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.folder = folder
+	if code := w.install(f); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	bin := filepath.Join(w.home, "m bin")
+	log, refuse := filepath.Join(w.home, "called"), filepath.Join(w.home, "refuse")
+	w.write(filepath.Join(bin, in.program()), "#!/bin/sh\necho \"$*\" >>'"+log+"'\ncase $* in *disable*|*bootout*) test ! -e '"+refuse+"' || { echo no such luck; exit 5; }; esac\n", 0o755)
+	w.write(refuse, "", 0o600)
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	before := w.files()
+	remove := func() int {
+		w.out.Reset()
+		w.stderr.Reset()
+		return Main([]string{"otm", "install", "--" + in.manager, "--user", "--uninstall", "--json", "--dir", w.dir}, in.Streams)
+	}
+	said := "no such luck\notm: error: " + in.program()
+	if code := remove(); code != 1 || !strings.Contains(w.stderr.String(), said) || !strings.Contains(w.stderr.String(), ": exit status 5\notm: hint: "+in.program()+" ") || !maps.Equal(w.files(), before) {
+		t.Errorf("exit code %d, there are %q: %s", code, w.names(), &w.stderr)
+	}
+	if err := os.Remove(refuse); err != nil {
+		t.Fatal(err)
+	}
+	var report installReport
+	if code := remove(); code != 0 || json.Unmarshal(w.out.Bytes(), &report) != nil || len(report.Files) != 4 || report.Files[0].Action != "removed" || !report.Commands[0].Ran || len(w.files()) > 0 {
+		t.Errorf("again: exit code %d, there are %q: %s%s", code, w.names(), &w.out, &w.stderr)
+	}
+	if n := strings.Count(content(t, log), strings.Join(report.Commands[0].Command[1:], " ")+"\n"); n != 2 {
+		t.Errorf("it ran\n%s", content(t, log))
 	}
 }
 
@@ -752,6 +946,13 @@ func TestInstallCommand(t *testing.T) {
 	var report installReport
 	if err := json.Unmarshal(w.out.Bytes(), &report); err != nil || report.Manager != bySystemd || !report.User || !report.DryRun || report.Files == nil || report.Commands == nil {
 		t.Errorf("the report is %s (%v)", &w.out, err)
+	}
+	for hint, args := range map[string][]string{"OTM_DIR": {"--systemd"}, "HOME": {"--systemd", "--user", "--dir", w.dir}} {
+		var said bytes.Buffer
+		code := Main(append([]string{"otm", "install", "--dry-run"}, args...), cli.Streams{Out: &said, Err: &said, Getenv: func(string) string { return "" }})
+		if code != 78 || !strings.Contains(said.String(), "HOME is not set") || !strings.Contains(said.String(), "otm: hint: export "+hint+"=") {
+			t.Errorf("%q without a home: exit code %d: %s", args, code, &said)
+		}
 	}
 	other := "--launchd"
 	if nativeManager() == byLaunchd {

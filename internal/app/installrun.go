@@ -67,8 +67,12 @@ func (in *installer) carryOut(ctx context.Context, p *installPlan, acct account)
 	for _, u := range p.units {
 		state := p.states[u.Name]
 		if state != "current" {
-			if err := replacePublic(filepath.Join(in.folder, u.Name), u.Data); err != nil {
+			path := filepath.Join(in.folder, u.Name)
+			if err := durable.ReplacePublic(path, u.Data); err != nil {
 				return err
+			}
+			if at, ok := p.written[u.Name]; ok {
+				os.Chtimes(path, at, at) // else the next run starts it anew, to no end
 			}
 		}
 		in.noteFile(u.Name, actions[state], nil)
@@ -78,23 +82,6 @@ func (in *installer) carryOut(ctx context.Context, p *installPlan, acct account)
 	}
 	in.hintLinger(acct)
 	return nil
-}
-
-// replacePublic replaces a file that everybody may read, in one step.
-func replacePublic(path string, data []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), durable.TempPrefix+"*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(data)
-	if err := errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return err
-	}
-	return durable.SyncDir(filepath.Dir(path))
 }
 
 // reach finds out whether the manager can be spoken to. Where it cannot, its
@@ -199,7 +186,7 @@ func (in *installer) remove(ctx context.Context, names []string, acct account) e
 		return err
 	}
 	for _, name := range names {
-		if err := os.Remove(filepath.Join(in.folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := durable.Remove(filepath.Join(in.folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		in.unlinkWants(name)
@@ -255,7 +242,7 @@ func (in *installer) bootOut(ctx context.Context, domain, label string) error {
 	return in.run(ctx, []string{"launchctl", "bootout", domain + "/" + label})
 }
 
-// bootstrapTries is how often a job is handed to launchd, a second apart: one
+// bootstrapTries is how often a job is handed to launchd, with a pause between: one
 // that was just forgotten may still be ending, and then it is refused.
 const bootstrapTries = 10
 
@@ -300,12 +287,10 @@ func (in *installer) bootstrap(ctx context.Context, domain, path string) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(bootstrapPause):
+		case <-time.After(in.pause):
 		}
 	}
 }
-
-var bootstrapPause = time.Second // shorter in tests
 
 // hintLinger says how a user's daemons stay when the user does not.
 func (in *installer) hintLinger(acct account) {

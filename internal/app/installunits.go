@@ -10,13 +10,13 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"otm/heartbeat"
 	"otm/internal/cli"
@@ -48,10 +48,7 @@ const markerPrefix = "otm-install: "
 // marker is the text of the marker line. It holds no "--", which would end a
 // comment in XML.
 func (o unitOptions) marker() string {
-	text, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // strings and truth values
-	}
+	text, _ := json.Marshal(o) // strings and truth values: nothing that it refuses
 	return markerPrefix + strings.ReplaceAll(string(text), "--", `\u002d\u002d`)
 }
 
@@ -78,12 +75,13 @@ func (o unitOptions) again() string {
 type foundUnit struct {
 	data    []byte
 	options *unitOptions // nil: it is not ours
+	written time.Time
 }
 
 // readUnit reads a file of a manager; nil where there is none. What is no file
 // is not ours, such as the link to /dev/null that masks a unit.
 func readUnit(path string) (*foundUnit, error) {
-	info, err := os.Lstat(path)
+	info, err := durable.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
@@ -93,11 +91,11 @@ func readUnit(path string) (*foundUnit, error) {
 	if !info.Mode().IsRegular() {
 		return &foundUnit{}, nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return &foundUnit{data: data, options: readMarker(data)}, nil
+	return &foundUnit{data: data, options: readMarker(data), written: info.ModTime()}, nil
 }
 
 // readMarker finds the marker line in one of the first lines.
@@ -119,10 +117,7 @@ func readMarker(data []byte) *unitOptions {
 
 // withoutMarker is what a manager sees of a file of ours.
 func withoutMarker(data []byte) []byte {
-	before, rest, ok := bytes.Cut(data, []byte(markerPrefix))
-	if !ok {
-		return data
-	}
+	before, rest, _ := bytes.Cut(data, []byte(markerPrefix))
 	_, after, _ := bytes.Cut(rest, []byte("\n"))
 	return slices.Concat(before, after)
 }
@@ -137,7 +132,7 @@ func unitFolder(manager string, own bool, getenv func(string) string) (string, e
 	}
 	home := getenv("HOME")
 	if !filepath.IsAbs(home) {
-		return "", cli.Errorf(cli.BadConfig, "HOME is not set: it is where a user's units are")
+		return "", cli.Errorf(cli.BadConfig, "HOME is not set: it is where a user's units are").Hint("export HOME=/where/your/home/is")
 	}
 	if manager == byLaunchd {
 		return filepath.Join(home, "Library", "LaunchAgents"), nil
@@ -179,7 +174,7 @@ type account struct {
 
 // ownerOf is whose a directory is.
 func ownerOf(dir string) (account, error) {
-	info, err := os.Stat(dir)
+	info, err := durable.Stat(dir)
 	if err != nil {
 		return account{}, err
 	}
@@ -200,13 +195,13 @@ func ownerOf(dir string) (account, error) {
 }
 
 // configSum tells one otm.toml from another; "" where there is none.
-func (h *Home) configSum() string {
+func (h *Home) configSum() (string, error) {
 	data, err := durable.ReadFile(filepath.Join(h.Dir, config.FileName))
-	if err != nil {
-		return ""
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:8]), err
 }
 
 // startsAgents tells whether the dispatcher starts processes.
@@ -231,12 +226,15 @@ func (h *Home) renderUnits(o unitOptions) ([]unitFile, error) {
 			return nil, err
 		}
 	}
+	sum, err := h.configSum()
+	if err != nil {
+		return nil, err
+	}
 	var units []unitFile
-	var err error
 	if o.Manager == byLaunchd {
-		units, err = h.renderJobs(o, acct)
+		units, err = h.renderJobs(o, acct, sum)
 	} else {
-		units, err = h.renderServices(o, acct)
+		units, err = h.renderServices(o, acct, sum)
 	}
 	if err != nil {
 		return nil, cli.Errorf(cli.BadConfig, "%w", err)
@@ -261,9 +259,9 @@ func (o unitOptions) resident(name string) string {
 	return ""
 }
 
-func (h *Home) renderServices(o unitOptions, acct account) ([]unitFile, error) {
+func (h *Home) renderServices(o unitOptions, acct account, sum string) ([]unitFile, error) {
 	c := systemd.Config{
-		Marker: o.marker(), Sum: h.configSum(), Dir: h.Dir, LogDir: o.LogDir, Bin: o.Bin, Home: acct.home, Path: o.Path,
+		Marker: o.marker(), Sum: sum, Dir: h.Dir, LogDir: o.LogDir, Bin: o.Bin, Home: acct.home, Path: o.Path,
 		Timers: o.Timers, Board: h.Config.Slack.ListID == "", Exec: h.startsAgents(),
 		LocalBoard:   h.Config.Slack.ListID == "" || onThisMachine(h.Config.Slack.URL),
 		LocalGateway: true,
@@ -300,9 +298,9 @@ func (h *Home) renderServices(o unitOptions, acct account) ([]unitFile, error) {
 	return units, nil
 }
 
-func (h *Home) renderJobs(o unitOptions, acct account) ([]unitFile, error) {
+func (h *Home) renderJobs(o unitOptions, acct account, sum string) ([]unitFile, error) {
 	c := launchd.Config{
-		Marker: o.marker(), Sum: h.configSum(), Dir: h.Dir, LogDir: o.LogDir, SetLog: o.LogDir != "", Bin: o.Bin, Home: acct.home, Path: o.Path,
+		Marker: o.marker(), Sum: sum, Dir: h.Dir, LogDir: o.LogDir, SetLog: o.LogDir != "", Bin: o.Bin, Home: acct.home, Path: o.Path,
 		Timers: o.Timers, Board: h.Config.Slack.ListID == "", Exec: h.startsAgents(),
 	}
 	if c.LogDir == "" {

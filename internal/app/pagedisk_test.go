@@ -35,6 +35,7 @@ func pageOf(h *Home) *pageSource {
 func newReviewed(t *testing.T) (p *patient, row, step string) {
 	t.Helper()
 	p = newBusy(t)
+	p.must("otm-injector", "--once") // what waits does not, as it would contradict some of what is done
 	rec, err := p.h.Store.Load(2)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -113,6 +114,10 @@ func TestAnswerNotWritten(t *testing.T) {
 		run := func(*cobra.Command) error { fmt.Fprintln(s.Out, "answer"); return tt.err }
 		if code := Run(context.Background(), command(run, nil), nil, s, nil); code != tt.code || stderr.String() != tt.stderr {
 			t.Errorf("%s: exit code %d, stderr %q; want %d, %q", tt.name, code, stderr, tt.code, tt.stderr)
+		}
+		s.Out = &Output{W: full{syscall.EPIPE}} // who closed the pipe has read enough
+		if code := Run(context.Background(), command(run, nil), nil, s, nil); tt.err == nil && code != OK {
+			t.Errorf("%s: into a closed pipe: exit code %d", tt.name, code)
 		}
 	}
 }

@@ -13,8 +13,8 @@
 // WriteAllNew one a file. RemoveLeftovers deletes those that are old.
 //
 // The writers differ in what they do to a name that is taken, and are named
-// for it: WriteNew, WriteAllNew and Move refuse, Replace and ReplaceVolatile
-// overwrite.
+// for it: WriteNew, WriteAllNew and Move refuse, Replace, ReplacePublic and
+// ReplaceVolatile overwrite.
 //
 // BUG: after a failed fsync the kernel may drop the dirty pages and report
 // success on the next call. An error of this package therefore means "state
@@ -41,6 +41,9 @@ const (
 	DirMode  fs.FileMode = 0o700
 )
 
+// publicMode is that of the files of ReplacePublic.
+const publicMode fs.FileMode = 0o644
+
 // TempPrefix begins the name of every temporary file of this package.
 const TempPrefix = ".otm-tmp-"
 
@@ -49,7 +52,7 @@ const TempPrefix = ".otm-tmp-"
 //
 //	open(temp, O_EXCL) write fsync close renameat2(NOREPLACE) fsync(dir)
 func WriteNew(path string, data []byte) error {
-	return withTemp(path, data, func(temp string) error { return rename(temp, path, renameNoReplace) })
+	return withTemp(path, data, FileMode, func(temp string) error { return rename(temp, path, renameNoReplace) })
 }
 
 // NewFile is a file for WriteAllNew.
@@ -75,7 +78,7 @@ func WriteAllNew(dir string, files []NewFile) error {
 		}
 	}()
 	for _, f := range files {
-		temp, err := writeTemp(filepath.Join(dir, f.Name), f.Data, true)
+		temp, err := writeTemp(filepath.Join(dir, f.Name), f.Data, FileMode, true)
 		if err != nil {
 			return err
 		}
@@ -101,13 +104,18 @@ func WriteAllNew(dir string, files []NewFile) error {
 //
 //	open(temp, O_EXCL) write fsync close rename fsync(dir)
 func Replace(path string, data []byte) error {
-	return withTemp(path, data, func(temp string) error { return RenameVolatile(temp, path) })
+	return withTemp(path, data, FileMode, func(temp string) error { return RenameVolatile(temp, path) })
+}
+
+// ReplacePublic is Replace for a file that everybody may read.
+func ReplacePublic(path string, data []byte) error {
+	return withTemp(path, data, publicMode, func(temp string) error { return RenameVolatile(temp, path) })
 }
 
 // ReplaceVolatile is Replace without the two fsyncs: atomic for other
 // processes, but not durable. It is for files that are rebuilt when lost.
 func ReplaceVolatile(path string, data []byte) error {
-	temp, err := writeTemp(path, data, false)
+	temp, err := writeTemp(path, data, FileMode, false)
 	if err != nil {
 		return err
 	}
@@ -148,13 +156,13 @@ func Remove(path string) error {
 // withTemp brackets the naming of a synced temporary file between opening the
 // directory and syncing it. The directory is opened first, so that an error on
 // its inode cannot be reported to somebody else before we look.
-func withTemp(path string, data []byte, name func(temp string) error) error {
+func withTemp(path string, data []byte, mode fs.FileMode, name func(temp string) error) error {
 	dir, err := openDir(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	temp, err := writeTemp(path, data, true)
+	temp, err := writeTemp(path, data, mode, true)
 	if err != nil {
 		return err
 	}
@@ -172,7 +180,7 @@ func withTemp(path string, data []byte, name func(temp string) error) error {
 	return nil
 }
 
-func writeTemp(path string, data []byte, sync bool) (string, error) {
+func writeTemp(path string, data []byte, mode fs.FileMode, sync bool) (string, error) {
 	if err := crash.Failed("create", path); err != nil {
 		return "", err
 	}
@@ -183,6 +191,9 @@ func writeTemp(path string, data []byte, sync bool) (string, error) {
 	temp := f.Name()
 	if err = crash.Failed("write", path); err == nil {
 		_, err = f.Write(data)
+	}
+	if err == nil && mode != FileMode {
+		err = f.Chmod(mode)
 	}
 	if err == nil && sync {
 		if err = crash.Failed("sync", path); err == nil {

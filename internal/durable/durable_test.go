@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	case "write": // for a tracer to look at
 		must(WriteNew(path, []byte("one")))
 		must(Replace(path, []byte("two")))
+		must(ReplacePublic(path, []byte("three")))
 		must(WriteAllNew(filepath.Dir(path), []NewFile{{"b", []byte("b")}, {"c", []byte("c")}}))
 		must(Move(path, filepath.Join(filepath.Dir(path), "moved")))
 		must(ReplaceVolatile(filepath.Join(filepath.Dir(path), "volatile"), []byte("v")))
@@ -58,6 +59,7 @@ func attempts(path string, data []byte) map[string]error {
 		"WriteNew":        WriteNew(fresh, data),
 		"WriteAllNew":     WriteAllNew(filepath.Dir(path), []NewFile{{filepath.Base(fresh) + "1", []byte("small")}, {filepath.Base(fresh) + "2", data}}),
 		"Replace":         Replace(path, data),
+		"ReplacePublic":   ReplacePublic(path, data),
 		"ReplaceVolatile": ReplaceVolatile(path, data),
 	}
 }

@@ -41,6 +41,7 @@ func TestCaseB19OrderOfSystemCalls(t *testing.T) {
 	want := strings.Join([]string{
 		"write temp", "fsync temp", "rename temp to a, refusing", "fsync dir", // WriteNew
 		"write temp", "fsync temp", "rename temp to a", "fsync dir", // Replace
+		"write temp", "fsync temp", "rename temp to a", "fsync dir", // ReplacePublic
 		"write temp", "fsync temp", "write temp", "fsync temp", "rename temp to b, refusing", "rename temp to c, refusing", "fsync dir", // WriteAllNew
 		"rename a to moved, refusing", "fsync dir", "fsync dir", // Move
 		"write temp", "rename temp to volatile", // ReplaceVolatile

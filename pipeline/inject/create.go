@@ -321,11 +321,15 @@ func (sw *sweep) fill(r *pipeline.Record, f inbox.File, c *drop.Create) {
 // the steps that the drop asks for.
 func (sw *sweep) adopt(ctx context.Context, f inbox.File, c *drop.Create, row *pipeline.Row, steps []*pipeline.Row) (*pipeline.Record, error) {
 	return sw.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
+		found := "row found"
+		if r.DropID == "" && r.RowID == "" {
+			found = pipeline.EventRebuilt // it was lost, and with it what came behind the drop
+		}
 		if r.DropID != c.ID || len(r.Steps) == 0 {
 			sw.fill(r, f, c)
 		}
 		r.RowID, r.RowAskedAt, r.Status = row.ID, nil, row.CurrentStatus()
-		r.Note(sw.Now(), Who, "row found", row.ID)
+		r.Note(sw.Now(), Who, found, row.ID)
 		matchSteps(r, steps)
 		return nil
 	})

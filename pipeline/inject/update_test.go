@@ -931,6 +931,30 @@ func TestRecordIsRebuilt(t *testing.T) {
 	}
 }
 
+// So are those whose create comes once more. What was behind the drop is known to be
+// lost: no key for a wake is used again, and nobody misses an update in it.
+func TestRecordIsRebuiltByItsCreate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.create(1, "A", "x", "y")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.update(1, report{steps: []string{"y"}})
+	w.sweepTo(1, 0, 0)
+	if err := os.Remove(filepath.Join(w.dir, "tasks", "T-00001.json")); err != nil {
+		t.Fatal(err)
+	}
+	again := w.drop("devdas", 1, "A", "x", "y")
+	again.ID = pipeline.DropIDInName(first)
+	w.put(inbox.NewTasks, "again.json", again.Encode())
+	w.sweepTo(1, 0, 0)
+	rec := w.rec(1)
+	if rec.RowID != w.row(1).ID || rec.DropID != again.ID || rec.StepsDone() != 1 ||
+		!slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt }) {
+		t.Errorf("record %+v", rec)
+	}
+}
+
 // The dispatcher may make a record while we wait for the board.
 func TestRecordMadeMeanwhile(t *testing.T) {
 	t.Parallel()
