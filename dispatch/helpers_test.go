@@ -261,8 +261,9 @@ func (w *world) boardStatus(id pipeline.TaskID) (s pipeline.Status) {
 func (w *world) desk() *Desk {
 	return &Desk{
 		Dir: w.dir, Records: w.store, Agents: w.agents, Now: w.clock.Now,
-		Said: func(pipeline.TaskID) ([]Said, error) { return nil, nil },
-		Warn: func(string) {},
+		Said:  func(pipeline.TaskID) ([]Said, error) { return nil, nil },
+		Known: func(*pipeline.Agent) ([]pipeline.TaskID, error) { return w.store.IDs() },
+		Warn:  func(string) {},
 	}
 }
 

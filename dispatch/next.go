@@ -23,6 +23,9 @@ type Desk struct {
 	// Said returns what the agent has said about a task in updates that are
 	// still in the inbox, oldest first.
 	Said func(pipeline.TaskID) ([]Said, error)
+	// Known returns the tasks that the board gave to an agent when it was last
+	// read. It is asked where nothing else waits; to read all records takes long.
+	Known func(*pipeline.Agent) ([]pipeline.TaskID, error)
 	// Warn is told when a dispatch file was set aside, and when a record cannot be
 	// read.
 	Warn func(string)
@@ -90,7 +93,9 @@ func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 				return err
 			}
 		}
-		taken, err = d.pick(f, a)
+		if taken, err = d.pick(f, a); taken == nil && err == nil && !another {
+			taken, err = d.forgotten(f, a)
+		}
 		return err
 	})
 	if err != nil {
@@ -138,6 +143,11 @@ func openRecords(all pipeline.Records, to func(agent string) bool) ([]*pipeline.
 	if err != nil {
 		return nil, err
 	}
+	return openOf(all, ids, to), nil
+}
+
+// openOf is openRecords for some tasks.
+func openOf(all pipeline.Records, ids []pipeline.TaskID, to func(agent string) bool) []*pipeline.Record {
 	var open []*pipeline.Record
 	for _, id := range ids {
 		r, err := all.Load(id)
@@ -148,7 +158,7 @@ func openRecords(all pipeline.Records, to func(agent string) bool) ([]*pipeline.
 			open = append(open, r)
 		}
 	}
-	return open, nil
+	return open
 }
 
 // current returns the task that the agent was given last, if it is unfinished.
@@ -178,6 +188,22 @@ func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Ta
 		}
 		candidates = append(candidates, all...)
 	}
+	return d.latest(f, a, candidates)
+}
+
+// forgotten returns the task that the agent took last and has not finished, of
+// all: where we crash between the mark and the state file, and the mark is lost
+// with the dispatch file, only the record knows of it.
+func (d *Desk) forgotten(f *File, a *pipeline.Agent) (*Taken, error) {
+	ids, err := d.Known(a)
+	if err != nil {
+		return nil, err
+	}
+	return d.latest(f, a, openOf(d.Records, ids, func(name string) bool { return sameAgent(name, a.Name) }))
+}
+
+// latest is the one of some tasks that the agent took last and has not finished.
+func (d *Desk) latest(f *File, a *pipeline.Agent, candidates []*pipeline.Record) (*Taken, error) {
 	var last *Taken
 	var lastAt time.Time
 	for _, r := range candidates {

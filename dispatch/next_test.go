@@ -105,6 +105,11 @@ func TestNextContinues(t *testing.T) {
 		{"the dispatch file is lost", func(w *world) { os.Remove(w.path("alpha")) }, nil, "continue T-00001"},
 		{"the dispatch file is garbage", func(w *world) { w.write(w.path("alpha"), []byte("{")) }, nil, "continue T-00001"},
 		{"both are lost", func(w *world) { os.Remove(w.path("alpha")); os.Remove(statePath(w.agents, w.agent("alpha"))) }, nil, "continue T-00001"},
+		{"both are as if it had never been given, and nothing else waits", func(w *world) {
+			w.write(statePath(w.agents, w.agent("alpha")), []byte(`{"status":"idle"}`)) // we crashed before we wrote it
+			os.Remove(w.path("alpha"))
+			w.pass()
+		}, nil, "continue T-00001"},
 		{"the state file is lost, its entry too, others are there", func(w *world) {
 			os.Remove(statePath(w.agents, w.agent("alpha")))
 			w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = f["dispatched"].([]any)[1:] })

@@ -118,9 +118,11 @@ func victimMain(raw string) int {
 	}
 	ctx := context.Background()
 	if o.Do != "pass" {
+		store := files.Open(o.Dir, nil)
 		desk := &Desk{
-			Dir: o.Dir, Records: files.Open(o.Dir, nil), Agents: o.Agents, Now: time.Now,
-			Said: func(pipeline.TaskID) ([]Said, error) { return nil, nil }, Warn: func(string) {},
+			Dir: o.Dir, Records: store, Agents: o.Agents, Now: time.Now, Warn: func(string) {},
+			Said:  func(pipeline.TaskID) ([]Said, error) { return nil, nil },
+			Known: func(*pipeline.Agent) ([]pipeline.TaskID, error) { return store.IDs() },
 		}
 		taken, err := desk.Next(ctx, o.Agents.Named(o.Do), false)
 		if err != nil || taken == nil {

@@ -83,8 +83,9 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 	}
 	desk := &dispatch.Desk{
 		Dir: h.Dir, Records: h.Store, Agents: h.Config.Agents, Now: h.Now,
-		Said: func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil },
-		Warn: func(msg string) { h.Warn("%s", msg) },
+		Said:  func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil },
+		Known: h.tasksOnBoard,
+		Warn:  func(msg string) { h.Warn("%s", msg) },
 	}
 	taken, err := desk.Next(ctx, a, another)
 	if err != nil {
@@ -103,6 +104,23 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 	}
 	h.printTaken(taken)
 	return h.printFailedUpdates(a)
+}
+
+// tasksOnBoard are the tasks that the board gave to an agent when it was last
+// read.
+func (h *Home) tasksOnBoard(a *pipeline.Agent) ([]pipeline.TaskID, error) {
+	snap, err := h.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	var ids []pipeline.TaskID
+	for i := range snap.Rows {
+		r := &snap.Rows[i]
+		if who := h.Config.Agents.Assigned(r.Assignee); who != nil && who.Name == a.Name && r.Task() != 0 {
+			ids = append(ids, r.Task())
+		}
+	}
+	return ids, nil
 }
 
 // noteOnItsWay says that tasks for an agent are dropped and not handed out
