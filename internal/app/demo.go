@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ run "otm next" and report with otm-update.`,
 				return err
 			}
 			defer d.remove()
-			return d.run(c.Context(), keep)
+			return d.run(c.Context(), keep, time.After(demoTime))
 		},
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "leave it running at the end, and print the board's address")
@@ -85,9 +86,10 @@ run "otm next" and report with otm-update.`,
 // demo is one run of it.
 type demo struct {
 	cli.Streams
-	root string
-	home *Home
-	env  []string
+	root  string
+	stays bool // root, with the logs
+	home  *Home
+	env   []string
 
 	started  time.Time
 	dropped  map[pipeline.TaskID]time.Time
@@ -137,7 +139,7 @@ func (d *demo) prepare() error {
 		return err
 	}
 	quiet := d.Streams
-	quiet.Err = io.Discard // the logs are in files
+	quiet.Err = struct{ io.Writer }{d.Err} // no terminal: the logs stay in files, and troubles are told
 	quiet.Getenv = func(name string) string {
 		if name == "OTM_LOG_DIR" || name == "OTM_DIR" {
 			return "" // whatever is set was not meant for the demo
@@ -153,6 +155,9 @@ func (d *demo) prepare() error {
 }
 
 func (d *demo) remove() {
+	if d.stays {
+		return
+	}
 	if err := os.RemoveAll(d.root); err != nil {
 		d.Warn("not removed: %v", err)
 	}
@@ -160,8 +165,9 @@ func (d *demo) remove() {
 
 func (d *demo) bin(name string) string { return filepath.Join(d.root, "bin", name) }
 
-// run runs the pipeline and the tasks through it.
-func (d *demo) run(ctx context.Context, keep bool) error {
+// run runs the pipeline and the tasks through it. late says that it has taken too
+// long.
+func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ready := make(chan string, 1)
@@ -174,10 +180,13 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	select {
 	case address = <-ready:
 	case err := <-upDone:
-		return err
+		return cmp.Or(err, context.Cause(ctx))
+	case <-late:
+		cancel()
+		return errors.Join(cli.Errorf(cli.TryLater, "the board has not started after %v", demoTime), <-upDone)
 	}
 	fmt.Fprintf(d.Out, "board    %s\ndata     %s\n\n", address, safe.Escape(d.home.Dir))
-	err := d.play(ctx, upDone)
+	err := d.play(ctx, upDone, late)
 	if err == nil && keep {
 		dir := safe.Escape(safe.Quote(d.home.Dir))
 		page, _, _ := strings.Cut(address, "#") // the code of the first link is used up, or too old
@@ -196,7 +205,7 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 }
 
 // play creates the tasks and shows what becomes of them.
-func (d *demo) play(ctx context.Context, upDone <-chan error) error {
+func (d *demo) play(ctx context.Context, upDone <-chan error, late <-chan time.Time) error {
 	w := watch.New(func(name string) bool { return strings.HasSuffix(name, ".json") }, filepath.Join(d.home.Dir, "tasks"))
 	watchCtx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -207,17 +216,16 @@ func (d *demo) play(ctx context.Context, upDone <-chan error) error {
 			return err
 		}
 	}
-	deadline := time.NewTimer(demoTime)
-	defer deadline.Stop()
 	for len(d.waiting) > 0 {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case err := <-upDone:
 			return errors.Join(errors.New("the pipeline stopped"), err)
-		case <-deadline.C:
+		case <-late:
+			d.stays = true
 			return cli.Errorf(cli.Failed, "%d tasks are not done after %v", len(d.waiting), demoTime).
-				Hint("see the logs in %s", safe.Quote(d.home.LogDir()))
+				Hint("ls -l %s; then: rm -r %s", safe.Quote(d.home.LogDir()), safe.Quote(d.root))
 		case <-w.Changed():
 			if err := d.show(); err != nil {
 				return err
