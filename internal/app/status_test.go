@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"otm/heartbeat"
+	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/pipeline"
 	"otm/pipeline/history"
@@ -61,6 +62,38 @@ func TestStartsWhatWasInstalled(t *testing.T) {
 	w.h.Err = &errs
 	if err := w.h.printComponents(&statusReport{}); err != nil || !strings.Contains(errs.String(), "to start what was installed, run: otm install --") {
 		t.Errorf("%v, %s", err, &errs)
+	}
+}
+
+// TestShowAndListOdd: a task whose row is gone is shown as its record has it, and rows
+// that are no task yet are listed without an id.
+func TestShowAndListOdd(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	b, title, assignee := p.b, p.b.Column(t, "Title", "text"), p.b.Column(t, "Assignee", "select")
+	b.Create(t, "", board.TextCell(title, "Typed"), board.SelectCell(assignee, "devdas"))
+	p.must("otm-injector", "--once") // the report on T-00002
+	rec, err := p.h.Store.Load(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Server.EditRow("", b.ListID, rec.RowID, board.TextCell(b.Column(t, "Reason", "text"), "not yet")); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ command, want string }{
+		{"otm list --fresh", `(?m)^- +new +devdas +0/0 .*Typed$`},
+		{"otm show T-00002", `T-00002  At work\nassigned · normal · action · devdas\n  1 \[ \] a\n  2 \[ \] b\nreason: not yet\nresult: half of it\nwhy: `},
+	} {
+		if code, out := p.main(strings.Fields(step.command)...); code != cli.OK || !regexp.MustCompile(step.want).MatchString(out) {
+			t.Errorf("%s: exit %d: %s\nwant %s", step.command, code, out, step.want)
+		}
+	}
+	if err := b.Server.DeleteRow("", b.ListID, rec.RowID); err != nil {
+		t.Fatal(err)
+	}
+	code, out := p.main("otm", "show", "T-00002", "--fresh")
+	if code != cli.OK || !regexp.MustCompile(`T-00002  At work\n.*\n  1 \[ \] a\n  2 \[ \] b\n(reason: .*\n)?result: half of it\nwhy:    its row is not on the board`).MatchString(out) {
+		t.Errorf("its row is gone: exit %d: %s", code, out)
 	}
 }
 
