@@ -71,8 +71,8 @@ type Taken struct {
 
 // Next gives an agent its next task: the one that it was given last, while
 // that is unfinished, unless another is asked for; else the most urgent of its
-// dispatch file. It returns nil where nothing waits. On return the entry is
-// marked as picked, durably, and the record says so. If we crash after the
+// dispatch file. It returns nil where nothing waits. On return its entry, where
+// it has one, is marked as picked, durably, and the record says so. If we crash after the
 // mark, the same task is given again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
 	told := *d
@@ -192,12 +192,12 @@ func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Ta
 }
 
 // forgotten returns the task that the agent took last and has not finished, of
-// all: where we crash between the mark and the state file, and the mark is lost
-// with the dispatch file, only the record knows of it.
+// those that the board gave to it: where we crash before the state file, and the
+// dispatch file is lost with the mark, only the record knows of it.
 func (d *Desk) forgotten(f *File, a *pipeline.Agent) (*Taken, error) {
 	ids, err := d.Known(a)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("what else was given to it: %w", err)
 	}
 	return d.latest(f, a, openOf(d.Records, ids, func(name string) bool { return sameAgent(name, a.Name) }))
 }

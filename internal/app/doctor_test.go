@@ -89,8 +89,8 @@ func (p *patient) withPerson() {
 	p.h = reopenHome(p.T, p.h.Dir, content(p.T, filepath.Join(p.h.Dir, "otm.toml"))+"[agents.robin]\nkind = \"human\"\n")
 }
 
-// refuse has the disk refuse a step below a directory.
-func refuse(t testing.TB, dir, step string, err error) {
+// refuseStep has the disk refuse a step below a directory.
+func refuseStep(t testing.TB, dir, step string, err error) {
 	crashtest.Below(t, dir, func(s, _ string) error {
 		if s != step {
 			return nil
@@ -193,7 +193,7 @@ func TestDoctor(t *testing.T) {
 		{"workspace below a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format", "ws")) }, "agents", "not a directory", "ls -ld "},
 		{"workspace that is a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format")) }, "agents", "format is not a directory", "set agents.devdas.workspace"},
 		{"workspace that cannot be written to", func(p *patient) {
-			refuse(p, p.h.Config.Agents[0].Workspace, "create", syscall.EACCES)
+			refuseStep(p, p.h.Config.Agents[0].Workspace, "create", syscall.EACCES)
 		}, "agents", "its workspace cannot be written to: create ", "chmod u+w "},
 		{"command that is not in the workspace", func(p *patient) { p.runs("bin/agent") }, "agents", "its command is not found", "agents.devdas.command"},
 		{"command that is nowhere", func(p *patient) { p.runs("no-such-program") }, "agents", "its command is not found", "agents.devdas.command"},
@@ -201,8 +201,8 @@ func TestDoctor(t *testing.T) {
 		{"component that stopped", func(p *patient) { p.beat(time.Now().Add(-time.Hour), heartbeat.Detector) }, "component", "otm-completion-detector has not run for", "otm up"},
 		{"component with an older otm.toml", func(p *patient) { p.says(heartbeat.Detector, heartbeat.Partial, "done; "+configChangedNote) }, "component", configChangedNote, "stop what runs it"},
 		{"component in trouble", func(p *patient) { p.says(heartbeat.Watcher, heartbeat.Error, "no such luck") }, "component", "otm-watcher: error: no such luck", "otm-injector.log"},
-		{"disk that takes nothing", func(p *patient) { refuse(p, p.h.Dir, "write", syscall.ENOSPC) }, "disk", "no space left", "df -h "},
-		{"inbox that cannot be read", func(p *patient) { refuse(p, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES) }, "backlog", "permission denied", "ls -ld "},
+		{"disk that takes nothing", func(p *patient) { refuseStep(p, p.h.Dir, "write", syscall.ENOSPC) }, "disk", "no space left", "df -h "},
+		{"inbox that cannot be read", func(p *patient) { refuseStep(p, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES) }, "backlog", "permission denied", "ls -ld "},
 		{"clock that was set back", func(p *patient) { p.beat(time.Now().Add(time.Hour), heartbeat.Detector) }, "clock", "ahead of this machine's clock", "timedatectl"},
 		{"drop that waits", func(p *patient) {
 			path := filepath.Join(p.h.Box.Dir(inbox.NewTasks), "x.json")
@@ -341,6 +341,6 @@ func TestDoctorUnits(t *testing.T) {
 	look(poor, "units "+path+" is missing", line)
 	put(t, filepath.Join(p.h.Dir, "otm.toml"), "nonsense = 1\n")
 	look(bad, "unknown key", "edit "+safe.Quote(filepath.Join(p.h.Dir, "otm.toml")))
-	refuse(t, folder, "lstat", syscall.EACCES)
+	refuseStep(t, folder, "lstat", syscall.EACCES)
 	look(bad, "units lstat ", "ls -ld "+safe.Quote(folder)+"   # whoever runs this must be allowed to use it: id -un")
 }

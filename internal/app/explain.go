@@ -55,10 +55,8 @@ func Explain(err error) *cli.Error {
 		return cli.Errorf(cli.BadConfig, "the list does not fit: %w", err).Hint("%s", missingHint(missing))
 	case errors.As(err, &be):
 		return explainBoard(be)
-	case errors.As(err, &op) && op.Op == "listen" && errors.Is(err, syscall.EADDRINUSE): // and so are the next ones
-		return cli.Errorf(cli.TryLater, "%w", err).Hint("name another address with listen in [board] of otm.toml")
-	case errors.As(err, &op) && op.Op == "listen":
-		return cli.Errorf(cli.BadConfig, "%w", err).Hint("name another address with listen in [board] of otm.toml")
+	case errors.As(err, &op) && op.Op == "listen" && listenCode(op) != cli.Failed:
+		return cli.Errorf(listenCode(op), "%w", err).Hint("name another address with listen in [board] of otm.toml")
 	}
 	return submit.Explain(err)
 }
@@ -103,4 +101,16 @@ func exitCode(err error) int {
 		return e.Code
 	}
 	return cli.Failed
+}
+
+// listenCode is how a command ends that cannot listen where it should.
+func listenCode(err error) int {
+	var bad *net.AddrError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE): // and so are the next ports
+		return cli.TryLater
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EACCES), errors.As(err, &bad):
+		return cli.BadConfig
+	}
+	return cli.Failed // such as for want of descriptors
 }

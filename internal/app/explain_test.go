@@ -22,7 +22,9 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	slack := func(e pipeline.BoardError) error { e.Method = "slackLists.items.list"; return &e }
 	_, listen := net.Listen("tcp", "127.0.0.1:99999")
-	taken := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
+	noListen := func(errno syscall.Errno) error {
+		return &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", errno)}
+	}
 	for name, c := range map[string]struct {
 		err   error
 		code  int
@@ -48,7 +50,9 @@ func TestExplain(t *testing.T) {
 		"a page":               {&residentError{id: boardID, pid: 7}, cli.Locked, "otm-board is running already, as process 7", []string{"otm status", "otm board --link "}},
 		"a board in its place": {fmt.Errorf("open board: %w", board.ErrInUse), cli.Locked, "open board: ", []string{"otm status", "otm board --link "}},
 		"no address":           {listen, cli.BadConfig, "listen tcp", []string{"name another address with listen in [board] of otm.toml"}},
-		"no free address":      {taken, cli.TryLater, "listen: bind", []string{"name another address with listen in [board] of otm.toml"}},
+		"no free address":      {noListen(syscall.EADDRINUSE), cli.TryLater, "listen: bind", []string{"name another address with listen in [board] of otm.toml"}},
+		"a port of root's":     {noListen(syscall.EACCES), cli.BadConfig, "listen: bind", []string{"name another address with listen in [board] of otm.toml"}},
+		"no descriptors":       {noListen(syscall.EMFILE), cli.Failed, "", nil},
 		"no address, a board":  {fmt.Errorf("open board: %w", listen), cli.BadConfig, "listen tcp", []string{"name another address with listen in [board] of otm.toml"}},
 		"nothing is known":     {io.ErrUnexpectedEOF, cli.Failed, "", nil},
 		"said already":         {cli.Errorf(cli.Partial, "some"), cli.Partial, "", nil},

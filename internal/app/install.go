@@ -357,7 +357,7 @@ type installPlan struct {
 	restart  []string             // names of those that may run as they were before
 	stop     []string             // names of those that ran as residents and are to run by timers, or the other way
 	obsolete []string             // names of files that were ours, and are not needed
-	written  map[string]time.Time // when those were that are changed in the marker line alone
+	written  map[string]time.Time // when those were whose text for the manager is the same
 }
 
 // plan compares what is there with what should be. Nothing is written where
@@ -461,10 +461,14 @@ func (in *installer) makeLogDir(dir string, acct account) error {
 	if err := in.makeLogDir(filepath.Dir(dir), acct); err != nil {
 		return err
 	}
-	if err := durable.Mkdir(dir); err != nil || acct.uid == in.euid {
-		return err
+	err := durable.Mkdir(dir)
+	if err == nil && acct.uid != in.euid {
+		err = os.Chown(dir, acct.uid, acct.gid)
 	}
-	return os.Chown(dir, acct.uid, acct.gid)
+	if err != nil {
+		os.Remove(dir) // else the next run would take it for theirs
+	}
+	return err
 }
 
 // supervised is the exit code for what runs us. launchd cannot tell codes

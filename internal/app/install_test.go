@@ -23,6 +23,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 	"otm/internal/logx"
 	"otm/internal/safe"
@@ -503,6 +504,30 @@ func TestInstallForAnother(t *testing.T) {
 	if code := w.install(installFlags{systemd: true}); code != 1 || !strings.Contains(w.stderr.String(), "belongs to user 54321, who is not known here") || !maps.Equal(w.files(), before) || len(w.called) > 0 {
 		t.Errorf("exit code %d, commands %q: %s", code, w.called, &w.stderr)
 	}
+}
+
+// TestLogFolderWhereTheDiskFails: a folder that could not be given to the daemons is
+// not left for them, and run again it is theirs.
+func TestLogFolderWhereTheDiskFails(t *testing.T) {
+	t.Parallel()
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		w := newInstallWorld(t)
+		owner := w.owner()
+		logs := filepath.Join(w.home, "logs", "otm")
+		w.env["OTM_LOG_DIR"] = logs
+		refused, _ := refuse(w.home, func() error {
+			w.install(installFlags{systemd: true})
+			return nil
+		})
+		if code := w.install(installFlags{systemd: true}); code != 0 {
+			t.Errorf("refused %q, again: exit code %d: %s", refused, code, &w.stderr)
+		}
+		for _, dir := range []string{filepath.Dir(logs), logs} {
+			if info, err := os.Stat(dir); err != nil || strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Uid)) != owner.Uid {
+				t.Errorf("refused %q: %s: %v, %v: it is not the daemons'", refused, dir, info, err)
+			}
+		}
+	})
 }
 
 // owner has the data directory belong to somebody who is not root, as far as we may, and root run

@@ -107,7 +107,7 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 }
 
 // tasksOnBoard are the tasks that the board gave to an agent when it was last
-// read.
+// read, and that are not over.
 func (h *Home) tasksOnBoard(a *pipeline.Agent) ([]pipeline.TaskID, error) {
 	snap, err := h.snapshot()
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *Home) tasksOnBoard(a *pipeline.Agent) ([]pipeline.TaskID, error) {
 	var ids []pipeline.TaskID
 	for i := range snap.Rows {
 		r := &snap.Rows[i]
-		if who := h.Config.Agents.Assigned(r.Assignee); who != nil && who.Name == a.Name && r.Task() != 0 {
+		if who := h.Config.Agents.Assigned(r.Assignee); who != nil && who.Name == a.Name && r.Task() != 0 && !r.CurrentStatus().Finished() {
 			ids = append(ids, r.Task())
 		}
 	}

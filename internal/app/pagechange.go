@@ -117,7 +117,7 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	stands := false // on the board
 	defer func() {
 		if err = errors.Join(err, b.End()); err != nil && stands {
-			err = fmt.Errorf("it stands on the board, and in the history after the next pass: %w", err)
+			err = fmt.Errorf("it stands on the board: %w", err)
 		}
 	}()
 	row := b.Row(c.row)

@@ -260,16 +260,11 @@ func TestLinkWhereTheDiskFails(t *testing.T) {
 	if status, body := v.post("/page/session", map[string]string{"code": code}); status != http.StatusOK {
 		t.Errorf("the last link: status %d, %s", status, body)
 	}
-	h.Out = fullWriter{}
+	h.Out = &fullAfter{}
 	if err := h.printLink(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a link that could not be printed: %v", err)
 	}
 }
-
-// fullWriter takes nothing.
-type fullWriter struct{}
-
-func (fullWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // TestEmbeddedBoardOdd: whatever is wrong with the files that tell where the embedded
 // board is and what opens it, each run says so, with what mends it.

@@ -82,7 +82,7 @@ func (s *situation) cause(id pipeline.TaskID, rec *pipeline.Record, row *pipelin
 	_, waits := s.waiting[id]
 	switch {
 	case rec == nil && (row == nil || waits):
-		return s.unknown(id)
+		return s.recordless(id)
 	case row != nil && isTyped(rec):
 		return s.whyTyped(row, rec), nil
 	case !rec.OnBoard() && rec.GoneAt == nil:

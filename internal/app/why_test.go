@@ -129,6 +129,11 @@ func (w *whyWorld) failCreate(class inbox.Class) {
 		fmt.Sprintf(`{"id":"d1","taskId":"T-00001","title":"One","agent":"gate","_result":{"at":%q,"inbox":"new-tasks","attempts":1,"error":"not so","class":%q}}`, w.now.Add(-time.Hour).Format(time.RFC3339), class))
 }
 
+// oddFailure leaves a failed drop that does not say in a form of ours why.
+func (w *whyWorld) oddFailure() {
+	put(w, filepath.Join(w.h.Dir, inbox.FailedDir, "odd.json"), `{"taskId":"T-00009","title":"x","_result":"x"}`)
+}
+
 func (w *whyWorld) dropUpdate() {
 	path := filepath.Join(w.h.Box.Dir(inbox.TaskUpdates), "u.json")
 	put(w, path, `{"id":"u1","taskId":"T-00001","status":"in_progress"}`)
@@ -305,6 +310,14 @@ func TestWhy(t *testing.T) {
 			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.History = "", nil, w.now.Add(-2*time.Hour), nil
 			w.failCreate(inbox.Rejected)
 		}, "failed (rejected): not so", "otm retry c.json", true},
+		{"a drop of somebody that failed says nothing of use", func(w *whyWorld) { w.taken(); w.oddFailure() }, "taken by gate 1m ago, nothing reported yet", "", false},
+		{"it stands nowhere, and a drop cannot be read", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.oddFailure() },
+			"was never issued; but failed/odd.json cannot be read: ", "otm list", false},
+		{"an update waits, and the heartbeat cannot be read", func(w *whyWorld) {
+			w.taken()
+			w.dropUpdate()
+			crashtest.Below(w, heartbeat.Path(w.h.Dir, heartbeat.Injector), func(string, string) error { return syscall.EIO })
+		}, "in the inbox since 0s ago; whether otm-injector runs is not known", "otm doctor", false},
 		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
 		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},

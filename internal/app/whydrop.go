@@ -15,9 +15,9 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// unknown is for an id of which there is neither a record nor, unless its create
+// recordless is for an id of which there is neither a record nor, unless its create
 // waits, a row.
-func (s *situation) unknown(id pipeline.TaskID) (reason, error) {
+func (s *situation) recordless(id pipeline.TaskID) (reason, error) {
 	if since, ok := s.waiting[id]; ok {
 		return at(inInbox, since, "in the inbox since "+s.ago(since)+s.injectorTrouble(), s.injectorMend()), nil
 	}
@@ -31,6 +31,15 @@ func (s *situation) unknown(id pipeline.TaskID) (reason, error) {
 	case e != nil:
 		return s.archived(id, e.ArchivedAt), nil
 	}
+	r, err := s.nowhere(id)
+	if err == nil && len(s.unread) > 0 {
+		r.Sentence += "; but " + s.unread[0].Error()
+	}
+	return r, err
+}
+
+// nowhere is for an id that stands nowhere.
+func (s *situation) nowhere(id pipeline.TaskID) (reason, error) {
 	drops, err := s.home.Store.Drops()
 	if err != nil {
 		return reason{}, err

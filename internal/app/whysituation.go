@@ -33,6 +33,8 @@ type situation struct {
 	updates map[pipeline.TaskID][]time.Time      // updates in the inbox, by when they came
 	refused map[pipeline.TaskID][]*inbox.Settled // updates that failed
 	beats   map[string]*heartbeat.Beat
+	unknown map[string]bool // components whose heartbeat cannot be read
+	unread  []error         // why something could not be read: of what is not there, nothing follows
 	snap    *slacklist.Snapshot
 
 	agents    map[string]*agentTasks // of those that were asked for
@@ -42,13 +44,20 @@ type situation struct {
 }
 
 // situation reads the directory once, and the rows as they were when the board
-// was last read.
+// was last read. It warns of single files that cannot be read.
 func (h *Home) situation() (*situation, error) {
 	snap, err := h.snapshot()
 	if err != nil {
 		return nil, err
 	}
-	return h.situationOf(snap)
+	s, err := h.situationOf(snap)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range s.unread {
+		h.Warn("%v", err)
+	}
+	return s, nil
 }
 
 func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
@@ -56,18 +65,19 @@ func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 		rows: map[pipeline.TaskID]*pipeline.Row{}, bearers: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
 		waiting: map[pipeline.TaskID]time.Time{}, failed: map[pipeline.TaskID]*inbox.Settled{},
 		updates: map[pipeline.TaskID][]time.Time{}, refused: map[pipeline.TaskID][]*inbox.Settled{},
-		beats: map[string]*heartbeat.Beat{}, agents: map[string]*agentTasks{}, installed: h.installation(),
+		beats: map[string]*heartbeat.Beat{}, unknown: map[string]bool{}, agents: map[string]*agentTasks{}, installed: h.installation(),
 		outlooks: dispatch.Outlooks{Dir: h.Dir, Agents: h.Config.Agents, Records: h.Store, Now: h.Now(), Times: h.dispatchTimes()}}
 	for i := range snap.Rows {
 		s.addRow(&snap.Rows[i])
 	}
 	for _, id := range heartbeat.Components {
 		b, err := heartbeat.Read(h.Dir, id)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err // not known is not "has never run"
-		}
-		if b != nil {
+		switch {
+		case err == nil:
 			s.beats[id] = b
+		case !errors.Is(err, fs.ErrNotExist):
+			s.unknown[id] = true
+			s.unread = append(s.unread, fmt.Errorf("the heartbeat of %s cannot be read: %w", id, err))
 		}
 	}
 	return s, errors.Join(s.readInboxes(), s.readFailed())
@@ -155,7 +165,7 @@ func (s *situation) readInboxes() error {
 			case err == nil:
 				s.addDrop(kind, data, f.Info.ModTime())
 			case !errors.Is(err, fs.ErrNotExist): // else it was settled meanwhile
-				return err
+				s.unread = append(s.unread, fmt.Errorf("%s/%s cannot be read: %w", kind, f.Name, err))
 			}
 		}
 	}
@@ -183,7 +193,7 @@ func (s *situation) readFailed() error {
 	for _, name := range names {
 		f, err := s.home.Box.ReadSettled(inbox.FailedDir, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // as it was put back meanwhile
-			return err
+			s.unread = append(s.unread, fmt.Errorf("%s/%s cannot be read: %w", inbox.FailedDir, name, err))
 		}
 		if err != nil || f.Object == nil || f.TaskID() == 0 {
 			continue
@@ -251,6 +261,8 @@ func (s *situation) isFull() bool { return s.snap.Limit > 0 && s.snap.Count >= s
 func (s *situation) trouble(id string) string {
 	b := s.beats[id]
 	switch state := judge(id, b, s.now, s.installed); {
+	case s.unknown[id]:
+		return "; whether " + id + " runs is not known"
 	case b == nil:
 		return "; " + id + " has never run here"
 	case state == heartbeat.Yellow, state == heartbeat.Red:
@@ -280,6 +292,9 @@ func (s *situation) stays(id string) bool {
 
 // mend is what to do about a component that does not run; "" where it does.
 func (s *situation) mend(id string) string {
+	if s.unknown[id] {
+		return "otm doctor"
+	}
 	switch judge(id, s.beats[id], s.now, s.installed) {
 	case heartbeat.NotInstalled, heartbeat.Red, heartbeat.Yellow:
 		return s.home.startBy(s.installed)

@@ -323,7 +323,7 @@ func (sw *sweep) adopt(ctx context.Context, f inbox.File, c *drop.Create, row *p
 	return sw.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
 		found := "row found"
 		if r.DropID == "" && r.RowID == "" {
-			found = pipeline.EventRebuilt // it was lost, and with it what came behind the drop
+			found = pipeline.EventRebuilt // it was lost, and with it what came behind the drop; or a person typed the row
 		}
 		if r.DropID != c.ID || len(r.Steps) == 0 {
 			sw.fill(r, f, c)
