@@ -12,10 +12,11 @@ type row struct {
 	pipeline.Row
 	Known stamp `json:"known,omitempty"` // as of when Status is known
 	// Wrote is when we wrote the row last, and Was are the states it had
-	// before, while a walk may still show one of them. Wrote is 0 once a walk
-	// has caught up.
+	// before, while a walk may still show one of them; WasBy are those who had
+	// touched it last then. Wrote is 0 once a walk has caught up.
 	Wrote stamp             `json:"wrote,omitempty"`
 	Was   []pipeline.Status `json:"was,omitempty"`
+	WasBy []string          `json:"wasBy,omitempty"`
 }
 
 // Unreadable is the status of a row of which a cell could not be read, if that

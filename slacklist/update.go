@@ -83,7 +83,7 @@ func (s *Session) copies(changes []pipeline.Change) map[string]row {
 	for _, c := range changes {
 		if r := s.snap.row(c.Row); r != nil {
 			kept := *r
-			kept.Was = slices.Clone(r.Was)
+			kept.Was, kept.WasBy = slices.Clone(r.Was), slices.Clone(r.WasBy)
 			rows[c.Row] = kept
 		}
 	}
@@ -222,9 +222,9 @@ func (s *Session) call(ctx context.Context, cells []slack.ListItemCell, changes 
 // patched notes in the snapshot what was written to a row.
 func (s *Session) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 	if r.Wrote == 0 {
-		r.Was = nil
+		r.Was, r.WasBy = nil, nil
 	}
-	r.Was = append(r.Was, r.Status)
+	r.Was, r.WasBy = append(r.Was, r.Status), append(r.WasBy, r.UpdatedBy)
 	s.encoder().patch(&r.Row, cells)
 	if writes(cells, pipeline.FieldTaskID) {
 		s.snap.index = nil

@@ -170,6 +170,23 @@ func TestRowsVanishInAWalk(t *testing.T) {
 }
 
 // A walk that fails leaves the snapshot as it was, and as old as it was.
+// TestSetBackInTheSameSecond: what a person sets back in the second in which we made
+// the row and wrote its status is theirs, and no walk that lags.
+func TestSetBackInTheSameSecond(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.batch(w.client(), func(s *Session) {
+		rows := w.made(s, 1)
+		w.set(s, status(rows[0], pipeline.Assigned))
+		w.person(rows[0], w.status(pipeline.New))
+		w.clock.Advance(6 * time.Second)
+		w.walk(s)
+		if r := s.Row(rows[0]); r.Status != pipeline.New || s.Person(r) == "" {
+			t.Errorf("row %+v", r)
+		}
+	})
+}
+
 func TestFailedWalkKeepsSnapshot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
