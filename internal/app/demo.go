@@ -8,11 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,9 +66,6 @@ on the embedded board, create a handful of tasks, and show each hop as it
 happens. The agents do what real ones do: they are started by the dispatcher,
 run "otm next" and report with otm-update.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// Where nobody reads on ("otm demo | head"), it is to clean up
-			// all the same, not to be killed at the next line.
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			d, err := newDemo(s)
 			if err != nil {
 				return err

@@ -152,7 +152,10 @@ func (d *doctor) directory() {
 			if err != nil {
 				continue // whoever needs it makes it
 			}
-			if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			switch mode := info.Mode().Perm(); {
+			case mode&0o700 != 0o700:
+				d.say("directory", bad, "chmod 700 "+safe.Quote(path), "%s has mode %04o, not 0700: its owner cannot work in it", path, mode)
+			case mode&0o077 != 0:
 				d.say("directory", poor, "chmod 700 "+safe.Quote(path), "%s has mode %04o, not 0700: others can reach into it", path, mode)
 			}
 		}

@@ -144,6 +144,7 @@ func TestDoctor(t *testing.T) {
 		}, "directory", "no such file", ""},
 		{"open directory", func(p *patient) { p.chmod(0o755, "") }, "directory", "has mode 0755", "chmod 700"},
 		{"open inbox", func(p *patient) { p.chmod(0o777, "new-tasks") }, "directory", "new-tasks has mode 0777", "chmod 700"},
+		{"folder without rights", func(p *patient) { p.chmod(0o500, "keys") }, "directory", "keys has mode 0500, not 0700: its owner cannot work in it", "chmod 700"},
 		{"open token", func(p *patient) { p.chmod(0o644, "secrets/slack") }, "secrets", "others can read", "chmod 600"},
 		{"no token", func(p *patient) { os.Remove(filepath.Join(p.h.Dir, "secrets", "slack")) }, "board", "token of the board", "otm init --slack --token-stdin"},
 		{"list that cannot be read", func(p *patient) { p.b.Faults.Next("files.info", boardtest.ErrorCode("file_not_found")) }, "board", "file_not_found", "check the list's id"},

@@ -364,6 +364,9 @@ type installPlan struct {
 // one file is not ours, or a daemon runs that they would collide with.
 func (in *installer) plan(h *Home, o unitOptions, units []unitFile) (*installPlan, error) {
 	p := &installPlan{units: units, states: map[string]string{}, written: map[string]time.Time{}}
+	if pid := h.upRuns(); pid != 0 {
+		in.Warn("process %d is an otm up, beside which nothing of this starts: end it, then run this again: kill %d", pid, pid)
+	}
 	for _, u := range units {
 		path := filepath.Join(in.folder, u.Name)
 		found, err := readUnit(path)
@@ -425,11 +428,22 @@ func userFlag(user bool) string {
 func (h *Home) startedBefore(id string, t time.Time) bool {
 	path := h.residentPath(id)
 	info, err := os.Stat(path)
-	if id == "" || err != nil || !info.ModTime().Before(t) {
+	if id == "" || err != nil || !info.ModTime().Before(t) || t.After(h.Now()) { // a time to come says nothing
 		return false
 	}
 	_, held := lock.Holder(path)
 	return held
+}
+
+// upRuns is the process that keeps more than one component, which only otm up
+// does; 0: none does.
+func (h *Home) upRuns() int {
+	one, injects := lock.Holder(h.residentPath(heartbeat.Injector))
+	other, dispatches := lock.Holder(h.residentPath(heartbeat.Dispatcher))
+	if !injects || !dispatches || one != other {
+		return 0
+	}
+	return one
 }
 
 // notRunning refuses to start a daemon beside the same one.

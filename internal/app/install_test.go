@@ -587,6 +587,47 @@ func TestInstallBesideOne(t *testing.T) {
 	}
 }
 
+// Beside an otm up, what was installed before does not start either.
+func TestInstallBesideUp(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	if code := w.install(systemdUser); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher} { // by this process, both
+		l, err := lock.Acquire(t.Context(), filepath.Join(w.dir, "locks", id+".resident"), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Release()
+	}
+	want := fmt.Sprintf("warning: process %d is an otm up, beside which nothing of this starts: end it, then run this again: kill %[1]d\n", os.Getpid())
+	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.stderr.String(), want) {
+		t.Errorf("exit code %d: %s", code, &w.stderr)
+	}
+}
+
+// A file of a time to come does not have what runs started anew each time.
+func TestInstallInTheFuture(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	w.keeper = newKeeper(w)
+	if code := w.install(systemdUser); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	}
+	to := time.Now().Add(48 * time.Hour)
+	for name := range w.files() {
+		if err := os.Chtimes(filepath.Join(w.folder, name), to, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if code := w.install(systemdUser); code != 0 || strings.Contains(strings.Join(w.called, "\n"), "restart") {
+			t.Errorf("exit code %d: %q", code, w.called)
+		}
+	}
+}
+
 func TestInstallWithoutAManager(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)

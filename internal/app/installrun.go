@@ -71,7 +71,7 @@ func (in *installer) carryOut(ctx context.Context, p *installPlan, acct account)
 			if err := durable.ReplacePublic(path, u.Data); err != nil {
 				return err
 			}
-			if at, ok := p.written[u.Name]; ok {
+			if at, ok := p.written[u.Name]; ok && !at.After(time.Now()) {
 				os.Chtimes(path, at, at) // else the next run starts it anew, to no end
 			}
 		}

@@ -132,7 +132,7 @@ func unitFolder(manager string, own bool, getenv func(string) string) (string, e
 	}
 	home := getenv("HOME")
 	if !filepath.IsAbs(home) {
-		return "", cli.Errorf(cli.BadConfig, "HOME is not set: it is where a user's units are").Hint("export HOME=/where/your/home/is")
+		return "", cli.Errorf(cli.BadConfig, "HOME is not set, or no absolute path: it is where a user's units are").Hint("export HOME=/where/your/home/is")
 	}
 	if manager == byLaunchd {
 		return filepath.Join(home, "Library", "LaunchAgents"), nil

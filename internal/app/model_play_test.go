@@ -240,12 +240,19 @@ func (p *play) play(a act) {
 	case "lose":
 		if t := p.part(a.task); a.how == "the counter" {
 			os.Remove(filepath.Join(p.dir, "next-task-id.json"))
-		} else if t != nil && !t.cleared { // else nothing at all would tell what the row is
+		} else if t != nil && !t.cleared && !p.unanswered(t) { // else nothing at all would tell what the row is
 			t.cleared = true
 			t.touched = append(t.touched, recordLost)
 			os.Remove(filepath.Join(p.dir, "tasks", t.id.String()+".json"))
 		}
 	}
+}
+
+// unanswered tells whether the row of a task was asked for and no answer came: only
+// its record knows of that.
+func (p *play) unanswered(t *part) bool {
+	rec, err := p.h.Store.Load(t.id)
+	return err == nil && rec.RowID == "" && rec.RowAskedAt != nil
 }
 
 // part is the task that was created as the nth; nil where it was not.

@@ -124,7 +124,7 @@ func (h *Home) tasksOnBoard(a *pipeline.Agent) ([]pipeline.TaskID, error) {
 }
 
 // noteOnItsWay says that tasks for an agent are dropped and not handed out
-// yet: who looks again in a moment finds them.
+// yet, or have lost their entry: who looks again in a moment finds them.
 func (h *Home) noteOnItsWay(a *pipeline.Agent) {
 	s, err := h.situation()
 	if err != nil {
@@ -137,13 +137,25 @@ func (h *Home) noteOnItsWay(a *pipeline.Agent) {
 		}
 	}
 	for _, row := range s.rows {
-		if who := h.Config.Agents.Assigned(row.Assignee); who != nil && who.Name == a.Name && row.CurrentStatus() == pipeline.New {
+		if who := h.Config.Agents.Assigned(row.Assignee); who != nil && who.Name == a.Name && h.isOnItsWay(row) {
 			n++
 		}
 	}
 	if n > 0 {
 		h.Note("%s on the way to %s: look again in a moment, or see otm why --all%s", counted(n, "task is", "tasks are"), a.Name, s.trouble(heartbeat.Injector)+s.trouble(heartbeat.Dispatcher))
 	}
+}
+
+// isOnItsWay tells whether the task of a row was not handed out yet, or not taken.
+func (h *Home) isOnItsWay(row *pipeline.Row) bool {
+	switch row.CurrentStatus() {
+	case pipeline.New:
+		return true
+	case pipeline.Assigned:
+		rec, err := h.Store.Load(row.Task())
+		return err == nil && rec.Dispatch != nil && rec.Dispatch.TakenAt == nil
+	}
+	return false
 }
 
 // reportBegun drops the update that the task is in progress. If we crash

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/dispatch"
 	"otm/internal/cli"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -45,6 +47,22 @@ func TestNextTellsOfFailedReports(t *testing.T) {
 	}
 	if code != cli.OK || told == nil || told[1] != want {
 		t.Errorf("exit %d: %s\nwant\n%s", code, out, want)
+	}
+}
+
+// TestNextKnowsWhatLostItsEntry: while a task has no entry in the dispatch file, its
+// agent hears that it is on its way.
+func TestNextKnowsWhatLostItsEntry(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	p.must("otm-update", "--task-id", "2", "--status", "agent_done", "--result", "all of it")
+	p.must("otm-injector", "--once")
+	p.must("otm-dispatcher", "--once") // T-00003 waits
+	if err := os.Remove(filepath.Join(p.h.Config.Agents[0].Workspace, dispatch.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || !strings.HasPrefix(out, "otm: note: 1 task is on the way to devdas: look again in a moment") {
+		t.Errorf("exit %d: %s", code, out)
 	}
 }
 

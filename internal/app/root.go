@@ -2,7 +2,10 @@ package app
 
 import (
 	"context"
+	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +27,9 @@ func Main(argv []string, s cli.Streams) int {
 		return runExecHelper(s)
 	}
 	noCoreDumps()
+	// Who does not read on ("otm install | head") does not end us half-way. It is
+	// the default again for what we start.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	s = boundStderr(s)
 	ctx, stop := daemon.Signals(context.Background())
 	defer stop()
@@ -113,11 +119,7 @@ func subArgs(args []string, name string) []string {
 
 // home opens the data directory for a sub-command of otm.
 func home(c *cobra.Command, s cli.Streams) (*Home, error) {
-	dir, err := c.Flags().GetString("dir")
-	if err != nil {
-		return nil, err
-	}
-	return OpenHome(s, dir)
+	return OpenHome(s, c.Flag("dir").Value.String())
 }
 
 // completionCommand prints completion scripts.

@@ -129,3 +129,73 @@ func TestTombstonesSurviveCompaction(t *testing.T) {
 		t.Errorf("restore: %v, want record_deleted", err)
 	}
 }
+
+// TestStoreTakenAway: what somebody does to the store while the board runs loses no
+// row that was answered for, and what they put there is kept.
+func TestStoreTakenAway(t *testing.T) {
+	t.Parallel()
+	replace := func(path string) error {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path+".new", data, 0o600)
+		}
+		return errors.Join(err, os.Rename(path+".new", path))
+	}
+	for name, c := range map[string]struct {
+		do   func(path string) error
+		kept int // files beside it
+	}{
+		"removed":             {os.Remove, 0},
+		"replaced by a copy":  {replace, 1},
+		"emptied":             {func(path string) error { return os.Truncate(path, 0) }, 1},
+		"cut":                 {func(path string) error { return os.Truncate(path, 100) }, 1},
+		"written into":        {func(path string) error { return appendTo(path, "mine\n") }, 1},
+		"a directory instead": {func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, -1},
+	} {
+		for _, then := range []string{"a write", "the end"} {
+			t.Run(name+", "+then, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				var logged bytes.Buffer
+				s, err := openTest(t, dir, &logged)
+				if err != nil {
+					t.Fatal(err)
+				}
+				row := mustAdd(t, s, "answered for")
+				path := filepath.Join(dir, rowsFile)
+				if err := c.do(path); err != nil {
+					t.Fatal(err)
+				}
+				if then == "a write" {
+					err = s.EditRow("", s.ListID(), row, TextCell(titleColumn(t, s), "answered for, too"))
+				}
+				want := dump(t, s)
+				err = errors.Join(err, s.Close())
+				if c.kept < 0 { // a person has to take it away
+					if err == nil || !strings.Contains(err.Error(), rowsFile) {
+						t.Errorf("told: %v", err)
+					}
+					return
+				}
+				if err != nil || !strings.Contains(logged.String(), "it is written anew") {
+					t.Errorf("%v; log %s", err, &logged)
+				}
+				if aside, _ := filepath.Glob(path + ".torn-*"); len(aside) != c.kept {
+					t.Errorf("kept beside it are %q", aside)
+				}
+				if got := dump(t, mustOpen(t, dir)); got != want {
+					t.Errorf("after reopening: got\n%s\nwant\n%s", got, want)
+				}
+			})
+		}
+	}
+}
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

@@ -3,11 +3,15 @@ package board
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"otm/internal/crash"
 	"otm/internal/durable"
@@ -172,6 +176,51 @@ func (j *journal) compact(st *state) error {
 	j.puts = st.size()
 	j.log.Info("compacted store", "bytes_before", before, "bytes", j.size)
 	return nil
+}
+
+// stands tells whether the file that we append to still has its name, and nobody
+// else wrote into it. An error matches errNotWritten.
+func (j *journal) stands() (bool, error) {
+	named, err := durable.Stat(j.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	var ours os.FileInfo
+	if err == nil {
+		ours, err = j.file.Stat()
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w: %v", errNotWritten, err)
+	}
+	return os.SameFile(named, ours) && named.Size() == j.size, nil
+}
+
+// reclaim writes the log anew where somebody removed it, put another file in its
+// place or wrote into it: what was answered for stands nowhere else. What is there
+// is kept beside it.
+//
+//	link(path, aside) durable.Replace(path)
+func (j *journal) reclaim(st *state, now time.Time) error {
+	aside := j.aside(now)
+	err := os.Link(j.path, aside)
+	switch {
+	case err == nil:
+		j.log.Error("somebody changed the store while the board ran; it is written anew", "kept_in", filepath.Base(aside))
+	case errors.Is(err, fs.ErrNotExist):
+		j.log.Error("somebody removed the store while the board ran; it is written anew")
+	default:
+		return fmt.Errorf("%w: keep what somebody else put into %q: %v", errNotWritten, j.path, err)
+	}
+	// If we crash here, what somebody else put there is what the next start finds.
+	if err := j.compact(st); err != nil {
+		return fmt.Errorf("%w: %v", errUnknownState, err)
+	}
+	return nil
+}
+
+// aside is where something is kept that stood in the log and is none of it.
+func (j *journal) aside(now time.Time) string {
+	return j.path + ".torn-" + now.UTC().Format("20060102T150405.000000000Z")
 }
 
 // judgeReplace tells a replacement that did not happen from one of which we

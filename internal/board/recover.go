@@ -121,7 +121,7 @@ func (j *journal) cutTail(in *bufio.Reader, bad line, number int, now time.Time)
 	}
 	facts := []any{"file", filepath.Base(j.path), "line", number, "bytes", len(tail)}
 	if bytes.IndexByte(tail, '\n') >= 0 {
-		aside := j.path + ".torn-" + now.UTC().Format("20060102T150405.000000000Z")
+		aside := j.aside(now)
 		if err := durable.WriteNew(aside, tail); err != nil {
 			return fmt.Errorf("keep torn tail of %q: %w", j.path, err)
 		}

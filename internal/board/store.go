@@ -104,7 +104,11 @@ func (s *store) do(actor string, fn func(*tx) error) error {
 func (s *store) close() error {
 	close(s.closing)
 	<-s.stopped
-	return s.journal.close()
+	var err error
+	if s.failure == nil {
+		err = s.reclaim()
+	}
+	return errors.Join(err, s.journal.close())
 }
 
 func (s *store) commitLoop() {
@@ -162,7 +166,11 @@ func (s *store) commit(batch []*commit) {
 		return
 	}
 	// If we crash here, nothing has happened.
-	if err := s.journal.append(entries); err != nil {
+	err := s.reclaim()
+	if err == nil {
+		err = s.journal.append(entries)
+	}
+	if err != nil {
 		failAll(batch, err)
 		s.check(err)
 		return
@@ -170,6 +178,18 @@ func (s *store) commit(batch []*commit) {
 	// If we crash here, the rows are durable and the writers do not know.
 	crash.Point("board.synced")
 	s.publish(entries)
+}
+
+// reclaim makes sure that what is answered for is on the disk under its name.
+func (s *store) reclaim() error {
+	if stands, err := s.journal.stands(); stands || err != nil {
+		return err
+	}
+	if err := s.journal.reclaim(s.state, s.now()); err != nil {
+		return err
+	}
+	s.forgetDeleted()
+	return nil
 }
 
 // runAll runs the transactions, each seeing those before it, and returns what
@@ -217,10 +237,15 @@ func (s *store) compactIfGrown() {
 	err := s.journal.compact(s.state)
 	s.check(err)
 	if err == nil {
-		s.mu.Lock()
-		s.state.forgetDeleted()
-		s.mu.Unlock()
+		s.forgetDeleted()
 	}
+}
+
+// forgetDeleted lets go of what a log that was just written anew does not hold.
+func (s *store) forgetDeleted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.forgetDeleted()
 }
 
 // check stops all further writes if the error says that the state on disk is
