@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"otm/internal/crash/crashtest"
 )
 
 // churn makes history: rows that are edited and deleted again and again.
@@ -198,4 +201,42 @@ func appendTo(path, text string) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
+}
+
+// TestStoreTakenAwayFromAFullDisk: while it cannot be written anew, nothing is answered
+// for, and then all is there.
+func TestStoreTakenAwayFromAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := mustOpen(t, dir)
+	row := mustAdd(t, s, "answered for")
+	path := filepath.Join(dir, rowsFile)
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	full := true
+	crashtest.Below(t, path, func(step, _ string) error {
+		if full && step == "write" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	edit := func() error { return s.EditRow("", s.ListID(), row, TextCell(titleColumn(t, s), "edited")) }
+	for range 2 {
+		if err := edit(); !errors.Is(err, errNotWritten) || !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+			t.Errorf("on a full disk: %v", err)
+		}
+	}
+	full = false
+	if err := edit(); err != nil {
+		t.Fatal(err)
+	}
+	want := dump(t, s)
+	mustClose(t, s)
+	if aside, _ := filepath.Glob(path + ".torn-*"); len(aside) != 1 {
+		t.Errorf("kept beside it are %q", aside)
+	}
+	if got := dump(t, mustOpen(t, dir)); got != want {
+		t.Errorf("after reopening: got\n%s\nwant\n%s", got, want)
+	}
 }

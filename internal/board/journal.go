@@ -197,23 +197,26 @@ func (j *journal) stands() (bool, error) {
 
 // reclaim writes the log anew where somebody removed it, put another file in its
 // place or wrote into it: what was answered for stands nowhere else. What is there
-// is kept beside it.
+// is kept beside it. An error matches errNotWritten: the next write tries again.
 //
 //	link(path, aside) durable.Replace(path)
-func (j *journal) reclaim(st *state, now time.Time) error {
-	aside := j.aside(now)
-	err := os.Link(j.path, aside)
+func (j *journal) reclaim(st *state) error {
+	theirs, err := durable.Stat(j.path)
 	switch {
-	case err == nil:
-		j.log.Error("somebody changed the store while the board ran; it is written anew", "kept_in", filepath.Base(aside))
 	case errors.Is(err, fs.ErrNotExist):
 		j.log.Error("somebody removed the store while the board ran; it is written anew")
+	case err == nil:
+		aside := j.aside(theirs.ModTime()) // the same if we come here again
+		if err := os.Link(j.path, aside); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%w: keep what somebody else put into %q: %v", errNotWritten, j.path, err)
+		}
+		j.log.Error("somebody changed the store while the board ran; it is written anew", "kept_in", filepath.Base(aside))
 	default:
-		return fmt.Errorf("%w: keep what somebody else put into %q: %v", errNotWritten, j.path, err)
+		return fmt.Errorf("%w: %v", errNotWritten, err)
 	}
 	// If we crash here, what somebody else put there is what the next start finds.
 	if err := j.compact(st); err != nil {
-		return fmt.Errorf("%w: %v", errUnknownState, err)
+		return fmt.Errorf("%w: %v", errNotWritten, err)
 	}
 	return nil
 }

@@ -161,16 +161,17 @@ func (s *store) commit(batch []*commit) {
 		failAll(batch, s.failure)
 		return
 	}
+	if err := s.reclaim(); err != nil {
+		failAll(batch, err)
+		s.check(err)
+		return
+	}
 	entries := s.runAll(batch)
 	if len(entries) == 0 {
 		return
 	}
 	// If we crash here, nothing has happened.
-	err := s.reclaim()
-	if err == nil {
-		err = s.journal.append(entries)
-	}
-	if err != nil {
+	if err := s.journal.append(entries); err != nil {
 		failAll(batch, err)
 		s.check(err)
 		return
@@ -185,7 +186,7 @@ func (s *store) reclaim() error {
 	if stands, err := s.journal.stands(); stands || err != nil {
 		return err
 	}
-	if err := s.journal.reclaim(s.state, s.now()); err != nil {
+	if err := s.journal.reclaim(s.state); err != nil {
 		return err
 	}
 	s.forgetDeleted()
