@@ -19,6 +19,9 @@
 //
 // The directory itself is locked (flock) while a Server has it open. A crash
 // may leave rows.jsonl with a torn tail, which the next Open cuts off and logs.
+// Where somebody else removes the file, replaces it or writes into it, it is
+// written anew before the next call is answered, and what was put there kept
+// beside it; to restore a copy of it, stop the board.
 //
 // # Writers and readers
 //
