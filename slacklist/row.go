@@ -13,10 +13,12 @@ type row struct {
 	Known stamp `json:"known,omitempty"` // as of when Status is known
 	// Wrote is when we wrote the row last, and Was are the states it had
 	// before, while a walk may still show one of them; WasBy are those who had
-	// touched it last then. Wrote is 0 once a walk has caught up.
+	// touched it last then, and Last is what it was before the last of the
+	// writes. Wrote is 0 once a walk has caught up.
 	Wrote stamp             `json:"wrote,omitempty"`
 	Was   []pipeline.Status `json:"was,omitempty"`
 	WasBy []string          `json:"wasBy,omitempty"`
+	Last  *pipeline.Row     `json:"last,omitempty"`
 }
 
 // Unreadable is the status of a row of which a cell could not be read, if that

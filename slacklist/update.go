@@ -225,6 +225,8 @@ func (s *Session) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 		r.Was, r.WasBy = nil, nil
 	}
 	r.Was, r.WasBy = append(r.Was, r.Status), append(r.WasBy, r.UpdatedBy)
+	last := r.Row
+	r.Last = &last
 	s.encoder().patch(&r.Row, cells)
 	if writes(cells, pipeline.FieldTaskID) {
 		s.snap.index = nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"otm/pipeline"
 )
 
 // Refresh walks the whole list unless the snapshot is at most maxAge old; 0
@@ -146,8 +148,8 @@ func (s *Session) take(rows []row, started time.Time) {
 }
 
 // lags tells whether the walked row is from before our last write to it: the
-// write is recent, the row is in a state that we wrote over, and does not say
-// that anybody touched it since. Nobody has where its time and who touched it last
+// write is recent, the row is in a state that we wrote over, shows nothing of what
+// we wrote, and does not say that anybody touched it since. Nobody has where its time and who touched it last
 // are those we knew before the write, or where we ourselves are said to have
 // touched it last, by an earlier write. (The state and the person count, as dates
 // have the grain of a second: by them alone, an edit made in the second of our
@@ -156,6 +158,36 @@ func lags(walked, mine *row, settled time.Time, self string) bool {
 	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) {
 		return false
 	}
+	if showsWrite(walked, mine) {
+		return false
+	}
 	known := len(mine.WasBy) == 0 || slices.Contains(mine.WasBy, walked.UpdatedBy) // snapshots of before have none
 	return walked.Updated <= mine.Updated && known || walked.UpdatedBy == self && walked.Status != mine.Status
+}
+
+// showsWrite tells whether a walked row has what our last write made of a cell:
+// any but the status, which a person may have set back since.
+func showsWrite(walked, mine *row) bool {
+	if mine.Last == nil {
+		return false
+	}
+	old, now, seen := textsOf(mine.Last), textsOf(&mine.Row), textsOf(&walked.Row)
+	for i := range now {
+		if now[i] != old[i] && now[i] == seen[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// textsOf are the cells that tell one version of a row from another.
+func textsOf(r *pipeline.Row) [9]string {
+	return [...]string{r.Title, r.TaskID, r.Assignee, r.Reason, r.Result, r.AssignedAt, r.CompletedAt, orNone(r.Remaining), orNone(r.Completion)}
+}
+
+func orNone(n *float64) string {
+	if n == nil {
+		return ""
+	}
+	return numberText(*n)
 }

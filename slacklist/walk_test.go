@@ -187,6 +187,31 @@ func TestSetBackInTheSameSecond(t *testing.T) {
 	})
 }
 
+// TestSetBackBeforeAnotherWrite: a walk that shows what we wrote last does not lag,
+// whoever is said to have touched the row.
+func TestSetBackBeforeAnotherWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.batch(w.client(), func(s *Session) {
+		rows := w.made(s, 1)
+		w.set(s, status(rows[0], pipeline.Assigned))
+		stale := w.stalePage()
+		w.clock.Advance(2 * time.Second)
+		w.person(rows[0], w.status(pipeline.New))
+		w.clock.Advance(2 * time.Second)
+		w.set(s, pipeline.Change{Row: rows[0], Cells: []pipeline.Cell{{Field: pipeline.FieldReason, Text: "ours"}}})
+		w.Faults.Next(listMethod, stale)
+		w.walk(s)
+		if r := s.Row(rows[0]); r.Status != pipeline.Assigned || r.Reason != "ours" {
+			t.Errorf("of a walk that lags: %+v", r)
+		}
+		w.walk(s)
+		if r := s.Row(rows[0]); r.Status != pipeline.New || r.Reason != "ours" {
+			t.Errorf("row %+v", r)
+		}
+	})
+}
+
 func TestFailedWalkKeepsSnapshot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
