@@ -570,8 +570,11 @@ func (p *play) checkMoves(what string, now map[string]pipeline.Row) {
 // wasGivenAway tells whether a person gave a task to another agent: it is sent
 // out anew.
 func (p *play) wasGivenAway(row *pipeline.Row) bool {
-	t := p.owner(row.Task())
-	return row.Status.Active() && t != nil && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, "given to ") })
+	return row.Status.Active() && slices.ContainsFunc(p.parts, func(t *part) bool {
+		rec, err := p.h.Store.Load(t.id)
+		its := row.Task() == t.id || err == nil && rec.RowID == row.ID // or its id was cleared
+		return its && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, "given to ") })
+	})
 }
 
 // checkAlways holds what must be true at every moment, also where we died.
