@@ -72,8 +72,8 @@ type Taken struct {
 // Next gives an agent its next task: the one that it was given last, while
 // that is unfinished, unless another is asked for; else the most urgent of its
 // dispatch file. It returns nil where nothing waits. On return its entry, where
-// it has one, is marked as picked, durably, and the record says so. If we crash after the
-// mark, the same task is given again, to be continued.
+// it has one, is marked as picked, durably, and the record says so. If we crash
+// after the mark, the same task is given again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
 	told := *d
 	told.Records = toldRecords{d.Records, d.Warn, map[pipeline.TaskID]bool{}}

@@ -149,16 +149,13 @@ func (s *Session) take(rows []row, started time.Time) {
 
 // lags tells whether the walked row is from before our last write to it: the
 // write is recent, the row is in a state that we wrote over, shows nothing of what
-// we wrote, and does not say that anybody touched it since. Nobody has where its time and who touched it last
-// are those we knew before the write, or where we ourselves are said to have
-// touched it last, by an earlier write. (The state and the person count, as dates
-// have the grain of a second: by them alone, an edit made in the second of our
-// write would count as a lag.)
+// we wrote, and does not say that anybody touched it since. Nobody has where its
+// time and who touched it last are those we knew before the write, or where we
+// ourselves are said to have touched it last, by an earlier write. (The state and
+// the person count, as dates have the grain of a second: by them alone, an edit
+// made in the second of our write would count as a lag.)
 func lags(walked, mine *row, settled time.Time, self string) bool {
-	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) {
-		return false
-	}
-	if showsWrite(walked, mine) {
+	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) || showsWrite(walked, mine) {
 		return false
 	}
 	known := len(mine.WasBy) == 0 || slices.Contains(mine.WasBy, walked.UpdatedBy) // snapshots of before have none

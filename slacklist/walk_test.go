@@ -170,18 +170,26 @@ func TestRowsVanishInAWalk(t *testing.T) {
 }
 
 // A walk that fails leaves the snapshot as it was, and as old as it was.
+// handedOut does something to a row that we made and assigned.
+func (w *world) handedOut(do func(s *Session, row string)) {
+	w.t.Helper()
+	w.batch(w.client(), func(s *Session) {
+		row := w.made(s, 1)[0]
+		w.set(s, status(row, pipeline.Assigned))
+		do(s, row)
+	})
+}
+
 // TestSetBackInTheSameSecond: what a person sets back in the second in which we made
 // the row and wrote its status is theirs, and no walk that lags.
 func TestSetBackInTheSameSecond(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.batch(w.client(), func(s *Session) {
-		rows := w.made(s, 1)
-		w.set(s, status(rows[0], pipeline.Assigned))
-		w.person(rows[0], w.status(pipeline.New))
+	w.handedOut(func(s *Session, row string) {
+		w.person(row, w.status(pipeline.New))
 		w.clock.Advance(6 * time.Second)
 		w.walk(s)
-		if r := s.Row(rows[0]); r.Status != pipeline.New || s.Person(r) == "" {
+		if r := s.Row(row); r.Status != pipeline.New || s.Person(r) == "" {
 			t.Errorf("row %+v", r)
 		}
 	})
@@ -192,21 +200,19 @@ func TestSetBackInTheSameSecond(t *testing.T) {
 func TestSetBackBeforeAnotherWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.batch(w.client(), func(s *Session) {
-		rows := w.made(s, 1)
-		w.set(s, status(rows[0], pipeline.Assigned))
+	w.handedOut(func(s *Session, row string) {
 		stale := w.stalePage()
 		w.clock.Advance(2 * time.Second)
-		w.person(rows[0], w.status(pipeline.New))
+		w.person(row, w.status(pipeline.New))
 		w.clock.Advance(2 * time.Second)
-		w.set(s, pipeline.Change{Row: rows[0], Cells: []pipeline.Cell{{Field: pipeline.FieldReason, Text: "ours"}}})
+		w.set(s, pipeline.Change{Row: row, Cells: []pipeline.Cell{{Field: pipeline.FieldReason, Text: "ours"}}})
 		w.Faults.Next(listMethod, stale)
 		w.walk(s)
-		if r := s.Row(rows[0]); r.Status != pipeline.Assigned || r.Reason != "ours" {
+		if r := s.Row(row); r.Status != pipeline.Assigned || r.Reason != "ours" {
 			t.Errorf("of a walk that lags: %+v", r)
 		}
 		w.walk(s)
-		if r := s.Row(rows[0]); r.Status != pipeline.New || r.Reason != "ours" {
+		if r := s.Row(row); r.Status != pipeline.New || r.Reason != "ours" {
 			t.Errorf("row %+v", r)
 		}
 	})

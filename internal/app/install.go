@@ -364,9 +364,6 @@ type installPlan struct {
 // one file is not ours, or a daemon runs that they would collide with.
 func (in *installer) plan(h *Home, o unitOptions, units []unitFile) (*installPlan, error) {
 	p := &installPlan{units: units, states: map[string]string{}, written: map[string]time.Time{}}
-	if pid := h.upRuns(); pid != 0 {
-		in.Warn("process %d is an otm up, beside which nothing of this starts: end it, then run this again: kill %d", pid, pid)
-	}
 	for _, u := range units {
 		path := filepath.Join(in.folder, u.Name)
 		found, err := readUnit(path)
@@ -401,6 +398,9 @@ func (in *installer) plan(h *Home, o unitOptions, units []unitFile) (*installPla
 			}
 		}
 	}
+	if pid := h.upRuns(); pid != 0 && !o.Timers { // single runs wait their turn
+		in.Warn("process %d is an otm up, beside which nothing of this starts: end it, then run this again: kill %d", pid, pid)
+	}
 	for _, name := range unitNames(in.manager) {
 		if _, needed := p.states[name]; needed {
 			continue
@@ -426,9 +426,12 @@ func userFlag(user bool) string {
 // startedBefore tells whether a component runs that was started before a time:
 // it wrote its pid into its lock then.
 func (h *Home) startedBefore(id string, t time.Time) bool {
+	if id == "" || t.After(h.Now()) { // a time to come says nothing
+		return false
+	}
 	path := h.residentPath(id)
 	info, err := os.Stat(path)
-	if id == "" || err != nil || !info.ModTime().Before(t) || t.After(h.Now()) { // a time to come says nothing
+	if err != nil || !info.ModTime().Before(t) {
 		return false
 	}
 	_, held := lock.Holder(path)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
+	"otm/slacklist"
 )
 
 // nextCommand is otm next.
@@ -81,11 +83,18 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 	if err != nil {
 		return err
 	}
+	snapshot := sync.OnceValues(h.snapshot)
 	desk := &dispatch.Desk{
 		Dir: h.Dir, Records: h.Store, Agents: h.Config.Agents, Now: h.Now,
-		Said:  func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil },
-		Known: h.tasksOnBoard,
-		Warn:  func(msg string) { h.Warn("%s", msg) },
+		Said: func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil },
+		Known: func(a *pipeline.Agent) ([]pipeline.TaskID, error) {
+			snap, err := snapshot()
+			if err != nil {
+				return nil, err
+			}
+			return h.tasksOnBoard(snap, a), nil
+		},
+		Warn: func(msg string) { h.Warn("%s", msg) },
 	}
 	taken, err := desk.Next(ctx, a, another)
 	if err != nil {
@@ -97,7 +106,7 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 		}
 	}
 	if taken == nil {
-		h.noteOnItsWay(a)
+		h.noteOnItsWay(snapshot, a)
 	}
 	if asJSON {
 		return h.printTakenJSON(taken)
@@ -106,29 +115,33 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 	return h.printFailedUpdates(a)
 }
 
-// tasksOnBoard are the tasks that the board gave to an agent when it was last
-// read, and that are not over.
-func (h *Home) tasksOnBoard(a *pipeline.Agent) ([]pipeline.TaskID, error) {
-	snap, err := h.snapshot()
-	if err != nil {
-		return nil, err
-	}
-	var ids []pipeline.TaskID
+// tasksOnBoard are the tasks that the board gives to an agent, and that are not
+// over.
+func (h *Home) tasksOnBoard(snap *slacklist.Snapshot, a *pipeline.Agent) (ids []pipeline.TaskID) {
 	for i := range snap.Rows {
-		r := &snap.Rows[i]
-		if who := h.Config.Agents.Assigned(r.Assignee); who != nil && who.Name == a.Name && r.Task() != 0 && !r.CurrentStatus().Finished() {
+		if r := &snap.Rows[i]; h.isFor(r, a) && r.Task() != 0 && !r.CurrentStatus().Finished() {
 			ids = append(ids, r.Task())
 		}
 	}
-	return ids, nil
+	return ids
+}
+
+// isFor tells whether the board gives a row to an agent.
+func (h *Home) isFor(row *pipeline.Row, a *pipeline.Agent) bool {
+	who := h.Config.Agents.Assigned(row.Assignee)
+	return who != nil && who.Name == a.Name
 }
 
 // noteOnItsWay says that tasks for an agent are dropped and not handed out
 // yet, or have lost their entry: who looks again in a moment finds them.
-func (h *Home) noteOnItsWay(a *pipeline.Agent) {
-	s, err := h.situation()
+func (h *Home) noteOnItsWay(snapshot func() (*slacklist.Snapshot, error), a *pipeline.Agent) {
+	snap, err := snapshot()
 	if err != nil {
 		return // it is only a note
+	}
+	s, err := h.situationOf(snap)
+	if err != nil {
+		return // the same
 	}
 	n := 0
 	for _, c := range s.dropped {
@@ -137,7 +150,7 @@ func (h *Home) noteOnItsWay(a *pipeline.Agent) {
 		}
 	}
 	for _, row := range s.rows {
-		if who := h.Config.Agents.Assigned(row.Assignee); who != nil && who.Name == a.Name && h.isOnItsWay(row) {
+		if h.isFor(row, a) && h.isOnItsWay(row) {
 			n++
 		}
 	}

@@ -67,12 +67,27 @@ func TestNextKnowsWhatLostItsEntry(t *testing.T) {
 }
 
 // TestNextKnowsNothingElse: where it cannot be known what is on its way to an agent,
-// it hears that nothing waits.
+// it hears that nothing waits; where it cannot be known what it was given, that.
 func TestNextKnowsNothingElse(t *testing.T) {
 	t.Parallel()
 	p := &patient{T: t, h: newHome(t, "")}
 	put(t, filepath.Join(p.h.Dir, "otm-injector-state.json", "x"), "") // a directory where a file should be
+	refuseStep(t, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES)
 	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || !strings.HasPrefix(out, "no task waiting\n") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	refuseStep(t, p.h.boardDir(), "read", syscall.EIO)
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code == cli.OK || !strings.Contains(out, "what else was given to it: ") || !strings.Contains(out, syscall.EIO.Error()) {
+		t.Errorf("the board as it was is refused: exit %d: %s", code, out)
+	}
+}
+
+// TestNextIsQuiet: what others dropped, and cannot be read, is none of an agent's.
+func TestNextIsQuiet(t *testing.T) {
+	t.Parallel()
+	p := &patient{T: t, h: newHome(t, "")}
+	put(t, filepath.Join(p.h.Dir, inbox.FailedDir, "odd.json"), `{"_result":"x"}`)
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || out != "no task waiting\n" {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }

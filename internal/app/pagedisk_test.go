@@ -40,12 +40,8 @@ func newReviewed(t *testing.T) (p *patient, row, step string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.b.Server.EditRow("", p.b.ListID, rec.RowID, board.SelectCell(p.b.Column(t, "Status", "select"), "agent_done")); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.h.walk(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	p.edit(rec.RowID, board.SelectCell(p.b.Column(t, "Status", "select"), "agent_done"))
+	p.look()
 	return p, rec.RowID, rec.Steps[0].RowID
 }
 
@@ -143,12 +139,8 @@ func TestPageShowsWhereTheDiskFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.b.Server.EditRow("", p.b.ListID, over.RowID, board.TextCell(p.b.Column(t, "Task ID", "text"), "")); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.h.walk(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	p.edit(over.RowID, board.TextCell(p.b.Column(t, "Task ID", "text"), ""))
+	p.look()
 	whole, err := pageOf(p.h).State(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -77,9 +77,7 @@ func TestShowAndListOdd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Server.EditRow("", b.ListID, rec.RowID, board.TextCell(b.Column(t, "Reason", "text"), "not yet")); err != nil {
-		t.Fatal(err)
-	}
+	p.edit(rec.RowID, board.TextCell(b.Column(t, "Reason", "text"), "not yet"))
 	for _, step := range []struct{ command, want string }{
 		{"otm list --fresh", `(?m)^- +new +devdas +0/0 .*Typed$`},
 		{"otm show T-00002", `T-00002  At work\nassigned · normal · action · devdas\n  1 \[ \] a\n  2 \[ \] b\nreason: not yet\nresult: half of it\nwhy: `},

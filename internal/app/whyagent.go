@@ -150,7 +150,7 @@ func (s *situation) tasksOf(agent *pipeline.Agent) *agentTasks {
 	}
 	its := &agentTasks{}
 	for _, row := range s.tops {
-		if a := s.home.Config.Agents.Assigned(row.Assignee); a == nil || a.Name != agent.Name {
+		if !s.home.isFor(row, agent) {
 			continue
 		}
 		if rec, err := s.home.Store.Load(s.taskOf(row)); err == nil && rec.RowID == row.ID {

@@ -192,10 +192,13 @@ func (s *situation) readFailed() error {
 	}
 	for _, name := range names {
 		f, err := s.home.Box.ReadSettled(inbox.FailedDir, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // as it was put back meanwhile
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // put back meanwhile
+			continue
+		case err != nil:
 			s.unread = append(s.unread, fmt.Errorf("%s/%s cannot be read: %w", inbox.FailedDir, name, err))
-		}
-		if err != nil || f.Object == nil || f.TaskID() == 0 {
+			continue
+		case f.Object == nil || f.TaskID() == 0:
 			continue
 		}
 		switch f.Result.Inbox {

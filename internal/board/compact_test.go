@@ -40,10 +40,7 @@ func TestCompactionAtOpen(t *testing.T) {
 	mustClose(t, s)
 	before := fileSize(t, dir)
 	var logged bytes.Buffer
-	s, err := openTest(t, dir, &logged)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = mustOpenLogged(t, dir, &logged)
 	if after := fileSize(t, dir); after > before/20 || !strings.Contains(logged.String(), "compacted store") {
 		t.Errorf("%d bytes became %d; log %q", before, after, logged.String())
 	}
@@ -160,15 +157,13 @@ func TestStoreTakenAway(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				var logged bytes.Buffer
-				s, err := openTest(t, dir, &logged)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := mustOpenLogged(t, dir, &logged)
 				row := mustAdd(t, s, "answered for")
 				path := filepath.Join(dir, rowsFile)
 				if err := c.do(path); err != nil {
 					t.Fatal(err)
 				}
+				var err error
 				if then == "a write" {
 					err = s.EditRow("", s.ListID(), row, TextCell(titleColumn(t, s), "answered for, too"))
 				}

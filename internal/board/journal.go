@@ -178,47 +178,38 @@ func (j *journal) compact(st *state) error {
 	return nil
 }
 
-// stands tells whether the file that we append to still has its name, and nobody
-// else wrote into it. An error matches errNotWritten.
-func (j *journal) stands() (bool, error) {
-	named, err := durable.Stat(j.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	var ours os.FileInfo
-	if err == nil {
-		ours, err = j.file.Stat()
-	}
-	if err != nil {
-		return false, fmt.Errorf("%w: %v", errNotWritten, err)
-	}
-	return os.SameFile(named, ours) && named.Size() == j.size, nil
-}
-
 // reclaim writes the log anew where somebody removed it, put another file in its
 // place or wrote into it: what was answered for stands nowhere else. What is there
-// is kept beside it. An error matches errNotWritten: the next write tries again.
+// is kept beside it. It tells whether it did. An error matches errNotWritten: the
+// next write tries again.
 //
 //	link(path, aside) durable.Replace(path)
-func (j *journal) reclaim(st *state) error {
-	theirs, err := durable.Stat(j.path)
+func (j *journal) reclaim(st *state) (anew bool, err error) {
+	named, err := durable.Stat(j.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		j.log.Error("somebody removed the store while the board ran; it is written anew")
-	case err == nil:
-		aside := j.aside(theirs.ModTime()) // the same if we come here again
+	case err != nil:
+		return false, fmt.Errorf("%w: %v", errNotWritten, err)
+	default:
+		ours, err := j.file.Stat()
+		if err != nil {
+			return false, fmt.Errorf("%w: %v", errNotWritten, err)
+		}
+		if os.SameFile(named, ours) && named.Size() == j.size {
+			return false, nil
+		}
+		aside := j.aside(named.ModTime()) // the same if we come here again
 		if err := os.Link(j.path, aside); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%w: keep what somebody else put into %q: %v", errNotWritten, j.path, err)
+			return false, fmt.Errorf("%w: keep what somebody else put into %q: %v", errNotWritten, j.path, err)
 		}
 		j.log.Error("somebody changed the store while the board ran; it is written anew", "kept_in", filepath.Base(aside))
-	default:
-		return fmt.Errorf("%w: %v", errNotWritten, err)
 	}
 	// If we crash here, what somebody else put there is what the next start finds.
 	if err := j.compact(st); err != nil {
-		return fmt.Errorf("%w: %v", errNotWritten, err)
+		return false, fmt.Errorf("%w: %v", errNotWritten, err)
 	}
-	return nil
+	return true, nil
 }
 
 // aside is where something is kept that stood in the log and is none of it.

@@ -183,14 +183,11 @@ func (s *store) commit(batch []*commit) {
 
 // reclaim makes sure that what is answered for is on the disk under its name.
 func (s *store) reclaim() error {
-	if stands, err := s.journal.stands(); stands || err != nil {
-		return err
+	anew, err := s.journal.reclaim(s.state)
+	if anew {
+		s.forgetDeleted()
 	}
-	if err := s.journal.reclaim(s.state); err != nil {
-		return err
-	}
-	s.forgetDeleted()
-	return nil
+	return err
 }
 
 // runAll runs the transactions, each seeing those before it, and returns what

@@ -30,7 +30,12 @@ func openTest(t *testing.T, dir string, logged *bytes.Buffer) (*Server, error) {
 
 func mustOpen(t *testing.T, dir string) *Server {
 	t.Helper()
-	s, err := openTest(t, dir, nil)
+	return mustOpenLogged(t, dir, nil)
+}
+
+func mustOpenLogged(t *testing.T, dir string, logged *bytes.Buffer) *Server {
+	t.Helper()
+	s, err := openTest(t, dir, logged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,10 +212,7 @@ func TestTokenIsNotLogged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var logged bytes.Buffer
-	s, err := openTest(t, dir, &logged)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustOpenLogged(t, dir, &logged)
 	if _, err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}

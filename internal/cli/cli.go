@@ -65,7 +65,10 @@ func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, err := o.W.Write(p)
-	if o.err == nil && !errors.Is(err, syscall.EPIPE) {
+	if errors.Is(err, syscall.EPIPE) {
+		return len(p), nil
+	}
+	if o.err == nil {
 		o.err = err
 	}
 	return n, err
