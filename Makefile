@@ -80,6 +80,10 @@ bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
 	$(GO) test ./internal/app ./internal/board ./pipeline/task -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load|IDs'
 
+.PHONY: lines
+lines: ## the lines of the product, per package and in sum
+	@sh scripts/lines.sh
+
 .PHONY: cover
 cover: ## which statements the tests reach
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
