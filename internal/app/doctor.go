@@ -366,9 +366,6 @@ func (d *doctor) gateway(ctx context.Context) {
 		return
 	}
 	d.say("gateway", fine, "", "%s, version %s", h.Config.Gateway.URL, hello.Version)
-	if dir := h.messageDir(); looksSecret(dir) {
-		d.say("gateway", bad, "give the data directory another path", "it masks %s in what agents read, as a part of it looks like a secret: their reports go nowhere", dir)
-	}
 	known, err := client.Agents(ctx)
 	if err != nil {
 		d.say("gateway", poor, "openclaw agents list", "its agents are not known: %v", err)

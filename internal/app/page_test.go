@@ -740,22 +740,3 @@ func TestMessageDir(t *testing.T) {
 		}
 	}
 }
-
-// TestLooksSecret: the first is the path with which it was found out.
-func TestLooksSecret(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]bool{
-		"/tmp/TestRealGateway2657124282/001/house 325995550/data dir": true,
-		"/tmp/TestRealGateway265712428/001/house 325995550/data dir":  false, // one less
-		"/tmp/TestRealGateway26571242829/001/house 1/data dir":        false, // one more
-		"/tmp/TestRealGateway2657124282/001/house-1/data dir":         true,
-		"/tmp/TestRealGateway2657124282/001/house_1/data dir":         false,
-		"/tmp/testrealgateway2657124282/001/house 1/data dir":         false, // small letters alone
-		"/srv/otm": false,
-		"":         false,
-	} {
-		if got := looksSecret(path); got != want {
-			t.Errorf("%q looks secret: %v, want %v", path, got, want)
-		}
-	}
-}

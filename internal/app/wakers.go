@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"otm/dispatch"
@@ -65,24 +64,6 @@ func (h *Home) messageDir() string {
 		return ""
 	}
 	return h.Dir
-}
-
-// keyRuns are what an access key is made of.
-var keyRuns = regexp.MustCompile(`[A-Za-z0-9/+=]+`)
-
-// looksSecret tells whether the gateway takes a part of a path for a secret, and
-// masks it in what agents read: forty characters of an access key, not more and
-// not fewer, with capital and small letters and a digit or a sign (the redaction
-// of OpenClaw 2026.9.6).
-func looksSecret(path string) bool {
-	for _, at := range keyRuns.FindAllStringIndex(path, -1) {
-		run := path[at[0]:at[1]]
-		joined := at[0] > 0 && path[at[0]-1] == '_' || at[1] < len(path) && path[at[1]] == '_'
-		if len(run) == 40 && !joined && strings.ToUpper(run) != run && strings.ToLower(run) != run && strings.ContainsAny(run, "0123456789/+=") {
-			return true
-		}
-	}
-	return false
 }
 
 // gatewayWaker wakes agents over the OpenClaw gateway.
