@@ -68,26 +68,18 @@ Exit codes: 0 ok · 1 failed · 3 some items failed · 10 not initialised · 11
 another instance · 12 credentials refused · 64 usage, nothing was written · 75
 try later · 78 bad configuration.`,
 		Version: cli.Version(),
-		Args: func(c *cobra.Command, left []string) error {
-			if len(left) == 0 {
-				return nil
-			}
-			e := cli.Errorf(cli.Usage, "there is no command %q", left[0])
-			for _, near := range c.SuggestionsFor(left[0]) {
-				e.Hint("otm %s", near)
-			}
-			return e.Hint("otm --help")
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.PersistentFlags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
 		nextCommand(s), retryCommand(s), promptCommand(s), installCommand(s), completionCommand(),
-		demoAgentCommand(s), otherProgram("create"), otherProgram("update"),
+		demoAgentCommand(s),
 	)
+	if word, rest := unknownWord(root, args); word != "" {
+		root.AddCommand(guessCommand(root, word, rest))
+	}
 	for _, c := range root.Commands() {
 		c.Version = cli.Version()
 		if c.Args == nil {
@@ -95,16 +87,6 @@ try later · 78 bad configuration.`,
 		}
 	}
 	return root
-}
-
-// otherProgram refuses what is a program of its own, as agents have only those.
-func otherProgram(name string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return cli.Errorf(cli.Usage, "there is no command %q", name).Hint("otm-%s --help", name)
-		},
-	}
 }
 
 // subArgs are the arguments behind the name of a sub-command.

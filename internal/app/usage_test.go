@@ -18,7 +18,7 @@ func TestWrongUse(t *testing.T) {
 	before := p.kept()
 	for _, c := range []struct{ command, says, hint string }{
 		{"otm lsit", `there is no command "lsit"`, "otm list"},
-		{"otm create", `there is no command "create"`, "otm-create --help"},
+		{"otm create", `there is no command "create"`, "otm-create --title 'What to do' --agent NAME"},
 		{"otm list --status open", `--status "open": there is new, assigned, `, "otm list --status in_progress"},
 		{"otm list --limit 3", "unknown flag: --limit", "otm list --help"},
 		{"otm show", "want one task id", "otm show T-00035"},
@@ -50,6 +50,47 @@ func TestWrongUse(t *testing.T) {
 		code, out := p.main(strings.Fields(c.command)...)
 		if code != cli.Usage || !strings.Contains(out, c.says) || !strings.Contains(out, "\notm: hint: "+c.hint) {
 			t.Errorf("%s: exit %d: %s\nwant %q and the hint %q", c.command, code, out, c.says, c.hint)
+		}
+	}
+	if after := p.kept(); after != before {
+		t.Errorf("it leaves\n%s\nwant\n%s", after, before)
+	}
+}
+
+// TestC15Guesses: a guessed command or flag gets the line that does what was
+// meant, never one that changes something else: "otm get T-1" once led to
+// "otm next", which takes a task.
+func TestC15Guesses(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	before := p.kept()
+	for _, c := range []struct{ args, hint string }{
+		{"get T-1", "otm show T-1"},
+		{"ls", "otm list"},
+		{"ls --agent devdas", "otm list --agent devdas"},
+		{"done T-1", "otm-update --task-id T-1 --status agent_done"},
+		{"done T-1 merged it", "otm-update --task-id T-1 --status agent_done --result 'merged it'"},
+		{"block T-1 --reason x", "otm-update --task-id T-1 --status blocked --reason x"},
+		{"--dir /d block T-1 no key", "otm-update --task-id T-1 --status blocked --reason 'no key' --dir /d"},
+		{"block T-1", "otm-update --task-id T-1 --status blocked --reason why"},
+		{"start T-1", "otm-update --task-id T-1 --status in_progress"},
+		{"start", "otm up"},
+		{"add Fix it", "otm-create --title 'Fix it' --agent NAME"},
+		{"create --title x --agent a", "otm-create --title x --agent a"},
+		{"log", "otm history"},
+		{"log T-1", "otm show T-1"},
+		{"cancel T-1", "otm board --link   # tasks are cancelled on the board"},
+		{"staus", "otm status"},
+		{"lsit --all", "otm list --all"},
+		{"xyzzy", "otm --help"},
+		{"up --exce", "otm up --help"},
+		{"next --agnet devdas", "otm next --agent devdas"},
+		{"list --state new", "otm list --status new"},
+		{"show T-1 --jsn", "otm show T-1 --json"},
+	} {
+		code, out := p.main(append([]string{"otm"}, strings.Fields(c.args)...)...)
+		if first, _, _ := strings.Cut(strings.SplitAfterN(out+"otm: hint: ", "otm: hint: ", 2)[1], "\n"); code != cli.Usage || first != c.hint {
+			t.Errorf("otm %s: exit %d: %s\nwant first the hint %q", c.args, code, out, c.hint)
 		}
 	}
 	if after := p.kept(); after != before {

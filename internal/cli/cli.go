@@ -134,9 +134,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 	cmd.SetErr(s.Err)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return Errorf(Usage, "%w", err).Hint("%s --help", c.CommandPath())
-	})
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return flagError(c, err, args) })
 	ran, err := cmd.ExecuteContextC(ctx)
 	if lost := s.lost(); lost != nil {
 		err = unwritten(err, lost)

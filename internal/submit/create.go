@@ -214,11 +214,11 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(r.priority); !ok {
 		return nil, cli.Errorf(cli.Usage, "--priority %q: it is critical, high, normal (medium), low or batchable", r.priority).
-			Hint("%v", cli.ParseLine(c, r.args, "title").Set("priority", string(pipeline.Normal)))
+			Hint("%v", cli.ParseLine(c, r.args, "title").Set("priority", nearPriority(r.priority)))
 	}
 	if t.Type, ok = pipeline.ParseType(r.kind); !ok {
 		return nil, cli.Errorf(cli.Usage, "--type %q: it is action, decision or review", r.kind).
-			Hint("%v", cli.ParseLine(c, r.args, "title").Set("type", string(pipeline.Action)))
+			Hint("%v", cli.ParseLine(c, r.args, "title").Set("type", nearType(r.kind)))
 	}
 	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
 		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", cli.ParseLine(c, r.args, "title").Remove("key"))

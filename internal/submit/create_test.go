@@ -87,7 +87,9 @@ func TestCreateRefuses(t *testing.T) {
 		{"blank step", []string{"--title", "x", "--agent", "devdas", "--subtask", " "}, []string{"--subtask is blank"}},
 		{"invalid UTF-8", []string{"--title", "a\xff", "--agent", "devdas"}, []string{"--title is not UTF-8"}},
 		{"agent is a path", []string{"--title", "x", "--agent", "../x"}, []string{`--agent "../x" is no name for an agent`}},
-		{"priority", []string{"--title", "x", "--agent", "devdas", "--priority", "urgent"}, []string{`--priority "urgent"`, "otm: hint: otm-create --title x --agent devdas --priority normal\n"}},
+		{"priority", []string{"--title", "x", "--agent", "devdas", "--priority", "urgent"}, []string{`--priority "urgent"`, "otm: hint: otm-create --title x --agent devdas --priority critical\n"}},
+		{"mistyped flag", []string{"--title", "x", "--agnet", "devdas"}, []string{"unknown flag: --agnet", "otm: hint: otm-create --title x --agent devdas\n"}},
+		{"flag of another tool", []string{"--title", "x", "--assignee=devdas"}, []string{"unknown flag: --assignee", "otm: hint: otm-create --title x --agent=devdas\n"}},
 		{"type", []string{"--title", "it's", "--agent", "devdas", "--type", "task"}, []string{`--type "task"`, `otm: hint: otm-create --title 'it'\''s' --agent devdas --type action` + "\n"}},
 		{"blank key", []string{"--title", "x", "--agent", "devdas", "--key", " "}, []string{"--key is blank", "otm: hint: otm-create --title x --agent devdas\n"}},
 		{"words", []string{"--title", "Fix", "login", "--agent", "devdas"}, []string{`unexpected "login"`, "otm: hint: otm-create --title 'Fix login' --agent devdas\n"}},
@@ -125,6 +127,20 @@ func TestCreateRefuses(t *testing.T) {
 		p.untouched()
 		p.create(args[:len(args)-2]...).ok(t)
 	})
+}
+
+// TestC15PriorityWords: the hint names the priority that the word means.
+func TestC15PriorityWords(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]string{
+		"urgent": "critical", "P0": "critical", "0": "critical", "1": "high", "p1": "high", "hgih": "high", "P2": "normal", "whatever": "normal",
+		"minor": "low", "backlog": "normal", "batch": "batchable",
+	} {
+		initialised(t).create("--title", "x", "--agent", "devdas", "--priority", word).refused(t, 64, "otm: hint: otm-create --title x --agent devdas --priority "+want+"\n")
+	}
+	for word, want := range map[string]string{"feature": "action", "question": "decision", "reveiw": "review"} {
+		initialised(t).create("--title", "x", "--agent", "devdas", "--type", word).refused(t, 64, "otm: hint: otm-create --title x --agent devdas --type "+want+"\n")
+	}
 }
 
 // TestCorrectedLinesWork runs what the hints say.
