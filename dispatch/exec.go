@@ -62,9 +62,9 @@ func (x *Exec) Running(agent string) bool {
 	return held
 }
 
-// Ended implements Waker. That the process has ended is known from its lock;
-// how, the helper writes into the record.
-func (x *Exec) Ended(_ context.Context, _ string) (string, bool, error) { return "", true, nil }
+// Ended implements Waker. The free lock shows that the process has ended; the
+// helper writes into the record how.
+func (x *Exec) Ended(context.Context, string) (RunEnd, bool, error) { return RunEnd{}, true, nil }
 
 // Wait returns when the processes that it started, and the agents in them, have
 // ended, however long that takes.

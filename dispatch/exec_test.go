@@ -491,29 +491,3 @@ func TestBusyIsNoFailure(t *testing.T) {
 	want(t, "woken", w.pass().Woken, 1)
 	want(t, "under the unused key", w.waker.keys(), "otm-T-00001-alpha-1")
 }
-
-// RunFailed notes a failed run once, and only what a wake belongs to.
-func TestRunFailedIsNotedOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha")
-	w.create("x", "alpha", pipeline.Normal)
-	w.pass()
-	for _, key := range []string{"otm-T-00001-alpha-1", "otm-T-00001-alpha-1", "otm-T-00001-alpha-2", "otm-T-1x-alpha-1", "somebody-elses-run-1", ""} {
-		if err := RunFailed(t.Context(), w.store, key, "no model", w.clock.Now()); err != nil {
-			t.Errorf("%s: %v", key, err)
-		}
-	}
-	noted := 0
-	for _, e := range w.record(1).History {
-		if e.What == "run failed" {
-			noted++
-		}
-	}
-	want(t, "noted, and why", words(noted, w.record(1).Wakes[0].Exit), "1 no model")
-	if err := RunFailed(t.Context(), w.store, "otm-T-00009-alpha-1", "no model", w.clock.Now()); !errors.Is(err, fs.ErrNotExist) && err != nil {
-		t.Errorf("of a task that is not there: %v", err)
-	}
-	if _, err := w.store.Load(9); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a record was made: %v", err)
-	}
-}

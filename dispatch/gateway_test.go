@@ -151,7 +151,9 @@ func TestGatewayNothingHappens(t *testing.T) {
 			g.Until(w, func() bool { runs := g.RunsOf(key); return len(runs) == 1 && runs[0].Status != "" })
 			want(w, "asked under each key", g.Asked(key), 1)
 			w.clock.Advance(DefaultTimes.RewakeAfter)
-			r := w.pass() // its run has ended
+			w.pass() // its run has ended
+			w.clock.Advance(time.Minute)
+			r := w.pass()
 			want(w, "woken", r.Woken, map[bool]int{true: 1}[attempt < 4])
 			want(w, "given up", len(r.Given), map[bool]int{true: 1}[attempt == 4])
 		}

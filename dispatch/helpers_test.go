@@ -379,7 +379,7 @@ type recorder struct {
 	asked    []string // keys of Ended
 
 	answer func(Request) error                    // if set, decides; nil accepts
-	ended  func(key string) (string, bool, error) // if set, what Ended says; else not ended
+	ended  func(key string) (RunEnd, bool, error) // if set, what Ended says; else not ended
 	busy   map[string]bool
 }
 
@@ -403,12 +403,12 @@ func (r *recorder) Wake(_ context.Context, req Request) error {
 // errQueued is an answer that got lost after the wake was queued.
 var errQueued = fmt.Errorf("%w: it was queued", ErrLost)
 
-func (r *recorder) Ended(_ context.Context, key string) (string, bool, error) {
+func (r *recorder) Ended(_ context.Context, key string) (RunEnd, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, key)
 	if r.ended == nil {
-		return "", false, nil
+		return RunEnd{}, false, nil
 	}
 	return r.ended(key)
 }

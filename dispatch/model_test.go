@@ -433,13 +433,13 @@ func (m *model) checkAgain(w *sent) {
 }
 
 // Ended implements Waker.
-func (m *model) Ended(_ context.Context, key string) (string, bool, error) {
+func (m *model) Ended(_ context.Context, key string) (RunEnd, bool, error) {
 	if m.mood == "down" {
-		return "", false, fmt.Errorf("connection refused")
+		return RunEnd{}, false, fmt.Errorf("connection refused")
 	}
 	ended := m.agent.Trigger == pipeline.TriggerExec || m.rng.IntN(2) == 0
 	m.say("  asked for %s, ended: %v", key, ended)
-	return "ok", ended, nil
+	return RunEnd{Key: key, Outcome: pipeline.OutcomeOK}, ended, nil
 }
 
 // Running implements Waker.

@@ -147,23 +147,22 @@ func (s *situation) planOutstanding(p plan) plan {
 		}
 		return s.again(p, "woken, took nothing")
 	}
-	if w.Via != string(pipeline.TriggerExec) {
-		return s.again(p, "woken, took nothing")
-	}
 	if pause, since := s.startPause(p), endOf(w); !reached(since, pause, s.now) {
-		return p.until(since.Add(pause), "its command ended without taking a task")
+		return p.until(since.Add(pause), "its run ended without taking a task")
 	}
 	return s.again(p, "woken, took nothing")
 }
 
-// startPause is how long a resident waits after a command that ended without
-// taking anything: not at all the first time, then longer, so that a command
-// which fails at once does not use up all attempts at once.
+// startPause is how long to wait after a run that ended without taking
+// anything. A run that fails at once must not use up all attempts at once: the
+// pause grows. A resident waits not at all the first time unless the run is
+// known to have failed; single passes wait only in that case.
 func (s *situation) startPause(p plan) time.Duration {
+	failed := p.wake.Outcome.Failed()
 	switch n := s.wakesInVain(p); {
-	case n <= 1 || !s.pauses:
+	case !failed && (n <= 1 || !s.pauses):
 		return 0
-	case n == 2:
+	case n <= 2:
 		return min(10*time.Second, s.times.RewakeAfter)
 	}
 	return min(time.Minute, s.times.RewakeAfter)

@@ -72,7 +72,7 @@ func (n noting) Wake(_ context.Context, r Request) error {
 	return errors.Join(err, f.Close())
 }
 
-func (noting) Ended(context.Context, string) (string, bool, error) { return "", false, nil }
+func (noting) Ended(context.Context, string) (RunEnd, bool, error) { return RunEnd{}, false, nil }
 
 func (noting) Running(string) bool { return false }
 
@@ -102,9 +102,9 @@ func (g *gatewayWaker) Wake(ctx context.Context, r Request) error {
 	return err
 }
 
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (string, bool, error) {
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (RunEnd, bool, error) {
 	state, err := g.client.Wait(ctx, key)
-	return string(state.Status), state.Ended, err
+	return RunEnd{Key: key, At: state.EndedAt, Outcome: pipeline.Outcome(state.Status)}, state.Ended, err
 }
 
 func (*gatewayWaker) Running(string) bool { return false }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +161,7 @@ func told(s *situation, pl plan) wakeResult {
 	case stuck:
 		return wakeResult{given: fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))}
 	}
-	if w := pl.wake; pl.action == hold && w != nil && w.Via == string(pipeline.TriggerGateway) && w.Exit != "" && w.Ended == nil {
+	if w := pl.wake; pl.action == hold && w != nil && w.Outcome.Failed() {
 		return wakeResult{given: fmt.Sprintf("agent %s: its run at the gateway failed: %s", s.agent.Name, w.Exit), due: pl.due}
 	}
 	return wakeResult{due: pl.due}
@@ -197,12 +196,13 @@ const askAgain = time.Minute
 // answer, and plans again.
 func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
 	key := pl.wake.Key
-	how, ended := "", false
+	var end RunEnd
+	ended := false
 	if waker := p.Wakers[pipeline.Trigger(pl.wake.Via)]; waker != nil { // else the trigger was changed: nobody knows
 		askCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 		defer cancel()
 		var err error
-		if how, ended, err = waker.Ended(askCtx, key); ctx.Err() != nil {
+		if end, ended, err = waker.Ended(askCtx, key); ctx.Err() != nil {
 			return plan{}, wakeResult{} // we are told to stop
 		} else if err != nil {
 			failed := fmt.Sprintf("agent %s: not known what became of %s: %v", s.agent.Name, key, err)
@@ -216,7 +216,7 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 		case w == nil:
 			return pipeline.ErrUnchanged // the record was lost
 		case ended:
-			w.Ended, w.Exit = &now, cmp.Or(w.Exit, how)
+			noteRunEnd(w, end, now)
 		default:
 			w.Unknown = &now
 		}
@@ -233,27 +233,6 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 		pl = pl.until(now.Add(askAgain), "asked in vain")
 	}
 	return pl, wakeResult{}
-}
-
-// RunFailed notes that the run of a wake failed, and why, in the record that
-// holds the wake. It is durable on return; where nothing holds the wake, or it was
-// noted before, nothing is done. When to wake again, it does not change: what
-// fails at once would fail at once again.
-func RunFailed(ctx context.Context, records pipeline.Records, key, why string, now time.Time) error {
-	id, ok := taskOfKey(key)
-	if !ok {
-		return nil
-	}
-	_, err := records.Change(ctx, id, func(r *pipeline.Record) error {
-		w := wakeNamed(r, key)
-		if w == nil || w.Exit != "" {
-			return pipeline.ErrUnchanged
-		}
-		w.Exit = why
-		r.Note(now, Who, "run failed", why)
-		return nil
-	})
-	return err
 }
 
 // reload reads the agent's records again.

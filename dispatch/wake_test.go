@@ -58,7 +58,7 @@ func (q quick) Wake(ctx context.Context, r Request) error {
 	return q.slow.recorder.Wake(ctx, r)
 }
 
-func (q quick) Ended(ctx context.Context, key string) (string, bool, error) {
+func (q quick) Ended(ctx context.Context, key string) (RunEnd, bool, error) {
 	return q.slow.Ended(ctx, key)
 }
 
@@ -289,9 +289,9 @@ func TestTakenWhileAsking(t *testing.T) {
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.pass()
 	w.clock.Advance(DefaultTimes.RewakeAfter)
-	w.waker.ended = func(string) (string, bool, error) {
+	w.waker.ended = func(key string) (RunEnd, bool, error) {
 		want(t, "it takes", w.next("alpha"), id)
-		return "ok", true, nil
+		return RunEnd{Key: key, Outcome: pipeline.OutcomeOK}, true, nil
 	}
 	want(t, "woken", w.pass().Woken, 0)
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")

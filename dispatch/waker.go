@@ -24,6 +24,9 @@ type Request struct {
 var (
 	// ErrLost: the request went out and no answer came; it may be queued.
 	ErrLost = errors.New("no answer to the wake")
+	// ErrLater: the gateway takes no runs at the moment, for instance because
+	// it restarts. Nothing was queued, and nobody needs to act.
+	ErrLater = errors.New("the gateway takes no runs at the moment")
 	// ErrRefused: the agent cannot be woken before somebody changes something.
 	ErrRefused = errors.New("wake refused")
 
@@ -36,11 +39,12 @@ type Waker interface {
 	// Wake returns nil once the wake is accepted, which does not mean that the
 	// agent runs. Sending the same key again within minutes wakes once.
 	Wake(ctx context.Context, r Request) error
-	// Ended asks what became of an accepted wake: whether its run has ended,
-	// and how. Not ended means running or unknown.
-	Ended(ctx context.Context, key string) (how string, ended bool, err error)
-	// Running tells whether the agent is known to be at work. Where that
-	// cannot be known, it is false.
+	// Ended asks what became of an accepted wake. If ended is false, the run
+	// goes on or nothing is known of it. The gateway forgets a run ten minutes
+	// after its end.
+	Ended(ctx context.Context, key string) (end RunEnd, ended bool, err error)
+	// Running reports whether the agent is known to be at work; false if
+	// nothing is known.
 	Running(agent string) bool
 }
 

@@ -104,8 +104,28 @@ type Wake struct {
 	Refused  string     `json:"refused,omitempty"`
 	Unknown  *time.Time `json:"unknownAt,omitempty"` // the gateway did not know how the run ended
 	Ended    *time.Time `json:"endedAt,omitempty"`
-	Exit     string     `json:"exit,omitempty"` // how a child or a run ended
+	Outcome  Outcome    `json:"outcome,omitempty"`
+	Exit     string     `json:"exit,omitempty"` // how a process or a run ended, in words for people
+
+	// LastWords is the beginning of what a run at the gateway said last, at
+	// most 500 bytes. The agent wrote it: it is untrusted.
+	LastWords string     `json:"lastWords,omitempty"`
+	RetryAt   *time.Time `json:"retryAt,omitempty"` // the gateway asked not to be called before
 }
+
+// Outcome is how a run at the gateway ended.
+type Outcome string
+
+// Outcomes of runs.
+const (
+	OutcomeUnknown Outcome = ""        // it has not ended, or nobody reported how
+	OutcomeOK      Outcome = "ok"      // it reports success, which does not mean that the task was done
+	OutcomeFailed  Outcome = "failed"  // the model could not be reached, say
+	OutcomeTimeout Outcome = "timeout" // it ran out of time, or somebody aborted it
+)
+
+// Failed reports whether the run is known to have failed.
+func (o Outcome) Failed() bool { return o == OutcomeFailed || o == OutcomeTimeout }
 
 // Event is one line of a task's history.
 type Event struct {

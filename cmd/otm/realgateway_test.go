@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"otm/dispatch"
-	"otm/dispatch/gateway"
 	"otm/heartbeat"
 	"otm/pipeline"
 	"otm/pipeline/task"
@@ -268,7 +267,7 @@ func (h *realHouse) wokenOnce(i int) {
 	h.Helper()
 	wakes := h.record(i).Wakes
 	for n, w := range wakes {
-		if w.Accepted == nil || n < len(wakes)-1 && (w.Ended == nil || w.Exit != string(gateway.StatusError)) {
+		if w.Accepted == nil || n < len(wakes)-1 && (w.Ended == nil || !w.Outcome.Failed()) {
 			h.Errorf("%s: wakes %+v", h.agents[i], wakes)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"otm/dispatch"
 	"otm/dispatch/gateway"
@@ -130,27 +129,36 @@ func advice(err error) string {
 	return ""
 }
 
-// maxWhy bounds what is kept of a gateway's words, in bytes.
-const maxWhy = 500
-
-// runEnded notes that a run failed which the gateway had accepted: a model that
-// cannot be reached, say, is told of in no other way.
+// runEnded records the end of a run that the gateway reported, and has the
+// dispatcher look at once.
 func (h *Home) runEnded(log *slog.Logger, e gateway.End) {
-	if e.Status != gateway.StatusError && e.Status != gateway.StatusTimeout {
+	end := dispatch.RunEnd{Key: e.RunID, At: h.Now(), Outcome: outcomeOf(e.Status), Detail: e.Message}
+	if end.Outcome.Failed() {
+		log.Warn("run failed at the gateway", "run", e.RunID, "err", e.Message)
+	}
+	if err := dispatch.RecordEnd(context.Background(), h.Store, end, h.Now()); err != nil {
+		log.Warn("end of a run not recorded", "run", e.RunID, "err", err)
 		return
 	}
-	why := cmp.Or(strings.Join(strings.Fields(e.Message), " "), string(e.Status))
-	why = strings.ToValidUTF8(why[:min(len(why), maxWhy)], "")
-	log.Warn("run failed at the gateway", "run", e.RunID, "err", why)
-	if err := dispatch.RunFailed(context.Background(), h.Store, e.RunID, why, h.Now()); err != nil {
-		log.Warn("failed run not noted", "run", e.RunID, "err", err)
+	if err := slacklist.TouchChanged(h.Dir); err != nil {
+		log.Warn("dispatcher not told of the end of a run", "run", e.RunID, "err", err)
 	}
 }
 
+func outcomeOf(s gateway.Status) pipeline.Outcome {
+	switch s {
+	case gateway.StatusOK:
+		return pipeline.OutcomeOK
+	case gateway.StatusTimeout:
+		return pipeline.OutcomeTimeout
+	}
+	return pipeline.OutcomeFailed
+}
+
 // Ended implements dispatch.Waker.
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (string, bool, error) {
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (dispatch.RunEnd, bool, error) {
 	state, err := g.client.Wait(ctx, key)
-	return string(state.Status), state.Ended, err
+	return dispatch.RunEnd{Key: key, At: state.EndedAt, Outcome: outcomeOf(state.Status)}, state.Ended, err
 }
 
 // Running implements dispatch.Waker: a gateway shows nothing of a busy agent.

@@ -64,7 +64,7 @@ func (s *situation) byWake(agent *pipeline.Agent, outlook dispatch.Outlook, sinc
 		return r
 	case wake.Accepted == nil:
 		return at(toTake, since, fmt.Sprintf("%s; no answer to the wake of %s", dispatched, s.ago(wake.AskedAt))+s.trouble(heartbeat.Dispatcher), "otm doctor   # says whether the gateway is there, and takes the token")
-	case wake.Exit != "" && wake.Via == string(pipeline.TriggerGateway):
+	case wake.Outcome.Failed() && wake.Via == string(pipeline.TriggerGateway):
 		r := at(toTake, since, fmt.Sprintf("%s; woken %s, but its run at the gateway failed, and it took nothing: %s", dispatched, s.ago(*wake.Accepted), wake.Exit),
 			fmt.Sprintf("mend that at the gateway, whose log says more: openclaw logs; it is woken again %v after the last time; by hand: %s", s.home.Config.Times.RewakeAfter, next))
 		r.late = true
