@@ -16,25 +16,28 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/pipeline"
+	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
-// boardSource is the board that is configured. An embedded board may be
-// started later than we, and again at another port, so where it is is looked
-// up for each batch.
+// boardSource is the configured board. The embedded board may start later than
+// we do, and at another port, so each batch looks for it again.
 type boardSource struct {
-	home *Home
-	log  *slog.Logger
+	boards boardFinder
+	tasks  *task.Store
+	log    *slog.Logger
 
 	mu     sync.Mutex // guards what follows
 	client *slacklist.Client
 	at     slacklist.Options // what client was made for
 }
 
-func (h *Home) board(log *slog.Logger) *boardSource { return &boardSource{home: h, log: log} }
+func (h *Home) board(log *slog.Logger) *boardSource {
+	return &boardSource{boards: h.boards(), tasks: h.Store, log: log}
+}
 
-// Begin implements pipeline.Board. The error matches errNoBoard where there is
-// none, and is a *tokenError where its token cannot be had.
+// Begin implements pipeline.Board. The error matches errNoBoard if there is no
+// board, and is a *tokenError if its token cannot be read.
 func (b *boardSource) Begin(ctx context.Context) (pipeline.Batch, error) {
 	client, err := b.connect()
 	if err != nil {
@@ -49,8 +52,7 @@ func (b *boardSource) Begin(ctx context.Context) (pipeline.Batch, error) {
 	return r, nil
 }
 
-// raising is a batch that keeps the counter above every id that a walk shows,
-// whoever makes the walk.
+// raising is a batch that keeps the counter above every id that a walk shows.
 type raising struct {
 	pipeline.Batch
 	source *boardSource
@@ -66,13 +68,13 @@ func (r *raising) Refresh(ctx context.Context, maxAge time.Duration) error {
 }
 
 func (r *raising) raise(ctx context.Context) {
-	if err := r.source.home.Store.RaiseAbove(ctx, r.Batch); err != nil {
-		r.source.log.Warn("counter not raised above the ids on the board", "err", err) // the next walk does it
+	if err := r.source.tasks.RaiseAbove(ctx, r.Batch); err != nil {
+		r.source.log.Warn("counter not raised above the ids on the board", "err", err) // the next walk retries
 	}
 }
 
 func (b *boardSource) connect() (*slacklist.Client, error) {
-	where, err := b.home.whichBoard()
+	where, err := b.boards.find()
 	if err != nil {
 		return nil, err
 	}
@@ -86,22 +88,35 @@ func (b *boardSource) connect() (*slacklist.Client, error) {
 	return b.client, nil
 }
 
-// whichBoard says where the board is: the configured list, else the embedded
-// board, if it answers.
-func (h *Home) whichBoard() (slacklist.Options, error) {
-	o := h.listOptions()
-	if o.ListID != "" {
-		token, err := h.Config.SlackToken(h.Getenv)
-		if err == nil && token == "" {
-			err = errors.New("none is set")
-		}
-		if err != nil {
-			return o, &tokenError{err}
-		}
-		o.Token = token
-		return o, nil
+// boardFinder finds the board of a data directory: the configured list, else the
+// embedded board if it answers.
+type boardFinder struct {
+	dir    string
+	config *config.Config
+	getenv func(string) string
+	now    func() time.Time
+	start  func() string // the command that starts the components here
+}
+
+func (h *Home) boards() boardFinder {
+	return boardFinder{dir: h.Dir, config: h.Config, getenv: h.Getenv, now: h.Now, start: h.startCommand}
+}
+
+// find returns the client options of the board.
+func (f boardFinder) find() (slacklist.Options, error) {
+	o := f.configured()
+	if o.ListID == "" {
+		return f.embedded(o)
 	}
-	return h.embeddedBoard(o)
+	token, err := f.config.SlackToken(f.getenv)
+	if err == nil && token == "" {
+		err = errors.New("none is set")
+	}
+	if err != nil {
+		return o, &tokenError{err}
+	}
+	o.Token = token
+	return o, nil
 }
 
 // snapshot is the board as it was last read.
@@ -109,57 +124,58 @@ func (h *Home) snapshot() (*slacklist.Snapshot, error) {
 	return slacklist.ReadSnapshot(h.Dir, h.Config.Slack.Budget, h.Now())
 }
 
-// listOptions is what the configuration says of the list.
-func (h *Home) listOptions() slacklist.Options {
-	c := h.Config
+// configured is the part of the options that otm.toml sets.
+func (f boardFinder) configured() slacklist.Options {
+	c := f.config
 	return slacklist.Options{
-		Dir: h.Dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
-		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: h.Now,
+		Dir: f.dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
+		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: f.now,
 	}
 }
 
-func (h *Home) embeddedBoard(o slacklist.Options) (slacklist.Options, error) {
-	endpoint, err := board.ReadEndpoint(h.boardDir())
+func (f boardFinder) embedded(o slacklist.Options) (slacklist.Options, error) {
+	dir := filepath.Join(f.dir, "board")
+	endpoint, err := board.ReadEndpoint(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return o, h.noBoard()
+		return o, f.absent()
 	}
 	if err != nil {
-		return o, h.oddAddress(err)
+		return o, f.badAddress(err)
 	}
 	if err := config.CheckURL(endpoint.URL, "http", "https"); err != nil {
-		return o, h.oddAddress(fmt.Errorf("%q: %w", filepath.Join(h.boardDir(), "endpoint.json"), err))
+		return o, f.badAddress(fmt.Errorf("%q: %w", filepath.Join(dir, "endpoint.json"), err))
 	}
 	if !answers(endpoint.URL) {
-		return o, h.noBoard()
+		return o, f.absent()
 	}
-	if o.Token, err = board.ReadToken(h.boardDir()); err != nil {
-		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes one when it starts", h.startCommand())
+	if o.Token, err = board.ReadToken(dir); err != nil {
+		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", f.start())
 	}
 	o.URL, o.ListID, o.OpenAssignees = endpoint.URL, endpoint.ListID, true
 	o.Called = map[string]string{board.HumanUser: human}
-	h.embeddedBudget(&o, endpoint)
+	f.embeddedBudget(&o, endpoint)
 	return o, nil
 }
 
-// oddAddress says that a file which tells where the board or its page is says
-// nothing of use. That it could not be read stays as it is.
-func (h *Home) oddAddress(err error) error {
+// badAddress explains an address file of the board or its page whose content is
+// unusable. A file that cannot be read keeps its error.
+func (f boardFinder) badAddress(err error) error {
 	var file *fs.PathError
 	if err == nil || errors.As(err, &file) {
 		return err
 	}
-	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes it anew when it starts", h.startCommand())
+	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", f.start())
 }
 
-// noBoard is errNoBoard with what starts one here.
-func (h *Home) noBoard() error {
-	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", h.startCommand()).Hint("otm board")
+// absent is errNoBoard with the command that starts a board here.
+func (f boardFinder) absent() error {
+	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", f.start()).Hint("otm board")
 }
 
-// embeddedBudget sets the budget for the embedded board: none, unless it has
-// limits or the configuration says otherwise.
-func (h *Home) embeddedBudget(o *slacklist.Options, endpoint board.Endpoint) {
-	if h.Config.Slack.BudgetSet {
+// embeddedBudget sets the budget of calls to the embedded board: unlimited,
+// unless the board has limits or otm.toml sets a budget.
+func (f boardFinder) embeddedBudget(o *slacklist.Options, endpoint board.Endpoint) {
+	if f.config.Slack.BudgetSet {
 		return
 	}
 	o.Budget = 0
@@ -168,8 +184,8 @@ func (h *Home) embeddedBudget(o *slacklist.Options, endpoint board.Endpoint) {
 	}
 }
 
-// answers tells whether somebody listens there: a board that was killed leaves
-// its endpoint file behind.
+// answers reports whether a server listens there: a killed board leaves its
+// endpoint file behind.
 func answers(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -89,7 +89,7 @@ func TestPageLive(t *testing.T) {
 	tab.press(kb.Escape)
 
 	// The row goes: the view says so and stays.
-	where, err := o.home.whichBoard()
+	where, err := o.home.boards().find()
 	if err != nil {
 		t.Fatal(err)
 	}

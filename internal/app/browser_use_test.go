@@ -33,7 +33,7 @@ func (o *office) said(id string) []string {
 // elsewhere is somebody who edits on the board, but not on the page.
 func (o *office) elsewhere(row string, cells ...pipeline.Cell) {
 	o.t.Helper()
-	where, err := o.home.whichBoard()
+	where, err := o.home.boards().find()
 	if err != nil {
 		o.t.Fatal(err)
 	}

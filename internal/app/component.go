@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"otm/heartbeat"
@@ -23,15 +22,14 @@ import (
 type occasion int
 
 const (
-	asked  occasion = iota // somebody started it to look now
-	timely                 // its time has come
-	hinted                 // something happened
+	asked  occasion = iota // a single run was started
+	timely                 // the timer fired
+	hinted                 // something changed
 )
 
-// How old the rows may be that a pass looks at. A timer's pass takes the walk
-// of another component that has just made one; a hint comes from our own
-// writes, which the snapshot has, or from a person's edit, which makes it
-// stale by itself.
+// How old the snapshot may be that a pass works on. A timer's pass accepts the
+// walk that another component just made. A hint comes from our own writes, which
+// the snapshot has, or from a person's edit, which marks it stale.
 const (
 	timelyAge = 45 * time.Second
 	hintedAge = 10 * time.Minute
@@ -47,52 +45,52 @@ func (o occasion) maxAge(every time.Duration) time.Duration {
 	return hintedAge
 }
 
-// outcome is what came of one run.
+// outcome is the result of one run.
 type outcome struct {
 	result  heartbeat.Result
 	details string
-	due     time.Time // when to run again at the latest; zero: at the usual time
+	due     time.Time // the latest time of the next run; zero: the usual time
 	failed  bool      // something failed in this run: exit code 3
-	trouble error     // what kept the run from its work
+	trouble error     // what stopped the run
 }
 
-// component is one of the three that work on the board.
+// component is the injector, the dispatcher or the detector.
 type component struct {
 	home  *Home
 	id    string
 	log   *slog.Logger
 	every time.Duration
-	// run makes one run; it calls progress while it gets on.
+	// run makes one run. It calls progress while it advances.
 	run func(ctx context.Context, why occasion, progress func()) (outcome, error)
 
-	prune   func()    // removes what is kept long enough; nil: nothing is
-	cleaned time.Time // when leftovers were last looked for; zero: never
-	saying  string    // the trouble that was said last; "": none
+	prune   func()    // removes what was kept long enough; may be nil
+	cleaned time.Time // when leftovers were last removed; zero: never
+	saying  string    // the trouble logged last; "": none
 
 	// For residents.
 	events <-chan struct{} // hints that it should run
-	hints  *watch.Watcher  // of the board: it changed
-	heed   func() bool     // whether a change of the board concerns it now; nil: always
-	// extra is what else to say in the heartbeat, and whether it is a trouble;
-	// nil: nothing.
+	hints  *watch.Watcher  // changes of the board
+	heed   func() bool     // reports whether a change of the board matters now; nil: always
+	// extra adds to the heartbeat's details, and reports whether that is a trouble.
+	// It may be nil.
 	extra func() (details string, trouble bool)
 }
 
-// noBoardRetry is when to look again for a board that is not there; its start
-// is a hint as well.
+// noBoardRetry is the delay before the next look for an absent board. The board's
+// start is a hint as well.
 const noBoardRetry = 30 * time.Second
 
-// configChangedNote is what a heartbeat says of a process that works by an older
+// configChangedNote is in the heartbeat of a process that runs with an older
 // otm.toml.
 const configChangedNote = "otm.toml was changed since this process started"
 
-// workWait is how long to wait for another process's run to end.
+// workWait bounds the wait for another process's run.
 const workWait = 60 * time.Second
 
-// once makes one run under the work lock and beats.
+// once makes one run under the work lock and writes the heartbeat.
 func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	if _, err := config.CheckDir(c.home.Dir); err != nil {
-		return outcome{}, err // it has gone since we started: nothing makes it again but otm init
+		return outcome{}, err // the directory is gone: only otm init makes one
 	}
 	l, err := lock.Acquire(ctx, c.home.lockPath(c.id), workWait)
 	if err != nil {
@@ -106,7 +104,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	beat := heartbeat.NewWriter(c.home.Dir, c.id, c.home.Version, c.home.Now)
 	end := beat.Run()
 	var out outcome
-	if _, trouble := c.home.whichBoard(); trouble != nil && why != hinted {
+	if _, trouble := c.home.boards().find(); trouble != nil && why != hinted {
 		out = outcome{result: heartbeat.Error, details: trouble.Error(), trouble: trouble, due: c.home.Now().Add(noBoardRetry)}
 	} else if out, err = c.run(ctx, why, beat.Progress); err != nil {
 		out.result, out.details = heartbeat.Error, err.Error()
@@ -131,7 +129,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	return out, errors.Join(err, end(out.result, out.details))
 }
 
-// clean removes temporary files that a crashed writer left behind.
+// clean removes temporary files of crashed writers.
 func (c *component) clean() {
 	for _, dir := range fsck.TempFolders {
 		durable.RemoveLeftovers(filepath.Join(c.home.Dir, dir), time.Hour, c.home.Now())
@@ -141,8 +139,8 @@ func (c *component) clean() {
 	}
 }
 
-// Once makes the run that somebody asked for. The error says with which code
-// to exit.
+// Once makes one run at a person's or a timer's request. The error carries the
+// exit code.
 func (c *component) Once(ctx context.Context) error {
 	out, err := c.once(ctx, asked)
 	if err != nil {
@@ -158,10 +156,10 @@ func (c *component) Once(ctx context.Context) error {
 	return nil
 }
 
-// Resident runs until ctx ends: at its time, and sooner when something
-// happens. The error is a *residentError if another process does so already.
+// Resident runs until ctx ends: at its time, and sooner on a hint. The error is a
+// *residentError if another process does so already.
 func (c *component) Resident(ctx context.Context) error {
-	l, err := c.home.residentLock(ctx, c.id)
+	l, err := c.home.residents().take(ctx, c.id)
 	if err != nil {
 		return err
 	}
@@ -183,7 +181,7 @@ func (c *component) Resident(ctx context.Context) error {
 	}
 }
 
-// judge decides whether a resident can go on after a run.
+// judge decides whether a resident can continue after a run.
 func (c *component) judge(out *outcome, err error) error {
 	var held *lock.HeldError
 	if errors.As(err, &held) {
@@ -192,19 +190,19 @@ func (c *component) judge(out *outcome, err error) error {
 	}
 	var dir *config.DirError
 	if errors.Is(err, config.ErrNotInitialised) || errors.As(err, &dir) {
-		return err // the data directory has gone, or is not ours any more
+		return err // the data directory is gone, or no longer ours
 	}
 	if err != nil {
-		out.trouble = err // our own files: a disk that is full is not so for ever, and each run recovers
+		out.trouble = err // our own files: a full disk gets room again, and each run recovers
 	}
 	c.sayTrouble(out.trouble)
 	if out.trouble != nil && exitCode(out.trouble) == cli.Credentials {
-		return out.trouble // nothing will work until somebody acts
+		return out.trouble // needs a person
 	}
-	return nil // a column that a person renamed can be renamed back: the heartbeat says so
+	return nil // a person can rename a column back; the heartbeat names it
 }
 
-// sayTrouble logs what keeps a resident from its work: once, until it is over.
+// sayTrouble logs a trouble once, and its end.
 func (c *component) sayTrouble(trouble error) {
 	said := c.saying
 	c.saying = ""
@@ -218,17 +216,17 @@ func (c *component) sayTrouble(trouble error) {
 	case c.saying == "":
 		c.log.Info("trouble is over", "was", said)
 	case said == "":
-		c.log.Warn("kept from its work", "err", trouble)
+		c.log.Warn("run failed", "err", trouble)
 	default:
-		c.log.Debug("still kept from its work", "err", trouble)
+		c.log.Debug("run failed again", "err", trouble)
 	}
 }
 
-// troubleRetry is when to run again after a trouble that may pass by itself.
+// troubleRetry is the delay after a trouble that may pass by itself.
 const troubleRetry = 30 * time.Second
 
-// retryAt is when to run again after a trouble; zero where only somebody can
-// mend it.
+// retryAt is the time of the next run after a trouble. It is zero if the trouble
+// needs a person.
 func retryAt(trouble error, now time.Time) time.Time {
 	var e *pipeline.BoardError
 	switch {
@@ -242,8 +240,8 @@ func retryAt(trouble error, now time.Time) time.Time {
 	return now.Add(troubleRetry)
 }
 
-// wait returns when it is time for the next run, and why; an error when the
-// process is to stop.
+// wait blocks until the next run is due and returns why. The error says that the
+// process stops.
 func (c *component) wait(ctx context.Context, out outcome) (occasion, error) {
 	delay := c.every
 	why := timely
@@ -273,41 +271,10 @@ func (c *component) wait(ctx context.Context, out outcome) (occasion, error) {
 	}
 }
 
-// isResident tells whether a process stays that runs the component.
-func (h *Home) isResident(id string) bool {
-	_, held := lock.Holder(h.residentPath(id))
-	return held
-}
-
-func (h *Home) anyResident() bool { return slices.ContainsFunc(heartbeat.Components, h.isResident) }
-
-// residentPath is the lock that the process holds that keeps a component.
-func (h *Home) residentPath(id string) string { return h.lockPath(residentOf(id) + ".resident") }
-
-// residentOf is the process that keeps a component: the watching is the
-// injector's.
-func residentOf(id string) string {
-	if id == heartbeat.Watcher {
-		return heartbeat.Injector
-	}
-	return id
-}
-
-// residentLock takes the lock that says that a component stays. A reader of
-// the lock may hold it for a moment.
-func (h *Home) residentLock(ctx context.Context, id string) (*lock.Lock, error) {
-	l, err := lock.Acquire(ctx, h.residentPath(id), 300*time.Millisecond)
-	var held *lock.HeldError
-	if errors.As(err, &held) {
-		return nil, &residentError{id: id, pid: held.PID}
-	}
-	return l, err
-}
-
-// boardHints watches for changes of the board: those that we or our siblings
-// make, a person's on the embedded board, and its start.
-func (h *Home) boardHints() *watch.Watcher {
-	return watch.New(func(name string) bool { return name == "changed" || name == "endpoint.json" }, h.boardDir())
+// boardHints watches for changes of the board: our own, those of our siblings, a
+// person's on the embedded board, and the board's start.
+func boardHints(boardDir string) *watch.Watcher {
+	return watch.New(func(name string) bool { return name == "changed" || name == "endpoint.json" }, boardDir)
 }
 
 // watcher is what beatWatcher needs of one.

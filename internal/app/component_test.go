@@ -35,11 +35,11 @@ func TestResidentJudges(t *testing.T) {
 		"another's run":         {err: &lock.HeldError{Path: "locks/x", PID: 7}, says: "run not begun"},
 		"no directory":          {err: config.ErrNotInitialised, ends: true},
 		"not our directory":     {err: &config.DirError{Reason: "others can write to it"}, ends: true},
-		"the disk is full":      {err: syscall.ENOSPC, says: "kept from its work", retry: now.Add(troubleRetry)},
-		"the board is away":     {trouble: &pipeline.BoardError{Method: "list", Message: "away"}, says: "kept from its work", retry: now.Add(troubleRetry)},
+		"the disk is full":      {err: syscall.ENOSPC, says: "run failed", retry: now.Add(troubleRetry)},
+		"the board is away":     {trouble: &pipeline.BoardError{Method: "list", Message: "away"}, says: "run failed", retry: now.Add(troubleRetry)},
 		"the limit":             {trouble: &pipeline.BoardError{Method: "list", Code: "ratelimited", Until: later}, retry: later},
-		"the list is not there": {trouble: &pipeline.BoardError{Method: "list", Code: "list_not_found", Class: pipeline.Fatal}, says: "kept from its work"},
-		"the token is refused":  {trouble: &pipeline.BoardError{Method: "list", Code: "invalid_auth", Class: pipeline.Fatal, Credentials: true}, ends: true, says: "kept from its work"},
+		"the list is not there": {trouble: &pipeline.BoardError{Method: "list", Code: "list_not_found", Class: pipeline.Fatal}, says: "run failed"},
+		"the token is refused":  {trouble: &pipeline.BoardError{Method: "list", Code: "invalid_auth", Class: pipeline.Fatal, Credentials: true}, ends: true, says: "run failed"},
 	} {
 		var said bytes.Buffer
 		comp := &component{log: logx.New(&said, slog.LevelInfo)}
@@ -52,11 +52,11 @@ func TestResidentJudges(t *testing.T) {
 				t.Errorf("%s: again at %v, want %v", name, got, c.retry)
 			}
 		}
-		if n := strings.Count(said.String(), "level="); c.says == "" && n != 0 || c.says == "kept from its work" && n != 1 || !strings.Contains(said.String(), c.says) {
+		if n := strings.Count(said.String(), "level="); c.says == "" && n != 0 || c.says == "run failed" && n != 1 || !strings.Contains(said.String(), c.says) {
 			t.Errorf("%s: it says\n%s", name, &said)
 		}
 		said.Reset()
-		if comp.sayTrouble(nil); strings.Contains(said.String(), "trouble is over") != (c.says == "kept from its work") {
+		if comp.sayTrouble(nil); strings.Contains(said.String(), "trouble is over") != (c.says == "run failed") {
 			t.Errorf("%s: afterwards it says %q", name, &said)
 		}
 	}
@@ -67,8 +67,8 @@ func TestResidentJudges(t *testing.T) {
 func TestTroubleChanges(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[slog.Level][]string{
-		slog.LevelInfo:  {"kept from its work", "trouble is over"},
-		slog.LevelDebug: {"kept from its work", "still kept from its work", "trouble is over"},
+		slog.LevelInfo:  {"run failed", "trouble is over"},
+		slog.LevelDebug: {"run failed", "run failed again", "trouble is over"},
 	} {
 		var said bytes.Buffer
 		c := &component{log: logx.New(&said, level)}
@@ -117,7 +117,7 @@ func TestWatchingNotes(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		w := &deaf{probed: make(chan string), stats: c.stats}
 		done := make(chan error, 1)
-		go func() { done <- h.beatWatcher(ctx, w) }()
+		go func() { done <- beatWatcher(ctx, h, w) }()
 		for _, dir := range []string{"a", "a", "b", "a"} { // the last is taken once it has beaten
 			w.probed <- dir
 		}

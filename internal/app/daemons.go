@@ -32,7 +32,7 @@ func injectorCommand(s cli.Streams, args []string) *cobra.Command {
 	c := &cobra.Command{
 		Use:     heartbeat.Injector,
 		Short:   "Bring drops from the inboxes to the board",
-		Long:    "Bring drops from the inboxes to the board. Without a flag it stays, watches both\ninboxes and sweeps them from time to time.",
+		Long:    "Bring drops from the inboxes to the board. Without a flag it stays, watches both\ninboxes and sweeps them regularly.",
 		Version: cli.Version(),
 		Args:    cli.NoWords(args, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -48,60 +48,55 @@ func injectorCommand(s cli.Streams, args []string) *cobra.Command {
 				return err
 			}
 			defer closeLog()
-			in := h.injector(h.board(log), log, every, once)
+			in := newInjector(h, h.board(log), log, every, once)
 			if once {
 				return in.Once(c.Context())
 			}
-			return h.stayInjector(c.Context(), in)
+			g := daemon.NewGroup(c.Context())
+			goInjector(g, in)
+			return g.Wait()
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	c.Flags().BoolVar(&once, "once", false, "make one sweep, then exit")
-	c.Flags().DurationVar(&every, "sweep-every", DefaultEvery, "time between two sweeps without a reason")
+	c.Flags().DurationVar(&every, "sweep-every", DefaultEvery, "time between two sweeps without a hint")
 	return c
 }
 
-// stayInjector runs the injector with its watchers until ctx ends.
-func (h *Home) stayInjector(ctx context.Context, in *component) error {
-	g := daemon.NewGroup(ctx)
-	h.goInjector(g, in)
-	return g.Wait()
-}
-
 // goInjector starts the injector's loops in a group.
-func (h *Home) goInjector(g *daemon.Group, in *component) {
-	w := h.inboxWatch()
-	in.events, in.hints = w.Changed(), h.boardHints()
+func goInjector(g *daemon.Group, in *component) {
+	h := in.home
+	w := inboxWatch(h.Box)
+	in.events, in.hints = w.Changed(), boardHints(h.boardDir())
 	in.extra = func() (string, bool) { return watchingNote(w.Stats()) }
 	g.Go(w.Run)
 	g.Go(in.hints.Run)
-	g.Go(func(ctx context.Context) error { return h.beatWatcher(ctx, w) })
+	g.Go(func(ctx context.Context) error { return beatWatcher(ctx, h, w) })
 	g.Go(in.Resident)
 }
 
-// watchingNote is what an injector's heartbeat says of the watching, and whether
-// that is a trouble; "" where all went well.
+// watchingNote is the part of the injector's heartbeat about the watching, and
+// reports whether it is a trouble. It is "" if all is well.
 func watchingNote(stats watch.Stats) (details string, trouble bool) {
 	switch {
 	case stats.Degraded != "":
 		return stats.Degraded, true
-	case stats.Overflows > 0: // each was swept for at once
+	case stats.Overflows > 0: // each led to a sweep at once
 		return fmt.Sprintf("overflows: %d", stats.Overflows), false
 	}
 	return "", false
 }
 
-// probeEvery is how often the watching is put to the test; until the first
-// probe was seen, sooner, as it may have come before the watch stood.
+// probeEvery is the time between two tests of the watching. The first probe may
+// come before the watch is set up, so it is repeated sooner.
 const (
 	probeEvery = time.Minute
 	firstProbe = time.Second
 )
 
-// beatWatcher writes the heartbeat of the watching: a beat for each probe
-// whose event was seen in every inbox, so that a watch that went deaf stops
-// beating.
-func (h *Home) beatWatcher(ctx context.Context, w watcher) error {
+// beatWatcher writes the watcher's heartbeat when every inbox has shown the event
+// of a probe. A deaf watch therefore stops beating.
+func beatWatcher(ctx context.Context, h *Home, w watcher) error {
 	beat := heartbeat.NewWriter(h.Dir, heartbeat.Watcher, h.Version, h.Now)
 	tick := time.NewTicker(firstProbe)
 	defer tick.Stop()
@@ -127,7 +122,7 @@ func (h *Home) beatWatcher(ctx context.Context, w watcher) error {
 				result, details = heartbeat.Partial, stats.Degraded
 			}
 			beat.Progress()
-			beat.Beat(result, details) // where it cannot be written, its age tells
+			beat.Beat(result, details) // if it cannot be written, its age tells
 		}
 	}
 }
@@ -165,31 +160,31 @@ func passCommand(s cli.Streams, args []string, id, short string) *cobra.Command 
 					patience = wakePatience
 				}
 				var stop func()
-				p, stop = h.dispatcher(b, log, every, patience)
+				p, stop = newDispatcher(h, b, log, every, patience)
 				defer stop()
 			} else {
-				p = h.detector(b, log, every)
+				p = newDetector(h, b, log, every)
 			}
 			if !stay {
 				return p.Once(c.Context())
 			}
 			g := daemon.NewGroup(c.Context())
-			h.goPass(g, p)
+			goPass(g, p)
 			return g.Wait()
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	c.Flags().BoolVar(&once, "once", false, "make one pass, then exit")
-	c.Flags().DurationVar(&every, "every", DefaultEvery, "stay, with this time between two passes without a reason")
+	c.Flags().DurationVar(&every, "every", DefaultEvery, "stay, with this time between two passes without a hint")
 	return c
 }
 
-// wakePatience is how long a resident's pass waits for answers to wakes.
+// wakePatience bounds the wait of a resident's pass for answers to wakes.
 const wakePatience = time.Second
 
 // goPass starts the loops of a dispatcher or a detector in a group.
-func (h *Home) goPass(g *daemon.Group, p *component) {
-	p.hints = h.boardHints()
+func goPass(g *daemon.Group, p *component) {
+	p.hints = boardHints(p.home.boardDir())
 	g.Go(p.hints.Run)
 	g.Go(p.Resident)
 }

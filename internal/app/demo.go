@@ -186,7 +186,7 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 		dir := safe.Escape(safe.Quote(d.home.Dir))
 		page, _, _ := strings.Cut(address, "#") // the code of the first link is used up, or too old
 		fmt.Fprintf(d.Out, "\nStill running. The page, by a link that works once, and within a minute:\n  %s\nA new link:\n  OTM_DIR=%s %s board --link\nA task:\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
-			d.home.firstLink(page), dir, safe.Escape(safe.Quote(d.bin("otm"))), dir, safe.Escape(safe.Quote(d.bin("otm-create"))))
+			firstLink(d.home, page), dir, safe.Escape(safe.Quote(d.bin("otm"))), dir, safe.Escape(safe.Quote(d.bin("otm-create"))))
 		select {
 		case <-ctx.Done():
 		case err = <-upDone:

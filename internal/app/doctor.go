@@ -205,7 +205,7 @@ func (d *doctor) secrets() {
 }
 
 func (d *doctor) board(ctx context.Context) {
-	where, err := d.home.whichBoard()
+	where, err := d.home.boards().find()
 	if errors.Is(err, errNoBoard) {
 		d.say("board", bad, d.home.startCommand(), "the embedded board is not running")
 		return

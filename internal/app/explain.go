@@ -23,19 +23,6 @@ func (e *tokenError) Error() string { return fmt.Sprintf("token of the board: %v
 
 func (e *tokenError) Unwrap() error { return e.err }
 
-// residentError says that another process runs the component already.
-type residentError struct {
-	id  string
-	pid int
-}
-
-func (e *residentError) Error() string {
-	if e.pid == 0 {
-		return fmt.Sprintf("%s is running already", e.id)
-	}
-	return fmt.Sprintf("%s is running already, as process %d", e.id, e.pid)
-}
-
 // Explain turns errors into what people are told and the exit code; nil where
 // it knows nothing better.
 func Explain(err error) *cli.Error {

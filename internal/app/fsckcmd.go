@@ -210,10 +210,10 @@ func (h *Home) runAll(ctx context.Context) (ran []string, err error) {
 	quiet.Out = io.Discard
 	log := slog.New(slog.DiscardHandler)
 	b := quiet.board(log)
-	dispatcher, stop := quiet.dispatcher(b, log, DefaultEvery, 0)
+	dispatcher, stop := newDispatcher(&quiet, b, log, DefaultEvery, 0)
 	defer stop()
-	all := []*component{quiet.injector(b, log, DefaultEvery, true), dispatcher, quiet.detector(b, log, DefaultEvery)}
-	all = slices.DeleteFunc(all, func(c *component) bool { return h.isResident(c.id) })
+	all := []*component{newInjector(&quiet, b, log, DefaultEvery, true), dispatcher, newDetector(&quiet, b, log, DefaultEvery)}
+	all = slices.DeleteFunc(all, func(c *component) bool { return h.residents().running(c.id) })
 	for _, c := range all {
 		ran = append(ran, c.id)
 	}

@@ -57,7 +57,7 @@ func TestRepairLeavesToResidents(t *testing.T) {
 	t.Parallel()
 	p := newBroken(t)
 	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector} {
-		l, err := lock.Acquire(t.Context(), p.h.residentPath(id), 0)
+		l, err := lock.Acquire(t.Context(), p.h.residents().path(id), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,8 +18,8 @@ import (
 	"otm/pipeline/task"
 )
 
-// Home is an opened data directory, with everything that is needed to work in
-// it.
+// Home is an opened data directory: its configuration, its files, and the streams
+// of the command that opened it.
 type Home struct {
 	cli.Streams
 	Dir     string
@@ -28,18 +28,18 @@ type Home struct {
 	Store   *task.Store
 	Version string
 	Now     func() time.Time
-	// PathDir is put in front of the PATH of agents that OTM starts: where otm
-	// and its siblings are. If "", the folder of this program.
+	// PathDir goes in front of the PATH of agents that OTM starts: the folder of
+	// otm and its siblings. "" is the folder of this program.
 	PathDir string
 
-	// waitAgents waits for the processes that were started for agents; nil: there
-	// is no dispatcher yet that starts any.
+	// waitAgents waits for the processes that were started for agents. It is nil
+	// until a dispatcher can start one.
 	waitAgents func()
 
-	configInfo fs.FileInfo // of otm.toml as it was read; nil: there was none
+	configInfo fs.FileInfo // of otm.toml when it was read; nil if there was none
 }
 
-// configChanged tells whether otm.toml is another than the one that was read.
+// configChanged reports whether otm.toml changed since it was read.
 func (h *Home) configChanged() bool {
 	info, err := os.Stat(filepath.Join(h.Dir, config.FileName))
 	if err != nil || h.configInfo == nil {
@@ -48,8 +48,8 @@ func (h *Home) configChanged() bool {
 	return info.Size() != h.configInfo.Size() || !info.ModTime().Equal(h.configInfo.ModTime())
 }
 
-// OpenHome opens the data directory that the flag or the environment names.
-// The error matches config.ErrNotInitialised, or is a *config.DirError or a
+// OpenHome opens the data directory that the flag or the environment names. The
+// error matches config.ErrNotInitialised, or is a *config.DirError or a
 // *config.Error.
 func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
 	dir, err := config.FindDir(dirFlag, s.Getenv)
@@ -63,7 +63,7 @@ func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
 	if warning != "" {
 		s.Warn("%s", warning)
 	}
-	info, _ := os.Stat(filepath.Join(dir, config.FileName)) // none: nothing was configured
+	info, _ := os.Stat(filepath.Join(dir, config.FileName)) // absent: nothing is configured
 	c, err := config.Load(dir, s.Getenv)
 	if err != nil {
 		return nil, err
@@ -73,13 +73,13 @@ func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
 	return h, nil
 }
 
-// boardDir is where the board's files are.
+// boardDir is the folder of the board's files.
 func (h *Home) boardDir() string { return filepath.Join(h.Dir, "board") }
 
-// lockPath is where a lock is.
+// lockPath is the path of a lock file.
 func (h *Home) lockPath(name string) string { return filepath.Join(h.Dir, "locks", name) }
 
-// LogDir is where the logs go.
+// LogDir is the folder of the logs.
 func (h *Home) LogDir() string { return logDir(h.Dir, h.Getenv) }
 
 func logDir(dataDir string, getenv func(string) string) string {
@@ -92,9 +92,9 @@ func logDir(dataDir string, getenv func(string) string) string {
 	return filepath.Join(dataDir, "logs")
 }
 
-// boundStderr returns the streams with a stderr that does not grow for ever:
-// where it is a log of ours that is full, the next one is begun. That comes
-// before anything can fail: timers start again whatever fails.
+// boundStderr begins a new log file if stderr is a log of ours that is full. It
+// runs before anything can fail, because timers restart a failing program for
+// ever.
 func boundStderr(s cli.Streams) cli.Streams {
 	f, ok := s.Err.(*os.File)
 	if !ok {
@@ -106,9 +106,9 @@ func boundStderr(s cli.Streams) cli.Streams {
 	return s
 }
 
-// logger returns the log of a component. A resident writes its file, and to
-// the terminal if it runs on one; what runs once writes to stderr alone, as
-// two writers would rotate each other's file away.
+// logger returns the log of a component. A resident logs to its file, and to the
+// terminal if it runs on one. A single run logs to stderr only: two writers would
+// rotate each other's file away.
 func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
 	log := h.stderrLog(id)
 	if !resident {
@@ -125,7 +125,7 @@ func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
 	return inFile, func() { file.Close() }, nil
 }
 
-// stderrLog is the log of a command that stays for a moment.
+// stderrLog is the log of a short-lived command.
 func (h *Home) stderrLog(id string) *slog.Logger {
 	return logx.New(h.Err, h.logLevel()).With("component", id)
 }

@@ -229,7 +229,7 @@ func (h *Home) labels() []string {
 }
 
 func (h *Home) setupClient(token, list string) *slacklist.Client {
-	o := h.listOptions()
+	o := h.boards().configured()
 	o.Token, o.ListID, o.Budget = token, list, 0
 	return slacklist.New(o)
 }

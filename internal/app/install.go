@@ -429,7 +429,7 @@ func (h *Home) startedBefore(id string, t time.Time) bool {
 	if id == "" || t.After(h.Now()) { // a time to come says nothing
 		return false
 	}
-	path := h.residentPath(id)
+	path := h.residents().path(id)
 	info, err := os.Stat(path)
 	if err != nil || !info.ModTime().Before(t) {
 		return false
@@ -441,8 +441,8 @@ func (h *Home) startedBefore(id string, t time.Time) bool {
 // upRuns is the process that keeps more than one component, which only otm up
 // does; 0: none does.
 func (h *Home) upRuns() int {
-	one, injects := lock.Holder(h.residentPath(heartbeat.Injector))
-	other, dispatches := lock.Holder(h.residentPath(heartbeat.Dispatcher))
+	one, injects := lock.Holder(h.residents().path(heartbeat.Injector))
+	other, dispatches := lock.Holder(h.residents().path(heartbeat.Dispatcher))
 	if !injects || !dispatches || one != other {
 		return 0
 	}
@@ -454,7 +454,7 @@ func (in *installer) notRunning(h *Home, u unitFile) error {
 	if u.Resident == "" {
 		return nil
 	}
-	pid, held := lock.Holder(h.residentPath(u.Resident))
+	pid, held := lock.Holder(h.residents().path(u.Resident))
 	if !held {
 		return nil
 	}

@@ -83,7 +83,7 @@ func (h *Home) sayWaiting() error {
 		return err
 	}
 	h.Note("%s in %s, not on the board yet", counted(len(files), "new task waits", "new tasks wait"), inbox.NewTasks)
-	if !h.anyResident() {
+	if !h.residents().any() {
 		h.noteNothingStays()
 	}
 	return nil

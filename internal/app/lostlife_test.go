@@ -104,9 +104,9 @@ func (l *life) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Loa
 func (l *life) start() {
 	log := slog.New(slog.DiscardHandler)
 	l.board = l.h.board(log)
-	dispatcher, stop := l.h.dispatcher(l.board, log, DefaultEvery, 0)
+	dispatcher, stop := newDispatcher(l.h, l.board, log, DefaultEvery, 0)
 	l.Cleanup(stop)
-	l.all = []*component{l.h.injector(l.board, log, DefaultEvery, false), dispatcher, l.h.detector(l.board, log, DefaultEvery)}
+	l.all = []*component{newInjector(l.h, l.board, log, DefaultEvery, false), dispatcher, newDetector(l.h, l.board, log, DefaultEvery)}
 }
 
 // until runs the components every few seconds until something is so. What they

@@ -134,12 +134,12 @@ func (p *play) component(what string) *component {
 	b := p.h.board(log)
 	switch what {
 	case "sweep":
-		return p.h.injector(b, log, DefaultEvery, false)
+		return newInjector(p.h, b, log, DefaultEvery, false)
 	case "pass":
-		c, _ := p.h.dispatcher(b, log, DefaultEvery, 0)
+		c, _ := newDispatcher(p.h, b, log, DefaultEvery, 0)
 		return c
 	}
-	return p.h.detector(b, log, DefaultEvery)
+	return newDetector(p.h, b, log, DefaultEvery)
 }
 
 func (p *play) tell(format string, args ...any) {

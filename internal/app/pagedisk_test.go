@@ -290,7 +290,7 @@ func TestEmbeddedBoardOdd(t *testing.T) {
 				put(t, filepath.Join(h.boardDir(), file), text)
 			}
 		}
-		_, err := h.whichBoard()
+		_, err := h.boards().find()
 		if c.code == cli.OK {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -308,7 +308,7 @@ func TestEmbeddedBoardOdd(t *testing.T) {
 	// That it may not be read is another matter.
 	h := newHome(t, "")
 	crashtest.Below(t, h.boardDir(), func(string, string) error { return syscall.EACCES })
-	if _, err := h.whichBoard(); !errors.Is(err, fs.ErrPermission) || exitCode(err) != cli.Failed {
+	if _, err := h.boards().find(); !errors.Is(err, fs.ErrPermission) || exitCode(err) != cli.Failed {
 		t.Errorf("an address that may not be read: %v", err)
 	}
 }

@@ -116,9 +116,9 @@ const personWait = 20 * time.Second
 // connectPage lets the page read the embedded board as it is, and write to it
 // as a person.
 func (h *Home) connectPage(source *pageSource, server *board.Server, endpoint board.Endpoint, person board.Identity, log *slog.Logger) {
-	o := h.listOptions()
+	o := h.boards().configured()
 	o.URL, o.ListID, o.OpenAssignees, o.Log = endpoint.URL, endpoint.ListID, true, log
-	h.embeddedBudget(&o, endpoint)
+	h.boards().embeddedBudget(&o, endpoint)
 	reader := o
 	reader.Token = person.Token
 	source.look = slacklist.New(reader).Look
@@ -129,7 +129,7 @@ func (h *Home) connectPage(source *pageSource, server *board.Server, endpoint bo
 // claimPage takes the lock of the one process that serves the page, and opens
 // its log.
 func (h *Home) claimPage(ctx context.Context) (*lock.Lock, *slog.Logger, func(), error) {
-	l, err := h.residentLock(ctx, boardID)
+	l, err := h.residents().take(ctx, boardID)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -262,7 +262,7 @@ func (h *Home) pageAddress() (string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
-		return endpoint.Page, h.oddAddress(err)
+		return endpoint.Page, h.boards().badAddress(err)
 	}
 	data, err := durable.ReadFile(h.announcementPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -273,7 +273,7 @@ func (h *Home) pageAddress() (string, error) {
 	}
 	var a announcement
 	if err := json.Unmarshal(data, &a); err != nil {
-		return "", h.oddAddress(fmt.Errorf("read %q: %w", h.announcementPath(), err))
+		return "", h.boards().badAddress(fmt.Errorf("read %q: %w", h.announcementPath(), err))
 	}
 	return a.Page, nil
 }

@@ -171,7 +171,7 @@ func (h *Home) renumber(ctx context.Context, o *drop.Object) error {
 	if o.Get("title") == nil {
 		return errors.New("is an update: it has no id of its own to give anew")
 	}
-	id, err := h.newID(ctx)
+	id, err := newID(ctx, h.Store)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func stay(t *testing.T, dir string, argv ...string) (code int, out, said string)
 func traces(t *testing.T, h *Home) (left []string) {
 	t.Helper()
 	for _, id := range append([]string{boardID}, heartbeat.Components...) {
-		if h.isResident(id) {
+		if h.residents().running(id) {
 			left = append(left, "the lock of "+id)
 		}
 	}

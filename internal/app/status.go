@@ -113,7 +113,7 @@ func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
 		if b != nil {
 			cs.LastRun, cs.Result, cs.Details, cs.PID = &b.LastRun, b.Result, b.Details, b.PID
 		}
-		cs.Stays = h.isResident(id)
+		cs.Stays = h.residents().running(id)
 		r.Components = append(r.Components, cs)
 	}
 	for _, kind := range inbox.Kinds {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,7 +27,7 @@ func upCommand(s cli.Streams) *cobra.Command {
 		Short: "Run everything in one process, in the foreground",
 		Long: `Run the injector, the dispatcher, the completion detector and, unless a Slack
 list is configured, the embedded board, until it is interrupted. Prints the
-address of the board's page; what stands behind # works once, for a minute.`,
+address of the board's page; the code after # works once, for a minute.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := home(c, s)
 			if err != nil {
@@ -37,11 +38,11 @@ address of the board's page; what stands behind # works once, for a minute.`,
 	}
 }
 
-// Up runs all components until ctx ends. ready is told the address of the page
-// with a link's code, once it answers.
+// Up runs all components until ctx ends. ready gets the address of the page, with
+// a one-time code, once the page answers.
 func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
 	g := daemon.NewGroup(ctx)
-	p, err := h.patiently(ctx, func() (*runningPage, error) {
+	p, err := patiently(ctx, h.Streams, func() (*runningPage, error) {
 		return h.openPage(ctx, board.Options{Listen: h.Config.Board.Listen})
 	})
 	if p == nil {
@@ -49,30 +50,53 @@ func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
 	}
 	defer func() { err = p.ended(err) }()
 	g.Go(p.serve)
-	ready(h.firstLink(p.address))
-	shared := h.board(slog.New(slog.DiscardHandler)) // startInjector gives it a log
-	for _, start := range []func(*daemon.Group, *boardSource) (func(), error){h.startInjector, h.startDispatcher, h.startDetector} {
-		stop, err := start(g, shared)
-		if err != nil {
-			g.Go(func(context.Context) error { return err }) // stops the others
-			break
-		}
-		defer stop()
+	ready(firstLink(h, p.address))
+	stop, err := startComponents(g, h)
+	defer stop()
+	if err != nil {
+		g.Go(func(context.Context) error { return err }) // stops the others
 	}
 	return g.Wait()
 }
 
-// patiently opens a page, and where files of ours cannot be written, as on a
-// disk that is full, again until they can: that is no reason to end what is to
-// run for months. It returns nil without an error where ctx ends before.
-func (h *Home) patiently(ctx context.Context, open func() (*runningPage, error)) (*runningPage, error) {
+// startComponents starts the injector, the dispatcher and the detector on one
+// board. stop releases what they hold once the group has ended; it is never nil.
+func startComponents(g *daemon.Group, h *Home) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, f := range slices.Backward(stops) {
+			f()
+		}
+	}
+	logs := map[string]*slog.Logger{}
+	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector} {
+		log, closeLog, err := h.logger(id, true)
+		if err != nil {
+			return stop, err
+		}
+		stops = append(stops, closeLog)
+		logs[id] = log
+	}
+	b := h.board(logs[heartbeat.Injector]) // the board's client logs there for all three
+	goInjector(g, newInjector(h, b, logs[heartbeat.Injector], DefaultEvery, false))
+	dispatcher, stopWakes := newDispatcher(h, b, logs[heartbeat.Dispatcher], DefaultEvery, wakePatience)
+	stops = append(stops, stopWakes)
+	goPass(g, dispatcher)
+	goPass(g, newDetector(h, b, logs[heartbeat.Detector], DefaultEvery))
+	return stop, nil
+}
+
+// patiently opens a page. It retries while the disk is full or descriptors are
+// short: a program that runs for months waits these out. It returns nil without an
+// error if ctx ends first.
+func patiently(ctx context.Context, s cli.Streams, open func() (*runningPage, error)) (*runningPage, error) {
 	for said := false; ; {
 		p, err := open()
 		if err == nil || !mayPass(err) {
 			return p, err
 		}
 		if ctx.Err() == nil && !said {
-			h.Warn("the board cannot start yet, and tries again each %v: %v", troubleRetry, err)
+			s.Warn("the board cannot start yet; it tries again every %v: %v", troubleRetry, err)
 			said = true
 		}
 		select {
@@ -83,8 +107,8 @@ func (h *Home) patiently(ctx context.Context, open func() (*runningPage, error))
 	}
 }
 
-// mayPass tells whether an error of the file system passes without anybody's
-// doing something about OTM.
+// mayPass reports whether an error of the file system may pass without a change to
+// OTM.
 func mayPass(err error) bool {
 	for _, passing := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, passing) {
@@ -94,47 +118,15 @@ func mayPass(err error) bool {
 	return false
 }
 
-// firstLink is the address that is printed when a page starts. Without a code
-// it is of no use but to who has a session.
-func (h *Home) firstLink(address string) string {
+// firstLink is the address that is printed when a page starts, with a one-time code
+// for a browser that has no session.
+func firstLink(h *Home, address string) string {
 	link, err := h.link(address)
 	if err != nil {
 		h.Warn("%v; otm board --link makes one later", err)
 		return address
 	}
 	return link
-}
-
-func (h *Home) startInjector(g *daemon.Group, b *boardSource) (func(), error) {
-	log, closeLog, err := h.logger(heartbeat.Injector, true)
-	if err != nil {
-		return nil, err
-	}
-	b.log = log // of the board's client, for all three
-	h.goInjector(g, h.injector(b, log, DefaultEvery, false))
-	return closeLog, nil
-}
-
-func (h *Home) startDispatcher(g *daemon.Group, b *boardSource) (func(), error) {
-	log, closeLog, err := h.logger(heartbeat.Dispatcher, true)
-	if err != nil {
-		return nil, err
-	}
-	p, stop := h.dispatcher(b, log, DefaultEvery, wakePatience)
-	h.goPass(g, p)
-	return func() {
-		stop()
-		closeLog()
-	}, nil
-}
-
-func (h *Home) startDetector(g *daemon.Group, b *boardSource) (func(), error) {
-	log, closeLog, err := h.logger(heartbeat.Detector, true)
-	if err != nil {
-		return nil, err
-	}
-	h.goPass(g, h.detector(b, log, DefaultEvery))
-	return closeLog, nil
 }
 
 // boardCommand is otm board.
@@ -147,11 +139,11 @@ func boardCommand(s cli.Streams) *cobra.Command {
 		Short: "Run the embedded board alone",
 		Long: `Run the embedded board until it is interrupted: a server on this machine that
 speaks the Slack Lists API and shows the list on a page. Prints the page's
-address; what stands behind # works once, for a minute. --link prints a new
-address for the page that runs.`,
+address; the code after # works once, for a minute. --link prints a new
+address for the running page.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if rows < 0 {
-				return cli.Errorf(cli.Usage, "--row-limit %d: is negative", rows).Hint("otm board --row-limit 1000")
+				return cli.Errorf(cli.Usage, "--row-limit %d is negative", rows).Hint("otm board --row-limit 1000")
 			}
 			h, err := home(c, s)
 			if err != nil {
@@ -168,16 +160,16 @@ address for the page that runs.`,
 			default:
 				return cli.Errorf(cli.Usage, "--limits %q: only slack is known", limits).Hint("otm board --limits slack")
 			}
-			p, err := h.patiently(c.Context(), func() (*runningPage, error) { return h.openBoard(c.Context(), o) })
+			p, err := patiently(c.Context(), s, func() (*runningPage, error) { return h.openBoard(c.Context(), o) })
 			if p == nil {
 				return err
 			}
-			fmt.Fprintln(s.Out, h.firstLink(p.address))
+			fmt.Fprintln(s.Out, firstLink(h, p.address))
 			return p.ended(p.serve(c.Context()))
 		},
 	}
-	c.Flags().BoolVar(&link, "link", false, "print a new address of the page that runs, and exit")
-	c.Flags().StringVar(&limits, "limits", "", "refuse calls beyond a service's limits: slack")
+	c.Flags().BoolVar(&link, "link", false, "print a new address of the running page, and exit")
+	c.Flags().StringVar(&limits, "limits", "", "refuse calls beyond the limits of: slack")
 	c.Flags().IntVar(&rows, "row-limit", 0, "rows a list may hold, steps counted (default: no limit)")
 	return c
 }

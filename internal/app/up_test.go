@@ -40,7 +40,7 @@ func TestBoardStartsWhenTheDiskHasRoom(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				began := time.Now()
-				p, err := h.patiently(ctx, func() (*runningPage, error) {
+				p, err := patiently(ctx, h.Streams, func() (*runningPage, error) {
 					err := tt.answers[0]
 					tt.answers = tt.answers[1:]
 					if tt.stop {

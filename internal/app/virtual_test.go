@@ -79,13 +79,13 @@ func (v *virtual) streams(out, err io.Writer, dir string) cli.Streams {
 func (v *virtual) up() (stop func()) {
 	ctx, cancel := context.WithCancel(v.Context())
 	log := slog.New(slog.DiscardHandler)
-	injector := v.h.injector(v.board, log, DefaultEvery, false)
-	dispatcher, stopWakers := v.h.dispatcher(v.board, log, DefaultEvery, wakePatience)
+	injector := newInjector(v.h, v.board, log, DefaultEvery, false)
+	dispatcher, stopWakers := newDispatcher(v.h, v.board, log, DefaultEvery, wakePatience)
 	v.heed = injector.heed
 	var loops sync.WaitGroup
-	for _, c := range []*component{injector, dispatcher, v.h.detector(v.board, log, DefaultEvery)} {
+	for _, c := range []*component{injector, dispatcher, newDetector(v.h, v.board, log, DefaultEvery)} {
 		hints := make(chan struct{}, 1)
-		v.hints[c.id], c.events, c.hints = hints, hints, v.h.boardHints()
+		v.hints[c.id], c.events, c.hints = hints, hints, boardHints(v.h.boardDir())
 		loops.Go(func() {
 			if err := c.Resident(ctx); err != nil {
 				v.Error(err)

@@ -231,7 +231,7 @@ func TestWhy(t *testing.T) {
 		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "mend that", true},
 		{"nothing runs any more", func(w *whyWorld) {
 			w.dropUpdate()
-			put(w, w.h.residentPath(heartbeat.Injector), fmt.Sprintln(os.Getpid())) // it beat, and has ended
+			put(w, w.h.residents().path(heartbeat.Injector), fmt.Sprintln(os.Getpid())) // it beat, and has ended
 		}, "otm-injector ran 0s ago and does not run any more", "otm up", true},
 		{"what was installed does not run", func(w *whyWorld) {
 			w.dropUpdate()

@@ -119,7 +119,7 @@ func (h *Home) whyAll(s *situation, asJSON bool) error {
 		return err
 	}
 	h.sayWalk(s.snap.WalkAt)
-	if !h.anyResident() {
+	if !h.residents().any() {
 		h.noteNothingStays()
 	}
 	if asJSON {

@@ -66,7 +66,7 @@ func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 		waiting: map[pipeline.TaskID]time.Time{}, failed: map[pipeline.TaskID]*inbox.Settled{},
 		updates: map[pipeline.TaskID][]time.Time{}, refused: map[pipeline.TaskID][]*inbox.Settled{},
 		beats: map[string]*heartbeat.Beat{}, unknown: map[string]bool{}, agents: map[string]*agentTasks{}, installed: h.installation(),
-		outlooks: dispatch.Outlooks{Dir: h.Dir, Agents: h.Config.Agents, Records: h.Store, Now: h.Now(), Times: h.dispatchTimes()}}
+		outlooks: dispatch.Outlooks{Dir: h.Dir, Agents: h.Config.Agents, Records: h.Store, Now: h.Now(), Times: dispatchTimes(h.Config)}}
 	for i := range snap.Rows {
 		s.addRow(&snap.Rows[i])
 	}
@@ -283,14 +283,14 @@ func (s *situation) trouble(id string) string {
 // for true unless the last to run was one that was to stay, or otm install
 // made it one.
 func (s *situation) stays(id string) bool {
-	if s.home.isResident(id) {
+	if s.home.residents().running(id) {
 		return true
 	}
 	if s.installed != nil {
 		return s.installed.Timers
 	}
 	b := s.beats[id]
-	return b == nil || b.PID == 0 || b.PID != lock.LastHolder(s.home.residentPath(id))
+	return b == nil || b.PID == 0 || b.PID != lock.LastHolder(s.home.residents().path(id))
 }
 
 // mend is what to do about a component that does not run; "" where it does.

@@ -8,31 +8,33 @@ import (
 
 	"otm/dispatch"
 	"otm/heartbeat"
+	"otm/internal/config"
 	"otm/pipeline"
 	"otm/pipeline/complete"
 	"otm/pipeline/inbox"
 	"otm/pipeline/inbox/watch"
 	"otm/pipeline/inject"
+	"otm/pipeline/task"
 )
 
-// DefaultEvery is how often each component runs without a reason.
+// DefaultEvery is the time between two runs of a component without a hint.
 const DefaultEvery = 2 * time.Minute
 
-// Bounds of how long a run that was asked for waits out what is due.
+// Bounds of the time that a single run waits for what is due soon.
 const (
 	soonEnough = 20 * time.Second
 	longEnough = 90 * time.Second
 )
 
-// injector builds the injector. fresh makes each run look at the board anew.
-func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration, fresh bool) *component {
+// newInjector builds the injector. fresh makes each run walk the board.
+func newInjector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duration, fresh bool) *component {
 	t := h.Config.Times
 	in := &inject.Injector{
 		Box: h.Box, Store: h.Store, Board: b, Agents: h.Config.Agents, Fresh: fresh, Log: log, Now: h.Now,
 		Times: inject.Times{SettleAfter: t.SettleAfter, UpdateWait: t.UpdateWait, DedupGiveUp: t.DedupGiveUp, ParseableAge: inject.DefaultTimes.ParseableAge},
 	}
 	c := &component{home: h, id: heartbeat.Injector, log: log, every: every}
-	c.prune = func() { h.pruneProcessed(log) }
+	c.prune = func() { pruneProcessed(h, log) }
 	var waiting atomic.Bool
 	c.heed = waiting.Load
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
@@ -52,9 +54,9 @@ func (h *Home) injector(b pipeline.Board, log *slog.Logger, every time.Duration,
 	return c
 }
 
-// pruneProcessed removes drops that took effect longer ago than keep_processed;
-// 0 keeps them for ever.
-func (h *Home) pruneProcessed(log *slog.Logger) {
+// pruneProcessed removes processed drops older than keep_processed. Zero keeps them
+// for ever.
+func pruneProcessed(h *Home, log *slog.Logger) {
 	keep := h.Config.Times.KeepProcessed
 	if keep == 0 {
 		return
@@ -68,8 +70,8 @@ func (h *Home) pruneProcessed(log *slog.Logger) {
 	}
 }
 
-// resultOf is the result of a run for its heartbeat. One that waits for the rate
-// limit does what it should: details say until when.
+// resultOf is the result of a run for its heartbeat. Waiting for the rate limit is
+// no error: the details say until when.
 func resultOf(failures bool, trouble error) heartbeat.Result {
 	_, waits := pipeline.WaitsUntil(trouble)
 	switch {
@@ -81,22 +83,23 @@ func resultOf(failures bool, trouble error) heartbeat.Result {
 	return heartbeat.Success
 }
 
-func (h *Home) dispatchTimes() dispatch.Times {
-	t := h.Config.Times
+// dispatchTimes are the dispatcher's delays.
+func dispatchTimes(c *config.Config) dispatch.Times {
+	t := c.Times
 	return dispatch.Times{AdoptAfter: t.AdoptAfter, SettleAfter: t.SettleAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
-		SilentAfter: t.SilentAfter, RewakeMax: h.Config.Gateway.RewakeMax}
+		SilentAfter: t.SilentAfter, RewakeMax: c.Gateway.RewakeMax}
 }
 
-// dispatcher builds the dispatcher; patience is that of dispatch.Dispatcher, and
-// its stop waits for the wakes that are under way.
-func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience time.Duration) (*component, func()) {
-	wakers, stop := h.wakers(log)
+// newDispatcher builds the dispatcher. patience is dispatch.Dispatcher's. stop waits
+// for the wakes that are under way.
+func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience time.Duration) (c *component, stop func()) {
+	wakers, stopWakers := h.wakers(log)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
-		NewID: h.newID, Drops: h.Store.Drops,
-		Times: h.dispatchTimes(),
+		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops,
+		Times: dispatchTimes(h.Config),
 	}
-	c := &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
+	c = &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
 		d.Progress = progress
 		report, err := d.Pass(ctx, why.maxAge(every))
@@ -108,13 +111,13 @@ func (h *Home) dispatcher(b pipeline.Board, log *slog.Logger, every, patience ti
 	}
 	return c, func() {
 		d.Wait()
-		stop()
+		stopWakers()
 	}
 }
 
-// newID takes the next id from the counter.
-func (h *Home) newID(ctx context.Context) (pipeline.TaskID, error) {
-	counter, err := h.Store.Counter(ctx)
+// newID takes the next id from the counter, durably.
+func newID(ctx context.Context, tasks *task.Store) (pipeline.TaskID, error) {
+	counter, err := tasks.Counter(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -122,8 +125,8 @@ func (h *Home) newID(ctx context.Context) (pipeline.TaskID, error) {
 	return counter.Take(1)
 }
 
-// detector builds the completion detector.
-func (h *Home) detector(b pipeline.Board, log *slog.Logger, every time.Duration) *component {
+// newDetector builds the completion detector.
+func newDetector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duration) *component {
 	d := &complete.Detector{Board: b, Records: h.Store, Log: log, Now: h.Now}
 	c := &component{home: h, id: heartbeat.Detector, log: log, every: every}
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
@@ -136,10 +139,10 @@ func (h *Home) detector(b pipeline.Board, log *slog.Logger, every time.Duration)
 }
 
 // inboxWatch watches the inboxes for a resident injector.
-func (h *Home) inboxWatch() *watch.Watcher {
+func inboxWatch(box *inbox.Box) *watch.Watcher {
 	var dirs []string
 	for _, kind := range inbox.Kinds {
-		dirs = append(dirs, h.Box.Dir(kind))
+		dirs = append(dirs, box.Dir(kind))
 	}
 	return watch.New(inbox.Delivered, dirs...)
 }

@@ -24,7 +24,7 @@ func TestPruneProcessed(t *testing.T) {
 	t.Parallel()
 	prune := func(h *Home) string {
 		var said bytes.Buffer
-		h.pruneProcessed(logx.New(&said, slog.LevelInfo))
+		pruneProcessed(h, logx.New(&said, slog.LevelInfo))
 		return said.String()
 	}
 	fill := func(keep string) (h *Home, left func() string) {
@@ -78,7 +78,7 @@ func TestNewIDWhereTheDiskFails(t *testing.T) {
 	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 		var id pipeline.TaskID
 		refused, err := refuse(h.Dir, func() (err error) {
-			id, err = h.newID(t.Context())
+			id, err = newID(t.Context(), h.Store)
 			return err
 		})
 		refused.Told(t, err, refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id.json")) // known from the lock
@@ -124,7 +124,7 @@ func TestCounterNotRaised(t *testing.T) {
 	if log := look(); log != "" || b.Faults.Count("slackLists.items.list") != calls {
 		t.Errorf("the next look: logged %s, %d calls", log, b.Faults.Count("slackLists.items.list")-calls)
 	}
-	if id, err := h.newID(t.Context()); err != nil || id != 42 {
+	if id, err := newID(t.Context(), h.Store); err != nil || id != 42 {
 		t.Errorf("the next id is %v, %v", id, err)
 	}
 }
