@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -151,14 +150,15 @@ func Delivered(name string) bool {
 }
 
 // Read returns the bytes of a regular file, at most one more than a drop may
-// have, and f with what the file was like when it was read. The error matches
-// fs.ErrNotExist where it has gone.
+// have, and f with its state at the time of reading. A file that we own and may
+// not read is made readable first, where the system allows that safely. The
+// error matches fs.ErrNotExist if the file has gone.
 func (b *Box) Read(f File) ([]byte, File, error) {
 	path := b.path(f)
-	// What replaced the file since it was listed is neither followed nor waited for.
+	// A link or a pipe that replaced the file since it was listed is refused.
 	data, info, err := durable.ReadAtMost(path, drop.MaxSize+1)
-	if errors.Is(err, fs.ErrPermission) && os.Chmod(path, durable.FileMode) == nil {
-		data, info, err = durable.ReadAtMost(path, drop.MaxSize+1) // foreign files of any mode are read
+	if errors.Is(err, fs.ErrPermission) && durable.GrantRead(path) == nil {
+		data, info, err = durable.ReadAtMost(path, drop.MaxSize+1)
 	}
 	if err != nil {
 		return nil, f, err
