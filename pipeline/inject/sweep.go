@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
+	"otm/internal/durable"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -20,6 +22,7 @@ import (
 type sweep struct {
 	*Injector
 	report *Report
+	stuck  []string // why files that a crash left could not be put back
 
 	batch     pipeline.Batch
 	refreshed bool // the board was walked in this sweep
@@ -50,18 +53,27 @@ func fail(class inbox.Class, hint, format string, args ...any) verdict {
 	return verdict{result: &inbox.Result{Class: class, Error: fmt.Sprintf(format, args...), Hint: hint}}
 }
 
-// begin makes the inboxes that are missing, and ends what a crash left half
-// done in them.
+// begin makes the inboxes that are missing, and finishes what a crash
+// interrupted in them. A file that cannot be judged stays hidden and is named;
+// everything else goes on.
 func (sw *sweep) begin() error {
 	if err := sw.Box.Ensure(); err != nil {
 		return err
 	}
+	sw.stuck = nil
 	for _, kind := range inbox.Kinds {
-		if err := sw.Box.PutBack(kind); err != nil {
-			if concernsAll(err) {
-				return err
+		stuck, err := sw.Box.PutBack(kind)
+		if err != nil && concernsAll(err) {
+			return err
+		}
+		if err != nil {
+			sw.Log.Warn("inbox not read", "inbox", kind, "err", err)
+		}
+		for _, s := range stuck {
+			if concernsAll(s.Err) {
+				return s.Err
 			}
-			sw.Log.Warn("file not put back", "inbox", kind, "err", err)
+			sw.stuck = append(sw.stuck, fmt.Sprintf("%q in %s, left by a crash, cannot be put back: %v", s.Name, kind, s.Err))
 		}
 	}
 	return nil
@@ -70,7 +82,7 @@ func (sw *sweep) begin() error {
 // round handles every file that is there once, creates before updates, and
 // returns how many were settled. The error is trouble, see Sweep.
 func (sw *sweep) round(ctx context.Context) (settled int, err error) {
-	sw.report.Waiting, sw.report.Kept, sw.report.Due = 0, nil, time.Time{}
+	sw.report.Waiting, sw.report.Kept, sw.report.Due = 0, slices.Clone(sw.stuck), time.Time{}
 	sw.creating, sw.held, sw.allHeld = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]bool{}, false
 	defer func() { err = errors.Join(err, sw.endBatch()) }()
 	for _, kind := range inbox.Kinds {
@@ -115,7 +127,7 @@ func (sw *sweep) forget(kind inbox.Kind, files []inbox.File) {
 
 // countWaiting counts what a sweep that ended early has not come to.
 func (sw *sweep) countWaiting() error {
-	sw.report.Waiting = -len(sw.report.Kept)
+	sw.report.Waiting = len(sw.stuck) - len(sw.report.Kept)
 	for _, kind := range inbox.Kinds {
 		files, err := sw.Box.List(kind)
 		if err != nil {
@@ -236,7 +248,7 @@ func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr e
 		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(f.Info.Mode()))
 	}
 	if readErr != nil {
-		v := unread(f.Name, readErr)
+		v := sw.unread(f, readErr)
 		if v.result == nil {
 			sw.holdAll(f)
 		}
@@ -264,16 +276,30 @@ func (sw *sweep) holdAll(f inbox.File) {
 	}
 }
 
-// unread judges a file that could not be read. Only one that we may not read is
-// at fault itself. Where we lack means, so will the next: it must not overtake.
-func unread(name string, err error) verdict {
+// unread judges a file that could not be read. One whose mode forbids it may
+// still be in the middle of being delivered: it fails once it has been left
+// alone for a while. Where we lack means, the next file would fail as well, and
+// must not overtake.
+func (sw *sweep) unread(f inbox.File, err error) verdict {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
+		if quiet, restless := sw.restless(durable.ChangeTime(f.Info)); restless {
+			return wait(quiet)
+		}
 		return fail(inbox.Invalid, "", "cannot be read: %v", err)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return verdict{stop: err}
 	}
-	return keep(fmt.Sprintf("%q cannot be read: %v", name, err))
+	return keep(fmt.Sprintf("%q cannot be read: %v", f.Name, err))
+}
+
+// restless reports whether a file that changed at the given time may still be
+// in the middle of being written, and until when. A time that is far in the
+// future says nothing.
+func (sw *sweep) restless(changed time.Time) (quiet time.Time, restless bool) {
+	quiet = changed.Add(sw.Times.ParseableAge)
+	now := sw.Now()
+	return quiet, quiet.After(now) && quiet.Sub(now) <= 2*sw.Times.ParseableAge
 }
 
 func kindOf(mode fs.FileMode) string {
@@ -289,13 +315,12 @@ func kindOf(mode fs.FileMode) string {
 }
 
 // unparsed judges a file that is no drop. One that is no JSON object may still
-// be in the middle of being written, and is left alone until it has been
-// unchanged for a while. A time that is far in the future says nothing.
+// be in the middle of being written: it fails once it has been left alone for a
+// while.
 func (sw *sweep) unparsed(f inbox.File, err error) verdict {
 	var syntax *drop.SyntaxError
 	if errors.As(err, &syntax) {
-		quiet := f.Info.ModTime().Add(sw.Times.ParseableAge)
-		if now := sw.Now(); quiet.After(now) && quiet.Sub(now) <= 2*sw.Times.ParseableAge {
+		if quiet, restless := sw.restless(f.Info.ModTime()); restless {
 			return wait(quiet)
 		}
 	}

@@ -331,9 +331,92 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// TestC24UnreadableForAMoment: a writer with umask 077 delivers a drop and gives
+// it to us a moment later. Until it has been left alone for two seconds, an
+// unreadable file waits as one does that is half written.
+func TestC24UnreadableForAMoment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := w.create(1, "A", "x")
+	unreadable := true
+	crashtest.Below(t, w.dir, func(step, path string) error {
+		if unreadable && step == "read" && filepath.Base(path) == name {
+			return syscall.EACCES
+		}
+		return nil
+	})
+	if r := w.sweepTo(0, 0, 1); r.Due.IsZero() {
+		t.Errorf("report %+v: nobody looks again", r)
+	}
+	unreadable = false
+	w.sweepTo(1, 0, 0)
+	unreadable = true
+	name = w.create(2, "B", "x")
+	w.clock.Advance(time.Minute)
+	w.sweepTo(0, 1, 0)
+	unreadable = false
+	w.failed(name, inbox.Invalid, "cannot be read: ")
+}
+
+// TestC29TwoFilesStopNobody: a drop over 1 MiB with a _result of its own fails,
+// and the same bytes come as a file that a crash seems to have left. Both
+// concern themselves: every other drop goes on, now and after a restart.
+func TestC29TwoFilesStopNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	evil := []byte(`{"a":"` + strings.Repeat("x", 1<<20) + `","_result":"x"}`)
+	w.put(inbox.NewTasks, "zz.json", evil)
+	w.age(inbox.NewTasks, "zz.json", time.Minute)
+	w.sweepTo(0, 1, 0)
+	w.put(inbox.NewTasks, ".otm-taken-0000000000000000-zz.json", evil)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.restart()
+	w.create(2, "B", "x")
+	w.update(1, report{status: pipeline.Blocked, reason: "why"})
+	w.dispatch(1)
+	w.sweepTo(2, 0, 0)
+	w.failed("zz.json", inbox.Invalid, "larger than")
+}
+
+// TestC29StuckFileIsNamed: a file that a crash left and that cannot be judged
+// is named in the report, and everything else goes on.
+func TestC29StuckFileIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const stuck, good = ".otm-taken-0000000000000000-a.json", ".otm-taken-0000000000000001-b.json"
+	w.put(inbox.NewTasks, stuck, []byte("{}"))
+	w.put(inbox.NewTasks, good, w.drop("devdas", 2, "B").Encode())
+	w.create(1, "A", "x")
+	crashtest.Below(t, w.dir, func(step, path string) error {
+		if step == "read" && filepath.Base(path) == stuck {
+			return syscall.ELOOP
+		}
+		return nil
+	})
+	r := w.sweepTo(2, 0, 1)
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], stuck) {
+		t.Errorf("kept %q", r.Kept)
+	}
+	if got, err := w.box.Taken(inbox.NewTasks); err != nil || !slices.Equal(got, []string{stuck}) {
+		t.Errorf("taken %q, %v", got, err)
+	}
+}
+
 // What cannot be read for a reason that is not its own waits.
 func TestUnread(t *testing.T) {
 	t.Parallel()
+	f := inbox.File{Kind: inbox.NewTasks, Name: "x.json"}
+	path := filepath.Join(t.TempDir(), f.Name)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if f.Info, err = os.Lstat(path); err != nil {
+		t.Fatal(err)
+	}
+	later := func() time.Time { return time.Now().Add(time.Minute) }
+	sw := &sweep{Injector: &Injector{Now: later, Times: DefaultTimes}}
 	for _, c := range []struct {
 		err     error
 		settled bool
@@ -347,7 +430,7 @@ func TestUnread(t *testing.T) {
 		{syscall.ENOMEM, false, true},
 	} {
 		err := &fs.PathError{Op: "open", Path: "x.json", Err: c.err}
-		v := unread("x.json", err)
+		v := sw.unread(f, err)
 		if settled, ends := v.result != nil, v.stop != nil; settled != c.settled || ends != c.ends {
 			t.Errorf("%v: settled %t, ends the sweep %t", c.err, settled, ends)
 		}
