@@ -93,7 +93,10 @@ type File struct {
 	Info fs.FileInfo // of the file itself; a link is not followed
 }
 
-// Regular tells whether it is a file and not a directory, a pipe or a link.
+// Changed is when the file came under its name, or its mode or owner changed.
+func (f File) Changed() time.Time { return durable.ChangeTime(f.Info) }
+
+// Regular reports whether it is a file and not a directory, a pipe or a link.
 func (f File) Regular() bool { return f.Info.Mode().IsRegular() }
 
 // Ensure makes the inboxes that are missing, for the injector to watch. An

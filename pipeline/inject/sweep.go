@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"otm/internal/durable"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -283,7 +282,7 @@ func (sw *sweep) holdAll(f inbox.File) {
 func (sw *sweep) unread(f inbox.File, err error) verdict {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		if quiet, restless := sw.restless(durable.ChangeTime(f.Info)); restless {
+		if quiet, restless := sw.restless(f.Changed()); restless {
 			return wait(quiet)
 		}
 		return fail(inbox.Invalid, "", "cannot be read: %v", err)
