@@ -39,7 +39,7 @@ func TestDemoWithoutRoom(t *testing.T) {
 	err = d.run(t.Context(), false, late)
 	d.remove()
 	var e *cli.Error
-	if !errors.As(err, &e) || e.Code != cli.TryLater || !strings.Contains(stderr.String(), "the board cannot start yet, and tries again") ||
+	if !errors.As(err, &e) || e.Code != cli.TryLater || !strings.Contains(stderr.String(), "the board cannot start yet; it tries again") ||
 		!strings.Contains(stderr.String(), syscall.ENOSPC.Error()) || stdout.Len() > 0 {
 		t.Errorf("%v; said: %s%s", err, &stdout, &stderr)
 	}
