@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,4 +241,85 @@ func TestPageManyTabs(t *testing.T) {
 	hide(tabs[7], true)
 	hide(first, false)
 	first.column("new", "Two")
+}
+
+// tunnel passes connections on to a server until it hangs: then it keeps them
+// open and passes nothing on, like a process that was stopped.
+type tunnel struct {
+	listener net.Listener
+	hung     atomic.Bool
+}
+
+func newTunnel(t *testing.T, to string) *tunnel {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn := &tunnel{listener: listener}
+	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		stop()
+		listener.Close()
+		wg.Wait()
+	})
+	pipe := func(from, to net.Conn) {
+		defer to.Close()
+		buffer := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			if tn.hung.Load() {
+				continue // nothing arrives
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	wg.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			context.AfterFunc(ctx, func() { near.Close(); far.Close() })
+			wg.Go(func() { pipe(near, far) })
+			wg.Go(func() { pipe(far, near) })
+		}
+	})
+	return tn
+}
+
+// C25: the server hung (a stopped process, a tunnel without a far end), and the
+// page went on to say "Live" and "All well" for good. It notices the silence,
+// says so, and goes on when the server speaks again.
+func TestC25ServerHangs(t *testing.T) {
+	t.Parallel()
+	b, change, link := serveBrittle(t)
+	address, code, _ := strings.Cut(strings.TrimPrefix(link(), "http://"), "/")
+	tn := newTunnel(t, address)
+	tab := newTab(t)
+	tab.open("http://" + tn.listener.Addr().String() + "/" + code)
+	tab.has("#live", "Live")
+	tn.hung.Store(true)
+	tab.has("#connection", "Not connected")
+	tab.has("#healthText", "Not connected")
+	if live := tab.text("#live"); live != "" {
+		t.Errorf("the foot says %q", live)
+	}
+	tn.hung.Store(false)
+	b.set("Two", nil)
+	change()
+	tab.column("new", "Two")
+	tab.until("the connection", `document.getElementById("connection").hidden`)
+	tab.has("#live", "Live")
 }

@@ -104,6 +104,7 @@ func (v *visitor) stream() (next func() string) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
+	r.Header.Set("Authorization", "Bearer "+v.pass)
 	w, err := v.client.Do(r)
 	if err != nil {
 		v.t.Fatal(err)
@@ -113,7 +114,7 @@ func (v *visitor) stream() (next func() string) {
 	return func() string {
 		for {
 			line, err := lines.ReadString('\n')
-			if err != nil || strings.HasPrefix(line, "data: ") {
+			if err != nil || line != "\n" {
 				return line
 			}
 		}

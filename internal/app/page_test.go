@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -32,6 +31,7 @@ type visitor struct {
 	home    *Home
 	address string
 	client  *http.Client
+	pass    string // what each request bears
 }
 
 // visit serves the page of a directory, without the other components, and
@@ -55,20 +55,19 @@ func visit(t testing.TB, h *Home, o board.Options) *visitor {
 			t.Errorf("close the page: %v", err)
 		}
 	})
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := &visitor{t: t, home: h, address: strings.TrimSuffix(p.address, "/"), client: &http.Client{Jar: jar, Transport: &http.Transport{}}}
+	v := &visitor{t: t, home: h, address: strings.TrimSuffix(p.address, "/"), client: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(v.client.CloseIdleConnections)
 	link, err := h.link(p.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, code, _ := strings.Cut(link, "#code=")
-	if status, body := v.post("/page/session", map[string]string{"code": code}); status != http.StatusOK {
+	status, body := v.post("/page/session", map[string]string{"code": code})
+	var in struct{ Pass string }
+	if err := json.Unmarshal([]byte(body), &in); status != http.StatusOK || err != nil {
 		t.Fatalf("sign in: status %d, %s", status, body)
 	}
+	v.pass = in.Pass
 	return v
 }
 
@@ -89,6 +88,7 @@ func (v *visitor) post(path string, what any) (int, string) {
 
 func (v *visitor) send(r *http.Request) (int, string) {
 	v.t.Helper()
+	r.Header.Set("Authorization", "Bearer "+v.pass)
 	w, err := v.client.Do(r)
 	if err != nil {
 		v.t.Fatal(err)

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Rhythm of the pages.
+// How often the hub looks, and how long its pages may take.
 const (
-	quiet     = 15 * time.Millisecond  // after a change, before looking: several come together
+	quiet     = 15 * time.Millisecond  // from a change to the look, as changes come in groups
 	rest      = 100 * time.Millisecond // from one look to the next, or twice what the look took
 	lookEvery = 5 * time.Second        // without a change: ages, heartbeats, files
-	heartbeat = 20 * time.Second       // keeps connections from being taken for dead
-	sendTime  = 30 * time.Second       // a page that takes nothing for so long is gone
-	backlog   = 64                     // changes that a slow page may be behind
+	heartbeat = 3 * time.Second        // app.js takes 8 s of silence for a lost connection
+	sendTime  = 30 * time.Second       // a page that accepts no data for so long is gone
+	backlog   = 64                     // how many changes a slow page may be behind
 )
 
 // hub keeps the last state and sends pages what changes.
@@ -30,22 +30,22 @@ type hub struct {
 	now    func() time.Time
 	log    *slog.Logger
 	hints  chan struct{}
-	epoch  string // of this process: versions of another one mean other states
+	epoch  string // begins the versions of this process, so that they differ from another's
 
-	// turn holds a token while somebody looks. It guards failure.
+	// turn holds a value while a look runs. It guards failure.
 	turn    chan struct{}
 	failure error // of the last look
 
 	mu      sync.Mutex // guards what follows
 	begun   int        // looks that have begun
-	ended   time.Time  // of the last look
+	ended   time.Time  // when the last look ended
 	took    time.Duration
-	count   int // of the states
+	count   int // of the states so far
 	order   []string
-	parts   map[string][]byte // JSON of each part of the last state, by its name; nil: there is none
+	parts   map[string][]byte // JSON of each part of the last state, by its name; nil before the first
 	tasks   map[string][]byte // JSON of each of its tasks, by its row
 	pages   map[chan []byte]struct{}
-	trouble string // why the source cannot be read; "" where it can
+	trouble string // why the source cannot be read; "" if it can
 }
 
 func newHub(source Source, now func() time.Time, log *slog.Logger) *hub {
@@ -55,7 +55,7 @@ func newHub(source Source, now func() time.Time, log *slog.Logger) *hub {
 	}
 }
 
-// hint tells that something happened.
+// hint makes run look soon.
 func (h *hub) hint() {
 	select {
 	case h.hints <- struct{}{}:
@@ -63,7 +63,8 @@ func (h *hub) hint() {
 	}
 }
 
-// hear passes on what a channel tells, until ctx ends or it is closed.
+// hear gives a hint for each value of a channel, until ctx ends or the channel
+// is closed.
 func (h *hub) hear(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {
@@ -78,8 +79,7 @@ func (h *hub) hear(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// run looks when something happened and somebody watches, and leaves the
-// source in peace between two looks.
+// run looks after each hint while a page is open, with a rest between looks.
 func (h *hub) run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -91,16 +91,16 @@ func (h *hub) run(ctx context.Context) error {
 		case <-h.hints:
 		}
 		if !h.watched() {
-			continue // whoever comes looks
+			continue // the next page that opens looks
 		}
 		if sleep(ctx, h.pause()) != nil {
 			return nil
 		}
 		select {
-		case <-h.hints: // what came meanwhile is seen by this look
+		case <-h.hints: // this look covers hints that came meanwhile
 		default:
 		}
-		h.look(ctx) // its failure is told to the pages and the log
+		h.look(ctx) // a failure goes to the pages and the log
 	}
 }
 
@@ -128,9 +128,9 @@ func (h *hub) watched() bool {
 	return len(h.pages) > 0
 }
 
-// look reads the state and sends what differs from the last one. Looks follow
-// one another, so that an older state never replaces a newer one; who waited
-// for his turn while another look began and ended takes that one.
+// look reads the state and sends what differs from the last one. One look runs
+// at a time, so that an older state never replaces a newer one. A caller who
+// waited while another look began and ended uses the result of that one.
 func (h *hub) look(ctx context.Context) error {
 	asked := h.looks()
 	select {
@@ -167,8 +167,8 @@ func (h *hub) looks() int {
 	return h.begun
 }
 
-// tellTrouble tells the pages and the log when the source can no longer be
-// read, and when it can again. It is called with mu held.
+// tellTrouble tells the pages and the log that the source can no longer be
+// read, or that it can again. It is called with mu held.
 func (h *hub) tellTrouble(err error) {
 	trouble := ""
 	if err != nil {
@@ -187,8 +187,8 @@ func (h *hub) tellTrouble(err error) {
 }
 
 func (h *hub) troubleEvent() []byte {
-	data, _ := json.Marshal(map[string]string{"error": h.trouble}) // strings always marshal
-	return sse("trouble", "", data)
+	data, _ := json.Marshal(map[string]string{"trouble": h.trouble}) // strings always marshal
+	return append(data, '\n')
 }
 
 // take makes s the last state, and sends what changed.
@@ -202,12 +202,12 @@ func (h *hub) take(s *State) error {
 	first := h.parts == nil
 	change := h.difference(parts, tasks)
 	h.order, h.parts, h.tasks = order, parts, tasks
-	if change == nil && !first {
+	if change == "" && !first {
 		return nil
 	}
 	h.count++
-	if change != nil {
-		h.send(sse("change", h.version(), change))
+	if change != "" {
+		h.send([]byte(h.head() + change + "}\n"))
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (h *hub) send(event []byte) {
 		case page <- event:
 		default:
 			delete(h.pages, page)
-			close(page) // too slow: it begins anew
+			close(page) // too slow: it reconnects
 		}
 	}
 }
@@ -250,14 +250,13 @@ func encode(s *State) (order []string, parts, tasks map[string][]byte, err error
 	return order, parts, tasks, nil
 }
 
-// difference is what is new against the last state, as JSON; nil where nothing
-// is. It is called with mu held.
-func (h *hub) difference(parts, tasks map[string][]byte) []byte {
-	b := h.begin()
-	empty := b.Len()
+// difference is what is new against the last state, as the members of a JSON
+// object, each after a comma; "" if nothing is. It is called with mu held.
+func (h *hub) difference(parts, tasks map[string][]byte) string {
+	var b strings.Builder
 	for _, name := range partNames {
 		if !bytes.Equal(parts[name], h.parts[name]) {
-			fmt.Fprintf(b, `,%q:%s`, name, parts[name])
+			fmt.Fprintf(&b, `,%q:%s`, name, parts[name])
 		}
 	}
 	var changed [][]byte
@@ -267,7 +266,7 @@ func (h *hub) difference(parts, tasks map[string][]byte) []byte {
 		}
 	}
 	if len(changed) > 0 {
-		fmt.Fprintf(b, `,"tasks":[%s]`, bytes.Join(changed, []byte(",")))
+		fmt.Fprintf(&b, `,"tasks":[%s]`, bytes.Join(changed, []byte(",")))
 	}
 	var gone []string
 	for row := range h.tasks {
@@ -277,22 +276,19 @@ func (h *hub) difference(parts, tasks map[string][]byte) []byte {
 	}
 	if len(gone) > 0 {
 		data, _ := json.Marshal(gone) // strings always marshal
-		fmt.Fprintf(b, `,"gone":%s`, data)
+		fmt.Fprintf(&b, `,"gone":%s`, data)
 	}
-	if b.Len() == empty {
-		return nil
-	}
-	b.WriteByte('}')
-	return b.Bytes()
+	return b.String()
 }
 
-// begin begins an object with the time.
-func (h *hub) begin() *bytes.Buffer {
-	return bytes.NewBufferString(fmt.Sprintf(`{"now":%q`, h.now().UTC().Format(time.RFC3339Nano)))
+// head begins an object with the time and the version of the last state. It is
+// called with mu held.
+func (h *hub) head() string {
+	return fmt.Sprintf(`{"now":%q,"version":%q`, h.now().UTC().Format(time.RFC3339Nano), h.version())
 }
 
-// whole returns the state as JSON. While somebody watches, run keeps the last
-// one up to date; else it is read anew.
+// whole returns the state as JSON. While a page is open, run keeps the last
+// state up to date; otherwise whole reads it anew.
 func (h *hub) whole(ctx context.Context) ([]byte, error) {
 	if !h.upToDate() {
 		if err := h.look(ctx); err != nil {
@@ -310,10 +306,10 @@ func (h *hub) upToDate() bool {
 	return len(h.pages) > 0 && h.parts != nil && h.trouble == ""
 }
 
-// everything is the last state as JSON. It is called with mu held.
+// everything is the last state as a line of JSON. It is called with mu held.
 func (h *hub) everything() []byte {
-	b := h.begin()
-	fmt.Fprintf(b, `,"version":%q`, h.version())
+	b := bytes.NewBufferString(h.head())
+	b.WriteString(`,"all":true`)
 	for _, name := range partNames {
 		fmt.Fprintf(b, `,%q:%s`, name, h.parts[name])
 	}
@@ -324,19 +320,12 @@ func (h *hub) everything() []byte {
 		}
 		b.Write(h.tasks[row])
 	}
-	b.WriteString("]}")
+	b.WriteString("]}\n")
 	return b.Bytes()
 }
 
-func sse(event, id string, data []byte) []byte {
-	if id != "" {
-		id = "id: " + id + "\n"
-	}
-	return fmt.Appendf(nil, "%sevent: %s\ndata: %s\n\n", id, event, data)
-}
-
 // subscribe registers a page that has seen a version. If that is not the
-// present one, the first thing it gets is the whole state.
+// present one, the page gets the whole state first.
 func (h *hub) subscribe(ctx context.Context, version string) (chan []byte, error) {
 	if !h.has(version) {
 		if err := h.look(ctx); err != nil {
@@ -347,13 +336,13 @@ func (h *hub) subscribe(ctx context.Context, version string) (chan []byte, error
 	defer h.mu.Unlock()
 	page := make(chan []byte, backlog)
 	if version != h.version() {
-		page <- sse("state", h.version(), h.everything())
+		page <- h.everything()
 	}
 	if h.trouble != "" {
 		page <- h.troubleEvent()
 	}
 	if len(h.pages) == 0 {
-		h.hint() // what happened since it read the state, nobody looked at
+		h.hint() // nobody has looked since it read the state
 	}
 	h.pages[page] = struct{}{}
 	return page, nil
@@ -373,13 +362,13 @@ func (h *hub) unsubscribe(page chan []byte) {
 
 var errSessionOver = errors.New("the session is over")
 
-// events sends a page what changes, until it goes.
+// alive is what a stream says when it has nothing to say.
+var alive = []byte("\n")
+
+// events sends a page what changes, a JSON object a line, until the page goes.
+// An empty line says that the connection lives.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	version := r.URL.Query().Get("version")
-	if id := r.Header.Get("Last-Event-ID"); id != "" {
-		version = id
-	}
-	page, err := s.hub.subscribe(r.Context(), version)
+	page, err := s.hub.subscribe(r.Context(), r.URL.Query().Get("version"))
 	if err != nil {
 		s.fail(w, "read the board", err)
 		return
@@ -387,7 +376,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	defer s.hub.unsubscribe(page)
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Time{}) // the server's limits are for exchanges that end
-	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Content-Type", "application/jsonl")
 	send := func(data []byte) error {
 		if may, err := s.maySee(r); err != nil || !may {
 			return errSessionOver
@@ -398,7 +387,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		}
 		return control.Flush()
 	}
-	if send([]byte("retry: 1000\n\n")) != nil {
+	if send(alive) != nil {
 		return
 	}
 	beat := time.NewTicker(heartbeat)
@@ -412,7 +401,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		case <-beat.C:
-			if send([]byte(": alive\n\n")) != nil {
+			if send(alive) != nil {
 				return
 			}
 		}

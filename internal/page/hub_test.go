@@ -26,18 +26,17 @@ type event struct {
 func parseEvent(t *testing.T, raw string) event {
 	t.Helper()
 	var e event
-	for line := range strings.Lines(raw) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch name {
-		case "id":
-			e.id = value
-		case "event":
-			e.name = value
-		case "data":
-			if err := json.Unmarshal([]byte(value), &e.data); err != nil {
-				t.Fatalf("%q: %v", value, err)
-			}
-		}
+	if err := json.Unmarshal([]byte(raw), &e.data); err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	e.id, _ = e.data["version"].(string)
+	switch {
+	case e.data["trouble"] != nil:
+		e.name = "trouble"
+	case e.data["all"] == true:
+		e.name = "state"
+	default:
+		e.name = "change"
 	}
 	return e
 }
@@ -69,7 +68,7 @@ func subscribed(t *testing.T, h *hub) (chan []byte, event) {
 		t.Fatal(err)
 	}
 	first := next(t, page)
-	if first.name != "state" || first.data["version"] != first.id {
+	if first.name != "state" || first.id == "" {
 		t.Fatalf("first event %+v", first)
 	}
 	return page, first
@@ -294,7 +293,7 @@ func TestTrouble(t *testing.T) {
 			t.Fatal("no error")
 		}
 	}
-	if e := next(t, page); e.name != "trouble" || e.data["error"] != "no board" || e.id != "" || len(page) != 0 {
+	if e := next(t, page); e.name != "trouble" || e.data["trouble"] != "no board" || e.id != "" || len(page) != 0 {
 		t.Errorf("event %+v, %d more", e, len(page))
 	}
 	if _, err := h.whole(t.Context()); err == nil {
@@ -309,7 +308,7 @@ func TestTrouble(t *testing.T) {
 	}
 	f.set(func(f *fake) { f.err = nil })
 	look(t, h)
-	if e := next(t, page); e.name != "trouble" || e.data["error"] != "" {
+	if e := next(t, page); e.name != "trouble" || e.data["trouble"] != "" {
 		t.Errorf("event %+v", e)
 	}
 	// A page that goes away in the middle of a look is no trouble.
@@ -322,8 +321,8 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// The stream over HTTP: what is sent, that it resumes by Last-Event-ID, and
-// that it ends with the server.
+// The stream over HTTP: what is sent, that it resumes from a version, and that
+// it ends with the session.
 func TestEventStream(t *testing.T) {
 	t.Parallel()
 	s, f := newServer(t)
@@ -333,31 +332,28 @@ func TestEventStream(t *testing.T) {
 	go s.Run(ctx, changed)
 	web := httptest.NewServer(s.Handler())
 	defer web.Close()
-	open := func(last string) (*bufio.Reader, func()) {
+	open := func(version string) (*bufio.Reader, func()) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", web.URL+"/page/events?version=old", nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", web.URL+"/page/events?version="+version, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.AddCookie(newCookie(keyOf(t, s), noon))
-		if last != "" {
-			r.Header.Set("Last-Event-ID", last)
-		}
+		r.Header.Set("Authorization", "Bearer "+s.run.pass(keyOf(t, s), noon))
 		w, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.StatusCode != 200 || w.Header.Get("Content-Type") != "text/event-stream" || w.Header.Get("Content-Security-Policy") != policy {
+		if w.StatusCode != 200 || w.Header.Get("Content-Type") != "application/jsonl" || w.Header.Get("Content-Security-Policy") != policy {
 			t.Fatalf("status %d, header %v", w.StatusCode, w.Header)
 		}
 		b := bufio.NewReader(w.Body)
-		if hello := block(t, b); hello != "retry: 1000\n" {
-			t.Fatalf("it begins with %q", hello)
+		if hello, err := b.ReadString('\n'); hello != "\n" || err != nil {
+			t.Fatalf("it begins with %q, %v", hello, err)
 		}
 		return b, func() { w.Body.Close() }
 	}
-	stream, closeFirst := open("")
-	first := parseEvent(t, block(t, stream))
+	stream, closeFirst := open("old")
+	first := parseEvent(t, line(t, stream))
 	if first.name != "state" {
 		t.Fatalf("event %+v", first)
 	}
@@ -366,8 +362,8 @@ func TestEventStream(t *testing.T) {
 	defer closeSecond()
 	f.set(func(f *fake) { f.state.Tasks[0].Title = "changed" })
 	changed <- struct{}{}
-	if e := parseEvent(t, block(t, stream)); e.name != "change" {
-		t.Errorf("after the last event id: %+v", e)
+	if e := parseEvent(t, line(t, stream)); e.name != "change" {
+		t.Errorf("after the last version: %+v", e)
 	}
 	// Its session ends.
 	if err := os.Remove(keyPath(s.opts.Dir)); err != nil {
@@ -375,23 +371,21 @@ func TestEventStream(t *testing.T) {
 	}
 	f.set(func(f *fake) { f.state.Tasks[0].Title = "changed again" })
 	changed <- struct{}{}
-	if rest, err := io.ReadAll(stream); err != nil || len(rest) > 0 {
+	if rest, err := io.ReadAll(stream); err != nil || strings.TrimSpace(string(rest)) != "" {
 		t.Errorf("it goes on with %q, error %v", rest, err)
 	}
 }
 
-// block reads up to an empty line.
-func block(t *testing.T, b *bufio.Reader) string {
+// line is the next line that says something.
+func line(t *testing.T, b *bufio.Reader) string {
 	t.Helper()
-	var text strings.Builder
 	for {
-		line, err := b.ReadString('\n')
-		if err != nil && err != io.EOF {
+		text, err := b.ReadString('\n')
+		if err != nil {
 			t.Fatal(err)
 		}
-		if line == "\n" || err != nil {
-			return text.String()
+		if text != "\n" {
+			return text
 		}
-		text.WriteString(line)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,25 +26,30 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// maxBody bounds a request's body, in bytes.
-const maxBody = 1 << 20
+// Bounds of a request's body, in bytes. A new task with 50 steps of 500
+// characters fits; signing in takes less, and anybody may try it.
+const (
+	maxBody       = 128 << 10
+	maxSignInBody = 4 << 10
+)
 
 // doTime bounds an edit, which may wait for its turn at the board. It ends
-// before the server gives the connection up, so that the person gets an answer.
+// before the server closes the connection, so that the person gets an answer.
 const doTime = 45 * time.Second
 
 // Options configure a Server.
 type Options struct {
 	Source Source
-	Dir    string        // holds the key of sessions and the unused codes
-	Bearer func() string // a token that may act for a person's tools; nil or "": none
-	Log    *slog.Logger  // if nil, nothing is logged
-	Now    func() time.Time
+	Dir    string           // holds the key of sessions and the unused codes
+	Bearer func() string    // a token that may act for a person's tools; nil or "": none
+	Log    *slog.Logger     // nil: no log
+	Now    func() time.Time // nil: time.Now
 }
 
 // Server serves the page. Run must be running for pages to be live.
 type Server struct {
 	opts Options
+	run  run
 	hub  *hub
 }
 
@@ -58,13 +64,13 @@ func New(o Options) (*Server, error) {
 	if _, err := loadKey(o.Dir); err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o}
+	s := &Server{opts: o, run: newRun()}
 	s.hub = newHub(o.Source, o.Now, o.Log)
 	return s, nil
 }
 
-// Run keeps the pages up to date until ctx ends. Each of changed tells that
-// something happened.
+// Run keeps the pages up to date until ctx ends. A value from one of changed
+// makes it look at once.
 func (s *Server) Run(ctx context.Context, changed ...<-chan struct{}) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -83,6 +89,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /page/app.css", s.file("app.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page/icon.svg", s.file("icon.svg", "image/svg+xml"))
 	mux.HandleFunc("POST /page/session", s.ownOrigin(s.session))
+	mux.HandleFunc("POST /page/pass", s.ownOrigin(s.pass))
 	mux.HandleFunc("GET /page/state", notFromElsewhere(s.signedIn(s.state)))
 	mux.HandleFunc("GET /page/events", notFromElsewhere(s.signedIn(s.events)))
 	mux.HandleFunc("GET /page/task", notFromElsewhere(s.signedIn(s.detail)))
@@ -103,6 +110,7 @@ func guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		if !loopback(r.Host) {
+			h.Set("Connection", "close")
 			http.Error(w, "this page answers to 127.0.0.1, localhost and [::1] only", http.StatusForbidden)
 			return
 		}
@@ -138,8 +146,6 @@ func (s *Server) ownOrigin(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // notFromElsewhere refuses reads that a browser says another page made it send.
-// That page could not see the answer, but a server on another port of this
-// host counts as the same site, so the cookie comes along.
 func notFromElsewhere(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Sec-Fetch-Site") {
@@ -151,17 +157,22 @@ func notFromElsewhere(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// tokenOf returns the token in the header of a request; "" if there is none.
+func tokenOf(r *http.Request) string {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return token
+}
+
 func (s *Server) bearsToken(r *http.Request) bool {
 	if s.opts.Bearer == nil {
 		return false
 	}
 	token := s.opts.Bearer()
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
+	return token != "" && subtle.ConstantTimeCompare([]byte(tokenOf(r)), []byte(token)) == 1
 }
 
-// maySee tells whether a request has a session, or bears the token. The key is
-// read each time: who removes it ends all sessions.
+// maySee reports whether a request bears a pass, or the token. It reads the
+// key each time, so that removing the key ends all sessions.
 func (s *Server) maySee(r *http.Request) (bool, error) {
 	if s.bearsToken(r) {
 		return true, nil
@@ -170,10 +181,10 @@ func (s *Server) maySee(r *http.Request) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && validCookie(r, key, s.opts.Now()), err
+	return err == nil && s.run.admits(tokenOf(r), key, s.opts.Now()), err
 }
 
-// signedIn lets through who may see the page.
+// signedIn lets those through who may see the page. It looks at headers only.
 func (s *Server) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		may, err := s.maySee(r)
@@ -182,17 +193,32 @@ func (s *Server) signedIn(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		if !may {
-			refuse(w, http.StatusUnauthorized, "not signed in", "otm board --link")
+			s.notSignedIn(w)
 			return
 		}
 		next(w, r)
 	}
 }
 
+// notSignedIn refuses with the challenge, which a browser with a session signs
+// to get a pass.
+func (s *Server) notSignedIn(w http.ResponseWriter) {
+	answer(w, http.StatusUnauthorized, map[string]string{"error": "not signed in", "hint": "otm board --link", "challenge": s.run.challenge})
+}
+
 func refuse(w http.ResponseWriter, code int, reason, hint string) {
+	answer(w, code, map[string]string{"error": reason, "hint": hint})
+}
+
+// answer sends JSON. It closes the connection of those who may not be here, so
+// that they hold none, and so that the rest of their request is not read.
+func answer(w http.ResponseWriter, code int, v any) {
+	if code == http.StatusUnauthorized || code == http.StatusForbidden {
+		w.Header().Set("Connection", "close")
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	json.NewEncoder(w).Encode(map[string]string{"error": reason, "hint": hint})
+	json.NewEncoder(w).Encode(v)
 }
 
 func (s *Server) file(name, kind string) http.HandlerFunc {
@@ -207,12 +233,25 @@ func (s *Server) file(name, kind string) http.HandlerFunc {
 	}
 }
 
-// session exchanges a link's code for a cookie.
+// signIn is what a browser gets when it signs in: what it sends with each
+// request to this process, and what buys the next pass, if it has a key.
+type signIn struct {
+	Pass    string `json:"pass"`
+	Session string `json:"session,omitempty"`
+}
+
+// session exchanges a link's code for a pass and, if the browser sends the
+// public half of a key, a session.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Code string `json:"code"`
+		Key  string `json:"key"`
 	}
-	if !readJSON(w, r, &body) {
+	if !readJSON(w, r, maxSignInBody, &body) {
+		return
+	}
+	if body.Key != "" && !validPublic(body.Key) {
+		refuse(w, http.StatusBadRequest, "the key is no point of P-256", "")
 		return
 	}
 	good, err := useLink(s.opts.Dir, body.Code, s.opts.Now())
@@ -221,7 +260,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !good {
-		refuse(w, http.StatusUnauthorized, "the code was used, or is older than a minute", "otm board --link")
+		refuse(w, http.StatusUnauthorized, "the code was used already, or is older than a minute", "otm board --link")
 		return
 	}
 	key, err := loadKey(s.opts.Dir)
@@ -229,8 +268,51 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, "read the key of the sessions", err)
 		return
 	}
-	http.SetCookie(w, newCookie(key, s.opts.Now()))
-	writeJSON(w, struct{}{})
+	s.admit(w, r, key, body.Key)
+}
+
+// pass exchanges a session, and proof that the browser holds its key, for a
+// pass and a session that lasts longer.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Session string `json:"session"`
+		Proof   string `json:"proof"`
+	}
+	if !readJSON(w, r, maxSignInBody, &body) {
+		return
+	}
+	key, err := readKey(s.opts.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.fail(w, "read the key of the sessions", err)
+		return
+	}
+	public := ""
+	if err == nil {
+		public = sessionKey(key, body.Session, port(r), s.opts.Now())
+	}
+	if public == "" || !s.run.proves(public, body.Proof) {
+		s.notSignedIn(w)
+		return
+	}
+	s.admit(w, r, key, public)
+}
+
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, key []byte, public string) {
+	now := s.opts.Now()
+	in := signIn{Pass: s.run.pass(key, now)}
+	if public != "" {
+		in.Session = newSession(key, port(r), public, now)
+	}
+	answer(w, http.StatusOK, in)
+}
+
+// port is the port on which a request came in, as the system tells it: the
+// request itself could claim any.
+func port(r *http.Request) string {
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		return strconv.Itoa(addr.Port)
+	}
+	return ""
 }
 
 func (s *Server) state(w http.ResponseWriter, r *http.Request) {
@@ -252,30 +334,31 @@ func (s *Server) detail(w http.ResponseWriter, r *http.Request) {
 	if d.History == nil {
 		d.History = []Event{}
 	}
-	writeJSON(w, d)
+	answer(w, http.StatusOK, d)
 }
 
 func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 	var a Action
-	if !readJSON(w, r, &a) {
+	if !readJSON(w, r, maxBody, &a) {
 		return
 	}
-	// Who goes away after asking still asked.
+	// A person who closes the page after asking has still asked.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), doTime)
 	defer cancel()
-	answer, err := s.opts.Source.Do(ctx, a)
+	done, err := s.opts.Source.Do(ctx, a)
 	if err != nil {
 		s.fail(w, a.Do, err)
 		return
 	}
 	s.hub.hint()
-	if answer == nil {
-		answer = &Answer{}
+	if done == nil {
+		done = &Answer{}
 	}
-	writeJSON(w, answer)
+	answer(w, http.StatusOK, done)
 }
 
-// fail tells the person what was wrong, and the log where it was not theirs.
+// fail tells the person what went wrong. What the person cannot mend goes to
+// the log as well.
 func (s *Server) fail(w http.ResponseWriter, what string, err error) {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
@@ -286,23 +369,24 @@ func (s *Server) fail(w http.ResponseWriter, what string, err error) {
 	refuse(w, http.StatusServiceUnavailable, err.Error(), "")
 }
 
-func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
+// readJSON reads a request's body of at most limit bytes. It reports whether
+// it could; if not, it has answered.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) bool {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
 		refuse(w, http.StatusUnsupportedMediaType, "want application/json", "")
 		return false
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
+	body.DisallowUnknownFields()
+	err := body.Decode(into)
 	if err == nil {
-		err = json.Unmarshal(data, into)
+		if _, more := body.Token(); more != io.EOF {
+			err = errors.New("something follows the JSON")
+		}
 	}
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "the request is not understood: "+err.Error(), "")
+		refuse(w, http.StatusBadRequest, "cannot read the request: "+err.Error(), "")
 		return false
 	}
 	return true
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v)
 }

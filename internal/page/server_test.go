@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -93,7 +94,7 @@ func ask(s *Server, method, path, body string, change func(*http.Request)) *http
 	r := httptest.NewRequest(method, "http://127.0.0.1:18780"+path, strings.NewReader(body))
 	key, err := readKey(s.opts.Dir)
 	if err == nil {
-		r.AddCookie(newCookie(key, noon))
+		r.Header.Set("Authorization", "Bearer "+s.run.pass(key, noon))
 	}
 	if method == http.MethodPost {
 		r.Header.Set("Origin", "http://127.0.0.1:18780")
@@ -145,23 +146,23 @@ func TestGuards(t *testing.T) {
 		{"read, no host", "GET", "/page/state", "", host(""), 403},
 		{"page, a foreign name", "GET", "/", "", host("evil.test"), 403},
 		{"script, a foreign name", "GET", "/page/app.js", "", host("evil.test"), 403},
-		{"read, no session", "GET", "/page/state", "", header("Cookie", ""), 401},
-		{"read, the token", "GET", "/page/state", "", header("Cookie", "", "Authorization", token), 200},
-		{"read, a wrong token", "GET", "/page/state", "", header("Cookie", "", "Authorization", token+"x"), 401},
-		{"read, an empty token", "GET", "/page/state", "", header("Cookie", "", "Authorization", "Bearer "), 401},
+		{"read, no session", "GET", "/page/state", "", header("Authorization", ""), 401},
+		{"read, the token", "GET", "/page/state", "", header("Authorization", token), 200},
+		{"read, a wrong token", "GET", "/page/state", "", header("Authorization", token+"x"), 401},
+		{"read, an empty token", "GET", "/page/state", "", header("Authorization", "Bearer "), 401},
 		{"read, of our page", "GET", "/page/state", "", header("Sec-Fetch-Site", "same-origin"), 200},
 		{"read, of another port", "GET", "/page/state", "", header("Sec-Fetch-Site", "same-site"), 403},
 		{"events, of another port", "GET", "/page/events", "", header("Sec-Fetch-Site", "same-site"), 403},
 		{"task, of another site", "GET", "/page/task?row=Rec1", "", header("Sec-Fetch-Site", "cross-site"), 403},
 		{"task", "GET", "/page/task?row=Rec1", "", nil, 200},
 		{"task, gone", "GET", "/page/task?row=Rec9", "", nil, 422},
-		{"task, no session", "GET", "/page/task?row=Rec1", "", header("Cookie", ""), 401},
-		{"events, no session", "GET", "/page/events", "", header("Cookie", ""), 401},
+		{"task, no session", "GET", "/page/task?row=Rec1", "", header("Authorization", ""), 401},
+		{"events, no session", "GET", "/page/events", "", header("Authorization", ""), 401},
 		{"write", "POST", "/page/do", do, nil, 200},
-		{"write, no session", "POST", "/page/do", do, header("Cookie", ""), 401},
-		{"write, no origin", "POST", "/page/do", do, header("Origin", ""), 403},
-		{"write, no origin, the token", "POST", "/page/do", do, header("Origin", "", "Cookie", "", "Authorization", token), 200},
-		{"write, no origin, the session and a wrong token", "POST", "/page/do", do, header("Origin", "", "Authorization", "Bearer x"), 403},
+		{"write, no session", "POST", "/page/do", do, header("Authorization", ""), 401},
+		{"write, no origin, a wrong token", "POST", "/page/do", do, header("Origin", "", "Authorization", "Bearer x"), 403},
+		{"write, no origin, the token", "POST", "/page/do", do, header("Origin", "", "Authorization", token), 200},
+		{"write, no origin, a pass", "POST", "/page/do", do, header("Origin", ""), 403},
 		{"write, of another port", "POST", "/page/do", do, header("Origin", "http://127.0.0.1:9999"), 403},
 		{"write, of another port, the token", "POST", "/page/do", do, header("Origin", "http://127.0.0.1:9999", "Authorization", token), 403},
 		{"write, another scheme", "POST", "/page/do", do, header("Origin", "https://127.0.0.1:18780"), 403},
@@ -174,15 +175,22 @@ func TestGuards(t *testing.T) {
 		{"write, with a charset", "POST", "/page/do", do, header("Content-Type", "application/json; charset=utf-8"), 200},
 		{"write, no JSON", "POST", "/page/do", "{", nil, 400},
 		{"write, too large", "POST", "/page/do", `{"title":"` + strings.Repeat("x", maxBody) + `"}`, nil, 400},
+		{"write, more than JSON", "POST", "/page/do", do + do, nil, 400},
+		{"write, a field that nobody reads", "POST", "/page/do", `{"do":"approve","comment":"x"}`, nil, 400},
 		{"write by GET", "GET", "/page/do", "", nil, 405},
 		{"session, of another page", "POST", "/page/session", `{"code":"x"}`, header("Origin", "http://evil.test"), 403},
-		{"session, no JSON", "POST", "/page/session", "{", header("Cookie", ""), 400},
-		{"session, as a form", "POST", "/page/session", "code=x", header("Cookie", "", "Content-Type", "application/x-www-form-urlencoded"), 415},
-		{"session, a wrong code", "POST", "/page/session", `{"code":"x"}`, header("Cookie", ""), 401},
-		{"page", "GET", "/", "", header("Cookie", ""), 200},
-		{"permalink", "GET", "/lists/T1/F1", "", header("Cookie", ""), 200},
-		{"style", "GET", "/page/app.css", "", header("Cookie", ""), 200},
-		{"icon", "GET", "/page/icon.svg", "", header("Cookie", ""), 200},
+		{"session, no JSON", "POST", "/page/session", "{", header("Authorization", ""), 400},
+		{"session, as a form", "POST", "/page/session", "code=x", header("Authorization", "", "Content-Type", "application/x-www-form-urlencoded"), 415},
+		{"session, too large", "POST", "/page/session", `{"code":"` + strings.Repeat("x", maxSignInBody) + `"}`, header("Authorization", ""), 400},
+		{"session, an odd key", "POST", "/page/session", `{"code":"x","key":"04ff"}`, header("Authorization", ""), 400},
+		{"pass, of another page", "POST", "/page/pass", `{}`, header("Origin", "http://evil.test"), 403},
+		{"pass, nothing", "POST", "/page/pass", `{}`, header("Authorization", ""), 401},
+		{"pass, too large", "POST", "/page/pass", `{"proof":"` + strings.Repeat("x", maxSignInBody) + `"}`, nil, 400},
+		{"session, a wrong code", "POST", "/page/session", `{"code":"x"}`, header("Authorization", ""), 401},
+		{"page", "GET", "/", "", header("Authorization", ""), 200},
+		{"permalink", "GET", "/lists/T1/F1", "", header("Authorization", ""), 200},
+		{"style", "GET", "/page/app.css", "", header("Authorization", ""), 200},
+		{"icon", "GET", "/page/icon.svg", "", header("Authorization", ""), 200},
 		{"nothing", "GET", "/page/nothing", "", nil, 404},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -218,7 +226,6 @@ func TestNoBearer(t *testing.T) {
 		s.opts.Bearer = b
 		for _, value := range []string{"Bearer ", "Bearer", ""} {
 			w := ask(s, "GET", "/page/state", "", func(r *http.Request) {
-				r.Header.Del("Cookie")
 				r.Header.Set("Authorization", value)
 			})
 			if w.Code != 401 {
@@ -241,8 +248,8 @@ func keyOf(t testing.TB, s *Server) []byte {
 func TestKeyRemoved(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
-	session := newCookie(keyOf(t, s), noon)
-	old := func(r *http.Request) { r.Header.Del("Cookie"); r.AddCookie(session) }
+	pass := s.run.pass(keyOf(t, s), noon)
+	old := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+pass) }
 	if w := ask(s, "GET", "/page/task?row=Rec1", "", old); w.Code != 200 {
 		t.Fatalf("before: status %d", w.Code)
 	}
@@ -251,7 +258,7 @@ func TestKeyRemoved(t *testing.T) {
 	}
 	for range 2 { // signing in makes a key
 		for _, path := range []string{"/page/task?row=Rec1", "/page/events"} {
-			if w := ask(s, "GET", path, "", old); w.Code != 401 || strings.Contains(w.Body.String(), "retry:") {
+			if w := ask(s, "GET", path, "", old); w.Code != 401 || strings.Contains(w.Body.String(), "version") {
 				t.Errorf("%s: status %d, %q", path, w.Code, w.Body)
 			}
 		}
@@ -278,16 +285,49 @@ func TestSignIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signIn := func() *httptest.ResponseRecorder {
-		return ask(s, "POST", "/page/session", fmt.Sprintf(`{"code":%q}`, code), func(r *http.Request) { r.Header.Del("Cookie") })
+	exchange := func() *httptest.ResponseRecorder {
+		return ask(s, "POST", "/page/session", fmt.Sprintf(`{"code":%q}`, code), func(r *http.Request) { r.Header.Del("Authorization") })
 	}
-	w := signIn()
-	cookies := w.Result().Cookies()
-	if w.Code != 200 || len(cookies) != 1 || !validCookie(bearing(cookies[0]), keyOf(t, s), noon) {
-		t.Fatalf("status %d, cookies %v", w.Code, cookies)
+	w := exchange()
+	var in signIn
+	if err := json.Unmarshal(w.Body.Bytes(), &in); err != nil {
+		t.Fatal(err)
 	}
-	if again := signIn(); again.Code != 401 || len(again.Result().Cookies()) > 0 {
-		t.Errorf("the second time: status %d, cookies %v", again.Code, again.Result().Cookies())
+	if w.Code != 200 || in.Session != "" || !s.run.admits(in.Pass, keyOf(t, s), noon) || len(w.Result().Cookies()) > 0 {
+		t.Fatalf("status %d, %s, cookies %v", w.Code, w.Body, w.Result().Cookies())
+	}
+	if again := exchange(); again.Code != 401 || strings.Contains(again.Body.String(), "pass") {
+		t.Errorf("the second time: status %d, %s", again.Code, again.Body)
+	}
+}
+
+// unread fails the test when a body is read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+// C36: a local user without a token made the server read large bodies before
+// it looked at the token. It looks at the headers first, reads no body of a
+// stranger, and closes the connection.
+func TestC36StrangersBodyIsNotRead(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	for name, change := range map[string]func(*http.Request){
+		"no pass":        func(r *http.Request) { r.Header.Del("Authorization") },
+		"wrong pass":     func(r *http.Request) { r.Header.Set("Authorization", "Bearer 1.2") },
+		"another origin": func(r *http.Request) { r.Header.Set("Origin", "http://evil.test") },
+		"another name":   func(r *http.Request) { r.Host = "evil.test" },
+	} {
+		w := ask(s, "POST", "/page/do", "", func(r *http.Request) {
+			change(r)
+			r.Body = io.NopCloser(unread{t})
+		})
+		if w.Code != 401 && w.Code != 403 || w.Header().Get("Connection") != "close" {
+			t.Errorf("%s: status %d, header %v", name, w.Code, w.Header())
+		}
 	}
 }
 

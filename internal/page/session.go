@@ -2,6 +2,8 @@ package page
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,9 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
+	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,25 +22,23 @@ import (
 	"otm/internal/durable"
 )
 
-// Lives of a link's code and of a session.
+// How long things last. A session is renewed with each pass that it buys, so
+// only a browser that stays away for SessionLife has to sign in again.
 const (
 	LinkLife    = time.Minute
-	SessionLife = 30 * 24 * time.Hour
+	SessionLife = 7 * 24 * time.Hour
+	passLife    = 24 * time.Hour
 )
 
-// maxSkew is how far in the future the clock may have set a session's end.
+// maxSkew is how much the clock may have been set back since a token was made.
 const maxSkew = time.Hour
-
-// cookieName is the name of the session's cookie. Browsers send cookies to all
-// ports of a host, so pages of several data directories need names of their
-// own, or signing in to one would sign out of the others.
-func cookieName(key []byte) string { return "otm_session_" + mac(key, "otm page cookie")[:8] }
 
 // linkPrefix begins the names of the files that stand for unused codes.
 const linkPrefix = "link-"
 
-// NewLink makes a code that works once and for a minute, for the page of dir.
-// Any process of the user may make one; what stands on disk is its hash.
+// NewLink makes a code for the page of dir that works once, within a minute.
+// Any process of the user may make one. The disk holds its hash, durable on
+// return.
 func NewLink(dir string, now time.Time) (string, error) {
 	if err := durable.MkdirAll(dir); err != nil {
 		return "", err
@@ -52,8 +53,8 @@ func linkPath(dir, code string) string {
 	return filepath.Join(dir, linkPrefix+hex.EncodeToString(sum[:]))
 }
 
-// useLink takes a code: true for the first who comes while it is good. The
-// removal of the file is what makes it one.
+// useLink uses a code up, and reports whether it was good. Removing its file
+// decides who was first.
 func useLink(dir, code string, now time.Time) (bool, error) {
 	path := linkPath(dir, code)
 	data, err := durable.ReadFile(path)
@@ -64,7 +65,7 @@ func useLink(dir, code string, now time.Time) (bool, error) {
 		return false, err
 	}
 	if err := durable.Remove(path); errors.Is(err, fs.ErrNotExist) {
-		return false, nil // somebody was faster
+		return false, nil // another request was faster
 	} else if err != nil {
 		return false, err
 	}
@@ -87,7 +88,7 @@ func sweepLinks(dir string, now time.Time) {
 }
 
 // loadKey returns the key that signs sessions, and makes it the first time.
-// Whoever removes the file ends all sessions.
+// Removing its file ends all sessions.
 func loadKey(dir string) ([]byte, error) {
 	key, err := readKey(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -107,47 +108,106 @@ func loadKey(dir string) ([]byte, error) {
 
 func keyPath(dir string) string { return filepath.Join(dir, "key") }
 
-// readKey reads the key; the error matches fs.ErrNotExist where there is none.
+// readKey reads the key. The error matches fs.ErrNotExist if there is none.
 func readKey(dir string) ([]byte, error) {
 	key, err := durable.ReadFile(keyPath(dir))
-	if err == nil && (len(key) < 32 || len(bytes.Trim(key, "\x00")) == 0) { // a key of NUL bytes would be everybody's
+	if err == nil && (len(key) < 32 || len(bytes.Trim(key, "\x00")) == 0) { // anybody could guess a key of NUL bytes
 		err = fmt.Errorf("key %q is damaged: remove it, and sign in again", keyPath(dir))
 	}
 	return key, err
 }
 
-// newCookie is a session that ends after SessionLife.
-func newCookie(key []byte, now time.Time) *http.Cookie {
-	end := strconv.FormatInt(now.Add(SessionLife).Unix(), 10)
-	return &http.Cookie{
-		Name: cookieName(key), Value: end + "." + sign(key, end), Path: "/", MaxAge: int(SessionLife.Seconds()),
-		HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	}
+// run is what this process alone knows: what it signs ends with it.
+type run struct {
+	secret    []byte
+	challenge string // what a browser signs to show that it holds a session's key
 }
 
-func sign(key []byte, end string) string { return mac(key, "otm page session until "+end) }
+func newRun() run {
+	return run{secret: []byte(rand.Text()), challenge: strings.ToLower(rand.Text())}
+}
+
+// pass returns a token that admits to this process for passLife, as long as
+// the key stays.
+func (r *run) pass(key []byte, now time.Time) string {
+	return seal(r.passKey(key), "pass", now.Add(passLife))
+}
+
+func (r *run) admits(pass string, key []byte, now time.Time) bool {
+	_, ok := unseal(r.passKey(key), "pass", pass, now, passLife)
+	return ok
+}
+
+func (r *run) passKey(key []byte) []byte { return slices.Concat(key, r.secret) }
+
+// newSession returns a token that buys passes for SessionLife: from a server
+// on this port, and together with proofs by the key whose public half is given.
+func newSession(key []byte, port, public string, now time.Time) string {
+	return seal(key, "session", now.Add(SessionLife), port, public)
+}
+
+// sessionKey returns the public key of a session that is good on this port,
+// else "".
+func sessionKey(key []byte, session, port string, now time.Time) string {
+	fields, ok := unseal(key, "session", session, now, SessionLife)
+	if !ok || len(fields) != 2 || fields[0] != port {
+		return ""
+	}
+	return fields[1]
+}
+
+// validPublic reports whether a text is a public key: an uncompressed point of
+// P-256 in hex, as browsers export it.
+func validPublic(public string) bool { return parsePublic(public) != nil }
+
+func parsePublic(public string) *ecdsa.PublicKey {
+	raw, err := hex.DecodeString(public)
+	if err != nil {
+		return nil
+	}
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), raw)
+	if err != nil {
+		return nil
+	}
+	return key
+}
+
+// proves reports whether a proof is the signature of this process's challenge
+// under a public key: r and s, 32 bytes each, in hex, as browsers make it.
+func (r *run) proves(public, proof string) bool {
+	key := parsePublic(public)
+	raw, err := hex.DecodeString(proof)
+	if key == nil || err != nil || len(raw) != 64 {
+		return false
+	}
+	sum := sha256.Sum256([]byte("otm page " + r.challenge))
+	return ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:]))
+}
+
+// seal signs an end and fields, none of which holds a dot.
+func seal(key []byte, kind string, end time.Time, fields ...string) string {
+	text := strings.Join(append([]string{strconv.FormatInt(end.Unix(), 10)}, fields...), ".")
+	return text + "." + mac(key, "otm page "+kind+" "+text)
+}
+
+// unseal returns the fields of a token that was sealed with key and has not
+// ended. One that ends later than life from now was made by a wrong clock.
+func unseal(key []byte, kind, token string, now time.Time, life time.Duration) ([]string, bool) {
+	i := max(0, strings.LastIndexByte(token, '.'))
+	if !hmac.Equal([]byte(strings.TrimPrefix(token[i:], ".")), []byte(mac(key, "otm page "+kind+" "+token[:i]))) {
+		return nil, false
+	}
+	fields := strings.Split(token[:i], ".")
+	end, err := strconv.ParseInt(fields[0], 10, 64)
+	if err != nil {
+		return nil, false
+	}
+	left := time.Unix(end, 0).Sub(now)
+	return fields[1:], left > 0 && left <= life+maxSkew
+}
 
 func mac(key []byte, text string) string {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(text))
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// validCookie tells whether a request bears a session that is not over.
-func validCookie(r *http.Request, key []byte, now time.Time) bool {
-	for _, c := range r.CookiesNamed(cookieName(key)) {
-		end, signature, ok := strings.Cut(c.Value, ".")
-		if !ok || !hmac.Equal([]byte(signature), []byte(sign(key, end))) {
-			continue
-		}
-		unix, err := strconv.ParseInt(end, 10, 64)
-		if err != nil {
-			continue
-		}
-		left := time.Unix(unix, 0).Sub(now)
-		if left > 0 && left <= SessionLife+maxSkew {
-			return true
-		}
-	}
-	return false
 }

@@ -1,6 +1,6 @@
 // The board's page. No framework, no build: the server sends the state once
-// and then what changed, and this file draws it. Every text from the board is
-// set as text, never as markup.
+// and then what changed, and this file draws it. It sets every text from the
+// board as text, never as markup.
 
 const $ = (id) => document.getElementById(id);
 
@@ -128,24 +128,95 @@ function fillSelect(select, values, label = (v) => v) {
   select.value = keep || want[0] || "";
 }
 
+// ---- signing in
+//
+// A link's code buys a pass and a session. Each request bears the pass, which
+// dies with the server's process. The session buys the next pass, together with
+// a signature by a key that the browser keeps: scripts can sign with the key
+// and cannot read it. So whoever gets this address later (another server on the
+// port of a stopped OTM) finds nothing here to take away. Cookies would be
+// worse: the browser sends them to every port of this host.
+
+const CURVE = { name: "ECDSA", namedCurve: "P-256" };
+let pass = "";
+
+const hex = (buffer) => [...new Uint8Array(buffer)].map((b) => b.toString(16).padStart(2, "0")).join("");
+
+// stored runs one request on what the browser keeps for this address: under
+// "own" the session and its key.
+function stored(mode, work) {
+  return new Promise((resolve, reject) => {
+    const opening = indexedDB.open("otm", 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore("session");
+    opening.onerror = () => reject(opening.error);
+    opening.onsuccess = () => {
+      const request = work(opening.result.transaction("session", mode).objectStore("session"));
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => reject(request.error);
+      request.transaction.oncomplete = () => opening.result.close();
+    };
+  });
+}
+
+// admit takes what the server gave. A browser that cannot keep the session
+// needs a new link when the page is loaded again.
+async function admit(response, key) {
+  const given = await response.json();
+  pass = given.pass;
+  if (key) await stored("readwrite", (store) => store.put({ session: given.session, key }, "own")).catch(() => {});
+}
+
+// enter exchanges the code in the address, if there is one. It removes the code
+// from the address at once, so that no history and no copied link has it.
+async function enter() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (!code) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  const pair = await globalThis.crypto?.subtle?.generateKey(CURVE, false, ["sign", "verify"]).catch(() => null);
+  const key = pair ? hex(await crypto.subtle.exportKey("raw", pair.publicKey)) : "";
+  const response = await send("/page/session", { code, key });
+  if (response.ok) return admit(response, pair?.privateKey);
+  put($("lockedText"), "The code in this address was used already, or is older than a minute. Print a new one:");
+}
+
+// renew gets a new pass for the session, if there is one.
+async function renew(challenge) {
+  const own = await stored("readonly", (store) => store.get("own")).catch(() => null);
+  if (!own) return false;
+  const proof = hex(await crypto.subtle.sign({ ...CURVE, hash: "SHA-256" }, own.key, new TextEncoder().encode("otm page " + challenge)));
+  const response = await send("/page/pass", { session: own.session, proof });
+  if (response.ok) await admit(response, own.key);
+  return response.ok;
+}
+
 // ---- talking to the server
 
-async function call(path, body) {
-  const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  let response;
+const PATIENCE = 60000; // ms; an edit may wait 45 s for its turn at the board
+
+async function send(path, body, signal = AbortSignal.timeout(PATIENCE)) {
+  const headers = { Authorization: "Bearer " + pass };
+  const options = body === undefined ? { headers } : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
   try {
-    response = await fetch(path, { credentials: "same-origin", ...options });
+    return await fetch(path, { credentials: "omit", signal, ...options });
   } catch {
     throw Object.assign(new Error("the board does not answer"), { offline: true });
   }
+}
+
+// ask returns a good answer, after signing in again if it must.
+async function ask(path, body, signal) {
+  let response = await send(path, body, signal);
+  if (response.status === 401 && (await renew((await response.json().catch(() => ({}))).challenge))) response = await send(path, body, signal);
   if (response.status === 401) {
     lock();
     throw new Error("this page needs a new link");
   }
+  if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error([answer.error || `the board answered ${response.status}`, answer.hint].filter(Boolean).join(" — "));
-  return answer;
+  throw new Error([answer.error || `the board answered ${response.status}`, answer.hint].filter(Boolean).join(" — "));
 }
+
+const call = async (path, body) => (await ask(path, body)).json();
 
 async function act(what, done) {
   try {
@@ -617,7 +688,7 @@ function drawHealth() {
   const failed = state.waiting.failed || 0, r = state.room;
   const tight = r.limit > 0 && r.rows >= 0.9 * r.limit;
   $("healthDot").className = "dot " + (worst >= 3 ? "red" : worst === 2 || failed || tight ? "yellow" : worst === 1 ? "" : "green");
-  put($("healthText"), failed ? `${failed.toLocaleString()} failed` : worst >= 2 ? "Needs a look" : tight ? "List nearly full" : worst === 1 ? "Not all running" : "All well");
+  put($("healthText"), !state.statuses.length ? "…" : lost ? "Not connected" : unreadable ? "Board not readable" : !state.agents.length ? "No agents yet" : failed ? `${failed.toLocaleString()} failed` : worst >= 2 ? "Needs a look" : tight ? "List nearly full" : worst === 1 ? "Not all running" : "All well");
   reconcile($("components"), state.components, (c) => c.id, () => el("li", {}, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, el("b", {}), el("span", {}), el("small", {}))), (e, c) => {
     e.firstChild.className = `dot ${c.state === "green" && c.result !== "success" ? "yellow" : c.state === "clock error" ? "red" : c.state}`;
     const [name, how, more] = e.lastChild.children;
@@ -664,7 +735,9 @@ function drawFoot() {
 
 // ---- the state and its changes
 
-function take(update, all) {
+function take(update) {
+  const all = update.all;
+  version = update.version;
   if (update.now) offset = Date.parse(update.now) - Date.now();
   for (const key of ["agents", "components", "failed", "room", "waiting", "statuses", "priorities", "types", "createCommand", "configPath"]) {
     if (update[key] !== undefined) state[key] = update[key];
@@ -712,8 +785,12 @@ function ready() {
 const same = (a, b) => a !== undefined && JSON.stringify(a) === JSON.stringify(b);
 const columnLabel = (t) => LABELS[t.status] || t.status;
 
-let source = null; // the stream; null while nobody looks at the page
-let lost = false; // it broke
+// The server says something every 3 s. After SILENCE the page no longer claims
+// to show the present; after LOSS it connects again.
+const SILENCE = 8000, LOSS = 30000; // ms
+
+let source = null; // aborts the stream; null while nobody looks at the page
+let lost = false; // the server is silent
 let unreadable = ""; // why the server cannot read the board
 
 const troubled = () => lost || unreadable !== "";
@@ -723,68 +800,92 @@ function drawConnection() {
   $("connection").hidden = locked || !text;
   put($("connection"), text);
   if (text && document.querySelector("dialog[open]")) say(text, true);
-  drawFoot();
+  drawHealth();
 }
 
-// The first state is on its way since the page began to load, unless it was
-// asked for before there was a session.
-let asked = !location.hash.startsWith("#code=");
+function setLost(now) {
+  if (lost === now) return;
+  if (lost) say("Connected again.");
+  lost = now;
+  drawConnection();
+}
 
 async function start() {
-  const path = asked ? "/page/state?first" : "/page/state";
-  asked = false;
-  const first = await call(path);
+  const first = await call("/page/state");
   if (locked) unlock();
   lost = false;
   unreadable = "";
-  version = first.version;
-  take(first, true);
+  take(first);
   openFromAddress();
   if (!document.hidden) follow();
   drawConnection();
 }
 
-// startAgain tries until the server answers.
-function startAgain() {
-  setTimeout(() => {
-    if (!locked) start().catch(startOver);
-  }, 2000);
-}
-
+// startOver says what is wrong, and tries again until the server answers.
 function startOver(e) {
   if (locked) return;
+  if (!e.offline) unreadable = e.message;
   lost = !!e.offline;
-  unreadable = lost ? "" : e.message;
   drawConnection();
-  startAgain();
+  setTimeout(() => {
+    if (locked) return;
+    if (!state.statuses.length) start().catch(startOver);
+    else if (!document.hidden) follow();
+  }, 1000);
 }
 
-// follow listens for changes. The browser connects again by itself; after a
-// gap the server sends the whole state.
-function follow() {
-  source?.close();
-  const s = (source = new EventSource(`/page/events?version=${encodeURIComponent(version)}`));
-  const taking = (all) => (e) => {
-    version = e.lastEventId;
-    take(JSON.parse(e.data), all);
+// follow takes changes from the server until the connection breaks, or until
+// nobody looks at the page any more. After a gap the server sends the whole
+// state.
+async function follow() {
+  source?.abort();
+  const stream = (source = new AbortController());
+  let silence, loss;
+  const heard = () => {
+    clearTimeout(silence);
+    clearTimeout(loss);
+    silence = setTimeout(() => stream === source && setLost(true), SILENCE);
+    loss = setTimeout(() => stream.abort(), LOSS);
   };
-  s.addEventListener("state", taking(true));
-  s.addEventListener("change", taking(false));
-  s.addEventListener("trouble", (e) => {
-    unreadable = JSON.parse(e.data).error;
+  heard();
+  try {
+    const response = await ask(`/page/events?version=${encodeURIComponent(version)}`, undefined, stream.signal);
+    unreadable = "";
     drawConnection();
-  });
-  s.addEventListener("open", () => {
-    if (lost) say("Connected again.");
-    lost = false;
-    drawConnection();
-  });
-  s.addEventListener("error", () => {
-    if (s !== source) return;
-    lost = true;
-    drawConnection();
-    if (s.readyState === EventSource.CLOSED) startAgain();
-  });
+    for await (const line of lines(response.body)) {
+      if (stream !== source) return;
+      heard();
+      setLost(false);
+      if (line) hear(JSON.parse(line));
+    }
+    throw Object.assign(new Error("the stream ended"), { offline: true });
+  } catch (e) {
+    if (stream !== source) return;
+    source = null;
+    startOver(e);
+  } finally {
+    clearTimeout(silence);
+    clearTimeout(loss);
+  }
+}
+
+// lines yields the lines of a stream until it ends or breaks.
+async function* lines(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read().catch(() => ({ done: true }));
+    if (done) return;
+    const all = (text + value).split("\n");
+    text = all.pop();
+    yield* all;
+  }
+}
+
+function hear(event) {
+  if (event.trouble === undefined) return take(event);
+  unreadable = event.trouble;
+  drawConnection();
 }
 
 // A browser holds few connections to one server: a page that nobody sees lets
@@ -795,7 +896,7 @@ function seen() {
   clearTimeout(letGo);
   if (document.hidden) {
     letGo = setTimeout(() => {
-      source?.close();
+      source?.abort();
       source = null;
     }, 5000);
   } else if (locked) {
@@ -806,7 +907,7 @@ function seen() {
 }
 
 function lock() {
-  source?.close();
+  source?.abort();
   source = null;
   const first = !locked;
   locked = true;
@@ -823,16 +924,6 @@ function unlock() {
   locked = false;
   document.body.classList.remove("locked");
   $("locked").hidden = true;
-}
-
-// enter exchanges the code in the address, if there is one, for a session. It
-// leaves the address at once, so that it ends up in no history and no link.
-async function enter() {
-  const code = new URLSearchParams(location.hash.slice(1)).get("code");
-  if (!code) return;
-  history.replaceState(null, "", location.pathname + location.search);
-  const response = await fetch("/page/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }) });
-  if (!response.ok) put($("lockedText"), "The code in this address was used already, or is older than a minute. Print a new one:");
 }
 
 // openFromAddress opens the task that the address names, if any.
