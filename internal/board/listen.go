@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,8 +27,9 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second
 	writeTimeout      = 60 * time.Second
-	idleTimeout       = 2 * time.Minute
+	idleTimeout       = 30 * time.Second
 	maxHeaderBytes    = 16 << 10
+	maxConns          = 512 // each costs a descriptor, and anybody on this host may connect
 	stopTimeout       = 5 * time.Second
 )
 
@@ -195,6 +197,7 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState:         capConns(maxConns),
 	}
 	srv.RegisterOnShutdown(cancel) // long answers watch their context
 	served := make(chan error, 1)
@@ -210,6 +213,21 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 		srv.Close() // somebody does not finish
 	}
 	return err
+}
+
+// capConns closes each new connection while limit others are open.
+func capConns(limit int64) func(net.Conn, http.ConnState) {
+	var open atomic.Int64
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > limit {
+				c.Close()
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
 }
 
 func (s *Server) isClosed() bool {

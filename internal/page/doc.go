@@ -1,36 +1,43 @@
-// Package page is the web page of the board: what people keep open. It serves
-// static files, the state of the board as JSON, what changes as server-sent
-// events, and takes people's edits. What it shows and does comes from a Source.
+// Package page is the web page of the board. It serves static files, the state
+// of the board as JSON, and a stream of changes, and it takes people's edits.
+// What it shows and does comes from a Source.
 //
 // # Who may look
 //
-// The page listens on loopback, where every local user can reach it, so it
-// asks for a session. The link that OTM prints holds a code behind #, which no
-// server log and no Referer header sees. It is good for a minute and once: a
-// file of its own in the link directory, whose removal is the exchange. What
-// it is exchanged for is a cookie, HttpOnly and SameSite=Strict, for 30 days,
-// that holds its end and a signature over it.
+// Every local user can reach loopback, so the page asks people to sign in. The
+// link that OTM prints holds a code behind #, which no server log and no
+// Referer header contains. A code works once, within a minute: removing its file
+// is the exchange. The browser gets a pass and a session for it.
+//
+// Each request bears the pass in a header. A pass ends with this process, and
+// after passLife. The session buys the next pass: from a server with the same
+// key on the same port, together with a signature of that server's challenge by
+// a key that the browser keeps and no script can read. app.js has the other
+// half. Cookies would go to every port of this host, also to other users'
+// servers.
 //
 // # What is refused
 //
-// A Host that is no loopback name (a foreign name that was made to point
-// here); a write whose Origin is not the page's own, unless it bears the
-// token; a read that the browser says another origin made it send; a session
-// that is over. A strict content policy lets the page load its own files only
-// and make no markup of text.
+//   - a Host that is no loopback name: a foreign name that was made to point here
+//   - a write from another origin; a write without an origin needs the token
+//   - a read that the browser says another origin made it send
+//   - a request without a pass or the token, before its body is read
+//
+// A strict content policy lets the page load its own files only, and turn no
+// text into markup.
 //
 // # Liveness
 //
-// One goroutine computes the state when something changed and somebody looks,
-// and sends each page what differs. Between two looks it leaves the source in
-// peace. A page that cannot keep up is dropped and begins anew with the whole
-// state, and so does one that comes with the version of another process.
+// One goroutine reads the state after a change while a page is open, and sends
+// each page what differs. A page that cannot keep up is dropped and reconnects
+// with the whole state, as does a page that has a version of another process.
+// The stream says something every few seconds, so that a page notices when the
+// server hangs.
 //
-// Where the source cannot be read, the pages are told why, keep what they
-// show, and are told again when it can.
+// If the source cannot be read, the pages keep what they show and say why.
 //
 // # What this does not guarantee
 //
-// That a page saw every state in between, and that two pages show the same at
+// That a page sees every state in between, or that two pages show the same at
 // the same moment.
 package page
