@@ -35,7 +35,7 @@ func injectorCommand(s cli.Streams, args []string) *cobra.Command {
 		Long:    "Bring drops from the inboxes to the board. Without a flag it stays, watches both\ninboxes and sweeps them regularly.",
 		Version: cli.Version(),
 		Args:    cli.NoWords(args, ""),
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) (failed error) {
 			if err := checkEvery("sweep-every", every); err != nil {
 				return err
 			}
@@ -47,7 +47,10 @@ func injectorCommand(s cli.Streams, args []string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer closeLog()
+			defer func() {
+				closeLog()
+				failed = departed(h.Dir, failed)
+			}()
 			in := newInjector(h, h.board(log), log, every, once)
 			if once {
 				return in.Once(c.Context())
@@ -138,7 +141,7 @@ func passCommand(s cli.Streams, args []string, id, short string) *cobra.Command 
 		Long:    short + ".\nWithout a flag it makes one pass; with --every it stays, and passes sooner when\nthe board changed.",
 		Version: cli.Version(),
 		Args:    cli.NoWords(args, ""),
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) (failed error) {
 			stay := c.Flags().Changed("every") && !once
 			if err := checkEvery("every", every); err != nil {
 				return err
@@ -151,7 +154,10 @@ func passCommand(s cli.Streams, args []string, id, short string) *cobra.Command 
 			if err != nil {
 				return err
 			}
-			defer closeLog()
+			defer func() {
+				closeLog()
+				failed = departed(h.Dir, failed)
+			}()
 			b := h.board(log)
 			var p *component
 			if id == heartbeat.Dispatcher {

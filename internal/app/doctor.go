@@ -160,8 +160,12 @@ func (d *doctor) directory() {
 			}
 		}
 	})
-	if kind, err := durable.NetworkFS(dir); err == nil && kind != "" {
-		d.say("disk", bad, "move it to a local disk, and set OTM_DIR", "the data directory lies on %s, whose locks and renames cannot be relied on", kind)
+	switch kind, err := durable.NotLocal(dir); {
+	case err != nil || kind == "":
+	case kind == "FUSE": // it may be a local disk all the same
+		d.say("disk", poor, "move the data directory to a local disk, and set OTM_DIR", "the data directory lies on FUSE, whose locks and syncs may not hold")
+	default:
+		d.say("disk", bad, "move the data directory to a local disk, and set OTM_DIR", "the data directory lies on %s, whose locks and renames cannot be relied on", kind)
 		return
 	}
 	d.disk()
@@ -182,11 +186,11 @@ func (d *doctor) disk() {
 	}
 	switch free, err := durable.Free(dir); {
 	case err != nil:
-		d.say("disk", fine, "", "it is local, and can be written to")
+		d.say("disk", fine, "", "it can be written to")
 	case free < littleRoom:
 		d.say("disk", poor, "df -h "+safe.Quote(dir), "only %d MiB are free below %s", free>>20, dir)
 	default:
-		d.say("disk", fine, "", "it is local, %d MiB are free", free>>20)
+		d.say("disk", fine, "", "%d MiB are free", free>>20)
 	}
 }
 

@@ -114,13 +114,13 @@ func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
 	if !resident {
 		return log, func() {}, nil
 	}
-	file, err := logx.OpenFile(filepath.Join(h.LogDir(), id+".log"))
+	file, err := logx.OpenFile(h.Dir, filepath.Join(h.LogDir(), id+".log"))
 	if err != nil {
 		return nil, nil, err
 	}
 	inFile := logx.New(file, h.logLevel())
 	if isTerminal(h.Err) {
-		return logx.Tee(inFile, log), func() { file.Close() }, nil
+		return slog.New(slog.NewMultiHandler(inFile.Handler(), log.Handler())), func() { file.Close() }, nil
 	}
 	return inFile, func() { file.Close() }, nil
 }

@@ -33,7 +33,7 @@ address of the board's page; the code after # works once, for a minute.`,
 			if err != nil {
 				return err
 			}
-			return h.Up(c.Context(), func(page string) { fmt.Fprintln(s.Out, page) })
+			return departed(h.Dir, h.Up(c.Context(), func(page string) { fmt.Fprintln(s.Out, page) }))
 		},
 	}
 }
@@ -165,7 +165,7 @@ address for the running page.`,
 				return err
 			}
 			fmt.Fprintln(s.Out, firstLink(h, p.address))
-			return p.ended(p.serve(c.Context()))
+			return departed(h.Dir, p.ended(p.serve(c.Context())))
 		},
 	}
 	c.Flags().BoolVar(&link, "link", false, "print a new address of the running page, and exit")

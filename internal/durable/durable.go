@@ -228,11 +228,18 @@ func SyncDir(dir string) error {
 
 func openDir(dir string) (*File, error) { return OpenFile(dir, os.O_RDONLY) }
 
+// syncDir syncs an open directory. Some file systems, many of FUSE among them,
+// cannot sync a directory and answer EINVAL or ENOTSUP (fsync(2)): there the
+// name is as durable as they make it, and that is no reason to stop.
 func syncDir(d *File) error {
-	if err := crash.Failed("sync directory", d.Name()); err != nil {
-		return err
+	err := crash.Failed("sync directory", d.Name())
+	if err == nil {
+		err = d.File.Sync()
 	}
-	return d.File.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return nil
+	}
+	return err
 }
 
 // rename gives a file its name by the function, which may refuse one that is
@@ -258,6 +265,25 @@ func MkdirAll(dir string) error {
 		return err
 	}
 	return Mkdir(dir)
+}
+
+// MkdirBelow is MkdirAll for a directory that may lie in root, the data
+// directory: it never makes root itself, so that a data directory that was
+// moved away does not come back. If root is gone, the error matches
+// fs.ErrNotExist.
+func MkdirBelow(root, dir string) error {
+	below, err := filepath.Rel(root, dir)
+	if err != nil || !filepath.IsLocal(below) {
+		return MkdirAll(dir)
+	}
+	path := root
+	for part := range strings.SplitSeq(below, string(filepath.Separator)) {
+		path = filepath.Join(path, part)
+		if err := Mkdir(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Mkdir makes the directory dir with mode DirMode unless it is there, and

@@ -47,7 +47,7 @@ func TestFileSystemOfNothing(t *testing.T) {
 	if free, err := Free(nothing); free != 0 || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("free of nothing: %d, %v", free, err)
 	}
-	if name, err := NetworkFS(nothing); name != "" || !errors.Is(err, fs.ErrNotExist) {
+	if name, err := NotLocal(nothing); name != "" || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("network file system of nothing: %q, %v", name, err)
 	}
 }

@@ -21,7 +21,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 		path := filepath.Join(dir, "a.log")
 		var want []string
 		refused, err := refuse(dir, func() error {
-			f, err := OpenFile(path)
+			f, err := OpenFile("/nowhere", path)
 			if err != nil {
 				return err
 			}

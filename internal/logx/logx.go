@@ -1,16 +1,16 @@
-// Package logx is where the daemons log: one file a component, one line an
-// event, facts as keys.
+// Package logx writes the logs of the daemons: one file for each component, one
+// line for each event, facts as keys.
 //
-// A log file is written and rotated by the resident component alone; what a
-// supervisor has written into one, by whoever is started with it. It is
-// opened for appending, so that a reader that follows it by name (tail -F)
-// loses no line: on rotation the file is renamed first, and the next line goes
-// into a new one. Where somebody else renames or removes it, the next line
-// makes it anew.
+// Only the resident component writes and rotates its log file. A file into
+// which a supervisor redirects stderr is rotated by the program that it starts.
+//
+// A log is opened for appending. On rotation the file is renamed first and the
+// next line goes into a new one, so that a reader that follows the name
+// (tail -F) loses no line. If somebody else renames or removes the file, the
+// next line makes it anew.
 package logx
 
 import (
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -26,29 +26,31 @@ import (
 
 // Bounds of a log.
 const (
-	MaxSize  = 10 << 20 // bytes, then it is rotated
-	MaxFiles = 5        // rotated ones that are kept: .1 is the newest
+	MaxSize  = 10 << 20 // bytes; a larger log is rotated
+	MaxFiles = 5        // rotated files that are kept: .1 is the newest
 )
 
 // File is a log file that rotates itself. It is safe for use by several
 // goroutines of one process.
 type File struct {
+	root string // the data directory, which is never made
 	path string
-	max  int64
+	max  int64 // bytes
 
 	mu   sync.Mutex // guards file and size
 	file *durable.File
 	size int64
 }
 
-// OpenFile returns the log at path; its directory is made if it is missing.
-func OpenFile(path string) (*File, error) {
-	f := &File{path: path, max: MaxSize}
+// OpenFile opens the log at path, and makes its directory if it is missing; but
+// it never makes root, the data directory.
+func OpenFile(root, path string) (*File, error) {
+	f := &File{root: root, path: path, max: MaxSize}
 	return f, f.open()
 }
 
 func (f *File) open() error {
-	if err := durable.MkdirAll(filepath.Dir(f.path)); err != nil {
+	if err := durable.MkdirBelow(f.root, filepath.Dir(f.path)); err != nil {
 		return err
 	}
 	file, err := durable.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
@@ -76,7 +78,8 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ready makes sure that the open file is the one of that name, and has room.
+// ready makes sure that the open file still has the log's name and has room for
+// n bytes.
 func (f *File) ready(n int) error {
 	if f.file == nil {
 		return f.open()
@@ -103,8 +106,8 @@ func (f *File) isCurrent() bool {
 	return err == nil && os.SameFile(named, open)
 }
 
-// rotate makes room for a new file. Where that fails, the file grows on, and no
-// other is written over or, as it is tried again and again, pushed out.
+// rotate renames the log and makes room for a new one. If a rename fails, the
+// log grows on, and no rotated file is overwritten or pushed out by the retries.
 func rotate(path string) {
 	free := 1
 	for free < MaxFiles && stands(numbered(path, free)) {
@@ -122,10 +125,10 @@ func stands(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Bound is for what a process prints into a file of dir that a supervisor
-// opened, and that nobody else rotates, as launchd does. If it is full, it is
-// rotated, and Bound returns the one to go on in; otherwise stderr itself. What
-// the runtime prints of a crash goes there as well.
+// Bound limits the size of a log in dir into which a supervisor, such as
+// launchd, redirected our stderr and that nobody else rotates. If the log is
+// full, Bound rotates it and returns the new file, else stderr itself. The
+// runtime prints crashes there as well.
 func Bound(stderr *os.File, dir string) *os.File {
 	info, err := stderr.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= MaxSize {
@@ -133,7 +136,7 @@ func Bound(stderr *os.File, dir string) *os.File {
 	}
 	entries, err := durable.ReadDir(dir)
 	if err != nil {
-		return stderr // it is no log of ours
+		return stderr // not a log of ours
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -143,15 +146,15 @@ func Bound(stderr *os.File, dir string) *os.File {
 		rotate(path)
 		next, err := durable.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 		if err != nil {
-			return stderr // which goes on under its new name
+			return stderr // it goes on under its new name
 		}
-		debug.SetCrashOutput(next.File, debug.CrashOptions{}) // where it fails, a crash is told in the rotated one alone
+		debug.SetCrashOutput(next.File, debug.CrashOptions{}) // if this fails, a crash is printed into the rotated file only
 		return next.File
 	}
 	return stderr
 }
 
-// numbered is the name of a rotated file; 0 is the one that is written.
+// numbered is the name of the n-th rotated file; 0 is the log itself.
 func numbered(path string, n int) string {
 	if n == 0 {
 		return path
@@ -171,13 +174,13 @@ func (f *File) Close() error {
 	return err
 }
 
-// New returns a logger that writes lines of key=value to w. Text that could
-// disturb a terminal is quoted.
+// New returns a logger that writes lines of key=value to w. It quotes text that
+// could disturb a terminal.
 func New(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: utc}))
 }
 
-// utc writes times the way the files do.
+// utc writes times in the form that our files use.
 func utc(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey {
 		a.Value = slog.StringValue(a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
@@ -186,53 +189,4 @@ func utc(groups []string, a slog.Attr) slog.Attr {
 		a.Value = slog.StringValue(a.Value.Time().UTC().Format(time.RFC3339))
 	}
 	return a
-}
-
-// Tee returns a logger that writes each line to all of the given ones.
-func Tee(loggers ...*slog.Logger) *slog.Logger {
-	t := tee{}
-	for _, l := range loggers {
-		t = append(t, l.Handler())
-	}
-	return slog.New(t)
-}
-
-type tee []slog.Handler
-
-func (t tee) Enabled(ctx context.Context, level slog.Level) bool {
-	for _, h := range t {
-		if h.Enabled(ctx, level) {
-			return true
-		}
-	}
-	return false
-}
-
-func (t tee) Handle(ctx context.Context, r slog.Record) error {
-	var first error
-	for _, h := range t {
-		if !h.Enabled(ctx, r.Level) {
-			continue
-		}
-		if err := h.Handle(ctx, r.Clone()); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-func (t tee) WithAttrs(attrs []slog.Attr) slog.Handler {
-	out := make(tee, len(t))
-	for i, h := range t {
-		out[i] = h.WithAttrs(attrs)
-	}
-	return out
-}
-
-func (t tee) WithGroup(name string) slog.Handler {
-	out := make(tee, len(t))
-	for i, h := range t {
-		out[i] = h.WithGroup(name)
-	}
-	return out
 }

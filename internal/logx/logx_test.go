@@ -20,7 +20,7 @@ import (
 func open(t *testing.T, max int64) (*File, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "logs dir", "otm-injector.log")
-	f, err := OpenFile(path)
+	f, err := OpenFile("/nowhere", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestOpenFileAppends(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, f, "two\n") // opens it again
-	again, err := OpenFile(path)
+	again, err := OpenFile("/nowhere", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestRotationGoesOnAfterARestart(t *testing.T) {
 	f, path := open(t, 100)
 	put(t, f, strings.Repeat("x", 89)+"\n")
 	f.Close()
-	again, err := OpenFile(path)
+	again, err := OpenFile("/nowhere", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestWriteFails(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Dir(path)))
 	put(t, f, "found\n")
-	if _, err := OpenFile(filepath.Join(path, "below")); err == nil {
+	if _, err := OpenFile("/nowhere", filepath.Join(path, "below")); err == nil {
 		t.Error("OpenFile below a file gave no error")
 	}
 }
@@ -329,33 +329,6 @@ func TestTimesAreUTC(t *testing.T) {
 		t.Errorf("the line is %q, want %q", got, want)
 	}
 }
-
-func TestTee(t *testing.T) {
-	t.Parallel()
-	var all, some bytes.Buffer
-	log := Tee(New(&all, slog.LevelDebug), New(&some, slog.LevelWarn))
-	log.With("task", "T-00035").WithGroup("g").Info("info", "k", 1)
-	log.Warn("warn")
-	if got := all.String(); !strings.Contains(got, "msg=info task=T-00035 g.k=1\n") || !strings.Contains(got, "msg=warn\n") {
-		t.Errorf("the first has %q", got)
-	}
-	if got := some.String(); strings.Contains(got, "info") || !strings.Contains(got, "msg=warn\n") {
-		t.Errorf("the second has %q", got)
-	}
-	quiet := Tee(New(&some, slog.LevelWarn))
-	if quiet.Enabled(t.Context(), slog.LevelInfo) {
-		t.Error("enabled for what no logger wants")
-	}
-	broken := Tee(New(failing{}, slog.LevelInfo), New(&all, slog.LevelInfo))
-	all.Reset()
-	if err := broken.Handler().Handle(t.Context(), slog.NewRecord(time.Now(), slog.LevelInfo, "x", 0)); err == nil || !strings.Contains(all.String(), "msg=x") {
-		t.Errorf("one that fails: %v, and the other has %q", err, all.String())
-	}
-}
-
-type failing struct{}
-
-func (failing) Write([]byte) (int, error) { return 0, errors.New("no") }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -1,5 +1,0 @@
-//go:build !linux && !darwin
-
-package durable
-
-func renameNoReplace(from, to string) error { return linkNoReplace(from, to) }
