@@ -55,7 +55,7 @@ func newHouse(t *testing.T) *house {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"} {
+	for _, name := range mainNames {
 		if err := os.Symlink(self, filepath.Join(h.bin, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,6 @@ var mains = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	builtMains = dir
 	path := filepath.Join(dir, "otm.test")
 	cmd := exec.Command("go", "test", "-c", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "GOFLAGS=")
@@ -89,9 +88,6 @@ var mains = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
-
-// builtMains is where mains built one; "": it did not.
-var builtMains string
 
 func (h *house) command(crashAt, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(h.bin, name), args...)

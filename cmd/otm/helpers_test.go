@@ -19,6 +19,7 @@ import (
 
 	"otm/dispatch/gateway/gatewaytest"
 	"otm/internal/board"
+	"otm/internal/leak"
 	"otm/pipeline/inbox"
 )
 
@@ -47,6 +48,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("REPO", repo)
+	env.Setenv(leak.RunEnv, os.Getenv(leak.RunEnv))
 	// With the race detector, a process would wait a second at its end.
 	env.Setenv("GORACE", cmp.Or(os.Getenv("GORACE"), "atexit_sleep_ms=0"))
 	return nil
@@ -56,6 +58,7 @@ func setup(env *testscript.Env) error {
 //
 //	waitfor FILE REGEXP      until the file matches
 //	waitgone FILE            until there is no such file
+//	again COMMAND...         runs a command until it succeeds, as a person does whom the board's limits turn away
 //	settled N                until both inboxes are empty and N files are in processed/ and failed/
 //	board list               the rows of the embedded board, a line each, to stdout
 //	board set TASK FIELD V   edits a cell of a task's row over the API
@@ -80,6 +83,7 @@ func setup(env *testscript.Env) error {
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"waitfor":   waitfor,
 	"waitgone":  waitgone,
+	"again":     again,
 	"settled":   settled,
 	"board":     boardCmd,
 	"tree":      tree,
@@ -149,6 +153,13 @@ func waitgone(ts *testscript.TestScript, neg bool, args []string) {
 		_, err := os.Lstat(ts.MkAbs(args[0]))
 		return os.IsNotExist(err)
 	})
+}
+
+func again(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: again COMMAND...")
+	}
+	until(ts, strings.Join(args, " ")+" to succeed", func() bool { return ts.Exec(args[0], args[1:]...) == nil })
 }
 
 func settled(ts *testscript.TestScript, neg bool, args []string) {

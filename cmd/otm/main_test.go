@@ -2,6 +2,9 @@ package main
 
 import (
 	"flag"
+	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +19,7 @@ import (
 	"otm/internal/app"
 	"otm/internal/cli"
 	"otm/internal/crash"
+	"otm/internal/leak"
 )
 
 // TestMain lets the test binary act as every command of OTM, so that the
@@ -28,29 +32,87 @@ func TestMain(m *testing.M) {
 	}
 	armCrash(os.Getenv("OTM_CRASH_AT"))
 	armTrace(os.Getenv("OTM_CRASH_TRACE"))
-	commands := map[string]func(){}
-	for _, name := range []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"} {
-		commands[name] = func() {
+	if command := commands()[filepath.Base(os.Args[0])]; command != nil {
+		command()
+		os.Exit(0)
+	}
+	// These tests wait for other processes most of the time.
+	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+	os.Exit(leak.Main(withCommands{m}))
+}
+
+// commands are what this binary acts as, by the name that it is started with.
+func commands() map[string]func() {
+	all := maps.Clone(scriptCommands)
+	for _, name := range mainNames {
+		all[name] = func() {
 			code := app.Main(append([]string{name}, os.Args[1:]...), cli.OSStreams())
 			noteExit(code)
 			os.Exit(code)
 		}
 	}
-	for name, f := range scriptCommands {
-		commands[name] = f
-	}
-	// These tests wait for other processes most of the time.
-	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
-	testscript.Main(cleaning{m}, commands)
+	return all
 }
 
-// cleaning are the tests, after which nothing is left of what they built.
-type cleaning struct{ *testing.M }
+// mainNames are the commands of OTM.
+var mainNames = []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"}
 
-func (c cleaning) Run() int {
-	code := c.M.Run()
-	os.RemoveAll(builtMains)
-	return code
+// withCommands are the tests, for which all commands stand in a directory of
+// PATH.
+type withCommands struct{ *testing.M }
+
+func (w withCommands) Run() int {
+	bin, err := makeBin()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	os.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	return w.M.Run()
+}
+
+// makeBin makes a directory in which this binary has the name of each command.
+// The names are links to one copy, and no symbolic links: a command finds the
+// others beside itself.
+func makeBin() (dir string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if dir, err = os.MkdirTemp("", "bin"); err != nil {
+		return "", err
+	}
+	first := ""
+	for name := range commands() {
+		path := filepath.Join(dir, name)
+		if first != "" {
+			err = os.Link(first, path)
+		} else if err = os.Link(self, path); err != nil { // another file system
+			err = copyFile(self, path)
+		}
+		if err != nil {
+			return "", err
+		}
+		first = path
+	}
+	return dir, nil
+}
+
+func copyFile(from, to string) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if _, err := io.Copy(w, r); err != nil {
+		return err
+	}
+	return w.Close()
 }
 
 // noteExit leaves the exit code where scripts find it: testscript itself only

@@ -1,5 +1,5 @@
-// Package leak holds tests to what they promise for a program: that whatever
-// was started has ended.
+// Package leak holds tests to what they promise for a program: nothing that they
+// started or made outlives them, however they end.
 package leak
 
 import (
@@ -11,22 +11,28 @@ import (
 	"go.uber.org/goleak"
 )
 
-// tries is how often is looked whether all have ended. One look goes on for
-// about half a second; a busy machine may take ten.
+// tries is how often Run looks whether all goroutines have ended. One look takes
+// about half a second; a busy machine may need ten.
 const tries = 20
 
-// Run runs tests, and fails where a goroutine outlives them. Fuzzing has
-// goroutines of its own.
-func Run(m interface{ Run() int }) (code int) { return run(m, tries) }
+// Run is Main for packages whose tests must leave no goroutine either. Fuzzing
+// has goroutines of its own, and is not held to that.
+func Run(m interface{ Run() int }) (code int) { return Main(checked{m, tries}) }
 
-func run(m interface{ Run() int }, tries int) (code int) {
-	code = m.Run()
+// checked are tests that fail if a goroutine outlives them.
+type checked struct {
+	tests interface{ Run() int }
+	tries int
+}
+
+func (c checked) Run() (code int) {
+	code = c.tests.Run()
 	http.DefaultClient.CloseIdleConnections()
 	if code != 0 || flag.Lookup("test.fuzz").Value.String() != "" {
 		return code
 	}
 	var err error
-	for range tries {
+	for range c.tries {
 		if err = goleak.Find(); err == nil {
 			return 0
 		}
