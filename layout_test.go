@@ -8,7 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +184,37 @@ func TestNoTestCode(t *testing.T) {
 			if d == "testing" || strings.HasSuffix(d, "test") && under(d, "otm") {
 				t.Errorf("%s links %s", p.ImportPath, d)
 			}
+		}
+	}
+}
+
+// TestC27TestsCleanUp: tests that make directories or start processes run in
+// leak.Main, which removes and ends these if the tests are killed (C27: tests that
+// ran into their timeout left four boards and five directories).
+func TestC27TestsCleanUp(t *testing.T) {
+	makes := regexp.MustCompile(`\.TempDir\(|os\.MkdirTemp\(|exec\.Command`)
+	made, held := map[string]string{}, map[string]bool{} // by directory
+	err := filepath.WalkDir(".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(name)
+		if makes.Match(text) {
+			made[dir] = name
+		}
+		held[dir] = held[dir] || bytes.Contains(text, []byte("leak.Main(")) || bytes.Contains(text, []byte("leak.Run("))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, name := range made {
+		if !held[dir] && dir != "internal/leak" {
+			t.Errorf("%s makes a directory or starts a process: add to its package\n\tfunc TestMain(m *testing.M) { os.Exit(leak.Main(m)) }", name)
 		}
 	}
 }

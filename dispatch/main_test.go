@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"otm/internal/crash"
-	"otm/internal/crash/crashtest"
 	"otm/internal/leak"
 	"otm/pipeline"
 	files "otm/pipeline/task"
@@ -26,7 +25,6 @@ func TestMain(m *testing.M) {
 		armCrash(os.Getenv(crashEnv))
 		os.Exit(victimMain(order))
 	}
-	crashtest.InMemory()
 	for name, value := range inherited {
 		os.Setenv(name, value)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"otm/internal/board"
 	"otm/internal/crash"
+	"otm/internal/leak"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 func runVictim(dir string) error {

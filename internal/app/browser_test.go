@@ -16,6 +16,7 @@ import (
 
 	"otm/internal/board"
 	"otm/internal/cli"
+	"otm/internal/leak"
 	"otm/pipeline"
 )
 
@@ -28,12 +29,17 @@ var chromium struct {
 	err  error
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
+func TestMain(m *testing.M) { os.Exit(leak.Main(withBrowser{m})) }
+
+// withBrowser are the tests, after which the browser ends.
+type withBrowser struct{ *testing.M }
+
+func (w withBrowser) Run() int {
+	code := w.M.Run()
 	if chromium.stop != nil {
 		chromium.stop()
 	}
-	os.Exit(code)
+	return code
 }
 
 // startChromium finds and starts a browser. OTM_TEST_CHROMIUM=must makes a

@@ -78,12 +78,6 @@ func newPlay(t *testing.T) *play {
 	begun := time.Now().Truncate(time.Second)
 	now := func() time.Time { return begun.Add(time.Duration(p.ahead.Add(int64(time.Millisecond)))) }
 	root := t.TempDir()
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() { // nobody pulls the plug here
-		if root, err = os.MkdirTemp("/dev/shm", "otm model "); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(root) })
-	}
 	p.dir, p.ws = filepath.Join(root, "data"), filepath.Join(root, "ws")
 	if _, err := Init(p.dir); err != nil {
 		t.Fatal(err)

@@ -42,12 +42,6 @@ func newVirtual(t *testing.T, rowLimit int, agents ...string) *virtual {
 	t.Helper()
 	time.Sleep(time.Until(epoch))
 	root := t.TempDir()
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() { // nobody pulls the plug here
-		if root, err = os.MkdirTemp("/dev/shm", "otm virtual "); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(root) })
-	}
 	v := &virtual{T: t, far: newFarSlack(t, root, rowLimit, agents), hints: map[string]chan struct{}{}}
 	dir := filepath.Join(root, "data")
 	if _, err := Init(dir); err != nil {

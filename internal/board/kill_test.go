@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"otm/internal/crash"
+	"otm/internal/leak"
 )
 
 // The environment of the process that gets killed: it opens the board in
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 func runVictim(dir string) error {

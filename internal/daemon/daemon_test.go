@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"otm/internal/leak"
 )
 
 // act is set in the environment of this binary where it is to be a daemon that
@@ -19,7 +21,7 @@ const act = "OTM_TEST_DAEMON"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(act) == "" {
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	}
 	ctx, stop := Signals(context.Background())
 	defer stop()

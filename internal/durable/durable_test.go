@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/leak"
 )
 
 // child is set in the environment of this binary where it is to do one thing
@@ -25,7 +26,7 @@ const child = "OTM_TEST_CHILD"
 func TestMain(m *testing.M) {
 	switch what, path, _ := strings.Cut(os.Getenv(child), " "); what {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	case "write": // for a tracer to look at
 		must(WriteNew(path, []byte("one")))
 		must(Replace(path, []byte("two")))

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"otm/internal/leak"
 )
 
 // hold is set in the environment of this binary where it is to hold the lock
@@ -27,7 +29,7 @@ const hold = "OTM_TEST_HOLD"
 func TestMain(m *testing.M) {
 	path := os.Getenv(hold)
 	if path == "" {
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	}
 	l, err := Acquire(context.Background(), path, 0)
 	if err != nil {

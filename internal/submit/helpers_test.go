@@ -16,6 +16,7 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/crash"
+	"otm/internal/leak"
 	"otm/pipeline"
 	"otm/pipeline/task"
 )
@@ -27,7 +28,7 @@ const as = "OTM_TEST_AS"
 func TestMain(m *testing.M) {
 	how := os.Getenv(as)
 	if how == "" {
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	}
 	if how == "create kill" {
 		left := 1 + rand.N(10)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/leak"
 	"otm/pipeline"
 )
 
@@ -308,5 +309,5 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }

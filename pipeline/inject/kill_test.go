@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
-	"otm/internal/crash/crashtest"
+	"otm/internal/leak"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -44,8 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	crashtest.InMemory()
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 func runProcess(dir string) error {

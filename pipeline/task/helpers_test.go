@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"otm/internal/crash"
+	"otm/internal/leak"
 	"otm/pipeline"
 )
 
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	dir := os.Getenv(take)
 	if dir == "" {
-		os.Exit(m.Run())
+		os.Exit(leak.Main(m))
 	}
 	id, err := takeOne(context.Background(), Open(dir, nil))
 	if err != nil {

@@ -6,7 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"otm/internal/leak"
 )
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // TestSameBytes: neither times nor the order of writing nor the umask show.
 func TestSameBytes(t *testing.T) {

@@ -15,18 +15,6 @@ import (
 	"otm/internal/crash"
 )
 
-// InMemory has the directories of a test binary made in memory, where there is
-// such a file system, unless TMPDIR says where. What tests of steps that are
-// refused show holds there as well, and takes half the time. It is for TestMain.
-func InMemory() {
-	if _, set := os.LookupEnv("TMPDIR"); set {
-		return
-	}
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		os.Setenv("TMPDIR", "/dev/shm")
-	}
-}
-
 type ask func(step, path string) error
 
 var asked sync.Map // directories → who is asked about them

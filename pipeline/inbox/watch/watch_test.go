@@ -14,36 +14,12 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"otm/internal/leak"
 )
 
-// TestMain looks for goroutines that outlive the tests: a watcher has three.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leaked(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines are left:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leaked returns the stacks of goroutines of this package or of fsnotify that
-// do not end.
-func leaked() string {
-	var left string
-	for end := time.Now().Add(patience); time.Now().Before(end); runtime.Gosched() {
-		buf := make([]byte, 1<<20)
-		left = ""
-		for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if (strings.Contains(stack, "watch.(*Watcher)") || strings.Contains(stack, "fsnotify.")) && !strings.Contains(stack, "leaked") {
-				left += stack + "\n\n"
-			}
-		}
-		if left == "" {
-			return ""
-		}
-	}
-	return left
-}
+// A watcher has three goroutines: none may outlive the tests.
+func TestMain(m *testing.M) { os.Exit(leak.Run(m)) }
 
 // patience bounds how late a failure is told; nothing is measured by it.
 const patience = 30 * time.Second

@@ -1,0 +1,10 @@
+package otm_test
+
+import (
+	"os"
+	"testing"
+
+	"otm/internal/leak"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
