@@ -70,10 +70,10 @@ func TestAdoption(t *testing.T) {
 	w.types("Robin's", "robin")
 	r := w.pass()
 	want(t, "at once", words(r.Dispatched, len(r.Failed), w.ids("alpha")), "0 0 ")
-	if r.Due.IsZero() || r.Due.After(w.clock.Now().Add(DefaultTimes.AdoptAfter)) {
+	if r.Due.IsZero() || r.Due.After(w.clock.Now().Add(pipeline.DefaultTimes.AdoptAfter)) {
 		t.Errorf("due at %v", r.Due)
 	}
-	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	r = w.pass()
 	want(t, "when still", words(r.Dispatched, r.Summary()), "3 Dispatched 3 tasks, woke 1 agents, 0 failures")
 	rec := w.record(w.taskOf(row))
@@ -127,7 +127,7 @@ func TestAdoptionOfATypedID(t *testing.T) {
 	good := w.types("Mine", "alpha", board.TextCell(column, "T-00007"))
 	w.types("Not one", "alpha", board.TextCell(column, "soon"))
 	w.types("With an id soon", "alpha")
-	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	r := w.pass()
 	want(t, "failures", r.Failed, []string{`row "Not one": "soon" is no task id: clear that cell`}) // once, also as the rows are looked at again
 	r2 := w.pass()
@@ -151,7 +151,7 @@ func TestAdoptionLostAnswers(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, "alpha")
 				row := w.types("Fix", "alpha")
-				w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+				w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 				w.board.Faults.Next(method, fault)
 				for range 6 {
 					if _, err := w.d.Pass(t.Context(), 0); err != nil {
@@ -181,7 +181,7 @@ func TestKilledAdoption(t *testing.T) {
 			w := newWorld(t, "alpha")
 			row := w.types("Fix", "alpha")
 			o := w.order("pass")
-			o.Ahead = DefaultTimes.AdoptAfter + time.Second
+			o.Ahead = pipeline.DefaultTimes.AdoptAfter + time.Second
 			if !o.kill(t, at) {
 				t.Fatal("the point was not reached")
 			}

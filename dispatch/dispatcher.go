@@ -25,7 +25,7 @@ type Dispatcher struct {
 	Records    pipeline.Records
 	Agents     pipeline.Agents
 	Wakers     map[pipeline.Trigger]Waker
-	Times      Times
+	Times      pipeline.Times
 	// NewID takes an id from the counter, durably: for a row that a person
 	// typed.
 	NewID func(context.Context) (pipeline.TaskID, error)

@@ -195,7 +195,7 @@ func TestExecOneProcess(t *testing.T) {
 	w.agents[0].Trigger = pipeline.TriggerGateway
 	w.restart()
 	want(t, "over the gateway", w.pass().Woken, 0)
-	w.clock.Advance(DefaultTimes.RewakeAfter)
+	w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 	want(t, "a process that takes nothing is told of", w.pass().Given, []string{"agent alpha was started and takes nothing while it runs: [T-00002 T-00001]"})
 	w.agents[0].Trigger = pipeline.TriggerExec
 	w.restart()
@@ -369,7 +369,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 		}
 		w.ended()
 	}
-	want(t, "runs", strings.Count(w.found("runs"), "run"), DefaultTimes.RewakeMax+1)
+	want(t, "runs", strings.Count(w.found("runs"), "run"), pipeline.DefaultTimes.RewakeMax+1)
 	want(t, "given up", w.pass().Given, []string{"agent alpha was woken 4 times and took nothing: [T-00001] (set one to new on the board to try again)"})
 	want(t, "exit", w.record(id).Wakes[0].Exit, "signal: killed")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)

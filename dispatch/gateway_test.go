@@ -135,22 +135,22 @@ func TestGatewayNothingHappens(t *testing.T) {
 		g.Inject(gatewaytest.AcceptNeverRun)
 		want(w, "woken", w.pass().Woken, 1)
 		for range 3 {
-			w.clock.Advance(DefaultTimes.RewakeAfter / 4)
+			w.clock.Advance(pipeline.DefaultTimes.RewakeAfter / 4)
 			want(w, "too early", w.pass().Summary(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 		}
-		w.clock.Advance(DefaultTimes.RewakeAfter / 4)
+		w.clock.Advance(pipeline.DefaultTimes.RewakeAfter / 4)
 		want(w, "its run is unknown", w.pass().Woken, 0)
 		if w.record(1).Wakes[0].Unknown == nil {
 			w.Error("the record does not say so")
 		}
-		w.clock.Advance(DefaultTimes.RewakeAfter)
+		w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 		want(w, "the next attempt", w.pass().Woken, 1)
 		want(w, "said", w.log.count(slog.LevelWarn, "woke agent"), 1)
 		for attempt := 2; attempt <= 4; attempt++ {
 			key := Key(1, "alpha", attempt)
 			g.Until(w, func() bool { runs := g.RunsOf(key); return len(runs) == 1 && runs[0].Status != "" })
 			want(w, "asked under each key", g.Asked(key), 1)
-			w.clock.Advance(DefaultTimes.RewakeAfter)
+			w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 			w.pass() // its run has ended
 			w.clock.Advance(time.Minute)
 			r := w.pass()
@@ -158,7 +158,7 @@ func TestGatewayNothingHappens(t *testing.T) {
 			want(w, "given up", len(r.Given), map[bool]int{true: 1}[attempt == 4])
 		}
 		for range 3 {
-			w.clock.Advance(DefaultTimes.RewakeAfter)
+			w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 			r := w.pass()
 			want(w, "report", words(r.Woken, len(r.Failed), r.Given), "0 0 [agent alpha was woken 4 times and took nothing: [T-00001] (set one to new on the board to try again)]")
 		}
@@ -177,7 +177,7 @@ func TestGatewayCannotBeAsked(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		w.pass()
 		g.Until(w, func() bool { return len(g.Runs()) == 1 })
-		w.clock.Advance(DefaultTimes.RewakeAfter)
+		w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 		g.Kill()
 		for range 2 {
 			r := w.pass()

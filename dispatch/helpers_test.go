@@ -76,7 +76,7 @@ func (w *world) restart() {
 	})
 	w.store = files.Open(w.dir, nil)
 	w.d = &Dispatcher{
-		Dir: w.dir, Board: w.client, Records: w.store, Agents: w.agents, Times: DefaultTimes, Now: w.clock.Now,
+		Dir: w.dir, Board: w.client, Records: w.store, Agents: w.agents, Times: pipeline.DefaultTimes, Now: w.clock.Now,
 		Wakers: map[pipeline.Trigger]Waker{pipeline.TriggerGateway: w.waker}, NewID: newID(w.store),
 		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -94,7 +94,7 @@ func newModel(t *testing.T, dir, workspace string, trigger pipeline.Trigger, see
 
 func (m *model) restart() {
 	m.d = &Dispatcher{
-		Dir: m.dir, Records: m.recs, Agents: pipeline.Agents{*m.agent}, Times: DefaultTimes, Now: m.tick,
+		Dir: m.dir, Records: m.recs, Agents: pipeline.Agents{*m.agent}, Times: pipeline.DefaultTimes, Now: m.tick,
 		Wakers: map[pipeline.Trigger]Waker{m.agent.Trigger: m}, Log: slog.New(slog.DiscardHandler),
 		saidAt: map[string]time.Time{}, waking: map[string]chan wakeResult{}, unwoken: map[string]string{},
 	}

@@ -14,7 +14,7 @@ type Outlooks struct {
 	Agents  pipeline.Agents
 	Records pipeline.Records
 	Now     time.Time
-	Times   Times
+	Times   pipeline.Times
 
 	holders holders
 }

@@ -37,7 +37,7 @@ func TestTaskIDChanged(t *testing.T) {
 				w.edit(id, w.taskIDCell(text), w.status(status))
 				w.pass()
 				want(t, "while it is being edited", words(w.taskOf(w.record(id).RowID) == id, w.record(id).Attempt), words(false, attempt))
-				w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+				w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 				w.pass()
 				r := w.pass()
 				want(t, "failures", len(r.Failed), 0)
@@ -78,7 +78,7 @@ func TestTaskIDClearedWhileTheRecordIsBroken(t *testing.T) {
 		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+		w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 		r := w.pass()
 		if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "maybe that of T-00001, whose record cannot be read") {
 			t.Errorf("failures %q", r.Failed)
@@ -102,7 +102,7 @@ func TestTaskIDChangedAgain(t *testing.T) {
 	w.pass()
 	for n := range 2 {
 		w.edit(id, w.taskIDCell(""))
-		w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+		w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 		r := w.pass()
 		want(t, "failures", len(r.Failed), n)
 		if n == 1 && !strings.Contains(r.Summary(), "somebody keeps changing its Task ID") {
@@ -124,13 +124,13 @@ func TestTaskIDClearedWhileACopyBearsIt(t *testing.T) {
 	row := w.record(id).RowID
 	copied := w.types("x", "alpha", w.taskIDCell("T-00001"))
 	w.edit(id, w.taskIDCell(""))
-	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	r := w.pass()
 	want(t, "failures", r.Failed[1:], []string{`row "x": it is the row of T-00001, whose id row "x" bears: clear the Task ID of that one`})
 	if err := w.board.Server.EditRow("", w.board.ListID, copied, w.taskIDCell("")); err != nil {
 		t.Fatal(err)
 	}
-	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	w.pass()
 	want(t, "the copy, as told", words(w.taskOf(row), w.taskOf(copied)), "T-00001 T-00002")
 }
@@ -141,7 +141,7 @@ func TestAdoptionOnAFullList(t *testing.T) {
 	w := newWorld(t, "alpha", "beta")
 	row, second := w.types("Typed", "alpha"), w.types("Typed too", "alpha")
 	id := w.create("x", "beta", pipeline.Normal)
-	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	stop := w.board.Faults.Always("slackLists.items.create", boardtest.ErrorCode("over_row_maximum"))
 	r := w.pass()
 	want(t, "dispatched", words(r.Dispatched, r.Trouble, w.ids("beta")), words(1, nil, id))
@@ -159,7 +159,7 @@ func TestTypedIDOfAnUnknownAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	w.types("Mine", "nobody", w.taskIDCell("T-00007"))
-	w.clock.Advance(DefaultTimes.AdoptAfter + time.Second)
+	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	w.pass()
 	want(t, "failures", w.pass().Failed, []string{`T-00007: unknown agent "nobody": no [agents.NAME] table of otm.toml has this name or label`})
 }

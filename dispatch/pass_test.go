@@ -504,14 +504,14 @@ func TestEntryVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		w.clock.Advance(DefaultTimes.RedeliverAfter / 4)
+		w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter / 4)
 		r := w.pass()
 		want(t, "entries", w.ids("alpha"), "")
-		if d := r.Due.Sub(w.clock.Now()); d <= 0 || d > DefaultTimes.RedeliverAfter {
+		if d := r.Due.Sub(w.clock.Now()); d <= 0 || d > pipeline.DefaultTimes.RedeliverAfter {
 			t.Errorf("to be looked at again in %v", d)
 		}
 	}
-	w.clock.Advance(DefaultTimes.RedeliverAfter / 2)
+	w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter / 2)
 	w.pass()
 	want(t, "put back", w.ids("alpha"), "T-00001")
 	want(t, "with what is known of its wake", w.entry("alpha", id)["runId"], "otm-T-00001-alpha-1")
@@ -524,7 +524,7 @@ func TestEntryVanishes(t *testing.T) {
 	w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = []any{} })
 	w.pass()
 	w.write(w.path("alpha"), content)
-	w.clock.Advance(DefaultTimes.RedeliverAfter)
+	w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter)
 	w.pass()
 	want(t, "missing since", w.record(id).Dispatch.MissingAt, (*time.Time)(nil))
 	want(t, "entries", w.ids("alpha"), "T-00001")
@@ -533,7 +533,7 @@ func TestEntryVanishes(t *testing.T) {
 	w.report(id, pipeline.InProgress)
 	w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = []any{} })
 	w.pass()
-	w.clock.Advance(2 * DefaultTimes.RedeliverAfter)
+	w.clock.Advance(2 * pipeline.DefaultTimes.RedeliverAfter)
 	w.pass()
 	want(t, "entries", w.ids("alpha"), "")
 }
@@ -1119,13 +1119,13 @@ func TestSilent(t *testing.T) {
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.pass()
 	w.next("alpha")
-	w.clock.Advance(DefaultTimes.SilentAfter / 2)
+	w.clock.Advance(pipeline.DefaultTimes.SilentAfter / 2)
 	w.report(id, pipeline.InProgress)
 	heard := w.clock.Now()
-	w.clock.Advance(DefaultTimes.SilentAfter - time.Minute)
+	w.clock.Advance(pipeline.DefaultTimes.SilentAfter - time.Minute)
 	r := w.pass()
 	want(t, "not yet", r.Given, []string(nil))
-	if d := r.Due.Sub(heard); d < DefaultTimes.SilentAfter-time.Minute || d > DefaultTimes.SilentAfter+time.Minute {
+	if d := r.Due.Sub(heard); d < pipeline.DefaultTimes.SilentAfter-time.Minute || d > pipeline.DefaultTimes.SilentAfter+time.Minute {
 		t.Errorf("to be looked at %v after it was heard of", d)
 	}
 	w.clock.Advance(2 * time.Minute)
@@ -1157,7 +1157,7 @@ func TestSharedWorkspace(t *testing.T) {
 			a, b := w.create("x", "alpha", pipeline.Normal), w.create("y", "beta", pipeline.Normal)
 			w.pass()
 			want(t, "entries", w.ids("alpha"), "T-00001 T-00002")
-			w.clock.Advance(2 * DefaultTimes.RedeliverAfter)
+			w.clock.Advance(2 * pipeline.DefaultTimes.RedeliverAfter)
 			w.pass()
 			want(t, "entries", w.ids("alpha"), "T-00001 T-00002")
 			want(t, "alpha takes", w.next("alpha"), a)
@@ -1352,7 +1352,7 @@ func TestConcurrentRewriting(t *testing.T) {
 	for i := range 40 {
 		tend((i + 1) * all / 40)
 		if i%4 == 3 {
-			w.clock.Advance(DefaultTimes.RedeliverAfter)
+			w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter)
 			taken, err := (&Desk{
 				Dir: w.dir, Records: recs, Agents: w.agents, Now: w.clock.Now, Warn: func(string) {},
 				Said: func(pipeline.TaskID) ([]Said, error) { return nil, nil },
@@ -1373,7 +1373,7 @@ func TestConcurrentRewriting(t *testing.T) {
 		t.Errorf("the agent rewrote the file only %d times", n)
 	}
 	tend(all)
-	w.clock.Advance(DefaultTimes.RedeliverAfter)
+	w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter)
 	tend(all)
 	there := map[any]bool{}
 	for _, e := range w.entries("alpha") {

@@ -8,22 +8,6 @@ import (
 	"otm/pipeline"
 )
 
-// Times are the delays of the configuration.
-type Times struct {
-	AdoptAfter     time.Duration // for which a person's row must not have changed
-	SettleAfter    time.Duration // for which a walk may lag behind a write
-	RedeliverAfter time.Duration // after which a vanished entry is put back
-	RewakeAfter    time.Duration // after which an accepted wake counts as not heard
-	SilentAfter    time.Duration // after which a working agent counts as gone
-	RewakeMax      int           // wakes after the first before giving up
-}
-
-// DefaultTimes are those of the contract.
-var DefaultTimes = Times{
-	AdoptAfter: time.Minute, SettleAfter: 15 * time.Second, RedeliverAfter: 5 * time.Minute, RewakeAfter: 15 * time.Minute,
-	SilentAfter: time.Hour, RewakeMax: 3,
-}
-
 const (
 	// answerWait is how long a wake whose answer was lost is asked again under
 	// its key. The gateway remembers keys for five minutes after a run's end.
@@ -55,7 +39,7 @@ type situation struct {
 	pauses  bool               // between starts of a command that takes nothing
 	idle    time.Time          // when "otm next" last found nothing for it; zero: never, or not known
 	now     time.Time
-	times   Times
+	times   pipeline.Times
 }
 
 // plan is what to do, and for which tasks.

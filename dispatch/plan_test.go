@@ -218,7 +218,7 @@ func TestPlanWake(t *testing.T) {
 			t.Parallel()
 			s := &situation{
 				agent:   &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway},
-				records: c.records, now: minute(c.now), times: DefaultTimes,
+				records: c.records, now: minute(c.now), times: pipeline.DefaultTimes,
 			}
 			if c.change != nil {
 				c.change(s)
@@ -259,7 +259,7 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 	} {
 		s := &situation{
 			agent:   &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway},
-			records: []*pipeline.Record{recordWith(2)}, gone: []*pipeline.Record{c.gone}, now: minute(c.now), times: DefaultTimes,
+			records: []*pipeline.Record{recordWith(2)}, gone: []*pipeline.Record{c.gone}, now: minute(c.now), times: pipeline.DefaultTimes,
 		}
 		want(t, c.name, plainly(s.planWake()), c.want)
 	}
@@ -268,7 +268,7 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 func TestWaitingOrder(t *testing.T) {
 	t.Parallel()
 	s := &situation{
-		agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, now: minute(1), times: DefaultTimes,
+		agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, now: minute(1), times: pipeline.DefaultTimes,
 		records: []*pipeline.Record{recordWith(4), recordWith(3, priority(pipeline.Low)), recordWith(2, priority("medium")), recordWith(5, priority(pipeline.Critical)), recordWith(1, priority(pipeline.Batchable))},
 	}
 	want(t, "most urgent first, then oldest", idsOf(s.planWake().tasks), "[T-00005 T-00002 T-00004 T-00003 T-00001]")

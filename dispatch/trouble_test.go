@@ -83,7 +83,7 @@ func undisturbed(t *testing.T) string {
 // returns the first error. Where one does not do all, the next comes soon, as a
 // wake of which the answer could not be noted is sent anew after some minutes.
 func (w *world) disturbed(ctx context.Context) (first error) {
-	for _, then := range []time.Duration{20 * time.Second, 20 * time.Second, DefaultTimes.RewakeAfter, time.Second} {
+	for _, then := range []time.Duration{20 * time.Second, 20 * time.Second, pipeline.DefaultTimes.RewakeAfter, time.Second} {
 		r, err := w.d.Pass(ctx, 0)
 		first = cmp.Or(first, err, r.Trouble)
 		if err != nil || r.Trouble != nil || len(r.Failed) > 0 {

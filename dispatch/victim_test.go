@@ -55,7 +55,7 @@ func (o *order) wakers() (wakers map[pipeline.Trigger]Waker, stop func()) {
 func (o *order) dispatcher() (d *Dispatcher, stop func()) {
 	wakers, stop := o.wakers()
 	return &Dispatcher{
-		Dir: o.Dir, Board: o.client(), Records: files.Open(o.Dir, nil), Agents: o.Agents, Times: DefaultTimes, Now: o.now,
+		Dir: o.Dir, Board: o.client(), Records: files.Open(o.Dir, nil), Agents: o.Agents, Times: pipeline.DefaultTimes, Now: o.now,
 		NewID: newID(files.Open(o.Dir, nil)), Wakers: wakers, Log: slog.New(slog.DiscardHandler),
 	}, stop
 }

@@ -217,9 +217,9 @@ func TestWakeOfARowThatLeft(t *testing.T) {
 				}
 				w.create("y", "alpha", pipeline.Normal)
 				want(t, "woken", w.pass().Woken, 0)
-				w.clock.Advance(DefaultTimes.RewakeAfter)
+				w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 				w.pass() // asks
-				w.clock.Advance(DefaultTimes.RewakeAfter)
+				w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 				want(t, "woken", w.pass().Woken, 1)
 				want(t, "asked for", w.waker.asked, []string{"otm-T-00001-alpha-1"})
 				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00002-alpha-1")
@@ -288,7 +288,7 @@ func TestTakenWhileAsking(t *testing.T) {
 	w := newWorld(t, "alpha")
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.pass()
-	w.clock.Advance(DefaultTimes.RewakeAfter)
+	w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 	w.waker.ended = func(key string) (RunEnd, bool, error) {
 		want(t, "it takes", w.next("alpha"), id)
 		return RunEnd{Key: key, Outcome: pipeline.OutcomeOK}, true, nil
@@ -323,7 +323,7 @@ func TestTakenBeforeWake(t *testing.T) {
 func TestAskedAfter(t *testing.T) {
 	t.Parallel()
 	now := minute(0)
-	p := &pass{Dispatcher: &Dispatcher{Now: func() time.Time { return now }, Times: DefaultTimes}}
+	p := &pass{Dispatcher: &Dispatcher{Now: func() time.Time { return now }, Times: pipeline.DefaultTimes}}
 	last := func(m float64) *pipeline.Wake { return &pipeline.Wake{AskedAt: minute(m)} }
 	want(t, "none", p.askedAfter(nil), now)
 	want(t, "before", p.askedAfter(last(-1)), now)

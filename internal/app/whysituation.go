@@ -66,7 +66,7 @@ func (h *Home) situationOf(snap *slacklist.Snapshot) (*situation, error) {
 		waiting: map[pipeline.TaskID]time.Time{}, failed: map[pipeline.TaskID]*inbox.Settled{},
 		updates: map[pipeline.TaskID][]time.Time{}, refused: map[pipeline.TaskID][]*inbox.Settled{},
 		beats: map[string]*heartbeat.Beat{}, unknown: map[string]bool{}, agents: map[string]*agentTasks{}, installed: h.installation(),
-		outlooks: dispatch.Outlooks{Dir: h.Dir, Agents: h.Config.Agents, Records: h.Store, Now: h.Now(), Times: dispatchTimes(h.Config)}}
+		outlooks: dispatch.Outlooks{Dir: h.Dir, Agents: h.Config.Agents, Records: h.Store, Now: h.Now(), Times: h.Config.Times}}
 	for i := range snap.Rows {
 		s.addRow(&snap.Rows[i])
 	}

@@ -8,7 +8,6 @@ import (
 
 	"otm/dispatch"
 	"otm/heartbeat"
-	"otm/internal/config"
 	"otm/pipeline"
 	"otm/pipeline/complete"
 	"otm/pipeline/inbox"
@@ -28,10 +27,9 @@ const (
 
 // newInjector builds the injector. fresh makes each run walk the board.
 func newInjector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duration, fresh bool) *component {
-	t := h.Config.Times
 	in := &inject.Injector{
 		Box: h.Box, Store: h.Store, Board: b, Agents: h.Config.Agents, Fresh: fresh, Log: log, Now: h.Now,
-		Times: inject.Times{SettleAfter: t.SettleAfter, UpdateWait: t.UpdateWait, DedupGiveUp: t.DedupGiveUp, ParseableAge: inject.DefaultTimes.ParseableAge},
+		Times: h.Config.Times,
 	}
 	c := &component{home: h, id: heartbeat.Injector, log: log, every: every}
 	c.prune = func() { pruneProcessed(h, log) }
@@ -83,13 +81,6 @@ func resultOf(failures bool, trouble error) heartbeat.Result {
 	return heartbeat.Success
 }
 
-// dispatchTimes are the dispatcher's delays.
-func dispatchTimes(c *config.Config) dispatch.Times {
-	t := c.Times
-	return dispatch.Times{AdoptAfter: t.AdoptAfter, SettleAfter: t.SettleAfter, RedeliverAfter: t.RedeliverAfter, RewakeAfter: t.RewakeAfter,
-		SilentAfter: t.SilentAfter, RewakeMax: c.Gateway.RewakeMax}
-}
-
 // newDispatcher builds the dispatcher. patience is dispatch.Dispatcher's. stop waits
 // for the wakes that are under way.
 func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience time.Duration) (c *component, stop func()) {
@@ -97,7 +88,7 @@ func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience 
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
 		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops,
-		Times: dispatchTimes(h.Config),
+		Times: h.Config.Times,
 	}
 	c = &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
 	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {

@@ -37,7 +37,7 @@ type Config struct {
 	Board   Board
 	Gateway Gateway
 	Agents  pipeline.Agents // in the order of their names
-	Times   Times
+	Times   pipeline.Times
 }
 
 // Slack says which list is the board.
@@ -61,19 +61,6 @@ type Gateway struct {
 	URL       string
 	TokenFile string // absolute; "": none is set
 	TokenEnv  string
-	RewakeMax int
-}
-
-// Times are delays; the contract says what each is for.
-type Times struct {
-	SettleAfter    time.Duration
-	AdoptAfter     time.Duration
-	RedeliverAfter time.Duration
-	RewakeAfter    time.Duration
-	UpdateWait     time.Duration
-	SilentAfter    time.Duration
-	DedupGiveUp    time.Duration
-	KeepProcessed  time.Duration
 }
 
 // Defaults of the configuration.
@@ -83,16 +70,7 @@ const (
 	DefaultListen       = "127.0.0.1:18780"
 	DefaultGatewayURL   = "ws://127.0.0.1:18789"
 	DefaultGatewayEnv   = "OPENCLAW_GATEWAY_TOKEN"
-	DefaultRewakeMax    = 3
 	DefaultSlackBudget  = 1.0
-	defaultKeepSettled  = 720 * time.Hour
-	defaultDedupGiveUp  = 30 * time.Minute
-	defaultSilentAfter  = time.Hour
-	defaultUpdateWait   = 10 * time.Minute
-	defaultRewakeAfter  = 15 * time.Minute
-	defaultRedeliver    = 5 * time.Minute
-	defaultAdoptAfter   = time.Minute
-	defaultSettleAfter  = 15 * time.Second
 	maxSensibleDuration = 10 * 365 * 24 * time.Hour
 )
 
@@ -320,16 +298,10 @@ func origin(env, key string, getenv func(string) string) string {
 func (c *Config) fillGateway(f *file, getenv func(string) string) (problems []string) {
 	t := f.Gateway
 	c.Gateway = Gateway{
-		URL: or(getenv("OPENCLAW_GATEWAY_URL"), t.URL, DefaultGatewayURL), TokenEnv: or(t.TokenEnv, DefaultGatewayEnv), RewakeMax: DefaultRewakeMax,
+		URL: or(getenv("OPENCLAW_GATEWAY_URL"), t.URL, DefaultGatewayURL), TokenEnv: or(t.TokenEnv, DefaultGatewayEnv),
 	}
 	if t.TokenFile != "" {
 		c.Gateway.TokenFile = c.abs(t.TokenFile, getenv)
-	}
-	if t.RewakeMax != nil {
-		c.Gateway.RewakeMax = *t.RewakeMax
-	}
-	if c.Gateway.RewakeMax < 0 {
-		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", c.Gateway.RewakeMax))
 	}
 	if err := CheckURL(c.Gateway.URL, "ws", "wss"); err != nil {
 		problems = append(problems, origin("OPENCLAW_GATEWAY_URL", "gateway.url", getenv)+": "+err.Error())
@@ -423,9 +395,10 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 
 func (c *Config) fillTimes(f *file) (problems []string) {
 	t := f.Times
-	pick := func(key string, text *string, fallback time.Duration) time.Duration {
+	c.Times = pipeline.DefaultTimes
+	set := func(key string, text *string, to *time.Duration) {
 		if text == nil {
-			return fallback
+			return
 		}
 		d, err := time.ParseDuration(*text)
 		switch {
@@ -434,17 +407,21 @@ func (c *Config) fillTimes(f *file) (problems []string) {
 		case d < 0 || d > maxSensibleDuration:
 			problems = append(problems, fmt.Sprintf("times.%s: %q is out of range", key, *text))
 		}
-		return d
+		*to = d
 	}
-	c.Times = Times{
-		SettleAfter:    pick("settle_after", t.SettleAfter, defaultSettleAfter),
-		AdoptAfter:     pick("adopt_after", t.AdoptAfter, defaultAdoptAfter),
-		RedeliverAfter: pick("redeliver_after", t.RedeliverAfter, defaultRedeliver),
-		RewakeAfter:    pick("rewake_after", t.RewakeAfter, defaultRewakeAfter),
-		UpdateWait:     pick("update_wait", t.UpdateWait, defaultUpdateWait),
-		SilentAfter:    pick("silent_after", t.SilentAfter, defaultSilentAfter),
-		DedupGiveUp:    pick("dedup_give_up", t.DedupGiveUp, defaultDedupGiveUp),
-		KeepProcessed:  pick("keep_processed", t.KeepProcessed, defaultKeepSettled),
+	set("settle_after", t.SettleAfter, &c.Times.SettleAfter)
+	set("adopt_after", t.AdoptAfter, &c.Times.AdoptAfter)
+	set("redeliver_after", t.RedeliverAfter, &c.Times.RedeliverAfter)
+	set("rewake_after", t.RewakeAfter, &c.Times.RewakeAfter)
+	set("update_wait", t.UpdateWait, &c.Times.UpdateWait)
+	set("silent_after", t.SilentAfter, &c.Times.SilentAfter)
+	set("dedup_give_up", t.DedupGiveUp, &c.Times.DedupGiveUp)
+	set("keep_processed", t.KeepProcessed, &c.Times.KeepProcessed)
+	if n := f.Gateway.RewakeMax; n != nil {
+		c.Times.RewakeMax = *n
+	}
+	if n := c.Times.RewakeMax; n < 0 {
+		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", n))
 	}
 	return problems
 }

@@ -58,9 +58,8 @@ func TestDefaults(t *testing.T) {
 		Dir:     dir,
 		Slack:   Slack{URL: "https://slack.com/api/", TokenEnv: "SLACK_BOT_TOKEN", Budget: 1, Columns: map[pipeline.Field]string{}},
 		Board:   Board{Listen: "127.0.0.1:18780"},
-		Gateway: Gateway{URL: "ws://127.0.0.1:18789", TokenEnv: "OPENCLAW_GATEWAY_TOKEN", RewakeMax: 3},
-		Times: Times{SettleAfter: 15 * time.Second, AdoptAfter: time.Minute, RedeliverAfter: 5 * time.Minute, RewakeAfter: 15 * time.Minute,
-			UpdateWait: 10 * time.Minute, SilentAfter: time.Hour, DedupGiveUp: 30 * time.Minute, KeepProcessed: 720 * time.Hour},
+		Gateway: Gateway{URL: "ws://127.0.0.1:18789", TokenEnv: "OPENCLAW_GATEWAY_TOKEN"},
+		Times:   pipeline.DefaultTimes,
 	}
 	if got, err := Load(dir, env()); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Load without a file\n got %+v, %v\nwant %+v", got, err, want)
@@ -168,7 +167,7 @@ keep_processed = "0s"
 			{Name: "quiet", Label: "quiet", Workspace: "/w", Trigger: pipeline.TriggerNone, GatewayAgent: "quiet"},
 			{Name: "robin", Label: "robin", Person: true, Trigger: pipeline.TriggerNone, Command: []string{"x"}, GatewayAgent: "robin"},
 		},
-		Times: Times{SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
+		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
 			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second},
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -443,7 +442,7 @@ func FuzzConfig(f *testing.F) {
 		if CheckURL(c.Slack.URL, "http", "https") != nil || CheckURL(c.Gateway.URL, "ws", "wss") != nil {
 			t.Errorf("%q: accepted addresses %q and %q", data, c.Slack.URL, c.Gateway.URL)
 		}
-		if !(c.Slack.Budget >= 0) || c.Gateway.RewakeMax < 0 || c.Times.SettleAfter < 0 {
+		if !(c.Slack.Budget >= 0) || c.Times.RewakeMax < 0 || c.Times.SettleAfter < 0 {
 			t.Errorf("%q: accepted %+v", data, c)
 		}
 		for i, a := range c.Agents {

@@ -67,7 +67,7 @@ type world struct {
 	box   *inbox.Box
 	store *task.Store
 	in    *Injector
-	times Times
+	times pipeline.Times
 	drops int
 	log   *strings.Builder
 	eye   *slacklist.Client // of those who look at the board
@@ -75,7 +75,7 @@ type world struct {
 
 func newWorld(t *testing.T, options ...boardtest.Option) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), clock: newClock(), times: DefaultTimes, log: &strings.Builder{}}
+	w := &world{t: t, dir: t.TempDir(), clock: newClock(), times: pipeline.DefaultTimes, log: &strings.Builder{}}
 	w.Board = boardtest.Start(t, append(options, func(o *board.Options) { o.Now = w.clock.Now })...)
 	w.box = inbox.Open(w.dir)
 	w.store = task.Open(w.dir, func(s string) { w.t.Log("store:", s) })

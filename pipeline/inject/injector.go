@@ -21,20 +21,6 @@ const Who = "otm-injector"
 // elsewhere.
 const createAge = 3 * time.Minute
 
-// Times are the delays of the configuration.
-type Times struct {
-	SettleAfter  time.Duration // after a lost answer, until the row counts as not made
-	UpdateWait   time.Duration // for an update of a task that nobody knows
-	DedupGiveUp  time.Duration // after which a row is made without having looked
-	ParseableAge time.Duration // for how long a file that does not parse must be unchanged
-}
-
-// DefaultTimes are those of the contract.
-var DefaultTimes = Times{
-	SettleAfter: 15 * time.Second, UpdateWait: 10 * time.Minute,
-	DedupGiveUp: 30 * time.Minute, ParseableAge: 2 * time.Second,
-}
-
 // Injector sweeps the inboxes. Its methods are for one goroutine, which holds
 // the injector's work lock.
 type Injector struct {
@@ -42,7 +28,7 @@ type Injector struct {
 	Store  *task.Store
 	Board  pipeline.Board
 	Agents pipeline.Agents
-	Times  Times
+	Times  pipeline.Times
 	// Fresh says that a sweep with something to do walks the board first, as a
 	// sweep that somebody asked for should.
 	Fresh bool

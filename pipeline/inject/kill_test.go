@@ -59,7 +59,7 @@ func runProcess(dir string) error {
 	}
 	where := strings.Fields(os.Getenv(processBoardEnv))
 	in := &Injector{
-		Box: inbox.Open(dir), Store: task.Open(dir, nil), Agents: agents, Times: DefaultTimes, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Box: inbox.Open(dir), Store: task.Open(dir, nil), Agents: agents, Times: pipeline.DefaultTimes, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Board: slacklist.New(slacklist.Options{Dir: dir, URL: where[0], ListID: where[1], Token: where[2], OpenAssignees: true}),
 	}
 	if os.Getenv(processDrainEnv) == "" {

@@ -416,7 +416,7 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := func() time.Time { return time.Now().Add(time.Minute) }
-	sw := &sweep{Injector: &Injector{Now: later, Times: DefaultTimes}}
+	sw := &sweep{Injector: &Injector{Now: later, Times: pipeline.DefaultTimes}}
 	for _, c := range []struct {
 		err     error
 		settled bool
