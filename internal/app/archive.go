@@ -25,11 +25,11 @@ func archiveCommand(s cli.Streams) *cobra.Command {
 	var yes, asJSON bool
 	c := &cobra.Command{
 		Use:   "archive",
-		Short: "Take finished tasks off the board, into the history",
-		Long: `Take tasks that have been done or cancelled for a while off the board: write
-them into history.jsonl, verify it, then delete their rows and those of their
-steps. Without --yes it says what it would do. Interrupted at any point, it
-loses nothing: run it again. otm history reads what it wrote.`,
+		Short: "Move finished tasks from the board into the history",
+		Long: `Move tasks that were done or cancelled long enough ago off the board: write them
+into history.jsonl, verify it, then delete their rows and steps. Without --yes it
+only says what it would do. It can be interrupted and run again without loss. otm
+history shows what it wrote.`,
 		Example: "  otm archive --older-than 7d\n  otm archive --older-than 7d --yes",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if olderThan == "" {
@@ -48,14 +48,15 @@ loses nothing: run it again. otm history reads what it wrote.`,
 			if err != nil {
 				return err
 			}
-			print := h.printArchived
 			if asJSON {
-				print = func(r *archived) error { return safe.EncodeJSON(s.Out, r) }
+				err = safe.EncodeJSON(s.Out, report)
+			} else {
+				err = report.print(s, h.Now())
 			}
-			return errors.Join(print(report), report.unread())
+			return errors.Join(err, report.unread())
 		},
 	}
-	c.Flags().StringVar(&olderThan, "older-than", "", "how long they have been over, such as 7d or 12h (required)")
+	c.Flags().StringVar(&olderThan, "older-than", "", "how long ago they ended, such as 7d or 12h (required)")
 	c.Flags().BoolVar(&yes, "yes", false, "do it")
 	c.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
 	return c
@@ -66,7 +67,7 @@ func parseDays(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil {
-			return 0, errors.New("is no number of days")
+			return 0, errors.New("not a number of days")
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
@@ -77,28 +78,27 @@ func parseDays(text string) (time.Duration, error) {
 	return d, err
 }
 
-// archiver takes finished tasks off the board.
+// archiver moves finished tasks off the board.
 type archiver struct {
 	home   *Home
 	board  pipeline.Board
-	before time.Time // of tasks that have been over since then
+	before time.Time // only tasks that ended before
 }
 
-// archived is what an archiver found and did.
+// archived is the report of an archiver.
 type archived struct {
 	Tasks []archivedTask `json:"tasks"`
-	Rows  int            `json:"rows"` // that they take up, steps included
-	Done  bool           `json:"done"` // false: it only looked
-	Left  int            `json:"left"` // rows that the board still shows although they were deleted
-	// Review is how many tasks stay because nobody has said yet that they are
-	// done: they are at agent_done.
+	Rows  int            `json:"rows"` // rows of these tasks, steps included
+	Done  bool           `json:"done"` // false: nothing was changed
+	Left  int            `json:"left"` // deleted rows that the board still shows
+	// Review counts the tasks at agent_done: they stay until a person reviews them.
 	Review int `json:"review"`
-	// Unread are tasks that stay because their records cannot be read.
+	// Unread are tasks that stay because their record cannot be read.
 	Unread []pipeline.TaskID `json:"unread,omitempty"`
-	Room   boardStatus       `json:"room"` // of the board, afterwards
+	Room   boardStatus       `json:"room"` // the board afterwards
 }
 
-// unread is the error of tasks that stay because of their records; nil: none does.
+// unread is the error about tasks whose record cannot be read; nil if there are none.
 func (r *archived) unread() error {
 	if len(r.Unread) == 0 {
 		return nil
@@ -106,8 +106,7 @@ func (r *archived) unread() error {
 	return cli.Errorf(cli.Partial, "not archived, as their records cannot be read: %v", r.Unread).Hint("otm fsck")
 }
 
-// finished is a task that is over, since when, and what the history is to have
-// of it.
+// finished is a task that ended, with its entry for the history.
 type finished struct {
 	history.Entry
 	since time.Time
@@ -120,7 +119,7 @@ type archivedTask struct {
 	Since  time.Time       `json:"since"`
 }
 
-// maxArchived is how many tasks go in one batch, so that others get the board.
+// maxArchived bounds the tasks of one batch, so that others get the board.
 const maxArchived = 20
 
 func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
@@ -137,8 +136,8 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 	}
 }
 
-// batch archives some tasks, as the board is at this moment, and tells whether
-// there may be more. Its last one only looks whether the rows are gone.
+// batch archives some tasks and reports whether there may be more. The last batch
+// only checks that the rows are gone.
 func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted map[string]bool) (more bool, err error) {
 	b, err := a.board.Begin(ctx)
 	if err != nil {
@@ -162,8 +161,7 @@ func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted
 	return true, a.archive(ctx, b, found, deleted)
 }
 
-// find looks for what is to be archived, in the order of the ids, and counts
-// the rows.
+// find returns the tasks to archive in the order of their ids, and counts the rows.
 func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []finished {
 	walk := b.WalkAt().UTC()
 	report.Left, report.Review, report.Unread, report.Room = 0, 0, nil, boardStatus{WalkAt: &walk}
@@ -181,7 +179,7 @@ func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]b
 			rec, err := a.home.record(row.Task())
 			if since, over := a.over(row, rec); !over {
 				continue
-			} else if err != nil { // it may hold a report that is half written
+			} else if err != nil { // the record may hold an update that is half written
 				report.Unread = append(report.Unread, row.Task())
 			} else {
 				found = append(found, finished{a.entry(b, row, rec), since})
@@ -193,18 +191,17 @@ func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]b
 	return found
 }
 
-// over tells whether a task that is done or cancelled has been so long enough.
-// rec is nil where its record was lost, which keeps no row on the board, or cannot
-// be read.
+// over reports whether a done or cancelled task ended long enough ago. rec is nil if
+// the record was lost, which keeps no row on the board, or cannot be read.
 func (a *archiver) over(row *pipeline.Row, rec *pipeline.Record) (since time.Time, over bool) {
 	since = time.Unix(row.Updated, 0)
-	known := row.Updated != 0 // else the board does not say
+	known := row.Updated != 0 // zero: the board does not say
 	if rec != nil {
 		if rec.RowID != row.ID {
-			return time.Time{}, false // two rows bear its id: a person has to look
+			return time.Time{}, false // needs a person: two rows bear its id
 		}
 		if rec.Reporting != nil {
-			return time.Time{}, false // the board shows an update that the injector has still to finish
+			return time.Time{}, false // the injector has still to finish an update
 		}
 		if e := rec.LastMove(row.CurrentStatus()); e != nil {
 			since, known = e.At, true
@@ -213,7 +210,7 @@ func (a *archiver) over(row *pipeline.Row, rec *pipeline.Record) (since time.Tim
 	return since, known && !since.After(a.before)
 }
 
-// entry is a task as the history keeps it.
+// entry is the task's entry in the history.
 func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row, rec *pipeline.Record) history.Entry {
 	e := history.Entry{ArchivedAt: a.home.Now().UTC(), TaskID: row.Task(), Row: *row, Record: rec}
 	for _, s := range b.StepRows(row.ID) {
@@ -225,7 +222,7 @@ func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row, rec *pipeline.Reco
 	return e
 }
 
-// place is where a step comes: what a person added to it, last.
+// place orders a task's steps: those that a person added come last.
 func place(rec *pipeline.Record, step *pipeline.Row) int {
 	if i := slices.IndexFunc(rec.Steps, func(s pipeline.StepRecord) bool { return s.RowID == step.ID }); i >= 0 {
 		return i
@@ -233,9 +230,9 @@ func place(rec *pipeline.Record, step *pipeline.Row) int {
 	return len(rec.Steps)
 }
 
-// archive writes tasks into the history, marks their records, and deletes
-// their rows, in this order. If we crash in between, the next run finds what
-// stands in the history already and goes on with the rows.
+// archive writes tasks into the history, marks their records, and deletes their
+// rows, in this order. If we crash in between, the next run finds the entries in the
+// history and continues with the rows.
 func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []finished, deleted map[string]bool) error {
 	fresh, err := a.unwritten(found)
 	if err != nil {
@@ -265,14 +262,14 @@ func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []finish
 	return nil
 }
 
-// unwritten leaves out what stands in the history already, as it is.
+// unwritten returns the tasks that the history does not have yet.
 func (a *archiver) unwritten(found []finished) (fresh []history.Entry, err error) {
 	known := map[pipeline.TaskID]*history.Entry{}
 	for e, err := range history.Read(a.home.Dir) {
 		if err == nil {
 			known[e.TaskID] = e
 		} else if !errors.Is(err, history.ErrNoEntry) {
-			return nil, fmt.Errorf("read the history: %w", err) // what it has would be written again
+			return nil, fmt.Errorf("read the history: %w", err)
 		}
 	}
 	for i := range found {
@@ -286,7 +283,7 @@ func (a *archiver) unwritten(found []finished) (fresh []history.Entry, err error
 func (a *archiver) mark(ctx context.Context, e *history.Entry) error {
 	_, err := a.home.Store.Change(ctx, e.TaskID, func(r *pipeline.Record) error {
 		if r.RowID != e.Row.ID || r.ArchivedAt != nil && r.Status == e.Row.CurrentStatus() {
-			return pipeline.ErrUnchanged // another task's, or marked before a crash
+			return pipeline.ErrUnchanged // another task's row, or marked before a crash
 		}
 		r.ArchivedAt, r.Status = &e.ArchivedAt, e.Row.CurrentStatus()
 		r.Note(e.ArchivedAt, "otm archive", "archived", history.FileName)
@@ -295,27 +292,28 @@ func (a *archiver) mark(ctx context.Context, e *history.Entry) error {
 	return err
 }
 
-func (h *Home) printArchived(r *archived) error {
-	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+// print shows the report to a person.
+func (r *archived) print(s cli.Streams, now time.Time) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, t := range r.Tasks {
-		fmt.Fprintf(w, "%v\t%s\t%s\t%s\n", t.TaskID, t.Status, age(h.Now().Sub(t.Since)), short(t.Title, 70))
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\n", t.TaskID, t.Status, age(now.Sub(t.Since)), short(t.Title, 70))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	switch {
 	case len(r.Tasks) == 0:
-		fmt.Fprintln(h.Out, "nothing to archive")
+		fmt.Fprintln(s.Out, "nothing to archive")
 	case !r.Done:
-		fmt.Fprintf(h.Out, "would archive %s with %s of %d; --yes does it\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
+		fmt.Fprintf(s.Out, "would archive %s with %s of %d; --yes does it\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
 	default:
-		fmt.Fprintf(h.Out, "archived %s with %s; the board has %d left\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
+		fmt.Fprintf(s.Out, "archived %s with %s; the board has %d left\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
 	}
 	if r.Review > 0 {
-		h.Note("%s for review and on the board: set what is good to done there", counted(r.Review, "task stays", "tasks stay"))
+		s.Note("%s at agent_done on the board: review them, and set them to done there", counted(r.Review, "task stays", "tasks stay"))
 	}
 	if r.Left > 0 {
-		h.Warn("the board still shows %d of the deleted rows: run it again in a minute", r.Left)
+		s.Warn("the board still shows %d of the deleted rows: run it again in a minute", r.Left)
 	}
 	return nil
 }

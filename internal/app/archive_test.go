@@ -212,7 +212,7 @@ func TestArchivedRowsStillShow(t *testing.T) {
 		t.Errorf("not told: %s", out)
 	}
 	p.must(argv...)
-	entries, err := p.h.readHistory(func(*history.Entry) bool { return true })
+	entries, err := readHistory(p.h, func(*history.Entry) bool { return true })
 	if n := rowsLeft(t, p.b); err != nil || n != 3 || len(entries) != 1 {
 		t.Errorf("%d rows left, %d in the history, %v", n, len(entries), err)
 	}

@@ -21,10 +21,10 @@ import (
 	"otm/pipeline/inbox/watch"
 )
 
-// demoTask is one task of the demo.
+// demoTask is a task of the demo.
 type demoTask struct {
 	args   []string
-	action bool // an agent brings it to agent_done
+	action bool // a scripted agent does it
 }
 
 // demoTasks are of different priorities and types, for two agents and a person.
@@ -52,7 +52,7 @@ kind = "human"
 listen = "127.0.0.1:0"
 `
 
-// demoTime is how long the demo may take.
+// demoTime bounds the demo.
 const demoTime = 30 * time.Second
 
 // demoCommand is otm demo.
@@ -62,9 +62,9 @@ func demoCommand(s cli.Streams) *cobra.Command {
 		Use:   "demo",
 		Short: "See the whole pipeline at work, in a temporary directory",
 		Long: `Make a temporary data directory, run everything in it with two scripted agents
-on the embedded board, create a handful of tasks, and show each hop as it
-happens. The agents do what real ones do: they are started by the dispatcher,
-run "otm next" and report with otm-update.`,
+on the embedded board, create a handful of tasks, and show each hop as it happens.
+The agents act like real ones: the dispatcher starts them, they run "otm next" and
+report with otm-update.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d, err := newDemo(s)
 			if err != nil {
@@ -74,15 +74,15 @@ run "otm next" and report with otm-update.`,
 			return d.run(c.Context(), keep, time.After(demoTime))
 		},
 	}
-	c.Flags().BoolVar(&keep, "keep", false, "leave it running at the end, and print the board's address")
+	c.Flags().BoolVar(&keep, "keep", false, "keep it running at the end, and print the board's address")
 	return c
 }
 
-// demo is one run of it.
+// demo is one run of the demo.
 type demo struct {
 	cli.Streams
 	root  string
-	stays bool // root, with the logs
+	stays bool // keep root, because its logs explain a failure
 	home  *Home
 	env   []string
 
@@ -93,8 +93,8 @@ type demo struct {
 	waiting  map[pipeline.TaskID]bool // action tasks that are not at agent_done
 }
 
-// newDemo makes the temporary directory: data, workspaces, and a folder in
-// which this program stands under the names of all commands.
+// newDemo makes the temporary directory: data, workspaces, and a folder with this
+// program under the names of all commands.
 func newDemo(s cli.Streams) (*demo, error) {
 	root, err := os.MkdirTemp("", "otm demo ")
 	if err != nil {
@@ -134,10 +134,10 @@ func (d *demo) prepare() error {
 		return err
 	}
 	quiet := d.Streams
-	quiet.Err = struct{ io.Writer }{d.Err} // no terminal: the logs stay in files, and troubles are told
+	quiet.Err = struct{ io.Writer }{d.Err} // not a terminal, so the logs go to files
 	quiet.Getenv = func(name string) string {
 		if name == "OTM_LOG_DIR" || name == "OTM_DIR" {
-			return "" // whatever is set was not meant for the demo
+			return "" // meant for another directory
 		}
 		return d.Getenv(name)
 	}
@@ -160,8 +160,8 @@ func (d *demo) remove() {
 
 func (d *demo) bin(name string) string { return filepath.Join(d.root, "bin", name) }
 
-// run runs the pipeline and the tasks through it. late says that it has taken too
-// long.
+// run runs the pipeline and sends the tasks through it. late ends a demo that takes
+// too long.
 func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -169,7 +169,7 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 	upDone := make(chan error, 1)
 	go func() {
 		upDone <- d.home.Up(ctx, func(link string) { ready <- link })
-		close(upDone) // whoever asks again hears of no other error
+		close(upDone) // later receives get nil
 	}()
 	var address string
 	select {
@@ -185,7 +185,7 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 	if err == nil && keep {
 		dir := safe.Escape(safe.Quote(d.home.Dir))
 		page, _, _ := strings.Cut(address, "#") // the code of the first link is used up, or too old
-		fmt.Fprintf(d.Out, "\nStill running. The page, by a link that works once, and within a minute:\n  %s\nA new link:\n  OTM_DIR=%s %s board --link\nA task:\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
+		fmt.Fprintf(d.Out, "\nStill running. The page; the link works once, within a minute:\n  %s\nA new link:\n  OTM_DIR=%s %s board --link\nA task:\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
 			firstLink(d.home, page), dir, safe.Escape(safe.Quote(d.bin("otm"))), dir, safe.Escape(safe.Quote(d.bin("otm-create"))))
 		select {
 		case <-ctx.Done():
@@ -194,12 +194,12 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 		}
 	}
 	cancel()
-	err = errors.Join(err, <-upDone) // from here on nobody starts an agent
+	err = errors.Join(err, <-upDone) // now nobody starts an agent
 	d.awaitAgents()
 	return err
 }
 
-// play creates the tasks and shows what becomes of them.
+// play creates the tasks and shows their way.
 func (d *demo) play(ctx context.Context, upDone <-chan error, late <-chan time.Time) error {
 	w := watch.New(func(name string) bool { return strings.HasSuffix(name, ".json") }, filepath.Join(d.home.Dir, "tasks"))
 	watchCtx, stop := context.WithCancel(ctx)
@@ -265,13 +265,13 @@ func line(args []string) string {
 
 func (d *demo) clock(at time.Time) string { return fmt.Sprintf("%7.3fs", at.Sub(d.started).Seconds()) }
 
-// hop is one event of a task that was not shown yet.
+// hop is an event of a task that was not shown yet.
 type hop struct {
 	id pipeline.TaskID
 	pipeline.Event
 }
 
-// show prints what happened since the last time, in the order of its times.
+// show prints new events in the order of their times.
 func (d *demo) show() error {
 	var hops []hop
 	for id := range d.dropped {
@@ -305,14 +305,13 @@ func (d *demo) show() error {
 	return nil
 }
 
-// agentsTime is how long agents may take to end by themselves.
+// agentsTime bounds the wait for agents to end by themselves.
 const agentsTime = 5 * time.Second
 
-// awaitAgents returns when the agents' processes have ended, to the last word that
-// they write, or have had their time.
+// awaitAgents waits for the agents' processes, at most agentsTime.
 func (d *demo) awaitAgents() {
 	if d.home.waitAgents == nil {
-		return // none was ever started
+		return // no agent was started
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -325,8 +324,8 @@ func (d *demo) awaitAgents() {
 	}
 }
 
-// demoAgentCommand is the scripted agent of the demo: it does with the
-// commands of the prompt what a model would.
+// demoAgentCommand is the scripted agent of the demo. It uses the commands of the
+// prompt as a model would.
 func demoAgentCommand(s cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo-agent",
@@ -335,7 +334,7 @@ func demoAgentCommand(s cli.Streams) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			a := &demoAgent{Streams: s, name: s.Getenv("OTM_AGENT")}
 			if a.name == "" {
-				return cli.Errorf(cli.Usage, "OTM_AGENT is not set: otm demo starts this command").Hint("otm demo")
+				return cli.Errorf(cli.Usage, "OTM_AGENT is not set: only otm demo starts this command").Hint("otm demo")
 			}
 			for {
 				worked, err := a.work(c.Context())

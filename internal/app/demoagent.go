@@ -19,10 +19,10 @@ type demoAgent struct {
 	name string
 }
 
-// stepTime is how long the scripted agent works on a step.
+// stepTime is the scripted agent's time for a step.
 const stepTime = 120 * time.Millisecond
 
-// work takes one task and does it; false where none waits.
+// work takes one task and does it. It reports whether a task waited.
 func (a *demoAgent) work(ctx context.Context) (bool, error) {
 	out, err := a.command(ctx, "otm", "next", "--agent", a.name, "--json")
 	if err != nil {

@@ -186,7 +186,7 @@ func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, b.End()) }()
-	known, err := h.readHistory(func(*history.Entry) bool { return true })
+	known, err := readHistory(h, func(*history.Entry) bool { return true })
 	if err != nil {
 		return err
 	}

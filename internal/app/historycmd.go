@@ -19,12 +19,12 @@ func historyCommand(s cli.Streams) *cobra.Command {
 	var agent string
 	c := &cobra.Command{
 		Use:     "history [ID]",
-		Short:   "List the tasks that left the board, or show one",
-		Long:    "List the tasks that otm archive took off the board, oldest first, or show one\nwith all that happened to it.",
+		Short:   "List archived tasks, or show one",
+		Long:    "List the tasks that otm archive moved off the board, oldest first, or show one\nwith its history.",
 		Example: "  otm history\n  otm history T-00035",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return cli.Errorf(cli.Usage, "want one task id, or none").Hint("otm history T-00035")
+				return cli.Errorf(cli.Usage, "give one task id, or none").Hint("otm history T-00035")
 			}
 			return nil
 		},
@@ -40,8 +40,8 @@ func historyCommand(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			entries, err := h.readHistory(func(e *history.Entry) bool {
-				return (id == 0 || e.TaskID == id) && (agent == "" || pipeline.FoldName(h.agentOf(e)) == pipeline.FoldName(agent))
+			entries, err := readHistory(h, func(e *history.Entry) bool {
+				return (id == 0 || e.TaskID == id) && (agent == "" || pipeline.FoldName(agentOf(e)) == pipeline.FoldName(agent))
 			})
 			if err != nil {
 				return err
@@ -55,17 +55,17 @@ func historyCommand(s cli.Streams) *cobra.Command {
 				h.printEntry(entries[len(entries)-1])
 				return nil
 			}
-			return h.printHistory(entries)
+			return printHistory(s, entries)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print them as one JSON array")
-	c.Flags().StringVar(&agent, "agent", "", "only those of this agent")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
+	c.Flags().StringVar(&agent, "agent", "", "only tasks of this agent")
 	return c
 }
 
-// readHistory reads the entries that are wanted. A line that is none is warned
-// of; a file that cannot be read is an error.
-func (h *Home) readHistory(wanted func(*history.Entry) bool) ([]*history.Entry, error) {
+// readHistory returns the wanted entries. It warns of a line that is no entry; a file
+// that cannot be read is an error.
+func readHistory(h *Home, wanted func(*history.Entry) bool) ([]*history.Entry, error) {
 	entries := []*history.Entry{}
 	for e, err := range history.Read(h.Dir) {
 		if errors.Is(err, history.ErrNoEntry) {
@@ -82,17 +82,18 @@ func (h *Home) readHistory(wanted func(*history.Entry) bool) ([]*history.Entry, 
 	return entries, nil
 }
 
-func (h *Home) agentOf(e *history.Entry) string {
+// agentOf is the agent that had the task.
+func agentOf(e *history.Entry) string {
 	if e.Record != nil && e.Record.Agent != "" {
 		return e.Record.Agent
 	}
 	return e.Row.Assignee
 }
 
-func (h *Home) printHistory(entries []*history.Entry) error {
-	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+func printHistory(s cli.Streams, entries []*history.Entry) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, e := range entries {
-		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.Row.CurrentStatus(), e.ArchivedAt.UTC().Format("2006-01-02"), short(h.agentOf(e), 20), short(e.Row.Title, 70))
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.Row.CurrentStatus(), e.ArchivedAt.UTC().Format("2006-01-02"), short(agentOf(e), 20), short(e.Row.Title, 70))
 	}
 	return w.Flush()
 }
