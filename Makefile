@@ -63,9 +63,13 @@ gateway-all: ## the tests with the real OpenClaw gateway, both versions (some mi
 soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
 	OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
 
+# The walks, which take every place times every failure. Without this, a run takes
+# one part of their cases (internal/crash/crashtest/part.go).
+WALKS := CrashMatrix|DiskFullAtEachWrite|PermissionLost|NoDescriptors|DamagedFiles|InotifyOverflow|LostAnswersThroughALife|.*EachPlace|.*WhereTheDiskFails
+
 .PHONY: whole
-whole: ## the tests that take some of their cases, with all of them (hours)
-	OTM_TEST_WHOLE=1 $(GO) test ./cmd/otm ./internal/app ./dispatch ./pipeline/inject ./slacklist -run '^Test(CrashMatrix|DiskFullAtEachWrite|PermissionLost|NoDescriptors|DamagedFiles|InotifyOverflow|LostAnswersThroughALife|DiskFailsAtEachPlace)' -count=1 -timeout=0
+whole: ## the walks, with all their cases (hours)
+	OTM_TEST_WHOLE=1 $(GO) test ./... -run '^Test($(WALKS))' -count=1 -timeout=0
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for a while (FUZZTIME=30s)

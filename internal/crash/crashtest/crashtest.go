@@ -5,7 +5,6 @@ package crashtest
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -60,7 +59,7 @@ type Refuse func(dir string, do func() error) (*Refusal, error)
 func Each(t testing.TB, err error, f func(refuse Refuse)) {
 	t.Helper()
 	n := 0
-	each(t, err, f, func() func() bool {
+	came := each(t, err, f, func() func() bool {
 		n++
 		left := n
 		return func() bool {
@@ -68,60 +67,80 @@ func Each(t testing.TB, err error, f func(refuse Refuse)) {
 			return left == 0
 		}
 	})
+	if !came {
+		t.Error("it takes no step on the disk")
+	}
 }
 
-// EachPlace is Each for what takes many steps: of those to which the same lines of
-// a package came, such as "otm/dispatch", the first is refused for all. With
-// OTM_TEST_WHOLE=1 it is Each.
+// EachPlace is Each for what takes many steps. Of those to which the same lines of
+// a package came, such as "otm/dispatch", the first is refused for all, and of
+// these places, one part is taken. With OTM_TEST_WHOLE=1 it is Each.
 func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
 	t.Helper()
-	if os.Getenv("OTM_TEST_WHOLE") != "" {
+	if Whole() {
 		Each(t, err, f)
 		return
 	}
-	seen := map[string]bool{}
-	each(t, err, f, func() func() bool {
-		return func() bool { return first(seen, pkg) }
-	})
+	places := newPlaces(t, pkg)
+	each(t, err, f, func() func() bool { return places.next })
+	places.check(t)
 }
 
 // OnceAtEachPlace calls f again and again. now tells it, once in each call,
 // whether what is about to happen is to be disturbed: the first time that these
-// lines of a package come to it. In the last call, nothing is.
+// lines of a package come to it. One part of these places is taken. In the last
+// call, nothing is disturbed.
 func OnceAtEachPlace(t testing.TB, pkg string, f func(now func() bool)) {
 	t.Helper()
 	var mu sync.Mutex // also for who still asks in the next call
-	seen := map[string]bool{}
-	for n := 1; ; n++ {
-		came := false
+	places := newPlaces(t, pkg)
+	for came := true; came; {
+		came = false
 		f(func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if came || !first(seen, pkg) {
+			if came || !places.next() {
 				return false
 			}
 			came = true
 			return true
 		})
-		if came {
-			continue
-		}
-		if n == 1 {
-			t.Error("it does nothing that could be disturbed")
-		}
-		return
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	places.check(t)
+}
+
+// places are those of a package at which something happens, as far as they are
+// known.
+type places struct {
+	pkg  string
+	part part
+	seen map[string]bool
+}
+
+func newPlaces(t testing.TB, pkg string) *places {
+	t.Helper()
+	return &places{pkg, partOf(t), map[string]bool{}}
+}
+
+// next reports whether the package comes here for the first time, and the place
+// is one of the part.
+func (p *places) next() bool {
+	here := place(p.pkg)
+	known := p.seen[here]
+	p.seen[here] = true
+	return !known && p.part.hasPlace(here)
+}
+
+func (p *places) check(t testing.TB) {
+	t.Helper()
+	if len(p.seen) == 0 {
+		t.Error("it does nothing that could be disturbed")
 	}
 }
 
-// first tells whether these lines of a package come here for the first time.
-func first(seen map[string]bool, pkg string) bool {
-	here := place(pkg)
-	known := seen[here]
-	seen[here] = true
-	return !known
-}
-
-// place tells by which lines of a package a step is taken.
+// place says by which lines of a package a step is taken.
 func place(pkg string) string {
 	var calls [64]uintptr
 	frames := runtime.CallersFrames(calls[:runtime.Callers(1, calls[:])])
@@ -129,7 +148,7 @@ func place(pkg string) string {
 	for {
 		f, more := frames.Next()
 		if strings.HasPrefix(f.Function, pkg+".") {
-			fmt.Fprintf(&b, "%s:%d\n", f.File, f.Line)
+			fmt.Fprintf(&b, "%s:%d\n", filepath.Base(f.File), f.Line)
 		}
 		if !more {
 			return b.String()
@@ -137,22 +156,21 @@ func place(pkg string) string {
 	}
 }
 
-func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose func() bool)) {
+// each does the work of Each, with a choice of the steps that are refused. It
+// reports whether any was.
+func each(t testing.TB, err error, f func(refuse Refuse), chooser func() (choose func() bool)) (came bool) {
 	t.Helper()
-	for n := 1; ; n++ {
+	for {
 		r := &Refusal{choose: chooser(), err: err}
 		f(func(dir string, do func() error) (*Refusal, error) {
 			Below(t, dir, func(step, path string) error { return r.ask(step, path) })
 			defer asked.Delete(dir)
 			return r, do()
 		})
-		if r.Came() {
-			continue
+		if !r.Came() {
+			return came
 		}
-		if n == 1 {
-			t.Error("it takes no step on the disk")
-		}
-		return
+		came = true
 	}
 }
 
