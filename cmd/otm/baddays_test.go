@@ -15,22 +15,16 @@ import (
 	"time"
 
 	"otm/heartbeat"
+	"otm/internal/crash/crashtest"
 )
-
-// wholeTest says that all cases are wanted, not some.
-var wholeTest = os.Getenv("OTM_TEST_WHOLE") != ""
-
-// otmSeed says which cases are taken where not all are wanted; unset: those of
-// the day.
-const otmSeed = "OTM_SEED"
 
 // choices are those of a test that takes some of its cases: others each day. A
 // test that fails says how to have the same ones again.
 func choices(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := setting(t, otmSeed, int(time.Now().Unix()/(24*60*60)))
-	if !wholeTest {
-		t.Logf("some of the cases: these with %s=%d, all with OTM_TEST_WHOLE=1", otmSeed, seed)
+	seed := crashtest.Seed(t)
+	if !crashtest.Whole() {
+		t.Logf("some of the cases: these with OTM_SEED=%d, all with OTM_TEST_WHOLE=1", seed)
 	}
 	return rand.New(rand.NewPCG(uint64(seed), 1))
 }
@@ -132,7 +126,7 @@ func sample(t *testing.T, hows, n int) []bad {
 			all = append(all, bad{step, how})
 		}
 	}
-	if !wholeTest {
+	if !crashtest.Whole() {
 		choice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		return all[:n]
 	}
@@ -158,7 +152,7 @@ func (h *house) through(at int, begin, end func(), change func(*exec.Cmd)) {
 func TestNoDescriptors(t *testing.T) {
 	t.Parallel()
 	limits := []int{8, 9, 10, 11, 12, 13, 14, 16}
-	if one := choices(t).IntN(len(limits)); !wholeTest {
+	if one := choices(t).IntN(len(limits)); !crashtest.Whole() {
 		limits = limits[one : one+1]
 	}
 	for _, limit := range limits {
@@ -305,7 +299,7 @@ func TestInotifyOverflow(t *testing.T) {
 	inbox := filepath.Join(h.dir, "new-tasks")
 	for i := range files {
 		name := fmt.Sprintf(".%d", i) // a file that another program has not delivered yet
-		if wholeTest {
+		if crashtest.Whole() {
 			name = fmt.Sprintf("%d.json", i)
 		}
 		if err := os.WriteFile(filepath.Join(inbox, name), nil, 0o600); err != nil {
@@ -320,7 +314,7 @@ func TestInotifyOverflow(t *testing.T) {
 	}
 	h.waitFor("all is settled", func() bool { return count(h.dir, "new-tasks") == 0 })
 	h.waitFor("it says that events were lost", func() bool { return h.heartbeatSays(heartbeat.Injector, "overflows: ") })
-	if processed, failed := count(h.dir, "processed"), count(h.dir, "failed"); processed != 3 || wholeTest != (failed == files) {
+	if processed, failed := count(h.dir, "processed"), count(h.dir, "failed"); processed != 3 || crashtest.Whole() != (failed == files) {
 		t.Errorf("%d processed, %d failed", processed, failed)
 	}
 	injector.Process.Signal(os.Interrupt)
@@ -338,7 +332,7 @@ func (h *house) heartbeatSays(id, text string) bool {
 func (h *house) waitFor(what string, ok func() bool) {
 	h.Helper()
 	long := patience
-	if wholeTest {
+	if crashtest.Whole() {
 		long += 20 * time.Minute
 	}
 	if !soon(long, ok) {

@@ -21,6 +21,7 @@ import (
 
 	"otm/internal/app"
 	"otm/internal/cli"
+	"otm/internal/crash/crashtest"
 )
 
 // house is a data directory with an embedded board and two agents, in which
@@ -61,7 +62,7 @@ func newHouse(t *testing.T) *house {
 		}
 	}
 	h.must("otm", "init")
-	config := fmt.Sprintf("[board]\nlisten = \"127.0.0.1:0\"\n[agents.devdas]\nworkspace = %q\ntrigger = \"none\"\n[agents.runner]\nworkspace = %q\ncommand = [\"true\"]\n",
+	config := fmt.Sprintf("[board]\nlisten = \"127.0.0.1:0\"\n[times]\nsettle_after = \"1s\"\n[agents.devdas]\nworkspace = %q\ntrigger = \"none\"\n[agents.runner]\nworkspace = %q\ncommand = [\"true\"]\n",
 		filepath.Join(root, "ws"), filepath.Join(root, "ws2"))
 	if err := os.WriteFile(filepath.Join(h.dir, "otm.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -321,13 +322,43 @@ func points(t *testing.T) []map[string]int {
 // TestCrashMatrix kills each step of a task's life at each of its points, the
 // first time and the third, does the step again as whoever saw it die would,
 // and lives on: then all is as it must be, and what was acknowledged is there.
-// The third time comes once a command and point; OTM_TEST_WHOLE=1 kills each
-// step each time that it comes by. What comes before the kill and after the
-// restart are processes of their own only then.
+// The third time comes once a command and point, and one part of the cases is
+// taken. OTM_TEST_WHOLE=1 kills each step each time that it comes by. What comes
+// before the kill and after the restart are processes of their own only then.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
 	all := points(t)
 	checkPoints(t, all)
+	for _, k := range crashtest.Part(t, kills(all)) {
+		t.Run(fmt.Sprintf("%d %s at %s", k.step, life[k.step].command(), k.at), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.startBoard("")
+			h.within = !crashtest.Whole()
+			for _, s := range life[:k.step] {
+				h.do(s, "")
+			}
+			if !h.do(life[k.step], k.at) {
+				t.Fatal("it was not killed")
+			}
+			h.within = false
+			h.do(life[k.step], "")
+			h.within = !crashtest.Whole()
+			h.live(k.step + 1)
+			h.settle()
+		})
+	}
+}
+
+// kill is the death of a step of the life at a point, the nth time that it comes
+// by: "create.after:2".
+type kill struct {
+	step int
+	at   string
+}
+
+// kills are those of TestCrashMatrix, given the points that each step comes by.
+func kills(all []map[string]int) (kills []kill) {
 	chosen := map[string]bool{} // command, point and hit
 	for i, hits := range all {
 		for _, point := range slices.Sorted(maps.Keys(hits)) {
@@ -336,29 +367,13 @@ func TestCrashMatrix(t *testing.T) {
 				what := life[i].command() + " " + at
 				// Only the injector does other work at the same points when it runs again.
 				again := chosen[what] && (hit > 1 || life[i].name != "otm-injector")
-				if chosen[what] = true; !wholeTest && (again || hit != 1 && hit != 3) {
-					continue
+				if chosen[what] = true; crashtest.Whole() || !again && (hit == 1 || hit == 3) {
+					kills = append(kills, kill{i, at})
 				}
-				t.Run(fmt.Sprintf("%d %s at %s", i, life[i].command(), at), func(t *testing.T) {
-					t.Parallel()
-					h := newHouse(t)
-					h.startBoard("")
-					h.within = !wholeTest
-					for _, s := range life[:i] {
-						h.do(s, "")
-					}
-					if !h.do(life[i], at) {
-						t.Fatal("it was not killed")
-					}
-					h.within = false
-					h.do(life[i], "")
-					h.within = !wholeTest
-					h.live(i + 1)
-					h.settle()
-				})
 			}
 		}
 	}
+	return kills
 }
 
 // boardPoints are where TestCrashMatrixBoard kills, and the hits of each.
@@ -443,21 +458,25 @@ func checkPoints(t *testing.T, all []map[string]int) {
 // it again, and lives through everything once more.
 func TestCrashMatrixBoard(t *testing.T) {
 	t.Parallel()
-	for point, hits := range boardPoints {
-		for _, hit := range hits {
-			t.Run(fmt.Sprintf("%s:%d", point, hit), func(t *testing.T) {
-				t.Parallel()
-				h := newHouse(t)
-				h.within = !wholeTest
-				h.startBoard(fmt.Sprintf("%s:%d", point, hit))
-				h.live(0)
-				if !soon(patience, h.boardDied) {
-					t.Fatal("it was not killed")
-				}
-				h.startBoard("")
-				h.live(0)
-				h.settle()
-			})
+	var kills []string
+	for _, point := range slices.Sorted(maps.Keys(boardPoints)) {
+		for _, hit := range boardPoints[point] {
+			kills = append(kills, fmt.Sprintf("%s:%d", point, hit))
 		}
+	}
+	for _, at := range crashtest.Part(t, kills) {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.within = !crashtest.Whole()
+			h.startBoard(at)
+			h.live(0)
+			if !soon(patience, h.boardDied) {
+				t.Fatal("it was not killed")
+			}
+			h.startBoard("")
+			h.live(0)
+			h.settle()
+		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"otm/internal/crash/crashtest"
 )
 
 // lookAround runs what looks and what works, as people and timers do, and
@@ -94,7 +96,7 @@ func TestDamagedFiles(t *testing.T) {
 			if !f.kept {
 				healing = append(healing, f)
 			}
-			if f.kept || wholeTest {
+			if f.kept || crashtest.Whole() {
 				alone = append(alone, func() {
 					t.Run(strings.ReplaceAll(f.path, "/", " ")+" "+d.name, func(t *testing.T) {
 						t.Parallel()
@@ -103,14 +105,14 @@ func TestDamagedFiles(t *testing.T) {
 				})
 			}
 		}
-		if wholeTest || i != spared {
+		if crashtest.Whole() || i != spared {
 			t.Run("all that is made again "+d.name, func(t *testing.T) {
 				t.Parallel()
 				newWornHouse(t).damage(d.do, healing...)
 			})
 		}
 	}
-	if one := choice.IntN(len(alone)); !wholeTest {
+	if one := choice.IntN(len(alone)); !crashtest.Whole() {
 		alone = alone[one : one+1]
 	}
 	for _, run := range alone {

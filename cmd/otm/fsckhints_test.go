@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/url"
@@ -25,7 +26,10 @@ type patient struct{ *house }
 func newPatient(t *testing.T) *patient {
 	t.Helper()
 	p := &patient{newHouse(t)}
-	p.append("otm.toml", "[times]\nadopt_after = \"0s\"\nsettle_after = \"1ms\"\n")
+	p.within = true
+	config, err := os.ReadFile(p.path("otm.toml"))
+	p.check(err)
+	p.check(os.WriteFile(p.path("otm.toml"), bytes.Replace(config, []byte("settle_after = \"1s\""), []byte("adopt_after = \"0s\"\nsettle_after = \"1ms\""), 1), 0o600))
 	p.startBoard("")
 	p.must("otm-create", "--title", "One", "--agent", "devdas", "--subtask", "a", "--subtask", "b")
 	p.must("otm-create", "--title", "Two", "--agent", "devdas")

@@ -21,6 +21,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
+	"otm/internal/crash/crashtest"
 	"otm/internal/fsck"
 	"otm/internal/lock"
 	"otm/pipeline"
@@ -476,8 +477,8 @@ func (l *life) dieOnceStarted(ctx context.Context, die func()) {
 // TestLostAnswersThroughALife lets each call to the outside fail in each way, at
 // each of its places in a task's life: not applied; applied and its answer lost;
 // applied, lost, and not visible for 20 s; then it heals, or fails again in
-// another way. OTM_TEST_WHOLE=1 takes all of them, each in a life of its own, else
-// one of each call and way to fail.
+// another way. OTM_TEST_WHOLE=1 takes all of them, each in a life of its own; else
+// there is one of each call and way to fail, and one part of these is taken.
 func TestLostAnswersThroughALife(t *testing.T) {
 	t.Parallel()
 	plain := map[pipeline.Trigger]*life{}
@@ -488,7 +489,8 @@ func TestLostAnswersThroughALife(t *testing.T) {
 		l.archive()
 		plain[way] = l
 	}
-	lives, all := lostCases(t, plain, os.Getenv("OTM_TEST_WHOLE") != "")
+	lives, all := lostCases(t, plain, crashtest.Whole())
+	lives = crashtest.Part(t, lives)
 	for _, cases := range lives {
 		t.Run(fmt.Sprint(cases[0]), func(t *testing.T) {
 			t.Parallel()
