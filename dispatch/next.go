@@ -66,7 +66,8 @@ type Taken struct {
 	Entry    Entry
 	Continue bool   // it was given before, and is unfinished
 	Done     []int  // numbers of the steps that are ticked, from 1
-	Reason   string // that stands on the board: why it was sent back
+	Reason   string // that stands on the board
+	Answered bool   // a person wrote Reason, not the agent
 }
 
 // Next gives an agent its next task: the one that it was given last, while
@@ -328,7 +329,7 @@ func (d *Desk) withSaid(r *pipeline.Record) (*pipeline.Record, error) {
 // takenOf is a task as it is given to an agent: the entry, with the steps as
 // the record has them now.
 func takenOf(e *Entry, r *pipeline.Record) *Taken {
-	t := &Taken{Reason: r.Reason}
+	t := &Taken{Reason: r.Reason, Answered: r.Answered}
 	if e != nil {
 		t.Entry = *e
 	} else {

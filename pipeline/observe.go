@@ -46,7 +46,7 @@ func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at ti
 		changed = true
 	}
 	if row.Reason != "" && row.Reason != r.Reason {
-		r.Reason = row.Reason
+		r.Reason, r.Answered = row.Reason, true
 		changed = true
 	}
 	if r.observeSteps(steps, saw) {

@@ -32,7 +32,10 @@ type Record struct {
 	Status  Status `json:"status,omitempty"`  // the last one seen or written
 	Written Status `json:"written,omitempty"` // the last one that OTM wrote
 	Reason  string `json:"reason,omitempty"`
-	Result  string `json:"result,omitempty"`
+	// Answered says that a person wrote Reason: to answer the agent's question, or
+	// to say why the task was sent back. Else it is the agent's own.
+	Answered bool   `json:"answered,omitempty"`
+	Result   string `json:"result,omitempty"`
 
 	// Reporting is the update that is being put on the board. If we crash
 	// before Updates has its id, it is put there again as it stands here.

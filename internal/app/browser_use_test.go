@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -216,6 +217,40 @@ func TestPageSendsBack(t *testing.T) {
 	}
 }
 
+// C9: a blocked agent's question could not be answered on the page. The answer
+// goes back with the task, the next otm next gives it as a person's words, and
+// the history has it with its author.
+func TestC9AnswerInBrowser(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, seed{title: "One", status: "blocked", agent: "devdas", reason: "Which colour?", steps: []string{"x a", "b"}})
+	tab := newTab(t)
+	tab.open(o.link)
+	tab.card("One")
+	tab.has("#taskWhyText", "Which colour?")
+	tab.has("#taskReviewText", "devdas waits for an answer")
+	if n := eval[int](tab, `document.getElementById("task").innerText.split("Which colour?").length - 1`); n != 1 {
+		t.Errorf("the question stands %d times in the task's view:\n%s", n, tab.text("#task"))
+	}
+	if eval[bool](tab, `document.getElementById("approve").checkVisibility()`) {
+		t.Error("a blocked task can be approved")
+	}
+	tab.fill("#sendBackReason", "Green, as the logo")
+	tab.click("#sendBackButton")
+	tab.has("#notice", "with your words")
+	tab.column("assigned", "Green, as the logo")
+	if said := o.said("T-00001"); !slices.Equal(said, []string{"changed status: blocked to new", "answered: Green, as the logo"}) {
+		t.Errorf("the history says %q", said)
+	}
+	var out bytes.Buffer
+	o.home.Out = &out
+	if err := o.home.next(t.Context(), o.home.Config.Agents.Named("devdas"), false, false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "A person says: Green, as the logo\n") || strings.Contains(out.String(), "Which colour?") {
+		t.Errorf("otm next prints\n%s", &out)
+	}
+}
+
 // The health of the components, and the failed files with a retry.
 func TestPageHealth(t *testing.T) {
 	t.Parallel()
@@ -313,7 +348,7 @@ func TestPageKeyboard(t *testing.T) {
 	step(kb.Tab, "sendBackOpen")
 	step(kb.Enter, "sendBackReason")
 	tab.press("n", "o", "t", " ", "/", "y", "e", "t")
-	step(kb.Tab, "Send back")
+	step(kb.Tab, "sendBackButton")
 	tab.press(kb.Enter)
 	tab.column("assigned", "not /yet")
 	// A new one, and to find it.

@@ -218,8 +218,11 @@ func (h *Home) printTaken(t *dispatch.Taken) {
 		facts = append(facts, "project "+e.Project)
 	}
 	fmt.Fprintln(h.Out, safe.Escape(strings.Join(facts, ", ")))
-	if t.Reason != "" {
-		fmt.Fprintf(h.Out, "Reason on the board: %s\n", safe.Escape(t.Reason))
+	switch {
+	case t.Answered && t.Reason != "":
+		fmt.Fprintf(h.Out, "A person says: %s\n", safe.Escape(t.Reason))
+	case t.Reason != "":
+		fmt.Fprintf(h.Out, "You said, when you were blocked: %s\n", safe.Escape(t.Reason))
 	}
 	fmt.Fprintf(h.Out, "\nSteps:\n")
 	for i, title := range e.Steps {
@@ -266,7 +269,7 @@ func (h *Home) printTakenJSON(t *dispatch.Taken) error {
 	if t.Done == nil {
 		t.Done = []int{}
 	}
-	for key, value := range map[string]any{"continue": t.Continue, "done": t.Done, "reason": t.Reason} {
+	for key, value := range map[string]any{"continue": t.Continue, "done": t.Done, "reason": t.Reason, "answered": t.Answered} {
 		if fields[key], err = json.Marshal(value); err != nil {
 			return err
 		}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -235,7 +237,7 @@ func TestPageState(t *testing.T) {
 	if s.Waiting != (page.Waiting{NewTasks: 1, Failed: 3}) {
 		t.Errorf("waiting %+v", s.Waiting)
 	}
-	if len(s.Failed) != 3 || s.Failed[0].Error != "no reason stands beside it" || !strings.Contains(s.Failed[2].Error, "that was interrupted") || s.Failed[1].TaskID != "T-00009" || !s.Failed[1].Renumber {
+	if len(s.Failed) != 3 || s.Failed[0].Error != "no reason stands beside it" || !strings.Contains(s.Failed[2].Error, "was interrupted") || s.Failed[1].TaskID != "T-00009" || !s.Failed[1].Renumber {
 		t.Errorf("failed %+v", s.Failed)
 	}
 	one, typed := v.task("one"), v.task("typed")
@@ -351,6 +353,77 @@ func TestPageEdits(t *testing.T) {
 	}
 }
 
+// C9: what a person writes about a task is kept with its words, as a person's.
+func TestC9Answers(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	rows := plant(t, h,
+		seed{title: "asks", status: "blocked", agent: "devdas", reason: "which colour?"},
+		seed{title: "asks too", status: "blocked", agent: "devdas", reason: "which font?"},
+		seed{title: "works", status: "in_progress", agent: "devdas"})
+	v := visit(t, h, board.Options{})
+	v.do(page.Action{Do: "sendback", Row: rows[0], Reason: "green"})
+	v.do(page.Action{Do: "edit", Row: rows[1], Reason: "any"})
+	v.do(page.Action{Do: "edit", Row: rows[2], Reason: "mind the fonts", Priority: "high"})
+	for i, want := range []struct {
+		status pipeline.Status
+		reason string
+	}{{pipeline.New, "green"}, {pipeline.Blocked, "any"}, {pipeline.InProgress, "mind the fonts"}} {
+		rec, err := h.Store.Load(pipeline.TaskID(i + 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := v.row(rows[i]); r.Status != want.status || r.Reason != want.reason || r.UpdatedBy != board.HumanUser || rec.Reason != want.reason || !rec.Answered {
+			t.Errorf("row %+v, record %+v", r, rec)
+		}
+	}
+	wantLines(t, v.said("T-00001"), "changed status: blocked to new", "answered: green")
+	wantLines(t, v.said("T-00002"), "answered: any")
+	wantLines(t, v.said("T-00003"), "changed priority: to high", "changed reason: mind the fonts")
+}
+
+// C10: a step that a person has just added on the board has no number yet, as
+// otm-update does not know it. It stood first, and so moved the numbers of all
+// others.
+func TestC10StepWithoutNumberComesLast(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	row := plant(t, h, seed{title: "one", status: "in_progress", agent: "devdas", steps: []string{"a", "b"}})[0]
+	if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+		slices.Reverse(r.Steps) // the record's order is not that of the rows
+		r.Steps = append(r.Steps[:1:1], pipeline.StepRecord{Title: "gone", RowID: "RecGONE"}, r.Steps[1])
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := board.Open(board.Options{Dir: h.boardDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.AddStep(board.HumanUser, s.ListID(), row, board.TextCell(titleColumn(t, s), "added"))
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, h, board.Options{})
+	var got []string
+	for _, step := range v.task("one").Steps {
+		got = append(got, fmt.Sprint(step.Number, " ", step.Title))
+	}
+	if want := []string{"1 b", "3 a", "0 added"}; !slices.Equal(got, want) {
+		t.Errorf("steps %q, want %q", got, want)
+	}
+}
+
+func titleColumn(t *testing.T, s *board.Server) string {
+	t.Helper()
+	columns, err := s.Columns(s.ListID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(columns, func(c board.Column) bool { return c.Name == "Title" })
+	return columns[i].ID
+}
+
 // What is done to a row that bears another task's id is nothing of that task's.
 func TestPageRowOfNoTask(t *testing.T) {
 	t.Parallel()
@@ -398,6 +471,13 @@ func TestPageRefusals(t *testing.T) {
 		{page.Action{Do: "edit", Row: row, Priority: "bogus"}, `no priority \"bogus\"`},
 		{page.Action{Do: "edit", Row: row, Agent: "devdass"}, "do you mean devdas?"},
 		{page.Action{Do: "edit", Row: row}, "nothing was to be changed"},
+		{page.Action{Do: "edit", Row: row, Status: "done", Title: "renamed"}, "edit takes no title: nothing was done"}, // C9: an input is never dropped in silence
+		{page.Action{Do: "edit", Row: row, Reason: strings.Repeat("x", 501)}, "reason"},
+		{page.Action{Do: "approve", Row: rows[1], Reason: "but"}, "approve takes no reason"},
+		{page.Action{Do: "tick", Row: step, Status: "done"}, "tick takes no status"},
+		{page.Action{Do: "create", Title: "x", Agent: "devdas", Reason: "y"}, "create takes no reason"},
+		{page.Action{Do: "retry", Name: "none.json", Row: row}, "retry takes no row"},
+		{page.Action{Do: "sendback", Row: row, Reason: "x"}, "it is new by now, no longer agent_done or blocked"},
 		{page.Action{Do: "edit", Row: step, Status: "done"}, "no longer on the board"},
 		{page.Action{Do: "edit", Row: "RecNONE", Status: "done"}, "no longer on the board"},
 		{page.Action{Do: "edit", Status: "done"}, "no longer on the board"},
@@ -623,7 +703,7 @@ func TestPageRecordsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := v.task("one")
-	if after.Events != before.Events+1 || after.Steps[0] != before.Steps[1] || after.Steps[1] != before.Steps[0] {
+	if after.Events != before.Events+1 || after.Steps[0].Row != before.Steps[1].Row || after.Steps[1].Row != before.Steps[0].Row {
 		t.Errorf("before %+v\nafter %+v", before, after)
 	}
 	if err := os.Remove(filepath.Join(h.Dir, "tasks", "T-00001.json")); err != nil {
@@ -677,6 +757,32 @@ func TestPageRebinding(t *testing.T) {
 		if status, body := v.send(r); status != http.StatusForbidden {
 			t.Errorf("%s: status %d, %s", path, status, body)
 		}
+	}
+}
+
+// C19: if its port was taken, the page came up on the next one without a word.
+func TestC19PortIsTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	slack, _ := slackHome(t)
+	for name, h := range map[string]*Home{"embedded": newHome(t, ""), "slack": slack} {
+		var said bytes.Buffer
+		h.Err, h.Config.Board.Listen = &said, taken.Addr().String()
+		v := visit(t, h, board.Options{})
+		_, port, _ := net.SplitHostPort(taken.Addr().String())
+		if want := fmt.Sprintf("otm: warning: port %s is taken, so the page is at %s/\n", port, v.address); said.String() != want {
+			t.Errorf("%s: it says %q, want %q", name, &said, want)
+		}
+	}
+	var said bytes.Buffer
+	h := newHome(t, "") // any port will do
+	h.Err = &said
+	if visit(t, h, board.Options{}); said.Len() > 0 {
+		t.Errorf("it says %q", &said)
 	}
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,14 @@ type recordFacts struct {
 	created time.Time
 	events  int
 	place   map[string]int // of steps, by row, beginning at 1
+}
+
+// order sorts steps by their number, and puts those without one last.
+func (f *recordFacts) order(step *pipeline.Row) int {
+	if n := f.place[step.ID]; n > 0 {
+		return n
+	}
+	return math.MaxInt
 }
 
 // facts returns the zero value where a task has no record that can be read.
@@ -81,6 +90,7 @@ func (p *pageSource) card(r *pipeline.Row, steps []*pipeline.Row, agent string) 
 		Project: r.Project, Reason: r.Reason, Result: r.Result, Steps: make([]page.Step, 0, len(steps)),
 		CreatedAt: time.Unix(r.Created, 0).UTC(), UpdatedAt: time.Unix(r.Updated, 0).UTC(),
 	}
+	var number map[string]int
 	if id := r.Task(); id != 0 {
 		facts := p.facts(id)
 		if facts.row != r.ID {
@@ -90,10 +100,11 @@ func (p *pageSource) card(r *pipeline.Row, steps []*pipeline.Row, agent string) 
 		if !facts.created.IsZero() {
 			t.CreatedAt = facts.created
 		}
-		slices.SortStableFunc(steps, func(a, b *pipeline.Row) int { return facts.place[a.ID] - facts.place[b.ID] })
+		slices.SortStableFunc(steps, func(a, b *pipeline.Row) int { return cmp.Compare(facts.order(a), facts.order(b)) })
+		number = facts.place
 	}
 	for _, s := range steps {
-		t.Steps = append(t.Steps, page.Step{Row: s.ID, Title: s.Title, Done: s.StepDone()})
+		t.Steps = append(t.Steps, page.Step{Row: s.ID, Number: number[s.ID], Title: s.Title, Done: s.StepDone()})
 	}
 	return t
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,44 +17,77 @@ import (
 // change is what a person does to one row.
 type change struct {
 	row   string
-	step  bool            // it is a step's, else a task's
-	from  pipeline.Status // where the task has to be for it; "": anywhere
+	step  bool              // the row is a step's, else a task's
+	from  []pipeline.Status // where the task has to be for it; nil: anywhere
 	cells []pipeline.Cell
-	agent string           // who has the task then; "": who has it now
-	notes []pipeline.Event // What and Detail, for the history, beside moves of the status
+	agent string // who has the task then; "": who has it now
+	note  string // for the history, beside what follows from the cells; "": nothing
+}
+
+// takes names the fields that each action needs.
+var takes = map[string][]string{
+	"create": {"title", "agent", "priority", "type", "project", "steps"}, "edit": {"row", "status", "agent", "priority", "reason"},
+	"tick": {"row", "done"}, "approve": {"row"}, "sendback": {"row", "reason"}, "retry": {"name", "newId"},
+}
+
+// checkFields refuses an action that does not exist or that has a field which
+// it does not use. The error is a *page.Refusal.
+func checkFields(a page.Action) error {
+	known, ok := takes[a.Do]
+	if !ok {
+		return &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return err
+	}
+	for name := range fields {
+		if name != "do" && !slices.Contains(known, name) {
+			return &page.Refusal{Reason: fmt.Sprintf("%s takes no %s: nothing was done", a.Do, name)}
+		}
+	}
+	return nil
 }
 
 // changeOf turns an action into a change. The error is a *page.Refusal.
 func (p *pageSource) changeOf(a page.Action) (*change, error) {
+	c := &change{row: a.Row}
 	switch a.Do {
 	case "approve":
-		c := &change{row: a.Row, from: pipeline.AgentDone, notes: []pipeline.Event{{What: "approved"}}}
+		c.from, c.note = []pipeline.Status{pipeline.AgentDone}, "approved"
 		c.setStatus(pipeline.Done)
 		return c, nil
 	case "sendback":
-		reason := strings.TrimSpace(a.Reason)
-		if reason == "" {
+		if strings.TrimSpace(a.Reason) == "" {
 			return nil, &page.Refusal{Reason: "say what is missing: the agent gets it as the reason"}
 		}
-		if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: reason}); err != nil {
-			return nil, &page.Refusal{Reason: err.Error()}
-		}
-		c := &change{row: a.Row, from: pipeline.AgentDone, notes: []pipeline.Event{{What: "sent back", Detail: reason}}}
+		c.from = []pipeline.Status{pipeline.AgentDone, pipeline.Blocked}
 		c.setStatus(pipeline.New)
-		c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldReason, Text: reason})
-		return c, nil
+		return c, c.setReason(a.Reason)
 	case "tick":
-		c := &change{row: a.Row, step: true}
+		c.step = true
 		if a.Done {
 			c.setStatus(pipeline.Done)
 		} else {
 			c.setStatus(pipeline.New)
 		}
 		return c, nil
-	case "edit":
-		return p.editOf(a)
 	}
-	return nil, &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
+	return c, p.edit(c, a)
+}
+
+// setReason sets the reason, which holds as much as one that an agent reports.
+func (c *change) setReason(text string) error {
+	text = strings.TrimSpace(text)
+	if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: text}); err != nil {
+		return &page.Refusal{Reason: err.Error()}
+	}
+	c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldReason, Text: text})
+	return nil
 }
 
 // setStatus sets the status and the checkbox that goes with it.
@@ -62,33 +96,25 @@ func (c *change) setStatus(to pipeline.Status) {
 		pipeline.Cell{Field: pipeline.FieldChecked, Checked: to == pipeline.Done})
 }
 
-func (p *pageSource) editOf(a page.Action) (*change, error) {
-	c := &change{row: a.Row}
+// edit adds what an edit changes.
+func (p *pageSource) edit(c *change, a page.Action) error {
 	if a.Status != "" {
 		to, ok := pipeline.ParseStatus(a.Status)
 		if !ok {
-			return nil, &page.Refusal{Reason: fmt.Sprintf("there is no status %q", a.Status)}
+			return &page.Refusal{Reason: fmt.Sprintf("there is no status %q", a.Status)}
 		}
 		c.setStatus(to)
-	}
-	if a.Priority != "" {
-		prio, ok := pipeline.ParsePriority(a.Priority)
-		if !ok {
-			return nil, &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
-		}
-		c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(prio)})
-		c.notes = append(c.notes, pipeline.Event{What: pipeline.EventPriority, Detail: "to " + string(prio)})
 	}
 	if a.Agent != "" {
 		cell := pipeline.Cell{Field: pipeline.FieldAssignee, Text: pipeline.CleanName(a.Agent)}
 		known, err := p.configured(a.Agent)
 		switch {
 		case err != nil:
-			return nil, err
+			return err
 		case known != nil:
 			cell.Text, cell.User = known.Label, known.User
 		case !pipeline.ValidAgentName(cell.Text):
-			return nil, &page.Refusal{Reason: fmt.Sprintf("%q is no name for an agent", a.Agent)}
+			return &page.Refusal{Reason: fmt.Sprintf("%q is no name for an agent", a.Agent)}
 		}
 		c.cells = append(c.cells, cell)
 		c.agent = cell.Text
@@ -96,14 +122,26 @@ func (p *pageSource) editOf(a page.Action) (*change, error) {
 			c.agent = known.Name
 		}
 	}
-	if len(c.cells) == 0 {
-		return nil, &page.Refusal{Reason: "nothing was to be changed"}
+	if a.Priority != "" {
+		prio, ok := pipeline.ParsePriority(a.Priority)
+		if !ok {
+			return &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
+		}
+		c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(prio)})
 	}
-	return c, nil
+	if a.Reason != "" {
+		if err := c.setReason(a.Reason); err != nil {
+			return err
+		}
+	}
+	if len(c.cells) == 0 {
+		return &page.Refusal{Reason: "nothing was to be changed"}
+	}
+	return nil
 }
 
-// knownFor is how old what is known of a task may be when a person approves it
-// or sends it back: its status decides.
+// knownFor is how old the known status of a task may be when a person approves
+// the task or sends it back.
 const knownFor = 5 * time.Second
 
 // write writes a change to the board and notes it in the record of its task.
@@ -121,7 +159,7 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 		}
 	}()
 	row := b.Row(c.row)
-	if row == nil || c.from != "" && !b.Current(row, knownFor) {
+	if row == nil || c.from != nil && !b.Current(row, knownFor) {
 		if err := b.Refresh(ctx, 0); err != nil {
 			return err
 		}
@@ -130,8 +168,8 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	if row == nil || (row.Parent != "") != c.step {
 		return errGone
 	}
-	if now := row.CurrentStatus(); c.from != "" && now != c.from {
-		return &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, c.from)}
+	if now := row.CurrentStatus(); c.from != nil && !slices.Contains(c.from, now) {
+		return &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(texts(c.from), " or "))}
 	}
 	before, task := *row, row
 	if c.step {
@@ -157,7 +195,7 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 		if c.step {
 			c.noteTick(r, &before, now)
 		} else {
-			c.note(r, &before, now)
+			c.noteOn(r, &before, now)
 		}
 		return nil
 	})
@@ -167,27 +205,40 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	return err
 }
 
-// note brings a record up to what was written to the row of its task.
-func (c *change) note(r *pipeline.Record, before *pipeline.Row, now time.Time) {
+// noteOn brings a record up to what was written to the row of its task.
+func (c *change) noteOn(r *pipeline.Record, before *pipeline.Row, now time.Time) {
+	was := before.CurrentStatus()
 	for _, cell := range c.cells {
 		switch cell.Field {
 		case pipeline.FieldStatus:
 			r.Status = pipeline.Status(cell.Text)
-			if was := before.CurrentStatus(); was != r.Status {
+			if was != r.Status {
 				r.Note(now, human, pipeline.EventChanged, fmt.Sprintf("%s to %s", was, r.Status))
 			}
+		case pipeline.FieldAssignee:
+			r.GiveTo(c.agent, human, now)
 		case pipeline.FieldReason:
-			r.Reason = cell.Text
+			r.Reason, r.Answered = cell.Text, true
+			r.Note(now, human, reasonEvent(was), cell.Text)
 		case pipeline.FieldPriority:
 			r.Priority = pipeline.Priority(cell.Text)
+			r.Note(now, human, pipeline.EventPriority, "to "+cell.Text)
 		}
 	}
-	if c.agent != "" {
-		r.GiveTo(c.agent, human, now)
+	if c.note != "" {
+		r.Note(now, human, c.note, "")
 	}
-	for _, e := range c.notes {
-		r.Note(now, human, e.What, e.Detail)
+}
+
+// reasonEvent is what it means that a person sets the reason of a task.
+func reasonEvent(at pipeline.Status) string {
+	switch at {
+	case pipeline.Blocked:
+		return "answered"
+	case pipeline.AgentDone:
+		return "sent back"
 	}
+	return "changed reason"
 }
 
 // noteTick brings a record up to what was written to the row of a step.

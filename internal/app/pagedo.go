@@ -17,6 +17,9 @@ import (
 
 // Do implements page.Source.
 func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
+	if err := checkFields(a); err != nil {
+		return nil, err
+	}
 	switch a.Do {
 	case "create":
 		return p.create(ctx, a)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,6 +9,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +104,7 @@ func (h *Home) openBoard(ctx context.Context, o board.Options) (p *runningPage, 
 	}
 	h.connectPage(source, server, endpoint, person, log)
 	p.address = endpoint.Page
+	warnOfPort(h.Streams, o.Listen, p.address)
 	files := h.watchForPage()
 	p.run = []func(context.Context) error{
 		server.Serve,
@@ -108,6 +112,17 @@ func (h *Home) openBoard(ctx context.Context, o board.Options) (p *runningPage, 
 		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(ctx), files.Changed()) },
 	}
 	return p, nil
+}
+
+// warnOfPort says that the page is on another port than the one asked for.
+func warnOfPort(s cli.Streams, asked, address string) {
+	_, port, err := net.SplitHostPort(cmp.Or(asked, board.DefaultListen))
+	if err != nil || port == "0" {
+		return
+	}
+	if u, err := url.Parse(address); err == nil && u.Port() != port {
+		s.Warn("port %s is taken, so the page is at %s", port, address)
+	}
 }
 
 // personWait is how long a person's edit waits for its turn at the board.
@@ -184,6 +199,7 @@ func (h *Home) openSlackPage(ctx context.Context) (p *runningPage, err error) {
 		return nil, err
 	}
 	p.address = "http://" + listener.Addr().String() + "/"
+	warnOfPort(h.Streams, h.Config.Board.Listen, p.address)
 	if err := h.announcePage(p.address); err != nil {
 		listener.Close()
 		return nil, err

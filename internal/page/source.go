@@ -67,9 +67,12 @@ type Task struct {
 
 // Step is a step of a task.
 type Step struct {
-	Row   string `json:"row"`
-	Title string `json:"title"`
-	Done  bool   `json:"done"`
+	Row string `json:"row"`
+	// Number is the one that otm-update takes. 0: the step has none yet, because a
+	// person has just added it on the board.
+	Number int    `json:"number,omitempty"`
+	Title  string `json:"title"`
+	Done   bool   `json:"done"`
 }
 
 // Component is one component's health.
@@ -128,11 +131,15 @@ type Event struct {
 // that it needs.
 //
 //	create    Title Agent Priority Type Project Steps: drop a task
-//	edit      Row, and those of Status Agent Priority that are to change
+//	edit      Row, and those of Status Agent Priority Reason that are to change
 //	tick      Row of a step, Done
-//	approve   Row: what is at agent_done becomes done
-//	sendback  Row, Reason: what is at agent_done becomes new
+//	approve   Row: a task at agent_done becomes done
+//	sendback  Row, Reason: a task at agent_done or blocked becomes new; at
+//	          blocked, Reason answers the agent's question
 //	retry     Name of a failed file, NewID: put it back into its inbox
+//
+// A Source refuses an action with a field that it does not use: nothing that a
+// person typed is dropped in silence.
 type Action struct {
 	Do string `json:"do"`
 

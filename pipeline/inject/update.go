@@ -422,7 +422,7 @@ func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
 		r.Status, r.Written = report.Status, report.Status
 	}
 	if report.Reason != nil {
-		r.Reason = *report.Reason
+		r.Reason, r.Answered = *report.Reason, false
 	}
 	if report.Result != nil {
 		r.Result = *report.Result

@@ -4,14 +4,8 @@
 
 const $ = (id) => document.getElementById(id);
 
-const COLUMNS = [
-  ["new", "New"], ["assigned", "Assigned"], ["in_progress", "In progress"], ["blocked", "Blocked"],
-  ["agent_done", "To review"], ["done", "Done"], ["other", "Set aside"],
-];
-const LABELS = {
-  new: "New", assigned: "Assigned", pending: "Pending", in_progress: "In progress", blocked: "Blocked",
-  agent_done: "Agent done", done: "Done", rejected: "Rejected", failed: "Failed", cancelled: "Cancelled", archived: "Archived",
-};
+// A column for each of these statuses; "other" has the rest.
+const COLUMNS = ["new", "assigned", "in_progress", "blocked", "agent_done", "done", "other"];
 const RANK = { critical: 0, high: 1, normal: 2, low: 3, batchable: 4 };
 
 // How many cards a column shows until it is asked for all.
@@ -37,6 +31,12 @@ let painted = false; // the first time
 function clean(text) {
   return String(text ?? "").replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
     (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
+// label is a status as people read it: agent_done is "Agent done".
+function label(status) {
+  const text = status === "other" ? "set aside" : String(status).replaceAll("_", " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function el(tag, attributes = {}, ...children) {
@@ -118,13 +118,13 @@ function reconcile(parent, items, key, make, update, strangersStay = false) {
   if (had !== document.activeElement && had?.isConnected) had.focus({ preventScroll: true });
 }
 
-function fillSelect(select, values, label = (v) => v) {
+function fillSelect(select, values, text = (v) => v) {
   const first = select.id.startsWith("by") ? [""] : [];
   const want = [...first, ...values];
   if (select.options.length === want.length && want.every((v, i) => select.options[i].value === v)) return;
   const keep = select.value;
   if (keep && !want.includes(keep)) want.push(keep);
-  reconcile(select, want, (v) => "=" + v, (v) => el("option", { value: v }), (e, v) => v === "" && first.length ? null : put(e, label(v)));
+  reconcile(select, want, (v) => "=" + v, (v) => el("option", { value: v }), (e, v) => v === "" && first.length ? null : put(e, text(v)));
   select.value = keep || want[0] || "";
 }
 
@@ -243,7 +243,7 @@ async function once(button, work) {
 // ---- the board
 
 function columnOf(task) {
-  return COLUMNS.some(([key]) => key === task.status) ? task.status : "other";
+  return COLUMNS.includes(task.status) ? task.status : "other";
 }
 
 const filtered = () => $("byAgent").value !== "" || $("byPriority").value !== "" || $("find").value.trim() !== "";
@@ -282,7 +282,7 @@ function drawCard(card, task) {
     el("span", { class: `chip ${priority}` }, priority),
     task.type && task.type !== "action" ? el("span", { class: "chip" }, task.type) : null,
     task.project ? el("bdi", { class: "project" }, task.project) : null,
-    columnOf(task) === "other" ? el("span", { class: "chip" }, LABELS[task.status] || task.status) : null,
+    columnOf(task) === "other" ? el("span", { class: "chip" }, label(task.status)) : null,
   ].filter(Boolean));
   const reason = task.reason && (task.status === "blocked" || task.status === "new" || task.status === "assigned");
   rest.replaceChildren(...[
@@ -320,11 +320,11 @@ function order(a, b) {
 }
 
 function makeColumns() {
-  for (const [key, label] of COLUMNS) {
+  for (const key of COLUMNS) {
     $("board").append(el("section", { class: "column", "data-column": key, "aria-labelledby": `h-${key}` },
-      el("h2", { id: `h-${key}`, tabindex: "-1" }, el("span", {}, label), " ", el("span", { class: "count" })), el("ul"),
+      el("h2", { id: `h-${key}`, tabindex: "-1" }, el("span", {}, label(key)), " ", el("span", { class: "count" })), el("ul"),
       el("button", { type: "button", class: "all plain", hidden: true, onclick: () => showAll(key) })));
-    $("jump").append(el("button", { type: "button", "data-column": key, onclick: () => jumpTo(key) }, el("span", {}, label), " ", el("span", { class: "count" })));
+    $("jump").append(el("button", { type: "button", "data-column": key, onclick: () => jumpTo(key) }, el("span", {}, label(key)), " ", el("span", { class: "count" })));
   }
 }
 
@@ -332,8 +332,12 @@ function columnOn(key) {
   return $("board").querySelector(`[data-column="${key}"]`);
 }
 
+// jumpTo scrolls to a column at once, and again when the cards around it are
+// laid out: a browser guesses the height of cards that it has not drawn.
 function jumpTo(key) {
-  columnOn(key).scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth", block: "start" });
+  const jump = () => columnOn(key).scrollIntoView({ block: "start" });
+  jump();
+  requestAnimationFrame(jump);
   $(`h-${key}`).focus({ preventScroll: true });
 }
 
@@ -348,7 +352,7 @@ function showAll(key) {
 // and the scroll position stay where they are.
 function drawBoard() {
   const matches = matcher();
-  const byColumn = new Map(COLUMNS.map(([key]) => [key, []]));
+  const byColumn = new Map(COLUMNS.map((key) => [key, []]));
   let matching = 0;
   for (const task of state.tasks.values()) {
     if (!matches(task)) continue;
@@ -459,7 +463,7 @@ function openSheet(row) {
   $("taskHistory").replaceChildren();
   put($("taskWhyText"), "…"); // its place is kept, so that nothing moves under the pointer
   $("taskNext").hidden = true;
-  $("taskWhy").classList.toggle("one", state.tasks.get(row)?.status === "agent_done");
+  $("taskWhy").classList.toggle("one", due(state.tasks.get(row)));
   for (const s of selects()) delete s.dataset.base;
   if (!$("task").open) $("task").showModal();
   say("");
@@ -498,8 +502,8 @@ async function loadDetail() {
 
 function drawDetail(detail) {
   put($("taskWhyText"), detail.why);
-  // The buttons below say what to do about a review.
-  $("taskNext").hidden = !detail.next || state.tasks.get(open)?.status === "agent_done";
+  // The buttons below say what to do about what is due.
+  $("taskNext").hidden = !detail.next || due(state.tasks.get(open));
   put($("taskNext"), detail.next);
   if (!detail.history) return;
   const events = detail.history.map((h, i) => ({ ...h, i })).reverse();
@@ -536,7 +540,7 @@ function drawSheet() {
   put($("taskId"), task.id || "no id yet");
   put($("taskTitle"), task.title || "(no title)");
   const nobody = task.agent ? [] : [""];
-  fillSelect($("taskStatus"), [...new Set([...state.statuses, task.status])], (s) => LABELS[s] || s);
+  fillSelect($("taskStatus"), [...new Set([...state.statuses, task.status])], label);
   fillSelect($("taskAgent"), [...nobody, ...new Set([...state.agents.map((a) => a.name), task.agent])].filter((a, i) => a || i === 0), (a) => a || "nobody");
   fillSelect($("taskPriority"), [...new Set([...state.priorities, task.priority || "normal"])]);
   settle($("taskStatus"), task.status);
@@ -547,7 +551,9 @@ function drawSheet() {
   const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.row]];
   reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
   drawSteps(task);
-  for (const [box, text, value] of [["taskReasonBox", "taskReason", task.reason], ["taskResultBox", "taskResult", task.result]]) {
+  // At blocked, the first sentence has the reason.
+  const reason = task.status === "blocked" ? "" : task.reason;
+  for (const [box, text, value] of [["taskReasonBox", "taskReason", reason], ["taskResultBox", "taskResult", task.result]]) {
     $(box).hidden = !value;
     put($(text), value);
   }
@@ -559,15 +565,25 @@ function drawEdit() {
   $("editButtons").hidden = !some;
 }
 
-// drawReview keeps what is being typed to send the task back, also where
-// somebody else was faster.
+// due reports whether a task waits for a person's word: a review, or an answer.
+const due = (task) => task?.status === "agent_done" || task?.status === "blocked";
+
+// drawReview keeps what is being typed for the agent, also when somebody else
+// was faster.
 function drawReview(task) {
-  const due = task.status === "agent_done";
   const typing = !$("sendBackForm").hidden && $("sendBackReason").value.trim() !== "";
-  if (!due && !typing && $("taskReview").contains(document.activeElement)) $("taskStatus").focus();
-  $("taskReview").hidden = !due && !typing;
-  put($("taskReviewText"), due ? `${task.agent || "The agent"} says that it is done. Is it?` : `It is ${LABELS[task.status] || task.status} by now: somebody was faster.`);
-  $("approve").disabled = !due;
+  const asks = task.status === "blocked";
+  if (asks) showSendBack(true);
+  if (!due(task) && !typing && $("taskReview").contains(document.activeElement)) $("taskStatus").focus();
+  $("taskReview").hidden = !due(task) && !typing;
+  $("taskReview").setAttribute("aria-label", asks ? "Answer" : "Review");
+  const who = task.agent || "The agent";
+  put($("taskReviewText"), asks ? `${who} waits for an answer.` : due(task) ? `${who} says that it is done. Is it?` : `It is ${label(task.status)} by now: somebody was faster.`);
+  $("reviewButtons").hidden = asks;
+  $("approve").disabled = task.status !== "agent_done";
+  put($("sendBackLabel"), asks ? "Your answer" : "What is missing?");
+  put($("sendBackHint"), `${who} gets this as your words, with the task. ` + (asks ? "The history keeps your answer." : "Ticked steps stay ticked: open those that are to be done again."));
+  put($("sendBackButton"), asks ? "Answer and hand back" : "Send back");
 }
 
 function drawSteps(task) {
@@ -579,6 +595,7 @@ function drawSteps(task) {
   reconcile($("taskSteps"), task.steps, (s) => s.row, makeStep, (e, s) => {
     if (!ticking.has(s.row)) e.querySelector("input").checked = s.done;
     e.classList.toggle("done", s.done);
+    put(e.querySelector(".number"), s.number ? `${s.number}.` : "");
     put(e.querySelector("bdi"), s.title);
   });
 }
@@ -596,7 +613,7 @@ function makeStep(step) {
     ticking.delete(step.row);
     if (!ok) box.checked = !done;
   });
-  return el("li", {}, el("label", {}, box, el("bdi", {})));
+  return el("li", {}, el("label", {}, box, el("span", { class: "number" }), " ", el("bdi", {})));
 }
 
 function bindSheet() {
@@ -632,7 +649,7 @@ function bindSheet() {
       const row = open;
       if (!(await act({ do: "sendback", row, reason: $("sendBackReason").value }, ""))) return;
       drafts.delete(row);
-      finish("Sent back: the agent gets it again.");
+      finish("Sent back: the agent gets it again, with your words.");
     });
   });
   $("task").addEventListener("close", () => {
@@ -751,7 +768,7 @@ function take(update) {
   }
   for (const t of (!all && update.tasks) || []) {
     const was = before.get(t.row);
-    if (!was || was.status !== t.status) moves.push(`${t.id || "A task"}, ${t.title}: ${columnLabel(t)}`);
+    if (!was || was.status !== t.status) moves.push(`${t.id || "A task"}, ${t.title}: ${label(t.status)}`);
     state.tasks.set(t.row, t);
   }
   for (const row of update.gone || []) state.tasks.delete(row);
@@ -783,7 +800,6 @@ function ready() {
 }
 
 const same = (a, b) => a !== undefined && JSON.stringify(a) === JSON.stringify(b);
-const columnLabel = (t) => LABELS[t.status] || t.status;
 
 // The server says something every 3 s. After SILENCE the page no longer claims
 // to show the present; after LOSS it connects again.
@@ -952,7 +968,7 @@ function bindDialogs() {
     d.addEventListener("pointerdown", (e) => {
       const box = d.getBoundingClientRect();
       const outside = e.clientX < box.left || e.clientX > box.right || e.clientY < box.top || e.clientY > box.bottom;
-      if (outside && !(d === $("task") && (!$("sendBackForm").hidden || edited().length))) d.close();
+      if (outside && !(d === $("task") && ((!$("sendBackForm").hidden && $("sendBackReason").value) || edited().length))) d.close();
     });
   }
   $("healthButton").addEventListener("click", () => {
