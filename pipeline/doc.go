@@ -1,22 +1,34 @@
-// Package pipeline holds the words of OTM: what a task is, which states it
-// has, and which moves between them are allowed.
+// Package pipeline holds the words of OTM: tasks, steps, statuses, priorities, rows
+// and records, and the rules about them that need no file and no network.
 //
 // The vocabulary, the same in code, commands, logs, files and documents:
 //
-//	drop      a JSON file as it was delivered in an inbox: a create or an update
-//	settle    to give a drop its last place, in processed/ or failed/
-//	record    what OTM knows of one task, a file in tasks/
+//	task      something to do, T-00035; one row on the board
+//	step      one part of a task, which its agent reports as done; "subtask" in files and flags
+//	agent     who receives tasks: a program, or a person
+//	drop      a JSON file in an inbox: a create or an update
+//	inbox     new-tasks/ or task-updates/, the folders where drops arrive
+//	settle    to move a drop to processed/ or failed/, with its result
 //	board     the Slack List, or the embedded board
-//	row       an item of the board; a task is a row, each of its steps a row below it
-//	step      one part of a task, which an agent reports as done; "subtask" in files and flags
-//	snapshot  the rows of the last complete walk over the board
-//	sweep     one look through the inboxes by the injector
-//	pass      one look over the board by the dispatcher or the completion detector
-//	dispatch  to write a task into its agent's dispatch file and flip it to assigned
-//	wake      to tell an agent that something waits
-//	take      what an agent does to an entry of its dispatch file
-//	attempt   the count of dispatches and wakes of a task
+//	row       an item of the board: a task, or a step below it
+//	walk      one complete read of the board
+//	snapshot  the rows of the last walk, with our own writes since
+//	stale     of a snapshot or status: older than a write that it should show
+//	record    OTM's file about one task, tasks/T-00035.json
+//	sweep     one run of the injector over the inboxes
+//	pass      one run of the dispatcher or the completion detector over the board
+//	adopt     to make a task of a row that a person typed
+//	dispatch  to write a task into its agent's dispatch file and set it to assigned
+//	entry     a task in a dispatch file
+//	flip      to set a task's status from new to assigned on the board
+//	wake      to start an agent, or to send it a message over the gateway
+//	run       what follows a wake: the process, or the gateway's turn
+//	take      what an agent does to an entry, by otm next
+//	attempt   the number of a task's dispatches and wakes; it makes keys unique
+//	report    an update by an agent
 //	beat      one writing of a component's heartbeat file
+//	resident  a component that stays, in contrast to a single run
+//	conflict  of a drop: it contradicts what stands; it fails and says so
 //
-// The package is pure: it reads no clock, no file and no environment.
+// The package reads no clock, no file and no environment.
 package pipeline
