@@ -1,5 +1,7 @@
 package pipeline
 
+import "slices"
+
 // Trigger is how an agent is woken.
 type Trigger string
 
@@ -64,12 +66,12 @@ func (as Agents) Names() []string {
 // messages; "" where none looks like it. An agent that is told another's name
 // would do the other's work.
 func (as Agents) Nearest(name string) string {
-	want, near := []rune(FoldName(name)), ""
-	nearest := len(want)/3 + 1
-	for _, a := range as {
-		if d := distance(want, []rune(FoldName(a.Name))); d < nearest {
-			near, nearest = a.Name, d
-		}
+	folded := make([]string, len(as))
+	for i, a := range as {
+		folded[i] = FoldName(a.Name)
 	}
-	return near
+	if i := slices.Index(folded, Nearest(FoldName(name), folded)); i >= 0 {
+		return as[i].Name
+	}
+	return ""
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // DefaultStep is the step of a task that was created without any: without a
@@ -47,17 +48,35 @@ func firstOpen(steps []Step, match func(Step) bool) int {
 	return slices.IndexFunc(steps, match)
 }
 
-// NearestStep returns the index of the step whose title looks most like the
-// reported one, for messages; -1 if there are no steps.
+// NearestStep returns the index of the step of whose title the reported one may
+// be a misspelling, for messages; -1 if there is none. A number has no nearest
+// one: an agent that takes the hint would tick what it did not do.
 func NearestStep(steps []Step, reported string) int {
-	best, bestDistance := -1, 0
-	want := []rune(FoldTitle(reported))
+	if _, err := strconv.ParseFloat(strings.TrimSpace(reported), 64); err == nil {
+		return -1
+	}
+	titles := make([]string, len(steps))
 	for i, s := range steps {
-		if d := distance(want, []rune(FoldTitle(s.Title))); best < 0 || d < bestDistance {
-			best, bestDistance = i, d
+		titles[i] = FoldTitle(s.Title)
+	}
+	near := Nearest(FoldTitle(reported), titles)
+	if near == "" {
+		return -1
+	}
+	return slices.Index(titles, near)
+}
+
+// Nearest returns the word of which the given one may be a misspelling, by at
+// most one edit for each three characters; "" if there is none.
+func Nearest(given string, words []string) string {
+	want, near := []rune(given), ""
+	nearest := len(want)/3 + 1
+	for _, word := range words {
+		if d := distance(want, []rune(word)); d < nearest {
+			near, nearest = word, d
 		}
 	}
-	return best
+	return near
 }
 
 // distance is the Levenshtein distance of two titles.

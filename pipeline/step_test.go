@@ -76,10 +76,15 @@ func TestNearestStep(t *testing.T) {
 	}{
 		{"a letter is missing", steps, "Create logn form", 0},
 		{"other case", steps, "ADD VALIDATIONS", 1},
-		{"characters, not bytes", steps, "日本", 2},
-		{"nothing alike takes the shortest way", steps, "zzz", 2},
+		{"characters, not bytes", steps, "日本誤", 2},
+		// C47: an agent that obeys a hint must not tick what it did not do.
+		{"C47 nothing alike", steps, "zzz", -1},
+		{"C47 all", steps, "all", -1},
+		{"C47 a number that no step has", steps, "4", -1},
+		{"C47 a number, whatever the titles are", []Step{{Title: "Step 3"}, {Title: "2"}}, " 3 ", -1},
+		{"C47 a fraction", []Step{{Title: "1.4"}}, "1.5", -1},
 		{"no steps", nil, "x", -1},
-		{"equally far takes the first", []Step{{Title: "ab"}, {Title: "ac"}}, "ad", 0},
+		{"equally far takes the first", []Step{{Title: "abcd"}, {Title: "abce"}}, "abcf", 0},
 		{"hostile lengths", []Step{{Title: strings.Repeat("a", MaxText)}, {Title: "b"}}, strings.Repeat("a", MaxText-1), 0},
 	}
 	for _, tt := range tests {
