@@ -1,19 +1,33 @@
 package task
 
 import (
+	"fmt"
 	"slices"
 
 	"otm/pipeline"
 )
 
+// MaxJump is how far above the counter an id may lie that somebody else made up.
+// One beyond it does not raise the counter, and a drop that bears it is refused:
+// slips and mischief must not use the ids up. The id is never given out all the
+// same: it raises the counter once that has come near, and Take passes over
+// records that exist.
+const MaxJump = 100_000
+
+// FarError says that an id lies more than MaxJump above the counter.
+type FarError struct {
+	Next pipeline.TaskID // the counter
+}
+
+func (e *FarError) Error() string {
+	return fmt.Sprintf("more than %d above %v, the next id to be given out", MaxJump, e.Next)
+}
+
 // Above returns the counter, now next, as it has to stand because of ids that
-// are in use: above each of them, except where that would use up more than half
-// of those that are left. One slip (T-999999998) must not take them all. Such an
-// id is never given out all the same: it raises the counter that has come
-// nearer, and Take passes over what exists.
+// are in use: above each of them that is not more than MaxJump ahead.
 func Above(next pipeline.TaskID, ids ...pipeline.TaskID) pipeline.TaskID {
 	for _, id := range slices.Sorted(slices.Values(ids)) {
-		if id >= next && id-next <= (pipeline.MaxTaskID-next)/2 {
+		if id >= next && id-next <= MaxJump {
 			next = id + 1
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"otm/internal/crash"
@@ -98,6 +99,9 @@ func (c *Counter) load() error {
 	if err != nil {
 		return fmt.Errorf("look for the task ids in use: %w", err)
 	}
+	if bad != nil && len(used) > 0 {
+		c.next = max(c.next, slices.Min(used)) // nothing else tells where the ids begin
+	}
 	c.next = Above(c.next, used...)
 	c.store.warn(fmt.Sprintf("%s; going on with %v", wrong, c.next))
 	return c.write(c.next)
@@ -160,18 +164,27 @@ func (c *Counter) Raise(ids ...pipeline.TaskID) error {
 	return c.write(next)
 }
 
-// Raise makes sure that ids are never given out. It takes the lock only where
-// the counter has to be raised.
+// Raise makes sure that ids are never given out. It takes the lock only if the
+// counter has to be raised. If an id is too far above the counter, the error is
+// a *FarError, and the counter is raised above the others.
 func (s *Store) Raise(ctx context.Context, ids ...pipeline.TaskID) error {
-	if next, err := s.Stored(); err == nil && Above(pipeline.TaskID(next), ids...) == pipeline.TaskID(next) {
-		return nil
+	next, err := s.Stored()
+	if err != nil || Above(pipeline.TaskID(next), ids...) != pipeline.TaskID(next) {
+		c, err := s.Counter(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.Raise(ids...)
+		next = int(c.next)
+		c.Release()
+		if err != nil {
+			return err
+		}
 	}
-	c, err := s.Counter(ctx)
-	if err != nil {
-		return err
+	if len(ids) > 0 && int(slices.Max(ids)) >= next {
+		return &FarError{Next: pipeline.TaskID(next)}
 	}
-	defer c.Release()
-	return c.Raise(ids...)
+	return nil
 }
 
 // RaiseAbove makes sure that no id on the board is given out: people type them
@@ -191,7 +204,8 @@ func (s *Store) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
 			ids = append(ids, id)
 		}
 	}
-	if err := s.Raise(ctx, ids...); err != nil {
+	var far *FarError // a person typed it, or another program
+	if err := s.Raise(ctx, ids...); err != nil && !errors.As(err, &far) {
 		return err
 	}
 	s.mu.Lock()
