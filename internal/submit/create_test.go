@@ -232,7 +232,7 @@ func TestCreateFromAllOrNone(t *testing.T) {
 	p.create("--from", "-").refused(t, 64, "line 1: a line is longer than 1048576 bytes")
 	// One long line as large as may be is fine.
 	p.untouched()
-	p.in = `{"title":"x","agent":"devdas","more":"` + strings.Repeat("x", 1<<20-40) + "\"}\r\n"
+	p.in = `{"title":"x","agent":"devdas","key":"` + strings.Repeat("x", 1<<20-40) + "\"}\r\n"
 	p.create("--from", "-").ok(t)
 }
 

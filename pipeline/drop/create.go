@@ -13,7 +13,19 @@ type Create struct {
 	ID        string // the drop's own; "" where a foreign drop has none
 	CreatedAt time.Time
 	Task      pipeline.Task // ID is 0 in a line of otm-create --from
-	By        string        // who asked for it; "": whoever ran otm-create
+	By        string        // who asked for it, as the file claims; "": it says nothing
+	// Parked is why the task is not to be worked on yet: it begins as blocked,
+	// with this reason. "": it begins as new.
+	Parked  string
+	Ignored []string // keys of the file that OTM does not know
+}
+
+// FirstStatus is the status with which the task comes to the board.
+func (c *Create) FirstStatus() pipeline.Status {
+	if c.Parked != "" {
+		return pipeline.Blocked
+	}
+	return pipeline.New
 }
 
 // createFile is the form of a create on disk.
@@ -31,7 +43,10 @@ type createFile struct {
 	By        string            `json:"by,omitempty"`
 }
 
-var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "by"}
+var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "status", "reason", "by"}
+
+// lineFields are the keys that a line of otm-create --from may have.
+var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "key"}
 
 // Encode returns the file of a create.
 func (c *Create) Encode() []byte {
@@ -64,7 +79,24 @@ func ParseCreate(data []byte) (*Create, error) {
 	if r.has("by") {
 		c.By = r.text("by", pipeline.MaxText)
 	}
+	c.Parked = r.parked()
+	c.Ignored = o.unknown(createFields)
 	return c, r.err
+}
+
+// parked reads the status of a create: pending, or blocked with a reason.
+func (r *reader) parked() string {
+	status, reason := r.text("status", pipeline.MaxText), r.text("reason", pipeline.MaxText)
+	s, _ := pipeline.ParseStatus(status)
+	switch {
+	case status == "" || s == pipeline.Pending:
+		return ""
+	case s != pipeline.Blocked:
+		r.fail(&InvalidError{Field: "status", Reason: fmt.Sprintf("is %q: a new task is pending, or blocked with a reason", status)})
+	case strings.TrimSpace(reason) == "":
+		r.fail(&InvalidError{Field: "reason", Reason: "is missing: a task that begins as blocked needs one"})
+	}
+	return reason
 }
 
 // Line is one line of otm-create --from: a create without an id, and the key
@@ -87,6 +119,7 @@ func ParseLine(data []byte, defaults Line) (*Line, error) {
 		}
 	}
 	r := newReader(o, append(createFields, "key")...)
+	r.refuseUnknown(lineFields)
 	line := &Line{Create: *r.create(defaults.Task), Key: defaults.Key}
 	if r.has("key") {
 		line.Key = r.text("key", MaxSize)

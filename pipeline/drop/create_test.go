@@ -51,14 +51,15 @@ func TestParseCreate(t *testing.T) {
 	}{
 		{"full", good, full},
 		{"least", with(""), least(nil)},
-		{"unknown keys", with(`,"colour":"green","tags":["a"]`), least(nil)},
+		{"unknown keys", with(`,"colour":"green","tags":["a"]`), least(func(c *Create) { c.Ignored = []string{"colour", "tags"} })}, // C14
 		{"nulls", with(`,"id":null,"createdAt":null,"priority":null,"project":null,"subtasks":null,"type":null,"status":null`), least(nil)},
 		{"no steps", with(`,"subtasks":[]`), least(nil)},
 		{"empty project", with(`,"project":""`), least(nil)},
 		{"medium", with(`,"priority":"medium"`), least(nil)},
 		{"priority as a label", with(`,"priority":"High"`), least(func(c *Create) { c.Task.Priority = pipeline.High })},
 		{"type", with(`,"type":"decision"`), least(func(c *Create) { c.Task.Type = pipeline.Decision })},
-		{"any status", with(`,"status":"whatever"`), least(nil)},
+		{"C44 pending", with(`,"status":"Pending","reason":"x"`), least(nil)},
+		{"C44 parked", with(`,"status":"blocked","reason":"no key yet"`), least(func(c *Create) { c.Parked = "no key yet" })},
 		{"six digits", `{"taskId":"T-100000","title":"x","agent":"devdas"}`, least(func(c *Create) { c.Task.ID = 100000 })},
 		{"agent composed", with("")[:len(`{"taskId":"T-00035","title":"x",`)] + "\"agent\":\"Jose\u0301\"}", least(func(c *Create) { c.Task.Agent = "Jos\u00e9" })},
 		{"fraction of a second", with(`,"createdAt":"2026-03-14T09:20:19.75+01:00"`), least(func(c *Create) { c.CreatedAt = created })},
@@ -268,7 +269,7 @@ func TestParseLine(t *testing.T) {
 		{"nothing", `{}`, with(func(*Line) {})},
 		{"nulls", `{"title":null,"agent":null,"priority":null,"project":null,"type":null,"subtasks":null,"key":null}`, with(func(*Line) {})},
 		{"title", `{"title":"t1"}`, with(func(l *Line) { l.Task.Title = "t1" })},
-		{"all", `{"title":"t1","agent":"archibald","priority":"high","project":"p1","type":"decision","subtasks":["s1"],"key":"k1","x":1}`,
+		{"all", `{"title":"t1","agent":"archibald","priority":"high","project":"p1","type":"decision","subtasks":["s1"],"key":"k1"}`,
 			&Line{Key: "k1", Create: Create{Task: pipeline.Task{Title: "t1", Agent: "archibald", Priority: pipeline.High, Project: "p1", Type: pipeline.Decision, Steps: []string{"s1"}}}}},
 		{"project cleared", `{"project":""}`, with(func(l *Line) { l.Task.Project = "" })},
 		{"no steps", `{"subtasks":[]}`, with(func(l *Line) { l.Task.Steps = []string{pipeline.DefaultStep} })},
@@ -292,6 +293,13 @@ func TestParseLine(t *testing.T) {
 		{`{"key":"  "}`, "key", "is blank"},
 		{`{"key":7}`, "key", "must be a string, is a number"},
 		{`{"Key":"k"}`, "Key", `must be written "key"`},
+		// C14: a key that nobody reads would be lost without a word.
+		{`{"steps":["a"]}`, "steps", `use "subtasks"`},
+		{`{"description":"a"}`, "description", `use "subtasks"`},
+		{`{"assigned_to":"a"}`, "assigned_to", `use "agent"`},
+		{`{"prioritty":"high"}`, "prioritty", `use "priority"`},
+		{`{"by":"human"}`, "by", `the keys are title, agent, `},
+		{`{"x":1}`, "x", `the keys are title, agent, `},
 	} {
 		_, err := ParseLine([]byte(tt.data), defaults)
 		var invalid *InvalidError

@@ -1,6 +1,8 @@
 package drop
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -17,6 +19,15 @@ type Update struct {
 	StepsDone []string        // titles or numbers, as reported
 	Reason    string
 	Result    string
+	Ignored   []string // keys of the file that OTM does not know
+}
+
+// Sum stands for what the update says, whatever its id and time are.
+func (u *Update) Sum() string {
+	said := *u
+	said.ID, said.CreatedAt = "", time.Time{}
+	sum := sha256.Sum256(said.Encode())
+	return hex.EncodeToString(sum[:8])
 }
 
 // updateFile is the form of an update on disk.
@@ -30,6 +41,9 @@ type updateFile struct {
 	Reason       *string  `json:"reason"`
 	Result       *string  `json:"result"`
 }
+
+// updateLineFields are the keys that a line of otm-update --from may have.
+var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result"}
 
 var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result"}
 
@@ -56,6 +70,7 @@ func ParseUpdate(data []byte) (*Update, error) {
 	u := r.update()
 	u.TaskID = r.taskID()
 	u.ID = r.text("id", pipeline.MaxText)
+	u.Ignored = o.unknown(updateFields)
 	return u, r.err
 }
 
@@ -72,6 +87,7 @@ func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 		}
 	}
 	r := newReader(o, updateFields...)
+	r.refuseUnknown(updateLineFields)
 	r.defaults = &defaults
 	u := r.update()
 	u.TaskID = defaults.TaskID

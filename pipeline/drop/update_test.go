@@ -41,7 +41,7 @@ func TestParseUpdate(t *testing.T) {
 		{"nulls", `{"taskId":"T-00033","id":null,"action":null,"createdAt":null,"status":null,"subtasksDone":null,"reason":null,"result":"s"}`, &Update{TaskID: 33, Result: "s"}},
 		{"empty status counts as none", `{"taskId":"T-00033","status":"","result":"s"}`, &Update{TaskID: 33, Result: "s"}},
 		{"reason with another status", `{"taskId":"T-00033","status":"in_progress","reason":"r"}`, &Update{TaskID: 33, Status: pipeline.InProgress, Reason: "r"}},
-		{"unknown keys", `{"taskId":"T-00033","result":"s","mood":"good"}`, &Update{TaskID: 33, Result: "s"}},
+		{"unknown keys", `{"taskId":"T-00033","result":"s","mood":"good"}`, &Update{TaskID: 33, Result: "s", Ignored: []string{"mood"}}},
 		{"line feeds in a result", `{"taskId":"T-00033","result":"a\nb"}`, &Update{TaskID: 33, Result: "a\nb"}},
 	}
 	for _, tt := range tests {
