@@ -46,6 +46,7 @@ func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at ti
 		changed = true
 	}
 	if row.Reason != "" && row.Reason != r.Reason {
+		saw(row, EventReason, row.Reason)
 		r.Reason, r.Answered = row.Reason, true
 		changed = true
 	}

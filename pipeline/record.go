@@ -66,13 +66,15 @@ const KeptUpdates = 1000
 // Applied is an update that is on the board.
 type Applied struct {
 	ID   string `json:"id"`
-	Drop string `json:"drop"` // the name of its file
+	Drop string `json:"drop"`          // the name of its file
+	Sum  string `json:"sum,omitempty"` // of its content, see drop.Update.Sum; "": not known
 }
 
 // Report is an update with everything decided.
 type Report struct {
 	ID     string  `json:"id"`
 	Drop   string  `json:"drop"`
+	Sum    string  `json:"sum,omitempty"`
 	Status Status  `json:"status,omitempty"`
 	Steps  []int   `json:"steps,omitempty"` // indexes of the steps to tick
 	Reason *string `json:"reason,omitempty"`
@@ -180,6 +182,8 @@ const (
 	EventUpdateFailed = "update failed"
 	EventPriority     = "changed priority"
 	EventAssigned     = "assigned" // to another agent, by a person
+	EventReason       = "reason"   // its text is the detail
+	EventResult       = "result"   // its text is the detail
 	EventRowGone      = "row gone" // somebody deleted or archived the row, whose id is the detail
 )
 
@@ -257,14 +261,14 @@ func (r *Record) PlainSteps() []Step {
 	return steps
 }
 
-// AppliedAs returns the name of the file with which the update of this id came
-// onto the board; false where it did not yet.
-func (r *Record) AppliedAs(id string) (drop string, applied bool) {
+// AppliedAs returns the update of this id that is on the board; false if none
+// is.
+func (r *Record) AppliedAs(id string) (Applied, bool) {
 	i := slices.IndexFunc(r.Updates, func(a Applied) bool { return a.ID == id })
 	if i < 0 {
-		return "", false
+		return Applied{}, false
 	}
-	return r.Updates[i].Drop, true
+	return r.Updates[i], true
 }
 
 // Unfinished tells whether an agent that took the task has something left to

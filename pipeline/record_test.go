@@ -110,8 +110,8 @@ func TestAppliedAs(t *testing.T) {
 	}{
 		{"u1", "a.json", true}, {"u2", "", true}, {"u3", "", false}, {"", "", false},
 	} {
-		if drop, applied := r.AppliedAs(tt.id); drop != tt.drop || applied != tt.applied {
-			t.Errorf("AppliedAs(%q) = %q, %v; want %q, %v", tt.id, drop, applied, tt.drop, tt.applied)
+		if a, applied := r.AppliedAs(tt.id); a.Drop != tt.drop || applied != tt.applied {
+			t.Errorf("AppliedAs(%q) = %q, %v; want %q, %v", tt.id, a.Drop, applied, tt.drop, tt.applied)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"otm/internal/crash"
 	"otm/internal/durable"
+	"otm/pipeline"
 	"otm/pipeline/drop"
 )
 
@@ -42,8 +43,19 @@ func (b *Box) Dir(kind Kind) string { return filepath.Join(b.dir, string(kind)) 
 // NewName returns the name under which our own commands deliver a drop: names
 // sort in the order of their times.
 func NewName(at time.Time, dropID string) string {
-	return at.UTC().Format("20060102T150405.000000000Z") + "-" + dropID + ".json"
+	return at.UTC().Format(nameTime) + "-" + dropID + ".json"
 }
+
+// IsNewName reports whether a file of this name is one that our own commands
+// delivered for a drop of this id.
+func IsNewName(name, dropID string) bool {
+	at, rest, _ := strings.Cut(name, "Z-")
+	_, err := time.Parse(nameTime, at+"Z")
+	return err == nil && dropID != "" && rest == dropID+".json" && pipeline.DropIDInName(name) == dropID
+}
+
+// nameTime is the form of the time in NewName.
+const nameTime = "20060102T150405.000000000Z"
 
 // Publish delivers a drop. It is durable on return. If the name is taken, the
 // error matches fs.ErrExist. A missing inbox is made, but no data directory:
@@ -92,6 +104,9 @@ type File struct {
 	Name string
 	Info fs.FileInfo // of the file itself; a link is not followed
 }
+
+// Same reports whether another look at its name found the same, unchanged file.
+func (f File) Same(now File) bool { return unchangedFile(f.Info, now.Info) && f.Changed().Equal(now.Changed()) }
 
 // Changed is when the file came under its name, or its mode or owner changed.
 func (f File) Changed() time.Time { return durable.ChangeTime(f.Info) }

@@ -41,6 +41,9 @@ type Result struct {
 	SkippedDuplicate bool     `json:"skippedDuplicate,omitempty"`
 	DedupUnverified  bool     `json:"dedupUnverified,omitempty"`
 
+	// Ignored names the keys of the drop that OTM does not know.
+	Ignored []string `json:"ignored,omitempty"`
+
 	// Where it did not.
 	Error string `json:"error,omitempty"`
 	Class Class  `json:"class,omitempty"`
@@ -69,6 +72,7 @@ type processedForm struct {
 	SubtaskItemIDs   []string  `json:"subtaskItemIds"`
 	SkippedDuplicate bool      `json:"skippedDuplicate,omitempty"`
 	DedupUnverified  bool      `json:"dedupUnverified,omitempty"`
+	Ignored          []string  `json:"ignored,omitempty"`
 }
 
 type failedForm struct {
@@ -78,6 +82,7 @@ type failedForm struct {
 	Error    string    `json:"error"`
 	Class    Class     `json:"class"`
 	Hint     string    `json:"hint,omitempty"`
+	Ignored  []string  `json:"ignored,omitempty"`
 }
 
 // form is the result as it stands in, or beside, a settled file of this name.
@@ -86,10 +91,10 @@ func (r Result) form(name string) any {
 		if r.HintNames {
 			r.Hint += " " + argument(name)
 		}
-		return failedForm{r.At, r.Inbox, r.Attempts, r.Error, r.Class, r.Hint}
+		return failedForm{r.At, r.Inbox, r.Attempts, r.Error, r.Class, r.Hint, r.Ignored}
 	}
 	rows := append([]string{}, r.SubtaskItemIDs...) // never null
-	return processedForm{r.At, r.Inbox, r.Attempts, r.SlackItemID, rows, r.SkippedDuplicate, r.DedupUnverified}
+	return processedForm{r.At, r.Inbox, r.Attempts, r.SlackItemID, rows, r.SkippedDuplicate, r.DedupUnverified, r.Ignored}
 }
 
 // argument is a file's name as one word of a command: quoted where it needs it,
