@@ -106,7 +106,9 @@ type File struct {
 }
 
 // Same reports whether another look at its name found the same, unchanged file.
-func (f File) Same(now File) bool { return unchangedFile(f.Info, now.Info) && f.Changed().Equal(now.Changed()) }
+func (f File) Same(now File) bool {
+	return unchangedFile(f.Info, now.Info) && f.Changed().Equal(now.Changed())
+}
 
 // Changed is when the file came under its name, or its mode or owner changed.
 func (f File) Changed() time.Time { return durable.ChangeTime(f.Info) }

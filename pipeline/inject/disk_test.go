@@ -63,15 +63,16 @@ func TestUnreadIsNotOvertaken(t *testing.T) {
 			w.sweepTo(1, 0, 0)
 			first := w.update(1, report{result: "r1"})
 			w.update(1, report{status: pipeline.AgentDone, steps: []string{"a"}, result: "r2"})
-			refused := false
+			refused, over := false, false
 			crashtest.Below(t, w.dir, func(step, path string) error {
-				if refused || step != "read" || !strings.HasSuffix(path, dir+"/"+first) {
+				if over || step != "read" || !strings.HasSuffix(path, dir+"/"+first) {
 					return nil
 				}
 				refused = true
 				return refusal
 			})
 			w.sweepTo(0, 0, 2)
+			over = true
 			w.sweepTo(2, 0, 0)
 			if row := w.row(1); !refused || row.Result != "r2" || row.Status != pipeline.AgentDone {
 				t.Errorf("%v in %s: %+v", refusal, dir, row)

@@ -68,17 +68,18 @@ func TestFullDisk(t *testing.T) {
 		if nth == 0 {
 			w.fill()
 		}
-		r := w.sweepTo(0, 0, 2)
+		reported := min(nth, 1) // a report comes before the creates
+		r := w.sweepTo(reported, 0, 2-reported)
 		if !errors.Is(r.Trouble, syscall.ENOSPC) || !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
 			t.Errorf("full before %d: report %+v", nth, r)
 		}
-		if r := w.sweepTo(0, 0, 2); !errors.Is(r.Trouble, syscall.ENOSPC) {
+		if r := w.sweepTo(0, 0, 2-reported); !errors.Is(r.Trouble, syscall.ENOSPC) {
 			t.Errorf("still full before %d: report %+v", nth, r)
 		}
 		w.drain()
 		w.clock.Advance(w.times.SettleAfter)
 		w.in.Board = board
-		w.sweepTo(2, 0, 0)
+		w.sweepTo(2-reported, 0, 0)
 		w.checkTask(2, "A", "a", "b", "a")
 		if row := w.row(1); row.Status != pipeline.InProgress || *row.Remaining != 0 {
 			t.Errorf("row %+v", row)

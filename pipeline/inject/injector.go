@@ -37,14 +37,8 @@ type Injector struct {
 	// Progress is called after each file; nil is not called.
 	Progress func()
 
-	tries     map[delivered]int        // looks that were taken at a file; only of those that are there
-	processed map[string][]settledDrop // what stands in processed/, by the ids of the drops; nil: not read yet
-}
-
-// delivered is what tries knows a file by.
-type delivered struct {
-	kind inbox.Kind
-	name string
+	known     map[delivered]*waiting // the files that are there
+	processed processed
 }
 
 // Report says what a sweep did.
@@ -81,6 +75,12 @@ func (r *Report) Summary() string {
 	return s
 }
 
+func (in *Injector) progress() {
+	if in.Progress != nil {
+		in.Progress()
+	}
+}
+
 // Sweep looks through both inboxes until there is nothing left to do now.
 //
 // Trouble loses nothing and ends no process. What would meet the next file as
@@ -93,10 +93,10 @@ func (r *Report) Summary() string {
 // There is one error, which matches fs.ErrNotExist: the data directory has
 // gone, and only otm init makes one.
 func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
-	sw := &sweep{Injector: in, report: &Report{}}
-	if in.tries == nil {
-		in.tries = map[delivered]int{}
+	if in.known == nil {
+		in.known = map[delivered]*waiting{}
 	}
+	sw := newSweep(in)
 	if err := sw.begin(); errors.Is(err, fs.ErrNotExist) {
 		return sw.report, err
 	} else if err != nil {
@@ -142,5 +142,28 @@ func (in *Injector) SweepUntilQuiet(ctx context.Context, soon, long time.Duratio
 			return total, nil
 		case <-time.After(max(wait, 0) + 10*time.Millisecond): // file times have the grain of the kernel's tick
 		}
+	}
+}
+
+// retryBoard is when to try again after trouble that says nothing of its
+// duration.
+const retryBoard = 10 * time.Second
+
+// trouble notes what ended the sweep early, and when it is to go on.
+func (sw *sweep) trouble(err error) {
+	sw.report.Trouble = err
+	var e *pipeline.BoardError
+	switch {
+	case errors.As(err, &e) && e.Class == pipeline.Fatal:
+		sw.Log.Error("board refused", "err", err)
+	case errors.As(err, &e) && !e.Until.IsZero():
+		sw.report.due(e.Until)
+		sw.Log.Info("waiting for the board", "until", e.Until.UTC(), "err", err)
+	case pipeline.MaybeApplied(err):
+		sw.report.due(sw.Now().Add(min(retryBoard, sw.Times.SettleAfter)))
+		sw.Log.Warn("answer lost", "err", err)
+	default:
+		sw.report.due(sw.Now().Add(retryBoard))
+		sw.Log.Warn("sweep ended early", "err", err)
 	}
 }

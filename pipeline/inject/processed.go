@@ -10,60 +10,70 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// settledDrop is a create that stands in processed/. Of one with a UUID in its
-// name, which is the id of the drop, task is 0 until the file was read.
+// processed knows the creates in processed/ by the ids of their drops. It is
+// asked where a record does not know a drop, as after a restore from an old
+// backup: it keeps the drop from being put on the board once more.
+type processed struct {
+	box  *inbox.Box
+	byID map[string][]settledDrop // nil: not read yet
+}
+
+// settledDrop is a create in processed/. Of one with a UUID in its name, which
+// is the id of the drop, task is 0 until the file was read.
 type settledDrop struct {
 	name string
 	task pipeline.TaskID
 }
 
-// wasProcessed tells whether a drop stands in processed/, for the task that it
-// asks for. It is asked where the record does not know the drop, as after a
-// restore from an old backup: there it keeps a drop from being put on the board
-// once more.
-func (in *Injector) wasProcessed(c *drop.Create) bool {
-	return slices.Contains(in.tasksOf(c.ID), c.Task.ID)
-}
+// has reports whether a drop stands in processed/ for the task that it asks for.
+func (p *processed) has(c *drop.Create) bool { return slices.Contains(p.tasksOf(c.ID), c.Task.ID) }
 
 // madeAs returns another task as which this drop stands in processed/; 0 for
 // none. Ids of foreign drops may be as simple as "1", and say nothing.
-func (in *Injector) madeAs(c *drop.Create) pipeline.TaskID {
-	tasks := in.tasksOf(c.ID)
+func (p *processed) madeAs(c *drop.Create) pipeline.TaskID {
+	tasks := p.tasksOf(c.ID)
 	if len(tasks) == 0 || slices.Contains(tasks, c.Task.ID) || pipeline.DropIDInName(c.ID+".json") == "" {
 		return 0
 	}
 	return tasks[0]
 }
 
-// readProcessed reads the names in processed/, once. Our own drops are known by
-// them; of others the file is read.
-func (in *Injector) readProcessed() error {
-	if in.processed != nil {
+// read reads the names in processed/, once. Our own drops are known by them; of
+// others the file is read.
+func (p *processed) read(box *inbox.Box) error {
+	if p.byID != nil {
 		return nil
 	}
-	names, err := in.Box.SettledNames(inbox.ProcessedDir)
+	names, err := box.SettledNames(inbox.ProcessedDir)
 	if err != nil {
 		return fmt.Errorf("look for what was processed: %w", err)
 	}
-	in.processed = make(map[string][]settledDrop, len(names))
+	p.box, p.byID = box, make(map[string][]settledDrop, len(names))
 	for _, name := range names {
 		if id := pipeline.DropIDInName(name); id != "" {
-			in.processed[id] = append(in.processed[id], settledDrop{name: name})
-		} else if id, task := in.readSettled(name); task != 0 {
-			in.processed[id] = append(in.processed[id], settledDrop{name, task})
+			p.byID[id] = append(p.byID[id], settledDrop{name: name})
+		} else if id, task := p.readSettled(name); task != 0 {
+			p.byID[id] = append(p.byID[id], settledDrop{name, task})
 		}
 	}
 	return nil
 }
 
+// note adds a drop that is about to settle.
+func (p *processed) note(c *drop.Create) {
+	if p.byID != nil {
+		p.byID[c.ID] = append(p.byID[c.ID], settledDrop{task: c.Task.ID})
+	}
+}
+
 // tasksOf lists the tasks as which a drop was processed. A file of ours is read
 // when a drop of its id comes again.
-func (in *Injector) tasksOf(id string) []pipeline.TaskID {
+func (p *processed) tasksOf(id string) []pipeline.TaskID {
 	var tasks []pipeline.TaskID
-	all := in.processed[id]
+	all := p.byID[id]
 	for i := range all {
 		if all[i].task == 0 {
-			if read, task := in.readSettled(all[i].name); read == id {
+			if read, task := p.readSettled(all[i].name); read == id {
 				all[i].task = task
 			}
 		}
@@ -74,10 +84,10 @@ func (in *Injector) tasksOf(id string) []pipeline.TaskID {
 	return tasks
 }
 
-// readSettled reads of which drop and task a processed file is; no task where
-// that is not known.
-func (in *Injector) readSettled(name string) (id string, task pipeline.TaskID) {
-	settled, err := in.Box.ReadSettled(inbox.ProcessedDir, name)
+// readSettled reads of which drop and task a processed file is; no task if that
+// is not known.
+func (p *processed) readSettled(name string) (id string, task pipeline.TaskID) {
+	settled, err := p.box.ReadSettled(inbox.ProcessedDir, name)
 	if err != nil || settled.Object == nil || settled.Result.Inbox != inbox.NewTasks {
 		return "", 0
 	}
@@ -88,10 +98,4 @@ func (in *Injector) readSettled(name string) (id string, task pipeline.TaskID) {
 		return "", 0
 	}
 	return id, settled.TaskID()
-}
-
-func (in *Injector) noteProcessed(c *drop.Create) {
-	if in.processed != nil {
-		in.processed[c.ID] = append(in.processed[c.ID], settledDrop{task: c.Task.ID})
-	}
 }

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
-	"os"
 	"slices"
 	"syscall"
 	"time"
 
-	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
@@ -23,33 +20,19 @@ type sweep struct {
 	report *Report
 	stuck  []string // why files that a crash left could not be put back
 
-	batch     pipeline.Batch
-	refreshed bool // the board was walked in this sweep
-
-	noCreates time.Time                // the board takes no rows before this time; zero: it does
-	full      string                   // why the board takes no more rows; "": it does
-	creating  map[pipeline.TaskID]bool // tasks whose create is in the inbox
-	held      map[pipeline.TaskID]bool // tasks with an update that waits
-	allHeld   bool                     // an update waits of which nobody knows the task
-
-	drops map[pipeline.TaskID]pipeline.Dropped // for records that were lost; nil: not asked yet
+	line    *line
+	board   *session
+	creates *creates
+	updates *updates
 }
 
-// verdict is what became of one file in this round.
-type verdict struct {
-	result *inbox.Result   // the file is to be settled so
-	due    time.Time       // it waits, and is to be looked at again at this time; zero: when something happens
-	kept   string          // it waits until a person acts, for this reason
-	stop   error           // trouble that would meet the next file as well: nothing more in this sweep
-	task   pipeline.TaskID // of an update: whose later ones wait for this one to be settled
-}
-
-func wait(due time.Time) verdict { return verdict{due: due} }
-
-func keep(reason string) verdict { return verdict{kept: reason} }
-
-func fail(class inbox.Class, hint, format string, args ...any) verdict {
-	return verdict{result: &inbox.Result{Class: class, Error: fmt.Sprintf(format, args...), Hint: hint}}
+func newSweep(in *Injector) *sweep {
+	board := &session{Injector: in}
+	line := newLine(in)
+	return &sweep{
+		Injector: in, report: &Report{}, line: line, board: board,
+		creates: &creates{session: board, line: line}, updates: &updates{session: board, line: line},
+	}
 }
 
 // begin makes the inboxes that are missing, and finishes what a crash
@@ -59,7 +42,6 @@ func (sw *sweep) begin() error {
 	if err := sw.Box.Ensure(); err != nil {
 		return err
 	}
-	sw.stuck = nil
 	for _, kind := range inbox.Kinds {
 		stuck, err := sw.Box.PutBack(kind)
 		if err != nil && concernsAll(err) {
@@ -78,23 +60,36 @@ func (sw *sweep) begin() error {
 	return nil
 }
 
-// round handles every file that is there once, creates before updates, and
+const (
+	// relook is how long files are handled before the inboxes are listed again:
+	// a report that arrives meanwhile does not wait for the creates before it.
+	relook = 200 * time.Millisecond
+	// roundFor is how long a round goes on if it settled something. Files that
+	// waited are looked at again in the next one.
+	roundFor = 10 * time.Second
+)
+
+// round handles each file that waits once, in the order of the line, and
 // returns how many were settled. The error is trouble, see Sweep.
 func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 	sw.report.Waiting, sw.report.Kept, sw.report.Due = 0, slices.Clone(sw.stuck), time.Time{}
-	sw.creating, sw.held, sw.allHeld = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]bool{}, false
-	defer func() { err = errors.Join(err, sw.endBatch()) }()
-	for _, kind := range inbox.Kinds {
-		files, err := sw.Box.List(kind)
-		if err != nil {
-			return settled, err
-		}
-		sw.forget(kind, files)
-		for _, f := range files {
-			if ctx.Err() != nil {
+	sw.updates.reset()
+	defer func() { err = errors.Join(err, sw.board.end()) }()
+	began := sw.Now()
+	handled := map[delivered]bool{}
+	for {
+		files, unlisted := sw.line.look()
+		looked, again := sw.Now(), false
+		for _, w := range files {
+			switch {
+			case ctx.Err() != nil:
 				return settled, nil
+			case handled[w.key()]:
+				continue
 			}
-			done, trouble := sw.file(ctx, f)
+			handled[w.key()] = true
+			sw.line.served[w.turn()]++
+			done, trouble := sw.handle(ctx, w)
 			sw.progress()
 			if trouble != nil {
 				sw.trouble(trouble)
@@ -103,28 +98,17 @@ func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 			if done {
 				settled++
 			}
+			if again = sw.Now().Sub(looked) >= relook; again {
+				break
+			}
+		}
+		if unlisted != nil || !again || settled > 0 && sw.Now().Sub(began) >= roundFor {
+			return settled, unlisted
 		}
 	}
-	return settled, nil
 }
 
-func (sw *sweep) progress() {
-	if sw.Progress != nil {
-		sw.Progress()
-	}
-}
-
-// forget drops the looks at files that are not there any more: their writers
-// took them back.
-func (sw *sweep) forget(kind inbox.Kind, files []inbox.File) {
-	there := make(map[string]bool, len(files))
-	for _, f := range files {
-		there[f.Name] = true
-	}
-	maps.DeleteFunc(sw.tries, func(d delivered, _ int) bool { return d.kind == kind && !there[d.name] })
-}
-
-// countWaiting counts what a sweep that ended early has not come to.
+// countWaiting counts the files that a sweep which ended early did not come to.
 func (sw *sweep) countWaiting() error {
 	sw.report.Waiting = len(sw.stuck) - len(sw.report.Kept)
 	for _, kind := range inbox.Kinds {
@@ -137,8 +121,9 @@ func (sw *sweep) countWaiting() error {
 	return nil
 }
 
-// file handles one file, and settles it if its verdict is in.
-func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, trouble error) {
+// handle judges one file, and settles it if its verdict is final.
+func (sw *sweep) handle(ctx context.Context, w *waiting) (settled bool, trouble error) {
+	f := w.file
 	var data []byte
 	var err error
 	if f.Regular() {
@@ -147,22 +132,22 @@ func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, trouble 
 			return false, nil // taken back, or settled by another
 		}
 	}
-	sw.tries[delivered{f.Kind, f.Name}]++
+	w.tries++
 	var v verdict
 	switch leftover, lerr := sw.leftover(f, data, err); {
 	case lerr != nil:
 		v = ownTrouble(lerr)
-		sw.holdAll(f)
+		sw.updates.holdAll(f)
 	case leftover:
 		return false, nil
 	default:
 		v = sw.guarded(f, func() verdict { return sw.judge(ctx, f, data, err) })
 	}
 	if v.result != nil {
-		if settled, err = sw.settle(f, data, v.result); settled {
+		if settled, err = sw.settle(w, f, data, v.result); settled {
 			return true, nil
 		}
-		sw.held[v.task] = true // a later one must not come before what is decided anew
+		sw.updates.held[v.task] = true // a later one must not come before what is decided anew
 		v = verdict{due: sw.Now().Add(sw.Times.ParseableAge)}
 		if err != nil {
 			v = ownTrouble(err)
@@ -171,11 +156,12 @@ func (sw *sweep) file(ctx context.Context, f inbox.File) (settled bool, trouble 
 	if v.stop != nil {
 		return false, v.stop
 	}
-	sw.wait(ctx, f, v)
+	sw.wait(ctx, w, v)
 	return false, nil
 }
 
-// leftover tells whether a file that was read is settled already, and ends that.
+// leftover reports whether a file that was read is settled already, and then
+// finishes that.
 func (sw *sweep) leftover(f inbox.File, data []byte, readErr error) (bool, error) {
 	if !f.Regular() || readErr != nil {
 		return false, nil
@@ -184,8 +170,8 @@ func (sw *sweep) leftover(f inbox.File, data []byte, readErr error) (bool, error
 }
 
 // wait notes that a file stays for now.
-func (sw *sweep) wait(ctx context.Context, f inbox.File, v verdict) {
-	there, err := sw.Box.Waiting(f.Kind, f.Name)
+func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
+	there, err := sw.Box.Waiting(w.file.Kind, w.file.Name)
 	switch {
 	case err == nil && !there:
 		return // it has gone
@@ -194,28 +180,26 @@ func (sw *sweep) wait(ctx context.Context, f inbox.File, v verdict) {
 	default:
 		sw.report.Kept = append(sw.report.Kept, v.kept)
 		level := slog.LevelWarn
-		if sw.tries[delivered{f.Kind, f.Name}] > 1 {
+		if w.tries > 1 {
 			level = slog.LevelDebug // it was said before
 		}
-		sw.Log.Log(ctx, level, "kept drop", "drop", f.Name, "reason", v.kept)
+		sw.Log.Log(ctx, level, "kept drop", "drop", w.file.Name, "reason", v.kept)
 	}
 	if !v.due.IsZero() {
 		sw.report.due(v.due)
 	}
 }
 
-// settle gives a file its last place. It says false where there is nothing to
-// settle: the file was changed since it was read, and is judged again, or has
-// gone.
-func (sw *sweep) settle(f inbox.File, data []byte, result *inbox.Result) (settled bool, err error) {
-	at := delivered{f.Kind, f.Name}
+// settle gives a file its last place. It reports false if there is nothing to
+// settle: the file has gone, or changed since it was read and is judged again.
+func (sw *sweep) settle(w *waiting, f inbox.File, data []byte, result *inbox.Result) (settled bool, err error) {
 	result.At = sw.Now().UTC().Truncate(time.Second)
-	result.Attempts = sw.tries[at]
+	result.Attempts = w.tries
 	name, err := sw.Box.Settle(f, data, *result)
 	if err != nil {
 		return false, fmt.Errorf("settle %q: %w", f.Name, err)
 	}
-	delete(sw.tries, at)
+	delete(sw.known, w.key())
 	switch {
 	case name == "":
 		return false, nil
@@ -229,12 +213,12 @@ func (sw *sweep) settle(f inbox.File, data []byte, result *inbox.Result) (settle
 	return true, nil
 }
 
-// guarded turns a panic into a verdict. A file that makes us panic is a bad
-// file: the others go on.
-func (sw *sweep) guarded(f inbox.File, judge func() verdict) (v verdict) {
+// guarded turns a panic into a verdict: a file that makes us panic fails, and
+// the others go on.
+func (in *Injector) guarded(f inbox.File, judge func() verdict) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
-			sw.Log.Error("internal error", "drop", f.Name, "panic", fmt.Sprint(p))
+			in.Log.Error("internal error", "drop", f.Name, "panic", fmt.Sprint(p))
 			v = fail(inbox.Invalid, "", "internal error: %v", p)
 		}
 	}()
@@ -249,7 +233,7 @@ func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr e
 	if readErr != nil {
 		v := sw.unread(f, readErr)
 		if v.result == nil {
-			sw.holdAll(f)
+			sw.updates.holdAll(f)
 		}
 		return v
 	}
@@ -258,21 +242,21 @@ func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr e
 		if err != nil {
 			return sw.unparsed(f, err)
 		}
-		return sw.update(ctx, f, u)
+		return ignoring(u.Ignored, sw.updates.update(ctx, f, u))
 	}
 	c, err := drop.ParseCreate(data)
 	if err != nil {
 		return sw.unparsed(f, err)
 	}
-	return sw.create(ctx, f, data, c)
+	return ignoring(c.Ignored, sw.creates.create(ctx, f, data, c))
 }
 
-// holdAll holds back all updates behind one that could not be read, as it may be
-// of any task; one that stays so holds up nobody for longer than UpdateWait.
-func (sw *sweep) holdAll(f inbox.File) {
-	if f.Kind == inbox.TaskUpdates && sw.Now().Sub(f.Info.ModTime()).Abs() < sw.Times.UpdateWait {
-		sw.allHeld = true
+// ignoring adds the keys that nobody read to a verdict.
+func ignoring(keys []string, v verdict) verdict {
+	if v.result != nil {
+		v.result.Ignored = keys
 	}
+	return v
 }
 
 // unread judges a file that could not be read. One whose mode forbids it may
@@ -318,136 +302,19 @@ func kindOf(mode fs.FileMode) string {
 // while.
 func (sw *sweep) unparsed(f inbox.File, err error) verdict {
 	var syntax *drop.SyntaxError
+	hint := ""
 	if errors.As(err, &syntax) {
 		if quiet, restless := sw.restless(f.Info.ModTime()); restless {
 			return wait(quiet)
 		}
+		hint = "let a command write the file: otm-create --from -"
+		if f.Kind == inbox.TaskUpdates {
+			hint = "let a command write the file: otm-update --from -"
+		}
 	}
-	hint := ""
 	var invalid *drop.InvalidError
 	if errors.As(err, &invalid) {
 		hint = invalid.Hint
 	}
 	return fail(inbox.Invalid, hint, "%v", err)
-}
-
-// open returns the batch in which to work, a new one where the last has lasted
-// its time.
-func (sw *sweep) open(ctx context.Context) (pipeline.Batch, error) {
-	if sw.batch != nil && sw.batch.Over() {
-		if err := sw.endBatch(); err != nil {
-			return nil, err
-		}
-	}
-	if sw.batch == nil {
-		batch, err := sw.Board.Begin(ctx)
-		if err != nil {
-			return nil, err
-		}
-		sw.batch = batch
-		// Elsewhere a failure is a warning (app.raising); here no id may be given
-		// out that stands on the board.
-		if err := sw.Store.RaiseAbove(ctx, batch); err != nil {
-			return nil, err
-		}
-	}
-	return sw.batch, nil
-}
-
-func (sw *sweep) endBatch() error {
-	if sw.batch == nil {
-		return nil
-	}
-	err := sw.batch.End()
-	sw.batch = nil
-	return err
-}
-
-// look makes sure that the rows are known well enough for a create.
-func (sw *sweep) look(ctx context.Context, b pipeline.Batch) error {
-	maxAge := createAge
-	if sw.Fresh && !sw.refreshed {
-		maxAge = 0
-	}
-	if maxAge > 0 && b.Fresh(maxAge) {
-		return nil
-	}
-	return sw.walk(ctx, b)
-}
-
-func (sw *sweep) walk(ctx context.Context, b pipeline.Batch) error {
-	if err := b.Refresh(ctx, 0); err != nil {
-		return err
-	}
-	sw.refreshed = true
-	return sw.Store.RaiseAbove(ctx, b)
-}
-
-// boardTrouble turns an error of work on the board into what happens to the
-// file that met it.
-func boardTrouble(err error) verdict {
-	var missing *pipeline.MissingError
-	if errors.As(err, &missing) {
-		return keep(missing.Error())
-	}
-	var e *pipeline.BoardError
-	switch {
-	case !errors.As(err, &e):
-		return ownTrouble(err) // records are written in between
-	case e.Class == pipeline.Refused:
-		return fail(inbox.Rejected, "", "the board refuses it: %v", err)
-	}
-	return verdict{stop: err}
-}
-
-// ownTrouble turns trouble with our own files into what happens to the file
-// that met it, see Sweep.
-func ownTrouble(err error) verdict {
-	var changed *changedError
-	if errors.As(err, &changed) {
-		return wait(changed.again)
-	}
-	if concernsAll(err) {
-		return verdict{stop: err}
-	}
-	return keep(err.Error())
-}
-
-// concernsAll tells whether trouble with our own files would meet the next one
-// as well: our disk or our process lacks something, or it is no trouble with a
-// file at all, as a lock that is held.
-func concernsAll(err error) bool {
-	for _, lack := range []error{
-		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
-	} {
-		if errors.Is(err, lack) {
-			return true
-		}
-	}
-	var path *fs.PathError
-	var link *os.LinkError
-	return !errors.As(err, &path) && !errors.As(err, &link)
-}
-
-// retryBoard is when to try again after trouble of which nobody says how long
-// it lasts.
-const retryBoard = 10 * time.Second
-
-// trouble notes what ended the sweep early, and says when it is to go on.
-func (sw *sweep) trouble(err error) {
-	sw.report.Trouble = err
-	var e *pipeline.BoardError
-	switch {
-	case errors.As(err, &e) && e.Class == pipeline.Fatal:
-		sw.Log.Error("board refused", "err", err)
-	case errors.As(err, &e) && !e.Until.IsZero():
-		sw.report.due(e.Until)
-		sw.Log.Info("waiting for the board", "until", e.Until.UTC(), "err", err)
-	case pipeline.MaybeApplied(err):
-		sw.report.due(sw.Now().Add(min(retryBoard, sw.Times.SettleAfter)))
-		sw.Log.Warn("answer lost", "err", err)
-	default:
-		sw.report.due(sw.Now().Add(retryBoard))
-		sw.Log.Warn("sweep ended early", "err", err)
-	}
 }

@@ -168,8 +168,8 @@ func TestChangedFileIsNotSettled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.box.Dir(inbox.NewTasks), "a.json"), whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sw := &sweep{Injector: w.in, report: &Report{}}
-	settled, err := sw.settle(files[0], []byte("no JSON"), &inbox.Result{Class: inbox.Invalid, Error: "e"})
+	sw := newSweep(w.in)
+	settled, err := sw.settle(&waiting{file: files[0]}, files[0], []byte("no JSON"), &inbox.Result{Class: inbox.Invalid, Error: "e"})
 	if settled || err != nil || sw.report.Failed != 0 || strings.Contains(w.log.String(), "drop failed") {
 		t.Errorf("settled %t, %v; report %+v; log:\n%s", settled, err, sw.report, w.log)
 	}
@@ -188,19 +188,19 @@ func TestLooksAreForgotten(t *testing.T) {
 		w.age(inbox.TaskUpdates, name, 0)
 	}
 	w.sweepTo(0, 0, 10)
-	if n := len(w.in.tries); n != 10 {
+	if n := len(w.in.known); n != 10 {
 		t.Errorf("looks at %d files are known, want 10", n)
 	}
 	if err := os.Remove(filepath.Join(w.box.Dir(inbox.NewTasks), "0.json")); err != nil {
 		t.Fatal(err)
 	}
 	w.sweepTo(0, 0, 9)
-	if n := len(w.in.tries); n != 9 {
+	if n := len(w.in.known); n != 9 {
 		t.Errorf("looks at %d files are known, want 9: one was taken back", n)
 	}
 	w.clock.Advance(time.Minute)
 	w.sweepTo(0, 9, 0)
-	if n := len(w.in.tries); n != 0 {
+	if n := len(w.in.known); n != 0 {
 		t.Errorf("looks at %d files are known, want none", n)
 	}
 	if r := w.failed("1.json", inbox.Invalid); r.Attempts != 3 {

@@ -12,86 +12,113 @@ import (
 	"otm/pipeline/inbox"
 )
 
+// updates brings reports to the board.
+type updates struct {
+	*session
+	line *line
+
+	held    map[pipeline.TaskID]bool             // tasks with a report that waits
+	allHeld bool                                 // a report waits of which nobody knows the task
+	drops   map[pipeline.TaskID]pipeline.Dropped // for records that were lost; nil: not asked yet
+}
+
+// reset begins a round.
+func (up *updates) reset() { up.held, up.allHeld = map[pipeline.TaskID]bool{}, false }
+
+// holdAll holds back all updates behind one that could not be read, as it may be
+// of any task. One that stays so holds up nobody for longer than UpdateWait.
+func (up *updates) holdAll(f inbox.File) {
+	if f.Kind == inbox.TaskUpdates && up.Now().Sub(f.Info.ModTime()).Abs() < up.Times.UpdateWait {
+		up.allHeld = true
+	}
+}
+
 // update handles one file of task-updates/, and holds back the later ones of
 // the same task if it has to wait.
-func (sw *sweep) update(ctx context.Context, f inbox.File, u *drop.Update) verdict {
+func (up *updates) update(ctx context.Context, f inbox.File, u *drop.Update) verdict {
 	if u.ID == "" {
 		u.ID = foreignID(f.Name, u.Encode())
 	}
-	if sw.allHeld || sw.held[u.TaskID] {
+	if up.allHeld || up.held[u.TaskID] {
 		return verdict{}
 	}
-	v := sw.guarded(f, func() verdict { return sw.tryUpdate(ctx, f, u) })
+	v := up.guarded(f, func() verdict { return up.tryUpdate(ctx, f, u) })
 	if v.result != nil && v.result.Class != "" {
-		if err := sw.noteFailed(ctx, f, u, v.result.Error); err != nil {
+		if err := up.noteFailed(ctx, f, u, v.result.Error); err != nil {
 			v = ownTrouble(err)
 		}
 	}
 	v.task = u.TaskID
 	if v.result == nil {
-		sw.held[u.TaskID] = true
+		up.held[u.TaskID] = true
 	}
 	return v
 }
 
-func (sw *sweep) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) verdict {
-	rec, err := sw.load(u.TaskID)
+func (up *updates) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) verdict {
+	rec, err := up.load(u.TaskID)
 	if err != nil {
 		return ownTrouble(err)
 	}
-	if v, applied := sw.appliedBefore(f, u, rec); applied {
+	if v, applied := up.appliedBefore(f, u, rec); applied {
 		return v
 	}
-	if sw.creating[u.TaskID] {
+	if up.line.creating[u.TaskID] && (rec == nil || !rec.OnBoard() || rec.DropID == "") {
 		return verdict{} // its task is on its way
 	}
-	b, err := sw.open(ctx)
+	b, err := up.open(ctx)
 	if err != nil {
 		return verdict{stop: err}
 	}
 	// Others write records while they hold the board, which we did not until now.
-	if rec, err = sw.load(u.TaskID); err != nil {
+	if rec, err = up.load(u.TaskID); err != nil {
 		return ownTrouble(err)
 	}
 	if rec == nil {
-		if rec, err = sw.rebuild(ctx, b, u.TaskID); err != nil {
+		if rec, err = up.rebuild(ctx, b, u.TaskID); err != nil {
 			return boardTrouble(err)
 		}
 	}
 	if rec == nil || rec.RowID == "" {
-		return sw.unknown(f, u.TaskID)
+		return up.unknown(f, u.TaskID)
 	}
-	row, err := sw.currentRow(ctx, b, rec)
+	row, err := up.currentRow(ctx, b, rec)
 	if err != nil {
 		return boardTrouble(err)
 	}
 	if row == nil {
-		v, gone := sw.rowGone(ctx, b, rec)
+		v, gone := up.rowGone(ctx, b, rec)
 		if gone {
 			return v
 		}
 		row = b.Row(rec.RowID)
 	}
 	if !rec.OnBoard() {
-		return sw.unknown(f, u.TaskID)
+		return up.unknown(f, u.TaskID)
 	}
 	if _, known := pipeline.ParseStatus(string(row.Status)); row.Odd && !known {
 		return keep(fmt.Sprintf("the status of %v has a form on the board that cannot be read", rec.TaskID))
 	}
-	return sw.apply(ctx, b, f, rec, row, u)
+	return up.apply(ctx, b, f, rec, row, u)
 }
 
-// appliedBefore is the verdict on an update that the record says is on the
-// board: either only the settling was missing, or it came twice.
-func (sw *sweep) appliedBefore(f inbox.File, u *drop.Update, rec *pipeline.Record) (v verdict, applied bool) {
+// appliedBefore is the verdict on an update whose id the record knows: only the
+// settling was missing, or it came twice, or another one bears its id.
+func (up *updates) appliedBefore(f inbox.File, u *drop.Update, rec *pipeline.Record) (v verdict, applied bool) {
 	if rec == nil {
 		return verdict{}, false
 	}
-	name, applied := rec.AppliedAs(u.ID)
+	a, applied := rec.AppliedAs(u.ID)
+	if r := rec.Reporting; r != nil && r.ID == u.ID {
+		a = pipeline.Applied{Drop: r.Drop, Sum: r.Sum} // begun before a crash
+	}
+	if a.Sum != "" && a.Sum != u.Sum() {
+		return fail(inbox.Conflict, "otm show "+rec.TaskID.String(), "its id %q belongs to another update, %q, which says something else: give each update an id of its own", u.ID, a.Drop), true
+	}
 	if !applied {
 		return verdict{}, false
 	}
-	twice, err := sw.isTwice(f, name)
+	twice, err := isTwice(up.Box, f, a.Drop)
 	if err != nil {
 		return ownTrouble(err), true
 	}
@@ -99,84 +126,19 @@ func (sw *sweep) appliedBefore(f inbox.File, u *drop.Update, rec *pipeline.Recor
 }
 
 // unknown is an update of a task that nobody knows. Its create may still come.
-func (sw *sweep) unknown(f inbox.File, id pipeline.TaskID) verdict {
-	until := f.Info.ModTime().Add(sw.Times.UpdateWait)
-	if now := sw.Now(); until.After(now) {
+func (up *updates) unknown(f inbox.File, id pipeline.TaskID) verdict {
+	until := f.Info.ModTime().Add(up.Times.UpdateWait)
+	if now := up.Now(); until.After(now) {
 		return wait(until)
 	}
-	return fail(inbox.Unmatched, "otm list", "no task %v is known, and none came within %v", id, sw.Times.UpdateWait)
-}
-
-// rowGone is the verdict on a drop whose task had a row that the last walk
-// lacked. Whoever deleted it, or archived it, meant it: it is never made again.
-// But one walk may be wrong, so the drop waits until another one lacks it, too,
-// and the board itself says so. gone is false where the row is there after all.
-// A row that is restored later is seen as any other (Record.Observe).
-func (sw *sweep) rowGone(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
-	if rec.ArchivedAt != nil {
-		return fail(inbox.Conflict, "otm history "+rec.TaskID.String(), "%v is %s, and was archived at %s", rec.TaskID, rec.Status, rec.ArchivedAt.UTC().Format(time.RFC3339)), true
-	}
-	if rec.GoneAt == nil {
-		if missing(b, rec.RowID).Walks == 1 {
-			if due := b.WalkAt().Add(sw.Times.SettleAfter); due.After(sw.Now()) {
-				return wait(due), true
-			}
-			if err := sw.walk(ctx, b); err != nil {
-				return boardTrouble(err), true
-			}
-			if b.Row(rec.RowID) != nil {
-				return verdict{}, false
-			}
-		}
-		if v, sure := sw.askForRow(ctx, b, rec); !sure {
-			return v, true
-		}
-	}
-	return fail(inbox.Conflict, "otm show "+rec.TaskID.String(), "the row of %v is no longer on the board: somebody deleted or archived it", rec.TaskID), true
-}
-
-// askForRow asks the board for a row that the walks lack, and notes its answer.
-// Where that does not come, only this drop waits: such calls are few a minute.
-func (sw *sweep) askForRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
-	if !missing(b, rec.RowID).Gone {
-		gone, err := b.LookFor(ctx, rec.RowID)
-		var e *pipeline.BoardError
-		switch {
-		case errors.As(err, &e) && e.Class != pipeline.Fatal && e.Until.After(sw.Now()):
-			return wait(e.Until), false
-		case errors.As(err, &e) && e.Class != pipeline.Fatal, err == nil && !gone:
-			return wait(sw.Now().Add(retryBoard)), false
-		case err != nil:
-			return boardTrouble(err), false
-		}
-	}
-	_, err := sw.change(ctx, rec, func(r *pipeline.Record) {
-		now := sw.Now()
-		r.GoneAt = &now
-		r.Note(now, pipeline.WhoBoard, pipeline.EventRowGone, r.RowID)
-	})
-	if err != nil {
-		return ownTrouble(err), false
-	}
-	return verdict{}, true
-}
-
-// missing is what is known of a row that walks lack; the zero value where
-// nothing is, as after the snapshot was lost.
-func missing(b pipeline.Batch, row string) pipeline.Missing {
-	for _, m := range b.Missing() {
-		if m.Row.ID == row {
-			return m
-		}
-	}
-	return pipeline.Missing{}
+	return fail(inbox.Unmatched, "otm list", "no task %v is known, and none came within %v", id, up.Times.UpdateWait)
 }
 
 // rebuild makes a record that was lost from the row, if there is one.
-func (sw *sweep) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.TaskID) (*pipeline.Record, error) {
+func (up *updates) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.TaskID) (*pipeline.Record, error) {
 	row := b.TaskRow(id)
 	if row == nil && !b.Fresh(createAge) {
-		if err := sw.walk(ctx, b); err != nil {
+		if err := up.walk(ctx, b); err != nil {
 			return nil, err
 		}
 		row = b.TaskRow(id)
@@ -184,37 +146,37 @@ func (sw *sweep) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.Task
 	if row == nil {
 		return nil, nil
 	}
-	if sw.drops == nil {
+	if up.drops == nil {
 		var err error
-		if sw.drops, err = sw.Store.Drops(); err != nil {
+		if up.drops, err = up.Store.Drops(); err != nil {
 			return nil, err
 		}
 	}
 	rows := b.StepRows(row.ID)
-	return sw.Store.Change(ctx, id, func(r *pipeline.Record) error {
+	return up.Store.Change(ctx, id, func(r *pipeline.Record) error {
 		if r.RowID != "" || r.DropID != "" {
 			return pipeline.ErrUnchanged // it could not be read before, and can be now
 		}
-		r.FromRow(row, rows, sw.drops[id].Steps)
-		if a := sw.Agents.Assigned(row.Assignee); a != nil {
+		r.FromRow(row, rows, up.drops[id].Steps)
+		if a := up.Agents.Assigned(row.Assignee); a != nil {
 			r.Agent = a.Name
 		}
-		r.Note(sw.Now(), Who, pipeline.EventRebuilt, row.ID)
+		r.Note(up.Now(), Who, pipeline.EventRebuilt, row.ID)
 		return nil
 	})
 }
 
 // currentRow returns the row of a task, known well enough to write its status;
 // nil where the board has it no more.
-func (sw *sweep) currentRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (*pipeline.Row, error) {
+func (up *updates) currentRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (*pipeline.Row, error) {
 	row := b.Row(rec.RowID)
-	if row != nil && b.Current(row, pipeline.StatusAge) && !(sw.Fresh && !sw.refreshed) {
+	if row != nil && b.Current(row, pipeline.StatusAge) && !(up.Fresh && !up.refreshed) {
 		return row, nil
 	}
 	if row == nil && b.Fresh(pipeline.StatusAge) {
 		return nil, nil
 	}
-	if err := sw.walk(ctx, b); err != nil {
+	if err := up.walk(ctx, b); err != nil {
 		return nil, err
 	}
 	return b.Row(rec.RowID), nil
@@ -222,16 +184,16 @@ func (sw *sweep) currentRow(ctx context.Context, b pipeline.Batch, rec *pipeline
 
 // apply decides on an update and writes it. If we crash after the decision was
 // recorded, the same is written again.
-func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec *pipeline.Record, row *pipeline.Row, u *drop.Update) verdict {
-	agent := sw.Agents.Named(rec.Agent)
-	if a := sw.Agents.Assigned(row.Assignee); a != nil {
+func (up *updates) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec *pipeline.Record, row *pipeline.Row, u *drop.Update) verdict {
+	agent := up.Agents.Named(rec.Agent)
+	if a := up.Agents.Assigned(row.Assignee); a != nil {
 		agent = a
 	}
 	person := agent != nil && agent.Person
-	rows, now := b.StepRows(row.ID), sw.Now()
+	rows, now := b.StepRows(row.ID), up.Now()
 	var decided error
 	written := false
-	rec, err := sw.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+	rec, err := up.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		seen := r.Observe(row, rows, b.Person, now)
 		var report *pipeline.Report
 		if report, decided = decideAgain(r, person, u); decided != nil {
@@ -248,14 +210,14 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 		if decided = stepsGone(b, r, report); decided != nil {
 			return nil
 		}
-		report.Drop = f.Name
+		report.Drop, report.Sum = f.Name, u.Sum()
 		r.Reporting = report
 		return nil
 	})
 	if err != nil {
 		return ownTrouble(err)
 	}
-	rec.LogPeople(ctx, sw.Log, now)
+	rec.LogPeople(ctx, up.Log, now)
 	var refused *refusal
 	switch {
 	case errors.Is(decided, errNotDispatched):
@@ -264,31 +226,31 @@ func (sw *sweep) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec 
 		return fail(refused.class, "otm show "+rec.TaskID.String(), "%s", refused.reason)
 	}
 	if !written {
-		if err := b.Update(ctx, changes(rec, sw.Now())...); err != nil {
-			return sw.notWritten(ctx, b, err)
+		if err := b.Update(ctx, changes(rec, up.Now())...); err != nil {
+			return up.notWritten(ctx, b, err)
 		}
 	}
 	ticked := tickedRows(rec)
 	var changed *changedError // its record was lost just now: what is rebuilt from the row has the update in it
-	if _, err := sw.change(ctx, rec, func(r *pipeline.Record) { sw.applied(r, u) }); err != nil && !errors.As(err, &changed) {
+	if _, err := up.change(ctx, rec, func(r *pipeline.Record) { up.applied(r, u) }); err != nil && !errors.As(err, &changed) {
 		return ownTrouble(err)
 	}
-	sw.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)
+	up.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)
 	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SubtaskItemIDs: ticked}}
 }
 
 // notWritten is what happens to an update that the board did not take. A row
 // that has just gone is no refusal of the update: the rows are read anew, and
 // by them it is decided again.
-func (sw *sweep) notWritten(ctx context.Context, b pipeline.Batch, err error) verdict {
+func (up *updates) notWritten(ctx context.Context, b pipeline.Batch, err error) verdict {
 	var e *pipeline.BoardError
 	if !errors.As(err, &e) || !e.RowGone {
 		return boardTrouble(err)
 	}
-	if err := sw.walk(ctx, b); err != nil {
+	if err := up.walk(ctx, b); err != nil {
 		return boardTrouble(err)
 	}
-	return wait(sw.Now().Add(retryBoard))
+	return wait(up.Now().Add(retryBoard))
 }
 
 // stepsGone refuses a report of a step whose row is not on the board any more.
@@ -337,12 +299,12 @@ func stands(r *pipeline.Record, row *pipeline.Row) bool {
 // comes before the settling. If we crash in between, or the settling fails, the
 // update is judged again, and fails with the same trace, which stands there
 // once.
-func (sw *sweep) noteFailed(ctx context.Context, f inbox.File, u *drop.Update, why string) error {
-	if rec, err := sw.load(u.TaskID); rec == nil {
+func (up *updates) noteFailed(ctx context.Context, f inbox.File, u *drop.Update, why string) error {
+	if rec, err := up.load(u.TaskID); rec == nil {
 		return err
 	}
 	detail := f.Name + ": " + why
-	_, err := sw.Store.Change(ctx, u.TaskID, func(r *pipeline.Record) error {
+	_, err := up.Store.Change(ctx, u.TaskID, func(r *pipeline.Record) error {
 		noted := slices.ContainsFunc(r.History, func(e pipeline.Event) bool {
 			return e.What == pipeline.EventUpdateFailed && e.Detail == detail
 		})
@@ -351,7 +313,7 @@ func (sw *sweep) noteFailed(ctx context.Context, f inbox.File, u *drop.Update, w
 		}
 		r.Reporting = nil
 		if !noted {
-			r.Note(sw.Now(), pipeline.WhoAgent(r.Agent), pipeline.EventUpdateFailed, detail)
+			r.Note(up.Now(), pipeline.WhoAgent(r.Agent), pipeline.EventUpdateFailed, detail)
 		}
 		return nil
 	})
@@ -408,8 +370,8 @@ func tickedRows(rec *pipeline.Record) []string {
 }
 
 // applied notes that the report stands on the board.
-func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
-	report, now, who := r.Reporting, sw.Now(), pipeline.WhoAgent(r.Agent)
+func (up *updates) applied(r *pipeline.Record, u *drop.Update) {
+	report, now, who := r.Reporting, up.Now(), pipeline.WhoAgent(r.Agent)
 	if report == nil {
 		return // its record was lost just now, and made anew from the row, which has the update in it
 	}
@@ -423,15 +385,18 @@ func (sw *sweep) applied(r *pipeline.Record, u *drop.Update) {
 	}
 	if report.Reason != nil {
 		r.Reason, r.Answered = *report.Reason, false
+		if r.Reason != "" {
+			r.Note(now, who, pipeline.EventReason, r.Reason)
+		}
 	}
 	if report.Result != nil {
 		r.Result = *report.Result
-		r.Note(now, who, "result", "")
+		r.Note(now, who, pipeline.EventResult, r.Result)
 	}
 	if d := r.Dispatch; d != nil && d.TakenAt == nil {
 		d.TakenAt, d.TakenBy = &now, "update"
 	}
-	r.Updates = append(r.Updates, pipeline.Applied{ID: u.ID, Drop: report.Drop})
+	r.Updates = append(r.Updates, pipeline.Applied{ID: u.ID, Drop: report.Drop, Sum: report.Sum})
 	if n := len(r.Updates) - pipeline.KeptUpdates; n > 0 {
 		r.Updates = slices.Delete(r.Updates, 0, n)
 	}

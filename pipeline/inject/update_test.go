@@ -184,7 +184,7 @@ func TestUpdate(t *testing.T) {
 	for _, e := range rec.History[len(rec.History)-3:] {
 		what = append(what, e.Who+": "+e.What+" "+e.Detail)
 	}
-	if want := []string{"agent devdas: step done x", "agent devdas: status assigned to in_progress", "agent devdas: result "}; !slices.Equal(what, want) {
+	if want := []string{"agent devdas: step done x", "agent devdas: status assigned to in_progress", "agent devdas: result half of it"}; !slices.Equal(what, want) {
 		t.Errorf("history %q, want %q", what, want)
 	}
 	if r := w.processed(name); r.SlackItemID != row || !slices.Equal(r.SubtaskItemIDs, []string{step}) || r.SkippedDuplicate {
@@ -560,11 +560,11 @@ func TestRefusedUpdateIsDecidedAnew(t *testing.T) {
 // A record knows its last updates, and no more.
 func TestUpdatesAreBounded(t *testing.T) {
 	t.Parallel()
-	sw := &sweep{Injector: &Injector{Now: newClock().Now}}
+	up := newSweep(&Injector{Now: newClock().Now}).updates
 	r := &pipeline.Record{TaskID: 1}
 	for i := range pipeline.KeptUpdates + 2 {
 		r.Reporting = &pipeline.Report{Drop: fmt.Sprint(i, ".json")}
-		sw.applied(r, &drop.Update{ID: fmt.Sprint(i)})
+		up.applied(r, &drop.Update{ID: fmt.Sprint(i)})
 	}
 	_, first := r.AppliedAs("1")
 	_, last := r.AppliedAs(fmt.Sprint(pipeline.KeptUpdates + 1))

@@ -283,7 +283,7 @@ func TestProcessedDropAsAnotherTask(t *testing.T) {
 	t.Parallel()
 	for _, restarted := range []bool{false, true} {
 		w := newWorld(t)
-		w.in.wasProcessed(w.drop("devdas", 9, "x")) // a resident has read what stands there
+		w.in.processed.read(w.box) // a resident has read what stands there
 		name := w.create(5, "Build it", "a")
 		w.sweepTo(1, 0, 0)
 		c := w.drop("devdas", 50, "Another one", "b")

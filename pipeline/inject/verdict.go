@@ -1,0 +1,76 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+)
+
+// verdict is what became of one file in this round.
+type verdict struct {
+	result *inbox.Result   // the file is to be settled so
+	due    time.Time       // it waits, and is to be looked at again at this time; zero: when something happens
+	kept   string          // it waits until a person acts, for this reason
+	stop   error           // trouble that would meet the next file as well: nothing more in this sweep
+	task   pipeline.TaskID // of an update: whose later ones wait for this one to be settled
+}
+
+func wait(due time.Time) verdict { return verdict{due: due} }
+
+func keep(reason string) verdict { return verdict{kept: reason} }
+
+func fail(class inbox.Class, hint, format string, args ...any) verdict {
+	return verdict{result: &inbox.Result{Class: class, Error: fmt.Sprintf(format, args...), Hint: hint}}
+}
+
+// boardTrouble turns an error of work on the board into what happens to the
+// file that met it.
+func boardTrouble(err error) verdict {
+	var missing *pipeline.MissingError
+	if errors.As(err, &missing) {
+		return keep(missing.Error())
+	}
+	var e *pipeline.BoardError
+	switch {
+	case !errors.As(err, &e):
+		return ownTrouble(err) // records are written in between
+	case e.Class == pipeline.Refused:
+		return fail(inbox.Rejected, "", "the board refuses it: %v", err)
+	}
+	return verdict{stop: err}
+}
+
+// ownTrouble turns trouble with our own files into what happens to the file
+// that met it, see Sweep.
+func ownTrouble(err error) verdict {
+	var changed *changedError
+	if errors.As(err, &changed) {
+		return wait(changed.again)
+	}
+	if concernsAll(err) {
+		return verdict{stop: err}
+	}
+	return keep(err.Error())
+}
+
+// concernsAll tells whether trouble with our own files would meet the next one
+// as well: our disk or our process lacks something, or it is no trouble with a
+// file at all, as a lock that is held.
+func concernsAll(err error) bool {
+	for _, lack := range []error{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+	} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	var path *fs.PathError
+	var link *os.LinkError
+	return !errors.As(err, &path) && !errors.As(err, &link)
+}
