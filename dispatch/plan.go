@@ -139,12 +139,12 @@ func (s *situation) planOutstanding(p plan) plan {
 
 // startPause is how long to wait after a run that ended without taking
 // anything. A run that fails at once must not use up all attempts at once: the
-// pause grows. A resident waits not at all the first time unless the run is
-// known to have failed; single passes wait only in that case.
+// pause grows. After a command a resident waits not at all the first time, and
+// single passes never wait.
 func (s *situation) startPause(p plan) time.Duration {
-	failed := p.wake.Outcome.Failed()
+	reported := p.wake.Outcome != pipeline.OutcomeUnknown
 	switch n := s.wakesInVain(p); {
-	case !failed && (n <= 1 || !s.pauses):
+	case !reported && (n <= 1 || !s.pauses):
 		return 0
 	case n <= 2:
 		return min(10*time.Second, s.times.RewakeAfter)

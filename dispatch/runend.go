@@ -27,26 +27,28 @@ type RunEnd struct {
 // maxWords bounds what a record keeps of a text that others wrote, in bytes.
 const maxWords = 500
 
-// RecordEnd writes the end of a run into the record that holds its wake. It is
-// durable on return. It does nothing if no wake has the key: the gateway
-// reports the runs of others too. A run may be reported twice, by an event and
-// by the final answer: a failure then replaces a success, and the rest stays.
-func RecordEnd(ctx context.Context, records pipeline.Records, end RunEnd, now time.Time) error {
+// RecordEnd writes the end of a run into the record that holds its wake, durably,
+// and reports whether it was news. It does nothing if no wake has the key: the
+// gateway reports the runs of others too. A run may be reported twice, by an
+// event and by the final answer: a failure then replaces a success, and the rest
+// stays.
+func RecordEnd(ctx context.Context, records pipeline.Records, end RunEnd, now time.Time) (news bool, err error) {
 	id, ok := taskOfKey(end.Key)
 	if !ok {
-		return nil
+		return false, nil
 	}
-	_, err := records.Change(ctx, id, func(r *pipeline.Record) error {
+	_, err = records.Change(ctx, id, func(r *pipeline.Record) error {
 		w := wakeNamed(r, end.Key)
 		if w == nil || !noteRunEnd(w, end, now) {
 			return pipeline.ErrUnchanged
 		}
+		news = true
 		if w.Outcome.Failed() {
 			r.Note(now, Who, "run failed", w.Exit)
 		}
 		return nil
 	})
-	return err
+	return news, err
 }
 
 // noteRunEnd adds end to w and reports whether that changed anything.

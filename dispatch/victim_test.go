@@ -81,9 +81,9 @@ type gatewayWaker struct{ client *gateway.Client }
 
 func newGatewayWaker(url, token string, change ...func(*gateway.Config)) *gatewayWaker {
 	cfg := gateway.Config{
-		URL: url, Token: func() (string, error) { return token, nil }, Version: "test",
-		MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond, WaitTimeout: 10 * time.Millisecond,
+		URL: url, Token: func() (string, error) { return token, nil }, Version: "test", Limits: gateway.DefaultLimits,
 	}
+	cfg.MinBackoff, cfg.MaxBackoff, cfg.WaitTimeout = time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -91,20 +91,22 @@ func newGatewayWaker(url, token string, change ...func(*gateway.Config)) *gatewa
 }
 
 func (g *gatewayWaker) Wake(ctx context.Context, r Request) error {
-	_, err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
-	var refused *gateway.RefusedError
+	err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
+	var refused *gateway.Error
 	switch {
 	case errors.Is(err, gateway.ErrLost):
 		return fmt.Errorf("%w: %w", ErrLost, err)
-	case errors.As(err, &refused), errors.Is(err, gateway.ErrOperator):
+	case errors.Is(err, gateway.ErrLater):
+		return fmt.Errorf("%w: %w", ErrLater, err)
+	case errors.As(err, &refused):
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return err
 }
 
 func (g *gatewayWaker) Ended(ctx context.Context, key string) (RunEnd, bool, error) {
-	state, err := g.client.Wait(ctx, key)
-	return RunEnd{Key: key, At: state.EndedAt, Outcome: pipeline.Outcome(state.Status)}, state.Ended, err
+	end, ended, err := g.client.Wait(ctx, key)
+	return RunEnd{Key: key, At: end.At, Outcome: pipeline.Outcome(end.Status)}, ended, err
 }
 
 func (*gatewayWaker) Running(string) bool { return false }

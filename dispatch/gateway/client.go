@@ -2,7 +2,8 @@ package gateway
 
 import (
 	"context"
-	"log/slog"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -11,45 +12,55 @@ import (
 	"time"
 )
 
-// A Client calls one gateway. Its methods may be used concurrently.
+// A Client calls one gateway over one connection, which it makes at first need
+// and again after a loss. Its methods may be used concurrently.
 //
-// Run keeps trying. The others ask once and at once, without sitting out a
-// pause between dials; they change nothing at the gateway, so any error of
-// theirs means no more than that the answer is not known.
+// Run keeps trying. The other calls try once and at once: they do not sit out
+// the pause between dials. They change nothing at the gateway, so an error of
+// theirs only means that the answer is not known.
 type Client struct {
 	cfg      Config
 	endpoint endpoint
 	urlErr   error // the URL is refused; every call returns this
 	http     *http.Client
-	device   device         // where Config has no key
+	device   device         // signs if Config has no key
 	random   func() float64 // jitter
 	lastID   atomic.Int64
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // everything the Client started
+	wg     sync.WaitGroup // everything that the Client started
+
+	turn  chan struct{} // has room for the one call that may dial; guards what follows
+	made  chan struct{} // closed when the next connection is made
+	dials int           // attempts so far
 
 	mu       sync.Mutex // guards what follows
 	conn     *conn      // the one connection; may have ended
-	dialling *dialling  // not nil while one is being made
 	failures int        // dials in a row that failed
-	notUntil time.Time  // next dial, because of those
+	notUntil time.Time  // the next dial is not due before
 	closed   bool
 }
 
-// New returns a Client that has not dialled yet.
+// New returns a Client. It dials at once if Config.OnLink is set, else at the
+// first call.
 func New(cfg Config) *Client {
 	cfg = cfg.withDefaults()
-	c := &Client{cfg: cfg, device: newDevice(), random: rand.Float64}
+	c := &Client{
+		cfg: cfg, device: newDevice(), random: rand.Float64,
+		turn: make(chan struct{}, 1), made: make(chan struct{}),
+	}
 	c.endpoint, c.urlErr = parseURL(cfg.URL)
 	c.http = newHTTPClient(c.endpoint)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if cfg.OnLink != nil {
+		c.wg.Go(c.keep)
+	}
 	return c
 }
 
 // Close ends the connection and waits for everything that the Client started.
-// Calls that are open return an error that matches ErrClosed. It may be called
-// more than once.
+// Open calls return an error that matches ErrClosed. It may be called again.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	cn := c.conn
@@ -64,130 +75,76 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// dialling is one attempt to connect, shared by all calls that need it.
-type dialling struct {
-	hurry chan struct{} // closed to cut its pause short
-	done  chan struct{} // closed when conn or err is set
-	once  sync.Once
-	conn  *conn
-	err   error
-}
-
-// connectNow returns the connection, if need be after dialling. It does not
-// wait for the turn that spaces attempts; who keeps trying uses join.
-func (c *Client) connectNow(ctx context.Context) (*conn, error) {
-	d, cn, err := c.join()
-	if d == nil {
-		return cn, err
-	}
-	d.once.Do(func() { close(d.hurry) })
-	select {
-	case <-d.done:
-		return d.conn, d.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// join returns the connection if there is one, else the attempt under way,
-// which it starts if there is none. Attempts in a row are spaced for all calls
-// together.
-func (c *Client) join() (*dialling, *conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.urlErr != nil:
-		return nil, nil, c.urlErr
-	case c.closed:
-		return nil, nil, ErrClosed
-	case c.conn != nil && c.conn.usable():
-		return nil, c.conn, nil
-	case c.dialling == nil:
-		d := &dialling{hurry: make(chan struct{}), done: make(chan struct{})}
-		c.dialling = d
-		pause := min(c.notUntil.Sub(c.cfg.Now()), max(c.cfg.MaxBackoff*2, maxRetryAfter))
-		c.wg.Go(func() { c.dial(d, pause) })
-	}
-	return c.dialling, nil, nil
-}
-
-// dial makes one attempt and publishes its outcome.
-func (c *Client) dial(d *dialling, pause time.Duration) {
-	if pause > 0 {
-		select {
-		case <-c.cfg.After(pause):
-		case <-d.hurry:
-		case <-c.ctx.Done():
-		}
-	}
-	cn, err := c.open()
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dialling = nil
-	if c.closed {
-		if cn != nil {
-			cn.cancel()
-		}
-		cn, err = nil, ErrClosed
-	}
-	c.noteDial(cn, err)
-	c.conn = cn
-	d.conn, d.err = cn, err
-	close(d.done)
-}
-
-// noteDial reckons when the next attempt is due. The caller holds mu.
-func (c *Client) noteDial(cn *conn, err error) {
-	switch {
-	case c.closed:
-	case err == nil:
-		c.cfg.Log.Info("connected to gateway", slog.String("version", cn.hello.Version),
-			slog.Int("protocol", cn.hello.Protocol))
-		c.failures, c.notUntil = 0, time.Time{}
-	case !retryable(err):
-		// The caller reports it, and somebody may be mending it right now.
-		c.failures, c.notUntil = 0, time.Time{}
-	default:
-		level := slog.LevelWarn
-		if c.failures > 0 {
-			level = slog.LevelDebug // said once
-		}
-		c.cfg.Log.Log(c.ctx, level, "gateway not reached", slog.Any("err", err), slog.Int("attempt", c.failures+1))
-		c.notUntil = c.cfg.Now().Add(c.backoff(c.failures, retryAfter(err)))
-		c.failures++
-	}
-}
-
-// open dials, shakes hands, and starts the goroutines of the connection.
-func (c *Client) open() (*conn, error) {
-	ws, err := c.upgrade(c.ctx)
+// Hello returns what the gateway says about itself, after connecting if there
+// is no connection.
+func (c *Client) Hello(ctx context.Context) (Hello, error) {
+	cn, err := c.connect(ctx, true)
 	if err != nil {
-		return nil, err
+		return Hello{}, fmt.Errorf("connect: %w", notSent(err))
 	}
-	hello, err := c.handshake(c.ctx, ws)
+	return cn.hello, nil
+}
+
+// call makes one request that changes nothing at the gateway, and repeats it
+// once if the connection had died unnoticed.
+func (c *Client) call(ctx context.Context, method string, params any) (frame, error) {
+	f, err := c.callOnce(ctx, method, params)
+	if errors.Is(err, errConnLost) || errors.Is(err, errNotTaken) {
+		f, err = c.callOnce(ctx, method, params)
+	}
 	if err != nil {
-		ws.CloseNow()
-		return nil, err
+		return frame{}, fmt.Errorf("call %s: %w", method, err)
 	}
-	cn := newConn(c.ctx, ws, hello, c.cfg)
-	if c.cfg.OnEnd != nil {
-		cn.ended = func(e End) { c.wg.Go(func() { c.cfg.OnEnd(e) }) }
-	}
-	c.wg.Go(func() {
-		cn.read()
-		c.cfg.Log.Info("gateway connection ended", slog.Any("err", cn.reason()))
-	})
-	c.wg.Go(cn.write)
-	c.wg.Go(cn.ping)
-	return cn, nil
+	return f, nil
 }
 
-// requestSep parts a request id from the key of the run it asks for, so that a
-// second response tells its run without anything having been remembered.
-const requestSep = ":"
-
-// nextID returns a fresh request id. The gateway wants a non-empty string.
-func (c *Client) nextID() string {
-	return strconv.FormatInt(c.lastID.Add(1), 10)
+func (c *Client) callOnce(ctx context.Context, method string, params any) (frame, error) {
+	cn, err := c.connect(ctx, true)
+	if err != nil {
+		return frame{}, notSent(err)
+	}
+	f, err := c.send(ctx, cn, c.nextID(), method, params)
+	if err == nil && !f.OK {
+		err = c.refused(cn, f)
+	}
+	return f, err
 }
+
+// errNoAnswer: the gateway took a request and did not answer in time.
+var errNoAnswer = errors.New("no answer in time")
+
+// send makes one request over cn. If the request may have been sent and its
+// answer did not come, the error matches ErrLost.
+func (c *Client) send(ctx context.Context, cn *conn, id, method string, params any) (frame, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AnswerTimeout, errNoAnswer)
+	defer cancel()
+	f, err := cn.call(ctx, id, method, params)
+	switch {
+	case errors.Is(err, errNotTaken):
+		return frame{}, notSent(err)
+	case err != nil:
+		return frame{}, fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return f, nil
+}
+
+// refused returns the error of a refused request. If an operator must act, the
+// next call dials anew, to notice that somebody did.
+func (c *Client) refused(cn *conn, f frame) error {
+	err := f.refusal().afterHandshake()
+	if errors.Is(err, ErrOperator) {
+		cn.retire()
+	}
+	return err
+}
+
+// notSent marks an error that came before anything was sent. Lasting errors
+// keep their own type.
+func notSent(err error) error {
+	if lasting(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotSent, err)
+}
+
+func (c *Client) nextID() string { return strconv.FormatInt(c.lastID.Add(1), 10) }

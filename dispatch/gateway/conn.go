@@ -5,133 +5,199 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/coder/websocket"
 )
 
 // errConnLost: the connection ended before the answer came.
 var errConnLost = errors.New("connection lost")
 
-// conn is one connection after its handshake.
-type conn struct {
-	ws    *websocket.Conn
-	hello Hello
-	cfg   Config
-	ended func(End) // a run's second response
+// errNotTaken: the connection takes no more calls, so nothing was sent.
+var errNotTaken = errors.New("connection takes no more calls")
 
-	// ctx lives as long as the connection. Whoever wants to end it calls
-	// fail; only the reader closes lost, when it has handed out everything
-	// that had arrived.
+// conn makes calls over a channel. Responses may come in any order; conn finds
+// the call of each by its id.
+type conn struct {
+	ch        channel
+	log       *slog.Logger
+	hello     Hello      // set once, by the handshake
+	ends      *ends      // gets events, and responses that no call waits for
+	challenge chan frame // gets the gateway's first event
+
+	// ctx ends when the connection is to end. The reader closes done when it
+	// has handed out everything that arrived.
 	ctx    context.Context
 	cancel context.CancelFunc
-	lost   chan struct{}
+	done   chan struct{}
 
-	out    chan []byte  // to the writer; unbuffered, so that handed over means being written
-	frames atomic.Int64 // received, a sign of life
+	received atomic.Int64 // frames, each a sign of life
 
-	mu        sync.Mutex              // guards what follows
-	pending   map[string]chan<- frame // by request id
-	abandoned map[string]bool         // ids of runs whose first response nobody waits for any more
-	retired   bool                    // takes no new requests
-	err       error                   // why it ended
+	mu      sync.Mutex              // guards what follows
+	pending map[string]chan<- frame // request id → its call
+	retired bool                    // takes no new calls
+	err     error                   // why it ended; the first reason
 }
 
-func newConn(ctx context.Context, ws *websocket.Conn, hello Hello, cfg Config) *conn {
+// newConn returns a connection over ch that lives no longer than ctx. The
+// caller must run read on a goroutine.
+func newConn(ctx context.Context, ch channel, log *slog.Logger, ends *ends) *conn {
 	ctx, cancel := context.WithCancel(ctx)
 	return &conn{
-		ws: ws, hello: hello, cfg: cfg,
-		ended: func(End) {},
-		ctx:   ctx, cancel: cancel,
-		lost:      make(chan struct{}),
-		out:       make(chan []byte),
-		pending:   map[string]chan<- frame{},
-		abandoned: map[string]bool{},
+		ch: ch, log: log, ends: ends, challenge: make(chan frame, 1),
+		ctx: ctx, cancel: cancel, done: make(chan struct{}),
+		pending: map[string]chan<- frame{},
 	}
 }
 
-// read hands out what comes until the connection ends.
+// read hands out frames until the connection ends.
 func (cn *conn) read() {
-	defer close(cn.lost)
-	defer cn.ws.CloseNow()
+	defer close(cn.done)
+	defer cn.cancel()
 	for {
-		_, data, err := cn.ws.Read(cn.ctx)
+		data, err := cn.ch.Receive(cn.ctx)
 		if err != nil {
-			cn.fail(err)
+			cn.end(err)
 			return
 		}
-		cn.frames.Add(1)
-		cn.handle(data)
+		cn.received.Add(1)
+		f, err := parseFrame(data)
+		if err != nil {
+			cn.log.Debug("ignored frame", slog.Any("err", err))
+			continue
+		}
+		cn.handle(f)
 	}
 }
 
-// handle routes one frame. It never blocks: while it runs, no ping is
-// answered.
-func (cn *conn) handle(data []byte) {
-	f, err := parseFrame(data)
-	if err != nil {
-		cn.cfg.Log.Debug("ignored frame", slog.Any("err", err))
-		return
-	}
+// handle routes one frame. It must not block: meanwhile no ping is answered.
+func (cn *conn) handle(f frame) {
 	switch {
 	case f.Type == "res":
-		cn.answer(f)
+		if !cn.answer(f) {
+			cn.ends.hear(f)
+		}
+	case f.Type == "event" && f.Event == "connect.challenge":
+		select {
+		case cn.challenge <- f:
+		default: // a second one
+		}
 	case f.Type == "event" && f.Event == "shutdown":
-		// It comes when running turns have ended or are given up, so no end
-		// is missed by closing.
-		cn.cfg.Log.Info("gateway is shutting down")
+		cn.log.Info("gateway is shutting down")
 		cn.retire()
+	case f.Type == "event":
+		cn.ends.hear(f)
 	}
 }
 
-// answer gives a response to the call that waits for it. One that nobody waits
-// for is a run's second response, or comes too late.
-func (cn *conn) answer(f frame) {
+// answer gives a response to the call that waits for it, and reports whether
+// there is one.
+func (cn *conn) answer(f frame) bool {
 	cn.mu.Lock()
 	waiting := cn.pending[f.ID]
 	delete(cn.pending, f.ID)
-	first := cn.abandoned[f.ID]
-	delete(cn.abandoned, f.ID)
 	cn.mu.Unlock()
-	if waiting != nil {
-		select {
-		case waiting <- f:
-		default: // its call has many unread already, and needs one
-		}
-		cn.closeIfRetired()
-		return
+	if waiting == nil {
+		return false
 	}
-	if _, key, isRun := strings.Cut(f.ID, requestSep); isRun {
-		if end, ok := ending(f, key, first); ok {
-			cn.ended(end)
-		}
+	waiting <- f // has room: a second response is no answer
+	return true
+}
+
+// call sends a request and returns its first response. Errors: errNotTaken if
+// nothing was sent; otherwise the request may have been sent, and the error
+// matches errConnLost or is the cause of ctx.
+func (cn *conn) call(ctx context.Context, id, method string, params any) (frame, error) {
+	data, err := newRequest(id, method, params)
+	if err != nil {
+		return frame{}, fmt.Errorf("%w: %w", errNotTaken, err)
+	}
+	answer := make(chan frame, 1)
+	if !cn.register(id, answer) {
+		return frame{}, errNotTaken
+	}
+	defer cn.unregister(id)
+	if err := cn.ch.Send(cn.ctx, data); err != nil {
+		cn.end(err)
+		return frame{}, cn.lost()
+	}
+	select {
+	case f := <-answer:
+		return f, nil
+	case <-ctx.Done():
+		return frame{}, context.Cause(ctx)
+	case <-cn.done:
+	}
+	select {
+	case f := <-answer: // came just before the end
+		return f, nil
+	default:
+		return frame{}, cn.lost()
 	}
 }
 
-func (cn *conn) write() {
-	for {
-		select {
-		case <-cn.ctx.Done():
-			return
-		case data := <-cn.out:
-			ctx, cancel := context.WithTimeout(cn.ctx, cn.cfg.WriteTimeout)
-			err := cn.ws.Write(ctx, websocket.MessageText, data)
-			cancel()
-			if err != nil {
-				cn.fail(err)
-				return
-			}
-		}
+// register announces a call, and reports whether the connection takes it.
+func (cn *conn) register(id string, answer chan<- frame) bool {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if cn.err != nil || cn.retired {
+		return false
+	}
+	cn.pending[id] = answer
+	return true
+}
+
+func (cn *conn) unregister(id string) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	delete(cn.pending, id)
+}
+
+// usable reports whether the connection takes calls.
+func (cn *conn) usable() bool {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	return cn.err == nil && !cn.retired
+}
+
+// retire has the connection take no new calls. The open ones go on until the
+// gateway closes it, or the Client has made another.
+func (cn *conn) retire() {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	cn.retired = true
+}
+
+// end ends the connection at once.
+func (cn *conn) end(err error) {
+	cn.fail(err)
+	cn.cancel()
+}
+
+// fail sets the reason why the connection ends, unless there is one.
+func (cn *conn) fail(err error) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if cn.err == nil {
+		cn.err = err
 	}
 }
 
-// ping ends the connection when the gateway shows no sign of life: 2026.3.13
-// sends no pings of its own, and a suspended process keeps its sockets.
-func (cn *conn) ping() {
-	tick := time.NewTicker(cn.cfg.PingEvery)
+// reason returns why the connection ended.
+func (cn *conn) reason() error {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	return cn.err
+}
+
+// lost is the error of a call whose connection ended before its answer came.
+func (cn *conn) lost() error { return fmt.Errorf("%w: %w", errConnLost, cn.reason()) }
+
+// keepAlive ends the connection if the gateway shows no sign of life: neither
+// the answer to a ping nor any frame within timeout. 2026.3.13 sends no pings
+// of its own, and a suspended process keeps its sockets.
+func (cn *conn) keepAlive(every, timeout time.Duration) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -139,130 +205,26 @@ func (cn *conn) ping() {
 			return
 		case <-tick.C:
 		}
-		before := cn.frames.Load()
-		ctx, cancel := context.WithTimeout(cn.ctx, cn.cfg.PingTimeout)
-		err := cn.ws.Ping(ctx)
+		before := cn.received.Load()
+		ctx, cancel := context.WithTimeout(cn.ctx, timeout)
+		err := cn.ch.Ping(ctx)
 		cancel()
-		if err != nil && cn.frames.Load() == before {
-			cn.fail(fmt.Errorf("no pong and no frame in %v", cn.cfg.PingTimeout))
+		if err != nil && cn.received.Load() == before {
+			cn.end(fmt.Errorf("no pong and no frame in %v", timeout))
 			return
 		}
 	}
 }
 
-// register announces that an answer to id goes to ch. It refuses when the
-// connection takes no more requests; nothing was sent then.
-func (cn *conn) register(id string, ch chan<- frame) error {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	if cn.err != nil || cn.retired {
-		return errConnLost
-	}
-	cn.pending[id] = ch
-	return nil
-}
-
-// unregister forgets id.
-func (cn *conn) unregister(id string) {
-	cn.mu.Lock()
-	delete(cn.pending, id)
-	cn.mu.Unlock()
-	cn.closeIfRetired()
-}
-
-// abandon gives up waiting for the answer to id, a run's, and remembers that
-// the first response is still to come.
-func (cn *conn) abandon(id string) {
-	cn.mu.Lock()
-	if _, ok := cn.pending[id]; ok {
-		delete(cn.pending, id)
-		cn.abandoned[id] = true
-	}
-	cn.mu.Unlock()
-	cn.closeIfRetired()
-}
-
-// send hands data to the writer. If it returns an error, nothing of data was
-// written; if not, some or all of it may have been.
-func (cn *conn) send(ctx context.Context, data []byte) error {
-	select {
-	case cn.out <- data:
-		return nil
-	case <-cn.lost:
-		return errConnLost
-	case <-cn.ctx.Done():
-		return errConnLost
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// usable reports whether a new call may use the connection.
-func (cn *conn) usable() bool {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	return cn.err == nil && !cn.retired
-}
-
-// retire lets the open calls finish and then ends the connection.
-func (cn *conn) retire() {
-	cn.mu.Lock()
-	cn.retired = true
-	cn.mu.Unlock()
-	cn.closeIfRetired()
-}
-
-func (cn *conn) closeIfRetired() {
-	cn.mu.Lock()
-	done := cn.retired && len(cn.pending) == 0
-	cn.mu.Unlock()
-	if done {
-		cn.fail(errors.New("retired"))
-	}
-}
-
-// fail ends the connection; the first reason counts.
-func (cn *conn) fail(err error) {
-	cn.mu.Lock()
-	if cn.err == nil {
-		cn.err = err
-	}
-	cn.mu.Unlock()
-	cn.cancel()
-}
-
-// gone is the error of a request whose connection ended before its answer.
-func (cn *conn) gone() error {
-	switch reason := cn.reason(); {
-	case reason == nil:
-		return errConnLost
-	case errors.Is(reason, websocket.ErrMessageTooBig):
-		return fmt.Errorf("%w: %w", errConnLost, ErrTooLarge)
-	default:
-		return fmt.Errorf("%w: %v", errConnLost, reason)
-	}
-}
-
-// reason says why the connection ended.
-func (cn *conn) reason() error {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	return cn.err
-}
-
-// goodbyeTimeout is how long a polite close may take.
+// goodbyeTimeout bounds a polite close.
 const goodbyeTimeout = time.Second
 
-// goodbye closes with a close frame, so that the gateway sees no failure.
+// goodbye ends the connection with a close frame, so that the gateway sees no
+// failure.
 func (cn *conn) goodbye() {
-	cn.mu.Lock()
-	cn.retired = true
-	if cn.err == nil {
-		cn.err = ErrClosed
-	}
-	cn.mu.Unlock()
+	cn.fail(ErrClosed)
 	stop := time.AfterFunc(goodbyeTimeout, cn.cancel)
 	defer stop.Stop()
-	cn.ws.Close(websocket.StatusNormalClosure, "")
+	cn.ch.Close()
 	cn.cancel()
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Who we say we are. gateway-client/backend with a signed device is let in on
-// both versions without pairing, and nothing about it is pinned; ids and modes
-// are closed lists.
+// Our identity. On loopback both versions let gateway-client/backend with a
+// signed device in without pairing, and pin nothing about it. Ids and modes are
+// closed lists.
 const (
 	clientID    = "gateway-client"
 	clientMode  = "backend"
@@ -20,23 +20,24 @@ const (
 	role        = "operator"
 	scopeRead   = "operator.read"
 	scopeWrite  = "operator.write"
-	minProtocol = 3 // 2026.3.13 speaks 3 alone,
-	maxProtocol = 4 // 2026.9.6 speaks 4 alone
+	minProtocol = 3 // 2026.3.13 speaks only 3,
+	maxProtocol = 4 // 2026.9.6 only 4
 )
 
-// connectParams are the parameters of the connect request. Unknown properties
-// are refused by the gateway.
+// connectParams are the parameters of the connect request. The gateway refuses
+// unknown properties.
 type connectParams struct {
-	MinProtocol int        `json:"minProtocol"`
-	MaxProtocol int        `json:"maxProtocol"`
-	Client      clientInfo `json:"client"`
-	Role        string     `json:"role"`
-	Scopes      []string   `json:"scopes"`
-	Auth        *authInfo  `json:"auth,omitempty"`
-	Device      deviceInfo `json:"device"`
+	MinProtocol int    `json:"minProtocol"`
+	MaxProtocol int    `json:"maxProtocol"`
+	Client      client `json:"client"`
+
+	Role   string   `json:"role"`
+	Scopes []string `json:"scopes"`
+	Auth   *auth    `json:"auth,omitempty"`
+	Device signed   `json:"device"`
 }
 
-type clientInfo struct {
+type client struct {
 	ID          string `json:"id"`
 	DisplayName string `json:"displayName"`
 	Version     string `json:"version"`
@@ -44,11 +45,11 @@ type clientInfo struct {
 	Mode        string `json:"mode"`
 }
 
-type authInfo struct {
+type auth struct {
 	Token string `json:"token"`
 }
 
-type deviceInfo struct {
+type signed struct {
 	ID        string `json:"id"`
 	PublicKey string `json:"publicKey"`
 	Signature string `json:"signature"`
@@ -56,8 +57,8 @@ type deviceInfo struct {
 	Nonce     string `json:"nonce"`
 }
 
-// device is who signs. On loopback nothing at the gateway depends on meeting it
-// again; elsewhere it is what a person approves.
+// device signs connections. On loopback the gateway does not remember it;
+// elsewhere a person approves it.
 type device struct {
 	key    ed25519.PrivateKey
 	id     string
@@ -79,38 +80,30 @@ func deviceOf(key ed25519.PrivateKey) device {
 	return device{key: key, id: hex.EncodeToString(sum[:]), public: base64.RawURLEncoding.EncodeToString(public)}
 }
 
-// identity is who a connection is signed by.
-func (c *Client) identity() device {
-	if c.cfg.Key == nil {
-		return c.device
-	}
-	return deviceOf(c.cfg.Key())
-}
-
 // connect returns signed parameters that answer ch.
 func (d device) connect(ch challenge, token, version string) connectParams {
 	p := connectParams{
 		MinProtocol: minProtocol,
 		MaxProtocol: maxProtocol,
-		Client: clientInfo{
+		Client: client{
 			ID: clientID, DisplayName: clientName, Version: version,
 			Platform: runtime.GOOS, Mode: clientMode,
 		},
 		Role:   role,
 		Scopes: []string{scopeRead, scopeWrite},
 		// The gateway's clock, not ours: it allows 120 s of skew.
-		Device: deviceInfo{ID: d.id, PublicKey: d.public, SignedAt: ch.TS, Nonce: ch.Nonce},
+		Device: signed{ID: d.id, PublicKey: d.public, SignedAt: ch.TS, Nonce: ch.Nonce},
 	}
 	if token != "" {
-		p.Auth = &authInfo{Token: token}
+		p.Auth = &auth{Token: token}
 	}
 	signature := ed25519.Sign(d.key, []byte(signedText(p)))
 	p.Device.Signature = base64.RawURLEncoding.EncodeToString(signature)
 	return p
 }
 
-// signedText is what the device signs, version 3, made from the very values
-// that are sent.
+// signedText is the text that the device signs, in version 3, made from the
+// values that are sent.
 func signedText(p connectParams) string {
 	token := ""
 	if p.Auth != nil {

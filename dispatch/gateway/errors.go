@@ -3,90 +3,47 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
 // What a caller of Run must tell apart. Unless an error matches ErrLost,
 // nothing is queued at the gateway.
 var (
-	// ErrNotSent: until the context ended there was no connection to send
-	// the request over, or the gateway refused it each time as not queued.
+	// ErrNotSent: until the context ended there was no connection to send the
+	// request over, or the gateway put us off each time.
 	ErrNotSent = errors.New("request not sent")
 
-	// ErrLost: the request was sent and no answer came. It may be queued; it
-	// may be asked again under the same key, within minutes. An error may
-	// match ErrLost and carry an *AuthError or a *RefusedError as well, when
-	// a later attempt was refused while an earlier one is unaccounted for.
+	// ErrLater: the gateway is starting or going down. That passes by itself.
+	ErrLater = errors.New("the gateway takes no requests at the moment")
+
+	// ErrLost: the request was sent and no answer came, so it may be queued.
+	// For a few minutes it may be repeated under the same key. An error may
+	// match ErrLost and hold an *Error as well, if a later attempt was refused
+	// while an earlier one is unaccounted for.
 	ErrLost = errors.New("request sent, answer lost")
 
-	// ErrOperator: trying again does not help until somebody has changed
-	// something. Matched by *AuthError and *URLError.
+	// ErrOperator: another attempt fails as well until a person has changed
+	// something about our access to the gateway.
 	ErrOperator = errors.New("an operator must act")
 
-	// ErrTooLarge: the gateway sent a frame above Config.ReadLimit, and the
-	// connection was given up. It comes with ErrLost or ErrNotSent.
+	// ErrTooLarge: the gateway sent a frame above Config.ReadLimit, which
+	// ended the connection. It comes with ErrLost or ErrNotSent.
 	ErrTooLarge = errors.New("the gateway sent a frame above our limit")
 
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("client closed")
 )
 
-// A RefusedError is the gateway's no to one request: nothing was queued.
-type RefusedError struct {
-	Code       string        // INVALID_REQUEST, UNAVAILABLE, ...
-	Message    string        // the gateway's words
-	DetailCode string        // details.code, where there is one
-	Reason     string        // details.reason: "gateway-restarting", "startup-sidecars"
-	Retryable  bool          // the gateway says that it is worth trying again
-	RetryAfter time.Duration // the pause it asks for, zero where it does not say
-}
-
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("refused by the gateway: %s %q", e.Code, e.Message)
-}
-
-// UnknownAgent reports whether the gateway has no agent of the name. It shows
-// in the message alone (both versions).
-func (e *RefusedError) UnknownAgent() bool {
-	return strings.Contains(strings.ToLower(e.Message), "unknown agent")
-}
-
-// temporary reports whether the gateway is starting or going down, and
-// refuses for that reason only. 2026.3.13 knows no retryable flag.
-func (e *RefusedError) temporary() bool {
-	return e.Code == codeUnavailable &&
-		(e.Retryable || e.Reason == "gateway-restarting" || e.Reason == "startup-sidecars")
-}
-
-// retryable reports whether the same attempt may succeed later by itself.
-func retryable(err error) bool {
-	return !errors.Is(err, ErrOperator) && !errors.Is(err, ErrClosed)
-}
-
-// retryAfter returns the pause that the gateway asked for, if it did.
-func retryAfter(err error) time.Duration {
-	var refused *RefusedError
-	if errors.As(err, &refused) {
-		return refused.RetryAfter
-	}
-	return 0
-}
-
-// notSent marks an error that came before anything was sent. What no further
-// attempt would change is told by its own type.
-func notSent(err error) error {
-	if !retryable(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrNotSent, err)
-}
-
-// Reason says what an operator must look at.
+// Reason is why something was refused, and so what must change.
 type Reason string
 
-// Reasons of an AuthError.
+// Reasons of an Error. The first one matches ErrLater; those after
+// ReasonUnknownAgent match ErrOperator.
 const (
+	ReasonLater        Reason = "later"         // the gateway is starting or going down
+	ReasonRequest      Reason = "request"       // this one request, whatever its fault is
+	ReasonUnknownAgent Reason = "unknown_agent" // the gateway has no agent of the name
+
 	ReasonTokenWrong      Reason = "token_wrong"      // the gateway has another token
 	ReasonTokenMissing    Reason = "token_missing"    // none was sent
 	ReasonTokenUnreadable Reason = "token_unreadable" // Config.Token failed
@@ -94,31 +51,52 @@ const (
 	ReasonScope           Reason = "scope"            // connected, but without operator.write
 	ReasonProtocol        Reason = "protocol"         // the gateway speaks neither 3 nor 4
 	ReasonSignature       Reason = "signature"        // the device signature was refused
-	ReasonEndpoint        Reason = "endpoint"         // no OpenClaw gateway, or a certificate that is not trusted
-	ReasonRefused         Reason = "refused"          // anything else the handshake was refused for
+	ReasonEndpoint        Reason = "endpoint"         // no OpenClaw gateway there, or a URL or certificate that is not trusted
+	ReasonRefused         Reason = "refused"          // any other refusal of the handshake
 )
 
-// An AuthError is a refusal that lasts until an operator acts. It matches
-// ErrOperator. The next call dials anew, so that the change is seen at once;
-// 2026.9.6 delays its answers to wrong tokens, up to 5 s each.
-type AuthError struct {
+// An Error is a refusal, by the gateway or by us: nothing was queued.
+type Error struct {
 	Reason     Reason
-	Code       string // the gateway's code: INVALID_REQUEST, NOT_PAIRED, FORBIDDEN
-	DetailCode string // details.code: AUTH_TOKEN_MISMATCH, PAIRING_REQUIRED, ...
-	Message    string // the gateway's words
-	RequestID  string // of a pairing that waits for approval
-	Err        error  // the cause, where it is not the gateway's answer
+	Message    string        // the gateway's words; untrusted
+	RequestID  string        // of a pairing that waits for approval
+	RetryAfter time.Duration // the pause that the gateway asks for; zero: none
+	Err        error         // the cause, if the gateway did not answer
 }
 
-func (e *AuthError) Error() string {
+func (e *Error) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("gateway access (%s): %v", e.Reason, e.Err)
+		return fmt.Sprintf("gateway (%s): %v", e.Reason, e.Err)
 	}
-	return fmt.Sprintf("gateway access (%s): %q", e.Reason, e.Message)
+	return fmt.Sprintf("refused by the gateway (%s): %q", e.Reason, e.Message)
 }
 
 // Unwrap returns the cause.
-func (e *AuthError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is ErrOperator.
-func (e *AuthError) Is(target error) bool { return target == ErrOperator }
+// Is reports whether target is ErrLater or ErrOperator and the reason is one of
+// theirs.
+func (e *Error) Is(target error) bool {
+	switch e.Reason {
+	case ReasonLater:
+		return target == ErrLater
+	case ReasonRequest, ReasonUnknownAgent:
+		return false
+	}
+	return target == ErrOperator
+}
+
+// lasting reports whether another attempt would end the same way.
+func lasting(err error) bool {
+	var refused *Error
+	return errors.Is(err, ErrClosed) || errors.As(err, &refused) && refused.Reason != ReasonLater
+}
+
+// retryAfter returns the pause that the gateway asked for; zero: none.
+func retryAfter(err error) time.Duration {
+	var refused *Error
+	if errors.As(err, &refused) {
+		return refused.RetryAfter
+	}
+	return 0
+}

@@ -9,17 +9,10 @@ import (
 	"time"
 )
 
-const (
-	codeInvalid     = "INVALID_REQUEST"
-	codeUnavailable = "UNAVAILABLE"
-	codeForbidden   = "FORBIDDEN"
-	codeNotPaired   = "NOT_PAIRED"
-)
-
 // request is a frame from us.
 type request struct {
 	Type   string `json:"type"`
-	ID     string `json:"id"`
+	ID     string `json:"id"` // the gateway wants a non-empty string
 	Method string `json:"method"`
 	Params any    `json:"params"`
 }
@@ -28,8 +21,8 @@ func newRequest(id, method string, params any) ([]byte, error) {
 	return json.Marshal(request{Type: "req", ID: id, Method: method, Params: params})
 }
 
-// frame is a frame from the gateway: a response or an event. What it carries
-// is decoded by whoever asked for it.
+// frame is a frame from the gateway: a response or an event. Its user decodes
+// what it carries.
 type frame struct {
 	Type    string          `json:"type"`
 	ID      string          `json:"id"`
@@ -39,8 +32,8 @@ type frame struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// parseFrame refuses what is not a JSON object, and what carries one of the
-// fields above with another type.
+// parseFrame refuses text that is not a JSON object, and one whose fields have
+// other types than above.
 func parseFrame(data []byte) (frame, error) {
 	var f frame
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -52,11 +45,11 @@ func parseFrame(data []byte) (frame, error) {
 	return f, nil
 }
 
-// decode fills v with those fields of raw that fit it; a field of another type
-// than expected is passed over, as are unknown ones.
+// decode fills v with the fields of raw that fit. It skips unknown fields and
+// those of another type.
 func decode(raw json.RawMessage, v any) {
-	// After a type mismatch the decoder goes on with the next field; anything
-	// else was excluded when the frame was parsed.
+	// After a type mismatch the decoder goes on with the next field. parseFrame
+	// has excluded other errors.
 	_ = json.Unmarshal(raw, v)
 }
 
@@ -64,15 +57,11 @@ func decode(raw json.RawMessage, v any) {
 type refusal struct {
 	Code         string  `json:"code"`
 	Message      string  `json:"message"`
-	Retryable    bool    `json:"retryable"`
 	RetryAfterMs float64 `json:"retryAfterMs"`
-	Details      details `json:"details"`
-}
-
-type details struct {
-	Code      string `json:"code"`
-	Reason    string `json:"reason"`
-	RequestID string `json:"requestId"`
+	Details      struct {
+		Code      string `json:"code"`
+		RequestID string `json:"requestId"`
+	} `json:"details"`
 }
 
 func (f frame) refusal() refusal {
@@ -81,54 +70,49 @@ func (f frame) refusal() refusal {
 	return r
 }
 
+func (r refusal) because(reason Reason) *Error {
+	return &Error{Reason: reason, Message: r.Message, RequestID: r.Details.RequestID, RetryAfter: r.retryAfter()}
+}
+
 // maxRetryAfter bounds the pause that a gateway can impose.
 const maxRetryAfter = time.Minute
 
+// retryAfter is the pause that the gateway asks for; zero: none.
 func (r refusal) retryAfter() time.Duration {
 	ms := math.Min(r.RetryAfterMs, float64(maxRetryAfter.Milliseconds()))
 	return time.Duration(math.Max(ms, 0) * float64(time.Millisecond))
 }
 
-func (r refusal) refused() *RefusedError {
-	return &RefusedError{
-		Code: r.Code, Message: r.Message, DetailCode: r.Details.Code, Reason: r.Details.Reason,
-		Retryable: r.Retryable, RetryAfter: r.retryAfter(),
-	}
-}
-
-func (r refusal) auth(reason Reason) *AuthError {
-	return &AuthError{
-		Reason: reason, Code: r.Code, DetailCode: r.Details.Code,
-		Message: r.Message, RequestID: r.Details.RequestID,
-	}
-}
-
 // inHandshake is the error for a refused connect request.
-func (r refusal) inHandshake() error {
-	detail := r.Details.Code
-	switch {
-	case r.Code == codeUnavailable:
-		return r.refused() // starting; nothing else is said with this code here
+func (r refusal) inHandshake() *Error {
+	switch detail := r.Details.Code; {
+	case r.Code == "UNAVAILABLE":
+		return r.because(ReasonLater)
 	case detail == "AUTH_TOKEN_MISMATCH" || detail == "AUTH_PASSWORD_MISMATCH":
-		return r.auth(ReasonTokenWrong)
+		return r.because(ReasonTokenWrong)
 	case detail == "AUTH_TOKEN_MISSING" || detail == "AUTH_PASSWORD_MISSING":
-		return r.auth(ReasonTokenMissing)
-	case r.Code == codeNotPaired || detail == "PAIRING_REQUIRED":
-		return r.auth(ReasonPairing)
+		return r.because(ReasonTokenMissing)
+	case r.Code == "NOT_PAIRED" || detail == "PAIRING_REQUIRED":
+		return r.because(ReasonPairing)
 	case strings.HasPrefix(detail, "DEVICE_AUTH_"):
-		return r.auth(ReasonSignature)
+		return r.because(ReasonSignature)
 	case detail == "PROTOCOL_MISMATCH" || strings.Contains(r.Message, "protocol mismatch"):
-		return r.auth(ReasonProtocol) // 2026.3.13 sends no code
-	default:
-		return r.auth(ReasonRefused)
+		return r.because(ReasonProtocol) // 2026.3.13 sends no code
 	}
+	return r.because(ReasonRefused)
 }
 
-// afterHandshake is the error for any other refused request.
-func (r refusal) afterHandshake() error {
-	// 2026.3.13 tells a missing scope in the message alone.
-	if r.Code == codeForbidden || r.Details.Code == "MISSING_SCOPE" || strings.HasPrefix(r.Message, "missing scope") {
-		return r.auth(ReasonScope)
+// afterHandshake is the error for any other refused request. A missing scope has
+// no code on 2026.3.13, and an unknown agent has none on either version: only
+// the message tells.
+func (r refusal) afterHandshake() *Error {
+	switch {
+	case r.Code == "UNAVAILABLE": // as a first response, it means nothing else
+		return r.because(ReasonLater)
+	case r.Code == "FORBIDDEN" || r.Details.Code == "MISSING_SCOPE" || strings.HasPrefix(r.Message, "missing scope"):
+		return r.because(ReasonScope)
+	case strings.Contains(strings.ToLower(r.Message), "unknown agent"):
+		return r.because(ReasonUnknownAgent)
 	}
-	return r.refused()
+	return r.because(ReasonRequest)
 }

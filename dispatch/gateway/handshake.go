@@ -6,111 +6,79 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/coder/websocket"
 )
 
-// Hello is what the gateway told about itself when the connection was made.
+// Hello is what the gateway says about itself when a connection is made.
 type Hello struct {
-	Version  string // of the server, such as "2026.9.6"
+	Version  string // of the gateway, such as "2026.9.6"
 	Protocol int
-	BootID   string // changes with every start; empty on 2026.3.13
 
-	// Scopes are what the connection may really do; nil where the gateway
-	// does not tell (2026.3.13).
+	// Scopes are what the connection may do; nil if the gateway does not say
+	// (2026.3.13).
 	Scopes []string
 }
 
-// MayWrite reports whether the gateway has not said that operator.write is
-// missing.
+// MayWrite reports whether the connection may run agents, as far as known.
 func (h Hello) MayWrite() bool {
 	return h.Scopes == nil || slices.Contains(h.Scopes, scopeWrite) || slices.Contains(h.Scopes, "operator.admin")
 }
 
-// challenge is the first thing the gateway says.
+// challenge is the gateway's first event.
 type challenge struct {
 	Nonce string `json:"nonce"`
 	TS    int64  `json:"ts"` // milliseconds since the epoch
 }
 
-// handshake makes a fresh WebSocket a connection that takes requests. Its
-// errors are worth another attempt unless they match ErrOperator.
-func (c *Client) handshake(ctx context.Context, ws *websocket.Conn) (Hello, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandshakeTimeout)
-	defer cancel()
-
-	token, err := c.cfg.Token()
-	if err != nil {
-		return Hello{}, &AuthError{Reason: ReasonTokenUnreadable, Err: err}
+// shakeHands makes a fresh connection one that takes calls. Its errors are
+// worth another attempt unless they match ErrOperator; they never hold the
+// token, as they are logged.
+func shakeHands(ctx context.Context, cn *conn, d device, token, version string) (Hello, error) {
+	redact := func(text string) string {
+		if token == "" {
+			return text
+		}
+		return strings.ReplaceAll(text, token, "[token]")
 	}
-	token = strings.TrimSpace(token)
-	hello, err := c.shakeHands(ctx, ws, token)
-	return hello, withoutToken(err, token)
-}
-
-func (c *Client) shakeHands(ctx context.Context, ws *websocket.Conn, token string) (Hello, error) {
-	first, err := readUntil(ctx, ws, func(f frame) bool {
-		return f.Type == "event" && f.Event == "connect.challenge"
-	})
-	if err != nil {
-		return Hello{}, fmt.Errorf("wait for challenge: %w", err)
+	var first frame
+	select {
+	case first = <-cn.challenge:
+	case <-cn.done:
+		return Hello{}, fmt.Errorf("wait for challenge: %w", closedEarly(cn.reason(), redact))
+	case <-ctx.Done():
+		return Hello{}, fmt.Errorf("wait for challenge: %w", context.Cause(ctx))
 	}
 	var ch challenge
 	decode(first.Payload, &ch)
-
-	const id = "connect"
-	data, err := newRequest(id, "connect", c.identity().connect(ch, token, c.cfg.Version))
-	if err != nil {
-		return Hello{}, fmt.Errorf("encode connect request: %w", err)
-	}
-	if err := ws.Write(ctx, websocket.MessageText, data); err != nil {
-		return Hello{}, fmt.Errorf("send connect request: %w", err)
-	}
-	answer, err := readUntil(ctx, ws, func(f frame) bool {
-		return f.Type == "res" && f.ID == id
-	})
-	if err != nil {
+	f, err := cn.call(ctx, "connect", "connect", d.connect(ch, token, version))
+	switch {
+	case errors.Is(err, errConnLost):
+		return Hello{}, fmt.Errorf("wait for hello: %w", closedEarly(cn.reason(), redact))
+	case err != nil:
 		return Hello{}, fmt.Errorf("wait for hello: %w", err)
+	case !f.OK:
+		r := f.refusal()
+		r.Message = redact(r.Message)
+		return Hello{}, r.inHandshake()
 	}
-	if !answer.OK {
-		return Hello{}, answer.refusal().inHandshake()
-	}
-	return parseHello(answer), nil
+	return parseHello(f), nil
 }
 
-// readUntil passes over every frame until one is wanted: events may come at
-// any time.
-func readUntil(ctx context.Context, ws *websocket.Conn, wanted func(frame) bool) (frame, error) {
-	for {
-		_, data, err := ws.Read(ctx)
-		if err != nil {
-			return frame{}, closedEarly(err)
-		}
-		if f, err := parseFrame(data); err == nil && wanted(f) {
-			return f, nil
-		}
-	}
-}
-
-// closedEarly judges a close before hello-ok that no answer explained. 1008
-// and 1002 are verdicts on what we sent; 1000 without a reason is the
-// gateway's handshake limit on a busy machine, and every other code is a
-// gateway on its way up or down.
-func closedEarly(err error) error {
-	if errors.Is(err, websocket.ErrMessageTooBig) {
-		return ErrTooLarge
-	}
-	var ce websocket.CloseError
-	if !errors.As(err, &ce) {
+// closedEarly judges the end of a connection before hello-ok. 1008 and 1002 are
+// verdicts on what we sent. 1000 without a reason is the gateway's handshake
+// limit on a busy machine; with any other code it is starting or going down.
+func closedEarly(err error, redact func(string) string) error {
+	var closed *closedError
+	if !errors.As(err, &closed) {
 		return err
 	}
-	switch ce.Code {
-	case websocket.StatusPolicyViolation:
-		return &AuthError{Reason: ReasonRefused, Message: ce.Reason, Err: err}
-	case websocket.StatusProtocolError:
-		return &AuthError{Reason: ReasonProtocol, Message: ce.Reason, Err: err}
+	reason := redact(closed.reason)
+	switch closed.code {
+	case 1008:
+		return &Error{Reason: ReasonRefused, Message: reason}
+	case 1002:
+		return &Error{Reason: ReasonProtocol, Message: reason}
 	}
-	return err
+	return &closedError{code: closed.code, reason: reason}
 }
 
 func parseHello(f frame) Hello {
@@ -118,39 +86,11 @@ func parseHello(f frame) Hello {
 		Protocol int `json:"protocol"`
 		Server   struct {
 			Version string `json:"version"`
-			BootID  string `json:"bootId"`
 		} `json:"server"`
 		Auth struct {
 			Scopes []string `json:"scopes"`
 		} `json:"auth"`
 	}
 	decode(f.Payload, &p)
-	return Hello{Version: p.Server.Version, Protocol: p.Protocol, BootID: p.Server.BootID, Scopes: p.Auth.Scopes}
-}
-
-// withoutToken takes the token out of the gateway's words, should it repeat
-// them: errors are logged.
-func withoutToken(err error, token string) error {
-	if err == nil || token == "" {
-		return err
-	}
-	scrub := func(s string) string { return strings.ReplaceAll(s, token, "[token]") }
-	var auth *AuthError
-	var refused *RefusedError
-	switch {
-	case errors.As(err, &auth):
-		clean := *auth
-		clean.Message = scrub(auth.Message)
-		if auth.Err != nil {
-			clean.Err = errors.New(scrub(auth.Err.Error()))
-		}
-		return &clean
-	case errors.As(err, &refused):
-		clean := *refused
-		clean.Message = scrub(refused.Message)
-		return &clean
-	case strings.Contains(err.Error(), token):
-		return errors.New(scrub(err.Error()))
-	}
-	return err
+	return Hello{Version: p.Server.Version, Protocol: p.Protocol, Scopes: p.Auth.Scopes}
 }

@@ -60,23 +60,30 @@ func (p *pauses) all() []time.Duration {
 	return slices.Clone(p.asked)
 }
 
-// ends collects what OnEnd hears.
-type ends chan string
+// ends collects the calls of OnEnd.
+type ends chan gateway.End
 
-func (e ends) hear(end gateway.End) { e <- end.RunID + " " + string(end.Status) }
+func newEnds() ends { return make(ends, 100) }
 
-// next returns the next end.
-func (e ends) next(t *testing.T) string {
+func (e ends) hear(end gateway.End) { e <- end }
+
+// end returns the next end.
+func (e ends) end(t *testing.T) gateway.End {
 	t.Helper()
 	select {
-	case s := <-e:
-		return s
-	case <-t.Context().Done():
-		t.Fatal("no end was heard of")
-	case <-time.After(30 * time.Second):
-		t.Fatal("no end was heard of")
+	case end := <-e:
+		return end
+	case <-time.After(patience):
+		t.Fatal("no end was reported")
 	}
-	return ""
+	return gateway.End{}
+}
+
+// next returns run and status of the next end.
+func (e ends) next(t *testing.T) string {
+	t.Helper()
+	end := e.end(t)
+	return end.RunID + " " + string(end.Status)
 }
 
 // newClient returns an impatient client of g, and checks its log when the test
@@ -85,14 +92,15 @@ func newClient(t *testing.T, g *gatewaytest.Gateway, changes ...func(*gateway.Co
 	t.Helper()
 	log := &logBuffer{}
 	cfg := gateway.Config{
-		URL:           g.URL(),
-		Token:         func() (string, error) { return g.Token(), nil },
-		Version:       "test",
-		Log:           slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		After:         newPauses().after,
-		AnswerTimeout: 10 * time.Second,
-		WaitTimeout:   time.Millisecond,
+		URL:     g.URL(),
+		Token:   func() (string, error) { return g.Token(), nil },
+		Version: "test",
+		Log:     slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		After:   newPauses().after,
+		Limits:  gateway.DefaultLimits,
 	}
+	cfg.WaitTimeout = time.Millisecond
+	cfg.AnswerTimeout = time.Minute // a busy machine is not what is tested
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -126,22 +134,31 @@ func (b *logBuffer) String() string {
 // impatient makes a client give up on answers soon.
 func impatient(cfg *gateway.Config) { cfg.AnswerTimeout = 50 * time.Millisecond }
 
+// patience is for what comes at once unless the machine is very busy.
+const patience = 2 * time.Minute
+
 // run asks for a run of alpha.
-func run(t *testing.T, c *gateway.Client, key string) (gateway.Accepted, error) {
+func run(t *testing.T, c *gateway.Client, key string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return c.Run(ctx, "alpha", "Task T-00044 dispatched.", key)
 }
 
 // mustRun is run, which must be accepted.
-func mustRun(t *testing.T, c *gateway.Client, key string) gateway.Accepted {
+func mustRun(t *testing.T, c *gateway.Client, key string) {
 	t.Helper()
-	accepted, err := run(t, c, key)
-	if err != nil {
+	if err := run(t, c, key); err != nil {
 		t.Fatalf("run %s: %v", key, err)
 	}
-	return accepted
+}
+
+// asked checks how many requests for a run came under a key.
+func asked(t *testing.T, g *gatewaytest.Gateway, key string, want int) {
+	t.Helper()
+	if n := g.Asked(key); n != want {
+		t.Errorf("%s: asked %d times, want %d", key, n, want)
+	}
 }
 
 // executed waits until key has run n times and ended, and fails if it ran more

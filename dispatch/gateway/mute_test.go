@@ -50,10 +50,12 @@ func TestMuteGateway(t *testing.T) {
 				c.serve(r.Context(), ws)
 			}))
 			defer web.Close()
-			client := New(Config{
-				URL: "ws" + strings.TrimPrefix(web.URL, "http"), Version: "test", HandshakeTimeout: c.limit,
+			cfg := Config{
+				URL: "ws" + strings.TrimPrefix(web.URL, "http"), Version: "test", Limits: DefaultLimits,
 				Token: func() (string, error) { return token, nil }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			})
+			}
+			cfg.HandshakeTimeout = c.limit
+			client := New(cfg)
 			defer client.Close()
 			_, err := client.Hello(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), token) {
@@ -63,41 +65,5 @@ func TestMuteGateway(t *testing.T) {
 				t.Errorf("error %v: nothing was sent, and it may pass", err)
 			}
 		})
-	}
-}
-
-// A connection that ended, or is to end, takes no request, and whoever hands one
-// over does not wait for ever.
-func TestConnTakesNoMore(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("told to stop")
-	cancel(why)
-	for name, c := range map[string]struct {
-		end  func(cn *conn)
-		ctx  context.Context
-		want error
-	}{
-		"the caller gives up": {func(*conn) {}, ctx, why},
-		"it is to end":        {func(cn *conn) { cn.fail(io.EOF) }, t.Context(), errConnLost},
-		"it ended":            {func(cn *conn) { close(cn.lost) }, t.Context(), errConnLost},
-	} {
-		cn := newConn(t.Context(), nil, Hello{}, Config{})
-		c.end(cn)
-		if err := cn.send(c.ctx, []byte("{}")); !errors.Is(err, c.want) { // nobody writes
-			t.Errorf("%s: error %v, want %v", name, err, c.want)
-		}
-		cn.cancel()
-	}
-	for name, end := range map[string]func(cn *conn){
-		"it failed":     func(cn *conn) { cn.fail(io.EOF) },
-		"it is retired": func(cn *conn) { cn.register("open", make(chan frame, 1)); cn.retire() },
-	} {
-		cn := newConn(t.Context(), nil, Hello{}, Config{})
-		end(cn)
-		if err := cn.register("2", make(chan frame, 1)); !errors.Is(err, errConnLost) {
-			t.Errorf("%s: error %v, want %v", name, err, errConnLost)
-		}
-		cn.cancel()
 	}
 }

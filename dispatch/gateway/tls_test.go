@@ -28,7 +28,7 @@ func TestTLS(t *testing.T) {
 			c := New(Config{URL: proxy.URL, Token: func() (string, error) { return g.Token(), nil }})
 			t.Cleanup(func() { c.Close() })
 			c.http.Transport.(*http.Transport).TLSClientConfig = proxy.Client().Transport.(*http.Transport).TLSClientConfig
-			if _, err := c.Run(t.Context(), "alpha", "hello", "k"); err != nil {
+			if err := c.Run(t.Context(), "alpha", "hello", "k"); err != nil {
 				t.Error(err)
 			}
 		})

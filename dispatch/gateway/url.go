@@ -1,31 +1,12 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
 )
-
-// A URLError says why a gateway's URL is not used. It matches ErrOperator.
-type URLError struct {
-	URL    string // scheme and host alone: the rest may hold a secret
-	Reason string
-}
-
-func (e *URLError) Error() string {
-	return fmt.Sprintf("gateway url %q: %s", e.URL, e.Reason)
-}
-
-// Is reports whether target is ErrOperator.
-func (e *URLError) Is(target error) bool { return target == ErrOperator }
-
-// CheckURL returns a *URLError if a Client would refuse to dial s: the token
-// travels in the first frame, so a host that is not loopback must have TLS.
-func CheckURL(s string) error {
-	_, err := parseURL(s)
-	return err
-}
 
 // endpoint is a URL that may be dialled.
 type endpoint struct {
@@ -33,14 +14,17 @@ type endpoint struct {
 	loopback bool
 }
 
+// parseURL refuses a host that is not loopback unless it has TLS: the token
+// travels in the first frame. The error shows scheme and host only, as the rest
+// may hold a secret.
 func parseURL(s string) (endpoint, error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		// The parser's error repeats the whole string.
-		return endpoint{}, &URLError{Reason: "not a URL"}
+		return endpoint{}, &Error{Reason: ReasonEndpoint, Err: errors.New("gateway url: not a URL")}
 	}
-	refuse := func(reason string) (endpoint, error) {
-		return endpoint{}, &URLError{URL: u.Scheme + "://" + u.Host, Reason: reason}
+	refuse := func(why string) (endpoint, error) {
+		return endpoint{}, &Error{Reason: ReasonEndpoint, Err: fmt.Errorf("gateway url %q: %s", u.Scheme+"://"+u.Host, why)}
 	}
 	switch strings.ToLower(u.Scheme) {
 	case "ws", "http":

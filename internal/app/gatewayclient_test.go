@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +73,7 @@ func TestDoctorGateway(t *testing.T) {
 					}
 				}
 			}
-			says("ok    gateway", "version "+p.Version, `it knows no agent "stranger"; it has alpha, beta`, "→ name the one that is meant with gateway_agent in [agents.stranger]")
+			says("ok    gateway", "version "+p.Version, `it knows no agent "stranger"; it has alpha, beta`, "→ add it: openclaw agents add stranger; or name another one with gateway_agent in [agents.stranger]")
 			writeToken(t, h, "another")
 			says("fail  gateway", "→ put gateway.auth.token of openclaw.json into the file")
 			writeToken(t, h, g.Token())
@@ -104,7 +106,7 @@ func TestDoctorGateway(t *testing.T) {
 func TestGatewayPairing(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6, func(o *gatewaytest.Options) { o.Remote = true })
 	h := gatewayHome(t, g, "alpha")
-	if got := saysOfGateway(t, h); !strings.Contains(got, "→ approve us at the gateway: openclaw devices approve ") {
+	if got := saysOfGateway(t, h); !strings.Contains(got, "→ approve OTM at the gateway: openclaw devices approve ") {
 		t.Errorf("doctor says\n%s", got)
 	}
 	g.Approve()
@@ -114,7 +116,7 @@ func TestGatewayPairing(t *testing.T) {
 }
 
 func wakeAlpha(ctx context.Context, h *Home) error {
-	wakers, stop := h.wakers(slog.New(slog.DiscardHandler))
+	wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), false)
 	defer stop()
 	return wakers[pipeline.TriggerGateway].Wake(ctx, dispatch.Request{
 		Agent: &pipeline.Agent{Name: "alpha", GatewayAgent: "alpha"}, Key: "otm-T-00001-alpha-1", Message: "Task T-00001 dispatched.",
@@ -133,10 +135,18 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 			func(*gatewaytest.Gateway) bool { return true },
 			"start the gateway",
 		},
-		"draining": {
+		// C61: a gateway that restarts is no refusal that somebody must mend.
+		"C61 draining": {
 			func(g *gatewaytest.Gateway) { g.Drain() },
-			func(*gatewaytest.Gateway) bool { return true },
-			"start the gateway, or wait until it has started",
+			func(g *gatewaytest.Gateway) bool { return g.Dials() >= 2 }, // after the first was put off
+			"takes no runs at the moment: it is starting or going down; the wake is sent again in 15 s, nothing to mend",
+		},
+		"C61 put off on an open connection": {
+			func(g *gatewaytest.Gateway) {
+				g.Inject(slices.Repeat([]gatewaytest.Fault{gatewaytest.Unavailable}, 1000)...)
+			},
+			func(g *gatewaytest.Gateway) bool { return g.Asked("otm-T-00001-alpha-1") >= 2 },
+			"takes no runs at the moment: it is starting or going down; the wake is sent again in 15 s, nothing to mend",
 		},
 		"no answer": {
 			func(g *gatewaytest.Gateway) { g.Inject(gatewaytest.NoAnswer) },
@@ -160,8 +170,12 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 			go func() { failed <- wakeAlpha(ctx, h) }()
 			g.Until(t, func() bool { return tt.happened(g) })
 			cancel()
-			if err := <-failed; err == nil || !strings.Contains(err.Error(), tt.want) {
+			err := <-failed
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if errors.Is(err, dispatch.ErrRefused) || errors.Is(err, dispatch.ErrLater) != strings.HasPrefix(name, "C61") {
+				t.Errorf("error %v: refused, or not put off", err)
 			}
 		})
 	}

@@ -8,20 +8,20 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"otm/dispatch"
 	"otm/dispatch/gateway"
 	"otm/internal/cli"
 	"otm/internal/config"
-	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
-// wakers are the ways to wake agents that the configuration needs. stop ends
-// their connections.
-func (h *Home) wakers(log *slog.Logger) (wakers map[pipeline.Trigger]dispatch.Waker, stop func()) {
+// newWakers returns the ways to wake agents that the configuration needs. A
+// resident keeps its connection to the gateway. stop ends it.
+func newWakers(h *Home, log *slog.Logger, resident bool) (wakers map[pipeline.Trigger]dispatch.Waker, stop func()) {
 	wakers = map[pipeline.Trigger]dispatch.Waker{}
 	stop = func() {}
 	for _, a := range h.Config.Agents {
@@ -31,9 +31,7 @@ func (h *Home) wakers(log *slog.Logger) (wakers map[pipeline.Trigger]dispatch.Wa
 			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: h.pathDir(), Secrets: h.Config.SecretEnv()}
 			wakers[a.Trigger], h.waitAgents = x, x.Wait
 		case a.Trigger == pipeline.TriggerGateway:
-			client := h.gatewayClient(log, func(e gateway.End) { h.runEnded(log, e) })
-			wakers[a.Trigger] = &gatewayWaker{client}
-			stop = func() { client.Close() }
+			wakers[a.Trigger], stop = newGatewayWaker(h, log, resident)
 		}
 	}
 	return wakers, stop
@@ -68,101 +66,127 @@ func (h *Home) messageDir() string {
 // gatewayWaker wakes agents over the OpenClaw gateway.
 type gatewayWaker struct{ client *gateway.Client }
 
+func newGatewayWaker(h *Home, log *slog.Logger, resident bool) (w *gatewayWaker, stop func()) {
+	n := &gatewayNotes{dir: h.Dir, records: h.Store, log: log, now: h.Now}
+	cfg := gatewayConfig(h, log)
+	cfg.OnEnd = n.ended
+	if resident {
+		cfg.OnLink = n.linked
+	}
+	client := gateway.New(cfg)
+	return &gatewayWaker{client}, func() {
+		client.Close()
+		if resident {
+			os.Remove(dispatch.LinkPath(h.Dir))
+		}
+	}
+}
+
+// What an operator can do if the gateway said nothing. Both pass by themselves
+// when it answers again.
+const (
+	adviceUnsent = "start the gateway, or wait until it has started: openclaw gateway status; the wake is sent again by itself"
+	adviceLost   = "nothing to do unless it goes on, as the wake is repeated under the same key; if it does: openclaw gateway status"
+)
+
 // Wake implements dispatch.Waker.
 func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
-	_, err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
-	var refused *gateway.RefusedError
+	err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
+	var refused *gateway.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, gateway.ErrLost):
-		return fmt.Errorf("%w: %s%w", dispatch.ErrLost, cmp.Or(advice(err), adviceLost), err)
-	case errors.As(err, &refused) && refused.UnknownAgent():
-		return fmt.Errorf("%w: the gateway knows no agent %q: name the one that is meant with gateway_agent in [agents.%s] of otm.toml",
-			dispatch.ErrRefused, r.Agent.GatewayAgent, r.Agent.Name)
-	case errors.As(err, &refused):
+		return fmt.Errorf("%w: %s; %w", dispatch.ErrLost, cmp.Or(adviceOn(err), adviceLost), err)
+	case errors.Is(err, gateway.ErrLater):
+		return fmt.Errorf("%w: it is starting or going down; the wake is sent again in 15 s, nothing to mend; %w", dispatch.ErrLater, err)
+	case !errors.As(err, &refused):
+		return fmt.Errorf("%s; %w", cmp.Or(adviceOn(err), adviceUnsent), err)
+	case refused.Reason == gateway.ReasonUnknownAgent:
+		return fmt.Errorf("%w: the gateway knows no agent %q: %s", dispatch.ErrRefused, r.Agent.GatewayAgent, adviceUnknownAgent(r.Agent))
+	case adviceOn(err) == "":
 		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
-	case errors.Is(err, gateway.ErrOperator):
-		return fmt.Errorf("%w: %s%w", dispatch.ErrRefused, advice(err), err)
 	}
-	return fmt.Errorf("%s%w", cmp.Or(advice(err), adviceUnsent), err)
-}
-
-// What to do where the gateway said nothing. Both pass by themselves once it
-// answers again.
-const (
-	adviceUnsent = "start the gateway, or wait until it has started: openclaw gateway status; the wake is sent again by itself; "
-	adviceLost   = "nothing to do unless it goes on, as the wake is asked for again under the same key; if it does: openclaw gateway status; "
-)
-
-// advice says what an operator can do about a gateway that lets us do nothing;
-// "" where that is nothing in particular.
-func advice(err error) string {
-	if errors.Is(err, gateway.ErrTooLarge) {
-		return "restart the gateway, as it sends more than we take: openclaw gateway restart; "
-	}
-	var auth *gateway.AuthError
-	if !errors.As(err, &auth) {
-		return ""
-	}
-	switch auth.Reason {
-	case gateway.ReasonTokenWrong, gateway.ReasonTokenMissing:
-		return "put gateway.auth.token of openclaw.json into the file that gateway.token_file of otm.toml names, or into its environment variable; "
-	case gateway.ReasonTokenUnreadable:
-		return "the file that gateway.token_file of otm.toml names must be readable; "
-	case gateway.ReasonPairing:
-		if auth.RequestID != "" {
-			return "approve us at the gateway: openclaw devices approve " + safe.Quote(auth.RequestID) + "; "
-		}
-		return "use a loopback URL for the gateway, where no pairing is asked for; "
-	case gateway.ReasonScope:
-		return "the token must be allowed operator.write; "
-	case gateway.ReasonProtocol:
-		return "this version of the gateway is too old or too new for otm; "
-	case gateway.ReasonSignature:
-		return "set the clock of this machine: signatures are good for two minutes; "
-	case gateway.ReasonEndpoint:
-		return "check gateway.url of otm.toml; "
-	case gateway.ReasonRefused:
-		return "look for what the gateway says of it: openclaw logs; "
-	}
-	return ""
-}
-
-// runEnded records the end of a run that the gateway reported, and has the
-// dispatcher look at once.
-func (h *Home) runEnded(log *slog.Logger, e gateway.End) {
-	end := dispatch.RunEnd{Key: e.RunID, At: h.Now(), Outcome: outcomeOf(e.Status), Detail: e.Message}
-	if end.Outcome.Failed() {
-		log.Warn("run failed at the gateway", "run", e.RunID, "err", e.Message)
-	}
-	if err := dispatch.RecordEnd(context.Background(), h.Store, end, h.Now()); err != nil {
-		log.Warn("end of a run not recorded", "run", e.RunID, "err", err)
-		return
-	}
-	if err := slacklist.TouchChanged(h.Dir); err != nil {
-		log.Warn("dispatcher not told of the end of a run", "run", e.RunID, "err", err)
-	}
-}
-
-func outcomeOf(s gateway.Status) pipeline.Outcome {
-	switch s {
-	case gateway.StatusOK:
-		return pipeline.OutcomeOK
-	case gateway.StatusTimeout:
-		return pipeline.OutcomeTimeout
-	}
-	return pipeline.OutcomeFailed
+	return fmt.Errorf("%w: %s; %w", dispatch.ErrRefused, adviceOn(err), err)
 }
 
 // Ended implements dispatch.Waker.
 func (g *gatewayWaker) Ended(ctx context.Context, key string) (dispatch.RunEnd, bool, error) {
-	state, err := g.client.Wait(ctx, key)
-	return dispatch.RunEnd{Key: key, At: state.EndedAt, Outcome: outcomeOf(state.Status)}, state.Ended, err
+	end, ended, err := g.client.Wait(ctx, key)
+	return runEnd(end), ended, err
 }
 
-// Running implements dispatch.Waker: a gateway shows nothing of a busy agent.
+// Running implements dispatch.Waker: a gateway does not show which agent is busy.
 func (g *gatewayWaker) Running(string) bool { return false }
+
+func runEnd(e gateway.End) dispatch.RunEnd {
+	end := dispatch.RunEnd{Key: e.RunID, At: e.At, Outcome: pipeline.OutcomeFailed, Detail: e.Message, LastWords: e.LastWords, RetryAfter: e.RetryAfter}
+	switch e.Status {
+	case gateway.StatusOK:
+		end.Outcome = pipeline.OutcomeOK
+	case gateway.StatusTimeout:
+		end.Outcome = pipeline.OutcomeTimeout
+	}
+	return end
+}
+
+// gatewayNotes writes into the data directory what the gateway reports by itself,
+// and has the dispatcher look at once.
+type gatewayNotes struct {
+	dir     string
+	records pipeline.Records
+	log     *slog.Logger
+	now     func() time.Time
+	link    dispatch.Link // as last written
+}
+
+// ended notes the end of a run.
+func (n *gatewayNotes) ended(e gateway.End) {
+	end := runEnd(e)
+	news, err := dispatch.RecordEnd(context.Background(), n.records, end, n.now())
+	if end.Outcome.Failed() && (news || err != nil) {
+		n.log.Warn("run failed at the gateway", "run", end.Key, "err", end.Detail)
+	}
+	if err != nil {
+		n.log.Warn("end of a run not recorded", "run", end.Key, "err", err)
+	} else if news {
+		n.tell()
+	}
+}
+
+// linked notes that the connection was made or lost.
+func (n *gatewayNotes) linked(l gateway.Link) {
+	link := dispatch.Link{Up: l.Up, Since: l.Since}
+	var refused *gateway.Error
+	if errors.As(l.Err, &refused) {
+		link.Reason = string(refused.Reason)
+	}
+	if l.Err != nil {
+		link.Error = l.Err.Error()
+	}
+	was := n.link
+	if link == was {
+		return
+	}
+	n.link = link
+	if err := dispatch.WriteLink(n.dir, link); err != nil {
+		n.log.Warn("state of the gateway not written", "err", err)
+	}
+	if link.Up == was.Up && link.Reason == was.Reason && !was.Since.IsZero() {
+		return
+	}
+	if !link.Up {
+		n.log.Warn("gateway not reached", "since", link.Since, "err", link.Error)
+	}
+	n.tell()
+}
+
+// tell has the dispatcher look.
+func (n *gatewayNotes) tell() {
+	if err := slacklist.TouchChanged(n.dir); err != nil {
+		n.log.Warn("dispatcher not told of a change at the gateway", "err", err)
+	}
+}
 
 // runExecHelper is what a binary does that was started to hold an agent's
 // process.

@@ -39,10 +39,10 @@ func TestWakeRefused(t *testing.T) {
 		"no identity":   {dial(gatewaytest.DialRefuse("DEVICE_IDENTITY_REQUIRED")), "use a loopback URL for the gateway"},
 		"signature":     {dial(gatewaytest.DialRefuse("DEVICE_AUTH_SIGNATURE_EXPIRED")), "set the clock of this machine"},
 		"no gateway":    {dial(gatewaytest.DialStatus(404)), "check gateway.url of otm.toml"},
-		"something new": {dial(gatewaytest.DialRefuse("UNEXPLAINED_NO")), "look for what the gateway says of it: openclaw logs"},
+		"something new": {dial(gatewaytest.DialRefuse("UNEXPLAINED_NO")), "see what the gateway logged: openclaw logs"},
 		"scope":         {func(g *gatewaytest.Gateway, _ *Home, _ *dispatch.Request) { g.GrantScopes("operator.read") }, "the token must be allowed operator.write"},
-		"agent":         {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Agent.GatewayAgent = "gamma" }, `knows no agent "gamma": name the one that is meant with gateway_agent in [agents.alpha] of otm.toml`},
-		"message":       {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Message = "" }, "refused by the gateway: INVALID_REQUEST"},
+		"agent":         {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Agent.GatewayAgent = "gamma" }, `knows no agent "gamma": add it: openclaw agents add gamma; or name another one with gateway_agent in [agents.alpha] of otm.toml`},
+		"message":       {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Message = "" }, "not sent: blank message"},
 		"protocol":      {nil, "this version of the gateway is too old or too new"},
 	} {
 		g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6, func(o *gatewaytest.Options) {
@@ -55,7 +55,7 @@ func TestWakeRefused(t *testing.T) {
 		if c.trouble != nil {
 			c.trouble(g, h, &r)
 		}
-		wakers, stop := h.wakers(slog.New(slog.DiscardHandler))
+		wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), false)
 		err := wakers[pipeline.TriggerGateway].Wake(t.Context(), r)
 		stop()
 		if !errors.Is(err, dispatch.ErrRefused) || !strings.Contains(err.Error(), c.want) || len(g.Runs()) > 0 {
@@ -78,7 +78,7 @@ func TestWakeEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Until(t, func() bool { return len(g.Runs()) == 1 && g.Runs()[0].Status == "ok" })
-	wakers, stop := h.wakers(slog.New(slog.DiscardHandler))
+	wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), false)
 	defer stop()
 	w := wakers[pipeline.TriggerGateway]
 	if w.Running("otm-T-00001-alpha-1") {
@@ -102,7 +102,8 @@ func TestRunEndNotRecorded(t *testing.T) {
 	t.Parallel()
 	run := func(h *Home, status gateway.Status) (log string) {
 		var said bytes.Buffer
-		h.runEnded(logx.New(&said, slog.LevelInfo), gateway.End{RunID: "otm-T-00001-devdas-1", Status: status, Message: "no\nmodel"})
+		n := &gatewayNotes{dir: h.Dir, records: h.Store, log: logx.New(&said, slog.LevelInfo), now: h.Now}
+		n.ended(gateway.End{RunID: "otm-T-00001-devdas-1", Status: status, Message: "no\nmodel"})
 		return said.String()
 	}
 	woken := func() (h *Home, noted func() string) {

@@ -84,7 +84,7 @@ func resultOf(failures bool, trouble error) heartbeat.Result {
 // newDispatcher builds the dispatcher. patience is dispatch.Dispatcher's. stop waits
 // for the wakes that are under way.
 func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience time.Duration) (c *component, stop func()) {
-	wakers, stopWakers := h.wakers(log)
+	wakers, stopWakers := newWakers(h, log, patience > 0)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
 		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops,

@@ -25,6 +25,7 @@ type Gateway struct {
 	changed chan struct{}
 	proc    *process
 	boots   int
+	dials   int // upgrades asked for
 	conns   int // made so far
 	token   string
 	offset  time.Duration // of the gateway's clock
@@ -181,6 +182,13 @@ func (g *Gateway) Pongs() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.pongs
+}
+
+// Dials returns how many upgrades were asked for.
+func (g *Gateway) Dials() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dials
 }
 
 // Boots returns how often the gateway has started.

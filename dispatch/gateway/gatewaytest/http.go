@@ -53,6 +53,7 @@ func (p *process) upgrade(w http.ResponseWriter, r *http.Request) {
 
 	g.mu.Lock()
 	fault, drain := g.takeDialFault(), p.drain
+	g.dials++
 	g.note()
 	g.mu.Unlock()
 	switch {

@@ -18,6 +18,7 @@ var methods = map[string]method{
 	"health":         {"", (*conn).health},
 	"status":         {"operator.read", (*conn).status},
 	"agents.list":    {"operator.read", (*conn).agentsList},
+	"skills.status":  {"operator.read", (*conn).skillsStatus},
 	"sessions.list":  {"operator.read", (*conn).sessionsList},
 	"sessions.abort": {"operator.write", (*conn).sessionsAbort},
 	"agent.wait":     {"operator.write", (*conn).agentWait},
@@ -88,6 +89,21 @@ func (c *conn) agentsList(req request) {
 		payload["selectionRequired"] = len(agents) > 1
 	}
 	c.reply(req.ID, answer{ok: true, payload: payload})
+}
+
+func (c *conn) skillsStatus(req request) {
+	agent, e := c.p.agentFor(field(req.Params, "agentId"))
+	if e != nil {
+		c.reply(req.ID, refused(*e))
+		return
+	}
+	skills := []object{}
+	for _, s := range agent.Skills {
+		skills = append(skills, object{
+			"name": s.Name, "eligible": len(s.Missing) == 0, "disabled": false, "missing": object{"bins": s.Missing},
+		})
+	}
+	c.reply(req.ID, answer{ok: true, payload: object{"skills": skills}})
 }
 
 func orEmpty(params json.RawMessage) json.RawMessage {

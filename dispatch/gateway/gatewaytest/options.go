@@ -96,6 +96,8 @@ type Agent struct {
 	ID        string // lower case
 	Name      string
 	Workspace string
+	Skills    []Skill
+	Says      string // the last words of its turns; if empty, RIG_OK
 
 	// Delay is how long a turn takes before Do or Command begin.
 	Delay time.Duration
@@ -108,6 +110,12 @@ type Agent struct {
 	// stdin. Its elements may hold {message}, {agent} and {dir}. A failure is
 	// a failed model call.
 	Command []string
+}
+
+// Skill is a skill of an agent.
+type Skill struct {
+	Name    string
+	Missing []string // programs that the gateway does not find; none: the skill is eligible
 }
 
 // Run is one execution of an agent's turn.

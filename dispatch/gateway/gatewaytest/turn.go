@@ -2,6 +2,7 @@ package gatewaytest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,7 +119,7 @@ func (p *process) begin(t *turn) bool {
 	}
 	g.transcripts[e.sessionKey][e.runID] = true
 	p.running[t] = struct{}{}
-	p.lifecycle(e, "start")
+	p.lifecycle(e, object{"phase": "start"})
 	return true
 }
 
@@ -141,7 +142,7 @@ func (p *process) finish(t *turn, err error) {
 	a, status := g.profile.outcome(t, err)
 	if t.run >= 0 {
 		g.runs[t.run].Status = status
-		p.lifecycle(t.entry, "end")
+		p.lifecycle(t.entry, object{"phase": "end", "aborted": t.aborted, "terminalReply": object{"text": t.agent.words()}})
 	}
 	p.end(t.entry, a, status)
 	if t.conn != nil {
@@ -172,20 +173,22 @@ func (p Profile) outcome(t *turn, err error) (answer, string) {
 	default:
 		payload["summary"] = "completed"
 		// The real one carries the tool list: 4 to 8 kB at least.
-		payload["result"] = object{"payloads": []object{{"text": "RIG_OK", "mediaUrl": nil}}, "meta": strings.Repeat("m", 4096)}
+		payload["result"] = object{"payloads": []object{{"text": t.agent.words(), "mediaUrl": nil}}, "meta": strings.Repeat("m", 4096)}
 	}
 	payload["status"] = status
 	return answer{ok: true, payload: payload}, status
 }
 
 // lifecycle tells all clients where a run stands. The caller holds mu.
-func (p *process) lifecycle(e *entry, phase string) {
+func (p *process) lifecycle(e *entry, data object) {
 	for c := range p.conns {
 		c.event("agent", object{
-			"runId": e.runID, "stream": "lifecycle", "sessionKey": e.sessionKey, "data": object{"phase": phase},
+			"runId": e.runID, "agentId": e.agentID, "sessionKey": e.sessionKey, "stream": "lifecycle", "data": data,
 		})
 	}
 }
+
+func (a *Agent) words() string { return cmp.Or(a.Says, "RIG_OK") }
 
 // resume queues the turns that a crash cut off, under new run ids; nobody gets
 // their second response. The caller holds mu.

@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// channel carries frames to the gateway and back. Send and Ping may be used by
+// several goroutines, Receive by one. After an error of Send or Receive the
+// channel is of no more use.
+type channel interface {
+	Send(ctx context.Context, data []byte) error
+
+	// Receive returns the next frame. Some goroutine must always be in it, as
+	// it also answers pings. It returns a *closedError if the gateway closed
+	// the channel, and ErrTooLarge for a frame above the read limit. The end
+	// of ctx ends the channel.
+	Receive(ctx context.Context) ([]byte, error)
+
+	// Ping returns when the gateway has answered a ping.
+	Ping(ctx context.Context) error
+
+	// Close says goodbye and waits a moment for the answer.
+	Close()
+}
+
+// A closedError is a close frame from the gateway.
+type closedError struct {
+	code   int
+	reason string
+}
+
+func (e *closedError) Error() string {
+	return fmt.Sprintf("closed by the gateway: %d %q", e.code, e.reason)
+}
+
+// Limits of a WebSocket to the gateway.
+const (
+	dialTimeout  = 10 * time.Second // for TCP, TLS and the HTTP upgrade
+	writeTimeout = 10 * time.Second // after which the peer counts as dead
+)
+
+// socket is a channel over a WebSocket.
+type socket struct{ ws *websocket.Conn }
+
+func (s socket) Send(ctx context.Context, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return s.ws.Write(ctx, websocket.MessageText, data)
+}
+
+func (s socket) Receive(ctx context.Context) ([]byte, error) {
+	_, data, err := s.ws.Read(ctx)
+	var closed websocket.CloseError
+	switch {
+	case errors.Is(err, websocket.ErrMessageTooBig):
+		return nil, ErrTooLarge
+	case errors.As(err, &closed):
+		return nil, &closedError{code: int(closed.Code), reason: closed.Reason}
+	}
+	return data, err
+}
+
+func (s socket) Ping(ctx context.Context) error { return s.ws.Ping(ctx) }
+
+func (s socket) Close() { s.ws.Close(websocket.StatusNormalClosure, "") }
+
+// dial opens a WebSocket that takes frames of up to limit bytes. Its errors are
+// worth another attempt unless they match ErrOperator.
+func dial(ctx context.Context, client *http.Client, e endpoint, limit int64) (channel, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	// An Origin header would make us a browser, and 2026.9.6 asks browsers for
+	// pairing.
+	ws, resp, err := websocket.Dial(ctx, e.url, &websocket.DialOptions{
+		HTTPClient:      client,
+		CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return nil, dialError(resp, err)
+	}
+	ws.SetReadLimit(limit)
+	return socket{ws}, nil
+}
+
+func dialError(resp *http.Response, err error) error {
+	if resp != nil {
+		// A draining gateway answers 503 (2026.9.6); the others come from
+		// proxies.
+		switch status := resp.StatusCode; {
+		case status == http.StatusServiceUnavailable:
+			return &Error{Reason: ReasonLater, Err: fmt.Errorf("http status %d", status)}
+		case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+			return fmt.Errorf("dial gateway: http status %d", status)
+		default:
+			return &Error{Reason: ReasonEndpoint, Err: fmt.Errorf("no WebSocket upgrade, http status %d", status)}
+		}
+	}
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	if errors.As(err, &cert) || errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch) {
+		return &Error{Reason: ReasonEndpoint, Err: err}
+	}
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err // leaves out the library's own words
+	}
+	return fmt.Errorf("dial gateway: %w", err)
+}
+
+// newHTTPClient returns the client for the upgrade request. It follows no
+// redirect and, for a loopback URL, connects to loopback only: whoever answers
+// gets the token.
+func newHTTPClient(e endpoint) *http.Client {
+	dialer := &net.Dialer{}
+	if e.loopback {
+		dialer.Control = onlyLoopback
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true) // HTTP/2 has no upgrade
+	transport := &http.Transport{
+		DialContext:       dialer.DialContext,
+		Protocols:         protocols,
+		DisableKeepAlives: true, // a refused upgrade leaves no connection open
+	}
+	if !e.loopback {
+		transport.Proxy = http.ProxyFromEnvironment
+	}
+	return &http.Client{
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+}
+
+func onlyLoopback(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil || !ap.Addr().Unmap().IsLoopback() {
+		return fmt.Errorf("%s is not a loopback address", address)
+	}
+	return nil
+}

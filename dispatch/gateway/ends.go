@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Status is how the gateway says a run stands.
+type Status string
+
+// Statuses of a run that has ended. A gateway may send others.
+const (
+	StatusOK      Status = "ok" // does not mean that the work was done
+	StatusError   Status = "error"
+	StatusTimeout Status = "timeout" // timed out or aborted
+)
+
+// final reports whether the run has ended.
+func (s Status) final() bool { return s == StatusOK || s == StatusError || s == StatusTimeout }
+
+// End is how a run ended.
+type End struct {
+	RunID      string // the idempotency key
+	Status     Status
+	At         time.Time     // by the gateway's clock; zero if it does not say
+	Message    string        // what the gateway says of a failure; may be empty
+	LastWords  string        // what the agent said last, untrusted; may be empty
+	RetryAfter time.Duration // the pause that the gateway asks for; zero: none
+}
+
+// ends reports the ends of runs that one connection brings. The connection
+// that asked for a run gets its end twice: as an event and as the second
+// response, which says more. Other connections get the event only.
+type ends struct {
+	report func(End)
+
+	mu    sync.Mutex
+	asked map[string]bool // runs asked for on this connection whose second response has not come
+}
+
+// ask notes that a run is asked for on this connection.
+func (e *ends) ask(key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked[key] = true
+}
+
+// hear reports the end of a run if f is one.
+func (e *ends) hear(f frame) {
+	end, ok := endInResponse(f)
+	if ok {
+		e.mu.Lock()
+		delete(e.asked, end.RunID)
+		e.mu.Unlock()
+	} else if end, ok = endInEvent(f); ok {
+		e.mu.Lock()
+		ok = !e.asked[end.RunID]
+		e.mu.Unlock()
+	}
+	if ok {
+		e.report(end)
+	}
+}
+
+// requestSep separates the number and the run's key in the id of a request for
+// a run, so that a second response names its run without anything remembered.
+const requestSep = ":"
+
+// runAnswer is the payload of a response to the method agent.
+type runAnswer struct {
+	RunID  string `json:"runId"`
+	Status Status `json:"status"`
+	Result struct {
+		Payloads []struct {
+			Text string `json:"text"`
+		} `json:"payloads"`
+	} `json:"result"`
+}
+
+// endInResponse reads the end of a run from a response: a second one, or the
+// first one if the gateway remembers the key. ok is false if it is no end.
+func endInResponse(f frame) (end End, ok bool) {
+	_, key, isRun := strings.Cut(f.ID, requestSep)
+	var p runAnswer
+	decode(f.Payload, &p)
+	if !isRun || !p.Status.final() {
+		return End{}, false
+	}
+	end = End{RunID: cmp.Or(p.RunID, key), Status: p.Status}
+	if !f.OK {
+		r := f.refusal()
+		end.Message, end.RetryAfter = r.Message, r.retryAfter()
+		if end.Status == StatusOK { // a run ended well only if both say so
+			end.Status = StatusError
+		}
+	}
+	if len(p.Result.Payloads) > 0 {
+		end.LastWords = p.Result.Payloads[0].Text
+	}
+	return end, true
+}
+
+// endInEvent reads the end of a run from a lifecycle event. The gateway sends
+// those of all runs of all agents to every client that may read (both
+// versions). ok is false if it is no end.
+func endInEvent(f frame) (end End, ok bool) {
+	var p struct {
+		RunID  string `json:"runId"`
+		Stream string `json:"stream"`
+		Data   struct {
+			Phase         string `json:"phase"`
+			Aborted       bool   `json:"aborted"`
+			Error         string `json:"error"`
+			TerminalReply struct {
+				Text string `json:"text"`
+			} `json:"terminalReply"`
+		} `json:"data"`
+	}
+	decode(f.Payload, &p)
+	if f.Event != "agent" || p.Stream != "lifecycle" || p.RunID == "" || !slices.Contains([]string{"end", "error"}, p.Data.Phase) {
+		return End{}, false
+	}
+	end = End{RunID: p.RunID, Status: StatusOK, Message: p.Data.Error, LastWords: p.Data.TerminalReply.Text}
+	switch {
+	case p.Data.Phase == "error":
+		end.Status = StatusError
+	case p.Data.Aborted:
+		end.Status = StatusTimeout
+	}
+	return end, true
+}

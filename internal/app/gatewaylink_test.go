@@ -1,0 +1,142 @@
+package app
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/dispatch"
+	"otm/dispatch/gateway"
+	"otm/dispatch/gateway/gatewaytest"
+	"otm/pipeline"
+)
+
+// untilLink waits until the file says something of the link.
+func untilLink(t *testing.T, h *Home, what string, ok func(dispatch.Link, error) bool) dispatch.Link {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		l, err := dispatch.ReadLink(h.Dir)
+		if ok(l, err) {
+			return l
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: link %+v, %v", what, l, err)
+		}
+	}
+}
+
+// C7: while the gateway is dead, a file says since when, so that readers need not
+// say "devdas is at it".
+func TestC7GatewayLink(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
+	h := gatewayHome(t, g, "alpha")
+	began := h.Now()
+	changed := func() time.Time {
+		info, err := os.Stat(filepath.Join(h.Dir, "board", "changed"))
+		if err != nil {
+			return time.Time{}
+		}
+		return info.ModTime()
+	}
+	_, stop := newWakers(h, slog.New(slog.DiscardHandler), true)
+	up := untilLink(t, h, "connected", func(l dispatch.Link, _ error) bool { return l.Up })
+	if up.Since.Before(began) || up.Error != "" {
+		t.Errorf("connected: %+v", up)
+	}
+	g.Kill()
+	first := untilLink(t, h, "lost", func(l dispatch.Link, err error) bool { return err == nil && !l.Up })
+	down := untilLink(t, h, "out of reach", func(l dispatch.Link, _ error) bool { return strings.Contains(l.Error, "connection refused") })
+	if first.Since.Before(up.Since) || !down.Since.Equal(first.Since) || down.Reason != "" {
+		t.Errorf("lost %+v, later %+v", first, down)
+	}
+	for changed().Before(began) { // the dispatcher is told, after the file was written
+		time.Sleep(time.Millisecond)
+	}
+	writeToken(t, h, "another")
+	if err := g.Boot(); err != nil {
+		t.Fatal(err)
+	}
+	untilLink(t, h, "refused", func(l dispatch.Link, _ error) bool { return l.Reason == string(gateway.ReasonTokenWrong) })
+	stop()
+	if _, err := dispatch.ReadLink(h.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after a clean stop: %v", err)
+	}
+	_, stop = newWakers(h, slog.New(slog.DiscardHandler), false)
+	stop()
+	if _, err := dispatch.ReadLink(h.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a single pass keeps no connection: %v", err)
+	}
+}
+
+// C59: an agent that has our skill and is not told of it shows in otm doctor, with
+// the program that the gateway process does not find.
+func TestC59SkillNotEligible(t *testing.T) {
+	t.Parallel()
+	for _, p := range gatewaytest.Profiles() {
+		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+			o.Agents = []gatewaytest.Agent{
+				{ID: "alpha", Skills: []gatewaytest.Skill{{Name: "other", Missing: []string{"ffmpeg"}}, {Name: "otm", Missing: []string{"otm", "otm-update"}}}},
+				{ID: "beta", Skills: []gatewaytest.Skill{{Name: "otm"}}},
+				{ID: "gamma"},
+			}
+		})
+		h := gatewayHome(t, g, "alpha", "beta", "gamma")
+		got := saysOfGateway(t, h)
+		for _, want := range []string{
+			"fail  gateway    alpha has the skill otm and is not told of it: the gateway process does not find otm, otm-update on its PATH",
+			"~/.local/bin", "openclaw gateway restart",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: it does not say %q:\n%s", p, want, got)
+			}
+		}
+		for _, other := range []string{"ffmpeg", "beta has", "gamma has"} {
+			if strings.Contains(got, other) {
+				t.Errorf("%s: it says %q:\n%s", p, other, got)
+			}
+		}
+	}
+}
+
+// C56, C60: a run that ends without taking its task is recorded at once, with the
+// agent's last words, which say why; the dispatcher is told to look.
+func TestC60LastWordsOfARun(t *testing.T) {
+	t.Parallel()
+	for _, p := range gatewaytest.Profiles() {
+		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+			o.Agents = []gatewaytest.Agent{{ID: "alpha", Says: "otm: exec needs approval\x1b[2J\n" + strings.Repeat("x", 1000)}}
+		})
+		h := gatewayHome(t, g, "alpha")
+		if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
+			r.Wakes = []pipeline.Wake{{Key: "otm-T-00001-alpha-1", Agent: "alpha", Via: string(pipeline.TriggerGateway), AskedAt: h.Now(), Sent: true}}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), true)
+		err := wakers[pipeline.TriggerGateway].Wake(t.Context(), dispatch.Request{
+			Agent: &pipeline.Agent{Name: "alpha", GatewayAgent: "alpha"}, Key: "otm-T-00001-alpha-1", Message: "Task T-00001 dispatched.",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var w pipeline.Wake
+		for deadline := time.Now().Add(2 * time.Minute); w.Ended == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			rec, err := h.Store.Load(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w = rec.Wakes[0]
+		}
+		stop()
+		if w.Ended == nil || w.Outcome != pipeline.OutcomeOK || !strings.HasPrefix(w.LastWords, "otm: exec needs approval") || len(w.LastWords) != 500 {
+			t.Errorf("%s: recorded %+v", p, w)
+		}
+	}
+}
