@@ -91,8 +91,7 @@ var mayImport = map[string][]string{
 	"otm/internal/lock":                {"otm/internal/durable"},
 	"otm/internal/cli":                 {"otm/internal/safe"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
-	"otm/systemd":                      {}, // units are texts
-	"otm/launchd":                      {},
+	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
 	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/board":               {"otm/internal/durable", "otm/internal/crash"}, // it is the double of Slack: no client of ours

@@ -130,7 +130,7 @@ stale() { otm doctor | grep -q 'warn *units .*otm-dispatcher.service is stale'; 
 stale || fail "doctor does not say that the units are older than otm.toml"
 before=$(pid_of otm-injector)
 installs --user 2>"$work/late.txt" >/dev/null
-grep -q 'late.* is no directory yet: make it, then run this again' "$work/late.txt" || fail "the workspace is not missed"
+grep -q 'late.* is not a directory yet: make it, then run this again' "$work/late.txt" || fail "the workspace is not missed"
 another_pid otm-injector "$before" || fail "the injector goes on with the old otm.toml"
 stale && fail "doctor says that the units are stale"
 mkdir "$work/late"

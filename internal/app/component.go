@@ -113,7 +113,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		out.details += "; " + configChangedNote + ": to apply it, " + c.home.applyHint()
+		out.details += "; " + configChangedNote + ": to apply it, " + applyHint(c.home.installation())
 		if out.result == heartbeat.Success {
 			out.result = heartbeat.Partial
 		}

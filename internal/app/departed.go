@@ -15,17 +15,16 @@ import (
 // there; departed removes what they left. It returns err, or in place of an err
 // that followed from the removal one that says so.
 func departed(dir string, err error) error {
-	_, gone := config.CheckDir(dir)
-	if !errors.Is(gone, config.ErrNotInitialised) {
+	if _, there := os.Lstat(filepath.Join(dir, "format")); !errors.Is(there, fs.ErrNotExist) {
 		return err
 	}
 	for _, path := range slices.Backward(remains(dir)) {
 		os.Remove(path) // what is still used, or has come since, stays
 	}
 	if err != nil {
-		return gone
+		_, err = config.CheckDir(dir)
 	}
-	return nil
+	return err
 }
 
 // remains lists what is in dir and dir itself, parents first, if it is nothing

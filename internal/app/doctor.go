@@ -348,16 +348,16 @@ func (d *doctor) components() {
 		}
 		switch state := judge(id, b, now, installed); {
 		case state == heartbeat.NotInstalled:
-			d.say("component", bad, d.home.startBy(installed), "%s has never run here", id)
+			d.say("component", bad, startBy(installed, d.home.Dir, d.home.Getenv), "%s has never run here", id)
 		case state == heartbeat.ClockError:
 			clock = false
 			d.say("clock", bad, "timedatectl status", "%s ran at %s, which is ahead of this machine's clock", id, b.LastRun.UTC().Format(time.RFC3339))
 		case state != heartbeat.Green:
-			d.say("component", bad, d.home.startBy(installed), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
+			d.say("component", bad, startBy(installed, d.home.Dir, d.home.Getenv), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
 		case strings.Contains(b.Details, configChangedNote):
-			d.say("component", poor, d.home.applyHint(), "%s: %s: %s", id, b.Result, b.Details)
+			d.say("component", poor, applyHint(installed), "%s: %s: %s", id, b.Result, b.Details)
 		case b.Result != heartbeat.Success:
-			d.say("component", poor, "tail "+safe.Quote(filepath.Join(d.home.LogDir(), residentOf(id)+".log")), "%s: %s: %s", id, b.Result, b.Details)
+			d.say("component", poor, "tail "+safe.Quote(filepath.Join(d.home.LogDir(), heartbeat.Log(id))), "%s: %s: %s", id, b.Result, b.Details)
 		default:
 			d.say("component", fine, "", "%s ran %s ago", id, age(now.Sub(b.LastRun)))
 		}

@@ -1,11 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +17,9 @@ import (
 	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
+	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
+	"otm/internal/install"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -200,7 +202,7 @@ func TestDoctor(t *testing.T) {
 		{"command that is nowhere", func(p *patient) { p.runs("no-such-program") }, "agents", "its command is not found", "agents.devdas.command"},
 		{"component that never ran", func(p *patient) { os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Injector)) }, "component", "otm-injector has never run", "otm up"},
 		{"component that stopped", func(p *patient) { p.beat(time.Now().Add(-time.Hour), heartbeat.Detector) }, "component", "otm-completion-detector has not run for", "otm up"},
-		{"component with an older otm.toml", func(p *patient) { p.says(heartbeat.Detector, heartbeat.Partial, "done; "+configChangedNote) }, "component", configChangedNote, "stop what runs it"},
+		{"component with an older otm.toml", func(p *patient) { p.says(heartbeat.Detector, heartbeat.Partial, "done; "+configChangedNote) }, "component", configChangedNote, "stop otm up, or what else runs here"},
 		{"component in trouble", func(p *patient) { p.says(heartbeat.Watcher, heartbeat.Error, "no such luck") }, "component", "otm-watcher: error: no such luck", "otm-injector.log"},
 		{"disk that takes nothing", func(p *patient) { refuseStep(p, p.h.Dir, "write", syscall.ENOSPC) }, "disk", "no space left", "df -h "},
 		{"inbox that cannot be read", func(p *patient) { refuseStep(p, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES) }, "backlog", "permission denied", "ls -ld "},
@@ -300,21 +302,31 @@ func TestDoctorJSON(t *testing.T) {
 
 // How the units stand is told with the line that makes them right, and other hints name it too.
 func TestDoctorUnits(t *testing.T) {
-	t.Parallel()
-	p, w := newPatient(t), newInstallWorld(t)
-	w.dir = p.h.Dir
-	f := installFlags{user: true, systemd: nativeManager() == bySystemd, launchd: nativeManager() == byLaunchd}
-	in := w.installer(f)
-	p.h.Getenv = in.Getenv
-	folder, err := unitFolder(in.manager, true, in.Getenv)
+	p := newPatient(t)
+	home, bin, log := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "called")
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.folder = folder
-	if code := w.install(f); code != 0 {
-		t.Fatalf("exit code %d: %s", code, &w.stderr)
+	for _, name := range []string{"otm", "otm-create", "otm-update", heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector} {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	line := "otm install --" + in.manager + " --user --dir " + safe.Quote(p.h.Dir)
+	for _, name := range []string{"systemctl", "launchctl"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho $0 >>'"+log+"'\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	p.h.Getenv = func(key string) string { return map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}[key] }
+	manager := install.Native()
+	var said bytes.Buffer
+	s := cli.Streams{In: strings.NewReader(""), Out: &said, Err: &said, Getenv: p.h.Getenv}
+	if code := Main([]string{"otm", "install", "--" + manager, "--user", "--dir", p.h.Dir}, s); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &said)
+	}
+	line := "otm install --" + manager + " --user --dir " + safe.Quote(p.h.Dir)
 	look := func(l level, text, hint string) {
 		t.Helper()
 		all := p.findings()
@@ -324,17 +336,20 @@ func TestDoctorUnits(t *testing.T) {
 			t.Errorf("no %s %q with the hint %q in\n%+v", l, text, hint, all)
 		}
 	}
-	name := slices.Sorted(maps.Keys(w.files()))[0]
-	path := filepath.Join(folder, name)
+	units, err := install.Look(p.h.Dir, p.h.Getenv)
+	if err != nil || len(units) == 0 {
+		t.Fatal(units, err)
+	}
+	path := units[0].Path
 	look(fine, "units "+path, "")
 	p.says(heartbeat.Detector, heartbeat.Partial, configChangedNote)
 	look(poor, "component otm-completion-detector: partial", "run: "+line)
 	p.beat(time.Now().Add(-time.Hour), heartbeat.Detector)
 	look(bad, "component otm-completion-detector has not run", line)
 	text := content(t, path)
-	w.write(path, text+"\n", 0o644)
+	put(t, path, text+"\n")
 	look(poor, "units "+path+" is stale", line)
-	w.write(path, "mine\n", 0o644)
+	put(t, path, "mine\n")
 	look(poor, "units "+path+" is foreign", line)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -342,6 +357,6 @@ func TestDoctorUnits(t *testing.T) {
 	look(poor, "units "+path+" is missing", line)
 	put(t, filepath.Join(p.h.Dir, "otm.toml"), "nonsense = 1\n")
 	look(bad, "unknown key", "edit "+safe.Quote(filepath.Join(p.h.Dir, "otm.toml")))
-	refuseStep(t, folder, "lstat", syscall.EACCES)
-	look(bad, "units lstat ", "ls -ld "+safe.Quote(folder)+"   # whoever runs this must be allowed to use it: id -un")
+	refuseStep(t, filepath.Dir(path), "lstat", syscall.EACCES)
+	look(bad, "units lstat ", "ls -ld "+safe.Quote(filepath.Dir(path))+"   # whoever runs this must be allowed to use it: id -un")
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"syscall"
 
+	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/safe"
@@ -34,7 +35,7 @@ func Explain(err error) *cli.Error {
 	switch {
 	case errors.As(err, &token):
 		return cli.Errorf(cli.Credentials, "%w", err).Hint("otm init --slack --token-stdin   # paste the token, then Enter; or put it where slack.token_file or token_env of otm.toml says")
-	case errors.As(err, &resident) && resident.id != boardID:
+	case errors.As(err, &resident) && resident.id != heartbeat.Board:
 		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status")
 	case errors.Is(err, board.ErrInUse), errors.As(err, &resident):
 		return cli.Errorf(cli.Locked, "%w", err).Hint("otm status").Hint("otm board --link   # prints a link to the page")

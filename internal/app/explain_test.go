@@ -47,7 +47,7 @@ func TestExplain(t *testing.T) {
 		"two columns":          {&pipeline.MissingError{Column: "Reason", Problem: "twice", Mend: "name one by its id"}, cli.BadConfig, "the list does not fit: column", []string{"name one by its id"}},
 		"resident":             {&residentError{id: heartbeat.Injector, pid: 7}, cli.Locked, "otm-injector is running already, as process 7", []string{"otm status"}},
 		"resident, unknown":    {&residentError{id: heartbeat.Injector}, cli.Locked, "otm-injector is running already", []string{"otm status"}},
-		"a page":               {&residentError{id: boardID, pid: 7}, cli.Locked, "otm-board is running already, as process 7", []string{"otm status", "otm board --link "}},
+		"a page":               {&residentError{id: heartbeat.Board, pid: 7}, cli.Locked, "otm-board is running already, as process 7", []string{"otm status", "otm board --link "}},
 		"a board in its place": {fmt.Errorf("open board: %w", board.ErrInUse), cli.Locked, "open board: ", []string{"otm status", "otm board --link "}},
 		"no address":           {listen, cli.BadConfig, "listen tcp", []string{"name another address with listen in [board] of otm.toml"}},
 		"no free address":      {noListen(syscall.EADDRINUSE), cli.TryLater, "listen: bind", []string{"name another address with listen in [board] of otm.toml"}},

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/logx"
@@ -114,7 +115,7 @@ func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
 	if !resident {
 		return log, func() {}, nil
 	}
-	file, err := logx.OpenFile(h.Dir, filepath.Join(h.LogDir(), id+".log"))
+	file, err := logx.OpenFile(h.Dir, filepath.Join(h.LogDir(), heartbeat.Log(id)))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"otm/heartbeat"
+	"otm/internal/install"
 )
 
 // What timers run is not late before its timer is, and nobody watches then.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
-	timers, residents := &unitOptions{Timers: true}, &unitOptions{}
+	timers, residents := &install.Options{Timers: true}, &install.Options{}
 	for _, tt := range []struct {
 		id        string
 		age       time.Duration
-		installed *unitOptions
+		installed *install.Options
 		want      heartbeat.State
 	}{
 		{heartbeat.Injector, 9 * time.Minute, timers, heartbeat.Green},

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
@@ -683,7 +684,7 @@ func TestEditNotAnnounced(t *testing.T) {
 	if err := json.NewDecoder(w.Body).Decode(&answer); err != nil || !answer.OK {
 		t.Errorf("%+v, %v", answer, err)
 	}
-	if log := content(t, filepath.Join(h.LogDir(), boardID+".log")); !strings.Contains(log, "edit not announced") {
+	if log := content(t, filepath.Join(h.LogDir(), heartbeat.Log(heartbeat.Board))); !strings.Contains(log, "edit not announced") {
 		t.Errorf("logged %s", log)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/daemon"
@@ -144,11 +145,11 @@ func (h *Home) connectPage(source *pageSource, server *board.Server, endpoint bo
 // claimPage takes the lock of the one process that serves the page, and opens
 // its log.
 func (h *Home) claimPage(ctx context.Context) (*lock.Lock, *slog.Logger, func(), error) {
-	l, err := h.residents().take(ctx, boardID)
+	l, err := h.residents().take(ctx, heartbeat.Board)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	log, closeLog, err := h.logger(boardID, true)
+	log, closeLog, err := h.logger(heartbeat.Board, true)
 	if err != nil {
 		l.Release()
 		return nil, nil, nil, err

@@ -40,16 +40,7 @@ func (r residentLocks) running(id string) bool {
 func (r residentLocks) any() bool { return slices.ContainsFunc(heartbeat.Components, r.running) }
 
 // path is the lock that the component's resident process holds.
-func (r residentLocks) path(id string) string { return r.home.lockPath(residentOf(id) + ".resident") }
-
-// residentOf is the component whose process runs id: the injector does the
-// watching.
-func residentOf(id string) string {
-	if id == heartbeat.Watcher {
-		return heartbeat.Injector
-	}
-	return id
-}
+func (r residentLocks) path(id string) string { return heartbeat.ResidentLock(r.home.Dir, id) }
 
 // take makes this process the resident of a component. It waits a moment for
 // readers of the lock. The error is a *residentError if another process holds it.

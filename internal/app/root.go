@@ -14,6 +14,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/daemon"
+	"otm/internal/install"
 	"otm/internal/submit"
 )
 
@@ -33,7 +34,7 @@ func Main(argv []string, s cli.Streams) int {
 	s = boundStderr(s)
 	ctx, stop := daemon.Signals(context.Background())
 	defer stop()
-	return supervised(s, cli.Run(ctx, commandNamed(name, s, args), args, s, Explain))
+	return install.Supervised(s, cli.Run(ctx, commandNamed(name, s, args), args, s, Explain))
 }
 
 func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
@@ -74,7 +75,7 @@ try later · 78 bad configuration.`,
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
-		nextCommand(s), retryCommand(s), promptCommand(s), installCommand(s), completionCommand(),
+		nextCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 		demoAgentCommand(s),
 	)
 	if word, rest := unknownWord(root, args); word != "" {

@@ -70,7 +70,7 @@ func stay(t *testing.T, dir string, argv ...string) (code int, out, said string)
 // traces is what a page and the components left behind that should have ended.
 func traces(t *testing.T, h *Home) (left []string) {
 	t.Helper()
-	for _, id := range append([]string{boardID}, heartbeat.Components...) {
+	for _, id := range append([]string{heartbeat.Board}, heartbeat.Components...) {
 		if h.residents().running(id) {
 			left = append(left, "the lock of "+id)
 		}
@@ -213,11 +213,11 @@ func TestLogNotOpened(t *testing.T) {
 		argv []string
 		once bool
 	}{
-		{boardID, []string{"otm", "up"}, false},
+		{heartbeat.Board, []string{"otm", "up"}, false},
 		{heartbeat.Injector, []string{"otm", "up"}, false},
 		{heartbeat.Dispatcher, []string{"otm", "up"}, false},
 		{heartbeat.Detector, []string{"otm", "up"}, false},
-		{boardID, []string{"otm", "board"}, false},
+		{heartbeat.Board, []string{"otm", "board"}, false},
 		{heartbeat.Injector, []string{"otm-injector"}, false},
 		{heartbeat.Dispatcher, []string{"otm-dispatcher", "--every", "1m"}, false},
 		{heartbeat.Detector, []string{"otm-completion-detector", "--every", "1m"}, false},

@@ -240,9 +240,9 @@ func (h *Home) printComponents(r *statusReport) error {
 func (h *Home) noteNothingStays() {
 	switch o := h.installation(); {
 	case o == nil:
-		h.Note("nothing stays running here; unless timers run the components, start them with: %s", h.startBy(o))
+		h.Note("nothing stays running here; unless timers run the components, start them with: %s", startBy(o, h.Dir, h.Getenv))
 	case !o.Timers:
-		h.Note("nothing stays running here; to start what was installed, run: %s", h.startBy(o))
+		h.Note("nothing stays running here; to start what was installed, run: %s", startBy(o, h.Dir, h.Getenv))
 	}
 }
 

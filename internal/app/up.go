@@ -17,9 +17,6 @@ import (
 	"otm/internal/daemon"
 )
 
-// boardID is the name of the embedded board among the components.
-const boardID = "otm-board"
-
 // upCommand is otm up.
 func upCommand(s cli.Streams) *cobra.Command {
 	return &cobra.Command{

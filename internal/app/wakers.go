@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"otm/dispatch"
 	"otm/dispatch/gateway"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/install"
 	"otm/pipeline"
 	"otm/pipeline/task"
 	"otm/slacklist"
@@ -37,16 +37,8 @@ func newWakers(h *Home, log *slog.Logger, resident bool) (wakers map[pipeline.Tr
 	return wakers, stop
 }
 
-func (h *Home) pathDir() string {
-	if h.PathDir != "" {
-		return h.PathDir
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	return filepath.Dir(self)
-}
+// pathDir is the folder that is put in front of the PATH of agents.
+func (h *Home) pathDir() string { return cmp.Or(h.PathDir, install.Folder()) }
 
 // messageDir is the data directory as messages to agents name it: "" where
 // they find it without.

@@ -13,6 +13,7 @@ import (
 
 	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
+	"otm/internal/install"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/history"
@@ -100,12 +101,12 @@ func (w *whyWorld) installed(timers bool) {
 	w.Helper()
 	home := w.TempDir()
 	w.h.Getenv = func(key string) string { return map[string]string{"HOME": home}[key] }
-	folder, err := unitFolder(nativeManager(), true, w.h.Getenv)
-	if err != nil {
-		w.Fatal(err)
+	path := filepath.Join(home, ".config", "systemd", "user", "otm-dispatcher.service")
+	if install.Native() == install.Launchd {
+		path = filepath.Join(home, "Library", "LaunchAgents", "ai.openclaw.otm-dispatcher.plist")
 	}
-	o := unitOptions{Manager: nativeManager(), User: true, Timers: timers, Dir: w.h.Dir}
-	put(w, filepath.Join(folder, unitNames(nativeManager())[0]), "# "+o.marker()+"\n")
+	o := install.Options{Manager: install.Native(), User: true, Timers: timers, Dir: w.h.Dir}
+	put(w, path, "# "+o.Marker()+"\n")
 }
 
 // by makes it a task of runner, which is started by a command.

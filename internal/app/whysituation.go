@@ -10,6 +10,7 @@ import (
 
 	"otm/dispatch"
 	"otm/heartbeat"
+	"otm/internal/install"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -38,7 +39,7 @@ type situation struct {
 	snap    *slacklist.Snapshot
 
 	agents    map[string]*agentTasks // of those that were asked for
-	installed *unitOptions           // how otm install has the components run; nil: not at all
+	installed *install.Options       // how otm install has the components run; nil: not at all
 	outlooks  dispatch.Outlooks
 	owners    map[string]pipeline.TaskID // tasks by their rows, as the records have it; nil: not read yet
 }
@@ -300,11 +301,11 @@ func (s *situation) mend(id string) string {
 	}
 	switch judge(id, s.beats[id], s.now, s.installed) {
 	case heartbeat.NotInstalled, heartbeat.Red, heartbeat.Yellow:
-		return s.home.startBy(s.installed)
+		return startBy(s.installed, s.home.Dir, s.home.Getenv)
 	}
 	switch b := s.beats[id]; {
 	case !s.stays(id):
-		return s.home.startBy(s.installed)
+		return startBy(s.installed, s.home.Dir, s.home.Getenv)
 	case b != nil && b.Result != heartbeat.Success:
 		return "otm doctor"
 	}

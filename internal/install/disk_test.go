@@ -1,4 +1,4 @@
-package app
+package install
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 )
@@ -115,11 +116,11 @@ func (k *keeper) start(name string) error {
 	if err := ago(filepath.Join(k.w.folder, name), 2); err != nil {
 		return err
 	}
-	id := readMarker([]byte(text)).resident(name)
+	id := readMarker([]byte(text)).component(name)
 	if id == "" {
 		return nil
 	}
-	path := filepath.Join(k.w.dir, "locks", residentOf(id)+".resident")
+	path := heartbeat.ResidentLock(k.w.dir, id)
 	l, err := lock.Acquire(k.w.Context(), path, 0)
 	if err != nil {
 		return err
@@ -147,10 +148,10 @@ func (k *keeper) check(want, after string) {
 	files := k.w.files()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		text, runs := k.runs[name]
-		if timed := readMarker([]byte(files[name])).Timers && strings.HasSuffix(name, ".service") && residents[name] != boardID; runs == timed {
+		if timed := readMarker([]byte(files[name])).Timers && strings.HasSuffix(name, ".service") && name != "otm-board.service"; runs == timed {
 			k.w.Errorf("after %s: %s runs: %t", after, name, runs)
 		}
-		if runs && string(withoutMarker([]byte(text))) != string(withoutMarker([]byte(files[name]))) {
+		if runs && text != files[name] {
 			k.w.Errorf("after %s: %s runs by another text than its file has", after, name)
 		}
 	}
@@ -164,12 +165,12 @@ func (k *keeper) check(want, after string) {
 // installCase is something that otm install is told to do, and what was done before.
 type installCase struct {
 	name   string
-	before *installFlags
-	now    installFlags
+	before *flags
+	now    flags
 	change bool // otm.toml, in between
 }
 
-func installCases(manager installFlags) []installCase {
+func installCases(manager flags) []installCase {
 	timers, remove := manager, manager
 	timers.timers, remove.uninstall = true, true
 	return []installCase{
@@ -218,7 +219,7 @@ func (c *installCase) done(w *installWorld, want, after string) {
 // run again all is done.
 func TestInstallWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
-	for _, manager := range []installFlags{{systemd: true, user: true}, {launchd: true}} {
+	for _, manager := range []flags{{systemd: true, user: true}, {launchd: true}} {
 		for _, c := range installCases(manager) {
 			t.Run(fmt.Sprintf("%s launchd %t", c.name, manager.launchd), func(t *testing.T) {
 				t.Parallel()
@@ -227,7 +228,7 @@ func TestInstallWhereTheDiskFails(t *testing.T) {
 					t.Fatalf("exit code %d: %s", code, &whole.stderr)
 				}
 				want := whole.names()
-				crashtest.EachPlace(t, syscall.EIO, "otm/internal/app", func(refuse crashtest.Refuse) {
+				crashtest.EachPlace(t, syscall.EIO, "otm/internal/install", func(refuse crashtest.Refuse) {
 					w := c.world(t)
 					before, code := w.files(), 0
 					refused, _ := refuse(filepath.Dir(w.dir), func() error {
@@ -255,7 +256,7 @@ func TestInstallWhereTheDiskFails(t *testing.T) {
 // Whichever call to the manager fails, that is told with the call to be made, and run again all is done.
 func TestManagerFailsAtEachCall(t *testing.T) {
 	t.Parallel()
-	for _, manager := range []installFlags{{systemd: true, user: true}, {launchd: true}} {
+	for _, manager := range []flags{{systemd: true, user: true}, {launchd: true}} {
 		for _, c := range installCases(manager) {
 			want := ""
 			for n := 0; ; n++ { // in the first run none fails
@@ -271,11 +272,7 @@ func TestManagerFailsAtEachCall(t *testing.T) {
 					}
 					return usual(ctx, argv)
 				}
-				do := in.install
-				if c.now.uninstall {
-					do = in.uninstall
-				}
-				code := w.code(do(t.Context(), w.dir))
+				code := w.code(in.run(t.Context(), w.dir))
 				if n == 0 {
 					want = w.names()
 				} else if failed == "" {

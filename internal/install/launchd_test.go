@@ -1,4 +1,4 @@
-package launchd
+package install
 
 import (
 	"encoding/xml"
@@ -12,35 +12,44 @@ import (
 	"testing"
 )
 
-// hostile is a path in which everything stands that means something in XML.
-const hostile = `/Volumes/o t m/<&>"'--> $HOME ~ %h é]]>`
+// hostileXML is a path in which everything stands that means something in XML.
+const hostileXML = `/Volumes/o t m/<&>"'--> $HOME ~ %h é]]>`
 
-func config() Config {
-	return Config{
-		Marker: "otm-install: {}", Dir: hostile, LogDir: "/Users/robin/Library/Logs/OpenClaw", Bin: "/opt/b & é", Home: "/Users/robin", Path: "/usr/bin:/opt/x <y>",
-		Board: true,
-	}
+// The labels. But for the board they are those of the specification.
+const (
+	labelBoard      = "ai.openclaw.otm-board"
+	labelWatcher    = "ai.openclaw.otm-watcher"
+	labelSweeper    = "ai.openclaw.otm-sweeper"
+	labelDispatcher = "ai.openclaw.otm-dispatcher"
+	labelDetector   = "ai.openclaw.otm-completion-detector"
+)
+
+func jobs() setup {
+	return setup{Board: true, Owner: "robin", Group: "staff", Options: Options{
+		Manager: Launchd, User: true, Dir: hostileXML, LogDir: "/Users/robin/Library/Logs/OpenClaw", Bin: "/opt/b & é", Home: "/Users/robin", Path: "/usr/bin:/opt/x <y>",
+	}}
 }
 
-func render(t *testing.T, c Config) map[string]map[string]any {
+func renderJobs(t *testing.T, c setup) map[string]map[string]any {
 	t.Helper()
-	jobs, err := Jobs(c)
+	all, err := c.files()
 	if err != nil {
 		t.Fatal(err)
 	}
 	lists := map[string]map[string]any{}
-	for _, j := range jobs {
-		if !slices.Contains(Labels, j.Label) {
-			t.Errorf("%s is not in Labels: it would never be removed", j.Label)
+	for _, j := range all {
+		if !slices.Contains(fileNames(Launchd), j.Name) {
+			t.Errorf("%s is not in fileNames: it would never be removed", j.Name)
 		}
+		label := strings.TrimSuffix(j.Name, ".plist")
 		list, err := parse(j.Text)
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", j.File(), err, j.Text)
+			t.Fatalf("%s: %v\n%s", j.Name, err, j.Text)
 		}
-		if list["Label"] != j.Label || j.File() != j.Label+".plist" {
-			t.Errorf("%s has the label %v", j.File(), list["Label"])
+		if list["Label"] != label {
+			t.Errorf("%s has the label %v", j.Name, list["Label"])
 		}
-		lists[j.Label] = list
+		lists[label] = list
 	}
 	return lists
 }
@@ -149,14 +158,14 @@ func value(d *xml.Decoder, kind string) (any, error) {
 	}
 }
 
-func TestResidents(t *testing.T) {
+func TestJobsOfResidents(t *testing.T) {
 	t.Parallel()
-	lists := render(t, config())
+	lists := renderJobs(t, jobs())
 	want := map[string][]any{
-		LabelBoard:      {"/opt/b & é/otm", "board"},
-		LabelWatcher:    {"/opt/b & é/otm-injector"},
-		LabelDispatcher: {"/opt/b & é/otm-dispatcher", "--every", "2m"},
-		LabelDetector:   {"/opt/b & é/otm-completion-detector", "--every", "2m"},
+		labelBoard:      {"/opt/b & é/otm", "board"},
+		labelWatcher:    {"/opt/b & é/otm-injector"},
+		labelDispatcher: {"/opt/b & é/otm-dispatcher", "--every", "2m"},
+		labelDetector:   {"/opt/b & é/otm-completion-detector", "--every", "2m"},
 	}
 	if len(lists) != len(want) {
 		t.Errorf("%d jobs, want %d", len(lists), len(want))
@@ -166,7 +175,7 @@ func TestResidents(t *testing.T) {
 		if !reflect.DeepEqual(l["ProgramArguments"], args) {
 			t.Errorf("%s runs %q, want %q", label, l["ProgramArguments"], args)
 		}
-		environ := map[string]any{"OTM_DIR": hostile, "HOME": "/Users/robin", "PATH": "/opt/b & é:/usr/local/bin:/usr/bin:/bin", SupervisorEnv: Supervisor}
+		environ := map[string]any{"OTM_DIR": hostileXML, "HOME": "/Users/robin", "OTM_LOG_DIR": "/Users/robin/Library/Logs/OpenClaw", "PATH": "/opt/b & é:/usr/local/bin:/usr/bin:/bin", SupervisorEnv: Launchd}
 		for name, want := range map[string]any{
 			"RunAtLoad": true, "KeepAlive": map[string]any{"SuccessfulExit": false}, "ThrottleInterval": 30, "Umask": 0o77,
 			"SoftResourceLimits": map[string]any{"NumberOfFiles": 8192}, "EnvironmentVariables": environ,
@@ -177,29 +186,29 @@ func TestResidents(t *testing.T) {
 			}
 		}
 	}
-	if got := lists[LabelBoard]["StandardOutPath"]; got != "/dev/null" {
+	if got := lists[labelBoard]["StandardOutPath"]; got != "/dev/null" {
 		t.Errorf("the board prints its address to %v", got)
 	}
-	if got := lists[LabelDispatcher]["StandardErrorPath"]; got != "/Users/robin/Library/Logs/OpenClaw/otm-dispatcher.stderr.log" {
+	if got := lists[labelDispatcher]["StandardErrorPath"]; got != "/Users/robin/Library/Logs/OpenClaw/otm-dispatcher.stderr.log" {
 		t.Errorf("what the dispatcher prints goes to %v: not into the log that it rotates", got)
 	}
 }
 
-// TestTimers holds the schedule and the logs of the specification.
-func TestTimers(t *testing.T) {
+// TestJobsOfTimers holds the schedule and the logs of the specification.
+func TestJobsOfTimers(t *testing.T) {
 	t.Parallel()
-	c := config()
+	c := jobs()
 	c.Timers, c.Board = true, false
-	lists := render(t, c)
+	lists := renderJobs(t, c)
 	want := map[string]struct {
 		program string
 		every   any
 		log     string
 	}{
-		LabelWatcher:    {"otm-injector", nil, "otm-watcher"},
-		LabelSweeper:    {"otm-injector", 600, "otm-injector"},
-		LabelDispatcher: {"otm-dispatcher", 120, "otm-dispatcher"},
-		LabelDetector:   {"otm-completion-detector", 120, "otm-completion-detector"},
+		labelWatcher:    {"otm-injector", nil, "otm-watcher"},
+		labelSweeper:    {"otm-injector", 600, "otm-injector"},
+		labelDispatcher: {"otm-dispatcher", 120, "otm-dispatcher"},
+		labelDetector:   {"otm-completion-detector", 120, "otm-completion-detector"},
 	}
 	if len(lists) != len(want) {
 		t.Errorf("%d jobs, want %d", len(lists), len(want))
@@ -212,20 +221,20 @@ func TestTimers(t *testing.T) {
 			t.Errorf("%s is %v", label, l)
 		}
 	}
-	if got, want := lists[LabelWatcher]["WatchPaths"], []any{hostile + "/new-tasks", hostile + "/task-updates"}; !reflect.DeepEqual(got, want) {
+	if got, want := lists[labelWatcher]["WatchPaths"], []any{hostileXML + "/new-tasks", hostileXML + "/task-updates"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the watcher watches %q, want %q", got, want)
 	}
 }
 
-// TestStartedAgents: agents outlive the dispatcher, and inherit nothing that
+// TestJobsOfStartedAgents: agents outlive the dispatcher, and inherit nothing that
 // was meant for it.
-func TestStartedAgents(t *testing.T) {
+func TestJobsOfStartedAgents(t *testing.T) {
 	t.Parallel()
 	for _, timers := range []bool{false, true} {
-		c := config()
-		c.Exec, c.Timers, c.User, c.Group = true, timers, "robin", "staff"
-		for label, l := range render(t, c) {
-			starts := label == LabelDispatcher
+		c := jobs()
+		c.Exec, c.Timers, c.User = true, timers, false
+		for label, l := range renderJobs(t, c) {
+			starts := label == labelDispatcher
 			path := l["EnvironmentVariables"].(map[string]any)["PATH"]
 			if (l["AbandonProcessGroup"] == true) != starts || (l["Umask"] == nil) != starts || (path == "/opt/b & é:/usr/bin:/opt/x <y>") != starts {
 				t.Errorf("%s is %v", label, l)
@@ -237,12 +246,12 @@ func TestStartedAgents(t *testing.T) {
 	}
 }
 
-func TestWhatNoListCanHold(t *testing.T) {
+func TestWhatNoPropertyListCanHold(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"/a\nb", "/a\x00", "/a\xff", "/a\x1b"} {
-		c := config()
+		c := jobs()
 		c.Dir = dir
-		if _, err := Jobs(c); err == nil {
+		if _, err := c.files(); err == nil {
 			t.Errorf("a directory %q was taken", dir)
 		}
 	}

@@ -1,4 +1,4 @@
-package app
+package install
 
 import (
 	"bytes"
@@ -20,14 +20,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
-	"otm/internal/logx"
 	"otm/internal/safe"
-	"otm/launchd"
+	"otm/internal/submit"
 )
 
 // installWorld is a data directory, the programs, and a manager that only
@@ -49,8 +50,13 @@ func newInstallWorld(t *testing.T) *installWorld {
 	w := &installWorld{T: t, dir: filepath.Join(root, "data %h 'x'"), home: filepath.Join(root, "home"), bin: filepath.Join(root, "b in"), euid: os.Geteuid(), fail: map[string]int{}}
 	w.folder = filepath.Join(w.home, "units")
 	w.env = map[string]string{"HOME": w.home, "PATH": "/usr/bin:relative:/bin:/usr/bin"}
-	if _, err := Init(w.dir); err != nil {
-		t.Fatal(err)
+	for _, name := range append([]string{"."}, config.Folders...) {
+		if err := os.MkdirAll(filepath.Join(w.dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"format": "1\n", "next-task-id.json": "{\"next\":1}\n", config.FileName: ""} {
+		w.write(filepath.Join(w.dir, name), text, 0o600)
 	}
 	for _, name := range programs {
 		w.write(filepath.Join(w.bin, name), "#!/bin/sh\n", 0o755)
@@ -68,22 +74,44 @@ func (w *installWorld) write(path, text string, mode os.FileMode) {
 	}
 }
 
+func (w *installWorld) read(path string) string {
+	w.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return string(text)
+}
+
 func (w *installWorld) config(text string) {
 	w.Helper()
 	w.write(filepath.Join(w.dir, config.FileName), text, 0o600)
 }
 
+func (w *installWorld) streams() cli.Streams {
+	return cli.Streams{In: strings.NewReader(""), Out: &w.out, Err: &w.stderr, Getenv: func(key string) string { return w.env[key] }}
+}
+
+// main runs the command with a root that has --dir, as otm is one.
+func (w *installWorld) main(s cli.Streams, args ...string) int {
+	root := &cobra.Command{Use: "otm"}
+	root.PersistentFlags().String("dir", "", "")
+	c := Command(s)
+	c.Args = cli.NoWords(args, "")
+	root.AddCommand(c)
+	return cli.Run(w.Context(), root, append([]string{"install"}, args...), s, submit.Explain)
+}
+
 // installer is one run of otm install.
-func (w *installWorld) installer(f installFlags) *installer {
+func (w *installWorld) installer(f flags) *installer {
 	w.called = nil
 	w.out.Reset()
 	w.stderr.Reset()
 	in := &installer{
-		Streams: cli.Streams{In: strings.NewReader(""), Out: &w.out, Err: &w.stderr, Getenv: func(key string) string { return w.env[key] }},
-		manager: bySystemd, folder: w.folder, flags: f, euid: w.euid, bin: w.bin, pause: time.Millisecond,
+		Streams: w.streams(), manager: Systemd, folder: w.folder, flags: f, euid: w.euid, bin: w.bin, pause: time.Millisecond,
 	}
 	if f.launchd {
-		in.manager = byLaunchd
+		in.manager = Launchd
 	}
 	in.call = func(_ context.Context, argv []string) ([]byte, error) {
 		line := strings.Join(argv, " ")
@@ -100,12 +128,9 @@ func (w *installWorld) installer(f installFlags) *installer {
 }
 
 // install runs it and returns the exit code.
-func (w *installWorld) install(f installFlags) int {
+func (w *installWorld) install(f flags) int {
 	in := w.installer(f)
-	if f.uninstall {
-		return w.code(in.uninstall(w.Context(), w.dir))
-	}
-	return w.code(in.install(w.Context(), w.dir))
+	return w.code(in.run(w.Context(), w.dir))
 }
 
 func (w *installWorld) code(err error) int {
@@ -114,10 +139,13 @@ func (w *installWorld) code(err error) int {
 	}
 	fmt.Fprintln(&w.stderr, err)
 	var e *cli.Error
-	if errors.As(err, &e) {
-		fmt.Fprintln(&w.stderr, strings.Join(e.Hints, "\n"))
+	if !errors.As(err, &e) {
+		if e = submit.Explain(err); e == nil {
+			return cli.Failed
+		}
 	}
-	return exitCode(err)
+	fmt.Fprintln(&w.stderr, strings.Join(e.Hints, "\n"))
+	return e.Code
 }
 
 // files are the files of the folder with their contents.
@@ -153,27 +181,23 @@ func changes(line string) bool {
 	return !strings.Contains(line, " show ") && !strings.Contains(line, " is-failed ") && !strings.Contains(line, " print ")
 }
 
-func (w *installWorld) units() map[string]UnitState {
+func (w *installWorld) units() map[string]State {
 	w.Helper()
-	h, err := OpenHome(cli.Streams{Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }}, w.dir)
+	units, err := lookIn(Systemd, w.folder, w.dir)
 	if err != nil {
 		w.Fatal(err)
 	}
-	units, err := h.unitsIn(bySystemd, w.folder)
-	if err != nil {
-		w.Fatal(err)
-	}
-	states := map[string]UnitState{}
+	states := map[string]State{}
 	for _, u := range units {
 		states[filepath.Base(u.Path)] = u.State
-		if (u.Hint == "") != (u.State == UnitCurrent) {
+		if (u.Hint == "") != (u.State == Current) {
 			w.Errorf("%s is %s: hint %q", u.Path, u.State, u.Hint)
 		}
 	}
 	return states
 }
 
-var systemdUser = installFlags{systemd: true, user: true}
+var systemdUser = flags{systemd: true, user: true}
 
 func TestInstallOnceAndAgain(t *testing.T) {
 	t.Parallel()
@@ -197,7 +221,7 @@ func TestInstallOnceAndAgain(t *testing.T) {
 		}
 	}
 	for name, state := range w.units() {
-		if state != UnitCurrent {
+		if state != Current {
 			t.Errorf("%s is %s", name, state)
 		}
 	}
@@ -209,7 +233,7 @@ func TestInstallOnceAndAgain(t *testing.T) {
 
 	// All residents run with the otm.toml of their start, and are started anew.
 	w.config("[agents.devdas]\nworkspace = \"" + w.home + "\"\ncommand = [\"sh\", \"x\"]\n")
-	if got := w.units()["otm-dispatcher.service"]; got != UnitStale {
+	if got := w.units()["otm-dispatcher.service"]; got != Stale {
 		t.Errorf("after otm.toml was changed, the dispatcher's unit is %s", got)
 	}
 	w.fail = map[string]int{}
@@ -218,7 +242,7 @@ func TestInstallOnceAndAgain(t *testing.T) {
 	}
 	w.did("systemctl --user daemon-reload", "systemctl --user reset-failed "+all, "systemctl --user try-restart "+all, "systemctl --user enable --now "+all)
 	w.env["PATH"] = "/elsewhere"
-	if got := w.units()["otm-dispatcher.service"]; got != UnitCurrent {
+	if got := w.units()["otm-dispatcher.service"]; got != Current {
 		t.Errorf("another shell's PATH makes the dispatcher's unit %s", got)
 	}
 
@@ -226,7 +250,7 @@ func TestInstallOnceAndAgain(t *testing.T) {
 	w.write(filepath.Join(w.folder, "otm-board.service"), first["otm-board.service"]+"\nNice=3\n", 0o644)
 	os.Remove(filepath.Join(w.folder, "otm-injector.service"))
 	os.Remove(filepath.Join(w.bin, "otm-update"))
-	if got := w.units(); got["otm-board.service"] != UnitBroken || got["otm-injector.service"] != UnitMissing {
+	if got := w.units(); got["otm-board.service"] != Broken || got["otm-injector.service"] != Missing {
 		t.Errorf("states %v", got)
 	}
 }
@@ -239,22 +263,22 @@ func TestInstallAfterAWorkspaceWasMade(t *testing.T) {
 	w.fail["systemctl --user is-failed"] = 9
 	late := filepath.Join(w.home, "late")
 	w.config("[agents.devdas]\nworkspace = \"" + late + "\"\n")
-	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.stderr.String(), "is no directory yet: make it, then run this again") {
+	if code := w.install(systemdUser); code != 0 || !strings.Contains(w.stderr.String(), "is not a directory yet: make it, then run this again") {
 		t.Fatalf("exit code %d: %s", code, &w.stderr)
 	}
 	allowed := func() bool {
 		return strings.Contains(w.files()["otm-dispatcher.service"], "ReadWritePaths=\"-"+late+"\"")
 	}
-	if allowed() || w.units()["otm-dispatcher.service"] != UnitCurrent {
+	if allowed() || w.units()["otm-dispatcher.service"] != Current {
 		t.Errorf("before: it may write there: %v; it is %s", allowed(), w.units()["otm-dispatcher.service"])
 	}
 	if err := os.Mkdir(late, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.units()["otm-dispatcher.service"]; got != UnitStale {
+	if got := w.units()["otm-dispatcher.service"]; got != Stale {
 		t.Errorf("after the workspace was made, the dispatcher's unit is %s", got)
 	}
-	if code := w.install(systemdUser); code != 0 || !allowed() || w.units()["otm-dispatcher.service"] != UnitCurrent {
+	if code := w.install(systemdUser); code != 0 || !allowed() || w.units()["otm-dispatcher.service"] != Current {
 		t.Errorf("exit code %d, it may write there: %v; it is %s", code, allowed(), w.units()["otm-dispatcher.service"])
 	}
 	w.did("systemctl --user daemon-reload", "systemctl --user try-restart otm-dispatcher.service",
@@ -275,11 +299,12 @@ func TestInstallSwitchesToTimersAndBack(t *testing.T) {
 		t.Errorf("there are %s, want %s", w.names(), want)
 	}
 	w.did("systemctl --user disable --now otm-dispatcher.service otm-completion-detector.service", "systemctl --user disable --now otm-injector.service", "systemctl --user daemon-reload",
+		"systemctl --user try-restart otm-board.service",
 		"systemctl --user enable --now otm-board.service otm-sweeper.timer otm-watcher.path otm-dispatcher.timer otm-completion-detector.timer")
 	// A list instead of the board: its unit is not needed any more.
 	w.write(filepath.Join(w.dir, "secrets", "slack"), "xoxb-1\n", 0o600)
 	w.config("[slack]\nlist_id = \"F1\"\ntoken_file = \"secrets/slack\"\n")
-	if got := w.units()["otm-board.service"]; got != UnitObsolete {
+	if got := w.units()["otm-board.service"]; got != Obsolete {
 		t.Errorf("the board's unit is %s", got)
 	}
 	if code := w.install(systemdUser); code != 0 || w.names() != "otm-completion-detector.service otm-dispatcher.service otm-injector.service" {
@@ -300,10 +325,10 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 			}
 		},
 		"another directory's": func(w *installWorld, path string) {
-			w.write(path, "# "+unitOptions{Manager: bySystemd, Dir: "/other"}.marker()+"\n"+mine, 0o644)
+			w.write(path, "# "+Options{Manager: Systemd, Dir: "/other"}.Marker()+"\n"+mine, 0o644)
 		},
 		"marker too far below": func(w *installWorld, path string) {
-			w.write(path, strings.Repeat("\n", 9)+"# "+unitOptions{Manager: bySystemd, Dir: w.dir}.marker()+"\n", 0o644)
+			w.write(path, strings.Repeat("\n", 9)+"# "+Options{Manager: Systemd, Dir: w.dir}.Marker()+"\n", 0o644)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -348,8 +373,8 @@ func TestUninstall(t *testing.T) {
 	}
 	const all = "otm-board.service otm-injector.service otm-dispatcher.service otm-completion-detector.service"
 	w.did("systemctl --user disable --now "+all, "systemctl --user daemon-reload", "systemctl --user reset-failed "+all)
-	left, err := filepath.Glob(filepath.Join(globQuote(w.folder), "*"))
-	links, _ := filepath.Glob(filepath.Join(globQuote(wants), "*"))
+	left, err := os.ReadDir(w.folder)
+	links, _ := os.ReadDir(wants)
 	if err != nil || len(left) != 2 || len(links) != 1 || !exists(filepath.Join(w.dir, "next-task-id.json")) {
 		t.Errorf("left: %q, %q", left, links)
 	}
@@ -428,7 +453,7 @@ func TestInstallJobsRefused(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)
 	w.env["OTM_LOG_DIR"] = "/a\nb"
-	if code := w.install(installFlags{launchd: true, user: true}); code != 78 || !strings.Contains(w.stderr.String(), "cannot stand in a property list") || len(w.files()) > 0 || len(w.called) > 0 {
+	if code := w.install(flags{launchd: true, user: true}); code != 78 || !strings.Contains(w.stderr.String(), "cannot stand in a property list") || len(w.files()) > 0 || len(w.called) > 0 {
 		t.Errorf("exit code %d, there are %q: %s", code, w.names(), &w.stderr)
 	}
 }
@@ -438,17 +463,17 @@ func TestInstallByWhom(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		flags installFlags
+		flags flags
 		euid  int // beside ours
 		code  int
 		says  string
 		hints []string // before the directory
 	}{
-		{"another's, with --user", installFlags{systemd: true, user: true, timers: true}, 1, 64, "with --user its owner must run this", []string{"sudo otm install --systemd --timers --dir "}},
-		{"no root", installFlags{launchd: true}, 1, 64, "only root can write to", []string{"sudo otm install --launchd --dir ", "otm install --launchd --user --dir "}},
-		{"no root, removing", installFlags{systemd: true, uninstall: true}, 1, 64, "only root can remove from", []string{"sudo otm install --systemd --uninstall --dir "}},
-		{"no root, looking", installFlags{launchd: true, dryRun: true}, 1, 0, "", nil},
-		{"no root, looking what would be removed", installFlags{systemd: true, uninstall: true, dryRun: true}, 1, 0, "there is nothing", nil},
+		{"another's, with --user", flags{systemd: true, user: true, timers: true}, 1, 64, "with --user its owner must run this", []string{"sudo otm install --systemd --timers --dir "}},
+		{"no root", flags{launchd: true}, 1, 64, "only root can write to", []string{"sudo otm install --launchd --dir ", "otm install --launchd --user --dir "}},
+		{"no root, removing", flags{systemd: true, uninstall: true}, 1, 64, "only root can remove from", []string{"sudo otm install --systemd --uninstall --dir "}},
+		{"no root, looking", flags{launchd: true, dryRun: true}, 1, 0, "", nil},
+		{"no root, looking what would be removed", flags{systemd: true, uninstall: true, dryRun: true}, 1, 0, "there is nothing", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -470,7 +495,7 @@ func TestInstallByWhom(t *testing.T) {
 	}
 	w := newInstallWorld(t)
 	w.dir = w.home
-	if code := w.install(installFlags{systemd: true}); code != 10 || !strings.Contains(w.stderr.String(), "as root has another: otm install --systemd --dir ") {
+	if code := w.install(flags{systemd: true}); code != 10 || !strings.Contains(w.stderr.String(), "root's own directory is another: otm install --systemd --dir ") {
 		t.Errorf("root's own directory: exit code %d: %s", code, &w.stderr)
 	}
 }
@@ -484,7 +509,7 @@ func TestInstallForAnother(t *testing.T) {
 	logs := filepath.Join(w.home, "lo gs", "of", "otm")
 	w.env["OTM_LOG_DIR"] = logs
 	for range 2 {
-		if code := w.install(installFlags{systemd: true}); code != 0 || !strings.Contains(w.files()["otm-board.service"], "\nUser="+owner.Username+"\n") {
+		if code := w.install(flags{systemd: true}); code != 0 || !strings.Contains(w.files()["otm-board.service"], "\nUser="+owner.Username+"\n") {
 			t.Fatalf("exit code %d: %s%s", code, &w.stderr, w.files()["otm-board.service"])
 		}
 		for dir := logs; dir != w.home; dir = filepath.Dir(dir) {
@@ -501,7 +526,7 @@ func TestInstallForAnother(t *testing.T) {
 	if err := os.Chown(w.dir, 54321, -1); err != nil {
 		t.Fatal(err)
 	}
-	if code := w.install(installFlags{systemd: true}); code != 1 || !strings.Contains(w.stderr.String(), "belongs to user 54321, who is not known here") || !maps.Equal(w.files(), before) || len(w.called) > 0 {
+	if code := w.install(flags{systemd: true}); code != 1 || !strings.Contains(w.stderr.String(), "belongs to user 54321, who is not known here") || !maps.Equal(w.files(), before) || len(w.called) > 0 {
 		t.Errorf("exit code %d, commands %q: %s", code, w.called, &w.stderr)
 	}
 }
@@ -516,10 +541,10 @@ func TestLogFolderWhereTheDiskFails(t *testing.T) {
 		logs := filepath.Join(w.home, "logs", "otm")
 		w.env["OTM_LOG_DIR"] = logs
 		refused, _ := refuse(w.home, func() error {
-			w.install(installFlags{systemd: true})
+			w.install(flags{systemd: true})
 			return nil
 		})
-		if code := w.install(installFlags{systemd: true}); code != 0 {
+		if code := w.install(flags{systemd: true}); code != 0 {
 			t.Errorf("refused %q, again: exit code %d: %s", refused, code, &w.stderr)
 		}
 		for _, dir := range []string{filepath.Dir(logs), logs} {
@@ -601,11 +626,11 @@ func TestInstallBesideUp(t *testing.T) {
 		}
 		defer l.Release()
 	}
-	want := fmt.Sprintf("warning: process %d is an otm up, beside which nothing of this starts: end it, then run this again: kill %[1]d\n", os.Getpid())
+	want := fmt.Sprintf("warning: process %d is an otm up: services do not start beside it; end it, then run this again: kill %[1]d\n", os.Getpid())
 	timers := systemdUser
 	timers.timers = true // single runs wait their turn
 	for _, c := range []struct {
-		flags installFlags
+		flags flags
 		warns bool
 	}{{systemdUser, true}, {timers, false}} {
 		if code := w.install(c.flags); code != 0 || strings.Contains(w.stderr.String(), want) != c.warns {
@@ -643,9 +668,9 @@ func TestInstallWithoutAManager(t *testing.T) {
 		!strings.Contains(w.out.String(), "$ systemctl --user enable --now otm-board.service") || !strings.Contains(w.stderr.String(), "no such luck") {
 		t.Errorf("exit code %d, there are %s, commands %q\n%s%s", code, w.names(), w.called, &w.out, &w.stderr)
 	}
-	in := w.installer(installFlags{launchd: true, asJSON: true})
+	in := w.installer(flags{launchd: true, asJSON: true})
 	in.call, in.euid = nil, 0 // no such program
-	if code := w.code(in.install(t.Context(), w.dir)); code != 0 || w.out.Len() > 0 || !strings.Contains(w.stderr.String(), "launchctl is not here: nothing is started") || len(in.report.Files) != 4 {
+	if code := w.code(in.run(t.Context(), w.dir)); code != 0 || w.out.Len() > 0 || !strings.Contains(w.stderr.String(), "launchctl is not here: nothing is started") || len(in.report.Files) != 4 {
 		t.Errorf("exit code %d, report %+v\n%s%s", code, in.report, &w.out, &w.stderr)
 	}
 	if c := in.report.Commands; len(c) != 8 || c[1].Ran || strings.Join(c[1].Command[:3], " ") != "launchctl bootstrap system" {
@@ -673,7 +698,7 @@ func TestInstallDryRun(t *testing.T) {
 		t.Errorf("to timers: exit code %d, commands %q, there are %s: %s", code, w.called, w.names(), &w.stderr)
 	}
 	for _, line := range []string{"would be removed: " + filepath.Join(w.folder, "otm-injector.service"), "would be renewed: " + filepath.Join(w.folder, "otm-dispatcher.service"),
-		"$ systemctl --user disable --now otm-injector.service otm-dispatcher.service otm-completion-detector.service"} {
+		"$ systemctl --user disable --now otm-dispatcher.service otm-completion-detector.service", "$ systemctl --user disable --now otm-injector.service"} {
 		if !strings.Contains(w.out.String(), line+"\n") {
 			t.Errorf("to timers: no %s in\n%s", line, &w.out)
 		}
@@ -687,7 +712,7 @@ func TestInstallDryRun(t *testing.T) {
 func TestInstallJobs(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)
-	f := installFlags{launchd: true, user: true}
+	f := flags{launchd: true, user: true}
 	domain := fmt.Sprintf("gui/%d", os.Geteuid())
 	w.fail["launchctl print"] = 4
 	if code := w.install(f); code != 0 {
@@ -725,7 +750,7 @@ func TestInstallJobsStopped(t *testing.T) {
 	w := newInstallWorld(t)
 	w.keeper = newKeeper(w)
 	ctx, stop := context.WithCancel(t.Context())
-	f := installFlags{launchd: true, user: true}
+	f := flags{launchd: true, user: true}
 	in := w.installer(f)
 	usual, tries := in.call, 0
 	in.pause = 24 * time.Hour
@@ -737,7 +762,7 @@ func TestInstallJobsStopped(t *testing.T) {
 		}
 		return usual(ctx, argv)
 	}
-	if code := w.code(in.install(ctx, w.dir)); code != 1 || tries != 1 || !strings.Contains(w.stderr.String(), "\nlaunchctl bootstrap gui/") {
+	if code := w.code(in.run(ctx, w.dir)); code != 1 || tries != 1 || !strings.Contains(w.stderr.String(), "\nlaunchctl bootstrap gui/") {
 		t.Errorf("exit code %d after %d tries: %s", code, tries, &w.stderr)
 	}
 	if code := w.install(f); code != 0 || len(w.keeper.runs) != 4 {
@@ -753,17 +778,17 @@ func TestUnitFolder(t *testing.T) {
 		env     map[string]string
 		want    string
 	}{
-		{bySystemd, false, nil, "/etc/systemd/system"},
-		{byLaunchd, false, nil, "/Library/LaunchDaemons"},
-		{bySystemd, true, map[string]string{"HOME": "/h o"}, "/h o/.config/systemd/user"},
-		{bySystemd, true, map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/systemd/user"},
-		{bySystemd, true, map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "x"}, "/h/.config/systemd/user"},
-		{byLaunchd, true, map[string]string{"HOME": "/h o", "XDG_CONFIG_HOME": "/x"}, "/h o/Library/LaunchAgents"},
-		{byLaunchd, true, map[string]string{"HOME": "h"}, ""},
-		{bySystemd, true, map[string]string{"XDG_CONFIG_HOME": "/x"}, ""},
+		{Systemd, false, nil, "/etc/systemd/system"},
+		{Launchd, false, nil, "/Library/LaunchDaemons"},
+		{Systemd, true, map[string]string{"HOME": "/h o"}, "/h o/.config/systemd/user"},
+		{Systemd, true, map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/systemd/user"},
+		{Systemd, true, map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "x"}, "/h/.config/systemd/user"},
+		{Launchd, true, map[string]string{"HOME": "/h o", "XDG_CONFIG_HOME": "/x"}, "/h o/Library/LaunchAgents"},
+		{Launchd, true, map[string]string{"HOME": "h"}, ""},
+		{Systemd, true, map[string]string{"XDG_CONFIG_HOME": "/x"}, ""},
 	} {
-		got, err := unitFolder(tt.manager, tt.own, func(key string) string { return tt.env[key] })
-		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && exitCode(err) != 78 {
+		got, err := folderOf(tt.manager, tt.own, func(key string) string { return tt.env[key] })
+		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && err.(*cli.Error).Code != 78 {
 			t.Errorf("%s, own %t, %v: %q, %v; want %q", tt.manager, tt.own, tt.env, got, err, tt.want)
 		}
 	}
@@ -772,9 +797,9 @@ func TestUnitFolder(t *testing.T) {
 // The manager's own program is run, and what it says is shown where it fails.
 func TestInstallRunsTheManager(t *testing.T) {
 	w := newInstallWorld(t)
-	f := installFlags{user: true, systemd: nativeManager() == bySystemd, launchd: nativeManager() == byLaunchd}
+	f := flags{user: true, systemd: Native() == Systemd, launchd: Native() == Launchd}
 	in := w.installer(f)
-	folder, err := unitFolder(in.manager, true, in.Getenv)
+	folder, err := folderOf(in.manager, true, in.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -791,7 +816,7 @@ func TestInstallRunsTheManager(t *testing.T) {
 	remove := func() int {
 		w.out.Reset()
 		w.stderr.Reset()
-		return Main([]string{"otm", "install", "--" + in.manager, "--user", "--uninstall", "--json", "--dir", w.dir}, in.Streams)
+		return w.main(in.Streams, "--"+in.manager, "--user", "--uninstall", "--json", "--dir", w.dir)
 	}
 	said := "no such luck\notm: error: " + in.program()
 	if code := remove(); code != 1 || !strings.Contains(w.stderr.String(), said) || !strings.Contains(w.stderr.String(), ": exit status 5\notm: hint: "+in.program()+" ") || !maps.Equal(w.files(), before) {
@@ -800,27 +825,27 @@ func TestInstallRunsTheManager(t *testing.T) {
 	if err := os.Remove(refuse); err != nil {
 		t.Fatal(err)
 	}
-	var report installReport
+	var report report
 	if code := remove(); code != 0 || json.Unmarshal(w.out.Bytes(), &report) != nil || len(report.Files) != 4 || report.Files[0].Action != "removed" || !report.Commands[0].Ran || len(w.files()) > 0 {
 		t.Errorf("again: exit code %d, there are %q: %s%s", code, w.names(), &w.out, &w.stderr)
 	}
-	if n := strings.Count(content(t, log), strings.Join(report.Commands[0].Command[1:], " ")+"\n"); n != 2 {
-		t.Errorf("it ran\n%s", content(t, log))
+	if n := strings.Count(w.read(log), strings.Join(report.Commands[0].Command[1:], " ")+"\n"); n != 2 {
+		t.Errorf("it ran\n%s", w.read(log))
 	}
 }
 
 func TestMarker(t *testing.T) {
 	t.Parallel()
-	want := unitOptions{Manager: byLaunchd, Timers: true, Dir: `/a -->b--c "d" \ %h`, Bin: "/b", Home: "/h", Path: "/p--q"}
-	if strings.Contains(want.marker(), "--") {
-		t.Errorf("the marker %s ends a comment", want.marker())
+	want := Options{Manager: Launchd, Timers: true, Dir: `/a -->b--c "d" \ %h`, Bin: "/b", Home: "/h", Path: "/p--q"}
+	if strings.Contains(want.Marker(), "--") {
+		t.Errorf("the marker %s ends a comment", want.Marker())
 	}
-	for _, text := range []string{"# " + want.marker() + "\n", "<?xml?>\n\n<!-- " + want.marker() + " -->\n<plist>"} {
+	for _, text := range []string{"# " + want.Marker() + "\n", "<?xml?>\n\n<!-- " + want.Marker() + " -->\n<plist>"} {
 		if got := readMarker([]byte(text)); got == nil || *got != want {
 			t.Errorf("readMarker(%q) = %+v", text, got)
 		}
 	}
-	for _, text := range []string{"", "# otm-install: {}\n", "# otm-install: {\n", "x # " + want.marker()} {
+	for _, text := range []string{"", "# otm-install: {}\n", "# otm-install: {\n", "x # " + want.Marker()} {
 		if got := readMarker([]byte(text)); got != nil {
 			t.Errorf("readMarker(%q) = %+v", text, got)
 		}
@@ -833,17 +858,17 @@ func TestSupervised(t *testing.T) {
 	env := map[string]string{}
 	s := cli.Streams{Err: io.Discard, Getenv: func(key string) string { return env[key] }}
 	for code := range 80 {
-		if got := supervised(s, code); got != code {
+		if got := Supervised(s, code); got != code {
 			t.Errorf("without a supervisor %d is told as %d", code, got)
 		}
 	}
-	env[launchd.SupervisorEnv] = launchd.Supervisor
+	env[SupervisorEnv] = Launchd
 	for code := range 80 {
 		want := code
 		if slices.Contains([]int{10, 11, 12, 64, 78}, code) {
 			want = 0
 		}
-		if got := supervised(s, code); got != want {
+		if got := Supervised(s, code); got != want {
 			t.Errorf("under launchd %d is told as %d, want %d", code, got, want)
 		}
 	}
@@ -854,37 +879,6 @@ func TestSupervised(t *testing.T) {
 	for name, text := range w.files() {
 		if !strings.Contains(text, line) {
 			t.Errorf("%s lacks %s", name, line)
-		}
-	}
-}
-
-// TestStderrIsBounded: what launchd writes down is rotated by whoever is started
-// with it, also where that gets no further than its configuration.
-func TestStderrIsBounded(t *testing.T) {
-	t.Parallel()
-	w := newInstallWorld(t)
-	w.config("nonsense = 1\n")
-	path := filepath.Join(w.home, "logs of otm", "otm-injector.stderr.log")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for start, want := range []bool{false, true, false} {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want {
-			f.Truncate(logx.MaxSize + 1)
-		}
-		env := map[string]string{"OTM_DIR": w.dir, "OTM_LOG_DIR": filepath.Dir(path), "HOME": w.home}
-		s := cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: f, Getenv: func(key string) string { return env[key] }}
-		if code := Main([]string{"otm-injector"}, s); code != cli.BadConfig {
-			t.Errorf("start %d ends with %d", start, code)
-		}
-		f.Close()
-		text, err := os.ReadFile(path)
-		if _, old := os.Stat(path + ".1"); (old == nil) != (start > 0) || err != nil || len(text) > 1000 || !bytes.HasSuffix(text, []byte("\n")) || !bytes.Contains(text, []byte("unknown key nonsense")) {
-			t.Errorf("start %d: it holds %d bytes, %v; %v", start, len(text), err, old)
 		}
 	}
 }
@@ -902,7 +896,7 @@ func TestRenderedCommandLines(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	w.config("[board]\nlisten = \"127.0.0.1:0\"\n")
-	f := installFlags{launchd: true, user: true}
+	f := flags{launchd: true, user: true}
 	w.env["OTM_LOG_DIR"] = filepath.Join(w.home, "lo gs") // elsewhere the log is in the data directory
 	if code := w.install(f); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &w.stderr)
@@ -922,23 +916,15 @@ func TestRenderedCommandLines(t *testing.T) {
 	}
 	f.timers = true
 	dry := w.installer(f)
-	h, acct, err := dry.open(w.dir)
+	p, _, err := dry.prepare(w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := dry.options(h, acct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	units, err := h.renderUnits(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range units {
-		if u.Resident != "" {
+	for _, u := range p.files {
+		if u.Component != "" {
 			continue
 		}
-		if out, err := w.job(string(u.Data)).CombinedOutput(); err != nil {
+		if out, err := w.job(string(u.Text)).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", u.Name, err, out)
 		}
 	}
@@ -951,7 +937,7 @@ func TestRenderedCommandLines(t *testing.T) {
 	// What no restart mends ends with 0.
 	w.config("nonsense = 1\n")
 	for name, text := range w.files() {
-		if out, err := w.job(text).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("unknown key nonsense")) || !bytes.Contains(out, []byte("exit code 78, told as 0")) {
+		if out, err := w.job(text).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("unknown key nonsense")) || !bytes.Contains(out, []byte("exit code 78, reported as 0")) {
 			t.Errorf("%s with a bad configuration: %v\n%s", name, err, out)
 		}
 	}
@@ -999,7 +985,7 @@ func TestInstallCommand(t *testing.T) {
 	run := func(args ...string) int {
 		w.out.Reset()
 		w.stderr.Reset()
-		return Main(append([]string{"otm", "install", "--dir", w.dir}, args...), cli.Streams{In: strings.NewReader(""), Out: &w.out, Err: &w.stderr, Getenv: func(key string) string { return w.env[key] }})
+		return w.main(w.streams(), append([]string{"--dir", w.dir}, args...)...)
 	}
 	for _, tt := range []struct {
 		args []string
@@ -1016,19 +1002,19 @@ func TestInstallCommand(t *testing.T) {
 			t.Errorf("otm install %q: exit code %d, want %d, saying %q:\n%s", tt.args, code, tt.code, tt.says, &w.stderr)
 		}
 	}
-	var report installReport
-	if err := json.Unmarshal(w.out.Bytes(), &report); err != nil || report.Manager != bySystemd || !report.User || !report.DryRun || report.Files == nil || report.Commands == nil {
+	var report report
+	if err := json.Unmarshal(w.out.Bytes(), &report); err != nil || report.Manager != Systemd || !report.User || !report.DryRun || report.Files == nil || report.Commands == nil {
 		t.Errorf("the report is %s (%v)", &w.out, err)
 	}
 	for hint, args := range map[string][]string{"OTM_DIR": {"--systemd"}, "HOME": {"--systemd", "--user", "--dir", w.dir}} {
 		var said bytes.Buffer
-		code := Main(append([]string{"otm", "install", "--dry-run"}, args...), cli.Streams{Out: &said, Err: &said, Getenv: func(string) string { return "" }})
+		code := w.main(cli.Streams{Out: &said, Err: &said, Getenv: func(string) string { return "" }}, append([]string{"--dry-run"}, args...)...)
 		if code != 78 || !strings.Contains(said.String(), "HOME is not set") || !strings.Contains(said.String(), "otm: hint: export "+hint+"=") {
 			t.Errorf("%q without a home: exit code %d: %s", args, code, &said)
 		}
 	}
 	other := "--launchd"
-	if nativeManager() == byLaunchd {
+	if Native() == Launchd {
 		other = "--systemd"
 	}
 	if code := run(other, "--user"); code != 64 || !strings.Contains(w.stderr.String(), "there is no ") {

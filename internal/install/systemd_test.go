@@ -1,4 +1,4 @@
-package systemd
+package install
 
 import (
 	"fmt"
@@ -14,31 +14,27 @@ import (
 // hostile is a path in which everything stands that means something to systemd.
 const hostile = `/srv/o t m/%h ${X} $Y "d'y\z é;#`
 
-// config is what most tests render.
-func config(own bool) Config {
-	c := Config{
-		Marker: "otm-install: {}", Dir: hostile, LogDir: "/srv/lo gs", Bin: "/opt/b %n $HOME é", Home: "/home/robin", Path: "/usr/bin:/opt/x y",
-		Board: true, LocalBoard: true, LocalGateway: true, Workspaces: []string{"/srv/ws 1", "/srv/ws 2"},
+// unitsFor is what most tests render.
+func unitsFor(own bool) setup {
+	return setup{
+		Options: Options{Manager: Systemd, User: own, Dir: hostile, LogDir: "/srv/lo gs", Bin: "/opt/b %n $HOME é", Home: "/home/robin", Path: "/usr/bin:/opt/x y"},
+		Owner:   "daemon", Group: "daemon", Board: true, LocalBoard: true, LocalGateway: true, Workspaces: []string{"/srv/ws 1", "/srv/ws 2"},
 	}
-	if !own {
-		c.User, c.Group = "daemon", "daemon"
-	}
-	return c
 }
 
-func render(t *testing.T, c Config) map[string]string {
+func renderUnits(t *testing.T, c setup) map[string]string {
 	t.Helper()
-	units, err := Units(c)
+	all, err := c.files()
 	if err != nil {
 		t.Fatal(err)
 	}
 	texts := map[string]string{}
-	for _, u := range units {
+	for _, u := range all {
 		texts[u.Name] = string(u.Text)
-		if !slices.Contains(Names, u.Name) {
-			t.Errorf("%s is not in Names: it would never be removed", u.Name)
+		if !slices.Contains(fileNames(Systemd), u.Name) {
+			t.Errorf("%s is not in fileNames: it would never be removed", u.Name)
 		}
-		if !strings.HasPrefix(texts[u.Name], "# "+c.Marker+"\n") {
+		if !strings.HasPrefix(texts[u.Name], "# "+c.Marker()+"\n") {
 			t.Errorf("%s does not begin with the marker", u.Name)
 		}
 		if u.Enable != strings.Contains(texts[u.Name], "\n[Install]\n") {
@@ -53,7 +49,7 @@ func lines(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return l == "" || l[0] == '#' || l[0] == '[' })
 }
 
-func names(texts map[string]string) string {
+func unitNames(texts map[string]string) string {
 	var all []string
 	for name := range texts {
 		all = append(all, name)
@@ -74,10 +70,10 @@ func TestWhichUnits(t *testing.T) {
 		{"timers", true, true, "otm-board.service otm-completion-detector.service otm-completion-detector.timer otm-dispatcher.service otm-dispatcher.timer otm-sweeper.service otm-sweeper.timer otm-watcher.path"},
 	}
 	for _, tt := range tests {
-		c := config(true)
+		c := unitsFor(true)
 		c.Timers, c.Board = tt.timers, tt.board
-		texts := render(t, c)
-		if got := names(texts); got != tt.want {
+		texts := renderUnits(t, c)
+		if got := unitNames(texts); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		for name, text := range texts {
@@ -92,9 +88,9 @@ func TestWhichUnits(t *testing.T) {
 // run may hang for ever.
 func TestNothingSpinsOrHangs(t *testing.T) {
 	t.Parallel()
-	c := config(true)
+	c := unitsFor(true)
 	c.Timers = true
-	for name, text := range render(t, c) {
+	for name, text := range renderUnits(t, c) {
 		if strings.Contains(text, "PathExists") || strings.Contains(text, "DirectoryNotEmpty") {
 			t.Errorf("%s starts again and again:\n%s", name, text)
 		}
@@ -107,9 +103,9 @@ func TestNothingSpinsOrHangs(t *testing.T) {
 // TestQuoting (B92): install-check.sh has systemd read such paths.
 func TestQuoting(t *testing.T) {
 	t.Parallel()
-	c := config(false)
+	c := unitsFor(false)
 	c.Timers = true
-	texts := render(t, c)
+	texts := renderUnits(t, c)
 	for unit, wants := range map[string][]string{
 		"otm-dispatcher.service": {
 			`ExecStart="/opt/b %%n $HOME é/otm-dispatcher" --once`,
@@ -127,24 +123,28 @@ func TestQuoting(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []Config{{Dir: "/a\nb", Bin: "/b"}, {Dir: "/a", Bin: "/b\x1b"}, {Dir: "/a\xff", Bin: "/b"}, {Dir: "/a", Bin: `/b"`}, {Dir: "/a", Bin: "/b'"}, {Dir: "/a", Bin: `/b\x20`}, {Dir: "/a", Bin: "/b", Workspaces: []string{"/\x7f"}}} {
-		if units, err := Units(c); err == nil {
-			t.Errorf("Units of %+v = %s, want an error", c, units[0].Text)
+	for _, c := range []setup{
+		{Options: Options{Dir: "/a\nb", Bin: "/b"}}, {Options: Options{Dir: "/a", Bin: "/b\x1b"}}, {Options: Options{Dir: "/a\xff", Bin: "/b"}},
+		{Options: Options{Dir: "/a", Bin: `/b"`}}, {Options: Options{Dir: "/a", Bin: "/b'"}}, {Options: Options{Dir: "/a", Bin: `/b\x20`}},
+		{Options: Options{Dir: "/a", Bin: "/b"}, Workspaces: []string{"/\x7f"}},
+	} {
+		if all, err := c.files(); err == nil {
+			t.Errorf("the files of %+v are %s, want an error", c, all[0].Text)
 		}
 	}
 }
 
-// TestStartedAgents: what a dispatcher that starts agents must not be told, as
+// TestUnitsOfStartedAgents: what a dispatcher that starts agents must not be told, as
 // it would be told to the agents.
-func TestStartedAgents(t *testing.T) {
+func TestUnitsOfStartedAgents(t *testing.T) {
 	t.Parallel()
 	sandbox := regexp.MustCompile(`^(Protect|Private|Restrict[A-Z].*=yes|RestrictAddress|NoNew|ReadWrite|SystemCall|Memory|Capability|Lock|UMask|Device|IPAddress|Remove|Keyring)`)
 	isSandbox := func(l string) bool { return sandbox.MatchString(l) }
 	for _, own := range []bool{true, false} {
 		for _, timers := range []bool{true, false} {
-			c := config(own)
+			c := unitsFor(own)
 			c.Exec, c.Timers = true, timers
-			for name, text := range render(t, c) {
+			for name, text := range renderUnits(t, c) {
 				if !strings.HasSuffix(name, ".service") {
 					continue
 				}
@@ -161,17 +161,17 @@ func TestStartedAgents(t *testing.T) {
 
 func TestPrivateTmp(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){
-		"data":      func(c *Config) { c.Dir = "/tmp/otm" },
-		"logs":      func(c *Config) { c.LogDir = "/var/tmp" },
-		"programs":  func(c *Config) { c.Bin = "/tmp/bin" },
-		"workspace": func(c *Config) { c.Workspaces = []string{"/tmp/ws"} },
-		"token":     func(c *Config) { c.Reads = []string{"/tmp/token"} },
-		"":          func(c *Config) { c.Dir = "/tmpfs/otm" },
+	for name, change := range map[string]func(*setup){
+		"data":      func(c *setup) { c.Dir = "/tmp/otm" },
+		"logs":      func(c *setup) { c.LogDir = "/var/tmp" },
+		"programs":  func(c *setup) { c.Bin = "/tmp/bin" },
+		"workspace": func(c *setup) { c.Workspaces = []string{"/tmp/ws"} },
+		"token":     func(c *setup) { c.Reads = []string{"/tmp/token"} },
+		"":          func(c *setup) { c.Dir = "/tmpfs/otm" },
 	} {
-		c := config(true)
+		c := unitsFor(true)
 		change(&c)
-		if got := strings.Contains(render(t, c)["otm-dispatcher.service"], "PrivateTmp=yes"); got != (name == "") {
+		if got := strings.Contains(renderUnits(t, c)["otm-dispatcher.service"], "PrivateTmp=yes"); got != (name == "") {
 			t.Errorf("with %q in /tmp, PrivateTmp is %v", name, got)
 		}
 	}
@@ -183,9 +183,9 @@ func TestOnlyLoopback(t *testing.T) {
 	for _, tt := range []struct{ board, gateway, injector, dispatcher bool }{
 		{true, true, true, true}, {true, false, true, false}, {false, true, false, false},
 	} {
-		c := config(false)
+		c := unitsFor(false)
 		c.LocalBoard, c.LocalGateway = tt.board, tt.gateway
-		texts := render(t, c)
+		texts := renderUnits(t, c)
 		if got := strings.Contains(texts["otm-injector.service"], "IPAddressDeny=any"); got != tt.injector {
 			t.Errorf("%+v: the injector's network is closed: %v", tt, got)
 		}
@@ -210,14 +210,14 @@ func analyze(t *testing.T) string {
 }
 
 // write writes all units and the programs that they start.
-func write(t *testing.T, c Config) (dir string, paths []string) {
+func writeUnits(t *testing.T, c setup) (dir string, paths []string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "") // a short path: units of the system have sockets below it
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for name, text := range render(t, c) {
+	for name, text := range renderUnits(t, c) {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -241,13 +241,13 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	for i := range 16 {
-		c := config(i&1 == 0)
+		c := unitsFor(i&1 == 0)
 		c.Timers, c.Exec, c.Board, c.Bin = i&2 == 0, i&4 == 0, i&8 == 0, bin
-		t.Run(fmt.Sprintf("user=%v timers=%v exec=%v board=%v", c.User == "", c.Timers, c.Exec, c.Board), func(t *testing.T) {
+		t.Run(fmt.Sprintf("user=%v timers=%v exec=%v board=%v", c.User, c.Timers, c.Exec, c.Board), func(t *testing.T) {
 			t.Parallel()
-			dir, paths := write(t, c)
+			dir, paths := writeUnits(t, c)
 			manager := "--system"
-			if c.User == "" {
+			if c.User {
 				manager = "--user"
 			}
 			cmd := exec.Command(program, append([]string{manager, "verify", "--man=no"}, paths...)...)
@@ -269,19 +269,19 @@ func TestScore(t *testing.T) {
 	program := analyze(t)
 	tests := []struct {
 		name  string
-		c     Config
+		c     setup
 		limit float64
 	}{
-		{"system", config(false), 2},
-		{"system, Slack", func() Config { c := config(false); c.LocalBoard = false; return c }(), 2},
-		{"user", config(true), 6},
-		{"system, agents are started", func() Config { c := config(false); c.Exec = true; return c }(), 10},
-		{"user, agents are started", func() Config { c := config(true); c.Exec = true; return c }(), 10},
+		{"system", unitsFor(false), 2},
+		{"system, Slack", func() setup { c := unitsFor(false); c.LocalBoard = false; return c }(), 2},
+		{"user", unitsFor(true), 6},
+		{"system, agents are started", func() setup { c := unitsFor(false); c.Exec = true; return c }(), 10},
+		{"user, agents are started", func() setup { c := unitsFor(true); c.Exec = true; return c }(), 10},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			dir, paths := write(t, tt.c)
+			dir, paths := writeUnits(t, tt.c)
 			for _, path := range paths {
 				cmd := exec.Command(program, "security", "--offline=true", "--no-pager", path)
 				cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)

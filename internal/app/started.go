@@ -1,0 +1,43 @@
+package app
+
+import "otm/internal/install"
+
+// installation returns how otm install runs the services of a data directory;
+// nil if it does not.
+func (h *Home) installation() *install.Options { return install.Find(h.Dir, h.Getenv) }
+
+// startCommand is the command line that starts what is to run.
+func (h *Home) startCommand() string { return startBy(h.installation(), h.Dir, h.Getenv) }
+
+// startBy is the command line that starts what is to run, by otm install or else
+// by hand.
+func startBy(o *install.Options, dir string, getenv func(string) string) string {
+	if o != nil {
+		return o.Again()
+	}
+	return "otm up" + dirFlag(dir, getenv)
+}
+
+// applyHint says how running processes take up a changed otm.toml.
+func applyHint(o *install.Options) string {
+	if o != nil {
+		return "run: " + o.Again()
+	}
+	return "stop otm up, or what else runs here, and start it again"
+}
+
+// units looks at the files that otm install wrote, if it wrote any.
+func (d *doctor) units() {
+	units, err := install.Look(d.home.Dir, d.home.Getenv)
+	if err != nil {
+		d.explain("units", err)
+		return
+	}
+	for _, u := range units {
+		if u.State == install.Current {
+			d.say("units", fine, "", "%s", u.Path)
+			continue
+		}
+		d.say("units", poor, u.Hint, "%s is %s", u.Path, u.State)
+	}
+}
