@@ -65,7 +65,7 @@ func (p Profile) parseAgent(raw json.RawMessage) (agentParams, string) {
 }
 
 // agent is the method agent. The caller holds mu.
-func (c *conn) agent(req request) {
+func (c calls) agent(req request) {
 	g := c.p.g
 	fault := g.takeFault()
 	switch fault.kind {
@@ -75,7 +75,7 @@ func (c *conn) agent(req request) {
 		c.cut(fault.cut)
 		return
 	case unavailable:
-		c.reply(req.ID, refused(g.draining(req.Method)))
+		c.reply(req.ID, refused(g.o.draining(req.Method)))
 		return
 	}
 	p, problem := g.profile.parseAgent(req.Params)
@@ -196,7 +196,7 @@ func (p Profile) accepted(e *entry, status string) answer {
 }
 
 // admitRun queues a run and accepts it.
-func (c *conn) admitRun(req request, p agentParams, agent *Agent, fault Fault) {
+func (c calls) admitRun(req request, p agentParams, agent *Agent, fault Fault) {
 	e := c.p.remember(p)
 	c.first(req.ID, c.p.g.profile.accepted(e, "accepted"), fault)
 	if fault.kind == acceptNeverRun {
@@ -207,7 +207,7 @@ func (c *conn) admitRun(req request, p agentParams, agent *Agent, fault Fault) {
 		limit = time.Duration(p.Timeout * float64(time.Second))
 	}
 	t := &turn{
-		entry: e, key: e.runID, agent: agent, message: p.Message, limit: limit, fault: fault, conn: c, id: req.ID, run: -1,
+		entry: e, key: e.runID, agent: agent, message: p.Message, limit: limit, fault: fault, conn: c.conn, id: req.ID, run: -1,
 	}
 	t.ctx, t.cancel = context.WithCancel(c.p.ctx)
 	// A key that stands in the session's transcript already is not run again
@@ -218,7 +218,7 @@ func (c *conn) admitRun(req request, p agentParams, agent *Agent, fault Fault) {
 }
 
 // acceptAndFail accepts and refuses at once; nothing is executed.
-func (c *conn) acceptAndFail(req request, p agentParams, words string, fault Fault) {
+func (c calls) acceptAndFail(req request, p agentParams, words string, fault Fault) {
 	e := c.p.remember(p)
 	c.first(req.ID, c.p.g.profile.accepted(e, "accepted"), fault)
 	if !c.p.g.profile.newerSchemaWords {
@@ -238,7 +238,7 @@ func failed(runID, words string) answer {
 }
 
 // repeated answers a key that the gateway remembers.
-func (c *conn) repeated(req request, e *entry, fault Fault) {
+func (c calls) repeated(req request, e *entry, fault Fault) {
 	switch {
 	case e.final != nil:
 		c.first(req.ID, *e.final, fault)
@@ -254,7 +254,7 @@ func (c *conn) repeated(req request, e *entry, fault Fault) {
 
 // first sends the first response to a run's request, unless the fault is that
 // it gets lost.
-func (c *conn) first(id json.RawMessage, a answer, fault Fault) {
+func (c calls) first(id json.RawMessage, a answer, fault Fault) {
 	switch fault.kind {
 	case neverDelivered, dropExecuted:
 	case dropQueued:
@@ -268,7 +268,7 @@ func (c *conn) first(id json.RawMessage, a answer, fault Fault) {
 }
 
 // second sends the second response, unless the fault is that it gets lost.
-func (c *conn) second(id json.RawMessage, a answer, fault Fault) {
+func (c calls) second(id json.RawMessage, a answer, fault Fault) {
 	switch fault.kind {
 	case neverDelivered:
 	case dropExecuted, acceptDropAfter:

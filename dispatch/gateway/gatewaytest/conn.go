@@ -58,7 +58,7 @@ func newConn(p *process, raw net.Conn, fault DialFault) *conn {
 
 // serve reads until the connection ends.
 func (c *conn) serve() {
-	if c.shakeHands() {
+	if (greeting{c}).shakeHands() {
 		c.ws.SetReadLimit(frameLimit)
 		for c.handleNext() {
 		}
@@ -108,7 +108,7 @@ func (c *conn) handleNext() bool {
 		c.reply(req.ID, refused(invalid("invalid request frame: at /id: must be string")))
 		return true
 	}
-	c.handle(req)
+	calls{c}.handle(req)
 	return true
 }
 

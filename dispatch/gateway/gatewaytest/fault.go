@@ -3,6 +3,7 @@ package gatewaytest
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/coder/websocket"
 )
@@ -84,20 +85,33 @@ func (f Fault) String() string {
 	return "unknown fault"
 }
 
-// Inject lets the next requests of method agent meet these faults, one each.
-func (g *Gateway) Inject(faults ...Fault) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.faults = append(g.faults, faults...)
+// faults are what tests have the gateway do.
+type faults struct {
+	lock *sync.Mutex // the gateway's mu; guards what follows
+
+	ofAgent     []Fault
+	ofDial      []DialFault
+	reorder     int
+	held        []func()
+	padHello    int
+	ignorePings bool
+	granted     *[]string
 }
 
-func (g *Gateway) takeFault() Fault {
-	if len(g.faults) == 0 {
+// Inject lets the next requests of method agent meet these faults, one each.
+func (f *faults) Inject(next ...Fault) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.ofAgent = append(f.ofAgent, next...)
+}
+
+func (f *faults) takeFault() Fault {
+	if len(f.ofAgent) == 0 {
 		return None
 	}
-	f := g.faults[0]
-	g.faults = g.faults[1:]
-	return f
+	first := f.ofAgent[0]
+	f.ofAgent = f.ofAgent[1:]
+	return first
 }
 
 // A DialFault is what befalls one connection before its hello-ok.
@@ -140,19 +154,19 @@ func DialRefuse(name string) DialFault {
 }
 
 // InjectDial lets the next connections meet these faults, one each.
-func (g *Gateway) InjectDial(faults ...DialFault) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.dialFaults = append(g.dialFaults, faults...)
+func (f *faults) InjectDial(next ...DialFault) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.ofDial = append(f.ofDial, next...)
 }
 
-func (g *Gateway) takeDialFault() DialFault {
-	if len(g.dialFaults) == 0 {
+func (f *faults) takeDialFault() DialFault {
+	if len(f.ofDial) == 0 {
 		return DialFault{}
 	}
-	f := g.dialFaults[0]
-	g.dialFaults = g.dialFaults[1:]
-	return f
+	first := f.ofDial[0]
+	f.ofDial = f.ofDial[1:]
+	return first
 }
 
 // Cut ends all open connections.
@@ -175,59 +189,59 @@ func (g *Gateway) Broadcast(frame string) {
 
 // Reorder holds the next n first answers to method agent and then sends them
 // in reverse order.
-func (g *Gateway) Reorder(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.reorder = n
+func (f *faults) Reorder(n int) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.reorder = n
 }
 
 // Release ends Reorder: what it holds is sent, in reverse order.
-func (g *Gateway) Release() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.release()
+func (f *faults) Release() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.release()
 }
 
-func (g *Gateway) release() {
-	slices.Reverse(g.held)
-	for _, send := range g.held {
+func (f *faults) release() {
+	slices.Reverse(f.held)
+	for _, send := range f.held {
 		send()
 	}
-	g.held, g.reorder = nil, 0
+	f.held, f.reorder = nil, 0
 }
 
 // ordered calls send, or holds it for Reorder.
-func (g *Gateway) ordered(send func()) {
-	if g.reorder == 0 {
+func (f *faults) ordered(send func()) {
+	if f.reorder == 0 {
 		send()
 		return
 	}
-	g.held = append(g.held, send)
-	if len(g.held) == g.reorder {
-		g.release()
+	f.held = append(f.held, send)
+	if len(f.held) == f.reorder {
+		f.release()
 	}
 }
 
 // PadHello makes hello-ok at least n bytes long.
-func (g *Gateway) PadHello(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.padHello = n
+func (f *faults) PadHello(n int) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.padHello = n
 }
 
 // IgnorePings stops answering pings.
-func (g *Gateway) IgnorePings() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.ignorePings = true
+func (f *faults) IgnorePings() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.ignorePings = true
 }
 
 // GrantScopes makes new connections get these scopes, whatever they ask for;
 // reports of versions between the two say that it happens to signed clients.
-func (g *Gateway) GrantScopes(scopes ...string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.granted = &scopes
+func (f *faults) GrantScopes(scopes ...string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.granted = &scopes
 }
 
 // Approve pairs the device that asked last: openclaw devices approve.

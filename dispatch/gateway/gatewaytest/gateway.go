@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +24,6 @@ type Gateway struct {
 	changed chan struct{}
 	proc    *process
 	boots   int
-	dials   int // upgrades asked for
 	conns   int // made so far
 	token   string
 	offset  time.Duration // of the gateway's clock
@@ -36,20 +34,8 @@ type Gateway struct {
 	asking      [2]string                  // device id and platform that wait for approval
 	interrupted []*turn                    // cut off by a crash
 
-	// What tests see.
-	runs     []Run
-	requests []Request
-	pongs    int
-	fileErr  error
-
-	// What tests set.
-	faults      []Fault
-	dialFaults  []DialFault
-	reorder     int
-	held        []func()
-	padHello    int
-	ignorePings bool
-	granted     *[]string
+	seen   // by tests
+	faults // set by tests
 }
 
 // Start runs a gateway until the test ends.
@@ -91,6 +77,7 @@ func start(p Profile, o Options) (*Gateway, error) {
 		transcripts: map[string]map[string]bool{},
 		paired:      map[string]string{},
 	}
+	g.seen.lock, g.faults.lock = &g.mu, &g.mu
 	ln, err := listen(o.Listen)
 	if err != nil {
 		return nil, err
@@ -140,55 +127,11 @@ func (g *Gateway) Token() string {
 	return g.token
 }
 
-// Runs returns the runs that were executed, in the order in which they began.
-func (g *Gateway) Runs() []Run {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.runs)
-}
-
-// RunsOf returns the runs that were executed for one idempotency key.
-func (g *Gateway) RunsOf(key string) []Run {
-	return slices.DeleteFunc(g.Runs(), func(r Run) bool { return r.Key != key })
-}
-
-// Requests returns what was asked after handshakes, in the order of arrival.
-func (g *Gateway) Requests() []Request {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.requests)
-}
-
-// Asked returns how many requests of method agent came under a key.
-func (g *Gateway) Asked(key string) int {
-	n := 0
-	for _, r := range g.Requests() {
-		if r.Method == "agent" && r.Key == key {
-			n++
-		}
-	}
-	return n
-}
-
 // Connections returns how many connections have been opened and are open.
 func (g *Gateway) Connections() (made, open int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.conns, len(g.proc.conns)
-}
-
-// Pongs returns how many of the gateway's pings were answered.
-func (g *Gateway) Pongs() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.pongs
-}
-
-// Dials returns how many upgrades were asked for.
-func (g *Gateway) Dials() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.dials
 }
 
 // Boots returns how often the gateway has started.

@@ -39,9 +39,12 @@ type devicePart struct {
 	Nonce     string `json:"nonce"`
 }
 
+// greeting is the handshake of a connection.
+type greeting struct{ *conn }
+
 // shakeHands takes the connection through the handshake, and reports whether
 // it may go on.
-func (c *conn) shakeHands() bool {
+func (c greeting) shakeHands() bool {
 	g := c.p.g
 	c.ws.SetReadLimit(firstFrameLimit)
 	g.mu.Lock()
@@ -75,7 +78,7 @@ func (c *conn) shakeHands() bool {
 	return true
 }
 
-func (c *conn) challenge() {
+func (c greeting) challenge() {
 	c.ts = c.p.g.now().UnixMilli()
 	payload := object{"nonce": c.nonce, "ts": c.ts}
 	if c.p.g.profile.bootID {
@@ -85,7 +88,7 @@ func (c *conn) challenge() {
 }
 
 // firstFrame takes the first frame apart, and answers one that is none.
-func (c *conn) firstFrame(data []byte) (request, bool) {
+func (c greeting) firstFrame(data []byte) (request, bool) {
 	if !json.Valid(data) {
 		c.close(websocket.StatusNormalClosure, "")
 		return request{}, false
@@ -106,7 +109,7 @@ func (c *conn) firstFrame(data []byte) (request, bool) {
 
 // refuse sends the response and then closes with its words. The caller holds
 // mu.
-func (c *conn) refuse(id json.RawMessage, r refusal) {
+func (c greeting) refuse(id json.RawMessage, r refusal) {
 	if r.close == 0 {
 		r.close = websocket.StatusPolicyViolation
 	}
@@ -118,7 +121,7 @@ func (c *conn) refuse(id json.RawMessage, r refusal) {
 }
 
 // connect judges the request, and returns the hello or the refusal.
-func (c *conn) connect(req request) (object, *refusal) {
+func (c greeting) connect(req request) (object, *refusal) {
 	g := c.p.g
 	if c.fault.refuse != "" {
 		r := refusals[c.fault.refuse]
@@ -128,7 +131,7 @@ func (c *conn) connect(req request) (object, *refusal) {
 	starting := c.p.starting || c.fault.starting
 	g.mu.Unlock()
 	if starting {
-		return nil, g.starting()
+		return nil, g.o.starting()
 	}
 	if problem := g.profile.checkConnect(req.Params); problem != "" {
 		return nil, &refusal{err: invalid("invalid connect params: " + problem)}
@@ -152,7 +155,7 @@ func (c *conn) connect(req request) (object, *refusal) {
 
 // admit judges role, origin, token and device, and sets the scopes. It returns
 // the device token if one is issued, or the name of a refusal.
-func (c *conn) admit(p connectParams) (deviceToken, refusal string) {
+func (c greeting) admit(p connectParams) (deviceToken, refusal string) {
 	if p.Role == "" {
 		p.Role = "operator"
 	}
@@ -190,7 +193,7 @@ func (c *conn) admit(p connectParams) (deviceToken, refusal string) {
 
 // judgeOrigin: with an Origin seen on 2026.9.6 alone; the other profile does the
 // same.
-func (c *conn) judgeOrigin(p connectParams) string {
+func (c greeting) judgeOrigin(p connectParams) string {
 	u, err := url.Parse(c.origin)
 	switch {
 	case c.origin == "" && (p.Client.ID == "webchat" || p.Client.ID == "openclaw-control-ui"):
@@ -203,7 +206,7 @@ func (c *conn) judgeOrigin(p connectParams) string {
 	return "PAIRING_REQUIRED"
 }
 
-func (c *conn) judgeToken(p connectParams) string {
+func (c greeting) judgeToken(p connectParams) string {
 	g := c.p.g
 	sent := p.Auth.Token
 	if sent == "" && g.profile.secretAnyField {
@@ -232,7 +235,7 @@ func (c *conn) judgeToken(p connectParams) string {
 }
 
 // unsignedScopes are what a client without a device keeps on loopback.
-func (c *conn) unsignedScopes(p connectParams) []string {
+func (c greeting) unsignedScopes(p connectParams) []string {
 	if slices.Contains(c.p.g.profile.keepsScopes, p.Client.ID+"/"+p.Client.Mode) {
 		return p.Scopes
 	}
@@ -242,7 +245,7 @@ func (c *conn) unsignedScopes(p connectParams) []string {
 // pair lets gateway-client/backend through without pairing; any other client
 // on loopback is paired silently, and its platform pinned. From elsewhere a
 // device comes in when it was approved.
-func (c *conn) pair(p connectParams) (deviceToken, refusal string) {
+func (c greeting) pair(p connectParams) (deviceToken, refusal string) {
 	g := c.p.g
 	if p.Client.ID == "gateway-client" && p.Client.Mode == "backend" && !g.o.Remote {
 		return "", ""

@@ -7,7 +7,7 @@ import (
 
 // hello is the payload of hello-ok, shaped and sized like the real one. The
 // caller holds mu.
-func (c *conn) hello(deviceToken string) object {
+func (c greeting) hello(deviceToken string) object {
 	g := c.p.g
 	server := object{"version": g.profile.Version, "connId": uuid()}
 	if g.profile.bootID {

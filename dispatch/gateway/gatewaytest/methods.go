@@ -8,25 +8,28 @@ import (
 	"time"
 )
 
-// method is one method beside agent.
+// calls are what a connection may ask after its handshake.
+type calls struct{ *conn }
+
+// method is one of them.
 type method struct {
 	scope string
-	do    func(c *conn, req request)
+	do    func(c calls, req request)
 }
 
 var methods = map[string]method{
-	"health":         {"", (*conn).health},
-	"status":         {"operator.read", (*conn).status},
-	"agents.list":    {"operator.read", (*conn).agentsList},
-	"skills.status":  {"operator.read", (*conn).skillsStatus},
-	"sessions.list":  {"operator.read", (*conn).sessionsList},
-	"sessions.abort": {"operator.write", (*conn).sessionsAbort},
-	"agent.wait":     {"operator.write", (*conn).agentWait},
-	"agent":          {"operator.write", (*conn).agent},
+	"health":         {"", calls.health},
+	"status":         {"operator.read", calls.status},
+	"agents.list":    {"operator.read", calls.agentsList},
+	"skills.status":  {"operator.read", calls.skillsStatus},
+	"sessions.list":  {"operator.read", calls.sessionsList},
+	"sessions.abort": {"operator.write", calls.sessionsAbort},
+	"agent.wait":     {"operator.write", calls.agentWait},
+	"agent":          {"operator.write", calls.agent},
 }
 
 // handle answers one request after the handshake. The caller holds mu.
-func (c *conn) handle(req request) {
+func (c calls) handle(req request) {
 	g := c.p.g
 	g.requests = append(g.requests, Request{
 		Method: req.Method, Boot: g.boots, Conn: c.number,
@@ -37,7 +40,7 @@ func (c *conn) handle(req request) {
 	known = known && (req.Method != "sessions.abort" || g.profile.aborts)
 	switch {
 	case c.p.drain:
-		c.reply(req.ID, refused(g.draining(req.Method)))
+		c.reply(req.ID, refused(g.o.draining(req.Method)))
 	case !known && !c.may("operator.admin"):
 		c.reply(req.ID, refused(g.profile.missingScope("operator.admin")))
 	case !known:
@@ -56,7 +59,7 @@ func field(raw json.RawMessage, name string) string {
 	return text(m[name])
 }
 
-func (c *conn) health(req request) {
+func (c calls) health(req request) {
 	var agents []object
 	for _, a := range c.p.g.o.Agents {
 		agents = append(agents, object{"agentId": a.ID})
@@ -64,11 +67,11 @@ func (c *conn) health(req request) {
 	c.reply(req.ID, answer{ok: true, payload: object{"ok": true, "agents": agents}})
 }
 
-func (c *conn) status(req request) {
+func (c calls) status(req request) {
 	c.reply(req.ID, answer{ok: true, payload: object{"tasks": object{"active": c.p.active}}})
 }
 
-func (c *conn) agentsList(req request) {
+func (c calls) agentsList(req request) {
 	g := c.p.g
 	if _, problem := properties(orEmpty(req.Params), "", nil); problem != "" {
 		c.reply(req.ID, refused(invalid("invalid agents.list params: "+problem)))
@@ -91,7 +94,7 @@ func (c *conn) agentsList(req request) {
 	c.reply(req.ID, answer{ok: true, payload: payload})
 }
 
-func (c *conn) skillsStatus(req request) {
+func (c calls) skillsStatus(req request) {
 	agent, e := c.p.agentFor(field(req.Params, "agentId"))
 	if e != nil {
 		c.reply(req.ID, refused(*e))
@@ -113,7 +116,7 @@ func orEmpty(params json.RawMessage) json.RawMessage {
 	return params
 }
 
-func (c *conn) sessionsList(req request) {
+func (c calls) sessionsList(req request) {
 	rows := []object{}
 	for key, s := range c.p.sessions {
 		rows = append(rows, object{"key": key, "hasActiveRun": s.busy})
@@ -122,7 +125,7 @@ func (c *conn) sessionsList(req request) {
 }
 
 // sessionsAbort ends a turn that is queued or running.
-func (c *conn) sessionsAbort(req request) {
+func (c calls) sessionsAbort(req request) {
 	e := c.p.known[field(req.Params, "runId")]
 	if e == nil || e.turn == nil || e.final != nil {
 		e := invalid("session mutation target is unavailable")
@@ -140,7 +143,7 @@ const knownFor = 10 * time.Minute
 
 // agentWait answers when the run ends, or after its timeout. A run that is
 // unknown is not told from one that runs.
-func (c *conn) agentWait(req request) {
+func (c calls) agentWait(req request) {
 	g := c.p.g
 	m, problem := properties(req.Params, "", []string{"runId"}, "timeoutMs")
 	if problem != "" {
@@ -160,7 +163,7 @@ func (c *conn) agentWait(req request) {
 	g.wg.Go(func() { c.waitFor(req.ID, runID, e, timeout) })
 }
 
-func (c *conn) waitFor(id json.RawMessage, runID string, e *entry, timeout time.Duration) {
+func (c calls) waitFor(id json.RawMessage, runID string, e *entry, timeout time.Duration) {
 	var done chan struct{}
 	if e != nil {
 		done = e.done

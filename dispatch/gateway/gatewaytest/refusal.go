@@ -123,28 +123,28 @@ func (p Profile) protocolMismatch(low, high int) *refusal {
 
 // starting is the refusal of a gateway that is not ready. 2026.3.13 does not
 // listen then, so it never says this by itself.
-func (g *Gateway) starting() *refusal {
+func (o Options) starting() *refusal {
 	return &refusal{
 		err: wireError{
 			Code: "UNAVAILABLE", Message: "gateway starting; retry shortly", Retryable: true,
-			RetryAfterMs: g.retryAfter(500), Details: object{"reason": "startup-sidecars"},
+			RetryAfterMs: o.retryAfter(500), Details: object{"reason": "startup-sidecars"},
 		},
 		close: websocket.StatusTryAgainLater, reason: "gateway starting",
 	}
 }
 
 // draining is the answer of a gateway that goes down, to every method.
-func (g *Gateway) draining(method string) wireError {
+func (o Options) draining(method string) wireError {
 	return wireError{
 		Code: "UNAVAILABLE", Message: method + " unavailable during gateway restart", Retryable: true,
-		RetryAfterMs: g.retryAfter(1000),
+		RetryAfterMs: o.retryAfter(1000),
 		Details:      object{"reason": "gateway-restarting", "method": method, "phase": "accepting"},
 	}
 }
 
-func (g *Gateway) retryAfter(ms int64) int64 {
-	if g.o.RetryAfter > 0 {
-		return g.o.RetryAfter.Milliseconds()
+func (o Options) retryAfter(ms int64) int64 {
+	if o.RetryAfter > 0 {
+		return o.RetryAfter.Milliseconds()
 	}
 	return ms
 }

@@ -14,7 +14,7 @@ import (
 const signatureSkew = 120 * time.Second
 
 // judgeDevice checks the device's proof, and returns the name of a refusal.
-func (c *conn) judgeDevice(p connectParams) string {
+func (c greeting) judgeDevice(p connectParams) string {
 	g := c.p.g
 	g.mu.Lock()
 	age := g.now().Sub(time.UnixMilli(p.Device.SignedAt)).Abs()

@@ -146,7 +146,7 @@ func (p *process) finish(t *turn, err error) {
 	}
 	p.end(t.entry, a, status)
 	if t.conn != nil {
-		t.conn.second(t.id, a, t.fault)
+		calls{t.conn}.second(t.id, a, t.fault)
 	}
 }
 
