@@ -57,6 +57,28 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
+// C63: an accept that takes its time holds up no other wake.
+func TestC63SlowAcceptHoldsUpNobody(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		c := newClient(t, g)
+		g.Inject(gatewaytest.NoAnswer)
+		ctx, cancel := context.WithCancel(t.Context())
+		slow := make(chan error)
+		go func() { slow <- c.Run(ctx, "alpha", "hello", "k-slow") }()
+		g.Until(t, func() bool { return g.Asked("k-slow") == 1 })
+		for _, key := range []string{"k-1", "k-2"} {
+			if err := c.Run(t.Context(), "beta", "hello", key); err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+		if err := <-slow; !errors.Is(err, gateway.ErrLost) {
+			t.Errorf("the slow one: %v", err)
+		}
+	})
+}
+
 func TestLargeHello(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p)

@@ -36,7 +36,11 @@ func (c *Client) untilAccepted(ctx context.Context, p runParams) error {
 	unaccounted := false // a request was sent whose answer was lost
 	var last error       // why the latest attempt failed
 	for try := 0; ; {
-		err := c.ask(ctx, p, unaccounted)
+		cn, err := c.connect(ctx, false) // which waits until the next dial is due
+		connected := err == nil
+		if connected {
+			err = c.ask(ctx, cn, p, unaccounted)
+		}
 		unaccounted = unaccounted || errors.Is(err, ErrLost)
 		switch {
 		case err == nil:
@@ -46,7 +50,7 @@ func (c *Client) untilAccepted(ctx context.Context, p runParams) error {
 		case ctx.Err() == nil:
 			last = err
 		}
-		if ctx.Err() == nil && !errors.Is(err, errNoConn) { // dials have pauses of their own
+		if connected && ctx.Err() == nil {
 			c.cfg.Log.Debug("asking again under the same key", slog.String("run", p.IdempotencyKey), slog.Any("err", err))
 			c.pause(ctx, try, err)
 			try++
@@ -76,19 +80,10 @@ func after(cause, last error) error {
 	return fmt.Errorf("%w; before that: %w", cause, last)
 }
 
-// errNoConn: there was no connection to ask over.
-var errNoConn = errors.New("no connection")
-
 // ask sends the request once. It returns nil if the gateway has taken the run.
 // If again, it may have taken it before, over another connection.
-func (c *Client) ask(ctx context.Context, p runParams, again bool) error {
-	cn, err := c.connect(ctx, false)
-	switch {
-	case err != nil && lasting(err):
-		return err
-	case err != nil:
-		return fmt.Errorf("%w: %w", errNoConn, err)
-	case !cn.hello.MayWrite():
+func (c *Client) ask(ctx context.Context, cn *conn, p runParams, again bool) error {
+	if !cn.hello.MayWrite() {
 		cn.retire() // the next call dials, to notice that somebody acted
 		return &Error{Reason: ReasonScope, Message: "connected without " + scopeWrite}
 	}
