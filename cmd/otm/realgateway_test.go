@@ -42,6 +42,7 @@ func TestRealGateway(t *testing.T) {
 			{"unknown agent", unknownAgent},
 			{"pairing", pairing},
 			{"answer lost", answerLost},
+			{"skill", skillNotEligible},
 		},
 		{{"slow", slow}},
 		{{"work of the above", finishAll}},
@@ -276,6 +277,20 @@ func (h *realHouse) wokenOnce(i int) {
 	}
 }
 
+// ended waits until the record says how the last run of a task ended, and what the
+// agent said last (C56, C60).
+func (h *realHouse) ended(i int) {
+	h.Helper()
+	waitUntil(h.T, "the end of a run to be noted", func() bool {
+		wakes := h.record(i).Wakes
+		return len(wakes) > 0 && wakes[len(wakes)-1].Ended != nil
+	})
+	wakes := h.record(i).Wakes
+	if w := wakes[len(wakes)-1]; w.Outcome != pipeline.OutcomeOK || w.LastWords != "done" {
+		h.Errorf("%s: the run ended as %+v", h.agents[i], w)
+	}
+}
+
 // untilBegan waits until an agent has begun its turn.
 func (h *realHouse) untilBegan(agent string) {
 	h.Helper()
@@ -381,6 +396,10 @@ func wholeLoop(t *testing.T, c *realCase) {
 	t.Logf("%d tasks done after %.1f s; the gateway's largest frame had %d bytes", len(sixAgents), time.Since(begun).Seconds(), k.largest)
 	for i := range sixAgents {
 		h.wokenOnce(i)
+		h.ended(i)
+	}
+	if l, err := dispatch.ReadLink(h.dir); err != nil || !l.Up { // C7
+		t.Errorf("link %+v, %v", l, err)
 	}
 	got := h.doctor()
 	if !strings.HasPrefix(got, "ok    gateway") || strings.Contains(got, "fail") || !strings.Contains(got, c.g.version) {
@@ -454,10 +473,33 @@ func noToken(t *testing.T, c *realCase) {
 // unknownAgent: the others are woken.
 func unknownAgent(t *testing.T, c *realCase) {
 	h := c.once(t, c.g.url(), "cosima", "stranger")
-	h.dispatch(1, `the gateway knows no agent "stranger": name the one that is meant with gateway_agent in \[agents\.stranger\] of otm\.toml`)
+	h.dispatch(1, `the gateway knows no agent "stranger": add it: openclaw agents add stranger; or name another one with gateway_agent in \[agents\.stranger\] of otm\.toml`)
 	h.outcome(0, accepted)
 	h.outcome(1, refused)
 	if got := h.doctor(); !strings.Contains(got, `it knows no agent "stranger"; it has archibald`) {
+		t.Errorf("doctor says %q", got)
+	}
+}
+
+// skillNotEligible: an agent has our skill, but the gateway's own PATH lacks the
+// programs (C59).
+func skillNotEligible(t *testing.T, c *realCase) {
+	skill, err := os.ReadFile(filepath.Join("..", "..", "skills", "otm", "SKILL.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(c.g.workspace("fadime"), "skills", "otm")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), skill, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := c.house(t, c.g.url(), rewakeLate, "emil", "fadime")
+	h.startBoard("")
+	got := h.doctor()
+	if !strings.Contains(got, "fadime has the skill otm and is not told of it: the gateway process does not find otm, otm-create, otm-update on its PATH") ||
+		strings.Contains(got, "emil has the skill") {
 		t.Errorf("doctor says %q", got)
 	}
 }
@@ -468,10 +510,10 @@ func pairing(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.header = "X-Forwarded-For: 192.0.2.7\r\n"
 	h := c.once(t, k.url(), "devdas")
-	h.dispatch(0, `wake refused: approve us at the gateway: openclaw devices approve \S+; `)
+	h.dispatch(0, `wake refused: approve OTM at the gateway: openclaw devices approve \S+; `)
 	h.outcome(0, refused)
 	said := h.doctor()
-	_, approve, ok := strings.Cut(said, "→ approve us at the gateway: openclaw ")
+	_, approve, ok := strings.Cut(said, "→ approve OTM at the gateway: openclaw ")
 	if !ok {
 		t.Fatalf("doctor says %q", said)
 	}
@@ -567,7 +609,11 @@ func draining(t *testing.T, c *realCase) {
 	busy.untilBegan("cosima")
 	h := c.once(t, c.g.url(), "devdas")
 	c.g.kill(syscall.SIGTERM)
-	h.dispatch(0, `start the gateway, or wait until it has started: openclaw gateway status; .*request not sent: `)
+	want := `takes no runs at the moment: it is starting or going down; the wake is sent again in 15 s, nothing to mend` // C61
+	if c.g.old() {
+		want = `start the gateway, or wait until it has started: openclaw gateway status; .*request not sent: `
+	}
+	h.dispatch(0, want)
 	h.outcome(0, unsent)
 	if !c.g.old() && !c.g.alive() {
 		t.Error("it did not wait for the run")
@@ -593,6 +639,10 @@ func killed(t *testing.T, c *realCase) {
 	waitUntil(t, "the agent to begin", func() bool { return c.model.began(h.dir, "emil") >= 1 })
 	c.g.kill(syscall.SIGKILL)
 	release()
+	waitUntil(t, "the loss of the gateway to be noted", func() bool { // C7
+		l, err := dispatch.ReadLink(h.dir)
+		return err == nil && !l.Up && l.Error != ""
+	})
 	c.g.start(t)
 	begun := time.Now()
 	waitUntil(t, "the task to be done", h.isDone)
