@@ -1,0 +1,37 @@
+package explain
+
+// What is said about components.
+var (
+	ComponentUnknown   = code("component_unknown", Fail, "whether {component} runs is not known: {error}", "ls -l {path:sh}")
+	ComponentNever     = code("component_never", Fail, "{component} has never run here", "{start}")
+	ComponentAhead     = code("component_ahead", Fail, "{component} ran at {at:at}, which is ahead of this machine's clock", "timedatectl status")
+	ComponentLate      = code("component_late", Fail, "{component} has not run for {at:age}", "{start}")
+	ComponentEnded     = code("component_ended", Fail, "{component} ran {at:ago} and does not run any more", "{start}")
+	ComponentPartial   = code("component_partial", Warn, "{component} reported {at:ago}: {details}", "tail {log:sh}")
+	ComponentFailing   = code("component_failing", Warn, "{component} failed {at:ago}: {details}", "tail {log:sh}")
+	ComponentOldConfig = code("component_old_config", Warn, "{component} reported {at:ago}: {details}", "{apply}")
+	ComponentUnread    = code("component_unread", Fail, "whether {component} runs is not known: {error}", "otm doctor")
+	ComponentSaid      = code("component_said", Warn, "{component} reported {at:ago}: {details}", "otm doctor")
+
+	ConfigChanged = code("config_changed", Warn, "otm.toml was changed since this process started", "{apply}")
+	ListFull      = code("list_full", Warn, "the list is full", "otm archive --older-than 7d")
+	ListFullAt    = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 7d")
+	TokenRefused  = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin   # paste one that is good, then Enter")
+	RateLimited   = code("rate_limited", OK, "the rate limit of {method} is reached until {until:clock}", "")
+)
+
+// What is said about the folders of agents.
+var (
+	WorkspaceMissing    = code("workspace_missing", Fail, "the workspace of {agent} is missing: {path}", "mkdir -p {path:sh}")
+	WorkspaceUnreadable = code("workspace_unreadable", Fail, "the workspace of {agent} cannot be read: {error}", "ls -ld {path:sh}")
+	WorkspaceNoDir      = code("workspace_no_dir", Fail, "the workspace of {agent} is not a directory: {path}", "set agents.{agent}.workspace in otm.toml")
+	WorkspaceSilent     = code("workspace_silent", Fail, "the workspace of {agent} does not answer, as its file system hangs: {path}", "mend or unmount that file system, or name another workspace in otm.toml: df {path:sh}")
+)
+
+// What is said about a directory as a whole.
+var (
+	NoAgents       = code("no_agents", Fail, "no agent is configured: nothing can be handed out", "edit {config:sh}")
+	BacklogOld     = code("backlog_old", Fail, "{n:drop waits|drops wait} in the inboxes, the oldest for {since:age}", "otm status")
+	FilesFailed    = code("files_failed", Warn, "{n:drop|drops} failed", "otm status   # says why; otm retry FILE puts one back, rm takes it away")
+	ListNearlyFull = code("list_nearly_full", Warn, "the list holds {rows} rows of {limit}", "otm archive --older-than 7d --yes")
+)
