@@ -109,7 +109,10 @@ var mayImport = map[string][]string{
 	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
 	"otm/dispatch/gateway":             {},
 	"otm/dispatch/gateway/gatewaytest": {},
-	"otm/heartbeat":                    {"otm/internal/durable"},
+	"otm/heartbeat":                    {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe"},
+	"otm/internal/explain":             {"otm/internal/safe", "otm/pipeline"}, // data and texts: it reads nothing
+	"otm/internal/view":                {"otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task", "otm/slacklist"},
+	"otm/internal/why":                 {"otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/view", "otm/pipeline", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/app":                 {"otm"}, // the one place that knows them all
 	"otm/cmd":                          {"otm/internal/app", "otm/internal/cli", "otm/internal/submit"},

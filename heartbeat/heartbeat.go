@@ -1,26 +1,31 @@
-// Package heartbeat is how the daemons say that they are alive, and how
-// readers judge it.
+// Package heartbeat writes and reads the files by which components show that
+// they are alive.
 //
-// Each component has one file, otm-<component>-state.json, which it replaces at
-// the end of each run, also of one that failed, and once a minute during a run
-// that takes longer, as long as the run gets on. A component that hangs stops
-// beating; so does one that was never started. All readers use Judge.
+// Each component has one file, otm-<component>-state.json. It replaces the file
+// at the end of each run, failed or not, and once a minute during a longer run
+// that makes progress. A component that hangs stops writing. All readers use
+// Judge.
 //
-// The file is replaced in one step but not synced: after a power failure it is
-// as good as old.
+// The file is replaced in one step but not synced: after a power failure it may
+// be old or damaged.
 package heartbeat
 
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/explain"
+	"otm/internal/safe"
 )
 
 // The ids of the components.
@@ -47,7 +52,7 @@ const (
 // Beat is what stands in a heartbeat file.
 type Beat struct {
 	ID           string    `json:"id"`
-	Status       string    `json:"status"` // always "alive"; how alive, Judge tells
+	Status       string    `json:"status"` // always "alive"; see Judge
 	LastRun      time.Time `json:"lastRun"`
 	Result       Result    `json:"result"`
 	Details      string    `json:"details"`
@@ -56,6 +61,8 @@ type Beat struct {
 	Sequence     int       `json:"sequence"` // counts the beats of a component
 	LastProgress time.Time `json:"lastProgress"`
 	Host         string    `json:"host"`
+	// Findings is what Details says, as data.
+	Findings []explain.Finding `json:"findings,omitempty"`
 }
 
 type file struct {
@@ -65,21 +72,40 @@ type file struct {
 // Path is where the heartbeat of a component stands in a data directory.
 func Path(dir, id string) string { return filepath.Join(dir, id+"-state.json") }
 
-// Read reads a heartbeat. The error matches fs.ErrNotExist where there is none,
-// also where the file is damaged.
+// ErrDamaged says that a heartbeat file holds no heartbeat: the machine lost
+// power, or somebody edited it. The component's next run replaces it.
+var ErrDamaged = errors.New("the heartbeat is damaged")
+
+// Read reads a heartbeat. The error matches fs.ErrNotExist if the component
+// has never written one, and ErrDamaged if the file holds none.
 func Read(dir, id string) (*Beat, error) {
+	beat, _, err := read(dir, id)
+	return beat, err
+}
+
+// sequenceOf finds the count in a damaged heartbeat.
+var sequenceOf = regexp.MustCompile(`"sequence":\s*(\d{1,15})`)
+
+// read also returns the sequence, if only that can be read (C52).
+func read(dir, id string) (_ *Beat, sequence int, err error) {
 	data, err := durable.ReadFile(Path(dir, id))
-	if err != nil && !errors.Is(err, durable.ErrNoFile) {
-		return nil, err
+	if errors.Is(err, durable.ErrNoFile) {
+		return nil, 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if err != nil {
+		return nil, 0, err
 	}
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil || f.Component == nil {
-		return nil, &fs.PathError{Op: "read", Path: Path(dir, id), Err: fs.ErrNotExist}
+		if found := sequenceOf.FindSubmatch(data); found != nil {
+			sequence, _ = strconv.Atoi(string(found[1]))
+		}
+		return nil, sequence, fmt.Errorf("%w: %s", ErrDamaged, Path(dir, id))
 	}
-	return f.Component, nil
+	return f.Component, f.Component.Sequence, nil
 }
 
-// State is what a reader makes of a heartbeat.
+// State is the age of a heartbeat in one word.
 type State string
 
 // The states of a component.
@@ -99,8 +125,7 @@ const (
 	clockSlack = 2 * time.Second
 )
 
-// Judge says how alive a component is. A nil beat is one that was never
-// written.
+// Judge says how old a heartbeat is. A nil beat was never written.
 func Judge(b *Beat, now time.Time) State {
 	if b == nil {
 		return NotInstalled
@@ -130,25 +155,27 @@ type Writer struct {
 
 	mu       sync.Mutex // guards what follows
 	sequence int
-	progress time.Time // of the run that is under way
-	beaten   time.Time // the progress that the last beat told of
+	progress time.Time // of the current run
+	beaten   time.Time // the progress at the last beat
 	last     Beat
 }
 
-// NewWriter returns the writer of a component's heartbeat. Its sequence goes
-// on where the file stands.
+// NewWriter returns the writer of a component's heartbeat. It continues the
+// sequence in the file.
 func NewWriter(dir, id, version string, now func() time.Time) *Writer {
 	w := &Writer{dir: dir, id: id, version: version, now: now}
-	if b, err := Read(dir, id); err == nil {
-		w.sequence, w.last = b.Sequence, *b
+	b, sequence, _ := read(dir, id) // a file that cannot be read is replaced
+	w.sequence = sequence
+	if b != nil {
+		w.last = *b
 	}
 	return w
 }
 
-// Run begins a run. The returned function ends it and beats, unless the result
-// is ""; until then, Progress has to be called for the run to count as getting
-// on.
-func (w *Writer) Run() (end func(Result, string) error) {
+// Run begins a run. The returned function ends it and writes the heartbeat,
+// unless the result is "". Until then Progress has to be called again and again,
+// or the run counts as hanging.
+func (w *Writer) Run() (end func(Result, string, ...explain.Finding) error) {
 	w.Progress()
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -165,29 +192,30 @@ func (w *Writer) Run() (end func(Result, string) error) {
 			}
 		}
 	}()
-	return func(r Result, details string) error {
+	return func(r Result, details string, findings ...explain.Finding) error {
 		close(stop)
 		<-done
 		if r == "" {
 			return nil
 		}
 		w.Progress()
-		return w.Beat(r, details)
+		return w.Beat(r, details, findings...)
 	}
 }
 
-// Progress says that the run under way gets on.
+// Progress notes that the current run makes progress.
 func (w *Writer) Progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.progress = w.now()
 }
 
-// during beats for a run that takes long, if it has got on since the last time.
+// during writes the heartbeat of a long run, if it made progress since the last
+// time.
 func (w *Writer) during() {
 	w.mu.Lock()
 	moved := w.progress.After(w.beaten)
-	result := w.last.Result
+	result, findings := w.last.Result, w.last.Findings
 	w.mu.Unlock()
 	if !moved {
 		return
@@ -195,20 +223,21 @@ func (w *Writer) during() {
 	if result == "" {
 		result = Success
 	}
-	w.Beat(result, "running") // the next beat tells if this one could not be written
+	w.Beat(result, "running", findings...) // if this fails, the next one says so
 }
 
-// Beat writes the heartbeat.
-func (w *Writer) Beat(r Result, details string) error {
+// Beat writes the heartbeat. Details may hold words of the board, of a gateway
+// or of an agent: what would move a cursor is escaped here, for all readers
+// (C38). findings say the same as data.
+func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	details = safe.Escape(details)
 	if len(details) > maxDetails {
 		details = strings.ToValidUTF8(details[:maxDetails], "") + "…"
 	}
-	if b, err := Read(w.dir, w.id); err == nil && b.Sequence > w.sequence {
-		w.sequence = b.Sequence // a single run beside us has beaten
-	}
-	w.sequence++
+	_, sequence, _ := read(w.dir, w.id)
+	w.sequence = max(w.sequence, sequence) + 1 // a run with --once beside us may have written
 	if w.progress.IsZero() {
 		w.progress = w.now()
 	}
@@ -216,7 +245,7 @@ func (w *Writer) Beat(r Result, details string) error {
 	host, _ := os.Hostname()
 	w.last = Beat{
 		ID: w.id, Status: "alive", LastRun: stamp(w.now()), Result: r, Details: details, PID: os.Getpid(),
-		Version: w.version, Sequence: w.sequence, LastProgress: stamp(w.progress), Host: host,
+		Version: w.version, Sequence: w.sequence, LastProgress: stamp(w.progress), Host: host, Findings: findings,
 	}
 	data, err := json.Marshal(file{&w.last})
 	if err != nil {
@@ -224,7 +253,7 @@ func (w *Writer) Beat(r Result, details string) error {
 	}
 	err = durable.ReplaceVolatile(Path(w.dir, w.id), append(data, '\n'))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the directory is gone: somebody else says so
+		return nil // the directory is gone: the component finds out by itself
 	}
 	return err
 }

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"otm/internal/explain"
 )
 
 var morning = time.Date(2026, 3, 14, 10, 15, 0, 0, time.UTC)
@@ -102,22 +104,26 @@ func TestForm(t *testing.T) {
 	}
 }
 
-func TestReadOfNothing(t *testing.T) {
+// TestC52Damaged: a file that holds no heartbeat is damaged, which is not the same
+// as a component that never ran. Its count goes on where it can be read.
+func TestC52Damaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, content := range []string{"", "\x00\x00", `{"component":{"id":"otm-inj`, "[]", "{}", "null", `{"component":null}`, `{"component":{"lastRun":"yesterday"}}`, `{"component":5}`} {
+	for content, next := range map[string]int{
+		"": 1, "\x00\x00": 1, `{"component":{"id":"otm-inj`: 1, "[]": 1, "{}": 1, "null": 1, `{"component":null}`: 1, `{"component":5}`: 1,
+		`{"component":{"lastRun":"yesterday"}}`: 1, `{"component":{"lastRun":"yesterday","sequence":17}}`: 18, `{"component":{"sequence": 41,"det`: 42,
+	} {
 		if err := os.WriteFile(Path(dir, Injector), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := Read(dir, Injector); !errors.Is(err, fs.ErrNotExist) || b != nil {
-			t.Errorf("Read of %q = %+v, %v; want fs.ErrNotExist", content, b, err)
+		if b, err := Read(dir, Injector); !errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) || b != nil {
+			t.Errorf("Read of %q = %+v, %v; want ErrDamaged", content, b, err)
 		}
-		// And the next beat begins anew.
 		if err := NewWriter(dir, Injector, "v", time.Now).Beat(Success, ""); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := Read(dir, Injector); err != nil || b.Sequence != 1 {
-			t.Errorf("after %q: Read = %+v, %v", content, b, err)
+		if b, err := Read(dir, Injector); err != nil || b.Sequence != next {
+			t.Errorf("after %q: Read = %+v, %v, want sequence %d", content, b, err, next)
 		}
 	}
 	if _, err := Read(dir, Dispatcher); !errors.Is(err, fs.ErrNotExist) {
@@ -165,11 +171,31 @@ func TestDetailsAreBounded(t *testing.T) {
 			t.Errorf("details of %d bytes became %d, %v: …%q", len(details), len(b.Details), err, b.Details[len(b.Details)-12:])
 		}
 	}
-	if err := w.Beat(Success, "short\x1b\x00"); err != nil {
+}
+
+// TestC38DetailsAreHarmless: what a board or a gateway said cannot move the cursor
+// of somebody who prints the file.
+func TestC38DetailsAreHarmless(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := NewWriter(dir, Injector, "v", time.Now).Beat(Success, "short\x1b[2J\x00\u202e"); err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := Read(dir, Injector); b.Details != "short\x1b\x00" {
-		t.Errorf("details are %q, want them as they were", b.Details)
+	if b, err := Read(dir, Injector); err != nil || b.Details != `short\x1b[2J\x00\u202e` {
+		t.Errorf("Read = %+v, %v", b, err)
+	}
+}
+
+// TestFindings: what the details say stands in the file as data, too.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := NewWriter(dir, Injector, "v", time.Now).Beat(Partial, "no room", explain.New(explain.ListFull, "rows", 3)); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(Path(dir, Injector))
+	if err != nil || !strings.Contains(string(data), `"findings":[{"code":"list_full","args":{"rows":"3"}}]`) {
+		t.Errorf("%s, %v", data, err)
 	}
 }
 
