@@ -253,7 +253,7 @@ func (p *pass) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 		}
 		if isFull(err) {
 			err = fmt.Errorf("its step cannot be made: the list is full: %w", err)
-			p.full = err
+			p.full, p.report.Full = err, true
 		}
 		return false, errors.Join(err, p.askedStep(ctx, rec, nil))
 	}

@@ -60,6 +60,7 @@ type Report struct {
 	Given      []string  // what a person has to look at: agents that take nothing, or are silent
 	Due        time.Time // when to pass again at the latest; zero: at the usual time
 	Trouble    error     // what ended the pass early: the board did
+	Full       bool      // the board takes no more rows
 }
 
 func (r *Report) due(at time.Time) {

@@ -26,6 +26,7 @@ type Outlook struct {
 	GivenUp bool           // woken often enough: it is not woken again for them
 	Running bool           // its process lives
 	Stuck   bool           // its process lives, and takes nothing
+	Due     time.Time      // when it is woken again at the earliest; zero: at the next pass, or not at all
 }
 
 // Of is the outlook of an agent with its tasks on the board. The error is one
@@ -43,5 +44,5 @@ func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, err
 	_, s.running = lock.Holder(execLock(o.Dir, a.Name))
 	p := s.planWake()
 	_, last := s.lastWake()
-	return Outlook{Wake: last, Wakes: s.wakesInVain(p), GivenUp: p.action == giveUp, Running: s.running, Stuck: p.action == stuck}, nil
+	return Outlook{Wake: last, Wakes: s.wakesInVain(p), GivenUp: p.action == giveUp, Running: s.running, Stuck: p.action == stuck, Due: p.due}, nil
 }

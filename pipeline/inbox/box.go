@@ -40,10 +40,22 @@ func Open(dir string) *Box { return &Box{dir: dir} }
 // Dir returns the path of an inbox.
 func (b *Box) Dir(kind Kind) string { return filepath.Join(b.dir, string(kind)) }
 
-// NewName returns the name under which our own commands deliver a drop: names
-// sort in the order of their times.
+// nameTime is how names of drops begin: they sort in the order of their times.
+const nameTime = "20060102T150405.000000000Z"
+
+// NewName returns the name under which our own commands deliver a drop.
 func NewName(at time.Time, dropID string) string {
 	return at.UTC().Format(nameTime) + "-" + dropID + ".json"
+}
+
+// TimeOf returns when a drop was written, from its name; false where another
+// program named it differently.
+func TimeOf(name string) (time.Time, bool) {
+	if len(name) < len(nameTime) {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(nameTime, name[:len(nameTime)])
+	return at, err == nil
 }
 
 // IsNewName reports whether a file of this name is one that our own commands
@@ -53,9 +65,6 @@ func IsNewName(name, dropID string) bool {
 	_, err := time.Parse(nameTime, at+"Z")
 	return err == nil && dropID != "" && rest == dropID+".json" && pipeline.DropIDInName(name) == dropID
 }
-
-// nameTime is the form of the time in NewName.
-const nameTime = "20060102T150405.000000000Z"
 
 // Publish delivers a drop. It is durable on return. If the name is taken, the
 // error matches fs.ErrExist. A missing inbox is made, but no data directory:

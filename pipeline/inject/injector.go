@@ -49,6 +49,7 @@ type Report struct {
 	Kept      []string  // why files are kept until a person acts, one reason each
 	Due       time.Time // when to sweep again at the latest; zero: when something happens
 	Trouble   error     // what ended the sweep early: the board, or our own files; see Sweep
+	Full      bool      // the board takes no more rows
 }
 
 func (r *Report) due(at time.Time) {

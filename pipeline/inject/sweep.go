@@ -179,6 +179,7 @@ func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
 		sw.report.Waiting++
 	default:
 		sw.report.Kept = append(sw.report.Kept, v.kept)
+		sw.report.Full = sw.creates.full != ""
 		level := slog.LevelWarn
 		if w.tries > 1 {
 			level = slog.LevelDebug // it was said before
