@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +74,8 @@ func Each(t testing.TB, err error, f func(refuse Refuse)) {
 }
 
 // EachPlace is Each for what takes many steps. Of those to which the same lines of
-// a package came, such as "otm/dispatch", the first is refused for all, and of
+// a package came, such as "otm/dispatch" (or of several, with spaces between), the
+// first is refused for all, and of
 // these places, one part is taken. With OTM_TEST_WHOLE=1 it is Each.
 func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
 	t.Helper()
@@ -147,7 +149,7 @@ func place(pkg string) string {
 	var b strings.Builder
 	for {
 		f, more := frames.Next()
-		if strings.HasPrefix(f.Function, pkg+".") {
+		if slices.ContainsFunc(strings.Fields(pkg), func(p string) bool { return strings.HasPrefix(f.Function, p+".") }) {
 			fmt.Fprintf(&b, "%s:%d\n", filepath.Base(f.File), f.Line)
 		}
 		if !more {

@@ -1,0 +1,57 @@
+package view
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"otm/heartbeat"
+	"otm/internal/explain"
+)
+
+// TestC18OneJudgement: the age of a heartbeat and what it says make one word. A
+// component that timers run is not late before its timer is due.
+func TestC18OneJudgement(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
+	timers, residents := Runner{Installed: true, Timers: true}, Runner{Installed: true}
+	for _, tt := range []struct {
+		name    string
+		id      string
+		age     time.Duration
+		runner  Runner
+		result  heartbeat.Result
+		want    heartbeat.State
+		problem explain.Code
+	}{
+		{"well", heartbeat.Injector, time.Second, timers, heartbeat.Success, heartbeat.Green, ""},
+		{"a run with failures", heartbeat.Injector, time.Second, timers, heartbeat.Partial, heartbeat.Yellow, explain.ComponentPartial},
+		{"a run that failed", heartbeat.Injector, time.Second, timers, heartbeat.Error, heartbeat.Red, explain.ComponentFailing},
+		{"its timer is not due", heartbeat.Injector, 9 * time.Minute, timers, heartbeat.Success, heartbeat.Green, ""},
+		{"its timer is due", heartbeat.Injector, 16 * time.Minute, timers, heartbeat.Success, heartbeat.Red, explain.ComponentLate},
+		{"ahead of the clock", heartbeat.Injector, -time.Minute, timers, heartbeat.Success, heartbeat.ClockError, explain.ComponentAhead},
+		{"a resident that is late", heartbeat.Injector, 9 * time.Minute, residents, heartbeat.Success, heartbeat.Yellow, explain.ComponentLate},
+		{"late, and nobody knows what runs it", heartbeat.Injector, 9 * time.Minute, Runner{}, heartbeat.Success, heartbeat.Yellow, explain.ComponentLate},
+		{"late", heartbeat.Dispatcher, 9 * time.Minute, timers, heartbeat.Success, heartbeat.Yellow, explain.ComponentLate},
+		{"a resident that ended", heartbeat.Dispatcher, time.Second, residents, heartbeat.Success, heartbeat.Red, explain.ComponentEnded},
+	} {
+		b := &heartbeat.Beat{LastRun: now.Add(-tt.age), Result: tt.result}
+		c := Component{ID: tt.id, Beat: b, State: heartbeat.Judge(b, now)}
+		c.judge(Sources{Now: now, Runner: tt.runner}, 0)
+		code := explain.Code("")
+		if c.Problem != nil {
+			code = c.Problem.Code
+		}
+		if c.Health != tt.want || code != tt.problem || (c.Health == heartbeat.Green) != (code == "") {
+			t.Errorf("%s: %q with %q, want %q with %q", tt.name, c.Health, code, tt.want, tt.problem)
+		}
+	}
+	c := Component{ID: heartbeat.Injector, Err: errors.New("no"), State: heartbeat.Red}
+	if c.judge(Sources{Now: now}, 0); c.Health != heartbeat.Red || c.Problem.Code != explain.ComponentUnknown {
+		t.Errorf("a heartbeat that cannot be read: %+v", c)
+	}
+	if slices.Contains(timers.Expected(), heartbeat.Watcher) || !slices.Contains(residents.Expected(), heartbeat.Watcher) || !slices.Contains(Runner{}.Expected(), heartbeat.Watcher) {
+		t.Error("a watcher is expected where only timers run, or not where one should run")
+	}
+}
