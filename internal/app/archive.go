@@ -14,6 +14,7 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/crash"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/history"
@@ -296,7 +297,7 @@ func (a *archiver) mark(ctx context.Context, e *history.Entry) error {
 func (r *archived) print(s cli.Streams, now time.Time) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, t := range r.Tasks {
-		fmt.Fprintf(w, "%v\t%s\t%s\t%s\n", t.TaskID, t.Status, age(now.Sub(t.Since)), short(t.Title, 70))
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\n", t.TaskID, t.Status, explain.Age(now.Sub(t.Since)), short(t.Title, 70))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -305,12 +306,12 @@ func (r *archived) print(s cli.Streams, now time.Time) error {
 	case len(r.Tasks) == 0:
 		fmt.Fprintln(s.Out, "nothing to archive")
 	case !r.Done:
-		fmt.Fprintf(s.Out, "would archive %s with %s of %d; --yes does it\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
+		fmt.Fprintf(s.Out, "would archive %s with %s of %d; --yes does it\n", explain.Count(len(r.Tasks), "task", "tasks"), explain.Count(r.Rows, "row", "rows"), r.Room.Rows)
 	default:
-		fmt.Fprintf(s.Out, "archived %s with %s; the board has %d left\n", counted(len(r.Tasks), "task", "tasks"), counted(r.Rows, "row", "rows"), r.Room.Rows)
+		fmt.Fprintf(s.Out, "archived %s with %s; the board has %d left\n", explain.Count(len(r.Tasks), "task", "tasks"), explain.Count(r.Rows, "row", "rows"), r.Room.Rows)
 	}
 	if r.Review > 0 {
-		s.Note("%s at agent_done on the board: review them, and set them to done there", counted(r.Review, "task stays", "tasks stay"))
+		s.Note("%s at agent_done on the board: review them, and set them to done there", explain.Count(r.Review, "task stays", "tasks stay"))
 	}
 	if r.Left > 0 {
 		s.Warn("the board still shows %d of the deleted rows: run it again in a minute", r.Left)

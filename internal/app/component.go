@@ -12,8 +12,10 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/durable"
+	"otm/internal/explain"
 	"otm/internal/fsck"
 	"otm/internal/lock"
+	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
 )
@@ -52,6 +54,8 @@ type outcome struct {
 	due     time.Time // the latest time of the next run; zero: the usual time
 	failed  bool      // something failed in this run: exit code 3
 	trouble error     // what stopped the run
+	// findings is what details says, as data for the heartbeat.
+	findings []explain.Finding
 }
 
 // component is the injector, the dispatcher or the detector.
@@ -79,10 +83,6 @@ type component struct {
 // noBoardRetry is the delay before the next look for an absent board. The board's
 // start is a hint as well.
 const noBoardRetry = 30 * time.Second
-
-// configChangedNote is in the heartbeat of a process that runs with an older
-// otm.toml.
-const configChangedNote = "otm.toml was changed since this process started"
 
 // workWait bounds the wait for another process's run.
 const workWait = 60 * time.Second
@@ -113,7 +113,9 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		out.details += "; " + configChangedNote + ": to apply it, " + applyHint(c.home.installation())
+		f := explain.New(explain.ConfigChanged, "apply", applyHint(c.home.installation()))
+		out.details += "; " + f.Text(c.home.Now()) + ": to apply it, " + f.Next(c.home.Now())
+		out.findings = append(out.findings, f)
 		if out.result == heartbeat.Success {
 			out.result = heartbeat.Partial
 		}
@@ -126,7 +128,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 			}
 		}
 	}
-	return out, errors.Join(err, end(out.result, out.details))
+	return out, errors.Join(err, end(out.result, out.details, out.findings...))
 }
 
 // clean removes temporary files of crashed writers.
@@ -146,7 +148,7 @@ func (c *component) Once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.home.Out, out.details)
+	fmt.Fprintln(c.home.Out, safe.Escape(out.details))
 	switch {
 	case out.trouble != nil:
 		return out.trouble

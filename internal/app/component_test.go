@@ -148,7 +148,7 @@ func TestRunBeats(t *testing.T) {
 		"well":           {board: true, result: heartbeat.Success, details: "done"},
 		"failed":         {board: true, run: errors.New("disk full"), result: heartbeat.Error, details: "disk full"},
 		"no board":       {result: heartbeat.Error, details: "board"},
-		"changed":        {board: true, changed: true, result: heartbeat.Partial, details: "done; " + configChangedNote},
+		"changed":        {board: true, changed: true, result: heartbeat.Partial, details: "done; otm.toml was changed since this process started"},
 		"something else": {board: true, extra: "overflows: 1", result: heartbeat.Success, details: "done; overflows: 1"},
 		"no watch":       {board: true, extra: "polling", bad: true, result: heartbeat.Partial, details: "done; polling"},
 		"told to stop":   {board: true, stopped: true},

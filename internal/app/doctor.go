@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/durable"
+	"otm/internal/explain"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
-	"otm/pipeline/inbox"
 	"otm/slacklist"
 )
 
@@ -124,8 +123,11 @@ func (d *doctor) examine(ctx context.Context) {
 	d.agents()
 	d.gateway(ctx)
 	d.units()
-	d.components()
-	d.backlog()
+	if v, err := loadView(ctx, d.home, nil); err != nil {
+		d.explain("backlog", err)
+	} else {
+		d.health(v)
+	}
 	if runtime.GOOS == "linux" {
 		d.orFine("watches", "fs.inotify allows enough of them", func() { d.watches("/proc/sys/fs/inotify") })
 	}
@@ -253,11 +255,11 @@ func (d *doctor) list(in *slacklist.Inspection, id string) {
 		}
 		d.say("list", l, missingHint(f.MissingError), "%v", f.MissingError)
 	}
-	room := boardStatus{Rows: in.Rows, Limit: in.Limit}
+	room := view.View{Board: &slacklist.Snapshot{Count: in.Rows, Limit: in.Limit}}
 	switch {
-	case room.nearlyFull():
+	case room.NearlyFull():
 		d.say("room", poor, "otm archive --older-than 7d --yes", "the list holds %d rows of %d", in.Rows, in.Limit)
-	case in.Limit > 0 && in.Limit < noLimit:
+	case room.RowLimit() > 0:
 		d.say("room", fine, "", "%d rows of %d", in.Rows, in.Limit)
 	default:
 		d.say("room", fine, "", "%d rows", in.Rows)
@@ -286,7 +288,7 @@ func (d *doctor) otherDirectory() {
 		}
 	}
 	if foreign > 0 {
-		d.say("list", poor, "stop the other one, or give it a list of its own", "%s made with this token, and not from this directory: does another data directory work on it?", counted(foreign, "task on the list was", "tasks on the list were"))
+		d.say("list", poor, "stop the other one, or give it a list of its own", "%s made with this token, and not from this directory: does another data directory work on it?", explain.Count(foreign, "task on the list was", "tasks on the list were"))
 	}
 }
 
@@ -337,56 +339,39 @@ func (d *doctor) agentTrouble(a *pipeline.Agent) (trouble, hint string) {
 	return "", ""
 }
 
-// components looks at the heartbeats.
-func (d *doctor) components() {
-	now, installed, clock := d.home.Now(), d.home.installation(), true
-	for _, id := range expected(installed) {
-		b, err := heartbeat.Read(d.home.Dir, id)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.say("component", bad, "ls -l "+safe.Quote(heartbeat.Path(d.home.Dir, id)), "whether %s runs is not known: %v", id, err)
-			continue
-		}
-		switch state := judge(id, b, now, installed); {
-		case state == heartbeat.NotInstalled:
-			d.say("component", bad, startBy(installed, d.home.Dir, d.home.Getenv), "%s has never run here", id)
-		case state == heartbeat.ClockError:
-			clock = false
-			d.say("clock", bad, "timedatectl status", "%s ran at %s, which is ahead of this machine's clock", id, b.LastRun.UTC().Format(time.RFC3339))
-		case state != heartbeat.Green:
-			d.say("component", bad, startBy(installed, d.home.Dir, d.home.Getenv), "%s has not run for %s", id, age(now.Sub(b.LastRun)))
-		case strings.Contains(b.Details, configChangedNote):
-			d.say("component", poor, applyHint(installed), "%s: %s: %s", id, b.Result, b.Details)
-		case b.Result != heartbeat.Success:
-			d.say("component", poor, "tail "+safe.Quote(filepath.Join(d.home.LogDir(), heartbeat.Log(id))), "%s: %s: %s", id, b.Result, b.Details)
+// health says what is wrong with components and files.
+func (d *doctor) health(v *view.View) {
+	ahead := false
+	for _, id := range v.Runner.Expected() {
+		c := v.Component(id)
+		switch f := c.Problem; {
+		case f == nil:
+			d.say("component", fine, "", "%s ran %s", id, explain.Ago(c.Beat.LastRun, v.Now))
+		case f.Code == explain.ComponentAhead:
+			ahead = true
+			d.find("clock", f)
 		default:
-			d.say("component", fine, "", "%s ran %s ago", id, age(now.Sub(b.LastRun)))
+			d.find("component", f)
 		}
 	}
-	if clock {
+	if !ahead {
 		d.say("clock", fine, "", "no component has run ahead of it")
 	}
-}
-
-// maxBacklog is how long a drop may wait before it is a sign of trouble.
-const maxBacklog = 5 * time.Minute
-
-func (d *doctor) backlog() {
-	r, err := d.home.status(context.Background(), false)
-	if err != nil {
-		d.explain("backlog", err)
-		return
-	}
-	waiting := r.Inbox[inbox.NewTasks] + r.Inbox[inbox.TaskUpdates]
-	if r.Oldest != nil && d.home.Now().Sub(*r.Oldest) > maxBacklog {
-		d.say("backlog", bad, "otm status", "%s, the oldest for %s", counted(waiting, "drop waits", "drops wait"), age(d.home.Now().Sub(*r.Oldest)))
+	if f := v.Backlog(); f != nil {
+		d.find("backlog", f)
 	} else {
-		d.say("backlog", fine, "", "%s", counted(waiting, "drop waits", "drops wait"))
+		d.say("backlog", fine, "", "%s", explain.Count(v.Waiting(), "drop waits", "drops wait"))
 	}
-	if r.Failed > 0 {
-		d.say("failed", poor, "otm status   # says why; otm retry FILE puts one back, rm takes it away", "%s", counted(r.Failed, "drop failed", "drops failed"))
+	if n := len(v.Inbox.Failed); n > 0 {
+		f := explain.New(explain.FilesFailed, "n", n)
+		d.find("failed", &f)
 	} else {
 		d.say("failed", fine, "", "no drop failed")
 	}
+}
+
+func (d *doctor) find(check string, f *explain.Finding) {
+	d.findings = append(d.findings, finding{Check: check, Level: level(f.Level()), Text: f.Text(d.home.Now()), Hint: f.Next(d.home.Now())})
 }
 
 // Limits of inotify below which other programs may leave us none.

@@ -19,6 +19,7 @@ import (
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
+	"otm/internal/explain"
 	"otm/internal/install"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -70,6 +71,15 @@ func (p *patient) beat(at time.Time, ids ...string) {
 func (p *patient) says(id string, result heartbeat.Result, details string) {
 	p.Helper()
 	if err := heartbeat.NewWriter(p.h.Dir, id, "test", time.Now).Beat(result, details); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// oldConfig has the detector have said that it works by an older otm.toml.
+func (p *patient) oldConfig() {
+	p.Helper()
+	f := explain.New(explain.ConfigChanged)
+	if err := heartbeat.NewWriter(p.h.Dir, heartbeat.Detector, "test", time.Now).Beat(heartbeat.Partial, f.Text(time.Now()), f); err != nil {
 		p.Fatal(err)
 	}
 }
@@ -202,8 +212,8 @@ func TestDoctor(t *testing.T) {
 		{"command that is nowhere", func(p *patient) { p.runs("no-such-program") }, "agents", "its command is not found", "agents.devdas.command"},
 		{"component that never ran", func(p *patient) { os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Injector)) }, "component", "otm-injector has never run", "otm up"},
 		{"component that stopped", func(p *patient) { p.beat(time.Now().Add(-time.Hour), heartbeat.Detector) }, "component", "otm-completion-detector has not run for", "otm up"},
-		{"component with an older otm.toml", func(p *patient) { p.says(heartbeat.Detector, heartbeat.Partial, "done; "+configChangedNote) }, "component", configChangedNote, "stop otm up, or what else runs here"},
-		{"component in trouble", func(p *patient) { p.says(heartbeat.Watcher, heartbeat.Error, "no such luck") }, "component", "otm-watcher: error: no such luck", "otm-injector.log"},
+		{"component with an older otm.toml", func(p *patient) { p.oldConfig() }, "component", "otm.toml was changed since this process started", "stop otm up, or what else runs here"},
+		{"component in trouble", func(p *patient) { p.says(heartbeat.Watcher, heartbeat.Error, "no such luck") }, "component", "otm-watcher failed 0s ago: no such luck", "otm-injector.log"},
 		{"disk that takes nothing", func(p *patient) { refuseStep(p, p.h.Dir, "write", syscall.ENOSPC) }, "disk", "no space left", "df -h "},
 		{"inbox that cannot be read", func(p *patient) { refuseStep(p, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES) }, "backlog", "permission denied", "ls -ld "},
 		{"clock that was set back", func(p *patient) { p.beat(time.Now().Add(time.Hour), heartbeat.Detector) }, "clock", "ahead of this machine's clock", "timedatectl"},
@@ -214,7 +224,7 @@ func TestDoctor(t *testing.T) {
 			if err := os.Chtimes(path, old, old); err != nil {
 				p.Fatal(err)
 			}
-		}, "backlog", "1 drop waits, the oldest for 1h", "otm status"},
+		}, "backlog", "1 drop waits in the inboxes, the oldest for 1h", "otm status"},
 		{"drop that failed", func(p *patient) { put(p, filepath.Join(p.h.Dir, inbox.FailedDir, "x.json"), "{}") }, "failed", "1 drop failed", "otm retry"},
 	}
 	for _, tt := range tests {
@@ -342,8 +352,14 @@ func TestDoctorUnits(t *testing.T) {
 	}
 	path := units[0].Path
 	look(fine, "units "+path, "")
-	p.says(heartbeat.Detector, heartbeat.Partial, configChangedNote)
-	look(poor, "component otm-completion-detector: partial", "run: "+line)
+	look(bad, "component otm-completion-detector ran 0s ago and does not run any more", line)
+	stays, err := p.h.residents().take(t.Context(), heartbeat.Detector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stays.Release()
+	p.oldConfig()
+	look(poor, "component otm-completion-detector reported 0s ago: otm.toml was changed", "run: "+line)
 	p.beat(time.Now().Add(-time.Hour), heartbeat.Detector)
 	look(bad, "component otm-completion-detector has not run", line)
 	text := content(t, path)

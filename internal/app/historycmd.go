@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/explain"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/history"
 )
@@ -52,7 +54,7 @@ func historyCommand(s cli.Streams) *cobra.Command {
 			case id != 0 && len(entries) == 0:
 				return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
 			case id != 0:
-				h.printEntry(entries[len(entries)-1])
+				printEntry(h, entries[len(entries)-1])
 				return nil
 			}
 			return printHistory(s, entries)
@@ -98,14 +100,17 @@ func printHistory(s cli.Streams, entries []*history.Entry) error {
 	return w.Flush()
 }
 
-func (h *Home) printEntry(e *history.Entry) {
-	steps := make([]*pipeline.Row, len(e.Steps))
+// printEntry shows a task as the board had it when it was archived.
+func printEntry(h *Home, e *history.Entry) {
+	var steps []*pipeline.Row
 	for i := range e.Steps {
-		steps[i] = &e.Steps[i]
+		steps = append(steps, &e.Steps[i])
 	}
-	t := h.taskView(&e.Row, nil)
-	for _, s := range steps {
-		t.Steps = append(t.Steps, stepView{Title: s.Title, Done: s.StepDone(), RowID: s.ID})
+	t := view.Join(e.TaskID, &e.Row, steps, e.Record)
+	t.Agent = h.Config.Agents.Assigned(e.Row.Assignee)
+	archived := explain.New(explain.TaskArchived, "at", e.ArchivedAt)
+	printTask(h.Out, jsonOf(t), archived.Text(h.Now()))
+	if e.Record != nil {
+		printEvents(h.Out, e.Record)
 	}
-	h.printTask(e.TaskID, &t, e.Record, &reason{Sentence: "archived " + age(h.Now().Sub(e.ArchivedAt)) + " ago"})
 }

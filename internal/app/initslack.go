@@ -12,6 +12,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/slacklist"
 )
@@ -274,7 +275,7 @@ func (h *Home) raiseAboveList(ctx context.Context, token, list string) (err erro
 func (r *slackReport) print(h *Home) {
 	fmt.Fprintf(h.Out, "workspace %s, as %s\n", safe.Escape(r.Team), safe.Escape(r.User))
 	room := ""
-	if r.Limit > 0 && r.Limit < noLimit {
+	if r.Limit > 0 && r.Limit < view.ManyRows {
 		room = fmt.Sprintf(" of %d", r.Limit)
 	}
 	fmt.Fprintf(h.Out, "list      %s %s, %d rows%s\n", r.ListID, safe.Escape(r.Title), r.Rows, room)

@@ -2,6 +2,8 @@ package app
 
 import (
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -9,7 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/explain"
 	"otm/internal/safe"
+	"otm/internal/view"
+	"otm/internal/why"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -32,21 +37,25 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			if status != "" && !ok {
 				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", pipeline.InProgress)
 			}
-			v, err := h.look(c.Context(), fresh)
+			v, err := lookAround(c.Context(), h, fresh)
 			if err != nil {
 				return err
 			}
-			tasks := []taskView{}
-			for _, t := range v.Tasks {
-				over := t.Status.Over()
-				if status != "" && t.Status != want || agent != "" && pipeline.FoldName(t.Agent) != pipeline.FoldName(agent) || status == "" && over && !all {
+			tasks := []taskJSON{}
+			for _, t := range v.Tasks() {
+				over := t.Status().Over()
+				if status != "" && t.Status() != want || agent != "" && pipeline.FoldName(agentName(t)) != pipeline.FoldName(agent) || status == "" && over && !all {
 					continue
 				}
-				tasks = append(tasks, t)
+				if t.RecordErr != nil {
+					h.Warn("the steps of %q may stand in another order: %v", t.Row.Title, t.RecordErr)
+				}
+				tasks = append(tasks, jsonOf(t))
 			}
-			h.sayAge(v)
-			if err := h.sayWaiting(); err != nil {
-				return err
+			noteAge(h, v.Board.WalkAt)
+			if n := v.Inbox.Waiting[inbox.NewTasks]; n > 0 {
+				h.Note("%s in %s, not on the board yet", explain.Count(n, "new task waits", "new tasks wait"), inbox.NewTasks)
+				noteNothingStays(h, v)
 			}
 			if agent != "" && len(tasks) == 0 && h.Config.Agents.Named(agent) == nil {
 				h.Note("no agent %q is configured", agent)
@@ -54,7 +63,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			if asJSON {
 				return safe.EncodeJSON(s.Out, tasks)
 			}
-			return h.printTasks(tasks)
+			return printTasks(s.Out, v.Now, tasks)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print them as one JSON array")
@@ -65,46 +74,81 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 	return c
 }
 
-// sayAge says how old what follows is.
-func (h *Home) sayAge(v *view) { h.sayWalk(v.WalkAt) }
-
-func (h *Home) sayWalk(at time.Time) {
-	if at.IsZero() {
-		h.Note("the board was not read yet; --fresh reads it")
-		return
-	}
-	h.Note("the board as it was %s ago", age(h.Now().Sub(at)))
+// taskJSON is one task as list and show print it.
+type taskJSON struct {
+	TaskID   pipeline.TaskID   `json:"taskId"`
+	Title    string            `json:"title"`
+	Status   pipeline.Status   `json:"status"`
+	Agent    string            `json:"agent"`
+	Priority pipeline.Priority `json:"priority"`
+	Project  string            `json:"project,omitempty"`
+	Type     string            `json:"type,omitempty"`
+	Steps    []stepJSON        `json:"steps"`
+	Reason   string            `json:"reason,omitempty"`
+	Result   string            `json:"result,omitempty"`
+	RowID    string            `json:"slackItemId"`
+	Created  time.Time         `json:"createdAt"`
+	Updated  time.Time         `json:"updatedAt"`
 }
 
-// sayWaiting says that there are tasks which the board does not show yet.
-func (h *Home) sayWaiting() error {
-	files, err := h.Box.List(inbox.NewTasks)
-	if err != nil || len(files) == 0 {
-		return err
-	}
-	h.Note("%s in %s, not on the board yet", counted(len(files), "new task waits", "new tasks wait"), inbox.NewTasks)
-	if !h.residents().any() {
-		h.noteNothingStays()
-	}
-	return nil
+type stepJSON struct {
+	Number int    `json:"number,omitempty"` // for otm-update; 0: it has none yet
+	Title  string `json:"title"`
+	Done   bool   `json:"done"`
+	RowID  string `json:"slackItemId,omitempty"`
 }
 
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
+// jsonOf shows a task as the board has it, or else as its record does.
+func jsonOf(t *view.Task) taskJSON {
+	var out taskJSON
+	if r := t.Record; r != nil {
+		out = taskJSON{
+			TaskID: r.TaskID, Title: r.Title, Status: r.Status, Agent: r.Agent, Priority: r.Priority, Project: r.Project,
+			Type: string(r.Type), Reason: r.Reason, Result: r.Result, RowID: r.RowID, Updated: t.LastEvent(),
+		}
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	if r := t.Row; r != nil {
+		out = taskJSON{
+			TaskID: t.ID, Title: r.Title, Status: r.CurrentStatus(), Agent: agentName(t), Priority: r.Priority, Project: r.Project,
+			Type: r.Type, Reason: r.Reason, Result: r.Result, RowID: r.ID, Created: time.Unix(r.Created, 0).UTC(), Updated: time.Unix(r.Updated, 0).UTC(),
+		}
+	}
+	if t.Record != nil {
+		out.Created = t.Record.CreatedAt
+	}
+	for _, s := range t.Steps {
+		out.Steps = append(out.Steps, stepJSON{Number: s.Number, Title: s.Title, Done: s.Done, RowID: s.Row})
+	}
+	return out
 }
 
-func (h *Home) printTasks(tasks []taskView) error {
-	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+// agentName is to whom the board gives a task: the name of a configured agent,
+// or else what the board says.
+func agentName(t *view.Task) string {
+	switch {
+	case t.Agent != nil:
+		return t.Agent.Name
+	case t.Row != nil:
+		return t.Row.Assignee
+	}
+	return t.Record.Agent
+}
+
+func printTasks(out io.Writer, now time.Time, tasks []taskJSON) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, t := range tasks {
 		id := t.TaskID.String()
 		if t.TaskID == 0 {
 			id = "-"
 		}
+		done := 0
+		for _, s := range t.Steps {
+			if s.Done {
+				done++
+			}
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", id, t.Status, t.Priority, short(t.Agent, 20),
-			t.done(), len(t.Steps), age(h.Now().Sub(t.Created)), short(t.Title, 70))
+			done, len(t.Steps), explain.Age(now.Sub(t.Created)), short(t.Title, 70))
 	}
 	return w.Flush()
 }
@@ -131,42 +175,11 @@ func showCommand(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := h.look(c.Context(), fresh)
+			v, err := lookAround(c.Context(), h, fresh)
 			if err != nil {
 				return err
 			}
-			rec, err := h.record(id)
-			if err != nil {
-				return err
-			}
-			var task *taskView
-			for i := range v.Tasks {
-				if v.Tasks[i].TaskID == id {
-					task = &v.Tasks[i]
-				}
-			}
-			situation, err := h.situation()
-			if err != nil {
-				return err
-			}
-			why, err := situation.why(id)
-			if err != nil {
-				return err
-			}
-			if task == nil && rec == nil && why.Stage == isUnknown {
-				return cli.Errorf(cli.Failed, "no task %v is known: it %s", id, why.Sentence).Hint("otm list --all")
-			}
-			h.sayAge(v)
-			if asJSON {
-				return safe.EncodeJSON(s.Out, struct {
-					Task   *taskView        `json:"task"`
-					Record *pipeline.Record `json:"record"`
-					Why    reason           `json:"why"`
-					WalkAt time.Time        `json:"walkAt"` // when the board was read
-				}{task, rec, why, v.WalkAt.UTC()})
-			}
-			h.printTask(id, task, rec, &why)
-			return nil
+			return show(h, v, id, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
@@ -174,55 +187,76 @@ func showCommand(s cli.Streams) *cobra.Command {
 	return c
 }
 
-func (h *Home) printTask(id pipeline.TaskID, t *taskView, rec *pipeline.Record, why *reason) {
-	if t == nil && rec == nil {
-		fmt.Fprintf(h.Out, "%v: %s\n", id, safe.Escape(why.line()))
-		return
+func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
+	r, err := why.Of(v, id)
+	if err != nil {
+		return err
 	}
-	if t == nil {
-		t = recordView(rec)
+	t := v.Task(id)
+	if t.Row == nil && t.Record == nil && r.Stage == why.IsUnknown {
+		return cli.Errorf(cli.Failed, "no task %v is known: it %s", id, r.Sentence).Hint("otm list --all")
 	}
-	fmt.Fprintf(h.Out, "%v  %s\n", id, safe.Escape(t.Title))
-	fmt.Fprintf(h.Out, "%s · %s · %s · %s", t.Status, t.Priority, t.Type, safe.Escape(t.Agent))
+	noteAge(h, v.Board.WalkAt)
+	if asJSON {
+		var row *taskJSON
+		if t.Row != nil {
+			out := jsonOf(t)
+			row = &out
+		}
+		return safe.EncodeJSON(h.Out, struct {
+			Task   *taskJSON        `json:"task"` // as the board has it; null: the board has it not
+			Record *pipeline.Record `json:"record"`
+			Why    why.Reason       `json:"why"`
+			WalkAt time.Time        `json:"walkAt"` // when the board was read
+		}{row, t.Record, r, v.Board.WalkAt.UTC()})
+	}
+	if t.Row == nil && t.Record == nil {
+		fmt.Fprintf(h.Out, "%v: %s\n", id, safe.Escape(r.Line()))
+		return nil
+	}
+	printTask(h.Out, jsonOf(t), r.Line())
+	if t.Record != nil {
+		printEvents(h.Out, t.Record)
+	}
+	return nil
+}
+
+// printTask prints a task. Steps that otm-update does not know yet have no
+// number (C10).
+func printTask(out io.Writer, t taskJSON, line string) {
+	fmt.Fprintf(out, "%v  %s\n", t.TaskID, safe.Escape(t.Title))
+	fmt.Fprintf(out, "%s · %s · %s · %s", t.Status, t.Priority, t.Type, safe.Escape(t.Agent))
 	if t.Project != "" {
-		fmt.Fprintf(h.Out, " · %s", safe.Escape(t.Project))
+		fmt.Fprintf(out, " · %s", safe.Escape(t.Project))
 	}
-	fmt.Fprintln(h.Out)
-	for i, step := range t.Steps {
-		mark := " "
+	fmt.Fprintln(out)
+	for _, step := range t.Steps {
+		mark, number := " ", "-"
 		if step.Done {
 			mark = "x"
 		}
-		fmt.Fprintf(h.Out, "  %d [%s] %s\n", i+1, mark, safe.Escape(step.Title))
+		if step.Number > 0 {
+			number = strconv.Itoa(step.Number)
+		}
+		fmt.Fprintf(out, "  %s [%s] %s\n", number, mark, safe.Escape(step.Title))
 	}
 	if t.Reason != "" {
-		fmt.Fprintf(h.Out, "reason: %s\n", safe.Escape(t.Reason))
+		fmt.Fprintf(out, "reason: %s\n", safe.Escape(t.Reason))
 	}
 	if t.Result != "" {
-		fmt.Fprintf(h.Out, "result: %s\n", safe.Escape(t.Result))
+		fmt.Fprintf(out, "result: %s\n", safe.Escape(t.Result))
 	}
-	fmt.Fprintf(h.Out, "why:    %s\n", safe.Escape(why.line()))
-	if rec == nil {
-		return
-	}
-	fmt.Fprintln(h.Out)
-	for _, e := range rec.History {
-		fmt.Fprintf(h.Out, "%s  %s: %s", e.At.UTC().Format("2006-01-02 15:04:05Z"), safe.Escape(e.Who), safe.Escape(e.What))
-		if e.Detail != "" {
-			fmt.Fprintf(h.Out, " (%s)", safe.Escape(e.Detail))
-		}
-		fmt.Fprintln(h.Out)
-	}
+	fmt.Fprintf(out, "why:    %s\n", safe.Escape(line))
 }
 
-// recordView is a task as its record has it.
-func recordView(r *pipeline.Record) *taskView {
-	t := &taskView{
-		TaskID: r.TaskID, Title: r.Title, Status: r.Status, Agent: r.Agent, Priority: r.Priority, Project: r.Project,
-		Type: string(r.Type), Reason: r.Reason, Result: r.Result, RowID: r.RowID, Created: r.CreatedAt, Updated: lastEvent(r),
+// printEvents prints what happened to a task.
+func printEvents(out io.Writer, rec *pipeline.Record) {
+	fmt.Fprintln(out)
+	for _, e := range rec.History {
+		fmt.Fprintf(out, "%s  %s: %s", e.At.UTC().Format("2006-01-02 15:04:05Z"), safe.Escape(e.Who), safe.Escape(e.What))
+		if e.Detail != "" {
+			fmt.Fprintf(out, " (%s)", safe.Escape(e.Detail))
+		}
+		fmt.Fprintln(out)
 	}
-	for _, s := range r.Steps {
-		t.Steps = append(t.Steps, stepView{Title: s.Title, Done: s.Done, RowID: s.RowID})
-	}
-	return t
 }

@@ -17,6 +17,7 @@ import (
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/cli"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -139,24 +140,31 @@ func (h *Home) noteOnItsWay(snapshot func() (*slacklist.Snapshot, error), a *pip
 	if err != nil {
 		return // it is only a note
 	}
-	s, err := h.situationOf(snap)
+	v, err := loadView(context.Background(), h, snap)
 	if err != nil {
 		return // the same
 	}
 	n := 0
-	for _, c := range s.dropped {
+	for _, c := range v.Creates {
 		if pipeline.FoldName(c.Task.Agent) == pipeline.FoldName(a.Name) {
 			n++
 		}
 	}
-	for _, row := range s.rows {
+	for _, row := range v.Rows() {
 		if h.isFor(row, a) && h.isOnItsWay(row) {
 			n++
 		}
 	}
-	if n > 0 {
-		h.Note("%s on the way to %s: look again in a moment, or see otm why --all%s", counted(n, "task is", "tasks are"), a.Name, s.trouble(heartbeat.Injector)+s.trouble(heartbeat.Dispatcher))
+	if n == 0 {
+		return
 	}
+	trouble := ""
+	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher} {
+		if f := v.Component(id).Problem; f != nil {
+			trouble += "; " + f.Text(v.Now)
+		}
+	}
+	h.Note("%s on the way to %s: look again in a moment, or see otm why --all%s", explain.Count(n, "task is", "tasks are"), a.Name, trouble)
 }
 
 // isOnItsWay tells whether the task of a row was not handed out yet, or not taken.

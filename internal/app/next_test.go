@@ -22,7 +22,7 @@ func TestNextTellsOfFailedReports(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
 	w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.InProgress}
-	w.situation() // writes the records
+	w.view() // writes the records
 	failed := func(name string, id pipeline.TaskID, kind inbox.Kind, at time.Time) {
 		put(t, filepath.Join(w.h.Dir, inbox.FailedDir, name), fmt.Sprintf(`{"id":"u","taskId":%q,"title":"x","_result":{"at":%q,"inbox":%q,"error":%q,"class":"conflict"}}`,
 			id, at.Format(time.RFC3339), kind, id.String()+" about "+name))

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync"
 
-	"otm/heartbeat"
 	"otm/internal/page"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 	"otm/slacklist"
@@ -85,17 +85,19 @@ func (p *pageSource) createCommand() string {
 }
 
 func (p *pageSource) components(s *page.State) {
-	now := p.home.Now()
-	for _, id := range expected(p.home.installation()) {
-		b, err := heartbeat.Read(p.home.Dir, id)
-		c := page.Component{ID: id, State: string(heartbeat.NotInstalled)}
-		switch {
-		case err == nil:
-			c = page.Component{ID: id, State: string(heartbeat.Judge(b, now)), LastRun: &b.LastRun, Result: string(b.Result), Details: b.Details}
-		case !errors.Is(err, fs.ErrNotExist):
-			c.Details = err.Error() // whether it ran is not known
+	r := runner(p.home)
+	for _, c := range view.Components(view.Sources{Dir: p.home.Dir, LogDir: p.home.LogDir(), Now: p.home.Now(), Runner: r}) {
+		if !slices.Contains(r.Expected(), c.ID) {
+			continue
 		}
-		s.Components = append(s.Components, c)
+		out := page.Component{ID: c.ID, State: string(c.Health)}
+		switch b := c.Beat; {
+		case b != nil:
+			out.LastRun, out.Result, out.Details = &b.LastRun, string(b.Result), b.Details
+		case c.Err != nil:
+			out.Details = c.Err.Error()
+		}
+		s.Components = append(s.Components, out)
 	}
 }
 
@@ -159,7 +161,7 @@ func (p *pageSource) settled(name string) (*inbox.Settled, error) {
 
 // limitOf is how many rows the list may hold; 0 where nobody meets the limit.
 func limitOf(snap *slacklist.Snapshot) int {
-	if snap.Limit >= noLimit {
+	if snap.Limit >= view.ManyRows {
 		return 0
 	}
 	return snap.Limit

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"otm/internal/page"
+	"otm/internal/why"
 	"otm/pipeline"
 	"otm/slacklist"
 )
@@ -22,7 +23,7 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 	}
 	id := snap.Rows[i].Task()
 	if id == 0 {
-		return p.detailOfTyped(snap, &snap.Rows[i])
+		return p.detailOfTyped(ctx, snap, &snap.Rows[i])
 	}
 	rec, err := p.home.record(id)
 	if err != nil {
@@ -31,15 +32,15 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 	if rec != nil && rec.RowID != "" && rec.RowID != row {
 		return &page.Detail{Why: fmt.Sprintf("it bears the id of %v, which is another row: clear the Task ID of this one", id)}, nil
 	}
-	s, err := p.home.situationOf(snap)
+	v, err := loadView(ctx, p.home, snap)
 	if err != nil {
 		return nil, err
 	}
-	why, err := s.why(id)
+	reason, err := why.Of(v, id)
 	if err != nil {
 		return nil, err
 	}
-	d := &page.Detail{Why: why.Sentence, Next: why.Next}
+	d := &page.Detail{Why: reason.Sentence, Next: reason.Next}
 	if rec == nil {
 		return d, nil
 	}
@@ -50,16 +51,16 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 }
 
 // detailOfTyped is for a row that bears no task's id.
-func (p *pageSource) detailOfTyped(snap *slacklist.Snapshot, row *pipeline.Row) (*page.Detail, error) {
-	s, err := p.home.situationOf(snap)
+func (p *pageSource) detailOfTyped(ctx context.Context, snap *slacklist.Snapshot, row *pipeline.Row) (*page.Detail, error) {
+	v, err := loadView(ctx, p.home, snap)
 	if err != nil {
 		return nil, err
 	}
-	why, err := s.whyRow(row)
+	reason, err := why.OfRow(v, row)
 	if err != nil {
 		return nil, err
 	}
-	return &page.Detail{Why: why.Sentence, Next: why.Next}, nil
+	return &page.Detail{Why: reason.Sentence, Next: reason.Next}, nil
 }
 
 var errGone = &page.Refusal{Reason: "the row is no longer on the board"}

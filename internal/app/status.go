@@ -1,12 +1,10 @@
 package app
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
-	"io/fs"
+	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,14 +14,18 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/explain"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
 
-// statusReport is what otm status tells.
+// statusReport is what otm status prints as JSON.
 type statusReport struct {
 	Dir        string                  `json:"dir"`
+	Health     heartbeat.State         `json:"health"`
+	Findings   []explain.Finding       `json:"findings"` // why Health is not green
 	Components []componentStatus       `json:"components"`
 	Inbox      map[inbox.Kind]int      `json:"inbox"`
 	Oldest     *time.Time              `json:"oldest,omitempty"` // of what waits in an inbox
@@ -36,7 +38,8 @@ type statusReport struct {
 
 type componentStatus struct {
 	ID      string           `json:"id"`
-	State   heartbeat.State  `json:"state"`
+	State   heartbeat.State  `json:"state"`  // the age of its last run
+	Health  heartbeat.State  `json:"health"` // the age, and what that run said
 	LastRun *time.Time       `json:"lastRun,omitempty"`
 	Result  heartbeat.Result `json:"result,omitempty"`
 	Details string           `json:"details,omitempty"`
@@ -64,13 +67,6 @@ type boardStatus struct {
 	Limit  int        `json:"limit,omitempty"`
 }
 
-// noLimit is from which number on a limit of rows is none that anybody meets:
-// the embedded board names a million.
-const noLimit = 100_000
-
-// nearlyFull tells whether a tenth or less of the room is left.
-func (b *boardStatus) nearlyFull() bool { return b.Limit > 0 && b.Rows*10 >= b.Limit*9 }
-
 // statusCommand is otm status.
 func statusCommand(s cli.Streams) *cobra.Command {
 	var asJSON, fresh bool
@@ -80,20 +76,28 @@ func statusCommand(s cli.Streams) *cobra.Command {
 		Long: `Say when each component ran last, what waits and what failed, and what stands
 on the board. It reads the data directory; --fresh asks the board.
 
-A component is green if it ran less than 5 minutes ago, yellow up to 15, then red.`,
+A component is green if it ran less than 5 minutes ago and everything worked. It
+is yellow up to 15 minutes, or if something failed in its last run; else it is
+red.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := home(c, s)
 			if err != nil {
 				return err
 			}
-			r, err := h.status(c.Context(), fresh)
+			if fresh {
+				if err := h.walk(c.Context()); err != nil {
+					return err
+				}
+			}
+			v, err := loadView(c.Context(), h, nil)
 			if err != nil {
 				return err
 			}
+			r := status(v)
 			if asJSON {
 				return safe.EncodeJSON(s.Out, r)
 			}
-			return h.printStatus(r)
+			return printStatus(h, v, r)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
@@ -101,186 +105,166 @@ A component is green if it ran less than 5 minutes ago, yellow up to 15, then re
 	return c
 }
 
-func (h *Home) status(ctx context.Context, fresh bool) (*statusReport, error) {
-	r := &statusReport{Dir: h.Dir, Inbox: map[inbox.Kind]int{}, Tasks: map[pipeline.Status]int{}}
-	now := h.Now()
-	for _, id := range heartbeat.Components {
-		b, err := heartbeat.Read(h.Dir, id)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+func status(v *view.View) *statusReport {
+	problems := v.Problems()
+	r := &statusReport{
+		Dir: v.Dir, Health: view.Health(problems), Findings: problems,
+		Inbox: v.Inbox.Waiting, Failed: len(v.Inbox.Failed), Reasons: failedReasons(v), Agents: []agentStatus{},
+		Board: boardStatus{WalkAt: timeOrNil(v.Board.WalkAt), Rows: v.Board.Count, Limit: v.Board.Limit},
+		Tasks: map[pipeline.Status]int{}, Oldest: timeOrNil(v.Inbox.Oldest),
+	}
+	for _, c := range v.Components {
+		s := componentStatus{ID: c.ID, State: c.State, Health: c.Health, Stays: c.Resident}
+		if b := c.Beat; b != nil {
+			s.LastRun, s.Result, s.Details, s.PID = &b.LastRun, b.Result, b.Details, b.PID
+		} else if c.Err != nil {
+			s.Details = c.Err.Error()
 		}
-		cs := componentStatus{ID: id, State: heartbeat.Judge(b, now)}
-		if b != nil {
-			cs.LastRun, cs.Result, cs.Details, cs.PID = &b.LastRun, b.Result, b.Details, b.PID
-		}
-		cs.Stays = h.residents().running(id)
-		r.Components = append(r.Components, cs)
+		r.Components = append(r.Components, s)
 	}
-	for _, kind := range inbox.Kinds {
-		files, err := h.Box.List(kind)
-		if err != nil {
-			return nil, err
-		}
-		r.Inbox[kind] = len(files)
-		for _, f := range files {
-			if at := f.Info.ModTime().UTC(); r.Oldest == nil || at.Before(*r.Oldest) {
-				r.Oldest = &at
-			}
+	counts := map[string]map[pipeline.Status]int{}
+	for i := range v.Agents {
+		counts[v.Agents[i].Name] = map[pipeline.Status]int{}
+	}
+	for _, row := range v.Rows() {
+		r.Tasks[row.CurrentStatus()]++
+		if a := v.Agents.Assigned(row.Assignee); a != nil {
+			counts[a.Name][row.CurrentStatus()]++
 		}
 	}
-	failed, err := h.Box.SettledNames(inbox.FailedDir)
-	if err != nil {
-		return nil, err
+	for i := range v.Agents {
+		a := &v.Agents[i]
+		s := agentStatus{Name: a.Name, Tasks: counts[a.Name]}
+		if !a.Person {
+			s.Trigger = a.Trigger
+		}
+		for _, f := range v.AgentProblems(a) {
+			s.Trouble = join(s.Trouble, withNext(&f, v.Now))
+		}
+		r.Agents = append(r.Agents, s)
 	}
-	r.Failed, r.Reasons = len(failed), h.failedReasons(failed)
-	v, err := h.look(ctx, fresh)
-	if err != nil {
-		return nil, err
-	}
-	r.Board = boardStatus{Rows: v.Rows, Limit: v.Limit}
-	if !v.WalkAt.IsZero() {
-		walk := v.WalkAt.UTC()
-		r.Board.WalkAt = &walk
-	}
-	for _, t := range v.Tasks {
-		r.Tasks[t.Status]++
-	}
-	r.Agents = h.agentStatuses(v)
-	return r, nil
+	return r
 }
 
-// maxReasonsShown bounds how many failed files are told of, newest first.
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// withNext is a finding with what to do about it.
+func withNext(f *explain.Finding, now time.Time) string {
+	if next := f.Next(now); next != "" {
+		return f.Text(now) + ": " + next
+	}
+	return f.Text(now)
+}
+
+// join puts a second sentence behind the first, if there is one.
+func join(first, second string) string {
+	if first == "" {
+		return second
+	}
+	return first + "; " + second
+}
+
+// maxReasonsShown bounds how many failed files status tells about, newest first.
 const maxReasonsShown = 5
 
-func (h *Home) failedReasons(names []string) []failedReason {
+func failedReasons(v *view.View) []failedReason {
 	reasons := []failedReason{}
-	for _, name := range slices.Backward(names) {
-		if len(reasons) == maxReasonsShown {
-			break
+	for _, f := range v.Failures(maxReasonsShown) {
+		r := failedReason{Name: f.Name, Class: f.Result.Class, Error: f.Result.Error}
+		if f.Err != nil {
+			r.Error = f.Err.Error()
 		}
-		switch f, err := h.Box.ReadSettled(inbox.FailedDir, name); {
-		case err == nil:
-			reasons = append(reasons, failedReason{Name: name, Class: f.Result.Class, Error: f.Result.Error})
-		case !errors.Is(err, fs.ErrNotExist): // else it was put back meanwhile
-			reasons = append(reasons, failedReason{Name: name, Error: err.Error()})
-		}
+		reasons = append(reasons, r)
 	}
 	return reasons
 }
 
-func (h *Home) agentStatuses(v *view) []agentStatus {
-	all := []agentStatus{}
-	for i := range h.Config.Agents {
-		a := &h.Config.Agents[i]
-		s := agentStatus{Name: a.Name, Tasks: map[pipeline.Status]int{}}
-		if !a.Person {
-			s.Trigger = a.Trigger
-			if !isDir(a.Workspace) {
-				s.Trouble = "workspace is missing: mkdir -p " + safe.Quote(a.Workspace)
-			}
-		}
-		for _, t := range v.Tasks {
-			if t.Agent == a.Name {
-				s.Tasks[t.Status]++
-			}
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
-func (h *Home) printStatus(r *statusReport) error {
-	if err := h.printComponents(r); err != nil {
+func printStatus(h *Home, v *view.View, r *statusReport) error {
+	if err := printComponents(h, v, r); err != nil {
 		return err
 	}
-	now := h.Now()
-	fmt.Fprintf(h.Out, "\nwaiting  %s, %s", counted(r.Inbox[inbox.NewTasks], "new task", "new tasks"), counted(r.Inbox[inbox.TaskUpdates], "update", "updates"))
+	out := h.Out
+	fmt.Fprintf(out, "\nwaiting  %s, %s", explain.Count(r.Inbox[inbox.NewTasks], "new task", "new tasks"), explain.Count(r.Inbox[inbox.TaskUpdates], "update", "updates"))
 	if r.Oldest != nil {
-		fmt.Fprintf(h.Out, ", the oldest for %s", age(now.Sub(*r.Oldest)))
+		fmt.Fprintf(out, ", the oldest for %s", explain.Age(v.Now.Sub(*r.Oldest)))
 	}
-	fmt.Fprintf(h.Out, "\nfailed   %d", r.Failed)
+	fmt.Fprintf(out, "\nfailed   %d", r.Failed)
 	if r.Failed > 0 {
-		fmt.Fprintf(h.Out, " in %s; otm retry FILE puts one back", safe.Escape(safe.Quote(filepath.Join(h.Dir, inbox.FailedDir))))
+		fmt.Fprintf(out, " in %s; otm retry FILE puts one back", safe.Escape(safe.Quote(filepath.Join(v.Dir, inbox.FailedDir))))
 	}
-	fmt.Fprintln(h.Out)
+	fmt.Fprintln(out)
 	for _, f := range r.Reasons {
-		fmt.Fprintf(h.Out, "         %s: %s\n", safe.Escape(f.Name), safe.Escape(f.Error))
+		fmt.Fprintf(out, "         %s: %s\n", safe.Escape(f.Name), safe.Escape(f.Error))
 	}
-	h.printBoard(r)
-	return h.printAgents(r)
+	printBoard(out, v, r)
+	if err := printAgents(out, v, r); err != nil {
+		return err
+	}
+	word := "no problems found"
+	if n := len(r.Findings); n > 0 {
+		word = explain.Count(n, "problem", "problems") + "; otm doctor says what to do"
+	}
+	_, err := fmt.Fprintf(out, "health   %s: %s\n", paint(h, r.Health, 0), word)
+	return err
 }
 
-func (h *Home) printComponents(r *statusReport) error {
-	now := h.Now()
+func printComponents(h *Home, v *view.View, r *statusReport) error {
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
-	stays := false
 	for _, c := range r.Components {
 		last := "-"
 		if c.LastRun != nil {
-			last = age(now.Sub(*c.LastRun)) + " ago"
+			last = explain.Ago(*c.LastRun, v.Now)
 		}
-		reasons := strings.Split(c.Details, "; ")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.paint(c.State), c.ID, last, safe.Escape(string(c.Result)), safe.Escape(reasons[0]))
-		for _, reason := range reasons[1:] {
-			fmt.Fprintf(w, "%13s\t\t\t\t- %s\n", "", safe.Escape(reason))
+		details := strings.Split(c.Details, "; ")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", paint(h, c.Health, 13), c.ID, last, safe.Escape(details[0]))
+		for _, detail := range details[1:] {
+			fmt.Fprintf(w, "%13s\t\t\t- %s\n", "", safe.Escape(detail))
 		}
-		stays = stays || c.Stays
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if !stays {
-		h.noteNothingStays()
-	}
+	noteNothingStays(h, v)
 	return nil
 }
 
-// noteNothingStays says that no component stays running, unless timers are
-// known to run them.
-func (h *Home) noteNothingStays() {
-	switch o := h.installation(); {
-	case o == nil:
-		h.Note("nothing stays running here; unless timers run the components, start them with: %s", startBy(o, h.Dir, h.Getenv))
-	case !o.Timers:
-		h.Note("nothing stays running here; to start what was installed, run: %s", startBy(o, h.Dir, h.Getenv))
-	}
-}
-
-func (h *Home) printBoard(r *statusReport) {
-	fmt.Fprint(h.Out, "board    ")
+func printBoard(out io.Writer, v *view.View, r *statusReport) {
+	fmt.Fprint(out, "board    ")
 	if r.Board.WalkAt == nil {
-		fmt.Fprintln(h.Out, "not read yet; otm status --fresh reads it")
+		fmt.Fprintln(out, "not read yet; otm status --fresh reads it")
 		return
 	}
-	fmt.Fprintf(h.Out, "%d rows", r.Board.Rows)
-	if r.Board.Limit > 0 && r.Board.Limit < noLimit {
-		fmt.Fprintf(h.Out, " of %d", r.Board.Limit)
+	fmt.Fprintf(out, "%d rows", r.Board.Rows)
+	if limit := v.RowLimit(); limit > 0 {
+		fmt.Fprintf(out, " of %d", limit)
 	}
-	fmt.Fprintf(h.Out, ", read %s ago\n", age(h.Now().Sub(*r.Board.WalkAt)))
-	if r.Board.nearlyFull() {
-		fmt.Fprintln(h.Out, "         nearly full: otm archive --older-than 7d")
+	fmt.Fprintf(out, ", read %s\n", explain.Ago(*r.Board.WalkAt, v.Now))
+	if v.NearlyFull() {
+		fmt.Fprintln(out, "         nearly full: otm archive --older-than 7d")
 	}
 	for _, st := range pipeline.Statuses {
 		if n := r.Tasks[st]; n > 0 {
-			fmt.Fprintf(h.Out, "         %4d %s\n", n, st)
+			fmt.Fprintf(out, "         %4d %s\n", n, st)
 		}
 	}
 }
 
-func (h *Home) printAgents(r *statusReport) error {
+func printAgents(out io.Writer, v *view.View, r *statusReport) error {
 	if len(r.Agents) == 0 {
-		fmt.Fprintf(h.Out, "agents   none; name them in %s\n", safe.Escape(safe.Quote(filepath.Join(h.Dir, config.FileName))))
+		fmt.Fprintf(out, "agents   none; name them in %s\n", safe.Escape(safe.Quote(filepath.Join(v.Dir, config.FileName))))
 		return nil
 	}
-	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, a := range r.Agents {
 		head := ""
 		if i == 0 {
 			head = "agents"
-		}
-		trigger := string(a.Trigger)
-		if trigger == "" {
-			trigger = "person"
 		}
 		var counts []string
 		for _, st := range pipeline.Statuses {
@@ -291,17 +275,17 @@ func (h *Home) printAgents(r *statusReport) error {
 		if a.Trouble != "" {
 			counts = append(counts, a.Trouble)
 		}
-		fmt.Fprintf(w, "%-7s\t%s\t%s\t%s\n", head, short(a.Name, 30), trigger, safe.Escape(strings.Join(counts, ", ")))
+		fmt.Fprintf(w, "%-7s\t%s\t%s\t%s\n", head, short(a.Name, 30), cmp.Or(string(a.Trigger), "person"), safe.Escape(strings.Join(counts, ", ")))
 	}
 	return w.Flush()
 }
 
-// paint colours a state where people see it.
-func (h *Home) paint(s heartbeat.State) string {
+// paint writes a state in at least width characters, in colour on a terminal.
+func paint(h *Home, s heartbeat.State, width int) string {
 	colour := map[heartbeat.State]string{
 		heartbeat.Green: "32", heartbeat.Yellow: "33", heartbeat.Red: "31", heartbeat.ClockError: "31",
 	}[s]
-	text := fmt.Sprintf("%-13s", s)
+	text := fmt.Sprintf("%-*s", width, s)
 	if colour == "" || !isTerminal(h.Out) || h.Getenv("NO_COLOR") != "" {
 		return text
 	}

@@ -37,11 +37,11 @@ func TestStatusTells(t *testing.T) {
 	p.main("otm-injector", "--once")
 	code, out := p.main("otm", "status")
 	for _, want := range []string{
-		`otm-dispatcher +\d+s ago +partial +gate: refused\n +- runner: stuck\n`, // each reason
+		`yellow +otm-dispatcher +\d+s ago +gate: refused\n +- runner: stuck\n`, // each reason
 		`nothing stays running here; unless timers run the components, start them with: otm up\n`,
 		`c6.json: reason 6\n +c5.json: reason 5\n +c4.json: reason 4\n +c3.json: reason 3\n +c2.json: reason 2\nboard`, // the newest
 		`of 10, read \d+s ago\n +nearly full: otm archive --older-than 7d\n`,
-		`agents +devdas +none .*workspace is missing: mkdir -p /.*`,
+		`agents +devdas +none .*the workspace of devdas is missing: /.*: mkdir -p /.*`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("exit %d, %q is missing:\n%s", code, want, out)
@@ -60,7 +60,7 @@ func TestStartsWhatWasInstalled(t *testing.T) {
 	w.installed(false)
 	var errs strings.Builder
 	w.h.Err = &errs
-	if err := w.h.printComponents(&statusReport{}); err != nil || !strings.Contains(errs.String(), "to start what was installed, run: otm install --") {
+	if err := printComponents(w.h, w.view(), &statusReport{}); err != nil || !strings.Contains(errs.String(), "to start what was installed, run: otm install --") {
 		t.Errorf("%v, %s", err, &errs)
 	}
 }
@@ -90,7 +90,7 @@ func TestShowAndListOdd(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out := p.main("otm", "show", "T-00002", "--fresh")
-	if code != cli.OK || !regexp.MustCompile(`T-00002  At work\n.*\n  1 \[ \] a\n  2 \[ \] b\n(reason: .*\n)?result: half of it\nwhy:    its row is not on the board`).MatchString(out) {
+	if code != cli.OK || !regexp.MustCompile(`T-00002  At work\n.*\n  1 \[ \] a\n  2 \[ \] b\n(reason: .*\n)?result: half of it\nwhy:    its row was not on the board`).MatchString(out) {
 		t.Errorf("its row is gone: exit %d: %s", code, out)
 	}
 }

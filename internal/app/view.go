@@ -3,87 +3,48 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"slices"
+	"os"
 	"time"
 
+	"otm/internal/explain"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
+	"otm/slacklist"
 )
 
-// view is the board as people ask for it: from the snapshot, which may be old,
-// or from a walk that they asked for.
-type view struct {
-	WalkAt time.Time // zero: nothing is known
-	Tasks  []taskView
-	Rows   int
-	Limit  int
+// loadView reads the directory for a command or the page. snap is the board as
+// the caller has it; nil: as it was last read.
+func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot) (*view.View, error) {
+	return view.Load(ctx, view.Sources{
+		Dir: h.Dir, LogDir: h.LogDir(), Agents: h.Config.Agents, Times: h.Config.Times, Runner: runner(h), Now: h.Now(),
+		Records: h.Store, Snapshot: snap, Budget: h.Config.Slack.Budget,
+	})
 }
 
-// taskView is one task as list and show print it.
-type taskView struct {
-	TaskID   pipeline.TaskID   `json:"taskId"`
-	Title    string            `json:"title"`
-	Status   pipeline.Status   `json:"status"`
-	Agent    string            `json:"agent"`
-	Priority pipeline.Priority `json:"priority"`
-	Project  string            `json:"project,omitempty"`
-	Type     string            `json:"type,omitempty"`
-	Steps    []stepView        `json:"steps"`
-	Reason   string            `json:"reason,omitempty"`
-	Result   string            `json:"result,omitempty"`
-	RowID    string            `json:"slackItemId"`
-	Created  time.Time         `json:"createdAt"`
-	Updated  time.Time         `json:"updatedAt"`
-}
-
-type stepView struct {
-	Title string `json:"title"`
-	Done  bool   `json:"done"`
-	RowID string `json:"slackItemId,omitempty"`
-}
-
-func (t *taskView) done() int {
-	n := 0
-	for _, s := range t.Steps {
-		if s.Done {
-			n++
-		}
-	}
-	return n
-}
-
-// look reads the board; fresh walks it first.
-func (h *Home) look(ctx context.Context, fresh bool) (*view, error) {
+// lookAround is loadView for a command: fresh reads the board before, and files
+// that cannot be read are warned of.
+func lookAround(ctx context.Context, h *Home, fresh bool) (*view.View, error) {
 	if fresh {
 		if err := h.walk(ctx); err != nil {
 			return nil, err
 		}
 	}
-	snap, err := h.snapshot()
+	v, err := loadView(ctx, h, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &view{WalkAt: snap.WalkAt, Rows: snap.Count, Limit: snap.Limit, Tasks: h.taskViews(snap.Rows)}, nil
+	for _, err := range v.Unread {
+		h.Warn("%v", err)
+	}
+	return v, nil
 }
 
-// taskViews puts the rows of the board together, in the order of the ids.
-func (h *Home) taskViews(rows []pipeline.Row) []taskView {
-	steps := map[string][]*pipeline.Row{}
-	for i := range rows {
-		if r := &rows[i]; r.Parent != "" {
-			steps[r.Parent] = append(steps[r.Parent], r)
-		}
-	}
-	var tasks []taskView
-	for i := range rows {
-		if r := &rows[i]; r.Parent == "" {
-			tasks = append(tasks, h.taskView(r, steps[r.ID]))
-		}
-	}
-	slices.SortFunc(tasks, func(a, b taskView) int { return int(a.TaskID) - int(b.TaskID) })
-	return tasks
+// runner is what keeps the components of a directory running.
+func runner(h *Home) view.Runner {
+	o := h.installation()
+	return view.Runner{Installed: o != nil, Timers: o != nil && o.Timers, Start: startBy(o, h.Dir, h.Getenv), Apply: applyHint(o)}
 }
 
 // walk brings the snapshot up to date.
@@ -95,34 +56,6 @@ func (h *Home) walk(ctx context.Context) error {
 	return errors.Join(b.Refresh(ctx, 0), b.End())
 }
 
-// taskView puts a row and its steps together, the steps in the order of the
-// record.
-func (h *Home) taskView(r *pipeline.Row, rows []*pipeline.Row) taskView {
-	t := taskView{
-		TaskID: r.Task(), Title: r.Title, Status: r.CurrentStatus(), Agent: r.Assignee, Priority: r.Priority,
-		Project: r.Project, Type: r.Type, Reason: r.Reason, Result: r.Result, RowID: r.ID, Created: time.Unix(r.Created, 0).UTC(),
-		Updated: time.Unix(r.Updated, 0).UTC(),
-	}
-	if a := h.Config.Agents.Assigned(r.Assignee); a != nil {
-		t.Agent = a.Name
-	}
-	place := map[string]int{}
-	switch rec, err := h.Store.Load(t.TaskID); {
-	case err == nil:
-		for i, s := range rec.Steps {
-			place[s.RowID] = i + 1
-		}
-		t.Created = rec.CreatedAt
-	case !errors.Is(err, fs.ErrNotExist):
-		h.Warn("the steps of %v may stand in another order, as its record cannot be read: %v", t.TaskID, err)
-	}
-	slices.SortStableFunc(rows, func(a, b *pipeline.Row) int { return place[a.ID] - place[b.ID] })
-	for _, s := range rows {
-		t.Steps = append(t.Steps, stepView{Title: s.Title, Done: s.StepDone(), RowID: s.ID})
-	}
-	return t
-}
-
 // record returns the record of a task; nil where there is none.
 func (h *Home) record(id pipeline.TaskID) (*pipeline.Record, error) {
 	rec, err := h.Store.Load(id)
@@ -132,22 +65,34 @@ func (h *Home) record(id pipeline.TaskID) (*pipeline.Record, error) {
 	return rec, err
 }
 
-// age says how long ago something was, in one unit.
-func age(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "in the future"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
+// isDir reports whether a directory stands at a path.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
-// short cuts a text for a table, and makes it harmless.
+// noteAge says how old the board is of which follows.
+func noteAge(h *Home, walk time.Time) {
+	if walk.IsZero() {
+		h.Note("the board was not read yet; --fresh reads it")
+		return
+	}
+	h.Note("the board as it was %s", explain.Ago(walk, h.Now()))
+}
+
+// noteNothingStays says that no component stays running, unless timers are
+// known to run them.
+func noteNothingStays(h *Home, v *view.View) {
+	switch {
+	case v.AnyResident() || v.Runner.Timers:
+	case v.Runner.Installed:
+		h.Note("nothing stays running here; to start what was installed, run: %s", v.Runner.Start)
+	default:
+		h.Note("nothing stays running here; unless timers run the components, start them with: %s", v.Runner.Start)
+	}
+}
+
+// short cuts a text to n characters for a table, and escapes it.
 func short(s string, n int) string {
 	s = safe.Escape(s)
 	runes := []rune(s)

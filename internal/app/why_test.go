@@ -13,8 +13,11 @@ import (
 
 	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
+	"otm/internal/explain"
 	"otm/internal/install"
 	"otm/internal/lock"
+	"otm/internal/view"
+	"otm/internal/why"
 	"otm/pipeline"
 	"otm/pipeline/history"
 	"otm/pipeline/inbox"
@@ -177,7 +180,8 @@ func (w *whyWorld) failUpdate() {
 		fmt.Sprintf(`{"id":"u1","taskId":"T-00001","status":"done","_result":{"at":%q,"inbox":"task-updates","attempts":1,"error":"robin sets done","class":"conflict"}}`, w.now.Format(time.RFC3339)))
 }
 
-func (w *whyWorld) situation() *situation {
+// view writes the records and loads the directory.
+func (w *whyWorld) view() *view.View {
 	w.Helper()
 	for _, rec := range []*pipeline.Record{w.rec, w.also} {
 		if rec == nil {
@@ -191,12 +195,12 @@ func (w *whyWorld) situation() *situation {
 	for _, method := range w.held {
 		snap.Limits = append(snap.Limits, slacklist.Limited{Method: method, Until: time.Date(2026, 3, 14, 9, 15, 2, 0, time.UTC)})
 	}
-	s, err := w.h.situationOf(snap)
+	w.h.Now = func() time.Time { return w.now }
+	v, err := loadView(w.Context(), w.h, snap)
 	if err != nil {
 		w.Fatal(err)
 	}
-	s.now = w.now
-	return s
+	return v
 }
 
 // Each cause is named, with what to do.
@@ -211,10 +215,10 @@ func TestWhy(t *testing.T) {
 		next  string
 		slow  bool // otm why --all tells of it
 	}{
-		{"taken", func(w *whyWorld) { w.taken() }, "taken by gate 1m ago, nothing reported yet", "", false},
-		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "woken 1h ago, not taken", "it is woken again 15m0s after that; by hand: otm next --agent gate", true},
+		{"taken", func(w *whyWorld) { w.taken() }, "gate took it 1m ago and has reported nothing yet", "", false},
+		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "gate was woken 1h ago and has not taken it", "the dispatcher's next pass wakes it again", true},
 		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Accepted = nil }, 1) },
-			"no answer to the wake of 1h ago", "otm doctor   # says whether the gateway is there", true},
+			"no answer came to the wake of 1h ago", "otm doctor   # checks whether the gateway is there", true},
 		{"whether it was woken cannot be read", func(w *whyWorld) {
 			crashtest.Below(w, filepath.Join(w.h.Dir, "tasks"), func(step, _ string) error {
 				if step == "read directory" {
@@ -229,7 +233,7 @@ func TestWhy(t *testing.T) {
 			w.status(pipeline.New)
 			w.h.Config.Agents.Named("gate").Workspace = filepath.Join(w.h.Dir, "no such")
 		}, "the workspace of gate is missing: ", "mkdir -p ", true},
-		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "mend that", true},
+		{"refused", func(w *whyWorld) { w.woken(refused, 1) }, "the wake was refused 1h ago: token mismatch", "correct that", true},
 		{"nothing runs any more", func(w *whyWorld) {
 			w.dropUpdate()
 			put(w, w.h.residents().path(heartbeat.Injector), fmt.Sprintln(os.Getpid())) // it beat, and has ended
@@ -241,13 +245,13 @@ func TestWhy(t *testing.T) {
 		{"timers run what was installed", func(w *whyWorld) {
 			w.dropUpdate()
 			w.installed(true)
-		}, "an update of it waits in the inbox since 0s ago", "", true},
+		}, "1 update of it waits in the inbox, the oldest for 0s", "", true},
 		{"woken for one that left the board", func(w *whyWorld) {
 			at := w.now.Add(-30 * time.Minute)
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,
 				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "Gate", Via: "gateway", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
-		}, "woken 30m ago, not taken", "it is woken again 15m0s after that", true},
-		{"given up", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4) }, "woken 4 times, last 22m ago, and not taken: it is not woken again for it", "find out why the agent takes nothing, then set the task to new on the board, or run: otm next --agent gate", true},
+		}, "gate was woken 30m ago and has not taken it", "the dispatcher's next pass wakes it again", true},
+		{"given up", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4) }, "gate was woken 4 times, last 22m ago, and did not take it: it is not woken again for it", "find out why the agent takes nothing, then set the task to new on the board", true},
 		{"its process takes nothing", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
@@ -265,67 +269,85 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *pipeline.Wake) {
 				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 1"
 			}, 1)
-		}, "ended (exit status 1) and not taken", "/logs/exec/runner; it should run: otm next --agent runner", true},
+		}, "ended (exit status 1), and took nothing", "/logs/exec/runner; it should run: otm next --agent runner", true},
 		{"taken, and its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", &w.now }, 1)
-		}, "taken by runner 1m ago, nothing reported yet; but its process ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
+		}, "runner took it 1m ago and has reported nothing yet; but the process of runner ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
 		{"taken by hand after its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", wake.Accepted }, 1)
-		}, "taken by runner 1m ago, nothing reported yet", "", false},
-		{"at work", func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }, "gate is at it, 1 of 1 steps open, last heard 1m ago", "", false},
-		{"at work, and never heard of", func(w *whyWorld) { w.status(pipeline.InProgress) }, "gate is at it, 1 of 1 steps open, last heard 2h ago", "look at the agent; it is woken again if other tasks wait, or set this one to new on the board", true},
+		}, "runner took it 1m ago and has reported nothing yet", "", false},
+		{"at work", func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }, "gate works on it, 1 of 1 steps open, last heard 1m ago", "", false},
+		{"at work, and never heard of", func(w *whyWorld) { w.status(pipeline.InProgress) }, "gate works on it, 1 of 1 steps open, last heard 2h ago", "look at the agent; it is woken again if other tasks wait, or set this one to new on the board", true},
 		{"all steps done", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
 			w.rows[1].Checked, w.rec.Steps[0].Done = true, true
 			w.beat(heartbeat.Error, "no board", heartbeat.Detector)
-		}, "all steps are done; waits for the completion detector; otm-completion-detector said 0s ago: no board", "otm doctor", false},
+		}, "all steps are done; the completion detector's next pass ends it; otm-completion-detector reported 0s ago: no board", "otm doctor", false},
 		{"all steps deleted", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
 			w.rows, w.rec.Steps, w.rec.Dispatch.AllTicked = w.rows[:1], nil, true
-		}, "all its steps were deleted on the board: the agent has to say agent_done", "", false},
+		}, "all its steps were deleted on the board: the agent has to report agent_done", "", false},
 		{"sent back with its ticks", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
 			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
-		}, "every step is ticked already", "", false},
+		}, "every step was ticked before", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
-			"an update of it waits in the inbox since 0s ago; otm-injector said 0s ago: no board", "otm doctor", false},
-		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{toChange} },
-			"an update of it waits in the inbox since 0s ago; the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
-		{"a create waits for the rate limit", func(w *whyWorld) { w.rec, w.rows, w.held = nil, nil, []string{toMake}; w.dropCreate("T-00001") },
-			"in the inbox since 1h ago; the rate limit of slackLists.items.create is reached until 09:15:02Z", "", true},
-		{"new, and the rate limit is reached", func(w *whyWorld) { w.status(pipeline.New); w.rec.Dispatch = nil; w.held = []string{toRead} },
+			"1 update of it waits in the inbox, the oldest for 0s; otm-injector reported 0s ago: no board", "otm doctor", false},
+		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{"slackLists.items.update"} },
+			"1 update of it waits in the inbox, the oldest for 0s; the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
+		{"a create waits for the rate limit", func(w *whyWorld) {
+			w.rec, w.rows, w.held = nil, nil, []string{"slackLists.items.create"}
+			w.dropCreate("T-00001")
+		},
+			"in the inbox for 1h; the rate limit of slackLists.items.create is reached until 09:15:02Z", "", true},
+		{"new, and the rate limit is reached", func(w *whyWorld) {
+			w.status(pipeline.New)
+			w.rec.Dispatch = nil
+			w.held = []string{"slackLists.items.list"}
+		},
 			"waits for the dispatcher's next pass; the rate limit of slackLists.items.list is reached until 09:15:02Z", "", true},
 		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.rec.Reason = "no password" },
 			"blocked 2h ago: no password", "remove the cause", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
-		{"its id was taken", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Conflict) }, "failed (conflict): not so", "otm retry c.json --new-id", true},
-		{"its create is wrong", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Invalid) }, "failed (invalid): not so", "failed/c.json, then: otm retry c.json", true},
+		{"its id was taken", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Conflict) }, "failed 1h ago (conflict): not so", "otm retry c.json --new-id", true},
+		{"its create is wrong", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Invalid) }, "failed 1h ago (invalid): not so", "failed/c.json, then run: otm retry c.json", true},
 		{"refused when it was half made", func(w *whyWorld) {
 			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.History = "", nil, w.now.Add(-2*time.Hour), nil
 			w.failCreate(inbox.Rejected)
-		}, "failed (rejected): not so", "otm retry c.json", true},
-		{"a drop of somebody that failed says nothing of use", func(w *whyWorld) { w.taken(); w.oddFailure() }, "taken by gate 1m ago, nothing reported yet", "", false},
-		{"it stands nowhere, and a drop cannot be read", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.oddFailure() },
+		}, "failed 1h ago (rejected): not so", "otm retry c.json", true},
+		{"a drop of somebody that failed says nothing of use", func(w *whyWorld) { w.taken(); w.oddFailure() }, "gate took it 1m ago and has reported nothing yet", "", false},
+		{"it stands nowhere, and a drop cannot be read", func(w *whyWorld) {
+			w.rows, w.rec = nil, nil
+			w.oddFailure()
+			refused := false // once: other readers of it come later
+			crashtest.Below(w, filepath.Join(w.h.Dir, inbox.FailedDir, "odd.json"), func(string, string) error {
+				if refused {
+					return nil
+				}
+				refused = true
+				return syscall.EIO
+			})
+		},
 			"was never issued; but failed/odd.json cannot be read: ", "otm list", false},
 		{"an update waits, and the heartbeat cannot be read", func(w *whyWorld) {
 			w.taken()
 			w.dropUpdate()
 			crashtest.Below(w, heartbeat.Path(w.h.Dir, heartbeat.Injector), func(string, string) error { return syscall.EIO })
-		}, "in the inbox since 0s ago; whether otm-injector runs is not known", "otm doctor", false},
+		}, "in the inbox, the oldest for 0s; whether otm-injector runs is not known", "otm doctor", false},
 		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
 		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},
-		{"row of a reviewed task gone, not noted", func(w *whyWorld) { w.status(pipeline.AgentDone); w.rows = nil }, "agent_done; its row is not on the board", "", false},
+		{"row of a reviewed task gone, not noted", func(w *whyWorld) { w.status(pipeline.AgentDone); w.rows = nil }, "agent_done; its row was not on the board", "", false},
 		{"archived", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.rec.ArchivedAt = &w.now }, "archived 0s ago", "otm history T-00001", false},
-		{"its id cleared", func(w *whyWorld) { w.taken(); w.rows[0].TaskID = "" }, "nothing reported yet; somebody changed the Task ID of its row, and the dispatcher writes it back", "", false},
-		{"another row bears its id", func(w *whyWorld) { w.taken(); w.rows[0].ID = "Rec7" }, "its row is not on the board as it was last read", "restore the row", true},
+		{"its id cleared", func(w *whyWorld) { w.taken(); w.rows[0].TaskID = "" }, "reported nothing yet; somebody changed the Task ID of its row; the dispatcher writes it back", "", false},
+		{"another row bears its id", func(w *whyWorld) { w.taken(); w.rows[0].ID = "Rec7" }, "its row was not on the board when it was last read", "restore the row", true},
 		{"typed id, unknown agent", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "deevdas"}) },
 			`unknown agent "deevdas"`, "or assign it to devdas", true},
 		{"typed id, nobody", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x"}) }, "nobody is assigned", "choose an assignee", false},
@@ -335,36 +357,39 @@ func TestWhy(t *testing.T) {
 		}, "typed on the board as done", "", false},
 		{"adoption stuck", func(w *whyWorld) {
 			w.begun()
-			w.beat(heartbeat.Partial, `row "One": its step cannot be made: the list is full`, heartbeat.Dispatcher)
-		}, `otm-dispatcher said 0s ago: row "One": its step cannot be made: the list is full`, "otm archive --older-than 7d", true},
+			beat := heartbeat.NewWriter(w.h.Dir, heartbeat.Dispatcher, "", func() time.Time { return w.now })
+			if err := beat.Beat(heartbeat.Partial, `row "One": no room`, explain.New(explain.ListFull)); err != nil {
+				w.Fatal(err)
+			}
+		}, `otm-dispatcher reported 0s ago: row "One": no room; the list is full`, "otm archive --older-than 7d", true},
 		{"adoption stuck on a full list", func(w *whyWorld) {
 			w.begun()
 			w.limit = len(w.rows)
 			w.beat(heartbeat.Partial, "0 tasks, 1 failures", heartbeat.Dispatcher)
-		}, "not taken up completely; the list is full (1 of 1 rows); otm-dispatcher said 0s ago", "otm archive --older-than 7d", true},
+		}, "not taken up completely; otm-dispatcher reported 0s ago: 0 tasks, 1 failures; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
 		{"row not made on a full list", func(w *whyWorld) {
 			w.rec.RowID, w.rows, w.limit = "", w.rows[:0], 1
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})
 			w.dropCreate("T-00001")
 		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
 		{"row not made, and nothing waits", func(w *whyWorld) { w.rec.RowID, w.rows = "", nil },
-			"its row was never made, and no drop of it waits", "create it again", true},
+			"its row was never made, and no file of it waits", "create it again", true},
 		{"typed, and its row does not show yet", func(w *whyWorld) { w.begun(); w.rows, w.rec.RowID = nil, "" }, "typed on the board, and not taken up completely", "", true},
 		{"row lacks one of its steps", func(w *whyWorld) { w.rec.Steps = append(w.rec.Steps, pipeline.StepRecord{Title: "b"}) },
-			"1 of its 2 steps stand on the board, and no drop of it waits", "create it again", true},
+			"1 of its 2 steps stand on the board, and no file of it waits", "create it again", true},
 		{"row lacks steps, and nothing waits", func(w *whyWorld) { w.rec.Steps[0].RowID, w.rows = "", w.rows[:1] },
-			"0 of its 1 steps stand on the board, and no drop of it waits", "create it again", true},
+			"0 of its 1 steps stand on the board, and no file of it waits", "create it again", true},
 		{"two rows bear its id", func(w *whyWorld) {
 			w.taken()
 			w.rows = append([]pipeline.Row{{ID: "Rec0", TaskID: "T-00001", Title: "Copy", Assignee: "gate", Updated: w.now.Unix()}}, w.rows...)
-		}, `nothing reported yet; another row, "Copy", bears its id`, "clear the Task ID of that row", false},
+		}, `reported nothing yet; another row, "Copy", bears its id`, "clear the Task ID of that row", false},
 		{"its id cleared and on another row", func(w *whyWorld) {
 			w.taken()
 			w.rows[0].TaskID = ""
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec0", TaskID: "T-00001", Title: "Copy", Assignee: "gate"})
 		}, `somebody changed the Task ID of its row, and it cannot be written back while another row, "Copy", bears it`, "clear the Task ID of that row", false},
-		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "woken 1h ago, not taken; somebody changed the Task ID", "it is woken again", true},
-		{"row back, not noted", func(w *whyWorld) { w.taken(); w.gone() }, "nothing reported yet; its row was gone and is back", "", false},
+		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "woken 1h ago and has not taken it; somebody changed the Task ID", "wakes it again", true},
+		{"row back, not noted", func(w *whyWorld) { w.taken(); w.gone() }, "reported nothing yet; its row was gone and is back", "", false},
 		{"row gone while the snapshot is older", func(w *whyWorld) {
 			w.rec.GoneAt = &w.now
 		}, "somebody deleted or archived its row", "restore the row", false},
@@ -372,7 +397,7 @@ func TestWhy(t *testing.T) {
 			w.status(pipeline.InProgress)
 			w.taken()
 			w.rec.DropID, w.rows, w.rec.Steps, w.rec.Dispatch.AllTicked = "", w.rows[:1], nil, true
-		}, "all its steps were deleted on the board: the agent has to say agent_done", "", false},
+		}, "all its steps were deleted on the board: the agent has to report agent_done", "", false},
 		{"archived, opened again, deleted", func(w *whyWorld) {
 			w.rec.ArchivedAt = &w.now
 			w.rec.Observe(&w.rows[0], []*pipeline.Row{&w.rows[1]}, func(*pipeline.Row) string { return "U0ROB" }, w.now)
@@ -387,7 +412,7 @@ func TestWhy(t *testing.T) {
 			w.rows, w.rec = nil, nil
 			put(w, filepath.Join(w.h.Dir, "tasks", "T-00001.json"), "{")
 		}, "its record cannot be read", "otm fsck", true},
-		{"lost record, create waits", func(w *whyWorld) { w.rec = nil; w.dropCreate("T-00001") }, "in the inbox since", "", true},
+		{"lost record, create waits", func(w *whyWorld) { w.rec = nil; w.dropCreate("T-00001") }, "in the inbox for", "", true},
 		{"lost record and row, archived", func(w *whyWorld) {
 			w.rows[0].Status = pipeline.Done
 			if err := history.Append(w.h.Dir, []history.Entry{{ArchivedAt: w.now, TaskID: 1, Row: w.rows[0]}}); err != nil {
@@ -398,27 +423,27 @@ func TestWhy(t *testing.T) {
 		{"lost record and row, create took effect", func(w *whyWorld) {
 			w.rows, w.rec = nil, nil
 			put(w, filepath.Join(w.h.Dir, inbox.ProcessedDir, "c.json"), createOf("T-00001"))
-		}, "its create took effect, and neither its record nor its row is there any more", "otm fsck", true},
+		}, "its file was processed, but its record and its row are gone", "otm fsck", true},
 		{"an update of a task that nobody knows waits", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.dropUpdate() },
-			"was never issued; an update of it waits in the inbox", "otm list", false},
+			"was never issued; 1 update of it waits in the inbox", "otm list", false},
 		{"an update of a task that is coming waits long", func(w *whyWorld) {
 			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.History = "", nil, w.now, nil
 			w.dropCreate("T-00001")
 			w.dropUpdate()
 			w.ageUpdate(time.Hour)
-		}, "an update of it waits in the inbox since 1h ago", "", true},
-		{"an update waits for long", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.ageUpdate(time.Hour) }, "an update of it waits in the inbox since 1h ago", "", true},
+		}, "1 update of it waits in the inbox, the oldest for 1h", "", true},
+		{"an update waits for long", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.ageUpdate(time.Hour) }, "1 update of it waits in the inbox, the oldest for 1h", "", true},
 		{"an update failed, and the agent went on", func(w *whyWorld) {
 			w.taken()
 			w.failUpdate()
 			w.rec.Note(w.now.Add(time.Second), "agent gate", pipeline.EventStatus, "assigned to assigned")
 		}, "an update of it failed 0s ago", "otm retry u.json", false},
 		{"typed, a cell cannot be read", func(w *whyWorld) { w.typed(pipeline.Row{Title: "x", Assignee: "gate", TaskID: "T-00001", Odd: true}) },
-			"a cell of its row has a form that otm cannot read", "choose its values anew", true},
+			"a cell of its row has a form that OTM cannot read", "choose its values anew", true},
 		{"typed, its step was just made", func(w *whyWorld) {
 			w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "gate"})
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec2", Parent: "Rec1", Title: "a", Updated: w.now.Unix()})
-		}, "it is taken up when it has been still for 1m0s", "", false},
+		}, "it is taken up when nobody has changed it for 1m0s", "", false},
 		{"lost record of a task at work", func(w *whyWorld) { w.rec = nil }, "assigned on the board, and without a record: the dispatcher's next pass makes one", "", true},
 		{"its id is another task's row's", func(w *whyWorld) {
 			w.rows[0].TaskID = "T-00002"
@@ -429,18 +454,18 @@ func TestWhy(t *testing.T) {
 		{"jumped over", func(w *whyWorld) {
 			w.rows, w.rec = nil, nil
 			put(w, filepath.Join(w.h.Dir, "next-task-id.json"), `{"next":5}`)
-		}, "was never given to a task, as far as is known", "", false},
+		}, "was never given to a task, as far as OTM knows", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWhyWorld(t)
 			c.spoil(w)
-			s := w.situation()
-			r, err := s.why(1)
+			v := w.view()
+			r, err := why.Of(v, 1)
 			if err != nil || !strings.Contains(r.Sentence, c.want) || !strings.Contains(r.Next, c.next) || c.next == "" && r.Next != "" {
 				t.Errorf("why = %+v, %v; want %q, next %q", r, err, c.want, c.next)
 			}
-			if got := s.isSlow(r); got != c.slow {
+			if got := r.Slow(v); got != c.slow {
 				t.Errorf("told of by --all: %v, want %v (%+v)", got, c.slow, r)
 			}
 		})
@@ -471,33 +496,32 @@ func TestWhyTypedRows(t *testing.T) {
 		pipeline.Row{ID: "RecC", Title: "nobody", Updated: old},
 		pipeline.Row{ID: "RecD", Title: "own", TaskID: "T-00002", Assignee: "gate", Status: pipeline.Done, Updated: old})
 	w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", RowID: "RecD", Status: pipeline.Done}
-	if err := w.h.whyAll(w.situation(), false); err != nil {
+	if err := whyAll(w.h, w.view(), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`row junk: its Task ID says "soon", which is no task id`, `row unknown: unknown agent "x"`, "row (no title): typed on the board without a title",
-		"row not new: typed on the board as in_progress: only new ones are taken up", "row copy: it bears the id of T-00002, which is another row",
-		"row odd: a cell of its row has a form that otm cannot read", "row nobody: nobody is assigned",
+		`- junk: its Task ID says "soon", which is no task id`, `- unknown: unknown agent "x"`, "- (no title): typed on the board without a title",
+		"- not new: typed on the board as in_progress: only new ones are taken up", "- copy: it bears the id of T-00002, which is another row",
+		"- odd: a cell of its row has a form that OTM cannot read", "- nobody: nobody is assigned",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, out.String())
 		}
 	}
-	for _, no := range []string{"row over", "row just now", "row taken up soon", "row One", "T-00001 ", "T-00002 "} {
+	for _, no := range []string{"- over", "- just now", "- taken up soon", "- One", "T-00001 ", "T-00002 "} {
 		if strings.Contains(out.String(), no) {
 			t.Errorf("%q is told of:\n%s", no, out.String())
 		}
 	}
 	out.Reset()
-	if err := w.h.whyAll(w.situation(), true); err != nil {
+	if err := whyAll(w.h, w.view(), true); err != nil {
 		t.Fatal(err)
 	}
 	var list []struct{ TaskID, Title, Why string }
 	if err := json.Unmarshal(out.Bytes(), &list); err != nil || len(list) != 7 || list[0].TaskID != "" {
 		t.Errorf("as JSON: %v, %s", err, out.String())
 	}
-	s := w.situation()
-	if r, err := s.whyRow(&w.rows[0]); err != nil || !strings.Contains(r.Sentence, "taken by gate") {
+	if r, err := why.OfRow(w.view(), &w.rows[0]); err != nil || !strings.Contains(r.Sentence, "gate took it") {
 		t.Errorf("a row without its id: %+v, %v", r, err)
 	}
 }

@@ -2,17 +2,14 @@ package app
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
 	"otm/internal/safe"
+	"otm/internal/view"
+	"otm/internal/why"
 	"otm/pipeline"
 )
 
@@ -44,19 +41,14 @@ It reads the data directory; --fresh asks the board.`,
 			if err != nil {
 				return err
 			}
-			if fresh {
-				if err := h.walk(c.Context()); err != nil {
-					return err
-				}
-			}
-			situation, err := h.situation()
+			v, err := lookAround(c.Context(), h, fresh)
 			if err != nil {
 				return err
 			}
 			if all {
-				return h.whyAll(situation, asJSON)
+				return whyAll(h, v, asJSON)
 			}
-			return h.whyOne(situation, id, asJSON)
+			return whyOne(h, v, id, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all tasks that have stood too long")
@@ -65,21 +57,14 @@ It reads the data directory; --fresh asks the board.`,
 	return c
 }
 
-// explained is a task with the reason why it is where it is.
-type explained struct {
-	TaskID pipeline.TaskID `json:"taskId,omitempty"` // 0: a row that a person typed
-	Title  string          `json:"title,omitempty"`
-	reason
-}
-
-func (h *Home) whyOne(s *situation, id pipeline.TaskID, asJSON bool) error {
-	r, err := s.why(id)
+func whyOne(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
+	r, err := why.Of(v, id)
 	if err != nil {
 		return err
 	}
-	h.sayWalk(s.snap.WalkAt)
+	noteAge(h, v.Board.WalkAt)
 	if asJSON {
-		return safe.EncodeJSON(h.Out, explained{id, s.title(id), r})
+		return safe.EncodeJSON(h.Out, why.Entry{TaskID: id, Title: v.Task(id).Title(), Reason: r})
 	}
 	fmt.Fprintf(h.Out, "%v: %s\n", id, safe.Escape(r.Sentence))
 	if r.Next != "" {
@@ -88,40 +73,15 @@ func (h *Home) whyOne(s *situation, id pipeline.TaskID, asJSON bool) error {
 	return nil
 }
 
-func (s *situation) title(id pipeline.TaskID) string {
-	rec, err := s.home.record(id)
-	if err != nil {
-		rec = nil // it cannot be read
-	}
-	if row := s.ownRow(id, rec); row != nil && row.Title != "" {
-		return row.Title
-	}
-	if rec != nil {
-		return rec.Title
-	}
-	for _, c := range s.dropped {
-		if c.Task.ID == id {
-			return c.Task.Title
-		}
-	}
-	var title string
-	if f := s.failed[id]; f != nil {
-		json.Unmarshal(f.Object.Get("title"), &title) // one that is none has none
-	}
-	return title
-}
-
 // whyAll lists what has stood longer than its stage usually takes, the oldest
 // first.
-func (h *Home) whyAll(s *situation, asJSON bool) error {
-	slow, err := s.slow()
+func whyAll(h *Home, v *view.View, asJSON bool) error {
+	slow, err := why.Slow(v)
 	if err != nil {
 		return err
 	}
-	h.sayWalk(s.snap.WalkAt)
-	if !h.residents().any() {
-		h.noteNothingStays()
-	}
+	noteAge(h, v.Board.WalkAt)
+	noteNothingStays(h, v)
 	if asJSON {
 		return safe.EncodeJSON(h.Out, slow)
 	}
@@ -130,76 +90,14 @@ func (h *Home) whyAll(s *situation, asJSON bool) error {
 		return nil
 	}
 	for _, e := range slow {
-		fmt.Fprintf(h.Out, "%s: %s\n", e.name(), safe.Escape(e.Sentence))
+		name := "-" // as in otm list: a person typed it, and it has no id yet
+		if e.TaskID != 0 {
+			name = e.TaskID.String()
+		}
+		fmt.Fprintf(h.Out, "%s %s: %s\n", name, short(cmp.Or(e.Title, "(no title)"), 50), safe.Escape(e.Sentence))
 		if e.Next != "" {
 			fmt.Fprintf(h.Out, "         next: %s\n", safe.Escape(e.Next))
 		}
 	}
 	return nil
-}
-
-// name is how a task is called in the list; one that a person typed has no id.
-func (e *explained) name() string {
-	title := short(cmp.Or(e.Title, "(no title)"), 50)
-	if e.TaskID == 0 {
-		return "row " + title
-	}
-	return e.TaskID.String() + " " + title
-}
-
-// slow are the tasks that have stood longer than their stage usually takes, and
-// the rows that are no tasks.
-func (s *situation) slow() ([]explained, error) {
-	ids, err := s.ids()
-	if err != nil {
-		return nil, err
-	}
-	slow := []explained{}
-	for _, id := range ids {
-		r, err := s.why(id)
-		if err != nil {
-			return nil, err
-		}
-		if s.isSlow(r) {
-			slow = append(slow, explained{id, s.title(id), r})
-		}
-	}
-	for _, row := range s.tops {
-		if s.taskOf(row) != 0 {
-			continue // it was told of
-		}
-		if r := s.whyStranger(row); s.isSlow(r) {
-			slow = append(slow, explained{0, row.Title, r})
-		}
-	}
-	slices.SortStableFunc(slow, func(a, b explained) int { return sinceOf(a).Compare(sinceOf(b)) })
-	return slow, nil
-}
-
-// ids are those of all tasks of which anything is known.
-func (s *situation) ids() ([]pipeline.TaskID, error) {
-	ids, err := s.home.Store.IDs()
-	if err != nil {
-		return nil, err
-	}
-	for _, known := range []iter.Seq[pipeline.TaskID]{
-		maps.Keys(s.rows), maps.Keys(s.waiting), maps.Keys(s.failed), maps.Keys(s.updates), maps.Keys(s.refused),
-	} {
-		ids = slices.AppendSeq(ids, known)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids), nil
-}
-
-// isSlow tells whether a task stands longer than its stage usually takes.
-func (s *situation) isSlow(r reason) bool {
-	usual, bounded := s.home.usual(r.Stage)
-	return r.late || bounded && (r.Since == nil || s.now.Sub(*r.Since) > usual)
-}
-
-func sinceOf(e explained) time.Time {
-	if e.Since == nil {
-		return time.Time{}
-	}
-	return *e.Since
 }

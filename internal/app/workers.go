@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"otm/dispatch"
 	"otm/heartbeat"
+	"otm/internal/explain"
 	"otm/pipeline"
 	"otm/pipeline/complete"
 	"otm/pipeline/inbox"
@@ -46,6 +48,7 @@ func newInjector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duratio
 		report, err := sweep(ctx)
 		out := outcome{details: report.Summary(), due: report.Due, failed: report.Failed > 0, trouble: report.Trouble}
 		out.result = resultOf(report.Failed > 0 || len(report.Kept) > 0, report.Trouble)
+		out.findings = boardFindings(report.Trouble, report.Full)
 		waiting.Store(report.Waiting > 0 || len(report.Kept) > 0)
 		return out, err
 	}
@@ -68,17 +71,31 @@ func pruneProcessed(h *Home, log *slog.Logger) {
 	}
 }
 
-// resultOf is the result of a run for its heartbeat. Waiting for the rate limit is
-// no error: the details say until when.
+// resultOf is the result of a run for its heartbeat. One that waits for the rate
+// limit is not done (C52): the details say until when.
 func resultOf(failures bool, trouble error) heartbeat.Result {
 	_, waits := pipeline.WaitsUntil(trouble)
 	switch {
 	case trouble != nil && !waits:
 		return heartbeat.Error
-	case failures:
+	case failures || waits:
 		return heartbeat.Partial
 	}
 	return heartbeat.Success
+}
+
+// boardFindings is what a run learned about the board, as data for its heartbeat.
+func boardFindings(trouble error, full bool) (found []explain.Finding) {
+	var e *pipeline.BoardError
+	if until, waits := pipeline.WaitsUntil(trouble); waits && errors.As(trouble, &e) {
+		found = append(found, explain.New(explain.RateLimited, "method", e.Method, "until", until))
+	} else if errors.As(trouble, &e) && e.Credentials {
+		found = append(found, explain.New(explain.TokenRefused, "error", e))
+	}
+	if full {
+		found = append(found, explain.New(explain.ListFull))
+	}
+	return found
 }
 
 // newDispatcher builds the dispatcher. patience is dispatch.Dispatcher's. stop waits
@@ -97,7 +114,8 @@ func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience 
 		failures := len(report.Failed) > 0
 		return outcome{
 			details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble,
-			result: resultOf(failures || len(report.Given) > 0, report.Trouble),
+			result:   resultOf(failures || len(report.Given) > 0, report.Trouble),
+			findings: boardFindings(report.Trouble, report.Full),
 		}, err
 	}
 	return c, func() {
@@ -124,7 +142,7 @@ func newDetector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duratio
 		d.Progress = progress
 		report, err := d.Pass(ctx, why.maxAge(every))
 		failures := len(report.Failed) > 0
-		return outcome{details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble, result: resultOf(failures, report.Trouble)}, err
+		return outcome{details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble, result: resultOf(failures, report.Trouble), findings: boardFindings(report.Trouble, false)}, err
 	}
 	return c
 }

@@ -1,0 +1,167 @@
+package why
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"otm/dispatch"
+	"otm/heartbeat"
+	"otm/internal/explain"
+	"otm/internal/view"
+	"otm/pipeline"
+	"otm/pipeline/inbox"
+)
+
+// assigned is for a task that stands in its agent's dispatch file.
+func assigned(v *view.View, t *view.Task, since time.Time) draft {
+	name := t.Row.Assignee
+	if t.Agent != nil {
+		name = t.Agent.Name
+	}
+	if d := t.Record.Dispatch; d != nil && d.TakenAt != nil {
+		return withEnd(v, at(AtWork, *d.TakenAt, explain.Taken, "agent", name, "at", *d.TakenAt).and(silence(v, t)...), t, t.Agent)
+	}
+	if t.Agent == nil {
+		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee)
+	}
+	return toTake(v, t, since)
+}
+
+// toTake is for a task that waits for its agent to take it.
+func toTake(v *view.View, t *view.Task, since time.Time) draft {
+	name := t.Agent.Name
+	d := at(ToTake, since, explain.Dispatched, "agent", name, "since", since)
+	if t.Agent.Trigger == pipeline.TriggerNone {
+		return d.plus(explain.LooksByItself, "agent", name)
+	}
+	its := v.Agent(t.Agent)
+	for _, other := range its.Tasks {
+		if other.ID != t.ID && other.Record != nil && dispatch.AtWork(other.Record) {
+			return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
+		}
+	}
+	var silent *view.SilentError
+	switch {
+	case errors.As(its.Err, &silent):
+		return d.plus(explain.WorkspaceSilent, "agent", name, "path", silent.Path)
+	case its.Err != nil:
+		return d.plus(explain.WakeUnread, "agent", name, "error", its.Err)
+	}
+	return byWake(v, d, t, its.Outlook)
+}
+
+// byWake is for a task whose agent is free, by what became of its last wake.
+func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
+	w, name, log := o.Wake, t.Agent.Name, v.AgentLog(t.Agent)
+	var gave time.Time
+	if w != nil {
+		gave = w.AskedAt
+	}
+	ignored := d
+	ignored.stage, ignored.since = IsIgnored, gave
+	switch {
+	case w == nil || former(t, w):
+		return d.plus(explain.NotWoken, "agent", name).and(trouble(v, heartbeat.Dispatcher)...)
+	case o.GivenUp:
+		return ignored.plus(explain.WakeGivenUp, "agent", name, "n", o.Wakes, "at", w.AskedAt)
+	case o.Stuck:
+		return ignored.plus(explain.ProcessStuck, "agent", name, "at", w.AskedAt, "log", log)
+	case o.Running:
+		return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt)
+	case w.Refused != "":
+		return d.plus(explain.WakeRefused, "agent", name, "at", w.AskedAt, "error", w.Refused).isLate()
+	case w.Accepted == nil:
+		return d.and(trouble(v, heartbeat.Dispatcher)...).plus(explain.WakeUnanswered, "at", w.AskedAt)
+	case w.Outcome.Failed() && w.Via == string(pipeline.TriggerGateway):
+		return d.plus(explain.RunFailed, "agent", name, "at", *w.Accepted, "exit", w.Exit, "again", again(v, o)).isLate()
+	case w.Exit != "":
+		return d.plus(explain.ProcessIdle, "agent", name, "at", *w.Accepted, "exit", w.Exit, "log", log)
+	}
+	return d.plus(explain.WokenNotTaken, "agent", name, "at", *w.Accepted, "again", again(v, o)).and(trouble(v, heartbeat.Dispatcher)...)
+}
+
+// former reports whether a wake belongs to an attempt of the task that is over:
+// the task was sent back and dispatched again since (C50).
+func former(t *view.Task, w *pipeline.Wake) bool {
+	d := t.Record.Dispatch
+	return d != nil && w.AskedAt.Before(d.At) && slices.Contains(w.Tasks, t.ID)
+}
+
+// again says when the agent is woken again.
+func again(v *view.View, o dispatch.Outlook) string {
+	if o.Due.After(v.Now) {
+		return "it is woken again at " + o.Due.UTC().Format("15:04:05Z")
+	}
+	return "the dispatcher's next pass wakes it again"
+}
+
+// inProgress is for a task that its agent works on.
+func inProgress(v *view.View, t *view.Task, since time.Time) draft {
+	open, all := t.Open()
+	heard := dispatch.LastHeard(t.Record)
+	if heard.IsZero() {
+		heard = since
+	}
+	args := []any{"agent", cmp.Or(t.Row.Assignee, "somebody"), "open", open, "all", all, "heard", heard}
+	code := explain.Code("")
+	switch {
+	case open > 0:
+		code = explain.AtWork
+	case all == 0:
+		code = explain.StepsDeleted
+	case t.Record.EndsByWord():
+		code = explain.StepsTicked
+	default:
+		return at(AtWork, heard, explain.StepsDone).and(trouble(v, heartbeat.Detector)...)
+	}
+	return withEnd(v, at(AtWork, heard, code, args...).and(silence(v, t)...), t, t.Agent)
+}
+
+// silence says what to do about an agent that has not been heard of.
+func silence(v *view.View, t *view.Task) []explain.Finding {
+	a := t.Agent
+	if a == nil || a.Person || v.Now.Sub(dispatch.LastHeard(t.Record)) < v.Times.SilentAfter {
+		return nil
+	}
+	code := explain.AgentSilent
+	if a.Trigger == pipeline.TriggerNone {
+		code = explain.AgentSilentOwn
+	}
+	return []explain.Finding{explain.New(code)}
+}
+
+// withEnd adds that the process which was started for an agent has ended and
+// left the task unfinished that it had taken.
+func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
+	if a == nil || a.Trigger != pipeline.TriggerExec {
+		return d
+	}
+	o := v.Agent(a).Outlook
+	w := o.Wake
+	if o.Running || w == nil || w.Ended == nil || reported(taken.Record).After(*w.Ended) || len(taken.Updates) > 0 {
+		return d // it runs, somebody continues by hand, or its last report is on its way
+	}
+	return d.plus(explain.ProcessEnded, "agent", a.Name, "at", *w.Ended, "exit", cmp.Or(w.Exit, "nobody saw how"),
+		"log", v.AgentLog(a), "other", taken.ID).isLate()
+}
+
+// reported is when the agent last took or reported the task. A report counts
+// from when it was dropped: the injector may apply it only after the process
+// that dropped it has ended (C2).
+func reported(rec *pipeline.Record) time.Time {
+	heard := dispatch.LastHeard(rec)
+	n := len(rec.Updates)
+	if n == 0 || rec.Dispatch == nil {
+		return heard
+	}
+	dropped, ok := inbox.TimeOf(rec.Updates[n-1].Drop)
+	if !ok {
+		return heard // another program named the file
+	}
+	if t := rec.Dispatch.TakenAt; t != nil && t.After(dropped) {
+		return *t
+	}
+	return dropped
+}

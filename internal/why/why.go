@@ -1,0 +1,287 @@
+// Package why finds the reason why a task is where it is. It reads a view and
+// returns findings; package explain turns them into sentences.
+package why
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"otm/heartbeat"
+	"otm/internal/explain"
+	"otm/internal/view"
+	"otm/pipeline"
+	"otm/pipeline/task"
+)
+
+// Reason is why a task is where it is.
+type Reason struct {
+	Sentence string            `json:"why"`
+	Next     string            `json:"next,omitempty"`  // what to do or to run; "" where nothing is to be done
+	Stage    Stage             `json:"stage"`           // where it is
+	Since    *time.Time        `json:"since,omitempty"` // since when it is there
+	Findings []explain.Finding `json:"findings"`        // what Sentence and Next say
+
+	Late bool `json:"-"` // something about it has failed, or waited too long, whatever its stage
+}
+
+// Stage is where a task is on its way.
+type Stage string
+
+// The stages.
+const (
+	InInbox   Stage = "inbox"
+	InFailed  Stage = "failed"
+	ToBoard   Stage = "to the board"
+	ToAgent   Stage = "to be dispatched"
+	ToTake    Stage = "to be taken"
+	IsIgnored Stage = "not taken" // its agent was woken often enough
+	AtWork    Stage = "at work"
+	IsBlocked Stage = "blocked"
+	ToReview  Stage = "to be reviewed"
+	WithHuman Stage = "a person's turn"
+	IsOver    Stage = "over"
+	IsLost    Stage = "not on the board"
+	IsUnknown Stage = "unknown"
+)
+
+// usual is how long a task usually stays in a stage at most; bounded is false
+// where it may stay for ever.
+func usual(s Stage, t pipeline.Times) (limit time.Duration, bounded bool) {
+	switch s {
+	case InInbox, ToBoard, ToAgent:
+		return 5 * time.Minute, true
+	case InFailed, IsLost, IsIgnored, IsBlocked:
+		return 0, true
+	case ToTake:
+		return t.RewakeAfter, true
+	case AtWork:
+		return t.SilentAfter, true
+	case ToReview, WithHuman:
+		return 24 * time.Hour, true
+	}
+	return 0, false
+}
+
+// Slow reports whether a task has been in its stage for longer than usual, or
+// something about it needs a look.
+func (r *Reason) Slow(v *view.View) bool {
+	limit, bounded := usual(r.Stage, v.Times)
+	return r.Late || bounded && (r.Since == nil || v.Now.Sub(*r.Since) > limit)
+}
+
+// Line is the reason with what to do, as one line of text.
+func (r *Reason) Line() string {
+	if r.Next == "" {
+		return r.Sentence
+	}
+	return r.Sentence + " → " + r.Next
+}
+
+// draft is a reason while it is being found.
+type draft struct {
+	stage    Stage
+	since    time.Time // zero: not known
+	findings []explain.Finding
+	late     bool
+}
+
+func at(stage Stage, since time.Time, code explain.Code, args ...any) draft {
+	return draft{stage: stage, since: since, findings: []explain.Finding{explain.New(code, args...)}}
+}
+
+// and adds what else is to be said. The next step is that of the last finding
+// that has one.
+func (d draft) and(findings ...explain.Finding) draft {
+	d.findings = append(slices.Clip(d.findings), findings...)
+	return d
+}
+
+func (d draft) plus(code explain.Code, args ...any) draft { return d.and(explain.New(code, args...)) }
+
+func (d draft) isLate() draft {
+	d.late = true
+	return d
+}
+
+// reason puts the findings into words. An update that failed is mended besides
+// what else is to be done.
+func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
+	r := Reason{Stage: d.stage, Late: d.late, Findings: d.findings}
+	if !d.since.IsZero() {
+		since := d.since.UTC()
+		r.Since = &since
+	}
+	for i := range d.findings {
+		f := &d.findings[i]
+		f.Task = id
+		if i > 0 {
+			r.Sentence += "; "
+		}
+		r.Sentence += f.Text(now)
+		next := f.Next(now)
+		if r.Next != "" && next != "" && (f.Code == explain.UpdateFailed || f.Code == explain.UpdateInvalid) {
+			next = r.Next + "; for the update: " + next
+		}
+		if next != "" {
+			r.Next = next
+		}
+	}
+	return r
+}
+
+// Of finds the reason for one task. The error is one of reading the directory.
+func Of(v *view.View, id pipeline.TaskID) (Reason, error) {
+	t := v.Task(id)
+	var corrupt *task.CorruptError
+	switch {
+	case errors.As(t.RecordErr, &corrupt):
+		return unreadable(v, t, corrupt).reason(id, v.Now), nil
+	case t.RecordErr != nil:
+		return Reason{}, t.RecordErr
+	}
+	d, err := cause(v, t)
+	if err != nil {
+		return Reason{}, err
+	}
+	return withUpdates(v, d, t).reason(id, v.Now), nil
+}
+
+// OfRow finds the reason for a row that is no step, whatever its Task ID says.
+func OfRow(v *view.View, row *pipeline.Row) (Reason, error) {
+	t := v.OfRow(row)
+	switch {
+	case t.ID != 0:
+		return Of(v, t.ID)
+	case t.RecordErr != nil:
+		return Reason{}, t.RecordErr
+	}
+	return stranger(v, row).reason(0, v.Now), nil
+}
+
+// Entry is a task with the reason why it is where it is.
+type Entry struct {
+	TaskID pipeline.TaskID `json:"taskId,omitempty"` // 0: a row that a person typed
+	Title  string          `json:"title,omitempty"`
+	Reason
+}
+
+// Slow returns the tasks that have stood longer than usual, and the rows that
+// are no task, the oldest first.
+func Slow(v *view.View) ([]Entry, error) {
+	ids, err := v.IDs()
+	if err != nil {
+		return nil, err
+	}
+	slow := []Entry{}
+	for _, id := range ids {
+		r, err := Of(v, id)
+		if err != nil {
+			return nil, err
+		}
+		if r.Slow(v) {
+			slow = append(slow, Entry{id, v.Task(id).Title(), r})
+		}
+	}
+	for _, row := range v.Rows() {
+		if v.OfRow(row).ID != 0 {
+			continue // it is among the ids
+		}
+		if r := stranger(v, row).reason(0, v.Now); r.Slow(v) {
+			slow = append(slow, Entry{0, row.Title, r})
+		}
+	}
+	slices.SortStableFunc(slow, func(a, b Entry) int { return a.since().Compare(b.since()) })
+	return slow, nil
+}
+
+func (e *Entry) since() time.Time {
+	if e.Since == nil {
+		return time.Time{}
+	}
+	return *e.Since
+}
+
+// cause is the reason without what is to be said about updates.
+func cause(v *view.View, t *view.Task) (draft, error) {
+	switch {
+	case t.Record == nil && (t.Row == nil || t.Create != nil):
+		return recordless(v, t)
+	case t.Row != nil && isTyped(t.Record):
+		return typed(v, t.Row, t.Record), nil
+	case !t.Record.OnBoard() && t.Record.GoneAt == nil:
+		return comingOnBoard(v, t), nil
+	case t.Row == nil || v.Gone(t.Record):
+		return withoutRow(t), nil
+	}
+	return withOddRow(v, byStatus(v, t), t), nil
+}
+
+// isTyped reports whether a row is one that a person typed, and no task yet: it
+// has no record, or that of an adoption that has begun.
+func isTyped(rec *pipeline.Record) bool {
+	return rec == nil || rec.DropID == "" && rec.Dispatch == nil && (!rec.OnBoard() || len(rec.Steps) == 0)
+}
+
+// unreadable is for a task whose record is broken.
+func unreadable(v *view.View, t *view.Task, err error) draft {
+	if t.Row == nil {
+		return at(IsLost, time.Time{}, explain.RecordBroken, "error", err)
+	}
+	return at(ToAgent, time.Time{}, explain.RecordRemade, "error", err).and(trouble(v, heartbeat.Dispatcher)...)
+}
+
+// The board's methods that components wait for.
+const (
+	toRead   = "slackLists.items.list"
+	toMake   = "slackLists.items.create"
+	toChange = "slackLists.items.update"
+)
+
+// held says that the rate limit holds a component off from what it needs.
+func held(v *view.View, methods ...string) []explain.Finding {
+	if l, waits := v.Waits(methods...); waits {
+		return []explain.Finding{explain.New(explain.RateLimited, "method", l.Method, "until", l.Until)}
+	}
+	return nil
+}
+
+// trouble is what is wrong with a component; nil: nothing is.
+func trouble(v *view.View, id string) []explain.Finding {
+	c := v.Component(id)
+	if c.Problem == nil {
+		return nil
+	}
+	f := *c.Problem
+	switch f.Code {
+	case explain.ComponentPartial, explain.ComponentFailing:
+		f.Code = explain.ComponentSaid
+	case explain.ComponentUnknown:
+		f = explain.New(explain.ComponentUnread, "component", id, "error", c.Err)
+	}
+	return []explain.Finding{f}
+}
+
+// rowTrouble is trouble for a component that has to make a row. Not every board
+// says how many rows it holds: the component learns it when it makes one.
+func rowTrouble(v *view.View, id string) []explain.Finding {
+	found := trouble(v, id)
+	switch {
+	case v.Full():
+		found = append(found, explain.New(explain.ListFullAt, "rows", v.Board.Count, "limit", v.Board.Limit))
+	case v.Component(id).Has(explain.ListFull):
+		found = append(found, explain.New(explain.ListFull))
+	}
+	return found
+}
+
+func injectorTrouble(v *view.View) []explain.Finding {
+	return append(held(v, toRead, toMake), rowTrouble(v, heartbeat.Injector)...)
+}
+
+func dispatcherTrouble(v *view.View) []explain.Finding {
+	return append(held(v, toRead, toMake, toChange), rowTrouble(v, heartbeat.Dispatcher)...)
+}
+
+func configPath(v *view.View) string { return filepath.Join(v.Dir, "otm.toml") }
