@@ -103,10 +103,10 @@ func New(o Options) *Client {
 	}
 	// Without the slash, slack-go joins path and method into one word.
 	base := strings.TrimSuffix(o.URL, "/") + "/"
-	w := newWire()
+	w := newWire(o.Token)
 	c.api = slack.New(o.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(w))
 	if c.updates = c.api; o.As != nil {
-		c.updates = slack.New(o.As.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(w))
+		c.updates = slack.New(o.As.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(w.with(o.As.Token)))
 	}
 	return c
 }

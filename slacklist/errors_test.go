@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
@@ -122,7 +121,7 @@ func TestReadsAreNotRefused(t *testing.T) {
 			w.Faults.Reset()
 		}
 		if method == listMethod { // Refresh has the schema from the page: take it away for files.info
-			w.Server.SetQuirks(board.Quirks{IgnoreIncludeList: true})
+			w.Server.SetQuirks(boardtest.Quirks{IgnoreIncludeList: true})
 		}
 	}
 }
@@ -233,23 +232,23 @@ func TestTokenStaysSecret(t *testing.T) {
 	const token = "xoxb-secret-0123456789"
 	answers := []func(w http.ResponseWriter, r *http.Request){
 		func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprint(w, strings.Repeat(" ", 55)+r.FormValue("token"))
+			fmt.Fprint(w, strings.Repeat(" ", 55)+bearer(r))
 		},
-		func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s", r.FormValue("token")) },
+		func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s", bearer(r)) },
 		func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprintf(w, `{"ok":false,"error":%q}`, "bad_"+r.FormValue("token"))
+			fmt.Fprintf(w, `{"ok":false,"error":%q}`, "bad_"+bearer(r))
 		},
 		func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, `{"ok":false,"error":"invalid_arguments","response_metadata":{"messages":[%q]}}`,
-				strings.Repeat("x", maxForeign-10)+r.FormValue("token"))
+				strings.Repeat("x", maxForeign-10)+bearer(r))
 		},
 		func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprintf(w, `{"ok":false,"error":"missing_scope","needed":%q}`, r.FormValue("token"))
+			fmt.Fprintf(w, `{"ok":false,"error":"missing_scope","needed":%q}`, bearer(r))
 		},
 		func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://elsewhere.invalid/?token="+r.FormValue("token"), http.StatusTemporaryRedirect)
+			http.Redirect(w, r, "http://elsewhere.invalid/?token="+bearer(r), http.StatusTemporaryRedirect)
 		},
-		func(w http.ResponseWriter, r *http.Request) { http.Error(w, r.FormValue("token"), http.StatusTeapot) },
+		func(w http.ResponseWriter, r *http.Request) { http.Error(w, bearer(r), http.StatusTeapot) },
 	}
 	world := newWorld(t)
 	world.batch(world.client(), func(s *Session) { world.walk(s) })
@@ -324,4 +323,9 @@ func TestHugeAnswer(t *testing.T) {
 	if got, err := readBody(strings.NewReader(strings.Repeat("x", 1000)), -1, 1000); err != nil || len(got) != 1000 {
 		t.Errorf("%d bytes, error %v", len(got), err)
 	}
+}
+
+// bearer is the token of a call.
+func bearer(r *http.Request) string {
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }

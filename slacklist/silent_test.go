@@ -60,7 +60,7 @@ func TestSilentBoard(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var serving sync.WaitGroup
 				defer serving.Wait()
-				w := newWire()
+				w := newWire("")
 				w.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
 					here, there := net.Pipe()
 					if serve != nil {

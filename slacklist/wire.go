@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -39,21 +40,48 @@ type replyKey struct{}
 // a Retry-After of 1.5 is no rate limit (facts about slack-go v0.35.0).
 type wire struct {
 	client *http.Client
-	page   atomic.Int64 // bytes of the last page of rows: the next one is about as large
+	page   *atomic.Int64 // bytes of the last page of rows: the next one is about as large
+	token  string
 }
 
 // UserAgent is how the client names itself: the embedded board tells by it our
 // edits, of which the snapshot knows, from those of other programs.
 const UserAgent = "otm-slacklist"
 
-func newWire() *wire {
+func newWire(token string) *wire {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 4
-	return &wire{client: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
+	return &wire{client: &http.Client{Transport: transport, CheckRedirect: noRedirect}, page: new(atomic.Int64), token: token}
 }
 
-// noRedirect keeps the token, which travels in the form, from other hosts.
+// with returns the wire for calls with another token.
+func (w *wire) with(token string) *wire {
+	other := *w
+	other.token = token
+	return &other
+}
+
+// noRedirect keeps calls from other hosts.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// bear moves the token from the form, where slack-go puts it, into the header,
+// where servers look before they read a body.
+func (w *wire) bear(req *http.Request) error {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return err
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return err
+	}
+	form.Del("token")
+	text := form.Encode()
+	req.Body, req.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
+	req.Header.Set("Authorization", "Bearer "+w.token)
+	return nil
+}
 
 // Do implements slack-go's HTTP client.
 func (w *wire) Do(req *http.Request) (*http.Response, error) {
@@ -62,6 +90,9 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 		return nil, errors.New("internal error: call without a reply")
 	}
 	if err := context.Cause(req.Context()); err != nil {
+		return nil, err
+	}
+	if err := w.bear(req); err != nil {
 		return nil, err
 	}
 	req.Header.Set("User-Agent", UserAgent)
