@@ -11,16 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/slacklist"
 )
 
 // types is a person typing a row by hand; its id is returned.
-func (w *world) types(title, assignee string, more ...board.Cell) string {
+func (w *world) types(title, assignee string, more ...boardtest.Cell) string {
 	w.Helper()
-	cells := append([]board.Cell{board.TextCell(w.board.Column(w, "Title", "text"), title)}, more...)
+	cells := append([]boardtest.Cell{boardtest.TextCell(w.board.Column(w, "Title", "text"), title)}, more...)
 	if assignee != "" {
 		cells = append(cells, w.assignee(assignee))
 	}
@@ -36,7 +35,7 @@ func (w *world) types(title, assignee string, more ...board.Cell) string {
 
 func (w *world) typesStep(parent, title string) {
 	w.Helper()
-	if _, err := w.board.Server.AddStep("U0ALICE", w.board.ListID, parent, board.TextCell(w.board.Column(w, "Title", "text"), title)); err != nil {
+	if _, err := w.board.Server.AddStep("U0ALICE", w.board.ListID, parent, boardtest.TextCell(w.board.Column(w, "Title", "text"), title)); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -64,7 +63,7 @@ func TestAdoption(t *testing.T) {
 	waits := w.types("Nobody's", "")
 	w.types("", "alpha")
 	row := w.types("Fix the login", "alpha")
-	own := w.types("With steps", "alpha", board.SelectCell(w.board.Column(t, "Priority", "select"), "high"))
+	own := w.types("With steps", "alpha", boardtest.SelectCell(w.board.Column(t, "Priority", "select"), "high"))
 	w.typesStep(own, "One")
 	w.typesStep(own, "Two")
 	w.types("Robin's", "robin")
@@ -124,8 +123,8 @@ func TestAdoptionOfATypedID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	column := w.board.Column(t, "Task ID", "text")
-	good := w.types("Mine", "alpha", board.TextCell(column, "T-00007"))
-	w.types("Not one", "alpha", board.TextCell(column, "soon"))
+	good := w.types("Mine", "alpha", boardtest.TextCell(column, "T-00007"))
+	w.types("Not one", "alpha", boardtest.TextCell(column, "soon"))
 	w.types("With an id soon", "alpha")
 	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	r := w.pass()

@@ -212,7 +212,7 @@ func applied(r *pipeline.Record, now time.Time, status pipeline.Status, steps ..
 }
 
 // edit is a person's edit of a task's row.
-func (w *world) edit(id pipeline.TaskID, cells ...board.Cell) {
+func (w *world) edit(id pipeline.TaskID, cells ...boardtest.Cell) {
 	w.Helper()
 	if err := w.board.Server.EditRow("", w.board.ListID, w.record(id).RowID, cells...); err != nil {
 		w.Fatal(err)
@@ -222,15 +222,15 @@ func (w *world) edit(id pipeline.TaskID, cells ...board.Cell) {
 	}
 }
 
-func (w *world) status(s pipeline.Status) board.Cell {
-	return board.SelectCell(w.board.Column(w, "Status", "select"), string(s))
+func (w *world) status(s pipeline.Status) boardtest.Cell {
+	return boardtest.SelectCell(w.board.Column(w, "Status", "select"), string(s))
 }
 
 // assignee is the cell that gives a task to somebody; nobody if the name is "".
-func (w *world) assignee(name string) board.Cell {
+func (w *world) assignee(name string) boardtest.Cell {
 	column := w.board.Column(w, "Assignee", "select")
 	if name == "" {
-		return board.SelectCell(column)
+		return boardtest.SelectCell(column)
 	}
 	if err := w.board.Server.AddOption("", w.board.ListID, column, name, name); err != nil {
 		var refused *board.Error
@@ -238,7 +238,7 @@ func (w *world) assignee(name string) board.Cell {
 			w.Fatal(err)
 		}
 	}
-	return board.SelectCell(column, name)
+	return boardtest.SelectCell(column, name)
 }
 
 // boardStatus is the status of a task's row on the board itself.

@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
 
-func (w *world) taskIDCell(text string) board.Cell {
-	return board.TextCell(w.board.Column(w, "Task ID", "text"), text)
+func (w *world) taskIDCell(text string) boardtest.Cell {
+	return boardtest.TextCell(w.board.Column(w, "Task ID", "text"), text)
 }
 
 // Whatever a person makes of the Task ID cell of a task, the row stays the

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/slacklist"
@@ -380,7 +379,7 @@ func TestFlipRefused(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "alpha")
 			if together == "one a row" {
-				w.board.Server.SetQuirks(board.Quirks{})
+				w.board.Server.SetQuirks(boardtest.Quirks{})
 			}
 			bad := w.create("x", "alpha", pipeline.Critical)
 			good := w.create("y", "alpha", pipeline.Normal)
@@ -1228,7 +1227,7 @@ func TestEntryFollowsBoard(t *testing.T) {
 	})
 	title, priority := w.board.Column(t, "Title", "text"), w.board.Column(t, "Priority", "select")
 	for _, i := range []pipeline.TaskID{id, bent} {
-		w.edit(i, board.TextCell(title, "changed"), board.SelectCell(priority, "critical"))
+		w.edit(i, boardtest.TextCell(title, "changed"), boardtest.SelectCell(priority, "critical"))
 	}
 	w.pass()
 	e := w.entry("alpha", id)

@@ -32,25 +32,25 @@ func fillBoard(tb testing.TB, b *boardtest.Board, n int) {
 		wg.Go(func() {
 			for i := range tasks {
 				parent, err := b.Server.AddRow(board.BotUser, b.ListID,
-					board.TextCell(id["Title"], fmt.Sprint("Build the login page, part ", i)),
-					board.TextCell(id["Task ID"], fmt.Sprintf("T-%05d", i+1)),
-					board.SelectCell(id["Type"], "action"),
-					board.SelectCell(id["Assignee"], "devdas"),
-					board.TextCell(id["Project 2"], "PRJ-012 App"),
-					board.SelectCell(id["Priority"], "normal"),
-					board.SelectCell(id["Status"], "in_progress"),
-					board.NumberCell(id["Subtasks remaining"], 3),
-					board.NumberCell(id["Completion"], 0),
-					board.TextCell(id["Assigned at"], "2026-03-14T10:15:00Z"),
-					board.TextCell(id["Result"], strings.Repeat("It works on my machine. ", 10)))
+					boardtest.TextCell(id["Title"], fmt.Sprint("Build the login page, part ", i)),
+					boardtest.TextCell(id["Task ID"], fmt.Sprintf("T-%05d", i+1)),
+					boardtest.SelectCell(id["Type"], "action"),
+					boardtest.SelectCell(id["Assignee"], "devdas"),
+					boardtest.TextCell(id["Project 2"], "PRJ-012 App"),
+					boardtest.SelectCell(id["Priority"], "normal"),
+					boardtest.SelectCell(id["Status"], "in_progress"),
+					boardtest.NumberCell(id["Subtasks remaining"], 3),
+					boardtest.NumberCell(id["Completion"], 0),
+					boardtest.TextCell(id["Assigned at"], "2026-03-14T10:15:00Z"),
+					boardtest.TextCell(id["Result"], strings.Repeat("It works on my machine. ", 10)))
 				if err != nil {
 					tb.Error(err)
 					return
 				}
 				for j := range min(3, n-4*i-1) {
 					if _, err := b.Server.AddStep(board.BotUser, b.ListID, parent,
-						board.TextCell(id["Title"], fmt.Sprint("Step ", j, " of it")),
-						board.SelectCell(id["Status"], "new")); err != nil {
+						boardtest.TextCell(id["Title"], fmt.Sprint("Step ", j, " of it")),
+						boardtest.SelectCell(id["Status"], "new")); err != nil {
 						tb.Error(err)
 						return
 					}

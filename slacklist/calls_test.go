@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
@@ -199,7 +198,7 @@ func TestListIsNone(t *testing.T) {
 // behind; pages that never end, or are none, are told.
 func TestLook(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *board.Options) { o.RowLimit = 7 })
+	w := newWorld(t, func(o *boardtest.Options) { o.RowLimit = 7 })
 	c := w.client()
 	w.batch(c, func(s *Session) {
 		w.walk(s)

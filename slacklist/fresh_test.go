@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
@@ -141,7 +140,7 @@ func TestCreatedRowIsNotListedYet(t *testing.T) {
 		{10 * time.Second, 0, true}, {10 * time.Second, 9 * time.Second, true}, {10 * time.Second, 11 * time.Second, true},
 		{20 * time.Second, 14 * time.Second, true}, {20 * time.Second, 16 * time.Second, false}, {20 * time.Second, 21 * time.Second, true},
 	} {
-		w := newWorld(t, func(o *board.Options) { o.Quirks.VisibleAfter = c.lag })
+		w := newWorld(t, func(o *boardtest.Options) { o.Quirks.VisibleAfter = c.lag })
 		client := w.client()
 		w.batch(client, func(s *Session) {
 			w.walk(s)
@@ -218,7 +217,7 @@ func TestPersonsEditInTheSameSecond(t *testing.T) {
 				w.clock.Advance(c.pause)
 				w.set(s, status(row, pipeline.Assigned))
 				w.clock.Advance(c.pause)
-				w.person(row, w.status(c.to), board.TextCell(w.Column(t, "Title", "text"), "edited"))
+				w.person(row, w.status(c.to), boardtest.TextCell(w.Column(t, "Title", "text"), "edited"))
 				w.walk(s)
 				if r := s.Row(row); r.Status != c.to || r.Title != "edited" || s.Person(r) == "" {
 					t.Errorf("row %+v", r)

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
@@ -62,7 +61,7 @@ type world struct {
 func newWorld(t *testing.T, options ...boardtest.Option) *world {
 	t.Helper()
 	w := &world{t: t, clock: newClock(), dir: t.TempDir()}
-	options = append(options, func(o *board.Options) { o.Now = w.clock.Now })
+	options = append(options, func(o *boardtest.Options) { o.Now = w.clock.Now })
 	w.Board = boardtest.Start(t, options...)
 	return w
 }
@@ -120,21 +119,21 @@ func (w *world) set(s *Session, changes ...pipeline.Change) {
 }
 
 // person edits a row on the board's page.
-func (w *world) person(row string, cells ...board.Cell) {
+func (w *world) person(row string, cells ...boardtest.Cell) {
 	w.t.Helper()
 	if err := w.Server.EditRow("U0PERSON", w.ListID, row, cells...); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) status(s pipeline.Status) board.Cell {
+func (w *world) status(s pipeline.Status) boardtest.Cell {
 	w.t.Helper()
-	return board.SelectCell(w.Column(w.t, "Status", "select"), string(s))
+	return boardtest.SelectCell(w.Column(w.t, "Status", "select"), string(s))
 }
 
 // layerOf puts another layer of faults in front of a board and returns it with
 // its address.
-func layerOf(t testing.TB, s *board.Server) (*boardtest.Layer, string) {
+func layerOf(t testing.TB, s *boardtest.Server) (*boardtest.Layer, string) {
 	l := boardtest.NewLayer(s.Handler())
 	web := httptest.NewServer(l)
 	t.Cleanup(func() {

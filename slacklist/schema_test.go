@@ -16,15 +16,15 @@ import (
 
 // handMade are the columns of a list that a person made for OTM: all by their
 // default names.
-func handMade() []board.Column {
-	options := func(labels ...string) []board.Option {
-		var all []board.Option
+func handMade() []boardtest.Column {
+	options := func(labels ...string) []boardtest.Choice {
+		var all []boardtest.Choice
 		for _, l := range labels {
-			all = append(all, board.Option{Label: l})
+			all = append(all, boardtest.Choice{Label: l})
 		}
 		return all
 	}
-	return []board.Column{
+	return []boardtest.Column{
 		{Name: "Title", Type: "text"},
 		{Name: "Task ID", Type: "text"},
 		{Name: "Type", Type: "select", Options: options("Action", "Decision", "Review")},
@@ -43,9 +43,9 @@ func handMade() []board.Column {
 
 // list makes a list on the world's board and points the world at it. Each edit
 // is given the column of a name.
-func (w *world) list(edits map[string]func(*board.Column)) {
+func (w *world) list(edits map[string]func(*boardtest.Column)) {
 	w.t.Helper()
-	var columns []board.Column
+	var columns []boardtest.Column
 	for _, c := range handMade() {
 		if edit := edits[c.Name]; edit != nil {
 			edit(&c)
@@ -61,13 +61,13 @@ func (w *world) list(edits map[string]func(*board.Column)) {
 	w.ListID = id
 }
 
-func drop(c *board.Column) { c.Name = "" }
+func drop(c *boardtest.Column) { c.Name = "" }
 
-func retype(kind string, labels ...string) func(*board.Column) {
-	return func(c *board.Column) {
+func retype(kind string, labels ...string) func(*boardtest.Column) {
+	return func(c *boardtest.Column) {
 		c.Type, c.Options = kind, nil
 		for _, l := range labels {
-			c.Options = append(c.Options, board.Option{Label: l})
+			c.Options = append(c.Options, boardtest.Choice{Label: l})
 		}
 	}
 }
@@ -252,7 +252,7 @@ func TestSchema(t *testing.T) {
 func TestOptionalColumnsMissing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.list(map[string]func(*board.Column){"Reason": drop, "Result": drop, "Completion": drop})
+	w.list(map[string]func(*boardtest.Column){"Reason": drop, "Result": drop, "Completion": drop})
 	w.batch(w.client(), func(s *Session) {
 		row := w.add(s, 1, pipeline.Cell{Field: pipeline.FieldCompletion, Number: 5})
 		w.set(s, pipeline.Change{Row: row, Cells: []pipeline.Cell{
@@ -341,7 +341,7 @@ func TestColumnRebuilt(t *testing.T) {
 // person, as a missing column does.
 func TestStillRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *board.Options) { o.Quirks.FixedAssignees = true })
+	w := newWorld(t, func(o *boardtest.Options) { o.FixedAssignees = true })
 	open := w.client()
 	w.batch(open, func(s *Session) { w.walk(s) })
 	w.batch(open, func(s *Session) {
@@ -400,7 +400,7 @@ func TestColumnRenamed(t *testing.T) {
 // Older boards ignore that the list object is asked for with the rows.
 func TestIncludeListIgnored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *board.Options) { o.Quirks.IgnoreIncludeList = true })
+	w := newWorld(t, func(o *boardtest.Options) { o.Quirks.IgnoreIncludeList = true })
 	c := w.client()
 	w.batch(c, func(s *Session) { w.walk(s) })
 	w.batch(c, func(s *Session) { w.walk(s); w.add(s, 1) })
@@ -432,7 +432,7 @@ func TestColumnTypes(t *testing.T) {
 			if !strings.Contains(c.kind, "select") {
 				labels = nil
 			}
-			w.list(map[string]func(*board.Column){c.column: retype(c.kind, labels...)})
+			w.list(map[string]func(*boardtest.Column){c.column: retype(c.kind, labels...)})
 			w.batch(w.client(), func(s *Session) {
 				row := w.add(s, 1, pipeline.Cell{Field: pipeline.FieldAssignedAt, At: at},
 					pipeline.Cell{Field: pipeline.FieldProject, Text: "prj-012"}, pipeline.Cell{Field: pipeline.FieldCompletion, Number: 50})
@@ -500,7 +500,7 @@ func sent(t *testing.T, l *boardtest.Layer, column string) string {
 func TestAssigneeIsUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.list(map[string]func(*board.Column){"Assignee": retype("user")})
+	w.list(map[string]func(*boardtest.Column){"Assignee": retype("user")})
 	w.batch(w.client(), func(s *Session) {
 		row := w.add(s, 1)
 		if got := s.Row(row).Assignee; got != "U0DEVDAS" {
@@ -556,7 +556,7 @@ func TestOptionRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(columns, func(c board.Column) bool { return c.Name == "Status" })
+		i := slices.IndexFunc(columns, func(c boardtest.Column) bool { return c.Name == "Status" })
 		option := columns[i].Options[0]
 		if err := w.Server.RemoveOption("", w.ListID, columns[i].ID, option.Value); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
 
@@ -51,7 +51,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("a list without a check mark: %+v", f)
 	}
 	w := newWorld(t)
-	w.list(map[string]func(*board.Column){"Assignee": retype("user")})
+	w.list(map[string]func(*boardtest.Column){"Assignee": retype("user")})
 	if f := find(w, `option "devdas" of column "Assignee" needs a user`); f == nil || f.Optional || !strings.Contains(f.Mend, "slack_user") {
 		t.Errorf("an agent without a user: %+v", f)
 	}

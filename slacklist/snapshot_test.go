@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/crash"
 	"otm/internal/leak"
 	"otm/internal/lock"
@@ -220,7 +221,7 @@ func TestAnotherList(t *testing.T) {
 // A client with another token asks anew as whom it writes.
 func TestAnotherToken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *board.Options) { o.Identities = []board.Identity{{Token: "xoxb-other", UserID: "U0OTHER"}} })
+	w := newWorld(t, func(o *boardtest.Options) { o.Identities = []board.Identity{{Token: "xoxb-other", UserID: "U0OTHER"}} })
 	var row string
 	w.batch(w.client(), func(s *Session) {
 		row = w.add(s, 1)

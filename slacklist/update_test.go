@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
@@ -40,18 +39,18 @@ func TestMultiRow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		quirks board.Quirks
+		quirks boardtest.Quirks
 		first  int // updates of three rows, the first time
 		then   int // and later
 		answer string
 	}{
-		{"works", board.Quirks{}, 1, 1, "yes"},
-		{"refused", board.Quirks{RefuseMultiRow: true}, 4, 3, "no"},
-		{"first row only", board.Quirks{FirstRowOnly: true}, 4, 3, "no"},
+		{"works", boardtest.Quirks{}, 1, 1, "yes"},
+		{"refused", boardtest.Quirks{RefuseMultiRow: true}, 4, 3, "no"},
+		{"first row only", boardtest.Quirks{FirstRowOnly: true}, 4, 3, "no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(o *board.Options) { o.Quirks = c.quirks })
+			w := newWorld(t, func(o *boardtest.Options) { o.Quirks = c.quirks })
 			client := w.client()
 			var rows []string
 			update := func(client *Client, to pipeline.Status) (updates, walks int) {
@@ -101,7 +100,7 @@ func TestMultiRowLooksAtWhatWasWritten(t *testing.T) {
 	} {
 		t.Run(string(cell.Field), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(o *board.Options) { o.Quirks.FirstRowOnly = true })
+			w := newWorld(t, func(o *boardtest.Options) { o.Quirks.FirstRowOnly = true })
 			w.batch(w.client(), func(s *Session) {
 				rows := w.made(s, 2)
 				cells := []pipeline.Cell{cell}
@@ -131,9 +130,9 @@ func TestMultiRowNotVerified(t *testing.T) {
 			w.walk(s)
 			before := w.stalePage()
 			w.Faults.Next(listMethod, boardtest.Status(503))
-			w.Server.SetQuirks(board.Quirks{FirstRowOnly: true})
+			w.Server.SetQuirks(boardtest.Quirks{FirstRowOnly: true})
 			w.set(s, status(rows[0], pipeline.Assigned), status(rows[1], pipeline.Assigned))
-			w.Server.SetQuirks(board.Quirks{})
+			w.Server.SetQuirks(boardtest.Quirks{})
 			if s.snap.MultiRow != "" {
 				t.Errorf("remembered %q", s.snap.MultiRow)
 			}
@@ -257,14 +256,14 @@ func TestCaseB100CellLimit(t *testing.T) {
 		w.Faults.Next(updateMethod, boardtest.Pass(), boardtest.Hold(release))
 		go func() {
 			<-w.Faults.Came(updateMethod, 2)
-			w.Server.SetQuirks(board.Quirks{PartialUpdateCells: 37})
+			w.Server.SetQuirks(boardtest.Quirks{PartialUpdateCells: 37})
 			close(release)
 		}()
 		err := s.Update(t.Context(), changes...)
 		if e := boardError(t, err); e.Code != "internal_error" || !e.MaybeApplied {
 			t.Fatalf("error %v", err)
 		}
-		w.Server.SetQuirks(board.Quirks{})
+		w.Server.SetQuirks(boardtest.Quirks{})
 		for i, row := range rows {
 			// Of the first call all is known, of the second nothing, of the third the old.
 			want := []pipeline.Status{pipeline.Assigned, pipeline.New, pipeline.New}[i/20]
@@ -325,7 +324,7 @@ func TestPartialUpdate(t *testing.T) {
 	w := newWorld(t)
 	w.batch(w.client(), func(s *Session) {
 		rows := w.made(s, 1)
-		w.Server.SetQuirks(board.Quirks{PartialUpdateCells: 1})
+		w.Server.SetQuirks(boardtest.Quirks{PartialUpdateCells: 1})
 		change := pipeline.Change{Row: rows[0], Cells: []pipeline.Cell{{Field: pipeline.FieldStatus, Text: "blocked"}, {Field: pipeline.FieldReason, Text: "why"}}}
 		if err := s.Update(t.Context(), change); !pipeline.MaybeApplied(err) {
 			t.Errorf("error %v", err)
@@ -337,7 +336,7 @@ func TestPartialUpdate(t *testing.T) {
 		if r := s.Row(rows[0]); r.Status != pipeline.Blocked || r.Reason != "" {
 			t.Errorf("walked row %+v", r)
 		}
-		w.Server.SetQuirks(board.Quirks{})
+		w.Server.SetQuirks(boardtest.Quirks{})
 		w.set(s, change)
 		w.checkStatus(s, rows, pipeline.Blocked)
 		if r := s.Row(rows[0]); r.Reason != "why" {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
@@ -455,7 +454,7 @@ func TestText(t *testing.T) {
 		{append(section(`{"type":"text","text":"one"}`), section(`{"type":"text","text":"two"}`)...), "one\ntwo"},
 		{blocks(`{"type":"rich_text_preformatted","elements":[{"type":"text","text":"x := 1"}]}`), "x := 1"},
 	} {
-		row, err := w.Server.AddRow("U0PERSON", w.ListID, board.Cell{"column_id": title, "rich_text": typed.blocks})
+		row, err := w.Server.AddRow("U0PERSON", w.ListID, boardtest.Cell{"column_id": title, "rich_text": typed.blocks})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -533,7 +532,7 @@ func TestLookup(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		typed, err := w.Server.AddRow("", w.ListID, board.TextCell(w.Column(t, "Task ID", "text"), " t-6 "))
+		typed, err := w.Server.AddRow("", w.ListID, boardtest.TextCell(w.Column(t, "Task ID", "text"), " t-6 "))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -562,7 +561,7 @@ func TestLookup(t *testing.T) {
 // The answer to the making of a step may lack its parent.
 func TestParentOmitted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *board.Options) { o.Quirks.OmitParentOnCreate = true })
+	w := newWorld(t, func(o *boardtest.Options) { o.Quirks.OmitParentOnCreate = true })
 	w.batch(w.client(), func(s *Session) {
 		task := w.add(s, 1)
 		step, err := s.Create(t.Context(), task, pipeline.Cell{Field: pipeline.FieldTitle, Text: "a"})

@@ -47,14 +47,19 @@ func (d *desk) call(method string, form url.Values, into any) error {
 	if err != nil {
 		return err
 	}
-	form.Set("token", token)
 	if method != "files.info" {
 		form.Set("list_id", list)
 	} else {
 		form.Set("file", list)
 	}
 	client := http.Client{Timeout: patience}
-	resp, err := client.PostForm(base+method, form)
+	req, err := http.NewRequest(http.MethodPost, base+method, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

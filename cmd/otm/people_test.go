@@ -27,19 +27,21 @@ const alice = "U0ALICE"
 func TestPeopleUnderSlacksLimits(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	b := boardtest.Start(t, func(o *board.Options) {
+	b := boardtest.Start(t, func(o *boardtest.Options) {
 		o.Limits, o.RowLimit = &board.Limits{Minute: time.Minute / 10}, 1000
 		o.Identities = append(o.Identities, board.Identity{Token: "xoxp-alice", UserID: alice, Unlimited: true})
 	})
 	b.Must(t, "slackLists.access.set", map[string]any{"list_id": b.ListID, "access_level": "write", "user_ids": []string{alice}})
 	assignee := b.Column(t, "Assignee", "select")
-	edit := func(row string, cells ...board.Cell) {
+	edit := func(row string, cells ...boardtest.Cell) {
 		t.Helper()
 		if err := b.Server.EditRow(alice, b.ListID, row, cells...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sel := func(column, value string) board.Cell { return board.SelectCell(b.Column(t, column, "select"), value) }
+	sel := func(column, value string) boardtest.Cell {
+		return boardtest.SelectCell(b.Column(t, column, "select"), value)
+	}
 	for _, agent := range []string{"devdas", "runner"} {
 		if err := b.Server.AddOption(alice, b.ListID, assignee, agent, agent); err != nil {
 			t.Fatal(err)
@@ -79,11 +81,11 @@ func TestPeopleUnderSlacksLimits(t *testing.T) {
 	h.start("otm-completion-detector", "--every", "1s")
 
 	// A row without an assignee waits, one with it is taken up.
-	idle, err := b.Server.AddRow(alice, b.ListID, board.TextCell(title, "For nobody yet"))
+	idle, err := b.Server.AddRow(alice, b.ListID, boardtest.TextCell(title, "For nobody yet"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = b.Server.AddRow(alice, b.ListID, board.TextCell(title, "Typed by hand"), board.SelectCell(assignee, "devdas")); err != nil {
+	if _, err = b.Server.AddRow(alice, b.ListID, boardtest.TextCell(title, "Typed by hand"), boardtest.SelectCell(assignee, "devdas")); err != nil {
 		t.Fatal(err)
 	}
 	h.waitFor("the typed row is taken up", entered("devdas", "Typed by hand"))
@@ -95,10 +97,10 @@ func TestPeopleUnderSlacksLimits(t *testing.T) {
 	h.must("otm-create", "--title", "Bild it", "--agent", "devdas", "--subtask", "form", "--subtask", "tests", "--subtask", "docs")
 	h.waitFor("it is handed out", func() bool { return record(2).Status == pipeline.Assigned })
 	rec := record(2)
-	edit(rec.RowID, board.TextCell(title, "Build it"))
+	edit(rec.RowID, boardtest.TextCell(title, "Build it"))
 	edit(rec.RowID, sel("Priority", "critical"))
-	edit(rec.Steps[0].RowID, board.CheckboxCell(b.Column(t, "Completed", "todo_completed"), true))
-	edit(rec.Steps[2].RowID, board.TextCell(title, "manual"))
+	edit(rec.Steps[0].RowID, boardtest.CheckboxCell(b.Column(t, "Completed", "todo_completed"), true))
+	edit(rec.Steps[2].RowID, boardtest.TextCell(title, "manual"))
 	h.waitFor("the title is noted", noted(2, "changed title", "to Build it"))
 	h.waitFor("the priority is noted", noted(2, "changed priority", "to critical"))
 	h.waitFor("the tick is noted", noted(2, "ticked a step", "form"))
@@ -115,7 +117,7 @@ func TestPeopleUnderSlacksLimits(t *testing.T) {
 	h.waitFor("the status is noted", noted(2, "changed status", "assigned to blocked"))
 	edit(rec.RowID, sel("Status", "new"))
 	h.waitFor("it is handed out again", func() bool { r := record(2); return r.Status == pipeline.Assigned && r.Attempt == 2 })
-	edit(rec.RowID, board.SelectCell(assignee, "runner"))
+	edit(rec.RowID, boardtest.SelectCell(assignee, "runner"))
 	h.waitFor("it is the other agent's", entered("runner", "T-00002"))
 	h.waitFor("that she gave it away is noted", noted(2, "assigned", "to runner"))
 

@@ -61,7 +61,7 @@ func (s *soak) farBoard() *farBoard {
 	s.Helper()
 	const person = "xoxp-pat"
 	b := &farBoard{share: setting(s.T, soakShare, 10), random: s.random("board"), met: map[string]int{}}
-	b.Board = boardtest.Start(s.T, func(o *board.Options) { o.Identities = []board.Identity{{Token: person, UserID: board.HumanUser}} })
+	b.Board = boardtest.Start(s.T, func(o *boardtest.Options) { o.Identities = []board.Identity{{Token: person, UserID: board.HumanUser}} })
 	assignee := b.Column(s.T, "Assignee", "select")
 	for _, name := range append([]string{"olga"}, s.agents...) {
 		if err := b.Server.AddOption("", b.ListID, assignee, name, name); err != nil {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/pipeline"
@@ -34,9 +33,9 @@ func newArchive(t *testing.T, tasks int) (*boardtest.Board, *archiver) {
 	b := boardtest.Start(t)
 	title, id, status := b.Column(t, "Title", "text"), b.Column(t, "Task ID", "text"), b.Column(t, "Status", "select")
 	for n := range tasks {
-		row := b.Create(t, "", board.TextCell(title, fmt.Sprint("task ", n)), board.TextCell(id, fmt.Sprintf("T-%05d", n+1)), board.SelectCell(status, "done"))
+		row := b.Create(t, "", boardtest.TextCell(title, fmt.Sprint("task ", n)), boardtest.TextCell(id, fmt.Sprintf("T-%05d", n+1)), boardtest.SelectCell(status, "done"))
 		for range 2 {
-			b.Create(t, row, board.TextCell(title, "step"))
+			b.Create(t, row, boardtest.TextCell(title, "step"))
 		}
 	}
 	client := slacklist.New(slacklist.Options{Dir: dir, URL: b.URL, ListID: b.ListID, Token: b.Token, OpenAssignees: true})
@@ -230,7 +229,7 @@ func TestArchiveTakesOnlyWhatIsOver(t *testing.T) {
 	rows := b.Must(t, "slackLists.items.list", map[string]any{"list_id": b.ListID, "limit": 1000})["items"].([]any)
 	for _, r := range rows {
 		if row := r.(map[string]any); row["parent_record_id"] == nil {
-			if err := b.Server.EditRow("", b.ListID, row["id"].(string), board.SelectCell(b.Column(t, "Status", "select"), "new")); err != nil {
+			if err := b.Server.EditRow("", b.ListID, row["id"].(string), boardtest.SelectCell(b.Column(t, "Status", "select"), "new")); err != nil {
 				t.Fatal(err)
 			}
 			break

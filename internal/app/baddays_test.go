@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"otm/heartbeat"
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/pipeline"
@@ -211,7 +210,7 @@ func (l *life) remake(column string, labels ...string) (mend func() error, err e
 	return func() error {
 		if rec := l.record(); rec.RowID != "" && column == "Assignee" { // its cell holds what there is no more
 			defer func() {
-				l.b.Server.EditRow("U0ALICE", l.b.ListID, rec.RowID, board.SelectCell(id, fmt.Sprintf("%s-anew-%d", labels[0], l.ahead.Load())))
+				l.b.Server.EditRow("U0ALICE", l.b.ListID, rec.RowID, boardtest.SelectCell(id, fmt.Sprintf("%s-anew-%d", labels[0], l.ahead.Load())))
 			}()
 		}
 		for _, label := range labels {

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/leak"
 	"otm/pipeline"
@@ -328,7 +329,7 @@ func reopenHome(t testing.TB, dir, config string) *Home {
 // plant puts seeds on the board of a directory in which nothing runs.
 func plant(t testing.TB, h *Home, seeds ...seed) (rows []string) {
 	t.Helper()
-	s, err := board.Open(board.Options{Dir: h.boardDir()})
+	s, err := boardtest.Open(boardtest.Options{Options: board.Options{Dir: h.boardDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,9 +355,9 @@ func plant(t testing.TB, h *Home, seeds ...seed) (rows []string) {
 	return rows
 }
 
-func plantOne(t testing.TB, h *Home, s *board.Server, column map[string]string, take func(int) (pipeline.TaskID, error), sd seed) string {
+func plantOne(t testing.TB, h *Home, s *boardtest.Server, column map[string]string, take func(int) (pipeline.TaskID, error), sd seed) string {
 	t.Helper()
-	cells := []board.Cell{board.TextCell(column["Title"], sd.title), board.SelectCell(column["Status"], sd.status)}
+	cells := []boardtest.Cell{boardtest.TextCell(column["Title"], sd.title), boardtest.SelectCell(column["Status"], sd.status)}
 	rec := &pipeline.Record{Title: sd.title, Agent: sd.agent, Priority: pipeline.Normal, Type: pipeline.Action,
 		Status: pipeline.Status(sd.status), Written: pipeline.Status(sd.status), Reason: sd.reason, Result: sd.result, Settled: true, CreatedAt: h.Now().Add(-time.Hour)}
 	user := board.HumanUser
@@ -366,16 +367,16 @@ func plantOne(t testing.TB, h *Home, s *board.Server, column map[string]string, 
 			t.Fatal(err)
 		}
 		rec.TaskID, user = id, board.BotUser
-		cells = append(cells, board.TextCell(column["Task ID"], id.String()), board.SelectCell(column["Type"], "action"))
+		cells = append(cells, boardtest.TextCell(column["Task ID"], id.String()), boardtest.SelectCell(column["Type"], "action"))
 	}
 	for name, text := range map[string]string{"Project 2": sd.project, "Reason": sd.reason, "Result": sd.result} {
 		if text != "" {
-			cells = append(cells, board.TextCell(column[name], text))
+			cells = append(cells, boardtest.TextCell(column[name], text))
 		}
 	}
 	for name, option := range map[string]string{"Assignee": sd.agent, "Priority": sd.priority} {
 		if option != "" {
-			cells = append(cells, board.SelectCell(column[name], option))
+			cells = append(cells, boardtest.SelectCell(column[name], option))
 		}
 	}
 	row, err := s.AddRow(user, s.ListID(), cells...)
@@ -391,7 +392,7 @@ func plantOne(t testing.TB, h *Home, s *board.Server, column map[string]string, 
 		if done {
 			status = "done"
 		}
-		r, err := s.AddStep(user, s.ListID(), row, board.TextCell(column["Title"], title), board.SelectCell(column["Status"], status))
+		r, err := s.AddStep(user, s.ListID(), row, boardtest.TextCell(column["Title"], title), boardtest.SelectCell(column["Status"], status))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -430,7 +431,7 @@ func TestPageOfSlackListInBrowser(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	o := &office{t: t, home: h}
-	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "On Slack"), board.SelectCell(b.Column(t, "Assignee", ""), "robin"), board.SelectCell(b.Column(t, "Status", ""), "agent_done"))
+	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "On Slack"), boardtest.SelectCell(b.Column(t, "Assignee", ""), "robin"), boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
 	o.start()
 	tab := newTab(t)
 	tab.open(o.link)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
 	"otm/internal/durable"
@@ -39,7 +39,7 @@ func (p *patient) must(argv ...string) {
 }
 
 // edit changes cells of a row, as a person does.
-func (p *patient) edit(row string, cells ...board.Cell) {
+func (p *patient) edit(row string, cells ...boardtest.Cell) {
 	p.Helper()
 	if err := p.b.Server.EditRow("", p.b.ListID, row, cells...); err != nil {
 		p.Fatal(err)
@@ -76,7 +76,7 @@ func newBusy(t *testing.T) *patient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.edit(rec.RowID, board.SelectCell(p.b.Column(p, "Status", "select"), "done"))
+	p.edit(rec.RowID, boardtest.SelectCell(p.b.Column(p, "Status", "select"), "done"))
 	p.must("otm-create", "--title", "Dropped", "--agent", "devdas")
 	p.must("otm-update", "--task-id", "2", "--result", "half of it")
 	id, err := newID(t.Context(), p.h.Store)

@@ -40,9 +40,10 @@ const poorToken = "xoxb-poor"
 func newPatient(t *testing.T) *patient {
 	t.Helper()
 	p := &patient{T: t}
-	p.b = boardtest.Start(t, func(o *board.Options) {
+	p.b = boardtest.Start(t, func(o *boardtest.Options) {
 		o.RowLimit = 10
-		o.Identities = append(o.Identities, board.Identity{Token: poorToken, UserID: "U0POOR", Scopes: []string{board.ScopeListsRead, board.ScopeListsWrite}})
+		o.Identities = append(o.Identities, board.Identity{Token: poorToken, UserID: "U0POOR"})
+		o.Scopes = map[string][]string{poorToken: {"lists:read", "lists:write"}}
 	})
 	dir, ws := filepath.Join(t.TempDir(), "data"), t.TempDir()
 	if _, err := Init(dir); err != nil {
@@ -185,7 +186,7 @@ func TestDoctor(t *testing.T) {
 			}
 		}, "list", `column "Result" is missing`, "of the type text"},
 		{"another directory on the list", func(p *patient) {
-			p.b.Create(p, "", board.TextCell(p.b.Column(p, "Title", "text"), "x"), board.TextCell(p.b.Column(p, "Task ID", "text"), "T-00077"))
+			p.b.Create(p, "", boardtest.TextCell(p.b.Column(p, "Title", "text"), "x"), boardtest.TextCell(p.b.Column(p, "Task ID", "text"), "T-00077"))
 			b, err := p.h.board(slog.New(slog.DiscardHandler)).Begin(p.Context())
 			if err == nil {
 				_, err = b.Create(p.Context(), "", pipeline.Cell{Field: pipeline.FieldTitle, Text: "ours"}) // by which it knows who we are
@@ -199,7 +200,7 @@ func TestDoctor(t *testing.T) {
 		}, "list", "1 task on the list was made with this token, and not from this directory", "stop the other one"},
 		{"list that is nearly full", func(p *patient) {
 			for range 10 {
-				p.b.Create(p, "", board.TextCell(p.b.Column(p, "Title", "text"), "x"))
+				p.b.Create(p, "", boardtest.TextCell(p.b.Column(p, "Title", "text"), "x"))
 			}
 		}, "room", "10 rows of 10", "otm archive"},
 		{"no workspace", func(p *patient) { os.Remove(p.h.Config.Agents[0].Workspace) }, "agents", "its workspace is missing", "mkdir -p"},

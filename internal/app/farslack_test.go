@@ -19,13 +19,14 @@ import (
 	"time"
 
 	"otm/internal/board"
+	"otm/internal/board/boardtest"
 )
 
 // farSlack is a Slack in virtual time: the embedded board with Slack's limits,
 // at the far end of a line that takes its time. It has no sockets, as time
 // stands still in a bubble of testing/synctest while anybody waits for one.
 type farSlack struct {
-	*board.Server
+	*boardtest.Server
 	called chan struct{} // gets a value with each call
 
 	mu    sync.Mutex // guards what follows
@@ -54,9 +55,9 @@ const (
 // test ends, so that the test must not be parallel.
 func newFarSlack(t *testing.T, dir string, rowLimit int, agents []string) *farSlack {
 	t.Helper()
-	server, err := board.Open(board.Options{
-		Dir: filepath.Join(dir, "far"), Limits: &board.Limits{}, RowLimit: rowLimit,
-		Quirks: board.Quirks{VisibleAfter: 2 * time.Second, FixedAssignees: true},
+	server, err := boardtest.Open(boardtest.Options{
+		Options: board.Options{Dir: filepath.Join(dir, "far"), Limits: &board.Limits{}, RowLimit: rowLimit},
+		Quirks:  boardtest.Quirks{VisibleAfter: 2 * time.Second}, FixedAssignees: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func (f *farSlack) column(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(columns, func(c board.Column) bool { return c.Name == name && c.Type != "todo_assignee" })
+	i := slices.IndexFunc(columns, func(c boardtest.Column) bool { return c.Name == name && c.Type != "todo_assignee" })
 	if i < 0 {
 		t.Fatalf("no column %q", name)
 	}
@@ -113,9 +114,10 @@ func (f *farSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // rows is how many rows the list holds, as seen from the far end.
 func (f *farSlack) rows(t *testing.T) int {
-	form := url.Values{"token": {f.Token()}, "file": {f.ListID()}}
+	form := url.Values{"file": {f.ListID()}}
 	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/api/files.info", strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer "+f.Token())
 	answer := httptest.NewRecorder()
 	f.Handler().ServeHTTP(answer, r)
 	var info struct {

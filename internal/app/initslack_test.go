@@ -93,7 +93,7 @@ func TestInitSlackLooksThroughAList(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	title, id := b.Column(t, "Title", "text"), b.Column(t, "Task ID", "text")
-	b.Create(t, "", board.TextCell(title, "old"), board.TextCell(id, "T-00041"))
+	b.Create(t, "", boardtest.TextCell(title, "old"), boardtest.TextCell(id, "T-00041"))
 	dir := filepath.Join(t.TempDir(), "otm")
 	if _, err := Init(dir); err != nil {
 		t.Fatal(err)
@@ -154,8 +154,9 @@ func TestInitSlackLooksThroughAList(t *testing.T) {
 // What is wrong is said with the next step, and nothing is written.
 func TestInitSlackRefusals(t *testing.T) {
 	t.Parallel()
-	b := boardtest.Start(t, func(o *board.Options) {
-		o.Identities = append(o.Identities, board.Identity{Token: "xoxb-few", UserID: "U0FEW", Scopes: []string{board.ScopeListsRead}})
+	b := boardtest.Start(t, func(o *boardtest.Options) {
+		o.Identities = append(o.Identities, board.Identity{Token: "xoxb-few", UserID: "U0FEW"})
+		o.Scopes = map[string][]string{"xoxb-few": {"lists:read"}}
 	})
 	other, good := filepath.Join(t.TempDir(), "other"), filepath.Join(t.TempDir(), "go od")
 	put(t, other, "hello\n")
@@ -271,7 +272,7 @@ func TestInitSlackEmptyTokenFile(t *testing.T) {
 // What stands in the place of the token and is none is told, with what puts one there.
 func TestInitSlackTokenUnreadable(t *testing.T) {
 	t.Parallel()
-	b := boardtest.Start(t, func(o *board.Options) { o.RowLimit = 10 })
+	b := boardtest.Start(t, func(o *boardtest.Options) { o.RowLimit = 10 })
 	dir := slackDir(t, "", "")
 	path := filepath.Join(dir, slackTokenFile)
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -369,8 +370,9 @@ func TestInitSlackLinkIntoNowhere(t *testing.T) {
 // A token that does not fit the list replaces none that does.
 func TestInitSlackKeepsAGoodToken(t *testing.T) {
 	t.Parallel()
-	b := boardtest.Start(t, func(o *board.Options) {
-		o.Identities = append(o.Identities, board.Identity{Token: "xoxb-few", UserID: "U0FEW", Scopes: []string{board.ScopeListsRead}})
+	b := boardtest.Start(t, func(o *boardtest.Options) {
+		o.Identities = append(o.Identities, board.Identity{Token: "xoxb-few", UserID: "U0FEW"})
+		o.Scopes = map[string][]string{"xoxb-few": {"lists:read"}}
 	})
 	dir := slackDir(t, "[slack]\nlist_id = \"F0NOTHERE12\"\ntoken_file = \"secrets/slack\"\n", "xoxb-good")
 	for _, args := range [][]string{{"--token-stdin"}, {"--token-stdin", "--list", "F0NOTHERE34"}} {

@@ -17,7 +17,6 @@ import (
 
 	"otm/dispatch"
 	"otm/dispatch/gateway/gatewaytest"
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
@@ -154,7 +153,7 @@ func infoCall() outsideCall {
 	c.most = 1 // a plain life makes none; what was answered once is kept
 	for i, f := range c.faults {
 		c.faults[i].set = func(l *life, nth int, again bool) {
-			l.b.Server.SetQuirks(board.Quirks{IgnoreIncludeList: true})
+			l.b.Server.SetQuirks(boardtest.Quirks{IgnoreIncludeList: true})
 			f.set(l, nth, again)
 		}
 	}

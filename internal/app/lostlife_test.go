@@ -18,7 +18,6 @@ import (
 
 	"otm/dispatch/gateway/gatewaytest"
 	"otm/heartbeat"
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
@@ -66,7 +65,7 @@ const (
 func newLife(t *testing.T, way pipeline.Trigger) *life {
 	t.Helper()
 	l := &life{T: t, root: t.TempDir(), step: 5 * time.Second}
-	l.b = boardtest.Start(t, func(o *board.Options) { o.Now = l.now })
+	l.b = boardtest.Start(t, func(o *boardtest.Options) { o.Now = l.now })
 	assignee := l.b.Column(t, "Assignee", "select")
 	if err := l.b.Server.AddOption("", l.b.ListID, assignee, "devdas", "devdas"); err != nil {
 		t.Fatal(err)
@@ -236,14 +235,14 @@ func (l *life) renameReports() {
 func (l *life) person(status pipeline.Status, reopen bool) {
 	l.Helper()
 	rec, column := l.record(), l.b.Column(l, "Status", "select")
-	edit := func(row string, cells ...board.Cell) {
+	edit := func(row string, cells ...boardtest.Cell) {
 		if err := l.b.Server.EditRow("U0ALICE", l.b.ListID, row, cells...); err != nil {
 			l.Fatal(err)
 		}
 	}
-	edit(rec.RowID, board.SelectCell(column, string(status)))
+	edit(rec.RowID, boardtest.SelectCell(column, string(status)))
 	if reopen {
-		edit(rec.Steps[2].RowID, board.SelectCell(column, "new"), board.CheckboxCell(l.b.Column(l, "Completed", "todo_completed"), false))
+		edit(rec.Steps[2].RowID, boardtest.SelectCell(column, "new"), boardtest.CheckboxCell(l.b.Column(l, "Completed", "todo_completed"), false))
 	}
 }
 

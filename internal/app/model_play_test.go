@@ -82,7 +82,7 @@ func newPlay(t *testing.T) *play {
 	if _, err := Init(p.dir); err != nil {
 		t.Fatal(err)
 	}
-	p.b = boardtest.Start(t, func(o *board.Options) { o.Dir, o.Now = filepath.Join(p.dir, "board"), now })
+	p.b = boardtest.Start(t, func(o *boardtest.Options) { o.Dir, o.Now = filepath.Join(p.dir, "board"), now })
 	endpoint, err := json.Marshal(board.Endpoint{URL: p.b.URL, ListID: p.b.ListID, PID: os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
@@ -411,14 +411,14 @@ func (p *play) person(t *part, a act) {
 	if t == nil && a.how != "row typed" {
 		return
 	}
-	edit := func(row string, cells ...board.Cell) {
+	edit := func(row string, cells ...boardtest.Cell) {
 		if err := p.b.Server.EditRow("U0PERSON", p.b.ListID, row, cells...); err != nil {
 			p.Fatal(err)
 		}
 	}
 	column := func(name, kind string) string { return p.b.Column(p.T, name, kind) }
 	if a.how == "row typed" {
-		_, err := p.b.Server.AddRow("U0PERSON", p.b.ListID, board.TextCell(column("Title", "text"), "typed"), board.SelectCell(column("Assignee", "select"), "gamma"))
+		_, err := p.b.Server.AddRow("U0PERSON", p.b.ListID, boardtest.TextCell(column("Title", "text"), "typed"), boardtest.SelectCell(column("Assignee", "select"), "gamma"))
 		if err != nil {
 			p.Fatal(err)
 		}
@@ -437,22 +437,22 @@ func (p *play) person(t *part, a act) {
 	}
 	switch status, is := pipeline.ParseStatus(a.how); {
 	case is:
-		edit(row, board.SelectCell(column("Status", "select"), string(status)))
+		edit(row, boardtest.SelectCell(column("Status", "select"), string(status)))
 	case strings.HasPrefix(a.how, "given to "):
-		edit(row, board.SelectCell(column("Assignee", "select"), strings.TrimPrefix(a.how, "given to ")))
+		edit(row, boardtest.SelectCell(column("Assignee", "select"), strings.TrimPrefix(a.how, "given to ")))
 	case a.how == "critical":
-		edit(row, board.SelectCell(column("Priority", "select"), a.how))
+		edit(row, boardtest.SelectCell(column("Priority", "select"), a.how))
 	case a.how == "renamed":
-		edit(row, board.TextCell(column("Title", "text"), "renamed "+t.title))
+		edit(row, boardtest.TextCell(column("Title", "text"), "renamed "+t.title))
 	case a.how == "id cleared":
 		t.cleared = true
-		edit(row, board.TextCell(column("Task ID", "text"), ""))
+		edit(row, boardtest.TextCell(column("Task ID", "text"), ""))
 	case a.how == "row deleted":
 		if err := p.b.Server.DeleteRow("U0PERSON", p.b.ListID, row); err != nil {
 			p.Fatal(err)
 		}
 	case a.how == "step added":
-		if _, err := p.b.Server.AddStep("U0PERSON", p.b.ListID, row, board.TextCell(column("Title", "text"), "more")); err != nil {
+		if _, err := p.b.Server.AddStep("U0PERSON", p.b.ListID, row, boardtest.TextCell(column("Title", "text"), "more")); err != nil {
 			p.Fatal(err)
 		}
 	case len(steps) == 0:
@@ -461,9 +461,9 @@ func (p *play) person(t *part, a act) {
 			p.Fatal(err)
 		}
 	case a.how == "step ticked":
-		edit(steps[0], board.SelectCell(column("Status", "select"), "done"), board.CheckboxCell(column("Completed", ""), true))
+		edit(steps[0], boardtest.SelectCell(column("Status", "select"), "done"), boardtest.CheckboxCell(column("Completed", ""), true))
 	case a.how == "step opened":
-		edit(steps[0], board.SelectCell(column("Status", "select"), "new"), board.CheckboxCell(column("Completed", ""), false))
+		edit(steps[0], boardtest.SelectCell(column("Status", "select"), "new"), boardtest.CheckboxCell(column("Completed", ""), false))
 	}
 	p.ahead.Add(int64(6 * time.Second))
 }
@@ -672,7 +672,7 @@ func (p *play) answer(all bool) {
 		if t != nil {
 			t.touched = append(t.touched, "answered")
 		}
-		if err := p.b.Server.EditRow("U0PERSON", p.b.ListID, id, board.SelectCell(status, to)); err != nil {
+		if err := p.b.Server.EditRow("U0PERSON", p.b.ListID, id, boardtest.SelectCell(status, to)); err != nil {
 			p.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/page"
 	"otm/pipeline"
 )
@@ -21,7 +22,7 @@ import (
 // plantMany puts tasks of three steps each on the board, n rows in all.
 func plantMany(b *testing.B, h *Home, n int) {
 	b.Helper()
-	s, err := board.Open(board.Options{Dir: h.boardDir()})
+	s, err := boardtest.Open(boardtest.Options{Options: board.Options{Dir: h.boardDir()}})
 	if err != nil {
 		b.Fatal(err)
 	}

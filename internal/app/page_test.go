@@ -397,11 +397,11 @@ func TestC10StepWithoutNumberComesLast(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := board.Open(board.Options{Dir: h.boardDir()})
+	s, err := boardtest.Open(boardtest.Options{Options: board.Options{Dir: h.boardDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.AddStep(board.HumanUser, s.ListID(), row, board.TextCell(titleColumn(t, s), "added"))
+	_, err = s.AddStep(board.HumanUser, s.ListID(), row, boardtest.TextCell(titleColumn(t, s), "added"))
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -415,13 +415,13 @@ func TestC10StepWithoutNumberComesLast(t *testing.T) {
 	}
 }
 
-func titleColumn(t *testing.T, s *board.Server) string {
+func titleColumn(t *testing.T, s *boardtest.Server) string {
 	t.Helper()
 	columns, err := s.Columns(s.ListID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(columns, func(c board.Column) bool { return c.Name == "Title" })
+	i := slices.IndexFunc(columns, func(c boardtest.Column) bool { return c.Name == "Title" })
 	return columns[i].ID
 }
 
@@ -541,7 +541,7 @@ func TestPageCreates(t *testing.T) {
 func TestPageRowGone(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
-	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "going"), board.SelectCell(b.Column(t, "Status", ""), "agent_done"))
+	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "going"), boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
 	if err := h.walk(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -575,9 +575,9 @@ func TestPageOfSlackList(t *testing.T) {
 	if s := v.state(); s.Room.Live || s.Room.WalkAt != nil || len(s.Tasks) != 0 {
 		t.Errorf("before the list was read: %+v", s.Room)
 	}
-	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "on Slack"), board.TextCell(b.Column(t, "Task ID", ""), "T-00001"),
-		board.SelectCell(b.Column(t, "Status", ""), "agent_done"))
-	step := b.Create(t, row, board.TextCell(b.Column(t, "Title", ""), "a step"), board.SelectCell(b.Column(t, "Status", ""), "new"))
+	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "on Slack"), boardtest.TextCell(b.Column(t, "Task ID", ""), "T-00001"),
+		boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
+	step := b.Create(t, row, boardtest.TextCell(b.Column(t, "Title", ""), "a step"), boardtest.SelectCell(b.Column(t, "Status", ""), "new"))
 	if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
 		r.Title, r.RowID, r.Status, r.Steps = "on Slack", row, pipeline.AgentDone, []pipeline.StepRecord{{Title: "a step", RowID: step}}
 		return nil
@@ -621,7 +621,7 @@ func TestPageMissingColumn(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	status := b.Column(t, "Status", "")
-	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "x"), board.SelectCell(status, "agent_done"))
+	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "x"), boardtest.SelectCell(status, "agent_done"))
 	if err := h.walk(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -641,7 +641,7 @@ func TestPageMissingColumn(t *testing.T) {
 func TestPageBoardOutOfReach(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
-	row := b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "x"), board.SelectCell(b.Column(t, "Status", ""), "new"))
+	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "x"), boardtest.SelectCell(b.Column(t, "Status", ""), "new"))
 	if err := h.walk(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -675,7 +675,14 @@ func TestEditNotAnnounced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := http.PostForm(endpoint.URL+"slackLists.items.delete", url.Values{"token": {token}, "list_id": {endpoint.ListID}, "id": {row}})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint.URL+"slackLists.items.delete",
+		strings.NewReader(url.Values{"list_id": {endpoint.ListID}, "id": {row}}.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer "+token)
+	w, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
 	"otm/internal/page"
@@ -40,7 +41,7 @@ func newReviewed(t *testing.T) (p *patient, row, step string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.edit(rec.RowID, board.SelectCell(p.b.Column(t, "Status", "select"), "agent_done"))
+	p.edit(rec.RowID, boardtest.SelectCell(p.b.Column(t, "Status", "select"), "agent_done"))
 	p.look()
 	return p, rec.RowID, rec.Steps[0].RowID
 }
@@ -134,12 +135,12 @@ func TestPageCreateWhereTheDiskFails(t *testing.T) {
 func TestPageShowsWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
 	p, row, _ := newReviewed(t)
-	typed := p.b.Create(t, "", board.TextCell(p.b.Column(t, "Title", "text"), "typed"))
+	typed := p.b.Create(t, "", boardtest.TextCell(p.b.Column(t, "Title", "text"), "typed"))
 	over, err := p.h.Store.Load(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.edit(over.RowID, board.TextCell(p.b.Column(t, "Task ID", "text"), ""))
+	p.edit(over.RowID, boardtest.TextCell(p.b.Column(t, "Task ID", "text"), ""))
 	p.look()
 	whole, err := pageOf(p.h).State(t.Context())
 	if err != nil {

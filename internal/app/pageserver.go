@@ -91,6 +91,9 @@ func (h *Home) openBoard(ctx context.Context, o board.Options) (p *runningPage, 
 	person := board.Identity{Token: "xoxp-otm-" + strings.ToLower(rand.Text()), UserID: board.HumanUser, Unlimited: true}
 	o.Dir, o.Log, o.Now = h.boardDir(), log, h.Now
 	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, pages.Handler()
+	for _, a := range h.Config.Agents {
+		o.Assignees = append(o.Assignees, a.Label)
+	}
 	o.OnPeopleEdit = func() {
 		if err := slacklist.TouchEdited(h.Dir); err != nil {
 			log.Warn("edit not announced", "err", err)

@@ -77,14 +77,14 @@ func benchHome(b *testing.B, rows int) (*Home, pipeline.Board) {
 		rec := pipeline.Record{TaskID: id, DropID: fmt.Sprint("d", n), Title: fmt.Sprint("task ", n), Agent: "devdas", Priority: pipeline.Normal,
 			Type: pipeline.Action, CreatedAt: at, Status: pipeline.InProgress, Attempt: 1,
 			Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "devdas", Workspace: ws, At: at, EntryAt: &at, FlippedAt: &at, TakenAt: &at, TakenBy: "otm next"}}
-		if rec.RowID, err = bt.Server.AddRow(board.BotUser, bt.ListID, board.TextCell(columns["Title"], rec.Title), board.TextCell(columns["Task ID"], id.String()),
-			board.SelectCell(columns["Status"], "in_progress"), board.SelectCell(columns["Priority"], "normal"), board.SelectCell(columns["Type"], "action"), board.SelectCell(columns["Assignee"], "devdas"),
-			board.NumberCell(columns["remaining"], 3), board.NumberCell(columns["completion"], 0)); err != nil {
+		if rec.RowID, err = bt.Server.AddRow(board.BotUser, bt.ListID, boardtest.TextCell(columns["Title"], rec.Title), boardtest.TextCell(columns["Task ID"], id.String()),
+			boardtest.SelectCell(columns["Status"], "in_progress"), boardtest.SelectCell(columns["Priority"], "normal"), boardtest.SelectCell(columns["Type"], "action"), boardtest.SelectCell(columns["Assignee"], "devdas"),
+			boardtest.NumberCell(columns["remaining"], 3), boardtest.NumberCell(columns["completion"], 0)); err != nil {
 			b.Fatal(err)
 		}
 		for s := range 3 {
 			step := pipeline.StepRecord{Title: fmt.Sprint("step ", s)}
-			if step.RowID, err = bt.Server.AddStep(board.BotUser, bt.ListID, rec.RowID, board.TextCell(columns["Title"], step.Title), board.SelectCell(columns["Status"], "new")); err != nil {
+			if step.RowID, err = bt.Server.AddStep(board.BotUser, bt.ListID, rec.RowID, boardtest.TextCell(columns["Title"], step.Title), boardtest.SelectCell(columns["Status"], "new")); err != nil {
 				b.Fatal(err)
 			}
 			rec.Steps = append(rec.Steps, step)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"otm/heartbeat"
-	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/pipeline"
 	"otm/pipeline/history"
@@ -71,13 +71,13 @@ func TestShowAndListOdd(t *testing.T) {
 	t.Parallel()
 	p := newBusy(t)
 	b, title, assignee := p.b, p.b.Column(t, "Title", "text"), p.b.Column(t, "Assignee", "select")
-	b.Create(t, "", board.TextCell(title, "Typed"), board.SelectCell(assignee, "devdas"))
+	b.Create(t, "", boardtest.TextCell(title, "Typed"), boardtest.SelectCell(assignee, "devdas"))
 	p.must("otm-injector", "--once") // the report on T-00002
 	rec, err := p.h.Store.Load(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.edit(rec.RowID, board.TextCell(b.Column(t, "Reason", "text"), "not yet"))
+	p.edit(rec.RowID, boardtest.TextCell(b.Column(t, "Reason", "text"), "not yet"))
 	for _, step := range []struct{ command, want string }{
 		{"otm list --fresh", `(?m)^- +new +devdas +0/0 .*Typed$`},
 		{"otm show T-00002", `T-00002  At work\nassigned · normal · action · devdas\n  1 \[ \] a\n  2 \[ \] b\nreason: not yet\nresult: half of it\nwhy: `},

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/pipeline"
 )
 
@@ -177,7 +177,7 @@ func (l *simulated) await(ctx context.Context, id pipeline.TaskID, status pipeli
 func (l *simulated) review(id pipeline.TaskID) {
 	rec, err := l.h.record(id)
 	if err == nil {
-		err = l.far.EditRow("", l.far.ListID(), rec.RowID, board.SelectCell(l.status, string(pipeline.Done)))
+		err = l.far.EditRow("", l.far.ListID(), rec.RowID, boardtest.SelectCell(l.status, string(pipeline.Done)))
 	}
 	if err != nil {
 		l.Errorf("review %v: %v", id, err)

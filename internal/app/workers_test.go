@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/internal/logx"
 	"otm/pipeline"
@@ -94,7 +94,7 @@ func TestNewIDWhereTheDiskFails(t *testing.T) {
 func TestCounterNotRaised(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
-	b.Create(t, "", board.TextCell(b.Column(t, "Title", ""), "far"), board.TextCell(b.Column(t, "Task ID", ""), "T-00041"))
+	b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "far"), boardtest.TextCell(b.Column(t, "Task ID", ""), "T-00041"))
 	look := func() (log string) {
 		var said bytes.Buffer
 		batch, err := h.board(logx.New(&said, slog.LevelInfo)).Begin(t.Context())

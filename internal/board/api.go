@@ -13,22 +13,24 @@ import (
 // apiPrefix is the path under which the methods stand.
 const apiPrefix = "/api/"
 
+// scopes are what the answer's header grants every token: what our client asks
+// for.
+const scopes = "lists:read,lists:write,files:read"
+
 // A method is one method of the API.
 type method struct {
 	name      string
-	scope     string // needed; "" is none
-	perMinute int    // with Options.Limits
-	read      bool   // GET is allowed
-	run       func(*Server, *call) (any, error)
+	perMinute int  // with Options.Limits
+	writes    bool // changes rows
+	run       func(*call) (any, error)
 }
 
 // A call is one request on its way through a method.
 type call struct {
 	*args
-	method *method
-	who    *Identity
-	quirks Quirks
-	base   string // of this server as the caller names it, ends in "/"
+	store *store
+	who   *Identity
+	base  string // of this server as the caller names it, ends in "/"
 }
 
 // Calls a minute of Slack's tiers (facts 1.1).
@@ -38,81 +40,89 @@ const (
 	tier4 = 100
 )
 
-// apiMethods is every method the board knows. postMessage's own limit of one a
-// second a channel is kept by chatPostMessage.
-func apiMethods() map[string]*method {
-	all := []*method{
-		{"slackLists.create", ScopeListsWrite, tier2, false, (*Server).listsCreate},
-		{"slackLists.update", ScopeListsWrite, tier2, false, (*Server).listsUpdate},
-		{"slackLists.access.set", ScopeListsWrite, tier3, false, (*Server).accessSet},
-		{"slackLists.access.delete", ScopeListsWrite, tier3, false, (*Server).accessDelete},
-		{"slackLists.download.start", ScopeListsRead, tier2, false, (*Server).downloadStart},
-		{"slackLists.download.get", ScopeListsRead, tier4, true, (*Server).downloadGet},
-		{"slackLists.items.create", ScopeListsWrite, tier3, false, (*Server).itemsCreate},
-		{"slackLists.items.update", ScopeListsWrite, tier3, false, (*Server).itemsUpdate},
-		{"slackLists.items.list", ScopeListsRead, tier2, true, (*Server).itemsList},
-		{"slackLists.items.info", ScopeListsRead, tier2, true, (*Server).itemsInfo},
-		{"slackLists.items.delete", ScopeListsWrite, tier2, false, (*Server).itemsDelete},
-		{"slackLists.items.deleteMultiple", ScopeListsWrite, tier2, false, (*Server).itemsDeleteMultiple},
-		{"files.info", ScopeFilesRead, tier4, true, (*Server).filesInfo},
-		{"files.list", ScopeFilesRead, tier3, true, (*Server).filesList},
-		{"files.delete", ScopeFilesWrite, tier3, false, (*Server).filesDelete},
-		{"auth.test", "", tier4, true, (*Server).authTest},
-		{"chat.postMessage", ScopeChatWrite, 0, false, (*Server).chatPostMessage},
-		{"conversations.replies", ScopeHistory, tier3, true, (*Server).conversationsReplies},
+// methods are the methods of the API.
+func methods() []method {
+	return []method{
+		{"slackLists.items.create", tier3, true, itemsCreate},
+		{"slackLists.items.update", tier3, true, itemsUpdate},
+		{"slackLists.items.list", tier2, false, itemsList},
+		{"slackLists.items.info", tier2, false, itemsInfo},
+		{"slackLists.items.delete", tier2, true, itemsDelete},
+		{"slackLists.items.deleteMultiple", tier2, true, itemsDeleteMultiple},
+		{"files.info", tier4, false, filesInfo},
+		{"auth.test", tier4, false, authTest},
 	}
-	byName := make(map[string]*method, len(all))
-	for _, m := range all {
-		byName[m.name] = m
-	}
-	return byName
 }
 
-// serveAPI answers one call. Application errors have status 200, as in Slack.
-func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodPost {
-		w.Header().Set("Allow", "GET, POST")
+// An api answers calls of the API.
+type api struct {
+	opts    *Options
+	who     callers
+	methods map[string]method
+	limiter *limiter
+	store   *store
+}
+
+func newAPI(o *Options, who callers, st *store) *api {
+	a := &api{opts: o, who: who, methods: make(map[string]method), limiter: newLimiter(o.Limits, o.Now), store: st}
+	for _, m := range methods() {
+		a.methods[m.name] = m
+	}
+	return a
+}
+
+// ServeHTTP answers one call. Application errors have status 200, as in Slack.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer, err := a.dispatch(w, r)
+	if err != nil {
+		a.answerError(w, r, err)
+		return
+	}
+	a.answer(w, http.StatusOK, answer)
+}
+
+// dispatch runs the call. It looks at the token before it reads the body, so
+// that a caller without one costs no more than its header.
+func (a *api) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
 		e := refuse("invalid_post_type", "use POST")
 		e.status = http.StatusMethodNotAllowed
-		s.answerError(w, r, e)
-		return
+		return nil, e
 	}
-	answer, err := s.dispatch(w, r)
-	if err != nil {
-		s.answerError(w, r, err)
-		return
-	}
-	s.answer(w, http.StatusOK, answer)
-}
-
-func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
-	m := s.methods[strings.TrimPrefix(r.URL.Path, apiPrefix)]
-	if m == nil {
+	m, found := a.methods[strings.TrimPrefix(r.URL.Path, apiPrefix)]
+	if !found {
 		return nil, refuse("unknown_method")
 	}
-	a, token, err := readArgs(w, r, m)
+	who, err := a.who.identify(r.Header)
 	if err != nil {
+		w.Header().Set("Connection", "close")
+		// Or the HTTP server waits for the body, to keep the connection.
+		http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 		return nil, err
 	}
-	who, err := s.identify(token)
-	if err != nil {
-		return nil, err
-	}
-	w.Header().Set("X-OAuth-Scopes", strings.Join(who.Scopes, ","))
+	w.Header().Set("X-OAuth-Scopes", scopes)
 	if !who.Unlimited {
-		if err := s.limiter.take(m.name, who.Token, m.perMinute, time.Minute); err != nil {
+		if err := a.limiter.take(m, who.Token); err != nil {
 			return nil, err
 		}
 	}
-	if err := who.checkScope(m.scope); err != nil {
+	arguments, err := readArgs(r)
+	if err != nil {
 		return nil, err
 	}
-	c := &call{args: a, method: m, who: who, quirks: s.quirksNow(), base: "http://" + r.Host + "/"}
-	answer, err := m.run(s, c)
-	if err == nil && !m.read && s.opts.OwnAgent != "" && r.UserAgent() != s.opts.OwnAgent && s.opts.OnPeopleEdit != nil {
-		s.opts.OnPeopleEdit()
+	answer, err := m.run(&call{args: arguments, store: a.store, who: who, base: "http://" + r.Host + "/"})
+	if err == nil && m.writes {
+		a.announce(r.UserAgent())
 	}
 	return answer, err
+}
+
+// announce tells OnPeopleEdit of a write, unless our own client made it.
+func (a *api) announce(agent string) {
+	if a.opts.OwnAgent != "" && agent != a.opts.OwnAgent && a.opts.OnPeopleEdit != nil {
+		a.opts.OnPeopleEdit()
+	}
 }
 
 // okJSON is the answer that says no more than ok.
@@ -125,8 +135,6 @@ var okAnswer = okJSON{OK: true}
 type errorJSON struct {
 	OK       bool          `json:"ok"`
 	Error    string        `json:"error"`
-	Needed   string        `json:"needed,omitempty"`
-	Provided string        `json:"provided,omitempty"`
 	Metadata *messagesJSON `json:"response_metadata,omitempty"`
 }
 
@@ -134,9 +142,9 @@ type messagesJSON struct {
 	Messages []string `json:"messages"`
 }
 
-// answerError turns any error into Slack's form. What is not a refusal is a
-// fault of ours: it is logged, and the caller is told no detail.
-func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
+// answerError turns any error into Slack's form. An error that is no refusal is
+// our fault: it is logged, and the caller gets no detail.
+func (a *api) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
@@ -146,9 +154,9 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		e = refuse("service_unavailable")
 	default:
 		e = refuse("internal_error")
-		s.log.Error("call failed", "path", r.URL.Path, "err", err)
+		a.opts.Log.Error("call failed", "path", r.URL.Path, "err", err)
 	}
-	body := errorJSON{Error: e.Code, Needed: e.Needed, Provided: e.Provided}
+	body := errorJSON{Error: e.Code}
 	if len(e.Messages) > 0 {
 		body.Metadata = &messagesJSON{e.Messages}
 	}
@@ -159,17 +167,17 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	if e.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.retryAfter))
 	}
-	s.answer(w, status, body)
+	a.answer(w, status, body)
 }
 
-// answer writes v as JSON; a json.RawMessage goes out as it is. The number of
-// bytes is announced, so that a cut answer shows.
-func (s *Server) answer(w http.ResponseWriter, status int, v any) {
+// answer writes v as JSON; a json.RawMessage goes out as it is. It announces
+// the number of bytes, so that the client notices a cut answer.
+func (a *api) answer(w http.ResponseWriter, status int, v any) {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
 		var buf bytes.Buffer
 		if err := encodeLine(&buf, v); err != nil {
-			s.log.Error("answer not encoded", "err", err)
+			a.opts.Log.Error("answer not encoded", "err", err)
 			status, raw = http.StatusOK, json.RawMessage(`{"ok":false,"error":"internal_error"}`)
 		} else {
 			raw = buf.Bytes()
@@ -179,5 +187,5 @@ func (s *Server) answer(w http.ResponseWriter, status int, v any) {
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(raw)))
 	w.WriteHeader(status)
-	w.Write(raw) // the caller may be gone; what was done stays done
+	w.Write(raw) // the caller may have gone; the change stays
 }

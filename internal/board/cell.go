@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
 )
 
-// typedKeys are the members of a cell that carry a value. "text" is one that
-// Slack refuses on write: text is always sent as rich_text.
-var typedKeys = []string{
-	"rich_text", "select", "user", "date", "checkbox", "number", "email", "phone", "link",
-	"message", "attachment", "rating", "channel", "timestamp", "reference", "text",
-}
+// typedKeys are the members of a cell that carry a value. Slack refuses "text"
+// on write: text is always sent as rich_text.
+var typedKeys = []string{"rich_text", "select", "user", "date", "checkbox", "number", "text"}
 
 // A cellInput is one cell of a request: where it goes, and one typed value.
 type cellInput struct {
@@ -20,22 +21,37 @@ type cellInput struct {
 	value       json.RawMessage
 }
 
-// parseCell reads a cell. Members it does not know are passed over.
-func parseCell(raw json.RawMessage) (cellInput, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
-		return cellInput{}, refuse("invalid_arguments", "a cell must be an object")
+// parseCells reads an array of cells; nil is none. It passes over members that
+// it does not know.
+func parseCells(raw json.RawMessage) ([]cellInput, error) {
+	var objects []map[string]json.RawMessage
+	if err := json.Unmarshal(orNull(raw), &objects); err != nil {
+		return nil, refuse("invalid_arguments", "cells must be an array of objects")
 	}
-	var in cellInput
-	if err := readID(members, "row_id", &in.row, "invalid_row_id"); err != nil {
-		return cellInput{}, err
+	cells := make([]cellInput, 0, len(objects))
+	for _, members := range objects {
+		in, err := parseCell(members)
+		if err != nil {
+			return nil, err
+		}
+		cells = append(cells, in)
 	}
-	if err := readID(members, "column_id", &in.column, "invalid_column_id"); err != nil {
-		return cellInput{}, err
+	return cells, nil
+}
+
+func parseCell(members map[string]json.RawMessage) (in cellInput, err error) {
+	if members == nil {
+		return in, refuse("invalid_arguments", "a cell must be an object")
+	}
+	if in.row, err = readID(members, "row_id", "invalid_row_id"); err != nil {
+		return in, err
+	}
+	if in.column, err = readID(members, "column_id", "invalid_column_id"); err != nil {
+		return in, err
 	}
 	for _, flag := range []string{"row_id_to_create", "column_id_to_create"} {
 		if string(members[flag]) == "true" {
-			return cellInput{}, refuse("invalid_arguments", flag+" is not supported")
+			return in, refuse("invalid_arguments", flag+" is not supported")
 		}
 	}
 	for _, key := range typedKeys {
@@ -44,29 +60,32 @@ func parseCell(raw json.RawMessage) (cellInput, error) {
 			continue
 		}
 		if in.key != "" {
-			return cellInput{}, refuse("invalid_input_type", fmt.Sprintf("a cell holds one value, not %s and %s", in.key, key))
+			return in, refuse("invalid_input_type", fmt.Sprintf("a cell holds one value, not %s and %s", in.key, key))
 		}
 		in.key, in.value = key, value
 	}
 	return in, nil
 }
 
-// readID reads the member as a string; missing, null and "" leave id empty.
-func readID(members map[string]json.RawMessage, name string, id *string, code string) error {
-	raw, ok := members[name]
-	if !ok || isNull(raw) {
-		return nil
+// readID reads the member as a string; missing, null and "" are "".
+func readID(members map[string]json.RawMessage, name, code string) (id string, err error) {
+	if json.Unmarshal(orNull(members[name]), &id) != nil {
+		return "", refuse(code, name+" must be a string")
 	}
-	if json.Unmarshal(raw, id) != nil {
-		return refuse(code, name+" must be a string")
-	}
-	return nil
+	return id, nil
 }
 
 func isNull(raw json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
 
+func orNull(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
 // keyOf is the typed key for a column type, on write and on read. It is empty
-// for types that nobody can write.
+// for types that the board does not know, which nobody can write.
 func keyOf(colType string) string {
 	switch colType {
 	case "text", "rich_text":
@@ -79,43 +98,24 @@ func keyOf(colType string) string {
 		return "date"
 	case "checkbox", "completed", typeTodoCompleted:
 		return "checkbox"
-	case "number", "email", "phone", "link", "message", "attachment", "rating", "channel", "reference":
+	case "number":
 		return colType
 	}
-	return "" // created_by, last_edited_by, created_time, last_edited_time, vote, canvas
+	return ""
 }
 
-// maxValues is how many values a cell of the column holds. What Slack does
-// beyond selects and attachments is unpublished.
-func maxValues(c *column) int {
-	switch keyOf(c.Type) {
-	case "select":
-		if c.single() {
-			return 1
-		}
+// maxValues is how many values a cell of the column holds.
+func maxValues(c *Column) int {
+	if key := keyOf(c.Type); (key == "select" || key == "user") && !c.single() {
 		return maxSelected
-	case "user", "channel":
-		if c.single() {
-			return 1
-		}
-		return maxSelected
-	case "date", "number", "rating", "email", "phone":
-		return 1
 	}
-	return maxAttachments // attachment, link, message, reference
+	return 1
 }
 
-// A cellChecker judges cells by what exists on the board.
-type cellChecker struct {
-	// file says whether an id is that of a file the caller may see.
-	file func(id string) bool
-	// newChoice, if not nil, may add the option to the column.
-	newChoice func(c *column, value string) bool
-}
-
-// check validates the input for the column and returns the value as it is
-// stored and read, or nil if the cell is cleared.
-func (k *cellChecker) check(c *column, in cellInput) (json.RawMessage, error) {
+// checkCell validates the input for the column and returns the value as it is
+// stored and read, or nil if the cell is cleared. newChoice may add an option
+// that the column lacks.
+func checkCell(c *Column, in cellInput, newChoice func(*Column, string) bool) (json.RawMessage, error) {
 	want := keyOf(c.Type)
 	if want == "" {
 		return nil, refuse("uneditable_column", fmt.Sprintf("column %s (%s) cannot be written", c.ID, c.Type))
@@ -134,13 +134,13 @@ func (k *cellChecker) check(c *column, in cellInput) (json.RawMessage, error) {
 		return nil, nil
 	}
 	if want == "rich_text" {
-		return normalizeBlocks(values)
+		return checkBlocks(values)
 	}
 	if len(values) > maxValues(c) {
 		return nil, refuse("over_cell_fields_limit")
 	}
 	for i, v := range values {
-		stored, err := k.checkValue(c, want, v)
+		stored, err := checkValue(c, want, v, newChoice)
 		if err != nil {
 			return nil, err
 		}
@@ -160,57 +160,41 @@ func checkCheckbox(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // checkValue checks one element of the cell's array and returns its stored form.
-func (k *cellChecker) checkValue(c *column, key string, raw json.RawMessage) (json.RawMessage, error) {
-	switch key {
-	case "number":
+func checkValue(c *Column, key string, raw json.RawMessage, newChoice func(*Column, string) bool) (json.RawMessage, error) {
+	if key == "number" {
 		return checkNumber(raw)
-	case "rating":
-		return checkRating(c, raw)
-	case "link":
-		return checkLink(raw)
-	case "reference":
-		return k.checkReference(raw)
 	}
 	s, err := toString(raw)
 	if err != nil {
-		if key == "message" {
-			return nil, refuse("invalid_message", "a message is written as its permalink")
-		}
 		return nil, refuse("invalid_input_type", key+" must hold strings")
 	}
 	switch key {
 	case "select":
-		if !c.hasChoice(s) && (k.newChoice == nil || !k.newChoice(c, s)) {
+		if !c.HasChoice(s) && !newChoice(c, s) {
 			return nil, refuse("invalid_option_id", fmt.Sprintf("column %s has no option %q", c.ID, s))
 		}
 	case "user":
-		if !isUserID(s) {
+		if !isID(s, "U", "W") {
 			return nil, refuse("user_not_found")
 		}
-	case "channel":
-		if !isChannelID(s) {
-			return nil, refuse("channel_not_found")
-		}
-	case "attachment":
-		if !k.file(s) {
-			return nil, refuse("file_not_found")
-		}
 	case "date":
-		if !isDate(s) {
+		if _, err := time.Parse(time.DateOnly, s); err != nil {
 			return nil, refuse("invalid_date", "a date is written YYYY-MM-DD")
 		}
-	case "email":
-		if !isEmail(s) {
-			return nil, refuse("invalid_email")
-		}
-	case "phone":
-		if !isPhone(s) {
-			return nil, refuse("invalid_phone_number")
-		}
-	case "message":
-		return checkMessage(s)
 	}
 	return marshal(s)
+}
+
+// checkNumber writes whole numbers without a fraction, as Slack's samples do.
+func checkNumber(raw json.RawMessage) (json.RawMessage, error) {
+	var n *float64
+	if err := json.Unmarshal(raw, &n); err != nil || n == nil {
+		return nil, refuse("invalid_input_type", "number must hold numbers")
+	}
+	if *n == math.Trunc(*n) && math.Abs(*n) < 1e15 {
+		return strconv.AppendInt(nil, int64(*n), 10), nil
+	}
+	return strconv.AppendFloat(nil, *n, 'g', -1, 64), nil
 }
 
 func toString(raw json.RawMessage) (string, error) {
@@ -231,4 +215,105 @@ func marshal(v any) (json.RawMessage, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// sections are the elements of a block that hold others.
+var sections = []string{"rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote"}
+
+// A block is a rich_text block. Its elements are kept as they came.
+type block struct {
+	Type     string          `json:"type"`
+	BlockID  string          `json:"block_id"`
+	Elements json.RawMessage `json:"elements"`
+}
+
+// An element is any element of a block, as far as its text goes.
+type element struct {
+	Type     string          `json:"type"`
+	Elements []element       `json:"elements"`
+	Text     json.RawMessage `json:"text"`
+	URL      string          `json:"url"`
+}
+
+// checkBlocks checks the blocks of a text cell and returns them as they are
+// read, each with a block_id. Blocks without any content clear the cell: the
+// result is nil.
+func checkBlocks(raws []json.RawMessage) (json.RawMessage, error) {
+	blocks := make([]block, 0, len(raws))
+	empty := true
+	for _, raw := range raws {
+		var b block
+		var elements []element
+		if json.Unmarshal(raw, &b) != nil || b.Type != "rich_text" || json.Unmarshal(orNull(b.Elements), &elements) != nil || elements == nil {
+			return nil, refuse("invalid_blocks", "text is written as rich_text blocks")
+		}
+		for i := range elements {
+			if !slices.Contains(sections, elements[i].Type) {
+				return nil, refuse("invalid_blocks", "unknown rich text element "+elements[i].Type)
+			}
+			if !elements[i].valid() {
+				return nil, refuse("invalid_text_block", "a text element needs a text")
+			}
+			empty = empty && !elements[i].hasContent()
+		}
+		if b.BlockID == "" {
+			b.BlockID = randomText(5)
+		}
+		blocks = append(blocks, b)
+	}
+	if empty {
+		return nil, nil
+	}
+	return marshal(blocks)
+}
+
+// valid reports whether every text element has a text.
+func (e *element) valid() bool {
+	for i := range e.Elements {
+		if !e.Elements[i].valid() {
+			return false
+		}
+	}
+	_, err := toString(orNull(e.Text))
+	return e.Type != "text" || err == nil
+}
+
+func (e *element) hasContent() bool {
+	if slices.Contains(sections, e.Type) {
+		return slices.ContainsFunc(e.Elements, func(e element) bool { return e.hasContent() })
+	}
+	return e.Type != "text" || e.plain() != ""
+}
+
+// plain is the text of the element, or of a link without a text its address.
+// Slack marks styles in it too, and names people: no source of ours has them.
+func (e *element) plain() string {
+	var text string
+	for i := range e.Elements {
+		text += e.Elements[i].plain()
+	}
+	if s, err := toString(orNull(e.Text)); err == nil {
+		return text + s
+	}
+	return text + e.URL
+}
+
+// plainText is the plain form of stored blocks, one line for each section.
+func plainText(blocks json.RawMessage) string {
+	var parsed []struct {
+		Elements []element `json:"elements"`
+	}
+	if json.Unmarshal(blocks, &parsed) != nil {
+		return ""
+	}
+	var text string
+	for _, b := range parsed {
+		for i := range b.Elements {
+			if text != "" {
+				text += "\n"
+			}
+			text += b.Elements[i].plain()
+		}
+	}
+	return text
 }

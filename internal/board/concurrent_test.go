@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 )
 
@@ -14,17 +13,17 @@ func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	title, reason := b.Column(t, "Title", "text"), b.Column(t, "Reason", "text")
-	shared := b.Create(t, "", board.TextCell(title, "start"), board.TextCell(reason, "start"))
+	shared := b.Create(t, "", boardtest.TextCell(title, "start"), boardtest.TextCell(reason, "start"))
 	const writers, each = 6, 15
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
 				text := fmt.Sprint(w, "-", i)
-				row := b.Create(t, "", board.TextCell(title, text))
-				b.Create(t, row, board.TextCell(title, "step of "+text))
+				row := b.Create(t, "", boardtest.TextCell(title, text))
+				b.Create(t, row, boardtest.TextCell(title, "step of "+text))
 				both := array{}
-				for _, c := range []board.Cell{board.TextCell(title, text), board.TextCell(reason, text)} {
+				for _, c := range []boardtest.Cell{boardtest.TextCell(title, text), boardtest.TextCell(reason, text)} {
 					c["row_id"] = shared
 					both = append(both, c)
 				}
@@ -32,7 +31,7 @@ func TestConcurrentUse(t *testing.T) {
 				if i%3 == 0 {
 					b.Must(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": row})
 				}
-				if err := b.Server.EditRow("", b.ListID, shared, board.CheckboxCell("Col00", i%2 == 0)); err != nil {
+				if err := b.Server.EditRow("", b.ListID, shared, boardtest.CheckboxCell("Col00", i%2 == 0)); err != nil {
 					t.Error(err)
 				}
 			}

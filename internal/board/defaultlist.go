@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// DefaultListName is the title of the list that Open makes.
-const DefaultListName = "OTM"
+// defaultListName is the title of the list that Open makes.
+const defaultListName = "OTM"
 
 // A columnSpec describes a column of the default list.
 type columnSpec struct {
 	name    string
 	kind    string
-	choices []string // values; the labels are made of them
+	choices []string // values; labelOf makes the labels
 	open    bool     // takes new names as options
 }
 
 // defaultColumns are the columns that OTM works with, in order. The three todo
-// columns follow, one of which is named Assignee too, as in Slack.
+// columns follow; one of them is named Assignee too, as in Slack.
 func defaultColumns() []columnSpec {
 	return []columnSpec{
 		{name: "Title", kind: "text"},
@@ -39,14 +39,12 @@ func defaultColumns() []columnSpec {
 	}
 }
 
-// newDefaultList makes the list of a fresh store: the bot's, and open to the
-// person at the page.
-func newDefaultList(now time.Time) *list {
+// newDefaultList makes the list of a fresh store. It belongs to the bot.
+func newDefaultList(now time.Time, assignees []string) *List {
 	now = now.Round(0).UTC()
-	l := &list{
-		ID: newListID(), Num: newNum(), Name: DefaultListName, View: newViewID(), Default: true,
-		Owner: BotUser, Users: map[string]string{HumanUser: levelWrite},
-		Created: now, CreatedBy: BotUser, Edited: now, Updated: now, Editor: BotUser,
+	l := &List{
+		ID: newID("F"), Num: newNum(), Name: defaultListName, Default: true, Owner: BotUser,
+		Created: now, Edited: now, Updated: now, Editor: BotUser,
 	}
 	for i, spec := range defaultColumns() {
 		c := spec.column()
@@ -56,25 +54,29 @@ func newDefaultList(now time.Time) *list {
 		}
 		if spec.open {
 			l.OpenColumn = c.ID
+			for _, name := range assignees {
+				c.AddChoice(name, name)
+			}
 		}
 		l.Columns = append(l.Columns, c)
 	}
-	l.setTodo(true)
+	l.AddTodoColumns()
 	return l
 }
 
-func (spec *columnSpec) column() column {
-	c := column{ID: newColumnID(), Name: spec.name, Key: foldName(spec.name), Type: spec.kind}
+func (spec *columnSpec) column() Column {
+	key := strings.ReplaceAll(strings.ToLower(spec.name), " ", "_")
+	c := Column{ID: newID("Col"), Name: spec.name, Key: key, Type: spec.kind}
 	if spec.kind == "select" {
-		c.Options = &columnOptions{Choices: []choice{}, Format: "single_select", ShowMemberName: true}
+		c.Options = &ColumnOptions{Choices: []Choice{}, Format: "single_select", ShowMemberName: true}
 		for _, value := range spec.choices {
-			addChoice(&c, value, labelOf(value))
+			c.AddChoice(value, labelOf(value))
 		}
 	}
 	return c
 }
 
-// labelOf writes a folded value as people read it: in_progress is In Progress.
+// labelOf writes a value as people read it: in_progress is In Progress.
 func labelOf(value string) string {
 	words := strings.Split(value, "_")
 	for i, w := range words {

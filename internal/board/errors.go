@@ -13,11 +13,10 @@ var ErrInUse = errors.New("board directory is in use")
 // no crash can have damaged it. Nothing has been changed.
 var ErrCorrupt = errors.New("board store is corrupt")
 
-// ErrClosed is returned by edits after Close.
+// ErrClosed is the error of an edit after Close.
 var ErrClosed = errors.New("board is closed")
 
-// An Error is a refusal of the API, with Slack's code for it. The exported
-// edits of Server return the same codes as a *Error.
+// An Error is a refusal of the API, with Slack's code for it.
 type Error struct {
 	// Code is Slack's error code, such as "invalid_option_id".
 	Code string
@@ -25,9 +24,6 @@ type Error struct {
 	// Messages explain an argument error; they become
 	// response_metadata.messages.
 	Messages []string
-
-	// Needed and Provided are the scopes of a missing_scope, comma-separated.
-	Needed, Provided string
 
 	status     int // HTTP status; 0 is 200
 	retryAfter int // seconds; 0 is none

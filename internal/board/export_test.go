@@ -1,25 +1,65 @@
 package board
 
 import (
-	"iter"
+	"encoding/json"
 	"maps"
 )
 
-// What the board keeps at most.
-const (
-	MaxJobs  = maxJobs
-	MaxLists = maxLists
-)
-
 // MethodNames are all methods of the API.
-func MethodNames() iter.Seq[string] { return maps.Keys(apiMethods()) }
+func MethodNames() (names []string) {
+	for _, m := range methods() {
+		names = append(names, m.name)
+	}
+	return names
+}
 
-// AddLists adds n lists at once.
-func AddLists(s *Server, n int) error {
-	return s.store.do("", func(t *tx) error {
-		for range n {
-			t.putList(t.newList(listInput{name: "One of many"}))
+// The edits below are those of boardtest.Server, for tests inside the package.
+
+type cellJSON map[string]any
+
+func textCell(columnID, text string) cellJSON {
+	return cellJSON{"column_id": columnID, "rich_text": []any{map[string]any{
+		"type": "rich_text",
+		"elements": []any{map[string]any{
+			"type":     "rich_text_section",
+			"elements": []any{map[string]any{"type": "text", "text": text}},
+		}},
+	}}}
+}
+
+func cellsJSON(rowID string, cells []cellJSON) json.RawMessage {
+	named := make([]cellJSON, len(cells))
+	for i, c := range cells {
+		named[i] = cellJSON{"row_id": rowID}
+		maps.Copy(named[i], c)
+	}
+	raw, err := json.Marshal(named)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+func (s *Server) add(parent string, cells ...cellJSON) (id string, err error) {
+	err = s.Edit(HumanUser, func(t *Tx) error {
+		r, err := t.Create(t.List(s.listID), parent, cellsJSON("", cells))
+		if err == nil {
+			id = r.ID
 		}
-		return nil
+		return err
 	})
+	return id, err
+}
+
+func (s *Server) edit(rowID string, cells ...cellJSON) error {
+	return s.Edit(HumanUser, func(t *Tx) error { return t.Update(t.List(s.listID), cellsJSON(rowID, cells)) })
+}
+
+func (s *Server) remove(rowID string) error {
+	return s.Edit(HumanUser, func(t *Tx) error { t.Delete(t.Row(s.listID, rowID)); return nil })
+}
+
+func (s *Server) columns() (columns []Column) {
+	s.store.view(func(st *state) { columns = st.shelves[s.listID].list.Columns })
+	return columns
 }

@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// isLoopbackName says whether the host, without a port, is one of the names
-// under which the board may be called. Any other name may be a foreign page's
+// maxBody bounds the body of a request, in bytes.
+const maxBody = 1 << 20
+
+// isLoopbackName reports whether the host, without a port, is a name under
+// which the board may be called. Any other name may belong to a foreign page
 // that was made to point here (DNS rebinding).
 func isLoopbackName(host string) bool {
 	switch strings.ToLower(host) {
@@ -32,7 +35,7 @@ func hostName(host string) string {
 }
 
 // guardHost refuses requests that do not call the board by a loopback name,
-// and sets the headers that every answer has.
+// bounds their bodies, and sets the headers that every answer has.
 func guardHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -45,6 +48,7 @@ func guardHost(next http.Handler) http.Handler {
 			http.Error(w, "this board answers to 127.0.0.1, localhost and [::1] only", http.StatusForbidden)
 			return
 		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -62,18 +66,13 @@ func guardOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// Handler serves the API under /api/, exports, and the page. It is what Serve
-// serves; tests may serve it themselves.
-func (s *Server) Handler() http.Handler { return s.handler }
-
-func (s *Server) routes() http.Handler {
+func routes(api, page http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(apiPrefix, guardOrigin(http.HandlerFunc(s.serveAPI)))
-	mux.Handle("GET /files-pri/{file}/{format}/list", guardOrigin(http.HandlerFunc(s.serveExport)))
-	if p := s.opts.Page; p != nil {
-		mux.Handle("GET /{$}", p)
-		mux.Handle("GET /lists/{team}/{list}", p) // permalinks
-		mux.Handle("/page/", p)
+	mux.Handle(apiPrefix, guardOrigin(api))
+	if page != nil {
+		mux.Handle("GET /{$}", page)
+		mux.Handle("GET /lists/{team}/{list}", page) // permalinks
+		mux.Handle("/page/", page)
 	}
 	return guardHost(mux)
 }

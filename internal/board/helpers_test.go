@@ -139,12 +139,12 @@ func newList(t *testing.T, b *boardtest.Board, schema string, more object) (stri
 	for name, v := range more {
 		args[name] = v
 	}
-	answer := b.Must(t, "slackLists.create", args)
+	list := b.Must(t, "slackLists.create", args)["list_id"].(string)
 	columns := make(map[string]string)
-	for _, c := range dig(t, answer, "list_metadata", "schema").(array) {
+	for _, c := range dig(t, b.Must(t, "files.info", object{"file": list}), "file", "list_metadata", "schema").(array) {
 		columns[c.(object)["key"].(string)] = c.(object)["id"].(string)
 	}
-	return answer["list_id"].(string), columns
+	return list, columns
 }
 
 // A clock is set by hand.
@@ -168,15 +168,15 @@ func (c *clock) advance(d time.Duration) {
 }
 
 func withClock(c *clock) boardtest.Option {
-	return func(o *board.Options) { o.Now = c.Now }
+	return func(o *boardtest.Options) { o.Now = c.Now }
 }
 
-func withQuirks(q board.Quirks) boardtest.Option {
-	return func(o *board.Options) { o.Quirks = q }
+func withQuirks(q boardtest.Quirks) boardtest.Option {
+	return func(o *boardtest.Options) { o.Quirks = q }
 }
 
 func withIdentities(ids ...board.Identity) boardtest.Option {
-	return func(o *board.Options) { o.Identities = ids }
+	return func(o *boardtest.Options) { o.Identities = ids }
 }
 
 func hasPrefixAndUpper(s, prefix string) bool {

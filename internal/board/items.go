@@ -2,7 +2,7 @@ package board
 
 import (
 	"encoding/json"
-	"slices"
+	"fmt"
 )
 
 // maxCells is how many cells one items.update carries (facts 1.7).
@@ -13,115 +13,64 @@ type itemReply struct {
 	Item json.RawMessage `json:"item"`
 }
 
-func (s *Server) itemsCreate(c *call) (any, error) {
-	listID := c.required("list_id")
-	in := rowInput{parent: c.text("parent_item_id"), duplicated: c.text("duplicated_item_id")}
-	fields := c.array("initial_fields")
+// edit runs fn as a transaction of the caller on the list.
+func (c *call) edit(listID string, fn func(*Tx, *List) error) error {
+	return c.store.do(c.who.UserID, func(t *Tx) error {
+		l := t.List(listID)
+		if l == nil {
+			return refuse("list_not_found")
+		}
+		return fn(t, l)
+	})
+}
+
+func itemsCreate(c *call) (any, error) {
+	listID, parent, fields := c.required("list_id"), c.text("parent_item_id"), c.raw("initial_fields")
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	var err error
-	if in.cells, err = parseCells(fields); err != nil {
-		return nil, err
-	}
-	var l *list
-	var r *row
-	err = s.store.do(c.who.UserID, func(t *tx) error {
-		var err error
-		if l, err = c.writable(t, listID); err != nil {
-			return err
+	var item json.RawMessage
+	err := c.edit(listID, func(t *Tx, l *List) error {
+		r, err := t.Create(l, parent, fields)
+		if err == nil {
+			item = itemBytes(l, r)
 		}
-		r, err = s.createRow(t, l, in, c.quirks)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if c.quirks.OmitParentOnCreate {
-		r = r.clone()
-		r.Parent = ""
-	}
-	return itemReply{true, itemBytes(l, r)}, nil
+	return itemReply{true, item}, nil
 }
 
-func parseCells(raws []json.RawMessage) ([]cellInput, error) {
-	cells := make([]cellInput, 0, len(raws))
-	for _, raw := range raws {
-		in, err := parseCell(raw)
-		if err != nil {
-			return nil, err
-		}
-		cells = append(cells, in)
-	}
-	return cells, nil
-}
-
-func (s *Server) itemsUpdate(c *call) (any, error) {
-	listID := c.required("list_id")
-	raws := c.array("cells")
-	if n := len(raws); n == 0 {
-		c.missing("cells")
-	} else if n > maxCells {
-		c.problem("must have at most %d elements: cells", maxCells)
+func itemsUpdate(c *call) (any, error) {
+	listID, raw := c.required("list_id"), c.raw("cells")
+	var cells []json.RawMessage
+	if err := json.Unmarshal(orNull(raw), &cells); err != nil {
+		c.problem("must be an array: cells")
+	} else if n := len(cells); n == 0 || n > maxCells {
+		c.problem("must have 1 to %d elements: cells", maxCells)
 	}
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	cells, err := parseCells(raws)
-	if err != nil {
-		return nil, err
-	}
-	cells, partial, err := c.bend(cells)
-	if err != nil {
-		return nil, err
-	}
-	err = s.store.do(c.who.UserID, func(t *tx) error {
-		l, err := c.writable(t, listID)
-		if err != nil {
-			return err
-		}
-		return s.updateCells(t, l, cells, c.quirks)
-	})
-	if err == nil && partial {
-		err = refuse("internal_error")
-	}
-	if err != nil {
+	if err := c.edit(listID, func(t *Tx, l *List) error { return t.Update(l, raw) }); err != nil {
 		return nil, err
 	}
 	return okAnswer, nil
 }
 
-// bend applies the quirks of items.update to its cells. If partial, the call
-// has to fail after the cells that are left were applied.
-func (c *call) bend(cells []cellInput) (bent []cellInput, partial bool, err error) {
-	first := cells[0].row
-	other := func(in cellInput) bool { return in.row != first }
-	if c.quirks.RefuseMultiRow && slices.ContainsFunc(cells, other) {
-		return nil, false, refuse("invalid_arguments", "cells name more than one row")
-	}
-	if c.quirks.FirstRowOnly {
-		cells = slices.DeleteFunc(cells, other)
-	}
-	if n := c.quirks.PartialUpdateCells; n > 0 && len(cells) > n {
-		return cells[:n], true, nil
-	}
-	return cells, false, nil
-}
-
-func (s *Server) itemsDelete(c *call) (any, error) {
+func itemsDelete(c *call) (any, error) {
 	listID, id := c.required("list_id"), c.required("id")
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	err := s.store.do(c.who.UserID, func(t *tx) error {
-		if _, err := c.writable(t, listID); err != nil {
-			return err
-		}
-		r := t.findRow(listID, id)
+	err := c.edit(listID, func(t *Tx, _ *List) error {
+		r := t.Row(listID, id)
 		if r == nil {
 			return refuse("record_not_found")
 		}
-		deleteRow(t, r)
+		t.Delete(r)
 		return nil
 	})
 	if err != nil {
@@ -130,24 +79,20 @@ func (s *Server) itemsDelete(c *call) (any, error) {
 	return okAnswer, nil
 }
 
-// itemsDeleteMultiple deletes those of the rows that are there and says
-// nothing about the others.
-func (s *Server) itemsDeleteMultiple(c *call) (any, error) {
-	listID := c.required("list_id")
-	ids := c.strings("ids")
+// itemsDeleteMultiple deletes those of the rows that exist and says nothing
+// about the others.
+func itemsDeleteMultiple(c *call) (any, error) {
+	listID, ids := c.required("list_id"), c.strings("ids")
 	if len(ids) == 0 {
-		c.missing("ids")
+		c.problem("missing required field: ids")
 	}
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	err := s.store.do(c.who.UserID, func(t *tx) error {
-		if _, err := c.writable(t, listID); err != nil {
-			return err
-		}
+	err := c.edit(listID, func(t *Tx, _ *List) error {
 		for _, id := range ids {
-			if r := t.findRow(listID, id); r != nil {
-				deleteRow(t, r)
+			if r := t.Row(listID, id); r != nil {
+				t.Delete(r)
 			}
 		}
 		return nil
@@ -158,54 +103,143 @@ func (s *Server) itemsDeleteMultiple(c *call) (any, error) {
 	return okAnswer, nil
 }
 
-type infoReply struct {
-	OK       bool              `json:"ok"`
-	List     *fileJSON         `json:"list"`
-	Record   json.RawMessage   `json:"record"`
-	Subtasks []json.RawMessage `json:"subtasks"`
-	Parent   json.RawMessage   `json:"parent_task,omitempty"`
-}
-
-func (s *Server) itemsInfo(c *call) (any, error) {
-	listID, id := c.required("list_id"), c.required("id")
-	subscribed := c.flag("include_is_subscribed")
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	var reply infoReply
-	var err error
-	s.store.view(func(st *state) { reply, err = s.infoOf(c, st, listID, id) })
+// Create adds a row to the list, below the parent unless that is "". The cells
+// are an array as initial_fields carries it; nil is none.
+func (t *Tx) Create(l *List, parent string, cells json.RawMessage) (*Row, error) {
+	inputs, err := parseCells(cells)
 	if err != nil {
 		return nil, err
 	}
-	if subscribed {
-		// Nobody can subscribe here. The capacity is cut, as the bytes are the
-		// cache's.
-		last := len(reply.Record) - 1
-		reply.Record = append(reply.Record[:last:last], `,"is_subscribed":false}`...)
+	if t.rowLimit > 0 && t.countActive(l.ID) >= t.rowLimit {
+		return nil, refuse("over_row_maximum")
 	}
-	return reply, nil
-}
-
-func (s *Server) infoOf(c *call, st *state, listID, id string) (infoReply, error) {
-	l, err := c.who.readable(st, listID)
-	if err != nil {
-		return infoReply{}, err
+	if err := t.checkParent(l.ID, parent); err != nil {
+		return nil, err
 	}
-	sh := st.shelves[listID]
-	r := sh.rows[id]
-	if r == nil {
-		if _, gone := sh.gone[id]; gone {
-			return infoReply{}, refuse("record_deleted")
+	r := &Row{
+		List: l.ID, ID: t.freeRowID(l.ID), Num: newNum(), Parent: parent,
+		Created: t.now, CreatedBy: t.actor, Updated: t.now, UpdatedBy: t.actor,
+		Cells: make(map[string]json.RawMessage),
+	}
+	w := cellWriter{t: t, list: l}
+	for _, in := range inputs {
+		if err := w.write(r, in); err != nil {
+			return nil, err
 		}
-		return infoReply{}, refuse("record_not_found")
 	}
-	reply := infoReply{OK: true, List: s.fileOf(c, sh), Record: itemBytes(l, r), Subtasks: []json.RawMessage{}}
-	for _, kid := range sh.children(id) {
-		reply.Subtasks = append(reply.Subtasks, itemBytes(l, kid))
+	w.finish()
+	t.PutRow(r)
+	return r, nil
+}
+
+func (t *Tx) freeRowID(listID string) string {
+	for {
+		id := newID("Rec")
+		if t.Row(listID, id) == nil && !t.isGone(listID, id) {
+			return id
+		}
 	}
-	if parent := sh.rows[r.Parent]; parent != nil {
-		reply.Parent = itemBytes(l, parent)
+}
+
+// checkParent allows one level of subtasks, under rows that exist.
+func (t *Tx) checkParent(listID, parent string) error {
+	if parent == "" {
+		return nil
 	}
-	return reply, nil
+	p := t.Row(listID, parent)
+	switch {
+	case p == nil:
+		return refuse("invalid_args", "parent_item_id names no row")
+	case p.Parent != "":
+		return refuse("invalid_args", "parent_item_id names a subtask")
+	case p.Archived:
+		return refuse("invalid_args", "parent_item_id names an archived row")
+	}
+	return nil
+}
+
+// Update sets cells of one row or of several, in order, each replacing what was
+// there. They are an array as items.update carries it. All are checked; if one
+// is refused, none counts.
+func (t *Tx) Update(l *List, cells json.RawMessage) error {
+	inputs, err := parseCells(cells)
+	if err != nil {
+		return err
+	}
+	w := cellWriter{t: t, list: l}
+	changed := make(map[string]*Row)
+	var order []*Row
+	for _, in := range inputs {
+		switch {
+		case in.row == "":
+			return refuse("row_id_not_provided")
+		case in.column == "":
+			return refuse("column_id_not_provided")
+		case !isID(in.row, "Rec"):
+			return refuse("invalid_row_id", fmt.Sprintf("%q is no row id", in.row))
+		}
+		r := changed[in.row]
+		if r == nil {
+			stored := t.Row(l.ID, in.row)
+			if stored == nil {
+				return refuse("row_not_found", fmt.Sprintf("no row %s", in.row))
+			}
+			r = stored.Clone()
+			t.Touch(r)
+			changed[in.row], order = r, append(order, r)
+		}
+		if err := w.write(r, in); err != nil {
+			return err
+		}
+	}
+	w.finish()
+	for _, r := range order {
+		t.PutRow(r)
+	}
+	return nil
+}
+
+// A cellWriter writes checked cells into rows that are not published yet. It
+// may add options to the list, which finish hands to the transaction.
+type cellWriter struct {
+	t     *Tx
+	list  *List
+	grown bool
+}
+
+func (w *cellWriter) write(r *Row, in cellInput) error {
+	c := w.list.Column(in.column)
+	if c == nil {
+		return refuse("invalid_column_id", fmt.Sprintf("no column %q", in.column))
+	}
+	value, err := checkCell(c, in, w.newChoice)
+	if err != nil {
+		return err
+	}
+	if value == nil {
+		delete(r.Cells, c.ID)
+	} else {
+		r.Cells[c.ID] = value
+	}
+	return nil
+}
+
+// newChoice adds the value as an option, if the column is the one that takes
+// new names and this is one.
+func (w *cellWriter) newChoice(c *Column, value string) bool {
+	if c.ID != w.list.OpenColumn || !c.IsSelect() || !isAgentName(value) {
+		return false
+	}
+	if !w.grown {
+		w.list = w.list.Clone()
+		w.grown = true
+	}
+	w.list.Column(c.ID).AddChoice(value, value)
+	return true
+}
+
+func (w *cellWriter) finish() {
+	if w.grown {
+		w.t.PutList(w.list)
+	}
 }

@@ -17,7 +17,7 @@ func TestCreateAnswer(t *testing.T) {
 	title, status := b.Column(t, "Title", "text"), b.Column(t, "Status", "select")
 	item := b.Must(t, "slackLists.items.create", object{
 		"list_id":        b.ListID,
-		"initial_fields": array{board.TextCell(title, "Build it"), board.SelectCell(status, "in_progress")},
+		"initial_fields": array{boardtest.TextCell(title, "Build it"), boardtest.SelectCell(status, "in_progress")},
 	})["item"].(object)
 
 	if id := item["id"].(string); !hasPrefixAndUpper(id, "Rec") {
@@ -61,8 +61,8 @@ func TestCreateRefusals(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	title := b.Column(t, "Title", "text")
-	parent := b.Create(t, "", board.TextCell(title, "parent"))
-	step := b.Create(t, parent, board.TextCell(title, "step"))
+	parent := b.Create(t, "", boardtest.TextCell(title, "parent"))
+	step := b.Create(t, parent, boardtest.TextCell(title, "step"))
 	archived := b.Create(t, "")
 	if err := b.Server.ArchiveRow("", b.ListID, archived); err != nil {
 		t.Fatal(err)
@@ -79,11 +79,10 @@ func TestCreateRefusals(t *testing.T) {
 		"deleted parent":      {object{"parent_item_id": gone}, "invalid_args"},
 		"archived parent":     {object{"parent_item_id": archived}, "invalid_args"},
 		"grandchild":          {object{"parent_item_id": step}, "invalid_args"},
-		"unknown original":    {object{"duplicated_item_id": "Rec0NOTHING"}, "duplicated_item_not_found"},
 		"no column id":        {object{"initial_fields": array{object{"select": array{"new"}}}}, "invalid_column_id"},
-		"column by name":      {object{"initial_fields": array{board.TextCell("Title", "x")}}, "invalid_column_id"},
-		"column by key":       {object{"initial_fields": array{board.TextCell("title", "x")}}, "invalid_column_id"},
-		"bad second cell":     {object{"initial_fields": array{board.TextCell(title, "x"), board.TextCell("Col0X", "y")}}, "invalid_column_id"},
+		"column by name":      {object{"initial_fields": array{boardtest.TextCell("Title", "x")}}, "invalid_column_id"},
+		"column by key":       {object{"initial_fields": array{boardtest.TextCell("title", "x")}}, "invalid_column_id"},
+		"bad second cell":     {object{"initial_fields": array{boardtest.TextCell(title, "x"), boardtest.TextCell("Col0X", "y")}}, "invalid_column_id"},
 		"fields as an object": {object{"initial_fields": object{"column_id": title}}, "invalid_arguments"},
 		"field as a string":   {object{"initial_fields": array{"x"}}, "invalid_arguments"},
 		"field null":          {object{"initial_fields": array{nil}}, "invalid_arguments"},
@@ -103,13 +102,13 @@ func TestSubtasks(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	title := b.Column(t, "Title", "text")
-	parent := b.Create(t, "", board.TextCell(title, "parent"))
+	parent := b.Create(t, "", boardtest.TextCell(title, "parent"))
 	answer := b.Must(t, "slackLists.items.create", object{
-		"list_id": b.ListID, "parent_item_id": parent, "initial_fields": array{board.TextCell(title, "one")},
+		"list_id": b.ListID, "parent_item_id": parent, "initial_fields": array{boardtest.TextCell(title, "one")},
 	})
 	one := dig(t, answer, "item", "id").(string)
 	wantEqual(t, "parent_record_id in the answer", dig(t, answer, "item", "parent_record_id"), parent)
-	two := b.Create(t, parent, board.TextCell(title, "two"))
+	two := b.Create(t, parent, boardtest.TextCell(title, "two"))
 
 	parents := make(map[any]int)
 	for _, item := range listAll(t, b, b.ListID, 100) {
@@ -134,28 +133,12 @@ func TestSubtasks(t *testing.T) {
 	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": b.ListID, "id": two}), "record_deleted")
 }
 
-func TestDuplicate(t *testing.T) {
-	t.Parallel()
-	b := boardtest.Start(t)
-	title, status := b.Column(t, "Title", "text"), b.Column(t, "Status", "select")
-	original := b.Create(t, "", board.TextCell(title, "one"), board.SelectCell(status, "done"))
-	item := b.Must(t, "slackLists.items.create", object{
-		"list_id": b.ListID, "duplicated_item_id": original, "initial_fields": array{board.SelectCell(status, "new")},
-	})["item"].(object)
-	if item["id"] == original {
-		t.Error("the duplicate has the original's id")
-	}
-	wantEqual(t, "title", fieldOf(item, title)["text"], "one")
-	wantEqual(t, "status", fieldOf(item, status)["value"], "new")
-	wantEqual(t, "the original's status", fieldOf(info(t, b, b.ListID, original), status)["value"], "done")
-}
-
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	now := newClock()
 	b := boardtest.Start(t, withClock(now), withIdentities(board.Identity{Token: "xoxp-human", UserID: board.HumanUser}))
 	title, status := b.Column(t, "Title", "text"), b.Column(t, "Status", "select")
-	one, two := b.Create(t, "", board.TextCell(title, "one")), b.Create(t, "", board.TextCell(title, "two"))
+	one, two := b.Create(t, "", boardtest.TextCell(title, "one")), b.Create(t, "", boardtest.TextCell(title, "two"))
 	now.advance(time.Minute)
 	answer := b.CallAs(t, "xoxp-human", "slackLists.items.update", object{"list_id": b.ListID, "cells": array{
 		object{"row_id": one, "column_id": status, "select": array{"assigned"}},
@@ -179,10 +162,10 @@ func TestUpdateRefusals(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	title := b.Column(t, "Title", "text")
-	row := b.Create(t, "", board.TextCell(title, "as it was"))
+	row := b.Create(t, "", boardtest.TextCell(title, "as it was"))
 	gone := b.Create(t, "")
 	b.Must(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": gone})
-	good := object{"row_id": row, "column_id": title, "rich_text": board.TextCell(title, "changed")["rich_text"]}
+	good := object{"row_id": row, "column_id": title, "rich_text": boardtest.TextCell(title, "changed")["rich_text"]}
 	with := func(changes object) object {
 		c := object{}
 		for k, v := range good {
@@ -257,8 +240,7 @@ func TestInfoArguments(t *testing.T) {
 	if err := b.Server.ArchiveRow("", b.ListID, row); err != nil {
 		t.Fatal(err)
 	}
-	answer := b.Must(t, "slackLists.items.info", object{"list_id": b.ListID, "id": row, "include_is_subscribed": true})
+	answer := b.Must(t, "slackLists.items.info", object{"list_id": b.ListID, "id": row})
 	wantEqual(t, "archived", dig(t, answer, "record", "archived"), true)
-	wantEqual(t, "is_subscribed", dig(t, answer, "record", "is_subscribed"), false)
 	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": "F0NOTHING", "id": row}), "list_not_found")
 }

@@ -3,15 +3,11 @@ package board
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
-	"time"
 
 	"otm/internal/crash"
 	"otm/internal/durable"
@@ -21,8 +17,8 @@ const (
 	journalFormat  = "otm-board"
 	journalVersion = 1
 
-	// Compaction pays when the log holds several times what is alive. At open
-	// nobody waits, so it is done sooner than at run time.
+	// The log is compacted when it holds several times what is alive, and this
+	// many objects more. At open nobody waits, so it is done sooner.
 	openGarbage = 256
 	runGarbage  = 4096
 )
@@ -31,28 +27,27 @@ const (
 type header struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Synced is the last line that was durable when the file got its name.
+	// Synced is the number of the last line of the file when it got its name.
 	Synced uint64 `json:"synced"`
 }
 
-// A journal is the open log of entries. Only the committer uses it.
+// A journal is the open log of entries. One transaction at a time uses it.
 //
 //	{"format":"otm-board","version":1,"synced":2}
-//	{"seq":1,"synced":0,"lists":[{"id":"F…",…}]}
-//	{"seq":2,"synced":0,"rows":[{"list":"F…","id":"Rec…",…}]}
-//	{"seq":3,"synced":2,"at":"…","by":"U0OTMBOT","rows":[…]}
+//	{"seq":1,"lists":[{"id":"F…",…}]}
+//	{"seq":2,"rows":[{"list":"F…","id":"Rec…",…}]}
+//	{"seq":3,"at":"…","by":"U0OTMBOT","rows":[…]}
 //
-// The number in synced tells a torn write from damage: lines that a later line
-// vouches for were answered for, and a fault there is never cut off.
+// Each line is synced before the next one is written, so a crash can damage the
+// last line only. A fault in any other line is corruption and never cut off.
 type journal struct {
 	path string
 	file logFile
 	log  *slog.Logger
 
-	size   int64  // bytes that are good
-	seq    uint64 // of the last line
-	synced uint64 // last line that is durable
-	puts   int    // objects in the log, living or not
+	size int64  // bytes that are good
+	seq  uint64 // of the last line
+	puts int    // objects in the log, alive or not
 }
 
 // A logFile is the file of a journal; tests let it fail.
@@ -63,9 +58,8 @@ type logFile interface {
 	Truncate(size int64) error
 }
 
-// createJournal makes the file with the entries, durable and whole.
-//
-//	durable.WriteNew(path)
+// createJournal makes the file with the entries. It is durable and whole, or
+// not there.
 func createJournal(path string, entries []*entry) error {
 	data, err := encodeWhole(entries)
 	if err != nil {
@@ -82,7 +76,7 @@ func encodeWhole(entries []*entry) ([]byte, error) {
 		return nil, err
 	}
 	for i, e := range entries {
-		e.Seq, e.Synced = uint64(i+1), 0
+		e.Seq = uint64(i + 1)
 		if err := encodeLine(&buf, e); err != nil {
 			return nil, err
 		}
@@ -98,38 +92,31 @@ func encodeLine(buf *bytes.Buffer, v any) error {
 	return enc.Encode(v)
 }
 
-// append makes the entries durable. On errNotWritten the file is as before; on
-// errUnknownState it is not known how it is.
-//
-//	write(all lines) fsync
-func (j *journal) append(entries []*entry) error {
+// append makes the entry durable. On errNotWritten the file is as before; on
+// errUnknownState nothing is known about it.
+func (j *journal) append(e *entry) error {
 	var buf bytes.Buffer
-	seq, puts := j.seq, 0
-	for _, e := range entries {
-		seq++
-		e.Seq, e.Synced = seq, j.synced
-		puts += e.size()
-		if err := encodeLine(&buf, e); err != nil {
-			return fmt.Errorf("%w: encode entry: %v", errNotWritten, err)
-		}
+	e.Seq = j.seq + 1
+	if err := encodeLine(&buf, e); err != nil {
+		return fmt.Errorf("%w: encode entry: %v", errNotWritten, err)
 	}
 	if _, err := j.file.Write(buf.Bytes()); err != nil {
 		return j.undo(err)
 	}
-	// If we crash here, any part of what was written may be in the file, but
-	// nobody was told; recovery keeps whole lines and cuts the torn one.
+	// If we crash here, any part of the line may be in the file, but nobody has
+	// an answer; recovery keeps a whole line and cuts a torn one.
 	crash.Point("board.appended")
 	if err := j.file.Sync(); err != nil {
 		// The kernel may have dropped the pages and report success next time.
 		return fmt.Errorf("%w: sync %q: %v", errUnknownState, j.path, err)
 	}
 	j.size += int64(buf.Len())
-	j.seq, j.synced = seq, seq
-	j.puts += puts
+	j.seq = e.Seq
+	j.puts += e.size()
 	return nil
 }
 
-// undo cuts off what a failed write has left, as on a full disk.
+// undo cuts off what a failed write left behind, such as on a full disk.
 func (j *journal) undo(cause error) error {
 	if err := j.file.Truncate(j.size); err != nil {
 		return fmt.Errorf("%w: %v, then %v", errUnknownState, cause, err)
@@ -140,15 +127,14 @@ func (j *journal) undo(cause error) error {
 	return fmt.Errorf("%w: %v", errNotWritten, cause)
 }
 
-// grown says whether the log is mostly history.
-func (j *journal) grown(st *state) bool {
-	return j.puts > 4*st.size()+runGarbage
+// grown reports whether the log is mostly history: several times what is alive,
+// and more than the given number of objects.
+func (j *journal) grown(st *state, garbage int) bool {
+	return j.puts > 4*st.size()+garbage
 }
 
-// compact rewrites the log as what is alive. If it fails, the old log goes on,
-// unless the error matches errUnknownState.
-//
-//	durable.Replace(path) open(path)
+// compact rewrites the log with what is alive. If it fails, the old log stays
+// in use, unless the error matches errUnknownState.
 func (j *journal) compact(st *state) error {
 	entries := st.snapshot()
 	data, err := encodeWhole(entries)
@@ -172,53 +158,13 @@ func (j *journal) compact(st *state) error {
 	before := j.size
 	j.size = int64(len(data))
 	j.seq = uint64(len(entries))
-	j.synced = j.seq
 	j.puts = st.size()
 	j.log.Info("compacted store", "bytes_before", before, "bytes", j.size)
 	return nil
 }
 
-// reclaim writes the log anew where somebody removed it, put another file in its
-// place or wrote into it: what was answered for stands nowhere else. What is there
-// is kept beside it. It tells whether it did. An error matches errNotWritten: the
-// next write tries again.
-//
-//	link(path, aside) durable.Replace(path)
-func (j *journal) reclaim(st *state) (anew bool, err error) {
-	named, err := durable.Stat(j.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		j.log.Error("somebody removed the store while the board ran; it is written anew")
-	case err != nil:
-		return false, fmt.Errorf("%w: %v", errNotWritten, err)
-	default:
-		ours, err := j.file.Stat()
-		if err != nil {
-			return false, fmt.Errorf("%w: %v", errNotWritten, err)
-		}
-		if os.SameFile(named, ours) && named.Size() == j.size {
-			return false, nil
-		}
-		aside := j.aside(named.ModTime()) // the same if we come here again
-		if err := os.Link(j.path, aside); err != nil && !errors.Is(err, fs.ErrExist) {
-			return false, fmt.Errorf("%w: keep what somebody else put into %q: %v", errNotWritten, j.path, err)
-		}
-		j.log.Error("somebody changed the store while the board ran; it is written anew", "kept_in", filepath.Base(aside))
-	}
-	// If we crash here, what somebody else put there is what the next start finds.
-	if err := j.compact(st); err != nil {
-		return false, fmt.Errorf("%w: %v", errNotWritten, err)
-	}
-	return true, nil
-}
-
-// aside is where something is kept that stood in the log and is none of it.
-func (j *journal) aside(now time.Time) string {
-	return j.path + ".torn-" + now.UTC().Format("20060102T150405.000000000Z")
-}
-
-// judgeReplace tells a replacement that did not happen from one of which we
-// cannot know: our handle must be the file that has the name, or what we
+// judgeReplace distinguishes a replacement that did not happen from one whose
+// outcome is unknown. Our handle must be the file that has the name, or what we
 // append would be lost with the old one.
 func (j *journal) judgeReplace(cause error) error {
 	named, err := durable.Stat(j.path)
@@ -247,30 +193,20 @@ func (s *state) size() int {
 	return n
 }
 
-// forgetDeleted lets go of the deleted rows, as a compacted log does; their
-// ids stay.
-func (s *state) forgetDeleted() {
-	for _, sh := range s.shelves {
-		for id := range sh.gone {
-			sh.gone[id] = nil
-		}
-	}
-}
-
 // goneChunk keeps the lines of tombstones short.
 const goneChunk = 1000
 
 // snapshot returns entries that make this state out of an empty one.
 func (s *state) snapshot() []*entry {
 	var entries []*entry
-	for _, sh := range slices.Backward(s.lists()) {
-		l := sh.list.clone()
+	for _, sh := range s.lists() {
+		l := sh.list.Clone()
 		l.Updated, l.Editor = sh.updated, sh.editor
-		entries = append(entries, &entry{Lists: []*list{l}})
+		entries = append(entries, &entry{Lists: []*List{l}})
 		rows := slices.Clone(sh.order)
 		slices.SortFunc(rows, byCreation)
 		for _, r := range rows {
-			entries = append(entries, &entry{Rows: []*row{r}})
+			entries = append(entries, &entry{Rows: []*Row{r}})
 		}
 		var refs []rowRef
 		for id := range sh.gone {

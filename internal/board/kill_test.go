@@ -54,16 +54,13 @@ func runVictim(dir string) error {
 	if _, err := s.Listen(); err != nil {
 		return err
 	}
-	columns, err := s.Columns(s.ListID())
-	if err != nil {
-		return err
-	}
+	columns := s.columns()
 	var out sync.Mutex // whole lines only
 	var wg sync.WaitGroup
-	for w := range 8 {
+	for w := range 4 {
 		wg.Go(func() {
-			for i := range 200 {
-				id, err := s.AddRow("", s.ListID(), TextCell(columns[0].ID, fmt.Sprint("row ", w, " ", i)))
+			for i := range 400 {
+				id, err := s.add("", textCell(columns[0].ID, fmt.Sprint("row ", w, " ", i)))
 				if err != nil {
 					continue
 				}
@@ -80,9 +77,9 @@ func runVictim(dir string) error {
 	return nil
 }
 
-// compactNow makes the committer compact.
+// compactNow makes the next write compact.
 func (s *Server) compactNow() {
-	s.store.do("", func(*tx) error { s.store.journal.puts += 10 * runGarbage; return nil })
+	s.store.do("", func(*Tx) error { s.store.journal.puts += 10 * runGarbage; return nil })
 }
 
 // killVictim runs a victim until it has printed so many rows, or kills itself,
@@ -124,7 +121,7 @@ func checkAfterKill(t *testing.T, dir string, acknowledged []string) {
 	s := mustOpen(t, dir)
 	s.store.view(func(st *state) {
 		for _, id := range acknowledged {
-			if st.findRow(s.listID, id) == nil {
+			if st.shelves[s.listID].rows[id] == nil {
 				t.Errorf("row %s was answered for and is gone", id)
 			}
 		}

@@ -7,17 +7,25 @@ import (
 	"time"
 )
 
-// A limiter holds a bucket for each method and caller. A nil limiter allows
+// Limits are Slack's rate limits, counted by method and token in a bucket that
+// holds a minute's worth of calls (facts 1.1: items.list 20, items.create 50,
+// files.info 100, ...).
+type Limits struct {
+	// Minute is how long a minute lasts; tests shorten it. If zero, one minute.
+	Minute time.Duration
+}
+
+// A limiter holds a bucket for each method and token. A nil limiter allows
 // everything.
 type limiter struct {
-	limits Limits
+	minute time.Duration
 	now    func() time.Time
 
 	mu      sync.Mutex // guards buckets
 	buckets map[bucketKey]*bucket
 }
 
-type bucketKey struct{ method, who string }
+type bucketKey struct{ method, token string }
 
 // A bucket holds up to a minute's worth of calls and fills evenly.
 type bucket struct {
@@ -29,40 +37,32 @@ func newLimiter(limits *Limits, now func() time.Time) *limiter {
 	if limits == nil {
 		return nil
 	}
-	l := &limiter{limits: *limits, now: now, buckets: make(map[bucketKey]*bucket)}
-	if l.limits.Minute <= 0 {
-		l.limits.Minute = time.Minute
+	l := &limiter{minute: limits.Minute, now: now, buckets: make(map[bucketKey]*bucket)}
+	if l.minute <= 0 {
+		l.minute = time.Minute
 	}
 	return l
 }
 
-// take takes one call out of the bucket of the method and caller, which holds
-// n calls for each span of Slack's time. Zero calls are no limit.
-func (l *limiter) take(method, who string, n int, span time.Duration) error {
+// take takes one call out of the bucket of the method and the token.
+func (l *limiter) take(m method, token string) error {
 	if l == nil {
 		return nil
 	}
-	if own, ok := l.limits.PerMinute[method]; ok {
-		n, span = own, time.Minute
-	}
-	if n <= 0 {
-		return nil
-	}
-	span = time.Duration(float64(span) * float64(l.limits.Minute) / float64(time.Minute))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	key := bucketKey{method, who}
+	key := bucketKey{m.name, token}
 	b := l.buckets[key]
 	if b == nil {
-		b = &bucket{calls: float64(n), at: now}
+		b = &bucket{calls: float64(m.perMinute), at: now}
 		l.buckets[key] = b
 	}
-	perCall := span.Seconds() / float64(n)
+	perCall := l.minute.Seconds() / float64(m.perMinute)
 	if passed := now.Sub(b.at).Seconds(); passed > 0 {
-		b.calls = math.Min(float64(n), b.calls+passed/perCall)
+		b.calls = math.Min(float64(m.perMinute), b.calls+passed/perCall)
 	}
-	b.at = now // also where the clock went back
+	b.at = now // also if the clock went back
 	if b.calls >= 1 {
 		b.calls--
 		return nil

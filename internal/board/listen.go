@@ -2,15 +2,12 @@ package board
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,11 +15,14 @@ import (
 	"time"
 
 	"otm/internal/crash"
-	"otm/internal/durable"
 )
 
-// Timeouts and bounds of the HTTP server. The slowest honest request is a page
-// of 1,000 rows to a slow reader.
+// DefaultListen is where the board listens unless told otherwise.
+const DefaultListen = "127.0.0.1:18780"
+
+// Timeouts and bounds of the HTTP server. Everybody on the machine can connect,
+// so they hold for callers without a token too. The slowest honest request is a
+// page of 1,000 rows to a slow reader.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second
@@ -36,47 +36,8 @@ const (
 // nextPorts is how many ports after the one asked for are tried.
 const nextPorts = 20
 
-// An Endpoint says where a board can be reached; it is the endpoint.json.
-type Endpoint struct {
-	// URL is the base of the API and ends in "/".
-	URL string `json:"url"`
-	// Page is the address of the web page.
-	Page string `json:"page"`
-	// ListID is the default list.
-	ListID string `json:"listId"`
-	// PID is the process that serves.
-	PID int `json:"pid"`
-	// Limits is "slack" where the board refuses calls beyond Slack's limits;
-	// empty where it refuses none.
-	Limits string `json:"limits,omitempty"`
-}
-
-// ReadEndpoint returns where the board of dir says it listens. The error
-// matches fs.ErrNotExist if none runs. A killed board leaves its endpoint
-// behind: only a call to it proves that it is there.
-func ReadEndpoint(dir string) (Endpoint, error) {
-	raw, err := durable.ReadFile(filepath.Join(dir, endpointFile))
-	if err != nil {
-		return Endpoint{}, err
-	}
-	var e Endpoint
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return Endpoint{}, fmt.Errorf("read %q: %w", filepath.Join(dir, endpointFile), err)
-	}
-	return e, nil
-}
-
-func removeEndpoint(dir string) error {
-	err := durable.Remove(filepath.Join(dir, endpointFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // Listen binds the address of the options, or one of the ports after it if it
-// is taken, and makes endpoint.json, durable. Calls are answered once Serve
-// runs; until then they wait.
+// is taken, and makes endpoint.json, durable. Calls wait until Serve runs.
 func (s *Server) Listen() (Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,25 +56,20 @@ func (s *Server) Listen() (Endpoint, error) {
 	if s.opts.Limits != nil {
 		e.Limits = "slack"
 	}
-	raw, err := json.Marshal(e)
-	if err == nil {
-		err = durable.Replace(filepath.Join(s.opts.Dir, endpointFile), append(raw, '\n'))
-	}
-	if err != nil {
+	if err := e.write(s.opts.Dir); err != nil {
 		listener.Close()
-		removeEndpoint(s.opts.Dir) // it may stand, and is only not known to stay
-		return Endpoint{}, fmt.Errorf("write endpoint: %w", err)
+		return Endpoint{}, err
 	}
-	// If we crash here, the endpoint names a server that is gone; who calls it
-	// finds nobody, and the next Open removes it.
+	// If we crash here, the endpoint names a server that has ended. Callers
+	// reach nobody, and the next Open removes it.
 	crash.Point("board.listening")
 	s.listener, s.endpoint = listener, e
 	s.log.Info("board listens", "url", e.URL, "list", e.ListID)
 	return e, nil
 }
 
-// Bind listens on the address, or DefaultListen where it is empty, and if its
-// port is taken, on the next free one.
+// Bind listens on the address, or on DefaultListen if it is empty. If the port
+// is taken, it uses the next free one.
 func Bind(address string) (net.Listener, error) {
 	if address == "" {
 		address = DefaultListen
@@ -182,9 +138,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// ServeHTTP serves until ctx ends, then lets what runs finish for a few seconds;
-// the contexts of those requests end at once. It closes the listener. The error
-// is nil after a stop by ctx.
+// ServeHTTP serves until ctx ends, then lets running requests finish for a few
+// seconds; their contexts end at once. It closes the listener. The error is nil
+// after a stop by ctx.
 func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	base, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -210,7 +166,7 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	stopping, stop := context.WithTimeout(context.Background(), stopTimeout)
 	defer stop()
 	if srv.Shutdown(stopping) != nil {
-		srv.Close() // somebody does not finish
+		srv.Close() // a request does not finish
 	}
 	return err
 }
@@ -228,10 +184,4 @@ func capConns(limit int64) func(net.Conn, http.ConnState) {
 			open.Add(-1)
 		}
 	}
-}
-
-func (s *Server) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }

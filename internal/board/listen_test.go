@@ -54,7 +54,12 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
-	resp, err := http.Post(e.URL+"auth.test", "application/x-www-form-urlencoded", strings.NewReader("token="+s.Token()))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.URL+"auth.test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.Token())
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

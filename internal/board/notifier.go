@@ -29,7 +29,8 @@ func (n *notifier) subscribe(ctx context.Context) <-chan struct{} {
 	return ch
 }
 
-// notify never blocks: who has not taken the last value finds it still there.
+// notify never blocks: a subscriber that has not taken the last value still has
+// it.
 func (n *notifier) notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

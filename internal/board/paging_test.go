@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 )
 
@@ -97,7 +96,7 @@ func TestListDefaults(t *testing.T) {
 	answer = b.Must(t, "slackLists.items.list", object{"list_id": b.ListID, "include_list": true, "limit": 1})
 	wantEqual(t, "title", dig(t, answer, "list", "title"), "OTM")
 	wantEqual(t, "row count", dig(t, answer, "list", "list_limits", "row_count"), 101.0)
-	b.Server.SetQuirks(board.Quirks{IgnoreIncludeList: true})
+	b.Server.SetQuirks(boardtest.Quirks{IgnoreIncludeList: true})
 	answer = b.Must(t, "slackLists.items.list", object{"list_id": b.ListID, "include_list": true, "limit": 1})
 	if _, there := answer["list"]; there {
 		t.Error("the list object came in spite of the quirk")
@@ -129,15 +128,11 @@ func TestArchivedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, "after unarchiving", len(ids(false)), 3)
-
-	b.Server.SetQuirks(board.Quirks{ArchiveNotSupported: true})
-	wantCode(t, b.Call(t, "slackLists.items.list", object{"list_id": b.ListID, "archived": true}), "archive_not_supported")
-	wantCode(t, b.Call(t, "slackLists.items.list", object{"list_id": b.ListID}), "")
 }
 
 func TestRowLimit(t *testing.T) {
 	t.Parallel()
-	b := boardtest.Start(t, func(o *board.Options) { o.RowLimit = 3 })
+	b := boardtest.Start(t, func(o *boardtest.Options) { o.RowLimit = 3 })
 	limits := func() string {
 		l := dig(t, b.Must(t, "files.info", object{"file": b.ListID}), "file", "list_limits").(object)
 		return fmt.Sprint(l["row_count"], " of ", l["row_count_limit"], " ", l["over_row_maximum"])
@@ -177,14 +172,14 @@ func TestHostileText(t *testing.T) {
 	b := boardtest.Start(t)
 	title, reason := b.Column(t, "Title", "text"), b.Column(t, "Reason", "text")
 	text := "\x1b[31mred\x00nul\u202eevil\u2066\U0001F600é <script>alert('x')</script> \"quo`te$(rm)\\ \u2028 \ufeff " + strings.Repeat("long ", 50)
-	row := b.Create(t, "", board.TextCell(title, text), board.TextCell(reason, "</td><b>x"))
+	row := b.Create(t, "", boardtest.TextCell(title, text), boardtest.TextCell(reason, "</td><b>x"))
 	f := fieldOf(info(t, b, b.ListID, row), title)
 	wantEqual(t, "text", f["text"], text)
 	wantEqual(t, "rich text", dig(t, f, "rich_text", 0, "elements", 0, "elements", 0, "text"), text)
 	wantEqual(t, "listing", fieldOf(listAll(t, b, b.ListID, 10)[0], title)["text"], text)
 }
 
-// Invalid UTF-8 is replaced once, at the door, in a form and in a JSON body.
+// Invalid UTF-8 is replaced once, at the door.
 func TestInvalidUTF8(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
@@ -192,8 +187,6 @@ func TestInvalidUTF8(t *testing.T) {
 	blocks := `[{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"a` + "\xff" + `b"}]}]}]`
 	fields := `[{"column_id":"` + title + `","rich_text":` + blocks + `}]`
 	b.Must(t, "slackLists.items.create", object{"list_id": b.ListID, "initial_fields": fields})
-	_, answer := send(t, b, "POST", "api/slackLists.items.create", jsonType+"\n"+auth, `{"list_id":"LIST","initial_fields":`+fields+`}`)
-	wantCode(t, answer, "")
 	for _, item := range listAll(t, b, b.ListID, 10) {
 		wantEqual(t, "text", fieldOf(item, title)["text"], "a\ufffdb")
 	}

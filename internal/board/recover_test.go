@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A torn last record goes, whatever is left of it; all before it stays, and
@@ -114,9 +113,9 @@ func TestCorruptStoreIsRefused(t *testing.T) {
 			l[0] = bytes.Replace(l[0], []byte(`"synced":1`), []byte(`"synced":9`), 1)
 			l[6] = bytes.TrimSuffix(l[6], []byte("\n"))
 			return l
-		}), "line 7:"},
+		}), "line 8:"},
 		"deletion in another list": {join(func(l [][]byte) [][]byte {
-			l[6] = []byte(`{"seq":6,"synced":5,"deleted":[{"list":"F0NOTHING","id":"Rec1"}]}` + "\n")
+			l[6] = []byte(`{"seq":6,"deleted":[{"list":"F0NOTHING","id":"Rec1"}]}` + "\n")
 			return l
 		}), "line 7:"},
 		"no default list": {join(func(l [][]byte) [][]byte {
@@ -146,66 +145,6 @@ func TestCorruptStoreIsRefused(t *testing.T) {
 			}
 			mustOpen(t, dir)
 		})
-	}
-}
-
-// A power failure may leave a hole in the middle of the last, unsynced batch.
-// Nobody was answered for it, so the store opens; what follows the hole is
-// kept aside.
-func TestHoleInLastBatch(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := mustOpen(t, dir)
-	mustAdd(t, s, "answered")
-	j := s.store.journal
-	synced, seq := j.synced, j.seq
-	want := dump(t, s)
-	mustClose(t, s)
-
-	var tail bytes.Buffer
-	for i := range 3 {
-		e := &entry{
-			Seq: seq + uint64(i) + 1, Synced: synced, At: time.Now(),
-			Rows: []*row{{List: s.ListID(), ID: fmt.Sprint("Rec0", i), Num: int64(i)}},
-		}
-		if err := encodeLine(&tail, e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lines := bytes.SplitAfter(tail.Bytes(), []byte("\n"))
-	clear(lines[1][5:30])
-	path := filepath.Join(dir, rowsFile)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, path, append(whole, bytes.Join(lines, nil)...))
-
-	var logged bytes.Buffer
-	if s, err = openTest(t, dir, &logged); err != nil {
-		t.Fatal(err)
-	}
-	if got := len(titles(t, s)); got != 2 { // the first of the three is whole
-		t.Errorf("%d rows, want 2", got)
-	}
-	if err := s.DeleteRow("", s.ListID(), "Rec00"); err != nil {
-		t.Fatal(err)
-	}
-	if got := titles(t, s); len(got) != 1 || !strings.Contains(want, got[0]) {
-		t.Errorf("rows %v", got)
-	}
-	mustClose(t, s)
-	mustOpen(t, dir)
-	aside, err := filepath.Glob(path + ".torn-*")
-	if err != nil || len(aside) != 1 {
-		t.Fatalf("kept aside: %v, %v", aside, err)
-	}
-	kept, err := os.ReadFile(aside[0])
-	if err != nil || !bytes.Equal(kept, append(slices.Clone(lines[1]), lines[2]...)) {
-		t.Errorf("kept %q, %v", kept, err)
-	}
-	if !strings.Contains(logged.String(), filepath.Base(aside[0])) {
-		t.Errorf("log does not name the file: %s", logged.String())
 	}
 }
 

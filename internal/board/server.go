@@ -2,54 +2,81 @@ package board
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"otm/internal/durable"
 )
 
-// Files in Options.Dir.
+// Who acts: the API's own bot, and the person at the page.
 const (
-	rowsFile     = "rows.jsonl"
-	tokenFile    = "token"
-	endpointFile = "endpoint.json"
+	BotUser   = "U0OTMBOT"
+	HumanUser = "U0HUMAN"
 )
 
-// TokenPrefix begins the token that Open makes.
-const TokenPrefix = "xoxb-otm-"
-
-// leftoverAge is when a temporary file is taken for a crashed writer's: others
-// write in the directory too.
+// leftoverAge is the age at which a temporary file counts as abandoned by a
+// crashed writer: other programs write in the directory too.
 const leftoverAge = time.Hour
+
+// Options configures Open. Only Dir is required.
+type Options struct {
+	// Dir holds the board's files. Open makes it if it is missing, but not its
+	// parent, so that a mistyped path is an error.
+	Dir string
+
+	// Listen is the address for Listen; the host must be 127.0.0.1, localhost
+	// or [::1]. If empty, DefaultListen. If the port is taken, the next free
+	// one is used.
+	Listen string
+
+	// Identities are callers beside the bot, each with a token of its own.
+	Identities []Identity
+
+	// Limits turns Slack's rate limits on. If nil, there are none.
+	Limits *Limits
+
+	// RowLimit is how many rows, steps counted, the list holds; a create beyond
+	// it is answered over_row_maximum. If zero or negative, there is no limit.
+	RowLimit int
+
+	// Assignees are the first options of the Assignee column of a list that Open
+	// makes. The board adds others when they are sent.
+	Assignees []string
+
+	// Log receives the server's log. If nil, nothing is logged.
+	Log *slog.Logger
+
+	// Now is the clock. If nil, time.Now.
+	Now func() time.Time
+
+	// OnPeopleEdit, if not nil, is called after an edit by anybody but OwnAgent
+	// is durable and visible, by the goroutine that made the edit.
+	OnPeopleEdit func()
+
+	// OwnAgent is the User-Agent of the client whose edits over the API are not
+	// a person's. If empty, no edit over the API counts as a person's.
+	OwnAgent string
+
+	// Page, if not nil, is served at "/", below /lists/ and below /page/. It
+	// decides itself whom it lets in.
+	Page http.Handler
+}
 
 // A Server is an open board. Its methods may be called from any goroutine.
 type Server struct {
-	opts       Options
-	log        *slog.Logger
-	now        func() time.Time
-	listID     string
-	token      string
-	identities []keyholder
-	methods    map[string]*method
-	limiter    *limiter
-	quirks     atomic.Pointer[Quirks]
-	chat       chat
-	jobs       jobs
-	notifier   notifier
-	store      *store
-	dirLock    *durable.File
-	handler    http.Handler
+	opts     Options
+	log      *slog.Logger
+	listID   string
+	token    string
+	notifier notifier
+	store    *store
+	dirLock  *durable.File
+	handler  http.Handler
 
 	mu       sync.Mutex // guards what follows
 	listener net.Listener
@@ -57,56 +84,62 @@ type Server struct {
 	closed   bool
 }
 
-// Open opens the board in o.Dir, recovering from a crash, or makes a new one
-// with the default list and a token. The caller must Close it. The error
-// matches ErrInUse or ErrCorrupt where they say.
+// Open opens the board in o.Dir, after a crash too, or makes a new one with
+// the default list and a token. The caller must Close it. The error matches
+// ErrInUse or ErrCorrupt where they apply.
 func Open(o Options) (*Server, error) {
 	if o.Dir == "" {
 		return nil, errors.New("open board: no directory")
 	}
-	s := &Server{opts: o, log: o.Log, now: o.Now, methods: apiMethods()}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if s.now == nil {
-		s.now = time.Now
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	s.limiter = newLimiter(o.Limits, s.now)
-	s.quirks.Store(&o.Quirks)
+	s := &Server{opts: o, log: o.Log}
 	if err := s.open(); err != nil {
 		if s.dirLock != nil {
 			unlockDir(s.dirLock)
 		}
 		return nil, fmt.Errorf("open board: %w", err)
 	}
-	s.handler = s.routes()
 	return s, nil
 }
 
 func (s *Server) open() (err error) {
-	dir := s.opts.Dir
-	if err := durable.Mkdir(dir); err != nil {
+	o := &s.opts
+	if err := durable.Mkdir(o.Dir); err != nil {
 		return err
 	}
-	if s.dirLock, err = lockDir(dir); err != nil {
+	if s.dirLock, err = lockDir(o.Dir); err != nil {
 		return err
 	}
-	if _, err := durable.RemoveLeftovers(dir, leftoverAge, s.now()); err != nil {
+	if _, err := durable.RemoveLeftovers(o.Dir, leftoverAge, o.Now()); err != nil {
 		return err
 	}
-	// Whoever ran before us is gone: we have the lock.
-	if err := removeEndpoint(dir); err != nil {
+	// We hold the lock, so the board that wrote this endpoint has ended.
+	if err := removeEndpoint(o.Dir); err != nil {
 		return err
 	}
-	if s.token, err = loadToken(filepath.Join(dir, tokenFile), s.log); err != nil {
+	if s.token, err = loadToken(o.Dir, s.log); err != nil {
 		return err
 	}
-	if err := s.setIdentities(); err != nil {
+	who, err := newCallers(append([]Identity{{Token: s.token, UserID: BotUser}}, o.Identities...))
+	if err != nil {
 		return err
 	}
+	if err := s.openStore(); err != nil {
+		return err
+	}
+	s.handler = routes(newAPI(o, who, s.store), o.Page)
+	return nil
+}
+
+func (s *Server) openStore() error {
 	st := newState()
-	first := func() []*entry { return []*entry{{Lists: []*list{newDefaultList(s.now())}}} }
-	j, err := openOrCreateJournal(filepath.Join(dir, rowsFile), st, s.now(), s.log, first)
+	first := func() []*entry { return []*entry{{Lists: []*List{newDefaultList(s.opts.Now(), s.opts.Assignees)}}} }
+	j, err := openOrCreateJournal(s.opts.Dir, st, s.log, first)
 	if err != nil {
 		return err
 	}
@@ -116,59 +149,12 @@ func (s *Server) open() (err error) {
 		return fmt.Errorf("%w: %q: %w", ErrCorrupt, j.path, err)
 	}
 	s.listID = l.ID
-	s.store = newStore(j, st, s.log, s.now, s.notifier.notify)
+	s.store = newStore(j, st, &s.opts, s.notifier.notify)
 	return nil
 }
 
-func (s *Server) setIdentities() error {
-	bot := Identity{Token: s.token, UserID: BotUser}
-	seen := make(map[string]bool)
-	for _, id := range append([]Identity{bot}, s.opts.Identities...) {
-		if id.Token == "" || id.UserID == "" || seen[id.Token] {
-			return fmt.Errorf("identity %q needs a user id and a token of its own", id.UserID)
-		}
-		seen[id.Token] = true
-		s.identities = append(s.identities, newKeyholder(id))
-	}
-	return nil
-}
-
-// loadToken reads the token, or makes one where there is no file.
-func loadToken(path string, log *slog.Logger) (string, error) {
-	token, err := readToken(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		if info, statErr := os.Stat(path); err == nil && statErr == nil && info.Mode().Perm()&0o077 != 0 {
-			log.Warn("token file can be read by others", "file", path, "mode", info.Mode().Perm().String())
-		}
-		return token, err
-	}
-	token = TokenPrefix + strings.ToLower(rand.Text())
-	if err := durable.WriteNew(path, []byte(token+"\n")); err != nil {
-		return "", fmt.Errorf("make token: %w", err)
-	}
-	return token, nil
-}
-
-// ReadToken returns the token of the board in dir. The error matches
-// fs.ErrNotExist if no board was ever opened there.
-func ReadToken(dir string) (string, error) {
-	return readToken(filepath.Join(dir, tokenFile))
-}
-
-func readToken(path string) (string, error) {
-	raw, err := durable.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(raw))
-	if token == "" || strings.ContainsAny(token, " \t\r\n\x00") { // NUL bytes are what a power failure leaves, and everybody's guess
-		return "", fmt.Errorf("token file %q holds no token: remove it, and the board makes one", path)
-	}
-	return token, nil
-}
-
-// Close ends the board: what waits is written, the endpoint file is removed if
-// Listen wrote it, the directory is free. A second Close does nothing.
+// Close writes what waits, removes the endpoint file if Listen wrote it, and
+// frees the directory. A second Close does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,20 +171,37 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // ListID is the id of the default list.
 func (s *Server) ListID() string { return s.listID }
 
 // Token is the bot's token.
 func (s *Server) Token() string { return s.token }
 
-// SetQuirks replaces the quirks; calls that have begun keep theirs.
-func (s *Server) SetQuirks(q Quirks) { s.quirks.Store(&q) }
-
-func (s *Server) quirksNow() Quirks { return *s.quirks.Load() }
+// Handler serves the API under /api/, and the page. It is what Serve serves;
+// tests may serve it themselves.
+func (s *Server) Handler() http.Handler { return s.handler }
 
 // Changes returns a channel that gets a value after lists or rows have
-// changed. Changes that come while one waits are one. The channel is closed
-// when ctx ends.
+// changed. A value that nobody has taken stands for all changes since. The
+// channel is closed when ctx ends.
 func (s *Server) Changes(ctx context.Context) <-chan struct{} {
 	return s.notifier.subscribe(ctx)
+}
+
+// Edit runs fn as one transaction in the name of the user and returns when its
+// changes are durable and visible. An error of fn undoes them. Edit asks for no
+// token and knows no rate limit: it is how the test double plays a person in
+// Slack, who can do more than our API.
+func (s *Server) Edit(user string, fn func(*Tx) error) error {
+	err := s.store.do(user, fn)
+	if err == nil && s.opts.OnPeopleEdit != nil {
+		s.opts.OnPeopleEdit()
+	}
+	return err
 }

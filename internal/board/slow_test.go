@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,11 +34,13 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Who sends slowly, or not on, or reads nothing, keeps a connection for so long
-// and no longer.
+// A client that sends slowly, or stops sending, or reads nothing, keeps its
+// connection for a limited time. One without a token keeps it for no longer than
+// its header takes: its body is not read (C36).
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
-	const request = "POST /api/auth.test HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+	const anybody = "POST /api/auth.test HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+	const request = anybody + "Authorization: Bearer xoxb-1\r\n"
 	drip := func(begin string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, err := io.WriteString(conn, begin)
@@ -56,13 +59,17 @@ func TestSlowClients(t *testing.T) {
 		{"a header that drips", drip(request + "X-Long: "), readHeaderTimeout},
 		{"a body that does not come", func(conn net.Conn) { io.WriteString(conn, request+"Content-Length: 9\r\n\r\n") }, readTimeout},
 		{"a body that drips", drip(request + "Content-Length: 1000\r\n\r\n"), readTimeout},
+		{"no token, and a body that does not come", func(conn net.Conn) { io.WriteString(conn, anybody+"Content-Length: 9\r\n\r\n") }, 0},
+		{"no token, and nothing after the answer", func(conn net.Conn) { io.WriteString(conn, anybody+"Content-Length: 0\r\n\r\n") }, 0},
 		{"nothing after an answer", func(conn net.Conn) { io.WriteString(conn, request+"Content-Length: 0\r\n\r\n") }, idleTimeout},
 		{"an answer that nobody reads", nil, writeTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s, err := Open(Options{Dir: t.TempDir()})
+				dir := t.TempDir()
+				write(t, filepath.Join(dir, tokenFile), []byte("xoxb-1\n"))
+				s, err := Open(Options{Dir: dir})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -2,35 +2,26 @@ package board
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
 
-// An entry is one mutation: what a transaction changed, whole. It is one line
-// of the store, and the only way by which a state changes, at run time and at
-// recovery alike.
+// An entry is what one transaction changed. It is one line of the store, and
+// the only way to change a state, at run time and at recovery.
 type entry struct {
-	Seq    uint64 `json:"seq"`    // one more than the line before
-	Synced uint64 `json:"synced"` // the last line known durable when this one was written
+	Seq uint64 `json:"seq"` // one more than the line before
 
-	// At and By say who changed something when; absent in the lines that
-	// compaction writes, which change nothing.
+	// At and By say when the change was made and by whom. They are absent in
+	// the lines of a compaction.
 	At time.Time `json:"at,omitzero"`
 	By string    `json:"by,omitempty"`
 
-	// Quiet leaves the list's updated time alone.
-	Quiet bool `json:"quiet,omitempty"`
-
-	Lists   []*list  `json:"lists,omitempty"`
-	Rows    []*row   `json:"rows,omitempty"`
+	Lists   []*List  `json:"lists,omitempty"`
+	Rows    []*Row   `json:"rows,omitempty"`
 	Deleted []rowRef `json:"deleted,omitempty"`
-	Dropped []string `json:"dropped,omitempty"` // lists deleted
-}
-
-func (e *entry) empty() bool {
-	return len(e.Lists)+len(e.Rows)+len(e.Deleted)+len(e.Dropped) == 0
+	Dropped []string `json:"dropped,omitempty"` // lists deleted, in files of former versions
 }
 
 // size is how many objects the entry puts into the log.
@@ -52,15 +43,14 @@ func newState() *state { return &state{shelves: make(map[string]*shelf)} }
 
 // A shelf is a list with its rows.
 type shelf struct {
-	list     *list
-	rows     map[string]*row
-	order    []*row              // sorted by compareRows, archived ones too
-	kids     map[string][]string // row id → ids of its subtasks, oldest first
-	gone     map[string]*row     // deleted rows by id; nil where only the id is left
-	active   int                 // rows that are not archived, subtasks counted
-	archived int
-	updated  time.Time
-	editor   string
+	list    *List
+	rows    map[string]*Row
+	order   []*Row              // sorted by compareRows, archived ones too
+	kids    map[string][]string // row id → ids of its subtasks, oldest first
+	gone    map[string]bool     // ids of deleted rows
+	active  int                 // rows that are not archived, subtasks counted
+	updated time.Time
+	editor  string
 }
 
 // apply makes the entry's changes. An error means that the entry contradicts
@@ -91,65 +81,36 @@ func (s *state) apply(e *entry) error {
 	return nil
 }
 
-func (s *state) putList(l *list) {
+func (s *state) putList(l *List) {
 	sh := s.shelves[l.ID]
 	if sh == nil {
 		sh = &shelf{
-			rows: make(map[string]*row),
+			rows: make(map[string]*Row),
 			kids: make(map[string][]string),
-			gone: make(map[string]*row),
+			gone: make(map[string]bool),
 		}
 		s.shelves[l.ID] = sh
 	}
 	sh.list, sh.updated, sh.editor = l, l.Updated, l.Editor
 }
 
-func (s *state) findList(id string) *list {
-	if sh := s.shelves[id]; sh != nil {
-		return sh.list
-	}
-	return nil
-}
-
-func (s *state) findRow(listID, id string) *row {
-	if sh := s.shelves[listID]; sh != nil {
-		return sh.rows[id]
-	}
-	return nil
-}
-
-// defaultList is the list made at first open.
-func (s *state) defaultList() (*list, error) {
-	for _, sh := range s.shelves {
-		if sh.list.Default {
-			return sh.list, nil
-		}
-	}
-	return nil, errors.New("no default list")
-}
-
-// lists returns all lists, newest first.
+// lists returns all lists, oldest first.
 func (s *state) lists() []*shelf {
-	all := make([]*shelf, 0, len(s.shelves))
-	for _, sh := range s.shelves {
-		all = append(all, sh)
-	}
-	slices.SortFunc(all, func(a, b *shelf) int {
-		if c := b.list.Created.Compare(a.list.Created); c != 0 {
+	return slices.SortedFunc(maps.Values(s.shelves), func(a, b *shelf) int {
+		if c := a.list.Created.Compare(b.list.Created); c != 0 {
 			return c
 		}
 		return cmp.Compare(a.list.ID, b.list.ID)
 	})
-	return all
 }
 
 func (sh *shelf) touch(e *entry) {
-	if !e.At.IsZero() && !e.Quiet {
+	if !e.At.IsZero() {
 		sh.updated, sh.editor = e.At, e.By
 	}
 }
 
-func (sh *shelf) put(r *row) {
+func (sh *shelf) put(r *Row) {
 	old := sh.rows[r.ID]
 	sh.rows[r.ID] = r
 	delete(sh.gone, r.ID) // it may have been restored
@@ -159,8 +120,7 @@ func (sh *shelf) put(r *row) {
 	} else {
 		sh.order = slices.Insert(sh.order, i, r)
 	}
-	sh.count(old, -1)
-	sh.count(r, +1)
+	sh.active += activeRows(r) - activeRows(old)
 	if old == nil && r.Parent != "" {
 		sh.kids[r.Parent] = append(sh.kids[r.Parent], r.ID)
 	}
@@ -168,15 +128,15 @@ func (sh *shelf) put(r *row) {
 
 func (sh *shelf) delete(id string) {
 	r := sh.rows[id]
-	sh.gone[id] = r
+	sh.gone[id] = true
 	if r == nil {
-		return // the tombstone of a row that compaction has forgotten
+		return // deleted before the log was compacted
 	}
 	delete(sh.rows, id)
 	if i, found := slices.BinarySearchFunc(sh.order, r, compareRows); found {
 		sh.order = slices.Delete(sh.order, i, i+1)
 	}
-	sh.count(r, -1)
+	sh.active -= activeRows(r)
 	if r.Parent == "" {
 		delete(sh.kids, id)
 		return
@@ -187,21 +147,11 @@ func (sh *shelf) delete(id string) {
 	}
 }
 
-func (sh *shelf) count(r *row, by int) {
-	switch {
-	case r == nil:
-	case r.Archived:
-		sh.archived += by
-	default:
-		sh.active += by
+// activeRows is 1 for a row that counts towards the row limit, else 0; the row
+// may be nil.
+func activeRows(r *Row) int {
+	if r == nil || r.Archived {
+		return 0
 	}
-}
-
-// children are the row's subtasks, oldest first.
-func (sh *shelf) children(id string) []*row {
-	kids := make([]*row, 0, len(sh.kids[id]))
-	for _, k := range sh.kids[id] {
-		kids = append(kids, sh.rows[k])
-	}
-	return kids
+	return 1
 }

@@ -3,70 +3,44 @@ package board
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"time"
 
 	"otm/internal/crash"
 )
 
-// maxBatch bounds how many transactions one fsync answers for.
-const maxBatch = 1024
-
-// errNotWritten is matched when a transaction could not be written and has no
-// effect, on disk or in memory; it may be tried again.
+// errNotWritten says that a transaction could not be written and has no effect,
+// on disk or in memory. It may be tried again.
 var errNotWritten = errors.New("not written")
 
-// errUnknownState is matched when what is on disk is no longer known. The
-// store refuses all further writes; the next Open finds out.
+// errUnknownState says that the state on disk is no longer known. The store
+// refuses all further writes; the next Open finds out.
 var errUnknownState = errors.New("state on disk is unknown")
 
-// A store is the state, and the committer that changes it durably.
+// A store is the state, changed durably by one transaction at a time.
 type store struct {
-	journal *journal
-	log     *slog.Logger
-	now     func() time.Time
-	// changed is called after each publication, by the committer.
+	opts *Options
+	// changed is called after each publication.
 	changed func()
 
-	// mu guards state against readers. Only the committer writes, so it reads
-	// without the lock.
+	writing sync.Mutex // held for a transaction; guards the journal and closed
+	journal *journal
+	closed  bool
+
+	failure error         // matches errUnknownState; written once, before broken is closed
+	broken  chan struct{} // closed when failure is set
+
+	// mu guards the state against readers. A transaction reads without it,
+	// because only transactions write.
 	mu    sync.RWMutex
 	state *state
-
-	requests chan *commit
-	closing  chan struct{} // closed by close
-	stopped  chan struct{} // closed by the committer when it has ended
-	broken   chan struct{} // closed when failure is set
-	failure  error         // matches errUnknownState; read after broken
 }
 
-// A commit is one transaction that waits for the committer.
-type commit struct {
-	actor string
-	fn    func(*tx) error
-	err   error
-	done  chan struct{} // closed when err is final
+func newStore(j *journal, st *state, o *Options, changed func()) *store {
+	return &store{opts: o, changed: changed, journal: j, state: st, broken: make(chan struct{})}
 }
 
-func newStore(j *journal, st *state, log *slog.Logger, now func() time.Time, changed func()) *store {
-	s := &store{
-		journal:  j,
-		log:      log,
-		now:      now,
-		changed:  changed,
-		state:    st,
-		requests: make(chan *commit, maxBatch),
-		closing:  make(chan struct{}),
-		stopped:  make(chan struct{}),
-		broken:   make(chan struct{}),
-	}
-	go s.commitLoop()
-	return s
-}
-
-// view calls fn with the published state, which must not be kept; the lists
-// and rows in it may be.
+// view calls fn with the published state. fn must not keep the state; it may
+// keep the lists and rows in it.
 func (s *store) view(fn func(*state)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -74,188 +48,65 @@ func (s *store) view(fn func(*state)) {
 }
 
 // do runs fn as a transaction and returns when its changes are durable and
-// visible, or when it failed and has none. fn may be run on another goroutine.
-func (s *store) do(actor string, fn func(*tx) error) error {
-	c := &commit{actor: actor, fn: fn, done: make(chan struct{})}
-	select {
-	case <-s.closing:
+// visible, or when it failed without any.
+func (s *store) do(actor string, fn func(*Tx) error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	switch {
+	case s.closed:
 		return ErrClosed
-	default:
+	case s.failure != nil:
+		return s.failure
 	}
-	select {
-	case s.requests <- c:
-	case <-s.closing:
-		return ErrClosed
+	t := newTx(s.state, s.opts, actor)
+	if err := t.run(fn); err != nil {
+		return err
 	}
-	select {
-	case <-c.done:
-		return c.err
-	case <-s.stopped:
-	}
-	select {
-	case <-c.done: // it was the last one the committer took
-		return c.err
-	default:
-		return ErrClosed
-	}
-}
-
-// close stops the committer after what waits, and closes the file.
-func (s *store) close() error {
-	close(s.closing)
-	<-s.stopped
-	var err error
-	if s.failure == nil {
-		err = s.reclaim()
-	}
-	return errors.Join(err, s.journal.close())
-}
-
-func (s *store) commitLoop() {
-	defer close(s.stopped)
-	for {
-		select {
-		case c := <-s.requests:
-			s.process(s.gather(c))
-		case <-s.closing:
-			for {
-				select {
-				case c := <-s.requests:
-					s.process(s.gather(c))
-				default:
-					return
-				}
-			}
-		}
-	}
-}
-
-// gather takes all that wait, so that they share one fsync.
-func (s *store) gather(first *commit) []*commit {
-	batch := []*commit{first}
-	for len(batch) < maxBatch {
-		select {
-		case c := <-s.requests:
-			batch = append(batch, c)
-		default:
-			return batch
-		}
-	}
-	return batch
-}
-
-// process commits a batch and answers. A transaction that changes nothing, or
-// fails, is answered with the rest: it may have judged by another's changes.
-func (s *store) process(batch []*commit) {
-	s.commit(batch)
-	for _, c := range batch {
-		close(c.done)
-	}
-	s.compactIfGrown()
-}
-
-// commit runs the transactions, makes their changes durable together, and
-// shows them to readers.
-func (s *store) commit(batch []*commit) {
-	if s.failure != nil {
-		failAll(batch, s.failure)
-		return
-	}
-	if err := s.reclaim(); err != nil {
-		failAll(batch, err)
-		s.check(err)
-		return
-	}
-	entries := s.runAll(batch)
-	if len(entries) == 0 {
-		return
+	e := t.entry()
+	if e == nil {
+		return nil
 	}
 	// If we crash here, nothing has happened.
-	if err := s.journal.append(entries); err != nil {
-		failAll(batch, err)
+	if err := s.journal.append(e); err != nil {
 		s.check(err)
-		return
+		return err
 	}
-	// If we crash here, the rows are durable and the writers do not know.
+	// If we crash here, the rows are durable and the writer has no answer.
 	crash.Point("board.synced")
-	s.publish(entries)
-}
-
-// reclaim makes sure that what is answered for is on the disk under its name.
-func (s *store) reclaim() error {
-	anew, err := s.journal.reclaim(s.state)
-	if anew {
-		s.forgetDeleted()
+	s.publish(e)
+	if s.journal.grown(s.state, runGarbage) {
+		s.check(s.journal.compact(s.state)) // not the writer's failure
 	}
-	return err
+	return nil
 }
 
-// runAll runs the transactions, each seeing those before it, and returns what
-// they changed.
-func (s *store) runAll(batch []*commit) []*entry {
-	together := newLayer(s.state, nil)
-	var entries []*entry
-	for _, c := range batch {
-		t := newTx(together, s.now(), c.actor)
-		if c.err = t.run(c.fn); c.err != nil {
-			continue
-		}
-		if e := t.entry(); !e.empty() {
-			entries = append(entries, e)
-			together.absorb(t.layer)
-		}
-	}
-	return entries
+// close waits for the running transaction and closes the file.
+func (s *store) close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.closed = true
+	return s.journal.close()
 }
 
-// failAll gives every transaction of the batch the error: also one that was
-// refused, as it may have been refused because of a change that was not made.
-func failAll(batch []*commit, err error) {
-	for _, c := range batch {
-		c.err = err
-	}
-}
-
-func (s *store) publish(entries []*entry) {
+func (s *store) publish(e *entry) {
 	s.mu.Lock()
-	for _, e := range entries {
-		if err := s.state.apply(e); err != nil {
-			panic(fmt.Sprintf("internal error: apply own entry: %v", err))
-		}
+	if err := s.state.apply(e); err != nil {
+		panic(fmt.Sprintf("internal error: apply own entry: %v", err))
 	}
 	s.mu.Unlock()
 	s.changed()
 }
 
-// compactIfGrown rewrites the log when most of it is history.
-func (s *store) compactIfGrown() {
-	if s.failure != nil || !s.journal.grown(s.state) {
-		return
-	}
-	err := s.journal.compact(s.state)
-	s.check(err)
-	if err == nil {
-		s.forgetDeleted()
-	}
-}
-
-// forgetDeleted lets go of what a log that was just written anew does not hold.
-func (s *store) forgetDeleted() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state.forgetDeleted()
-}
-
 // check stops all further writes if the error says that the state on disk is
-// unknown. A compaction that merely did not happen is tried again later.
+// unknown. A compaction that did not happen is tried again later.
 func (s *store) check(err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errUnknownState):
 		s.failure = err
 		close(s.broken)
-		s.log.Error("stopped writing", "err", err)
+		s.opts.Log.Error("stopped writing", "err", err)
 	default:
-		s.log.Warn("store write failed", "err", err)
+		s.opts.Log.Warn("store write failed", "err", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // openTest opens a board in dir, logging into the buffer.
@@ -52,16 +51,12 @@ func mustClose(t *testing.T, s *Server) {
 // titleColumn is the primary column of the default list.
 func titleColumn(t testing.TB, s *Server) string {
 	t.Helper()
-	columns, err := s.Columns(s.ListID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return columns[0].ID
+	return s.columns()[0].ID
 }
 
 func mustAdd(t testing.TB, s *Server, title string) string {
 	t.Helper()
-	id, err := s.AddRow("", s.ListID(), TextCell(titleColumn(t, s), title))
+	id, err := s.add("", textCell(titleColumn(t, s), title))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +69,7 @@ func dump(t testing.TB, s *Server) string {
 	var out []string
 	s.store.view(func(st *state) {
 		for _, sh := range st.lists() {
-			raw, err := marshal([]any{sh.list.ID, sh.list.Columns, sh.active, sh.archived, sh.updated, sh.editor, sh.kids})
+			raw, err := marshal([]any{sh.list.ID, sh.list.Columns, sh.active, sh.updated, sh.editor, sh.kids})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +98,7 @@ func titles(t testing.TB, s *Server) []string {
 	var got []string
 	s.store.view(func(st *state) {
 		for _, r := range st.shelves[s.listID].order {
-			got = append(got, mrkdwn(r.Cells[column]))
+			got = append(got, plainText(r.Cells[column]))
 		}
 	})
 	slices.Sort(got)
@@ -116,13 +111,19 @@ func TestReopen(t *testing.T) {
 	s := mustOpen(t, dir)
 	token, list := s.Token(), s.ListID()
 	one, two := mustAdd(t, s, "one"), mustAdd(t, s, "two <b>&\u2028\x00\U0001F600")
-	if _, err := s.AddStep("U0ALICE", list, one, TextCell(titleColumn(t, s), "step")); err != nil {
+	if _, err := s.add(one, textCell(titleColumn(t, s), "step")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ArchiveRow("", list, two); err != nil {
+	archive := func(t *Tx) error {
+		r := t.Row(list, two).Clone()
+		r.Archived = true
+		t.PutRow(r)
+		return nil
+	}
+	if err := s.Edit("U0ALICE", archive); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.DeleteRow("", list, mustAdd(t, s, "gone")); err != nil {
+	if err := s.remove(mustAdd(t, s, "gone")); err != nil {
 		t.Fatal(err)
 	}
 	want := dump(t, s)
@@ -134,7 +135,7 @@ func TestReopen(t *testing.T) {
 	if s.Token() != token || s.ListID() != list {
 		t.Errorf("token or list changed")
 	}
-	if got, err := ReadToken(dir); err != nil || got != token || !strings.HasPrefix(got, TokenPrefix) {
+	if got, err := ReadToken(dir); err != nil || got != token || !strings.HasPrefix(got, tokenPrefix) {
 		t.Errorf("ReadToken: %q, %v", got, err)
 	}
 	for _, name := range []string{rowsFile, tokenFile} {
@@ -271,23 +272,5 @@ func TestLogLines(t *testing.T) {
 		if err := json.Unmarshal([]byte(l), &v); err != nil {
 			t.Errorf("line %q: %v", l, err)
 		}
-	}
-}
-
-// Messages are kept up to a number; the oldest go.
-func TestOldestMessagesGo(t *testing.T) {
-	t.Parallel()
-	var c chat
-	now := time.Now()
-	oldest := c.post("C0A", messageJSON{}, now)
-	next := c.post("C0A", messageJSON{}, now)
-	for range maxMessages - 1 {
-		c.post("C0A", messageJSON{}, now)
-	}
-	if got := len(c.thread("C0A", oldest)); got != 0 || len(c.messages) != maxMessages {
-		t.Errorf("%d messages are kept, and %d of the oldest thread", len(c.messages), got)
-	}
-	if got := len(c.thread("C0A", next)); got != 1 {
-		t.Errorf("%d messages of the thread after it", got)
 	}
 }

@@ -49,7 +49,6 @@ func send(t *testing.T, b *boardtest.Board, verb, path, headers, body string) (i
 
 const (
 	formType = "Content-Type: application/x-www-form-urlencoded"
-	jsonType = "Content-Type: application/json"
 	auth     = "Authorization: Bearer TOKEN"
 )
 
@@ -63,27 +62,23 @@ func TestTransport(t *testing.T) {
 		code                            string
 	}{
 		{"form with bearer", "POST", list, formType + "\n" + auth, "list_id=LIST", 200, ""},
-		{"form with token field", "POST", list, formType, "list_id=LIST&token=TOKEN", 200, ""},
 		{"form with charset", "POST", list, formType + "; charset=UTF-8\n" + auth, "list_id=LIST", 200, ""},
-		{"json with bearer", "POST", list, jsonType + "\n" + auth, `{"list_id":"LIST","limit":5,"archived":false}`, 200, ""},
-		{"json with null arguments", "POST", list, jsonType + "\n" + auth, `{"list_id":"LIST","limit":null,"cursor":null}`, 200, ""},
-		{"get", "GET", list + "?list_id=LIST&limit=5", auth, "", 200, ""},
-		{"bearer in small letters", "GET", list + "?list_id=LIST", "Authorization: bearer TOKEN", "", 200, ""},
+		{"bearer in small letters", "POST", list, formType + "\nAuthorization: bearer TOKEN", "list_id=LIST", 200, ""},
 		{"empty body", "POST", "api/auth.test", auth, "", 200, ""},
-		{"empty json body", "POST", "api/auth.test", jsonType + "\n" + auth, " ", 200, ""},
 		{"unknown arguments", "POST", list, formType + "\n" + auth, "list_id=LIST&nonsense=1&cells=[", 200, ""},
 
 		{"no token", "POST", list, formType, "list_id=LIST", 200, "not_authed"},
-		{"token in a query", "GET", list + "?list_id=LIST&token=TOKEN", "", "", 200, "not_authed"},
-		{"token in a json body", "POST", list, jsonType, `{"list_id":"LIST","token":"TOKEN"}`, 200, "not_authed"},
+		{"token in a query", "POST", list + "?token=TOKEN", formType, "list_id=LIST", 200, "not_authed"},
+		{"token in the form", "POST", list, formType, "list_id=LIST&token=TOKEN", 200, "not_authed"},
+		{"prefix of the token", "POST", list, formType + "\nAuthorization: Bearer xoxb-otm-", "list_id=LIST", 200, "invalid_auth"},
 		{"other scheme", "POST", list, formType + "\nAuthorization: Basic TOKEN", "list_id=LIST", 200, "not_authed"},
 		{"unknown token", "POST", list, formType + "\nAuthorization: Bearer TOKENx", "list_id=LIST", 200, "invalid_auth"},
-		{"prefix of the token", "POST", list, formType, "list_id=LIST&token=xoxb-otm-", 200, "invalid_auth"},
 
 		{"unknown method", "POST", "api/slackLists.items.archive", formType + "\n" + auth, "", 200, "unknown_method"},
 		{"unknown method without token", "POST", "api/slackLists.info", formType, "", 200, "unknown_method"},
 		{"no method", "POST", "api/", formType, "", 200, "unknown_method"},
-		{"get of a write", "GET", "api/slackLists.items.delete?list_id=LIST&id=Rec1", auth, "", 200, "invalid_post_type"},
+		{"get", "GET", list + "?list_id=LIST", auth, "", 405, "invalid_post_type"},
+		{"json", "POST", list, "Content-Type: application/json\n" + auth, `{"list_id":"LIST"}`, 200, "invalid_post_type"},
 		{"put", "PUT", list, formType + "\n" + auth, "list_id=LIST", 405, "invalid_post_type"},
 		{"options", "OPTIONS", list, auth, "", 405, "invalid_post_type"},
 
@@ -92,23 +87,15 @@ func TestTransport(t *testing.T) {
 		{"text", "POST", list, "Content-Type: text/plain\n" + auth, "list_id=LIST", 200, "invalid_post_type"},
 		{"utf-16", "POST", list, formType + "; charset=utf-16\n" + auth, "list_id=LIST", 200, "invalid_charset"},
 		{"broken escape", "POST", list, formType + "\n" + auth, "list_id=%zz", 200, "invalid_form_data"},
-		{"json array", "POST", list, jsonType + "\n" + auth, `["LIST"]`, 200, "invalid_arguments"},
-		{"broken query", "GET", list + "?list_id=%zz", auth, "", 200, "invalid_arguments"},
-		{"broken json", "POST", list, jsonType + "\n" + auth, `{"list_id":`, 200, "invalid_arguments"},
 
 		{"missing argument", "POST", list, formType + "\n" + auth, "limit=5", 200, "invalid_arguments"},
 		{"empty argument", "POST", list, formType + "\n" + auth, "list_id=", 200, "invalid_arguments"},
-		{"argument no text", "POST", list, jsonType + "\n" + auth, `{"list_id":["LIST"]}`, 200, "invalid_arguments"},
-		{"no cells in json", "POST", "api/slackLists.items.update", jsonType + "\n" + auth, `{"list_id":"LIST"}`, 200, "invalid_arguments"},
-		{"count no number", "GET", "api/files.list?count=many", auth, "", 200, "invalid_arguments"},
-		{"delete no file", "POST", "api/files.delete", formType + "\n" + auth, "", 200, "invalid_arguments"},
 		{"limit 0", "POST", list, formType + "\n" + auth, "list_id=LIST&limit=0", 200, "invalid_arguments"},
 		{"limit 1001", "POST", list, formType + "\n" + auth, "list_id=LIST&limit=1001", 200, "invalid_arguments"},
 		{"limit no number", "POST", list, formType + "\n" + auth, "list_id=LIST&limit=many", 200, "invalid_arguments"},
 		{"bool no bool", "POST", list, formType + "\n" + auth, "list_id=LIST&archived=maybe", 200, "invalid_arguments"},
 		{"malformed json field", "POST", "api/slackLists.items.update", formType + "\n" + auth, "list_id=LIST&cells=[{", 200, "invalid_arguments"},
 		{"deep json field", "POST", "api/slackLists.items.update", formType + "\n" + auth, "list_id=LIST&cells=" + strings.Repeat("[", 100_000), 200, "invalid_arguments"},
-		{"deep json body", "POST", list, jsonType + "\n" + auth, `{"list_id":` + strings.Repeat("[", 100_000), 200, "invalid_arguments"},
 		{"null field", "POST", "api/slackLists.items.update", formType + "\n" + auth, "list_id=LIST&cells=null", 200, "invalid_arguments"},
 		{"null ids", "POST", "api/slackLists.items.deleteMultiple", formType + "\n" + auth, "list_id=LIST&ids=null", 200, "invalid_arguments"},
 		{"ids no strings", "POST", "api/slackLists.items.deleteMultiple", formType + "\n" + auth, "list_id=LIST&ids=[1]", 200, "invalid_arguments"},
@@ -134,7 +121,7 @@ func TestTransport(t *testing.T) {
 func TestEachMethodNeedsTheToken(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
-	for name := range board.MethodNames() {
+	for _, name := range board.MethodNames() {
 		for headers, want := range map[string]string{formType: "not_authed", formType + "\nAuthorization: Bearer TOKENx": "invalid_auth"} {
 			status, answer := send(t, b, "POST", "api/"+name, headers, "list_id=LIST")
 			if status != 200 {
@@ -174,12 +161,15 @@ func TestBodySize(t *testing.T) {
 	}
 }
 
+// The double refuses what a token is not granted, as Slack does.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t, withIdentities(
-		board.Identity{Token: "xoxp-reader", UserID: board.HumanUser, Scopes: []string{"lists:read", "chat:write"}},
-		board.Identity{Token: "xoxp-none", UserID: board.HumanUser, Scopes: []string{}},
-	))
+		board.Identity{Token: "xoxp-reader", UserID: board.HumanUser},
+		board.Identity{Token: "xoxp-none", UserID: board.HumanUser},
+	), func(o *boardtest.Options) {
+		o.Scopes = map[string][]string{"xoxp-reader": {"lists:read", "chat:write"}, "xoxp-none": {}}
+	})
 	for _, c := range []struct{ token, method, code, needed, provided string }{
 		{"xoxp-reader", "slackLists.items.list", "", "", ""},
 		{"xoxp-reader", "slackLists.items.create", "missing_scope", "lists:write", "lists:read,chat:write"},
@@ -228,11 +218,14 @@ func TestHostAndOrigin(t *testing.T) {
 		{"other name of this machine", "api/auth.test", "Host: localhost:5\nOrigin: http://127.0.0.1:5", 403},
 		{"https", "api/auth.test", "Origin: https://" + own.Host, 403},
 		{"null origin", "api/auth.test", "Origin: null", 403},
-		{"foreign origin on an export", "files-pri/x/csv/list", "Origin: http://evil.example", 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			status, _ := send(t, b, "GET", c.path, auth+"\n"+c.headers, "")
+			verb := "GET"
+			if strings.HasPrefix(c.path, "api/") {
+				verb = "POST"
+			}
+			status, _ := send(t, b, verb, c.path, auth+"\n"+c.headers, "")
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}

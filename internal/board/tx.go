@@ -6,112 +6,81 @@ import (
 	"time"
 )
 
-// A layer is changes on top of a state that are not made yet: those of one
-// transaction, or those of all transactions of one commit.
-type layer struct {
-	base   *state
-	under  *layer           // the layer between this one and the base, or nil
-	lists  map[string]*list // nil: deleted
-	rows   map[rowRef]*row  // nil: deleted
-	active map[string]int   // list id → change of the number of active rows
+// A Tx is one transaction on top of a state: it reads through to what will be,
+// and collects changes. If its function returns an error, they are forgotten.
+// Lists and rows that it returns must not be changed: clone and put them.
+type Tx struct {
+	base     *state
+	now      time.Time
+	actor    string
+	rowLimit int // 0 is none
+
+	lists     map[string]*List
+	listOrder []string
+	rows      map[rowRef]*Row // nil: deleted
+	rowOrder  []rowRef
+	active    map[string]int // list id → change of the number of active rows
 }
 
-func newLayer(base *state, under *layer) *layer {
-	return &layer{
-		base:   base,
-		under:  under,
-		lists:  make(map[string]*list),
-		rows:   make(map[rowRef]*row),
-		active: make(map[string]int),
+func newTx(base *state, o *Options, actor string) *Tx {
+	return &Tx{
+		base: base, now: o.Now().Round(0).UTC(), actor: actor, rowLimit: o.RowLimit,
+		lists: make(map[string]*List), rows: make(map[rowRef]*Row), active: make(map[string]int),
 	}
 }
 
-func (l *layer) findList(id string) *list {
-	for cur := l; cur != nil; cur = cur.under {
-		if found, ok := cur.lists[id]; ok {
-			return found
-		}
+// List returns the list, or nil.
+func (t *Tx) List(id string) *List {
+	if l := t.lists[id]; l != nil {
+		return l
 	}
-	return l.base.findList(id)
+	if sh := t.base.shelves[id]; sh != nil {
+		return sh.list
+	}
+	return nil
 }
 
-func (l *layer) findRow(listID, id string) *row {
-	for cur := l; cur != nil; cur = cur.under {
-		if r, ok := cur.rows[rowRef{listID, id}]; ok {
-			return r
-		}
+// Row returns the row, or nil.
+func (t *Tx) Row(listID, id string) *Row {
+	if r, ok := t.rows[rowRef{listID, id}]; ok {
+		return r
 	}
-	return l.base.findRow(listID, id)
+	if sh := t.base.shelves[listID]; sh != nil {
+		return sh.rows[id]
+	}
+	return nil
 }
 
-// countLists is how many lists there are.
-func (l *layer) countLists() int {
-	n := len(l.base.shelves)
-	for cur := l; cur != nil; cur = cur.under {
-		for id, found := range cur.lists {
-			switch there := l.base.shelves[id] != nil; {
-			case found == nil && there:
-				n--
-			case found != nil && !there:
-				n++
-			}
-		}
+// isGone reports whether a row of that id was deleted.
+func (t *Tx) isGone(listID, id string) bool {
+	if r, ok := t.rows[rowRef{listID, id}]; ok {
+		return r == nil
 	}
-	return n
+	sh := t.base.shelves[listID]
+	return sh != nil && sh.gone[id]
 }
 
 // countActive is how many rows of the list are not archived.
-func (l *layer) countActive(listID string) int {
-	n := 0
-	if sh := l.base.shelves[listID]; sh != nil {
-		n = sh.active
-	}
-	for cur := l; cur != nil; cur = cur.under {
-		n += cur.active[listID]
+func (t *Tx) countActive(listID string) int {
+	n := t.active[listID]
+	if sh := t.base.shelves[listID]; sh != nil {
+		n += sh.active
 	}
 	return n
 }
 
-// allRows are the rows of the list, oldest first.
-func (l *layer) allRows(listID string) []*row {
-	ids := make(map[string]struct{})
-	if sh := l.base.shelves[listID]; sh != nil {
+// Rows returns the rows of the list, oldest first.
+func (t *Tx) Rows(listID string) []*Row {
+	var rows []*Row
+	if sh := t.base.shelves[listID]; sh != nil {
 		for id := range sh.rows {
-			ids[id] = struct{}{}
-		}
-	}
-	for cur := l; cur != nil; cur = cur.under {
-		for ref := range cur.rows {
-			if ref.List == listID {
-				ids[ref.ID] = struct{}{}
+			if _, changed := t.rows[rowRef{listID, id}]; !changed {
+				rows = append(rows, sh.rows[id])
 			}
 		}
 	}
-	return l.sorted(listID, ids)
-}
-
-// children are the row's subtasks, oldest first.
-func (l *layer) children(listID, parent string) []*row {
-	ids := make(map[string]struct{})
-	if sh := l.base.shelves[listID]; sh != nil {
-		for _, id := range sh.kids[parent] {
-			ids[id] = struct{}{}
-		}
-	}
-	for cur := l; cur != nil; cur = cur.under {
-		for ref, r := range cur.rows {
-			if r != nil && ref.List == listID && r.Parent == parent {
-				ids[ref.ID] = struct{}{}
-			}
-		}
-	}
-	return l.sorted(listID, ids)
-}
-
-func (l *layer) sorted(listID string, ids map[string]struct{}) []*row {
-	rows := make([]*row, 0, len(ids))
-	for id := range ids {
-		if r := l.findRow(listID, id); r != nil {
+	for ref, r := range t.rows {
+		if r != nil && ref.List == listID {
 			rows = append(rows, r)
 		}
 	}
@@ -119,89 +88,52 @@ func (l *layer) sorted(listID string, ids map[string]struct{}) []*row {
 	return rows
 }
 
-func byCreation(a, b *row) int {
-	if c := a.Created.Compare(b.Created); c != 0 {
-		return c
-	}
-	return -comparePlace(placeOf(a), placeOf(b))
+// Steps returns the row's subtasks, oldest first.
+func (t *Tx) Steps(listID, parent string) []*Row {
+	return slices.DeleteFunc(t.Rows(listID), func(r *Row) bool { return r.Parent != parent })
 }
 
-func (l *layer) setRow(ref rowRef, r *row) {
-	was := l.findRow(ref.List, ref.ID)
-	l.rows[ref] = r
-	if was != nil && !was.Archived {
-		l.active[ref.List]--
-	}
-	if r != nil && !r.Archived {
-		l.active[ref.List]++
-	}
-}
-
-// absorb takes over the changes of a layer that lies on this one.
-func (l *layer) absorb(top *layer) {
-	for id, found := range top.lists {
-		l.lists[id] = found
-	}
-	for ref, r := range top.rows {
-		l.rows[ref] = r
-	}
-	for id, n := range top.active {
-		l.active[id] += n
-	}
-}
-
-// A tx is one transaction: it reads through to what will be, and collects
-// changes. The committer runs transactions one at a time; if the function of
-// one returns an error, its changes are forgotten.
-type tx struct {
-	*layer
-	now   time.Time
-	actor string
-	quiet bool // see entry.Quiet
-
-	rowOrder  []rowRef
-	listOrder []string
-}
-
-func newTx(batch *layer, now time.Time, actor string) *tx {
-	return &tx{layer: newLayer(batch.base, batch), now: now.Round(0).UTC(), actor: actor}
-}
-
-func (t *tx) putList(l *list) {
-	if _, ok := t.lists[l.ID]; !ok {
+// PutList adds a list, or replaces one.
+func (t *Tx) PutList(l *List) {
+	if t.lists[l.ID] == nil {
 		t.listOrder = append(t.listOrder, l.ID)
 	}
 	l.Updated, l.Editor, l.Edited = t.now, t.actor, t.now
 	t.lists[l.ID] = l
 }
 
-func (t *tx) dropList(id string) {
-	if _, ok := t.lists[id]; !ok {
-		t.listOrder = append(t.listOrder, id)
+// PutRow adds a row, or replaces one.
+func (t *Tx) PutRow(r *Row) { t.set(rowRef{r.List, r.ID}, r) }
+
+// Touch marks the row as changed now by the actor; put it afterwards.
+func (t *Tx) Touch(r *Row) { r.Updated, r.UpdatedBy = t.now, t.actor }
+
+// Delete deletes the row and its subtasks.
+func (t *Tx) Delete(r *Row) {
+	if r.Parent == "" {
+		for _, kid := range t.Steps(r.List, r.ID) {
+			t.set(rowRef{kid.List, kid.ID}, nil)
+		}
 	}
-	t.lists[id] = nil
+	t.set(rowRef{r.List, r.ID}, nil)
 }
 
-func (t *tx) putRow(r *row) { t.set(rowRef{r.List, r.ID}, r) }
-
-func (t *tx) deleteRow(r *row) { t.set(rowRef{r.List, r.ID}, nil) }
-
-func (t *tx) set(ref rowRef, r *row) {
+func (t *Tx) set(ref rowRef, r *Row) {
 	if _, ok := t.rows[ref]; !ok {
 		t.rowOrder = append(t.rowOrder, ref)
 	}
-	t.setRow(ref, r)
+	t.active[ref.List] += activeRows(r) - activeRows(t.Row(ref.List, ref.ID))
+	t.rows[ref] = r
 }
 
-// entry is what the transaction changed.
-func (t *tx) entry() *entry {
-	e := &entry{At: t.now, By: t.actor, Quiet: t.quiet}
+// entry is what the transaction changed, or nil.
+func (t *Tx) entry() *entry {
+	if len(t.listOrder)+len(t.rowOrder) == 0 {
+		return nil
+	}
+	e := &entry{At: t.now, By: t.actor}
 	for _, id := range t.listOrder {
-		if l := t.lists[id]; l != nil {
-			e.Lists = append(e.Lists, l)
-		} else {
-			e.Dropped = append(e.Dropped, id)
-		}
+		e.Lists = append(e.Lists, t.lists[id])
 	}
 	for _, ref := range t.rowOrder {
 		if r := t.rows[ref]; r != nil {
@@ -213,9 +145,9 @@ func (t *tx) entry() *entry {
 	return e
 }
 
-// run calls fn, turning a panic into an error: one hostile request must not
-// take the committer, and with it the board, down.
-func (t *tx) run(fn func(*tx) error) (err error) {
+// run calls fn and turns a panic into an error: one hostile request must not
+// take the board down.
+func (t *Tx) run(fn func(*Tx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: transaction panicked: %v", p)

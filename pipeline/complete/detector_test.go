@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/lock"
 	"otm/pipeline"
@@ -58,7 +57,7 @@ type world struct {
 func newWorld(t *testing.T, options ...boardtest.Option) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), clock: &clock{at: time.Now().Round(0).Truncate(time.Second)}}
-	w.Board = boardtest.Start(t, append(options, func(o *board.Options) { o.Now = w.clock.Now })...)
+	w.Board = boardtest.Start(t, append(options, func(o *boardtest.Options) { o.Now = w.clock.Now })...)
 	w.store = task.Open(w.dir, nil)
 	w.d = &Detector{Board: w.client(), Records: w.store, Log: slog.New(slog.DiscardHandler), Now: w.clock.Now}
 	return w
@@ -141,22 +140,22 @@ func (w *world) record(m *made, f func(*pipeline.Record)) *pipeline.Record {
 }
 
 // person edits a row on the board's page.
-func (w *world) person(row string, cells ...board.Cell) {
+func (w *world) person(row string, cells ...boardtest.Cell) {
 	w.t.Helper()
 	if err := w.Server.EditRow("U0PERSON", w.ListID, row, cells...); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) ticked() board.Cell { return board.CheckboxCell("Col00", true) }
+func (w *world) ticked() boardtest.Cell { return boardtest.CheckboxCell("Col00", true) }
 
-func (w *world) cell(name string, value any) board.Cell {
+func (w *world) cell(name string, value any) boardtest.Cell {
 	w.t.Helper()
 	switch v := value.(type) {
 	case float64:
-		return board.NumberCell(w.Column(w.t, name, "number"), v)
+		return boardtest.NumberCell(w.Column(w.t, name, "number"), v)
 	case string:
-		return board.SelectCell(w.Column(w.t, name, "select"), v)
+		return boardtest.SelectCell(w.Column(w.t, name, "select"), v)
 	}
 	panic("internal error: no such cell")
 }
@@ -343,7 +342,7 @@ func (w *world) cells() map[string][]string {
 			w.t.Fatal(err)
 		}
 		for _, c := range cells {
-			i := slices.IndexFunc(columns, func(col board.Column) bool { return col.ID == c.Column })
+			i := slices.IndexFunc(columns, func(col boardtest.Column) bool { return col.ID == c.Column })
 			written[c.Row] = append(written[c.Row], columns[i].Name)
 		}
 	}
@@ -439,7 +438,7 @@ func TestOptionalColumnsMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(columns, func(c board.Column) bool { return c.Name == name })
+		i := slices.IndexFunc(columns, func(c boardtest.Column) bool { return c.Name == name })
 		if err := w.Server.RemoveColumn("", w.ListID, columns[i].ID); err != nil {
 			t.Fatal(err)
 		}

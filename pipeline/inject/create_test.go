@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -200,11 +199,11 @@ func TestSameTask(t *testing.T) {
 		}, func(w *world, c *drop.Create) string { return w.put(inbox.NewTasks, "again.json", c.Encode()) }, "skipped"},
 		{"record lost and title edited by a person, same drop", func(w *world) {
 			lose(w, "tasks")
-			w.person(w.row(id).ID, board.TextCell(w.Column(t, "Title", "text"), "Login page, please"))
+			w.person(w.row(id).ID, boardtest.TextCell(w.Column(t, "Title", "text"), "Login page, please"))
 			w.clock.Advance(createAge)
 		}, func(w *world, c *drop.Create) string { return w.put(inbox.NewTasks, "again.json", c.Encode()) }, "skipped"},
 		{"title edited by a person, same drop", func(w *world) {
-			w.person(w.row(id).ID, board.TextCell(w.Column(t, "Title", "text"), "Login page, please"))
+			w.person(w.row(id).ID, boardtest.TextCell(w.Column(t, "Title", "text"), "Login page, please"))
 		}, func(w *world, c *drop.Create) string { return w.put(inbox.NewTasks, "again.json", c.Encode()) }, "skipped"},
 		{"record and row lost, processed file left", func(w *world) {
 			lose(w, "tasks", "board")
@@ -275,8 +274,8 @@ func TestSameTask(t *testing.T) {
 func TestHalfMadeElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	title := func(s string) board.Cell { return board.TextCell(w.Column(t, "Title", "text"), s) }
-	row, err := w.Server.AddRow("", w.ListID, title("Build it"), board.TextCell(w.Column(t, "Task ID", "text"), "T-5"), w.statusCell(pipeline.InProgress))
+	title := func(s string) boardtest.Cell { return boardtest.TextCell(w.Column(t, "Title", "text"), s) }
+	row, err := w.Server.AddRow("", w.ListID, title("Build it"), boardtest.TextCell(w.Column(t, "Task ID", "text"), "T-5"), w.statusCell(pipeline.InProgress))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +400,7 @@ func TestSeveralRowsBearTheID(t *testing.T) {
 		if i == 3 {
 			title = "Build it"
 		}
-		row, err := w.Server.AddRow("", w.ListID, board.TextCell(w.Column(t, "Title", "text"), title), board.TextCell(w.Column(t, "Task ID", "text"), "T-00005"))
+		row, err := w.Server.AddRow("", w.ListID, boardtest.TextCell(w.Column(t, "Title", "text"), title), boardtest.TextCell(w.Column(t, "Task ID", "text"), "T-00005"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -462,7 +461,7 @@ func TestCounterIsRaised(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, cell := range []string{"T-00040", "t-50", "60", "T-1234567890", "not an id", ""} {
-		if _, err := w.Server.AddRow("", w.ListID, board.TextCell(w.Column(t, "Task ID", "text"), cell)); err != nil {
+		if _, err := w.Server.AddRow("", w.ListID, boardtest.TextCell(w.Column(t, "Task ID", "text"), cell)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -492,7 +491,7 @@ func TestCounterIsRaisedAfterOthersWalk(t *testing.T) {
 	w.createFor("olga", 1, "Hers", "x")
 	w.sweepTo(1, 0, 0)
 	type_ := func(id string) {
-		if _, err := w.Server.AddRow("", w.ListID, board.TextCell(w.Column(t, "Task ID", "text"), id)); err != nil {
+		if _, err := w.Server.AddRow("", w.ListID, boardtest.TextCell(w.Column(t, "Task ID", "text"), id)); err != nil {
 			t.Fatal(err)
 		}
 		w.clock.Advance(time.Second)
@@ -779,7 +778,7 @@ func TestMissingColumnKeepsTheFile(t *testing.T) {
 // what was half made is finished when there is room.
 func TestFullListKeepsTheFiles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *board.Options) { o.RowLimit = 5 })
+	w := newWorld(t, func(o *boardtest.Options) { o.RowLimit = 5 })
 	w.createFor("olga", 1, "Fits", "x")
 	w.create(2, "Half", "x", "y", "z")
 	w.create(3, "Not at all")

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -76,7 +75,7 @@ type world struct {
 func newWorld(t *testing.T, options ...boardtest.Option) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), clock: newClock(), times: pipeline.DefaultTimes, log: &strings.Builder{}}
-	w.Board = boardtest.Start(t, append(options, func(o *board.Options) { o.Now = w.clock.Now })...)
+	w.Board = boardtest.Start(t, append(options, func(o *boardtest.Options) { o.Now = w.clock.Now })...)
 	w.box = inbox.Open(w.dir)
 	w.store = task.Open(w.dir, func(s string) { w.t.Log("store:", s) })
 	w.in = w.newInjector()
@@ -229,7 +228,7 @@ func (w *world) write(id pipeline.TaskID, status pipeline.Status) {
 }
 
 // person edits a row on the board's page, some time after what was before.
-func (w *world) person(row string, cells ...board.Cell) {
+func (w *world) person(row string, cells ...boardtest.Cell) {
 	w.t.Helper()
 	w.clock.Advance(pipeline.StatusAge + time.Second)
 	if err := w.Server.EditRow("U0PERSON", w.ListID, row, cells...); err != nil {
@@ -237,8 +236,8 @@ func (w *world) person(row string, cells ...board.Cell) {
 	}
 }
 
-func (w *world) statusCell(s pipeline.Status) board.Cell {
-	return board.SelectCell(w.Column(w.t, "Status", "select"), string(s))
+func (w *world) statusCell(s pipeline.Status) boardtest.Cell {
+	return boardtest.SelectCell(w.Column(w.t, "Status", "select"), string(s))
 }
 
 // rows are all rows of the board as it has them now, by id, oldest first.
@@ -421,7 +420,7 @@ func (w *world) cellsOf(call boardtest.Call) map[string]string {
 		var id, row string
 		json.Unmarshal(cell["column_id"], &id)
 		json.Unmarshal(cell["row_id"], &row)
-		i := slices.IndexFunc(columns, func(c board.Column) bool { return c.ID == id })
+		i := slices.IndexFunc(columns, func(c boardtest.Column) bool { return c.ID == id })
 		for key, value := range cell {
 			if key != "column_id" && key != "row_id" {
 				named[strings.TrimSpace(row+" "+columns[i].Name)] = plain(value)
@@ -510,8 +509,8 @@ func (p panickingBatch) Create(ctx context.Context, parent string, cells ...pipe
 	return p.Batch.Create(ctx, parent, cells...)
 }
 
-func titleCell(w *world, title string) board.Cell {
-	return board.TextCell(w.Column(w.t, "Title", "text"), title)
+func titleCell(w *world, title string) boardtest.Cell {
+	return boardtest.TextCell(w.Column(w.t, "Title", "text"), title)
 }
 
 // stalePage is a fault that answers with the page as it is now.
@@ -528,7 +527,7 @@ func (w *world) stalePage() boardtest.Fault {
 // one call.
 func (w *world) tryMultiRow(works bool) {
 	w.t.Helper()
-	w.Server.SetQuirks(board.Quirks{RefuseMultiRow: !works})
+	w.Server.SetQuirks(boardtest.Quirks{RefuseMultiRow: !works})
 	w.batch(func(b pipeline.Batch) {
 		var changes []pipeline.Change
 		for r := range b.Rows() {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -54,7 +53,7 @@ func TestUpdatesAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0))
-			w := newWorld(t, func(o *board.Options) { o.Quirks.RefuseMultiRow = seed%2 == 0 })
+			w := newWorld(t, func(o *boardtest.Options) { o.Quirks.RefuseMultiRow = seed%2 == 0 })
 			titles := []string{"same", "same", "x", "same", "y"}
 			w.create(1, "A", titles...)
 			w.sweepTo(1, 0, 0)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"otm/internal/board"
+	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -110,7 +110,7 @@ func TestC37FarIDs(t *testing.T) {
 	for i := range 29 {
 		w.put(inbox.NewTasks, fmt.Sprintf("far%d.json", i), w.drop("devdas", pipeline.MaxTaskID>>(i/2), "Far", "x").Encode())
 	}
-	if _, err := w.Server.AddRow("", w.ListID, titleCell(w, "typed"), board.TextCell(w.Column(t, "Task ID", "text"), "T-999999998")); err != nil {
+	if _, err := w.Server.AddRow("", w.ListID, titleCell(w, "typed"), boardtest.TextCell(w.Column(t, "Task ID", "text"), "T-999999998")); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(createAge)

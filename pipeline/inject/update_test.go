@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -501,7 +500,7 @@ func TestReassigned(t *testing.T) {
 	w := newWorld(t)
 	w.create(1, "A", "x")
 	w.sweepTo(1, 0, 0)
-	w.person(w.row(1).ID, board.SelectCell(w.Column(t, "Assignee", "select"), "olga"))
+	w.person(w.row(1).ID, boardtest.SelectCell(w.Column(t, "Assignee", "select"), "olga"))
 	w.update(1, report{steps: []string{"x"}}) // still new: hers may be reported on
 	w.sweepTo(1, 0, 0)
 	if got := w.row(1).Status; got != pipeline.InProgress {
@@ -517,7 +516,7 @@ func TestRefusedUpdate(t *testing.T) {
 	w.sweepTo(1, 0, 0)
 	bad := w.update(1, report{steps: []string{"x"}, result: "refused"})
 	good := w.update(1, report{steps: []string{"y"}})
-	w.Server.SetQuirks(board.Quirks{RefuseMultiRow: true})
+	w.Server.SetQuirks(boardtest.Quirks{RefuseMultiRow: true})
 	w.tryMultiRow(false)
 	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"))
 	w.sweepTo(1, 1, 0)
@@ -546,7 +545,7 @@ func TestRefusedUpdateIsDecidedAnew(t *testing.T) {
 	if rec.Reporting != nil || last.What != pipeline.EventUpdateFailed || last.Who != "agent olga" || !strings.Contains(last.Detail, name+": the board refuses it") {
 		t.Errorf("reporting %+v, last event %+v", rec.Reporting, last)
 	}
-	w.person(w.steps(1)[0].ID, board.SelectCell(w.Column(t, "Status", "select"), "done"))
+	w.person(w.steps(1)[0].ID, boardtest.SelectCell(w.Column(t, "Status", "select"), "done"))
 	if _, _, err := w.box.Retry(name, "", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
@@ -155,7 +154,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 	w.keepAway("update not settled", inbox.TaskUpdates, update)
 	free()
 	for _, row := range [][2]string{{"T-00009", "found"}, {"T-00009", "no, another"}, {"T-00010", "no, another"}, {"T-00080", "above the counter"}} {
-		if _, err := w.Server.AddRow("", w.ListID, titleCell(w.world, row[1]), board.TextCell(w.Column(t, "Task ID", "text"), row[0])); err != nil {
+		if _, err := w.Server.AddRow("", w.ListID, titleCell(w.world, row[1]), boardtest.TextCell(w.Column(t, "Task ID", "text"), row[0])); err != nil {
 			t.Fatal(err)
 		}
 	}

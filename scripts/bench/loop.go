@@ -190,8 +190,13 @@ func teachAssignee(at endpoint, token string) error {
 }
 
 func post(address, token string, form url.Values, into any) error {
-	form.Set("token", token)
-	resp, err := http.PostForm(address, form)
+	req, err := http.NewRequest(http.MethodPost, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}

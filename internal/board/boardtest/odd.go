@@ -70,8 +70,8 @@ func OddErrors(code string) Fault {
 	return Body("odd errors", `{"ok":false,"error":"`+code+`","errors":[{"foo":1}]}`)
 }
 
-// OddList makes the list object of a page odd: a view's position as a number,
-// integrations not an array.
+// OddList makes the list object of a page odd: integrations are no array, and a
+// view's position is a number.
 func OddList() Fault {
 	return Rewrite("odd list object", func(answer map[string]any) {
 		list, _ := answer["list"].(map[string]any)
@@ -83,14 +83,6 @@ func OddList() Fault {
 			return
 		}
 		meta["integrations"] = map[string]any{}
-		for _, v := range meta["views"].([]any) {
-			v.(map[string]any)["position"] = json.Number("5000")
-		}
+		meta["views"] = []any{map[string]any{"id": "View0ODD", "position": json.Number("5000")}}
 	})
-}
-
-// NumericJobID sends the job_id of download.start as the integer that one of
-// Slack's own documents says it is.
-func NumericJobID() Fault {
-	return Rewrite("numeric job_id", func(answer map[string]any) { answer["job_id"] = json.Number("123") })
 }

@@ -15,7 +15,7 @@ import (
 // A Board is a running board with a layer of faults in front.
 type Board struct {
 	// Server is the board itself, for people's edits and quirks.
-	Server *board.Server
+	Server *Server
 	// Faults is the layer; every call goes through it.
 	Faults *Layer
 	// URL is the base of the API and ends in "/".
@@ -31,17 +31,17 @@ type Board struct {
 }
 
 // An Option changes the board's options before it is opened.
-type Option func(*board.Options)
+type Option func(*Options)
 
 // Start opens a board in a directory of its own and serves it until the test
 // ends.
 func Start(t testing.TB, options ...Option) *Board {
 	t.Helper()
-	o := board.Options{Dir: t.TempDir()}
+	o := Options{Options: board.Options{Dir: t.TempDir()}}
 	for _, change := range options {
 		change(&o)
 	}
-	s, err := board.Open(o)
+	s, err := Open(o)
 	if err != nil {
 		t.Fatalf("open board: %v", err)
 	}
@@ -131,7 +131,7 @@ func (b *Board) Must(t testing.TB, method string, args map[string]any) map[strin
 }
 
 // Create makes a row in the default list by the API and returns its id.
-func (b *Board) Create(t testing.TB, parent string, cells ...board.Cell) string {
+func (b *Board) Create(t testing.TB, parent string, cells ...Cell) string {
 	t.Helper()
 	args := map[string]any{"list_id": b.ListID, "initial_fields": cells}
 	if parent != "" {

@@ -1,5 +1,3 @@
-//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
-
 package board
 
 import (
@@ -11,8 +9,8 @@ import (
 	"otm/internal/durable"
 )
 
-// lockDir takes an exclusive flock(2) on the directory itself, so that no two
-// committers append to one log. The lock ends with unlockDir, or the process.
+// lockDir takes an exclusive flock(2) on the directory, so that no two
+// committers append to one log. The lock ends with unlockDir or the process.
 func lockDir(dir string) (*durable.File, error) {
 	d, err := durable.OpenFile(dir, os.O_RDONLY)
 	if err != nil {
@@ -29,8 +27,8 @@ func lockDir(dir string) (*durable.File, error) {
 	return nil, fmt.Errorf("lock %q: %w", dir, err)
 }
 
-// unlockDir gives the lock back. Closing alone would not do: a child that is
-// between fork and exec still shares the lock.
+// unlockDir gives the lock back. Closing alone is not enough: a child between
+// fork and exec still shares the lock.
 func unlockDir(d *durable.File) error {
 	return errors.Join(flock(d, syscall.LOCK_UN), d.Close())
 }

@@ -1,0 +1,109 @@
+package board
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"otm/internal/durable"
+)
+
+// Files in Options.Dir.
+const (
+	rowsFile     = "rows.jsonl"
+	tokenFile    = "token"
+	endpointFile = "endpoint.json"
+)
+
+// tokenPrefix begins the token that Open makes.
+const tokenPrefix = "xoxb-otm-"
+
+// loadToken reads the token of the directory, or makes one if there is no file.
+func loadToken(dir string, log *slog.Logger) (string, error) {
+	path := filepath.Join(dir, tokenFile)
+	token, err := ReadToken(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		if info, statErr := os.Stat(path); err == nil && statErr == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("token file can be read by others", "file", path, "mode", info.Mode().Perm().String())
+		}
+		return token, err
+	}
+	token = tokenPrefix + strings.ToLower(rand.Text())
+	if err := durable.WriteNew(path, []byte(token+"\n")); err != nil {
+		return "", fmt.Errorf("make token: %w", err)
+	}
+	return token, nil
+}
+
+// ReadToken returns the token of the board in dir. The error matches
+// fs.ErrNotExist if no board was ever opened there.
+func ReadToken(dir string) (string, error) {
+	path := filepath.Join(dir, tokenFile)
+	raw, err := durable.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(raw))
+	if token == "" || strings.ContainsAny(token, " \t\r\n\x00") { // a power failure leaves NUL bytes, which anybody can guess
+		return "", fmt.Errorf("token file %q holds no token: remove it, and the board makes one", path)
+	}
+	return token, nil
+}
+
+// An Endpoint says where a board can be reached; it is the endpoint.json.
+type Endpoint struct {
+	// URL is the base of the API and ends in "/".
+	URL string `json:"url"`
+	// Page is the address of the web page.
+	Page string `json:"page"`
+	// ListID is the default list.
+	ListID string `json:"listId"`
+	// PID is the process that serves.
+	PID int `json:"pid"`
+	// Limits is "slack" if the board refuses calls beyond Slack's limits, and
+	// empty if it refuses none.
+	Limits string `json:"limits,omitempty"`
+}
+
+// ReadEndpoint returns where the board of dir says it listens. The error
+// matches fs.ErrNotExist if none runs. A killed board leaves its endpoint
+// behind: only a call to it proves that it runs.
+func ReadEndpoint(dir string) (Endpoint, error) {
+	path := filepath.Join(dir, endpointFile)
+	raw, err := durable.ReadFile(path)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	var e Endpoint
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return Endpoint{}, fmt.Errorf("read %q: %w", path, err)
+	}
+	return e, nil
+}
+
+// write makes endpoint.json, durable; on an error there is none.
+func (e *Endpoint) write(dir string) error {
+	raw, err := json.Marshal(e)
+	if err == nil {
+		err = durable.Replace(filepath.Join(dir, endpointFile), append(raw, '\n'))
+	}
+	if err != nil {
+		removeEndpoint(dir) // it may stand, although not durably
+		return fmt.Errorf("write endpoint: %w", err)
+	}
+	return nil
+}
+
+func removeEndpoint(dir string) error {
+	err := durable.Remove(filepath.Join(dir, endpointFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

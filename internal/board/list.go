@@ -1,0 +1,175 @@
+package board
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// maxSelected is how many values a cell of several holds (facts 4).
+const maxSelected = 50
+
+// A List is one List with its columns. It is immutable once published; a
+// change clones it.
+type List struct {
+	ID      string   `json:"id"`
+	Num     int64    `json:"num"` // internal number, seen in cursors only
+	Name    string   `json:"name"`
+	Columns []Column `json:"columns"`
+	Subtask []string `json:"subtask"` // ids of the columns a subtask has
+	Todo    bool     `json:"todo,omitempty"`
+	Owner   string   `json:"owner"`
+
+	// Default marks the list made at first open; OpenColumn is its column that
+	// takes new names as options.
+	Default    bool   `json:"default,omitempty"`
+	OpenColumn string `json:"open_column,omitempty"`
+
+	Created time.Time `json:"created"`
+	Edited  time.Time `json:"edited"`  // last change of the list itself
+	Updated time.Time `json:"updated"` // last change of anything in it, as of this record
+	Editor  string    `json:"editor"`
+
+	// Rev counts the changes that alter how rows look.
+	Rev int `json:"rev,omitempty"`
+}
+
+// Clone returns a copy to change.
+func (l *List) Clone() *List {
+	c := *l
+	c.Columns = slices.Clone(l.Columns)
+	for i := range c.Columns {
+		c.Columns[i].Options = c.Columns[i].Options.clone()
+	}
+	c.Subtask = slices.Clone(l.Subtask)
+	return &c
+}
+
+// Column returns the column with the id, or nil. The pointer leads into the
+// list: only that of a clone may be written through.
+func (l *List) Column(id string) *Column {
+	i := slices.IndexFunc(l.Columns, func(c Column) bool { return c.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &l.Columns[i]
+}
+
+// subtaskColumns returns the columns that a subtask has.
+func (l *List) subtaskColumns() []Column {
+	cols := []Column{}
+	for _, c := range l.Columns {
+		if slices.Contains(l.Subtask, c.ID) {
+			cols = append(cols, c)
+		}
+	}
+	return cols
+}
+
+// A Column is a column as it is stored, and as list_metadata shows it.
+type Column struct {
+	ID      string         `json:"id"`
+	Name    string         `json:"name"`
+	Key     string         `json:"key"`
+	Type    string         `json:"type"`
+	Primary bool           `json:"is_primary_column"`
+	Options *ColumnOptions `json:"options,omitempty"`
+}
+
+// ColumnOptions are the options of a select or a column of people.
+type ColumnOptions struct {
+	Choices        []Choice        `json:"choices,omitzero"`
+	Format         string          `json:"format,omitempty"`
+	DefaultValue   json.RawMessage `json:"default_value,omitempty"`
+	ShowMemberName bool            `json:"show_member_name"`
+}
+
+// A Choice is one option of a select. Its value is its id.
+type Choice struct {
+	Value string `json:"value"`
+	Label string `json:"label"`
+	Color string `json:"color"`
+}
+
+func (o *ColumnOptions) clone() *ColumnOptions {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.Choices = slices.Clone(o.Choices)
+	return &c
+}
+
+// IsSelect reports whether the column holds options.
+func (c *Column) IsSelect() bool { return c.Type == "select" || c.Type == "multi_select" }
+
+// HasChoice reports whether the column has an option of that value.
+func (c *Column) HasChoice(value string) bool {
+	return c.Options != nil && slices.ContainsFunc(c.Options.Choices, func(o Choice) bool { return o.Value == value })
+}
+
+// single reports whether a cell of the column holds at most one value.
+func (c *Column) single() bool {
+	if c.Options == nil {
+		return c.Type != "multi_select"
+	}
+	return !strings.HasPrefix(c.Options.Format, "multi_")
+}
+
+var choiceColors = []string{"indigo", "blue", "cyan", "pink", "yellow", "green", "gray", "red", "purple", "orange", "brown"}
+
+// AddChoice adds an option to a column of a list that is not published yet.
+func (c *Column) AddChoice(value, label string) {
+	if c.Options == nil {
+		c.Options = &ColumnOptions{ShowMemberName: true}
+	}
+	color := choiceColors[len(c.Options.Choices)%len(choiceColors)]
+	c.Options.Choices = append(c.Options.Choices, Choice{value, label, color})
+}
+
+// Types of the three columns of a todo list.
+const (
+	typeTodoCompleted = "todo_completed"
+	typeTodoAssignee  = "todo_assignee"
+	typeTodoDueDate   = "todo_due_date"
+)
+
+// AddTodoColumns adds the three columns of a todo list, which a subtask has
+// too, to a list that is not published yet. Their ids are the same in every
+// list. In Slack their names depend on the workspace's language; only their
+// types are sure.
+func (l *List) AddTodoColumns() {
+	l.Todo = true
+	l.Columns = append(l.Columns,
+		Column{ID: "Col00", Name: "Completed", Key: typeTodoCompleted, Type: typeTodoCompleted},
+		Column{ID: "Col01", Name: "Assignee", Key: typeTodoAssignee, Type: typeTodoAssignee,
+			Options: &ColumnOptions{Format: "multi_entity", DefaultValue: json.RawMessage("null"), ShowMemberName: true}},
+		Column{ID: "Col02", Name: "Due date", Key: typeTodoDueDate, Type: typeTodoDueDate})
+	l.Subtask = append(l.Subtask, "Col00", "Col01", "Col02")
+}
+
+// isAgentName reports whether the name may become an option by being sent:
+// ^[\p{L}\p{N}][\p{L}\p{N}\p{M} ._-]{0,63}$
+func isAgentName(name string) bool {
+	runes := []rune(name)
+	if len(runes) == 0 || len(runes) > 64 {
+		return false
+	}
+	alnum := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
+	return alnum(runes[0]) && !slices.ContainsFunc(runes, func(r rune) bool {
+		return !alnum(r) && !unicode.IsMark(r) && !strings.ContainsRune(" ._-", r)
+	})
+}
+
+// defaultList is the list made at first open.
+func (s *state) defaultList() (*List, error) {
+	for _, sh := range s.shelves {
+		if sh.list.Default {
+			return sh.list, nil
+		}
+	}
+	return nil, errors.New("no default list")
+}
