@@ -161,7 +161,11 @@ func (r *update) refuse(c *cobra.Command, err error) error {
 		e.Hint("%v", line.Set("status", invalid.Correction).Set("reason", "why"))
 	case invalid.Correction != "":
 		e.Hint("%v", line.Set("status", invalid.Correction))
-	case invalid.Field == "reason" && r.reason == "":
+	case invalid.Field == "result":
+		e.Hint("write it to a file in your workspace and give its path: %v", line.Set("result", "in short; all of it is in result.md"))
+	case invalid.Field == "reason" && r.reason != "":
+		e.Hint("%v", line.Set("reason", "in short").Set("result", "what else there is to say"))
+	case invalid.Field == "reason":
 		e.Hint("%v", line.Set("reason", "why"))
 	case invalid.Field == "status" && r.status == "":
 		e.Hint("%v", line.Set("status", string(pipeline.InProgress)))

@@ -72,7 +72,8 @@ func TestUpdateRefuses(t *testing.T) {
 		{"blocked without a reason", []string{"--task-id", "1", "--status", "blocked"}, []string{"--reason is missing: blocked needs one", "otm: hint: otm-update --task-id 1 --status blocked --reason why\n"}},
 		{"blocked with a blank reason", []string{"--task-id", "1", "--status", "blocked", "--reason", " "}, []string{"--reason is missing"}},
 		{"long reason", []string{"--task-id", "1", "--status", "blocked", "--reason", long}, []string{"--reason has 501 characters"}},
-		{"long result", []string{"--task-id", "1", "--result", strings.Repeat("é", 4001)}, []string{"--result has 4001 characters, more than 4000"}},
+		{"long result", []string{"--task-id", "1", "--result", strings.Repeat("é", 4001)}, []string{"--result has 4001 characters, more than 4000", // C16: the hint says what to do
+			"otm: hint: write it to a file in your workspace and give its path: otm-update --task-id 1 --result 'in short; all of it is in result.md'"}},
 		{"long step", []string{"--task-id", "1", "--subtask-done", long}, []string{"--subtask-done has 501 characters"}},
 		{"blank step", []string{"--task-id", "1", "--subtask-done", ""}, []string{"--subtask-done is missing"}},
 		{"invalid UTF-8", []string{"--task-id", "1", "--result", "\xff"}, []string{"--result is not UTF-8"}},
@@ -144,6 +145,9 @@ func TestUpdateIsHeldAgainstTheRecord(t *testing.T) {
 		{"unknown step", pipeline.InProgress, []string{"--subtask-done", "Create logn form"},
 			[]string{`no step of T-00007 matches "Create logn form"`, `otm: hint: nearest is 1, "Create login form": --subtask-done 1`, steps}},
 		{"number too large", pipeline.InProgress, []string{"--subtask-done", "3"}, []string{`no step of T-00007 matches "3"`, steps}},
+		// C47: a number, or a word like no title, gets the list of steps and no guess.
+		{"C47 no guess for all", pipeline.InProgress, []string{"--subtask-done", "all"}, []string{`matches "all"` + "\notm: hint: its steps: 1 [x]"}},
+		{"C47 no guess for a number", pipeline.InProgress, []string{"--subtask-done", "3"}, []string{`matches "3"` + "\notm: hint: its steps: 1 [x]"}},
 		{"one known, one not", pipeline.InProgress, []string{"--subtask-done", "2", "--subtask-done", "x"}, []string{`matches "x"`}},
 		{"hostile step", pipeline.InProgress, []string{"--subtask-done", "\x1b[2J\n"}, []string{`matches "\x1b[2J\n"`}},
 		{"still new", pipeline.New, []string{"--status", "in_progress"}, nil},

@@ -213,13 +213,13 @@ func notAnObject(start json.Token) string {
 	}
 }
 
-// syntaxError words what encoding/json found, with the line it was found in.
+// syntaxError words what encoding/json found, with its line and column.
 func syntaxError(text []byte, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &SyntaxError{Reason: "file ends in the middle of the JSON object: it was cut off, or its writer has not finished"}
 	}
-	// The decoder counts its offsets without the blanks between tokens; a look
-	// at the whole text tells the place.
+	// The decoder counts its offsets without the blanks between tokens. Parsing
+	// the whole text gives the place.
 	var whole json.RawMessage
 	if again := json.Unmarshal(text, &whole); again != nil {
 		err = again
@@ -234,10 +234,24 @@ func syntaxError(text []byte, err error) error {
 		return &SyntaxError{Reason: "not JSON that can be read: nested more than 10000 levels deep"}
 	}
 	at := min(max(int(syntax.Offset)-1, 0), len(text)) // the byte that is wrong
-	line := 1 + bytes.Count(text[:at], []byte("\n"))
-	rest := text[at:]
-	if bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("#")) {
-		return &SyntaxError{Reason: fmt.Sprintf("line %d: a comment: JSON has none", line)}
+	before := text[:at]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return &SyntaxError{Reason: fmt.Sprintf("line %d, column %d: %s", line, column, unexpected(text[at:], syntax))}
+}
+
+// unexpected says what stands at the place of a syntax error.
+func unexpected(rest []byte, err error) string {
+	r, _ := utf8.DecodeRune(rest)
+	switch {
+	case r == '/' || r == '#':
+		return "a comment: JSON has none"
+	case strings.ContainsRune("“”„‟«»‘’‚", r):
+		return fmt.Sprintf("not JSON: the typographic quote %c stands where JSON needs a straight one (\")", r)
+	case r == '\'':
+		return "not JSON: a single quote stands where JSON needs a double one (\")"
+	case r >= utf8.RuneSelf:
+		return fmt.Sprintf("not JSON: %q stands where JSON allows none", r)
 	}
-	return &SyntaxError{Reason: fmt.Sprintf("line %d: not JSON: %v", line, syntax)}
+	return "not JSON: " + err.Error()
 }

@@ -172,6 +172,11 @@ func TestParseUpdateLine(t *testing.T) {
 		{`{"status":"in_progress"}`, Update{}, "is missing"},
 		{`{"taskId":"33"}`, Update{}, "needs a status"},
 		{`{"status":"done"}`, defaults, "an update sets"},
+		// C14: a key that nobody reads would be lost without a word.
+		{`{"subtaskDone":["a"]}`, defaults, `use "subtasksDone"`},
+		{`{"comment":"a"}`, defaults, `use "reason" or "result"`},
+		{`{"task":"T-00001"}`, defaults, `use "taskId"`},
+		{`{"x":1}`, defaults, "the keys are taskId, "},
 	} {
 		if _, err := ParseUpdateLine([]byte(tt.data), tt.with); !errors.As(err, new(*InvalidError)) || !strings.Contains(err.Error(), tt.reason) {
 			t.Errorf("ParseUpdateLine(%s): %v, want it to say %q", tt.data, err, tt.reason)
