@@ -156,18 +156,9 @@ const keyDispatched = "dispatched"
 // setAside gives the file another name. If we crash before a new one is
 // written, its entries count as vanished, and come back like those.
 func (file *File) setAside(now time.Time) error {
-	for n := 1; ; n++ {
-		aside := file.path + ".corrupt-" + now.UTC().Format("20060102T150405Z")
-		if n > 1 {
-			aside += fmt.Sprintf("-%d", n)
-		}
-		err := durable.Move(file.path, aside)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		file.Aside = aside
-		return err
-	}
+	aside, err := durable.SetAside(file.path, now.UTC().Format("20060102T150405Z"))
+	file.Aside = aside
+	return err
 }
 
 // write replaces the file if it was changed. Where it was not, it is left as it

@@ -62,7 +62,7 @@ func pruneProcessed(h *Home, log *slog.Logger) {
 	if keep == 0 {
 		return
 	}
-	n, err := h.Box.Prune(h.Now().Add(-keep))
+	n, err := h.Box.Prune(h.Now(), keep)
 	if n > 0 {
 		log.Info("removed processed drops", "drops", n, "olderThan", keep)
 	}

@@ -29,7 +29,7 @@ func TestPruneProcessed(t *testing.T) {
 	}
 	fill := func(keep string) (h *Home, left func() string) {
 		h = newHome(t, fmt.Sprintf("[times]\nkeep_processed = %q\n", keep))
-		for name, age := range map[string]time.Duration{"old": 48 * time.Hour, "young": time.Hour} {
+		for name, age := range map[string]time.Duration{"old": 48 * time.Hour, "hours": 5 * time.Hour, "young": time.Hour} {
 			at := h.Now().Add(-age)
 			path := filepath.Join(h.Dir, inbox.ProcessedDir, name+".json")
 			put(t, path, fmt.Sprintf(`{"_result":{"at":%q,"inbox":"new-tasks"}}`, at.UTC().Format(time.RFC3339)))
@@ -45,9 +45,9 @@ func TestPruneProcessed(t *testing.T) {
 			return strings.Join(names, " ")
 		}
 	}
-	for keep, want := range map[string]string{"24h": "young.json", "0s": "old.json young.json", "1000h": "old.json young.json"} {
+	for keep, want := range map[string]string{"24h": "hours.json young.json", "0s": "hours.json old.json young.json", "1000h": "hours.json old.json young.json"} {
 		h, left := fill(keep)
-		if log := prune(h); left() != want || strings.Contains(log, "drops=1") != (want == "young.json") {
+		if log := prune(h); left() != want || strings.Contains(log, "drops=1") != (keep == "24h") {
 			t.Errorf("keep_processed %s: left %q, logged %s", keep, left(), log)
 		}
 	}
@@ -64,7 +64,7 @@ func TestPruneProcessed(t *testing.T) {
 		if strings.Contains(log, "not removed") != said || gone != strings.Contains(log, "drops=1") || !strings.Contains(left(), "young.json") || !gone && !refused.Came() {
 			t.Errorf("refused %q: left %q, logged %s", refused, left(), log)
 		}
-		if prune(h); left() != "young.json" {
+		if prune(h); left() != "hours.json young.json" {
 			t.Errorf("refused %q, again: left %q", refused, left())
 		}
 	})

@@ -120,23 +120,23 @@ func TestDiskFailsWhilePruning(t *testing.T) {
 	t.Parallel()
 	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 		b := box(t)
-		for _, name := range []string{"a.json", "b.json"} {
+		for name, age := range map[string]time.Duration{"a.json": 5, "b.json": 5, "y1.json": 3, "y2.json": 1} { // hours
 			f, data := deliver(t, b, NewTasks, name, `{"id":"d1"}`)
 			if _, err := b.Settle(f, data, Result{At: at}); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Chtimes(filepath.Join(b.dir, ProcessedDir, name), at, at); err != nil {
+			if err := os.Chtimes(filepath.Join(b.dir, ProcessedDir, name), time.Time{}, at.Add((5-age)*time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		pruned := 0
 		refused, err := refuse(b.dir, func() (err error) {
-			pruned, err = b.Prune(at.Add(time.Hour))
+			pruned, err = b.Prune(at.Add(5*time.Hour), 4*time.Hour)
 			return err
 		})
 		refused.Told(t, err, refused.Of("lstat", ProcessedDir) || refused.Of("read", ProcessedDir+"/"))
-		again, err := b.Prune(at.Add(time.Hour))
-		if err != nil || pruned+again != 2 || len(names(t, filepath.Join(b.dir, ProcessedDir))) != 0 {
+		again, err := b.Prune(at.Add(5*time.Hour), 4*time.Hour)
+		if err != nil || pruned+again != 2 || len(names(t, filepath.Join(b.dir, ProcessedDir))) != 2 {
 			t.Errorf("refused %q: pruned %d, then %d, %v", refused, pruned, again, err)
 		}
 	})

@@ -37,7 +37,23 @@ func TestPrune(t *testing.T) {
 	put(ProcessedDir, "foreign.json", `{"a":1}`, old)    // not ours
 	put(ProcessedDir, "notes.txt", "mine", old)
 	put(FailedDir, "failed.json", result(old), old)
-	n, err := b.Prune(now.Add(-30 * 24 * time.Hour))
+	const keep = 30 * 24 * time.Hour
+	// C54: a clock that jumped ahead deletes nothing, though drops settle by it,
+	// until it has stood there for an hour.
+	year := now.Add(365 * 24 * time.Hour)
+	for _, jumped := range []time.Duration{0, time.Minute, 50 * time.Minute} {
+		if n, err := b.Prune(year.Add(jumped), keep); n != 0 || err != nil {
+			t.Errorf("%v after the clock jumped: pruned %d, %v", jumped, n, err)
+		}
+		put(ProcessedDir, "jumped-"+jumped.String()+".json", result(year.Add(jumped)), year.Add(jumped))
+	}
+	for _, name := range []string{"jumped-0s.json", "jumped-1m0s.json", "jumped-50m0s.json"} {
+		if err := os.Remove(filepath.Join(b.dir, ProcessedDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(ProcessedDir, "hours.json", result(now.Add(-2*time.Hour)), now.Add(-2*time.Hour))
+	n, err := b.Prune(now, keep)
 	if err != nil || n != 1 {
 		t.Errorf("pruned %d, %v", n, err)
 	}
@@ -51,10 +67,10 @@ func TestPrune(t *testing.T) {
 			left = append(left, e.Name())
 		}
 	}
-	if got := strings.Join(left, " "); got != "foreign.json notes.txt restored.json touched.json young.json failed.json" {
+	if got := strings.Join(left, " "); got != "foreign.json hours.json notes.txt restored.json touched.json young.json failed.json" {
 		t.Errorf("left: %s", got)
 	}
-	if n, err := Open(t.TempDir()).Prune(now); err != nil || n != 0 {
+	if n, err := Open(t.TempDir()).Prune(now, keep); err != nil || n != 0 {
 		t.Errorf("without a directory: %d, %v", n, err)
 	}
 }

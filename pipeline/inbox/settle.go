@@ -164,6 +164,18 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 	if len(name) > maxName-len(ExplainSuffix) {
 		name = fit(strings.TrimSuffix(name, ".json"), ".json")
 	}
+	if dir == FailedDir {
+		same, err := b.failedAs(f, name)
+		if err != nil {
+			return "", err
+		}
+		if same != "" { // the same garbage once more is kept once
+			if err := explain(b.settledPath(FailedDir, same), result); err != nil {
+				return "", err
+			}
+			return same, b.unlink(f)
+		}
+	}
 	return placeNew(filepath.Join(b.dir, dir), name, func(path string) error {
 		if err := explain(path, result); err != nil {
 			return err
@@ -171,6 +183,32 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 		crash.Point("settle.explained")
 		return durable.Move(b.path(f), path)
 	})
+}
+
+// failedAs finds what failed under a name, or one with a number, and holds the
+// same bytes as f from the same inbox; "" if nothing does.
+func (b *Box) failedAs(f File, name string) (string, error) {
+	data, _, err := loadForeign(b.path(f))
+	if data == nil || err != nil {
+		return "", err
+	}
+	for n := 1; ; n++ {
+		candidate := numbered(name, n)
+		failed, _, err := loadForeign(b.settledPath(FailedDir, candidate))
+		if absent(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		explained, found, err := readExplanation(errorPath(b.settledPath(FailedDir, candidate)))
+		if err != nil {
+			return "", err
+		}
+		if found && explained.Inbox == f.Kind && bytes.Equal(failed, data) {
+			return candidate, nil
+		}
+	}
 }
 
 // explain writes a result beside the place of a settled file.

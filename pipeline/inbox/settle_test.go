@@ -181,6 +181,29 @@ func TestSettleAsIs(t *testing.T) {
 	}
 }
 
+// TestC48SameGarbage: the same garbage under one name thirty times is one failed
+// file, with the explanation of the last.
+func TestC48SameGarbage(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	for i := range 30 {
+		f, data := deliver(t, b, NewTasks, "a.json", "garbage")
+		if name, err := b.Settle(f, data, Result{At: at, Class: Invalid, Error: fmt.Sprint("why ", i)}); name != "a.json" || err != nil {
+			t.Fatalf("Settle = %q, %v", name, err)
+		}
+	}
+	f, data := deliver(t, b, TaskUpdates, "a.json", "garbage")
+	if name, err := b.Settle(f, data, Result{At: at, Class: Invalid}); name != "a-2.json" || err != nil {
+		t.Errorf("Settle from the other inbox = %q, %v", name, err)
+	}
+	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || s.Result.Error != "why 29" {
+		t.Errorf("ReadSettled = %+v, %v", s, err)
+	}
+	if got := names(t, b.Dir(NewTasks)); len(got) != 0 {
+		t.Errorf("the inbox holds %q", got)
+	}
+}
+
 // TestSettleSpecialFiles moves what has a drop's name and is no file. What a
 // link leads to is left where it is.
 func TestSettleSpecialFiles(t *testing.T) {
@@ -256,9 +279,9 @@ func TestSettleLongNames(t *testing.T) {
 			t.Fatalf("the name has %d bytes", len(name))
 		}
 		seen := map[string]bool{}
-		for range 3 {
-			write(t, filepath.Join(b.Dir(NewTasks), name), text)
-			write(t, filepath.Join(b.Dir(NewTasks), long(255, "y.json")), text)
+		for i := range 3 {
+			write(t, filepath.Join(b.Dir(NewTasks), name), text+strings.Repeat(" ", 2*i))
+			write(t, filepath.Join(b.Dir(NewTasks), long(255, "y.json")), text+strings.Repeat(" ", 2*i+1))
 			sweep(t, b, NewTasks)
 		}
 		for _, dir := range []string{ProcessedDir, FailedDir} {

@@ -120,17 +120,11 @@ func (s *Store) write(r *pipeline.Record) error {
 }
 
 func (s *Store) setAside(c *CorruptError) error {
-	for n := 1; ; n++ {
-		aside := fmt.Sprintf("%s.corrupt-%d", c.Path, n)
-		err := durable.Move(c.Path, aside)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err == nil {
-			s.warn(fmt.Sprintf("%v; set aside as %q, going on with what the board says", c, filepath.Base(aside)))
-		}
-		return err
+	aside, err := durable.SetAside(c.Path, "1")
+	if err == nil {
+		s.warn(fmt.Sprintf("%v; set aside as %q, going on with what the board says", c, filepath.Base(aside)))
 	}
+	return err
 }
 
 // IDs lists the tasks that have a record, in ascending order.

@@ -147,7 +147,9 @@ func TestCaseB20CorruptRecord(t *testing.T) {
 		if ids, err := s.IDs(); !reflect.DeepEqual(ids, []pipeline.TaskID{35}) || err != nil {
 			t.Errorf("over %q: IDs = %v, %v", content, ids, err)
 		}
-		// And once more, beside the first.
+		// Another one stands beside the first; the same once more is kept once (C48).
+		write(t, s.recordPath(35), content+"?")
+		create(t, s, 35)
 		write(t, s.recordPath(35), content)
 		create(t, s, 35)
 		if aside, err := filepath.Glob(s.recordPath(35) + ".corrupt-*"); err != nil || len(aside) != 2 {
