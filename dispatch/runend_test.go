@@ -79,7 +79,7 @@ func TestRunEndReportedTwice(t *testing.T) {
 
 func endOfFirst(ends []RunEnd) *time.Time { return &ends[0].At }
 
-// C56: a run that ended without taking its task is known to have ended at once,
+// C6, C56: a run that ended without taking its task is known to have ended at once,
 // not at 15 minutes: the agent is woken again without the gateway being asked.
 // C57: that happens after a pause, which grows.
 func TestC56EndCountsAtOnce(t *testing.T) {

@@ -139,7 +139,7 @@ func TestPairing(t *testing.T) {
 	})
 }
 
-// The token is read for every dial: a rotated one is seen without a restart.
+// C62: the token is read for every dial, so a changed one counts without a restart.
 func TestTokenRotated(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p)

@@ -24,39 +24,6 @@ const (
 	maxProtocol = 4 // 2026.9.6 only 4
 )
 
-// connectParams are the parameters of the connect request. The gateway refuses
-// unknown properties.
-type connectParams struct {
-	MinProtocol int    `json:"minProtocol"`
-	MaxProtocol int    `json:"maxProtocol"`
-	Client      client `json:"client"`
-
-	Role   string   `json:"role"`
-	Scopes []string `json:"scopes"`
-	Auth   *auth    `json:"auth,omitempty"`
-	Device signed   `json:"device"`
-}
-
-type client struct {
-	ID          string `json:"id"`
-	DisplayName string `json:"displayName"`
-	Version     string `json:"version"`
-	Platform    string `json:"platform"`
-	Mode        string `json:"mode"`
-}
-
-type auth struct {
-	Token string `json:"token"`
-}
-
-type signed struct {
-	ID        string `json:"id"`
-	PublicKey string `json:"publicKey"`
-	Signature string `json:"signature"`
-	SignedAt  int64  `json:"signedAt"` // milliseconds since the epoch
-	Nonce     string `json:"nonce"`
-}
-
 // device signs connections. On loopback the gateway does not remember it;
 // elsewhere a person approves it.
 type device struct {
@@ -80,39 +47,36 @@ func deviceOf(key ed25519.PrivateKey) device {
 	return device{key: key, id: hex.EncodeToString(sum[:]), public: base64.RawURLEncoding.EncodeToString(public)}
 }
 
-// connect returns signed parameters that answer ch.
-func (d device) connect(ch challenge, token, version string) connectParams {
-	p := connectParams{
-		MinProtocol: minProtocol,
-		MaxProtocol: maxProtocol,
-		Client: client{
-			ID: clientID, DisplayName: clientName, Version: version,
-			Platform: runtime.GOOS, Mode: clientMode,
+// connectParams returns signed parameters of the connect request, which answer ch.
+// The gateway refuses unknown properties.
+func (d device) connectParams(ch challenge, token, version string) map[string]any {
+	scopes := []string{scopeRead, scopeWrite}
+	signature := ed25519.Sign(d.key, []byte(d.signedText(ch, token, scopes)))
+	p := map[string]any{
+		"minProtocol": minProtocol,
+		"maxProtocol": maxProtocol,
+		"client": map[string]string{
+			"id": clientID, "displayName": clientName, "version": version, "platform": runtime.GOOS, "mode": clientMode,
 		},
-		Role:   role,
-		Scopes: []string{scopeRead, scopeWrite},
-		// The gateway's clock, not ours: it allows 120 s of skew.
-		Device: signed{ID: d.id, PublicKey: d.public, SignedAt: ch.TS, Nonce: ch.Nonce},
+		"role":   role,
+		"scopes": scopes,
+		"device": map[string]any{
+			"id": d.id, "publicKey": d.public, "signature": base64.RawURLEncoding.EncodeToString(signature),
+			"signedAt": ch.TS, // the gateway's clock, not ours: it allows 120 s of skew
+			"nonce":    ch.Nonce,
+		},
 	}
 	if token != "" {
-		p.Auth = &auth{Token: token}
+		p["auth"] = map[string]string{"token": token}
 	}
-	signature := ed25519.Sign(d.key, []byte(signedText(p)))
-	p.Device.Signature = base64.RawURLEncoding.EncodeToString(signature)
 	return p
 }
 
-// signedText is the text that the device signs, in version 3, made from the
-// values that are sent.
-func signedText(p connectParams) string {
-	token := ""
-	if p.Auth != nil {
-		token = p.Auth.Token
-	}
-	const deviceFamily = "" // not sent
+// signedText is the text that the device signs, in version 3. It holds the values
+// that are sent, the platform in lower case, and no device family.
+func (d device) signedText(ch challenge, token string, scopes []string) string {
 	return strings.Join([]string{
-		"v3", p.Device.ID, p.Client.ID, p.Client.Mode, p.Role, strings.Join(p.Scopes, ","),
-		strconv.FormatInt(p.Device.SignedAt, 10), token, p.Device.Nonce,
-		strings.ToLower(strings.TrimSpace(p.Client.Platform)), deviceFamily,
+		"v3", d.id, clientID, clientMode, role, strings.Join(scopes, ","),
+		strconv.FormatInt(ch.TS, 10), token, ch.Nonce, runtime.GOOS, "",
 	}, "|")
 }

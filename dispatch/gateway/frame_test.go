@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -90,20 +91,20 @@ func TestDeviceID(t *testing.T) {
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	d := newDevice()
-	p := d.connect(challenge{Nonce: "n-1", TS: 1795814904404}, "tok", "1.2")
-	p.Client.Platform = " LinuX "
-	want := "v3|" + d.id + "|gateway-client|backend|operator|operator.read,operator.write|1795814904404|tok|n-1|linux|"
-	if got := signedText(p); got != want {
-		t.Errorf("signed %q, want %q", got, want)
+	ch := challenge{Nonce: "n-1", TS: 1795814904404}
+	scopes := []string{"operator.read", "operator.write"}
+	text := d.signedText(ch, "tok", scopes)
+	if want := "v3|" + d.id + "|gateway-client|backend|operator|operator.read,operator.write|1795814904404|tok|n-1|" + runtime.GOOS + "|"; text != want {
+		t.Errorf("signed %q, want %q", text, want)
 	}
-	p = d.connect(challenge{Nonce: "n-1", TS: 1}, "", "1.2")
-	if p.Auth != nil || !strings.Contains(signedText(p), "|1||n-1|") {
-		t.Errorf("without a token: %q", signedText(p))
-	}
-	public, _ := base64.RawURLEncoding.DecodeString(p.Device.PublicKey)
-	signature, _ := base64.RawURLEncoding.DecodeString(p.Device.Signature)
-	if !ed25519.Verify(public, []byte(signedText(p)), signature) {
+	device := d.connectParams(ch, "tok", "1.2")["device"].(map[string]any)
+	public, _ := base64.RawURLEncoding.DecodeString(device["publicKey"].(string))
+	signature, _ := base64.RawURLEncoding.DecodeString(device["signature"].(string))
+	if !ed25519.Verify(public, []byte(text), signature) {
 		t.Error("the signature does not verify")
+	}
+	if auth, sent := d.connectParams(ch, "", "1.2")["auth"]; sent || !strings.Contains(d.signedText(ch, "", scopes), "|1795814904404||n-1|") {
+		t.Errorf("without a token: %v", auth)
 	}
 }
 

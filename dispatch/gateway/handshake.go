@@ -49,7 +49,7 @@ func shakeHands(ctx context.Context, cn *conn, d device, token, version string) 
 	}
 	var ch challenge
 	decode(first.Payload, &ch)
-	f, err := cn.call(ctx, "connect", "connect", d.connect(ch, token, version))
+	f, err := cn.call(ctx, "connect", "connect", d.connectParams(ch, token, version))
 	switch {
 	case errors.Is(err, errConnLost):
 		return Hello{}, fmt.Errorf("wait for hello: %w", closedEarly(cn.reason(), redact))
