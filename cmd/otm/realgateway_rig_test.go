@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// prepared returns the folder of a real gateway, made by scripts/gateway.sh.
-// Where OTM_TEST_GATEWAY does not name one, the test is skipped.
+// prepared returns the folder of a real gateway, made by scripts/gateway.sh. It
+// skips the test if OTM_TEST_GATEWAY names none.
 func prepared(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("OTM_TEST_GATEWAY")
@@ -98,7 +98,7 @@ func newRealGateway(t *testing.T, model *scripted, bin string, agents []string) 
 
 func (g *realGateway) configPath() string { return filepath.Join(g.root, "openclaw.json") }
 
-// old says that it is the version that drops runs, and knows no draining.
+// old reports whether it is 2026.3.13, which drops runs and does not drain.
 func (g *realGateway) old() bool { return strings.HasPrefix(g.version, "2026.3.") }
 
 type object = map[string]any
@@ -128,7 +128,7 @@ func (g *realGateway) config() object {
 		"mode": "local", "port": g.port, "bind": "loopback", "controlUi": object{"enabled": false},
 		"auth": object{"mode": "token", "token": g.token},
 	}
-	if !g.old() { // which takes nobody behind a trusted address for local
+	if !g.old() { // it takes no client behind a trusted address for local
 		gateway["trustedProxies"] = []string{"127.0.0.1"}
 	}
 	return object{
@@ -164,7 +164,7 @@ func (g *realGateway) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// freePort is a port at which nobody listens.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -204,8 +204,8 @@ func (g *realGateway) launch(t *testing.T) {
 	}(g.process, g.dead)
 }
 
-// ready waits until the gateway says that it is ready. 2026.9.6 gives up where
-// its own disk takes more than 5 s; a supervisor would start it again.
+// ready waits until the gateway says that it is ready. 2026.9.6 gives up if its
+// disk takes more than 5 s; a supervisor would start it again.
 func (g *realGateway) ready(t *testing.T) {
 	t.Helper()
 	again := 3
@@ -237,10 +237,9 @@ func (g *realGateway) cli(t *testing.T, args ...string) {
 	}
 }
 
-// watch sees to it that no process outlives the test whose environment names
-// dir: the gateway, the shells of its agents, our own. If the test process is
-// ended at once, its end of a pipe closes, and a shell ends them all; at a
-// proper end none may be left.
+// watch lets no process outlive the test whose environment names dir: the gateway,
+// the shells of its agents, our own. If the test is killed, its end of a pipe
+// closes and a shell kills them all. At a proper end none may be left.
 func watch(t *testing.T, dir string) {
 	t.Helper()
 	watchdog := exec.Command("sh", "-c", `cat
@@ -287,7 +286,7 @@ func (g *realGateway) kill(signal syscall.Signal) {
 	g.process.Process.Signal(signal)
 }
 
-// alive tells whether the gateway runs.
+// alive reports whether the gateway runs.
 func (g *realGateway) alive() bool {
 	if g.process == nil {
 		return false

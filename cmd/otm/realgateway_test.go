@@ -61,7 +61,7 @@ type realTest struct {
 	run  func(*testing.T, *realCase)
 }
 
-// together runs the cases of a group, and tells whether all went well.
+// together runs the cases of a group, and reports whether all passed.
 func (c *realCase) together(t *testing.T, group []realTest) bool {
 	if len(group) == 1 {
 		return t.Run(group[0].name, func(t *testing.T) { group[0].run(t, c) })
@@ -133,8 +133,7 @@ func (c *realCase) house(t *testing.T, url string, rewake time.Duration, agents 
 	return h
 }
 
-// rewakeLate is long enough for an agent to begin, also where it takes its
-// time.
+// rewakeLate is long enough for a slow agent to begin.
 const rewakeLate = 3 * time.Minute
 
 func (h *realHouse) write(name, text string) {
@@ -152,8 +151,8 @@ func (h *realHouse) tasks() {
 	}
 }
 
-// once is a house in which each component runs when it is told to, with its
-// tasks on the board.
+// once makes a house whose components run one pass at a time, with its tasks on
+// the board.
 func (c *realCase) once(t *testing.T, url string, agents ...string) *realHouse {
 	t.Helper()
 	h := c.house(t, url, rewakeLate, agents...)
@@ -172,8 +171,8 @@ func (h *realHouse) record(i int) *pipeline.Record {
 	return r
 }
 
-// dispatch makes a pass that wakes as many agents as it says. Where that is not
-// all, the message has to be there, no secret, and the heartbeat tells of it.
+// dispatch makes a pass that must wake a number of agents. With a message, it must
+// say that and no secret, and the heartbeat must be partial.
 func (h *realHouse) dispatch(woken int, message string) string {
 	h.Helper()
 	out, code, n, said := "", 0, 0, false
@@ -206,7 +205,7 @@ func (h *realHouse) dispatch(woken int, message string) string {
 	return out
 }
 
-// silence is what a pass says of a gateway that did not answer.
+// silence matches what a pass says of a gateway that did not answer.
 var silence = regexp.MustCompile(`request not sent|answer lost`)
 
 func (h *realHouse) pass() (out string, code int) {
@@ -262,8 +261,8 @@ func (h *realHouse) outcome(i int, want outcome) {
 	}
 }
 
-// wokenOnce holds that an agent was woken once and had one turn; again only
-// where the gateway failed the run before it.
+// wokenOnce checks that an agent was woken once and had one turn, and again only
+// if the gateway failed the run before.
 func (h *realHouse) wokenOnce(i int) {
 	h.Helper()
 	wakes := h.record(i).Wakes
@@ -307,7 +306,7 @@ func (h *realHouse) leave() {
 	h.c.open = append(h.c.open, h)
 }
 
-// isDone tells whether all tasks are done, and said so: the last step alone
+// isDone reports whether all tasks are done and have a result: the last step alone
 // makes one agent_done.
 func (h *realHouse) isDone() bool {
 	for i := range h.agents {
@@ -318,7 +317,7 @@ func (h *realHouse) isDone() bool {
 	return true
 }
 
-// check holds what must be true of a house in which all is done.
+// check checks a house whose tasks are all done.
 func (h *realHouse) check() {
 	h.Helper()
 	for i, a := range h.agents {
@@ -363,8 +362,8 @@ func ofGateway(out string) string {
 	return lines
 }
 
-// notThere: a gateway that cannot be reached is waited for. Ours is starting
-// meanwhile, so it is another port at which there is none.
+// notThere: OTM waits for a gateway that cannot be reached. Ours is starting
+// meanwhile, so the URL is a port without a listener.
 func notThere(t *testing.T, c *realCase) {
 	c.g.launch(t)
 	nobody := fmt.Sprintf("ws://127.0.0.1:%d", freePort(t))

@@ -34,8 +34,8 @@ func operator(t *testing.T, err error, want gateway.Reason) *gateway.Error {
 	return auth
 }
 
-// Every refusal of the handshake: said once, with the gateway's words, and not
-// tried again within the call.
+// A refused handshake is reported with the gateway's words, and not repeated
+// within the call.
 func TestHandshakeRefused(t *testing.T) {
 	want := map[string]gateway.Reason{
 		"AUTH_TOKEN_MISMATCH":                 gateway.ReasonTokenWrong,
@@ -76,7 +76,7 @@ func TestHandshakeRefused(t *testing.T) {
 				if made, _ := g.Connections(); made != 1 {
 					t.Errorf("%d connections", made)
 				}
-				// Somebody has acted.
+				// The fault is over, as if a person had acted.
 				mustRun(t, c, "k")
 				executed(t, g, "k", 1)
 			})
@@ -154,8 +154,8 @@ func TestTokenRotated(t *testing.T) {
 	})
 }
 
-// Without operator.write nothing is sent where the gateway says so in its
-// hello, and its refusal is understood where it does not.
+// 2026.9.6 says in its hello that operator.write is missing: then nothing is
+// sent. 2026.3.13 refuses the call.
 func TestScopeMissing(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p)
@@ -183,7 +183,7 @@ func TestScopeMissing(t *testing.T) {
 	})
 }
 
-// A close that nothing explains is a verdict if its code is one.
+// A close without an answer is a verdict if its code is one.
 func TestClosedWithoutAnswer(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		for code, want := range map[gatewaytest.Cut]gateway.Reason{

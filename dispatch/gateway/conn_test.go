@@ -113,8 +113,8 @@ func TestReadLimit(t *testing.T) {
 	}
 }
 
-// A frame past the limit in place of an answer or of the hello is told as what
-// it is, as somebody has to look at the gateway.
+// A frame past the limit, in place of an answer or of the hello, has an error of
+// its own: a person must look at the gateway.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 10
@@ -162,7 +162,7 @@ func TestAnswersPings(t *testing.T) {
 	mustRun(t, c, "k")
 }
 
-// A gateway without any sign of life is left.
+// The client leaves a gateway that shows no sign of life.
 func TestDeadConnection(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) { o.PingEvery = -1 })
@@ -177,7 +177,7 @@ func TestDeadConnection(t *testing.T) {
 	})
 }
 
-// A dead connection that still counts as one does not cost a call.
+// A connection that died unnoticed costs no call.
 func TestStaleConnection(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		for _, how := range []gatewaytest.Cut{gatewaytest.CutEOF, gatewaytest.CutReset, 1012} {
@@ -193,7 +193,7 @@ func TestStaleConnection(t *testing.T) {
 	})
 }
 
-// Frames that no version sends, and odd ones of those that some do.
+// Odd frames are ignored.
 func TestOddFrames(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p)
@@ -269,8 +269,8 @@ func TestCloseWhileDialling(t *testing.T) {
 	}
 }
 
-// What the upgrade must not have: an Origin makes us a browser, and
-// compression is not spoken.
+// The upgrade has no Origin, which would make us a browser, and offers no
+// compression.
 func TestUpgradeHeaders(t *testing.T) {
 	t.Parallel()
 	headers := make(chan http.Header, 1)

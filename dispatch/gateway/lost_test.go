@@ -11,8 +11,8 @@ import (
 	"otm/dispatch/gateway/gatewaytest"
 )
 
-// lostAnswers are the ways for an answer not to arrive, whether or not the run
-// takes place.
+// lostAnswers are faults after which no answer arrives; in some the run takes
+// place.
 var lostAnswers = []gatewaytest.Fault{
 	gatewaytest.NoAnswer,
 	gatewaytest.DropUnqueued,
@@ -21,8 +21,7 @@ var lostAnswers = []gatewaytest.Fault{
 	gatewaytest.NeverDelivered,
 }
 
-// Whatever happens to an answer, and to the answer to the request that asks
-// again: one key is one run.
+// One key is one run, whatever happens to the first answer and to the second.
 func TestLostAnswers(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		for _, first := range lostAnswers {
@@ -189,7 +188,7 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
-// A request without an answer, and then the door is shut: both must be told.
+// A lost answer and then a refusal: the error must say both.
 func TestLostAndThenRefused(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		t.Run("token", func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A peer that upgrades and then does not do what a gateway does is left, and
-// nothing of the token gets into the error.
+// The client leaves a peer that upgrades and then does not behave as a gateway.
+// No part of the token gets into the error.
 func TestMuteGateway(t *testing.T) {
 	t.Parallel()
 	const token = "secret-of-the-gateway"

@@ -11,8 +11,8 @@ import (
 	"otm/dispatch/gateway/gatewaytest"
 )
 
-// B53: nobody listens for a while, then somebody does. The wake is delivered
-// under the key it was first asked for.
+// B53: connections are refused for a while. Then the wake is delivered, under the
+// key of its first request.
 func TestRefusedConnections(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p)
@@ -35,7 +35,7 @@ func TestRefusedConnections(t *testing.T) {
 	})
 }
 
-// Every fault of the way to hello-ok that passes by itself.
+// Each fault on the way to hello-ok that passes by itself.
 func TestFaultsOfTheHandshake(t *testing.T) {
 	tests := map[string]gatewaytest.DialFault{
 		"503":               gatewaytest.DialStatus(http.StatusServiceUnavailable),
@@ -69,7 +69,7 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 	})
 }
 
-// A gateway that never says anything is left after the client's own limit.
+// The client leaves a silent gateway after its own limit.
 func TestHandshakeTimeout(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p)
@@ -138,7 +138,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// After a crash nobody knows the run, and 2026.9.6 goes on with it by itself.
+// After a crash the gateway does not know the run; 2026.9.6 resumes it by itself.
 func TestCrash(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		release := make(chan struct{})

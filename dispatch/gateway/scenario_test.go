@@ -90,7 +90,7 @@ func (s *scenario) next(t *testing.T, key string, want gateway.Status) gateway.E
 	for {
 		end := s.ended.end(t)
 		if !strings.HasPrefix(end.RunID, s.prefix) {
-			continue // somebody else's
+			continue // of another client
 		}
 		if end.RunID != s.prefix+key || end.Status != want {
 			t.Errorf("ended %+v, want %s %s", end, key, want)
@@ -130,7 +130,7 @@ func (s *scenario) runs(t *testing.T) {
 	if end := s.next(t, "1", gateway.StatusOK); end.LastWords == "" {
 		t.Errorf("no last words: %+v", end)
 	}
-	for _, agent := range []string{"alpha", "beta"} { // remembered, whoever the agent
+	for _, agent := range []string{"alpha", "beta"} { // remembered for any agent
 		s.run(t, agent, "hello", "1")
 		s.next(t, "1", gateway.StatusOK)
 	}

@@ -53,8 +53,7 @@ func saysOfGateway(t *testing.T, h *Home) string {
 	return out.String()
 }
 
-// Each thing that is wrong at the gateway is told by otm doctor, with what to
-// do about it.
+// otm doctor reports each trouble at the gateway, with what to do about it.
 func TestDoctorGateway(t *testing.T) {
 	for _, p := range gatewaytest.Profiles() {
 		t.Run(p.Version, func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestDoctorGateway(t *testing.T) {
 				o.Agents = []gatewaytest.Agent{{ID: "alpha", Name: strings.Repeat("x", 33<<20)}}
 			})
 			if got := saysOfGateway(t, gatewayHome(t, long, "alpha")); !strings.Contains(got, "ok    gateway") || !strings.Contains(got, "warn  gateway    its agents are not known: ") || !strings.Contains(got, "→ openclaw agents list") {
-				t.Errorf("where it names too much to be read:\n%.500s", got)
+				t.Errorf("an agent list above the read limit:\n%.500s", got)
 			}
 			h = gatewayHome(t, g, "beta")
 			if got := saysOfGateway(t, h); strings.Contains(got, "warn  gateway    beta works in "+elsewhere+", and") != strings.HasPrefix(p.Version, "2026.9.") {
@@ -101,8 +100,7 @@ func TestDoctorGateway(t *testing.T) {
 	}
 }
 
-// What a person approves is the key of the directory: the next process has the
-// same one.
+// A person approves the key of the directory: the next process has the same one.
 func TestGatewayPairing(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6, func(o *gatewaytest.Options) { o.Remote = true })
 	h := gatewayHome(t, g, "alpha")
@@ -123,7 +121,7 @@ func wakeAlpha(ctx context.Context, h *Home) error {
 	})
 }
 
-// Whatever keeps a wake from being accepted, the message says what to do.
+// If a wake is not accepted, the message says what to do.
 func TestWakeSaysWhatToDo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		trouble  func(g *gatewaytest.Gateway)
@@ -135,7 +133,7 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 			func(*gatewaytest.Gateway) bool { return true },
 			"start the gateway",
 		},
-		// C61: a gateway that restarts is no refusal that somebody must mend.
+		// C61: a gateway that restarts is no refusal to mend.
 		"C61 draining": {
 			func(g *gatewaytest.Gateway) { g.Drain() },
 			func(g *gatewaytest.Gateway) bool { return g.Dials() >= 2 }, // after the first was put off
@@ -181,8 +179,8 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// The key is made once, for its owner alone. One that is damaged is left as it
-// is and said, and a key of the process does.
+// The key is made once and readable for its owner only. A damaged one is reported
+// and not replaced; a key of the process serves meanwhile.
 func TestGatewayKey(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "secrets"), 0o700); err != nil {
@@ -223,8 +221,8 @@ func TestGatewayKey(t *testing.T) {
 	}
 }
 
-// A run that the gateway accepted and that failed is told of at once, by log,
-// heartbeat and otm why, and does not use up the wakes.
+// Log, heartbeat and otm why report at once that an accepted run failed. It does
+// not use up the wakes.
 func TestRunFailsAtTheGateway(t *testing.T) {
 	t.Parallel()
 	l := newLife(t, pipeline.TriggerGateway)

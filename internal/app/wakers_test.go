@@ -18,8 +18,8 @@ import (
 	"otm/pipeline"
 )
 
-// TestWakeRefused: whatever the gateway refuses a wake for, it was not sent, and the
-// message says what to do about just that.
+// TestWakeRefused: a refused wake is not queued, and the message says what to do
+// about this very reason.
 func TestWakeRefused(t *testing.T) {
 	t.Parallel()
 	dial := func(f gatewaytest.DialFault) func(*gatewaytest.Gateway, *Home, *dispatch.Request) {
@@ -62,14 +62,14 @@ func TestWakeRefused(t *testing.T) {
 			t.Errorf("%s: %v, %d runs; want %q", name, err, len(g.Runs()), c.want)
 		}
 		if other := said[c.want]; other != "" && !strings.HasPrefix(name, "token") {
-			t.Errorf("%s is told like %s", name, other)
+			t.Errorf("%s has the advice of %s", name, other)
 		}
 		said[c.want] = name
 	}
 }
 
-// TestWakeEnded: a run is known to be over once the gateway says so, and by its key
-// alone; where the gateway cannot be asked, nothing is known.
+// TestWakeEnded: the gateway says by the key alone whether a run is over. If it
+// cannot be asked, the answer is an error.
 func TestWakeEnded(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)

@@ -90,8 +90,8 @@ func start(p Profile, o Options) (*Gateway, error) {
 }
 
 // listen returns a listener on addr. Without one it takes a port below those
-// that systems give away by themselves, so that nobody takes it while the
-// gateway is down.
+// the system's ephemeral range, so that no other socket gets it while the gateway
+// is down.
 func listen(addr string) (net.Listener, error) {
 	if addr != "" {
 		return net.Listen("tcp", addr)

@@ -121,7 +121,7 @@ type Skill struct {
 // Run is one execution of an agent's turn.
 type Run struct {
 	RunID      string    `json:"runId"`
-	Key        string    `json:"key"` // the idempotency key; differs from RunID where the gateway resumed by itself
+	Key        string    `json:"key"` // the idempotency key; differs from RunID if the gateway resumed the run by itself
 	AgentID    string    `json:"agentId"`
 	SessionKey string    `json:"sessionKey"`
 	Message    string    `json:"message"`
@@ -130,7 +130,7 @@ type Run struct {
 	StartedAt  time.Time `json:"startedAt"`
 
 	// Status is empty while the run lasts, then ok, error or timeout as the
-	// agent's turn went, or dropped where the gateway died.
+	// agent's turn went, or dropped if the gateway died.
 	Status string `json:"status,omitempty"`
 }
 

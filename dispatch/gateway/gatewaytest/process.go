@@ -111,7 +111,7 @@ func (g *Gateway) Boot() error {
 		if err == nil {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // somebody else has the port for a moment, and when it is free again, nobody tells
+		time.Sleep(10 * time.Millisecond) // another socket has the port for a moment; there is no signal when it is free
 		ln, err = listen(g.addr)
 	}
 	if err != nil {

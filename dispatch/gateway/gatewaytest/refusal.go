@@ -30,7 +30,8 @@ func invalid(message string) wireError {
 }
 
 // refusals are those whose words do not depend on what was sent, by their
-// details.code where they have one. Seen on both versions, except where noted.
+// details.code if they have one. Seen on both versions unless a comment says
+// otherwise.
 var refusals = map[string]refusal{
 	"AUTH_TOKEN_MISMATCH": {err: wireError{
 		Code: "INVALID_REQUEST", Message: "unauthorized: gateway token mismatch (provide gateway auth token)",

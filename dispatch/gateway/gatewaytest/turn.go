@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// session is a queue of turns, of which one runs at a time.
+// session is a queue of turns; one runs at a time.
 type session struct {
 	queue []*turn
 	busy  bool
@@ -31,7 +31,7 @@ type turn struct {
 	resumed bool
 	run     int // index in the gateway's runs, -1 until it is executed
 
-	// Where the second response goes; conn is nil for a resumed turn.
+	// conn gets the second response under id; nil for a resumed turn.
 	conn *conn
 	id   json.RawMessage
 
@@ -179,7 +179,7 @@ func (p Profile) outcome(t *turn, err error) (answer, string) {
 	return answer{ok: true, payload: payload}, status
 }
 
-// lifecycle tells all clients where a run stands. The caller holds mu.
+// lifecycle sends an event about a run to all clients. The caller holds mu.
 func (p *process) lifecycle(e *entry, data object) {
 	for c := range p.conns {
 		c.event("agent", object{
@@ -190,8 +190,8 @@ func (p *process) lifecycle(e *entry, data object) {
 
 func (a *Agent) words() string { return cmp.Or(a.Says, "RIG_OK") }
 
-// resume queues the turns that a crash cut off, under new run ids; nobody gets
-// their second response. The caller holds mu.
+// resume queues the turns that a crash cut off, under new run ids and without
+// second responses. The caller holds mu.
 func (p *process) resume() {
 	for _, old := range p.g.interrupted {
 		e := p.remember(agentParams{
