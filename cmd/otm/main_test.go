@@ -3,11 +3,11 @@ package main
 import (
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,57 +62,16 @@ var mainNames = []string{"otm", "otm-create", "otm-update", "otm-injector", "otm
 type withCommands struct{ *testing.M }
 
 func (w withCommands) Run() int {
-	bin, err := makeBin()
+	bin, err := os.MkdirTemp("", "bin")
+	if err == nil {
+		err = leak.Programs(bin, slices.Collect(maps.Keys(commands()))...)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	os.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	return w.M.Run()
-}
-
-// makeBin makes a directory in which this binary has the name of each command.
-// The names are links to one copy, and no symbolic links: a command finds the
-// others beside itself.
-func makeBin() (dir string, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	if dir, err = os.MkdirTemp("", "bin"); err != nil {
-		return "", err
-	}
-	first := ""
-	for name := range commands() {
-		path := filepath.Join(dir, name)
-		if first != "" {
-			err = os.Link(first, path)
-		} else if err = os.Link(self, path); err != nil { // another file system
-			err = copyFile(self, path)
-		}
-		if err != nil {
-			return "", err
-		}
-		first = path
-	}
-	return dir, nil
-}
-
-func copyFile(from, to string) error {
-	r, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if _, err := io.Copy(w, r); err != nil {
-		return err
-	}
-	return w.Close()
 }
 
 // noteExit leaves the exit code where scripts find it: testscript itself only

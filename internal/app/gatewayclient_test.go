@@ -55,8 +55,10 @@ func saysOfGateway(t *testing.T, h *Home) string {
 
 // otm doctor reports each trouble at the gateway, with what to do about it.
 func TestDoctorGateway(t *testing.T) {
+	t.Parallel()
 	for _, p := range gatewaytest.Profiles() {
 		t.Run(p.Version, func(t *testing.T) {
+			t.Parallel()
 			elsewhere := t.TempDir()
 			g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
 				o.TokenDelay = func(int) time.Duration { return 0 }

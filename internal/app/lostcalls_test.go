@@ -168,7 +168,7 @@ func boardFaults(method string) []func(l *life) boardtest.Fault {
 			faults = append(faults, func(*life) boardtest.Fault { return f })
 		}
 	}
-	add(boardtest.Reset(), boardtest.Status(500), boardtest.NoError(), boardtest.HTML(), boardtest.RateLimited("7"))
+	add(boardtest.Reset(), boardtest.Status(500), boardtest.NoError(), boardtest.HTML(), boardtest.RateLimited("1"))
 	switch method {
 	case "slackLists.items.list", "files.info", "auth.test":
 		add(boardtest.Truncated(), boardtest.ErrorCode("internal_error"))

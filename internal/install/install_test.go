@@ -26,6 +26,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/crash/crashtest"
+	"otm/internal/leak"
 	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/internal/submit"
@@ -886,14 +887,11 @@ func TestSupervised(t *testing.T) {
 // TestRenderedCommandLines runs what the property lists say, in the
 // environment that they say and no other.
 func TestRenderedCommandLines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the programs")
-	}
+	t.Parallel()
 	w := newInstallWorld(t)
 	w.bin = filepath.Join(t.TempDir(), `b "<&>' é`)
-	build := exec.Command("go", "build", "-o", w.bin+"/", "otm/cmd/...")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := errors.Join(os.Mkdir(w.bin, 0o700), leak.Programs(w.bin, programs...)); err != nil {
+		t.Fatal(err)
 	}
 	w.config("[board]\nlisten = \"127.0.0.1:0\"\n")
 	f := flags{launchd: true, user: true}

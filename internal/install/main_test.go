@@ -1,10 +1,20 @@
-package install
+package install_test
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"otm/internal/app"
+	"otm/internal/cli"
 	"otm/internal/leak"
 )
 
-func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+// TestMain lets the test binary act as the commands of OTM.
+func TestMain(m *testing.M) {
+	if name := filepath.Base(os.Args[0]); name == "otm" || strings.HasPrefix(name, "otm-") {
+		os.Exit(app.Main(os.Args, cli.OSStreams()))
+	}
+	os.Exit(leak.Main(m))
+}

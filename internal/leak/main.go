@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -265,10 +266,14 @@ func processesOf(dir string) (found []process) {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if text := "\x00" + string(env); err != nil || !strings.Contains(text, "\x00"+RunEnv+"="+dir+"\x00") || strings.Contains(text, "\x00"+watchEnv+"=") {
-			continue // a zombie's environment is empty
+		if err != nil || bytes.Contains(env, []byte(watchEnv+"=")) {
+			continue
 		}
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		ours := bytes.Contains(append(env, 0), []byte(RunEnv+"="+dir+"\x00"))
+		if !ours && !bytes.HasPrefix(line, []byte(dir+"/")) { // a program of ours in an environment of its own
+			continue // as is a zombie, which has neither
+		}
 		found = append(found, process{pid, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))})
 	}
 	return found

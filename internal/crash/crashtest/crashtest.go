@@ -75,8 +75,8 @@ func Each(t testing.TB, err error, f func(refuse Refuse)) {
 
 // EachPlace is Each for what takes many steps. Of those to which the same lines of
 // a package came, such as "otm/dispatch" (or of several, with spaces between), the
-// first is refused for all, and of
-// these places, one part is taken. With OTM_TEST_WHOLE=1 it is Each.
+// first is refused for all, and of these places, one part is taken. With
+// OTM_TEST_WHOLE=1 it is Each.
 func EachPlace(t testing.TB, err error, pkg string, f func(refuse Refuse)) {
 	t.Helper()
 	if Whole() {
