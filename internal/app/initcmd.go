@@ -23,17 +23,17 @@ var configTemplate []byte
 // initCommand is otm init.
 func initCommand(s cli.Streams) *cobra.Command {
 	var asJSON, forSlack bool
-	var slack slackSetup
+	var slack slackFlags
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Make the data directory; with --slack, set up a Slack List",
 		Long: `Make the data directory, or add what is missing to it. It asks nothing and
 changes nothing that is there.
 
-With --slack it sets a Slack List up as the board: it checks the token, takes an
-existing list or makes one, says what the list lacks, keeps the token
-it is given in secrets/slack, or in the file that otm.toml names, and writes
-otm.toml. Run again, it changes nothing that is right.`,
+With --slack it sets up a Slack List as the board: it checks the token, takes an
+existing list or makes one, names what the list lacks, and keeps the token in
+secrets/slack. It writes otm.toml as long as nobody has edited the file; after
+that it prints the lines to put in. It may be run again at any time.`,
 		Example: `  otm init
   otm init --slack --token-stdin --list F0123456789
   otm init --slack --create-list 'Agent tasks' --share-with U0123456789`,
@@ -60,7 +60,7 @@ otm.toml. Run again, it changes nothing that is right.`,
 					return err
 				}
 				slack.asJSON = asJSON
-				return slack.run(c.Context(), h)
+				return (&slackInit{slackFlags: slack, h: h}).run(c.Context())
 			}
 			if asJSON {
 				return safe.EncodeJSON(s.Out, map[string]any{"dir": dir, "added": append([]string{}, added...)})
@@ -74,13 +74,13 @@ otm.toml. Run again, it changes nothing that is right.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print what there is and what was added as JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the directory and what was added as JSON")
 	c.Flags().BoolVar(&forSlack, "slack", false, "set up a Slack List as the board")
 	c.Flags().BoolVar(&slack.tokenStdin, "token-stdin", false, "with --slack: read the token from stdin")
 	c.Flags().StringVar(&slack.tokenFile, "token-file", "", "with --slack: read the token from a file")
-	c.Flags().StringVar(&slack.list, "list", "", "with --slack: an existing list, by its id or link")
-	c.Flags().StringVar(&slack.create, "create-list", "", "with --slack: make a list of this name")
-	c.Flags().StringSliceVar(&slack.shareWith, "share-with", nil, "with --slack: users (U…) and channels (C…) that may write to the list")
+	c.Flags().StringVar(&slack.list, "list", "", "with --slack: use an existing list, by its id or link")
+	c.Flags().StringVar(&slack.create, "create-list", "", "with --slack: make a list with this name")
+	c.Flags().StringSliceVar(&slack.shareWith, "share-with", nil, "with --slack: let users (U…) and channels (C…) write to the list")
 	return c
 }
 

@@ -49,9 +49,9 @@ func TestInitWhereTheDiskFails(t *testing.T) {
 func TestInitSlackWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
-	const before = "[slack]\nlist_id = \"\" # mine\n"
+	const before = ""
 	run := func(dir string) (code int, out string) {
-		code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+		code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
 		return code, out + errs
 	}
 	files := func(dir string) [2]string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,14 +12,16 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/crash"
+	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/pipeline"
 	"otm/slacklist"
 )
 
-// slackSetup is what otm init --slack was asked for.
-type slackSetup struct {
+// slackFlags are those of otm init that go with --slack.
+type slackFlags struct {
 	tokenStdin bool
 	tokenFile  string
 	list       string   // an id, or a link that ends in one
@@ -37,20 +40,55 @@ type slackReport struct {
 	Rows    int      `json:"rows"`
 	Limit   int      `json:"limit,omitempty"`
 	Changed []string `json:"changed"`          // what was written
+	TOML    string   `json:"toml,omitempty"`   // lines that a person has to put into otm.toml
 	Shared  []string `json:"shared,omitempty"` // who was given access; Slack does not say who had it
-	Missing []string `json:"missing"`          // what a person has to add
-	Advised []string `json:"advised"`          // what OTM works without
+	Missing []string `json:"missing"`          // what a person has to add to the list
+	Advised []string `json:"advised"`          // optional things that the list lacks
 }
 
-// run sets a data directory up for a Slack List. Each step that is right
-// already changes nothing, so it can be run again after each mend.
-func (o *slackSetup) run(ctx context.Context, h *Home) error {
-	kept, err := o.token(h)
-	if err != nil {
+// slackInit is one run of otm init --slack. It can be run again after each
+// repair: a step that is done already changes nothing.
+type slackInit struct {
+	slackFlags
+	h        *Home
+	token    slackToken
+	report   slackReport
+	unshared bool // the list was made now, and nobody but the app can see it
+}
+
+func (o *slackInit) run(ctx context.Context) error {
+	var err error
+	if o.token, err = o.findToken(); err != nil {
 		return err
 	}
-	token := kept.text
-	id, err := h.setupClient(token, "").Identify(ctx)
+	o.report = slackReport{Dir: o.h.Dir, Changed: []string{}, Missing: []string{}, Advised: []string{}}
+	// If we crash between keeping the token and keeping the list, the next run
+	// finds the token.
+	for _, step := range []func(context.Context) error{o.identify, o.chooseList, o.inspect, o.keepToken, o.keepList, o.share, o.raiseCounter} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		err = safe.EncodeJSON(o.h.Out, o.report)
+	} else {
+		o.print()
+	}
+	if err == nil && len(o.report.Missing) > 0 {
+		return cli.Exit(cli.Partial)
+	}
+	return err
+}
+
+func (o *slackInit) client(list string) *slacklist.Client {
+	options := o.h.boards().configured()
+	options.Token, options.ListID, options.Budget = o.token.text, list, 0
+	return slacklist.New(options)
+}
+
+// identify checks the token and its scopes.
+func (o *slackInit) identify(ctx context.Context) error {
+	id, err := o.client("").Identify(ctx)
 	var be *pipeline.BoardError
 	if errors.As(err, &be) && be.Credentials {
 		return cli.Errorf(cli.Credentials, "the board refuses the token: %w", be).Hint("%s", o.withToken())
@@ -62,185 +100,106 @@ func (o *slackSetup) run(ctx context.Context, h *Home) error {
 		return cli.Errorf(cli.Credentials, "the token of %s lacks the scopes %s", id.Name, strings.Join(lacks, ", ")).
 			Hint("add them to the Slack app under OAuth & Permissions, install it anew, and run this again with the new token")
 	}
-	r := &slackReport{Dir: h.Dir, Team: id.Team, User: id.Name, Changed: []string{}, Missing: []string{}, Advised: []string{}}
-	if err := o.chooseList(ctx, h, kept, r); err != nil {
-		return err
-	}
-	if err := o.inspect(ctx, h, token, r); err != nil {
-		return err
-	}
-	// Token and list fit each other. If we crash between the two, the token is
-	// there, and the next run finds it and names its file.
-	if err := h.keepToken(kept, r); err != nil {
-		return err
-	}
-	if err := h.keepList(kept, r); err != nil {
-		return err
-	}
-	if err := o.share(ctx, h, token, r); err != nil {
-		return err
-	}
-	if err := h.raiseAboveList(ctx, token, r.ListID); err != nil {
-		return err
-	}
-	if o.asJSON {
-		if err := safe.EncodeJSON(h.Out, r); err != nil {
-			return err
-		}
-	} else {
-		r.print(h)
-	}
-	if len(r.Missing) > 0 {
-		return cli.Exit(cli.Partial)
-	}
+	o.report.Team, o.report.User = id.Team, id.Name
 	return nil
 }
 
-// isListID tells whether a text looks like the id of a list.
+// isListID reports whether a text looks like the id of a list.
 func isListID(id string) bool {
 	return len(id) > 8 && id[0] == 'F' && strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
-// chooseList takes the list that was named, the one that is configured, or
-// makes one.
-func (o *slackSetup) chooseList(ctx context.Context, h *Home, token slackToken, r *slackReport) error {
+// chooseList takes the list that the flags or otm.toml name, or makes one.
+func (o *slackInit) chooseList(ctx context.Context) error {
+	configured := o.h.Config.Slack.ListID
 	switch {
 	case o.list != "":
 		parts := strings.Split(strings.TrimRight(strings.SplitN(o.list, "?", 2)[0], "/"), "/")
-		r.ListID = parts[len(parts)-1]
-	case h.Config.Slack.ListID != "":
-		r.ListID = h.Config.Slack.ListID
-	case o.create == "":
+		o.report.ListID = parts[len(parts)-1]
+		if !isListID(o.report.ListID) {
+			return cli.Errorf(cli.Usage, "%q is not the id of a list: take the last part of its link, which begins with F", o.report.ListID).
+				Hint("%s", o.line(o.tokenFlags(), " --list F0123456789"))
+		}
+		return nil
+	case configured == "" && o.create == "":
+		example := "F0123456789"
+		if made := o.madeList(); made != "" {
+			example = made
+		}
 		return cli.Errorf(cli.Usage, "say which list: an existing one, or a new one").
-			Hint("%s", o.goOn("F0123456789")).
+			Hint("%s", o.line(o.tokenFlags(), " --list "+example)).
 			Hint("%s --share-with U0123456789", o.line(o.tokenFlags(), " --create-list 'Agent tasks'"))
+	case o.create == "":
+		o.report.ListID = configured
+		return nil
 	}
-	if r.ListID != "" && !isListID(r.ListID) {
-		return cli.Errorf(cli.Usage, "%q is no list: want the last part of its link, which begins with F", r.ListID).
-			Hint("%s", o.goOn("F0123456789"))
+	for _, list := range []string{configured, o.madeList()} {
+		if list == "" {
+			continue
+		}
+		in, err := o.client(list).Inspect(ctx, o.h.Config.Agents)
+		if err != nil {
+			return err
+		}
+		if in.Title == o.create { // a former run made it
+			o.report.ListID = list
+			return nil
+		}
+		if list == configured {
+			return cli.Errorf(cli.Usage, "the list %s %q is configured already", list, in.Title).
+				Hint("otm init --slack   # checks that list").Hint("remove slack.list_id from otm.toml to make another list")
+		}
 	}
-	if err := h.canKeep(token, r.ListID); err != nil {
-		return err
-	}
-	switch {
-	case r.ListID == "":
-		return o.makeList(ctx, h, token, r)
-	case o.create != "":
-		return o.madeBefore(ctx, h, token.text, r)
-	}
-	return nil
+	return o.makeList(ctx)
 }
 
-// makeList makes the list and writes it down at once: what fails later does not
-// make the next run make another. Only if we crash between the two is there a
-// list that nobody knows.
-func (o *slackSetup) makeList(ctx context.Context, h *Home, token slackToken, r *slackReport) error {
-	if len(h.Config.Agents) == 0 {
-		h.Warn("no agents are named in otm.toml: the new list will lack their options, which have to be added by hand")
-	}
-	var err error
-	if r.ListID, err = h.setupClient(token.text, "").CreateList(ctx, o.create, h.labels()); err != nil {
-		return unmade(err)
-	}
-	r.Changed = append(r.Changed, "the list "+o.create)
-	if err := h.keepList(token, r); err != nil {
-		return cli.Errorf(cli.Failed, "the list %s was made, but could not be written down: %w", r.ListID, err).
-			Hint("%s   # once that is mended: it goes on with this list", o.goOn(r.ListID))
-	}
-	return nil
-}
+// madeListFile holds the id of the list that we made last: if otm.toml does not
+// name it yet, the next run goes on with it instead of making another one.
+func (o *slackInit) madeListFile() string { return filepath.Join(o.h.Dir, "board", "made-list") }
 
-// unmade says that a list was not made, or that nobody knows: then the next run
-// may make a second one, and only the person can tell whether that is worse.
-func unmade(err error) error {
-	var be *pipeline.BoardError
-	if errors.As(err, &be) && slices.Contains([]string{"", "internal_error", "fatal_error"}, be.Code) {
-		return cli.Errorf(cli.TryLater, "make the list: %w: whether it was made is not known", err).
-			Hint("run this again; if there was one made already, nobody sees it, and it stays empty")
-	}
-	return fmt.Errorf("make the list: %w", err)
-}
-
-// withToken is the same command with a token to be pasted.
-func (o *slackSetup) withToken() string {
-	list := ""
-	if o.list != "" {
-		list = " --list " + safe.Quote(o.list)
-	}
-	if o.create != "" {
-		list += " --create-list " + safe.Quote(o.create)
-	}
-	return o.line(" --token-stdin", list) + "   # paste the xoxb- token of the app, then Enter"
-}
-
-// goOn is the command that does what was asked for with a list that is there.
-func (o *slackSetup) goOn(list string) string { return o.line(o.tokenFlags(), " --list "+list) }
-
-func (o *slackSetup) tokenFlags() string {
-	switch {
-	case o.tokenStdin:
-		return " --token-stdin"
-	case o.tokenFile != "":
-		return " --token-file " + safe.Quote(o.tokenFile)
+func (o *slackInit) madeList() string {
+	data, _ := durable.ReadFile(o.madeListFile()) // if it cannot be read, no list was made
+	if id := strings.TrimSpace(string(data)); isListID(id) {
+		return id
 	}
 	return ""
 }
 
-// line is a command that gives access to the same people and channels.
-func (o *slackSetup) line(token, list string) string {
-	line := "otm init --slack" + token + list
-	for _, who := range o.shareWith {
-		line += " --share-with " + who
+// makeList makes the list and notes its id at once. If we crash between the two,
+// nobody knows of the list; it stays empty.
+func (o *slackInit) makeList(ctx context.Context) error {
+	var labels []string
+	for _, a := range o.h.Config.Agents {
+		labels = append(labels, a.Label)
 	}
-	return line
-}
-
-// madeBefore goes on with the list that is configured, where it is the one that
-// is to be made: a run before this one made it.
-func (o *slackSetup) madeBefore(ctx context.Context, h *Home, token string, r *slackReport) error {
-	in, err := h.setupClient(token, r.ListID).Inspect(ctx, h.Config.Agents)
+	if len(labels) == 0 {
+		o.h.Warn("no agents are named in otm.toml: the new list will lack their options, which have to be added by hand")
+	}
+	id, err := o.client("").CreateList(ctx, o.create, labels)
+	var be *pipeline.BoardError
+	if errors.As(err, &be) && slices.Contains([]string{"", "internal_error", "fatal_error"}, be.Code) {
+		return cli.Errorf(cli.TryLater, "make the list: %w: whether it was made is not known", err).
+			Hint("run this again; if a list was made, nobody sees it, and it stays empty")
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("make the list: %w", err)
 	}
-	if in.Title == o.create {
-		return nil
-	}
-	return cli.Errorf(cli.Usage, "the list %s %q is configured already", r.ListID, in.Title).
-		Hint("otm init --slack   # looks whether it fits").Hint("remove slack.list_id from otm.toml to make another one")
-}
-
-// share gives people and channels access.
-func (o *slackSetup) share(ctx context.Context, h *Home, token string, r *slackReport) error {
-	for _, who := range o.shareWith {
-		if err := h.setupClient(token, r.ListID).Share(ctx, who); err != nil {
-			return cli.Errorf(cli.Failed, "share the list with %s: %w", who, err).
-				Hint("a person's id begins with U, a channel's with C: both stand in their profile or details in Slack")
-		}
-		r.Shared = append(r.Shared, who)
+	o.report.ListID, o.unshared = id, len(o.shareWith) == 0
+	o.report.Changed = append(o.report.Changed, "the list "+o.create)
+	if err := durable.Replace(o.madeListFile(), []byte(id+"\n")); err != nil {
+		return cli.Errorf(cli.Failed, "the list %s was made, but its id could not be kept: %w", id, err).
+			Hint("%s   # goes on with this list", o.line(o.tokenFlags(), " --list "+id))
 	}
 	return nil
 }
 
-func (h *Home) labels() []string {
-	var labels []string
-	for _, a := range h.Config.Agents {
-		labels = append(labels, a.Label)
-	}
-	return labels
-}
-
-func (h *Home) setupClient(token, list string) *slacklist.Client {
-	o := h.boards().configured()
-	o.Token, o.ListID, o.Budget = token, list, 0
-	return slacklist.New(o)
-}
-
-// inspect holds the list against what is needed.
-func (o *slackSetup) inspect(ctx context.Context, h *Home, token string, r *slackReport) error {
-	in, err := h.setupClient(token, r.ListID).Inspect(ctx, h.Config.Agents)
+// inspect compares the list with what OTM needs.
+func (o *slackInit) inspect(ctx context.Context) error {
+	in, err := o.client(o.report.ListID).Inspect(ctx, o.h.Config.Agents)
 	if err != nil {
 		return err
 	}
+	r := &o.report
 	r.Title, r.Rows, r.Limit = in.Title, in.Rows, in.Limit
 	for _, f := range in.Findings {
 		text := f.Error() + ": " + missingHint(f.MissingError)
@@ -253,11 +212,106 @@ func (o *slackSetup) inspect(ctx context.Context, h *Home, token string, r *slac
 	return nil
 }
 
-// raiseAboveList brings the counter above the ids on the list, which may have
-// been used by others.
-func (h *Home) raiseAboveList(ctx context.Context, token, list string) (err error) {
-	client := h.setupClient(token, list)
-	b, err := client.Begin(ctx)
+// keepList writes otm.toml if nobody has edited it. Otherwise the report has the
+// lines that a person has to put into it.
+func (o *slackInit) keepList(context.Context) error {
+	path := filepath.Join(o.h.Dir, config.FileName)
+	text, err := durable.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c, err := config.Parse(o.h.Dir, text, o.h.Getenv) // now: a person may have edited it meanwhile
+	if err != nil {
+		return err
+	}
+	var lines string
+	if c.Slack.ListID != o.report.ListID {
+		lines += fmt.Sprintf("list_id    = %q\n", o.report.ListID)
+	}
+	nameFile := o.token.keep && c.Slack.TokenFile == ""
+	if nameFile {
+		lines += fmt.Sprintf("token_file = %q\n", slackTokenFile)
+	}
+	if lines == "" {
+		return nil
+	}
+	info, err := durable.Lstat(path)
+	linked := err == nil && !info.Mode().IsRegular()
+	if linked || !isOurConfig(string(text), c) {
+		o.report.TOML = "[slack]\n" + lines
+		return nil
+	}
+	crash.Point("init.list")
+	if err := durable.Replace(path, []byte(slackConfig(o.report.ListID, nameFile || c.Slack.TokenFile != ""))); err != nil {
+		return err
+	}
+	o.report.Changed = append(o.report.Changed, path)
+	return nil
+}
+
+// isOurConfig reports whether an otm.toml is as we wrote it.
+func isOurConfig(text string, c *config.Config) bool {
+	return text == "" || text == string(configTemplate) || text == slackConfig(c.Slack.ListID, c.Slack.TokenFile != "")
+}
+
+// slackConfig is the otm.toml for a list: the template with its table [slack] in
+// force.
+func slackConfig(list string, tokenFile bool) string {
+	text := string(configTemplate)
+	text = strings.Replace(text, "# [slack]\n# list_id    = \"F0123456789\" ", fmt.Sprintf("[slack]\nlist_id    = %q ", list), 1)
+	if tokenFile {
+		text = strings.Replace(text, "# token_file = \""+slackTokenFile+"\"", "token_file = \""+slackTokenFile+"\"", 1)
+	}
+	return text
+}
+
+// withToken is the same command with a token to be pasted.
+func (o *slackInit) withToken() string {
+	list := ""
+	if o.list != "" {
+		list = " --list " + safe.Quote(o.list)
+	}
+	if o.create != "" {
+		list += " --create-list " + safe.Quote(o.create)
+	}
+	return o.line(" --token-stdin", list) + "   # paste the xoxb- token of the app, then Enter"
+}
+
+func (o *slackInit) tokenFlags() string {
+	switch {
+	case o.tokenStdin:
+		return " --token-stdin"
+	case o.tokenFile != "":
+		return " --token-file " + safe.Quote(o.tokenFile)
+	}
+	return ""
+}
+
+// line is a command line that gives access to the same people and channels.
+func (o *slackInit) line(token, list string) string {
+	line := "otm init --slack" + token + list
+	for _, who := range o.shareWith {
+		line += " --share-with " + who
+	}
+	return line
+}
+
+// share gives people and channels access.
+func (o *slackInit) share(ctx context.Context) error {
+	for _, who := range o.shareWith {
+		if err := o.client(o.report.ListID).Share(ctx, who); err != nil {
+			return cli.Errorf(cli.Failed, "share the list with %s: %w", who, err).
+				Hint("a person's id begins with U, a channel's with C: both stand in their profile or details in Slack")
+		}
+		o.report.Shared = append(o.report.Shared, who)
+	}
+	return nil
+}
+
+// raiseCounter raises the counter above the ids on the list, which others may
+// have used.
+func (o *slackInit) raiseCounter(ctx context.Context) (err error) {
+	b, err := o.client(o.report.ListID).Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -265,40 +319,47 @@ func (h *Home) raiseAboveList(ctx context.Context, token, list string) (err erro
 	if err := b.Refresh(ctx, 0); err != nil {
 		var missing *pipeline.MissingError
 		if errors.As(err, &missing) {
-			return nil // the report says so, and nothing is brought there yet
+			return nil // the report says so, and nothing can be written there yet
 		}
 		return err
 	}
-	return h.Store.RaiseAbove(ctx, b)
+	return o.h.Store.RaiseAbove(ctx, b)
 }
 
-func (r *slackReport) print(h *Home) {
-	fmt.Fprintf(h.Out, "workspace %s, as %s\n", safe.Escape(r.Team), safe.Escape(r.User))
+func (o *slackInit) print() {
+	r, out := &o.report, o.h.Out
+	fmt.Fprintf(out, "workspace %s, as %s\n", safe.Escape(r.Team), safe.Escape(r.User))
 	room := ""
 	if r.Limit > 0 && r.Limit < view.ManyRows {
 		room = fmt.Sprintf(" of %d", r.Limit)
 	}
-	fmt.Fprintf(h.Out, "list      %s %s, %d rows%s\n", r.ListID, safe.Escape(r.Title), r.Rows, room)
-	for _, c := range r.Changed {
-		fmt.Fprintf(h.Out, "written   %s\n", safe.Escape(c))
+	fmt.Fprintf(out, "list      %s %s, %d rows%s\n", r.ListID, safe.Escape(r.Title), r.Rows, room)
+	for _, part := range []struct {
+		word string
+		all  []string
+	}{{"written   ", r.Changed}, {"shared    with ", r.Shared}, {"missing   ", r.Missing}, {"optional  ", r.Advised}} {
+		for _, text := range part.all {
+			fmt.Fprintf(out, "%s%s\n", part.word, safe.Escape(text))
+		}
 	}
-	for _, who := range r.Shared {
-		fmt.Fprintf(h.Out, "shared    with %s\n", safe.Escape(who))
+	here := dirFlag(o.h.Dir, o.h.Getenv)
+	path := safe.Quote(filepath.Join(o.h.Dir, config.FileName))
+	if o.unshared {
+		o.h.Note("nobody but the app can see the list yet; share it with yourself (your member ID stands in your Slack profile under ⋮): otm init --slack%s --share-with U0123456789", here)
 	}
-	for _, m := range r.Missing {
-		fmt.Fprintf(h.Out, "missing   %s\n", safe.Escape(m))
+	if r.TOML != "" {
+		o.h.Note("you have edited %s, so it stays as it is; put these lines into it, in its table [slack] if it has one:", path)
+		fmt.Fprintf(out, "\n%s\n", r.TOML)
 	}
-	for _, a := range r.Advised {
-		fmt.Fprintf(h.Out, "optional  %s\n", safe.Escape(a))
-	}
-	here := dirFlag(h.Dir, h.Getenv)
 	switch {
 	case len(r.Missing) > 0:
-		h.Note("add what is missing on the list, then run this again: otm init --slack%s", here)
-	case len(h.Config.Agents) == 0:
-		h.Note("edit %s to name your agents, then run this again, which says what the list lacks for them: otm init --slack%s", safe.Quote(filepath.Join(h.Dir, config.FileName)), here)
+		o.h.Note("add what is missing on the list, then run this again: otm init --slack%s", here)
+	case len(o.h.Config.Agents) == 0:
+		o.h.Note("edit %s to name your agents, then run this again to see what the list lacks for them: otm init --slack%s", path, here)
+	case r.TOML != "":
+		o.h.Note("then run: otm up%s", here)
 	default:
-		h.Note("all is there; run: otm up%s", here)
+		o.h.Note("all is set; run: otm up%s", here)
 	}
 }
 
@@ -306,17 +367,17 @@ func (r *slackReport) print(h *Home) {
 var shareable = regexp.MustCompile(`^[UWCG][A-Z0-9]+$`)
 
 // check refuses flags that do not go together.
-func (o *slackSetup) check(forSlack bool) error {
-	given := o.tokenStdin || o.tokenFile != "" || o.list != "" || o.create != "" || len(o.shareWith) > 0
+func (f *slackFlags) check(forSlack bool) error {
+	given := f.tokenStdin || f.tokenFile != "" || f.list != "" || f.create != "" || len(f.shareWith) > 0
 	switch {
 	case given && !forSlack:
 		return cli.Errorf(cli.Usage, "these flags are for --slack").Hint("otm init --slack --token-stdin --list F0123456789")
-	case o.tokenStdin && o.tokenFile != "":
+	case f.tokenStdin && f.tokenFile != "":
 		return cli.Errorf(cli.Usage, "give either --token-stdin or --token-file").Hint("otm init --slack --token-stdin")
-	case slices.ContainsFunc(o.shareWith, func(who string) bool { return !shareable.MatchString(who) }):
-		return cli.Errorf(cli.Usage, "--share-with %s: a person's id begins with U, a channel's with C", strings.Join(o.shareWith, ", ")).
+	case slices.ContainsFunc(f.shareWith, func(who string) bool { return !shareable.MatchString(who) }):
+		return cli.Errorf(cli.Usage, "--share-with %s: a person's id begins with U, a channel's with C", strings.Join(f.shareWith, ", ")).
 			Hint("both stand in their profile or details in Slack: otm init --slack --create-list 'Agent tasks' --share-with U0123456789")
-	case o.list != "" && o.create != "":
+	case f.list != "" && f.create != "":
 		return cli.Errorf(cli.Usage, "give either --list or --create-list").Hint("otm init --slack --list F0123456789")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,17 +15,18 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/safe"
 )
 
-// slackInit runs otm init --slack against a board that stands in for Slack.
-func slackInit(t *testing.T, b *boardtest.Board, dir, stdin string, args ...string) (code int, out, errs string) {
+// initSlack runs otm init --slack against a board that stands in for Slack.
+func initSlack(t *testing.T, b *boardtest.Board, dir, stdin string, args ...string) (code int, out, errs string) {
 	t.Helper()
-	return slackInitWith(t, b, dir, "", stdin, args...)
+	return initSlackWith(t, b, dir, "", stdin, args...)
 }
 
-// slackInitWith is slackInit with a token in the environment.
-func slackInitWith(t *testing.T, b *boardtest.Board, dir, token, stdin string, args ...string) (code int, out, errs string) {
+// initSlackWith is initSlack with a token in the environment.
+func initSlackWith(t *testing.T, b *boardtest.Board, dir, token, stdin string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	s := cli.Streams{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr, Getenv: func(name string) string {
@@ -41,7 +43,7 @@ func TestInitSlackMakesAList(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	dir := filepath.Join(t.TempDir(), "otm")
-	code, out, errs := slackInit(t, b, dir, b.Token+"\n", "--token-stdin", "--create-list", "Agent tasks", "--share-with", "U0ALICE", "--share-with", "C0TEAM", "--json")
+	code, out, errs := initSlack(t, b, dir, b.Token+"\n", "--token-stdin", "--create-list", "Agent tasks", "--share-with", "U0ALICE", "--share-with", "C0TEAM", "--json")
 	if code != cli.OK {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
@@ -61,7 +63,7 @@ func TestInitSlackMakesAList(t *testing.T) {
 	}
 	before := snapshotOf(t, dir)
 	for _, args := range [][]string{nil, {"--list", r.ListID}, {"--list", "https://example.slack.com/lists/T0TEAM/" + r.ListID + "?x=y"}} {
-		if code, out, errs := slackInit(t, b, dir, "", args...); code != cli.OK || strings.Contains(out, "written") {
+		if code, out, errs := initSlack(t, b, dir, "", args...); code != cli.OK || strings.Contains(out, "written") {
 			t.Errorf("again with %v: exit %d: %s%s", args, code, out, errs)
 		}
 	}
@@ -111,7 +113,7 @@ func TestInitSlackLooksThroughAList(t *testing.T) {
 	if err := b.Server.RemoveOption("", b.ListID, b.Column(t, "Status", "select"), "agent_done"); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+	code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
 	if code != cli.Partial {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
@@ -120,14 +122,14 @@ func TestInitSlackLooksThroughAList(t *testing.T) {
 			t.Errorf("the answer lacks %q:\n%s", want, out)
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "otm.toml"))
-	if err != nil {
-		t.Fatal(err)
+	if got := content(t, filepath.Join(dir, "otm.toml")); got != mine {
+		t.Errorf("otm.toml was edited by hand, and is now\n%s", got)
 	}
-	want := "# mine\n[agents.devdas]\nworkspace = \"/tmp\" # stays\n[slack] # here\nlist_id = \"" + b.ListID + "\"\ntoken_file = \"secrets/slack\"\nbudget = 0.5\n[board]\nlisten = \"127.0.0.1:0\"\n"
-	if string(data) != want {
-		t.Errorf("otm.toml is\n%s\nwant\n%s", data, want)
+	lines := "list_id    = \"" + b.ListID + "\"\ntoken_file = \"secrets/slack\"\n"
+	if !strings.Contains(out, "\n[slack]\n"+lines) || !strings.Contains(errs, "stays as it is; put these lines into it") {
+		t.Errorf("the lines to put in are not told: %s%s", out, errs)
 	}
+	put(t, filepath.Join(dir, "otm.toml"), strings.Replace(mine, "budget", lines+"budget", 1))
 	// mended
 	if err := b.Server.RenameColumn("", b.ListID, b.Column(t, "Project", "text"), "Project 2"); err != nil {
 		t.Fatal(err)
@@ -135,14 +137,14 @@ func TestInitSlackLooksThroughAList(t *testing.T) {
 	if err := b.Server.AddOption("", b.ListID, b.Column(t, "Status", "select"), "agent_done", "Agent Done"); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs = slackInit(t, b, dir, "")
+	code, out, errs = initSlack(t, b, dir, "")
 	if code != cli.Partial || !strings.Contains(out, `option "devdas" of column "Assignee"`) {
 		t.Errorf("an agent without an option: exit %d: %s%s", code, out, errs)
 	}
 	if err := b.Server.AddOption("", b.ListID, b.Column(t, "Assignee", "select"), "", "devdas"); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := slackInit(t, b, dir, ""); code != cli.OK {
+	if code, out, errs := initSlack(t, b, dir, ""); code != cli.OK {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	counter, err := os.ReadFile(filepath.Join(dir, "next-task-id.json"))
@@ -185,7 +187,7 @@ func TestInitSlackRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "otm")
-			code, out, errs := slackInit(t, b, dir, c.stdin, c.args...)
+			code, out, errs := initSlack(t, b, dir, c.stdin, c.args...)
 			if code != c.code || !strings.Contains(errs, c.says) || !strings.Contains(errs, "otm: hint:") {
 				t.Errorf("exit %d, want %d and %q: %s%s", code, c.code, c.says, out, errs)
 			}
@@ -230,30 +232,35 @@ func TestInitSlackOwnTokenFile(t *testing.T) {
 	own := filepath.Join(t.TempDir(), "token")
 	put(t, own, b.Token+"\n")
 	dir := slackDir(t, fmt.Sprintf("[slack]\ntoken_file = %q # mine\n", own), "")
-	want := fmt.Sprintf("[slack]\nlist_id = %q\ntoken_file = %q # mine\n", b.ListID, own)
+	want := content(t, filepath.Join(dir, "otm.toml"))
 	before := modTime(t, own)
 	for _, args := range [][]string{{"--list", b.ListID}, {"--token-stdin"}, nil} {
-		code, out, errs := slackInit(t, b, dir, b.Token, args...)
+		code, out, errs := initSlack(t, b, dir, b.Token, args...)
 		if got := content(t, filepath.Join(dir, "otm.toml")); code != cli.OK || got != want {
 			t.Errorf("with %v: exit %d: %s%s%s", args, code, out, errs, got)
 		}
+		if named := strings.Contains(out, "[slack]\nlist_id    = \""+b.ListID+"\"\n\n"); named != (len(args) == 2) {
+			t.Errorf("with %v: the line of the list alone is told: %v: %s", args, named, out)
+		}
+		want = fmt.Sprintf("[slack]\nlist_id = %q\ntoken_file = %q # mine\n", b.ListID, own)
+		put(t, filepath.Join(dir, "otm.toml"), want)
 	}
 	if !modTime(t, own).Equal(before) {
 		t.Error("the file was written")
 	}
 	put(t, own, "xoxb-another")
-	code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin")
+	code, _, errs := initSlack(t, b, dir, b.Token, "--token-stdin")
 	if code != cli.Usage || !strings.Contains(errs, "a file of your own") || content(t, own) != "xoxb-another" || content(t, filepath.Join(dir, "otm.toml")) != want {
 		t.Errorf("a new token: exit %d: %s", code, errs)
 	}
 	put(t, own, "")
-	if code, _, errs := slackInit(t, b, dir, ""); code != cli.Credentials || !strings.Contains(errs, own) {
+	if code, _, errs := initSlack(t, b, dir, ""); code != cli.Credentials || !strings.Contains(errs, own) {
 		t.Errorf("an empty file: exit %d: %s", code, errs)
 	}
 	if _, err := os.Stat(filepath.Join(dir, slackTokenFile)); !os.IsNotExist(err) {
 		t.Errorf("a second token file: %v", err)
 	}
-	if code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin"); code != cli.OK || content(t, own) != b.Token+"\n" {
+	if code, _, errs := initSlack(t, b, dir, b.Token, "--token-stdin"); code != cli.OK || content(t, own) != b.Token+"\n" {
 		t.Errorf("a token for the empty file: exit %d: %s", code, errs)
 	}
 }
@@ -264,7 +271,7 @@ func TestInitSlackEmptyTokenFile(t *testing.T) {
 	b := boardtest.Start(t)
 	dir := slackDir(t, "[slack]\ntoken_file = \"mine\"\n", b.Token)
 	put(t, filepath.Join(dir, "mine"), "\n")
-	if code, _, errs := slackInit(t, b, dir, "", "--list", b.ListID); code != cli.Credentials || content(t, filepath.Join(dir, "mine")) != "\n" {
+	if code, _, errs := initSlack(t, b, dir, "", "--list", b.ListID); code != cli.Credentials || content(t, filepath.Join(dir, "mine")) != "\n" {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
@@ -278,14 +285,14 @@ func TestInitSlackTokenUnreadable(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	code, _, errs := slackInit(t, b, dir, "", "--list", b.ListID)
+	code, _, errs := initSlack(t, b, dir, "", "--list", b.ListID)
 	if code != cli.Credentials || !strings.Contains(errs, "is no regular file") || !strings.Contains(errs, "otm: hint: mend "+safe.Quote(path)+", or put the token in again: otm init --slack --token-stdin --list "+b.ListID) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID); code != cli.OK || !strings.Contains(out, ", 0 rows of 10\n") {
+	if code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID); code != cli.OK || !strings.Contains(out, ", 0 rows of 10\n") {
 		t.Errorf("mended: exit %d: %s%s", code, out, errs)
 	}
 }
@@ -296,8 +303,8 @@ func TestInitSlackTokenOfTheEnvironment(t *testing.T) {
 	b := boardtest.Start(t)
 	dir := slackDir(t, "", "")
 	for range 2 {
-		code, out, errs := slackInitWith(t, b, dir, b.Token, "", "--list", b.ListID)
-		if got := content(t, filepath.Join(dir, "otm.toml")); code != cli.OK || got != fmt.Sprintf("[slack]\nlist_id = %q\n", b.ListID) {
+		code, out, errs := initSlackWith(t, b, dir, b.Token, "", "--list", b.ListID)
+		if got := content(t, filepath.Join(dir, "otm.toml")); code != cli.OK || got != slackConfig(b.ListID, false) {
 			t.Errorf("exit %d: %s%s%s", code, out, errs, got)
 		}
 	}
@@ -315,55 +322,64 @@ func modTime(t *testing.T, path string) time.Time {
 	return info.ModTime()
 }
 
-// An otm.toml that is a link, as of a folder of dot files, stays one, also where
+// An otm.toml that is a link belongs to the person: it is not replaced, also if
 // nothing is there yet.
 func TestInitSlackLinkedConfig(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
-	for name, link := range map[string]string{
-		"absolute": "/mine.toml", "relative": "../dots/mine.toml", "of a link": "../dots/other",
-		"to nothing yet": "/later.toml", "to nothing yet, relative": "../dots/later.toml", "to nothing yet, of a link": "../dots/other",
-		"to nothing yet, past a linked folder": "hop/../later.toml",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := slackDir(t, "", "")
-			config := filepath.Join(dir, "otm.toml")
-			dots := filepath.Join(filepath.Dir(dir), "dots")
-			if strings.HasPrefix(link, "/") {
-				link = dots + link
-			}
-			if err := errors.Join(os.MkdirAll(filepath.Join(dots, "deep"), 0o700), os.Symlink(filepath.Join(dots, "deep"), filepath.Join(dir, "hop")), os.Remove(config), os.Symlink(link, config), os.Symlink("third.toml", filepath.Join(dots, "other"))); err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasPrefix(name, "to nothing") {
-				put(t, config, "# mine\n")
-			}
-			if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID); code != cli.OK {
-				t.Errorf("exit %d: %s%s", code, out, errs)
-			}
-			if to, err := os.Readlink(config); err != nil || to != link || !strings.Contains(content(t, config), b.ListID) {
-				t.Errorf("leads to %q, %v", to, err)
-			}
-			if to, err := os.Readlink(filepath.Join(dots, "other")); err != nil || to != "third.toml" {
-				t.Errorf("the second link leads to %q, %v", to, err)
-			}
-		})
+	for _, there := range []bool{true, false} {
+		dir := slackDir(t, "", "")
+		link, target := filepath.Join(dir, "otm.toml"), filepath.Join(filepath.Dir(dir), "mine.toml")
+		if err := errors.Join(os.Remove(link), os.Symlink(target, link)); err != nil {
+			t.Fatal(err)
+		}
+		if there {
+			put(t, target, string(configTemplate))
+		}
+		code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+		if to, err := os.Readlink(link); code != cli.OK || err != nil || to != target || exists(target) != there || !strings.Contains(out, "\nlist_id    = ") {
+			t.Errorf("there %v: exit %d: it leads to %q, %v: %s%s", there, code, to, err, out, errs)
+		}
 	}
 }
 
-// A link into a folder that is not there is said before a list is made.
-func TestInitSlackLinkIntoNowhere(t *testing.T) {
+// TestInitSlackWritesItsOwnFile: an otm.toml that nobody has edited is written
+// whole, and read back it names list and token.
+func TestInitSlackWritesItsOwnFile(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
-	dir := slackDir(t, "", "")
-	config := filepath.Join(dir, "otm.toml")
-	if err := errors.Join(os.Remove(config), os.Symlink("no such/otm.toml", config)); err != nil {
-		t.Fatal(err)
+	for _, before := range []string{string(configTemplate), "", slackConfig("F0123456789", true), slackConfig("F0123456789", false)} {
+		dir := slackDir(t, before, "")
+		code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+		c, err := config.Load(dir, func(string) string { return "" })
+		if code != cli.OK || err != nil || c.Slack.ListID != b.ListID || c.Slack.TokenFile != filepath.Join(dir, slackTokenFile) || strings.Contains(errs, "put these lines") {
+			t.Errorf("exit %d: %s%s: %v, %+v", code, out, errs, err, c)
+		}
+		if got := content(t, filepath.Join(dir, "otm.toml")); strings.Count(got, "\n") != strings.Count(string(configTemplate), "\n") {
+			t.Errorf("it wrote\n%s", got)
+		}
 	}
-	code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--create-list", "x")
-	if n := b.Faults.Count("slackLists.create"); code != cli.BadConfig || !strings.Contains(errs, "otm: hint: mkdir -p ") || n != 0 {
-		t.Errorf("exit %d, %d lists: %s", code, n, errs)
+}
+
+// TestC21ListThatNobodySees: a list that the app made is seen by nobody else. So
+// that is said, with the command that shares it.
+func TestC21ListThatNobodySees(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	const says = "otm: note: nobody but the app can see the list yet; share it with yourself"
+	for _, tt := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"--token-stdin", "--create-list", "Agent tasks"}, true},
+		{[]string{"--token-stdin", "--create-list", "Agent tasks", "--share-with", "U0ALICE"}, false},
+		{[]string{"--token-stdin", "--list", b.ListID}, false},
+	} {
+		dir := slackDir(t, "", "")
+		code, out, errs := initSlack(t, b, dir, b.Token, tt.args...)
+		if code != cli.OK || strings.Contains(errs, says) != tt.want || strings.Contains(errs, "--share-with U0123456789\n") != tt.want {
+			t.Errorf("%q: exit %d: %s%s", tt.args, code, out, errs)
+		}
 	}
 }
 
@@ -377,7 +393,7 @@ func TestInitSlackKeepsAGoodToken(t *testing.T) {
 	dir := slackDir(t, "[slack]\nlist_id = \"F0NOTHERE12\"\ntoken_file = \"secrets/slack\"\n", "xoxb-good")
 	for _, args := range [][]string{{"--token-stdin"}, {"--token-stdin", "--list", "F0NOTHERE34"}} {
 		for _, token := range []string{b.Token, "xoxb-wrong", "xoxb-few"} {
-			if code, out, errs := slackInit(t, b, dir, token, args...); code == cli.OK {
+			if code, out, errs := initSlack(t, b, dir, token, args...); code == cli.OK {
 				t.Errorf("exit %d: %s%s", code, out, errs)
 			}
 		}
@@ -400,7 +416,7 @@ func TestInitSlackNewToken(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin"); code != cli.OK || content(t, filepath.Join(dir, slackTokenFile)) != b.Token+"\n" {
+		if code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin"); code != cli.OK || content(t, filepath.Join(dir, slackTokenFile)) != b.Token+"\n" {
 			t.Errorf("linked %t: exit %d: %s%s", linked, code, out, errs)
 		}
 	}
@@ -414,11 +430,11 @@ func TestInitSlackLookFails(t *testing.T) {
 	args := []string{"--token-stdin", "--create-list", "Agent tasks"}
 	for range 2 { // as it is made, and as it is found again
 		b.Faults.Next("files.info", boardtest.ErrorCode("file_not_found"))
-		if code, _, errs := slackInit(t, b, dir, b.Token, args...); code != cli.BadConfig || !strings.Contains(errs, "otm: hint: check the list's id") {
+		if code, _, errs := initSlack(t, b, dir, b.Token, args...); code != cli.BadConfig || !strings.Contains(errs, "otm: hint: check the list's id") {
 			t.Errorf("exit %d: %s", code, errs)
 		}
 	}
-	if code, out, errs := slackInit(t, b, dir, b.Token, args...); code != cli.OK {
+	if code, out, errs := initSlack(t, b, dir, b.Token, args...); code != cli.OK {
 		t.Errorf("again: exit %d: %s%s", code, out, errs)
 	}
 	if n := b.Faults.Count("slackLists.create"); n != 1 {
@@ -433,18 +449,18 @@ func TestInitSlackShareFails(t *testing.T) {
 	dir := slackDir(t, "", "")
 	args := []string{"--token-stdin", "--create-list", "Agent tasks", "--share-with", "U0ALICE"}
 	b.Faults.Next("slackLists.access.set", boardtest.ErrorCode("user_not_found"))
-	code, _, errs := slackInit(t, b, dir, b.Token, args...)
+	code, _, errs := initSlack(t, b, dir, b.Token, args...)
 	if code != cli.Failed || !strings.Contains(errs, "share the list with U0ALICE") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	if code, out, errs := slackInit(t, b, dir, b.Token, args...); code != cli.OK {
+	if code, out, errs := initSlack(t, b, dir, b.Token, args...); code != cli.OK {
 		t.Errorf("again: exit %d: %s%s", code, out, errs)
 	}
 	if n := b.Faults.Count("slackLists.create"); n != 1 {
 		t.Errorf("%d lists were made", n)
 	}
 	args[2] = "Another one"
-	if code, _, errs := slackInit(t, b, dir, b.Token, args...); code != cli.Usage || !strings.Contains(errs, `"Agent tasks" is configured already`) {
+	if code, _, errs := initSlack(t, b, dir, b.Token, args...); code != cli.Usage || !strings.Contains(errs, `"Agent tasks" is configured already`) {
 		t.Errorf("another list: exit %d: %s", code, errs)
 	}
 }
@@ -465,7 +481,7 @@ func TestInitSlackWhereTheBoardFails(t *testing.T) {
 				put(t, token, b.Token)
 				dir := slackDir(t, before, "")
 				run := func() (code int, said string) {
-					code, out, errs := slackInit(t, b, dir, "", "--token-file", token, "--create-list", "Agent tasks", "--share-with", "U0ALICE")
+					code, out, errs := initSlack(t, b, dir, "", "--token-file", token, "--create-list", "Agent tasks", "--share-with", "U0ALICE")
 					return code, out + errs
 				}
 				for range n - 1 {
@@ -481,14 +497,14 @@ func TestInitSlackWhereTheBoardFails(t *testing.T) {
 				if told := code != cli.OK && strings.Contains(said, "otm: error: ") && strings.Contains(said, "otm: hint: "); told != (failed != "") || strings.Contains(said, b.Token) {
 					t.Errorf("%s failed: exit %d: %s", failed, code, said)
 				}
-				made, written := b.Faults.Count("slackLists.create"), content(t, filepath.Join(dir, "otm.toml")) != before
+				made, written := b.Faults.Count("slackLists.create"), exists(filepath.Join(dir, "board", "made-list"))
 				if code, said := run(); code != cli.OK {
 					t.Errorf("after %s failed, again: exit %d: %s", failed, code, said)
 				}
 				if again := b.Faults.Count("slackLists.create") - made; (again == 0) != written || made+again > 2 {
 					t.Errorf("after %s failed, which told %q, %d lists were asked for once more", failed, said, again)
 				}
-				if got := content(t, filepath.Join(dir, slackTokenFile)); got != b.Token+"\n" || !strings.Contains(content(t, filepath.Join(dir, "otm.toml")), "token_file") {
+				if got := content(t, filepath.Join(dir, slackTokenFile)); got != b.Token+"\n" || content(t, filepath.Join(dir, "otm.toml")) != before {
 					t.Errorf("after %s failed: the token is not kept", failed)
 				}
 				if code, said := run(); code != cli.OK || strings.Contains(said, "written") || strings.Contains(said, "missing") {
@@ -509,31 +525,33 @@ func TestInitSlackMadeOrNot(t *testing.T) {
 	dir := slackDir(t, "", "")
 	args := []string{"--token-stdin", "--create-list", "x"}
 	b.Faults.Next("slackLists.create", boardtest.ApplyThenReset())
-	if code, _, errs := slackInit(t, b, dir, b.Token, args...); code != cli.TryLater || !strings.Contains(errs, "whether it was made is not known") || !strings.Contains(errs, "otm: hint: run this again") {
+	if code, _, errs := initSlack(t, b, dir, b.Token, args...); code != cli.TryLater || !strings.Contains(errs, "whether it was made is not known") || !strings.Contains(errs, "otm: hint: run this again") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	if code, out, errs := slackInit(t, b, dir, b.Token, args...); code != cli.OK {
+	if code, out, errs := initSlack(t, b, dir, b.Token, args...); code != cli.OK {
 		t.Errorf("again: exit %d: %s%s", code, out, errs)
 	}
 }
 
-// A list that was made but could not be written down is named, with the line
-// that goes on with it.
-func TestInitSlackMadeButNotWritten(t *testing.T) {
+// A list that was made is used by the next run, also if otm.toml was broken
+// meanwhile and names no list.
+func TestInitSlackMadeAndConfigBroken(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	dir := slackDir(t, "", "")
 	const broken = "[slack\n"
+	args := []string{"--token-stdin", "--create-list", "x", "--share-with", "U0ALICE"}
 	b.Faults.Next("slackLists.create", meanwhile(func() { put(t, filepath.Join(dir, "otm.toml"), broken) }))
-	code, _, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--create-list", "x", "--share-with", "U0ALICE")
-	_, line, _ := strings.Cut(errs, "otm: hint: otm init --slack ")
-	line, _, _ = strings.Cut(line, "   #")
-	if code != cli.Failed || !strings.Contains(line, "--share-with U0ALICE") || content(t, filepath.Join(dir, "otm.toml")) != broken {
+	code, _, errs := initSlack(t, b, dir, b.Token, args...)
+	if code != cli.BadConfig || content(t, filepath.Join(dir, "otm.toml")) != broken {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	put(t, filepath.Join(dir, "otm.toml"), "")
-	if code, out, errs := slackInit(t, b, dir, b.Token, strings.Fields(line)...); code != cli.OK {
-		t.Errorf("going on with %q: exit %d: %s%s", line, code, out, errs)
+	put(t, filepath.Join(dir, "otm.toml"), "[agents.a]\nkind = \"human\"\n")
+	if code, _, errs := initSlack(t, b, dir, b.Token, "--token-stdin"); code != cli.Usage || !regexp.MustCompile("hint: otm init --slack --token-stdin --list F[A-Z0-9]+\n").MatchString(errs) {
+		t.Errorf("without a list: exit %d: %s", code, errs)
+	}
+	if code, out, errs := initSlack(t, b, dir, b.Token, args...); code != cli.Partial || !strings.Contains(out, "[slack]\nlist_id    = ") {
+		t.Errorf("going on: exit %d: %s%s", code, out, errs)
 	}
 	if n := b.Faults.Count("slackLists.create"); n != 1 {
 		t.Errorf("%d lists were made", n)
@@ -555,7 +573,7 @@ func TestInitSlackEditedMeanwhile(t *testing.T) {
 		edited, after string
 		code          int
 	}{
-		"a token file of one's own": {"[slack]\ntoken_file = \"mine\"\n", "[slack]\nlist_id = \"LIST\"\ntoken_file = \"mine\"\n", cli.OK},
+		"a token file of one's own": {"[slack]\ntoken_file = \"mine\"\n", "[slack]\ntoken_file = \"mine\"\n", cli.OK},
 		"half an edit":              {"[slack\n", "[slack\n", cli.BadConfig},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -563,70 +581,10 @@ func TestInitSlackEditedMeanwhile(t *testing.T) {
 			b := boardtest.Start(t)
 			dir := slackDir(t, "", "")
 			b.Faults.Next("files.info", meanwhile(func() { put(t, filepath.Join(dir, "otm.toml"), c.edited) }))
-			code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+			code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
 			if got := content(t, filepath.Join(dir, "otm.toml")); code != c.code || got != strings.ReplaceAll(c.after, "LIST", b.ListID) {
 				t.Errorf("exit %d: %s%s%s", code, out, errs, got)
 			}
 		})
-	}
-}
-
-// Each way to write otm.toml is edited as it is written, and works.
-func TestInitSlackFormsOfConfig(t *testing.T) {
-	t.Parallel()
-	b := boardtest.Start(t)
-	for before, after := range map[string]string{
-		"[board]\n[slack]": "[board]\n[slack]\nlist_id = \"LIST\"\ntoken_file = \"secrets/slack\"\n",
-		"[\"slack\"] # mine\r\n\"list_id\" = 'F0' # old\r\n":                "[\"slack\"] # mine\r\ntoken_file = \"secrets/slack\"\r\n\"list_id\" = \"LIST\" # old\r\n",
-		"\xef\xbb\xbf[slack]\r\n":                                           "\xef\xbb\xbf[slack]\r\nlist_id = \"LIST\"\r\ntoken_file = \"secrets/slack\"\r\n",
-		"slack = { budget = 0.5 }\n":                                        "slack = { list_id = \"LIST\", token_file = \"secrets/slack\", budget = 0.5 }\n",
-		"slack.list_id = \"F0\"\n":                                          "slack.token_file = \"secrets/slack\"\nslack.list_id = \"LIST\"\n",
-		"[agents.a]\nkind = \"human\"\nlabel = \"\"\"\n[slack]\\\n\"\"\"\n": "[agents.a]\nkind = \"human\"\nlabel = \"\"\"\n[slack]\\\n\"\"\"\n\n[slack]\nlist_id = \"LIST\"\ntoken_file = \"secrets/slack\"\n",
-	} {
-		t.Run(before, func(t *testing.T) {
-			t.Parallel()
-			dir := slackDir(t, before, "")
-			want := strings.ReplaceAll(after, "LIST", b.ListID)
-			for range 2 {
-				code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
-				if got := content(t, filepath.Join(dir, "otm.toml")); code != cli.OK && code != cli.Partial || got != want {
-					t.Errorf("exit %d: %s%s%s", code, out, errs, got)
-				}
-			}
-		})
-	}
-}
-
-// An otm.toml that cannot be edited is left as it is, before anything is made;
-// with the lines that are said, it goes on.
-func TestInitSlackUnusualConfig(t *testing.T) {
-	t.Parallel()
-	b := boardtest.Start(t)
-	const toml = "slack.budget = 0.5\n[Slack]\nlist_id = \"F0NOTHERE12\"\n" // which would win
-	dir := slackDir(t, toml, "")
-	code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
-	if code != cli.BadConfig || content(t, filepath.Join(dir, "otm.toml")) != toml {
-		t.Errorf("exit %d: %s%s", code, out, errs)
-	}
-	for _, key := range []string{"list_id = \"" + b.ListID, `token_file = "secrets/slack`} {
-		if !strings.Contains(errs, "otm: hint: set "+key+"\" in the table slack of otm.toml by hand") {
-			t.Errorf("no hint about %s: %s", key, errs)
-		}
-	}
-	const noToken = "slack.budget = 0.5\n[Slack]\ntoken_file = \"\"\n" // which would win
-	put(t, filepath.Join(dir, "otm.toml"), noToken)
-	code, _, errs = slackInit(t, b, dir, b.Token, "--token-stdin", "--create-list", "x")
-	if code != cli.BadConfig || !strings.Contains(errs, "below a line [slack]") || content(t, filepath.Join(dir, "otm.toml")) != noToken {
-		t.Errorf("exit %d: %s", code, errs)
-	}
-	if n := b.Faults.Count("slackLists.create"); n != 0 {
-		t.Errorf("%d lists were made", n)
-	}
-	if _, err := os.Stat(filepath.Join(dir, slackTokenFile)); !os.IsNotExist(err) {
-		t.Errorf("the token was written: %v", err)
-	}
-	put(t, filepath.Join(dir, "otm.toml"), fmt.Sprintf("slack.budget = 0.5\n[Slack]\nlist_id = %q\ntoken_file = \"secrets/slack\"\n", b.ListID))
-	if code, out, errs := slackInit(t, b, dir, b.Token, "--token-stdin"); code != cli.OK {
-		t.Errorf("by hand: exit %d: %s%s", code, out, errs)
 	}
 }

@@ -2,6 +2,8 @@ package app
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -15,7 +17,7 @@ import (
 	"otm/internal/safe"
 )
 
-// slackTokenFile is where the token is kept, relative to the data directory.
+// slackTokenFile is where we keep the token, relative to the data directory.
 const slackTokenFile = "secrets/slack"
 
 // maxToken bounds what is read as a token, in bytes.
@@ -24,46 +26,46 @@ const maxToken = 4 << 10
 // slackToken is the token to work with.
 type slackToken struct {
 	text string
-	// keep: it was handed in, and is to be written down. One that a person keeps,
-	// in a file of one's own or in the environment, stays there alone.
+	// keep: the token was handed in and is to be written down. A token that a
+	// person keeps in a file or in the environment stays there alone.
 	keep bool
 }
 
-// token is the one that is handed in now, or the one that is kept.
-func (o *slackSetup) token(h *Home) (slackToken, error) {
+// findToken returns the token that is handed in now, or the one that is kept.
+func (o *slackInit) findToken() (slackToken, error) {
 	var data []byte
 	var err error
 	switch {
 	case o.tokenStdin:
-		// The first line: who pastes it ends it with Enter, and need know no more.
-		data, err = bufio.NewReader(io.LimitReader(h.In, maxToken)).ReadBytes('\n')
+		// One line: a person who pastes the token need know Enter only.
+		data, err = bufio.NewReader(io.LimitReader(o.h.In, maxToken)).ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
 	case o.tokenFile != "":
 		data, err = os.ReadFile(o.tokenFile)
 	default:
-		return o.keptToken(h)
+		return o.keptToken()
 	}
 	if err != nil {
 		return slackToken{}, cli.Errorf(cli.Credentials, "the token cannot be read: %w", err).Hint("%s", o.withToken())
 	}
 	token := slackToken{text: strings.TrimSpace(string(data)), keep: true}
 	if !strings.HasPrefix(token.text, "xox") || strings.ContainsAny(token.text, " \t\r\n") {
-		return slackToken{}, cli.Errorf(cli.Usage, "that is no Slack token: it begins with xoxb-").
+		return slackToken{}, cli.Errorf(cli.Usage, "this is not a Slack token, which begins with xoxb-").
 			Hint("copy the Bot User OAuth Token of the app from OAuth & Permissions")
 	}
-	return token, h.mayReplace(token.text)
+	return token, o.mayReplace(token.text)
 }
 
-// keptToken is the one that the daemons use, or one that a run kept which
+// keptToken returns the token that the daemons use, or one that a run kept which
 // crashed before otm.toml named its file.
-func (o *slackSetup) keptToken(h *Home) (slackToken, error) {
-	text, err := h.Config.SlackToken(h.Getenv)
-	file := h.Config.Slack.TokenFile
+func (o *slackInit) keptToken() (slackToken, error) {
+	text, err := o.h.Config.SlackToken(o.h.Getenv)
+	file := o.h.Config.Slack.TokenFile
 	left := file == "" && text == ""
 	if left {
-		file = filepath.Join(h.Dir, slackTokenFile)
+		file = o.tokenPath()
 		var data []byte
 		data, err = durable.ReadFile(file)
 		text = strings.TrimSpace(string(data))
@@ -79,21 +81,23 @@ func (o *slackSetup) keptToken(h *Home) (slackToken, error) {
 	return slackToken{text: text, keep: left}, nil
 }
 
-// tokenPath is where a token that is handed in goes, behind all links.
-func (h *Home) tokenPath() string {
-	if h.Config.Slack.TokenFile != "" {
-		return followLinks(h.Config.Slack.TokenFile)
+// tokenPath is the file for a token that is handed in; a link to it stays.
+func (o *slackInit) tokenPath() string {
+	path := cmp.Or(o.h.Config.Slack.TokenFile, filepath.Join(o.h.Dir, slackTokenFile))
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
 	}
-	return followLinks(filepath.Join(h.Dir, slackTokenFile))
+	return path
 }
 
-// mayReplace refuses to put a token in the place of another that stands in a
-// file of the person's own: somebody else may need it, or write it.
-func (h *Home) mayReplace(token string) error {
-	path := h.tokenPath()
+// mayReplace refuses to overwrite another token in a file of the person's own:
+// somebody else may need that token.
+func (o *slackInit) mayReplace(token string) error {
+	path := o.tokenPath()
 	data, err := durable.ReadFile(path)
 	old := strings.TrimSpace(string(data))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (old == "" || old == token) || h.isOurs(path) {
+	ours := cmp.Or(o.h.Config.Slack.TokenFile, filepath.Join(o.h.Dir, slackTokenFile)) == filepath.Join(o.h.Dir, slackTokenFile)
+	if ours || errors.Is(err, fs.ErrNotExist) || err == nil && (old == "" || old == token) {
 		return nil
 	}
 	return cli.Errorf(cli.Usage, "the token is kept in %q, a file of your own that holds another one", path).
@@ -101,32 +105,16 @@ func (h *Home) mayReplace(token string) error {
 		Hint("or set token_file = %q in [slack] of otm.toml, then run this again", slackTokenFile)
 }
 
-// isOurs tells whether a file, behind all links, stands in the data directory, or in secrets/ where
-// that is a link to somewhere else.
-func (h *Home) isOurs(path string) bool {
-	at := filepath.Dir(path) // without links
-	for _, root := range []string{h.Dir, filepath.Join(h.Dir, "secrets")} {
-		real, err := filepath.EvalSymlinks(root)
-		if err == nil && (at == real || strings.HasPrefix(at, real+string(filepath.Separator))) {
-			return true
-		}
-	}
-	return false
-}
-
-// keepToken writes a token down that was handed in, for the user's eyes only.
-func (h *Home) keepToken(token slackToken, r *slackReport) error {
-	if !token.keep {
-		return nil
-	}
-	path := h.tokenPath()
-	if data, err := durable.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == token.text {
+// keepToken writes a token down that was handed in, readable by its user alone.
+func (o *slackInit) keepToken(context.Context) error {
+	path := o.tokenPath()
+	if data, err := durable.ReadFile(path); !o.token.keep || err == nil && strings.TrimSpace(string(data)) == o.token.text {
 		return nil
 	}
 	crash.Point("init.token")
-	if err := durable.Replace(path, []byte(token.text+"\n")); err != nil {
+	if err := durable.Replace(path, []byte(o.token.text+"\n")); err != nil {
 		return err
 	}
-	r.Changed = append(r.Changed, path)
+	o.report.Changed = append(o.report.Changed, path)
 	return nil
 }
