@@ -150,9 +150,11 @@ func (b *brittle) State(context.Context) (*page.State, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return &page.State{
-		Statuses: []string{"new"}, Priorities: []string{"normal"}, Types: []string{"action"}, Room: page.Room{Live: true},
-		Tasks:  []page.Task{{Row: "Rec1", ID: "T-00001", Title: b.title, Status: "new", Steps: []page.Step{}}},
-		Agents: []page.Agent{}, Components: []page.Component{}, Failed: []page.Failed{},
+		Rest: page.Rest{
+			Statuses: []string{"new"}, Priorities: []string{"normal"}, Types: []string{"action"}, Room: page.Room{Live: true},
+			Agents: []page.Agent{}, Components: []page.Component{}, Failed: []page.Failed{},
+		},
+		Tasks: []page.Task{{Row: "Rec1", ID: "T-00001", Title: b.title, Status: "new", Steps: []page.Step{}}},
 	}, b.err
 }
 

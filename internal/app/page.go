@@ -42,11 +42,11 @@ func (p *pageSource) State(ctx context.Context) (*page.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &page.State{
+	s := &page.State{Rest: page.Rest{
 		Statuses: texts(pipeline.Statuses), Priorities: texts(pipeline.Priorities), Types: texts(pipeline.Types),
 		Agents: []page.Agent{}, Failed: []page.Failed{}, ConfigPath: filepath.Join(p.home.Dir, "otm.toml"),
 		Room: page.Room{Rows: snap.Count, Limit: limitOf(snap), Live: p.live},
-	}
+	}}
 	if walk := snap.WalkAt.UTC(); !p.live && !snap.WalkAt.IsZero() {
 		s.Room.WalkAt = &walk
 	}

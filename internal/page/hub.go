@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,9 +43,8 @@ type hub struct {
 	begun   int        // looks that have begun
 	ended   time.Time  // when the last look ended
 	took    time.Duration
-	count   int // of the states so far
-	order   []string
-	parts   map[string][]byte // JSON of each part of the last state, by its name; nil before the first
+	count   int               // of the states so far
+	rest    []byte            // JSON of the last state without its tasks: ,"name":value …; nil before the first
 	tasks   map[string][]byte // JSON of each of its tasks, by its row
 	pages   map[chan []byte]struct{}
 	trouble string // why the source cannot be read; "" if it can
@@ -193,15 +195,15 @@ func (h *hub) troubleEvent() []byte {
 
 // take makes s the last state, and sends what changed.
 func (h *hub) take(s *State) error {
-	order, parts, tasks, err := encode(s)
+	rest, tasks, err := encode(s)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first := h.parts == nil
-	change := h.difference(parts, tasks)
-	h.order, h.parts, h.tasks = order, parts, tasks
+	first := h.rest == nil
+	change := h.difference(rest, tasks)
+	h.rest, h.tasks = rest, tasks
 	if change == "" && !first {
 		return nil
 	}
@@ -227,56 +229,46 @@ func (h *hub) send(event []byte) {
 // version names the last state. It is called with mu held.
 func (h *hub) version() string { return fmt.Sprintf("%s-%d", h.epoch, h.count) }
 
-// partNames are the parts of a state besides its tasks, in the order in which
-// they are sent.
-var partNames = []string{"statuses", "priorities", "types", "agents", "components", "waiting", "failed", "room", "createCommand", "configPath"}
-
-// encode returns the rows of the tasks in their order, and the parts of a state
-// and its tasks as JSON.
-func encode(s *State) (order []string, parts, tasks map[string][]byte, err error) {
-	parts = make(map[string][]byte, len(partNames))
-	for i, v := range []any{s.Statuses, s.Priorities, s.Types, s.Agents, s.Components, s.Waiting, s.Failed, s.Room, s.CreateCommand, s.ConfigPath} {
-		if parts[partNames[i]], err = json.Marshal(v); err != nil {
-			return nil, nil, nil, err
-		}
+// encode returns a state without its tasks as the members of a JSON object,
+// each after a comma, and its tasks as JSON by their rows.
+func encode(s *State) (rest []byte, tasks map[string][]byte, err error) {
+	if rest, err = json.Marshal(&s.Rest); err != nil {
+		return nil, nil, err
 	}
-	order, tasks = make([]string, len(s.Tasks)), make(map[string][]byte, len(s.Tasks))
+	rest[0] = ','
+	tasks = make(map[string][]byte, len(s.Tasks))
 	for i := range s.Tasks {
-		order[i] = s.Tasks[i].Row
-		if tasks[order[i]], err = json.Marshal(&s.Tasks[i]); err != nil {
-			return nil, nil, nil, err
+		t := &s.Tasks[i]
+		if tasks[t.Row], err = json.Marshal(t); err != nil {
+			return nil, nil, err
 		}
 	}
-	return order, parts, tasks, nil
+	return rest[:len(rest)-1], tasks, nil
 }
 
 // difference is what is new against the last state, as the members of a JSON
 // object, each after a comma; "" if nothing is. It is called with mu held.
-func (h *hub) difference(parts, tasks map[string][]byte) string {
-	var b strings.Builder
-	for _, name := range partNames {
-		if !bytes.Equal(parts[name], h.parts[name]) {
-			fmt.Fprintf(&b, `,%q:%s`, name, parts[name])
-		}
-	}
-	var changed [][]byte
+func (h *hub) difference(rest []byte, tasks map[string][]byte) string {
+	var changed, gone []string
 	for row, data := range tasks {
 		if !bytes.Equal(data, h.tasks[row]) {
-			changed = append(changed, data)
+			changed = append(changed, string(data))
 		}
 	}
-	if len(changed) > 0 {
-		fmt.Fprintf(&b, `,"tasks":[%s]`, bytes.Join(changed, []byte(",")))
-	}
-	var gone []string
 	for row := range h.tasks {
 		if tasks[row] == nil {
-			gone = append(gone, row)
+			gone = append(gone, strconv.Quote(row))
 		}
 	}
+	var b strings.Builder
+	if !bytes.Equal(rest, h.rest) {
+		b.Write(rest)
+	}
+	if len(changed) > 0 {
+		fmt.Fprintf(&b, `,"tasks":[%s]`, strings.Join(changed, ","))
+	}
 	if len(gone) > 0 {
-		data, _ := json.Marshal(gone) // strings always marshal
-		fmt.Fprintf(&b, `,"gone":%s`, data)
+		fmt.Fprintf(&b, `,"gone":[%s]`, strings.Join(gone, ","))
 	}
 	return b.String()
 }
@@ -303,18 +295,16 @@ func (h *hub) whole(ctx context.Context) ([]byte, error) {
 func (h *hub) upToDate() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.pages) > 0 && h.parts != nil && h.trouble == ""
+	return len(h.pages) > 0 && h.rest != nil && h.trouble == ""
 }
 
 // everything is the last state as a line of JSON. It is called with mu held.
 func (h *hub) everything() []byte {
 	b := bytes.NewBufferString(h.head())
 	b.WriteString(`,"all":true`)
-	for _, name := range partNames {
-		fmt.Fprintf(b, `,%q:%s`, name, h.parts[name])
-	}
+	b.Write(h.rest)
 	b.WriteString(`,"tasks":[`)
-	for i, row := range h.order {
+	for i, row := range slices.Sorted(maps.Keys(h.tasks)) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
@@ -351,7 +341,7 @@ func (h *hub) subscribe(ctx context.Context, version string) (chan []byte, error
 func (h *hub) has(version string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.parts != nil && version == h.version()
+	return h.rest != nil && version == h.version()
 }
 
 func (h *hub) unsubscribe(page chan []byte) {

@@ -2,16 +2,13 @@ package page
 
 import (
 	"context"
-	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -88,17 +85,17 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /page/app.js", s.file("app.js", "text/javascript; charset=utf-8"))
 	mux.HandleFunc("GET /page/app.css", s.file("app.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page/icon.svg", s.file("icon.svg", "image/svg+xml"))
-	mux.HandleFunc("POST /page/session", s.ownOrigin(s.session))
-	mux.HandleFunc("POST /page/pass", s.ownOrigin(s.pass))
-	mux.HandleFunc("GET /page/state", notFromElsewhere(s.signedIn(s.state)))
-	mux.HandleFunc("GET /page/events", notFromElsewhere(s.signedIn(s.events)))
-	mux.HandleFunc("GET /page/task", notFromElsewhere(s.signedIn(s.detail)))
-	mux.HandleFunc("POST /page/do", s.ownOrigin(s.signedIn(s.do)))
+	mux.HandleFunc("POST /page/session", s.session)
+	mux.HandleFunc("POST /page/pass", s.pass)
+	mux.HandleFunc("GET /page/state", s.signedIn(s.state))
+	mux.HandleFunc("GET /page/events", s.signedIn(s.events))
+	mux.HandleFunc("GET /page/task", s.signedIn(s.detail))
+	mux.HandleFunc("POST /page/do", s.signedIn(s.do))
 	return guard(mux)
 }
 
-// guard refuses requests that do not call us by a loopback name, and sets the
-// headers that every answer has.
+// guard refuses requests that do not call us by a loopback name, or that another
+// page made a browser send. It sets the headers that every answer has.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -110,9 +107,14 @@ func guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		if !loopback(r.Host) {
-			h.Set("Connection", "close")
-			http.Error(w, "this page answers to 127.0.0.1, localhost and [::1] only", http.StatusForbidden)
+			refuse(w, http.StatusForbidden, "this page answers to 127.0.0.1, localhost and [::1] only", "")
 			return
+		}
+		for _, origin := range r.Header.Values("Origin") {
+			if origin != "http://"+r.Host {
+				refuse(w, http.StatusForbidden, "only this page may ask here", "")
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -128,82 +130,6 @@ func loopback(host string) bool {
 		return true
 	}
 	return false
-}
-
-// ownOrigin refuses writes that another page made a browser send. A browser
-// names its origin with every write; a tool that names none must bear the
-// token.
-func (s *Server) ownOrigin(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		origins := r.Header.Values("Origin")
-		own := len(origins) == 1 && origins[0] == "http://"+r.Host
-		if !own && !(len(origins) == 0 && s.bearsToken(r)) {
-			refuse(w, http.StatusForbidden, "only this page may write here", "")
-			return
-		}
-		next(w, r)
-	}
-}
-
-// notFromElsewhere refuses reads that a browser says another page made it send.
-func notFromElsewhere(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		switch r.Header.Get("Sec-Fetch-Site") {
-		case "", "same-origin", "none":
-			next(w, r)
-		default:
-			refuse(w, http.StatusForbidden, "only this page may read here", "")
-		}
-	}
-}
-
-// tokenOf returns the token in the header of a request; "" if there is none.
-func tokenOf(r *http.Request) string {
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return token
-}
-
-func (s *Server) bearsToken(r *http.Request) bool {
-	if s.opts.Bearer == nil {
-		return false
-	}
-	token := s.opts.Bearer()
-	return token != "" && subtle.ConstantTimeCompare([]byte(tokenOf(r)), []byte(token)) == 1
-}
-
-// maySee reports whether a request bears a pass, or the token. It reads the
-// key each time, so that removing the key ends all sessions.
-func (s *Server) maySee(r *http.Request) (bool, error) {
-	if s.bearsToken(r) {
-		return true, nil
-	}
-	key, err := readKey(s.opts.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && s.run.admits(tokenOf(r), key, s.opts.Now()), err
-}
-
-// signedIn lets those through who may see the page. It looks at headers only.
-func (s *Server) signedIn(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		may, err := s.maySee(r)
-		if err != nil {
-			s.fail(w, "read the key of the sessions", err)
-			return
-		}
-		if !may {
-			s.notSignedIn(w)
-			return
-		}
-		next(w, r)
-	}
-}
-
-// notSignedIn refuses with the challenge, which a browser with a session signs
-// to get a pass.
-func (s *Server) notSignedIn(w http.ResponseWriter) {
-	answer(w, http.StatusUnauthorized, map[string]string{"error": "not signed in", "hint": "otm board --link", "challenge": s.run.challenge})
 }
 
 func refuse(w http.ResponseWriter, code int, reason, hint string) {
@@ -231,88 +157,6 @@ func (s *Server) file(name, kind string) http.HandlerFunc {
 		w.Header().Set("Content-Type", kind)
 		w.Write(data)
 	}
-}
-
-// signIn is what a browser gets when it signs in: what it sends with each
-// request to this process, and what buys the next pass, if it has a key.
-type signIn struct {
-	Pass    string `json:"pass"`
-	Session string `json:"session,omitempty"`
-}
-
-// session exchanges a link's code for a pass and, if the browser sends the
-// public half of a key, a session.
-func (s *Server) session(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Code string `json:"code"`
-		Key  string `json:"key"`
-	}
-	if !readJSON(w, r, maxSignInBody, &body) {
-		return
-	}
-	if body.Key != "" && !validPublic(body.Key) {
-		refuse(w, http.StatusBadRequest, "the key is no point of P-256", "")
-		return
-	}
-	good, err := useLink(s.opts.Dir, body.Code, s.opts.Now())
-	if err != nil {
-		s.fail(w, "exchange a link", err)
-		return
-	}
-	if !good {
-		refuse(w, http.StatusUnauthorized, "the code was used already, or is older than a minute", "otm board --link")
-		return
-	}
-	key, err := loadKey(s.opts.Dir)
-	if err != nil {
-		s.fail(w, "read the key of the sessions", err)
-		return
-	}
-	s.admit(w, r, key, body.Key)
-}
-
-// pass exchanges a session, and proof that the browser holds its key, for a
-// pass and a session that lasts longer.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Session string `json:"session"`
-		Proof   string `json:"proof"`
-	}
-	if !readJSON(w, r, maxSignInBody, &body) {
-		return
-	}
-	key, err := readKey(s.opts.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.fail(w, "read the key of the sessions", err)
-		return
-	}
-	public := ""
-	if err == nil {
-		public = sessionKey(key, body.Session, port(r), s.opts.Now())
-	}
-	if public == "" || !s.run.proves(public, body.Proof) {
-		s.notSignedIn(w)
-		return
-	}
-	s.admit(w, r, key, public)
-}
-
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, key []byte, public string) {
-	now := s.opts.Now()
-	in := signIn{Pass: s.run.pass(key, now)}
-	if public != "" {
-		in.Session = newSession(key, port(r), public, now)
-	}
-	answer(w, http.StatusOK, in)
-}
-
-// port is the port on which a request came in, as the system tells it: the
-// request itself could claim any.
-func port(r *http.Request) string {
-	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
-		return strconv.Itoa(addr.Port)
-	}
-	return ""
 }
 
 func (s *Server) state(w http.ResponseWriter, r *http.Request) {

@@ -156,10 +156,8 @@ func sessionKey(key []byte, session, port string, now time.Time) string {
 	return fields[1]
 }
 
-// validPublic reports whether a text is a public key: an uncompressed point of
-// P-256 in hex, as browsers export it.
-func validPublic(public string) bool { return parsePublic(public) != nil }
-
+// parsePublic reads a public key: an uncompressed point of P-256 in hex, as
+// browsers export it. It returns nil for anything else.
 func parsePublic(public string) *ecdsa.PublicKey {
 	raw, err := hex.DecodeString(public)
 	if err != nil {

@@ -26,11 +26,17 @@ func (r *Refusal) Error() string { return r.Reason }
 
 // State is what the page shows. No slice in it is nil.
 type State struct {
+	Rest
+	Tasks []Task `json:"tasks"`
+}
+
+// Rest is a state without its tasks. It is small, so a page gets all of it
+// when a part has changed.
+type Rest struct {
 	Statuses   []string    `json:"statuses"`
 	Priorities []string    `json:"priorities"`
 	Types      []string    `json:"types"`
 	Agents     []Agent     `json:"agents"`
-	Tasks      []Task      `json:"tasks"`
 	Components []Component `json:"components"`
 	Waiting    Waiting     `json:"waiting"`
 	Failed     []Failed    `json:"failed"`
