@@ -50,7 +50,7 @@ func TestPageStolenLink(t *testing.T) {
 		}
 	}
 	locked("used twice", o.link)
-	old, err := page.NewLink(o.home.pageDir(), time.Now().Add(-page.LinkLife-time.Second))
+	old, err := page.NewLink(newPageDoor(o.home).dir(), time.Now().Add(-page.LinkLife-time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +60,14 @@ func TestPageStolenLink(t *testing.T) {
 	locked("none", o.page())
 	// A good one, opened where the door is locked, opens it: only what stands
 	// behind # changes, so the page is not loaded anew.
-	good, err := o.home.link(o.page())
+	good, err := newPageDoor(o.home).link(o.page())
 	if err != nil {
 		t.Fatal(err)
 	}
 	thief.do(chromedp.Navigate(good))
 	thief.column("other", "Secret")
 	// And signing out everywhere: without the key the owner is out.
-	if err := os.Remove(filepath.Join(o.home.pageDir(), "key")); err != nil {
+	if err := os.Remove(filepath.Join(newPageDoor(o.home).dir(), "key")); err != nil {
 		t.Fatal(err)
 	}
 	address := strings.TrimSuffix(strings.TrimPrefix(o.page(), "http://"), "/")

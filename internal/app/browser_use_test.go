@@ -454,7 +454,7 @@ func TestPageFullList(t *testing.T) {
 	h := newHome(t, "")
 	plant(t, h, seed{title: "One", status: "pending", agent: "devdas", steps: []string{"a", "b"}})
 	v := visit(t, h, board.Options{RowLimit: 3})
-	link, err := h.link(v.address + "/")
+	link, err := newPageDoor(h).link(v.address + "/")
 	if err != nil {
 		t.Fatal(err)
 	}

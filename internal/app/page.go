@@ -17,19 +17,34 @@ import (
 	"otm/slacklist"
 )
 
-// human is who a person on the page is, in histories.
-const human = "human"
-
 // pageSource is what the page shows of a data directory, and does in it.
 type pageSource struct {
+	pageReader
+	pageWriter
+}
+
+// newPageSource returns the source for a Slack List; connect makes it that of
+// the embedded board.
+func newPageSource(h *Home, log *slog.Logger) *pageSource {
+	return &pageSource{
+		pageReader{home: h, look: func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() }},
+		pageWriter{
+			people: h.board(log), store: h.Store, box: h.Box, agents: h.Config.Agents, now: h.Now, log: log,
+			putBack: func(ctx context.Context, name string, newID bool) error {
+				_, _, err := h.retryOne(ctx, name, retryAs{newID: newID})
+				return err
+			},
+		},
+	}
+}
+
+// pageReader is what the page shows of a data directory.
+type pageReader struct {
 	home *Home
 	// look reads the board: the embedded one as it is now, a Slack List as it
 	// was when it was last read.
 	look func(context.Context) (*slacklist.Snapshot, error)
-	live bool // what look shows is the present
-	// people is the board as a person writes to it.
-	people pipeline.Board
-	log    *slog.Logger
+	live bool // what look returns is the present
 
 	mu      sync.Mutex // guards what follows
 	records fileCache[recordFacts]
@@ -37,7 +52,7 @@ type pageSource struct {
 }
 
 // State implements page.Source.
-func (p *pageSource) State(ctx context.Context) (*page.State, error) {
+func (p *pageReader) State(ctx context.Context) (*page.State, error) {
 	snap, err := p.look(ctx)
 	if err != nil {
 		return nil, err
@@ -71,7 +86,7 @@ func texts[T ~string](all []T) []string {
 
 // createCommand makes a first task for the first agent that works by itself,
 // or else the first of all.
-func (p *pageSource) createCommand() string {
+func (p *pageReader) createCommand() string {
 	agents := p.home.Config.Agents
 	if len(agents) == 0 {
 		return ""
@@ -84,7 +99,7 @@ func (p *pageSource) createCommand() string {
 	return command
 }
 
-func (p *pageSource) components(s *page.State) {
+func (p *pageReader) components(s *page.State) {
 	r := runner(p.home)
 	for _, c := range view.Components(view.Sources{Dir: p.home.Dir, LogDir: p.home.LogDir(), Now: p.home.Now(), Runner: r}) {
 		if !slices.Contains(r.Expected(), c.ID) {
@@ -105,7 +120,7 @@ func (p *pageSource) components(s *page.State) {
 const maxFailed = 50
 
 // files counts what waits, and shows what failed. It is called with mu held.
-func (p *pageSource) files(s *page.State) error {
+func (p *pageReader) files(s *page.State) error {
 	for _, kind := range inbox.Kinds {
 		files, err := p.home.Box.List(kind)
 		if err != nil {
@@ -142,7 +157,7 @@ func (p *pageSource) files(s *page.State) error {
 // in another file.
 var errBeside = errors.New("explained beside it")
 
-func (p *pageSource) settled(name string) (*inbox.Settled, error) {
+func (p *pageReader) settled(name string) (*inbox.Settled, error) {
 	f, err := p.failed.get(filepath.Join(p.home.Dir, inbox.FailedDir, name), func() (*inbox.Settled, error) {
 		f, err := p.home.Box.ReadSettled(inbox.FailedDir, name)
 		if err == nil && f.Object == nil {

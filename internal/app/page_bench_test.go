@@ -187,7 +187,7 @@ func BenchmarkPageBrowser(b *testing.B) {
 	for _, rows := range []int{1000, 4000} {
 		b.Run(fmt.Sprint("rows=", rows), func(b *testing.B) {
 			v := benchPage(b, rows)
-			link, err := v.home.link(v.address + "/")
+			link, err := newPageDoor(v.home).link(v.address + "/")
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -43,7 +43,7 @@ func visit(t testing.TB, h *Home, o board.Options) *visitor {
 	t.Helper()
 	o.Listen = h.Config.Board.Listen
 	ctx, stop := context.WithCancel(context.Background())
-	p, err := h.openPage(ctx, o)
+	p, err := openPage(ctx, h, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func visit(t testing.TB, h *Home, o board.Options) *visitor {
 	})
 	v := &visitor{t: t, home: h, address: strings.TrimSuffix(p.address, "/"), client: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(v.client.CloseIdleConnections)
-	link, err := h.link(p.address)
+	link, err := newPageDoor(h).link(p.address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -611,7 +611,7 @@ func TestPageOfSlackList(t *testing.T) {
 	if task := v.task("on Slack"); task.Status != "new" || !task.Steps[0].Done {
 		t.Errorf("the page shows %+v", task)
 	}
-	if address, err := h.pageAddress(); err != nil || address != v.address+"/" {
+	if address, err := newPageDoor(h).address(); err != nil || address != v.address+"/" {
 		t.Errorf("the page is said to be at %q, error %v", address, err)
 	}
 }
@@ -800,13 +800,13 @@ func TestPageLink(t *testing.T) {
 	h := newHome(t, "")
 	var out bytes.Buffer
 	h.Out = &out
-	if err := h.printLink(); err == nil || exitCode(err) != cli.TryLater {
+	if err := newPageDoor(h).print(h.Out); err == nil || exitCode(err) != cli.TryLater {
 		t.Errorf("no page runs: error %v", err)
 	}
 	v := visit(t, h, board.Options{})
 	for range 2 {
 		out.Reset()
-		if err := h.printLink(); err != nil {
+		if err := newPageDoor(h).print(h.Out); err != nil {
 			t.Fatal(err)
 		}
 		address, code, ok := strings.Cut(strings.TrimSpace(out.String()), "/#code=")

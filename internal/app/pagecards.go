@@ -29,7 +29,7 @@ func (f *recordFacts) order(step *pipeline.Row) int {
 }
 
 // facts returns the zero value where a task has no record that can be read.
-func (p *pageSource) facts(id pipeline.TaskID) recordFacts {
+func (p *pageReader) facts(id pipeline.TaskID) recordFacts {
 	path := filepath.Join(p.home.Dir, "tasks", id.String()+".json")
 	facts, err := p.records.get(path, func() (recordFacts, error) {
 		rec, err := p.home.Store.Load(id)
@@ -50,7 +50,7 @@ func (p *pageSource) facts(id pipeline.TaskID) recordFacts {
 
 // cards puts the rows of the board together, in the order of the ids. It is
 // called with mu held.
-func (p *pageSource) cards(rows []pipeline.Row) []page.Task {
+func (p *pageReader) cards(rows []pipeline.Row) []page.Task {
 	steps := map[string][]*pipeline.Row{}
 	for i := range rows {
 		if r := &rows[i]; r.Parent != "" {
@@ -77,14 +77,14 @@ func (p *pageSource) cards(rows []pipeline.Row) []page.Task {
 	return tasks
 }
 
-func (p *pageSource) agentName(assignee string) string {
+func (p *pageReader) agentName(assignee string) string {
 	if a := p.home.Config.Agents.Assigned(assignee); a != nil {
 		return a.Name
 	}
 	return assignee
 }
 
-func (p *pageSource) card(r *pipeline.Row, steps []*pipeline.Row, agent string) page.Task {
+func (p *pageReader) card(r *pipeline.Row, steps []*pipeline.Row, agent string) page.Task {
 	t := page.Task{
 		Row: r.ID, Title: r.Title, Status: string(r.CurrentStatus()), Agent: agent, Priority: string(r.Priority), Type: r.Type,
 		Project: r.Project, Reason: r.Reason, Result: r.Result, Steps: make([]page.Step, 0, len(steps)),

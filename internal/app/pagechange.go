@@ -54,7 +54,7 @@ func checkFields(a page.Action) error {
 }
 
 // changeOf turns an action into a change. The error is a *page.Refusal.
-func (p *pageSource) changeOf(a page.Action) (*change, error) {
+func (w *pageWriter) changeOf(a page.Action) (*change, error) {
 	c := &change{row: a.Row}
 	switch a.Do {
 	case "approve":
@@ -77,7 +77,7 @@ func (p *pageSource) changeOf(a page.Action) (*change, error) {
 		}
 		return c, nil
 	}
-	return c, p.edit(c, a)
+	return c, w.edit(c, a)
 }
 
 // setReason sets the reason, which holds as much as one that an agent reports.
@@ -97,7 +97,7 @@ func (c *change) setStatus(to pipeline.Status) {
 }
 
 // edit adds what an edit changes.
-func (p *pageSource) edit(c *change, a page.Action) error {
+func (w *pageWriter) edit(c *change, a page.Action) error {
 	if a.Status != "" {
 		to, ok := pipeline.ParseStatus(a.Status)
 		if !ok {
@@ -107,7 +107,7 @@ func (p *pageSource) edit(c *change, a page.Action) error {
 	}
 	if a.Agent != "" {
 		cell := pipeline.Cell{Field: pipeline.FieldAssignee, Text: pipeline.CleanName(a.Agent)}
-		known, err := p.configured(a.Agent)
+		known, err := w.configured(a.Agent)
 		switch {
 		case err != nil:
 			return err
@@ -144,11 +144,11 @@ func (p *pageSource) edit(c *change, a page.Action) error {
 // the task or sends it back.
 const knownFor = 5 * time.Second
 
-// write writes a change to the board and notes it in the record of its task.
-// If we crash between the two, the next pass sees the change on the board and
-// notes it, with the board's name for who made it.
-func (p *pageSource) write(ctx context.Context, c *change) (err error) {
-	b, err := p.people.Begin(ctx)
+// write writes a change to the board, and notes it in the record of its task.
+// If we crash in between, the next pass sees the change on the board and notes
+// it with the board's name for the person.
+func (w *pageWriter) write(ctx context.Context, c *change) (err error) {
+	b, err := w.people.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -187,8 +187,8 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 	if id == 0 {
 		return nil // typed by hand: there is no record yet
 	}
-	now := p.home.Now()
-	rec, err := p.home.Store.Change(ctx, id, func(r *pipeline.Record) error {
+	now := w.now()
+	rec, err := w.store.Change(ctx, id, func(r *pipeline.Record) error {
 		if r.RowID != taskRow {
 			return pipeline.ErrUnchanged // the next pass makes it from the row, or the id is another task's
 		}
@@ -200,7 +200,7 @@ func (p *pageSource) write(ctx context.Context, c *change) (err error) {
 		return nil
 	})
 	if err == nil {
-		rec.LogPeople(ctx, p.log, now)
+		rec.LogPeople(ctx, w.log, now)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Detail implements page.Source.
-func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, error) {
+func (p *pageReader) Detail(ctx context.Context, row string) (*page.Detail, error) {
 	snap, err := p.look(ctx)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 }
 
 // detailOfTyped is for a row that bears no task's id.
-func (p *pageSource) detailOfTyped(ctx context.Context, snap *slacklist.Snapshot, row *pipeline.Row) (*page.Detail, error) {
+func (p *pageReader) detailOfTyped(ctx context.Context, snap *slacklist.Snapshot, row *pipeline.Row) (*page.Detail, error) {
 	v, err := loadView(ctx, p.home, snap)
 	if err != nil {
 		return nil, err

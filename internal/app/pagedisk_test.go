@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,11 +25,7 @@ import (
 )
 
 // pageOf is the page of a Slack List without its server, so that nothing else looks.
-func pageOf(h *Home) *pageSource {
-	log := slog.New(slog.DiscardHandler)
-	look := func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() }
-	return &pageSource{home: h, look: look, people: h.board(log), log: log}
-}
+func pageOf(h *Home) *pageSource { return newPageSource(h, slog.New(slog.DiscardHandler)) }
 
 // newReviewed is newBusy whose task with two steps waits for a person.
 func newReviewed(t *testing.T) (p *patient, row, step string) {
@@ -217,13 +212,13 @@ func TestLinkWhereThePageIsOdd(t *testing.T) {
 	} {
 		slack, _ := slackHome(t)
 		embedded := newHome(t, "")
-		for path, h := range map[string]*Home{slack.announcementPath(): slack, filepath.Join(embedded.boardDir(), "endpoint.json"): embedded} {
+		for path, h := range map[string]*Home{newPageDoor(slack).path(): slack, filepath.Join(embedded.boardDir(), "endpoint.json"): embedded} {
 			if put(t, path, c.text); c.text == "gone" {
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)
 				}
 			}
-			err := h.printLink()
+			err := newPageDoor(h).print(h.Out)
 			var e *cli.Error
 			if !errors.As(err, &e) || e.Code != cli.TryLater || !strings.Contains(e.Error(), c.says) || len(e.Hints) == 0 || !strings.HasPrefix(e.Hints[0], "otm up") {
 				t.Errorf("%s: %s: %v, %+v", name, path, err, e)
@@ -233,7 +228,7 @@ func TestLinkWhereThePageIsOdd(t *testing.T) {
 			}
 			// That it may not be read is another matter.
 			crashtest.Below(t, path, func(string, string) error { return syscall.EACCES })
-			if err := h.printLink(); !errors.Is(err, fs.ErrPermission) || Explain(err) == nil || !strings.HasPrefix(Explain(err).Hints[0], "ls -ld ") {
+			if err := newPageDoor(h).print(h.Out); !errors.Is(err, fs.ErrPermission) || Explain(err) == nil || !strings.HasPrefix(Explain(err).Hints[0], "ls -ld ") {
 				t.Errorf("%s: it may not be read: %v", name, err)
 			}
 		}
@@ -249,7 +244,7 @@ func TestLinkWhereTheDiskFails(t *testing.T) {
 	v := visit(t, h, board.Options{})
 	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 		out.Reset()
-		refused, err := refuse(h.pageDir(), h.printLink)
+		refused, err := refuse(newPageDoor(h).dir(), func() error { return newPageDoor(h).print(h.Out) })
 		refused.Told(t, err, false)
 		if err != nil && (out.Len() > 0 || !strings.Contains(err.Error(), "make a link")) {
 			t.Errorf("refused %q: %v, printed %q", refused, err, &out)
@@ -260,7 +255,7 @@ func TestLinkWhereTheDiskFails(t *testing.T) {
 		t.Errorf("the last link: status %d, %s", status, body)
 	}
 	h.Out = &fullAfter{}
-	if err := h.printLink(); !errors.Is(err, syscall.ENOSPC) {
+	if err := newPageDoor(h).print(h.Out); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a link that could not be printed: %v", err)
 	}
 }

@@ -6,36 +6,54 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"otm/internal/page"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
+	"otm/pipeline/task"
 )
 
+// human is who a person on the page is, in histories.
+const human = "human"
+
+// pageWriter does what a person asks for on the page.
+type pageWriter struct {
+	people pipeline.Board // as a person writes to it
+	store  *task.Store
+	box    *inbox.Box
+	agents pipeline.Agents
+	now    func() time.Time
+	log    *slog.Logger
+	// putBack puts a failed file back into its inbox, if asked under a new task id.
+	putBack func(ctx context.Context, name string, newID bool) error
+}
+
 // Do implements page.Source.
-func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
+func (w *pageWriter) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
 	if err := checkFields(a); err != nil {
 		return nil, err
 	}
 	switch a.Do {
 	case "create":
-		return p.create(ctx, a)
+		return w.create(ctx, a)
 	case "retry":
-		return nil, p.retry(ctx, a)
+		return nil, w.retry(ctx, a)
 	}
-	c, err := p.changeOf(a)
+	c, err := w.changeOf(a)
 	if err != nil {
 		return nil, err
 	}
-	return nil, refusalOf(p.write(ctx, c))
+	return nil, refusalOf(w.write(ctx, c))
 }
 
-// create drops a task, as otm-create would: what a person adds here takes the
-// way of every task. If we crash before the drop is published, an id is lost.
-func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, error) {
+// create drops a task, as otm-create does. If we crash before the drop is
+// published, an id is lost.
+func (w *pageWriter) create(ctx context.Context, a page.Action) (*page.Answer, error) {
 	t := pipeline.Task{Title: strings.TrimSpace(a.Title), Agent: a.Agent, Project: a.Project, Steps: a.Steps, Priority: pipeline.Normal, Type: pipeline.Action}
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(cmp.Or(a.Priority, string(pipeline.Normal))); !ok {
@@ -47,14 +65,14 @@ func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, e
 	if err := drop.CheckTask(&t); err != nil {
 		return nil, &page.Refusal{Reason: err.Error()}
 	}
-	known, err := p.configured(t.Agent)
+	known, err := w.configured(t.Agent)
 	if err != nil {
 		return nil, err
 	}
 	if known != nil {
 		t.Agent = known.Name
 	}
-	counter, err := p.home.Store.Counter(ctx)
+	counter, err := w.store.Counter(ctx)
 	if err != nil {
 		return nil, refusalOf(err)
 	}
@@ -63,17 +81,17 @@ func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, e
 	if err != nil {
 		return nil, refusalOf(err)
 	}
-	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: p.home.Now(), Task: t, By: human}
-	if err := p.home.Box.Publish(inbox.NewTasks, inbox.NewName(c.CreatedAt, c.ID), c.Encode()); err != nil {
+	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: w.now(), Task: t, By: human}
+	if err := w.box.Publish(inbox.NewTasks, inbox.NewName(c.CreatedAt, c.ID), c.Encode()); err != nil {
 		return nil, err
 	}
 	return &page.Answer{ID: t.ID.String()}, nil
 }
 
-// configured finds an agent; nil where none at all is configured. The error is
+// configured finds an agent; nil if no agent at all is configured. The error is
 // a *page.Refusal.
-func (p *pageSource) configured(name string) (*pipeline.Agent, error) {
-	agents := p.home.Config.Agents
+func (w *pageWriter) configured(name string) (*pipeline.Agent, error) {
+	agents := w.agents
 	if len(agents) == 0 {
 		return nil, nil
 	}
@@ -88,11 +106,11 @@ func (p *pageSource) configured(name string) (*pipeline.Agent, error) {
 }
 
 // retry puts a failed file back into its inbox.
-func (p *pageSource) retry(ctx context.Context, a page.Action) error {
+func (w *pageWriter) retry(ctx context.Context, a page.Action) error {
 	if a.Name != filepath.Base(a.Name) || !inbox.Delivered(a.Name) {
 		return &page.Refusal{Reason: fmt.Sprintf("%q is no name of a failed file", a.Name)}
 	}
-	_, _, err := p.home.retryOne(ctx, a.Name, retryAs{newID: a.NewID})
+	err := w.putBack(ctx, a.Name, a.NewID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &page.Refusal{Reason: "the file is no longer among those that failed"}
 	}
@@ -102,8 +120,8 @@ func (p *pageSource) retry(ctx context.Context, a page.Action) error {
 	return nil
 }
 
-// refusalOf words what the board or the data directory refuses, for a person
-// at the page. What it does not know stays as it is.
+// refusalOf words an error of the board or the data directory for a person at
+// the page. It returns an unknown error as it is.
 func refusalOf(err error) error {
 	var refusal *page.Refusal
 	if err == nil || errors.As(err, &refusal) {

@@ -80,7 +80,7 @@ func traces(t *testing.T, h *Home) (left []string) {
 	}
 	err := filepath.WalkDir(h.Dir, func(path string, d fs.DirEntry, err error) error {
 		temp := strings.HasPrefix(d.Name(), durable.TempPrefix) && !strings.Contains(d.Name(), "probe") // those are cleared away later
-		if err == nil && (temp || path == h.announcementPath() || d.Name() == "endpoint.json") {
+		if err == nil && (temp || path == newPageDoor(h).path() || d.Name() == "endpoint.json") {
 			left = append(left, path)
 		}
 		return err
@@ -148,14 +148,14 @@ func TestPageNotAnnounced(t *testing.T) {
 			h.Config.Board.Listen = quietAddress(t)
 			named := false
 			crashtest.Below(t, h.boardDir(), func(now, path string) error {
-				named = named || now == "renamed" && (strings.HasSuffix(path, "endpoint.json") || path == h.announcementPath())
+				named = named || now == "renamed" && (strings.HasSuffix(path, "endpoint.json") || path == newPageDoor(h).path())
 				if !named || now != step {
 					return nil
 				}
 				named = false
 				return syscall.EIO
 			})
-			if p, err := h.openPage(t.Context(), board.Options{Listen: h.Config.Board.Listen}); p != nil || !errors.Is(err, syscall.EIO) {
+			if p, err := openPage(t.Context(), h, board.Options{Listen: h.Config.Board.Listen}); p != nil || !errors.Is(err, syscall.EIO) {
 				t.Fatalf("%s refused: %v", step, err)
 			}
 			if left := traces(t, h); len(left) > 0 {
@@ -177,11 +177,11 @@ func TestPageAddress(t *testing.T) {
 		}
 		defer taken.Close()
 		h.Config.Board.Listen = taken.Addr().String()
-		p, err := h.openPage(t.Context(), board.Options{Listen: h.Config.Board.Listen})
+		p, err := openPage(t.Context(), h, board.Options{Listen: h.Config.Board.Listen})
 		if err != nil {
 			t.Fatal(err)
 		}
-		address, err := h.pageAddress()
+		address, err := newPageDoor(h).address()
 		if err != nil || address != p.address || !answers(address) || strings.Contains(address, h.Config.Board.Listen) {
 			t.Errorf("it is said to be at %q, and is at %q; %v", address, p.address, err)
 		}
@@ -192,7 +192,7 @@ func TestPageAddress(t *testing.T) {
 		}
 		for _, bad := range []string{"127.0.0.1:99999", "nonsense", "192.0.2.1:18780"} {
 			h.Config.Board.Listen = bad
-			p, err := h.openPage(t.Context(), board.Options{Listen: bad})
+			p, err := openPage(t.Context(), h, board.Options{Listen: bad})
 			if p != nil || err == nil || !strings.Contains(err.Error(), bad) {
 				t.Errorf("%s: %v", bad, err)
 			}

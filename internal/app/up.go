@@ -40,7 +40,7 @@ address of the board's page; the code after # works once, for a minute.`,
 func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
 	g := daemon.NewGroup(ctx)
 	p, err := patiently(ctx, h.Streams, func() (*runningPage, error) {
-		return h.openPage(ctx, board.Options{Listen: h.Config.Board.Listen})
+		return openPage(ctx, h, board.Options{Listen: h.Config.Board.Listen})
 	})
 	if p == nil {
 		return err
@@ -118,7 +118,7 @@ func mayPass(err error) bool {
 // firstLink is the address that is printed when a page starts, with a one-time code
 // for a browser that has no session.
 func firstLink(h *Home, address string) string {
-	link, err := h.link(address)
+	link, err := newPageDoor(h).link(address)
 	if err != nil {
 		h.Warn("%v; otm board --link makes one later", err)
 		return address
@@ -147,7 +147,7 @@ address for the running page.`,
 				return err
 			}
 			if link {
-				return h.printLink()
+				return newPageDoor(h).print(h.Out)
 			}
 			o := board.Options{Listen: h.Config.Board.Listen, RowLimit: rows}
 			switch limits {
@@ -157,7 +157,7 @@ address for the running page.`,
 			default:
 				return cli.Errorf(cli.Usage, "--limits %q: only slack is known", limits).Hint("otm board --limits slack")
 			}
-			p, err := patiently(c.Context(), s, func() (*runningPage, error) { return h.openBoard(c.Context(), o) })
+			p, err := patiently(c.Context(), s, func() (*runningPage, error) { return openBoard(c.Context(), h, o) })
 			if p == nil {
 				return err
 			}

@@ -1,0 +1,105 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"otm/internal/board"
+	"otm/internal/cli"
+	"otm/internal/durable"
+	"otm/internal/page"
+)
+
+// pageDoor knows where the page of a data directory is, and makes links to it.
+type pageDoor struct {
+	boardDir string
+	slack    bool // the page shows a Slack List, not the embedded board
+	boards   boardFinder
+	now      func() time.Time
+}
+
+func newPageDoor(h *Home) pageDoor {
+	return pageDoor{boardDir: h.boardDir(), slack: h.Config.Slack.ListID != "", boards: h.boards(), now: h.Now}
+}
+
+// dir is the folder of the key of the page's sessions and of the unused codes.
+func (d pageDoor) dir() string { return filepath.Join(d.boardDir, "page") }
+
+// link adds a new code to the page's address.
+func (d pageDoor) link(address string) (string, error) {
+	code, err := page.NewLink(d.dir(), d.now())
+	if err != nil {
+		return "", fmt.Errorf("make a link: %w", err)
+	}
+	return address + "#code=" + code, nil
+}
+
+// print prints a new link to the page that another process serves.
+func (d pageDoor) print(out io.Writer) error {
+	address, err := d.address()
+	if err != nil {
+		return err
+	}
+	if address == "" || !answers(address) {
+		return cli.Errorf(cli.TryLater, "no page is running").Hint("otm up")
+	}
+	link, err := d.link(address)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, link)
+	return err
+}
+
+// address is where the page should be; "" if none was started.
+func (d pageDoor) address() (string, error) {
+	address, err := d.announced()
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return address, d.boards.badAddress(err)
+}
+
+func (d pageDoor) announced() (string, error) {
+	if !d.slack {
+		endpoint, err := board.ReadEndpoint(d.boardDir)
+		return endpoint.Page, err
+	}
+	data, err := durable.ReadFile(d.path())
+	if err != nil {
+		return "", err
+	}
+	var a announcement
+	if err := json.Unmarshal(data, &a); err != nil {
+		return "", fmt.Errorf("read %q: %w", d.path(), err)
+	}
+	return a.Page, nil
+}
+
+// announcement is board/page.json: where the page of a Slack List is.
+type announcement struct {
+	Page string `json:"page"`
+	PID  int    `json:"pid"`
+}
+
+func (d pageDoor) path() string { return filepath.Join(d.boardDir, "page.json") }
+
+// announce writes where the page of a Slack List is, durable on return.
+func (d pageDoor) announce(address string) error {
+	data, _ := json.Marshal(announcement{Page: address, PID: os.Getpid()}) // never fails
+	return durable.Replace(d.path(), append(data, '\n'))
+}
+
+func (d pageDoor) forget() error {
+	err := durable.Remove(d.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
