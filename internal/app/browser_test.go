@@ -98,7 +98,7 @@ func newTabBeside(beside *tab) *tab {
 func openTab(t testing.TB, in context.Context, options ...chromedp.ContextOption) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(in, options...)
-	ctx, cancelTime := context.WithTimeout(ctx, 60*time.Second)
+	ctx, cancelTime := context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(func() {
 		cancelTime()
 		cancel()
@@ -150,7 +150,7 @@ func (tab *tab) until(what, expression string) {
 // within tells whether an expression becomes true.
 func (tab *tab) within(expression string) bool {
 	tab.t.Helper()
-	poll := chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second))
+	poll := chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(2*time.Minute))
 	_, err := chromedp.Run(tab.ctx, poll)
 	if err != nil && strings.Contains(err.Error(), "Cannot find context") { // the page was replaced meanwhile
 		_, err = chromedp.Run(tab.ctx, poll)
