@@ -32,6 +32,9 @@ func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at ti
 		if r.Status != "" {
 			saw(row, EventChanged, string(r.Status)+" to "+string(status))
 		}
+		if r.Status == Blocked && status == InProgress {
+			r.ResumedAt = at.UTC()
+		}
 		r.Status = status
 		changed = true
 	}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,12 @@ type Record struct {
 	Attempt  int       `json:"attempt,omitempty"` // dispatches and wakes so far
 	Dispatch *Dispatch `json:"dispatch,omitempty"`
 	Wakes    []Wake    `json:"wakes,omitempty"`
+	// Heard is what was last heard of each agent about the task, by its folded
+	// name. It outlives the hand-out: a task that was sent back was taken all the same.
+	Heard map[string]Heard `json:"heard,omitempty"`
+	// ResumedAt is when somebody other than OTM was seen to have set the task from
+	// blocked to in progress; zero: never.
+	ResumedAt time.Time `json:"resumedAt,omitzero"`
 
 	History []Event `json:"history,omitempty"`
 }
@@ -110,12 +117,58 @@ type Wake struct {
 	Unknown  *time.Time `json:"unknownAt,omitempty"` // the gateway did not know how the run ended
 	Ended    *time.Time `json:"endedAt,omitempty"`
 	Outcome  Outcome    `json:"outcome,omitempty"`
-	Exit     string     `json:"exit,omitempty"` // how a process or a run ended, in words for people
+	Exit     string     `json:"exit,omitempty"`     // how a process or a run ended, in words for people
+	Code     *int       `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known
+	Log      string     `json:"log,omitempty"`      // what a process printed: the path of a file
 
 	// LastWords is the beginning of what a run at the gateway said last, at
 	// most 500 bytes. The agent wrote it: it is untrusted.
 	LastWords string     `json:"lastWords,omitempty"`
 	RetryAt   *time.Time `json:"retryAt,omitempty"` // the gateway asked not to be called before
+}
+
+// Heard is what was last heard of an agent about a task. A report counts from
+// when it was dropped, not from when it was applied. Zero times: never.
+type Heard struct {
+	At       time.Time `json:"at"`                  // it was given the task, or dropped a report on it
+	Took     time.Time `json:"tookAt,omitzero"`     // it took the task
+	Given    time.Time `json:"givenAt,omitzero"`    // otm next gave it the task, to begin or to continue
+	Progress time.Time `json:"progressAt,omitzero"` // it dropped a report that got the task on
+}
+
+// Hear notes that an agent did something about the task: f gets what was heard of
+// it so far. A time that lies before one that is noted does not replace it.
+func (r *Record) Hear(agent string, at time.Time, f func(*Heard)) {
+	key := FoldName(agent)
+	was := r.Heard[key]
+	now := was
+	now.At = at
+	if f != nil {
+		f(&now)
+	}
+	later := func(a, b time.Time) time.Time {
+		if b.After(a) {
+			return b.UTC()
+		}
+		return a
+	}
+	if r.Heard == nil {
+		r.Heard = map[string]Heard{}
+	}
+	r.Heard[key] = Heard{At: later(was.At, now.At), Took: later(was.Took, now.Took), Given: later(was.Given, now.Given), Progress: later(was.Progress, now.Progress)}
+}
+
+// HeardOf is what was last heard of an agent about the task. That it took the task
+// counts also where only its dispatch tells.
+func (r *Record) HeardOf(agent string) Heard {
+	h := r.Heard[FoldName(agent)]
+	if d := r.Dispatch; d != nil && d.TakenAt != nil && FoldName(d.Agent) == FoldName(agent) && h.Took.IsZero() {
+		h.Took = *d.TakenAt
+		if h.Took.After(h.At) {
+			h.At = h.Took
+		}
+	}
+	return h
 }
 
 // Outcome is how a run at the gateway ended.
@@ -219,7 +272,7 @@ func (r *Record) LastMove(status Status) *Event {
 func (r *Record) Clone() *Record {
 	c := *r
 	c.Steps, c.Updates, c.History = slices.Clone(r.Steps), slices.Clone(r.Updates), slices.Clone(r.History)
-	c.Wakes = slices.Clone(r.Wakes)
+	c.Wakes, c.Heard = slices.Clone(r.Wakes), maps.Clone(r.Heard)
 	for i := range c.Wakes {
 		c.Wakes[i].Tasks = slices.Clone(c.Wakes[i].Tasks)
 	}

@@ -48,14 +48,14 @@ func NewName(at time.Time, dropID string) string {
 	return at.UTC().Format(nameTime) + "-" + dropID + ".json"
 }
 
-// TimeOf returns when a drop was written, from its name; false where another
-// program named it differently.
-func TimeOf(name string) (time.Time, bool) {
-	if len(name) < len(nameTime) {
-		return time.Time{}, false
+// Dropped is when the file was delivered: the time in its name, else, as with
+// foreign names, that of its last change.
+func (f File) Dropped() time.Time {
+	stamp, _, _ := strings.Cut(f.Name, "-")
+	if at, err := time.Parse(nameTime, stamp); err == nil {
+		return at
 	}
-	at, err := time.Parse(nameTime, name[:len(nameTime)])
-	return at, err == nil
+	return f.Info.ModTime()
 }
 
 // IsNewName reports whether a file of this name is one that our own commands

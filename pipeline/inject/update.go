@@ -232,7 +232,7 @@ func (up *updates) apply(ctx context.Context, b pipeline.Batch, f inbox.File, re
 	}
 	ticked := tickedRows(rec)
 	var changed *changedError // its record was lost just now: what is rebuilt from the row has the update in it
-	if _, err := up.change(ctx, rec, func(r *pipeline.Record) { up.applied(r, u) }); err != nil && !errors.As(err, &changed) {
+	if _, err := up.change(ctx, rec, func(r *pipeline.Record) { up.applied(r, u, f.Dropped()) }); err != nil && !errors.As(err, &changed) {
 		return ownTrouble(err)
 	}
 	up.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)
@@ -314,6 +314,7 @@ func (up *updates) noteFailed(ctx context.Context, f inbox.File, u *drop.Update,
 		r.Reporting = nil
 		if !noted {
 			r.Note(up.Now(), pipeline.WhoAgent(r.Agent), pipeline.EventUpdateFailed, detail)
+			r.Hear(r.Agent, f.Dropped(), nil)
 		}
 		return nil
 	})
@@ -369,8 +370,10 @@ func tickedRows(rec *pipeline.Record) []string {
 	return ids
 }
 
-// applied notes that the report stands on the board.
-func (up *updates) applied(r *pipeline.Record, u *drop.Update) {
+// applied notes that the report stands on the board; it was dropped at the given
+// time. What otm next reports by itself, that the task is in progress, is no
+// progress.
+func (up *updates) applied(r *pipeline.Record, u *drop.Update, dropped time.Time) {
 	report, now, who := r.Reporting, up.Now(), pipeline.WhoAgent(r.Agent)
 	if report == nil {
 		return // its record was lost just now, and made anew from the row, which has the update in it
@@ -383,6 +386,11 @@ func (up *updates) applied(r *pipeline.Record, u *drop.Update) {
 		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, report.Status))
 		r.Status, r.Written = report.Status, report.Status
 	}
+	r.Hear(r.Agent, dropped, func(h *pipeline.Heard) {
+		if len(report.Steps) > 0 || report.Result != nil || report.Status != "" && report.Status != pipeline.InProgress {
+			h.Progress = dropped
+		}
+	})
 	if report.Reason != nil {
 		r.Reason, r.Answered = *report.Reason, false
 		if r.Reason != "" {
@@ -395,6 +403,7 @@ func (up *updates) applied(r *pipeline.Record, u *drop.Update) {
 	}
 	if d := r.Dispatch; d != nil && d.TakenAt == nil {
 		d.TakenAt, d.TakenBy = &now, "update"
+		r.Hear(r.Agent, dropped, func(h *pipeline.Heard) { h.Took = dropped })
 	}
 	r.Updates = append(r.Updates, pipeline.Applied{ID: u.ID, Drop: report.Drop, Sum: report.Sum})
 	if n := len(r.Updates) - pipeline.KeptUpdates; n > 0 {

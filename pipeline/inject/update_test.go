@@ -563,7 +563,7 @@ func TestUpdatesAreBounded(t *testing.T) {
 	r := &pipeline.Record{TaskID: 1}
 	for i := range pipeline.KeptUpdates + 2 {
 		r.Reporting = &pipeline.Report{Drop: fmt.Sprint(i, ".json")}
-		up.applied(r, &drop.Update{ID: fmt.Sprint(i)})
+		up.applied(r, &drop.Update{ID: fmt.Sprint(i)}, time.Now())
 	}
 	_, first := r.AppliedAs("1")
 	_, last := r.AppliedAs(fmt.Sprint(pipeline.KeptUpdates + 1))
