@@ -32,6 +32,9 @@ type Dispatcher struct {
 	// Drops tells what the creates of tasks asked for. It is for records that
 	// were lost; nil: nobody knows.
 	Drops func() (map[pipeline.TaskID]pipeline.Dropped, error)
+	// Unread returns the tasks on which reports stand in the inbox, each with when
+	// the oldest was dropped; nil: there is no inbox.
+	Unread func() (map[pipeline.TaskID]time.Time, error)
 	// Patience is how long a pass waits for the answers to its wakes; the rest
 	// come in while later passes are made. Zero: until all are there.
 	Patience time.Duration

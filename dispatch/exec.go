@@ -211,7 +211,7 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 	fmt.Fprintln(stdout, helperStarted)
 	how := howEnded(cmd, cmd.Wait())
 	log.End(fmt.Sprintf("[%s] ended: %s", now().UTC().Format(time.RFC3339), how))
-	noteEnd(ctx, open(s.Dir), &s, how, now())
+	noteEnd(ctx, open(s.Dir), &s, log.file.Name(), how, exitCode(cmd), now())
 	l.Release()
 	ended(s.Dir)
 	return 0
@@ -259,17 +259,30 @@ func howEnded(cmd *exec.Cmd, err error) string {
 	return cmd.ProcessState.String()
 }
 
+// exitCode is the exit code of a command, or 128+n where signal n ended it, as
+// shells have it; nil: not known.
+func exitCode(cmd *exec.Cmd) *int {
+	if cmd.ProcessState == nil {
+		return nil
+	}
+	code := cmd.ProcessState.ExitCode()
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		code = 128 + int(ws.Signal())
+	}
+	return &code
+}
+
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
 // noteEnd writes into the record how the command ended. If we are killed
 // before, the lock is free all the same, and that is what decides.
-func noteEnd(ctx context.Context, records pipeline.Records, s *spec, how string, now time.Time) {
+func noteEnd(ctx context.Context, records pipeline.Records, s *spec, log, how string, code *int, now time.Time) {
 	records.Change(ctx, s.Task, func(r *pipeline.Record) error {
 		w := wakeNamed(r, s.Key)
 		if w == nil {
 			return pipeline.ErrUnchanged
 		}
-		w.Ended, w.Exit = &now, how
+		w.Ended, w.Exit, w.Code, w.Log = &now, how, code, log
 		r.Note(now, Who, "ended", "process of "+s.Agent+": "+how)
 		return nil
 	})

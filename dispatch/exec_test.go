@@ -357,43 +357,62 @@ func TestExecRefused(t *testing.T) {
 func TestExecEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `echo run >> runs; kill -9 $$`)
-	w.d.Patience = time.Minute // a resident's, so that an outage does not use up all attempts at once
 	id := w.create("x", "alpha", pipeline.Normal)
 	for _, want := range []struct {
 		after time.Duration
 		woken int
-	}{{0, 1}, {time.Second, 1}, {time.Second, 0}, {10 * time.Second, 1}, {10 * time.Second, 0}, {time.Minute, 1}, {time.Hour, 0}} {
+	}{{0, 1}, {time.Second, 0}, {10 * time.Second, 1}, {10 * time.Second, 0}, {time.Minute, 1}, {time.Minute, 0}, {25 * time.Minute, 0}, {5 * time.Minute, 1}, {29 * time.Minute, 0}, {time.Minute, 1}} {
 		w.clock.Advance(want.after)
 		if got := w.pass().Woken; got != want.woken {
 			t.Errorf("%v later: woken %d, want %d", want.after, got, want.woken)
 		}
 		w.ended()
 	}
-	want(t, "runs", strings.Count(w.found("runs"), "run"), pipeline.DefaultTimes.RewakeMax+1)
-	want(t, "given up", w.pass().Given, []string{"agent alpha was woken 4 times and took nothing: [T-00001] (set one to new on the board to try again)"})
-	want(t, "exit", w.record(id).Wakes[0].Exit, "signal: killed")
+	given := w.pass().Given
+	if len(given) != 1 || !strings.HasPrefix(given[0], "agent alpha is left alone: 5 runs in a row ended without progress") || !strings.Contains(given[0], "signal: killed") {
+		t.Errorf("given: %q", given)
+	}
+	wake := w.record(id).Wakes[0]
+	want(t, "exit", words(wake.Exit, *wake.Code), "signal: killed 137")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
-	// A task that comes later is a reason to try once more, and no more.
+	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	want(t, "health", words(health.State, health.Failures, *health.LastRun.Code, err), "leftAlone 5 137 <nil>")
+	if _, err := os.Stat(health.LastRun.Log); err != nil {
+		t.Errorf("log: %v", err)
+	}
+	// The pause belongs to the agent: another task changes nothing.
 	w.create("y", "alpha", pipeline.Normal)
-	want(t, "then", w.pass().Woken, 1)
+	want(t, "for another task", w.pass().Woken, 0)
+	// A person says so, or mends the configuration: it is started at once.
+	if _, err := Resume(t.Context(), w.dir, "alpha"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "resumed", w.pass().Woken, 1)
 	w.ended()
-	w.clock.Advance(time.Hour)
-	want(t, "and then", w.pass().Woken, 0)
+	want(t, "then", w.pass().Woken, 0)
+	w.agents[0].Command = []string{"true"}
+	want(t, "mended", w.pass().Woken, 1)
+	w.ended()
 }
 
-// Each task that comes meanwhile brings one wake, not a new allowance.
-func TestRewakeMaxWithManyTasks(t *testing.T) {
+// C3: a command that exits with 75 asks to be tried later. That counts as no
+// failure, and the pauses grow to half an hour.
+func TestC3TryLater(t *testing.T) {
 	t.Parallel()
-	w := newExecWorld(t, `echo run >> runs`)
-	w.d.Times.RewakeMax = 1
-	for n := range 6 {
-		w.create(fmt.Sprint(n), "alpha", pipeline.Normal)
-		for range 3 {
-			w.pass()
-			w.ended()
+	w := newExecWorld(t, `echo run >> runs; exit 75`)
+	w.create("x", "alpha", pipeline.Normal)
+	for n, pause := range []time.Duration{0, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, 30 * time.Minute} {
+		w.clock.Advance(pause - pause/4)
+		if n > 0 {
+			want(t, "before the pause is over", w.pass().Woken, 0)
 		}
+		w.clock.Advance(pause / 2)
+		want(t, fmt.Sprint("start ", n+1), w.pass().Woken, 1)
+		w.ended()
 	}
-	want(t, "runs", strings.Count(w.found("runs"), "run"), 2+5)
+	w.pass()
+	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	want(t, "health", words(health.State, health.Failures, *health.LastRun.Code, err), "pausing 0 75 <nil>")
 }
 
 // An agent that takes one task a run is started for each, without a pause.

@@ -128,17 +128,18 @@ func TestGatewayKnowsNoAgent(t *testing.T) {
 	})
 }
 
-// B54b: the wake was accepted and nothing came of it. It is asked for, never
-// sent again under its key; the next attempts follow, and then a person.
+// B54b, C56: the wake was accepted and nothing came of it. It is asked for while
+// the gateway still knows, never sent again under its key; the next attempts
+// follow, then the agent is left alone but for a probe each half hour.
 func TestGatewayNothingHappens(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		g.Inject(gatewaytest.AcceptNeverRun)
 		want(w, "woken", w.pass().Woken, 1)
-		for range 3 {
-			w.clock.Advance(pipeline.DefaultTimes.RewakeAfter / 4)
+		for range 2 {
+			w.clock.Advance(3 * time.Minute)
 			want(w, "too early", w.pass().Summary(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 		}
-		w.clock.Advance(pipeline.DefaultTimes.RewakeAfter / 4)
+		w.clock.Advance(3 * time.Minute)
 		want(w, "its run is unknown", w.pass().Woken, 0)
 		if w.record(1).Wakes[0].Unknown == nil {
 			w.Error("the record does not say so")
@@ -149,25 +150,40 @@ func TestGatewayNothingHappens(t *testing.T) {
 		for attempt := 2; attempt <= 4; attempt++ {
 			key := Key(1, "alpha", attempt)
 			g.Until(w, func() bool { runs := g.RunsOf(key); return len(runs) == 1 && runs[0].Status != "" })
+			w.clock.Advance(askAfter(&pipeline.DefaultTimes))
+			r := w.pass()
 			want(w, "asked under each key", g.Asked(key), 1)
-			w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
-			w.pass() // its run has ended
-			w.clock.Advance(time.Minute)
-			r := w.pass()
-			want(w, "woken", r.Woken, map[bool]int{true: 1}[attempt < 4])
-			want(w, "given up", len(r.Given), map[bool]int{true: 1}[attempt == 4])
+			want(w, "told", words(r.Woken, len(r.Failed), len(r.Given)), "0 0 1")
+			w.clock.Advance(probeEvery)
+			want(w, "the next attempt", w.pass().Woken, 1)
 		}
-		for range 3 {
-			w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
-			r := w.pass()
-			want(w, "report", words(r.Woken, len(r.Failed), r.Given), "0 0 [agent alpha was woken 4 times and took nothing: [T-00001] (set one to new on the board to try again)]")
-		}
-		want(w, "logged", w.log.count(slog.LevelWarn, "was woken 4 times"), 1)
-		want(w, "runs", len(g.Runs()), 3)
-		// A person does as it says.
+		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-5")) == 1 })
+		health, err := AgentHealth(w.dir, w.agent("alpha"))
+		want(w, "health", words(health.State, health.Failures, err), "leftAlone 4 <nil>")
+		// A person sends it out again.
+		w.clock.Advance(askAfter(&pipeline.DefaultTimes))
+		want(w, "asked", w.pass().Woken, 0)
 		w.edit(1, w.status(pipeline.New))
 		want(w, "woken", w.pass().Woken, 1)
-		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-5")) == 1 })
+		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-6")) == 1 })
+	})
+}
+
+// C57: the end of a run at the gateway counts at once, and the pauses are those of
+// commands.
+func TestC57FailedRunIsStartedAgain(t *testing.T) {
+	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
+		want(w, "woken", w.pass().Woken, 1)
+		if _, err := RecordEnd(w.Context(), w.store, RunEnd{Key: "otm-T-00001-alpha-1", Outcome: pipeline.OutcomeFailed, Detail: "no model"}, w.clock.Now()); err != nil {
+			w.Fatal(err)
+		}
+		r := w.pass()
+		want(w, "told", words(r.Woken, len(r.Given)), "0 1")
+		if pause := r.Due.Sub(w.clock.Now()); pause <= 0 || pause > 10*time.Second {
+			w.Errorf("started again in %v", pause)
+		}
+		w.clock.Advance(10 * time.Second)
+		want(w, "woken again", w.pass().Woken, 1)
 	})
 }
 

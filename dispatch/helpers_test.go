@@ -198,6 +198,14 @@ func (w *world) report(id pipeline.TaskID, status pipeline.Status, steps ...int)
 // applied notes an update in a record as the injector does.
 func applied(r *pipeline.Record, now time.Time, status pipeline.Status, steps ...int) {
 	who := pipeline.WhoAgent(r.Agent)
+	r.Hear(r.Agent, now, func(h *pipeline.Heard) {
+		if len(steps) > 0 || status != pipeline.InProgress {
+			h.Progress = now
+		}
+		if d := r.Dispatch; d != nil && d.TakenAt == nil {
+			h.Took = now
+		}
+	})
 	for _, n := range steps {
 		r.Steps[n-1].Done = true
 		r.Note(now, who, "step done", r.Steps[n-1].Title)
@@ -446,6 +454,7 @@ func newMemRecords() *memRecords { return &memRecords{recs: map[pipeline.TaskID]
 func copyOf(r *pipeline.Record) *pipeline.Record {
 	c := *r
 	c.Steps, c.Wakes, c.History, c.Updates = slices.Clone(r.Steps), slices.Clone(r.Wakes), slices.Clone(r.History), slices.Clone(r.Updates)
+	c.Heard = maps.Clone(r.Heard)
 	if r.Dispatch != nil {
 		d := *r.Dispatch
 		c.Dispatch = &d

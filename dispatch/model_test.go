@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -66,27 +67,27 @@ type model struct {
 	now   time.Time
 	jumps bool // the clock jumps
 
-	setBacks int // how often it was set back
-	script   []string
+	script []string
 
-	last       pipeline.TaskID
-	onBoard    []pipeline.TaskID
-	dispatched map[pipeline.TaskID]int // when, as a count of dispatches
-	serial     int
-	taken      int
-	heard      time.Time
-	wakes      []*sent
-	mood       string
-	child      bool // exec: lives
-	childKey   string
-	given      []string
+	last      pipeline.TaskID
+	onBoard   []pipeline.TaskID
+	taken     int
+	fruitless []time.Time // when wakes were sent since there was progress, or a person did something
+	heard     time.Time
+	wakes     []*sent
+	mood      string
+	child     bool // exec: lives
+	childKey  string
+	given     []string
 }
 
 func newModel(t *testing.T, dir, workspace string, trigger pipeline.Trigger, seed uint64) *model {
+	if err := os.RemoveAll(statesDir(dir)); err != nil {
+		t.Fatal(err)
+	}
 	m := &model{
 		T: t, rng: rand.New(rand.NewPCG(seed, 1)), dir: dir, recs: newMemRecords(), now: minute(0), mood: "ok",
-		agent:      &pipeline.Agent{Name: "a", Label: "a", Trigger: trigger, Workspace: workspace},
-		dispatched: map[pipeline.TaskID]int{},
+		agent: &pipeline.Agent{Name: "a", Label: "a", Trigger: trigger, Workspace: workspace},
 	}
 	m.restart()
 	return m
@@ -171,6 +172,7 @@ func (m *model) step() {
 	case n < 91:
 		if r := m.one(m.records(func(*pipeline.Record) bool { return true })); r != nil && m.rng.IntN(3) == 0 {
 			m.say("the row of %v leaves", r.TaskID)
+			m.fruitless = nil
 			m.onBoard = slices.DeleteFunc(m.onBoard, func(id pipeline.TaskID) bool { return id == r.TaskID })
 		}
 	case n < 94:
@@ -185,9 +187,6 @@ func (m *model) step() {
 			jump /= 100
 		}
 		m.now = m.now.Add(jump)
-		if jump < 0 {
-			m.setBacks++
-		}
 		m.say("the clock jumps by %v", jump)
 	default:
 		m.say("restart")
@@ -208,8 +207,7 @@ func (m *model) dispatch(id pipeline.TaskID) {
 		m.onBoard = append(m.onBoard, id)
 	}
 	now := m.tick()
-	m.serial++
-	m.dispatched[id] = m.serial
+	m.fruitless = nil
 	m.change(id, func(r *pipeline.Record) {
 		r.Attempt++
 		r.RowID, r.Agent, r.Status = "Rec", "a", pipeline.Assigned
@@ -233,7 +231,7 @@ func (m *model) take() {
 	now := m.tick()
 	m.change(waiting[0].TaskID, func(r *pipeline.Record) {
 		r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByNext
-		r.Note(now, "agent a", pipeline.EventTaken, takenByNext)
+		r.Hear("a", now, func(h *pipeline.Heard) { h.Took, h.Given = now, now })
 	})
 	m.taken++
 	m.heard = now
@@ -245,7 +243,7 @@ func (m *model) finish() {
 	if r == nil {
 		return
 	}
-	m.heard = m.tick()
+	m.heard, m.fruitless = m.tick(), nil
 	status := []pipeline.Status{pipeline.AgentDone, pipeline.Blocked, pipeline.InProgress}[m.rng.IntN(3)]
 	m.change(r.TaskID, func(r *pipeline.Record) {
 		if status == pipeline.InProgress {
@@ -259,7 +257,7 @@ func (m *model) finish() {
 
 func (m *model) reportStep() {
 	if r := m.one(m.records(AtWork)); r != nil && m.rng.IntN(2) == 0 {
-		m.heard = m.tick()
+		m.heard, m.fruitless = m.tick(), nil
 		m.change(r.TaskID, func(r *pipeline.Record) { applied(r, m.heard, pipeline.InProgress, 1) })
 		m.say("it reports on %v", r.TaskID)
 	}
@@ -281,7 +279,7 @@ func (m *model) endRun() {
 	for _, id := range ids {
 		m.change(id, func(r *pipeline.Record) {
 			if w := wakeNamed(r, m.childKey); w != nil {
-				w.Ended, w.Exit = &now, "exit 0"
+				w.Ended, w.Exit, w.Code = &now, "exit 0", new(int)
 			}
 		})
 	}
@@ -325,14 +323,14 @@ func (m *model) Wake(_ context.Context, r Request) error {
 	m.say("  wake %s, %s", r.Key, m.mood)
 	if i < 0 {
 		m.checkNew(r)
-		m.wakes = append(m.wakes, &sent{key: r.Key, took: m.taken, serial: m.serial, first: m.now, names: named(r.Message)})
+		m.wakes = append(m.wakes, &sent{key: r.Key, took: m.taken, first: m.now, names: named(r.Message)})
 		i = len(m.wakes) - 1
 	} else {
 		m.checkAgain(m.wakes[i])
 	}
 	w := m.wakes[i]
 	if !w.queued {
-		w.took, w.serial, w.first, w.names = m.taken, m.serial, m.now, named(r.Message)
+		w.took, w.first, w.names = m.taken, m.now, named(r.Message)
 	}
 	if m.agent.Trigger == pipeline.TriggerExec {
 		return m.start(w)
@@ -347,6 +345,7 @@ func (m *model) Wake(_ context.Context, r Request) error {
 		return fmt.Errorf("connection refused")
 	}
 	w.queued, w.accepted = true, m.now
+	m.fruitless = append(m.fruitless, m.now)
 	return nil
 }
 
@@ -363,6 +362,7 @@ func (m *model) start(w *sent) error {
 		return ErrLost
 	}
 	w.queued, m.child, m.childKey = true, true, w.key
+	m.fruitless = append(m.fruitless, m.now)
 	if m.mood == "queued" {
 		return ErrLost
 	}
@@ -388,39 +388,45 @@ func (m *model) checkNew(r Request) {
 		exec := m.agent.Trigger == pipeline.TriggerExec
 		switch {
 		case exec && !m.child:
-		case !w.accepted.IsZero() && m.now.Sub(w.accepted) < m.d.Times.RewakeAfter:
+		case !w.accepted.IsZero() && m.now.Sub(w.accepted) < askAfter(&m.d.Times):
 			m.wrong("%s is sent while %s is outstanding", r.Key, w.key)
 		case w.accepted.IsZero() && m.now.Sub(w.first) < answerWait:
 			m.wrong("%s is sent while the answer to %s is awaited", r.Key, w.key)
 		}
 	}
-	if len(m.records(AtWork)) > 0 && m.now.Sub(m.heard) < m.d.Times.SilentAfter && !m.jumps {
-		m.wrong("%s is sent while it works on a task", r.Key)
+	atWork := m.records(AtWork)
+	if len(atWork) > 0 && m.child {
+		m.wrong("%s is sent while its process works on a task", r.Key)
 	}
-	waiting := m.records(isWaiting)
-	if len(waiting) == 0 {
+	work := append(m.records(isWaiting), atWork...)
+	byPriority(work)
+	if len(work) == 0 {
 		m.wrong("%s is sent though nothing waits", r.Key)
 	}
-	// Each time the clock is set back, a take may seem to be later than it was.
-	most := m.d.Times.RewakeMax + m.setBacks
-	if !slices.ContainsFunc(waiting, func(r *pipeline.Record) bool { return m.inVain(r.TaskID) <= most }) {
-		m.wrong("%s is sent though each task was woken for more than %d times in vain", r.Key, most)
-	}
-	if want := idsOf((&situation{agent: m.agent, records: waiting}).waiting()); fmt.Sprint(named(r.Message)) != fmt.Sprint(want[:min(len(want), maxNamed)]) {
-		m.wrong("%s names %v, waiting are %v", r.Key, named(r.Message), want)
-	}
-}
-
-// inVain counts the wakes for a task since its dispatch after which nothing was
-// taken.
-func (m *model) inVain(id pipeline.TaskID) int {
-	n := 0
-	for _, w := range m.wakes {
-		if w.queued && w.took == m.taken && slices.Contains(w.names, id) && w.serial >= m.dispatched[id] {
-			n++
+	for _, id := range named(r.Message) {
+		if !slices.ContainsFunc(work, func(r *pipeline.Record) bool { return r.TaskID == id }) {
+			m.wrong("%s names %v, there is %v", r.Key, id, idsOf(work))
 		}
 	}
-	return n
+	for _, w := range m.records(isWaiting)[:min(len(m.records(isWaiting)), maxNamed)] {
+		if len(work) <= maxNamed && !slices.Contains(named(r.Message), w.TaskID) {
+			m.wrong("%s does not name %v, which waits", r.Key, w.TaskID)
+		}
+	}
+	m.checkPause(r)
+}
+
+// checkPause holds that each wake without progress makes the pause longer.
+func (m *model) checkPause(r Request) {
+	if n := len(m.fruitless); n > 0 && !m.jumps {
+		pause := pauses[min(n, len(pauses))-1]
+		if n >= maxFailures(&m.d.Times) {
+			pause = probeEvery
+		}
+		if got := m.now.Sub(m.fruitless[n-1]); got < pause {
+			m.wrong("%s is sent %v after the wake before, and %d brought no progress", r.Key, got, n)
+		}
+	}
 }
 
 func (m *model) checkAgain(w *sent) {
@@ -470,8 +476,6 @@ func (m *model) heal() {
 				m.take()
 				finishAll()
 			}
-		case len(m.given) > 0: // given up: a new task brings it back
-			m.dispatch(0)
 		case round == 299:
 			m.wrong("%v waits for ever", idsOf(waiting))
 		}

@@ -29,6 +29,10 @@ type Desk struct {
 	// Warn is told when a dispatch file was set aside, and when a record cannot be
 	// read.
 	Warn func(string)
+
+	// stumbled counts, for unfinished tasks, the runs in a row that were given it
+	// and ended without progress.
+	stumbled map[pipeline.TaskID]int
 }
 
 // toldRecords are records of which one that cannot be read does not keep the
@@ -77,6 +81,11 @@ type Taken struct {
 // after the mark, the same task is given again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
 	told := *d
+	state, err := LoadAgentState(d.Dir, a.Name)
+	if err != nil {
+		d.Warn("the task that was given last comes first: " + err.Error())
+	}
+	told.stumbled = state.Stumbled
 	told.Records = toldRecords{d.Records, d.Warn, map[pipeline.TaskID]bool{}}
 	return told.next(ctx, a, another)
 }
@@ -162,10 +171,39 @@ func openOf(all pipeline.Records, ids []pipeline.TaskID, to func(agent string) b
 	return open
 }
 
-// current returns the task that the agent was given last, if it is unfinished.
+// current returns the unfinished task that the agent is to go on with; nil if there
+// is none. That is the one that it was given last, unless its last run ended
+// without progress on it: then another task comes first, so that one task that no
+// run survives does not hold up the others.
+func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
+	last, err := d.lastGiven(f, a, stated)
+	if last == nil || err != nil || d.stumbled[last.Entry.TaskID] == 0 {
+		return last, err
+	}
+	if other, err := d.pick(f, a); other != nil || err != nil {
+		return other, err
+	}
+	for _, e := range f.Entries() {
+		if !sameAgent(e.Agent, a.Name) || d.stumbled[e.TaskID] >= d.stumbled[last.Entry.TaskID] {
+			continue
+		}
+		r, err := d.Records.Load(e.TaskID)
+		if err != nil {
+			continue
+		}
+		if t, _, err := d.unfinished(f, a, r); err != nil {
+			return nil, err
+		} else if t != nil {
+			last = t
+		}
+	}
+	return last, nil
+}
+
+// lastGiven returns the task that the agent was given last, if it is unfinished.
 // The state file names it; else it is the last that was taken of those in the
 // dispatch file, or, where the state file is lost, of all.
-func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
+func (d *Desk) lastGiven(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
 	if stated != nil {
 		if r, err := d.Records.Load(*stated); err == nil {
 			if t, _, err := d.unfinished(f, a, r); t != nil || err != nil {
@@ -348,13 +386,15 @@ func takenOf(e *Entry, r *pipeline.Record) *Taken {
 func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
 	now := d.Now()
 	_, err := d.Records.Change(ctx, t.Entry.TaskID, func(r *pipeline.Record) error {
-		if r.Dispatch == nil || r.Dispatch.TakenBy == takenByNext || !sameAgent(r.Dispatch.Agent, a.Name) {
+		if r.Dispatch == nil || !sameAgent(r.Dispatch.Agent, a.Name) {
 			return pipeline.ErrUnchanged
 		}
-		if r.Dispatch.TakenAt != nil { // the dispatcher saw our mark first
+		r.Hear(a.Name, now, func(h *pipeline.Heard) { h.Given = now })
+		if r.Dispatch.TakenAt != nil { // it goes on, or the dispatcher saw our mark first
 			r.Dispatch.TakenBy = takenByNext
 			return nil
 		}
+		r.Hear(a.Name, now, func(h *pipeline.Heard) { h.Took = now })
 		r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByNext
 		r.Note(now, pipeline.WhoAgent(a.Name), pipeline.EventTaken, takenByNext)
 		return nil

@@ -367,3 +367,34 @@ func TestStateFileIsAnything(t *testing.T) {
 		})
 	}
 }
+
+// C1: one task that no run survives does not stop the others. Once a run ended
+// without progress on it, otm next gives another task first, and goes on with it
+// only when nothing else waits.
+func TestC1AnotherTaskFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	a, b := w.create("poison", "alpha", pipeline.Normal), w.create("other", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "at first", w.next("alpha"), a)
+	want(t, "continued", w.next("alpha"), a)
+	die := func(attempt int) {
+		t.Helper()
+		if err := RunEnded(t.Context(), w.store, Key(a, "alpha", attempt), "died", true, w.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+		w.pass()
+		w.clock.Advance(time.Minute)
+		want(t, "woken again", w.pass().Woken, 1)
+	}
+	die(1)
+	want(t, "after its first failure", w.next("alpha"), b)
+	die(2)
+	want(t, "after the other's failure", words(w.next("alpha") == a || w.next("alpha") == b), "true")
+	w.report(b, pipeline.AgentDone)
+	c := w.create("new", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "a new task", w.next("alpha"), c)
+	w.report(c, pipeline.AgentDone)
+	want(t, "when nothing else waits", w.next("alpha"), a)
+}

@@ -22,11 +22,12 @@ type Outlooks struct {
 // Outlook is what they make of one.
 type Outlook struct {
 	Wake    *pipeline.Wake // the last one, for whichever task; nil: there was none
-	Wakes   int            // since the first of the tasks that wait was handed out, in vain
-	GivenUp bool           // woken often enough: it is not woken again for them
+	Wakes   int            // runs in a row that ended without progress
+	GivenUp bool           // there were too many of them: it is only woken for a probe
 	Running bool           // its process lives
 	Stuck   bool           // its process lives, and takes nothing
-	Due     time.Time      // when it is woken again at the earliest; zero: at the next pass, or not at all
+	Due     time.Time      // when the dispatcher looks at it again at the latest; zero: when something happens
+	Health  Health
 }
 
 // Of is the outlook of an agent with its tasks on the board. The error is one
@@ -41,8 +42,16 @@ func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, err
 		return Outlook{}, err
 	}
 	s := &situation{agent: a, records: tasks, gone: gone, idle: idleSince(o.Agents, a), now: o.Now, times: o.Times}
-	_, s.running = lock.Holder(execLock(o.Dir, a.Name))
+	pid, held := lock.Holder(execLock(o.Dir, a.Name))
+	s.running = held
+	if s.state, err = LoadAgentState(o.Dir, a.Name); err != nil {
+		return Outlook{}, err
+	}
 	p := s.planWake()
 	_, last := s.lastWake()
-	return Outlook{Wake: last, Wakes: s.wakesInVain(p), GivenUp: p.action == giveUp, Running: s.running, Stuck: p.action == stuck, Due: p.due}, nil
+	health := s.state.health(held, pid)
+	return Outlook{
+		Wake: last, Wakes: s.state.Failures, GivenUp: p.action == leftAlone, Running: s.running, Stuck: p.action == hangs,
+		Due: p.due, Health: health,
+	}, nil
 }

@@ -660,15 +660,7 @@ func TestSentBack(t *testing.T) {
 				}
 				w.clock.Advance(2 * time.Minute)
 				w.edit(id, w.status(to))
-				if from == pipeline.InProgress { // taken out of its hands: it gets a minute to take the next by itself
-					want(t, "pass", w.pass().Summary(), "Dispatched 1 tasks, woke 0 agents, 0 failures")
-					e := w.entry("alpha", id)
-					want(t, "entry", words(e["attempt"], e["picked"], e["runId"]), "2 <nil> <nil>")
-					w.clock.Advance(time.Minute)
-					want(t, "a minute later", w.pass().Summary(), "Dispatched 0 tasks, woke 1 agents, 0 failures")
-				} else {
-					want(t, "pass", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
-				}
+				want(t, "pass", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
 				rec := w.record(id)
 				want(t, "record", words(rec.Attempt, rec.Dispatch.Attempt, rec.Dispatch.TakenAt, rec.Status), "2 2 <nil> assigned")
 				e := w.entry("alpha", id)

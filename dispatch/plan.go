@@ -8,6 +8,13 @@ import (
 	"otm/pipeline"
 )
 
+// maxFailures is after how many failed runs in a row an agent is left alone.
+func maxFailures(t *pipeline.Times) int { return max(t.RewakeMax, 1) }
+
+// askAfter is when to ask the gateway what became of a run. It knows the end of a
+// run for about ten minutes.
+func askAfter(t *pipeline.Times) time.Duration { return min(9*time.Minute, t.RewakeAfter) }
+
 const (
 	// answerWait is how long a wake whose answer was lost is asked again under
 	// its key. The gateway remembers keys for five minutes after a run's end.
@@ -21,13 +28,14 @@ const (
 type action int
 
 const (
-	rest   action = iota // nothing waits
-	hold                 // look again at plan.due, or when something happens
-	send                 // a new wake
-	resend               // the same wake again, under its key
-	ask                  // ask what became of the outstanding wake
-	giveUp               // woken often enough: a person has to look
-	stuck                // its process runs and takes nothing: a person has to look
+	rest      action = iota // there is no work
+	hold                    // look again at plan.due, or when something happens
+	pausing                 // the same: its last runs ended without progress
+	leftAlone               // the same, until the next probe: too many of them did
+	hangs                   // its process runs and takes nothing
+	send                    // a new wake
+	resend                  // the same wake again, under its key
+	ask                     // ask what became of the outstanding wake
 )
 
 // situation is what is known of one agent when its wake is planned.
@@ -35,9 +43,10 @@ type situation struct {
 	agent   *pipeline.Agent
 	records []*pipeline.Record // of the agent's tasks on the board
 	gone    []*pipeline.Record // of others, which hold a wake of the agent: their rows left, or are somebody else's now
-	running bool               // its process lives
-	pauses  bool               // between starts of a command that takes nothing
-	idle    time.Time          // when "otm next" last found nothing for it; zero: never, or not known
+	state   AgentState
+	running bool      // its process lives
+	unread  bool      // reports of the agent that count for its last run are not applied yet
+	idle    time.Time // when "otm next" last found nothing for it; zero: never, or not known
 	now     time.Time
 	times   pipeline.Times
 }
@@ -45,11 +54,11 @@ type situation struct {
 // plan is what to do, and for which tasks.
 type plan struct {
 	action action
-	tasks  []*pipeline.Record // that wait, most urgent first
-	wake   *pipeline.Wake     // the last one, where there is one
+	tasks  []*pipeline.Record // that wait or are to be continued, most urgent first
+	wake   *pipeline.Wake     // the last one; nil: there was none
 	of     *pipeline.Record   // the record that holds it
-	due    time.Time          // of hold: when to look again; zero: when something happens
-	why    string
+	due    time.Time          // when to look again; zero: when something happens
+	why    string             // for the log
 }
 
 // whyWaiting is the usual reason for a wake.
@@ -67,19 +76,25 @@ func (p plan) until(due time.Time, why string) plan {
 
 // planWake applies the rules.
 func (s *situation) planWake() plan {
-	p := plan{tasks: s.waiting()}
+	p := plan{tasks: s.work()}
 	if len(p.tasks) == 0 {
 		return p
 	}
 	p.of, p.wake = s.lastWake()
-	switch w := p.wake; {
+	w := p.wake
+	_, over := s.ended(w)
+	switch {
 	case s.running:
 		return s.planRunning(p)
-	case s.working() && !reached(s.heard(), s.times.SilentAfter, s.now):
+	case over && s.unread:
+		return p.with(hold, "its run has ended, and its last reports are not applied yet")
+	case s.busy() && !reached(s.heard(), s.times.SilentAfter, s.now):
 		return p.until(s.heard().Add(s.times.SilentAfter), "at work on a task")
+	case over:
+		return s.planAfterRun(p)
 	case w == nil || s.tookSince(w.AskedAt):
 		return s.planAfterTask(p)
-	case w.Accepted == nil && w.Ended == nil:
+	case w.Accepted == nil:
 		return s.planUnanswered(p)
 	}
 	return s.planOutstanding(p)
@@ -95,7 +110,21 @@ func (s *situation) planRunning(p plan) plan {
 	if due := w.Accepted.Add(s.times.RewakeAfter); !reached(*w.Accepted, s.times.RewakeAfter, s.now) {
 		return p.until(due, "its process is running")
 	}
-	return p.with(stuck, "its process takes nothing")
+	return p.with(hangs, "its process takes nothing")
+}
+
+// planAfterRun is for an agent whose last run has ended.
+func (s *situation) planAfterRun(p plan) plan {
+	until, waits := s.state.waits(s.now)
+	switch {
+	case !waits:
+		return p.with(send, "its last run has ended")
+	case !s.state.LeftAlone.IsZero():
+		p.due = until
+		return p.with(leftAlone, "its last runs ended without progress")
+	}
+	p.due = until
+	return p.with(pausing, "its last run ended without progress")
 }
 
 // planUnanswered is for a wake that was refused, never sent, or whose answer
@@ -106,111 +135,119 @@ func (s *situation) planUnanswered(p plan) plan {
 	switch {
 	case !maybeQueued(w) && sameWay && slices.Contains(p.tasks, p.of):
 		return p.with(resend, "not accepted yet") // its key is unused
-	case !maybeQueued(w):
-		return p.with(send, "not accepted yet")
-	case sameWay && !reached(w.AskedAt, answerWait, s.now):
+	case maybeQueued(w) && sameWay:
 		return p.with(resend, "answer lost")
 	}
-	return s.again(p, "answer lost for good")
+	return p.with(send, "not accepted yet")
 }
 
-// planOutstanding is for an accepted wake after which nothing was taken.
+// planOutstanding is for an accepted wake after which nothing was taken, and
+// whose run is not known to have ended.
 func (s *situation) planOutstanding(p plan) plan {
 	w := p.wake
-	// A process that ended without taking anything will not any more.
-	if w.Ended == nil && w.Via != string(pipeline.TriggerExec) {
-		since := *w.Accepted
-		if w.Unknown != nil {
-			since = *w.Unknown
-		}
-		if !reached(since, s.times.RewakeAfter, s.now) {
-			return p.until(since.Add(s.times.RewakeAfter), "woken, waiting for it to take a task")
-		}
-		if w.Unknown == nil {
-			return p.with(ask, "woken, took nothing")
-		}
-		return s.again(p, "woken, took nothing")
+	since, wait := *w.Accepted, askAfter(&s.times)
+	if w.Unknown != nil {
+		since, wait = *w.Unknown, s.times.RewakeAfter
 	}
-	if pause, since := s.startPause(p), endOf(w); !reached(since, pause, s.now) {
-		return p.until(since.Add(pause), "its run ended without taking a task")
+	if !reached(since, wait, s.now) {
+		return p.until(since.Add(wait), "woken, waiting for it to take a task")
 	}
-	return s.again(p, "woken, took nothing")
-}
-
-// startPause is how long to wait after a run that ended without taking
-// anything. A run that fails at once must not use up all attempts at once: the
-// pause grows. After a command a resident waits not at all the first time, and
-// single passes never wait.
-func (s *situation) startPause(p plan) time.Duration {
-	reported := p.wake.Outcome != pipeline.OutcomeUnknown
-	switch n := s.wakesInVain(p); {
-	case !reported && (n <= 1 || !s.pauses):
-		return 0
-	case n <= 2:
-		return min(10*time.Second, s.times.RewakeAfter)
-	}
-	return min(time.Minute, s.times.RewakeAfter)
-}
-
-// endOf is when a wake ended, or, where that was not noted, was accepted.
-func endOf(w *pipeline.Wake) time.Time {
-	if w.Ended != nil {
-		return *w.Ended
-	}
-	return *w.Accepted
-}
-
-// again plans one more wake, unless there were enough since the first of the
-// tasks that wait was handed out. One that no wake has named yet is a reason
-// for one more.
-func (s *situation) again(p plan, why string) plan {
-	unnamed := func(r *pipeline.Record) bool { return s.wakesFor(r) == 0 }
-	if s.wakesInVain(p) <= s.times.RewakeMax || slices.ContainsFunc(p.tasks, unnamed) {
-		return p.with(send, why)
-	}
-	return p.with(giveUp, why)
-}
-
-// wakesInVain counts the wakes since the first of the waiting tasks was handed
-// out, after the agent last took something.
-func (s *situation) wakesInVain(p plan) int {
-	most := 0
-	for _, task := range p.tasks {
-		most = max(most, s.wakesSince(past(task.Dispatch.At, s.now), func(*pipeline.Wake) bool { return true }))
-	}
-	return most
+	return p.with(ask, "woken, took nothing")
 }
 
 // planAfterTask is for an agent that took something since it was woken, or
 // never was, and is not at work as far as is known.
 func (s *situation) planAfterTask(p plan) plan {
-	if s.working() {
+	if s.busy() {
 		return p.with(send, "silent for too long")
 	}
-	ended := s.ended()
+	heard := s.heard()
 	// A process that is gone, or an agent that looked and found nothing, will
 	// not take the next one by itself.
-	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(ended)
-	if ended.IsZero() || gone || reached(ended, afterTask, s.now) {
+	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(heard)
+	if heard.IsZero() || gone || reached(heard, afterTask, s.now) || s.resumed(p.tasks) {
 		return p.with(send, whyWaiting)
 	}
-	return p.until(ended.Add(afterTask), "has just ended a task and takes the next by itself")
+	return p.until(heard.Add(afterTask), "has just ended a task and takes the next by itself")
 }
 
-// reached tells whether d has passed since t. A time that is further ahead
+func (s *situation) resumed(tasks []*pipeline.Record) bool {
+	return slices.ContainsFunc(tasks, s.isResumed)
+}
+
+// ended returns when the run of a wake ended; false while it may live, or may
+// still begin.
+func (s *situation) ended(w *pipeline.Wake) (time.Time, bool) {
+	switch last := s.state.LastRun; {
+	case w == nil || s.running:
+		return time.Time{}, false
+	case last != nil && last.Key == w.Key:
+		return last.Ended, true
+	case w.Ended != nil && w.Ended.Before(w.AskedAt):
+		return w.AskedAt, true // the clock was set back between
+	case w.Ended != nil:
+		return *w.Ended, true
+	case w.Accepted != nil && w.Via == string(pipeline.TriggerExec):
+		return s.now, true // its lock is free, and its helper was killed before it could note the end
+	case w.Accepted == nil:
+		lost := maybeQueued(w) && (reached(w.AskedAt, answerWait, s.now) || w.Via != string(s.agent.Trigger))
+		return w.AskedAt, lost && !s.tookSince(w.AskedAt)
+	case w.Unknown == nil:
+		return time.Time{}, false
+	}
+	return *w.Unknown, reached(*w.Unknown, s.times.RewakeAfter, s.now) && !s.tookSince(w.AskedAt)
+}
+
+// endOfRun describes the end of the last run that was not judged yet; false if
+// there is none.
+func (s *situation) endOfRun() (runEnd, bool) {
+	_, w := s.lastWake()
+	at, over := s.ended(w)
+	if !over || s.state.LastRun != nil && s.state.LastRun.Key == w.Key {
+		return runEnd{}, false
+	}
+	e := runEnd{run: EndedRun{Key: w.Key, Via: w.Via, Tasks: w.Tasks, Started: w.AskedAt, Ended: at, Code: w.Code, Words: w.Exit, Log: w.Log}}
+	e.unfinished = map[pipeline.TaskID]bool{}
+	for _, r := range s.known() {
+		progress := r.HeardOf(s.agent.Name).Progress.After(w.AskedAt)
+		e.progress = e.progress || progress
+		if s.isUnfinished(r) && !progress {
+			e.unfinished[r.TaskID] = s.tookAt(r).After(w.AskedAt)
+		}
+	}
+	e.idle = len(e.unfinished) == 0 && (len(s.waiting()) == 0 || s.idle.After(w.AskedAt))
+	return e, true
+}
+
+// reached reports whether d has passed since t. A time that is further ahead
 // than d was written before the clock was set back, and nothing is known of
 // when that was: it counts as passed, so that nobody waits for a year.
 func reached(t time.Time, d time.Duration, now time.Time) bool {
 	return !now.Before(t.Add(d)) || t.After(now.Add(d))
 }
 
-// past is t, or the zero time where t is ahead of the clock: what happened
-// before the clock was set back happened long ago.
+// past is t, or the zero time if t is ahead of the clock: what happened before
+// the clock was set back happened long ago.
 func past(t, now time.Time) time.Time {
 	if t.After(now) {
 		return time.Time{}
 	}
 	return t
+}
+
+// work returns the tasks to wake the agent for: those that it has not taken, and
+// those that its last run left unfinished. The most urgent come first.
+func (s *situation) work() []*pipeline.Record {
+	list := s.waiting()
+	_, w := s.lastWake()
+	at, over := s.ended(w)
+	for _, r := range s.records {
+		if s.isUnfinished(r) && (over && !r.HeardOf(s.agent.Name).At.After(at) || s.isResumed(r)) {
+			list = append(list, r)
+		}
+	}
+	byPriority(list)
+	return list
 }
 
 // waiting returns the tasks that the agent has not taken, most urgent first.
@@ -221,10 +258,37 @@ func (s *situation) waiting() []*pipeline.Record {
 			list = append(list, r)
 		}
 	}
+	byPriority(list)
+	return list
+}
+
+func byPriority(list []*pipeline.Record) {
 	slices.SortFunc(list, func(a, b *pipeline.Record) int {
 		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), cmp.Compare(a.TaskID, b.TaskID))
 	})
-	return list
+}
+
+// isUnfinished reports whether the agent took a task and has not ended it.
+func (s *situation) isUnfinished(r *pipeline.Record) bool {
+	return AtWork(r) && s.isMe(r.Dispatch.Agent)
+}
+
+// isResumed reports whether a person has set a task to in progress that the agent
+// had blocked, and nothing was heard of the agent since.
+func (s *situation) isResumed(r *pipeline.Record) bool {
+	return s.isUnfinished(r) && r.ResumedAt.After(r.HeardOf(s.agent.Name).At)
+}
+
+// AtWork reports whether a task was taken and is not ended.
+func AtWork(r *pipeline.Record) bool {
+	return r.Dispatch != nil && r.Dispatch.TakenAt != nil && r.Status.Active() && r.Unfinished()
+}
+
+// busy reports whether the agent works on a task as far as is known: it took one
+// and has not ended it, and no run that is over left it.
+func (s *situation) busy() bool {
+	left := s.work()
+	return slices.ContainsFunc(s.records, func(r *pipeline.Record) bool { return s.isUnfinished(r) && !slices.Contains(left, r) })
 }
 
 // known are all records that tell something of the agent.
@@ -250,30 +314,7 @@ func (s *situation) lastWake() (of *pipeline.Record, last *pipeline.Wake) {
 	return of, last
 }
 
-// wakesFor counts the wakes that named a task since it was dispatched and in
-// vain: after the agent last took something.
-func (s *situation) wakesFor(task *pipeline.Record) int {
-	return s.wakesSince(past(task.Dispatch.At, s.now), func(w *pipeline.Wake) bool { return slices.Contains(w.Tasks, task.TaskID) })
-}
-
-// wakesSince counts wakes of a kind that may have reached the agent since a
-// time, and after it last took something.
-func (s *situation) wakesSince(since time.Time, kind func(*pipeline.Wake) bool) int {
-	if took := s.lastTook(); took.After(since) {
-		since = took
-	}
-	n := 0
-	for _, r := range s.known() {
-		for i := range r.Wakes {
-			if w := &r.Wakes[i]; s.isMe(w.Agent) && maybeQueued(w) && kind(w) && !w.AskedAt.Before(since) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// maybeQueued tells whether a wake may have reached the agent.
+// maybeQueued reports whether a wake may have reached the agent.
 func maybeQueued(w *pipeline.Wake) bool {
 	return w.Accepted != nil || w.Ended != nil || w.Sent && w.Refused == ""
 }
@@ -282,108 +323,38 @@ func (s *situation) isMe(agent string) bool { return sameAgent(agent, s.agent.Na
 
 func sameAgent(a, b string) bool { return a == b || pipeline.FoldName(a) == pipeline.FoldName(b) }
 
-// tookSince tells whether the agent took a task after t.
-func (s *situation) tookSince(t time.Time) bool { return s.lastTook().After(t) }
+// tookSince reports whether the agent took a task after t, or was given one again.
+func (s *situation) tookSince(t time.Time) bool { return s.latest(s.tookAt).After(t) }
 
-// lastTook is when the agent last took a task. One that was sent back or given
-// away since was taken all the same: the history tells.
-func (s *situation) lastTook() (last time.Time) {
-	latest := func(at time.Time) {
-		if at = past(at, s.now); at.After(last) {
-			last = at
-		}
+func (s *situation) tookAt(r *pipeline.Record) time.Time {
+	h := r.HeardOf(s.agent.Name)
+	if h.Given.After(h.Took) {
+		return h.Given
 	}
-	for _, r := range s.known() {
-		if d := r.Dispatch; d != nil && d.TakenAt != nil && s.isMe(d.Agent) {
-			latest(*d.TakenAt)
-		}
-		for _, e := range r.History {
-			if e.What == pipeline.EventTaken && s.saidIt(e) {
-				latest(e.At)
-			}
-		}
-	}
-	return last
+	return h.Took
 }
 
-// saidIt tells whether an event is of the agent's making.
-func (s *situation) saidIt(e pipeline.Event) bool {
-	name, ok := e.Agent()
-	return ok && s.isMe(name)
-}
-
-// working tells whether the agent took a task and has not ended it.
-func (s *situation) working() bool { return slices.ContainsFunc(s.records, AtWork) }
-
-// AtWork tells whether a task was taken and is not ended.
-func AtWork(r *pipeline.Record) bool {
-	return r.Dispatch != nil && r.Dispatch.TakenAt != nil && r.Status.Active() && r.Unfinished()
-}
-
-// heard is when the agent last said or did something.
+// heard is when the agent last took a task or reported on one; zero: never.
 func (s *situation) heard() time.Time {
-	var last time.Time
+	return s.latest(func(r *pipeline.Record) time.Time { return r.HeardOf(s.agent.Name).At })
+}
+
+// latest is the latest of the times that the records tell, of those that are not
+// ahead of the clock.
+func (s *situation) latest(of func(*pipeline.Record) time.Time) (last time.Time) {
 	for _, r := range s.known() {
-		at := s.heardOf(r)
-		if at.After(last) && !at.After(s.now.Add(s.times.SilentAfter)) {
+		if at := past(of(r), s.now); at.After(last) {
 			last = at
 		}
 	}
 	return last
 }
 
-// heardOf is when the agent last said or did something about a task.
-func (s *situation) heardOf(r *pipeline.Record) time.Time {
-	var last time.Time
-	if d := r.Dispatch; d != nil && d.TakenAt != nil && s.isMe(d.Agent) {
-		last = *d.TakenAt
-	}
-	for _, e := range slices.Backward(r.History) {
-		if s.saidIt(e) {
-			if e.At.After(last) {
-				last = e.At
-			}
-			break
-		}
-	}
-	return last
-}
-
-// LastHeard is when the agent to whom a task was handed out last said or did
-// something about it; zero: it has not.
+// LastHeard is when the agent to whom a task was handed out last took it or
+// reported on it; zero: it has not.
 func LastHeard(r *pipeline.Record) time.Time {
 	if r.Dispatch == nil {
 		return time.Time{}
 	}
-	s := situation{agent: &pipeline.Agent{Name: r.Dispatch.Agent}}
-	return s.heardOf(r)
-}
-
-// ended is when the agent ended its last task: the last thing that was heard
-// of it, or that somebody else took the task out of its hands.
-func (s *situation) ended() time.Time {
-	last := s.heard()
-	if last.IsZero() {
-		return last
-	}
-	for _, r := range s.known() {
-		if s.heardOf(r).IsZero() {
-			continue
-		}
-		if at := past(stoppedAt(r), s.now); at.After(last) {
-			last = at
-		}
-	}
-	return last
-}
-
-// stoppedAt is when a task last ceased to be one to work on.
-func stoppedAt(r *pipeline.Record) time.Time {
-	for _, e := range slices.Backward(r.History) {
-		from, to, ok := e.Move()
-		if ok && (from == pipeline.Assigned || from == pipeline.InProgress) && to != pipeline.InProgress {
-			return e.At
-		}
-	}
-	return time.Time{}
+	return r.HeardOf(r.Dispatch.Agent).At
 }

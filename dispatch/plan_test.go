@@ -40,14 +40,23 @@ func priority(p pipeline.Priority) with { return func(r *pipeline.Record) { r.Pr
 func taken(m float64) with {
 	return func(r *pipeline.Record) {
 		r.Dispatch.TakenAt = at(m)
-		r.Note(minute(m), "agent a", pipeline.EventTaken, takenByNext)
+		r.Hear("a", minute(m), func(h *pipeline.Heard) { h.Took, h.Given = minute(m), minute(m) })
 	}
 }
 
 // moves is a status that somebody sets.
 func moves(m float64, who string, s pipeline.Status) with {
 	return func(r *pipeline.Record) {
-		r.Note(minute(m), who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, s))
+		if who == "agent a" {
+			r.Hear("a", minute(m), func(h *pipeline.Heard) {
+				if s != pipeline.InProgress {
+					h.Progress = minute(m)
+				}
+			})
+		}
+		if who != "agent a" && r.Status == pipeline.Blocked && s == pipeline.InProgress {
+			r.ResumedAt = minute(m)
+		}
 		r.Status = s
 	}
 }
@@ -55,7 +64,7 @@ func moves(m float64, who string, s pipeline.Status) with {
 func ticked(m float64) with {
 	return func(r *pipeline.Record) {
 		r.Steps[0].Done = true
-		r.Note(minute(m), "agent a", "step done", "one")
+		r.Hear("a", minute(m), func(h *pipeline.Heard) { h.Progress = minute(m) })
 	}
 }
 
@@ -95,12 +104,6 @@ func endedAt(accepted, ended float64) func(*pipeline.Wake) {
 // B34, B54b: what looks dead is asked for before it is started again.
 func TestPlanWake(t *testing.T) {
 	t.Parallel()
-	// heldBack is a task whose four wakes were all in vain.
-	four := func(r *pipeline.Record) {
-		for m := range 4 {
-			wake(float64(m*31), endedAt(float64(m*31), float64(m*31)+16), 2)(r)
-		}
-	}
 	type c struct {
 		name    string
 		now     float64
@@ -111,6 +114,15 @@ func TestPlanWake(t *testing.T) {
 	records := func(rs ...*pipeline.Record) []*pipeline.Record { return rs }
 	exec := func(s *situation) { s.agent.Trigger = pipeline.TriggerExec }
 	running := func(s *situation) { s.running = true }
+	left := func(code int, failures int, next float64) func(*situation) {
+		return func(s *situation) {
+			s.agent.Trigger = pipeline.TriggerExec
+			s.state = AgentState{Agent: "a", Failures: failures, Fruitless: max(failures, 1), NextStart: minute(next), LastRun: &EndedRun{Key: "otm-T-00001-a-1", Ended: minute(2), Code: &code}}
+			if failures >= 3 {
+				s.state.LeftAlone = minute(2)
+			}
+		}
+	}
 	cases := []c{
 		// When there is nothing to do.
 		{"no task", 1, nil, nil, "rest"},
@@ -122,31 +134,31 @@ func TestPlanWake(t *testing.T) {
 
 		// One wake, then none while it is outstanding.
 		{"waits", 1, records(recordWith(1)), nil, "send"},
-		{"woken just now", 1, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 15"},
-		{"woken, one more came", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1))), nil, "hold 15"},
-		{"woken, one more of a higher priority", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1), priority(pipeline.Critical))), nil, "hold 15"},
-		{"the time counts from the acceptance", 15, records(recordWith(1, wake(0, accepted(2)))), nil, "hold 17"},
+		{"woken just now", 1, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 9"},
+		{"woken, one more came", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1))), nil, "hold 9"},
+		{"woken, one more of a higher priority", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1), priority(pipeline.Critical))), nil, "hold 9"},
+		{"the time counts from the acceptance", 10, records(recordWith(1, wake(0, accepted(2)))), nil, "hold 11"},
 		{"another agent's wake", 1, records(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Wakes[0].Agent = "b" })), nil, "send"},
-		{"its wake under a name in other case", 1, records(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Wakes[0].Agent = "A" })), nil, "hold 15"},
+		{"its wake under a name in other case", 1, records(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Wakes[0].Agent = "A" })), nil, "hold 9"},
 
 		// While the task that it took is unfinished.
 		{"at work", 20, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2, dispatchedAt(20))), nil, "hold 61"},
 		{"at work, reported", 50, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(40, "agent a", pipeline.InProgress)), recordWith(2)), nil, "hold 100"},
 		{"at work, its refused report is a sign of life", 50, records(recordWith(1, wake(0, accepted(0)), taken(1), func(r *pipeline.Record) {
-			r.Note(minute(45), "agent a", "update failed", "")
+			r.Hear("a", minute(45), nil)
 		}), recordWith(2)), nil, "hold 105"},
 		{"at work, woken again, still at work", 90, records(recordWith(1, taken(1), moves(85, "agent a", pipeline.InProgress), wake(62, accepted(62), 2)), recordWith(2)), nil, "hold 145"},
 		{"at work, by itself, never woken", 5, records(recordWith(1, taken(1)), recordWith(2)), nil, "hold 61"},
 		{"at work, a wake was refused", 5, records(recordWith(1, taken(1)), recordWith(2, wake(0, refused))), nil, "hold 61"},
 		{"silent for an hour", 61, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2)), nil, "send"},
-		{"silent, woken since", 70, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2, wake(61, accepted(61)))), nil, "hold 76"},
+		{"silent, woken since", 69, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2, wake(61, accepted(61)))), nil, "hold 70"},
 		{"silent with nothing else to do", 200, records(recordWith(1, wake(0, accepted(0)), taken(1))), nil, "rest"},
 
 		// After a task.
 		{"just ended", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)), nil, "hold 11"},
 		{"just ended by its last tick", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), ticked(10)), recordWith(2)), nil, "hold 11"},
 		{"just blocked", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.Blocked)), recordWith(2)), nil, "hold 11"},
-		{"just cancelled by a person", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "R1", pipeline.Cancelled)), recordWith(2)), nil, "hold 11"},
+		{"just cancelled by a person", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "R1", pipeline.Cancelled)), recordWith(2)), nil, "send"},
 		{"reviewed long after its end", 30.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone), moves(30, "R1", pipeline.Done)), recordWith(2)), nil, "send"},
 		{"still waits after a minute", 11, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)), nil, "send"},
 		{"looked after its task and found nothing", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2, dispatchedAt(10.4))),
@@ -160,24 +172,16 @@ func TestPlanWake(t *testing.T) {
 			})), nil, "send"},
 
 		// When nothing is taken.
-		{"took nothing", 15, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
+		{"took nothing", 9, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
 		{"its run has ended", 15, records(recordWith(1, wake(0, endedAt(0, 15)))), nil, "send"},
 		{"its run is unknown", 16, records(recordWith(1, wake(0, unknown(0, 15)))), nil, "hold 30"},
 		{"its run is unknown for as long again", 30, records(recordWith(1, wake(0, unknown(0, 15)))), nil, "send"},
-		{"woken often enough", 130, records(recordWith(1, four)), nil, "giveUp"},
-		{"woken often enough, for two", 130, records(recordWith(1, four), recordWith(2)), nil, "giveUp"},
-		{"woken often enough, but a task came since", 130, records(recordWith(1, four), recordWith(3, dispatchedAt(129))), nil, "send"},
-		{"woken often enough, but it was dispatched anew", 130, records(recordWith(1, four, dispatchedAt(129))), nil, "send"},
-		{"woken often enough in vain, then it took one", 130, records(recordWith(1, four), recordWith(3, dispatchedAt(10), taken(128), moves(129, "agent a", pipeline.AgentDone))), nil, "send"},
-		{"woken often, took one each time, then one in vain", 130, records(recordWith(2, four, func(r *pipeline.Record) { r.Wakes[3].Tasks = append(r.Wakes[3].Tasks, 1) }), recordWith(1, taken(64), moves(65, "agent a", pipeline.AgentDone))), nil, "send"},
-		{"never more than once", 16, records(recordWith(1, wake(0, endedAt(0, 15)))), func(s *situation) { s.times.RewakeMax = 0 }, "giveUp"},
 
 		// Without an answer.
 		{"answer lost", 1, records(recordWith(1, wake(0, lost))), nil, "resend"},
 		{"answer lost for three minutes", 3, records(recordWith(1, wake(0, lost))), nil, "send"},
 		{"answer lost, but it took a task", 2, records(recordWith(1, wake(0, lost, 2), taken(1)), recordWith(2)), nil, "hold 61"},
 		{"answer lost, it took a task and ended it", 12, records(recordWith(1, wake(0, lost, 2), taken(1), moves(5, "agent a", pipeline.AgentDone)), recordWith(2)), nil, "send"},
-		{"answer lost for good, four times", 60, records(recordWith(1, wake(0, lost), wake(4, lost), wake(8, lost), wake(12, lost))), nil, "giveUp"},
 		{"refused", 100, records(recordWith(1, wake(0, refused))), nil, "resend"},
 		{"not sent", 100, records(recordWith(1, wake(0, unsent))), nil, "resend"},
 		{"not sent, and its first task is over", 100, records(recordWith(1, wake(0, unsent, 2), moves(5, "R1", pipeline.Cancelled)), recordWith(2)), nil, "send"},
@@ -188,29 +192,47 @@ func TestPlanWake(t *testing.T) {
 		{"its process runs and has taken one", 100, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), running, "hold"},
 		{"its process runs, never woken", 100, records(recordWith(1)), running, "hold"},
 		{"its process runs, its answer was lost", 100, records(recordWith(1, wake(0, lost))), running, "hold"},
-		{"its process runs and takes nothing", 15, records(recordWith(1, wake(0, byExec))), running, "stuck"},
+		{"its process runs and takes nothing", 15, records(recordWith(1, wake(0, byExec))), running, "hangs"},
 		{"its process ended without taking anything", 1, records(recordWith(1, wake(0, byExec))), exec, "send"},
 		{"its process ended, before the answer came", 1, records(recordWith(1, wake(0, func(w *pipeline.Wake) { w.Via, w.Ended = "exec", at(1) }))), exec, "send"},
 		{"its process ended after a task", 10.1, records(recordWith(1, wake(0, byExec), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)), exec, "send"},
-		{"its process ended in the middle of a task", 10, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), exec, "hold 61"},
+		{"its process ended in the middle of a task", 10, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), exec, "send"},
+
+		// C1, C3: the end of its last run was judged, and brought no progress.
+		{"a run ended in the middle of a task, a pause", 2.1, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 1, 2.2), "pausing 2.2"},
+		{"a run ended in the middle of a task, after the pause", 2.2, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 1, 2.2), "send"},
+		{"another task does not wait behind the unfinished one", 2.2, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), left(1, 1, 2.2), "send"},
+		{"asked to be tried later", 16, records(recordWith(1, wake(0, byExec))), left(TryLater, 0, 17), "pausing 17"},
+		{"left alone", 20, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2, dispatchedAt(19))), left(1, 3, 32), "leftAlone 32"},
+		{"left alone, time for a probe", 32, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 3, 32), "send"},
+		{"left alone, and nothing waits", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(3, "R1", pipeline.Cancelled))), left(1, 3, 32), "rest"},
+		{"left alone, and the clock was set back by a year", -600000, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 3, 32), "send"},
+		{"goes on by hand after the end of its run", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(10, "agent a", pipeline.InProgress)), recordWith(2)), left(1, 1, 2.2), "hold 70"},
+		{"its last reports are not applied yet", 2, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { exec(s); s.unread = true }, "hold"},
+		{"a run at the gateway ended in the middle of a task", 2, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), nil, "send"},
+
+		// C4: a person moves a blocked task back to in progress.
+		{"resumed by a person, its process is gone", 10, records(recordWith(1, wake(0, byExec), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress))), exec, "send"},
+		{"resumed by a person, its process runs", 10, records(recordWith(1, wake(0, byExec), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress))), running, "hold"},
+		{"resumed by a person, over the gateway", 10, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress))), nil, "send"},
+		{"resumed by a person, and the agent is at it again", 10, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress), taken(9.5)), recordWith(2)), nil, "hold 69.5"},
 
 		// The trigger was changed.
-		{"woken by the gateway, now by a command", 5, records(recordWith(1, wake(0, accepted(0)))), exec, "hold 15"},
+		{"woken by the gateway, now by a command", 5, records(recordWith(1, wake(0, accepted(0)))), exec, "hold 9"},
 		{"woken by the gateway, now by a command, took nothing", 15, records(recordWith(1, wake(0, accepted(0)))), exec, "ask"},
 		{"answer of the gateway lost, now by a command", 1, records(recordWith(1, wake(0, lost))), exec, "send"},
 		{"refused by the gateway, now by a command", 1, records(recordWith(1, wake(0, refused))), exec, "send"},
 		{"started, now by the gateway", 1, records(recordWith(1, wake(0, byExec))), nil, "send"},
 
 		// The clock.
-		{"set back a little", -5, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 15"},
+		{"set back a little", -5, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 9"},
 		{"set back by a year: the wake counts as long ago", -600000, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
 		{"set back by a year: an unknown run too", -600000, records(recordWith(1, wake(0, unknown(0, 0)))), nil, "send"},
 		{"set back by a year, at work", -600000, records(recordWith(1, taken(0)), recordWith(2)), nil, "send"},
 		{"set back by a year, answer lost", -600000, records(recordWith(1, wake(0, lost))), nil, "send"},
 		{"set back by a year, just ended", -600000, records(recordWith(1, taken(0), moves(1, "agent a", pipeline.AgentDone)), recordWith(2)), nil, "send"},
-		{"set back by a year, woken since", -600000, records(recordWith(1, wake(0, accepted(0))), recordWith(2, wake(-600001, accepted(-600001)))), nil, "hold -599986"},
-		{"set back by a year, woken often enough since", -600000, records(recordWith(1, wake(-600100, endedAt(0, 0)), wake(-600090, endedAt(0, 0)), wake(-600080, endedAt(0, 0)), wake(-600070, endedAt(0, 0)))), nil, "giveUp"},
-		{"set back after a take: that is no reason to wake at each pass", -1, records(recordWith(1, taken(0), moves(0.5, "agent a", pipeline.AgentDone)), recordWith(2, wake(-2, accepted(-2)))), nil, "hold 13"},
+		{"set back by a year, woken since", -600000, records(recordWith(1, wake(0, accepted(0))), recordWith(2, wake(-600001, accepted(-600001)))), nil, "hold -599992"},
+		{"set back after a take: that is no reason to wake at each pass", -1, records(recordWith(1, taken(0), moves(0.5, "agent a", pipeline.AgentDone)), recordWith(2, wake(-2, accepted(-2)))), nil, "hold 7"},
 		{"far ahead", 600000, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
 	}
 	for _, c := range cases {
@@ -230,9 +252,9 @@ func TestPlanWake(t *testing.T) {
 
 // plainly tells a plan in a word, and the minute of a hold that has one.
 func plainly(p plan) string {
-	name := map[action]string{rest: "rest", hold: "hold", send: "send", resend: "resend", ask: "ask", giveUp: "giveUp", stuck: "stuck"}[p.action]
-	if p.action == hold && !p.due.IsZero() {
-		return fmt.Sprintf("hold %v", p.due.Sub(minute(0)).Minutes())
+	name := map[action]string{rest: "rest", hold: "hold", send: "send", resend: "resend", ask: "ask", pausing: "pausing", leftAlone: "leftAlone", hangs: "hangs"}[p.action]
+	if p.action != send && !p.due.IsZero() {
+		return fmt.Sprintf("%s %v", name, p.due.Sub(minute(0)).Minutes())
 	}
 	return name
 }
@@ -249,8 +271,8 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 		gone *pipeline.Record
 		want string
 	}{
-		{"outstanding, its row was deleted", 5, recordWith(1, wake(0, accepted(0))), "hold 15"},
-		{"outstanding, its task was given to another, who took it", 5, recordWith(1, wake(0, accepted(0)), away), "hold 15"},
+		{"outstanding, its row was deleted", 5, recordWith(1, wake(0, accepted(0))), "hold 9"},
+		{"outstanding, its task was given to another, who took it", 5, recordWith(1, wake(0, accepted(0)), away), "hold 9"},
 		{"taken, and its row was deleted", 5, recordWith(1, wake(0, accepted(0)), taken(1)), "send"},
 		{"just taken, and its row was deleted", 1.5, recordWith(1, wake(0, accepted(0)), taken(1)), "hold 2"},
 		{"took nothing, its row was deleted", 15, recordWith(1, wake(0, accepted(0))), "ask"},

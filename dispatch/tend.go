@@ -230,6 +230,7 @@ func (p *pass) noteFindings(ctx context.Context, see *findings) error {
 		{see.taken, func(r *pipeline.Record) {
 			if r.Dispatch.TakenAt == nil { // else "otm next" was about to say so itself
 				r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByFile
+				r.Hear(r.Dispatch.Agent, now, func(h *pipeline.Heard) { h.Took = now })
 				r.Note(now, pipeline.WhoAgent(r.Dispatch.Agent), pipeline.EventTaken, "marked in the dispatch file")
 			}
 		}},
@@ -283,7 +284,7 @@ func (p *pass) reportSilent() {
 			if !AtWork(t.rec) {
 				continue
 			}
-			last := s.heardOf(t.rec)
+			last := t.rec.HeardOf(s.agent.Name).At
 			if reached(last, p.Times.SilentAfter, now) {
 				p.given(fmt.Sprintf("%v: %s took it and was not heard of since %s", t.id, s.agent.Name, last.UTC().Format(time.RFC3339)))
 				continue

@@ -21,15 +21,11 @@ import (
 func (p *pass) wake(ctx context.Context) error {
 	for i := range p.Agents {
 		a := &p.Agents[i]
-		if !p.anyWaits(a) {
-			delete(p.unwoken, a.Name)
-			continue
-		}
 		waker := p.Wakers[a.Trigger]
 		if a.Person || waker == nil || p.waking[a.Name] != nil || unready(a) != "" {
 			continue
 		}
-		s, err := p.situation(a, waker)
+		s, err := p.situation(ctx, a, waker)
 		if err != nil {
 			return err
 		}
@@ -122,8 +118,9 @@ func (p *pass) anyWaits(a *pipeline.Agent) bool {
 	})
 }
 
-func (p *pass) situation(a *pipeline.Agent, waker Waker) (*situation, error) {
-	s := &situation{agent: a, idle: idleSince(p.Agents, a), now: p.Now(), times: p.Times, pauses: p.Patience > 0}
+// situation gathers what is known of an agent, and judges the end of its last run.
+func (p *pass) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
+	s := &situation{agent: a, idle: idleSince(p.Agents, a), now: p.Now(), times: p.Times}
 	// A process that was started before the trigger was changed counts too.
 	_, held := lock.Holder(execLock(p.Dir, a.Name))
 	s.running = held || waker.Running(a.Name)
@@ -133,8 +130,10 @@ func (p *pass) situation(a *pipeline.Agent, waker Waker) (*situation, error) {
 		mine[t.id] = true
 	}
 	var err error
-	s.gone, err = p.holders.others(p.Records, a.Name, mine, s.now)
-	return s, err
+	if s.gone, err = p.holders.others(p.Records, a.Name, mine, s.now); err != nil {
+		return nil, err
+	}
+	return s, p.judgeRun(ctx, s)
 }
 
 // settled deals with a plan that needs nobody's answer.
@@ -155,16 +154,14 @@ func (p *pass) settled(s *situation, pl plan) bool {
 
 // told is the result of a plan to do nothing.
 func told(s *situation, pl plan) wakeResult {
+	r := wakeResult{due: pl.due}
 	switch pl.action {
-	case giveUp:
-		return wakeResult{given: fmt.Sprintf("agent %s was woken %d times and took nothing: %v (set one to new on the board to try again)", s.agent.Name, s.wakesInVain(pl), idsOf(pl.tasks))}
-	case stuck:
-		return wakeResult{given: fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))}
+	case leftAlone, pausing:
+		r.given = s.state.health(s.running, 0).Sentence()
+	case hangs:
+		r.given = fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))
 	}
-	if w := pl.wake; pl.action == hold && w != nil && w.Outcome.Failed() {
-		return wakeResult{given: fmt.Sprintf("agent %s: its run at the gateway failed: %s", s.agent.Name, w.Exit), due: pl.due}
-	}
-	return wakeResult{due: pl.due}
+	return r
 }
 
 func idsOf(records []*pipeline.Record) []pipeline.TaskID {
@@ -229,6 +226,9 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 		return plan{}, wakeResult{failed: fmt.Sprintf("agent %s: %v", s.agent.Name, err), kind: "record " + s.agent.Name}
 	}
 	s.now = now
+	if err := p.judgeRun(ctx, s); err != nil {
+		return plan{}, wakeResult{failed: fmt.Sprintf("agent %s: %v", s.agent.Name, err), kind: "state " + s.agent.Name}
+	}
 	if pl = s.planWake(); pl.action == ask {
 		pl = pl.until(now.Add(askAgain), "asked in vain")
 	}
@@ -267,7 +267,7 @@ func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl 
 	var w pipeline.Wake
 	open := false // it was sent before, and may be queued
 	_, err := p.Records.Change(ctx, first.TaskID, func(r *pipeline.Record) error {
-		if outdated(r, first) {
+		if outdated(r, first, slices.Contains(pl.tasks, first)) {
 			return errOutdated
 		}
 		var err error
@@ -305,17 +305,21 @@ func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl 
 // errOutdated says that something happened since a wake was planned.
 var errOutdated = errors.New("something happened since")
 
-// outdated tells whether a plan that was made on seen is outdated: the task was
-// taken, given away or lost, or another process has sent a wake.
-func outdated(now, seen *pipeline.Record) bool {
+// outdated reports whether a plan that was made on the record seen is outdated: the
+// task was taken, ended, given away or lost, or another process has sent a wake.
+// works is false where the task is none that the wake is for, and its record only
+// holds the wake.
+func outdated(now, seen *pipeline.Record, works bool) bool {
 	d, was := now.Dispatch, seen.Dispatch
-	if len(now.Wakes) != len(seen.Wakes) {
+	switch {
+	case len(now.Wakes) != len(seen.Wakes), now.RowID == "":
+		return true
+	case !works:
+		return false
+	case d == nil || d.Attempt != was.Attempt || now.Status != seen.Status:
 		return true
 	}
-	if was == nil || was.TakenAt != nil || seen.Status != pipeline.Assigned {
-		return now.RowID == "" // it only holds the wake
-	}
-	return d == nil || d.Attempt != was.Attempt || d.TakenAt != nil || now.Status != seen.Status
+	return !now.HeardOf(d.Agent).At.Equal(seen.HeardOf(d.Agent).At) || (d.TakenAt == nil) != (was.TakenAt == nil)
 }
 
 // sentAgain prepares the wake of a record to be sent once more. Where it was

@@ -273,13 +273,13 @@ func TestPlanOutdated(t *testing.T) {
 		"taken away":           {recordWith(1, func(r *pipeline.Record) { r.Dispatch = nil }), true},
 		"dispatched anew":      {recordWith(1, func(r *pipeline.Record) { r.Dispatch.Attempt = 2 }), true},
 		"its record vanished":  {&pipeline.Record{TaskID: 1}, true},
-		"a report of its step": {recordWith(1, ticked(1)), false},
+		"a report of its step": {recordWith(1, ticked(1)), true},
 	} {
-		want(t, name, outdated(c.now, seen), c.want)
+		want(t, name, outdated(c.now, seen, true), c.want)
 	}
 	holder := recordWith(1, taken(0), wake(0, unsent))
-	want(t, "a task that only holds the wake", outdated(recordWith(1, taken(0), wake(0, unsent), moves(2, "R1", pipeline.Done)), holder), false)
-	want(t, "a holder that vanished", outdated(&pipeline.Record{TaskID: 1}, holder), true)
+	want(t, "a task that only holds the wake", outdated(recordWith(1, taken(0), wake(0, unsent), moves(2, "R1", pipeline.Done)), holder, false), false)
+	want(t, "a holder that vanished", outdated(&pipeline.Record{TaskID: 1}, holder, false), true)
 }
 
 // The agent takes its task while the gateway is asked about its wake.

@@ -44,7 +44,7 @@ task that was taken last is unfinished, print that one again.`,
 			if err != nil {
 				return err
 			}
-			a, err := h.aiAgent(agent, "otm next")
+			a, err := h.aiAgent(agent, "otm next --agent")
 			if err != nil {
 				return err
 			}
@@ -66,9 +66,9 @@ func (h *Home) aiAgent(name, command string) (*pipeline.Agent, error) {
 	case a == nil:
 		e := cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Config.Agents.Names(), ", "))
 		if near := h.Config.Agents.Nearest(name); near != "" {
-			return nil, e.Hint("%s --agent %s", command, safe.Quote(near))
+			return nil, e.Hint("%s %s", command, safe.Quote(near))
 		}
-		return nil, e.Hint("%s --agent NAME, or with --dir where that one is configured", command)
+		return nil, e.Hint("%s NAME, or with --dir where that one is configured", command)
 	case a.Person:
 		return nil, cli.Errorf(cli.Usage, "%s is a person: their tasks stand on the board", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name))
 	}
@@ -184,6 +184,33 @@ func (h *Home) isOnItsWay(row *pipeline.Row) bool {
 func (h *Home) reportBegun(id pipeline.TaskID) error {
 	u := &drop.Update{ID: pipeline.NewDropID(), TaskID: id, CreatedAt: h.Now(), Status: pipeline.InProgress}
 	return h.Box.Publish(inbox.TaskUpdates, inbox.NewName(u.CreatedAt, u.ID), u.Encode())
+}
+
+// unreadReports returns the tasks on which reports stand in the inbox, each with
+// when the oldest was dropped. A file that cannot be read is passed over.
+func (h *Home) unreadReports() (map[pipeline.TaskID]time.Time, error) {
+	files, err := h.Box.List(inbox.TaskUpdates)
+	if err != nil {
+		return nil, err
+	}
+	unread := map[pipeline.TaskID]time.Time{}
+	for _, f := range files {
+		if !f.Regular() {
+			continue
+		}
+		data, _, err := h.Box.Read(f)
+		if err != nil {
+			continue
+		}
+		u, err := drop.ParseUpdate(data)
+		if err != nil {
+			continue
+		}
+		if at, ok := unread[u.TaskID]; !ok || f.Dropped().Before(at) {
+			unread[u.TaskID] = f.Dropped()
+		}
+	}
+	return unread, nil
 }
 
 // said reads the updates that are still in the inbox.

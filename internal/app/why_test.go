@@ -251,7 +251,13 @@ func TestWhy(t *testing.T) {
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,
 				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "Gate", Via: "gateway", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
 		}, "gate was woken 30m ago and has not taken it", "the dispatcher's next pass wakes it again", true},
-		{"given up", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4) }, "gate was woken 4 times, last 22m ago, and did not take it: it is not woken again for it", "find out why the agent takes nothing, then set the task to new on the board", true},
+		{"given up", func(w *whyWorld) {
+			w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4)
+			key := w.rec.Wakes[3].Key
+			state := fmt.Sprintf(`{"agent":"gate","failures":3,"fruitless":3,"lastRun":{"key":%q,"endedAt":%q},"nextStart":%q,"leftAloneSince":%[2]q}`,
+				key, w.now.Add(-time.Minute).Format(time.RFC3339), w.now.Add(29*time.Minute).Format(time.RFC3339))
+			put(w, filepath.Join(w.h.Dir, "agent-states", "gate.json"), state)
+		}, "gate is left alone: 3 runs in a row ended without progress", "otm resume gate", true},
 		{"its process takes nothing", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(started, 1)
@@ -437,6 +443,7 @@ func TestWhy(t *testing.T) {
 			w.taken()
 			w.failUpdate()
 			w.rec.Note(w.now.Add(time.Second), "agent gate", pipeline.EventStatus, "assigned to assigned")
+			w.rec.Hear("gate", w.now.Add(time.Second), nil)
 		}, "an update of it failed 0s ago", "otm retry u.json", false},
 		{"typed, a cell cannot be read", func(w *whyWorld) { w.typed(pipeline.Row{Title: "x", Assignee: "gate", TaskID: "T-00001", Odd: true}) },
 			"a cell of its row has a form that OTM cannot read", "choose its values anew", true},

@@ -104,7 +104,7 @@ func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience 
 	wakers, stopWakers := newWakers(h, log, patience > 0)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
-		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops,
+		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops, Unread: h.unreadReports,
 		Times: h.Config.Times,
 	}
 	c = &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}

@@ -18,7 +18,7 @@ import (
 const Format = 1
 
 // Folders are those of a data directory.
-var Folders = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board", "locks", "logs", "secrets"}
+var Folders = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "agent-states", "keys", "board", "locks", "logs", "secrets"}
 
 // ErrNotInitialised says that a directory is no data directory.
 var ErrNotInitialised = errors.New("not initialised")

@@ -67,7 +67,7 @@ var (
 	WaitsBehind    = code("waits_behind", OK, "waits behind {other}, on which {agent} works", "")
 	WakeUnread     = code("wake_unread", Warn, "whether {agent} was woken for it is not known: {error}", "otm fsck")
 	NotWoken       = code("not_woken", OK, "{agent} was not woken for it yet", "")
-	WakeGivenUp    = code("wake_given_up", Warn, "{agent} was woken {n:time|times}, last {at:ago}, and did not take it: it is not woken again for it", "find out why the agent takes nothing, then set the task to new on the board")
+	WakeGivenUp    = code("wake_given_up", Warn, "{agent} is left alone: {n:run|runs} in a row ended without progress, the last one was started {at:ago}; OTM starts it for a probe every 30 minutes", "find out why, then: otm resume {agent}")
 	ProcessStuck   = code("process_stuck", Warn, "the process of {agent} was started {at:ago}, still runs, and has taken nothing", "read what it prints: tail {log:sh}")
 	ProcessStarted = code("process_started", OK, "the process of {agent} was started {at:ago}, and has not taken it yet", "")
 	WakeRefused    = code("wake_refused", Warn, "the wake was refused {at:ago}: {error}", "correct that; the next pass wakes {agent} again")

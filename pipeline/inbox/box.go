@@ -48,11 +48,20 @@ func NewName(at time.Time, dropID string) string {
 	return at.UTC().Format(nameTime) + "-" + dropID + ".json"
 }
 
+// TimeOf returns when a drop was written, from its name; false where another
+// program named it differently.
+func TimeOf(name string) (time.Time, bool) {
+	if len(name) < len(nameTime) {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(nameTime, name[:len(nameTime)])
+	return at, err == nil
+}
+
 // Dropped is when the file was delivered: the time in its name, else, as with
 // foreign names, that of its last change.
 func (f File) Dropped() time.Time {
-	stamp, _, _ := strings.Cut(f.Name, "-")
-	if at, err := time.Parse(nameTime, stamp); err == nil {
+	if at, ok := TimeOf(f.Name); ok {
 		return at
 	}
 	return f.Info.ModTime()

@@ -1,0 +1,217 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"otm/internal/durable"
+	"otm/internal/lock"
+	"otm/pipeline"
+)
+
+// AgentState is what the dispatcher knows of the runs of an agent: the file
+// agent-states/<name>.json in the data directory. A run is one process of an agent, or
+// one run at the gateway.
+type AgentState struct {
+	Agent string `json:"agent"`
+	// Config is a sum of all that decides how the agent is started. When it
+	// changes, the failures before count no more.
+	Config string `json:"config"`
+	// Failures counts the runs in a row that ended without progress.
+	Failures int `json:"failures,omitempty"`
+	// Fruitless counts the same runs, and those that asked to be tried later (exit
+	// code 75). The pause grows with it.
+	Fruitless int `json:"fruitless,omitempty"`
+	// LastRun is the last run of which the end was judged; nil: none was.
+	LastRun *EndedRun `json:"lastRun,omitempty"`
+	// NextStart is when the agent may be started again; zero: at once.
+	NextStart time.Time `json:"nextStart,omitzero"`
+	// LeftAlone is since when the agent is only started for a probe; zero: it is
+	// not left alone.
+	LeftAlone time.Time `json:"leftAloneSince,omitzero"`
+	// Stumbled counts, for each task that is unfinished, the runs in a row that
+	// were given it and ended without progress. otm next gives another task first.
+	Stumbled map[pipeline.TaskID]int `json:"stumbled,omitempty"`
+	// Hangs is since when the agent's process takes nothing while tasks wait; zero:
+	// it does not hang.
+	Hangs time.Time `json:"hangsSince,omitzero"`
+}
+
+// EndedRun is a run that has ended.
+type EndedRun struct {
+	Key     string            `json:"key"` // of the wake that began it
+	Via     string            `json:"via"`
+	Tasks   []pipeline.TaskID `json:"tasks"` // that the wake named
+	Started time.Time         `json:"startedAt"`
+	Ended   time.Time         `json:"endedAt"`
+	Code    *int              `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
+	Words   string            `json:"exit,omitempty"`     // how it ended, for people
+	Log     string            `json:"log,omitempty"`      // the path of what a process printed
+}
+
+// TryLater is the exit code by which a command says that it cannot work now and
+// that this is no failure: EX_TEMPFAIL of sysexits.h.
+const TryLater = 75
+
+// pauses are the pauses after runs that ended without progress, by how many
+// there were in a row; the last one repeats.
+var pauses = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute}
+
+// probeEvery is how often an agent that is left alone is started for a probe.
+const probeEvery = 30 * time.Minute
+
+// runEnd is the end of a run together with what came of it.
+type runEnd struct {
+	run      EndedRun
+	progress bool // the agent got a task on, or ended one
+	idle     bool // no work is left that it could have done
+	// unfinished are the tasks that it took and has not ended, but for those that
+	// this run got on: true for those that this run was given.
+	unfinished map[pipeline.TaskID]bool
+}
+
+// judged returns the state after the end of a run. maxFailures is after how many
+// failures in a row the agent is left alone.
+func (a AgentState) judged(e runEnd, maxFailures int) AgentState {
+	run := e.run
+	tryLater := run.Code != nil && *run.Code == TryLater
+	a.LastRun, a.Hangs, a.Stumbled = &run, time.Time{}, a.stumbled(e, tryLater)
+	switch {
+	case e.progress:
+		a.forgive()
+		return a
+	case e.idle:
+		return a
+	}
+	a.Fruitless++
+	if !tryLater {
+		a.Failures++
+	}
+	pause := pauses[min(a.Fruitless, len(pauses))-1]
+	if a.Failures >= maxFailures {
+		pause = probeEvery
+		if a.LeftAlone.IsZero() {
+			a.LeftAlone = run.Ended
+		}
+	}
+	a.NextStart = run.Ended.Add(pause)
+	return a
+}
+
+// stumbled counts anew after a run.
+func (a *AgentState) stumbled(e runEnd, tryLater bool) map[pipeline.TaskID]int {
+	counts := map[pipeline.TaskID]int{}
+	for id, given := range e.unfinished {
+		n := a.Stumbled[id]
+		if given && !tryLater {
+			n++
+		}
+		if n > 0 {
+			counts[id] = n
+		}
+	}
+	return counts
+}
+
+// forgive forgets the failures so far: the agent may be started at once. Which
+// tasks it stumbled over stays known.
+func (a *AgentState) forgive() {
+	a.Failures, a.Fruitless, a.NextStart, a.LeftAlone, a.Hangs = 0, 0, time.Time{}, time.Time{}, time.Time{}
+}
+
+// waits reports whether the agent must not be started yet, and until when. A time
+// that lies further ahead than the longest pause is from before the clock was set
+// back, and does not count.
+func (a *AgentState) waits(now time.Time) (until time.Time, ok bool) {
+	ok = now.Before(a.NextStart) && !a.NextStart.After(now.Add(probeEvery))
+	return a.NextStart, ok
+}
+
+// statesDir is where the states of agents stand.
+func statesDir(dir string) string { return filepath.Join(dir, "agent-states") }
+
+func agentPath(dir, agent string) string {
+	return filepath.Join(statesDir(dir), pipeline.FoldName(agent)+".json")
+}
+
+// maxAgentState bounds the file of an agent's state, in bytes.
+const maxAgentState = 1 << 20
+
+// LoadAgentState reads the state of an agent. One that is missing, or that is not
+// JSON, is empty: the dispatcher begins it anew.
+func LoadAgentState(dir, agent string) (AgentState, error) {
+	empty := AgentState{Agent: agent}
+	data, _, err := load(agentPath(dir, agent), maxAgentState)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnfit):
+		return empty, nil
+	case err != nil:
+		return empty, err
+	}
+	var a AgentState
+	if json.Unmarshal(data, &a) != nil {
+		return empty, nil
+	}
+	a.Agent = agent
+	return a, nil
+}
+
+// changeAgentState changes the state of an agent under its lock. It is durable on
+// return.
+func changeAgentState(ctx context.Context, dir, agent string, f func(*AgentState)) (AgentState, error) {
+	l, err := lock.Acquire(ctx, filepath.Join(dir, "locks", "agent-states"), stateWait)
+	if err != nil {
+		return AgentState{}, err
+	}
+	defer l.Release()
+	a, err := LoadAgentState(dir, agent)
+	if err != nil {
+		return a, err
+	}
+	f(&a)
+	data, err := json.Marshal(a)
+	if err != nil {
+		return a, err
+	}
+	if err := durable.Mkdir(statesDir(dir)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return a, err
+	}
+	return a, durable.Replace(agentPath(dir, agent), append(data, '\n'))
+}
+
+// stateWait is how long to wait for the lock of the states, which is held for one
+// write at a time.
+const stateWait = 10 * time.Second
+
+// Resume forgets the failures of an agent, so that the next pass starts it if
+// there is work. It returns the state as it was. It is durable on return.
+func Resume(ctx context.Context, dir, agent string) (was AgentState, err error) {
+	_, err = changeAgentState(ctx, dir, agent, func(a *AgentState) {
+		was = *a
+		a.forgive()
+	})
+	return was, err
+}
+
+// configSum is a sum of all that decides how an agent is started: its table in
+// otm.toml, the dispatcher's PATH, and the program that its command names.
+func configSum(a *pipeline.Agent) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %q %q", a.Trigger, a.Workspace, a.GatewayAgent, a.Command, os.Getenv("PATH"))
+	if len(a.Command) > 0 {
+		if path, err := exec.LookPath(a.Command[0]); err == nil {
+			if info, err := os.Stat(path); err == nil {
+				fmt.Fprintf(h, " %q %d %v", path, info.Size(), info.ModTime().UnixNano())
+			}
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}
