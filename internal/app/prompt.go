@@ -31,7 +31,7 @@ the directory that are configured here. Without --agent it calls the agent
 				return err
 			}
 			if agent != "" && len(h.Config.Agents) > 0 {
-				a, err := h.aiAgent(agent, "otm prompt")
+				a, err := h.aiAgent(agent, "otm prompt --agent")
 				if err != nil {
 					return err
 				}

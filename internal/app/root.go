@@ -75,7 +75,7 @@ try later · 78 bad configuration.`,
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
-		nextCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
+		nextCommand(s), resumeCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 		demoAgentCommand(s),
 	)
 	if word, rest := unknownWord(root, args); word != "" {

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/dispatch"
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/slacklist"
+)
+
+// resumeCommand is otm resume.
+func resumeCommand(s cli.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume AGENT...",
+		Short: "Start agents again that OTM pauses or leaves alone",
+		Long: `Forget that the last runs of an agent ended without progress, and have the
+dispatcher start it at once if it has work. Without this, OTM waits longer after
+each such run, and after three in a row starts the agent for a probe only, every
+30 minutes, until one succeeds or its configuration changes.`,
+		Example: "  otm resume devdas",
+		Args: func(_ *cobra.Command, names []string) error {
+			if len(names) == 0 {
+				return cli.Errorf(cli.Usage, "no agent is named").Hint("otm resume devdas")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, names []string) error {
+			h, err := home(c, s)
+			if err != nil {
+				return err
+			}
+			var agents []*pipeline.Agent
+			for _, name := range names {
+				a, err := h.aiAgent(name, "otm resume")
+				if err != nil {
+					return err
+				}
+				agents = append(agents, a)
+			}
+			return h.resume(c.Context(), agents)
+		},
+	}
+}
+
+// resume forgets the failures of agents and has the dispatcher look at them.
+func (h *Home) resume(ctx context.Context, agents []*pipeline.Agent) error {
+	for _, a := range agents {
+		was, err := dispatch.Resume(ctx, h.Dir, a.Name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), h.resumed(a, was))
+	}
+	return slacklist.TouchChanged(h.Dir)
+}
+
+// resumed says what follows for an agent that was resumed.
+func (h *Home) resumed(a *pipeline.Agent, was dispatch.AgentState) string {
+	next := "the dispatcher starts it now if it has work"
+	if !h.isResident(heartbeat.Dispatcher) {
+		next = "no dispatcher is running; the next one starts it if it has work"
+	}
+	switch {
+	case a.Trigger == pipeline.TriggerNone:
+		return "OTM does not start it: it looks by itself"
+	case !was.LeftAlone.IsZero():
+		return fmt.Sprintf("was left alone since %s after %d runs without progress; %s", was.LeftAlone.Local().Format(time.DateTime), was.Failures, next)
+	case was.Fruitless > 0:
+		return fmt.Sprintf("was to be started again at %s; %s", was.NextStart.Local().Format(time.DateTime), next)
+	}
+	return "was not paused; " + next
+}
