@@ -55,6 +55,15 @@ type EndedRun struct {
 	Code    *int              `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
 	Words   string            `json:"exit,omitempty"`     // how it ended, for people
 	Log     string            `json:"log,omitempty"`      // the path of what a process printed
+	// LastWords is the beginning of what a run at the gateway said last. The agent
+	// wrote it: it is untrusted.
+	LastWords string    `json:"lastWords,omitempty"`
+	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked not to be called before; zero: it did not
+}
+
+// triesLater reports whether the run asked to be tried later, which is no failure.
+func (r *EndedRun) triesLater() bool {
+	return r.Code != nil && *r.Code == TryLater || !r.RetryAt.IsZero()
 }
 
 // TryLater is the exit code by which a command says that it cannot work now and
@@ -82,8 +91,7 @@ type runEnd struct {
 // failures in a row the agent is left alone.
 func (a AgentState) judged(e runEnd, maxFailures int) AgentState {
 	run := e.run
-	tryLater := run.Code != nil && *run.Code == TryLater
-	a.LastRun, a.Hangs, a.Stumbled = &run, time.Time{}, a.stumbled(e, tryLater)
+	a.LastRun, a.Hangs, a.Stumbled = &run, time.Time{}, a.stumbled(e)
 	switch {
 	case e.progress:
 		a.forgive()
@@ -92,7 +100,7 @@ func (a AgentState) judged(e runEnd, maxFailures int) AgentState {
 		return a
 	}
 	a.Fruitless++
-	if !tryLater {
+	if !run.triesLater() {
 		a.Failures++
 	}
 	pause := pauses[min(a.Fruitless, len(pauses))-1]
@@ -103,15 +111,18 @@ func (a AgentState) judged(e runEnd, maxFailures int) AgentState {
 		}
 	}
 	a.NextStart = run.Ended.Add(pause)
+	if run.RetryAt.After(a.NextStart) {
+		a.NextStart = run.RetryAt
+	}
 	return a
 }
 
 // stumbled counts anew after a run.
-func (a *AgentState) stumbled(e runEnd, tryLater bool) map[pipeline.TaskID]int {
+func (a *AgentState) stumbled(e runEnd) map[pipeline.TaskID]int {
 	counts := map[pipeline.TaskID]int{}
 	for id, given := range e.unfinished {
 		n := a.Stumbled[id]
-		if given && !tryLater {
+		if given && !e.run.triesLater() {
 			n++
 		}
 		if n > 0 {

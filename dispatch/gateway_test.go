@@ -25,7 +25,7 @@ func onGateway(t *testing.T, f func(w *world, g *gatewaytest.Gateway)) {
 			g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
 				o.Agents, o.RetryAfter = []gatewaytest.Agent{{ID: "alpha"}}, time.Millisecond
 			})
-			w.overGateway(g)
+			w.overGateway(g, time.Minute)
 			w.create("x", "alpha", pipeline.Normal)
 			f(w, g)
 		})
@@ -33,9 +33,9 @@ func onGateway(t *testing.T, f func(w *world, g *gatewaytest.Gateway)) {
 }
 
 // overGateway wakes over g from now on, with the patience of a resident. Its
-// client is closed with the test.
-func (w *world) overGateway(g *gatewaytest.Gateway) {
-	waker := newGatewayWaker(g.URL(), g.Token(), func(c *gateway.Config) { c.AnswerTimeout = 200 * time.Millisecond })
+// client is closed with the test, and waits that long for an answer.
+func (w *world) overGateway(g *gatewaytest.Gateway, wait time.Duration) {
+	waker := newGatewayWaker(g.URL(), g.Token(), func(c *gateway.Config) { c.AnswerTimeout = wait })
 	w.Cleanup(func() { waker.client.Close() })
 	w.d.Wakers[pipeline.TriggerGateway] = waker
 	w.d.Patience = time.Hour
@@ -45,6 +45,7 @@ func (w *world) overGateway(g *gatewaytest.Gateway) {
 // delivered, under one key, and executed once.
 func TestGatewayTrouble(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
+		w.overGateway(g, 200*time.Millisecond)
 		agent := []gatewaytest.Fault{
 			gatewaytest.DropUnqueued, gatewaytest.DropUnqueued.By(1012), gatewaytest.DropQueued, gatewaytest.DropQueued.By(gatewaytest.CutReset),
 			gatewaytest.DropExecuted, gatewaytest.AcceptDropBefore, gatewaytest.AcceptDropAfter.By(1001), gatewaytest.Unavailable,
@@ -67,7 +68,7 @@ func TestGatewayTrouble(t *testing.T) {
 			g.Until(w, func() bool { return len(g.RunsOf(key)) > 0 })
 			w.pass()
 			w.restart() // a new process knows it too
-			w.overGateway(g)
+			w.overGateway(g, 200*time.Millisecond)
 			w.pass()
 			want(w, fmt.Sprintf("%v: runs", agent[i]), len(g.RunsOf(key)), 1)
 			want(w, "taken", w.next("alpha"), id)
@@ -102,7 +103,7 @@ func TestGatewayDown(t *testing.T) {
 			w.Fatal(err)
 		}
 		w.restart()
-		w.overGateway(g)
+		w.overGateway(g, 200*time.Millisecond)
 		want(w, "woken", w.pass().Woken, 1)
 		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-1")) == 1 })
 	})

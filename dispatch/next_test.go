@@ -380,7 +380,7 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 	want(t, "continued", w.next("alpha"), a)
 	die := func(attempt int) {
 		t.Helper()
-		if err := RunEnded(t.Context(), w.store, Key(a, "alpha", attempt), "died", true, w.clock.Now()); err != nil {
+		if _, err := RecordEnd(t.Context(), w.store, RunEnd{Key: Key(a, "alpha", attempt), Outcome: pipeline.OutcomeFailed}, w.clock.Now()); err != nil {
 			t.Fatal(err)
 		}
 		w.pass()

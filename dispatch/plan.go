@@ -206,7 +206,10 @@ func (s *situation) endOfRun() (runEnd, bool) {
 	if !over || s.state.LastRun != nil && s.state.LastRun.Key == w.Key {
 		return runEnd{}, false
 	}
-	e := runEnd{run: EndedRun{Key: w.Key, Via: w.Via, Tasks: w.Tasks, Started: w.AskedAt, Ended: at, Code: w.Code, Words: w.Exit, Log: w.Log}}
+	e := runEnd{run: EndedRun{Key: w.Key, Via: w.Via, Tasks: w.Tasks, Started: w.AskedAt, Ended: at, Code: w.Code, Words: w.Exit, Log: w.Log, LastWords: w.LastWords}}
+	if w.RetryAt != nil {
+		e.run.RetryAt = *w.RetryAt
+	}
 	e.unfinished = map[pipeline.TaskID]bool{}
 	for _, r := range s.known() {
 		progress := r.HeardOf(s.agent.Name).Progress.After(w.AskedAt)

@@ -9,7 +9,7 @@ type Times struct {
 	AdoptAfter     time.Duration // a person's row is adopted once it was unchanged this long
 	RedeliverAfter time.Duration // a dispatch entry that vanished is put back
 	RewakeAfter    time.Duration // an accepted wake after which nothing was taken counts as unheard
-	RewakeMax      int           // wakes after the first before the agent is given up
+	RewakeMax      int           // runs in a row without progress before the agent is left alone but for a probe
 	UpdateWait     time.Duration // an update waits this long for its task to become known
 	SilentAfter    time.Duration // a working agent without a report counts as gone
 	DedupGiveUp    time.Duration // a row is made although the board could not be read

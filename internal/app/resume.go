@@ -64,7 +64,7 @@ func (h *Home) resume(ctx context.Context, agents []*pipeline.Agent) error {
 // resumed says what follows for an agent that was resumed.
 func (h *Home) resumed(a *pipeline.Agent, was dispatch.AgentState) string {
 	next := "the dispatcher starts it now if it has work"
-	if !h.isResident(heartbeat.Dispatcher) {
+	if !h.residents().running(heartbeat.Dispatcher) {
 		next = "no dispatcher is running; the next one starts it if it has work"
 	}
 	switch {
