@@ -420,10 +420,7 @@ func TestFsckHints(t *testing.T) {
 			p.dispatchFile(func(string) string { return before })
 		}, finds: "T-00002: it is done, and has an entry in"},
 		{name: "litter", spoil: func(p *patient) {
-			for _, dir := range []string{"failed/.retry", "failed/.retry/new-tasks"} {
-				p.check(os.Mkdir(p.path(dir), 0o700))
-			}
-			path, old := p.path("failed/.retry/new-tasks/.otm-tmp-1"), time.Now().Add(-2*time.Hour)
+			path, old := p.path("failed/.otm-tmp-1"), time.Now().Add(-2*time.Hour)
 			p.check(os.WriteFile(path, nil, 0o600))
 			p.check(os.Chtimes(path, old, old))
 		}, finds: "a crashed writer left"},

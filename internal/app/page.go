@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -165,11 +164,8 @@ func (p *pageReader) settled(name string) (*inbox.Settled, error) {
 		}
 		return f, err
 	})
-	switch {
-	case errors.Is(err, errBeside):
+	if errors.Is(err, errBeside) {
 		err = nil
-	case errors.Is(err, fs.ErrNotExist):
-		return p.home.Box.ReadSettled(inbox.FailedDir, name) // a retry that ended early has it
 	}
 	return f, err
 }

@@ -222,7 +222,6 @@ func TestPageState(t *testing.T) {
 	failed := `{"id":"x","taskId":"T-00009","title":"t","_result":{"at":"2026-03-14T08:20:19Z","inbox":"new-tasks","attempts":1,"error":"is taken","class":"conflict","hint":"otm retry --new-id"}}`
 	put(t, filepath.Join(h.Dir, inbox.FailedDir, "20260314T082019.000000000Z-a.json"), failed)
 	put(t, filepath.Join(h.Dir, inbox.FailedDir, "20260314T082020.000000000Z-b.json"), "no JSON")
-	put(t, filepath.Join(h.Dir, inbox.FailedDir, ".retry", "task-updates", "20260314T082018.000000000Z-d.json"), "{}") // a retry was killed
 	put(t, filepath.Join(h.Box.Dir(inbox.NewTasks), "20260314T082021.000000000Z-c.json"), "{}")
 	v := visit(t, h, board.Options{RowLimit: 7})
 	s := v.state()
@@ -235,10 +234,10 @@ func TestPageState(t *testing.T) {
 	if len(s.Components) != 4 || s.Components[0].State != "not installed" {
 		t.Errorf("components %+v", s.Components)
 	}
-	if s.Waiting != (page.Waiting{NewTasks: 1, Failed: 3}) {
+	if s.Waiting != (page.Waiting{NewTasks: 1, Failed: 2}) {
 		t.Errorf("waiting %+v", s.Waiting)
 	}
-	if len(s.Failed) != 3 || s.Failed[0].Error != "no reason stands beside it" || !strings.Contains(s.Failed[2].Error, "was interrupted") || s.Failed[1].TaskID != "T-00009" || !s.Failed[1].Renumber {
+	if len(s.Failed) != 2 || s.Failed[0].Error != "no reason stands beside it" || s.Failed[1].TaskID != "T-00009" || !s.Failed[1].Renumber {
 		t.Errorf("failed %+v", s.Failed)
 	}
 	one, typed := v.task("one"), v.task("typed")

@@ -179,7 +179,7 @@ func (c *check) counter() error {
 // TempFolders are those of a data directory in which files are made under another
 // name first: a crash may leave such a file in each of them.
 var TempFolders = []string{
-	"", "new-tasks", "task-updates", "processed", "failed", "failed/.retry/new-tasks", "failed/.retry/task-updates", "tasks", "agent-states", "keys",
+	"", "new-tasks", "task-updates", "processed", "failed", "tasks", "agent-states", "keys",
 	"board", "board/page", "secrets",
 }
 

@@ -186,10 +186,7 @@ func TestCheck(t *testing.T) {
 			w.entries()
 		}, ""},
 		{"litter of a retry", func(w *world) {
-			if err := os.MkdirAll(filepath.Join(w.o.Dir, "failed", ".retry", "new-tasks"), 0o700); err != nil {
-				w.Fatal(err)
-			}
-			w.write("failed/.retry/new-tasks/.otm-tmp-1", "x")
+			w.write("failed/.otm-tmp-1", "x")
 			w.o.Now = w.o.Now.Add(2 * time.Hour)
 		}, RuleLitter},
 		{"no record", func(w *world) { os.Remove(filepath.Join(w.o.Dir, "tasks", "T-00001.json")) }, RuleRecord},

@@ -1,12 +1,13 @@
 package inbox
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -28,28 +29,7 @@ type Settled struct {
 // _result in a file that OTM can have written. If neither says anything, the
 // result has no Inbox. The error is one of the file system.
 func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
-	s, err := readSettled(b.settledPath(dir, name))
-	if dir != FailedDir {
-		return s, err
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return b.readClaimed(name)
-	}
-	if err != nil || s.Result.Inbox != "" {
-		return s, err
-	}
-	for _, kind := range Kinds { // an interrupted Retry has moved the explanation, but not yet the file
-		explained, found, err := readExplanation(errorPath(filepath.Join(b.claimDir(kind), name)))
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			s.Result = explained
-			s.Result.Inbox = kind
-			return s, nil
-		}
-	}
-	return s, nil
+	return readSettled(b.settledPath(dir, name))
 }
 
 func readSettled(path string) (*Settled, error) {
@@ -70,7 +50,12 @@ func readSettled(path string) (*Settled, error) {
 		s.Object, s.Result = o, result
 		return s, nil
 	}
-	s.Result = Result{Error: "no reason stands beside it", Class: Invalid}
+	if s.Result, found, err = readExplanation(asidePath(path)); err != nil {
+		return nil, err
+	}
+	if !found {
+		s.Result = Result{Error: "no reason stands beside it", Class: Invalid}
+	}
 	return s, nil
 }
 
@@ -111,23 +96,10 @@ func damaged(err error) Result {
 	return Result{Class: Invalid, Error: fmt.Sprintf("the explanation beside it cannot be read: %v", err)}
 }
 
-// SettledNames lists the drops in processed/ or failed/, oldest name first,
-// without the files that explain others. What a Retry that ended early was
-// putting back counts as failed.
+// SettledNames lists the drops in processed/ or failed/ in the order of names,
+// without the files that explain others.
 func (b *Box) SettledNames(dir string) ([]string, error) {
-	names, err := deliveredIn(filepath.Join(b.dir, dir))
-	if err != nil || dir != FailedDir {
-		return names, err
-	}
-	for _, kind := range Kinds {
-		claimed, err := deliveredIn(b.claimDir(kind))
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, claimed...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	return deliveredIn(filepath.Join(b.dir, dir))
 }
 
 // deliveredIn lists the drops in a directory without what explains them; none
@@ -157,14 +129,6 @@ func (b *Box) IsSettled(dir, name string) (bool, error) {
 // ErrNoInbox says of a failed file that nothing tells from which inbox it came.
 var ErrNoInbox = errors.New("does not say from which inbox it came")
 
-// claims is the folder of failed/ in which Retry has what it puts back, under
-// the kind of its inbox and its own name.
-const claims = ".retry"
-
-func (b *Box) claimDir(kind Kind) string {
-	return filepath.Join(b.dir, FailedDir, claims, string(kind))
-}
-
 // Retry puts a failed drop back into its inbox, under its name or, if that is
 // taken, the next one. edit may change it before; nil leaves it as it is.
 // unsaid is the inbox of a file that does not say from which it came; if it is
@@ -172,124 +136,93 @@ func (b *Box) claimDir(kind Kind) string {
 // cannot be one, the error matches fs.ErrNotExist. One process at a time may
 // call Retry.
 //
-// The steps: edit the failed file in its place; claim it, by moving first its
-// explanation and then the file into a folder that is named after its inbox;
-// there take the result out of it and remove the explanation; rename it into
-// the inbox. So the file stands in one place only, and its explanation has gone
-// before the injector can write a new one. If we crash anywhere in between, the
-// file counts as failed, and the next Retry goes on from there without calling
-// edit again.
+// What edit changed is durable in the failed file before it is delivered, and
+// edit is not called again. If we crash after the delivery, the drop stands in
+// both places, and counts as failed until the next Retry, which does not deliver
+// it twice while it waits; after that its ids show that it came before.
 func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Kind, string, error) {
 	if !canBeSettled(name) {
 		return "", "", fs.ErrNotExist
 	}
-	for _, kind := range Kinds {
-		claimed, err := stands(filepath.Join(b.claimDir(kind), name))
-		if err != nil {
-			return "", "", err
-		}
-		if claimed {
-			// Whatever failed under this name since is another one.
-			return b.putInInbox(kind, name)
-		}
-	}
-	s, err := b.ReadSettled(FailedDir, name)
+	path := b.settledPath(FailedDir, name)
+	s, err := readSettled(path)
 	if err != nil {
 		return "", "", err
 	}
-	kind := s.Result.Inbox
-	if kind == "" {
-		kind = unsaid
-	}
+	kind := cmp.Or(s.Result.Inbox, unsaid)
 	if kind != NewTasks && kind != TaskUpdates {
 		return "", "", fmt.Errorf("failed file %q %w", name, ErrNoInbox)
 	}
 	if edit != nil && s.Object != nil && !s.Result.Edited {
-		if err := editFailed(b.settledPath(FailedDir, name), s, edit); err != nil {
+		if err := editFailed(path, s, edit); err != nil {
 			return "", "", err
 		}
 	}
-	if err := b.claim(kind, name); err != nil {
-		return "", "", err
-	}
-	return b.putInInbox(kind, name)
-}
-
-// canBeSettled tells whether a settled drop may have a name: not what leads
-// elsewhere (".."), is ours (".retry"), or explains another.
-func canBeSettled(name string) bool {
-	return name == filepath.Base(name) && Delivered(name) && !strings.HasSuffix(name, ExplainSuffix) &&
-		!strings.ContainsRune(name, 0) && len(name) <= maxName
-}
-
-// claim moves a failed file, and its explanation before it, to the place for
-// those that are on their way into an inbox.
-func (b *Box) claim(kind Kind, name string) error {
-	from, to := b.settledPath(FailedDir, name), filepath.Join(b.claimDir(kind), name)
-	for _, dir := range []string{filepath.Dir(b.claimDir(kind)), b.claimDir(kind)} {
-		if err := durable.Mkdir(dir); err != nil {
-			return err
-		}
-	}
-	if err := durable.RenameVolatile(errorPath(from), errorPath(to)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
-		return err
-	}
-	crash.Point("retry.explanation")
-	if err := durable.Move(from, to); err != nil {
-		return err
-	}
-	crash.Point("retry.claimed")
-	return nil
-}
-
-// putInInbox delivers what was claimed, without its result.
-func (b *Box) putInInbox(kind Kind, name string) (Kind, string, error) {
-	from := filepath.Join(b.claimDir(kind), name)
 	if err := durable.Mkdir(b.Dir(kind)); err != nil {
 		return "", "", err
 	}
-	s, err := readSettled(from)
-	if err != nil {
-		return "", "", err
+	if s.Object == nil {
+		placed, err := b.moveBack(kind, name)
+		return kind, placed, err
 	}
-	if s.Object != nil {
-		s.Object.Delete(resultKey)
-		s.Object.Delete(skippedKey)
-		if err := durable.Replace(from, s.Object.Bytes()); err != nil {
-			return "", "", err
-		}
-		crash.Point("retry.bare")
-	}
-	// The explanation goes first: left behind, it would speak of the next file
-	// of this name.
-	if err := durable.Remove(errorPath(from)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENAMETOOLONG) {
-		return "", "", err
-	}
-	placed, err := placeNew(b.Dir(kind), name, func(path string) error { return durable.Move(from, path) })
+	s.Object.Delete(resultKey)
+	s.Object.Delete(skippedKey)
+	placed, err := b.deliverOnce(kind, name, s.Object.Bytes())
 	if err != nil {
 		return "", "", err
 	}
 	crash.Point("retry.delivered")
-	return kind, placed, nil
+	return kind, placed, durable.Remove(path)
 }
 
-// readClaimed reads what an interrupted Retry was putting back. Its result may
-// have been taken out of it already; the folder says which inbox it is for.
-func (b *Box) readClaimed(name string) (s *Settled, err error) {
-	for _, kind := range Kinds {
-		s, err = readSettled(filepath.Join(b.claimDir(kind), name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil && s.Result.Inbox == "" {
-			s.Result = Result{Class: Invalid, Error: "otm retry was interrupted while it put this file back", Hint: "otm retry " + argument(name)}
-		}
-		if err == nil {
-			s.Result.Inbox = kind
-		}
-		return s, err
+// moveBack moves what is no JSON object into an inbox. Its explanation is put
+// aside before: the injector may write a new one the moment the file is back.
+func (b *Box) moveBack(kind Kind, name string) (string, error) {
+	path := b.settledPath(FailedDir, name)
+	if err := durable.RenameVolatile(errorPath(path), asidePath(path)); err != nil && !absent(err) && !errors.Is(err, syscall.ENAMETOOLONG) {
+		return "", err
 	}
-	return nil, err
+	crash.Point("retry.explanation")
+	placed, err := placeNew(b.Dir(kind), name, func(to string) error { return durable.Move(path, to) })
+	if err != nil {
+		return "", err
+	}
+	crash.Point("retry.moved")
+	if err := durable.Remove(asidePath(path)); err != nil && !absent(err) && !errors.Is(err, syscall.ENAMETOOLONG) {
+		return "", err
+	}
+	return placed, nil
+}
+
+// asidePath is where an explanation stands while its file is moved back. It
+// counts only if nothing else explains the file.
+func asidePath(path string) string { return path + ".retry" }
+
+// deliverOnce delivers a drop under a name or the next that is free, unless it
+// waits under one of them already.
+func (b *Box) deliverOnce(kind Kind, name string, data []byte) (string, error) {
+	for n := 1; ; n++ {
+		candidate := numbered(name, n)
+		path := filepath.Join(b.Dir(kind), candidate)
+		waits, _, err := loadForeign(path)
+		switch {
+		case absent(err):
+			if err = durable.WriteNew(path, data); err == nil || !errors.Is(err, fs.ErrExist) {
+				return candidate, err
+			}
+		case err != nil:
+			return "", err
+		case bytes.Equal(waits, data):
+			return candidate, nil
+		}
+	}
+}
+
+// canBeSettled reports whether a settled drop may have a name: not what leads
+// elsewhere (".."), is hidden, or explains another.
+func canBeSettled(name string) bool {
+	return name == filepath.Base(name) && Delivered(name) && !strings.HasSuffix(name, ExplainSuffix) &&
+		!strings.ContainsRune(name, 0) && len(name) <= maxName
 }
 
 // editedKey is that of Result.Edited.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -135,6 +136,10 @@ func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 			if err := o.Set(skippedKey, true); err != nil {
 				return err
 			}
+		}
+		// An explanation that was left behind would speak of this file.
+		if err := durable.Remove(errorPath(path)); err != nil && !absent(err) && !errors.Is(err, syscall.ENAMETOOLONG) {
+			return err
 		}
 		return durable.WriteNew(path, o.Bytes())
 	})
@@ -421,7 +426,7 @@ func (b *Box) Leftover(f File, data []byte) (bool, error) {
 		case absent(err):
 		case err != nil:
 			return false, err
-		case s.Result.Inbox == f.Kind:
+		case s.Result.Inbox == f.Kind && !s.Result.Edited: // an edited one is what a Retry has just delivered
 			return true, b.unlink(f)
 		}
 		// It is of the other inbox, or does not say of which: then f settles once more.

@@ -189,7 +189,6 @@ func TestCounterRecovers(t *testing.T) {
 		}, want: 1, warns: "is missing"},
 		{name: "a key whose drop was not delivered", counter: "-", files: map[string]string{"keys/ab.json": `{"key":"k","taskId":"T-00041","file":"x.json","drop":{"taskId":"T-00041"},"delivered":false}`},
 			want: 42, warns: "is missing; going on with T-00042"},
-		{name: "being put back", counter: "-", files: map[string]string{"failed/.retry/new-tasks/a.json": drop(41)}, want: 42, warns: "is missing"},
 		{name: "mark and CRLF", counter: "-", files: map[string]string{"new-tasks/a.json": "\xef\xbb\xbf{\r\n\"taskId\":\"T-00041\"}\r\n"}, want: 42, warns: "is missing"},
 		{name: "explained beside", counter: "-", files: map[string]string{"failed/a.json": "no JSON", "failed/a.json.error.json": `{"_result":{}}`}, want: 1, warns: "is missing"},
 		{name: "B73: archived, records and all", counter: "-", files: map[string]string{"history.jsonl": `{"taskId":"T-00041"}` + "\n" + `{"taskId":"T-00040"}` + "\n"}, want: 42, warns: "is missing"},

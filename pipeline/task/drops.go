@@ -22,7 +22,7 @@ func (s *Store) usedIDs() ([]pipeline.TaskID, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{"new-tasks", "processed", "failed", "failed/.retry/new-tasks", "keys"} {
+	for _, dir := range []string{"new-tasks", "processed", "failed", "keys"} {
 		err := eachDrop(filepath.Join(s.dir, dir), func(o *drop.Object) { used = append(used, taskIDOf(o)) })
 		if err != nil {
 			return nil, err
