@@ -1,23 +1,21 @@
-// Package lock makes one process at a time do something, with flock(2) on a
-// file of its own that is never unlinked.
+// Package lock lets one process at a time do something, with flock(2) on a lock
+// file that is never unlinked.
 //
-// The kernel gives the lock back when its holder dies, however it dies, so
-// there are no stale locks and no timeouts to guess. The first line of the
-// file is the holder's process id; it is there for people and for messages,
-// nothing is decided by it. Behind it stands a note that the holder may leave
-// for the next one.
+// The kernel releases a lock when its holder dies, so there are no stale locks
+// and no timeouts to guess. The first line of the file is the holder's process
+// id, for people and messages: nothing is decided by it. After it stands a note
+// that a holder may leave for the next one.
 //
-// If somebody deletes the file, holders and newcomers would lock different
-// files under one name. Acquire therefore checks, once it has the lock, that
-// the name still leads to the file that it locked, and begins again if not
-// (https://github.com/gofrs/flock/pull/8 tells why unlinking is a mistake).
+// If somebody deletes the file, the holder and the next process lock different
+// files under one name. So Acquire checks, once it has the lock, that the name
+// still leads to the locked file, and starts again if not
+// (https://github.com/gofrs/flock/pull/8 says why unlinking is a mistake). A
+// process that comes while the holder of the deleted file still works gets a
+// lock as well: where two holders would do lasting harm, AcquireIn locks a
+// directory besides.
 //
-// That leaves those who lock while the old file's holder is still at work. Where
-// two holders would do harm that cannot be mended, AcquireIn locks the
-// directory of the file as well.
-//
-// What this does not do: network file systems, where flock is a promise of the
-// server. Where it is refused there, Acquire says so and gives no lock.
+// The package promises nothing on network file systems, where flock depends on
+// the server. If the server refuses, Acquire returns an error.
 package lock
 
 import (
@@ -40,15 +38,15 @@ import (
 	"otm/internal/durable"
 )
 
-// Who waits for a directory (AcquireIn), which happens only where somebody
-// deletes lock files, looks again after 1 ms plus up to pollSpread.
+// AcquireIn looks again for a held directory after pollMin plus up to
+// pollSpread. It has to wait only if somebody deletes lock files.
 const (
 	pollMin    = time.Millisecond
 	pollSpread = 6 * time.Millisecond
 )
 
-// Layout of a lock file: the pid, right-aligned, with a line feed, then the
-// note, padded with spaces.
+// Layout of a lock file in bytes: the pid, right-aligned, and a line feed; then
+// the note, padded with spaces.
 const (
 	pidWidth  = 15
 	noteWidth = 64
@@ -61,12 +59,15 @@ type Lock struct {
 	dir  *flock.Flock // nil unless AcquireIn took it
 }
 
-// HeldError says that another process held the lock for as long as the caller
-// wanted to wait. PID is 0 where the file does not tell.
+// HeldError says that the caller did not get the lock in the time that it wanted
+// to wait.
 type HeldError struct {
-	Path   string
-	PID    int
-	Waited time.Duration
+	Path string
+	PID  int // of the present holder; 0: not known
+	// Holders is how many processes were seen to hold the lock in turn; 1: one
+	// process kept it all the time.
+	Holders int
+	Waited  time.Duration
 }
 
 func (e *HeldError) Error() string {
@@ -74,8 +75,11 @@ func (e *HeldError) Error() string {
 	if e.PID != 0 {
 		holder = fmt.Sprintf("process %d", e.PID)
 	}
-	if e.Waited == 0 {
+	switch {
+	case e.Waited == 0:
 		return fmt.Sprintf("lock %q is held by %s", e.Path, holder)
+	case e.Holders > 1:
+		return fmt.Sprintf("lock %q: many processes wait for it in turn: at least %d had it in the last %v, now %s", e.Path, e.Holders, e.Waited, holder)
 	}
 	return fmt.Sprintf("lock %q: held by %s for more than %v", e.Path, holder, e.Waited)
 }
@@ -92,11 +96,11 @@ func (e *UnsupportedError) Error() string {
 
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
-// Acquire takes the lock at path, making the file and its directory if they
-// are missing, but not what the directory stands in: where that has gone, the
-// error matches fs.ErrNotExist. It waits up to wait for another holder, zero meaning not at
-// all, and returns a *HeldError after that, ctx's cause if ctx ends first, and
-// an *UnsupportedError where the file system knows no locks.
+// Acquire takes the lock at path. It makes the file and its directory if they
+// are missing, but not the directory's parent: if that is gone, the error matches
+// fs.ErrNotExist. It waits up to wait for another holder; zero: it does not wait.
+// Then it returns a *HeldError, ctx's cause if ctx ends first, or an
+// *UnsupportedError if the file system knows no locks.
 func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
 	l, err := try(path)
 	switch {
@@ -110,9 +114,9 @@ func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error
 	return await(ctx, path, wait)
 }
 
-// AcquireIn is Acquire, and locks the directory dir besides, so that there is
-// one holder even while somebody deletes the lock file again and again. The
-// directory must exist, and be used for one lock only.
+// AcquireIn is Acquire and locks the directory dir besides. So there is one
+// holder even while somebody deletes the lock file again and again. The directory
+// must exist and serve one lock only.
 func AcquireIn(ctx context.Context, dir, path string, wait time.Duration) (*Lock, error) {
 	deadline := time.Now().Add(wait)
 	l, err := Acquire(ctx, path, wait)
@@ -129,7 +133,7 @@ func AcquireIn(ctx context.Context, dir, path string, wait time.Duration) (*Lock
 		case isUnsupported(err), errors.Is(err, syscall.EISDIR): // flock tries again for writing where EBADF is the answer
 			err = &UnsupportedError{Path: dir, Err: err}
 		case err == nil && !time.Now().Before(deadline):
-			err = &HeldError{Path: path, Waited: wait} // the file that told by whom was deleted
+			err = &HeldError{Path: path, Waited: wait} // the file with the pid was deleted
 		case err == nil:
 			err = pause(ctx)
 		}
@@ -140,8 +144,7 @@ func AcquireIn(ctx context.Context, dir, path string, wait time.Duration) (*Lock
 	}
 }
 
-// pause waits a moment before the next look; it returns ctx's cause if that
-// ends first.
+// pause waits before the next look; it returns ctx's cause if ctx ends first.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -151,8 +154,8 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// tryLock locks without waiting; an interrupted call did not get the lock.
-// Tests replace it by file systems that refuse.
+// tryLock locks without waiting. An interrupted call did not get the lock. Tests
+// replace it to refuse like some file systems.
 var tryLock = func(fl *flock.Flock) (bool, error) {
 	ok, err := fl.TryLock()
 	if errors.Is(err, syscall.EINTR) {
@@ -161,7 +164,7 @@ var tryLock = func(fl *flock.Flock) (bool, error) {
 	return ok, err
 }
 
-// try returns nil, nil where somebody else has the lock.
+// try locks without waiting; it returns nil, nil if somebody else has the lock.
 func try(path string) (*Lock, error) {
 	fl := flock.New(path, flock.SetPermissions(durable.FileMode))
 	ok, err := tryLock(fl)
@@ -177,7 +180,8 @@ func try(path string) (*Lock, error) {
 	return locked(fl, path)
 }
 
-// supported says where an error means that the file system refuses locks.
+// supported returns an *UnsupportedError if err means that the file system
+// refuses locks, else err.
 func supported(path string, err error) error {
 	if isUnsupported(err) {
 		return &UnsupportedError{Path: path, Err: err}
@@ -185,8 +189,8 @@ func supported(path string, err error) error {
 	return err
 }
 
-// locked is the lock, where the name still leads to the file that was locked;
-// else it gives it back and returns nil, nil.
+// locked makes a Lock of a file that was locked. If the name leads to another
+// file, it unlocks the file and returns nil, nil.
 func locked(fl *flock.Flock, path string) (*Lock, error) {
 	file, err := openLocked(fl, path)
 	if file == nil {
@@ -198,8 +202,8 @@ func locked(fl *flock.Flock, path string) (*Lock, error) {
 	return l, nil
 }
 
-// openLocked opens the file behind the name for writing. It returns nil
-// without an error where that is not the file that was locked.
+// openLocked opens the file behind the name for writing. It returns nil, nil if
+// that is not the locked file.
 func openLocked(fl *flock.Flock, path string) (*durable.File, error) {
 	file, err := durable.OpenFile(path, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,7 +230,7 @@ func isUnsupported(err error) bool {
 		errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL)
 }
 
-// Release gives the lock back. The note is not made durable.
+// Release releases the lock. The note is not durable.
 func (l *Lock) Release() error {
 	if l.dir != nil {
 		l.dir.Unlock()
@@ -235,8 +239,8 @@ func (l *Lock) Release() error {
 	return l.fl.Unlock()
 }
 
-// Note reads what the last holder left with SetNote; nil if nothing. The
-// bytes are whatever stands there: after a crash, they may be torn.
+// Note returns what the last holder left with SetNote; nil if nothing. After a
+// crash, the bytes may be torn.
 func (l *Lock) Note() ([]byte, error) {
 	buf := make([]byte, noteWidth)
 	n, err := l.file.ReadAt(buf, pidWidth)
@@ -246,7 +250,7 @@ func (l *Lock) Note() ([]byte, error) {
 	return bytes.TrimSpace(bytes.Trim(buf[:n], "\x00")), nil
 }
 
-// SetNote leaves up to 63 bytes for the next holder, without syncing them.
+// SetNote leaves up to 63 bytes for the next holder. It is not durable.
 func (l *Lock) SetNote(note []byte) error {
 	if len(note) > noteWidth-1 {
 		return fmt.Errorf("lock note of %d bytes is too long", len(note))
@@ -255,8 +259,8 @@ func (l *Lock) SetNote(note []byte) error {
 	return err
 }
 
-// Holder says who holds the lock at path now, without waiting. The pid is 0
-// where the holder has not written it yet; held is false where nobody does.
+// Holder returns the process that holds the lock at path now; 0 if it has not
+// written its id yet. held reports whether anybody holds the lock.
 func Holder(path string) (pid int, held bool) {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return 0, false
@@ -270,8 +274,8 @@ func Holder(path string) (pid int, held bool) {
 	return LastHolder(path), true
 }
 
-// LastHolder is the process that holds the lock at path, or was the last to
-// hold it; 0 where that is not known.
+// LastHolder returns the process that holds the lock at path, or held it last; 0
+// if that is not known.
 func LastHolder(path string) int {
 	data, err := durable.ReadFile(path)
 	if err != nil {

@@ -13,33 +13,38 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Whoever waits, waits in flock(2): the kernel wakes one of those who do when
-// the lock comes free, in the order in which they came. To look every few
-// milliseconds costs more than it seems where many wait: 64 creates on two
-// CPUs spent most of their time on it, and some of them waited in vain.
+// A queue waits for one lock on behalf of all goroutines of this process.
 //
-// A wait in the kernel cannot be called off. So it is not the caller's own, but
-// that of a goroutine, with a thread of its own, one for each lock that
-// somebody in this process waits for. Who gives up leaves it behind. When it
-// gets the lock, it hands it to whoever in the process asked for it first of
-// those who still want it, or gives it back at once if nobody does; so there is
-// never more than one a lock, however often somebody gives up.
+// It waits in flock(2), where the kernel wakes the waiting processes in the order
+// in which they came. Polling every few milliseconds is expensive if many wait:
+// 64 creates on two CPUs spent most of their time on it, and some of them waited
+// in vain.
+//
+// A wait in the kernel cannot be cancelled. So a goroutine with a thread of its
+// own waits, one for each lock that somebody in this process wants. A caller that
+// gives up leaves it behind. When it gets the lock, it hands it to the caller that
+// came first and still waits; if none does, it releases the lock. So there is one
+// such goroutine for each lock, however often callers give up.
 type queue struct {
 	path  string
 	wants []chan<- acquired // each has room for one
 }
 
-// acquired is what came of a wait.
+// acquired is the result of a wait.
 type acquired struct {
 	lock *Lock
 	err  error
 }
 
-// queues are the waits of this process, by path.
+// queues are the queues of this process, by path.
 var queues = struct {
 	sync.Mutex
 	of map[string]*queue
 }{of: map[string]*queue{}}
+
+// look is how often somebody who waits looks who has the lock. It is only for
+// the words of a HeldError.
+const look = 100 * time.Millisecond
 
 // await waits for a lock that somebody holds. The errors are those of Acquire.
 func await(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
@@ -47,20 +52,31 @@ func await(ctx context.Context, path string, wait time.Duration) (*Lock, error) 
 	enqueue(path, got)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	var gaveUp error
-	select {
-	case a := <-got:
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	holders := map[int]bool{LastHolder(path): true}
+	for {
+		var gaveUp error
+		select {
+		case a := <-got:
+			return a.lock, a.err
+		case <-tick.C:
+			holders[LastHolder(path)] = true
+			continue
+		case <-ctx.Done():
+			gaveUp = context.Cause(ctx)
+		case <-timer.C:
+			pid := LastHolder(path)
+			holders[pid] = true
+			delete(holders, 0) // a holder that had not written its pid yet
+			gaveUp = &HeldError{Path: path, PID: pid, Holders: len(holders), Waited: wait}
+		}
+		if leave(path, got) {
+			return nil, gaveUp
+		}
+		a := <-got // it came at this moment
 		return a.lock, a.err
-	case <-ctx.Done():
-		gaveUp = context.Cause(ctx)
-	case <-timer.C:
-		gaveUp = &HeldError{Path: path, PID: LastHolder(path), Waited: wait}
 	}
-	if leave(path, got) {
-		return nil, gaveUp
-	}
-	a := <-got // it came in this moment
-	return a.lock, a.err
 }
 
 func enqueue(path string, got chan<- acquired) {
@@ -75,7 +91,7 @@ func enqueue(path string, got chan<- acquired) {
 	q.wants = append(q.wants, got)
 }
 
-// leave takes a want back; false where it was answered.
+// leave withdraws a want. It reports false if the want was answered already.
 func leave(path string, got chan<- acquired) bool {
 	queues.Lock()
 	defer queues.Unlock()
@@ -91,9 +107,9 @@ func leave(path string, got chan<- acquired) bool {
 	return true
 }
 
-// run waits in the kernel as long as anybody in the process wants the lock.
+// run waits in the kernel as long as somebody in the process wants the lock.
 func (q *queue) run() {
-	gone := false // the file that was locked, or was to be, had lost its name
+	gone := false // the file had lost its name, or was missing
 	for q.wanted() {
 		get := block
 		if gone {
@@ -105,7 +121,7 @@ func (q *queue) run() {
 	}
 }
 
-// wanted tells whether anybody waits still; else the queue is over.
+// wanted reports whether somebody still waits; if not, it ends the queue.
 func (q *queue) wanted() bool {
 	queues.Lock()
 	defer queues.Unlock()
@@ -116,7 +132,7 @@ func (q *queue) wanted() bool {
 	return false
 }
 
-// answer hands on what came of a wait: a lock to the first, an error to all.
+// answer hands on the result of a wait: a lock to the first, an error to all.
 func (q *queue) answer(l *Lock, err error) {
 	queues.Lock()
 	defer queues.Unlock()
@@ -135,8 +151,8 @@ func (q *queue) answer(l *Lock, err error) {
 	q.wants = q.wants[n:]
 }
 
-// block waits in flock(2) until it has the lock, however long that takes. It
-// returns nil, nil where there is no file, or it has lost its name meanwhile.
+// block waits in flock(2) until it has the lock. It returns nil, nil if the file
+// is missing or has lost its name meanwhile.
 func block(path string) (*Lock, error) {
 	fl := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	err := fl.Lock()

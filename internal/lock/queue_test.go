@@ -3,8 +3,10 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -62,6 +64,39 @@ func TestWaitingDoesNotLook(t *testing.T) {
 	}
 	if n := looks.Load(); n != 2 {
 		t.Errorf("two that waited looked %d times, want once each", n)
+	}
+}
+
+// TestC17HeldInTurn: if over a hundred processes have the lock in turn, the one
+// that has it in the end is not to blame, and the error says so.
+func TestC17HeldInTurn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	acquire(t, path, 0)
+	turn := func(pid int) {
+		if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
+			fmt.Fprintf(f, "%*d\n", pidWidth-1, pid)
+			f.Close()
+		}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for pid := 100_001; ; pid++ {
+			select {
+			case <-done:
+				return
+			default:
+				turn(pid)
+			}
+		}
+	}()
+	_, err := Acquire(t.Context(), path, time.Second)
+	close(done)
+	<-ended
+	var e *HeldError
+	if !errors.As(err, &e) || e.Holders < 2 || !strings.Contains(err.Error(), fmt.Sprintf("many processes wait for it in turn: at least %d had it in the last 1s", e.Holders)) {
+		t.Errorf("it says %v", err)
 	}
 }
 

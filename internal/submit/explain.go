@@ -31,7 +31,10 @@ func Explain(err error) *cli.Error {
 		return cli.Errorf(cli.BadConfig, "%w", err).Hint("edit %s", safe.Quote(bad.Path))
 	case errors.As(err, &held):
 		e := cli.Errorf(cli.TryLater, "%w", err)
-		if held.PID == 0 {
+		switch {
+		case held.Holders > 1: // nothing is stuck: to look at the present holder would not help
+			return e.Hint("run it again in a moment; to create many tasks, give them to one command: otm-create --from FILE")
+		case held.PID == 0:
 			return e.Hint("otm doctor")
 		}
 		return e.Hint("ps -p %d", held.PID)

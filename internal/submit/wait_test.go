@@ -172,6 +172,7 @@ func TestExplain(t *testing.T) {
 		{&lock.HeldError{Path: "/l", PID: 4242}, 75, "ps -p 4242"},
 		{&lock.UnsupportedError{Path: "/l", Err: syscall.ENOLCK}, 1, "put the data directory on a local disk"},
 		{&lock.HeldError{Path: "/l"}, 75, "otm doctor"},
+		{&lock.HeldError{Path: "/l", PID: 4242, Holders: 37, Waited: 10 * time.Second}, 75, "run it again in a moment"}, // C17
 		{task.ErrIDsUsedUp, 1, "otm init --dir"},
 		{&fs.PathError{Op: "open", Path: "/usr/a b/c", Err: syscall.EACCES}, 1, "ls -ld /usr "},
 		{&os.LinkError{Op: "rename", Old: "/x", New: "/usr", Err: syscall.EPERM}, 1, "ls -ld /usr "},
