@@ -138,7 +138,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	for _, f := range well.findings() {
-		if f.Level != fine {
+		if f.Level != explain.OK {
 			t.Errorf("all is well, and it says %+v", f)
 		}
 	}
@@ -203,9 +203,17 @@ func TestDoctor(t *testing.T) {
 				p.b.Create(p, "", boardtest.TextCell(p.b.Column(p, "Title", "text"), "x"))
 			}
 		}, "room", "10 rows of 10", "otm archive"},
-		{"no workspace", func(p *patient) { os.Remove(p.h.Config.Agents[0].Workspace) }, "agents", "its workspace is missing", "mkdir -p"},
+		// C22: reads work, and Slack knows no such list when something is written.
+		{"list that is shared for reading only (C22)", func(p *patient) {
+			p.b.Faults.Always("slackLists.items.create", boardtest.ErrorCode("list_not_found"))
+			put(p, filepath.Join(p.h.Box.Dir(inbox.NewTasks), "x.json"), `{"id":"d1","taskId":"T-00001","title":"One","agent":"devdas"}`)
+			if code, out := p.main("otm-injector", "--once"); code != cli.BadConfig || !strings.Contains(out, "the app may read the list, and not change it") {
+				p.Errorf("exit %d: %s", code, out)
+			}
+		}, "list", "the app may read the list, and not change it", "for editing"},
+		{"no workspace", func(p *patient) { os.Remove(p.h.Config.Agents[0].Workspace) }, "agents", "the workspace of devdas is missing", "mkdir -p"},
 		{"workspace below a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format", "ws")) }, "agents", "not a directory", "ls -ld "},
-		{"workspace that is a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format")) }, "agents", "format is not a directory", "set agents.devdas.workspace"},
+		{"workspace that is a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format")) }, "agents", "the workspace of devdas is not a directory: ", "set agents.devdas.workspace"},
 		{"workspace that cannot be written to", func(p *patient) {
 			refuseStep(p, p.h.Config.Agents[0].Workspace, "create", syscall.EACCES)
 		}, "agents", "its workspace cannot be written to: create ", "chmod u+w "},
@@ -235,7 +243,7 @@ func TestDoctor(t *testing.T) {
 			tt.spoil(p)
 			all := p.findings()
 			if !slices.ContainsFunc(all, func(f finding) bool {
-				return f.Check == tt.check && f.Level != fine && strings.Contains(f.Text, tt.text) && strings.Contains(f.Hint, tt.hint)
+				return f.Check == tt.check && f.Level != explain.OK && strings.Contains(f.Text, tt.text) && strings.Contains(f.Hint, tt.hint)
 			}) {
 				t.Errorf("no %s with %q and the hint %q in\n%+v", tt.check, tt.text, tt.hint, all)
 			}
@@ -253,8 +261,8 @@ func TestDoctorCommandInTheWorkspace(t *testing.T) {
 	if err := os.Chmod(program, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if trouble, hint := (&doctor{home: p.h}).agentTrouble(&p.h.Config.Agents[0]); trouble != "" {
-		t.Errorf("%s; %s", trouble, hint)
+	if f := checkAgent(&p.h.Config.Agents[0]); f != nil {
+		t.Errorf("%+v", f)
 	}
 }
 
@@ -263,7 +271,7 @@ func TestDoctorWatches(t *testing.T) {
 	t.Parallel()
 	limits := t.TempDir()
 	look := func() string {
-		d := &doctor{}
+		d := &doctor{home: &Home{Now: time.Now}}
 		d.watches(limits)
 		var all []string
 		for _, f := range d.findings {
@@ -290,7 +298,7 @@ func TestDoctorWatches(t *testing.T) {
 func TestDoctorJSON(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	look := func(code int) (levels []level) {
+	look := func(code int) (levels []explain.Level) {
 		t.Helper()
 		got, out := p.main("otm", "doctor", "--json")
 		var all []finding
@@ -302,11 +310,11 @@ func TestDoctorJSON(t *testing.T) {
 		}
 		return levels
 	}
-	if got := look(0); len(got) < 10 || len(slices.Compact(got)) != 1 || got[0] != fine {
+	if got := look(0); len(got) < 10 || len(slices.Compact(got)) != 1 || got[0] != explain.OK {
 		t.Errorf("all is well, and the levels are %v", got)
 	}
 	os.Remove(filepath.Join(p.h.Dir, "secrets", "slack"))
-	if got := look(1); !slices.Contains(got, bad) || !slices.Contains(got, fine) {
+	if got := look(1); !slices.Contains(got, explain.Fail) || !slices.Contains(got, explain.OK) {
 		t.Errorf("the levels are %v", got)
 	}
 }
@@ -338,7 +346,7 @@ func TestDoctorUnits(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, &said)
 	}
 	line := "otm install --" + manager + " --user --dir " + safe.Quote(p.h.Dir)
-	look := func(l level, text, hint string) {
+	look := func(l explain.Level, text, hint string) {
 		t.Helper()
 		all := p.findings()
 		if !slices.ContainsFunc(all, func(f finding) bool {
@@ -352,28 +360,28 @@ func TestDoctorUnits(t *testing.T) {
 		t.Fatal(units, err)
 	}
 	path := units[0].Path
-	look(fine, "units "+path, "")
-	look(bad, "component otm-completion-detector ran 0s ago and does not run any more", line)
+	look(explain.OK, "units "+path, "")
+	look(explain.Fail, "component otm-completion-detector ran 0s ago and does not run any more", line)
 	stays, err := p.h.residents().take(t.Context(), heartbeat.Detector)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stays.Release()
 	p.oldConfig()
-	look(poor, "component otm-completion-detector reported 0s ago: otm.toml was changed", "run: "+line)
+	look(explain.Warn, "component otm-completion-detector reported 0s ago: otm.toml was changed", "run: "+line)
 	p.beat(time.Now().Add(-time.Hour), heartbeat.Detector)
-	look(bad, "component otm-completion-detector has not run", line)
+	look(explain.Fail, "component otm-completion-detector has not run", line)
 	text := content(t, path)
 	put(t, path, text+"\n")
-	look(poor, "units "+path+" is stale", line)
+	look(explain.Warn, "units "+path+" is stale", line)
 	put(t, path, "mine\n")
-	look(poor, "units "+path+" is foreign", line)
+	look(explain.Warn, "units "+path+" is foreign", line)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	look(poor, "units "+path+" is missing", line)
+	look(explain.Warn, "units "+path+" is missing", line)
 	put(t, filepath.Join(p.h.Dir, "otm.toml"), "nonsense = 1\n")
-	look(bad, "unknown key", "edit "+safe.Quote(filepath.Join(p.h.Dir, "otm.toml")))
+	look(explain.Fail, "unknown key", "edit "+safe.Quote(filepath.Join(p.h.Dir, "otm.toml")))
 	refuseStep(t, filepath.Dir(path), "lstat", syscall.EACCES)
-	look(bad, "units lstat ", "ls -ld "+safe.Quote(filepath.Dir(path))+"   # whoever runs this must be allowed to use it: id -un")
+	look(explain.Fail, "units lstat ", "ls -ld "+safe.Quote(filepath.Dir(path))+"   # whoever runs this must be allowed to use it: id -un")
 }

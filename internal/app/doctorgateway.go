@@ -3,14 +3,14 @@ package app
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
 	"strings"
 
 	"otm/dispatch/gateway"
-	"otm/internal/safe"
+	"otm/internal/explain"
+	"otm/internal/view"
 	"otm/pipeline"
 )
 
@@ -36,13 +36,13 @@ func (d *doctor) gateway(ctx context.Context) {
 	}
 	switch {
 	case err != nil:
-		d.say("gateway", bad, cmp.Or(adviceOn(err), "openclaw gateway status"), "%s: %v", h.Config.Gateway.URL, err)
+		d.say("gateway", explain.GatewayBad, "url", h.Config.Gateway.URL, "error", err, "hint", cmp.Or(adviceOn(err), "openclaw gateway status"))
 		return
 	case !hello.MayWrite():
-		d.say("gateway", bad, "use a token that is allowed operator.write", "the token may not run agents")
+		d.say("gateway", explain.GatewayNoWrite)
 		return
 	}
-	d.say("gateway", fine, "", "%s, version %s", h.Config.Gateway.URL, hello.Version)
+	d.say("gateway", explain.GatewayOK, "url", h.Config.Gateway.URL, "version", hello.Version)
 	d.gatewayAgents(ctx, client, mine)
 }
 
@@ -50,7 +50,7 @@ func (d *doctor) gateway(ctx context.Context) {
 func (d *doctor) gatewayAgents(ctx context.Context, client *gateway.Client, mine []*pipeline.Agent) {
 	known, err := client.Agents(ctx)
 	if err != nil {
-		d.say("gateway", poor, "openclaw agents list", "its agents are not known: %v", err)
+		d.say("gateway", explain.GatewayNoList, "error", err)
 		return
 	}
 	workspaces := map[string]string{}
@@ -63,9 +63,9 @@ func (d *doctor) gatewayAgents(ctx context.Context, client *gateway.Client, mine
 		ws, ok := workspaces[a.GatewayAgent]
 		switch {
 		case !ok:
-			d.say("gateway", bad, adviceUnknownAgent(a), "it knows no agent %q; it has %s", a.GatewayAgent, strings.Join(names, ", "))
+			d.say("gateway", explain.GatewayNoAgent, "name", a.GatewayAgent, "names", strings.Join(names, ", "), "hint", adviceUnknownAgent(a))
 		case elsewhere(ws, a.Workspace):
-			d.say("gateway", poor, fmt.Sprintf("workspace = %q   # in [agents.%s] of otm.toml", ws, a.Name), "%s works in %s, and will not see its dispatch file in %s", a.GatewayAgent, ws, a.Workspace)
+			d.say("gateway", explain.GatewayOther, "name", a.GatewayAgent, "agent", a.Name, "theirs", ws, "ours", a.Workspace)
 		}
 	}
 	mine = slices.DeleteFunc(mine, func(a *pipeline.Agent) bool { _, ok := workspaces[a.GatewayAgent]; return !ok })
@@ -76,18 +76,16 @@ func (d *doctor) gatewayAgents(ctx context.Context, client *gateway.Client, mine
 func (d *doctor) gatewaySkills(ctx context.Context, client *gateway.Client, agents []*pipeline.Agent) {
 	troubles, err := skillTroubles(ctx, client, agents)
 	if err != nil {
-		d.say("gateway", poor, "openclaw skills check", "whether the agents have the skill %s is not known: %v", skillName, err)
+		d.say("gateway", explain.SkillUnknown, "skill", skillName, "error", err)
 	}
 	for _, t := range troubles {
 		switch {
 		case len(t.Missing) > 0:
-			d.say("gateway", bad,
-				fmt.Sprintf("ln -s %s/otm* ~/.local/bin/   # or put that folder on the PATH of the gateway's service; then: openclaw gateway restart", safe.Quote(d.home.pathDir())),
-				"%s has the skill %s and is not told of it: the gateway process does not find %s on its PATH", t.Agent.GatewayAgent, skillName, strings.Join(t.Missing, ", "))
+			d.say("gateway", explain.SkillPath, "name", t.Agent.GatewayAgent, "skill", skillName, "missing", strings.Join(t.Missing, ", "), "path", d.home.pathDir())
 		case t.Disabled:
-			d.say("gateway", poor, "openclaw config set skills.entries."+skillName+".enabled true", "%s has the skill %s, which is disabled in openclaw.json", t.Agent.GatewayAgent, skillName)
+			d.say("gateway", explain.SkillDisabled, "name", t.Agent.GatewayAgent, "skill", skillName)
 		default:
-			d.say("gateway", poor, "openclaw skills info "+skillName, "%s has the skill %s, and the gateway does not take it for eligible", t.Agent.GatewayAgent, skillName)
+			d.say("gateway", explain.SkillIneligible, "name", t.Agent.GatewayAgent, "skill", skillName)
 		}
 	}
 }
@@ -96,10 +94,13 @@ func (d *doctor) gatewaySkills(ctx context.Context, client *gateway.Client, agen
 // folder than ours. A folder that is missing here proves nothing: the agent may
 // never have run, or its gateway may be on another machine. 2026.3.13 names none.
 func elsewhere(theirs, ours string) bool {
-	a, err := os.Stat(theirs)
-	if err != nil {
-		return false
-	}
-	b, err := os.Stat(ours)
-	return err == nil && !os.SameFile(a, b)
+	other, _ := view.Within(func() (bool, error) {
+		a, err := os.Stat(theirs)
+		if err != nil {
+			return false, err
+		}
+		b, err := os.Stat(ours)
+		return err == nil && !os.SameFile(a, b), err
+	})
+	return other
 }

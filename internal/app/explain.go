@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
+	"time"
 
 	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/cli"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/internal/submit"
 	"otm/pipeline"
@@ -69,6 +72,9 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		return out.Hint("otm init --slack --token-stdin   # paste one that is good, then Enter")
 	case e.Code == "paid_teams_only" || e.Code == "lists_disabled_user_team":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("Slack Lists need a paid plan; without one use the embedded board: remove slack.list_id from otm.toml")
+	case readOnly(e):
+		f := explain.New(explain.ListReadOnly)
+		return cli.Errorf(cli.BadConfig, "%s: %w", f.Text(time.Time{}), e).Hint("%s", f.Next(time.Time{}))
 	case e.Code == "list_not_found", e.Code == "file_not_found":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check the list's id, with which its link ends, and that the list is shared with the app: Slack says the same for both")
 	case e.Class == pipeline.Fatal:
@@ -77,6 +83,13 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		return cli.Errorf(cli.Failed, "the board refuses: %w", e).Hint("otm status")
 	}
 	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e).Hint("otm doctor   # says whether it answers").Hint("otm status")
+}
+
+// readOnly reports whether the board refused a write as Slack does where a list
+// is shared with the app for reading only: it knows no such list (C22). Nothing
+// writes before it has read the list.
+func readOnly(e *pipeline.BoardError) bool {
+	return e.Code == "list_not_found" && slices.Contains([]string{"slackLists.items.create", "slackLists.items.update", "slackLists.items.delete"}, e.Method)
 }
 
 // exitCode is the code with which a run ends that met err.

@@ -1,6 +1,9 @@
 package app
 
-import "otm/internal/install"
+import (
+	"otm/internal/explain"
+	"otm/internal/install"
+)
 
 // installation returns how otm install runs the services of a data directory;
 // nil if it does not.
@@ -30,14 +33,14 @@ func applyHint(o *install.Options) string {
 func (d *doctor) units() {
 	units, err := install.Look(d.home.Dir, d.home.Getenv)
 	if err != nil {
-		d.explain("units", err)
+		d.failed("units", err)
 		return
 	}
 	for _, u := range units {
 		if u.State == install.Current {
-			d.say("units", fine, "", "%s", u.Path)
+			d.say("units", explain.UnitOK, "path", u.Path)
 			continue
 		}
-		d.say("units", poor, u.Hint, "%s is %s", u.Path, u.State)
+		d.say("units", explain.UnitOdd, "path", u.Path, "state", u.State, "hint", u.Hint)
 	}
 }

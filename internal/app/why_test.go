@@ -281,6 +281,31 @@ func TestWhy(t *testing.T) {
 			w.taken()
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", &w.now }, 1)
 		}, "runner took it 1m ago and has reported nothing yet; but the process of runner ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
+		// C2: the injector applies the last report a moment after the process has ended.
+		{"its process ended after its last report, which was applied later (C2)", func(w *whyWorld) {
+			w.byCommand()
+			w.status(pipeline.InProgress)
+			w.taken()
+			dropped, ended := w.now.Add(-30*time.Second), w.now.Add(-29*time.Second)
+			w.rec.Updates = []pipeline.Applied{{ID: "u1", Drop: inbox.NewName(dropped, pipeline.NewDropID())}}
+			w.rec.Note(w.now.Add(-28*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
+			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
+		}, "runner works on it, 1 of 1 steps open, last heard 28s ago; but the process of runner ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
+		{"its process ended before its last report", func(w *whyWorld) {
+			w.byCommand()
+			w.status(pipeline.InProgress)
+			w.taken()
+			dropped, ended := w.now.Add(-28*time.Second), w.now.Add(-29*time.Second)
+			w.rec.Updates = []pipeline.Applied{{ID: "u1", Drop: inbox.NewName(dropped, pipeline.NewDropID())}}
+			w.rec.Note(w.now.Add(-27*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
+			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
+		}, "runner works on it, 1 of 1 steps open, last heard 27s ago", "", false},
+		// C50: what became of the wake before it was sent back says nothing of this attempt.
+		{"sent back, and not woken for it since (C50)", func(w *whyWorld) {
+			w.woken(nil, 1)
+			at := w.now.Add(-time.Minute)
+			w.rec.Attempt, w.rec.Dispatch = 3, &pipeline.Dispatch{Attempt: 3, Agent: "gate", At: at, EntryAt: &at, FlippedAt: &at}
+		}, "dispatched to gate 2h ago; gate was not woken for it yet", "", true},
 		{"taken by hand after its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()

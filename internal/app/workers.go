@@ -10,6 +10,7 @@ import (
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
+	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/complete"
 	"otm/pipeline/inbox"
@@ -46,6 +47,9 @@ func newInjector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duratio
 			}
 		}
 		report, err := sweep(ctx)
+		if idle := report.Processed+report.Failed+report.Waiting+len(report.Kept) == 0; idle && err == nil && report.Trouble == nil && why != hinted {
+			report.Trouble = checkBoard(ctx, b)
+		}
 		out := outcome{details: report.Summary(), due: report.Due, failed: report.Failed > 0, trouble: report.Trouble}
 		out.result = resultOf(report.Failed > 0 || len(report.Kept) > 0, report.Trouble)
 		out.findings = boardFindings(report.Trouble, report.Full)
@@ -53,6 +57,20 @@ func newInjector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duratio
 		return out, err
 	}
 	return c
+}
+
+// checkBoard reads the board unless a component has read it within hintedAge. An
+// injector without work would not notice that the token is refused (C52).
+func checkBoard(ctx context.Context, b pipeline.Board) error {
+	batch, err := b.Begin(ctx)
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		return nil // another component reads it
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(batch.Refresh(ctx, hintedAge), batch.End())
 }
 
 // pruneProcessed removes processed drops older than keep_processed. Zero keeps them
@@ -91,6 +109,8 @@ func boardFindings(trouble error, full bool) (found []explain.Finding) {
 		found = append(found, explain.New(explain.RateLimited, "method", e.Method, "until", until))
 	} else if errors.As(trouble, &e) && e.Credentials {
 		found = append(found, explain.New(explain.TokenRefused, "error", e))
+	} else if e != nil && readOnly(e) {
+		found = append(found, explain.New(explain.ListReadOnly))
 	}
 	if full {
 		found = append(found, explain.New(explain.ListFull))

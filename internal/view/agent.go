@@ -43,14 +43,13 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 		return its
 	}
 	outlooks := v.outlooks
-	done := within(func() (dispatch.Outlook, error) { return outlooks.Of(a, records) }) // it reads a file in the workspace
-	if done == nil {
+	var answered bool
+	its.Outlook, answered, its.Err = within(func() (dispatch.Outlook, error) { return outlooks.Of(a, records) }) // it reads a file in the workspace
+	if !answered {
 		fresh := dispatch.Outlooks{Dir: v.Dir, Agents: v.Agents, Records: v.Records, Now: v.Now, Times: v.Times}
 		v.outlooks = &fresh // the call that hangs has the other one
 		its.Err = &SilentError{a.Workspace}
-		return its
 	}
-	its.Outlook, its.Err = done.value, done.err
 	return its
 }
 
@@ -70,7 +69,7 @@ func (v *View) AgentLog(a *pipeline.Agent) string {
 
 // Patience is how long a reader waits for a workspace, which may lie on a file
 // system that does not answer (C46).
-const Patience = 2 * time.Second
+const Patience = 3 * time.Second
 
 // SilentError says that a directory did not answer within Patience.
 type SilentError struct{ Path string }
@@ -79,28 +78,34 @@ func (e *SilentError) Error() string {
 	return e.Path + " does not answer: its file system hangs"
 }
 
-type answer[T any] struct {
-	value T
-	err   error
-}
-
-// within calls f and waits for it for at most Patience; nil: it did not return.
-// A call that hangs in the kernel cannot be ended: its goroutine stays until
-// the process ends, or the file system answers.
-func within[T any](f func() (T, error)) *answer[T] {
-	got := make(chan answer[T], 1)
+// within calls f and waits for it for at most Patience; answered is false if it
+// did not return. A call that hangs in the kernel cannot be ended: its goroutine
+// stays until the process ends, or the file system answers.
+func within[T any](f func() (T, error)) (value T, answered bool, err error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	got := make(chan answer, 1)
 	go func() {
 		value, err := f()
-		got <- answer[T]{value, err}
+		got <- answer{value, err}
 	}()
 	timer := time.NewTimer(Patience)
 	defer timer.Stop()
 	select {
 	case a := <-got:
-		return &a
+		return a.value, true, a.err
 	case <-timer.C:
-		return nil
+		return value, false, nil
 	}
+}
+
+// Within is for other readers that touch a workspace: it calls f, and reports
+// whether f returned within Patience. What f returns besides an error counts.
+func Within[T any](f func() (T, error)) (value T, answered bool) {
+	value, answered, _ = within(f)
+	return value, answered
 }
 
 // Workspace is what is wrong with an agent's workspace; nil: nothing is, or it
@@ -134,16 +139,16 @@ func LookAtWorkspaces(agents pipeline.Agents) map[string]*explain.Finding {
 }
 
 func lookAt(a *pipeline.Agent) *explain.Finding {
-	got := within(func() (fs.FileInfo, error) { return durable.Stat(a.Workspace) })
+	info, answered, err := within(func() (fs.FileInfo, error) { return durable.Stat(a.Workspace) })
 	code, cause := explain.Code(""), ""
 	switch {
-	case got == nil:
+	case !answered:
 		code = explain.WorkspaceSilent
-	case errors.Is(got.err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
 		code = explain.WorkspaceMissing
-	case got.err != nil:
-		code, cause = explain.WorkspaceUnreadable, got.err.Error()
-	case !got.value.IsDir():
+	case err != nil:
+		code, cause = explain.WorkspaceUnreadable, err.Error()
+	case !info.IsDir():
 		code = explain.WorkspaceNoDir
 	default:
 		return nil

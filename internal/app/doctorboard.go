@@ -1,0 +1,165 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"otm/heartbeat"
+	"otm/internal/durable"
+	"otm/internal/explain"
+	"otm/internal/view"
+	"otm/pipeline"
+	"otm/slacklist"
+)
+
+// board checks that the board answers, lets us work, and has what is needed. v
+// may be nil.
+func (d *doctor) board(ctx context.Context, v *view.View) {
+	where, err := d.home.boards().find()
+	if errors.Is(err, errNoBoard) {
+		d.say("board", explain.BoardNotRunning, "start", d.home.startCommand())
+		return
+	}
+	if err != nil {
+		d.failed("board", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	client := slacklist.New(where)
+	id, err := client.Identify(ctx)
+	var be *pipeline.BoardError
+	if errors.As(err, &be) && !be.Credentials && be.Class == pipeline.Transient {
+		d.say("board", explain.BoardSilent, "url", where.URL, "error", err)
+		return
+	}
+	if err != nil {
+		d.failed("board", err)
+		return
+	}
+	if lacks := id.MissingScopes(); len(lacks) > 0 {
+		d.say("board", explain.ScopesMissing, "scopes", strings.Join(lacks, ", "))
+	} else {
+		d.say("board", explain.BoardOK, "url", where.URL, "name", id.Name, "team", id.Team)
+	}
+	in, err := client.Inspect(ctx, d.home.Config.Agents)
+	if err != nil {
+		d.failed("board", err)
+		return
+	}
+	d.list(in, where.ListID, v)
+	d.otherDirectory()
+}
+
+// list checks that the list has what is needed, and takes what is written. v
+// may be nil.
+func (d *doctor) list(in *slacklist.Inspection, id string, v *view.View) {
+	for _, f := range in.Findings {
+		code := explain.ListLacks
+		if f.Optional {
+			code = explain.ListLacksSome
+		}
+		d.say("list", code, "error", f.MissingError, "hint", missingHint(f.MissingError))
+	}
+	room := view.View{Board: &slacklist.Snapshot{Count: in.Rows, Limit: in.Limit}}
+	switch {
+	case room.NearlyFull():
+		d.say("room", explain.ListNearlyFull, "rows", in.Rows, "limit", in.Limit)
+	case room.RowLimit() > 0:
+		d.say("room", explain.RoomLimited, "rows", in.Rows, "limit", in.Limit)
+	default:
+		d.say("room", explain.RoomOK, "rows", in.Rows)
+	}
+	// We have just read it. That Slack knows no such list when a component writes
+	// means that it is shared for reading only (C22).
+	readOnly := v != nil && (v.Component(heartbeat.Injector).Has(explain.ListReadOnly) ||
+		v.Component(heartbeat.Dispatcher).Has(explain.ListReadOnly) || v.Component(heartbeat.Detector).Has(explain.ListReadOnly))
+	switch {
+	case readOnly:
+		d.say("list", explain.ListReadOnly)
+	case len(in.Findings) == 0:
+		d.say("list", explain.ListOK, "list", id, "title", in.Title)
+	}
+}
+
+// otherDirectory looks for tasks on the board that our token made and that this
+// directory does not know: two directories on one list disturb each other.
+func (d *doctor) otherDirectory() {
+	snap, err := d.home.snapshot()
+	if err != nil || snap.Self == "" {
+		return
+	}
+	foreign := 0
+	for i := range snap.Rows {
+		row := &snap.Rows[i]
+		if row.Parent != "" || row.Task() == 0 || row.CreatedBy != snap.Self {
+			continue
+		}
+		if rec, err := d.home.record(row.Task()); err == nil && (rec == nil || rec.RowID != "" && rec.RowID != row.ID) {
+			foreign++
+		}
+	}
+	if foreign > 0 {
+		d.say("list", explain.ListShared, "n", foreign)
+	}
+}
+
+// agents checks that each agent has a workspace that can be written to, and a
+// command that can be started.
+func (d *doctor) agents() {
+	agents := d.home.Config.Agents
+	if len(agents) == 0 {
+		d.say("agents", explain.NoAgents, "config", filepath.Join(d.home.Dir, "otm.toml"))
+		return
+	}
+	wrong := view.LookAtWorkspaces(agents)
+	for i := range agents {
+		a := &agents[i]
+		if a.Person {
+			continue
+		}
+		f := wrong[a.Name]
+		if f == nil {
+			f = checkAgent(a)
+		}
+		if f != nil {
+			d.add("agents", *f)
+			continue
+		}
+		d.say("agents", explain.AgentOK, "agent", a.Name, "trigger", a.Trigger, "path", a.Workspace)
+	}
+}
+
+// checkAgent returns what is wrong with an agent whose workspace is there; nil:
+// nothing is.
+func checkAgent(a *pipeline.Agent) *explain.Finding {
+	found, ok := view.Within(func() (*explain.Finding, error) {
+		probe := filepath.Join(a.Workspace, durable.TempPrefix+"doctor")
+		if err := durable.ReplaceVolatile(probe, nil); err != nil {
+			f := explain.New(explain.WorkspaceLocked, "agent", a.Name, "path", a.Workspace, "error", err)
+			return &f, nil
+		}
+		os.Remove(probe)
+		if a.Trigger != pipeline.TriggerExec {
+			return nil, nil
+		}
+		program := a.Command[0]
+		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+			program = filepath.Join(a.Workspace, program)
+		}
+		if _, err := exec.LookPath(program); err != nil {
+			f := explain.New(explain.CommandMissing, "agent", a.Name, "error", err)
+			return &f, nil
+		}
+		return nil, nil
+	})
+	if !ok {
+		f := explain.New(explain.WorkspaceSilent, "agent", a.Name, "path", a.Workspace)
+		return &f
+	}
+	return found
+}

@@ -1,0 +1,56 @@
+package explain
+
+// What otm doctor says about the directory and its disk.
+var (
+	Failed       = code("failed", Fail, "{error}", "{hint}")
+	DirectoryOK  = code("directory_ok", OK, "{path}", "")
+	DirLocked    = code("directory_locked", Fail, "{path} has mode {mode}, not 0700: its owner cannot work in it", "chmod 700 {path:sh}")
+	DirOpen      = code("directory_open", Warn, "{path} has mode {mode}, not 0700: others can reach into it", "chmod 700 {path:sh}")
+	DiskRemote   = code("disk_remote", Fail, "the data directory lies on {kind}, whose locks and renames cannot be relied on", "move the data directory to a local disk, and set OTM_DIR")
+	DiskFUSE     = code("disk_fuse", Warn, "the data directory lies on FUSE, whose locks and syncs may not hold", "move the data directory to a local disk, and set OTM_DIR")
+	DiskOK       = code("disk_ok", OK, "it can be written to", "")
+	DiskFree     = code("disk_free", OK, "{mib} MiB are free", "")
+	DiskLow      = code("disk_low", Warn, "only {mib} MiB are free below {path}", "df -h {path:sh}")
+	SecretOpen   = code("secret_open", Fail, "others can read {path} (mode {mode})", "chmod 600 {path:sh}")
+	SecretsOK    = code("secrets_ok", OK, "no token file can be read by others", "")
+	WatchesFew   = code("watches_few", Warn, "fs.inotify.{name} is {have}: watching may fail, and only the sweeps be left", "sudo sysctl fs.inotify.{name}={want}")
+	WatchesOK    = code("watches_ok", OK, "fs.inotify allows enough of them", "")
+	UnitOK       = code("unit_ok", OK, "{path}", "")
+	UnitOdd      = code("unit_odd", Warn, "{path} is {state}", "{hint}")
+	ComponentOK  = code("component_ok", OK, "{component} ran {at:ago}", "")
+	ClockOK      = code("clock_ok", OK, "no component has run ahead of it", "")
+	BacklogOK    = code("backlog_ok", OK, "{n:drop waits|drops wait}", "")
+	NothingFails = code("nothing_failed", OK, "no drop failed", "")
+)
+
+// What it says about the board.
+var (
+	BoardNotRunning = code("board_not_running", Fail, "the embedded board is not running", "{start}")
+	BoardSilent     = code("board_silent", Fail, "{url} does not answer: {error}", "curl -sS -o /dev/null {url:sh}   # says what is between here and there")
+	BoardOK         = code("board_ok", OK, "{url} takes the token, as {name} in {team}, with all scopes", "")
+	ScopesMissing   = code("scopes_missing", Fail, "the token lacks the scopes {scopes}", "add them to the Slack app, install it anew, then: otm init --slack --token-stdin")
+	ListLacks       = code("list_lacks", Fail, "{error}", "{hint}")
+	ListLacksSome   = code("list_lacks_optional", Warn, "{error}", "{hint}")
+	ListReadOnly    = code("list_read_only", Fail, "the app may read the list, and not change it: the list is shared with it for reading only", "share the list with the app for editing: in Slack, open the list, Share, the app's channel, Can edit")
+	ListOK          = code("list_ok", OK, "{list} {title:quoted} has all columns and options", "")
+	ListShared      = code("list_shared", Warn, "{n:task on the list was|tasks on the list were} made with this token, and not from this directory: does another data directory work on it?", "stop the other one, or give it a list of its own")
+	RoomOK          = code("room_ok", OK, "{rows} rows", "")
+	RoomLimited     = code("room_limited", OK, "{rows} rows of {limit}", "")
+)
+
+// What it says about agents and their gateway.
+var (
+	AgentOK         = code("agent_ok", OK, "{agent}: {trigger}, {path}", "")
+	WorkspaceLocked = code("workspace_locked", Fail, "{agent}: its workspace cannot be written to: {error}", "chmod u+w {path:sh}")
+	CommandMissing  = code("command_missing", Fail, "{agent}: its command is not found: {error}", "install it, or name it by its path in agents.{agent}.command of otm.toml")
+	GatewayBad      = code("gateway_bad", Fail, "{url}: {error}", "{hint}")
+	GatewayNoWrite  = code("gateway_no_write", Fail, "the token may not run agents", "use a token that is allowed operator.write")
+	GatewayOK       = code("gateway_ok", OK, "{url}, version {version}", "")
+	GatewayNoList   = code("gateway_no_agents", Warn, "its agents are not known: {error}", "openclaw agents list")
+	GatewayNoAgent  = code("gateway_no_agent", Fail, "it knows no agent {name:quoted}; it has {names}", "{hint}")
+	GatewayOther    = code("gateway_other_workspace", Warn, "{name} works in {theirs}, and will not see its dispatch file in {ours}", "workspace = {theirs:quoted}   # in [agents.{agent}] of otm.toml")
+	SkillUnknown    = code("skill_unknown", Warn, "whether the agents have the skill {skill} is not known: {error}", "openclaw skills check")
+	SkillPath       = code("skill_path", Fail, "{name} has the skill {skill} and is not told of it: the gateway process does not find {missing} on its PATH", "ln -s {path:sh}/otm* ~/.local/bin/   # or put that folder on the PATH of the gateway's service; then: openclaw gateway restart")
+	SkillDisabled   = code("skill_disabled", Warn, "{name} has the skill {skill}, which is disabled in openclaw.json", "openclaw config set skills.entries.{skill}.enabled true")
+	SkillIneligible = code("skill_ineligible", Warn, "{name} has the skill {skill}, and the gateway does not take it for eligible", "openclaw skills info {skill}")
+)

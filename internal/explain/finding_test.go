@@ -1,0 +1,74 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestForms: each form writes its argument, also after the finding has been through
+// JSON.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
+	c := code("test_forms", Warn, "{task} {who} {n:drop|drops} {one:drop|drops} {at:ago} {at:age} {at:clock} {at:at} {who:quoted} {err} {d}", "mv {who:sh}")
+	f := New(c, "who", "a b", "n", 3, "one", 1, "at", now.Add(-5*time.Minute), "err", errors.New("no"), "d", time.Minute).On(35)
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = Finding{}
+	if err := json.Unmarshal(data, &f); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.Text(now), `T-00035 a b 3 drops 1 drop 5m ago 5m 08:55:00Z 2026-03-14T08:55:00Z "a b" no 1m0s`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := f.Next(now); got != "mv 'a b'" || f.Level() != Warn {
+		t.Errorf("next %q, level %q", got, f.Level())
+	}
+	later := Finding{Code: "of a newer version"}
+	if later.Text(now) != "of a newer version" || later.Next(now) != "" || later.Level() != Warn {
+		t.Errorf("%q", later.Text(now))
+	}
+}
+
+// TestC43SetBack: a time ahead of the clock is said to be that, and is not so long
+// ago.
+func TestC43SetBack(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
+	for at, want := range map[time.Duration]string{
+		0: "0s ago", -90 * time.Second: "1m ago", -3 * time.Hour: "3h ago", -72 * time.Hour: "3d ago", time.Second: "0s ago",
+		time.Hour: "at 2026-03-14T10:00:00Z, ahead of this machine's clock",
+	} {
+		if got := Ago(now.Add(at), now); got != want {
+			t.Errorf("%v: %q, want %q", at, got, want)
+		}
+	}
+	if got := Age(-time.Hour); got != "0s" {
+		t.Errorf("an age below zero: %q", got)
+	}
+}
+
+// TestC20Words: no text holds words that a person cannot act on.
+func TestC20Words(t *testing.T) {
+	t.Parallel()
+	never := regexp.MustCompile(`ls -t|stop what runs|somebody has to look|kept from|by hand|in the future|as it must be|is at it`)
+	for c, e := range texts {
+		for _, text := range []string{e.says, e.next} {
+			if found := never.FindString(text); found != "" {
+				t.Errorf("%s says %q: %s", c, found, text)
+			}
+			if strings.Count(text, "{") != strings.Count(text, "}") {
+				t.Errorf("%s: a placeholder does not end: %s", c, text)
+			}
+		}
+		if e.level == Fail && e.next == "" {
+			t.Errorf("%s fails without a next step", c)
+		}
+	}
+}
