@@ -34,10 +34,11 @@ type create struct {
 
 // Create returns the command otm-create. name is what it is called.
 func Create(name, version string, s cli.Streams, args []string) *cobra.Command {
-	r := &create{base: base{Streams: s, args: args}}
-	c := &cobra.Command{
-		Use:   name,
-		Short: "Drop a task for an agent",
+	r := &create{base: base{Streams: s, args: args, first: "title"}}
+	c := r.command(&cobra.Command{
+		Use:     name,
+		Version: version,
+		Short:   "Drop a task for an agent",
 		Long: `Drop a task for an agent. Prints the task's id once the drop is on disk; the
 injector brings it to the board.
 
@@ -50,16 +51,13 @@ lines on stdin, with a heredoc whose end is quoted:
 		Example: `  ` + name + ` --title 'Build login page' --agent devdas --priority high \
     --subtask 'Create form' --subtask 'Add validation'
   ` + name + ` --title 'Nightly report' --agent archibald --key report-2026-03-14`,
-		Version: version,
-		Args: func(c *cobra.Command, words []string) error {
-			if err := r.checkRemoved(c); err != nil {
-				return err
-			}
-			return cli.NoWords(args, "title")(c, words)
-		},
-		RunE: func(c *cobra.Command, _ []string) error {
-			return r.run(c)
-		},
+	}, r.run)
+	noWords := c.Args
+	c.Args = func(c *cobra.Command, words []string) error {
+		if err := r.checkRemoved(c); err != nil {
+			return err
+		}
+		return noWords(c, words)
 	}
 	f := c.Flags()
 	f.StringVar(&r.title, "title", "", "what is to be done, one line (required)")
@@ -69,12 +67,10 @@ lines on stdin, with a heredoc whose end is quoted:
 	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision or review")
 	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
 	f.StringVar(&r.key, "key", "", "the same key gives the same id and drops nothing, for ever")
-	f.StringVar(&r.from, "from", "", "JSON lines from a file, or - for stdin; other flags are their defaults")
 	for _, removed := range []string{"description", "creator", "assignedTo"} {
 		f.String(removed, "", "")
 		f.MarkHidden(removed)
 	}
-	r.flags(c)
 	return c
 }
 
@@ -88,7 +84,7 @@ var replacements = []struct{ removed, now string }{
 // of them.
 func (r *create) checkRemoved(c *cobra.Command) error {
 	var told []string
-	line := cli.ParseLine(c, r.args, "title")
+	line := r.corrected(c)
 	for _, f := range replacements {
 		if !c.Flags().Changed(f.removed) {
 			continue
@@ -121,30 +117,20 @@ func (r *create) run(c *cobra.Command) error {
 			r.Warn("the title looks like the output of a command that failed: quote it with single quotes")
 		}
 	}
-	made, err := r.drop(c.Context(), lines)
+	drops, err := r.drop(c.Context(), lines)
 	if err != nil {
 		return err
 	}
-	for _, m := range made { // said only now, as others waited for the counter
-		if m.otherwise != "" {
-			r.Note("%v has another title: %q; the key stands for that task", m.id, m.otherwise)
+	for _, d := range drops { // not before: others waited for the counter
+		if d.other != "" {
+			r.Note("%v has another title: %q; the key stands for that task", d.id, d.other)
 		}
 	}
-	if err := r.print(made); err != nil {
-		return err
-	}
-	if !r.wait && !c.Flags().Changed("wait-for") {
-		return nil
-	}
-	drops := make([]awaited, len(made))
-	for i, m := range made {
-		drops[i] = awaited{id: m.id, kind: inbox.NewTasks, name: m.name, data: m.data}
-	}
-	return r.await(c.Context(), drops)
+	return r.finish(c, drops)
 }
 
-// read returns the tasks to make: from the flags, or from --from with the
-// flags as defaults. All are valid.
+// read returns the tasks to make, from the flags or from the lines of --from.
+// All are valid.
 func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 	defaults, err := r.defaults(c)
 	if err != nil {
@@ -156,32 +142,19 @@ func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 		}
 		return []*drop.Line{defaults}, nil
 	}
-	texts, err := r.lines(c, `{"title":"Fix the login page","agent":"devdas"}`)
+	defaults.Key = "" // shareKeys gives --key to one line
+	lines, problems, err := parseLines(&r.base, c, `{"title":"Fix the login page","agent":"devdas"}`, func(line []byte) (*drop.Line, error) {
+		return drop.ParseLine(line, *defaults)
+	})
 	if err != nil {
 		return nil, err
 	}
-	defaults.Key = "" // which line takes --key is seen below
-	var lines []*drop.Line
-	var problems []string
-	for _, t := range texts {
-		line, err := drop.ParseLine(t.text, *defaults)
-		if err != nil {
-			problems = append(problems, fmt.Sprintf("line %d: %v", t.n, err))
-			continue
-		}
-		lines = append(lines, line)
-		r.numbers = append(r.numbers, t.n)
-	}
-	problems = append(problems, r.shareKeys(lines)...)
-	if len(problems) > 0 {
-		return nil, r.refuseLines(problems)
-	}
-	return lines, nil
+	return lines, r.refuseLines(append(problems, r.shareKeys(lines)...))
 }
 
-// shareKeys gives --key to the line that has no key of its own, and says what
-// is wrong with the keys of all. A key stands for one task: on lines that
-// differ, all but one of them would be lost.
+// shareKeys gives --key to the line without a key of its own, and returns what
+// is wrong with the keys. A key stands for one task: of lines that differ, all
+// but one would be lost.
 func (r *create) shareKeys(lines []*drop.Line) (problems []string) {
 	firsts := map[string]int{}
 	without := -1
@@ -214,48 +187,37 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(r.priority); !ok {
 		return nil, cli.Errorf(cli.Usage, "--priority %q: it is critical, high, normal (medium), low or batchable", r.priority).
-			Hint("%v", cli.ParseLine(c, r.args, "title").Set("priority", nearPriority(r.priority)))
+			Hint("%v", r.corrected(c).Set("priority", nearPriority(r.priority)))
 	}
 	if t.Type, ok = pipeline.ParseType(r.kind); !ok {
 		return nil, cli.Errorf(cli.Usage, "--type %q: it is action, decision or review", r.kind).
-			Hint("%v", cli.ParseLine(c, r.args, "title").Set("type", nearType(r.kind)))
+			Hint("%v", r.corrected(c).Set("type", nearType(r.kind)))
 	}
 	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
-		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", cli.ParseLine(c, r.args, "title").Remove("key"))
+		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", r.corrected(c).Remove("key"))
 	}
 	return line, nil
 }
 
-// refuse words what is wrong with a flag.
+// refuse says what is wrong with a flag, and hints at the corrected line.
 func (r *create) refuse(c *cobra.Command, err error) error {
-	var invalid *drop.InvalidError
-	if !errors.As(err, &invalid) {
-		return usage(c, err)
-	}
-	e := cli.Errorf(cli.Usage, "--%s %s", flagOf(invalid.Field), invalid.Reason)
-	switch {
-	case strings.Contains(r.title, "\n") && invalid.Field == "title":
-		oneLine := strings.Join(strings.Fields(r.title), " ")
-		return e.Hint("%v", cli.ParseLine(c, r.args, "title").Set("title", oneLine))
-	case utf8.RuneCountInString(r.title) > pipeline.MaxText && invalid.Field == "title":
-		return e.Hint("keep the title short and say the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(r.agent))
-	case invalid.Field == "title" || strings.HasPrefix(invalid.Field, "subtasks"):
-		return e.Hint("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
-	case invalid.Field == "agent":
-		return e.Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", "NAME"))
-	}
-	return e.Hint("%s --help", c.CommandPath())
+	return r.usage(c, err, map[string]string{"subtasks": "subtask"}, func(e *drop.InvalidError) string {
+		switch {
+		case strings.Contains(r.title, "\n") && e.Field == "title":
+			return r.corrected(c).Set("title", strings.Join(strings.Fields(r.title), " ")).String()
+		case utf8.RuneCountInString(r.title) > pipeline.MaxText && e.Field == "title":
+			return fmt.Sprintf("keep the title short and say the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(r.agent))
+		case e.Field == "title" || e.Name() == "subtasks":
+			return fmt.Sprintf("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
+		case e.Field == "agent":
+			return r.corrected(c).Set("agent", "NAME").String()
+		}
+		return ""
+	})
 }
 
-func flagOf(field string) string {
-	if strings.HasPrefix(field, "subtasks") {
-		return "subtask"
-	}
-	return field
-}
-
-// checkAgents refuses names that nobody has, where somebody is configured: a
-// task for nobody would wait for ever.
+// checkAgents refuses names that no configured agent has: such a task would wait
+// for ever. If none is configured, nothing is checked.
 func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
 	agents := r.agents()
 	if len(agents) == 0 {
@@ -270,31 +232,18 @@ func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
 		reason := fmt.Sprintf("no agent %q is configured; there are %s", l.Task.Agent, strings.Join(agents.Names(), ", "))
 		if r.from == "" {
 			return cli.Errorf(cli.Usage, "%s", reason).
-				Hint("%v", cli.ParseLine(c, r.args, "title").Set("agent", cmp.Or(agents.Nearest(l.Task.Agent), "NAME")))
+				Hint("%v", r.corrected(c).Set("agent", cmp.Or(agents.Nearest(l.Task.Agent), "NAME")))
 		}
 		problems = append(problems, fmt.Sprintf("line %d: %s", r.numbers[i], reason))
 	}
-	if len(problems) > 0 {
-		return r.refuseLines(problems)
-	}
-	return nil
-}
-
-// made is a task that has its id.
-type made struct {
-	id       pipeline.TaskID
-	name     string // of the drop
-	data     []byte // nil where the key was used before
-	existing bool   // the key was used before
-	// otherwise is the title under which the key was used, if it was another.
-	otherwise string
+	return r.refuseLines(problems)
 }
 
 // drop gives each task its id and delivers it. All drops are durable on return.
-// If we crash before, no id was printed, and some may stand in the inbox: those
-// with a key are delivered one by one, and after them the others at once. The
-// same call then makes those without a key once more.
-func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]made, error) {
+// If we crash before, no id was printed, and some drops may stand in the inbox:
+// those with a key are delivered one by one, the others after them, at once. The
+// same call later makes the tasks without a key once more.
+func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]dropped, error) {
 	counter, err := r.store.Counter(ctx)
 	if err != nil {
 		return nil, err
@@ -359,17 +308,17 @@ func (r *create) number(counter *task.Counter, fresh []*drop.Line, keys map[stri
 	return nil
 }
 
-// deliver publishes the drops. A key whose drop may not have been delivered
-// yet, because we crashed, is delivered now: if it was, the name is taken.
-func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[string]*task.Key) ([]made, error) {
-	var all []made
+// deliver publishes the drops. If we crashed before the drop of a key was
+// delivered, it is delivered now; if it was, its name is taken.
+func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[string]*task.Key) ([]dropped, error) {
+	var all []dropped
 	var plain []durable.NewFile
 	for i, l := range lines {
 		if l.Key == "" {
 			name := inbox.NewName(l.CreatedAt.Add(time.Duration(i)), l.ID)
 			data := l.Encode()
 			plain = append(plain, durable.NewFile{Name: name, Data: data})
-			all = append(all, made{id: l.Task.ID, name: name, data: data})
+			all = append(all, dropped{id: l.Task.ID, kind: inbox.NewTasks, name: name, data: data})
 			continue
 		}
 		m, err := r.deliverKey(counter, keys[l.Key])
@@ -377,7 +326,7 @@ func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[str
 			return nil, err
 		}
 		if had := keys[l.Key].Title; had != "" && pipeline.FoldTitle(had) != pipeline.FoldTitle(l.Task.Title) {
-			m.otherwise = had
+			m.other = had
 		}
 		all = append(all, m)
 	}
@@ -387,8 +336,8 @@ func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[str
 	return all, r.box.PublishAll(inbox.NewTasks, plain)
 }
 
-func (r *create) deliverKey(counter *task.Counter, k *task.Key) (made, error) {
-	m := made{id: k.TaskID, name: k.Name}
+func (r *create) deliverKey(counter *task.Counter, k *task.Key) (dropped, error) {
+	m := dropped{id: k.TaskID, kind: inbox.NewTasks, name: k.Name}
 	if k.Delivered {
 		m.existing = true
 		return m, nil
@@ -409,10 +358,9 @@ func (r *create) deliverKey(counter *task.Counter, k *task.Key) (made, error) {
 	return m, counter.SaveKey(k)
 }
 
-// known tells whether the drop of a key was delivered before a crash and has
-// been handled since. A record that is there says so, however damaged; one that
-// cannot be read now says nothing, and then the drop must not be taken for
-// delivered.
+// known reports whether the drop of a key was delivered before a crash and has
+// been handled since. A record says so even if it is damaged. One that cannot be
+// read now says nothing: the drop must not count as delivered.
 func (r *create) known(k *task.Key) (bool, error) {
 	_, err := r.store.Load(k.TaskID)
 	var corrupt *task.CorruptError
@@ -427,15 +375,4 @@ func (r *create) known(k *task.Key) (bool, error) {
 		return settled, err
 	}
 	return r.box.IsSettled(inbox.FailedDir, k.Name)
-}
-
-func (r *create) print(all []made) error {
-	answers := make([]answer, len(all))
-	for i, m := range all {
-		answers[i] = answer{TaskID: m.id, Existing: m.existing}
-		if !m.existing {
-			answers[i].File = m.name
-		}
-	}
-	return r.answer(answers)
 }

@@ -14,8 +14,8 @@ import (
 	"otm/pipeline/task"
 )
 
-// Explain turns the errors of this package's parts into what people are told;
-// nil where it knows nothing better.
+// Explain turns errors of this package's parts into an exit code and the next
+// step. It returns nil for all others.
 func Explain(err error) *cli.Error {
 	var dir *config.DirError
 	var bad *config.Error
@@ -49,8 +49,8 @@ func Explain(err error) *cli.Error {
 	return explainPath(err)
 }
 
-// explainPath tells what to look at where the file system refuses; nil where
-// it knows nothing better.
+// explainPath names the file or directory that the file system refuses, and the
+// command that shows why. It returns nil for all other errors.
 func explainPath(err error) *cli.Error {
 	var file *fs.PathError
 	var link *os.LinkError
@@ -72,7 +72,7 @@ func explainPath(err error) *cli.Error {
 	}
 	switch path = safe.Quote(path); {
 	case errors.Is(err, fs.ErrPermission):
-		return e.Hint("ls -ld %s   # whoever runs this must be allowed to use it: id -un", path)
+		return e.Hint("ls -ld %s   # the user who runs this must be allowed to use it: id -un", path)
 	case errors.Is(err, syscall.EROFS):
 		return e.Hint("df %s   # names the file system: it is mounted read-only", path)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

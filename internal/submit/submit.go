@@ -1,12 +1,11 @@
 // Package submit holds the two commands that stand in agents' prompts:
-// otm-create and otm-update. They drop files and speak to nothing else, and
+// otm-create and otm-update. They drop files and speak to nothing else. They
 // link neither network nor database, so that they start in milliseconds.
 package submit
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 type base struct {
 	cli.Streams
 	args    []string // the whole command line, for corrections
+	first   string   // the flag that words before any flag belong to
 	dirFlag string
 	from    string
 	wait    bool
@@ -40,13 +40,21 @@ type base struct {
 	store *task.Store
 }
 
-func (b *base) flags(c *cobra.Command) {
+// command completes a command with the flags, arguments and steps of both.
+func (b *base) command(c *cobra.Command, run func(*cobra.Command) error) *cobra.Command {
+	c.Args = cli.NoWords(b.args, b.first)
+	c.RunE = func(c *cobra.Command, _ []string) error { return run(c) }
 	f := c.Flags()
+	f.StringVar(&b.from, "from", "", "JSON lines from a file, or - for stdin; other flags are their defaults")
 	f.StringVar(&b.dirFlag, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	f.BoolVar(&b.wait, "wait", false, "wait until it is handled: 0 handled, 1 failed, 75 still queued")
 	f.DurationVar(&b.waitFor, "wait-for", 8*time.Second, "how long --wait waits at most")
 	f.BoolVar(&b.json, "json", false, "print the answer as JSON")
+	return c
 }
+
+// corrected is the command line as it was given, to be corrected.
+func (b *base) corrected(c *cobra.Command) *cli.Line { return cli.ParseLine(c, b.args, b.first) }
 
 // open finds the data directory.
 func (b *base) open() error {
@@ -66,8 +74,8 @@ func (b *base) open() error {
 	return nil
 }
 
-// agents returns who is configured. A broken configuration stops daemons, not
-// a drop: it says so, and then nobody's name is checked.
+// agents returns the configured agents. A broken configuration stops daemons,
+// not a drop: it is a warning here, and no name is checked.
 func (b *base) agents() pipeline.Agents {
 	c, err := config.Load(b.dir, b.Getenv)
 	if err != nil {
@@ -80,17 +88,38 @@ func (b *base) agents() pipeline.Agents {
 // maxLine bounds a line of --from, in bytes.
 const maxLine = drop.MaxSize
 
-// lines reads the JSON lines of --from, with their numbers. Empty ones are
-// passed over. example is a line that is right.
-func (b *base) lines(c *cobra.Command, example string) ([]numbered, error) {
-	refuse := func(format string, args ...any) error {
-		return cli.Errorf(cli.Usage, format, args...).Hint("echo %s | %s --from -", safe.Quote(example), c.CommandPath())
+// parseLines parses the JSON lines of --from. It returns what is wrong with
+// single lines as problems; the numbers of the good ones are in b.numbers.
+// example is a line that is right.
+func parseLines[T any](b *base, c *cobra.Command, example string, parse func([]byte) (T, error)) (all []T, problems []string, err error) {
+	lines, err := b.lines()
+	if err != nil {
+		return nil, nil, cli.Errorf(cli.Usage, "%w", err).Hint("echo %s | %s --from -", safe.Quote(example), c.CommandPath())
 	}
+	for _, l := range lines {
+		v, err := parse(l.text)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("line %d: %v", l.n, err))
+			continue
+		}
+		all = append(all, v)
+		b.numbers = append(b.numbers, l.n)
+	}
+	return all, problems, nil
+}
+
+type numbered struct {
+	n    int
+	text []byte
+}
+
+// lines reads the lines of --from that are not blank.
+func (b *base) lines() ([]numbered, error) {
 	in := b.In
 	if b.from != "-" {
 		f, err := os.Open(b.from)
 		if err != nil {
-			return nil, refuse("--from: %w", err)
+			return nil, fmt.Errorf("--from: %w", err)
 		}
 		defer f.Close()
 		in = f
@@ -110,25 +139,23 @@ func (b *base) lines(c *cobra.Command, example string) ([]numbered, error) {
 	}
 	switch err := scanner.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, refuse("line %d: a line is longer than %d bytes", n, maxLine)
+		return nil, fmt.Errorf("line %d: a line is longer than %d bytes", n, maxLine)
 	case err != nil:
-		return nil, refuse("--from: %w", err)
+		return nil, fmt.Errorf("--from: %w", err)
 	case len(lines) == 0:
-		return nil, refuse("nothing to read: --from wants one JSON object a line")
+		return nil, errors.New("nothing to read: --from wants one JSON object a line")
 	}
 	return lines, nil
 }
 
-type numbered struct {
-	n    int
-	text []byte
-}
-
-// maxProblems is how many bad lines are told of at once.
+// maxProblems is how many bad lines are printed.
 const maxProblems = 20
 
-// refuseLines reports bad lines, all that there are; nothing was written.
+// refuseLines reports the bad lines of --from. Nothing was written.
 func (b *base) refuseLines(problems []string) error {
+	if len(problems) == 0 {
+		return nil
+	}
 	for i, p := range problems {
 		if i == maxProblems {
 			fmt.Fprintf(b.Err, "otm: error: and %d more\n", len(problems)-i)
@@ -140,122 +167,61 @@ func (b *base) refuseLines(problems []string) error {
 	return cli.Exit(cli.Usage)
 }
 
-// answer is what --json prints for each task or update.
-type answer struct {
-	TaskID   pipeline.TaskID `json:"taskId"`
-	File     string          `json:"file,omitempty"`
-	Existing bool            `json:"existing,omitempty"` // the key was used before
+// dropped is a task or an update that is durable in its inbox, or was handled
+// since.
+type dropped struct {
+	id       pipeline.TaskID
+	kind     inbox.Kind
+	name     string // of the file
+	data     []byte // nil if an earlier call delivered it
+	existing bool   // the key was used before
+	other    string // the title under which the key was used, if it was another
 }
 
-// answer prints what was dropped, the ids alone or as JSON. It is on disk
-// whether or not anybody can be told.
-func (b *base) answer(all []answer) error {
+// finish prints the answer, and waits if that was asked for. The drops are
+// durable whether or not the answer can be printed.
+func (b *base) finish(c *cobra.Command, drops []dropped) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
-	for _, a := range all {
+	for _, d := range drops {
+		answer := struct {
+			TaskID   pipeline.TaskID `json:"taskId"`
+			File     string          `json:"file,omitempty"`
+			Existing bool            `json:"existing,omitempty"` // the key was used before
+		}{d.id, d.name, d.existing}
+		if d.existing {
+			answer.File = ""
+		}
 		if !b.json {
-			fmt.Fprintln(&text, a.TaskID)
-		} else if err := enc.Encode(a); err != nil {
+			fmt.Fprintln(&text, d.id)
+		} else if err := enc.Encode(answer); err != nil {
 			return err
 		}
 	}
 	if _, err := b.Out.Write(text.Bytes()); err != nil {
-		return cli.Errorf(cli.Failed, "the drop of %v is on disk, but the answer was not written: %w", all[0].TaskID, err).
+		return cli.Errorf(cli.Failed, "the drop of %v is on disk, but the answer was not written: %w", drops[0].id, err).
 			Hint("otm list")
 	}
-	return nil
+	if !b.wait && !c.Flags().Changed("wait-for") {
+		return nil
+	}
+	return b.await(c.Context(), drops)
 }
 
-// awaited is a drop whose handling is waited for. Its data is nil where an
-// earlier call delivered it.
-type awaited struct {
-	id   pipeline.TaskID
-	kind inbox.Kind
-	name string
-	data []byte
-}
-
-// Looking for a settled file costs two system calls, and these commands link
-// no watcher; so they look again and again, less often as time goes by.
-const (
-	firstLook = 5 * time.Millisecond
-	lastLook  = 200 * time.Millisecond
-)
-
-// await waits until all drops are settled, or the time is over. Whoever
-// interrupts it is told the same as when the time is over: the drops stand.
-func (b *base) await(ctx context.Context, drops []awaited) error {
-	deadline := time.Now().Add(b.waitFor)
-	failed := false
-	for pause := firstLook; ; pause = min(pause*3/2, lastLook) {
-		var left []awaited
-		for _, d := range drops {
-			result, settled, err := b.settled(d)
-			if err != nil {
-				return err
-			}
-			if !settled {
-				left = append(left, d)
-				continue
-			}
-			if result.Class != "" {
-				failed = true
-				b.reportFailure(d, result)
-			}
-		}
-		drops = left
-		if len(drops) == 0 || !time.Now().Before(deadline) || ctx.Err() != nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(pause, time.Until(deadline))):
-		}
+// usage turns what is wrong with a drop into a refusal with the corrected line,
+// or with what else to do about a flag.
+func (b *base) usage(c *cobra.Command, err error, flags map[string]string, hint func(*drop.InvalidError) string) error {
+	var invalid *drop.InvalidError
+	if !errors.As(err, &invalid) {
+		return cli.Errorf(cli.Usage, "%w", err).Hint("%s --help", c.CommandPath())
 	}
-	for _, d := range drops {
-		if d.kind == inbox.NewTasks {
-			b.Note("%v is queued; do not create it again", d.id)
-		} else {
-			b.Note("the update of %v is queued; do not send it again", d.id)
-		}
+	field := invalid.Name()
+	if flag := flags[field]; flag != "" {
+		field = flag
 	}
-	why := ""
-	switch len(drops) {
-	case 0:
-	case 1:
-		why = "otm why " + drops[0].id.String()
-	default:
-		why = "otm why --all"
+	e := cli.Errorf(cli.Usage, "--%s %s", field, invalid.Reason)
+	if h := hint(invalid); h != "" {
+		return e.Hint("%s", h)
 	}
-	switch {
-	case failed:
-		return cli.Exit(cli.Failed).Hint("%s", why)
-	case len(drops) > 0:
-		return cli.Exit(cli.TryLater).Hint("%s", why)
-	}
-	return nil
-}
-
-func (b *base) settled(d awaited) (inbox.Result, bool, error) {
-	if waits, err := b.box.Waiting(d.kind, d.name); waits || err != nil {
-		return inbox.Result{}, false, err
-	}
-	result, settled, err := b.box.Find(d.kind, d.name, d.data)
-	if d.data == nil && err == nil && !settled {
-		settled = true // it was delivered once, and has been cleared away since
-	}
-	return result, settled, err
-}
-
-func (b *base) reportFailure(d awaited, r inbox.Result) {
-	fmt.Fprintf(b.Err, "otm: error: %v: %s\n", d.id, safe.Escape(r.Error))
-	if r.Hint != "" {
-		fmt.Fprintf(b.Err, "otm: hint: %s\n", safe.Escape(r.Hint))
-	}
-}
-
-// usage turns what is wrong with a drop into a refusal, where nothing better is
-// known than what the flags are.
-func usage(c *cobra.Command, err error) *cli.Error {
-	return cli.Errorf(cli.Usage, "%w", err).Hint("%s --help", c.CommandPath())
+	return e.Hint("%s --help", c.CommandPath())
 }

@@ -26,10 +26,11 @@ type update struct {
 
 // Update returns the command otm-update. name is what it is called.
 func Update(name, version string, s cli.Streams, args []string) *cobra.Command {
-	r := &update{base: base{Streams: s, args: args}}
-	c := &cobra.Command{
-		Use:   name,
-		Short: "Report on a task",
+	r := &update{base: base{Streams: s, args: args, first: "task-id"}}
+	c := r.command(&cobra.Command{
+		Use:     name,
+		Version: version,
+		Short:   "Report on a task",
 		Long: `Report on a task: that it is begun, blocked or done, that steps are finished,
 what came of it. Prints the task's id once the report is on disk; the injector
 brings it to the board.
@@ -39,20 +40,13 @@ A step is named by its title, or by its number as "otm next" prints it.`,
   ` + name + ` --task-id T-00033 --subtask-done 'Create form' --subtask-done 2
   ` + name + ` --task-id T-00033 --status blocked --reason 'Waiting for the API key'
   ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'`,
-		Version: version,
-		Args:    cli.NoWords(args, "task-id"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return r.run(c)
-		},
-	}
+	}, r.run)
 	f := c.Flags()
 	f.StringVar(&r.taskID, "task-id", "", "which task (required)")
 	f.StringVar(&r.status, "status", "", "in_progress, blocked or agent_done")
 	f.StringArrayVar(&r.stepsDone, "subtask-done", nil, "title or number of a finished step; repeat it for more")
 	f.StringVar(&r.reason, "reason", "", "why (required with blocked)")
 	f.StringVar(&r.result, "result", "", "what came of it")
-	f.StringVar(&r.from, "from", "", "JSON lines from a file, or - for stdin; other flags are their defaults")
-	r.flags(c)
 	return c
 }
 
@@ -77,10 +71,14 @@ func (r *update) run(c *cobra.Command) error {
 	if len(problems) > 0 {
 		return r.refuseLines(problems)
 	}
-	return r.deliver(c, updates)
+	drops, err := r.deliver(updates)
+	if err != nil {
+		return err
+	}
+	return r.finish(c, drops)
 }
 
-// read returns the updates to drop; all are valid by themselves.
+// read returns the updates to drop. Each is valid by itself.
 func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 	defaults, err := r.defaults(c)
 	if err != nil {
@@ -95,25 +93,13 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 		}
 		return []*drop.Update{defaults}, nil
 	}
-	texts, err := r.lines(c, `{"taskId":"T-00033","status":"in_progress"}`)
+	updates, problems, err := parseLines(&r.base, c, `{"taskId":"T-00033","status":"in_progress"}`, func(line []byte) (*drop.Update, error) {
+		return drop.ParseUpdateLine(line, *defaults)
+	})
 	if err != nil {
 		return nil, err
 	}
-	var updates []*drop.Update
-	var problems []string
-	for _, t := range texts {
-		u, err := drop.ParseUpdateLine(t.text, *defaults)
-		if err != nil {
-			problems = append(problems, fmt.Sprintf("line %d: %v", t.n, err))
-			continue
-		}
-		updates = append(updates, u)
-		r.numbers = append(r.numbers, t.n)
-	}
-	if len(problems) > 0 {
-		return nil, r.refuseLines(problems)
-	}
-	return updates, nil
+	return updates, r.refuseLines(problems)
 }
 
 func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
@@ -135,50 +121,46 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	return u, nil
 }
 
-// refuseID refuses what is no task id, with the line that was meant where the
-// number stands in it.
+// refuseID refuses what is no task id. If a number stands in it, the hint is the
+// corrected line.
 func (r *update) refuseID(c *cobra.Command, err error) error {
 	e := cli.Errorf(cli.Usage, "--task-id: %w", err)
 	digits := strings.Trim(r.taskID, " \tABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_#:.,")
 	if id, err := pipeline.ParseTaskID(digits); err == nil {
-		e.Hint("%v", cli.ParseLine(c, r.args, "task-id").Set("task-id", id.String()))
+		e.Hint("%v", r.corrected(c).Set("task-id", id.String()))
 	}
 	return e.Hint("otm list")
 }
 
-// refuse words what is wrong with a flag, with the corrected line.
+// refuse says what is wrong with a flag, and hints at the corrected line.
 func (r *update) refuse(c *cobra.Command, err error) error {
-	var invalid *drop.InvalidError
-	if !errors.As(err, &invalid) {
-		return usage(c, err)
-	}
-	flag := strings.ReplaceAll(invalid.Field, "subtasksDone", "subtask-done")
-	flag, _, _ = strings.Cut(flag, "[")
-	e := cli.Errorf(cli.Usage, "--%s %s", flag, invalid.Reason)
-	line := cli.ParseLine(c, r.args, "task-id")
-	switch {
-	case invalid.Correction != "" && invalid.Correction == string(pipeline.Blocked) && r.reason == "":
-		e.Hint("%v", line.Set("status", invalid.Correction).Set("reason", "why"))
-	case invalid.Correction != "":
-		e.Hint("%v", line.Set("status", invalid.Correction))
-	case invalid.Field == "result":
-		e.Hint("write it to a file in your workspace and give its path: %v", line.Set("result", "in short; all of it is in result.md"))
-	case invalid.Field == "reason" && r.reason != "":
-		e.Hint("%v", line.Set("reason", "in short").Set("result", "what else there is to say"))
-	case invalid.Field == "reason":
-		e.Hint("%v", line.Set("reason", "why"))
-	case invalid.Field == "status" && r.status == "":
-		e.Hint("%v", line.Set("status", string(pipeline.InProgress)))
-	case invalid.Field == "status":
-		e.Hint("otm show %s", safe.Quote(r.taskID)) // what may be reported hangs on what it is
-	default:
-		e.Hint("%s --help", c.CommandPath())
-	}
-	return e
+	return r.usage(c, err, map[string]string{"subtasksDone": "subtask-done"}, func(e *drop.InvalidError) string {
+		line := r.corrected(c)
+		switch {
+		case e.Correction == string(pipeline.Blocked) && r.reason == "":
+			line.Set("status", e.Correction).Set("reason", "why")
+		case e.Correction != "":
+			line.Set("status", e.Correction)
+		case e.Field == "result":
+			line.Set("result", "in short; all of it is in result.md")
+			return "write it to a file in your workspace and give its path: " + line.String()
+		case e.Field == "reason" && r.reason != "":
+			line.Set("reason", "in short").Set("result", "what else there is to say")
+		case e.Field == "reason":
+			line.Set("reason", "why")
+		case e.Field == "status" && r.status == "":
+			line.Set("status", string(pipeline.InProgress))
+		case e.Field == "status":
+			return "otm show " + safe.Quote(r.taskID) // its status decides what may be reported
+		default:
+			return ""
+		}
+		return line.String()
+	})
 }
 
-// check holds an update against what is known of its task. Where nothing is,
-// it is dropped: the task may be on its way.
+// check compares an update with the record of its task. If there is none, the
+// update is dropped: the task may be on its way.
 func (r *update) check(u *drop.Update) error {
 	rec, err := r.store.Load(u.TaskID)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -201,13 +183,12 @@ func (r *update) check(u *drop.Update) error {
 	}
 	switch {
 	case !rec.Status.Finished():
-		return nil // whether it may become what is reported, the board as it stands then decides
+		return nil // the injector decides by the board whether it may become what is reported
 	case rec.Status == pipeline.AgentDone && open == 0 && (u.Status == "" || u.Status == pipeline.AgentDone):
 		return nil
 	}
-	e := cli.Errorf(cli.Usage, "%v is %s: nothing is to be reported any more", u.TaskID, rec.Status)
-	e.Hint("otm show %v", u.TaskID)
-	return e.Hint("%s", listed(rec.PlainSteps()))
+	return cli.Errorf(cli.Usage, "%v is %s: nothing is to be reported any more", u.TaskID, rec.Status).
+		Hint("otm show %v", u.TaskID).Hint("%s", listed(rec.PlainSteps()))
 }
 
 // checkIssued refuses an id that was never given out and that no drop in the
@@ -244,24 +225,14 @@ func listed(steps []pipeline.Step) string {
 	return "its steps: " + strings.Join(parts, " · ")
 }
 
-func (r *update) deliver(c *cobra.Command, updates []*drop.Update) error {
+// deliver publishes the updates. They are durable on return.
+func (r *update) deliver(updates []*drop.Update) ([]dropped, error) {
 	now := time.Now().UTC()
-	files := make([]durable.NewFile, len(updates))
-	drops, answers := make([]awaited, len(updates)), make([]answer, len(updates))
+	files, drops := make([]durable.NewFile, len(updates)), make([]dropped, len(updates))
 	for i, u := range updates {
 		u.ID, u.CreatedAt = pipeline.NewDropID(), now
 		files[i] = durable.NewFile{Name: inbox.NewName(now.Add(time.Duration(i)), u.ID), Data: u.Encode()}
-		drops[i] = awaited{id: u.TaskID, kind: inbox.TaskUpdates, name: files[i].Name, data: files[i].Data}
-		answers[i] = answer{TaskID: u.TaskID, File: files[i].Name}
+		drops[i] = dropped{id: u.TaskID, kind: inbox.TaskUpdates, name: files[i].Name, data: files[i].Data}
 	}
-	if err := r.box.PublishAll(inbox.TaskUpdates, files); err != nil {
-		return err
-	}
-	if err := r.answer(answers); err != nil {
-		return err
-	}
-	if !r.wait && !c.Flags().Changed("wait-for") {
-		return nil
-	}
-	return r.await(c.Context(), drops)
+	return drops, r.box.PublishAll(inbox.TaskUpdates, files)
 }

@@ -22,6 +22,12 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 
+// Name is the field without the place in its array.
+func (e *InvalidError) Name() string {
+	name, _, _ := strings.Cut(e.Field, "[")
+	return name
+}
+
 // reader reads fields from an object and keeps the first error.
 type reader struct {
 	object   *Object
