@@ -383,5 +383,5 @@ func TestDoctorUnits(t *testing.T) {
 	put(t, filepath.Join(p.h.Dir, "otm.toml"), "nonsense = 1\n")
 	look(explain.Fail, "unknown key", "edit "+safe.Quote(filepath.Join(p.h.Dir, "otm.toml")))
 	refuseStep(t, filepath.Dir(path), "lstat", syscall.EACCES)
-	look(explain.Fail, "units lstat ", "ls -ld "+safe.Quote(filepath.Dir(path))+"   # whoever runs this must be allowed to use it: id -un")
+	look(explain.Fail, "units lstat ", "ls -ld "+safe.Quote(filepath.Dir(path))+"   # the user who runs this must be allowed to use it: id -un")
 }
