@@ -161,8 +161,9 @@ const maxAgentState = 1 << 20
 func LoadAgentState(dir, agent string) (AgentState, error) {
 	empty := AgentState{Agent: agent}
 	data, _, err := load(agentPath(dir, agent), maxAgentState)
+	var large *TooLargeError
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnfit):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnfit), errors.As(err, &large):
 		return empty, nil
 	case err != nil:
 		return empty, err

@@ -56,7 +56,7 @@ func nextRefused(t *testing.T, refuse crashtest.Refuse, part string, lost bool) 
 	id := w.create("x", "alpha", pipeline.High)
 	w.create("y", "alpha", pipeline.Normal)
 	w.pass()
-	state := statePath(w.agents, w.agent("alpha"))
+	state := w.statePath("alpha")
 	if lost {
 		want(t, "taken before", w.next("alpha"), id)
 		w.write(w.path("alpha"), []byte("garbage"))
@@ -86,7 +86,7 @@ func nextRefused(t *testing.T, refuse crashtest.Refuse, part string, lost bool) 
 		t.Errorf("refused %q: %v; then it is given %v", refused, err, got)
 	}
 	data, readErr := os.ReadFile(state)
-	if s, ok := readState(state); !ok || s.Status != stateWorking || *s.TaskID != id || !lost && !strings.Contains(string(data), "kept") {
+	if s, err := readState(state); err != nil || s.Status != stateWorking || *s.TaskID != id || !lost && !strings.Contains(string(data), "kept") {
 		t.Errorf("refused %q: the state is %s, %v", refused, data, readErr)
 	}
 }

@@ -50,6 +50,7 @@ type Dispatcher struct {
 	wakers  sync.WaitGroup
 	holders holders
 	owners  owners
+	files   *workspaces
 	over    map[pipeline.TaskID]bool // tasks of which it is known that their row is gone
 	walkAt  time.Time                // the walk of which was told what it lacks
 	cleaned map[string]bool          // workspaces in which leftovers of a crash were looked for
@@ -104,7 +105,8 @@ type pass struct {
 
 	drops    map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked
 	away     map[pipeline.TaskID]string           // tasks that the board gives to another than their record does, and whom that names
-	resolved map[string]string                    // workspace → its path without links
+	resolved map[string]resolved                  // by workspace
+	unkept   map[string]bool                      // identities of workspaces whose dispatch file could not be read or written
 }
 
 // task is a row of the board with its record, during one pass.
@@ -123,9 +125,12 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, e
 	if d.saidAt == nil {
 		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]chan wakeResult{}, map[string]bool{}, map[string]string{}
 		d.over = map[pipeline.TaskID]bool{}
+		if d.files == nil {
+			d.files = &workspaces{dir: d.Dir}
+		}
 	}
 	d.forget()
-	p := &pass{Dispatcher: d, report: &Report{}, resolved: map[string]string{}}
+	p := &pass{Dispatcher: d, report: &Report{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
 	err := p.onBoard(ctx, maxAge)
 	if err != nil {
 		return p.report, err

@@ -158,7 +158,7 @@ func stepTitles(r *pipeline.Record) []string {
 
 // edit changes a dispatch file, and says loudly if it was set aside.
 func (p *pass) edit(ctx context.Context, workspace string, f func(*File) error) error {
-	return editFile(ctx, p.Dir, workspace, p.Now(), cmp.Or(p.fileWait, passWait), func(file *File) error {
+	return p.files.edit(ctx, workspace, p.Now(), cmp.Or(p.fileWait, passWait), func(file *File) error {
 		if err := p.restore(file, workspace); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (p *pass) restore(file *File, workspace string) error {
 		return nil
 	}
 	p.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
-	return beginAnew(file, p.Records, p.Agents, workspace)
+	return beginAnew(file, p.Records, p.Agents, p.files, workspace)
 }
 
 // flip sets the tasks to assigned on the board, in as few calls as it allows.

@@ -27,7 +27,8 @@ type Entry struct {
 	RunID        string    // a copy for people
 	Picked       bool
 
-	stood *standing // as it was read; nil: it is new
+	stood   *standing // as it was read; nil: it is new
+	removed bool      // it is not written any more
 }
 
 // standing is an entry as it stands in the file.

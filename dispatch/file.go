@@ -2,19 +2,15 @@ package dispatch
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"otm/internal/crash"
 	"otm/internal/durable"
-	"otm/internal/lock"
 	"otm/pipeline"
 )
 
@@ -41,36 +37,19 @@ type File struct {
 	index map[pipeline.TaskID][]*Entry
 }
 
-// Edit changes the dispatch file of a workspace under its lock: it reads it
-// again, lets f change it, and replaces it if f changed something. It is
-// durable on return. dir is the data directory.
-func Edit(ctx context.Context, dir, workspace string, now time.Time, f func(*File) error) error {
-	return editFile(ctx, dir, workspace, now, fileWait, f)
+// maxFile bounds a dispatch file, in bytes: some ten thousand entries.
+const maxFile = 4 << 20
+
+// TooLargeError says that a dispatch file is larger than OTM reads. It is left as
+// it is, and so is its agent: to read it would delay the others.
+type TooLargeError struct {
+	Path string
+	Size int64 // in bytes
 }
 
-func editFile(ctx context.Context, dir, workspace string, now time.Time, wait time.Duration, f func(*File) error) error {
-	resolved, err := filepath.EvalSymlinks(workspace)
-	if err != nil {
-		return err
-	}
-	name := fmt.Sprintf("dispatch-%x", sha256.Sum256([]byte(resolved)))[:len("dispatch-")+16]
-	l, err := lock.Acquire(ctx, filepath.Join(dir, "locks", name), wait)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
-	file, err := readFile(filepath.Join(resolved, FileName), now)
-	if err != nil {
-		return err
-	}
-	if err := f(file); err != nil {
-		return err
-	}
-	return file.write()
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%q has %d bytes, and OTM reads %d at most: move it away, and OTM begins a new one with all that is open", e.Path, e.Size, int64(maxFile))
 }
-
-// maxFile bounds a dispatch file, in bytes.
-var maxFile int64 = 64 << 20
 
 // A writer that does not know our lock may be in the middle of it, and tells
 // nobody when it has done: what is not JSON is looked at again for a while if it
@@ -107,16 +86,18 @@ func readFile(path string, now time.Time) (*File, error) {
 	}
 }
 
-var errUnfit = errors.New("not a file of a sensible size")
+var errUnfit = errors.New("not a regular file")
 
 // load returns the bytes of a regular file of at most limit bytes, and when it
 // was written. Links are not followed, and pipes not waited for.
 func load(path string, limit int64) ([]byte, time.Time, error) {
 	data, info, err := durable.ReadAtMost(path, limit)
-	if errors.Is(err, durable.ErrNoFile) || err == nil && info.Size() > limit {
+	switch {
+	case errors.Is(err, durable.ErrNoFile):
 		return nil, time.Time{}, errUnfit
-	}
-	if err != nil {
+	case err == nil && info.Size() > limit:
+		return nil, time.Time{}, &TooLargeError{Path: path, Size: info.Size()}
+	case err != nil:
 		return nil, time.Time{}, err
 	}
 	return data, info.ModTime(), nil
@@ -173,8 +154,8 @@ func (file *File) write() error {
 	if err != nil {
 		return err
 	}
-	if int64(len(data)) > maxFile {
-		return fmt.Errorf("%s would become larger than %d bytes", FileName, maxFile)
+	if len(data) > maxFile {
+		return &TooLargeError{Path: file.path, Size: int64(len(data))}
 	}
 	crash.Point("dispatch.file.before")
 	err = durable.Replace(file.path, data)
@@ -217,10 +198,15 @@ func (file *File) encode() ([]byte, error) {
 
 func (file *File) encodeItems(b *bytes.Buffer) error {
 	b.WriteByte('[')
-	for i, it := range file.items {
-		if i > 0 {
+	first := true
+	for _, it := range file.items {
+		if it.entry != nil && it.entry.removed {
+			continue
+		}
+		if !first {
 			b.WriteByte(',')
 		}
+		first = false
 		b.WriteString("\n ")
 		raw := []byte(it.raw)
 		if it.entry != nil && it.entry.changed() {
@@ -241,7 +227,7 @@ func (file *File) encodeItems(b *bytes.Buffer) error {
 func (file *File) Entries() []*Entry {
 	var entries []*Entry
 	for _, it := range file.items {
-		if it.entry != nil {
+		if it.entry != nil && !it.entry.removed {
 			entries = append(entries, it.entry)
 		}
 	}
@@ -257,7 +243,7 @@ func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
 		}
 	}
 	for _, e := range file.index[id] {
-		if sameAgent(e.Agent, agent) {
+		if !e.removed && sameAgent(e.Agent, agent) {
 			return e
 		}
 	}
@@ -282,7 +268,6 @@ func (file *File) Put(e Entry) {
 
 // Remove takes an entry out.
 func (file *File) Remove(e *Entry) {
-	file.items = slices.DeleteFunc(file.items, func(it item) bool { return it.entry == e })
-	file.index = nil
+	e.removed = true
 	file.moved = true
 }

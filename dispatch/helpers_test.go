@@ -288,6 +288,15 @@ func (w *world) next(agent string) pipeline.TaskID {
 	return taken.Entry.TaskID
 }
 
+// edit changes a dispatch file as a program of OTM does.
+func edit(ctx context.Context, dir, workspace string, now time.Time, f func(*File) error) error {
+	return (&workspaces{dir: dir}).edit(ctx, workspace, now, fileWait, f)
+}
+
+func (w *world) statePath(agent string) string {
+	return (&workspaces{}).statePath(w.agents, w.agent(agent))
+}
+
 func (w *world) path(agent string) string { return filepath.Join(w.agent(agent).Workspace, FileName) }
 
 // entries are the entries of an agent's dispatch file, as anybody reads them.

@@ -97,7 +97,7 @@ func (m *model) restart() {
 	m.d = &Dispatcher{
 		Dir: m.dir, Records: m.recs, Agents: pipeline.Agents{*m.agent}, Times: pipeline.DefaultTimes, Now: m.tick,
 		Wakers: map[pipeline.Trigger]Waker{m.agent.Trigger: m}, Log: slog.New(slog.DiscardHandler),
-		saidAt: map[string]time.Time{}, waking: map[string]chan wakeResult{}, unwoken: map[string]string{},
+		saidAt: map[string]time.Time{}, waking: map[string]chan wakeResult{}, unwoken: map[string]string{}, files: &workspaces{dir: m.dir},
 	}
 }
 
@@ -287,7 +287,7 @@ func (m *model) endRun() {
 
 // pass is the part of a pass that wakes.
 func (m *model) pass() {
-	p := &pass{Dispatcher: m.d, report: &Report{}, byName: map[string][]*task{}}
+	p := &pass{Dispatcher: m.d, report: &Report{}, byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
 	for _, r := range m.records(func(*pipeline.Record) bool { return true }) {
 		p.byName["a"] = append(p.byName["a"], &task{id: r.TaskID, rec: r, agent: m.agent})
 	}

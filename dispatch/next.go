@@ -1,11 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -30,6 +30,12 @@ type Desk struct {
 	// read.
 	Warn func(string)
 
+	// Over reports whether the board, when it was last read, showed a task as ended
+	// or put off; nil: nothing is known.
+	Over func(pipeline.TaskID) bool
+
+	files     *workspaces // nil: those of its own
+	stateLost bool        // the agent's state file is missing
 	// stumbled counts, for unfinished tasks, the runs in a row that were given it
 	// and ended without progress.
 	stumbled map[pipeline.TaskID]int
@@ -74,6 +80,36 @@ type Taken struct {
 	Answered bool   // a person wrote Reason, not the agent
 }
 
+// MarshalJSON writes the entry with what else an agent is told. The task's id comes
+// first, and no other task's number is in it: a wake that named several tasks
+// bears the number of the first.
+func (t *Taken) MarshalJSON() ([]byte, error) {
+	members, err := t.Entry.members()
+	if err != nil {
+		return nil, err
+	}
+	var o object
+	put := func(key string, v any) {
+		m, merr := ours(key, v)
+		o, err = append(o, m), cmp.Or(err, merr)
+	}
+	put("taskId", t.Entry.TaskID)
+	of, known := taskOfKey(t.Entry.RunID)
+	for _, m := range members {
+		if m.key != "taskId" && (m.key != "runId" || known && of == t.Entry.TaskID) {
+			o = append(o, m)
+		}
+	}
+	put("continue", t.Continue)
+	put("done", append([]int{}, t.Done...))
+	put("reason", t.Reason)
+	put("answered", t.Answered)
+	if err != nil {
+		return nil, err
+	}
+	return o.encode()
+}
+
 // Next gives an agent its next task: the one that it was given last, while
 // that is unfinished, unless another is asked for; else the most urgent of its
 // dispatch file. It returns nil where nothing waits. On return its entry, where
@@ -86,14 +122,18 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 		d.Warn("the task that was given last comes first: " + err.Error())
 	}
 	told.stumbled = state.Stumbled
+	if told.files == nil {
+		told.files = &workspaces{dir: d.Dir}
+	}
 	told.Records = toldRecords{d.Records, d.Warn, map[pipeline.TaskID]bool{}}
 	return told.next(ctx, a, another)
 }
 
 func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
-	state, _ := readState(statePath(d.Agents, a))
+	state, err := d.files.state(d.Agents, a)
+	d.stateLost = errors.Is(err, fs.ErrNotExist)
 	var taken *Taken
-	err := Edit(ctx, d.Dir, a.Workspace, d.Now(), func(f *File) error {
+	err = d.files.edit(ctx, a.Workspace, d.Now(), fileWait, func(f *File) error {
 		if err := d.restore(f, a); err != nil {
 			return err
 		}
@@ -118,7 +158,7 @@ func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 		}
 	}
 	crash.Point("next.noted")
-	if err := d.writeState(a, taken); err != nil {
+	if err := d.files.writeState(d.Agents, a, taken, d.Now()); err != nil {
 		d.Warn("state file not written: " + err.Error()) // it is for people: the task was taken all the same
 	}
 	return taken, nil
@@ -130,15 +170,15 @@ func (d *Desk) restore(f *File, a *pipeline.Agent) error {
 		return nil
 	}
 	d.Warn("dispatch file was not JSON; it was set aside as " + filepath.Base(f.Aside))
-	return beginAnew(f, d.Records, d.Agents, a.Workspace)
+	return beginAnew(f, d.Records, d.Agents, d.files, a.Workspace)
 }
 
 // beginAnew puts what the records say is open for the agents of a workspace
 // into its dispatch file, so that none finds its desk empty.
-func beginAnew(f *File, all pipeline.Records, agents pipeline.Agents, workspace string) error {
+func beginAnew(f *File, all pipeline.Records, agents pipeline.Agents, files *workspaces, workspace string) error {
 	records, err := openRecords(all, func(name string) bool {
 		a := agents.Named(name)
-		return a != nil && a.Workspace != "" && sameDir(a.Workspace, workspace)
+		return a != nil && a.Workspace != "" && files.same(a.Workspace, workspace)
 	})
 	for _, r := range records {
 		f.Put(entryOf(r))
@@ -220,7 +260,7 @@ func (d *Desk) lastGiven(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*
 			candidates = append(candidates, r)
 		}
 	}
-	if _, err := os.Stat(statePath(d.Agents, a)); errors.Is(err, fs.ErrNotExist) {
+	if d.stateLost {
 		all, err := openRecords(d.Records, func(name string) bool { return sameAgent(name, a.Name) })
 		if err != nil {
 			return nil, err
@@ -261,7 +301,7 @@ func (d *Desk) latest(f *File, a *pipeline.Agent, candidates []*pipeline.Record)
 // finished it.
 func (d *Desk) unfinished(f *File, a *pipeline.Agent, r *pipeline.Record) (*Taken, time.Time, error) {
 	e := f.Find(r.TaskID, a.Name)
-	if !isTaken(r, e, a) || isSentBack(r) {
+	if !isTaken(r, e, a) || isSentBack(r) || d.isOver(r.TaskID) {
 		return nil, time.Time{}, nil
 	}
 	r, err := d.withSaid(r)
@@ -276,6 +316,10 @@ func (d *Desk) unfinished(f *File, a *pipeline.Agent, r *pipeline.Record) (*Take
 	}
 	return t, at, nil
 }
+
+// isOver reports whether a task has ended, or was put off, by what the board showed
+// when it was last read: the record may not know yet.
+func (d *Desk) isOver(id pipeline.TaskID) bool { return d.Over != nil && d.Over(id) }
 
 // isTaken tells whether the agent took a task: the record says so, or the mark
 // in the dispatch file.
@@ -317,7 +361,7 @@ func (d *Desk) pick(f *File, a *pipeline.Agent) (*Taken, error) {
 		if err != nil {
 			r = recordOf(e)
 		}
-		if isTaken(r, e, a) || !isHis(r, a) {
+		if isTaken(r, e, a) || !isHis(r, a) || d.isOver(e.TaskID) {
 			continue
 		}
 		if r, err = d.withSaid(r); err != nil {
@@ -400,16 +444,4 @@ func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
 		return nil
 	})
 	return err
-}
-
-func (d *Desk) writeState(a *pipeline.Agent, t *Taken) error {
-	path := statePath(d.Agents, a)
-	now := d.Now().UTC()
-	if t == nil {
-		return writeState(path, agentState{Status: stateIdle, Since: now})
-	}
-	if s, ok := readState(path); ok && t.Continue && s.Status == stateWorking && s.TaskID != nil && *s.TaskID == t.Entry.TaskID {
-		return nil
-	}
-	return writeState(path, agentState{Status: stateWorking, TaskID: &t.Entry.TaskID, Since: now})
 }

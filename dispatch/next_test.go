@@ -97,21 +97,21 @@ func TestNextContinues(t *testing.T) {
 		{"its record is made anew", func(w *world) {
 			w.change(1, func(r *pipeline.Record) { r.Attempt, r.Dispatch = 0, nil })
 		}, nil, "continue T-00001"},
-		{"the state file is lost", func(w *world) { os.Remove(statePath(w.agents, w.agent("alpha"))) }, nil, "continue T-00001"},
-		{"the state file is garbage", func(w *world) { w.write(statePath(w.agents, w.agent("alpha")), []byte("[")) }, nil, "continue T-00001"},
+		{"the state file is lost", func(w *world) { os.Remove(w.statePath("alpha")) }, nil, "continue T-00001"},
+		{"the state file is garbage", func(w *world) { w.write(w.statePath("alpha"), []byte("[")) }, nil, "continue T-00001"},
 		{"the state file names another", func(w *world) {
-			w.write(statePath(w.agents, w.agent("alpha")), []byte(`{"status":"working","taskId":"T-00002","since":"2026-03-14T15:00:00Z"}`))
+			w.write(w.statePath("alpha"), []byte(`{"status":"working","taskId":"T-00002","since":"2026-03-14T15:00:00Z"}`))
 		}, nil, "continue T-00001"},
 		{"the dispatch file is lost", func(w *world) { os.Remove(w.path("alpha")) }, nil, "continue T-00001"},
 		{"the dispatch file is garbage", func(w *world) { w.write(w.path("alpha"), []byte("{")) }, nil, "continue T-00001"},
-		{"both are lost", func(w *world) { os.Remove(w.path("alpha")); os.Remove(statePath(w.agents, w.agent("alpha"))) }, nil, "continue T-00001"},
+		{"both are lost", func(w *world) { os.Remove(w.path("alpha")); os.Remove(w.statePath("alpha")) }, nil, "continue T-00001"},
 		{"both are as if it had never been given, and nothing else waits", func(w *world) {
-			w.write(statePath(w.agents, w.agent("alpha")), []byte(`{"status":"idle"}`)) // we crashed before we wrote it
+			w.write(w.statePath("alpha"), []byte(`{"status":"idle"}`)) // we crashed before we wrote it
 			os.Remove(w.path("alpha"))
 			w.pass()
 		}, nil, "continue T-00001"},
 		{"the state file is lost, its entry too, others are there", func(w *world) {
-			os.Remove(statePath(w.agents, w.agent("alpha")))
+			os.Remove(w.statePath("alpha"))
 			w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = f["dispatched"].([]any)[1:] })
 		}, nil, "continue T-00001"},
 		{"its mark is lost", func(w *world) {
@@ -119,7 +119,7 @@ func TestNextContinues(t *testing.T) {
 		}, nil, "continue T-00001"},
 		{"its mark and the state file are lost", func(w *world) {
 			w.rewrite("alpha", func(f map[string]any) { delete(f["dispatched"].([]any)[0].(map[string]any), "picked") })
-			os.Remove(statePath(w.agents, w.agent("alpha")))
+			os.Remove(w.statePath("alpha"))
 		}, nil, "continue T-00001"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestStateFileIsAnything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "alpha", "beta")
-			if err := put(statePath(w.agents, w.agent("alpha"))); err != nil {
+			if err := put(w.statePath("alpha")); err != nil {
 				t.Fatal(err)
 			}
 			id, other := w.create("x", "alpha", pipeline.Normal), w.create("y", "beta", pipeline.Normal)
@@ -397,4 +397,19 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 	want(t, "a new task", w.next("alpha"), c)
 	w.report(c, pipeline.AgentDone)
 	want(t, "when nothing else waits", w.next("alpha"), a)
+}
+
+// C64: a script that takes the first number it finds in what otm next --json prints
+// finds its own task's, and no other task's number is in it.
+func TestC64OwnNumberOnly(t *testing.T) {
+	t.Parallel()
+	e := Entry{TaskID: 2, Title: "x", Agent: "alpha", RunID: "otm-T-00001-alpha-1"}
+	data, err := json.Marshal(&Taken{Entry: e})
+	if err != nil || !strings.HasPrefix(string(data), `{"taskId":"T-00002"`) || strings.Contains(string(data), "00001") {
+		t.Errorf("%s, %v", data, err)
+	}
+	e.TaskID = 1
+	if data, err = json.Marshal(&Taken{Entry: e, Done: []int{1}}); err != nil || !strings.Contains(string(data), `"runId":"otm-T-00001-alpha-1"`) || !strings.Contains(string(data), `"done":[1]`) {
+		t.Errorf("%s, %v", data, err)
+	}
 }

@@ -17,6 +17,7 @@ type Outlooks struct {
 	Times   pipeline.Times
 
 	holders holders
+	files   workspaces
 }
 
 // Outlook is what they make of one.
@@ -41,7 +42,7 @@ func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, err
 	if err != nil {
 		return Outlook{}, err
 	}
-	s := &situation{agent: a, records: tasks, gone: gone, idle: idleSince(o.Agents, a), now: o.Now, times: o.Times}
+	s := &situation{agent: a, records: tasks, gone: gone, idle: o.files.idleSince(o.Agents, a), now: o.Now, times: o.Times}
 	pid, held := lock.Holder(execLock(o.Dir, a.Name))
 	s.running = held
 	if s.state, err = LoadAgentState(o.Dir, a.Name); err != nil {

@@ -585,8 +585,8 @@ func TestFileStaysSmall(t *testing.T) {
 	w := newWorld(t, "alpha")
 	recs := newMemRecords()
 	w.d.Records = recs
-	p := &pass{Dispatcher: w.d, report: &Report{}, resolved: map[string]string{}}
-	w.d.saidAt, w.d.cleaned = map[string]time.Time{}, map[string]bool{}
+	p := &pass{Dispatcher: w.d, report: &Report{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
+	w.d.saidAt, w.d.cleaned, w.d.files = map[string]time.Time{}, map[string]bool{}, &workspaces{dir: w.dir}
 	const rounds, each = 20, 100
 	largest := int64(0)
 	for round := range rounds {
@@ -1154,8 +1154,8 @@ func TestSharedWorkspace(t *testing.T) {
 			want(t, "alpha takes", w.next("alpha"), a)
 			want(t, "beta takes", w.next("beta"), b)
 			for name, id := range map[string]pipeline.TaskID{"alpha": a, "beta": b} {
-				state, ok := readState(filepath.Join(w.agent(name).Workspace, "agent-state-"+name+".json"))
-				if !ok || *state.TaskID != id {
+				state, err := readState(filepath.Join(w.agent(name).Workspace, "agent-state-"+name+".json"))
+				if err != nil || *state.TaskID != id {
 					t.Errorf("state of %s: %+v", name, state)
 				}
 			}
@@ -1255,7 +1255,7 @@ func TestFileLocked(t *testing.T) {
 	release, held := make(chan struct{}), make(chan struct{})
 	done := make(chan error)
 	go func() {
-		done <- Edit(t.Context(), w.dir, w.agent("alpha").Workspace, minute(0), func(*File) error {
+		done <- edit(t.Context(), w.dir, w.agent("alpha").Workspace, minute(0), func(*File) error {
 			close(held)
 			<-release
 			return nil
@@ -1283,7 +1283,7 @@ func TestConcurrentRewriting(t *testing.T) {
 	w := newWorld(t, "alpha")
 	recs := newMemRecords()
 	w.d.Records = recs
-	w.d.saidAt, w.d.cleaned = map[string]time.Time{}, map[string]bool{}
+	w.d.saidAt, w.d.cleaned, w.d.files = map[string]time.Time{}, map[string]bool{}, &workspaces{dir: w.dir}
 	const all = 200
 	stop := make(chan struct{})
 	stopped := make(chan int)
@@ -1323,7 +1323,7 @@ func TestConcurrentRewriting(t *testing.T) {
 		}
 	}()
 	takenOnce := map[pipeline.TaskID]bool{}
-	p := &pass{Dispatcher: w.d, report: &Report{}, resolved: map[string]string{}}
+	p := &pass{Dispatcher: w.d, report: &Report{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
 	tend := func(upTo int) {
 		p.byName = map[string][]*task{}
 		for i := range pipeline.TaskID(upTo) {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"otm/pipeline"
@@ -99,7 +99,7 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 	case !isWhole(t.rec):
 		return nil, false, nil
 	}
-	if reason := unready(agent); reason != "" {
+	if reason := p.unready(agent); reason != "" {
 		p.problem(t.id, "%s", reason)
 		return nil, false, nil
 	}
@@ -129,17 +129,17 @@ func (p *pass) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
 // is known: they may still be coming.
 func isWhole(r *pipeline.Record) bool { return r.OnBoard() && len(r.Steps) > 0 }
 
-// unready says why nothing can be handed out to an agent; "" where it can.
-func unready(a *pipeline.Agent) string {
+// unready says why nothing can be handed out to an agent; "" if it can.
+func (p *pass) unready(a *pipeline.Agent) string {
 	if a.Person {
 		return ""
 	}
-	info, err := os.Stat(a.Workspace)
+	_, err := p.resolve(a.Workspace)
 	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Sprintf("workspace of %s: %q is not a directory", a.Name, a.Workspace)
 	case err != nil:
 		return fmt.Sprintf("workspace of %s: %v", a.Name, err)
-	case !info.IsDir():
-		return fmt.Sprintf("workspace of %s: %q is not a directory", a.Name, a.Workspace)
 	}
 	return ""
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"otm/internal/durable"
@@ -27,41 +25,23 @@ const (
 	stateIdle    = "idle"
 )
 
-// statePath is where an agent's state stands: agents that share a workspace
-// have a file each.
-func statePath(agents pipeline.Agents, a *pipeline.Agent) string {
-	name := "agent-state.json"
-	for i := range agents {
-		if o := &agents[i]; o.Name != a.Name && o.Workspace != "" && sameDir(o.Workspace, a.Workspace) {
-			name = "agent-state-" + a.Name + ".json"
-		}
-	}
-	return filepath.Join(a.Workspace, name)
-}
-
-func sameDir(a, b string) bool {
-	if a == b {
-		return true
-	}
-	ai, aerr := os.Stat(a)
-	bi, berr := os.Stat(b)
-	return aerr == nil && berr == nil && os.SameFile(ai, bi)
-}
-
 // maxState bounds a state file, in bytes: agents write into their workspaces.
 const maxState = 1 << 20
 
-func readState(path string) (agentState, bool) {
-	var s agentState
+func readState(path string) (s agentState, err error) {
 	data, _, err := load(path, maxState)
-	return s, err == nil && json.Unmarshal(data, &s) == nil
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(data, &s)
 }
 
 // writeState writes what changed, and keeps what the agent added.
 func writeState(path string, s agentState) error {
 	data, _, err := load(path, maxState)
+	var large *TooLargeError
 	switch {
-	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errUnfit):
+	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errUnfit), errors.As(err, &large):
 	default:
 		return err // it may be read again, with what the agent added
 	}
@@ -80,14 +60,4 @@ func writeState(path string, s agentState) error {
 		return err
 	}
 	return durable.Replace(path, append(data, '\n'))
-}
-
-// idleSince is when "otm next" last found nothing for the agent; zero where it
-// found something since, or the file does not tell.
-func idleSince(agents pipeline.Agents, a *pipeline.Agent) time.Time {
-	s, ok := readState(statePath(agents, a))
-	if !ok || s.Status != stateIdle {
-		return time.Time{}
-	}
-	return s.Since
 }

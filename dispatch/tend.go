@@ -2,10 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -20,24 +20,35 @@ func (p *pass) tend(ctx context.Context) error {
 	if err := p.resume(ctx); err != nil {
 		return err
 	}
-	workspaces := map[string]bool{}
+	shared := map[string]string{} // identity → one of the paths of the workspace
 	for i := range p.Agents {
 		a := &p.Agents[i]
-		switch {
-		case a.Person || a.Workspace == "":
-		case unready(a) == "":
-			workspaces[p.resolve(a.Workspace)] = true
-		case p.anyWaits(a):
-			p.report.Failed = append(p.report.Failed, unready(a))
-			p.say(slog.LevelError, "workspace is gone, and tasks wait", unready(a), unready(a))
+		if a.Person || a.Workspace == "" {
+			continue
+		}
+		reason := p.unready(a)
+		if reason == "" {
+			id, _ := p.resolve(a.Workspace)
+			if _, known := shared[id]; !known {
+				shared[id] = a.Workspace
+			}
+			continue
+		}
+		if p.anyWaits(a) {
+			p.report.Failed = append(p.report.Failed, reason)
+			p.say(slog.LevelError, "workspace is gone, and tasks wait", reason, reason)
 		}
 	}
-	for _, workspace := range slices.Sorted(maps.Keys(workspaces)) {
+	for _, id := range slices.Sorted(maps.Keys(shared)) {
+		workspace := shared[id]
 		p.getsOn()
 		p.clean(workspace)
 		if err := p.tendWorkspace(ctx, workspace); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
+			}
+			if large := (*TooLargeError)(nil); errors.As(err, &large) || isSilent(err) {
+				p.unkept[id] = true
 			}
 			reason := fmt.Sprintf("dispatch file in %q: %v", workspace, err)
 			p.report.Failed = append(p.report.Failed, reason)
@@ -51,22 +62,45 @@ func (p *pass) tend(ctx context.Context) error {
 func (p *pass) clean(workspace string) {
 	if !p.cleaned[workspace] {
 		p.cleaned[workspace] = true
-		durable.RemoveLeftovers(workspace, time.Hour, p.Now())
+		now := p.Now()
+		p.files.within(workspace, func() error {
+			_, err := durable.RemoveLeftovers(workspace, time.Hour, now)
+			return err
+		}, func() {}) // where that fails, they are removed another time
 	}
 }
 
-// resolve returns a workspace's path without links, by which two names of one
-// directory are the same; where it is not there, the path as it is.
-func (p *pass) resolve(workspace string) string {
-	resolved, known := p.resolved[workspace]
+// resolved is what was found out about a workspace during a pass.
+type resolved struct {
+	id  string // see workspaces.identity
+	err error
+}
+
+// resolve returns the identity of a workspace, as it was when the pass first asked.
+func (p *pass) resolve(workspace string) (string, error) {
+	r, known := p.resolved[workspace]
 	if !known {
-		var err error
-		if resolved, err = filepath.EvalSymlinks(workspace); err != nil {
-			resolved = workspace
-		}
-		p.resolved[workspace] = resolved
+		r.id, r.err = p.files.identity(workspace)
+		p.resolved[workspace] = r
 	}
-	return resolved
+	return r.id, r.err
+}
+
+// sameWorkspace reports whether two paths name one workspace, as far as is known.
+func (p *pass) sameWorkspace(a, b string) bool {
+	if a == b {
+		return true
+	}
+	ai, aerr := p.resolve(a)
+	bi, berr := p.resolve(b)
+	return aerr == nil && berr == nil && ai == bi
+}
+
+// reachable reports whether an agent can be woken: its workspace is there, and its
+// dispatch file could be read.
+func (p *pass) reachable(a *pipeline.Agent) bool {
+	id, err := p.resolve(a.Workspace)
+	return err == nil && !p.unkept[id]
 }
 
 // resume finishes dispatches whose flip stands on the board, but whose answer
@@ -79,7 +113,7 @@ func (p *pass) resume(ctx context.Context) error {
 				continue // in the hands of somebody else than the board says: see isAgain
 			}
 			flipped := d.FlippedAt != nil
-			moved := p.resolve(d.Workspace) != p.resolve(t.agent.Workspace)
+			moved := !p.sameWorkspace(d.Workspace, t.agent.Workspace)
 			if flipped && !moved {
 				continue
 			}
@@ -107,11 +141,11 @@ func (p *pass) resume(ctx context.Context) error {
 }
 
 // openIn returns the tasks that have or should have an entry in a workspace.
-func (p *pass) openIn(resolved string) map[pipeline.TaskID]*task {
+func (p *pass) openIn(workspace string) map[pipeline.TaskID]*task {
 	open := map[pipeline.TaskID]*task{}
 	for _, tasks := range p.byName {
 		for _, t := range tasks {
-			if d := t.rec.Dispatch; d != nil && p.resolve(d.Workspace) == resolved && t.rec.Status.Active() {
+			if d := t.rec.Dispatch; d != nil && p.sameWorkspace(d.Workspace, workspace) && t.rec.Status.Active() {
 				open[t.id] = t
 			}
 		}

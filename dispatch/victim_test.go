@@ -297,8 +297,8 @@ func TestKilledNext(t *testing.T) {
 			want(t, "record", words(rec.Dispatch.TakenAt != nil, rec.Dispatch.TakenBy), "true otm next")
 			taken := slices.DeleteFunc(slices.Clone(rec.History), func(e pipeline.Event) bool { return e.What != pipeline.EventTaken })
 			want(t, "history", len(taken), 1)
-			state, ok := readState(statePath(w.agents, w.agent("alpha")))
-			if !ok || state.Status != stateWorking || *state.TaskID != id {
+			state, err := readState(w.statePath("alpha"))
+			if err != nil || state.Status != stateWorking || *state.TaskID != id {
 				t.Errorf("state: %+v", state)
 			}
 			w.pass()

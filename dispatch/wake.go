@@ -22,7 +22,7 @@ func (p *pass) wake(ctx context.Context) error {
 	for i := range p.Agents {
 		a := &p.Agents[i]
 		waker := p.Wakers[a.Trigger]
-		if a.Person || waker == nil || p.waking[a.Name] != nil || unready(a) != "" {
+		if a.Person || waker == nil || p.waking[a.Name] != nil || !p.reachable(a) {
 			continue
 		}
 		s, err := p.situation(ctx, a, waker)
@@ -120,7 +120,7 @@ func (p *pass) anyWaits(a *pipeline.Agent) bool {
 
 // situation gathers what is known of an agent, and judges the end of its last run.
 func (p *pass) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
-	s := &situation{agent: a, idle: idleSince(p.Agents, a), now: p.Now(), times: p.Times}
+	s := &situation{agent: a, idle: p.files.idleSince(p.Agents, a), now: p.Now(), times: p.Times}
 	// A process that was started before the trigger was changed counts too.
 	_, held := lock.Holder(execLock(p.Dir, a.Name))
 	s.running = held || waker.Running(a.Name)
@@ -436,7 +436,7 @@ func (p *pass) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake,
 			return err
 		}
 	}
-	return editFile(ctx, p.Dir, a.Workspace, at, fileWait, func(f *File) error {
+	return p.files.edit(ctx, a.Workspace, at, fileWait, func(f *File) error {
 		if err := p.restore(f, a.Workspace); err != nil {
 			return err
 		}

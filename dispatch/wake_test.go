@@ -359,7 +359,7 @@ func TestIdleAgentWokenAtOnce(t *testing.T) {
 	if d := r.Due.Sub(w.clock.Now()); r.Woken != 0 || d <= 0 || d > afterTask {
 		t.Errorf("it is to look by itself: %+v", r)
 	}
-	if err := w.desk().writeState(w.agent("alpha"), nil); err != nil {
+	if err := (&workspaces{}).writeState(w.agents, w.agent("alpha"), nil, w.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "woken", w.pass().Woken, 1)

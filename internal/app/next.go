@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,6 +94,7 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 			}
 			return h.tasksOnBoard(snap, a), nil
 		},
+		Over: overOnBoard(snapshot),
 		Warn: func(msg string) { h.Warn("%s", msg) },
 	}
 	taken, err := desk.Next(ctx, a, another)
@@ -114,6 +114,26 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 	}
 	h.printTaken(taken)
 	return h.printFailedUpdates(a)
+}
+
+// overOnBoard reports whether the board, when it was last read, showed a task as
+// ended or put off. If that cannot be read, the records decide alone.
+func overOnBoard(snapshot func() (*slacklist.Snapshot, error)) func(pipeline.TaskID) bool {
+	over := sync.OnceValue(func() map[pipeline.TaskID]bool {
+		ids := map[pipeline.TaskID]bool{}
+		snap, err := snapshot()
+		if err != nil {
+			return ids
+		}
+		for i := range snap.Rows {
+			r := &snap.Rows[i]
+			if s := r.CurrentStatus(); r.Task() != 0 && (s.Finished() || s == pipeline.Pending) {
+				ids[r.Task()] = true
+			}
+		}
+		return ids
+	})
+	return func(id pipeline.TaskID) bool { return over()[id] }
 }
 
 // tasksOnBoard are the tasks that the board gives to an agent, and that are not
@@ -293,23 +313,7 @@ func (h *Home) printTakenJSON(t *dispatch.Taken) error {
 		_, err := fmt.Fprintln(h.Out, "null")
 		return err
 	}
-	raw, err := t.Entry.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return err
-	}
-	if t.Done == nil {
-		t.Done = []int{}
-	}
-	for key, value := range map[string]any{"continue": t.Continue, "done": t.Done, "reason": t.Reason, "answered": t.Answered} {
-		if fields[key], err = json.Marshal(value); err != nil {
-			return err
-		}
-	}
-	return safe.EncodeJSON(h.Out, fields)
+	return safe.EncodeJSON(h.Out, t)
 }
 
 // failedShownFor is for how long an agent is told of a report that failed.

@@ -1,0 +1,151 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/pipeline"
+)
+
+// hanging has every operation on an agent's workspace hang until the test ends.
+func (w *world) hanging(agent string) *workspaces {
+	hang := make(chan struct{})
+	w.Cleanup(func() { close(hang) })
+	path := w.agent(agent).Workspace
+	return &workspaces{dir: w.dir, wait: 50 * time.Millisecond, hang: func(p string) {
+		if p == path {
+			<-hang
+		}
+	}}
+}
+
+// C46: the workspace of one agent lies on a file system that does not answer. The
+// others get their tasks, also by otm next; one operation hangs, and no more pile
+// up behind it.
+func TestC46WorkspaceDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "beta")
+	mine, other := w.create("x", "alpha", pipeline.Critical), w.create("y", "beta", pipeline.Normal)
+	w.d.files = w.hanging("alpha")
+	w.d.files.wait = time.Minute // nothing else hangs, however busy the machine is
+	w.d.files.count(w.agent("alpha").Workspace, 1)
+	for range 2 {
+		r := w.pass()
+		if len(r.Failed) == 0 || !strings.Contains(r.Failed[0], "does not answer") {
+			t.Errorf("failed: %q", r.Failed)
+		}
+	}
+	want(t, "the other", w.boardStatus(other), pipeline.Assigned)
+	want(t, "it stays new", w.boardStatus(mine), pipeline.New)
+	want(t, "wakes", w.waker.keys(), Key(other, "beta", 1))
+	desk := w.desk()
+	desk.files = w.d.files
+	taken, err := desk.Next(t.Context(), w.agent("beta"), false)
+	if err != nil || taken == nil || taken.Entry.TaskID != other {
+		t.Errorf("otm next of the other: %+v, %v", taken, err)
+	}
+	var silent *SilentError
+	if _, err := desk.Next(t.Context(), w.agent("alpha"), false); !errors.As(err, &silent) {
+		t.Errorf("its own otm next: %v", err)
+	}
+}
+
+// C46: an operation that hangs is given up after its deadline. While it hangs, the
+// next ones fail at once, and its lock stays held.
+func TestC46Deadline(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	begun := 0
+	files := &workspaces{dir: t.TempDir(), wait: 10 * time.Millisecond}
+	late := make(chan struct{})
+	path := t.TempDir()
+	do := func() error {
+		return files.within(path, func() error { begun++; <-hang; return nil }, func() { late <- struct{}{} })
+	}
+	want(t, "the first", isSilent(do()), true)
+	go func() { <-late }()
+	want(t, "the next", isSilent(do()), true)
+	want(t, "operations that hang", begun, 1)
+	close(hang)
+	<-late
+	files.wait = time.Minute
+	for { // it answers again, once the call that hung is counted off
+		if _, err := files.identity(path); err == nil {
+			break
+		}
+	}
+}
+
+// C34: an agent's own dispatch file of many megabytes delays nobody. It is neither
+// read nor set aside, and the agent is left alone and told of.
+func TestC34DispatchFileTooLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "beta")
+	w.create("x", "alpha", pipeline.Normal)
+	other := w.create("y", "beta", pipeline.Normal)
+	if err := os.WriteFile(w.path("alpha"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(w.path("alpha"), maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	r := w.pass()
+	if len(r.Failed) == 0 || !strings.Contains(r.Failed[0], "move it away") {
+		t.Errorf("failed: %q", r.Failed)
+	}
+	want(t, "wakes", w.waker.keys(), Key(other, "beta", 1))
+	info, err := os.Stat(w.path("alpha"))
+	if err != nil || info.Size() != maxFile+1 {
+		t.Errorf("the file: %v, %v", info, err)
+	}
+}
+
+// C34: the work that a file makes grows with its size, and not with its square: an
+// agent filled it with entries of one task that has ended.
+func TestC34ManyEntriesOfOneTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.next("alpha")
+	w.report(id, pipeline.AgentDone)
+	row := w.record(id).RowID
+	var b strings.Builder
+	b.WriteString(`{"dispatched":[`)
+	for n := 0; b.Len() < maxFile-200; n++ {
+		if n > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"taskId":"T-00001","agent":"alpha","slackItemId":%q,"n":%d}`, row, n)
+	}
+	b.WriteString(`]}`)
+	w.write(w.path("alpha"), []byte(b.String()))
+	w.pass()
+	want(t, "entries", len(w.entries("alpha")), 0)
+}
+
+// C12: a task that was cancelled on the board is not handed out once OTM has read
+// the board, also where the record does not know yet.
+func TestC12CancelledIsNotHandedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	first, second := w.create("x", "alpha", pipeline.High), w.create("y", "alpha", pipeline.Normal)
+	w.pass()
+	over := map[pipeline.TaskID]bool{first: true}
+	next := func() pipeline.TaskID {
+		desk := w.desk()
+		desk.Over = func(id pipeline.TaskID) bool { return over[id] }
+		taken, err := desk.Next(t.Context(), w.agent("alpha"), false)
+		if err != nil || taken == nil {
+			return 0
+		}
+		return taken.Entry.TaskID
+	}
+	want(t, "the other one", next(), second)
+	over[second] = true
+	want(t, "nor is it continued", next(), pipeline.TaskID(0))
+}
