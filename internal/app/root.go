@@ -78,6 +78,7 @@ try later · 78 bad configuration.`,
 		nextCommand(s), resumeCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 		demoAgentCommand(s),
 	)
+	addCompletions(root, s)
 	if word, rest := unknownWord(root, args); word != "" {
 		root.AddCommand(guessCommand(root, word, rest))
 	}
@@ -103,29 +104,4 @@ func subArgs(args []string, name string) []string {
 // home opens the data directory for a sub-command of otm.
 func home(c *cobra.Command, s cli.Streams) (*Home, error) {
 	return OpenHome(s, c.Flag("dir").Value.String())
-}
-
-// completionCommand prints completion scripts.
-func completionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:       "completion bash|zsh|fish",
-		Short:     "Print a shell's completion script",
-		Example:   "  otm completion bash > /etc/bash_completion.d/otm",
-		ValidArgs: []string{"bash", "zsh", "fish"},
-		Args: func(c *cobra.Command, args []string) error {
-			if err := cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)(c, args); err != nil {
-				return cli.Errorf(cli.Usage, "%w", err).Hint("otm completion bash")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			switch args[0] {
-			case "bash":
-				return c.Root().GenBashCompletionV2(c.OutOrStdout(), true)
-			case "zsh":
-				return c.Root().GenZshCompletion(c.OutOrStdout())
-			}
-			return c.Root().GenFishCompletion(c.OutOrStdout(), true)
-		},
-	}
 }

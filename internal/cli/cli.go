@@ -21,6 +21,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"otm/internal/safe"
 )
@@ -135,6 +136,9 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return flagError(c, err, args) })
+	if len(args) > 0 && strings.HasPrefix(args[0], "__complete") {
+		noFileNames(cmd)
+	}
 	ran, err := cmd.ExecuteContextC(ctx)
 	if lost := s.lost(); lost != nil {
 		err = unwritten(err, lost)
@@ -151,6 +155,21 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 	e.here(ran)
 	s.report(e)
 	return e.Code
+}
+
+// noFileNames has shells offer no file names where a command takes none.
+func noFileNames(c *cobra.Command) {
+	if c.ValidArgsFunction == nil && len(c.ValidArgs) == 0 {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, known := c.GetFlagCompletionFunc(f.Name); !known && !slices.Contains([]string{"dir", "from", "token-file"}, f.Name) {
+			c.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // fails for an unknown flag only
+		}
+	})
+	for _, sub := range c.Commands() {
+		noFileNames(sub)
+	}
 }
 
 // unwritten is the error of a command that ended with err, and whose answer was

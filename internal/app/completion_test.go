@@ -1,0 +1,61 @@
+package app
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestC28Completion: shells offered file names for agents and task ids.
+func TestC28Completion(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"otm", "__complete", "next", "--agent", ""}, "devdas\n:4\n"},
+		{[]string{"otm-create", "__complete", "--agent", ""}, "devdas\n:4\n"},
+		{[]string{"otm", "__complete", "show", ""}, "T-00002\nT-00001\n:36\n"},
+		{[]string{"otm", "__complete", "show", "T-00001", ""}, ":4\n"},
+		{[]string{"otm-update", "__complete", "--task-id", "T-"}, "T-00002\nT-00001\n:36\n"},
+		{[]string{"otm-update", "__complete", "--status", ""}, "in_progress\nblocked\nagent_done\n:4\n"},
+		{[]string{"otm", "__complete", "retry", ""}, "bad.json\n:36\n"},
+		{[]string{"otm-create", "__complete", "--title", ""}, ":4\n"},
+		{[]string{"otm-create", "__complete", "--from", ""}, ":0\n"},
+	} {
+		code, out := p.main(tt.args...)
+		if got, _, _ := strings.Cut(out, "Completion ended"); code != 0 || got != tt.want {
+			t.Errorf("%q: exit %d, %q, want %q", tt.args, code, got, tt.want)
+		}
+	}
+}
+
+// TestC28CompletionOfAllPrograms: after "go install" there is no completion script
+// but the one that otm prints, so it completes the programs beside otm as well.
+func TestC28CompletionOfAllPrograms(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	for shell, wants := range map[string][]string{
+		"bash": {"complete -o default -F __start_otm otm-create otm-update otm-injector"},
+		"zsh":  {"#compdef otm otm-create otm-update ", "\ncompdef _otm otm otm-create otm-update "},
+		"fish": {"complete -c otm-create -n '__otm_prepare_completions'", "complete -c otm-update -n"},
+	} {
+		code, out := p.main("otm", "completion", shell)
+		for _, want := range wants {
+			if code != 0 || !strings.Contains(out, want) {
+				t.Errorf("%s: exit %d, it lacks %q", shell, code, want)
+			}
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "script")
+		put(t, file, out)
+		if out, err := exec.Command(path, "-n", file).CombinedOutput(); err != nil {
+			t.Errorf("%s does not take it: %v\n%s", shell, err, out)
+		}
+	}
+}
