@@ -27,7 +27,7 @@ type Agent struct {
 // Agents is everybody who is configured.
 type Agents []Agent
 
-// Named returns the agent with the given name; nil where none is.
+// Named returns the agent with the given name; nil if none is.
 func (as Agents) Named(name string) *Agent {
 	folded := FoldName(name)
 	for i := range as {
@@ -62,8 +62,8 @@ func (as Agents) Names() []string {
 	return names
 }
 
-// Nearest returns the name of which the given one may be a misspelling, for
-// messages; "" where none looks like it. An agent that is told another's name
+// Nearest returns the name that the given one may be a misspelling of, for
+// messages; "" if none looks like it. An agent that is told another's name
 // would do the other's work.
 func (as Agents) Nearest(name string) string {
 	folded := make([]string, len(as))

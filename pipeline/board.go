@@ -60,7 +60,7 @@ type Row struct {
 	Odd bool `json:"odd,omitempty"` // a cell had an unexpected form and was passed over
 }
 
-// Task returns the id in the Task ID cell; 0 where there is none.
+// Task returns the id in the Task ID cell; 0 if there is none.
 func (r *Row) Task() TaskID {
 	id, err := ParseTaskID(r.TaskID)
 	if err != nil {
@@ -69,14 +69,14 @@ func (r *Row) Task() TaskID {
 	return id
 }
 
-// StepDone tells whether the row of a step counts as done.
+// StepDone reports whether the row of a step counts as done.
 func (r *Row) StepDone() bool { return r.Checked || r.Status.StepDone() }
 
 // Cell is a value for one field of a row.
 type Cell struct {
 	Field   Field
 	Text    string    // of a text or of a select's option
-	User    string    // of the assignee, where that column holds people
+	User    string    // of the assignee, if that column holds people
 	Number  float64   // of FieldRemaining and FieldCompletion
 	Checked bool      // of FieldChecked
 	At      time.Time // of FieldAssignedAt and FieldCompletedAt; zero clears
@@ -125,14 +125,14 @@ type Batch interface {
 	// archived.
 	LookFor(ctx context.Context, row string) (gone bool, err error)
 
-	// Has tells whether the board has a column for a field.
+	// Has reports whether the board has a column for a field.
 	Has(field Field) bool
 
 	// WalkAt is when the last complete walk began; zero: there was none.
 	WalkAt() time.Time
-	// Fresh tells whether all rows are known as of at most maxAge ago.
+	// Fresh reports whether all rows are known as of at most maxAge ago.
 	Fresh(maxAge time.Duration) bool
-	// Current tells whether the status of a row is known as of at most maxAge
+	// Current reports whether the status of a row is known as of at most maxAge
 	// ago; where a person touched it last, as of this moment.
 	Current(row *Row, maxAge time.Duration) bool
 	// Person is the user who touched the row last, as histories call him, where
@@ -149,7 +149,7 @@ type Batch interface {
 	// Delete deletes rows, with their steps. Deleting again is harmless.
 	Delete(ctx context.Context, rows ...string) error
 
-	// Over tells whether the batch has lasted its time.
+	// Over reports whether the batch has lasted its time.
 	Over() bool
 	// End gives the board back.
 	End() error
@@ -168,7 +168,7 @@ const (
 // BoardError is a call to the board that failed.
 type BoardError struct {
 	Method string
-	Code   string // the board's, such as "invalid_option_id"; "" where there was none
+	Code   string // the board's, such as "invalid_option_id"; "" if there was none
 	Class  BoardClass
 	// MaybeApplied says that a write may have taken effect although no
 	// success was reported.
@@ -176,7 +176,7 @@ type BoardError struct {
 	Credentials  bool      // the token is missing, refused or lacks a scope
 	RowGone      bool      // the row that was meant is not there
 	Full         bool      // the board takes no more rows
-	Until        time.Time // when to try again, where that is known
+	Until        time.Time // when to try again, if that is known
 	Needed       string    // the missing scope, where the board names it
 	Message      string    // what else is known
 	Err          error     // the cause, where there is one
@@ -219,7 +219,7 @@ func (e *BoardError) Unwrap() error { return e.Err }
 // option of a select. A person has to add it.
 type MissingError struct {
 	Column  string   // the column's name as configured
-	Option  string   // the missing option; "" where the column is what is missing
+	Option  string   // the missing option; "" if the column is what is missing
 	Type    string   // that the missing column needs; "": it is there
 	Problem string   // what is wrong
 	Have    []string // what there is: the columns, the options, or the ids in doubt
@@ -237,14 +237,14 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s %s (the board has: %s)", what, e.Problem, strings.Join(e.Have, ", "))
 }
 
-// MaybeApplied tells whether a write that ended with err may have taken effect
+// MaybeApplied reports whether a write that ended with err may have taken effect
 // all the same.
 func MaybeApplied(err error) bool {
 	var e *BoardError
 	return errors.As(err, &e) && e.MaybeApplied
 }
 
-// IsRefused tells whether err concerns this row or value alone.
+// IsRefused reports whether err concerns this row or value alone.
 func IsRefused(err error) bool {
 	var e *BoardError
 	return errors.As(err, &e) && e.Class == Refused

@@ -44,7 +44,7 @@ const MaxAgentName = 64
 // they end at 255 bytes.
 const maxAgentBytes = 200
 
-// ValidAgentName tells whether s can name an agent: letters, digits, spaces,
+// ValidAgentName reports whether s can name an agent: letters, digits, spaces,
 // dots, hyphens and underscores, beginning with a letter or a digit and not
 // ending in a space. Such a name is one harmless path element.
 func ValidAgentName(s string) bool {

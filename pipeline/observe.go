@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Observe brings the record up to what the board shows: what people changed
-// there counts, and the history tells of it. It returns whether the record
-// changed. person is Batch.Person.
+// Observe updates the record from the board. What people changed there counts and
+// goes into the history. It reports whether the record changed. person is
+// Batch.Person.
 func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at time.Time) bool {
 	saw := func(row *Row, what, detail string) {
 		r.Note(at, cmp.Or(person(row), WhoBoard), what, detail)
@@ -59,8 +59,8 @@ func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at ti
 	return r.observeEnd() || changed
 }
 
-// GiveTo notes that the task is another agent's by now, and who gave it; "": the
-// board does not tell.
+// GiveTo records that the task is another agent's now, and who gave it to it; "" if
+// the board does not say.
 func (r *Record) GiveTo(agent, who string, at time.Time) {
 	if FoldName(agent) != FoldName(r.Agent) {
 		r.Note(at, cmp.Or(who, WhoBoard), EventAssigned, "to "+agent)
@@ -68,8 +68,7 @@ func (r *Record) GiveTo(agent, who string, at time.Time) {
 	r.Agent = agent
 }
 
-// LogPeople writes to a log what was noted in the history at a time, and was
-// none of our components' doing.
+// LogPeople logs the events of a time that people made.
 func (r *Record) LogPeople(ctx context.Context, log *slog.Logger, at time.Time) {
 	for _, e := range r.History {
 		if e.At.Equal(at) && !strings.HasPrefix(e.Who, "otm-") {
@@ -98,8 +97,8 @@ func (r *Record) observeEnd() bool {
 	return true
 }
 
-// CurrentStatus is the status of a task's row; a row that a person typed
-// without one is new.
+// CurrentStatus is the status of a task's row. A row that a person typed without
+// one is new.
 func (r *Row) CurrentStatus() Status {
 	if r.Status == "" {
 		return New
@@ -179,9 +178,9 @@ func (r *Record) FromRow(row *Row, steps []*Row, titles []string) {
 	}
 }
 
-// inOrder sorts the rows of steps as the create has them. Rows that have none
-// of its titles were renamed, or a person added them: they take the places that
-// are left, the older first, and then come last.
+// inOrder sorts the rows of steps as the create has them. Rows with other titles
+// were renamed or added by a person: they fill the places that are left, the
+// oldest first, and then come last.
 func inOrder(rows []*Row, titles []string) []*Row {
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Created, b.Created) })

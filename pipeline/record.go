@@ -64,10 +64,9 @@ type StepRecord struct {
 	Done    bool       `json:"done,omitempty"`    // as last seen or written
 }
 
-// KeptUpdates is how many applied updates a record knows, the last ones. After
-// a crash only the last is asked for, as each is settled before the next of its
-// task is judged; what is older can only be a file that somebody copies back
-// into the inbox, and of those a thousand are known.
+// KeptUpdates is how many applied updates a record knows, the last ones. After a
+// crash only the last matters: each update settles before the next of its task is
+// judged. The others recognise a file that is copied back into the inbox.
 const KeptUpdates = 1000
 
 // Applied is an update that is on the board.
@@ -196,7 +195,7 @@ type Event struct {
 // maxHistory bounds the history of a task that goes round and round.
 const maxHistory = 500
 
-// Note adds an event.
+// Note adds an event. Beyond maxHistory, the oldest but the first go.
 func (r *Record) Note(at time.Time, who, what, detail string) {
 	if len(r.History) >= maxHistory {
 		r.History = slices.Delete(r.History, 1, len(r.History)-maxHistory+2)
@@ -207,7 +206,7 @@ func (r *Record) Note(at time.Time, who, what, detail string) {
 // Who does something, besides the components and the persons.
 const (
 	WhoBoard  = "board"      // it was seen there, and not who did it
-	WhoCreate = "otm-create" // whoever dropped the task
+	WhoCreate = "otm-create" // who dropped the task
 
 	whoAgent = "agent " // comes before the name
 )
@@ -215,7 +214,7 @@ const (
 // WhoAgent is an agent as the history of a task names it.
 func WhoAgent(name string) string { return whoAgent + name }
 
-// Agent is the name of the agent whose doing an event is; false where it is
+// Agent is the name of the agent whose doing an event is; false if it is
 // not an agent's.
 func (e *Event) Agent() (name string, ok bool) { return strings.CutPrefix(e.Who, whoAgent) }
 
@@ -248,7 +247,7 @@ func TickEvent(done bool) string {
 	return "opened a step again"
 }
 
-// Move reads a move of the status from an event; false where it is none.
+// Move reads a move of the status from an event; false if it is none.
 func (e *Event) Move() (from, to Status, ok bool) {
 	if e.What != EventStatus && e.What != EventChanged {
 		return "", "", false
@@ -288,7 +287,7 @@ func (r *Record) Clone() *Record {
 	return &c
 }
 
-// OnBoard tells whether the task and all its steps are known to stand on the
+// OnBoard reports whether the task and all its steps are known to stand on the
 // board.
 func (r *Record) OnBoard() bool {
 	return r.RowID != "" && !slices.ContainsFunc(r.Steps, func(s StepRecord) bool { return s.RowID == "" })
@@ -324,7 +323,7 @@ func (r *Record) AppliedAs(id string) (Applied, bool) {
 	return r.Updates[i], true
 }
 
-// Unfinished tells whether an agent that took the task has something left to
+// Unfinished reports whether an agent that took the task has something left to
 // do: it is neither blocked nor over, its row is there as far as is known, and
 // a step is open or there was none to begin with.
 func (r *Record) Unfinished() bool {
@@ -338,7 +337,7 @@ func (r *Record) Unfinished() bool {
 	return false
 }
 
-// EndsByWord tells whether the task was handed out with all its steps ticked:
+// EndsByWord reports whether the task was handed out with all its steps ticked:
 // somebody sent it back as it stood, or ticked them before the agent took it.
 // Its steps do not tell when it is done, so it is when the agent says so.
 func (r *Record) EndsByWord() bool { return r.Dispatch != nil && r.Dispatch.AllTicked }

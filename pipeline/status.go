@@ -29,11 +29,11 @@ func ParseStatus(label string) (Status, bool) {
 	return s, slices.Contains(Statuses, s)
 }
 
-// Active tells whether an agent still has to do something: the task was handed
+// Active reports whether an agent still has to do something: the task was handed
 // out and is not finished.
 func (s Status) Active() bool { return s == Assigned || s == InProgress || s == Blocked }
 
-// Finished tells whether agents have nothing more to do with the task, until a
+// Finished reports whether agents have nothing more to do with the task, until a
 // person sends it back.
 func (s Status) Finished() bool {
 	switch s {
@@ -43,10 +43,10 @@ func (s Status) Finished() bool {
 	return false
 }
 
-// Over tells whether nobody has to look at a task in this state any more.
+// Over reports whether nobody has to look at a task in this state any more.
 func (s Status) Over() bool { return s == Done || s == Cancelled || s == Archived }
 
-// StepDone tells whether a step in this state counts as done.
+// StepDone reports whether a step in this state counts as done.
 func (s Status) StepDone() bool { return s == AgentDone || s == Done }
 
 // reportable maps each state that an update may set to the states from which
@@ -60,7 +60,7 @@ var reportable = map[Status][]Status{
 // Reportable lists the states that an update may set.
 var Reportable = []Status{InProgress, Blocked, AgentDone}
 
-// CanReport tells whether an update may move a task from one state to another.
+// CanReport reports whether an update may move a task from one state to another.
 // A person's task may also be reported on while it is new, as nobody
 // dispatches it.
 func CanReport(from, to Status, person bool) bool {

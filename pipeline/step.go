@@ -66,7 +66,7 @@ func NearestStep(steps []Step, reported string) int {
 	return slices.Index(titles, near)
 }
 
-// Nearest returns the word of which the given one may be a misspelling, by at
+// Nearest returns the word that the given one may be a misspelling of, by at
 // most one edit for each three characters; "" if there is none.
 func Nearest(given string, words []string) string {
 	want, near := []rune(given), ""

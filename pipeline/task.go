@@ -7,7 +7,7 @@ import (
 )
 
 // Task is what is known of a task from its drop, or from the row that a person
-// typed. Project is "" where there is none.
+// typed. Project is "" if there is none.
 type Task struct {
 	ID       TaskID
 	Title    string

@@ -1,15 +1,14 @@
-// Package complete finds out which tasks are complete, and keeps their
-// progress right.
+// Package complete promotes tasks whose steps are all done, and repairs their
+// progress.
 //
-// A task that is in progress and whose steps are all done, on the board, is
-// promoted to agent_done with its completion time. The percentage and the
-// number of open steps are usually written by whoever ticks a step; they are
-// only repaired here, after a person ticked one. A task at agent_done is not
-// ticked, as somebody still has to look at it; one that a person set to done
-// is.
+// A task in progress whose steps are all done on the board becomes agent_done,
+// with its completion time. The injector writes percentage and open steps when an
+// agent ticks a step; the detector repairs them after a person ticked one. A task
+// at agent_done keeps its open steps: a person reviews it. The steps of one that a
+// person set to done are ticked.
 //
-// All of it is derived from the board and written in the form "this cell has
-// this value", so a crash at any point is healed by the next pass.
+// Everything is derived from the board and written as "this cell has this value",
+// so the next pass repairs what a crash left.
 package complete
 
 import (
@@ -40,7 +39,7 @@ type Detector struct {
 	unread string // the records that could not be read, as they were logged; "": all could
 }
 
-// Report says what a pass did.
+// Report is what a pass did.
 type Report struct {
 	Promoted int
 	Repaired int
@@ -49,7 +48,7 @@ type Report struct {
 	Trouble  error     // what ended the pass early: the board did
 }
 
-// Summary is the report as a heartbeat tells it.
+// Summary is the report in words, for heartbeats. Callers escape it.
 func (r *Report) Summary() string {
 	s := fmt.Sprintf("Promoted %d, repaired %d, %d failures", r.Promoted, r.Repaired, len(r.Failed))
 	if len(r.Failed) > 0 {
@@ -61,7 +60,7 @@ func (r *Report) Summary() string {
 	return s
 }
 
-// trouble notes what the board said, and when it may be asked again.
+// trouble records an error of the board, and when to ask it again.
 func (r *Report) trouble(err error) {
 	r.Trouble = err
 	var e *pipeline.BoardError
@@ -78,8 +77,8 @@ type finding struct {
 	change  pipeline.Change
 }
 
-// Pass looks at every task once. Rows may be at most maxAge old; if negative,
-// whatever is known will do. The error is one of our own files.
+// Pass looks at every task once. Rows may be at most maxAge old; if it is negative,
+// any snapshot will do. The error is one of our own files.
 func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Report, err error) {
 	report = &Report{}
 	b, err := d.Board.Begin(ctx)
@@ -110,8 +109,8 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Repo
 	return report, d.write(ctx, b, found, report)
 }
 
-// look finds what has to be written, and reports what it cannot judge. stale
-// says that a status on which a promotion hangs is not known well enough.
+// look finds what has to be written, and reports what it cannot judge. stale is
+// true if a promotion needs a fresher status.
 func (d *Detector) look(ctx context.Context, b pipeline.Batch, report *Report) (found []finding, stale bool) {
 	now := d.Now()
 	report.Failed = nil
@@ -142,7 +141,7 @@ func (d *Detector) look(ctx context.Context, b pipeline.Batch, report *Report) (
 	return found, stale
 }
 
-// complete tells whether a row is its task's, and all the steps that the
+// complete reports whether a row is its task's, and all the steps that the
 // record knows stand on the board: until they do, what the rows say is not the
 // whole task. byWord says that its steps do not tell when it is done. What
 // people did to the rows is noted: after our own write they no longer tell who
@@ -180,7 +179,7 @@ func (d *Detector) complete(ctx context.Context, row *pipeline.Row, b pipeline.B
 	return true, rec.EndsByWord(), nil
 }
 
-// assess holds a task against its steps; nil where there is nothing to write.
+// assess holds a task against its steps; nil if there is nothing to write.
 func assess(row *pipeline.Row, steps []*pipeline.Row, now time.Time) *finding {
 	status := row.CurrentStatus()
 	if len(steps) == 0 || status == pipeline.Cancelled || status == pipeline.Archived {
@@ -263,7 +262,7 @@ func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding,
 	return nil
 }
 
-// concernsOne tells whether an error is about one change and says nothing of
+// concernsOne reports whether an error is about one change and says nothing of
 // the others: it is refused, or needs an option that the board lacks.
 func concernsOne(err error) bool {
 	var missing *pipeline.MissingError

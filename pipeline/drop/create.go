@@ -10,7 +10,7 @@ import (
 
 // Create is a drop in new-tasks/: it asks for a task.
 type Create struct {
-	ID        string // the drop's own; "" where a foreign drop has none
+	ID        string // the drop's own; "" if a foreign drop has none
 	CreatedAt time.Time
 	Task      pipeline.Task // ID is 0 in a line of otm-create --from
 	By        string        // who asked for it, as the file claims; "": it says nothing
@@ -106,8 +106,8 @@ type Line struct {
 	Key string
 }
 
-// ParseLine reads one line of otm-create --from. What the line does not say, or
-// says with null, is taken from defaults.
+// ParseLine reads one line of otm-create --from. Fields that are missing or null
+// are taken from defaults.
 func ParseLine(data []byte, defaults Line) (*Line, error) {
 	o, err := ParseObject(data)
 	if err != nil {
@@ -130,8 +130,7 @@ func ParseLine(data []byte, defaults Line) (*Line, error) {
 	return line, r.err
 }
 
-// create reads the fields that a file and a line have in common, over the
-// defaults in t.
+// create reads the fields that a file and a line share, over the defaults in t.
 func (r *reader) create(t pipeline.Task) *Create {
 	if r.has("title") {
 		t.Title = r.text("title", pipeline.MaxText)
@@ -156,8 +155,8 @@ func (r *reader) create(t pipeline.Task) *Create {
 	return c
 }
 
-// CheckTask holds a task against what a create may contain, cleans the agent's
-// name, and fills in the default step. The error is an *InvalidError.
+// CheckTask checks a task against the limits of a create, cleans the agent's name,
+// and adds the default step if there is none. The error is an *InvalidError.
 func CheckTask(t *pipeline.Task) error {
 	if err := checkTitle("title", t.Title); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"otm/pipeline"
 )
 
-// InvalidError says why a JSON object is no usable drop.
+// InvalidError is why a JSON object is no usable drop.
 type InvalidError struct {
 	Field      string // as it stands in the file
 	Reason     string // follows the field's name in a sentence
@@ -41,13 +41,13 @@ func (r *reader) fail(err error) {
 	}
 }
 
-// has tells whether the field says anything: null counts as not saying.
+// has reports whether the field has a value; null is none.
 func (r *reader) has(field string) bool {
 	raw := r.object.Get(field)
 	return raw != nil && !bytes.Equal(raw, []byte("null"))
 }
 
-// text reads a string; "" where the field is missing or null.
+// text reads a string; "" if the field is missing or null.
 func (r *reader) text(field string, limit int) string {
 	if !r.has(field) {
 		return ""
@@ -121,8 +121,8 @@ func meantKey(key string, known []string) string {
 	return pipeline.Nearest(folded, known)
 }
 
-// newReader refuses a key that is a known one but for its case: passing over
-// it would lose what it says.
+// newReader refuses a key that differs from a known one only in case: ignoring it
+// would lose what it says.
 func newReader(o *Object, known ...string) *reader {
 	r := &reader{object: o}
 	for _, field := range known {
@@ -152,9 +152,9 @@ func (r *reader) texts(field string) []string {
 	return list
 }
 
-// time reads a time, in whole seconds. What is no time at all is refused like
-// any wrong type; a text in another form than RFC 3339 counts as absent, as
-// nothing hangs on it. So does a year that cannot be written again.
+// time reads a time, in whole seconds. A value of a wrong type is refused. A text
+// that is not RFC 3339 counts as absent: nothing depends on it. So does a year
+// that cannot be written again.
 func (r *reader) time(field string) time.Time {
 	t, err := time.Parse(time.RFC3339, r.text(field, pipeline.MaxText))
 	t = t.UTC().Truncate(time.Second)
@@ -262,8 +262,8 @@ func encode(v any) []byte {
 	return append(line, '\n')
 }
 
-// marshal is json.Marshal without escaping <, > and &, which people and models
-// read in these files.
+// marshal is json.Marshal without escaping <, > and &: people and models read
+// these files.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -14,8 +14,8 @@ import (
 // MaxSize is how large a drop may be, in bytes.
 const MaxSize = 1 << 20
 
-// Object is a JSON object with its keys in the order of the file and its
-// values as they were written, so that what OTM does not know is kept.
+// Object is a JSON object with its keys in the order of the file and its values
+// as they were written, so that unknown ones are kept.
 type Object struct {
 	keys   []string
 	values map[string]json.RawMessage
@@ -23,9 +23,8 @@ type Object struct {
 }
 
 // ParseObject reads one JSON object of at most MaxSize bytes. The error is a
-// *SyntaxError, whose text tells a person what to change. A key that stands
-// twice is refused, also in two cases ("status", "Status"): decoders disagree
-// on which one counts.
+// *SyntaxError. A key that stands twice is refused, also in two cases ("status",
+// "Status"): decoders disagree on which one counts.
 func ParseObject(data []byte) (*Object, error) {
 	if len(data) > MaxSize {
 		return nil, &SyntaxError{Reason: fmt.Sprintf("file is larger than the %d bytes that a drop may have", MaxSize)}
@@ -33,8 +32,8 @@ func ParseObject(data []byte) (*Object, error) {
 	return ParseGrown(data)
 }
 
-// ParseGrown is ParseObject without a limit, for files that we wrote: a drop
-// is larger once its result was added.
+// ParseGrown is ParseObject without a limit, for files that OTM wrote: a drop
+// grows when its result is added.
 func ParseGrown(data []byte) (*Object, error) {
 	text, err := plainText(data)
 	if err != nil {
@@ -85,14 +84,14 @@ func (o *Object) add(key string, value json.RawMessage) error {
 	return nil
 }
 
-// foldKey brings keys that a decoder may take for one to one form.
+// foldKey maps keys that a decoder may confuse to one form.
 func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) }
 
-// Get returns the value of a key as it was written; nil where it is missing.
+// Get returns the value of a key as it was written; nil if there is none.
 func (o *Object) Get(key string) json.RawMessage { return o.values[key] }
 
-// Set gives a key a value, at its old place or at the end. A key that differs
-// from it only in case gives way: nobody could read both.
+// Set gives a key a value, at its old place or at the end. It removes a key that
+// differs only in case: no reader could tell them apart.
 func (o *Object) Set(key string, value any) error {
 	raw, err := marshal(value)
 	if err != nil {
@@ -149,14 +148,14 @@ func (o *Object) Size(without ...string) int {
 	return n
 }
 
-// SyntaxError says why bytes are not the JSON object that a drop is. A file
-// that gives one may still be in the middle of being written.
+// SyntaxError is why bytes are not the JSON object of a drop. The file may still
+// be in the middle of being written.
 type SyntaxError struct{ Reason string }
 
 func (e *SyntaxError) Error() string { return e.Reason }
 
-// plainText takes the UTF-8 byte order mark away and refuses what no JSON
-// parser should be asked about.
+// plainText removes the UTF-8 byte order mark, and refuses what no JSON parser can
+// explain.
 func plainText(data []byte) ([]byte, error) {
 	reason := ""
 	text := bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))

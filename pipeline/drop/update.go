@@ -12,10 +12,10 @@ import (
 
 // Update is a drop in task-updates/: it reports on a task.
 type Update struct {
-	ID        string // the drop's own; "" where a foreign drop has none
+	ID        string // the drop's own; "" if a foreign drop has none
 	TaskID    pipeline.TaskID
 	CreatedAt time.Time
-	Status    pipeline.Status // "" where the status is to stay
+	Status    pipeline.Status // "" if the status is to stay
 	StepsDone []string        // titles or numbers, as reported
 	Reason    string
 	Result    string
@@ -74,8 +74,8 @@ func ParseUpdate(data []byte) (*Update, error) {
 	return u, r.err
 }
 
-// ParseUpdateLine reads one line of otm-update --from. What the line does not
-// say, or says with null, is taken from defaults.
+// ParseUpdateLine reads one line of otm-update --from. Fields that are missing or
+// null are taken from defaults.
 func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 	o, err := ParseObject(data)
 	if err != nil {
@@ -132,9 +132,9 @@ func (r *reader) status() pipeline.Status {
 	return s
 }
 
-// ParseReport reads a status that an update may set, as a language model
-// writes it. The error is an *InvalidError that says which may be set, who
-// sets the one that was asked for, and carries the nearest as its Correction.
+// ParseReport reads a status that an update may set. The error is an
+// *InvalidError: it lists the statuses that may be set, says who sets the given
+// one, and carries the one that was probably meant as its Correction.
 func ParseReport(label string) (pipeline.Status, error) {
 	s, known := pipeline.ParseStatus(label)
 	if known && string(s) == label {
@@ -152,7 +152,7 @@ func ParseReport(label string) (pipeline.Status, error) {
 	return "", e
 }
 
-// nearestReport is the reportable status that a near miss means; "" for none.
+// nearestReport is the reportable status that was probably meant; "" if none.
 func nearestReport(s pipeline.Status) pipeline.Status {
 	switch s {
 	case pipeline.InProgress, "inprogress", "started", "start", "working", "in_work", "doing", "wip", "progress", "active":
@@ -165,7 +165,7 @@ func nearestReport(s pipeline.Status) pipeline.Status {
 	return ""
 }
 
-// CheckUpdate holds an update against what one may contain. The error is an
+// CheckUpdate checks an update against its limits. The error is an
 // *InvalidError.
 func CheckUpdate(u *Update) error {
 	if u.Status == "" && len(u.StepsDone) == 0 && u.Result == "" {

@@ -1,11 +1,11 @@
-// Package history keeps the tasks that left the board, in one file, a line of
-// JSON each. Lines are only ever added.
+// Package history keeps the tasks that left the board in one file, a line of JSON
+// each. Lines are only ever added.
 //
-// Whoever appends holds locks/board, so there is one writer. A line is durable
-// and was read back when Append returns: only then may its rows be deleted. If
-// we crash while a line is written, the next Append puts the torn line into a
-// file beside it (history.jsonl.torn-TIME); nobody was told of it. A whole line
-// that lacks only its end, as editors leave it, is a line.
+// The writer holds locks/board, so there is one. Append returns when its lines
+// are durable and were read back: only then may their rows be deleted. If we crash
+// while a line is written, the next Append moves the torn line into a file beside
+// it (history.jsonl.torn-TIME). A whole line without its line feed, as editors
+// leave it, is a line.
 package history
 
 import (
@@ -38,14 +38,14 @@ type Entry struct {
 	Record     *pipeline.Record `json:"record,omitempty"` // nil: it was lost
 }
 
-// Same tells whether two entries are of one task in one state: its row was
-// asked to be deleted, and stands there still.
+// Same reports whether two entries are of one task in one state: its row was to be
+// deleted, and is still there.
 func (e *Entry) Same(o *Entry) bool {
 	return e.TaskID == o.TaskID && e.Row.ID == o.Row.ID && e.Row.Updated == o.Row.Updated && e.Row.Status == o.Row.Status
 }
 
-// FromRecord makes the entry of an archived task from its record, where the one
-// of its row was lost. What the row alone knew is missing.
+// FromRecord makes the entry of an archived task from its record, if the one of
+// its row was lost. What only the row had is missing.
 func FromRecord(r *pipeline.Record) Entry {
 	e := Entry{TaskID: r.TaskID, Record: r, Row: pipeline.Row{
 		ID: r.RowID, Title: r.Title, TaskID: r.TaskID.String(), Type: string(r.Type), Assignee: r.Agent, Project: r.Project,
@@ -102,7 +102,7 @@ func Append(dir string, entries []Entry) error {
 	return nil
 }
 
-// open opens the file, and makes it durable that it is there.
+// open opens the file. If it makes it, its name is durable.
 func open(path string) (*durable.File, error) {
 	err := mustBeFile(path)
 	if err == nil {
@@ -122,9 +122,9 @@ func open(path string) (*durable.File, error) {
 	return f, nil
 }
 
-// mustBeFile refuses what is no file, also behind a link: who opens a pipe
-// waits for ever, and a link that leads nowhere says that the history is not
-// there now, not that there is none.
+// mustBeFile refuses what is no file, also behind a link. Opening a pipe would
+// block, and a dangling link means that the history is elsewhere, not that there
+// is none.
 func mustBeFile(path string) error {
 	info, err := durable.Stat(path)
 	switch {
@@ -138,8 +138,8 @@ func mustBeFile(path string) error {
 	return err
 }
 
-// mendEnd makes the file end with a whole line, and returns where the next
-// begins.
+// mendEnd makes the file end with a whole line, and returns the offset of the
+// next.
 func mendEnd(f *durable.File) (end int64, err error) {
 	start, size, err := lastLine(f)
 	if err != nil || start == size {
@@ -161,8 +161,7 @@ func mendEnd(f *durable.File) (end int64, err error) {
 	return start, f.Truncate(start) // synced with what comes behind it
 }
 
-// lastLine finds where the line at the end of the file begins that has no end;
-// start is size where there is none.
+// lastLine returns the offset of an unfinished last line; size if there is none.
 func lastLine(f *durable.File) (start, size int64, err error) {
 	if size, err = f.Seek(0, io.SeekEnd); err != nil {
 		return 0, 0, err
@@ -182,7 +181,7 @@ func lastLine(f *durable.File) (start, size int64, err error) {
 	return 0, size, nil
 }
 
-// parse reads a line; nil where it is no entry.
+// parse reads a line; nil if it is no entry.
 func parse(line []byte) *Entry {
 	var e Entry
 	if err := json.Unmarshal(withoutMark(line), &e); err != nil || e.TaskID == 0 {
@@ -191,16 +190,15 @@ func parse(line []byte) *Entry {
 	return &e
 }
 
-// withoutMark takes the mark away that some editors begin a file with.
+// withoutMark removes the byte order mark that some editors write.
 func withoutMark(line []byte) []byte { return bytes.TrimPrefix(line, []byte("\ufeff")) }
 
-// ErrNoEntry says of a line that it is no entry.
+// ErrNoEntry says that a line is no entry.
 var ErrNoEntry = errors.New("is no entry")
 
-// Read yields the entries of a data directory, oldest first. A line that is
-// none is yielded as ErrNoEntry, and does not keep the others; blank ones and a
-// torn last one are passed over. Any other error ends it: nobody knows what the
-// rest of the file holds.
+// Read yields the entries of a data directory, oldest first. A bad line is yielded
+// as ErrNoEntry, and reading goes on. Blank lines and a torn last one are skipped.
+// Any other error ends it.
 func Read(dir string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		path := filepath.Join(dir, FileName)

@@ -48,7 +48,7 @@ func NewName(at time.Time, dropID string) string {
 	return at.UTC().Format(nameTime) + "-" + dropID + ".json"
 }
 
-// TimeOf returns when a drop was written, from its name; false where another
+// TimeOf returns when a drop was written, from its name; false if another
 // program named it differently.
 func TimeOf(name string) (time.Time, bool) {
 	if len(name) < len(nameTime) {
@@ -76,8 +76,8 @@ func IsNewName(name, dropID string) bool {
 }
 
 // Publish delivers a drop. It is durable on return. If the name is taken, the
-// error matches fs.ErrExist. A missing inbox is made, but no data directory:
-// where that has gone, the error matches fs.ErrNotExist.
+// error matches fs.ErrExist. A missing inbox is made, but no data directory: if
+// that has gone, the error matches fs.ErrNotExist.
 func (b *Box) Publish(kind Kind, name string, data []byte) error {
 	return b.PublishAll(kind, []durable.NewFile{{Name: name, Data: data}})
 }
@@ -97,7 +97,7 @@ func (b *Box) PublishAll(kind Kind, drops []durable.NewFile) error {
 	return err
 }
 
-// Waiting tells whether a drop still stands in its inbox.
+// Waiting reports whether a drop still stands in its inbox.
 func (b *Box) Waiting(kind Kind, name string) (bool, error) {
 	return stands(filepath.Join(b.Dir(kind), name))
 }
@@ -110,7 +110,7 @@ func stands(path string) (bool, error) {
 	return err == nil, err
 }
 
-// absent tells whether an error means that nothing stands at a path: no file,
+// absent reports whether an error means that nothing stands at a path: no file,
 // or no directory in which one could.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
@@ -134,10 +134,10 @@ func (f File) Changed() time.Time { return durable.ChangeTime(f.Info) }
 // Regular reports whether it is a file and not a directory, a pipe or a link.
 func (f File) Regular() bool { return f.Info.Mode().IsRegular() }
 
-// Ensure makes the inboxes that are missing, for the injector to watch. An
-// inbox that is a link which leads nowhere, as to a volume that is not mounted,
-// is left to come back. The error matches fs.ErrNotExist where the data
-// directory itself has gone: only otm init makes one.
+// Ensure makes the inboxes that are missing, for the injector to watch. An inbox
+// that is a dangling link, as to a volume that is not mounted, stays as it is.
+// The error matches fs.ErrNotExist if the data directory itself has gone: only
+// otm init makes one.
 func (b *Box) Ensure() error {
 	if _, err := durable.Stat(b.dir); err != nil {
 		return err
@@ -153,9 +153,9 @@ func (b *Box) Ensure() error {
 	return nil
 }
 
-// List returns what is delivered in an inbox, in the order of names, and makes
-// nothing: an inbox that is missing, or a link which leads nowhere, is empty.
-// Files that vanish while we look are left out.
+// List returns the files delivered in an inbox, in the order of names. It makes
+// nothing: a missing inbox and a dangling link are empty. Files that vanish
+// meanwhile are left out.
 func (b *Box) List(kind Kind) ([]File, error) {
 	entries, err := durable.ReadDir(b.Dir(kind))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,15 +182,15 @@ func (b *Box) List(kind Kind) ([]File, error) {
 	return files, nil
 }
 
-// Delivered tells whether a name counts as delivered.
+// Delivered reports whether a name counts as delivered.
 func Delivered(name string) bool {
 	return strings.HasSuffix(name, ".json") && !strings.HasPrefix(name, ".")
 }
 
 // Read returns the bytes of a regular file, at most one more than a drop may
 // have, and f with its state at the time of reading. A file that we own and may
-// not read is made readable first, where the system allows that safely. The
-// error matches fs.ErrNotExist if the file has gone.
+// not read is made readable first, if the system allows that safely. The error
+// matches fs.ErrNotExist if the file has gone.
 func (b *Box) Read(f File) ([]byte, File, error) {
 	path := b.path(f)
 	// A link or a pipe that replaced the file since it was listed is refused.

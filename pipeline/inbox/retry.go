@@ -21,7 +21,7 @@ import (
 type Settled struct {
 	Name   string
 	Result Result
-	Object *drop.Object // nil where the file is no JSON object
+	Object *drop.Object // nil if the file is no JSON object
 }
 
 // ReadSettled reads one settled drop; dir is ProcessedDir or FailedDir. Only
@@ -102,8 +102,8 @@ func (b *Box) SettledNames(dir string) ([]string, error) {
 	return deliveredIn(filepath.Join(b.dir, dir))
 }
 
-// deliveredIn lists the drops in a directory without what explains them; none
-// where there is no directory.
+// deliveredIn lists the drops in a directory without the files that explain
+// them; none if there is no directory.
 func deliveredIn(dir string) ([]string, error) {
 	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,12 +121,12 @@ func deliveredIn(dir string) ([]string, error) {
 	return names, nil
 }
 
-// IsSettled tells whether a name stands in processed/ or failed/.
+// IsSettled reports whether a name stands in processed/ or failed/.
 func (b *Box) IsSettled(dir, name string) (bool, error) {
 	return stands(b.settledPath(dir, name))
 }
 
-// ErrNoInbox says of a failed file that nothing tells from which inbox it came.
+// ErrNoInbox says that nothing tells from which inbox a failed file came.
 var ErrNoInbox = errors.New("does not say from which inbox it came")
 
 // Retry puts a failed drop back into its inbox, under its name or, if that is
@@ -228,8 +228,8 @@ func canBeSettled(name string) bool {
 // editedKey is that of Result.Edited.
 const editedKey = "edited"
 
-// editFailed changes a failed drop in its place, with its result, which says
-// from now on that it was changed.
+// editFailed changes a failed drop in its place, durably. Its result records that
+// it was changed.
 func editFailed(path string, s *Settled, edit func(*drop.Object) error) error {
 	if err := edit(s.Object); err != nil {
 		return err
@@ -252,9 +252,9 @@ func editFailed(path string, s *Settled, edit func(*drop.Object) error) error {
 	return nil
 }
 
-// Find looks for where the drop that was delivered under this name settled: its
-// result, and whether it is settled at all. If data is nil, whatever bears the
-// name is meant. What came from the other inbox is another drop.
+// Find looks for the settled file of the drop that was delivered under this name.
+// It returns its result, and whether there is one. If data is nil, any drop of
+// the name will do. A drop from the other inbox is another drop.
 func (b *Box) Find(kind Kind, name string, data []byte) (Result, bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
 		for n := 1; ; n++ {
@@ -285,7 +285,7 @@ func (b *Box) Find(kind Kind, name string, data []byte) (Result, bool, error) {
 	return Result{}, false, nil
 }
 
-// TaskID is the task that the drop is about; 0 where it names none.
+// TaskID is the task that the drop is about; 0 if it names none.
 func (s *Settled) TaskID() pipeline.TaskID {
 	var id pipeline.TaskID
 	if s.Object == nil || json.Unmarshal(s.Object.Get("taskId"), &id) != nil {

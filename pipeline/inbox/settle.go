@@ -25,7 +25,7 @@ type Class string
 // The classes of failure.
 const (
 	Invalid   Class = "invalid"   // the file is no usable drop
-	Unmatched Class = "unmatched" // it speaks of a task or a step that nobody knows
+	Unmatched Class = "unmatched" // its task or its step is not known
 	Conflict  Class = "conflict"  // what it asks for contradicts what is
 	Rejected  Class = "rejected"  // the board refuses it
 )
@@ -49,11 +49,11 @@ type Result struct {
 	Error string `json:"error,omitempty"`
 	Class Class  `json:"class,omitempty"`
 	Hint  string `json:"hint,omitempty"`
-	// HintNames says that Hint is a command that wants the settled file's name
-	// behind it. Settle adds it, as only there the name is known.
+	// HintNames makes Settle append the settled file's name to Hint: only Settle
+	// knows it.
 	HintNames bool `json:"-"`
-	// Edited says that Retry changed the drop as it was asked to, and may not
-	// have delivered it yet.
+	// Edited says that Retry has changed the drop and may not have delivered it
+	// yet.
 	Edited bool `json:"edited,omitempty"`
 }
 
@@ -63,8 +63,7 @@ const (
 	skippedKey = "_skipped_duplicate"
 )
 
-// processedForm and failedForm are what stands in a file: what belongs to a
-// drop that took effect, and to one that did not.
+// processedForm and failedForm are the forms of a result in a file.
 type processedForm struct {
 	At               time.Time `json:"at"`
 	Inbox            Kind      `json:"inbox"`
@@ -98,8 +97,8 @@ func (r Result) form(name string) any {
 	return processedForm{r.At, r.Inbox, r.Attempts, r.SlackItemID, rows, r.SkippedDuplicate, r.DedupUnverified, r.Ignored}
 }
 
-// argument is a file's name as one word of a command: quoted where it needs it,
-// and never taken for a flag.
+// argument is a file's name as one word of a command: quoted if necessary, and
+// never read as a flag.
 func argument(name string) string {
 	if strings.HasPrefix(name, "-") {
 		name = "./" + name
@@ -109,10 +108,9 @@ func argument(name string) string {
 
 // Settle gives a drop its last place: processed/ if result has no Class, else
 // failed/. data is what was read of it. On return the settled copy is durable
-// and the inbox file is gone, unless it was changed since it was read: then it
-// stays, and is a drop of its own. Settle returns the settled file's name. It
-// is "" where nothing was settled: what is no JSON object was changed since it
-// was read, or has gone.
+// and the inbox file is gone, unless it changed since it was read: then it stays,
+// as a drop of its own. Settle returns the settled file's name. It is "" if
+// nothing was settled: what is no JSON object has changed or gone.
 func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 	dir := ProcessedDir
 	if result.Class != "" {
@@ -159,8 +157,8 @@ func parseSettleable(f File, data []byte) (*drop.Object, error) {
 	return drop.ParseObject(data)
 }
 
-// settleAsIs moves what is no JSON object, and writes its result beside it.
-// The result comes first: if we crash in between, it is written again.
+// settleAsIs moves what is no JSON object, and writes its result beside it. The
+// result comes first: if we crash in between, it is written again.
 func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 	if same, err := b.unchanged(f); !same || err != nil {
 		return "", err // there is nothing left to settle; what came instead is for the next sweep
@@ -225,8 +223,8 @@ func explain(path string, result Result) error {
 	return durable.Replace(errorPath(path), o.Bytes())
 }
 
-// maxSettled bounds a settled file that is read into memory: a drop and its
-// result, each key on a line of its own.
+// maxSettled bounds what is read of a settled file: a drop with its result, each
+// key on a line of its own.
 const maxSettled = 4 * drop.MaxSize
 
 // ExplainSuffix ends the names of files in failed/ that explain others.
@@ -235,7 +233,7 @@ const ExplainSuffix = ".error.json"
 // errorPath is where the result of a file that is no JSON object stands.
 func errorPath(path string) string { return path + ExplainSuffix }
 
-// unchanged tells whether the inbox file is still what was read.
+// unchanged reports whether the inbox file is still what was read.
 func (b *Box) unchanged(f File) (bool, error) {
 	now, err := durable.Lstat(b.path(f))
 	switch {
@@ -255,14 +253,14 @@ func unchangedFile(before, now fs.FileInfo) bool {
 	return same && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime())
 }
 
-// unlink removes an inbox file whose settled copy is durable, unless it is no
-// longer what was read.
+// unlink removes an inbox file whose settled copy is durable, unless it changed
+// since it was read.
 func (b *Box) unlink(f File) error {
 	if same, err := b.unchanged(f); !same || err != nil {
 		return err
 	}
-	// A writer may rename its next file over this name at any moment. So the
-	// name is taken away first, and what it led to is looked at once more.
+	// A writer may rename its next file over this name at any moment. So the file
+	// is renamed first, and then compared once more.
 	crash.Point("settle.unlinking")
 	taken := filepath.Join(b.Dir(f.Kind), takenName(f.Name))
 	if err := durable.RenameVolatile(b.path(f), taken); err != nil {
@@ -272,7 +270,7 @@ func (b *Box) unlink(f File) error {
 		return err
 	}
 	crash.Point("settle.taken")
-	// If we crash or fail here, PutBack sees to what we took, whatever it was.
+	// If we crash or fail here, PutBack decides what the renamed file is.
 	now, err := durable.Lstat(taken)
 	if err != nil {
 		return err
@@ -285,17 +283,17 @@ func (b *Box) unlink(f File) error {
 	return err
 }
 
-// takenPrefix begins the name of a file that was taken out of the way. It is no
-// temporary file: it may be a drop that nobody has read yet.
+// takenPrefix begins the name of a file that was taken out of the way. Such a
+// file is not temporary: it may be a drop that nobody has read yet.
 const takenPrefix = ".otm-taken-"
 
-// takenName is a name of its own for each file that is taken.
+// takenName is a unique name for a file that is taken out of the way.
 func takenName(name string) string {
 	return fit(fmt.Sprintf("%s%016x-%s", takenPrefix, rand.Uint64(), name), "")
 }
 
-// nameOfTaken is the name under which a taken file was delivered; false where
-// the file is none of ours. A very long name was shortened.
+// nameOfTaken is the name under which a taken file was delivered; false if the
+// file is none of ours. A very long name was shortened.
 func nameOfTaken(taken string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(taken, takenPrefix)
 	if !ok {
@@ -365,8 +363,7 @@ func (b *Box) putBackOrRemove(kind Kind, taken string) error {
 	return b.putBack(kind, taken)
 }
 
-// putBack delivers what was taken and is not settled, under its name or the
-// next one that is free.
+// putBack delivers a taken file again, under its name or the next that is free.
 func (b *Box) putBack(kind Kind, taken string) error {
 	name, _ := nameOfTaken(taken)
 	_, err := placeNew(b.Dir(kind), name, func(path string) error {
@@ -385,8 +382,8 @@ func (b *Box) settledAs(kind Kind, name, path string) (bool, error) {
 	return settled, err
 }
 
-// load reads what may be a drop, settled or not; nil where it is no regular
-// file, or too large to be one.
+// load reads a file that may be a drop, settled or not. The data is nil if it is
+// no regular file, or too large.
 func load(path string) ([]byte, fs.FileInfo, error) {
 	data, info, err := durable.ReadAtMost(path, maxSettled)
 	if errors.Is(err, durable.ErrNoFile) || err == nil && info.Size() > maxSettled {
@@ -395,8 +392,8 @@ func load(path string) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// loadForeign is load for what may be anybody's: a file that we may not read is
-// no drop of ours.
+// loadForeign is load for files of anybody: one that we may not read is no drop
+// of ours.
 func loadForeign(path string) ([]byte, fs.FileInfo, error) {
 	data, info, err := load(path)
 	if errors.Is(err, fs.ErrPermission) {
@@ -405,11 +402,10 @@ func loadForeign(path string) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// Leftover tells whether f was settled already and only its unlinking is
-// missing, and then unlinks it: a settled copy of the same drop, under the
-// same name and from the same inbox, that is younger than f. A copy that had to
-// take another name is not looked for: x-2.json may as well be another drop
-// that says the same.
+// Leftover reports whether f is settled already and only its unlinking was
+// interrupted, and then unlinks it: there is a settled copy of the same drop from
+// the same inbox, under the same name, younger than f. A copy under another name
+// does not count: x-2.json may be another drop that says the same.
 func (b *Box) Leftover(f File, data []byte) (bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
 		settled, info, err := loadForeign(b.settledPath(dir, f.Name))
@@ -429,13 +425,12 @@ func (b *Box) Leftover(f File, data []byte) (bool, error) {
 		case s.Result.Inbox == f.Kind && !s.Result.Edited: // an edited one is what a Retry has just delivered
 			return true, b.unlink(f)
 		}
-		// It is of the other inbox, or does not say of which: then f settles once more.
+		// The copy is from the other inbox, or says none: f settles once more.
 	}
 	return false, nil
 }
 
-// sameDrop tells whether the bytes of a settled file are the drop that was read
-// as data.
+// sameDrop reports whether a settled file holds the drop that was read as data.
 func sameDrop(settled, data []byte) bool {
 	s, err := drop.ParseGrown(settled)
 	if err != nil {
@@ -452,14 +447,13 @@ func sameDrop(settled, data []byte) bool {
 	return bytes.Equal(s.Bytes(), d.Bytes())
 }
 
-// placeNew calls place with name, name-2, name-3 … until the name was free.
-// Names of explanations are never given out: they would be overwritten.
+// placeNew calls place with name, name-2, name-3 … until a name was free. It
+// never uses the name of an explanation, which could be overwritten.
 func placeNew(dir, name string, place func(path string) error) (string, error) {
 	for n := 1; ; n++ {
 		candidate := numbered(name, n)
 		path := filepath.Join(dir, candidate)
-		// Looked at sooner than that a file is written, or explained, that then
-		// finds no place.
+		// Checked first, so that nothing is written or explained for a taken name.
 		taken, err := stands(path)
 		if err != nil {
 			return "", err
@@ -487,8 +481,8 @@ func numbered(name string, n int) string {
 // maxName is how many bytes file systems allow a name to have.
 const maxName = 255
 
-// fit appends a suffix to a file name, shortening the name where both together
-// would leave no room for an explanation's suffix.
+// fit appends a suffix to a file name. It shortens the name if both leave no room
+// for the suffix of an explanation.
 func fit(name, suffix string) string {
 	keep := min(len(name), maxName-len(ExplainSuffix)-len(suffix))
 	for keep < len(name) && keep > 0 && !utf8.RuneStart(name[keep]) {

@@ -69,15 +69,15 @@ func (cr *creates) otherOwner(c *drop.Create) *waiting {
 	return owner
 }
 
-// unheard tells whether a record knows nothing of the drop that asks for its
-// task now, as it was rebuilt from a row while the steps were made, or a person
-// typed the row: then the steps may be others.
+// unheard reports whether a record does not know the drop of its task: it was
+// rebuilt from a row while the steps were made, or a person typed the row. Its
+// steps may then be others.
 func (cr *creates) unheard(rec *pipeline.Record, c *drop.Create) bool {
 	return rec.DropID == "" && !cr.processed.has(c)
 }
 
-// byRecord judges a create by the record of its task alone, where that has a
-// row; else the board has to be asked.
+// byRecord judges a create by the record of its task alone. known is false if
+// the record has no row: then the board has to be asked.
 func (cr *creates) byRecord(f inbox.File, c *drop.Create, rec *pipeline.Record) (v verdict, known bool) {
 	switch {
 	case rec == nil || rec.RowID == "":
@@ -96,7 +96,8 @@ func (cr *creates) byRecord(f inbox.File, c *drop.Create, rec *pipeline.Record) 
 	return verdict{}, false
 }
 
-// limited lets updates go on where only creates are held up.
+// limited turns a limit on new rows into a verdict on this file, so that updates
+// go on.
 func (cr *creates) limited(v verdict) verdict {
 	var e *pipeline.BoardError
 	if !errors.As(v.stop, &e) {
@@ -113,9 +114,8 @@ func (cr *creates) limited(v verdict) verdict {
 	return v
 }
 
-// foreignID makes the id of a drop that came without one: the UUID in its
-// name, else one that the same file always gets, so that a crash does not make
-// a stranger of it.
+// foreignID returns an id for a drop without one: the UUID in its name, else one
+// derived from name and content, so that it is the same after a crash.
 func foreignID(name string, data []byte) string {
 	if id := pipeline.DropIDInName(name); id != "" {
 		return id
@@ -137,7 +137,7 @@ func (cr *creates) bring(ctx context.Context, f inbox.File, c *drop.Create) verd
 	if err != nil {
 		return verdict{stop: err}
 	}
-	// Others write records while they hold the board, which we did not until now.
+	// Until now we did not hold the board, and others may have written the record.
 	rec, err := cr.load(c.Task.ID)
 	if err != nil {
 		return ownTrouble(err)
@@ -158,7 +158,7 @@ func (cr *creates) bring(ctx context.Context, f inbox.File, c *drop.Create) verd
 	return cr.place(ctx, b, f, c, rec, unseen)
 }
 
-// finish makes the steps that are missing of a task whose row was made.
+// finish makes the missing steps of a task whose row exists.
 func (cr *creates) finish(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, rec *pipeline.Record) verdict {
 	if b.Row(rec.RowID) == nil && !b.WalkAt().IsZero() {
 		if v, gone := cr.rowGone(ctx, b, rec); gone {
@@ -182,10 +182,9 @@ func (cr *creates) finish(ctx context.Context, b pipeline.Batch, f inbox.File, c
 	return cr.complete(ctx, b, c, rec, duplicate)
 }
 
-// place puts a task on the board of which its record knows no row: it finds
-// the row, or makes it.
+// place finds or makes the row of a task whose record knows none.
 func (cr *creates) place(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, rec *pipeline.Record, unseen bool) verdict {
-	var due time.Time // before which it may stand there unseen
+	var due time.Time // until then the row may exist without being visible
 	var err error
 	asked := rec != nil && rec.RowAskedAt != nil
 	ours := asked && rec.DropID == c.ID
@@ -204,11 +203,11 @@ func (cr *creates) place(ctx context.Context, b pipeline.Batch, f inbox.File, c 
 	case !due.IsZero():
 		return wait(due)
 	case rec == nil && cr.processed.has(c):
-		// Neither record nor row is left: it was archived, or deleted.
+		// Neither record nor row is left: the task was archived or deleted.
 		return verdict{result: &inbox.Result{SkippedDuplicate: true}}
 	case !ours && cr.processed.madeAs(c) != 0:
-		// Whoever copies a drop means it twice or once, nobody knows: this id
-		// was never made, so it must not vanish among those that were.
+		// A copy of a drop under another task id may be meant once or twice. It
+		// must not vanish as a duplicate.
 		v := fail(inbox.Conflict, "otm retry --new-id", "the id of this drop is that of %v: %q", cr.processed.madeAs(c), c.ID)
 		v.result.HintNames = true
 		return v
@@ -221,8 +220,8 @@ func (cr *creates) place(ctx context.Context, b pipeline.Batch, f inbox.File, c 
 	return cr.complete(ctx, b, c, rec, duplicate)
 }
 
-// complete makes the steps of a task that have no rows, in as many batches as
-// they take. It is for when nothing is asked for of which no answer came.
+// complete makes the rows of steps that have none, in as many batches as it
+// takes. No request without an answer may be open.
 func (cr *creates) complete(ctx context.Context, b pipeline.Batch, c *drop.Create, rec *pipeline.Record, duplicate bool) verdict {
 	for {
 		made, err := cr.makeSteps(ctx, b, rec)
@@ -242,9 +241,9 @@ func (cr *creates) complete(ctx context.Context, b pipeline.Batch, c *drop.Creat
 	}
 }
 
-// stepNotMade is what happens to a create of which the board did not take a
-// step. Whatever words it has for it, a refusal may mean that the row above has
-// gone, so the rows are read anew.
+// stepNotMade is the verdict on a create one of whose steps the board refused.
+// The row above may have gone, whatever the board's error says, so the board is
+// walked.
 func (cr *creates) stepNotMade(ctx context.Context, b pipeline.Batch, rec *pipeline.Record, err error) verdict {
 	if !pipeline.IsRefused(err) {
 		return boardTrouble(err)
@@ -261,8 +260,8 @@ func (cr *creates) stepNotMade(ctx context.Context, b pipeline.Batch, rec *pipel
 	return wait(cr.Now().Add(retryBoard)) // it came back
 }
 
-// rowOf returns the row that bears the id of a task, of several rather one
-// that has its title; nil where none does.
+// rowOf returns the row with the id of a task, nil if there is none. Of several,
+// one with the task's title is preferred.
 func rowOf(b pipeline.Batch, c *drop.Create) *pipeline.Row {
 	row := b.TaskRow(c.Task.ID)
 	if row == nil || sameTitle(row.Title, c.Task.Title) {
@@ -276,8 +275,8 @@ func rowOf(b pipeline.Batch, c *drop.Create) *pipeline.Row {
 	return row
 }
 
-// mayCreateUnseen tells whether a row may be made although the board cannot be
-// read, because the file has waited for so long.
+// mayCreateUnseen reports whether a file has waited so long that its row is made
+// although the board cannot be read.
 func (cr *creates) mayCreateUnseen(f inbox.File, err error) bool {
 	var e *pipeline.BoardError
 	if !errors.As(err, &e) || e.Class != pipeline.Transient {
@@ -286,8 +285,7 @@ func (cr *creates) mayCreateUnseen(f inbox.File, err error) bool {
 	return cr.Now().Sub(f.Info.ModTime()) >= cr.Times.DedupGiveUp
 }
 
-// onBoard is the verdict on a create whose task stands on the board with all
-// its steps.
+// onBoard is the verdict on a create whose task is on the board with all steps.
 func (cr *creates) onBoard(rec *pipeline.Record, c *drop.Create, duplicate bool) verdict {
 	cr.processed.note(c)
 	return verdict{result: &inbox.Result{
@@ -304,8 +302,8 @@ func stepRows(rec *pipeline.Record) []string {
 	return ids
 }
 
-// isTwice reports whether a drop that took effect under a name comes a
-// second time; else only the settling was missing.
+// isTwice reports whether a drop that took effect under a name came a second
+// time. If not, only its settling was interrupted.
 func isTwice(box *inbox.Box, f inbox.File, name string) (bool, error) {
 	if name != f.Name {
 		return true, nil

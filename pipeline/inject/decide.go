@@ -14,7 +14,7 @@ import (
 // until the dispatcher has handed the task out.
 var errNotDispatched = errors.New("task is not dispatched yet")
 
-// refusal says why an update cannot apply.
+// refusal is why an update cannot apply.
 type refusal struct {
 	class  inbox.Class
 	reason string
@@ -26,9 +26,8 @@ func refuse(class inbox.Class, format string, args ...any) error {
 	return &refusal{class, fmt.Sprintf(format, args...)}
 }
 
-// decide turns an update into what to write, for a task in the state of its
-// record. The error is errNotDispatched or a *refusal; nothing is ever applied
-// in part.
+// decide turns an update into what to write, by the state of the task in its
+// record. The error is errNotDispatched or a *refusal. No update applies in part.
 func decide(rec *pipeline.Record, person bool, u *drop.Update) (*pipeline.Report, error) {
 	from := rec.Status
 	if from == pipeline.New && !person {
@@ -64,8 +63,8 @@ func decide(rec *pipeline.Record, person bool, u *drop.Update) (*pipeline.Report
 	return report, nil
 }
 
-// decideReviewed allows what may still be said at agent_done: a reason and a
-// result, and what is so already.
+// decideReviewed allows what may still be reported at agent_done: a reason, a
+// result, and what the task shows already.
 func decideReviewed(rec *pipeline.Record, report *pipeline.Report) error {
 	if report.Status != "" && report.Status != pipeline.AgentDone {
 		return refuse(inbox.Conflict, "%s: cannot become %s", whoSet(rec), report.Status)
@@ -106,7 +105,7 @@ func listSteps(steps []pipeline.Step, reported string) string {
 	return b.String()
 }
 
-// whoSet says who brought the task into its state, and when.
+// whoSet names the state of a task, who set it and when.
 func whoSet(rec *pipeline.Record) string {
 	if e := rec.LastMove(rec.Status); e != nil {
 		return fmt.Sprintf("%v is %s (%s set it at %s)", rec.TaskID, rec.Status, e.Who, e.At.UTC().Format("2006-01-02T15:04:05Z"))

@@ -11,11 +11,11 @@
 //	record: all ids
 //	processed/: the settled copy, then the inbox file goes
 //
-// If we crash at any point, the next sweep reads the record. A row or step
-// that was asked for and has no id may stand on the board or not: it is looked
-// for, the row by its Task ID, a step by parent and title, and counts as not
-// made only when a complete walk that began SettleAfter later lacks it. So
-// what was begun is finished, and nothing is made twice.
+// If we crash at any point, the next sweep continues from the record. A row or
+// step that was asked for and has no id may exist or not. The sweep looks for the
+// row by its Task ID, for a step by parent and title. It counts as not made only
+// when a complete walk that began SettleAfter later lacks it. So nothing is lost,
+// and nothing is made twice.
 //
 // # An update
 //
@@ -24,15 +24,20 @@
 //	record: its id among Updates
 //	processed/
 //
-// The updates of one task apply in the order of their file names; one that has
-// to wait holds back the later ones of its task, not those of others. If we
-// crash in between, what was decided is written again, which changes nothing.
+// The updates of one task apply in the order of their file names. One that waits
+// holds back the later ones of its task only. If we crash in between, the
+// recorded decision is written again, which changes nothing.
+//
+// # Order
+//
+// Reports come before creates. Among reports tasks take turns, among creates
+// agents do.
 //
 // # Failures
 //
-// An item error settles that one file in failed/ and the next goes on. Where
-// the board or our own disk is in trouble, files stay where they are and the
-// sweep says when to come back; Injector.Sweep draws the line. A missing option
-// or a full list keeps the file, as a person has to act on the board. A row that
-// a person deleted is never made again: what still comes for it is a conflict.
+// An error of one file settles it in failed/, and the others go on. When the board
+// or our disk is in trouble, files stay and the sweep says when to sweep again;
+// Injector.Sweep draws the line. A missing option or a full list keeps the file
+// until a person acts on the board. A row that a person deleted is never made
+// again: later drops for it are conflicts.
 package inject

@@ -16,9 +16,8 @@ import (
 // Who is the name under which the injector writes.
 const Who = "otm-injector"
 
-// createAge is how old what is known of the board may be for making a row. Our
-// own creates are told apart by their records; this is for rows that came from
-// elsewhere.
+// createAge is how old the snapshot may be when a row is made. Records identify
+// our own creates; this is about rows from elsewhere.
 const createAge = 3 * time.Minute
 
 // Injector sweeps the inboxes. Its methods are for one goroutine, which holds
@@ -29,8 +28,7 @@ type Injector struct {
 	Board  pipeline.Board
 	Agents pipeline.Agents
 	Times  pipeline.Times
-	// Fresh says that a sweep with something to do walks the board first, as a
-	// sweep that somebody asked for should.
+	// Fresh makes each sweep that has something to do walk the board first.
 	Fresh bool
 	Log   *slog.Logger
 	Now   func() time.Time
@@ -41,7 +39,7 @@ type Injector struct {
 	processed processed
 }
 
-// Report says what a sweep did.
+// Report is what a sweep did.
 type Report struct {
 	Processed int
 	Failed    int
@@ -58,7 +56,7 @@ func (r *Report) due(at time.Time) {
 	}
 }
 
-// Summary is the report as a heartbeat tells it.
+// Summary is the report in words, for heartbeats. Callers escape it.
 func (r *Report) Summary() string {
 	s := fmt.Sprintf("Processed %d tasks, %d failures", r.Processed, r.Failed)
 	if r.Processed == 1 {
@@ -84,15 +82,14 @@ func (in *Injector) progress() {
 
 // Sweep looks through both inboxes until there is nothing left to do now.
 //
-// Trouble loses nothing and ends no process. What would meet the next file as
-// well, such as a board out of reach, a full disk or too many open files, ends
-// the sweep: it is in the report, which says when to come back. What concerns
-// one file, or the record of one task, keeps that file and lets the others go
-// on. It is the same for counter, records and settling: wherever it stops, the
-// next sweep goes on from what the record says.
+// Trouble loses nothing and ends no process. An error that the next file would
+// meet as well, such as a board out of reach, a full disk or too many open files,
+// ends the sweep: the report has it, and says when to sweep again. An error about
+// one file, or about the record of one task, keeps that file and lets the others
+// go on. Wherever a sweep stops, the next one continues from the records.
 //
-// There is one error, which matches fs.ErrNotExist: the data directory has
-// gone, and only otm init makes one.
+// The error matches fs.ErrNotExist: the data directory has gone, and only otm
+// init makes one.
 func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
 	if in.known == nil {
 		in.known = map[delivered]*waiting{}
@@ -115,17 +112,16 @@ func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
 	}
 }
 
-// outOfReach tells whether the board, or our disk, is in trouble and nobody
-// knows for how long. An answer that was lost is no such trouble: what became of the call
-// shows within SettleAfter.
+// outOfReach reports whether board or disk are in trouble of unknown duration. A
+// lost answer is none: its effect shows within SettleAfter.
 func (r *Report) outOfReach() bool {
 	var e *pipeline.BoardError
 	return r.Trouble != nil && !(errors.As(r.Trouble, &e) && (!e.Until.IsZero() || e.MaybeApplied))
 }
 
-// SweepUntilQuiet sweeps as a run that somebody asked for should: it waits out
-// what is due within soon, and sweeps again, for no longer than long in all.
-// The report is of all its sweeps.
+// SweepUntilQuiet sweeps for a person or a timer: while something is due within
+// soon, it waits and sweeps again, for at most long. The report covers all its
+// sweeps.
 func (in *Injector) SweepUntilQuiet(ctx context.Context, soon, long time.Duration) (*Report, error) {
 	end := in.Now().Add(long)
 	total := &Report{}

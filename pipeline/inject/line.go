@@ -67,8 +67,8 @@ func (l *line) look() (files []*waiting, err error) {
 			l.owners[w.task] = w
 		}
 	}
-	// A report of which nobody knows the task may be of any: then all come in
-	// the order of their names.
+	// A report whose task is not known may be of any task: then all come in the
+	// order of their names.
 	if !slices.ContainsFunc(updates, func(w *waiting) bool { return w.task == 0 }) {
 		l.takeTurns(updates)
 	}

@@ -84,8 +84,8 @@ func (p *processed) tasksOf(id string) []pipeline.TaskID {
 	return tasks
 }
 
-// readSettled reads of which drop and task a processed file is; no task if that
-// is not known.
+// readSettled reads the ids of drop and task of a processed file; task 0 if they
+// are not known.
 func (p *processed) readSettled(name string) (id string, task pipeline.TaskID) {
 	settled, err := p.box.ReadSettled(inbox.ProcessedDir, name)
 	if err != nil || settled.Object == nil || settled.Result.Inbox != inbox.NewTasks {

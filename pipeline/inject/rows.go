@@ -13,7 +13,7 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// fill takes over what the drop says.
+// fill sets a record from its drop. History and attempts stay.
 func (cr *creates) fill(r *pipeline.Record, f inbox.File, c *drop.Create) {
 	if c.CreatedAt.IsZero() {
 		c.CreatedAt = f.Info.ModTime().UTC()
@@ -31,13 +31,13 @@ func (cr *creates) fill(r *pipeline.Record, f inbox.File, c *drop.Create) {
 	}
 }
 
-// adopt makes the record of a row that is on the board, and finds the rows of
-// the steps that the drop asks for.
+// adopt records a row that was found on the board, with the rows of the steps
+// that the drop asks for.
 func (cr *creates) adopt(ctx context.Context, f inbox.File, c *drop.Create, row *pipeline.Row, steps []*pipeline.Row) (*pipeline.Record, error) {
 	return cr.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
 		found := "row found"
 		if r.DropID == "" && r.RowID == "" {
-			found = pipeline.EventRebuilt // it was lost, and with it what came behind the drop; or a person typed the row
+			found = pipeline.EventRebuilt // the record was lost, or a person typed the row
 		}
 		if r.DropID != c.ID || len(r.Steps) == 0 {
 			cr.fill(r, f, c)
@@ -49,13 +49,13 @@ func (cr *creates) adopt(ctx context.Context, f inbox.File, c *drop.Create, row 
 	})
 }
 
-// takeOver gives a record the steps of the drop that it has not heard of. What
-// else stands below the row comes last.
+// takeOver gives a record that did not know its drop the steps of the drop. Other
+// steps on the board come last.
 func (cr *creates) takeOver(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, rec *pipeline.Record) (*pipeline.Record, error) {
 	rows := b.StepRows(rec.RowID)
 	return cr.change(ctx, rec, func(r *pipeline.Record) {
 		r.DropID, r.Drop = c.ID, f.Name
-		r.Reporting = nil // it names steps by their place: decided anew, it comes to the same
+		r.Reporting = nil // it names steps by their place, and is decided again
 		had := r.Steps
 		r.Steps = nil
 		for _, title := range c.Task.Steps {
@@ -71,8 +71,8 @@ func (cr *creates) takeOver(ctx context.Context, b pipeline.Batch, f inbox.File,
 	})
 }
 
-// matchSteps gives the steps of a record the rows that have their titles. Of
-// equal titles each gets one, the older first.
+// matchSteps matches the steps of a record with rows by title. Of equal titles
+// each gets one row, the oldest first.
 func matchSteps(r *pipeline.Record, rows []*pipeline.Row) {
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b *pipeline.Row) int { return cmp.Compare(a.Created, b.Created) })
@@ -91,12 +91,11 @@ func matchSteps(r *pipeline.Record, rows []*pipeline.Row) {
 	}
 }
 
-// errReadable says that a record is there which could not be read when it was
-// decided what to do.
+// errReadable says that a record can be read that could not be when we decided.
 var errReadable = errors.New("the record can be read again")
 
-// makeRow makes the row of a task. If we crash after the first write to its
-// record, the row is looked for before it is made again.
+// makeRow makes the row of a task. The record says first that the row is asked
+// for: after a crash, the row is looked for before it is made again.
 func (cr *creates) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, known *pipeline.Record, unseen bool) (*pipeline.Record, error) {
 	now := cr.Now()
 	rec, err := cr.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
@@ -160,9 +159,8 @@ func (cr *creates) rowCells(rec *pipeline.Record, c *drop.Create) []pipeline.Cel
 	return cells
 }
 
-// findSteps looks for the steps that were asked for before and of which no
-// answer came. due is zero if what is not found counts as not made; else it is
-// when to look again.
+// findSteps looks for steps whose requests got no answer. If due is zero, those
+// that are not found were not made; else look again at due.
 func (cr *creates) findSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (_ *pipeline.Record, due time.Time, err error) {
 	asked := func(s pipeline.StepRecord) bool { return s.RowID == "" && s.AskedAt != nil }
 	i := slices.IndexFunc(rec.Steps, asked)
@@ -187,15 +185,15 @@ func (cr *creates) findSteps(ctx context.Context, b pipeline.Batch, rec *pipelin
 	return rec, due, nil
 }
 
-// makeSteps makes the rows of the steps that have none, until the batch has
-// lasted its time: others wait for the board. Then the next step is not noted
-// as asked for, or whoever goes on would look for it.
+// makeSteps makes the rows of steps that have none, until the batch has lasted
+// its time. It does not record a step as asked for that it leaves to the next
+// batch: that one would look for it.
 func (cr *creates) makeSteps(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (_ *pipeline.Record, err error) {
 	for i := range rec.Steps {
 		if rec.Steps[i].RowID != "" {
 			continue
 		}
-		if rec.Steps[i].AskedAt == nil { // else the record that made what is before it says so
+		if rec.Steps[i].AskedAt == nil { // else recorded with the row before it
 			if b.Over() {
 				return rec, nil
 			}
@@ -210,15 +208,15 @@ func (cr *creates) makeSteps(ctx context.Context, b pipeline.Batch, rec *pipelin
 	return rec, nil
 }
 
-// askNext notes that the next step without a row is about to be asked for.
+// askNext records that the next step without a row is about to be asked for.
 func askNext(r *pipeline.Record, now time.Time) {
 	if i := slices.IndexFunc(r.Steps, func(s pipeline.StepRecord) bool { return s.RowID == "" }); i >= 0 {
 		r.Steps[i].AskedAt = &now
 	}
 }
 
-// makeStep makes the row of step i. The record that says it was made also says
-// that the next one is asked for, if this batch still does so.
+// makeStep makes the row of step i. The same write to the record says that the
+// next step is asked for, if this batch goes on.
 func (cr *creates) makeStep(ctx context.Context, b pipeline.Batch, rec *pipeline.Record, i int) (*pipeline.Record, error) {
 	id, err := b.Create(ctx, rec.RowID,
 		pipeline.Cell{Field: pipeline.FieldTitle, Text: rec.Steps[i].Title},
@@ -239,8 +237,8 @@ func (cr *creates) makeStep(ctx context.Context, b pipeline.Batch, rec *pipeline
 	})
 }
 
-// unmade notes how a request for a row ended that brought none: it was not
-// made, or, as of now, nobody knows.
+// unmade records a failed request for a row: the row was not made, or the answer
+// was lost just now.
 func (cr *creates) unmade(ctx context.Context, rec *pipeline.Record, cause error, set func(*pipeline.Record, *time.Time)) error {
 	var at *time.Time
 	if pipeline.MaybeApplied(cause) {

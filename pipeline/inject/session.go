@@ -20,8 +20,8 @@ type session struct {
 	refreshed bool           // the board was walked in this sweep
 }
 
-// load returns the record of a task; nil where there is none, and where it is
-// damaged: then the board tells, and Change sets it aside.
+// load returns the record of a task. It is nil if there is none or if it is
+// damaged: then the board decides, and Change sets the record aside.
 func (s *session) load(id pipeline.TaskID) (*pipeline.Record, error) {
 	rec, err := s.Store.Load(id)
 	var corrupt *task.CorruptError
@@ -31,8 +31,8 @@ func (s *session) load(id pipeline.TaskID) (*pipeline.Record, error) {
 	return rec, err
 }
 
-// open returns the batch in which to work, a new one where the last has lasted
-// its time.
+// open returns the batch to work in. It begins a new one when the last has
+// lasted its time.
 func (s *session) open(ctx context.Context) (pipeline.Batch, error) {
 	if s.batch != nil && s.batch.Over() {
 		if err := s.end(); err != nil {
@@ -45,8 +45,8 @@ func (s *session) open(ctx context.Context) (pipeline.Batch, error) {
 			return nil, err
 		}
 		s.batch = batch
-		// Elsewhere a failure is a warning (app.raising); here no id may be given
-		// out that stands on the board.
+		// Other components only warn (app.raising). Here no id may be given out
+		// that stands on the board.
 		if err := s.Store.RaiseAbove(ctx, batch); err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func (s *session) end() error {
 	return err
 }
 
-// look makes sure that the rows are known well enough for a create.
+// look walks the board if the snapshot is too old for a create.
 func (s *session) look(ctx context.Context, b pipeline.Batch) error {
 	maxAge := createAge
 	if s.Fresh && !s.refreshed {
@@ -83,9 +83,9 @@ func (s *session) walk(ctx context.Context, b pipeline.Batch) error {
 	return s.Store.RaiseAbove(ctx, b)
 }
 
-// certain walks the board where that can tell whether something that was asked
-// for at the given time is there. due is zero if what the walk lacks now
-// counts as not made; else it is when to look again.
+// certain walks the board if a walk can show the effect of a request that was
+// made at the given time. If due is zero, what the snapshot lacks was not made;
+// else look again at due.
 func (s *session) certain(ctx context.Context, b pipeline.Batch, asked time.Time) (due time.Time, err error) {
 	certain := asked.Add(s.Times.SettleAfter).Truncate(time.Millisecond) // the grain of WalkAt
 	if b.WalkAt().Before(certain) && (!s.Now().Before(certain) || b.WalkAt().Before(asked)) {
@@ -99,8 +99,8 @@ func (s *session) certain(ctx context.Context, b pipeline.Batch, asked time.Time
 	return time.Time{}, nil
 }
 
-// change changes the record that we have, and no other: where somebody took it
-// away, or made it anew from the board, the error is a *changedError.
+// change changes the record that we work by. If another process removed or
+// rebuilt it meanwhile, the error is a *changedError.
 func (s *session) change(ctx context.Context, rec *pipeline.Record, f func(*pipeline.Record)) (*pipeline.Record, error) {
 	return s.Store.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		if r.RowID != rec.RowID || r.DropID != rec.DropID || !slices.EqualFunc(r.Steps, rec.Steps, sameStep) {
@@ -114,8 +114,8 @@ func (s *session) change(ctx context.Context, rec *pipeline.Record, f func(*pipe
 
 func sameStep(a, b pipeline.StepRecord) bool { return a.RowID == b.RowID && a.Title == b.Title }
 
-// changedError says that a record changed while we worked by it. That ends the
-// turn of the file: the next look begins from what board, record and drop say.
+// changedError says that a record changed while we worked by it. The file waits,
+// and is judged again by board, record and drop.
 type changedError struct {
 	task  pipeline.TaskID
 	again time.Time // when to look
@@ -125,11 +125,11 @@ func (e *changedError) Error() string {
 	return fmt.Sprintf("the record of %v changed while the injector worked by it", e.task)
 }
 
-// rowGone is the verdict on a drop whose task had a row that the last walk
-// lacked. Whoever deleted it, or archived it, meant it: it is never made again.
-// But one walk may be wrong, so the drop waits until another one lacks it, too,
-// and the board itself says so. gone is false where the row is there after all.
-// A row that is restored later is seen as any other (Record.Observe).
+// rowGone is the verdict on a drop whose task had a row that the snapshot lacks.
+// A row that a person deleted or archived is never made again. One walk may be
+// wrong, so the drop waits until a second one lacks the row and the board
+// confirms it. gone is false if the row is there after all. A row that is
+// restored later is observed as any other (Record.Observe).
 func (s *session) rowGone(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
 	if rec.ArchivedAt != nil {
 		return fail(inbox.Conflict, "otm history "+rec.TaskID.String(), "%v is %s, and was archived at %s", rec.TaskID, rec.Status, rec.ArchivedAt.UTC().Format(time.RFC3339)), true
@@ -153,8 +153,9 @@ func (s *session) rowGone(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 	return fail(inbox.Conflict, "otm show "+rec.TaskID.String(), "the row of %v is no longer on the board: somebody deleted or archived it", rec.TaskID), true
 }
 
-// askForRow asks the board for a row that the walks lack, and notes its answer.
-// Where that does not come, only this drop waits: such calls are few a minute.
+// askForRow asks the board for a row that the walks lack, and records the
+// answer. If none comes, only this drop waits: the board allows few such calls a
+// minute.
 func (s *session) askForRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (v verdict, gone bool) {
 	if !missing(b, rec.RowID).Gone {
 		gone, err := b.LookFor(ctx, rec.RowID)
@@ -179,8 +180,8 @@ func (s *session) askForRow(ctx context.Context, b pipeline.Batch, rec *pipeline
 	return verdict{}, true
 }
 
-// missing is what is known of a row that walks lack; the zero value where
-// nothing is, as after the snapshot was lost.
+// missing returns what the batch knows of a row that walks lack. It is zero if
+// the snapshot was lost.
 func missing(b pipeline.Batch, row string) pipeline.Missing {
 	for _, m := range b.Missing() {
 		if m.Row.ID == row {

@@ -18,23 +18,23 @@ type updates struct {
 	line *line
 
 	held    map[pipeline.TaskID]bool             // tasks with a report that waits
-	allHeld bool                                 // a report waits of which nobody knows the task
+	allHeld bool                                 // a report waits whose task is not known
 	drops   map[pipeline.TaskID]pipeline.Dropped // for records that were lost; nil: not asked yet
 }
 
 // reset begins a round.
 func (up *updates) reset() { up.held, up.allHeld = map[pipeline.TaskID]bool{}, false }
 
-// holdAll holds back all updates behind one that could not be read, as it may be
-// of any task. One that stays so holds up nobody for longer than UpdateWait.
+// holdAll holds back all updates behind one that could not be read: it may be of
+// any task. It does so for at most UpdateWait.
 func (up *updates) holdAll(f inbox.File) {
 	if f.Kind == inbox.TaskUpdates && up.Now().Sub(f.Info.ModTime()).Abs() < up.Times.UpdateWait {
 		up.allHeld = true
 	}
 }
 
-// update handles one file of task-updates/, and holds back the later ones of
-// the same task if it has to wait.
+// update handles one file of task-updates/. If it has to wait, later ones of the
+// same task are held back.
 func (up *updates) update(ctx context.Context, f inbox.File, u *drop.Update) verdict {
 	if u.ID == "" {
 		u.ID = foreignID(f.Name, u.Encode())
@@ -70,7 +70,7 @@ func (up *updates) tryUpdate(ctx context.Context, f inbox.File, u *drop.Update) 
 	if err != nil {
 		return verdict{stop: err}
 	}
-	// Others write records while they hold the board, which we did not until now.
+	// Until now we did not hold the board, and others may have written the record.
 	if rec, err = up.load(u.TaskID); err != nil {
 		return ownTrouble(err)
 	}
@@ -125,7 +125,8 @@ func (up *updates) appliedBefore(f inbox.File, u *drop.Update, rec *pipeline.Rec
 	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SkippedDuplicate: twice}}, true
 }
 
-// unknown is an update of a task that nobody knows. Its create may still come.
+// unknown is the verdict on an update of an unknown task. Its create may still
+// come.
 func (up *updates) unknown(f inbox.File, id pipeline.TaskID) verdict {
 	until := f.Info.ModTime().Add(up.Times.UpdateWait)
 	if now := up.Now(); until.After(now) {
@@ -134,7 +135,7 @@ func (up *updates) unknown(f inbox.File, id pipeline.TaskID) verdict {
 	return fail(inbox.Unmatched, "otm list", "no task %v is known, and none came within %v", id, up.Times.UpdateWait)
 }
 
-// rebuild makes a record that was lost from the row, if there is one.
+// rebuild makes a lost record from the row of its task; nil if there is no row.
 func (up *updates) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.TaskID) (*pipeline.Record, error) {
 	row := b.TaskRow(id)
 	if row == nil && !b.Fresh(createAge) {
@@ -155,7 +156,7 @@ func (up *updates) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.Ta
 	rows := b.StepRows(row.ID)
 	return up.Store.Change(ctx, id, func(r *pipeline.Record) error {
 		if r.RowID != "" || r.DropID != "" {
-			return pipeline.ErrUnchanged // it could not be read before, and can be now
+			return pipeline.ErrUnchanged // it can be read again
 		}
 		r.FromRow(row, rows, up.drops[id].Steps)
 		if a := up.Agents.Assigned(row.Assignee); a != nil {
@@ -166,8 +167,8 @@ func (up *updates) rebuild(ctx context.Context, b pipeline.Batch, id pipeline.Ta
 	})
 }
 
-// currentRow returns the row of a task, known well enough to write its status;
-// nil where the board has it no more.
+// currentRow returns the row of a task, fresh enough to write its status; nil if
+// the board no longer shows it.
 func (up *updates) currentRow(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (*pipeline.Row, error) {
 	row := b.Row(rec.RowID)
 	if row != nil && b.Current(row, pipeline.StatusAge) && !(up.Fresh && !up.refreshed) {
@@ -183,7 +184,7 @@ func (up *updates) currentRow(ctx context.Context, b pipeline.Batch, rec *pipeli
 }
 
 // apply decides on an update and writes it. If we crash after the decision was
-// recorded, the same is written again.
+// recorded, the same cells are written again.
 func (up *updates) apply(ctx context.Context, b pipeline.Batch, f inbox.File, rec *pipeline.Record, row *pipeline.Row, u *drop.Update) verdict {
 	agent := up.Agents.Named(rec.Agent)
 	if a := up.Agents.Assigned(row.Assignee); a != nil {
@@ -231,7 +232,7 @@ func (up *updates) apply(ctx context.Context, b pipeline.Batch, f inbox.File, re
 		}
 	}
 	ticked := tickedRows(rec)
-	var changed *changedError // its record was lost just now: what is rebuilt from the row has the update in it
+	var changed *changedError // a record that is rebuilt from the row contains the update
 	if _, err := up.change(ctx, rec, func(r *pipeline.Record) { up.applied(r, u, f.Dropped()) }); err != nil && !errors.As(err, &changed) {
 		return ownTrouble(err)
 	}
@@ -239,9 +240,8 @@ func (up *updates) apply(ctx context.Context, b pipeline.Batch, f inbox.File, re
 	return verdict{result: &inbox.Result{SlackItemID: rec.RowID, SubtaskItemIDs: ticked}}
 }
 
-// notWritten is what happens to an update that the board did not take. A row
-// that has just gone is no refusal of the update: the rows are read anew, and
-// by them it is decided again.
+// notWritten is the verdict on an update that the board did not take. A row that
+// has just gone is no refusal of the update: after a walk it is decided again.
 func (up *updates) notWritten(ctx context.Context, b pipeline.Batch, err error) verdict {
 	var e *pipeline.BoardError
 	if !errors.As(err, &e) || !e.RowGone {
@@ -253,8 +253,8 @@ func (up *updates) notWritten(ctx context.Context, b pipeline.Batch, err error) 
 	return wait(up.Now().Add(retryBoard))
 }
 
-// stepsGone refuses a report of a step whose row is not on the board any more.
-// It is asked before anything is written, as nothing may apply in part.
+// stepsGone refuses a report of a step whose row has gone from the board. It runs
+// before anything is written: no update applies in part.
 func stepsGone(b pipeline.Batch, r *pipeline.Record, report *pipeline.Report) error {
 	for _, i := range report.Steps {
 		if b.Row(r.Steps[i].RowID) == nil {
@@ -264,7 +264,7 @@ func stepsGone(b pipeline.Batch, r *pipeline.Record, report *pipeline.Report) er
 	return nil
 }
 
-// decideAgain keeps to what was decided before a crash: a decision made anew
+// decideAgain keeps to a decision that was recorded before a crash. A new one
 // would tick the next of several equal steps.
 func decideAgain(r *pipeline.Record, person bool, u *drop.Update) (*pipeline.Report, error) {
 	before := r.Reporting
@@ -273,14 +273,14 @@ func decideAgain(r *pipeline.Record, person bool, u *drop.Update) (*pipeline.Rep
 		return report, err
 	}
 	if err != nil && r.Status != before.Status {
-		return nil, err // a person moved the task on since
+		return nil, err // a person has moved the task since
 	}
 	return before, nil
 }
 
-// stands tells whether the report that was begun is on the board, by what it
-// leaves there: its steps are ticked, and its texts stand in the row. A status
-// alone leaves nothing once a person has set another one.
+// stands reports whether the board shows the report that was begun: its steps are
+// ticked, and its texts are in the row. A status alone shows nothing once a
+// person has set another one.
 func stands(r *pipeline.Record, row *pipeline.Row) bool {
 	report := r.Reporting
 	if len(report.Steps) == 0 && report.Result == nil {
@@ -294,11 +294,10 @@ func stands(r *pipeline.Record, row *pipeline.Row) bool {
 	return (report.Reason == nil || row.Reason == *report.Reason) && (report.Result == nil || row.Result == *report.Result)
 }
 
-// noteFailed leaves a trace of an update that fails with its task, where that
-// is known, and forgets what was decided: sent again, it is decided anew. It
-// comes before the settling. If we crash in between, or the settling fails, the
-// update is judged again, and fails with the same trace, which stands there
-// once.
+// noteFailed records in the task's history that an update failed, and drops what
+// was decided: the same update sent again is decided again. It runs before the
+// settling. If we crash in between, the update is judged again and fails the same
+// way, which is recorded once.
 func (up *updates) noteFailed(ctx context.Context, f inbox.File, u *drop.Update, why string) error {
 	if rec, err := up.load(u.TaskID); rec == nil {
 		return err
@@ -321,8 +320,8 @@ func (up *updates) noteFailed(ctx context.Context, f inbox.File, u *drop.Update,
 	return err
 }
 
-// changes are the cells that a report writes: the steps, then the task, so
-// that where each row takes a call of its own the task is not ahead of them.
+// changes are the cells that a report writes, the steps before the task: if each
+// row takes a call of its own, the task is never ahead of its steps.
 func changes(rec *pipeline.Record, now time.Time) []pipeline.Change {
 	report := rec.Reporting
 	var all []pipeline.Change
@@ -370,13 +369,11 @@ func tickedRows(rec *pipeline.Record) []string {
 	return ids
 }
 
-// applied notes that the report stands on the board; it was dropped at the given
-// time. What otm next reports by itself, that the task is in progress, is no
-// progress.
+// applied records that the report is on the board.
 func (up *updates) applied(r *pipeline.Record, u *drop.Update, dropped time.Time) {
 	report, now, who := r.Reporting, up.Now(), pipeline.WhoAgent(r.Agent)
 	if report == nil {
-		return // its record was lost just now, and made anew from the row, which has the update in it
+		return // the record was rebuilt from the row, which contains the update
 	}
 	for _, i := range report.Steps {
 		r.Steps[i].Done = true

@@ -17,7 +17,7 @@ type verdict struct {
 	result *inbox.Result   // the file is to be settled so
 	due    time.Time       // it waits, and is to be looked at again at this time; zero: when something happens
 	kept   string          // it waits until a person acts, for this reason
-	stop   error           // trouble that would meet the next file as well: nothing more in this sweep
+	stop   error           // the next file would fail the same way: end the sweep
 	task   pipeline.TaskID // of an update: whose later ones wait for this one to be settled
 }
 
@@ -29,8 +29,7 @@ func fail(class inbox.Class, hint, format string, args ...any) verdict {
 	return verdict{result: &inbox.Result{Class: class, Error: fmt.Sprintf(format, args...), Hint: hint}}
 }
 
-// boardTrouble turns an error of work on the board into what happens to the
-// file that met it.
+// boardTrouble is the verdict on a file that met an error of the board.
 func boardTrouble(err error) verdict {
 	var missing *pipeline.MissingError
 	if errors.As(err, &missing) {
@@ -46,8 +45,8 @@ func boardTrouble(err error) verdict {
 	return verdict{stop: err}
 }
 
-// ownTrouble turns trouble with our own files into what happens to the file
-// that met it, see Sweep.
+// ownTrouble is the verdict on a file that met an error of our own files, see
+// Sweep.
 func ownTrouble(err error) verdict {
 	var changed *changedError
 	if errors.As(err, &changed) {
@@ -59,9 +58,9 @@ func ownTrouble(err error) verdict {
 	return keep(err.Error())
 }
 
-// concernsAll tells whether trouble with our own files would meet the next one
-// as well: our disk or our process lacks something, or it is no trouble with a
-// file at all, as a lock that is held.
+// concernsAll reports whether the next file would meet the same error: our disk
+// or our process lacks something, or the error is not about a file, such as a
+// lock that is held.
 func concernsAll(err error) bool {
 	for _, lack := range []error{
 		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,

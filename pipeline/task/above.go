@@ -7,11 +7,10 @@ import (
 	"otm/pipeline"
 )
 
-// MaxJump is how far above the counter an id may lie that somebody else made up.
-// One beyond it does not raise the counter, and a drop that bears it is refused:
-// slips and mischief must not use the ids up. The id is never given out all the
-// same: it raises the counter once that has come near, and Take passes over
-// records that exist.
+// MaxJump is how far above the counter an id from elsewhere may lie. One beyond it
+// does not raise the counter, and a drop that bears it is refused: slips and
+// mischief must not use up the ids. Such an id is not given out twice: it raises
+// the counter once that has come near, and Take skips records that exist.
 const MaxJump = 100_000
 
 // FarError says that an id lies more than MaxJump above the counter.
@@ -23,8 +22,8 @@ func (e *FarError) Error() string {
 	return fmt.Sprintf("more than %d above %v, the next id to be given out", MaxJump, e.Next)
 }
 
-// Above returns the counter, now next, as it has to stand because of ids that
-// are in use: above each of them that is not more than MaxJump ahead.
+// Above returns the counter, now next, raised above each of the given ids that is
+// at most MaxJump ahead of it.
 func Above(next pipeline.TaskID, ids ...pipeline.TaskID) pipeline.TaskID {
 	for _, id := range slices.Sorted(slices.Values(ids)) {
 		if id >= next && id-next <= MaxJump {

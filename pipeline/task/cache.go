@@ -9,9 +9,8 @@ import (
 	"otm/pipeline"
 )
 
-// cache keeps records as they were read, as passes look at all of them again
-// and again. A file is known by what stat says of it; each write makes a new
-// one.
+// cache keeps records in memory: each pass looks at all of them. A file is
+// identified by its stat; each write makes a new one.
 type cache map[pipeline.TaskID]cached
 
 type cached struct {
@@ -22,14 +21,14 @@ type cached struct {
 const (
 	// maxCached bounds the cache. Beyond it, it begins anew.
 	maxCached = 20_000
-	// restless is how young a file may be that is not kept: file times have
-	// the grain of the kernel's tick, in which it may be written once more.
+	// restless is the age below which a file is not cached: its times have the
+	// grain of the kernel's tick, within which it may be written again.
 	restless = 100 * time.Millisecond
 )
 
-// Load reads the record of a task. What is returned is the caller's own. The
-// error matches fs.ErrNotExist where there is none, and is a *CorruptError
-// where it cannot be read.
+// Load reads the record of a task. The result is the caller's own. The error
+// matches fs.ErrNotExist if there is none, and is a *CorruptError if it cannot be
+// parsed.
 func (s *Store) Load(id pipeline.TaskID) (*pipeline.Record, error) {
 	info, err := durable.Stat(s.recordPath(id))
 	if err != nil {

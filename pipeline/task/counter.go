@@ -21,7 +21,7 @@ const CounterWait = 10 * time.Second
 
 const counterFile = "next-task-id.json"
 
-// ErrIDsUsedUp says that T-999999999 was given out.
+// ErrIDsUsedUp says that the last id, T-999999999, was given out.
 var ErrIDsUsedUp = errors.New("all task ids are used up")
 
 // Counter is the counter with its lock held. Release it soon: every create
@@ -36,16 +36,16 @@ type counterState struct {
 	Next int `json:"next"`
 }
 
-// possible tells whether a counter can hold this: the next id, or the number
+// possible reports whether a counter can hold this: the next id, or the number
 // after the last one.
 func (s counterState) possible() bool {
 	return s.Next >= 1 && s.Next <= int(pipeline.MaxTaskID)+1
 }
 
-// Counter takes the counter's lock, waiting up to CounterWait, and reads it.
-// The error is a *lock.HeldError if somebody keeps it longer. The data
-// directory is locked as well: an id that was given out twice cannot be taken
-// back, so it must not happen even if somebody clears the locks away.
+// Counter takes the counter's lock, waiting up to CounterWait, and reads it. The
+// error is a *lock.HeldError if another process keeps it longer. The data
+// directory is locked as well: no id may be given out twice even if somebody
+// removes the lock files.
 func (s *Store) Counter(ctx context.Context) (*Counter, error) {
 	l, err := lock.AcquireIn(ctx, s.dir, s.lockPath("next-task-id"), CounterWait)
 	if err != nil {
@@ -62,9 +62,8 @@ func (s *Store) Counter(ctx context.Context) (*Counter, error) {
 // Release gives the lock back.
 func (c *Counter) Release() { c.lock.Release() }
 
-// load finds the next id. A counter that is fine costs one read and one stat;
-// only where something is wrong with it are the files searched, and then it is
-// put right at once, so that this is said once.
+// load finds the next id. A good counter costs one read and one stat. A damaged
+// one, or one that was set back, is repaired from the ids in use, with a warning.
 func (c *Counter) load() error {
 	left, err := c.lock.Note()
 	if err != nil {
@@ -107,12 +106,12 @@ func (c *Counter) load() error {
 	return c.write(c.next)
 }
 
-// ErrBadCounter says of a counter that it is missing, or holds what none can
-// hold. The next command that takes an id puts it right.
+// ErrBadCounter says that the counter's file is missing or holds no counter. The
+// next command that takes an id repairs it.
 var ErrBadCounter = errors.New("counter unusable")
 
-// Stored returns the next id as the counter's file says it, without a lock;
-// ErrBadCounter where it says none.
+// Stored returns the next id from the counter's file, without a lock. The error
+// matches ErrBadCounter if the file holds none.
 func (s *Store) Stored() (int, error) { return readCounter(filepath.Join(s.dir, counterFile)) }
 
 func readCounter(path string) (int, error) {
@@ -187,9 +186,9 @@ func (s *Store) Raise(ctx context.Context, ids ...pipeline.TaskID) error {
 	return nil
 }
 
-// RaiseAbove makes sure that no id on the board is given out: people type them
-// as well. It is to be called after every walk, whoever made it, and looks at
-// the rows of each once. A call that fails is to be made again.
+// RaiseAbove makes sure that no id on the board is given out: people type them as
+// well. Call it after every walk, also another process's. It looks at the rows of
+// each walk once, and again if it failed.
 func (s *Store) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
 	walk := b.WalkAt()
 	s.mu.Lock()
@@ -231,8 +230,8 @@ func (c *Counter) write(next pipeline.TaskID) error {
 
 func (c *Counter) path() string { return filepath.Join(c.store.dir, counterFile) }
 
-// Issued tells whether an id was given out, or is not above the ids that were.
-// Where the counter cannot be read, every id counts as issued.
+// Issued reports whether an id was given out, or lies below one that was. If the
+// counter cannot be read, every id counts as issued.
 func (s *Store) Issued(id pipeline.TaskID) (bool, error) {
 	next, err := s.Stored()
 	if errors.Is(err, ErrBadCounter) {

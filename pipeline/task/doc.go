@@ -1,6 +1,6 @@
-// Package task keeps what OTM knows of each task: the counter that gives out
-// ids, the keys that make a create unique, and one record a task. It is the
-// only writer of next-task-id.json, keys/ and tasks/.
+// Package task keeps what OTM knows of each task: the counter that gives out ids,
+// the keys that make a create unique, and one record a task. It is the only
+// writer of next-task-id.json, keys/ and tasks/.
 //
 // # Files
 //
@@ -14,19 +14,16 @@
 //
 // An id is durable in the counter before it is given out, so an id that was
 // printed is never given out again. The note in the lock file is a second copy
-// that needs no fsync: it is for the day on which a person or a restore sets
-// the counter back, not for a power failure. Where counter, note and the
-// highest id found in the files disagree, the highest wins.
+// without fsync. It helps when a person or a restore sets the counter back, not
+// after a power failure. The highest of counter, note and ids in use wins.
 //
 // # Records
 //
-// The record is written before each outside effect, to say that it is
-// attempted, and after, to say that it happened. Not before those that are
-// decided anew from the board alone, and come to the same: a promotion,
-// progress, an id that is written back, what a person does on the page. After a
-// crash, what stands in the record is the oldest that can be true: an effect
-// that is noted happened, one that is noted as attempted may have. Whoever goes
-// on asks the board. A record is changed under its lock by reading it again,
-// changing it and replacing the file; the lock is never held over a network
-// call.
+// A record is written before each outside effect, to say that it is attempted,
+// and after it, to say that it happened. After a crash it may be behind the
+// board, never ahead of it: an effect that it has happened, one that it has as
+// attempted may have. The next process asks the board. Effects that are derived
+// from the board alone are not recorded before: they come out the same again.
+// A record is changed under its lock, by reading it again and replacing the file.
+// The lock is never held over a network call.
 package task

@@ -13,10 +13,10 @@ import (
 	"otm/pipeline/history"
 )
 
-// usedIDs returns the ids that records, creates, keys of otm-create and lines
-// of the history stand for. It reads them all. (A key may hold an id that
-// nothing else knows: that of a drop which is not delivered yet.) Updates are
-// not asked: whoever reports on a task that nobody made must not use ids up.
+// usedIDs reads all ids in use: those of records, creates, keys of otm-create and
+// the history. (Only a key may hold the id of a drop that is not delivered yet.)
+// Updates do not count: a report on a task that does not exist must not use up an
+// id.
 func (s *Store) usedIDs() ([]pipeline.TaskID, error) {
 	used, err := s.IDs()
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Store) usedIDs() ([]pipeline.TaskID, error) {
 	return used, nil
 }
 
-// InInbox tells whether a create for id was delivered and waits.
+// InInbox reports whether a create for id waits in the inbox.
 func (s *Store) InInbox(id pipeline.TaskID) (bool, error) {
 	found := false
 	err := eachDrop(filepath.Join(s.dir, "new-tasks"), func(o *drop.Object) {
@@ -49,8 +49,8 @@ func (s *Store) InInbox(id pipeline.TaskID) (bool, error) {
 	return found, err
 }
 
-// Drops tells of each task what its create asked for, where that is found. It
-// reads all creates there are, and is for when records are lost.
+// Drops returns what the create of each task asked for, if it is found. It reads
+// all creates and is for when records are lost.
 func (s *Store) Drops() (map[pipeline.TaskID]pipeline.Dropped, error) {
 	all := map[pipeline.TaskID]pipeline.Dropped{}
 	ranks := map[pipeline.TaskID]int{}
@@ -78,8 +78,8 @@ func (s *Store) Drops() (map[pipeline.TaskID]pipeline.Dropped, error) {
 	return all, nil
 }
 
-// eachDrop visits the drops in a directory, settled or not. What is none is
-// passed over, also what we may not read.
+// eachDrop visits the drops in a directory, settled or not. It skips other files,
+// and those that we may not read.
 func eachDrop(dir string, visit func(*drop.Object)) error {
 	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func eachDrop(dir string, visit func(*drop.Object)) error {
 	return nil
 }
 
-// taskIDOf reads the taskId of a drop; 0 where there is none that counts.
+// taskIDOf reads the taskId of a drop; 0 if there is no valid one.
 func taskIDOf(o *drop.Object) pipeline.TaskID {
 	var text string
 	if json.Unmarshal(o.Get("taskId"), &text) != nil {

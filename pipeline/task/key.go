@@ -14,22 +14,21 @@ import (
 	"otm/pipeline"
 )
 
-// Key is what is kept of a key of otm-create: the id it stands for, and the
-// drop, until that was delivered.
+// Key is the file of a key of otm-create: the id that it stands for and, until it
+// was delivered, the drop.
 type Key struct {
 	Key    string          `json:"key"`
 	TaskID pipeline.TaskID `json:"taskId"`
 	Name   string          `json:"file"`
 	Title  string          `json:"title,omitempty"` // as it was dropped
-	// Drop is the create that belongs to the key. It is kept until the drop
-	// stands in the inbox: if we crash in between, the next call with this key
-	// delivers it, under the same name.
+	// Drop is the create of the key, until it stands in the inbox. If we crash in
+	// between, the next call with this key delivers it under the same name.
 	Drop      json.RawMessage `json:"drop,omitempty"`
 	Delivered bool            `json:"delivered"`
 }
 
-// DamagedKeyError says that the file of a key says nothing. To go on without it
-// could make its task once more, so a person has to decide.
+// DamagedKeyError is a key file that cannot be read. Going on without it could
+// make its task twice, so a person has to decide.
 type DamagedKeyError struct {
 	Path string
 	Data []byte
@@ -39,7 +38,7 @@ func (e *DamagedKeyError) Error() string {
 	return fmt.Sprintf("key file %q is damaged: %.60q", e.Path, e.Data)
 }
 
-// LookupKey finds a key; nil where it was never used.
+// LookupKey finds a key; nil if it was never used.
 func (c *Counter) LookupKey(key string) (*Key, error) {
 	data, err := durable.ReadFile(c.keyPath(key))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,8 +54,8 @@ func (c *Counter) LookupKey(key string) (*Key, error) {
 	return &k, nil
 }
 
-// SaveKey makes a key durable. The bytes of its drop are kept as they are, so
-// that what is delivered after a crash is what would have been before.
+// SaveKey writes a key, durably. The bytes of its drop are kept as they are, so
+// that a delivery after a crash is the same.
 func (c *Counter) SaveKey(k *Key) error {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)

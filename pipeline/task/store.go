@@ -18,8 +18,8 @@ import (
 	"otm/pipeline"
 )
 
-// recordWait is how long to wait for the lock of a record. Nobody holds it
-// over a network call, so this is a machine in trouble.
+// recordWait is how long to wait for the lock of a record. As nobody holds it over
+// a network call, a longer wait means that the machine is in trouble.
 const recordWait = 60 * time.Second
 
 // Store is the data directory as this package sees it. It is safe for use by
@@ -33,9 +33,9 @@ type Store struct {
 	records cache
 }
 
-// Open returns the store of a data directory. warn is told, in one sentence
-// each, what was wrong and was put right; nil means nobody is. Nothing is read
-// or made yet.
+// Open returns the store of a data directory. warn gets one sentence for each
+// thing that was wrong and was put right; it may be nil. Nothing is read or made
+// yet.
 func Open(dir string, warn func(string)) *Store {
 	if warn == nil {
 		warn = func(string) {}
@@ -43,7 +43,7 @@ func Open(dir string, warn func(string)) *Store {
 	return &Store{dir: dir, warn: warn}
 }
 
-// CorruptError says that a record cannot be read. Change sets it aside.
+// CorruptError is a record that cannot be parsed. Change sets it aside.
 type CorruptError struct {
 	Path string
 	Err  error
@@ -70,9 +70,9 @@ func (s *Store) read(id pipeline.TaskID) (*pipeline.Record, error) {
 	return &r, nil
 }
 
-// Change changes a record under its lock: it reads it again, lets f change it,
-// and replaces the file, durably. Where there is none, f gets an empty record
-// that has only the id. If f returns pipeline.ErrUnchanged, nothing is written and the
+// Change changes a record under its lock: it reads it again, lets f change it, and
+// replaces the file, durably. If there is none, f gets an empty record that has
+// only the id. If f returns pipeline.ErrUnchanged, nothing is written and the
 // record is returned; any other error is passed on. f must not call Change.
 func (s *Store) Change(ctx context.Context, id pipeline.TaskID, f func(r *pipeline.Record) error) (*pipeline.Record, error) {
 	l, err := lock.Acquire(ctx, s.lockPath("task-"+id.String()), recordWait)

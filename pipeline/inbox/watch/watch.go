@@ -1,19 +1,17 @@
-// Package watch tells that something may have happened in some directories.
+// Package watch reports that something may have happened in some directories.
 //
-// Events hint, they decide nothing: whoever is told looks for himself. The
-// package therefore reports too much rather than too little. Where events were
-// lost, where a directory was missing and came back, and where the kernel
+// Events are hints: the receiver looks for itself. The package rather reports too
+// much than too little. If events were lost, a directory came back, or the kernel
 // allows no more watches, it says "look now".
 //
-// Directories are watched, not files, as files that are replaced take their
-// watch with them. Each directory's parent is watched too, so that a directory
-// that is removed and made again is noticed at once; the kernel drops the
-// watch silently then (fsnotify issue 279).
+// It watches directories, not files: a file that is replaced takes its watch with
+// it. It also watches each directory's parent, to notice at once when a directory
+// is removed and made again: the kernel then drops the watch silently (fsnotify
+// issue 279).
 //
-// Where a watch is refused (fs.inotify.max_user_watches or
-// max_user_instances on Linux, the number of open files on macOS), the
-// directory is polled instead: once a second its change time is looked at. Once
-// a minute the watch is tried again.
+// If a watch is refused (fs.inotify.max_user_watches or max_user_instances on
+// Linux, the number of open files on macOS), the directory is polled: its change
+// time is read once a second. The watch is tried again once a minute.
 package watch
 
 import (
@@ -42,11 +40,11 @@ const pollEvery = time.Second
 // retryEvery is how often a watch that was refused is tried again.
 const retryEvery = time.Minute
 
-// probePrefix begins the names of files that Probe makes: temporary files, so
-// that one that is left behind is cleared away like any other.
+// probePrefix begins the names of files that Probe makes. They are temporary
+// files: one that is left behind is cleared away like any other.
 const probePrefix = durable.TempPrefix + "probe-"
 
-// Watcher watches directories. Run must be running for it to tell anything.
+// Watcher watches directories. It reports nothing unless Run is running.
 type Watcher struct {
 	dirs    []string
 	match   func(name string) bool
@@ -59,7 +57,7 @@ type Watcher struct {
 	lost      int
 
 	// Owned by Run.
-	backend *fsnotify.Watcher // nil where the kernel allows none
+	backend *fsnotify.Watcher // nil if the kernel allows none
 	errs    chan error        // the backend's errors, which never wait for us
 	parents []string          // of dirs
 	watched map[string]place  // of dirs and parents, those that were there
@@ -83,11 +81,11 @@ type place struct {
 type Stats struct {
 	Overflows int    // how often the kernel's queue ran over
 	Lost      int    // how often a directory vanished or was replaced
-	Degraded  string // why directories are polled, with what to do; "" where all are watched
+	Degraded  string // why directories are polled, with what to do; "" if all are watched
 }
 
-// New returns a watcher of the given directories, which need not exist. What
-// happens to files whose name does not match is passed over.
+// New returns a watcher of the given directories, which need not exist. It ignores
+// files whose name does not match.
 func New(match func(name string) bool, dirs ...string) *Watcher {
 	w := &Watcher{
 		match:   match,
@@ -108,8 +106,8 @@ func New(match func(name string) bool, dirs ...string) *Watcher {
 	return w
 }
 
-// Changed delivers a value when something may have happened since the last one
-// was received: many events are one value.
+// Changed delivers a value when something may have happened since the last one was
+// received. Many events are one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Probed delivers the directories in which the event of a probe was seen.
@@ -156,7 +154,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// events is nil, and thus never ready, where there is no backend.
+// events is nil, and thus never ready, if there is no backend.
 func (w *Watcher) events() chan fsnotify.Event {
 	if w.backend == nil {
 		return nil
@@ -225,9 +223,8 @@ func (w *Watcher) begin() {
 	}()
 }
 
-// rewatch makes sure that each directory and each parent that exists is
-// watched, as the directory that its name leads to now. If anew, also those
-// whose watch seems to stand are watched anew.
+// rewatch watches each directory and parent that exists, as the directory that its
+// name leads to now. If anew, watches that seem to stand are renewed as well.
 func (w *Watcher) rewatch(anew bool) {
 	var alive []string
 	if w.backend != nil {
@@ -265,8 +262,8 @@ func (w *Watcher) forget(path string, lost bool) {
 	}
 }
 
-// watch begins to watch a directory, and then says "look now": what came into
-// it before told nobody.
+// watch begins to watch a directory, and then says "look now": nobody was told of
+// what came into it before.
 func (w *Watcher) watch(path string, info fs.FileInfo) {
 	p := place{info: info, refused: true, recent: true}
 	if w.backend != nil {
@@ -286,7 +283,7 @@ func (w *Watcher) watch(path string, info fs.FileInfo) {
 	}
 }
 
-// retry tries once more what the kernel refused.
+// retry tries again to get the watches that the kernel refused.
 func (w *Watcher) retry() {
 	w.mu.Lock()
 	degraded := w.degraded != ""
@@ -322,7 +319,7 @@ func (w *Watcher) poll() {
 	}
 }
 
-// findProbes answers for probes where no event can.
+// findProbes answers probes in directories without events.
 func (w *Watcher) findProbes(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -338,8 +335,8 @@ func (w *Watcher) degrade(err error) {
 	w.degraded = explain(err)
 }
 
-// explain names the limit behind an error: on Linux the kernel says "no space
-// left on device" and means its own watches.
+// explain names the limit behind an error: Linux says "no space left on device"
+// and means its own watches.
 func explain(err error) string {
 	switch {
 	case runtime.GOOS == "linux" && errors.Is(err, syscall.ENOSPC):
@@ -352,8 +349,8 @@ func explain(err error) string {
 	return fmt.Sprintf("cannot watch: %v; polling instead", err)
 }
 
-// Probe makes a file in each directory that exists, whose event Run then sees
-// and reports through Probed. It returns how many it made.
+// Probe makes a file in each directory that exists. Run sees its event and reports
+// it through Probed. Probe returns how many it made.
 func (w *Watcher) Probe() int {
 	made := 0
 	for _, dir := range w.dirs {
