@@ -85,7 +85,6 @@ func newRealGateway(t *testing.T, model *scripted, bin string, agents []string) 
 	if err := os.WriteFile(g.configPath(), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	watch(t, filepath.Dir(g.root))
 	t.Cleanup(func() {
 		g.kill(syscall.SIGKILL)
 		if t.Failed() {
@@ -235,42 +234,6 @@ func (g *realGateway) cli(t *testing.T, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("openclaw %v: %v\n%s", args, err, out)
 	}
-}
-
-// watch lets no process outlive the test whose environment names dir: the gateway,
-// the shells of its agents, our own. If the test is killed, its end of a pipe
-// closes and a shell kills them all. At a proper end none may be left.
-func watch(t *testing.T, dir string) {
-	t.Helper()
-	watchdog := exec.Command("sh", "-c", `cat
-for p in /proc/[0-9]*; do
-	if grep -qaF "$0" "$p/environ" 2>/dev/null; then kill -9 "${p#/proc/}"; fi
-done`, dir)
-	watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // not ended by a Ctrl-C
-	pipe, err := watchdog.StdinPipe()
-	if err == nil {
-		err = watchdog.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		waitUntil(t, "all processes to end", func() bool { return len(processesOf(dir)) == 0 })
-		pipe.Close()
-		watchdog.Wait()
-	})
-}
-
-// processesOf returns the processes in whose environment dir stands.
-func processesOf(dir string) []string {
-	var found []string
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, f := range files {
-		if env, err := os.ReadFile(f); err == nil && bytes.Contains(env, []byte(dir)) {
-			found = append(found, filepath.Dir(f))
-		}
-	}
-	return found
 }
 
 // kill ends the gateway, and with SIGKILL the shells of its agents.

@@ -247,7 +247,8 @@ func base() string {
 	return os.TempDir()
 }
 
-// process is one that a run of tests started.
+// process is one that a run of tests started: the directory of the run stands in
+// its environment or its command line.
 type process struct {
 	pid     int
 	command string
@@ -270,9 +271,9 @@ func processesOf(dir string) (found []process) {
 			continue
 		}
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		ours := bytes.Contains(append(env, 0), []byte(RunEnv+"="+dir+"\x00"))
-		if !ours && !bytes.HasPrefix(line, []byte(dir+"/")) { // a program of ours in an environment of its own
-			continue // as is a zombie, which has neither
+		about := append(append(env, 0), line...) // nothing, of a zombie
+		if !bytes.Contains(about, []byte(dir+"/")) && !bytes.Contains(about, []byte(dir+"\x00")) {
+			continue
 		}
 		found = append(found, process{pid, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))})
 	}
