@@ -276,6 +276,9 @@ func powerless(t *testing.T) func(*exec.Cmd) {
 // that events were lost.
 func TestInotifyOverflow(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("makes 20,000 files")
+	}
 	const files = 20_000
 	var limit int
 	data, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")

@@ -101,6 +101,9 @@ func (s *soak) endUp(crew *group) {
 // beside agents that rewrite their dispatch files without a lock.
 func TestManyHands(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts 200 processes")
+	}
 	const hands = 64
 	s := newHands(t)
 	crew := s.crew(t.Context(), 0)

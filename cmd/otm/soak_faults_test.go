@@ -23,7 +23,10 @@ const roundTasks = 1000
 // row late. Now and then a process is killed as well.
 func TestSoakFaults(t *testing.T) {
 	t.Parallel()
-	tasks, seed := setting(t, soakTasks, 40), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
+	if testing.Short() {
+		t.Skip("goes on for ten seconds")
+	}
+	tasks, seed := setting(t, soakTasks, 20), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	for left := tasks; left > 0 && !t.Failed(); seed, left = seed+1, left-roundTasks {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newSoak(t, uint64(seed))

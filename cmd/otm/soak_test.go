@@ -44,7 +44,10 @@ const roundKills = 200
 // choices, not the moments.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	kills, seed := setting(t, soakKills, 60), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
+	if testing.Short() {
+		t.Skip("goes on for ten seconds")
+	}
+	kills, seed := setting(t, soakKills, 30), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	long, err := time.ParseDuration(cmp.Or(os.Getenv(soakFor), "0s"))
 	if err != nil {
 		t.Fatalf("%s: %v", soakFor, err)

@@ -79,6 +79,9 @@ type tab struct {
 // newTab opens a page in a profile without cookies.
 func newTab(t testing.TB) *tab {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
 	chromium.once.Do(startChromium)
 	if chromium.err != nil {
 		if os.Getenv("OTM_TEST_CHROMIUM") == "must" || chromium.err != exec.ErrNotFound {

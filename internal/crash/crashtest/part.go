@@ -13,7 +13,7 @@ import (
 // day; the log of the test names it. The environment says otherwise:
 //
 //	OTM_SEED=n        the part of day n, counted from 1970; a run that failed is repeated so
-//	OTM_TEST_PARTS=n  walks have n parts instead of 4; 1 takes all cases
+//	OTM_TEST_PARTS=n  walks have n parts instead of 4, or 40 with -short; 1 takes all cases
 //	OTM_TEST_WHOLE=1  all cases, and those that differ from others in small things
 const (
 	seedEnv  = "OTM_SEED"
@@ -21,6 +21,7 @@ const (
 	wholeEnv = "OTM_TEST_WHOLE"
 
 	usualParts = 4
+	shortParts = 40
 )
 
 // Whole reports whether a walk takes all of its cases, also those that differ
@@ -50,7 +51,11 @@ type part struct{ seed, parts int }
 
 func partOf(t testing.TB) part {
 	t.Helper()
-	p := part{Seed(t), setting(t, partsEnv, usualParts)}
+	usual := usualParts
+	if testing.Short() {
+		usual = shortParts
+	}
+	p := part{Seed(t), setting(t, partsEnv, usual)}
 	if Whole() {
 		p.parts = 1
 	}
