@@ -1,4 +1,5 @@
-# make check is what CI runs. make help lists the rest.
+# make check is what CI runs, but for two tests with software from npm. make help
+# lists the rest.
 
 GO ?= go
 BIN := bin
@@ -17,15 +18,15 @@ demo: ## see the whole pipeline at work
 	$(GO) run ./cmd/otm demo
 
 .PHONY: test
-test: ## all tests
+test: ## all tests (three minutes on two idle cores)
 	$(GO) test ./...
 
 .PHONY: test-race
-test-race: ## all tests, with the race detector
-	GORACE=atexit_sleep_ms=0 GOFLAGS=-race $(GO) test ./...
+test-race: ## all tests, with the race detector (its processes need not wait at their end)
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -timeout=20m ./...
 
 .PHONY: check
-check: fmt-check tidy-check vet lint vuln shellcheck release-check test-race ## everything that CI runs
+check: fmt-check tidy-check vet lint vuln shellcheck release-check test-race ## what CI runs, but for the real gateway and web-api
 
 .PHONY: fmt-check
 fmt-check:
@@ -61,7 +62,7 @@ gateway-all: ## the tests with the real OpenClaw gateway, both versions (some mi
 
 .PHONY: soak
 soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
-	OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
+	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
 
 # The walks, which take every place times every failure. Without this, a run takes
 # one part of their cases (internal/crash/crashtest/part.go).
@@ -82,7 +83,7 @@ web-api: ## the board's suite with Slack's own client for Node
 .PHONY: bench
 bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
-	$(GO) test ./internal/app ./internal/board ./pipeline/task -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load|IDs'
+	TMPDIR=$${TMPDIR:-/tmp} $(GO) test ./internal/app ./internal/board ./pipeline/task -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load|IDs'
 
 .PHONY: lines
 lines: ## the lines of the product, per package and in sum

@@ -57,6 +57,9 @@ func commands() map[string]func() {
 // mainNames are the commands of OTM.
 var mainNames = []string{"otm", "otm-create", "otm-update", "otm-injector", "otm-dispatcher", "otm-completion-detector"}
 
+// plainPath is PATH without the commands of OTM.
+var plainPath = os.Getenv("PATH")
+
 // withCommands are the tests, for which all commands stand in a directory of
 // PATH.
 type withCommands struct{ *testing.M }
@@ -70,7 +73,7 @@ func (w withCommands) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	os.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	os.Setenv("PATH", bin+string(filepath.ListSeparator)+plainPath)
 	return w.M.Run()
 }
 

@@ -154,7 +154,7 @@ func (g *realGateway) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(g.prepared, "node", "node"), append([]string{filepath.Join(g.prepared, "node_modules", "openclaw", "openclaw.mjs")}, args...)...)
 	cmd.Dir = g.root
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(g.root, "home"), "TMPDIR=" + filepath.Join(g.root, "tmp"),
+		"PATH=" + plainPath, "HOME=" + filepath.Join(g.root, "home"), "TMPDIR=" + filepath.Join(g.root, "tmp"),
 		"OPENCLAW_STATE_DIR=" + filepath.Join(g.root, "state"), "OPENCLAW_CONFIG_PATH=" + g.configPath(),
 		"OPENCLAW_DISABLE_BONJOUR=1", "OPENCLAW_NO_RESPAWN=1", "OPENCLAW_SKIP_CHANNELS=1", "OPENCLAW_NO_AUTO_UPDATE=1",
 		"OPENCLAW_SKIP_CRON=1", "OPENCLAW_SKIP_BROWSER_CONTROL_SERVER=1", "OPENCLAW_SKIP_STARTUP_MODEL_PREWARM=1",
