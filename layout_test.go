@@ -107,7 +107,7 @@ var mayImport = map[string][]string{
 	"otm/pipeline/inject":              {"otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/pipeline/complete":            {"otm/pipeline"},
 	"otm/slacklist":                    {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
-	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
+	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
 	"otm/dispatch/gateway":             {},
 	"otm/dispatch/gateway/gatewaytest": {},
 	"otm/heartbeat":                    {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe"},

@@ -369,7 +369,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 		w.ended()
 	}
 	given := w.pass().Given
-	if len(given) != 1 || !strings.HasPrefix(given[0], "agent alpha is left alone: 5 runs in a row ended without progress") || !strings.Contains(given[0], "signal: killed") {
+	if len(given) != 1 || !strings.HasPrefix(given[0], "alpha is left alone: 5 runs in a row ended without progress") || !strings.Contains(given[0], "signal: killed") {
 		t.Errorf("given: %q", given)
 	}
 	wake := w.record(id).Wakes[0]

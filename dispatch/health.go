@@ -1,10 +1,12 @@
 package dispatch
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 
+	"otm/internal/explain"
 	"otm/internal/lock"
+	"otm/internal/safe"
 	"otm/pipeline"
 )
 
@@ -58,19 +60,28 @@ func (a *AgentState) health(running bool, pid int) Health {
 	return h
 }
 
-// Sentence tells people about an agent that pauses or is left alone.
-func (h Health) Sentence() string {
+// Finding is what is wrong with the agent; nil: nothing is.
+func (h Health) Finding() *explain.Finding {
+	switch h.State {
+	case HealthHangs:
+		return h.found(explain.AgentHangs, "since", h.Since, "pid", h.PID)
+	case HealthPausing, HealthLeftAlone:
+	default:
+		return nil
+	}
 	run := h.LastRun
-	how, log := run.Words, ""
-	if how == "" {
-		how = "nobody saw how"
+	look := "read what it printed: tail " + safe.Quote(run.Log)
+	if run.Log == "" {
+		look = "read the gateway's log: openclaw logs"
 	}
-	if run.Log != "" {
-		log = "; log: " + run.Log
-	}
-	at, next := run.Ended.UTC().Format(time.RFC3339), h.NextStart.UTC().Format(time.RFC3339)
+	code := explain.AgentPausing
 	if h.State == HealthLeftAlone {
-		return fmt.Sprintf("agent %s is left alone: %d runs in a row ended without progress, the last at %s (%s); the next probe starts at %s; to start it now: otm resume %s%s", h.Agent, h.Failures, at, how, next, h.Agent, log)
+		code = explain.AgentLeftAlone
 	}
-	return fmt.Sprintf("agent %s: its last run ended at %s without progress (%s); it is started again at %s%s", h.Agent, at, how, next, log)
+	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", cmp.Or(run.Words, "nobody saw how"), "next", h.NextStart, "look", look)
+}
+
+func (h Health) found(code explain.Code, args ...any) *explain.Finding {
+	f := explain.New(code, append(args, "agent", h.Agent)...)
+	return &f
 }

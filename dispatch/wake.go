@@ -157,7 +157,9 @@ func told(s *situation, pl plan) wakeResult {
 	r := wakeResult{due: pl.due}
 	switch pl.action {
 	case leftAlone, pausing:
-		r.given = s.state.health(s.running, 0).Sentence()
+		if f := s.state.health(s.running, 0).Finding(); f != nil {
+			r.given = f.Text(s.now) + ": " + f.Next(s.now)
+		}
 	case hangs:
 		r.given = fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
 	"otm/internal/explain"
@@ -117,6 +118,28 @@ func (w *whyWorld) byCommand() {
 	w.rows[0].Assignee, w.rec.Agent, w.rec.Dispatch.Agent = "runner", "runner", "runner"
 }
 
+// link has the dispatcher stay, with this connection to the gateway.
+func (w *whyWorld) link(l dispatch.Link) {
+	w.Helper()
+	stays, err := w.h.residents().take(w.Context(), heartbeat.Dispatcher)
+	if err == nil {
+		w.Cleanup(func() { stays.Release() })
+		err = dispatch.WriteLink(w.h.Dir, l)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// agentState writes what the dispatcher keeps of runner.
+func (w *whyWorld) agentState(format string, times ...time.Time) {
+	args := make([]any, len(times))
+	for i, t := range times {
+		args[i] = t.Format(time.RFC3339)
+	}
+	put(w, filepath.Join(w.h.Dir, "agent-states", "runner.json"), fmt.Sprintf(format, args...))
+}
+
 // runs has the process of runner run.
 func (w *whyWorld) runs() {
 	w.Helper()
@@ -216,7 +239,7 @@ func TestWhy(t *testing.T) {
 		slow  bool // otm why --all tells of it
 	}{
 		{"taken", func(w *whyWorld) { w.taken() }, "gate took it 1m ago and has reported nothing yet", "", false},
-		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "gate was woken 1h ago and has not taken it", "the dispatcher's next pass wakes it again", true},
+		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "gate was woken 1h ago and has not taken it", "it is woken again with the dispatcher's next pass", true},
 		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Accepted = nil }, 1) },
 			"no answer came to the wake of 1h ago", "otm doctor   # checks whether the gateway is there", true},
 		{"whether it was woken cannot be read", func(w *whyWorld) {
@@ -250,7 +273,7 @@ func TestWhy(t *testing.T) {
 			at := w.now.Add(-30 * time.Minute)
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,
 				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "Gate", Via: "gateway", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
-		}, "gate was woken 30m ago and has not taken it", "the dispatcher's next pass wakes it again", true},
+		}, "gate was woken 30m ago and has not taken it", "it is woken again with the dispatcher's next pass", true},
 		{"given up", func(w *whyWorld) {
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4)
 			key := w.rec.Wakes[3].Key
@@ -262,7 +285,7 @@ func TestWhy(t *testing.T) {
 			w.byCommand()
 			w.woken(started, 1)
 			w.runs()
-		}, "the process of runner was started 1h ago, still runs, and has taken nothing", "logs/exec/runner", true},
+		}, "runs and has taken nothing for 1h", "or end it: kill ", true},
 		{"its process has begun", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *pipeline.Wake) {
@@ -287,25 +310,52 @@ func TestWhy(t *testing.T) {
 			w.status(pipeline.InProgress)
 			w.taken()
 			dropped, ended := w.now.Add(-30*time.Second), w.now.Add(-29*time.Second)
-			w.rec.Updates = []pipeline.Applied{{ID: "u1", Drop: inbox.NewName(dropped, pipeline.NewDropID())}}
+			w.rec.Hear("runner", dropped, nil)
 			w.rec.Note(w.now.Add(-28*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
-		}, "runner works on it, 1 of 1 steps open, last heard 28s ago; but the process of runner ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
+		}, "runner works on it, 1 of 1 steps open, last heard 30s ago; but the process of runner ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
 		{"its process ended before its last report", func(w *whyWorld) {
 			w.byCommand()
 			w.status(pipeline.InProgress)
 			w.taken()
 			dropped, ended := w.now.Add(-28*time.Second), w.now.Add(-29*time.Second)
-			w.rec.Updates = []pipeline.Applied{{ID: "u1", Drop: inbox.NewName(dropped, pipeline.NewDropID())}}
+			w.rec.Hear("runner", dropped, nil)
 			w.rec.Note(w.now.Add(-27*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
-		}, "runner works on it, 1 of 1 steps open, last heard 27s ago", "", false},
+		}, "runner works on it, 1 of 1 steps open, last heard 28s ago", "", false},
 		// C50: what became of the wake before it was sent back says nothing of this attempt.
 		{"sent back, and not woken for it since (C50)", func(w *whyWorld) {
 			w.woken(nil, 1)
 			at := w.now.Add(-time.Minute)
 			w.rec.Attempt, w.rec.Dispatch = 3, &pipeline.Dispatch{Attempt: 3, Agent: "gate", At: at, EntryAt: &at, FlippedAt: &at}
 		}, "dispatched to gate 2h ago; gate was not woken for it yet", "", true},
+		// C7: while the gateway is dead, nobody knows whether the agent works.
+		{"at work, and the gateway is out of reach (C7)", func(w *whyWorld) {
+			w.status(pipeline.InProgress)
+			w.taken()
+			w.link(dispatch.Link{Since: w.now.Add(-5 * time.Minute), Error: "connection refused"})
+		}, "gate was at work on it, 1 of 1 steps open, last heard 1m ago; the gateway has not been reachable since 5m ago: connection refused; OTM connects again by itself", "openclaw gateway status", true},
+		// C65: a wake without an answer has a next step where the gateway is down.
+		{"no answer came, and the gateway is out of reach (C65)", func(w *whyWorld) {
+			w.woken(func(_ int, wake *pipeline.Wake) { wake.Accepted = nil }, 1)
+			w.link(dispatch.Link{Since: w.now.Add(-5 * time.Minute), Error: "connection refused"})
+		}, "no answer came to the wake of 1h ago; the gateway has not been reachable", "openclaw gateway status", true},
+		// C5: the process of a task that a person ended holds up the next one.
+		{"its process is still at a cancelled task (C5)", func(w *whyWorld) {
+			w.byCommand()
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Cancelled})
+			at := w.now.Add(-time.Minute)
+			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Cancelled,
+				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
+			w.runs()
+		}, "still runs for T-00002, which is cancelled: nothing else is started meanwhile", fmt.Sprintf("or end it: kill %d", os.Getpid()), true},
+		// C1, C3: the state of the agent says more than its last wake.
+		{"its agent is left alone (C3)", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(started, 1)
+			w.agentState(`{"agent":"runner","failures":3,"fruitless":3,"leftAloneSince":%q,"nextStart":%q,"lastRun":{"key":"k","startedAt":%q,"endedAt":%q,"exit":"exit status 1","log":"/x y/run.log"}}`,
+				w.now.Add(-time.Hour), w.now.Add(time.Hour), w.now.Add(-time.Hour), w.now.Add(-time.Hour))
+		}, "runner is left alone: 3 runs in a row ended without progress, the last 1h ago (exit status 1); the next probe starts at ", "tail '/x y/run.log'; to start it now: otm resume runner", true},
 		{"taken by hand after its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
@@ -419,7 +469,7 @@ func TestWhy(t *testing.T) {
 			w.rows[0].TaskID = ""
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec0", TaskID: "T-00001", Title: "Copy", Assignee: "gate"})
 		}, `somebody changed the Task ID of its row, and it cannot be written back while another row, "Copy", bears it`, "clear the Task ID of that row", false},
-		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "woken 1h ago and has not taken it; somebody changed the Task ID", "wakes it again", true},
+		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "woken 1h ago and has not taken it; somebody changed the Task ID", "it is woken again", true},
 		{"row back, not noted", func(w *whyWorld) { w.taken(); w.gone() }, "reported nothing yet; its row was gone and is back", "", false},
 		{"row gone while the snapshot is older", func(w *whyWorld) {
 			w.rec.GoneAt = &w.now

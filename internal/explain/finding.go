@@ -130,6 +130,7 @@ func (f *Finding) fill(template string, now time.Time) string {
 //	ago     a time, as "5m ago"
 //	age     a time, as "5m"
 //	clock   a time, as "15:04:05Z"
+//	when    a time to come, as "at 15:04:05Z"
 //	at      a time, as RFC 3339
 //	quoted  in double quotes
 //	sh      as one word of a shell
@@ -157,7 +158,9 @@ func form(value, as string, now time.Time) string {
 	case "age":
 		return Age(now.Sub(at))
 	case "clock":
-		return at.UTC().Format("15:04:05Z")
+		return clock(at)
+	case "when":
+		return When(at, now)
 	}
 	return at.UTC().Format(time.RFC3339)
 }
@@ -196,6 +199,17 @@ func Ago(at, now time.Time) string {
 	}
 	return Age(now.Sub(at)) + " ago"
 }
+
+// When says when something is planned that is due at a time. What is due already
+// happens with the dispatcher's next pass.
+func When(at, now time.Time) string {
+	if !at.After(now) {
+		return "with the dispatcher's next pass"
+	}
+	return "at " + clock(at)
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // Same reports whether two findings, one of them made later, are about the same
 // fault: their arguments may have changed if a task is named.

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/pipeline"
@@ -24,6 +25,9 @@ func (v *View) Problems() []explain.Finding {
 		}
 	}
 	found = append(found, v.agentProblems()...)
+	if f := v.GatewayProblem(); f != nil {
+		found = append(found, *f)
+	}
 	if f := v.Backlog(); f != nil {
 		found = append(found, *f)
 	}
@@ -59,7 +63,27 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 	if wrong := v.Workspace(a); wrong != nil {
 		found = append(found, *wrong)
 	}
+	switch h, err := dispatch.AgentHealth(v.Dir, a); {
+	case err != nil:
+		found = append(found, explain.New(explain.AgentUnread, "agent", a.Name, "error", err))
+	case h.Finding() != nil:
+		found = append(found, *h.Finding())
+	}
 	return found
+}
+
+// GatewayProblem says that the gateway cannot be reached, or refuses us; nil:
+// neither is known (C7).
+func (v *View) GatewayProblem() *explain.Finding {
+	if v.Link == nil || v.Link.Up {
+		return nil
+	}
+	code := explain.GatewayDown
+	if v.Link.Reason != "" {
+		code = explain.GatewayRefusing
+	}
+	f := explain.New(code, "since", v.Link.Since, "error", v.Link.Error)
+	return &f
 }
 
 // Backlog says that files wait in the inboxes for too long; nil: none does.

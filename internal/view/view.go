@@ -55,7 +55,8 @@ type View struct {
 	Components []Component // those that should run, in the order in which people read them
 	Creates    []Create    // new tasks that wait in the inbox, in the order of their names
 	Inbox      Inbox
-	Unread     []error // files that could not be read: nothing follows from what they may hold
+	Unread     []error        // files that could not be read: nothing follows from what they may hold
+	Link       *dispatch.Link // the dispatcher's connection to the gateway; nil: it keeps none, or nobody knows
 
 	tops    []*pipeline.Row // rows that are no steps, in the order of the board
 	byID    map[string]*pipeline.Row
@@ -121,6 +122,11 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 	for i := range v.Components {
 		if c := &v.Components[i]; c.Err != nil {
 			v.Unread = append(v.Unread, fmt.Errorf("the heartbeat of %s cannot be read: %w", c.ID, c.Err))
+		}
+	}
+	if c := v.Component(heartbeat.Dispatcher); c.Resident && c.State == heartbeat.Green { // else it is what a dead one left
+		if link, err := dispatch.ReadLink(s.Dir); err == nil {
+			v.Link = &link
 		}
 	}
 	return v, errors.Join(v.readInboxes(), v.readFailed(), context.Cause(ctx))

@@ -11,7 +11,6 @@ import (
 	"otm/internal/explain"
 	"otm/internal/view"
 	"otm/pipeline"
-	"otm/pipeline/inbox"
 )
 
 // assigned is for a task that stands in its agent's dispatch file.
@@ -54,32 +53,61 @@ func toTake(v *view.View, t *view.Task, since time.Time) draft {
 
 // byWake is for a task whose agent is free, by what became of its last wake.
 func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
-	w, name, log := o.Wake, t.Agent.Name, v.AgentLog(t.Agent)
-	var gave time.Time
-	if w != nil {
-		gave = w.AskedAt
+	w, name := o.Wake, t.Agent.Name
+	if f := o.Health.Finding(); f != nil { // its last runs count more than this wake
+		if o.GivenUp || o.Stuck {
+			d.stage, d.since = IsIgnored, o.Health.Since
+		}
+		return d.and(*f).isLate()
 	}
-	ignored := d
-	ignored.stage, ignored.since = IsIgnored, gave
 	switch {
-	case w == nil || former(t, w):
-		return d.plus(explain.NotWoken, "agent", name).and(trouble(v, heartbeat.Dispatcher)...)
-	case o.GivenUp:
-		return ignored.plus(explain.WakeGivenUp, "agent", name, "n", o.Wakes, "at", w.AskedAt)
 	case o.Stuck:
-		return ignored.plus(explain.ProcessStuck, "agent", name, "at", w.AskedAt, "log", log)
+		d.stage, d.since = IsIgnored, w.AskedAt
+		return d.plus(explain.AgentHangs, "agent", name, "since", w.AskedAt, "pid", o.Health.PID)
 	case o.Running:
-		return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt)
+		return running(v, d, t, o)
+	case w == nil || former(t, w):
+		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t.Agent)...)
 	case w.Refused != "":
 		return d.plus(explain.WakeRefused, "agent", name, "at", w.AskedAt, "error", w.Refused).isLate()
 	case w.Accepted == nil:
-		return d.and(trouble(v, heartbeat.Dispatcher)...).plus(explain.WakeUnanswered, "at", w.AskedAt)
+		return d.plus(explain.WakeUnanswered, "at", w.AskedAt).and(dispatcherProblems(v, t.Agent)...)
 	case w.Outcome.Failed() && w.Via == string(pipeline.TriggerGateway):
 		return d.plus(explain.RunFailed, "agent", name, "at", *w.Accepted, "exit", w.Exit, "again", again(v, o)).isLate()
 	case w.Exit != "":
-		return d.plus(explain.ProcessIdle, "agent", name, "at", *w.Accepted, "exit", w.Exit, "log", log)
+		return d.plus(explain.ProcessIdle, "agent", name, "at", *w.Accepted, "exit", w.Exit, "log", v.AgentLog(t.Agent))
 	}
-	return d.plus(explain.WokenNotTaken, "agent", name, "at", *w.Accepted, "again", again(v, o)).and(trouble(v, heartbeat.Dispatcher)...)
+	return d.plus(explain.WokenNotTaken, "agent", name, "at", *w.Accepted, "again", again(v, o)).and(dispatcherProblems(v, t.Agent)...)
+}
+
+// running is for a task whose agent's process runs. It may still be at a task
+// that a person has ended meanwhile (C5).
+func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
+	w, name := o.Wake, t.Agent.Name
+	if w == nil {
+		return d.plus(explain.ProcessStarted, "agent", name, "at", v.Now)
+	}
+	for _, id := range w.Tasks {
+		if other := v.Task(id); id != t.ID && other.Status().Over() {
+			return d.plus(explain.ProcessOver, "agent", name, "pid", o.Health.PID, "other", id, "status", other.Status()).isLate()
+		}
+	}
+	return d.plus(explain.ProcessStarted, "agent", name, "at", w.AskedAt)
+}
+
+// dispatcherProblems are what keeps an agent from being woken.
+func dispatcherProblems(v *view.View, a *pipeline.Agent) []explain.Finding {
+	return append(trouble(v, heartbeat.Dispatcher), gatewayTrouble(v, a)...)
+}
+
+// gatewayTrouble is what is wrong with the gateway of an agent; nil: nothing is
+// known, or it uses none.
+func gatewayTrouble(v *view.View, a *pipeline.Agent) []explain.Finding {
+	f := v.GatewayProblem()
+	if f == nil || a == nil || a.Trigger != pipeline.TriggerGateway {
+		return nil
+	}
+	return []explain.Finding{*f}
 }
 
 // former reports whether a wake belongs to an attempt of the task that is over:
@@ -91,10 +119,7 @@ func former(t *view.Task, w *pipeline.Wake) bool {
 
 // again says when the agent is woken again.
 func again(v *view.View, o dispatch.Outlook) string {
-	if o.Due.After(v.Now) {
-		return "it is woken again at " + o.Due.UTC().Format("15:04:05Z")
-	}
-	return "the dispatcher's next pass wakes it again"
+	return "it is woken again " + explain.When(o.Due, v.Now)
 }
 
 // inProgress is for a task that its agent works on.
@@ -107,6 +132,8 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	args := []any{"agent", cmp.Or(t.Row.Assignee, "somebody"), "open", open, "all", all, "heard", heard}
 	code := explain.Code("")
 	switch {
+	case open > 0 && gatewayTrouble(v, t.Agent) != nil:
+		code = explain.AtWorkUnseen // what runs it is out of sight (C7)
 	case open > 0:
 		code = explain.AtWork
 	case all == 0:
@@ -116,7 +143,9 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	default:
 		return at(AtWork, heard, explain.StepsDone).and(trouble(v, heartbeat.Detector)...)
 	}
-	return withEnd(v, at(AtWork, heard, code, args...).and(silence(v, t)...), t, t.Agent)
+	d := at(AtWork, heard, code, args...).and(silence(v, t)...).and(gatewayTrouble(v, t.Agent)...)
+	d.late = code == explain.AtWorkUnseen
+	return withEnd(v, d, t, t.Agent)
 }
 
 // silence says what to do about an agent that has not been heard of.
@@ -140,28 +169,12 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	}
 	o := v.Agent(a).Outlook
 	w := o.Wake
-	if o.Running || w == nil || w.Ended == nil || reported(taken.Record).After(*w.Ended) || len(taken.Updates) > 0 {
+	if o.Running || w == nil || w.Ended == nil || dispatch.LastHeard(taken.Record).After(*w.Ended) || len(taken.Updates) > 0 {
 		return d // it runs, somebody continues by hand, or its last report is on its way
+	}
+	if f := o.Health.Finding(); f != nil {
+		return d.and(*f).isLate()
 	}
 	return d.plus(explain.ProcessEnded, "agent", a.Name, "at", *w.Ended, "exit", cmp.Or(w.Exit, "nobody saw how"),
 		"log", v.AgentLog(a), "other", taken.ID).isLate()
-}
-
-// reported is when the agent last took or reported the task. A report counts
-// from when it was dropped: the injector may apply it only after the process
-// that dropped it has ended (C2).
-func reported(rec *pipeline.Record) time.Time {
-	heard := dispatch.LastHeard(rec)
-	n := len(rec.Updates)
-	if n == 0 || rec.Dispatch == nil {
-		return heard
-	}
-	dropped, ok := inbox.TimeOf(rec.Updates[n-1].Drop)
-	if !ok {
-		return heard // another program named the file
-	}
-	if t := rec.Dispatch.TakenAt; t != nil && t.After(dropped) {
-		return *t
-	}
-	return dropped
 }
