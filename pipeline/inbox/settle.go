@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,7 +159,7 @@ func parseSettleable(f File, data []byte) (*drop.Object, error) {
 // settleAsIs moves what is no JSON object, and writes its result beside it. The
 // result comes first: if we crash in between, it is written again.
 func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
-	if same, err := b.unchanged(f); !same || err != nil {
+	if same, err := unchanged(b.path(f), f); !same || err != nil {
 		return "", err // there is nothing left to settle; what came instead is for the next sweep
 	}
 	name := f.Name
@@ -233,153 +232,12 @@ const ExplainSuffix = ".error.json"
 // errorPath is where the result of a file that is no JSON object stands.
 func errorPath(path string) string { return path + ExplainSuffix }
 
-// unchanged reports whether the inbox file is still what was read.
-func (b *Box) unchanged(f File) (bool, error) {
-	now, err := durable.Lstat(b.path(f))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return unchangedFile(f.Info, now), nil
-}
-
 func unchangedFile(before, now fs.FileInfo) bool {
 	same := os.SameFile(before, now)
 	if !before.Mode().IsRegular() {
 		return same
 	}
 	return same && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime())
-}
-
-// unlink removes an inbox file whose settled copy is durable, unless it changed
-// since it was read.
-func (b *Box) unlink(f File) error {
-	if same, err := b.unchanged(f); !same || err != nil {
-		return err
-	}
-	// A writer may rename its next file over this name at any moment. So the file
-	// is renamed first, and then compared once more.
-	crash.Point("settle.unlinking")
-	taken := filepath.Join(b.Dir(f.Kind), takenName(f.Name))
-	if err := durable.RenameVolatile(b.path(f), taken); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	crash.Point("settle.taken")
-	// If we crash or fail here, PutBack decides what the renamed file is.
-	now, err := durable.Lstat(taken)
-	if err != nil {
-		return err
-	}
-	if !unchangedFile(f.Info, now) {
-		return b.putBack(f.Kind, filepath.Base(taken))
-	}
-	err = durable.Remove(taken)
-	crash.Point("settle.unlinked")
-	return err
-}
-
-// takenPrefix begins the name of a file that was taken out of the way. Such a
-// file is not temporary: it may be a drop that nobody has read yet.
-const takenPrefix = ".otm-taken-"
-
-// takenName is a unique name for a file that is taken out of the way.
-func takenName(name string) string {
-	return fit(fmt.Sprintf("%s%016x-%s", takenPrefix, rand.Uint64(), name), "")
-}
-
-// nameOfTaken is the name under which a taken file was delivered; false if the
-// file is none of ours. A very long name was shortened.
-func nameOfTaken(taken string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(taken, takenPrefix)
-	if !ok {
-		return "", false
-	}
-	if _, name, ok = strings.Cut(rest, "-"); !ok {
-		return "", false
-	}
-	return strings.TrimSuffix(name, ".json") + ".json", true
-}
-
-// Stuck is a file that a crash left out of the way in an inbox and that could
-// not be judged.
-type Stuck struct {
-	Name string // in the inbox: hidden, no sweep reads it
-	Err  error
-}
-
-// PutBack finishes what a crash interrupted in an inbox: a file that was taken
-// out of the way and is settled is removed, and one that came in its place at
-// that moment is delivered again. Each file is judged by itself; those that
-// could not be are returned, and the next call tries them again. The error is
-// about the inbox as a whole. Only the holder of the injector's work lock may
-// call it.
-func (b *Box) PutBack(kind Kind) ([]Stuck, error) {
-	names, err := b.Taken(kind)
-	if err != nil {
-		return nil, err
-	}
-	var stuck []Stuck
-	for _, taken := range names {
-		if err := b.putBackOrRemove(kind, taken); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			stuck = append(stuck, Stuck{taken, err})
-		}
-	}
-	return stuck, nil
-}
-
-// Taken lists the files that stand out of the way in an inbox. While no
-// injector works there, each is one that PutBack could not judge.
-func (b *Box) Taken(kind Kind) ([]string, error) {
-	entries, err := durable.ReadDir(b.Dir(kind))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if _, ok := nameOfTaken(e.Name()); ok {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
-}
-
-func (b *Box) putBackOrRemove(kind Kind, taken string) error {
-	name, _ := nameOfTaken(taken)
-	settled, err := b.settledAs(kind, name, filepath.Join(b.Dir(kind), taken))
-	switch {
-	case err != nil:
-		return err
-	case settled:
-		return durable.Remove(filepath.Join(b.Dir(kind), taken))
-	}
-	return b.putBack(kind, taken)
-}
-
-// putBack delivers a taken file again, under its name or the next that is free.
-func (b *Box) putBack(kind Kind, taken string) error {
-	name, _ := nameOfTaken(taken)
-	_, err := placeNew(b.Dir(kind), name, func(path string) error {
-		return durable.Move(filepath.Join(b.Dir(kind), taken), path)
-	})
-	return err
-}
-
-// settledAs reports whether a taken file is settled under the name it had.
-func (b *Box) settledAs(kind Kind, name, path string) (bool, error) {
-	data, _, err := loadForeign(path)
-	if data == nil || err != nil {
-		return false, err
-	}
-	_, settled, err := b.Find(kind, name, data)
-	return settled, err
 }
 
 // load reads a file that may be a drop, settled or not. The data is nil if it is
@@ -489,4 +347,52 @@ func fit(name, suffix string) string {
 		keep--
 	}
 	return name[:keep] + suffix
+}
+
+// Prune removes drops from processed/ that took effect more than keep ago, and
+// returns how many. A file without a result of ours stays. Records know what was
+// done: a drop that comes again later is still recognised.
+//
+// The clock alone deletes nothing, as it may have jumped ahead: drops must have
+// settled within keep, the first of them an hour before the last. So after a
+// jump nothing goes until the clock has stood there for an hour of work.
+func (b *Box) Prune(now time.Time, keep time.Duration) (int, error) {
+	names, err := b.SettledNames(ProcessedDir)
+	if err != nil {
+		return 0, err
+	}
+	var old []string
+	var first, last time.Time
+	for _, name := range names {
+		info, err := durable.Lstat(b.settledPath(ProcessedDir, name))
+		if err != nil || !info.Mode().IsRegular() || info.ModTime().After(now) {
+			continue
+		}
+		at := info.ModTime()
+		if now.Sub(at) > keep {
+			old = append(old, name)
+			continue
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	if last.Sub(first) < min(time.Hour, keep/2) {
+		return 0, nil
+	}
+	pruned := 0
+	for _, name := range old {
+		s, err := b.ReadSettled(ProcessedDir, name)
+		if err != nil || s.Result.At.IsZero() || now.Sub(s.Result.At) <= keep {
+			continue
+		}
+		if err := durable.Remove(b.settledPath(ProcessedDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return pruned, err
+		}
+		pruned++
+	}
+	return pruned, nil
 }
