@@ -176,6 +176,8 @@ type BoardError struct {
 	Credentials  bool      // the token is missing, refused or lacks a scope
 	RowGone      bool      // the row that was meant is not there
 	Full         bool      // the board takes no more rows
+	Endless      bool      // the board's list has no end within reasonable bounds
+	ReadAt       time.Time // of a write refused as if the list did not exist: when reading it last worked; the app may read it, and not write it
 	Until        time.Time // when to try again, if that is known
 	Needed       string    // the missing scope, where the board names it
 	Message      string    // what else is known
@@ -189,6 +191,9 @@ func (e *BoardError) Error() string {
 	}
 	if e.Needed != "" {
 		parts = append(parts, "needs the scope "+e.Needed)
+	}
+	if !e.ReadAt.IsZero() {
+		parts = append(parts, "the app may read the list, as it did at "+e.ReadAt.UTC().Format("15:04:05Z")+", and not edit it: share the list with the app for editing")
 	}
 	if e.Message != "" {
 		parts = append(parts, e.Message)

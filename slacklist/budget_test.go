@@ -33,7 +33,7 @@ func TestBudgetOfTwoClients(t *testing.T) {
 			var wait time.Time
 			for range random.IntN(30) {
 				method := methods[random.IntN(len(methods))]
-				err := s.ready(t.Context(), method)
+				err := s.gate.ready(t.Context(), method, s.opts.Budget, 1)
 				var e *pipeline.BoardError
 				switch {
 				case err == nil:
@@ -109,7 +109,7 @@ func TestBudgetCountsFromTheAnswer(t *testing.T) {
 		w.add(s, 1)
 		asked := s.snap.Calls[createMethod][0].Time()
 		w.clock.Advance(3 * time.Second)
-		if err := s.answered(createMethod, nil); err != nil {
+		if err := s.gate.done(createMethod, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := s.snap.due(createMethod, 0.02, 1, w.clock.Now()), asked.Add(3*time.Second+window); !got.Equal(want) {
@@ -198,7 +198,7 @@ func TestBudgetClockSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.End()
-		return s.ready(t.Context(), listMethod)
+		return s.gate.ready(t.Context(), listMethod, s.opts.Budget, 1)
 	}
 	for range perMinute[listMethod] {
 		if err := call(); err != nil {

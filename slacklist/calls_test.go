@@ -33,7 +33,7 @@ func TestEachCallFails(t *testing.T) {
 	}
 	refresh := func(ctx context.Context, s *Session, _ string) error { return s.Refresh(ctx, 0) }
 	alone := func(call func(context.Context, *Client) error) session {
-		return func(ctx context.Context, s *Session, _ string) error { return call(ctx, s.c) }
+		return func(ctx context.Context, s *Session, _ string) error { return call(ctx, s.client) }
 	}
 	for _, call := range []struct {
 		name, method string
@@ -45,9 +45,9 @@ func TestEachCallFails(t *testing.T) {
 		{"the walk's rows", listMethod, false, false, nil, refresh},
 		{"as whom we write", "auth.test", false, false, noSelf, refresh},
 		{"create", createMethod, true, false, nil, create},
-		{"the schema for a create", infoMethod, false, false, noSchema, create},
+		{"the schema for a create", filesMethod, false, false, noSchema, create},
 		{"update", updateMethod, true, false, nil, update},
-		{"the schema for an update", infoMethod, false, false, noSchema, update},
+		{"the schema for an update", filesMethod, false, false, noSchema, update},
 		{"one row", "slackLists.items.info", false, false, nil, func(ctx context.Context, s *Session, row string) error {
 			_, err := s.LookFor(ctx, row)
 			return err
@@ -55,7 +55,7 @@ func TestEachCallFails(t *testing.T) {
 		{"delete", "slackLists.items.deleteMultiple", true, false, nil, func(ctx context.Context, s *Session, row string) error { return s.Delete(ctx, row) }},
 		{"look", listMethod, false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Look(ctx); return err })},
 		{"identify", "auth.test", false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Identify(ctx); return err })},
-		{"inspect", infoMethod, false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Inspect(ctx, nil); return err })},
+		{"inspect", filesMethod, false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Inspect(ctx, nil); return err })},
 	} {
 		for _, fault := range []struct {
 			name    string
@@ -98,7 +98,7 @@ func TestEachCallFails(t *testing.T) {
 					}
 					// The board said when: until then, no call is made.
 					called, canceled := w.Faults.Count(call.method), errors.New("told to stop")
-					c.sleep = func(context.Context, time.Duration) error { return canceled }
+					s.gate.sleep = func(context.Context, time.Duration) error { return canceled }
 					err = call.do(t.Context(), s, row)
 					if fault.limited > BatchTime {
 						if e := boardError(t, err); e.Code != "ratelimited" || e.Method != call.method || e.MaybeApplied {
@@ -110,7 +110,7 @@ func TestEachCallFails(t *testing.T) {
 					if n := w.Faults.Count(call.method) - called; n != 0 {
 						t.Errorf("%d calls before their time", n)
 					}
-					c.sleep = w.clock.Sleep
+					s.gate.sleep = w.clock.Sleep
 				})
 				w.clock.Advance(time.Minute)
 				w.batch(c, func(s *Session) {
@@ -154,14 +154,14 @@ func TestListIsNone(t *testing.T) {
 			for name, do := range map[string]func() error{
 				listMethod + " of a look": func() error { _, err := c.Look(t.Context()); return err },
 				listMethod + " of a walk": func() error { return s.Refresh(t.Context(), 0) },
-				infoMethod + " of a create": func() error {
+				filesMethod + " of a create": func() error {
 					kept := s.snap.Schema
 					defer func() { s.snap.Schema = kept }()
 					s.snap.Schema = Schema{}
 					_, err := s.Create(t.Context(), "", taskCells(2)...)
 					return err
 				},
-				infoMethod + " of an inspection": func() error {
+				filesMethod + " of an inspection": func() error {
 					in, err := c.Inspect(t.Context(), nil)
 					if err == nil && strings.Contains(want, "no columns") && len(in.Findings) > 0 {
 						return errors.New(want) // it lists them instead
@@ -224,8 +224,9 @@ func TestLook(t *testing.T) {
 		answer["response_metadata"] = map[string]any{"next_cursor": "more"}
 	})
 	again := boardtest.Body("", `{"ok":true,"items":[],"response_metadata":{"next_cursor":"more"}}`)
+	lost := boardtest.Body("", fmt.Sprintf(`{"ok":true,"items":[],"list":%s,"response_metadata":{"next_cursor":"more"}}`, asJSON(w.Must(t, filesMethod, map[string]any{"file": w.ListID})["file"])))
 	for name, faults := range map[string][]boardtest.Fault{
-		"does not advance": {more, again, again},
+		"does not advance": {lost, again, again},
 		"no page of rows":  {boardtest.Rewrite("", func(answer map[string]any) { answer["items"] = 7 })},
 		"HTTP status 500":  {more, boardtest.Status(500)},
 	} {

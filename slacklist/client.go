@@ -7,10 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/slack-go/slack"
 
 	"otm/internal/lock"
 	"otm/pipeline"
@@ -33,17 +30,17 @@ type Options struct {
 	Token  string
 
 	// Budget is the share of Slack's published calls a minute that all
-	// processes of the directory together allow themselves. 0: no limit but
-	// what the board refuses.
+	// processes of the directory together allow themselves. If zero, only the
+	// board limits calls.
 	Budget float64
 	// Columns are the names or ids of the columns; fields that are missing
 	// have the default name.
 	Columns map[pipeline.Field]string
-	// OpenAssignees says that the board takes an assignee that is no option
+	// OpenAssignees says that the board takes an assignee that is not an option
 	// yet, as the embedded board does.
 	OpenAssignees bool
-	// Called is what users are called in histories, by their ids; who is not in
-	// it, is called by the id.
+	// Called maps the ids of users to the names that histories show. Other
+	// users are shown by their ids.
 	Called map[string]string
 	// SettleAfter is how long a walk may lag behind a write. If zero,
 	// DefaultSettleAfter.
@@ -51,7 +48,8 @@ type Options struct {
 	// LockWait is how long Begin waits. If zero, DefaultLockWait.
 	LockWait time.Duration
 
-	// As is a person in whose name rows are updated; if nil, whom Token names.
+	// As is a person in whose name rows are updated. If nil, the user of Token
+	// updates them.
 	As *Person
 
 	Log *slog.Logger     // if nil, nothing is logged
@@ -68,15 +66,13 @@ type Person struct {
 type Client struct {
 	opts    Options
 	columns map[pipeline.Field]string
-	api     *slack.Client
-	updates *slack.Client // as whom rows are updated
-	now     func() time.Time
+	api     *api
+	updates *api // for items.update, see Options.As
 	sleep   func(context.Context, time.Duration) error
-	log     *slog.Logger
 
 	// turn holds a token from Begin to End, in front of locks/board: within
-	// the process, batches take turns in the order in which they came. It
-	// guards what follows.
+	// the process, batches run in the order in which they came. It guards what
+	// follows.
 	turn  chan struct{}
 	store store
 	pause time.Time // until when other processes may take the board first
@@ -90,23 +86,19 @@ func New(o Options) *Client {
 	if o.LockWait == 0 {
 		o.LockWait = DefaultLockWait
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	c := &Client{
-		opts: o, columns: DefaultColumns(), now: o.Now, sleep: sleep, log: o.Log,
+		opts: o, columns: DefaultColumns(), api: newAPI(&o), sleep: sleep,
 		turn: make(chan struct{}, 1), store: store{dir: filepath.Join(o.Dir, "board")},
 	}
 	maps.Copy(c.columns, o.Columns)
-	if c.now == nil {
-		c.now = time.Now
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
-	// Without the slash, slack-go joins path and method into one word.
-	base := strings.TrimSuffix(o.URL, "/") + "/"
-	w := newWire(o.Token)
-	c.api = slack.New(o.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(w))
 	if c.updates = c.api; o.As != nil {
-		c.updates = slack.New(o.As.Token, slack.OptionAPIURL(base), slack.OptionHTTPClient(w.with(o.As.Token)))
+		c.updates = c.api.as(o.As.Token)
 	}
 	return c
 }
@@ -123,9 +115,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// courtesy is how long the board is left to other processes after a batch that
+// courtesy is how long a process leaves the board to others after a batch that
 // lasted its time. They take a moment to wake when the lock comes free, so
-// without it, whoever has much to do would never let them in.
+// without it, a process with much to do would never let them in.
 const courtesy = 20 * time.Millisecond
 
 // Begin takes locks/board and begins a batch. The caller must call End. The
@@ -152,7 +144,7 @@ func (c *Client) begin(ctx context.Context) (*Session, error) {
 }
 
 func (c *Client) open(ctx context.Context) (*Session, error) {
-	if wait := c.pause.Sub(c.now()); wait > 0 && wait <= courtesy {
+	if wait := c.pause.Sub(c.opts.Now()); wait > 0 && wait <= courtesy {
 		if err := c.sleep(ctx, wait); err != nil {
 			return nil, err
 		}
@@ -169,100 +161,13 @@ func (c *Client) open(ctx context.Context) (*Session, error) {
 	if snap.Board != c.board() {
 		snap = &snapshot{Board: c.board()}
 	}
-	return &Session{c: c, lock: l, deadline: c.now().Add(BatchTime), snap: snap}, nil
+	return newSession(c, l, snap), nil
 }
 
-// board names what the snapshot is of, and as whom it was read: with another
-// token, our own edits would be taken for a person's. Four bytes of its hash
-// tell tokens apart and give nothing of them away.
+// board names the list of the snapshot, and the token that read it: with another
+// token, our own edits would look like a person's. Four bytes of its hash tell
+// tokens apart and give nothing of them away.
 func (c *Client) board() string {
 	hash := sha256.Sum256([]byte(c.opts.Token))
 	return fmt.Sprintf("%s %s %x", c.opts.URL, c.opts.ListID, hash[:4])
-}
-
-// pageSize is how many rows a page holds, the most that Slack allows.
-const pageSize = 1000
-
-// page is one page of the list, cut but not decoded.
-type page struct {
-	items  []byte // a JSON array
-	list   []byte // the list object; nil where the board ignored that we asked for it
-	cursor string // of the next page; "" after the last
-}
-
-// listPage reads one page of the list.
-func (c *Client) listPage(ctx context.Context, cursor string) (*page, error) {
-	body, err := c.do(ctx, "slackLists.items.list", func(ctx context.Context) error {
-		options := []slack.GetListItemsOption{slack.GetListItemsOptionLimit(pageSize), slack.GetListItemsOptionIncludeList(true)}
-		if cursor != "" {
-			options = append(options, slack.GetListItemsOptionCursor(cursor))
-		}
-		_, err := c.api.GetListItemsContext(ctx, c.opts.ListID, options...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var p page
-	eachMember(body, func(key, value []byte) {
-		switch string(key) {
-		case "items":
-			p.items = value
-		case "list":
-			if value[0] == '{' {
-				p.list = value
-			}
-		case "response_metadata":
-			p.cursor = looseString(member(value, "next_cursor"))
-		}
-	})
-	return &p, nil
-}
-
-// fileInfo reads the list object without a row.
-func (c *Client) fileInfo(ctx context.Context) ([]byte, error) {
-	body, err := c.do(ctx, "files.info", func(ctx context.Context) error {
-		_, _, _, err := c.api.GetFileInfoContext(ctx, c.opts.ListID, 0, 0)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return member(body, "file"), nil
-}
-
-// self asks as whom the token writes.
-func (c *Client) self(ctx context.Context) (string, error) {
-	body, err := c.do(ctx, "auth.test", func(ctx context.Context) error {
-		_, err := c.api.AuthTestContext(ctx)
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	return looseString(member(body, "user_id")), nil
-}
-
-// createItem makes a row and returns the item as the board answered it.
-func (c *Client) createItem(ctx context.Context, parent string, fields []slack.ListItemField) ([]byte, error) {
-	body, err := c.do(ctx, "slackLists.items.create", func(ctx context.Context) error {
-		options := []slack.CreateListItemOption{slack.CreateListItemOptionInitialFields(fields)}
-		if parent != "" {
-			options = append(options, slack.CreateListItemOptionParentItemID(parent))
-		}
-		_, err := c.api.CreateListItemContext(ctx, c.opts.ListID, options...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return member(body, "item"), nil
-}
-
-// updateCells writes cells, at most 100 of them.
-func (c *Client) updateCells(ctx context.Context, cells []slack.ListItemCell) error {
-	_, err := c.do(ctx, "slackLists.items.update", func(ctx context.Context) error {
-		return c.updates.UpdateListItemsContext(ctx, c.opts.ListID, cells)
-	})
-	return err
 }

@@ -17,6 +17,9 @@ var (
 	configCodes = []string{"list_not_found", "paid_teams_only", "lists_disabled_user_team", "team_not_found",
 		"enterprise_is_restricted", "method_deprecated", "deprecated_endpoint", "unknown_method", "file_not_found", "permission_denied"}
 
+	// An app that may read a list and not write it gets one of these for a write.
+	noWriteCodes = []string{"list_not_found", "permission_denied", "file_not_found"}
+
 	// "Part of the operation may have succeeded", says Slack of the first two.
 	unsureCodes = []string{"fatal_error", "internal_error", "request_timeout", "service_unavailable", "team_added_to_org"}
 
@@ -28,7 +31,7 @@ var (
 
 // writeMethods are those of which the board may refuse what they write. A call
 // that only reads says nothing about any row when it is refused.
-var writeMethods = []string{"slackLists.items.create", "slackLists.items.update", "slackLists.items.deleteMultiple", "slackLists.create", "slackLists.access.set"}
+var writeMethods = []string{createMethod, updateMethod, deleteMethod, makeMethod, shareMethod}
 
 func isWrite(method string) bool { return slices.Contains(writeMethods, method) }
 

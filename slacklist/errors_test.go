@@ -109,7 +109,7 @@ func TestErrors(t *testing.T) {
 func TestReadsAreNotRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, method := range []string{"auth.test", listMethod, infoMethod} {
+	for _, method := range []string{"auth.test", listMethod, filesMethod} {
 		for _, code := range []string{"invalid_arguments", "invalid_cursor", "user_not_found", "row_not_found", "internal_error", "", "whatever"} {
 			w.batch(w.client(func(o *Options) { o.Dir = t.TempDir() }), func(s *Session) {
 				w.Faults.Next(method, boardtest.ErrorCode(code))
@@ -301,7 +301,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, status) }))
 		t.Cleanup(web.Close)
 		c := New(Options{Dir: t.TempDir(), URL: web.URL, ListID: "F1", Token: "t"})
-		if _, err := c.self(t.Context()); err == nil || got.Load() != 0 {
+		if _, err := c.api.self(t.Context()); err == nil || got.Load() != 0 {
 			t.Errorf("%d: error %v, %d requests elsewhere", status, err, got.Load())
 		}
 	}
@@ -322,6 +322,74 @@ func TestHugeAnswer(t *testing.T) {
 	}
 	if got, err := readBody(strings.NewReader(strings.Repeat("x", 1000)), -1, 1000); err != nil || len(got) != 1000 {
 		t.Errorf("%d bytes, error %v", len(got), err)
+	}
+}
+
+// C22: an app that may read the list but not write it is answered list_not_found
+// when it writes. The last walk proves that the list exists, so the error and the
+// snapshot say that reading works; the next write that succeeds takes it back.
+func TestC22ReadButNotWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.client()
+	refuse := func(code string) (stop func()) {
+		var stops []func()
+		for _, method := range []string{createMethod, updateMethod, deleteMethod} {
+			stops = append(stops, w.Faults.Always(method, boardtest.ErrorCode(code)))
+		}
+		return func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}
+	}
+	look := func() *Snapshot {
+		t.Helper()
+		snap, err := ReadSnapshot(w.dir, 0, w.clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snap
+	}
+	stop := refuse("list_not_found")
+	w.batch(c, func(s *Session) {
+		_, err := s.Create(t.Context(), "", taskCells(1)...)
+		if e := boardError(t, err); e.Class != pipeline.Fatal || !e.ReadAt.IsZero() {
+			t.Errorf("before any walk: %+v", e)
+		}
+	})
+	if snap := look(); !snap.RefusedAt.IsZero() {
+		t.Errorf("before any walk: %+v", snap)
+	}
+	stop()
+	var row string
+	w.batch(c, func(s *Session) {
+		row = w.add(s, 1)
+		w.walk(s)
+	})
+	walked := w.clock.Now()
+	for _, code := range []string{"list_not_found", "permission_denied"} {
+		w.clock.Advance(time.Minute)
+		stop = refuse(code)
+		for name, write := range map[string]func(*Session) error{
+			"create": func(s *Session) error { _, err := s.Create(t.Context(), "", taskCells(2)...); return err },
+			"update": func(s *Session) error { return s.Update(t.Context(), status(row, pipeline.Done)) },
+			"delete": func(s *Session) error { return s.Delete(t.Context(), row) },
+		} {
+			w.batch(c, func(s *Session) {
+				if e := boardError(t, write(s)); e.Class != pipeline.Fatal || !e.ReadAt.Equal(walked) {
+					t.Errorf("%s, %s: %+v, want one that says that reading worked at %v", code, name, e, walked)
+				}
+			})
+		}
+		if snap := look(); snap.RefusedCode != code || !snap.RefusedAt.Equal(w.clock.Now()) || snap.WalkAt.IsZero() {
+			t.Errorf("snapshot %+v", snap)
+		}
+		stop()
+	}
+	w.batch(c, func(s *Session) { w.set(s, status(row, pipeline.Done)) })
+	if snap := look(); snap.RefusedCode != "" || !snap.RefusedAt.IsZero() {
+		t.Errorf("after a write that succeeded: %+v", snap)
 	}
 }
 

@@ -18,13 +18,6 @@ import (
 	"otm/pipeline"
 )
 
-const (
-	listMethod   = "slackLists.items.list"
-	createMethod = "slackLists.items.create"
-	updateMethod = "slackLists.items.update"
-	infoMethod   = "files.info"
-)
-
 // clock is a clock that only moves when it is told to, or slept on.
 type clock struct {
 	mu sync.Mutex

@@ -142,7 +142,7 @@ func TestDefaultList(t *testing.T) {
 		if !s.Has(pipeline.FieldResult) || !s.Has(pipeline.FieldChecked) {
 			t.Error("it does not have what it has")
 		}
-		if rows, limit := s.Room(); rows != 0 || limit != 0 && limit < 1000 {
+		if rows, limit := len(s.snap.Rows), s.snap.Schema.Limit; rows != 0 || limit != 0 && limit < 1000 {
 			t.Errorf("room for %d of %d", rows, limit)
 		}
 	})
@@ -293,11 +293,11 @@ func TestOptionRebuilt(t *testing.T) {
 		if e.Column != "Status" || e.Option != "blocked" || !slices.Contains(e.Have, "Blocked!") {
 			t.Errorf("error %v", e)
 		}
-		if n := w.Faults.Count(infoMethod); n != 1 {
+		if n := w.Faults.Count(filesMethod); n != 1 {
 			t.Errorf("schema read %d times", n)
 		}
 		missing(t, s.Update(t.Context(), status(row, pipeline.Blocked)))
-		if n := w.Faults.Count(infoMethod); n != 1 {
+		if n := w.Faults.Count(filesMethod); n != 1 {
 			t.Errorf("schema read %d times in one batch", n)
 		}
 	})
@@ -312,7 +312,7 @@ func TestOptionRebuilt(t *testing.T) {
 			t.Errorf("status %q", got)
 		}
 	})
-	if n, m := w.Faults.Count(infoMethod), w.Faults.Count(updateMethod); n != 1 || m != 1 {
+	if n, m := w.Faults.Count(filesMethod), w.Faults.Count(updateMethod); n != 1 || m != 1 {
 		t.Errorf("schema read %d times, %d updates", n, m)
 	}
 }
@@ -328,10 +328,10 @@ func TestColumnRebuilt(t *testing.T) {
 		schema := &s.snap.Schema
 		old := schema.Column(pipeline.FieldStatus)
 		schema.Fields[pipeline.FieldStatus], old.ID = "Col0GONE", "Col0GONE"
-		s.schemaOK = false
+		s.schemas.read = false
 		w.Faults.Reset()
 		w.set(s, status(row, pipeline.Assigned))
-		if n, m := w.Faults.Count(infoMethod), w.Faults.Count(updateMethod); n != 1 || m != 2 {
+		if n, m := w.Faults.Count(filesMethod), w.Faults.Count(updateMethod); n != 1 || m != 2 {
 			t.Errorf("schema read %d times, %d updates; want one refused, one read, one that works", n, m)
 		}
 	})
@@ -404,7 +404,7 @@ func TestIncludeListIgnored(t *testing.T) {
 	c := w.client()
 	w.batch(c, func(s *Session) { w.walk(s) })
 	w.batch(c, func(s *Session) { w.walk(s); w.add(s, 1) })
-	if n := w.Faults.Count(infoMethod); n != 1 {
+	if n := w.Faults.Count(filesMethod); n != 1 {
 		t.Errorf("schema read %d times", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -38,10 +39,7 @@ func (id *Identity) MissingScopes() []string {
 
 // Identify asks as whom the token acts.
 func (c *Client) Identify(ctx context.Context) (*Identity, error) {
-	r, err := c.call(ctx, "auth.test", func(ctx context.Context) error {
-		_, err := c.api.AuthTestContext(ctx)
-		return err
-	})
+	r, err := c.api.call(ctx, authMethod, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +71,7 @@ type Inspection struct {
 // Inspect reads the list's columns and options and holds them against what is
 // needed, also for the agents to be assignees.
 func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspection, error) {
-	raw, err := c.fileInfo(ctx)
+	raw, err := c.api.fileInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -160,16 +158,14 @@ var colours = map[string]slack.ListChoiceColor{
 // returns its id. People see nothing of it until it is shared (facts 1.2). It
 // is not idempotent: where the answer is lost, there may be a list more.
 func (c *Client) CreateList(ctx context.Context, name string, assignees []string) (string, error) {
-	r, err := c.call(ctx, "slackLists.create", func(ctx context.Context) error {
-		_, err := c.api.CreateListContext(ctx, name, slack.CreateListOptionSchema(c.newColumns(assignees)), slack.CreateListOptionTodoMode(true))
-		return err
-	})
+	form := url.Values{"name": {name}, "schema": {asJSON(c.newColumns(assignees))}, "todo_mode": {"true"}}
+	r, err := c.api.call(ctx, makeMethod, form)
 	if err != nil {
 		return "", err
 	}
 	id := looseString(member(r.body, "list_id"))
 	if id == "" {
-		return "", unsure("slackLists.create", "the answer has no list id", nil)
+		return "", unsure(makeMethod, "the answer has no list id", nil)
 	}
 	return id, nil
 }
@@ -229,13 +225,13 @@ func choices(values []string, names bool) []slack.ListColumnChoice {
 // Share lets a user (U…, W…) or the members of a channel (C…, G…) write to the
 // list. One id a call: a bulk grant with one bad id grants nobody (facts 1.4).
 func (c *Client) Share(ctx context.Context, id string) error {
-	option := slack.SetListAccessOptionUserIDs([]string{id})
+	form := url.Values{"list_id": {c.opts.ListID}, "access_level": {"write"}}
 	if strings.HasPrefix(id, "C") || strings.HasPrefix(id, "G") {
-		option = slack.SetListAccessOptionChannelIDs([]string{id})
+		form.Set("channel_ids", asJSON([]string{id}))
+	} else {
+		form.Set("user_ids", asJSON([]string{id}))
 	}
-	r, err := c.call(ctx, "slackLists.access.set", func(ctx context.Context) error {
-		return c.api.SetListAccessContext(ctx, c.opts.ListID, "write", option)
-	})
+	r, err := c.api.call(ctx, shareMethod, form)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/slack-go/slack"
 )
 
 // A board that says nothing, or never comes to an end, costs a call its half
@@ -60,18 +58,16 @@ func TestSilentBoard(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var serving sync.WaitGroup
 				defer serving.Wait()
-				w := newWire("")
-				w.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+				c := New(Options{Dir: t.TempDir(), URL: "http://127.0.0.1/api/", ListID: "F1", Token: "xoxb-1"})
+				c.api.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
 					here, there := net.Pipe()
 					if serve != nil {
 						serving.Go(func() { serve(there) })
 					}
 					return here, nil
 				}
-				c := New(Options{Dir: t.TempDir(), ListID: "F1", Token: "xoxb-1"})
-				c.api = slack.New(c.opts.Token, slack.OptionAPIURL("http://127.0.0.1/api/"), slack.OptionHTTPClient(w))
 				began := time.Now()
-				_, err := c.createItem(t.Context(), "", nil)
+				_, err := c.api.createItem(t.Context(), "", nil)
 				if e := boardError(t, err); !e.MaybeApplied || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error %+v, want one of a call that may have been applied, for want of time", e)
 				}

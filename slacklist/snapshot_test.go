@@ -154,8 +154,8 @@ func TestDamagedSnapshot(t *testing.T) {
 				t.Errorf("for those who only look: %v", err)
 			}
 			w.batch(w.client(), func(s *Session) {
-				if len(ids(s)) != 0 || s.Fresh(time.Hour) || !s.WalkAt().IsZero() || s.Self() != "" {
-					t.Errorf("rows %v, fresh %t, self %q", ids(s), s.Fresh(time.Hour), s.Self())
+				if len(ids(s)) != 0 || s.Fresh(time.Hour) || !s.WalkAt().IsZero() || s.snap.Self != "" {
+					t.Errorf("rows %v, fresh %t, self %q", ids(s), s.Fresh(time.Hour), s.snap.Self)
 				}
 				w.walk(s)
 				if len(ids(s)) != 1 {
@@ -189,7 +189,7 @@ func TestSnapshotWithoutColumns(t *testing.T) {
 			if r := s.Row(row); r.Status != pipeline.New || r.TaskID != pipeline.TaskID(1).String() {
 				t.Errorf("without %s, made %+v", c.field, r)
 			}
-			if n := w.Faults.Count(infoMethod); n != c.reads {
+			if n := w.Faults.Count(filesMethod); n != c.reads {
 				t.Errorf("without %s, the schema was read %d times", c.field, n)
 			}
 			w.set(s, status(row, pipeline.Done))
@@ -233,8 +233,8 @@ func TestAnotherToken(t *testing.T) {
 	w.Must(t, "slackLists.access.set", map[string]any{"list_id": w.ListID, "access_level": "write", "user_ids": []string{"U0OTHER"}})
 	w.batch(w.client(func(o *Options) { o.Token = "xoxb-other" }), func(s *Session) {
 		w.walk(s)
-		if s.Self() != "U0OTHER" || s.Person(s.Row(row)) == "" {
-			t.Errorf("we are %q, the row is a person's: %t", s.Self(), s.Person(s.Row(row)) != "")
+		if s.snap.Self != "U0OTHER" || s.Person(s.Row(row)) == "" {
+			t.Errorf("we are %q, the row is a person's: %t", s.snap.Self, s.Person(s.Row(row)) != "")
 		}
 	})
 }

@@ -2,6 +2,7 @@ package slacklist
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -11,77 +12,161 @@ import (
 	"otm/pipeline"
 )
 
-// maxCells is how many cells one items.update takes.
-const maxCells = 100
+// Bounds of one call. Slack publishes none for deletions.
+const (
+	maxCells   = 100
+	maxDeleted = 50
+)
 
-// Update writes cells to rows. Where the board takes several rows in one call,
-// it is as few calls as possible; else one a row, in the given order. Whether
-// it does is tried once, with the first change that touches two rows, and
-// believed only after reading the rows again.
-//
-// Where the error says MaybeApplied, any part may have been written. Rows that
-// were written are patched in the snapshot even if a later one failed.
-func (s *Session) Update(ctx context.Context, changes ...pipeline.Change) error {
-	if err := s.ensureSchema(ctx); err != nil {
-		return err
-	}
-	if len(changes) > 1 && s.snap.MultiRow == "" {
-		return s.tryMultiRow(ctx, changes)
-	}
-	if s.snap.MultiRow == "yes" {
-		return s.write(ctx, changes)
-	}
-	return s.oneByOne(ctx, changes)
+// A writer writes to the board and patches the snapshot with its writes.
+type writer struct {
+	*batch
+	schemas *schemas
+	walker  *walker
 }
 
-// tryMultiRow sends several rows in one call and reads back what became of it.
-// If we crash before the answer is remembered, the next change tries again.
-func (s *Session) tryMultiRow(ctx context.Context, changes []pipeline.Change) error {
-	before := s.copies(changes)
-	err := s.write(ctx, changes)
+// do makes one write as soon as it may be made.
+func (w *writer) do(ctx context.Context, method string, call func() error) error {
+	if err := w.gate.ready(ctx, method, w.opts.Budget, 1); err != nil {
+		return err
+	}
+	if err := w.aheadOfSnapshot(); err != nil {
+		return err
+	}
+	return w.judged(w.gate.done(method, call()))
+}
+
+// judged notes whether the board takes our writes. An app that may only read a
+// list is answered list_not_found when it writes (C22); that a walk has shown
+// the list proves that it exists.
+func (w *writer) judged(err error) error {
+	var e *pipeline.BoardError
+	switch {
+	case err == nil:
+		w.snap.WriteRefused = refusal{}
+	case errors.As(err, &e) && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkEnded != 0:
+		e.ReadAt = w.snap.WalkEnded.Time()
+		w.snap.WriteRefused = refusal{At: stampOf(w.opts.Now()), Code: e.Code}
+		w.dirty = true
+	}
+	return err
+}
+
+func (w *writer) create(ctx context.Context, parent string, cells []pipeline.Cell) (id string, err error) {
+	if err := w.schemas.ensure(ctx); err != nil {
+		return "", err
+	}
+	err = w.schemas.retry(ctx, cells, func() (err error) {
+		id, err = w.createOnce(ctx, parent, cells)
+		return err
+	})
+	return id, err
+}
+
+func (w *writer) createOnce(ctx context.Context, parent string, cells []pipeline.Cell) (string, error) {
+	fields, err := w.schemas.encoder().encode(cells)
+	if err != nil {
+		return "", err
+	}
+	var asked time.Time
+	var item []byte
+	err = w.do(ctx, createMethod, func() (err error) {
+		asked = w.opts.Now()
+		crash.Point("create.before")
+		item, err = w.api.createItem(ctx, parent, fields)
+		crash.Point("create.after")
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	made, ok := newDecoder(&w.snap.Schema).row(item)
+	if !ok {
+		return "", unsure(createMethod, "the answer has no row id", nil)
+	}
+	made.Parent = parent // the answer may lack it
+	w.schemas.encoder().patch(&made, cells)
+	if made.UpdatedBy != "" {
+		w.snap.Self = made.UpdatedBy
+	}
+	w.snap.add(row{Row: made, Known: stampOf(asked), Wrote: stampOf(w.opts.Now())})
+	return made.ID, nil
+}
+
+// delete deletes at most maxDeleted rows.
+func (w *writer) delete(ctx context.Context, ids []string) error {
+	err := w.do(ctx, deleteMethod, func() error {
+		crash.Point("delete.before")
+		defer crash.Point("delete.after")
+		return w.api.deleteItems(ctx, ids)
+	})
+	if err == nil {
+		w.snap.remove(ids)
+	}
+	return err
+}
+
+func (w *writer) update(ctx context.Context, changes []pipeline.Change) error {
+	if err := w.schemas.ensure(ctx); err != nil {
+		return err
+	}
+	if len(changes) > 1 && w.snap.MultiRow == "" {
+		return w.tryMultiRow(ctx, changes)
+	}
+	if w.snap.MultiRow == "yes" {
+		return w.write(ctx, changes)
+	}
+	return w.oneByOne(ctx, changes)
+}
+
+// tryMultiRow sends several rows in one call and reads them back. If we crash
+// before the answer is saved, the next change tries again.
+func (w *writer) tryMultiRow(ctx context.Context, changes []pipeline.Change) error {
+	before := w.copies(changes)
+	err := w.write(ctx, changes)
 	if pipeline.IsRefused(err) && !isGone(err) {
-		return s.fallBack(ctx, changes)
+		return w.fallBack(ctx, changes)
 	}
 	if err != nil {
 		return err
 	}
-	wrote := s.copies(changes)
+	wrote := w.copies(changes)
 	for id := range wrote {
-		s.snap.row(id).Wrote = 0 // let the walk speak for itself
+		w.snap.row(id).Wrote = 0 // let the walk speak for itself
 	}
-	if err := s.walk(ctx); err != nil {
+	if err := w.walker.walk(ctx); err != nil {
 		for id, r := range wrote {
-			s.snap.row(id).Wrote = r.Wrote
+			w.snap.row(id).Wrote = r.Wrote
 		}
-		return s.oneByOne(ctx, changes) // perhaps the first row alone took it
+		return w.oneByOne(ctx, changes) // perhaps the first row alone took it
 	}
-	if s.walkedBefore(before) {
-		s.restore(wrote)
-		return s.oneByOne(ctx, changes)
+	if w.walkedBefore(before) {
+		w.restore(wrote)
+		return w.oneByOne(ctx, changes)
 	}
 	shown := 0
 	for _, c := range changes {
-		if s.shows(c) {
+		if w.shows(c) {
 			shown++
 		}
 	}
 	switch shown {
 	case len(changes):
-		s.multiRow("yes")
+		w.multiRow("yes")
 		return nil
 	case 0:
 		// The walk is older than the write, or nothing was written: which of
 		// the two, the next time may tell.
-		return s.oneByOne(ctx, changes)
+		return w.oneByOne(ctx, changes)
 	}
-	return s.fallBack(ctx, changes)
+	return w.fallBack(ctx, changes)
 }
 
-// copies are the rows of changes as they are known now.
-func (s *Session) copies(changes []pipeline.Change) map[string]row {
+// copies are the rows of changes as the snapshot has them now.
+func (w *writer) copies(changes []pipeline.Change) map[string]row {
 	rows := map[string]row{}
 	for _, c := range changes {
-		if r := s.snap.row(c.Row); r != nil {
+		if r := w.snap.row(c.Row); r != nil {
 			kept := *r
 			kept.Was, kept.WasBy = slices.Clone(r.Was), slices.Clone(r.WasBy)
 			rows[c.Row] = kept
@@ -90,62 +175,62 @@ func (s *Session) copies(changes []pipeline.Change) map[string]row {
 	return rows
 }
 
-// walkedBefore tells whether the last walk shows one of the rows as it was even
-// before earlier writes of ours: then it says nothing of the last one.
-func (s *Session) walkedBefore(rows map[string]row) bool {
-	settled := s.snap.WalkStarted.Time().Add(-s.c.opts.SettleAfter)
+// walkedBefore reports whether the last walk shows one of the rows as it was
+// before earlier writes of ours: then it says nothing about the last one.
+func (w *writer) walkedBefore(rows map[string]row) bool {
+	settled := w.snap.WalkStarted.Time().Add(-w.opts.SettleAfter)
 	for id, mine := range rows {
-		if walked := s.snap.row(id); walked != nil && lags(walked, &mine, settled, s.snap.Self) {
+		if walked := w.snap.row(id); walked != nil && lags(walked, &mine, settled, w.snap.Self) {
 			return true
 		}
 	}
 	return false
 }
 
-// restore makes rows in the snapshot what they were.
-func (s *Session) restore(rows map[string]row) {
+// restore puts rows back into the snapshot.
+func (w *writer) restore(rows map[string]row) {
 	for id, mine := range rows {
-		if r := s.snap.row(id); r != nil {
+		if r := w.snap.row(id); r != nil {
 			*r = mine
 		}
 	}
-	s.snap.index = nil
+	w.snap.index = nil
 }
 
-// shows tells whether a row is as a change makes it.
-func (s *Session) shows(c pipeline.Change) bool {
-	r := s.snap.row(c.Row)
+// shows reports whether a row is as a change makes it.
+func (w *writer) shows(c pipeline.Change) bool {
+	r := w.snap.row(c.Row)
 	if r == nil {
 		return false
 	}
 	after := r.Row
-	s.encoder().patch(&after, c.Cells)
+	w.schemas.encoder().patch(&after, c.Cells)
 	return sameCells(&after, &r.Row)
 }
 
-// fallBack writes row by row, and if that succeeds, remembers that several
-// rows at once were the trouble.
-func (s *Session) fallBack(ctx context.Context, changes []pipeline.Change) error {
-	if err := s.oneByOne(ctx, changes); err != nil {
+// fallBack writes row by row. If that succeeds, the board takes no several rows
+// in one call.
+func (w *writer) fallBack(ctx context.Context, changes []pipeline.Change) error {
+	if err := w.oneByOne(ctx, changes); err != nil {
 		return err
 	}
-	s.multiRow("no")
+	w.multiRow("no")
 	return nil
 }
 
-func (s *Session) oneByOne(ctx context.Context, changes []pipeline.Change) error {
+func (w *writer) oneByOne(ctx context.Context, changes []pipeline.Change) error {
 	for _, c := range changes {
-		if err := s.write(ctx, []pipeline.Change{c}); err != nil {
+		if err := w.write(ctx, []pipeline.Change{c}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Session) multiRow(answer string) {
-	s.snap.MultiRow = answer
-	s.dirty = true
-	s.c.log.Info("tried to update several rows in one call", "works", answer)
+func (w *writer) multiRow(answer string) {
+	w.snap.MultiRow = answer
+	w.dirty = true
+	w.opts.Log.Info("tried to update several rows in one call", "works", answer)
 }
 
 // sameCells compares all that a change may write.
@@ -165,21 +250,21 @@ func sameNumber(a, b *float64) bool {
 }
 
 // write sends the changes of a group, in calls of at most maxCells cells.
-func (s *Session) write(ctx context.Context, group []pipeline.Change) error {
+func (w *writer) write(ctx context.Context, group []pipeline.Change) error {
 	var all []pipeline.Cell
 	for _, change := range group {
 		all = append(all, change.Cells...)
 	}
-	return s.withSchema(ctx, all, func() error {
+	return w.schemas.retry(ctx, all, func() error {
 		var cells []slack.ListItemCell
 		first := 0
 		for i, change := range group {
-			fields, err := s.encoder().encode(change.Cells)
+			fields, err := w.schemas.encoder().encode(change.Cells)
 			if err != nil {
 				return err
 			}
 			if len(cells)+len(fields) > maxCells {
-				if err := s.call(ctx, cells, group[first:i]); err != nil {
+				if err := w.call(ctx, cells, group[first:i]); err != nil {
 					return err
 				}
 				cells, first = nil, i
@@ -188,53 +273,49 @@ func (s *Session) write(ctx context.Context, group []pipeline.Change) error {
 				cells = append(cells, slack.ListItemCell{ListItemField: f, RowID: change.Row})
 			}
 		}
-		return s.call(ctx, cells, group[first:])
+		return w.call(ctx, cells, group[first:])
 	})
 }
 
-func (s *Session) call(ctx context.Context, cells []slack.ListItemCell, changes []pipeline.Change) error {
+func (w *writer) call(ctx context.Context, cells []slack.ListItemCell, changes []pipeline.Change) error {
 	if len(cells) == 0 {
-		return nil // slack-go would send null
+		return nil
 	}
-	if err := s.ready(ctx, "slackLists.items.update"); err != nil {
-		return err
-	}
-	if err := s.aheadOfSnapshot(); err != nil {
-		return err
-	}
-	asked := s.c.now()
-	crash.Point("update.before")
-	err := s.c.updateCells(ctx, cells)
-	crash.Point("update.after")
-	for _, change := range changes {
-		r := s.snap.row(change.Row)
-		switch {
-		case r == nil:
-		case err == nil:
-			s.patched(r, change.Cells, asked)
-		case pipeline.MaybeApplied(err):
-			r.Known = 0 // what it shows now, only a walk can tell
+	return w.do(ctx, updateMethod, func() error {
+		asked := w.opts.Now()
+		crash.Point("update.before")
+		err := w.updates.updateCells(ctx, cells)
+		crash.Point("update.after")
+		for _, change := range changes {
+			r := w.snap.row(change.Row)
+			switch {
+			case r == nil:
+			case err == nil:
+				w.patched(r, change.Cells, asked)
+			case pipeline.MaybeApplied(err):
+				r.Known = 0 // only a walk can tell what it shows now
+			}
 		}
-	}
-	return s.answered("slackLists.items.update", err)
+		return err
+	})
 }
 
-// patched notes in the snapshot what was written to a row.
-func (s *Session) patched(r *row, cells []pipeline.Cell, asked time.Time) {
+// patched patches a row of the snapshot with what was written to it.
+func (w *writer) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 	if r.Wrote == 0 {
 		r.Was, r.WasBy = nil, nil
 	}
 	r.Was, r.WasBy = append(r.Was, r.Status), append(r.WasBy, r.UpdatedBy)
 	last := r.Row
 	r.Last = &last
-	s.encoder().patch(&r.Row, cells)
+	w.schemas.encoder().patch(&r.Row, cells)
 	if writes(cells, pipeline.FieldTaskID) {
-		s.snap.index = nil
+		w.snap.index = nil
 	}
-	if r.UpdatedBy = s.snap.Self; s.c.opts.As != nil {
-		r.UpdatedBy = s.c.opts.As.User
+	if r.UpdatedBy = w.snap.Self; w.opts.As != nil {
+		r.UpdatedBy = w.opts.As.User
 	}
-	r.Wrote = stampOf(s.c.now())
+	r.Wrote = stampOf(w.opts.Now())
 	if writes(cells, pipeline.FieldStatus) {
 		r.Known = stampOf(asked)
 	}

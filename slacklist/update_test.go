@@ -109,7 +109,7 @@ func TestMultiRowLooksAtWhatWasWritten(t *testing.T) {
 					t.Errorf("remembered %q", s.snap.MultiRow)
 				}
 				for _, row := range rows {
-					if !s.shows(pipeline.Change{Row: row, Cells: cells}) {
+					if !s.writer.shows(pipeline.Change{Row: row, Cells: cells}) {
 						t.Errorf("row %+v", s.Row(row))
 					}
 				}

@@ -2,66 +2,68 @@ package slacklist
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"otm/pipeline"
 )
 
-// Refresh walks the whole list unless the snapshot is at most maxAge old; 0
-// walks always. Where it fails, the old snapshot stays, and what it says is as
-// old as before: a walk that was cut off says nothing about what it lacks.
-func (s *Session) Refresh(ctx context.Context, maxAge time.Duration) error {
-	if maxAge > 0 && s.Fresh(maxAge) {
-		return nil
-	}
-	return s.walk(ctx)
+// Bounds of one walk. No list of Slack holds more than 5,000 rows, but an
+// embedded board may, and pages may be short. A board that always answers with
+// a new cursor must not be walked for ever (C39).
+const (
+	maxPages    = 200
+	maxWalked   = 100_000 // rows
+	maxIdlePage = 10      // pages in a row without a row that is new
+)
+
+// A walker reads all rows into the snapshot.
+type walker struct {
+	*batch
+	schemas *schemas
 }
 
-func (s *Session) walk(ctx context.Context) error {
-	if err := s.ensureSelf(ctx); err != nil {
+func (w *walker) walk(ctx context.Context) error {
+	if err := w.self(ctx); err != nil {
 		return err
 	}
-	// A walk that cannot be finished is for nothing, so it waits until there
-	// is room for all its pages.
-	const method = "slackLists.items.list"
-	pages := max(1, (len(s.snap.Rows)+pageSize-1)/pageSize)
-	if err := s.readyFor(ctx, method, s.c.opts.Budget, pages); err != nil {
-		return err
-	}
-	started := s.c.now()
-	w := &walked{started: started, cursors: map[string]bool{}, known: map[string]bool{}}
-	for cursor := ""; ; {
-		page, err := s.c.listPage(ctx, cursor)
-		if err := s.answered(method, err); err != nil {
-			return err
+	// A walk that cannot be finished is wasted, so it waits until there is room
+	// for all its pages.
+	pages := max(1, (len(w.snap.Rows)+pageSize-1)/pageSize)
+	budget := w.opts.Budget
+	started := w.opts.Now()
+	seen := newWalked(started)
+	err := seen.pages(func(cursor string) (*page, error) {
+		if err := w.gate.ready(ctx, listMethod, budget, pages); err != nil {
+			return nil, err
+		}
+		// Once begun, it takes what Slack allows, even beyond our share.
+		budget, pages = overShare(w.opts.Budget), 1
+		if cursor == "" {
+			started = w.opts.Now()
+			seen.started = started
+		}
+		p, err := w.api.listPage(ctx, cursor)
+		if err := w.gate.done(listMethod, err); err != nil {
+			return nil, err
 		}
 		if cursor == "" {
-			if err := s.schemaFrom(ctx, page); err != nil {
-				return err
+			if err := w.schemaFrom(ctx, p); err != nil {
+				return nil, err
 			}
-			w.decoder = newDecoder(&s.snap.Schema)
+			seen.decoder, seen.expected = newDecoder(&w.snap.Schema), w.snap.Schema.Count
 		}
-		if err := w.add(page); err != nil {
-			return err
-		}
-		if cursor = page.cursor; cursor == "" || w.cursors[cursor] && len(w.rows) >= s.snap.Schema.Count {
-			break // a list that repeats a cursor is over where all its rows have come
-		}
-		if w.cursors[cursor] {
-			return unsure(method, "the cursor does not advance: the walk is not complete", nil)
-		}
-		w.cursors[cursor] = true
-		// Once begun, it takes what Slack allows, even over our share of it.
-		if err := s.readyFor(ctx, method, overShare(s.c.opts.Budget), 1); err != nil {
-			return err
-		}
+		return p, nil
+	})
+	if err != nil {
+		return err
 	}
-	if w.odd > 0 {
-		s.c.log.Warn("rows without an id passed over", "rows", w.odd)
+	if seen.odd > 0 {
+		w.opts.Log.Warn("rows without an id passed over", "rows", seen.odd)
 	}
-	slices.Reverse(w.rows) // the list comes newest first, the snapshot has what we make last
-	s.take(w.rows, started)
+	slices.Reverse(seen.rows) // the list comes newest first, the snapshot has new rows last
+	w.take(seen.rows, started)
 	return nil
 }
 
@@ -74,12 +76,54 @@ func overShare(budget float64) float64 {
 
 // walked is what a walk has seen so far.
 type walked struct {
-	started time.Time
-	decoder *decoder
-	rows    []row
-	known   map[string]bool // row ids; a row may come twice when pages shift
-	cursors map[string]bool
-	odd     int // items that are no row
+	started  time.Time
+	decoder  *decoder
+	expected int // rows, as the list says; 0 is unknown
+	rows     []row
+	known    map[string]bool // row ids; a row may come twice when pages shift
+	odd      int             // items that are no row
+}
+
+func newWalked(started time.Time) *walked {
+	return &walked{started: started, known: map[string]bool{}}
+}
+
+// pages adds pages until the last one. A list that repeats a cursor is over when
+// all its rows have come.
+func (w *walked) pages(read func(cursor string) (*page, error)) error {
+	cursors := map[string]bool{}
+	idle := 0
+	for cursor := ""; ; {
+		p, err := read(cursor)
+		if err != nil {
+			return err
+		}
+		before := len(w.rows)
+		if err := w.add(p); err != nil {
+			return err
+		}
+		if idle++; len(w.rows) > before {
+			idle = 0
+		}
+		cursor = p.cursor
+		switch {
+		case cursor == "", cursors[cursor] && len(w.rows) >= w.expected:
+			return nil
+		case cursors[cursor]:
+			return endless("the cursor does not advance")
+		}
+		cursors[cursor] = true
+		if len(cursors) >= maxPages || len(w.rows) > maxWalked || idle >= maxIdlePage {
+			return endless(fmt.Sprintf("no end after %d pages with %d different rows", len(cursors), len(w.rows)))
+		}
+	}
+}
+
+// endless is the error of a walk that was given up.
+func endless(problem string) error {
+	e := unsure(listMethod, problem+": the walk is given up, and tried again later; if this stays, delete rows from the list, or ask who runs the board", nil)
+	e.Endless = true
+	return e
 }
 
 func (w *walked) add(p *page) error {
@@ -94,43 +138,41 @@ func (w *walked) add(p *page) error {
 		}
 	})
 	if !whole {
-		return unsure("slackLists.items.list", "the answer has no page of rows", nil)
+		return unsure(listMethod, "the answer has no page of rows", nil)
 	}
 	return nil
 }
 
-// ensureSelf asks once as whom we write, by which our own edits are told from
-// those of people.
-func (s *Session) ensureSelf(ctx context.Context) error {
-	if s.snap.Self != "" {
+// self asks once as whom we write, which distinguishes our own edits from
+// people's.
+func (w *walker) self(ctx context.Context) error {
+	if w.snap.Self != "" {
 		return nil
 	}
-	if err := s.ready(ctx, "auth.test"); err != nil {
+	return w.gate.do(ctx, authMethod, func() error {
+		self, err := w.api.self(ctx)
+		if err == nil {
+			w.snap.Self, w.dirty = self, true
+		}
 		return err
-	}
-	self, err := s.c.self(ctx)
-	if err := s.answered("auth.test", err); err != nil {
-		return err
-	}
-	s.snap.Self, s.dirty = self, true
-	return nil
+	})
 }
 
-// schemaFrom reads the schema from a page, or, where the board ignored that we
-// asked for it, by a call of its own if there is none yet.
-func (s *Session) schemaFrom(ctx context.Context, p *page) error {
+// schemaFrom reads the schema from a page, or, if the board ignored that we
+// asked for it, by a call of its own unless there is one.
+func (w *walker) schemaFrom(ctx context.Context, p *page) error {
 	if p.list != nil {
-		return s.takeSchema(p.list)
+		return w.schemas.take(p.list)
 	}
-	return s.ensureSchema(ctx)
+	return w.schemas.ensure(ctx)
 }
 
-// take makes the rows of a complete walk the snapshot, except where the walk
-// lags behind our own writes.
-func (s *Session) take(rows []row, started time.Time) {
-	old := s.snap
+// take makes the rows of a complete walk the snapshot, except those that
+// predate our own writes.
+func (w *walker) take(rows []row, started time.Time) {
+	old := w.snap
 	walked := &snapshot{Rows: rows}
-	settled := started.Add(-s.c.opts.SettleAfter)
+	settled := started.Add(-w.opts.SettleAfter)
 	for i := range walked.Rows {
 		if mine := old.row(walked.Rows[i].ID); mine != nil && lags(&walked.Rows[i], mine, settled, old.Self) {
 			walked.Rows[i] = *mine
@@ -143,17 +185,17 @@ func (s *Session) take(rows []row, started time.Time) {
 	}
 	old.takeMissing(walked)
 	old.Rows, old.index = walked.Rows, nil
-	old.WalkStarted, old.WalkEnded = stampOf(started), stampOf(s.c.now())
-	s.dirty = true
+	old.WalkStarted, old.WalkEnded = stampOf(started), stampOf(w.opts.Now())
+	w.dirty = true
 }
 
-// lags tells whether the walked row is from before our last write to it: the
-// write is recent, the row is in a state that we wrote over, shows nothing of what
-// we wrote, and does not say that anybody touched it since. Nobody has where its
-// time and who touched it last are those we knew before the write, or where we
-// ourselves are said to have touched it last, by an earlier write. (The state and
-// the person count, as dates have the grain of a second: by them alone, an edit
-// made in the second of our write would count as a lag.)
+// lags reports whether the walked row predates our last write to it: the write
+// is recent, the row has a status that we replaced, shows nothing of what we
+// wrote, and does not say that anybody touched it since. Nobody has if its time
+// and its last editor are those from before the write, or if the last editor is
+// ourselves, by an earlier write. (Status and editor count because dates have
+// the grain of a second: by them alone, an edit made in the second of our write
+// would count as a lag.)
 func lags(walked, mine *row, settled time.Time, self string) bool {
 	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) || showsWrite(walked, mine) {
 		return false
@@ -162,8 +204,8 @@ func lags(walked, mine *row, settled time.Time, self string) bool {
 	return walked.Updated <= mine.Updated && known || walked.UpdatedBy == self && walked.Status != mine.Status
 }
 
-// showsWrite tells whether a walked row has what our last write made of a cell:
-// any but the status, which a person may have set back since.
+// showsWrite reports whether a walked row shows our last write in any cell but
+// the status, which a person may have set back since.
 func showsWrite(walked, mine *row) bool {
 	if mine.Last == nil {
 		return false
@@ -177,7 +219,7 @@ func showsWrite(walked, mine *row) bool {
 	return false
 }
 
-// textsOf are the cells that tell one version of a row from another.
+// textsOf are the cells that distinguish versions of a row.
 func textsOf(r *pipeline.Row) [9]string {
 	return [...]string{r.Title, r.TaskID, r.Assignee, r.Reason, r.Result, r.AssignedAt, r.CompletedAt, orNone(r.Remaining), orNone(r.Completion)}
 }

@@ -588,3 +588,42 @@ func TestWalkOnTheWire(t *testing.T) {
 		}
 	}
 }
+
+// C39: a board that always answers with a new cursor was walked for ever, under
+// locks/board. A walk has bounds: it ends as an error that says what to do, the
+// rows stay as they were, and the next batch begins.
+func TestC39EndlessList(t *testing.T) {
+	t.Parallel()
+	for name, fresh := range map[string]bool{"the same rows again": false, "new rows on every page": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c := w.client()
+			w.batch(c, func(s *Session) {
+				w.add(s, 1)
+				w.walk(s)
+				before := ids(s)
+				w.Faults.Always(listMethod, boardtest.EndlessPages(fresh))
+				w.Faults.Reset()
+				e := boardError(t, s.Refresh(t.Context(), 0))
+				if !e.Endless || e.Class != pipeline.Transient || !strings.Contains(e.Error(), "delete rows from the list") {
+					t.Errorf("error %+v", e)
+				}
+				if n := w.Faults.Count(listMethod); n > maxPages {
+					t.Errorf("%d pages were read, at most %d are", n, maxPages)
+				}
+				if got := ids(s); !slices.Equal(got, before) {
+					t.Errorf("rows %v, before %v", got, before)
+				}
+			})
+			if _, err := c.Look(t.Context()); !boardError(t, err).Endless {
+				t.Errorf("look: %v", err)
+			}
+			w.batch(w.client(), func(s *Session) { // another process
+				if len(ids(s)) != 1 {
+					t.Errorf("rows %v", ids(s))
+				}
+			})
+		})
+	}
+}

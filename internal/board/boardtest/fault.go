@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -247,6 +248,34 @@ func CycleCursor() Fault {
 			meta["next_cursor"] = first
 		}
 	})
+}
+
+// EndlessPages answers every page with the rows of the first one and a cursor
+// that no page had before. With fresh, the rows have new ids on every page.
+func EndlessPages(fresh bool) Fault {
+	var mu sync.Mutex
+	n := 0
+	return Fault{"endless pages", func(x *Exchange) {
+		form, err := url.ParseQuery(string(x.body))
+		if err == nil {
+			form.Del("cursor")
+			x.body = []byte(form.Encode())
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		rec := x.apply()
+		editBody(rec, func(answer map[string]any) {
+			answer["response_metadata"] = map[string]any{"next_cursor": fmt.Sprint("page ", n)}
+			items, _ := answer["items"].([]any)
+			for _, item := range items {
+				if m, ok := item.(map[string]any); ok && fresh {
+					m["id"] = fmt.Sprint(textOf(m["id"]), "N", n)
+				}
+			}
+		})
+		x.send(rec)
+	}}
 }
 
 // NoCursor leaves response_metadata out where next_cursor would be empty.

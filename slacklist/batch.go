@@ -1,0 +1,203 @@
+package slacklist
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"otm/internal/crash"
+	"otm/internal/lock"
+	"otm/pipeline"
+)
+
+// A batch is what the parts of one Session share: the snapshot, and what of it
+// is not on the disk yet.
+type batch struct {
+	opts    *Options
+	api     *api
+	updates *api // for items.update
+	store   *store
+	gate    gate
+	snap    *snapshot
+	unsaved bool // the board is ahead of snapshot.json
+	dirty   bool // snap differs from snapshot.json
+}
+
+// aheadOfSnapshot is called before each write.
+func (b *batch) aheadOfSnapshot() error {
+	if b.unsaved {
+		return nil
+	}
+	err := b.store.markUnsaved()
+	b.unsaved = err == nil
+	return err
+}
+
+// Session is one batch of work on the board, from Begin to End. It is for one
+// goroutine. Its parts know one thing each: schemas reads the columns, walker
+// the rows, writer writes.
+type Session struct {
+	*batch
+	schemas *schemas
+	walker  *walker
+	writer  *writer
+	client  *Client
+	lock    *lock.Lock
+}
+
+func newSession(c *Client, l *lock.Lock, snap *snapshot) *Session {
+	b := &batch{opts: &c.opts, api: c.api, updates: c.updates, store: &c.store, snap: snap}
+	b.gate = gate{
+		ledger: &snap.ledger, budget: c.opts.Budget, deadline: c.opts.Now().Add(BatchTime),
+		now: c.opts.Now, sleep: c.sleep, log: c.opts.Log,
+	}
+	schemas := &schemas{batch: b, names: c.columns}
+	walker := &walker{batch: b, schemas: schemas}
+	return &Session{batch: b, schemas: schemas, walker: walker, writer: &writer{b, schemas, walker}, client: c, lock: l}
+}
+
+// End saves the snapshot, tells the others if the board was changed, and gives
+// locks/board back. If we crash before, the mark that the board is ahead makes
+// the next batch walk.
+func (s *Session) End() error {
+	c := s.client
+	defer func() { <-c.turn }()
+	defer s.lock.Release()
+	if s.Over() {
+		c.pause = c.opts.Now().Add(courtesy)
+	}
+	if !s.dirty && !s.unsaved && !s.gate.dirty {
+		return nil
+	}
+	crash.Point("snapshot.before")
+	err := c.store.save(s.snap)
+	crash.Point("snapshot.after")
+	if s.unsaved {
+		err = errors.Join(err, TouchChanged(c.opts.Dir))
+	}
+	return err
+}
+
+// Over reports whether the batch has lasted its time.
+func (s *Session) Over() bool { return !s.opts.Now().Before(s.gate.deadline) }
+
+// Rows implements pipeline.Batch.
+func (s *Session) Rows() iter.Seq[*pipeline.Row] {
+	return func(yield func(*pipeline.Row) bool) {
+		for i := range s.snap.Rows {
+			if !yield(&s.snap.Rows[i].Row) {
+				return
+			}
+		}
+	}
+}
+
+// Row implements pipeline.Batch; nil if the snapshot has no row of this id.
+func (s *Session) Row(id string) *pipeline.Row {
+	if r := s.snap.row(id); r != nil {
+		return &r.Row
+	}
+	return nil
+}
+
+// StepRows implements pipeline.Batch; the order says nothing.
+func (s *Session) StepRows(parent string) []*pipeline.Row {
+	var rows []*pipeline.Row
+	for _, i := range s.snap.indexed().steps[parent] {
+		rows = append(rows, &s.snap.Rows[i].Row)
+	}
+	return rows
+}
+
+// TaskRow implements pipeline.Batch: nil if there is none, the first by id if
+// there are several.
+func (s *Session) TaskRow(id pipeline.TaskID) *pipeline.Row {
+	if i, ok := s.snap.indexed().byTask[id]; ok {
+		return &s.snap.Rows[i].Row
+	}
+	return nil
+}
+
+// Has implements pipeline.Batch.
+func (s *Session) Has(field pipeline.Field) bool { return s.snap.Schema.Column(field) != nil }
+
+// WalkAt is the start of the walk that made the snapshot; zero if there was
+// none.
+func (s *Session) WalkAt() time.Time { return s.snap.WalkStarted.Time() }
+
+// Person implements pipeline.Batch.
+func (s *Session) Person(r *pipeline.Row) string {
+	if s.snap.Self == "" || r.UpdatedBy == s.snap.Self {
+		return ""
+	}
+	return cmp.Or(s.opts.Called[r.UpdatedBy], r.UpdatedBy)
+}
+
+// thisMoment is how old a walk of this moment may be.
+const thisMoment = time.Second
+
+// Current implements pipeline.Batch.
+func (s *Session) Current(r *pipeline.Row, maxAge time.Duration) bool {
+	known := s.snap.row(r.ID)
+	if known == nil {
+		return false
+	}
+	if s.Person(r) != "" {
+		maxAge = min(maxAge, thisMoment)
+	}
+	return s.within(known.Known.Time(), maxAge)
+}
+
+// Fresh reports whether the whole snapshot is at most maxAge old.
+func (s *Session) Fresh(maxAge time.Duration) bool {
+	return !s.WalkAt().IsZero() && s.within(s.WalkAt(), maxAge)
+}
+
+// within reports whether what was read at that time is at most maxAge old, and
+// nobody has edited the embedded board since.
+func (s *Session) within(read time.Time, maxAge time.Duration) bool {
+	age := s.opts.Now().Sub(read)
+	return age >= 0 && age <= maxAge && !s.store.editedSince(read)
+}
+
+// Refresh walks the whole list unless the snapshot is at most maxAge old; 0
+// walks always. If the walk fails, the old snapshot stays, as old as before: a
+// walk that was cut off says nothing about the rows that it lacks.
+func (s *Session) Refresh(ctx context.Context, maxAge time.Duration) error {
+	if maxAge > 0 && s.Fresh(maxAge) {
+		return nil
+	}
+	return s.walker.walk(ctx)
+}
+
+// Create makes a row below parent, or at the top if parent is "", and returns
+// its id. If the error says MaybeApplied, the row may exist.
+func (s *Session) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (string, error) {
+	return s.writer.create(ctx, parent, cells)
+}
+
+// Update writes cells to rows. If the board takes several rows in one call, it
+// makes as few calls as possible; else one a row, in the given order. It tries
+// once whether the board does, with the first change that touches two rows, and
+// believes it only after reading the rows again.
+//
+// If the error says MaybeApplied, any part may have been written. Rows that
+// were written are patched in the snapshot even if a later one failed.
+func (s *Session) Update(ctx context.Context, changes ...pipeline.Change) error {
+	return s.writer.update(ctx, changes)
+}
+
+// Delete deletes rows, with their steps. Rows that do not exist are no error, so
+// after a lost answer it is called again. Only a walk tells that they are gone
+// (facts 1.10: no result a row).
+func (s *Session) Delete(ctx context.Context, ids ...string) error {
+	for some := range slices.Chunk(ids, maxDeleted) {
+		if err := s.writer.delete(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package slacklist
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"otm/pipeline"
+)
+
+// schemas reads the list's columns, at most once a batch unless they are
+// missing.
+type schemas struct {
+	*batch
+	names map[pipeline.Field]string // of the columns, or their ids
+	read  bool                      // in this batch
+}
+
+func (s *schemas) encoder() *encoder {
+	return &encoder{schema: &s.snap.Schema, openAssignees: s.opts.OpenAssignees}
+}
+
+// ensure reads the schema if there is none, or a part of one: without a column,
+// a row would be made that nobody finds again.
+func (s *schemas) ensure(ctx context.Context) error {
+	if s.snap.Schema.complete() {
+		return nil
+	}
+	return s.fetch(ctx)
+}
+
+func (s *schemas) fetch(ctx context.Context) error {
+	var raw []byte
+	err := s.gate.do(ctx, filesMethod, func() (err error) {
+		raw, err = s.api.fileInfo(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.take(raw)
+}
+
+// take makes a list object the schema of the snapshot.
+func (s *schemas) take(raw []byte) error {
+	schema, err := parseSchema(raw, s.names)
+	if err != nil {
+		return err
+	}
+	schema.ReadAt = stampOf(s.opts.Now())
+	s.snap.Schema = *schema
+	s.dirty, s.read = true, true
+	return nil
+}
+
+// retry runs a write of cells, and once more with the schema read anew if the
+// board or the encoder finds that a column or an option is not what the cached
+// schema says: people rename and rebuild them.
+func (s *schemas) retry(ctx context.Context, cells []pipeline.Cell, write func() error) error {
+	err := write()
+	if !isSchemaTrouble(err) {
+		return err
+	}
+	if !s.read {
+		if err := s.fetch(ctx); err != nil {
+			return err
+		}
+		err = write()
+	}
+	var refused *pipeline.BoardError
+	if errors.As(err, &refused) && isSchemaCode(refused) {
+		return s.refused(refused, cells)
+	}
+	return err
+}
+
+func isSchemaTrouble(err error) bool {
+	var missing *pipeline.MissingError
+	var refused *pipeline.BoardError
+	return errors.As(err, &missing) || errors.As(err, &refused) && isSchemaCode(refused)
+}
+
+// refused is the error if the board refuses a column, an option or a person
+// although the schema has just been read: a person has to act, as with one that
+// is missing. The board does not say which of the cells it means.
+func (s *schemas) refused(by *pipeline.BoardError, cells []pipeline.Cell) error {
+	var names []string
+	for _, cell := range cells {
+		c := s.snap.Schema.Column(cell.Field)
+		if c == nil || by.Code == "invalid_option_id" && !c.isSelect() || by.Code == "user_not_found" && !c.isUser() {
+			continue
+		}
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return &pipeline.MissingError{Column: strings.Join(names, ", "), Problem: "is refused: " + by.Error(), Have: s.snap.Schema.names()}
+}
