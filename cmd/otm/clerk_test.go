@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"otm/internal/board"
 )
@@ -42,7 +44,19 @@ type card struct {
 	cells      map[string]string // by the key of the column
 }
 
+// call makes a call, again if the daemons have used up the calls of the moment.
 func (d *desk) call(method string, form url.Values, into any) error {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
+		err := d.callOnce(method, form, into)
+		if !errors.Is(err, errRateLimited) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+var errRateLimited = errors.New("ratelimited")
+
+func (d *desk) callOnce(method string, form url.Values, into any) error {
 	base, token, list, err := d.find()
 	if err != nil {
 		return err
@@ -74,6 +88,9 @@ func (d *desk) call(method string, form url.Values, into any) error {
 	}
 	if err := json.Unmarshal(data, &verdict); err != nil {
 		return err
+	}
+	if verdict.Error == errRateLimited.Error() {
+		return fmt.Errorf("%s: %w", method, errRateLimited)
 	}
 	if !verdict.OK {
 		return fmt.Errorf("%s: %s", method, verdict.Error)
