@@ -255,7 +255,7 @@ func TestResidentsRefuse(t *testing.T) {
 		{h.Dir, []string{"otm-injector", "--sweep-every", "1ms"}, cli.Usage, []string{"--sweep-every 1ms: at least 100ms", "hint: --sweep-every 2m0s"}},
 		{h.Dir, []string{"otm-dispatcher", "--every", "-1s"}, cli.Usage, []string{"--every -1s: at least 100ms", "hint: --every 2m0s"}},
 		{h.Dir, []string{"otm-completion-detector", "--every", "0s"}, cli.Usage, []string{"--every 0s: at least 100ms", "hint: --every 2m0s"}},
-		{h.Dir, []string{"otm", "board", "--row-limit", "-1"}, cli.Usage, []string{"--row-limit -1: is negative", "hint: otm board --row-limit 1000"}},
+		{h.Dir, []string{"otm", "board", "--row-limit", "-1"}, cli.Usage, []string{"--row-limit -1 is negative", "hint: otm board --row-limit 1000"}},
 		{h.Dir, []string{"otm", "board", "--limits", "hard"}, cli.Usage, []string{`--limits "hard": only slack is known`, "hint: otm board --limits slack"}},
 		{t.TempDir(), []string{"otm", "up"}, cli.NotInit, []string{"hint: otm init"}},
 		{t.TempDir(), []string{"otm", "board"}, cli.NotInit, []string{"hint: otm init"}},
