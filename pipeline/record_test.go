@@ -178,3 +178,25 @@ func TestClone(t *testing.T) {
 		t.Errorf("the original changed: %+v", r)
 	}
 }
+
+// C2: a report counts from when it was dropped, and not from when it was applied,
+// so that the end of a process is not taken for older than its last report. A
+// report that is applied out of order replaces nothing later.
+func TestC2HeardWhenDropped(t *testing.T) {
+	t.Parallel()
+	at := func(m int) time.Time { return time.Date(2026, 3, 14, 15, m, 0, 0, time.UTC) }
+	r := &Record{}
+	r.Hear("Alpha", at(5), func(h *Heard) { h.Progress = at(5) })
+	r.Hear("alpha", at(3), func(h *Heard) { h.Progress, h.Took = at(3), at(3) })
+	if got := r.HeardOf("ALPHA"); !got.At.Equal(at(5)) || !got.Progress.Equal(at(5)) || !got.Took.Equal(at(3)) {
+		t.Errorf("heard %+v", got)
+	}
+	if got := r.HeardOf("beta"); !got.At.IsZero() {
+		t.Errorf("of another: %+v", got)
+	}
+	c := r.Clone()
+	c.Hear("alpha", at(9), nil)
+	if r.HeardOf("alpha").At.Equal(at(9)) {
+		t.Error("a clone shares what was heard")
+	}
+}

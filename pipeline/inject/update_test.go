@@ -1013,3 +1013,22 @@ func TestRecordComesBack(t *testing.T) {
 		t.Errorf("record %+v", rec)
 	}
 }
+
+// C2: what is heard of an agent has the time at which its report was dropped. That
+// a task is in progress, which otm next reports by itself, is no progress.
+func TestC2ReportCountsFromItsDrop(t *testing.T) {
+	t.Parallel()
+	up := newSweep(&Injector{Now: newClock().Now}).updates
+	dropped := time.Date(2026, 3, 14, 15, 0, 0, 0, time.UTC)
+	r := &pipeline.Record{TaskID: 1, Agent: "olga", Status: pipeline.Assigned, Steps: []pipeline.StepRecord{{Title: "one"}}}
+	r.Reporting = &pipeline.Report{Status: pipeline.InProgress}
+	up.applied(r, &drop.Update{}, dropped)
+	if h := r.HeardOf("olga"); !h.At.Equal(dropped) || !h.Progress.IsZero() {
+		t.Errorf("in progress: %+v", h)
+	}
+	r.Reporting = &pipeline.Report{Steps: []int{0}}
+	up.applied(r, &drop.Update{}, dropped.Add(time.Minute))
+	if h := r.HeardOf("olga"); !h.Progress.Equal(dropped.Add(time.Minute)) {
+		t.Errorf("a step: %+v", h)
+	}
+}
