@@ -43,6 +43,9 @@ type AgentState struct {
 	// Hangs is since when the agent's process takes nothing while tasks wait; zero:
 	// it does not hang.
 	Hangs time.Time `json:"hangsSince,omitzero"`
+	// Lingers is the task on which the agent's process still works, though a person
+	// has ended it or put it off; 0: there is none.
+	Lingers pipeline.TaskID `json:"lingersOn,omitzero"`
 }
 
 // EndedRun is a run that has ended.

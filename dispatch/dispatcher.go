@@ -38,15 +38,18 @@ type Dispatcher struct {
 	// Patience is how long a pass waits for the answers to its wakes; the rest
 	// come in while later passes are made. Zero: until all are there.
 	Patience time.Duration
+	// Answered is called when the answer to a wake comes after the pass that sent it:
+	// the next pass reports it; nil: nobody cares.
+	Answered func()
 	Log      *slog.Logger
 	Now      func() time.Time
 	Progress func() // called while a pass gets on; nil: nobody cares
 
 	fileWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
 
-	saidAt  map[string]time.Time       // when each problem was last met, so that it is logged once
-	waking  map[string]chan wakeResult // agent → a wake that is under way
-	unwoken map[string]string          // agent → why the last wake failed; "": it did not
+	saidAt  map[string]time.Time    // when each problem was last met, so that it is logged once
+	waking  map[string]*pendingWake // by agent
+	unwoken map[string]string       // agent → why the last wake failed; "": it did not
 	wakers  sync.WaitGroup
 	holders holders
 	owners  owners
@@ -123,7 +126,7 @@ type task struct {
 // whatever is known will do. The error is one of our own files.
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, error) {
 	if d.saidAt == nil {
-		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]chan wakeResult{}, map[string]bool{}, map[string]string{}
+		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]bool{}, map[string]string{}
 		d.over = map[pipeline.TaskID]bool{}
 		if d.files == nil {
 			d.files = &workspaces{dir: d.Dir}

@@ -30,7 +30,10 @@ type Health struct {
 	Failures  int       // runs in a row that ended without progress
 	LastRun   *EndedRun // the last run that has ended; nil: none is known
 	NextStart time.Time // when it may be started again; zero: at once
-	PID       int       // of the process that holds its lock; 0: none runs, or it is not known
+	PID       int       // of the process that holds its lock, and of its group; 0: none runs, or it is not known
+	// Lingers is the task on which the process still works, though a person has ended
+	// it or put it off; 0: there is none.
+	Lingers pipeline.TaskID
 }
 
 // AgentHealth judges how an agent is doing, by its state and by whether its
@@ -47,6 +50,9 @@ func AgentHealth(dir string, a *pipeline.Agent) (Health, error) {
 // health is the state as readers see it.
 func (a *AgentState) health(running bool, pid int) Health {
 	h := Health{Agent: a.Agent, State: HealthOK, Failures: a.Failures, LastRun: a.LastRun, NextStart: a.NextStart}
+	if running {
+		h.Lingers = a.Lingers
+	}
 	switch {
 	case running && !a.Hangs.IsZero():
 		h.State, h.Since, h.PID = HealthHangs, a.Hangs, pid
@@ -62,11 +68,12 @@ func (a *AgentState) health(running bool, pid int) Health {
 
 // Finding is what is wrong with the agent; nil: nothing is.
 func (h Health) Finding() *explain.Finding {
-	switch h.State {
-	case HealthHangs:
+	switch {
+	case h.State == HealthHangs:
 		return h.found(explain.AgentHangs, "since", h.Since, "pid", h.PID)
-	case HealthPausing, HealthLeftAlone:
-	default:
+	case h.Lingers != 0:
+		return h.found(explain.AgentLingers, "task", h.Lingers, "pid", h.PID)
+	case h.State != HealthPausing && h.State != HealthLeftAlone:
 		return nil
 	}
 	run := h.LastRun

@@ -23,10 +23,10 @@ func (p *pass) judgeRun(ctx context.Context, s *situation) error {
 		}
 	}
 	over = over && !s.unread
-	hanging := s.hangsSince()
-	if over || s.state.Config != config || !s.state.Hangs.Equal(hanging) {
+	hanging, lingers := s.hangsSince(), s.lingersOn()
+	if over || s.state.Config != config || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
 		s.state, err = changeAgentState(ctx, p.Dir, s.agent.Name, func(a *AgentState) {
-			a.Hangs = hanging
+			a.Hangs, a.Lingers = hanging, lingers
 			if over {
 				*a = a.judged(end, maxFailures(&p.Times))
 			}

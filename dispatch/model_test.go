@@ -97,7 +97,7 @@ func (m *model) restart() {
 	m.d = &Dispatcher{
 		Dir: m.dir, Records: m.recs, Agents: pipeline.Agents{*m.agent}, Times: pipeline.DefaultTimes, Now: m.tick,
 		Wakers: map[pipeline.Trigger]Waker{m.agent.Trigger: m}, Log: slog.New(slog.DiscardHandler),
-		saidAt: map[string]time.Time{}, waking: map[string]chan wakeResult{}, unwoken: map[string]string{}, files: &workspaces{dir: m.dir},
+		saidAt: map[string]time.Time{}, waking: map[string]*pendingWake{}, unwoken: map[string]string{}, files: &workspaces{dir: m.dir},
 	}
 }
 

@@ -45,6 +45,7 @@ type situation struct {
 	gone    []*pipeline.Record // of others, which hold a wake of the agent: their rows left, or are somebody else's now
 	state   AgentState
 	running bool      // its process lives
+	pid     int       // of the process that holds its lock; 0: not known
 	unread  bool      // reports of the agent that count for its last run are not applied yet
 	idle    time.Time // when "otm next" last found nothing for it; zero: never, or not known
 	now     time.Time
@@ -173,6 +174,32 @@ func (s *situation) planAfterTask(p plan) plan {
 
 func (s *situation) resumed(tasks []*pipeline.Record) bool {
 	return slices.ContainsFunc(tasks, s.isResumed)
+}
+
+// lingersOn returns the task on which the agent's process still works, though a
+// person has ended it or put it off; 0: there is none.
+func (s *situation) lingersOn() pipeline.TaskID {
+	if !s.running {
+		return 0
+	}
+	_, w := s.lastWake()
+	var last *pipeline.Record
+	for _, r := range s.known() {
+		if w != nil && s.tookAt(r).After(w.AskedAt) && (last == nil || s.tookAt(r).After(s.tookAt(last))) {
+			last = r
+		}
+	}
+	if last == nil {
+		return 0
+	}
+	switch last.Status {
+	case pipeline.Cancelled, pipeline.Rejected, pipeline.Failed, pipeline.Archived, pipeline.Pending:
+		return last.TaskID
+	}
+	if last.GoneAt != nil {
+		return last.TaskID
+	}
+	return 0
 }
 
 // ended returns when the run of a wake ended; false while it may live, or may

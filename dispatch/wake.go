@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"otm/internal/crash"
@@ -32,14 +33,33 @@ func (p *pass) wake(ctx context.Context) error {
 		if pl := s.planWake(); p.settled(s, pl) {
 			delete(p.unwoken, a.Name)
 		} else {
-			done := make(chan wakeResult, 1)
-			p.waking[a.Name] = done
-			p.wakers.Go(func() { done <- p.carryOut(ctx, s, pl, waker) })
+			p.waking[a.Name] = p.startWake(func() wakeResult { return p.carryOut(ctx, s, pl, waker) })
 		}
 	}
 	p.collect()
 	return nil
 }
+
+// pendingWake is a wake that is under way.
+type pendingWake struct {
+	done chan wakeResult
+	late atomic.Bool // no pass waits for its result
+}
+
+// startWake begins a wake. If its result comes late, Answered is called.
+func (d *Dispatcher) startWake(wake func() wakeResult) *pendingWake {
+	w := &pendingWake{done: make(chan wakeResult, 1)}
+	d.wakers.Go(func() {
+		w.done <- wake()
+		if w.late.Load() && d.Answered != nil {
+			d.Answered()
+		}
+	})
+	return w
+}
+
+// lateAgain is when to look for a late result at the latest.
+const lateAgain = time.Second
 
 // collect takes the results that are there, or come in within Patience.
 func (p *pass) collect() {
@@ -51,24 +71,25 @@ func (p *pass) collect() {
 	}
 	late := false
 	for _, name := range slices.Sorted(maps.Keys(p.waking)) {
-		done := p.waking[name]
+		pending := p.waking[name]
 		if !late {
 			select {
-			case r := <-done:
+			case r := <-pending.done:
 				p.woke(name, r)
 				continue
 			case <-patience:
 				late = true
 			}
 		}
+		pending.late.Store(true)
 		select {
-		case r := <-done:
+		case r := <-pending.done:
 			p.woke(name, r)
 		default:
 			if failed := p.unwoken[name]; failed != "" {
 				p.report.Failed = append(p.report.Failed, failed) // until the next answer, that is how it stands
 			}
-			p.report.due(p.Now().Add(p.Patience))
+			p.report.due(p.Now().Add(lateAgain))
 		}
 	}
 }
@@ -122,7 +143,8 @@ func (p *pass) anyWaits(a *pipeline.Agent) bool {
 func (p *pass) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
 	s := &situation{agent: a, idle: p.files.idleSince(p.Agents, a), now: p.Now(), times: p.Times}
 	// A process that was started before the trigger was changed counts too.
-	_, held := lock.Holder(execLock(p.Dir, a.Name))
+	pid, held := lock.Holder(execLock(p.Dir, a.Name))
+	s.pid = pid
 	s.running = held || waker.Running(a.Name)
 	mine := map[pipeline.TaskID]bool{}
 	for _, t := range p.byName[a.Name] {
@@ -155,13 +177,8 @@ func (p *pass) settled(s *situation, pl plan) bool {
 // told is the result of a plan to do nothing.
 func told(s *situation, pl plan) wakeResult {
 	r := wakeResult{due: pl.due}
-	switch pl.action {
-	case leftAlone, pausing:
-		if f := s.state.health(s.running, 0).Finding(); f != nil {
-			r.given = f.Text(s.now) + ": " + f.Next(s.now)
-		}
-	case hangs:
-		r.given = fmt.Sprintf("agent %s was started and takes nothing while it runs: %v", s.agent.Name, idsOf(pl.tasks))
+	if f := s.state.health(s.running, s.pid).Finding(); f != nil && pl.action != rest {
+		r.given = f.Text(s.now) + ": " + f.Next(s.now)
 	}
 	return r
 }

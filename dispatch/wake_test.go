@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -366,4 +368,72 @@ func TestIdleAgentWokenAtOnce(t *testing.T) {
 	if !strings.Contains(w.waker.keys(), "otm-T-00002-alpha-1") {
 		t.Errorf("wakes: %s", w.waker.keys())
 	}
+}
+
+// C63: a gateway that answers slowly delays nobody's dispatch. The pass does not
+// wait for it, and the answer begins another pass.
+func TestC63LateAnswerBeginsAPass(t *testing.T) {
+	t.Parallel()
+	w, s := newSlowWorld(t, time.Millisecond)
+	answered := make(chan struct{})
+	w.d.Answered = func() { close(answered) }
+	w.create("x", "alpha", pipeline.Normal)
+	want(t, "the pass", words(w.pass().Dispatched), "1")
+	<-s.came
+	s.answer <- nil
+	<-answered
+	want(t, "told by the next", w.pass().Woken, 1)
+}
+
+// C4: a person moves a blocked task back to in progress, and the agent's process is
+// gone: the pass that sees it wakes the agent, as for a new task.
+func TestC4ResumedByAPerson(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 0`)
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "takes", w.next("alpha"), id) // as its process would
+	w.report(id, pipeline.Blocked)
+	w.ended()
+	want(t, "blocked", w.pass().Woken, 0)
+	w.clock.Advance(time.Hour)
+	w.edit(id, w.status(pipeline.InProgress))
+	want(t, "woken", w.pass().Woken, 1)
+	w.ended()
+	wakes := w.record(id).Wakes
+	want(t, "for it", wakes[len(wakes)-1].Tasks, []pipeline.TaskID{id})
+}
+
+// C5: a person cancels a task on which the agent's process works. It is told which
+// process that is and how to end it, as the agent's other tasks wait behind it.
+func TestC5CancelledTaskRunsOn(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `echo $$ > "$1"; read go < go`, "up")
+	up := w.fifo("up")
+	if err := syscall.Mkfifo(filepath.Join(w.agent("alpha").Workspace, "go"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := w.create("x", "alpha", pipeline.High)
+	w.create("y", "alpha", pipeline.Normal)
+	w.pass()
+	w.line(up)
+	want(t, "takes", w.next("alpha"), id)
+	want(t, "nothing to tell", len(w.pass().Given), 0)
+	w.edit(id, w.status(pipeline.Cancelled))
+	r := w.pass()
+	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	want(t, "health", words(health.State, health.Lingers, err), words(HealthWorking, id, nil))
+	if len(r.Given) != 1 || !strings.Contains(r.Given[0], fmt.Sprintf("kill -- -%d", health.PID)) {
+		t.Errorf("given: %q, process %d", r.Given, health.PID)
+	}
+	if group, err := syscall.Getpgid(health.PID); err != nil || group != health.PID {
+		t.Errorf("group of %d: %d, %v", health.PID, group, err)
+	}
+	if err := syscall.Kill(-health.PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.ended()
+	w.pass()
+	health, err = AgentHealth(w.dir, w.agent("alpha"))
+	want(t, "then", words(health.Lingers == 0, err), "true <nil>")
 }

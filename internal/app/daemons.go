@@ -185,8 +185,9 @@ func passCommand(s cli.Streams, args []string, id, short string) *cobra.Command 
 	return c
 }
 
-// wakePatience bounds the wait of a resident's pass for answers to wakes.
-const wakePatience = time.Second
+// wakePatience is how long a resident's pass waits for the answers to its wakes. A
+// later answer begins another pass; what is dropped meanwhile is handed out.
+const wakePatience = 50 * time.Millisecond
 
 // goPass starts the loops of a dispatcher or a detector in a group.
 func goPass(g *daemon.Group, p *component) {

@@ -17,6 +17,7 @@ import (
 	"otm/pipeline/inbox/watch"
 	"otm/pipeline/inject"
 	"otm/pipeline/task"
+	"otm/slacklist"
 )
 
 // DefaultEvery is the time between two runs of a component without a hint.
@@ -124,7 +125,7 @@ func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience 
 	wakers, stopWakers := newWakers(h, log, patience > 0)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: h.messageDir(), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
-		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops, Unread: h.unreadReports,
+		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops, Unread: h.unreadReports, Answered: func() { slacklist.TouchChanged(h.Dir) },
 		Times: h.Config.Times,
 	}
 	c = &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}

@@ -88,6 +88,7 @@ var (
 var (
 	AgentPausing    = code("agent_pausing", Warn, "the last run of {agent} ended {ended:ago} without progress ({how}); it is started again {next:when}", "{look}; to start it now: otm resume {agent:sh}")
 	AgentLeftAlone  = code("agent_left_alone", Fail, "{agent} is left alone: {n:run|runs} in a row ended without progress, the last {ended:ago} ({how}); the next probe starts {next:when}", "{look}; to start it now: otm resume {agent:sh}")
+	AgentLingers    = code("agent_lingers", Warn, "the process of {agent}, pid {pid}, still works on {task}, which was taken from it, and its other tasks wait", "end the process with all that it started: kill -- -{pid}")
 	AgentHangs      = code("agent_hangs", Warn, "the process of {agent}, pid {pid}, runs and has taken nothing for {since:age}", "find out what it waits for, or end it: kill {pid}")
 	AgentUnread     = code("agent_unread", Warn, "how the runs of {agent} went is not known: {error}", "otm fsck")
 	GatewayDown     = code("gateway_down", Fail, "the gateway has not been reachable since {since:ago}: {error}; OTM connects again by itself, and then asks what became of its runs", "openclaw gateway status")
