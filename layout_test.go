@@ -99,7 +99,8 @@ var mayImport = map[string][]string{
 	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},         // in tests only
 	"otm/internal/page":                {"otm/internal/durable"},                       // what it shows comes from a Source
 	"otm/pipeline":                     {},
-	"otm/pipeline/drop":                {"otm/pipeline"},
+	"otm/internal/ordered":             {}, // one JSON object for all who keep what others wrote
+	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
 	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history"},
@@ -107,7 +108,7 @@ var mayImport = map[string][]string{
 	"otm/pipeline/inject":              {"otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/pipeline/complete":            {"otm/pipeline"},
 	"otm/slacklist":                    {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
-	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
+	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/ordered", "otm/internal/safe", "otm/pipeline"},
 	"otm/dispatch/gateway":             {},
 	"otm/dispatch/gateway/gatewaytest": {},
 	"otm/heartbeat":                    {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe"},

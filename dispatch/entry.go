@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -33,7 +34,7 @@ type Entry struct {
 
 // standing is an entry as it stands in the file.
 type standing struct {
-	fields object
+	fields ordered.Object
 	read   Entry // what of it was understood
 }
 
@@ -42,9 +43,9 @@ var entryKeys = []string{"taskId", "title", "priority", "project", "type", "subt
 	"agent", "attempt", "triggeredAt", "runId", "picked"}
 
 // ours are the members that OTM writes.
-func (e *Entry) ours() (o object, err error) {
+func (e *Entry) ours() (o ordered.Object, err error) {
 	put := func(key string, v any) {
-		m, merr := ours(key, v)
+		m, merr := ordered.New(key, v)
 		o, err = append(o, m), cmp.Or(err, merr)
 	}
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -76,7 +77,7 @@ func (e *Entry) ours() (o object, err error) {
 
 // members are what is to be written: what we changed since we read the entry,
 // and all the rest as it stood, also where an agent bent it out of shape.
-func (e *Entry) members() (object, error) {
+func (e *Entry) members() (ordered.Object, error) {
 	now, err := e.ours()
 	if err != nil || e.stood == nil {
 		return now, err
@@ -85,18 +86,18 @@ func (e *Entry) members() (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out object
+	var out ordered.Object
 	for _, m := range e.stood.fields {
-		value := now.get(m.key)
+		value := now.Get(m.Key)
 		switch {
-		case !slices.Contains(entryKeys, m.key), bytes.Equal(value, was.get(m.key)):
+		case !slices.Contains(entryKeys, m.Key), bytes.Equal(value, was.Get(m.Key)):
 			out = append(out, m)
-		case value != nil && !out.has(m.key):
-			out = append(out, member{m.key, m.name, value})
+		case value != nil && !out.Has(m.Key):
+			out = append(out, ordered.Member{Key: m.Key, Name: m.Name, Value: value})
 		}
 	}
 	for _, m := range now {
-		if !e.stood.fields.has(m.key) && !bytes.Equal(m.raw, was.get(m.key)) {
+		if !e.stood.fields.Has(m.Key) && !bytes.Equal(m.Value, was.Get(m.Key)) {
 			out = append(out, m)
 		}
 	}
@@ -109,7 +110,7 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.encode()
+	return o.Line()
 }
 
 // changed tells whether the entry differs from what stands in the file.
@@ -151,13 +152,13 @@ type item struct {
 // field that an agent bent out of shape is passed over.
 func readItem(raw json.RawMessage) item {
 	it := item{raw: raw}
-	fields, err := parseObject(raw)
+	fields, err := ordered.Parse(raw)
 	if err != nil {
 		return it
 	}
 	var e Entry
 	get := func(key string, into any) {
-		if raw := fields.get(key); raw != nil {
+		if raw := fields.Get(key); raw != nil {
 			json.Unmarshal(raw, into)
 		}
 	}
@@ -175,10 +176,10 @@ func readItem(raw json.RawMessage) item {
 	get("attempt", &e.Attempt)
 	get("triggeredAt", &e.TriggeredAt)
 	get("runId", &e.RunID)
-	if json.Unmarshal(fields.get("subtasks"), &e.Steps) != nil {
+	if json.Unmarshal(fields.Get("subtasks"), &e.Steps) != nil {
 		e.Steps = nil // a list of which only a part was understood
 	}
-	e.Picked = isYes(fields.get("picked"))
+	e.Picked = isYes(fields.Get("picked"))
 	read := e
 	e.stood = &standing{fields: fields, read: read}
 	it.entry = &e

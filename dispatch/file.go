@@ -11,6 +11,7 @@ import (
 
 	"otm/internal/crash"
 	"otm/internal/durable"
+	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -27,7 +28,7 @@ const (
 // File is a dispatch file that is being changed.
 type File struct {
 	path  string
-	top   object // dispatched stands among the keys, without its value
+	top   ordered.Object // dispatched stands among the keys, without its value
 	items []item
 	// Aside is where the file was put because it was not what it should be; ""
 	// where it was fine.
@@ -109,23 +110,23 @@ func (file *File) parse(data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	top, err := parseObject(data)
+	top, err := ordered.Parse(data)
 	if err != nil {
 		return err
 	}
 	var items []item
 	for i, m := range top {
-		if m.key != keyDispatched {
+		if m.Key != keyDispatched {
 			continue
 		}
 		var raws []json.RawMessage
-		if err := json.Unmarshal(m.raw, &raws); err != nil {
+		if err := json.Unmarshal(m.Value, &raws); err != nil {
 			return err
 		}
 		for _, raw := range raws {
 			items = append(items, readItem(raw))
 		}
-		top[i].raw = nil
+		top[i].Value = nil
 	}
 	file.top, file.items = top, items
 	return nil
@@ -169,20 +170,20 @@ func (file *File) encode() ([]byte, error) {
 	b := bytes.NewBufferString("{")
 	written := false
 	top := file.top
-	if !top.has(keyDispatched) {
-		top = append(object{{key: keyDispatched, name: json.RawMessage(`"` + keyDispatched + `"`)}}, top...)
+	if !top.Has(keyDispatched) {
+		top = append(ordered.Object{{Key: keyDispatched, Name: json.RawMessage(`"` + keyDispatched + `"`)}}, top...)
 	}
 	for _, m := range top {
-		if m.key == keyDispatched && written {
+		if m.Key == keyDispatched && written {
 			continue // it stood there twice: the lists are one now
 		}
 		if b.Len() > 1 {
 			b.WriteString(",\n")
 		}
-		b.Write(m.name)
+		b.Write(m.Name)
 		b.WriteByte(':')
-		if m.key != keyDispatched {
-			if err := json.Compact(b, m.raw); err != nil {
+		if m.Key != keyDispatched {
+			if err := json.Compact(b, m.Value); err != nil {
 				return nil, err
 			}
 			continue

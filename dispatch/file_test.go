@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -502,10 +503,10 @@ func checkForeign(t *testing.T, before, after *File) {
 		}
 		return b.String()
 	}
-	tell := func(o object) (list []string) {
+	tell := func(o ordered.Object) (list []string) {
 		for _, m := range o {
-			if m.key != keyDispatched {
-				list = append(list, string(m.name)+":"+compact(m.raw))
+			if m.Key != keyDispatched {
+				list = append(list, string(m.Name)+":"+compact(m.Value))
 			}
 		}
 		return list
@@ -522,8 +523,8 @@ func checkForeign(t *testing.T, before, after *File) {
 		}
 		foreign := func(e *Entry) (list []string) {
 			for _, m := range e.stood.fields {
-				if !slices.Contains(entryKeys, m.key) {
-					list = append(list, string(m.name)+":"+compact(m.raw))
+				if !slices.Contains(entryKeys, m.Key) {
+					list = append(list, string(m.Name)+":"+compact(m.Value))
 				}
 			}
 			return list

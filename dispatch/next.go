@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -88,15 +89,15 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var o object
+	var o ordered.Object
 	put := func(key string, v any) {
-		m, merr := ours(key, v)
+		m, merr := ordered.New(key, v)
 		o, err = append(o, m), cmp.Or(err, merr)
 	}
 	put("taskId", t.Entry.TaskID)
 	of, known := taskOfKey(t.Entry.RunID)
 	for _, m := range members {
-		if m.key != "taskId" && (m.key != "runId" || known && of == t.Entry.TaskID) {
+		if m.Key != "taskId" && (m.Key != "runId" || known && of == t.Entry.TaskID) {
 			o = append(o, m)
 		}
 	}
@@ -107,7 +108,7 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.encode()
+	return o.Line()
 }
 
 // Next gives an agent its next task: the one that it was given last, while

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -56,7 +57,7 @@ func writeState(path string, s agentState) error {
 	if err := json.Unmarshal(ours, &all); err != nil {
 		return err
 	}
-	if data, err = encode(all); err != nil {
+	if data, err = ordered.Encode(all); err != nil {
 		return err
 	}
 	return durable.Replace(path, append(data, '\n'))

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -66,7 +67,8 @@ func (r *reader) text(field string, limit int) string {
 func (o *Object) unknown(known []string) []string {
 	const most = 20
 	var keys []string
-	for _, k := range o.keys {
+	for _, m := range o.members {
+		k := m.Key
 		if !slices.Contains(known, k) && k != "_result" && k != "_skipped_duplicate" && len(keys) < most {
 			keys = append(keys, clip(k))
 		}
@@ -86,7 +88,8 @@ func clip(s string) string {
 // refuseUnknown refuses a key that no line may have, and names the one that was
 // probably meant.
 func (r *reader) refuseUnknown(known []string) {
-	for _, key := range r.object.keys {
+	for _, m := range r.object.members {
+		key := m.Key
 		if slices.Contains(known, key) || r.err != nil {
 			continue
 		}
@@ -255,19 +258,9 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // encode writes one line of JSON.
 func encode(v any) []byte {
-	line, err := marshal(v)
+	line, err := ordered.Encode(v)
 	if err != nil {
 		panic("internal error: " + err.Error()) // strings and slices of strings always marshal
 	}
 	return append(line, '\n')
-}
-
-// marshal is json.Marshal without escaping <, > and &: people and models read
-// these files.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

@@ -9,17 +9,18 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"otm/internal/ordered"
 )
 
 // MaxSize is how large a drop may be, in bytes.
 const MaxSize = 1 << 20
 
 // Object is a JSON object with its keys in the order of the file and its values
-// as they were written, so that unknown ones are kept.
+// as they were written, so that unknown ones are kept. No key stands twice.
 type Object struct {
-	keys   []string
-	values map[string]json.RawMessage
-	folded map[string]string // folded key → key
+	members ordered.Object
+	folded  map[string]string // folded key → key
 }
 
 // ParseObject reads one JSON object of at most MaxSize bytes. The error is a
@@ -39,110 +40,72 @@ func ParseGrown(data []byte) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	start, err := dec.Token()
-	if err != nil {
-		return nil, syntaxError(text, err)
-	}
-	if start != json.Delim('{') {
-		return nil, &SyntaxError{Reason: notAnObject(start)}
-	}
-	o := &Object{values: map[string]json.RawMessage{}, folded: map[string]string{}}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return nil, syntaxError(text, err)
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, syntaxError(text, err)
-		}
-		if err := o.add(key.(string), value); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, syntaxError(text, err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
+	members, err := ordered.Parse(text)
+	var other *ordered.NotObjectError
+	switch {
+	case errors.Is(err, ordered.ErrMore):
 		return nil, &SyntaxError{Reason: "something follows the JSON object: one object a file"}
+	case errors.As(err, &other):
+		return nil, &SyntaxError{Reason: notAnObject(other.Start)}
+	case err != nil:
+		return nil, syntaxError(text, err)
+	}
+	o := &Object{members: members, folded: map[string]string{}}
+	for _, m := range members {
+		folded := foldKey(m.Key)
+		if other, taken := o.folded[folded]; taken && other == m.Key {
+			return nil, &SyntaxError{Reason: fmt.Sprintf("key %.80q stands twice", m.Key)}
+		} else if taken {
+			return nil, &SyntaxError{Reason: fmt.Sprintf("keys %.80q and %.80q differ only in case", other, m.Key)}
+		}
+		o.folded[folded] = m.Key
 	}
 	return o, nil
-}
-
-func (o *Object) add(key string, value json.RawMessage) error {
-	folded := foldKey(key)
-	if other, taken := o.folded[folded]; taken {
-		if other == key {
-			return &SyntaxError{Reason: fmt.Sprintf("key %.80q stands twice", key)}
-		}
-		return &SyntaxError{Reason: fmt.Sprintf("keys %.80q and %.80q differ only in case", other, key)}
-	}
-	o.folded[folded] = key
-	o.keys = append(o.keys, key)
-	o.values[key] = value
-	return nil
 }
 
 // foldKey maps keys that a decoder may confuse to one form.
 func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) }
 
 // Get returns the value of a key as it was written; nil if there is none.
-func (o *Object) Get(key string) json.RawMessage { return o.values[key] }
+func (o *Object) Get(key string) json.RawMessage { return o.members.Get(key) }
 
 // Set gives a key a value, at its old place or at the end. It removes a key that
 // differs only in case: no reader could tell them apart.
 func (o *Object) Set(key string, value any) error {
-	raw, err := marshal(value)
+	m, err := ordered.New(key, value)
 	if err != nil {
 		return err
 	}
 	if other, ok := o.folded[foldKey(key)]; ok && other != key {
 		o.Delete(other)
 	}
-	if _, ok := o.values[key]; !ok {
-		o.folded[foldKey(key)] = key
-		o.keys = append(o.keys, key)
+	o.folded[foldKey(key)] = key
+	if i := slices.IndexFunc(o.members, func(m ordered.Member) bool { return m.Key == key }); i >= 0 {
+		o.members[i] = m
+	} else {
+		o.members = append(o.members, m)
 	}
-	o.values[key] = raw
 	return nil
 }
 
 // Delete removes a key.
 func (o *Object) Delete(key string) {
-	if _, ok := o.values[key]; !ok {
-		return
+	if o.members.Has(key) {
+		delete(o.folded, foldKey(key))
+		o.members = slices.DeleteFunc(o.members, func(m ordered.Member) bool { return m.Key == key })
 	}
-	delete(o.values, key)
-	delete(o.folded, foldKey(key))
-	o.keys = slices.DeleteFunc(o.keys, func(k string) bool { return k == key })
 }
 
 // Bytes returns the object with one key a line and a line feed at the end.
-func (o *Object) Bytes() []byte {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, k := range o.keys {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		key, _ := marshal(k) // a string always marshals
-		b.WriteString("\n  ")
-		b.Write(key)
-		b.WriteString(": ")
-		b.Write(o.values[k])
-	}
-	b.WriteString("\n}\n")
-	return b.Bytes()
-}
+func (o *Object) Bytes() []byte { return o.members.Lines() }
 
-// Size is how many bytes the object took at least before it was parsed: without
-// white space, without escapes in keys, and without the keys that are named.
+// Size is how many bytes the object takes without white space and without the
+// keys that are named.
 func (o *Object) Size(without ...string) int {
 	n := len("{}")
-	for _, k := range o.keys {
-		if !slices.Contains(without, k) {
-			n += len(k) + len(`"":,`) + len(o.values[k])
+	for _, m := range o.members {
+		if !slices.Contains(without, m.Key) {
+			n += len(m.Name) + len(":") + len(m.Value) + len(",")
 		}
 	}
 	return n
