@@ -77,8 +77,8 @@ func TestPageAccessibility(t *testing.T) {
 	put(t, o.home.Dir+"/failed/20260314T082019.000000000Z-x.json", `{"_result":{"inbox":"new-tasks","error":"it rained","class":"invalid"}}`)
 	tab := newTab(t)
 	tab.open(o.link)
-	tab.has("#healthText", "1 failed")
-	tab.checkTree("board", "main Tasks by status", "search Filter the tasks", "searchbox Find", "combobox Agent", "combobox Priority", "button Health: 1 failed", "button New task",
+	tab.has("#healthText", "problem")
+	tab.checkTree("board", "main Tasks by status", "search Filter the tasks", "searchbox Find", "combobox Agent", "combobox Priority", "button Health: 1 problem", "button New task",
 		"heading OTM", "heading Agent done 1", "region Agent done 1", "heading T-00001: One", "button T-00001: One", "list 1 of 2 steps done", "link Skip to the tasks")
 	tab.card("One")
 	tab.has("#taskHistory", "dropped")
@@ -89,7 +89,7 @@ func TestPageAccessibility(t *testing.T) {
 	tab.checkTree("new task", "dialog New task", "textbox Title", "combobox Agent", "combobox Priority", "combobox Type", "textbox Project", "textbox Steps, one a line", "button Cancel", "button Create")
 	tab.press(kb.Escape)
 	tab.click("#healthButton")
-	tab.checkTree("health", "dialog How OTM is", "heading Components", "heading Failed files", "button Retry: 20260314T082019.000000000Z-x.json")
+	tab.checkTree("health", "dialog How OTM is", "heading Problems", "heading Components", "heading Failed files", "button Retry: 20260314T082019.000000000Z-x.json")
 	tab.press(kb.Escape)
 	stranger := newTab(t)
 	stranger.open(o.page())
@@ -111,7 +111,7 @@ func TestPagePhone(t *testing.T) {
 	tab := newTab(t)
 	tab.size(390, 844)
 	tab.open(o.link)
-	tab.has("#healthText", "1 failed")
+	tab.has("#healthText", "problem")
 	check := func(where, root string) {
 		t.Helper()
 		if wide := eval[int](tab, fmt.Sprintf(`(() => { const e = document.querySelector(%q); return e.scrollWidth - e.clientWidth })()`, root)); wide > 0 {
@@ -196,7 +196,7 @@ func TestPageContrast(t *testing.T) {
 	put(t, o.home.Dir+"/failed/20260314T082019.000000000Z-x.json", `{"_result":{"inbox":"new-tasks","error":"it rained","class":"invalid"}}`)
 	tab := newTab(t)
 	tab.open(o.link)
-	tab.has("#healthText", "1 failed")
+	tab.has("#healthText", "problem")
 	for _, scheme := range []string{"light", "dark"} {
 		tab.scheme(scheme)
 		check := func(where string) {

@@ -152,7 +152,7 @@ func (b *brittle) State(context.Context) (*page.State, error) {
 	return &page.State{
 		Rest: page.Rest{
 			Statuses: []string{"new"}, Priorities: []string{"normal"}, Types: []string{"action"}, Room: page.Room{Live: true},
-			Agents: []page.Agent{}, Components: []page.Component{}, Failed: []page.Failed{},
+			Agents: []page.Agent{}, Health: page.Health{State: "green", Problems: []page.Problem{}}, Components: []page.Component{}, Failed: []page.Failed{},
 		},
 		Tasks: []page.Task{{Row: "Rec1", ID: "T-00001", Title: b.title, Status: "new", Steps: []page.Step{}}},
 	}, b.err
@@ -312,6 +312,7 @@ func TestC25ServerHangs(t *testing.T) {
 	tab := newTab(t)
 	tab.open("http://" + tn.listener.Addr().String() + "/" + code)
 	tab.has("#live", "Live")
+	tab.has("#healthText", "All well")
 	tn.hung.Store(true)
 	tab.has("#connection", "Not connected")
 	tab.has("#healthText", "Not connected")
@@ -324,4 +325,5 @@ func TestC25ServerHangs(t *testing.T) {
 	tab.column("new", "Two")
 	tab.until("the connection", `document.getElementById("connection").hidden`)
 	tab.has("#live", "Live")
+	tab.has("#healthText", "All well")
 }

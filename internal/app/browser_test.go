@@ -115,6 +115,7 @@ func openTab(t testing.TB, in context.Context, options ...chromedp.ContextOption
 			}
 			if m.IsException() {
 				t.Errorf("the page threw: %v", m)
+				cancelTime() // what the test waits for does not come
 			}
 		}
 	}()

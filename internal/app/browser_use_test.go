@@ -262,8 +262,9 @@ func TestPageHealth(t *testing.T) {
 	o.report(drop.Update{TaskID: 7, StepsDone: []string{"1"}})
 	name := "20260314T082019.000000000Z-x.json"
 	put(t, filepath.Join(o.home.Dir, inbox.FailedDir, name), `{"id":"00000000-0000-4000-8000-000000000001","taskId":"T-00009","title":"Again","agent":"devdas","createdAt":"2026-03-14T08:20:19Z","_result":{"at":"2026-03-14T08:20:19Z","inbox":"new-tasks","attempts":1,"error":"it rained","class":"rejected","hint":"wait"}}`)
-	tab.has("#healthText", "1 failed")
+	tab.has("#healthText", "1 problem")
 	tab.click("#healthButton")
+	tab.has("#problems", "1 drop failed")
 	for _, id := range []string{"otm-injector green", "otm-dispatcher green", "otm-completion-detector green"} {
 		tab.has("#components", id)
 	}
@@ -417,6 +418,9 @@ func TestPageNobody(t *testing.T) {
 	tab := newTab(t)
 	tab.open(o.link)
 	tab.has("#welcome", filepath.Join(h.Dir, "otm.toml"))
+	// C18: it said "All well" although nothing could be handed out.
+	tab.has("#healthText", "1 problem")
+	tab.until("the problem", `document.getElementById("problems").textContent.includes("no agent is configured")`)
 	tab.click("#newButton")
 	tab.fill(`[name="title"]`, "For somebody")
 	tab.fill(`[name="agentName"]`, "somebody")
@@ -461,5 +465,5 @@ func TestPageFullList(t *testing.T) {
 	tab := newTab(t)
 	tab.open(link)
 	tab.has("#foot .tight", "3 of 3 rows")
-	tab.has("#healthText", "List nearly full")
+	tab.until("the problem", `document.getElementById("problems").textContent.includes("the list is full (3 of 3 rows)")`)
 }

@@ -2,15 +2,14 @@ package app
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"otm/internal/page"
 	"otm/internal/safe"
 	"otm/internal/view"
+	"otm/internal/why"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 	"otm/slacklist"
@@ -26,7 +25,14 @@ type pageSource struct {
 // the embedded board.
 func newPageSource(h *Home, log *slog.Logger) *pageSource {
 	return &pageSource{
-		pageReader{home: h, look: func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() }},
+		pageReader{
+			look: func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() },
+			load: func(ctx context.Context, snap *slacklist.Snapshot) (*view.View, error) { return loadView(ctx, h, snap) },
+			cards: cardMaker{
+				agents: h.Config.Agents, store: h.Store, dir: filepath.Join(h.Dir, "tasks"), known: map[pipeline.TaskID]recordFacts{},
+			},
+			create: createCommand(h.Config.Agents, h.messageDir()), config: filepath.Join(h.Dir, "otm.toml"),
+		},
 		pageWriter{
 			people: h.board(log), store: h.Store, box: h.Box, agents: h.Config.Agents, now: h.Now, log: log,
 			putBack: func(ctx context.Context, name string, newID bool) error {
@@ -37,42 +43,63 @@ func newPageSource(h *Home, log *slog.Logger) *pageSource {
 	}
 }
 
-// pageReader is what the page shows of a data directory.
-type pageReader struct {
-	home *Home
-	// look reads the board: the embedded one as it is now, a Slack List as it
-	// was when it was last read.
-	look func(context.Context) (*slacklist.Snapshot, error)
-	live bool // what look returns is the present
-
-	mu      sync.Mutex // guards what follows
-	records fileCache[recordFacts]
-	failed  fileCache[*inbox.Settled]
+// createCommand makes a first task for the first agent that is no person, or
+// else the first of all; "" if there is no agent.
+func createCommand(agents pipeline.Agents, dir string) string {
+	if len(agents) == 0 {
+		return ""
+	}
+	i := max(0, slices.IndexFunc(agents, func(a pipeline.Agent) bool { return !a.Person }))
+	command := "otm-create --title 'Build the login page' --agent " + safe.Quote(agents[i].Name)
+	if dir != "" {
+		command += " --dir " + safe.Quote(dir)
+	}
+	return command
 }
 
-// State implements page.Source.
-func (p *pageReader) State(ctx context.Context) (*page.State, error) {
-	snap, err := p.look(ctx)
+// pageReader is what the page shows of a data directory.
+type pageReader struct {
+	// look reads the board: the embedded one as it is now, a Slack List as it
+	// was when it was last read.
+	look   func(context.Context) (*slacklist.Snapshot, error)
+	live   bool // what look returns is the present
+	load   func(context.Context, *slacklist.Snapshot) (*view.View, error)
+	cards  cardMaker
+	create string // the command that makes a task
+	config string // the path of otm.toml
+}
+
+func (r *pageReader) view(ctx context.Context) (*view.View, error) {
+	snap, err := r.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &page.State{Rest: page.Rest{
+	return r.load(ctx, snap)
+}
+
+// State implements page.Source.
+func (r *pageReader) State(ctx context.Context) (*page.State, error) {
+	v, err := r.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &page.State{Tasks: r.cards.all(v.Board.Rows), Rest: page.Rest{
 		Statuses: texts(pipeline.Statuses), Priorities: texts(pipeline.Priorities), Types: texts(pipeline.Types),
-		Agents: []page.Agent{}, Failed: []page.Failed{}, ConfigPath: filepath.Join(p.home.Dir, "otm.toml"),
-		Room: page.Room{Rows: snap.Count, Limit: limitOf(snap), Live: p.live},
+		Agents: []page.Agent{}, Failed: []page.Failed{}, CreateCommand: r.create, ConfigPath: r.config,
+		Health: healthOf(v), Components: componentsOf(v),
+		Waiting: page.Waiting{NewTasks: v.Inbox.Waiting[inbox.NewTasks], Updates: v.Inbox.Waiting[inbox.TaskUpdates], Failed: len(v.Inbox.Failed)},
+		Room:    page.Room{Rows: v.Board.Count, Limit: v.RowLimit(), Live: r.live},
 	}}
-	if walk := snap.WalkAt.UTC(); !p.live && !snap.WalkAt.IsZero() {
+	if walk := v.Board.WalkAt.UTC(); !r.live && !walk.IsZero() {
 		s.Room.WalkAt = &walk
 	}
-	for _, a := range p.home.Config.Agents {
+	for _, a := range v.Agents {
 		s.Agents = append(s.Agents, page.Agent{Name: a.Name, Person: a.Person})
 	}
-	s.CreateCommand = p.createCommand()
-	p.components(s)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.Tasks = p.cards(snap.Rows)
-	return s, p.files(s)
+	for _, f := range v.Failures(maxFailed) {
+		s.Failed = append(s.Failed, failedOf(f))
+	}
+	return s, nil
 }
 
 func texts[T ~string](all []T) []string {
@@ -83,97 +110,69 @@ func texts[T ~string](all []T) []string {
 	return out
 }
 
-// createCommand makes a first task for the first agent that works by itself,
-// or else the first of all.
-func (p *pageReader) createCommand() string {
-	agents := p.home.Config.Agents
-	if len(agents) == 0 {
-		return ""
+func healthOf(v *view.View) page.Health {
+	problems := v.Problems()
+	h := page.Health{State: string(view.Health(problems)), Problems: []page.Problem{}}
+	for i := range problems {
+		h.Problems = append(h.Problems, page.Problem{Text: problems[i].Text(v.Now), Next: problems[i].Next(v.Now)})
 	}
-	i := max(0, slices.IndexFunc(agents, func(a pipeline.Agent) bool { return !a.Person }))
-	command := "otm-create --title 'Build the login page' --agent " + safe.Quote(agents[i].Name)
-	if dir := p.home.messageDir(); dir != "" {
-		command += " --dir " + safe.Quote(dir)
-	}
-	return command
+	return h
 }
 
-func (p *pageReader) components(s *page.State) {
-	r := runner(p.home)
-	for _, c := range view.Components(view.Sources{Dir: p.home.Dir, LogDir: p.home.LogDir(), Now: p.home.Now(), Runner: r}) {
-		if !slices.Contains(r.Expected(), c.ID) {
-			continue
-		}
-		out := page.Component{ID: c.ID, State: string(c.Health)}
+func componentsOf(v *view.View) []page.Component {
+	all := []page.Component{}
+	for _, id := range v.Runner.Expected() {
+		c := v.Component(id)
+		out := page.Component{ID: id, State: string(c.Health)}
 		switch b := c.Beat; {
 		case b != nil:
 			out.LastRun, out.Result, out.Details = &b.LastRun, string(b.Result), b.Details
 		case c.Err != nil:
 			out.Details = c.Err.Error()
 		}
-		s.Components = append(s.Components, out)
+		all = append(all, out)
 	}
+	return all
 }
 
 // maxFailed bounds how many failed files the page shows, newest first.
 const maxFailed = 50
 
-// files counts what waits, and shows what failed. It is called with mu held.
-func (p *pageReader) files(s *page.State) error {
-	for _, kind := range inbox.Kinds {
-		files, err := p.home.Box.List(kind)
-		if err != nil {
-			return err
-		}
-		if kind == inbox.NewTasks {
-			s.Waiting.NewTasks = len(files)
-		} else {
-			s.Waiting.Updates = len(files)
-		}
+func failedOf(f view.Failure) page.Failed {
+	if f.Err != nil {
+		return page.Failed{Name: f.Name, Error: f.Err.Error()}
 	}
-	names, err := p.home.Box.SettledNames(inbox.FailedDir)
+	out := page.Failed{
+		Name: f.Name, Error: f.Result.Error, Class: string(f.Result.Class), Hint: f.Result.Hint,
+		Renumber: f.Result.Class == inbox.Conflict && f.Result.Inbox == inbox.NewTasks,
+	}
+	if id := f.TaskID(); id != 0 {
+		out.TaskID = id.String()
+	}
+	return out
+}
+
+var errGone = &page.Refusal{Reason: "the row is no longer on the board"}
+
+// Detail implements page.Source.
+func (r *pageReader) Detail(ctx context.Context, row string) (*page.Detail, error) {
+	v, err := r.view(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.Waiting.Failed = len(names)
-	slices.Reverse(names)
-	for _, name := range names[:min(len(names), maxFailed)] {
-		f, err := p.settled(name)
-		if err != nil {
-			continue // put back meanwhile
+	shown := v.Row(row)
+	if shown == nil || shown.Parent != "" {
+		return nil, errGone
+	}
+	reason, err := why.OfRow(v, shown)
+	if err != nil {
+		return nil, err
+	}
+	d := &page.Detail{Why: reason.Sentence, Next: reason.Next}
+	if rec := v.OfRow(shown).Record; rec != nil {
+		for _, e := range rec.History {
+			d.History = append(d.History, page.Event{At: e.At, Who: e.Who, What: e.What, Detail: e.Detail})
 		}
-		failed := page.Failed{Name: name, Error: f.Result.Error, Class: string(f.Result.Class), Hint: f.Result.Hint}
-		failed.Renumber = f.Result.Class == inbox.Conflict && f.Result.Inbox == inbox.NewTasks
-		if id := f.TaskID(); id != 0 {
-			failed.TaskID = id.String()
-		}
-		s.Failed = append(s.Failed, failed)
 	}
-	return nil
-}
-
-// errBeside keeps a failed file out of the cache: what there is to say stands
-// in another file.
-var errBeside = errors.New("explained beside it")
-
-func (p *pageReader) settled(name string) (*inbox.Settled, error) {
-	f, err := p.failed.get(filepath.Join(p.home.Dir, inbox.FailedDir, name), func() (*inbox.Settled, error) {
-		f, err := p.home.Box.ReadSettled(inbox.FailedDir, name)
-		if err == nil && f.Object == nil {
-			err = errBeside
-		}
-		return f, err
-	})
-	if errors.Is(err, errBeside) {
-		err = nil
-	}
-	return f, err
-}
-
-// limitOf is how many rows the list may hold; 0 where nobody meets the limit.
-func limitOf(snap *slacklist.Snapshot) int {
-	if snap.Limit >= view.ManyRows {
-		return 0
-	}
-	return snap.Limit
+	return d, nil
 }

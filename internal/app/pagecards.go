@@ -2,74 +2,85 @@ package app
 
 import (
 	"cmp"
-	"math"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"otm/internal/page"
+	"otm/internal/view"
 	"otm/pipeline"
+	"otm/pipeline/task"
 )
+
+// cardMaker makes a card of each task on the board. A page looks several times
+// a second, so it keeps what it read of records.
+type cardMaker struct {
+	agents pipeline.Agents
+	store  *task.Store
+	dir    string // of the records
+
+	mu    sync.Mutex // guards known
+	known map[pipeline.TaskID]recordFacts
+}
 
 // recordFacts is what a card needs of a record.
 type recordFacts struct {
+	file    fs.FileInfo // as which it was read
 	row     string
 	created time.Time
 	events  int
-	place   map[string]int // of steps, by row, beginning at 1
+	steps   []pipeline.StepRecord
 }
 
-// order sorts steps by their number, and puts those without one last.
-func (f *recordFacts) order(step *pipeline.Row) int {
-	if n := f.place[step.ID]; n > 0 {
-		return n
-	}
-	return math.MaxInt
-}
-
-// facts returns the zero value where a task has no record that can be read.
-func (p *pageReader) facts(id pipeline.TaskID) recordFacts {
-	path := filepath.Join(p.home.Dir, "tasks", id.String()+".json")
-	facts, err := p.records.get(path, func() (recordFacts, error) {
-		rec, err := p.home.Store.Load(id)
-		if err != nil {
-			return recordFacts{}, err
-		}
-		f := recordFacts{row: rec.RowID, created: rec.CreatedAt, events: len(rec.History), place: map[string]int{}}
-		for i, s := range rec.Steps {
-			f.place[s.RowID] = i + 1
-		}
-		return f, nil
-	})
+// facts returns what the record of a task says; zero if there is no record, or
+// it cannot be read. A record is replaced when it changes, never written over.
+func (m *cardMaker) facts(id pipeline.TaskID) recordFacts {
+	file, err := os.Stat(filepath.Join(m.dir, id.String()+".json"))
 	if err != nil {
+		delete(m.known, id)
 		return recordFacts{}
 	}
-	return facts
+	if f, ok := m.known[id]; ok && os.SameFile(f.file, file) && f.file.Size() == file.Size() && f.file.ModTime().Equal(file.ModTime()) {
+		return f
+	}
+	rec, err := m.store.Load(id)
+	if err != nil {
+		delete(m.known, id)
+		return recordFacts{}
+	}
+	f := recordFacts{file, rec.RowID, rec.CreatedAt, len(rec.History), rec.Steps}
+	m.known[id] = f
+	return f
 }
 
-// cards puts the rows of the board together, in the order of the ids. It is
-// called with mu held.
-func (p *pageReader) cards(rows []pipeline.Row) []page.Task {
+// all makes the cards of the rows of a board, in the order of the ids.
+func (m *cardMaker) all(rows []pipeline.Row) []page.Task {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	steps := map[string][]*pipeline.Row{}
 	for i := range rows {
 		if r := &rows[i]; r.Parent != "" {
 			steps[r.Parent] = append(steps[r.Parent], r)
 		}
 	}
-	names := map[string]string{}
+	names := map[string]string{} // by assignee
 	tasks := []page.Task{}
 	for i := range rows {
 		r := &rows[i]
 		if r.Parent != "" {
 			continue
 		}
-		name, known := names[r.Assignee]
-		if !known {
-			name = p.agentName(r.Assignee)
-			names[r.Assignee] = name
+		if _, known := names[r.Assignee]; !known {
+			names[r.Assignee] = r.Assignee
+			if a := m.agents.Assigned(r.Assignee); a != nil {
+				names[r.Assignee] = a.Name
+			}
 		}
-		tasks = append(tasks, p.card(r, steps[r.ID], name))
+		tasks = append(tasks, m.card(r, steps[r.ID], names[r.Assignee]))
 	}
 	slices.SortStableFunc(tasks, func(a, b page.Task) int {
 		return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID))
@@ -77,34 +88,23 @@ func (p *pageReader) cards(rows []pipeline.Row) []page.Task {
 	return tasks
 }
 
-func (p *pageReader) agentName(assignee string) string {
-	if a := p.home.Config.Agents.Assigned(assignee); a != nil {
-		return a.Name
-	}
-	return assignee
-}
-
-func (p *pageReader) card(r *pipeline.Row, steps []*pipeline.Row, agent string) page.Task {
+func (m *cardMaker) card(r *pipeline.Row, steps []*pipeline.Row, agent string) page.Task {
 	t := page.Task{
 		Row: r.ID, Title: r.Title, Status: string(r.CurrentStatus()), Agent: agent, Priority: string(r.Priority), Type: r.Type,
 		Project: r.Project, Reason: r.Reason, Result: r.Result, Steps: make([]page.Step, 0, len(steps)),
 		CreatedAt: time.Unix(r.Created, 0).UTC(), UpdatedAt: time.Unix(r.Updated, 0).UTC(),
 	}
-	var number map[string]int
+	rec := &pipeline.Record{}
 	if id := r.Task(); id != 0 {
-		facts := p.facts(id)
-		if facts.row != r.ID {
-			facts = recordFacts{} // another row bears its id
+		t.ID = id.String()
+		if facts := m.facts(id); facts.row == r.ID { // else another row bears its id
+			t.CreatedAt, t.Events, rec.Steps = facts.created, facts.events, facts.steps
 		}
-		t.ID, t.Events = id.String(), facts.events
-		if !facts.created.IsZero() {
-			t.CreatedAt = facts.created
-		}
-		slices.SortStableFunc(steps, func(a, b *pipeline.Row) int { return cmp.Compare(facts.order(a), facts.order(b)) })
-		number = facts.place
 	}
-	for _, s := range steps {
-		t.Steps = append(t.Steps, page.Step{Row: s.ID, Number: number[s.ID], Title: s.Title, Done: s.StepDone()})
+	for _, s := range view.Join(r.Task(), r, steps, rec).Steps {
+		if s.Row != "" { // else it is not on the board yet
+			t.Steps = append(t.Steps, page.Step{Row: s.Row, Number: s.Number, Title: s.Title, Done: s.Done})
+		}
 	}
 	return t
 }

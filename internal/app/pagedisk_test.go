@@ -185,7 +185,7 @@ func TestPageDetailOdd(t *testing.T) {
 		t.Errorf("a step: %v", err)
 	}
 	put(t, path, "garbage")
-	if d, err := pageOf(p.h).Detail(t.Context(), row); err == nil || !strings.Contains(err.Error(), path) {
+	if d, err := pageOf(p.h).Detail(t.Context(), row); err != nil || !strings.Contains(d.Why, path) {
 		t.Errorf("a damaged record: %+v, %v", d, err)
 	}
 	if err := os.Remove(path); err != nil {

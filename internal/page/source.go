@@ -37,6 +37,7 @@ type Rest struct {
 	Priorities []string    `json:"priorities"`
 	Types      []string    `json:"types"`
 	Agents     []Agent     `json:"agents"`
+	Health     Health      `json:"health"`
 	Components []Component `json:"components"`
 	Waiting    Waiting     `json:"waiting"`
 	Failed     []Failed    `json:"failed"`
@@ -79,6 +80,18 @@ type Step struct {
 	Number int    `json:"number,omitempty"`
 	Title  string `json:"title"`
 	Done   bool   `json:"done"`
+}
+
+// Health is the judgement of the whole directory, as otm status gives it.
+type Health struct {
+	State    string    `json:"state"` // green, yellow or red; green only without problems
+	Problems []Problem `json:"problems"`
+}
+
+// Problem is something that is wrong.
+type Problem struct {
+	Text string `json:"text"`
+	Next string `json:"next,omitempty"` // what to do or to run
 }
 
 // Component is one component's health.

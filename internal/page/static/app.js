@@ -15,7 +15,7 @@ const SHOWN_ELSE = 100;
 const SHOWN_FIRST = 12;
 const STEPS_ON_CARD = 5;
 
-const state = { tasks: new Map(), agents: [], components: [], failed: [], room: {}, waiting: {}, statuses: [], priorities: [], types: [], createCommand: "", configPath: "" };
+const state = { tasks: new Map(), agents: [], health: { state: "", problems: [] }, components: [], failed: [], room: {}, waiting: {}, statuses: [], priorities: [], types: [], createCommand: "", configPath: "" };
 const cards = new Map(); // row → li; its .task is what it shows
 const full = new Set(); // columns that show all their cards
 let open = null; // the row whose sheet is open
@@ -699,27 +699,33 @@ function bindCreate() {
 
 // ---- components, room and failed files
 
+// drawHealth shows the server's judgement. The page adds only what the server
+// cannot know: that the connection is lost.
 function drawHealth() {
-  const rank = { green: 0, "not installed": 1, yellow: 2, "clock error": 3, red: 3 };
-  const worst = state.components.reduce((w, c) => Math.max(w, rank[c.state] ?? 3, c.result === "error" ? 3 : c.result === "partial" ? 2 : 0), 0);
-  const failed = state.waiting.failed || 0, r = state.room;
-  const tight = r.limit > 0 && r.rows >= 0.9 * r.limit;
-  $("healthDot").className = "dot " + (worst >= 3 ? "red" : worst === 2 || failed || tight ? "yellow" : worst === 1 ? "" : "green");
-  put($("healthText"), !state.statuses.length ? "…" : lost ? "Not connected" : unreadable ? "Board not readable" : !state.agents.length ? "No agents yet" : failed ? `${failed.toLocaleString()} failed` : worst >= 2 ? "Needs a look" : tight ? "List nearly full" : worst === 1 ? "Not all running" : "All well");
+  const { state: judged, problems } = state.health;
+  const own = lost ? "Not connected" : unreadable ? "Board not readable" : judged ? "" : "…";
+  $("healthDot").className = `dot ${judged && own ? "red" : judged}`;
+  put($("healthText"), own || (problems.length ? plural(problems.length, "problem") : judged === "green" ? "All well" : judged));
+  const items = own && judged ? [{ text: `${own}: what follows may be old.` }, ...problems] : problems.length || !judged ? problems : [{ text: "None." }];
+  reconcile($("problems"), items.map((p, i) => ({ ...p, i })), (p) => p.i, () => el("li", {}, el("span", { dir: "auto" }), el("small", { dir: "auto" })), (e, p) => {
+    put(e.firstChild, p.text);
+    put(e.lastChild, p.next ? `→ ${p.next}` : "");
+  });
   reconcile($("components"), state.components, (c) => c.id, () => el("li", {}, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, el("b", {}), el("span", {}), el("small", {}))), (e, c) => {
-    e.firstChild.className = `dot ${c.state === "green" && c.result !== "success" ? "yellow" : c.state === "clock error" ? "red" : c.state}`;
+    e.firstChild.className = `dot ${c.state === "clock error" ? "red" : c.state}`;
     const [name, how, more] = e.lastChild.children;
     put(name, c.id);
-    put(how, ` ${c.state === "green" && c.result !== "success" ? c.result : c.state}`);
-    put(more, c.lastRun ? `${age(c.lastRun)} ago · ${c.result}${c.details ? " · " + c.details : ""}` : "was never started here");
+    put(how, ` ${c.state}`);
+    put(more, c.lastRun ? [`${age(c.lastRun)} ago`, c.result, c.details].filter(Boolean).join(" · ") : c.details || "has never run here");
   });
+  const r = state.room;
   $("roomMeter").hidden = !r.limit;
   if (r.limit) Object.assign($("roomMeter"), { max: r.limit, value: r.rows, high: 0.9 * r.limit, low: 0.8 * r.limit, optimum: 0 });
   const waiting = state.waiting;
   put($("room"), [
     rowsText(), walkText(), waiting.newTasks ? `${plural(waiting.newTasks, "task")} in the inbox` : "", waiting.updates ? `${plural(waiting.updates, "report")} in the inbox` : "",
   ].filter(Boolean).join(" · "));
-  drawFailed(failed);
+  drawFailed(waiting.failed || 0);
   drawFoot();
 }
 
@@ -756,7 +762,7 @@ function take(update) {
   const all = update.all;
   version = update.version;
   if (update.now) offset = Date.parse(update.now) - Date.now();
-  for (const key of ["agents", "components", "failed", "room", "waiting", "statuses", "priorities", "types", "createCommand", "configPath"]) {
+  for (const key of ["agents", "health", "components", "failed", "room", "waiting", "statuses", "priorities", "types", "createCommand", "configPath"]) {
     if (update[key] !== undefined) state[key] = update[key];
   }
   const before = all ? null : state.tasks;
@@ -776,7 +782,7 @@ function take(update) {
     drawFilters();
     drawBoard();
   }
-  if (all || update.components || update.failed || update.room || update.waiting) drawHealth();
+  if (all || update.health) drawHealth();
   drawWelcome();
   if (open && (all || update.gone?.includes(open) || update.tasks?.some((t) => t.row === open))) {
     drawSheet();
