@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
-	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/board":               {"otm/internal/durable", "otm/internal/crash"}, // it is the double of Slack: no client of ours
 	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},         // in tests only
 	"otm/internal/page":                {"otm/internal/durable"},                       // what it shows comes from a Source

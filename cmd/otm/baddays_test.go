@@ -48,7 +48,7 @@ func (h *house) checkCalm(code int, said, name string, args ...string) {
 	}
 }
 
-// recovered lets everything finish, and looks whether all is as it must be, and
+// recovered lets everything finish, and looks whether no problems found, and
 // no task is lost.
 func (h *house) recovered(titles ...string) {
 	h.Helper()

@@ -262,7 +262,7 @@ func (h *house) live(from int) {
 }
 
 // settle lets everything finish that was left half done, as two ticks would,
-// and looks whether all is as it must be.
+// and looks whether no problems found.
 func (h *house) settle() {
 	h.Helper()
 	for tick := 1; ; tick++ {
@@ -321,7 +321,7 @@ func points(t *testing.T) []map[string]int {
 
 // TestCrashMatrix kills each step of a task's life at each of its points, the
 // first time and the third, does the step again as whoever saw it die would,
-// and lives on: then all is as it must be, and what was acknowledged is there.
+// and lives on: then no problems found, and what was acknowledged is there.
 // The third time comes once a command and point, and one part of the cases is
 // taken. OTM_TEST_WHOLE=1 kills each step each time that it comes by. What comes
 // before the kill and after the restart are processes of their own only then.

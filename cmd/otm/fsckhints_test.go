@@ -19,7 +19,7 @@ import (
 )
 
 // patient is a house in which one task, T-00001, is dispatched and was reported
-// on, another, T-00002, is dispatched, and all is as it must be. Then something
+// on, another, T-00002, is dispatched, and no problems found. Then something
 // is spoilt.
 type patient struct{ *house }
 

@@ -103,7 +103,7 @@ func (h *Home) printFindings(findings []fsck.Finding, did, mended []string) {
 		fmt.Fprintf(h.Out, "mended: %s\n", safe.Escape(m))
 	}
 	if len(findings) == 0 {
-		fmt.Fprintln(h.Out, "all is as it must be")
+		fmt.Fprintln(h.Out, "no problems found")
 	}
 	for _, f := range findings {
 		who := ""

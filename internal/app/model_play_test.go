@@ -163,7 +163,7 @@ func (p *play) look() map[string]pipeline.Row {
 	return rows
 }
 
-// act plays one act, and looks whether all is as it must be then.
+// act plays one act, and looks whether no problems found then.
 func (p *play) act(a act) {
 	if p.wrong != "" {
 		return

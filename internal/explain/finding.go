@@ -9,7 +9,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -210,9 +209,3 @@ func When(at, now time.Time) string {
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
-
-// Same reports whether two findings, one of them made later, are about the same
-// fault: their arguments may have changed if a task is named.
-func (f *Finding) Same(o *Finding) bool {
-	return f.Code == o.Code && f.Task == o.Task && (f.Task != 0 || maps.Equal(f.Args, o.Args))
-}

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"otm/internal/durable"
-	"otm/internal/safe"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -42,9 +42,9 @@ func (c *check) dispatchFiles() error {
 			switch {
 			case rec == nil:
 			case rec.Status.Finished() && c.Quiet:
-				c.found(RuleDispatch, e.TaskID, RunAgain, "otm-dispatcher --once", "it is %s, and has an entry in %s", rec.Status, workspace)
+				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryOver, "status", rec.Status, "path", workspace)
 			case rec.Dispatch != nil && rec.Dispatch.Agent != "" && pipeline.FoldName(rec.Dispatch.Agent) != pipeline.FoldName(e.Agent) && c.Quiet:
-				c.found(RuleDispatch, e.TaskID, RunAgain, "otm-dispatcher --once", "it is %s's, and has an entry of %s", rec.Dispatch.Agent, e.Agent)
+				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryForeign, "agent", rec.Dispatch.Agent, "other", e.Agent)
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (c *check) dispatchFiles() error {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.workspace, b.workspace), cmp.Compare(a.agent, b.agent))
 	}) {
 		if n := entries[p]; n > 1 && p.id != 0 { // of equal entries, only their agent knows which it marked
-			c.found(RuleDispatch, p.id, "", "delete all but one of them in "+safe.Quote(filepath.Join(p.workspace, fileName)), "it has %d entries in %s", n, p.workspace)
+			c.found(RuleDispatch, p.id, "", explain.EntryTwice, "n", n, "path", p.workspace, "file", filepath.Join(p.workspace, fileName))
 		}
 	}
 	for _, id := range sorted(c.records) {
@@ -63,7 +63,7 @@ func (c *check) dispatchFiles() error {
 		}
 		workspace := resolved(d.Workspace)
 		if seen[workspace] && entries[place{workspace, id, pipeline.FoldName(d.Agent)}] == 0 && d.MissingAt == nil && c.Quiet {
-			c.found(RuleDispatch, id, RunAgain, "otm-dispatcher --once", "it is assigned to %s, and has no entry in %s", d.Agent, workspace)
+			c.found(RuleDispatch, id, RunAgain, explain.EntryMissing, "agent", d.Agent, "path", workspace)
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ func (c *check) readDispatch(workspace string) (list []entry, ok bool, err error
 		Dispatched []json.RawMessage `json:"dispatched"`
 	}
 	if json.Unmarshal(data, &file) != nil {
-		c.found(RuleDispatch, 0, RunAgain, "otm-dispatcher --once   # sets it aside and begins it anew", "the dispatch file in %s is not JSON", workspace)
+		c.found(RuleDispatch, 0, RunAgain, explain.EntriesBroken, "path", workspace)
 		return nil, false, nil
 	}
 	for _, raw := range file.Dispatched {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -43,8 +44,7 @@ func (c *check) readRecords() error {
 			continue
 		}
 		path := filepath.Join(c.Dir, "tasks", e.Name())
-		c.findings = append(c.findings, Finding{Rule: RuleRecord, Text: "a record was set aside: " + filepath.Base(path),
-			Hint: "rm " + safe.Quote(path) + "   # once you have looked into it", Path: path})
+		c.found(RuleRecord, 0, "", explain.RecordAside, "name", filepath.Base(path), "path", path)
 	}
 	return nil
 }
@@ -57,11 +57,11 @@ func (c *check) recordsUnread() error {
 		var corrupt *task.CorruptError
 		switch {
 		case !errors.As(err, &corrupt):
-			c.found(RuleRecord, id, "", "chmod u+r "+safe.Quote(c.recordPath(id)), "its record cannot be read: %v", err)
+			c.found(RuleRecord, id, "", explain.RecordClosed, "path", c.recordPath(id), "error", err)
 		case row != nil && c.tended(row):
-			c.found(RuleRecord, id, RunAgain, "otm-dispatcher --once   # sets it aside and makes it anew from the board", "its record cannot be read: %v", err)
+			c.found(RuleRecord, id, RunAgain, explain.RecordCorrupt, "error", err)
 		default:
-			c.found(RuleRecord, id, "", c.setAside(id), "its record cannot be read, and there is no row to make it anew from: %v", err)
+			c.found(RuleRecord, id, "", explain.RecordCorruptEnd, "error", err, "next", c.setAside(id))
 		}
 	}
 	return nil
@@ -78,18 +78,18 @@ func (c *check) setAside(id pipeline.TaskID) string {
 }
 
 func (c *check) readHistory() error {
-	path := safe.Quote(filepath.Join(c.Dir, history.FileName))
+	path := filepath.Join(c.Dir, history.FileName)
 	for e, err := range history.Read(c.Dir) {
 		switch {
 		case errors.Is(err, history.ErrNoEntry):
-			c.found(RuleHistory, 0, "", "mend that line or delete it, in "+path, "%v", err)
+			c.found(RuleHistory, 0, "", explain.HistoryLine, "error", err, "path", path)
 		case err != nil:
 			c.historyUnread = true
-			c.found(RuleHistory, 0, "", "ls -ld "+path+"   # make it a file that you can read", "the history cannot be read: %v", err)
+			c.found(RuleHistory, 0, "", explain.HistoryClosed, "error", err, "path", path)
 		default:
 			c.saw(e.TaskID)
 			if other := c.archived[e.TaskID]; other != nil && other.Same(e) {
-				c.found(RuleHistory, e.TaskID, "", "delete one of its lines in "+path, "it stands twice in %s, in the same state", history.FileName)
+				c.found(RuleHistory, e.TaskID, "", explain.HistoryTwice, "name", history.FileName, "path", path)
 			}
 			c.archived[e.TaskID] = e
 		}
@@ -130,7 +130,7 @@ func (c *check) inboxes() error {
 		}
 		for _, f := range files {
 			if c.Quiet {
-				c.found(RuleHalfMade, 0, RunAgain, "otm-injector --once   # otm why --all says what it waits for", "%s still waits in %s", f.Name, kind)
+				c.found(RuleHalfMade, 0, RunAgain, explain.DropWaits, "name", f.Name, "inbox", kind)
 			}
 			if kind == inbox.TaskUpdates {
 				c.reports[f.Name] = true
@@ -166,12 +166,12 @@ func (c *check) counter() error {
 	stored, err := c.store.Stored()
 	switch next := pipeline.TaskID(stored); {
 	case errors.Is(err, task.ErrBadCounter):
-		c.found(RuleCounter, 0, RaiseCounter, "otm fsck --repair", "%v", err)
+		c.found(RuleCounter, 0, RaiseCounter, explain.CounterBad, "error", err)
 	case err != nil:
 		return err
 	case task.Above(next, c.used...) != next:
 		last := task.Above(next, c.used...) - 1
-		c.found(RuleCounter, last, RaiseCounter, "otm fsck --repair", "it says %d, and %v exists", stored, last)
+		c.found(RuleCounter, last, RaiseCounter, explain.CounterBehind, "next", stored, "last", last)
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (c *check) litter() error {
 			}
 			if age := c.Now.Sub(info.ModTime()); age > litterAge {
 				path := filepath.Join(dir, e.Name())
-				c.findings = append(c.findings, Finding{Rule: RuleLitter, Text: "a crashed writer left " + path, Hint: "otm fsck --repair   # removes it", Repair: RemoveFile, Path: path})
+				c.found(RuleLitter, 0, RemoveFile, explain.Litter, "path", path)
 			}
 		}
 	}

@@ -10,10 +10,12 @@ package fsck
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"otm/internal/explain"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/history"
@@ -32,22 +34,23 @@ type Options struct {
 	Quiet bool
 }
 
-// Finding is something that is not as it must be.
+// Finding is something that is wrong. Its words come from the table of package
+// explain; Code and Args are the same as data.
 type Finding struct {
-	Rule   string          `json:"rule"`             // which one is broken
-	TaskID pipeline.TaskID `json:"taskId,omitempty"` // 0: it is of no single task
-	Text   string          `json:"text"`
-	Hint   string          `json:"hint,omitempty"` // what to do
-	Repair Repair          `json:"repair,omitempty"`
-	Path   string          `json:"path,omitempty"` // of a file that is meant
-
-	kind string // what it says, without names, numbers and times
+	Rule   string            `json:"rule"`             // which one is broken
+	TaskID pipeline.TaskID   `json:"taskId,omitempty"` // 0: it is of no single task
+	Text   string            `json:"text"`
+	Hint   string            `json:"hint,omitempty"` // what to do
+	Repair Repair            `json:"repair,omitempty"`
+	Path   string            `json:"path,omitempty"` // of a file that is meant
+	Code   explain.Code      `json:"code"`
+	Args   map[string]string `json:"args,omitempty"`
 }
 
-// Same tells whether two findings, one of them made later, are of one fault:
-// what it says of it may have changed.
+// Same reports whether two findings, one of them made later, are of one fault:
+// its arguments may have changed.
 func (f *Finding) Same(o *Finding) bool {
-	return f.Rule == o.Rule && f.TaskID == o.TaskID && f.kind == o.kind && (f.TaskID != 0 || f.Text == o.Text)
+	return f.Rule == o.Rule && f.TaskID == o.TaskID && f.Code == o.Code && (f.TaskID != 0 || maps.Equal(f.Args, o.Args))
 }
 
 // Repair is what can mend a finding.
@@ -112,7 +115,7 @@ func Check(o Options) ([]Finding, error) {
 		creates: map[pipeline.TaskID]string{}, asked: map[pipeline.TaskID]*drop.Create{},
 		reports: map[string]bool{}, processed: map[string]string{}, failed: map[string]string{}, unread: map[pipeline.TaskID]error{}}
 	for _, look := range []func() error{
-		c.readRecords, c.readRows, c.recordsUnread, c.readHistory, c.inboxes, c.readFailed, c.readKeys, c.settled, c.updatesTwice, c.rows, c.recordsAndSteps, c.wakes, c.woken, c.dispatchFiles, c.counter, c.litter,
+		c.workspaces, c.readRecords, c.readRows, c.recordsUnread, c.readHistory, c.inboxes, c.readFailed, c.readKeys, c.settled, c.updatesTwice, c.rows, c.recordsAndSteps, c.wakes, c.woken, c.dispatchFiles, c.counter, c.litter,
 	} {
 		if err := look(); err != nil {
 			return nil, err
@@ -121,8 +124,27 @@ func Check(o Options) ([]Finding, error) {
 	return c.findings, nil
 }
 
-func (c *check) found(rule string, id pipeline.TaskID, r Repair, hint, format string, args ...any) {
-	c.findings = append(c.findings, Finding{Rule: rule, TaskID: id, Text: fmt.Sprintf(format, args...), Hint: hint, Repair: r, kind: format})
+func (c *check) found(rule string, id pipeline.TaskID, r Repair, code explain.Code, args ...any) {
+	f := explain.New(code, args...).On(id)
+	c.findings = append(c.findings, Finding{Rule: rule, TaskID: id, Text: f.Text(c.Now), Hint: f.Next(c.Now), Repair: r, Path: f.Args["path"], Code: code, Args: f.Args})
+}
+
+// workspaces leaves out those that do not answer: reading them would never end
+// (C46).
+func (c *check) workspaces() error {
+	for name, wrong := range view.LookAtWorkspaces(c.Agents) {
+		switch wrong.Code {
+		case explain.WorkspaceSilent:
+			agents := slices.Clone(c.Agents)
+			agents.Named(name).Workspace = ""
+			c.Agents = agents
+		case explain.WorkspaceUnreadable:
+		default:
+			continue // the other checks say what that means
+		}
+		c.found(RuleDispatch, 0, "", wrong.Code, "agent", name, "path", wrong.Args["path"], "error", wrong.Args["error"])
+	}
+	return nil
 }
 
 func (c *check) saw(id pipeline.TaskID) { c.used = append(c.used, id) }

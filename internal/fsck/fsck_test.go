@@ -7,16 +7,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"otm/internal/crash/crashtest"
+	"otm/internal/explain"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 	"otm/pipeline/task"
 )
 
-// world is a directory with one task in which all is as it must be, and its
+// world is a directory with one task in which no problems found, and its
 // rows.
 type world struct {
 	*testing.T
@@ -398,5 +401,35 @@ func TestCheckWhileRunning(t *testing.T) {
 	w.entries()
 	if got := w.rules(); got != "" {
 		t.Errorf("found %q", got)
+	}
+}
+
+// TestC46SilentWorkspace: a workspace whose file system does not answer is named, and
+// the rest is looked at.
+func TestC46SilentWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	release := make(chan struct{})
+	var hanging sync.WaitGroup
+	t.Cleanup(func() { close(release); hanging.Wait() })
+	crashtest.Below(t, w.ws, func(string, string) error {
+		hanging.Add(1)
+		defer hanging.Done()
+		<-release
+		return nil
+	})
+	w.write("tasks/.otm-tmp-1", "x")
+	old := w.o.Now.Add(-3 * time.Hour)
+	if err := os.Chtimes(filepath.Join(w.o.Dir, "tasks", ".otm-tmp-1"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := Check(w.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []explain.Code{explain.WorkspaceSilent, explain.Litter} {
+		if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Code == want }) {
+			t.Errorf("no %s in %s", want, fmt.Sprint(findings))
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -85,7 +86,7 @@ func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settle
 			if rec != nil && rec.DropID == d.ID {
 				stranger = c.processed[other]
 			}
-			c.found(RuleMerged, id, "", c.again(stranger), "the drops %s and %s both count as the one that made it", c.processed[other], name)
+			c.found(RuleMerged, id, "", explain.TasksMerged, "one", c.processed[other], "other", name, "next", c.again(stranger))
 		}
 		if c.creates[id] = d.ID; rec != nil && rec.DropID == d.ID {
 			c.asked[id] = d
@@ -93,7 +94,7 @@ func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settle
 	}
 	known := c.records[id] != nil || c.unread[id] != nil || len(c.tops[id]) > 0 || c.archived[id] != nil || c.historyUnread || c.waiting[id]
 	if !known && !s.Result.SkippedDuplicate {
-		c.found(RuleDropped, id, "", c.again(name), "it was brought to the board, and neither board, record nor history knows it")
+		c.found(RuleDropped, id, "", explain.TaskUndone, "next", c.again(name))
 	}
 }
 
@@ -121,7 +122,7 @@ func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
 	}
 	for _, s := range settled {
 		if !known[s.Name] && !c.knowsDrop(rec, s) {
-			c.found(RuleUpdates, id, "", c.remake(rec), "%s was settled as applied, and its record does not know it", s.Name)
+			c.found(RuleUpdates, id, "", explain.UpdateUnknown, "drop", s.Name, "next", c.remake(rec))
 		}
 	}
 }
@@ -134,7 +135,7 @@ func (c *check) updatesTwice() error {
 		seen := map[string]string{}
 		for _, u := range c.records[id].Updates {
 			if other, twice := seen[u.ID]; twice {
-				c.found(RuleUpdates, id, "", c.remake(c.records[id]), "update %s was applied twice, as %s and as %s", u.ID, other, u.Drop)
+				c.found(RuleUpdates, id, "", explain.UpdateTwice, "id", u.ID, "one", other, "other", u.Drop, "next", c.remake(c.records[id]))
 			}
 			seen[u.ID] = u.Drop
 		}

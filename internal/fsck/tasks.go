@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/history"
@@ -56,17 +56,17 @@ func (c *check) rows() error {
 		rows, rec := c.tops[id], c.records[id]
 		switch {
 		case len(rows) > 1:
-			c.found(RuleRow, id, "", "clear the Task ID of "+c.others(rec)+" on the board, or delete them", "%d rows bear its id: %s", len(rows), idsOf(rows))
+			c.found(RuleRow, id, "", explain.RowsTwice, "n", len(rows), "rows", idsOf(rows), "others", c.others(rec))
 		case rec != nil && rec.RowID != "" && rows[0].ID != rec.RowID:
-			c.found(RuleRow, id, "", "clear the Task ID of that row on the board: it becomes a task of its own", "the row %q bears its id, and is not its row%s", rows[0].Title, taken(rec))
+			c.found(RuleRow, id, "", explain.RowForeign, "title", rows[0].Title, "taken", taken(rec))
 		}
 		if row := c.rowBearing(id); row != nil && rec == nil && c.unread[id] == nil && !c.waiting[id] && c.tended(row) {
-			c.found(RuleRecord, id, RunAgain, "otm-dispatcher --once   # makes it anew from the board", "it stands on the board, and has no record")
+			c.found(RuleRecord, id, RunAgain, explain.RecordMissing)
 		}
 	}
 	for _, parent := range sorted(c.steps) {
 		if c.byID[parent] == nil {
-			c.found(RuleSteps, 0, "", "delete it on the board", "the step %q stands under a row that is not there", c.steps[parent][0].Title)
+			c.found(RuleSteps, 0, "", explain.StepOrphan, "title", c.steps[parent][0].Title)
 		}
 	}
 	return nil
@@ -109,17 +109,17 @@ func (c *check) recordsAndSteps() error {
 			c.rowless(rec)
 			continue
 		case row == nil && rec.ArchivedAt != nil && c.archived[id] == nil && !c.historyUnread:
-			c.found(RuleHistory, id, WriteHistory, "otm fsck --repair   # writes it from the record", "it was archived at %s, and %s does not have it", rec.ArchivedAt.UTC().Format(time.RFC3339), history.FileName)
+			c.found(RuleHistory, id, WriteHistory, explain.HistoryLacks, "at", *rec.ArchivedAt, "name", history.FileName)
 			continue
 		case row == nil && (rec.GoneAt != nil || rec.ArchivedAt != nil):
 			continue // said, or taken off
 		case row == nil && rec.Status.Finished() && !c.Quiet:
 			continue // it needs none; that it is gone will be noted
 		case row == nil:
-			c.found(RuleRow, id, RunAgain, "otm-dispatcher --once   # two looks later it counts as deleted", "its row %s is not on the board", rec.RowID)
+			c.found(RuleRow, id, RunAgain, explain.RowMissing, "row", rec.RowID)
 			continue
 		case row.Task() != id:
-			c.found(RuleRow, id, RunAgain, "otm-dispatcher --once   # writes it back, once the row has been left alone for a while", "the Task ID of its row %q %s", row.Title, says(row.TaskID))
+			c.found(RuleRow, id, RunAgain, explain.RowIDLost, "title", row.Title, "says", says(row.TaskID))
 		}
 		c.stepsOf(rec, row)
 		c.stepsAsked(rec)
@@ -143,11 +143,11 @@ func (c *check) rowless(rec *pipeline.Record) {
 	switch {
 	case c.waiting[id] || !c.Quiet || nameIn(c.failed, rec) != "":
 	case c.rowBearing(id) != nil:
-		c.found(RuleHalfMade, id, "", c.remake(rec), "a row bears its id, and its record knows none")
+		c.found(RuleHalfMade, id, "", explain.RowUnlinked, "next", c.remake(rec))
 	case processed != "":
-		c.found(RuleHalfMade, id, "", c.again(processed), "its row was never made, and its create counts as handled")
+		c.found(RuleHalfMade, id, "", explain.RowUnmade, "next", c.again(processed))
 	default:
-		c.found(RuleHalfMade, id, "", c.setAside(id)+" && "+createLine(rec), "its row was never made, and its create is not there any more")
+		c.found(RuleHalfMade, id, "", explain.CreateGone, "next", c.setAside(id)+" && "+createLine(rec))
 	}
 }
 
@@ -187,17 +187,17 @@ func (c *check) stepsOf(rec *pipeline.Record, row *pipeline.Row) {
 		case s.RowID == "":
 			c.stepMissing(rec, i)
 		case known[s.RowID]:
-			c.found(RuleSteps, rec.TaskID, "", c.remake(rec), "step %d %q has the row of another step", i+1, s.Title)
+			c.found(RuleSteps, rec.TaskID, "", explain.StepShared, "n", i+1, "title", s.Title, "next", c.remake(rec))
 		case step == nil && !rec.Status.Finished() && c.tended(row):
-			c.found(RuleSteps, rec.TaskID, RunAgain, "otm-dispatcher --once   # two looks later it is taken out of the task", "the row of step %d %q is not on the board", i+1, s.Title)
+			c.found(RuleSteps, rec.TaskID, RunAgain, explain.StepGone, "n", i+1, "title", s.Title)
 		case step != nil && step.Parent != rec.RowID:
-			c.found(RuleSteps, rec.TaskID, "", c.remake(rec), "step %d %q stands under another row", i+1, s.Title)
+			c.found(RuleSteps, rec.TaskID, "", explain.StepMoved, "n", i+1, "title", s.Title, "next", c.remake(rec))
 		}
 		known[s.RowID] = true
 	}
 	for _, step := range c.steps[rec.RowID] {
 		if !known[step.ID] && c.Quiet && !rec.Status.Finished() && c.tended(row) {
-			c.found(RuleSteps, rec.TaskID, RunAgain, "otm-dispatcher --once   # takes it up", "the step %q on the board is not in its record", step.Title)
+			c.found(RuleSteps, rec.TaskID, RunAgain, explain.StepUnknown, "title", step.Title)
 		}
 	}
 }
@@ -228,9 +228,9 @@ func (c *check) stepsAsked(rec *pipeline.Record) {
 	}
 	switch same := slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))); {
 	case len(got) < len(want):
-		c.found(RuleSteps, rec.TaskID, "", c.remake(rec), "%d steps were asked for, and it has %d", len(want), len(got))
+		c.found(RuleSteps, rec.TaskID, "", explain.StepsFewer, "want", len(want), "have", len(got), "next", c.remake(rec))
 	case same && !slices.Equal(got, want):
-		c.found(RuleSteps, rec.TaskID, "", c.remake(rec), "its steps are in another order than was asked for")
+		c.found(RuleSteps, rec.TaskID, "", explain.StepsReordered, "next", c.remake(rec))
 	}
 }
 
@@ -251,16 +251,15 @@ func (c *check) seen(rec *pipeline.Record, row *pipeline.Row) {
 	if !c.Quiet || rec.ArchivedAt != nil || rec.Reporting != nil || row.Odd || row.Task() != rec.TaskID || !c.tended(row) {
 		return
 	}
-	const hint = "otm-dispatcher --once   # takes over what the board shows"
 	if status := row.CurrentStatus(); rec.Status != "" && status != rec.Status {
-		c.found(RuleSeen, rec.TaskID, RunAgain, hint, "it is %s on the board, and %s in its record", safe.Escape(string(status)), rec.Status)
+		c.found(RuleSeen, rec.TaskID, RunAgain, explain.StatusDiffers, "board", status, "record", rec.Status)
 	}
 	if rec.Status.Finished() {
 		return
 	}
 	for i, s := range rec.Steps {
 		if step := c.byID[s.RowID]; step != nil && !step.Odd && step.StepDone() != s.Done {
-			c.found(RuleSeen, rec.TaskID, RunAgain, hint, "step %d %q is done on the board: %t, and in its record: %t", i+1, s.Title, step.StepDone(), s.Done)
+			c.found(RuleSeen, rec.TaskID, RunAgain, explain.TickDiffers, "n", i+1, "title", s.Title, "board", step.StepDone(), "record", s.Done)
 		}
 	}
 }
@@ -278,7 +277,7 @@ func (c *check) stepMissing(rec *pipeline.Record, i int) {
 	case processed != "":
 		hint = c.again(processed)
 	}
-	c.found(RuleSteps, rec.TaskID, repair, hint, "step %d %q does not stand on the board", i+1, rec.Steps[i].Title)
+	c.found(RuleSteps, rec.TaskID, repair, explain.StepUnmade, "n", i+1, "title", rec.Steps[i].Title, "next", hint)
 }
 
 func (c *check) halfMade(rec *pipeline.Record) {
@@ -288,12 +287,12 @@ func (c *check) halfMade(rec *pipeline.Record) {
 	switch {
 	case rec.RowAskedAt != nil:
 		repair, hint := c.injects(rec, c.waiting[rec.TaskID])
-		c.found(RuleHalfMade, rec.TaskID, repair, hint, "its row was asked for at %s and no answer is noted", rec.RowAskedAt.UTC().Format(time.RFC3339))
+		c.found(RuleHalfMade, rec.TaskID, repair, explain.RowAskedFor, "at", *rec.RowAskedAt, "next", hint)
 	case rec.Reporting != nil:
 		repair, hint := c.injects(rec, c.reports[rec.Reporting.Drop])
-		c.found(RuleHalfMade, rec.TaskID, repair, hint, "an update is half applied: %s", rec.Reporting.Drop)
+		c.found(RuleHalfMade, rec.TaskID, repair, explain.UpdateHalf, "drop", rec.Reporting.Drop, "next", hint)
 	case rec.Dispatch != nil && rec.Dispatch.FlippedAt == nil && rec.Status == pipeline.New:
-		c.found(RuleHalfMade, rec.TaskID, RunAgain, "otm-dispatcher --once", "its dispatch is begun and not finished")
+		c.found(RuleHalfMade, rec.TaskID, RunAgain, explain.DispatchHalf)
 	}
 }
 
@@ -313,12 +312,12 @@ func (c *check) wakes() error {
 		rec := c.records[id]
 		for _, w := range rec.Wakes {
 			if other, taken := used[w.Key]; taken {
-				c.found(RuleWakes, id, "", c.remake(rec), "the key %s was used for a wake of %v as well", w.Key, other)
+				c.found(RuleWakes, id, "", explain.WakeKeyTwice, "key", w.Key, "other", other, "next", c.remake(rec))
 			}
 			used[w.Key] = id
 		}
 		if slices.ContainsFunc(rec.Wakes, func(w pipeline.Wake) bool { return w.Attempt > rec.Attempt }) {
-			c.found(RuleWakes, id, "", c.remake(rec), "one of its wakes has a higher attempt than the task, %d", rec.Attempt)
+			c.found(RuleWakes, id, "", explain.WakeAttempt, "attempt", rec.Attempt, "next", c.remake(rec))
 		}
 	}
 	return nil

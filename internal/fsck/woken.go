@@ -3,6 +3,7 @@ package fsck
 import (
 	"time"
 
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -50,7 +51,7 @@ func (c *check) woken() error {
 		}
 		name := pipeline.FoldName(agent.Name)
 		if !busy[name] && c.Now.Sub(*d.FlippedAt) > wakeOverdue && last[name].Before(*d.FlippedAt) {
-			c.found(RuleWoken, id, RunAgain, "otm-dispatcher --once   # wakes it", "%s has it since %s, and was never woken for it", d.Agent, d.FlippedAt.UTC().Format(time.RFC3339))
+			c.found(RuleWoken, id, RunAgain, explain.NeverWoken, "agent", d.Agent, "at", *d.FlippedAt)
 		}
 	}
 	return nil

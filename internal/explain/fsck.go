@@ -1,0 +1,57 @@
+package explain
+
+// next steps that several findings share.
+const (
+	dispatchOnce = "otm-dispatcher --once"
+	rebuildOnce  = "otm-dispatcher --once   # makes it anew from the board"
+)
+
+// What otm fsck says. {next} is worked out by the check, which knows what is
+// left to go by.
+var (
+	RecordAside      = code("fsck_record_aside", Warn, "a record was set aside: {name}", "rm {path:sh}   # once you have looked into it")
+	RecordClosed     = code("fsck_record_closed", Fail, "its record cannot be read: {error}", "chmod u+r {path:sh}")
+	RecordCorrupt    = code("fsck_record_corrupt", Warn, "its record cannot be read: {error}", "otm-dispatcher --once   # sets it aside and makes it anew from the board")
+	RecordCorruptEnd = code("fsck_record_corrupt_rowless", Warn, "its record cannot be read, and there is no row to make it anew from: {error}", "{next}")
+	RecordMissing    = code("fsck_record_missing", Warn, "it stands on the board, and has no record", rebuildOnce)
+	RowsTwice        = code("fsck_rows_twice", Fail, "{n} rows bear its id: {rows}", "clear the Task ID of {others} on the board, or delete them")
+	RowForeign       = code("fsck_row_foreign", Warn, "the row {title:quoted} bears its id, and is not its row{taken}", "clear the Task ID of that row on the board: it becomes a task of its own")
+	RowMissing       = code("fsck_row_missing", Warn, "its row {row} is not on the board", "otm-dispatcher --once   # two looks later it counts as deleted")
+	RowIDLost        = code("fsck_row_id_lost", Warn, "the Task ID of its row {title:quoted} {says}", "otm-dispatcher --once   # writes it back, once the row has been left alone for a while")
+	StepOrphan       = code("fsck_step_orphan", Warn, "the step {title:quoted} stands under a row that is not there", "delete it on the board")
+	StepShared       = code("fsck_step_shared", Warn, "step {n} {title:quoted} has the row of another step", "{next}")
+	StepGone         = code("fsck_step_gone", Warn, "the row of step {n} {title:quoted} is not on the board", "otm-dispatcher --once   # two looks later it is taken out of the task")
+	StepMoved        = code("fsck_step_moved", Warn, "step {n} {title:quoted} stands under another row", "{next}")
+	StepUnknown      = code("fsck_step_unknown", Warn, "the step {title:quoted} on the board is not in its record", "otm-dispatcher --once   # takes it up")
+	StepUnmade       = code("fsck_step_unmade", Fail, "step {n} {title:quoted} does not stand on the board", "{next}")
+	StepsFewer       = code("fsck_steps_fewer", Fail, "{want} steps were asked for, and it has {have}", "{next}")
+	StepsReordered   = code("fsck_steps_reordered", Warn, "its steps are in another order than was asked for", "{next}")
+	StatusDiffers    = code("fsck_status_differs", Warn, "it is {board} on the board, and {record} in its record", "otm-dispatcher --once   # takes over what the board shows")
+	TickDiffers      = code("fsck_tick_differs", Warn, "step {n} {title:quoted} is done on the board: {board}, and in its record: {record}", "otm-dispatcher --once   # takes over what the board shows")
+	TaskUndone       = code("fsck_task_unknown", Fail, "it was brought to the board, and neither board, record nor history knows it", "{next}")
+	TasksMerged      = code("fsck_tasks_merged", Fail, "the drops {one} and {other} both count as the one that made it", "{next}")
+	UpdateUnknown    = code("fsck_update_unknown", Fail, "{drop} was settled as applied, and its record does not know it", "{next}")
+	UpdateTwice      = code("fsck_update_twice", Fail, "update {id} was applied twice, as {one} and as {other}", "{next}")
+	HistoryLine      = code("fsck_history_line", Warn, "{error}", "mend that line or delete it, in {path:sh}")
+	HistoryClosed    = code("fsck_history_closed", Fail, "the history cannot be read: {error}", "ls -ld {path:sh}   # make it a file that you can read")
+	HistoryTwice     = code("fsck_history_twice", Warn, "it stands twice in {name}, in the same state", "delete one of its lines in {path:sh}")
+	HistoryLacks     = code("fsck_history_lacks", Warn, "it was archived at {at:at}, and {name} does not have it", "otm fsck --repair   # writes it from the record")
+	EntryOver        = code("fsck_entry_over", Warn, "it is {status}, and has an entry in {path}", dispatchOnce)
+	EntryForeign     = code("fsck_entry_foreign", Warn, "it is {agent}'s, and has an entry of {other}", dispatchOnce)
+	EntryTwice       = code("fsck_entry_twice", Warn, "it has {n} entries in {path}", "delete all but one of them in {file:sh}")
+	EntryMissing     = code("fsck_entry_missing", Warn, "it is assigned to {agent}, and has no entry in {path}", dispatchOnce)
+	EntriesBroken    = code("fsck_entries_broken", Warn, "the dispatch file in {path} is not JSON", "otm-dispatcher --once   # sets it aside and begins it anew")
+	WakeKeyTwice     = code("fsck_wake_key_twice", Fail, "the key {key} was used for a wake of {other} as well", "{next}")
+	WakeAttempt      = code("fsck_wake_attempt", Fail, "one of its wakes has a higher attempt than the task, {attempt}", "{next}")
+	NeverWoken       = code("fsck_never_woken", Fail, "{agent} has it since {at:at}, and was never woken for it", "otm-dispatcher --once   # wakes it")
+	CounterBad       = code("fsck_counter_bad", Warn, "{error}", "otm fsck --repair")
+	CounterBehind    = code("fsck_counter_behind", Fail, "it says {next}, and {last} exists", "otm fsck --repair")
+	DropWaits        = code("fsck_drop_waits", Warn, "{name} still waits in {inbox}", "otm-injector --once   # otm why --all says what it waits for")
+	RowAskedFor      = code("fsck_row_asked", Warn, "its row was asked for at {at:at} and no answer is noted", "{next}")
+	UpdateHalf       = code("fsck_update_half", Warn, "an update is half applied: {drop}", "{next}")
+	DispatchHalf     = code("fsck_dispatch_half", Warn, "its dispatch is begun and not finished", dispatchOnce)
+	RowUnlinked      = code("fsck_row_unlinked", Warn, "a row bears its id, and its record knows none", "{next}")
+	RowUnmade        = code("fsck_row_unmade", Fail, "its row was never made, and its create counts as handled", "{next}")
+	CreateGone       = code("fsck_create_gone", Fail, "its row was never made, and its create is not there any more", "{next}")
+	Litter           = code("fsck_litter", Warn, "a crashed writer left {path}", "otm fsck --repair   # removes it")
+)
