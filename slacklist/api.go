@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -34,7 +33,6 @@ type api struct {
 	token  string
 	list   string // id
 	now    func() time.Time
-	page   *atomic.Int64 // bytes of the last page of rows: the next one is about as large
 }
 
 func newAPI(o *Options) *api {
@@ -42,7 +40,7 @@ func newAPI(o *Options) *api {
 	transport.MaxIdleConnsPerHost = 4
 	return &api{
 		client: &http.Client{Transport: transport, CheckRedirect: noRedirect},
-		base:   strings.TrimSuffix(o.URL, "/") + "/", token: o.Token, list: o.ListID, now: o.Now, page: new(atomic.Int64),
+		base:   strings.TrimSuffix(o.URL, "/") + "/", token: o.Token, list: o.ListID, now: o.Now,
 	}
 }
 
@@ -91,29 +89,15 @@ func (a *api) call(ctx context.Context, method string, form url.Values) (*reply,
 		return nil, unsure(method, "", err)
 	}
 	defer resp.Body.Close()
-	body, err := a.read(method, resp)
+	body, err := readBody(resp.Body, resp.ContentLength, maxBody)
 	if err := a.judge(method, resp, body, err); err != nil {
 		return nil, err
 	}
 	return &reply{resp.Header, body}, nil
 }
 
-// read reads the body of an answer, and refuses one of more than maxBody.
-func (a *api) read(method string, resp *http.Response) ([]byte, error) {
-	isPage := method == listMethod
-	expect := resp.ContentLength
-	if expect < 0 && isPage {
-		expect = a.page.Load()
-	}
-	body, err := readBody(resp.Body, expect, maxBody)
-	if err == nil && isPage {
-		a.page.Store(int64(len(body)))
-	}
-	return body, err
-}
-
-// readBody reads a body that is expected to have so many bytes, and refuses one
-// of more than limit.
+// readBody reads a body that announces so many bytes, negative if unknown. It
+// refuses one of more than limit.
 func readBody(body io.Reader, expect, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	if expect > 0 && expect <= limit {

@@ -10,15 +10,15 @@ import (
 	"otm/pipeline"
 )
 
-// encoder turns cells into what goes over the wire, and into what the snapshot
-// then shows.
+// An encoder turns cells into arguments of a call, and into what the snapshot
+// shows after it.
 type encoder struct {
 	schema        *Schema
 	openAssignees bool
 }
 
-// encode returns the wire's fields for cells; those of optional columns that
-// the list does not have are left out. The error is a *pipeline.MissingError.
+// encode returns the arguments for cells, without those of optional columns that
+// the list lacks. The error is a *pipeline.MissingError.
 func (e *encoder) encode(cells []pipeline.Cell) ([]slack.ListItemField, error) {
 	var fields []slack.ListItemField
 	for _, cell := range cells {
@@ -59,7 +59,7 @@ func (e *encoder) value(c *Column, cell pipeline.Cell) (slack.ListItemField, err
 	return e.choice(c, cell)
 }
 
-// assignee is an option of a select, or a user where the column holds people.
+// assignee is an option of a select, or a user if the column holds people.
 func (e *encoder) assignee(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
 	if !c.isUser() {
 		return e.choice(c, cell)
@@ -87,7 +87,7 @@ func (e *encoder) choice(c *Column, cell pipeline.Cell) (slack.ListItemField, er
 	return slack.ListItemField{Select: []string{value}}, nil
 }
 
-// textField is the only form in which text is taken; no block clears the cell.
+// textField is the only form in which Slack takes text; no block clears the cell.
 func textField(s string) slack.ListItemField {
 	blocks := []slack.RichTextBlock{}
 	if s != "" {
@@ -96,7 +96,7 @@ func textField(s string) slack.ListItemField {
 	return slack.ListItemField{RichText: blocks}
 }
 
-// timeField is a point in time in the form that the column takes.
+// timeField is a time in the form of the column.
 func timeField(c *Column, t time.Time) slack.ListItemField {
 	var field slack.ListItemField
 	switch c.Type {
@@ -109,11 +109,6 @@ func timeField(c *Column, t time.Time) slack.ListItemField {
 		field.Number = []float64{}
 		if !t.IsZero() {
 			field.Number = []float64{float64(t.Unix())}
-		}
-	case "timestamp":
-		field.Timestamp = []int64{}
-		if !t.IsZero() {
-			field.Timestamp = []int64{t.Unix()}
 		}
 	default:
 		field = textField(timeText(c, t))
@@ -130,7 +125,7 @@ func timeText(c *Column, t time.Time) string {
 	switch c.Type {
 	case "date":
 		return t.UTC().Format(time.DateOnly)
-	case "number", "timestamp":
+	case "number":
 		return strconv.FormatInt(t.Unix(), 10)
 	}
 	return t.UTC().Format(time.RFC3339)
@@ -138,7 +133,7 @@ func timeText(c *Column, t time.Time) string {
 
 func numberText(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// patch applies cells to a row as a walk would show them.
+// patch applies cells to a row, as a walk would show them.
 func (e *encoder) patch(r *pipeline.Row, cells []pipeline.Cell) {
 	for _, cell := range cells {
 		if column := e.schema.Column(cell.Field); column != nil {

@@ -15,8 +15,8 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultSettleAfter = 15 * time.Second
-	DefaultLockWait    = 60 * time.Second
+	defaultSettleAfter = 15 * time.Second
+	defaultLockWait    = 60 * time.Second
 )
 
 // BatchTime bounds how long one batch holds locks/board.
@@ -42,10 +42,9 @@ type Options struct {
 	// Called maps the ids of users to the names that histories show. Other
 	// users are shown by their ids.
 	Called map[string]string
-	// SettleAfter is how long a walk may lag behind a write. If zero,
-	// DefaultSettleAfter.
+	// SettleAfter is how long a walk may predate a write. If zero, 15 seconds.
 	SettleAfter time.Duration
-	// LockWait is how long Begin waits. If zero, DefaultLockWait.
+	// LockWait is how long Begin waits for the lock. If zero, a minute.
 	LockWait time.Duration
 
 	// As is a person in whose name rows are updated. If nil, the user of Token
@@ -81,10 +80,10 @@ type Client struct {
 // New returns a client. Nothing is called yet.
 func New(o Options) *Client {
 	if o.SettleAfter == 0 {
-		o.SettleAfter = DefaultSettleAfter
+		o.SettleAfter = defaultSettleAfter
 	}
 	if o.LockWait == 0 {
-		o.LockWait = DefaultLockWait
+		o.LockWait = defaultLockWait
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -8,15 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// A walk brings megabytes of JSON, of which most is of no interest, and in
-// which any cell may have a form that no struct foresees. So it is not decoded
-// but cut: into members and elements, down to the values that are wanted, each
-// of which is then read for what it is. One pass over the bytes takes a tenth
-// of the time of encoding/json, and no odd value can spoil another.
+// A walk brings megabytes of JSON. OTM needs little of it, and any cell may have a
+// form that no struct foresees. So it is not decoded but cut into members and
+// elements, down to the values that OTM needs. One pass over the bytes takes a
+// tenth of the time of encoding/json, and no odd value can spoil another.
 
-// eachMember calls visit for each member of a JSON object. It returns false
-// where data is no object, or one that is broken; what stood before the flaw
-// was visited.
+// eachMember calls visit for each member of a JSON object. It returns false if
+// data is no object, or a broken one; the members before the flaw were visited.
 func eachMember(data []byte, visit func(key, value []byte)) bool {
 	return cut(data, '{', '}', visit)
 }
@@ -26,7 +24,7 @@ func eachElement(data []byte, visit func(value []byte)) bool {
 	return cut(data, '[', ']', func(_, value []byte) { visit(value) })
 }
 
-// member is the value of one member of an object; nil where there is none.
+// member is the value of one member of an object; nil if there is none.
 func member(data []byte, name string) []byte {
 	var found []byte
 	eachMember(data, func(key, value []byte) {
@@ -85,8 +83,8 @@ func skipSpace(data []byte, i int) int {
 	return i
 }
 
-// skipString returns the place behind the string that begins at i; -1 where
-// none does, or it does not end.
+// skipString returns the index after the string that begins at i; -1 if there is
+// none, or it does not end.
 func skipString(data []byte, i int) int {
 	if i >= len(data) || data[i] != '"' {
 		return -1
@@ -102,10 +100,9 @@ func skipString(data []byte, i int) int {
 	return -1
 }
 
-// skipValue returns the place behind the value that begins at i, -1 where none
-// does. Of objects and arrays it only counts the brackets: who wants what is
-// in them cuts them in turn. It does not recurse, so that no depth of brackets
-// is too deep.
+// skipValue returns the index after the value that begins at i; -1 if there is
+// none. Of objects and arrays it only counts the brackets, without recursion, so
+// no depth is too deep.
 func skipValue(data []byte, i int) int {
 	if i >= len(data) {
 		return -1
@@ -153,7 +150,7 @@ func unescapeKey(quoted []byte) []byte {
 	return []byte(looseString(quoted))
 }
 
-// looseString reads a string; "" where the value is none.
+// looseString reads a string; "" if the value is not one.
 func looseString(value []byte) string {
 	if len(value) < 2 || value[0] != '"' {
 		return ""
@@ -169,8 +166,8 @@ func looseString(value []byte) string {
 	return s
 }
 
-// first is the first element of an array, or the value itself where it is no
-// array; nil where the array is empty.
+// first is the first element of an array, nil if it is empty, or the value itself
+// if it is no array.
 func first(value []byte) []byte {
 	if len(value) == 0 || value[0] != '[' {
 		return value
@@ -185,7 +182,7 @@ func first(value []byte) []byte {
 }
 
 // looseInt reads a whole number, also from a string ("1758744346") or with a
-// fraction; 0 where there is none.
+// fraction; 0 if there is none.
 func looseInt(value []byte) int64 {
 	f, ok := parseFinite(strings.Trim(string(value), `"`))
 	if !ok || f < -1<<53 || f > 1<<53 {
@@ -194,11 +191,11 @@ func looseInt(value []byte) int64 {
 	return int64(f)
 }
 
-// endOfTime is the last second of which JSON has a time, that of the year 9999.
+// endOfTime is the last second that RFC 3339 can write, in the year 9999.
 const endOfTime = 253402300799
 
-// looseDate reads seconds since 1970; 0 where they are none, or of a time that
-// nobody could write down: that would cost a record, and the page of all rows.
+// looseDate reads seconds since 1970; 0 if they are none, or of a time that JSON
+// cannot hold: it would cost a record, and the page of all rows.
 func looseDate(value []byte) int64 {
 	n := looseInt(value)
 	if n < 0 || n > endOfTime {
@@ -207,8 +204,8 @@ func looseDate(value []byte) int64 {
 	return n
 }
 
-// parseFinite reads a number. What Go would read besides, such as NaN, is none
-// in JSON, and would keep the snapshot from being written.
+// parseFinite reads a number. It refuses NaN and infinities, which Go parses and
+// JSON cannot write.
 func parseFinite(s string) (float64, bool) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || f-f != 0 {

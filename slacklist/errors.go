@@ -13,7 +13,7 @@ var (
 		"missing_scope", "not_allowed_token_type", "no_permission", "org_login_required", "two_factor_setup_required",
 		"team_access_not_granted", "ekm_access_denied", "access_denied", "accesslimited"}
 
-	// Nothing will work before somebody changes the configuration or the plan.
+	// Nothing works until a person changes the configuration or the plan.
 	configCodes = []string{"list_not_found", "paid_teams_only", "lists_disabled_user_team", "team_not_found",
 		"enterprise_is_restricted", "method_deprecated", "deprecated_endpoint", "unknown_method", "file_not_found", "permission_denied"}
 
@@ -23,21 +23,21 @@ var (
 	// "Part of the operation may have succeeded", says Slack of the first two.
 	unsureCodes = []string{"fatal_error", "internal_error", "request_timeout", "service_unavailable", "team_added_to_org"}
 
-	// The columns, their options or the people are not what we think they are.
+	// The columns, their options or the people differ from the schema.
 	schemaCodes = []string{"invalid_option_id", "invalid_column_id", "column_not_found", "uneditable_column", "invalid_input_type", "user_not_found"}
 
 	goneCodes = []string{"row_not_found", "invalid_row_id", "record_not_found", "record_deleted"}
 )
 
-// writeMethods are those of which the board may refuse what they write. A call
-// that only reads says nothing about any row when it is refused.
+// writeMethods are those that write. If a call that only reads is refused, that
+// says nothing about any row.
 var writeMethods = []string{createMethod, updateMethod, deleteMethod, makeMethod, shareMethod}
 
 func isWrite(method string) bool { return slices.Contains(writeMethods, method) }
 
-// classify turns the error code of an answer into an error. A code that nobody
-// has told us of counts as a refusal of what was written: it fails one drop,
-// which a person can send again, where a wait might hold up all for ever.
+// classify turns the error code of an answer into an error. An unknown code
+// counts as a refusal of the cells: it fails one drop, which a person can send
+// again, while a wait could hold up all for ever.
 func classify(method, code string) *pipeline.BoardError {
 	e := &pipeline.BoardError{Method: method, Code: code, Class: pipeline.Refused}
 	writes := isWrite(method)
@@ -65,16 +65,16 @@ func classify(method, code string) *pipeline.BoardError {
 	return e
 }
 
-// isSchemaCode tells whether the board refuses a column, an option or a person.
+// isSchemaCode reports whether the board refuses a column, an option or a person.
 func isSchemaCode(e *pipeline.BoardError) bool { return slices.Contains(schemaCodes, e.Code) }
 
-// isGone tells whether the row that was meant is not there.
+// isGone reports whether the row of the call does not exist.
 func isGone(err error) bool {
 	var e *pipeline.BoardError
 	return errors.As(err, &e) && e.RowGone
 }
 
-// unsure is a call of which nobody knows what became.
+// unsure is the error of a call whose outcome is unknown.
 func unsure(method, message string, err error) *pipeline.BoardError {
 	return &pipeline.BoardError{Method: method, Class: pipeline.Transient, MaybeApplied: isWrite(method), Message: message, Err: err}
 }

@@ -15,7 +15,7 @@ type missingRow struct {
 	Gone  bool `json:"gone,omitempty"` // the board itself says that it does not exist
 }
 
-// maxMissing bounds what is remembered, the latest first.
+// maxMissing bounds how many missing rows are kept, the latest first.
 const maxMissing = 2000
 
 // takeMissing notes which rows of the last walk the present one lacks. It must

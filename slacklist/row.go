@@ -7,38 +7,37 @@ import (
 	"otm/pipeline"
 )
 
-// row is a row of the snapshot, and how well it is known.
+// A row is a row of the snapshot, and how stale it is.
 type row struct {
 	pipeline.Row
 	Known stamp `json:"known,omitempty"` // as of when Status is known
-	// Wrote is when we wrote the row last, and Was are the states it had
-	// before, while a walk may still show one of them; WasBy are those who had
-	// touched it last then, and Last is what it was before the last of the
-	// writes. Wrote is 0 once a walk has caught up.
+	// Wrote is when we wrote the row last; 0 once a walk has caught up. Was are
+	// the statuses that a walk may still show, WasBy the users who had touched
+	// the row last then, and Last is the row before the last write.
 	Wrote stamp             `json:"wrote,omitempty"`
 	Was   []pipeline.Status `json:"was,omitempty"`
 	WasBy []string          `json:"wasBy,omitempty"`
 	Last  *pipeline.Row     `json:"last,omitempty"`
 }
 
-// Unreadable is the status of a row of which a cell could not be read, if that
-// may have been its status. It is not empty, as a row without a status is a new
-// task, and nobody acts on a status that OTM does not know.
+// Unreadable is the status of a row with an unreadable cell that may have been
+// its status. It is not empty, because a row without a status is a new task, and
+// nothing acts on a status that OTM does not know.
 const Unreadable pipeline.Status = "unreadable"
 
-// decoder turns items of the wire into rows.
+// A decoder turns items of an answer into rows.
 type decoder struct {
 	uses map[string]*use // by column id
 }
 
-// use is what a column is for.
+// A use is the field that a column serves.
 type use struct {
 	field  pipeline.Field
 	column *Column
 	labels map[string]label // of a select, by value
 }
 
-// label is the label of an option, as it is and folded.
+// A label is the label of an option, plain and folded.
 type label struct{ plain, folded string }
 
 func newDecoder(schema *Schema) *decoder {
@@ -90,14 +89,14 @@ func (d *decoder) row(item []byte) (pipeline.Row, bool) {
 		r.Odd = true
 	}
 	if r.Odd && r.Status == "" {
-		r.Status = Unreadable // what could not be read may have been it
+		r.Status = Unreadable // the unreadable cell may have been it
 	}
 	return r, true
 }
 
-// cell is a cell as it stands on the wire, cut into what a column may hold.
+// A cell is a cell of an item, cut into the values that a column may hold.
 type cell struct {
-	text, richText, choice, user, number, date, stamp, checkbox []byte
+	text, richText, choice, user, number, date, checkbox []byte
 }
 
 // cell reads one field of an item into the row.
@@ -120,8 +119,6 @@ func (d *decoder) cell(r *pipeline.Row, value []byte) {
 			c.number = value
 		case "date":
 			c.date = value
-		case "timestamp":
-			c.stamp = value
 		case "checkbox":
 			c.checkbox = value
 		}
@@ -164,7 +161,8 @@ func (c *cell) put(r *pipeline.Row, u *use) {
 	}
 }
 
-// putLabel puts the cell of a select, or of what may be one, into the row.
+// putLabel puts the cell of a select, or of a field that may have one, into the
+// row.
 func (c *cell) putLabel(r *pipeline.Row, u *use) {
 	l, ok := c.label(u)
 	if !ok {
@@ -184,9 +182,9 @@ func (c *cell) putLabel(r *pipeline.Row, u *use) {
 	}
 }
 
-// label returns the first value of a select or a user cell, selects by their
-// label; of a text cell, the text. It is not ok where the cell has another
-// form than its column's.
+// label returns the first value of a select, by its label, or of a user cell, or
+// the text of a text cell. It is not ok if the cell has not the form of its
+// column.
 func (c *cell) label(u *use) (l label, ok bool) {
 	switch {
 	case u.column.isSelect():
@@ -202,8 +200,8 @@ func (c *cell) label(u *use) (l label, ok bool) {
 	return label{plain: c.plain()}, true
 }
 
-// firstString is the first string of an array, or the string itself; "" where
-// the array is empty. It is not ok where there is neither.
+// firstString is the first string of an array, or the string itself; "" if the
+// array is empty. It is not ok for any other value.
 func firstString(value []byte) (s string, ok bool) {
 	v := first(value)
 	switch {
@@ -215,8 +213,8 @@ func firstString(value []byte) (s string, ok bool) {
 	return "", string(v) == "null"
 }
 
-// plain returns exact text: the rich text walked, as the plain one next to it
-// is a rendering with marks. Where there is no rich text, the plain one.
+// plain returns the exact text, from the rich text, because the plain one next to
+// it is a rendering with marks. Without rich text, it returns the plain one.
 func (c *cell) plain() string {
 	var b strings.Builder
 	blocks := 0
@@ -269,7 +267,7 @@ func writeRich(b *strings.Builder, element []byte, depth int) {
 	})
 }
 
-// reference is how an element that shows something else is written in text.
+// reference writes an element that stands for something else as text.
 func reference(kind, ref string) string {
 	switch kind {
 	case "user":
@@ -297,7 +295,7 @@ func (c *cell) numeric() *float64 {
 	return nil
 }
 
-// when returns a time as it stands in the cell, whatever the column's type.
+// when returns a time as the cell holds it, for any type of column.
 func (c *cell) when() string {
 	if d, _ := firstString(c.date); d != "" {
 		return d
@@ -307,9 +305,6 @@ func (c *cell) when() string {
 	}
 	if n := c.numeric(); n != nil {
 		return strconv.FormatFloat(*n, 'f', -1, 64)
-	}
-	if s := string(first(c.stamp)); s != "-1" && s != "null" {
-		return s
 	}
 	return ""
 }

@@ -9,9 +9,9 @@ import (
 	"otm/pipeline"
 )
 
-// fits lists, for each field, the column types that can serve, best first: of
-// two columns with one name, the one whose type comes first is meant. A list
-// in todo mode has an assignee column of its own, whose name may be the same.
+// fits lists the column types that can serve each field, best first: of two
+// columns with one name, the one whose type comes first counts. A list in todo
+// mode has an assignee column of its own, whose name may be the same.
 var fits = map[pipeline.Field][]string{
 	pipeline.FieldTitle:       {"text", "rich_text"},
 	pipeline.FieldTaskID:      {"text", "rich_text"},
@@ -22,8 +22,8 @@ var fits = map[pipeline.Field][]string{
 	pipeline.FieldStatus:      {"select", "multi_select"},
 	pipeline.FieldRemaining:   {"number", "text", "rich_text"},
 	pipeline.FieldCompletion:  {"number", "text", "rich_text"},
-	pipeline.FieldAssignedAt:  {"date", "text", "rich_text", "number", "timestamp"},
-	pipeline.FieldCompletedAt: {"date", "text", "rich_text", "number", "timestamp"},
+	pipeline.FieldAssignedAt:  {"date", "text", "rich_text", "number"},
+	pipeline.FieldCompletedAt: {"date", "text", "rich_text", "number"},
 	pipeline.FieldReason:      {"text", "rich_text"},
 	pipeline.FieldResult:      {"text", "rich_text"},
 	pipeline.FieldChecked:     {"todo_completed", "completed"}, // found by its type
@@ -35,8 +35,8 @@ var required = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldTaskID, pipel
 var optional = []pipeline.Field{pipeline.FieldRemaining, pipeline.FieldCompletion, pipeline.FieldAssignedAt,
 	pipeline.FieldCompletedAt, pipeline.FieldReason, pipeline.FieldResult}
 
-// DefaultColumns are the names of the columns where the configuration has no
-// other.
+// DefaultColumns are the names of the columns that the configuration does not
+// change.
 func DefaultColumns() map[pipeline.Field]string {
 	return map[pipeline.Field]string{
 		pipeline.FieldTitle: "Title", pipeline.FieldTaskID: "Task ID", pipeline.FieldType: "Type",
@@ -67,13 +67,12 @@ type Option struct {
 type Schema struct {
 	Columns []Column                  `json:"columns"`
 	Fields  map[pipeline.Field]string `json:"fields"` // column ids
-	Limit   int                       `json:"limit"`  // rows the list may hold, steps counted; 0 where unknown
+	Limit   int                       `json:"limit"`  // rows the list may hold, steps counted; 0 if unknown
 	Count   int                       `json:"count"`  // rows it held when last read
 	ReadAt  stamp                     `json:"readAt"` // when the schema was read
 }
 
-// Column returns the column that serves a field; nil where an optional one is
-// missing.
+// Column returns the column that serves a field; nil if there is none.
 func (s *Schema) Column(field pipeline.Field) *Column {
 	id := s.Fields[field]
 	if id == "" {
@@ -86,12 +85,12 @@ func (s *Schema) Column(field pipeline.Field) *Column {
 	return &s.Columns[i]
 }
 
-// complete tells whether each field that is needed has a column.
+// complete reports whether each required field has a column.
 func (s *Schema) complete() bool {
 	return !slices.ContainsFunc(required, func(f pipeline.Field) bool { return s.Column(f) == nil })
 }
 
-// fieldOf returns the field that a column serves; "" for none.
+// fieldOf returns the field that a column serves, or "".
 func (s *Schema) fieldOf(columnID string) pipeline.Field {
 	for field, id := range s.Fields {
 		if id == columnID {
@@ -112,8 +111,8 @@ func (c *Column) option(label string) (string, bool) {
 	return "", false
 }
 
-// label returns the label of the option with the given value; the value itself
-// where there is no such option.
+// label returns the label of the option with the given value, or the value if
+// there is no such option.
 func (c *Column) label(value string) string {
 	for _, o := range c.Options {
 		if o.Value == value && o.Label != "" {
@@ -188,7 +187,7 @@ func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema,
 	return s, nil
 }
 
-// newSchema reads the columns, and does not look for any.
+// newSchema reads the columns without finding those of the fields.
 func newSchema(list *wireList) *Schema {
 	s := &Schema{Fields: map[pipeline.Field]string{}, Limit: list.ListLimits.RowCountLimit, Count: list.ListLimits.RowCount}
 	for _, w := range list.ListMetadata.Schema {
@@ -197,14 +196,14 @@ func newSchema(list *wireList) *Schema {
 	return s
 }
 
-// twice says that one column is to serve two fields.
+// twice is the error of a column that would serve two fields.
 func twice(column string, a, b pipeline.Field, s *Schema) *pipeline.MissingError {
 	return &pipeline.MissingError{Column: column, Problem: fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", a, b), Have: s.names(),
 		Mend: fmt.Sprintf("name another column for one of them in [slack.columns] of otm.toml: %s or %s", a, b)}
 }
 
-// parseOptions reads the choices of a select; other columns' options are of no
-// interest, and of whatever shape.
+// parseOptions reads the choices of a select. The options of other columns may
+// have any shape.
 func parseOptions(raw json.RawMessage) []Option {
 	var options struct {
 		Choices []Option `json:"choices"`
@@ -261,8 +260,8 @@ func fitRank(field pipeline.Field, c Column) int {
 	if i < 0 {
 		return len(fits[field])
 	}
-	// Text comes in two names, selects in two, and todo columns of their own
-	// are the last resort: only a difference of kind decides between columns.
+	// Text and selects have two names each, which rank the same: only a
+	// difference of kind decides between columns.
 	switch c.Type {
 	case "rich_text":
 		return slices.Index(fits[field], "text")

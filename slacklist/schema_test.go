@@ -567,20 +567,3 @@ func TestOptionRemoved(t *testing.T) {
 		}
 	})
 }
-
-// The embedded board has no column of points in time; Slack may.
-func TestTimeColumn(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 3, 14, 23, 30, 0, 0, time.FixedZone("", -5*3600))
-	c := &Column{Type: "timestamp"}
-	for _, when := range []struct {
-		at   time.Time
-		want string
-		text string
-	}{{at, fmt.Sprintf(`"timestamp":[%d]`, at.Unix()), fmt.Sprint(at.Unix())}, {time.Time{}, `"timestamp":[]`, ""}} {
-		raw, err := json.Marshal(timeField(c, when.at))
-		if err != nil || !strings.Contains(string(raw), when.want) || timeText(c, when.at) != when.text {
-			t.Errorf("%v is sent as %s, %v, and shown as %q", when.at, raw, err, timeText(c, when.at))
-		}
-	}
-}

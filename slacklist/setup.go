@@ -16,17 +16,17 @@ import (
 // Scopes that the token needs.
 var Scopes = []string{"lists:read", "lists:write", "files:read"}
 
-// Identity is as whom a token acts.
+// Identity is the user of a token.
 type Identity struct {
 	User string // "U…", a bot's as well
 	Name string
 	Team string
-	// Scopes are those of the token; nil where the board does not say. Slack
-	// names them in a header of each answer.
+	// Scopes are those of the token; nil if the board does not say. Slack names
+	// them in a header of each answer.
 	Scopes []string
 }
 
-// MissingScopes returns what the token lacks, as far as is known.
+// MissingScopes returns the scopes that the token is known to lack.
 func (id *Identity) MissingScopes() []string {
 	var lacks []string
 	for _, s := range Scopes {
@@ -37,7 +37,7 @@ func (id *Identity) MissingScopes() []string {
 	return lacks
 }
 
-// Identify asks as whom the token acts.
+// Identify asks the board for the user of the token.
 func (c *Client) Identify(ctx context.Context) (*Identity, error) {
 	r, err := c.api.call(ctx, authMethod, nil)
 	if err != nil {
@@ -54,22 +54,22 @@ func (c *Client) Identify(ctx context.Context) (*Identity, error) {
 	return id, nil
 }
 
-// Finding is something that the list lacks, and a person has to add.
+// Finding is something that the list lacks and a person has to add.
 type Finding struct {
 	*pipeline.MissingError
 	Optional bool // OTM works without it
 }
 
-// Inspection is what a list has and lacks.
+// Inspection says what a list has and lacks.
 type Inspection struct {
 	Title    string
 	Rows     int // steps counted
-	Limit    int // 0 where unknown
+	Limit    int // 0 if unknown
 	Findings []Finding
 }
 
-// Inspect reads the list's columns and options and holds them against what is
-// needed, also for the agents to be assignees.
+// Inspect reads the list's columns and options and compares them with what OTM
+// needs, options for the agents included.
 func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspection, error) {
 	raw, err := c.api.fileInfo(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func asMissing(err error, e **pipeline.MissingError) bool {
 // byPeople are the statuses that people alone set: OTM works without them.
 var byPeople = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Failed, pipeline.Cancelled, pipeline.Archived}
 
-// missingOptions are the options that the selects lack.
+// missingOptions returns the options that the selects lack.
 func (s *Schema) missingOptions(openAssignees bool, agents []pipeline.Agent) []Finding {
 	need := map[pipeline.Field][]pipeline.Cell{}
 	want := func(c pipeline.Cell) { need[c.Field] = append(need[c.Field], c) }
@@ -146,7 +146,7 @@ func (s *Schema) missingOptions(openAssignees bool, agents []pipeline.Agent) []F
 	return found
 }
 
-// colours of the options, so that a board can be read at a glance.
+// colours of the options.
 var colours = map[string]slack.ListChoiceColor{
 	"new": "blue", "assigned": "indigo", "pending": "gray", "in_progress": "yellow", "blocked": "red", "agent_done": "purple",
 	"done": "green", "rejected": "red", "failed": "red", "cancelled": "gray", "archived": "gray",
@@ -156,7 +156,7 @@ var colours = map[string]slack.ListChoiceColor{
 
 // CreateList makes a list with all columns and options, in task mode, and
 // returns its id. People see nothing of it until it is shared (facts 1.2). It
-// is not idempotent: where the answer is lost, there may be a list more.
+// is not idempotent: after a lost answer, there may be one list more.
 func (c *Client) CreateList(ctx context.Context, name string, assignees []string) (string, error) {
 	form := url.Values{"name": {name}, "schema": {asJSON(c.newColumns(assignees))}, "todo_mode": {"true"}}
 	r, err := c.api.call(ctx, makeMethod, form)

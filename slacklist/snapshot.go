@@ -16,10 +16,10 @@ import (
 
 // snapshot is board/snapshot.json.
 type snapshot struct {
-	Board string `json:"board"` // what it is of, see Client.board
+	Board string `json:"board"` // see Client.board
 	Self  string `json:"self"`  // the user as whom we write
 
-	WalkStarted stamp  `json:"walkStarted"` // of the last complete walk; 0: none
+	WalkStarted stamp  `json:"walkStarted"` // of the last complete walk; 0 is none
 	WalkEnded   stamp  `json:"walkEnded"`
 	Schema      Schema `json:"schema"`
 	Rows        []row  `json:"rows"`
@@ -45,7 +45,7 @@ type refusal struct {
 	Code string `json:"code"`
 }
 
-// index finds rows without a look at each.
+// An index finds rows by id, task and parent.
 type index struct {
 	byID   map[string]int
 	byTask map[pipeline.TaskID]int // of several, the first by row id
@@ -89,11 +89,11 @@ func (s *snapshot) add(r row) {
 	x.add(s.Rows, len(s.Rows)-1)
 }
 
-// Snapshot is the last known state of the board, for those who only look.
+// Snapshot is the last known state of the board, for callers that only read.
 type Snapshot struct {
 	Rows   []pipeline.Row
-	WalkAt time.Time // start of the last complete walk; zero: there was none
-	Limit  int       // rows the list may hold; 0 where unknown
+	WalkAt time.Time // start of the last complete walk; zero if there was none
+	Limit  int       // rows the list may hold; 0 if unknown
 	Count  int       // rows it holds
 	Self   string    // the user as whom OTM writes
 	Limits []Limited // methods that may not be called yet
@@ -106,15 +106,15 @@ type Snapshot struct {
 	RefusedCode string
 }
 
-// Limited is a method that may not be called for a while: the board said so, or
-// the budget is used up.
+// Limited is a method that may not be called for a while, because the board said
+// so or the budget is used up.
 type Limited struct {
 	Method string
 	Until  time.Time
 }
 
 // ReadSnapshot reads the snapshot of a data directory without a lock and
-// without a call. Where there is none yet, WalkAt is zero. The budget is that of
+// without a call. If there is none yet, WalkAt is zero. The budget is that of
 // Options.
 func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) {
 	s, err := readSnapshot(filepath.Join(dir, "board", "snapshot.json"))
@@ -134,8 +134,8 @@ func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) 
 	return out, nil
 }
 
-// readSnapshot returns an empty one where there is none, or none that can be
-// read: it is written without fsync, so a power failure may leave anything.
+// readSnapshot returns an empty snapshot if there is none, or none that parses:
+// it is written without fsync, so a power failure may leave anything.
 func readSnapshot(path string) (*snapshot, error) {
 	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +151,8 @@ func readSnapshot(path string) (*snapshot, error) {
 	return &s, nil
 }
 
-// store keeps the snapshot on disk, and in memory as long as the file is the
-// one that we wrote or read. It is used under locks/board only.
+// A store keeps the snapshot on disk, and in memory as long as the file is the
+// one that we wrote or read. Use it under locks/board only.
 type store struct {
 	dir    string // <data directory>/board
 	cached *snapshot
@@ -161,9 +161,9 @@ type store struct {
 
 func (st *store) path(name string) string { return filepath.Join(st.dir, name) }
 
-// load reads the snapshot unless the one in memory is still it. Where a batch
-// crashed between a write to the board and the saving of the snapshot, or that
-// cannot be told, it forgets how fresh the rows are.
+// load reads the snapshot unless the one in memory is current. If a batch crashed
+// between a write to the board and the saving of the snapshot, or may have, load
+// marks all rows as stale.
 func (st *store) load() (*snapshot, error) {
 	info, err := durable.Stat(st.path("snapshot.json"))
 	if st.cached == nil || err != nil || !sameVersion(st.info, info) {
@@ -217,12 +217,12 @@ func (st *store) save(s *snapshot) error {
 	return err
 }
 
-// TouchChanged tells the components that wait for it that something changed
-// which concerns them. dir is the data directory.
+// TouchChanged wakes the components that wait for changes of the board. dir is
+// the data directory.
 func TouchChanged(dir string) error { return touch(filepath.Join(dir, "board", "changed")) }
 
-// TouchEdited is what the embedded board calls when a person edited: it makes
-// every snapshot stale that is from before.
+// TouchEdited makes every earlier snapshot stale. The embedded board calls it
+// when a person edited.
 func TouchEdited(dir string) error {
 	return errors.Join(touch(filepath.Join(dir, "board", "edited")), TouchChanged(dir))
 }
@@ -232,8 +232,8 @@ func touch(path string) error {
 	return os.WriteFile(path, []byte(time.Now().UTC().Format(time.RFC3339Nano)+"\n"), durable.FileMode)
 }
 
-// editedSince tells whether a person edited the embedded board since t; in
-// doubt, one did. File times have the grain of the kernel's tick, so a little
+// editedSince reports whether a person edited the embedded board since t; in
+// doubt, it does. File times have the grain of the kernel's tick, so an edit just
 // before t counts.
 func (st *store) editedSince(t time.Time) bool {
 	info, err := durable.Stat(st.path("edited"))

@@ -235,18 +235,8 @@ func (w *writer) multiRow(answer string) {
 
 // sameCells compares all that a change may write.
 func sameCells(a, b *pipeline.Row) bool {
-	return a.Title == b.Title && a.TaskID == b.TaskID && a.Type == b.Type && a.Assignee == b.Assignee &&
-		a.Project == b.Project && a.Priority == b.Priority &&
-		a.Status == b.Status && a.Checked == b.Checked && a.Reason == b.Reason && a.Result == b.Result &&
-		a.AssignedAt == b.AssignedAt && a.CompletedAt == b.CompletedAt &&
-		sameNumber(a.Remaining, b.Remaining) && sameNumber(a.Completion, b.Completion)
-}
-
-func sameNumber(a, b *float64) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
+	return a.Status == b.Status && a.Checked == b.Checked && a.Type == b.Type && a.Project == b.Project &&
+		a.Priority == b.Priority && textsOf(a) == textsOf(b)
 }
 
 // write sends the changes of a group, in calls of at most maxCells cells.
