@@ -8,6 +8,8 @@
 //	agent     who receives tasks: a program, or a person
 //	drop      a JSON file in an inbox: a create or an update
 //	inbox     new-tasks/ or task-updates/, the folders where drops arrive
+//	turn      of agents and tasks: whose file the injector handles next
+//	park      of a drop: to bring its task to the board as blocked
 //	settle    to move a drop to processed/ or failed/, with its result
 //	board     the Slack List, or the embedded board
 //	row       an item of the board: a task, or a step below it

@@ -27,9 +27,9 @@ func retryCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "retry FILE...",
 		Short: "Put failed drops back into their inbox",
-		Long: `Put failed drops back into their inbox. --new-id gives a task another id, for
-one whose id belongs to something else. --inbox says where a file belongs that
-does not say so itself.`,
+		Long: `Put failed drops back into their inbox. --new-id gives a task a new id, if its
+own belongs to another task. --inbox names the inbox of a file that does not say
+from which it came.`,
 		Example: "  otm retry --all\n  otm retry --new-id 20260314T082019.000000000Z-….json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 && !all {
@@ -56,21 +56,21 @@ does not say so itself.`,
 			return h.retry(c.Context(), args, retryAs{newID: newID, inbox: inbox.Kind(from), all: all}, asJSON)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "all that failed")
-	c.Flags().BoolVar(&asJSON, "json", false, "print what came of each as one JSON array")
-	c.Flags().BoolVar(&newID, "new-id", false, "give tasks a new id")
-	c.Flags().StringVar(&from, "inbox", "", "new-tasks or task-updates, for a file that does not say where it came from")
+	c.Flags().BoolVar(&all, "all", false, "all failed drops")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each file as one JSON array")
+	c.Flags().BoolVar(&newID, "new-id", false, "give each task a new id")
+	c.Flags().StringVar(&from, "inbox", "", "new-tasks or task-updates, for files that do not say from which they came")
 	return c
 }
 
 // retryAs is how to put failed drops back.
 type retryAs struct {
 	newID bool       // with a new task id
-	inbox inbox.Kind // of files that do not say it; "": they fail
-	all   bool       // whatever is there: what another retry was faster with is none of it
+	inbox inbox.Kind // of files that do not say from which they came; "": they are refused
+	all   bool       // all there are: one that another retry has just taken is no error
 }
 
-// retried is what came of one file.
+// retried is the result of putting one file back.
 type retried struct {
 	File  string     `json:"file"`
 	Inbox inbox.Kind `json:"inbox,omitempty"`
@@ -78,7 +78,7 @@ type retried struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// retry puts the named files back. One that cannot be does not keep the others.
+// retry puts the named files back. An error of one does not stop the others.
 func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON bool) error {
 	all := []retried{}
 	failed, unsaid := 0, false
@@ -119,8 +119,8 @@ func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON boo
 	return nil
 }
 
-// explainedOf puts the files that are explained in the place of those that
-// explain them: failed/*.json names both.
+// explainedOf replaces explanations by the files that they explain: failed/*.json
+// matches both.
 func explainedOf(names []string) []string {
 	var all []string
 	for _, name := range names {
@@ -146,11 +146,10 @@ func (h *Home) printRetried(all []retried) {
 	}
 }
 
-// retryWait is how long to wait for another retry, which is done with a file in
-// no time.
+// retryWait is how long to wait for another retry. It needs milliseconds a file.
 const retryWait = 60 * time.Second
 
-// retryOne puts one file back. One at a time: two at once would deliver it
+// retryOne puts one file back, under a lock: two retries at once could deliver it
 // twice, with --new-id under two ids.
 func (h *Home) retryOne(ctx context.Context, name string, as retryAs) (inbox.Kind, string, error) {
 	l, err := lock.Acquire(ctx, h.lockPath("retry"), retryWait)
@@ -165,11 +164,11 @@ func (h *Home) retryOne(ctx context.Context, name string, as retryAs) (inbox.Kin
 	return h.Box.Retry(name, as.inbox, edit)
 }
 
-// renumber gives a create a new task id, and with it a new id of the drop, as
-// it asks for another task now.
+// renumber gives a create a new task id. It asks for another task then, so the
+// drop gets a new id as well.
 func (h *Home) renumber(ctx context.Context, o *drop.Object) error {
 	if o.Get("title") == nil {
-		return errors.New("is an update: it has no id of its own to give anew")
+		return errors.New("is an update: its task id is not its own to change")
 	}
 	id, err := newID(ctx, h.Store)
 	if err != nil {
