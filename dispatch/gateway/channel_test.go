@@ -148,6 +148,7 @@ func TestC56EndsOfRuns(t *testing.T) {
 		ended  = `{"type":"event","event":"agent","payload":{"runId":"k","stream":"lifecycle","data":{"phase":"end","aborted":false,"terminalReply":{"text":"no task waiting"}}}}`
 		killed = `{"type":"event","event":"agent","payload":{"runId":"k","stream":"lifecycle","data":{"phase":"end","aborted":true,"stopReason":"rpc"}}}`
 		failed = `{"type":"event","event":"agent","payload":{"runId":"k","stream":"lifecycle","data":{"phase":"error","error":"no model"}}}`
+		gaveUp = `{"type":"event","event":"agent","payload":{"runId":"k","stream":"lifecycle","data":{"phase":"error","error":"no model","executionSettled":true}}}`
 		final  = `{"type":"res","id":"1:k","ok":true,"payload":{"runId":"k","status":"ok","result":{"payloads":[{"text":"exec needs approval"},{"text":"more"}]}}}`
 		broken = `{"type":"res","id":"1:k","ok":false,"payload":{"runId":"k","status":"error"},"error":{"code":"UNAVAILABLE","message":"no model","retryAfterMs":1000}}`
 		odd    = `{"type":"res","id":"1:k","ok":false,"payload":{"status":"ok"},"error":{"message":"no"}}`
@@ -159,13 +160,14 @@ func TestC56EndsOfRuns(t *testing.T) {
 		frames []string
 		want   []End
 	}{
-		"second response": {true, []string{start, spoke, ended, final}, []End{{RunID: "k", Status: StatusOK, LastWords: "exec needs approval"}}},
-		"failure":         {true, []string{start, failed, broken}, []End{{RunID: "k", Status: StatusError, Message: "no model", RetryAfter: 1e9}}},
-		"contradiction":   {true, []string{odd}, []End{{RunID: "k", Status: StatusError, Message: "no"}}},
-		"event alone":     {false, []string{start, spoke, ended}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}}},
-		"aborted":         {false, []string{killed}, []End{{RunID: "k", Status: StatusTimeout}}},
-		"failed":          {false, []string{failed}, []End{{RunID: "k", Status: StatusError, Message: "no model"}}},
-		"late answers":    {true, []string{again, busy}, nil},
+		"second response":         {true, []string{start, spoke, ended, final}, []End{{RunID: "k", Status: StatusOK, LastWords: "exec needs approval"}}},
+		"failure":                 {true, []string{start, failed, broken}, []End{{RunID: "k", Status: StatusError, Message: "no model", RetryAfter: 1e9}}},
+		"contradiction":           {true, []string{odd}, []End{{RunID: "k", Status: StatusError, Message: "no"}}},
+		"event alone":             {false, []string{start, spoke, ended}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}}},
+		"aborted":                 {false, []string{killed}, []End{{RunID: "k", Status: StatusTimeout}}},
+		"an attempt failed":       {false, []string{start, failed, start, ended}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}}},
+		"the last attempt failed": {false, []string{start, gaveUp}, []End{{RunID: "k", Status: StatusError, Message: "no model"}}},
+		"late answers":            {true, []string{again, busy}, nil},
 	} {
 		var got []End
 		read := make(chan struct{})

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -105,7 +104,8 @@ func endInResponse(f frame) (end End, ok bool) {
 
 // endInEvent reads the end of a run from a lifecycle event. The gateway sends
 // those of all runs of all agents to every client that may read (both
-// versions). ok is false if it is no end.
+// versions). ok is false if it is no end: on 2026.3.13 the phase "error" ends one
+// attempt of a run, and another "start" follows. 2026.9.6 marks the last one.
 func endInEvent(f frame) (end End, ok bool) {
 	var p struct {
 		RunID  string `json:"runId"`
@@ -113,6 +113,7 @@ func endInEvent(f frame) (end End, ok bool) {
 		Data   struct {
 			Phase         string `json:"phase"`
 			Aborted       bool   `json:"aborted"`
+			Settled       bool   `json:"executionSettled"`
 			Error         string `json:"error"`
 			TerminalReply struct {
 				Text string `json:"text"`
@@ -120,15 +121,19 @@ func endInEvent(f frame) (end End, ok bool) {
 		} `json:"data"`
 	}
 	decode(f.Payload, &p)
-	if f.Event != "agent" || p.Stream != "lifecycle" || p.RunID == "" || !slices.Contains([]string{"end", "error"}, p.Data.Phase) {
+	if f.Event != "agent" || p.Stream != "lifecycle" || p.RunID == "" {
 		return End{}, false
 	}
-	end = End{RunID: p.RunID, Status: StatusOK, Message: p.Data.Error, LastWords: p.Data.TerminalReply.Text}
+	end = End{RunID: p.RunID, LastWords: p.Data.TerminalReply.Text, Message: p.Data.Error}
 	switch {
-	case p.Data.Phase == "error":
-		end.Status = StatusError
-	case p.Data.Aborted:
+	case p.Data.Phase == "end" && p.Data.Aborted:
 		end.Status = StatusTimeout
+	case p.Data.Phase == "end":
+		end.Status = StatusOK
+	case p.Data.Phase == "error" && p.Data.Settled:
+		end.Status = StatusError
+	default:
+		return End{}, false
 	}
 	return end, true
 }
