@@ -148,6 +148,23 @@ func (g *realGateway) config() object {
 
 func (g *realGateway) workspace(agent string) string { return filepath.Join(g.root, agent) }
 
+// giveSkill puts our skill into an agent's workspace. The gateway looks for it when
+// it starts.
+func (g *realGateway) giveSkill(t *testing.T, agent string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "skills", "otm", "SKILL.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(g.workspace(agent), "skills", "otm")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (g *realGateway) url() string { return fmt.Sprintf("ws://127.0.0.1:%d", g.port) }
 
 func (g *realGateway) command(args ...string) *exec.Cmd {

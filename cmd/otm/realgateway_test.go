@@ -30,6 +30,7 @@ func TestRealGateway(t *testing.T) {
 	c := newHouse(t)
 	r := &realCase{model: newScripted(t), home: c}
 	r.g = newRealGateway(t, r.model, c.bin, sixAgents)
+	r.g.giveSkill(t, "fadime")
 	for _, group := range [][]realTest{
 		{{"not there", notThere}}, // and starts the gateway
 		{{"whole loop", wholeLoop}},
@@ -481,17 +482,6 @@ func unknownAgent(t *testing.T, c *realCase) {
 // skillNotEligible: an agent has our skill, but the gateway's own PATH lacks the
 // programs (C59).
 func skillNotEligible(t *testing.T, c *realCase) {
-	skill, err := os.ReadFile(filepath.Join("..", "..", "skills", "otm", "SKILL.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(c.g.workspace("fadime"), "skills", "otm")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), skill, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	h := c.house(t, c.g.url(), rewakeLate, "emil", "fadime")
 	h.startBoard("")
 	got := h.doctor()
