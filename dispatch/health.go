@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
 	"otm/internal/explain"
@@ -85,7 +86,17 @@ func (h Health) Finding() *explain.Finding {
 	if h.State == HealthLeftAlone {
 		code = explain.AgentLeftAlone
 	}
-	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", cmp.Or(run.Words, "nobody saw how"), "next", h.NextStart, "look", look)
+	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", run.how(), "next", h.NextStart, "look", look)
+}
+
+// how says how the run ended, and what the agent said last, which usually says why
+// it took nothing (C60). Quoting shows control characters as \x1b.
+func (r *EndedRun) how() string {
+	how := cmp.Or(r.Words, "nobody saw how")
+	if r.LastWords != "" {
+		how += ", and it said last: " + strconv.Quote(r.LastWords)
+	}
+	return how
 }
 
 func (h Health) found(code explain.Code, args ...any) *explain.Finding {

@@ -52,6 +52,12 @@ func TestC60LastWords(t *testing.T) {
 		t.Errorf("last words of %d bytes: %q", len(w.LastWords), w.LastWords)
 	}
 	want(t, "ended", *w.Ended, minute(2))
+
+	run := &EndedRun{Words: "ok", LastWords: "needs approval\x1b[2J"}
+	h := Health{Agent: "alpha", State: HealthPausing, LastRun: run}
+	if said := h.Finding().Text(now); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
+		t.Errorf("finding: %s", said)
+	}
 }
 
 // A run may be reported by an event and by its final answer, in any order. The

@@ -244,7 +244,7 @@ func TestRunFailsAtTheGateway(t *testing.T) {
 	if err != nil || beat.Result != heartbeat.Partial || !strings.Contains(beat.Details, "without progress (Error: refused after acceptance)") {
 		t.Errorf("heartbeat %+v, %v", beat, err)
 	}
-	if said := l.run("otm", "why", id.String()); !strings.Contains(said, "its run at the gateway failed, and it took nothing: Error: refused after acceptance") {
+	if said := l.run("otm", "why", id.String()); !strings.Contains(said, "the last run of devdas ended 0s ago without progress (Error: refused after acceptance)") {
 		t.Errorf("otm why: %s", said)
 	}
 	if n := len(l.record().Wakes); n != 1 {
