@@ -13,33 +13,40 @@ import (
 	"otm/pipeline"
 )
 
+// adopter takes up the rows that people typed, and writes back ids that they
+// cleared.
+type adopter struct {
+	*reader
+	full error // the board takes no more rows
+}
+
 // adopt takes up what people typed on the board: a row with an assignee that
 // has been still for a while gets an id, a record, and a step if it has none.
 // It returns how many became whole.
-func (p *pass) adopt(ctx context.Context, b pipeline.Batch) (adopted int, err error) {
-	still := p.typed(b)
+func (ad *adopter) adopt(ctx context.Context, b pipeline.Batch) (adopted int, err error) {
+	still := ad.typed(b)
 	if len(still) > 0 && !b.Fresh(pipeline.StatusAge) {
-		if p.report.Trouble = b.Refresh(ctx, 0); p.report.Trouble != nil {
+		if ad.report.Trouble = b.Refresh(ctx, 0); ad.report.Trouble != nil {
 			return 0, nil
 		}
-		still = p.typed(b) // who is still typing is left alone
+		still = ad.typed(b) // who is still typing is left alone
 	}
 	for _, id := range still {
 		if b.Over() {
-			p.report.due(p.Now())
+			ad.report.due(ad.Now())
 			break
 		}
-		p.getsOn()
+		ad.getsOn()
 		row := b.Row(id)
 		if row == nil {
 			continue
 		}
-		whole, err := p.adoptRow(ctx, b, row)
+		whole, err := ad.adoptRow(ctx, b, row)
 		if err != nil {
-			if err := p.adoptFailed(ctx, row, err); err != nil {
+			if err := ad.adoptFailed(ctx, row, err); err != nil {
 				return adopted, err
 			}
-			if p.report.Trouble != nil {
+			if ad.report.Trouble != nil {
 				break
 			}
 			continue
@@ -53,48 +60,48 @@ func (p *pass) adopt(ctx context.Context, b pipeline.Batch) (adopted int, err er
 
 // adoptFailed reports a row that could not be adopted; the others go on unless
 // the board is in trouble.
-func (p *pass) adoptFailed(ctx context.Context, row *pipeline.Row, err error) error {
+func (ad *adopter) adoptFailed(ctx context.Context, row *pipeline.Row, err error) error {
 	var e *pipeline.BoardError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &e) && !isFull(err) && !concernsRow(err):
-		p.report.Trouble = err
+		ad.report.Trouble = err
 	default:
-		p.rowFailed(fmt.Sprintf("row %q: %v", row.Title, err))
+		ad.rowFailed(fmt.Sprintf("row %q: %v", row.Title, err))
 	}
 	return nil
 }
 
 // rowFailed reports a row that is no task yet, or does not say which. It stays
 // in the report where the rows are looked at again in this pass.
-func (p *pass) rowFailed(reason string) {
-	if slices.Contains(p.unfit, reason) {
+func (rd *reader) rowFailed(reason string) {
+	if slices.Contains(rd.unfit, reason) {
 		return
 	}
-	p.unfit = append(p.unfit, reason)
-	p.report.Failed = append(p.report.Failed, reason)
-	p.say(slog.LevelError, "row not adopted", reason, reason)
+	rd.unfit = append(rd.unfit, reason)
+	rd.report.Failed = append(rd.report.Failed, reason)
+	rd.say(slog.LevelError, "row not adopted", reason, reason)
 }
 
 // typed returns the rows to adopt, by id, and notes when to look at those that
 // were changed a moment ago.
-func (p *pass) typed(b pipeline.Batch) []string {
+func (ad *adopter) typed(b pipeline.Batch) []string {
 	var still []string
-	now := p.Now()
+	now := ad.Now()
 	for row := range b.Rows() {
-		if reason := p.unadoptable(row); reason != "" {
-			p.rowFailed(fmt.Sprintf("row %q: %s", row.Title, reason))
+		if reason := ad.unadoptable(row); reason != "" {
+			ad.rowFailed(fmt.Sprintf("row %q: %s", row.Title, reason))
 		}
-		if !p.isTyped(row) {
+		if !ad.isTyped(row) {
 			continue
 		}
 		last := row.Updated
 		for _, s := range b.StepRows(row.ID) {
 			last = max(last, s.Updated)
 		}
-		if quiet := p.stillAt(last); quiet.After(now) {
-			p.report.due(quiet)
+		if quiet := ad.stillAt(last); quiet.After(now) {
+			ad.report.due(quiet)
 			continue
 		}
 		still = append(still, row.ID)
@@ -105,15 +112,15 @@ func (p *pass) typed(b pipeline.Batch) []string {
 
 // unadoptable says why a row that a person typed cannot be adopted; "" where
 // it can, or need not be.
-func (p *pass) unadoptable(row *pipeline.Row) string {
+func (ad *adopter) unadoptable(row *pipeline.Row) string {
 	switch {
-	case row.Parent != "" || row.Odd || row.Assignee == "" || row.CurrentStatus() != pipeline.New || row.Task() != 0 || len(p.Agents) == 0:
+	case row.Parent != "" || row.Odd || row.Assignee == "" || row.CurrentStatus() != pipeline.New || row.Task() != 0 || len(ad.Agents) == 0:
 		return ""
-	case slices.Contains(p.strays, row.ID):
+	case slices.Contains(ad.strays, row.ID):
 		return "" // it gets its id back
 	case row.TaskID != "":
 		return fmt.Sprintf("%q is no task id: clear that cell", row.TaskID)
-	case p.Agents.Assigned(row.Assignee) == nil:
+	case ad.Agents.Assigned(row.Assignee) == nil:
 		return fmt.Sprintf("unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", row.Assignee)
 	}
 	return ""
@@ -121,33 +128,33 @@ func (p *pass) unadoptable(row *pipeline.Row) string {
 
 // isTyped tells whether a row is one that a person typed and that waits to be
 // adopted: it has no id, or an id of the person's own and no step.
-func (p *pass) isTyped(row *pipeline.Row) bool {
-	if row.Parent != "" || row.Odd || row.Title == "" || row.CurrentStatus() != pipeline.New || p.Agents.Assigned(row.Assignee) == nil {
+func (ad *adopter) isTyped(row *pipeline.Row) bool {
+	if row.Parent != "" || row.Odd || row.Title == "" || row.CurrentStatus() != pipeline.New || ad.Agents.Assigned(row.Assignee) == nil {
 		return false
 	}
 	if row.TaskID == "" {
-		return !slices.Contains(p.strays, row.ID)
+		return !slices.Contains(ad.strays, row.ID)
 	}
-	rec, err := p.Records.Load(row.Task())
+	rec, err := ad.Records.Load(row.Task())
 	return err == nil && rec.RowID == row.ID && isBegun(rec)
 }
 
 // adoptRow takes up one row. The record comes first: if we crash after it, the
 // next pass finds it by its row and goes on with the same id.
-func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (whole bool, err error) {
+func (ad *adopter) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (whole bool, err error) {
 	id := row.Task()
 	var dropped pipeline.Dropped
 	if id == 0 {
-		id, err = p.idFor(ctx, row)
+		id, err = ad.idFor(ctx, row)
 	} else {
-		dropped, err = p.dropOf(id)
+		dropped, err = ad.dropOf(id)
 	}
 	if err != nil {
 		return false, err
 	}
 	steps := b.StepRows(row.ID)
-	agent := p.Agents.Assigned(row.Assignee)
-	rec, err := p.Records.Change(ctx, id, func(r *pipeline.Record) error {
+	agent := ad.Agents.Assigned(row.Assignee)
+	rec, err := ad.Records.Change(ctx, id, func(r *pipeline.Record) error {
 		if r.RowID != "" && r.RowID != row.ID {
 			return fmt.Errorf("%v is another task: clear the Task ID of one", id)
 		}
@@ -156,7 +163,7 @@ func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row
 		}
 		if r.RowID == "" {
 			r.Note(time.Unix(row.Created, 0), cmp.Or(row.CreatedBy, pipeline.WhoBoard), "typed on the board", row.ID)
-			r.Note(p.Now(), Who, "adopted", id.String())
+			r.Note(ad.Now(), Who, "adopted", id.String())
 		}
 		r.FromRow(row, steps, dropped.Steps)
 		r.Agent = agent.Name
@@ -173,28 +180,28 @@ func (p *pass) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row
 		if err := b.Update(ctx, pipeline.Change{Row: row.ID, Cells: adoptedCells(row, rec)}); err != nil {
 			return false, err
 		}
-		p.Log.Info("adopted row", "task", id, "row", row.ID, "agent", rec.Agent)
+		ad.Log.Info("adopted row", "task", id, "row", row.ID, "agent", rec.Agent)
 	}
 	crash.Point("adopt.identified")
-	return p.ensureStep(ctx, b, rec)
+	return ad.ensureStep(ctx, b, rec)
 }
 
 // idFor is the id of a row without one: that of the record that was begun for
 // it, or a new one. A row on which we wrote the progress once, where the list has
 // that column, is a task's: no second one is made of it while a record cannot be
 // read.
-func (p *pass) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, error) {
-	rec, err := p.owner(row.ID)
+func (ad *adopter) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, error) {
+	rec, err := ad.owner(row.ID)
 	if err != nil {
 		return 0, err
 	}
 	if rec != nil {
 		return rec.TaskID, nil
 	}
-	if id := p.owners.unread; id != 0 && row.Remaining != nil {
+	if id := ad.owners.unread; id != 0 && row.Remaining != nil {
 		return 0, fmt.Errorf("it was a task's, maybe that of %v, whose record cannot be read: otm fsck --repair, or give the row its Task ID back", id)
 	}
-	return p.NewID(ctx)
+	return ad.NewID(ctx)
 }
 
 // adoptedCells are what a row that a person typed lacks.
@@ -220,7 +227,7 @@ func adoptedCells(row *pipeline.Row, rec *pipeline.Record) []pipeline.Cell {
 // ensureStep makes the row of the one step that an adopted task was given. A
 // step that was asked for and of which no answer came is looked for first, and
 // counts as not made when a walk that began SettleAfter later lacks it.
-func (p *pass) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (whole bool, err error) {
+func (ad *adopter) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (whole bool, err error) {
 	if rec.OnBoard() {
 		return true, nil
 	}
@@ -228,19 +235,19 @@ func (p *pass) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 	if step.AskedAt != nil {
 		for _, row := range b.StepRows(rec.RowID) {
 			if pipeline.FoldTitle(row.Title) == pipeline.FoldTitle(step.Title) {
-				return true, p.madeStep(ctx, rec, row.ID)
+				return true, ad.madeStep(ctx, rec, row.ID)
 			}
 		}
-		if known := step.AskedAt.Add(p.Times.SettleAfter); b.WalkAt().Before(known) {
-			p.report.due(known)
+		if known := step.AskedAt.Add(ad.Times.SettleAfter); b.WalkAt().Before(known) {
+			ad.report.due(known)
 			return false, nil
 		}
 	}
-	if p.full != nil {
-		return false, p.full
+	if ad.full != nil {
+		return false, ad.full
 	}
-	now := p.Now()
-	if err := p.askedStep(ctx, rec, &now); err != nil {
+	now := ad.Now()
+	if err := ad.askedStep(ctx, rec, &now); err != nil {
 		return false, err
 	}
 	row, err := b.Create(ctx, rec.RowID,
@@ -253,11 +260,11 @@ func (p *pass) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.R
 		}
 		if isFull(err) {
 			err = fmt.Errorf("its step cannot be made: the list is full: %w", err)
-			p.full, p.report.Full = err, true
+			ad.full, ad.report.Full = err, true
 		}
-		return false, errors.Join(err, p.askedStep(ctx, rec, nil))
+		return false, errors.Join(err, ad.askedStep(ctx, rec, nil))
 	}
-	return true, p.madeStep(ctx, rec, row)
+	return true, ad.madeStep(ctx, rec, row)
 }
 
 func isFull(err error) bool {
@@ -265,16 +272,16 @@ func isFull(err error) bool {
 	return errors.As(err, &e) && e.Full
 }
 
-func (p *pass) askedStep(ctx context.Context, rec *pipeline.Record, at *time.Time) error {
-	return p.changeStep(ctx, rec, func(s *pipeline.StepRecord) { s.AskedAt = at })
+func (ad *adopter) askedStep(ctx context.Context, rec *pipeline.Record, at *time.Time) error {
+	return ad.changeStep(ctx, rec, func(s *pipeline.StepRecord) { s.AskedAt = at })
 }
 
-func (p *pass) madeStep(ctx context.Context, rec *pipeline.Record, row string) error {
-	return p.changeStep(ctx, rec, func(s *pipeline.StepRecord) { s.RowID, s.AskedAt = row, nil })
+func (ad *adopter) madeStep(ctx context.Context, rec *pipeline.Record, row string) error {
+	return ad.changeStep(ctx, rec, func(s *pipeline.StepRecord) { s.RowID, s.AskedAt = row, nil })
 }
 
-func (p *pass) changeStep(ctx context.Context, rec *pipeline.Record, f func(*pipeline.StepRecord)) error {
-	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+func (ad *adopter) changeStep(ctx context.Context, rec *pipeline.Record, f func(*pipeline.StepRecord)) error {
+	_, err := ad.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		if len(r.Steps) != 1 || r.RowID != rec.RowID {
 			return errVanished
 		}

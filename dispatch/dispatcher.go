@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -95,23 +94,6 @@ func (r *Report) Summary() string {
 	return s
 }
 
-// pass is one look over the board.
-type pass struct {
-	*Dispatcher
-	report *Report
-	byName map[string][]*task // agent → its tasks on the board that were handed out
-
-	owned  bool     // owners is up to date
-	strays []string // rows that do not bear the id of their task
-	unfit  []string // what is to be said of rows that are no tasks
-	full   error    // the board takes no more rows
-
-	drops    map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked
-	away     map[pipeline.TaskID]string           // tasks that the board gives to another than their record does, and whom that names
-	resolved map[string]resolved                  // by workspace
-	unkept   map[string]bool                      // identities of workspaces whose dispatch file could not be read or written
-}
-
 // task is a row of the board with its record, during one pass.
 type task struct {
 	id      pipeline.TaskID
@@ -133,108 +115,84 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, e
 		}
 	}
 	d.forget()
-	p := &pass{Dispatcher: d, report: &Report{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
-	err := p.onBoard(ctx, maxAge)
-	if err != nil {
-		return p.report, err
+	rn := newRun(d)
+	if err := rn.onBoard(ctx, maxAge); err != nil {
+		return rn.report, err
 	}
-	// Files and wakes need no board: where it is in trouble, what was flipped
-	// before is still woken for.
-	if err := p.tend(ctx); err != nil {
-		return p.report, err
+	// Files and wakes need no board: if it is in trouble, agents are still woken for
+	// what was flipped before.
+	kp := keeper{rn}
+	if err := kp.tend(ctx); err != nil {
+		return rn.report, err
 	}
-	p.reportSilent()
-	return p.report, p.wake(ctx)
+	kp.reportSilent()
+	wg := waking{rn}
+	return rn.report, wg.wake(ctx)
 }
 
-// onBoard does what needs the board: finds what is new, writes its entries,
-// and flips it.
-func (p *pass) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
-	b, err := p.Board.Begin(ctx)
+// onBoard does what needs the board: it finds what is new, writes the entries of
+// that, and flips it.
+func (rn *run) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
+	b, err := rn.Board.Begin(ctx)
 	if err != nil {
-		p.report.Trouble = err
+		rn.report.Trouble = err
 		return nil
 	}
 	defer func() { err = errors.Join(err, b.End()) }()
 	if maxAge >= 0 || b.WalkAt().IsZero() {
-		p.report.Trouble = b.Refresh(ctx, max(maxAge, 0))
+		rn.report.Trouble = b.Refresh(ctx, max(maxAge, 0))
 	}
-	fresh, stale, err := p.scan(ctx, b)
-	if err != nil || p.report.Trouble != nil {
+	fresh, err := rn.find(ctx, b)
+	if err != nil || rn.report.Trouble != nil {
 		return err
 	}
-	if stale {
-		if p.report.Trouble = b.Refresh(ctx, 0); p.report.Trouble != nil {
-			return nil
-		}
-		if fresh, _, err = p.scan(ctx, b); err != nil {
-			return err
-		}
-	}
-	given, err := p.giveBack(ctx, b)
-	if err != nil || p.report.Trouble != nil {
-		return err
-	}
-	adopted, err := p.adopt(ctx, b)
-	if err != nil || p.report.Trouble != nil {
-		return err
-	}
-	if given+adopted > 0 {
-		if fresh, _, err = p.scan(ctx, b); err != nil {
-			return err
-		}
-	}
-	if err := p.seeGone(ctx, b); err != nil {
-		return err
-	}
+	ho := handout{rn}
 	for chunk := range slices.Chunk(fresh, maxChunk) {
 		if b.Over() {
-			p.report.due(p.Now()) // others want the board too
+			rn.report.due(rn.Now()) // others want the board too
 			return nil
 		}
-		if err := p.handOut(ctx, b, chunk); err != nil || p.report.Trouble != nil {
+		if err := ho.handOut(ctx, b, chunk); err != nil || rn.report.Trouble != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// find returns the tasks to hand out, most urgent first. Before that it takes up
+// what people typed, and notes what they deleted.
+func (rn *run) find(ctx context.Context, b pipeline.Batch) (fresh []*task, err error) {
+	rd := &reader{run: rn}
+	fresh, stale, err := rd.scan(ctx, b)
+	if err != nil || rn.report.Trouble != nil {
+		return nil, err
+	}
+	if stale {
+		if rn.report.Trouble = b.Refresh(ctx, 0); rn.report.Trouble != nil {
+			return nil, nil
+		}
+		if fresh, _, err = rd.scan(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	ad := &adopter{reader: rd}
+	given, err := ad.giveBack(ctx, b)
+	if err != nil || rn.report.Trouble != nil {
+		return nil, err
+	}
+	adopted, err := ad.adopt(ctx, b)
+	if err != nil || rn.report.Trouble != nil {
+		return nil, err
+	}
+	if given+adopted > 0 {
+		if fresh, _, err = rd.scan(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	dp := departures{rd}
+	return fresh, dp.seeGone(ctx, b)
 }
 
 // maxChunk is how many tasks are handed out before the time is looked at: each
 // costs a few writes to disk.
 const maxChunk = 50
-
-// problem reports a task that stays as it is, and logs it the first time.
-func (p *pass) problem(id pipeline.TaskID, format string, args ...any) {
-	reason := fmt.Sprintf("%v: %s", id, fmt.Sprintf(format, args...))
-	p.report.Failed = append(p.report.Failed, reason)
-	p.say(slog.LevelError, "task not dispatched", reason, reason)
-}
-
-// failed reports that the record of a task could not be read or written; the
-// others go on. It returns an error where that is because we are to stop.
-func (p *pass) failed(ctx context.Context, id pipeline.TaskID, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	p.problem(id, "its record: %v", err)
-	return nil
-}
-
-// sayAgain is how long a problem must not have been met to be logged again.
-const sayAgain = time.Hour
-
-// say logs something that stays so for a while: the first time at its level,
-// then only for those who debug. Two of one kind are the same.
-func (p *pass) say(level slog.Level, msg, kind, reason string) {
-	if _, said := p.saidAt[kind]; said {
-		level = slog.LevelDebug
-	}
-	p.saidAt[kind] = p.Now()
-	p.Log.Log(context.Background(), level, msg, "reason", reason)
-}
-
-// forget lets problems be logged again that were not met for a while.
-func (d *Dispatcher) forget() {
-	now := d.Now()
-	maps.DeleteFunc(d.saidAt, func(_ string, at time.Time) bool { return reached(at, sayAgain, now) })
-}

@@ -1,12 +1,10 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,44 +12,27 @@ import (
 	"otm/pipeline"
 )
 
+// handout hands tasks to their agents.
+type handout struct{ *run }
+
 // handOut hands out tasks: records, entries, then the flip.
-func (p *pass) handOut(ctx context.Context, b pipeline.Batch, fresh []*task) error {
-	begun, err := p.each(ctx, fresh, p.begin)
+func (ho *handout) handOut(ctx context.Context, b pipeline.Batch, fresh []*task) error {
+	begun, err := ho.each(ctx, fresh, ho.begin)
 	if err != nil {
 		return err
 	}
-	entered, err := p.enter(ctx, begun)
+	entered, err := ho.enter(ctx, begun)
 	if err != nil {
 		return err
 	}
-	return p.flip(ctx, b, entered)
-}
-
-// each does something with the record of each task, and returns those with
-// which it succeeded; the others are reported.
-func (p *pass) each(ctx context.Context, tasks []*task, do func(context.Context, *task) error) (done []*task, err error) {
-	for _, t := range tasks {
-		p.getsOn()
-		if err := do(ctx, t); err == nil {
-			done = append(done, t)
-		} else if err := p.failed(ctx, t.id, err); err != nil {
-			return done, err
-		}
-	}
-	return done, nil
-}
-
-func (p *pass) getsOn() {
-	if p.Progress != nil {
-		p.Progress()
-	}
+	return ho.flip(ctx, b, entered)
 }
 
 // begin notes the dispatch of a task in its record: a new one with the next
 // attempt, or the one that was begun and not flipped before a crash.
-func (p *pass) begin(ctx context.Context, t *task) error {
-	now := p.Now()
-	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
+func (ho *handout) begin(ctx context.Context, t *task) error {
+	now := ho.Now()
+	rec, err := ho.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
 		if isLost(r) {
 			return errVanished
 		}
@@ -75,7 +56,7 @@ func (p *pass) begin(ctx context.Context, t *task) error {
 		return err
 	}
 	t.rec = rec
-	rec.LogPeople(ctx, p.Log, now)
+	rec.LogPeople(ctx, ho.Log, now)
 	return nil
 }
 
@@ -92,7 +73,7 @@ func beyond(r *pipeline.Record, now time.Time) int {
 
 // enter writes the entries, one change a workspace, and returns the tasks that
 // have theirs, and those that need none.
-func (p *pass) enter(ctx context.Context, tasks []*task) ([]*task, error) {
+func (ho *handout) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 	byWorkspace := map[string][]*task{}
 	for _, t := range tasks {
 		if !t.agent.Person {
@@ -102,7 +83,7 @@ func (p *pass) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 	failed := map[string]bool{}
 	for _, workspace := range slices.Sorted(maps.Keys(byWorkspace)) {
 		mine := byWorkspace[workspace]
-		err := p.edit(ctx, workspace, func(f *File) error {
+		err := ho.edit(ctx, workspace, func(f *File) error {
 			for _, t := range mine {
 				e := entryOf(t.rec)
 				if old := f.Find(e.TaskID, e.Agent); old != nil && t.begun {
@@ -121,9 +102,9 @@ func (p *pass) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 			return nil, context.Cause(ctx)
 		}
 		failed[workspace] = true
-		p.report.due(p.Now().Add(fileAgain))
+		ho.report.due(ho.Now().Add(fileAgain))
 		for _, t := range mine { // they stay new; the others go on
-			p.problem(t.id, "dispatch file of %s: %v", t.agent.Name, err)
+			ho.problem(t.id, "dispatch file of %s: %v", t.agent.Name, err)
 		}
 	}
 	return slices.DeleteFunc(tasks, func(t *task) bool { return failed[t.agent.Workspace] && !t.agent.Person }), nil
@@ -156,31 +137,11 @@ func stepTitles(r *pipeline.Record) []string {
 	return titles
 }
 
-// edit changes a dispatch file, and says loudly if it was set aside.
-func (p *pass) edit(ctx context.Context, workspace string, f func(*File) error) error {
-	return p.files.edit(ctx, workspace, p.Now(), cmp.Or(p.fileWait, passWait), func(file *File) error {
-		if err := p.restore(file, workspace); err != nil {
-			return err
-		}
-		return f(file)
-	})
-}
-
-// restore says loudly that a dispatch file was set aside, and fills it with
-// what is open.
-func (p *pass) restore(file *File, workspace string) error {
-	if file.Aside == "" {
-		return nil
-	}
-	p.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
-	return beginAnew(file, p.Records, p.Agents, p.files, workspace)
-}
-
 // flip sets the tasks to assigned on the board, in as few calls as it allows.
-func (p *pass) flip(ctx context.Context, b pipeline.Batch, tasks []*task) error {
-	now := p.Now()
-	tasks, err := p.each(ctx, tasks, func(ctx context.Context, t *task) error {
-		return p.note(ctx, t, func(r *pipeline.Record) {
+func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) error {
+	now := ho.Now()
+	tasks, err := ho.each(ctx, tasks, func(ctx context.Context, t *task) error {
+		return ho.note(ctx, t, func(r *pipeline.Record) {
 			r.Dispatch.FlipAt = &now
 			if !t.agent.Person && r.Dispatch.EntryAt == nil {
 				r.Dispatch.EntryAt = &now
@@ -197,22 +158,22 @@ func (p *pass) flip(ctx context.Context, b pipeline.Batch, tasks []*task) error 
 	err = b.Update(ctx, all...)
 	switch {
 	case err == nil:
-		return p.flipped(ctx, tasks)
+		return ho.flipped(ctx, tasks)
 	case !concernsRow(err):
-		p.report.Trouble = err // the next pass goes on with the dispatch that was begun
+		ho.report.Trouble = err // the next pass goes on with the dispatch that was begun
 		return nil
 	}
 	for i, t := range tasks {
 		err := b.Update(ctx, all[i])
 		switch {
 		case err == nil:
-			if err := p.flipped(ctx, []*task{t}); err != nil {
+			if err := ho.flipped(ctx, []*task{t}); err != nil {
 				return err
 			}
 		case concernsRow(err):
-			p.problem(t.id, "the board refuses to assign it: %v", err)
+			ho.problem(t.id, "the board refuses to assign it: %v", err)
 		default:
-			p.report.Trouble = err
+			ho.report.Trouble = err
 			return nil
 		}
 	}
@@ -235,11 +196,11 @@ func flipOf(t *task, now time.Time) pipeline.Change {
 }
 
 // flipped notes that the board has flipped.
-func (p *pass) flipped(ctx context.Context, tasks []*task) error {
-	done, err := p.each(ctx, tasks, p.noteFlipped)
+func (ho *handout) flipped(ctx context.Context, tasks []*task) error {
+	done, err := ho.each(ctx, tasks, ho.noteFlipped)
 	for _, t := range done {
 		if !t.agent.Person {
-			p.byName[t.agent.Name] = append(p.byName[t.agent.Name], t)
+			ho.byName[t.agent.Name] = append(ho.byName[t.agent.Name], t)
 		}
 	}
 	crash.Point("dispatch.flipped")
@@ -247,9 +208,9 @@ func (p *pass) flipped(ctx context.Context, tasks []*task) error {
 }
 
 // noteFlipped notes in the record of a task that the board was flipped.
-func (p *pass) noteFlipped(ctx context.Context, t *task) error {
-	now := p.Now()
-	err := p.note(ctx, t, func(r *pipeline.Record) {
+func (ho *handout) noteFlipped(ctx context.Context, t *task) error {
+	now := ho.Now()
+	err := ho.note(ctx, t, func(r *pipeline.Record) {
 		if r.Status != pipeline.Assigned {
 			r.Note(now, Who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, pipeline.Assigned))
 		}
@@ -257,32 +218,7 @@ func (p *pass) noteFlipped(ctx context.Context, t *task) error {
 		r.Dispatch.FlippedAt = &now
 	})
 	if err == nil {
-		p.dispatched(t)
-	}
-	return err
-}
-
-// dispatched reports that a task was handed out.
-func (p *pass) dispatched(t *task) {
-	p.report.Dispatched++
-	p.Log.Info("dispatched task", "task", t.id, "agent", t.agent.Name, "priority", t.rec.Priority, "attempt", t.rec.Dispatch.Attempt)
-}
-
-// errVanished says that a record was taken away while it was worked on. The
-// next pass rebuilds it.
-var errVanished = errors.New("it vanished")
-
-// note changes the record of a task that was dispatched.
-func (p *pass) note(ctx context.Context, t *task, f func(*pipeline.Record)) error {
-	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
-		if isLost(r) || r.Dispatch == nil {
-			return errVanished
-		}
-		f(r)
-		return nil
-	})
-	if err == nil {
-		t.rec = rec
+		ho.dispatched(t)
 	}
 	return err
 }

@@ -15,11 +15,14 @@ const eventStepGone = "step deleted"
 // calls are few a minute.
 const maxLooks = 5
 
+// departures finds the rows that people deleted or archived.
+type departures struct{ *reader }
+
 // seeGone finds out which rows people deleted or archived. A walk may lack a row
 // by mistake, so it takes two walks and the board's own word. The task is not
 // made again; if its row comes back, it goes on (Record.Observe).
-func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
-	if err := p.expectRows(b); err != nil {
+func (dp *departures) seeGone(ctx context.Context, b pipeline.Batch) error {
+	if err := dp.expectRows(b); err != nil {
 		return err
 	}
 	looks := 0
@@ -27,16 +30,16 @@ func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
 		if m.Walks < 2 {
 			continue
 		}
-		note, err := p.goneNote(b, m.Row)
+		note, err := dp.goneNote(b, m.Row)
 		if err != nil {
-			p.Log.Warn("row that walks lack not looked up in the records", "row", m.Row.ID, "err", err)
+			dp.Log.Warn("row that walks lack not looked up in the records", "row", m.Row.ID, "err", err)
 		}
 		if note == nil {
 			continue
 		}
 		if !m.Gone {
 			if looks++; looks > maxLooks {
-				p.report.due(p.Now().Add(askAgain))
+				dp.report.due(dp.Now().Add(askAgain))
 				return nil
 			}
 			gone, err := b.LookFor(ctx, m.Row.ID)
@@ -44,7 +47,7 @@ func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
 				return context.Cause(ctx)
 			}
 			if err != nil {
-				p.Log.Info("row that walks lack not looked for", "row", m.Row.ID, "err", err)
+				dp.Log.Info("row that walks lack not looked for", "row", m.Row.ID, "err", err)
 				return nil
 			}
 			if !gone {
@@ -60,30 +63,30 @@ func (p *pass) seeGone(ctx context.Context, b pipeline.Batch) error {
 
 // goneNote returns what writes into the record that a row is gone; nil where
 // that is known, or concerns no task.
-func (p *pass) goneNote(b pipeline.Batch, row *pipeline.Row) (func(context.Context) error, error) {
+func (dp *departures) goneNote(b pipeline.Batch, row *pipeline.Row) (func(context.Context) error, error) {
 	if row.Parent == "" {
-		rec, err := p.recordOf(row)
+		rec, err := dp.recordOf(row)
 		if err != nil || rec == nil || rec.GoneAt != nil || rec.ArchivedAt != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) error { return p.rowGone(ctx, rec) }, nil
+		return func(ctx context.Context) error { return dp.rowGone(ctx, rec) }, nil
 	}
 	parent := b.Row(row.Parent)
 	if parent == nil {
 		return nil, nil // its task's row is gone as well
 	}
-	rec, err := p.recordOf(parent)
+	rec, err := dp.recordOf(parent)
 	if err != nil || rec == nil || rec.Status.Finished() || !slices.ContainsFunc(rec.Steps, func(s pipeline.StepRecord) bool { return s.RowID == row.ID }) {
 		return nil, err
 	}
-	return func(ctx context.Context) error { return p.stepGone(ctx, rec, row) }, nil
+	return func(ctx context.Context) error { return dp.stepGone(ctx, rec, row) }, nil
 }
 
 // recordOf is the record of the task whose row this is; nil where there is none.
-func (p *pass) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
-	rec, err := p.Records.Load(row.Task())
+func (dp *departures) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
+	rec, err := dp.Records.Load(row.Task())
 	if err != nil || rec.RowID != row.ID {
-		if rec, err = p.owner(row.ID); err != nil || rec == nil {
+		if rec, err = dp.owner(row.ID); err != nil || rec == nil {
 			return nil, err
 		}
 	}
@@ -93,37 +96,37 @@ func (p *pass) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
 // expectRows has the board miss the rows of tasks that no walk showed: they
 // were deleted while nobody looked, or the snapshot was lost. Each walk is
 // asked once.
-func (p *pass) expectRows(b pipeline.Batch) error {
-	if p.walkAt.Equal(b.WalkAt()) {
+func (dp *departures) expectRows(b pipeline.Batch) error {
+	if dp.walkAt.Equal(b.WalkAt()) {
 		return nil
 	}
-	ids, err := p.Records.IDs()
+	ids, err := dp.Records.IDs()
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
 		if b.TaskRow(id) != nil {
-			delete(p.over, id)
+			delete(dp.over, id)
 			continue
 		}
-		if p.over[id] {
+		if dp.over[id] {
 			continue
 		}
-		rec, err := p.Records.Load(id)
+		rec, err := dp.Records.Load(id)
 		switch {
 		case err != nil || rec.RowID == "":
 		case rec.ArchivedAt != nil || rec.GoneAt != nil:
-			p.over[id] = true
+			dp.over[id] = true
 		default:
 			b.Expect(pipeline.Row{ID: rec.RowID, TaskID: id.String(), Title: rec.Title})
 		}
 	}
-	p.walkAt = b.WalkAt()
+	dp.walkAt = b.WalkAt()
 	return nil
 }
 
 // expectSteps is the same for the steps of a task whose row is there.
-func (p *pass) expectSteps(b pipeline.Batch, rec *pipeline.Record) {
+func (rd *reader) expectSteps(b pipeline.Batch, rec *pipeline.Record) {
 	if rec.Status.Finished() {
 		return
 	}
@@ -134,10 +137,10 @@ func (p *pass) expectSteps(b pipeline.Batch, rec *pipeline.Record) {
 	}
 }
 
-func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
-	now := p.Now()
+func (dp *departures) rowGone(ctx context.Context, rec *pipeline.Record) error {
+	now := dp.Now()
 	noted := false
-	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+	_, err := dp.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		if r.RowID != rec.RowID || r.GoneAt != nil {
 			return pipeline.ErrUnchanged
 		}
@@ -147,7 +150,7 @@ func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
 		return nil
 	})
 	if err != nil {
-		return p.failed(ctx, rec.TaskID, err)
+		return dp.failed(ctx, rec.TaskID, err)
 	}
 	if !noted {
 		return nil // somebody else did
@@ -156,15 +159,15 @@ func (p *pass) rowGone(ctx context.Context, rec *pipeline.Record) error {
 	if rec.Status.Finished() {
 		level = slog.LevelInfo
 	}
-	p.Log.Log(ctx, level, "row was deleted or archived on the board; the task is left alone until it is restored", "task", rec.TaskID, "row", rec.RowID)
+	dp.Log.Log(ctx, level, "row was deleted or archived on the board; the task is left alone until it is restored", "task", rec.TaskID, "row", rec.RowID)
 	return nil
 }
 
 // stepGone takes a step that a person deleted out of a task: it need not be
 // done. A task that has none left ends when its agent says so.
-func (p *pass) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline.Row) error {
+func (dp *departures) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline.Row) error {
 	noted := false
-	_, err := p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+	_, err := dp.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		if r.Reporting != nil {
 			return pipeline.ErrUnchanged // it names steps by their place: the next pass sees to it
 		}
@@ -174,17 +177,17 @@ func (p *pass) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline
 			return pipeline.ErrUnchanged
 		}
 		noted = true
-		r.Note(p.Now(), pipeline.WhoBoard, eventStepGone, row.Title)
+		r.Note(dp.Now(), pipeline.WhoBoard, eventStepGone, row.Title)
 		if len(r.Steps) == 0 && r.Dispatch != nil {
 			r.Dispatch.AllTicked = true
 		}
 		return nil
 	})
 	if err != nil {
-		return p.failed(ctx, rec.TaskID, err)
+		return dp.failed(ctx, rec.TaskID, err)
 	}
 	if noted {
-		p.Log.Warn("step was deleted on the board", "task", rec.TaskID, "step", row.Title)
+		dp.Log.Warn("step was deleted on the board", "task", rec.TaskID, "step", row.Title)
 	}
 	return nil
 }

@@ -10,25 +10,25 @@ import (
 // judgeRun looks whether the last run of an agent has ended, and if its end counts
 // by now, notes it in the agent's state. An end counts once the reports that stood
 // in the inbox at that moment are applied: they may bring progress.
-func (p *pass) judgeRun(ctx context.Context, s *situation) error {
+func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	var err error
-	if s.state, err = LoadAgentState(p.Dir, s.agent.Name); err != nil {
+	if s.state, err = LoadAgentState(wg.Dir, s.agent.Name); err != nil {
 		return err
 	}
 	config := configSum(s.agent)
 	end, over := s.endOfRun()
 	if over {
-		if s.unread, err = p.unread(s.agent, end.run.Ended); err != nil {
+		if s.unread, err = wg.unread(s.agent, end.run.Ended); err != nil {
 			return err
 		}
 	}
 	over = over && !s.unread
 	hanging, lingers := s.hangsSince(), s.lingersOn()
 	if over || s.state.Config != config || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
-		s.state, err = changeAgentState(ctx, p.Dir, s.agent.Name, func(a *AgentState) {
+		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) {
 			a.Hangs, a.Lingers = hanging, lingers
 			if over {
-				*a = a.judged(end, maxFailures(&p.Times))
+				*a = a.judged(end, maxFailures(&wg.Times))
 			}
 			if a.Config != config && a.Config != "" {
 				a.forgive() // those runs were started in another way
@@ -37,10 +37,10 @@ func (p *pass) judgeRun(ctx context.Context, s *situation) error {
 		})
 	}
 	if err == nil && s.state.Fruitless > 0 && s.askedFor() {
-		s.state, err = changeAgentState(ctx, p.Dir, s.agent.Name, func(a *AgentState) { a.forgive() })
+		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) { a.forgive() })
 	}
 	if err == nil && over && !end.progress && !end.idle {
-		p.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.run.Key, "exit", end.run.Words, "failures", s.state.Failures, "next", s.state.NextStart)
+		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.run.Key, "exit", end.run.Words, "failures", s.state.Failures, "next", s.state.NextStart)
 	}
 	return err
 }
@@ -72,15 +72,15 @@ func (s *situation) askedFor() bool {
 
 // unread reports whether reports of an agent on its own tasks stand in the inbox
 // that were dropped by a given time.
-func (p *pass) unread(a *pipeline.Agent, by time.Time) (bool, error) {
-	if p.Unread == nil {
+func (wg *waking) unread(a *pipeline.Agent, by time.Time) (bool, error) {
+	if wg.Unread == nil {
 		return false, nil
 	}
-	dropped, err := p.Unread()
+	dropped, err := wg.Unread()
 	if err != nil {
 		return false, err
 	}
-	for _, t := range p.byName[a.Name] {
+	for _, t := range wg.byName[a.Name] {
 		if at, ok := dropped[t.id]; ok && !at.After(by) && t.rec.Dispatch != nil && sameAgent(t.rec.Dispatch.Agent, a.Name) {
 			return true, nil
 		}

@@ -287,7 +287,7 @@ func (m *model) endRun() {
 
 // pass is the part of a pass that wakes.
 func (m *model) pass() {
-	p := &pass{Dispatcher: m.d, report: &Report{}, byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
+	p := waking{newRun(m.d)}
 	for _, r := range m.records(func(*pipeline.Record) bool { return true }) {
 		p.byName["a"] = append(p.byName["a"], &task{id: r.TaskID, rec: r, agent: m.agent})
 	}

@@ -73,26 +73,26 @@ func (o *owners) update(records pipeline.Records) error {
 // owner returns the record of the task that a row belongs to, whatever id it
 // bears; nil where there is none. Only rows that do not bear their task's id
 // need it: it looks through the records, once a scan.
-func (p *pass) owner(row string) (*pipeline.Record, error) {
-	if !p.owned {
-		if err := p.owners.update(p.Records); err != nil {
+func (rd *reader) owner(row string) (*pipeline.Record, error) {
+	if !rd.owned {
+		if err := rd.owners.update(rd.Records); err != nil {
 			return nil, err
 		}
-		p.owned = true
+		rd.owned = true
 	}
-	return p.owners.of(p.Records, row), nil
+	return rd.owners.of(rd.Records, row), nil
 }
 
 // isStray tells whether a row that does not bear the id of its task has one: a
 // person cleared the Task ID cell, or changed it. It is noted, to get its id
 // back. A row that a person typed and whose adoption was begun is none.
-func (p *pass) isStray(row *pipeline.Row) (bool, error) {
-	rec, err := p.owner(row.ID)
+func (rd *reader) isStray(row *pipeline.Row) (bool, error) {
+	rec, err := rd.owner(row.ID)
 	if err != nil || rec == nil || rec.TaskID == row.Task() || isBegun(rec) && row.TaskID == "" {
 		return false, err
 	}
 	if !row.Odd { // else that cell may be what was not understood
-		p.strays = append(p.strays, row.ID)
+		rd.strays = append(rd.strays, row.ID)
 	}
 	return true, nil
 }
@@ -115,25 +115,25 @@ func lastNoted(r *pipeline.Record, what string) (at time.Time) {
 
 // giveBack writes the ids of tasks into the rows that lost them. It returns how
 // many it wrote.
-func (p *pass) giveBack(ctx context.Context, b pipeline.Batch) (n int, err error) {
-	slices.Sort(p.strays)
-	for _, id := range slices.Compact(p.strays) {
+func (ad *adopter) giveBack(ctx context.Context, b pipeline.Batch) (n int, err error) {
+	slices.Sort(ad.strays)
+	for _, id := range slices.Compact(ad.strays) {
 		if b.Over() {
-			p.report.due(p.Now())
+			ad.report.due(ad.Now())
 			break
 		}
-		p.getsOn()
+		ad.getsOn()
 		row := b.Row(id)
 		if row == nil {
 			continue
 		}
-		if quiet := p.stillAt(row.Updated); quiet.After(p.Now()) {
-			p.report.due(quiet) // a person is editing it
+		if quiet := ad.stillAt(row.Updated); quiet.After(ad.Now()) {
+			ad.report.due(quiet) // a person is editing it
 			continue
 		}
-		done, err := p.giveBackOne(ctx, b, row)
+		done, err := ad.giveBackOne(ctx, b, row)
 		if err != nil {
-			if err := p.adoptFailed(ctx, row, err); err != nil || p.report.Trouble != nil {
+			if err := ad.adoptFailed(ctx, row, err); err != nil || ad.report.Trouble != nil {
 				return n, err
 			}
 			continue
@@ -145,15 +145,15 @@ func (p *pass) giveBack(ctx context.Context, b pipeline.Batch) (n int, err error
 	return n, nil
 }
 
-func (p *pass) giveBackOne(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (done bool, err error) {
-	rec, err := p.owner(row.ID)
+func (ad *adopter) giveBackOne(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (done bool, err error) {
+	rec, err := ad.owner(row.ID)
 	if err != nil || rec == nil {
 		return false, err
 	}
 	if other := b.TaskRow(rec.TaskID); other != nil && other.ID != row.ID {
 		return false, fmt.Errorf("it is the row of %v, whose id row %q bears: clear the Task ID of that one", rec.TaskID, other.Title)
 	}
-	if at := lastNoted(rec, eventIDBack); !reached(at, sayAgain, p.Now()) {
+	if at := lastNoted(rec, eventIDBack); !reached(at, sayAgain, ad.Now()) {
 		return false, fmt.Errorf("somebody keeps changing its Task ID, which was written back at %s and has to be %v: is there a second data directory on this list?",
 			at.Local().Format(time.DateTime), rec.TaskID)
 	}
@@ -162,9 +162,9 @@ func (p *pass) giveBackOne(ctx context.Context, b pipeline.Batch, row *pipeline.
 	if err != nil {
 		return false, err
 	}
-	p.Log.Warn("wrote back the task id that somebody changed", "task", rec.TaskID, "was", was, "title", title)
-	_, err = p.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
-		r.Note(p.Now(), Who, eventIDBack, was)
+	ad.Log.Warn("wrote back the task id that somebody changed", "task", rec.TaskID, "was", was, "title", title)
+	_, err = ad.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
+		r.Note(ad.Now(), Who, eventIDBack, was)
 		return nil
 	})
 	return true, err
@@ -172,9 +172,9 @@ func (p *pass) giveBackOne(ctx context.Context, b pipeline.Batch, row *pipeline.
 
 // stillAt is when a row that was last changed then, in Unix seconds, counts as
 // left alone; zero where it does, or the board's clock is not ours.
-func (p *pass) stillAt(updated int64) time.Time {
-	quiet := time.Unix(updated, 0).Add(p.Times.AdoptAfter)
-	if quiet.Sub(p.Now()) > 2*p.Times.AdoptAfter {
+func (rd *reader) stillAt(updated int64) time.Time {
+	quiet := time.Unix(updated, 0).Add(rd.Times.AdoptAfter)
+	if quiet.Sub(rd.Now()) > 2*rd.Times.AdoptAfter {
 		return time.Time{}
 	}
 	return quiet

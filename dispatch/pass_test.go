@@ -585,7 +585,7 @@ func TestFileStaysSmall(t *testing.T) {
 	w := newWorld(t, "alpha")
 	recs := newMemRecords()
 	w.d.Records = recs
-	p := &pass{Dispatcher: w.d, report: &Report{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
+	p := keeper{newRun(w.d)}
 	w.d.saidAt, w.d.cleaned, w.d.files = map[string]time.Time{}, map[string]bool{}, &workspaces{dir: w.dir}
 	const rounds, each = 20, 100
 	largest := int64(0)
@@ -1323,7 +1323,7 @@ func TestConcurrentRewriting(t *testing.T) {
 		}
 	}()
 	takenOnce := map[pipeline.TaskID]bool{}
-	p := &pass{Dispatcher: w.d, report: &Report{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
+	p := keeper{newRun(w.d)}
 	tend := func(upTo int) {
 		p.byName = map[string][]*task{}
 		for i := range pipeline.TaskID(upTo) {

@@ -4,33 +4,40 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
-	"syscall"
 	"time"
 
 	"otm/pipeline"
 )
 
+// reader makes tasks of the rows of the board and the records.
+type reader struct {
+	*run
+	owned  bool                                 // owners is up to date
+	strays []string                             // rows that do not bear the id of their task
+	unfit  []string                             // what is to be said of rows that are no tasks
+	drops  map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked
+}
+
 // scan reads the records of all tasks that agents have to do with, and returns
 // those to be handed out, most urgent first. stale says that the status of one
 // of them is not known well enough to flip it.
-func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
-	p.byName, p.report.Failed = map[string][]*task{}, slices.Clone(p.unfit)
-	p.away, p.drops = map[pipeline.TaskID]string{}, nil
-	p.owned, p.strays = false, nil
+func (rd *reader) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
+	rd.byName, rd.report.Failed = map[string][]*task{}, slices.Clone(rd.unfit)
+	rd.away, rd.drops = map[pipeline.TaskID]string{}, nil
+	rd.owned, rd.strays = false, nil
 	for row := range b.Rows() {
 		if row.Parent != "" {
 			continue
 		}
 		if row.Task() == 0 {
-			if _, err := p.isStray(row); err != nil {
+			if _, err := rd.isStray(row); err != nil {
 				return nil, false, err
 			}
 			continue
 		}
-		t, again, err := p.look(ctx, b, row)
+		t, again, err := rd.look(ctx, b, row)
 		switch {
 		case err != nil:
 			return nil, false, err
@@ -39,10 +46,10 @@ func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale
 			fresh = append(fresh, t)
 			stale = stale || !b.Current(row, pipeline.StatusAge)
 		default:
-			p.byName[t.agent.Name] = append(p.byName[t.agent.Name], t)
+			rd.byName[t.agent.Name] = append(rd.byName[t.agent.Name], t)
 		}
 	}
-	slices.Sort(p.report.Failed) // the order of rows says nothing
+	slices.Sort(rd.report.Failed) // the order of rows says nothing
 	slices.SortFunc(fresh, func(a, b *task) int {
 		return cmp.Or(cmp.Compare(a.rec.Priority.Rank(), b.rec.Priority.Rank()), cmp.Compare(a.id, b.id))
 	})
@@ -52,9 +59,9 @@ func (p *pass) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale
 // look decides about one row: nil where there is nothing to do, or nothing that
 // can be done, which is reported unless it solves itself. handOut says that the
 // task is to be handed out; else it was already.
-func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t *task, handOut bool, err error) {
+func (rd *reader) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t *task, handOut bool, err error) {
 	status := row.CurrentStatus()
-	agent := p.Agents.Assigned(row.Assignee)
+	agent := rd.Agents.Assigned(row.Assignee)
 	// It is over, and none of our agents has to do with it.
 	over := (agent == nil || agent.Person) && status != pipeline.New && !status.Active()
 	switch {
@@ -62,87 +69,72 @@ func (p *pass) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t
 		return nil, false, nil // not empty, perhaps, but not understood
 	case row.Assignee == "" && status == pipeline.New:
 		return nil, false, nil
-	case over && !p.isKnown(row.Task()):
+	case over && !rd.isKnown(row.Task()):
 		return nil, false, nil // nothing makes a record of it now
 	}
-	t, err = p.load(ctx, b, row, agent)
+	t, err = rd.load(ctx, b, row, agent)
 	switch {
 	case err != nil:
-		return nil, false, p.failed(ctx, row.Task(), err)
+		return nil, false, rd.failed(ctx, row.Task(), err)
 	case t == nil:
 		return nil, false, nil
 	case t.rec.RowID != row.ID:
-		return nil, false, p.lookAtOther(row, t.rec)
+		return nil, false, rd.lookAtOther(row, t.rec)
 	case over:
 		return nil, false, nil
 	}
-	p.expectSteps(b, t.rec)
+	rd.expectSteps(b, t.rec)
 	if status == pipeline.New && !isWhole(t.rec) {
-		if t.rec.DropID == "" && agent == nil && len(p.Agents) > 0 {
-			p.unknownAgent(t.id, row.Assignee)
+		if t.rec.DropID == "" && agent == nil && len(rd.Agents) > 0 {
+			rd.unknownAgent(t.id, row.Assignee)
 		}
 		return nil, false, nil
 	}
 	if d := t.rec.Dispatch; d != nil && (agent == nil || !sameAgent(d.Agent, agent.Name)) {
-		p.away[t.id] = d.Agent
+		rd.away[t.id] = d.Agent
 	}
 	switch {
-	case agent == nil && len(p.Agents) == 0:
+	case agent == nil && len(rd.Agents) == 0:
 		return nil, false, nil // names are not checked before somebody is configured
 	case agent == nil && row.Assignee != "":
-		p.unknownAgent(t.id, row.Assignee)
+		rd.unknownAgent(t.id, row.Assignee)
 		return nil, false, nil
 	case status != pipeline.New && (agent == nil || agent.Person):
-		return nil, false, p.takeAway(ctx, t)
+		return nil, false, rd.takeAway(ctx, t)
 	case status != pipeline.New && !isAgain(t):
 		return t, false, nil
 	case !isWhole(t.rec):
 		return nil, false, nil
 	}
-	if reason := p.unready(agent); reason != "" {
-		p.problem(t.id, "%s", reason)
+	if reason := rd.unready(agent); reason != "" {
+		rd.problem(t.id, "%s", reason)
 		return nil, false, nil
 	}
 	return t, true, nil
 }
 
-func (p *pass) isKnown(id pipeline.TaskID) bool {
-	_, err := p.Records.Load(id)
+func (rd *reader) isKnown(id pipeline.TaskID) bool {
+	_, err := rd.Records.Load(id)
 	return err == nil
 }
 
-func (p *pass) unknownAgent(id pipeline.TaskID, name string) {
-	p.problem(id, "unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", name)
+func (rd *reader) unknownAgent(id pipeline.TaskID, name string) {
+	rd.problem(id, "unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", name)
 }
 
 // lookAtOther is for a row that bears the id of a task whose row is another.
-func (p *pass) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
-	stray, err := p.isStray(row)
+func (rd *reader) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
+	stray, err := rd.isStray(row)
 	if err != nil || stray || row.CurrentStatus() != pipeline.New {
 		return err
 	}
-	p.problem(rec.TaskID, "two rows bear this id: its own, %s, and %s (%q): clear the Task ID of the latter", rec.RowID, row.ID, row.Title)
+	rd.problem(rec.TaskID, "two rows bear this id: its own, %s, and %s (%q): clear the Task ID of the latter", rec.RowID, row.ID, row.Title)
 	return nil
 }
 
 // isWhole tells whether a task stands on the board with all its steps, as far as
 // is known: they may still be coming.
 func isWhole(r *pipeline.Record) bool { return r.OnBoard() && len(r.Steps) > 0 }
-
-// unready says why nothing can be handed out to an agent; "" if it can.
-func (p *pass) unready(a *pipeline.Agent) string {
-	if a.Person {
-		return ""
-	}
-	_, err := p.resolve(a.Workspace)
-	switch {
-	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Sprintf("workspace of %s: %q is not a directory", a.Name, a.Workspace)
-	case err != nil:
-		return fmt.Sprintf("workspace of %s: %v", a.Name, err)
-	}
-	return ""
-}
 
 // isAgain tells whether a task that is not new is to be handed out all the
 // same: a person gave it to another agent, or set it back to assigned.
@@ -187,13 +179,13 @@ func setBack(r *pipeline.Record) bool {
 }
 
 // takeAway notes that a task was given to somebody else than an agent.
-func (p *pass) takeAway(ctx context.Context, t *task) error {
+func (rd *reader) takeAway(ctx context.Context, t *task) error {
 	d := t.rec.Dispatch
 	if d == nil || d.Workspace == "" || t.agent != nil && sameAgent(d.Agent, t.agent.Name) {
 		return nil
 	}
-	now := p.Now()
-	rec, err := p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
+	now := rd.Now()
+	rec, err := rd.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
 		if r.Dispatch == nil {
 			return pipeline.ErrUnchanged
 		}
@@ -202,20 +194,20 @@ func (p *pass) takeAway(ctx context.Context, t *task) error {
 		return nil
 	})
 	if err != nil {
-		return p.failed(ctx, t.id, err)
+		return rd.failed(ctx, t.id, err)
 	}
-	rec.LogPeople(ctx, p.Log, now)
+	rec.LogPeople(ctx, rd.Log, now)
 	return nil
 }
 
 // load reads the record of a task and brings it up to what the board shows. It
 // is nil where the record was lost while the create is in the inbox: what stands
 // on the board may be the half of it, and the injector makes the record anew.
-func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, agent *pipeline.Agent) (*task, error) {
+func (rd *reader) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, agent *pipeline.Agent) (*task, error) {
 	t := &task{id: row.Task(), agent: agent}
 	t.by = b.Person(row)
-	steps, now := b.StepRows(row.ID), p.Now()
-	rec, err := p.Records.Load(t.id)
+	steps, now := b.StepRows(row.ID), rd.Now()
+	rec, err := rd.Records.Load(t.id)
 	if err == nil && !isLost(rec) {
 		// Another row bears its id, or the rows are older than our own writes,
 		// or there is nothing new.
@@ -224,23 +216,23 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 			return t, nil
 		}
 	}
-	if stray, err := p.isStray(row); err != nil || stray {
+	if stray, err := rd.isStray(row); err != nil || stray {
 		return nil, err // what it bears is the id of no task
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
 	var dropped pipeline.Dropped
 	if err != nil || isLost(rec) {
-		if dropped, err = p.dropOf(t.id); err != nil || dropped.Waiting {
+		if dropped, err = rd.dropOf(t.id); err != nil || dropped.Waiting {
 			return nil, err
 		}
 	}
-	t.rec, err = p.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
+	t.rec, err = rd.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
 		if isLost(r) {
 			r.FromRow(row, steps, dropped.Steps)
 			if agent != nil {
 				r.Agent = agent.Name
 			}
-			r.Note(p.Now(), Who, pipeline.EventRebuilt, row.ID)
+			r.Note(rd.Now(), Who, pipeline.EventRebuilt, row.ID)
 			return nil
 		}
 		if r.RowID != row.ID || !r.Observe(row, steps, b.Person, now) {
@@ -252,24 +244,24 @@ func (p *pass) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, ag
 	case err != nil:
 		return nil, err
 	case missing:
-		p.Log.Warn("rebuilt record from the board", "task", t.id, "row", row.ID)
+		rd.Log.Warn("rebuilt record from the board", "task", t.id, "row", row.ID)
 	default:
-		t.rec.LogPeople(ctx, p.Log, now)
+		t.rec.LogPeople(ctx, rd.Log, now)
 	}
 	return t, nil
 }
 
 // dropOf is what the create of a task asked for. It is asked after the rows were
 // looked at: a row stands on the board after its create was delivered.
-func (p *pass) dropOf(id pipeline.TaskID) (pipeline.Dropped, error) {
-	if p.drops == nil && p.Drops != nil {
-		drops, err := p.Drops()
+func (rd *reader) dropOf(id pipeline.TaskID) (pipeline.Dropped, error) {
+	if rd.drops == nil && rd.Drops != nil {
+		drops, err := rd.Drops()
 		if err != nil {
 			return pipeline.Dropped{}, err
 		}
-		p.drops = drops
+		rd.drops = drops
 	}
-	return p.drops[id], nil
+	return rd.drops[id], nil
 }
 
 // isLost tells whether a record knows neither drop nor row.

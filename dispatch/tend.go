@@ -13,112 +13,82 @@ import (
 	"otm/pipeline"
 )
 
+// keeper keeps the dispatch files right.
+type keeper struct{ *run }
+
 // tend keeps the dispatch files right: entries of tasks that are over or
 // somebody else's go, those that were taken are noted, those that vanished
 // come back after a while.
-func (p *pass) tend(ctx context.Context) error {
-	if err := p.resume(ctx); err != nil {
+func (kp *keeper) tend(ctx context.Context) error {
+	if err := kp.resume(ctx); err != nil {
 		return err
 	}
 	shared := map[string]string{} // identity → one of the paths of the workspace
-	for i := range p.Agents {
-		a := &p.Agents[i]
+	for i := range kp.Agents {
+		a := &kp.Agents[i]
 		if a.Person || a.Workspace == "" {
 			continue
 		}
-		reason := p.unready(a)
+		reason := kp.unready(a)
 		if reason == "" {
-			id, _ := p.resolve(a.Workspace)
+			id, _ := kp.resolve(a.Workspace)
 			if _, known := shared[id]; !known {
 				shared[id] = a.Workspace
 			}
 			continue
 		}
-		if p.anyWaits(a) {
-			p.report.Failed = append(p.report.Failed, reason)
-			p.say(slog.LevelError, "workspace is gone, and tasks wait", reason, reason)
+		if kp.anyWaits(a) {
+			kp.report.Failed = append(kp.report.Failed, reason)
+			kp.say(slog.LevelError, "workspace is gone, and tasks wait", reason, reason)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(shared)) {
 		workspace := shared[id]
-		p.getsOn()
-		p.clean(workspace)
-		if err := p.tendWorkspace(ctx, workspace); err != nil {
+		kp.getsOn()
+		kp.clean(workspace)
+		if err := kp.tendWorkspace(ctx, workspace); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			if large := (*TooLargeError)(nil); errors.As(err, &large) || isSilent(err) {
-				p.unkept[id] = true
+				kp.unkept[id] = true
 			}
 			reason := fmt.Sprintf("dispatch file in %q: %v", workspace, err)
-			p.report.Failed = append(p.report.Failed, reason)
-			p.say(slog.LevelWarn, "dispatch file not kept", reason, reason)
+			kp.report.Failed = append(kp.report.Failed, reason)
+			kp.say(slog.LevelWarn, "dispatch file not kept", reason, reason)
 		}
 	}
 	return nil
 }
 
 // clean removes, once a process, what a crashed writer left in a workspace.
-func (p *pass) clean(workspace string) {
-	if !p.cleaned[workspace] {
-		p.cleaned[workspace] = true
-		now := p.Now()
-		p.files.within(workspace, func() error {
+func (kp *keeper) clean(workspace string) {
+	if !kp.cleaned[workspace] {
+		kp.cleaned[workspace] = true
+		now := kp.Now()
+		kp.files.within(workspace, func() error {
 			_, err := durable.RemoveLeftovers(workspace, time.Hour, now)
 			return err
 		}, func() {}) // where that fails, they are removed another time
 	}
 }
 
-// resolved is what was found out about a workspace during a pass.
-type resolved struct {
-	id  string // see workspaces.identity
-	err error
-}
-
-// resolve returns the identity of a workspace, as it was when the pass first asked.
-func (p *pass) resolve(workspace string) (string, error) {
-	r, known := p.resolved[workspace]
-	if !known {
-		r.id, r.err = p.files.identity(workspace)
-		p.resolved[workspace] = r
-	}
-	return r.id, r.err
-}
-
-// sameWorkspace reports whether two paths name one workspace, as far as is known.
-func (p *pass) sameWorkspace(a, b string) bool {
-	if a == b {
-		return true
-	}
-	ai, aerr := p.resolve(a)
-	bi, berr := p.resolve(b)
-	return aerr == nil && berr == nil && ai == bi
-}
-
-// reachable reports whether an agent can be woken: its workspace is there, and its
-// dispatch file could be read.
-func (p *pass) reachable(a *pipeline.Agent) bool {
-	id, err := p.resolve(a.Workspace)
-	return err == nil && !p.unkept[id]
-}
-
 // resume finishes dispatches whose flip stands on the board, but whose answer
 // was lost, and brings those along whose agent has moved to another workspace.
-func (p *pass) resume(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
-		for _, t := range p.byName[name] {
+func (kp *keeper) resume(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(kp.byName)) {
+		for _, t := range kp.byName[name] {
 			d := t.rec.Dispatch
 			if d == nil || !sameAgent(d.Agent, t.agent.Name) {
 				continue // in the hands of somebody else than the board says: see isAgain
 			}
 			flipped := d.FlippedAt != nil
-			moved := !p.sameWorkspace(d.Workspace, t.agent.Workspace)
+			moved := !kp.sameWorkspace(d.Workspace, t.agent.Workspace)
 			if flipped && !moved {
 				continue
 			}
-			now := p.Now()
-			err := p.note(ctx, t, func(r *pipeline.Record) {
+			now := kp.Now()
+			err := kp.note(ctx, t, func(r *pipeline.Record) {
 				if !flipped {
 					r.Dispatch.FlippedAt = &now
 				}
@@ -127,13 +97,13 @@ func (p *pass) resume(ctx context.Context) error {
 				}
 			})
 			if err != nil {
-				if err := p.failed(ctx, t.id, err); err != nil {
+				if err := kp.failed(ctx, t.id, err); err != nil {
 					return err
 				}
 				continue
 			}
 			if !flipped {
-				p.dispatched(t)
+				kp.dispatched(t)
 			}
 		}
 	}
@@ -141,11 +111,11 @@ func (p *pass) resume(ctx context.Context) error {
 }
 
 // openIn returns the tasks that have or should have an entry in a workspace.
-func (p *pass) openIn(workspace string) map[pipeline.TaskID]*task {
+func (kp *keeper) openIn(workspace string) map[pipeline.TaskID]*task {
 	open := map[pipeline.TaskID]*task{}
-	for _, tasks := range p.byName {
+	for _, tasks := range kp.byName {
 		for _, t := range tasks {
-			if d := t.rec.Dispatch; d != nil && p.sameWorkspace(d.Workspace, workspace) && t.rec.Status.Active() {
+			if d := t.rec.Dispatch; d != nil && kp.sameWorkspace(d.Workspace, workspace) && t.rec.Status.Active() {
 				open[t.id] = t
 			}
 		}
@@ -161,36 +131,36 @@ type findings struct {
 	left    []pipeline.TaskID
 }
 
-func (p *pass) tendWorkspace(ctx context.Context, workspace string) error {
-	open := p.openIn(workspace)
+func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
+	open := kp.openIn(workspace)
 	var see findings
-	err := p.edit(ctx, workspace, func(f *File) error {
+	err := kp.edit(ctx, workspace, func(f *File) error {
 		for _, e := range f.Entries() {
 			if t := open[e.TaskID]; t != nil && sameAgent(t.rec.Dispatch.Agent, e.Agent) {
 				continue
 			}
-			if p.isOver(e) {
+			if kp.isOver(e) {
 				f.Remove(e)
 				see.left = append(see.left, e.TaskID)
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(open)) {
-			p.tendEntry(f, open[id], &see)
+			kp.tendEntry(f, open[id], &see)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return p.noteFindings(ctx, &see)
+	return kp.noteFindings(ctx, &see)
 }
 
 // tendEntry looks after the entry of an open task.
-func (p *pass) tendEntry(f *File, t *task, see *findings) {
+func (kp *keeper) tendEntry(f *File, t *task, see *findings) {
 	d := t.rec.Dispatch
 	e := f.Find(t.id, d.Agent)
 	switch {
-	case e == nil && !p.redeliver(t):
+	case e == nil && !kp.redeliver(t):
 		see.missing = append(see.missing, t)
 		return
 	case e == nil || e.stale(d.Attempt):
@@ -223,9 +193,9 @@ func refresh(e *Entry, r *pipeline.Record) {
 
 // isOver tells whether an entry of ours has no place in the file any more. An
 // entry of a task that we know nothing of is somebody else's.
-func (p *pass) isOver(e *Entry) bool {
-	rec, err := p.Records.Load(e.TaskID)
-	from, away := p.away[e.TaskID]
+func (kp *keeper) isOver(e *Entry) bool {
+	rec, err := kp.Records.Load(e.TaskID)
+	from, away := kp.away[e.TaskID]
 	switch {
 	case err != nil, e.RowID != "" && e.RowID != rec.RowID:
 		return false
@@ -241,17 +211,17 @@ func (p *pass) isOver(e *Entry) bool {
 
 // redeliver tells whether the entry of a task is to be written: it vanished
 // long enough ago without a word from the agent, or was never written.
-func (p *pass) redeliver(t *task) bool {
+func (kp *keeper) redeliver(t *task) bool {
 	d := t.rec.Dispatch
 	if t.rec.Status != pipeline.Assigned || d.TakenAt != nil {
 		return false
 	}
-	return d.EntryAt == nil || d.MissingAt != nil && reached(*d.MissingAt, p.Times.RedeliverAfter, p.Now())
+	return d.EntryAt == nil || d.MissingAt != nil && reached(*d.MissingAt, kp.Times.RedeliverAfter, kp.Now())
 }
 
 // noteFindings writes what was found into the records.
-func (p *pass) noteFindings(ctx context.Context, see *findings) error {
-	now := p.Now()
+func (kp *keeper) noteFindings(ctx context.Context, see *findings) error {
+	now := kp.Now()
 	type change struct {
 		tasks []*task
 		do    func(r *pipeline.Record)
@@ -276,23 +246,23 @@ func (p *pass) noteFindings(ctx context.Context, see *findings) error {
 			}
 		}},
 	} {
-		if _, err := p.each(ctx, c.tasks, func(ctx context.Context, t *task) error { return p.note(ctx, t, c.do) }); err != nil {
+		if _, err := kp.each(ctx, c.tasks, func(ctx context.Context, t *task) error { return kp.note(ctx, t, c.do) }); err != nil {
 			return err
 		}
 	}
 	for _, t := range missing {
 		if at := t.rec.Dispatch.MissingAt; at != nil {
-			p.report.due(at.Add(p.Times.RedeliverAfter))
+			kp.report.due(at.Add(kp.Times.RedeliverAfter))
 		}
 	}
-	return p.noteLeft(ctx, see)
+	return kp.noteLeft(ctx, see)
 }
 
 // noteLeft notes which entries we took out, so that they are written at once
 // when their time comes again.
-func (p *pass) noteLeft(ctx context.Context, see *findings) error {
+func (kp *keeper) noteLeft(ctx context.Context, see *findings) error {
 	for _, id := range see.left {
-		_, err := p.Records.Change(ctx, id, func(r *pipeline.Record) error {
+		_, err := kp.Records.Change(ctx, id, func(r *pipeline.Record) error {
 			if r.Dispatch == nil || r.Dispatch.EntryAt == nil || r.Status.Finished() {
 				return pipeline.ErrUnchanged
 			}
@@ -300,7 +270,7 @@ func (p *pass) noteLeft(ctx context.Context, see *findings) error {
 			return nil
 		})
 		if err != nil {
-			if err := p.failed(ctx, id, err); err != nil {
+			if err := kp.failed(ctx, id, err); err != nil {
 				return err
 			}
 		}
@@ -310,20 +280,20 @@ func (p *pass) noteLeft(ctx context.Context, see *findings) error {
 
 // reportSilent reports the tasks that an agent took and that it has not been
 // heard of since for too long.
-func (p *pass) reportSilent() {
-	now := p.Now()
-	for i := range p.Agents {
-		s := &situation{agent: &p.Agents[i], now: now, times: p.Times}
-		for _, t := range p.byName[s.agent.Name] {
+func (kp *keeper) reportSilent() {
+	now := kp.Now()
+	for i := range kp.Agents {
+		s := &situation{agent: &kp.Agents[i], now: now, times: kp.Times}
+		for _, t := range kp.byName[s.agent.Name] {
 			if !AtWork(t.rec) {
 				continue
 			}
 			last := t.rec.HeardOf(s.agent.Name).At
-			if reached(last, p.Times.SilentAfter, now) {
-				p.given(fmt.Sprintf("%v: %s took it and was not heard of since %s", t.id, s.agent.Name, last.UTC().Format(time.RFC3339)))
+			if reached(last, kp.Times.SilentAfter, now) {
+				kp.given(fmt.Sprintf("%v: %s took it and was not heard of since %s", t.id, s.agent.Name, last.UTC().Format(time.RFC3339)))
 				continue
 			}
-			p.report.due(last.Add(p.Times.SilentAfter))
+			kp.report.due(last.Add(kp.Times.SilentAfter))
 		}
 	}
 }

@@ -16,27 +16,30 @@ import (
 	"otm/pipeline"
 )
 
+// waking plans the wakes of all agents and sends them.
+type waking struct{ *run }
+
 // wake wakes every agent whose turn it is, all in parallel. It waits for the
 // answers, not for the runs, and for the answers no longer than Patience: a
 // gateway that does not answer holds up nobody but its own agents.
-func (p *pass) wake(ctx context.Context) error {
-	for i := range p.Agents {
-		a := &p.Agents[i]
-		waker := p.Wakers[a.Trigger]
-		if a.Person || waker == nil || p.waking[a.Name] != nil || !p.reachable(a) {
+func (wg *waking) wake(ctx context.Context) error {
+	for i := range wg.Agents {
+		a := &wg.Agents[i]
+		waker := wg.Wakers[a.Trigger]
+		if a.Person || waker == nil || wg.waking[a.Name] != nil || !wg.reachable(a) {
 			continue
 		}
-		s, err := p.situation(ctx, a, waker)
+		s, err := wg.situation(ctx, a, waker)
 		if err != nil {
 			return err
 		}
-		if pl := s.planWake(); p.settled(s, pl) {
-			delete(p.unwoken, a.Name)
+		if pl := s.planWake(); wg.settled(s, pl) {
+			delete(wg.unwoken, a.Name)
 		} else {
-			p.waking[a.Name] = p.startWake(func() wakeResult { return p.carryOut(ctx, s, pl, waker) })
+			wg.waking[a.Name] = wg.startWake(func() wakeResult { return wg.carryOut(ctx, s, pl, waker) })
 		}
 	}
-	p.collect()
+	wg.collect()
 	return nil
 }
 
@@ -62,20 +65,20 @@ func (d *Dispatcher) startWake(wake func() wakeResult) *pendingWake {
 const lateAgain = time.Second
 
 // collect takes the results that are there, or come in within Patience.
-func (p *pass) collect() {
+func (wg *waking) collect() {
 	var patience <-chan time.Time
-	if p.Patience > 0 {
-		timer := time.NewTimer(p.Patience)
+	if wg.Patience > 0 {
+		timer := time.NewTimer(wg.Patience)
 		defer timer.Stop()
 		patience = timer.C
 	}
 	late := false
-	for _, name := range slices.Sorted(maps.Keys(p.waking)) {
-		pending := p.waking[name]
+	for _, name := range slices.Sorted(maps.Keys(wg.waking)) {
+		pending := wg.waking[name]
 		if !late {
 			select {
 			case r := <-pending.done:
-				p.woke(name, r)
+				wg.woke(name, r)
 				continue
 			case <-patience:
 				late = true
@@ -84,12 +87,12 @@ func (p *pass) collect() {
 		pending.late.Store(true)
 		select {
 		case r := <-pending.done:
-			p.woke(name, r)
+			wg.woke(name, r)
 		default:
-			if failed := p.unwoken[name]; failed != "" {
-				p.report.Failed = append(p.report.Failed, failed) // until the next answer, that is how it stands
+			if failed := wg.unwoken[name]; failed != "" {
+				wg.report.Failed = append(wg.report.Failed, failed) // until the next answer, that is how it stands
 			}
-			p.report.due(p.Now().Add(lateAgain))
+			wg.report.due(wg.Now().Add(lateAgain))
 		}
 	}
 }
@@ -98,27 +101,21 @@ func (p *pass) collect() {
 func (d *Dispatcher) Wait() { d.wakers.Wait() }
 
 // woke puts what came of one agent into the report.
-func (p *pass) woke(name string, r wakeResult) {
-	delete(p.waking, name)
-	p.report.due(r.due)
-	p.report.Woken += r.woken
+func (wg *waking) woke(name string, r wakeResult) {
+	delete(wg.waking, name)
+	wg.report.due(r.due)
+	wg.report.Woken += r.woken
 	if r.first != 0 {
-		p.holders.add(name, r.first)
+		wg.holders.add(name, r.first)
 	}
-	p.unwoken[name] = r.failed
+	wg.unwoken[name] = r.failed
 	if r.failed != "" {
-		p.report.Failed = append(p.report.Failed, r.failed)
-		p.say(slog.LevelError, "agent not woken", r.kind, r.failed)
+		wg.report.Failed = append(wg.report.Failed, r.failed)
+		wg.say(slog.LevelError, "agent not woken", r.kind, r.failed)
 	}
 	if r.given != "" {
-		p.given(r.given)
+		wg.given(r.given)
 	}
-}
-
-// given reports something that a person has to look at.
-func (p *pass) given(reason string) {
-	p.report.Given = append(p.report.Given, reason)
-	p.say(slog.LevelWarn, "somebody has to look", reason, reason)
 }
 
 // wakeResult is what came of one agent.
@@ -131,45 +128,37 @@ type wakeResult struct {
 	given  string
 }
 
-// anyWaits tells cheaply whether there may be a reason to wake an agent.
-func (p *pass) anyWaits(a *pipeline.Agent) bool {
-	return slices.ContainsFunc(p.byName[a.Name], func(t *task) bool {
-		d := t.rec.Dispatch
-		return t.rec.Status == pipeline.Assigned && d != nil && d.TakenAt == nil
-	})
-}
-
 // situation gathers what is known of an agent, and judges the end of its last run.
-func (p *pass) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
-	s := &situation{agent: a, idle: p.files.idleSince(p.Agents, a), now: p.Now(), times: p.Times}
+func (wg *waking) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
+	s := &situation{agent: a, idle: wg.files.idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
 	// A process that was started before the trigger was changed counts too.
-	pid, held := lock.Holder(execLock(p.Dir, a.Name))
+	pid, held := lock.Holder(execLock(wg.Dir, a.Name))
 	s.pid = pid
 	s.running = held || waker.Running(a.Name)
 	mine := map[pipeline.TaskID]bool{}
-	for _, t := range p.byName[a.Name] {
+	for _, t := range wg.byName[a.Name] {
 		s.records = append(s.records, t.rec)
 		mine[t.id] = true
 	}
 	var err error
-	if s.gone, err = p.holders.others(p.Records, a.Name, mine, s.now); err != nil {
+	if s.gone, err = wg.holders.others(wg.Records, a.Name, mine, s.now); err != nil {
 		return nil, err
 	}
-	return s, p.judgeRun(ctx, s)
+	return s, wg.judgeRun(ctx, s)
 }
 
 // settled deals with a plan that needs nobody's answer.
-func (p *pass) settled(s *situation, pl plan) bool {
+func (wg *waking) settled(s *situation, pl plan) bool {
 	switch pl.action {
 	case send, resend, ask:
 		return false
 	default:
 		r := told(s, pl)
-		p.report.due(r.due)
+		wg.report.due(r.due)
 		if r.given != "" {
-			p.given(r.given)
+			wg.given(r.given)
 		}
-		p.Log.Debug("agent not woken", "agent", s.agent.Name, "why", pl.why, "due", pl.due)
+		wg.Log.Debug("agent not woken", "agent", s.agent.Name, "why", pl.why, "due", pl.due)
 		return true
 	}
 }
@@ -192,15 +181,15 @@ func idsOf(records []*pipeline.Record) []pipeline.TaskID {
 }
 
 // carryOut does what was planned for an agent.
-func (p *pass) carryOut(ctx context.Context, s *situation, pl plan, waker Waker) wakeResult {
+func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Waker) wakeResult {
 	if pl.action == ask {
 		var r wakeResult
-		if pl, r = p.askEnded(ctx, s, pl); r.failed != "" {
+		if pl, r = wg.askEnded(ctx, s, pl); r.failed != "" {
 			return r
 		}
 	}
 	if pl.action == send || pl.action == resend {
-		return p.sendWake(ctx, s.agent, waker, pl)
+		return wg.sendWake(ctx, s.agent, waker, pl)
 	}
 	return told(s, pl)
 }
@@ -210,11 +199,11 @@ const askAgain = time.Minute
 
 // askEnded asks what became of a wake after which nothing was taken, notes the
 // answer, and plans again.
-func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
+func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
 	key := pl.wake.Key
 	var end RunEnd
 	ended := false
-	if waker := p.Wakers[pipeline.Trigger(pl.wake.Via)]; waker != nil { // else the trigger was changed: nobody knows
+	if waker := wg.Wakers[pipeline.Trigger(pl.wake.Via)]; waker != nil { // else the trigger was changed: nobody knows
 		askCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 		defer cancel()
 		var err error
@@ -222,11 +211,11 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 			return plan{}, wakeResult{} // we are told to stop
 		} else if err != nil {
 			failed := fmt.Sprintf("agent %s: not known what became of %s: %v", s.agent.Name, key, err)
-			return plan{}, wakeResult{failed: failed, kind: "ask " + s.agent.Name, due: p.Now().Add(askAgain)}
+			return plan{}, wakeResult{failed: failed, kind: "ask " + s.agent.Name, due: wg.Now().Add(askAgain)}
 		}
 	}
-	now := p.Now()
-	_, err := p.Records.Change(context.WithoutCancel(ctx), pl.of.TaskID, func(r *pipeline.Record) error {
+	now := wg.Now()
+	_, err := wg.Records.Change(context.WithoutCancel(ctx), pl.of.TaskID, func(r *pipeline.Record) error {
 		w := wakeNamed(r, key)
 		switch {
 		case w == nil:
@@ -239,13 +228,13 @@ func (p *pass) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeR
 		return nil
 	})
 	if err == nil {
-		err = s.reload(p.Records) // it may have taken something meanwhile
+		err = s.reload(wg.Records) // it may have taken something meanwhile
 	}
 	if err != nil {
 		return plan{}, wakeResult{failed: fmt.Sprintf("agent %s: %v", s.agent.Name, err), kind: "record " + s.agent.Name}
 	}
 	s.now = now
-	if err := p.judgeRun(ctx, s); err != nil {
+	if err := wg.judgeRun(ctx, s); err != nil {
 		return plan{}, wakeResult{failed: fmt.Sprintf("agent %s: %v", s.agent.Name, err), kind: "state " + s.agent.Name}
 	}
 	if pl = s.planWake(); pl.action == ask {
@@ -278,28 +267,28 @@ func wakeNamed(r *pipeline.Record, key string) *pipeline.Wake {
 
 // sendWake records a wake, sends it, and records the answer. If we crash
 // between, the next pass sends it again under its key.
-func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl plan) wakeResult {
+func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl plan) wakeResult {
 	first := pl.tasks[0]
 	if pl.action == resend {
 		first = pl.of
 	}
 	var w pipeline.Wake
 	open := false // it was sent before, and may be queued
-	_, err := p.Records.Change(ctx, first.TaskID, func(r *pipeline.Record) error {
+	_, err := wg.Records.Change(ctx, first.TaskID, func(r *pipeline.Record) error {
 		if outdated(r, first, slices.Contains(pl.tasks, first)) {
 			return errOutdated
 		}
 		var err error
 		if pl.action == resend {
-			w, open, err = p.sentAgain(r, pl)
+			w, open, err = wg.sentAgain(r, pl)
 		} else {
-			w = p.newWake(r, a, pl)
+			w = wg.newWake(r, a, pl)
 		}
 		return err
 	})
 	switch {
 	case errors.Is(err, errOutdated):
-		return wakeResult{due: p.Now().Add(time.Second)}
+		return wakeResult{due: wg.Now().Add(time.Second)}
 	case err != nil:
 		return wakeResult{failed: fmt.Sprintf("agent %s: %v", a.Name, err), kind: "record " + a.Name}
 	}
@@ -307,14 +296,14 @@ func (p *pass) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl 
 	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	wakeErr := waker.Wake(wakeCtx, Request{
-		Agent: a, Key: w.Key, Task: first.TaskID, Message: message(a.Name, w.Tasks, p.MessageDir),
+		Agent: a, Key: w.Key, Task: first.TaskID, Message: message(a.Name, w.Tasks, wg.MessageDir),
 		File: filepath.Join(a.Workspace, FileName),
 	})
 	crash.Point("wake.after")
 	if open && wakeErr != nil && !errors.Is(wakeErr, ErrLost) {
 		wakeErr = fmt.Errorf("%w before: %w", ErrLost, wakeErr) // whatever it says of this time
 	}
-	r := p.answered(ctx, a, first.TaskID, w, wakeErr, pl.why)
+	r := wg.answered(ctx, a, first.TaskID, w, wakeErr, pl.why)
 	if wakeErr != nil && ctx.Err() != nil {
 		return wakeResult{} // we are told to stop: the next start goes on
 	}
@@ -344,14 +333,14 @@ func outdated(now, seen *pipeline.Record, works bool) bool {
 // sentAgain prepares the wake of a record to be sent once more. Where it was
 // surely not queued, it may name other tasks than before; else the same wake is
 // repeated to the letter, and open is true.
-func (p *pass) sentAgain(r *pipeline.Record, pl plan) (wake pipeline.Wake, open bool, err error) {
+func (wg *waking) sentAgain(r *pipeline.Record, pl plan) (wake pipeline.Wake, open bool, err error) {
 	w := wakeNamed(r, pl.wake.Key)
 	if w == nil {
 		return pipeline.Wake{}, false, errOutdated
 	}
 	open = maybeQueued(w)
 	if !open || len(w.Tasks) == 0 {
-		w.AskedAt = p.askedAfter(w)
+		w.AskedAt = wg.askedAfter(w)
 		w.Tasks = firstOf(r.TaskID, idsOf(pl.tasks))
 	}
 	w.Sent, w.Refused = true, ""
@@ -360,14 +349,14 @@ func (p *pass) sentAgain(r *pipeline.Record, pl plan) (wake pipeline.Wake, open 
 
 // newWake adds a wake to a record, under a key that no other ever had: the
 // record's counter of attempts is raised unless its number is unused.
-func (p *pass) newWake(r *pipeline.Record, a *pipeline.Agent, pl plan) pipeline.Wake {
+func (wg *waking) newWake(r *pipeline.Record, a *pipeline.Agent, pl plan) pipeline.Wake {
 	used := slices.ContainsFunc(r.Wakes, func(w pipeline.Wake) bool { return w.Attempt >= r.Attempt })
 	if used || r.Attempt == 0 {
 		r.Attempt++
 	}
 	w := pipeline.Wake{
 		Attempt: r.Attempt, Key: Key(r.TaskID, a.Name, r.Attempt), Agent: a.Name, Via: string(a.Trigger),
-		Tasks: idsOf(pl.tasks), AskedAt: p.askedAfter(pl.wake), Sent: true,
+		Tasks: idsOf(pl.tasks), AskedAt: wg.askedAfter(pl.wake), Sent: true,
 	}
 	r.Wakes = append(r.Wakes, w)
 	return w
@@ -375,9 +364,9 @@ func (p *pass) newWake(r *pipeline.Record, a *pipeline.Agent, pl plan) pipeline.
 
 // askedAfter is the time of a wake that comes after last. The order of wakes is
 // known by their times, so it is now unless the clock was set back a little.
-func (p *pass) askedAfter(last *pipeline.Wake) time.Time {
-	now := p.Now()
-	if last == nil || last.AskedAt.Before(now) || last.AskedAt.After(now.Add(p.Times.RewakeAfter)) {
+func (wg *waking) askedAfter(last *pipeline.Wake) time.Time {
+	now := wg.Now()
+	if last == nil || last.AskedAt.Before(now) || last.AskedAt.After(now.Add(wg.Times.RewakeAfter)) {
 		return now
 	}
 	return last.AskedAt.Add(1)
@@ -392,10 +381,10 @@ func firstOf(id pipeline.TaskID, ids []pipeline.TaskID) []pipeline.TaskID {
 const retryWake = 15 * time.Second
 
 // answered notes what came of a wake.
-func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.TaskID, w pipeline.Wake, wakeErr error, why string) wakeResult {
-	now := p.Now()
+func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipeline.TaskID, w pipeline.Wake, wakeErr error, why string) wakeResult {
+	now := wg.Now()
 	ctx = context.WithoutCancel(ctx) // the answer is here: it is noted even if we are told to stop
-	_, err := p.Records.Change(ctx, first, func(r *pipeline.Record) error {
+	_, err := wg.Records.Change(ctx, first, func(r *pipeline.Record) error {
 		mine := wakeNamed(r, w.Key)
 		if mine == nil {
 			return fmt.Errorf("record of %v lost its wake %s", first, w.Key)
@@ -431,21 +420,21 @@ func (p *pass) answered(ctx context.Context, a *pipeline.Agent, first pipeline.T
 	if why != whyWaiting {
 		level = slog.LevelWarn
 	}
-	p.Log.Log(ctx, level, "woke agent", "agent", a.Name, "via", w.Via, "run", w.Key, "tasks", w.Tasks, "why", why)
-	if err := p.copyWake(ctx, a, w, now); err != nil {
-		p.Log.Warn("wake not copied to the dispatch file", "agent", a.Name, "err", err)
+	wg.Log.Log(ctx, level, "woke agent", "agent", a.Name, "via", w.Via, "run", w.Key, "tasks", w.Tasks, "why", why)
+	if err := wg.copyWake(ctx, a, w, now); err != nil {
+		wg.Log.Warn("wake not copied to the dispatch file", "agent", a.Name, "err", err)
 	}
 	return wakeResult{woken: 1, first: first}
 }
 
 // copyWake writes the wake into the entries, for people, and into the history
 // of the other tasks that the message named.
-func (p *pass) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake, at time.Time) error {
+func (wg *waking) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake, at time.Time) error {
 	for _, id := range w.Tasks[:min(len(w.Tasks), maxNamed)] {
 		if id == w.Tasks[0] {
 			continue // has the wake itself
 		}
-		if _, err := p.Records.Change(ctx, id, func(r *pipeline.Record) error {
+		if _, err := wg.Records.Change(ctx, id, func(r *pipeline.Record) error {
 			if r.RowID == "" {
 				return pipeline.ErrUnchanged // lost: it is rebuilt with the next pass
 			}
@@ -455,8 +444,8 @@ func (p *pass) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake,
 			return err
 		}
 	}
-	return p.files.edit(ctx, a.Workspace, at, fileWait, func(f *File) error {
-		if err := p.restore(f, a.Workspace); err != nil {
+	return wg.files.edit(ctx, a.Workspace, at, fileWait, func(f *File) error {
+		if err := wg.restore(f, a.Workspace); err != nil {
 			return err
 		}
 		for i, id := range w.Tasks {

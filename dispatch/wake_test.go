@@ -325,7 +325,7 @@ func TestTakenBeforeWake(t *testing.T) {
 func TestAskedAfter(t *testing.T) {
 	t.Parallel()
 	now := minute(0)
-	p := &pass{Dispatcher: &Dispatcher{Now: func() time.Time { return now }, Times: pipeline.DefaultTimes}}
+	p := waking{newRun(&Dispatcher{Now: func() time.Time { return now }, Times: pipeline.DefaultTimes})}
 	last := func(m float64) *pipeline.Wake { return &pipeline.Wake{AskedAt: minute(m)} }
 	want(t, "none", p.askedAfter(nil), now)
 	want(t, "before", p.askedAfter(last(-1)), now)
