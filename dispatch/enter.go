@@ -142,7 +142,6 @@ func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) er
 	now := ho.Now()
 	tasks, err := ho.each(ctx, tasks, func(ctx context.Context, t *task) error {
 		return ho.note(ctx, t, func(r *pipeline.Record) {
-			r.Dispatch.FlipAt = &now
 			if !t.agent.Person && r.Dispatch.EntryAt == nil {
 				r.Dispatch.EntryAt = &now
 			}
@@ -214,7 +213,7 @@ func (ho *handout) noteFlipped(ctx context.Context, t *task) error {
 		if r.Status != pipeline.Assigned {
 			r.Note(now, Who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, pipeline.Assigned))
 		}
-		r.Status, r.Written = pipeline.Assigned, pipeline.Assigned
+		r.Status = pipeline.Assigned
 		r.Dispatch.FlippedAt = &now
 	})
 	if err == nil {

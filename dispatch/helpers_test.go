@@ -212,7 +212,7 @@ func applied(r *pipeline.Record, now time.Time, status pipeline.Status, steps ..
 	}
 	if status != r.Status {
 		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, status))
-		r.Status, r.Written = status, status
+		r.Status = status
 	}
 	if d := r.Dispatch; d != nil && d.TakenAt == nil {
 		d.TakenAt, d.TakenBy = &now, "update"

@@ -25,14 +25,12 @@ type Record struct {
 	RowID      string       `json:"rowId,omitempty"`
 	RowAskedAt *time.Time   `json:"rowAskedAt,omitempty"` // the row was asked for at this time and no answer came
 	Unverified bool         `json:"dedupUnverified,omitempty"`
-	Steps      []StepRecord `json:"steps"` // in the order in which they are to be done
-	Settled    bool         `json:"settled,omitempty"`
+	Steps      []StepRecord `json:"steps"`                // in the order in which they are to be done
 	ArchivedAt *time.Time   `json:"archivedAt,omitempty"` // it stands in the history, and its rows are to be deleted
 	GoneAt     *time.Time   `json:"goneAt,omitempty"`     // somebody deleted or archived the row; seen at this time
 
-	Status  Status `json:"status,omitempty"`  // the last one seen or written
-	Written Status `json:"written,omitempty"` // the last one that OTM wrote
-	Reason  string `json:"reason,omitempty"`
+	Status Status `json:"status,omitempty"` // the last one seen or written
+	Reason string `json:"reason,omitempty"`
 	// Answered says that a person wrote Reason: to answer the agent's question, or
 	// to say why the task was sent back. Else it is the agent's own.
 	Answered bool   `json:"answered,omitempty"`
@@ -94,7 +92,6 @@ type Dispatch struct {
 	Workspace string     `json:"workspace,omitempty"` // "": of a person, who has none
 	At        time.Time  `json:"at"`                  // the entry was begun
 	EntryAt   *time.Time `json:"entryAt,omitempty"`   // the entry was durable
-	FlipAt    *time.Time `json:"flipAt,omitempty"`    // the board was asked to flip
 	FlippedAt *time.Time `json:"flippedAt,omitempty"` // the board had flipped
 	TakenAt   *time.Time `json:"takenAt,omitempty"`   // the agent took the entry
 	TakenBy   string     `json:"takenBy,omitempty"`

@@ -131,11 +131,11 @@ func TestRecordKeepsItsForm(t *testing.T) {
 	at, text := noon, "text\x1b\x00\u2028"
 	want := Record{
 		TaskID: 35, DropID: "d", Drop: "d.json", Title: text, Agent: "devdas", Priority: High, Project: "p", Type: Review, CreatedAt: at,
-		RowID: "R1", RowAskedAt: &at, Unverified: true, Steps: []StepRecord{{Title: text, RowID: "R2", AskedAt: &at, Done: true}}, Settled: true,
-		Status: Blocked, Written: Blocked, Reason: "r", Result: "s",
+		RowID: "R1", RowAskedAt: &at, Unverified: true, Steps: []StepRecord{{Title: text, RowID: "R2", AskedAt: &at, Done: true}},
+		Status: Blocked, Reason: "r", Result: "s",
 		Reporting: &Report{ID: "u", Drop: "u.json", Status: Blocked, Steps: []int{0}, Reason: &text, Result: &text},
 		Updates:   []Applied{{ID: "u", Drop: "u.json"}},
-		Attempt:   2, Dispatch: &Dispatch{Attempt: 2, Agent: "devdas", Workspace: "/w", At: at, EntryAt: &at, FlipAt: &at, FlippedAt: &at, TakenAt: &at, TakenBy: "x", MissingAt: &at},
+		Attempt:   2, Dispatch: &Dispatch{Attempt: 2, Agent: "devdas", Workspace: "/w", At: at, EntryAt: &at, FlippedAt: &at, TakenAt: &at, TakenBy: "x", MissingAt: &at},
 		Wakes:   []Wake{{Attempt: 2, Key: "k", Agent: "devdas", Via: "exec", Tasks: []TaskID{35}, AskedAt: at, Sent: true, Accepted: &at, Refused: "n", Unknown: &at, Ended: &at, Exit: "0"}},
 		History: []Event{{At: at, Who: "w", What: "x", Detail: text}},
 	}

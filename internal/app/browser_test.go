@@ -363,7 +363,7 @@ func plantOne(t testing.TB, h *Home, s *boardtest.Server, column map[string]stri
 	t.Helper()
 	cells := []boardtest.Cell{boardtest.TextCell(column["Title"], sd.title), boardtest.SelectCell(column["Status"], sd.status)}
 	rec := &pipeline.Record{Title: sd.title, Agent: sd.agent, Priority: pipeline.Normal, Type: pipeline.Action,
-		Status: pipeline.Status(sd.status), Written: pipeline.Status(sd.status), Reason: sd.reason, Result: sd.result, Settled: true, CreatedAt: h.Now().Add(-time.Hour)}
+		Status: pipeline.Status(sd.status), Reason: sd.reason, Result: sd.result, CreatedAt: h.Now().Add(-time.Hour)}
 	user := board.HumanUser
 	if !sd.byHand {
 		id, err := take(1)

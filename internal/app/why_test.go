@@ -50,7 +50,7 @@ func newWhyWorld(t *testing.T) *whyWorld {
 		{ID: "Rec2", Parent: "Rec1", Title: "a"},
 	}
 	at := w.now.Add(-2 * time.Hour)
-	w.rec = &pipeline.Record{TaskID: 1, DropID: "d1", Title: "One", Agent: "gate", RowID: "Rec1", Status: pipeline.Assigned, Settled: true, CreatedAt: at,
+	w.rec = &pipeline.Record{TaskID: 1, DropID: "d1", Title: "One", Agent: "gate", RowID: "Rec1", Status: pipeline.Assigned, CreatedAt: at,
 		Steps:    []pipeline.StepRecord{{Title: "a", RowID: "Rec2"}},
 		Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "gate", At: at, EntryAt: &at, FlippedAt: &at}}
 	w.rec.Note(at, "otm-dispatcher", pipeline.EventStatus, "new to assigned")

@@ -57,7 +57,7 @@ func TestCreate(t *testing.T) {
 	rec := w.rec(35)
 	if rec.DropID != pipeline.DropIDInName(name) || rec.Drop != name || rec.Title != "Build the login page" || rec.Agent != "devdas" ||
 		rec.Priority != pipeline.High || rec.Project != "prj-012" || rec.Type != pipeline.Review || rec.RowID != row || rec.RowAskedAt != nil ||
-		rec.Status != pipeline.New || rec.Written != pipeline.New || rec.Unverified || !rec.OnBoard() {
+		rec.Status != pipeline.New || rec.Unverified || !rec.OnBoard() {
 		t.Errorf("record %+v", rec)
 	}
 	var what []string

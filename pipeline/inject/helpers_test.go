@@ -218,7 +218,7 @@ func (w *world) write(id pipeline.TaskID, status pipeline.Status) {
 			w.t.Fatal(err)
 		}
 		_, err := w.store.Change(w.t.Context(), id, func(r *pipeline.Record) error {
-			r.Status, r.Written = status, status
+			r.Status = status
 			return nil
 		})
 		if err != nil {

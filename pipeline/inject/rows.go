@@ -123,7 +123,7 @@ func (cr *creates) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, 
 	return cr.change(ctx, rec, func(r *pipeline.Record) {
 		now := cr.Now()
 		r.RowID, r.RowAskedAt = id, nil
-		r.Status, r.Written = c.FirstStatus(), c.FirstStatus()
+		r.Status = c.FirstStatus()
 		r.Note(now, Who, "row created", id)
 		if c.Parked != "" {
 			r.Note(now, pipeline.WhoCreate, pipeline.EventStatus, fmt.Sprintf("%s to %s", pipeline.New, r.Status))

@@ -381,7 +381,7 @@ func (up *updates) applied(r *pipeline.Record, u *drop.Update, dropped time.Time
 	}
 	if report.Status != "" && report.Status != r.Status {
 		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, report.Status))
-		r.Status, r.Written = report.Status, report.Status
+		r.Status = report.Status
 	}
 	r.Hear(r.Agent, dropped, func(h *pipeline.Heard) {
 		if len(report.Steps) > 0 || report.Result != nil || report.Status != "" && report.Status != pipeline.InProgress {

@@ -175,7 +175,7 @@ func TestUpdate(t *testing.T) {
 	if got := w.cellsOf(w.Faults.Calls()[0]); !maps.Equal(got, want) {
 		t.Errorf("wrote %v\nwant %v", got, want)
 	}
-	if rec.Status != pipeline.InProgress || rec.Written != pipeline.InProgress || !rec.Steps[0].Done || rec.Steps[1].Done || rec.Result != "half of it" ||
+	if rec.Status != pipeline.InProgress || !rec.Steps[0].Done || rec.Steps[1].Done || rec.Result != "half of it" ||
 		rec.Reporting != nil || len(rec.Updates) != 1 || rec.Updates[0].Drop != name || rec.Dispatch.TakenAt == nil || rec.Dispatch.TakenBy != "update" {
 		t.Errorf("record %+v", rec)
 	}
