@@ -133,17 +133,21 @@ func newInstaller(s cli.Streams, f flags) (*installer, error) {
 }
 
 func (in *installer) run(ctx context.Context, dir string) error {
-	if in.flags.uninstall {
-		return in.remove(ctx, dir)
+	if in.uninstall {
+		p, err := in.planRemoval(dir)
+		if err != nil || len(p.obsolete) == 0 {
+			return err
+		}
+		return in.carryOut(ctx, p, account{uid: in.euid})
 	}
 	p, owner, err := in.prepare(dir)
 	if err != nil {
 		return err
 	}
-	if in.dryRun {
-		in.call = nil
-	} else if err := in.makeLogDir(p.logDir, owner); err != nil {
-		return err
+	if !in.dryRun {
+		if err := in.makeLogDir(p.logDir, owner); err != nil {
+			return err
+		}
 	}
 	if err := in.carryOut(ctx, p, owner); err != nil {
 		return err

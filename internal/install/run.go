@@ -20,9 +20,12 @@ import (
 // carryOut makes the files what they should be and has the services started.
 // With --dry-run it prints what it would do.
 func (in *installer) carryOut(ctx context.Context, p *plan, owner account) error {
-	if !in.dryRun {
+	if in.dryRun {
+		in.call = nil
+	} else {
 		in.reach(ctx)
 	}
+	failed := in.failedUnits(ctx, p.obsolete)
 	if err := in.stop(ctx, p.stop, owner); err != nil {
 		return err
 	}
@@ -40,7 +43,7 @@ func (in *installer) carryOut(ctx context.Context, p *plan, owner account) error
 	if in.manager == Launchd {
 		return in.startJobs(ctx, p, owner)
 	}
-	return in.startUnits(ctx, p)
+	return in.startUnits(ctx, p, failed)
 }
 
 func (in *installer) write(f planned) error {
@@ -70,51 +73,35 @@ func (in *installer) makeLogDir(dir string, owner account) error {
 	return err
 }
 
-// remove stops the services of a data directory and removes their files. Neither
-// the directory nor its configuration needs to be there.
-func (in *installer) remove(ctx context.Context, dir string) error {
+// planRemoval lists the files of a data directory. Neither the directory nor its
+// configuration needs to be there.
+func (in *installer) planRemoval(dir string) (*plan, error) {
 	if !in.user && in.euid != 0 && !in.dryRun {
-		return cli.Errorf(cli.Usage, "only root can remove from %q", in.folder).Hint("sudo otm install --%s --uninstall --dir %s", in.manager, safe.Quote(dir))
+		return nil, cli.Errorf(cli.Usage, "only root can remove from %q", in.folder).Hint("sudo otm install --%s --uninstall --dir %s", in.manager, safe.Quote(dir))
 	}
-	var ours []string
+	p := &plan{}
 	for _, name := range fileNames(in.manager) {
 		path := filepath.Join(in.folder, name)
 		found, err := readFile(path)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case found == nil:
+			continue
 		case found.ours(dir):
-			ours = append(ours, name)
+			p.obsolete = append(p.obsolete, name)
+			continue
 		case found.options == nil:
 			in.Warn("otm install did not write %q: it stays", path)
-			in.done(name, "kept", nil)
 		default:
 			in.Warn("%q is for the data directory %q: it stays", path, found.options.Dir)
-			in.done(name, "kept", nil)
 		}
+		in.done(name, "kept", nil)
 	}
-	if len(ours) == 0 {
+	if len(p.obsolete) == 0 {
 		in.Note("there is nothing that otm install wrote for %q", dir)
-		return nil
 	}
-	var failed []string
-	if in.dryRun {
-		in.call = nil
-	} else {
-		in.reach(ctx)
-		failed = in.failedUnits(ctx, ours)
-	}
-	if err := in.removeFiles(ctx, ours, account{uid: in.euid}); err != nil || in.manager == Launchd || in.dryRun {
-		return err
-	}
-	if err := in.command(ctx, in.systemctl("daemon-reload")); err != nil {
-		return err
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	return in.command(ctx, in.systemctl("reset-failed", failed...))
+	return p, nil
 }
 
 // failedUnits returns the units that systemd would go on listing as failed.
@@ -220,8 +207,9 @@ func (in *installer) systemctl(verb string, args ...string) []string {
 	return append(argv, args...)
 }
 
-// startUnits has systemd start what is to run and restart what has changed.
-func (in *installer) startUnits(ctx context.Context, p *plan) error {
+// startUnits has systemd read the files again, start what is to run and restart
+// what has changed. failed are removed units that it would go on listing.
+func (in *installer) startUnits(ctx context.Context, p *plan, failed []string) error {
 	var enable, changed []string
 	for _, f := range p.files {
 		if f.Enable {
@@ -232,13 +220,18 @@ func (in *installer) startUnits(ctx context.Context, p *plan) error {
 		}
 	}
 	lines := [][]string{in.systemctl("daemon-reload")}
-	if in.ask(ctx, in.systemctl("is-failed", append([]string{"--quiet"}, enable...)...)) {
-		lines = append(lines, in.systemctl("reset-failed", enable...)) // else systemd starts no unit that failed too often
+	if len(enable) > 0 && in.ask(ctx, in.systemctl("is-failed", append([]string{"--quiet"}, enable...)...)) {
+		failed = append(failed, enable...) // systemd starts no unit that failed too often
+	}
+	if len(failed) > 0 {
+		lines = append(lines, in.systemctl("reset-failed", failed...))
 	}
 	if len(changed) > 0 {
 		lines = append(lines, in.systemctl("try-restart", changed...))
 	}
-	lines = append(lines, in.systemctl("enable", append([]string{"--now"}, enable...)...))
+	if len(enable) > 0 {
+		lines = append(lines, in.systemctl("enable", append([]string{"--now"}, enable...)...))
+	}
 	for _, argv := range lines {
 		if err := in.command(ctx, argv); err != nil {
 			return err
