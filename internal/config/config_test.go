@@ -207,8 +207,8 @@ func TestProblems(t *testing.T) {
 		{"cut", "[slack\n", "line 1"},
 		{"key twice", "[slack]\nlist_id = \"a\"\nlist_id = \"b\"\n", "line 3, column 1: key list_id is already defined"},
 		{"table twice", "[slack]\n[board]\n[slack]\n", "line 3"},
-		{"UTF-16", "\xff\xfe[\x00s\x00", "file is UTF-16"},
-		{"NUL bytes", strings.Repeat("\x00", 20), "file is UTF-16 or holds NUL bytes"},
+		{"UTF-16", "\xff\xfe[\x00s\x00", "the file is UTF-16"},
+		{"NUL bytes", strings.Repeat("\x00", 20), "the file is UTF-16 or holds NUL bytes"},
 		{"invalid UTF-8", "[slack]\nlist_id = \"\xff\"\n", "line 2, column 12: invalid UTF-8"},
 		{"number for text", "[slack]\nlist_id = 5\n", "line 2, column 11: slack.list_id must be text in quotes, is an integer"},
 		{"array for text", "[slack]\nlist_id = [\"x\"]\n", "slack.list_id must be text in quotes, is an array"},
@@ -220,8 +220,8 @@ func TestProblems(t *testing.T) {
 		{"value for an agent", "[agents]\ndevdas = \"/w\"\n", "agents.devdas must be a table, is a string"},
 		{"array of agents", "[[agents]]\nname = \"devdas\"\n", "line 1"},
 		{"seconds without a unit", "[times]\nsettle_after = 15\n", "line 2, column 16: times.settle_after must be text in quotes, is an integer"},
-		{"no duration", "[times]\nsettle_after = \"15\"\n", `times.settle_after: "15" is no duration, such as 15s or 10m`},
-		{"days", "[times]\nkeep_processed = \"7d\"\n", `times.keep_processed: "7d" is no duration`},
+		{"no duration", "[times]\nsettle_after = \"15\"\n", `times.settle_after: "15" is not a duration such as 15s or 10m`},
+		{"days", "[times]\nkeep_processed = \"7d\"\n", `times.keep_processed: "7d" is not a duration`},
 		{"negative duration", "[times]\nrewake_after = \"-1s\"\n", `times.rewake_after: "-1s" is out of range`},
 		{"eternity", "[times]\nupdate_wait = \"999999h\"\n", `times.update_wait: "999999h" is out of range`},
 		{"negative budget", "[slack]\nbudget = -0.1\n", "slack.budget: -0.1 is out of range"},
@@ -232,29 +232,29 @@ func TestProblems(t *testing.T) {
 		{"empty column", "[slack.columns]\nreason = \"\"\n", "slack.columns.reason: is empty"},
 		{"plain http", "[slack]\napi_url = \"http://slack.com/api/\"\n", `slack.api_url: "http://slack.com/api/" is not encrypted`},
 		{"plain ws", "[gateway]\nurl = \"ws://192.168.1.5:18789\"\n", `gateway.url: "ws://192.168.1.5:18789" is not encrypted`},
-		{"board for all", "[board]\nlisten = \"0.0.0.0:18780\"\n", "is not this machine alone"},
-		{"board on every address", "[board]\nlisten = \":18780\"\n", "is not this machine alone"},
-		{"board by name", "[board]\nlisten = \"example.com:80\"\n", "is not this machine alone"},
+		{"board for all", "[board]\nlisten = \"0.0.0.0:18780\"\n", "is reachable from other machines"},
+		{"board on every address", "[board]\nlisten = \":18780\"\n", "is reachable from other machines"},
+		{"board by name", "[board]\nlisten = \"example.com:80\"\n", "is reachable from other machines"},
 		{"board without a port", "[board]\nlisten = \"127.0.0.1\"\n", "missing port"},
-		{"board with a bad port", "[board]\nlisten = \"127.0.0.1:http\"\n", "has no port, such as 18780"},
-		{"board with an empty port", "[board]\nlisten = \"127.0.0.1:\"\n", "has no port, such as 18780"},
-		{"board with a large port", "[board]\nlisten = \"127.0.0.1:65536\"\n", "has no port, such as 18780"},
-		{"kind", agent("kind = \"robot\"\n"), `agents.devdas.kind: "robot": it is ai or human`},
-		{"trigger", agent("trigger = \"cron\"\n"), `agents.devdas.trigger: "cron": it is gateway, exec or none`},
-		{"exec without a command", agent("trigger = \"exec\"\n"), "agents.devdas.command: is missing: trigger exec starts one"},
-		{"empty program", agent("command = [\"\", \"x\"]\n"), "agents.devdas.command: its first element is the program to start, and is empty"},
+		{"board with a bad port", "[board]\nlisten = \"127.0.0.1:http\"\n", "has no port such as 18780"},
+		{"board with an empty port", "[board]\nlisten = \"127.0.0.1:\"\n", "has no port such as 18780"},
+		{"board with a large port", "[board]\nlisten = \"127.0.0.1:65536\"\n", "has no port such as 18780"},
+		{"kind", agent("kind = \"robot\"\n"), `agents.devdas.kind: "robot": want ai or human`},
+		{"trigger", agent("trigger = \"cron\"\n"), `agents.devdas.trigger: "cron": want gateway, exec or none`},
+		{"exec without a command", agent("trigger = \"exec\"\n"), "agents.devdas.command: is missing: the trigger exec starts it"},
+		{"empty program", agent("command = [\"\", \"x\"]\n"), "agents.devdas.command: the first element, the program to start, is empty"},
 		{"no workspace", "[agents.devdas]\n", "agents.devdas.workspace: is missing"},
 		{"relative workspace", "[agents.devdas]\nworkspace = \"ws\"\n", `agents.devdas.workspace: "ws" is not absolute`},
 		{"dotted workspace", "[agents.devdas]\nworkspace = \"./ws\"\n", `"./ws" is not absolute`},
 		{"home of another", "[agents.devdas]\nworkspace = \"~other/ws\"\n", `"~other/ws" is not absolute`},
 		{"home without HOME", "[agents.devdas]\nworkspace = \"~/ws\"\n", `"~/ws" is not absolute`},
-		{"name is a path", "[agents.\"../x\"]\nworkspace = \"/w\"\n", `"../x" is no name for an agent`},
-		{"empty name", "[agents.\"\"]\nworkspace = \"/w\"\n", `"" is no name for an agent`},
+		{"name is a path", "[agents.\"../x\"]\nworkspace = \"/w\"\n", `"../x" is not a name for an agent`},
+		{"empty name", "[agents.\"\"]\nworkspace = \"/w\"\n", `"" is not a name for an agent`},
 		{"names that fold to one", agent("[agents.DevDas]\nworkspace = \"/w\"\n"), "agents.devdas: is the same as agents.DevDas"},
 		{"names that compose to one", "[agents.\"Jos\u00e9\"]\nworkspace = \"/w\"\n[agents.\"Jose\u0301\"]\nworkspace = \"/w\"\n", "is the same as"},
 		{"labels that fold to one", agent("label = \"One\"\n[agents.other]\nworkspace = \"/w\"\nlabel = \"one\"\n"), "agents.other: is the same as agents.devdas"},
 		{"label that is another's name", agent("label = \"Other\"\n[agents.other]\nworkspace = \"/w\"\n"), "agents.other: is the same as agents.devdas"},
-		{"one user twice", agent("slack_user = \"U1\"\n[agents.other]\nworkspace = \"/w\"\nslack_user = \"U1\"\n"), "agents.other.slack_user: is the one of agents.devdas"},
+		{"one user twice", agent("slack_user = \"U1\"\n[agents.other]\nworkspace = \"/w\"\nslack_user = \"U1\"\n"), "agents.other.slack_user: is that of agents.devdas"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -337,9 +337,9 @@ func TestCheckURL(t *testing.T) {
 		{"https://me:s3cret@slack.com/", "holds credentials"},
 		{"http://s3cret@127.0.0.1/", "holds credentials"},
 		{"https://me:s3cret@", "holds credentials"},
-		{"https://me:s3cret@host:port/", "is no address"},
-		{"https://s3cret\x7f/", "is no address"},
-		{"http://[::1", "is no address"},
+		{"https://me:s3cret@host:port/", "is not an address"},
+		{"https://s3cret\x7f/", "is not an address"},
+		{"http://[::1", "is not an address"},
 	} {
 		err := CheckURL(tt.raw, "http", "https")
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -468,7 +468,7 @@ func TestWorkspaceInOwnFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Load(dir, env())
-		if own != (err != nil) || own && !strings.Contains(err.Error(), "is a folder of OTM's own") {
+		if own != (err != nil) || own && !strings.Contains(err.Error(), "is a folder that OTM uses itself") {
 			t.Errorf("%q: %v", path, err)
 		}
 	}

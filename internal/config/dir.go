@@ -13,19 +13,18 @@ import (
 	"otm/internal/durable"
 )
 
-// Format is the format of the data directory that this program reads and
-// writes.
+// Format is the format of data directories that this program reads and writes.
 const Format = 1
 
-// Folders are those of a data directory.
+// Folders are the folders of a data directory.
 var Folders = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "agent-states", "keys", "board", "locks", "logs", "secrets"}
 
-// ErrNotInitialised says that a directory is no data directory.
+// ErrNotInitialised says that a directory is not a data directory.
 var ErrNotInitialised = errors.New("not initialised")
 
 // DirError says that a data directory cannot be used.
 type DirError struct {
-	Dir    string // "" where it is not known which
+	Dir    string // "": not known
 	Reason string
 	Hint   string
 }
@@ -37,10 +36,10 @@ func (e *DirError) Error() string {
 	return fmt.Sprintf("data directory %q: %s", e.Dir, e.Reason)
 }
 
-// FindDir returns the path of the data directory, absolute: the first that is
-// set of the flag's value, OTM_DIR and OPENCLAW_DATA_DIR/otm, else the
-// platform's own place. A leading ~/ that no shell has expanded is the home
-// directory. It need not exist.
+// FindDir returns the absolute path of the data directory, which need not exist.
+// It is the first that is set of the flag's value, OTM_DIR, OPENCLAW_DATA_DIR/otm,
+// and the platform's default. A leading ~/ that no shell has expanded is the home
+// directory.
 func FindDir(flag string, getenv func(string) string) (string, error) {
 	switch {
 	case flag != "":
@@ -51,10 +50,10 @@ func FindDir(flag string, getenv func(string) string) (string, error) {
 	return DefaultDir(getenv)
 }
 
-// errNoHome says that there is no place by default.
+// errNoHome says that there is no default directory.
 var errNoHome = &DirError{Reason: "HOME is not set", Hint: "export OTM_DIR=/where/the/data/is"}
 
-// DefaultDir is FindDir where neither the flag nor OTM_DIR is set.
+// DefaultDir is FindDir without the flag and OTM_DIR.
 func DefaultDir(getenv func(string) string) (string, error) {
 	if base := getenv("OPENCLAW_DATA_DIR"); base != "" {
 		return filepath.Abs(filepath.Join(expand(base, getenv), "otm"))
@@ -76,9 +75,9 @@ func DefaultDir(getenv func(string) string) (string, error) {
 	return filepath.Join(base, "openclaw", "otm"), nil
 }
 
-// CheckDir makes sure that dir is a data directory of a format that we know,
-// and that nobody else can write to it. The error matches ErrNotInitialised
-// where it is none, and else is a *DirError. warning is "" or one sentence.
+// CheckDir checks that dir is a data directory of a format that we know, and that
+// nobody else can write to it. The error matches ErrNotInitialised if dir is not a
+// data directory, else it is a *DirError. warning is "" or one sentence.
 func CheckDir(dir string) (warning string, err error) {
 	data, err := durable.ReadFile(filepath.Join(dir, "format"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -98,8 +97,8 @@ func CheckDir(dir string) (warning string, err error) {
 	return CheckMode(dir)
 }
 
-// CheckMode makes sure that nobody else can write to dir, which may be missing.
-// The error is a *DirError where somebody can. warning is "" or one sentence.
+// CheckMode checks that nobody else can write to dir, which may be missing. If
+// somebody can, the error is a *DirError. warning is "" or one sentence.
 func CheckMode(dir string) (warning string, err error) {
 	for _, path := range []string{dir, filepath.Join(dir, "secrets")} {
 		info, err := durable.Stat(path)

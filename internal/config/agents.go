@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"otm/pipeline"
+)
+
+func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []string) {
+	folded, users := map[string]string{}, map[string]string{}
+	for _, name := range sortedKeys(f.Agents) {
+		a, agentProblems := agentOf(name, f.Agents[name], getenv)
+		problems = append(problems, agentProblems...)
+		if c.isOwn(a.Workspace) {
+			problems = append(problems, fmt.Sprintf("agents.%s.workspace: %q is a folder that OTM uses itself", name, a.Workspace))
+		}
+		for _, alias := range slices.Compact([]string{pipeline.FoldName(name), pipeline.FoldName(a.Label)}) {
+			if other, taken := folded[alias]; taken && other != name {
+				problems = append(problems, fmt.Sprintf("agents.%s: is the same as agents.%s: names and labels are compared without case, spaces, - and _", name, other))
+			}
+			folded[alias] = name
+		}
+		if other, taken := users[a.User]; taken && a.User != "" {
+			problems = append(problems, fmt.Sprintf("agents.%s.slack_user: is that of agents.%s: a row would not show whose task it is", name, other))
+		}
+		users[a.User] = name
+		c.Agents = append(c.Agents, a)
+	}
+	return problems
+}
+
+// isOwn reports whether a path is the data directory or leads into one of our
+// folders in it.
+func (c *Config) isOwn(path string) bool {
+	rest, err := filepath.Rel(c.Dir, path)
+	if err != nil || path == "" {
+		return false
+	}
+	first, _, _ := strings.Cut(rest, string(filepath.Separator))
+	return rest == "." || slices.Contains(Folders, first)
+}
+
+func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.Agent, problems []string) {
+	problem := func(key, format string, args ...any) {
+		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
+	}
+	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: or(t.GatewayAgent, name)}
+	if !pipeline.ValidAgentName(name) {
+		problem("", "%q is not a name for an agent: use at most %d letters, digits, spaces, '.', '-' and '_'", name, pipeline.MaxAgentName)
+	}
+	switch t.Kind {
+	case "", "ai":
+	case "human":
+		a.Person = true
+	default:
+		problem(".kind", "%q: want ai or human", t.Kind)
+	}
+	a.Trigger = pipeline.Trigger(t.Trigger)
+	switch a.Trigger {
+	case "":
+		a.Trigger = pipeline.TriggerNone
+		if len(t.Command) > 0 {
+			a.Trigger = pipeline.TriggerExec
+		}
+	case pipeline.TriggerGateway, pipeline.TriggerNone:
+	case pipeline.TriggerExec:
+		if len(t.Command) == 0 {
+			problem(".command", "is missing: the trigger exec starts it")
+		}
+	default:
+		problem(".trigger", "%q: want gateway, exec or none", t.Trigger)
+	}
+	if len(t.Command) > 0 && t.Command[0] == "" {
+		problem(".command", "the first element, the program to start, is empty")
+	}
+	if len(t.Command) > 0 {
+		a.Command = append([]string{expand(t.Command[0], getenv)}, t.Command[1:]...)
+	}
+	if a.Person {
+		a.Trigger = pipeline.TriggerNone
+		return a, problems
+	}
+	a.Workspace = expand(t.Workspace, getenv)
+	switch {
+	case t.Workspace == "":
+		problem(".workspace", "is missing: an agent of kind ai needs one")
+	case !filepath.IsAbs(a.Workspace):
+		problem(".workspace", "%q is not absolute", t.Workspace)
+	}
+	return a, problems
+}
