@@ -1,11 +1,10 @@
-// Package cli is how OTM's commands speak to people and to scripts: their
-// streams, their errors with what to do next, and their exit codes.
+// Package cli is how OTM's commands talk to people and scripts: streams, errors
+// with the next step, and exit codes.
 //
-// The rules of the output. Answers go to stdout, everything else to stderr
-// with the prefix "otm: ". An error is one line, "otm: error: …", followed by
-// "otm: hint: …" lines that can be pasted into a shell. No capitals at the
-// beginning, no full stop at the end. Text that came from a drop or from the
-// board is escaped before it is printed.
+// Answers go to stdout, everything else to stderr with the prefix "otm: ". An
+// error is one line, "otm: error: …", followed by "otm: hint: …" lines that can be
+// pasted into a shell. A line begins without a capital and ends without a full
+// stop. Text from a drop or from the board is escaped before it is printed.
 package cli
 
 import (
@@ -26,7 +25,7 @@ import (
 	"otm/internal/safe"
 )
 
-// The exit codes. They are published; anything else is a failure.
+// The exit codes. They are published; any other code is a failure.
 const (
 	OK          = 0
 	Failed      = 1
@@ -39,7 +38,7 @@ const (
 	BadConfig   = 78
 )
 
-// Streams are what a command reads and writes.
+// Streams are the input, the outputs and the environment of a command.
 type Streams struct {
 	In     io.Reader
 	Out    io.Writer
@@ -47,14 +46,14 @@ type Streams struct {
 	Getenv func(string) string
 }
 
-// OSStreams are those of the process.
+// OSStreams are the streams of the process.
 func OSStreams() Streams {
 	return Streams{In: os.Stdin, Out: &Output{W: os.Stdout}, Err: os.Stderr, Getenv: os.Getenv}
 }
 
-// Output remembers that W did not take what a command answered, so that Run does
-// not let it pass for a success. A pipe whose reader has heard enough is no loss.
-// Several goroutines may write to it.
+// Output remembers that W refused a part of an answer, so that Run does not
+// report success. A pipe that its reader has closed is no loss. Several goroutines
+// may write to it.
 type Output struct {
 	W io.Writer
 
@@ -75,7 +74,8 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lost is the error with which the answer, or a part of it, was not written.
+// lost returns the error with which a part of the answer was not written; nil if
+// all was.
 func (s Streams) lost() error {
 	o, ok := s.Out.(*Output)
 	if !ok {
@@ -86,22 +86,22 @@ func (s Streams) lost() error {
 	return o.err
 }
 
-// Note writes one line that is neither answer nor error.
+// Note writes one line that is neither an answer nor an error.
 func (s Streams) Note(format string, args ...any) {
 	fmt.Fprintf(s.Err, "otm: note: %s\n", safe.Escape(fmt.Sprintf(format, args...)))
 }
 
-// Warn writes one line about something that does not stop us.
+// Warn writes one line about a problem that does not stop the command.
 func (s Streams) Warn(format string, args ...any) {
 	fmt.Fprintf(s.Err, "otm: warning: %s\n", safe.Escape(fmt.Sprintf(format, args...)))
 }
 
-// Error is an error with its exit code and what to do about it.
+// Error is an error with its exit code and the next steps.
 type Error struct {
 	Code  int
 	Err   error
 	Hints []string // each a command, or a sentence
-	Quiet bool     // the error was told already: only the hints and the exit code count
+	Quiet bool     // the error was printed already: only the hints and the exit code count
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -121,13 +121,13 @@ func (e *Error) Hint(format string, args ...any) *Error {
 	return e
 }
 
-// Exit ends a command with a code, and without a word but its hints.
+// Exit ends a command with a code and prints nothing but hints.
 func Exit(code int) *Error {
 	return &Error{Code: code, Err: fmt.Errorf("exit %d", code), Quiet: true}
 }
 
-// Run executes a command and returns the process's exit code. explain turns an
-// error of a library into an Error; nil leaves it.
+// Run executes a command and returns the exit code. explain turns an error of a
+// library into an Error; if it returns nil, the error stays as it is.
 func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, explain func(error) *Error) int {
 	cmd.SetArgs(args)
 	cmd.SetIn(s.In)
@@ -172,8 +172,8 @@ func noFileNames(c *cobra.Command) {
 	}
 }
 
-// unwritten is the error of a command that ended with err, and whose answer was
-// lost on its way. Where it has words of its own, they stand.
+// unwritten returns the error of a command that ended with err and whose answer
+// was lost. An err with words of its own stays.
 func unwritten(err, lost error) error {
 	e := Exit(Failed)
 	if told := errors.As(err, &e); told && !e.Quiet || !told && err != nil && !errors.Is(err, lost) {
@@ -182,11 +182,11 @@ func unwritten(err, lost error) error {
 	return &Error{Code: e.Code, Err: fmt.Errorf("the answer was not written: %w", lost), Hints: e.Hints}
 }
 
-// withDir is a hint that names the directory itself.
+// withDir matches a hint that names the directory itself.
 var withDir = regexp.MustCompile(`--dir ['/~]`)
 
-// here adds how the commands of the hints find the directory, if this one was
-// told of it by a flag. They take it as this one did, as it stands.
+// here adds a hint so that the commands of the other hints find the directory, if
+// this command got it by a flag.
 func (e *Error) here(c *cobra.Command) {
 	dir := c.Flag("dir")
 	lost := func(hint string) bool { return strings.HasPrefix(hint, "otm ") && !withDir.MatchString(hint) }

@@ -20,10 +20,10 @@ type lineFlag struct {
 	hasValue    bool
 }
 
-// ParseLine takes a command line apart as its flags say. Words that belong to
-// no flag are taken to the value of the flag before them, as they belong there
-// when a value was not quoted. Words before the first flag become the value of
-// the flag named first; where that is "", they are dropped.
+// ParseLine splits a command line by its flags. A word that belongs to no flag
+// joins the value of the flag before it: the value was not quoted. Words before
+// the first flag become the value of the flag named first; if first is "", they
+// are dropped.
 func ParseLine(c *cobra.Command, args []string, first string) *Line {
 	l := &Line{command: c.CommandPath()}
 	for i := 0; i < len(args); i++ {
@@ -33,7 +33,7 @@ func ParseLine(c *cobra.Command, args []string, first string) *Line {
 			continue
 		}
 		if name == "" {
-			continue // "--" says that words follow, and there are to be none
+			continue // "--" announces words, and the command takes none
 		}
 		name, value, hasValue := strings.Cut(name, "=")
 		f := lineFlag{name: name, value: value, hasValue: hasValue}
@@ -63,7 +63,7 @@ func takesValue(c *cobra.Command, name string) bool {
 	return f != nil && f.NoOptDefVal == ""
 }
 
-// Set gives a flag another value, and leaves it there once.
+// Set gives a flag another value and removes its repetitions.
 func (l *Line) Set(name, value string) *Line {
 	set := lineFlag{name: name, value: value, hasValue: true}
 	i := slices.IndexFunc(l.flags, func(f lineFlag) bool { return f.name == name })
@@ -77,12 +77,12 @@ func (l *Line) Set(name, value string) *Line {
 	return l
 }
 
-// Has tells whether the line has a flag.
+// Has reports whether the line has a flag.
 func (l *Line) Has(name string) bool {
 	return slices.ContainsFunc(l.flags, func(f lineFlag) bool { return f.name == name })
 }
 
-// Remove takes a flag away.
+// Remove removes a flag.
 func (l *Line) Remove(name string) *Line {
 	l.flags = slices.DeleteFunc(l.flags, func(f lineFlag) bool { return f.name == name })
 	return l
@@ -110,8 +110,8 @@ func (l *Line) String() string {
 	return s
 }
 
-// flagFor is the flag that a word was meant for which stands behind one without
-// a value: --wait-for behind --wait; "" where there is none.
+// flagFor returns the flag that a word was meant for: behind --wait, which takes
+// no value, it is --wait-for; "" if there is none.
 func flagFor(c *cobra.Command, args []string, word string) string {
 	for i := 1; i < len(args); i++ {
 		before, isFlag := strings.CutPrefix(args[i-1], "--")
@@ -122,9 +122,9 @@ func flagFor(c *cobra.Command, args []string, word string) string {
 	return ""
 }
 
-// NoWords is for commands that take flags only: what is left over is refused
-// with the corrected line. args is the whole command line; first is as in
-// ParseLine. A word alone is taken for the agent where the command has one.
+// NoWords is for commands that take flags only: it refuses words and hints at the
+// corrected line. args is the whole command line; first is as in ParseLine. A
+// single word is taken for the agent if the command has --agent.
 func NoWords(args []string, first string) cobra.PositionalArgs {
 	return func(c *cobra.Command, left []string) error {
 		if len(left) == 0 {
@@ -135,10 +135,10 @@ func NoWords(args []string, first string) cobra.PositionalArgs {
 			return Errorf(Usage, "unexpected %q: names go after --agent", left[0]).Hint("%v", line.Set("agent", left[0]))
 		}
 		if first == "" && !strings.HasPrefix(args[0], "-") {
-			return Errorf(Usage, "unexpected %q: it takes flags only", left[0]).Hint("%v", line)
+			return Errorf(Usage, "unexpected %q: this command takes flags only", left[0]).Hint("%v", line)
 		}
 		if flag := flagFor(c, args, left[0]); flag != "" {
-			return Errorf(Usage, "unexpected %q: it is --%s that takes a value", left[0], flag).Hint("%v", line.Set(flag, left[0]))
+			return Errorf(Usage, "unexpected %q: --%s takes a value", left[0], flag).Hint("%v", line.Set(flag, left[0]))
 		}
 		return Errorf(Usage, "unexpected %q: a value with spaces needs quotes", left[0]).Hint("%v", line)
 	}

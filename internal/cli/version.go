@@ -5,8 +5,7 @@ import "runtime/debug"
 // version is set by the linker for releases.
 var version string
 
-// Version returns the version of the program: the one that it was released as,
-// else what the build knows of itself.
+// Version returns the version of the release, or what the build recorded.
 func Version() string {
 	if version != "" {
 		return version

@@ -1,5 +1,5 @@
-// Package daemon is the frame of a process that stays: signals, and the loops
-// that run in it.
+// Package daemon has what a resident process needs: signals, and loops that run
+// side by side.
 package daemon
 
 import (
@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// ErrStop is the cause with which a context ends when we are told to stop.
+// ErrStop is the cause with which a context ends on SIGINT or SIGTERM.
 var ErrStop = errors.New("told to stop")
 
 // Signals returns a context that ends at the first SIGINT or SIGTERM. At the
-// second, the process exits at once: everything is made to be killed.
+// second, the process exits at once, which is safe at any point.
 func Signals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	ch := make(chan os.Signal, 2)
@@ -58,7 +58,7 @@ func NewGroup(ctx context.Context) *Group {
 	return g
 }
 
-// Go starts a loop. It is to return soon after its context ends.
+// Go starts a loop. It must return soon after its context ends.
 func (g *Group) Go(loop func(context.Context) error) {
 	g.wg.Go(func() {
 		err := loop(g.ctx)
@@ -71,8 +71,7 @@ func (g *Group) Go(loop func(context.Context) error) {
 	})
 }
 
-// Wait returns when all loops have, with the first error that was not about
-// being stopped.
+// Wait waits for all loops and returns the first error other than a stop.
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	return g.err
