@@ -84,7 +84,8 @@ that it prints the lines to put in. It may be run again at any time.`,
 	return c
 }
 
-// dirFlag is what a command needs behind it to mean this directory.
+// dirFlag returns the flag by which a command finds this directory; "" if it finds
+// it without.
 func dirFlag(dir string, getenv func(string) string) string {
 	if usual, err := config.FindDir("", getenv); err == nil && usual == dir {
 		return ""
@@ -92,9 +93,9 @@ func dirFlag(dir string, getenv func(string) string) string {
 	return " --dir " + safe.Quote(dir)
 }
 
-// Init makes a data directory, or adds what is missing, and returns what it
-// added. The file "format", which makes it one, comes last: if we crash
-// before, the directory is not initialised and the next Init goes on.
+// Init makes a data directory, or adds what is missing, and returns what it added.
+// The file "format" comes last: if we crash before, the directory is not
+// initialised, and the next Init goes on.
 func Init(dir string) (added []string, err error) {
 	if err := checkFit(dir); err != nil {
 		return nil, err
@@ -112,8 +113,8 @@ func Init(dir string) (added []string, err error) {
 	}
 	files := []durable.NewFile{{Name: config.FileName, Data: configTemplate}}
 	if fresh {
-		// In a directory that was used, a counter that is missing was lost: it
-		// is found again from the files, not begun anew.
+		// In a directory that was used, a missing counter was lost: it is found
+		// again from the files and does not start at 1.
 		files = append(files, durable.NewFile{Name: "next-task-id.json", Data: []byte("{\"next\":1}\n")})
 	}
 	files = append(files, durable.NewFile{Name: "format", Data: fmt.Appendf(nil, "%d\n", config.Format)})
@@ -135,9 +136,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// checkFit refuses a directory before anything is written to it: one of a
-// format that we do not know, that others can write to, or that is something
-// else.
+// checkFit refuses a directory before anything is written to it: one of an unknown
+// format, one that others can write to, or one that holds something else.
 func checkFit(dir string) error {
 	if exists(filepath.Join(dir, "format")) {
 		_, err := config.CheckDir(dir)
@@ -149,8 +149,7 @@ func checkFit(dir string) error {
 	return checkEmpty(dir)
 }
 
-// checkEmpty keeps a mistyped path from turning a directory that is something
-// else into a data directory.
+// checkEmpty refuses a directory that holds other files: its path was mistyped.
 func checkEmpty(dir string) error {
 	entries, err := durable.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

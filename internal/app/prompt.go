@@ -19,11 +19,11 @@ func promptCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prompt",
 		Short: "Print the text that teaches an agent to use OTM",
-		Long: `Print the text that teaches an agent how to take tasks and report on them, and an
-orchestrator how to give tasks, split work and review what came of it. Put it
-into the system prompt or AGENTS.md. It is that of the skill, with the names and
-the directory that are configured here. Without --agent it calls the agent
-"$OTM_AGENT", which is set for those that OTM starts.`,
+		Long: `Print the text that teaches an agent to take tasks and report on them, and an
+orchestrator to give tasks, split work and review results. Put it into the system
+prompt or AGENTS.md. It is the text of the skill with the configured names and
+directory. Without --agent it calls the agent "$OTM_AGENT", a variable that is set
+for agents that OTM starts.`,
 		Example: "  otm prompt --agent devdas >> ~/agents/devdas/AGENTS.md",
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := home(c, s)
@@ -37,15 +37,15 @@ the directory that are configured here. Without --agent it calls the agent
 				}
 				agent = a.Name
 			}
-			_, err = fmt.Fprint(s.Out, h.prompt(agent))
+			_, err = fmt.Fprint(s.Out, promptFor(agent, h.messageDir(), h.Config.Agents))
 			return err
 		},
 	}
-	c.Flags().StringVar(&agent, "agent", "", "whom the text is for")
+	c.Flags().StringVar(&agent, "agent", "", "the agent that will read the text")
 	return c
 }
 
-// Where the skill's text names an agent, and what is said in place of a name.
+// Names in the text of the skill that are replaced by configured ones.
 const (
 	skillSelf     = `"$OTM_AGENT"`
 	skillSelfSaid = "`$OTM_AGENT` below is your own name; if it is not set, write your name in its place.\n"
@@ -53,20 +53,22 @@ const (
 	skillPerson   = "robin"
 )
 
-// skillCommand is a command of the skill: all stand at the beginning of a line.
+// skillCommand matches a command of the skill: each begins a line.
 var skillCommand = regexp.MustCompile(`(?m)^ *(otm-create|otm-update|otm [a-z]+)\b`)
 
-// prompt is the skill for an agent. For "" it is for whoever OTM_AGENT names.
-func (h *Home) prompt(agent string) string {
+// promptFor is the text of the skill for an agent; "": for the agent that
+// OTM_AGENT names. dir is "" if the commands find the data directory by
+// themselves.
+func promptFor(agent, dir string, agents pipeline.Agents) string {
 	_, text, _ := strings.Cut(strings.TrimPrefix(skills.OTM, "---\n"), "\n---\n\n")
-	if h.messageDir() != "" {
-		dir := " --dir " + safe.Escape(safe.Quote(h.Dir))
+	if dir != "" {
+		dir := " --dir " + safe.Escape(safe.Quote(dir))
 		text = skillCommand.ReplaceAllStringFunc(text, func(command string) string { return command + dir })
 	}
-	// In its examples it names those who are there, and first of all others.
+	// The examples name configured agents, preferably others than the reader.
 	other, person := skillAgent, skillPerson
-	for i := len(h.Config.Agents) - 1; i >= 0; i-- {
-		switch a := h.Config.Agents[i]; {
+	for i := len(agents) - 1; i >= 0; i-- {
+		switch a := agents[i]; {
 		case a.Person:
 			person = a.Name
 		case other == skillAgent || pipeline.FoldName(a.Name) != pipeline.FoldName(agent):

@@ -20,16 +20,16 @@ import (
 
 var nowFunc = time.Now
 
-// Main is every command of OTM: it acts as the one by whose name it was
-// called, and as otm under any other. It returns the exit code.
+// Main runs the command by whose name it was called, and otm under any other
+// name. It returns the exit code.
 func Main(argv []string, s cli.Streams) int {
 	name, args := filepath.Base(argv[0]), argv[1:]
 	if len(args) == 1 && args[0] == dispatch.HelperCommand {
 		return runExecHelper(s)
 	}
 	noCoreDumps()
-	// Who does not read on ("otm install | head") does not end us half-way. It is
-	// the default again for what we start.
+	// A reader that stops ("otm install | head") does not end us half-way. Programs
+	// that we start have the default again.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	s = boundStderr(s)
 	ctx, stop := daemon.Signals(context.Background())
@@ -48,7 +48,7 @@ func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
 	case heartbeat.Dispatcher:
 		return passCommand(s, args, heartbeat.Dispatcher, "Hand new tasks to their agents and wake them")
 	case heartbeat.Detector:
-		return passCommand(s, args, heartbeat.Detector, "Promote tasks whose steps are all done")
+		return passCommand(s, args, heartbeat.Detector, "Set tasks to agent_done when all their steps are done")
 	}
 	return rootCommand(s, args)
 }
@@ -59,15 +59,16 @@ func rootCommand(s cli.Streams, args []string) *cobra.Command {
 		Use:   "otm",
 		Short: "Move work between people and AI agents through a board",
 		Long: `otm moves work between people, an orchestrating agent and AI agents through a
-board people already look at: a Slack List, or an embedded one.
+board that people look at: a Slack List, or the embedded board.
 
-Agents have two commands, otm-create and otm-update, that drop files. The
-injector brings them to the board, the dispatcher hands new tasks to their
-agents and wakes them, the completion detector promotes what is done.
+Agents use two commands, otm-create and otm-update, which drop files. The
+injector brings the drops to the board, the dispatcher hands new tasks to their
+agents and wakes them, and the completion detector sets a task to agent_done when
+all its steps are done.
 
 Exit codes: 0 ok · 1 failed · 3 some items failed · 10 not initialised · 11
-another instance · 12 credentials refused · 64 usage, nothing was written · 75
-try later · 78 bad configuration.`,
+another instance · 12 credentials refused · 64 wrong usage, nothing was written ·
+75 try later · 78 bad configuration.`,
 		Version: cli.Version(),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -91,7 +92,7 @@ try later · 78 bad configuration.`,
 	return root
 }
 
-// subArgs are the arguments behind the name of a sub-command.
+// subArgs returns the arguments after the name of a subcommand.
 func subArgs(args []string, name string) []string {
 	for i, a := range args {
 		if a == name {
@@ -101,7 +102,7 @@ func subArgs(args []string, name string) []string {
 	return nil
 }
 
-// home opens the data directory for a sub-command of otm.
+// home opens the data directory for a subcommand of otm.
 func home(c *cobra.Command, s cli.Streams) (*Home, error) {
 	return OpenHome(s, c.Flag("dir").Value.String())
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ChangeTime is when the file came under its name or was changed last.
+// ChangeTime is when the file was renamed or changed last.
 func ChangeTime(info fs.FileInfo) time.Time {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(st.Ctim.Unix())

@@ -1,25 +1,21 @@
 // Package durable writes files so that they are whole and still there after
 // the power fails.
 //
-// A function that returns nil has made its effect durable, but for those that
-// say that they have not: the bytes are synced to
-// the file before the file gets its name, and the directory is synced after.
-// What is promised is what fsync(2) promises; Go's File.Sync issues
-// F_FULLFSYNC on macOS.
+// Functions are durable on return unless their comment says otherwise: a file is
+// synced before it gets its name, and its directory after. The promise is that of
+// fsync(2); Go's File.Sync issues F_FULLFSYNC on macOS.
 //
-// Temporary files begin with ".otm-tmp-" and live in the directory of their
-// target, so that no reader takes them for data and a rename never crosses
-// file systems. A crash leaves those of the call behind that it ended: one, of
-// WriteAllNew one a file. RemoveLeftovers deletes those that are old.
+// Temporary files begin with ".otm-tmp-" and stand in the directory of their
+// target, so that no reader takes them for data and a rename never crosses file
+// systems. A crash leaves the temporary files of one call behind; RemoveLeftovers
+// deletes old ones.
 //
-// The writers differ in what they do to a name that is taken, and are named
-// for it: WriteNew, WriteAllNew and Move refuse, Replace, ReplacePublic and
-// ReplaceVolatile overwrite.
+// If a name is taken, WriteNew, WriteAllNew and Move fail, and Replace,
+// ReplacePublic and ReplaceVolatile overwrite the file.
 //
 // BUG: after a failed fsync the kernel may drop the dirty pages and report
-// success on the next call. An error of this package therefore means "state
-// unknown": callers must not retry with the same handle, and none does, as
-// each call opens its own.
+// success on the next call. So an error of this package means "state unknown":
+// nobody may retry with the same handle. Each call opens its own.
 package durable
 
 import (
@@ -35,13 +31,13 @@ import (
 	"otm/internal/crash"
 )
 
-// Modes of everything OTM makes: readable by its owner alone.
+// Modes of everything that OTM makes: for its owner alone.
 const (
 	FileMode fs.FileMode = 0o600
 	DirMode  fs.FileMode = 0o700
 )
 
-// publicMode is that of the files of ReplacePublic.
+// publicMode is the mode of the files of ReplacePublic.
 const publicMode fs.FileMode = 0o644
 
 // TempPrefix begins the name of every temporary file of this package.
@@ -61,9 +57,9 @@ type NewFile struct {
 	Data []byte
 }
 
-// WriteAllNew is WriteNew for many files of one directory, with one sync of
-// it. Until all are written, none has its name; if a name is taken, the error
-// matches fs.ErrExist and those before it have theirs.
+// WriteAllNew is WriteNew for many files of one directory, with one sync of the
+// directory. No file has its name until all are written. If a name is taken, the
+// error matches fs.ErrExist, and the files before it have their names.
 func WriteAllNew(dir string, files []NewFile) error {
 	d, err := openDir(dir)
 	if err != nil {
@@ -85,8 +81,8 @@ func WriteAllNew(dir string, files []NewFile) error {
 		temps = append(temps, temp)
 	}
 	for _, f := range files {
-		// If we crash here, the files before this one have their names, and
-		// only temporary files are left of the others.
+		// If we crash here, the files before this one have their names, and the
+		// others are temporary files.
 		crash.Point("durable.named")
 		if err := rename(temps[named], filepath.Join(dir, f.Name), renameNoReplace); err != nil {
 			return err
@@ -99,8 +95,8 @@ func WriteAllNew(dir string, files []NewFile) error {
 	return nil
 }
 
-// Replace writes data to path, replacing what was there in one step: a reader
-// sees the old bytes or the new ones, never a mixture and never nothing.
+// Replace writes data to path and replaces a file there in one step: a reader sees
+// the old bytes or the new ones, never a mixture and never nothing.
 //
 //	open(temp, O_EXCL) write fsync close rename fsync(dir)
 func Replace(path string, data []byte) error {
@@ -112,8 +108,8 @@ func ReplacePublic(path string, data []byte) error {
 	return withTemp(path, data, publicMode, func(temp string) error { return RenameVolatile(temp, path) })
 }
 
-// ReplaceVolatile is Replace without the two fsyncs: atomic for other
-// processes, but not durable. It is for files that are rebuilt when lost.
+// ReplaceVolatile is Replace without the two fsyncs: atomic for other processes,
+// but not durable. It is for files that are rebuilt when lost.
 func ReplaceVolatile(path string, data []byte) error {
 	temp, err := writeTemp(path, data, FileMode, false)
 	if err != nil {
@@ -126,10 +122,9 @@ func ReplaceVolatile(path string, data []byte) error {
 	return nil
 }
 
-// Move gives a file another name in the same file system; the new name must
-// be free, else the error matches fs.ErrExist. Both directories are synced,
-// the target's first: if we crash between the two, the file may show under
-// both names, never under none.
+// Move renames a file within a file system. If the new name is taken, the error
+// matches fs.ErrExist. Both directories are synced, the target's first: after a
+// crash between the two, the file may have both names, never none.
 func Move(from, to string) error {
 	if err := rename(from, to, renameNoReplace); err != nil {
 		return err
@@ -140,12 +135,12 @@ func Move(from, to string) error {
 	return SyncDir(filepath.Dir(from))
 }
 
-// RenameVolatile gives a file another name in the same file system, in place of
-// what has it, and is not durable.
+// RenameVolatile renames a file within a file system and replaces a file of that
+// name. It is not durable.
 func RenameVolatile(from, to string) error { return rename(from, to, os.Rename) }
 
-// Remove deletes a file. It is not durable: after a power failure the file may
-// be back.
+// Remove deletes a file. It is not durable: after a power failure the file may be
+// back.
 func Remove(path string) error {
 	if err := crash.Failed("remove", path); err != nil {
 		return err
@@ -153,9 +148,9 @@ func Remove(path string) error {
 	return os.Remove(path)
 }
 
-// withTemp brackets the naming of a synced temporary file between opening the
-// directory and syncing it. The directory is opened first, so that an error on
-// its inode cannot be reported to somebody else before we look.
+// withTemp writes a temporary file, has it named, and syncs the directory. It
+// opens the directory first, so that the kernel cannot report an error on its
+// inode to somebody else before us.
 func withTemp(path string, data []byte, mode fs.FileMode, name func(temp string) error) error {
 	dir, err := openDir(filepath.Dir(path))
 	if err != nil {
@@ -173,7 +168,7 @@ func withTemp(path string, data []byte, mode fs.FileMode, name func(temp string)
 		return err
 	}
 	// If we crash here, the file has its name, but a power failure may still
-	// take the name away: whoever called has not been told of success yet.
+	// take the name away. The caller has not seen a success yet.
 	if err := syncDir(dir); err != nil {
 		return fmt.Errorf("sync directory of %q: %w", path, err)
 	}
@@ -210,13 +205,12 @@ func writeTemp(path string, data []byte, mode fs.FileMode, sync bool) (string, e
 	return temp, nil
 }
 
-// createTemp opens a new temporary file with mode FileMode, less what the umask
-// takes.
+// createTemp opens a new temporary file with mode FileMode less the umask.
 func createTemp(dir string) (*os.File, error) {
 	return os.CreateTemp(dir, TempPrefix+"*")
 }
 
-// SyncDir makes the names in dir durable: those added, and those removed.
+// SyncDir makes added and removed names in dir durable.
 func SyncDir(dir string) error {
 	d, err := openDir(dir)
 	if err != nil {
@@ -242,8 +236,7 @@ func syncDir(d *File) error {
 	return err
 }
 
-// rename gives a file its name by the function, which may refuse one that is
-// taken.
+// rename renames a file by the given function.
 func rename(from, to string, by func(from, to string) error) error {
 	if err := crash.Failed("rename", to); err != nil {
 		return err
@@ -254,9 +247,9 @@ func rename(from, to string, by func(from, to string) error) error {
 	return crash.Failed("renamed", to)
 }
 
-// MkdirAll is Mkdir for dir and its missing parents. It is for what lies
-// outside of the data directory, and for making that one: what works inside
-// uses Mkdir, so that a data directory that has gone stays gone.
+// MkdirAll is Mkdir for dir and its missing parents. It is for directories outside
+// the data directory and for otm init: other callers use Mkdir or MkdirBelow, so
+// that a data directory that is gone stays gone.
 func MkdirAll(dir string) error {
 	if err := Mkdir(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -286,10 +279,9 @@ func MkdirBelow(root, dir string) error {
 	return nil
 }
 
-// Mkdir makes the directory dir with mode DirMode unless it is there, and
-// syncs its parent, which must be there: else the error matches
-// fs.ErrNotExist. What is in the way and is no directory is ENOTDIR, also a
-// link that leads nowhere.
+// Mkdir makes the directory dir with mode DirMode, unless it exists, and syncs its
+// parent. If the parent is missing, the error matches fs.ErrNotExist; if something
+// else has the name, also a dangling link, it is ENOTDIR.
 func Mkdir(dir string) error {
 	switch info, err := Stat(dir); {
 	case err == nil && info.IsDir():
@@ -304,8 +296,7 @@ func Mkdir(dir string) error {
 	}
 	err := os.Mkdir(dir, DirMode)
 	if errors.Is(err, fs.ErrExist) {
-		// Somebody else made it just now, or a link that leads nowhere is in
-		// the way.
+		// Somebody else made it just now, or it is a dangling link.
 		if info, err := Stat(dir); err != nil || !info.IsDir() {
 			return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 		}
@@ -315,10 +306,9 @@ func Mkdir(dir string) error {
 	return SyncDir(filepath.Dir(dir))
 }
 
-// RemoveLeftovers deletes the temporary files of this package in dir that
-// have not changed for the given age, and says how many. Those of a writer
-// that still runs are younger. What it deletes may be back after a power
-// failure, to be deleted again.
+// RemoveLeftovers deletes the temporary files of this package in dir that have not
+// changed for the given age, and returns how many. Files of a running writer are
+// younger. It is not durable.
 func RemoveLeftovers(dir string, olderThan time.Duration, now time.Time) (int, error) {
 	entries, err := ReadDir(dir)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"otm/internal/crash"
 )
 
-// File is an open file of ours. What is written is durable once Sync returned
+// File is an open file of ours. Written bytes are durable once Sync has returned
 // nil.
 type File struct{ *os.File }
 
-// OpenFile is os.OpenFile for files and directories of ours: what it makes has
+// OpenFile is os.OpenFile for files and directories of ours. A new file has
 // FileMode, and its name is not durable.
 func OpenFile(path string, flag int) (*File, error) {
 	if err := crash.Failed("open", path); err != nil {

@@ -4,7 +4,7 @@ package durable
 
 import "golang.org/x/sys/unix"
 
-// Free is how many bytes a user may still write to the file system of path.
+// Free returns how many bytes a user may still write to the file system of path.
 func Free(path string) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -11,20 +11,20 @@ import (
 	"otm/internal/crash"
 )
 
-// ErrNoFile says that something else stands where a file of ours should be.
+// ErrNoFile says that something other than a file has the name of a file.
 var ErrNoFile = errors.New("is no regular file")
 
-// ReadFile reads a whole file of ours. Whoever put a pipe in its place is not
-// waited for: the error matches ErrNoFile there, as for all that is no regular
-// file, at the end of links, and fs.ErrNotExist where there is nothing.
+// ReadFile reads a whole file of ours, also through links. The error matches
+// ErrNoFile if it is not a regular file, and fs.ErrNotExist if there is none. It
+// does not wait for a pipe.
 func ReadFile(path string) ([]byte, error) {
 	data, _, err := readAtMost(path, math.MaxInt64, 0)
 	return data, err
 }
 
-// ReadAtMost is ReadFile for what others may have made: it reads no more than
-// limit bytes, follows no link, for which the error matches ErrNoFile, and
-// returns what the file was like when it was read.
+// ReadAtMost is ReadFile for files that others may have made. It reads at most
+// limit bytes, follows no link (the error matches ErrNoFile), and returns the
+// state of the file when it was read.
 func ReadAtMost(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	return readAtMost(path, limit, syscall.O_NOFOLLOW)
 }
@@ -55,7 +55,7 @@ func readAtMost(path string, limit int64, flag int) ([]byte, fs.FileInfo, error)
 // Stat is os.Stat for files and directories of ours.
 func Stat(path string) (fs.FileInfo, error) { return look("stat", path, os.Stat) }
 
-// Lstat is os.Lstat for what stands in directories of ours.
+// Lstat is os.Lstat for directories of ours and what they hold.
 func Lstat(path string) (fs.FileInfo, error) { return look("lstat", path, os.Lstat) }
 
 // ReadDir is os.ReadDir for directories of ours.
