@@ -95,8 +95,10 @@ func (h *hub) run(ctx context.Context) error {
 		if !h.watched() {
 			continue // the next page that opens looks
 		}
-		if sleep(ctx, h.pause()) != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-time.After(h.pause()):
 		}
 		select {
 		case <-h.hints: // this look covers hints that came meanwhile
@@ -111,17 +113,6 @@ func (h *hub) pause() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return max(quiet, max(rest, 2*h.took)-time.Since(h.ended))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 func (h *hub) watched() bool {

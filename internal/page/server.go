@@ -80,11 +80,11 @@ func (s *Server) Run(ctx context.Context, changed ...<-chan struct{}) error {
 // Handler serves everything.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.file("index.html", "text/html; charset=utf-8"))
-	mux.HandleFunc("GET /lists/", s.file("index.html", "text/html; charset=utf-8")) // permalinks
-	mux.HandleFunc("GET /page/app.js", s.file("app.js", "text/javascript; charset=utf-8"))
-	mux.HandleFunc("GET /page/app.css", s.file("app.css", "text/css; charset=utf-8"))
-	mux.HandleFunc("GET /page/icon.svg", s.file("icon.svg", "image/svg+xml"))
+	mux.HandleFunc("GET /{$}", file("index.html"))
+	mux.HandleFunc("GET /lists/", file("index.html")) // permalinks
+	mux.HandleFunc("GET /page/app.js", file("app.js"))
+	mux.HandleFunc("GET /page/app.css", file("app.css"))
+	mux.HandleFunc("GET /page/icon.svg", file("icon.svg"))
 	mux.HandleFunc("POST /page/session", s.session)
 	mux.HandleFunc("POST /page/pass", s.pass)
 	mux.HandleFunc("GET /page/state", s.signedIn(s.state))
@@ -147,16 +147,9 @@ func answer(w http.ResponseWriter, code int, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
-func (s *Server) file(name, kind string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		data, err := static.ReadFile("static/" + name)
-		if err != nil {
-			http.Error(w, "internal error", http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", kind)
-		w.Write(data)
-	}
+// file serves a static file, whatever the path of the request.
+func file(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, static, "static/"+name) }
 }
 
 func (s *Server) state(w http.ResponseWriter, r *http.Request) {

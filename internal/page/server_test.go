@@ -375,3 +375,17 @@ func TestGoneAfterAsking(t *testing.T) {
 		t.Errorf("status %d, done %+v", w.Code, f.done)
 	}
 }
+
+// Browsers run a script and use a style only if the server names its kind.
+func TestStaticFiles(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	for path, kind := range map[string]string{
+		"/": "text/html; charset=utf-8", "/lists/T1/F1": "text/html; charset=utf-8",
+		"/page/app.js": "text/javascript; charset=utf-8", "/page/app.css": "text/css; charset=utf-8", "/page/icon.svg": "image/svg+xml",
+	} {
+		if w := ask(s, "GET", path, "", nil); w.Code != 200 || w.Header().Get("Content-Type") != kind || w.Body.Len() == 0 {
+			t.Errorf("%s: status %d, %q, %d bytes", path, w.Code, w.Header().Get("Content-Type"), w.Body.Len())
+		}
+	}
+}

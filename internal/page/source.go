@@ -11,8 +11,8 @@ type Source interface {
 	State(ctx context.Context) (*State, error)
 	// Detail returns the history of the task of a row.
 	Detail(ctx context.Context, row string) (*Detail, error)
-	// Do carries out what a person asked for. The error is a *Refusal where
-	// the person can mend it.
+	// Do carries out what a person asked for. The error is a *Refusal if the
+	// person can do something about it.
 	Do(ctx context.Context, a Action) (*Answer, error)
 }
 
@@ -42,13 +42,13 @@ type Rest struct {
 	Waiting    Waiting     `json:"waiting"`
 	Failed     []Failed    `json:"failed"`
 	Room       Room        `json:"room"`
-	// CreateCommand is the command that makes a task, for an empty board; ""
-	// where there is no agent yet, who has to be added to the file ConfigPath.
+	// CreateCommand is the command that makes a task, for an empty board. "": no
+	// agent is configured yet; the file ConfigPath takes one.
 	CreateCommand string `json:"createCommand,omitempty"`
 	ConfigPath    string `json:"configPath,omitempty"`
 }
 
-// Agent is somebody a task can be given to.
+// Agent is an agent or a person who can have tasks.
 type Agent struct {
 	Name   string `json:"name"`
 	Person bool   `json:"person"`
@@ -56,7 +56,7 @@ type Agent struct {
 
 // Task is a card.
 type Task struct {
-	ID        string    `json:"id"` // "" where a person's row has none yet
+	ID        string    `json:"id"` // "": a row that a person typed has none yet
 	Row       string    `json:"row"`
 	Title     string    `json:"title"`
 	Status    string    `json:"status"`
@@ -67,7 +67,7 @@ type Task struct {
 	Reason    string    `json:"reason,omitempty"`
 	Result    string    `json:"result,omitempty"`
 	Steps     []Step    `json:"steps"`
-	Events    int       `json:"events,omitempty"` // length of the history: when it grows, it is read anew
+	Events    int       `json:"events,omitempty"` // length of the history: when it grows, the page reads it again
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }
@@ -103,11 +103,11 @@ type Component struct {
 	Details string     `json:"details,omitempty"`
 }
 
-// Waiting is how much stands in the inboxes, and in failed/.
+// Waiting counts the files in the inboxes and in failed/.
 type Waiting struct {
 	NewTasks int `json:"newTasks"`
 	Updates  int `json:"updates"`
-	Failed   int `json:"failed"` // all of them; State.Failed may be the newest only
+	Failed   int `json:"failed"` // all of them; Rest.Failed holds the newest
 }
 
 // Failed is a drop that failed.
@@ -117,7 +117,7 @@ type Failed struct {
 	Error  string `json:"error"`
 	Class  string `json:"class"`
 	Hint   string `json:"hint,omitempty"`
-	// Renumber says that it can only succeed under a new task id.
+	// Renumber says that it can succeed only under a new task id.
 	Renumber bool `json:"renumber,omitempty"`
 }
 
@@ -125,13 +125,13 @@ type Failed struct {
 type Room struct {
 	Rows  int `json:"rows"`
 	Limit int `json:"limit,omitempty"`
-	// Live says that what is shown is the present. Else it is a snapshot as of
-	// WalkAt; nil: the list was not read yet.
+	// Live says that the page shows the present. Otherwise it shows a snapshot as
+	// of WalkAt; nil: the list was not read yet.
 	Live   bool       `json:"live"`
 	WalkAt *time.Time `json:"walkAt,omitempty"`
 }
 
-// Detail is what a task's own view shows besides.
+// Detail is what the view of one task shows beside its card.
 type Detail struct {
 	Why     string  `json:"why"`            // why the task is where it is
 	Next    string  `json:"next,omitempty"` // what to do about it
@@ -146,8 +146,8 @@ type Event struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-// Action is what a person asks for. Do names it; the other fields are those
-// that it needs.
+// Action is what a person asks for. Do names it and decides which other fields
+// it needs:
 //
 //	create    Title Agent Priority Type Project Steps: drop a task
 //	edit      Row, and those of Status Agent Priority Reason that are to change
@@ -176,7 +176,7 @@ type Action struct {
 	Steps    []string `json:"steps,omitempty"`
 }
 
-// Answer is what came of it.
+// Answer is the result of an action.
 type Answer struct {
 	ID string `json:"id,omitempty"` // of a task that was created
 }

@@ -22,12 +22,12 @@ let open = null; // the row whose sheet is open
 let version = ""; // of the state
 let offset = 0; // server's clock minus ours, ms
 let locked = false;
-let painted = false; // the first time
+let painted = false; // the first drawing is on the screen
 
 // ---- small helpers
 
-// clean shows characters that would act on the text around them instead of
-// letting them act.
+// clean shows control characters and characters that turn text around, so that
+// they do nothing.
 function clean(text) {
   return String(text ?? "").replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
     (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
@@ -51,8 +51,8 @@ function el(tag, attributes = {}, ...children) {
   return e;
 }
 
-// put sets the text of an element, and leaves the element alone where it is
-// the same: screen readers read what is set.
+// put sets the text of an element if it differs: screen readers read a text
+// whenever it is set.
 function put(e, text) {
   text = clean(text);
   if (e.textContent !== text) e.textContent = text;
@@ -79,8 +79,8 @@ function when(iso) {
   return (d.getFullYear() === new Date().getFullYear() ? thisYear : anyYear).format(d);
 }
 
-// place is where texts for people go: into the dialog that is open, else onto
-// the page. Nobody hears what stands behind a dialog.
+// place finds the element for a message: in the open dialog, else on the page.
+// Screen readers do not read what is behind a dialog.
 function place(selector) {
   return document.querySelector(`dialog[open] ${selector}`) || document.querySelector(`body > ${selector}`);
 }
@@ -97,8 +97,8 @@ function say(text, bad = false) {
 
 const announce = (text) => put(place(".announce"), text);
 
-// reconcile makes the children of parent those of the items, in their order.
-// What is there already stays where it is, with the focus and what is typed.
+// reconcile gives parent one child per item, in the order of the items. An
+// element that is there already stays, with the focus and what is typed.
 function reconcile(parent, items, key, make, update, strangersStay = false) {
   const wanted = new Set(items.map((item) => String(key(item))));
   const there = new Map([...parent.children].map((e) => [e.dataset.key, e]));
@@ -229,7 +229,7 @@ async function act(what, done) {
   }
 }
 
-// once lets a button's work run once at a time.
+// once ignores a button while its work runs.
 async function once(button, work) {
   if (button.ariaBusy === "true") return;
   button.ariaBusy = "true";
@@ -389,8 +389,8 @@ function drawBoard() {
   document.title = `${review ? `(${review}) ` : ""}OTM board`;
 }
 
-// dropCards takes away the cards that are not shown. Where one had the focus,
-// its column gets it.
+// dropCards removes the cards that are not shown. If one had the focus, its
+// column gets it.
 function dropCards(shown) {
   for (const [row, card] of cards) {
     if (shown.has(row)) continue;
@@ -515,8 +515,8 @@ function drawDetail(detail) {
 const selects = () => [$("taskStatus"), $("taskAgent"), $("taskPriority")];
 const edited = () => selects().filter((s) => "base" in s.dataset && s.value !== s.dataset.base);
 
-// settle shows what the board says in a select, unless the person chose
-// something else in it or has it open.
+// settle sets a select to the board's value, unless the person chose another
+// one or has the select open.
 function settle(select, value) {
   const theirs = "base" in select.dataset && select.value !== select.dataset.base;
   let choosing = false;
@@ -663,7 +663,7 @@ function bindSheet() {
   });
 }
 
-// finish closes the sheet and says what came of it where it is seen then.
+// finish closes the sheet and shows a message on the page.
 function finish(text) {
   $("task").close();
   say(text);
@@ -769,7 +769,7 @@ function take(update) {
   const moves = [];
   if (all) {
     const old = state.tasks;
-    // A card whose task is as it was stays as it is.
+    // An unchanged task keeps its card.
     state.tasks = new Map(update.tasks.map((t) => [t.row, same(old.get(t.row), t) ? old.get(t.row) : t]));
   }
   for (const t of (!all && update.tasks) || []) {
@@ -792,7 +792,7 @@ function take(update) {
   ready();
 }
 
-// ready marks when the page was first drawn and when that was painted, and
+// ready marks the times of the first drawing and of its painting, and then
 // draws the rest.
 function ready() {
   if (document.documentElement.dataset.ready) return;
@@ -910,8 +910,8 @@ function hear(event) {
   drawConnection();
 }
 
-// A browser holds few connections to one server: a page that nobody sees lets
-// go of its own, and catches up when it is looked at again.
+// A browser opens few connections to one server: a page that nobody sees closes
+// its stream, and catches up when it is seen again.
 let letGo = 0;
 
 function seen() {
@@ -969,7 +969,7 @@ async function copy(button) {
 
 function bindDialogs() {
   for (const b of document.querySelectorAll("[data-close]")) b.addEventListener("click", () => b.closest("dialog").close());
-  // A press on the backdrop closes what holds nothing that was typed.
+  // A press on the backdrop closes a dialog, unless something was typed in it.
   for (const d of [$("task"), $("health")]) {
     d.addEventListener("pointerdown", (e) => {
       const box = d.getBoundingClientRect();
