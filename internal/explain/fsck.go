@@ -53,5 +53,6 @@ var (
 	RowUnlinked      = code("fsck_row_unlinked", Warn, "a row bears its id, and its record knows none", "{next}")
 	RowUnmade        = code("fsck_row_unmade", Fail, "its row was never made, and its create counts as handled", "{next}")
 	CreateGone       = code("fsck_create_gone", Fail, "its row was never made, and its create is not there any more", "{next}")
+	TakenAside       = code("fsck_taken_aside", Warn, "a crash left {path} out of the way, and no sweep has put it back", "otm-injector --once")
 	Litter           = code("fsck_litter", Warn, "a crashed writer left {path}", "otm fsck --repair   # removes it")
 )
