@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"otm/heartbeat"
+	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/internal/logx"
 	"otm/pipeline"
@@ -186,5 +188,49 @@ func TestRunBeats(t *testing.T) {
 		if err != nil || b.Result != c.result || !strings.Contains(b.Details, c.details) {
 			t.Errorf("%s: %+v, %v, want %s: %s", name, b, err, c.result, c.details)
 		}
+	}
+}
+
+// TestC38OnceIsHarmless: the words of a board in the summary of a single run do not
+// reach the terminal as they are.
+func TestC38OnceIsHarmless(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "[slack]\nlist_id = \"F0123456789\"\ntoken_file = \"secrets/slack\"\n")
+	put(t, filepath.Join(h.Dir, "secrets", "slack"), "xoxb-1")
+	var out bytes.Buffer
+	h.Out = &out
+	c := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (outcome, error) {
+		return outcome{result: heartbeat.Partial, details: "column \x1b[2J\u202e is missing"}, nil
+	}}
+	if err := c.Once(t.Context()); err != nil || out.String() != "column \\x1b[2J\\u202e is missing\n" {
+		t.Errorf("printed %q, %v", &out, err)
+	}
+}
+
+// TestC52RateLimitIsNoSuccess: a run that waits for the rate limit is not done, and
+// says so as data.
+func TestC52RateLimitIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 3, 14, 9, 15, 2, 0, time.UTC)
+	err := &pipeline.BoardError{Method: "slackLists.items.list", Code: "ratelimited", Until: until}
+	found := boardFindings(err, false)
+	if got := resultOf(false, err); got != heartbeat.Partial || len(found) != 1 || found[0].Text(until) != "the rate limit of slackLists.items.list is reached until 09:15:02Z" {
+		t.Errorf("%s, %+v", got, found)
+	}
+	if got := resultOf(false, nil); got != heartbeat.Success {
+		t.Errorf("a run that did its work: %s", got)
+	}
+}
+
+// TestC52InjectorWithoutWork: an injector that has nothing to do notices all the same
+// that its token is refused.
+func TestC52InjectorWithoutWork(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	put(t, filepath.Join(p.h.Dir, "secrets", "slack"), "xoxb-wrong")
+	code, out := p.main("otm-injector", "--once")
+	b, err := heartbeat.Read(p.h.Dir, heartbeat.Injector)
+	if code != cli.Credentials || err != nil || b.Result != heartbeat.Error || len(b.Findings) != 1 || b.Findings[0].Code != explain.TokenRefused {
+		t.Errorf("exit %d: %s\n%+v, %v", code, out, b, err)
 	}
 }

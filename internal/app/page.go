@@ -26,8 +26,8 @@ type pageSource struct {
 func newPageSource(h *Home, log *slog.Logger) *pageSource {
 	return &pageSource{
 		pageReader{
-			look: func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() },
-			load: func(ctx context.Context, snap *slacklist.Snapshot) (*view.View, error) { return loadView(ctx, h, snap) },
+			look:    func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() },
+			sources: func(snap *slacklist.Snapshot) view.Sources { return viewSources(h, snap) },
 			cards: cardMaker{
 				agents: h.Config.Agents, store: h.Store, dir: filepath.Join(h.Dir, "tasks"), known: map[pipeline.TaskID]recordFacts{},
 			},
@@ -61,25 +61,30 @@ func createCommand(agents pipeline.Agents, dir string) string {
 type pageReader struct {
 	// look reads the board: the embedded one as it is now, a Slack List as it
 	// was when it was last read.
-	look   func(context.Context) (*slacklist.Snapshot, error)
-	live   bool // what look returns is the present
-	load   func(context.Context, *slacklist.Snapshot) (*view.View, error)
-	cards  cardMaker
-	create string // the command that makes a task
-	config string // the path of otm.toml
+	look       func(context.Context) (*slacklist.Snapshot, error)
+	live       bool // what look returns is the present
+	sources    func(*slacklist.Snapshot) view.Sources
+	workspaces view.WorkspaceCache
+	cards      cardMaker
+	create     string // the command that makes a task
+	config     string // the path of otm.toml
 }
 
-func (r *pageReader) view(ctx context.Context) (*view.View, error) {
+// view loads the directory. With countOnly, files in the inboxes and in failed/
+// are counted and not read.
+func (r *pageReader) view(ctx context.Context, countOnly bool) (*view.View, error) {
 	snap, err := r.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return r.load(ctx, snap)
+	s := r.sources(snap)
+	s.CountOnly, s.Workspaces = countOnly, r.workspaces.Get(s.Agents, s.Now)
+	return view.Load(ctx, s)
 }
 
 // State implements page.Source.
 func (r *pageReader) State(ctx context.Context) (*page.State, error) {
-	v, err := r.view(ctx)
+	v, err := r.view(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +161,7 @@ var errGone = &page.Refusal{Reason: "the row is no longer on the board"}
 
 // Detail implements page.Source.
 func (r *pageReader) Detail(ctx context.Context, row string) (*page.Detail, error) {
-	v, err := r.view(ctx)
+	v, err := r.view(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,9 @@ red.`,
 					return err
 				}
 			}
-			v, err := loadView(c.Context(), h, nil)
+			sources := viewSources(h, nil)
+			sources.CountOnly = true
+			v, err := view.Load(c.Context(), sources)
 			if err != nil {
 				return err
 			}

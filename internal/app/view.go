@@ -17,10 +17,14 @@ import (
 // loadView reads the directory for a command or the page. snap is the board as
 // the caller has it; nil: as it was last read.
 func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot) (*view.View, error) {
-	return view.Load(ctx, view.Sources{
+	return view.Load(ctx, viewSources(h, snap))
+}
+
+func viewSources(h *Home, snap *slacklist.Snapshot) view.Sources {
+	return view.Sources{
 		Dir: h.Dir, LogDir: h.LogDir(), Agents: h.Config.Agents, Times: h.Config.Times, Runner: runner(h), Now: h.Now(),
 		Records: h.Store, Snapshot: snap, Budget: h.Config.Slack.Budget,
-	})
+	}
 }
 
 // lookAround is loadView for a command: fresh reads the board before, and files

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"otm/dispatch"
@@ -111,10 +112,10 @@ func Within[T any](f func() (T, error)) (value T, answered bool) {
 // Workspace is what is wrong with an agent's workspace; nil: nothing is, or it
 // has none.
 func (v *View) Workspace(a *pipeline.Agent) *explain.Finding {
-	if v.workspaces == nil {
-		v.workspaces = LookAtWorkspaces(v.Agents)
+	if v.Workspaces == nil {
+		v.Workspaces = LookAtWorkspaces(v.Agents)
 	}
-	return v.workspaces[a.Name]
+	return v.Workspaces[a.Name]
 }
 
 // LookAtWorkspaces looks at the workspaces of all agents at the same time, and
@@ -136,6 +137,27 @@ func LookAtWorkspaces(agents pipeline.Agents) map[string]*explain.Finding {
 		}
 	}
 	return wrong
+}
+
+// WorkspaceCache is LookAtWorkspaces for who asks again and again. It is safe for
+// use by several goroutines; its zero value is empty.
+type WorkspaceCache struct {
+	mu    sync.Mutex // guards what follows, and is held while workspaces are looked at
+	wrong map[string]*explain.Finding
+	at    time.Time
+}
+
+// workspaceAge is for how long what a WorkspaceCache knows is fresh enough.
+const workspaceAge = 30 * time.Second
+
+// Get returns what is wrong with each workspace, by the agent's name.
+func (c *WorkspaceCache) Get(agents pipeline.Agents, now time.Time) map[string]*explain.Finding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wrong == nil || now.Sub(c.at).Abs() >= workspaceAge {
+		c.wrong, c.at = LookAtWorkspaces(agents), now
+	}
+	return c.wrong
 }
 
 func lookAt(a *pipeline.Agent) *explain.Finding {

@@ -38,6 +38,12 @@ type Sources struct {
 	// Snapshot is the board as the caller has it. Nil: as it was last read.
 	Snapshot *slacklist.Snapshot
 	Budget   float64 // see slacklist.ReadSnapshot; used where Snapshot is nil
+	// CountOnly leaves the contents of inbox and failed files unread: tasks then
+	// say nothing about them.
+	CountOnly bool
+	// Workspaces is what LookAtWorkspaces returned. Nil: they are looked at when
+	// they are asked for.
+	Workspaces map[string]*explain.Finding
 }
 
 // Runner is what keeps the components running.
@@ -67,12 +73,11 @@ type View struct {
 	failedCreates map[pipeline.TaskID]*inbox.Settled
 	failedUpdates map[pipeline.TaskID][]*inbox.Settled
 
-	records    map[pipeline.TaskID]loaded // that were read
-	owners     map[string]pipeline.TaskID // tasks by row, as the records say; nil: not read yet
-	ownersErr  error                      // why owners may be incomplete
-	agents     map[string]*Agent          // those that were asked for
-	workspaces map[string]*explain.Finding
-	outlooks   *dispatch.Outlooks
+	records   map[pipeline.TaskID]loaded // that were read
+	owners    map[string]pipeline.TaskID // tasks by row, as the records say; nil: not read yet
+	ownersErr error                      // why owners may be incomplete
+	agents    map[string]*Agent          // those that were asked for
+	outlooks  *dispatch.Outlooks
 }
 
 // Create is a new task that waits in the inbox.
@@ -85,7 +90,7 @@ type Create struct {
 type Inbox struct {
 	Waiting map[inbox.Kind]int
 	Oldest  time.Time // when the oldest that waits was delivered; zero: nothing waits
-	Failed  []Failure // the files in failed/, in the order of their names
+	Failed  []string  // the names of the files in failed/, in their order
 }
 
 // Failure is a file in failed/.
@@ -158,7 +163,7 @@ func (v *View) readInboxes() error {
 			if v.Inbox.Oldest.IsZero() || at.Before(v.Inbox.Oldest) {
 				v.Inbox.Oldest = at
 			}
-			if !f.Regular() {
+			if !f.Regular() || v.CountOnly {
 				continue
 			}
 			switch data, _, err := box.Read(f); {
@@ -186,38 +191,44 @@ func (v *View) addDrop(kind inbox.Kind, data []byte, at time.Time) {
 	}
 }
 
-func (v *View) readFailed() error {
-	box := inbox.Open(v.Dir)
-	names, err := box.SettledNames(inbox.FailedDir)
-	if err != nil {
+func (v *View) readFailed() (err error) {
+	if v.Inbox.Failed, err = inbox.Open(v.Dir).SettledNames(inbox.FailedDir); err != nil || v.CountOnly {
 		return err
 	}
-	for _, name := range names {
-		f, err := box.ReadSettled(inbox.FailedDir, name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue // somebody put it back meanwhile
-		case err != nil:
-			v.Inbox.Failed = append(v.Inbox.Failed, Failure{Name: name, Err: err})
-			v.Unread = append(v.Unread, fmt.Errorf("%s/%s cannot be read: %w", inbox.FailedDir, name, err))
-			continue
-		}
-		v.Inbox.Failed = append(v.Inbox.Failed, Failure{Name: name, Settled: *f})
+	for _, f := range v.failures(v.Inbox.Failed) {
 		switch id := f.TaskID(); {
+		case f.Err != nil:
+			v.Unread = append(v.Unread, fmt.Errorf("%s/%s cannot be read: %w", inbox.FailedDir, f.Name, f.Err))
 		case f.Object == nil || id == 0:
 		case f.Result.Inbox == inbox.NewTasks:
-			v.failedCreates[id] = f
+			v.failedCreates[id] = &f.Settled
 		case f.Result.Inbox == inbox.TaskUpdates:
-			v.failedUpdates[id] = append(v.failedUpdates[id], f)
+			v.failedUpdates[id] = append(v.failedUpdates[id], &f.Settled)
 		}
 	}
 	return nil
 }
 
-// Failures returns the files that failed last, at most n of them, the newest
+// failures reads files in failed/, without those that somebody put back
+// meanwhile.
+func (v *View) failures(names []string) []Failure {
+	var failed []Failure
+	box := inbox.Open(v.Dir)
+	for _, name := range names {
+		switch f, err := box.ReadSettled(inbox.FailedDir, name); {
+		case err == nil:
+			failed = append(failed, Failure{Name: name, Settled: *f})
+		case !errors.Is(err, fs.ErrNotExist):
+			failed = append(failed, Failure{Name: name, Err: err})
+		}
+	}
+	return failed
+}
+
+// Failures reads the files that failed last, at most n of them, the newest
 // first.
 func (v *View) Failures(n int) []Failure {
-	failed := slices.Clone(v.Inbox.Failed[max(0, len(v.Inbox.Failed)-n):])
+	failed := v.failures(v.Inbox.Failed[max(0, len(v.Inbox.Failed)-n):])
 	slices.Reverse(failed)
 	return failed
 }

@@ -106,7 +106,7 @@ func TestC18NeverWellFor(t *testing.T) {
 		"nothing":       {func(*View) {}, heartbeat.Green, ""},
 		"no agent":      {func(v *View) { v.Agents = nil }, heartbeat.Red, explain.NoAgents},
 		"no workspace":  {func(v *View) { v.Agents[0].Workspace += "/gone" }, heartbeat.Red, explain.WorkspaceMissing},
-		"a failed file": {func(v *View) { v.Inbox.Failed = []Failure{{Name: "x.json"}} }, heartbeat.Yellow, explain.FilesFailed},
+		"a failed file": {func(v *View) { v.Inbox.Failed = []string{"x.json"} }, heartbeat.Yellow, explain.FilesFailed},
 		"a full list":   {func(v *View) { v.Board.Limit, v.Board.Count = 3, 3 }, heartbeat.Yellow, explain.ListFullAt},
 		"little room":   {func(v *View) { v.Board.Limit, v.Board.Count = 10, 9 }, heartbeat.Yellow, explain.ListNearlyFull},
 		"a backlog":     {func(v *View) { v.Inbox.Oldest = v.Now.Add(-time.Hour) }, heartbeat.Red, explain.BacklogOld},
