@@ -40,10 +40,10 @@ func newWakers(h *Home, log *slog.Logger, resident bool) (wakers map[pipeline.Tr
 // pathDir is the folder that is put in front of the PATH of agents.
 func (h *Home) pathDir() string { return cmp.Or(h.PathDir, install.Folder()) }
 
-// messageDir is the data directory as messages to agents name it: "" where
-// they find it without.
+// messageDir is the data directory for messages to agents; "" if agents find it by
+// themselves.
 func (h *Home) messageDir() string {
-	onlyHome := func(key string) string { // agents need not have what else is set here
+	onlyHome := func(key string) string { // agents may lack the rest of our environment
 		if key == "HOME" {
 			return h.Getenv(key)
 		}
@@ -180,8 +180,7 @@ func (n *gatewayNotes) tell() {
 	}
 }
 
-// runExecHelper is what a binary does that was started to hold an agent's
-// process.
+// runExecHelper is the main function of a process that holds an agent's process.
 func runExecHelper(s cli.Streams) int {
 	open := func(dir string) pipeline.Records { return task.Open(dir, nil) }
 	ended := func(dir string) { slacklist.TouchChanged(dir) }
