@@ -274,3 +274,37 @@ func TestLogLines(t *testing.T) {
 		}
 	}
 }
+
+// A store of a former version opens, with a second list, a column of a kind that
+// the board no longer knows, grants, and the numbers that its lines had.
+func TestFormerStore(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(filepath.Join("testdata", "former-rows.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, rowsFile), raw)
+	s := mustOpen(t, dir)
+	if got := titles(t, s); !slices.Equal(got, []string{"step", "task"}) {
+		t.Errorf("rows %q", got)
+	}
+	s.store.view(func(st *state) {
+		if len(st.shelves) != 2 {
+			t.Fatalf("%d lists", len(st.shelves))
+		}
+		for id, sh := range st.shelves {
+			for _, r := range sh.order {
+				if item := string(renderItem(sh.list, r)); !json.Valid([]byte(item)) || id != s.listID && (!strings.Contains(item, "other") || strings.Contains(item, "originalUrl")) {
+					t.Errorf("row %s", item)
+				}
+			}
+		}
+	})
+	mustAdd(t, s, "new")
+	want := dump(t, s)
+	mustClose(t, s)
+	if got := dump(t, mustOpen(t, dir)); got != want {
+		t.Errorf("after reopening:\n%s\nwant\n%s", got, want)
+	}
+}

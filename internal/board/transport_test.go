@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -257,4 +258,37 @@ func TestAuthTest(t *testing.T) {
 	if person["user_id"] != "U0ALICE" || person["bot_id"] != nil {
 		t.Errorf("person: %v", person)
 	}
+}
+
+// C36: a local user without a token sent bodies that the board read before it
+// looked at the token. It looks first, and reads nothing.
+func TestC36TokenBeforeBody(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	s, err := board.Open(board.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, method := range board.MethodNames() {
+		for _, token := range []string{"", "Bearer " + b.Token} { // another board's
+			body := &untouched{}
+			r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/api/"+method, body)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Authorization", token)
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, r)
+			if body.read || w.Header().Get("Connection") != "close" || !strings.Contains(w.Body.String(), "auth") {
+				t.Errorf("%s with token %q: read %t, connection %q, %s", method, token, body.read, w.Header().Get("Connection"), w.Body)
+			}
+		}
+	}
+}
+
+// untouched is a body that notes whether it was read.
+type untouched struct{ read bool }
+
+func (b *untouched) Read([]byte) (int, error) {
+	b.read = true
+	return 0, io.EOF
 }

@@ -8,19 +8,21 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
 
 // webAPI names the folder in which the npm package @slack/web-api is
-// installed. Where it is set, Call goes through Slack's own client for Node
-// instead of a plain form call: the same suite, a second client.
+// installed. If it is set, Call goes through Slack's own client for Node instead
+// of a plain form call: the same suite, a second client.
 const webAPI = "OTM_TEST_SLACK_WEB_API"
 
 //go:embed client.js
 var clientJS string
 
-// sidecar is a Node process that makes calls with Slack's client.
+// A sidecar is a Node process that makes calls with Slack's client.
 type sidecar struct {
 	mu  sync.Mutex // one call at a time
 	in  io.WriteCloser
@@ -30,6 +32,11 @@ type sidecar struct {
 var node = sync.OnceValues(func() (*sidecar, error) {
 	cmd := exec.Command("node", "-e", clientJS)
 	cmd.Dir, cmd.Stderr = os.Getenv(webAPI), os.Stderr
+	// Without the mark of the run (package leak): it serves until the tests' own
+	// process ends.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "TEST_RUN_DIR=") || strings.HasPrefix(v, "TMPDIR=")
+	})
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -69,7 +76,7 @@ func (s *sidecar) call(base, token, method string, args map[string]any) (map[str
 	return answer.Answer, nil
 }
 
-// viaWebAPI makes the call with Slack's client, where that is wanted.
+// viaWebAPI makes the call with Slack's client, if webAPI is set.
 func viaWebAPI(t testing.TB, base, token, method string, args map[string]any) (answer map[string]any, done bool) {
 	t.Helper()
 	if os.Getenv(webAPI) == "" {
