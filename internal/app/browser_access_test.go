@@ -89,7 +89,7 @@ func TestPageAccessibility(t *testing.T) {
 	tab.checkTree("new task", "dialog New task", "textbox Title", "combobox Agent", "combobox Priority", "combobox Type", "textbox Project", "textbox Steps, one a line", "button Cancel", "button Create")
 	tab.press(kb.Escape)
 	tab.click("#healthButton")
-	tab.checkTree("health", "dialog How OTM is", "heading Problems", "heading Components", "heading Failed files", "button Retry: 20260314T082019.000000000Z-x.json")
+	tab.checkTree("health", "dialog Health", "heading Problems", "heading Components", "heading Failed files", "button Retry: 20260314T082019.000000000Z-x.json")
 	tab.press(kb.Escape)
 	stranger := newTab(t)
 	stranger.open(o.page())

@@ -582,7 +582,7 @@ function drawReview(task) {
   $("reviewButtons").hidden = asks;
   $("approve").disabled = task.status !== "agent_done";
   put($("sendBackLabel"), asks ? "Your answer" : "What is missing?");
-  put($("sendBackHint"), `${who} gets this as your words, with the task. ` + (asks ? "The history keeps your answer." : "Ticked steps stay ticked: open those that are to be done again."));
+  put($("sendBackHint"), `${who} gets this as your words, with the task. ` + (asks ? "The history keeps the question and the answer." : "Ticked steps stay ticked: open those that are to be done again."));
   put($("sendBackButton"), asks ? "Answer and hand back" : "Send back");
 }
 
@@ -688,7 +688,7 @@ function bindCreate() {
         $("create").close();
         f.title.value = f.steps.value = ""; // the rest often stays the same
         f.priority.value = "normal";
-        say(`${made.id} is dropped and on its way to the board.`);
+        say(`${made.id} is dropped: the injector brings it to the board.`);
       } catch (err) {
         $("createError").hidden = false;
         put($("createError"), err.message);
