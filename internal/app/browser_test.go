@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +33,11 @@ var chromium struct {
 	err  error
 }
 
-func TestMain(m *testing.M) { os.Exit(leak.Main(withBrowser{m})) }
+func TestMain(m *testing.M) {
+	// These tests wait for a browser and other processes most of the time.
+	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+	os.Exit(leak.Main(withBrowser{m}))
+}
 
 // withBrowser are the tests, after which the browser ends.
 type withBrowser struct{ *testing.M }
