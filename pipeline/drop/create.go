@@ -73,7 +73,7 @@ func ParseCreate(data []byte) (*Create, error) {
 		r.fail(&InvalidError{Field: "taskId", Reason: "is missing: only otm-create gives out task ids",
 			Hint: "otm-create --from -"})
 	}
-	id := r.taskID()
+	id := r.taskID(pipeline.ParseFileID)
 	c := r.create(pipeline.Task{ID: id, Priority: pipeline.Normal, Type: pipeline.Action})
 	c.ID = r.text("id", pipeline.MaxText)
 	if r.has("by") {

@@ -31,9 +31,8 @@ func (e *InvalidError) Name() string {
 
 // reader reads fields from an object and keeps the first error.
 type reader struct {
-	object   *Object
-	defaults *Update
-	err      error
+	object *Object
+	err    error
 }
 
 func (r *reader) fail(err error) {
@@ -167,15 +166,8 @@ func (r *reader) time(field string) time.Time {
 	return t
 }
 
-func (r *reader) taskID() pipeline.TaskID {
-	return r.parsedID(pipeline.ParseFileID)
-}
-
-func (r *reader) taskIDAsTyped() pipeline.TaskID {
-	return r.parsedID(pipeline.ParseTaskID)
-}
-
-func (r *reader) parsedID(parse func(string) (pipeline.TaskID, error)) pipeline.TaskID {
+// taskID reads the id of a task; 0 after an error.
+func (r *reader) taskID(parse func(string) (pipeline.TaskID, error)) pipeline.TaskID {
 	s := r.text("taskId", pipeline.MaxText)
 	if r.err != nil {
 		return 0

@@ -67,8 +67,8 @@ func ParseUpdate(data []byte) (*Update, error) {
 		return nil, err
 	}
 	r := newReader(o, updateFields...)
-	u := r.update()
-	u.TaskID = r.taskID()
+	u := r.update(Update{})
+	u.TaskID = r.taskID(pipeline.ParseFileID)
 	u.ID = r.text("id", pipeline.MaxText)
 	u.Ignored = o.unknown(updateFields)
 	return u, r.err
@@ -88,20 +88,16 @@ func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 	}
 	r := newReader(o, updateFields...)
 	r.refuseUnknown(updateLineFields)
-	r.defaults = &defaults
-	u := r.update()
+	u := r.update(defaults)
 	u.TaskID = defaults.TaskID
 	if r.has("taskId") || u.TaskID == 0 {
-		u.TaskID = r.taskIDAsTyped()
+		u.TaskID = r.taskID(pipeline.ParseTaskID)
 	}
 	return u, r.err
 }
 
-func (r *reader) update() *Update {
-	u := &Update{}
-	if r.defaults != nil {
-		*u = *r.defaults
-	}
+// update reads the fields that a file and a line share, over the defaults in u.
+func (r *reader) update(u Update) *Update {
 	if action := r.text("action", pipeline.MaxText); action != "" && action != "update" {
 		r.fail(&InvalidError{Field: "action", Reason: fmt.Sprintf("is %q: only \"update\" is known", action)})
 	}
@@ -118,8 +114,8 @@ func (r *reader) update() *Update {
 		u.Result = r.text("result", pipeline.MaxResult)
 	}
 	u.CreatedAt = r.time("createdAt")
-	r.fail(CheckUpdate(u))
-	return u
+	r.fail(CheckUpdate(&u))
+	return &u
 }
 
 func (r *reader) status() pipeline.Status {
