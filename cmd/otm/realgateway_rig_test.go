@@ -243,12 +243,13 @@ func (g *realGateway) ready(t *testing.T) {
 	t.Logf("gateway %s was ready after %.1f s", g.version, time.Since(g.begun).Seconds())
 }
 
-// cli runs openclaw beside the gateway, as its owner does.
+// cli runs openclaw beside the gateway, as its owner does. On a busy machine the
+// answer may come too late: then the command may have had its effect.
 func (g *realGateway) cli(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := g.command(args...)
 	cmd.WaitDelay = time.Minute
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil && !bytes.Contains(out, []byte("may have been applied")) {
 		t.Fatalf("openclaw %v: %v\n%s", args, err, out)
 	}
 }

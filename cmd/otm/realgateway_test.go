@@ -22,6 +22,9 @@ import (
 // sixAgents are those of the real gateway.
 var sixAgents = []string{"archibald", "beatrix", "cosima", "devdas", "emil", "fadime"}
 
+// skilled is one more, which has our skill and gets no task.
+const skilled = "gudrun"
+
 // TestRealGateway runs the pipeline with OpenClaw's own gateway, whose agents
 // have a scripted model and a real shell. docs/decisions/0018 says what cannot
 // be tried with it.
@@ -29,8 +32,8 @@ func TestRealGateway(t *testing.T) {
 	prepared(t)
 	c := newHouse(t)
 	r := &realCase{model: newScripted(t), home: c}
-	r.g = newRealGateway(t, r.model, c.bin, sixAgents)
-	r.g.giveSkill(t, "fadime")
+	r.g = newRealGateway(t, r.model, c.bin, append(slices.Clone(sixAgents), skilled))
+	r.g.giveSkill(t, skilled)
 	for _, group := range [][]realTest{
 		{{"not there", notThere}}, // and starts the gateway
 		{{"whole loop", wholeLoop}},
@@ -482,10 +485,10 @@ func unknownAgent(t *testing.T, c *realCase) {
 // skillNotEligible: an agent has our skill, but the gateway's own PATH lacks the
 // programs (C59).
 func skillNotEligible(t *testing.T, c *realCase) {
-	h := c.house(t, c.g.url(), rewakeLate, "emil", "fadime")
+	h := c.house(t, c.g.url(), rewakeLate, "emil", skilled)
 	h.startBoard("")
 	got := h.doctor()
-	if !strings.Contains(got, "fadime has the skill otm and is not told of it: the gateway process does not find otm, otm-create, otm-update on its PATH") ||
+	if !strings.Contains(got, skilled+" has the skill otm and is not told of it: the gateway process does not find otm, otm-create, otm-update on its PATH") ||
 		strings.Contains(got, "emil has the skill") {
 		t.Errorf("doctor says %q", got)
 	}
