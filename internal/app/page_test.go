@@ -360,15 +360,17 @@ func TestC9Answers(t *testing.T) {
 	rows := plant(t, h,
 		seed{title: "asks", status: "blocked", agent: "devdas", reason: "which colour?"},
 		seed{title: "asks too", status: "blocked", agent: "devdas", reason: "which font?"},
-		seed{title: "works", status: "in_progress", agent: "devdas"})
+		seed{title: "works", status: "in_progress", agent: "devdas"},
+		seed{title: "is done", status: "agent_done", agent: "devdas"})
 	v := visit(t, h, board.Options{})
 	v.do(page.Action{Do: "sendback", Row: rows[0], Reason: "green"})
 	v.do(page.Action{Do: "edit", Row: rows[1], Reason: "any"})
 	v.do(page.Action{Do: "edit", Row: rows[2], Reason: "mind the fonts", Priority: "high"})
+	v.do(page.Action{Do: "edit", Row: rows[3], Reason: "I look at it tomorrow"})
 	for i, want := range []struct {
 		status pipeline.Status
 		reason string
-	}{{pipeline.New, "green"}, {pipeline.Blocked, "any"}, {pipeline.InProgress, "mind the fonts"}} {
+	}{{pipeline.New, "green"}, {pipeline.Blocked, "any"}, {pipeline.InProgress, "mind the fonts"}, {pipeline.AgentDone, "I look at it tomorrow"}} {
 		rec, err := h.Store.Load(pipeline.TaskID(i + 1))
 		if err != nil {
 			t.Fatal(err)
@@ -380,6 +382,7 @@ func TestC9Answers(t *testing.T) {
 	wantLines(t, v.said("T-00001"), "changed status: blocked to new", "answered: green")
 	wantLines(t, v.said("T-00002"), "answered: any")
 	wantLines(t, v.said("T-00003"), "changed priority: to high", "changed reason: mind the fonts")
+	wantLines(t, v.said("T-00004"), "changed reason: I look at it tomorrow")
 }
 
 // C10: a step that a person has just added on the board has no number yet, as

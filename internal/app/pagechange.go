@@ -158,18 +158,9 @@ func (w *pageWriter) write(ctx context.Context, c *change) (err error) {
 			err = fmt.Errorf("it stands on the board: %w", err)
 		}
 	}()
-	row := b.Row(c.row)
-	if row == nil || c.from != nil && !b.Current(row, knownFor) {
-		if err := b.Refresh(ctx, 0); err != nil {
-			return err
-		}
-		row = b.Row(c.row)
-	}
-	if row == nil || (row.Parent != "") != c.step {
-		return errGone
-	}
-	if now := row.CurrentStatus(); c.from != nil && !slices.Contains(c.from, now) {
-		return &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(texts(c.from), " or "))}
+	row, err := c.find(ctx, b)
+	if err != nil {
+		return err
 	}
 	before, task := *row, row
 	if c.step {
@@ -187,15 +178,39 @@ func (w *pageWriter) write(ctx context.Context, c *change) (err error) {
 	if id == 0 {
 		return nil // typed by hand: there is no record yet
 	}
+	return w.note(ctx, c, id, taskRow, &before)
+}
+
+// find returns the row of the change, if the change is possible. It reads the
+// board if what is known is too old. The error may be a *page.Refusal.
+func (c *change) find(ctx context.Context, b pipeline.Batch) (*pipeline.Row, error) {
+	row := b.Row(c.row)
+	if row == nil || c.from != nil && !b.Current(row, knownFor) {
+		if err := b.Refresh(ctx, 0); err != nil {
+			return nil, err
+		}
+		row = b.Row(c.row)
+	}
+	if row == nil || (row.Parent != "") != c.step {
+		return nil, errGone
+	}
+	if now := row.CurrentStatus(); c.from != nil && !slices.Contains(c.from, now) {
+		return nil, &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(texts(c.from), " or "))}
+	}
+	return row, nil
+}
+
+// note notes a change that stands on the board in the record of its task.
+func (w *pageWriter) note(ctx context.Context, c *change, id pipeline.TaskID, taskRow string, before *pipeline.Row) error {
 	now := w.now()
 	rec, err := w.store.Change(ctx, id, func(r *pipeline.Record) error {
 		if r.RowID != taskRow {
 			return pipeline.ErrUnchanged // the next pass makes it from the row, or the id is another task's
 		}
 		if c.step {
-			c.noteTick(r, &before, now)
+			c.noteTick(r, before, now)
 		} else {
-			c.noteOn(r, &before, now)
+			c.noteOn(r, before, now)
 		}
 		return nil
 	})
@@ -219,7 +234,7 @@ func (c *change) noteOn(r *pipeline.Record, before *pipeline.Row, now time.Time)
 			r.GiveTo(c.agent, human, now)
 		case pipeline.FieldReason:
 			r.Reason, r.Answered = cell.Text, true
-			r.Note(now, human, reasonEvent(was), cell.Text)
+			r.Note(now, human, reasonEvent(was, r.Status), cell.Text)
 		case pipeline.FieldPriority:
 			r.Priority = pipeline.Priority(cell.Text)
 			r.Note(now, human, pipeline.EventPriority, "to "+cell.Text)
@@ -230,12 +245,13 @@ func (c *change) noteOn(r *pipeline.Record, before *pipeline.Row, now time.Time)
 	}
 }
 
-// reasonEvent is what it means that a person sets the reason of a task.
-func reasonEvent(at pipeline.Status) string {
-	switch at {
-	case pipeline.Blocked:
+// reasonEvent is what it means that a person sets the reason of a task, which
+// may come into another status with it.
+func reasonEvent(was, is pipeline.Status) string {
+	switch {
+	case was == pipeline.Blocked:
 		return "answered"
-	case pipeline.AgentDone:
+	case was == pipeline.AgentDone && is == pipeline.New:
 		return "sent back"
 	}
 	return "changed reason"
