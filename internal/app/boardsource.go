@@ -99,7 +99,7 @@ type boardFinder struct {
 }
 
 func (h *Home) boards() boardFinder {
-	return boardFinder{dir: h.Dir, config: h.Config, getenv: h.Getenv, now: h.Now, start: h.startCommand}
+	return boardFinder{dir: h.Dir, config: h.Config, getenv: h.Getenv, now: h.Now, start: func() string { return startCommand(h.Dir, h.Getenv) }}
 }
 
 // find returns the client options of the board.

@@ -8,20 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"otm/heartbeat"
 	"otm/internal/cli"
+	"otm/internal/install"
 	"otm/internal/submit"
 	"otm/pipeline"
 )
-
-// programNames are the programs that may be installed beside each other.
-var programNames = []string{"otm", "otm-create", "otm-update", heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector}
 
 // Commands are all commands, for programs that describe them, as manual pages.
 func Commands() []*cobra.Command {
 	s := cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }}
 	var all []*cobra.Command
-	for _, name := range programNames {
+	for _, name := range install.Programs {
 		all = append(all, commandNamed(name, s, nil))
 	}
 	return all
@@ -44,7 +41,7 @@ func completionCommand() *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			var script bytes.Buffer
-			others := programNames[1:]
+			others := install.Programs[1:]
 			switch args[0] {
 			case "bash":
 				if err := c.Root().GenBashCompletionV2(&script, true); err != nil {
@@ -55,7 +52,7 @@ func completionCommand() *cobra.Command {
 				if err := c.Root().GenZshCompletion(&script); err != nil {
 					return err
 				}
-				all := strings.Join(programNames, " ")
+				all := strings.Join(install.Programs, " ")
 				text := strings.Replace(script.String(), "#compdef otm\ncompdef _otm otm\n", "#compdef "+all+"\ncompdef _otm "+all+"\n", 1)
 				script.Reset()
 				script.WriteString(text)

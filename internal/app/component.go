@@ -14,6 +14,7 @@ import (
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/fsck"
+	"otm/internal/install"
 	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -113,7 +114,7 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		f := explain.New(explain.ConfigChanged, "apply", applyHint(c.home.installation()))
+		f := explain.New(explain.ConfigChanged, "apply", applyHint(install.Find(c.home.Dir, c.home.Getenv)))
 		out.details += "; " + f.Text(c.home.Now()) + ": to apply it, " + f.Next(c.home.Now())
 		out.findings = append(out.findings, f)
 		if out.result == heartbeat.Success {

@@ -21,7 +21,7 @@ import (
 func (d *doctor) board(ctx context.Context, v *view.View) {
 	where, err := d.home.boards().find()
 	if errors.Is(err, errNoBoard) {
-		d.say("board", explain.BoardNotRunning, "start", d.home.startCommand())
+		d.say("board", explain.BoardNotRunning, "start", startCommand(d.home.Dir, d.home.Getenv))
 		return
 	}
 	if err != nil {

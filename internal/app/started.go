@@ -5,12 +5,10 @@ import (
 	"otm/internal/install"
 )
 
-// installation returns how otm install runs the services of a data directory;
-// nil if it does not.
-func (h *Home) installation() *install.Options { return install.Find(h.Dir, h.Getenv) }
-
 // startCommand is the command line that starts what is to run.
-func (h *Home) startCommand() string { return startBy(h.installation(), h.Dir, h.Getenv) }
+func startCommand(dir string, getenv func(string) string) string {
+	return startBy(install.Find(dir, getenv), dir, getenv)
+}
 
 // startBy is the command line that starts what is to run, by otm install or else
 // by hand.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"otm/internal/explain"
+	"otm/internal/install"
 	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/pipeline"
@@ -47,7 +48,7 @@ func lookAround(ctx context.Context, h *Home, fresh bool) (*view.View, error) {
 
 // runner is what keeps the components of a directory running.
 func runner(h *Home) view.Runner {
-	o := h.installation()
+	o := install.Find(h.Dir, h.Getenv)
 	return view.Runner{Installed: o != nil, Timers: o != nil && o.Timers, Start: startBy(o, h.Dir, h.Getenv), Apply: applyHint(o)}
 }
 

@@ -18,7 +18,7 @@ func TestC23FolderThatStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range programs {
+	for _, name := range Programs {
 		for _, dir := range []string{cellar, other} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
 				t.Fatal(err)

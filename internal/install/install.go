@@ -243,7 +243,7 @@ type planned struct {
 func (in *installer) plan(o Options, files []file) (*plan, error) {
 	p := &plan{logDir: o.LogDir}
 	if p.logDir == "" && in.manager == Launchd {
-		p.logDir = filepath.Join(o.Home, "Library", "Logs", "OpenClaw")
+		p.logDir = o.LogFolder()
 	}
 	for _, f := range files {
 		found, err := readFile(filepath.Join(in.folder, f.Name))

@@ -59,7 +59,7 @@ func newInstallWorld(t *testing.T) *installWorld {
 	for name, text := range map[string]string{"format": "1\n", "next-task-id.json": "{\"next\":1}\n", config.FileName: ""} {
 		w.write(filepath.Join(w.dir, name), text, 0o600)
 	}
-	for _, name := range programs {
+	for _, name := range Programs {
 		w.write(filepath.Join(w.bin, name), "#!/bin/sh\n", 0o755)
 	}
 	return w
@@ -890,7 +890,7 @@ func TestRenderedCommandLines(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)
 	w.bin = filepath.Join(t.TempDir(), `b "<&>' é`)
-	if err := errors.Join(os.Mkdir(w.bin, 0o700), leak.Programs(w.bin, programs...)); err != nil {
+	if err := errors.Join(os.Mkdir(w.bin, 0o700), leak.Programs(w.bin, Programs...)); err != nil {
 		t.Fatal(err)
 	}
 	w.config("[board]\nlisten = \"127.0.0.1:0\"\n")

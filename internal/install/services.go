@@ -51,17 +51,17 @@ type service struct {
 func (s setup) services() []service {
 	once := func(program string) []string { return []string{program, "--once"} }
 	stay := func(program string) []string { return []string{program, "--every", "2m"} }
-	injector := service{Unit: "otm-injector", Label: "otm-watcher", About: "injector", Argv: []string{heartbeat.Injector}, Component: heartbeat.Injector, Local: s.LocalBoard}
-	dispatcher := service{Unit: "otm-dispatcher", About: "dispatcher", Argv: stay(heartbeat.Dispatcher), Component: heartbeat.Dispatcher,
+	injector := service{Unit: heartbeat.Injector, Label: heartbeat.Watcher, About: "injector", Argv: []string{heartbeat.Injector}, Component: heartbeat.Injector, Local: s.LocalBoard}
+	dispatcher := service{Unit: heartbeat.Dispatcher, About: "dispatcher", Argv: stay(heartbeat.Dispatcher), Component: heartbeat.Dispatcher,
 		Starts: s.Exec, Local: s.LocalBoard && s.LocalGateway, Writes: s.Workspaces}
-	detector := service{Unit: "otm-completion-detector", About: "completion detector", Argv: stay(heartbeat.Detector), Component: heartbeat.Detector, Local: s.LocalBoard}
+	detector := service{Unit: heartbeat.Detector, About: "completion detector", Argv: stay(heartbeat.Detector), Component: heartbeat.Detector, Local: s.LocalBoard}
 	var all []service
 	if s.Board {
-		all = append(all, service{Unit: "otm-board", About: "embedded board", Argv: []string{"otm", "board"}, Component: heartbeat.Board, Serves: true, Local: true})
+		all = append(all, service{Unit: heartbeat.Board, About: "embedded board", Argv: []string{"otm", "board"}, Component: heartbeat.Board, Serves: true, Local: true})
 	}
 	if s.Timers {
 		watcher, sweeper := injector, injector
-		watcher.Unit, watcher.Watches, watcher.About = "otm-watcher", true, "watch on the inboxes"
+		watcher.Unit, watcher.Watches, watcher.About = heartbeat.Watcher, true, "watch on the inboxes"
 		sweeper.Unit, sweeper.Label, sweeper.Minutes, sweeper.About = "otm-sweeper", "otm-sweeper", 10, "one sweep of the inboxes"
 		dispatcher.Minutes, detector.Minutes = 2, 2
 		for _, v := range []service{sweeper, watcher, dispatcher, detector} {
@@ -94,7 +94,7 @@ type file struct {
 var sources embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"program": program, "word": word, "rest": rest, "string": stringElement,
+	"program": program, "word": word, "rest": rest, "string": stringElement, "seconds": func(minutes int) int { return minutes * 60 },
 }).ParseFS(sources, "*.tmpl"))
 
 // files renders all files. The error names a path that no file can hold.
@@ -180,9 +180,6 @@ func (o Options) component(name string) string {
 // Once reports whether a service makes single runs.
 func (v service) Once() bool { return v.Component == "" }
 
-// Seconds is the time between single runs.
-func (v service) Seconds() int { return v.Minutes * 60 }
-
 // PrivateTmp reports whether a /tmp of its own would hide nothing that a service
 // needs.
 func (v service) PrivateTmp() bool {
@@ -191,38 +188,24 @@ func (v service) PrivateTmp() bool {
 	})
 }
 
-// Program is the command with its absolute path, for launchd.
-func (v service) Program() []string {
-	return append([]string{filepath.Join(v.Bin, v.Argv[0])}, v.Argv[1:]...)
+// LogFolder is the folder into which launchd writes what a program prints.
+func (o Options) LogFolder() string {
+	if o.LogDir != "" {
+		return o.LogDir
+	}
+	return filepath.Join(o.Home, "Library", "Logs", "OpenClaw")
 }
 
-// ErrLog is the file into which launchd writes what the program prints on
-// stderr. A resident rotates its own log, and launchd would go on writing into
-// the rotated file: it gets another.
-func (v service) ErrLog() string {
+// Log is the name of launchd's log of the service. A resident rotates its own log,
+// and launchd would go on writing into the rotated file: it gets another.
+func (v service) Log() string {
 	switch {
 	case !v.Once():
-		return filepath.Join(v.logDir(), v.Component+".stderr.log")
+		return v.Component + ".stderr.log"
 	case v.Watches:
-		return filepath.Join(v.logDir(), "otm-watcher.log")
+		return v.Unit + ".log"
 	}
-	return filepath.Join(v.logDir(), v.Argv[0]+".log")
-}
-
-// OutLog is the same for stdout. The board prints the address that opens its
-// page, which belongs in no log.
-func (v service) OutLog() string {
-	if v.Serves {
-		return "/dev/null"
-	}
-	return v.ErrLog()
-}
-
-func (v service) logDir() string {
-	if v.LogDir != "" {
-		return v.LogDir
-	}
-	return filepath.Join(v.Home, "Library", "Logs", "OpenClaw")
+	return v.Argv[0] + ".log"
 }
 
 // check refuses what the files of the manager cannot hold.

@@ -120,12 +120,12 @@ func onThisMachine(raw string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// programs must stand in one folder: services start them, and agents run them.
-var programs = []string{"otm", "otm-create", "otm-update", heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector}
+// Programs must stand in one folder: services start them, and agents run them.
+var Programs = []string{"otm", "otm-create", "otm-update", heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector}
 
 func missingPrograms(bin string) error {
 	var missing []string
-	for _, name := range programs {
+	for _, name := range Programs {
 		if !isProgram(filepath.Join(bin, name)) {
 			missing = append(missing, name)
 		}
