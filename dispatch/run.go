@@ -141,7 +141,7 @@ func (rn *run) note(ctx context.Context, t *task, f func(*pipeline.Record)) erro
 // given reports something that a person has to look at.
 func (rn *run) given(reason string) {
 	rn.report.Given = append(rn.report.Given, reason)
-	rn.say(slog.LevelWarn, "somebody has to look", reason, reason)
+	rn.say(slog.LevelWarn, "needs a person", reason, reason)
 }
 
 // anyWaits tells cheaply whether there may be a reason to wake an agent.

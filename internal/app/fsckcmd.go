@@ -25,16 +25,15 @@ func fsckCommand(s cli.Streams) *cobra.Command {
 	var repair, rest, asJSON bool
 	c := &cobra.Command{
 		Use:   "fsck",
-		Short: "Hold the directory and the board against what must always be true",
-		Long: `Read the board and all files, and say what is not as it must be: tasks that are
-missing or stand twice, steps, updates, dispatch files, keys of wakes, the
-counter, what is half made, litter. Exits with 0 if nothing is.
+		Short: "Check the directory and the board for faults",
+		Long: `Read the board and all files, and report faults: tasks that are missing or stand
+twice, steps, updates, dispatch files, keys of wakes, the counter, half-made
+work, and temporary files. Exits with 0 if there are none.
 
-With --repair it mends what can be mended, and says what it did. Where that is to
-run injector, dispatcher and detector once more, it says so before: they do what
-is due, and may hand out tasks and wake agents. With --at-rest
-it also reports what waits or is half made: for a directory in which nothing
-runs and nothing is due.`,
+--repair mends what can be mended, and says what it did. It may have to run the
+injector, the dispatcher and the detector once more; they do what is due, may
+hand out tasks and wake agents, and it says so before. --at-rest also reports
+what waits or is half made: use it when nothing runs and nothing is due.`,
 		Example: "  otm fsck\n  otm fsck --repair",
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := home(c, s)
@@ -83,7 +82,7 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 	return err
 }
 
-// check walks the board and looks.
+// check walks the board and runs all checks.
 func (h *Home) check(ctx context.Context, rest bool) ([]fsck.Finding, error) {
 	if err := h.walk(ctx); err != nil {
 		return nil, err
@@ -117,7 +116,7 @@ func (h *Home) printFindings(findings []fsck.Finding, did, mended []string) {
 	}
 }
 
-// gone tells what of the findings is no longer there.
+// gone returns the findings that are no longer there, in words.
 func gone(before, now []fsck.Finding) []string {
 	texts := []string{}
 	for _, f := range before {
@@ -128,8 +127,8 @@ func gone(before, now []fsck.Finding) []string {
 	return texts
 }
 
-// repair mends what can be mended, and tells what it did. What it cannot mend
-// does not keep the rest; its error tells of all that.
+// repair mends what can be mended, and returns what it did in words. It goes on
+// after an error, and returns all errors.
 func (h *Home) repair(ctx context.Context, findings []fsck.Finding) (did []string, err error) {
 	again := false
 	var unwritten []pipeline.TaskID
@@ -167,7 +166,7 @@ func (h *Home) repair(ctx context.Context, findings []fsck.Finding) (did []strin
 }
 
 func (h *Home) raiseCounter(ctx context.Context, above pipeline.TaskID) (next int, err error) {
-	counter, err := h.Store.Counter(ctx) // a lost one is found again when it is taken
+	counter, err := h.Store.Counter(ctx) // taking the counter restores a lost one
 	if err != nil {
 		return 0, err
 	}
@@ -178,8 +177,7 @@ func (h *Home) raiseCounter(ctx context.Context, above pipeline.TaskID) (next in
 	return h.Store.Stored()
 }
 
-// rewriteHistory writes the entries of archived tasks that the history lacks
-// from their records.
+// rewriteHistory adds archived tasks that the history lacks, from their records.
 func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err error) {
 	b, err := h.board(slog.New(slog.DiscardHandler)).Begin(ctx) // who writes the history holds it
 	if err != nil {
@@ -203,8 +201,8 @@ func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err e
 	return history.Append(h.Dir, entries)
 }
 
-// runAll makes two runs of each component, as some things take two looks, and
-// tells of which. What a resident does already, it does by itself.
+// runAll runs each component twice, as some repairs take two passes, and returns
+// which it ran. A component with a resident process runs by itself.
 func (h *Home) runAll(ctx context.Context) (ran []string, err error) {
 	quiet := *h
 	quiet.Out = io.Discard
@@ -218,7 +216,7 @@ func (h *Home) runAll(ctx context.Context) (ran []string, err error) {
 		ran = append(ran, c.id)
 	}
 	if len(ran) == 0 {
-		h.Note("what is left is mended by the components that are running")
+		h.Note("the running components mend the rest")
 		return nil, nil
 	}
 	h.Note("%s will do now what is due: tasks may be handed out, and agents woken", strings.Join(ran, ", "))

@@ -64,7 +64,7 @@ func TestRepairLeavesToResidents(t *testing.T) {
 		defer l.Release()
 	}
 	code, out := p.main("otm", "fsck", "--repair")
-	if code != cli.Partial || !strings.Contains(out, "otm: note: what is left is mended by the components that are running\n") ||
+	if code != cli.Partial || !strings.Contains(out, "otm: note: the running components mend the rest\n") ||
 		!strings.Contains(out, "\nT-00002: it stands on the board, and has no record\n") || strings.Contains(out, "did: ran") {
 		t.Errorf("exit %d: %s", code, out)
 	}

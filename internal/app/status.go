@@ -242,11 +242,11 @@ func printBoard(out io.Writer, v *view.View, r *statusReport) {
 		fmt.Fprintln(out, "not read yet; otm status --fresh reads it")
 		return
 	}
-	fmt.Fprintf(out, "%d rows", r.Board.Rows)
+	rows := explain.Count(r.Board.Rows, "row", "rows")
 	if limit := v.RowLimit(); limit > 0 {
-		fmt.Fprintf(out, " of %d", limit)
+		rows = fmt.Sprintf("%d of %d rows", r.Board.Rows, limit)
 	}
-	fmt.Fprintf(out, ", read %s\n", explain.Ago(*r.Board.WalkAt, v.Now))
+	fmt.Fprintf(out, "%s, with their steps %s, read %s\n", explain.Count(len(v.Rows()), "task", "tasks"), rows, explain.Ago(*r.Board.WalkAt, v.Now))
 	if v.NearlyFull() {
 		fmt.Fprintln(out, "         nearly full: otm archive --older-than 7d")
 	}

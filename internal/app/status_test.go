@@ -40,7 +40,7 @@ func TestStatusTells(t *testing.T) {
 		`yellow +otm-dispatcher +\d+s ago +gate: refused\n +- runner: stuck\n`, // each reason
 		`nothing stays running here; unless timers run the components, start them with: otm up\n`,
 		`c6.json: reason 6\n +c5.json: reason 5\n +c4.json: reason 4\n +c3.json: reason 3\n +c2.json: reason 2\nboard`, // the newest
-		`of 10, read \d+s ago\n +nearly full: otm archive --older-than 7d\n`,
+		`10 of 10 rows, read \d+s ago\n +nearly full: otm archive --older-than 7d\n`,
 		`agents +devdas +none .*the workspace of devdas is missing: /.*: mkdir -p /.*`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {

@@ -14,7 +14,7 @@ import (
 	"otm/pipeline"
 )
 
-// dispatchFiles holds the dispatch files against the records.
+// dispatchFiles compares the dispatch files with the records.
 func (c *check) dispatchFiles() error {
 	type place struct {
 		workspace string
@@ -79,7 +79,7 @@ func resolved(workspace string) string {
 	return workspace
 }
 
-// maxFile bounds what is read of a workspace, in bytes.
+// maxFile bounds a dispatch file, in bytes.
 const maxFile = 64 << 20
 
 // fileName is the name of the dispatch file in each workspace.
@@ -90,8 +90,8 @@ type entry struct {
 	Agent  string          `json:"agent"`
 }
 
-// readDispatch reads the entries of a workspace; ok is false where the dispatcher
-// says what is wrong there, or sets it aside.
+// readDispatch reads the entries of a workspace. ok is false if they cannot be
+// read: the dispatcher reports that, or sets the file aside.
 func (c *check) readDispatch(workspace string) (list []entry, ok bool, err error) {
 	data, info, err := durable.ReadAtMost(filepath.Join(workspace, fileName), maxFile)
 	if err != nil {

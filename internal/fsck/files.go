@@ -49,8 +49,8 @@ func (c *check) readRecords() error {
 	return nil
 }
 
-// recordsUnread says which records cannot be read. The next pass makes them
-// anew where it has a row to make them from.
+// recordsUnread reports the records that cannot be read. The dispatcher's next
+// pass makes new ones from their rows.
 func (c *check) recordsUnread() error {
 	for _, id := range sorted(c.unread) {
 		err, row := c.unread[id], c.rowBearing(id)
@@ -71,7 +71,7 @@ func (c *check) recordPath(id pipeline.TaskID) string {
 	return filepath.Join(c.Dir, "tasks", id.String()+".json")
 }
 
-// setAside is how a person puts a record away.
+// setAside is the command by which a person puts a record away.
 func (c *check) setAside(id pipeline.TaskID) string {
 	path := c.recordPath(id)
 	return "mv " + safe.Quote(path) + " " + safe.Quote(path+".corrupt-0")
@@ -97,8 +97,8 @@ func (c *check) readHistory() error {
 	return nil
 }
 
-// readKeys notes the ids that otm-create gave out under a key. A file that says
-// nothing is told of when its key is used.
+// readKeys notes the ids that otm-create gave out under a key. otm-create itself
+// reports a damaged file, when its key is used.
 func (c *check) readKeys() error {
 	dir := filepath.Join(c.Dir, "keys")
 	entries, err := durable.ReadDir(dir)
@@ -151,9 +151,9 @@ func (c *check) inboxes() error {
 	return nil
 }
 
-// unread returns the error with which a drop could not be read, unless the drop
-// says nothing: it was settled meanwhile, is none, or we may not read it, which
-// the injector says.
+// unread returns the error of reading a drop, unless it means nothing: the drop
+// was settled meanwhile, is no regular file, or may not be read, which the
+// injector reports.
 func unread(err error) error {
 	var refused *fs.PathError
 	if !errors.As(err, &refused) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNoFile) {
@@ -176,14 +176,14 @@ func (c *check) counter() error {
 	return nil
 }
 
-// TempFolders are those of a data directory in which files are made under another
-// name first: a crash may leave such a file in each of them.
+// TempFolders are the folders of a data directory in which a crash may leave a
+// temporary file.
 var TempFolders = []string{
 	"", "new-tasks", "task-updates", "processed", "failed", "tasks", "agent-states", "keys",
 	"board", "board/page", "secrets",
 }
 
-// litterAge is how old a temporary file is that no writer will finish.
+// litterAge is the age from which on a temporary file is left over.
 const litterAge = time.Hour
 
 func (c *check) litter() error {

@@ -1,11 +1,11 @@
-// Package fsck holds a data directory and its board against what must always
-// be true of them: no task that was acknowledged is missing, none stands
-// twice, steps are complete and in order, updates were applied once and in
-// order, no key of a wake was used for two, the counter is above every id,
-// nothing is half made, no litter lies about.
+// Package fsck checks the invariants of a data directory and its board: no
+// acknowledged task is missing, none stands twice, steps are complete and in
+// order, updates were applied once and in order, no key of a wake was used for
+// two, the counter is above every id, nothing is half made, and no temporary
+// file is left.
 //
-// It reads, and changes nothing. What is under way while it looks, it cannot
-// tell from what was left half made: Options.Quiet says that nothing is.
+// It reads, and changes nothing. It cannot tell work in progress from work that
+// a crash left half made, unless Options.Quiet says that nothing is in progress.
 package fsck
 
 import (
@@ -23,14 +23,14 @@ import (
 	"otm/pipeline/task"
 )
 
-// Options say what is looked at.
+// Options say what to check.
 type Options struct {
 	Dir    string
 	Agents pipeline.Agents
 	Rows   []pipeline.Row // of a complete walk of this moment
 	Now    time.Time
-	// Quiet says that no process of the directory runs and that all that was
-	// due was done: then what is half made counts as a fault.
+	// Quiet says that no process of the directory runs and nothing is due: then
+	// half-made work counts as a fault.
 	Quiet bool
 }
 
@@ -53,7 +53,7 @@ func (f *Finding) Same(o *Finding) bool {
 	return f.Rule == o.Rule && f.TaskID == o.TaskID && f.Code == o.Code && (f.TaskID != 0 || maps.Equal(f.Args, o.Args))
 }
 
-// Repair is what can mend a finding.
+// Repair is how otm fsck --repair mends a finding; "": it cannot.
 type Repair string
 
 // The repairs.
@@ -82,7 +82,7 @@ const (
 	RuleLitter   = "no litter"
 )
 
-// check is one look.
+// check is one run of all checks.
 type check struct {
 	Options
 	store         *task.Store
@@ -93,7 +93,7 @@ type check struct {
 	byID          map[string]*pipeline.Row
 	owners        map[string]pipeline.TaskID         // by the row
 	archived      map[pipeline.TaskID]*history.Entry // the last one of each
-	historyUnread bool                               // nobody knows what it holds
+	historyUnread bool                               // the history cannot be read
 	unread        map[pipeline.TaskID]error          // records that cannot be read
 	waiting       map[pipeline.TaskID]bool           // a create of it stands in the inbox
 	reports       map[string]bool                    // names of updates that stand in the inbox
@@ -105,8 +105,8 @@ type check struct {
 	findings      []Finding
 }
 
-// Check returns what it found, in the order of the rules' importance. The
-// error is one of reading the directory.
+// Check returns the findings, the most important rule first. The error is one
+// of reading the directory.
 func Check(o Options) ([]Finding, error) {
 	c := &check{Options: o, store: task.Open(o.Dir, nil), box: inbox.Open(o.Dir),
 		records: map[pipeline.TaskID]*pipeline.Record{}, tops: map[pipeline.TaskID][]*pipeline.Row{},

@@ -12,7 +12,7 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// readFailed notes which creates failed: their tasks need no row.
+// readFailed notes the creates that failed: their tasks need no row.
 func (c *check) readFailed() error {
 	names, err := c.box.SettledNames(inbox.FailedDir)
 	if err != nil {
@@ -37,8 +37,8 @@ func (c *check) readFailed() error {
 	return nil
 }
 
-// nameIn is the name of a task's create among those of processed/ or failed/;
-// "": it is not there.
+// nameIn returns the name of a task's create in processed/ or failed/; "" if it
+// is not there.
 func nameIn(names map[string]string, rec *pipeline.Record) string {
 	if rec.DropID == "" {
 		return ""
@@ -46,7 +46,7 @@ func nameIn(names map[string]string, rec *pipeline.Record) string {
 	return cmp.Or(names[rec.DropID], names[rec.Drop])
 }
 
-// settled holds what was taken down for done against the records.
+// settled compares the processed drops with the records.
 func (c *check) settled() error {
 	names, err := c.box.SettledNames(inbox.ProcessedDir)
 	if err != nil {
@@ -98,20 +98,20 @@ func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settle
 	}
 }
 
-// again is how a person has a processed create handled once more: where it lies
-// in processed/ as well, the injector takes it for handled.
+// again is the command by which a person has a processed create handled once
+// more. It moves the file: the injector skips a drop that is in processed/.
 func (c *check) again(name string) string {
 	return "mv " + safe.Quote(filepath.Join(c.Dir, inbox.ProcessedDir, name)) + " " + safe.Quote(c.box.Dir(inbox.NewTasks)) + "   # has it made again"
 }
 
-// updates holds the updates of a task that were settled against its record.
+// updates compares the processed updates of a task with its record.
 func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
 	rec := c.records[id]
 	if rec == nil {
 		return
 	}
 	if rebuilt(rec) {
-		return // what was applied before it was lost, nobody knows
+		return // updates from before the loss are unknown
 	}
 	known := map[string]bool{}
 	for _, u := range rec.Updates {
@@ -127,9 +127,8 @@ func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
 	}
 }
 
-// updatesTwice looks for updates that a record has twice. In which order they
-// came, their names do not tell for sure: one that is named first may be
-// delivered last.
+// updatesTwice looks for updates that a record has twice. It does not check their
+// order: the file named first may be delivered last.
 func (c *check) updatesTwice() error {
 	for _, id := range sorted(c.records) {
 		seen := map[string]string{}
@@ -143,16 +142,16 @@ func (c *check) updatesTwice() error {
 	return nil
 }
 
-// rebuilt tells whether a record was lost, and made anew from the board.
+// rebuilt reports whether a record was lost and made anew from the board.
 func rebuilt(rec *pipeline.Record) bool {
 	return slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt })
 }
 
-// knowsDrop tells whether the record knows an update by its id.
+// knowsDrop reports whether the record has an update by its id.
 func (c *check) knowsDrop(rec *pipeline.Record, s *inbox.Settled) bool {
 	u, err := drop.ParseUpdate(s.Object.Bytes())
 	if err != nil {
-		return true // a settled file that was edited says nothing
+		return true // somebody edited the settled file
 	}
 	_, known := rec.AppliedAs(u.ID)
 	return known

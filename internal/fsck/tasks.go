@@ -25,8 +25,8 @@ func (c *check) readRows() error {
 	return nil
 }
 
-// rowBearing is a row that bears the id of a task and is no other's; nil where
-// none does.
+// rowBearing returns a row that bears the id of a task and is no other task's;
+// nil if there is none.
 func (c *check) rowBearing(id pipeline.TaskID) *pipeline.Row {
 	for _, row := range c.tops[id] {
 		if owner := c.owners[row.ID]; owner == 0 || owner == id {
@@ -36,9 +36,9 @@ func (c *check) rowBearing(id pipeline.TaskID) *pipeline.Row {
 	return nil
 }
 
-// tended tells whether the dispatcher looks at a row of which there is no
-// record, and makes one: not where it is nobody's yet, is over and was no
-// agent's, or cannot be understood. Package dispatch has the same in look.
+// tended reports whether the dispatcher makes a record for a row that has none.
+// It does not if the row is unassigned, is over and was no agent's, or cannot be
+// understood. Package dispatch has the same rule.
 func (c *check) tended(row *pipeline.Row) bool {
 	status, agent := row.CurrentStatus(), c.Agents.Assigned(row.Assignee)
 	switch {
@@ -50,7 +50,7 @@ func (c *check) tended(row *pipeline.Row) bool {
 	return status.Active() || agent != nil && !agent.Person
 }
 
-// rows looks for tasks that stand twice, and for rows whose task nobody knows.
+// rows looks for tasks that stand twice, and for rows without a record.
 func (c *check) rows() error {
 	for _, id := range sorted(c.tops) {
 		rows, rec := c.tops[id], c.records[id]
@@ -80,7 +80,7 @@ func idsOf(rows []*pipeline.Row) string {
 	return strings.Join(ids, ", ")
 }
 
-// others names the rows that are not the one of a record.
+// others names the rows that are not the record's.
 func (c *check) others(rec *pipeline.Record) string {
 	if rec == nil || c.byID[rec.RowID] == nil {
 		return "those that are not it"
@@ -88,7 +88,7 @@ func (c *check) others(rec *pipeline.Record) string {
 	return "all but " + rec.RowID
 }
 
-// taken says what became of the row of a task, as others bear its id.
+// taken says what became of a task's row while another one bears its id.
 func taken(rec *pipeline.Record) string {
 	switch {
 	case rec.ArchivedAt != nil:
@@ -99,7 +99,7 @@ func taken(rec *pipeline.Record) string {
 	return ""
 }
 
-// recordsAndSteps holds each record against its row and the rows of its steps.
+// recordsAndSteps compares each record with its row and the rows of its steps.
 func (c *check) recordsAndSteps() error {
 	for _, id := range sorted(c.records) {
 		rec := c.records[id]
@@ -136,7 +136,7 @@ func says(cell string) string {
 	return fmt.Sprintf("says %q", cell)
 }
 
-// rowless is for a record that knows no row. One whose create failed needs none.
+// rowless is for a record without a row. A task whose create failed needs none.
 func (c *check) rowless(rec *pipeline.Record) {
 	id := rec.TaskID
 	processed := nameIn(c.processed, rec)
@@ -151,7 +151,7 @@ func (c *check) rowless(rec *pipeline.Record) {
 	}
 }
 
-// createLine is the command that asks for the same task anew.
+// createLine is the command that creates the same task again.
 func createLine(rec *pipeline.Record) string {
 	line := []string{"otm-create", "--title", rec.Title, "--agent", rec.Agent}
 	for _, o := range [][2]string{{"--priority", string(rec.Priority)}, {"--type", string(rec.Type)}, {"--project", rec.Project}} {
@@ -168,9 +168,9 @@ func createLine(rec *pipeline.Record) string {
 	return strings.Join(line, " ")
 }
 
-// remake is what helps where a record is wrong: the board has what counts, and
-// the next pass makes the record anew from it. Without a row there is nothing
-// that it could be made from, and nothing to be done: it is over.
+// remake is the next step for a wrong record: set it aside, and the dispatcher
+// makes a new one from the board. A task without a row is over; nothing is to be
+// done.
 func (c *check) remake(rec *pipeline.Record) string {
 	if row := c.rowBearing(rec.TaskID); row != nil {
 		return c.setAside(rec.TaskID) + " && otm-dispatcher --once   # makes it anew from the board"
@@ -202,12 +202,12 @@ func (c *check) stepsOf(rec *pipeline.Record, row *pipeline.Row) {
 	}
 }
 
-// changedSteps are events after which a task may have other steps than were
+// changedSteps are events after which a task may have other steps than its create
 // asked for.
 var changedSteps = []string{pipeline.EventRebuilt, "step added", "step deleted"}
 
-// stepsAsked holds the steps of a record against those of its create. Where
-// people may have changed them, or what happened is forgotten, nothing is said.
+// stepsAsked compares the steps of a record with those of its create, unless
+// people may have changed them or the record forgot what happened.
 func (c *check) stepsAsked(rec *pipeline.Record) {
 	asked := c.asked[rec.TaskID]
 	if asked == nil || !c.Quiet || len(rec.History) > manyEvents || c.waiting[rec.TaskID] ||
@@ -234,7 +234,8 @@ func (c *check) stepsAsked(rec *pipeline.Record) {
 	}
 }
 
-// manyEvents is from where on a record forgets what happened first.
+// manyEvents is the number of events from which on a record may forget the first
+// ones.
 const manyEvents = 400
 
 func foldedTitles(titles []string) []string {
@@ -245,8 +246,8 @@ func foldedTitles(titles []string) []string {
 	return folded
 }
 
-// seen holds what a record knows of its rows against what they show, at rest:
-// what people change there, the next pass takes over.
+// seen compares a record with its rows, at rest: the dispatcher's next pass takes
+// over what people change there.
 func (c *check) seen(rec *pipeline.Record, row *pipeline.Row) {
 	if !c.Quiet || rec.ArchivedAt != nil || rec.Reporting != nil || row.Odd || row.Task() != rec.TaskID || !c.tended(row) {
 		return
@@ -264,8 +265,8 @@ func (c *check) seen(rec *pipeline.Record, row *pipeline.Row) {
 	}
 }
 
-// stepMissing is for a step that was never made, at rest: who makes it depends
-// on who makes its task.
+// stepMissing is for a step that was never made, at rest. The next step depends
+// on what made the task.
 func (c *check) stepMissing(rec *pipeline.Record, i int) {
 	repair, hint := Repair(""), c.remake(rec)
 	failed, processed := nameIn(c.failed, rec), nameIn(c.processed, rec)
@@ -296,8 +297,8 @@ func (c *check) halfMade(rec *pipeline.Record) {
 	}
 }
 
-// injects is what finishes something that the injector left half made: itself,
-// if the drop that asked for it is still there.
+// injects is the next step for something that the injector left half made: it
+// continues if the drop is still there.
 func (c *check) injects(rec *pipeline.Record, waits bool) (Repair, string) {
 	if waits {
 		return RunAgain, "otm-injector --once"
@@ -305,7 +306,7 @@ func (c *check) injects(rec *pipeline.Record, waits bool) (Repair, string) {
 	return "", c.remake(rec)
 }
 
-// wakes looks at the keys of all wakes.
+// wakes checks that the key of each wake is used once.
 func (c *check) wakes() error {
 	used := map[string]pipeline.TaskID{}
 	for _, id := range sorted(c.records) {

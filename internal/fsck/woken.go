@@ -7,13 +7,12 @@ import (
 	"otm/pipeline"
 )
 
-// wakeOverdue is for how long an agent may have a task before somebody must have
-// tried to wake it: longer than any agent may be quiet, and than any wait between
-// wakes.
+// wakeOverdue is how long an agent may have a task without a wake: longer than
+// any pause between wakes.
 const wakeOverdue = 24 * time.Hour
 
-// woken looks for tasks that an agent got long ago, and of which nobody has told
-// it: there is no wake since then, for this task or for another of its own.
+// woken looks for tasks that were handed out long ago and for which the agent was
+// never woken, nor for another of its tasks since.
 func (c *check) woken() error {
 	if !c.Quiet {
 		return nil
