@@ -126,7 +126,12 @@ func foreignID(name string, data []byte) string {
 func sameTitle(a, b string) bool { return pipeline.FoldTitle(a) == pipeline.FoldTitle(b) }
 
 func conflict(id pipeline.TaskID, title string) verdict {
-	v := fail(inbox.Conflict, "otm retry --new-id", "%v is another task: %q", id, title)
+	return failForNewID("%v is another task: %q", id, title)
+}
+
+// failForNewID is the verdict on a create that a new id would bring in.
+func failForNewID(format string, args ...any) verdict {
+	v := fail(inbox.Conflict, "otm retry --new-id", format, args...)
 	v.result.HintNames = true
 	return v
 }
@@ -208,9 +213,7 @@ func (cr *creates) place(ctx context.Context, b pipeline.Batch, f inbox.File, c 
 	case !ours && cr.processed.madeAs(c) != 0:
 		// A copy of a drop under another task id may be meant once or twice. It
 		// must not vanish as a duplicate.
-		v := fail(inbox.Conflict, "otm retry --new-id", "the id of this drop is that of %v: %q", cr.processed.madeAs(c), c.ID)
-		v.result.HintNames = true
-		return v
+		return failForNewID("the id of this drop is that of %v: %q", cr.processed.madeAs(c), c.ID)
 	default:
 		rec, err = cr.makeRow(ctx, b, f, c, rec, unseen)
 	}

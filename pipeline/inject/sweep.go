@@ -134,7 +134,11 @@ func (sw *sweep) handle(ctx context.Context, w *waiting) (settled bool, trouble 
 	}
 	w.tries++
 	var v verdict
-	switch leftover, lerr := sw.leftover(f, data, err); {
+	leftover, lerr := false, error(nil)
+	if f.Regular() && err == nil {
+		leftover, lerr = sw.Box.Leftover(f, data)
+	}
+	switch {
 	case lerr != nil:
 		v = ownTrouble(lerr)
 		sw.updates.holdAll(f)
@@ -160,16 +164,7 @@ func (sw *sweep) handle(ctx context.Context, w *waiting) (settled bool, trouble 
 	return false, nil
 }
 
-// leftover reports whether a file that was read is settled already, and then
-// finishes that.
-func (sw *sweep) leftover(f inbox.File, data []byte, readErr error) (bool, error) {
-	if !f.Regular() || readErr != nil {
-		return false, nil
-	}
-	return sw.Box.Leftover(f, data)
-}
-
-// wait notes that a file stays for now.
+// wait reports that a file stays for now.
 func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
 	there, err := sw.Box.Waiting(w.file.Kind, w.file.Name)
 	switch {
