@@ -118,8 +118,8 @@ func TestBudgetCountsFromTheAnswer(t *testing.T) {
 	})
 }
 
-// A walk of several pages begins only where there is room for all of them, and
-// once begun goes on over our share of what Slack allows.
+// A walk of several pages begins only when the budget has room for all of them;
+// once begun, it may exceed our share of what Slack allows.
 func TestBudgetOfPages(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -227,8 +227,8 @@ func TestBudgetClockSetBack(t *testing.T) {
 	}
 }
 
-// Whoever has much to do leaves the board to other processes for a moment
-// after each batch that lasted its time.
+// A process with much to do leaves the board to others for a moment after each
+// batch that lasted its time.
 func TestCourtesy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

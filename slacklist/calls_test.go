@@ -15,10 +15,9 @@ import (
 	"otm/pipeline"
 )
 
-// Each call that goes out, as whom it is asked, fails in each way: the error says
-// of which method, what became of it and when to come back, and nothing that was
-// known is lost. A method that is limited is not called before its time. Then all
-// goes on.
+// Each call fails in each way. The error says the method, the outcome and when to
+// try again, and the snapshot loses nothing. A limited method is not called before
+// its time. Then work goes on.
 func TestEachCallFails(t *testing.T) {
 	t.Parallel()
 	noSelf := func(s *Session) { s.snap.Self = "" }
@@ -194,8 +193,8 @@ func TestListIsNone(t *testing.T) {
 	})
 }
 
-// Look shows what a walk would, beside whoever has the board, and leaves nothing
-// behind; pages that never end, or are none, are told.
+// Look shows the rows of a walk while another batch holds the board, and leaves
+// nothing behind. Pages that never end, or are none, are errors.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *boardtest.Options) { o.RowLimit = 7 })
@@ -285,7 +284,7 @@ func TestRowGoneInATrial(t *testing.T) {
 	})
 }
 
-// Whoever waits for his turn, or for the rate limit, can be told to stop, and
+// A caller that waits for its turn, or for the rate limit, can be stopped, and
 // leaves the board to others.
 func TestSleepGivenUp(t *testing.T) {
 	t.Parallel()

@@ -126,8 +126,8 @@ func TestReadsAreNotRefused(t *testing.T) {
 	}
 }
 
-// Whoever sets a list up is told that the board refuses, and that it may be
-// there where the answer was lost.
+// Setting a list up returns the board's refusal; after a lost answer, the error
+// says that the list may exist.
 func TestSetupIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -152,8 +152,7 @@ func status(row string, s pipeline.Status) pipeline.Change {
 	return pipeline.Change{Row: row, Cells: []pipeline.Cell{{Field: pipeline.FieldStatus, Text: string(s)}}}
 }
 
-// boardError is the *pipeline.BoardError in err; the test ends where there is
-// none.
+// boardError is the *pipeline.BoardError in err; the test ends if there is none.
 func boardError(t *testing.T, err error) *pipeline.BoardError {
 	t.Helper()
 	var e *pipeline.BoardError

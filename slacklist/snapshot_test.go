@@ -218,7 +218,7 @@ func TestAnotherList(t *testing.T) {
 	})
 }
 
-// A client with another token asks anew as whom it writes.
+// A client with another token asks anew for its user.
 func TestAnotherToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *boardtest.Options) { o.Identities = []board.Identity{{Token: "xoxb-other", UserID: "U0OTHER"}} })
@@ -300,7 +300,7 @@ func TestBatchesDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Who waits for the board can be told to stop, and learns who holds it.
+// A caller that waits for the board can be stopped, and learns who holds it.
 func TestBeginGivesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

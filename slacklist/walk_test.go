@@ -194,8 +194,8 @@ func TestSetBackInTheSameSecond(t *testing.T) {
 	})
 }
 
-// TestSetBackBeforeAnotherWrite: a walk that shows what we wrote last does not lag,
-// whoever is said to have touched the row.
+// TestSetBackBeforeAnotherWrite: a walk that shows our last write does not predate
+// it, whoever is named as the last editor.
 func TestSetBackBeforeAnotherWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -277,8 +277,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestOddItems reads a page of which one item is odd: the other rows are there
-// whole, and of the odd one what is not odd.
+// TestOddItems reads a page with one odd item. The other rows are whole, and the
+// odd one has all but its odd part.
 func TestOddItems(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -74,8 +74,8 @@ func TestCompactionAtRunTime(t *testing.T) {
 	}
 }
 
-// A compaction that did not happen changes nothing; one of which we cannot
-// know what happened stops the store.
+// A compaction that did not happen changes nothing; one with an unknown outcome
+// stops the store.
 func TestFailedCompaction(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

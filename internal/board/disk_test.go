@@ -12,9 +12,9 @@ import (
 	"otm/internal/crash/crashtest"
 )
 
-// TestDiskFailsAtEachStep: at whichever step of opening a board, and adding a row,
-// the disk refuses, whoever asked is told, and opened again the board has each row
-// that it answered for, once.
+// TestDiskFailsAtEachStep: the disk refuses one step of opening a board and adding
+// a row, whichever. The caller gets the error, and after another open the board
+// has each acknowledged row once.
 func TestDiskFailsAtEachStep(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(rows []byte) []byte{
@@ -84,8 +84,8 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 	}
 }
 
-// TestUndoRefused: where neither a row nor its undoing could be written, the board
-// ends, and what is there then shows whole.
+// TestUndoRefused: if neither a row nor its undoing can be written, the board
+// ends. The next open shows the acknowledged rows.
 func TestUndoRefused(t *testing.T) {
 	t.Parallel()
 	for _, also := range []string{"truncate", "sync"} {

@@ -65,8 +65,7 @@ func TestFilesInfo(t *testing.T) {
 	wantCode(t, b.Call(t, "files.info", nil), "invalid_arguments")
 }
 
-// The page that is given stands where people and permalinks look for it, and
-// nowhere else.
+// The page is served where people and permalinks look for it, and nowhere else.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	shown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page of ", r.URL.Path) })
@@ -87,7 +86,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Who edits over the API without being OTM's client is a person to it.
+// An edit over the API by another program than OTM's client counts as a person's.
 func TestForeignProgram(t *testing.T) {
 	t.Parallel()
 	var edits atomic.Int64

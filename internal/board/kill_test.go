@@ -115,7 +115,7 @@ func killVictim(t *testing.T, dir, at string, rows int) []string {
 	return acknowledged
 }
 
-// checkAfterKill opens the board and looks for every row that was answered for.
+// checkAfterKill opens the board and looks for every acknowledged row.
 func checkAfterKill(t *testing.T, dir string, acknowledged []string) {
 	t.Helper()
 	s := mustOpen(t, dir)
@@ -143,8 +143,7 @@ func TestKillWhileWriting(t *testing.T) {
 	}
 }
 
-// Killed at each point, first and later, the board loses no row it has
-// answered for.
+// Killed at each point, first and later, the board loses no acknowledged row.
 func TestKillAtPoints(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{

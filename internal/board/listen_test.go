@@ -118,7 +118,7 @@ func TestPortsFrom(t *testing.T) {
 	}
 }
 
-// Where the port and all that are tried after it are taken, any free one does.
+// If the port and all that are tried after it are taken, any free one is used.
 func TestAllPortsTaken(t *testing.T) {
 	t.Parallel()
 	var held []net.Listener
@@ -157,8 +157,8 @@ func TestAllPortsTaken(t *testing.T) {
 	}
 }
 
-// A board that cannot listen, or cannot say where, does not serve, and does once
-// that is mended.
+// A board that cannot listen, or cannot write its endpoint, does not serve. It
+// does once the cause is gone.
 func TestCannotListen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -189,7 +189,7 @@ func TestCannotListen(t *testing.T) {
 	}
 }
 
-// A board with limits says so to whoever reads its endpoint.
+// The endpoint of a board with limits says so.
 func TestEndpointOfLimitedBoard(t *testing.T) {
 	t.Parallel()
 	s, err := Open(Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Limits: &Limits{}})
@@ -205,7 +205,8 @@ func TestEndpointOfLimitedBoard(t *testing.T) {
 	}
 }
 
-// A damaged endpoint is told with its name, and the next board makes it anew.
+// The error of a damaged endpoint names the file, and the next board writes it
+// anew.
 func TestDamagedEndpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -222,8 +223,8 @@ func TestDamagedEndpoint(t *testing.T) {
 	}
 }
 
-// A body that ends before its length is a call that never came, also where what
-// came of it reads well.
+// A body that ends before its length is no call, even if the part that came is
+// well-formed.
 func TestCutBody(t *testing.T) {
 	t.Parallel()
 	s, e := openListening(t, "127.0.0.1:0")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A torn last record goes, whatever is left of it; all before it stays, and
-// the file takes appends again.
+// A torn last record goes, whatever is left of it. All records before it stay,
+// and the file takes appends again.
 func TestTornTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -119,8 +119,8 @@ func (c *closes) Close() error {
 	return c.Conn.Close()
 }
 
-// Whoever does not finish when the board stops is cut off after a while, and
-// whoever watches its context ends at once.
+// When the board stops, a request that does not finish is cut off after a while,
+// and one that watches its context ends at once.
 func TestStopWaitsNotForEver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
