@@ -192,9 +192,6 @@ func (e *BoardError) Error() string {
 	if e.Needed != "" {
 		parts = append(parts, "needs the scope "+e.Needed)
 	}
-	if !e.ReadAt.IsZero() {
-		parts = append(parts, "the app may read the list, as it did at "+e.ReadAt.UTC().Format("15:04:05Z")+", and not edit it: share the list with the app for editing")
-	}
 	if e.Message != "" {
 		parts = append(parts, e.Message)
 	}

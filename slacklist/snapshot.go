@@ -30,19 +30,9 @@ type snapshot struct {
 	// it was tried, then "yes" or "no".
 	MultiRow string `json:"multiRow,omitempty"`
 
-	// WriteRefused is the last refusal of a write to the list as a whole; zero
-	// once a write has succeeded since.
-	WriteRefused refusal `json:"writeRefused,omitzero"`
-
 	ledger
 
 	index *index // of Rows; nil: to be made
-}
-
-// A refusal is a write that the board refused as if the list did not exist.
-type refusal struct {
-	At   stamp  `json:"at"`
-	Code string `json:"code"`
 }
 
 // An index finds rows by id, task and parent.
@@ -97,13 +87,6 @@ type Snapshot struct {
 	Count  int       // rows it holds
 	Self   string    // the user as whom OTM writes
 	Limits []Limited // methods that may not be called yet
-
-	// RefusedAt is when the board last refused a write as if the list did not
-	// exist, with RefusedCode, such as list_not_found; zero if a write has
-	// succeeded since. WalkAt proves that the list can be read: it is shared with
-	// the app for reading only.
-	RefusedAt   time.Time
-	RefusedCode string
 }
 
 // Limited is a method that may not be called for a while, because the board said
@@ -121,8 +104,7 @@ func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &Snapshot{WalkAt: s.WalkStarted.Time(), Limit: s.Schema.Limit, Count: len(s.Rows), Self: s.Self,
-		RefusedAt: s.WriteRefused.At.Time(), RefusedCode: s.WriteRefused.Code}
+	out := &Snapshot{WalkAt: s.WalkStarted.Time(), Limit: s.Schema.Limit, Count: len(s.Rows), Self: s.Self}
 	for _, r := range s.Rows {
 		out.Rows = append(out.Rows, r.Row)
 	}

@@ -33,21 +33,10 @@ func (w *writer) do(ctx context.Context, method string, call func() error) error
 	if err := w.aheadOfSnapshot(); err != nil {
 		return err
 	}
-	return w.judged(w.gate.done(method, call()))
-}
-
-// judged notes whether the board takes our writes. An app that may only read a
-// list is answered list_not_found when it writes (C22); that a walk has shown
-// the list proves that it exists.
-func (w *writer) judged(err error) error {
+	err := w.gate.done(method, call())
 	var e *pipeline.BoardError
-	switch {
-	case err == nil:
-		w.snap.WriteRefused = refusal{}
-	case errors.As(err, &e) && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkEnded != 0:
-		e.ReadAt = w.snap.WalkEnded.Time()
-		w.snap.WriteRefused = refusal{At: stampOf(w.opts.Now()), Code: e.Code}
-		w.dirty = true
+	if errors.As(err, &e) && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkEnded != 0 {
+		e.ReadAt = w.snap.WalkEnded.Time() // the walk proves that the list exists
 	}
 	return err
 }

@@ -121,7 +121,7 @@ func (w *walked) pages(read func(cursor string) (*page, error)) error {
 
 // endless is the error of a walk that was given up.
 func endless(problem string) error {
-	e := unsure(listMethod, problem+": the walk is given up, and tried again later; if this stays, delete rows from the list, or ask who runs the board", nil)
+	e := unsure(listMethod, problem+": the walk is given up", nil)
 	e.Endless = true
 	return e
 }

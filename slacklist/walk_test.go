@@ -589,7 +589,7 @@ func TestWalkOnTheWire(t *testing.T) {
 }
 
 // C39: a board that always answers with a new cursor was walked for ever, under
-// locks/board. A walk has bounds: it ends as an error that says what to do, the
+// locks/board. A walk has bounds: it ends as an error that says so, the
 // rows stay as they were, and the next batch begins.
 func TestC39EndlessList(t *testing.T) {
 	t.Parallel()
@@ -605,7 +605,7 @@ func TestC39EndlessList(t *testing.T) {
 				w.Faults.Always(listMethod, boardtest.EndlessPages(fresh))
 				w.Faults.Reset()
 				e := boardError(t, s.Refresh(t.Context(), 0))
-				if !e.Endless || e.Class != pipeline.Transient || !strings.Contains(e.Error(), "delete rows from the list") {
+				if !e.Endless || e.Class != pipeline.Transient || !strings.Contains(e.Error(), "the walk is given up") {
 					t.Errorf("error %+v", e)
 				}
 				if n := w.Faults.Count(listMethod); n > maxPages {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"syscall"
 	"time"
 
@@ -77,6 +76,8 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		return cli.Errorf(cli.BadConfig, "%s: %w", f.Text(time.Time{}), e).Hint("%s", f.Next(time.Time{}))
 	case e.Code == "list_not_found", e.Code == "file_not_found":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check the list's id, with which its link ends, and that the list is shared with the app: Slack says the same for both")
+	case e.Endless:
+		return cli.Errorf(cli.TryLater, "%w", e).Hint("delete rows from the list, or tell its operator that paging does not end; then: otm doctor")
 	case e.Class == pipeline.Fatal:
 		return cli.Errorf(cli.BadConfig, "the board refuses: %w", e).Hint("check [slack] of otm.toml against what the board says")
 	case e.Class == pipeline.Refused:
@@ -85,12 +86,9 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e).Hint("otm doctor   # says whether it answers").Hint("otm status")
 }
 
-// readOnly reports whether the board refused a write as Slack does where a list
-// is shared with the app for reading only: it knows no such list (C22). Nothing
-// writes before it has read the list.
-func readOnly(e *pipeline.BoardError) bool {
-	return e.Code == "list_not_found" && slices.Contains([]string{"slackLists.items.create", "slackLists.items.update", "slackLists.items.delete"}, e.Method)
-}
+// readOnly reports whether the board refused a write to a list that it has let us
+// read: the list is shared with the app for reading only (C22).
+func readOnly(e *pipeline.BoardError) bool { return !e.ReadAt.IsZero() }
 
 // exitCode is the code with which a run ends that met err.
 func exitCode(err error) int {
