@@ -68,7 +68,8 @@ func (tab *tab) checkTree(where string, want ...string) {
 	}
 }
 
-// What a screen reader is told of the page and its dialogs.
+// What a screen reader is told of the page and its dialogs. C20: a column has the
+// name of its status; "Agent done" was called "To review" there.
 func TestPageAccessibility(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t,

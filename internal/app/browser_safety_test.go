@@ -44,6 +44,7 @@ func TestPageStolenLink(t *testing.T) {
 		t.Helper()
 		thief.do(chromedp.Navigate("about:blank"))
 		thief.open(link)
+		thief.until("the page to be locked", `!document.getElementById("locked").hidden`)
 		thief.has("#locked", "otm board --link")
 		if text := eval[string](thief, `document.body.textContent`); strings.Contains(text, "Secret") {
 			t.Errorf("%s: the page shows %q", what, text)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,8 +40,9 @@ type hub struct {
 	turn    chan struct{}
 	failure error // of the last look
 
+	begun atomic.Int64 // looks that have begun
+
 	mu      sync.Mutex // guards what follows
-	begun   int        // looks that have begun
 	ended   time.Time  // when the last look ended
 	took    time.Duration
 	count   int               // of the states so far
@@ -125,19 +127,17 @@ func (h *hub) watched() bool {
 // at a time, so that an older state never replaces a newer one. A caller who
 // waited while another look began and ended uses the result of that one.
 func (h *hub) look(ctx context.Context) error {
-	asked := h.looks()
+	asked := h.begun.Load()
 	select {
 	case h.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-h.turn }()
-	if h.looks() > asked && h.failure == nil {
+	if h.begun.Load() > asked && h.failure == nil {
 		return nil
 	}
-	h.mu.Lock()
-	h.begun++
-	h.mu.Unlock()
+	h.begun.Add(1)
 	began := time.Now()
 	s, err := h.source.State(ctx)
 	if err == nil {
@@ -152,12 +152,6 @@ func (h *hub) look(ctx context.Context) error {
 		h.tellTrouble(err)
 	}
 	return err
-}
-
-func (h *hub) looks() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.begun
 }
 
 // tellTrouble tells the pages and the log that the source can no longer be
