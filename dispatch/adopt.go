@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -68,20 +69,20 @@ func (ad *adopter) adoptFailed(ctx context.Context, row *pipeline.Row, err error
 	case errors.As(err, &e) && !isFull(err) && !concernsRow(err):
 		ad.report.Trouble = err
 	default:
-		ad.rowFailed(fmt.Sprintf("row %q: %v", row.Title, err))
+		ad.rowFailed(row, err.Error())
 	}
 	return nil
 }
 
 // rowFailed reports a row that is no task yet, or does not say which. It stays
 // in the report where the rows are looked at again in this pass.
-func (rd *reader) rowFailed(reason string) {
-	if slices.Contains(rd.unfit, reason) {
+func (rd *reader) rowFailed(row *pipeline.Row, reason string) {
+	f := explain.New(explain.RowUnfit, "title", row.Title, "error", reason)
+	if slices.ContainsFunc(rd.unfit, func(o explain.Finding) bool { return maps.Equal(o.Args, f.Args) }) {
 		return
 	}
-	rd.unfit = append(rd.unfit, reason)
-	rd.report.Failed = append(rd.report.Failed, reason)
-	rd.say(slog.LevelError, "row not adopted", reason, reason)
+	rd.unfit = append(rd.unfit, f)
+	rd.failure("row not adopted", f)
 }
 
 // typed returns the rows to adopt, by id, and notes when to look at those that
@@ -91,7 +92,7 @@ func (ad *adopter) typed(b pipeline.Batch) []string {
 	now := ad.Now()
 	for row := range b.Rows() {
 		if reason := ad.unadoptable(row); reason != "" {
-			ad.rowFailed(fmt.Sprintf("row %q: %s", row.Title, reason))
+			ad.rowFailed(row, reason)
 		}
 		if !ad.isTyped(row) {
 			continue

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -46,9 +47,9 @@ type Dispatcher struct {
 
 	fileWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
 
-	saidAt  map[string]time.Time    // when each problem was last met, so that it is logged once
-	waking  map[string]*pendingWake // by agent
-	unwoken map[string]string       // agent → why the last wake failed; "": it did not
+	saidAt  map[string]time.Time       // when each problem was last met, so that it is logged once
+	waking  map[string]*pendingWake    // by agent
+	unwoken map[string]explain.Finding // by agent: why the last wake failed
 	wakers  sync.WaitGroup
 	holders holders
 	owners  owners
@@ -62,11 +63,12 @@ type Dispatcher struct {
 type Report struct {
 	Dispatched int
 	Woken      int
-	Failed     []string  // one reason each: tasks that stay as they are, agents that were not woken
-	Given      []string  // what a person has to look at: agents that take nothing, or are silent
-	Due        time.Time // when to pass again at the latest; zero: at the usual time
-	Trouble    error     // what ended the pass early: the board did
-	Full       bool      // the board takes no more rows
+	At         time.Time         // when the pass began
+	Failed     []explain.Finding // tasks that stay as they are, agents that were not woken
+	Given      []explain.Finding // what a person has to look at: agents that take nothing, or are silent
+	Due        time.Time         // when to pass again at the latest; zero: at the usual time
+	Trouble    error             // what ended the pass early: the board did
+	Full       bool              // the board takes no more rows
 }
 
 func (r *Report) due(at time.Time) {
@@ -78,18 +80,35 @@ func (r *Report) due(at time.Time) {
 // maxReasons is how many reasons a heartbeat tells.
 const maxReasons = 20
 
+// Found is what the report says, as data: as much as Summary says.
+func (r *Report) Found() []explain.Finding {
+	found := slices.Concat(r.Failed, r.Given)
+	return found[:min(len(found), maxReasons)]
+}
+
 // Summary is the report as a heartbeat tells it.
 func (r *Report) Summary() string {
 	s := fmt.Sprintf("Dispatched %d tasks, woke %d agents, %d failures", r.Dispatched, r.Woken, len(r.Failed))
-	reasons := slices.Concat(r.Failed, r.Given)
-	for _, reason := range reasons[:min(len(reasons), maxReasons)] {
-		s += "; " + reason
+	for _, f := range r.Found() {
+		s += "; " + sentence(&f, r.At)
 	}
-	if more := len(reasons) - maxReasons; more > 0 {
+	if more := len(r.Failed) + len(r.Given) - maxReasons; more > 0 {
 		s += fmt.Sprintf("; and %d more", more)
 	}
 	if r.Trouble != nil {
 		s += "; " + r.Trouble.Error()
+	}
+	return s
+}
+
+// sentence is a finding in one line, with the task that it concerns and what to do.
+func sentence(f *explain.Finding, now time.Time) string {
+	s := f.Text(now)
+	if f.Task != 0 {
+		s = f.Task.String() + ": " + s
+	}
+	if next := f.Next(now); next != "" {
+		s += ": " + next
 	}
 	return s
 }
@@ -108,7 +127,7 @@ type task struct {
 // whatever is known will do. The error is one of our own files.
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, error) {
 	if d.saidAt == nil {
-		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]bool{}, map[string]string{}
+		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]bool{}, map[string]explain.Finding{}
 		d.over = map[pipeline.TaskID]bool{}
 		if d.files == nil {
 			d.files = &workspaces{dir: d.Dir}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -104,7 +105,7 @@ func (ho *handout) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 		failed[workspace] = true
 		ho.report.due(ho.Now().Add(fileAgain))
 		for _, t := range mine { // they stay new; the others go on
-			ho.problem(t.id, "dispatch file of %s: %v", t.agent.Name, err)
+			ho.problem(t.id, explain.TaskEntryFailed, "agent", t.agent.Name, "error", err)
 		}
 	}
 	return slices.DeleteFunc(tasks, func(t *task) bool { return failed[t.agent.Workspace] && !t.agent.Person }), nil
@@ -170,7 +171,7 @@ func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) er
 				return err
 			}
 		case concernsRow(err):
-			ho.problem(t.id, "the board refuses to assign it: %v", err)
+			ho.problem(t.id, explain.TaskFlipRefused, "error", err)
 		default:
 			ho.report.Trouble = err
 			return nil

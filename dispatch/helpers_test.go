@@ -20,6 +20,7 @@ import (
 
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
+	"otm/internal/explain"
 	"otm/pipeline"
 	files "otm/pipeline/task"
 	"otm/slacklist"
@@ -102,14 +103,40 @@ func (w *world) agent(name string) *pipeline.Agent {
 	return a
 }
 
+// spoken is a report with its findings as people read them: of failures, without the
+// next step.
+type spoken struct {
+	*Report
+	Failed, Given []string
+}
+
+func speak(r *Report) spoken {
+	s := spoken{Report: r, Given: sentences(r.Given, r.At)}
+	for _, f := range r.Failed {
+		text := f.Text(r.At)
+		if f.Task != 0 {
+			text = f.Task.String() + ": " + text
+		}
+		s.Failed = append(s.Failed, text)
+	}
+	return s
+}
+
+func sentences(found []explain.Finding, now time.Time) (list []string) {
+	for _, f := range found {
+		list = append(list, sentence(&f, now))
+	}
+	return list
+}
+
 // pass makes one pass that looks at the board anew.
-func (w *world) pass() *Report {
+func (w *world) pass() spoken {
 	w.Helper()
 	r, err := w.d.Pass(w.Context(), 0)
 	if err != nil {
 		w.Fatalf("pass: %v", err)
 	}
-	return r
+	return speak(r)
 }
 
 // onBoard does something in a batch.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -97,7 +98,7 @@ func (m *model) restart() {
 	m.d = &Dispatcher{
 		Dir: m.dir, Records: m.recs, Agents: pipeline.Agents{*m.agent}, Times: pipeline.DefaultTimes, Now: m.tick,
 		Wakers: map[pipeline.Trigger]Waker{m.agent.Trigger: m}, Log: slog.New(slog.DiscardHandler),
-		saidAt: map[string]time.Time{}, waking: map[string]*pendingWake{}, unwoken: map[string]string{}, files: &workspaces{dir: m.dir},
+		saidAt: map[string]time.Time{}, waking: map[string]*pendingWake{}, unwoken: map[string]explain.Finding{}, files: &workspaces{dir: m.dir},
 	}
 }
 
@@ -295,8 +296,7 @@ func (m *model) pass() {
 	if err := p.wake(m.Context()); err != nil {
 		m.wrong("pass: %v", err)
 	}
-	m.given = p.report.Given
-	for _, reason := range slices.Concat(p.report.Failed, p.report.Given) {
+	for _, reason := range sentences(slices.Concat(p.report.Failed, p.report.Given), m.now) {
 		m.say("  %s", reason)
 	}
 	m.checkKeys()

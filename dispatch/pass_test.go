@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"otm/internal/board/boardtest"
+	"otm/internal/explain"
 	"otm/pipeline"
 	"otm/slacklist"
 )
@@ -181,8 +182,8 @@ func TestUnroutable(t *testing.T) {
 	fine := w.create("x", "alpha", pipeline.Low)
 	reasons := []string{
 		`T-00001: unknown agent "ghost": no [agents.NAME] table of otm.toml has this name or label`,
-		fmt.Sprintf("T-00002: workspace of beta: stat %s: no such file or directory", gone),
-		fmt.Sprintf("T-00003: workspace of gamma: %q is not a directory", file),
+		fmt.Sprintf("T-00002: the workspace of beta is missing: %s", gone),
+		fmt.Sprintf("T-00003: the workspace of gamma is not a directory: %s", file),
 	}
 	for range 3 {
 		r := w.pass()
@@ -229,7 +230,7 @@ func TestWorkspaceGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.waker.set(nil)
-	if r := w.pass(); !strings.Contains(r.Summary(), "workspace of alpha: stat") {
+	if r := w.pass(); !strings.Contains(r.Summary(), "the workspace of alpha is missing") {
 		t.Errorf("not told: %s", r.Summary())
 	}
 	want(t, "woken", w.waker.keys(), "")
@@ -312,7 +313,7 @@ func TestTwoRowsOneID(t *testing.T) {
 	for range 2 {
 		r := w.pass()
 		want(t, "failures", r.Failed, []string{
-			fmt.Sprintf("T-00001: two rows bear this id: its own, %s, and %s (%q): clear the Task ID of the latter", first.RowID, second, "y")})
+			fmt.Sprintf("T-00001: two rows bear this id: its own, %s, and %s (%q)", first.RowID, second, "y")})
 	}
 	want(t, "entries", w.ids("alpha"), "T-00001")
 	want(t, "its title", w.entry("alpha", id)["title"], "x")
@@ -463,7 +464,7 @@ func TestBoardDown(t *testing.T) {
 	w.waker.set(func(Request) error { return errors.New("the gateway is down") })
 	id := w.create("x", "alpha", pipeline.Normal)
 	r := w.pass()
-	want(t, "summary", r.Summary(), "Dispatched 1 tasks, woke 0 agents, 1 failures; agent alpha: the gateway is down")
+	want(t, "summary", r.Summary(), "Dispatched 1 tasks, woke 0 agents, 1 failures; agent alpha: the gateway is down: otm doctor")
 	if r.Due.IsZero() || r.Due.After(w.clock.Now().Add(retryWake)) {
 		t.Errorf("to be tried again at %v", r.Due)
 	}
@@ -1121,7 +1122,7 @@ func TestSilent(t *testing.T) {
 	}
 	w.clock.Advance(2 * time.Minute)
 	for range 3 {
-		want(t, "told", words(w.pass().Given), fmt.Sprintf("[T-00001: alpha took it and was not heard of since %s]", heard.UTC().Format(time.RFC3339)))
+		want(t, "told", words(w.pass().Given), fmt.Sprintf("[T-00001: alpha took it and was not heard of since %s: look at the agent, or set the task to new on the board]", heard.UTC().Format(time.RFC3339)))
 	}
 	want(t, "logged", w.log.count(slog.LevelWarn, "not heard of"), 1)
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
@@ -1390,11 +1391,11 @@ func TestManyTasks(t *testing.T) {
 	want(t, "a batch that has lasted its time", words(r.Dispatched, r.Due.IsZero()), "0 false")
 	w.d.Board = w.client
 	want(t, "the next one", w.pass().Dispatched, len(ids))
-	r = &Report{}
+	long := &Report{}
 	for i := range 50 {
-		r.Failed = append(r.Failed, fmt.Sprint("reason ", i))
+		long.Failed = append(long.Failed, explain.New(explain.TaskRecordFailed, "error", i))
 	}
-	if s := r.Summary(); !strings.HasSuffix(s, "; reason 19; and 30 more") {
+	if s := long.Summary(); !strings.HasSuffix(s, "; its record: 19: otm fsck; and 30 more") || len(long.Found()) != 20 {
 		t.Errorf("summary: %s", s)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -34,37 +36,51 @@ type run struct {
 }
 
 func newRun(d *Dispatcher) *run {
-	return &run{Dispatcher: d, report: &Report{}, byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
+	return &run{Dispatcher: d, report: &Report{At: d.Now()}, byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
 }
 
-// problem reports a task that stays as it is, and logs it the first time.
-func (rn *run) problem(id pipeline.TaskID, format string, args ...any) {
-	reason := fmt.Sprintf("%v: %s", id, fmt.Sprintf(format, args...))
-	rn.report.Failed = append(rn.report.Failed, reason)
-	rn.say(slog.LevelError, "task not dispatched", reason, reason)
+// failure reports what failed, and logs it the first time.
+func (rn *run) failure(msg string, f explain.Finding) {
+	rn.report.Failed = append(rn.report.Failed, f)
+	rn.say(slog.LevelError, msg, &f)
+}
+
+// problem reports a task that stays as it is.
+func (rn *run) problem(id pipeline.TaskID, code explain.Code, args ...any) {
+	rn.failure("task not dispatched", explain.New(code, args...).On(id))
+}
+
+// given reports something that a person has to look at.
+func (rn *run) given(f explain.Finding) {
+	rn.report.Given = append(rn.report.Given, f)
+	rn.say(slog.LevelWarn, "needs a person", &f)
 }
 
 // failed reports that the record of a task could not be read or written; the
-// others go on. It returns an error where that is because we are to stop.
+// others go on. It returns an error if we are to stop.
 func (rn *run) failed(ctx context.Context, id pipeline.TaskID, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	rn.problem(id, "its record: %v", err)
+	rn.problem(id, explain.TaskRecordFailed, "error", err)
 	return nil
 }
 
 // sayAgain is how long a problem must not have been met to be logged again.
 const sayAgain = time.Hour
 
-// say logs something that stays so for a while: the first time at its level,
-// then only for those who debug. Two of one kind are the same.
-func (rn *run) say(level slog.Level, msg, kind, reason string) {
+// say logs a finding that stays for a while: the first time at its level, then only
+// for those who debug.
+func (rn *run) say(level slog.Level, msg string, f *explain.Finding) {
+	kind := fmt.Sprint(f.Code, f.Task, f.Args)
+	if f.Code == explain.WakeFailed || f.Code == explain.WakeUnknown {
+		kind = fmt.Sprint(f.Code, f.Args["agent"]) // each try may fail in another way
+	}
 	if _, said := rn.saidAt[kind]; said {
 		level = slog.LevelDebug
 	}
 	rn.saidAt[kind] = rn.Now()
-	rn.Log.Log(context.Background(), level, msg, "reason", reason)
+	rn.Log.Log(context.Background(), level, msg, "reason", sentence(f, rn.Now()))
 }
 
 // forget lets problems be logged again that were not met for a while.
@@ -138,12 +154,6 @@ func (rn *run) note(ctx context.Context, t *task, f func(*pipeline.Record)) erro
 	return err
 }
 
-// given reports something that a person has to look at.
-func (rn *run) given(reason string) {
-	rn.report.Given = append(rn.report.Given, reason)
-	rn.say(slog.LevelWarn, "needs a person", reason, reason)
-}
-
 // anyWaits tells cheaply whether there may be a reason to wake an agent.
 func (rn *run) anyWaits(a *pipeline.Agent) bool {
 	return slices.ContainsFunc(rn.byName[a.Name], func(t *task) bool {
@@ -152,19 +162,25 @@ func (rn *run) anyWaits(a *pipeline.Agent) bool {
 	})
 }
 
-// unready says why nothing can be handed out to an agent; "" if it can.
-func (rn *run) unready(a *pipeline.Agent) string {
+// unready says why nothing can be handed out to an agent; nil if it can.
+func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
 	if a.Person {
-		return ""
+		return nil
 	}
 	_, err := rn.resolve(a.Workspace)
+	code := explain.WorkspaceUnreadable
 	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		code = explain.WorkspaceMissing
 	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Sprintf("workspace of %s: %q is not a directory", a.Name, a.Workspace)
-	case err != nil:
-		return fmt.Sprintf("workspace of %s: %v", a.Name, err)
+		code = explain.WorkspaceNoDir
+	case isSilent(err):
+		code = explain.WorkspaceSilent
 	}
-	return ""
+	f := explain.New(code, "agent", a.Name, "path", a.Workspace, "error", err)
+	return &f
 }
 
 // resolved is what was found out about a workspace during a pass.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"time"
 
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -16,7 +18,7 @@ type reader struct {
 	*run
 	owned  bool                                 // owners is up to date
 	strays []string                             // rows that do not bear the id of their task
-	unfit  []string                             // what is to be said of rows that are no tasks
+	unfit  []explain.Finding                    // what is to be said of rows that are no tasks
 	drops  map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked
 }
 
@@ -49,7 +51,9 @@ func (rd *reader) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, st
 			rd.byName[t.agent.Name] = append(rd.byName[t.agent.Name], t)
 		}
 	}
-	slices.Sort(rd.report.Failed) // the order of rows says nothing
+	slices.SortFunc(rd.report.Failed, func(a, b explain.Finding) int { // the order of rows says nothing
+		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(fmt.Sprint(a.Code, a.Args), fmt.Sprint(b.Code, b.Args)))
+	})
 	slices.SortFunc(fresh, func(a, b *task) int {
 		return cmp.Or(cmp.Compare(a.rec.Priority.Rank(), b.rec.Priority.Rank()), cmp.Compare(a.id, b.id))
 	})
@@ -106,8 +110,8 @@ func (rd *reader) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row)
 	case !isWhole(t.rec):
 		return nil, false, nil
 	}
-	if reason := rd.unready(agent); reason != "" {
-		rd.problem(t.id, "%s", reason)
+	if reason := rd.unready(agent); reason != nil {
+		rd.failure("task not dispatched", reason.On(t.id))
 		return nil, false, nil
 	}
 	return t, true, nil
@@ -119,7 +123,7 @@ func (rd *reader) isKnown(id pipeline.TaskID) bool {
 }
 
 func (rd *reader) unknownAgent(id pipeline.TaskID, name string) {
-	rd.problem(id, "unknown agent %q: no [agents.NAME] table of otm.toml has this name or label", name)
+	rd.problem(id, explain.TaskNoAgent, "name", name)
 }
 
 // lookAtOther is for a row that bears the id of a task whose row is another.
@@ -128,7 +132,7 @@ func (rd *reader) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
 	if err != nil || stray || row.CurrentStatus() != pipeline.New {
 		return err
 	}
-	rd.problem(rec.TaskID, "two rows bear this id: its own, %s, and %s (%q): clear the Task ID of the latter", rec.RowID, row.ID, row.Title)
+	rd.problem(rec.TaskID, explain.TaskTwoRows, "own", rec.RowID, "other", row.ID, "title", row.Title)
 	return nil
 }
 

@@ -3,13 +3,12 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -30,7 +29,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 			continue
 		}
 		reason := kp.unready(a)
-		if reason == "" {
+		if reason == nil {
 			id, _ := kp.resolve(a.Workspace)
 			if _, known := shared[id]; !known {
 				shared[id] = a.Workspace
@@ -38,8 +37,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 			continue
 		}
 		if kp.anyWaits(a) {
-			kp.report.Failed = append(kp.report.Failed, reason)
-			kp.say(slog.LevelError, "workspace is gone, and tasks wait", reason, reason)
+			kp.failure("workspace is gone, and tasks wait", *reason)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(shared)) {
@@ -53,9 +51,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 			if large := (*TooLargeError)(nil); errors.As(err, &large) || isSilent(err) {
 				kp.unkept[id] = true
 			}
-			reason := fmt.Sprintf("dispatch file in %q: %v", workspace, err)
-			kp.report.Failed = append(kp.report.Failed, reason)
-			kp.say(slog.LevelWarn, "dispatch file not kept", reason, reason)
+			kp.failure("dispatch file not kept", explain.New(explain.DispatchUnkept, "path", workspace, "error", err))
 		}
 	}
 	return nil
@@ -290,7 +286,7 @@ func (kp *keeper) reportSilent() {
 			}
 			last := t.rec.HeardOf(s.agent.Name).At
 			if reached(last, kp.Times.SilentAfter, now) {
-				kp.given(fmt.Sprintf("%v: %s took it and was not heard of since %s", t.id, s.agent.Name, last.UTC().Format(time.RFC3339)))
+				kp.given(explain.New(explain.TaskSilent, "agent", s.agent.Name, "since", last).On(t.id))
 				continue
 			}
 			kp.report.due(last.Add(kp.Times.SilentAfter))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -89,7 +90,7 @@ func (wg *waking) collect() {
 		case r := <-pending.done:
 			wg.woke(name, r)
 		default:
-			if failed := wg.unwoken[name]; failed != "" {
+			if failed, ok := wg.unwoken[name]; ok {
 				wg.report.Failed = append(wg.report.Failed, failed) // until the next answer, that is how it stands
 			}
 			wg.report.due(wg.Now().Add(lateAgain))
@@ -108,13 +109,13 @@ func (wg *waking) woke(name string, r wakeResult) {
 	if r.first != 0 {
 		wg.holders.add(name, r.first)
 	}
-	wg.unwoken[name] = r.failed
-	if r.failed != "" {
-		wg.report.Failed = append(wg.report.Failed, r.failed)
-		wg.say(slog.LevelError, "agent not woken", r.kind, r.failed)
+	delete(wg.unwoken, name)
+	if r.failed != nil {
+		wg.unwoken[name] = *r.failed
+		wg.failure("agent not woken", *r.failed)
 	}
-	if r.given != "" {
-		wg.given(r.given)
+	if r.given != nil {
+		wg.given(*r.given)
 	}
 }
 
@@ -123,9 +124,14 @@ type wakeResult struct {
 	woken  int
 	first  pipeline.TaskID // whose record holds the wake; 0: none was recorded
 	due    time.Time
-	failed string // why it was not woken
-	kind   string // what makes two failures the same one
-	given  string
+	failed *explain.Finding // why it was not woken; nil: it was, or need not be
+	given  *explain.Finding // what a person has to look at; nil: nothing
+}
+
+// notWoken is the result of a wake that failed.
+func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) wakeResult {
+	f := explain.New(code, append(args, "agent", a.Name, "error", err)...)
+	return wakeResult{failed: &f}
 }
 
 // situation gathers what is known of an agent, and judges the end of its last run.
@@ -155,8 +161,8 @@ func (wg *waking) settled(s *situation, pl plan) bool {
 	default:
 		r := told(s, pl)
 		wg.report.due(r.due)
-		if r.given != "" {
-			wg.given(r.given)
+		if r.given != nil {
+			wg.given(*r.given)
 		}
 		wg.Log.Debug("agent not woken", "agent", s.agent.Name, "why", pl.why, "due", pl.due)
 		return true
@@ -166,8 +172,8 @@ func (wg *waking) settled(s *situation, pl plan) bool {
 // told is the result of a plan to do nothing.
 func told(s *situation, pl plan) wakeResult {
 	r := wakeResult{due: pl.due}
-	if f := s.state.health(s.running, s.pid).Finding(); f != nil && pl.action != rest {
-		r.given = f.Text(s.now) + ": " + f.Next(s.now)
+	if pl.action != rest {
+		r.given = s.state.health(s.running, s.pid).Finding()
 	}
 	return r
 }
@@ -184,7 +190,7 @@ func idsOf(records []*pipeline.Record) []pipeline.TaskID {
 func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Waker) wakeResult {
 	if pl.action == ask {
 		var r wakeResult
-		if pl, r = wg.askEnded(ctx, s, pl); r.failed != "" {
+		if pl, r = wg.askEnded(ctx, s, pl); r.failed != nil {
 			return r
 		}
 	}
@@ -210,8 +216,9 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		if end, ended, err = waker.Ended(askCtx, key); ctx.Err() != nil {
 			return plan{}, wakeResult{} // we are told to stop
 		} else if err != nil {
-			failed := fmt.Sprintf("agent %s: not known what became of %s: %v", s.agent.Name, key, err)
-			return plan{}, wakeResult{failed: failed, kind: "ask " + s.agent.Name, due: wg.Now().Add(askAgain)}
+			r := notWoken(explain.WakeUnknown, s.agent, err, "key", key)
+			r.due = wg.Now().Add(askAgain)
+			return plan{}, r
 		}
 	}
 	now := wg.Now()
@@ -231,11 +238,11 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		err = s.reload(wg.Records) // it may have taken something meanwhile
 	}
 	if err != nil {
-		return plan{}, wakeResult{failed: fmt.Sprintf("agent %s: %v", s.agent.Name, err), kind: "record " + s.agent.Name}
+		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
 	}
 	s.now = now
 	if err := wg.judgeRun(ctx, s); err != nil {
-		return plan{}, wakeResult{failed: fmt.Sprintf("agent %s: %v", s.agent.Name, err), kind: "state " + s.agent.Name}
+		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
 	}
 	if pl = s.planWake(); pl.action == ask {
 		pl = pl.until(now.Add(askAgain), "asked in vain")
@@ -290,7 +297,7 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 	case errors.Is(err, errOutdated):
 		return wakeResult{due: wg.Now().Add(time.Second)}
 	case err != nil:
-		return wakeResult{failed: fmt.Sprintf("agent %s: %v", a.Name, err), kind: "record " + a.Name}
+		return notWoken(explain.AgentStateWrong, a, err)
 	}
 	crash.Point("wake.before")
 	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
@@ -404,15 +411,19 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 		return nil
 	})
 	if err != nil {
-		return wakeResult{first: first, failed: fmt.Sprintf("agent %s: %v", a.Name, err), kind: "record " + a.Name}
+		r := notWoken(explain.AgentStateWrong, a, err)
+		r.first = first
+		return r
 	}
 	if wakeErr != nil {
-		r := wakeResult{first: first, due: now.Add(retryWake), failed: fmt.Sprintf("agent %s: %v", a.Name, wakeErr), kind: "wake " + a.Name}
+		r := wakeResult{first: first, due: now.Add(retryWake)}
 		switch {
-		case errors.Is(wakeErr, errBusy):
-			r.failed = "" // it will be looked at again when its process ends
+		case errors.Is(wakeErr, errBusy): // it will be looked at again when its process ends
 		case errors.Is(wakeErr, ErrRefused) && !errors.Is(wakeErr, ErrLost):
-			r.due, r.kind = time.Time{}, r.failed // the usual time is soon enough
+			r.due = time.Time{} // the usual time is soon enough
+			r.failed = notWoken(explain.WakeBarred, a, wakeErr).failed
+		default:
+			r.failed = notWoken(explain.WakeFailed, a, wakeErr).failed
 		}
 		return r
 	}

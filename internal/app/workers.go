@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -136,7 +137,7 @@ func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience 
 		return outcome{
 			details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble,
 			result:   resultOf(failures || len(report.Given) > 0, report.Trouble),
-			findings: boardFindings(report.Trouble, report.Full),
+			findings: slices.Concat(boardFindings(report.Trouble, report.Full), report.Found()),
 		}, err
 	}
 	return c, func() {

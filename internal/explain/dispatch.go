@@ -1,0 +1,19 @@
+package explain
+
+// What a pass of the dispatcher reports. The sentences do not name the task: the
+// code that prints them does.
+var (
+	TaskRecordFailed = code("task_record_failed", Fail, "its record: {error}", "otm fsck")
+	TaskEntryFailed  = code("task_entry_failed", Fail, "dispatch file of {agent}: {error}", "otm doctor")
+	TaskFlipRefused  = code("task_flip_refused", Fail, "the board refuses to assign it: {error}", "otm doctor   # checks the columns and options of the board")
+	TaskNoAgent      = code("task_no_agent", Fail, "unknown agent {name:quoted}: no [agents.NAME] table of otm.toml has this name or label", "add the table, or choose another assignee on the board")
+	TaskTwoRows      = code("task_two_rows", Fail, "two rows bear this id: its own, {own}, and {other} ({title:quoted})", "clear the Task ID of the latter")
+	TaskSilent       = code("task_silent", Warn, "{agent} took it and was not heard of since {since:at}", "look at the agent, or set the task to new on the board")
+
+	RowUnfit        = code("row_unfit", Fail, "row {title:quoted}: {error}", "correct the row on the board")
+	DispatchUnkept  = code("dispatch_unkept", Fail, "dispatch file in {path:quoted}: {error}", "otm doctor")
+	WakeFailed      = code("wake_failed", Fail, "agent {agent}: {error}", "otm doctor")
+	WakeBarred      = code("wake_barred", Fail, "agent {agent}: {error}", "otm doctor")
+	WakeUnknown     = code("wake_unknown", Fail, "agent {agent}: not known what became of {key}: {error}", "otm doctor")
+	AgentStateWrong = code("agent_state_wrong", Fail, "agent {agent}: {error}", "otm fsck")
+)
