@@ -29,6 +29,9 @@
 //	attempt   the number of a task's dispatches and wakes; it makes keys unique
 //	report    an update by an agent
 //	beat      one writing of a component's heartbeat file
+//	finding   something that was found, as data: a code and its arguments
+//	view      what readers know of a directory and its board, read at once
+//	health    one judgement of a component, or of all: green, yellow or red
 //	resident  a component that stays, in contrast to a single run
 //	conflict  of a drop: it contradicts what stands; it fails and says so
 //
