@@ -33,24 +33,18 @@ type call struct {
 	base  string // of this server as the caller names it, ends in "/"
 }
 
-// Calls a minute of Slack's tiers (facts 1.1).
-const (
-	tier2 = 20
-	tier3 = 50
-	tier4 = 100
-)
-
-// methods are the methods of the API.
+// methods are the methods of the API, with the calls a minute of Slack's tiers
+// (facts 1.1).
 func methods() []method {
 	return []method{
-		{"slackLists.items.create", tier3, true, itemsCreate},
-		{"slackLists.items.update", tier3, true, itemsUpdate},
-		{"slackLists.items.list", tier2, false, itemsList},
-		{"slackLists.items.info", tier2, false, itemsInfo},
-		{"slackLists.items.delete", tier2, true, itemsDelete},
-		{"slackLists.items.deleteMultiple", tier2, true, itemsDeleteMultiple},
-		{"files.info", tier4, false, filesInfo},
-		{"auth.test", tier4, false, authTest},
+		{"slackLists.items.create", 50, true, itemsCreate},
+		{"slackLists.items.update", 50, true, itemsUpdate},
+		{"slackLists.items.list", 20, false, itemsList},
+		{"slackLists.items.info", 20, false, itemsInfo},
+		{"slackLists.items.delete", 20, true, itemsDelete},
+		{"slackLists.items.deleteMultiple", 20, true, itemsDeleteMultiple},
+		{"files.info", 100, false, filesInfo},
+		{"auth.test", 100, false, authTest},
 	}
 }
 

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// defaultListName is the title of the list that Open makes.
-const defaultListName = "OTM"
-
 // A columnSpec describes a column of the default list.
 type columnSpec struct {
 	name    string
@@ -43,7 +40,7 @@ func defaultColumns() []columnSpec {
 func newDefaultList(now time.Time, assignees []string) *List {
 	now = now.Round(0).UTC()
 	l := &List{
-		ID: newID("F"), Num: newNum(), Name: defaultListName, Default: true, Owner: BotUser,
+		ID: newID("F"), Num: newNum(), Name: "OTM", Default: true, Owner: BotUser,
 		Created: now, Edited: now, Updated: now, Editor: BotUser,
 	}
 	for i, spec := range defaultColumns() {
