@@ -57,6 +57,25 @@ func ignoreNotEmpty(err error) error {
 	return err
 }
 
+// TestC40RemainsGo: the last writes of a process may come after a removal has
+// looked at the directory. What they left is removed when the process ends.
+func TestC40RemainsGo(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, path := range []string{"otm-injector-state.json", "next-task-id.json", "locks/otm-injector", "logs/otm-injector.log", "board/rows.jsonl", "board/snapshot.json"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, path), "x")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "task-updates"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := departed(dir, errors.New("open: no such file")); !errors.Is(err, config.ErrNotInitialised) || exists(dir) {
+		t.Errorf("it ended with %v, and the directory is there: %v", err, exists(dir))
+	}
+}
+
 // TestDepartedTakesNothingOfValue: the remains of a data directory are removed
 // only if nothing else is there.
 func TestDepartedTakesNothingOfValue(t *testing.T) {
