@@ -8,7 +8,7 @@ import (
 
 // NotLocal names the file system that path lies on if it is no local one, else
 // "". Locks, renames, syncs and events on it may not do what this package
-// promises. macOS counts FUSE as local: it is told by its name (macfuse,
+// promises. macOS counts FUSE as local, so its name decides (macfuse,
 // osxfuse, fuse-t).
 func NotLocal(path string) (string, error) {
 	var st unix.Statfs_t

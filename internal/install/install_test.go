@@ -177,7 +177,7 @@ func (w *installWorld) did(want ...string) {
 	}
 }
 
-// changes tells whether a command asks for more than an answer.
+// changes reports whether a command does more than ask.
 func changes(line string) bool {
 	return !strings.Contains(line, " show ") && !strings.Contains(line, " is-failed ") && !strings.Contains(line, " print ")
 }

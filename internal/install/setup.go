@@ -218,7 +218,7 @@ func fit(s cli.Streams, c *config.Config, o Options) error {
 	return nil
 }
 
-// fitToken refuses a token that services cannot read: what is whose token it is,
+// fitToken refuses a token that services cannot read: what says whose token it is,
 // table the table of otm.toml that names its file.
 func fitToken(dir, what, table, file, env, token string, err error) error {
 	paste := func(path string) string {

@@ -225,7 +225,7 @@ func TestCaseB88KilledHolder(t *testing.T) {
 	}
 }
 
-// TestCaseB70StoppedHolder stops a holder: whoever waits is told who it is,
+// TestCaseB70StoppedHolder stops a holder: a waiting process learns its pid,
 // after the time that it wanted to wait.
 func TestCaseB70StoppedHolder(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func wanting(t *testing.T, path string, n int) {
 	}
 }
 
-// TestWaitingDoesNotLook: whoever waits for a lock tries once and is woken when
+// TestWaitingDoesNotLook: a waiting caller tries to lock once and is woken when
 // it comes free. Sixty-four that looked again and again kept each other from
 // their work. It must not be parallel: it replaces what all use.
 func TestWaitingDoesNotLook(t *testing.T) {
@@ -119,7 +119,7 @@ func TestGivingUp(t *testing.T) {
 }
 
 // TestLeftBehindServesTheNext: the wait that somebody left behind in the kernel
-// gets the lock for whoever asks after him.
+// gets the lock for the next caller.
 func TestLeftBehindServesTheNext(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
