@@ -234,7 +234,7 @@ func (d *doctor) health(v *view.View) {
 	if f := v.Backlog(); f != nil {
 		d.add("backlog", *f)
 	} else {
-		d.say("backlog", explain.BacklogOK, "n", v.Waiting())
+		d.say("backlog", explain.BacklogOK, "n", v.Count())
 	}
 	if n := len(v.Inbox.Failed); n > 0 {
 		d.say("failed", explain.FilesFailed, "n", n)

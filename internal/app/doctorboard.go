@@ -65,7 +65,7 @@ func (d *doctor) list(in *slacklist.Inspection, id string, v *view.View) {
 		}
 		d.say("list", code, "error", f.MissingError, "hint", missingHint(f.MissingError))
 	}
-	room := view.View{Board: &slacklist.Snapshot{Count: in.Rows, Limit: in.Limit}}
+	room := view.Board{Snapshot: &slacklist.Snapshot{Count: in.Rows, Limit: in.Limit}}
 	switch {
 	case room.NearlyFull():
 		d.say("room", explain.ListNearlyFull, "rows", in.Rows, "limit", in.Limit)

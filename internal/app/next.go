@@ -170,7 +170,7 @@ func (h *Home) noteOnItsWay(snapshot func() (*slacklist.Snapshot, error), a *pip
 			n++
 		}
 	}
-	for _, row := range v.Rows() {
+	for _, row := range v.Tops() {
 		if h.isFor(row, a) && h.isOnItsWay(row) {
 			n++
 		}

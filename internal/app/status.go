@@ -128,7 +128,7 @@ func status(v *view.View) *statusReport {
 	for i := range v.Agents {
 		counts[v.Agents[i].Name] = map[pipeline.Status]int{}
 	}
-	for _, row := range v.Rows() {
+	for _, row := range v.Tops() {
 		r.Tasks[row.CurrentStatus()]++
 		if a := v.Agents.Assigned(row.Assignee); a != nil {
 			counts[a.Name][row.CurrentStatus()]++
@@ -246,7 +246,7 @@ func printBoard(out io.Writer, v *view.View, r *statusReport) {
 	if limit := v.RowLimit(); limit > 0 {
 		rows = fmt.Sprintf("%d of %d rows", r.Board.Rows, limit)
 	}
-	fmt.Fprintf(out, "%s, with their steps %s, read %s\n", explain.Count(len(v.Rows()), "task", "tasks"), rows, explain.Ago(*r.Board.WalkAt, v.Now))
+	fmt.Fprintf(out, "%s, with their steps %s, read %s\n", explain.Count(len(v.Tops()), "task", "tasks"), rows, explain.Ago(*r.Board.WalkAt, v.Now))
 	if v.NearlyFull() {
 		fmt.Fprintln(out, "         nearly full: otm archive --older-than 7d")
 	}

@@ -18,7 +18,7 @@ import (
 	"otm/pipeline/task"
 )
 
-func (c *check) readRecords() error {
+func (c *facts) readRecords() error {
 	ids, err := c.store.IDs()
 	if err != nil {
 		return err
@@ -67,17 +67,17 @@ func (c *check) recordsUnread() error {
 	return nil
 }
 
-func (c *check) recordPath(id pipeline.TaskID) string {
+func (c *facts) recordPath(id pipeline.TaskID) string {
 	return filepath.Join(c.Dir, "tasks", id.String()+".json")
 }
 
 // setAside is the command by which a person puts a record away.
-func (c *check) setAside(id pipeline.TaskID) string {
+func (c *facts) setAside(id pipeline.TaskID) string {
 	path := c.recordPath(id)
 	return "mv " + safe.Quote(path) + " " + safe.Quote(path+".corrupt-0")
 }
 
-func (c *check) readHistory() error {
+func (c *facts) readHistory() error {
 	path := filepath.Join(c.Dir, history.FileName)
 	for e, err := range history.Read(c.Dir) {
 		switch {
@@ -99,7 +99,7 @@ func (c *check) readHistory() error {
 
 // readKeys notes the ids that otm-create gave out under a key. otm-create itself
 // reports a damaged file, when its key is used.
-func (c *check) readKeys() error {
+func (c *facts) readKeys() error {
 	dir := filepath.Join(c.Dir, "keys")
 	entries, err := durable.ReadDir(dir)
 	if err := unread(err); err != nil {
@@ -122,7 +122,7 @@ func (c *check) readKeys() error {
 }
 
 // inboxes reads what waits.
-func (c *check) inboxes() error {
+func (c *facts) inboxes() error {
 	for _, kind := range inbox.Kinds {
 		files, err := c.box.List(kind)
 		if err != nil {
@@ -217,7 +217,7 @@ func (c *check) litter() error {
 
 // takenAside names the drops that a crash left out of the way in an inbox, and
 // that no sweep could put back since (C29).
-func (c *check) takenAside() error {
+func (c *facts) takenAside() error {
 	for _, kind := range inbox.Kinds {
 		names, err := c.box.Taken(kind)
 		if err := unread(err); err != nil {

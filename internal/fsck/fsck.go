@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"otm/internal/explain"
-	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/history"
@@ -82,8 +81,8 @@ const (
 	RuleLitter   = "no litter"
 )
 
-// check is one run of all checks.
-type check struct {
+// facts are what was read, and what was found so far.
+type facts struct {
 	Options
 	store         *task.Store
 	box           *inbox.Box
@@ -105,15 +104,18 @@ type check struct {
 	findings      []Finding
 }
 
+// check is one run of all checks.
+type check struct{ *facts }
+
 // Check returns the findings, the most important rule first. The error is one
 // of reading the directory.
 func Check(o Options) ([]Finding, error) {
-	c := &check{Options: o, store: task.Open(o.Dir, nil), box: inbox.Open(o.Dir),
+	c := &check{&facts{Options: o, store: task.Open(o.Dir, nil), box: inbox.Open(o.Dir),
 		records: map[pipeline.TaskID]*pipeline.Record{}, tops: map[pipeline.TaskID][]*pipeline.Row{},
 		steps: map[string][]*pipeline.Row{}, byID: map[string]*pipeline.Row{},
 		owners: map[string]pipeline.TaskID{}, archived: map[pipeline.TaskID]*history.Entry{}, waiting: map[pipeline.TaskID]bool{},
 		creates: map[pipeline.TaskID]string{}, asked: map[pipeline.TaskID]*drop.Create{},
-		reports: map[string]bool{}, processed: map[string]string{}, failed: map[string]string{}, unread: map[pipeline.TaskID]error{}}
+		reports: map[string]bool{}, processed: map[string]string{}, failed: map[string]string{}, unread: map[pipeline.TaskID]error{}}}
 	for _, look := range []func() error{
 		c.workspaces, c.readRecords, c.readRows, c.recordsUnread, c.readHistory, c.inboxes, c.readFailed, c.readKeys, c.settled, c.updatesTwice, c.rows, c.recordsAndSteps, c.wakes, c.woken, c.dispatchFiles, c.counter, c.litter,
 	} {
@@ -124,30 +126,12 @@ func Check(o Options) ([]Finding, error) {
 	return c.findings, nil
 }
 
-func (c *check) found(rule string, id pipeline.TaskID, r Repair, code explain.Code, args ...any) {
+func (c *facts) found(rule string, id pipeline.TaskID, r Repair, code explain.Code, args ...any) {
 	f := explain.New(code, args...).On(id)
 	c.findings = append(c.findings, Finding{Rule: rule, TaskID: id, Text: f.Text(c.Now), Hint: f.Next(c.Now), Repair: r, Path: f.Args["path"], Code: code, Args: f.Args})
 }
 
-// workspaces leaves out those that do not answer: reading them would never end
-// (C46).
-func (c *check) workspaces() error {
-	for name, wrong := range view.LookAtWorkspaces(c.Agents) {
-		switch wrong.Code {
-		case explain.WorkspaceSilent:
-			agents := slices.Clone(c.Agents)
-			agents.Named(name).Workspace = ""
-			c.Agents = agents
-		case explain.WorkspaceUnreadable:
-		default:
-			continue // the other checks say what that means
-		}
-		c.found(RuleDispatch, 0, "", wrong.Code, "agent", name, "path", wrong.Args["path"], "error", wrong.Args["error"])
-	}
-	return nil
-}
-
-func (c *check) saw(id pipeline.TaskID) { c.used = append(c.used, id) }
+func (c *facts) saw(id pipeline.TaskID) { c.used = append(c.used, id) }
 
 func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))

@@ -346,7 +346,7 @@ func TestRecordsSetAside(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c := &check{Options: Options{Dir: dir}, store: task.Open(dir, nil)}
+	c := &check{&facts{Options: Options{Dir: dir}, store: task.Open(dir, nil)}}
 	if err := c.readRecords(); err != nil || len(c.findings) != 0 {
 		t.Errorf("without records: %+v, %v", c.findings, err)
 	}

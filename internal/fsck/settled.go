@@ -13,7 +13,7 @@ import (
 )
 
 // readFailed notes the creates that failed: their tasks need no row.
-func (c *check) readFailed() error {
+func (c *facts) readFailed() error {
 	names, err := c.box.SettledNames(inbox.FailedDir)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settle
 
 // again is the command by which a person has a processed create handled once
 // more. It moves the file: the injector skips a drop that is in processed/.
-func (c *check) again(name string) string {
+func (c *facts) again(name string) string {
 	return "mv " + safe.Quote(filepath.Join(c.Dir, inbox.ProcessedDir, name)) + " " + safe.Quote(c.box.Dir(inbox.NewTasks)) + "   # has it made again"
 }
 
@@ -148,7 +148,7 @@ func rebuilt(rec *pipeline.Record) bool {
 }
 
 // knowsDrop reports whether the record has an update by its id.
-func (c *check) knowsDrop(rec *pipeline.Record, s *inbox.Settled) bool {
+func (c *facts) knowsDrop(rec *pipeline.Record, s *inbox.Settled) bool {
 	u, err := drop.ParseUpdate(s.Object.Bytes())
 	if err != nil {
 		return true // somebody edited the settled file

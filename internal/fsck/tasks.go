@@ -11,7 +11,7 @@ import (
 	"otm/pipeline/history"
 )
 
-func (c *check) readRows() error {
+func (c *facts) readRows() error {
 	for i := range c.Rows {
 		r := &c.Rows[i]
 		c.byID[r.ID] = r
@@ -27,7 +27,7 @@ func (c *check) readRows() error {
 
 // rowBearing returns a row that bears the id of a task and is no other task's;
 // nil if there is none.
-func (c *check) rowBearing(id pipeline.TaskID) *pipeline.Row {
+func (c *facts) rowBearing(id pipeline.TaskID) *pipeline.Row {
 	for _, row := range c.tops[id] {
 		if owner := c.owners[row.ID]; owner == 0 || owner == id {
 			return row
@@ -39,7 +39,7 @@ func (c *check) rowBearing(id pipeline.TaskID) *pipeline.Row {
 // tended reports whether the dispatcher makes a record for a row that has none.
 // It does not if the row is unassigned, is over and was no agent's, or cannot be
 // understood. Package dispatch has the same rule.
-func (c *check) tended(row *pipeline.Row) bool {
+func (c *facts) tended(row *pipeline.Row) bool {
 	status, agent := row.CurrentStatus(), c.Agents.Assigned(row.Assignee)
 	switch {
 	case row.Odd && (row.Assignee == "" || row.Status == ""):
@@ -81,7 +81,7 @@ func idsOf(rows []*pipeline.Row) string {
 }
 
 // others names the rows that are not the record's.
-func (c *check) others(rec *pipeline.Record) string {
+func (c *facts) others(rec *pipeline.Record) string {
 	if rec == nil || c.byID[rec.RowID] == nil {
 		return "those that are not it"
 	}
@@ -171,7 +171,7 @@ func createLine(rec *pipeline.Record) string {
 // remake is the next step for a wrong record: set it aside, and the dispatcher
 // makes a new one from the board. A task without a row is over; nothing is to be
 // done.
-func (c *check) remake(rec *pipeline.Record) string {
+func (c *facts) remake(rec *pipeline.Record) string {
 	if row := c.rowBearing(rec.TaskID); row != nil {
 		return c.setAside(rec.TaskID) + " && otm-dispatcher --once   # makes it anew from the board"
 	}

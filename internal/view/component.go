@@ -145,13 +145,3 @@ func (c *Component) Has(code explain.Code) bool {
 	}
 	return false
 }
-
-// AnyResident reports whether a process stays for any component.
-func (v *View) AnyResident() bool {
-	for i := range v.Components {
-		if v.Components[i].Resident {
-			return true
-		}
-	}
-	return false
-}

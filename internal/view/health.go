@@ -91,17 +91,8 @@ func (v *View) Backlog() *explain.Finding {
 	if v.Inbox.Oldest.IsZero() || v.Now.Sub(v.Inbox.Oldest) <= MaxBacklog {
 		return nil
 	}
-	f := explain.New(explain.BacklogOld, "n", v.Waiting(), "since", v.Inbox.Oldest)
+	f := explain.New(explain.BacklogOld, "n", v.Count(), "since", v.Inbox.Oldest)
 	return &f
-}
-
-// Waiting counts the files in the inboxes.
-func (v *View) Waiting() int {
-	n := 0
-	for _, waiting := range v.Inbox.Waiting {
-		n += waiting
-	}
-	return n
 }
 
 // Health is the one word for all of it: green if nothing is wrong, yellow if

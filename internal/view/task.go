@@ -68,12 +68,6 @@ func (v *View) Tasks() []*Task {
 	return tasks
 }
 
-// Rows returns the rows that are no steps, in the order of the board.
-func (v *View) Rows() []*pipeline.Row { return v.tops }
-
-// Row returns a row of the board; nil where it has none of this id.
-func (v *View) Row(id string) *pipeline.Row { return v.byID[id] }
-
 // OfRow returns the task of a row that is no step. Its ID is 0 where the row is
 // no task's: typed, or copied together with the id.
 func (v *View) OfRow(row *pipeline.Row) *Task {
@@ -266,19 +260,4 @@ func (t *Task) LastEvent() time.Time {
 		return t.Record.History[n-1].At
 	}
 	return t.Record.CreatedAt
-}
-
-// LastEdit is when the row or a step of it last changed on the board.
-func (v *View) LastEdit(row *pipeline.Row) time.Time {
-	last := row.Updated
-	for _, step := range v.steps[row.ID] {
-		last = max(last, step.Updated)
-	}
-	return time.Unix(last, 0)
-}
-
-// Gone reports whether the row of a task was seen to be gone after the board was
-// last read.
-func (v *View) Gone(rec *pipeline.Record) bool {
-	return rec.GoneAt != nil && !v.Board.WalkAt.After(*rec.GoneAt)
 }

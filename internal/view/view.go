@@ -8,9 +8,7 @@ package view
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -19,8 +17,6 @@ import (
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/pipeline"
-	"otm/pipeline/drop"
-	"otm/pipeline/inbox"
 	"otm/pipeline/task"
 	"otm/slacklist"
 )
@@ -57,47 +53,16 @@ type Runner struct {
 // View is a data directory and its board at one time.
 type View struct {
 	Sources
-	Board      *slacklist.Snapshot
-	Components []Component // those that should run, in the order in which people read them
-	Creates    []Create    // new tasks that wait in the inbox, in the order of their names
-	Inbox      Inbox
-	Unread     []error        // files that could not be read: nothing follows from what they may hold
+	Board
+	Inbox
+	Components []Component    // those that should run, in the order in which people read them
 	Link       *dispatch.Link // the dispatcher's connection to the gateway; nil: it keeps none, or nobody knows
-
-	tops    []*pipeline.Row // rows that are no steps, in the order of the board
-	byID    map[string]*pipeline.Row
-	bearers map[pipeline.TaskID][]*pipeline.Row // rows by the task id they bear
-	steps   map[string][]*pipeline.Row          // by parent
-
-	updates       map[pipeline.TaskID][]time.Time // when the waiting updates came
-	failedCreates map[pipeline.TaskID]*inbox.Settled
-	failedUpdates map[pipeline.TaskID][]*inbox.Settled
 
 	records   map[pipeline.TaskID]loaded // that were read
 	owners    map[string]pipeline.TaskID // tasks by row, as the records say; nil: not read yet
 	ownersErr error                      // why owners may be incomplete
 	agents    map[string]*Agent          // those that were asked for
 	outlooks  *dispatch.Outlooks
-}
-
-// Create is a new task that waits in the inbox.
-type Create struct {
-	*drop.Create
-	At time.Time // when it was delivered
-}
-
-// Inbox counts what waits, readable or not, and what failed.
-type Inbox struct {
-	Waiting map[inbox.Kind]int
-	Oldest  time.Time // when the oldest that waits was delivered; zero: nothing waits
-	Failed  []string  // the names of the files in failed/, in their order
-}
-
-// Failure is a file in failed/.
-type Failure struct {
-	Name string
-	inbox.Settled
-	Err error // why it could not be read
 }
 
 // Load reads the directory. The error is one of reading a folder, or the
@@ -114,14 +79,13 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 		s.Snapshot = snap
 	}
 	v := &View{
-		Sources: s, Board: s.Snapshot,
-		byID: map[string]*pipeline.Row{}, bearers: map[pipeline.TaskID][]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
-		updates: map[pipeline.TaskID][]time.Time{}, failedCreates: map[pipeline.TaskID]*inbox.Settled{}, failedUpdates: map[pipeline.TaskID][]*inbox.Settled{},
+		Sources: s, Board: indexed(s.Snapshot),
 		agents: map[string]*Agent{}, records: map[pipeline.TaskID]loaded{},
 		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Records: s.Records, Now: s.Now, Times: s.Times},
 	}
-	for i := range v.Board.Rows {
-		v.addRow(&v.Board.Rows[i])
+	var err error
+	if v.Inbox, err = readFiles(s.Dir, s.CountOnly); err != nil {
+		return nil, err
 	}
 	v.Components = Components(s)
 	for i := range v.Components {
@@ -134,103 +98,7 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 			v.Link = &link
 		}
 	}
-	return v, errors.Join(v.readInboxes(), v.readFailed(), context.Cause(ctx))
-}
-
-func (v *View) addRow(r *pipeline.Row) {
-	v.byID[r.ID] = r
-	if r.Parent != "" {
-		v.steps[r.Parent] = append(v.steps[r.Parent], r)
-		return
-	}
-	v.tops = append(v.tops, r)
-	if id := r.Task(); id != 0 {
-		v.bearers[id] = append(v.bearers[id], r)
-	}
-}
-
-func (v *View) readInboxes() error {
-	box := inbox.Open(v.Dir)
-	v.Inbox.Waiting = map[inbox.Kind]int{}
-	for _, kind := range inbox.Kinds {
-		files, err := box.List(kind)
-		if err != nil {
-			return err
-		}
-		v.Inbox.Waiting[kind] = len(files)
-		for _, f := range files {
-			at := f.Info.ModTime()
-			if v.Inbox.Oldest.IsZero() || at.Before(v.Inbox.Oldest) {
-				v.Inbox.Oldest = at
-			}
-			if !f.Regular() || v.CountOnly {
-				continue
-			}
-			switch data, _, err := box.Read(f); {
-			case err == nil:
-				v.addDrop(kind, data, at)
-			case !errors.Is(err, fs.ErrNotExist): // else it was settled meanwhile
-				v.Unread = append(v.Unread, fmt.Errorf("%s/%s cannot be read: %w", kind, f.Name, err))
-			}
-		}
-	}
-	return nil
-}
-
-// addDrop notes a drop that waits. One that cannot be parsed is the injector's
-// to judge.
-func (v *View) addDrop(kind inbox.Kind, data []byte, at time.Time) {
-	if kind == inbox.TaskUpdates {
-		if u, err := drop.ParseUpdate(data); err == nil {
-			v.updates[u.TaskID] = append(v.updates[u.TaskID], at)
-		}
-		return
-	}
-	if c, err := drop.ParseCreate(data); err == nil {
-		v.Creates = append(v.Creates, Create{c, at})
-	}
-}
-
-func (v *View) readFailed() (err error) {
-	if v.Inbox.Failed, err = inbox.Open(v.Dir).SettledNames(inbox.FailedDir); err != nil || v.CountOnly {
-		return err
-	}
-	for _, f := range v.failures(v.Inbox.Failed) {
-		switch id := f.TaskID(); {
-		case f.Err != nil:
-			v.Unread = append(v.Unread, fmt.Errorf("%s/%s cannot be read: %w", inbox.FailedDir, f.Name, f.Err))
-		case f.Object == nil || id == 0:
-		case f.Result.Inbox == inbox.NewTasks:
-			v.failedCreates[id] = &f.Settled
-		case f.Result.Inbox == inbox.TaskUpdates:
-			v.failedUpdates[id] = append(v.failedUpdates[id], &f.Settled)
-		}
-	}
-	return nil
-}
-
-// failures reads files in failed/, without those that somebody put back
-// meanwhile.
-func (v *View) failures(names []string) []Failure {
-	var failed []Failure
-	box := inbox.Open(v.Dir)
-	for _, name := range names {
-		switch f, err := box.ReadSettled(inbox.FailedDir, name); {
-		case err == nil:
-			failed = append(failed, Failure{Name: name, Settled: *f})
-		case !errors.Is(err, fs.ErrNotExist):
-			failed = append(failed, Failure{Name: name, Err: err})
-		}
-	}
-	return failed
-}
-
-// Failures reads the files that failed last, at most n of them, the newest
-// first.
-func (v *View) Failures(n int) []Failure {
-	failed := v.failures(v.Inbox.Failed[max(0, len(v.Inbox.Failed)-n):])
-	slices.Reverse(failed)
-	return failed
+	return v, context.Cause(ctx)
 }
 
 // IDs lists the tasks about which anything is known, in ascending order.
@@ -250,37 +118,6 @@ func (v *View) IDs() ([]pipeline.TaskID, error) {
 	return slices.Compact(ids), nil
 }
 
-// Waits returns the longest time for which the board's rate limit holds off one
-// of the methods; ok is false where it holds off none.
-func (v *View) Waits(methods ...string) (l slacklist.Limited, ok bool) {
-	for _, l := range v.Board.Limits {
-		if slices.Contains(methods, l.Method) {
-			return l, true
-		}
-	}
-	return l, false
-}
-
-// Full reports whether the list takes no more rows, as far as its size is
-// known.
-func (v *View) Full() bool { return v.Board.Limit > 0 && v.Board.Count >= v.Board.Limit }
-
-// NearlyFull reports whether a tenth or less of the list is free.
-func (v *View) NearlyFull() bool { return v.Board.Limit > 0 && v.Board.Count*10 >= v.Board.Limit*9 }
-
-// ManyRows is the size from which on a list's limit is one that nobody reaches:
-// the embedded board names a million.
-const ManyRows = 100_000
-
-// RowLimit is how many rows the list may hold; 0: unknown, or so many that
-// nobody reaches the limit.
-func (v *View) RowLimit() int {
-	if v.Board.Limit >= ManyRows {
-		return 0
-	}
-	return v.Board.Limit
-}
-
 // Component returns a component by its id.
 func (v *View) Component(id string) *Component {
 	for i := range v.Components {
@@ -289,4 +126,14 @@ func (v *View) Component(id string) *Component {
 		}
 	}
 	return &Component{ID: id, State: heartbeat.NotInstalled, Health: heartbeat.NotInstalled}
+}
+
+// AnyResident reports whether a process stays for any component.
+func (v *View) AnyResident() bool {
+	for i := range v.Components {
+		if v.Components[i].Resident {
+			return true
+		}
+	}
+	return false
 }

@@ -184,7 +184,7 @@ func Slow(v *view.View) ([]Entry, error) {
 			slow = append(slow, Entry{id, v.Task(id).Title(), r})
 		}
 	}
-	for _, row := range v.Rows() {
+	for _, row := range v.Tops() {
 		if v.OfRow(row).ID != 0 {
 			continue // it is among the ids
 		}

@@ -1,0 +1,87 @@
+package view
+
+import (
+	"slices"
+	"time"
+
+	"otm/pipeline"
+	"otm/slacklist"
+)
+
+// Board is the snapshot of the board with an index of its rows.
+type Board struct {
+	*slacklist.Snapshot
+	tops    []*pipeline.Row // rows that are no steps, in the order of the board
+	byID    map[string]*pipeline.Row
+	bearers map[pipeline.TaskID][]*pipeline.Row // rows by the task id they bear
+	steps   map[string][]*pipeline.Row          // by parent
+}
+
+func indexed(snap *slacklist.Snapshot) Board {
+	b := Board{Snapshot: snap, byID: map[string]*pipeline.Row{}, bearers: map[pipeline.TaskID][]*pipeline.Row{}, steps: map[string][]*pipeline.Row{}}
+	for i := range snap.Rows {
+		r := &snap.Rows[i]
+		b.byID[r.ID] = r
+		if r.Parent != "" {
+			b.steps[r.Parent] = append(b.steps[r.Parent], r)
+			continue
+		}
+		b.tops = append(b.tops, r)
+		if id := r.Task(); id != 0 {
+			b.bearers[id] = append(b.bearers[id], r)
+		}
+	}
+	return b
+}
+
+// Tops returns the rows that are no steps, in the order of the board.
+func (b *Board) Tops() []*pipeline.Row { return b.tops }
+
+// Row returns a row by its id; nil if the board has none.
+func (b *Board) Row(id string) *pipeline.Row { return b.byID[id] }
+
+// LastEdit is when the row or a step of it last changed.
+func (b *Board) LastEdit(row *pipeline.Row) time.Time {
+	last := row.Updated
+	for _, step := range b.steps[row.ID] {
+		last = max(last, step.Updated)
+	}
+	return time.Unix(last, 0)
+}
+
+// Gone reports whether the row of a task was seen to be gone after the board was
+// last read.
+func (b *Board) Gone(rec *pipeline.Record) bool {
+	return rec.GoneAt != nil && !b.WalkAt.After(*rec.GoneAt)
+}
+
+// Waits returns the longest time for which the board's rate limit holds off one
+// of the methods; ok is false where it holds off none.
+func (b *Board) Waits(methods ...string) (l slacklist.Limited, ok bool) {
+	for _, l := range b.Limits {
+		if slices.Contains(methods, l.Method) {
+			return l, true
+		}
+	}
+	return l, false
+}
+
+// Full reports whether the list takes no more rows, as far as its size is
+// known.
+func (b *Board) Full() bool { return b.Limit > 0 && b.Count >= b.Limit }
+
+// NearlyFull reports whether a tenth or less of the list is free.
+func (b *Board) NearlyFull() bool { return b.Limit > 0 && b.Count*10 >= b.Limit*9 }
+
+// ManyRows is the size from which on a list's limit is one that nobody reaches:
+// the embedded board names a million.
+const ManyRows = 100_000
+
+// RowLimit is how many rows the list may hold; 0: unknown, or so many that
+// nobody reaches the limit.
+func (b *Board) RowLimit() int {
+	if b.Limit >= ManyRows {
+		return 0
+	}
+	return b.Limit
+}
