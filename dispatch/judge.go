@@ -21,6 +21,12 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		if s.unread, err = wg.unread(s.agent, end.run.Ended); err != nil {
 			return err
 		}
+		// What left the inbox before that look, and how the process ended, may have
+		// been noted since the records were read.
+		if err := s.reload(wg.Records); err != nil {
+			return err
+		}
+		end, over = s.endOfRun()
 	}
 	over = over && !s.unread
 	hanging, lingers := s.hangsSince(), s.lingersOn()

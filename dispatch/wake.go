@@ -31,8 +31,12 @@ func (wg *waking) wake(ctx context.Context) error {
 			continue
 		}
 		s, err := wg.situation(ctx, a, waker)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
-			return err
+			wg.failure("agent not woken", *notWoken(explain.AgentStateWrong, a, err).failed)
+			continue
 		}
 		if pl := s.planWake(); wg.settled(s, pl) {
 			delete(wg.unwoken, a.Name)
