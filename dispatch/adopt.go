@@ -127,7 +127,7 @@ func (ad *adopter) unadoptable(row *pipeline.Row) string {
 	return ""
 }
 
-// isTyped tells whether a row is one that a person typed and that waits to be
+// isTyped reports whether a row is one that a person typed and that waits to be
 // adopted: it has no id, or an id of the person's own and no step.
 func (ad *adopter) isTyped(row *pipeline.Row) bool {
 	if row.Parent != "" || row.Odd || row.Title == "" || row.CurrentStatus() != pipeline.New || ad.Agents.Assigned(row.Assignee) == nil {

@@ -29,21 +29,21 @@ type Dispatcher struct {
 	// NewID takes an id from the counter, durably: for a row that a person
 	// typed.
 	NewID func(context.Context) (pipeline.TaskID, error)
-	// Drops tells what the creates of tasks asked for. It is for records that
-	// were lost; nil: nobody knows.
+	// Drops returns what the creates of tasks asked for, to rebuild lost records;
+	// nil: that is not known.
 	Drops func() (map[pipeline.TaskID]pipeline.Dropped, error)
 	// Unread returns the tasks on which reports stand in the inbox, each with when
 	// the oldest was dropped; nil: there is no inbox.
 	Unread func() (map[pipeline.TaskID]time.Time, error)
-	// Patience is how long a pass waits for the answers to its wakes; the rest
-	// come in while later passes are made. Zero: until all are there.
+	// Patience is how long a pass waits for the answers to its wakes; later passes
+	// collect the rest. Zero: until all are there.
 	Patience time.Duration
 	// Answered is called when the answer to a wake comes after the pass that sent it:
-	// the next pass reports it; nil: nobody cares.
+	// the next pass reports it; nil: not called.
 	Answered func()
 	Log      *slog.Logger
 	Now      func() time.Time
-	Progress func() // called while a pass gets on; nil: nobody cares
+	Progress func() // called while a pass makes progress; nil: not called
 
 	fileWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
 

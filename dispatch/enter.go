@@ -180,7 +180,7 @@ func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) er
 	return nil
 }
 
-// concernsRow tells whether a write failed for a reason that need not concern
+// concernsRow reports whether a write failed for a reason that need not concern
 // other rows: it was refused, or the board lacks a column or an option. A
 // person has to act, and may meanwhile have others do so.
 func concernsRow(err error) bool {

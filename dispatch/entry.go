@@ -113,7 +113,7 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return o.Line()
 }
 
-// changed tells whether the entry differs from what stands in the file.
+// changed reports whether the entry differs from what stands in the file.
 func (e *Entry) changed() bool {
 	if e.stood == nil {
 		return true
@@ -131,7 +131,7 @@ func equalRest(a, b Entry) bool {
 		a.RowID == b.RowID && a.Agent == b.Agent && a.Attempt == b.Attempt && a.RunID == b.RunID && a.Picked == b.Picked
 }
 
-// stale tells whether the entry, and its mark, is from before the given attempt.
+// stale reports whether the entry, and its mark, is from before the given attempt.
 // One without an attempt, as agents rewrite them, is not.
 func (e *Entry) stale(attempt int) bool { return e.Attempt != 0 && e.Attempt < attempt }
 

@@ -235,7 +235,7 @@ func (file *File) Entries() []*Entry {
 	return entries
 }
 
-// Find returns the entry of a task for an agent; nil where there is none.
+// Find returns the entry of a task for an agent; nil if there is none.
 func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
 	if file.index == nil {
 		file.index = map[pipeline.TaskID][]*Entry{}

@@ -82,7 +82,7 @@ func (dp *departures) goneNote(b pipeline.Batch, row *pipeline.Row) (func(contex
 	return func(ctx context.Context) error { return dp.stepGone(ctx, rec, row) }, nil
 }
 
-// recordOf is the record of the task whose row this is; nil where there is none.
+// recordOf is the record of the task whose row this is; nil if there is none.
 func (dp *departures) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
 	rec, err := dp.Records.Load(row.Task())
 	if err != nil || rec.RowID != row.ID {

@@ -113,7 +113,7 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 
 // Next gives an agent its next task: the one that it was given last, while
 // that is unfinished, unless another is asked for; else the most urgent of its
-// dispatch file. It returns nil where nothing waits. On return its entry, where
+// dispatch file. It returns nil if nothing waits. On return its entry, where
 // it has one, is marked as picked, durably, and the record says so. If we crash
 // after the mark, the same task is given again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
@@ -322,7 +322,7 @@ func (d *Desk) unfinished(f *File, a *pipeline.Agent, r *pipeline.Record) (*Take
 // when it was last read: the record may not know yet.
 func (d *Desk) isOver(id pipeline.TaskID) bool { return d.Over != nil && d.Over(id) }
 
-// isTaken tells whether the agent took a task: the record says so, or the mark
+// isTaken reports whether the agent took a task: the record says so, or the mark
 // in the dispatch file.
 func isTaken(r *pipeline.Record, e *Entry, a *pipeline.Agent) bool {
 	switch d := r.Dispatch; {
@@ -335,12 +335,12 @@ func isTaken(r *pipeline.Record, e *Entry, a *pipeline.Agent) bool {
 	}
 }
 
-// isSentBack tells whether a task was sent back and is not dispatched anew yet.
+// isSentBack reports whether a task was sent back and is not dispatched anew yet.
 func isSentBack(r *pipeline.Record) bool {
 	return r.Status == pipeline.New && r.Dispatch != nil && r.Dispatch.FlippedAt != nil
 }
 
-// isHis tells whether a task may be given to an agent, as far as its record
+// isHis reports whether a task may be given to an agent, as far as its record
 // tells: it was neither given to another nor taken back.
 func isHis(r *pipeline.Record, a *pipeline.Agent) bool {
 	if r.Dispatch == nil {

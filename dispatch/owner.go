@@ -21,7 +21,7 @@ type owners struct {
 	unread pipeline.TaskID
 }
 
-// of returns the record of the task that a row belongs to; nil where there is
+// of returns the record of the task that a row belongs to; nil if there is
 // none.
 func (o *owners) of(records pipeline.Records, row string) *pipeline.Record {
 	id, ok := o.byRow[row]
@@ -71,7 +71,7 @@ func (o *owners) update(records pipeline.Records) error {
 }
 
 // owner returns the record of the task that a row belongs to, whatever id it
-// bears; nil where there is none. Only rows that do not bear their task's id
+// bears; nil if there is none. Only rows that do not bear their task's id
 // need it: it looks through the records, once a scan.
 func (rd *reader) owner(row string) (*pipeline.Record, error) {
 	if !rd.owned {
@@ -83,7 +83,7 @@ func (rd *reader) owner(row string) (*pipeline.Record, error) {
 	return rd.owners.of(rd.Records, row), nil
 }
 
-// isStray tells whether a row that does not bear the id of its task has one: a
+// isStray reports whether a row that does not bear the id of its task has one: a
 // person cleared the Task ID cell, or changed it. It is noted, to get its id
 // back. A row that a person typed and whose adoption was begun is none.
 func (rd *reader) isStray(row *pipeline.Row) (bool, error) {
@@ -97,7 +97,7 @@ func (rd *reader) isStray(row *pipeline.Row) (bool, error) {
 	return true, nil
 }
 
-// isBegun tells whether an adoption was begun and not finished.
+// isBegun reports whether an adoption was begun and not finished.
 func isBegun(r *pipeline.Record) bool { return r.DropID == "" && !isWhole(r) }
 
 // eventIDBack is how the history of a task tells that its row got its id back.

@@ -154,7 +154,7 @@ func (rn *run) note(ctx context.Context, t *task, f func(*pipeline.Record)) erro
 	return err
 }
 
-// anyWaits tells cheaply whether there may be a reason to wake an agent.
+// anyWaits reports cheaply whether there may be a reason to wake an agent.
 func (rn *run) anyWaits(a *pipeline.Agent) bool {
 	return slices.ContainsFunc(rn.byName[a.Name], func(t *task) bool {
 		d := t.rec.Dispatch

@@ -136,11 +136,11 @@ func (rd *reader) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
 	return nil
 }
 
-// isWhole tells whether a task stands on the board with all its steps, as far as
+// isWhole reports whether a task stands on the board with all its steps, as far as
 // is known: they may still be coming.
 func isWhole(r *pipeline.Record) bool { return r.OnBoard() && len(r.Steps) > 0 }
 
-// isAgain tells whether a task that is not new is to be handed out all the
+// isAgain reports whether a task that is not new is to be handed out all the
 // same: a person gave it to another agent, or set it back to assigned.
 func isAgain(t *task) bool {
 	d := t.rec.Dispatch
@@ -159,7 +159,7 @@ func isAgain(t *task) bool {
 	return false
 }
 
-// movedSince tells whether a person moved a task by hand after a time.
+// movedSince reports whether a person moved a task by hand after a time.
 func movedSince(r *pipeline.Record, t time.Time) bool {
 	return slices.ContainsFunc(r.History, func(e pipeline.Event) bool { return e.What == pipeline.EventChanged && e.At.After(t) })
 }
@@ -167,7 +167,7 @@ func movedSince(r *pipeline.Record, t time.Time) bool {
 // eventAgain is how the history of a task tells of a further dispatch.
 const eventAgain = "dispatched again"
 
-// setBack tells whether a person set a task back to assigned that had moved on,
+// setBack reports whether a person set a task back to assigned that had moved on,
 // and it was not dispatched since.
 func setBack(r *pipeline.Record) bool {
 	for _, e := range slices.Backward(r.History) {
@@ -268,5 +268,5 @@ func (rd *reader) dropOf(id pipeline.TaskID) (pipeline.Dropped, error) {
 	return rd.drops[id], nil
 }
 
-// isLost tells whether a record knows neither drop nor row.
+// isLost reports whether a record knows neither drop nor row.
 func isLost(r *pipeline.Record) bool { return r.RowID == "" && r.DropID == "" }

@@ -15,9 +15,9 @@ import (
 // keeper keeps the dispatch files right.
 type keeper struct{ *run }
 
-// tend keeps the dispatch files right: entries of tasks that are over or
-// somebody else's go, those that were taken are noted, those that vanished
-// come back after a while.
+// tend keeps the dispatch files right: it removes entries of tasks that have ended or
+// belong to another agent, notes which were taken, and puts back those that
+// vanished.
 func (kp *keeper) tend(ctx context.Context) error {
 	if err := kp.resume(ctx); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (kp *keeper) clean(workspace string) {
 	}
 }
 
-// resume finishes dispatches whose flip stands on the board, but whose answer
-// was lost, and brings those along whose agent has moved to another workspace.
+// resume finishes dispatches whose flip stands on the board but whose answer was
+// lost, and follows agents that have moved to another workspace.
 func (kp *keeper) resume(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(kp.byName)) {
 		for _, t := range kp.byName[name] {
@@ -119,7 +119,7 @@ func (kp *keeper) openIn(workspace string) map[pipeline.TaskID]*task {
 	return open
 }
 
-// findings are what the look into a dispatch file brought.
+// findings are what a dispatch file showed.
 type findings struct {
 	taken   []*task // have a mark that the record does not know of
 	missing []*task // have no entry
@@ -187,7 +187,7 @@ func refresh(e *Entry, r *pipeline.Record) {
 	}
 }
 
-// isOver tells whether an entry of ours has no place in the file any more. An
+// isOver reports whether an entry of ours has no place in the file any more. An
 // entry of a task that we know nothing of is somebody else's.
 func (kp *keeper) isOver(e *Entry) bool {
 	rec, err := kp.Records.Load(e.TaskID)
@@ -205,7 +205,7 @@ func (kp *keeper) isOver(e *Entry) bool {
 	return rec.GoneAt != nil
 }
 
-// redeliver tells whether the entry of a task is to be written: it vanished
+// redeliver reports whether the entry of a task is to be written: it vanished
 // long enough ago without a word from the agent, or was never written.
 func (kp *keeper) redeliver(t *task) bool {
 	d := t.rec.Dispatch
@@ -274,8 +274,8 @@ func (kp *keeper) noteLeft(ctx context.Context, see *findings) error {
 	return nil
 }
 
-// reportSilent reports the tasks that an agent took and that it has not been
-// heard of since for too long.
+// reportSilent reports the tasks that an agent took and has not reported on for too
+// long.
 func (kp *keeper) reportSilent() {
 	now := kp.Now()
 	for i := range kp.Agents {
