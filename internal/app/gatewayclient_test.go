@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,13 +138,6 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 		"C61 draining": {
 			func(g *gatewaytest.Gateway) { g.Drain() },
 			func(g *gatewaytest.Gateway) bool { return g.Dials() >= 2 }, // after the first was put off
-			"takes no runs at the moment: it is starting or going down; the wake is sent again in 15 s, nothing to mend",
-		},
-		"C61 put off on an open connection": {
-			func(g *gatewaytest.Gateway) {
-				g.Inject(slices.Repeat([]gatewaytest.Fault{gatewaytest.Unavailable}, 1000)...)
-			},
-			func(g *gatewaytest.Gateway) bool { return g.Asked("otm-T-00001-alpha-1") >= 2 },
 			"takes no runs at the moment: it is starting or going down; the wake is sent again in 15 s, nothing to mend",
 		},
 		"no answer": {
