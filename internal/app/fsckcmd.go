@@ -40,7 +40,7 @@ what waits or is half made: use it when nothing runs and nothing is due.`,
 			if err != nil {
 				return err
 			}
-			return h.fsck(c.Context(), repair, rest, asJSON)
+			return runFsck(c.Context(), h, repair, rest, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
@@ -49,8 +49,8 @@ what waits or is half made: use it when nothing runs and nothing is due.`,
 	return c
 }
 
-func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
-	findings, err := h.check(ctx, rest)
+func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
+	findings, err := checkAll(ctx, h, rest)
 	if err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 	var trouble error
 	if repair && len(findings) > 0 {
 		before := findings
-		did, trouble = h.repair(ctx, before) // what it did is told all the same
-		if findings, err = h.check(ctx, rest); err != nil {
+		did, trouble = repairFaults(ctx, h, before) // what it did is told all the same
+		if findings, err = checkAll(ctx, h, rest); err != nil {
 			for _, d := range did {
 				h.Note("%s", d)
 			}
@@ -74,7 +74,7 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 			Mended   []string       `json:"mended"`
 		}{append([]fsck.Finding{}, findings...), did, mended})
 	} else {
-		h.printFindings(findings, did, mended)
+		printFaults(h, findings, did, mended)
 	}
 	if err = errors.Join(trouble, err); err == nil && len(findings) > 0 {
 		return cli.Exit(cli.Partial)
@@ -82,8 +82,8 @@ func (h *Home) fsck(ctx context.Context, repair, rest, asJSON bool) error {
 	return err
 }
 
-// check walks the board and runs all checks.
-func (h *Home) check(ctx context.Context, rest bool) ([]fsck.Finding, error) {
+// checkAll walks the board and runs all checks.
+func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
 	if err := h.walk(ctx); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (h *Home) check(ctx context.Context, rest bool) ([]fsck.Finding, error) {
 	return fsck.Check(fsck.Options{Dir: h.Dir, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
 }
 
-func (h *Home) printFindings(findings []fsck.Finding, did, mended []string) {
+func printFaults(h *Home, findings []fsck.Finding, did, mended []string) {
 	for _, d := range did {
 		fmt.Fprintf(h.Out, "did: %s\n", safe.Escape(d))
 	}
@@ -127,9 +127,9 @@ func gone(before, now []fsck.Finding) []string {
 	return texts
 }
 
-// repair mends what can be mended, and returns what it did in words. It goes on
+// repairFaults mends what can be mended, and returns what it did in words. It goes on
 // after an error, and returns all errors.
-func (h *Home) repair(ctx context.Context, findings []fsck.Finding) (did []string, err error) {
+func repairFaults(ctx context.Context, h *Home, findings []fsck.Finding) (did []string, err error) {
 	again := false
 	var unwritten []pipeline.TaskID
 	var errs []error
@@ -142,7 +142,7 @@ func (h *Home) repair(ctx context.Context, findings []fsck.Finding) (did []strin
 	for _, f := range findings {
 		switch f.Repair {
 		case fsck.RaiseCounter:
-			next, err := h.raiseCounter(ctx, f.TaskID)
+			next, err := raiseCounter(ctx, h, f.TaskID)
 			done(err, "set the counter to %d", next)
 		case fsck.RemoveFile:
 			if err := os.Remove(f.Path); !errors.Is(err, fs.ErrNotExist) {
@@ -155,17 +155,17 @@ func (h *Home) repair(ctx context.Context, findings []fsck.Finding) (did []strin
 		}
 	}
 	if len(unwritten) > 0 {
-		done(h.rewriteHistory(ctx, unwritten), "wrote what %s lacked, from the records: %v", history.FileName, unwritten)
+		done(rewriteHistory(ctx, h, unwritten), "wrote what %s lacked, from the records: %v", history.FileName, unwritten)
 	}
 	if again {
-		if ran, err := h.runAll(ctx); len(ran) > 0 {
+		if ran, err := runAllOnce(ctx, h); len(ran) > 0 {
 			done(err, "ran %s, twice each", strings.Join(ran, ", "))
 		}
 	}
 	return did, errors.Join(errs...)
 }
 
-func (h *Home) raiseCounter(ctx context.Context, above pipeline.TaskID) (next int, err error) {
+func raiseCounter(ctx context.Context, h *Home, above pipeline.TaskID) (next int, err error) {
 	counter, err := h.Store.Counter(ctx) // taking the counter restores a lost one
 	if err != nil {
 		return 0, err
@@ -178,7 +178,7 @@ func (h *Home) raiseCounter(ctx context.Context, above pipeline.TaskID) (next in
 }
 
 // rewriteHistory adds archived tasks that the history lacks, from their records.
-func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err error) {
+func rewriteHistory(ctx context.Context, h *Home, ids []pipeline.TaskID) (err error) {
 	b, err := h.board(slog.New(slog.DiscardHandler)).Begin(ctx) // who writes the history holds it
 	if err != nil {
 		return err
@@ -201,9 +201,9 @@ func (h *Home) rewriteHistory(ctx context.Context, ids []pipeline.TaskID) (err e
 	return history.Append(h.Dir, entries)
 }
 
-// runAll runs each component twice, as some repairs take two passes, and returns
+// runAllOnce runs each component twice, as some repairs take two passes, and returns
 // which it ran. A component with a resident process runs by itself.
-func (h *Home) runAll(ctx context.Context) (ran []string, err error) {
+func runAllOnce(ctx context.Context, h *Home) (ran []string, err error) {
 	quiet := *h
 	quiet.Out = io.Discard
 	log := slog.New(slog.DiscardHandler)

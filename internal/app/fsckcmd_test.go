@@ -34,7 +34,7 @@ func TestRepairGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	did, err := h.repair(t.Context(), []fsck.Finding{
+	did, err := repairFaults(t.Context(), h, []fsck.Finding{
 		{Repair: fsck.RemoveFile, Path: full}, {Repair: fsck.RemoveFile, Path: litter},
 		{Repair: fsck.RemoveFile, Path: filepath.Join(dir, "gone meanwhile")}, {Repair: fsck.RaiseCounter, TaskID: 41},
 	})
