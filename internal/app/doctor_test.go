@@ -219,6 +219,9 @@ func TestDoctor(t *testing.T) {
 		}, "agents", "its workspace cannot be written to: create ", "chmod u+w "},
 		{"command that is not in the workspace", func(p *patient) { p.runs("bin/agent") }, "agents", "its command is not found", "agents.devdas.command"},
 		{"command that is nowhere", func(p *patient) { p.runs("no-such-program") }, "agents", "its command is not found", "agents.devdas.command"},
+		{"agent that is left alone (C1, C3)", func(p *patient) {
+			put(p, filepath.Join(p.h.Dir, "agent-states", "devdas.json"), `{"agent":"devdas","failures":3,"fruitless":3,"leftAloneSince":"2026-03-14T09:00:00Z","lastRun":{"key":"k","endedAt":"2026-03-14T09:00:00Z","exit":"exit status 1","log":"/x/run.log"}}`)
+		}, "agents", "devdas is left alone: 3 runs in a row ended without progress", "otm resume devdas"},
 		{"component that never ran", func(p *patient) { os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Injector)) }, "component", "otm-injector has never run", "otm up"},
 		{"component that stopped", func(p *patient) { p.beat(time.Now().Add(-time.Hour), heartbeat.Detector) }, "component", "otm-completion-detector has not run for", "otm up"},
 		{"component with an older otm.toml", func(p *patient) { p.oldConfig() }, "component", "otm.toml was changed since this process started", "stop otm up, or what else runs here"},

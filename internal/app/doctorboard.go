@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/durable"
 	"otm/internal/explain"
@@ -126,12 +127,26 @@ func (d *doctor) agents() {
 		if f == nil {
 			f = checkAgent(a)
 		}
+		if f == nil {
+			f = checkRuns(d.home.Dir, a)
+		}
 		if f != nil {
 			d.add("agents", *f)
 			continue
 		}
 		d.say("agents", explain.AgentOK, "agent", a.Name, "trigger", a.Trigger, "path", a.Workspace)
 	}
+}
+
+// checkRuns returns what is wrong with how the runs of an agent went; nil:
+// nothing is (C1).
+func checkRuns(dir string, a *pipeline.Agent) *explain.Finding {
+	h, err := dispatch.AgentHealth(dir, a)
+	if err != nil {
+		f := explain.New(explain.AgentUnread, "agent", a.Name, "error", err)
+		return &f
+	}
+	return h.Finding()
 }
 
 // checkAgent returns what is wrong with an agent whose workspace is there; nil:

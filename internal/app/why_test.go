@@ -313,7 +313,7 @@ func TestWhy(t *testing.T) {
 			w.rec.Hear("runner", dropped, nil)
 			w.rec.Note(w.now.Add(-28*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
-		}, "runner works on it, 1 of 1 steps open, last heard 30s ago; but the process of runner ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
+		}, "runner was at work on it, 1 of 1 steps open, last heard 30s ago; but the process of runner ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
 		{"its process ended before its last report", func(w *whyWorld) {
 			w.byCommand()
 			w.status(pipeline.InProgress)

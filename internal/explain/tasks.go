@@ -64,7 +64,7 @@ var (
 	Dispatched     = code("dispatched", OK, "dispatched to {agent} {since:ago}", "")
 	Taken          = code("taken", OK, "{agent} took it {at:ago} and has reported nothing yet", "")
 	LooksByItself  = code("looks_by_itself", OK, "not taken: {agent} looks for tasks by itself", "tell {agent} to run: otm next --agent {agent:sh}")
-	WaitsBehind    = code("waits_behind", OK, "waits behind {other}, on which {agent} works", "")
+	WaitsBehind    = code("waits_behind", OK, "waits behind {other}, which {agent} has taken", "")
 	WakeUnread     = code("wake_unread", Warn, "whether {agent} was woken for it is not known: {error}", "otm fsck")
 	NotWoken       = code("not_woken", OK, "{agent} was not woken for it yet", "")
 	ProcessStarted = code("process_started", OK, "the process of {agent} was started {at:ago}, and has not taken it yet", "")

@@ -172,6 +172,9 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	if o.Running || w == nil || w.Ended == nil || dispatch.LastHeard(taken.Record).After(*w.Ended) || len(taken.Updates) > 0 {
 		return d // it runs, somebody continues by hand, or its last report is on its way
 	}
+	if d.findings[0].Code == explain.AtWork {
+		d.findings[0].Code = explain.AtWorkUnseen // it was, until the process ended
+	}
 	if f := o.Health.Finding(); f != nil {
 		return d.and(*f).isLate()
 	}
