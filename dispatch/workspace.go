@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -27,8 +28,9 @@ type workspaces struct {
 	stuck map[string]int // workspaces with operations that have not returned
 }
 
-// workspaceWait is how long an operation on a workspace may take.
-const workspaceWait = 5 * time.Second
+// workspaceWait is how long an operation on a workspace may take: longer than a busy
+// disk needs for a sync.
+const workspaceWait = 15 * time.Second
 
 // SilentError says that a workspace does not answer.
 type SilentError struct{ Workspace string }
@@ -52,6 +54,7 @@ func (w *workspaces) within(path string, f func() error, late func()) error {
 	}
 	done := make(chan error, 1)
 	go func() {
+		defer close(done) // also where f ends its goroutine
 		if w.hang != nil {
 			w.hang(path)
 		}
@@ -64,7 +67,10 @@ func (w *workspaces) within(path string, f func() error, late func()) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case err := <-done:
+	case err, returned := <-done:
+		if !returned {
+			runtime.Goexit() // as if f had been called here
+		}
 		return err
 	case <-timer.C:
 	}
@@ -138,26 +144,28 @@ func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, 
 	if err != nil {
 		return err
 	}
+	release := func() { l.Release() }
+	defer func() { release() }()
+	do := func(f func() error) error {
+		err := w.within(workspace, f, func() { l.Release() })
+		if isSilent(err) {
+			release = func() {} // the call that hangs has the lock
+		}
+		return err
+	}
 	read := make(chan *File, 1)
-	err = w.within(workspace, func() error {
+	if err := do(func() error {
 		file, err := readFile(filepath.Join(workspace, FileName), now)
 		read <- file
 		return err
-	}, func() { l.Release() })
-	if isSilent(err) {
-		return err // the call that hangs has the lock
-	}
-	if err == nil {
-		file := <-read
-		if err = f(file); err == nil {
-			err = w.within(workspace, file.write, func() { l.Release() })
-		}
-	}
-	if isSilent(err) {
+	}); err != nil {
 		return err
 	}
-	l.Release()
-	return err
+	file := <-read
+	if err := f(file); err != nil {
+		return err
+	}
+	return do(file.write)
 }
 
 func isSilent(err error) bool {
