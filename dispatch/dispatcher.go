@@ -90,7 +90,7 @@ func (r *Report) Found() []explain.Finding {
 func (r *Report) Summary() string {
 	s := fmt.Sprintf("Dispatched %d tasks, woke %d agents, %d failures", r.Dispatched, r.Woken, len(r.Failed))
 	for _, f := range r.Found() {
-		s += "; " + sentence(&f, r.At)
+		s += "; " + sentence(&f, time.Time{}) // a heartbeat is read later
 	}
 	if more := len(r.Failed) + len(r.Given) - maxReasons; more > 0 {
 		s += fmt.Sprintf("; and %d more", more)

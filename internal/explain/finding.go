@@ -92,8 +92,9 @@ func code(c Code, level Level, says, next string) Code {
 // not know.
 func (f *Finding) Level() Level { return cmp.Or(texts[f.Code].level, Warn) }
 
-// Text is the finding as a sentence for people at the time now. What others
-// wrote stands in it as it is: escape it where it is printed.
+// Text is the finding as a sentence for people at the time now; zero: for people
+// who read it at another time. What others wrote stands in it as it is: escape it
+// where it is printed.
 func (f *Finding) Text(now time.Time) string {
 	t, known := texts[f.Code]
 	if !known {
@@ -191,8 +192,12 @@ func Age(d time.Duration) string {
 const clockSlack = 2 * time.Second
 
 // Ago says how long ago a time was. A time ahead of now was written before the
-// clock was set back (C43).
+// clock was set back (C43). Where now is zero, the text is kept for later: it has
+// the time itself.
 func Ago(at, now time.Time) string {
+	if now.IsZero() {
+		return "at " + at.UTC().Format(time.RFC3339)
+	}
 	if at.Sub(now) > clockSlack {
 		return "at " + at.UTC().Format(time.RFC3339) + ", ahead of this machine's clock"
 	}

@@ -49,6 +49,9 @@ func TestC43SetBack(t *testing.T) {
 			t.Errorf("%v: %q, want %q", at, got, want)
 		}
 	}
+	if got := Ago(now, time.Time{}); got != "at 2026-03-14T09:00:00Z" {
+		t.Errorf("for later: %q", got)
+	}
 	if got := Age(-time.Hour); got != "0s" {
 		t.Errorf("an age below zero: %q", got)
 	}
