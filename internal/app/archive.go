@@ -177,7 +177,7 @@ func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]b
 			report.Review++
 		case row.Task() == 0 || row.Odd || row.CurrentStatus() != pipeline.Done && row.CurrentStatus() != pipeline.Cancelled:
 		default:
-			rec, err := a.home.record(row.Task())
+			rec, err := recordOf(a.home.Store, row.Task())
 			if since, over := a.over(row, rec); !over {
 				continue
 			} else if err != nil { // the record may hold an update that is half written

@@ -133,7 +133,7 @@ func TestPageLifeOfATask(t *testing.T) {
 	for _, what := range []string{"dropped", "new to assigned"} {
 		tab.has("#taskHistory", what)
 	}
-	if err := o.home.next(t.Context(), o.home.Config.Agents.Named("devdas"), false, false); err != nil {
+	if err := takeNext(t.Context(), o.home, o.home.Config.Agents.Named("devdas"), false, false); err != nil {
 		t.Fatal(err)
 	}
 	tab.has("#taskHistory", "to in_progress")
@@ -244,7 +244,7 @@ func TestC9AnswerInBrowser(t *testing.T) {
 	}
 	var out bytes.Buffer
 	o.home.Out = &out
-	if err := o.home.next(t.Context(), o.home.Config.Agents.Named("devdas"), false, false); err != nil {
+	if err := takeNext(t.Context(), o.home, o.home.Config.Agents.Named("devdas"), false, false); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "A person says: Green, as the logo\n") || strings.Contains(out.String(), "Which colour?") {

@@ -49,7 +49,7 @@ func (p *patient) edit(row string, cells ...boardtest.Cell) {
 // look reads the board.
 func (p *patient) look() {
 	p.Helper()
-	if err := p.h.walk(p.Context()); err != nil {
+	if err := walk(p.Context(), p.h); err != nil {
 		p.Fatal(err)
 	}
 }

@@ -275,7 +275,7 @@ type hop struct {
 func (d *demo) show() error {
 	var hops []hop
 	for id := range d.dropped {
-		rec, err := d.home.record(id)
+		rec, err := recordOf(d.home.Store, id)
 		if err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func (d *doctor) otherDirectory() {
 		if row.Parent != "" || row.Task() == 0 || row.CreatedBy != snap.Self {
 			continue
 		}
-		if rec, err := d.home.record(row.Task()); err == nil && (rec == nil || rec.RowID != "" && rec.RowID != row.ID) {
+		if rec, err := recordOf(d.home.Store, row.Task()); err == nil && (rec == nil || rec.RowID != "" && rec.RowID != row.ID) {
 			foreign++
 		}
 	}

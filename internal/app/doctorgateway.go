@@ -81,7 +81,7 @@ func (d *doctor) gatewaySkills(ctx context.Context, client *gateway.Client, agen
 	for _, t := range troubles {
 		switch {
 		case len(t.Missing) > 0:
-			d.say("gateway", explain.SkillPath, "name", t.Agent.GatewayAgent, "skill", skillName, "missing", strings.Join(t.Missing, ", "), "path", d.home.pathDir())
+			d.say("gateway", explain.SkillPath, "name", t.Agent.GatewayAgent, "skill", skillName, "missing", strings.Join(t.Missing, ", "), "path", pathDir(d.home))
 		case t.Disabled:
 			d.say("gateway", explain.SkillDisabled, "name", t.Agent.GatewayAgent, "skill", skillName)
 		default:

@@ -58,7 +58,7 @@ func TestDrainUnderSlacksLimits(t *testing.T) { // not in parallel: all calls le
 func lastRow(t *testing.T, v *virtual, ids []pipeline.TaskID) (last time.Time) {
 	t.Helper()
 	for _, id := range ids {
-		rec, err := v.h.record(id)
+		rec, err := recordOf(v.h.Store, id)
 		if err != nil || !rec.OnBoard() {
 			t.Fatalf("%v is not on the board: %v", id, err)
 		}

@@ -84,7 +84,7 @@ func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
 
 // checkAll walks the board and runs all checks.
 func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
-	if err := h.walk(ctx); err != nil {
+	if err := walk(ctx, h); err != nil {
 		return nil, err
 	}
 	snap, err := h.snapshot()

@@ -165,9 +165,9 @@ func (l *life) hide(show func()) {
 }
 
 func (l *life) record() *pipeline.Record {
-	rec, err := l.h.record(l.id)
+	rec, err := recordOf(l.h.Store, l.id)
 	for tries := 0; err != nil && l.mayFail && tries < diskTries; tries++ {
-		rec, err = l.h.record(l.id) // the step that failed was one of ours
+		rec, err = recordOf(l.h.Store, l.id) // the step that failed was one of ours
 	}
 	if err != nil {
 		l.Fatal(err)
@@ -206,7 +206,7 @@ func (l *life) run(name string, args ...string) string {
 func (l *life) take() {
 	l.Helper()
 	for range diskTries {
-		err := l.h.next(l.Context(), l.h.Config.Agents.Named("devdas"), false, false)
+		err := takeNext(l.Context(), l.h, l.h.Config.Agents.Named("devdas"), false, false)
 		if err != nil && !l.mayFail {
 			l.Fatal(err)
 		}
@@ -384,7 +384,7 @@ func (l *life) checkUpdates(rec *pipeline.Record) {
 func (l *life) fsck(rows int) {
 	l.Helper()
 	for range 10 { // a fault may be left
-		if err := l.h.walk(l.Context()); err == nil {
+		if err := walk(l.Context(), l.h); err == nil {
 			break
 		}
 		l.pass(5 * time.Second)

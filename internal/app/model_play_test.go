@@ -294,11 +294,11 @@ func (p *play) create(a act) {
 
 // next does what an agent does that calls otm next.
 func (p *play) next(who string) {
-	agent, err := p.h.aiAgent(who, "")
+	agent, err := aiAgent(p.h, who, "")
 	if err != nil {
 		p.Fatal(err)
 	}
-	if err := p.h.next(p.Context(), agent, false, true); err != nil {
+	if err := takeNext(p.Context(), p.h, agent, false, true); err != nil {
 		p.fail("%v", err)
 		return
 	}

@@ -2,9 +2,8 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
+	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
@@ -43,11 +43,11 @@ task that was taken last is unfinished, print that one again.`,
 			if err != nil {
 				return err
 			}
-			a, err := h.aiAgent(agent, "otm next --agent")
+			a, err := aiAgent(h, agent, "otm next --agent")
 			if err != nil {
 				return err
 			}
-			return h.next(c.Context(), a, another, asJSON)
+			return takeNext(c.Context(), h, a, another, asJSON)
 		},
 	}
 	c.Flags().StringVar(&agent, "agent", "", "whose task (required)")
@@ -56,8 +56,8 @@ task that was taken last is unfinished, print that one again.`,
 	return c
 }
 
-// aiAgent finds a configured agent that has a workspace, for a command.
-func (h *Home) aiAgent(name, command string) (*pipeline.Agent, error) {
+// aiAgent finds the configured agent that a command names; it must not be a person.
+func aiAgent(h *Home, name, command string) (*pipeline.Agent, error) {
 	a := h.Config.Agents.Named(name)
 	switch {
 	case a == nil && len(h.Config.Agents) == 0:
@@ -74,12 +74,12 @@ func (h *Home) aiAgent(name, command string) (*pipeline.Agent, error) {
 	return a, nil
 }
 
-// next takes a task, reports it as begun, and prints it.
-func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool) error {
+// takeNext takes a task for an agent, reports it as begun, and prints it.
+func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON bool) error {
 	if !isDir(a.Workspace) {
 		return cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
 	}
-	said, err := h.said()
+	said, err := saidInInbox(h.Box)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 			if err != nil {
 				return nil, err
 			}
-			return h.tasksOnBoard(snap, a), nil
+			return tasksOnBoard(h.Config.Agents, snap, a), nil
 		},
 		Over: overOnBoard(snapshot),
 		Warn: func(msg string) { h.Warn("%s", msg) },
@@ -102,18 +102,25 @@ func (h *Home) next(ctx context.Context, a *pipeline.Agent, another, asJSON bool
 		return err
 	}
 	if taken != nil && !taken.Continue {
-		if err := h.reportBegun(taken.Entry.TaskID); err != nil {
+		if err := reportBegun(h, taken.Entry.TaskID); err != nil {
 			return err
 		}
 	}
 	if taken == nil {
-		h.noteOnItsWay(snapshot, a)
+		noteOnItsWay(h, snapshot, a)
 	}
-	if asJSON {
-		return h.printTakenJSON(taken)
+	switch {
+	case asJSON && taken == nil:
+		_, err := fmt.Fprintln(h.Out, "null")
+		return err
+	case asJSON:
+		return safe.EncodeJSON(h.Out, taken)
+	case taken == nil:
+		fmt.Fprintln(h.Out, "no task waiting")
+	default:
+		printTaken(h.Out, taken, messageDir(h))
 	}
-	h.printTaken(taken)
-	return h.printFailedUpdates(a)
+	return printFailedUpdates(h, a)
 }
 
 // overOnBoard reports whether the board, when it was last read, showed a task as
@@ -136,33 +143,32 @@ func overOnBoard(snapshot func() (*slacklist.Snapshot, error)) func(pipeline.Tas
 	return func(id pipeline.TaskID) bool { return over()[id] }
 }
 
-// tasksOnBoard are the tasks that the board gives to an agent, and that are not
-// over.
-func (h *Home) tasksOnBoard(snap *slacklist.Snapshot, a *pipeline.Agent) (ids []pipeline.TaskID) {
+// tasksOnBoard are the unfinished tasks that the board gives to an agent.
+func tasksOnBoard(agents pipeline.Agents, snap *slacklist.Snapshot, a *pipeline.Agent) (ids []pipeline.TaskID) {
 	for i := range snap.Rows {
-		if r := &snap.Rows[i]; h.isFor(r, a) && r.Task() != 0 && !r.CurrentStatus().Finished() {
+		if r := &snap.Rows[i]; isFor(agents, r, a) && r.Task() != 0 && !r.CurrentStatus().Finished() {
 			ids = append(ids, r.Task())
 		}
 	}
 	return ids
 }
 
-// isFor tells whether the board gives a row to an agent.
-func (h *Home) isFor(row *pipeline.Row, a *pipeline.Agent) bool {
-	who := h.Config.Agents.Assigned(row.Assignee)
+// isFor reports whether the board gives a row to an agent.
+func isFor(agents pipeline.Agents, row *pipeline.Row, a *pipeline.Agent) bool {
+	who := agents.Assigned(row.Assignee)
 	return who != nil && who.Name == a.Name
 }
 
-// noteOnItsWay says that tasks for an agent are dropped and not handed out
-// yet, or have lost their entry: who looks again in a moment finds them.
-func (h *Home) noteOnItsWay(snapshot func() (*slacklist.Snapshot, error), a *pipeline.Agent) {
+// noteOnItsWay says that tasks for the agent were dropped but not handed out yet, or
+// lost their entry.
+func noteOnItsWay(h *Home, snapshot func() (*slacklist.Snapshot, error), a *pipeline.Agent) {
 	snap, err := snapshot()
 	if err != nil {
 		return // it is only a note
 	}
 	v, err := loadView(context.Background(), h, snap)
 	if err != nil {
-		return // the same
+		return
 	}
 	n := 0
 	for _, c := range v.Creates {
@@ -171,7 +177,7 @@ func (h *Home) noteOnItsWay(snapshot func() (*slacklist.Snapshot, error), a *pip
 		}
 	}
 	for _, row := range v.Tops() {
-		if h.isFor(row, a) && h.isOnItsWay(row) {
+		if isFor(h.Config.Agents, row, a) && isOnItsWay(h.Store, row) {
 			n++
 		}
 	}
@@ -187,13 +193,13 @@ func (h *Home) noteOnItsWay(snapshot func() (*slacklist.Snapshot, error), a *pip
 	h.Note("%s on the way to %s: look again in a moment, or see otm why --all%s", explain.Count(n, "task is", "tasks are"), a.Name, trouble)
 }
 
-// isOnItsWay tells whether the task of a row was not handed out yet, or not taken.
-func (h *Home) isOnItsWay(row *pipeline.Row) bool {
+// isOnItsWay reports whether the task of a row was not handed out or not taken yet.
+func isOnItsWay(records *task.Store, row *pipeline.Row) bool {
 	switch row.CurrentStatus() {
 	case pipeline.New:
 		return true
 	case pipeline.Assigned:
-		rec, err := h.Store.Load(row.Task())
+		rec, err := records.Load(row.Task())
 		return err == nil && rec.Dispatch != nil && rec.Dispatch.TakenAt == nil
 	}
 	return false
@@ -201,129 +207,65 @@ func (h *Home) isOnItsWay(row *pipeline.Row) bool {
 
 // reportBegun drops the update that the task is in progress. If we crash
 // before, the next report of a step says it as well.
-func (h *Home) reportBegun(id pipeline.TaskID) error {
+func reportBegun(h *Home, id pipeline.TaskID) error {
 	u := &drop.Update{ID: pipeline.NewDropID(), TaskID: id, CreatedAt: h.Now(), Status: pipeline.InProgress}
 	return h.Box.Publish(inbox.TaskUpdates, inbox.NewName(u.CreatedAt, u.ID), u.Encode())
 }
 
-// unreadReports returns the tasks on which reports stand in the inbox, each with
-// when the oldest was dropped. A file that cannot be read is passed over.
-func (h *Home) unreadReports() (map[pipeline.TaskID]time.Time, error) {
-	files, err := h.Box.List(inbox.TaskUpdates)
-	if err != nil {
-		return nil, err
-	}
-	unread := map[pipeline.TaskID]time.Time{}
-	for _, f := range files {
-		if !f.Regular() {
-			continue
-		}
-		data, _, err := h.Box.Read(f)
-		if err != nil {
-			continue
-		}
-		u, err := drop.ParseUpdate(data)
-		if err != nil {
-			continue
-		}
-		if at, ok := unread[u.TaskID]; !ok || f.Dropped().Before(at) {
-			unread[u.TaskID] = f.Dropped()
-		}
-	}
-	return unread, nil
-}
-
-// said reads the updates that are still in the inbox.
-func (h *Home) said() (map[pipeline.TaskID][]dispatch.Said, error) {
-	files, err := h.Box.List(inbox.TaskUpdates)
-	if err != nil {
-		return nil, err
-	}
-	said := map[pipeline.TaskID][]dispatch.Said{}
-	for _, f := range files {
-		if !f.Regular() {
-			continue
-		}
-		data, _, err := h.Box.Read(f)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // settled meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		if u, err := drop.ParseUpdate(data); err == nil {
-			said[u.TaskID] = append(said[u.TaskID], dispatch.Said{Status: u.Status, Steps: u.StepsDone})
-		}
-	}
-	return said, nil
-}
-
-func (h *Home) printTaken(t *dispatch.Taken) {
-	if t == nil {
-		fmt.Fprintln(h.Out, "no task waiting")
-		return
-	}
+// printTaken prints a task for its agent, with the lines to report on it. dir is the
+// data directory if the agent must name it, else "".
+func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	e := &t.Entry
 	if t.Continue {
-		fmt.Fprintln(h.Out, "continue")
+		fmt.Fprintln(w, "continue")
 	}
-	fmt.Fprintf(h.Out, "%v %s\n", e.TaskID, safe.Escape(e.Title))
+	fmt.Fprintf(w, "%v %s\n", e.TaskID, safe.Escape(e.Title))
 	facts := []string{string(e.Type), "priority " + string(e.Priority)}
 	if e.Project != "" {
 		facts = append(facts, "project "+e.Project)
 	}
-	fmt.Fprintln(h.Out, safe.Escape(strings.Join(facts, ", ")))
+	fmt.Fprintln(w, safe.Escape(strings.Join(facts, ", ")))
 	switch {
 	case t.Answered && t.Reason != "":
-		fmt.Fprintf(h.Out, "A person says: %s\n", safe.Escape(t.Reason))
+		fmt.Fprintf(w, "A person says: %s\n", safe.Escape(t.Reason))
 	case t.Reason != "":
-		fmt.Fprintf(h.Out, "You said, when you were blocked: %s\n", safe.Escape(t.Reason))
+		fmt.Fprintf(w, "You said, when you were blocked: %s\n", safe.Escape(t.Reason))
 	}
-	fmt.Fprintf(h.Out, "\nSteps:\n")
+	fmt.Fprintf(w, "\nSteps:\n")
 	for i, title := range e.Steps {
 		mark := " "
 		if slices.Contains(t.Done, i+1) {
 			mark = "x"
 		}
-		fmt.Fprintf(h.Out, "  %d. [%s] %s\n", i+1, mark, safe.Escape(title))
+		fmt.Fprintf(w, "  %d. [%s] %s\n", i+1, mark, safe.Escape(title))
 	}
-	dir := ""
-	if h.messageDir() != "" {
-		dir = " --dir " + safe.Escape(safe.Quote(h.Dir))
+	if dir != "" {
+		dir = " --dir " + safe.Escape(safe.Quote(dir))
 	}
 	update := fmt.Sprintf("otm-update%s --task-id %v", dir, e.TaskID)
 	if len(t.Done) < len(e.Steps) {
-		fmt.Fprintf(h.Out, "\nReport each step when it is done:\n")
+		fmt.Fprintf(w, "\nReport each step when it is done:\n")
 	} else {
-		fmt.Fprintf(h.Out, "\nEvery step is ticked already. See what is still to be done.\n")
+		fmt.Fprintf(w, "\nEvery step is ticked already. See what is still to be done.\n")
 	}
 	for i := range e.Steps {
 		if !slices.Contains(t.Done, i+1) {
-			fmt.Fprintf(h.Out, "  %s --subtask-done %d\n", update, i+1)
+			fmt.Fprintf(w, "  %s --subtask-done %d\n", update, i+1)
 		}
 	}
-	fmt.Fprintf(h.Out, "If you cannot go on:\n  %s --status blocked --reason 'why'\n", update)
-	fmt.Fprintf(h.Out, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
-	fmt.Fprintf(h.Out, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(e.Agent)))
+	fmt.Fprintf(w, "If you cannot go on:\n  %s --status blocked --reason 'why'\n", update)
+	fmt.Fprintf(w, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
+	fmt.Fprintf(w, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(e.Agent)))
 }
 
-// printTakenJSON prints the dispatch entry, with continue and done added.
-func (h *Home) printTakenJSON(t *dispatch.Taken) error {
-	if t == nil {
-		_, err := fmt.Fprintln(h.Out, "null")
-		return err
-	}
-	return safe.EncodeJSON(h.Out, t)
-}
-
-// failedShownFor is for how long an agent is told of a report that failed.
+// failedShownFor is how long an agent is told of a failed report.
 const failedShownFor = 24 * time.Hour
 
-// maxFailedShown bounds how many failed updates are told of, newest first.
+// maxFailedShown bounds the failed reports that are printed, newest first.
 const maxFailedShown = 5
 
-// printFailedUpdates tells an agent which of its reports did not take effect.
-func (h *Home) printFailedUpdates(a *pipeline.Agent) error {
+// printFailedUpdates tells an agent which of its reports failed.
+func printFailedUpdates(h *Home, a *pipeline.Agent) error {
 	names, err := h.Box.SettledNames(inbox.FailedDir)
 	if err != nil {
 		return err

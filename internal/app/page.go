@@ -31,12 +31,12 @@ func newPageSource(h *Home, log *slog.Logger) *pageSource {
 			cards: cardMaker{
 				agents: h.Config.Agents, store: h.Store, dir: filepath.Join(h.Dir, "tasks"), known: map[pipeline.TaskID]recordFacts{},
 			},
-			create: createCommand(h.Config.Agents, h.messageDir()), config: filepath.Join(h.Dir, "otm.toml"),
+			create: createCommand(h.Config.Agents, messageDir(h)), config: filepath.Join(h.Dir, "otm.toml"),
 		},
 		pageWriter{
 			people: h.board(log), store: h.Store, box: h.Box, agents: h.Config.Agents, now: h.Now, log: log,
 			putBack: func(ctx context.Context, name string, newID bool) error {
-				_, _, err := h.retryOne(ctx, name, retryAs{newID: newID})
+				_, _, err := retryOne(ctx, h, name, retryAs{newID: newID})
 				return err
 			},
 		},

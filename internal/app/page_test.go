@@ -544,7 +544,7 @@ func TestPageRowGone(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "going"), boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
-	if err := h.walk(t.Context()); err != nil {
+	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
 	v := visit(t, h, board.Options{})
@@ -586,7 +586,7 @@ func TestPageOfSlackList(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.walk(t.Context()); err != nil {
+	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
 	s := v.state()
@@ -624,7 +624,7 @@ func TestPageMissingColumn(t *testing.T) {
 	h, b := slackHome(t)
 	status := b.Column(t, "Status", "")
 	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "x"), boardtest.SelectCell(status, "agent_done"))
-	if err := h.walk(t.Context()); err != nil {
+	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
 	v := visit(t, h, board.Options{})
@@ -644,7 +644,7 @@ func TestPageBoardOutOfReach(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "x"), boardtest.SelectCell(b.Column(t, "Status", ""), "new"))
-	if err := h.walk(t.Context()); err != nil {
+	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
 	v := visit(t, h, board.Options{})
@@ -851,7 +851,7 @@ func TestMessageDir(t *testing.T) {
 			}
 			return tt.more[key]
 		}}}
-		if got := h.messageDir() != ""; got != tt.want {
+		if got := messageDir(h) != ""; got != tt.want {
 			t.Errorf("%s, %v: named %v, want %v", tt.dir, tt.more, got, tt.want)
 		}
 	}

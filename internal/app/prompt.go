@@ -31,13 +31,13 @@ for agents that OTM starts.`,
 				return err
 			}
 			if agent != "" && len(h.Config.Agents) > 0 {
-				a, err := h.aiAgent(agent, "otm prompt --agent")
+				a, err := aiAgent(h, agent, "otm prompt --agent")
 				if err != nil {
 					return err
 				}
 				agent = a.Name
 			}
-			_, err = fmt.Fprint(s.Out, promptFor(agent, h.messageDir(), h.Config.Agents))
+			_, err = fmt.Fprint(s.Out, promptFor(agent, messageDir(h), h.Config.Agents))
 			return err
 		},
 	}

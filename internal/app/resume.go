@@ -38,33 +38,33 @@ each such run, and after three in a row starts the agent for a probe only, every
 			}
 			var agents []*pipeline.Agent
 			for _, name := range names {
-				a, err := h.aiAgent(name, "otm resume")
+				a, err := aiAgent(h, name, "otm resume")
 				if err != nil {
 					return err
 				}
 				agents = append(agents, a)
 			}
-			return h.resume(c.Context(), agents)
+			return resume(c.Context(), h, agents)
 		},
 	}
 }
 
 // resume forgets the failures of agents and has the dispatcher look at them.
-func (h *Home) resume(ctx context.Context, agents []*pipeline.Agent) error {
+func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
 	for _, a := range agents {
 		was, err := dispatch.Resume(ctx, h.Dir, a.Name)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), h.resumed(a, was))
+		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), resumed(a, was, h.residents().running(heartbeat.Dispatcher)))
 	}
 	return slacklist.TouchChanged(h.Dir)
 }
 
-// resumed says what follows for an agent that was resumed.
-func (h *Home) resumed(a *pipeline.Agent, was dispatch.AgentState) string {
+// resumed says what follows for a resumed agent. dispatcher reports whether one runs.
+func resumed(a *pipeline.Agent, was dispatch.AgentState, dispatcher bool) string {
 	next := "the dispatcher starts it now if it has work"
-	if !h.residents().running(heartbeat.Dispatcher) {
+	if !dispatcher {
 		next = "no dispatcher is running; the next one starts it if it has work"
 	}
 	switch {

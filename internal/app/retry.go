@@ -53,7 +53,7 @@ from which it came.`,
 					return err
 				}
 			}
-			return h.retry(c.Context(), args, retryAs{newID: newID, inbox: inbox.Kind(from), all: all}, asJSON)
+			return retry(c.Context(), h, args, retryAs{newID: newID, inbox: inbox.Kind(from), all: all}, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all failed drops")
@@ -79,13 +79,13 @@ type retried struct {
 }
 
 // retry puts the named files back. An error of one does not stop the others.
-func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON bool) error {
+func retry(ctx context.Context, h *Home, names []string, as retryAs, asJSON bool) error {
 	all := []retried{}
 	failed, unsaid := 0, false
 	for _, name := range explainedOf(names) {
 		r := retried{File: filepath.Base(name)}
 		var err error
-		r.Inbox, r.Name, err = h.retryOne(ctx, r.File, as)
+		r.Inbox, r.Name, err = retryOne(ctx, h, r.File, as)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && as.all:
 			continue
@@ -105,7 +105,7 @@ func (h *Home) retry(ctx context.Context, names []string, as retryAs, asJSON boo
 			return err
 		}
 	} else {
-		h.printRetried(all)
+		printRetried(h, all)
 		if unsaid {
 			fmt.Fprintln(h.Err, "otm: hint: otm retry --inbox new-tasks FILE, or --inbox task-updates")
 		}
@@ -131,7 +131,7 @@ func explainedOf(names []string) []string {
 	return all
 }
 
-func (h *Home) printRetried(all []retried) {
+func printRetried(h *Home, all []retried) {
 	bad := false
 	for _, r := range all {
 		if r.Error != "" {
@@ -151,7 +151,7 @@ const retryWait = 60 * time.Second
 
 // retryOne puts one file back, under a lock: two retries at once could deliver it
 // twice, with --new-id under two ids.
-func (h *Home) retryOne(ctx context.Context, name string, as retryAs) (inbox.Kind, string, error) {
+func retryOne(ctx context.Context, h *Home, name string, as retryAs) (inbox.Kind, string, error) {
 	l, err := lock.Acquire(ctx, h.lockPath("retry"), retryWait)
 	if err != nil {
 		return "", "", err
@@ -159,14 +159,14 @@ func (h *Home) retryOne(ctx context.Context, name string, as retryAs) (inbox.Kin
 	defer l.Release()
 	var edit func(*drop.Object) error
 	if as.newID {
-		edit = func(o *drop.Object) error { return h.renumber(ctx, o) }
+		edit = func(o *drop.Object) error { return renumber(ctx, h, o) }
 	}
 	return h.Box.Retry(name, as.inbox, edit)
 }
 
 // renumber gives a create a new task id. It asks for another task then, so the
 // drop gets a new id as well.
-func (h *Home) renumber(ctx context.Context, o *drop.Object) error {
+func renumber(ctx context.Context, h *Home, o *drop.Object) error {
 	if o.Get("title") == nil {
 		return errors.New("is an update: its task id is not its own to change")
 	}

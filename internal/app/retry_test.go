@@ -30,7 +30,7 @@ func TestRetriesAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			if err := h.retry(t.Context(), names, retryAs{newID: true, all: true}, true); err != nil {
+			if err := retry(t.Context(), h, names, retryAs{newID: true, all: true}, true); err != nil {
 				t.Error(err)
 			}
 		})
@@ -67,10 +67,10 @@ func TestRetrySaysWhatIsUnsaid(t *testing.T) {
 	var said strings.Builder
 	h.Err = &said
 	put(t, filepath.Join(h.Dir, inbox.FailedDir, "a.json"), "no JSON")
-	if err := h.retry(t.Context(), []string{"a.json"}, retryAs{}, false); err == nil || !strings.Contains(said.String(), "otm retry --inbox new-tasks") {
+	if err := retry(t.Context(), h, []string{"a.json"}, retryAs{}, false); err == nil || !strings.Contains(said.String(), "otm retry --inbox new-tasks") {
 		t.Errorf("retry: %v, said:\n%s", err, said.String())
 	}
-	if err := h.retry(t.Context(), []string{"a.json"}, retryAs{inbox: inbox.TaskUpdates}, false); err != nil {
+	if err := retry(t.Context(), h, []string{"a.json"}, retryAs{inbox: inbox.TaskUpdates}, false); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(h.Box.Dir(inbox.TaskUpdates), "a.json")); err != nil {

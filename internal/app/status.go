@@ -85,7 +85,7 @@ red.`,
 				return err
 			}
 			if fresh {
-				if err := h.walk(c.Context()); err != nil {
+				if err := walk(c.Context(), h); err != nil {
 					return err
 				}
 			}

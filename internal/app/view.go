@@ -12,6 +12,7 @@ import (
 	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/pipeline"
+	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
@@ -32,7 +33,7 @@ func viewSources(h *Home, snap *slacklist.Snapshot) view.Sources {
 // that cannot be read are warned of.
 func lookAround(ctx context.Context, h *Home, fresh bool) (*view.View, error) {
 	if fresh {
-		if err := h.walk(ctx); err != nil {
+		if err := walk(ctx, h); err != nil {
 			return nil, err
 		}
 	}
@@ -53,7 +54,7 @@ func runner(h *Home) view.Runner {
 }
 
 // walk brings the snapshot up to date.
-func (h *Home) walk(ctx context.Context) error {
+func walk(ctx context.Context, h *Home) error {
 	b, err := h.board(h.stderrLog("otm")).Begin(ctx)
 	if err != nil {
 		return err
@@ -61,9 +62,9 @@ func (h *Home) walk(ctx context.Context) error {
 	return errors.Join(b.Refresh(ctx, 0), b.End())
 }
 
-// record returns the record of a task; nil where there is none.
-func (h *Home) record(id pipeline.TaskID) (*pipeline.Record, error) {
-	rec, err := h.Store.Load(id)
+// recordOf returns the record of a task; nil if there is none.
+func recordOf(records *task.Store, id pipeline.TaskID) (*pipeline.Record, error) {
+	rec, err := records.Load(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -186,7 +186,7 @@ func (v *virtual) backdate(dir string) {
 
 // statusOf is what the record of a task says; "" where there is none yet.
 func (v *virtual) statusOf(id pipeline.TaskID) pipeline.Status {
-	rec, err := v.h.record(id)
+	rec, err := recordOf(v.h.Store, id)
 	if err != nil || rec == nil {
 		return ""
 	}

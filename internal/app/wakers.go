@@ -28,7 +28,7 @@ func newWakers(h *Home, log *slog.Logger, resident bool) (wakers map[pipeline.Tr
 		switch {
 		case a.Person || wakers[a.Trigger] != nil:
 		case a.Trigger == pipeline.TriggerExec:
-			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: h.pathDir(), Secrets: h.Config.SecretEnv()}
+			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: pathDir(h), Secrets: h.Config.SecretEnv()}
 			wakers[a.Trigger], h.waitAgents = x, x.Wait
 		case a.Trigger == pipeline.TriggerGateway:
 			wakers[a.Trigger], stop = newGatewayWaker(h, log, resident)
@@ -38,11 +38,11 @@ func newWakers(h *Home, log *slog.Logger, resident bool) (wakers map[pipeline.Tr
 }
 
 // pathDir is the folder that is put in front of the PATH of agents.
-func (h *Home) pathDir() string { return cmp.Or(h.PathDir, install.Folder()) }
+func pathDir(h *Home) string { return cmp.Or(h.PathDir, install.Folder()) }
 
 // messageDir is the data directory for messages to agents; "" if agents find it by
 // themselves.
-func (h *Home) messageDir() string {
+func messageDir(h *Home) string {
 	onlyHome := func(key string) string { // agents may lack the rest of our environment
 		if key == "HOME" {
 			return h.Getenv(key)

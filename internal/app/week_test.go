@@ -106,7 +106,7 @@ func (l *simulated) lived() lived {
 	}
 	var row, assigned, reported []time.Duration
 	for id, dropped := range l.drops {
-		rec, err := l.h.record(id)
+		rec, err := recordOf(l.h.Store, id)
 		if err != nil {
 			l.Fatal(err)
 		}

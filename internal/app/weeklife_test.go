@@ -175,7 +175,7 @@ func (l *simulated) await(ctx context.Context, id pipeline.TaskID, status pipeli
 
 // review is what a person does on the list.
 func (l *simulated) review(id pipeline.TaskID) {
-	rec, err := l.h.record(id)
+	rec, err := recordOf(l.h.Store, id)
 	if err == nil {
 		err = l.far.EditRow("", l.far.ListID(), rec.RowID, boardtest.SelectCell(l.status, string(pipeline.Done)))
 	}
