@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -142,7 +143,7 @@ func TestAllPortsTaken(t *testing.T) {
 		if release(); tries == 100 {
 			t.Fatal("no ports in a row can be held")
 		}
-		ports = portsFrom(hold("127.0.0.1:0"))
+		ports = portsFrom(hold(fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))) // below those that connections of others get
 		for _, p := range ports[1:] {
 			hold(fmt.Sprintf("127.0.0.1:%d", p))
 		}
