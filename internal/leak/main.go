@@ -45,11 +45,12 @@ func Main(m interface{ Run() int }) (code int) {
 	if os.Getenv(RunEnv) != "" { // these tests were started by tests
 		return m.Run()
 	}
-	dir, err := makeDir()
+	dir, held, err := makeDir()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer held.Close()
 	os.Setenv("TMPDIR", dir)
 	os.Setenv(RunEnv, dir)
 	end, err := startWatchdog()
@@ -157,18 +158,18 @@ func clean(dir string) {
 // and in that of all runs while one of those is made or removed.
 const lockFile = ".lock"
 
-// makeDir makes the directory of a run, and cleans up after runs whose
-// processes were all killed.
-func makeDir() (dir string, err error) {
+// makeDir makes the directory of a run, which is locked while held is open, and
+// cleans up after runs whose processes were all killed.
+func makeDir() (dir string, held *os.File, err error) {
 	all := filepath.Join(base(), fmt.Sprintf("otm-tests-%d", os.Getuid()))
 	guard, err := makeGuarded(all)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer guard.Close()
 	entries, err := os.ReadDir(all)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	for _, e := range entries {
 		old := filepath.Join(all, e.Name())
@@ -181,10 +182,10 @@ func makeDir() (dir string, err error) {
 		}
 	}
 	if dir, err = os.MkdirTemp(all, ""); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	held, err = lock(dir, syscall.LOCK_EX)
-	return dir, err
+	return dir, held, err
 }
 
 // makeGuarded makes the directory of all runs and locks it. Another run may
@@ -219,9 +220,6 @@ func removeIfEmpty(all string) {
 		os.Remove(all)
 	}
 }
-
-// held keeps the lock on the directory of this run.
-var held *os.File
 
 func lock(dir string, how int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
