@@ -78,7 +78,8 @@ func setup(env *testscript.Env) error {
 //	firstline VAR FILE       sets a variable to the first line of a file
 //	commands FROM TO         puts the shell commands of a Markdown text into a script; all stand in blocks of sh
 //	smalldisk DIR            mounts a file system of two megabytes there
-//	fill FILE                writes until the disk is full, and as room is made, until the file is removed
+//	fill FILE                writes until the disk is full, and again as room is made
+//	unfill FILE              ends what fill began, and removes the file
 //	sigterm                  interrupts the background commands
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"waitfor":   waitfor,
@@ -93,6 +94,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"smalldisk": smallDisk,
 	"commands":  commandsOf,
 	"fill":      fill,
+	"unfill":    unfill,
 	"expand":    expand,
 	"bytes":     writeBytes,
 	"append":    appendTo,
@@ -400,7 +402,9 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, nil, 0o600))
 	toFull(path)
 	ended, stop := make(chan struct{}), make(chan struct{})
-	ts.Defer(func() { close(stop); <-ended })
+	end := sync.OnceFunc(func() { close(stop); <-ended })
+	ts.Defer(end)
+	fillers.Store(path, end)
 	go func() {
 		defer close(ended)
 		for tick := time.NewTicker(time.Millisecond); toFull(path); { // what makes room sends no signal
@@ -411,6 +415,24 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	}()
+}
+
+// fillers maps the files that fill keeps large to the functions that end it.
+var fillers sync.Map
+
+// unfill makes room again. It waits for fill: a file that is removed while fill has it
+// open takes up its room for a moment longer.
+func unfill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: unfill FILE")
+	}
+	path := ts.MkAbs(args[0])
+	end, ok := fillers.LoadAndDelete(path)
+	if !ok {
+		ts.Fatalf("%s was not filled", path)
+	}
+	end.(func())()
+	ts.Check(os.Remove(path))
 }
 
 // toFull adds to a file until no byte more is taken. It reports whether there is
