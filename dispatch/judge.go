@@ -2,14 +2,15 @@ package dispatch
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"otm/pipeline"
 )
 
-// judgeRun looks whether the last run of an agent has ended, and if its end counts
-// by now, notes it in the agent's state. An end counts once the reports that stood
-// in the inbox at that moment are applied: they may bring progress.
+// judgeRun notes the end of an agent's last run in its state, durably. An end
+// counts once the reports that were in the inbox at that moment are applied: they
+// may show progress.
 func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	var err error
 	if s.state, err = LoadAgentState(wg.Dir, s.agent.Name); err != nil {
@@ -21,8 +22,8 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		if s.unread, err = wg.unread(s.agent, end.run.Ended); err != nil {
 			return err
 		}
-		// What left the inbox before that look, and how the process ended, may have
-		// been noted since the records were read.
+		// A report that left the inbox before that look, and the exit of the process,
+		// may have been noted since the records were read.
 		if err := s.reload(wg.Records); err != nil {
 			return err
 		}
@@ -37,7 +38,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 				*a = a.judged(end, maxFailures(&wg.Times))
 			}
 			if a.Config != config && a.Config != "" {
-				a.forgive() // those runs were started in another way
+				a.forgive() // those runs were started with another configuration
 			}
 			a.Config = config
 		})
@@ -51,8 +52,8 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	return err
 }
 
-// hangsSince is since when the process of the agent takes nothing; zero if it does
-// not hang.
+// hangsSince returns when the agent's process was woken if it hangs: it runs and
+// takes nothing; zero: it does not hang.
 func (s *situation) hangsSince() time.Time {
 	if pl := s.planWake(); pl.action == hangs {
 		return pl.wake.Accepted.UTC()
@@ -76,13 +77,10 @@ func (s *situation) askedFor() bool {
 	return false
 }
 
-// unread reports whether reports of an agent on its own tasks stand in the inbox
-// that were dropped by a given time.
+// unread reports whether the inbox holds reports of an agent on its own tasks that
+// were dropped by a given time.
 func (wg *waking) unread(a *pipeline.Agent, by time.Time) (bool, error) {
-	if wg.Unread == nil {
-		return false, nil
-	}
-	dropped, err := wg.Unread()
+	dropped, err := wg.inbox.droppedBy(by)
 	if err != nil {
 		return false, err
 	}
@@ -92,4 +90,31 @@ func (wg *waking) unread(a *pipeline.Agent, by time.Time) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// unreadReports reads the inbox once a pass, unless a run ended after that.
+type unreadReports struct {
+	read func() (map[pipeline.TaskID]time.Time, error) // nil: there is no inbox
+	now  func() time.Time
+
+	mu      sync.Mutex // wakes are carried out in parallel
+	at      time.Time  // when dropped was read
+	dropped map[pipeline.TaskID]time.Time
+}
+
+// droppedBy returns the tasks with reports in the inbox, each with when the oldest
+// was dropped. All reports that were dropped by a given time are among them.
+func (u *unreadReports) droppedBy(by time.Time) (map[pipeline.TaskID]time.Time, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.read == nil || u.at.After(by) {
+		return u.dropped, nil
+	}
+	at := u.now()
+	dropped, err := u.read()
+	if err != nil {
+		return nil, err
+	}
+	u.at, u.dropped = at, dropped
+	return dropped, nil
 }

@@ -15,47 +15,43 @@ import (
 	"otm/pipeline"
 )
 
-// Desk is where an agent takes its tasks: what "otm next" does.
+// Desk gives agents their tasks, for "otm next".
 type Desk struct {
 	Dir     string // the data directory
 	Records pipeline.Records
 	Agents  pipeline.Agents
 	Now     func() time.Time
-	// Said returns what the agent has said about a task in updates that are
-	// still in the inbox, oldest first.
+	// Said returns the agent's updates on a task that are still in the inbox, oldest
+	// first.
 	Said func(pipeline.TaskID) ([]Said, error)
-	// Known returns the tasks that the board gave to an agent when it was last
-	// read. It is asked where nothing else waits; to read all records takes long.
+	// Known returns the agent's tasks in the last snapshot of the board. Next calls
+	// it only if nothing else waits, as reading all records takes long.
 	Known func(*pipeline.Agent) ([]pipeline.TaskID, error)
-	// Warn is told when a dispatch file was set aside, and when a record cannot be
-	// read.
+	// Over reports whether a task is ended or put off in the last snapshot of the
+	// board; nil: not known.
+	Over func(pipeline.TaskID) bool
+	// Warn reports a dispatch file that was set aside, and a record or state that
+	// cannot be read.
 	Warn func(string)
 
-	// Over reports whether the board, when it was last read, showed a task as ended
-	// or put off; nil: nothing is known.
-	Over func(pipeline.TaskID) bool
-
-	files     *workspaces // nil: those of its own
-	stateLost bool        // the agent's state file is missing
-	// stumbled counts, for unfinished tasks, the runs in a row that were given it
-	// and ended without progress.
-	stumbled map[pipeline.TaskID]int
+	files     *workspaces             // nil: Next makes its own
+	stateLost bool                    // the agent's state file is missing
+	stumbled  map[pipeline.TaskID]int // AgentState.Stumbled
 }
 
-// toldRecords are records of which one that cannot be read does not keep the
-// others, but is told of.
-type toldRecords struct {
+// warnRecords warns once of each record that cannot be read.
+type warnRecords struct {
 	pipeline.Records
-	warn func(string)
-	told map[pipeline.TaskID]bool
+	warn   func(string)
+	warned map[pipeline.TaskID]bool
 }
 
 // Load implements pipeline.Records.
-func (t toldRecords) Load(id pipeline.TaskID) (*pipeline.Record, error) {
-	r, err := t.Records.Load(id)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !t.told[id] {
-		t.told[id] = true
-		t.warn(fmt.Sprintf("the record of %v cannot be read: %v", id, err))
+func (w warnRecords) Load(id pipeline.TaskID) (*pipeline.Record, error) {
+	r, err := w.Records.Load(id)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !w.warned[id] {
+		w.warned[id] = true
+		w.warn(fmt.Sprintf("the record of %v cannot be read: %v", id, err))
 	}
 	return r, err
 }
@@ -63,10 +59,10 @@ func (t toldRecords) Load(id pipeline.TaskID) (*pipeline.Record, error) {
 // Said is an update that is not on the board yet.
 type Said struct {
 	Status pipeline.Status
-	Steps  []string
+	Steps  []string // that were done
 }
 
-// How the record of a task tells by what it was taken.
+// Values of Dispatch.TakenBy: how OTM learned that the task was taken.
 const (
 	takenByNext = "otm next"
 	takenByFile = "file"
@@ -75,15 +71,15 @@ const (
 // Taken is a task that an agent was given.
 type Taken struct {
 	Entry    Entry
-	Continue bool   // it was given before, and is unfinished
-	Done     []int  // numbers of the steps that are ticked, from 1
-	Reason   string // that stands on the board
+	Continue bool   // the agent was given it before, and it is unfinished
+	Done     []int  // numbers of the ticked steps, from 1
+	Reason   string // the reason on the board
 	Answered bool   // a person wrote Reason, not the agent
 }
 
-// MarshalJSON writes the entry with what else an agent is told. The task's id comes
-// first, and no other task's number is in it: a wake that named several tasks
-// bears the number of the first.
+// MarshalJSON writes the entry and the other fields. The task's id comes first. A
+// runId with another task's id is left out, as models mistake it for the task: a
+// wake for several tasks has the id of the first in its key.
 func (t *Taken) MarshalJSON() ([]byte, error) {
 	members, err := t.Entry.members()
 	if err != nil {
@@ -111,23 +107,23 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	return o.Line()
 }
 
-// Next gives an agent its next task: the one that it was given last, while
-// that is unfinished, unless another is asked for; else the most urgent of its
-// dispatch file. It returns nil if nothing waits. On return its entry, where
-// it has one, is marked as picked, durably, and the record says so. If we crash
-// after the mark, the same task is given again, to be continued.
+// Next gives an agent its next task: the unfinished one that it was given last,
+// unless it asks for another; else the most urgent one in its dispatch file. It
+// returns nil if nothing waits. On return the entry, if there is one, and the record
+// say durably that the task is taken. If we crash in between, Next gives the same
+// task again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
-	told := *d
+	own := *d
 	state, err := LoadAgentState(d.Dir, a.Name)
 	if err != nil {
 		d.Warn("the task that was given last comes first: " + err.Error())
 	}
-	told.stumbled = state.Stumbled
-	if told.files == nil {
-		told.files = &workspaces{dir: d.Dir}
+	own.stumbled = state.Stumbled
+	if own.files == nil {
+		own.files = &workspaces{dir: d.Dir}
 	}
-	told.Records = toldRecords{d.Records, d.Warn, map[pipeline.TaskID]bool{}}
-	return told.next(ctx, a, another)
+	own.Records = warnRecords{d.Records, d.Warn, map[pipeline.TaskID]bool{}}
+	return own.next(ctx, a, another)
 }
 
 func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
@@ -160,12 +156,12 @@ func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 	}
 	crash.Point("next.noted")
 	if err := d.files.writeState(d.Agents, a, taken, d.Now()); err != nil {
-		d.Warn("state file not written: " + err.Error()) // it is for people: the task was taken all the same
+		d.Warn("state file not written: " + err.Error()) // the task is taken: the file is for people
 	}
 	return taken, nil
 }
 
-// restore fills a dispatch file that was set aside with what is open.
+// restore fills a dispatch file that was set aside with the open tasks.
 func (d *Desk) restore(f *File, a *pipeline.Agent) error {
 	if f.Aside == "" {
 		return nil
@@ -174,12 +170,12 @@ func (d *Desk) restore(f *File, a *pipeline.Agent) error {
 	return beginAnew(f, d.Records, d.Agents, d.files, a.Workspace)
 }
 
-// beginAnew puts what the records say is open for the agents of a workspace
-// into its dispatch file, so that none finds its desk empty.
+// beginAnew puts the open tasks of a workspace's agents into its new dispatch file,
+// as the records tell.
 func beginAnew(f *File, all pipeline.Records, agents pipeline.Agents, files *workspaces, workspace string) error {
 	records, err := openRecords(all, func(name string) bool {
 		a := agents.Named(name)
-		return a != nil && a.Workspace != "" && files.same(a.Workspace, workspace)
+		return a != nil && a.Workspace != "" && samePlace(files.identity, a.Workspace, workspace)
 	})
 	for _, r := range records {
 		f.Put(entryOf(r))
@@ -187,8 +183,7 @@ func beginAnew(f *File, all pipeline.Records, agents pipeline.Agents, files *wor
 	return err
 }
 
-// openRecords reads the records of all tasks that are dispatched to certain
-// agents.
+// openRecords returns the records of all open tasks of certain agents.
 func openRecords(all pipeline.Records, to func(agent string) bool) ([]*pipeline.Record, error) {
 	ids, err := all.IDs()
 	if err != nil {
@@ -203,7 +198,7 @@ func openOf(all pipeline.Records, ids []pipeline.TaskID, to func(agent string) b
 	for _, id := range ids {
 		r, err := all.Load(id)
 		if err != nil {
-			continue // one bad record does not keep the others
+			continue // an unreadable record must not block the others
 		}
 		if r.Dispatch != nil && r.Status.Active() && to(r.Dispatch.Agent) {
 			open = append(open, r)
@@ -212,10 +207,10 @@ func openOf(all pipeline.Records, ids []pipeline.TaskID, to func(agent string) b
 	return open
 }
 
-// current returns the unfinished task that the agent is to go on with; nil if there
-// is none. That is the one that it was given last, unless its last run ended
-// without progress on it: then another task comes first, so that one task that no
-// run survives does not hold up the others.
+// current returns the unfinished task to continue; nil: there is none. It is the one
+// that the agent was given last. If the last run ended without progress on that,
+// another task comes first, so that a task that breaks every run does not block the
+// others.
 func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
 	last, err := d.lastGiven(f, a, stated)
 	if last == nil || err != nil || d.stumbled[last.Entry.TaskID] == 0 {
@@ -241,9 +236,9 @@ func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Ta
 	return last, nil
 }
 
-// lastGiven returns the task that the agent was given last, if it is unfinished.
-// The state file names it; else it is the last that was taken of those in the
-// dispatch file, or, where the state file is lost, of all.
+// lastGiven returns the task that the agent was given last if it is unfinished; nil:
+// there is none. The state file names it. Otherwise it is the one taken last of the
+// tasks in the dispatch file, or of all tasks if the state file is missing.
 func (d *Desk) lastGiven(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
 	if stated != nil {
 		if r, err := d.Records.Load(*stated); err == nil {
@@ -271,18 +266,18 @@ func (d *Desk) lastGiven(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*
 	return d.latest(f, a, candidates)
 }
 
-// forgotten returns the task that the agent took last and has not finished, of
-// those that the board gave to it: where we crash before the state file, and the
-// dispatch file is lost with the mark, only the record knows of it.
+// forgotten returns the unfinished task that the agent took last, of its tasks on
+// the board; nil: there is none. Only the record knows the task if we crashed before
+// the state file was written and the dispatch file was lost.
 func (d *Desk) forgotten(f *File, a *pipeline.Agent) (*Taken, error) {
 	ids, err := d.Known(a)
 	if err != nil {
-		return nil, fmt.Errorf("what else was given to it: %w", err)
+		return nil, fmt.Errorf("its tasks on the board: %w", err)
 	}
 	return d.latest(f, a, openOf(d.Records, ids, func(name string) bool { return sameAgent(name, a.Name) }))
 }
 
-// latest is the one of some tasks that the agent took last and has not finished.
+// latest returns the unfinished task that the agent took last; nil: there is none.
 func (d *Desk) latest(f *File, a *pipeline.Agent, candidates []*pipeline.Record) (*Taken, error) {
 	var last *Taken
 	var lastAt time.Time
@@ -298,8 +293,8 @@ func (d *Desk) latest(f *File, a *pipeline.Agent, candidates []*pipeline.Record)
 	return last, nil
 }
 
-// unfinished returns a task if the agent took it, and when, and has not
-// finished it.
+// unfinished returns a task that the agent took and has not finished, and when it
+// was taken; nil: it is no such task.
 func (d *Desk) unfinished(f *File, a *pipeline.Agent, r *pipeline.Record) (*Taken, time.Time, error) {
 	e := f.Find(r.TaskID, a.Name)
 	if !isTaken(r, e, a) || isSentBack(r) || d.isOver(r.TaskID) {
@@ -318,12 +313,12 @@ func (d *Desk) unfinished(f *File, a *pipeline.Agent, r *pipeline.Record) (*Take
 	return t, at, nil
 }
 
-// isOver reports whether a task has ended, or was put off, by what the board showed
-// when it was last read: the record may not know yet.
+// isOver reports whether the board shows a task as ended or put off. The record may
+// not say so yet.
 func (d *Desk) isOver(id pipeline.TaskID) bool { return d.Over != nil && d.Over(id) }
 
-// isTaken reports whether the agent took a task: the record says so, or the mark
-// in the dispatch file.
+// isTaken reports whether the agent took a task, by the record or by the mark in the
+// dispatch file.
 func isTaken(r *pipeline.Record, e *Entry, a *pipeline.Agent) bool {
 	switch d := r.Dispatch; {
 	case d == nil:
@@ -340,17 +335,17 @@ func isSentBack(r *pipeline.Record) bool {
 	return r.Status == pipeline.New && r.Dispatch != nil && r.Dispatch.FlippedAt != nil
 }
 
-// isHis reports whether a task may be given to an agent, as far as its record
-// tells: it was neither given to another nor taken back.
-func isHis(r *pipeline.Record, a *pipeline.Agent) bool {
+// belongsTo reports whether the record allows to give a task to an agent: a person
+// has neither given it to another nor taken it back.
+func belongsTo(r *pipeline.Record, a *pipeline.Agent) bool {
 	if r.Dispatch == nil {
 		return r.Attempt == 0 // the record was lost
 	}
 	return sameAgent(r.Dispatch.Agent, a.Name) && !isSentBack(r)
 }
 
-// pick marks the most urgent entry that nobody has taken and that is still to
-// be done.
+// pick marks the most urgent entry that is not taken and not done, and returns its
+// task; nil: there is none.
 func (d *Desk) pick(f *File, a *pipeline.Agent) (*Taken, error) {
 	entries := f.Entries()
 	slices.SortStableFunc(entries, byUrgency)
@@ -362,7 +357,7 @@ func (d *Desk) pick(f *File, a *pipeline.Agent) (*Taken, error) {
 		if err != nil {
 			r = recordOf(e)
 		}
-		if isTaken(r, e, a) || !isHis(r, a) || d.isOver(e.TaskID) {
+		if isTaken(r, e, a) || !belongsTo(r, a) || d.isOver(e.TaskID) {
 			continue
 		}
 		if r, err = d.withSaid(r); err != nil {
@@ -371,7 +366,7 @@ func (d *Desk) pick(f *File, a *pipeline.Agent) (*Taken, error) {
 		if r.Unfinished() {
 			e.Picked = true
 			if r.Dispatch != nil {
-				e.Attempt = max(e.Attempt, r.Dispatch.Attempt) // else the mark would count as an old one
+				e.Attempt = max(e.Attempt, r.Dispatch.Attempt) // else the mark would be stale
 			}
 			return takenOf(e, r), nil
 		}
@@ -379,7 +374,7 @@ func (d *Desk) pick(f *File, a *pipeline.Agent) (*Taken, error) {
 	return nil, nil
 }
 
-// recordOf is what an entry tells of a task whose record cannot be read.
+// recordOf makes up a record from an entry if the real one cannot be read.
 func recordOf(e *Entry) *pipeline.Record {
 	r := &pipeline.Record{TaskID: e.TaskID, Status: pipeline.Assigned}
 	for _, title := range e.Steps {
@@ -388,7 +383,8 @@ func recordOf(e *Entry) *pipeline.Record {
 	return r
 }
 
-// withSaid returns a copy of a record with what the agent has said since.
+// withSaid returns a record with the agent's updates in the inbox applied. It does
+// not change r.
 func (d *Desk) withSaid(r *pipeline.Record) (*pipeline.Record, error) {
 	said, err := d.Said(r.TaskID)
 	if err != nil || len(said) == 0 {
@@ -409,8 +405,7 @@ func (d *Desk) withSaid(r *pipeline.Record) (*pipeline.Record, error) {
 	return &after, nil
 }
 
-// takenOf is a task as it is given to an agent: the entry, with the steps as
-// the record has them now.
+// takenOf returns a task for an agent: its entry, with the steps of the record.
 func takenOf(e *Entry, r *pipeline.Record) *Taken {
 	t := &Taken{Reason: r.Reason, Answered: r.Answered}
 	if e != nil {
@@ -427,7 +422,7 @@ func takenOf(e *Entry, r *pipeline.Record) *Taken {
 	return t
 }
 
-// note writes into the record that the agent took the task.
+// note writes into the record that the agent took the task, durably.
 func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
 	now := d.Now()
 	_, err := d.Records.Change(ctx, t.Entry.TaskID, func(r *pipeline.Record) error {
@@ -435,7 +430,7 @@ func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
 			return pipeline.ErrUnchanged
 		}
 		r.Hear(a.Name, now, func(h *pipeline.Heard) { h.Given = now })
-		if r.Dispatch.TakenAt != nil { // it goes on, or the dispatcher saw our mark first
+		if r.Dispatch.TakenAt != nil { // it is continued, or the dispatcher saw our mark first
 			r.Dispatch.TakenBy = takenByNext
 			return nil
 		}

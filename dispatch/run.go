@@ -17,10 +17,10 @@ import (
 	"otm/pipeline"
 )
 
-// run is what the parts of one pass share: what they found, and how they report.
+// run is what the parts of one pass share.
 //
 //	reader      rows and records become tasks
-//	adopter     rows that people typed become tasks, ids go back into their rows
+//	adopter     rows that people typed become tasks; lost ids go back into their rows
 //	departures  rows that people deleted
 //	handout     record, entry, flip
 //	keeper      dispatch files
@@ -28,36 +28,40 @@ import (
 type run struct {
 	*Dispatcher
 	report *Report
-	byName map[string][]*task         // agent → its tasks on the board that were handed out
-	away   map[pipeline.TaskID]string // tasks that the board gives to another than their record does, and whom that names
+	byName map[string][]*task         // agent → its dispatched tasks
+	away   map[pipeline.TaskID]string // tasks that a person gave to another agent → the agent in the record
 
 	resolved map[string]resolved // by workspace
 	unkept   map[string]bool     // identities of workspaces whose dispatch file could not be read or written
+	inbox    unreadReports
 }
 
 func newRun(d *Dispatcher) *run {
-	return &run{Dispatcher: d, report: &Report{At: d.Now()}, byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{}}
+	return &run{
+		Dispatcher: d, report: &Report{At: d.Now()}, byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{},
+		inbox: unreadReports{read: d.Unread, now: d.Now},
+	}
 }
 
-// failure reports what failed, and logs it the first time.
+// failure reports a failure, and logs it the first time.
 func (rn *run) failure(msg string, f explain.Finding) {
 	rn.report.Failed = append(rn.report.Failed, f)
 	rn.say(slog.LevelError, msg, &f)
 }
 
-// problem reports a task that stays as it is.
+// problem reports a task that was not dispatched.
 func (rn *run) problem(id pipeline.TaskID, code explain.Code, args ...any) {
 	rn.failure("task not dispatched", explain.New(code, args...).On(id))
 }
 
-// given reports something that a person has to look at.
+// given reports something that needs a person.
 func (rn *run) given(f explain.Finding) {
 	rn.report.Given = append(rn.report.Given, f)
 	rn.say(slog.LevelWarn, "needs a person", &f)
 }
 
-// failed reports that the record of a task could not be read or written; the
-// others go on. It returns an error if we are to stop.
+// failed reports that the record of a task could not be read or written. It
+// returns an error only if ctx is done: other tasks continue.
 func (rn *run) failed(ctx context.Context, id pipeline.TaskID, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -66,15 +70,14 @@ func (rn *run) failed(ctx context.Context, id pipeline.TaskID, err error) error 
 	return nil
 }
 
-// sayAgain is how long a problem must not have been met to be logged again.
+// sayAgain is how long a problem must be absent before it is logged again.
 const sayAgain = time.Hour
 
-// say logs a finding that stays for a while: the first time at its level, then only
-// for those who debug.
+// say logs a finding: the first time at its level, repetitions at debug level.
 func (rn *run) say(level slog.Level, msg string, f *explain.Finding) {
 	kind := fmt.Sprint(f.Code, f.Task, f.Args)
 	if f.Code == explain.WakeFailed || f.Code == explain.WakeUnknown {
-		kind = fmt.Sprint(f.Code, f.Args["agent"]) // each try may fail in another way
+		kind = fmt.Sprint(f.Code, f.Args["agent"]) // each try may fail with another error
 	}
 	if _, said := rn.saidAt[kind]; said {
 		level = slog.LevelDebug
@@ -83,14 +86,14 @@ func (rn *run) say(level slog.Level, msg string, f *explain.Finding) {
 	rn.Log.Log(context.Background(), level, msg, "reason", sentence(f, rn.Now()))
 }
 
-// forget lets problems be logged again that were not met for a while.
+// forget forgets problems that have been absent for sayAgain.
 func (d *Dispatcher) forget() {
 	now := d.Now()
 	maps.DeleteFunc(d.saidAt, func(_ string, at time.Time) bool { return reached(at, sayAgain, now) })
 }
 
-// each does something with the record of each task, and returns those with
-// which it succeeded; the others are reported.
+// each calls do for each task, and returns those for which it succeeded. It
+// reports the others.
 func (rn *run) each(ctx context.Context, tasks []*task, do func(context.Context, *task) error) (done []*task, err error) {
 	for _, t := range tasks {
 		rn.getsOn()
@@ -109,7 +112,7 @@ func (rn *run) getsOn() {
 	}
 }
 
-// edit changes a dispatch file, and says loudly if it was set aside.
+// edit changes a dispatch file, durably on return.
 func (rn *run) edit(ctx context.Context, workspace string, f func(*File) error) error {
 	return rn.files.edit(ctx, workspace, rn.Now(), cmp.Or(rn.fileWait, passWait), func(file *File) error {
 		if err := rn.restore(file, workspace); err != nil {
@@ -119,8 +122,7 @@ func (rn *run) edit(ctx context.Context, workspace string, f func(*File) error) 
 	})
 }
 
-// restore says loudly that a dispatch file was set aside, and fills it with
-// what is open.
+// restore fills a dispatch file that was set aside with the open tasks.
 func (rn *run) restore(file *File, workspace string) error {
 	if file.Aside == "" {
 		return nil
@@ -129,14 +131,13 @@ func (rn *run) restore(file *File, workspace string) error {
 	return beginAnew(file, rn.Records, rn.Agents, rn.files, workspace)
 }
 
-// dispatched reports that a task was handed out.
+// dispatched reports that a task was dispatched.
 func (rn *run) dispatched(t *task) {
 	rn.report.Dispatched++
 	rn.Log.Info("dispatched task", "task", t.id, "agent", t.agent.Name, "priority", t.rec.Priority, "attempt", t.rec.Dispatch.Attempt)
 }
 
-// errVanished says that a record was taken away while it was worked on. The
-// next pass rebuilds it.
+// errVanished says that a record vanished during a pass. The next pass rebuilds it.
 var errVanished = errors.New("it vanished")
 
 // note changes the record of a task that was dispatched.
@@ -162,7 +163,7 @@ func (rn *run) anyWaits(a *pipeline.Agent) bool {
 	})
 }
 
-// unready says why nothing can be handed out to an agent; nil if it can.
+// unready returns why OTM cannot dispatch to an agent; nil: it can.
 func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
 	if a.Person {
 		return nil
@@ -183,7 +184,7 @@ func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
 	return &f
 }
 
-// resolved is what was found out about a workspace during a pass.
+// resolved is the identity of a workspace, or why it has none.
 type resolved struct {
 	id  string // see workspaces.identity
 	err error
@@ -199,18 +200,8 @@ func (rn *run) resolve(workspace string) (string, error) {
 	return r.id, r.err
 }
 
-// sameWorkspace reports whether two paths name one workspace, as far as is known.
-func (rn *run) sameWorkspace(a, b string) bool {
-	if a == b {
-		return true
-	}
-	ai, aerr := rn.resolve(a)
-	bi, berr := rn.resolve(b)
-	return aerr == nil && berr == nil && ai == bi
-}
-
-// reachable reports whether an agent can be woken: its workspace is there, and its
-// dispatch file could be read.
+// reachable reports whether an agent can be woken: its workspace exists, and its
+// dispatch file was readable in this pass.
 func (rn *run) reachable(a *pipeline.Agent) bool {
 	id, err := rn.resolve(a.Workspace)
 	return err == nil && !rn.unkept[id]

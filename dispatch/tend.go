@@ -12,12 +12,12 @@ import (
 	"otm/pipeline"
 )
 
-// keeper keeps the dispatch files right.
+// keeper brings dispatch files in line with the records.
 type keeper struct{ *run }
 
-// tend keeps the dispatch files right: it removes entries of tasks that have ended or
-// belong to another agent, notes which were taken, and puts back those that
-// vanished.
+// tend brings every dispatch file in line with the records: it removes entries of
+// tasks that have ended or belong to another agent, notes which were taken, and
+// puts back those that vanished.
 func (kp *keeper) tend(ctx context.Context) error {
 	if err := kp.resume(ctx); err != nil {
 		return err
@@ -65,21 +65,21 @@ func (kp *keeper) clean(workspace string) {
 		kp.files.within(workspace, func() error {
 			_, err := durable.RemoveLeftovers(workspace, time.Hour, now)
 			return err
-		}, func() {}) // where that fails, they are removed another time
+		}, nil) // if that fails, the next process tries again
 	}
 }
 
-// resume finishes dispatches whose flip stands on the board but whose answer was
-// lost, and follows agents that have moved to another workspace.
+// resume finishes dispatches whose flip is on the board but whose answer was lost.
+// It moves the dispatches of an agent whose workspace was changed in otm.toml.
 func (kp *keeper) resume(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(kp.byName)) {
 		for _, t := range kp.byName[name] {
 			d := t.rec.Dispatch
 			if d == nil || !sameAgent(d.Agent, t.agent.Name) {
-				continue // in the hands of somebody else than the board says: see isAgain
+				continue // the board names another agent than the record: see isAgain
 			}
 			flipped := d.FlippedAt != nil
-			moved := !kp.sameWorkspace(d.Workspace, t.agent.Workspace)
+			moved := !samePlace(kp.resolve, d.Workspace, t.agent.Workspace)
 			if flipped && !moved {
 				continue
 			}
@@ -106,12 +106,12 @@ func (kp *keeper) resume(ctx context.Context) error {
 	return nil
 }
 
-// openIn returns the tasks that have or should have an entry in a workspace.
+// openIn returns the open tasks that belong into a workspace.
 func (kp *keeper) openIn(workspace string) map[pipeline.TaskID]*task {
 	open := map[pipeline.TaskID]*task{}
 	for _, tasks := range kp.byName {
 		for _, t := range tasks {
-			if d := t.rec.Dispatch; d != nil && kp.sameWorkspace(d.Workspace, workspace) && t.rec.Status.Active() {
+			if d := t.rec.Dispatch; d != nil && samePlace(kp.resolve, d.Workspace, workspace) && t.rec.Status.Active() {
 				open[t.id] = t
 			}
 		}
@@ -119,17 +119,17 @@ func (kp *keeper) openIn(workspace string) map[pipeline.TaskID]*task {
 	return open
 }
 
-// findings are what a dispatch file showed.
+// findings are the differences between a dispatch file and the records.
 type findings struct {
-	taken   []*task // have a mark that the record does not know of
-	missing []*task // have no entry
-	found   []*task // have one, again or at last
-	left    []pipeline.TaskID
+	taken   []*task           // marked in the file, not in the record
+	missing []*task           // without an entry
+	found   []*task           // with an entry that the record misses
+	left    []pipeline.TaskID // whose entries were removed
 }
 
 func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
 	open := kp.openIn(workspace)
-	var see findings
+	var fs findings
 	err := kp.edit(ctx, workspace, func(f *File) error {
 		for _, e := range f.Entries() {
 			if t := open[e.TaskID]; t != nil && sameAgent(t.rec.Dispatch.Agent, e.Agent) {
@@ -137,44 +137,44 @@ func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
 			}
 			if kp.isOver(e) {
 				f.Remove(e)
-				see.left = append(see.left, e.TaskID)
+				fs.left = append(fs.left, e.TaskID)
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(open)) {
-			kp.tendEntry(f, open[id], &see)
+			kp.tendEntry(f, open[id], &fs)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return kp.noteFindings(ctx, &see)
+	return kp.noteFindings(ctx, &fs)
 }
 
-// tendEntry looks after the entry of an open task.
-func (kp *keeper) tendEntry(f *File, t *task, see *findings) {
+// tendEntry checks, updates or writes the entry of an open task.
+func (kp *keeper) tendEntry(f *File, t *task, fs *findings) {
 	d := t.rec.Dispatch
 	e := f.Find(t.id, d.Agent)
 	switch {
 	case e == nil && !kp.redeliver(t):
-		see.missing = append(see.missing, t)
+		fs.missing = append(fs.missing, t)
 		return
 	case e == nil || e.stale(d.Attempt):
 		f.Put(entryOf(t.rec))
-		see.found = append(see.found, t)
+		fs.found = append(fs.found, t)
 		return
 	case e.Picked && d.TakenAt == nil:
-		see.taken = append(see.taken, t)
+		fs.taken = append(fs.taken, t)
 	case !e.Picked && d.TakenAt == nil:
 		refresh(e, t.rec)
 	}
 	if d.MissingAt != nil || d.EntryAt == nil {
-		see.found = append(see.found, t)
+		fs.found = append(fs.found, t)
 	}
 }
 
-// refresh brings what people changed on the board into an entry that nobody
-// took. What the agent bent out of shape is left alone.
+// refresh copies changes on the board into an entry that nobody took. Fields that
+// could not be read are left alone.
 func refresh(e *Entry, r *pipeline.Record) {
 	if e.Title != "" {
 		e.Title = r.Title
@@ -187,8 +187,8 @@ func refresh(e *Entry, r *pipeline.Record) {
 	}
 }
 
-// isOver reports whether an entry of ours has no place in the file any more. An
-// entry of a task that we know nothing of is somebody else's.
+// isOver reports whether an entry of ours is to be removed. An entry without a
+// record is not ours.
 func (kp *keeper) isOver(e *Entry) bool {
 	rec, err := kp.Records.Load(e.TaskID)
 	from, away := kp.away[e.TaskID]
@@ -198,15 +198,15 @@ func (kp *keeper) isOver(e *Entry) bool {
 	case rec.Status.Finished(), rec.Status == pipeline.Pending, away && sameAgent(from, e.Agent):
 		return true
 	case rec.Dispatch == nil:
-		return rec.Attempt > 0 // taken away
+		return rec.Attempt > 0 // a person took the task away
 	case !sameAgent(rec.Dispatch.Agent, e.Agent):
 		return true
 	}
 	return rec.GoneAt != nil
 }
 
-// redeliver reports whether the entry of a task is to be written: it vanished
-// long enough ago without a word from the agent, or was never written.
+// redeliver reports whether to write the entry of a task: it was never written, or
+// vanished RedeliverAfter ago without a report.
 func (kp *keeper) redeliver(t *task) bool {
 	d := t.rec.Dispatch
 	if t.rec.Status != pipeline.Assigned || d.TakenAt != nil {
@@ -215,27 +215,27 @@ func (kp *keeper) redeliver(t *task) bool {
 	return d.EntryAt == nil || d.MissingAt != nil && reached(*d.MissingAt, kp.Times.RedeliverAfter, kp.Now())
 }
 
-// noteFindings writes what was found into the records.
-func (kp *keeper) noteFindings(ctx context.Context, see *findings) error {
+// noteFindings writes the findings into the records.
+func (kp *keeper) noteFindings(ctx context.Context, fs *findings) error {
 	now := kp.Now()
 	type change struct {
 		tasks []*task
 		do    func(r *pipeline.Record)
 	}
-	missing := slices.DeleteFunc(see.missing, func(t *task) bool {
+	missing := slices.DeleteFunc(fs.missing, func(t *task) bool {
 		return t.rec.Status != pipeline.Assigned || t.rec.Dispatch.TakenAt != nil
 	})
 	unseen := slices.DeleteFunc(slices.Clone(missing), func(t *task) bool { return t.rec.Dispatch.MissingAt != nil })
 	for _, c := range []change{
-		{see.taken, func(r *pipeline.Record) {
-			if r.Dispatch.TakenAt == nil { // else "otm next" was about to say so itself
+		{fs.taken, func(r *pipeline.Record) {
+			if r.Dispatch.TakenAt == nil { // else "otm next" noted it meanwhile
 				r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByFile
 				r.Hear(r.Dispatch.Agent, now, func(h *pipeline.Heard) { h.Took = now })
 				r.Note(now, pipeline.WhoAgent(r.Dispatch.Agent), pipeline.EventTaken, "marked in the dispatch file")
 			}
 		}},
 		{unseen, func(r *pipeline.Record) { r.Dispatch.MissingAt = &now }},
-		{see.found, func(r *pipeline.Record) {
+		{fs.found, func(r *pipeline.Record) {
 			r.Dispatch.MissingAt = nil
 			if r.Dispatch.EntryAt == nil {
 				r.Dispatch.EntryAt = &now
@@ -251,13 +251,13 @@ func (kp *keeper) noteFindings(ctx context.Context, see *findings) error {
 			kp.report.due(at.Add(kp.Times.RedeliverAfter))
 		}
 	}
-	return kp.noteLeft(ctx, see)
+	return kp.noteLeft(ctx, fs.left)
 }
 
-// noteLeft notes which entries we took out, so that they are written at once
-// when their time comes again.
-func (kp *keeper) noteLeft(ctx context.Context, see *findings) error {
-	for _, id := range see.left {
+// noteLeft notes which entries were removed, so that they are written at once when
+// their task is dispatched again.
+func (kp *keeper) noteLeft(ctx context.Context, left []pipeline.TaskID) error {
+	for _, id := range left {
 		_, err := kp.Records.Change(ctx, id, func(r *pipeline.Record) error {
 			if r.Dispatch == nil || r.Dispatch.EntryAt == nil || r.Status.Finished() {
 				return pipeline.ErrUnchanged
@@ -274,19 +274,18 @@ func (kp *keeper) noteLeft(ctx context.Context, see *findings) error {
 	return nil
 }
 
-// reportSilent reports the tasks that an agent took and has not reported on for too
-// long.
+// reportSilent reports the tasks that an agent took and has not reported on for
+// SilentAfter.
 func (kp *keeper) reportSilent() {
 	now := kp.Now()
-	for i := range kp.Agents {
-		s := &situation{agent: &kp.Agents[i], now: now, times: kp.Times}
-		for _, t := range kp.byName[s.agent.Name] {
+	for _, a := range kp.Agents {
+		for _, t := range kp.byName[a.Name] {
 			if !AtWork(t.rec) {
 				continue
 			}
-			last := t.rec.HeardOf(s.agent.Name).At
+			last := t.rec.HeardOf(a.Name).At
 			if reached(last, kp.Times.SilentAfter, now) {
-				kp.given(explain.New(explain.TaskSilent, "agent", s.agent.Name, "since", last).On(t.id))
+				kp.given(explain.New(explain.TaskSilent, "agent", a.Name, "since", last).On(t.id))
 				continue
 			}
 			kp.report.due(last.Add(kp.Times.SilentAfter))

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,20 +17,19 @@ import (
 	"otm/pipeline"
 )
 
-// workspaces does file operations on the workspaces of agents. Each has a
-// deadline, as a workspace may lie on a file system that does not answer: that is
-// the trouble of its own agents, and nobody else waits for it.
+// workspaces does file operations on the workspaces of agents. Each operation has
+// a deadline: a workspace on a file system that hangs must not delay other agents.
 type workspaces struct {
 	dir  string            // the data directory
 	wait time.Duration     // the deadline; zero: workspaceWait
-	hang func(path string) // tests hang in it; nil: nothing
+	hang func(path string) // called before each operation, so that tests can hang it; nil: not called
 
 	mu    sync.Mutex
-	stuck map[string]int // workspaces with operations that have not returned
+	stuck map[string]int // workspace → operations past their deadline that have not returned
 }
 
-// workspaceWait is how long an operation on a workspace may take: longer than a busy
-// disk needs for a sync.
+// workspaceWait is how long an operation on a workspace may take. A busy disk needs
+// less for a sync.
 const workspaceWait = 15 * time.Second
 
 // SilentError says that a workspace does not answer.
@@ -40,36 +40,35 @@ func (e *SilentError) Error() string {
 }
 
 // within calls f and waits for it until the deadline; the error is then a
-// *SilentError. A call that hangs in the kernel cannot be ended: until it
-// returns, further operations on the workspace fail at once, so that no more of
-// them pile up. late is called when a call returns for which nobody waits any
-// more; f must not touch what its caller goes on to use.
+// *SilentError. A call that hangs in the kernel cannot be ended. Until it returns,
+// further operations on the workspace fail at once, so that they do not pile up. f
+// must not touch what its caller uses afterwards. late is called when f returns
+// after the deadline, or was not called; nil: not called.
 func (w *workspaces) within(path string, f func() error, late func()) error {
 	w.mu.Lock()
 	stuck := w.stuck[path] > 0
 	w.mu.Unlock()
+	if late == nil {
+		late = func() {}
+	}
 	if stuck {
 		late()
 		return &SilentError{path}
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer close(done) // also where f ends its goroutine
+		defer close(done) // also if f ends its goroutine
 		if w.hang != nil {
 			w.hang(path)
 		}
 		done <- f()
 	}()
-	wait := w.wait
-	if wait == 0 {
-		wait = workspaceWait
-	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(cmp.Or(w.wait, workspaceWait))
 	defer timer.Stop()
 	select {
 	case err, returned := <-done:
 		if !returned {
-			runtime.Goexit() // as if f had been called here
+			runtime.Goexit() // as f did
 		}
 		return err
 	case <-timer.C:
@@ -92,10 +91,25 @@ func (w *workspaces) count(path string, n int) {
 	w.stuck[path] += n
 }
 
-// identity names a workspace by device and inode: two spellings of one directory
-// have one. The error is a *fs.PathError or a *SilentError.
+// readWithin is within for a function that reads something.
+func readWithin[T any](w *workspaces, path string, late func(), f func() (T, error)) (T, error) {
+	result := make(chan T, 1)
+	err := w.within(path, func() error {
+		v, err := f()
+		result <- v
+		return err
+	}, late)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return <-result, nil
+}
+
+// identity names a workspace by device and inode, so that two spellings of one
+// directory have one identity. The error is a *fs.PathError or a *SilentError.
 func (w *workspaces) identity(path string) (string, error) {
-	info, err := w.stat(path)
+	info, err := readWithin(w, path, nil, func() (fs.FileInfo, error) { return os.Stat(path) })
 	if err != nil {
 		return "", err
 	}
@@ -109,31 +123,19 @@ func (w *workspaces) identity(path string) (string, error) {
 	return fmt.Sprintf("%x-%x", st.Dev, st.Ino), nil
 }
 
-func (w *workspaces) stat(path string) (fs.FileInfo, error) {
-	result := make(chan fs.FileInfo, 1)
-	err := w.within(path, func() error {
-		info, err := os.Stat(path)
-		result <- info
-		return err
-	}, func() {})
-	if err != nil {
-		return nil, err
-	}
-	return <-result, nil
-}
-
-// same reports whether two paths name one directory.
-func (w *workspaces) same(a, b string) bool {
+// samePlace reports whether two paths name one directory, as far as their
+// identities are known.
+func samePlace(identity func(string) (string, error), a, b string) bool {
 	if a == b {
 		return true
 	}
-	ai, aerr := w.identity(a)
-	bi, berr := w.identity(b)
+	ai, aerr := identity(a)
+	bi, berr := identity(b)
 	return aerr == nil && berr == nil && ai == bi
 }
 
 // edit changes the dispatch file of a workspace under its lock, for which it waits
-// that long: it reads the file again, lets f change it, and replaces it if f
+// at most lockWait. It reads the file again, lets f change it, and replaces it if f
 // changed something. It is durable on return.
 func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, lockWait time.Duration, f func(*File) error) error {
 	id, err := w.identity(workspace)
@@ -144,28 +146,23 @@ func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, 
 	if err != nil {
 		return err
 	}
-	release := func() { l.Release() }
-	defer func() { release() }()
-	do := func(f func() error) error {
-		err := w.within(workspace, f, func() { l.Release() })
-		if isSilent(err) {
-			release = func() {} // the call that hangs has the lock
+	held := true // false: a hanging call keeps the lock until it returns
+	late := func() { l.Release() }
+	defer func() {
+		if held {
+			l.Release()
 		}
+	}()
+	file, err := readWithin(w, workspace, late, func() (*File, error) { return readFile(filepath.Join(workspace, FileName), now) })
+	if held = !isSilent(err); err != nil {
 		return err
 	}
-	read := make(chan *File, 1)
-	if err := do(func() error {
-		file, err := readFile(filepath.Join(workspace, FileName), now)
-		read <- file
-		return err
-	}); err != nil {
-		return err
-	}
-	file := <-read
 	if err := f(file); err != nil {
 		return err
 	}
-	return do(file.write)
+	err = w.within(workspace, file.write, late)
+	held = !isSilent(err)
+	return err
 }
 
 func isSilent(err error) bool {
@@ -173,12 +170,12 @@ func isSilent(err error) bool {
 	return errors.As(err, &silent)
 }
 
-// statePath is where the state of an agent stands: agents that share a workspace
-// have a file each.
+// statePath is the path of an agent's state file. Agents that share a workspace have
+// a file each.
 func (w *workspaces) statePath(agents pipeline.Agents, a *pipeline.Agent) string {
 	name := "agent-state.json"
 	for i := range agents {
-		if o := &agents[i]; o.Name != a.Name && o.Workspace != "" && w.same(o.Workspace, a.Workspace) {
+		if o := &agents[i]; o.Name != a.Name && o.Workspace != "" && samePlace(w.identity, o.Workspace, a.Workspace) {
 			name = "agent-state-" + a.Name + ".json"
 		}
 	}
@@ -189,20 +186,11 @@ func (w *workspaces) statePath(agents pipeline.Agents, a *pipeline.Agent) string
 // is none.
 func (w *workspaces) state(agents pipeline.Agents, a *pipeline.Agent) (agentState, error) {
 	path := w.statePath(agents, a)
-	read := make(chan agentState, 1)
-	err := w.within(a.Workspace, func() error {
-		s, err := readState(path)
-		read <- s
-		return err
-	}, func() {})
-	if err != nil {
-		return agentState{}, err
-	}
-	return <-read, nil
+	return readWithin(w, a.Workspace, nil, func() (agentState, error) { return readState(path) })
 }
 
-// idleSince is when "otm next" last found nothing for the agent; zero if it found
-// something since, or the file does not tell.
+// idleSince is when "otm next" last found nothing for the agent; zero: it found
+// something since, or the file cannot be read.
 func (w *workspaces) idleSince(agents pipeline.Agents, a *pipeline.Agent) time.Time {
 	s, err := w.state(agents, a)
 	if err != nil || s.Status != stateIdle {
@@ -211,8 +199,8 @@ func (w *workspaces) idleSince(agents pipeline.Agents, a *pipeline.Agent) time.T
 	return s.Since
 }
 
-// writeState writes the state file of an agent that was given a task, or found
-// none: nil.
+// writeState writes the state file of an agent that was given a task; nil: it found
+// none.
 func (w *workspaces) writeState(agents pipeline.Agents, a *pipeline.Agent, t *Taken, now time.Time) error {
 	s := agentState{Status: stateIdle, Since: now.UTC()}
 	if t != nil {
@@ -223,5 +211,5 @@ func (w *workspaces) writeState(agents pipeline.Agents, a *pipeline.Agent, t *Ta
 		}
 	}
 	path := w.statePath(agents, a)
-	return w.within(a.Workspace, func() error { return writeState(path, s) }, func() {})
+	return w.within(a.Workspace, func() error { return writeState(path, s) }, nil)
 }

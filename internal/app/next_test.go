@@ -77,7 +77,7 @@ func TestNextKnowsNothingElse(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	refuseStep(t, p.h.boardDir(), "read", syscall.EIO)
-	if code, out := p.main("otm", "next", "--agent", "devdas"); code == cli.OK || !strings.Contains(out, "what else was given to it: ") || !strings.Contains(out, syscall.EIO.Error()) {
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code == cli.OK || !strings.Contains(out, "its tasks on the board: ") || !strings.Contains(out, syscall.EIO.Error()) {
 		t.Errorf("the board as it was is refused: exit %d: %s", code, out)
 	}
 }
