@@ -12,7 +12,7 @@ import (
 	"otm/pipeline"
 )
 
-// Entry is one task in a dispatch file. What agents add to it is kept.
+// Entry is one task in a dispatch file. Members that agents add are kept.
 type Entry struct {
 	TaskID       pipeline.TaskID
 	Title        string
@@ -26,23 +26,23 @@ type Entry struct {
 	Attempt      int
 	TriggeredAt  time.Time // a copy for people; zero: not woken yet
 	RunID        string    // a copy for people
-	Picked       bool
+	Picked       bool      // the agent took the task
 
-	stood   *standing // as it was read; nil: it is new
-	removed bool      // it is not written any more
+	stood   *standing // as read from the file; nil: the entry is new
+	removed bool      // the entry is not written again
 }
 
-// standing is an entry as it stands in the file.
+// standing is an entry as read from the file.
 type standing struct {
 	fields ordered.Object
-	read   Entry // what of it was understood
+	ours   ordered.Object // the members that OTM would write for what it understood
 }
 
 // entryKeys are the keys of an entry that OTM writes.
 var entryKeys = []string{"taskId", "title", "priority", "project", "type", "subtasks", "dispatchedAt", "slackItemId",
 	"agent", "attempt", "triggeredAt", "runId", "picked"}
 
-// ours are the members that OTM writes.
+// ours returns the members that OTM writes.
 func (e *Entry) ours() (o ordered.Object, err error) {
 	put := func(key string, v any) {
 		m, merr := ordered.New(key, v)
@@ -75,17 +75,14 @@ func (e *Entry) ours() (o ordered.Object, err error) {
 	return o, err
 }
 
-// members are what is to be written: what we changed since we read the entry,
-// and all the rest as it stood, also where an agent bent it out of shape.
+// members returns what to write: our changes since the entry was read, and
+// everything else as it was, malformed or not.
 func (e *Entry) members() (ordered.Object, error) {
 	now, err := e.ours()
 	if err != nil || e.stood == nil {
 		return now, err
 	}
-	was, err := e.stood.read.ours()
-	if err != nil {
-		return nil, err
-	}
+	was := e.stood.ours
 	var out ordered.Object
 	for _, m := range e.stood.fields {
 		value := now.Get(m.Key)
@@ -104,7 +101,7 @@ func (e *Entry) members() (ordered.Object, error) {
 	return out, nil
 }
 
-// MarshalJSON writes the entry as agents see it, with what they added.
+// MarshalJSON writes the entry as agents see it, with the members they added.
 func (e Entry) MarshalJSON() ([]byte, error) {
 	o, err := e.members()
 	if err != nil {
@@ -113,26 +110,20 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return o.Line()
 }
 
-// changed reports whether the entry differs from what stands in the file.
+// changed reports whether the entry differs from the file.
 func (e *Entry) changed() bool {
 	if e.stood == nil {
 		return true
 	}
-	a, b := *e, e.stood.read
-	same := slices.Equal(a.Steps, b.Steps) && a.DispatchedAt.Equal(b.DispatchedAt) && a.TriggeredAt.Equal(b.TriggeredAt)
-	a.Steps, a.DispatchedAt, a.TriggeredAt, a.stood = nil, b.DispatchedAt, b.TriggeredAt, nil
-	b.Steps, b.stood = nil, nil
-	return !same || !equalRest(a, b)
+	now, err := e.ours()
+	return err != nil || !slices.EqualFunc(now, e.stood.ours, func(a, b ordered.Member) bool {
+		return a.Key == b.Key && bytes.Equal(a.Value, b.Value)
+	})
 }
 
-// equalRest compares two entries without their steps.
-func equalRest(a, b Entry) bool {
-	return a.TaskID == b.TaskID && a.Title == b.Title && a.Priority == b.Priority && a.Project == b.Project && a.Type == b.Type &&
-		a.RowID == b.RowID && a.Agent == b.Agent && a.Attempt == b.Attempt && a.RunID == b.RunID && a.Picked == b.Picked
-}
-
-// stale reports whether the entry, and its mark, is from before the given attempt.
-// One without an attempt, as agents rewrite them, is not.
+// stale reports whether the entry, and its mark, belongs to an earlier attempt
+// than the given one. Agents rewrite entries without an attempt: such an entry is
+// not stale.
 func (e *Entry) stale(attempt int) bool { return e.Attempt != 0 && e.Attempt < attempt }
 
 // byUrgency orders entries: highest priority first, then oldest.
@@ -141,15 +132,14 @@ func byUrgency(a, b *Entry) int {
 		a.DispatchedAt.Compare(b.DispatchedAt), cmp.Compare(a.TaskID, b.TaskID))
 }
 
-// item is one element of the array: an entry of ours, or whatever else stands
-// there.
+// item is one element of the array: an entry of ours, or something foreign.
 type item struct {
-	entry *Entry // nil where it is not ours
+	entry *Entry // nil: foreign
 	raw   json.RawMessage
 }
 
-// readItem reads an element. Ours is what has a task id and names an agent; a
-// field that an agent bent out of shape is passed over.
+// readItem reads an element. It is ours if it has a task id and names an agent.
+// Malformed fields are skipped.
 func readItem(raw json.RawMessage) item {
 	it := item{raw: raw}
 	fields, err := ordered.Parse(raw)
@@ -177,16 +167,17 @@ func readItem(raw json.RawMessage) item {
 	get("triggeredAt", &e.TriggeredAt)
 	get("runId", &e.RunID)
 	if json.Unmarshal(fields.Get("subtasks"), &e.Steps) != nil {
-		e.Steps = nil // a list of which only a part was understood
+		e.Steps = nil // Unmarshal may have filled a part
 	}
 	e.Picked = isYes(fields.Get("picked"))
-	read := e
-	e.stood = &standing{fields: fields, read: read}
-	it.entry = &e
+	if ours, err := e.ours(); err == nil {
+		e.stood = &standing{fields, ours}
+		it.entry = &e
+	}
 	return it
 }
 
-// isYes reads a mark as people and models write it: true, "true", 1.
+// isYes reads a mark the way people and models write it: true, "true", 1.
 func isYes(raw json.RawMessage) bool {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {

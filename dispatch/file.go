@@ -18,8 +18,8 @@ import (
 // FileName is the name of the dispatch file in a workspace.
 const FileName = "task-dispatch.json"
 
-// How long to wait for a dispatch file's lock. A pass waits less: it may hold
-// the board meanwhile, and it comes again.
+// How long to wait for the lock of a dispatch file. A pass waits less: it may
+// hold the board meanwhile, and the next pass tries again.
 const (
 	fileWait = 60 * time.Second
 	passWait = 3 * time.Second
@@ -28,41 +28,38 @@ const (
 // File is a dispatch file that is being changed.
 type File struct {
 	path  string
-	top   ordered.Object // dispatched stands among the keys, without its value
+	top   ordered.Object // keyDispatched is among the keys, without its value
 	items []item
-	// Aside is where the file was put because it was not what it should be; ""
-	// where it was fine.
-	Aside string
+	Aside string // the new path of an invalid file that was set aside; "": the file was valid
 
-	moved bool // entries came or went
+	moved bool // entries were added or removed
 	index map[pipeline.TaskID][]*Entry
 }
 
 // maxFile bounds a dispatch file, in bytes: some ten thousand entries.
 const maxFile = 4 << 20
 
-// TooLargeError says that a dispatch file is larger than OTM reads. It is left as
-// it is, and so is its agent: to read it would delay the others.
+// TooLargeError says that a dispatch file is larger than OTM reads. OTM leaves the
+// file and its agent alone: reading it would delay the other agents.
 type TooLargeError struct {
 	Path string
 	Size int64 // in bytes
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%q has %d bytes, and OTM reads %d at most: move it away, and OTM begins a new one with all that is open", e.Path, e.Size, int64(maxFile))
+	return fmt.Sprintf("%q has %d bytes, and OTM reads at most %d: move it away, and OTM writes a new one with all open tasks", e.Path, e.Size, int64(maxFile))
 }
 
-// A writer that does not know our lock may be in the middle of it, and tells
-// nobody when it has done: what is not JSON is looked at again for a while if it
-// has just been written.
+// A writer that ignores our lock may be in the middle of a write. So readFile
+// retries a file that is not JSON if it was written less than settledAge ago.
 const (
 	settleTries = 10
 	settlePause = 20 * time.Millisecond
 	settledAge  = 2 * time.Second
 )
 
-// readFile reads a dispatch file; one that is missing is empty, and one that
-// is not what it should be is set aside, with every byte.
+// readFile reads a dispatch file. A missing file is empty. An invalid one is set
+// aside unchanged.
 func readFile(path string, now time.Time) (*File, error) {
 	for try := 1; ; try++ {
 		file := &File{path: path}
@@ -83,14 +80,14 @@ func readFile(path string, now time.Time) (*File, error) {
 		case !unsettled:
 			return file, file.setAside(now)
 		}
-		time.Sleep(settlePause) // who writes in place tells nobody when the file is whole
+		time.Sleep(settlePause)
 	}
 }
 
 var errUnfit = errors.New("not a regular file")
 
 // load returns the bytes of a regular file of at most limit bytes, and when it
-// was written. Links are not followed, and pipes not waited for.
+// was written. It does not follow links nor wait for pipes: the error is errUnfit.
 func load(path string, limit int64) ([]byte, time.Time, error) {
 	data, info, err := durable.ReadAtMost(path, limit)
 	switch {
@@ -104,7 +101,8 @@ func load(path string, limit int64) ([]byte, time.Time, error) {
 	return data, info.ModTime(), nil
 }
 
-// parse reads the file's bytes. One that is empty was made by hand.
+// parse reads the bytes of a file. People make empty files: they are valid. If
+// the list of entries occurs twice, the second is appended to the first.
 func (file *File) parse(data []byte) error {
 	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 	if len(data) == 0 {
@@ -114,41 +112,44 @@ func (file *File) parse(data []byte) error {
 	if err != nil {
 		return err
 	}
+	var kept ordered.Object
 	var items []item
-	for i, m := range top {
-		if m.Key != keyDispatched {
-			continue
+	for _, m := range top {
+		if m.Key == keyDispatched {
+			var raws []json.RawMessage
+			if err := json.Unmarshal(m.Value, &raws); err != nil {
+				return err
+			}
+			for _, raw := range raws {
+				items = append(items, readItem(raw))
+			}
+			if kept.Has(keyDispatched) {
+				continue
+			}
+			m.Value = nil
 		}
-		var raws []json.RawMessage
-		if err := json.Unmarshal(m.Value, &raws); err != nil {
-			return err
-		}
-		for _, raw := range raws {
-			items = append(items, readItem(raw))
-		}
-		top[i].Value = nil
+		kept = append(kept, m)
 	}
-	file.top, file.items = top, items
+	file.top, file.items = kept, items
 	return nil
 }
 
 // keyDispatched is the key of the list of entries.
 const keyDispatched = "dispatched"
 
-// setAside gives the file another name. If we crash before a new one is
-// written, its entries count as vanished, and come back like those.
+// setAside renames the file. If we crash before the new one is written, the next
+// pass misses the entries and writes them again.
 func (file *File) setAside(now time.Time) error {
 	aside, err := durable.SetAside(file.path, now.UTC().Format("20060102T150405Z"))
 	file.Aside = aside
 	return err
 }
 
-// write replaces the file if it was changed. Where it was not, it is left as it
-// is, however it is formatted: each write is one that a writer without our lock
-// could lose by.
+// write replaces the file, durably, if its content changed. Formatting alone is
+// no reason: a writer that ignores our lock can lose its changes by each write.
 func (file *File) write() error {
-	changed := file.moved || file.Aside != "" || slices.ContainsFunc(file.items, func(it item) bool { return it.entry != nil && it.entry.changed() })
-	if !changed {
+	changed := func(it item) bool { return it.entry != nil && it.entry.changed() }
+	if !file.moved && file.Aside == "" && !slices.ContainsFunc(file.items, changed) {
 		return nil
 	}
 	data, err := file.encode()
@@ -164,32 +165,26 @@ func (file *File) write() error {
 	return err
 }
 
-// encode writes one entry a line, so that people can read it and a diff shows
-// what happened.
+// encode writes one entry a line, for people and for diffs.
 func (file *File) encode() ([]byte, error) {
 	b := bytes.NewBufferString("{")
-	written := false
 	top := file.top
 	if !top.Has(keyDispatched) {
 		top = append(ordered.Object{{Key: keyDispatched, Name: json.RawMessage(`"` + keyDispatched + `"`)}}, top...)
 	}
-	for _, m := range top {
-		if m.Key == keyDispatched && written {
-			continue // it stood there twice: the lists are one now
-		}
-		if b.Len() > 1 {
+	for i, m := range top {
+		if i > 0 {
 			b.WriteString(",\n")
 		}
 		b.Write(m.Name)
 		b.WriteByte(':')
-		if m.Key != keyDispatched {
-			if err := json.Compact(b, m.Value); err != nil {
-				return nil, err
-			}
-			continue
+		var err error
+		if m.Key == keyDispatched {
+			err = file.encodeItems(b)
+		} else {
+			err = json.Compact(b, m.Value)
 		}
-		written = true
-		if err := file.encodeItems(b); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -224,7 +219,7 @@ func (file *File) encodeItems(b *bytes.Buffer) error {
 	return nil
 }
 
-// Entries returns our entries, in the order of the file.
+// Entries returns our entries in the order of the file.
 func (file *File) Entries() []*Entry {
 	var entries []*Entry
 	for _, it := range file.items {
@@ -251,8 +246,8 @@ func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
 	return nil
 }
 
-// Put adds an entry, or replaces the one of the same task and agent. What the
-// agent added to that one stays, but for its mark if this is a new attempt.
+// Put adds an entry, or replaces the one of the same task and agent. Members that
+// the agent added are kept. Its mark is kept unless the attempt is new.
 func (file *File) Put(e Entry) {
 	if old := file.Find(e.TaskID, e.Agent); old != nil {
 		e.stood = old.stood
