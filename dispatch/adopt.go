@@ -14,23 +14,22 @@ import (
 	"otm/pipeline"
 )
 
-// adopter takes up the rows that people typed, and writes back ids that they
-// cleared.
+// adopter adopts rows that people typed, and writes back ids that they cleared.
 type adopter struct {
 	*reader
 	full error // the board takes no more rows
 }
 
-// adopt takes up what people typed on the board: a row with an assignee that
-// has been still for a while gets an id, a record, and a step if it has none.
-// It returns how many became whole.
+// adopt adopts the rows that people typed on the board. A row with an assignee that
+// nobody edits any more gets an id, a record, and a step if it has none. It returns
+// how many adoptions are complete.
 func (ad *adopter) adopt(ctx context.Context, b pipeline.Batch) (adopted int, err error) {
 	still := ad.typed(b)
 	if len(still) > 0 && !b.Fresh(pipeline.StatusAge) {
 		if ad.report.Trouble = b.Refresh(ctx, 0); ad.report.Trouble != nil {
 			return 0, nil
 		}
-		still = ad.typed(b) // who is still typing is left alone
+		still = ad.typed(b) // skips rows that a person still edits
 	}
 	for _, id := range still {
 		if b.Over() {
@@ -59,8 +58,8 @@ func (ad *adopter) adopt(ctx context.Context, b pipeline.Batch) (adopted int, er
 	return adopted, nil
 }
 
-// adoptFailed reports a row that could not be adopted; the others go on unless
-// the board is in trouble.
+// adoptFailed reports a row that could not be adopted. It returns an error only if
+// ctx is done, and sets Trouble if the board is in trouble.
 func (ad *adopter) adoptFailed(ctx context.Context, row *pipeline.Row, err error) error {
 	var e *pipeline.BoardError
 	switch {
@@ -74,8 +73,8 @@ func (ad *adopter) adoptFailed(ctx context.Context, row *pipeline.Row, err error
 	return nil
 }
 
-// rowFailed reports a row that is no task yet, or does not say which. It stays
-// in the report where the rows are looked at again in this pass.
+// rowFailed reports a row that cannot become a task. The report keeps it if this pass
+// scans the rows again.
 func (rd *reader) rowFailed(row *pipeline.Row, reason string) {
 	f := explain.New(explain.RowUnfit, "title", row.Title, "error", reason)
 	if slices.ContainsFunc(rd.unfit, func(o explain.Finding) bool { return maps.Equal(o.Args, f.Args) }) {
@@ -85,8 +84,8 @@ func (rd *reader) rowFailed(row *pipeline.Row, reason string) {
 	rd.failure("row not adopted", f)
 }
 
-// typed returns the rows to adopt, by id, and notes when to look at those that
-// were changed a moment ago.
+// typed returns the ids of the rows to adopt, sorted. For rows that were changed a
+// moment ago it asks for another pass.
 func (ad *adopter) typed(b pipeline.Batch) []string {
 	var still []string
 	now := ad.Now()
@@ -111,14 +110,14 @@ func (ad *adopter) typed(b pipeline.Batch) []string {
 	return still
 }
 
-// unadoptable says why a row that a person typed cannot be adopted; "" where
-// it can, or need not be.
+// unadoptable returns why a row that a person typed cannot be adopted; "": it can be,
+// or need not be.
 func (ad *adopter) unadoptable(row *pipeline.Row) string {
 	switch {
 	case row.Parent != "" || row.Odd || row.Assignee == "" || row.CurrentStatus() != pipeline.New || row.Task() != 0 || len(ad.Agents) == 0:
 		return ""
 	case slices.Contains(ad.strays, row.ID):
-		return "" // it gets its id back
+		return "" // giveBack restores its id
 	case row.TaskID != "":
 		return fmt.Sprintf("%q is no task id: clear that cell", row.TaskID)
 	case ad.Agents.Assigned(row.Assignee) == nil:
@@ -127,8 +126,8 @@ func (ad *adopter) unadoptable(row *pipeline.Row) string {
 	return ""
 }
 
-// isTyped reports whether a row is one that a person typed and that waits to be
-// adopted: it has no id, or an id of the person's own and no step.
+// isTyped reports whether a person typed the row and it waits to be adopted: it has
+// no id, or its adoption is not complete.
 func (ad *adopter) isTyped(row *pipeline.Row) bool {
 	if row.Parent != "" || row.Odd || row.Title == "" || row.CurrentStatus() != pipeline.New || ad.Agents.Assigned(row.Assignee) == nil {
 		return false
@@ -140,8 +139,8 @@ func (ad *adopter) isTyped(row *pipeline.Row) bool {
 	return err == nil && rec.RowID == row.ID && isBegun(rec)
 }
 
-// adoptRow takes up one row. The record comes first: if we crash after it, the
-// next pass finds it by its row and goes on with the same id.
+// adoptRow adopts one row. It writes the record first: after a crash the next pass
+// finds that by the row, and continues with the same id.
 func (ad *adopter) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (whole bool, err error) {
 	id := row.Task()
 	var dropped pipeline.Dropped
@@ -187,10 +186,9 @@ func (ad *adopter) adoptRow(ctx context.Context, b pipeline.Batch, row *pipeline
 	return ad.ensureStep(ctx, b, rec)
 }
 
-// idFor is the id of a row without one: that of the record that was begun for
-// it, or a new one. A row on which we wrote the progress once, where the list has
-// that column, is a task's: no second one is made of it while a record cannot be
-// read.
+// idFor returns the id for a row without one: that of the record begun for it, or a
+// new one. A row with progress in it was a task before. It gets no new id while a
+// record cannot be read, as that may be its own.
 func (ad *adopter) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskID, error) {
 	rec, err := ad.owner(row.ID)
 	if err != nil {
@@ -205,7 +203,7 @@ func (ad *adopter) idFor(ctx context.Context, row *pipeline.Row) (pipeline.TaskI
 	return ad.NewID(ctx)
 }
 
-// adoptedCells are what a row that a person typed lacks.
+// adoptedCells returns the cells that an adopted row lacks.
 func adoptedCells(row *pipeline.Row, rec *pipeline.Record) []pipeline.Cell {
 	remaining, percent := rec.Progress()
 	cells := []pipeline.Cell{
@@ -225,9 +223,9 @@ func adoptedCells(row *pipeline.Row, rec *pipeline.Record) []pipeline.Cell {
 	return cells
 }
 
-// ensureStep makes the row of the one step that an adopted task was given. A
-// step that was asked for and of which no answer came is looked for first, and
-// counts as not made when a walk that began SettleAfter later lacks it.
+// ensureStep creates the row of an adopted task's only step. If an earlier create had
+// no answer, ensureStep looks for its row first. The row counts as not created if a
+// walk that began SettleAfter later lacks it.
 func (ad *adopter) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeline.Record) (whole bool, err error) {
 	if rec.OnBoard() {
 		return true, nil

@@ -17,81 +17,81 @@ import (
 	"otm/pipeline"
 )
 
-// AgentState is what the dispatcher knows of the runs of an agent: the file
-// agent-states/<name>.json in the data directory. A run is one process of an agent, or
-// one run at the gateway.
+// AgentState is what the dispatcher remembers about the runs of an agent: the file
+// agent-states/<name>.json in the data directory. A run is one process of an agent,
+// or one run at the gateway.
 type AgentState struct {
 	Agent string `json:"agent"`
-	// Config is a sum of all that decides how the agent is started. When it
-	// changes, the failures before count no more.
+	// Config is a hash of how the agent is started. A new configuration resets the
+	// failures.
 	Config string `json:"config"`
 	// Failures counts the runs in a row that ended without progress.
 	Failures int `json:"failures,omitempty"`
-	// Fruitless counts the same runs, and those that asked to be tried later (exit
+	// Fruitless counts the failures, and the runs that asked to be tried later (exit
 	// code 75). The pause grows with it.
 	Fruitless int `json:"fruitless,omitempty"`
-	// LastRun is the last run of which the end was judged; nil: none was.
+	// LastRun is the last run whose end was judged; nil: there was none.
 	LastRun *EndedRun `json:"lastRun,omitempty"`
 	// NextStart is when the agent may be started again; zero: at once.
 	NextStart time.Time `json:"nextStart,omitzero"`
-	// LeftAlone is since when the agent is only started for a probe; zero: it is
-	// not left alone.
+	// LeftAlone is when OTM began to start the agent only for a probe; zero: OTM
+	// starts it as usual.
 	LeftAlone time.Time `json:"leftAloneSince,omitzero"`
-	// Stumbled counts, for each task that is unfinished, the runs in a row that
-	// were given it and ended without progress. otm next gives another task first.
+	// Stumbled counts, for each unfinished task, the runs in a row that were given
+	// it and ended without progress. otm next gives another task first.
 	Stumbled map[pipeline.TaskID]int `json:"stumbled,omitempty"`
-	// Hangs is since when the agent's process takes nothing while tasks wait; zero:
-	// it does not hang.
+	// Hangs is when the agent's process was woken, if it takes nothing while tasks
+	// wait; zero: it does not hang.
 	Hangs time.Time `json:"hangsSince,omitzero"`
-	// Lingers is the task on which the agent's process still works, though a person
-	// has ended it or put it off; 0: there is none.
+	// Lingers is the task on which the agent's process still works although a person
+	// ended it or put it off; 0: there is none.
 	Lingers pipeline.TaskID `json:"lingersOn,omitzero"`
 }
 
-// EndedRun is a run that has ended.
+// EndedRun is a run that ended.
 type EndedRun struct {
-	Key     string            `json:"key"` // of the wake that began it
+	Key     string            `json:"key"` // of its wake
 	Via     string            `json:"via"`
-	Tasks   []pipeline.TaskID `json:"tasks"` // that the wake named
+	Tasks   []pipeline.TaskID `json:"tasks"` // named by the wake
 	Started time.Time         `json:"startedAt"`
 	Ended   time.Time         `json:"endedAt"`
 	Code    *int              `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
 	Words   string            `json:"exit,omitempty"`     // how it ended, for people
-	Log     string            `json:"log,omitempty"`      // the path of what a process printed
-	// LastWords is the beginning of what a run at the gateway said last. The agent
-	// wrote it: it is untrusted.
+	Log     string            `json:"log,omitempty"`      // the path of the output of a process
+	// LastWords is the beginning of the last message of a run at the gateway. It is
+	// untrusted text.
 	LastWords string    `json:"lastWords,omitempty"`
-	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked not to be called before; zero: it did not
+	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked for no call before; zero: it did not
 }
 
-// triesLater reports whether the run asked to be tried later, which is no failure.
+// triesLater reports whether the run asked to be tried later. That is no failure.
 func (r *EndedRun) triesLater() bool {
 	return r.Code != nil && *r.Code == TryLater || !r.RetryAt.IsZero()
 }
 
-// TryLater is the exit code by which a command says that it cannot work now and
-// that this is no failure: EX_TEMPFAIL of sysexits.h.
+// TryLater is the exit code of a command that cannot work now and did not fail:
+// EX_TEMPFAIL of sysexits.h.
 const TryLater = 75
 
-// pauses are the pauses after runs that ended without progress, by how many
-// there were in a row; the last one repeats.
+// pauses are the pauses after runs in a row that ended without progress. The last
+// one repeats.
 var pauses = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute}
 
-// probeEvery is how often an agent that is left alone is started for a probe.
+// probeEvery is the pause between probes of an agent that is left alone.
 const probeEvery = 30 * time.Minute
 
-// runEnd is the end of a run together with what came of it.
+// runEnd is the end of a run and its result.
 type runEnd struct {
 	run      EndedRun
-	progress bool // the agent got a task on, or ended one
-	idle     bool // no work is left that it could have done
-	// unfinished are the tasks that it took and has not ended, but for those that
-	// this run got on: true for those that this run was given.
+	progress bool // the agent reported progress on a task
+	idle     bool // the run had no work left
+	// unfinished are the agent's unfinished tasks on which this run made no progress;
+	// true: this run was given the task.
 	unfinished map[pipeline.TaskID]bool
 }
 
-// judged returns the state after the end of a run. maxFailures is after how many
-// failures in a row the agent is left alone.
+// judged returns the state after the end of a run. After maxFailures failures in a
+// row the agent is left alone.
 func (a AgentState) judged(e runEnd, maxFailures int) AgentState {
 	run := e.run
 	a.LastRun, a.Hangs, a.Stumbled = &run, time.Time{}, a.stumbled(e)
@@ -120,7 +120,7 @@ func (a AgentState) judged(e runEnd, maxFailures int) AgentState {
 	return a
 }
 
-// stumbled counts anew after a run.
+// stumbled returns the counts of Stumbled after a run.
 func (a *AgentState) stumbled(e runEnd) map[pipeline.TaskID]int {
 	counts := map[pipeline.TaskID]int{}
 	for id, given := range e.unfinished {
@@ -135,21 +135,21 @@ func (a *AgentState) stumbled(e runEnd) map[pipeline.TaskID]int {
 	return counts
 }
 
-// forgive forgets the failures so far: the agent may be started at once. Which
-// tasks it stumbled over stays known.
+// forgive forgets the failures so far, so that the agent may be started at once. It
+// keeps Stumbled.
 func (a *AgentState) forgive() {
 	a.Failures, a.Fruitless, a.NextStart, a.LeftAlone, a.Hangs = 0, 0, time.Time{}, time.Time{}, time.Time{}
 }
 
 // waits reports whether the agent must not be started yet, and until when. A time
-// that lies further ahead than the longest pause is from before the clock was set
-// back, and does not count.
+// further ahead than the longest pause was written before the clock was set back,
+// and does not count.
 func (a *AgentState) waits(now time.Time) (until time.Time, ok bool) {
 	ok = now.Before(a.NextStart) && !a.NextStart.After(now.Add(probeEvery))
 	return a.NextStart, ok
 }
 
-// statesDir is where the states of agents stand.
+// statesDir is the directory of the states of agents.
 func statesDir(dir string) string { return filepath.Join(dir, "agent-states") }
 
 func agentPath(dir, agent string) string {
@@ -159,8 +159,8 @@ func agentPath(dir, agent string) string {
 // maxAgentState bounds the file of an agent's state, in bytes.
 const maxAgentState = 1 << 20
 
-// LoadAgentState reads the state of an agent. One that is missing, or that is not
-// JSON, is empty: the dispatcher begins it anew.
+// LoadAgentState reads the state of an agent. A state that is missing or not JSON
+// is empty.
 func LoadAgentState(dir, agent string) (AgentState, error) {
 	empty := AgentState{Agent: agent}
 	data, _, err := load(agentPath(dir, agent), maxAgentState)
@@ -202,12 +202,12 @@ func changeAgentState(ctx context.Context, dir, agent string, f func(*AgentState
 	return a, durable.Replace(agentPath(dir, agent), append(data, '\n'))
 }
 
-// stateWait is how long to wait for the lock of the states, which is held for one
-// write at a time.
+// stateWait is how long to wait for the lock of the states. It is held for one write
+// at a time.
 const stateWait = 10 * time.Second
 
-// Resume forgets the failures of an agent, so that the next pass starts it if
-// there is work. It returns the state as it was. It is durable on return.
+// Resume forgets the failures of an agent, so that the next pass starts it if it has
+// work. It returns the state before. It is durable on return.
 func Resume(ctx context.Context, dir, agent string) (was AgentState, err error) {
 	_, err = changeAgentState(ctx, dir, agent, func(a *AgentState) {
 		was = *a
@@ -216,8 +216,8 @@ func Resume(ctx context.Context, dir, agent string) (was AgentState, err error) 
 	return was, err
 }
 
-// configSum is a sum of all that decides how an agent is started: its table in
-// otm.toml, the dispatcher's PATH, and the program that its command names.
+// configSum is a hash of how an agent is started: its table in otm.toml, the
+// dispatcher's PATH, and the program that its command names.
 func configSum(a *pipeline.Agent) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q %q", a.Trigger, a.Workspace, a.GatewayAgent, a.Command, os.Getenv("PATH"))

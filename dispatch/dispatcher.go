@@ -13,33 +13,32 @@ import (
 	"otm/pipeline"
 )
 
-// Who is the name under which the dispatcher writes.
+// Who is the dispatcher's name in histories.
 const Who = "otm-dispatcher"
 
-// Dispatcher makes passes over the board. Its methods are for one goroutine,
-// which holds the dispatcher's work lock.
+// Dispatcher makes passes over the board. It is for one goroutine, which holds the
+// dispatcher's work lock.
 type Dispatcher struct {
 	Dir        string // the data directory
-	MessageDir string // named in messages; "" where agents find it by themselves
+	MessageDir string // the data directory that messages name; "": agents find it themselves
 	Board      pipeline.Board
 	Records    pipeline.Records
 	Agents     pipeline.Agents
 	Wakers     map[pipeline.Trigger]Waker
 	Times      pipeline.Times
-	// NewID takes an id from the counter, durably: for a row that a person
-	// typed.
+	// NewID takes an id from the counter, durably, for a row that a person typed.
 	NewID func(context.Context) (pipeline.TaskID, error)
 	// Drops returns what the creates of tasks asked for, to rebuild lost records;
-	// nil: that is not known.
+	// nil: not known.
 	Drops func() (map[pipeline.TaskID]pipeline.Dropped, error)
-	// Unread returns the tasks on which reports stand in the inbox, each with when
-	// the oldest was dropped; nil: there is no inbox.
+	// Unread returns the tasks with reports in the inbox, each with when the oldest
+	// was dropped; nil: there is no inbox.
 	Unread func() (map[pipeline.TaskID]time.Time, error)
-	// Patience is how long a pass waits for the answers to its wakes; later passes
-	// collect the rest. Zero: until all are there.
+	// Patience is how long a pass waits for the answers to its wakes. Later passes
+	// collect the rest. Zero: without limit.
 	Patience time.Duration
-	// Answered is called when the answer to a wake comes after the pass that sent it:
-	// the next pass reports it; nil: not called.
+	// Answered is called when the answer to a wake comes after its pass. The next
+	// pass reports it. nil: not called.
 	Answered func()
 	Log      *slog.Logger
 	Now      func() time.Time
@@ -47,27 +46,27 @@ type Dispatcher struct {
 
 	fileWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
 
-	saidAt  map[string]time.Time       // when each problem was last met, so that it is logged once
+	saidAt  map[string]time.Time       // when each problem last occurred, to log it once
 	waking  map[string]*pendingWake    // by agent
 	unwoken map[string]explain.Finding // by agent: why the last wake failed
 	wakers  sync.WaitGroup
 	holders holders
 	owners  owners
 	files   *workspaces
-	over    map[pipeline.TaskID]bool // tasks of which it is known that their row is gone
-	walkAt  time.Time                // the walk of which was told what it lacks
-	cleaned map[string]bool          // workspaces in which leftovers of a crash were looked for
+	over    map[pipeline.TaskID]bool // tasks whose row is known to be gone
+	walkAt  time.Time                // the last walk for which expectRows ran
+	cleaned map[string]bool          // workspaces without leftovers of a crash
 }
 
-// Report says what a pass did.
+// Report is the result of a pass.
 type Report struct {
 	Dispatched int
 	Woken      int
 	At         time.Time         // when the pass began
-	Failed     []explain.Finding // tasks that stay as they are, agents that were not woken
-	Given      []explain.Finding // what a person has to look at: agents that take nothing, or are silent
+	Failed     []explain.Finding // tasks that were not dispatched, agents that were not woken
+	Given      []explain.Finding // agents that need a person: they take nothing, or are silent
 	Due        time.Time         // when to pass again at the latest; zero: at the usual time
-	Trouble    error             // what ended the pass early: the board did
+	Trouble    error             // the board's error that ended the pass early
 	Full       bool              // the board takes no more rows
 }
 
@@ -77,16 +76,16 @@ func (r *Report) due(at time.Time) {
 	}
 }
 
-// maxReasons is how many reasons a heartbeat tells.
+// maxReasons is how many findings a heartbeat shows.
 const maxReasons = 20
 
-// Found is what the report says, as data: as much as Summary says.
+// Found returns the findings that Summary shows.
 func (r *Report) Found() []explain.Finding {
 	found := slices.Concat(r.Failed, r.Given)
 	return found[:min(len(found), maxReasons)]
 }
 
-// Summary is the report as a heartbeat tells it.
+// Summary is the report as a heartbeat shows it.
 func (r *Report) Summary() string {
 	s := fmt.Sprintf("Dispatched %d tasks, woke %d agents, %d failures", r.Dispatched, r.Woken, len(r.Failed))
 	for _, f := range r.Found() {
@@ -101,7 +100,7 @@ func (r *Report) Summary() string {
 	return s
 }
 
-// sentence is a finding in one line, with the task that it concerns and what to do.
+// sentence is a finding on one line, with its task and the next step.
 func sentence(f *explain.Finding, now time.Time) string {
 	s := f.Text(now)
 	if f.Task != 0 {
@@ -118,13 +117,13 @@ type task struct {
 	id      pipeline.TaskID
 	rec     *pipeline.Record
 	agent   *pipeline.Agent
-	by      string // the person who touched its row last; "": nobody but OTM, as far as the board tells
-	begun   bool   // its dispatch was begun in this pass
-	rebuilt bool   // its record was lost: what stands in the dispatch file is all that is known
+	by      string // the person who changed its row last; "": only OTM did, or the board does not say
+	begun   bool   // its dispatch began in this pass
+	rebuilt bool   // its record was lost: only the dispatch file shows whether it was taken
 }
 
-// Pass looks at every task once. Rows may be at most maxAge old; if negative,
-// whatever is known will do. The error is one of our own files.
+// Pass looks at every task once. Rows may be at most maxAge old; negative: of any
+// age. The error is one of our own files.
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, error) {
 	if d.saidAt == nil {
 		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]bool{}, map[string]explain.Finding{}
@@ -138,8 +137,8 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, e
 	if err := rn.onBoard(ctx, maxAge); err != nil {
 		return rn.report, err
 	}
-	// Files and wakes need no board: if it is in trouble, agents are still woken for
-	// what was flipped before.
+	// Files and wakes need no board: agents are woken for flipped tasks while it is
+	// in trouble.
 	kp := keeper{rn}
 	if err := kp.tend(ctx); err != nil {
 		return rn.report, err
@@ -149,8 +148,8 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, e
 	return rn.report, wg.wake(ctx)
 }
 
-// onBoard does what needs the board: it finds what is new, writes the entries of
-// that, and flips it.
+// onBoard does the part of a pass that needs the board: it finds new tasks, writes
+// their entries, and flips them.
 func (rn *run) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
 	b, err := rn.Board.Begin(ctx)
 	if err != nil {
@@ -168,7 +167,7 @@ func (rn *run) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
 	ho := handout{rn}
 	for chunk := range slices.Chunk(fresh, maxChunk) {
 		if b.Over() {
-			rn.report.due(rn.Now()) // others want the board too
+			rn.report.due(rn.Now()) // other components wait for the board
 			return nil
 		}
 		if err := ho.handOut(ctx, b, chunk); err != nil || rn.report.Trouble != nil {
@@ -178,8 +177,8 @@ func (rn *run) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
 	return nil
 }
 
-// find returns the tasks to hand out, most urgent first. Before that it takes up
-// what people typed, and notes what they deleted.
+// find returns the tasks to dispatch, most urgent first. Before that it adopts rows
+// that people typed, and notes rows that they deleted.
 func (rn *run) find(ctx context.Context, b pipeline.Batch) (fresh []*task, err error) {
 	rd := &reader{run: rn}
 	fresh, stale, err := rd.scan(ctx, b)
@@ -212,6 +211,6 @@ func (rn *run) find(ctx context.Context, b pipeline.Batch) (fresh []*task, err e
 	return fresh, dp.seeGone(ctx, b)
 }
 
-// maxChunk is how many tasks are handed out before the time is looked at: each
-// costs a few writes to disk.
+// maxChunk is how many tasks a pass dispatches before it checks whether its time on
+// the board is over. Each costs a few writes to disk.
 const maxChunk = 50

@@ -16,7 +16,7 @@ import (
 // handout hands tasks to their agents.
 type handout struct{ *run }
 
-// handOut hands out tasks: records, entries, then the flip.
+// handOut dispatches tasks: records, entries, then the flip.
 func (ho *handout) handOut(ctx context.Context, b pipeline.Batch, fresh []*task) error {
 	begun, err := ho.each(ctx, fresh, ho.begin)
 	if err != nil {
@@ -29,8 +29,8 @@ func (ho *handout) handOut(ctx context.Context, b pipeline.Batch, fresh []*task)
 	return ho.flip(ctx, b, entered)
 }
 
-// begin notes the dispatch of a task in its record: a new one with the next
-// attempt, or the one that was begun and not flipped before a crash.
+// begin notes the dispatch of a task in its record, with the next attempt. A
+// dispatch that was begun before a crash and is not flipped stays as it is.
 func (ho *handout) begin(ctx context.Context, t *task) error {
 	now := ho.Now()
 	rec, err := ho.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
@@ -42,7 +42,7 @@ func (ho *handout) begin(ctx context.Context, t *task) error {
 		}
 		t.begun, t.rebuilt = true, r.Attempt == 0 && wasRebuilt(r)
 		if t.rebuilt {
-			r.Attempt = beyond(r, now)
+			r.Attempt = unusedAttempt(r, now)
 		}
 		r.Attempt++
 		r.GiveTo(t.agent.Name, t.by, now)
@@ -65,15 +65,14 @@ func wasRebuilt(r *pipeline.Record) bool {
 	return slices.ContainsFunc(r.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt })
 }
 
-// beyond is a number that is surely above the attempts of a record that was
-// lost, as none of them lasts less than a second: a key that was used must not
-// be used again.
-func beyond(r *pipeline.Record, now time.Time) int {
+// unusedAttempt returns a number above all attempts of a record that was lost: no
+// attempt lasts less than a second. The key of a wake must not be used twice.
+func unusedAttempt(r *pipeline.Record, now time.Time) int {
 	return max(0, int(now.Sub(r.CreatedAt)/time.Second)) + 1
 }
 
-// enter writes the entries, one change a workspace, and returns the tasks that
-// have theirs, and those that need none.
+// enter writes the entries, one edit per workspace. It returns the tasks that have
+// their entry, and those of people, which need none.
 func (ho *handout) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 	byWorkspace := map[string][]*task{}
 	for _, t := range tasks {
@@ -88,7 +87,7 @@ func (ho *handout) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 			for _, t := range mine {
 				e := entryOf(t.rec)
 				if old := f.Find(e.TaskID, e.Agent); old != nil && t.begun {
-					e.Picked = t.rebuilt && old.Picked // where the record was lost, the mark is what tells
+					e.Picked = t.rebuilt && old.Picked // the record was lost: only the mark is left
 					old.Picked = e.Picked
 				}
 				f.Put(e)
@@ -104,18 +103,18 @@ func (ho *handout) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 		}
 		failed[workspace] = true
 		ho.report.due(ho.Now().Add(fileAgain))
-		for _, t := range mine { // they stay new; the others go on
+		for _, t := range mine { // they stay new
 			ho.problem(t.id, explain.TaskEntryFailed, "agent", t.agent.Name, "error", err)
 		}
 	}
 	return slices.DeleteFunc(tasks, func(t *task) bool { return failed[t.agent.Workspace] && !t.agent.Person }), nil
 }
 
-// fileAgain is when to try again to write a dispatch file: its disk may be full
-// for a moment.
+// fileAgain is the pause before a dispatch file is written again: its disk may be
+// full for a moment.
 const fileAgain = 30 * time.Second
 
-// entryOf is the entry of a task's present dispatch.
+// entryOf returns the entry of a task's current dispatch.
 func entryOf(r *pipeline.Record) Entry {
 	e := Entry{
 		TaskID: r.TaskID, Title: r.Title, Priority: r.Priority, Project: r.Project, Type: r.Type, Steps: stepTitles(r),
@@ -138,7 +137,7 @@ func stepTitles(r *pipeline.Record) []string {
 	return titles
 }
 
-// flip sets the tasks to assigned on the board, in as few calls as it allows.
+// flip sets the tasks to assigned on the board, in as few calls as possible.
 func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) error {
 	now := ho.Now()
 	tasks, err := ho.each(ctx, tasks, func(ctx context.Context, t *task) error {
@@ -160,7 +159,7 @@ func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) er
 	case err == nil:
 		return ho.flipped(ctx, tasks)
 	case !concernsRow(err):
-		ho.report.Trouble = err // the next pass goes on with the dispatch that was begun
+		ho.report.Trouble = err // the next pass resumes the dispatch
 		return nil
 	}
 	for i, t := range tasks {
@@ -180,9 +179,8 @@ func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) er
 	return nil
 }
 
-// concernsRow reports whether a write failed for a reason that need not concern
-// other rows: it was refused, or the board lacks a column or an option. A
-// person has to act, and may meanwhile have others do so.
+// concernsRow reports whether a write failed for a reason that other rows may not
+// share: the board refused it, or lacks a column or an option. It needs a person.
 func concernsRow(err error) bool {
 	var missing *pipeline.MissingError
 	return pipeline.IsRefused(err) || errors.As(err, &missing)
@@ -195,7 +193,7 @@ func flipOf(t *task, now time.Time) pipeline.Change {
 	}}
 }
 
-// flipped notes that the board has flipped.
+// flipped notes that the board shows the tasks as assigned.
 func (ho *handout) flipped(ctx context.Context, tasks []*task) error {
 	done, err := ho.each(ctx, tasks, ho.noteFlipped)
 	for _, t := range done {
@@ -207,7 +205,7 @@ func (ho *handout) flipped(ctx context.Context, tasks []*task) error {
 	return err
 }
 
-// noteFlipped notes in the record of a task that the board was flipped.
+// noteFlipped is flipped for the record of one task.
 func (ho *handout) noteFlipped(ctx context.Context, t *task) error {
 	now := ho.Now()
 	err := ho.note(ctx, t, func(r *pipeline.Record) {

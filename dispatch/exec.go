@@ -23,27 +23,26 @@ import (
 	"otm/pipeline"
 )
 
-// HelperCommand is the hidden first argument with which a binary of OTM is
-// started to hold an agent's process. Every binary that dispatches answers to
-// it with RunHelper.
+// HelperCommand is the hidden first argument that makes a binary of OTM the helper
+// of an agent's process. Every binary that dispatches calls RunHelper for it.
 const HelperCommand = "__exec-helper"
 
-// Exec wakes agents by starting their command. Each agent has one process at
-// most: a helper in a session of its own, which outlives the dispatcher, holds
-// locks/exec-<agent> for the command's life.
+// Exec wakes agents by starting their command. Each agent has at most one process:
+// a helper in its own session, which outlives the dispatcher, holds
+// locks/exec-<agent> while the command runs.
 type Exec struct {
 	Dir     string   // the data directory
 	LogDir  string   // logs go to <LogDir>/exec/<agent>/
-	PathDir string   // put in front of PATH: where otm and its siblings are
+	PathDir string   // put in front of PATH: the directory of otm and its siblings
 	Secrets []string // environment variables that no agent gets
 	// Helper is how to start the helper: the program and the arguments before
 	// HelperCommand. If nil, this program.
 	Helper []string
 
-	helpers sync.WaitGroup // helpers that we started and that run
+	helpers sync.WaitGroup // running helpers that this process started
 }
 
-// spec is what the helper is told, on its stdin.
+// spec is the order that the helper reads from stdin.
 type spec struct {
 	Dir       string          `json:"dir"`
 	Agent     string          `json:"agent"`
@@ -66,13 +65,12 @@ func (x *Exec) Running(agent string) bool {
 // helper writes into the record how.
 func (x *Exec) Ended(context.Context, string) (RunEnd, bool, error) { return RunEnd{}, true, nil }
 
-// Wait returns when the processes that it started, and the agents in them, have
-// ended, however long that takes.
+// Wait returns when all agents that it started have ended, however long that takes.
 func (x *Exec) Wait() { x.helpers.Wait() }
 
 func execLock(dir, agent string) string { return filepath.Join(dir, "locks", "exec-"+agent) }
 
-// Wake implements Waker: it returns when the command runs.
+// Wake implements Waker. It returns when the command runs.
 func (x *Exec) Wake(ctx context.Context, r Request) error {
 	if len(r.Agent.Command) == 0 {
 		return fmt.Errorf("%w: no command is set", ErrRefused)
@@ -99,15 +97,14 @@ func (x *Exec) Wake(ctx context.Context, r Request) error {
 	return fmt.Errorf("%w: %s", ErrRefused, answer)
 }
 
-// What the helper answers, besides the reason why it does not start anything.
+// Answers of the helper. Any other answer says why it started nothing.
 const (
 	helperStarted = "started"
 	helperBusy    = "busy"
 )
 
-// startHelper starts the helper, with the environment that the command is to
-// have, in a session of its own, and reads its answer, one line. The helper goes
-// on without us.
+// startHelper starts the helper in its own session, with the environment of the
+// command, and reads its answer, one line. The helper outlives this process.
 func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (string, error) {
 	argv := x.Helper
 	if argv == nil {
@@ -132,12 +129,12 @@ func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (str
 	x.helpers.Go(func() {
 		answer, _ := bufio.NewReader(out).ReadString('\n')
 		line <- strings.TrimSpace(answer)
-		cmd.Wait() // reaps it, should it end before us
+		cmd.Wait() // reaps it
 	})
 	select {
 	case answer := <-line:
 		if answer == "" {
-			answer = "the helper ended without a word"
+			answer = "the helper ended without an answer"
 		}
 		return answer, nil
 	case <-ctx.Done():
@@ -145,8 +142,8 @@ func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (str
 	}
 }
 
-// expand fills the placeholders of a command. Each stays within its argument:
-// no shell sees it.
+// expand fills the placeholders of a command. Each stays within its argument, as no
+// shell is involved.
 func expand(r Request, dir string) []string {
 	replacer := strings.NewReplacer("{message}", r.Message, "{agent}", r.Agent.Name, "{task}", r.Task.String(),
 		"{file}", r.File, "{dir}", dir)
@@ -157,7 +154,7 @@ func expand(r Request, dir string) []string {
 	return out
 }
 
-// environ is the environment of the command: ours, without the secrets.
+// environ returns the environment of the command: ours, without the secrets.
 func (x *Exec) environ(r Request) []string {
 	var env []string
 	path := os.Getenv("PATH")
@@ -169,7 +166,7 @@ func (x *Exec) environ(r Request) []string {
 	}
 	switch {
 	case path == "":
-		path = x.PathDir // an empty element would be the workspace, where the agent writes
+		path = x.PathDir // an empty element would mean the workspace, where the agent writes
 	case x.PathDir != "":
 		path = x.PathDir + string(os.PathListSeparator) + path
 	}
@@ -179,12 +176,12 @@ func (x *Exec) environ(r Request) []string {
 
 // RunHelper is the helper: it reads a spec from stdin, takes the agent's lock,
 // starts the command, answers on stdout, and waits for the command's end. open
-// returns the records of a data directory, and ended is told when all is
-// noted. RunHelper returns the process's exit code.
+// returns the records of a data directory. ended is called after the end is noted.
+// RunHelper returns the exit code of the helper.
 func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open func(dir string) pipeline.Records, ended func(dir string)) int {
-	runtime.LockOSThread() // the child's life is tied to the thread that starts it
-	// Whoever started us may be gone before we answer. That must not end us, and
-	// the command with us; a signal that is caught is not passed on to it.
+	runtime.LockOSThread() // the child dies with the thread that starts it (childAttr)
+	// The dispatcher may be gone before we answer. That must not end us and the
+	// command. We catch SIGPIPE, as the command would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var s spec
 	if err := json.NewDecoder(stdin).Decode(&s); err != nil {
@@ -203,7 +200,7 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 	}
 	cmd, log, err := s.start(now())
 	if err != nil {
-		l.Release() // before we answer: who hears it may look at the lock at once
+		l.Release() // before the answer: its reader may check the lock at once
 		fmt.Fprintln(stdout, oneLine(err))
 		return 1
 	}
@@ -217,12 +214,12 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 	return 0
 }
 
-// helperWait is how long the helper waits for the agent's lock: somebody may
-// just be looking whether it is held.
+// helperWait is how long the helper waits for the agent's lock: lock.Holder takes it
+// for a moment.
 const helperWait = 200 * time.Millisecond
 
-// start starts the agent's command, without a shell. It has the helper's
-// environment, and is looked for in its PATH.
+// start starts the agent's command without a shell. The command has the helper's
+// environment and is found in its PATH.
 func (s *spec) start(now time.Time) (*exec.Cmd, *execLog, error) {
 	log, err := openExecLog(s.LogDir, s.Key, now)
 	if err != nil {
@@ -235,20 +232,20 @@ func (s *spec) start(now time.Time) (*exec.Cmd, *execLog, error) {
 	cmd.SysProcAttr = childAttr()
 	cmd.WaitDelay = leftOpen
 	if err := cmd.Start(); err != nil {
-		log.discard() // or the empty ones would push out the others
+		log.discard() // else empty logs would push out the others
 		if _, gone := os.Stat(s.Workspace); gone != nil {
-			err = gone // the kernel blames the program
+			err = gone // the error of Start names the program instead
 		}
 		return nil, nil, fmt.Errorf("not started: %w (see command in [agents.%s] of otm.toml)", err, s.Agent)
 	}
 	return cmd, log, nil
 }
 
-// leftOpen is how long the helper goes on reading the output of what a command
-// left running when it ended.
+// leftOpen is how long the helper still reads the output of processes that the
+// command left running.
 const leftOpen = 2 * time.Second
 
-// howEnded words the end of a command.
+// howEnded describes the end of a command, for people.
 func howEnded(cmd *exec.Cmd, err error) string {
 	switch {
 	case cmd.ProcessState == nil:
@@ -259,8 +256,8 @@ func howEnded(cmd *exec.Cmd, err error) string {
 	return cmd.ProcessState.String()
 }
 
-// exitCode is the exit code of a command, or 128+n where signal n ended it, as
-// shells have it; nil: not known.
+// exitCode is the exit code of a command, or 128+n after signal n, as in shells;
+// nil: not known.
 func exitCode(cmd *exec.Cmd) *int {
 	if cmd.ProcessState == nil {
 		return nil
@@ -274,8 +271,8 @@ func exitCode(cmd *exec.Cmd) *int {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// noteEnd writes into the record how the command ended. If we are killed
-// before, the lock is free all the same, and that is what decides.
+// noteEnd writes into the record how the command ended, durably. If the helper is
+// killed before, the free lock shows the end.
 func noteEnd(ctx context.Context, records pipeline.Records, s *spec, log, how string, code *int, now time.Time) {
 	records.Change(ctx, s.Task, func(r *pipeline.Record) error {
 		w := wakeNamed(r, s.Key)

@@ -2,8 +2,8 @@ package dispatch
 
 import "syscall"
 
-// childAttr makes the command end with its helper: without the helper nobody
-// would know that it runs, and a second one would be started beside it.
+// childAttr makes the kernel kill the command when its helper dies. Otherwise OTM
+// would not know of the command and would start a second one.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

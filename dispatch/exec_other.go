@@ -4,6 +4,6 @@ package dispatch
 
 import "syscall"
 
-// childAttr is empty where the kernel cannot tie a child's life to ours: a
-// helper that is killed leaves its command behind.
+// childAttr is empty: this kernel cannot kill a child with its parent. A helper that
+// is killed leaves its command running.
 func childAttr() *syscall.SysProcAttr { return nil }

@@ -314,7 +314,7 @@ func TestExecRefused(t *testing.T) {
 		{"no command", nil, nil, `agent alpha: wake refused: no command is set`},
 		{"no place for the log", []string{"true"}, func(w *world) { w.write(filepath.Join(w.dir, "logs"), nil) }, `agent alpha: wake refused: no log: `},
 		{"no helper", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"/no/such/helper"} }, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
-		{"a helper without a word", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"true"} }, `agent alpha: wake refused: the helper ended without a word`},
+		{"a helper without an answer", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"true"} }, `agent alpha: wake refused: the helper ended without an answer`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

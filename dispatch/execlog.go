@@ -12,21 +12,21 @@ import (
 	"otm/internal/durable"
 )
 
-// Bounds of what is kept of the output of started agents.
+// Bounds of the output that is kept.
 const (
 	maxExecLog  = 1 << 20 // bytes a run
 	maxExecLogs = 20      // runs an agent
 )
 
-// execLog is the log of one run of a command. What comes after maxExecLog
-// bytes is dropped, and said.
+// execLog is the log of one run of a command. It drops output after maxExecLog bytes,
+// and says so.
 type execLog struct {
-	mu   sync.Mutex // stdout and stderr of the command write at once
+	mu   sync.Mutex // stdout and stderr are written in parallel
 	file *durable.File
-	left int
+	left int // bytes that may still be written
 }
 
-// openExecLog makes the log of a run and deletes the oldest ones of the agent.
+// openExecLog creates the log of a run and deletes the agent's oldest logs.
 func openExecLog(dir, key string, now time.Time) (*execLog, error) {
 	if err := durable.MkdirAll(dir); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func pruneExecLogs(dir string) {
 	}
 }
 
-// Write never fails: that a disk is full is no reason to end an agent.
+// Write never fails: a full disk must not end an agent.
 func (l *execLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

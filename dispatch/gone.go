@@ -8,19 +8,20 @@ import (
 	"otm/pipeline"
 )
 
-// eventStepGone is how the history of a task tells that a step was deleted.
+// eventStepGone is the event of a deleted step.
 const eventStepGone = "step deleted"
 
-// maxLooks is how many rows that walks lack a pass asks the board for: such
-// calls are few a minute.
+// maxLooks is how many missing rows a pass asks the board for: Slack limits the rate
+// of such calls.
 const maxLooks = 5
 
 // departures finds the rows that people deleted or archived.
 type departures struct{ *reader }
 
-// seeGone finds out which rows people deleted or archived. A walk may lack a row
-// by mistake, so it takes two walks and the board's own word. The task is not
-// made again; if its row comes back, it goes on (Record.Observe).
+// seeGone notes which rows people deleted or archived. A walk may miss a row by
+// mistake, so a row is gone only if two walks lack it and the board confirms it. OTM
+// does not create the row again. If it comes back, the task continues
+// (Record.Observe).
 func (dp *departures) seeGone(ctx context.Context, b pipeline.Batch) error {
 	if err := dp.expectRows(b); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (dp *departures) seeGone(ctx context.Context, b pipeline.Batch) error {
 		}
 		note, err := dp.goneNote(b, m.Row)
 		if err != nil {
-			dp.Log.Warn("row that walks lack not looked up in the records", "row", m.Row.ID, "err", err)
+			dp.Log.Warn("missing row not looked up in the records", "row", m.Row.ID, "err", err)
 		}
 		if note == nil {
 			continue
@@ -47,7 +48,7 @@ func (dp *departures) seeGone(ctx context.Context, b pipeline.Batch) error {
 				return context.Cause(ctx)
 			}
 			if err != nil {
-				dp.Log.Info("row that walks lack not looked for", "row", m.Row.ID, "err", err)
+				dp.Log.Info("missing row not looked up on the board", "row", m.Row.ID, "err", err)
 				return nil
 			}
 			if !gone {
@@ -61,8 +62,8 @@ func (dp *departures) seeGone(ctx context.Context, b pipeline.Batch) error {
 	return nil
 }
 
-// goneNote returns what writes into the record that a row is gone; nil where
-// that is known, or concerns no task.
+// goneNote returns a function that notes in the record that a row is gone; nil: the
+// record says so already, or the row belongs to no task.
 func (dp *departures) goneNote(b pipeline.Batch, row *pipeline.Row) (func(context.Context) error, error) {
 	if row.Parent == "" {
 		rec, err := dp.recordOf(row)
@@ -82,7 +83,7 @@ func (dp *departures) goneNote(b pipeline.Batch, row *pipeline.Row) (func(contex
 	return func(ctx context.Context) error { return dp.stepGone(ctx, rec, row) }, nil
 }
 
-// recordOf is the record of the task whose row this is; nil if there is none.
+// recordOf returns the record of a row's task; nil: there is none.
 func (dp *departures) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
 	rec, err := dp.Records.Load(row.Task())
 	if err != nil || rec.RowID != row.ID {
@@ -93,9 +94,9 @@ func (dp *departures) recordOf(row *pipeline.Row) (*pipeline.Record, error) {
 	return rec, nil
 }
 
-// expectRows has the board miss the rows of tasks that no walk showed: they
-// were deleted while nobody looked, or the snapshot was lost. Each walk is
-// asked once.
+// expectRows tells the board which rows a walk should show, so that it notices rows
+// that were deleted while OTM was down or before the snapshot was lost. It runs once
+// a walk.
 func (dp *departures) expectRows(b pipeline.Batch) error {
 	if dp.walkAt.Equal(b.WalkAt()) {
 		return nil
@@ -125,7 +126,7 @@ func (dp *departures) expectRows(b pipeline.Batch) error {
 	return nil
 }
 
-// expectSteps is the same for the steps of a task whose row is there.
+// expectSteps is expectRows for the steps of a task on the board.
 func (rd *reader) expectSteps(b pipeline.Batch, rec *pipeline.Record) {
 	if rec.Status.Finished() {
 		return
@@ -153,7 +154,7 @@ func (dp *departures) rowGone(ctx context.Context, rec *pipeline.Record) error {
 		return dp.failed(ctx, rec.TaskID, err)
 	}
 	if !noted {
-		return nil // somebody else did
+		return nil // another process noted it
 	}
 	level := slog.LevelWarn
 	if rec.Status.Finished() {
@@ -163,13 +164,13 @@ func (dp *departures) rowGone(ctx context.Context, rec *pipeline.Record) error {
 	return nil
 }
 
-// stepGone takes a step that a person deleted out of a task: it need not be
-// done. A task that has none left ends when its agent says so.
+// stepGone removes a step that a person deleted from a task. A task without steps
+// ends when its agent reports that.
 func (dp *departures) stepGone(ctx context.Context, rec *pipeline.Record, row *pipeline.Row) error {
 	noted := false
 	_, err := dp.Records.Change(ctx, rec.TaskID, func(r *pipeline.Record) error {
 		if r.Reporting != nil {
-			return pipeline.ErrUnchanged // it names steps by their place: the next pass sees to it
+			return pipeline.ErrUnchanged // it names steps by index: the next pass removes the step
 		}
 		n := len(r.Steps)
 		r.Steps = slices.DeleteFunc(r.Steps, func(s pipeline.StepRecord) bool { return s.RowID == row.ID })

@@ -11,33 +11,33 @@ import (
 	"otm/pipeline"
 )
 
-// HealthState is in a word how an agent is doing.
+// HealthState is the health of an agent in one word.
 type HealthState string
 
 // The states of health.
 const (
-	HealthOK        HealthState = "ok"        // no process of it is known to run, and nothing is wrong
+	HealthOK        HealthState = "ok"        // no process is known to run, and nothing is wrong
 	HealthWorking   HealthState = "working"   // its process runs
 	HealthPausing   HealthState = "pausing"   // its last runs ended without progress: it is started again at NextStart
-	HealthLeftAlone HealthState = "leftAlone" // too many of them did: it is only started for a probe, at NextStart
-	HealthHangs     HealthState = "hangs"     // its process runs and takes nothing, though tasks wait
+	HealthLeftAlone HealthState = "leftAlone" // too many runs ended without progress: it is only started for a probe, at NextStart
+	HealthHangs     HealthState = "hangs"     // its process runs and takes nothing although tasks wait
 )
 
-// Health is how an agent is doing, as far as its runs tell.
+// Health is the health of an agent, by its runs.
 type Health struct {
 	Agent     string
 	State     HealthState
-	Since     time.Time // when that began; zero: not known
+	Since     time.Time // when State began; zero: not known
 	Failures  int       // runs in a row that ended without progress
-	LastRun   *EndedRun // the last run that has ended; nil: none is known
+	LastRun   *EndedRun // the last run that ended; nil: none is known
 	NextStart time.Time // when it may be started again; zero: at once
-	PID       int       // of the process that holds its lock, and of its group; 0: none runs, or it is not known
-	// Lingers is the task on which the process still works, though a person has ended
-	// it or put it off; 0: there is none.
+	PID       int       // of the process that holds its lock, and of its group; 0: none runs, or not known
+	// Lingers is the task on which the process still works although a person ended it
+	// or put it off; 0: there is none.
 	Lingers pipeline.TaskID
 }
 
-// AgentHealth judges how an agent is doing, by its state and by whether its
+// AgentHealth returns the health of an agent, by its state and by whether its
 // process runs. It changes nothing. The error is one of reading the state.
 func AgentHealth(dir string, a *pipeline.Agent) (Health, error) {
 	state, err := LoadAgentState(dir, a.Name)
@@ -48,7 +48,7 @@ func AgentHealth(dir string, a *pipeline.Agent) (Health, error) {
 	return state.health(held, pid), nil
 }
 
-// health is the state as readers see it.
+// health returns the health that the state tells.
 func (a *AgentState) health(running bool, pid int) Health {
 	h := Health{Agent: a.Agent, State: HealthOK, Failures: a.Failures, LastRun: a.LastRun, NextStart: a.NextStart}
 	if running {
@@ -67,7 +67,7 @@ func (a *AgentState) health(running bool, pid int) Health {
 	return h
 }
 
-// Finding is what is wrong with the agent; nil: nothing is.
+// Finding returns the agent's problem; nil: it has none.
 func (h Health) Finding() *explain.Finding {
 	switch {
 	case h.State == HealthHangs:
@@ -89,7 +89,7 @@ func (h Health) Finding() *explain.Finding {
 	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", run.how(), "next", h.NextStart, "look", look)
 }
 
-// how says how the run ended, and what the agent said last, which usually says why
+// how says how the run ended, with the agent's last message, which usually says why
 // it took nothing (C60). Quoting shows control characters as \x1b.
 func (r *EndedRun) how() string {
 	how := cmp.Or(r.Words, "nobody saw how")

@@ -8,14 +8,14 @@ import (
 )
 
 // holders remembers, for each agent, the tasks whose records hold its recent
-// wakes. A task may leave the board, or its agent, while the wake that its
-// record holds is outstanding; the wake counts all the same.
+// wakes. A wake counts until it ends, also if its task leaves the board or its
+// agent.
 type holders struct {
-	byAgent map[string]map[pipeline.TaskID]bool // nil: the records were not looked through yet
+	byAgent map[string]map[pipeline.TaskID]bool // nil: the records were not read yet
 }
 
-// wakeMemory is how long a wake is remembered without its row: longer than all
-// that hangs on it.
+// wakeMemory is how long a wake is remembered without its row: longer than any wait
+// that depends on it.
 const wakeMemory = 24 * time.Hour
 
 func (h *holders) add(agent string, id pipeline.TaskID) {
@@ -26,8 +26,8 @@ func (h *holders) add(agent string, id pipeline.TaskID) {
 	h.byAgent[name][id] = true
 }
 
-// others returns the records that hold recent wakes of an agent and are not
-// among its own. The first call of a process looks through all records.
+// others returns the records that hold recent wakes of an agent, without those of
+// its own tasks. The first call reads all records.
 func (h *holders) others(records pipeline.Records, agent string, own map[pipeline.TaskID]bool, now time.Time) ([]*pipeline.Record, error) {
 	if h.byAgent == nil {
 		if err := h.fill(records, now); err != nil {
@@ -59,7 +59,7 @@ func (h *holders) fill(records pipeline.Records, now time.Time) error {
 	for _, id := range ids {
 		r, err := records.Load(id)
 		if err != nil {
-			continue // one bad record does not keep the others
+			continue // an unreadable record must not block the others
 		}
 		for i := range r.Wakes {
 			if isRecent(&r.Wakes[i], now) {

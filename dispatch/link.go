@@ -8,17 +8,17 @@ import (
 	"otm/internal/durable"
 )
 
-// Link says whether a resident dispatcher is connected to the gateway. It stands
-// in board/gateway.json, and holds as long as the dispatcher's heartbeat is
-// fresh: a killed dispatcher leaves its last one behind.
+// Link says whether a resident dispatcher is connected to the gateway. It is
+// board/gateway.json. It is stale if the dispatcher's heartbeat is: a killed
+// dispatcher leaves it behind.
 type Link struct {
 	Up     bool      `json:"up"`
 	Since  time.Time `json:"since"`            // of the connection, or of its loss
-	Reason string    `json:"reason,omitempty"` // a gateway.Reason if the gateway refuses us; "": it is not reached
+	Reason string    `json:"reason,omitempty"` // a gateway.Reason if the gateway refuses us; "": it cannot be reached
 	Error  string    `json:"error,omitempty"`  // why it is not up, for people
 }
 
-// LinkPath is where the link of a data directory stands.
+// LinkPath is the path of the link in a data directory.
 func LinkPath(dir string) string { return filepath.Join(dir, "board", "gateway.json") }
 
 // ReadLink reads the link. The error matches fs.ErrNotExist if no resident
@@ -32,7 +32,7 @@ func ReadLink(dir string) (Link, error) {
 	return l, err
 }
 
-// WriteLink replaces the link, not durably: after a crash it is stale anyway.
+// WriteLink replaces the link. It is not durable: after a crash the link is stale.
 func WriteLink(dir string, l Link) error {
 	data, err := json.Marshal(l)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"otm/pipeline"
 )
 
-// Outlooks tell what the rules of waking make of agents, to who makes no pass.
-// They are for one look at a directory.
+// Outlooks apply the rules of waking outside of a pass, for views. They are for one
+// view of a data directory.
 type Outlooks struct {
 	Dir     string
 	Agents  pipeline.Agents
@@ -20,19 +20,18 @@ type Outlooks struct {
 	files   workspaces
 }
 
-// Outlook is what they make of one.
+// Outlook is when and why an agent is woken next.
 type Outlook struct {
-	Wake    *pipeline.Wake // the last one, for whichever task; nil: there was none
-	Wakes   int            // runs in a row that ended without progress
-	GivenUp bool           // there were too many of them: it is only woken for a probe
-	Running bool           // its process lives
-	Stuck   bool           // its process lives, and takes nothing
+	Wake    *pipeline.Wake // the last one, for any task; nil: there was none
+	GivenUp bool           // too many runs ended without progress: it is only woken for a probe
+	Running bool           // its process runs
+	Stuck   bool           // its process runs and takes nothing
 	Due     time.Time      // when the dispatcher looks at it again at the latest; zero: when something happens
 	Health  Health
 }
 
-// Of is the outlook of an agent with its tasks on the board. The error is one
-// of reading the records.
+// Of returns the outlook of an agent with its tasks on the board. The error is one
+// of reading the records or the agent's state.
 func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, error) {
 	own := map[pipeline.TaskID]bool{}
 	for _, r := range tasks {
@@ -50,9 +49,8 @@ func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, err
 	}
 	p := s.planWake()
 	_, last := s.lastWake()
-	health := s.state.health(held, pid)
 	return Outlook{
-		Wake: last, Wakes: s.state.Failures, GivenUp: p.action == leftAlone, Running: s.running, Stuck: p.action == hangs,
-		Due: p.due, Health: health,
+		Wake: last, GivenUp: p.action == leftAlone, Running: held, Stuck: p.action == hangs,
+		Due: p.due, Health: s.state.health(held, pid),
 	}, nil
 }

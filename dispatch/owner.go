@@ -11,18 +11,17 @@ import (
 	"otm/pipeline"
 )
 
-// owners knows which task a row belongs to. Rows say so in their Task ID cell,
-// but people clear that, or change it: what the records say counts.
+// owners knows which task a row belongs to, by the records. People clear and change
+// the Task ID cells of rows.
 type owners struct {
 	byRow map[string]pipeline.TaskID
-	known map[pipeline.TaskID]bool // tasks that are in byRow
-	// unread is a task whose record could not be read, which may be that of
-	// any row; 0: there is none.
+	known map[pipeline.TaskID]bool // tasks in byRow
+	// unread is a task whose record could not be read. It may own any row. 0: there is
+	// none.
 	unread pipeline.TaskID
 }
 
-// of returns the record of the task that a row belongs to; nil if there is
-// none.
+// of returns the record of the task that owns a row; nil: there is none.
 func (o *owners) of(records pipeline.Records, row string) *pipeline.Record {
 	id, ok := o.byRow[row]
 	if !ok {
@@ -34,14 +33,14 @@ func (o *owners) of(records pipeline.Records, row string) *pipeline.Record {
 		return nil
 	}
 	if err != nil || rec.RowID != row {
-		delete(o.byRow, row) // it got another one; it is found anew
+		delete(o.byRow, row) // it has another row now: update finds it again
 		delete(o.known, id)
 		return nil
 	}
 	return rec
 }
 
-// update looks at the records that were not known to have a row.
+// update adds the records that have a row by now.
 func (o *owners) update(records pipeline.Records) error {
 	if o.byRow == nil {
 		o.byRow, o.known = map[string]pipeline.TaskID{}, map[pipeline.TaskID]bool{}
@@ -57,7 +56,7 @@ func (o *owners) update(records pipeline.Records) error {
 		}
 		rec, err := records.Load(id)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			o.unread = id // one bad record does not keep the others
+			o.unread = id // an unreadable record must not block the others
 		}
 		if err != nil || rec.RowID == "" {
 			continue
@@ -70,9 +69,9 @@ func (o *owners) update(records pipeline.Records) error {
 	return nil
 }
 
-// owner returns the record of the task that a row belongs to, whatever id it
-// bears; nil if there is none. Only rows that do not bear their task's id
-// need it: it looks through the records, once a scan.
+// owner returns the record of the task that owns a row, whatever id is in the row;
+// nil: there is none. It reads the records, once a scan. Only rows that lack the id
+// of their task need it.
 func (rd *reader) owner(row string) (*pipeline.Record, error) {
 	if !rd.owned {
 		if err := rd.owners.update(rd.Records); err != nil {
@@ -83,24 +82,23 @@ func (rd *reader) owner(row string) (*pipeline.Record, error) {
 	return rd.owners.of(rd.Records, row), nil
 }
 
-// isStray reports whether a row that does not bear the id of its task has one: a
-// person cleared the Task ID cell, or changed it. It is noted, to get its id
-// back. A row that a person typed and whose adoption was begun is none.
+// isStray reports whether a person cleared or changed the Task ID cell of a task's
+// row. It notes the row for giveBack. A row whose adoption has begun is no stray.
 func (rd *reader) isStray(row *pipeline.Row) (bool, error) {
 	rec, err := rd.owner(row.ID)
 	if err != nil || rec == nil || rec.TaskID == row.Task() || isBegun(rec) && row.TaskID == "" {
 		return false, err
 	}
-	if !row.Odd { // else that cell may be what was not understood
+	if !row.Odd { // else the Task ID cell itself may be unreadable
 		rd.strays = append(rd.strays, row.ID)
 	}
 	return true, nil
 }
 
-// isBegun reports whether an adoption was begun and not finished.
+// isBegun reports whether an adoption has begun and is not complete.
 func isBegun(r *pipeline.Record) bool { return r.DropID == "" && !isWhole(r) }
 
-// eventIDBack is how the history of a task tells that its row got its id back.
+// eventIDBack is the event of an id that OTM wrote back into its row.
 const eventIDBack = "task id written back"
 
 // lastNoted is when an event was last noted; zero: never.
@@ -113,7 +111,7 @@ func lastNoted(r *pipeline.Record, what string) (at time.Time) {
 	return at
 }
 
-// giveBack writes the ids of tasks into the rows that lost them. It returns how
+// giveBack writes the ids of tasks back into the rows that lack them. It returns how
 // many it wrote.
 func (ad *adopter) giveBack(ctx context.Context, b pipeline.Batch) (n int, err error) {
 	slices.Sort(ad.strays)
@@ -151,10 +149,10 @@ func (ad *adopter) giveBackOne(ctx context.Context, b pipeline.Batch, row *pipel
 		return false, err
 	}
 	if other := b.TaskRow(rec.TaskID); other != nil && other.ID != row.ID {
-		return false, fmt.Errorf("it is the row of %v, whose id row %q bears: clear the Task ID of that one", rec.TaskID, other.Title)
+		return false, fmt.Errorf("it is the row of %v, but row %q has that Task ID: clear the Task ID of that one", rec.TaskID, other.Title)
 	}
 	if at := lastNoted(rec, eventIDBack); !reached(at, sayAgain, ad.Now()) {
-		return false, fmt.Errorf("somebody keeps changing its Task ID, which was written back at %s and has to be %v: is there a second data directory on this list?",
+		return false, fmt.Errorf("somebody changed its Task ID again after OTM wrote it back at %s: it must be %v; check whether a second data directory uses this list",
 			at.Local().Format(time.DateTime), rec.TaskID)
 	}
 	was, title := row.TaskID, row.Title
@@ -170,8 +168,8 @@ func (ad *adopter) giveBackOne(ctx context.Context, b pipeline.Batch, row *pipel
 	return true, err
 }
 
-// stillAt is when a row that was last changed then, in Unix seconds, counts as
-// left alone; zero where it does, or the board's clock is not ours.
+// stillAt is when a row counts as no longer edited. updated is its last change, in
+// Unix seconds. It is zero if the board's clock is too far ahead of ours.
 func (rd *reader) stillAt(updated int64) time.Time {
 	quiet := time.Unix(updated, 0).Add(rd.Times.AdoptAfter)
 	if quiet.Sub(rd.Now()) > 2*rd.Times.AdoptAfter {

@@ -104,7 +104,7 @@ func TestTaskIDChangedAgain(t *testing.T) {
 		w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 		r := w.pass()
 		want(t, "failures", len(r.Failed), n)
-		if n == 1 && !strings.Contains(r.Summary(), "somebody keeps changing its Task ID") {
+		if n == 1 && !strings.Contains(r.Summary(), "somebody changed its Task ID again") {
 			t.Errorf("summary %s", r.Summary())
 		}
 	}
@@ -125,7 +125,7 @@ func TestTaskIDClearedWhileACopyBearsIt(t *testing.T) {
 	w.edit(id, w.taskIDCell(""))
 	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	r := w.pass()
-	want(t, "failures", r.Failed[1:], []string{`row "x": it is the row of T-00001, whose id row "x" bears: clear the Task ID of that one`})
+	want(t, "failures", r.Failed[1:], []string{`row "x": it is the row of T-00001, but row "x" has that Task ID: clear the Task ID of that one`})
 	if err := w.board.Server.EditRow("", w.board.ListID, copied, w.taskIDCell("")); err != nil {
 		t.Fatal(err)
 	}

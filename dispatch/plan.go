@@ -8,19 +8,18 @@ import (
 	"otm/pipeline"
 )
 
-// maxFailures is after how many failed runs in a row an agent is left alone.
+// maxFailures is how many failed runs in a row make OTM leave an agent alone.
 func maxFailures(t *pipeline.Times) int { return max(t.RewakeMax, 1) }
 
-// askAfter is when to ask the gateway what became of a run. It knows the end of a
-// run for about ten minutes.
+// askAfter is how long after a wake to ask the gateway how its run ended. The
+// gateway forgets the end of a run after about ten minutes.
 func askAfter(t *pipeline.Times) time.Duration { return min(9*time.Minute, t.RewakeAfter) }
 
 const (
-	// answerWait is how long a wake whose answer was lost is asked again under
-	// its key. The gateway remembers keys for five minutes after a run's end.
+	// answerWait is how long a wake whose answer was lost is sent again under its
+	// key. The gateway remembers keys for five minutes after a run's end.
 	answerWait = 3 * time.Minute
-	// afterTask is how long an agent that has ended a task gets to take the
-	// next one by itself.
+	// afterTask is how long an agent has after a task to take the next one by itself.
 	afterTask = time.Minute
 )
 
@@ -30,23 +29,23 @@ type action int
 const (
 	rest      action = iota // there is no work
 	hold                    // look again at plan.due, or when something happens
-	pausing                 // the same: its last runs ended without progress
-	leftAlone               // the same, until the next probe: too many of them did
+	pausing                 // hold: its last runs ended without progress
+	leftAlone               // hold until the next probe: too many runs ended without progress
 	hangs                   // its process runs and takes nothing
-	send                    // a new wake
-	resend                  // the same wake again, under its key
-	ask                     // ask what became of the outstanding wake
+	send                    // send a new wake
+	resend                  // send the same wake again, under its key
+	ask                     // ask how the run of the outstanding wake ended
 )
 
-// situation is what is known of one agent when its wake is planned.
+// situation is all that a plan depends on, for one agent.
 type situation struct {
 	agent   *pipeline.Agent
 	records []*pipeline.Record // of the agent's tasks on the board
-	gone    []*pipeline.Record // of others, which hold a wake of the agent: their rows left, or are somebody else's now
+	gone    []*pipeline.Record // of other tasks that hold a wake of the agent: their row is gone, or another agent has them
 	state   AgentState
-	running bool      // its process lives
+	running bool      // its process runs
 	pid     int       // of the process that holds its lock; 0: not known
-	unread  bool      // reports of the agent that count for its last run are not applied yet
+	unread  bool      // reports that count for its last run are not applied yet
 	idle    time.Time // when "otm next" last found nothing for it; zero: never, or not known
 	now     time.Time
 	times   pipeline.Times
@@ -57,7 +56,7 @@ type plan struct {
 	action action
 	tasks  []*pipeline.Record // that wait or are to be continued, most urgent first
 	wake   *pipeline.Wake     // the last one; nil: there was none
-	of     *pipeline.Record   // the record that holds it
+	of     *pipeline.Record   // holds wake
 	due    time.Time          // when to look again; zero: when something happens
 	why    string             // for the log
 }
@@ -75,7 +74,7 @@ func (p plan) until(due time.Time, why string) plan {
 	return p.with(hold, why)
 }
 
-// planWake applies the rules.
+// planWake decides what to do about waking the agent.
 func (s *situation) planWake() plan {
 	p := plan{tasks: s.work()}
 	if len(p.tasks) == 0 {
@@ -88,7 +87,7 @@ func (s *situation) planWake() plan {
 	case s.running:
 		return s.planRunning(p)
 	case over && s.unread:
-		return p.with(hold, "its run has ended, and its last reports are not applied yet")
+		return p.with(hold, "its run has ended, its last reports are not applied yet")
 	case s.busy() && !reached(s.heard(), s.times.SilentAfter, s.now):
 		return p.until(s.heard().Add(s.times.SilentAfter), "at work on a task")
 	case over:
@@ -101,8 +100,7 @@ func (s *situation) planWake() plan {
 	return s.planOutstanding(p)
 }
 
-// planRunning is for an agent whose process lives. Its end is a hint to look
-// again.
+// planRunning is for an agent whose process runs. A pass follows its end.
 func (s *situation) planRunning(p plan) plan {
 	w := p.wake
 	if w == nil || w.Accepted == nil || s.tookSince(w.AskedAt) {
@@ -128,8 +126,8 @@ func (s *situation) planAfterRun(p plan) plan {
 	return p.with(pausing, "its last run ended without progress")
 }
 
-// planUnanswered is for a wake that was refused, never sent, or whose answer
-// was lost.
+// planUnanswered is for a wake that was refused, was not sent, or whose answer was
+// lost.
 func (s *situation) planUnanswered(p plan) plan {
 	w := p.wake
 	sameWay := w.Via == string(s.agent.Trigger) // the configuration may have changed
@@ -142,7 +140,7 @@ func (s *situation) planUnanswered(p plan) plan {
 	return p.with(send, "not accepted yet")
 }
 
-// planOutstanding is for an accepted wake after which nothing was taken, and
+// planOutstanding is for an accepted wake after which the agent took nothing, and
 // whose run is not known to have ended.
 func (s *situation) planOutstanding(p plan) plan {
 	w := p.wake
@@ -156,28 +154,24 @@ func (s *situation) planOutstanding(p plan) plan {
 	return p.with(ask, "woken, took nothing")
 }
 
-// planAfterTask is for an agent that took something since it was woken, or
-// never was, and is not at work as far as is known.
+// planAfterTask is for an agent that took a task since it was woken, or was never
+// woken, and is not known to be at work.
 func (s *situation) planAfterTask(p plan) plan {
 	if s.busy() {
 		return p.with(send, "silent for too long")
 	}
 	heard := s.heard()
-	// A process that is gone, or an agent that looked and found nothing, will
-	// not take the next one by itself.
+	// A process that ended, or an agent that looked and found nothing, does not take
+	// the next task by itself.
 	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(heard)
-	if heard.IsZero() || gone || reached(heard, afterTask, s.now) || s.resumed(p.tasks) {
+	if heard.IsZero() || gone || reached(heard, afterTask, s.now) || slices.ContainsFunc(p.tasks, s.isResumed) {
 		return p.with(send, whyWaiting)
 	}
 	return p.until(heard.Add(afterTask), "has just ended a task and takes the next by itself")
 }
 
-func (s *situation) resumed(tasks []*pipeline.Record) bool {
-	return slices.ContainsFunc(tasks, s.isResumed)
-}
-
-// lingersOn returns the task on which the agent's process still works, though a
-// person has ended it or put it off; 0: there is none.
+// lingersOn returns the task on which the agent's process still works although a
+// person ended it or put it off; 0: there is none.
 func (s *situation) lingersOn() pipeline.TaskID {
 	if !s.running {
 		return 0
@@ -202,8 +196,7 @@ func (s *situation) lingersOn() pipeline.TaskID {
 	return 0
 }
 
-// ended returns when the run of a wake ended; false while it may live, or may
-// still begin.
+// ended returns when the run of a wake ended; false: it may still run or begin.
 func (s *situation) ended(w *pipeline.Wake) (time.Time, bool) {
 	switch last := s.state.LastRun; {
 	case w == nil || s.running:
@@ -211,11 +204,11 @@ func (s *situation) ended(w *pipeline.Wake) (time.Time, bool) {
 	case last != nil && last.Key == w.Key:
 		return last.Ended, true
 	case w.Ended != nil && w.Ended.Before(w.AskedAt):
-		return w.AskedAt, true // the clock was set back between
+		return w.AskedAt, true // the clock was set back during the run
 	case w.Ended != nil:
 		return *w.Ended, true
 	case w.Accepted != nil && w.Via == string(pipeline.TriggerExec):
-		return s.now, true // its lock is free, and its helper was killed before it could note the end
+		return s.now, true // its lock is free: its helper was killed before it could note the end
 	case w.Accepted == nil:
 		lost := maybeQueued(w) && (reached(w.AskedAt, answerWait, s.now) || w.Via != string(s.agent.Trigger))
 		return w.AskedAt, lost && !s.tookSince(w.AskedAt)
@@ -225,8 +218,8 @@ func (s *situation) ended(w *pipeline.Wake) (time.Time, bool) {
 	return *w.Unknown, reached(*w.Unknown, s.times.RewakeAfter, s.now) && !s.tookSince(w.AskedAt)
 }
 
-// endOfRun describes the end of the last run that was not judged yet; false if
-// there is none.
+// endOfRun returns the end of the last run if it is not judged yet; false: there is
+// no such end.
 func (s *situation) endOfRun() (runEnd, bool) {
 	_, w := s.lastWake()
 	at, over := s.ended(w)
@@ -249,15 +242,15 @@ func (s *situation) endOfRun() (runEnd, bool) {
 	return e, true
 }
 
-// reached reports whether d has passed since t. A time that is further ahead
-// than d was written before the clock was set back, and nothing is known of
-// when that was: it counts as passed, so that nobody waits for a year.
+// reached reports whether d has passed since t. A time further ahead than d was
+// written before the clock was set back. It counts as reached, so that nobody waits
+// for a year.
 func reached(t time.Time, d time.Duration, now time.Time) bool {
 	return !now.Before(t.Add(d)) || t.After(now.Add(d))
 }
 
-// past is t, or the zero time if t is ahead of the clock: what happened before
-// the clock was set back happened long ago.
+// past is t, or the zero time if t is ahead of the clock: t is then from before the
+// clock was set back, and counts as long ago.
 func past(t, now time.Time) time.Time {
 	if t.After(now) {
 		return time.Time{}
@@ -265,8 +258,8 @@ func past(t, now time.Time) time.Time {
 	return t
 }
 
-// work returns the tasks to wake the agent for: those that it has not taken, and
-// those that its last run left unfinished. The most urgent come first.
+// work returns the tasks to wake the agent for, most urgent first: those that it has
+// not taken, and those that its last run left unfinished.
 func (s *situation) work() []*pipeline.Record {
 	list := s.waiting()
 	_, w := s.lastWake()
@@ -303,29 +296,29 @@ func (s *situation) isUnfinished(r *pipeline.Record) bool {
 	return AtWork(r) && s.isMe(r.Dispatch.Agent)
 }
 
-// isResumed reports whether a person has set a task to in progress that the agent
-// had blocked, and nothing was heard of the agent since.
+// isResumed reports whether a person set a blocked task to in progress, and the
+// agent has not reported since.
 func (s *situation) isResumed(r *pipeline.Record) bool {
 	return s.isUnfinished(r) && r.ResumedAt.After(r.HeardOf(s.agent.Name).At)
 }
 
-// AtWork reports whether a task was taken and is not ended.
+// AtWork reports whether an agent took a task and has not ended it.
 func AtWork(r *pipeline.Record) bool {
 	return r.Dispatch != nil && r.Dispatch.TakenAt != nil && r.Status.Active() && r.Unfinished()
 }
 
-// busy reports whether the agent works on a task as far as is known: it took one
-// and has not ended it, and no run that is over left it.
+// busy reports whether the agent is known to work on a task: it took the task and
+// has not ended it, and the run that took it may still go on.
 func (s *situation) busy() bool {
 	left := s.work()
 	return slices.ContainsFunc(s.records, func(r *pipeline.Record) bool { return s.isUnfinished(r) && !slices.Contains(left, r) })
 }
 
-// known are all records that tell something of the agent.
+// known returns all records that concern the agent.
 func (s *situation) known() []*pipeline.Record { return slices.Concat(s.records, s.gone) }
 
-// lastWake finds the last wake of the agent. One that is further ahead of the
-// clock than any wait comes before all others.
+// lastWake returns the last wake of the agent and the record that holds it. A wake
+// further ahead of the clock than any wait counts as the earliest.
 func (s *situation) lastWake() (of *pipeline.Record, last *pipeline.Wake) {
 	when := func(w *pipeline.Wake) time.Time {
 		if w.AskedAt.After(s.now.Add(s.times.RewakeAfter)) {
@@ -356,6 +349,7 @@ func sameAgent(a, b string) bool { return a == b || pipeline.FoldName(a) == pipe
 // tookSince reports whether the agent took a task after t, or was given one again.
 func (s *situation) tookSince(t time.Time) bool { return s.latest(s.tookAt).After(t) }
 
+// tookAt is when the agent last took a task or was given it again; zero: never.
 func (s *situation) tookAt(r *pipeline.Record) time.Time {
 	h := r.HeardOf(s.agent.Name)
 	if h.Given.After(h.Took) {
@@ -369,8 +363,7 @@ func (s *situation) heard() time.Time {
 	return s.latest(func(r *pipeline.Record) time.Time { return r.HeardOf(s.agent.Name).At })
 }
 
-// latest is the latest of the times that the records tell, of those that are not
-// ahead of the clock.
+// latest is the latest of the records' times that are not ahead of the clock.
 func (s *situation) latest(of func(*pipeline.Record) time.Time) (last time.Time) {
 	for _, r := range s.known() {
 		if at := past(of(r), s.now); at.After(last) {
@@ -380,8 +373,8 @@ func (s *situation) latest(of func(*pipeline.Record) time.Time) (last time.Time)
 	return last
 }
 
-// LastHeard is when the agent to whom a task was handed out last took it or
-// reported on it; zero: it has not.
+// LastHeard is when the agent of a task's dispatch last took the task or reported on
+// it; zero: never.
 func LastHeard(r *pipeline.Record) time.Time {
 	if r.Dispatch == nil {
 		return time.Time{}

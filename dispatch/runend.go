@@ -11,27 +11,25 @@ import (
 
 // RunEnd is the end of a run, as data.
 type RunEnd struct {
-	Key     string           // of the wake that asked for the run
+	Key     string           // of the run's wake
 	At      time.Time        // when it ended; zero: not known
 	Outcome pipeline.Outcome // never OutcomeUnknown
 	Detail  string           // why it failed, for people; may be empty
 
-	// LastWords is what the agent said last. It is untrusted text and may be
-	// empty.
+	// LastWords is the agent's last message. It is untrusted text and may be empty.
 	LastWords string
 
 	// RetryAfter is the pause that the gateway asks for; zero: none.
 	RetryAfter time.Duration
 }
 
-// maxWords bounds what a record keeps of a text that others wrote, in bytes.
+// maxWords bounds foreign text in a record, in bytes.
 const maxWords = 500
 
 // RecordEnd writes the end of a run into the record that holds its wake, durably,
 // and reports whether it was news. It does nothing if no wake has the key: the
-// gateway reports the runs of others too. A run may be reported twice, by an
-// event and by the final answer: a failure then replaces a success, and the rest
-// stays.
+// gateway also reports runs that others began. The gateway may report a run twice,
+// by an event and by the final answer. A failure then replaces a success.
 func RecordEnd(ctx context.Context, records pipeline.Records, end RunEnd, now time.Time) (news bool, err error) {
 	id, ok := taskOfKey(end.Key)
 	if !ok {
@@ -77,8 +75,8 @@ func noteRunEnd(w *pipeline.Wake, end RunEnd, now time.Time) bool {
 	return true
 }
 
-// endTime is at, or now if at is not known or cannot be: it comes from the
-// gateway's clock, which may differ from ours.
+// endTime is at, or now if at is zero or impossible: the gateway's clock may differ
+// from ours.
 func endTime(w *pipeline.Wake, at, now time.Time) time.Time {
 	if at.IsZero() || at.After(now) || at.Before(w.AskedAt) {
 		return now
@@ -86,7 +84,7 @@ func endTime(w *pipeline.Wake, at, now time.Time) time.Time {
 	return at
 }
 
-// excerpt is text on one line, cut to maxWords bytes, and valid UTF-8.
+// excerpt returns text on one line, at most maxWords bytes, as valid UTF-8.
 func excerpt(text string) string {
 	text = strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\uFFFD")
 	if len(text) > maxWords {

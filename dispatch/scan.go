@@ -13,18 +13,17 @@ import (
 	"otm/pipeline"
 )
 
-// reader makes tasks of the rows of the board and the records.
+// reader makes tasks from the rows of the board and the records.
 type reader struct {
 	*run
 	owned  bool                                 // owners is up to date
-	strays []string                             // rows that do not bear the id of their task
-	unfit  []explain.Finding                    // what is to be said of rows that are no tasks
-	drops  map[pipeline.TaskID]pipeline.Dropped // what Drops said since the rows were looked at; nil: not asked
+	strays []string                             // rows that lack the id of their task
+	unfit  []explain.Finding                    // problems of rows that are no tasks
+	drops  map[pipeline.TaskID]pipeline.Dropped // result of Drops since the scan began; nil: not called
 }
 
-// scan reads the records of all tasks that agents have to do with, and returns
-// those to be handed out, most urgent first. stale says that the status of one
-// of them is not known well enough to flip it.
+// scan reads the records of all tasks of agents, and returns those to dispatch, most
+// urgent first. stale says that the status of one of them is too old to flip it.
 func (rd *reader) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, stale bool, err error) {
 	rd.byName, rd.report.Failed = map[string][]*task{}, slices.Clone(rd.unfit)
 	rd.away, rd.drops = map[pipeline.TaskID]string{}, nil
@@ -60,21 +59,21 @@ func (rd *reader) scan(ctx context.Context, b pipeline.Batch) (fresh []*task, st
 	return fresh, stale, nil
 }
 
-// look decides about one row: nil where there is nothing to do, or nothing that
-// can be done, which is reported unless it solves itself. handOut says that the
-// task is to be handed out; else it was already.
+// look decides about one row. t is nil if there is nothing to do, or if a problem
+// prevents it, which look reports unless it solves itself. handOut says that the task
+// is to be dispatched; otherwise it already was.
 func (rd *reader) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row) (t *task, handOut bool, err error) {
 	status := row.CurrentStatus()
 	agent := rd.Agents.Assigned(row.Assignee)
-	// It is over, and none of our agents has to do with it.
+	// The task is over and belongs to none of our agents.
 	over := (agent == nil || agent.Person) && status != pipeline.New && !status.Active()
 	switch {
 	case row.Odd && (row.Assignee == "" || row.Status == ""):
-		return nil, false, nil // not empty, perhaps, but not understood
+		return nil, false, nil // the cell may hold something that could not be read
 	case row.Assignee == "" && status == pipeline.New:
 		return nil, false, nil
 	case over && !rd.isKnown(row.Task()):
-		return nil, false, nil // nothing makes a record of it now
+		return nil, false, nil // needs no record
 	}
 	t, err = rd.load(ctx, b, row, agent)
 	switch {
@@ -99,7 +98,7 @@ func (rd *reader) look(ctx context.Context, b pipeline.Batch, row *pipeline.Row)
 	}
 	switch {
 	case agent == nil && len(rd.Agents) == 0:
-		return nil, false, nil // names are not checked before somebody is configured
+		return nil, false, nil // no agents are configured: names are not checked
 	case agent == nil && row.Assignee != "":
 		rd.unknownAgent(t.id, row.Assignee)
 		return nil, false, nil
@@ -126,7 +125,7 @@ func (rd *reader) unknownAgent(id pipeline.TaskID, name string) {
 	rd.problem(id, explain.TaskNoAgent, "name", name)
 }
 
-// lookAtOther is for a row that bears the id of a task whose row is another.
+// lookAtOther is for a row with the id of a task that has another row.
 func (rd *reader) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
 	stray, err := rd.isStray(row)
 	if err != nil || stray || row.CurrentStatus() != pipeline.New {
@@ -136,12 +135,11 @@ func (rd *reader) lookAtOther(row *pipeline.Row, rec *pipeline.Record) error {
 	return nil
 }
 
-// isWhole reports whether a task stands on the board with all its steps, as far as
-// is known: they may still be coming.
+// isWhole reports whether a task is on the board with all its known steps.
 func isWhole(r *pipeline.Record) bool { return r.OnBoard() && len(r.Steps) > 0 }
 
-// isAgain reports whether a task that is not new is to be handed out all the
-// same: a person gave it to another agent, or set it back to assigned.
+// isAgain reports whether to dispatch a task that is not new: a person gave it to
+// another agent, or set it back to assigned.
 func isAgain(t *task) bool {
 	d := t.rec.Dispatch
 	switch t.rec.Status {
@@ -149,10 +147,10 @@ func isAgain(t *task) bool {
 		return d == nil || !sameAgent(d.Agent, t.agent.Name) || setBack(t.rec)
 	case pipeline.InProgress, pipeline.Blocked:
 		if d == nil {
-			return false // its record was lost: whoever works on it goes on
+			return false // its record was lost: its agent continues
 		}
-		// Given away, and we crashed before the flip; what a person moved since
-		// stays as it is.
+		// It was given away, and we crashed before the flip. A person's move since then
+		// counts more.
 		begun := d.FlippedAt == nil && d.TakenAt == nil && !movedSince(t.rec, d.At)
 		return begun || !sameAgent(d.Agent, t.agent.Name)
 	}
@@ -164,11 +162,11 @@ func movedSince(r *pipeline.Record, t time.Time) bool {
 	return slices.ContainsFunc(r.History, func(e pipeline.Event) bool { return e.What == pipeline.EventChanged && e.At.After(t) })
 }
 
-// eventAgain is how the history of a task tells of a further dispatch.
+// eventAgain is the event of a repeated dispatch.
 const eventAgain = "dispatched again"
 
-// setBack reports whether a person set a task back to assigned that had moved on,
-// and it was not dispatched since.
+// setBack reports whether a person set a task back to assigned and it was not
+// dispatched since.
 func setBack(r *pipeline.Record) bool {
 	for _, e := range slices.Backward(r.History) {
 		if e.What == eventAgain {
@@ -182,7 +180,8 @@ func setBack(r *pipeline.Record) bool {
 	return false
 }
 
-// takeAway notes that a task was given to somebody else than an agent.
+// takeAway notes that a person took a task away from its agent and gave it to no
+// other agent.
 func (rd *reader) takeAway(ctx context.Context, t *task) error {
 	d := t.rec.Dispatch
 	if d == nil || d.Workspace == "" || t.agent != nil && sameAgent(d.Agent, t.agent.Name) {
@@ -204,24 +203,24 @@ func (rd *reader) takeAway(ctx context.Context, t *task) error {
 	return nil
 }
 
-// load reads the record of a task and brings it up to what the board shows. It
-// is nil where the record was lost while the create is in the inbox: what stands
-// on the board may be the half of it, and the injector makes the record anew.
+// load reads the record of a task and updates it from the board. It returns nil if the
+// record was lost while the create is in the inbox: the board may show only a part of
+// the task, and the injector writes the record again.
 func (rd *reader) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row, agent *pipeline.Agent) (*task, error) {
 	t := &task{id: row.Task(), agent: agent}
 	t.by = b.Person(row)
 	steps, now := b.StepRows(row.ID), rd.Now()
 	rec, err := rd.Records.Load(t.id)
 	if err == nil && !isLost(rec) {
-		// Another row bears its id, or the rows are older than our own writes,
-		// or there is nothing new.
+		// Another row has its id, or the rows are older than our own writes, or nothing
+		// changed.
 		if rec.RowID != row.ID || b.WalkAt().IsZero() || !rec.Observe(row, steps, b.Person, now) {
 			t.rec = rec
 			return t, nil
 		}
 	}
 	if stray, err := rd.isStray(row); err != nil || stray {
-		return nil, err // what it bears is the id of no task
+		return nil, err // the id in the row is not its own
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
 	var dropped pipeline.Dropped
@@ -255,8 +254,8 @@ func (rd *reader) load(ctx context.Context, b pipeline.Batch, row *pipeline.Row,
 	return t, nil
 }
 
-// dropOf is what the create of a task asked for. It is asked after the rows were
-// looked at: a row stands on the board after its create was delivered.
+// dropOf returns what the create of a task asked for. Drops must be called after the
+// scan began: a row appears on the board after its create was dropped.
 func (rd *reader) dropOf(id pipeline.TaskID) (pipeline.Dropped, error) {
 	if rd.drops == nil && rd.Drops != nil {
 		drops, err := rd.Drops()
@@ -268,5 +267,5 @@ func (rd *reader) dropOf(id pipeline.TaskID) (pipeline.Dropped, error) {
 	return rd.drops[id], nil
 }
 
-// isLost reports whether a record knows neither drop nor row.
+// isLost reports whether a record was lost: it has neither drop nor row.
 func isLost(r *pipeline.Record) bool { return r.RowID == "" && r.DropID == "" }

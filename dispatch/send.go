@@ -22,7 +22,7 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 		first = pl.of
 	}
 	var w pipeline.Wake
-	open := false // it was sent before, and may be queued
+	open := false // an earlier try may be queued
 	_, err := wg.Records.Change(ctx, first.TaskID, func(r *pipeline.Record) error {
 		if outdated(r, first, slices.Contains(pl.tasks, first)) {
 			return errOutdated
@@ -50,22 +50,21 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 	})
 	crash.Point("wake.after")
 	if open && wakeErr != nil && !errors.Is(wakeErr, ErrLost) {
-		wakeErr = fmt.Errorf("%w before: %w", ErrLost, wakeErr) // whatever it says of this time
+		wakeErr = fmt.Errorf("%w before: %w", ErrLost, wakeErr) // the earlier try may still be queued
 	}
 	r := wg.answered(ctx, a, first.TaskID, w, wakeErr, pl.why)
 	if wakeErr != nil && ctx.Err() != nil {
-		return wakeResult{} // we are told to stop: the next start goes on
+		return wakeResult{} // the dispatcher stops: the next one resumes the wake
 	}
 	return r
 }
 
-// errOutdated says that something happened since a wake was planned.
-var errOutdated = errors.New("something happened since")
+// errOutdated says that the record changed since a wake was planned.
+var errOutdated = errors.New("the record changed since the wake was planned")
 
-// outdated reports whether a plan that was made on the record seen is outdated: the
-// task was taken, ended, given away or lost, or another process has sent a wake.
-// works is false where the task is none that the wake is for, and its record only
-// holds the wake.
+// outdated reports whether a plan made on the record seen is stale: the task was
+// taken, ended, given away or lost, or another process has sent a wake. works is
+// false if the wake is not for the task and the record only holds the wake.
 func outdated(now, seen *pipeline.Record, works bool) bool {
 	d, was := now.Dispatch, seen.Dispatch
 	switch {
@@ -79,9 +78,8 @@ func outdated(now, seen *pipeline.Record, works bool) bool {
 	return !now.HeardOf(d.Agent).At.Equal(seen.HeardOf(d.Agent).At) || (d.TakenAt == nil) != (was.TakenAt == nil)
 }
 
-// sentAgain prepares the wake of a record to be sent once more. Where it was
-// surely not queued, it may name other tasks than before; else the same wake is
-// repeated to the letter, and open is true.
+// sentAgain prepares a wake in a record to be sent again. If the wake may be queued,
+// open is true and it stays the same. Otherwise it names the tasks that wait now.
 func (wg *waking) sentAgain(r *pipeline.Record, pl plan) (wake pipeline.Wake, open bool, err error) {
 	w := wakeNamed(r, pl.wake.Key)
 	if w == nil {
@@ -96,8 +94,8 @@ func (wg *waking) sentAgain(r *pipeline.Record, pl plan) (wake pipeline.Wake, op
 	return *w, open, nil
 }
 
-// newWake adds a wake to a record, under a key that no other ever had: the
-// record's counter of attempts is raised unless its number is unused.
+// newWake adds a wake to a record, under an unused key: it raises the record's
+// attempt if a wake has used that number.
 func (wg *waking) newWake(r *pipeline.Record, a *pipeline.Agent, pl plan) pipeline.Wake {
 	used := slices.ContainsFunc(r.Wakes, func(w pipeline.Wake) bool { return w.Attempt >= r.Attempt })
 	if used || r.Attempt == 0 {
@@ -111,8 +109,8 @@ func (wg *waking) newWake(r *pipeline.Record, a *pipeline.Agent, pl plan) pipeli
 	return w
 }
 
-// askedAfter is the time of a wake that comes after last. The order of wakes is
-// known by their times, so it is now unless the clock was set back a little.
+// askedAfter is the time of a wake that comes after last. It is now, unless the
+// clock was set back a little: times give the order of wakes.
 func (wg *waking) askedAfter(last *pipeline.Wake) time.Time {
 	now := wg.Now()
 	if last == nil || last.AskedAt.Before(now) || last.AskedAt.After(now.Add(wg.Times.RewakeAfter)) {
@@ -121,18 +119,18 @@ func (wg *waking) askedAfter(last *pipeline.Wake) time.Time {
 	return last.AskedAt.Add(1)
 }
 
-// firstOf puts id in front of a list that holds it.
+// firstOf moves id to the front of a list.
 func firstOf(id pipeline.TaskID, ids []pipeline.TaskID) []pipeline.TaskID {
 	return append([]pipeline.TaskID{id}, slices.DeleteFunc(ids, func(o pipeline.TaskID) bool { return o == id })...)
 }
 
-// retryWake is when to try again after a wake that was not accepted.
+// retryWake is the pause before a wake that was not accepted is sent again.
 const retryWake = 15 * time.Second
 
-// answered notes what came of a wake.
+// answered notes the answer to a wake in the record, durably.
 func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipeline.TaskID, w pipeline.Wake, wakeErr error, why string) wakeResult {
 	now := wg.Now()
-	ctx = context.WithoutCancel(ctx) // the answer is here: it is noted even if we are told to stop
+	ctx = context.WithoutCancel(ctx) // note the answer even if the dispatcher stops
 	_, err := wg.Records.Change(ctx, first, func(r *pipeline.Record) error {
 		mine := wakeNamed(r, w.Key)
 		if mine == nil {
@@ -148,7 +146,7 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 		case errors.Is(wakeErr, ErrRefused):
 			mine.Refused = wakeErr.Error()
 		default:
-			mine.Sent = false // it never went out: its key is unused
+			mine.Sent = false // it was not sent: its key is unused
 		}
 		return nil
 	})
@@ -160,9 +158,9 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 	if wakeErr != nil {
 		r := wakeResult{first: first, due: now.Add(retryWake)}
 		switch {
-		case errors.Is(wakeErr, errBusy): // it will be looked at again when its process ends
+		case errors.Is(wakeErr, errBusy): // a pass follows the end of its process
 		case errors.Is(wakeErr, ErrRefused) && !errors.Is(wakeErr, ErrLost):
-			r.due = time.Time{} // the usual time is soon enough
+			r.due = time.Time{}
 			r.failed = notWoken(explain.WakeBarred, a, wakeErr).failed
 		default:
 			r.failed = notWoken(explain.WakeFailed, a, wakeErr).failed
@@ -180,16 +178,16 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 	return wakeResult{woken: 1, first: first}
 }
 
-// copyWake writes the wake into the entries, for people, and into the history
-// of the other tasks that the message named.
+// copyWake writes the wake into the entries, for people, and into the histories
+// of the other tasks that the message names.
 func (wg *waking) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wake, at time.Time) error {
 	for _, id := range w.Tasks[:min(len(w.Tasks), maxNamed)] {
 		if id == w.Tasks[0] {
-			continue // has the wake itself
+			continue // its record holds the wake
 		}
 		if _, err := wg.Records.Change(ctx, id, func(r *pipeline.Record) error {
 			if r.RowID == "" {
-				return pipeline.ErrUnchanged // lost: it is rebuilt with the next pass
+				return pipeline.ErrUnchanged // lost: the next pass rebuilds it
 			}
 			r.Note(at, Who, "woken", fmt.Sprintf("%s, %s %s", a.Name, w.Via, w.Key))
 			return nil

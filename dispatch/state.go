@@ -11,16 +11,15 @@ import (
 	"otm/pipeline"
 )
 
-// agentState is what OTM says of an agent in agent-state.json. It is for
-// people and for the agent; the dispatcher takes from it only that the agent
-// found nothing to do, and when.
+// agentState is the content of agent-state.json. It is for people and for the
+// agent. The dispatcher reads only whether and since when the agent is idle.
 type agentState struct {
 	Status string           `json:"status"`
 	TaskID *pipeline.TaskID `json:"taskId"`
 	Since  time.Time        `json:"since"`
 }
 
-// What agent-state.json says in status.
+// Values of status in agent-state.json.
 const (
 	stateWorking = "working"
 	stateIdle    = "idle"
@@ -37,18 +36,19 @@ func readState(path string) (s agentState, err error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// writeState writes what changed, and keeps what the agent added.
+// writeState replaces a state file, durably. Members that the agent added are
+// kept.
 func writeState(path string, s agentState) error {
 	data, _, err := load(path, maxState)
 	var large *TooLargeError
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errUnfit), errors.As(err, &large):
 	default:
-		return err // it may be read again, with what the agent added
+		return err // a later read may succeed and show what the agent added
 	}
 	var all map[string]json.RawMessage
 	if json.Unmarshal(data, &all) != nil || all == nil {
-		all = map[string]json.RawMessage{} // it was no JSON object
+		all = map[string]json.RawMessage{} // not a JSON object
 	}
 	ours, err := json.Marshal(s)
 	if err != nil {

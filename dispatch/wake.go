@@ -15,8 +15,8 @@ import (
 // waking plans the wakes of all agents and sends them.
 type waking struct{ *run }
 
-// wake wakes the agents that have work, all in parallel. It waits for the answers
-// for at most Patience, and not for the runs.
+// wake wakes the agents that have work, all in parallel. It waits at most Patience
+// for the answers. It does not wait for the runs.
 func (wg *waking) wake(ctx context.Context) error {
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
@@ -32,23 +32,25 @@ func (wg *waking) wake(ctx context.Context) error {
 			wg.failure("agent not woken", *notWoken(explain.AgentStateWrong, a, err).failed)
 			continue
 		}
-		if pl := s.planWake(); wg.settled(s, pl) {
-			delete(wg.unwoken, a.Name)
-		} else {
+		switch pl := s.planWake(); pl.action {
+		case send, resend, ask:
 			wg.waking[a.Name] = wg.startWake(func() wakeResult { return wg.carryOut(ctx, s, pl, waker) })
+		default:
+			wg.woke(a.Name, s.held(pl))
+			wg.Log.Debug("agent not woken", "agent", a.Name, "why", pl.why, "due", pl.due)
 		}
 	}
 	wg.collect()
 	return nil
 }
 
-// pendingWake is a wake that is under way.
+// pendingWake is a wake without a result yet.
 type pendingWake struct {
 	done chan wakeResult
-	late atomic.Bool // no pass waits for its result
+	late atomic.Bool // the pass that sent it is over
 }
 
-// startWake begins a wake. If its result comes late, Answered is called.
+// startWake begins a wake. If its result comes after the pass, it calls Answered.
 func (d *Dispatcher) startWake(wake func() wakeResult) *pendingWake {
 	w := &pendingWake{done: make(chan wakeResult, 1)}
 	d.wakers.Go(func() {
@@ -60,10 +62,10 @@ func (d *Dispatcher) startWake(wake func() wakeResult) *pendingWake {
 	return w
 }
 
-// lateAgain is when to look for a late result at the latest.
+// lateAgain is the longest pause before a late result is looked for.
 const lateAgain = time.Second
 
-// collect takes the results that are there, or come in within Patience.
+// collect takes the results that come within Patience.
 func (wg *waking) collect() {
 	var patience <-chan time.Time
 	if wg.Patience > 0 {
@@ -89,17 +91,17 @@ func (wg *waking) collect() {
 			wg.woke(name, r)
 		default:
 			if failed, ok := wg.unwoken[name]; ok {
-				wg.report.Failed = append(wg.report.Failed, failed) // until the next answer, that is how it stands
+				wg.report.Failed = append(wg.report.Failed, failed) // still true until the next answer
 			}
 			wg.report.due(wg.Now().Add(lateAgain))
 		}
 	}
 }
 
-// Wait returns when no wake is under way any more.
+// Wait returns when no wake is pending.
 func (d *Dispatcher) Wait() { d.wakers.Wait() }
 
-// woke puts what came of one agent into the report.
+// woke puts the result of one agent into the report.
 func (wg *waking) woke(name string, r wakeResult) {
 	delete(wg.waking, name)
 	wg.report.due(r.due)
@@ -117,13 +119,13 @@ func (wg *waking) woke(name string, r wakeResult) {
 	}
 }
 
-// wakeResult is what came of one agent.
+// wakeResult is the result of a pass for one agent.
 type wakeResult struct {
 	woken  int
-	first  pipeline.TaskID // whose record holds the wake; 0: none was recorded
-	due    time.Time
-	failed *explain.Finding // why it was not woken; nil: it was, or need not be
-	given  *explain.Finding // what a person has to look at; nil: nothing
+	first  pipeline.TaskID  // the task whose record holds the wake; 0: none was recorded
+	due    time.Time        // when to look at the agent again; zero: at the usual time
+	failed *explain.Finding // why the wake failed; nil: it did not
+	given  *explain.Finding // why the agent needs a person; nil: it does not
 }
 
 // notWoken is the result of a wake that failed.
@@ -132,10 +134,10 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) wake
 	return wakeResult{failed: &f}
 }
 
-// situation gathers what is known of an agent, and judges the end of its last run.
+// situation gathers the facts about an agent, and judges the end of its last run.
 func (wg *waking) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
 	s := &situation{agent: a, idle: wg.files.idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
-	// A process that was started before the trigger was changed counts too.
+	// A process from before the trigger was changed counts too.
 	pid, held := lock.Holder(execLock(wg.Dir, a.Name))
 	s.pid = pid
 	s.running = held || waker.Running(a.Name)
@@ -151,24 +153,8 @@ func (wg *waking) situation(ctx context.Context, a *pipeline.Agent, waker Waker)
 	return s, wg.judgeRun(ctx, s)
 }
 
-// settled deals with a plan that needs nobody's answer.
-func (wg *waking) settled(s *situation, pl plan) bool {
-	switch pl.action {
-	case send, resend, ask:
-		return false
-	default:
-		r := told(s, pl)
-		wg.report.due(r.due)
-		if r.given != nil {
-			wg.given(*r.given)
-		}
-		wg.Log.Debug("agent not woken", "agent", s.agent.Name, "why", pl.why, "due", pl.due)
-		return true
-	}
-}
-
-// told is the result of a plan to do nothing.
-func told(s *situation, pl plan) wakeResult {
+// held is the result of a plan that sends nothing.
+func (s *situation) held(pl plan) wakeResult {
 	r := wakeResult{due: pl.due}
 	if pl.action != rest {
 		r.given = s.state.health(s.running, s.pid).Finding()
@@ -184,7 +170,7 @@ func idsOf(records []*pipeline.Record) []pipeline.TaskID {
 	return ids
 }
 
-// carryOut does what was planned for an agent.
+// carryOut does what is planned for an agent.
 func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Waker) wakeResult {
 	if pl.action == ask {
 		var r wakeResult
@@ -195,24 +181,24 @@ func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Wak
 	if pl.action == send || pl.action == resend {
 		return wg.sendWake(ctx, s.agent, waker, pl)
 	}
-	return told(s, pl)
+	return s.held(pl)
 }
 
-// askAgain is when to ask again what became of a run.
+// askAgain is the pause before the same question is asked again.
 const askAgain = time.Minute
 
-// askEnded asks what became of a wake after which nothing was taken, notes the
-// answer, and plans again.
+// askEnded asks the waker whether the run of a wake has ended, notes the answer,
+// and plans again. It is for a wake after which the agent took nothing.
 func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
 	key := pl.wake.Key
 	var end RunEnd
 	ended := false
-	if waker := wg.Wakers[pipeline.Trigger(pl.wake.Via)]; waker != nil { // else the trigger was changed: nobody knows
+	if waker := wg.Wakers[pipeline.Trigger(pl.wake.Via)]; waker != nil { // nil: the trigger was changed
 		askCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
 		defer cancel()
 		var err error
 		if end, ended, err = waker.Ended(askCtx, key); ctx.Err() != nil {
-			return plan{}, wakeResult{} // we are told to stop
+			return plan{}, wakeResult{} // the dispatcher stops
 		} else if err != nil {
 			r := notWoken(explain.WakeUnknown, s.agent, err, "key", key)
 			r.due = wg.Now().Add(askAgain)
@@ -233,7 +219,7 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		return nil
 	})
 	if err == nil {
-		err = s.reload(wg.Records) // it may have taken something meanwhile
+		err = s.reload(wg.Records) // the agent may have taken something meanwhile
 	}
 	if err != nil {
 		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
@@ -243,7 +229,7 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
 	}
 	if pl = s.planWake(); pl.action == ask {
-		pl = pl.until(now.Add(askAgain), "asked in vain")
+		pl = pl.until(now.Add(askAgain), "the end of its run is not known")
 	}
 	return pl, wakeResult{}
 }
@@ -262,6 +248,7 @@ func (s *situation) reload(records pipeline.Records) error {
 	return nil
 }
 
+// wakeNamed returns the wake with a key; nil: the record has none.
 func wakeNamed(r *pipeline.Record, key string) *pipeline.Wake {
 	i := slices.IndexFunc(r.Wakes, func(w pipeline.Wake) bool { return w.Key == key })
 	if i < 0 {

@@ -20,39 +20,37 @@ type Request struct {
 	File    string // the agent's dispatch file
 }
 
-// Errors of a Waker. Any other means that the wake was surely not queued.
+// Errors of a Waker. Any other error means that the wake was not queued.
 var (
-	// ErrLost: the request went out and no answer came; it may be queued.
+	// ErrLost: the request was sent and no answer came. The wake may be queued.
 	ErrLost = errors.New("no answer to the wake")
-	// ErrLater: the gateway takes no runs at the moment, for instance because
-	// it restarts. Nothing was queued, and nobody needs to act.
+	// ErrLater: the gateway takes no runs at the moment, for instance because it
+	// restarts. The wake was not queued, and nobody needs to act.
 	ErrLater = errors.New("the gateway takes no runs at the moment")
-	// ErrRefused: the agent cannot be woken before somebody changes something.
+	// ErrRefused: the agent cannot be woken until a person changes something.
 	ErrRefused = errors.New("wake refused")
 
-	// errBusy: the agent is at work, so there is no need to wake it.
+	// errBusy: the agent is at work and needs no wake.
 	errBusy = errors.New("its process is running")
 )
 
-// Waker tells agents that something waits.
+// Waker wakes agents.
 type Waker interface {
 	// Wake returns nil once the wake is accepted, which does not mean that the
 	// agent runs. Sending the same key again within minutes wakes once.
 	Wake(ctx context.Context, r Request) error
-	// Ended asks what became of an accepted wake. If ended is false, the run
-	// goes on or nothing is known of it. The gateway forgets a run ten minutes
-	// after its end.
+	// Ended asks how the run of an accepted wake ended. If ended is false, the run
+	// goes on or is not known. The gateway forgets a run ten minutes after its end.
 	Ended(ctx context.Context, key string) (end RunEnd, ended bool, err error)
-	// Running reports whether the agent is known to be at work; false if
-	// nothing is known.
+	// Running reports whether the agent is known to be at work.
 	Running(agent string) bool
 }
 
 // maxNamed is how many tasks a message names.
 const maxNamed = 20
 
-// message is the text of a wake. No title, project or other text from a drop
-// is in it.
+// message is the text of a wake. It contains no title, project or other text from
+// a drop.
 func message(agent string, tasks []pipeline.TaskID, dir string) string {
 	names := make([]string, 0, len(tasks))
 	for _, id := range tasks {
@@ -75,14 +73,13 @@ func message(agent string, tasks []pipeline.TaskID, dir string) string {
 		noun, strings.Join(names, ", "), FileName, command)
 }
 
-// Key is the idempotency key of a wake. The gateway's memory of keys is one
-// for all agents, so the agent is in it, and the attempt, as a key must never
-// be used for two wakes.
+// Key is the idempotency key of a wake. It names the agent, as the gateway keeps one
+// set of keys for all agents, and the attempt, as no two wakes may share a key.
 func Key(first pipeline.TaskID, agent string, attempt int) string {
 	return fmt.Sprintf("otm-%v-%s-%d", first, strings.ReplaceAll(agent, " ", "_"), attempt)
 }
 
-// taskOfKey is the task that a key is made of.
+// taskOfKey returns the task in a key; false: it is no key of ours.
 func taskOfKey(key string) (pipeline.TaskID, bool) {
 	parts := strings.SplitN(key, "-", 4) // otm, T, the number, the rest
 	if len(parts) < 4 || parts[0] != "otm" {
