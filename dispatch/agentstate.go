@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"otm/internal/durable"
@@ -22,9 +23,10 @@ import (
 // or one run at the gateway.
 type AgentState struct {
 	Agent string `json:"agent"`
-	// Config is a hash of how the agent is started. A new configuration resets the
-	// failures.
-	Config string `json:"config"`
+	// Config is a hash of the agent's table in otm.toml, Program the program that its
+	// command names, with size and time. A change of either resets the failures.
+	Config  string `json:"config"`
+	Program string `json:"program,omitempty"`
 	// Failures counts the runs in a row that ended without progress.
 	Failures int `json:"failures,omitempty"`
 	// Fruitless counts the failures, and the runs that asked to be tried later (exit
@@ -216,17 +218,36 @@ func Resume(ctx context.Context, dir, agent string) (was AgentState, err error) 
 	return was, err
 }
 
-// configSum is a hash of how an agent is started: its table in otm.toml, the
-// dispatcher's PATH, and the program that its command names.
-func configSum(a *pipeline.Agent) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %q %q %q", a.Trigger, a.Workspace, a.GatewayAgent, a.Command, os.Getenv("PATH"))
-	if len(a.Command) > 0 {
-		if path, err := exec.LookPath(a.Command[0]); err == nil {
-			if info, err := os.Stat(path); err == nil {
-				fmt.Fprintf(h, " %q %d %v", path, info.Size(), info.ModTime().UnixNano())
-			}
-		}
+// startOf describes how an agent is started: a hash of its table in otm.toml, and the
+// program that its command names, "" if it is not found.
+func startOf(a *pipeline.Agent) (table, program string) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", a.Trigger, a.Workspace, a.GatewayAgent, a.Command))
+	table = fmt.Sprintf("%x", sum[:8])
+	if len(a.Command) == 0 || !filepath.IsAbs(a.Command[0]) && strings.ContainsRune(a.Command[0], filepath.Separator) {
+		return table, "" // a path below the workspace, which may not answer
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+	path, err := exec.LookPath(a.Command[0])
+	if err != nil {
+		return table, ""
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return table, ""
+	}
+	return table, fmt.Sprintf("%q %d %d", path, info.Size(), info.ModTime().UnixNano())
+}
+
+// configured notes how the agent is started now, and reports whether that changed. A
+// program that is not found changes nothing: a single run in another shell has another
+// PATH.
+func (a *AgentState) configured(agent *pipeline.Agent) (changed bool) {
+	table, program := startOf(agent)
+	changed = a.Config != table || program != "" && a.Program != program
+	if changed && a.Config != "" {
+		a.forgive() // the failures belong to another configuration
+	}
+	if a.Config = table; program != "" {
+		a.Program = program
+	}
+	return changed
 }

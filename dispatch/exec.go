@@ -271,16 +271,34 @@ func exitCode(cmd *exec.Cmd) *int {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// noteEnd writes into the record how the command ended, durably. If the helper is
-// killed before, the free lock shows the end.
+// noteEnd writes into the record how the command ended, durably. Where the disk
+// refuses, it tries again for as long as noteFor: an exit code that is not noted would
+// count as a failure. If the helper is killed before, the free lock shows the end.
 func noteEnd(ctx context.Context, records pipeline.Records, s *spec, log, how string, code *int, now time.Time) {
-	records.Change(ctx, s.Task, func(r *pipeline.Record) error {
-		w := wakeNamed(r, s.Key)
-		if w == nil {
-			return pipeline.ErrUnchanged
+	giveUp := time.After(noteFor)
+	for {
+		_, err := records.Change(ctx, s.Task, func(r *pipeline.Record) error {
+			w := wakeNamed(r, s.Key)
+			if w == nil {
+				return pipeline.ErrUnchanged
+			}
+			w.Ended, w.Exit, w.Code, w.Log = &now, how, code, log
+			r.Note(now, Who, "ended", "process of "+s.Agent+": "+how)
+			return nil
+		})
+		if err == nil {
+			return
 		}
-		w.Ended, w.Exit, w.Code, w.Log = &now, how, code, log
-		r.Note(now, Who, "ended", "process of "+s.Agent+": "+how)
-		return nil
-	})
+		select {
+		case <-giveUp:
+			return
+		case <-time.After(noteAgain):
+		}
+	}
 }
+
+// Bounds of the tries to note the end of a command.
+const (
+	noteFor   = time.Minute
+	noteAgain = time.Second
+)

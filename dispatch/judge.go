@@ -16,7 +16,8 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	if s.state, err = LoadAgentState(wg.Dir, s.agent.Name); err != nil {
 		return err
 	}
-	config := configSum(s.agent)
+	before := s.state
+	reconfigured := before.configured(s.agent)
 	end, over := s.endOfRun()
 	if over {
 		if s.unread, err = wg.unread(s.agent, end.run.Ended); err != nil {
@@ -24,23 +25,18 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		}
 		// A report that left the inbox before that look, and the exit of the process,
 		// may have been noted since the records were read.
-		if err := s.reload(wg.Records); err != nil {
-			return err
-		}
+		s.reload(wg.Records)
 		end, over = s.endOfRun()
 	}
 	over = over && !s.unread
 	hanging, lingers := s.hangsSince(), s.lingersOn()
-	if over || s.state.Config != config || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
+	if over || reconfigured || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
 		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) {
 			a.Hangs, a.Lingers = hanging, lingers
 			if over {
 				*a = a.judged(end, maxFailures(&wg.Times))
 			}
-			if a.Config != config && a.Config != "" {
-				a.forgive() // those runs were started with another configuration
-			}
-			a.Config = config
+			a.configured(s.agent)
 		})
 	}
 	if err == nil && s.state.Fruitless > 0 && s.askedFor() {

@@ -218,12 +218,10 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		}
 		return nil
 	})
-	if err == nil {
-		err = s.reload(wg.Records) // the agent may have taken something meanwhile
-	}
 	if err != nil {
 		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
 	}
+	s.reload(wg.Records) // the agent may have taken something meanwhile
 	s.now = now
 	if err := wg.judgeRun(ctx, s); err != nil {
 		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
@@ -234,18 +232,15 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 	return pl, wakeResult{}
 }
 
-// reload reads the agent's records again.
-func (s *situation) reload(records pipeline.Records) error {
+// reload reads the agent's records again. A record that cannot be read stays as it was.
+func (s *situation) reload(records pipeline.Records) {
 	for _, list := range [][]*pipeline.Record{s.records, s.gone} {
 		for i, r := range list {
-			fresh, err := records.Load(r.TaskID)
-			if err != nil {
-				return err
+			if fresh, err := records.Load(r.TaskID); err == nil {
+				list[i] = fresh
 			}
-			list[i] = fresh
 		}
 	}
-	return nil
 }
 
 // wakeNamed returns the wake with a key; nil: the record has none.
