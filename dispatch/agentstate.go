@@ -42,6 +42,15 @@ type AgentState struct {
 	// Stumbled counts, for each unfinished task, the runs in a row that were given
 	// it and ended without progress. otm next gives another task first.
 	Stumbled map[pipeline.TaskID]int `json:"stumbled,omitempty"`
+	// Blocked is, for each open task, when the agent blocked it in a run for which
+	// that counted as progress. It counts again when a person has moved the task.
+	Blocked map[pipeline.TaskID]time.Time `json:"blocked,omitempty"`
+	// Rests is whether the agent has no work after runs without progress: nothing is
+	// planned for it then, and nothing is wrong.
+	Rests bool `json:"rests,omitempty"`
+	// Resumed is when a person asked for a start with otm resume; zero: nobody did, or
+	// it was started since.
+	Resumed time.Time `json:"resumedAt,omitzero"`
 	// Hangs is when the agent's process was woken, if it takes nothing while tasks
 	// wait; zero: it does not hang.
 	Hangs time.Time `json:"hangsSince,omitzero"`
@@ -85,18 +94,19 @@ const probeEvery = 30 * time.Minute
 // runEnd is the end of a run and its result.
 type runEnd struct {
 	run      EndedRun
-	progress bool // the agent reported progress on a task
+	progress bool // see gotOn
 	idle     bool // the run had no work left
 	// unfinished are the agent's unfinished tasks on which this run made no progress;
 	// true: this run was given the task.
 	unfinished map[pipeline.TaskID]bool
+	blocked    map[pipeline.TaskID]time.Time // see AgentState.Blocked
 }
 
 // judged returns the state after the end of a run. After maxFailures failures in a
 // row the agent is left alone.
 func (a AgentState) judged(e runEnd, maxFailures int) AgentState {
 	run := e.run
-	a.LastRun, a.Hangs, a.Stumbled = &run, time.Time{}, a.stumbled(e)
+	a.LastRun, a.Hangs, a.Stumbled, a.Blocked = &run, time.Time{}, a.stumbled(e), e.blocked
 	switch {
 	case e.progress:
 		a.forgive()
@@ -141,6 +151,13 @@ func (a *AgentState) stumbled(e runEnd) map[pipeline.TaskID]int {
 // keeps Stumbled.
 func (a *AgentState) forgive() {
 	a.Failures, a.Fruitless, a.NextStart, a.LeftAlone, a.Hangs = 0, 0, time.Time{}, time.Time{}, time.Time{}
+}
+
+// resumeAsked reports whether a person asked with "otm resume" for a start, and no
+// wake may have reached the agent since. w is the last wake; nil: there was none.
+func (a *AgentState) resumeAsked(w *pipeline.Wake, now time.Time) bool {
+	asked := past(a.Resumed, now)
+	return !asked.IsZero() && (w == nil || !maybeQueued(w) || asked.After(w.AskedAt))
 }
 
 // waits reports whether the agent must not be started yet, and until when. A time
@@ -208,12 +225,14 @@ func changeAgentState(ctx context.Context, dir, agent string, f func(*AgentState
 // at a time.
 const stateWait = 10 * time.Second
 
-// Resume forgets the failures of an agent, so that the next pass starts it if it has
-// work. It returns the state before. It is durable on return.
-func Resume(ctx context.Context, dir, agent string) (was AgentState, err error) {
+// Resume forgets the failures of an agent, and has the next pass start it if it has
+// unfinished work and no process, even where a run may be under way at the gateway.
+// It returns the state before. It is durable on return.
+func Resume(ctx context.Context, dir, agent string, now time.Time) (was AgentState, err error) {
 	_, err = changeAgentState(ctx, dir, agent, func(a *AgentState) {
 		was = *a
 		a.forgive()
+		a.Resumed = now.UTC()
 	})
 	return was, err
 }

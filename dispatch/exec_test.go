@@ -386,7 +386,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 	w.create("y", "alpha", pipeline.Normal)
 	want(t, "for another task", w.pass().Woken, 0)
 	// A person says so, or mends the configuration: it is started at once.
-	if _, err := Resume(t.Context(), w.dir, "alpha"); err != nil {
+	if _, err := Resume(t.Context(), w.dir, "alpha", w.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "resumed", w.pass().Woken, 1)

@@ -57,6 +57,7 @@ func (a *AgentState) health(running bool, pid int) Health {
 	switch {
 	case running && !a.Hangs.IsZero():
 		h.State, h.Since, h.PID = HealthHangs, a.Hangs, pid
+	case !running && a.Rests:
 	case !a.LeftAlone.IsZero():
 		h.State, h.Since, h.PID = HealthLeftAlone, a.LeftAlone, pid // also while a probe runs
 	case running:

@@ -226,8 +226,11 @@ func (w *world) report(id pipeline.TaskID, status pipeline.Status, steps ...int)
 func applied(r *pipeline.Record, now time.Time, status pipeline.Status, steps ...int) {
 	who := pipeline.WhoAgent(r.Agent)
 	r.Hear(r.Agent, now, func(h *pipeline.Heard) {
-		if len(steps) > 0 || status != pipeline.InProgress {
+		if len(steps) > 0 {
 			h.Progress = now
+		}
+		if status != r.Status && status != pipeline.InProgress {
+			h.Ended = now
 		}
 		if d := r.Dispatch; d != nil && d.TakenAt == nil {
 			h.Took = now

@@ -42,9 +42,33 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	if err == nil && s.state.Fruitless > 0 && s.askedFor() {
 		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) { a.forgive() })
 	}
+	if err == nil {
+		err = wg.noteRest(ctx, s)
+	}
 	if err == nil && over && !end.progress && !end.idle {
 		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.run.Key, "exit", end.run.Words, "failures", s.state.Failures, "next", s.state.NextStart)
 	}
+	return err
+}
+
+// noteRest notes whether the agent has work after runs without progress, and forgets
+// an otm resume that was followed, or has nothing to start.
+func (wg *waking) noteRest(ctx context.Context, s *situation) error {
+	_, w := s.lastWake()
+	idle := s.planWake().action == rest
+	rests := idle && s.state.Fruitless > 0
+	resumed := !s.state.Resumed.IsZero() && (idle || s.running || !s.state.resumeAsked(w, s.now))
+	if rests == s.state.Rests && !resumed {
+		return nil
+	}
+	asked := s.state.Resumed
+	var err error
+	s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) {
+		a.Rests = rests
+		if resumed && a.Resumed.Equal(asked) {
+			a.Resumed = time.Time{}
+		}
+	})
 	return err
 }
 

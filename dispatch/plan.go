@@ -86,6 +86,8 @@ func (s *situation) planWake() plan {
 	switch {
 	case s.running:
 		return s.planRunning(p)
+	case s.state.resumeAsked(w, s.now) && (w == nil || w.Accepted != nil || over):
+		return p.with(send, "a person resumed it")
 	case over && s.unread:
 		return p.with(hold, "its run has ended, its last reports are not applied yet")
 	case s.busy() && !reached(s.heard(), s.times.SilentAfter, s.now):
@@ -207,7 +209,7 @@ func (s *situation) ended(w *pipeline.Wake) (time.Time, bool) {
 		return w.AskedAt, true // the clock was set back during the run
 	case w.Ended != nil:
 		return *w.Ended, true
-	case w.Accepted != nil && w.Via == string(pipeline.TriggerExec):
+	case w.Via == string(pipeline.TriggerExec) && (w.Accepted != nil || maybeQueued(w) && s.tookSince(w.AskedAt)):
 		return s.now, true // its lock is free: its helper was killed before it could note the end
 	case w.Accepted == nil:
 		lost := maybeQueued(w) && (reached(w.AskedAt, answerWait, s.now) || w.Via != string(s.agent.Trigger))
@@ -230,16 +232,50 @@ func (s *situation) endOfRun() (runEnd, bool) {
 	if w.RetryAt != nil {
 		e.run.RetryAt = *w.RetryAt
 	}
-	e.unfinished = map[pipeline.TaskID]bool{}
+	e.unfinished, e.blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
 	for _, r := range s.known() {
-		progress := r.HeardOf(s.agent.Name).Progress.After(w.AskedAt)
+		h, counted := r.HeardOf(s.agent.Name), s.state.Blocked[r.TaskID]
+		progress := gotOn(r, h, w, counted)
 		e.progress = e.progress || progress
 		if s.isUnfinished(r) && !progress {
 			e.unfinished[r.TaskID] = s.tookAt(r).After(w.AskedAt)
 		}
+		switch {
+		case r.Status == pipeline.Blocked && progress:
+			e.blocked[r.TaskID] = h.Ended
+		case !counted.IsZero() && r.Status.Active():
+			e.blocked[r.TaskID] = counted
+		}
 	}
-	e.idle = len(e.unfinished) == 0 && (len(s.waiting()) == 0 || s.idle.After(w.AskedAt))
+	e.idle = len(e.unfinished) == 0 && !couldTake(s.waiting(), w, s.idle)
 	return e, true
+}
+
+// gotOn reports whether the run of a wake got a task on, by what was heard of its
+// agent. Only what an agent can do a bounded number of times counts, or it would be
+// started for ever: tick an open step, end the task, or block it until the run ends.
+// A block counts once until a person moves the task, or two tasks could be blocked in
+// turn: counted is when it last did; zero: never.
+func gotOn(r *pipeline.Record, h pipeline.Heard, w *pipeline.Wake, counted time.Time) bool {
+	switch {
+	case h.Progress.After(w.AskedAt):
+		return true
+	case !h.Ended.After(w.AskedAt):
+		return false
+	case r.ResumedAt.After(h.Ended):
+		return true
+	case r.Status == pipeline.Blocked:
+		return counted.IsZero() || r.ResumedAt.After(counted) || r.Dispatch != nil && r.Dispatch.At.After(counted)
+	}
+	return !AtWork(r)
+}
+
+// couldTake reports whether the run of a wake could have taken one of the tasks that
+// wait: it did not look for tasks and find none before they were handed out.
+func couldTake(waiting []*pipeline.Record, w *pipeline.Wake, idle time.Time) bool {
+	return slices.ContainsFunc(waiting, func(r *pipeline.Record) bool {
+		return !idle.After(w.AskedAt) || !r.Dispatch.FlippedAt.After(idle)
+	})
 }
 
 // reached reports whether d has passed since t. A time further ahead than d was
@@ -264,13 +300,26 @@ func (s *situation) work() []*pipeline.Record {
 	list := s.waiting()
 	_, w := s.lastWake()
 	at, over := s.ended(w)
+	free := !s.running && (isFree(s.agent.Trigger, w) || s.state.resumeAsked(w, s.now))
 	for _, r := range s.records {
-		if s.isUnfinished(r) && (over && !r.HeardOf(s.agent.Name).At.After(at) || s.isResumed(r)) {
+		if s.isUnfinished(r) && (free || over && !r.HeardOf(s.agent.Name).At.After(at) || s.isResumed(r)) {
 			list = append(list, r)
 		}
 	}
 	byPriority(list)
 	return list
+}
+
+// isFree reports whether an agent without a process is known not to be at work, by
+// its trigger and its last wake. A command's process is a fact: without one the agent
+// is free, whoever moved its tasks. At the gateway, the known end of the last run is
+// one.
+func isFree(trigger pipeline.Trigger, w *pipeline.Wake) bool {
+	exec := trigger == pipeline.TriggerExec
+	if w == nil {
+		return exec
+	}
+	return w.Ended != nil || exec && w.Via == string(pipeline.TriggerExec)
 }
 
 // waiting returns the tasks that the agent has not taken, most urgent first.

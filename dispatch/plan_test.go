@@ -50,7 +50,7 @@ func moves(m float64, who string, s pipeline.Status) with {
 		if who == "agent a" {
 			r.Hear("a", minute(m), func(h *pipeline.Heard) {
 				if s != pipeline.InProgress {
-					h.Progress = minute(m)
+					h.Ended = minute(m)
 				}
 			})
 		}
@@ -207,7 +207,16 @@ func TestPlanWake(t *testing.T) {
 		{"left alone, time for a probe", 32, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 3, 32), "send"},
 		{"left alone, and nothing waits", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(3, "R1", pipeline.Cancelled))), left(1, 3, 32), "rest"},
 		{"left alone, and the clock was set back by a year", -600000, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 3, 32), "send"},
-		{"goes on by hand after the end of its run", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(10, "agent a", pipeline.InProgress)), recordWith(2)), left(1, 1, 2.2), "hold 70"},
+		{"moved by hand after the end of its run", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(10, "agent a", pipeline.InProgress)), recordWith(2)), left(1, 1, 2.2), "send"},
+		{"moved by hand, and no process was ever started", 5, records(recordWith(1, taken(1))), exec, "send"},
+		{"moved by hand while its pause lasts", 2.15, records(recordWith(1, wake(0, byExec), taken(1), moves(2.1, "agent a", pipeline.InProgress))), left(1, 1, 2.2), "pausing 2.2"},
+		{"moved by hand, its start was refused", 5, records(recordWith(1, wake(0, refused, 2), func(r *pipeline.Record) { r.Wakes[0].Via = "exec" }, taken(1))), exec, "send"},
+		{"its helper was killed before the start was noted", 5, records(recordWith(1, wake(0, func(w *pipeline.Wake) { w.Via = "exec" }), taken(1))), exec, "send"},
+		{"moved by hand after the known end of its run at the gateway", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1), moves(4, "agent a", pipeline.InProgress))), nil, "send"},
+		{"at work at the gateway, the trigger was changed", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), exec, "rest"},
+		{"at work at the gateway, a person resumes it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), func(s *situation) { s.state.Resumed = minute(4) }, "send"},
+		{"woken since a person resumed it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1), wake(4, accepted(4)))), func(s *situation) { s.state.Resumed = minute(3) }, "rest"},
+		{"its process runs when a person resumes it", 5, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { s.running, s.state.Resumed = true, minute(4) }, "rest"},
 		{"its last reports are not applied yet", 2, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { exec(s); s.unread = true }, "hold"},
 		{"a run at the gateway ended in the middle of a task", 2, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), nil, "send"},
 

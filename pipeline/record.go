@@ -129,7 +129,8 @@ type Heard struct {
 	At       time.Time `json:"at"`                  // it was given the task, or dropped a report on it
 	Took     time.Time `json:"tookAt,omitzero"`     // it took the task
 	Given    time.Time `json:"givenAt,omitzero"`    // otm next gave it the task, to begin or to continue
-	Progress time.Time `json:"progressAt,omitzero"` // it dropped a report that got the task on
+	Progress time.Time `json:"progressAt,omitzero"` // it ticked a step that was open
+	Ended    time.Time `json:"endedAt,omitzero"`    // it moved the task to blocked or agent_done
 }
 
 // Hear notes that an agent did something about the task: f gets what was heard of
@@ -151,7 +152,7 @@ func (r *Record) Hear(agent string, at time.Time, f func(*Heard)) {
 	if r.Heard == nil {
 		r.Heard = map[string]Heard{}
 	}
-	r.Heard[key] = Heard{At: later(was.At, now.At), Took: later(was.Took, now.Took), Given: later(was.Given, now.Given), Progress: later(was.Progress, now.Progress)}
+	r.Heard[key] = Heard{At: later(was.At, now.At), Took: later(was.Took, now.Took), Given: later(was.Given, now.Given), Progress: later(was.Progress, now.Progress), Ended: later(was.Ended, now.Ended)}
 }
 
 // HeardOf is what was last heard of an agent about the task. That it took the task

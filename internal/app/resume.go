@@ -52,7 +52,7 @@ each such run, and after three in a row starts the agent for a probe only, every
 // resume forgets the failures of agents and has the dispatcher look at them.
 func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
 	for _, a := range agents {
-		was, err := dispatch.Resume(ctx, h.Dir, a.Name)
+		was, err := dispatch.Resume(ctx, h.Dir, a.Name, h.Now())
 		if err != nil {
 			return err
 		}

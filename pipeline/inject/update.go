@@ -379,13 +379,17 @@ func (up *updates) applied(r *pipeline.Record, u *drop.Update, dropped time.Time
 		r.Steps[i].Done = true
 		r.Note(now, who, "step done", r.Steps[i].Title)
 	}
-	if report.Status != "" && report.Status != r.Status {
+	moved := report.Status != "" && report.Status != r.Status
+	if moved {
 		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, report.Status))
 		r.Status = report.Status
 	}
 	r.Hear(r.Agent, dropped, func(h *pipeline.Heard) {
-		if len(report.Steps) > 0 || report.Result != nil || report.Status != "" && report.Status != pipeline.InProgress {
+		if len(report.Steps) > 0 {
 			h.Progress = dropped
+		}
+		if moved && report.Status != pipeline.InProgress {
+			h.Ended = dropped
 		}
 	})
 	if report.Reason != nil {

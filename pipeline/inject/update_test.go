@@ -1032,3 +1032,31 @@ func TestC2ReportCountsFromItsDrop(t *testing.T) {
 		t.Errorf("a step: %+v", h)
 	}
 }
+
+// C1: a result, a reason or a state that stays is no progress; that a task is
+// blocked or ends is noted by itself.
+func TestC1WhatGetsATaskOn(t *testing.T) {
+	t.Parallel()
+	up := newSweep(&Injector{Now: newClock().Now}).updates
+	dropped := time.Date(2026, 3, 14, 15, 0, 0, 0, time.UTC)
+	r := &pipeline.Record{TaskID: 1, Agent: "olga", Status: pipeline.InProgress}
+	text := "still working"
+	for _, c := range []struct {
+		report pipeline.Report
+		ended  bool
+	}{
+		{pipeline.Report{Status: pipeline.InProgress, Result: &text, Reason: &text}, false},
+		{pipeline.Report{Status: pipeline.Blocked, Reason: &text}, true},
+		{pipeline.Report{Status: pipeline.Blocked, Reason: &text}, false},
+		{pipeline.Report{Status: pipeline.InProgress}, false},
+		{pipeline.Report{Status: pipeline.AgentDone, Result: &text}, true},
+		{pipeline.Report{Result: &text}, false},
+	} {
+		dropped = dropped.Add(time.Minute)
+		r.Reporting = &c.report
+		up.applied(r, &drop.Update{}, dropped)
+		if h := r.HeardOf("olga"); !h.Progress.IsZero() || h.Ended.Equal(dropped) != c.ended || !h.At.Equal(dropped) {
+			t.Errorf("%+v: %+v", c.report, h)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package dispatch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/pipeline"
+)
+
+// C1: an agent that reports, and gets nothing on, is not started in an endless
+// loop: what it can do again and again is no progress.
+func TestC1NoEndlessRestart(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(w *world, n int){
+		"says that it works on": func(w *world, _ int) { w.report(w.next("alpha"), pipeline.InProgress) },
+		"blocks its task and takes it up again": func(w *world, _ int) {
+			id := w.next("alpha")
+			w.report(id, pipeline.Blocked)
+			w.report(id, pipeline.InProgress)
+		},
+		"blocks two tasks in turn": func(w *world, n int) {
+			if n == 0 {
+				w.report(w.next("alpha"), pipeline.InProgress)
+				w.report(w.take2("alpha"), pipeline.InProgress)
+			}
+			w.report(pipeline.TaskID(n%2+1), pipeline.Blocked)
+			w.report(pipeline.TaskID((n+1)%2+1), pipeline.InProgress)
+		},
+		"empties its dispatch file, looks, and finds nothing": func(w *world, _ int) {
+			w.rewrite("alpha", func(file map[string]any) { file["tasks"] = []any{} })
+			w.next("alpha")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `exit 0`)
+			w.create("x", "alpha", pipeline.Normal, "one")
+			w.create("y", "alpha", pipeline.Normal, "one")
+			started := 0
+			for range 20 {
+				if w.pass().Woken > 0 {
+					w.ended()
+					run(w, started)
+					started++
+				}
+				w.clock.Advance(time.Second)
+			}
+			// Two blocks count once each. The first pause is 10 s, the second a minute.
+			if started < 2 || started > 4 {
+				t.Errorf("started %d times in 20 s", started)
+			}
+		})
+	}
+}
+
+// take2 gives an agent another task than the one that it has.
+func (w *world) take2(agent string) pipeline.TaskID {
+	w.Helper()
+	taken, err := w.desk().Next(w.Context(), w.agent(agent), true)
+	if err != nil || taken == nil {
+		w.Fatalf("no other task: %v", err)
+	}
+	return taken.Entry.TaskID
+}
+
+// A run that ticks a step, blocks its task, or ends it got on: the next one starts
+// at once. A task that a person resumed may be blocked again.
+func TestProgressStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 0`)
+	id := w.create("x", "alpha", pipeline.Normal, "one", "two", "three")
+	other := w.create("y", "alpha", pipeline.Normal)
+	for n, run := range []func(){
+		func() { w.report(w.next("alpha"), pipeline.InProgress, 1) },
+		func() { w.report(w.next("alpha"), pipeline.InProgress, 2) },
+		func() { w.report(w.next("alpha"), pipeline.Blocked) },
+		func() {
+			want(t, "then", w.next("alpha"), other)
+			w.edit(id, w.status(pipeline.InProgress))
+			w.report(other, pipeline.AgentDone)
+		},
+		func() { w.report(id, pipeline.Blocked) },
+	} {
+		want(t, fmt.Sprint("start ", n+1), w.pass().Woken, 1)
+		run() // as its process would
+		w.ended()
+		w.clock.Advance(10 * time.Millisecond)
+	}
+	want(t, "nothing is left", w.pass().Woken, 0)
+	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	want(t, "health", words(health.State, health.Failures, err), "ok 0 <nil>")
+}
+
+// Without work nothing is wrong with an agent, and nothing is promised, whatever its
+// last run came to. Its failures are not forgotten.
+func TestNoWorkNoProblem(t *testing.T) {
+	t.Parallel()
+	for name, finish := range map[string]func(w *world, id pipeline.TaskID){
+		"agent_done": func(w *world, id pipeline.TaskID) { w.report(id, pipeline.AgentDone) },
+		"blocked":    func(w *world, id pipeline.TaskID) { w.report(id, pipeline.Blocked) },
+		"cancelled":  func(w *world, id pipeline.TaskID) { w.edit(id, w.status(pipeline.Cancelled)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `exit 1`)
+			id := w.create("x", "alpha", pipeline.Normal)
+			want(t, "woken", w.pass().Woken, 1)
+			want(t, "takes", w.next("alpha"), id)
+			w.ended()
+			health := func() Health {
+				t.Helper()
+				h, err := AgentHealth(w.dir, w.agent("alpha"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return h
+			}
+			if given := w.pass().Given; len(given) != 1 || !strings.Contains(given[0], "exit status 1") {
+				t.Errorf("given: %q", given)
+			}
+			want(t, "with work", health().State, HealthPausing)
+			finish(w, id)
+			want(t, "given", len(w.pass().Given), 0)
+			want(t, "without work", words(health().State, health().Finding() == nil), "ok true")
+			w.create("y", "alpha", pipeline.Normal)
+			w.pass()
+			want(t, "with work again", words(health().State, health().Failures), "pausing 1")
+		})
+	}
+}
+
+// The process of a command is a fact: without one, unfinished work is started for,
+// whoever moved the task. The hint for a blocked task is such a move, and so is an
+// otm next by hand.
+func TestMovedByHand(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]func(w *world, id pipeline.TaskID){
+		"otm next by hand":    func(w *world, id pipeline.TaskID) { w.next("alpha") },
+		"otm-update by hand":  func(w *world, id pipeline.TaskID) { w.report(id, pipeline.InProgress) },
+		"unblocked by report": func(w *world, id pipeline.TaskID) { w.report(id, pipeline.Blocked); w.report(id, pipeline.InProgress) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `exit 0`)
+			id := w.create("x", "alpha", pipeline.Normal)
+			want(t, "woken", w.pass().Woken, 1)
+			w.ended()
+			w.pass()
+			w.clock.Advance(time.Second)
+			move(w, id)
+			w.clock.Advance(10 * time.Second)
+			want(t, "after the agent's pause", w.pass().Woken, 1)
+			w.ended()
+		})
+	}
+}
+
+// otm resume starts: a command in its pause, and an agent at the gateway whose run
+// may be under way. It does so once.
+func TestResumeStarts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal)
+	want(t, "woken", w.pass().Woken, 1)
+	w.next("alpha")
+	want(t, "at work", w.pass().Woken, 0)
+	resume := func() {
+		t.Helper()
+		if _, err := Resume(t.Context(), w.dir, "alpha", w.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resume()
+	w.waker.set(func(Request) error { return ErrLater })
+	want(t, "the gateway takes no runs", w.pass().Woken, 0)
+	w.waker.set(nil)
+	w.clock.Advance(retryWake)
+	want(t, "resumed", w.pass().Woken, 1)
+	want(t, "once", w.pass().Woken, 0)
+	state, err := LoadAgentState(w.dir, "alpha")
+	want(t, "state", words(state.Resumed.IsZero(), err), "true <nil>")
+	w.report(1, pipeline.AgentDone)
+	resume()
+	want(t, "without work", w.pass().Woken, 0)
+	w.create("y", "alpha", pipeline.Normal)
+	want(t, "the next task", w.pass().Woken, 0) // it takes the next one by itself
+}
