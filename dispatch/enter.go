@@ -150,30 +150,33 @@ func (ho *handout) flip(ctx context.Context, b pipeline.Batch, tasks []*task) er
 	if err != nil || len(tasks) == 0 {
 		return err
 	}
-	all := make([]pipeline.Change, len(tasks))
+	return ho.flipRows(ctx, b, tasks, now)
+}
+
+// flipRows is the part of flip that writes to the board. If the board refuses a row,
+// flipRows tries each row alone.
+func (ho *handout) flipRows(ctx context.Context, b pipeline.Batch, tasks []*task, now time.Time) error {
+	changes := make([]pipeline.Change, len(tasks))
 	for i, t := range tasks {
-		all[i] = flipOf(t, now)
+		changes[i] = pipeline.Change{Row: t.rec.RowID, Cells: []pipeline.Cell{
+			{Field: pipeline.FieldStatus, Text: string(pipeline.Assigned)},
+			{Field: pipeline.FieldAssignedAt, At: now},
+		}}
 	}
-	err = b.Update(ctx, all...)
+	err := b.Update(ctx, changes...)
 	switch {
 	case err == nil:
 		return ho.flipped(ctx, tasks)
 	case !concernsRow(err):
 		ho.report.Trouble = err // the next pass resumes the dispatch
 		return nil
+	case len(tasks) == 1:
+		ho.problem(tasks[0].id, explain.TaskFlipRefused, "error", err)
+		return nil
 	}
-	for i, t := range tasks {
-		err := b.Update(ctx, all[i])
-		switch {
-		case err == nil:
-			if err := ho.flipped(ctx, []*task{t}); err != nil {
-				return err
-			}
-		case concernsRow(err):
-			ho.problem(t.id, explain.TaskFlipRefused, "error", err)
-		default:
-			ho.report.Trouble = err
-			return nil
+	for i := range tasks {
+		if err := ho.flipRows(ctx, b, tasks[i:i+1:i+1], now); err != nil || ho.report.Trouble != nil {
+			return err
 		}
 	}
 	return nil
@@ -186,37 +189,24 @@ func concernsRow(err error) bool {
 	return pipeline.IsRefused(err) || errors.As(err, &missing)
 }
 
-func flipOf(t *task, now time.Time) pipeline.Change {
-	return pipeline.Change{Row: t.rec.RowID, Cells: []pipeline.Cell{
-		{Field: pipeline.FieldStatus, Text: string(pipeline.Assigned)},
-		{Field: pipeline.FieldAssignedAt, At: now},
-	}}
-}
-
 // flipped notes that the board shows the tasks as assigned.
 func (ho *handout) flipped(ctx context.Context, tasks []*task) error {
-	done, err := ho.each(ctx, tasks, ho.noteFlipped)
+	now := ho.Now()
+	done, err := ho.each(ctx, tasks, func(ctx context.Context, t *task) error {
+		return ho.note(ctx, t, func(r *pipeline.Record) {
+			if r.Status != pipeline.Assigned {
+				r.Note(now, Who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, pipeline.Assigned))
+			}
+			r.Status = pipeline.Assigned
+			r.Dispatch.FlippedAt = &now
+		})
+	})
 	for _, t := range done {
+		ho.dispatched(t)
 		if !t.agent.Person {
 			ho.byName[t.agent.Name] = append(ho.byName[t.agent.Name], t)
 		}
 	}
 	crash.Point("dispatch.flipped")
-	return err
-}
-
-// noteFlipped is flipped for the record of one task.
-func (ho *handout) noteFlipped(ctx context.Context, t *task) error {
-	now := ho.Now()
-	err := ho.note(ctx, t, func(r *pipeline.Record) {
-		if r.Status != pipeline.Assigned {
-			r.Note(now, Who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, pipeline.Assigned))
-		}
-		r.Status = pipeline.Assigned
-		r.Dispatch.FlippedAt = &now
-	})
-	if err == nil {
-		ho.dispatched(t)
-	}
 	return err
 }

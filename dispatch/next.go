@@ -171,40 +171,23 @@ func (d *Desk) restore(f *File, a *pipeline.Agent) error {
 }
 
 // beginAnew puts the open tasks of a workspace's agents into its new dispatch file,
-// as the records tell.
-func beginAnew(f *File, all pipeline.Records, agents pipeline.Agents, files *workspaces, workspace string) error {
-	records, err := openRecords(all, func(name string) bool {
-		a := agents.Named(name)
-		return a != nil && a.Workspace != "" && samePlace(files.identity, a.Workspace, workspace)
-	})
-	for _, r := range records {
-		f.Put(entryOf(r))
-	}
-	return err
-}
-
-// openRecords returns the records of all open tasks of certain agents.
-func openRecords(all pipeline.Records, to func(agent string) bool) ([]*pipeline.Record, error) {
-	ids, err := all.IDs()
+// by their records.
+func beginAnew(f *File, records pipeline.Records, agents pipeline.Agents, files *workspaces, workspace string) error {
+	ids, err := records.IDs()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return openOf(all, ids, to), nil
-}
-
-// openOf is openRecords for some tasks.
-func openOf(all pipeline.Records, ids []pipeline.TaskID, to func(agent string) bool) []*pipeline.Record {
-	var open []*pipeline.Record
 	for _, id := range ids {
-		r, err := all.Load(id)
-		if err != nil {
+		r, err := records.Load(id)
+		if err != nil || r.Dispatch == nil || !r.Status.Active() {
 			continue // an unreadable record must not block the others
 		}
-		if r.Dispatch != nil && r.Status.Active() && to(r.Dispatch.Agent) {
-			open = append(open, r)
+		a := agents.Named(r.Dispatch.Agent)
+		if a != nil && a.Workspace != "" && samePlace(files.identity, a.Workspace, workspace) {
+			f.Put(entryOf(r))
 		}
 	}
-	return open
+	return nil
 }
 
 // current returns the unfinished task to continue; nil: there is none. It is the one
@@ -219,15 +202,11 @@ func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Ta
 	if other, err := d.pick(f, a); other != nil || err != nil {
 		return other, err
 	}
-	for _, e := range f.Entries() {
-		if !sameAgent(e.Agent, a.Name) || d.stumbled[e.TaskID] >= d.stumbled[last.Entry.TaskID] {
+	for _, id := range idsIn(f, a) {
+		if d.stumbled[id] >= d.stumbled[last.Entry.TaskID] {
 			continue
 		}
-		r, err := d.Records.Load(e.TaskID)
-		if err != nil {
-			continue
-		}
-		if t, _, err := d.unfinished(f, a, r); err != nil {
+		if t, err := d.lastTaken(f, a, id); err != nil {
 			return nil, err
 		} else if t != nil {
 			last = t
@@ -241,29 +220,29 @@ func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Ta
 // tasks in the dispatch file, or of all tasks if the state file is missing.
 func (d *Desk) lastGiven(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
 	if stated != nil {
-		if r, err := d.Records.Load(*stated); err == nil {
-			if t, _, err := d.unfinished(f, a, r); t != nil || err != nil {
-				return t, err
-			}
+		if t, err := d.lastTaken(f, a, *stated); t != nil || err != nil {
+			return t, err
 		}
 	}
-	var candidates []*pipeline.Record
-	for _, e := range f.Entries() {
-		if !sameAgent(e.Agent, a.Name) {
-			continue
-		}
-		if r, err := d.Records.Load(e.TaskID); err == nil {
-			candidates = append(candidates, r)
-		}
-	}
+	candidates := idsIn(f, a)
 	if d.stateLost {
-		all, err := openRecords(d.Records, func(name string) bool { return sameAgent(name, a.Name) })
+		all, err := d.Records.IDs()
 		if err != nil {
 			return nil, err
 		}
 		candidates = append(candidates, all...)
 	}
-	return d.latest(f, a, candidates)
+	return d.lastTaken(f, a, candidates...)
+}
+
+// idsIn returns the tasks of an agent in a dispatch file.
+func idsIn(f *File, a *pipeline.Agent) (ids []pipeline.TaskID) {
+	for _, e := range f.Entries() {
+		if sameAgent(e.Agent, a.Name) {
+			ids = append(ids, e.TaskID)
+		}
+	}
+	return ids
 }
 
 // forgotten returns the unfinished task that the agent took last, of its tasks on
@@ -274,14 +253,19 @@ func (d *Desk) forgotten(f *File, a *pipeline.Agent) (*Taken, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its tasks on the board: %w", err)
 	}
-	return d.latest(f, a, openOf(d.Records, ids, func(name string) bool { return sameAgent(name, a.Name) }))
+	return d.lastTaken(f, a, ids...)
 }
 
-// latest returns the unfinished task that the agent took last; nil: there is none.
-func (d *Desk) latest(f *File, a *pipeline.Agent, candidates []*pipeline.Record) (*Taken, error) {
+// lastTaken returns the unfinished task that the agent took last, of some tasks;
+// nil: there is none.
+func (d *Desk) lastTaken(f *File, a *pipeline.Agent, candidates ...pipeline.TaskID) (*Taken, error) {
 	var last *Taken
 	var lastAt time.Time
-	for _, r := range candidates {
+	for _, id := range candidates {
+		r, err := d.Records.Load(id)
+		if err != nil {
+			continue // an unreadable record must not block the others
+		}
 		t, at, err := d.unfinished(f, a, r)
 		if err != nil {
 			return nil, err
