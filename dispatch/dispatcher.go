@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,6 +133,7 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, e
 			d.files = &workspaces{dir: d.Dir}
 		}
 	}
+	d.fileWait = cmp.Or(d.fileWait, passWait)
 	d.forget()
 	rn := newRun(d)
 	if err := rn.onBoard(ctx, maxAge); err != nil {

@@ -83,7 +83,7 @@ func (ho *handout) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 	failed := map[string]bool{}
 	for _, workspace := range slices.Sorted(maps.Keys(byWorkspace)) {
 		mine := byWorkspace[workspace]
-		err := ho.edit(ctx, workspace, func(f *File) error {
+		err := ho.edit(ctx, workspace, ho.fileWait, func(f *File) error {
 			for _, t := range mine {
 				e := entryOf(t.rec)
 				if old := f.Find(e.TaskID, e.Agent); old != nil && t.begun {

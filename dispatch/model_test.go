@@ -131,10 +131,6 @@ func (m *model) records(ok func(*pipeline.Record) bool) (list []*pipeline.Record
 	return list
 }
 
-func isWaiting(r *pipeline.Record) bool {
-	return r.Status == pipeline.Assigned && r.Dispatch.TakenAt == nil
-}
-
 func (m *model) change(id pipeline.TaskID, f func(*pipeline.Record)) {
 	m.recs.Change(context.Background(), id, func(r *pipeline.Record) error {
 		f(r)
@@ -226,6 +222,7 @@ func (m *model) take() {
 	}
 	s := &situation{agent: m.agent, records: m.records(func(*pipeline.Record) bool { return true })}
 	waiting := s.waiting()
+	byPriority(waiting)
 	if len(waiting) == 0 {
 		return
 	}

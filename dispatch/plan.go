@@ -322,15 +322,14 @@ func isFree(trigger pipeline.Trigger, w *pipeline.Wake) bool {
 	return w.Ended != nil || exec && w.Via == string(pipeline.TriggerExec)
 }
 
-// waiting returns the tasks that the agent has not taken, most urgent first.
+// waiting returns the tasks that the agent has not taken.
 func (s *situation) waiting() []*pipeline.Record {
 	var list []*pipeline.Record
 	for _, r := range s.records {
-		if r.Status == pipeline.Assigned && r.Dispatch != nil && r.Dispatch.FlippedAt != nil && r.Dispatch.TakenAt == nil {
+		if isWaiting(r) && r.Dispatch.FlippedAt != nil {
 			list = append(list, r)
 		}
 	}
-	byPriority(list)
 	return list
 }
 

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -112,23 +110,18 @@ func (rn *run) getsOn() {
 	}
 }
 
-// edit changes a dispatch file, durably on return.
-func (rn *run) edit(ctx context.Context, workspace string, f func(*File) error) error {
-	return rn.files.edit(ctx, workspace, rn.Now(), cmp.Or(rn.fileWait, passWait), func(file *File) error {
-		if err := rn.restore(file, workspace); err != nil {
-			return err
+// edit changes a dispatch file, durably on return. It waits at most lockWait for the
+// file's lock. It fills a file that was set aside with the open tasks.
+func (rn *run) edit(ctx context.Context, workspace string, lockWait time.Duration, f func(*File) error) error {
+	return rn.files.edit(ctx, workspace, rn.Now(), lockWait, func(file *File) error {
+		if file.Aside != "" {
+			rn.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
+			if err := beginAnew(file, rn.Records, rn.Agents, rn.files, workspace); err != nil {
+				return err
+			}
 		}
 		return f(file)
 	})
-}
-
-// restore fills a dispatch file that was set aside with the open tasks.
-func (rn *run) restore(file *File, workspace string) error {
-	if file.Aside == "" {
-		return nil
-	}
-	rn.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
-	return beginAnew(file, rn.Records, rn.Agents, rn.files, workspace)
 }
 
 // dispatched reports that a task was dispatched.
@@ -155,12 +148,9 @@ func (rn *run) note(ctx context.Context, t *task, f func(*pipeline.Record)) erro
 	return err
 }
 
-// anyWaits reports cheaply whether there may be a reason to wake an agent.
-func (rn *run) anyWaits(a *pipeline.Agent) bool {
-	return slices.ContainsFunc(rn.byName[a.Name], func(t *task) bool {
-		d := t.rec.Dispatch
-		return t.rec.Status == pipeline.Assigned && d != nil && d.TakenAt == nil
-	})
+// isWaiting reports whether a task waits for its agent to take it.
+func isWaiting(r *pipeline.Record) bool {
+	return r.Status == pipeline.Assigned && r.Dispatch != nil && r.Dispatch.TakenAt == nil
 }
 
 // unready returns why OTM cannot dispatch to an agent; nil: it can.

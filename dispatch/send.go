@@ -39,7 +39,7 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 	case errors.Is(err, errOutdated):
 		return wakeResult{due: wg.Now().Add(time.Second)}
 	case err != nil:
-		return notWoken(explain.AgentStateWrong, a, err)
+		return wakeResult{failed: notWoken(explain.AgentStateWrong, a, err)}
 	}
 	crash.Point("wake.before")
 	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
@@ -151,9 +151,7 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 		return nil
 	})
 	if err != nil {
-		r := notWoken(explain.AgentStateWrong, a, err)
-		r.first = first
-		return r
+		return wakeResult{first: first, failed: notWoken(explain.AgentStateWrong, a, err)}
 	}
 	if wakeErr != nil {
 		r := wakeResult{first: first, due: now.Add(retryWake)}
@@ -161,9 +159,9 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 		case errors.Is(wakeErr, errBusy): // a pass follows the end of its process
 		case errors.Is(wakeErr, ErrRefused) && !errors.Is(wakeErr, ErrLost):
 			r.due = time.Time{}
-			r.failed = notWoken(explain.WakeBarred, a, wakeErr).failed
+			r.failed = notWoken(explain.WakeBarred, a, wakeErr)
 		default:
-			r.failed = notWoken(explain.WakeFailed, a, wakeErr).failed
+			r.failed = notWoken(explain.WakeFailed, a, wakeErr)
 		}
 		return r
 	}
@@ -195,10 +193,7 @@ func (wg *waking) copyWake(ctx context.Context, a *pipeline.Agent, w pipeline.Wa
 			return err
 		}
 	}
-	return wg.files.edit(ctx, a.Workspace, at, fileWait, func(f *File) error {
-		if err := wg.restore(f, a.Workspace); err != nil {
-			return err
-		}
+	return wg.edit(ctx, a.Workspace, fileWait, func(f *File) error {
 		for i, id := range w.Tasks {
 			if e := f.Find(id, a.Name); e != nil {
 				e.TriggeredAt, e.RunID = at, w.Key

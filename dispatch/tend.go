@@ -36,7 +36,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 			}
 			continue
 		}
-		if kp.anyWaits(a) {
+		if slices.ContainsFunc(kp.byName[a.Name], func(t *task) bool { return isWaiting(t.rec) }) {
 			kp.failure("workspace is gone, and tasks wait", *reason)
 		}
 	}
@@ -122,7 +122,7 @@ func (kp *keeper) openIn(workspace string) map[pipeline.TaskID]*task {
 // findings are the differences between a dispatch file and the records.
 type findings struct {
 	taken   []*task           // marked in the file, not in the record
-	missing []*task           // without an entry
+	missing []*task           // waiting, without an entry
 	found   []*task           // with an entry that the record misses
 	left    []pipeline.TaskID // whose entries were removed
 }
@@ -130,7 +130,7 @@ type findings struct {
 func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
 	open := kp.openIn(workspace)
 	var fs findings
-	err := kp.edit(ctx, workspace, func(f *File) error {
+	err := kp.edit(ctx, workspace, kp.fileWait, func(f *File) error {
 		for _, e := range f.Entries() {
 			if t := open[e.TaskID]; t != nil && sameAgent(t.rec.Dispatch.Agent, e.Agent) {
 				continue
@@ -157,7 +157,9 @@ func (kp *keeper) tendEntry(f *File, t *task, fs *findings) {
 	e := f.Find(t.id, d.Agent)
 	switch {
 	case e == nil && !kp.redeliver(t):
-		fs.missing = append(fs.missing, t)
+		if isWaiting(t.rec) {
+			fs.missing = append(fs.missing, t)
+		}
 		return
 	case e == nil || e.stale(d.Attempt):
 		f.Put(entryOf(t.rec))
@@ -209,10 +211,7 @@ func (kp *keeper) isOver(e *Entry) bool {
 // vanished RedeliverAfter ago without a report.
 func (kp *keeper) redeliver(t *task) bool {
 	d := t.rec.Dispatch
-	if t.rec.Status != pipeline.Assigned || d.TakenAt != nil {
-		return false
-	}
-	return d.EntryAt == nil || d.MissingAt != nil && reached(*d.MissingAt, kp.Times.RedeliverAfter, kp.Now())
+	return isWaiting(t.rec) && (d.EntryAt == nil || d.MissingAt != nil && reached(*d.MissingAt, kp.Times.RedeliverAfter, kp.Now()))
 }
 
 // noteFindings writes the findings into the records.
@@ -222,10 +221,7 @@ func (kp *keeper) noteFindings(ctx context.Context, fs *findings) error {
 		tasks []*task
 		do    func(r *pipeline.Record)
 	}
-	missing := slices.DeleteFunc(fs.missing, func(t *task) bool {
-		return t.rec.Status != pipeline.Assigned || t.rec.Dispatch.TakenAt != nil
-	})
-	unseen := slices.DeleteFunc(slices.Clone(missing), func(t *task) bool { return t.rec.Dispatch.MissingAt != nil })
+	unseen := slices.DeleteFunc(slices.Clone(fs.missing), func(t *task) bool { return t.rec.Dispatch.MissingAt != nil })
 	for _, c := range []change{
 		{fs.taken, func(r *pipeline.Record) {
 			if r.Dispatch.TakenAt == nil { // else "otm next" noted it meanwhile
@@ -246,7 +242,7 @@ func (kp *keeper) noteFindings(ctx context.Context, fs *findings) error {
 			return err
 		}
 	}
-	for _, t := range missing {
+	for _, t := range fs.missing {
 		if at := t.rec.Dispatch.MissingAt; at != nil {
 			kp.report.due(at.Add(kp.Times.RedeliverAfter))
 		}

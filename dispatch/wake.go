@@ -29,7 +29,7 @@ func (wg *waking) wake(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			wg.failure("agent not woken", *notWoken(explain.AgentStateWrong, a, err).failed)
+			wg.failure("agent not woken", *notWoken(explain.AgentStateWrong, a, err))
 			continue
 		}
 		switch pl := s.planWake(); pl.action {
@@ -128,10 +128,10 @@ type wakeResult struct {
 	given  *explain.Finding // why the agent needs a person; nil: it does not
 }
 
-// notWoken is the result of a wake that failed.
-func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) wakeResult {
+// notWoken says why an agent was not woken.
+func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *explain.Finding {
 	f := explain.New(code, append(args, "agent", a.Name, "error", err)...)
-	return wakeResult{failed: &f}
+	return &f
 }
 
 // situation gathers the facts about an agent, and judges the end of its last run.
@@ -200,9 +200,7 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		if end, ended, err = waker.Ended(askCtx, key); ctx.Err() != nil {
 			return plan{}, wakeResult{} // the dispatcher stops
 		} else if err != nil {
-			r := notWoken(explain.WakeUnknown, s.agent, err, "key", key)
-			r.due = wg.Now().Add(askAgain)
-			return plan{}, r
+			return plan{}, wakeResult{due: wg.Now().Add(askAgain), failed: notWoken(explain.WakeUnknown, s.agent, err, "key", key)}
 		}
 	}
 	now := wg.Now()
@@ -218,13 +216,13 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		}
 		return nil
 	})
-	if err != nil {
-		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
+	if err == nil {
+		s.reload(wg.Records) // the agent may have taken something meanwhile
+		s.now = now
+		err = wg.judgeRun(ctx, s)
 	}
-	s.reload(wg.Records) // the agent may have taken something meanwhile
-	s.now = now
-	if err := wg.judgeRun(ctx, s); err != nil {
-		return plan{}, notWoken(explain.AgentStateWrong, s.agent, err)
+	if err != nil {
+		return plan{}, wakeResult{failed: notWoken(explain.AgentStateWrong, s.agent, err)}
 	}
 	if pl = s.planWake(); pl.action == ask {
 		pl = pl.until(now.Add(askAgain), "the end of its run is not known")
