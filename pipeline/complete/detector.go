@@ -51,6 +51,9 @@ type Report struct {
 // Summary is the report in words, for heartbeats. Callers escape it.
 func (r *Report) Summary() string {
 	s := fmt.Sprintf("Promoted %d, repaired %d, %d failures", r.Promoted, r.Repaired, len(r.Failed))
+	if len(r.Failed) == 1 {
+		s = fmt.Sprintf("Promoted %d, repaired %d, 1 failure", r.Promoted, r.Repaired)
+	}
 	if len(r.Failed) > 0 {
 		s += ": " + r.Failed[0]
 	}

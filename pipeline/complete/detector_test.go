@@ -472,7 +472,7 @@ func TestOneIsRefused(t *testing.T) {
 	if r.Promoted != 2 || len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "invalid_arguments") || r.Trouble != nil || updates != 4 {
 		t.Errorf("report %+v, %d updates", r, updates)
 	}
-	if !strings.Contains(r.Summary(), "Promoted 2, repaired 0, 1 failures: T-") {
+	if !strings.Contains(r.Summary(), "Promoted 2, repaired 0, 1 failure: T-") {
 		t.Errorf("summary %q", r.Summary())
 	}
 	if r, _, _ := w.pass(known); r.Promoted != 1 || len(r.Failed) != 0 {

@@ -58,10 +58,14 @@ func (r *Report) due(at time.Time) {
 
 // Summary is the report in words, for heartbeats. Callers escape it.
 func (r *Report) Summary() string {
-	s := fmt.Sprintf("Processed %d tasks, %d failures", r.Processed, r.Failed)
+	tasks, failures := "tasks", "failures"
 	if r.Processed == 1 {
-		s = fmt.Sprintf("Processed 1 task, %d failures", r.Failed)
+		tasks = "task"
 	}
+	if r.Failed == 1 {
+		failures = "failure"
+	}
+	s := fmt.Sprintf("Processed %d %s, %d %s", r.Processed, tasks, r.Failed, failures)
 	if r.Waiting > 0 {
 		s += fmt.Sprintf(", %d waiting", r.Waiting)
 	}
