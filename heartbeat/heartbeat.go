@@ -63,6 +63,9 @@ type Beat struct {
 	Host         string    `json:"host"`
 	// Findings is what Details says, as data.
 	Findings []explain.Finding `json:"findings,omitempty"`
+	// Config is a sum of the otm.toml that the process read when it started; "": it
+	// did not say.
+	Config string `json:"config,omitempty"`
 }
 
 type file struct {
@@ -150,6 +153,9 @@ const longRun = time.Minute
 // Writer writes the heartbeat of one component. It is safe for use by several
 // goroutines.
 type Writer struct {
+	// Config is written into each heartbeat, see [Beat]. Set it before the first.
+	Config string
+
 	dir, id, version string
 	now              func() time.Time
 
@@ -246,6 +252,7 @@ func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) err
 	w.last = Beat{
 		ID: w.id, Status: "alive", LastRun: stamp(w.now()), Result: r, Details: details, PID: os.Getpid(),
 		Version: w.version, Sequence: w.sequence, LastProgress: stamp(w.progress), Host: host, Findings: findings,
+		Config: w.Config,
 	}
 	data, err := json.Marshal(file{&w.last})
 	if err != nil {
