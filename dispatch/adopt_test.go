@@ -74,7 +74,7 @@ func TestAdoption(t *testing.T) {
 	}
 	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	r = w.pass()
-	want(t, "when still", words(r.Dispatched, r.Summary()), "3 Dispatched 3 tasks, woke 1 agents, 0 failures")
+	want(t, "when still", words(r.Dispatched, r.Summary()), "3 Dispatched 3 tasks, woke 1 agent, 0 failures")
 	rec := w.record(w.taskOf(row))
 	want(t, "record", words(rec.Title, rec.Agent, rec.Status, rec.Priority, len(rec.Steps), rec.Steps[0].Title), "Fix the login alpha assigned normal 1 "+pipeline.DefaultStep)
 	want(t, "history", words(rec.History[0].Who, rec.History[0].What, rec.History[1].What), "U0ALICE typed on the board adopted")

@@ -88,7 +88,7 @@ func (r *Report) Found() []explain.Finding {
 
 // Summary is the report as a heartbeat shows it.
 func (r *Report) Summary() string {
-	s := fmt.Sprintf("Dispatched %d tasks, woke %d agents, %d failures", r.Dispatched, r.Woken, len(r.Failed))
+	s := fmt.Sprintf("Dispatched %s, woke %s, %s", explain.Count(r.Dispatched, "task", "tasks"), explain.Count(r.Woken, "agent", "agents"), explain.Count(len(r.Failed), "failure", "failures"))
 	for _, f := range r.Found() {
 		s += "; " + sentence(&f, time.Time{}) // a heartbeat is read later
 	}

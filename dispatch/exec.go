@@ -236,7 +236,7 @@ func (s *spec) start(now time.Time) (*exec.Cmd, *execLog, error) {
 		if _, gone := os.Stat(s.Workspace); gone != nil {
 			err = gone // the error of Start names the program instead
 		}
-		return nil, nil, fmt.Errorf("not started: %w (see command in [agents.%s] of otm.toml)", err, s.Agent)
+		return nil, nil, fmt.Errorf("its command cannot be started: %w (see command in [agents.%s] of otm.toml)", err, s.Agent)
 	}
 	return cmd, log, nil
 }
@@ -250,10 +250,11 @@ func howEnded(cmd *exec.Cmd, err error) string {
 	switch {
 	case cmd.ProcessState == nil:
 		return err.Error()
-	case cmd.ProcessState.Success():
-		return "exit 0"
 	}
-	return cmd.ProcessState.String()
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return fmt.Sprintf("killed by signal %d", ws.Signal())
+	}
+	return fmt.Sprintf("exit status %d", cmd.ProcessState.ExitCode())
 }
 
 // exitCode is the exit code of a command, or 128+n after signal n, as in shells;

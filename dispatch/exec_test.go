@@ -113,7 +113,7 @@ func TestExecChild(t *testing.T) {
 	`, "{message}", "$(touch PWNED); `touch PWNED` '\"{agent}\" {task}", "{file}", "{dir}", "", "{nothing}", "*")
 	w.d.MessageDir = `/Jo's "data"/$(touch PWNED)`
 	id := w.create("$(touch PWNED) `touch PWNED`", "alpha", pipeline.Normal)
-	want(t, "report", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+	want(t, "report", w.pass().Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 	w.ended()
 	workspace, err := filepath.EvalSymlinks(w.agent("alpha").Workspace)
 	if err != nil {
@@ -204,7 +204,7 @@ func TestExecOneProcess(t *testing.T) {
 	w.byExec()
 	w.release("go")
 	w.ended()
-	want(t, "exit", w.record(1).Wakes[0].Exit, "exit 0")
+	want(t, "exit", w.record(1).Wakes[0].Exit, "exit status 0")
 	w.pass()
 	want(t, "the next wake", words(len(w.record(1).Wakes), len(w.record(2).Wakes), w.record(2).Wakes[0].Tasks), "1 1 [T-00002 T-00001]")
 	w.release("go")
@@ -239,7 +239,7 @@ func TestExecOutlivesDispatcher(t *testing.T) {
 			want(t, "after its end", w.pass().Woken, 0)
 			want(t, "runs", w.found("runs"), "run\n")
 			wakes := w.record(id).Wakes
-			want(t, "record", words(len(wakes), wakes[0].Key, wakes[0].Exit), "1 otm-T-00001-alpha-1 exit 0")
+			want(t, "record", words(len(wakes), wakes[0].Key, wakes[0].Exit), "1 otm-T-00001-alpha-1 exit status 0")
 		})
 	}
 }
@@ -286,7 +286,7 @@ func TestExecGrandchild(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Errorf("what it left running: %v", err)
 	}
-	want(t, "exit", w.record(1).Wakes[0].Exit, "exit 0")
+	want(t, "exit", w.record(1).Wakes[0].Exit, "exit status 0")
 }
 
 // What cannot be started is told of in words that help, and tried again under
@@ -304,13 +304,13 @@ func TestExecRefused(t *testing.T) {
 		want    string
 	}{
 		{"not found", []string{"no-such-program", "{message}"}, nil,
-			`agent alpha: wake refused: not started: exec: "no-such-program": executable file not found in $PATH (see command in [agents.alpha] of otm.toml)`},
+			`agent alpha: wake refused: its command cannot be started: exec: "no-such-program": executable file not found in $PATH (see command in [agents.alpha] of otm.toml)`},
 		{"not there", []string{"/no/such/program"}, nil,
-			`agent alpha: wake refused: not started: fork/exec /no/such/program: no such file or directory (see command in [agents.alpha] of otm.toml)`},
+			`agent alpha: wake refused: its command cannot be started: fork/exec /no/such/program: no such file or directory (see command in [agents.alpha] of otm.toml)`},
 		{"not executable", []string{plain}, nil,
-			fmt.Sprintf(`agent alpha: wake refused: not started: fork/exec %s: permission denied (see command in [agents.alpha] of otm.toml)`, plain)},
+			fmt.Sprintf(`agent alpha: wake refused: its command cannot be started: fork/exec %s: permission denied (see command in [agents.alpha] of otm.toml)`, plain)},
 		{"in the workspace, not there", []string{"./run"}, nil,
-			`agent alpha: wake refused: not started: fork/exec ./run: no such file or directory (see command in [agents.alpha] of otm.toml)`},
+			`agent alpha: wake refused: its command cannot be started: fork/exec ./run: no such file or directory (see command in [agents.alpha] of otm.toml)`},
 		{"no command", nil, nil, `agent alpha: wake refused: no command is set`},
 		{"no place for the log", []string{"true"}, func(w *world) { w.write(filepath.Join(w.dir, "logs"), nil) }, `agent alpha: wake refused: no log: `},
 		{"no helper", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"/no/such/helper"} }, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
@@ -371,11 +371,11 @@ func TestExecEndsAtOnce(t *testing.T) {
 		w.ended()
 	}
 	given := w.pass().Given
-	if len(given) != 1 || !strings.HasPrefix(given[0], "alpha is left alone: 5 runs in a row ended without progress") || !strings.Contains(given[0], "signal: killed") {
+	if len(given) != 1 || !strings.HasPrefix(given[0], "alpha is left alone: 5 runs in a row ended without progress") || !strings.Contains(given[0], "killed by signal 9") {
 		t.Errorf("given: %q", given)
 	}
 	wake := w.record(id).Wakes[0]
-	want(t, "exit", words(wake.Exit, *wake.Code), "signal: killed 137")
+	want(t, "exit", words(wake.Exit, *wake.Code), "killed by signal 9 137")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
 	health, err := AgentHealth(w.dir, w.agent("alpha"))
 	want(t, "health", words(health.State, health.Failures, *health.LastRun.Code, err), "leftAlone 5 137 <nil>")

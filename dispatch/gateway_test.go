@@ -63,7 +63,7 @@ func TestGatewayTrouble(t *testing.T) {
 			}
 			id := w.last
 			r := w.pass()
-			want(w, fmt.Sprintf("%v: report", agent[i]), r.Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+			want(w, fmt.Sprintf("%v: report", agent[i]), r.Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 			key := Key(id, "alpha", 1)
 			g.Until(w, func() bool { return len(g.RunsOf(key)) > 0 })
 			w.pass()

@@ -25,6 +25,7 @@ type Outlook struct {
 	Wake    *pipeline.Wake // the last one, for any task; nil: there was none
 	GivenUp bool           // too many runs ended without progress: it is only woken for a probe
 	Running bool           // its process runs
+	Took    bool           // it took a task since Wake
 	Stuck   bool           // its process runs and takes nothing
 	Due     time.Time      // when the dispatcher looks at it again at the latest; zero: when something happens
 	Health  Health
@@ -50,7 +51,7 @@ func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, err
 	p := s.planWake()
 	_, last := s.lastWake()
 	return Outlook{
-		Wake: last, GivenUp: p.action == leftAlone, Running: held, Stuck: p.action == hangs,
+		Wake: last, GivenUp: p.action == leftAlone, Running: held, Took: last != nil && s.tookSince(last.AskedAt), Stuck: p.action == hangs,
 		Due: p.due, Health: s.state.health(held, pid),
 	}, nil
 }

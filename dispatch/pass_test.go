@@ -36,7 +36,7 @@ func TestOneTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "summary", r.Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+	want(t, "summary", r.Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 	want(t, "reads", w.board.Faults.Count(apiList), 1) // the first pass of a directory has to look once
 	want(t, "writes", w.board.Faults.Count(apiUpdate), 1)
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
@@ -246,7 +246,7 @@ func TestPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "+robin", "alpha")
 	id := w.create("Look at it", "robin", pipeline.Normal)
-	want(t, "summary", w.pass().Summary(), "Dispatched 1 tasks, woke 0 agents, 0 failures")
+	want(t, "summary", w.pass().Summary(), "Dispatched 1 task, woke 0 agents, 0 failures")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
 	want(t, "wakes", len(w.waker.requests), 0)
 	want(t, "files in workspaces", w.ids("alpha"), "")
@@ -343,7 +343,7 @@ func TestFlipAnswerLost(t *testing.T) {
 			w.restart()
 			w.clock.Advance(2 * time.Second)
 			r = w.pass()
-			want(t, "then", r.Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+			want(t, "then", r.Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 			want(t, "status", w.boardStatus(id), pipeline.Assigned)
 			want(t, "one wake", w.waker.keys(), "otm-T-00001-alpha-1")
 			want(t, "one attempt", words(w.record(id).Attempt, w.entry("alpha", id)["attempt"]), "1 1")
@@ -464,7 +464,7 @@ func TestBoardDown(t *testing.T) {
 	w.waker.set(func(Request) error { return errors.New("the gateway is down") })
 	id := w.create("x", "alpha", pipeline.Normal)
 	r := w.pass()
-	want(t, "summary", r.Summary(), "Dispatched 1 tasks, woke 0 agents, 1 failures; agent alpha: the gateway is down: otm doctor")
+	want(t, "summary", r.Summary(), "Dispatched 1 task, woke 0 agents, 1 failure; agent alpha: the gateway is down: otm doctor")
 	if r.Due.IsZero() || r.Due.After(w.clock.Now().Add(retryWake)) {
 		t.Errorf("to be tried again at %v", r.Due)
 	}
@@ -661,7 +661,7 @@ func TestSentBack(t *testing.T) {
 				}
 				w.clock.Advance(2 * time.Minute)
 				w.edit(id, w.status(to))
-				want(t, "pass", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+				want(t, "pass", w.pass().Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 				rec := w.record(id)
 				want(t, "record", words(rec.Attempt, rec.Dispatch.Attempt, rec.Dispatch.TakenAt, rec.Status), "2 2 <nil> assigned")
 				e := w.entry("alpha", id)
@@ -710,7 +710,7 @@ func TestOldEntryOfNewDispatch(t *testing.T) {
 		r.Dispatch = &pipeline.Dispatch{Attempt: 2, Agent: "alpha", Workspace: w.agent("alpha").Workspace, At: w.clock.Now()}
 	})
 	w.clock.Advance(2 * time.Minute)
-	want(t, "pass", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+	want(t, "pass", w.pass().Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 	e := w.entry("alpha", id)
 	want(t, "entry", words(e["attempt"], e["picked"], e["runId"]), "2 <nil> otm-T-00001-alpha-2")
 }
@@ -740,7 +740,7 @@ func TestSentBackBentEntry(t *testing.T) {
 	})
 	w.clock.Advance(2 * time.Minute)
 	w.edit(id, w.status(pipeline.New))
-	want(t, "pass", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+	want(t, "pass", w.pass().Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 	e := w.entry("alpha", id)
 	want(t, "entry", words(e["attempt"], e["picked"], e["title"]), "2 <nil> x")
 }
@@ -756,7 +756,7 @@ func TestReassigned(t *testing.T) {
 			w.bringTo(id, state)
 			before := w.record(id).Attempt
 			w.edit(id, w.assignee("beta"))
-			want(t, "pass", w.pass().Summary(), "Dispatched 1 tasks, woke 1 agents, 0 failures")
+			want(t, "pass", w.pass().Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
 			want(t, "files", fmt.Sprintf("%q %q", w.ids("alpha"), w.ids("beta")), `"" "T-00001"`)
 			want(t, "status", w.boardStatus(id), pipeline.Assigned)
 			want(t, "attempt", w.record(id).Attempt, before+1)
@@ -864,7 +864,7 @@ func TestAgentRenamed(t *testing.T) {
 	want(t, "works on", w.next("alpha"), works)
 	w.agents[0].Name = "omega" // another one; on the board it is still alpha
 	w.restart()
-	want(t, "pass", w.pass().Summary(), "Dispatched 2 tasks, woke 1 agents, 0 failures")
+	want(t, "pass", w.pass().Summary(), "Dispatched 2 tasks, woke 1 agent, 0 failures")
 	want(t, "entries", w.ids("omega"), "T-00002 T-00001")
 	want(t, "takes", w.next("omega"), works)
 	w.report(works, pipeline.AgentDone)
@@ -1122,9 +1122,9 @@ func TestSilent(t *testing.T) {
 	}
 	w.clock.Advance(2 * time.Minute)
 	for range 3 {
-		want(t, "told", words(w.pass().Given), fmt.Sprintf("[T-00001: alpha took it and was not heard of since %s: look at the agent, or set the task to new on the board]", heard.UTC().Format(time.RFC3339)))
+		want(t, "told", words(w.pass().Given), fmt.Sprintf("[T-00001: alpha took it and has reported nothing for too long, the last time 1h ago: look at the agent, or set the task to new on the board]"))
 	}
-	want(t, "logged", w.log.count(slog.LevelWarn, "not heard of"), 1)
+	want(t, "logged", w.log.count(slog.LevelWarn, "reported nothing for too long"), 1)
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 	w.report(id, pipeline.AgentDone)
 	want(t, "then", w.pass().Given, []string(nil))

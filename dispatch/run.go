@@ -81,7 +81,7 @@ func (rn *run) say(level slog.Level, msg string, f *explain.Finding) {
 		level = slog.LevelDebug
 	}
 	rn.saidAt[kind] = rn.Now()
-	rn.Log.Log(context.Background(), level, msg, "reason", sentence(f, rn.Now()))
+	rn.Log.Log(context.Background(), level, msg, "reason", sentence(f, time.Time{})) // a log is read later
 }
 
 // forget forgets problems that have been absent for sayAgain.

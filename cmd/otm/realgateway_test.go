@@ -222,7 +222,7 @@ func (h *realHouse) pass() (out string, code int) {
 
 func wokenBy(out string) int {
 	n := 0
-	if found := regexp.MustCompile(`woke (\d+) agents`).FindStringSubmatch(out); found != nil {
+	if found := regexp.MustCompile(`woke (\d+) agents?`).FindStringSubmatch(out); found != nil {
 		n, _ = strconv.Atoi(found[1])
 	}
 	return n

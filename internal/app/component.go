@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"otm/heartbeat"
@@ -103,12 +105,16 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 		c.cleaned = now
 	}
 	beat := heartbeat.NewWriter(c.home.Dir, c.id, c.home.Version, c.home.Now)
+	beat.Config = c.home.configStamp()
 	end := beat.Run()
 	var out outcome
 	if _, trouble := c.home.boards().find(); trouble != nil && why != hinted {
 		out = outcome{result: heartbeat.Error, details: trouble.Error(), trouble: trouble, due: c.home.Now().Add(noBoardRetry)}
 	} else if out, err = c.run(ctx, why, beat.Progress); err != nil {
 		out.result, out.details = heartbeat.Error, err.Error()
+	}
+	if trouble := cmp.Or(err, out.trouble); out.result == heartbeat.Error && trouble != nil && !saysWhy(out.findings) {
+		out.findings = append(out.findings, explain.New(explain.RunTrouble, "error", trouble))
 	}
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
@@ -124,12 +130,22 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	if c.extra != nil {
 		if more, trouble := c.extra(); more != "" {
 			out.details += "; " + more
+			if trouble {
+				out.findings = append(out.findings, explain.New(explain.RunNote, "note", more))
+			}
 			if trouble && out.result == heartbeat.Success {
 				out.result = heartbeat.Partial
 			}
 		}
 	}
 	return out, errors.Join(err, end(out.result, out.details, out.findings...))
+}
+
+// saysWhy reports whether the findings of a run say already what ended it.
+func saysWhy(found []explain.Finding) bool {
+	return slices.ContainsFunc(found, func(f explain.Finding) bool {
+		return f.Code == explain.TokenRefused || f.Code == explain.ListReadOnly
+	})
 }
 
 // clean removes temporary files of crashed writers.

@@ -101,6 +101,7 @@ const (
 // of a probe. A deaf watch therefore stops beating.
 func beatWatcher(ctx context.Context, h *Home, w watcher) error {
 	beat := heartbeat.NewWriter(h.Dir, heartbeat.Watcher, h.Version, h.Now)
+	beat.Config = h.configStamp()
 	tick := time.NewTicker(firstProbe)
 	defer tick.Stop()
 	seen := map[string]bool{}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,7 +82,7 @@ func (d *doctor) say(check string, code explain.Code, args ...any) {
 
 func (d *doctor) add(check string, f explain.Finding) {
 	now := d.home.Now()
-	d.findings = append(d.findings, finding{Check: check, Level: f.Level(), Text: f.Text(now), Hint: f.Next(now), Finding: f})
+	d.findings = append(d.findings, finding{Check: check, Level: f.Level(), Text: explain.Sentence(&f, now), Hint: f.Next(now), Finding: f})
 }
 
 // failed notes an error, with the hint that a command would give.
@@ -112,11 +114,14 @@ func (d *doctor) print() {
 const doctorTime = 5 * time.Second
 
 func (d *doctor) examine(ctx context.Context) {
+	v, err := loadView(ctx, d.home, nil)
+	if err == nil && v.OldConfig() != nil {
+		d.add("config", *v.OldConfig())
+	}
 	d.directory()
 	d.orOK("secrets", explain.New(explain.SecretsOK), d.secrets)
-	v, err := loadView(ctx, d.home, nil)
 	d.board(ctx, v)
-	d.agents()
+	d.agents(v)
 	d.gateway(ctx)
 	d.units()
 	if err != nil {
@@ -213,7 +218,8 @@ func (d *doctor) secrets() {
 	}
 }
 
-// health says how the components are, and what waits and failed.
+// health says how the components are, what their last runs reported, and what waits
+// and failed: together with the agents and the list all that status counts.
 func (d *doctor) health(v *view.View) {
 	ahead := false
 	for _, id := range v.Runner.Expected() {
@@ -231,6 +237,10 @@ func (d *doctor) health(v *view.View) {
 	if !ahead {
 		d.say("clock", explain.ClockOK)
 	}
+	d.reported(v)
+	if f := v.GatewayProblem(); f != nil {
+		d.add("gateway", *f)
+	}
 	if f := v.Backlog(); f != nil {
 		d.add("backlog", *f)
 	} else {
@@ -240,6 +250,21 @@ func (d *doctor) health(v *view.View) {
 		d.say("failed", explain.FilesFailed, "n", n)
 	} else {
 		d.say("failed", explain.NothingFails)
+	}
+}
+
+// reported adds what the last runs of the components reported, each once.
+func (d *doctor) reported(v *view.View) {
+	for _, id := range v.Runner.Expected() {
+		for _, f := range v.Reported(v.Component(id)) {
+			check := "component"
+			if f.Task != 0 {
+				check = "tasks"
+			}
+			if !slices.ContainsFunc(d.findings, func(g finding) bool { return reflect.DeepEqual(g.Finding, f) }) {
+				d.add(check, f)
+			}
+		}
 	}
 }
 

@@ -198,11 +198,11 @@ func TestDoctor(t *testing.T) {
 				p.Fatal(err)
 			}
 		}, "list", "1 task on the list was made with this token, and not from this directory", "stop the other one"},
-		{"list that is nearly full", func(p *patient) {
+		{"list that is full", func(p *patient) {
 			for range 10 {
 				p.b.Create(p, "", boardtest.TextCell(p.b.Column(p, "Title", "text"), "x"))
 			}
-		}, "room", "10 rows of 10", "otm archive"},
+		}, "room", "10 of 10 rows", "otm archive"},
 		// C22: reads work, and Slack knows no such list when something is written.
 		{"list that is shared for reading only (C22)", func(p *patient) {
 			p.b.Faults.Always("slackLists.items.create", boardtest.ErrorCode("list_not_found"))
@@ -216,15 +216,15 @@ func TestDoctor(t *testing.T) {
 		{"workspace that is a file", func(p *patient) { p.workspace(filepath.Join(p.h.Dir, "format")) }, "agents", "the workspace of devdas is not a directory: ", "set agents.devdas.workspace"},
 		{"workspace that cannot be written to", func(p *patient) {
 			refuseStep(p, p.h.Config.Agents[0].Workspace, "create", syscall.EACCES)
-		}, "agents", "its workspace cannot be written to: create ", "chmod u+w "},
-		{"command that is not in the workspace", func(p *patient) { p.runs("bin/agent") }, "agents", "its command is not found", "agents.devdas.command"},
-		{"command that is nowhere", func(p *patient) { p.runs("no-such-program") }, "agents", "its command is not found", "agents.devdas.command"},
+		}, "agents", "the workspace of devdas cannot be written to: create ", "chmod u+w "},
+		{"command that is not in the workspace", func(p *patient) { p.runs("bin/agent") }, "agents", "the command of devdas cannot be started", "agents.devdas.command"},
+		{"command that is nowhere", func(p *patient) { p.runs("no-such-program") }, "agents", "the command of devdas cannot be started", "agents.devdas.command"},
 		{"agent that is left alone (C1, C3)", func(p *patient) {
 			put(p, filepath.Join(p.h.Dir, "agent-states", "devdas.json"), `{"agent":"devdas","failures":3,"fruitless":3,"leftAloneSince":"2026-03-14T09:00:00Z","lastRun":{"key":"k","endedAt":"2026-03-14T09:00:00Z","exit":"exit status 1","log":"/x/run.log"}}`)
 		}, "agents", "devdas is left alone: 3 runs in a row ended without progress", "otm resume devdas"},
 		{"component that never ran", func(p *patient) { os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Injector)) }, "component", "otm-injector has never run", "otm up"},
 		{"component that stopped", func(p *patient) { p.beat(time.Now().Add(-time.Hour), heartbeat.Detector) }, "component", "otm-completion-detector has not run for", "otm up"},
-		{"component with an older otm.toml", func(p *patient) { p.oldConfig() }, "component", "otm.toml was changed since this process started", "stop otm up, or what else runs here"},
+		{"component with an older otm.toml", func(p *patient) { p.oldConfig() }, "config", "otm.toml was changed since otm-completion-detector started", "stop otm up, or what else runs here"},
 		{"component in trouble", func(p *patient) { p.says(heartbeat.Watcher, heartbeat.Error, "no such luck") }, "component", "otm-watcher failed 0s ago: no such luck", "otm-injector.log"},
 		{"disk that takes nothing", func(p *patient) { refuseStep(p, p.h.Dir, "write", syscall.ENOSPC) }, "disk", "no space left", "df -h "},
 		{"inbox that cannot be read", func(p *patient) { refuseStep(p, p.h.Box.Dir(inbox.NewTasks), "read directory", syscall.EACCES) }, "backlog", "permission denied", "ls -ld "},
@@ -371,7 +371,7 @@ func TestDoctorUnits(t *testing.T) {
 	}
 	defer stays.Release()
 	p.oldConfig()
-	look(explain.Warn, "component otm-completion-detector reported 0s ago: otm.toml was changed", "run: "+line)
+	look(explain.Warn, "config otm.toml was changed since otm-completion-detector started", "run: "+line)
 	p.beat(time.Now().Add(-time.Hour), heartbeat.Detector)
 	look(explain.Fail, "component otm-completion-detector has not run", line)
 	text := content(t, path)

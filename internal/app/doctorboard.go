@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/durable"
 	"otm/internal/explain"
@@ -68,6 +67,8 @@ func (d *doctor) list(in *slacklist.Inspection, id string, v *view.View) {
 	}
 	room := view.Board{Snapshot: &slacklist.Snapshot{Count: in.Rows, Limit: in.Limit}}
 	switch {
+	case room.Full():
+		d.say("room", explain.ListFullAt, "rows", in.Rows, "limit", in.Limit)
 	case room.NearlyFull():
 		d.say("room", explain.ListNearlyFull, "rows", in.Rows, "limit", in.Limit)
 	case room.RowLimit() > 0:
@@ -83,7 +84,11 @@ func (d *doctor) list(in *slacklist.Inspection, id string, v *view.View) {
 	case readOnly:
 		d.say("list", explain.ListReadOnly)
 	case len(in.Findings) == 0:
-		d.say("list", explain.ListOK, "list", id, "title", in.Title)
+		code := explain.ListOK
+		if d.home.Config.Slack.ListID == "" {
+			code = explain.ListOKEmbedded
+		}
+		d.say("list", code, "list", id, "title", in.Title)
 	}
 }
 
@@ -109,44 +114,46 @@ func (d *doctor) otherDirectory() {
 	}
 }
 
-// agents checks that each agent has a workspace that can be written to, and a
-// command that can be started.
-func (d *doctor) agents() {
+// agents checks each agent: what status counts about it, and besides that its
+// workspace can be written to and its command found. v may be nil.
+func (d *doctor) agents(v *view.View) {
 	agents := d.home.Config.Agents
 	if len(agents) == 0 {
 		d.say("agents", explain.NoAgents, "config", filepath.Join(d.home.Dir, "otm.toml"))
 		return
 	}
-	wrong := view.LookAtWorkspaces(agents)
+	if v == nil { // the inboxes cannot be read: the agents can be looked at all the same
+		v = &view.View{Sources: viewSources(d.home, nil)}
+	}
 	for i := range agents {
 		a := &agents[i]
 		if a.Person {
 			continue
 		}
-		f := wrong[a.Name]
-		if f == nil {
-			f = checkAgent(a)
+		found := v.AgentProblems(a)
+		if len(found) == 0 {
+			if f := checkAgent(a); f != nil {
+				found = append(found, *f)
+			}
 		}
-		if f == nil {
-			f = checkRuns(d.home.Dir, a)
+		for _, f := range found {
+			d.add("agents", f)
 		}
-		if f != nil {
-			d.add("agents", *f)
-			continue
+		if len(found) == 0 {
+			d.say("agents", explain.AgentOK, "agent", a.Name, "trigger", triggerWords(a.Trigger), "path", a.Workspace)
 		}
-		d.say("agents", explain.AgentOK, "agent", a.Name, "trigger", a.Trigger, "path", a.Workspace)
 	}
 }
 
-// checkRuns returns what is wrong with how the runs of an agent went; nil:
-// nothing is (C1).
-func checkRuns(dir string, a *pipeline.Agent) *explain.Finding {
-	h, err := dispatch.AgentHealth(dir, a)
-	if err != nil {
-		f := explain.New(explain.AgentUnread, "agent", a.Name, "error", err)
-		return &f
+// triggerWords says how an agent comes to its tasks.
+func triggerWords(t pipeline.Trigger) string {
+	switch t {
+	case "":
+		return "person"
+	case pipeline.TriggerNone:
+		return "starts by itself (trigger none)"
 	}
-	return h.Finding()
+	return string(t)
 }
 
 // checkAgent returns what is wrong with an agent whose workspace is there; nil:

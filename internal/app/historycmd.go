@@ -109,7 +109,7 @@ func printEntry(h *Home, e *history.Entry) {
 	t := view.Join(e.TaskID, &e.Row, steps, e.Record)
 	t.Agent = h.Config.Agents.Assigned(e.Row.Assignee)
 	archived := explain.New(explain.TaskArchived, "at", e.ArchivedAt)
-	printTask(h.Out, jsonOf(t), archived.Text(h.Now()))
+	printTask(h.Out, jsonOf(t), safe.Escape(archived.Text(h.Now())))
 	if e.Record != nil {
 		printEvents(h.Out, e.Record)
 	}

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -47,6 +48,15 @@ func (h *Home) configChanged() bool {
 		return (err == nil) != (h.configInfo != nil)
 	}
 	return info.Size() != h.configInfo.Size() || !info.ModTime().Equal(h.configInfo.ModTime())
+}
+
+// configStamp names the otm.toml that was read, as heartbeats hold it: another
+// file has another one.
+func (h *Home) configStamp() string {
+	if h.configInfo == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d %d", h.configInfo.Size(), h.configInfo.ModTime().UnixNano())
 }
 
 // OpenHome opens the data directory that the flag or the environment names. The

@@ -211,10 +211,10 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 		}{row, t.Record, r, v.Board.WalkAt.UTC()})
 	}
 	if t.Row == nil && t.Record == nil {
-		fmt.Fprintf(h.Out, "%v: %s\n", id, safe.Escape(r.Line()))
+		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonLines(&r, "         "))
 		return nil
 	}
-	printTask(h.Out, jsonOf(t), r.Line())
+	printTask(h.Out, jsonOf(t), reasonLines(&r, "        "))
 	if t.Record != nil {
 		printEvents(h.Out, t.Record)
 	}
@@ -223,7 +223,7 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 
 // printTask prints a task. Steps that otm-update does not know yet have no
 // number (C10).
-func printTask(out io.Writer, t taskJSON, line string) {
+func printTask(out io.Writer, t taskJSON, reason string) {
 	fmt.Fprintf(out, "%v  %s\n", t.TaskID, safe.Escape(t.Title))
 	fmt.Fprintf(out, "%s · %s · %s · %s", t.Status, t.Priority, t.Type, safe.Escape(t.Agent))
 	if t.Project != "" {
@@ -246,7 +246,16 @@ func printTask(out io.Writer, t taskJSON, line string) {
 	if t.Result != "" {
 		fmt.Fprintf(out, "result: %s\n", safe.Escape(t.Result))
 	}
-	fmt.Fprintf(out, "why:    %s\n", safe.Escape(line))
+	fmt.Fprintf(out, "why:    %s\n", reason)
+}
+
+// reasonLines is a reason with what to do, for a terminal.
+func reasonLines(r *why.Reason, indent string) string {
+	text := lines(r, indent)
+	if r.Next != "" {
+		text += "\n" + indent + "→ " + safe.Escape(r.Next)
+	}
+	return text
 }
 
 // printEvents prints what happened to a task.

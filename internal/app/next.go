@@ -186,7 +186,7 @@ func noteOnItsWay(h *Home, snapshot func() (*slacklist.Snapshot, error), a *pipe
 	}
 	trouble := ""
 	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher} {
-		if f := v.Component(id).Problem; f != nil {
+		if f := v.Component(id).Brief(); f != nil {
 			trouble += "; " + f.Text(v.Now)
 		}
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -53,6 +52,8 @@ type agentStatus struct {
 	Trigger pipeline.Trigger        `json:"trigger,omitempty"` // "" for a person
 	Trouble string                  `json:"trouble,omitempty"`
 	Tasks   map[pipeline.Status]int `json:"tasks"`
+
+	troubles []string // Trouble, one by one
 }
 
 type failedReason struct {
@@ -78,7 +79,10 @@ on the board. It reads the data directory; --fresh asks the board.
 
 A component is green if it ran less than 5 minutes ago and everything worked. It
 is yellow up to 15 minutes, or if something failed in its last run; else it is
-red.`,
+red. An agent in trouble is counted as that, not as its component's failure.
+
+The last line counts the problems in what runs here. otm doctor prints one line
+for each, and checks the set-up as well.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := home(c, s)
 			if err != nil {
@@ -141,8 +145,9 @@ func status(v *view.View) *statusReport {
 			s.Trigger = a.Trigger
 		}
 		for _, f := range v.AgentProblems(a) {
-			s.Trouble = join(s.Trouble, withNext(&f, v.Now))
+			s.troubles = append(s.troubles, withNext(&f, v.Now))
 		}
+		s.Trouble = strings.Join(s.troubles, "; ")
 		r.Agents = append(r.Agents, s)
 	}
 	return r
@@ -156,20 +161,12 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// withNext is a finding with what to do about it.
+// withNext is a finding in one line, with what to do about it.
 func withNext(f *explain.Finding, now time.Time) string {
 	if next := f.Next(now); next != "" {
-		return f.Text(now) + ": " + next
+		return explain.Sentence(f, now) + " → " + next
 	}
-	return f.Text(now)
-}
-
-// join puts a second sentence behind the first, if there is one.
-func join(first, second string) string {
-	if first == "" {
-		return second
-	}
-	return first + "; " + second
+	return explain.Sentence(f, now)
 }
 
 // maxReasonsShown bounds how many failed files status tells about, newest first.
@@ -217,13 +214,16 @@ func printStatus(h *Home, v *view.View, r *statusReport) error {
 }
 
 func printComponents(h *Home, v *view.View, r *statusReport) error {
+	if f := v.OldConfig(); f != nil {
+		fmt.Fprintf(h.Out, "%s\n", safe.Escape(withNext(f, v.Now)))
+	}
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	for _, c := range r.Components {
 		last := "-"
 		if c.LastRun != nil {
 			last = explain.Ago(*c.LastRun, v.Now)
 		}
-		details := strings.Split(c.Details, "; ")
+		details := said(v, v.Component(c.ID), c.Details)
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", paint(h, c.Health, 13), c.ID, last, safe.Escape(details[0]))
 		for _, detail := range details[1:] {
 			fmt.Fprintf(w, "%13s\t\t\t- %s\n", "", safe.Escape(detail))
@@ -234,6 +234,24 @@ func printComponents(h *Home, v *view.View, r *statusReport) error {
 	}
 	noteNothingStays(h, v)
 	return nil
+}
+
+// said is what a component's last run did, and what it reported, line by line. Where
+// the heartbeat holds findings, they are put into words now: its text has the times
+// of that run, and repeats what stands elsewhere.
+func said(v *view.View, c *view.Component, details string) []string {
+	lines := strings.Split(details, "; ")
+	if c.Beat == nil || len(c.Beat.Findings) == 0 {
+		return lines
+	}
+	lines = lines[:1]
+	if f := c.Problem; f != nil {
+		lines = append(lines, f.Text(v.Now))
+	}
+	for _, f := range v.Reported(c) {
+		lines = append(lines, withNext(&f, v.Now))
+	}
+	return lines
 }
 
 func printBoard(out io.Writer, v *view.View, r *statusReport) {
@@ -274,10 +292,10 @@ func printAgents(out io.Writer, v *view.View, r *statusReport) error {
 				counts = append(counts, fmt.Sprintf("%d %s", n, st))
 			}
 		}
-		if a.Trouble != "" {
-			counts = append(counts, a.Trouble)
+		fmt.Fprintf(w, "%-7s\t%s\t%s\t%s\n", head, short(a.Name, 30), triggerWords(a.Trigger), strings.Join(counts, ", "))
+		for _, trouble := range a.troubles {
+			fmt.Fprintf(w, "\t\t\t- %s\n", safe.Escape(trouble))
 		}
-		fmt.Fprintf(w, "%-7s\t%s\t%s\t%s\n", head, short(a.Name, 30), cmp.Or(string(a.Trigger), "person"), safe.Escape(strings.Join(counts, ", ")))
 	}
 	return w.Flush()
 }

@@ -12,6 +12,8 @@ import (
 	"otm/heartbeat"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
+	"otm/internal/explain"
+	"otm/internal/why"
 	"otm/pipeline"
 	"otm/pipeline/history"
 	"otm/pipeline/inbox"
@@ -41,7 +43,7 @@ func TestStatusTells(t *testing.T) {
 		`nothing stays running here; unless timers run the components, start them with: otm up\n`,
 		`c6.json: reason 6\n +c5.json: reason 5\n +c4.json: reason 4\n +c3.json: reason 3\n +c2.json: reason 2\nboard`, // the newest
 		`10 of 10 rows, read \d+s ago\n +nearly full: otm archive --older-than 7d\n`,
-		`agents +devdas +none .*the workspace of devdas is missing: /.*: mkdir -p /.*`,
+		`agents +devdas +starts by itself \(trigger none\) .*\n +- the workspace of devdas is missing: /.* → mkdir -p /.*`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("exit %d, %q is missing:\n%s", code, want, out)
@@ -49,6 +51,101 @@ func TestStatusTells(t *testing.T) {
 	}
 	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.Partial || !strings.Contains(out, "\notm: hint: mkdir -p /") {
 		t.Errorf("otm next without the workspace: exit %d: %s", code, out)
+	}
+}
+
+// TestOneListOfProblems: status counts exactly the lines that doctor does not take for
+// well, where the set-up is well. An agent in trouble has its own line in both, with
+// its age as of now, and no component repeats it.
+func TestOneListOfProblems(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.runs("true")
+	ended := time.Now().Add(-34 * time.Second).UTC()
+	put(t, filepath.Join(p.h.Dir, "agent-states", "devdas.json"), fmt.Sprintf(`{"agent":"devdas","failures":3,"fruitless":3,"leftAloneSince":%q,"lastRun":{"key":"k","endedAt":%[1]q,"exit":"exit status 1","log":"/x/run.log"}}`, ended.Format(time.RFC3339)))
+	beat := heartbeat.NewWriter(p.h.Dir, heartbeat.Dispatcher, "test", time.Now)
+	if err := beat.Beat(heartbeat.Partial, "Dispatched 0 tasks, woke 0 agents, 2 failures; devdas is left alone, the last 10s ago",
+		explain.New(explain.AgentLeftAlone, "agent", "devdas", "n", 3, "ended", ended),
+		explain.New(explain.TaskNoAgent, "name", "nobody").On(7)); err != nil {
+		t.Fatal(err)
+	}
+	v, err := loadView(t.Context(), p.h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := v.Problems()
+	var lines []string
+	for _, f := range p.findings() {
+		if f.Level != explain.OK {
+			lines = append(lines, f.Check+" "+f.Text)
+		}
+	}
+	if len(problems) != 2 || len(lines) != len(problems) {
+		t.Errorf("status counts %v, doctor says %q", problems, lines)
+	}
+	if all := strings.Join(lines, "\n"); !strings.Contains(all, "agents devdas is left alone") || !strings.Contains(all, "tasks T-00007: unknown agent") {
+		t.Errorf("doctor says %q", lines)
+	}
+	var out strings.Builder
+	p.h.Out = &out
+	if err := printStatus(p.h, v, status(v)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`yellow +otm-dispatcher +\d+s ago +Dispatched 0 tasks, woke 0 agents, 2 failures\n +- T-00007: unknown agent "nobody"`,
+		`agents +devdas +exec *\n +- devdas is left alone: .* 3\ds ago`,
+		`health +red: 2 problems`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("%q is missing:\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "10s ago") || strings.Count(out.String(), "left alone") != 1 {
+		t.Errorf("the text of the heartbeat is repeated:\n%s", &out)
+	}
+}
+
+// TestChangedConfigIsToldAtOnce: the otm.toml that a process read when it started is
+// compared with the one that is there: status and doctor say first that it changed,
+// and why says no old judgement.
+func TestChangedConfigIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	w.status(pipeline.New)
+	w.rec.Dispatch = nil
+	stays, err := w.h.residents().take(t.Context(), heartbeat.Dispatcher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stays.Release()
+	beat := heartbeat.NewWriter(w.h.Dir, heartbeat.Dispatcher, "test", func() time.Time { return w.now })
+	beat.Config = w.h.configStamp()
+	unknown := explain.New(explain.TaskNoAgent, "name", "gate").On(1) // it was added since
+	if err := beat.Beat(heartbeat.Partial, "x", unknown); err != nil {
+		t.Fatal(err)
+	}
+	if v := w.view(); v.OldConfig() != nil {
+		t.Fatalf("nothing changed, and %v", v.OldConfig())
+	}
+	beat.Config = "another"
+	if err := beat.Beat(heartbeat.Partial, "x", unknown); err != nil {
+		t.Fatal(err)
+	}
+	v := w.view()
+	if found := v.Problems(); len(found) != 2 || found[0].Code != explain.ComponentOldConfig || found[0].Args["component"] != heartbeat.Dispatcher {
+		t.Errorf("the problems are %v", found)
+	}
+	var out strings.Builder
+	w.h.Out = &out
+	if err := printStatus(w.h, v, status(v)); err != nil || !strings.HasPrefix(out.String(), "otm.toml was changed since otm-dispatcher started") {
+		t.Errorf("status, %v:\n%s", err, &out)
+	}
+	d := &doctor{home: w.h}
+	if d.examine(t.Context()); d.findings[0].Check != "config" {
+		t.Errorf("doctor says first: %+v", d.findings[0])
+	}
+	if r, err := why.Of(v, 1); err != nil || !strings.Contains(r.Sentence, "otm.toml was changed") || strings.Contains(r.Sentence, "unknown agent") || !strings.Contains(r.Next, "start it again") {
+		t.Errorf("why: %+v, %v", r, err)
 	}
 }
 

@@ -25,7 +25,7 @@ func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot) (*view.Vie
 func viewSources(h *Home, snap *slacklist.Snapshot) view.Sources {
 	return view.Sources{
 		Dir: h.Dir, LogDir: h.LogDir(), Agents: h.Config.Agents, Times: h.Config.Times, Runner: runner(h), Now: h.Now(),
-		Records: h.Store, Snapshot: snap, Budget: h.Config.Slack.Budget,
+		Records: h.Store, Snapshot: snap, Budget: h.Config.Slack.Budget, Config: h.configStamp(), Embedded: h.Config.Slack.ListID == "",
 	}
 }
 

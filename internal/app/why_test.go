@@ -303,7 +303,7 @@ func TestWhy(t *testing.T) {
 			w.byCommand()
 			w.taken()
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", &w.now }, 1)
-		}, "runner took it 1m ago and has reported nothing yet; but the process of runner ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
+		}, "was taken by runner, whose last run ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
 		// C2: the injector applies the last report a moment after the process has ended.
 		{"its process ended after its last report, which was applied later (C2)", func(w *whyWorld) {
 			w.byCommand()
@@ -313,7 +313,7 @@ func TestWhy(t *testing.T) {
 			w.rec.Hear("runner", dropped, nil)
 			w.rec.Note(w.now.Add(-28*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
 			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
-		}, "runner was at work on it, 1 of 1 steps open, last heard 30s ago; but the process of runner ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
+		}, "was taken by runner, whose last run ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
 		{"its process ended before its last report", func(w *whyWorld) {
 			w.byCommand()
 			w.status(pipeline.InProgress)
@@ -368,7 +368,7 @@ func TestWhy(t *testing.T) {
 			w.taken()
 			w.rows[1].Checked, w.rec.Steps[0].Done = true, true
 			w.beat(heartbeat.Error, "no board", heartbeat.Detector)
-		}, "all steps are done; the completion detector's next pass ends it; otm-completion-detector reported 0s ago: no board", "otm doctor", false},
+		}, "all steps are done; the completion detector's next pass ends it; otm-completion-detector failed 0s ago: no board", "otm doctor", false},
 		{"all steps deleted", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
@@ -380,7 +380,7 @@ func TestWhy(t *testing.T) {
 			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
 		}, "every step was ticked before", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
-			"1 update of it waits in the inbox, the oldest for 0s; otm-injector reported 0s ago: no board", "otm doctor", false},
+			"1 update of it waits in the inbox, the oldest for 0s; otm-injector failed 0s ago: no board", "otm doctor", false},
 		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{"slackLists.items.update"} },
 			"1 update of it waits in the inbox, the oldest for 0s; the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
 		{"a create waits for the rate limit", func(w *whyWorld) {
@@ -394,6 +394,42 @@ func TestWhy(t *testing.T) {
 			w.held = []string{"slackLists.items.list"}
 		},
 			"waits for the dispatcher's next pass; the rate limit of slackLists.items.list is reached until 09:15:02Z", "", true},
+		// What is under way is no alarm: the snapshot is older than the row.
+		{"its row was made after the board was read", func(w *whyWorld) {
+			w.rows, w.rec.CreatedAt, w.rec.History = nil, w.now.Add(-time.Second), nil
+		}, "is being put on the board, since 1s ago", "", false},
+		{"its row was asked for just now", func(w *whyWorld) {
+			at := w.now.Add(-time.Second)
+			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.RowAskedAt, w.rec.History = "", nil, at, &at, nil
+			w.dropCreate("T-00001")
+		}, "is being put on the board, since 1s ago", "", false},
+		{"its row was asked for long ago", func(w *whyWorld) {
+			at := w.now.Add(-time.Hour)
+			w.rec.RowID, w.rows, w.rec.RowAskedAt = "", nil, &at
+			w.dropCreate("T-00001")
+		}, "its row was asked for 1h ago and no answer came", "", true},
+		// A run that took and ended another task took something.
+		{"the last run of its agent worked on another task", func(w *whyWorld) {
+			w.byCommand()
+			w.woken(func(_ int, wake *pipeline.Wake) {
+				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 0"
+			}, 1)
+			took := w.rec.Wakes[0].AskedAt.Add(time.Second)
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Done})
+			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Done,
+				Heard: map[string]pipeline.Heard{"runner": {At: took, Took: took}}}
+		}, "the last run of runner ended 1h ago and worked on other tasks; it is started again ", "", true},
+		// An agent whose process has ended works on nothing.
+		{"behind a task of an agent whose process has ended", func(w *whyWorld) {
+			w.byCommand()
+			took, ended := w.now.Add(-2*time.Minute), w.now.Add(-time.Minute)
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.InProgress})
+			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.InProgress, Steps: []pipeline.StepRecord{{Title: "b", RowID: "Rec8"}},
+				Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "runner", At: took, EntryAt: &took, FlippedAt: &took, TakenAt: &took},
+				Wakes:    []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: took, Sent: true, Accepted: &took, Ended: &ended, Exit: "exit status 1"}}}
+		}, "waits behind T-00002, which was taken by runner, whose last run ended 1m ago (exit status 1)", "set T-00002 to new on the board", true},
+		{"blocked, and the board has a page", func(w *whyWorld) { w.status(pipeline.Blocked); w.h.Config.Slack.ListID = "" },
+			"blocked 2h ago: ", "answer it on the page, which otm board --link opens", true},
 		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.rec.Reason = "no password" },
 			"blocked 2h ago: no password", "remove the cause", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
@@ -442,12 +478,12 @@ func TestWhy(t *testing.T) {
 			if err := beat.Beat(heartbeat.Partial, `row "One": no room`, explain.New(explain.ListFull)); err != nil {
 				w.Fatal(err)
 			}
-		}, `otm-dispatcher reported 0s ago: row "One": no room; the list is full`, "otm archive --older-than 7d", true},
+		}, `not taken up completely; the list is full`, "otm archive --older-than 7d", true},
 		{"adoption stuck on a full list", func(w *whyWorld) {
 			w.begun()
 			w.limit = len(w.rows)
-			w.beat(heartbeat.Partial, "0 tasks, 1 failures", heartbeat.Dispatcher)
-		}, "not taken up completely; otm-dispatcher reported 0s ago: 0 tasks, 1 failures; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
+			w.beat(heartbeat.Partial, "0 tasks, 1 failure", heartbeat.Dispatcher)
+		}, "not taken up completely; something failed in the last run of otm-dispatcher, 0s ago; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
 		{"row not made on a full list", func(w *whyWorld) {
 			w.rec.RowID, w.rows, w.limit = "", w.rows[:0], 1
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})
@@ -551,6 +587,35 @@ func TestWhy(t *testing.T) {
 				t.Errorf("told of by --all: %v, want %v (%+v)", got, c.slow, r)
 			}
 		})
+	}
+}
+
+// What the dispatcher reported about other tasks and agents says nothing about this
+// task; neither otm why nor the note of otm next repeats it. What it reported about
+// this task is said.
+func TestWhyTellsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWhyWorld(t)
+	w.status(pipeline.New)
+	w.rec.Dispatch = nil
+	long := strings.Repeat("the wall of somebody else's trouble; ", 30)
+	beat := heartbeat.NewWriter(w.h.Dir, heartbeat.Dispatcher, "", func() time.Time { return w.now })
+	if err := beat.Beat(heartbeat.Partial, long,
+		explain.New(explain.TaskNoAgent, "name", "wall").On(9), explain.New(explain.WakeFailed, "agent", "runner", "error", "wall"),
+		explain.New(explain.WorkspaceMissing, "agent", "gate", "path", "/wall"), // it was there again when we looked
+		explain.New(explain.TaskEntryFailed, "agent", "gate", "error", "disk full").On(1)); err != nil {
+		t.Fatal(err)
+	}
+	v := w.view()
+	r, err := why.Of(v, 1)
+	if want := "waits for the dispatcher's next pass; dispatch file of gate: disk full"; err != nil || r.Sentence != want || len(r.Lines) != 2 {
+		t.Errorf("%v, %q, want %q", err, r.Sentence, want)
+	}
+	var errs strings.Builder
+	w.h.Err = &errs
+	noteOnItsWay(w.h, func() (*slacklist.Snapshot, error) { return v.Board.Snapshot, nil }, w.h.Config.Agents.Named("gate"))
+	if got := errs.String(); !strings.Contains(got, "1 task is on the way to gate") || strings.Contains(got, "wall") || len(got) > 200 {
+		t.Errorf("otm next says %q", got)
 	}
 }
 

@@ -8,7 +8,7 @@ var (
 	TaskFlipRefused  = code("task_flip_refused", Fail, "the board refuses to assign it: {error}", "otm doctor   # checks the columns and options of the board")
 	TaskNoAgent      = code("task_no_agent", Fail, "unknown agent {name:quoted}: no [agents.NAME] table of otm.toml has this name or label", "add the table, or choose another assignee on the board")
 	TaskTwoRows      = code("task_two_rows", Fail, "two rows bear this id: its own, {own}, and {other} ({title:quoted})", "clear the Task ID of the latter")
-	TaskSilent       = code("task_silent", Warn, "{agent} took it and was not heard of since {since:at}", "look at the agent, or set the task to new on the board")
+	TaskSilent       = code("task_silent", Warn, silentAgent, "look at the agent, or set the task to new on the board")
 
 	RowUnfit        = code("row_unfit", Fail, "row {title:quoted}: {error}", "correct the row on the board")
 	DispatchUnkept  = code("dispatch_unkept", Fail, "dispatch file in {path:quoted}: {error}", "otm doctor")

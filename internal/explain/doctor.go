@@ -33,6 +33,7 @@ var (
 	ListLacksSome   = code("list_lacks_optional", Warn, "{error}", "{hint}")
 	ListReadOnly    = code("list_read_only", Fail, "the app may read the list, and not change it: the list is shared with it for reading only", "share the list with the app for editing: in Slack, open the list, Share, the app's channel, Can edit")
 	ListOK          = code("list_ok", OK, "{list} {title:quoted} has all columns and options", "")
+	ListOKEmbedded  = code("list_ok_embedded", OK, "the embedded board has all columns and options", "")
 	ListShared      = code("list_shared", Warn, "{n:task on the list was|tasks on the list were} made with this token, and not from this directory: does another data directory work on it?", "stop the other one, or give it a list of its own")
 	RoomOK          = code("room_ok", OK, "{rows} rows", "")
 	RoomLimited     = code("room_limited", OK, "{rows} rows of {limit}", "")
@@ -41,8 +42,8 @@ var (
 // What it says about agents and their gateway.
 var (
 	AgentOK         = code("agent_ok", OK, "{agent}: {trigger}, {path}", "")
-	WorkspaceLocked = code("workspace_locked", Fail, "{agent}: its workspace cannot be written to: {error}", "chmod u+w {path:sh}")
-	CommandMissing  = code("command_missing", Fail, "{agent}: its command is not found: {error}", "install it, or name it by its path in agents.{agent}.command of otm.toml")
+	WorkspaceLocked = code("workspace_locked", Fail, "the workspace of {agent} cannot be written to: {error}", "chmod u+w {path:sh}")
+	CommandMissing  = code("command_missing", Fail, "the command of {agent} cannot be started: {error}", "install it, or name it by its path in agents.{agent}.command of otm.toml")
 	GatewayBad      = code("gateway_bad", Fail, "{url}: {error}", "{hint}")
 	GatewayNoWrite  = code("gateway_no_write", Fail, "the token may not run agents", "use a token that is allowed operator.write")
 	GatewayOK       = code("gateway_ok", OK, "{url}, version {version}", "")

@@ -103,6 +103,14 @@ func (f *Finding) Text(now time.Time) string {
 	return f.fill(t.says, now)
 }
 
+// Sentence is Text with the task that the finding concerns in front.
+func Sentence(f *Finding, now time.Time) string {
+	if f.Task == 0 || strings.Contains(texts[f.Code].says, "{task}") {
+		return f.Text(now)
+	}
+	return f.Task.String() + ": " + f.Text(now)
+}
+
 // Next is what to do about it, or the command to run; "": nothing.
 func (f *Finding) Next(now time.Time) string { return f.fill(texts[f.Code].next, now) }
 
@@ -156,6 +164,9 @@ func form(value, as string, now time.Time) string {
 	case "ago":
 		return Ago(at, now)
 	case "age":
+		if now.IsZero() { // it is read later
+			return "some time (since " + at.UTC().Format(time.RFC3339) + ")"
+		}
 		return Age(now.Sub(at))
 	case "clock":
 		return clock(at)

@@ -30,6 +30,9 @@ func TestForms(t *testing.T) {
 	if got := f.Next(now); got != "mv 'a b'" || f.Level() != Warn {
 		t.Errorf("next %q, level %q", got, f.Level())
 	}
+	if got, want := f.Text(time.Time{}), `some time (since 2026-03-14T08:55:00Z)`; !strings.Contains(got, "at 2026-03-14T08:55:00Z "+want) {
+		t.Errorf("for who reads it later: %q, want %q", got, want)
+	}
 	later := Finding{Code: "of a newer version"}
 	if later.Text(now) != "of a newer version" || later.Next(now) != "" || later.Level() != Warn {
 		t.Errorf("%q", later.Text(now))

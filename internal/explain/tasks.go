@@ -6,6 +6,7 @@ var (
 	CreateFailed   = code("create_failed", Warn, "its file failed {at:ago} ({class}): {error}", "otm retry {file:sh}")
 	CreateConflict = code("create_conflict", Warn, "its file failed {at:ago} ({class}): {error}", "otm retry {file:sh} --new-id")
 	CreateInvalid  = code("create_invalid", Warn, "its file failed {at:ago} ({class}): {error}", "correct {path:sh}, then run: otm retry {file:sh}")
+	RowComing      = code("row_coming", OK, "is being put on the board, since {since:ago}", "")
 	RowNotMade     = code("row_not_made", OK, "its row could not be made yet", "")
 	RowAsked       = code("row_asked", OK, "its row was asked for {at:ago} and no answer came; the injector looks for it on the board before it makes it again", "")
 	RowLost        = code("row_never_made", Warn, "its row was never made, and no file of it waits in the inbox any more: nothing continues it", "create it again with otm-create")
@@ -49,8 +50,9 @@ var (
 // What is said about tasks by their status.
 var (
 	WaitsForPass = code("waits_for_pass", OK, "waits for the dispatcher's next pass", "")
-	PersonsTurn  = code("persons_turn", OK, "has been {agent}'s turn for {since:age}", "")
+	PersonsTurn  = code("persons_turn", OK, "assigned {since:ago} to {agent}, a person, who sets it to done on the board when it is", "")
 	Blocked      = code("blocked", Warn, "blocked {since:ago}: {reason}", "remove the cause, then set it to new on the board, or tell the agent to continue")
+	BlockedPage  = code("blocked_page", Warn, "blocked {since:ago}: {reason}", "answer it on the page, which otm board --link opens; or remove the cause and set it to new there")
 	ToReview     = code("to_review", OK, "agent_done {since:ago}, waits for review", "set it to done on the board, or to new to send it back")
 	IsOver       = code("is_over", OK, "{status} {since:ago}{by}", "")
 	SetAside     = code("set_aside", OK, "{status} {since:ago}{by}: OTM leaves it alone", "set it to new on the board to hand it out again")
@@ -59,12 +61,19 @@ var (
 	AgentRemoved = code("agent_removed", Warn, "unknown agent {name:quoted}", "assign it to somebody who is configured")
 )
 
+// silentAgent is what is said about an agent that took a task and does not report.
+const silentAgent = "{agent} took it and has reported nothing for too long, the last time {since:ago}"
+
 // What is said about tasks that an agent has.
 var (
 	Dispatched     = code("dispatched", OK, "dispatched to {agent} {since:ago}", "")
 	Taken          = code("taken", OK, "{agent} took it {at:ago} and has reported nothing yet", "")
 	LooksByItself  = code("looks_by_itself", OK, "not taken: {agent} looks for tasks by itself", "tell {agent} to run: otm next --agent {agent:sh}")
+	TakenEnded     = code("taken_ended", Warn, "was taken by {agent}, whose last run ended {at:ago} ({exit})", "read what it printed: tail {log:sh}; to hand the task out again, set {other} to new on the board")
+	TakenGone      = code("taken_gone", Warn, "was taken by {agent}, whose process runs no more; nobody saw how it ended", "read what it printed: tail {log:sh}; to hand the task out again, set {other} to new on the board")
 	WaitsBehind    = code("waits_behind", OK, "waits behind {other}, which {agent} has taken", "")
+	BehindEnded    = code("behind_ended", Warn, "waits behind {other}, which was taken by {agent}, whose last run ended {at:ago} ({exit})", "read what it printed: tail {log:sh}; to hand that task out again, set {other} to new on the board")
+	BehindGone     = code("behind_gone", Warn, "waits behind {other}, which was taken by {agent}, whose process runs no more; nobody saw how it ended", "read what it printed: tail {log:sh}; to hand that task out again, set {other} to new on the board")
 	WakeUnread     = code("wake_unread", Warn, "whether {agent} was woken for it is not known: {error}", "otm fsck")
 	NotWoken       = code("not_woken", OK, "{agent} was not woken for it yet", "")
 	ProcessStarted = code("process_started", OK, "the process of {agent} was started {at:ago}, and has not taken it yet", "")
@@ -73,15 +82,15 @@ var (
 	WakeUnanswered = code("wake_unanswered", Warn, "no answer came to the wake of {at:ago}", "otm doctor   # checks whether the gateway is there, and takes the token")
 	RunFailed      = code("run_failed", Warn, "{agent} was woken {at:ago}, but its run at the gateway failed, and it took nothing: {exit}", "read the gateway's log, which says more: openclaw logs; {again}")
 	ProcessIdle    = code("process_idle", Warn, "the process of {agent} was started {at:ago}, ended ({exit}), and took nothing", "read what it printed: tail {log:sh}; it should run: otm next --agent {agent:sh}")
+	RunOver        = code("run_over", OK, "the last run of {agent} ended {at:ago} and worked on other tasks; it is started again {next:when}", "")
 	WokenNotTaken  = code("woken_not_taken", OK, "{agent} was woken {at:ago} and has not taken it", "{again}")
 	AtWorkUnseen   = code("at_work_unseen", Warn, "{agent} was at work on it, {open} of {all} steps open, last heard {heard:ago}", "")
 	AtWork         = code("at_work", OK, "{agent} works on it, {open} of {all} steps open, last heard {heard:ago}", "")
 	StepsDeleted   = code("steps_deleted", OK, "all its steps were deleted on the board: the agent has to report agent_done itself, last heard {heard:ago}", "")
 	StepsTicked    = code("steps_ticked", OK, "every step was ticked before: the agent has to report agent_done itself, last heard {heard:ago}", "")
 	StepsDone      = code("steps_done", OK, "all steps are done; the completion detector's next pass ends it", "")
-	AgentSilent    = code("agent_silent", Warn, "nothing was heard of it for too long", "look at the agent; it is woken again if other tasks wait, or set this one to new on the board")
-	AgentSilentOwn = code("agent_silent_own", Warn, "nothing was heard of it for too long", "look at the agent, or set this one to new on the board")
-	ProcessEnded   = code("process_ended", Warn, "but the process of {agent} ended {at:ago} ({exit})", "read what it printed: tail {log:sh}; to hand the task out again, set {other} to new on the board")
+	AgentSilent    = code("agent_silent", Warn, silentAgent, "look at the agent; it is woken again if other tasks wait, or set this one to new on the board")
+	AgentSilentOwn = code("agent_silent_own", Warn, silentAgent, "look at the agent, or set this one to new on the board")
 )
 
 // What is said about agents by how their runs went.

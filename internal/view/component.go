@@ -20,10 +20,16 @@ type Component struct {
 	// State is the heartbeat's age in the words of the contract.
 	State heartbeat.State
 	// Health is the one judgement that people see, in the same words: the age,
-	// and what the last run said. Green only if there is no Problem.
+	// and what the last run said. Green only if there is no Problem and no Found,
+	// and the component has read the present otm.toml.
 	Health heartbeat.State
-	// Problem is what is wrong with it; nil: nothing is.
+	// Problem is what is wrong with the component itself; nil: nothing is.
 	Problem *explain.Finding
+	// Found is what its last run reported of tasks, rows and the board, without
+	// what a view judges anew: agents, workspaces, otm.toml.
+	Found []explain.Finding
+	// OldConfig reports whether otm.toml was changed since its process started.
+	OldConfig bool
 }
 
 // Expected lists the components that should run: where timers run them, no
@@ -46,7 +52,11 @@ func Components(s Sources) []Component {
 			c.Err, c.State = err, heartbeat.Red
 		}
 		path := residentPath(s.Dir, id)
-		_, c.Resident = lock.Holder(path)
+		var pid int
+		pid, c.Resident = lock.Holder(path)
+		if c.Resident && b != nil && b.PID == pid && b.Config != "" && s.Config != "" {
+			c.OldConfig = b.Config != s.Config
+		}
 		c.judge(s, lock.LastHolder(path))
 		all = append(all, c)
 	}
@@ -95,25 +105,68 @@ func (c *Component) judge(s Sources, lastPID int) {
 	}
 }
 
-// judgeResult judges what the last run said.
+// judgeResult judges what the last run said. Where the heartbeat holds findings,
+// they say all of it; its text is frozen and may repeat what stands elsewhere.
 func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 	b := c.Beat
 	c.Health = heartbeat.Green
-	var code explain.Code = explain.ComponentPartial
+	failed := func(code explain.Code, details string) {
+		about(code, "at", b.LastRun, "details", details, "log", s.logOf(c.ID))
+	}
 	for _, f := range b.Findings {
-		if f.Code == explain.ConfigChanged {
-			code = explain.ComponentOldConfig
+		switch f.Code {
+		case explain.ConfigChanged:
+			c.OldConfig = true
+		case explain.RunTrouble:
+			failed(explain.ComponentFailing, f.Args["error"])
+		case explain.RateLimited:
+			c.Found = append(c.Found, explain.New(explain.ComponentWaits, "component", c.ID, "method", f.Args["method"], "until", f.Args["until"]))
+		case explain.AgentPausing, explain.AgentLeftAlone, explain.AgentHangs, explain.AgentLingers,
+			explain.WorkspaceMissing, explain.WorkspaceUnreadable, explain.WorkspaceNoDir, explain.WorkspaceSilent:
+			// judged by AgentProblems
+		default:
+			c.Found = append(c.Found, f)
 		}
 	}
-	switch b.Result {
-	case heartbeat.Success:
-		return
-	case heartbeat.Error:
-		c.Health, code = heartbeat.Red, explain.ComponentFailing
-	default:
+	switch {
+	case b.Result == heartbeat.Error && len(b.Findings) == 0:
+		failed(explain.ComponentFailing, b.Details)
+	case b.Result == heartbeat.Partial && len(b.Findings) == 0:
+		failed(explain.ComponentPartial, b.Details)
+	}
+	switch {
+	case b.Result == heartbeat.Error:
+		c.Health = heartbeat.Red
+	case c.Problem != nil || len(c.Found) > 0 || c.OldConfig:
 		c.Health = heartbeat.Yellow
 	}
-	about(code, "at", b.LastRun, "details", b.Details, "log", s.logOf(c.ID), "apply", s.Runner.Apply)
+}
+
+// briefly is how many characters of an error Brief repeats.
+const briefly = 120
+
+// Brief is Problem in one short sentence: what the last run said at length is left
+// to otm doctor.
+func (c *Component) Brief() *explain.Finding {
+	if c.Problem == nil {
+		return nil
+	}
+	switch c.Problem.Code {
+	case explain.ComponentFailing:
+		details := c.Problem.Args["details"]
+		if runes := []rune(details); len(runes) > briefly {
+			details = string(runes[:briefly]) + "…"
+		}
+		f := explain.New(explain.ComponentFailed, "component", c.ID, "at", c.Beat.LastRun, "details", details)
+		return &f
+	case explain.ComponentPartial:
+		f := explain.New(explain.ComponentSaid, "component", c.ID, "at", c.Beat.LastRun)
+		return &f
+	case explain.ComponentUnknown:
+		f := explain.New(explain.ComponentUnread, "component", c.ID, "error", c.Err)
+		return &f
+	}
+	return c.Problem
 }
 
 func (s *Sources) logOf(id string) string {

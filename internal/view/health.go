@@ -2,6 +2,9 @@ package view
 
 import (
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"otm/dispatch"
@@ -19,28 +22,106 @@ const MaxBacklog = 5 * time.Minute
 // them say that something is wrong in the directory. (C18)
 func (v *View) Problems() []explain.Finding {
 	found := []explain.Finding{}
-	for _, id := range v.Runner.Expected() {
-		if c := v.Component(id); c.Problem != nil {
-			found = append(found, *c.Problem)
+	add := func(all ...explain.Finding) {
+		for _, f := range all {
+			if !slices.ContainsFunc(found, func(g explain.Finding) bool { return reflect.DeepEqual(f, g) }) {
+				found = append(found, f) // several components may report the same
+			}
 		}
 	}
-	found = append(found, v.agentProblems()...)
+	if f := v.OldConfig(); f != nil {
+		add(*f)
+	}
+	for _, id := range v.Runner.Expected() {
+		c := v.Component(id)
+		if c.Problem != nil {
+			add(*c.Problem)
+		}
+		add(v.Reported(c)...)
+	}
+	add(v.agentProblems()...)
 	if f := v.GatewayProblem(); f != nil {
-		found = append(found, *f)
+		add(*f)
 	}
 	if f := v.Backlog(); f != nil {
-		found = append(found, *f)
+		add(*f)
 	}
 	if n := len(v.Inbox.Failed); n > 0 {
-		found = append(found, explain.New(explain.FilesFailed, "n", n, "dir", filepath.Join(v.Dir, inbox.FailedDir)))
+		add(explain.New(explain.FilesFailed, "n", n, "dir", filepath.Join(v.Dir, inbox.FailedDir)))
 	}
 	switch {
 	case v.Full():
-		found = append(found, explain.New(explain.ListFullAt, "rows", v.Board.Count, "limit", v.Board.Limit))
+		add(explain.New(explain.ListFullAt, "rows", v.Board.Count, "limit", v.Board.Limit))
 	case v.NearlyFull():
-		found = append(found, explain.New(explain.ListNearlyFull, "rows", v.Board.Count, "limit", v.Board.Limit))
+		add(explain.New(explain.ListNearlyFull, "rows", v.Board.Count, "limit", v.Board.Limit))
 	}
 	return found
+}
+
+// OldConfig says which components have not read the present otm.toml; nil: all
+// have.
+func (v *View) OldConfig() *explain.Finding {
+	var old []string
+	for _, id := range v.Runner.Expected() {
+		if v.Component(id).OldConfig && id != heartbeat.Watcher { // a part of the injector
+			old = append(old, id)
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	f := explain.New(explain.ComponentOldConfig, "component", strings.Join(old, ", "), "apply", v.Runner.Apply)
+	return &f
+}
+
+// Reported lists what the last run of a component reported of tasks, rows and the
+// board. What it reported of an agent is among AgentProblems, and what follows from
+// an agent's workspace, or from a full list, is said there.
+func (v *View) Reported(c *Component) (found []explain.Finding) {
+	for _, f := range c.Found {
+		if agentOf(&f) == "" && !v.follows(&f) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// agentOf is the agent whom a finding is about; "": it is about a task, or
+// something else.
+func agentOf(f *explain.Finding) string {
+	if f.Task != 0 {
+		return ""
+	}
+	return f.Args["agent"]
+}
+
+// Wakes lists what the dispatcher's last pass reported of an agent.
+func (v *View) Wakes(a *pipeline.Agent) (found []explain.Finding) {
+	for _, f := range v.Component(heartbeat.Dispatcher).Found {
+		if agentOf(&f) == a.Name && !v.follows(&f) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func (v *View) follows(f *explain.Finding) bool {
+	switch f.Code {
+	case explain.ListFull:
+		return v.Full()
+	case explain.TaskNoAgent:
+		return v.Agents.Assigned(f.Args["name"]) != nil // the component has an older otm.toml
+	case explain.TaskEntryFailed, explain.WakeFailed, explain.WakeUnknown, explain.WakeBarred:
+		a := v.Agents.Named(f.Args["agent"])
+		return a != nil && !a.Person && v.Workspace(a) != nil
+	case explain.DispatchUnkept:
+		for i := range v.Agents {
+			if a := &v.Agents[i]; a.Workspace == f.Args["path"] && !a.Person && v.Workspace(a) != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (v *View) agentProblems() []explain.Finding {
@@ -69,7 +150,7 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 	case h.Finding() != nil:
 		found = append(found, *h.Finding())
 	}
-	return found
+	return append(found, v.Wakes(a)...)
 }
 
 // GatewayProblem says that the gateway cannot be reached, or refuses us; nil:

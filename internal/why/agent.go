@@ -67,17 +67,23 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	case o.Running:
 		return running(v, d, t, o)
 	case w == nil || former(t, w):
-		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t.Agent)...)
+		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t)...)
 	case w.Refused != "":
 		return d.plus(explain.WakeRefused, "agent", name, "at", w.AskedAt, "error", w.Refused).isLate()
 	case w.Accepted == nil:
-		return d.plus(explain.WakeUnanswered, "at", w.AskedAt).and(dispatcherProblems(v, t.Agent)...)
+		return d.plus(explain.WakeUnanswered, "at", w.AskedAt).and(dispatcherProblems(v, t)...)
 	case w.Outcome.Failed() && w.Via == string(pipeline.TriggerGateway):
 		return d.plus(explain.RunFailed, "agent", name, "at", *w.Accepted, "exit", w.Exit, "again", again(v, o)).isLate()
+	case w.Exit != "" && o.Took:
+		ended := w.AskedAt
+		if w.Ended != nil {
+			ended = *w.Ended
+		}
+		return d.plus(explain.RunOver, "agent", name, "at", ended, "next", o.Due).and(dispatcherProblems(v, t)...)
 	case w.Exit != "":
 		return d.plus(explain.ProcessIdle, "agent", name, "at", *w.Accepted, "exit", w.Exit, "log", v.AgentLog(t.Agent))
 	}
-	return d.plus(explain.WokenNotTaken, "agent", name, "at", *w.Accepted, "again", again(v, o)).and(dispatcherProblems(v, t.Agent)...)
+	return d.plus(explain.WokenNotTaken, "agent", name, "at", *w.Accepted, "again", again(v, o)).and(dispatcherProblems(v, t)...)
 }
 
 // running is for a task whose agent's process runs. It may still be at a task
@@ -96,8 +102,8 @@ func running(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 }
 
 // dispatcherProblems are what keeps an agent from being woken.
-func dispatcherProblems(v *view.View, a *pipeline.Agent) []explain.Finding {
-	return append(trouble(v, heartbeat.Dispatcher), gatewayTrouble(v, a)...)
+func dispatcherProblems(v *view.View, t *view.Task) []explain.Finding {
+	return append(trouble(v, t, heartbeat.Dispatcher), gatewayTrouble(v, t.Agent)...)
 }
 
 // gatewayTrouble is what is wrong with the gateway of an agent; nil: nothing is
@@ -111,10 +117,11 @@ func gatewayTrouble(v *view.View, a *pipeline.Agent) []explain.Finding {
 }
 
 // former reports whether a wake belongs to an attempt of the task that is over:
-// the task was sent back and dispatched again since (C50).
+// the task was sent back and dispatched again since (C50), or the run was over
+// before the task was dispatched at all.
 func former(t *view.Task, w *pipeline.Wake) bool {
 	d := t.Record.Dispatch
-	return d != nil && w.AskedAt.Before(d.At) && slices.Contains(w.Tasks, t.ID)
+	return d != nil && w.AskedAt.Before(d.At) && (slices.Contains(w.Tasks, t.ID) || w.Ended != nil && w.Ended.Before(d.At))
 }
 
 // again says when the agent is woken again.
@@ -141,7 +148,7 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	case t.Record.EndsByWord():
 		code = explain.StepsTicked
 	default:
-		return at(AtWork, heard, explain.StepsDone).and(trouble(v, heartbeat.Detector)...)
+		return at(AtWork, heard, explain.StepsDone).and(trouble(v, t, heartbeat.Detector)...)
 	}
 	d := at(AtWork, heard, code, args...).and(silence(v, t)...).and(gatewayTrouble(v, t.Agent)...)
 	d.late = code == explain.AtWorkUnseen
@@ -158,26 +165,47 @@ func silence(v *view.View, t *view.Task) []explain.Finding {
 	if a.Trigger == pipeline.TriggerNone {
 		code = explain.AgentSilentOwn
 	}
-	return []explain.Finding{explain.New(code)}
+	return []explain.Finding{explain.New(code, "agent", a.Name, "since", dispatch.LastHeard(t.Record))}
 }
 
-// withEnd adds that the process which was started for an agent has ended and
-// left the task unfinished that it had taken.
+// withEnd says of a task that an agent has taken that its process has ended and left
+// the task unfinished: then the agent works on nothing. taken is that task; d is
+// about another one if that waits behind it. The agent's lock is the fact.
 func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	if a == nil || a.Trigger != pipeline.TriggerExec {
 		return d
 	}
-	o := v.Agent(a).Outlook
+	its := v.Agent(a)
+	o := its.Outlook
 	w := o.Wake
-	if o.Running || w == nil || w.Ended == nil || dispatch.LastHeard(taken.Record).After(*w.Ended) || len(taken.Updates) > 0 {
-		return d // it runs, somebody continues by hand, or its last report is on its way
+	heard := dispatch.LastHeard(taken.Record)
+	switch {
+	case its.Err != nil || o.Running || w == nil || len(taken.Updates) > 0:
+		return d // it runs, or its last report is on its way
+	case w.Ended != nil && heard.After(*w.Ended), w.Ended == nil && (w.Accepted == nil || heard.Before(w.AskedAt)):
+		return d // somebody continues without a process of ours
 	}
-	if d.findings[0].Code == explain.AtWork {
-		d.findings[0].Code = explain.AtWorkUnseen // it was, until the process ended
+	code, args := explain.TakenEnded, []any{"agent", a.Name, "exit", cmp.Or(w.Exit, "nobody saw how"), "log", v.AgentLog(a), "other", taken.ID}
+	behind := d.findings[len(d.findings)-1].Code == explain.WaitsBehind
+	switch {
+	case w.Ended == nil && behind:
+		code = explain.BehindGone
+	case w.Ended == nil:
+		code = explain.TakenGone
+	case behind:
+		code = explain.BehindEnded
 	}
-	if f := o.Health.Finding(); f != nil {
-		return d.and(*f).isLate()
+	if w.Ended != nil {
+		args = append(args, "at", *w.Ended)
 	}
-	return d.plus(explain.ProcessEnded, "agent", a.Name, "at", *w.Ended, "exit", cmp.Or(w.Exit, "nobody saw how"),
-		"log", v.AgentLog(a), "other", taken.ID).isLate()
+	f := explain.New(code, args...)
+	if behind {
+		d.findings[len(d.findings)-1] = f
+	} else {
+		d.findings = []explain.Finding{f} // instead of what it does, and how long it is silent
+	}
+	if health := o.Health.Finding(); health != nil {
+		d = d.and(*health)
+	}
+	return d.isLate()
 }

@@ -19,7 +19,7 @@ import (
 // row.
 func recordless(v *view.View, t *view.Task) (draft, error) {
 	if c := t.Create; c != nil {
-		return at(InInbox, c.At, explain.TaskInInbox, "since", c.At).and(injectorTrouble(v)...), nil
+		return at(InInbox, c.At, explain.TaskInInbox, "since", c.At).and(injectorTrouble(v, t)...), nil
 	}
 	if t.FailedCreate != nil {
 		return failed(v, t.FailedCreate), nil
@@ -92,7 +92,7 @@ func failure(v *view.View, f *inbox.Settled) []any {
 func comingOnBoard(v *view.View, t *view.Task) draft {
 	rec := t.Record
 	if rec.DropID == "" { // typed, and its row is not shown
-		return at(ToBoard, rec.CreatedAt, explain.RowHalfTaken).and(dispatcherTrouble(v)...)
+		return at(ToBoard, rec.CreatedAt, explain.RowHalfTaken).and(dispatcherTrouble(v, t)...)
 	}
 	if f := t.FailedCreate; f != nil && (t.Create == nil || f.Result.At.After(t.LastEvent())) {
 		return failed(v, f)
@@ -112,12 +112,14 @@ func comingOnBoard(v *view.View, t *view.Task) draft {
 		return at(ToBoard, rec.CreatedAt, explain.StepsLost, counts...)
 	case rec.RowID != "":
 		d = at(ToBoard, rec.CreatedAt, explain.StepsMade, counts...)
+	case rec.RowAskedAt != nil && v.Now.Sub(*rec.RowAskedAt) <= v.Times.SettleAfter:
+		d = at(ToBoard, rec.CreatedAt, explain.RowComing, "since", *rec.RowAskedAt)
 	case rec.RowAskedAt != nil:
 		d = at(ToBoard, rec.CreatedAt, explain.RowAsked, "at", *rec.RowAskedAt)
 	default:
 		d = at(ToBoard, rec.CreatedAt, explain.RowNotMade)
 	}
-	return d.and(injectorTrouble(v)...)
+	return d.and(injectorTrouble(v, t)...)
 }
 
 // withUpdates adds what is to be said about the updates of a task that did not
@@ -128,7 +130,7 @@ func withUpdates(v *view.View, d draft, t *view.Task) draft {
 	}
 	if n := len(t.Updates); n > 0 {
 		since := slices.MinFunc(t.Updates, time.Time.Compare)
-		d = d.plus(explain.UpdatesWait, "n", n, "since", since).and(held(v, toRead, toChange)...).and(trouble(v, heartbeat.Injector)...)
+		d = d.plus(explain.UpdatesWait, "n", n, "since", since).and(held(v, toRead, toChange)...).and(trouble(v, t, heartbeat.Injector)...)
 		limit, _ := usual(InInbox, v.Times)
 		d.late = d.late || v.Now.Sub(since) > limit
 	}
@@ -153,9 +155,10 @@ func heardAfter(rec *pipeline.Record, t time.Time) bool {
 	})
 }
 
-// typed is for a row that a person typed and that is no task yet. rec is the
-// record of its adoption, if that has begun.
-func typed(v *view.View, row *pipeline.Row, rec *pipeline.Record) draft {
+// typed is for a row that a person typed and that is no task yet. Its record is
+// that of its adoption, if that has begun.
+func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
+	rec := t.Record
 	since := v.LastEdit(row)
 	status := row.CurrentStatus()
 	switch {
@@ -172,7 +175,7 @@ func typed(v *view.View, row *pipeline.Row, rec *pipeline.Record) draft {
 	case v.Agents.Assigned(row.Assignee) == nil:
 		return unknownAgent(v, row, since)
 	case rec == nil && row.Task() != 0 && status != pipeline.New:
-		return at(ToAgent, since, explain.RowNoRecord, "status", status).and(trouble(v, heartbeat.Dispatcher)...)
+		return at(ToAgent, since, explain.RowNoRecord, "status", status).and(trouble(v, t, heartbeat.Dispatcher)...)
 	case status != pipeline.New:
 		return at(ToAgent, since, explain.RowNotNew, "status", status)
 	}
@@ -182,9 +185,9 @@ func typed(v *view.View, row *pipeline.Row, rec *pipeline.Record) draft {
 	case 0 < wait && wait <= 2*still: // else the board's clock is not ours
 		return at(ToAgent, since, explain.RowSettling, "since", since, "still", still)
 	case rec == nil:
-		return at(ToAgent, since, explain.RowTyped).and(dispatcherTrouble(v)...)
+		return at(ToAgent, since, explain.RowTyped).and(dispatcherTrouble(v, t)...)
 	}
-	return at(ToAgent, since, explain.RowHalfTaken).and(dispatcherTrouble(v)...)
+	return at(ToAgent, since, explain.RowHalfTaken).and(dispatcherTrouble(v, t)...)
 }
 
 func unknownAgent(v *view.View, row *pipeline.Row, since time.Time) draft {
@@ -197,11 +200,12 @@ func unknownAgent(v *view.View, row *pipeline.Row, since time.Time) draft {
 }
 
 // stranger is for a row that is no task's: typed, or copied with its id.
-func stranger(v *view.View, row *pipeline.Row) draft {
+func stranger(v *view.View, t *view.Task) draft {
+	row := t.Row
 	if id := row.Task(); id != 0 && !row.CurrentStatus().Over() {
 		return at(ToAgent, v.LastEdit(row), explain.RowCopied, "other", id)
 	}
-	return typed(v, row, nil)
+	return typed(v, t, row)
 }
 
 // withOddRow adds what is wrong with the row of a task.
@@ -214,12 +218,12 @@ func withOddRow(v *view.View, d draft, t *view.Task) draft {
 	case changed && t.Other != nil:
 		d = d.plus(explain.RowIDTaken, "title", title)
 	case changed:
-		d = d.plus(explain.RowIDChanged).and(trouble(v, heartbeat.Dispatcher)...)
+		d = d.plus(explain.RowIDChanged).and(trouble(v, t, heartbeat.Dispatcher)...)
 	case t.Other != nil:
 		d = d.plus(explain.RowIDTwice, "title", title)
 	}
 	if t.Record.GoneAt != nil {
-		d = d.plus(explain.RowBack).and(trouble(v, heartbeat.Dispatcher)...)
+		d = d.plus(explain.RowBack).and(trouble(v, t, heartbeat.Dispatcher)...)
 	}
 	return d
 }
@@ -227,7 +231,10 @@ func withOddRow(v *view.View, d draft, t *view.Task) draft {
 // withoutRow is for a task whose row is not on the board. A board that was
 // exchanged in otm.toml looks the same: no record says of which board its row
 // is.
-func withoutRow(t *view.Task) draft {
+//
+// A snapshot that was read before the row was made, or so soon after that a walk
+// need not show it, says nothing about the row.
+func withoutRow(v *view.View, t *view.Task) draft {
 	rec := t.Record
 	over := rec.Status.Finished()
 	switch {
@@ -240,7 +247,18 @@ func withoutRow(t *view.Task) draft {
 	case over:
 		return at(IsOver, t.LastEvent(), explain.RowAwayOver, "status", rec.Status)
 	}
+	if made := rowMade(rec); !v.WalkAt.After(made.Add(v.Times.SettleAfter)) {
+		return at(ToBoard, made, explain.RowComing, "since", made).and(trouble(v, t, heartbeat.Injector)...)
+	}
 	return at(IsLost, t.LastEvent(), explain.RowAway)
+}
+
+// rowMade is when the row of a task was made, as far as its record tells.
+func rowMade(rec *pipeline.Record) time.Time {
+	if rec.RowAskedAt != nil && rec.RowAskedAt.After(rec.CreatedAt) {
+		return *rec.RowAskedAt
+	}
+	return rec.CreatedAt
 }
 
 // byStatus is for a task that stands on the board.
@@ -262,7 +280,11 @@ func byStatus(v *view.View, t *view.Task) draft {
 	case pipeline.InProgress:
 		return inProgress(v, t, since)
 	case pipeline.Blocked:
-		return at(IsBlocked, since, explain.Blocked, "since", since, "reason", cmp.Or(t.Row.Reason, t.Record.Reason, "no reason was given"))
+		code := explain.Blocked
+		if v.Embedded {
+			code = explain.BlockedPage
+		}
+		return at(IsBlocked, since, code, "since", since, "reason", cmp.Or(t.Row.Reason, t.Record.Reason, "no reason was given"))
 	case pipeline.AgentDone:
 		return at(ToReview, since, explain.ToReview, "since", since)
 	case pipeline.Done, pipeline.Cancelled, pipeline.Archived:
@@ -283,5 +305,5 @@ func isNew(v *view.View, t *view.Task, since time.Time) draft {
 			return draft{stage: ToAgent, since: since}.and(*wrong)
 		}
 	}
-	return at(ToAgent, since, explain.WaitsForPass).and(held(v, toRead, toChange)...).and(trouble(v, heartbeat.Dispatcher)...)
+	return at(ToAgent, since, explain.WaitsForPass).and(held(v, toRead, toChange)...).and(trouble(v, t, heartbeat.Dispatcher)...)
 }

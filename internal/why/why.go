@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"otm/heartbeat"
@@ -22,6 +23,7 @@ type Reason struct {
 	Stage    Stage             `json:"stage"`           // where it is
 	Since    *time.Time        `json:"since,omitempty"` // since when it is there
 	Findings []explain.Finding `json:"findings"`        // what Sentence and Next say
+	Lines    []string          `json:"-"`               // Sentence, a line for each finding
 
 	Late bool `json:"-"` // something about it has failed, or waited too long, whatever its stage
 }
@@ -71,14 +73,6 @@ func (r *Reason) Slow(v *view.View) bool {
 	return r.Late || bounded && (r.Since == nil || v.Now.Sub(*r.Since) > limit)
 }
 
-// Line is the reason with what to do, as one line of text.
-func (r *Reason) Line() string {
-	if r.Next == "" {
-		return r.Sentence
-	}
-	return r.Sentence + " → " + r.Next
-}
-
 // draft is a reason while it is being found.
 type draft struct {
 	stage    Stage
@@ -116,10 +110,7 @@ func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
 	for i := range d.findings {
 		f := &d.findings[i]
 		f.Task = id
-		if i > 0 {
-			r.Sentence += "; "
-		}
-		r.Sentence += f.Text(now)
+		r.Lines = append(r.Lines, f.Text(now))
 		next := f.Next(now)
 		if r.Next != "" && next != "" && (f.Code == explain.UpdateFailed || f.Code == explain.UpdateInvalid) {
 			next = r.Next + "; for the update: " + next
@@ -128,6 +119,7 @@ func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
 			r.Next = next
 		}
 	}
+	r.Sentence = strings.Join(r.Lines, "; ")
 	return r
 }
 
@@ -157,7 +149,7 @@ func OfRow(v *view.View, row *pipeline.Row) (Reason, error) {
 	case t.RecordErr != nil:
 		return Reason{}, t.RecordErr
 	}
-	return stranger(v, row).reason(0, v.Now), nil
+	return stranger(v, t).reason(0, v.Now), nil
 }
 
 // Entry is a task with the reason why it is where it is.
@@ -185,10 +177,11 @@ func Slow(v *view.View) ([]Entry, error) {
 		}
 	}
 	for _, row := range v.Tops() {
-		if v.OfRow(row).ID != 0 {
+		t := v.OfRow(row)
+		if t.ID != 0 {
 			continue // it is among the ids
 		}
-		if r := stranger(v, row).reason(0, v.Now); r.Slow(v) {
+		if r := stranger(v, t).reason(0, v.Now); r.Slow(v) {
 			slow = append(slow, Entry{0, row.Title, r})
 		}
 	}
@@ -209,11 +202,11 @@ func cause(v *view.View, t *view.Task) (draft, error) {
 	case t.Record == nil && (t.Row == nil || t.Create != nil):
 		return recordless(v, t)
 	case t.Row != nil && isTyped(t.Record):
-		return typed(v, t.Row, t.Record), nil
+		return typed(v, t, t.Row), nil
 	case !t.Record.OnBoard() && t.Record.GoneAt == nil:
 		return comingOnBoard(v, t), nil
 	case t.Row == nil || v.Gone(t.Record):
-		return withoutRow(t), nil
+		return withoutRow(v, t), nil
 	}
 	return withOddRow(v, byStatus(v, t), t), nil
 }
@@ -229,7 +222,7 @@ func unreadable(v *view.View, t *view.Task, err error) draft {
 	if t.Row == nil {
 		return at(IsLost, time.Time{}, explain.RecordBroken, "error", err)
 	}
-	return at(ToAgent, time.Time{}, explain.RecordRemade, "error", err).and(trouble(v, heartbeat.Dispatcher)...)
+	return at(ToAgent, time.Time{}, explain.RecordRemade, "error", err).and(trouble(v, t, heartbeat.Dispatcher)...)
 }
 
 // The board's methods that components wait for.
@@ -247,26 +240,46 @@ func held(v *view.View, methods ...string) []explain.Finding {
 	return nil
 }
 
-// trouble is what is wrong with a component; nil: nothing is.
-func trouble(v *view.View, id string) []explain.Finding {
+// trouble is what keeps a component from getting on with a task: what is wrong with
+// the component, in one short sentence, and what its last run reported about this
+// task or its agent. What it reported about others says nothing here.
+func trouble(v *view.View, t *view.Task, id string) (found []explain.Finding) {
 	c := v.Component(id)
-	if c.Problem == nil {
-		return nil
+	if c.OldConfig { // what it reports may no longer be so
+		return []explain.Finding{*v.OldConfig()}
 	}
-	f := *c.Problem
-	switch f.Code {
-	case explain.ComponentPartial, explain.ComponentFailing:
-		f.Code = explain.ComponentSaid
-	case explain.ComponentUnknown:
-		f = explain.New(explain.ComponentUnread, "component", id, "error", c.Err)
+	if f := c.Brief(); f != nil {
+		found = append(found, *f)
 	}
-	return []explain.Finding{f}
+	if t.Agent != nil && id == heartbeat.Dispatcher {
+		found = append(found, v.Wakes(t.Agent)...)
+	}
+	for _, f := range v.Reported(c) {
+		if f.Code != explain.ListFull && concerns(&f, t) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// concerns reports whether a finding of a component is about a task, about its
+// agent, or about the whole board.
+func concerns(f *explain.Finding, t *view.Task) bool {
+	switch {
+	case f.Task != 0:
+		return f.Task == t.ID
+	case f.Code == explain.DispatchUnkept:
+		return t.Agent != nil && f.Args["path"] == t.Agent.Workspace
+	case f.Code == explain.RowUnfit:
+		return t.Row != nil && f.Args["title"] == t.Row.Title
+	}
+	return f.Code != explain.RateLimited && f.Code != explain.ComponentWaits // see held
 }
 
 // rowTrouble is trouble for a component that has to make a row. Not every board
 // says how many rows it holds: the component learns it when it makes one.
-func rowTrouble(v *view.View, id string) []explain.Finding {
-	found := trouble(v, id)
+func rowTrouble(v *view.View, t *view.Task, id string) []explain.Finding {
+	found := trouble(v, t, id)
 	switch {
 	case v.Full():
 		found = append(found, explain.New(explain.ListFullAt, "rows", v.Board.Count, "limit", v.Board.Limit))
@@ -276,12 +289,12 @@ func rowTrouble(v *view.View, id string) []explain.Finding {
 	return found
 }
 
-func injectorTrouble(v *view.View) []explain.Finding {
-	return append(held(v, toRead, toMake), rowTrouble(v, heartbeat.Injector)...)
+func injectorTrouble(v *view.View, t *view.Task) []explain.Finding {
+	return append(held(v, toRead, toMake), rowTrouble(v, t, heartbeat.Injector)...)
 }
 
-func dispatcherTrouble(v *view.View) []explain.Finding {
-	return append(held(v, toRead, toMake, toChange), rowTrouble(v, heartbeat.Dispatcher)...)
+func dispatcherTrouble(v *view.View, t *view.Task) []explain.Finding {
+	return append(held(v, toRead, toMake, toChange), rowTrouble(v, t, heartbeat.Dispatcher)...)
 }
 
 func configPath(v *view.View) string { return filepath.Join(v.Dir, "otm.toml") }
