@@ -136,6 +136,7 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, e
 	d.fileWait = cmp.Or(d.fileWait, passWait)
 	d.forget()
 	rn := newRun(d)
+	rn.resolveAll()
 	if err := rn.onBoard(ctx, maxAge); err != nil {
 		return rn.report, err
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -188,6 +189,26 @@ func (rn *run) resolve(workspace string) (string, error) {
 		rn.resolved[workspace] = r
 	}
 	return r.id, r.err
+}
+
+// resolveAll resolves the workspaces of all agents at once, before the pass holds the
+// board's lock: each silent workspace costs its deadline.
+func (rn *run) resolveAll() {
+	var mu sync.Mutex // guards rn.resolved
+	var all sync.WaitGroup
+	for i := range rn.Agents {
+		workspace := rn.Agents[i].Workspace
+		if workspace == "" {
+			continue
+		}
+		all.Go(func() {
+			id, err := rn.files.identity(workspace)
+			mu.Lock()
+			defer mu.Unlock()
+			rn.resolved[workspace] = resolved{id, err}
+		})
+	}
+	all.Wait()
 }
 
 // reachable reports whether an agent can be woken: its workspace exists, and its

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -52,6 +53,46 @@ func TestC46WorkspaceDoesNotAnswer(t *testing.T) {
 	if _, err := desk.Next(t.Context(), w.agent("alpha"), false); !errors.As(err, &silent) {
 		t.Errorf("its own otm next: %v", err)
 	}
+}
+
+// C46: silent workspaces are waited for side by side, and before the pass takes the
+// board's lock, which others need.
+func TestC46WaitsWithoutTheBoard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "beta")
+	arrived, both := make(chan struct{}), make(chan struct{})
+	go func() {
+		<-arrived
+		<-arrived
+		close(both)
+	}()
+	w.d.files = &workspaces{dir: w.dir, wait: time.Minute, hang: func(string) {
+		select {
+		case arrived <- struct{}{}:
+			<-both
+		case <-both:
+		}
+	}}
+	w.d.Board = beginning{w.client, func() {
+		select {
+		case <-both:
+		default:
+			t.Error("the pass waits for workspaces with the board's lock held")
+		}
+	}}
+	w.pass()
+	<-both
+}
+
+// beginning is a board that says when a batch begins.
+type beginning struct {
+	pipeline.Board
+	begins func()
+}
+
+func (b beginning) Begin(ctx context.Context) (pipeline.Batch, error) {
+	b.begins()
+	return b.Board.Begin(ctx)
 }
 
 // C46: an operation that hangs is given up after its deadline. While it hangs, the
