@@ -32,10 +32,7 @@ func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at ti
 		if r.Status != "" {
 			saw(row, EventChanged, string(r.Status)+" to "+string(status))
 		}
-		if r.Status == Blocked && status == InProgress {
-			r.ResumedAt = at.UTC()
-		}
-		r.Status = status
+		r.SetStatus(status, at)
 		changed = true
 	}
 	if row.Title != "" && row.Title != r.Title {

@@ -47,8 +47,8 @@ type Record struct {
 	// Heard is what was last heard of each agent about the task, by its folded
 	// name. It outlives the hand-out: a task that was sent back was taken all the same.
 	Heard map[string]Heard `json:"heard,omitempty"`
-	// ResumedAt is when somebody other than OTM was seen to have set the task from
-	// blocked to in progress; zero: never.
+	// ResumedAt is when the task last went from blocked to in progress; zero: never.
+	// SetStatus sets it.
 	ResumedAt time.Time `json:"resumedAt,omitzero"`
 
 	History []Event `json:"history,omitempty"`
@@ -263,6 +263,15 @@ func (r *Record) LastMove(status Status) *Event {
 		}
 	}
 	return nil
+}
+
+// SetStatus moves the task to a status at a time, and sets what depends on the move.
+// All that write Status of a record which has one do it here.
+func (r *Record) SetStatus(to Status, at time.Time) {
+	if r.Status == Blocked && to == InProgress {
+		r.ResumedAt = at.UTC()
+	}
+	r.Status = to
 }
 
 // Clone returns a copy that shares nothing that changes.

@@ -200,3 +200,17 @@ func TestC2HeardWhenDropped(t *testing.T) {
 		t.Error("a clone shares what was heard")
 	}
 }
+
+// C4: a blocked task that goes on counts as resumed from then, and no other move does.
+func TestC4SetStatus(t *testing.T) {
+	t.Parallel()
+	for _, from := range Statuses {
+		for _, to := range Statuses {
+			r := &Record{Status: from}
+			r.SetStatus(to, noon)
+			if resumed := from == Blocked && to == InProgress; r.Status != to || r.ResumedAt.Equal(noon) != resumed {
+				t.Errorf("%s to %s: %+v", from, to, r)
+			}
+		}
+	}
+}

@@ -286,7 +286,8 @@ func (a *archiver) mark(ctx context.Context, e *history.Entry) error {
 		if r.RowID != e.Row.ID || r.ArchivedAt != nil && r.Status == e.Row.CurrentStatus() {
 			return pipeline.ErrUnchanged // another task's row, or marked before a crash
 		}
-		r.ArchivedAt, r.Status = &e.ArchivedAt, e.Row.CurrentStatus()
+		r.ArchivedAt = &e.ArchivedAt
+		r.SetStatus(e.Row.CurrentStatus(), e.ArchivedAt)
 		r.Note(e.ArchivedAt, "otm archive", "archived", history.FileName)
 		return nil
 	})

@@ -856,3 +856,25 @@ func TestMessageDir(t *testing.T) {
 		}
 	}
 }
+
+// C4: on the page a person moves a blocked task back to in progress. The record has
+// that it was resumed, also if it had not seen yet that the task was blocked.
+func TestC4PageResumes(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	rows := plant(t, h,
+		seed{title: "blocked", status: "blocked", agent: "devdas", reason: "which colour?"},
+		seed{title: "unseen", status: "blocked", agent: "devdas", reason: "which font?"},
+		seed{title: "new", status: "new", agent: "devdas"})
+	if _, err := h.Store.Change(t.Context(), 2, func(r *pipeline.Record) error { r.Status = pipeline.InProgress; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, h, board.Options{})
+	for i, resumed := range []bool{true, true, false} {
+		v.do(page.Action{Do: "edit", Row: rows[i], Status: "in_progress"})
+		rec, err := h.Store.Load(pipeline.TaskID(i + 1))
+		if err != nil || rec.Status != pipeline.InProgress || rec.ResumedAt.IsZero() == resumed {
+			t.Errorf("record %+v, %v", rec, err)
+		}
+	}
+}

@@ -226,7 +226,8 @@ func (c *change) noteOn(r *pipeline.Record, before *pipeline.Row, now time.Time)
 	for _, cell := range c.cells {
 		switch cell.Field {
 		case pipeline.FieldStatus:
-			r.Status = pipeline.Status(cell.Text)
+			r.SetStatus(was, now) // the record may not have seen it yet
+			r.SetStatus(pipeline.Status(cell.Text), now)
 			if was != r.Status {
 				r.Note(now, human, pipeline.EventChanged, fmt.Sprintf("%s to %s", was, r.Status))
 			}

@@ -312,7 +312,7 @@ func (d *Detector) wrote(ctx context.Context, found []finding, report *Report) e
 				return pipeline.ErrUnchanged // its record was lost
 			}
 			r.Note(d.Now(), Who, pipeline.EventStatus, fmt.Sprintf("%s to %s", pipeline.InProgress, pipeline.AgentDone))
-			r.Status = pipeline.AgentDone
+			r.SetStatus(pipeline.AgentDone, d.Now())
 			for i := range r.Steps {
 				r.Steps[i].Done = true
 			}

@@ -42,7 +42,8 @@ func (cr *creates) adopt(ctx context.Context, f inbox.File, c *drop.Create, row 
 		if r.DropID != c.ID || len(r.Steps) == 0 {
 			cr.fill(r, f, c)
 		}
-		r.RowID, r.RowAskedAt, r.Status = row.ID, nil, row.CurrentStatus()
+		r.RowID, r.RowAskedAt = row.ID, nil
+		r.SetStatus(row.CurrentStatus(), cr.Now())
 		r.Note(cr.Now(), Who, found, row.ID)
 		matchSteps(r, steps)
 		return nil
@@ -123,7 +124,7 @@ func (cr *creates) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, 
 	return cr.change(ctx, rec, func(r *pipeline.Record) {
 		now := cr.Now()
 		r.RowID, r.RowAskedAt = id, nil
-		r.Status = c.FirstStatus()
+		r.SetStatus(c.FirstStatus(), now)
 		r.Note(now, Who, "row created", id)
 		if c.Parked != "" {
 			r.Note(now, pipeline.WhoCreate, pipeline.EventStatus, fmt.Sprintf("%s to %s", pipeline.New, r.Status))

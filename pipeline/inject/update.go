@@ -382,7 +382,8 @@ func (up *updates) applied(r *pipeline.Record, u *drop.Update, dropped time.Time
 	moved := report.Status != "" && report.Status != r.Status
 	if moved {
 		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, report.Status))
-		r.Status = report.Status
+		// A report that comes after this one shows that the agent is at work.
+		r.SetStatus(report.Status, dropped.Add(1))
 	}
 	r.Hear(r.Agent, dropped, func(h *pipeline.Heard) {
 		if len(report.Steps) > 0 {
