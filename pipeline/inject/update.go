@@ -313,7 +313,6 @@ func (up *updates) noteFailed(ctx context.Context, f inbox.File, u *drop.Update,
 		r.Reporting = nil
 		if !noted {
 			r.Note(up.Now(), pipeline.WhoAgent(r.Agent), pipeline.EventUpdateFailed, detail)
-			r.Hear(r.Agent, f.Dropped(), nil)
 		}
 		return nil
 	})

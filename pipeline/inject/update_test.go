@@ -1060,3 +1060,44 @@ func TestC1WhatGetsATaskOn(t *testing.T) {
 		}
 	}
 }
+
+// C4: a report moves a blocked task back to in progress, and nobody may be at work on
+// it: it counts as resumed until the agent is heard of again.
+func TestC4ReportResumes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.update(1, report{status: pipeline.Blocked, reason: "no key"})
+	w.update(1, report{status: pipeline.InProgress})
+	w.sweepTo(2, 0, 0)
+	if rec := w.rec(1); !rec.ResumedAt.After(rec.HeardOf("devdas").At) {
+		t.Errorf("resumed at %v, heard of at %v", rec.ResumedAt, rec.HeardOf("devdas").At)
+	}
+	w.clock.Advance(time.Second)
+	w.update(1, report{steps: []string{"x"}})
+	w.sweepTo(1, 0, 0)
+	if rec := w.rec(1); rec.ResumedAt.After(rec.HeardOf("devdas").At) {
+		t.Errorf("resumed at %v, heard of at %v", rec.ResumedAt, rec.HeardOf("devdas").At)
+	}
+}
+
+// C1: a report that failed is no sign of work: with it a task would stay that of a
+// run that is over.
+func TestC1FailedReportIsNotHeard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.update(1, report{status: pipeline.InProgress})
+	w.sweepTo(1, 0, 0)
+	before := w.rec(1).HeardOf("devdas")
+	w.clock.Advance(time.Minute)
+	w.update(1, report{steps: []string{"no such step"}})
+	w.sweepTo(0, 1, 0)
+	if h := w.rec(1).HeardOf("devdas"); h != before || h.At.IsZero() {
+		t.Errorf("heard %+v, before %+v", h, before)
+	}
+}
