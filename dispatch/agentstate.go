@@ -94,6 +94,7 @@ const probeEvery = 30 * time.Minute
 // runEnd is the end of a run and its result.
 type runEnd struct {
 	run      EndedRun
+	killed   bool // its helper was killed before it could note the end
 	progress bool // see gotOn
 	idle     bool // the run had no work left
 	// unfinished are the agent's unfinished tasks on which this run made no progress;

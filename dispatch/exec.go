@@ -63,7 +63,13 @@ func (x *Exec) Running(agent string) bool {
 
 // Ended implements Waker. The free lock shows that the process has ended; the
 // helper writes into the record how.
-func (x *Exec) Ended(context.Context, string) (RunEnd, bool, error) { return RunEnd{}, true, nil }
+func (x *Exec) Ended(_ context.Context, key string) (RunEnd, bool, error) {
+	end := RunEnd{Key: key}
+	if logs, err := filepath.Glob(filepath.Join(x.LogDir, "exec", "*", "*-"+key+".log")); err == nil && len(logs) > 0 {
+		end.Log = logs[len(logs)-1]
+	}
+	return end, true, nil
+}
 
 // Wait returns when all agents that it started have ended, however long that takes.
 func (x *Exec) Wait() { x.helpers.Wait() }

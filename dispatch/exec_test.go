@@ -304,13 +304,13 @@ func TestExecRefused(t *testing.T) {
 		want    string
 	}{
 		{"not found", []string{"no-such-program", "{message}"}, nil,
-			`agent alpha: wake refused: its command cannot be started: exec: "no-such-program": executable file not found in $PATH (see command in [agents.alpha] of otm.toml)`},
+			`the command of alpha cannot be started: "no-such-program" is not on PATH`},
 		{"not there", []string{"/no/such/program"}, nil,
-			`agent alpha: wake refused: its command cannot be started: fork/exec /no/such/program: no such file or directory (see command in [agents.alpha] of otm.toml)`},
+			`the command of alpha cannot be started: there is no file /no/such/program`},
 		{"not executable", []string{plain}, nil,
-			fmt.Sprintf(`agent alpha: wake refused: its command cannot be started: fork/exec %s: permission denied (see command in [agents.alpha] of otm.toml)`, plain)},
+			fmt.Sprintf(`the command of alpha cannot be started: %s is not executable`, plain)},
 		{"in the workspace, not there", []string{"./run"}, nil,
-			`agent alpha: wake refused: its command cannot be started: fork/exec ./run: no such file or directory (see command in [agents.alpha] of otm.toml)`},
+			`the command of alpha cannot be started: there is no file /`},
 		{"no command", nil, nil, `agent alpha: wake refused: no command is set`},
 		{"no place for the log", []string{"true"}, func(w *world) { w.write(filepath.Join(w.dir, "logs"), nil) }, `agent alpha: wake refused: no log: `},
 		{"no helper", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"/no/such/helper"} }, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
@@ -340,6 +340,10 @@ func TestExecRefused(t *testing.T) {
 			w.ended()
 			want(t, "wakes", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Key), "1 otm-T-00001-alpha-1")
 		})
+	}
+	for next, program := range map[string]string{"chmod +x " + plain: plain, "install it, or name it by its path in agents.a.command of otm.toml": "no-such-program"} {
+		f := CommandProblem(&pipeline.Agent{Name: "a", Trigger: pipeline.TriggerExec, Command: []string{program}})
+		want(t, "next step", f.Next(time.Time{}), next)
 	}
 	t.Run("workspace goes", func(t *testing.T) {
 		t.Parallel()

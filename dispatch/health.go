@@ -80,8 +80,11 @@ func (h Health) Finding() *explain.Finding {
 	}
 	run := h.LastRun
 	look := "read what it printed: tail " + safe.Quote(run.Log)
-	if run.Log == "" {
+	switch {
+	case run.Via == string(pipeline.TriggerGateway):
 		look = "read the gateway's log: openclaw logs"
+	case run.Log == "":
+		look = "its log is not known"
 	}
 	code := explain.AgentPausing
 	if h.State == HealthLeftAlone {

@@ -29,6 +29,12 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		end, over = s.endOfRun()
 	}
 	over = over && !s.unread
+	if over && end.killed {
+		if err := wg.noteKilled(ctx, s); err != nil {
+			return err
+		}
+		end, over = s.endOfRun()
+	}
 	hanging, lingers := s.hangsSince(), s.lingersOn()
 	if over || reconfigured || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
 		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) {
@@ -48,6 +54,30 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	if err == nil && over && !end.progress && !end.idle {
 		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.run.Key, "exit", end.run.Words, "failures", s.state.Failures, "next", s.state.NextStart)
 	}
+	return err
+}
+
+// killed is how a process ended whose helper was killed with it.
+const killed = "killed; nobody saw how"
+
+// noteKilled writes into the record of the last wake that its process has ended,
+// durably: the helper, which does this, was killed.
+func (wg *waking) noteKilled(ctx context.Context, s *situation) error {
+	of, w := s.lastWake()
+	end := RunEnd{}
+	if waker := wg.Wakers[pipeline.Trigger(w.Via)]; waker != nil {
+		end, _, _ = waker.Ended(ctx, w.Key)
+	}
+	_, err := wg.Records.Change(ctx, of.TaskID, func(r *pipeline.Record) error {
+		mine := wakeNamed(r, w.Key)
+		if mine == nil || mine.Ended != nil {
+			return pipeline.ErrUnchanged
+		}
+		mine.Ended, mine.Exit, mine.Log = &s.now, killed, end.Log
+		r.Note(s.now, Who, "ended", "process of "+s.agent.Name+": "+killed)
+		return nil
+	})
+	s.reload(wg.Records)
 	return err
 }
 

@@ -229,6 +229,7 @@ func (s *situation) endOfRun() (runEnd, bool) {
 		return runEnd{}, false
 	}
 	e := runEnd{run: EndedRun{Key: w.Key, Via: w.Via, Tasks: w.Tasks, Started: w.AskedAt, Ended: at, Code: w.Code, Words: w.Exit, Log: w.Log, LastWords: w.LastWords}}
+	e.killed = w.Ended == nil && w.Via == string(pipeline.TriggerExec) && maybeQueued(w)
 	if w.RetryAt != nil {
 		e.run.RetryAt = *w.RetryAt
 	}

@@ -16,6 +16,10 @@ type RunEnd struct {
 	Outcome pipeline.Outcome // never OutcomeUnknown
 	Detail  string           // why it failed, for people; may be empty
 
+	// Log is the path of what a process printed; empty: a run at the gateway, or not
+	// known.
+	Log string
+
 	// LastWords is the agent's last message. It is untrusted text and may be empty.
 	LastWords string
 

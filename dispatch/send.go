@@ -159,7 +159,9 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 		case errors.Is(wakeErr, errBusy): // a pass follows the end of its process
 		case errors.Is(wakeErr, ErrRefused) && !errors.Is(wakeErr, ErrLost):
 			r.due = time.Time{}
-			r.failed = notWoken(explain.WakeBarred, a, wakeErr)
+			if r.failed = CommandProblem(a); r.failed == nil {
+				r.failed = notWoken(explain.WakeBarred, a, wakeErr)
+			}
 		default:
 			r.failed = notWoken(explain.WakeFailed, a, wakeErr)
 		}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/durable"
 	"otm/internal/explain"
@@ -166,18 +166,7 @@ func checkAgent(a *pipeline.Agent) *explain.Finding {
 			return &f, nil
 		}
 		os.Remove(probe)
-		if a.Trigger != pipeline.TriggerExec {
-			return nil, nil
-		}
-		program := a.Command[0]
-		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-			program = filepath.Join(a.Workspace, program)
-		}
-		if _, err := exec.LookPath(program); err != nil {
-			f := explain.New(explain.CommandMissing, "agent", a.Name, "error", err)
-			return &f, nil
-		}
-		return nil, nil
+		return dispatch.CommandProblem(a), nil
 	})
 	if !ok {
 		f := explain.New(explain.WorkspaceSilent, "agent", a.Name, "path", a.Workspace)

@@ -43,6 +43,7 @@ var (
 var (
 	AgentOK         = code("agent_ok", OK, "{agent}: {trigger}, {path}", "")
 	WorkspaceLocked = code("workspace_locked", Fail, "the workspace of {agent} cannot be written to: {error}", "chmod u+w {path:sh}")
+	CommandPlain    = code("command_not_executable", Fail, "the command of {agent} cannot be started: {path} is not executable", "chmod +x {path:sh}")
 	CommandMissing  = code("command_missing", Fail, "the command of {agent} cannot be started: {error}", "install it, or name it by its path in agents.{agent}.command of otm.toml")
 	GatewayBad      = code("gateway_bad", Fail, "{url}: {error}", "{hint}")
 	GatewayNoWrite  = code("gateway_no_write", Fail, "the token may not run agents", "use a token that is allowed operator.write")
