@@ -16,7 +16,7 @@ import (
 	"otm/slacklist"
 )
 
-// types is a person typing a row by hand; its id is returned.
+// types types a row as a person does, and returns its id.
 func (w *world) types(title, assignee string, more ...boardtest.Cell) string {
 	w.Helper()
 	cells := append([]boardtest.Cell{boardtest.TextCell(w.board.Column(w, "Title", "text"), title)}, more...)
@@ -40,7 +40,7 @@ func (w *world) typesStep(parent, title string) {
 	}
 }
 
-// rowsOf is how many rows the board holds, steps included.
+// rowsOf counts the rows on the board, steps included.
 func (w *world) rowsOf() (n int) {
 	w.Helper()
 	w.onBoard(func(b pipeline.Batch) error {
@@ -55,8 +55,8 @@ func (w *world) rowsOf() (n int) {
 	return n
 }
 
-// A row that a person typed is taken up when it has an assignee and has been
-// still for a while.
+// A row that a person typed is adopted once it has an assignee and nobody edits
+// it.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "+robin")
@@ -103,8 +103,8 @@ func (w *world) taskOf(rowID string) (id pipeline.TaskID) {
 	return id
 }
 
-// Who is still typing is left alone: the last touch of the row or of a step
-// counts.
+// A row that a person still edits is left alone. The last change of the row or of
+// a step counts.
 func TestAdoptionWaitsForStillness(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -118,7 +118,7 @@ func TestAdoptionWaitsForStillness(t *testing.T) {
 	want(t, "taken up", w.taskOf(later), pipeline.TaskID(0))
 }
 
-// An id that a person typed is kept, and gets its step.
+// A row keeps the id that a person typed, and gets its step.
 func TestAdoptionOfATypedID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -138,7 +138,7 @@ func TestAdoptionOfATypedID(t *testing.T) {
 	}
 }
 
-// However an answer is lost, the row keeps one id and gets one step.
+// Whichever answer is lost, the row keeps one id and gets one step.
 func TestAdoptionLostAnswers(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{apiUpdate, "slackLists.items.create"} {
@@ -170,7 +170,7 @@ func TestAdoptionLostAnswers(t *testing.T) {
 	}
 }
 
-// Killed at any point, it goes on with the same id.
+// After a kill at any point, the adoption continues with the same id.
 func TestKilledAdoption(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"record.before:1", "record.after:1", "adopt.recorded:1", "update.before:1", "update.after:1", "adopt.identified:1",
@@ -198,8 +198,8 @@ func TestKilledAdoption(t *testing.T) {
 	}
 }
 
-// A step that a person deleted need not be done; with the last one, the agent
-// ends the task by its word. A restored row goes on.
+// A step that a person deleted need not be done. Without steps, the agent's report
+// ends the task. A restored row continues.
 func TestDeletedSteps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -224,7 +224,7 @@ func TestDeletedSteps(t *testing.T) {
 	want(t, "rows", w.rowsOf(), 1)
 }
 
-// A row that walks lack although it is there is not taken for deleted.
+// A row that walks miss by mistake does not count as deleted.
 func TestWalkLacksARow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -240,9 +240,8 @@ func TestWalkLacksARow(t *testing.T) {
 	want(t, "gone", words(w.record(id).GoneAt == nil, w.ids("alpha")), "true T-00001")
 }
 
-// Rows and steps that were deleted while nobody looked, and of which no
-// snapshot knows, are noticed all the same; so is a row deleted while it was
-// being adopted.
+// OTM notices rows and steps that were deleted while it was down and that no
+// snapshot holds, and a row that was deleted during its adoption.
 func TestDeletedWhileNobodyLooked(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"row", "step", "half adopted", "finished"} {
@@ -281,8 +280,8 @@ func TestDeletedWhileNobodyLooked(t *testing.T) {
 	}
 }
 
-// A board that lost all its rows, or another one, makes no dispatch twice and
-// is asked for a few rows a pass.
+// If the board lost all its rows, or is another board, nothing is dispatched
+// twice, and a pass asks for few rows.
 func TestOtherBoard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")

@@ -12,8 +12,8 @@ import (
 	"otm/pipeline"
 )
 
-// TestDiskFailsAtEachPlace: wherever the disk refuses a pass once, the next ones
-// bring everything to where it comes without that.
+// TestDiskFailsAtEachPlace: the disk refuses one operation of a pass. The next
+// passes reach the same state as without the failure.
 func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
@@ -36,9 +36,9 @@ func TestDiskFailsAtEachPlace(t *testing.T) {
 	}
 }
 
-// TestNextWhereTheDiskFails: at whichever step an agent fails to take its task, it
-// is given the same one the next time, and what it wrote into its state stays; also
-// where its dispatch file and its state were lost.
+// TestNextWhereTheDiskFails: the disk refuses one operation of otm next. The agent
+// is given the same task the next time, and its state file keeps what it added,
+// also if its dispatch file and its state were lost.
 func TestNextWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"", "alpha"} {

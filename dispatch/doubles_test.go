@@ -26,12 +26,12 @@ func (r *refusing) Update(ctx context.Context, changes ...pipeline.Change) error
 	return r.Batch.Update(ctx, changes...)
 }
 
-// overBatch is a batch that has lasted its time.
+// overBatch is a batch whose time on the board is over.
 type overBatch struct{ pipeline.Batch }
 
 func (overBatch) Over() bool { return true }
 
-// oddBatch is a batch whose rows of tasks are odd.
+// oddBatch is a batch in which the rows of tasks have unreadable cells.
 type oddBatch struct {
 	pipeline.Batch
 	change func(*pipeline.Row)
@@ -52,7 +52,7 @@ func (o oddBatch) Rows() iter.Seq[*pipeline.Row] {
 	}
 }
 
-// failing are records of which one cannot be changed.
+// failing are records in which one cannot be changed.
 type failing struct {
 	*files.Store
 	id pipeline.TaskID
@@ -65,8 +65,7 @@ func (f *failing) Change(ctx context.Context, id pipeline.TaskID, change func(*p
 	return f.Store.Change(ctx, id, change)
 }
 
-// vanishing are records of which one is deleted before it is changed for the
-// nth time.
+// vanishing are records in which one is deleted before its nth change.
 type vanishing struct {
 	*files.Store
 	dir   string

@@ -39,7 +39,7 @@ func (d *desktop) write(content string) {
 	d.age()
 }
 
-// age makes the file look as if nobody were in the middle of writing it.
+// age makes the file look as if no writer were at work on it.
 func (d *desktop) age() {
 	d.Helper()
 	old := time.Now().Add(-time.Minute)
@@ -117,7 +117,7 @@ func TestEntryForm(t *testing.T) {
 	want(t, "nothing else in the workspace", d.names(), []string{FileName})
 }
 
-// What OTM did not write stays as it stands, and where it stands.
+// OTM keeps what others wrote, and its place.
 func TestForeignKept(t *testing.T) {
 	t.Parallel()
 	d := newDesktop(t)
@@ -139,7 +139,7 @@ func TestForeignKept(t *testing.T) {
 		}
 		at += next
 	}
-	// Our entry too keeps what others wrote into it, also where that is bent.
+	// Our entry keeps what others wrote into it, malformed or not.
 	ours := `{"note":"mine","taskId":"T-00033","title":["bent"],"picked":"true","subtasks":[{"title":"Create form","done":true}],` +
 		`"agent":"devdas","attempt":"1","Agent":"other","progress":{"b":1,"a":2}}`
 	d.write(`{"dispatched":[` + ours + `]}`)
@@ -151,7 +151,7 @@ func TestForeignKept(t *testing.T) {
 		e.RunID = "run"
 	})
 	want(t, "our entry", d.read(), "{\"dispatched\":[\n "+strings.TrimSuffix(ours, "}")+`,"runId":"run"}`+"\n]}\n")
-	// What a new dispatch says replaces what is ours, and only that.
+	// A new dispatch replaces only our members.
 	d.edit(func(f *File) {
 		e := entry33()
 		e.Attempt = 2
@@ -164,8 +164,8 @@ func TestForeignKept(t *testing.T) {
 	}
 }
 
-// Nothing is written where nothing was changed: each write may undo somebody
-// else's.
+// An edit that changes nothing writes nothing: each write may undo another
+// writer's.
 func TestUnchangedNotWritten(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
@@ -213,8 +213,8 @@ func TestPickedByHand(t *testing.T) {
 	}
 }
 
-// B20, B19: what is not JSON is set aside, every byte of it, and said; the file
-// is begun anew.
+// B20, B19: a file that is not JSON is set aside unchanged and reported, and a new
+// one is written.
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	whole := `{"dispatched":[{"taskId":"T-00033","title":"x","agent":"devdas"},{"taskId":"T-00034","agent":"devdas"}]}`
@@ -249,7 +249,7 @@ func TestSetAside(t *testing.T) {
 				t.Errorf("set aside: %q, %v", aside, err)
 			}
 			want(t, "entries of the new one", len(entriesIn(t, d.path())), 1)
-			// A second one in the same second has a name of its own.
+			// A second one in the same second gets another name.
 			d.write("garbage")
 			d.edit(func(f *File) { want(t, "set aside as", filepath.Base(f.Aside), FileName+".corrupt-20260314T150000Z-2") })
 			want(t, "a new one, although nothing was put into it", d.read(), "{\"dispatched\":[\n]}\n")
@@ -258,7 +258,7 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// What is no file at all is set aside too, and never followed.
+// A link, pipe or directory is set aside too, and never followed.
 func TestNotAFile(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(d *desktop) error{
@@ -311,7 +311,7 @@ func TestNotAFile(t *testing.T) {
 	})
 }
 
-// A writer without our lock who writes in place is given the time to finish.
+// A writer that ignores our lock and writes in place gets time to finish.
 func TestWriterInTheMiddle(t *testing.T) {
 	t.Parallel()
 	d := newDesktop(t)
@@ -349,7 +349,7 @@ func TestPutAndRemove(t *testing.T) {
 	want(t, "removed", f.Find(33, "devdas") == nil && f.Find(33, "other") != nil, true)
 }
 
-// A file that we could not read back is not written.
+// A file that would become too large to read is not written.
 func TestFileDoesNotOutgrow(t *testing.T) {
 	t.Parallel()
 	d := newDesktop(t)
@@ -366,8 +366,8 @@ func TestFileDoesNotOutgrow(t *testing.T) {
 	want(t, "the file", d.read(), before)
 }
 
-// C49: two names of one directory are one file, under one lock, which hangs on the
-// directory itself: on a disk that folds case, two spellings are both real paths.
+// C49: two names of one directory mean one file under one lock, which belongs to
+// the directory. On a disk that folds case, two spellings are both real paths.
 func TestOneLockPerDirectory(t *testing.T) {
 	t.Parallel()
 	d := newDesktop(t)
@@ -412,8 +412,9 @@ func TestOneLockPerDirectory(t *testing.T) {
 	}
 }
 
-// B77: the time to append does not grow with what was there once, and the file
-// not with what is over. (What removes entries is proven with the passes.)
+// B77: the time to add an entry does not grow with former entries, and the file
+// does not grow with ended tasks. (The tests of passes show that entries are
+// removed.)
 func TestManyEntries(t *testing.T) {
 	t.Parallel()
 	f := &File{}
@@ -439,9 +440,8 @@ func TestManyEntries(t *testing.T) {
 	want(t, "file", string(data), "{\"dispatched\":[\n]}\n")
 }
 
-// FuzzFile: whatever stands in a dispatch file, reading it does not panic; what
-// is not ours is written back with the same meaning; and what we write is read
-// back the same.
+// FuzzFile: reading any dispatch file does not panic. Foreign content is written
+// back with the same meaning. Our entries are read back as written.
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{
 		`{"dispatched":[{"taskId":"T-00033","title":"x","priority":"high","project":null,"type":"action","subtasks":["a"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"R","agent":"devdas","attempt":1,"picked":true}]}`,
@@ -494,7 +494,7 @@ func without(e Entry) Entry {
 	return e
 }
 
-// checkForeign holds that all that is not ours is in a file as it was.
+// checkForeign checks that foreign content is the same in both files.
 func checkForeign(t *testing.T, before, after *File) {
 	compact := func(raw json.RawMessage) string {
 		var b bytes.Buffer

@@ -32,8 +32,8 @@ func onGateway(t *testing.T, f func(w *world, g *gatewaytest.Gateway)) {
 	}
 }
 
-// overGateway wakes over g from now on, with the patience of a resident. Its
-// client is closed with the test, and waits that long for an answer.
+// overGateway makes the dispatcher wake over g with the given patience, as a
+// resident does. The client is closed with the test.
 func (w *world) overGateway(g *gatewaytest.Gateway, wait time.Duration) {
 	waker := newGatewayWaker(g.URL(), g.Token(), func(c *gateway.Config) { c.AnswerTimeout = wait })
 	w.Cleanup(func() { waker.client.Close() })
@@ -80,8 +80,8 @@ func TestGatewayTrouble(t *testing.T) {
 	})
 }
 
-// A gateway that is down holds up neither the pass nor the stop, and is told of
-// once; when it is back, the wake goes out under its key.
+// A gateway that is down delays neither the pass nor the stop, and is logged once.
+// When it is back, the wake is sent under its key.
 func TestGatewayDown(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		g.Kill()
@@ -109,8 +109,8 @@ func TestGatewayDown(t *testing.T) {
 	})
 }
 
-// B37 at the gateway: it knows no such agent. The task stays assigned, and is
-// woken for under the same key once the configuration is mended.
+// B37 at the gateway: it knows no such agent. The task stays assigned. Once the
+// configuration is fixed, the wake is sent under the same key.
 func TestGatewayKnowsNoAgent(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		w.agents[0].GatewayAgent = "omega"
@@ -129,9 +129,9 @@ func TestGatewayKnowsNoAgent(t *testing.T) {
 	})
 }
 
-// B54b, C56: the wake was accepted and nothing came of it. It is asked for while
-// the gateway still knows, never sent again under its key; the next attempts
-// follow, then the agent is left alone but for a probe each half hour.
+// B54b, C56: a wake was accepted and its run did nothing. OTM asks while the
+// gateway still knows the run, and never sends the key again. After the next
+// attempts it leaves the agent alone but for a probe each half hour.
 func TestGatewayNothingHappens(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		g.Inject(gatewaytest.AcceptNeverRun)
@@ -188,8 +188,7 @@ func TestC57FailedRunIsStartedAgain(t *testing.T) {
 	})
 }
 
-// A gateway that is out of reach when it is to be asked is told of, and asked
-// again.
+// A gateway that cannot be asked is reported, and asked again.
 func TestGatewayCannotBeAsked(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		w.pass()

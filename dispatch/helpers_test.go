@@ -70,7 +70,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	return w
 }
 
-// restart is what a new process finds: client and dispatcher without a memory.
+// restart replaces client and dispatcher by new ones, as a new process does.
 func (w *world) restart() {
 	w.client = slacklist.New(slacklist.Options{
 		Dir: w.dir, URL: w.board.URL, ListID: w.board.ListID, Token: w.board.Token, OpenAssignees: true, Now: w.clock.Now,
@@ -103,8 +103,7 @@ func (w *world) agent(name string) *pipeline.Agent {
 	return a
 }
 
-// spoken is a report with its findings as people read them: of failures, without the
-// next step.
+// spoken is a report whose findings are text: failures without the next step.
 type spoken struct {
 	*Report
 	Failed, Given []string
@@ -129,7 +128,7 @@ func sentences(found []explain.Finding, now time.Time) (list []string) {
 	return list
 }
 
-// pass makes one pass that looks at the board anew.
+// pass makes one pass with a fresh snapshot of the board.
 func (w *world) pass() spoken {
 	w.Helper()
 	r, err := w.d.Pass(w.Context(), 0)
@@ -151,7 +150,7 @@ func (w *world) onBoard(f func(b pipeline.Batch) error) {
 	}
 }
 
-// create puts a task on the board, and its record beside, as the injector does.
+// create puts a task on the board and writes its record, as the injector does.
 func (w *world) create(title, agent string, priority pipeline.Priority, steps ...string) pipeline.TaskID {
 	w.Helper()
 	return w.createAs(w.last+1, title, agent, priority, steps...)
@@ -264,7 +263,7 @@ func (w *world) status(s pipeline.Status) boardtest.Cell {
 	return boardtest.SelectCell(w.board.Column(w, "Status", "select"), string(s))
 }
 
-// assignee is the cell that gives a task to somebody; nobody if the name is "".
+// assignee is the cell that assigns a task; "": to nobody.
 func (w *world) assignee(name string) boardtest.Cell {
 	column := w.board.Column(w, "Assignee", "select")
 	if name == "" {
@@ -305,7 +304,7 @@ func (w *world) desk() *Desk {
 	}
 }
 
-// next takes a task for an agent; 0 where none waits.
+// next takes a task for an agent; 0: none waits.
 func (w *world) next(agent string) pipeline.TaskID {
 	w.Helper()
 	taken, err := w.desk().Next(w.Context(), w.agent(agent), false)
@@ -329,7 +328,7 @@ func (w *world) statePath(agent string) string {
 
 func (w *world) path(agent string) string { return filepath.Join(w.agent(agent).Workspace, FileName) }
 
-// entries are the entries of an agent's dispatch file, as anybody reads them.
+// entries reads an agent's dispatch file as plain JSON.
 func (w *world) entries(agent string) []map[string]any {
 	w.Helper()
 	return entriesIn(w, w.path(agent))
@@ -381,7 +380,7 @@ func (w *world) entry(agent string, id pipeline.TaskID) map[string]any {
 	return found
 }
 
-// rewrite changes an agent's file as somebody does who knows no lock.
+// rewrite changes an agent's file without the lock.
 func (w *world) rewrite(agent string, f func(file map[string]any)) {
 	w.Helper()
 	data, err := os.ReadFile(w.path(agent))
@@ -406,7 +405,7 @@ func (w *world) write(path string, data []byte) {
 	}
 }
 
-// want compares two values that print the same when they are.
+// want compares two values by their printed form.
 func want(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
@@ -414,11 +413,11 @@ func want(t testing.TB, what string, got, want any) {
 	}
 }
 
-// words tells values in one line, with a space between.
+// words joins values with spaces.
 func words(values ...any) string { return strings.TrimSuffix(fmt.Sprintln(values...), "\n") }
 
-// recorder is a waker that remembers what it was asked. A key that it has
-// accepted wakes once, as with the gateway.
+// recorder is a waker that records its wakes. An accepted key wakes once, as at
+// the gateway.
 type recorder struct {
 	mu       sync.Mutex
 	requests []Request
@@ -447,7 +446,7 @@ func (r *recorder) Wake(_ context.Context, req Request) error {
 	return err
 }
 
-// errQueued is an answer that got lost after the wake was queued.
+// errQueued: the wake was queued and its answer was lost.
 var errQueued = fmt.Errorf("%w: it was queued", ErrLost)
 
 func (r *recorder) Ended(_ context.Context, key string) (RunEnd, bool, error) {
@@ -466,7 +465,7 @@ func (r *recorder) Running(agent string) bool {
 	return r.busy[agent]
 }
 
-// keys are those that were executed.
+// keys are the keys of executed wakes.
 func (r *recorder) keys() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -488,8 +487,8 @@ type memRecords struct {
 
 func newMemRecords() *memRecords { return &memRecords{recs: map[pipeline.TaskID]*pipeline.Record{}} }
 
-// copyOf copies a record, but for the times that pointers lead to: nobody
-// writes through those.
+// copyOf copies a record. It shares the times behind pointers, which nobody
+// changes.
 func copyOf(r *pipeline.Record) *pipeline.Record {
 	c := *r
 	c.Steps, c.Wakes, c.History, c.Updates = slices.Clone(r.Steps), slices.Clone(r.Wakes), slices.Clone(r.History), slices.Clone(r.Updates)

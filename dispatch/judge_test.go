@@ -8,8 +8,8 @@ import (
 	"otm/pipeline"
 )
 
-// C1: the last report of a run is applied while its end is judged, after the pass
-// has read the records. It counts: the run brought progress.
+// C1: the last report of a run is applied after the pass has read the records and
+// before the run's end is judged. It counts as progress.
 func TestC1ReportAppliedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `exit 1`)
@@ -30,9 +30,8 @@ func TestC1ReportAppliedMeanwhile(t *testing.T) {
 	want(t, "woken for the other", len(w.record(other).Wakes)+len(w.record(id).Wakes), 2)
 }
 
-// C1: the end of a run counts only once the reports that stood in the inbox when
-// it ended are applied. One that came later, or is on another task, holds up
-// nothing.
+// C1: the end of a run counts once the reports that were in the inbox at that
+// moment are applied. Later reports, and those on other tasks, delay nothing.
 func TestC1UnreadReports(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `exit 1`)

@@ -14,9 +14,9 @@ import (
 	files "otm/pipeline/task"
 )
 
-// TestMain lets the test binary act as the helper of a started agent and as a
-// dispatcher that is killed at a named point. It checks that after all tests no
-// goroutine is left.
+// TestMain lets the test binary act as the helper of an agent, and as a dispatcher
+// that is killed at a named point. It checks that no goroutine is left after all
+// tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == HelperCommand {
 		os.Exit(helperMain())
@@ -36,7 +36,7 @@ var inherited = map[string]string{
 	"SLACK_BOT_TOKEN": "xoxb-secret", "MY_GATEWAY_TOKEN": "gateway-secret", "OTM_TASK_ID": "T-99999", "OTM_LOG_DIR": "/stale", "HARMLESS": "kept",
 }
 
-// helperMain is the helper as a binary of OTM has it. When all is noted it
+// helperMain is the helper of the binaries of OTM. After the end is noted it
 // touches helper-ended in the data directory.
 func helperMain() int {
 	open := func(dir string) pipeline.Records { return files.Open(dir, nil) }

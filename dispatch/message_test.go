@@ -6,7 +6,7 @@ import (
 	"otm/pipeline"
 )
 
-// The texts of the contract, to the letter.
+// The exact texts of the contract.
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	const rest = `, do that one task to its end, report with otm-update, then run it again; stop at "no task waiting".`

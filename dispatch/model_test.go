@@ -15,16 +15,16 @@ import (
 	"otm/pipeline"
 )
 
-// TestWakingModel plays random interleavings of dispatches, wakes, lost
-// answers, agents that take, finish, are silent or end, rows that leave, and
-// restarts, and holds what is sent against a simple model.
+// TestWakingModel plays random interleavings of dispatches, wakes, lost answers,
+// agents that take, finish, are silent or end, rows that leave, and restarts. It
+// checks each wake against a simple model.
 func TestWakingModel(t *testing.T) {
 	t.Parallel()
 	playModel(t, false)
 }
 
-// TestWakingModelClock (B94) is the same with a clock that jumps: nothing is
-// woken for more often than it may be, and nothing waits for ever.
+// TestWakingModelClock (B94) is TestWakingModel with a clock that jumps: no task
+// is woken for too often, and none waits for ever.
 func TestWakingModelClock(t *testing.T) {
 	t.Parallel()
 	playModel(t, true)
@@ -102,7 +102,7 @@ func (m *model) restart() {
 	}
 }
 
-// tick is the clock: no two looks at it are the same.
+// tick moves the clock: no two times are equal.
 func (m *model) tick() time.Time {
 	m.now = m.now.Add(time.Millisecond)
 	return m.now
@@ -138,7 +138,7 @@ func (m *model) change(id pipeline.TaskID, f func(*pipeline.Record)) {
 	})
 }
 
-// one picks one of the records at random; nil if there is none.
+// one picks a random record; nil: there is none.
 func (m *model) one(list []*pipeline.Record) *pipeline.Record {
 	if len(list) == 0 {
 		return nil
@@ -196,7 +196,7 @@ func (m *model) wait(d time.Duration) {
 	m.say("%v pass", d)
 }
 
-// dispatch hands out a task: a new one, or once more one that was sent back.
+// dispatch dispatches a new task, or again one that was sent back.
 func (m *model) dispatch(id pipeline.TaskID) {
 	if id == 0 {
 		m.last++
@@ -283,7 +283,7 @@ func (m *model) endRun() {
 	}
 }
 
-// pass is the part of a pass that wakes.
+// pass is the waking part of a pass.
 func (m *model) pass() {
 	p := waking{newRun(m.d)}
 	for _, r := range m.records(func(*pipeline.Record) bool { return true }) {
@@ -299,7 +299,7 @@ func (m *model) pass() {
 	m.checkKeys()
 }
 
-// checkKeys holds that no key was ever used for two wakes.
+// checkKeys checks that no key was used for two wakes.
 func (m *model) checkKeys() {
 	seen := map[string]bool{}
 	ids, _ := m.recs.IDs()
@@ -346,7 +346,7 @@ func (m *model) Wake(_ context.Context, r Request) error {
 	return nil
 }
 
-// start is Wake of an agent that is started.
+// start is Wake for an exec agent.
 func (m *model) start(w *sent) error {
 	if m.child {
 		m.wrong("%s: it is started beside itself", w.key)
@@ -376,7 +376,7 @@ func named(message string) (ids []pipeline.TaskID) {
 	return ids
 }
 
-// checkNew holds a new wake against what the contract allows.
+// checkNew checks a new wake against the contract.
 func (m *model) checkNew(r Request) {
 	for _, w := range m.wakes {
 		if !w.queued || m.taken > w.took || m.jumps {
@@ -413,7 +413,7 @@ func (m *model) checkNew(r Request) {
 	m.checkPause(r)
 }
 
-// checkPause holds that each wake without progress makes the pause longer.
+// checkPause checks that each wake without progress makes the pause longer.
 func (m *model) checkPause(r Request) {
 	if n := len(m.fruitless); n > 0 && !m.jumps {
 		pause := pauses[min(n, len(pauses))-1]
@@ -448,7 +448,8 @@ func (m *model) Ended(_ context.Context, key string) (RunEnd, bool, error) {
 // Running implements Waker.
 func (m *model) Running(string) bool { return m.child }
 
-// heal makes all well, and holds that what waits is woken for, taken and ended.
+// heal ends all trouble, and checks that the agent is woken for each waiting task,
+// takes it and ends it.
 func (m *model) heal() {
 	m.say("all is well")
 	m.mood = "ok"

@@ -16,8 +16,7 @@ import (
 	"otm/pipeline"
 )
 
-// take takes a task and tells it in a word: "continue T-00001", with the ticked
-// steps behind it.
+// take takes a task and describes it: "continue T-00001", then the ticked steps.
 func (w *world) take(agent string, another bool, said map[pipeline.TaskID][]Said) string {
 	w.Helper()
 	desk := w.desk()
@@ -54,8 +53,8 @@ func TestNextOrder(t *testing.T) {
 	want(t, "the last one is gone on with", w.take("alpha", false, nil), "continue T-00006")
 }
 
-// The task that was given last is given again until it is finished, as far as
-// record and inbox tell.
+// otm next gives the last task again until record and inbox show that it is
+// finished.
 func TestNextContinues(t *testing.T) {
 	t.Parallel()
 	done := func(status pipeline.Status, steps ...string) Said { return Said{Status: status, Steps: steps} }
@@ -137,8 +136,7 @@ func TestNextContinues(t *testing.T) {
 	}
 }
 
-// What was never marked by otm next, but by hand or by a report, is gone on
-// with all the same.
+// A task that was marked by hand or by a report, not by otm next, is continued.
 func TestNextTakenOtherwise(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -152,7 +150,7 @@ func TestNextTakenOtherwise(t *testing.T) {
 	want(t, "record", w.record(byHand).Dispatch.TakenBy, takenByNext)
 }
 
-// --another leaves the present one; it is gone on with when that is finished.
+// --another takes another task. The first one is continued once that is finished.
 func TestNextAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -169,7 +167,7 @@ func TestNextAnother(t *testing.T) {
 	want(t, "nothing is left", w.take("alpha", false, nil), "nothing")
 }
 
-// An entry that an agent has doubled is given once.
+// A doubled entry is given once.
 func TestNextDoubledEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -182,8 +180,8 @@ func TestNextDoubledEntry(t *testing.T) {
 	want(t, "another", w.take("alpha", true, nil), "nothing")
 }
 
-// The row of a task that is at work is deleted: once that is known, its agent
-// goes on to the next one, instead of being given it again for ever.
+// The row of a task at work is deleted. Once OTM knows, the agent gets the next
+// task, not the same one for ever.
 func TestNextRowDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -203,7 +201,7 @@ func TestNextRowDeleted(t *testing.T) {
 	want(t, "goes on with", w.next("alpha"), waits)
 }
 
-// B29: each task is picked once, however many ask at once.
+// B29: each task is picked once, however many processes ask at once.
 func TestNextConcurrently(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -321,7 +319,7 @@ func TestNextInboxUnreadable(t *testing.T) {
 	want(t, "mark", w.entry("alpha", 1)["picked"], nil)
 }
 
-// What the dispatch file holds of steps is old: the record's are printed.
+// The steps in the dispatch file are old: the record's are printed.
 func TestNextSteps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -344,7 +342,7 @@ func TestNextSteps(t *testing.T) {
 	want(t, "as JSON", words(e["taskId"], e["subtasks"], e["picked"], e["attempt"]), "T-00001 [changed two] true 1")
 }
 
-// What stands in place of the state file harms nobody: it is for people.
+// Anything in place of the state file does no harm: the file is for people.
 func TestStateFileIsAnything(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path string) error{
@@ -368,9 +366,9 @@ func TestStateFileIsAnything(t *testing.T) {
 	}
 }
 
-// C1: one task that no run survives does not stop the others. Once a run ended
-// without progress on it, otm next gives another task first, and goes on with it
-// only when nothing else waits.
+// C1: a task that breaks every run does not block the others. After a run without
+// progress on it, otm next gives another task first, and continues with it only
+// when nothing else waits.
 func TestC1AnotherTaskFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -399,8 +397,8 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 	want(t, "when nothing else waits", w.next("alpha"), a)
 }
 
-// C64: a script that takes the first number it finds in what otm next --json prints
-// finds its own task's, and no other task's number is in it.
+// C64: a script takes the first task number in the output of otm next --json. That
+// is the task's own number, and no other number is in the output.
 func TestC64OwnNumberOnly(t *testing.T) {
 	t.Parallel()
 	e := Entry{TaskID: 2, Title: "x", Agent: "alpha", RunID: "otm-T-00001-alpha-1"}

@@ -16,8 +16,8 @@ func (w *world) taskIDCell(text string) boardtest.Cell {
 	return boardtest.TextCell(w.board.Column(w, "Task ID", "text"), text)
 }
 
-// Whatever a person makes of the Task ID cell of a task, the row stays the
-// task's: it gets its id back, and no second task is made of it.
+// A person changes the Task ID cell of a task. The row still belongs to the task:
+// it gets its id back, and no second task is made of it.
 func TestTaskIDChanged(t *testing.T) {
 	t.Parallel()
 	for _, status := range []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone} {
@@ -55,8 +55,8 @@ func TestTaskIDChanged(t *testing.T) {
 	}
 }
 
-// The row of a task whose record cannot be read is not taken for a new one; what
-// was typed beside it is.
+// The row of a task with an unreadable record does not become a new task. A row
+// typed beside it does.
 func TestTaskIDClearedWhileTheRecordIsBroken(t *testing.T) {
 	t.Parallel()
 	for _, restarted := range []bool{false, true} {
@@ -92,8 +92,8 @@ func TestTaskIDClearedWhileTheRecordIsBroken(t *testing.T) {
 	}
 }
 
-// Who changes it again and again, as a second data directory would, is not
-// fought, and is told.
+// A Task ID that somebody changes again, as a second data directory would, is not
+// written back again but reported.
 func TestTaskIDChangedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -113,8 +113,7 @@ func TestTaskIDChangedAgain(t *testing.T) {
 	want(t, "in the end", w.taskOf(w.record(id).RowID), id)
 }
 
-// The row of a task and a copy that a person made of it, and which row keeps
-// the id.
+// A person copied the row of a task: which row keeps the id.
 func TestTaskIDClearedWhileACopyBearsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -134,7 +133,7 @@ func TestTaskIDClearedWhileACopyBearsIt(t *testing.T) {
 	want(t, "the copy, as told", words(w.taskOf(row), w.taskOf(copied)), "T-00001 T-00002")
 }
 
-// A row that cannot get its step, as the list is full, keeps nothing else.
+// A row that cannot get its step, as the list is full, blocks no other row.
 func TestAdoptionOnAFullList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
@@ -153,7 +152,7 @@ func TestAdoptionOnAFullList(t *testing.T) {
 	want(t, "when there is room", words(w.taskOf(row) != 0, w.taskOf(second) != 0, len(w.ids("alpha"))), "true true 15")
 }
 
-// A row with an id of the person's own is told of as any other.
+// A row with an id that a person typed is reported like any other.
 func TestTypedIDOfAnUnknownAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")

@@ -26,7 +26,7 @@ const (
 	apiList   = "slackLists.items.list"
 )
 
-// The whole way of one task, with the calls and the records that it takes.
+// The whole way of one task, with its calls and records.
 func TestOneTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -118,7 +118,7 @@ func TestIdlePass(t *testing.T) {
 	want(t, "calls of a pass that may use what is known", w.board.Faults.Count(""), 3)
 }
 
-// B43: whoever is woken finds all of its tasks, in the file and on the board.
+// B43: a woken agent finds all of its tasks, in the file and on the board.
 func TestWakeComesLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
@@ -157,7 +157,7 @@ func TestWakeComesLast(t *testing.T) {
 	want(t, "wakes", rounds.Load(), 5)
 }
 
-// mustCurrent is the task that an agent was given last.
+// mustCurrent returns the task that an agent was given last.
 func (d *Desk) mustCurrent(t *testing.T, a *pipeline.Agent) pipeline.TaskID {
 	t.Helper()
 	taken, err := d.Next(t.Context(), a, false)
@@ -167,8 +167,8 @@ func (d *Desk) mustCurrent(t *testing.T, a *pipeline.Agent) pipeline.TaskID {
 	return taken.Entry.TaskID
 }
 
-// B37: what cannot be handed out is told with every pass, logged once, fails
-// the run, and stays new until somebody has acted.
+// B37: a task that cannot be dispatched is reported by every pass, logged once,
+// fails the run, and stays new until a person acts.
 func TestUnroutable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta", "gamma")
@@ -209,7 +209,7 @@ func TestUnroutable(t *testing.T) {
 	want(t, "in a workspace that came later", w.ids("beta"), "T-00002")
 	want(t, "given to one who exists", w.ids("alpha"), "T-00004 T-00001")
 
-	// An agent that is removed later is told of as well.
+	// An agent that is removed later is reported as well.
 	w.agents = slices.DeleteFunc(w.agents, func(a pipeline.Agent) bool { return a.Name == "beta" })
 	w.restart()
 	if r := w.pass(); !strings.Contains(r.Summary(), `T-00002: unknown agent "beta"`) {
@@ -217,8 +217,8 @@ func TestUnroutable(t *testing.T) {
 	}
 }
 
-// A workspace that goes away while tasks wait in it is told of, and nobody is
-// woken to look into it.
+// A workspace that vanishes while tasks wait in it is reported, and its agent is
+// not woken.
 func TestWorkspaceGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -257,8 +257,8 @@ func TestPerson(t *testing.T) {
 	want(t, "sent back", words(w.record(id).Attempt, w.boardStatus(id)), "2 assigned")
 }
 
-// What people do to a task of their own is noted like anything else, also where
-// its dispatch was begun and we died before the flip.
+// Changes to a person's own task are noted like others, also if its dispatch began
+// and we crashed before the flip.
 func TestPersonsTaskIsOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "+robin")
@@ -279,7 +279,7 @@ func TestPersonsTaskIsOver(t *testing.T) {
 	}
 }
 
-// A task is handed out only when all of it stands on the board.
+// A task is dispatched only when all of it is on the board.
 func TestStepsStillComing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -352,7 +352,7 @@ func TestFlipAnswerLost(t *testing.T) {
 	}
 }
 
-// A flip that the board does not show for a while is not taken for undone.
+// A flip that the board shows late does not count as undone.
 func TestFlipNotVisible(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -429,14 +429,14 @@ func TestFlipRefused(t *testing.T) {
 	})
 }
 
-// refuseRow makes the board refuse every write to a row: it is deleted between
-// the look and the write.
+// refuseRow makes the board refuse every write to a row, as if it was deleted
+// after the read.
 func (w *world) refuseRow(row string) {
 	w.Helper()
 	w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return &refusing{b, row} }}
 }
 
-// An option that the board lacks is told of; the daemon goes on.
+// An option that the board lacks is reported, and the daemon continues.
 func TestStatusOptionMissing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -456,8 +456,8 @@ func TestStatusOptionMissing(t *testing.T) {
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
 }
 
-// While the board is down, what was flipped before is still woken for, and
-// files are still looked after.
+// While the board is down, agents are woken for flipped tasks, and dispatch files
+// are kept.
 func TestBoardDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -494,7 +494,7 @@ func TestBoardDown(t *testing.T) {
 	}
 }
 
-// An entry that vanished without a word is put back, but not at once.
+// An entry that vanished without a report is put back, but not at once.
 func TestEntryVanishes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -516,7 +516,7 @@ func TestEntryVanishes(t *testing.T) {
 	want(t, "put back", w.ids("alpha"), "T-00001")
 	want(t, "with what is known of its wake", w.entry("alpha", id)["runId"], "otm-T-00001-alpha-1")
 
-	// It shows itself again: that it was gone is forgotten.
+	// It is back: MissingAt is cleared.
 	content, err := os.ReadFile(w.path("alpha"))
 	if err != nil {
 		t.Fatal(err)
@@ -529,7 +529,7 @@ func TestEntryVanishes(t *testing.T) {
 	want(t, "missing since", w.record(id).Dispatch.MissingAt, (*time.Time)(nil))
 	want(t, "entries", w.ids("alpha"), "T-00001")
 
-	// An update came: whoever works on it needs no entry.
+	// An update came: an agent at work needs no entry.
 	w.report(id, pipeline.InProgress)
 	w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = []any{} })
 	w.pass()
@@ -538,7 +538,7 @@ func TestEntryVanishes(t *testing.T) {
 	want(t, "entries", w.ids("alpha"), "")
 }
 
-// The clock is set back while an entry is missed.
+// The clock is set back while an entry is missing.
 func TestEntryVanishesClockSetBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -554,8 +554,8 @@ func TestEntryVanishesClockSetBack(t *testing.T) {
 	want(t, "put back", w.ids("alpha"), "T-00001")
 }
 
-// Entries of tasks that are over, put off, or somebody else's go; the others
-// stay. What stands there of tasks that OTM knows nothing of stays too.
+// Entries of tasks that are over, put off, or given to another agent are removed.
+// The others stay, and so do those of tasks that OTM does not know.
 func TestEntriesGo(t *testing.T) {
 	t.Parallel()
 	over := []pipeline.Status{pipeline.AgentDone, pipeline.Done, pipeline.Cancelled, pipeline.Rejected, pipeline.Failed, pipeline.Archived, pipeline.Pending}
@@ -580,7 +580,7 @@ func TestEntriesGo(t *testing.T) {
 	want(t, "entries", w.ids("alpha"), "T-00008 T-00009 T-00010 T-00077 T-00001 T-00001")
 }
 
-// B77: what is over leaves the file, so that it does not grow.
+// B77: entries of ended tasks leave the file, so that it does not grow.
 func TestFileStaysSmall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -619,7 +619,7 @@ func TestFileStaysSmall(t *testing.T) {
 	}
 }
 
-// A mark that somebody made by hand counts as taken, once.
+// A mark made by hand counts as taken, once.
 func TestTakenByHand(t *testing.T) {
 	t.Parallel()
 	for _, mark := range []any{true, "true", 1} {
@@ -640,8 +640,8 @@ func TestTakenByHand(t *testing.T) {
 	}
 }
 
-// B38, B58: what a person sends back is a new dispatch, with a new attempt, an
-// entry without a mark, and a wake under a key of its own.
+// B38, B58: a task that a person sends back is dispatched again, with a new
+// attempt, an entry without a mark, and a wake under its own key.
 func TestSentBack(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]pipeline.Status{"to new": pipeline.New, "to assigned": pipeline.Assigned} {
@@ -677,8 +677,8 @@ func TestSentBack(t *testing.T) {
 	}
 }
 
-// The flip's answer was lost, the agent took the task all the same, and a person
-// sets it back before we look again.
+// The answer to the flip was lost, the agent took the task, and a person sets it
+// back before the next pass.
 func TestSetBackBeforeFlipIsKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -697,8 +697,8 @@ func TestSetBackBeforeFlipIsKnown(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-2")
 }
 
-// We were killed after a new dispatch was begun and before its entry was
-// written: the old one, and its mark, do not count for it.
+// We were killed after a new dispatch began and before its entry was written. The
+// old entry and its mark do not count for it.
 func TestOldEntryOfNewDispatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -726,8 +726,8 @@ func TestEntryOf(t *testing.T) {
 	want(t, "given to another", tell(entryOf(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Dispatch.Agent = "b" }))), "1  true false")
 }
 
-// An agent that rewrote its entry to nothing but a mark is told of the new
-// dispatch all the same.
+// An agent that rewrote its entry to only a mark gets the new dispatch all the
+// same.
 func TestSentBackBentEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -745,7 +745,7 @@ func TestSentBackBentEntry(t *testing.T) {
 	want(t, "entry", words(e["attempt"], e["picked"], e["title"]), "2 <nil> x")
 }
 
-// A person gives a task to somebody else, whatever its state.
+// A person gives a task in any state to another assignee.
 func TestReassigned(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"new", "assigned", "taken", "in_progress", "blocked"} {
@@ -795,7 +795,7 @@ func TestReassigned(t *testing.T) {
 	}
 }
 
-// bringTo dispatches a task of alpha's and brings it to a state.
+// bringTo dispatches a task of alpha and brings it to a state.
 func (w *world) bringTo(id pipeline.TaskID, state string) {
 	w.Helper()
 	if state == "new" {
@@ -811,7 +811,7 @@ func (w *world) bringTo(id pipeline.TaskID, state string) {
 	}
 }
 
-// Given away, and we are killed before the flip: it is flipped by the next pass.
+// A task is given away, and we are killed before the flip: the next pass flips it.
 func TestReassignedFlipLost(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []boardtest.Fault{boardtest.Reset(), boardtest.ApplyThenReset()} {
@@ -830,8 +830,8 @@ func TestReassignedFlipLost(t *testing.T) {
 	}
 }
 
-// A person moves a new task on by hand while its dispatch was begun, and we died
-// before the flip: it stays as it was set.
+// A person moves a new task by hand after its dispatch began, and we crashed
+// before the flip. The person's status stays.
 func TestMovedByHandBeforeFlip(t *testing.T) {
 	t.Parallel()
 	for _, status := range []pipeline.Status{pipeline.InProgress, pipeline.Blocked} {
@@ -893,8 +893,8 @@ func TestWorkspaceMoved(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 }
 
-// A record that is lost is made again from the board. Its keys are not used a
-// second time, and what is being worked on is left alone.
+// A lost record is rebuilt from the board. Its keys are not used again, and a task
+// at work is left alone.
 func TestRecordLost(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"deleted", "corrupt", "emptied by hand"} {
@@ -942,9 +942,9 @@ func TestRecordLost(t *testing.T) {
 	}
 }
 
-// A record that is lost while its create is in the inbox is the injector's to
-// make: what stands on the board may be half of the task. Where the create was
-// settled, the record is made again in its order.
+// The injector writes a record that is lost while its create is in the inbox, as
+// the board may show only a part of the task. After the create was settled, the
+// record is rebuilt in its order.
 func TestRecordLostInTheMaking(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -985,7 +985,7 @@ func TestRecordLostInTheMaking(t *testing.T) {
 	want(t, "steps", got, steps)
 }
 
-// The key of a lost record's wake is not used for another one.
+// The key of a lost record's wake is not used again.
 func TestKeyOfLostRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1005,8 +1005,7 @@ func TestKeyOfLostRecord(t *testing.T) {
 	}
 }
 
-// A record that vanishes in the middle of a pass stops neither the pass nor
-// the others.
+// A record that vanishes during a pass stops neither the pass nor other tasks.
 func TestRecordVanishes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
@@ -1025,7 +1024,7 @@ func TestRecordVanishes(t *testing.T) {
 	want(t, "wakes of the other", strings.Count(w.waker.keys(), "beta"), 1)
 }
 
-// A row is missed only after two walks that lack it, and comes back at once.
+// A row is missing only after two walks that lack it, and back at once.
 func TestRowDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1053,7 +1052,7 @@ func TestRowDeleted(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 }
 
-// B41: what is finished between the look and the write stays finished.
+// B41: a task that is finished between read and write stays finished.
 func TestFinishedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1070,8 +1069,8 @@ func TestFinishedMeanwhile(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 }
 
-// A status that is older than a few seconds is looked at again before it is
-// written over, also where nobody told of the change.
+// A status older than a few seconds is read again before it is overwritten, also
+// without a hint of a change.
 func TestStatusLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1089,8 +1088,8 @@ func TestStatusLookedAtAgain(t *testing.T) {
 	want(t, "attempts", w.record(id).Attempt, 0)
 }
 
-// B40: a task that is cancelled while it is worked on leaves the file, and the
-// agent gets the next one.
+// B40: a cancelled task that was at work leaves the file, and the agent gets the
+// next one.
 func TestCancelledWhileAtWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1104,7 +1103,7 @@ func TestCancelledWhileAtWork(t *testing.T) {
 	want(t, "takes", w.next("alpha"), other)
 }
 
-// B50, B109: an agent that goes quiet in the middle of a task is told of, once.
+// B50, B109: an agent that is silent during a task is logged once.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1130,8 +1129,8 @@ func TestSilent(t *testing.T) {
 	want(t, "then", w.pass().Given, []string(nil))
 }
 
-// Two agents in one workspace, also where one of them comes by a link: each has
-// its entries, and all of them come back when the file was garbage.
+// Two agents in one workspace, also if one has it by a link: each has its entries,
+// and all entries come back after the file was invalid.
 func TestSharedWorkspace(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"by its name", "by a link"} {
@@ -1169,7 +1168,8 @@ func TestSharedWorkspace(t *testing.T) {
 			w.report(a, pipeline.AgentDone)
 			w.pass()
 			want(t, "entries", len(w.entries("alpha")), 2)
-			// otm next finds the garbage first: it restores what is the others' too.
+			// otm next finds the invalid file first: it restores the other agent's entries
+			// too.
 			w.write(w.path("alpha"), []byte("garbage"))
 			want(t, "beta goes on", w.next("beta"), b)
 			want(t, "entries", len(w.entries("alpha")), 2)
@@ -1177,7 +1177,7 @@ func TestSharedWorkspace(t *testing.T) {
 	}
 }
 
-// B20: garbage in the file's place costs nothing but the file.
+// B20: an invalid dispatch file costs only the file.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1204,8 +1204,7 @@ func TestGarbage(t *testing.T) {
 	want(t, "attempts", words(w.record(taken).Attempt, w.record(waits).Attempt), "1 1")
 }
 
-// What a person changes on the board is brought into an entry that nobody took;
-// what the agent made of its entry is left alone.
+// Changes on the board reach an entry that nobody took. Changes of the agent stay.
 func TestEntryFollowsBoard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1229,7 +1228,7 @@ func TestEntryFollowsBoard(t *testing.T) {
 	want(t, "bent entry", words(e["title"], e["priority"], e["subtasks"]), "<nil> critical [map[done:true title:one]]")
 }
 
-// A record that cannot be read or written is told of, and the others go on.
+// A record that cannot be read or written is reported, and the others continue.
 func TestBadRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
@@ -1246,8 +1245,7 @@ func TestBadRecord(t *testing.T) {
 	want(t, "status", w.boardStatus(bad), pipeline.Assigned)
 }
 
-// A dispatch file that another process keeps locked holds up its own workspace
-// only.
+// A dispatch file that another process keeps locked delays only its own workspace.
 func TestFileLocked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
@@ -1278,7 +1276,7 @@ func TestFileLocked(t *testing.T) {
 }
 
 // B76: whatever an agent does to the file without our lock, each dispatch is
-// delivered again until it is taken.
+// delivered until it is taken.
 func TestConcurrentRewriting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1378,7 +1376,7 @@ func TestConcurrentRewriting(t *testing.T) {
 	}
 }
 
-// More tasks than one chunk, and a batch that is over: the rest follows.
+// More tasks than one chunk, and a batch whose time is over: the rest follows.
 func TestManyTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -1400,8 +1398,7 @@ func TestManyTasks(t *testing.T) {
 	}
 }
 
-// A row with a cell that is not understood is left alone: nothing is taken for
-// empty that may not be.
+// A row with an unreadable cell is left alone: the cell may not be empty.
 func TestOddRow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")

@@ -8,7 +8,7 @@ import (
 	"otm/pipeline"
 )
 
-// minute is a time of the clock of these tests.
+// minute returns a time of these tests' clock.
 func minute(m float64) time.Time {
 	return time.Date(2026, 3, 14, 15, 0, 0, 0, time.UTC).Add(time.Duration(m * float64(time.Minute)))
 }
@@ -18,7 +18,8 @@ func at(m float64) *time.Time {
 	return &t
 }
 
-// recordWith is a task that was dispatched to agent a at minute 0 and flipped.
+// recordWith returns a task that was dispatched to agent a at minute 0 and
+// flipped.
 func recordWith(id pipeline.TaskID, with ...func(*pipeline.Record)) *pipeline.Record {
 	r := &pipeline.Record{
 		TaskID: id, RowID: "Rec", Agent: "a", Priority: pipeline.Normal, Status: pipeline.Assigned, Attempt: 1,
@@ -44,7 +45,7 @@ func taken(m float64) with {
 	}
 }
 
-// moves is a status that somebody sets.
+// moves is a person's change of status.
 func moves(m float64, who string, s pipeline.Status) with {
 	return func(r *pipeline.Record) {
 		if who == "agent a" {
@@ -68,7 +69,7 @@ func ticked(m float64) with {
 	}
 }
 
-// wake is a wake for this task and those named; it was sent at minute m.
+// wake adds a wake for this task and the named ones, sent at minute m.
 func wake(m float64, change func(*pipeline.Wake), others ...pipeline.TaskID) with {
 	return func(r *pipeline.Record) {
 		w := pipeline.Wake{
@@ -259,7 +260,7 @@ func TestPlanWake(t *testing.T) {
 	}
 }
 
-// plainly tells a plan in a word, and the minute of a hold that has one.
+// plainly describes a plan in a word, and the minute of a hold that has one.
 func plainly(p plan) string {
 	name := map[action]string{rest: "rest", hold: "hold", send: "send", resend: "resend", ask: "ask", pausing: "pausing", leftAlone: "leftAlone", hangs: "hangs"}[p.action]
 	if p.action != send && !p.due.IsZero() {
@@ -268,7 +269,7 @@ func plainly(p plan) string {
 	return name
 }
 
-// A wake counts also where its task has left the board, or was given away.
+// A wake counts also after its task left the board or was given away.
 func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 	t.Parallel()
 	away := func(r *pipeline.Record) {

@@ -61,7 +61,7 @@ func TestC60LastWords(t *testing.T) {
 }
 
 // A run may be reported by an event and by its final answer, in any order. The
-// worse outcome counts, and the first time.
+// worse outcome and the first time count.
 func TestRunEndReportedTwice(t *testing.T) {
 	t.Parallel()
 	fine := RunEnd{At: minute(2), Outcome: pipeline.OutcomeOK, LastWords: "done"}
@@ -85,9 +85,9 @@ func TestRunEndReportedTwice(t *testing.T) {
 
 func endOfFirst(ends []RunEnd) *time.Time { return &ends[0].At }
 
-// C6, C56: a run that ended without taking its task is known to have ended at once,
-// not at 15 minutes: the agent is woken again without the gateway being asked.
-// C57: that happens after a pause, which grows.
+// C6, C56: the end of a run that took nothing is known at once, not after 15
+// minutes. The agent is woken again without a question to the gateway. C57: that
+// happens after a pause, which grows.
 func TestC56EndCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []pipeline.Outcome{pipeline.OutcomeOK, pipeline.OutcomeFailed} {

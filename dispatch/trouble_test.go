@@ -17,8 +17,8 @@ import (
 	"otm/pipeline"
 )
 
-// TestStoppedAtEachPlace: wherever a pass is told to stop, the next ones bring
-// everything to where it comes without that.
+// TestStoppedAtEachPlace: a pass is stopped at each place. The next passes reach
+// the same state as without the stop.
 func TestStoppedAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
@@ -44,8 +44,8 @@ func TestStoppedAtEachPlace(t *testing.T) {
 	})
 }
 
-// TestBoardFailsAtEachPlace: the same wherever a call to the board fails once,
-// applied or not, and wherever the board's time is over.
+// TestBoardFailsAtEachPlace: the same if a call to the board fails once at each
+// place, applied or not, or the time on the board is over.
 func TestBoardFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
@@ -69,7 +69,7 @@ func TestBoardFailsAtEachPlace(t *testing.T) {
 	}
 }
 
-// undisturbed is what a troubled world comes to by itself.
+// undisturbed is the outcome of a troubled world without a failure.
 func undisturbed(t *testing.T) string {
 	w := newTroubledWorld(t)
 	if err := w.disturbed(t.Context()); err != nil {
@@ -80,8 +80,8 @@ func undisturbed(t *testing.T) string {
 }
 
 // disturbed makes some passes, one of them when it is time to wake again, and
-// returns the first error. Where one does not do all, the next comes soon, as a
-// wake of which the answer could not be noted is sent anew after some minutes.
+// returns the first error. After an incomplete pass the next comes soon, as a wake
+// whose answer could not be noted is sent again after some minutes.
 func (w *world) disturbed(ctx context.Context) (first error) {
 	for _, then := range []time.Duration{20 * time.Second, 20 * time.Second, pipeline.DefaultTimes.RewakeAfter, time.Second} {
 		r, err := w.d.Pass(ctx, 0)
@@ -99,7 +99,7 @@ func (w *world) disturbed(ctx context.Context) (first error) {
 	return first
 }
 
-// newTroubledWorld is a world in which a pass has everything to do that there is.
+// newTroubledWorld is a world in which a pass has every kind of work to do.
 func newTroubledWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, "alpha", "beta", "gamma")
@@ -131,7 +131,7 @@ func newTroubledWorld(t *testing.T) *world {
 	return w
 }
 
-// passes lets other dispatchers finish what is to be done.
+// passes lets other dispatchers finish the work.
 func (w *world) passes() {
 	w.Helper()
 	for range 3 {
@@ -144,7 +144,7 @@ func (w *world) passes() {
 	}
 }
 
-// outcome is what became of all tasks, without ids of rows and times.
+// outcome is the state of all tasks, without ids of rows and times.
 func (w *world) outcome() string {
 	w.Helper()
 	var lines []string

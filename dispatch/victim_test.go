@@ -23,7 +23,7 @@ import (
 	"otm/slacklist"
 )
 
-// order is what a process is told that is to be killed.
+// order is the order for a process that is to be killed.
 type order struct {
 	Dir, URL, ListID, Token string
 	Agents                  pipeline.Agents
@@ -60,7 +60,7 @@ func (o *order) dispatcher() (d *Dispatcher, stop func()) {
 	}, stop
 }
 
-// noting is a waker that appends each key that it is asked for to a file.
+// noting is a waker that appends each key to a file.
 type noting string
 
 func (n noting) Wake(_ context.Context, r Request) error {
@@ -111,7 +111,7 @@ func (g *gatewayWaker) Ended(ctx context.Context, key string) (RunEnd, bool, err
 
 func (*gatewayWaker) Running(string) bool { return false }
 
-// victimMain does what it is told, if it lives that long.
+// victimMain carries out its order, if it lives that long.
 func victimMain(raw string) int {
 	var o order
 	if err := json.Unmarshal([]byte(raw), &o); err != nil {
@@ -142,13 +142,13 @@ func victimMain(raw string) int {
 	return 0
 }
 
-// order is what a process needs to know of the world.
+// order returns the world as an order for a process.
 func (w *world) order(do string) *order {
 	return &order{Dir: w.dir, URL: w.board.URL, ListID: w.board.ListID, Token: w.board.Token, Agents: w.agents, Do: do}
 }
 
-// kill runs an order in a process that is killed at a point; it returns false
-// where the point was not reached, and the order was carried out.
+// kill runs an order in a process that is killed at a point. It returns false if
+// the process never reached the point and carried out the order.
 func (o *order) kill(t *testing.T, at string) bool {
 	t.Helper()
 	raw, err := json.Marshal(o)
@@ -167,17 +167,17 @@ func (o *order) kill(t *testing.T, at string) bool {
 	return false
 }
 
-// dispatchPoints are the places in a pass, and how often three tasks for three
-// agents come by.
+// dispatchPoints are the crash points of a pass, and how often three tasks for
+// three agents reach each.
 var dispatchPoints = map[string]int{
 	"record.before": 3, "record.after": 3, "durable.named": 3, "dispatch.file.before": 3, "dispatch.file.after": 3,
 	"dispatch.entered": 3, "update.before": 1, "update.after": 1, "dispatch.flipped": 1, "snapshot.before": 1,
 	"wake.before": 3, "wake.after": 3,
 }
 
-// B35, B54a: the dispatcher is killed at each point, the first time and the
-// third; the next start finishes what was begun: one entry, one flip, one wake
-// executed for each task.
+// B35, B54a: the dispatcher is killed at each point, the first and the third time.
+// The next start finishes the work: one entry, one flip, one executed wake for
+// each task.
 func TestKilledDispatcher(t *testing.T) {
 	t.Parallel()
 	for point, hits := range dispatchPoints {
@@ -239,7 +239,7 @@ func newKillWorld(t *testing.T) *world {
 	return w
 }
 
-// recover is the next start, and what must hold after it.
+// recover is the next start. It checks what must hold afterwards.
 func (w *world) recover(o *order) {
 	w.Helper()
 	d, stop := o.dispatcher()
@@ -270,8 +270,8 @@ func (w *world) recover(o *order) {
 	}
 }
 
-// otm next is killed at each point: the task is given again, to the same agent,
-// and to be continued once it was marked.
+// otm next is killed at each point: the same agent is given the same task again,
+// to be continued if it was marked.
 func TestKilledNext(t *testing.T) {
 	t.Parallel()
 	for at, marked := range map[string]bool{

@@ -16,7 +16,7 @@ import (
 	"otm/pipeline"
 )
 
-// slow is a gateway that answers when it is told to.
+// slow is a waker that answers on demand.
 type slow struct {
 	recorder
 	came   chan string // the agent of each wake
@@ -25,8 +25,8 @@ type slow struct {
 
 func newSlow() *slow { return &slow{came: make(chan string, 10), answer: make(chan error)} }
 
-// newSlowWorld has alpha woken over a slow gateway, and passes wait so long for
-// its answers.
+// newSlowWorld is a world in which a slow gateway wakes alpha. Passes wait for its
+// answers for the given time.
 func newSlowWorld(t *testing.T, patience time.Duration) (*world, *slow) {
 	t.Helper()
 	w, s := newWorld(t, "alpha"), newSlow()
@@ -47,7 +47,7 @@ func (s *slow) Wake(ctx context.Context, r Request) error {
 	}
 }
 
-// quick answers for all agents but one.
+// quick answers at once for all agents but one.
 type quick struct {
 	slow  *slow
 	agent string
@@ -66,7 +66,7 @@ func (q quick) Ended(ctx context.Context, key string) (RunEnd, bool, error) {
 
 func (quick) Running(string) bool { return false }
 
-// While a wake that failed is tried again, the passes go on to say so.
+// While a failed wake is retried, each pass still reports it.
 func TestFailedWakeStaysTold(t *testing.T) {
 	t.Parallel()
 	w, s := newSlowWorld(t, time.Millisecond)
@@ -86,8 +86,8 @@ func TestFailedWakeStaysTold(t *testing.T) {
 	want(t, "in the end", words(r.Woken, r.Failed), "1 []")
 }
 
-// Wakes outlive a pass: the others go on, nothing is sent twice, and what came
-// of it is told by a later pass.
+// Wakes outlive a pass: other agents are woken, nothing is sent twice, and a later
+// pass reports the result.
 func TestWakeOutlivesPass(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []error{nil, ErrLost, errors.New("connection refused")} {
@@ -129,7 +129,7 @@ func TestWakeOutlivesPass(t *testing.T) {
 	}
 }
 
-// B82: at the stop, a wake under way is given up and noted as unanswered; the next
+// B82: at the stop, a pending wake is given up and noted as unanswered. The next
 // start sends it again under its key.
 func TestWakeAtStop(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestWakeAtStop(t *testing.T) {
 	w.restart()
 	w.pass()
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
-	// A pass that begins when we are told to stop does nothing.
+	// A pass that begins during the stop does nothing.
 	w.create("y", "alpha", pipeline.Normal)
 	if r, err = w.d.Pass(ctx, -1); err == nil {
 		err = r.Trouble
@@ -159,7 +159,7 @@ func TestWakeAtStop(t *testing.T) {
 	want(t, "errors logged", w.log.count(slog.LevelError, ""), 0)
 }
 
-// All agents are woken at once: one that does not answer holds up no other.
+// All agents are woken at once: one that does not answer delays no other.
 func TestWakesInParallel(t *testing.T) {
 	t.Parallel()
 	names := []string{"alpha", "beta", "gamma", "delta"}
@@ -177,8 +177,8 @@ func TestWakesInParallel(t *testing.T) {
 	want(t, "woken", w.pass().Woken, len(names))
 }
 
-// B54a: however often the process starts anew in the middle of a burst, no task
-// is dispatched or woken for twice.
+// B54a: however often the process restarts during a burst, no task is dispatched
+// or woken for twice.
 func TestRestartsInABurst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
@@ -230,7 +230,7 @@ func TestWakeOfARowThatLeft(t *testing.T) {
 	}
 }
 
-// Holders forgets what is long over.
+// Holders forget old wakes.
 func TestHoldersForget(t *testing.T) {
 	t.Parallel()
 	recs := newMemRecords()
@@ -260,7 +260,7 @@ func TestHoldersForget(t *testing.T) {
 	want(t, "remembered", len(h.byAgent["a"]), 0)
 }
 
-// Something happens between the plan and the wake: it is not sent.
+// The record changes between plan and wake: the wake is not sent.
 func TestPlanOutdated(t *testing.T) {
 	t.Parallel()
 	seen := recordWith(1)
@@ -299,7 +299,7 @@ func TestTakenWhileAsking(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 }
 
-// meddling is a waker that lets something happen between look and plan.
+// meddling is a waker that changes something between question and plan.
 type meddling struct {
 	*recorder
 	do func()
@@ -310,7 +310,7 @@ func (m meddling) Running(string) bool {
 	return false
 }
 
-// The agent takes its task right before it is woken for it.
+// The agent takes its task right before the wake.
 func TestTakenBeforeWake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -321,7 +321,7 @@ func TestTakenBeforeWake(t *testing.T) {
 	want(t, "wakes", len(w.record(id).Wakes), 0)
 }
 
-// The order of wakes is kept where the clock was set back a little.
+// The order of wakes is kept if the clock was set back a little.
 func TestAskedAfter(t *testing.T) {
 	t.Parallel()
 	now := minute(0)
@@ -334,8 +334,8 @@ func TestAskedAfter(t *testing.T) {
 	want(t, "far ahead of the clock", p.askedAfter(last(100)), now)
 }
 
-// A trigger of none: the agent looks by itself, and is never called silent for
-// not being woken.
+// An agent with trigger none looks by itself, and is never called silent for not
+// being woken.
 func TestTriggerNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -347,7 +347,7 @@ func TestTriggerNone(t *testing.T) {
 	want(t, "it takes", w.next("alpha"), id)
 }
 
-// An agent that looked and found nothing is woken at once for what comes then.
+// An agent that looked and found nothing is woken at once for new tasks.
 func TestIdleAgentWokenAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -385,8 +385,8 @@ func TestC63LateAnswerBeginsAPass(t *testing.T) {
 	want(t, "told by the next", w.pass().Woken, 1)
 }
 
-// C4: a person moves a blocked task back to in progress, and the agent's process is
-// gone: the pass that sees it wakes the agent, as for a new task.
+// C4: a person moves a blocked task back to in progress, and the agent's process
+// is gone. The next pass wakes the agent, as for a new task.
 func TestC4ResumedByAPerson(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `exit 0`)
@@ -404,8 +404,8 @@ func TestC4ResumedByAPerson(t *testing.T) {
 	want(t, "for it", wakes[len(wakes)-1].Tasks, []pipeline.TaskID{id})
 }
 
-// C5: a person cancels a task on which the agent's process works. It is told which
-// process that is and how to end it, as the agent's other tasks wait behind it.
+// C5: a person cancels a task on which the agent's process works. The report names
+// the process and how to end it, as the agent's other tasks wait behind it.
 func TestC5CancelledTaskRunsOn(t *testing.T) {
 	t.Parallel()
 	w := newExecWorld(t, `echo $$ > "$1"; read go < go`, "up")
