@@ -190,22 +190,16 @@ const askAgain = time.Minute
 // askEnded asks the waker whether the run of a wake has ended, notes the answer,
 // and plans again. It is for a wake after which the agent took nothing.
 func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
-	key := pl.wake.Key
-	var end RunEnd
-	ended := false
-	if waker := wg.Wakers[pipeline.Trigger(pl.wake.Via)]; waker != nil { // nil: the trigger was changed
-		askCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
-		defer cancel()
-		var err error
-		if end, ended, err = waker.Ended(askCtx, key); ctx.Err() != nil {
-			return plan{}, wakeResult{} // the dispatcher stops
-		} else if err != nil {
-			return plan{}, wakeResult{due: wg.Now().Add(askAgain), failed: notWoken(explain.WakeUnknown, s.agent, err, "key", key)}
-		}
+	end, ended, err := wg.askWaker(ctx, pl.wake)
+	switch {
+	case ctx.Err() != nil:
+		return plan{}, wakeResult{} // the dispatcher stops
+	case err != nil:
+		return plan{}, wakeResult{due: wg.Now().Add(askAgain), failed: notWoken(explain.WakeUnknown, s.agent, err, "key", pl.wake.Key)}
 	}
 	now := wg.Now()
-	_, err := wg.Records.Change(context.WithoutCancel(ctx), pl.of.TaskID, func(r *pipeline.Record) error {
-		w := wakeNamed(r, key)
+	_, err = wg.Records.Change(context.WithoutCancel(ctx), pl.of.TaskID, func(r *pipeline.Record) error {
+		w := wakeNamed(r, pl.wake.Key)
 		switch {
 		case w == nil:
 			return pipeline.ErrUnchanged // the record was lost
@@ -228,6 +222,18 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		pl = pl.until(now.Add(askAgain), "the end of its run is not known")
 	}
 	return pl, wakeResult{}
+}
+
+// askWaker asks the waker of a wake whether its run has ended. If the trigger was
+// changed since, no waker knows.
+func (wg *waking) askWaker(ctx context.Context, w *pipeline.Wake) (end RunEnd, ended bool, err error) {
+	waker := wg.Wakers[pipeline.Trigger(w.Via)]
+	if waker == nil {
+		return RunEnd{}, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	return waker.Ended(ctx, w.Key)
 }
 
 // reload reads the agent's records again. A record that cannot be read stays as it was.
