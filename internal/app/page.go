@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"otm/internal/explain"
 	"otm/internal/page"
 	"otm/internal/safe"
 	"otm/internal/view"
@@ -119,7 +120,7 @@ func healthOf(v *view.View) page.Health {
 	problems := v.Problems()
 	h := page.Health{State: string(view.Health(problems)), Problems: []page.Problem{}}
 	for i := range problems {
-		h.Problems = append(h.Problems, page.Problem{Text: problems[i].Text(v.Now), Next: problems[i].Next(v.Now)})
+		h.Problems = append(h.Problems, page.Problem{Text: explain.Sentence(&problems[i], v.Now), Next: problems[i].Next(v.Now)})
 	}
 	return h
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"otm/heartbeat"
@@ -137,7 +138,7 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 	switch {
 	case b.Result == heartbeat.Error:
 		c.Health = heartbeat.Red
-	case c.Problem != nil || len(c.Found) > 0 || c.OldConfig:
+	case c.Problem != nil || c.OldConfig || slices.ContainsFunc(c.Found, func(f explain.Finding) bool { return agentOf(&f) == "" }):
 		c.Health = heartbeat.Yellow
 	}
 }

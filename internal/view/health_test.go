@@ -47,6 +47,22 @@ func TestC18OneJudgement(t *testing.T) {
 			t.Errorf("%s: %q with %q, want %q with %q", tt.name, c.Health, code, tt.want, tt.problem)
 		}
 	}
+	// What the dispatcher reports of an agent is the agent's problem, and not its own.
+	for _, tt := range []struct {
+		found explain.Finding
+		want  heartbeat.State
+	}{
+		{explain.New(explain.AgentLeftAlone, "agent", "a"), heartbeat.Green},
+		{explain.New(explain.WakeFailed, "agent", "a"), heartbeat.Green},
+		{explain.New(explain.TaskNoAgent, "name", "x").On(1), heartbeat.Yellow},
+		{explain.New(explain.RateLimited), heartbeat.Yellow},
+	} {
+		b := &heartbeat.Beat{LastRun: now, Result: heartbeat.Partial, Findings: []explain.Finding{tt.found}}
+		c := Component{ID: heartbeat.Dispatcher, Beat: b, State: heartbeat.Green}
+		if c.judge(Sources{Now: now, Runner: timers}, 0); c.Health != tt.want || c.Problem != nil {
+			t.Errorf("%s: %q with %v, want %q", tt.found.Code, c.Health, c.Problem, tt.want)
+		}
+	}
 	c := Component{ID: heartbeat.Injector, Err: errors.New("no"), State: heartbeat.Red}
 	if c.judge(Sources{Now: now}, 0); c.Health != heartbeat.Red || c.Problem.Code != explain.ComponentUnknown {
 		t.Errorf("a heartbeat that cannot be read: %+v", c)
