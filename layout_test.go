@@ -90,11 +90,12 @@ var mayImport = map[string][]string{
 	"otm/internal/daemon":              {},
 	"otm/internal/durable":             {"otm/internal/crash"},
 	"otm/internal/lock":                {"otm/internal/durable"},
+	"otm/internal/patience":            {},
 	"otm/internal/cli":                 {"otm/internal/safe"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
-	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline"},
+	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
-	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/board":               {"otm/internal/durable", "otm/internal/crash"}, // it is the double of Slack: no client of ours
 	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},         // in tests only
 	"otm/internal/page":                {"otm/internal/durable"},                       // what it shows comes from a Source
@@ -108,13 +109,13 @@ var mayImport = map[string][]string{
 	"otm/pipeline/inject":              {"otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/pipeline/complete":            {"otm/pipeline"},
 	"otm/slacklist":                    {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
-	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/ordered", "otm/internal/safe", "otm/pipeline"},
+	"otm/dispatch":                     {"otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/ordered", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/dispatch/gateway":             {},
 	"otm/dispatch/gateway/gatewaytest": {},
 	"otm/heartbeat":                    {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe"},
 	"otm/internal/explain":             {"otm/internal/safe", "otm/pipeline"}, // data and texts: it reads nothing
-	"otm/internal/view":                {"otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task", "otm/slacklist"},
-	"otm/internal/why":                 {"otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/view", "otm/pipeline", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/view":                {"otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task", "otm/slacklist"},
+	"otm/internal/why":                 {"otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/patience", "otm/internal/view", "otm/pipeline", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/app":                 {"otm"}, // the one place that knows them all
 	"otm/cmd":                          {"otm/internal/app", "otm/internal/cli", "otm/internal/submit"},

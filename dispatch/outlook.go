@@ -15,9 +15,9 @@ type Outlooks struct {
 	Records pipeline.Records
 	Now     time.Time
 	Times   pipeline.Times
+	Wait    time.Duration // the deadline for each touch of a workspace; zero: that of the dispatcher
 
 	holders holders
-	files   workspaces
 }
 
 // Outlook is when and why an agent is woken next.
@@ -32,7 +32,8 @@ type Outlook struct {
 }
 
 // Of returns the outlook of an agent with its tasks on the board. The error is one
-// of reading the records or the agent's state.
+// of reading the records or the agent's state, or a *patience.SilentError if the
+// agent's workspace does not answer.
 func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, error) {
 	own := map[pipeline.TaskID]bool{}
 	for _, r := range tasks {
@@ -42,7 +43,8 @@ func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, err
 	if err != nil {
 		return Outlook{}, err
 	}
-	s := &situation{agent: a, records: tasks, gone: gone, idle: o.files.idleSince(o.Agents, a), now: o.Now, times: o.Times}
+	files := &workspaces{wait: o.Wait}
+	s := &situation{agent: a, records: tasks, gone: gone, idle: files.idleSince(o.Agents, a), now: o.Now, times: o.Times}
 	pid, held := lock.Holder(execLock(o.Dir, a.Name))
 	s.running = held
 	if s.state, err = LoadAgentState(o.Dir, a.Name); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/pipeline"
 )
 
@@ -168,7 +169,7 @@ func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
 		code = explain.WorkspaceMissing
 	case errors.Is(err, syscall.ENOTDIR):
 		code = explain.WorkspaceNoDir
-	case isSilent(err):
+	case patience.IsSilent(err):
 		code = explain.WorkspaceSilent
 	}
 	f := explain.New(code, "agent", a.Name, "path", a.Workspace, "error", err)

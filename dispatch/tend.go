@@ -9,6 +9,7 @@ import (
 
 	"otm/internal/durable"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/pipeline"
 )
 
@@ -48,7 +49,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if large := (*TooLargeError)(nil); errors.As(err, &large) || isSilent(err) {
+			if large := (*TooLargeError)(nil); errors.As(err, &large) || patience.IsSilent(err) {
 				kp.unkept[id] = true
 			}
 			kp.failure("dispatch file not kept", explain.New(explain.DispatchUnkept, "path", workspace, "error", err))

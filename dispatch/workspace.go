@@ -3,113 +3,44 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"syscall"
 	"time"
 
+	"otm/internal/durable"
 	"otm/internal/lock"
+	"otm/internal/patience"
 	"otm/pipeline"
 )
 
 // workspaces does file operations on the workspaces of agents. Each operation has
 // a deadline: a workspace on a file system that hangs must not delay other agents.
 type workspaces struct {
-	dir  string            // the data directory
-	wait time.Duration     // the deadline; zero: workspaceWait
-	hang func(path string) // called before each operation, so that tests can hang it; nil: not called
-
-	mu    sync.Mutex
-	stuck map[string]int // workspace → operations past their deadline that have not returned
+	dir  string        // the data directory
+	wait time.Duration // the deadline; zero: workspaceWait
 }
 
 // workspaceWait is how long an operation on a workspace may take. A busy disk needs
 // less for a sync.
 const workspaceWait = 15 * time.Second
 
-// SilentError says that a workspace does not answer.
-type SilentError struct{ Workspace string }
-
-func (e *SilentError) Error() string {
-	return fmt.Sprintf("%q does not answer: its file system hangs", e.Workspace)
-}
-
-// within calls f and waits for it until the deadline; the error is then a
-// *SilentError. A call that hangs in the kernel cannot be ended. Until it returns,
-// further operations on the workspace fail at once, so that they do not pile up. f
-// must not touch what its caller uses afterwards. late is called when f returns
-// after the deadline, or was not called; nil: not called.
+// within calls f, an operation on a workspace, with the deadline. See patience.Do.
 func (w *workspaces) within(path string, f func() error, late func()) error {
-	w.mu.Lock()
-	stuck := w.stuck[path] > 0
-	w.mu.Unlock()
-	if late == nil {
-		late = func() {}
-	}
-	if stuck {
-		late()
-		return &SilentError{path}
-	}
-	done := make(chan error, 1)
-	go func() {
-		defer close(done) // also if f ends its goroutine
-		if w.hang != nil {
-			w.hang(path)
-		}
-		done <- f()
-	}()
-	timer := time.NewTimer(cmp.Or(w.wait, workspaceWait))
-	defer timer.Stop()
-	select {
-	case err, returned := <-done:
-		if !returned {
-			runtime.Goexit() // as f did
-		}
-		return err
-	case <-timer.C:
-	}
-	w.count(path, 1)
-	go func() {
-		<-done
-		late()
-		w.count(path, -1)
-	}()
-	return &SilentError{path}
-}
-
-func (w *workspaces) count(path string, n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stuck == nil {
-		w.stuck = map[string]int{}
-	}
-	w.stuck[path] += n
+	return patience.Do(path, cmp.Or(w.wait, workspaceWait), late, f)
 }
 
 // readWithin is within for a function that reads something.
 func readWithin[T any](w *workspaces, path string, late func(), f func() (T, error)) (T, error) {
-	result := make(chan T, 1)
-	err := w.within(path, func() error {
-		v, err := f()
-		result <- v
-		return err
-	}, late)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return <-result, nil
+	return patience.Read(path, cmp.Or(w.wait, workspaceWait), late, f)
 }
 
 // identity names a workspace by device and inode, so that two spellings of one
-// directory have one identity. The error is a *fs.PathError or a *SilentError.
+// directory have one identity. The error is a *fs.PathError or a
+// *patience.SilentError.
 func (w *workspaces) identity(path string) (string, error) {
-	info, err := readWithin(w, path, nil, func() (fs.FileInfo, error) { return os.Stat(path) })
+	info, err := readWithin(w, path, nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
 	if err != nil {
 		return "", err
 	}
@@ -154,20 +85,15 @@ func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, 
 		}
 	}()
 	file, err := readWithin(w, workspace, late, func() (*File, error) { return readFile(filepath.Join(workspace, FileName), now) })
-	if held = !isSilent(err); err != nil {
+	if held = !patience.IsSilent(err); err != nil {
 		return err
 	}
 	if err := f(file); err != nil {
 		return err
 	}
 	err = w.within(workspace, file.write, late)
-	held = !isSilent(err)
+	held = !patience.IsSilent(err)
 	return err
-}
-
-func isSilent(err error) bool {
-	var silent *SilentError
-	return errors.As(err, &silent)
 }
 
 // statePath is the path of an agent's state file. Agents that share a workspace have

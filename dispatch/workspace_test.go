@@ -2,27 +2,16 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"otm/internal/crash/crashtest"
+	"otm/internal/patience"
 	"otm/pipeline"
 )
-
-// hanging has every operation on an agent's workspace hang until the test ends.
-func (w *world) hanging(agent string) *workspaces {
-	hang := make(chan struct{})
-	w.Cleanup(func() { close(hang) })
-	path := w.agent(agent).Workspace
-	return &workspaces{dir: w.dir, wait: 50 * time.Millisecond, hang: func(p string) {
-		if p == path {
-			<-hang
-		}
-	}}
-}
 
 // C46: the workspace of one agent lies on a file system that does not answer. The
 // others get their tasks, also by otm next; one operation hangs, and no more pile
@@ -31,9 +20,8 @@ func TestC46WorkspaceDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
 	mine, other := w.create("x", "alpha", pipeline.Critical), w.create("y", "beta", pipeline.Normal)
-	w.d.files = w.hanging("alpha")
-	w.d.files.wait = time.Minute // nothing else hangs, however busy the machine is
-	w.d.files.count(w.agent("alpha").Workspace, 1)
+	hung := crashtest.Hang(t, w.agent("alpha").Workspace)
+	w.d.files = &workspaces{dir: w.dir, wait: 5 * time.Second} // a busy machine needs less for the other agent
 	for range 2 {
 		r := w.pass()
 		if len(r.Failed) == 0 || !strings.Contains(r.Failed[0], "does not answer") {
@@ -49,10 +37,10 @@ func TestC46WorkspaceDoesNotAnswer(t *testing.T) {
 	if err != nil || taken == nil || taken.Entry.TaskID != other {
 		t.Errorf("otm next of the other: %+v, %v", taken, err)
 	}
-	var silent *SilentError
-	if _, err := desk.Next(t.Context(), w.agent("alpha"), false); !errors.As(err, &silent) {
+	if _, err := desk.Next(t.Context(), w.agent("alpha"), false); !patience.IsSilent(err) {
 		t.Errorf("its own otm next: %v", err)
 	}
+	want(t, "operations that hang", hung.Load(), int32(1))
 }
 
 // C46: silent workspaces are waited for side by side, and before the pass takes the
@@ -66,13 +54,17 @@ func TestC46WaitsWithoutTheBoard(t *testing.T) {
 		<-arrived
 		close(both)
 	}()
-	w.d.files = &workspaces{dir: w.dir, wait: time.Minute, hang: func(string) {
-		select {
-		case arrived <- struct{}{}:
-			<-both
-		case <-both:
-		}
-	}}
+	w.d.files = &workspaces{dir: w.dir, wait: time.Minute}
+	for _, agent := range []string{"alpha", "beta"} {
+		crashtest.Below(t, w.agent(agent).Workspace, func(string, string) error {
+			select {
+			case arrived <- struct{}{}:
+				<-both
+			case <-both:
+			}
+			return nil
+		})
+	}
 	w.d.Board = beginning{w.client, func() {
 		select {
 		case <-both:
@@ -93,32 +85,6 @@ type beginning struct {
 func (b beginning) Begin(ctx context.Context) (pipeline.Batch, error) {
 	b.begins()
 	return b.Board.Begin(ctx)
-}
-
-// C46: an operation that hangs is given up after its deadline. While it hangs, the
-// next ones fail at once, and its lock stays held.
-func TestC46Deadline(t *testing.T) {
-	t.Parallel()
-	hang := make(chan struct{})
-	begun := 0
-	files := &workspaces{dir: t.TempDir(), wait: 10 * time.Millisecond}
-	late := make(chan struct{})
-	path := t.TempDir()
-	do := func() error {
-		return files.within(path, func() error { begun++; <-hang; return nil }, func() { late <- struct{}{} })
-	}
-	want(t, "the first", isSilent(do()), true)
-	go func() { <-late }()
-	want(t, "the next", isSilent(do()), true)
-	want(t, "operations that hang", begun, 1)
-	close(hang)
-	<-late
-	files.wait = time.Minute
-	for { // it answers again, once the call that hung is counted off
-		if _, err := files.identity(path); err == nil {
-			break
-		}
-	}
 }
 
 // C34: an agent's own dispatch file of many megabytes delays nobody. It is neither

@@ -11,6 +11,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/durable"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/internal/view"
 	"otm/pipeline"
 	"otm/slacklist"
@@ -159,7 +160,7 @@ func triggerWords(t pipeline.Trigger) string {
 // checkAgent returns what is wrong with an agent whose workspace is there; nil:
 // nothing is.
 func checkAgent(a *pipeline.Agent) *explain.Finding {
-	found, ok := view.Within(func() (*explain.Finding, error) {
+	found, err := patience.Read(a.Workspace, patience.Reader, nil, func() (*explain.Finding, error) {
 		probe := filepath.Join(a.Workspace, durable.TempPrefix+"doctor")
 		if err := durable.ReplaceVolatile(probe, nil); err != nil {
 			f := explain.New(explain.WorkspaceLocked, "agent", a.Name, "path", a.Workspace, "error", err)
@@ -168,7 +169,7 @@ func checkAgent(a *pipeline.Agent) *explain.Finding {
 		os.Remove(probe)
 		return dispatch.CommandProblem(a), nil
 	})
-	if !ok {
+	if err != nil {
 		f := explain.New(explain.WorkspaceSilent, "agent", a.Name, "path", a.Workspace)
 		return &f
 	}

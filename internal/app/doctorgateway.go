@@ -10,7 +10,6 @@ import (
 
 	"otm/dispatch/gateway"
 	"otm/internal/explain"
-	"otm/internal/view"
 	"otm/pipeline"
 )
 
@@ -94,13 +93,10 @@ func (d *doctor) gatewaySkills(ctx context.Context, client *gateway.Client, agen
 // folder than ours. A folder that is missing here proves nothing: the agent may
 // never have run, or its gateway may be on another machine. 2026.3.13 names none.
 func elsewhere(theirs, ours string) bool {
-	other, _ := view.Within(func() (bool, error) {
-		a, err := os.Stat(theirs)
-		if err != nil {
-			return false, err
-		}
-		b, err := os.Stat(ours)
-		return err == nil && !os.SameFile(a, b), err
-	})
-	return other
+	a, err := statPatiently(theirs)
+	if err != nil {
+		return false
+	}
+	b, err := statPatiently(ours)
+	return err == nil && !os.SameFile(a, b)
 }

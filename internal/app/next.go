@@ -16,6 +16,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -76,7 +77,10 @@ func aiAgent(h *Home, name, command string) (*pipeline.Agent, error) {
 
 // takeNext takes a task for an agent, reports it as begun, and prints it.
 func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON bool) error {
-	if !isDir(a.Workspace) {
+	switch info, err := statPatiently(a.Workspace); {
+	case patience.IsSilent(err):
+		return cli.Errorf(cli.TryLater, "the workspace of %s: %w", a.Name, err).Hint("mend or unmount that file system: df %s", safe.Quote(a.Workspace))
+	case err != nil || !info.IsDir():
 		return cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
 	}
 	said, err := saidInInbox(h.Box)

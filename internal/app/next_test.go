@@ -12,6 +12,7 @@ import (
 
 	"otm/dispatch"
 	"otm/internal/cli"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -89,5 +90,26 @@ func TestNextIsQuiet(t *testing.T) {
 	put(t, filepath.Join(p.h.Dir, inbox.FailedDir, "odd.json"), `{"_result":"x"}`)
 	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || out != "no task waiting\n" {
 		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+// TestC46ReadersAnswer: the workspace of an agent does not answer. Each command that
+// reads answers all the same and names the directory.
+func TestC46ReadersAnswer(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.must("otm-create", "--title", "Waits", "--agent", "devdas")
+	p.must("otm-injector", "--once")
+	ws := p.h.Config.Agents[0].Workspace
+	hung := crashtest.Hang(t, ws)
+	for _, argv := range [][]string{
+		{"otm", "next", "--agent", "devdas"}, {"otm", "why", "T-1"}, {"otm", "status"}, {"otm", "doctor"}, {"otm", "fsck"},
+	} {
+		if code, out := p.main(argv...); !strings.Contains(out, ws) || !strings.Contains(out, "does not answer") {
+			t.Errorf("%q: exit %d: %s", argv, code, out)
+		}
+	}
+	if hung.Load() != 1 {
+		t.Errorf("%d steps hang", hung.Load())
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"time"
 
+	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/install"
+	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/pipeline"
@@ -71,10 +72,9 @@ func recordOf(records *task.Store, id pipeline.TaskID) (*pipeline.Record, error)
 	return rec, err
 }
 
-// isDir reports whether a directory stands at a path.
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// statPatiently is durable.Stat with the deadline of readers.
+func statPatiently(path string) (fs.FileInfo, error) {
+	return patience.Read(path, patience.Reader, nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
 }
 
 // noteAge says how old the board is of which follows.

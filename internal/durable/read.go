@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"otm/internal/crash"
@@ -57,6 +58,11 @@ func Stat(path string) (fs.FileInfo, error) { return look("stat", path, os.Stat)
 
 // Lstat is os.Lstat for directories of ours and what they hold.
 func Lstat(path string) (fs.FileInfo, error) { return look("lstat", path, os.Lstat) }
+
+// EvalSymlinks is filepath.EvalSymlinks for directories of ours.
+func EvalSymlinks(path string) (string, error) {
+	return look("resolve", path, filepath.EvalSymlinks)
+}
 
 // ReadDir is os.ReadDir for directories of ours.
 func ReadDir(dir string) ([]fs.DirEntry, error) { return look("read directory", dir, os.ReadDir) }

@@ -12,6 +12,7 @@ import (
 
 	"otm/internal/durable"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/internal/view"
 	"otm/pipeline"
 )
@@ -24,14 +25,21 @@ func (c *check) dispatchFiles() error {
 		agent     string
 	}
 	entries := map[place]int{}
-	seen := map[string]bool{}
+	read := map[string]bool{} // workspaces; false: their entries are not known
 	for i := range c.Agents {
-		workspace := resolved(c.Agents[i].Workspace)
-		if workspace == "" || seen[workspace] {
+		workspace, err := c.resolved(c.Agents[i].Name, c.Agents[i].Workspace)
+		if err != nil {
+			return err
+		}
+		if _, known := read[workspace]; workspace == "" || known {
 			continue
 		}
-		seen[workspace] = true
 		list, ok, err := c.readDispatch(workspace)
+		read[workspace] = ok
+		if patience.IsSilent(err) {
+			c.silent(c.Agents[i].Name, c.Agents[i].Workspace)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -63,26 +71,46 @@ func (c *check) dispatchFiles() error {
 		if d == nil || d.Workspace == "" || d.FlippedAt == nil || rec.Status != pipeline.Assigned || d.TakenAt != nil || rec.GoneAt != nil {
 			continue
 		}
-		workspace := resolved(d.Workspace)
-		if seen[workspace] && entries[place{workspace, id, pipeline.FoldName(d.Agent)}] == 0 && d.MissingAt == nil && c.Quiet {
+		workspace, err := c.resolved(d.Agent, d.Workspace)
+		if err != nil {
+			return err
+		}
+		if read[workspace] && entries[place{workspace, id, pipeline.FoldName(d.Agent)}] == 0 && d.MissingAt == nil && c.Quiet {
 			c.found(RuleDispatch, id, RunAgain, explain.EntryMissing, "agent", d.Agent, "path", workspace)
 		}
 	}
 	return nil
 }
 
-func resolved(workspace string) string {
+// resolved returns the path of an agent's workspace without links, or the path as it
+// is if it is missing or does not answer. A record may name a former workspace.
+func (c *check) resolved(agent, workspace string) (string, error) {
 	if workspace == "" {
-		return ""
+		return "", nil
 	}
-	if path, err := filepath.EvalSymlinks(workspace); err == nil {
-		return path
+	path, err := patience.Read(workspace, patience.Reader, nil, func() (string, error) { return durable.EvalSymlinks(workspace) })
+	switch {
+	case err == nil:
+		return path, nil
+	case patience.IsSilent(err):
+		c.silent(agent, workspace)
+		return workspace, nil
 	}
-	return workspace
+	return workspace, unread(err)
+}
+
+// silent notes once that a workspace does not answer.
+func (c *check) silent(agent, workspace string) {
+	if !c.hung[workspace] {
+		c.hung[workspace] = true
+		c.found(RuleDispatch, 0, "", explain.WorkspaceSilent, "agent", agent, "path", workspace)
+	}
 }
 
 // maxFile bounds a dispatch file, in bytes.
 const maxFile = 64 << 20
+
+var errTooLarge = errors.New("the dispatch file is too large")
 
 // fileName is the name of the dispatch file in each workspace.
 const fileName = "task-dispatch.json"
@@ -95,12 +123,20 @@ type entry struct {
 // readDispatch reads the entries of a workspace. ok is false if they cannot be
 // read: the dispatcher reports that, or sets the file aside.
 func (c *check) readDispatch(workspace string) (list []entry, ok bool, err error) {
-	data, info, err := durable.ReadAtMost(filepath.Join(workspace, fileName), maxFile)
-	if err != nil {
-		return nil, errors.Is(err, fs.ErrNotExist), unread(err)
-	}
-	if info.Size() > maxFile {
+	data, err := patience.Read(workspace, patience.Reader, nil, func() ([]byte, error) {
+		data, info, err := durable.ReadAtMost(filepath.Join(workspace, fileName), maxFile)
+		if err == nil && info.Size() > maxFile {
+			return nil, errTooLarge
+		}
+		return data, err
+	})
+	switch {
+	case errors.Is(err, errTooLarge):
 		return nil, false, nil
+	case patience.IsSilent(err):
+		return nil, false, err
+	case err != nil:
+		return nil, errors.Is(err, fs.ErrNotExist), unread(err)
 	}
 	var file struct {
 		Dispatched []json.RawMessage `json:"dispatched"`
@@ -127,6 +163,8 @@ func (c *check) workspaces() error {
 			agents := slices.Clone(c.Agents)
 			agents.Named(name).Workspace = ""
 			c.Agents = agents
+			c.silent(name, wrong.Args["path"])
+			continue
 		case explain.WorkspaceUnreadable:
 		default:
 			continue // the other checks say what that means

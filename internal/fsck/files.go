@@ -10,6 +10,7 @@ import (
 
 	"otm/internal/durable"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -186,6 +187,24 @@ var TempFolders = []string{
 // litterAge is the age from which on a temporary file is left over.
 const litterAge = time.Hour
 
+// oldTemps lists the paths of temporary files in dir that are older than litterAge.
+func oldTemps(dir string, now time.Time) (old []string, err error) {
+	entries, err := durable.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			continue
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > litterAge { // a writer makes files
+			old = append(old, filepath.Join(dir, e.Name()))
+		}
+	}
+	return old, nil
+}
+
 func (c *check) litter() error {
 	var dirs []string
 	for _, name := range TempFolders {
@@ -197,19 +216,12 @@ func (c *check) litter() error {
 		}
 	}
 	for _, dir := range dirs {
-		entries, err := durable.ReadDir(dir)
+		old, err := patience.Read(dir, patience.Reader, nil, func() ([]string, error) { return oldTemps(dir, c.Now) })
 		if err := unread(err); err != nil {
 			return err
 		}
-		for _, e := range entries {
-			info, err := e.Info()
-			if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), durable.TempPrefix) {
-				continue // a writer makes files
-			}
-			if age := c.Now.Sub(info.ModTime()); age > litterAge {
-				path := filepath.Join(dir, e.Name())
-				c.found(RuleLitter, 0, RemoveFile, explain.Litter, "path", path)
-			}
+		for _, path := range old {
+			c.found(RuleLitter, 0, RemoveFile, explain.Litter, "path", path)
 		}
 	}
 	return c.takenAside()

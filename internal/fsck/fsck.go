@@ -92,6 +92,7 @@ type facts struct {
 	byID          map[string]*pipeline.Row
 	owners        map[string]pipeline.TaskID         // by the row
 	archived      map[pipeline.TaskID]*history.Entry // the last one of each
+	hung          map[string]bool                    // workspaces that do not answer
 	historyUnread bool                               // the history cannot be read
 	unread        map[pipeline.TaskID]error          // records that cannot be read
 	waiting       map[pipeline.TaskID]bool           // a create of it stands in the inbox
@@ -115,7 +116,7 @@ func Check(o Options) ([]Finding, error) {
 		steps: map[string][]*pipeline.Row{}, byID: map[string]*pipeline.Row{},
 		owners: map[string]pipeline.TaskID{}, archived: map[pipeline.TaskID]*history.Entry{}, waiting: map[pipeline.TaskID]bool{},
 		creates: map[pipeline.TaskID]string{}, asked: map[pipeline.TaskID]*drop.Create{},
-		reports: map[string]bool{}, processed: map[string]string{}, failed: map[string]string{}, unread: map[pipeline.TaskID]error{}}}
+		reports: map[string]bool{}, processed: map[string]string{}, failed: map[string]string{}, unread: map[pipeline.TaskID]error{}, hung: map[string]bool{}}}
 	for _, look := range []func() error{
 		c.workspaces, c.readRecords, c.readRows, c.recordsUnread, c.readHistory, c.inboxes, c.readFailed, c.readKeys, c.settled, c.updatesTwice, c.rows, c.recordsAndSteps, c.wakes, c.woken, c.dispatchFiles, c.counter, c.litter,
 	} {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -413,15 +412,7 @@ func TestCheckWhileRunning(t *testing.T) {
 func TestC46SilentWorkspace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	release := make(chan struct{})
-	var hanging sync.WaitGroup
-	t.Cleanup(func() { close(release); hanging.Wait() })
-	crashtest.Below(t, w.ws, func(string, string) error {
-		hanging.Add(1)
-		defer hanging.Done()
-		<-release
-		return nil
-	})
+	crashtest.Hang(t, w.ws)
 	w.write("tasks/.otm-tmp-1", "x")
 	old := w.o.Now.Add(-3 * time.Hour)
 	if err := os.Chtimes(filepath.Join(w.o.Dir, "tasks", ".otm-tmp-1"), old, old); err != nil {
@@ -435,5 +426,22 @@ func TestC46SilentWorkspace(t *testing.T) {
 		if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Code == want }) {
 			t.Errorf("no %s in %s", want, fmt.Sprint(findings))
 		}
+	}
+}
+
+// TestC46SilentFormerWorkspace: the record of a task names a former workspace that
+// does not answer. It is named, and nothing is claimed about its entries.
+func TestC46SilentFormerWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	former := t.TempDir()
+	w.change(func(r *pipeline.Record) { r.Dispatch.Workspace = former })
+	hung := crashtest.Hang(t, former)
+	findings, err := Check(w.o)
+	if err != nil || len(findings) != 1 || findings[0].Code != explain.WorkspaceSilent || findings[0].Args["path"] != former {
+		t.Errorf("%+v, %v", findings, err)
+	}
+	if hung.Load() != 1 {
+		t.Errorf("%d steps hang", hung.Load())
 	}
 }

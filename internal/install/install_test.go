@@ -286,6 +286,27 @@ func TestInstallAfterAWorkspaceWasMade(t *testing.T) {
 		"systemctl --user enable --now otm-board.service otm-injector.service otm-dispatcher.service otm-completion-detector.service")
 }
 
+// C46: a workspace does not answer. otm install and what looks at the units answer
+// all the same: the workspace is named, and the units stay as they are.
+func TestC46InstallWithASilentWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newInstallWorld(t)
+	ws := t.TempDir()
+	w.config(fmt.Sprintf("[agents.devdas]\nworkspace = %q\ncommand = [\"true\"]\ntrigger = \"exec\"\n", ws))
+	w.fail["systemctl --user is-failed"] = 9
+	if code := w.install(systemdUser); code != cli.OK {
+		t.Fatalf("exit %d", code)
+	}
+	before := w.files()
+	crashtest.Hang(t, ws)
+	if code := w.install(systemdUser); code != cli.OK || !strings.Contains(w.stderr.String(), fmt.Sprintf("%q does not answer", ws)) {
+		t.Errorf("exit %d: %s", code, w.stderr.String())
+	}
+	if !maps.Equal(before, w.files()) {
+		t.Errorf("the units have changed: %v", w.files())
+	}
+}
+
 func TestInstallSwitchesToTimersAndBack(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)

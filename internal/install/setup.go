@@ -21,6 +21,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/durable"
+	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/pipeline"
 )
@@ -90,7 +91,8 @@ func setupFor(o Options, c *config.Config) (setup, error) {
 		}
 		// A service that started before the folder was made may not write there.
 		// So a folder that was made since makes the unit stale.
-		if info, err := os.Stat(a.Workspace); err == nil && info.IsDir() && !slices.Contains(s.Workspaces, a.Workspace) {
+		// A workspace that does not answer counts as made: something is mounted there.
+		if err := checkWorkspace(a.Workspace); (err == nil || patience.IsSilent(err)) && !slices.Contains(s.Workspaces, a.Workspace) {
 			s.Workspaces = append(s.Workspaces, a.Workspace)
 		}
 		if a.Trigger == pipeline.TriggerGateway {
@@ -236,9 +238,22 @@ func fitToken(dir, what, table, file, env, token string, err error) error {
 	return nil
 }
 
+// checkWorkspace returns nil if a workspace is a directory. The error is a
+// *patience.SilentError if it does not answer.
+func checkWorkspace(path string) error {
+	info, err := patience.Read(path, patience.Reader, nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "stat", Path: path, Err: syscall.ENOTDIR}
+	}
+	return err
+}
+
 // warnOfAgent says what the dispatcher would not find.
 func warnOfAgent(s cli.Streams, a pipeline.Agent, o Options) {
-	if info, err := os.Stat(a.Workspace); err != nil || !info.IsDir() {
+	switch err := checkWorkspace(a.Workspace); {
+	case patience.IsSilent(err):
+		s.Warn("workspace of %s: %v", a.Name, err)
+	case err != nil:
 		s.Warn("workspace %q of %s is not a directory yet: make it, then run this again", a.Workspace, a.Name)
 	}
 	if a.Trigger != pipeline.TriggerExec || strings.ContainsRune(a.Command[0], '/') {

@@ -10,6 +10,7 @@ import (
 	"otm/dispatch"
 	"otm/internal/durable"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/pipeline"
 )
 
@@ -43,14 +44,11 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 	if a.Person {
 		return its
 	}
-	outlooks := v.outlooks
-	var answered bool
-	its.Outlook, answered, its.Err = within(func() (dispatch.Outlook, error) { return outlooks.Of(a, records) }) // it reads a file in the workspace
-	if !answered {
-		fresh := dispatch.Outlooks{Dir: v.Dir, Agents: v.Agents, Records: v.Records, Now: v.Now, Times: v.Times}
-		v.outlooks = &fresh // the call that hangs has the other one
-		its.Err = &SilentError{a.Workspace}
+	if wrong := v.Workspace(a); wrong != nil && wrong.Code == explain.WorkspaceSilent {
+		its.Err = &patience.SilentError{Path: a.Workspace}
+		return its
 	}
+	its.Outlook, its.Err = v.outlooks.Of(a, records)
 	return its
 }
 
@@ -68,47 +66,6 @@ func (v *View) AgentLog(a *pipeline.Agent) string {
 	return path
 }
 
-// Patience is how long a reader waits for a workspace, which may lie on a file
-// system that does not answer (C46).
-const Patience = 3 * time.Second
-
-// SilentError says that a directory did not answer within Patience.
-type SilentError struct{ Path string }
-
-func (e *SilentError) Error() string {
-	return e.Path + " does not answer: its file system hangs"
-}
-
-// within calls f and waits for it for at most Patience; answered is false if it
-// did not return. A call that hangs in the kernel cannot be ended: its goroutine
-// stays until the process ends, or the file system answers.
-func within[T any](f func() (T, error)) (value T, answered bool, err error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		value, err := f()
-		got <- answer{value, err}
-	}()
-	timer := time.NewTimer(Patience)
-	defer timer.Stop()
-	select {
-	case a := <-got:
-		return a.value, true, a.err
-	case <-timer.C:
-		return value, false, nil
-	}
-}
-
-// Within is for other readers that touch a workspace: it calls f, and reports
-// whether f returned within Patience. What f returns besides an error counts.
-func Within[T any](f func() (T, error)) (value T, answered bool) {
-	value, answered, _ = within(f)
-	return value, answered
-}
-
 // Workspace is what is wrong with an agent's workspace; nil: nothing is, or it
 // has none.
 func (v *View) Workspace(a *pipeline.Agent) *explain.Finding {
@@ -119,8 +76,8 @@ func (v *View) Workspace(a *pipeline.Agent) *explain.Finding {
 }
 
 // LookAtWorkspaces looks at the workspaces of all agents at the same time, and
-// returns what is wrong with each, by the agent's name. It takes no longer than
-// Patience.
+// returns what is wrong with each, by the agent's name. Each look has the deadline of
+// readers.
 func LookAtWorkspaces(agents pipeline.Agents) map[string]*explain.Finding {
 	looks := map[string]chan *explain.Finding{}
 	for i := range agents {
@@ -139,15 +96,15 @@ func LookAtWorkspaces(agents pipeline.Agents) map[string]*explain.Finding {
 	return wrong
 }
 
-// WorkspaceCache is LookAtWorkspaces for who asks again and again. It is safe for
-// use by several goroutines; its zero value is empty.
+// WorkspaceCache is LookAtWorkspaces for callers that ask again and again. It is safe
+// for use by several goroutines; its zero value is empty.
 type WorkspaceCache struct {
 	mu    sync.Mutex // guards what follows, and is held while workspaces are looked at
 	wrong map[string]*explain.Finding
 	at    time.Time
 }
 
-// workspaceAge is for how long what a WorkspaceCache knows is fresh enough.
+// workspaceAge is how long a WorkspaceCache keeps a result.
 const workspaceAge = 30 * time.Second
 
 // Get returns what is wrong with each workspace, by the agent's name.
@@ -161,10 +118,10 @@ func (c *WorkspaceCache) Get(agents pipeline.Agents, now time.Time) map[string]*
 }
 
 func lookAt(a *pipeline.Agent) *explain.Finding {
-	info, answered, err := within(func() (fs.FileInfo, error) { return durable.Stat(a.Workspace) })
+	info, err := patience.Read(a.Workspace, patience.Reader, nil, func() (fs.FileInfo, error) { return durable.Stat(a.Workspace) })
 	code, cause := explain.Code(""), ""
 	switch {
-	case !answered:
+	case patience.IsSilent(err):
 		code = explain.WorkspaceSilent
 	case errors.Is(err, fs.ErrNotExist):
 		code = explain.WorkspaceMissing

@@ -16,6 +16,7 @@ import (
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/pipeline"
 	"otm/pipeline/task"
 	"otm/slacklist"
@@ -83,7 +84,7 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 	v := &View{
 		Sources: s, Board: indexed(s.Snapshot),
 		agents: map[string]*Agent{}, records: map[pipeline.TaskID]loaded{},
-		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Records: s.Records, Now: s.Now, Times: s.Times},
+		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Records: s.Records, Now: s.Now, Times: s.Times, Wait: patience.Reader},
 	}
 	var err error
 	if v.Inbox, err = readFiles(s.Dir, s.CountOnly); err != nil {

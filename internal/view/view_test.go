@@ -6,13 +6,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/pipeline"
 	"otm/slacklist"
 )
@@ -65,15 +66,7 @@ func TestC46SilentWorkspace(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	release := make(chan struct{})
-	var hanging sync.WaitGroup
-	t.Cleanup(func() { close(release); hanging.Wait() })
-	crashtest.Below(t, hangs, func(string, string) error {
-		hanging.Add(1)
-		defer hanging.Done()
-		<-release
-		return nil
-	})
+	crashtest.Hang(t, hangs)
 	agents := pipeline.Agents{
 		{Name: "hangs", Workspace: hangs, Trigger: pipeline.TriggerExec}, {Name: "well", Workspace: well, Trigger: pipeline.TriggerExec},
 		{Name: "gone", Workspace: filepath.Join(well, "no such")}, {Name: "file", Workspace: file}, {Name: "person", Person: true},
@@ -89,6 +82,36 @@ func TestC46SilentWorkspace(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q", agents[i].Name, got, want)
+		}
+	}
+}
+
+// TestC46LooksOnce: many workspaces do not answer, and a page looks again and again.
+// One step hangs for each of them, and each is named by every look.
+func TestC46LooksOnce(t *testing.T) {
+	t.Parallel()
+	var agents pipeline.Agents
+	var hung []*atomic.Int32
+	var rows []pipeline.Row
+	for n := range 10 {
+		ws := t.TempDir()
+		hung = append(hung, crashtest.Hang(t, ws))
+		agents = append(agents, pipeline.Agent{Name: fmt.Sprintf("a%d", n), Label: fmt.Sprintf("a%d", n), Workspace: ws})
+		rows = append(rows, pipeline.Row{ID: fmt.Sprintf("R%d", n), TaskID: fmt.Sprintf("T-0000%d", n+1), Assignee: agents[n].Label})
+	}
+	var cache WorkspaceCache
+	for look := range 3 {
+		v := load(t, agents, rows)
+		v.Workspaces = cache.Get(agents, v.Now.Add(time.Duration(look)*time.Hour))
+		for i := range agents {
+			if its := v.Agent(&agents[i]); !patience.IsSilent(its.Err) || !strings.Contains(its.Err.Error(), agents[i].Workspace) {
+				t.Errorf("look %d, %s: %v", look, agents[i].Name, its.Err)
+			}
+		}
+	}
+	for i, n := range hung {
+		if n.Load() != 1 {
+			t.Errorf("%d steps hang in the workspace of %s", n.Load(), agents[i].Name)
 		}
 	}
 }

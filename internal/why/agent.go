@@ -9,6 +9,7 @@ import (
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/internal/view"
 	"otm/pipeline"
 )
@@ -41,7 +42,7 @@ func toTake(v *view.View, t *view.Task, since time.Time) draft {
 			return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
 		}
 	}
-	var silent *view.SilentError
+	var silent *patience.SilentError
 	switch {
 	case errors.As(its.Err, &silent):
 		return d.plus(explain.WorkspaceSilent, "agent", name, "path", silent.Path)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"otm/internal/crash"
@@ -38,6 +39,24 @@ func init() {
 func Below(t testing.TB, dir string, f func(step, path string) error) {
 	asked.Store(dir, ask(f))
 	t.Cleanup(func() { asked.Delete(dir) })
+}
+
+// Hang has each step on dir and on files below it block, as on a file system that
+// does not answer, until the test ends. It returns the number of steps that blocked
+// so far.
+func Hang(t testing.TB, dir string) *atomic.Int32 {
+	var n atomic.Int32
+	var hanging sync.WaitGroup
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release); hanging.Wait() })
+	Below(t, dir, func(string, string) error {
+		n.Add(1)
+		hanging.Add(1)
+		defer hanging.Done()
+		<-release
+		return nil
+	})
+	return &n
 }
 
 // Refusal is one step that is refused.
