@@ -18,22 +18,9 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	}
 	before := s.state
 	reconfigured := before.configured(s.agent)
-	end, over := s.endOfRun()
-	if over {
-		if s.unread, err = wg.unread(s.agent, end.run.Ended); err != nil {
-			return err
-		}
-		// A report that left the inbox before that look, and the exit of the process,
-		// may have been noted since the records were read.
-		s.reload(wg.Records)
-		end, over = s.endOfRun()
-	}
-	over = over && !s.unread
-	if over && end.killed {
-		if err := wg.noteKilled(ctx, s); err != nil {
-			return err
-		}
-		end, over = s.endOfRun()
+	end, over, err := wg.countedEnd(ctx, s)
+	if err != nil {
+		return err
 	}
 	hanging, lingers := s.hangsSince(), s.lingersOn()
 	if over || reconfigured || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
@@ -57,17 +44,38 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	return err
 }
 
-// killed is how a process ended whose helper was killed with it.
+// countedEnd returns the end of the agent's last run if it counts by now; false:
+// there is no such end. It sets s.unread.
+func (wg *waking) countedEnd(ctx context.Context, s *situation) (end runEnd, over bool, err error) {
+	if end, over = s.endOfRun(); !over {
+		return end, false, nil
+	}
+	if s.unread, err = wg.unread(s.agent, end.run.Ended); err != nil {
+		return end, false, err
+	}
+	// A report that left the inbox before that look, and the exit of the process, may
+	// have been noted since the records were read.
+	s.reload(wg.Records)
+	if end, over = s.endOfRun(); !over || s.unread {
+		return end, false, nil
+	}
+	if end.killed {
+		if err := wg.noteKilled(ctx, s); err != nil {
+			return end, false, err
+		}
+		end, over = s.endOfRun()
+	}
+	return end, over, nil
+}
+
+// killed is the exit of a process whose helper was killed with it.
 const killed = "killed; nobody saw how"
 
-// noteKilled writes into the record of the last wake that its process has ended,
-// durably: the helper, which does this, was killed.
+// noteKilled notes in the record of the last wake that its process has ended,
+// durably. The helper usually does this, but it was killed.
 func (wg *waking) noteKilled(ctx context.Context, s *situation) error {
 	of, w := s.lastWake()
-	end := RunEnd{}
-	if waker := wg.Wakers[pipeline.Trigger(w.Via)]; waker != nil {
-		end, _, _ = waker.Ended(ctx, w.Key)
-	}
+	end, _, _ := wg.askWaker(ctx, w) // for the log's path
 	_, err := wg.Records.Change(ctx, of.TaskID, func(r *pipeline.Record) error {
 		mine := wakeNamed(r, w.Key)
 		if mine == nil || mine.Ended != nil {
@@ -81,8 +89,8 @@ func (wg *waking) noteKilled(ctx context.Context, s *situation) error {
 	return err
 }
 
-// noteRest notes whether the agent has work after runs without progress, and forgets
-// an otm resume that was followed, or has nothing to start.
+// noteRest notes whether the agent rests (AgentState.Rests), durably. It clears an
+// otm resume that led to a start or found no work.
 func (wg *waking) noteRest(ctx context.Context, s *situation) error {
 	_, w := s.lastWake()
 	idle := s.planWake().action == rest

@@ -55,6 +55,27 @@ func TestC1UnreadReports(t *testing.T) {
 	want(t, "of others, and later", failures(), 1)
 }
 
+// A pass reads the inbox once for all runs that ended before, and again for a run
+// that ended later.
+func TestInboxReadOnceAPass(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	read := func() (map[pipeline.TaskID]time.Time, error) {
+		reads++
+		return map[pipeline.TaskID]time.Time{pipeline.TaskID(reads): minute(0)}, nil
+	}
+	u := unreadReports{read: read, now: func() time.Time { return minute(5) }}
+	for _, c := range []struct {
+		ended float64
+		want  pipeline.TaskID // in the inbox as it was read
+	}{{1, 1}, {4, 1}, {5, 2}, {6, 3}, {1, 3}} {
+		dropped, err := u.droppedBy(minute(c.ended))
+		if _, ok := dropped[c.want]; !ok || err != nil {
+			t.Errorf("ended at minute %v: %v, %v, want %v", c.ended, dropped, err, c.want)
+		}
+	}
+}
+
 // The state of one agent cannot be written: the others are woken.
 func TestAgentStateUnwritable(t *testing.T) {
 	t.Parallel()
