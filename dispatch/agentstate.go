@@ -42,14 +42,14 @@ type AgentState struct {
 	// Stumbled counts, for each unfinished task, the runs in a row that were given
 	// it and ended without progress. otm next gives another task first.
 	Stumbled map[pipeline.TaskID]int `json:"stumbled,omitempty"`
-	// Blocked is, for each open task, when the agent blocked it in a run for which
-	// that counted as progress. It counts again when a person has moved the task.
+	// Blocked is, for each open task, when a block of the agent last counted as
+	// progress. The next block counts once a person has moved the task.
 	Blocked map[pipeline.TaskID]time.Time `json:"blocked,omitempty"`
-	// Rests is whether the agent has no work after runs without progress: nothing is
-	// planned for it then, and nothing is wrong.
+	// Rests reports whether the agent has no work left after runs without progress: it
+	// is not started then, and nothing is wrong.
 	Rests bool `json:"rests,omitempty"`
-	// Resumed is when a person asked for a start with otm resume; zero: nobody did, or
-	// it was started since.
+	// Resumed is when a person asked for a start with otm resume; zero: nobody did
+	// since the last start.
 	Resumed time.Time `json:"resumedAt,omitzero"`
 	// Hangs is when the agent's process was woken, if it takes nothing while tasks
 	// wait; zero: it does not hang.
@@ -226,8 +226,8 @@ func changeAgentState(ctx context.Context, dir, agent string, f func(*AgentState
 // at a time.
 const stateWait = 10 * time.Second
 
-// Resume forgets the failures of an agent, and has the next pass start it if it has
-// unfinished work and no process, even where a run may be under way at the gateway.
+// Resume forgets the failures of an agent. The next pass starts it if it has unfinished
+// work and no process, even if a run at the gateway may go on.
 // It returns the state before. It is durable on return.
 func Resume(ctx context.Context, dir, agent string, now time.Time) (was AgentState, err error) {
 	_, err = changeAgentState(ctx, dir, agent, func(a *AgentState) {
@@ -258,8 +258,7 @@ func startOf(a *pipeline.Agent) (table, program string) {
 }
 
 // configured notes how the agent is started now, and reports whether that changed. A
-// program that is not found changes nothing: a single run in another shell has another
-// PATH.
+// program that is not found is no change: a manual run may have another PATH.
 func (a *AgentState) configured(agent *pipeline.Agent) (changed bool) {
 	table, program := startOf(agent)
 	changed = a.Config != table || program != "" && a.Program != program

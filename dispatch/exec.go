@@ -278,9 +278,9 @@ func exitCode(cmd *exec.Cmd) *int {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// noteEnd writes into the record how the command ended, durably. Where the disk
-// refuses, it tries again for as long as noteFor: an exit code that is not noted would
-// count as a failure. If the helper is killed before, the free lock shows the end.
+// noteEnd writes into the record how the command ended, durably. If the disk refuses,
+// it retries for noteFor: without its exit code, the run would count as a failure. If
+// the helper is killed before, the free lock shows the end.
 func noteEnd(ctx context.Context, records pipeline.Records, s *spec, log, how string, code *int, now time.Time) {
 	giveUp := time.After(noteFor)
 	for {
@@ -304,7 +304,7 @@ func noteEnd(ctx context.Context, records pipeline.Records, s *spec, log, how st
 	}
 }
 
-// Bounds of the tries to note the end of a command.
+// How long, and after which pause, noteEnd retries.
 const (
 	noteFor   = time.Minute
 	noteAgain = time.Second

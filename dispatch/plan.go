@@ -252,11 +252,11 @@ func (s *situation) endOfRun() (runEnd, bool) {
 	return e, true
 }
 
-// gotOn reports whether the run of a wake got a task on, by what was heard of its
-// agent. Only what an agent can do a bounded number of times counts, or it would be
-// started for ever: tick an open step, end the task, or block it until the run ends.
-// A block counts once until a person moves the task, or two tasks could be blocked in
-// turn: counted is when it last did; zero: never.
+// gotOn reports whether the run of a wake made progress on a task, by its agent's
+// reports. Only reports that an agent can make a bounded number of times count, or OTM
+// would start it for ever: tick an open step, end the task, or block it until the run
+// ends. A block counts once until a person moves the task; otherwise an agent could
+// block two tasks in turn. counted is when a block last counted; zero: never.
 func gotOn(r *pipeline.Record, h pipeline.Heard, w *pipeline.Wake, counted time.Time) bool {
 	switch {
 	case h.Progress.After(w.AskedAt):
@@ -312,9 +312,8 @@ func (s *situation) work() []*pipeline.Record {
 }
 
 // isFree reports whether an agent without a process is known not to be at work, by
-// its trigger and its last wake. A command's process is a fact: without one the agent
-// is free, whoever moved its tasks. At the gateway, the known end of the last run is
-// one.
+// its trigger and its last wake. An exec agent without a process is free. An agent at
+// the gateway is free once the end of its last run is known.
 func isFree(trigger pipeline.Trigger, w *pipeline.Wake) bool {
 	exec := trigger == pipeline.TriggerExec
 	if w == nil {
