@@ -83,7 +83,7 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	case err != nil || !info.IsDir():
 		return cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
 	}
-	said, err := saidInInbox(h.Box)
+	said, err := saidInInbox(h)
 	if err != nil {
 		return err
 	}

@@ -113,3 +113,22 @@ func TestC46ReadersAnswer(t *testing.T) {
 		t.Errorf("%d steps hang", hung.Load())
 	}
 }
+
+// TestNextPassesOverAnUnreadableReport: one report that cannot be read, of whomever,
+// keeps no agent from its next task.
+func TestNextPassesOverAnUnreadableReport(t *testing.T) {
+	t.Parallel()
+	p := newBusy(t)
+	bad := filepath.Join(p.h.Box.Dir(inbox.TaskUpdates), "bad.json")
+	put(t, bad, "{}")
+	crashtest.Below(t, p.h.Dir, func(step, path string) error {
+		if step == "read" && path == bad {
+			return syscall.EACCES
+		}
+		return nil
+	})
+	code, out := p.main("otm", "next", "--agent", "devdas")
+	if code != cli.OK || !strings.Contains(out, "T-00001 Over") || !strings.Contains(out, "warning: a report that waits was passed over: read "+bad+": permission denied") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}

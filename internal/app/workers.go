@@ -126,7 +126,7 @@ func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience 
 	wakers, stopWakers := newWakers(h, log, patience > 0)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: messageDir(h), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: log, Now: h.Now, Patience: patience,
-		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops, Unread: func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h.Box), nil }, Answered: func() { slacklist.TouchChanged(h.Dir) },
+		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops, Unread: func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h.Box, h.Now()), nil }, Answered: func() { slacklist.TouchChanged(h.Dir) },
 		Times: h.Config.Times,
 	}
 	c = &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}

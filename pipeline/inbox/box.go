@@ -59,12 +59,19 @@ func TimeOf(name string) (time.Time, bool) {
 }
 
 // Dropped is when the file was delivered: the time in its name, else, as with
-// foreign names, that of its last change.
-func (f File) Dropped() time.Time {
-	if at, ok := TimeOf(f.Name); ok {
-		return at
+// foreign names, that of its last change. Its writer sets both, so it is at most now
+// and the time at which the system last saw the file change.
+func (f File) Dropped(now time.Time) time.Time {
+	at, ok := TimeOf(f.Name)
+	if !ok {
+		at = f.Info.ModTime()
 	}
-	return f.Info.ModTime()
+	for _, bound := range []time.Time{f.Changed(), now} {
+		if at.After(bound) {
+			at = bound
+		}
+	}
+	return at
 }
 
 // IsNewName reports whether a file of this name is one that our own commands

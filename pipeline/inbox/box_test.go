@@ -268,3 +268,34 @@ func TestRead(t *testing.T) {
 		t.Errorf("Read of a file that has gone: %v, want fs.ErrNotExist", err)
 	}
 }
+
+// C1: the writer of a drop sets the time in its name, and that of its last change. A
+// time ahead would make what is known of its agent lie ahead for ever.
+func TestC1DroppedIsNeverAhead(t *testing.T) {
+	t.Parallel()
+	ahead := time.Now().AddDate(100, 0, 0)
+	for _, name := range []string{NewName(ahead, "id"), "foreign.json"} {
+		b := box(t)
+		f, _ := deliver(t, b, TaskUpdates, name, "{}")
+		if err := os.Chtimes(b.path(f), ahead, ahead); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(b.path(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Info = info
+		if got := f.Dropped(ahead); !got.Equal(f.Changed()) {
+			t.Errorf("%s: dropped %v, changed %v", name, got, f.Changed())
+		}
+		now := f.Changed().Add(-time.Hour) // the clock was set back
+		if got := f.Dropped(now); !got.Equal(now) {
+			t.Errorf("%s: dropped %v, now %v", name, got, now)
+		}
+	}
+	before := time.Date(2020, 1, 2, 3, 4, 5, 6, time.UTC)
+	f, _ := deliver(t, box(t), TaskUpdates, NewName(before, "id"), "{}")
+	if got := f.Dropped(time.Now()); !got.Equal(before) {
+		t.Errorf("dropped %v, want %v", got, before)
+	}
+}

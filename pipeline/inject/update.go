@@ -233,7 +233,7 @@ func (up *updates) apply(ctx context.Context, b pipeline.Batch, f inbox.File, re
 	}
 	ticked := tickedRows(rec)
 	var changed *changedError // a record that is rebuilt from the row contains the update
-	if _, err := up.change(ctx, rec, func(r *pipeline.Record) { up.applied(r, u, f.Dropped()) }); err != nil && !errors.As(err, &changed) {
+	if _, err := up.change(ctx, rec, func(r *pipeline.Record) { up.applied(r, u, f.Dropped(up.Now())) }); err != nil && !errors.As(err, &changed) {
 		return ownTrouble(err)
 	}
 	up.Log.Info("applied update", "task", rec.TaskID, "status", u.Status, "steps", len(u.StepsDone), "agent", rec.Agent)

@@ -1101,3 +1101,17 @@ func TestC1FailedReportIsNotHeard(t *testing.T) {
 		t.Errorf("heard %+v, before %+v", h, before)
 	}
 }
+
+// C1: a report whose name has a time far ahead counts from now.
+func TestC1NameFromTheFuture(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.put(inbox.TaskUpdates, inbox.NewName(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), pipeline.NewDropID()), []byte(`{"taskId":"T-00001","subtasksDone":["x"]}`))
+	w.sweepTo(1, 0, 0)
+	if h := w.rec(1).HeardOf("devdas"); h.Progress.IsZero() || h.Progress.After(w.clock.Now()) || h.At.After(w.clock.Now()) {
+		t.Errorf("heard %+v at %v", h, w.clock.Now())
+	}
+}
