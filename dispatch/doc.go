@@ -9,6 +9,7 @@
 //	agent-states/<agent>.json        how the agent's last runs ended (AgentState)
 //	locks/dispatch-<device>-<inode>  held while the dispatch file of a workspace is changed
 //	locks/exec-<agent>               held for the life of a started agent
+//	locks/execgroup-<agent>          the same; its children inherit it (group.go)
 //	tasks/                           the records of tasks (package pipeline, Record)
 //
 // # Order

@@ -57,7 +57,7 @@ type spec struct {
 
 // Running implements Waker.
 func (x *Exec) Running(agent string) bool {
-	_, held := lock.Holder(execLock(x.Dir, agent))
+	_, held := agentProcess(x.Dir, agent)
 	return held
 }
 
@@ -195,7 +195,14 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 		return 1
 	}
 	ctx := context.Background()
+	stop := endSignals()
 	l, err := lock.Acquire(ctx, execLock(s.Dir, s.Agent), helperWait)
+	var group *lock.Group
+	if err == nil {
+		if group, err = lock.AcquireGroup(ctx, groupLock(s.Dir, s.Agent), helperWait); err != nil {
+			l.Release()
+		}
+	}
 	if err != nil {
 		answer := helperBusy
 		if held := (*lock.HeldError)(nil); !errors.As(err, &held) {
@@ -204,19 +211,31 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 		fmt.Fprintln(stdout, answer)
 		return 1
 	}
-	cmd, log, err := s.start(now())
+	cmd, log, err := s.start(now(), group.File())
 	if err != nil {
+		group.Release()
 		l.Release() // before the answer: its reader may check the lock at once
 		fmt.Fprintln(stdout, oneLine(err))
 		return 1
 	}
 	defer log.Close()
 	fmt.Fprintln(stdout, helperStarted)
-	how := howEnded(cmd, cmd.Wait())
+	err, stopped := waitFor(cmd, stop)
+	how := howEnded(cmd, err)
 	log.End(fmt.Sprintf("[%s] ended: %s", now().UTC().Format(time.RFC3339), how))
 	noteEnd(ctx, open(s.Dir), &s, log.file.Name(), how, exitCode(cmd), now())
+	allEnded := true
+	if stopped || bySignal(cmd) {
+		group.Leave()
+		allEnded = endGroup(groupLock(s.Dir, s.Agent))
+	} else {
+		group.Release()
+	}
 	l.Release()
 	ended(s.Dir)
+	if !allEnded {
+		signalGroup(syscall.SIGKILL) // all is noted: we end with them
+	}
 	return 0
 }
 
@@ -226,7 +245,7 @@ const helperWait = 200 * time.Millisecond
 
 // start starts the agent's command without a shell. The command has the helper's
 // environment and is found in its PATH.
-func (s *spec) start(now time.Time) (*exec.Cmd, *execLog, error) {
+func (s *spec) start(now time.Time, inherit *os.File) (*exec.Cmd, *execLog, error) {
 	log, err := openExecLog(s.LogDir, s.Key, now)
 	if err != nil {
 		return nil, nil, fmt.Errorf("no log: %w", err)
@@ -235,7 +254,7 @@ func (s *spec) start(now time.Time) (*exec.Cmd, *execLog, error) {
 	cmd.Dir = s.Workspace
 	cmd.Stdin = strings.NewReader(s.Message + "\n")
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttr()
+	cmd.SysProcAttr, cmd.ExtraFiles = childAttr(), []*os.File{inherit}
 	cmd.WaitDelay = leftOpen
 	if err := cmd.Start(); err != nil {
 		log.discard() // else empty logs would push out the others
@@ -270,10 +289,19 @@ func exitCode(cmd *exec.Cmd) *int {
 		return nil
 	}
 	code := cmd.ProcessState.ExitCode()
-	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		code = 128 + int(ws.Signal())
+	if bySignal(cmd) {
+		code = 128 + int(cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 	}
 	return &code
+}
+
+// bySignal reports whether a signal ended a command.
+func bySignal(cmd *exec.Cmd) bool {
+	if cmd.ProcessState == nil {
+		return false
+	}
+	ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && ws.Signaled()
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"otm/internal/explain"
-	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
 )
@@ -32,6 +31,8 @@ type Health struct {
 	LastRun   *EndedRun // the last run that ended; nil: none is known
 	NextStart time.Time // when it may be started again; zero: at once
 	PID       int       // of the process that holds its lock, and of its group; 0: none runs, or not known
+	Running   bool      // its process runs, or what a killed one left
+	Started   time.Time // when that process was started; zero: none runs, or not known
 	// Lingers is the task on which the process still works although a person ended it
 	// or put it off; 0: there is none.
 	Lingers pipeline.TaskID
@@ -44,8 +45,12 @@ func AgentHealth(dir string, a *pipeline.Agent) (Health, error) {
 	if err != nil {
 		return Health{Agent: a.Name}, err
 	}
-	pid, held := lock.Holder(execLock(dir, a.Name))
-	return state.health(held, pid), nil
+	pid, held := agentProcess(dir, a.Name)
+	h := state.health(held, pid)
+	if h.Running = held; held {
+		h.Started = startedAt(dir, a.Name)
+	}
+	return h, nil
 }
 
 // health returns the health that the state tells.

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"time"
 
-	"otm/internal/lock"
 	"otm/pipeline"
 )
 
@@ -45,7 +44,7 @@ func (o *Outlooks) Of(a *pipeline.Agent, tasks []*pipeline.Record) (Outlook, err
 	}
 	files := &workspaces{wait: o.Wait}
 	s := &situation{agent: a, records: tasks, gone: gone, idle: files.idleSince(o.Agents, a), now: o.Now, times: o.Times}
-	pid, held := lock.Holder(execLock(o.Dir, a.Name))
+	pid, held := agentProcess(o.Dir, a.Name)
 	s.running = held
 	if s.state, err = LoadAgentState(o.Dir, a.Name); err != nil {
 		return Outlook{}, err

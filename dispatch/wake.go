@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"otm/internal/explain"
-	"otm/internal/lock"
 	"otm/pipeline"
 )
 
@@ -138,7 +137,7 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *exp
 func (wg *waking) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
 	s := &situation{agent: a, idle: wg.files.idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
 	// A process from before the trigger was changed counts too.
-	pid, held := lock.Holder(execLock(wg.Dir, a.Name))
+	pid, held := agentProcess(wg.Dir, a.Name)
 	s.pid = pid
 	s.running = held || waker.Running(a.Name)
 	mine := map[pipeline.TaskID]bool{}

@@ -10,6 +10,7 @@ import (
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/cli"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/slacklist"
@@ -56,7 +57,12 @@ func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), resumed(a, was, h.residents().running(heartbeat.Dispatcher)))
+		said := resumed(a, was, h.residents().running(heartbeat.Dispatcher))
+		if is, err := dispatch.AgentHealth(h.Dir, a); err == nil && is.Running {
+			f := explain.New(explain.AgentRuns, "agent", a.Name, "pid", is.PID, "since", is.Started)
+			said = withNext(&f, h.Now())
+		}
+		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), safe.Escape(said))
 	}
 	return slacklist.TouchChanged(h.Dir)
 }

@@ -285,7 +285,7 @@ func TestWhy(t *testing.T) {
 			w.byCommand()
 			w.woken(started, 1)
 			w.runs()
-		}, "runs and has taken nothing for 1h", "or end it: kill ", true},
+		}, "runs and has taken nothing for 1h", "or end it with all that it started: kill -- -", true},
 		{"its process has begun", func(w *whyWorld) {
 			w.byCommand()
 			w.woken(func(_ int, wake *pipeline.Wake) {
@@ -348,7 +348,7 @@ func TestWhy(t *testing.T) {
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Cancelled,
 				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
 			w.runs()
-		}, "still runs for T-00002, which is cancelled: nothing else is started meanwhile", fmt.Sprintf("or end it: kill %d", os.Getpid()), true},
+		}, "still runs for T-00002, which is cancelled: nothing else is started meanwhile", fmt.Sprintf("or end it with all that it started: kill -- -%d", os.Getpid()), true},
 		// C1, C3: the state of the agent says more than its last wake.
 		{"its agent is left alone (C3)", func(w *whyWorld) {
 			w.byCommand()

@@ -1,0 +1,98 @@
+package dispatch
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"otm/internal/lock"
+	"otm/pipeline"
+)
+
+// hangs starts alpha with a command that hangs. It returns its process, and a channel
+// that is closed when all that opened the pipe alive are gone.
+func (w *world) hangs(alive string) (pid int, gone <-chan string) {
+	w.Helper()
+	up, gone := w.fifo("up"), w.fifo(alive)
+	w.create("x", "alpha", pipeline.Normal)
+	want(w.T, "woken", w.pass().Woken, 1)
+	w.line(up)
+	h, err := AgentHealth(w.dir, w.agent("alpha"))
+	if err != nil || h.PID == 0 || !h.Running || h.Started.IsZero() {
+		w.Fatalf("its process: %+v, %v", h, err)
+	}
+	return h.PID, gone
+}
+
+// C5: what the hint says ends a process with all that it started, and its end is
+// noted: show has a line of it, and the next one starts after a pause.
+func TestC5HintEndsTheGroup(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(pid int) error{
+		"kill -- -PID": func(pid int) error { return syscall.Kill(-pid, syscall.SIGTERM) },
+		"kill PID":     func(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newExecWorld(t, `(exec 4> alive; exec sleep 1000) & exec 4> alive; echo up > up; wait`)
+			pid, gone := w.hangs("alive")
+			if err := end(pid); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "it is gone with its child", w.line(gone), "")
+			w.ended()
+			wake := w.record(1).Wakes[0]
+			want(t, "the end", words(wake.Exit, *wake.Code, wake.Log != ""), "killed by signal 15 143 true")
+			want(t, "show", detailOf(w.record(1), "ended"), "process of alpha: killed by signal 15")
+			want(t, "then", w.pass().Woken, 0)
+		})
+	}
+}
+
+// The helper alone is killed, and its command with it. A child lives on: nothing is
+// started beside it, and the group can be ended as before.
+func TestKilledHelperLeavesAChild(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `(trap '' TERM; exec 4> alive; while :; do sleep 1000; done) & echo up > up; exec sleep 1000`)
+	pid, gone := w.hangs("alive")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.ended()
+	h, err := AgentHealth(w.dir, w.agent("alpha"))
+	want(t, "what it left runs", words(h.Running, h.PID == pid, err), "true true <nil>")
+	want(t, "nothing is started beside it", w.pass().Woken, 0)
+	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "it is gone", w.line(gone), "")
+	free, err := lock.AcquireGroup(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Release()
+	w.pass()
+	want(t, "the end is noted", w.record(1).Wakes[0].Exit, killed)
+}
+
+// A command that a signal ended takes its children along.
+func TestSignalledCommandTakesChildrenAlong(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `(exec 4> alive; exec sleep 1000) & exec 5> alive; kill -9 $$`)
+	gone := w.fifo("alive")
+	w.create("x", "alpha", pipeline.Normal)
+	want(t, "woken", w.pass().Woken, 1)
+	want(t, "its child is gone", w.line(gone), "")
+	w.ended()
+	want(t, "the end", w.record(1).Wakes[0].Exit, "killed by signal 9")
+}
+
+// detailOf is the detail of the last event of a kind in a task's history.
+func detailOf(r *pipeline.Record, what string) (detail string) {
+	for _, e := range r.History {
+		if e.What == what {
+			detail = e.Detail
+		}
+	}
+	return detail
+}
