@@ -25,7 +25,7 @@ type waiting struct {
 
 	read   bool            // what follows is known
 	task   pipeline.TaskID // 0: it names none
-	agent  string          // of a create, folded
+	agent  string          // whose task it is, folded; of an update, see line.agentOf; "": not known
 	title  string          // of a create
 	dropID string          // of a create
 	issued bool            // a create that otm-create wrote: the counter gave its id out for it
@@ -33,31 +33,44 @@ type waiting struct {
 
 func (w *waiting) key() delivered { return delivered{w.file.Kind, w.file.Name} }
 
-// turn is who takes turns: reports of one task come in order, creates of one
-// agent as well.
+// turn is whose turn a file is: that of its agent, or of its task where the agent is
+// not known. What is no drop shares one turn. So the reports on one task, and the
+// creates of one agent, come in order.
 func (w *waiting) turn() string {
-	if w.file.Kind == inbox.TaskUpdates {
-		return w.task.String()
+	if w.agent == "" {
+		return fmt.Sprintf("%s of %v", w.file.Kind, w.task)
 	}
-	return "agent " + w.agent
+	return fmt.Sprintf("%s of agent %s", w.file.Kind, w.agent)
 }
 
-// line is the order in which the files of a sweep are handled: reports before
-// creates; among reports tasks take turns, among creates agents do, so that a
-// thousand files of one delay nobody else.
+// unread reports whether a file may be a drop that could not be read.
+func (w *waiting) unread() bool { return !w.read && w.file.Regular() }
+
+// line is the order in which the files of a sweep are handled. Reports come before
+// creates, but for one create after each reportsInARow reports; agents take turns.
+// So neither a thousand files of one agent nor a steady stream of reports delays
+// the others.
 type line struct {
 	*Injector
-	served map[string]int // files handled in this sweep, by whose turn it was
+	served map[string]int             // files handled in this sweep, by whose turn it was
+	agents map[pipeline.TaskID]string // of tasks, folded, as first seen in this sweep; "": not known
+	inARow int                        // reports handled since the last create
 
 	creating map[pipeline.TaskID]bool     // tasks whose create waits
 	owners   map[pipeline.TaskID]*waiting // the creates for which the counter gave their id out
 }
 
-func newLine(in *Injector) *line { return &line{Injector: in, served: map[string]int{}} }
+func newLine(in *Injector) *line {
+	return &line{Injector: in, served: map[string]int{}, agents: map[pipeline.TaskID]string{}}
+}
 
-// look lists the inboxes, in the order in which to handle the files. If an inbox
-// cannot be listed, the other's files are returned with the error.
-func (l *line) look() (files []*waiting, err error) {
+// reportsInARow is how many reports are handled before a create has its turn.
+const reportsInARow = 8
+
+// look lists the files of the inboxes that were not handled yet, in the order in
+// which to handle them. If an inbox cannot be listed, the other's files are returned
+// with the error.
+func (l *line) look(handled map[delivered]bool) (files []*waiting, err error) {
 	updates, err := l.list(inbox.TaskUpdates)
 	creates, err2 := l.list(inbox.NewTasks)
 	l.creating, l.owners = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]*waiting{}
@@ -67,25 +80,70 @@ func (l *line) look() (files []*waiting, err error) {
 			l.owners[w.task] = w
 		}
 	}
-	// A report whose task is not known may be of any task: then all come in the
-	// order of their names.
-	if !slices.ContainsFunc(updates, func(w *waiting) bool { return w.task == 0 }) {
-		l.takeTurns(updates)
+	done := func(w *waiting) bool { return handled[w.key()] }
+	updates, creates = slices.DeleteFunc(updates, done), slices.DeleteFunc(creates, done)
+	for _, w := range updates {
+		w.agent = l.agentOf(w.task, creates)
 	}
+	l.takeTurns(updates)
 	l.takeTurns(creates)
-	return slices.Concat(updates, creates), errors.Join(err, err2)
+	return l.merge(updates, creates), errors.Join(err, err2)
+}
+
+// agentOf is the agent of a task, folded, by its record or its waiting create; "" if
+// it is not known. It stays the same for a sweep, which keeps the reports on one task
+// in one turn.
+func (l *line) agentOf(id pipeline.TaskID, creates []*waiting) string {
+	agent, known := l.agents[id]
+	if known || id == 0 {
+		return agent
+	}
+	if rec, err := l.Store.Load(id); err == nil {
+		agent = pipeline.FoldName(rec.Agent)
+	} else if i := slices.IndexFunc(creates, func(w *waiting) bool { return w.task == id }); i >= 0 {
+		agent = creates[i].agent
+	}
+	l.agents[id] = agent
+	return agent
 }
 
 // takeTurns sorts files that are in the order of their names by how many of the
-// same turn come before them.
+// same turn come before them. One that could not be read comes first: it may be a
+// report on any task, and then the others wait for it.
 func (l *line) takeTurns(files []*waiting) {
 	ranks, next := make(map[*waiting]int, len(files)), map[string]int{}
 	for _, w := range files {
+		if w.unread() {
+			ranks[w] = -1
+			continue
+		}
 		turn := w.turn()
 		ranks[w] = l.served[turn] + next[turn]
 		next[turn]++
 	}
 	slices.SortStableFunc(files, func(a, b *waiting) int { return cmp.Compare(ranks[a], ranks[b]) })
+}
+
+// merge puts reports before creates, with one create after each reportsInARow.
+func (l *line) merge(updates, creates []*waiting) []*waiting {
+	files := make([]*waiting, 0, len(updates)+len(creates))
+	for inARow := l.inARow; len(updates) > 0; {
+		if inARow >= reportsInARow && len(creates) > 0 {
+			files, creates, inARow = append(files, creates[0]), creates[1:], 0
+			continue
+		}
+		files, updates, inARow = append(files, updates[0]), updates[1:], inARow+1
+	}
+	return append(files, creates...)
+}
+
+// serve notes that a file has its turn.
+func (l *line) serve(w *waiting) {
+	l.served[w.turn()]++
+	l.inARow++
+	if w.file.Kind == inbox.NewTasks {
+		l.inARow = 0
+	}
 }
 
 // list lists one inbox in the order of names, and forgets files that have gone.

@@ -78,17 +78,14 @@ func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 	began := sw.Now()
 	handled := map[delivered]bool{}
 	for {
-		files, unlisted := sw.line.look()
+		files, unlisted := sw.line.look(handled)
 		looked, again := sw.Now(), false
 		for _, w := range files {
-			switch {
-			case ctx.Err() != nil:
+			if ctx.Err() != nil {
 				return settled, nil
-			case handled[w.key()]:
-				continue
 			}
 			handled[w.key()] = true
-			sw.line.served[w.turn()]++
+			sw.line.serve(w)
 			done, trouble := sw.handle(ctx, w)
 			sw.progress()
 			if trouble != nil {

@@ -49,9 +49,8 @@ func TestC35TakingTurns(t *testing.T) {
 	}
 }
 
-// TestC35Order: reports come first; among them tasks take turns, among creates
-// agents do. Within each the names decide. A report of an unknown task keeps all
-// in the order of their names.
+// TestC35Order: reports come first; agents take turns, and tasks whose agent is not
+// known. Within each the names decide. What is no report changes nothing of that.
 func TestC35Order(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -60,11 +59,11 @@ func TestC35Order(t *testing.T) {
 		put(inbox.NewTasks, fmt.Sprintf("c%d.json", i), fmt.Sprintf(`{"taskId":"T-0000%d","title":"x","agent":%q}`, i+1, agent))
 	}
 	for i, id := range []int{1, 1, 2, 1, 2} {
-		put(inbox.TaskUpdates, fmt.Sprintf("u%d.json", i), fmt.Sprintf(`{"taskId":"T-0000%d","result":"x"}`, id))
+		put(inbox.TaskUpdates, fmt.Sprintf("u%d.json", i), fmt.Sprintf(`{"taskId":"T-0001%d","result":"x"}`, id))
 	}
 	w.in.known = map[delivered]*waiting{}
 	look := func() string {
-		files, err := newLine(w.in).look()
+		files, err := newLine(w.in).look(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +77,68 @@ func TestC35Order(t *testing.T) {
 		t.Errorf("in the order %s, want %s", got, want)
 	}
 	put(inbox.TaskUpdates, "u5.json", "{")
-	if got, want := look(), "u0 u1 u2 u3 u4 u5 c0 c3 c4 c1 c2"; got != want {
+	if got, want := look(), "u0 u2 u5 u1 u4 u3 c0 c3 c4 c1 c2"; got != want {
 		t.Errorf("with a report that says nothing: %s, want %s", got, want)
+	}
+}
+
+// TestC35AgentsTakeTurns: one agent reports on forty tasks, and another one later on
+// one. The later report does not wait for the others, also if there is a file that is
+// no report. The agents are those of the records, and of creates that wait.
+func TestC35AgentsTakeTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const flood = 40
+	for i := range flood {
+		w.createFor("olga", pipeline.TaskID(100+i), fmt.Sprint("Flood ", i))
+	}
+	w.createFor("archibald", 1, "Of another agent")
+	w.sweepTo(flood+1, 0, 0)
+	for i := range flood {
+		w.update(pipeline.TaskID(100+i), report{result: "r"})
+	}
+	w.put(inbox.TaskUpdates, "z.json", []byte("{"))
+	w.age(inbox.TaskUpdates, "z.json", 0)
+	later := w.update(1, report{result: "r"})
+	w.createFor("archibald", 2, "Waits")
+	waits := w.update(2, report{result: "r"})
+	files, err := newLine(w.in).look(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(name string) int {
+		return slices.IndexFunc(files, func(f *waiting) bool { return f.file.Name == name })
+	}
+	if a, b := place(later), place(waits); a < 0 || a > 3 || b < a || b > 6 {
+		t.Errorf("the later reports come at %d and %d", a, b)
+	}
+}
+
+// TestC35ReportsStarveNoCreate: as long as reports come as fast as they are handled,
+// creates have a turn all the same.
+func TestC35ReportsStarveNoCreate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createFor("olga", 1, "Hers", "x")
+	w.sweepTo(1, 0, 0)
+	w.createFor("olga", 2, "Waits")
+	w.update(1, report{result: "first"})
+	reports := 1
+	w.in.Progress = func() {
+		if reports < 50 {
+			reports++
+			w.update(1, report{result: fmt.Sprint("r", reports)})
+		}
+		w.clock.Advance(relook)
+	}
+	w.sweep()
+	log := w.log.String()
+	made := strings.Index(log, "task=T-00002 row=")
+	if made < 0 {
+		t.Fatalf("no row was made; log:\n%s", log)
+	}
+	if n := strings.Count(log[:made], "applied update"); n > reportsInARow+2 || reports < 50 {
+		t.Errorf("%d of %d reports came before the create", n, reports)
 	}
 }
 
