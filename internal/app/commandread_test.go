@@ -45,7 +45,7 @@ func newRead(t *testing.T) *patient {
 }
 
 // passing is what readers say otherwise the next time, and the width of columns.
-var passing = regexp.MustCompile(` +|\b\d+(ms|s|m)\b|\d+ MiB|"[\d-]+T[\d:.]+Z"`)
+var passing = regexp.MustCompile(` +|\b\d+(ms|s|m)\b|\d+ MiB|"mib":"\d+"|"[\d-]+T[\d:.]+Z"`)
 
 // TestReadersWhereTheDiskFails: wherever in this package's code the disk refuses a
 // reader something, it says so, or answers what it answers without that. It changes
