@@ -96,9 +96,9 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 			if err != nil {
 				return nil, err
 			}
-			return tasksOnBoard(h.Config.Agents, snap, a), nil
+			return tasksOnBoard(h.Store, h.Config.Agents, snap, a), nil
 		},
-		Over: overOnBoard(snapshot),
+		Over: overOnBoard(h.Store, snapshot),
 		Warn: func(msg string) { h.Warn("%s", msg) },
 	}
 	taken, err := desk.Next(ctx, a, another)
@@ -127,32 +127,42 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	return printFailedUpdates(h, a)
 }
 
-// overOnBoard reports whether the board, when it was last read, showed a task as
-// ended or put off. If that cannot be read, the records decide alone.
-func overOnBoard(snapshot func() (*slacklist.Snapshot, error)) func(pipeline.TaskID) bool {
-	over := sync.OnceValue(func() map[pipeline.TaskID]bool {
-		ids := map[pipeline.TaskID]bool{}
+// overOnBoard reports whether the board, when it was last read, showed the row of a
+// task as ended or put off. The row is the one that the record names: a copy of it
+// bears the same id and says nothing of the task. If the row is not known, the
+// records decide alone.
+func overOnBoard(records *task.Store, snapshot func() (*slacklist.Snapshot, error)) func(pipeline.TaskID) bool {
+	over := sync.OnceValue(func() map[string]bool {
+		rows := map[string]bool{}
 		snap, err := snapshot()
 		if err != nil {
-			return ids
+			return rows
 		}
 		for i := range snap.Rows {
-			r := &snap.Rows[i]
-			if s := r.CurrentStatus(); r.Task() != 0 && (s.Finished() || s == pipeline.Pending) {
-				ids[r.Task()] = true
+			if s := snap.Rows[i].CurrentStatus(); s.Finished() || s == pipeline.Pending {
+				rows[snap.Rows[i].ID] = true
 			}
 		}
-		return ids
+		return rows
 	})
-	return func(id pipeline.TaskID) bool { return over()[id] }
+	return func(id pipeline.TaskID) bool {
+		rec, err := records.Load(id)
+		return err == nil && over()[rec.RowID]
+	}
 }
 
-// tasksOnBoard are the unfinished tasks that the board gives to an agent.
-func tasksOnBoard(agents pipeline.Agents, snap *slacklist.Snapshot, a *pipeline.Agent) (ids []pipeline.TaskID) {
+// tasksOnBoard lists the unfinished tasks that the board gives to an agent. A copy of
+// a task's row does not count.
+func tasksOnBoard(records *task.Store, agents pipeline.Agents, snap *slacklist.Snapshot, a *pipeline.Agent) (ids []pipeline.TaskID) {
 	for i := range snap.Rows {
-		if r := &snap.Rows[i]; isFor(agents, r, a) && r.Task() != 0 && !r.CurrentStatus().Finished() {
-			ids = append(ids, r.Task())
+		r := &snap.Rows[i]
+		if !isFor(agents, r, a) || r.Task() == 0 || r.CurrentStatus().Finished() {
+			continue
 		}
+		if rec, err := records.Load(r.Task()); err == nil && rec.RowID != "" && rec.RowID != r.ID {
+			continue
+		}
+		ids = append(ids, r.Task())
 	}
 	return ids
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"otm/dispatch"
+	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
@@ -129,6 +130,26 @@ func TestNextPassesOverAnUnreadableReport(t *testing.T) {
 	})
 	code, out := p.main("otm", "next", "--agent", "devdas")
 	if code != cli.OK || !strings.Contains(out, "T-00001 Over") || !strings.Contains(out, "warning: a report that waits was passed over: read "+bad+": permission denied") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+// TestNextIgnoresACopiedRow: a person duplicates the row of a task and cancels the
+// copy. The copy bears the task's id, and the task is handed out all the same.
+func TestNextIgnoresACopiedRow(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.must("otm-create", "--title", "Copied", "--agent", "devdas")
+	p.must("otm-injector", "--once")
+	p.must("otm-dispatcher", "--once")
+	_, err := p.b.Server.AddRow("U0PERSON", p.b.ListID,
+		boardtest.TextCell(p.b.Column(p, "Title", "text"), "Copied"), boardtest.TextCell(p.b.Column(p, "Task ID", "text"), "T-00001"),
+		boardtest.SelectCell(p.b.Column(p, "Assignee", "select"), "devdas"), boardtest.SelectCell(p.b.Column(p, "Status", "select"), "cancelled"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.must("otm", "list", "--fresh")
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || !strings.Contains(out, "T-00001 Copied") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }

@@ -56,14 +56,14 @@ func (b *Board) Gone(rec *pipeline.Record) bool {
 }
 
 // Waits returns the longest time for which the board's rate limit holds off one
-// of the methods; ok is false where it holds off none.
+// of the methods; ok is false if it holds off none.
 func (b *Board) Waits(methods ...string) (l slacklist.Limited, ok bool) {
-	for _, l := range b.Limits {
-		if slices.Contains(methods, l.Method) {
-			return l, true
+	for _, limit := range b.Limits {
+		if slices.Contains(methods, limit.Method) && limit.Until.After(l.Until) {
+			l, ok = limit, true
 		}
 	}
-	return l, false
+	return l, ok
 }
 
 // Full reports whether the list takes no more rows, as far as its size is
