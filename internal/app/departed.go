@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"otm/internal/config"
+	"otm/internal/durable"
 )
 
 // departed is the last step of a process that stays. If the data directory was
@@ -27,22 +29,39 @@ func departed(dir string, err error) error {
 	return err
 }
 
+// madeByResidents are the files, relative to the data directory, that running
+// processes write by themselves, in the form of filepath.Match. They have no value
+// without the rest of the directory.
+var madeByResidents = []string{
+	"*-state.json", "next-task-id.json", // heartbeats, the counter
+	"agent-states/*.json",
+	"board/*", "board/page/*", // snapshot, journal, links, sessions; for board/token see isRemains
+	"locks/*", "logs/*", "logs/exec/*", "logs/exec/*/*",
+}
+
+// isRemains reports whether running processes may have written a file, or made a
+// directory, by themselves. path is relative to the data directory.
+func isRemains(path string, e fs.DirEntry) bool {
+	dir := filepath.Dir(path)
+	if strings.HasPrefix(e.Name(), durable.TempPrefix) && (dir == "." || slices.Contains(config.Folders, dir)) {
+		return true
+	}
+	if path == filepath.Join("board", "token") {
+		return false // the board writes its rows anew, but no token
+	}
+	return e.IsDir() && slices.Contains(config.Folders, path) ||
+		slices.ContainsFunc(madeByResidents, func(pattern string) bool { matches, _ := filepath.Match(pattern, path); return matches })
+}
+
 // remains lists what is in dir and dir itself, parents first, if it is nothing
 // but what running processes write by themselves: no configuration, no format,
 // no drop, no task. Otherwise it returns nil.
 func remains(dir string) (paths []string) {
-	written := []string{"board", "locks", "logs"}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		below, _ := filepath.Rel(dir, path)
-		heartbeat, _ := filepath.Match("*-state.json", below)
-		switch {
-		case path == dir, heartbeat, below == "next-task-id.json":
-		case e.IsDir() && slices.Contains(config.Folders, below):
-		case slices.Contains(written, filepath.Dir(below)) && e.Name() != "token": // the board writes its rows anew, but no token
-		default:
+		if below, _ := filepath.Rel(dir, path); path != dir && !isRemains(below, e) {
 			return errors.New("something of value")
 		}
 		paths = append(paths, path)
