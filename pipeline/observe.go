@@ -46,8 +46,11 @@ func (r *Record) Observe(row *Row, steps []*Row, person func(*Row) string, at ti
 		changed = true
 	}
 	if row.Reason != "" && row.Reason != r.Reason {
-		saw(row, EventReason, row.Reason)
-		r.Reason, r.Answered = row.Reason, true
+		own := r.Reporting != nil && r.Reporting.Reason != nil && *r.Reporting.Reason == row.Reason
+		if !own { // else it is noted once the report has taken effect
+			saw(row, EventReason, row.Reason)
+		}
+		r.Reason, r.Answered = row.Reason, !own && person(row) != ""
 		changed = true
 	}
 	if r.observeSteps(steps, saw) {
