@@ -30,8 +30,9 @@
 //
 // # Order
 //
-// Reports come before creates. Among reports tasks take turns, among creates
-// agents do.
+// Reports come before creates, but for one create after each few reports. Agents
+// take turns. The reports on one task, and the creates of one agent, come in the
+// order of their names.
 //
 // # Failures
 //

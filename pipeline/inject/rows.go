@@ -3,7 +3,6 @@ package inject
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -92,16 +91,14 @@ func matchSteps(r *pipeline.Record, rows []*pipeline.Row) {
 	}
 }
 
-// errReadable says that a record can be read that could not be when we decided.
-var errReadable = errors.New("the record can be read again")
-
 // makeRow makes the row of a task. The record says first that the row is asked
 // for: after a crash, the row is looked for before it is made again.
 func (cr *creates) makeRow(ctx context.Context, b pipeline.Batch, f inbox.File, c *drop.Create, known *pipeline.Record, unseen bool) (*pipeline.Record, error) {
 	now := cr.Now()
 	rec, err := cr.Store.Change(ctx, c.Task.ID, func(r *pipeline.Record) error {
 		if known == nil && (r.RowID != "" || r.RowAskedAt != nil) {
-			return errReadable // there may be a row
+			// It can be read again: there may be a row.
+			return &changedError{c.Task.ID, now.Add(cr.Times.ParseableAge)}
 		}
 		cr.fill(r, f, c)
 		r.Unverified = unseen

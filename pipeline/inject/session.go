@@ -80,8 +80,18 @@ func (s *session) walk(ctx context.Context, b pipeline.Batch) error {
 		return err
 	}
 	s.refreshed = true
-	return s.Store.RaiseAbove(ctx, b)
+	if err := s.Store.RaiseAbove(ctx, b); err != nil {
+		return &counterError{err}
+	}
+	return nil
 }
+
+// counterError says that the counter of ids could not be raised: it is held or
+// damaged. Each file after a walk would meet the same.
+type counterError struct{ err error }
+
+func (e *counterError) Error() string { return e.err.Error() }
+func (e *counterError) Unwrap() error { return e.err }
 
 // certain walks the board if a walk can show the effect of a request that was
 // made at the given time. If due is zero, what the snapshot lacks was not made;

@@ -1,12 +1,15 @@
 package inject
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,8 +38,22 @@ func TestOwnTrouble(t *testing.T) {
 			}
 		}
 	}
-	if v := ownTrouble(errors.New("held")); v.stop == nil {
-		t.Errorf("what is no trouble with a file: %+v", v)
+	for _, err := range []error{context.Canceled, fmt.Errorf("walk: %w", context.DeadlineExceeded), &counterError{errors.New("held")}} {
+		if v := boardTrouble(err); v.stop == nil {
+			t.Errorf("%v concerns all files: %+v", err, v)
+		}
+	}
+}
+
+// C29: an error of a kind that nobody thought of, as of a parser, concerns the file
+// that met it. It ended every sweep for all.
+func TestC29UnknownErrorConcernsItsFile(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{json.Unmarshal([]byte("{"), new(int)), errors.New("unheard of"), strconv.ErrRange} {
+		v := ownTrouble(fmt.Errorf("settle: %w", err))
+		if v.stop != nil || !strings.Contains(v.kept, err.Error()) {
+			t.Errorf("%v: %+v", err, v)
+		}
 	}
 }
 

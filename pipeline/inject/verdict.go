@@ -1,10 +1,9 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"syscall"
 	"time"
 
@@ -58,18 +57,18 @@ func ownTrouble(err error) verdict {
 	return keep(err.Error())
 }
 
-// concernsAll reports whether the next file would meet the same error: our disk
-// or our process lacks something, or the error is not about a file, such as a
-// lock that is held.
+// concernsAll reports whether the next file would meet the same error: our disk or
+// our process lacks something, the counter cannot be used, or the sweep is to end.
+// Any other error concerns the file that met it.
 func concernsAll(err error) bool {
 	for _, lack := range []error{
 		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+		context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, lack) {
 			return true
 		}
 	}
-	var path *fs.PathError
-	var link *os.LinkError
-	return !errors.As(err, &path) && !errors.As(err, &link)
+	var counter *counterError
+	return errors.As(err, &counter)
 }
