@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,18 +43,21 @@ type slackReport struct {
 	Changed []string `json:"changed"`          // what was written
 	TOML    string   `json:"toml,omitempty"`   // lines that a person has to put into otm.toml
 	Shared  []string `json:"shared,omitempty"` // who was given access; Slack does not say who had it
-	Missing []string `json:"missing"`          // what a person has to add to the list
-	Advised []string `json:"advised"`          // optional things that the list lacks
+	// Unshared: a run of ours made the list and shared it with nobody, so that only
+	// the app sees it.
+	Unshared bool     `json:"unshared,omitempty"`
+	Missing  []string `json:"missing"` // what a person has to add to the list
+	Advised  []string `json:"advised"` // optional things that the list lacks
 }
 
 // slackInit is one run of otm init --slack. It can be run again after each
 // repair: a step that is done already changes nothing.
 type slackInit struct {
 	slackFlags
-	h        *Home
-	token    slackToken
-	report   slackReport
-	unshared bool // the list was made now, and nobody but the app can see it
+	h      *Home
+	token  slackToken
+	self   slacklist.Identity // of the token
+	report slackReport
 }
 
 func (o *slackInit) run(ctx context.Context) error {
@@ -100,6 +104,7 @@ func (o *slackInit) identify(ctx context.Context) error {
 		return cli.Errorf(cli.Credentials, "the token of %s lacks the scopes %s", id.Name, strings.Join(lacks, ", ")).
 			Hint("add them to the Slack app under OAuth & Permissions, install it anew, and run this again with the new token")
 	}
+	o.self = *id
 	o.report.Team, o.report.User = id.Team, id.Name
 	return nil
 }
@@ -123,8 +128,8 @@ func (o *slackInit) chooseList(ctx context.Context) error {
 		return nil
 	case configured == "" && o.create == "":
 		example := "F0123456789"
-		if made := o.madeList(); made != "" {
-			example = made
+		if made := o.ownMadeList(); made.ListID != "" {
+			example = made.ListID
 		}
 		return cli.Errorf(cli.Usage, "say which list: an existing one, or a new one").
 			Hint("%s", o.line(o.tokenFlags(), " --list "+example)).
@@ -133,11 +138,16 @@ func (o *slackInit) chooseList(ctx context.Context) error {
 		o.report.ListID = configured
 		return nil
 	}
-	for _, list := range []string{configured, o.madeList()} {
+	made := o.ownMadeList().ListID
+	for _, list := range []string{configured, made} {
 		if list == "" {
 			continue
 		}
 		in, err := o.client(list).Inspect(ctx, o.h.Config.Agents)
+		if list == made && list != configured && isNotThere(err) {
+			o.h.Note("the list %s, which %s names, is not there any more; another one is made", list, safe.Quote(o.madeListFile()))
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -153,16 +163,55 @@ func (o *slackInit) chooseList(ctx context.Context) error {
 	return o.makeList(ctx)
 }
 
-// madeListFile holds the id of the list that we made last: if otm.toml does not
-// name it yet, the next run goes on with it instead of making another one.
+// madeList is the list that we made last. If otm.toml does not name it yet, the next
+// run uses it and does not make another one.
+type madeList struct {
+	ListID string `json:"listId"` // "": we made none
+	// Team and User are those of the token that made it; "": not known, as files
+	// of former versions hold only the id.
+	Team string `json:"team,omitempty"`
+	User string `json:"user,omitempty"`
+	// Unshared: it was shared with nobody yet.
+	Unshared bool `json:"unshared,omitempty"`
+}
+
 func (o *slackInit) madeListFile() string { return filepath.Join(o.h.Dir, "board", "made-list") }
 
-func (o *slackInit) madeList() string {
-	data, _ := durable.ReadFile(o.madeListFile()) // if it cannot be read, no list was made
-	if id := strings.TrimSpace(string(data)); isListID(id) {
-		return id
+// madeList reads which list we made last. If the file cannot be read, we made none.
+func (o *slackInit) madeList() (made madeList) {
+	data, _ := durable.ReadFile(o.madeListFile())
+	if json.Unmarshal(data, &made) != nil {
+		made = madeList{ListID: strings.TrimSpace(string(data))}
 	}
-	return ""
+	if !isListID(made.ListID) {
+		return madeList{}
+	}
+	return made
+}
+
+// ownMadeList is madeList if our token made the list: a token of another workspace
+// or app does not see it.
+func (o *slackInit) ownMadeList() madeList {
+	made := o.madeList()
+	if made.User != "" && (made.Team != o.self.Team || made.User != o.self.User) {
+		return madeList{}
+	}
+	return made
+}
+
+// keepMade replaces what madeList reads. It is durable on return.
+func (o *slackInit) keepMade(made madeList) error {
+	data, err := json.Marshal(made)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(o.madeListFile(), append(data, '\n'))
+}
+
+// isNotThere reports whether the board says that it has no such list.
+func isNotThere(err error) bool {
+	var be *pipeline.BoardError
+	return errors.As(err, &be) && (be.Code == "list_not_found" || be.Code == "file_not_found")
 }
 
 // makeList makes the list and notes its id at once. If we crash between the two,
@@ -184,9 +233,9 @@ func (o *slackInit) makeList(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the list: %w", err)
 	}
-	o.report.ListID, o.unshared = id, len(o.shareWith) == 0
+	o.report.ListID = id
 	o.report.Changed = append(o.report.Changed, "the list "+o.create)
-	if err := durable.Replace(o.madeListFile(), []byte(id+"\n")); err != nil {
+	if err := o.keepMade(madeList{ListID: id, Team: o.self.Team, User: o.self.User, Unshared: true}); err != nil {
 		return cli.Errorf(cli.Failed, "the list %s was made, but its id could not be kept: %w", id, err).
 			Hint("%s   # goes on with this list", o.line(o.tokenFlags(), " --list "+id))
 	}
@@ -296,7 +345,7 @@ func (o *slackInit) line(token, list string) string {
 	return line
 }
 
-// share gives people and channels access.
+// share gives people and channels access, and notes whether anybody has it.
 func (o *slackInit) share(ctx context.Context) error {
 	for _, who := range o.shareWith {
 		if err := o.client(o.report.ListID).Share(ctx, who); err != nil {
@@ -305,6 +354,15 @@ func (o *slackInit) share(ctx context.Context) error {
 		}
 		o.report.Shared = append(o.report.Shared, who)
 	}
+	made := o.madeList()
+	if made.ListID != o.report.ListID || !made.Unshared {
+		return nil
+	}
+	if len(o.shareWith) > 0 {
+		made.Unshared = false
+		return o.keepMade(made)
+	}
+	o.report.Unshared = true
 	return nil
 }
 
@@ -344,7 +402,7 @@ func (o *slackInit) print() {
 	}
 	here := dirFlag(o.h.Dir, o.h.Getenv)
 	path := safe.Quote(filepath.Join(o.h.Dir, config.FileName))
-	if o.unshared {
+	if r.Unshared {
 		o.h.Note("nobody but the app can see the list yet; share it with yourself (your member ID stands in your Slack profile under ⋮): otm init --slack%s --share-with U0123456789", here)
 	}
 	if r.TOML != "" {
@@ -356,7 +414,7 @@ func (o *slackInit) print() {
 		o.h.Note("add what is missing on the list, then run this again: otm init --slack%s", here)
 	case len(o.h.Config.Agents) == 0:
 		o.h.Note("edit %s to name your agents, then run this again to see what the list lacks for them: otm init --slack%s", path, here)
-	case r.TOML != "":
+	case r.TOML != "", r.Unshared:
 		o.h.Note("then run: otm up%s", here)
 	default:
 		o.h.Note("all is set; run: otm up%s", here)

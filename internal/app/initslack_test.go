@@ -383,6 +383,58 @@ func TestC21ListThatNobodySees(t *testing.T) {
 	}
 }
 
+// TestC21StillUnseen: a list that a former run made and shared with nobody is still
+// seen by nobody when the command runs again, also after a crash. Only sharing it
+// ends that.
+func TestC21StillUnseen(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	const says = "otm: note: nobody but the app can see the list yet; share it with yourself"
+	agent := fmt.Sprintf("[agents.devdas]\nworkspace = %q\n", t.TempDir())
+	dir := slackDir(t, agent, "")
+	run := func(unseen bool, args ...string) {
+		t.Helper()
+		code, out, errs := initSlack(t, b, dir, b.Token, args...)
+		if code != cli.OK || strings.Contains(errs, says) != unseen || unseen && strings.Contains(errs, "all is set") {
+			t.Errorf("%q: exit %d: %s%s", args, code, out, errs)
+		}
+	}
+	run(true, "--token-stdin", "--create-list", "Agent tasks")
+	run(true, "--token-stdin", "--create-list", "Agent tasks")
+	var made madeList
+	if err := json.Unmarshal([]byte(content(t, filepath.Join(dir, "board", "made-list"))), &made); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "otm.toml"), fmt.Sprintf("[slack]\nlist_id = %q\ntoken_file = \"secrets/slack\"\n%s", made.ListID, agent))
+	run(true)
+	run(false, "--share-with", "U0ALICE")
+	run(false)
+	if n := b.Faults.Count("slackLists.create"); n != 1 {
+		t.Errorf("%d lists were made", n)
+	}
+}
+
+// TestInitSlackForgetsAMadeList: the list that a former run made is deleted, or was
+// made by another token. Then the command makes another one.
+func TestInitSlackForgetsAMadeList(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	for name, tt := range map[string]struct{ kept, says string }{
+		"deleted":          {`{"listId":"F0NOTHERE12"}`, "otm: note: the list F0NOTHERE12, which "},
+		"by a former otm":  {"F0NOTHERE12\n", "board/made-list names, is not there any more; another one is made"},
+		"of another token": {fmt.Sprintf(`{"listId":%q,"team":"other","user":"U0OTHER"}`, b.ListID), ""},
+		"not readable":     {"{", ""},
+	} {
+		dir := slackDir(t, "", "")
+		put(t, filepath.Join(dir, "board", "made-list"), tt.kept)
+		before := b.Faults.Count("slackLists.create")
+		code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--create-list", "Agent tasks")
+		if code != cli.OK || !strings.Contains(errs, tt.says) || b.Faults.Count("slackLists.create") != before+1 {
+			t.Errorf("%s: exit %d: %s%s", name, code, out, errs)
+		}
+	}
+}
+
 // A token that does not fit the list replaces none that does.
 func TestInitSlackKeepsAGoodToken(t *testing.T) {
 	t.Parallel()
@@ -422,15 +474,20 @@ func TestInitSlackNewToken(t *testing.T) {
 	}
 }
 
-// A list that was made is gone on with where looking at it failed.
+// A run that cannot look at the list that it made, or that a former run made, leaves
+// it to the next run.
 func TestInitSlackLookFails(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	dir := slackDir(t, "", "")
 	args := []string{"--token-stdin", "--create-list", "Agent tasks"}
-	for range 2 { // as it is made, and as it is found again
-		b.Faults.Next("files.info", boardtest.ErrorCode("file_not_found"))
-		if code, _, errs := initSlack(t, b, dir, b.Token, args...); code != cli.BadConfig || !strings.Contains(errs, "otm: hint: check the list's id") {
+	for _, tt := range []struct { // as it is made, and as it is found again
+		fault string
+		code  int
+		hint  string
+	}{{"file_not_found", cli.BadConfig, "check the list's id"}, {"missing_scope", cli.Credentials, "otm init --slack --token-stdin"}} {
+		b.Faults.Next("files.info", boardtest.ErrorCode(tt.fault))
+		if code, _, errs := initSlack(t, b, dir, b.Token, args...); code != tt.code || !strings.Contains(errs, "otm: hint: "+tt.hint) {
 			t.Errorf("exit %d: %s", code, errs)
 		}
 	}
