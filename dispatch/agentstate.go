@@ -258,11 +258,13 @@ func startOf(a *pipeline.Agent) (table, program string) {
 }
 
 // configured notes how the agent is started now, and reports whether that changed. A
-// program that is not found is no change: a manual run may have another PATH.
-func (a *AgentState) configured(agent *pipeline.Agent) (changed bool) {
+// program that is not found is no change: a manual run may have another PATH. ended
+// is whether a run has just ended: it may have changed its own program, and does not
+// forgive its own failure.
+func (a *AgentState) configured(agent *pipeline.Agent, ended bool) (changed bool) {
 	table, program := startOf(agent)
 	changed = a.Config != table || program != "" && a.Program != program
-	if changed && a.Config != "" {
+	if changed && a.Config != "" && (a.Config != table || !ended) {
 		a.forgive() // the failures belong to another configuration
 	}
 	if a.Config = table; program != "" {

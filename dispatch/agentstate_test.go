@@ -21,7 +21,7 @@ func TestC3ConfigurationForgives(t *testing.T) {
 	agent := pipeline.Agent{Name: "a", Trigger: pipeline.TriggerExec, Workspace: "/w", Command: []string{"agent-of-c3"}}
 	t.Setenv("PATH", bin)
 	a := AgentState{Agent: "a"}
-	if !a.configured(&agent) || a.configured(&agent) {
+	if !a.configured(&agent, false) || a.configured(&agent, false) {
 		t.Error("the first look notes the configuration, the second changes nothing")
 	}
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestC3ConfigurationForgives(t *testing.T) {
 	} {
 		a.Failures = 3
 		c.change()
-		if changed := a.configured(&agent); changed != c.forgives || (a.Failures == 0) != c.forgives {
+		if changed := a.configured(&agent, false); changed != c.forgives || (a.Failures == 0) != c.forgives {
 			t.Errorf("%s: changed %v, failures %d, want forgiven: %v", c.name, changed, a.Failures, c.forgives)
 		}
 	}

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,14 @@ func TestC1NoEndlessRestart(t *testing.T) {
 			w.report(pipeline.TaskID(n%2+1), pipeline.Blocked)
 			w.report(pipeline.TaskID((n+1)%2+1), pipeline.InProgress)
 		},
+		"changes its own program": func(w *world, n int) {
+			link := filepath.Join(w.agent("alpha").Workspace, "program")
+			os.Remove(link)
+			if err := os.Symlink([]string{"/bin/sh", "/usr/bin/env"}[n%2], link); err != nil {
+				w.Fatal(err)
+			}
+			w.agents[0].Command = []string{link, "true"}
+		},
 		"empties its dispatch file, looks, and finds nothing": func(w *world, _ int) {
 			w.rewrite("alpha", func(file map[string]any) { file["tasks"] = []any{} })
 			w.next("alpha")
@@ -47,7 +57,8 @@ func TestC1NoEndlessRestart(t *testing.T) {
 				}
 				w.clock.Advance(time.Second)
 			}
-			// Two blocks count once each. The first pause is 10 s, the second a minute.
+			// Two blocks count once each, as does another command. The first pause is
+			// 10 s, the second a minute.
 			if started < 2 || started > 4 {
 				t.Errorf("started %d times in 20 s", started)
 			}

@@ -17,7 +17,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		return err
 	}
 	before := s.state
-	reconfigured := before.configured(s.agent)
+	reconfigured := before.configured(s.agent, false)
 	end, over, err := wg.countedEnd(ctx, s)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 			if over {
 				*a = a.judged(end, maxFailures(&wg.Times))
 			}
-			a.configured(s.agent)
+			a.configured(s.agent, over)
 		})
 	}
 	if err == nil && s.state.Fruitless > 0 && s.askedFor() {
