@@ -25,8 +25,8 @@ type Settled struct {
 }
 
 // ReadSettled reads one settled drop; dir is ProcessedDir or FailedDir. Only
-// what OTM wrote counts as its result: the explanation beside the file, else
-// _result in a file that OTM can have written. If neither says anything, the
+// what OTM wrote counts as its result: the explanation beside the file, also while a
+// retry has put that aside, else _result in a file that OTM can have written. If neither says anything, the
 // result has no Inbox. The error is one of the file system.
 func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
 	return readSettled(b.settledPath(dir, name))
@@ -38,37 +38,35 @@ func readSettled(path string) (*Settled, error) {
 		return nil, err
 	}
 	s := &Settled{Name: filepath.Base(path)}
-	explained, found, err := readExplanation(errorPath(path))
-	if err != nil {
-		return nil, err
-	}
-	if found {
-		s.Result = explained
-		return s, nil
+	for _, explanation := range []string{errorPath(path), asidePath(path)} {
+		result, found, err := readExplanation(explanation)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			s.Result = result
+			return s, nil
+		}
 	}
 	if o, result, ok := ownResult(data); ok {
 		s.Object, s.Result = o, result
 		return s, nil
 	}
-	if s.Result, found, err = readExplanation(asidePath(path)); err != nil {
-		return nil, err
-	}
-	if !found {
-		s.Result = Result{Error: "no reason stands beside it", Class: Invalid}
-	}
+	s.Result = Result{Error: "no reason stands beside it", Class: Invalid}
 	return s, nil
 }
 
-// ownResult returns a settled drop and the _result that OTM added to it. It
-// reports false for a file that is larger than a drop can be: OTM settles such
-// a file as it is, so its _result is its writer's.
+// ownResult returns a settled drop that no explanation stands beside, and the
+// _result that OTM added to it. It reports false for a file that is larger than a
+// drop can be: OTM settles such a file as it is, so its _result is its writer's.
 func ownResult(data []byte) (*drop.Object, Result, bool) {
 	var r Result
 	o, err := drop.ParseGrown(data)
 	if err != nil || o.Get(resultKey) == nil || json.Unmarshal(o.Get(resultKey), &r) != nil {
 		return nil, Result{}, false
 	}
-	return o, r, o.Size(resultKey, skippedKey) <= drop.MaxSize
+	padded := len(data) > drop.MaxSize && len(data) > len(o.Bytes()) // as OTM would not write it
+	return o, r, o.Size(resultKey, skippedKey) <= drop.MaxSize && !padded
 }
 
 // readExplanation reads the result that stands beside a file. It reports false
@@ -194,8 +192,8 @@ func (b *Box) moveBack(kind Kind, name string) (string, error) {
 	return placed, nil
 }
 
-// asidePath is where an explanation stands while its file is moved back. It
-// counts only if nothing else explains the file.
+// asidePath is where an explanation stands while its file is moved back. Settle
+// removes one that a crash left behind.
 func asidePath(path string) string { return path + ".retry" }
 
 // deliverOnce delivers a drop under a name or the next that is free, unless it

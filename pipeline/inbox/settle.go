@@ -135,8 +135,10 @@ func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 			}
 		}
 		// An explanation that was left behind would speak of this file.
-		if err := durable.Remove(errorPath(path)); err != nil && !absent(err) && !errors.Is(err, syscall.ENAMETOOLONG) {
-			return err
+		for _, explanation := range []string{errorPath(path), asidePath(path)} {
+			if err := durable.Remove(explanation); err != nil && !absent(err) && !errors.Is(err, syscall.ENAMETOOLONG) {
+				return err
+			}
 		}
 		return durable.WriteNew(path, o.Bytes())
 	})
