@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ func SetAside(path, stamp string) (string, error) {
 		return "", err
 	}
 	for _, c := range copies {
-		if same, err := sameBytes(path, c); err != nil {
+		if same, err := SameContent(path, c, maxCompared); err != nil {
 			return "", err
 		} else if same {
 			return c, Remove(path)
@@ -83,21 +82,4 @@ func asides(path string) ([]string, error) {
 		paths[i] = a.path
 	}
 	return paths, nil
-}
-
-// sameBytes reports whether two files hold the same. What is no file, or may not
-// be read, or is very large, is like no other.
-func sameBytes(a, b string) (bool, error) {
-	var data [2][]byte
-	for i, path := range []string{a, b} {
-		var err error
-		data[i], _, err = ReadAtMost(path, maxCompared)
-		if errors.Is(err, ErrNoFile) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || len(data[i]) == maxCompared {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-	return bytes.Equal(data[0], data[1]), nil
 }

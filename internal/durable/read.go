@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -31,6 +32,18 @@ func ReadAtMost(path string, limit int64) ([]byte, fs.FileInfo, error) {
 }
 
 func readAtMost(path string, limit int64, flag int) ([]byte, fs.FileInfo, error) {
+	f, info, err := openRegular(path, flag)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	return data, info, err
+}
+
+// openRegular opens a regular file for reading, and returns its state. It does not
+// wait for a pipe.
+func openRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	if err := crash.Failed("read", path); err != nil {
 		return nil, nil, err
 	}
@@ -41,16 +54,57 @@ func readAtMost(path string, limit int64, flag int) ([]byte, fs.FileInfo, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: path, Err: ErrNoFile}
+	}
 	if err != nil {
+		f.Close()
 		return nil, nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, &fs.PathError{Op: "read", Path: path, Err: ErrNoFile}
+	return f, info, nil
+}
+
+// SameContent reports whether two files hold the same bytes. It compares their sizes
+// first, and holds little of them in memory. What is no regular file, may not be
+// read, has gone, or is larger than limit bytes, is like no other.
+func SameContent(a, b string, limit int64) (bool, error) {
+	var files [2]*os.File
+	var sizes [2]int64
+	for i, path := range []string{a, b} {
+		f, info, err := openRegular(path, syscall.O_NOFOLLOW)
+		if errors.Is(err, ErrNoFile) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		files[i], sizes[i] = f, info.Size()
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit))
-	return data, info, err
+	if sizes[0] != sizes[1] || sizes[0] > limit {
+		return false, nil
+	}
+	return sameBytes(io.LimitReader(files[0], limit), io.LimitReader(files[1], limit))
+}
+
+func sameBytes(a, b io.Reader) (bool, error) {
+	var chunks [2][32 << 10]byte
+	for {
+		n, errA := io.ReadFull(a, chunks[0][:])
+		m, errB := io.ReadFull(b, chunks[1][:])
+		for _, err := range []error{errA, errB} {
+			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+				return false, err
+			}
+		}
+		if !bytes.Equal(chunks[0][:n], chunks[1][:m]) {
+			return false, nil
+		}
+		if errA != nil || errB != nil {
+			return errA == errB, nil
+		}
+	}
 }
 
 // Stat is os.Stat for files and directories of ours.

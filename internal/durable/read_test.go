@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -49,5 +50,39 @@ func TestFileSystemOfNothing(t *testing.T) {
 	}
 	if name, err := NotLocal(nothing); name != "" || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("network file system of nothing: %q, %v", name, err)
+	}
+}
+
+// C48: contents are compared by size and then piece by piece, up to a limit.
+func TestC48SameContent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, data string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	long := strings.Repeat("x", 100<<10)
+	a := file("a", long+"1")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(a, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		other string
+		limit int64
+		same  bool
+	}{
+		{file("same", long+"1"), 1 << 20, true}, {file("last", long+"2"), 1 << 20, false}, {file("longer", long+"11"), 1 << 20, false},
+		{file("beyond", long+"1"), 100 << 10, false}, {link, 1 << 20, false}, {dir, 1 << 20, false}, {filepath.Join(dir, "none"), 1 << 20, false},
+	} {
+		if same, err := SameContent(a, tt.other, tt.limit); same != tt.same || err != nil {
+			t.Errorf("%s: %t, %v", filepath.Base(tt.other), same, err)
+		}
+	}
+	if same, err := SameContent(file("e1", ""), file("e2", ""), 1); !same || err != nil {
+		t.Errorf("empty files: %t, %v", same, err)
 	}
 }

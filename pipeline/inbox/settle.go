@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -189,30 +190,48 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 	})
 }
 
+const (
+	// maxAlike is how many failed files of one name are compared with the next, the
+	// newest of its size.
+	maxAlike = 8
+	// maxComparedSize bounds the files that are compared, in bytes.
+	maxComparedSize = 32 << 20
+)
+
 // failedAs finds what failed under a name, or one with a number, and holds the
-// same bytes as f from the same inbox; "" if nothing does.
+// same bytes as f from the same inbox; "" if nothing does, or f is very large.
 func (b *Box) failedAs(f File, name string) (string, error) {
-	data, _, err := loadForeign(b.path(f))
-	if data == nil || err != nil {
-		return "", err
+	if !f.Regular() {
+		return "", nil
 	}
+	var alike []string
 	for n := 1; ; n++ {
 		candidate := numbered(name, n)
-		failed, _, err := loadForeign(b.settledPath(FailedDir, candidate))
+		info, err := durable.Lstat(b.settledPath(FailedDir, candidate))
 		if absent(err) {
-			return "", nil
+			break
 		}
 		if err != nil {
 			return "", err
 		}
-		explained, found, err := readExplanation(errorPath(b.settledPath(FailedDir, candidate)))
-		if err != nil {
-			return "", err
-		}
-		if found && explained.Inbox == f.Kind && bytes.Equal(failed, data) {
-			return candidate, nil
+		if info.Mode().IsRegular() && info.Size() == f.Info.Size() {
+			alike = append(alike, candidate)
 		}
 	}
+	for _, candidate := range slices.Backward(alike[max(0, len(alike)-maxAlike):]) {
+		path := b.settledPath(FailedDir, candidate)
+		explained, found, err := readExplanation(errorPath(path))
+		if err != nil {
+			return "", err
+		}
+		if !found || explained.Inbox != f.Kind {
+			continue
+		}
+		if same, err := durable.SameContent(b.path(f), path, maxComparedSize); same || err != nil {
+			return candidate, err
+		}
+	}
+	return "", nil
 }
 
 // explain writes a result beside the place of a settled file.

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/internal/durable"
 	"otm/pipeline/drop"
 )
@@ -201,6 +203,46 @@ func TestC48SameGarbage(t *testing.T) {
 	}
 	if got := names(t, b.Dir(NewTasks)); len(got) != 0 {
 		t.Errorf("the inbox holds %q", got)
+	}
+}
+
+// TestC48OtherGarbage: garbage under one name that differs is kept each time, and
+// what is equal once, also if it is larger than a drop with its result. What is
+// read for that is bounded: the newest few of the same size.
+func TestC48OtherGarbage(t *testing.T) {
+	t.Parallel()
+	b := box(t)
+	settle := func(data string) string {
+		t.Helper()
+		f, read := deliver(t, b, NewTasks, "a.json", data)
+		name, err := b.Settle(f, read, Result{At: at, Class: Invalid, Error: "why"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	large := strings.Repeat("x", maxSettled)
+	for i, want := range []string{"a.json", "a-2.json", "a-3.json", "a-2.json", "a.json", "a-3.json"} {
+		if got := settle([]string{large + "1", large + "2", large + "33", large + "2", large + "1", large + "33"}[i]); got != want {
+			t.Errorf("%d: settled as %q, want %q", i, got, want)
+		}
+	}
+	for i := range 2 * maxAlike {
+		settle(fmt.Sprintf("garbage %02d", i))
+	}
+	var looked atomic.Int64
+	crashtest.Below(t, b.dir, func(step, path string) error {
+		if step == "read" && strings.HasPrefix(path, filepath.Join(b.dir, FailedDir)) && !strings.HasSuffix(path, ExplainSuffix) {
+			looked.Add(1)
+		}
+		return nil
+	})
+	settle("garbage xx")
+	if n := looked.Load(); n == 0 || n > maxAlike {
+		t.Errorf("%d failed files were read, want at most %d", n, maxAlike)
+	}
+	if got := settle("garbage xx"); got != fmt.Sprintf("a-%d.json", 2*maxAlike+4) {
+		t.Errorf("settled as %q", got)
 	}
 }
 
