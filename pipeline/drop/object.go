@@ -177,22 +177,19 @@ func notAnObject(start json.Token) string {
 
 // syntaxError words what encoding/json found, with its line and column.
 func syntaxError(text []byte, err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &SyntaxError{Reason: "file ends in the middle of the JSON object: it was cut off, or its writer has not finished"}
-	}
-	// The decoder counts its offsets without the blanks between tokens. Parsing
-	// the whole text gives the place.
+	// A decoder that has read tokens counts its offsets without the blanks between
+	// them. Decoding the text at once gives the place.
 	var whole json.RawMessage
-	if again := json.Unmarshal(text, &whole); again != nil {
+	if again := json.NewDecoder(bytes.NewReader(text)).Decode(&whole); again != nil {
 		err = again
 	}
 	var syntax *json.SyntaxError
 	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &SyntaxError{Reason: "file ends in the middle of the JSON object: it was cut off, or its writer has not finished"}
 	case !errors.As(err, &syntax):
 		return &SyntaxError{Reason: "not JSON: " + err.Error()}
-	case strings.Contains(syntax.Error(), "unexpected end"):
-		return syntaxError(text, io.ErrUnexpectedEOF)
-	case strings.Contains(syntax.Error(), "max depth"):
+	case strings.Contains(syntax.Error(), "max depth"): // it has no type, and only words this
 		return &SyntaxError{Reason: "not JSON that can be read: nested more than 10000 levels deep"}
 	}
 	at := min(max(int(syntax.Offset)-1, 0), len(text)) // the byte that is wrong

@@ -22,6 +22,23 @@ func utf16Bytes(order binary.AppendByteOrder, text string) []byte {
 	return data
 }
 
+// C51: an object that ends early is one that was cut off, wherever that is; an error in
+// its last byte is not.
+func TestC51CutOff(t *testing.T) {
+	t.Parallel()
+	whole := strings.TrimSpace(good)
+	for n := 1; n < len(whole); n++ {
+		if _, err := ParseObject([]byte(whole[:n])); err == nil || !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%s: %v", whole[:n], err)
+		}
+	}
+	for _, text := range []string{`{"a":1,]`, `{"a":tx`, `{"a":"\x`, "{]"} {
+		if _, err := ParseObject([]byte(text)); err == nil || !strings.Contains(err.Error(), "not JSON: invalid character") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // TestNoObject is every kind of file that is not the JSON object of a drop.
 // The reason is for a person: each is held against what it must say.
 func TestNoObject(t *testing.T) {
