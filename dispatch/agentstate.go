@@ -23,10 +23,11 @@ import (
 // or one run at the gateway.
 type AgentState struct {
 	Agent string `json:"agent"`
-	// Config is a hash of the agent's table in otm.toml, Program the program that its
-	// command names, with size and time. A change of either resets the failures.
-	Config  string `json:"config"`
-	Program string `json:"program,omitempty"`
+	// Config is a hash of the agent's table in otm.toml, Program the path of the program
+	// that its command names, ProgramAt the change of it that counted last.
+	Config    string    `json:"config"`
+	Program   string    `json:"program,omitempty"`
+	ProgramAt time.Time `json:"programChangedAt,omitzero"`
 	// Failures counts the runs in a row that ended without progress.
 	Failures int `json:"failures,omitempty"`
 	// Fruitless counts the failures, and the runs that asked to be tried later (exit
@@ -239,36 +240,42 @@ func Resume(ctx context.Context, dir, agent string, now time.Time) (was AgentSta
 }
 
 // startOf describes how an agent is started: a hash of its table in otm.toml, and the
-// program that its command names, "" if it is not found.
-func startOf(a *pipeline.Agent) (table, program string) {
+// program that its command names with the time of its last change. The path is "" if the
+// program is not found.
+func startOf(a *pipeline.Agent) (table, program string, changed time.Time) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", a.Trigger, a.Workspace, a.GatewayAgent, a.Command))
 	table = fmt.Sprintf("%x", sum[:8])
 	if len(a.Command) == 0 || !filepath.IsAbs(a.Command[0]) && strings.ContainsRune(a.Command[0], filepath.Separator) {
-		return table, "" // a path below the workspace, which may not answer
+		return table, "", time.Time{} // a path below the workspace, which may not answer
 	}
 	path, err := exec.LookPath(a.Command[0])
 	if err != nil {
-		return table, ""
+		return table, "", time.Time{}
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return table, ""
+		return table, "", time.Time{}
 	}
-	return table, fmt.Sprintf("%q %d %d", path, info.Size(), info.ModTime().UnixNano())
+	return table, path, info.ModTime()
 }
 
-// configured notes how the agent is started now, and reports whether that changed. A
-// program that is not found is no change: a manual run may have another PATH. ended
-// is whether a run has just ended: it may have changed its own program, and does not
-// forgive its own failure.
-func (a *AgentState) configured(agent *pipeline.Agent, ended bool) (changed bool) {
-	table, program := startOf(agent)
-	changed = a.Config != table || program != "" && a.Program != program
-	if changed && a.Config != "" && (a.Config != table || !ended) {
+// configured notes how the agent is started now, and reports whether that is another
+// configuration. A program makes one when it is found for the first time, or changed
+// after the last run ended. Neither a single run in a shell with another PATH nor a
+// program that changes itself while it runs makes one: both would start it in a loop.
+// judged says that the end of the last run is in LastRun.
+func (a *AgentState) configured(agent *pipeline.Agent, judged bool, now time.Time) (changed bool) {
+	table, program, at := startOf(agent)
+	repaired := a.Program == "" && program != "" || judged && a.LastRun != nil && a.ProgramAt.Before(at) && at.After(a.LastRun.Ended) && !at.After(now)
+	changed = a.Config != table || repaired
+	if changed && a.Config != "" {
 		a.forgive() // the failures belong to another configuration
 	}
 	if a.Config = table; program != "" {
 		a.Program = program
+	}
+	if repaired {
+		a.ProgramAt = at
 	}
 	return changed
 }

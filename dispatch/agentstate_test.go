@@ -4,39 +4,49 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"otm/pipeline"
 )
 
 // C3: a repaired configuration starts the agent at once. A single run in a shell with
-// another PATH repairs nothing: the pauses stay.
+// another PATH repairs nothing, nor does a program that changes itself while it runs.
 func TestC3ConfigurationForgives(t *testing.T) {
 	bin := t.TempDir()
-	install := func(text string) {
-		if err := os.WriteFile(filepath.Join(bin, "agent-of-c3"), []byte(text), 0o700); err != nil {
+	now := time.Now()
+	ended := now.Add(-time.Minute)
+	install := func(at time.Time) {
+		path := filepath.Join(bin, "agent-of-c3")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}
 	}
-	install("#!/bin/sh\n")
 	agent := pipeline.Agent{Name: "a", Trigger: pipeline.TriggerExec, Workspace: "/w", Command: []string{"agent-of-c3"}}
 	t.Setenv("PATH", bin)
-	a := AgentState{Agent: "a"}
-	if !a.configured(&agent, false) || a.configured(&agent, false) {
-		t.Error("the first look notes the configuration, the second changes nothing")
-	}
+	a := AgentState{Agent: "a", LastRun: &EndedRun{Ended: ended}}
+	a.configured(&agent, true, now)
 	for _, c := range []struct {
 		name     string
 		change   func()
+		runs     bool // the next run is not judged yet
 		forgives bool
 	}{
-		{"PATH without the program", func() { t.Setenv("PATH", t.TempDir()) }, false},
-		{"PATH as before", func() { t.Setenv("PATH", bin) }, false},
-		{"the program is another", func() { install("#!/bin/sh\nexit 0\n") }, true},
-		{"the table of otm.toml is another", func() { agent.Command = append(agent.Command, "--login") }, true},
+		{"nothing", func() {}, false, false},
+		{"the program is found for the first time", func() { install(ended.Add(-time.Hour)) }, false, true},
+		{"PATH without the program", func() { t.Setenv("PATH", t.TempDir()) }, false, false},
+		{"PATH as before", func() { t.Setenv("PATH", bin) }, false, false},
+		{"the program changed itself in its run", func() { install(ended.Add(-time.Millisecond)) }, false, false},
+		{"the program changes itself in the next run", func() { install(ended.Add(time.Millisecond)) }, true, false},
+		{"the program was mended after its run", func() { install(ended.Add(time.Second)) }, false, true},
+		{"it is the same", func() {}, false, false},
+		{"the table of otm.toml is another", func() { agent.Command = append(agent.Command, "--login") }, false, true},
 	} {
 		a.Failures = 3
 		c.change()
-		if changed := a.configured(&agent, false); changed != c.forgives || (a.Failures == 0) != c.forgives {
+		if changed := a.configured(&agent, !c.runs, now); changed != c.forgives || (a.Failures == 0) != c.forgives {
 			t.Errorf("%s: changed %v, failures %d, want forgiven: %v", c.name, changed, a.Failures, c.forgives)
 		}
 	}

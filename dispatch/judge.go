@@ -16,12 +16,13 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	if s.state, err = LoadAgentState(wg.Dir, s.agent.Name); err != nil {
 		return err
 	}
-	before := s.state
-	reconfigured := before.configured(s.agent, false)
 	end, over, err := wg.countedEnd(ctx, s)
 	if err != nil {
 		return err
 	}
+	judged := !s.running && !s.unread // the last run is over, and its end is known
+	before := s.state
+	reconfigured := before.configured(s.agent, judged, wg.Now())
 	hanging, lingers := s.hangsSince(), s.lingersOn()
 	if over || reconfigured || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
 		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) {
@@ -29,7 +30,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 			if over {
 				*a = a.judged(end, maxFailures(&wg.Times))
 			}
-			a.configured(s.agent, over)
+			a.configured(s.agent, judged, wg.Now())
 		})
 	}
 	if err == nil && s.state.Fruitless > 0 && s.askedFor() {
