@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -43,6 +44,30 @@ func (c *Config) isOwn(path string) bool {
 	return rest == "." || slices.Contains(Folders, first)
 }
 
+// placeholder matches what may be meant as a placeholder.
+var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
+
+// placeholders are those that the dispatcher replaces.
+var placeholders = []string{"{message}", "{agent}", "{task}", "{file}", "{dir}"}
+
+// likelyPlaceholders are wrong names of placeholders. Other words in braces may
+// belong to the language of a program, such as awk, unless they are a whole argument.
+var likelyPlaceholders = []string{
+	"{msg}", "{prompt}", "{text}", "{input}", "{query}", "{instructions}", "{task_id}", "{taskid}", "{id}", "{name}", "{workspace}", "{path}", "{data_dir}",
+}
+
+// unknownPlaceholder returns a placeholder in an argument of a command that is not
+// known; "" if there is none.
+func unknownPlaceholder(arg string) string {
+	for _, found := range placeholder.FindAllString(arg, -1) {
+		likely := found == arg || slices.Contains(likelyPlaceholders, strings.ToLower(found))
+		if likely && !slices.Contains(placeholders, found) {
+			return found
+		}
+	}
+	return ""
+}
+
 func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.Agent, problems []string) {
 	problem := func(key, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
@@ -78,6 +103,14 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 	}
 	if len(t.Command) > 0 {
 		a.Command = append([]string{expand(t.Command[0], getenv)}, t.Command[1:]...)
+	}
+	for _, arg := range t.Command {
+		if found := unknownPlaceholder(arg); found != "" {
+			problem(".command", "%s is not known: use {message}, {agent}, {task}, {file} or {dir}", found)
+		}
+	}
+	if a.Person && len(t.Command) > 0 {
+		problem(".command", "a person is not started: leave it out, or write kind = \"ai\"")
 	}
 	if a.Person {
 		a.Trigger = pipeline.TriggerNone

@@ -122,8 +122,7 @@ slack_user = "U0DEV"
 [agents.robin]
 kind = "human"
 workspace = "not looked at"
-trigger = "exec"
-command = ["x"]
+trigger = "gateway"
 
 [agents."Jose`+"\u0301"+` 2"]
 workspace = "~/ws"
@@ -165,7 +164,7 @@ keep_processed = "0s"
 			{Name: "devdas", Label: "Devdas the First", User: "U0DEV", Workspace: "/Volumes/OPENCLAW/workspaces/devdas workspace", Trigger: pipeline.TriggerGateway,
 				Command: []string{"claude", "-p", "{message}"}, GatewayAgent: "dev"},
 			{Name: "quiet", Label: "quiet", Workspace: "/w", Trigger: pipeline.TriggerNone, GatewayAgent: "quiet"},
-			{Name: "robin", Label: "robin", Person: true, Trigger: pipeline.TriggerNone, Command: []string{"x"}, GatewayAgent: "robin"},
+			{Name: "robin", Label: "robin", Person: true, Trigger: pipeline.TriggerNone, GatewayAgent: "robin"},
 		},
 		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
 			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second},
@@ -242,6 +241,9 @@ func TestProblems(t *testing.T) {
 		{"kind", agent("kind = \"robot\"\n"), `agents.devdas.kind: "robot": want ai or human`},
 		{"trigger", agent("trigger = \"cron\"\n"), `agents.devdas.trigger: "cron": want gateway, exec or none`},
 		{"exec without a command", agent("trigger = \"exec\"\n"), "agents.devdas.command: is missing: the trigger exec starts it"},
+		{"unknown placeholder", agent("command = [\"x\", \"say {msg} twice\"]\n"), "agents.devdas.command: {msg} is not known: use {message}, {agent}, {task}, {file} or {dir}"},
+		{"unknown placeholder alone", agent("command = [\"x\", \"{note}\"]\n"), "agents.devdas.command: {note} is not known"},
+		{"command of a person", "[agents.robin]\nkind = \"human\"\ncommand = [\"x\"]\n", `agents.robin.command: a person is not started: leave it out, or write kind = "ai"`},
 		{"empty program", agent("command = [\"\", \"x\"]\n"), "agents.devdas.command: the first element, the program to start, is empty"},
 		{"no workspace", "[agents.devdas]\n", "agents.devdas.workspace: is missing"},
 		{"relative workspace", "[agents.devdas]\nworkspace = \"ws\"\n", `agents.devdas.workspace: "ws" is not absolute`},
