@@ -139,6 +139,9 @@ func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.Contains(r.steps, "") {
+		return nil, cli.Errorf(cli.Usage, "--subtask is empty").Hint("name the step, or leave the flag out: %v", r.corrected(c).Set("subtask", "First step"))
+	}
 	if r.from == "" {
 		if err := drop.CheckTask(&defaults.Task); err != nil {
 			return nil, r.refuse(c, err)

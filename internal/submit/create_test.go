@@ -85,6 +85,7 @@ func TestCreateRefuses(t *testing.T) {
 		{"long step", []string{"--title", "x", "--agent", "devdas", "--subtask", long}, []string{"--subtask has 501 characters"}},
 		{"long project", []string{"--title", "x", "--agent", "devdas", "--project", long}, []string{"--project has 501 characters"}},
 		{"blank step", []string{"--title", "x", "--agent", "devdas", "--subtask", " "}, []string{"--subtask is blank"}},
+		{"empty step", []string{"--title", "x", "--agent", "devdas", "--subtask", ""}, []string{"--subtask is empty", "otm: hint: name the step, or leave the flag out: otm-create --title x --agent devdas --subtask 'First step'\n"}},
 		{"invalid UTF-8", []string{"--title", "a\xff", "--agent", "devdas"}, []string{"--title is not UTF-8"}},
 		{"agent is a path", []string{"--title", "x", "--agent", "../x"}, []string{`--agent "../x" is no name for an agent`}},
 		{"priority", []string{"--title", "x", "--agent", "devdas", "--priority", "urgent"}, []string{`--priority "urgent"`, "otm: hint: otm-create --title x --agent devdas --priority critical\n"}},
@@ -211,13 +212,13 @@ func TestCreateFromAllOrNone(t *testing.T) {
 	p.create("--from", "-").refused(t, 64,
 		"otm: error: line 3: title is missing", "otm: error: line 4: taskId is given by otm-create", "otm: error: line 5: file ends in the middle",
 		"otm: error: line 6: file holds a JSON array", `otm: error: line 7: agent "../x" is no name`, `otm: error: line 8: key "title" stands twice`,
-		"otm: error: line 9: key is blank", "otm: error: line 11: line 1, column 1: not JSON", "otm: hint: nothing was written; mend these lines and run it again with all of them")
+		"otm: error: line 9: key is blank", "otm: error: line 11, column 1: not JSON", "otm: hint: nothing was written; mend these lines and run it again with all of them")
 	p.untouched()
 
 	p.in = strings.Repeat("bad\n", 25)
 	a := p.create("--from", "-")
-	a.refused(t, 64, "otm: error: line 20:", "otm: error: and 5 more\n")
-	if strings.Contains(a.stderr, "line 21:") {
+	a.refused(t, 64, "otm: error: line 20, column 1:", "otm: error: and 5 more\n")
+	if strings.Contains(a.stderr, "line 21,") {
 		t.Errorf("stderr tells of more than is readable:\n%s", a.stderr)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,13 @@ A step is named by its title, or by its number as "otm next" prints it.`,
   ` + name + ` --task-id T-00033 --status blocked --reason 'Waiting for the API key'
   ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'`,
 	}, r.run)
+	words := c.Args
+	c.Args = func(c *cobra.Command, left []string) error {
+		if line := r.wordsLine(c, left); line != nil {
+			return cli.Errorf(cli.Usage, "unexpected %q: ids and states go after flags", left[0]).Hint("%v", line)
+		}
+		return words(c, left)
+	}
 	f := c.Flags()
 	f.StringVar(&r.taskID, "task-id", "", "which task (required)")
 	f.StringVar(&r.status, "status", "", "in_progress, blocked or agent_done")
@@ -50,6 +58,31 @@ A step is named by its title, or by its number as "otm next" prints it.`,
 	c.RegisterFlagCompletionFunc("task-id", CompleteIDs(s.Getenv)) // fails for an unknown flag only
 	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// wordsLine is the corrected line if the words of the command are a task's id and
+// a state, as in "T-00005 done"; else nil.
+func (r *update) wordsLine(c *cobra.Command, words []string) *cli.Line {
+	if len(words) != 2 {
+		return nil
+	}
+	id, err := pipeline.ParseTaskID(words[0])
+	if err != nil {
+		return nil
+	}
+	status, err := drop.ParseReport(words[1])
+	var invalid *drop.InvalidError
+	if errors.As(err, &invalid) {
+		status = pipeline.Status(invalid.Correction)
+	}
+	if status == "" {
+		return nil
+	}
+	line := r.corrected(c).Set("task-id", id.String()).Set("status", string(status))
+	if status == pipeline.Blocked && !line.Has("reason") {
+		line.Set("reason", "why")
+	}
+	return line
 }
 
 func (r *update) run(c *cobra.Command) error {
@@ -85,6 +118,9 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 	defaults, err := r.defaults(c)
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(r.stepsDone, "") {
+		return nil, cli.Errorf(cli.Usage, "--subtask-done is empty").Hint("%v", r.corrected(c).Set("subtask-done", "1"))
 	}
 	if r.from == "" {
 		if defaults.TaskID == 0 {

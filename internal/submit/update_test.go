@@ -75,9 +75,11 @@ func TestUpdateRefuses(t *testing.T) {
 		{"long result", []string{"--task-id", "1", "--result", strings.Repeat("é", 4001)}, []string{"--result has 4001 characters, more than 4000", // C16: the hint says what to do
 			"otm: hint: write it to a file in your workspace and give its path: otm-update --task-id 1 --result 'in short; all of it is in result.md'"}},
 		{"long step", []string{"--task-id", "1", "--subtask-done", long}, []string{"--subtask-done has 501 characters"}},
-		{"blank step", []string{"--task-id", "1", "--subtask-done", ""}, []string{"--subtask-done is missing"}},
+		{"blank step", []string{"--task-id", "1", "--subtask-done", ""}, []string{"--subtask-done is empty"}},
 		{"invalid UTF-8", []string{"--task-id", "1", "--result", "\xff"}, []string{"--result is not UTF-8"}},
 		{"words", []string{"--task-id", "1", "--subtask-done", "Create", "form"}, []string{"otm: hint: otm-update --task-id 1 --subtask-done 'Create form'\n"}},
+		{"id and state as words", []string{"T-00005", "done"}, []string{`unexpected "T-00005": ids and states go after flags`, "otm: hint: otm-update --task-id T-00005 --status agent_done\n"}},
+		{"id and blocked as words", []string{"5", "blocked"}, []string{"otm: hint: otm-update --task-id T-00005 --status blocked --reason why\n"}},
 		{"id as a word", []string{"1", "--status", "in_progress"}, []string{"otm: hint: otm-update --task-id 1 --status in_progress\n"}},
 		{"empty status", []string{"--task-id", "1", "--status", ""}, []string{`--status is ""`, "otm: hint: otm-update --task-id 1 --status in_progress\n"}},
 		{"never issued", []string{"--task-id", "1", "--status", "in_progress"}, []string{"otm: error: T-00001 was never issued", "otm: hint: otm list"}},
@@ -223,7 +225,7 @@ func TestUpdateFrom(t *testing.T) {
 		t.Errorf("drops in the order of their names are %q, want %q", got, want)
 	}
 	p.in = "{\"taskId\":\"7\",\"result\":\"r\"}\n\n{\"taskId\":\"7\",\"status\":\"done\"}\n{\"id\":\"x\",\"taskId\":\"7\",\"result\":\"r\"}\n{\"result\":\"r\"}\n"
-	p.update("--from", "-").refused(t, 64, "otm: error: line 3: status is \"done\"", "otm: error: line 4: id is given by otm-update", "otm: error: line 5: taskId is missing", "otm: hint: nothing was written")
+	p.update("--from", "-").refused(t, 64, "otm: error: line 3: status is \"done\"", "otm: error: line 4: id is given by otm-update: leave it out; the task's id is \"taskId\"", "otm: error: line 5: taskId is missing", "otm: hint: nothing was written")
 	p.in = "{\"taskId\":\"7\",\"result\":\"r\"}\n\n{\"taskId\":\"7\",\"subtasksDone\":[\"x\"]}\n{\"taskId\":\"8\",\"result\":\"r\"}\n{\"taskId\":\"99\",\"result\":\"r\"}\n"
 	p.update("--from", "-").refused(t, 64, `otm: error: line 3: no step of T-00007 matches "x"`, "otm: error: line 4: T-00008 is done", "otm: error: line 5: T-00099 was never issued")
 	if n := len(p.drops("task-updates")); n != 3 {

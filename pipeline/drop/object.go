@@ -113,7 +113,11 @@ func (o *Object) Size(without ...string) int {
 
 // SyntaxError is why bytes are not the JSON object of a drop. The file may still
 // be in the middle of being written.
-type SyntaxError struct{ Reason string }
+type SyntaxError struct {
+	Reason string // with the place, if it is known
+	Column int    // of what is wrong, from 1; 0: not known
+	What   string // is wrong at that place: Reason without the place
+}
 
 func (e *SyntaxError) Error() string { return e.Reason }
 
@@ -196,7 +200,8 @@ func syntaxError(text []byte, err error) error {
 	before := text[:at]
 	line := 1 + bytes.Count(before, []byte("\n"))
 	column := 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-	return &SyntaxError{Reason: fmt.Sprintf("line %d, column %d: %s", line, column, unexpected(text[at:], syntax))}
+	what := unexpected(text[at:], syntax)
+	return &SyntaxError{Reason: fmt.Sprintf("line %d, column %d: %s", line, column, what), Column: column, What: what}
 }
 
 // unexpected says what stands at the place of a syntax error.

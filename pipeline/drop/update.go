@@ -81,9 +81,9 @@ func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"id", "createdAt"} {
+	for key, instead := range map[string]string{"id": `; the task's id is "taskId"`, "createdAt": ""} {
 		if o.Get(key) != nil {
-			return nil, &InvalidError{Field: key, Reason: "is given by otm-update: leave it out"}
+			return nil, &InvalidError{Field: key, Reason: "is given by otm-update: leave it out" + instead}
 		}
 	}
 	r := newReader(o, updateFields...)
