@@ -182,7 +182,8 @@ func passCommand(s cli.Streams, args []string, id, short string) *cobra.Command 
 	}
 	c.Flags().StringVar(&dir, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	c.Flags().BoolVar(&once, "once", false, "make one pass, then exit")
-	c.Flags().DurationVar(&every, "every", DefaultEvery, "stay, with this time between two passes without a hint")
+	c.Flags().DurationVar(&every, "every", DefaultEvery, "stay, with this time between two passes without a hint, such as 2m")
+	c.Flags().Lookup("every").DefValue = "0s" // it has none for people: without the flag the command does not stay
 	return c
 }
 

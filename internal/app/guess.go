@@ -26,7 +26,13 @@ var otherWords = map[string]string{
 	"clean": "archive --older-than 7d", "purge": "archive --older-than 7d",
 	"dashboard": "board --link", "page": "board --link", "ui": "board --link", "web": "board --link",
 	"daemon": "up", "run": "up", "serve": "up", "start": "up",
-	"setup": "init", "service": "install --help", "uninstall": "install --help",
+	"answer": "board --link   # a question is answered on the board",
+	"pause":  "board --link   # set a task to pending on the board; an agent cannot be paused",
+	"agents": "status", "version": "--version",
+	"config":  "doctor   # checks otm.toml, which is in the data directory",
+	"stop":    "install --help   # services; what otm up started in a terminal ends with Ctrl-C",
+	"restart": "install --help   # services; what otm up started in a terminal: Ctrl-C, then otm up",
+	"setup":   "init", "service": "install --help", "uninstall": "install --help",
 	"skill": "prompt", "requeue": "retry --all", "replay": "retry --all",
 }
 
@@ -83,6 +89,26 @@ func guessCommand(root *cobra.Command, word string, args []string) *cobra.Comman
 	}
 }
 
+// refuseUnknownHelp has "otm help WORD" refuse a word that is no command.
+func refuseUnknownHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Args = func(_ *cobra.Command, words []string) error {
+			if found, _, err := root.Find(words); len(words) == 0 || err == nil && found != root {
+				return nil
+			}
+			e := cli.Errorf(cli.Usage, "there is no command %q", words[0])
+			if line := guess(root, strings.ToLower(words[0]), nil); line != "" {
+				e.Hint("%s", line)
+			}
+			return e.Hint("otm --help")
+		}
+	}
+}
+
 // guess returns the line that does what a word and its arguments mean; "" if
 // nothing is near.
 func guess(root *cobra.Command, word string, args []string) string {
@@ -96,10 +122,13 @@ func guess(root *cobra.Command, word string, args []string) string {
 	if word == "start" && hasID {
 		return guessReport(pipeline.InProgress, "", args)
 	}
+	if (word == "stop" || word == "restart") && hasID {
+		return "otm board --link   # tasks are ended and sent back on the board"
+	}
 	switch to := otherWords[word]; {
 	case to == "history" && hasID: // of a task that is on the board
 		return commandLine("otm show", args)
-	case strings.Contains(to, " "), to == "up": // it takes none of these arguments
+	case strings.Contains(to, " "), to == "up", to == "--version": // it takes none of these arguments
 		return "otm " + to
 	case to != "":
 		return commandLine("otm "+to, args)

@@ -48,6 +48,9 @@ from which it came.`,
 			if err != nil {
 				return err
 			}
+			if err := refuseTaskIDs(h, args); err != nil {
+				return err
+			}
 			if all {
 				if args, err = h.Box.SettledNames(inbox.FailedDir); err != nil {
 					return err
@@ -61,6 +64,29 @@ from which it came.`,
 	c.Flags().BoolVar(&newID, "new-id", false, "give each task a new id")
 	c.Flags().StringVar(&from, "inbox", "", "new-tasks or task-updates, for files that do not say from which they came")
 	return c
+}
+
+// refuseTaskIDs refuses a task's id in place of a file. The hint names the newest
+// failed file of that task, or asks why the task does not move.
+func refuseTaskIDs(h *Home, args []string) error {
+	for _, arg := range args {
+		id, err := pipeline.ParseTaskID(arg)
+		if err != nil {
+			continue
+		}
+		names, err := h.Box.SettledNames(inbox.FailedDir)
+		if err != nil {
+			return err
+		}
+		e := cli.Errorf(cli.Usage, "%s is a task: otm retry takes failed files", id)
+		for _, name := range slices.Backward(names) {
+			if f, err := h.Box.ReadSettled(inbox.FailedDir, name); err == nil && f.Object != nil && f.TaskID() == id {
+				return e.Hint("otm retry %s", safe.Quote(name))
+			}
+		}
+		return e.Hint("otm why %s", id)
+	}
+	return nil
 }
 
 // retryAs is how to put failed drops back.

@@ -80,6 +80,7 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 		demoAgentCommand(s),
 	)
 	addCompletions(root, s)
+	refuseUnknownHelp(root)
 	if word, rest := unknownWord(root, args); word != "" {
 		root.AddCommand(guessCommand(root, word, rest))
 	}

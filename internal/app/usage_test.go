@@ -20,6 +20,11 @@ func TestWrongUse(t *testing.T) {
 		{"otm lsit", `there is no command "lsit"`, "otm list"},
 		{"otm create", `there is no command "create"`, "otm-create --title 'What to do' --agent NAME"},
 		{"otm list --status open", `--status "open": there is new, assigned, `, "otm list --status in_progress"},
+		{"otm list --status review", `--status "review": there is new, assigned, `, "otm list --status agent_done"},
+		{"otm list --status todo", `--status "todo": there is new, assigned, `, "otm list --status new"},
+		{"otm retry T-5", "T-00005 is a task: otm retry takes failed files", "otm why T-00005"},
+		{"otm retry 4", "T-00004 is a task: otm retry takes failed files", "otm retry bad.json"},
+		{"otm help done", `there is no command "done"`, "otm-update --task-id T-00035 --status agent_done"},
 		{"otm list --limit 3", "unknown flag: --limit", "otm list --help"},
 		{"otm show", "want one task id", "otm show T-00035"},
 		{"otm show 35x", `"35x"`, "otm list --all"},
@@ -81,6 +86,14 @@ func TestC15Guesses(t *testing.T) {
 		{"log T-1", "otm show T-1"},
 		{"cancel T-1", "otm board --link   # tasks are cancelled on the board"},
 		{"staus", "otm status"},
+		{"answer T-1 yes", "otm board --link   # a question is answered on the board"},
+		{"stop", "otm install --help   # services; what otm up started in a terminal ends with Ctrl-C"},
+		{"stop T-1", "otm board --link   # tasks are ended and sent back on the board"},
+		{"restart", "otm install --help   # services; what otm up started in a terminal: Ctrl-C, then otm up"},
+		{"agents", "otm status"},
+		{"pause", "otm board --link   # set a task to pending on the board; an agent cannot be paused"},
+		{"config", "otm doctor   # checks otm.toml, which is in the data directory"},
+		{"version", "otm --version"},
 		{"lsit --all", "otm list --all"},
 		{"xyzzy", "otm --help"},
 		{"up --exce", "otm up --help"},
@@ -95,6 +108,18 @@ func TestC15Guesses(t *testing.T) {
 	}
 	if after := p.kept(); after != before {
 		t.Errorf("it leaves\n%s\nwant\n%s", after, before)
+	}
+}
+
+// TestHelpOfEvery: the help names no default for a flag that changes what the
+// command does when it is given.
+func TestHelpOfEvery(t *testing.T) {
+	t.Parallel()
+	p := &patient{T: t, h: newHome(t, "")}
+	for _, command := range []string{"otm-dispatcher", "otm-completion-detector"} {
+		if code, out := p.main(command, "--help"); code != cli.OK || !strings.Contains(out, "--every") || strings.Contains(out, "default 2m") {
+			t.Errorf("%s: exit %d: %s", command, code, out)
+		}
 	}
 }
 
