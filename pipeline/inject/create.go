@@ -44,7 +44,10 @@ func (cr *creates) create(ctx context.Context, f inbox.File, data []byte, c *dro
 	if v, known := cr.byRecord(f, c, rec); known {
 		return v
 	}
-	if owner := cr.otherOwner(c); owner != nil && (rec == nil || rec.DropID != c.ID) {
+	if owner := cr.otherOwner(f, c); owner != nil && (rec == nil || rec.Drop != f.Name) {
+		if sameTitle(owner.title, c.Task.Title) {
+			return wait(cr.Now().Add(afterOwner)) // it is skipped as a duplicate of its owner
+		}
 		return conflict(id, owner.title)
 	}
 	switch {
@@ -56,11 +59,15 @@ func (cr *creates) create(ctx context.Context, f inbox.File, data []byte, c *dro
 	return cr.limited(cr.bring(ctx, f, c))
 }
 
+// afterOwner is when a create is judged again that waits for the owner of its id.
+const afterOwner = time.Second
+
 // otherOwner returns the create for which otm-create took the id of c from the
-// counter, if that one waits too and asks for another task; else nil.
-func (cr *creates) otherOwner(c *drop.Create) *waiting {
+// counter, if that is another file that waits too; else nil. Neither an equal drop id
+// nor an equal title makes a file the owner: others can copy both.
+func (cr *creates) otherOwner(f inbox.File, c *drop.Create) *waiting {
 	owner := cr.line.owners[c.Task.ID]
-	if owner == nil || owner.dropID == c.ID || sameTitle(owner.title, c.Task.Title) {
+	if owner == nil || owner.file.Name == f.Name {
 		return nil
 	}
 	if there, err := cr.Box.Waiting(owner.file.Kind, owner.file.Name); err != nil || !there {

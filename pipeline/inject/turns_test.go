@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
@@ -156,6 +157,25 @@ func TestC33PrintedIDIsTaken(t *testing.T) {
 	w.failed("0.json", inbox.Conflict, `T-00001 is another task: "Own"`, "otm retry --new-id 0.json")
 	if r := w.processed(own); r.SlackItemID == "" {
 		t.Errorf("result %+v", r)
+	}
+}
+
+// TestC33CopiesOfAnOwner: a foreign file that copies the drop id or the title of a
+// drop that still waits does not take its place: neither the task nor its steps are
+// lost.
+func TestC33CopiesOfAnOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := pipeline.DropIDInName(w.create(1, "Own", "x"))
+	w.put(inbox.NewTasks, "00.json", []byte(`{"id":"`+id+`","taskId":"T-00001","title":"Fake","agent":"devdas"}`))
+	w.put(inbox.NewTasks, "01.json", []byte(`{"taskId":"T-00001","title":"Own","agent":"devdas","subtasks":["evil"]}`))
+	w.sweep()
+	w.clock.Advance(time.Minute)
+	w.sweep()
+	w.checkTask(1, "Own", "x")
+	w.failed("00.json", inbox.Conflict, `T-00001 is another task: "Own"`, "otm retry --new-id 00.json")
+	if r := w.processed("01.json"); !r.SkippedDuplicate {
+		t.Errorf("the copy: %+v", r)
 	}
 }
 
