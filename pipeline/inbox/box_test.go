@@ -285,7 +285,7 @@ func TestC1DroppedIsNeverAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Info = info
-		if got := f.Dropped(ahead); !got.Equal(f.Changed()) {
+		if got := f.Dropped(ahead); !got.Equal(f.Changed().Add(changeGrain)) {
 			t.Errorf("%s: dropped %v, changed %v", name, got, f.Changed())
 		}
 		now := f.Changed().Add(-time.Hour) // the clock was set back
@@ -293,8 +293,12 @@ func TestC1DroppedIsNeverAhead(t *testing.T) {
 			t.Errorf("%s: dropped %v, now %v", name, got, now)
 		}
 	}
+	f, _ := deliver(t, box(t), TaskUpdates, NewName(time.Now(), "id"), "{}") // within one tick
+	if at, _ := TimeOf(f.Name); !f.Dropped(time.Now()).Equal(at) {
+		t.Errorf("dropped %v, want %v", f.Dropped(time.Now()), at)
+	}
 	before := time.Date(2020, 1, 2, 3, 4, 5, 6, time.UTC)
-	f, _ := deliver(t, box(t), TaskUpdates, NewName(before, "id"), "{}")
+	f, _ = deliver(t, box(t), TaskUpdates, NewName(before, "id"), "{}")
 	if got := f.Dropped(time.Now()); !got.Equal(before) {
 		t.Errorf("dropped %v, want %v", got, before)
 	}
