@@ -243,7 +243,7 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	case t.Answered && t.Reason != "":
 		fmt.Fprintf(w, "A person says: %s\n", safe.Escape(t.Reason))
 	case t.Reason != "":
-		fmt.Fprintf(w, "You said, when you were blocked: %s\n", safe.Escape(t.Reason))
+		fmt.Fprintf(w, "Reason on the board: %s\n", safe.Escape(t.Reason))
 	}
 	fmt.Fprintf(w, "\nSteps:\n")
 	for i, title := range e.Steps {
