@@ -46,13 +46,28 @@ func Below(t testing.TB, dir string, f func(step, path string) error) {
 // so far.
 func Hang(t testing.TB, dir string) *atomic.Int32 {
 	var n atomic.Int32
-	var hanging sync.WaitGroup
+	var mu sync.Mutex // guards blocked
+	blocked := 0
+	returned := sync.NewCond(&mu)
+	change := func(by int) {
+		mu.Lock()
+		defer mu.Unlock()
+		blocked += by
+		returned.Broadcast()
+	}
 	release := make(chan struct{})
-	t.Cleanup(func() { close(release); hanging.Wait() })
+	t.Cleanup(func() {
+		close(release)
+		mu.Lock()
+		defer mu.Unlock()
+		for blocked > 0 {
+			returned.Wait()
+		}
+	})
 	Below(t, dir, func(string, string) error {
 		n.Add(1)
-		hanging.Add(1)
-		defer hanging.Done()
+		change(1)
+		defer change(-1)
 		<-release
 		return nil
 	})
