@@ -54,7 +54,6 @@ type sent struct {
 	accepted time.Time // when the dispatcher heard that it was; zero: never
 	queued   bool      // it may have been
 	took     int       // how many tasks the agent had taken when it was first sent
-	serial   int       // how many tasks had been dispatched then
 	names    []pipeline.TaskID
 }
 
@@ -79,7 +78,6 @@ type model struct {
 	mood      string
 	child     bool // exec: lives
 	childKey  string
-	given     []string
 }
 
 func newModel(t *testing.T, dir, workspace string, trigger pipeline.Trigger, seed uint64) *model {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"otm/heartbeat"
@@ -35,9 +34,6 @@ func (r residentLocks) running(id string) bool {
 	_, held := lock.Holder(r.path(id))
 	return held
 }
-
-// any reports whether any component has a resident process.
-func (r residentLocks) any() bool { return slices.ContainsFunc(heartbeat.Components, r.running) }
 
 // path is the lock that the component's resident process holds.
 func (r residentLocks) path(id string) string { return heartbeat.ResidentLock(r.home.Dir, id) }
