@@ -62,7 +62,7 @@ func waitFor(cmd *exec.Cmd, stop <-chan os.Signal) (err error, stopped bool) {
 		return err, false
 	case <-stop:
 	}
-	signalGroup(syscall.SIGTERM) // whoever told us may have told us alone
+	signalGroup(syscall.SIGTERM) // the signal may have reached only this process
 	cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-done:

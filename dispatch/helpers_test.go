@@ -79,7 +79,8 @@ func (w *world) restart() {
 	w.d = &Dispatcher{
 		Dir: w.dir, Board: w.client, Records: w.store, Agents: w.agents, Times: pipeline.DefaultTimes, Now: w.clock.Now,
 		Wakers: map[pipeline.Trigger]Waker{pipeline.TriggerGateway: w.waker}, NewID: newID(w.store),
-		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		files: &workspaces{dir: w.dir, wait: 10 * time.Minute}, // nothing hangs, however busy the machine is
+		Log:   slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }
 

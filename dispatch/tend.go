@@ -130,17 +130,25 @@ type findings struct {
 
 func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
 	open := kp.openIn(workspace)
+	records := map[pipeline.TaskID]*pipeline.Record{} // a file may hold one task thousands of times
+	left := map[pipeline.TaskID]bool{}
 	var fs findings
 	err := kp.edit(ctx, workspace, kp.fileWait, func(f *File) error {
 		for _, e := range f.Entries() {
 			if t := open[e.TaskID]; t != nil && sameAgent(t.rec.Dispatch.Agent, e.Agent) {
 				continue
 			}
-			if kp.isOver(e) {
+			rec, known := records[e.TaskID]
+			if !known {
+				rec, _ = kp.Records.Load(e.TaskID) // nil: the entry is not known to be ours
+				records[e.TaskID] = rec
+			}
+			if kp.isOver(e, rec) {
 				f.Remove(e)
-				fs.left = append(fs.left, e.TaskID)
+				left[e.TaskID] = true
 			}
 		}
+		fs.left = slices.Sorted(maps.Keys(left))
 		for _, id := range slices.Sorted(maps.Keys(open)) {
 			kp.tendEntry(f, open[id], &fs)
 		}
@@ -190,13 +198,12 @@ func refresh(e *Entry, r *pipeline.Record) {
 	}
 }
 
-// isOver reports whether an entry of ours is to be removed. An entry without a
-// record is not ours.
-func (kp *keeper) isOver(e *Entry) bool {
-	rec, err := kp.Records.Load(e.TaskID)
+// isOver reports whether an entry of ours is to be removed. rec is the record of its
+// task; an entry without a record is not ours.
+func (kp *keeper) isOver(e *Entry, rec *pipeline.Record) bool {
 	from, away := kp.away[e.TaskID]
 	switch {
-	case err != nil, e.RowID != "" && e.RowID != rec.RowID:
+	case rec == nil, e.RowID != "" && e.RowID != rec.RowID:
 		return false
 	case rec.Status.Finished(), rec.Status == pipeline.Pending, away && sameAgent(from, e.Agent):
 		return true

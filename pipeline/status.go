@@ -43,7 +43,7 @@ func (s Status) Finished() bool {
 	return false
 }
 
-// Over reports whether nobody has to look at a task in this state any more.
+// Over reports whether a task in this state needs nobody any more.
 func (s Status) Over() bool { return s == Done || s == Cancelled || s == Archived }
 
 // StepDone reports whether a step in this state counts as done.

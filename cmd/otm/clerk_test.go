@@ -235,5 +235,5 @@ func (c *card) line() string {
 	return fmt.Sprintf("  step %q status=%s checked=%s", v["title"], v["status"], v["todo_completed"])
 }
 
-// isTask tells whether a row is a task's, not a step's.
+// isTask reports whether a row is a task's, not a step's.
 func (c *card) isTask() bool { return c.Parent == "" && strings.HasPrefix(c.cells["task_id"], "T-") }

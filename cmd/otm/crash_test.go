@@ -30,7 +30,7 @@ type house struct {
 	*testing.T
 	root, dir, bin string
 	killBoard      func()            // ends the board, and waits for that; nil: it was never started
-	boardDied      func() bool       // tells whether the board was killed before that, at its point
+	boardDied      func() bool       // reports whether the board was killed before that, at its point
 	within         bool              // run what is not to be killed within this process: a start takes longer than the work
 	acknowledged   map[string]string // key → id that was printed
 }
@@ -142,7 +142,7 @@ func (h *house) startBoard(crashAt string) {
 	}
 }
 
-// tryBoard does so as well, and tells whether it answers; said is what it said
+// tryBoard does so as well, and reports whether it answers; said is what it said
 // if it does not.
 func (h *house) tryBoard(crashAt string) (said string, ok bool) {
 	h.Helper()

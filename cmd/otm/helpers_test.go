@@ -108,7 +108,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 // it only bounds how late a failure is told.
 const patience = 60 * time.Second
 
-// soon calls ok until it is true, and tells whether it was before its patience
+// soon calls ok until it is true, and reports whether it was before its patience
 // ended. What it waits for is done by other processes, to files and to the
 // board; what these do, they tell nobody, so it looks again and again.
 func soon(patience time.Duration, ok func() bool) bool {
@@ -359,7 +359,7 @@ func boardCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// condition tells whether the machine has what a script needs.
+// condition reports whether the machine has what a script needs.
 func condition(name string) (bool, error) {
 	if name != "tmpfs" {
 		return false, fmt.Errorf("unknown condition %q", name)

@@ -108,7 +108,7 @@ func (s *soak) open() int {
 	return n
 }
 
-// isOver tells whether nothing more is to be done about a task.
+// isOver reports whether nothing more is to be done about a task.
 func (s *soak) isOver(id pipeline.TaskID) bool {
 	rec, err := s.store.Load(id)
 	return err == nil && (rec.Status.Finished() || rec.GoneAt != nil || rec.ArchivedAt != nil)
@@ -212,7 +212,7 @@ func (s *soak) duties(random *rand.Rand, cards []card) {
 	}
 }
 
-// isKnown tells whether the record of a card's task knows its row.
+// isKnown reports whether the record of a card's task knows its row.
 func (s *soak) isKnown(c *card) bool {
 	id, err := pipeline.ParseTaskID(c.cells["task_id"])
 	if err != nil {

@@ -172,7 +172,7 @@ func (s *soak) workspace(agent string) string {
 	return dir
 }
 
-// boardDies tells whether the board is one of the processes that are killed.
+// boardDies reports whether the board is one of the processes that are killed.
 func (s *soak) boardDies() bool { return len(s.shapes[0]) == 1 }
 
 func (s *soak) logDir() string { return filepath.Join(s.root, "agents") }

@@ -118,7 +118,7 @@ func dialError(resp *http.Response, err error) error {
 }
 
 // newHTTPClient returns the client for the upgrade request. It follows no
-// redirect and, for a loopback URL, connects to loopback only: whoever answers
+// redirect and, for a loopback URL, connects to loopback only: a server that answers
 // gets the token.
 func newHTTPClient(e endpoint) *http.Client {
 	dialer := &net.Dialer{}

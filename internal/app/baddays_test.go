@@ -181,7 +181,7 @@ func TestColumnsAndOptionsMadeAnew(t *testing.T) {
 	}
 }
 
-// beats tells whether some component's heartbeat says a text.
+// beats reports whether some component's heartbeat says a text.
 func (l *life) beats(text string) bool {
 	for _, c := range l.all {
 		if data, err := os.ReadFile(heartbeat.Path(l.h.Dir, c.id)); err == nil && strings.Contains(string(data), text) {

@@ -158,7 +158,7 @@ func (tab *tab) until(what, expression string) {
 	}
 }
 
-// within tells whether an expression becomes true.
+// within reports whether an expression becomes true.
 func (tab *tab) within(expression string) bool {
 	tab.t.Helper()
 	poll := chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(2*time.Minute))

@@ -279,7 +279,7 @@ func (l *life) update(args ...string) {
 	l.run("otm-update", append([]string{"--task-id", l.id.String()}, args...)...)
 }
 
-// handedOut tells whether the nth dispatch is made, and its agent woken.
+// handedOut reports whether the nth dispatch is made, and its agent woken.
 func (l *life) handedOut(nth int) func() bool {
 	return func() bool {
 		d := l.record().Dispatch

@@ -242,7 +242,7 @@ func (p *play) play(a act) {
 	}
 }
 
-// unanswered tells whether the row of a task was asked for and no answer came: only
+// unanswered reports whether the row of a task was asked for and no answer came: only
 // its record knows of that.
 func (p *play) unanswered(t *part) bool {
 	rec, err := p.h.Store.Load(t.id)
@@ -561,7 +561,7 @@ func (p *play) checkMoves(what string, now map[string]pipeline.Row) {
 	}
 }
 
-// wasGivenAway tells whether a person gave a task to another agent: it is sent
+// wasGivenAway reports whether a person gave a task to another agent: it is sent
 // out anew.
 func (p *play) wasGivenAway(row *pipeline.Row) bool {
 	return row.Status.Active() && slices.ContainsFunc(p.parts, func(t *part) bool {
@@ -680,7 +680,7 @@ func (p *play) answer(all bool) {
 	p.rows = p.look()
 }
 
-// over tells whether nothing is left to be done.
+// over reports whether nothing is left to be done.
 func (p *play) over() bool {
 	for _, kind := range inbox.Kinds {
 		if files, err := p.h.Box.List(kind); err != nil || len(files) > 0 {

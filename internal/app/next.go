@@ -272,7 +272,7 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	fmt.Fprintf(w, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(e.Agent)))
 }
 
-// failedShownFor is how long an agent is told of a failed report.
+// failedShownFor is how long a failed report is shown to its agent.
 const failedShownFor = 24 * time.Hour
 
 // maxFailedShown bounds the failed reports that are printed, newest first.

@@ -136,7 +136,7 @@ func refuse(w http.ResponseWriter, code int, reason, hint string) {
 	answer(w, code, map[string]string{"error": reason, "hint": hint})
 }
 
-// answer sends JSON. It closes the connection of those who may not be here, so
+// answer sends JSON. It closes the connection of a refused caller, so
 // that they hold none, and so that the rest of their request is not read.
 func answer(w http.ResponseWriter, code int, v any) {
 	if code == http.StatusUnauthorized || code == http.StatusForbidden {

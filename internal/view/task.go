@@ -125,7 +125,7 @@ func Join(id pipeline.TaskID, row *pipeline.Row, steps []*pipeline.Row, rec *pip
 	return t
 }
 
-// record loads a record once; nil where there is none.
+// record loads a record once; nil if there is none.
 func (v *View) record(id pipeline.TaskID) (*pipeline.Record, error) {
 	if id == 0 {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// refused tells whether err is one of the two errors that this package gives
+// refused reports whether err is one of the two errors that this package gives
 // for bad input, and holds their texts against what the rest relies on.
 func refused(t *testing.T, data []byte, err error) {
 	t.Helper()

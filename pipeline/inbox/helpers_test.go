@@ -56,7 +56,7 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
-// waits tells whether a drop stands in its inbox.
+// waits reports whether a drop stands in its inbox.
 func waits(t *testing.T, b *Box, kind Kind, name string) bool {
 	t.Helper()
 	ok, err := b.Waiting(kind, name)
@@ -66,7 +66,7 @@ func waits(t *testing.T, b *Box, kind Kind, name string) bool {
 	return ok
 }
 
-// isSettled tells whether a name stands in processed/ or failed/.
+// isSettled reports whether a name stands in processed/ or failed/.
 func isSettled(t *testing.T, b *Box, dir, name string) bool {
 	t.Helper()
 	ok, err := b.IsSettled(dir, name)

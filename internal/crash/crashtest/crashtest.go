@@ -229,14 +229,14 @@ func (r *Refusal) Told(t testing.TB, err error, silent bool) {
 	}
 }
 
-// Came tells whether the step came, and was refused.
+// Came reports whether the step came, and was refused.
 func (r *Refusal) Came() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.step != ""
 }
 
-// Of tells whether it was a step on a file with this in its path that was
+// Of reports whether it was a step on a file with this in its path that was
 // refused.
 func (r *Refusal) Of(step, file string) bool {
 	r.mu.Lock()
