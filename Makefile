@@ -18,7 +18,7 @@ demo: ## see the whole pipeline at work
 	$(GO) run ./cmd/otm demo
 
 .PHONY: test
-test: ## all tests (three minutes on two idle cores)
+test: ## all tests (two minutes on two idle cores)
 	$(GO) test ./...
 
 .PHONY: test-race

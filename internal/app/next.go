@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,7 +100,7 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 			}
 			return tasksOnBoard(h.Store, h.Config.Agents, snap, a), nil
 		},
-		Over: overOnBoard(h.Store, snapshot),
+		Over: overOnBoard(h, snapshot),
 		Warn: func(msg string) { h.Warn("%s", msg) },
 	}
 	taken, err := desk.Next(ctx, a, another)
@@ -129,13 +131,14 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 
 // overOnBoard reports whether the board, when it was last read, showed the row of a
 // task as ended or put off. The row is the one that the record names: a copy of it
-// bears the same id and says nothing of the task. If the row is not known, the
-// records decide alone.
-func overOnBoard(records *task.Store, snapshot func() (*slacklist.Snapshot, error)) func(pipeline.TaskID) bool {
+// bears the same id and says nothing of the task. If the snapshot cannot be read, it
+// warns, and the records decide alone.
+func overOnBoard(h *Home, snapshot func() (*slacklist.Snapshot, error)) func(pipeline.TaskID) bool {
 	over := sync.OnceValue(func() map[string]bool {
 		rows := map[string]bool{}
 		snap, err := snapshot()
 		if err != nil {
+			h.Warn("tasks that ended on the board may be given out: %v", err)
 			return rows
 		}
 		for i := range snap.Rows {
@@ -146,8 +149,14 @@ func overOnBoard(records *task.Store, snapshot func() (*slacklist.Snapshot, erro
 		return rows
 	})
 	return func(id pipeline.TaskID) bool {
-		rec, err := records.Load(id)
-		return err == nil && over()[rec.RowID]
+		rec, err := h.Store.Load(id)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				h.Warn("%v may have ended on the board: %v", id, err)
+			}
+			return false
+		}
+		return over()[rec.RowID]
 	}
 }
 
