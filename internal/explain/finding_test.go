@@ -9,12 +9,15 @@ import (
 	"time"
 )
 
+// testForms has an argument of each form.
+var testForms = code("test_forms", Warn, "{task} {who} {n:drop|drops} {one:drop|drops} {at:ago} {at:age} {at:clock} {at:at} {who:quoted} {err} {d}", "mv {who:sh}")
+
 // TestForms: each form writes its argument, also after the finding has been through
 // JSON.
-func TestForms(t *testing.T) { // not parallel: it adds to the table
+func TestForms(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
-	c := code("test_forms", Warn, "{task} {who} {n:drop|drops} {one:drop|drops} {at:ago} {at:age} {at:clock} {at:at} {who:quoted} {err} {d}", "mv {who:sh}")
-	f := New(c, "who", "a b", "n", 3, "one", 1, "at", now.Add(-5*time.Minute), "err", errors.New("no"), "d", time.Minute).On(35)
+	f := New(testForms, "who", "a b", "n", 3, "one", 1, "at", now.Add(-5*time.Minute), "err", errors.New("no"), "d", time.Minute).On(35)
 	data, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
