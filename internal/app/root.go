@@ -81,8 +81,8 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 	)
 	addCompletions(root, s)
 	refuseUnknownHelp(root)
-	if word, rest := unknownWord(root, args); word != "" {
-		root.AddCommand(guessCommand(root, word, rest))
+	if at := unknownWord(root, args); at >= 0 {
+		root.AddCommand(guessCommand(root, args, at))
 	}
 	for _, c := range root.Commands() {
 		c.Version = cli.Version()
