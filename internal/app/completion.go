@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"strings"
 
@@ -10,8 +9,6 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/install"
-	"otm/internal/submit"
-	"otm/pipeline"
 )
 
 // Commands are all commands, for programs that describe them, as manual pages.
@@ -24,14 +21,19 @@ func Commands() []*cobra.Command {
 	return all
 }
 
-// completionCommand prints completion scripts.
+// completionCommand prints the completion scripts of all programs. The scripts
+// ask the programs.
 func completionCommand() *cobra.Command {
+	write := map[string]func(*cobra.Command, io.Writer) error{
+		"bash": func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
+		"zsh":  (*cobra.Command).GenZshCompletion,
+		"fish": func(c *cobra.Command, w io.Writer) error { return c.GenFishCompletion(w, true) },
+	}
 	return &cobra.Command{
-		Use:   "completion bash|zsh|fish",
-		Short: "Print a shell's completion script",
-		Long:  "Print a script that completes otm and the programs beside it in a shell: commands,\nflags, agents and task ids.",
-		Example: `  otm completion bash > ~/.local/share/bash-completion/completions/otm
-  source <(otm completion zsh)`,
+		Use:       "completion bash|zsh|fish",
+		Short:     "Print a shell's completion script",
+		Long:      "Print a script that completes the commands and flags of otm and of the programs\nbeside it in a shell.",
+		Example:   "  source <(otm completion bash)",
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		Args: func(c *cobra.Command, args []string) error {
 			if err := cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)(c, args); err != nil {
@@ -41,57 +43,13 @@ func completionCommand() *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			var script bytes.Buffer
-			others := install.Programs[1:]
-			switch args[0] {
-			case "bash":
-				if err := c.Root().GenBashCompletionV2(&script, true); err != nil {
+			for _, program := range Commands() {
+				if err := write[args[0]](program, &script); err != nil {
 					return err
-				}
-				fmt.Fprintf(&script, "\ncomplete -o default -F __start_otm %s\n", strings.Join(others, " "))
-			case "zsh":
-				if err := c.Root().GenZshCompletion(&script); err != nil {
-					return err
-				}
-				all := strings.Join(install.Programs, " ")
-				text := strings.Replace(script.String(), "#compdef otm\ncompdef _otm otm\n", "#compdef "+all+"\ncompdef _otm "+all+"\n", 1)
-				script.Reset()
-				script.WriteString(text)
-			default:
-				if err := c.Root().GenFishCompletion(&script, true); err != nil {
-					return err
-				}
-				for _, name := range others {
-					fmt.Fprintf(&script, "complete -c %s -n '__otm_prepare_completions' -f -a '$__otm_comp_results'\n", name)
 				}
 			}
 			_, err := script.WriteTo(c.OutOrStdout())
 			return err
 		},
 	}
-}
-
-// addCompletions has the commands of otm complete agents, task ids and statuses.
-func addCompletions(root *cobra.Command, s cli.Streams) {
-	for _, c := range root.Commands() {
-		if c.Flags().Lookup("agent") != nil {
-			c.RegisterFlagCompletionFunc("agent", submit.CompleteAgents(s.Getenv)) // fails for an unknown flag only
-		}
-		if c.Flags().Lookup("status") != nil {
-			c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusWords(), cobra.ShellCompDirectiveNoFileComp))
-		}
-		switch c.Name() {
-		case "show", "why", "history":
-			c.ValidArgsFunction = submit.CompleteIDs(s.Getenv)
-		case "retry":
-			c.ValidArgsFunction = submit.CompleteFailed(s.Getenv)
-		}
-	}
-}
-
-func statusWords() []string {
-	var words []string
-	for _, s := range pipeline.Statuses {
-		words = append(words, string(s))
-	}
-	return words
 }

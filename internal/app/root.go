@@ -79,7 +79,6 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 		nextCommand(s), resumeCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 		demoAgentCommand(s),
 	)
-	addCompletions(root, s)
 	refuseUnknownHelp(root)
 	if at := unknownWord(root, args); at >= 0 {
 		root.AddCommand(guessCommand(root, args, at))

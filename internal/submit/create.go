@@ -71,7 +71,6 @@ lines on stdin, with a heredoc whose end is quoted:
 		f.String(removed, "", "")
 		f.MarkHidden(removed)
 	}
-	c.RegisterFlagCompletionFunc("agent", CompleteAgents(s.Getenv)) // fails for an unknown flag only
 	c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"critical", "high", "normal", "low", "batchable"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{"action", "decision", "review"}, cobra.ShellCompDirectiveNoFileComp))
 	return c

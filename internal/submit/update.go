@@ -55,7 +55,6 @@ A step is named by its title, or by its number as "otm next" prints it.`,
 	f.StringArrayVar(&r.stepsDone, "subtask-done", nil, "title or number of a finished step; repeat it for more")
 	f.StringVar(&r.reason, "reason", "", "why (required with blocked)")
 	f.StringVar(&r.result, "result", "", "what came of it")
-	c.RegisterFlagCompletionFunc("task-id", CompleteIDs(s.Getenv)) // fails for an unknown flag only
 	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
