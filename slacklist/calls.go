@@ -19,8 +19,6 @@ const (
 	deleteMethod = "slackLists.items.deleteMultiple"
 	filesMethod  = "files.info"
 	authMethod   = "auth.test"
-	makeMethod   = "slackLists.create"
-	shareMethod  = "slackLists.access.set"
 )
 
 // pageSize is how many rows a page holds, the most that Slack allows.

@@ -310,26 +310,6 @@ func TestSleepGivenUp(t *testing.T) {
 	}
 }
 
-// Answers that are a success and do not say what was asked for are none.
-func TestSetupIsNotDone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.client()
-	w.Faults.Next("slackLists.create", boardtest.Body("", `{"ok":true}`))
-	if id, err := c.CreateList(t.Context(), "tasks", nil); id != "" || !pipeline.MaybeApplied(err) {
-		t.Errorf("a list without an id: %q, %v", id, err)
-	}
-	for id, key := range map[string]string{"U0ANNA": "failed_to_update_user_ids", "C0TEAM": "failed_to_update_channel_ids"} {
-		w.Faults.Next("slackLists.access.set", boardtest.Body("", fmt.Sprintf(`{"ok":true,%q:[%q]}`, key, id)), boardtest.Body("", fmt.Sprintf(`{"ok":true,%q:[]}`, key)))
-		if err := c.Share(t.Context(), id); err == nil || !strings.Contains(err.Error(), id) {
-			t.Errorf("shared with nobody: %v", err)
-		}
-		if err := c.Share(t.Context(), id); err != nil {
-			t.Errorf("shared: %v", err)
-		}
-	}
-}
-
 // A snapshot that cannot be read is told to those who only look, and is not taken
 // for none.
 func TestUnreadableSnapshot(t *testing.T) {

@@ -126,30 +126,6 @@ func TestReadsAreNotRefused(t *testing.T) {
 	}
 }
 
-// Setting a list up returns the board's refusal; after a lost answer, the error
-// says that the list may exist.
-func TestSetupIsRefused(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.client()
-	create := func() error {
-		_, err := c.CreateList(t.Context(), "tasks", []string{"alpha"})
-		return err
-	}
-	for method, call := range map[string]func() error{
-		"slackLists.create":     create,
-		"slackLists.access.set": func() error { return c.Share(t.Context(), "U0ANNA") },
-	} {
-		w.Faults.Next(method, boardtest.ErrorCode("restricted_action"), boardtest.ApplyThenReset())
-		if err := call(); !pipeline.IsRefused(err) || pipeline.MaybeApplied(err) {
-			t.Errorf("%s refused: %v", method, err)
-		}
-		if err := call(); pipeline.IsRefused(err) || !pipeline.MaybeApplied(err) {
-			t.Errorf("the answer of %s lost: %v", method, err)
-		}
-	}
-}
-
 // A connection that was never made surely changed nothing; one that broke may
 // have.
 func TestSurelyNotApplied(t *testing.T) {

@@ -61,7 +61,6 @@ func TestKillsOfInitSlack(t *testing.T) {
 	b := boardtest.Start(t)
 	for name, args := range map[string][]string{
 		"an existing list": {"--token-stdin", "--list", b.ListID},
-		"a new list":       {"--token-stdin", "--create-list", "Agent tasks", "--share-with", "U0ALICE"},
 	} {
 		for _, point := range []string{"init.token", "init.list", "durable.named"} {
 			for n := 1; ; n++ {

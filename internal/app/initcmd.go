@@ -30,13 +30,12 @@ func initCommand(s cli.Streams) *cobra.Command {
 		Long: `Make the data directory, or add what is missing to it. It asks nothing and
 changes nothing that is there.
 
-With --slack it sets up a Slack List as the board: it checks the token, takes an
-existing list or makes one, names what the list lacks, and keeps the token in
-secrets/slack. It writes otm.toml as long as nobody has edited the file; after
-that it prints the lines to put in. It may be run again at any time.`,
+With --slack it sets up a Slack List as the board: it checks the token, keeps it
+in secrets/slack, and names the columns and options that the list lacks. An empty
+list is a good start. It writes otm.toml as long as nobody has edited the file;
+after that it prints the lines to put in. It may be run again at any time.`,
 		Example: `  otm init
-  otm init --slack --token-stdin --list F0123456789
-  otm init --slack --create-list 'Agent tasks' --share-with U0123456789`,
+  otm init --slack --token-stdin --list F0123456789`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := slack.check(forSlack); err != nil {
 				return err
@@ -78,9 +77,7 @@ that it prints the lines to put in. It may be run again at any time.`,
 	c.Flags().BoolVar(&forSlack, "slack", false, "set up a Slack List as the board")
 	c.Flags().BoolVar(&slack.tokenStdin, "token-stdin", false, "with --slack: read the token from stdin")
 	c.Flags().StringVar(&slack.tokenFile, "token-file", "", "with --slack: read the token from a file")
-	c.Flags().StringVar(&slack.list, "list", "", "with --slack: use an existing list, by its id or link")
-	c.Flags().StringVar(&slack.create, "create-list", "", "with --slack: make a list with this name")
-	c.Flags().StringSliceVar(&slack.shareWith, "share-with", nil, "with --slack: let users (U…) and channels (C…) write to the list")
+	c.Flags().StringVar(&slack.list, "list", "", "with --slack: the list, by its id or link")
 	return c
 }
 
