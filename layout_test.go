@@ -64,6 +64,7 @@ var owners = map[string]string{
 	"github.com/chromedp/chromedp":    "otm/internal/app",             // the page in a real browser, in tests only
 	"github.com/chromedp/cdproto":     "otm/internal/app",             // comes with chromedp
 	"github.com/spf13/pflag":          "otm/internal",                 // comes with cobra
+	"github.com/ncruces/go-sqlite3":   "otm/internal/sqlite",          // durable settings and locks in one place
 }
 
 func TestOwners(t *testing.T) {
@@ -91,6 +92,7 @@ var mayImport = map[string][]string{
 	"otm/internal/durable":             {"otm/internal/crash"},
 	"otm/internal/lock":                {"otm/internal/durable"},
 	"otm/internal/patience":            {},
+	"otm/internal/sqlite":              {"otm/internal/crash", "otm/internal/durable"},
 	"otm/internal/cli":                 {"otm/internal/safe"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
@@ -158,6 +160,7 @@ func TestSmallCommands(t *testing.T) {
 		"github.com/gorilla/websocket": "no network",
 		"github.com/slack-go/slack":    "no board",
 		"database/sql":                 "no database",
+		"otm/internal/sqlite":          "no database",
 		"github.com/fsnotify/fsnotify": "no watcher: --wait looks by itself",
 		"otm/internal/app":             "the components",
 		"otm/internal/board":           "the components",
@@ -175,6 +178,27 @@ func TestSmallCommands(t *testing.T) {
 	exists := slices.ContainsFunc(list(t), func(p pkg) bool { return slices.Contains(p.Deps, "net/http") })
 	if !exists {
 		t.Error("no package links net/http any more: the list above is out of date")
+	}
+}
+
+// namesOfDatabases are the files that may name a database, to give the name to
+// internal/sqlite. Whoever else opens a database can make others lose commits.
+var namesOfDatabases = []string{}
+
+func TestDatabasesAreOpenedInOnePlace(t *testing.T) {
+	name := regexp.MustCompile(`\.db"|-wal"|-shm"`)
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "internal/sqlite/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if name.Match(text) && !slices.Contains(namesOfDatabases, filepath.ToSlash(path)) {
+			t.Errorf("%s names the file of a database: only internal/sqlite opens one", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

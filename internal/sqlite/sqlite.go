@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ncruces/go-sqlite3/driver"
+
+	"otm/internal/durable"
+)
+
+// Options configures Open. The zero value works.
+type Options struct {
+	// BusyTimeout is how long a write waits for other writers before it fails
+	// with ErrBusy. If zero, 10 seconds.
+	BusyTimeout time.Duration
+
+	// Readers is how many goroutines may read at a time; others wait. If zero, 4.
+	Readers int
+}
+
+// A DB is an open database. Its methods may be called from any goroutine.
+type DB struct {
+	path string
+	busy time.Duration
+	pool *sql.DB
+
+	turn   chan struct{} // holds a value while a goroutine uses writer
+	writer *session      // nil after Close
+	queue  queue
+
+	readers chan *session // those not in use; nil ones are not connected yet
+	closed  chan struct{}
+}
+
+// Open opens the database at path, an absolute path, or makes an empty one. Only
+// its owner may read the file. The error matches ErrBusy, ErrFull, ErrCorrupt,
+// ErrNoLocks or ErrSettings where they apply.
+func Open(ctx context.Context, path string, o Options) (*DB, error) {
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 10 * time.Second
+	}
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	d := &DB{
+		path: path, busy: o.BusyTimeout,
+		turn: make(chan struct{}, 1), readers: make(chan *session, o.Readers), closed: make(chan struct{}),
+	}
+	for range o.Readers {
+		d.readers <- nil
+	}
+	if err := d.open(ctx); err != nil {
+		if d.pool != nil {
+			d.pool.Close()
+		}
+		return nil, d.failed("open database", err)
+	}
+	return d, nil
+}
+
+func (d *DB) open(ctx context.Context) (err error) {
+	if !filepath.IsAbs(d.path) {
+		return errors.New("the path must be absolute")
+	}
+	// An empty file is an empty database. SQLite would make it readable by others.
+	if err := durable.WriteNew(d.path, nil); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if d.pool, err = driver.Open(nameOf(d.path)); err != nil {
+		return err
+	}
+	if d.writer, err = openSession(ctx, d.pool, settingsOf(d.busy)); err != nil {
+		return err
+	}
+	// A read makes the -wal and the -shm file, if they are missing.
+	var version int
+	if err := d.writer.conn.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version); err != nil {
+		return err
+	}
+	// SQLite makes the -shm file with the mode of the umask. It holds no rows.
+	if err := os.Chmod(d.path+"-shm", durable.FileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// nameOf returns the database's name as the driver wants it: a URI, because only
+// that sets the mode of the -wal file.
+func nameOf(path string) string {
+	query := url.Values{"modeof": {path}}.Encode()
+	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: strings.ReplaceAll(query, "+", "%20")}
+	return u.String()
+}
+
+// Close waits for the transactions that run, and closes the database.
+func (d *DB) Close() error {
+	d.turn <- struct{}{}
+	defer func() { <-d.turn }()
+	if d.writer == nil {
+		return nil
+	}
+	close(d.closed)
+	var errs []error
+	for range cap(d.readers) {
+		if s := <-d.readers; s != nil {
+			errs = append(errs, s.close())
+		}
+	}
+	errs = append(errs, d.writer.close(), d.pool.Close())
+	d.writer = nil
+	return d.failed("close database", errors.Join(errs...))
+}
+
+// Read calls fn with a snapshot of the database: writes that end while fn runs do
+// not show in it. The error of fn is returned.
+func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
+	var s *session
+	select {
+	case <-d.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case s = <-d.readers:
+	}
+	defer func() { d.readers <- s }()
+	if s == nil {
+		var err error
+		s, err = openSession(ctx, d.pool, append(settingsOf(d.busy), setting{"query_only", "1"}))
+		if err != nil {
+			return d.failed("read database", causeOf(ctx, err))
+		}
+	}
+	if err := s.exec(ctx, "BEGIN"); err != nil {
+		return d.failed("read database", causeOf(ctx, err))
+	}
+	defer s.exec(context.WithoutCancel(ctx), "ROLLBACK")
+	if err := fn(&Tx{ctx, s}); err != nil {
+		return d.failed("read database", err)
+	}
+	return nil
+}
+
+// Backup writes a copy of the database to a file that must not exist yet. The
+// copy is durable and whole, or not there. Writers go on meanwhile.
+func (d *DB) Backup(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return d.failed("back up database", errors.Join(err, fmt.Errorf("%q: %w", path, fs.ErrExist)))
+	}
+	temp := filepath.Join(filepath.Dir(path), durable.TempPrefix+filepath.Base(path))
+	if err := d.backup(ctx, temp, path); err != nil {
+		os.Remove(temp)
+		return d.failed("back up database", causeOf(ctx, err))
+	}
+	return nil
+}
+
+func (d *DB) backup(ctx context.Context, temp, path string) error {
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.WriteNew(temp, nil); err != nil {
+		return err
+	}
+	s, err := openSession(ctx, d.pool, settingsOf(d.busy))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if _, err := s.conn.ExecContext(ctx, "VACUUM INTO ?", temp); err != nil {
+		return err
+	}
+	return durable.Move(temp, path)
+}
