@@ -33,7 +33,7 @@ func (ad *adopter) adopt(ctx context.Context, b pipeline.Batch) (adopted int, er
 	}
 	for _, id := range still {
 		if b.Over() {
-			ad.report.due(ad.Now())
+			ad.report.RunBy(ad.Now())
 			break
 		}
 		ad.getsOn()
@@ -101,7 +101,7 @@ func (ad *adopter) typed(b pipeline.Batch) []string {
 			last = max(last, s.Updated)
 		}
 		if quiet := ad.stillAt(last); quiet.After(now) {
-			ad.report.due(quiet)
+			ad.report.RunBy(quiet)
 			continue
 		}
 		still = append(still, row.ID)
@@ -238,7 +238,7 @@ func (ad *adopter) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeli
 			}
 		}
 		if known := step.AskedAt.Add(ad.Times.SettleAfter); b.WalkAt().Before(known) {
-			ad.report.due(known)
+			ad.report.RunBy(known)
 			return false, nil
 		}
 	}
@@ -259,7 +259,8 @@ func (ad *adopter) ensureStep(ctx context.Context, b pipeline.Batch, rec *pipeli
 		}
 		if isFull(err) {
 			err = fmt.Errorf("its step cannot be made: the list is full: %w", err)
-			ad.full, ad.report.Full = err, true
+			ad.full = err
+			ad.report.Needs(explain.New(explain.ListFull))
 		}
 		return false, errors.Join(err, ad.askedStep(ctx, rec, nil))
 	}

@@ -74,7 +74,7 @@ func TestAdoption(t *testing.T) {
 	}
 	w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 	r = w.pass()
-	want(t, "when still", words(r.Dispatched, r.Summary()), "3 Dispatched 3 tasks, woke 1 agent, 0 failures")
+	want(t, "when still", words(r.Dispatched, r.Details()), "3 Dispatched 3 tasks, woke 1 agent, 0 failures")
 	rec := w.record(w.taskOf(row))
 	want(t, "record", words(rec.Title, rec.Agent, rec.Status, rec.Priority, len(rec.Steps), rec.Steps[0].Title), "Fix the login alpha assigned normal 1 "+pipeline.DefaultStep)
 	want(t, "history", words(rec.History[0].Who, rec.History[0].What, rec.History[1].What), "U0ALICE typed on the board adopted")
@@ -133,8 +133,8 @@ func TestAdoptionOfATypedID(t *testing.T) {
 	want(t, "dispatched", r.Dispatched+r2.Dispatched, 2)
 	want(t, "entries", w.ids("alpha"), "T-00007 T-00008")
 	want(t, "steps", len(w.record(w.taskOf(good)).Steps), 1)
-	if !strings.Contains(r2.Summary(), `row "Not one": "soon" is no task id`) {
-		t.Errorf("summary %s", r2.Summary())
+	if !strings.Contains(r2.Details(), `row "Not one": "soon" is no task id`) {
+		t.Errorf("summary %s", r2.Details())
 	}
 }
 
@@ -189,7 +189,7 @@ func TestKilledAdoption(t *testing.T) {
 			defer stop()
 			for range 2 {
 				if r, err := d.Pass(context.Background(), 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
-					t.Fatalf("next pass: %s, %v", r.Summary(), err)
+					t.Fatalf("next pass: %s, %v", r.Details(), err)
 				}
 			}
 			want(t, "rows", w.rowsOf(), 2)

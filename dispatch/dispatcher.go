@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/pipeline"
 )
@@ -59,58 +59,14 @@ type Dispatcher struct {
 	cleaned map[string]bool          // workspaces without leftovers of a crash
 }
 
-// Report is the result of a pass.
-type Report struct {
-	Dispatched int
-	Woken      int
-	At         time.Time         // when the pass began
-	Failed     []explain.Finding // tasks that were not dispatched, agents that were not woken
-	Given      []explain.Finding // agents that need a person: they take nothing, or are silent
-	Due        time.Time         // when to pass again at the latest; zero: at the usual time
-	Trouble    error             // the board's error that ended the pass early
-	Full       bool              // the board takes no more rows
-}
+// What a pass counts, in the order of its report.
+const (
+	dispatched = iota
+	woken
+)
 
-func (r *Report) due(at time.Time) {
-	if !at.IsZero() && (r.Due.IsZero() || at.Before(r.Due)) {
-		r.Due = at
-	}
-}
-
-// maxReasons is how many findings a heartbeat shows.
-const maxReasons = 20
-
-// Found returns the findings that Summary shows.
-func (r *Report) Found() []explain.Finding {
-	found := slices.Concat(r.Failed, r.Given)
-	return found[:min(len(found), maxReasons)]
-}
-
-// Summary is the report as a heartbeat shows it.
-func (r *Report) Summary() string {
-	s := fmt.Sprintf("Dispatched %s, woke %s, %s", explain.Count(r.Dispatched, "task", "tasks"), explain.Count(r.Woken, "agent", "agents"), explain.Count(len(r.Failed), "failure", "failures"))
-	for _, f := range r.Found() {
-		s += "; " + sentence(&f, time.Time{}) // a heartbeat is read later
-	}
-	if more := len(r.Failed) + len(r.Given) - maxReasons; more > 0 {
-		s += fmt.Sprintf("; and %d more", more)
-	}
-	if r.Trouble != nil {
-		s += "; " + r.Trouble.Error()
-	}
-	return s
-}
-
-// sentence is a finding on one line, with its task and the next step.
-func sentence(f *explain.Finding, now time.Time) string {
-	s := f.Text(now)
-	if f.Task != 0 {
-		s = f.Task.String() + ": " + s
-	}
-	if next := f.Next(now); next != "" {
-		s += ": " + next
-	}
-	return s
+func newReport() *heartbeat.Report {
+	return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Dispatched", Noun: "task"}, {Verb: "Woke", Noun: "agent"}}}
 }
 
 // task is a row of the board with its record, during one pass.
@@ -125,7 +81,7 @@ type task struct {
 
 // Pass looks at every task once. Rows may be at most maxAge old; negative: of any
 // age. The error is one of our own files.
-func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*Report, error) {
+func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat.Report, error) {
 	if d.saidAt == nil {
 		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]bool{}, map[string]explain.Finding{}
 		d.over = map[pipeline.TaskID]bool{}
@@ -170,7 +126,7 @@ func (rn *run) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
 	ho := handout{rn}
 	for chunk := range slices.Chunk(fresh, maxChunk) {
 		if b.Over() {
-			rn.report.due(rn.Now()) // other components wait for the board
+			rn.report.RunBy(rn.Now()) // other components wait for the board
 			return nil
 		}
 		if err := ho.handOut(ctx, b, chunk); err != nil || rn.report.Trouble != nil {

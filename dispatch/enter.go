@@ -102,7 +102,7 @@ func (ho *handout) enter(ctx context.Context, tasks []*task) ([]*task, error) {
 			return nil, context.Cause(ctx)
 		}
 		failed[workspace] = true
-		ho.report.due(ho.Now().Add(fileAgain))
+		ho.report.RunBy(ho.Now().Add(fileAgain))
 		for _, t := range mine { // they stay new
 			ho.problem(t.id, explain.TaskEntryFailed, "agent", t.agent.Name, "error", err)
 		}

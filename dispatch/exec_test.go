@@ -113,7 +113,7 @@ func TestExecChild(t *testing.T) {
 	`, "{message}", "$(touch PWNED); `touch PWNED` '\"{agent}\" {task}", "{file}", "{dir}", "", "{nothing}", "*")
 	w.d.MessageDir = `/Jo's "data"/$(touch PWNED)`
 	id := w.create("$(touch PWNED) `touch PWNED`", "alpha", pipeline.Normal)
-	want(t, "report", w.pass().Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
+	want(t, "report", w.pass().Details(), "Dispatched 1 task, woke 1 agent, 0 failures")
 	w.ended()
 	workspace, err := filepath.EvalSymlinks(w.agent("alpha").Workspace)
 	if err != nil {

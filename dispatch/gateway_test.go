@@ -63,7 +63,7 @@ func TestGatewayTrouble(t *testing.T) {
 			}
 			id := w.last
 			r := w.pass()
-			want(w, fmt.Sprintf("%v: report", agent[i]), r.Summary(), "Dispatched 1 task, woke 1 agent, 0 failures")
+			want(w, fmt.Sprintf("%v: report", agent[i]), r.Details(), "Dispatched 1 task, woke 1 agent, 0 failures")
 			key := Key(id, "alpha", 1)
 			g.Until(w, func() bool { return len(g.RunsOf(key)) > 0 })
 			w.pass()
@@ -88,10 +88,10 @@ func TestGatewayDown(t *testing.T) {
 		ctx, stop := context.WithCancel(w.Context())
 		w.d.Patience = time.Millisecond
 		r, err := w.d.Pass(ctx, 0)
-		if err != nil || r.Dispatched != 1 || r.Woken != 0 || r.Due.IsZero() {
+		if err != nil || r.Did[dispatched].N != 1 || r.Did[woken].N != 0 || r.Due.IsZero() {
 			w.Errorf("pass: %+v, %v", r, err)
 		}
-		if r, err = w.d.Pass(ctx, 0); err != nil || r.Dispatched+r.Woken != 0 {
+		if r, err = w.d.Pass(ctx, 0); err != nil || r.Did[dispatched].N+r.Did[woken].N != 0 {
 			w.Errorf("another: %+v, %v", r, err)
 		}
 		stop()
@@ -138,7 +138,7 @@ func TestGatewayNothingHappens(t *testing.T) {
 		want(w, "woken", w.pass().Woken, 1)
 		for range 2 {
 			w.clock.Advance(3 * time.Minute)
-			want(w, "too early", w.pass().Summary(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+			want(w, "too early", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 		}
 		w.clock.Advance(3 * time.Minute)
 		want(w, "its run is unknown", w.pass().Woken, 0)

@@ -40,7 +40,7 @@ func (dp *departures) seeGone(ctx context.Context, b pipeline.Batch) error {
 		}
 		if !m.Gone {
 			if looks++; looks > maxLooks {
-				dp.report.due(dp.Now().Add(askAgain))
+				dp.report.RunBy(dp.Now().Add(askAgain))
 				return nil
 			}
 			gone, err := b.LookFor(ctx, m.Row.ID)

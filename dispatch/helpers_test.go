@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/explain"
@@ -106,14 +107,15 @@ func (w *world) agent(name string) *pipeline.Agent {
 
 // spoken is a report whose findings are text: failures without the next step.
 type spoken struct {
-	*Report
-	Failed, Given []string
+	*heartbeat.Report
+	Dispatched, Woken int
+	Failed, Given     []string // Given is what needs a person
 }
 
-func speak(r *Report) spoken {
-	s := spoken{Report: r, Given: sentences(r.Given, r.At)}
+func speak(r *heartbeat.Report, now time.Time) spoken {
+	s := spoken{Report: r, Dispatched: r.Did[dispatched].N, Woken: r.Did[woken].N, Given: sentences(r.NeedsPerson, now)}
 	for _, f := range r.Failed {
-		text := f.Text(r.At)
+		text := f.Text(now)
 		if f.Task != 0 {
 			text = f.Task.String() + ": " + text
 		}
@@ -124,7 +126,7 @@ func speak(r *Report) spoken {
 
 func sentences(found []explain.Finding, now time.Time) (list []string) {
 	for _, f := range found {
-		list = append(list, sentence(&f, now))
+		list = append(list, explain.Line(&f, now))
 	}
 	return list
 }
@@ -136,7 +138,7 @@ func (w *world) pass() spoken {
 	if err != nil {
 		w.Fatalf("pass: %v", err)
 	}
-	return speak(r)
+	return speak(r, w.clock.Now())
 }
 
 // onBoard does something in a batch.

@@ -291,7 +291,7 @@ func (m *model) pass() {
 	if err := p.wake(m.Context()); err != nil {
 		m.wrong("pass: %v", err)
 	}
-	for _, reason := range sentences(slices.Concat(p.report.Failed, p.report.Given), m.now) {
+	for _, reason := range sentences(slices.Concat(p.report.Failed, p.report.NeedsPerson), m.now) {
 		m.say("  %s", reason)
 	}
 	m.checkKeys()

@@ -117,7 +117,7 @@ func (ad *adopter) giveBack(ctx context.Context, b pipeline.Batch) (n int, err e
 	slices.Sort(ad.strays)
 	for _, id := range slices.Compact(ad.strays) {
 		if b.Over() {
-			ad.report.due(ad.Now())
+			ad.report.RunBy(ad.Now())
 			break
 		}
 		ad.getsOn()
@@ -126,7 +126,7 @@ func (ad *adopter) giveBack(ctx context.Context, b pipeline.Batch) (n int, err e
 			continue
 		}
 		if quiet := ad.stillAt(row.Updated); quiet.After(ad.Now()) {
-			ad.report.due(quiet) // a person is editing it
+			ad.report.RunBy(quiet) // a person is editing it
 			continue
 		}
 		done, err := ad.giveBackOne(ctx, b, row)

@@ -104,8 +104,8 @@ func TestTaskIDChangedAgain(t *testing.T) {
 		w.clock.Advance(pipeline.DefaultTimes.AdoptAfter + time.Second)
 		r := w.pass()
 		want(t, "failures", len(r.Failed), n)
-		if n == 1 && !strings.Contains(r.Summary(), "somebody changed its Task ID again") {
-			t.Errorf("summary %s", r.Summary())
+		if n == 1 && !strings.Contains(r.Details(), "somebody changed its Task ID again") {
+			t.Errorf("summary %s", r.Details())
 		}
 	}
 	w.clock.Advance(sayAgain)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/patience"
 	"otm/pipeline"
@@ -27,7 +28,7 @@ import (
 //	waking      plans and sends wakes
 type run struct {
 	*Dispatcher
-	report *Report
+	report *heartbeat.Report
 	byName map[string][]*task         // agent → its dispatched tasks
 	away   map[pipeline.TaskID]string // tasks that a person gave to another agent → the agent in the record
 
@@ -38,7 +39,7 @@ type run struct {
 
 func newRun(d *Dispatcher) *run {
 	return &run{
-		Dispatcher: d, report: &Report{At: d.Now()}, byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{},
+		Dispatcher: d, report: newReport(), byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{},
 		inbox: unreadReports{read: d.Unread, now: d.Now},
 	}
 }
@@ -56,7 +57,7 @@ func (rn *run) problem(id pipeline.TaskID, code explain.Code, args ...any) {
 
 // given reports something that needs a person.
 func (rn *run) given(f explain.Finding) {
-	rn.report.Given = append(rn.report.Given, f)
+	rn.report.Needs(f)
 	rn.say(slog.LevelWarn, "needs a person", &f)
 }
 
@@ -83,7 +84,7 @@ func (rn *run) say(level slog.Level, msg string, f *explain.Finding) {
 		level = slog.LevelDebug
 	}
 	rn.saidAt[kind] = rn.Now()
-	rn.Log.Log(context.Background(), level, msg, "reason", sentence(f, time.Time{})) // a log is read later
+	rn.Log.Log(context.Background(), level, msg, "reason", explain.Line(f, time.Time{})) // a log is read later
 }
 
 // forget forgets problems that have been absent for sayAgain.
@@ -128,7 +129,7 @@ func (rn *run) edit(ctx context.Context, workspace string, lockWait time.Duratio
 
 // dispatched reports that a task was dispatched.
 func (rn *run) dispatched(t *task) {
-	rn.report.Dispatched++
+	rn.report.Did[dispatched].N++
 	rn.Log.Info("dispatched task", "task", t.id, "agent", t.agent.Name, "priority", t.rec.Priority, "attempt", t.rec.Dispatch.Attempt)
 }
 

@@ -252,7 +252,7 @@ func (kp *keeper) noteFindings(ctx context.Context, fs *findings) error {
 	}
 	for _, t := range fs.missing {
 		if at := t.rec.Dispatch.MissingAt; at != nil {
-			kp.report.due(at.Add(kp.Times.RedeliverAfter))
+			kp.report.RunBy(at.Add(kp.Times.RedeliverAfter))
 		}
 	}
 	return kp.noteLeft(ctx, fs.left)
@@ -292,7 +292,7 @@ func (kp *keeper) reportSilent() {
 				kp.given(explain.New(explain.TaskSilent, "agent", a.Name, "since", last).On(t.id))
 				continue
 			}
-			kp.report.due(last.Add(kp.Times.SilentAfter))
+			kp.report.RunBy(last.Add(kp.Times.SilentAfter))
 		}
 	}
 }

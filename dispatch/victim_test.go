@@ -136,7 +136,7 @@ func victimMain(raw string) int {
 	d, stop := o.dispatcher()
 	defer stop()
 	if r, err := d.Pass(ctx, 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
-		fmt.Fprintln(os.Stderr, r.Summary(), err)
+		fmt.Fprintln(os.Stderr, r.Details(), err)
 		return 1
 	}
 	return 0
@@ -246,7 +246,7 @@ func (w *world) recover(o *order) {
 	defer stop()
 	for range 2 { // within two ticks
 		if r, err := d.Pass(w.Context(), 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
-			w.Fatalf("next pass: %s, %v", r.Summary(), err)
+			w.Fatalf("next pass: %s, %v", r.Details(), err)
 		}
 	}
 	for i, a := range w.agents {

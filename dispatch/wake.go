@@ -92,7 +92,7 @@ func (wg *waking) collect() {
 			if failed, ok := wg.unwoken[name]; ok {
 				wg.report.Failed = append(wg.report.Failed, failed) // still true until the next answer
 			}
-			wg.report.due(wg.Now().Add(lateAgain))
+			wg.report.RunBy(wg.Now().Add(lateAgain))
 		}
 	}
 }
@@ -103,8 +103,8 @@ func (d *Dispatcher) Wait() { d.wakers.Wait() }
 // woke puts the result of one agent into the report.
 func (wg *waking) woke(name string, r wakeResult) {
 	delete(wg.waking, name)
-	wg.report.due(r.due)
-	wg.report.Woken += r.woken
+	wg.report.RunBy(r.due)
+	wg.report.Did[woken].N += r.woken
 	if r.first != 0 {
 		wg.holders.add(name, r.first)
 	}

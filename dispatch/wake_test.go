@@ -341,9 +341,9 @@ func TestTriggerNone(t *testing.T) {
 	w := newWorld(t, "alpha")
 	w.agents[0].Trigger = pipeline.TriggerNone
 	id := w.create("x", "alpha", pipeline.Normal)
-	want(t, "report", w.pass().Summary(), "Dispatched 1 task, woke 0 agents, 0 failures")
+	want(t, "report", w.pass().Details(), "Dispatched 1 task, woke 0 agents, 0 failures")
 	w.clock.Advance(100 * time.Hour)
-	want(t, "later", w.pass().Summary(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+	want(t, "later", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 	want(t, "it takes", w.next("alpha"), id)
 }
 

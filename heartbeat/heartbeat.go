@@ -179,9 +179,9 @@ func NewWriter(dir, id, version string, now func() time.Time) *Writer {
 }
 
 // Run begins a run. The returned function ends it and writes the heartbeat,
-// unless the result is "". Until then Progress has to be called again and again,
+// unless the report is nil. Until then Progress has to be called again and again,
 // or the run counts as hanging.
-func (w *Writer) Run() (end func(Result, string, ...explain.Finding) error) {
+func (w *Writer) Run() (end func(*Report) error) {
 	w.Progress()
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -198,14 +198,14 @@ func (w *Writer) Run() (end func(Result, string, ...explain.Finding) error) {
 			}
 		}
 	}()
-	return func(r Result, details string, findings ...explain.Finding) error {
+	return func(r *Report) error {
 		close(stop)
 		<-done
-		if r == "" {
+		if r == nil {
 			return nil
 		}
 		w.Progress()
-		return w.Beat(r, details, findings...)
+		return w.Beat(r.Result(), r.Details(), r.Findings()...)
 	}
 }
 

@@ -253,11 +253,11 @@ func TestLongRun(t *testing.T) {
 		// It gets on again.
 		w.Progress() // at 10 m 1 s
 		expect(11*time.Minute, 3, 11*time.Minute, 10*time.Minute+time.Second, "running")
-		if err := end(Success, "after"); err != nil {
+		if err := end(&Report{Did: []Did{{"After", "hour", 1}}}); err != nil {
 			t.Fatal(err)
 		}
 		b := must(Read(dir, Injector))
-		if b.Sequence != 4 || b.Result != Success || b.Details != "after" || !b.LastRun.Equal(time.Now()) || !b.LastProgress.Equal(time.Now()) {
+		if b.Sequence != 4 || b.Result != Success || b.Details != "After 1 hour, 0 failures" || !b.LastRun.Equal(time.Now()) || !b.LastProgress.Equal(time.Now()) {
 			t.Errorf("after the end: %+v", b)
 		}
 		// Nothing beats between runs.
@@ -281,7 +281,7 @@ func TestFirstLongRun(t *testing.T) {
 		if b, err := Read(dir, Injector); err != nil || b.Result != Success || b.Details != "running" {
 			t.Errorf("Read = %+v, %v", b, err)
 		}
-		if err := end(Error, "failed"); err != nil {
+		if err := end(&Report{Trouble: errors.New("failed")}); err != nil {
 			t.Fatal(err)
 		}
 		if b := must(Read(dir, Injector)); b.Result != Error {

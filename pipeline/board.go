@@ -215,6 +215,10 @@ func WaitsUntil(err error) (time.Time, bool) {
 	return e.Until, true
 }
 
+// ReadOnly reports whether the board refused a write to a list that it has let us
+// read: the list is shared with the app for reading only (C22).
+func (e *BoardError) ReadOnly() bool { return !e.ReadAt.IsZero() }
+
 func (e *BoardError) Unwrap() error { return e.Err }
 
 // MissingError says that the board lacks what OTM needs: a column, or an

@@ -272,8 +272,7 @@ func powerless(t *testing.T) func(*exec.Cmd) {
 
 // TestInotifyOverflow stops the resident injector, fills the kernel's queue of
 // events with those of 20,000 files, and drops tasks behind them: when it goes
-// on, they are brought to the board without waiting for a timer, and it says
-// that events were lost.
+// on, they are brought to the board without waiting for a timer.
 func TestInotifyOverflow(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -316,7 +315,6 @@ func TestInotifyOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.waitFor("all is settled", func() bool { return count(h.dir, "new-tasks") == 0 })
-	h.waitFor("it says that events were lost", func() bool { return h.heartbeatSays(heartbeat.Injector, "overflows: ") })
 	if processed, failed := count(h.dir, "processed"), count(h.dir, "failed"); processed != 3 || crashtest.Whole() != (failed == files) {
 		t.Errorf("%d processed, %d failed", processed, failed)
 	}

@@ -111,13 +111,13 @@ func TestTokenRevoked(t *testing.T) {
 				defer stop()
 				for _, c := range l.all {
 					out, err := c.once(l.Context(), asked)
-					if err == nil && out.trouble == nil && c.id != heartbeat.Injector { // which has nothing to bring
+					if err == nil && out.Trouble == nil && c.id != heartbeat.Injector { // which has nothing to bring
 						l.Errorf("%s says nothing", c.id)
 					}
-					if out.trouble == nil {
+					if out.Trouble == nil {
 						continue
 					}
-					if err := c.judge(&out, err); exitCode(err) != cli.Credentials {
+					if err := c.judge(out, err); exitCode(err) != cli.Credentials {
 						l.Errorf("%s goes on: %v", c.id, err)
 					}
 					data, err := os.ReadFile(heartbeat.Path(l.h.Dir, c.id))

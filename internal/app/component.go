@@ -1,13 +1,11 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"otm/heartbeat"
@@ -50,17 +48,6 @@ func (o occasion) maxAge(every time.Duration) time.Duration {
 	return hintedAge
 }
 
-// outcome is the result of one run.
-type outcome struct {
-	result  heartbeat.Result
-	details string
-	due     time.Time // the latest time of the next run; zero: the usual time
-	failed  bool      // something failed in this run: exit code 3
-	trouble error     // what stopped the run
-	// findings is what details says, as data for the heartbeat.
-	findings []explain.Finding
-}
-
 // component is the injector, the dispatcher or the detector.
 type component struct {
 	home  *Home
@@ -68,7 +55,7 @@ type component struct {
 	log   *slog.Logger
 	every time.Duration
 	// run makes one run. It calls progress while it advances.
-	run func(ctx context.Context, why occasion, progress func()) (outcome, error)
+	run func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error)
 
 	prune   func()    // removes what was kept long enough; may be nil
 	cleaned time.Time // when leftovers were last removed; zero: never
@@ -78,9 +65,8 @@ type component struct {
 	events <-chan struct{} // hints that it should run
 	hints  *watch.Watcher  // changes of the board
 	heed   func() bool     // reports whether a change of the board matters now; nil: always
-	// extra adds to the heartbeat's details, and reports whether that is a trouble.
-	// It may be nil.
-	extra func() (details string, trouble bool)
+	// degraded says what its watching lacks; "": nothing. It may be nil.
+	degraded func() string
 }
 
 // noBoardRetry is the delay before the next look for an absent board. The board's
@@ -90,14 +76,16 @@ const noBoardRetry = 30 * time.Second
 // workWait bounds the wait for another process's run.
 const workWait = 60 * time.Second
 
-// once makes one run under the work lock and writes the heartbeat.
-func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
+// once makes one run under the work lock and writes the heartbeat. The report is
+// never nil.
+func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, error) {
+	report := &heartbeat.Report{}
 	if _, err := config.CheckDir(c.home.Dir); err != nil {
-		return outcome{}, err // the directory is gone: only otm init makes one
+		return report, err // the directory is gone: only otm init makes one
 	}
 	l, err := lock.Acquire(ctx, c.home.lockPath(c.id), workWait)
 	if err != nil {
-		return outcome{}, err
+		return report, err
 	}
 	defer l.Release()
 	if now := c.home.Now(); now.Sub(c.cleaned).Abs() >= time.Hour {
@@ -107,45 +95,23 @@ func (c *component) once(ctx context.Context, why occasion) (outcome, error) {
 	beat := heartbeat.NewWriter(c.home.Dir, c.id, c.home.Version, c.home.Now)
 	beat.Config = c.home.configStamp()
 	end := beat.Run()
-	var out outcome
 	if _, trouble := c.home.boards().find(); trouble != nil && why != hinted {
-		out = outcome{result: heartbeat.Error, details: trouble.Error(), trouble: trouble, due: c.home.Now().Add(noBoardRetry)}
-	} else if out, err = c.run(ctx, why, beat.Progress); err != nil {
-		out.result, out.details = heartbeat.Error, err.Error()
-	}
-	if trouble := cmp.Or(err, out.trouble); out.result == heartbeat.Error && trouble != nil && !saysWhy(out.findings) {
-		out.findings = append(out.findings, explain.New(explain.RunTrouble, "error", trouble))
+		report.Trouble, report.Due = trouble, c.home.Now().Add(noBoardRetry)
+	} else if report, err = c.run(ctx, why, beat.Progress); err != nil {
+		report.Trouble = err // our own files: a full disk gets room again, and each run recovers
 	}
 	if ctx.Err() != nil {
-		return out, errors.Join(context.Cause(ctx), end("", "")) // a stop is no failure
+		return report, errors.Join(context.Cause(ctx), end(nil)) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		f := explain.New(explain.ConfigChanged, "apply", applyHint(install.Find(c.home.Dir, c.home.Getenv)))
-		out.details += "; " + f.Text(c.home.Now()) + ": to apply it, " + f.Next(c.home.Now())
-		out.findings = append(out.findings, f)
-		if out.result == heartbeat.Success {
-			out.result = heartbeat.Partial
+		report.Needs(explain.New(explain.ConfigChanged, "apply", applyHint(install.Find(c.home.Dir, c.home.Getenv))))
+	}
+	if c.degraded != nil {
+		if note := c.degraded(); note != "" {
+			report.Needs(explain.New(explain.RunNote, "note", note))
 		}
 	}
-	if c.extra != nil {
-		if more, trouble := c.extra(); more != "" {
-			out.details += "; " + more
-			if trouble {
-				out.findings = append(out.findings, explain.New(explain.RunNote, "note", more))
-			}
-			if trouble && out.result == heartbeat.Success {
-				out.result = heartbeat.Partial
-			}
-		}
-	}
-	return out, errors.Join(err, end(out.result, out.details, out.findings...))
-}
-
-// saysWhy reports whether the findings of a run say already what ended it.
-func saysWhy(found []explain.Finding) bool {
-	return slices.ContainsFunc(found, func(f explain.Finding) bool {
-		return f.Code == explain.TokenRefused || f.Code == explain.ListReadOnly
-	})
+	return report, errors.Join(err, end(report))
 }
 
 // clean removes temporary files of crashed writers.
@@ -161,15 +127,15 @@ func (c *component) clean() {
 // Once makes one run at a person's or a timer's request. The error carries the
 // exit code.
 func (c *component) Once(ctx context.Context) error {
-	out, err := c.once(ctx, asked)
+	report, err := c.once(ctx, asked)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.home.Out, safe.Escape(out.details))
+	fmt.Fprintln(c.home.Out, safe.Escape(report.Details()))
 	switch {
-	case out.trouble != nil:
-		return out.trouble
-	case out.failed:
+	case report.Trouble != nil:
+		return report.Trouble
+	case len(report.Failed) > 0:
 		return cli.Exit(cli.Partial)
 	}
 	return nil
@@ -187,21 +153,21 @@ func (c *component) Resident(ctx context.Context) error {
 	defer c.log.Info("stopped")
 	why := timely
 	for {
-		out, err := c.once(ctx, why)
+		report, err := c.once(ctx, why)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := c.judge(&out, err); err != nil {
+		if err := c.judge(report, err); err != nil {
 			return err
 		}
-		if why, err = c.wait(ctx, out); err != nil {
+		if why, err = c.wait(ctx, report); err != nil {
 			return nil
 		}
 	}
 }
 
 // judge decides whether a resident can continue after a run.
-func (c *component) judge(out *outcome, err error) error {
+func (c *component) judge(r *heartbeat.Report, err error) error {
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		c.log.Warn("run not begun", "err", err)
@@ -212,11 +178,11 @@ func (c *component) judge(out *outcome, err error) error {
 		return err // the data directory is gone, or no longer ours
 	}
 	if err != nil {
-		out.trouble = err // our own files: a full disk gets room again, and each run recovers
+		r.Trouble = err // such as one of writing the heartbeat
 	}
-	c.sayTrouble(out.trouble)
-	if out.trouble != nil && exitCode(out.trouble) == cli.Credentials {
-		return out.trouble // needs a person
+	c.sayTrouble(r.Trouble)
+	if r.Trouble != nil && exitCode(r.Trouble) == cli.Credentials {
+		return r.Trouble // needs a person
 	}
 	return nil // a person can rename a column back; the heartbeat names it
 }
@@ -261,14 +227,15 @@ func retryAt(trouble error, now time.Time) time.Time {
 
 // wait blocks until the next run is due and returns why. The error says that the
 // process stops.
-func (c *component) wait(ctx context.Context, out outcome) (occasion, error) {
+func (c *component) wait(ctx context.Context, r *heartbeat.Report) (occasion, error) {
 	delay := c.every
 	why := timely
-	if out.due.IsZero() {
-		out.due = retryAt(out.trouble, c.home.Now())
+	due := r.Due
+	if due.IsZero() {
+		due = retryAt(r.Trouble, c.home.Now())
 	}
-	if !out.due.IsZero() {
-		if d := out.due.Sub(c.home.Now()); d < delay {
+	if !due.IsZero() {
+		if d := due.Sub(c.home.Now()); d < delay {
 			delay, why = max(d, 10*time.Millisecond), hinted
 		}
 	}

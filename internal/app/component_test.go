@@ -46,11 +46,11 @@ func TestResidentJudges(t *testing.T) {
 		var said bytes.Buffer
 		comp := &component{log: logx.New(&said, slog.LevelInfo)}
 		for range 2 {
-			out := outcome{trouble: c.trouble}
-			if err := comp.judge(&out, c.err); (err != nil) != c.ends {
+			r := &heartbeat.Report{Trouble: c.trouble}
+			if err := comp.judge(r, c.err); (err != nil) != c.ends {
 				t.Errorf("%s: it ends with %v", name, err)
 			}
-			if got := retryAt(out.trouble, now); !got.Equal(c.retry) {
+			if got := retryAt(r.Trouble, now); !got.Equal(c.retry) {
 				t.Errorf("%s: again at %v, want %v", name, got, c.retry)
 			}
 		}
@@ -99,22 +99,18 @@ func (d *deaf) Probe() int            { return 0 }
 func (d *deaf) Probed() <-chan string { return d.probed }
 func (d *deaf) Stats() watch.Stats    { return d.stats }
 
-// What hinders the watching stands in its heartbeat and in the injector's.
+// What hinders the watching stands in its heartbeat.
 func TestWatchingNotes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		stats         watch.Stats
-		result        heartbeat.Result
-		details, note string
-		trouble       bool
+		stats   watch.Stats
+		result  heartbeat.Result
+		details string
 	}{
-		"well":     {watch.Stats{}, heartbeat.Success, "watching, overflows: 0", "", false},
-		"overflow": {watch.Stats{Overflows: 2}, heartbeat.Success, "watching, overflows: 2", "overflows: 2", false},
-		"polling":  {watch.Stats{Overflows: 2, Degraded: "polling instead"}, heartbeat.Partial, "polling instead", "polling instead", true},
+		"well":     {watch.Stats{}, heartbeat.Success, "watching, overflows: 0"},
+		"overflow": {watch.Stats{Overflows: 2}, heartbeat.Success, "watching, overflows: 2"},
+		"polling":  {watch.Stats{Overflows: 2, Degraded: "polling instead"}, heartbeat.Partial, "polling instead"},
 	} {
-		if note, trouble := watchingNote(c.stats); note != c.note || trouble != c.trouble {
-			t.Errorf("%s: the injector says %q, trouble %t", name, note, trouble)
-		}
 		h := newHome(t, "")
 		ctx, stop := context.WithCancel(t.Context())
 		w := &deaf{probed: make(chan string), stats: c.stats}
@@ -137,23 +133,21 @@ func TestWatchingNotes(t *testing.T) {
 func TestRunBeats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		run     error
-		board   bool // there is one
-		changed bool // otm.toml
-		extra   string
-		bad     bool // the extra is a trouble
-		stopped bool
+		run      error
+		board    bool // there is one
+		changed  bool // otm.toml
+		degraded string
+		stopped  bool
 
 		result  heartbeat.Result
 		details string
 	}{
-		"well":           {board: true, result: heartbeat.Success, details: "done"},
-		"failed":         {board: true, run: errors.New("disk full"), result: heartbeat.Error, details: "disk full"},
-		"no board":       {result: heartbeat.Error, details: "board"},
-		"changed":        {board: true, changed: true, result: heartbeat.Partial, details: "done; otm.toml was changed since this process started"},
-		"something else": {board: true, extra: "overflows: 1", result: heartbeat.Success, details: "done; overflows: 1"},
-		"no watch":       {board: true, extra: "polling", bad: true, result: heartbeat.Partial, details: "done; polling"},
-		"told to stop":   {board: true, stopped: true},
+		"well":         {board: true, result: heartbeat.Success, details: "Did 1 test, 0 failures"},
+		"failed":       {board: true, run: errors.New("disk full"), result: heartbeat.Error, details: "disk full"},
+		"no board":     {result: heartbeat.Error, details: "board"},
+		"changed":      {board: true, changed: true, result: heartbeat.Partial, details: "Did 1 test, 0 failures; otm.toml was changed since this process started"},
+		"no watch":     {board: true, degraded: "polling", result: heartbeat.Partial, details: "Did 1 test, 0 failures; polling"},
+		"told to stop": {board: true, stopped: true},
 	} {
 		text := ""
 		if c.board {
@@ -162,15 +156,13 @@ func TestRunBeats(t *testing.T) {
 		h := newHome(t, text)
 		put(t, filepath.Join(h.Dir, "secrets", "slack"), "xoxb-1")
 		ctx, stop := context.WithCancel(t.Context())
-		comp := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (outcome, error) {
+		comp := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (*heartbeat.Report, error) {
 			if c.stopped {
 				stop()
 			}
-			return outcome{result: heartbeat.Success, details: "done"}, c.run
+			return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Did", Noun: "test", N: 1}}}, c.run
 		}}
-		if c.extra != "" {
-			comp.extra = func() (string, bool) { return c.extra, c.bad }
-		}
+		comp.degraded = func() string { return c.degraded }
 		if c.changed {
 			put(t, filepath.Join(h.Dir, config.FileName), "[board]\n")
 		}
@@ -199,8 +191,8 @@ func TestC38OnceIsHarmless(t *testing.T) {
 	put(t, filepath.Join(h.Dir, "secrets", "slack"), "xoxb-1")
 	var out bytes.Buffer
 	h.Out = &out
-	c := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (outcome, error) {
-		return outcome{result: heartbeat.Partial, details: "column \x1b[2J\u202e is missing"}, nil
+	c := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (*heartbeat.Report, error) {
+		return &heartbeat.Report{NeedsPerson: []explain.Finding{explain.New(explain.RunNote, "note", "column \x1b[2J\u202e is missing")}}, nil
 	}}
 	if err := c.Once(t.Context()); err != nil || out.String() != "column \\x1b[2J\\u202e is missing\n" {
 		t.Errorf("printed %q, %v", &out, err)
@@ -213,11 +205,12 @@ func TestC52RateLimitIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 14, 9, 15, 2, 0, time.UTC)
 	err := &pipeline.BoardError{Method: "slackLists.items.list", Code: "ratelimited", Until: until}
-	found := boardFindings(err, false)
-	if got := resultOf(false, err); got != heartbeat.Partial || len(found) != 1 || found[0].Text(until) != "the rate limit of slackLists.items.list is reached until 09:15:02Z" {
+	r := heartbeat.Report{Trouble: err}
+	found := r.Findings()
+	if got := r.Result(); got != heartbeat.Partial || len(found) != 1 || found[0].Text(until) != "the rate limit of slackLists.items.list is reached until 09:15:02Z" {
 		t.Errorf("%s, %+v", got, found)
 	}
-	if got := resultOf(false, nil); got != heartbeat.Success {
+	if got := (&heartbeat.Report{}).Result(); got != heartbeat.Success {
 		t.Errorf("a run that did its work: %s", got)
 	}
 }

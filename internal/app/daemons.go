@@ -10,8 +10,8 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/daemon"
+	"otm/internal/explain"
 	"otm/pipeline/inbox"
-	"otm/pipeline/inbox/watch"
 )
 
 // minEvery is the shortest time between two runs.
@@ -71,23 +71,11 @@ func goInjector(g *daemon.Group, in *component) {
 	h := in.home
 	w := inboxWatch(h.Box)
 	in.events, in.hints = w.Changed(), boardHints(h.boardDir())
-	in.extra = func() (string, bool) { return watchingNote(w.Stats()) }
+	in.degraded = func() string { return w.Stats().Degraded }
 	g.Go(w.Run)
 	g.Go(in.hints.Run)
 	g.Go(func(ctx context.Context) error { return beatWatcher(ctx, h, w) })
 	g.Go(in.Resident)
-}
-
-// watchingNote is the part of the injector's heartbeat about the watching, and
-// reports whether it is a trouble. It is "" if all is well.
-func watchingNote(stats watch.Stats) (details string, trouble bool) {
-	switch {
-	case stats.Degraded != "":
-		return stats.Degraded, true
-	case stats.Overflows > 0: // each led to a sweep at once
-		return fmt.Sprintf("overflows: %d", stats.Overflows), false
-	}
-	return "", false
 }
 
 // probeEvery is the time between two tests of the watching. The first probe may
@@ -121,12 +109,12 @@ func beatWatcher(ctx context.Context, h *Home, w watcher) error {
 			clear(seen)
 			tick.Reset(probeEvery)
 			stats := w.Stats()
-			result, details := heartbeat.Success, fmt.Sprintf("watching, overflows: %d", stats.Overflows)
-			if stats.Degraded != "" {
-				result, details = heartbeat.Partial, stats.Degraded
-			}
 			beat.Progress()
-			beat.Beat(result, details) // if it cannot be written, its age tells
+			if stats.Degraded != "" {
+				beat.Beat(heartbeat.Partial, stats.Degraded, explain.New(explain.RunNote, "note", stats.Degraded))
+			} else {
+				beat.Beat(heartbeat.Success, fmt.Sprintf("watching, overflows: %d", stats.Overflows))
+			} // if it cannot be written, its age tells
 		}
 	}
 }

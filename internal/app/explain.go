@@ -71,7 +71,7 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		return out.Hint("otm init --slack --token-stdin   # paste one that is good, then Enter")
 	case e.Code == "paid_teams_only" || e.Code == "lists_disabled_user_team":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("Slack Lists need a paid plan; without one use the embedded board: remove slack.list_id from otm.toml")
-	case readOnly(e):
+	case e.ReadOnly():
 		f := explain.New(explain.ListReadOnly)
 		return cli.Errorf(cli.BadConfig, "%s: %w", f.Text(time.Time{}), e).Hint("%s", f.Next(time.Time{}))
 	case e.Code == "list_not_found", e.Code == "file_not_found":
@@ -85,10 +85,6 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 	}
 	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e).Hint("otm doctor   # says whether it answers").Hint("otm status")
 }
-
-// readOnly reports whether the board refused a write to a list that it has let us
-// read: the list is shared with the app for reading only (C22).
-func readOnly(e *pipeline.BoardError) bool { return !e.ReadAt.IsZero() }
 
 // exitCode is the code with which a run ends that met err.
 func exitCode(err error) int {

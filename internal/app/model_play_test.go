@@ -217,7 +217,7 @@ func (p *play) play(a act) {
 		if err != nil {
 			p.fail("%v", err)
 		}
-		p.tell("  %s", out.details)
+		p.tell("  %s", out.Details())
 	case "next":
 		p.next(a.who)
 	case "report":

@@ -34,7 +34,7 @@ func BenchmarkPass(b *testing.B) {
 					}
 					for b.Loop() {
 						out, err := c.run(b.Context(), why, func() {})
-						if err != nil || out.trouble != nil || out.failed {
+						if err != nil || out.Trouble != nil || len(out.Failed) > 0 {
 							b.Fatalf("%+v, %v", out, err)
 						}
 					}

@@ -60,7 +60,7 @@ func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
 		said := resumed(a, was, h.residents().running(heartbeat.Dispatcher))
 		if is, err := dispatch.AgentHealth(h.Dir, a); err == nil && is.Running {
 			f := explain.New(explain.AgentRuns, "agent", a.Name, "pid", is.PID, "since", is.Started)
-			said = withNext(&f, h.Now())
+			said = explain.Line(&f, h.Now())
 		}
 		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), safe.Escape(said))
 	}

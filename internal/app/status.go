@@ -145,7 +145,7 @@ func status(v *view.View) *statusReport {
 			s.Trigger = a.Trigger
 		}
 		for _, f := range v.AgentProblems(a) {
-			s.troubles = append(s.troubles, withNext(&f, v.Now))
+			s.troubles = append(s.troubles, explain.Line(&f, v.Now))
 		}
 		s.Trouble = strings.Join(s.troubles, "; ")
 		r.Agents = append(r.Agents, s)
@@ -159,14 +159,6 @@ func timeOrNil(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
-}
-
-// withNext is a finding in one line, with what to do about it.
-func withNext(f *explain.Finding, now time.Time) string {
-	if next := f.Next(now); next != "" {
-		return explain.Sentence(f, now) + " → " + next
-	}
-	return explain.Sentence(f, now)
 }
 
 // maxReasonsShown bounds how many failed files status tells about, newest first.
@@ -215,7 +207,7 @@ func printStatus(h *Home, v *view.View, r *statusReport) error {
 
 func printComponents(h *Home, v *view.View, r *statusReport) error {
 	if f := v.OldConfig(); f != nil {
-		fmt.Fprintf(h.Out, "%s\n", safe.Escape(withNext(f, v.Now)))
+		fmt.Fprintf(h.Out, "%s\n", safe.Escape(explain.Line(f, v.Now)))
 	}
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	for _, c := range r.Components {
@@ -249,7 +241,7 @@ func said(v *view.View, c *view.Component, details string) []string {
 		lines = append(lines, f.Text(v.Now))
 	}
 	for _, f := range v.Reported(c) {
-		lines = append(lines, withNext(&f, v.Now))
+		lines = append(lines, explain.Line(&f, v.Now))
 	}
 	return lines
 }

@@ -483,7 +483,7 @@ func TestWhy(t *testing.T) {
 			w.begun()
 			w.limit = len(w.rows)
 			w.beat(heartbeat.Partial, "0 tasks, 1 failure", heartbeat.Dispatcher)
-		}, "not taken up completely; something failed in the last run of otm-dispatcher, 0s ago; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
+		}, "not taken up completely; otm-dispatcher: 0 tasks, 1 failure; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
 		{"row not made on a full list", func(w *whyWorld) {
 			w.rec.RowID, w.rows, w.limit = "", w.rows[:0], 1
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"otm/dispatch"
 	"otm/heartbeat"
-	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/complete"
@@ -40,23 +38,20 @@ func newInjector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duratio
 	c.prune = func() { pruneProcessed(h, log) }
 	var waiting atomic.Bool
 	c.heed = waiting.Load
-	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
+	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		in.Progress = progress
 		sweep := in.Sweep
 		if why == asked {
-			sweep = func(ctx context.Context) (*inject.Report, error) {
+			sweep = func(ctx context.Context) (*heartbeat.Report, error) {
 				return in.SweepUntilQuiet(ctx, soonEnough, longEnough)
 			}
 		}
 		report, err := sweep(ctx)
-		if idle := report.Processed+report.Failed+report.Waiting+len(report.Kept) == 0; idle && err == nil && report.Trouble == nil && why != hinted {
+		waiting.Store(report.Waiting > 0)
+		if idle := report.Result() == heartbeat.Success && report.Waiting == 0; idle && err == nil && why != hinted {
 			report.Trouble = checkBoard(ctx, b)
 		}
-		out := outcome{details: report.Summary(), due: report.Due, failed: report.Failed > 0, trouble: report.Trouble}
-		out.result = resultOf(report.Failed > 0 || len(report.Kept) > 0, report.Trouble)
-		out.findings = boardFindings(report.Trouble, report.Full)
-		waiting.Store(report.Waiting > 0 || len(report.Kept) > 0)
-		return out, err
+		return report, err
 	}
 	return c
 }
@@ -91,35 +86,6 @@ func pruneProcessed(h *Home, log *slog.Logger) {
 	}
 }
 
-// resultOf is the result of a run for its heartbeat. One that waits for the rate
-// limit is not done (C52): the details say until when.
-func resultOf(failures bool, trouble error) heartbeat.Result {
-	_, waits := pipeline.WaitsUntil(trouble)
-	switch {
-	case trouble != nil && !waits:
-		return heartbeat.Error
-	case failures || waits:
-		return heartbeat.Partial
-	}
-	return heartbeat.Success
-}
-
-// boardFindings is what a run learned about the board, as data for its heartbeat.
-func boardFindings(trouble error, full bool) (found []explain.Finding) {
-	var e *pipeline.BoardError
-	if until, waits := pipeline.WaitsUntil(trouble); waits && errors.As(trouble, &e) {
-		found = append(found, explain.New(explain.RateLimited, "method", e.Method, "until", until))
-	} else if errors.As(trouble, &e) && e.Credentials {
-		found = append(found, explain.New(explain.TokenRefused, "error", e))
-	} else if e != nil && readOnly(e) {
-		found = append(found, explain.New(explain.ListReadOnly))
-	}
-	if full {
-		found = append(found, explain.New(explain.ListFull))
-	}
-	return found
-}
-
 // newDispatcher builds the dispatcher. patience is dispatch.Dispatcher's. stop waits
 // for the wakes that are under way.
 func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience time.Duration) (c *component, stop func()) {
@@ -130,15 +96,9 @@ func newDispatcher(h *Home, b pipeline.Board, log *slog.Logger, every, patience 
 		Times: h.Config.Times,
 	}
 	c = &component{home: h, id: heartbeat.Dispatcher, log: log, every: every}
-	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
+	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		d.Progress = progress
-		report, err := d.Pass(ctx, why.maxAge(every))
-		failures := len(report.Failed) > 0
-		return outcome{
-			details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble,
-			result:   resultOf(failures || len(report.Given) > 0, report.Trouble),
-			findings: slices.Concat(boardFindings(report.Trouble, report.Full), report.Found()),
-		}, err
+		return d.Pass(ctx, why.maxAge(every))
 	}
 	return c, func() {
 		d.Wait()
@@ -160,11 +120,9 @@ func newID(ctx context.Context, tasks *task.Store) (pipeline.TaskID, error) {
 func newDetector(h *Home, b pipeline.Board, log *slog.Logger, every time.Duration) *component {
 	d := &complete.Detector{Board: b, Records: h.Store, Log: log, Now: h.Now}
 	c := &component{home: h, id: heartbeat.Detector, log: log, every: every}
-	c.run = func(ctx context.Context, why occasion, progress func()) (outcome, error) {
+	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		d.Progress = progress
-		report, err := d.Pass(ctx, why.maxAge(every))
-		failures := len(report.Failed) > 0
-		return outcome{details: report.Summary(), due: report.Due, failed: failures, trouble: report.Trouble, result: resultOf(failures, report.Trouble), findings: boardFindings(report.Trouble, false)}, err
+		return d.Pass(ctx, why.maxAge(every))
 	}
 	return c
 }

@@ -6,6 +6,7 @@ var (
 	TaskRecordFailed = code("task_record_failed", Fail, "its record: {error}", "otm fsck")
 	TaskEntryFailed  = code("task_entry_failed", Fail, "dispatch file of {agent}: {error}", "otm doctor")
 	TaskFlipRefused  = code("task_flip_refused", Fail, "the board refuses to assign it: {error}", "otm doctor   # checks the columns and options of the board")
+	TaskRefused      = code("task_refused", Fail, "the board refuses its progress: {error}", "otm doctor   # checks the columns and options of the board")
 	TaskNoAgent      = code("task_no_agent", Fail, "unknown agent {name:quoted}: no [agents.NAME] table of otm.toml has this name or label", "add the table, or choose another assignee on the board")
 	TaskTwoRows      = code("task_two_rows", Fail, "two rows bear this id: its own, {own}, and {other} ({title:quoted})", "clear the Task ID of the latter")
 	TaskSilent       = code("task_silent", Warn, silentAgent, "look at the agent, or set the task to new on the board")

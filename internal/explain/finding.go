@@ -9,6 +9,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,11 @@ func value(v any) string {
 func (f Finding) On(id pipeline.TaskID) Finding {
 	f.Task = id
 	return f
+}
+
+// Equal reports whether two findings say the same.
+func (f Finding) Equal(g Finding) bool {
+	return f.Code == g.Code && f.Task == g.Task && maps.Equal(f.Args, g.Args)
 }
 
 // Level is how bad a finding is.
@@ -109,6 +115,14 @@ func Sentence(f *Finding, now time.Time) string {
 		return f.Text(now)
 	}
 	return f.Task.String() + ": " + f.Text(now)
+}
+
+// Line is Sentence with the next step behind.
+func Line(f *Finding, now time.Time) string {
+	if next := f.Next(now); next != "" {
+		return Sentence(f, now) + " → " + next
+	}
+	return Sentence(f, now)
 }
 
 // Next is what to do about it, or the command to run; "": nothing.

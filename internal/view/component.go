@@ -129,11 +129,11 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 			c.Found = append(c.Found, f)
 		}
 	}
-	switch {
+	switch { // a foreign heartbeat holds no findings
 	case b.Result == heartbeat.Error && len(b.Findings) == 0:
 		failed(explain.ComponentFailing, b.Details)
 	case b.Result == heartbeat.Partial && len(b.Findings) == 0:
-		failed(explain.ComponentPartial, b.Details)
+		c.Found = append(c.Found, explain.New(explain.RunNote, "note", c.ID+": "+b.Details))
 	}
 	switch {
 	case b.Result == heartbeat.Error:
@@ -159,9 +159,6 @@ func (c *Component) Brief() *explain.Finding {
 			details = string(runes[:briefly]) + "…"
 		}
 		f := explain.New(explain.ComponentFailed, "component", c.ID, "at", c.Beat.LastRun, "details", details)
-		return &f
-	case explain.ComponentPartial:
-		f := explain.New(explain.ComponentSaid, "component", c.ID, "at", c.Beat.LastRun)
 		return &f
 	case explain.ComponentUnknown:
 		f := explain.New(explain.ComponentUnread, "component", c.ID, "error", c.Err)

@@ -2,7 +2,6 @@ package view
 
 import (
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ func (v *View) Problems() []explain.Finding {
 	found := []explain.Finding{}
 	add := func(all ...explain.Finding) {
 		for _, f := range all {
-			if !slices.ContainsFunc(found, func(g explain.Finding) bool { return reflect.DeepEqual(f, g) }) {
+			if !slices.ContainsFunc(found, f.Equal) {
 				found = append(found, f) // several components may report the same
 			}
 		}
@@ -109,6 +108,8 @@ func (v *View) follows(f *explain.Finding) bool {
 	switch f.Code {
 	case explain.ListFull:
 		return v.Full()
+	case explain.DropFailed:
+		return len(v.Inbox.Failed) > 0
 	case explain.TaskNoAgent:
 		return v.Agents.Assigned(f.Args["name"]) != nil // the component has an older otm.toml
 	case explain.TaskEntryFailed, explain.WakeFailed, explain.WakeUnknown, explain.WakeBarred:

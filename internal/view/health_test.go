@@ -26,7 +26,7 @@ func TestC18OneJudgement(t *testing.T) {
 		problem explain.Code
 	}{
 		{"well", heartbeat.Injector, time.Second, timers, heartbeat.Success, heartbeat.Green, ""},
-		{"a run with failures", heartbeat.Injector, time.Second, timers, heartbeat.Partial, heartbeat.Yellow, explain.ComponentPartial},
+		{"a run with failures", heartbeat.Injector, time.Second, timers, heartbeat.Partial, heartbeat.Yellow, explain.RunNote},
 		{"a run that failed", heartbeat.Injector, time.Second, timers, heartbeat.Error, heartbeat.Red, explain.ComponentFailing},
 		{"its timer is not due", heartbeat.Injector, 9 * time.Minute, timers, heartbeat.Success, heartbeat.Green, ""},
 		{"its timer is due", heartbeat.Injector, 16 * time.Minute, timers, heartbeat.Success, heartbeat.Red, explain.ComponentLate},
@@ -42,6 +42,8 @@ func TestC18OneJudgement(t *testing.T) {
 		code := explain.Code("")
 		if c.Problem != nil {
 			code = c.Problem.Code
+		} else if len(c.Found) > 0 {
+			code = c.Found[0].Code
 		}
 		if c.Health != tt.want || code != tt.problem || (c.Health == heartbeat.Green) != (code == "") {
 			t.Errorf("%s: %q with %q, want %q with %q", tt.name, c.Health, code, tt.want, tt.problem)

@@ -148,8 +148,8 @@ func TestC18NeverWellFor(t *testing.T) {
 		"little room":   {func(v *View) { v.Board.Limit, v.Board.Count = 10, 9 }, heartbeat.Yellow, explain.ListNearlyFull},
 		"a backlog":     {func(v *View) { v.Inbox.Oldest = v.Now.Add(-time.Hour) }, heartbeat.Red, explain.BacklogOld},
 		"failures": {func(v *View) {
-			v.Component(heartbeat.Detector).Problem = &explain.Finding{Code: explain.ComponentPartial}
-		}, heartbeat.Yellow, explain.ComponentPartial},
+			v.Component(heartbeat.Detector).Found = []explain.Finding{{Code: explain.TaskRefused}}
+		}, heartbeat.Red, explain.TaskRefused},
 	} {
 		v := load(t, pipeline.Agents{{Name: "devdas", Workspace: ws}}, nil)
 		for _, id := range heartbeat.Components {

@@ -17,9 +17,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"strings"
+	"slices"
 	"time"
 
+	"otm/heartbeat"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -36,35 +38,21 @@ type Detector struct {
 
 	Progress func() // called while a pass gets on; nil: nobody cares
 
-	unread string // the records that could not be read, as they were logged; "": all could
+	unread []explain.Finding // the records that could not be read in the last pass, and were logged
 }
 
-// Report is what a pass did.
-type Report struct {
-	Promoted int
-	Repaired int
-	Failed   []string  // one reason each
-	Due      time.Time // when to pass again at the latest; zero: at the usual time
-	Trouble  error     // what ended the pass early: the board did
+// What a pass counts, in the order of its report.
+const (
+	promoted = iota
+	repaired
+)
+
+func newReport() *heartbeat.Report {
+	return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Promoted", Noun: "task"}, {Verb: "Repaired", Noun: "task"}}}
 }
 
-// Summary is the report in words, for heartbeats. Callers escape it.
-func (r *Report) Summary() string {
-	s := fmt.Sprintf("Promoted %d, repaired %d, %d failures", r.Promoted, r.Repaired, len(r.Failed))
-	if len(r.Failed) == 1 {
-		s = fmt.Sprintf("Promoted %d, repaired %d, 1 failure", r.Promoted, r.Repaired)
-	}
-	if len(r.Failed) > 0 {
-		s += ": " + r.Failed[0]
-	}
-	if r.Trouble != nil {
-		s += "; " + r.Trouble.Error()
-	}
-	return s
-}
-
-// trouble records an error of the board, and when to ask it again.
-func (r *Report) trouble(err error) {
+// trouble notes an error of the board, and when to ask it again.
+func trouble(r *heartbeat.Report, err error) {
 	r.Trouble = err
 	var e *pipeline.BoardError
 	if errors.As(err, &e) {
@@ -82,31 +70,32 @@ type finding struct {
 
 // Pass looks at every task once. Rows may be at most maxAge old; if it is negative,
 // any snapshot will do. The error is one of our own files.
-func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Report, err error) {
-	report = &Report{}
+func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *heartbeat.Report, err error) {
+	report = newReport()
 	b, err := d.Board.Begin(ctx)
 	if err != nil {
-		report.trouble(err)
+		trouble(report, err)
 		return report, nil
 	}
 	defer func() { err = errors.Join(err, b.End()) }()
 	if maxAge >= 0 || b.WalkAt().IsZero() {
 		if err := b.Refresh(ctx, max(maxAge, 0)); err != nil {
-			report.trouble(err)
+			trouble(report, err)
 			return report, nil
 		}
 	}
 	found, stale := d.look(ctx, b, report)
 	if stale {
 		if err := b.Refresh(ctx, 0); err != nil {
-			report.trouble(err)
+			trouble(report, err)
 			return report, nil
 		}
 		found, _ = d.look(ctx, b, report)
 	}
-	if unread := strings.Join(report.Failed, "; "); unread != d.unread {
-		if d.unread = unread; unread != "" {
-			d.Log.Error("records cannot be read", "err", unread)
+	if !slices.EqualFunc(report.Failed, d.unread, explain.Finding.Equal) {
+		d.unread = report.Failed
+		for _, f := range report.Failed {
+			d.Log.Error("record not read", "task", f.Task, "err", f.Args["error"])
 		}
 	}
 	return report, d.write(ctx, b, found, report)
@@ -114,7 +103,7 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (report *Repo
 
 // look finds what has to be written, and reports what it cannot judge. stale is
 // true if a promotion needs a fresher status.
-func (d *Detector) look(ctx context.Context, b pipeline.Batch, report *Report) (found []finding, stale bool) {
+func (d *Detector) look(ctx context.Context, b pipeline.Batch, report *heartbeat.Report) (found []finding, stale bool) {
 	now := d.Now()
 	report.Failed = nil
 	for row := range b.Rows() {
@@ -128,7 +117,7 @@ func (d *Detector) look(ctx context.Context, b pipeline.Batch, report *Report) (
 		}
 		whole, byWord, err := d.complete(ctx, row, b)
 		if err != nil {
-			report.Failed = append(report.Failed, fmt.Sprintf("%v: its record: %v", id, err))
+			report.Failed = append(report.Failed, explain.New(explain.TaskRecordFailed, "error", err).On(id))
 			continue
 		}
 		if byWord {
@@ -226,7 +215,7 @@ func (f *finding) set(c pipeline.Cell) { f.change.Cells = append(f.change.Cells,
 
 // write writes all findings in as few calls as the board allows, and where one
 // is at fault, each by itself.
-func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding, report *Report) error {
+func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding, report *heartbeat.Report) error {
 	found = dropUnwritable(b, found)
 	if len(found) == 0 {
 		return nil
@@ -240,7 +229,7 @@ func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding,
 		return d.wrote(ctx, found, report)
 	}
 	if !concernsOne(err) {
-		report.trouble(err)
+		trouble(report, err)
 		return nil
 	}
 	for _, f := range found {
@@ -255,10 +244,10 @@ func (d *Detector) write(ctx context.Context, b pipeline.Batch, found []finding,
 		case errors.As(err, &e) && e.RowGone:
 			d.Log.Info("row is no longer on the board", "task", f.id)
 		case concernsOne(err):
-			report.Failed = append(report.Failed, fmt.Sprintf("%v: %v", f.id, err))
+			report.Failed = append(report.Failed, explain.New(explain.TaskRefused, "error", err).On(f.id))
 			d.Log.Error("board refused progress", "task", f.id, "err", err)
 		default:
-			report.trouble(err)
+			trouble(report, err)
 			return nil
 		}
 	}
@@ -297,15 +286,15 @@ func (d *Detector) getsOn() {
 }
 
 // wrote notes what was written in the records.
-func (d *Detector) wrote(ctx context.Context, found []finding, report *Report) error {
+func (d *Detector) wrote(ctx context.Context, found []finding, report *heartbeat.Report) error {
 	for _, f := range found {
 		d.getsOn()
 		if !f.promote {
-			report.Repaired++
+			report.Did[repaired].N++
 			d.Log.Info("repaired progress", "task", f.id)
 			continue
 		}
-		report.Promoted++
+		report.Did[promoted].N++
 		d.Log.Info("promoted task", "task", f.id, "to", pipeline.AgentDone)
 		_, err := d.Records.Change(ctx, f.id, func(r *pipeline.Record) error {
 			if r.RowID == "" {

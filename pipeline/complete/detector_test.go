@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/board/boardtest"
+	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/task"
@@ -165,16 +167,31 @@ const (
 	walked = 0
 )
 
+// passed is a report with its failures as text.
+type passed struct {
+	*heartbeat.Report
+	Promoted, Repaired int
+	Failed             []string
+}
+
+func spoken(r *heartbeat.Report) passed {
+	p := passed{Report: r, Promoted: r.Did[promoted].N, Repaired: r.Did[repaired].N}
+	for _, f := range r.Failed {
+		p.Failed = append(p.Failed, explain.Sentence(&f, time.Time{}))
+	}
+	return p
+}
+
 // pass makes a pass and returns the calls that it took, those of the board
 // alone.
-func (w *world) pass(maxAge time.Duration) (r *Report, lists, updates int) {
+func (w *world) pass(maxAge time.Duration) (r passed, lists, updates int) {
 	w.t.Helper()
 	w.Faults.Reset()
-	r, err := w.d.Pass(w.t.Context(), maxAge)
+	report, err := w.d.Pass(w.t.Context(), maxAge)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return r, w.Faults.Count(listMethod), w.Faults.Count(updateMethod)
+	return spoken(report), w.Faults.Count(listMethod), w.Faults.Count(updateMethod)
 }
 
 // row is a row as the board has it now.
@@ -472,8 +489,8 @@ func TestOneIsRefused(t *testing.T) {
 	if r.Promoted != 2 || len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "invalid_arguments") || r.Trouble != nil || updates != 4 {
 		t.Errorf("report %+v, %d updates", r, updates)
 	}
-	if !strings.Contains(r.Summary(), "Promoted 2, repaired 0, 1 failure: T-") {
-		t.Errorf("summary %q", r.Summary())
+	if !strings.Contains(r.Details(), "Promoted 2 tasks, repaired 0 tasks, 1 failure; T-") {
+		t.Errorf("summary %q", r.Details())
 	}
 	if r, _, _ := w.pass(known); r.Promoted != 1 || len(r.Failed) != 0 {
 		t.Errorf("then: %+v", r)
@@ -580,8 +597,8 @@ func TestTroubleHeals(t *testing.T) {
 			m := w.task(pipeline.InProgress, 1, 1)
 			w.Faults.Next(c.method, c.fault)
 			r, _, _ := w.pass(walked)
-			if r.Trouble == nil || r.Promoted != 0 || len(r.Failed) != 0 || !strings.Contains(r.Summary(), c.method) {
-				t.Errorf("report %+v, summary %q", r, r.Summary())
+			if r.Trouble == nil || r.Promoted != 0 || len(r.Failed) != 0 || !strings.Contains(r.Details(), c.method) {
+				t.Errorf("report %+v, summary %q", r, r.Details())
 			}
 			if want := w.clock.Now().Add(c.due); c.due != 0 && !r.Due.Equal(want) || c.due == 0 && !r.Due.IsZero() {
 				t.Errorf("due %v, want %v", r.Due, want)

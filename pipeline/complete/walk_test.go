@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
@@ -70,12 +71,12 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 	want := undisturbed(t)
 	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 		w := newTroubledWorld(t)
-		var r *Report
+		var r *heartbeat.Report
 		refused, err := refuse(w.dir, func() (err error) {
 			r, err = w.d.Pass(t.Context(), known)
 			return err
 		})
-		told := errors.Is(errors.Join(err, r.Trouble), syscall.EIO) || strings.Contains(strings.Join(r.Failed, " "), syscall.EIO.Error())
+		told := errors.Is(errors.Join(err, r.Trouble), syscall.EIO) || strings.Contains(r.Details(), syscall.EIO.Error())
 		// Whose a lock is, is for people; what others left beside the snapshot only spares a walk.
 		silent := refused.Of("write", "/locks/") || refused.Of("stat", "/board/")
 		if told != refused.Came() && !silent {

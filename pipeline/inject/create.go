@@ -54,7 +54,7 @@ func (cr *creates) create(ctx context.Context, f inbox.File, data []byte, c *dro
 	case cr.noCreates.After(cr.Now()):
 		return wait(cr.noCreates)
 	case cr.full != "":
-		return keep(cr.full)
+		return verdict{kept: cr.full, full: true}
 	}
 	return cr.limited(cr.bring(ctx, f, c))
 }
@@ -116,7 +116,7 @@ func (cr *creates) limited(v verdict) verdict {
 		return wait(e.Until)
 	case e.Full:
 		cr.full = "the list is full: " + e.Error()
-		return keep(cr.full)
+		return verdict{kept: cr.full, full: true}
 	}
 	return v
 }

@@ -26,7 +26,7 @@ func TestCreate(t *testing.T) {
 	w := newWorld(t)
 	name := w.create(35, "Build the login page", "Create form", "Add validation", "Create form")
 	r := w.sweepTo(1, 0, 0)
-	if got := r.Summary(); got != "Processed 1 task, 0 failures" {
+	if got := r.Details(); got != "Processed 1 task, 0 failures" {
 		t.Errorf("summary %q", got)
 	}
 	w.checkTask(35, "Build the login page", "Create form", "Add validation", "Create form")
@@ -654,7 +654,7 @@ func TestDedupGivesUp(t *testing.T) {
 	stop := w.Faults.Always(listMethod, boardtest.Status(503))
 	for range 3 {
 		r := w.sweepTo(0, 0, 1)
-		if r.Trouble == nil || !strings.Contains(r.Summary(), "HTTP status 503") || !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
+		if r.Trouble == nil || !strings.Contains(r.Details(), "HTTP status 503") || !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
 			t.Errorf("report %+v", r)
 		}
 		w.clock.Advance(8 * time.Minute)
@@ -741,8 +741,8 @@ func TestMissingOptionKeepsTheFile(t *testing.T) {
 	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], `option "high" of column "Priority" is missing`) || r.Trouble != nil {
 		t.Errorf("report %+v", r)
 	}
-	if !strings.Contains(r.Summary(), "Processed 1 task, 0 failures, 1 kept: option") {
-		t.Errorf("summary %q", r.Summary())
+	if !strings.Contains(r.Details(), "Processed 1 task, 0 failures, 1 waiting; T-00001: the drop ") {
+		t.Errorf("summary %q", r.Details())
 	}
 	if rec := w.rec(1); rec.RowAskedAt != nil {
 		t.Errorf("record %+v", rec)
@@ -785,7 +785,7 @@ func TestFullListKeepsTheFiles(t *testing.T) {
 	w.create(4, "Nor this")
 	w.update(1, report{status: pipeline.InProgress})
 	r := w.sweepTo(2, 0, 3)
-	if len(r.Kept) != 3 || !strings.Contains(r.Kept[0], "the list is full") || r.Trouble != nil {
+	if len(r.Kept) != 1 || r.Kept[0] != "the list is full" || r.Trouble != nil {
 		t.Errorf("report %+v", r)
 	}
 	if n := w.calls()[createMethod]; n != 6 { // 5 rows, and the one that found out

@@ -3,11 +3,11 @@ package inject
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"time"
 
+	"otm/heartbeat"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 	"otm/pipeline/task"
@@ -39,43 +39,8 @@ type Injector struct {
 	processed processed
 }
 
-// Report is what a sweep did.
-type Report struct {
-	Processed int
-	Failed    int
-	Waiting   int       // files that wait for something that comes by itself
-	Kept      []string  // why files are kept until a person acts, one reason each
-	Due       time.Time // when to sweep again at the latest; zero: when something happens
-	Trouble   error     // what ended the sweep early: the board, or our own files; see Sweep
-	Full      bool      // the board takes no more rows
-}
-
-func (r *Report) due(at time.Time) {
-	if r.Due.IsZero() || at.Before(r.Due) {
-		r.Due = at
-	}
-}
-
-// Summary is the report in words, for heartbeats. Callers escape it.
-func (r *Report) Summary() string {
-	tasks, failures := "tasks", "failures"
-	if r.Processed == 1 {
-		tasks = "task"
-	}
-	if r.Failed == 1 {
-		failures = "failure"
-	}
-	s := fmt.Sprintf("Processed %d %s, %d %s", r.Processed, tasks, r.Failed, failures)
-	if r.Waiting > 0 {
-		s += fmt.Sprintf(", %d waiting", r.Waiting)
-	}
-	if len(r.Kept) > 0 {
-		s += fmt.Sprintf(", %d kept: %s", len(r.Kept), r.Kept[0])
-	}
-	if r.Trouble != nil {
-		s += "; " + r.Trouble.Error()
-	}
-	return s
+func newReport() *heartbeat.Report {
+	return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Processed", Noun: "task"}}}
 }
 
 func (in *Injector) progress() {
@@ -94,7 +59,7 @@ func (in *Injector) progress() {
 //
 // The error matches fs.ErrNotExist: the data directory has gone, and only otm
 // init makes one.
-func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
+func (in *Injector) Sweep(ctx context.Context) (*heartbeat.Report, error) {
 	if in.known == nil {
 		in.known = map[delivered]*waiting{}
 	}
@@ -118,24 +83,24 @@ func (in *Injector) Sweep(ctx context.Context) (*Report, error) {
 
 // outOfReach reports whether board or disk are in trouble of unknown duration. A
 // lost answer is none: its effect shows within SettleAfter.
-func (r *Report) outOfReach() bool {
+func outOfReach(trouble error) bool {
 	var e *pipeline.BoardError
-	return r.Trouble != nil && !(errors.As(r.Trouble, &e) && (!e.Until.IsZero() || e.MaybeApplied))
+	return trouble != nil && !(errors.As(trouble, &e) && (!e.Until.IsZero() || e.MaybeApplied))
 }
 
 // SweepUntilQuiet sweeps for a person or a timer: while something is due within
 // soon, it waits and sweeps again, for at most long. The report covers all its
 // sweeps.
-func (in *Injector) SweepUntilQuiet(ctx context.Context, soon, long time.Duration) (*Report, error) {
+func (in *Injector) SweepUntilQuiet(ctx context.Context, soon, long time.Duration) (*heartbeat.Report, error) {
 	end := in.Now().Add(long)
-	total := &Report{}
+	total := newReport()
 	for {
 		r, err := in.Sweep(ctx)
-		r.Processed += total.Processed
-		r.Failed += total.Failed
+		r.Did[0].N += total.Did[0].N
+		r.Failed = append(total.Failed, r.Failed...)
 		total = r
 		wait := r.Due.Sub(in.Now())
-		if err != nil || ctx.Err() != nil || r.outOfReach() || r.Due.IsZero() || wait > soon || in.Now().After(end) {
+		if err != nil || ctx.Err() != nil || outOfReach(r.Trouble) || r.Due.IsZero() || wait > soon || in.Now().After(end) {
 			return total, err
 		}
 		select {
@@ -158,13 +123,13 @@ func (sw *sweep) trouble(err error) {
 	case errors.As(err, &e) && e.Class == pipeline.Fatal:
 		sw.Log.Error("board refused", "err", err)
 	case errors.As(err, &e) && !e.Until.IsZero():
-		sw.report.due(e.Until)
+		sw.report.RunBy(e.Until)
 		sw.Log.Info("waiting for the board", "until", e.Until.UTC(), "err", err)
 	case pipeline.MaybeApplied(err):
-		sw.report.due(sw.Now().Add(min(retryBoard, sw.Times.SettleAfter)))
+		sw.report.RunBy(sw.Now().Add(min(retryBoard, sw.Times.SettleAfter)))
 		sw.Log.Warn("answer lost", "err", err)
 	default:
-		sw.report.due(sw.Now().Add(retryBoard))
+		sw.report.RunBy(sw.Now().Add(retryBoard))
 		sw.Log.Warn("sweep ended early", "err", err)
 	}
 }

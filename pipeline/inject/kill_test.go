@@ -84,10 +84,10 @@ func sweepInTurn(ctx context.Context, dir string, in *Injector) (int, error) {
 	}
 	defer l.Release()
 	r, err := in.Sweep(ctx)
-	if err == nil && (r.Failed > 0 || r.Trouble != nil) {
+	if err == nil && (len(r.Failed) > 0 || r.Trouble != nil) {
 		err = fmt.Errorf("swept to %+v", r)
 	}
-	return r.Processed, err
+	return r.Did[0].N, err
 }
 
 // process is another injector's process on the world's directory and board.

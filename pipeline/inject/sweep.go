@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"otm/heartbeat"
+	"otm/internal/explain"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
@@ -17,8 +19,8 @@ import (
 // sweep is one look through the inboxes.
 type sweep struct {
 	*Injector
-	report *Report
-	stuck  []string // why files that a crash left could not be put back
+	report *heartbeat.Report
+	stuck  []explain.Finding // files that a crash left and that could not be put back
 
 	line    *line
 	board   *session
@@ -30,7 +32,7 @@ func newSweep(in *Injector) *sweep {
 	board := &session{Injector: in}
 	line := newLine(in)
 	return &sweep{
-		Injector: in, report: &Report{}, line: line, board: board,
+		Injector: in, report: newReport(), line: line, board: board,
 		creates: &creates{session: board, line: line}, updates: &updates{session: board, line: line},
 	}
 }
@@ -54,7 +56,7 @@ func (sw *sweep) begin() error {
 			if concernsAll(s.Err) {
 				return s.Err
 			}
-			sw.stuck = append(sw.stuck, fmt.Sprintf("%q in %s, left by a crash, cannot be put back: %v", s.Name, kind, s.Err))
+			sw.stuck = append(sw.stuck, explain.New(explain.DropKept, "file", s.Name, "reason", fmt.Errorf("a crash left it hidden there, and it cannot be put back: %w", s.Err)))
 		}
 	}
 	return nil
@@ -72,7 +74,7 @@ const (
 // round handles each file that waits once, in the order of the line, and
 // returns how many were settled. The error is trouble, see Sweep.
 func (sw *sweep) round(ctx context.Context) (settled int, err error) {
-	sw.report.Waiting, sw.report.Kept, sw.report.Due = 0, slices.Clone(sw.stuck), time.Time{}
+	sw.report.Waiting, sw.report.NeedsPerson, sw.report.Due = len(sw.stuck), slices.Clone(sw.stuck), time.Time{}
 	sw.updates.reset()
 	defer func() { err = errors.Join(err, sw.board.end()) }()
 	began := sw.Now()
@@ -107,7 +109,7 @@ func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 
 // countWaiting counts the files that a sweep which ended early did not come to.
 func (sw *sweep) countWaiting() error {
-	sw.report.Waiting = len(sw.stuck) - len(sw.report.Kept)
+	sw.report.Waiting = len(sw.stuck)
 	for _, kind := range inbox.Kinds {
 		files, err := sw.Box.List(kind)
 		if err != nil {
@@ -163,24 +165,24 @@ func (sw *sweep) handle(ctx context.Context, w *waiting) (settled bool, trouble 
 
 // wait reports that a file stays for now.
 func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
-	there, err := sw.Box.Waiting(w.file.Kind, w.file.Name)
-	switch {
-	case err == nil && !there:
+	if there, err := sw.Box.Waiting(w.file.Kind, w.file.Name); err == nil && !there {
 		return // it has gone
-	case v.kept == "":
-		sw.report.Waiting++
-	default:
-		sw.report.Kept = append(sw.report.Kept, v.kept)
-		sw.report.Full = sw.creates.full != ""
-		level := slog.LevelWarn
-		if w.tries > 1 {
-			level = slog.LevelDebug // it was said before
-		}
-		sw.Log.Log(ctx, level, "kept drop", "drop", w.file.Name, "reason", v.kept)
 	}
-	if !v.due.IsZero() {
-		sw.report.due(v.due)
+	sw.report.Waiting++
+	sw.report.RunBy(v.due)
+	if v.kept == "" {
+		return
 	}
+	if v.full {
+		sw.report.Needs(explain.New(explain.ListFull))
+	} else {
+		sw.report.Needs(explain.New(explain.DropKept, "file", w.file.Name, "reason", v.kept).On(w.task))
+	}
+	level := slog.LevelWarn
+	if w.tries > 1 {
+		level = slog.LevelDebug // it was said before
+	}
+	sw.Log.Log(ctx, level, "kept drop", "drop", w.file.Name, "reason", v.kept)
 }
 
 // settle gives a file its last place. It reports false if there is nothing to
@@ -197,10 +199,10 @@ func (sw *sweep) settle(w *waiting, f inbox.File, data []byte, result *inbox.Res
 	case name == "":
 		return false, nil
 	case result.Class == "":
-		sw.report.Processed++
+		sw.report.Did[0].N++
 		sw.Log.Info("settled drop", "drop", name, "inbox", f.Kind, "row", result.SlackItemID, "duplicate", result.SkippedDuplicate)
 	default:
-		sw.report.Failed++
+		sw.report.Failed = append(sw.report.Failed, explain.New(explain.DropFailed, "file", name, "class", result.Class, "error", result.Error).On(w.task))
 		sw.Log.Error("drop failed", "drop", name, "inbox", f.Kind, "class", result.Class, "err", result.Error)
 	}
 	return true, nil

@@ -163,7 +163,7 @@ func TestSweepUntilQuiet(t *testing.T) {
 	progress := 0
 	w.in.Progress = func() { progress++ }
 	r, err := w.in.SweepUntilQuiet(t.Context(), 20*time.Second, time.Minute)
-	if err != nil || r.Processed != 1 || r.Failed != 1 || r.Waiting != 1 || r.Trouble != nil {
+	if err != nil || r.Did[0].N != 1 || len(r.Failed) != 1 || r.Waiting != 1 || r.Trouble != nil {
 		t.Errorf("report %+v, %v", r, err)
 	}
 	w.checkTask(1, "Lost", "x")
@@ -255,7 +255,7 @@ func TestSweepIsStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w.in.Progress = cancel
 	r, err := w.in.Sweep(ctx)
-	if err != nil || r.Processed != 1 {
+	if err != nil || r.Did[0].N != 1 {
 		t.Errorf("report %+v, %v", r, err)
 	}
 	w.in.Progress = nil
@@ -275,7 +275,7 @@ func TestBoardHeldByOthers(t *testing.T) {
 	})
 	r := w.sweepTo(0, 0, 1)
 	var held *lock.HeldError
-	if !errors.As(r.Trouble, &held) || !r.Due.Equal(w.clock.Now().Add(retryBoard)) || !strings.Contains(r.Summary(), "process 42") {
+	if !errors.As(r.Trouble, &held) || !r.Due.Equal(w.clock.Now().Add(retryBoard)) || !strings.Contains(r.Details(), "process 42") {
 		t.Errorf("report %+v", r)
 	}
 }
@@ -316,19 +316,6 @@ func TestMissingInboxes(t *testing.T) {
 	w.sweepTo(0, 0, 0)
 	w.create(1, "A")
 	w.sweepTo(1, 0, 0)
-}
-
-func TestSummary(t *testing.T) {
-	t.Parallel()
-	for want, r := range map[string]Report{
-		"Processed 0 tasks, 0 failures":                                    {},
-		"Processed 1 task, 2 failures":                                     {Processed: 1, Failed: 2},
-		"Processed 2 tasks, 0 failures, 3 waiting, 2 kept: a; board: gone": {Processed: 2, Waiting: 3, Kept: []string{"a", "b"}, Trouble: errors.New("board: gone")},
-	} {
-		if got := r.Summary(); got != want {
-			t.Errorf("summary %q, want %q", got, want)
-		}
-	}
 }
 
 // TestC24UnreadableForAMoment: a writer with umask 077 delivers a drop and gives

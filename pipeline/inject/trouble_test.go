@@ -187,7 +187,7 @@ func TestChangedFileIsNotSettled(t *testing.T) {
 	}
 	sw := newSweep(w.in)
 	settled, err := sw.settle(&waiting{file: files[0]}, files[0], []byte("no JSON"), &inbox.Result{Class: inbox.Invalid, Error: "e"})
-	if settled || err != nil || sw.report.Failed != 0 || strings.Contains(w.log.String(), "drop failed") {
+	if settled || err != nil || len(sw.report.Failed) != 0 || strings.Contains(w.log.String(), "drop failed") {
 		t.Errorf("settled %t, %v; report %+v; log:\n%s", settled, err, sw.report, w.log)
 	}
 	w.sweepTo(1, 0, 0)

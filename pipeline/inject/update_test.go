@@ -588,7 +588,7 @@ func TestMissingOptionKeepsTheUpdate(t *testing.T) {
 	w.update(2, report{status: pipeline.InProgress})
 	w.clock.Advance(time.Minute)
 	r := w.sweepTo(1, 0, 2)
-	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], `option "blocked" of column "Status" is missing`) || r.Waiting != 1 {
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], `option "blocked" of column "Status" is missing`) || r.Waiting != 2 {
 		t.Errorf("report %+v", r)
 	}
 	if err := w.Server.AddOption("", w.ListID, column, "", "Blocked"); err != nil {

@@ -16,6 +16,7 @@ type verdict struct {
 	result *inbox.Result   // the file is to be settled so
 	due    time.Time       // it waits, and is to be looked at again at this time; zero: when something happens
 	kept   string          // it waits until a person acts, for this reason
+	full   bool            // the reason is that the board takes no more rows
 	stop   error           // the next file would fail the same way: end the sweep
 	task   pipeline.TaskID // of an update: whose later ones wait for this one to be settled
 }
