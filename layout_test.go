@@ -97,7 +97,7 @@ var mayImport = map[string][]string{
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
-	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/board":               {"otm/internal/durable", "otm/internal/crash"}, // it is the double of Slack: no client of ours
 	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},         // in tests only
 	"otm/internal/page":                {"otm/internal/durable"},                       // what it shows comes from a Source
@@ -106,9 +106,10 @@ var mayImport = map[string][]string{
 	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
-	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history"},
+	"otm/pipeline/counter":             {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox"},
+	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
 	"otm/pipeline/history":             {"otm/internal/crash", "otm/internal/durable", "otm/pipeline"},
-	"otm/pipeline/inject":              {"otm/heartbeat", "otm/internal/explain", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/pipeline/inject":              {"otm/heartbeat", "otm/internal/explain", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/pipeline/complete":            {"otm/heartbeat", "otm/internal/explain", "otm/pipeline"},
 	"otm/slacklist":                    {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
 	"otm/dispatch":                     {"otm/heartbeat", "otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/ordered", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
@@ -118,7 +119,7 @@ var mayImport = map[string][]string{
 	"otm/internal/explain":             {"otm/internal/safe", "otm/pipeline"}, // data and texts: it reads nothing
 	"otm/internal/view":                {"otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task", "otm/slacklist"},
 	"otm/internal/why":                 {"otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/patience", "otm/internal/view", "otm/pipeline", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
-	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
 	"otm/internal/app":                 {"otm"}, // the one place that knows them all
 	"otm/cmd":                          {"otm/internal/app", "otm/internal/cli", "otm/internal/submit"},
 	"otm/scripts":                      {},

@@ -172,7 +172,7 @@ func TestCommandsWhereTheDiskFails(t *testing.T) {
 				// Heartbeats, whose a lock is, and notes on what failed are for people. A counter is
 				// known from its copy, litter is looked for again, and a record is read once more
 				// under its lock. What is mended, whichever run it took, was no trouble.
-				silent := refused.Of("read", "-state.json") || refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id.json") ||
+				silent := refused.Of("read", "-state.json") || refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id") ||
 					refused.Of("read directory", filepath.Base(p.h.Dir)) || refused.Of("read", "/failed/") && argv[1] == "next" ||
 					refused.Of("stat", "/tasks/") && argv[0] == "otm-dispatcher" ||
 					strings.Contains(out, "did: ran ") && strings.Contains(out, "no problems found")

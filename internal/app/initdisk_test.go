@@ -78,7 +78,7 @@ func TestInitSlackWhereTheDiskFails(t *testing.T) {
 		// Whose a lock is, is for people; a snapshot is made anew, a counter looked at once more,
 		// and a token in our own place written once more.
 		silent := refused.Of("write", "/locks/") || refused.Of("stat", "/board/") || refused.Of("read", "/board/") ||
-			refused.Of("read", "/next-task-id.json") || refused.Of("read", slackTokenFile)
+			refused.Of("read", "/next-task-id") || refused.Of("read", slackTokenFile)
 		if told != refused.Came() && !silent {
 			t.Errorf("refused %q: exit %d: %s", refused, code, out)
 		}

@@ -81,7 +81,7 @@ func TestNewIDWhereTheDiskFails(t *testing.T) {
 			id, err = newID(t.Context(), h.Store)
 			return err
 		})
-		refused.Told(t, err, refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id.json")) // known from the lock
+		refused.Told(t, err, refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id")) // known from the lock
 		if (id == 0) != (err != nil) || given[id] && id != 0 {
 			t.Errorf("refused %q: %v, %v", refused, id, err)
 		}

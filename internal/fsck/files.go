@@ -13,6 +13,7 @@ import (
 	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/pipeline"
+	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/history"
 	"otm/pipeline/inbox"
@@ -114,7 +115,7 @@ func (c *facts) readKeys() error {
 		if err := unread(err); err != nil {
 			return err
 		}
-		var key task.Key
+		var key counter.Key
 		if err == nil && json.Unmarshal(data, &key) == nil {
 			c.saw(key.TaskID)
 		}
@@ -166,12 +167,12 @@ func unread(err error) error {
 func (c *check) counter() error {
 	stored, err := c.store.Stored()
 	switch next := pipeline.TaskID(stored); {
-	case errors.Is(err, task.ErrBadCounter):
+	case errors.Is(err, counter.ErrBadCounter):
 		c.found(RuleCounter, 0, RaiseCounter, explain.CounterBad, "error", err)
 	case err != nil:
 		return err
-	case task.Above(next, c.used...) != next:
-		last := task.Above(next, c.used...) - 1
+	case counter.Above(next, c.used...) != next:
+		last := counter.Above(next, c.used...) - 1
 		c.found(RuleCounter, last, RaiseCounter, explain.CounterBehind, "next", stored, "last", last)
 	}
 	return nil

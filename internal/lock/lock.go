@@ -23,7 +23,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -49,7 +48,7 @@ const (
 // the note, padded with spaces.
 const (
 	pidWidth  = 15
-	noteWidth = 64
+	noteWidth = 128
 )
 
 // Lock is a lock that is held. Its methods must not be called after Release.
@@ -239,18 +238,20 @@ func (l *Lock) Release() error {
 	return l.fl.Unlock()
 }
 
-// Note returns what the last holder left with SetNote; nil if nothing. After a
-// crash, the bytes may be torn.
-func (l *Lock) Note() ([]byte, error) {
-	buf := make([]byte, noteWidth)
-	n, err := l.file.ReadAt(buf, pidWidth)
-	if err != nil && !errors.Is(err, io.EOF) {
+// Note returns what the last holder of the lock at path left with SetNote; nil if
+// nothing. After a crash, the bytes may be torn.
+func Note(path string) ([]byte, error) {
+	data, err := durable.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNoFile) {
+		return nil, nil
+	}
+	if err != nil || len(data) <= pidWidth {
 		return nil, err
 	}
-	return bytes.TrimSpace(bytes.Trim(buf[:n], "\x00")), nil
+	return bytes.TrimSpace(bytes.Trim(data[pidWidth:], "\x00")), nil
 }
 
-// SetNote leaves up to 63 bytes for the next holder. It is not durable.
+// SetNote leaves up to 127 bytes for the next holder. It is not durable.
 func (l *Lock) SetNote(note []byte) error {
 	if len(note) > noteWidth-1 {
 		return fmt.Errorf("lock note of %d bytes is too long", len(note))

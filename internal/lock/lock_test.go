@@ -314,30 +314,30 @@ func TestNote(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
 	l := acquire(t, path, 0)
-	if got, err := l.Note(); len(got) != 0 || err != nil {
+	if got, err := Note(path); len(got) != 0 || err != nil {
 		t.Errorf("the note of a new lock is %q", got)
 	}
-	for _, note := range []string{`{"next":36}`, "", strings.Repeat("x", 63), `{"next":1000000000}`} {
+	for _, note := range []string{`{"next":36}`, "", strings.Repeat("x", 127), `{"next":1000000000}`} {
 		if err := l.SetNote([]byte(note)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := l.Note(); string(got) != note || err != nil {
+		if got, err := Note(path); string(got) != note || err != nil {
 			t.Errorf("Note = %q, want %q", got, note)
 		}
 		l.Release()
 		l = acquire(t, path, 0)
-		if got, err := l.Note(); string(got) != note || err != nil {
+		if got, err := Note(path); string(got) != note || err != nil {
 			t.Errorf("the next holder reads the note %q, want %q", got, note)
 		}
 	}
-	if err := l.SetNote(make([]byte, 64)); err == nil {
-		t.Error("SetNote of 64 bytes gave no error")
+	if err := l.SetNote(make([]byte, 128)); err == nil {
+		t.Error("SetNote of 128 bytes gave no error")
 	}
 	// Torn: the file ends in the middle of it, or holds NUL bytes.
 	if err := os.Truncate(path, 20); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := l.Note(); string(got) != `{"nex` || err != nil {
+	if got, err := Note(path); string(got) != `{"nex` || err != nil {
 		t.Errorf("the torn note reads %q", got)
 	}
 	if err := os.Truncate(path, 0); err != nil {
@@ -346,7 +346,7 @@ func TestNote(t *testing.T) {
 	if err := os.Truncate(path, 100); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := l.Note(); len(got) != 0 || err != nil {
+	if got, err := Note(path); len(got) != 0 || err != nil {
 		t.Errorf("the note of NUL bytes reads %q", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/pipeline"
+	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 	"otm/pipeline/task"
@@ -249,7 +250,7 @@ func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
 // those with a key are delivered one by one, the others after them, at once. The
 // same call later makes the tasks without a key once more.
 func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]dropped, error) {
-	counter, err := r.store.Counter(ctx)
+	ids, err := r.store.Counter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -257,12 +258,12 @@ func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]dropped, error
 	release := func() {
 		if held {
 			held = false
-			counter.Release()
+			ids.Release()
 		}
 	}
 	defer release()
 
-	keys := map[string]*task.Key{}
+	keys := map[string]*counter.Key{}
 	var fresh []*drop.Line // that need an id
 	for _, l := range lines {
 		if l.Key == "" {
@@ -272,28 +273,28 @@ func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]dropped, error
 		if _, seen := keys[l.Key]; seen {
 			continue
 		}
-		if keys[l.Key], err = counter.LookupKey(l.Key); err != nil {
+		if keys[l.Key], err = ids.LookupKey(l.Key); err != nil {
 			return nil, err
 		}
 		if keys[l.Key] == nil {
 			fresh = append(fresh, l)
 		}
 	}
-	if err := r.number(counter, fresh, keys); err != nil {
+	if err := r.number(ids, fresh, keys); err != nil {
 		return nil, err
 	}
 	if len(keys) == 0 {
 		release() // other creators need not wait for our writes
 	}
-	return r.deliver(counter, lines, keys)
+	return r.deliver(ids, lines, keys)
 }
 
 // number takes the ids as one block.
-func (r *create) number(counter *task.Counter, fresh []*drop.Line, keys map[string]*task.Key) error {
+func (r *create) number(ids *counter.Counter, fresh []*drop.Line, keys map[string]*counter.Key) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	first, err := counter.Take(len(fresh))
+	first, err := ids.Take(len(fresh))
 	if err != nil {
 		return err
 	}
@@ -304,8 +305,8 @@ func (r *create) number(counter *task.Counter, fresh []*drop.Line, keys map[stri
 		l.CreatedAt = now
 		if l.Key != "" {
 			name := inbox.NewName(now.Add(time.Duration(i)), l.ID)
-			keys[l.Key] = &task.Key{Key: l.Key, TaskID: l.Task.ID, Name: name, Title: l.Task.Title, Drop: bytes.TrimSpace(l.Encode())}
-			if err := counter.SaveKey(keys[l.Key]); err != nil {
+			keys[l.Key] = &counter.Key{Key: l.Key, TaskID: l.Task.ID, Name: name, Title: l.Task.Title, Drop: bytes.TrimSpace(l.Encode())}
+			if err := ids.SaveKey(keys[l.Key]); err != nil {
 				return err
 			}
 		}
@@ -315,7 +316,7 @@ func (r *create) number(counter *task.Counter, fresh []*drop.Line, keys map[stri
 
 // deliver publishes the drops. If we crashed before the drop of a key was
 // delivered, it is delivered now; if it was, its name is taken.
-func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[string]*task.Key) ([]dropped, error) {
+func (r *create) deliver(ids *counter.Counter, lines []*drop.Line, keys map[string]*counter.Key) ([]dropped, error) {
 	var all []dropped
 	var plain []durable.NewFile
 	for i, l := range lines {
@@ -326,7 +327,7 @@ func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[str
 			all = append(all, dropped{id: l.Task.ID, kind: inbox.NewTasks, name: name, data: data})
 			continue
 		}
-		m, err := r.deliverKey(counter, keys[l.Key])
+		m, err := r.deliverKey(ids, keys[l.Key])
 		if err != nil {
 			return nil, err
 		}
@@ -341,7 +342,7 @@ func (r *create) deliver(counter *task.Counter, lines []*drop.Line, keys map[str
 	return all, r.box.PublishAll(inbox.NewTasks, plain)
 }
 
-func (r *create) deliverKey(counter *task.Counter, k *task.Key) (dropped, error) {
+func (r *create) deliverKey(ids *counter.Counter, k *counter.Key) (dropped, error) {
 	m := dropped{id: k.TaskID, kind: inbox.NewTasks, name: k.Name}
 	if k.Delivered {
 		m.existing = true
@@ -360,13 +361,13 @@ func (r *create) deliverKey(counter *task.Counter, k *task.Key) (dropped, error)
 	// If we crash here, the next call with this key finds the name taken, or
 	// the task known, and delivers nothing.
 	k.Delivered, k.Drop = true, nil
-	return m, counter.SaveKey(k)
+	return m, ids.SaveKey(k)
 }
 
 // known reports whether the drop of a key was delivered before a crash and has
 // been handled since. A record says so even if it is damaged. One that cannot be
 // read now says nothing: the drop must not count as delivered.
-func (r *create) known(k *task.Key) (bool, error) {
+func (r *create) known(k *counter.Key) (bool, error) {
 	_, err := r.store.Load(k.TaskID)
 	var corrupt *task.CorruptError
 	switch {

@@ -11,7 +11,7 @@ import (
 	"otm/internal/config"
 	"otm/internal/lock"
 	"otm/internal/safe"
-	"otm/pipeline/task"
+	"otm/pipeline/counter"
 )
 
 // Explain turns errors of this package's parts into an exit code and the next
@@ -21,7 +21,7 @@ func Explain(err error) *cli.Error {
 	var bad *config.Error
 	var held *lock.HeldError
 	var unsupported *lock.UnsupportedError
-	var key *task.DamagedKeyError
+	var key *counter.DamagedKeyError
 	switch {
 	case errors.Is(err, config.ErrNotInitialised):
 		return cli.Errorf(cli.NotInit, "%w", err).Hint("otm init, or point --dir or OTM_DIR at the right directory")
@@ -40,7 +40,7 @@ func Explain(err error) *cli.Error {
 		return e.Hint("ps -p %d", held.PID)
 	case errors.As(err, &unsupported):
 		return cli.Errorf(cli.Failed, "%w", err).Hint("put the data directory on a local disk: network file systems are not supported")
-	case errors.Is(err, task.ErrIDsUsedUp):
+	case errors.Is(err, counter.ErrIDsUsedUp):
 		return cli.Errorf(cli.Failed, "%w", err).Hint("otm init --dir NEW, and go on there")
 	case errors.As(err, &key):
 		return cli.Errorf(cli.Failed, "%w", err).Hint("otm list --all").

@@ -12,8 +12,8 @@ import (
 
 	"otm/internal/config"
 	"otm/internal/lock"
+	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // settling has somebody settle everything that comes into an inbox, until the
@@ -173,13 +173,13 @@ func TestExplain(t *testing.T) {
 		{&lock.UnsupportedError{Path: "/l", Err: syscall.ENOLCK}, 1, "put the data directory on a local disk"},
 		{&lock.HeldError{Path: "/l"}, 75, "otm doctor"},
 		{&lock.HeldError{Path: "/l", PID: 4242, Holders: 37, Waited: 10 * time.Second}, 75, "run it again in a moment"}, // C17
-		{task.ErrIDsUsedUp, 1, "otm init --dir"},
+		{counter.ErrIDsUsedUp, 1, "otm init --dir"},
 		{&fs.PathError{Op: "open", Path: "/usr/a b/c", Err: syscall.EACCES}, 1, "ls -ld /usr "},
 		{&os.LinkError{Op: "rename", Old: "/x", New: "/usr", Err: syscall.EPERM}, 1, "ls -ld /usr "},
 		{&fs.PathError{Op: "open", Path: "/usr", Err: syscall.EROFS}, 1, "df /usr "},
 		{&fs.PathError{Op: "write", Path: "/usr", Err: syscall.ENOSPC}, 1, "df -h /usr;"},
 		{&fs.PathError{Op: "open", Path: "/usr", Err: syscall.EMFILE}, 1, "ulimit -n"},
-		{&task.DamagedKeyError{Path: "/a b/keys/x.json"}, 1, "rm '/a b/keys/x.json'"},
+		{&counter.DamagedKeyError{Path: "/a b/keys/x.json"}, 1, "rm '/a b/keys/x.json'"},
 	} {
 		e := Explain(tt.err)
 		if e == nil || e.Code != tt.code || !errors.Is(e, tt.err) {

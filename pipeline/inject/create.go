@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"otm/pipeline"
+	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // creates brings tasks to the board.
@@ -35,7 +35,7 @@ func (cr *creates) create(ctx context.Context, f inbox.File, data []byte, c *dro
 	if err != nil {
 		return ownTrouble(err)
 	}
-	var far *task.FarError
+	var far *counter.FarError
 	if err := cr.Store.Raise(ctx, id); errors.As(err, &far) && rec == nil {
 		return fail(inbox.Invalid, "otm-create --from -", "taskId is %v: %v", id, far)
 	} else if err != nil && far == nil {

@@ -12,8 +12,8 @@ import (
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
+	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // TestC35TakingTurns: one agent drops many creates. A report and another agent's
@@ -198,7 +198,7 @@ func TestC37FarIDs(t *testing.T) {
 	if r.Failed < 20 {
 		t.Errorf("report %+v", r)
 	}
-	if next := w.counter(); next > 10*task.MaxJump {
+	if next := w.counter(); next > 10*counter.MaxJump {
 		t.Errorf("the counter was raised to %v", next)
 	}
 	w.failed("far0.json", inbox.Invalid, "more than 100000 above", "otm-create --from -")

@@ -1,19 +1,15 @@
 package task
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
-	"otm/pipeline/history"
 )
 
-// refusable is a store in which everything there is stands for ids up to 6.
+// refusable is a store of two records, and a create.
 func refusable(t *testing.T) (*Store, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -23,43 +19,8 @@ func refusable(t *testing.T) (*Store, string) {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{
-		"new-tasks/3.json": `{"id":"d3","taskId":"T-00003","title":"A","agent":"a"}`, "processed/4.json": `{"id":"d4","taskId":"T-00004","title":"A","agent":"a"}`,
-		"keys/5.json": `{"key":"k","taskId":"T-00005"}`,
-	} {
-		write(t, filepath.Join(dir, name), text)
-	}
-	if err := history.Append(dir, []history.Entry{{TaskID: 6}}); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, "new-tasks", "3.json"), `{"id":"d3","taskId":"T-00003","title":"A","agent":"a"}`)
 	return s, dir
-}
-
-// TestIDsWhereTheDiskFails: at whichever step of taking an id the disk refuses,
-// that is told, and no id that something stands for is given out, then or after.
-func TestIDsWhereTheDiskFails(t *testing.T) {
-	t.Parallel()
-	for name, counter := range map[string]string{"counter": `{"next":7}`, "no counter": "", "damaged": "{", "behind a record": `{"next":2}`} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
-				s, dir := refusable(t)
-				if counter != "" {
-					write(t, filepath.Join(dir, counterFile), counter)
-				}
-				first := pipeline.TaskID(0)
-				refusal, err := refuse(dir, func() (err error) {
-					first, err = takeOne(t.Context(), s)
-					return err
-				})
-				refusal.Told(t, err, refusal.Of("write", "locks/")) // what stands there is for people, or a copy
-				next, err := takeOne(t.Context(), s)
-				if err != nil || next <= max(6, first) {
-					t.Errorf("refused %q: gave out %v, and then %v, %v", refusal, first, next, err)
-				}
-			})
-		})
-	}
 }
 
 // TestStoreWhereTheDiskFails: at whichever step the disk refuses, that is told,
@@ -96,38 +57,6 @@ func TestStoreWhereTheDiskFails(t *testing.T) {
 		"load":    {nil, func(dir string) error { _, err := Open(dir, nil).Load(1); return err }, always},
 		"ids":     {nil, func(dir string) error { _, err := Open(dir, nil).IDs(); return err }, always},
 		"drops":   {nil, func(dir string) error { _, err := Open(dir, nil).Drops(); return err }, always},
-		"waiting": {nil, func(dir string) error { _, err := Open(dir, nil).InInbox(4); return err }, always},
-		"issued":  {map[string]string{counterFile: `{"next":7}`}, func(dir string) error { _, err := Open(dir, nil).Issued(3); return err }, always},
-		"raise": {map[string]string{counterFile: `{"next":7}`}, func(dir string) error {
-			c, err := Open(dir, nil).Counter(t.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Release()
-			return c.Raise(9)
-		}, func(s *Store) bool {
-			next, err := s.Stored()
-			return next == 10 && err == nil
-		}},
-		"key": {nil, func(dir string) error {
-			c, err := Open(dir, nil).Counter(t.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Release()
-			if k, err := c.LookupKey("key"); k != nil || err != nil {
-				return err
-			}
-			return c.SaveKey(&Key{Key: "key", TaskID: 5, Drop: json.RawMessage(`{}`)})
-		}, func(s *Store) bool {
-			c, err := s.Counter(t.Context())
-			if err != nil {
-				return false
-			}
-			defer c.Release()
-			k, err := c.LookupKey("key")
-			return err == nil && k != nil && k.TaskID == 5 && string(k.Drop) == "{}"
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,33 +77,5 @@ func TestStoreWhereTheDiskFails(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestDropsOfOthers: what vanishes while it is looked at, what may not be read, and
-// lines of the history that say nothing, keep nobody from the ids of the rest.
-func TestDropsOfOthers(t *testing.T) {
-	t.Parallel()
-	s, dir := refusable(t)
-	for _, name := range []string{"gone.json", "locked.json"} {
-		write(t, filepath.Join(dir, "processed", name), `{"id":"d9","taskId":"T-00009"}`)
-	}
-	if err := os.Symlink("4.json", filepath.Join(dir, "processed", "link.json")); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, history.FileName), "nonsense\n{\"taskId\":\"T-00008\"}\n")
-	crashtest.Below(t, dir, func(step, path string) error {
-		switch {
-		case step == "read" && filepath.Base(path) == "gone.json":
-			return os.Remove(path)
-		case step == "read" && filepath.Base(path) == "locked.json":
-			return syscall.EACCES
-		}
-		return nil
-	})
-	used, err := s.usedIDs()
-	slices.Sort(used)
-	if err != nil || !slices.Equal(used, []pipeline.TaskID{1, 2, 3, 4, 5, 8}) {
-		t.Errorf("used ids %v, %v", used, err)
 	}
 }

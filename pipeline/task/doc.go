@@ -1,21 +1,10 @@
-// Package task keeps what OTM knows of each task: the counter that gives out ids,
-// the keys that make a create unique, and one record a task. It is the only
-// writer of next-task-id.json, keys/ and tasks/.
+// Package task keeps what OTM knows of each task: one record a task. It is the
+// only writer of tasks/.
 //
 // # Files
 //
-//	next-task-id.json     {"next":36}, the next id to give out
-//	locks/next-task-id    the counter's lock; its note is a copy of the counter
-//	keys/<sha256>.json    one key of otm-create --key
 //	tasks/T-00035.json    one record
 //	locks/task-T-00035    the record's lock
-//
-// # The counter
-//
-// An id is durable in the counter before it is given out, so an id that was
-// printed is never given out again. The note in the lock file is a second copy
-// without fsync. It helps when a person or a restore sets the counter back, not
-// after a power failure. The highest of counter, note and ids in use wins.
 //
 // # Records
 //

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"otm/internal/durable"
 	"otm/internal/lock"
 	"otm/pipeline"
+	"otm/pipeline/counter"
 )
 
 // recordWait is how long to wait for the lock of a record. As nobody holds it over
@@ -25,11 +24,12 @@ const recordWait = 60 * time.Second
 // Store is the data directory as this package sees it. It is safe for use by
 // several goroutines and processes.
 type Store struct {
+	*counter.Dir // the ids, which stand in the same directory
+
 	dir  string
 	warn func(string)
 
 	mu      sync.Mutex
-	raised  time.Time // the walk above whose ids RaiseAbove brought the counter
 	records cache
 }
 
@@ -40,7 +40,7 @@ func Open(dir string, warn func(string)) *Store {
 	if warn == nil {
 		warn = func(string) {}
 	}
-	return &Store{dir: dir, warn: warn}
+	return &Store{Dir: counter.Open(dir, warn), dir: dir, warn: warn}
 }
 
 // CorruptError is a record that cannot be parsed. Change sets it aside.
@@ -125,37 +125,6 @@ func (s *Store) setAside(c *CorruptError) error {
 		s.warn(fmt.Sprintf("%v; set aside as %q, going on with what the board says", c, filepath.Base(aside)))
 	}
 	return err
-}
-
-// IDs lists the tasks that have a record, in ascending order.
-func (s *Store) IDs() ([]pipeline.TaskID, error) {
-	entries, err := durable.ReadDir(filepath.Join(s.dir, "tasks"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var ids []pipeline.TaskID
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok {
-			continue
-		}
-		if id, err := pipeline.ParseFileID(name); err == nil && id.String() == name {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids, nil
-}
-
-func (s *Store) exists(id pipeline.TaskID) (bool, error) {
-	_, err := durable.Stat(s.recordPath(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 func (s *Store) recordPath(id pipeline.TaskID) string {

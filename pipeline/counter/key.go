@@ -1,4 +1,4 @@
-package task
+package counter
 
 import (
 	"bytes"
@@ -74,5 +74,5 @@ func (c *Counter) SaveKey(k *Key) error {
 }
 
 func (c *Counter) keyPath(key string) string {
-	return filepath.Join(c.store.dir, "keys", fmt.Sprintf("%x.json", sha256.Sum256([]byte(key))))
+	return filepath.Join(c.dir.dir, "keys", fmt.Sprintf("%x.json", sha256.Sum256([]byte(key))))
 }

@@ -1,0 +1,61 @@
+package counter
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+
+	"otm/pipeline"
+	"otm/pipeline/drop"
+	"otm/pipeline/history"
+	"otm/pipeline/inbox"
+)
+
+// usedIDs reads all ids in use: those of tasks, creates, keys of otm-create and
+// the history. (Only a key may hold the id of a drop that is not delivered yet.)
+// Updates do not count: a report on a task that does not exist must not use up an
+// id.
+func (d *Dir) usedIDs() ([]pipeline.TaskID, error) {
+	used, err := d.IDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{string(inbox.NewTasks), inbox.ProcessedDir, inbox.FailedDir, "keys"} {
+		err := inbox.EachDrop(filepath.Join(d.dir, dir), func(o *drop.Object) { used = append(used, taskIDOf(o)) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	for e, err := range history.Read(d.dir) {
+		switch {
+		case errors.Is(err, history.ErrNoEntry): // it says nothing
+		case err != nil:
+			return nil, err
+		default:
+			used = append(used, e.TaskID)
+		}
+	}
+	return used, nil
+}
+
+// InInbox reports whether a create for id waits in the inbox.
+func (d *Dir) InInbox(id pipeline.TaskID) (bool, error) {
+	found := false
+	err := inbox.EachDrop(filepath.Join(d.dir, string(inbox.NewTasks)), func(o *drop.Object) {
+		found = found || taskIDOf(o) == id
+	})
+	return found, err
+}
+
+// taskIDOf reads the taskId of a drop; 0 if there is no valid one.
+func taskIDOf(o *drop.Object) pipeline.TaskID {
+	var text string
+	if json.Unmarshal(o.Get("taskId"), &text) != nil {
+		return 0
+	}
+	id, err := pipeline.ParseFileID(text)
+	if err != nil {
+		return 0
+	}
+	return id
+}

@@ -1,0 +1,127 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"otm/internal/durable"
+	"otm/pipeline"
+)
+
+// Dir is the data directory as this package sees it. It is safe for use by several
+// goroutines and processes.
+type Dir struct {
+	dir  string
+	warn func(string)
+	boot func() string // names the boot of the machine; "": not known
+
+	mu     sync.Mutex
+	raised time.Time // the walk above whose ids RaiseAbove brought the counter
+}
+
+// Open returns the counter of a data directory. warn gets one sentence for each
+// repair; it may be nil. Open reads and makes nothing.
+func Open(dir string, warn func(string)) *Dir {
+	if warn == nil {
+		warn = func(string) {}
+	}
+	return &Dir{dir: dir, warn: warn, boot: durable.BootID}
+}
+
+// IDs lists the tasks that have a file in tasks/, in ascending order.
+func (d *Dir) IDs() ([]pipeline.TaskID, error) {
+	entries, err := durable.ReadDir(filepath.Join(d.dir, "tasks"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ids []pipeline.TaskID
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		if id, err := pipeline.ParseFileID(name); err == nil && id.String() == name {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// exists reports whether tasks/ has a file of the task.
+func (d *Dir) exists(id pipeline.TaskID) (bool, error) {
+	_, err := durable.Stat(filepath.Join(d.dir, "tasks", id.String()+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Issued reports whether an id was given out, or lies below one that was. If the
+// counter cannot be read, every id counts as issued.
+func (d *Dir) Issued(id pipeline.TaskID) (bool, error) {
+	next, err := d.Stored()
+	if errors.Is(err, ErrBadCounter) {
+		return true, nil
+	}
+	return int(id) < next, err
+}
+
+// Raise makes sure that ids are never given out. It takes the lock only if the
+// counter has to be raised. If an id is too far above the counter, the error is
+// a *FarError, and the counter is raised above the others.
+func (d *Dir) Raise(ctx context.Context, ids ...pipeline.TaskID) error {
+	next, err := d.Stored()
+	if err != nil || Above(pipeline.TaskID(next), ids...) != pipeline.TaskID(next) {
+		c, err := d.Counter(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.Raise(ids...)
+		next = c.state.Next
+		c.Release()
+		if err != nil {
+			return err
+		}
+	}
+	if len(ids) > 0 && int(slices.Max(ids)) >= next {
+		return &FarError{Next: pipeline.TaskID(next)}
+	}
+	return nil
+}
+
+// RaiseAbove makes sure that no id on the board is given out: people type them as
+// well. Call it after every walk, also another process's. It looks at the rows of
+// each walk once, and again if it failed.
+func (d *Dir) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
+	walk := b.WalkAt()
+	d.mu.Lock()
+	known := walk.Equal(d.raised)
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	var ids []pipeline.TaskID
+	for row := range b.Rows() {
+		if id := row.Task(); id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	var far *FarError // a person typed it, or another program
+	if err := d.Raise(ctx, ids...); err != nil && !errors.As(err, &far) {
+		return err
+	}
+	d.mu.Lock()
+	d.raised = walk
+	d.mu.Unlock()
+	return nil
+}
