@@ -3,6 +3,7 @@ package slacklist
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"otm/pipeline"
 )
 
 // Bounds of one call.
@@ -54,14 +57,42 @@ func (a *api) as(token string) *api {
 // noRedirect keeps calls from other hosts.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// A reply is an answer of the board that says ok.
-type reply struct {
+// An answer is what the board says, of all methods together. A value of an
+// unexpected type reads as one that is missing.
+type answer struct {
 	header http.Header
-	body   []byte
+
+	OK       *bool  `json:"ok"` // nil: no Slack answer
+	Error    string `json:"error"`
+	Needed   string `json:"needed"`
+	Metadata struct {
+		Messages   []string `json:"messages"`
+		NextCursor string   `json:"next_cursor"`
+	} `json:"response_metadata"`
+
+	Items  []item    `json:"items"` // nil: no page of rows
+	Item   item      `json:"item"`
+	List   *wireList `json:"list"`
+	File   *wireList `json:"file"`
+	Record struct {
+		Archived bool `json:"archived"`
+	} `json:"record"`
+
+	UserID string `json:"user_id"`
+	User   string `json:"user"`
+	Team   string `json:"team"`
+}
+
+// decode fills v with the values of data that have the expected type, and
+// reports whether data is JSON at all.
+func decode(data []byte, v any) bool {
+	err := json.Unmarshal(data, v)
+	var mismatch *json.UnmarshalTypeError // the decoder went on after it
+	return err == nil || errors.As(err, &mismatch)
 }
 
 // call makes one call. The error is a *pipeline.BoardError.
-func (a *api) call(ctx context.Context, method string, form url.Values) (*reply, error) {
+func (a *api) call(ctx context.Context, method string, form url.Values) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	notSent := func(err error) error {
@@ -89,20 +120,13 @@ func (a *api) call(ctx context.Context, method string, form url.Values) (*reply,
 		return nil, unsure(method, "", err)
 	}
 	defer resp.Body.Close()
-	body, err := readBody(resp.Body, resp.ContentLength, maxBody)
-	if err := a.judge(method, resp, body, err); err != nil {
-		return nil, err
-	}
-	return &reply{resp.Header, body}, nil
+	body, err := readBody(resp.Body, maxBody)
+	return a.judge(method, resp, body, err)
 }
 
-// readBody reads a body that announces so many bytes, negative if unknown. It
-// refuses one of more than limit.
-func readBody(body io.Reader, expect, limit int64) ([]byte, error) {
+// readBody reads a body of at most limit bytes.
+func readBody(body io.Reader, limit int64) ([]byte, error) {
 	var b bytes.Buffer
-	if expect > 0 && expect <= limit {
-		b.Grow(int(expect) + bytes.MinRead)
-	}
 	if _, err := b.ReadFrom(io.LimitReader(body, limit+1)); err != nil {
 		return nil, err
 	}
@@ -112,61 +136,37 @@ func readBody(body io.Reader, expect, limit int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// judge returns the error of an answer, nil for a success. readErr is that of
-// reading the body.
-func (a *api) judge(method string, resp *http.Response, body []byte, readErr error) error {
-	switch {
-	case resp.StatusCode == http.StatusTooManyRequests:
-		e := classify(method, "ratelimited")
+// judge returns the answer if it is a success. readErr is that of reading the
+// body.
+func (a *api) judge(method string, resp *http.Response, body []byte, readErr error) (*answer, error) {
+	limited := func(e *pipeline.BoardError) *pipeline.BoardError {
 		e.Until = a.now().Add(retryAfter(resp.Header))
 		return e
+	}
+	switch {
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return nil, limited(classify(method, codeLimited))
 	case readErr != nil:
-		return unsure(method, "answer broke off", readErr)
+		return nil, unsure(method, "answer broke off", readErr)
 	case resp.StatusCode != http.StatusOK:
-		return unsure(method, fmt.Sprintf("HTTP status %d", resp.StatusCode), nil)
+		return nil, unsure(method, fmt.Sprintf("HTTP status %d", resp.StatusCode), nil)
 	}
-	env, whole := openEnvelope(body)
-	if !whole || env.ok != "true" && env.ok != "false" {
-		return unsure(method, fmt.Sprintf("answer is no Slack answer: %.60q", a.harmless(string(body))), nil)
+	r := &answer{header: resp.Header}
+	if !decode(body, r) || r.OK == nil {
+		return nil, unsure(method, fmt.Sprintf("answer is no Slack answer: %.60q", a.harmless(string(body))), nil)
 	}
-	if env.ok == "true" {
-		return nil
+	if *r.OK {
+		return r, nil
 	}
-	e := classify(method, a.harmless(env.code))
-	e.Needed = a.harmless(env.needed)
-	if len(env.messages) > 0 {
-		e.Message = a.harmless(strings.Join(env.messages, "; "))
+	e := classify(method, a.harmless(r.Error))
+	e.Needed = a.harmless(r.Needed)
+	if len(r.Metadata.Messages) > 0 {
+		e.Message = a.harmless(strings.Join(r.Metadata.Messages, "; "))
 	}
-	if e.Code == "ratelimited" {
-		e.Until = a.now().Add(retryAfter(resp.Header))
+	if e.Code == codeLimited {
+		return nil, limited(e)
 	}
-	return e
-}
-
-// An envelope is what all answers have in common.
-type envelope struct {
-	ok       string // "true" or "false"; anything else is no Slack answer
-	code     string
-	needed   string
-	messages []string
-}
-
-// openEnvelope reads the envelope, and reports whether the body is a whole JSON
-// object.
-func openEnvelope(body []byte) (env envelope, whole bool) {
-	whole = eachMember(body, func(key, value []byte) {
-		switch string(key) {
-		case "ok":
-			env.ok = string(value)
-		case "error":
-			env.code = looseString(value)
-		case "needed":
-			env.needed = looseString(value)
-		case "response_metadata":
-			eachElement(member(value, "messages"), func(v []byte) { env.messages = append(env.messages, looseString(v)) })
-		}
-	})
-	return env, whole
+	return nil, e
 }
 
 // maxForeign bounds what of an answer gets into an error, in bytes.
@@ -204,7 +204,7 @@ func plainTransport(err error) error {
 // wait is a minute, the window of every limit.
 func retryAfter(h http.Header) time.Duration {
 	seconds, ok := parseFinite(h.Get("Retry-After"))
-	if !ok || seconds < 0 || seconds > 3600 {
+	if !ok || seconds < 0 || seconds > maxHold.Seconds() {
 		return time.Minute
 	}
 	return max(time.Second, time.Duration(seconds*float64(time.Second)))

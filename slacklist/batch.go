@@ -59,24 +59,33 @@ func newSession(c *Client, l *lock.Lock, snap *snapshot) *Session {
 	return &Session{batch: b, schemas: schemas, walker: walker, writer: &writer{b, schemas, walker}, client: c, lock: l}
 }
 
+// courtesy is how long a process leaves the board to others after a batch that
+// lasted its time. They take a moment to wake when the lock comes free, so
+// without it, a process with much to do would never let them in.
+const courtesy = 20 * time.Millisecond
+
 // End saves the snapshot, tells the others if the board was changed, and gives
 // locks/board back. If we crash before, the mark that the board is ahead makes
 // the next batch walk.
 func (s *Session) End() error {
-	c := s.client
-	defer func() { <-c.turn }()
-	defer s.lock.Release()
+	defer func() { <-s.client.turn }()
+	err := s.save()
+	s.lock.Release()
 	if s.Over() {
-		c.pause = c.opts.Now().Add(courtesy)
+		s.client.sleep(context.Background(), courtesy)
 	}
+	return err
+}
+
+func (s *Session) save() error {
 	if !s.dirty && !s.unsaved && !s.gate.dirty {
 		return nil
 	}
 	crash.Point("snapshot.before")
-	err := c.store.save(s.snap)
+	err := s.store.save(s.snap)
 	crash.Point("snapshot.after")
 	if s.unsaved {
-		err = errors.Join(err, TouchChanged(c.opts.Dir))
+		err = errors.Join(err, TouchChanged(s.opts.Dir))
 	}
 	return err
 }
@@ -179,10 +188,9 @@ func (s *Session) Create(ctx context.Context, parent string, cells ...pipeline.C
 	return s.writer.create(ctx, parent, cells)
 }
 
-// Update writes cells to rows. If the board takes several rows in one call, it
-// makes as few calls as possible; else one a row, in the given order. It tries
-// once whether the board does, with the first change that touches two rows, and
-// believes it only after reading the rows again.
+// Update writes cells to rows, in as few calls as possible. If the board refuses
+// several rows together, it writes them one by one in the given order, because
+// the board does not say which one it means.
 //
 // If the error says MaybeApplied, any part may have been written. Rows that
 // were written are patched in the snapshot even if a later one failed.

@@ -19,50 +19,34 @@ var perMinute = map[string]int{
 	createMethod: 50, updateMethod: 50, listMethod: 20, infoMethod: 20, deleteMethod: 20, filesMethod: 100,
 }
 
-// hold is a time before which a method may not be called, because the board
-// said so.
-type hold struct {
-	From  stamp `json:"from"` // when it said so
-	Until stamp `json:"until"`
-}
+// maxHold is the longest wait that the board can impose. A longer one is left
+// from before the clock was set back, and does not count.
+const maxHold = time.Hour
 
 // A ledger counts the calls of all processes of the directory. It is part of the
 // snapshot.
 type ledger struct {
 	Calls     map[string][]stamp `json:"calls,omitempty"`     // of the last minute, by method
-	NotBefore map[string]hold    `json:"notBefore,omitempty"` // by method
+	HeldUntil map[string]stamp   `json:"heldUntil,omitempty"` // by method, because the board said so
 }
 
-// due returns when a method may be called n times in a row: now or earlier
-// means at once. If n is more than the budget, the whole budget is meant.
-func (l *ledger) due(method string, budget float64, n int, now time.Time) time.Time {
-	due := l.heldUntil(method, now)
+// due returns when a method may be called: now or earlier means at once.
+func (l *ledger) due(method string, budget float64, now time.Time) time.Time {
+	due := l.HeldUntil[method].Time()
+	if due.Sub(now) > maxHold {
+		due = time.Time{}
+	}
 	if budget <= 0 || perMinute[method] == 0 {
 		return due
 	}
 	limit := max(1, int(float64(perMinute[method])*budget))
 	calls := l.recent(method, now)
-	if over := len(calls) + min(n, limit) - limit; over > 0 {
-		free := calls[over-1].Time().Add(window)
-		if free.After(due) {
+	if over := len(calls) - limit; over >= 0 {
+		if free := calls[over].Time().Add(window); free.After(due) {
 			due = free
 		}
 	}
 	return due
-}
-
-// heldUntil returns until when the board wants no call of a method. If the
-// clock was set back since the board said so, the wait begins anew.
-func (l *ledger) heldUntil(method string, now time.Time) time.Time {
-	h, ok := l.NotBefore[method]
-	if !ok {
-		return time.Time{}
-	}
-	if span := h.Until - h.From; h.From > stampOf(now) {
-		h = hold{From: stampOf(now), Until: stampOf(now) + span}
-		l.NotBefore[method] = h
-	}
-	return h.Until.Time()
 }
 
 // recent returns the times of a method's calls in the window, and forgets the
@@ -87,19 +71,12 @@ func (l *ledger) called(method string, now time.Time) {
 	l.Calls[method] = append(l.recent(method, now), stampOf(now))
 }
 
-// answered moves the last call of a method to the time of its answer.
-func (l *ledger) answered(method string, now time.Time) {
-	if calls := l.Calls[method]; len(calls) > 0 {
-		calls[len(calls)-1] = stampOf(now)
-	}
-}
-
 // holdOff keeps a method from being called before the given time.
-func (l *ledger) holdOff(method string, now, until time.Time) {
-	if l.NotBefore == nil {
-		l.NotBefore = map[string]hold{}
+func (l *ledger) holdOff(method string, until time.Time) {
+	if l.HeldUntil == nil {
+		l.HeldUntil = map[string]stamp{}
 	}
-	l.NotBefore[method] = hold{From: stampOf(now), Until: stampOf(until)}
+	l.HeldUntil[method] = stampOf(until)
 }
 
 // A gate lets the calls of one batch through when the budget and the board
@@ -116,42 +93,31 @@ type gate struct {
 
 // do makes one call as soon as it may be made.
 func (g *gate) do(ctx context.Context, method string, call func() error) error {
-	if err := g.ready(ctx, method, g.budget, 1); err != nil {
-		return err
-	}
-	return g.done(method, call())
+	return g.within(ctx, method, g.budget, call)
 }
 
-// ready waits, within the batch, until a method may be called n times in a row,
-// and counts one call.
-func (g *gate) ready(ctx context.Context, method string, budget float64, n int) error {
+// within makes one call as soon as budget and board allow it, unless that is
+// after the end of the batch.
+func (g *gate) within(ctx context.Context, method string, budget float64, call func() error) error {
 	now := g.now()
-	if due := g.due(method, budget, n, now); due.After(now) {
+	if due := g.due(method, budget, now); due.After(now) {
 		if due.After(g.deadline) {
 			g.dirty = true // if the clock was set back, due has changed the ledger
-			return &pipeline.BoardError{Method: method, Code: "ratelimited", Until: due, Message: "waiting for the rate limit"}
+			return &pipeline.BoardError{Method: method, Code: codeLimited, Until: due, Message: "waiting for the rate limit"}
 		}
 		g.log.Debug("waiting for the rate limit", "method", method, "wait", due.Sub(now))
 		if err := g.sleep(ctx, due.Sub(now)); err != nil {
 			return err
 		}
 	}
-	if budget > 0 {
+	if g.budget > 0 {
 		g.called(method, g.now())
 		g.dirty = true
 	}
-	return nil
-}
-
-// done notes that a call has an answer, or certainly gets none, and returns err.
-// The call counts as of now: it may have been long on its way, and the board
-// counts from when it arrived. If we crash before, it counts as of when it left,
-// or not at all, and the board may refuse a call; then it says when to come back.
-func (g *gate) done(method string, err error) error {
-	g.answered(method, g.now())
+	err := call()
 	var e *pipeline.BoardError
-	if errors.As(err, &e) && e.Code == "ratelimited" && !e.Until.IsZero() {
-		g.holdOff(e.Method, g.now(), e.Until)
+	if errors.As(err, &e) && e.Code == codeLimited && !e.Until.IsZero() {
+		g.holdOff(method, e.Until)
 		g.dirty = true
 	}
 	return err

@@ -33,7 +33,7 @@ func TestBudgetOfTwoClients(t *testing.T) {
 			var wait time.Time
 			for range random.IntN(30) {
 				method := methods[random.IntN(len(methods))]
-				err := s.gate.ready(t.Context(), method, s.opts.Budget, 1)
+				err := s.gate.do(t.Context(), method, func() error { return nil })
 				var e *pipeline.BoardError
 				switch {
 				case err == nil:
@@ -99,54 +99,32 @@ func TestBudgetOnTheWire(t *testing.T) {
 	}
 }
 
-// A call counts as of its answer: it may have been long on its way, and the board
-// counts from when it arrived.
-func TestBudgetCountsFromTheAnswer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.client(func(o *Options) { o.Budget = 0.02 }) // one create a minute
-	w.batch(c, func(s *Session) {
-		w.add(s, 1)
-		asked := s.snap.Calls[createMethod][0].Time()
-		w.clock.Advance(3 * time.Second)
-		if err := s.gate.done(createMethod, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := s.snap.due(createMethod, 0.02, 1, w.clock.Now()), asked.Add(3*time.Second+window); !got.Equal(want) {
-			t.Errorf("the next is due at %v, want %v", got, want)
-		}
-	})
-}
-
-// A walk of several pages begins only when the budget has room for all of them;
-// once begun, it may exceed our share of what Slack allows.
+// The first page of a walk waits for the budget. Once begun, the walk takes what
+// the board allows, and all its pages count.
 func TestBudgetOfPages(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	s := &snapshot{}
-	for range 18 {
-		s.called(listMethod, now)
-	}
-	if !s.due(listMethod, 1, 2, now).Equal(time.Time{}) {
-		t.Error("two pages fit and wait")
-	}
-	if got, want := s.due(listMethod, 1, 3, now.Add(time.Second)), stampOf(now).Time().Add(window); !got.Equal(want) {
-		t.Errorf("three pages are due at %v, want %v", got, want)
-	}
-	small := &snapshot{}
-	if !small.due(listMethod, 0.05, 5, now).IsZero() {
-		t.Error("five pages with one call a minute never begin")
-	}
-	small.called(listMethod, now)
-	if small.due(listMethod, 0.05, 1, now).IsZero() || !small.due(listMethod, overShare(0.05), 1, now).IsZero() {
-		t.Error("the second page does not go on")
-	}
-	if overShare(0) != 0 || overShare(2) != 2 {
-		t.Error("no limit became one")
+	w := newWorld(t)
+	c := w.client(func(o *Options) { o.Budget = 0.05 }) // one call a minute
+	begin := w.clock.Now()
+	w.batch(c, func(s *Session) {
+		more := boardtest.Rewrite("", func(answer map[string]any) {
+			answer["response_metadata"] = map[string]any{"next_cursor": "more"}
+		})
+		w.Faults.Next(listMethod, more, boardtest.Body("last page", `{"ok":true,"items":[]}`))
+		w.walk(s)
+		if n := len(s.snap.Calls[listMethod]); n != 2 {
+			t.Errorf("%d calls counted", n)
+		}
+		if e := boardError(t, s.Refresh(t.Context(), 0)); e.Code != codeLimited || !e.Until.Equal(begin.Add(window)) {
+			t.Errorf("error %+v", e)
+		}
+	})
+	if !w.clock.Now().Equal(begin) {
+		t.Errorf("waited %v", w.clock.Now().Sub(begin))
 	}
 }
 
-// NotBefore holds for its method alone, for all processes of the directory,
+// HeldUntil holds for its method alone, for all processes of the directory,
 // with and without a budget.
 func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
@@ -198,7 +176,7 @@ func TestBudgetClockSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.End()
-		return s.gate.ready(t.Context(), listMethod, s.opts.Budget, 1)
+		return s.gate.do(t.Context(), listMethod, func() error { return nil })
 	}
 	for range perMinute[listMethod] {
 		if err := call(); err != nil {
@@ -217,13 +195,12 @@ func TestBudgetClockSetBack(t *testing.T) {
 
 	s := &snapshot{}
 	now := clock.Now()
-	s.holdOff(createMethod, now, now.Add(30*time.Second))
-	back := now.Add(-time.Hour)
-	if got := s.heldUntil(createMethod, back); !got.Equal(back.Add(30 * time.Second)) {
-		t.Errorf("held until %v, now %v", got, back)
+	s.holdOff(createMethod, now.Add(30*time.Second))
+	if got := s.due(createMethod, 1, now); !got.Equal(now.Add(30 * time.Second)) {
+		t.Errorf("held until %v, now %v", got, now)
 	}
-	if later := back.Add(31 * time.Second); s.due(createMethod, 1, 1, later).After(later) {
-		t.Error("held for more than the board has asked for")
+	if back := now.Add(-3 * time.Hour); s.due(createMethod, 1, back).After(back) {
+		t.Error("held for three hours")
 	}
 }
 
@@ -244,8 +221,9 @@ func TestCourtesy(t *testing.T) {
 			t.Error("not over")
 		}
 	})
-	w.batch(c, func(s *Session) { slept = append(slept, w.clock.Now().Sub(begin)-BatchTime) })
-	w.batch(c, func(s *Session) { slept = append(slept, w.clock.Now().Sub(begin)-BatchTime) })
+	for range 2 {
+		w.batch(c, func(s *Session) { slept = append(slept, w.clock.Now().Sub(begin)-BatchTime) })
+	}
 	if !slices.Equal(slept, []time.Duration{courtesy, courtesy}) {
 		t.Errorf("slept %v, want once %v", slept, courtesy)
 	}

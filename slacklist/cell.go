@@ -133,47 +133,11 @@ func timeText(c *Column, t time.Time) string {
 
 func numberText(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// patch applies cells to a row, as a walk would show them.
-func (e *encoder) patch(r *pipeline.Row, cells []pipeline.Cell) {
-	for _, cell := range cells {
-		if column := e.schema.Column(cell.Field); column != nil {
-			patchCell(r, column, cell)
-		}
-	}
-}
-
-func patchCell(r *pipeline.Row, c *Column, cell pipeline.Cell) {
-	switch cell.Field {
-	case pipeline.FieldTitle:
-		r.Title = cell.Text
-	case pipeline.FieldTaskID:
-		r.TaskID = cell.Text
-	case pipeline.FieldType:
-		r.Type = pipeline.FoldName(cell.Text)
-	case pipeline.FieldAssignee:
-		r.Assignee = cell.Text
-		if c.isUser() {
-			r.Assignee = cell.User
-		}
-	case pipeline.FieldProject:
-		r.Project = cell.Text
-	case pipeline.FieldPriority:
-		r.Priority, _ = pipeline.ParsePriority(cell.Text)
-	case pipeline.FieldStatus:
-		r.Status = pipeline.Status(pipeline.FoldName(cell.Text))
-	case pipeline.FieldRemaining:
-		r.Remaining = &cell.Number
-	case pipeline.FieldCompletion:
-		r.Completion = &cell.Number
-	case pipeline.FieldAssignedAt:
-		r.AssignedAt = timeText(c, cell.At)
-	case pipeline.FieldCompletedAt:
-		r.CompletedAt = timeText(c, cell.At)
-	case pipeline.FieldReason:
-		r.Reason = cell.Text
-	case pipeline.FieldResult:
-		r.Result = cell.Text
-	case pipeline.FieldChecked:
-		r.Checked = cell.Checked
+// patch puts encoded cells into a row, as a walk would show them.
+func (d decoder) patch(r *pipeline.Row, fields []slack.ListItemField) {
+	for _, f := range fields {
+		c := &cell{}
+		decode([]byte(asJSON(f)), c)
+		d.put(r, c)
 	}
 }

@@ -74,7 +74,6 @@ type Client struct {
 	// follows.
 	turn  chan struct{}
 	store store
-	pause time.Time // until when other processes may take the board first
 }
 
 // New returns a client. Nothing is called yet.
@@ -114,11 +113,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// courtesy is how long a process leaves the board to others after a batch that
-// lasted its time. They take a moment to wake when the lock comes free, so
-// without it, a process with much to do would never let them in.
-const courtesy = 20 * time.Millisecond
-
 // Begin takes locks/board and begins a batch. The caller must call End. The
 // error is a *lock.HeldError if another process keeps the lock.
 func (c *Client) Begin(ctx context.Context) (pipeline.Batch, error) {
@@ -143,11 +137,6 @@ func (c *Client) begin(ctx context.Context) (*Session, error) {
 }
 
 func (c *Client) open(ctx context.Context) (*Session, error) {
-	if wait := c.pause.Sub(c.opts.Now()); wait > 0 && wait <= courtesy {
-		if err := c.sleep(ctx, wait); err != nil {
-			return nil, err
-		}
-	}
 	l, err := lock.Acquire(ctx, filepath.Join(c.opts.Dir, "locks", "board"), c.opts.LockWait)
 	if err != nil {
 		return nil, err

@@ -35,10 +35,10 @@
 //
 // # Decoding
 //
-// Pages are cut, not decoded into structs (cut.go). A cell of an unexpected form
-// is passed over; if it may have been the status, the row's status is
-// Unreadable. A page without a whole array of items fails its walk. A walk has
-// bounds (maxPages), so that no board can keep it going for ever.
+// A value of an unexpected type reads as one that is missing. If it may have been
+// the status, the row's status is Unreadable. A page without an array of items
+// fails its walk. A walk has bounds (maxPages), so that no board can keep it
+// going for ever.
 //
 // # Errors
 //

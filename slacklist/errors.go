@@ -7,6 +7,10 @@ import (
 	"otm/pipeline"
 )
 
+// codeLimited is Slack's code for too many calls, and ours for one that we did
+// not make because it would be one too many.
+const codeLimited = "ratelimited"
+
 // The codes come from Slack's reference pages of the methods we call.
 var (
 	credentialCodes = []string{"not_authed", "invalid_auth", "account_inactive", "token_revoked", "token_expired",
@@ -45,7 +49,7 @@ func classify(method, code string) *pipeline.BoardError {
 		e.Class = pipeline.Transient
 	}
 	switch {
-	case code == "ratelimited":
+	case code == codeLimited:
 		e.Class = pipeline.Transient
 	case code == "":
 		e.Class, e.MaybeApplied, e.Message = pipeline.Transient, writes, "the answer was neither a success nor an error"

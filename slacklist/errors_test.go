@@ -47,7 +47,7 @@ func TestErrors(t *testing.T) {
 		{"HTML", boardtest.HTML(), want{maybe: true, text: `no Slack answer: "<!doctype html>`}},
 		{"empty", boardtest.Body("", ""), want{maybe: true, text: "no Slack answer"}},
 		{"an array", boardtest.Body("", `[{"ok":true}]`), want{maybe: true, text: "no Slack answer"}},
-		{"ok as a text", boardtest.Body("", `{"ok":"true"}`), want{maybe: true, text: "no Slack answer"}},
+		{"ok as a text", boardtest.Body("", `{"ok":"true"}`), want{maybe: true, text: "neither a success nor an error"}},
 		{"something behind", boardtest.Body("", `{"ok":true}{"ok":true}`), want{maybe: true, text: "no Slack answer"}},
 		{"ok without an item", boardtest.Body("", `{"ok":true}`), want{maybe: true, text: "no row id"}},
 		{"ok with an item without id", boardtest.Body("", `{"ok":true,"item":{"fields":[]}}`), want{maybe: true, text: "no row id"}},
@@ -277,26 +277,23 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, status) }))
 		t.Cleanup(web.Close)
 		c := New(Options{Dir: t.TempDir(), URL: web.URL, ListID: "F1", Token: "t"})
-		if _, err := c.api.self(t.Context()); err == nil || got.Load() != 0 {
+		if _, err := c.api.call(t.Context(), authMethod, nil); err == nil || got.Load() != 0 {
 			t.Errorf("%d: error %v, %d requests elsewhere", status, err, got.Load())
 		}
 	}
 }
 
-// A huge answer is not read to its end, and not believed to have one where the
-// header says so.
+// A huge answer is not read to its end.
 func TestHugeAnswer(t *testing.T) {
 	t.Parallel()
-	for _, announced := range []int64{-1, 0, 1000, 1 << 60} {
-		body := strings.NewReader(strings.Repeat("x", 5000))
-		if got, err := readBody(body, announced, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
-			t.Errorf("announced %d: %d bytes, error %v", announced, len(got), err)
-		}
-		if body.Len() == 0 {
-			t.Errorf("announced %d: all was read", announced)
-		}
+	body := strings.NewReader(strings.Repeat("x", 5000))
+	if got, err := readBody(body, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
+		t.Errorf("%d bytes, error %v", len(got), err)
 	}
-	if got, err := readBody(strings.NewReader(strings.Repeat("x", 1000)), -1, 1000); err != nil || len(got) != 1000 {
+	if body.Len() == 0 {
+		t.Error("all was read")
+	}
+	if got, err := readBody(strings.NewReader(strings.Repeat("x", 1000)), 1000); err != nil || len(got) != 1000 {
 		t.Errorf("%d bytes, error %v", len(got), err)
 	}
 }

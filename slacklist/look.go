@@ -14,12 +14,12 @@ func (c *Client) Look(ctx context.Context) (*Snapshot, error) {
 	started := c.opts.Now()
 	seen := newWalked(started)
 	out := &Snapshot{WalkAt: started}
-	err := seen.pages(func(cursor string) (*page, error) {
+	err := seen.pages(func(cursor string) (*answer, error) {
 		p, err := c.api.listPage(ctx, cursor)
 		if err != nil || cursor != "" {
 			return p, err
 		}
-		schema, err := parseSchema(p.list, c.columns)
+		schema, err := parseSchema(p.List, c.columns)
 		if err != nil {
 			return nil, err
 		}

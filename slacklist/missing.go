@@ -3,6 +3,7 @@ package slacklist
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 
 	"otm/pipeline"
@@ -59,8 +60,11 @@ func (s *Session) Expect(r pipeline.Row) {
 // LookFor implements pipeline.Batch. If the row exists although walks lack it,
 // its count of walks begins anew.
 func (s *Session) LookFor(ctx context.Context, id string) (gone bool, err error) {
-	err = s.gate.do(ctx, infoMethod, func() (err error) {
-		gone, err = s.api.rowInfo(ctx, id)
+	err = s.gate.do(ctx, infoMethod, func() error {
+		r, err := s.api.call(ctx, infoMethod, url.Values{"list_id": {s.api.list}, "id": {id}})
+		if err == nil {
+			gone = r.Record.Archived // people see it as little as one that is deleted
+		}
 		return err
 	})
 	var e *pipeline.BoardError

@@ -1,6 +1,8 @@
 package slacklist
 
 import (
+	"cmp"
+	"math"
 	"strconv"
 	"strings"
 
@@ -25,115 +27,90 @@ type row struct {
 // nothing acts on a status that OTM does not know.
 const Unreadable pipeline.Status = "unreadable"
 
-// A decoder turns items of an answer into rows.
-type decoder struct {
-	uses map[string]*use // by column id
+// An item is a row as the board answers it.
+type item struct {
+	ID        string `json:"id"`
+	Parent    string `json:"parent_record_id"`
+	Created   date   `json:"date_created"`
+	CreatedBy string `json:"created_by"`
+	Updated   date   `json:"updated_timestamp"`
+	UpdatedBy string `json:"updated_by"`
+	Fields    []cell `json:"fields"` // nil: unreadable
 }
+
+// A date is in seconds since 1970. The board writes it as a number or as a
+// string. 0 is none, or one that JSON cannot hold.
+type date int64
+
+// endOfTime is the last second that RFC 3339 can write, in the year 9999.
+const endOfTime = 253402300799
+
+// UnmarshalJSON implements json.Unmarshaler. An error would end the decoding of
+// the page, so it returns none.
+func (d *date) UnmarshalJSON(data []byte) error {
+	f, ok := parseFinite(strings.Trim(string(data), `"`))
+	if *d = 0; ok && f >= 0 && f <= endOfTime {
+		*d = date(f)
+	}
+	return nil
+}
+
+// parseFinite reads a number. It refuses NaN and infinities, which Go parses and
+// JSON cannot write.
+func parseFinite(s string) (float64, bool) {
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+}
+
+// A cell is a cell of an item: the values that a column may hold.
+type cell struct {
+	Column   string     `json:"column_id"`
+	Text     string     `json:"text"`
+	RichText []richText `json:"rich_text"`
+	Select   any        `json:"select"` // this and the rest are arrays, as a rule
+	User     any        `json:"user"`
+	Number   any        `json:"number"`
+	Date     any        `json:"date"`
+	Checkbox any        `json:"checkbox"`
+}
+
+// A decoder turns items into rows.
+type decoder map[string]use // by column id
 
 // A use is the field that a column serves.
 type use struct {
 	field  pipeline.Field
 	column *Column
-	labels map[string]label // of a select, by value
 }
 
-// A label is the label of an option, plain and folded.
-type label struct{ plain, folded string }
-
-func newDecoder(schema *Schema) *decoder {
-	d := &decoder{uses: map[string]*use{}}
+func newDecoder(schema *Schema) decoder {
+	d := decoder{}
 	for field, id := range schema.Fields {
-		u := &use{field: field, column: schema.Column(field)}
-		if u.column == nil {
-			continue
+		if c := schema.Column(field); c != nil {
+			d[id] = use{field, c}
 		}
-		if u.column.isSelect() {
-			u.labels = map[string]label{}
-			for _, o := range u.column.Options {
-				u.labels[o.Value] = newLabel(u.column.label(o.Value))
-			}
-		}
-		d.uses[id] = u
 	}
 	return d
 }
 
-func newLabel(s string) label { return label{s, pipeline.FoldName(s)} }
-
 // row turns an item into a row. An item without an id is no row.
-func (d *decoder) row(item []byte) (pipeline.Row, bool) {
-	var r pipeline.Row
-	var fields []byte
-	whole := eachMember(item, func(key, value []byte) {
-		switch string(key) {
-		case "id":
-			r.ID = looseString(value)
-		case "parent_record_id":
-			r.Parent = looseString(value)
-		case "date_created":
-			r.Created = looseDate(value)
-		case "created_by":
-			r.CreatedBy = looseString(value)
-		case "updated_by":
-			r.UpdatedBy = looseString(value)
-		case "updated_timestamp":
-			r.Updated = looseDate(value)
-		case "fields":
-			fields = value
-		}
-	})
-	if !whole || r.ID == "" {
-		return pipeline.Row{}, false
+func (d decoder) row(it *item) (r pipeline.Row, ok bool) {
+	r = pipeline.Row{
+		ID: it.ID, Parent: it.Parent, Created: int64(it.Created), CreatedBy: it.CreatedBy,
+		Updated: int64(it.Updated), UpdatedBy: it.UpdatedBy, Odd: it.Fields == nil,
 	}
-	if !eachElement(fields, func(value []byte) { d.cell(&r, value) }) {
-		r.Odd = true
+	for i := range it.Fields {
+		d.put(&r, &it.Fields[i])
 	}
 	if r.Odd && r.Status == "" {
 		r.Status = Unreadable // the unreadable cell may have been it
 	}
-	return r, true
-}
-
-// A cell is a cell of an item, cut into the values that a column may hold.
-type cell struct {
-	text, richText, choice, user, number, date, checkbox []byte
-}
-
-// cell reads one field of an item into the row.
-func (d *decoder) cell(r *pipeline.Row, value []byte) {
-	var id string
-	var c cell
-	whole := eachMember(value, func(key, value []byte) {
-		switch string(key) {
-		case "column_id":
-			id = looseString(value)
-		case "text":
-			c.text = value
-		case "rich_text":
-			c.richText = value
-		case "select":
-			c.choice = value
-		case "user":
-			c.user = value
-		case "number":
-			c.number = value
-		case "date":
-			c.date = value
-		case "checkbox":
-			c.checkbox = value
-		}
-	})
-	if !whole {
-		r.Odd = true
-		return
-	}
-	if u := d.uses[id]; u != nil {
-		c.put(r, u)
-	}
+	return r, r.ID != ""
 }
 
 // put puts a cell into the row.
-func (c *cell) put(r *pipeline.Row, u *use) {
+func (d decoder) put(r *pipeline.Row, c *cell) {
+	u, ok := d[c.Column]
 	switch u.field {
 	case pipeline.FieldTitle:
 		r.Title = c.plain()
@@ -152,159 +129,134 @@ func (c *cell) put(r *pipeline.Row, u *use) {
 	case pipeline.FieldCompletedAt:
 		r.CompletedAt = c.when()
 	case pipeline.FieldChecked:
-		var ok bool
-		if r.Checked, ok = looseBool(c.checkbox); !ok {
-			r.Odd = true
-		}
+		v := first(c.Checkbox)
+		r.Checked, ok = v.(bool)
+		ok = ok || v == nil
+	case pipeline.FieldProject:
+		r.Project, ok = c.label(u.column)
+	case pipeline.FieldAssignee:
+		r.Assignee, ok = c.label(u.column)
+	case pipeline.FieldType:
+		r.Type, ok = c.folded(u.column)
+	case pipeline.FieldPriority:
+		var name string
+		name, ok = c.folded(u.column)
+		r.Priority, _ = pipeline.ParsePriority(name)
+	case pipeline.FieldStatus:
+		var name string
+		name, ok = c.folded(u.column)
+		r.Status = pipeline.Status(name)
 	default:
-		c.putLabel(r, u)
+		ok = c.Column != "" // else it is no cell
 	}
+	r.Odd = r.Odd || !ok
 }
 
-// putLabel puts the cell of a select, or of a field that may have one, into the
-// row.
-func (c *cell) putLabel(r *pipeline.Row, u *use) {
-	l, ok := c.label(u)
-	if !ok {
-		r.Odd = true
+// first is the first element of an array, nil if it is empty, or the value itself
+// if it is no array.
+func first(v any) any {
+	list, ok := v.([]any)
+	switch {
+	case !ok:
+		return v
+	case len(list) == 0:
+		return nil
 	}
-	switch u.field {
-	case pipeline.FieldProject:
-		r.Project = l.plain
-	case pipeline.FieldAssignee:
-		r.Assignee = l.plain
-	case pipeline.FieldType:
-		r.Type = l.folded
-	case pipeline.FieldPriority:
-		r.Priority, _ = pipeline.ParsePriority(l.folded)
-	case pipeline.FieldStatus:
-		r.Status = pipeline.Status(l.folded)
-	}
+	return list[0]
+}
+
+// firstString is the first string of an array, or the string itself; "" if the
+// array is empty. It is not ok for any other value.
+func firstString(v any) (s string, ok bool) {
+	s, ok = first(v).(string)
+	return s, ok || first(v) == nil && v != nil
 }
 
 // label returns the first value of a select, by its label, or of a user cell, or
 // the text of a text cell. It is not ok if the cell has not the form of its
 // column.
-func (c *cell) label(u *use) (l label, ok bool) {
+func (c *cell) label(column *Column) (label string, ok bool) {
 	switch {
-	case u.column.isSelect():
-		value, ok := firstString(c.choice)
-		if l, known := u.labels[value]; known {
-			return l, true
-		}
-		return newLabel(value), ok
-	case u.column.isUser():
-		value, ok := firstString(c.user)
-		return label{plain: value}, ok
+	case column.isSelect():
+		value, ok := firstString(c.Select)
+		return column.label(value), ok
+	case column.isUser():
+		return firstString(c.User)
 	}
-	return label{plain: c.plain()}, true
+	return c.plain(), true
 }
 
-// firstString is the first string of an array, or the string itself; "" if the
-// array is empty. It is not ok for any other value.
-func firstString(value []byte) (s string, ok bool) {
-	v := first(value)
-	switch {
-	case len(v) == 0:
-		return "", len(value) > 0
-	case v[0] == '"':
-		return looseString(v), true
-	}
-	return "", string(v) == "null"
+func (c *cell) folded(column *Column) (name string, ok bool) {
+	label, ok := c.label(column)
+	return pipeline.FoldName(label), ok
+}
+
+// richText is a block, a section or an element of rich text.
+type richText struct {
+	Type     string     `json:"type"`
+	Text     string     `json:"text"`
+	Elements []richText `json:"elements"`
+
+	// What an element without text stands for: one of these.
+	URL      string `json:"url"`
+	User     string `json:"user_id"`
+	Channel  string `json:"channel_id"`
+	Group    string `json:"usergroup_id"`
+	Name     string `json:"name"`     // of an emoji
+	Range    string `json:"range"`    // of a broadcast
+	Fallback string `json:"fallback"` // of a date
 }
 
 // plain returns the exact text, from the rich text, because the plain one next to
 // it is a rendering with marks. Without rich text, it returns the plain one.
 func (c *cell) plain() string {
-	var b strings.Builder
-	blocks := 0
-	eachElement(c.richText, func(block []byte) {
-		if blocks > 0 {
-			b.WriteByte('\n')
-		}
-		blocks++
-		writeRich(&b, block, maxRichDepth)
-	})
-	if blocks == 0 {
-		return looseString(c.text)
+	if len(c.RichText) == 0 {
+		return c.Text
 	}
-	return b.String()
+	return joined(c.RichText, "\n")
 }
 
-// maxRichDepth is how deep rich text is read; Slack nests four deep.
-const maxRichDepth = 16
-
-// writeRich writes the text of a block, a section or an element of rich text.
-func writeRich(b *strings.Builder, element []byte, depth int) {
-	var kind, text, ref string
-	var elements []byte
-	eachMember(element, func(key, value []byte) {
-		switch string(key) {
-		case "type":
-			kind = looseString(value)
-		case "text":
-			text = looseString(value)
-		case "url", "user_id", "channel_id", "usergroup_id", "name", "range", "fallback":
-			ref = looseString(value)
-		case "elements":
-			elements = value
-		}
-	})
-	if text == "" && ref != "" {
-		text = reference(kind, ref)
+func joined(elements []richText, between string) string {
+	texts := make([]string, len(elements))
+	for i := range elements {
+		texts[i] = elements[i].plain()
 	}
-	b.WriteString(text)
-	if depth == 0 {
-		return
-	}
-	n := 0
-	eachElement(elements, func(e []byte) {
-		if n > 0 && (kind == "rich_text" || kind == "rich_text_list") {
-			b.WriteByte('\n')
-		}
-		n++
-		writeRich(b, e, depth-1)
-	})
+	return strings.Join(texts, between)
 }
 
-// reference writes an element that stands for something else as text.
-func reference(kind, ref string) string {
-	switch kind {
-	case "user":
-		return "<@" + ref + ">"
-	case "channel":
-		return "<#" + ref + ">"
-	case "usergroup":
-		return "<!subteam^" + ref + ">"
-	case "emoji":
-		return ":" + ref + ":"
-	case "broadcast":
-		return "@" + ref
+func (e *richText) plain() string {
+	between := ""
+	if e.Type == "rich_text" || e.Type == "rich_text_list" {
+		between = "\n"
 	}
-	return ref // a link's address, a date's fallback
+	own := cmp.Or(e.Text, e.URL, e.User, e.Channel, e.Group, e.Name, e.Range, e.Fallback)
+	return own + joined(e.Elements, between)
 }
 
 // numeric reads a number, also one that stands in a column of text.
 func (c *cell) numeric() *float64 {
-	if v, ok := parseFinite(strings.Trim(string(first(c.number)), `"`)); ok {
-		return &v
+	if n, ok := first(c.Number).(float64); ok {
+		return &n
 	}
-	if v, ok := parseFinite(strings.TrimSpace(c.plain())); ok {
-		return &v
+	text, _ := firstString(c.Number)
+	for _, s := range []string{text, c.plain()} {
+		if n, ok := parseFinite(strings.TrimSpace(s)); ok {
+			return &n
+		}
 	}
 	return nil
 }
 
 // when returns a time as the cell holds it, for any type of column.
 func (c *cell) when() string {
-	if d, _ := firstString(c.date); d != "" {
+	if d, _ := firstString(c.Date); d != "" {
 		return d
 	}
 	if t := c.plain(); t != "" {
 		return t
 	}
 	if n := c.numeric(); n != nil {
-		return strconv.FormatFloat(*n, 'f', -1, 64)
+		return numberText(*n)
 	}
 	return ""
 }

@@ -1,7 +1,7 @@
 package slacklist
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,8 +53,6 @@ type Column struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type"`
 	Options []Option `json:"options,omitempty"`
-
-	folded string // Name, while the columns are looked for
 }
 
 // Option is an option of a select. Its value is its id.
@@ -138,45 +136,65 @@ func (c *Column) isUser() bool {
 
 // wireList is the list object, as files.info and items.list give it.
 type wireList struct {
-	ListMetadata struct {
-		Schema []wireColumn `json:"schema"`
+	Title    string `json:"title"`
+	Metadata struct {
+		Schema []struct {
+			ID      string `json:"id"`
+			Name    string `json:"name"`
+			Type    string `json:"type"`
+			Options struct {
+				Choices []Option `json:"choices"`
+			} `json:"options"`
+		} `json:"schema"`
 	} `json:"list_metadata"`
-	ListLimits struct {
+	Limits struct {
 		RowCountLimit int `json:"row_count_limit"`
 		RowCount      int `json:"row_count"`
 	} `json:"list_limits"`
 }
 
-type wireColumn struct {
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Type    string          `json:"type"`
-	Options json.RawMessage `json:"options"`
+// parseSchema returns the schema of a list that OTM can work with. The error is
+// a *pipeline.MissingError, or says that the answer has no list.
+func parseSchema(list *wireList, names map[pipeline.Field]string) (*Schema, error) {
+	s, found, err := inspect(list, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		if !f.Optional {
+			return nil, f.MissingError
+		}
+	}
+	return s, nil
 }
 
-// parseSchema reads the list object and finds the columns. The error is a
-// *pipeline.MissingError, or that of the decoder.
-func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema, error) {
-	var list wireList
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("list object: %w", err)
+// Finding is something that the list lacks and a person has to add.
+type Finding struct {
+	*pipeline.MissingError
+	Optional bool // OTM works without it
+}
+
+// inspect finds the columns of the fields, and what they lack.
+func inspect(list *wireList, names map[pipeline.Field]string) (*Schema, []Finding, error) {
+	if list == nil || len(list.Metadata.Schema) == 0 {
+		return nil, nil, errors.New("list object has no columns")
 	}
-	s := newSchema(&list)
-	if len(s.Columns) == 0 {
-		return nil, fmt.Errorf("list object has no columns")
+	s := &Schema{Fields: map[pipeline.Field]string{}, Limit: list.Limits.RowCountLimit, Count: list.Limits.RowCount}
+	for _, c := range list.Metadata.Schema {
+		s.Columns = append(s.Columns, Column{ID: c.ID, Name: c.Name, Type: c.Type, Options: c.Options.Choices})
 	}
-	for _, field := range append(slices.Clone(required), optional...) {
-		id, err := s.find(field, names[field])
-		if err != nil {
-			if slices.Contains(optional, field) && id == "" && isMissing(err) {
-				continue
-			}
-			return nil, err
+	var found []Finding
+	for _, field := range slices.Concat(required, optional) {
+		id, missing := s.find(field, names[field])
+		if other := s.fieldOf(id); missing == nil && other != "" {
+			missing = s.lacks(names[field], fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", other, field),
+				fmt.Sprintf("name another column for one of them in [slack.columns] of otm.toml: %s or %s", other, field))
 		}
-		if other := s.fieldOf(id); other != "" {
-			return nil, twice(names[field], other, field, s)
+		if missing == nil {
+			s.Fields[field] = id
+			continue
 		}
-		s.Fields[field] = id
+		found = append(found, Finding{missing, slices.Contains(optional, field) && missing.Problem == problemMissing})
 	}
 	for _, kind := range fits[pipeline.FieldChecked] {
 		i := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Type == kind })
@@ -184,105 +202,77 @@ func parseSchema(raw json.RawMessage, names map[pipeline.Field]string) (*Schema,
 			s.Fields[pipeline.FieldChecked] = s.Columns[i].ID
 		}
 	}
-	return s, nil
+	if s.Fields[pipeline.FieldChecked] == "" {
+		found = append(found, Finding{s.lacks("Completed", "is missing: steps get no check mark",
+			"turn on the list's task columns in Slack"), true})
+	}
+	return s, found, nil
 }
 
-// newSchema reads the columns without finding those of the fields.
-func newSchema(list *wireList) *Schema {
-	s := &Schema{Fields: map[pipeline.Field]string{}, Limit: list.ListLimits.RowCountLimit, Count: list.ListLimits.RowCount}
-	for _, w := range list.ListMetadata.Schema {
-		s.Columns = append(s.Columns, Column{ID: w.ID, Name: w.Name, Type: w.Type, Options: parseOptions(w.Options), folded: pipeline.FoldName(w.Name)})
+// lacks is the error of a column that a person has to mend.
+func (s *Schema) lacks(column, problem, mend string) *pipeline.MissingError {
+	e := &pipeline.MissingError{Column: column, Problem: problem, Mend: mend}
+	for _, c := range s.Columns {
+		e.Have = append(e.Have, c.Name)
 	}
-	return s
-}
-
-// twice is the error of a column that would serve two fields.
-func twice(column string, a, b pipeline.Field, s *Schema) *pipeline.MissingError {
-	return &pipeline.MissingError{Column: column, Problem: fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", a, b), Have: s.names(),
-		Mend: fmt.Sprintf("name another column for one of them in [slack.columns] of otm.toml: %s or %s", a, b)}
-}
-
-// parseOptions reads the choices of a select. The options of other columns may
-// have any shape.
-func parseOptions(raw json.RawMessage) []Option {
-	var options struct {
-		Choices []Option `json:"choices"`
-	}
-	if json.Unmarshal(raw, &options) != nil {
-		return nil
-	}
-	return options.Choices
+	return e
 }
 
 const problemMissing = "is missing"
 
-func isMissing(err error) bool {
-	e, ok := err.(*pipeline.MissingError)
-	return ok && e.Problem == problemMissing
-}
-
-// find returns the id of the column with the given name or id.
-func (s *Schema) find(field pipeline.Field, name string) (string, error) {
-	for _, c := range s.Columns {
-		if c.ID == name {
-			return c.ID, s.checkType(field, &c)
-		}
-	}
-	var named []Column
+// find returns the id of the column with the given name or id. Of several with
+// one name, the one whose type fits best serves.
+func (s *Schema) find(field pipeline.Field, name string) (string, *pipeline.MissingError) {
 	folded := pipeline.FoldName(name)
+	var best []Column
 	for _, c := range s.Columns {
-		if c.folded == folded {
-			named = append(named, c)
+		switch {
+		case c.ID == name:
+			return c.ID, s.checkType(field, c)
+		case pipeline.FoldName(c.Name) != folded:
+		case len(best) == 0 || fitRank(field, c) < fitRank(field, best[0]):
+			best = []Column{c}
+		case fitRank(field, c) == fitRank(field, best[0]):
+			best = append(best, c)
 		}
 	}
-	if len(named) == 0 {
-		return "", &pipeline.MissingError{Column: name, Type: fits[field][0], Problem: problemMissing, Have: s.names()}
+	if len(best) == 0 {
+		e := s.lacks(name, problemMissing, "")
+		e.Type = fits[field][0]
+		return "", e
 	}
-	best := slices.MinFunc(named, func(a, b Column) int { return fitRank(field, a) - fitRank(field, b) })
-	if err := s.checkType(field, &best); err != nil {
-		return "", err
+	if e := s.checkType(field, best[0]); e != nil || len(best) == 1 {
+		return best[0].ID, e
 	}
-	var doubt []string
-	for _, c := range named {
-		if fitRank(field, c) == fitRank(field, best) {
-			doubt = append(doubt, c.ID)
-		}
+	var ids []string
+	for _, c := range best {
+		ids = append(ids, c.ID)
 	}
-	if len(doubt) > 1 {
-		return "", &pipeline.MissingError{Column: name, Problem: "stands more than once with a fitting type: configure one by its id", Have: doubt,
-			Mend: fmt.Sprintf("%s = %q   # or another of these ids, in [slack.columns] of otm.toml", field, doubt[0])}
-	}
-	return best.ID, nil
+	return "", &pipeline.MissingError{Column: name, Problem: "stands more than once with a fitting type: configure one by its id", Have: ids,
+		Mend: fmt.Sprintf("%s = %q   # or another of these ids, in [slack.columns] of otm.toml", field, ids[0])}
 }
 
+// fitRank is the place of the column's type among those that can serve the
+// field; after the last one if it cannot. Text and selects have two names each,
+// which rank the same: only a difference of kind decides between columns.
 func fitRank(field pipeline.Field, c Column) int {
-	i := slices.Index(fits[field], c.Type)
-	if i < 0 {
-		return len(fits[field])
-	}
-	// Text and selects have two names each, which rank the same: only a
-	// difference of kind decides between columns.
-	switch c.Type {
+	kind := c.Type
+	switch kind {
 	case "rich_text":
-		return slices.Index(fits[field], "text")
+		kind = "text"
 	case "multi_select":
-		return slices.Index(fits[field], "select")
+		kind = "select"
 	}
-	return i
+	if i := slices.Index(fits[field], kind); i >= 0 {
+		return i
+	}
+	return len(fits[field])
 }
 
-func (s *Schema) checkType(field pipeline.Field, c *Column) error {
+func (s *Schema) checkType(field pipeline.Field, c Column) *pipeline.MissingError {
 	if slices.Contains(fits[field], c.Type) {
 		return nil
 	}
-	return &pipeline.MissingError{Column: c.Name, Problem: fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(fits[field], " or ")), Have: s.names(),
-		Mend: fmt.Sprintf("make a column of the type %s, and name it as %s in [slack.columns] of otm.toml", fits[field][0], field)}
-}
-
-func (s *Schema) names() []string {
-	var names []string
-	for _, c := range s.Columns {
-		names = append(names, c.Name)
-	}
-	return names
+	return s.lacks(c.Name, fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(fits[field], " or ")),
+		fmt.Sprintf("make a column of the type %s, and name it as %s in [slack.columns] of otm.toml", fits[field][0], field))
 }

@@ -161,7 +161,7 @@ func wireOf(id, name, kind string, labels ...string) map[string]any {
 	return c
 }
 
-func listObject(t *testing.T, columns ...map[string]any) []byte {
+func listObject(t *testing.T, columns ...map[string]any) *wireList {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{
 		"id":            "F1",
@@ -171,7 +171,11 @@ func listObject(t *testing.T, columns ...map[string]any) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raw
+	var list wireList
+	if !decode(raw, &list) {
+		t.Fatalf("%s is no JSON", raw)
+	}
+	return &list
 }
 
 func TestSchema(t *testing.T) {

@@ -31,20 +31,20 @@ func (s *schemas) ensure(ctx context.Context) error {
 }
 
 func (s *schemas) fetch(ctx context.Context) error {
-	var raw []byte
+	var list *wireList
 	err := s.gate.do(ctx, filesMethod, func() (err error) {
-		raw, err = s.api.fileInfo(ctx)
+		list, err = s.api.fileInfo(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.take(raw)
+	return s.take(list)
 }
 
 // take makes a list object the schema of the snapshot.
-func (s *schemas) take(raw []byte) error {
-	schema, err := parseSchema(raw, s.names)
+func (s *schemas) take(list *wireList) error {
+	schema, err := parseSchema(list, s.names)
 	if err != nil {
 		return err
 	}
@@ -95,5 +95,5 @@ func (s *schemas) refused(by *pipeline.BoardError, cells []pipeline.Cell) error 
 			names = append(names, c.Name)
 		}
 	}
-	return &pipeline.MissingError{Column: strings.Join(names, ", "), Problem: "is refused: " + by.Error(), Have: s.snap.Schema.names()}
+	return s.snap.Schema.lacks(strings.Join(names, ", "), "is refused: "+by.Error(), "")
 }

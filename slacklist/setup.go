@@ -2,8 +2,7 @@ package slacklist
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 
@@ -40,21 +39,13 @@ func (c *Client) Identify(ctx context.Context) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{
-		User: looseString(member(r.body, "user_id")), Name: looseString(member(r.body, "user")), Team: looseString(member(r.body, "team")),
-	}
+	id := &Identity{User: r.UserID, Name: r.User, Team: r.Team}
 	if scopes := r.header.Get("X-OAuth-Scopes"); scopes != "" {
 		for _, s := range strings.Split(scopes, ",") {
 			id.Scopes = append(id.Scopes, strings.TrimSpace(s))
 		}
 	}
 	return id, nil
-}
-
-// Finding is something that the list lacks and a person has to add.
-type Finding struct {
-	*pipeline.MissingError
-	Optional bool // OTM works without it
 }
 
 // Inspection says what a list has and lacks.
@@ -68,40 +59,16 @@ type Inspection struct {
 // Inspect reads the list's columns and options and compares them with what OTM
 // needs, options for the agents included.
 func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspection, error) {
-	raw, err := c.api.fileInfo(ctx)
+	list, err := c.api.fileInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var list wireList
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("list object: %w", err)
+	s, found, err := inspect(list, c.columns)
+	if err != nil {
+		return nil, err
 	}
-	s := newSchema(&list)
-	in := &Inspection{Title: looseString(member(raw, "title")), Rows: s.Count, Limit: s.Limit}
-	for _, field := range append(slices.Clone(required), optional...) {
-		id, err := s.find(field, c.columns[field])
-		var e *pipeline.MissingError
-		switch {
-		case asMissing(err, &e):
-			in.Findings = append(in.Findings, Finding{e, slices.Contains(optional, field) && isMissing(err)})
-		case s.fieldOf(id) != "":
-			in.Findings = append(in.Findings, Finding{twice(c.columns[field], s.fieldOf(id), field, s), false})
-		default:
-			s.Fields[field] = id
-		}
-	}
-	if !slices.ContainsFunc(s.Columns, func(c Column) bool { return slices.Contains(fits[pipeline.FieldChecked], c.Type) }) {
-		in.Findings = append(in.Findings, Finding{&pipeline.MissingError{Column: "Completed", Problem: "is missing: steps get no check mark", Have: s.names(),
-			Mend: "turn on the list's task columns in Slack"}, true})
-	}
-	in.Findings = append(in.Findings, s.missingOptions(c.opts.OpenAssignees, agents)...)
-	return in, nil
-}
-
-func asMissing(err error, e **pipeline.MissingError) bool {
-	m, ok := err.(*pipeline.MissingError)
-	*e = m
-	return ok
+	found = append(found, s.missingOptions(c.opts.OpenAssignees, agents)...)
+	return &Inspection{Title: list.Title, Rows: s.Count, Limit: s.Limit, Findings: found}, nil
 }
 
 // byPeople are the statuses that people alone set: OTM works without them.
@@ -135,7 +102,7 @@ func (s *Schema) missingOptions(openAssignees bool, agents []pipeline.Agent) []F
 		for _, cell := range need[field] {
 			_, err := e.encode([]pipeline.Cell{cell})
 			var m *pipeline.MissingError
-			if asMissing(err, &m) {
+			if errors.As(err, &m) {
 				found = append(found, Finding{m, field == pipeline.FieldStatus && slices.Contains(byPeople, pipeline.Status(cell.Text))})
 			}
 		}

@@ -26,10 +26,6 @@ type snapshot struct {
 
 	Missing []missingRow `json:"missing,omitempty"` // rows that the last walks lacked
 
-	// MultiRow says whether one items.update may touch several rows: "" until
-	// it was tried, then "yes" or "no".
-	MultiRow string `json:"multiRow,omitempty"`
-
 	ledger
 
 	index *index // of Rows; nil: to be made
@@ -109,7 +105,7 @@ func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) 
 		out.Rows = append(out.Rows, r.Row)
 	}
 	for _, method := range slices.Sorted(maps.Keys(perMinute)) {
-		if until := s.due(method, budget, 1, now); until.After(now) {
+		if until := s.due(method, budget, now); until.After(now) {
 			out.Limits = append(out.Limits, Limited{Method: method, Until: until})
 		}
 	}

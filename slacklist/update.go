@@ -3,6 +3,7 @@ package slacklist
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"time"
 
@@ -27,13 +28,12 @@ type writer struct {
 
 // do makes one write as soon as it may be made.
 func (w *writer) do(ctx context.Context, method string, call func() error) error {
-	if err := w.gate.ready(ctx, method, w.opts.Budget, 1); err != nil {
-		return err
-	}
-	if err := w.aheadOfSnapshot(); err != nil {
-		return err
-	}
-	err := w.gate.done(method, call())
+	err := w.gate.do(ctx, method, func() error {
+		if err := w.aheadOfSnapshot(); err != nil {
+			return err
+		}
+		return call()
+	})
 	var e *pipeline.BoardError
 	if errors.As(err, &e) && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkEnded != 0 {
 		e.ReadAt = w.snap.WalkEnded.Time() // the walk proves that the list exists
@@ -57,24 +57,29 @@ func (w *writer) createOnce(ctx context.Context, parent string, cells []pipeline
 	if err != nil {
 		return "", err
 	}
+	form := url.Values{"list_id": {w.api.list}, "initial_fields": {asJSON(fields)}}
+	if parent != "" {
+		form.Set("parent_item_id", parent)
+	}
 	var asked time.Time
-	var item []byte
+	var r *answer
 	err = w.do(ctx, createMethod, func() (err error) {
 		asked = w.opts.Now()
 		crash.Point("create.before")
-		item, err = w.api.createItem(ctx, parent, fields)
+		r, err = w.api.call(ctx, createMethod, form)
 		crash.Point("create.after")
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	made, ok := newDecoder(&w.snap.Schema).row(item)
+	d := newDecoder(&w.snap.Schema)
+	made, ok := d.row(&r.Item)
 	if !ok {
 		return "", unsure(createMethod, "the answer has no row id", nil)
 	}
 	made.Parent = parent // the answer may lack it
-	w.schemas.encoder().patch(&made, cells)
+	d.patch(&made, fields)
 	if made.UpdatedBy != "" {
 		w.snap.Self = made.UpdatedBy
 	}
@@ -87,7 +92,8 @@ func (w *writer) delete(ctx context.Context, ids []string) error {
 	err := w.do(ctx, deleteMethod, func() error {
 		crash.Point("delete.before")
 		defer crash.Point("delete.after")
-		return w.api.deleteItems(ctx, ids)
+		_, err := w.api.call(ctx, deleteMethod, url.Values{"list_id": {w.api.list}, "ids": {asJSON(ids)}})
+		return err
 	})
 	if err == nil {
 		w.snap.remove(ids)
@@ -99,133 +105,16 @@ func (w *writer) update(ctx context.Context, changes []pipeline.Change) error {
 	if err := w.schemas.ensure(ctx); err != nil {
 		return err
 	}
-	if len(changes) > 1 && w.snap.MultiRow == "" {
-		return w.tryMultiRow(ctx, changes)
-	}
-	if w.snap.MultiRow == "yes" {
-		return w.write(ctx, changes)
-	}
-	return w.oneByOne(ctx, changes)
-}
-
-// tryMultiRow sends several rows in one call and reads them back. If we crash
-// before the answer is saved, the next change tries again.
-func (w *writer) tryMultiRow(ctx context.Context, changes []pipeline.Change) error {
-	before := w.copies(changes)
 	err := w.write(ctx, changes)
-	if pipeline.IsRefused(err) && !isGone(err) {
-		return w.fallBack(ctx, changes)
-	}
-	if err != nil {
+	if len(changes) == 1 || !pipeline.IsRefused(err) || isGone(err) {
 		return err
 	}
-	wrote := w.copies(changes)
-	for id := range wrote {
-		w.snap.row(id).Wrote = 0 // let the walk speak for itself
-	}
-	if err := w.walker.walk(ctx); err != nil {
-		for id, r := range wrote {
-			w.snap.row(id).Wrote = r.Wrote
-		}
-		return w.oneByOne(ctx, changes) // perhaps the first row alone took it
-	}
-	if w.walkedBefore(before) {
-		w.restore(wrote)
-		return w.oneByOne(ctx, changes)
-	}
-	shown := 0
-	for _, c := range changes {
-		if w.shows(c) {
-			shown++
-		}
-	}
-	switch shown {
-	case len(changes):
-		w.multiRow("yes")
-		return nil
-	case 0:
-		// The walk is older than the write, or nothing was written: which of
-		// the two, the next time may tell.
-		return w.oneByOne(ctx, changes)
-	}
-	return w.fallBack(ctx, changes)
-}
-
-// copies are the rows of changes as the snapshot has them now.
-func (w *writer) copies(changes []pipeline.Change) map[string]row {
-	rows := map[string]row{}
-	for _, c := range changes {
-		if r := w.snap.row(c.Row); r != nil {
-			kept := *r
-			kept.Was, kept.WasBy = slices.Clone(r.Was), slices.Clone(r.WasBy)
-			rows[c.Row] = kept
-		}
-	}
-	return rows
-}
-
-// walkedBefore reports whether the last walk shows one of the rows as it was
-// before earlier writes of ours: then it says nothing about the last one.
-func (w *writer) walkedBefore(rows map[string]row) bool {
-	settled := w.snap.WalkStarted.Time().Add(-w.opts.SettleAfter)
-	for id, mine := range rows {
-		if walked := w.snap.row(id); walked != nil && lags(walked, &mine, settled, w.snap.Self) {
-			return true
-		}
-	}
-	return false
-}
-
-// restore puts rows back into the snapshot.
-func (w *writer) restore(rows map[string]row) {
-	for id, mine := range rows {
-		if r := w.snap.row(id); r != nil {
-			*r = mine
-		}
-	}
-	w.snap.index = nil
-}
-
-// shows reports whether a row is as a change makes it.
-func (w *writer) shows(c pipeline.Change) bool {
-	r := w.snap.row(c.Row)
-	if r == nil {
-		return false
-	}
-	after := r.Row
-	w.schemas.encoder().patch(&after, c.Cells)
-	return sameCells(&after, &r.Row)
-}
-
-// fallBack writes row by row. If that succeeds, the board takes no several rows
-// in one call.
-func (w *writer) fallBack(ctx context.Context, changes []pipeline.Change) error {
-	if err := w.oneByOne(ctx, changes); err != nil {
-		return err
-	}
-	w.multiRow("no")
-	return nil
-}
-
-func (w *writer) oneByOne(ctx context.Context, changes []pipeline.Change) error {
-	for _, c := range changes {
-		if err := w.write(ctx, []pipeline.Change{c}); err != nil {
+	for i := range changes {
+		if err := w.write(ctx, changes[i:i+1]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (w *writer) multiRow(answer string) {
-	w.snap.MultiRow = answer
-	w.dirty = true
-	w.opts.Log.Info("tried to update several rows in one call", "works", answer)
-}
-
-// sameCells compares all that a change may write.
-func sameCells(a, b *pipeline.Row) bool {
-	return a.Status == b.Status && a.Checked == b.Checked && a.Type == b.Type && a.Project == b.Project &&
-		a.Priority == b.Priority && textsOf(a) == textsOf(b)
 }
 
 // write sends the changes of a group, in calls of at most maxCells cells.
@@ -256,6 +145,7 @@ func (w *writer) write(ctx context.Context, group []pipeline.Change) error {
 	})
 }
 
+// call writes cells in one call. They are those of the given changes.
 func (w *writer) call(ctx context.Context, cells []slack.ListItemCell, changes []pipeline.Change) error {
 	if len(cells) == 0 {
 		return nil
@@ -263,7 +153,7 @@ func (w *writer) call(ctx context.Context, cells []slack.ListItemCell, changes [
 	return w.do(ctx, updateMethod, func() error {
 		asked := w.opts.Now()
 		crash.Point("update.before")
-		err := w.updates.updateCells(ctx, cells)
+		_, err := w.updates.call(ctx, updateMethod, url.Values{"list_id": {w.api.list}, "cells": {asJSON(cells)}})
 		crash.Point("update.after")
 		for _, change := range changes {
 			r := w.snap.row(change.Row)
@@ -287,19 +177,16 @@ func (w *writer) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 	r.Was, r.WasBy = append(r.Was, r.Status), append(r.WasBy, r.UpdatedBy)
 	last := r.Row
 	r.Last = &last
-	w.schemas.encoder().patch(&r.Row, cells)
-	if writes(cells, pipeline.FieldTaskID) {
+	fields, _ := w.schemas.encoder().encode(cells) // they were encoded before
+	newDecoder(&w.snap.Schema).patch(&r.Row, fields)
+	if r.TaskID != last.TaskID {
 		w.snap.index = nil
 	}
 	if r.UpdatedBy = w.snap.Self; w.opts.As != nil {
 		r.UpdatedBy = w.opts.As.User
 	}
 	r.Wrote = stampOf(w.opts.Now())
-	if writes(cells, pipeline.FieldStatus) {
+	if slices.ContainsFunc(cells, func(c pipeline.Cell) bool { return c.Field == pipeline.FieldStatus }) {
 		r.Known = stampOf(asked)
 	}
-}
-
-func writes(cells []pipeline.Cell, field pipeline.Field) bool {
-	return slices.ContainsFunc(cells, func(c pipeline.Cell) bool { return c.Field == field })
 }

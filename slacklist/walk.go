@@ -28,33 +28,26 @@ func (w *walker) walk(ctx context.Context) error {
 	if err := w.self(ctx); err != nil {
 		return err
 	}
-	// A walk that cannot be finished is wasted, so it waits until there is room
-	// for all its pages.
-	pages := max(1, (len(w.snap.Rows)+pageSize-1)/pageSize)
-	budget := w.opts.Budget
 	started := w.opts.Now()
 	seen := newWalked(started)
-	err := seen.pages(func(cursor string) (*page, error) {
-		if err := w.gate.ready(ctx, listMethod, budget, pages); err != nil {
-			return nil, err
-		}
-		// Once begun, it takes what Slack allows, even beyond our share.
-		budget, pages = overShare(w.opts.Budget), 1
-		if cursor == "" {
-			started = w.opts.Now()
-			seen.started = started
-		}
-		p, err := w.api.listPage(ctx, cursor)
-		if err := w.gate.done(listMethod, err); err != nil {
-			return nil, err
-		}
-		if cursor == "" {
-			if err := w.schemaFrom(ctx, p); err != nil {
-				return nil, err
+	budget := w.opts.Budget
+	err := seen.pages(func(cursor string) (p *answer, err error) {
+		err = w.gate.within(ctx, listMethod, budget, func() error {
+			if cursor == "" {
+				started = w.opts.Now()
+				seen.started = started
 			}
+			p, err = w.api.listPage(ctx, cursor)
+			return err
+		})
+		// A walk that cannot be finished is wasted. Once begun, it takes what
+		// the board allows.
+		budget = 0
+		if err == nil && cursor == "" {
+			err = w.schemaFrom(ctx, p)
 			seen.decoder, seen.expected = newDecoder(&w.snap.Schema), w.snap.Schema.Count
 		}
-		return p, nil
+		return p, err
 	})
 	if err != nil {
 		return err
@@ -67,17 +60,10 @@ func (w *walker) walk(ctx context.Context) error {
 	return nil
 }
 
-func overShare(budget float64) float64 {
-	if budget > 0 {
-		return max(budget, 1)
-	}
-	return 0
-}
-
 // walked is what a walk has seen so far.
 type walked struct {
 	started  time.Time
-	decoder  *decoder
+	decoder  decoder
 	expected int // rows, as the list says; 0 is unknown
 	rows     []row
 	known    map[string]bool // row ids; a row may come twice when pages shift
@@ -90,7 +76,7 @@ func newWalked(started time.Time) *walked {
 
 // pages adds pages until the last one. A list that repeats a cursor is over when
 // all its rows have come.
-func (w *walked) pages(read func(cursor string) (*page, error)) error {
+func (w *walked) pages(read func(cursor string) (*answer, error)) error {
 	cursors := map[string]bool{}
 	idle := 0
 	for cursor := ""; ; {
@@ -105,7 +91,7 @@ func (w *walked) pages(read func(cursor string) (*page, error)) error {
 		if idle++; len(w.rows) > before {
 			idle = 0
 		}
-		cursor = p.cursor
+		cursor = p.Metadata.NextCursor
 		switch {
 		case cursor == "", cursors[cursor] && len(w.rows) >= w.expected:
 			return nil
@@ -126,9 +112,12 @@ func endless(problem string) error {
 	return e
 }
 
-func (w *walked) add(p *page) error {
-	whole := eachElement(p.items, func(item []byte) {
-		r, ok := w.decoder.row(item)
+func (w *walked) add(p *answer) error {
+	if p.Items == nil {
+		return unsure(listMethod, "the answer has no page of rows", nil)
+	}
+	for i := range p.Items {
+		r, ok := w.decoder.row(&p.Items[i])
 		switch {
 		case !ok:
 			w.odd++
@@ -136,9 +125,6 @@ func (w *walked) add(p *page) error {
 			w.known[r.ID] = true
 			w.rows = append(w.rows, row{Row: r, Known: stampOf(w.started)})
 		}
-	})
-	if !whole {
-		return unsure(listMethod, "the answer has no page of rows", nil)
 	}
 	return nil
 }
@@ -150,9 +136,9 @@ func (w *walker) self(ctx context.Context) error {
 		return nil
 	}
 	return w.gate.do(ctx, authMethod, func() error {
-		self, err := w.api.self(ctx)
+		r, err := w.api.call(ctx, authMethod, nil)
 		if err == nil {
-			w.snap.Self, w.dirty = self, true
+			w.snap.Self, w.dirty = r.UserID, true
 		}
 		return err
 	})
@@ -160,9 +146,9 @@ func (w *walker) self(ctx context.Context) error {
 
 // schemaFrom reads the schema from a page, or, if the board ignored that we
 // asked for it, by a call of its own unless there is one.
-func (w *walker) schemaFrom(ctx context.Context, p *page) error {
-	if p.list != nil {
-		return w.schemas.take(p.list)
+func (w *walker) schemaFrom(ctx context.Context, p *answer) error {
+	if p.List != nil {
+		return w.schemas.take(p.List)
 	}
 	return w.schemas.ensure(ctx)
 }

@@ -479,14 +479,14 @@ func TestOneIsRefused(t *testing.T) {
 		return []*made{w.task(pipeline.InProgress, 1, 1), w.task(pipeline.InProgress, 1, 1), w.task(pipeline.InProgress, 1, 1)}
 	}
 	several()
-	if r, _, _ := w.pass(walked); r.Promoted != 3 { // and the board is known to take several rows
+	if r, _, _ := w.pass(walked); r.Promoted != 3 {
 		t.Fatalf("report %+v", r)
 	}
 	tasks := several()
-	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_arguments"), // the group
-		boardtest.Pass(), boardtest.ErrorCode("invalid_arguments"), boardtest.Pass())
+	no := boardtest.ErrorCode("invalid_arguments")
+	w.Faults.Next(updateMethod, no, no, boardtest.Pass(), no, boardtest.Pass()) // all together, the first of them, and each by itself
 	r, _, updates := w.pass(known)
-	if r.Promoted != 2 || len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "invalid_arguments") || r.Trouble != nil || updates != 4 {
+	if r.Promoted != 2 || len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "invalid_arguments") || r.Trouble != nil || updates != 5 {
 		t.Errorf("report %+v, %d updates", r, updates)
 	}
 	if !strings.Contains(r.Details(), "Promoted 2 tasks, repaired 0 tasks, 1 failure; T-") {

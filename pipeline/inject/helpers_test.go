@@ -539,20 +539,10 @@ func (w *world) stalePage() boardtest.Fault {
 	return boardtest.Body("stale page", string(raw))
 }
 
-// tryMultiRow lets the client find out whether the board takes several rows in
-// one call.
-func (w *world) tryMultiRow(works bool) {
-	w.t.Helper()
+// manyRows says whether the board takes several rows in one call, and forgets the
+// calls so far.
+func (w *world) manyRows(works bool) {
 	w.Server.SetQuirks(boardtest.Quirks{RefuseMultiRow: !works})
-	w.batch(func(b pipeline.Batch) {
-		var changes []pipeline.Change
-		for r := range b.Rows() {
-			changes = append(changes, pipeline.Change{Row: r.ID, Cells: []pipeline.Cell{{Field: pipeline.FieldTitle, Text: r.Title}}})
-		}
-		if err := b.Update(w.t.Context(), changes...); err != nil {
-			w.t.Fatal(err)
-		}
-	})
 	w.Faults.Reset()
 }
 

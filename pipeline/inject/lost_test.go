@@ -237,7 +237,7 @@ func TestCaseB46LostAnswerToAnUpdate(t *testing.T) {
 				w.create(1, "A", "same", "same", "other")
 				w.sweepTo(1, 0, 0)
 				w.dispatch(1)
-				w.tryMultiRow(several)
+				w.manyRows(several)
 				stop := func() {}
 				if c.stale {
 					stop = w.Faults.Always(listMethod, w.stalePage())

@@ -235,7 +235,7 @@ func TestFreshSweep(t *testing.T) {
 	w.Faults.Reset()
 	w.in.Fresh = true
 	w.sweepTo(3, 0, 0)
-	if n := w.Faults.Count(listMethod); n != 2 { // the other is the trying of several rows in one call
+	if n := w.Faults.Count(listMethod); n != 1 {
 		t.Errorf("%d walks", n)
 	}
 	w.Faults.Reset()

@@ -160,7 +160,7 @@ func TestUpdate(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.tryMultiRow(true)
+	w.manyRows(true)
 	name := w.update(1, report{steps: []string{"x"}, result: "half of it"})
 	w.sweepTo(1, 0, 0)
 	if want := map[string]int{updateMethod: 1}; !maps.Equal(w.calls(), want) {
@@ -516,9 +516,8 @@ func TestRefusedUpdate(t *testing.T) {
 	w.sweepTo(1, 0, 0)
 	bad := w.update(1, report{steps: []string{"x"}, result: "refused"})
 	good := w.update(1, report{steps: []string{"y"}})
-	w.Server.SetQuirks(boardtest.Quirks{RefuseMultiRow: true})
-	w.tryMultiRow(false)
-	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"))
+	w.manyRows(true)
+	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"), boardtest.ErrorCode("invalid_blocks"))
 	w.sweepTo(1, 1, 0)
 	w.failed(bad, inbox.Rejected, "invalid_blocks")
 	if r := w.processed(good); r.SlackItemID == "" {
@@ -536,9 +535,9 @@ func TestRefusedUpdateIsDecidedAnew(t *testing.T) {
 	w := newWorld(t)
 	w.createFor("olga", 1, "Hers", "same", "same")
 	w.sweepTo(1, 0, 0)
-	w.tryMultiRow(true)
+	w.manyRows(true)
 	name := w.update(1, report{steps: []string{"same"}})
-	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"))
+	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"), boardtest.ErrorCode("invalid_blocks"))
 	w.sweepTo(0, 1, 0)
 	rec := w.rec(1)
 	last := rec.History[len(rec.History)-1]
@@ -803,7 +802,7 @@ func TestWalksLackTheRow(t *testing.T) {
 	w.createFor("olga", 1, "Hers", "x")
 	w.createFor("olga", 2, "Hers, too", "x", "y")
 	w.sweepTo(2, 0, 0)
-	w.tryMultiRow(true)
+	w.manyRows(true)
 	w.clock.Advance(time.Minute)
 	row := w.row(1).ID
 	stop := w.Faults.Always(listMethod, w.lacks(row))
@@ -835,7 +834,7 @@ func TestRowOfAStepIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.createFor("olga", 1, "Hers", "x", "y", "z")
 	w.sweepTo(1, 0, 0)
-	w.tryMultiRow(false)
+	w.manyRows(false)
 	w.clock.Advance(time.Minute)
 	if err := w.Server.DeleteRow("", w.ListID, w.steps(1)[1].ID); err != nil {
 		t.Fatal(err)

@@ -38,11 +38,6 @@ type Quirks struct {
 	// touch several rows.
 	RefuseMultiRow bool
 
-	// FirstRowOnly applies only the cells of the first row an items.update
-	// names, and still answers ok. Facts 5, as above: a client has to verify
-	// a multi-row call by reading.
-	FirstRowOnly bool
-
 	// PartialUpdateCells, if positive, makes an items.update with more cells
 	// than this apply so many and answer internal_error. Facts 1.1:
 	// internal_error means "part of the operation may have succeeded".
@@ -153,7 +148,7 @@ func (d *double) bent(method string, r *http.Request) *httptest.ResponseRecorder
 			answer(rec, `{"ok":false,"error":"invalid_arguments"}`)
 			return rec
 		}
-		if q.FirstRowOnly || partial {
+		if partial {
 			form.Set("cells", string(encode(cells)))
 			body = []byte(form.Encode())
 		}
@@ -195,10 +190,6 @@ func (q *Quirks) bend(cells []Cell) (bent []Cell, partial, refused bool) {
 	other := func(in Cell) bool { return in["row_id"] != cells[0]["row_id"] }
 	if q.RefuseMultiRow && slices.ContainsFunc(cells, other) {
 		return nil, false, true
-	}
-	if q.FirstRowOnly {
-		first := slices.Clone(cells)
-		cells = slices.DeleteFunc(first, other)
 	}
 	if n := q.PartialUpdateCells; n > 0 && len(cells) > n {
 		return cells[:n], true, false
