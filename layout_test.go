@@ -102,7 +102,8 @@ var mayImport = map[string][]string{
 	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},         // in tests only
 	"otm/internal/page":                {"otm/internal/durable"},                       // what it shows comes from a Source
 	"otm/pipeline":                     {},
-	"otm/internal/ordered":             {}, // one JSON object for all who keep what others wrote
+	"otm/core":                         {"otm/pipeline"}, // it decides, and is pure
+	"otm/internal/ordered":             {},               // one JSON object for all who keep what others wrote
 	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},

@@ -1,0 +1,269 @@
+package core
+
+import (
+	"maps"
+	"time"
+
+	"otm/pipeline"
+)
+
+// AgentState is what the runs of an agent add up to. A run is one process of an agent,
+// or one run at the gateway. Zero times mean: never.
+type AgentState struct {
+	Agent   string `json:"agent"`
+	Version int64  `json:"version"` // counts the agent's events
+	// Config is a hash of the agent's table in otm.toml, Program the path of the program
+	// that its command names, ProgramAt the change of it that counted last.
+	Config    string    `json:"config"`
+	Program   string    `json:"program,omitempty"`
+	ProgramAt time.Time `json:"programChangedAt,omitzero"`
+	// Failures counts the runs in a row that ended without progress.
+	Failures int `json:"failures,omitempty"`
+	// Fruitless counts the failures, and the runs that asked to be tried later (exit
+	// code 75). The pause grows with it.
+	Fruitless int `json:"fruitless,omitempty"`
+	// LastRun is the last run whose end was judged; nil: there was none.
+	LastRun *EndedRun `json:"lastRun,omitempty"`
+	// NextStart is when the agent may be started again; zero: at once.
+	NextStart time.Time `json:"nextStart,omitzero"`
+	// LeftAlone is when OTM began to start the agent only for a probe; zero: OTM starts
+	// it as usual.
+	LeftAlone time.Time `json:"leftAloneSince,omitzero"`
+	// Stumbled counts, for each unfinished task, the runs in a row that were given it
+	// and ended without progress. otm next gives another task first.
+	Stumbled map[pipeline.TaskID]int `json:"stumbled,omitempty"`
+	// Blocked is, for each open task, when a block of the agent last counted as
+	// progress. The next block counts once a person has moved the task.
+	Blocked map[pipeline.TaskID]time.Time `json:"blocked,omitempty"`
+	// Rests reports whether the agent has no work left after runs without progress: it
+	// is not started then, and nothing is wrong.
+	Rests bool `json:"rests,omitempty"`
+	// Resumed is when a person asked for a start with otm resume; zero: nobody did
+	// since the last start.
+	Resumed time.Time `json:"resumedAt,omitzero"`
+	// Hangs is when the agent's process was woken, if it takes nothing while tasks
+	// wait; zero: it does not hang.
+	Hangs time.Time `json:"hangsSince,omitzero"`
+	// Lingers is the task on which the agent's process still works although a person
+	// ended it or put it off; 0: there is none.
+	Lingers pipeline.TaskID `json:"lingersOn,omitzero"`
+}
+
+// EndedRun is a run that ended.
+type EndedRun struct {
+	Key     string            `json:"key"` // of its wake
+	Via     pipeline.Trigger  `json:"via"`
+	Tasks   []pipeline.TaskID `json:"tasks"` // named by the wake
+	Started time.Time         `json:"startedAt"`
+	Ended   time.Time         `json:"endedAt"`
+	Code    *int              `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
+	Words   string            `json:"exit,omitempty"`     // how it ended, for people
+	Log     string            `json:"log,omitempty"`      // the path of the output of a process
+	// LastWords is the beginning of the last message of a run at the gateway. It is
+	// untrusted text.
+	LastWords string    `json:"lastWords,omitempty"`
+	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked for no call before
+}
+
+// TryLater is the exit code of a command that cannot work now and did not fail:
+// EX_TEMPFAIL of sysexits.h.
+const TryLater = 75
+
+// triesLater reports whether the run asked to be tried later. That is no failure.
+func (r *EndedRun) triesLater() bool {
+	return r.Code != nil && *r.Code == TryLater || !r.RetryAt.IsZero()
+}
+
+// pauses are the pauses after runs in a row that ended without progress. The last one
+// repeats.
+var pauses = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute}
+
+// ProbeEvery is the pause between probes of an agent that is left alone.
+const ProbeEvery = 30 * time.Minute
+
+// Clone returns a copy that shares nothing that changes.
+func (a *AgentState) Clone() *AgentState {
+	c := *a
+	c.Stumbled, c.Blocked = maps.Clone(a.Stumbled), maps.Clone(a.Blocked)
+	if a.LastRun != nil {
+		r := *a.LastRun
+		c.LastRun = &r
+	}
+	return &c
+}
+
+// RunEnd is the end of a run, with what it achieved.
+type RunEnd struct {
+	Run      EndedRun
+	Progress bool // it made progress on a task
+	Idle     bool // it had no work left
+	// Unfinished are the agent's unfinished tasks on which this run made no progress;
+	// true: this run was given the task.
+	Unfinished map[pipeline.TaskID]bool
+	Blocked    map[pipeline.TaskID]time.Time // see AgentState.Blocked
+}
+
+// judged returns the state after the end of a run. After maxFailures failures in a row
+// the agent is left alone.
+func (a AgentState) judged(e RunEnd, maxFailures int) AgentState {
+	run := e.Run
+	a.LastRun, a.Hangs, a.Stumbled, a.Blocked = &run, time.Time{}, a.stumbled(e), e.Blocked
+	switch {
+	case e.Progress:
+		a.forgive()
+		return a
+	case e.Idle:
+		return a
+	}
+	a.Fruitless++
+	if !run.triesLater() {
+		a.Failures++
+	}
+	pause := pauses[min(a.Fruitless, len(pauses))-1]
+	if a.Failures >= maxFailures {
+		pause = ProbeEvery
+		if a.LeftAlone.IsZero() {
+			a.LeftAlone = run.Ended
+		}
+	}
+	a.NextStart = run.Ended.Add(pause)
+	if run.RetryAt.After(a.NextStart) {
+		a.NextStart = run.RetryAt
+	}
+	return a
+}
+
+// stumbled returns the counts of Stumbled after a run.
+func (a *AgentState) stumbled(e RunEnd) map[pipeline.TaskID]int {
+	counts := map[pipeline.TaskID]int{}
+	for id, given := range e.Unfinished {
+		n := a.Stumbled[id]
+		if given && !e.Run.triesLater() {
+			n++
+		}
+		if n > 0 {
+			counts[id] = n
+		}
+	}
+	return counts
+}
+
+// forgive forgets the failures so far, so that the agent may be started at once. It
+// keeps Stumbled.
+func (a *AgentState) forgive() {
+	a.Failures, a.Fruitless, a.NextStart, a.LeftAlone, a.Hangs = 0, 0, time.Time{}, time.Time{}, time.Time{}
+}
+
+// Waits reports whether the agent must not be started yet, and until when. A time
+// further ahead than the longest pause was written before the clock was set back, and
+// does not count.
+func (a *AgentState) Waits(now time.Time) (until time.Time, ok bool) {
+	ok = now.Before(a.NextStart) && !a.NextStart.After(now.Add(ProbeEvery))
+	return a.NextStart, ok
+}
+
+// Start is how an agent is started now: a hash of its table in otm.toml, the path of
+// its program ("": it was not found), and when that changed last.
+type Start struct {
+	Config    string
+	Program   string
+	ChangedAt time.Time
+}
+
+// configured notes how the agent is started now, and reports whether that is another
+// configuration. A program makes one when it is found for the first time, or changed
+// after the last run ended. Neither a single run in a shell with another PATH nor a
+// program that changes itself while it runs makes one: both would start it in a loop.
+// over says that the end of the last run is in LastRun.
+func (a *AgentState) configured(s Start, over bool, now time.Time) (changed bool) {
+	repaired := a.Program == "" && s.Program != "" ||
+		over && a.LastRun != nil && a.ProgramAt.Before(s.ChangedAt) && s.ChangedAt.After(a.LastRun.Ended) && !s.ChangedAt.After(now)
+	changed = a.Config != s.Config || repaired
+	if changed && a.Config != "" {
+		a.forgive() // the failures belong to another configuration
+	}
+	if a.Config = s.Config; s.Program != "" {
+		a.Program = s.Program
+	}
+	if repaired {
+		a.ProgramAt = s.ChangedAt
+	}
+	return changed
+}
+
+// JudgeRun judges an agent by what is known of its process and its runs. The command
+// names the agent. Nothing happens where the state stays as it is.
+type JudgeRun struct {
+	End         *RunEnd // the end of its last run, which is not judged yet; nil: there is none
+	MaxFailures int
+	Over        bool // no run of it goes on, and all its reports are applied
+	Start       Start
+	Hangs       time.Time
+	Lingers     pipeline.TaskID
+	Asked       bool      // a person sent one of its tasks out again since its last run
+	Rests       bool      // it has no work left after runs without progress
+	Started     time.Time // the value of Resumed that led to a start, or to no work; zero: none did
+}
+
+func (j JudgeRun) decide(d *decision) error {
+	was := d.agentState()
+	now := was.Clone()
+	why := Observed
+	now.Hangs, now.Lingers, now.Rests = j.Hangs.UTC(), j.Lingers, j.Rests
+	if j.End != nil && (was.LastRun == nil || was.LastRun.Key != j.End.Run.Key) {
+		*now = now.judged(*j.End, max(j.MaxFailures, 1))
+		now.Hangs = j.Hangs.UTC()
+		why = RunJudged
+	}
+	if now.configured(j.Start, j.Over, d.At) && why == Observed {
+		why = Reconfigured
+	}
+	if now.Fruitless > 0 && j.Asked {
+		now.forgive()
+		why = Forgiven
+	}
+	if !j.Started.IsZero() && now.Resumed.Equal(j.Started) {
+		now.Resumed = time.Time{}
+	}
+	if !now.same(was) {
+		d.emit(AgentChanged{State: *now, Why: why})
+	}
+	return nil
+}
+
+// ResumeAgent forgets the failures of an agent and asks for a start. The next pass
+// starts it if it has unfinished work and no process.
+type ResumeAgent struct{}
+
+func (ResumeAgent) decide(d *decision) error {
+	now := d.agentState().Clone()
+	now.forgive()
+	now.Resumed = d.At.UTC()
+	d.emit(AgentChanged{State: *now, Why: Resumed})
+	return nil
+}
+
+// agentState is the state of the command's agent; an empty one if it has none yet.
+func (d *decision) agentState() *AgentState {
+	if a := d.State.Agents[pipeline.FoldName(d.Agent)]; a != nil {
+		return a
+	}
+	return &AgentState{Agent: d.Agent}
+}
+
+// same reports whether two states are the same.
+func (a *AgentState) same(b *AgentState) bool {
+	x, y := *a, *b
+	x.Stumbled, y.Stumbled, x.Blocked, y.Blocked, x.LastRun, y.LastRun = nil, nil, nil, nil, nil, nil
+	sameTimes := maps.EqualFunc(a.Blocked, b.Blocked, func(s, t time.Time) bool { return s.Equal(t) })
+	sameRun := (a.LastRun == nil) == (b.LastRun == nil) && (a.LastRun == nil || a.LastRun.Key == b.LastRun.Key)
+	for _, p := range []struct{ x, y *time.Time }{{&x.ProgramAt, &y.ProgramAt}, {&x.NextStart, &y.NextStart}, {&x.LeftAlone, &y.LeftAlone}, {&x.Resumed, &y.Resumed}, {&x.Hangs, &y.Hangs}} {
+		if !p.x.Equal(*p.y) {
+			return false
+		}
+		*p.x, *p.y = time.Time{}, time.Time{}
+	}
+	return sameTimes && sameRun && maps.Equal(a.Stumbled, b.Stumbled) &&
+		x.Agent == y.Agent && x.Config == y.Config && x.Program == y.Program && x.Failures == y.Failures && x.Fruitless == y.Fruitless &&
+		x.Rests == y.Rests && x.Lingers == y.Lingers
+}

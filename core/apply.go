@@ -1,0 +1,317 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Apply changes a state by an event. It does nothing else, and nothing else changes a
+// state. Events come in the order of their numbers, each once.
+func Apply(s *State, e *Event) {
+	if e.Task == 0 {
+		if c, ok := e.Data.(AgentChanged); ok {
+			a, key := c.State, pipeline.FoldName(c.State.Agent)
+			if s.Agents == nil {
+				s.Agents = map[string]*AgentState{}
+			}
+			a.Version = 1
+			if was := s.Agents[key]; was != nil {
+				a.Version += was.Version
+			}
+			s.Agents[key] = &a
+		}
+		return
+	}
+	if s.Tasks == nil {
+		s.Tasks = map[pipeline.TaskID]*Task{}
+	}
+	switch data := e.Data.(type) {
+	case TaskRequested:
+		s.Tasks[e.Task] = requested(e, &data)
+	case Imported:
+		t := data.Task.Clone()
+		s.Tasks[e.Task] = t
+	}
+	if t := s.Tasks[e.Task]; t != nil {
+		t.apply(e)
+		t.Version++
+		if _, old := e.Data.(Imported); !old {
+			t.ChangedAt = e.At
+		}
+	}
+}
+
+func requested(e *Event, r *TaskRequested) *Task {
+	t := &Task{
+		ID: e.Task, DropID: r.DropID, Drop: r.Drop, Title: r.Title, Agent: r.Agent, Priority: r.Priority, Project: r.Project, Type: r.Type,
+		CreatedAt: r.CreatedAt.UTC(), Status: r.Status, StatusAt: e.At, StatusBy: e.By, Reason: r.Reason, Result: r.Result,
+		Attempt: r.Attempt, Unverified: r.Unverified,
+	}
+	for _, title := range r.Steps {
+		t.addStep(Step{Title: title})
+	}
+	return t
+}
+
+func (t *Task) addStep(s Step) {
+	t.LastStep++
+	s.ID = t.LastStep
+	t.Steps = append(t.Steps, s)
+}
+
+// apply is the effect of an event on its task.
+func (t *Task) apply(e *Event) {
+	switch data := e.Data.(type) {
+	case RowFound:
+		t.foundRow(&data)
+	case TaskMoved:
+		t.moved(e, &data)
+	case StepDone:
+		t.stepDone(e, &data)
+	case StepAdded:
+		t.addStep(Step{Title: data.Title, Done: data.Done, RowID: data.Row, Shown: StepShown{data.Title, data.Done}})
+		t.stepsChanged()
+	case StepGone:
+		t.Steps = slices.DeleteFunc(t.Steps, func(s Step) bool { return s.ID == data.Step })
+		t.stepsChanged()
+		if len(t.Steps) == 0 && t.Dispatch != nil {
+			t.Dispatch.AllTicked = true
+		}
+	case EditedByPerson:
+		t.edited(e, &data)
+	case Noted:
+		t.noted(e, &data)
+	case RowGone:
+		t.GoneAt = e.At
+	case RowBack:
+		t.GoneAt = time.Time{}
+		if data.Archive {
+			t.ArchivedAt, t.Shown.Gone = time.Time{}, false
+		}
+	case BoardWritten:
+		t.written(e, &data)
+	case ReconciliationDrift:
+		t.drifted(e, &data)
+	case Archived:
+		t.ArchivedAt = e.At
+	default:
+		t.applyRun(e)
+	}
+}
+
+// applyRun is the effect of events about dispatches, wakes and runs.
+func (t *Task) applyRun(e *Event) {
+	switch data := e.Data.(type) {
+	case HandedOut:
+		t.Attempt = data.Attempt
+		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, At: e.At, AllTicked: data.AllTicked}
+	case WorkspaceMoved:
+		t.Dispatch.Workspace = data.Workspace
+	case Acknowledged:
+		t.acknowledged(e, &data)
+	case WakeBegun:
+		t.Attempt = max(t.Attempt, data.Wake.Attempt)
+		if w := t.WakeNamed(data.Wake.Key); w != nil {
+			*w = data.Wake
+		} else {
+			t.Wakes = append(t.Wakes, data.Wake)
+		}
+	case Notified:
+		t.Woken = &Woken{Key: data.Key, Agent: data.Agent, Attempt: data.Attempt, At: e.At}
+		if w := t.WakeNamed(data.Key); w != nil && w.Accepted.IsZero() {
+			w.Accepted = e.At
+		}
+	case WakeFailed:
+		if w := t.WakeNamed(data.Key); w != nil {
+			w.Refused, w.Sent = data.Refused, data.Refused != ""
+		}
+	case RunUnknown:
+		if w := t.WakeNamed(data.Key); w != nil {
+			w.Unknown = e.At
+		}
+	case RunEnded:
+		if w := t.WakeNamed(data.Key); w != nil {
+			w.Ended, w.Outcome, w.Exit, w.Code = data.Ended, data.Outcome, data.Exit, data.ExitCode
+			w.Log, w.LastWords, w.RetryAt = data.Log, data.LastWords, data.RetryAt
+		}
+	}
+}
+
+func (t *Task) foundRow(f *RowFound) {
+	t.RowID, t.Shown = f.Row, f.Shown
+	for _, s := range f.Steps {
+		if own := t.step(s.Step); own != nil {
+			own.RowID, own.Done, own.Shown = s.Row, s.Done, StepShown{s.Title, s.Done}
+		} else {
+			t.addStep(Step{Title: s.Title, Done: s.Done, RowID: s.Row, Shown: StepShown{s.Title, s.Done}})
+		}
+	}
+	if f.Shown.Status != "" {
+		t.Status = f.Shown.Status
+	}
+}
+
+// moved is the effect of a move. A task that a person sends back, releases or sets to
+// assigned is to be handed out anew: it loses its dispatch.
+func (t *Task) moved(e *Event, m *TaskMoved) {
+	at := e.At
+	if !m.Heard.IsZero() {
+		at = m.Heard.Add(1) // a report that comes after this one shows that the agent is at work
+	}
+	if t.Status == pipeline.Blocked && m.To == pipeline.InProgress {
+		t.ResumedAt = at.UTC()
+	}
+	t.Previous, t.Status, t.StatusAt, t.StatusBy = t.Status, m.To, e.At, e.By
+	if m.Seen {
+		t.Shown.Status = m.To
+	}
+	switch m.To {
+	case pipeline.New:
+		t.Dispatch, t.CompletedAt = nil, time.Time{}
+	case pipeline.Assigned:
+		if e.By.isPerson() {
+			t.Dispatch = nil
+		}
+	case pipeline.AgentDone:
+		t.CompletedAt = e.At
+	case pipeline.Done:
+		t.ValidatedAt = e.At
+	case pipeline.Cancelled:
+		t.CancelledAt = e.At
+	}
+	if e.By.Kind == Agent || e.By.Kind == Worker {
+		h := Heard{At: m.Heard}
+		if m.To != pipeline.InProgress {
+			h.Ended = m.Heard
+		}
+		t.hear(e.By.Name, h)
+	}
+}
+
+func (t *Task) stepDone(e *Event, d *StepDone) {
+	s := t.step(d.Step)
+	if s == nil {
+		return
+	}
+	s.Done = d.Done
+	if d.Seen {
+		s.Shown.Done = d.Done
+	}
+	if e.By.Kind == Agent || e.By.Kind == Worker {
+		t.hear(e.By.Name, Heard{At: d.Heard, Progress: d.Heard})
+	} else {
+		t.stepsChanged()
+	}
+}
+
+// stepsChanged notes whether the steps tell when the task is done: not if a person
+// ticked them all before the agent took it, which is to look at it all the same; and
+// again after a person opened one. A task of a person's is taken by nobody, and has no
+// workspace.
+func (t *Task) stepsChanged() {
+	d := t.Dispatch
+	if d == nil {
+		return
+	}
+	switch open := t.StepsDone() < len(t.Steps); {
+	case open && d.AllTicked:
+		d.AllTicked = false
+	case !open && !d.AllTicked && len(t.Steps) > 0 && d.TakenAt.IsZero() && d.Workspace != "" && t.Status == pipeline.Assigned:
+		d.AllTicked = true
+	}
+}
+
+func (t *Task) edited(e *Event, p *EditedByPerson) {
+	if p.Step != 0 {
+		if s := t.step(p.Step); s != nil {
+			s.Title = p.To
+			if p.Seen {
+				s.Shown.Title = p.To
+			}
+		}
+		return
+	}
+	switch p.Field {
+	case pipeline.FieldTitle:
+		t.Title = p.To
+		if p.Seen {
+			t.Shown.Title = p.To
+		}
+	case pipeline.FieldPriority:
+		t.Priority = pipeline.Priority(p.To)
+		if p.Seen {
+			t.Shown.Priority = t.Priority
+		}
+	case pipeline.FieldReason:
+		t.Reason, t.Answered = p.To, e.By.Kind == Person
+		if p.Seen {
+			t.Shown.Reason = p.To
+		}
+	case pipeline.FieldAssignee:
+		t.Agent = p.To
+		if p.Seen {
+			t.Shown.Agent = p.To
+		}
+	}
+}
+
+func (t *Task) noted(e *Event, n *Noted) {
+	if n.Reason != nil {
+		t.Reason, t.Answered = *n.Reason, false
+	}
+	if n.Result != nil {
+		t.Result = *n.Result
+	}
+	t.hear(e.By.Name, Heard{At: n.Heard})
+}
+
+func (t *Task) written(e *Event, w *BoardWritten) {
+	if w.Row != "" {
+		t.RowID = w.Row
+	}
+	t.Shown = w.Shown
+	for _, s := range w.Steps {
+		if own := t.step(s.Step); own != nil {
+			own.RowID, own.Shown = s.Row, s.Shown
+		}
+	}
+	if d := t.Dispatch; d != nil && d.FlippedAt.IsZero() && t.Shown.Status == t.Status && !w.Shown.AssignedAt.Before(d.At) {
+		d.FlippedAt = e.At
+	}
+}
+
+// drifted makes the fields unknown, so that they are written again.
+func (t *Task) drifted(e *Event, f *ReconciliationDrift) {
+	for _, field := range f.Fields {
+		switch field {
+		case pipeline.FieldTaskID:
+			t.Shown.TaskID, t.IDBackAt = 0, e.At
+		case pipeline.FieldRemaining:
+			t.Shown.Remaining = nil
+		case pipeline.FieldCompletion:
+			t.Shown.Completion = nil
+		case pipeline.FieldChecked:
+			t.Shown.Checked = t.Status != pipeline.Done
+		}
+	}
+}
+
+func (t *Task) acknowledged(e *Event, a *Acknowledged) {
+	at := e.At
+	if !a.Heard.IsZero() {
+		at = a.Heard
+	}
+	h := Heard{At: at}
+	if a.By == TakenByNext {
+		h.Given = at
+	}
+	if d := t.Dispatch; d != nil {
+		if d.TakenAt.IsZero() {
+			d.TakenAt, h.Took = e.At, at
+		}
+		d.TakenBy = a.By
+	}
+	t.hear(e.By.Name, h)
+}

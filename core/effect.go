@@ -1,0 +1,79 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Sink is where effects of tasks go. The effects of one task go in the order of Sinks:
+// a later one waits for an earlier one of the same task.
+type Sink string
+
+// The sinks.
+const (
+	SinkRender Sink = "render" // tasks/T-NNNNN.json, for otm-create and otm-update
+	SinkEntry  Sink = "entry"  // the task's entry in the dispatch file of its agent
+	SinkBoard  Sink = "board"  // the task's rows on the board
+)
+
+// Sinks are all sinks, in their order.
+var Sinks = []Sink{SinkRender, SinkEntry, SinkBoard}
+
+// Effects returns the sinks that do not have the task as it is any more, after it
+// changed, and those that have nothing to do for it. before is nil for a new task.
+func Effects(before, after *Task) (stale, settled []Sink) {
+	if before == nil || !before.Rendering().Same(after.Rendering()) {
+		stale = append(stale, SinkRender)
+	}
+	if before == nil && after.Dispatch != nil || before != nil && !before.entry().same(after.entry()) {
+		stale = append(stale, SinkEntry)
+	}
+	if after.Unshown() {
+		stale = append(stale, SinkBoard)
+	} else {
+		settled = append(settled, SinkBoard)
+	}
+	return stale, settled
+}
+
+// Rendering is what otm-create and otm-update check reports against.
+func (t *Task) Rendering() pipeline.Rendering {
+	r := pipeline.Rendering{TaskID: t.ID, Title: t.Title, Agent: t.Agent, Status: t.Status, Attempt: t.Attempt}
+	for _, s := range t.Steps {
+		r.Steps = append(r.Steps, pipeline.RenderedStep{Title: s.Title, Done: s.Done})
+	}
+	return r
+}
+
+// entry is what the dispatch file shows of a task, and what decides whether it has an
+// entry there.
+type entry struct {
+	open      bool
+	attempt   int
+	agent     string
+	workspace string
+	taken     bool
+	title     string
+	priority  pipeline.Priority
+	steps     []string
+	woken     string
+	wokenAt   time.Time
+}
+
+func (t *Task) entry() entry {
+	e := entry{open: t.Status.Active() && !t.Away(), title: t.Title, priority: t.Priority, steps: t.StepTitles()}
+	if d := t.Dispatch; d != nil {
+		e.attempt, e.agent, e.workspace, e.taken = d.Attempt, d.Agent, d.Workspace, t.Taken()
+	}
+	if t.Woken != nil {
+		e.woken, e.wokenAt = t.Woken.Key, t.Woken.At
+	}
+	return e
+}
+
+func (e entry) same(o entry) bool {
+	return slices.Equal(e.steps, o.steps) && e.wokenAt.Equal(o.wokenAt) && e.open == o.open && e.attempt == o.attempt && e.agent == o.agent &&
+		e.workspace == o.workspace && e.taken == o.taken && e.title == o.title && e.priority == o.priority && e.woken == o.woken
+}

@@ -1,0 +1,328 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Event is a fact. Events are the truth: the states follow from them by Apply.
+type Event struct {
+	Seq   int64           // the order of all events; 0: not stored yet
+	ID    string          // a ULID
+	At    time.Time       // when it happened, by the clock of who says so
+	By    Actor           // who did it
+	Task  pipeline.TaskID // 0: of an agent
+	Agent string          // of whose state it is, or who took part; "": nobody
+	Cause string          // the id of the command
+	Data  Data
+}
+
+// Data is what happened: a value of one of the types in this file that kinds lists.
+// The name of its type is the type of the event.
+type Data any
+
+// TaskRequested says that a task came into being: it was dropped, or a person typed
+// its row.
+type TaskRequested struct {
+	DropID     string            `json:"dropId,omitempty"`
+	Drop       string            `json:"drop,omitempty"`
+	Claims     string            `json:"claims,omitempty"` // who asked for it, as the drop claims
+	Title      string            `json:"title"`
+	Agent      string            `json:"agent"`
+	Priority   pipeline.Priority `json:"priority"`
+	Project    string            `json:"project,omitempty"`
+	Type       pipeline.Type     `json:"type"`
+	CreatedAt  time.Time         `json:"createdAt"`
+	Steps      []string          `json:"steps"`
+	Status     pipeline.Status   `json:"status"`
+	Reason     string            `json:"reason,omitempty"`
+	Result     string            `json:"result,omitempty"`
+	Attempt    int               `json:"attempt,omitempty"` // above all that may have been used, where the task was lost
+	Unverified bool              `json:"dedupUnverified,omitempty"`
+}
+
+// RowFound says that a task's row, and the rows of steps, stand on the board as they
+// are: a person typed them, or they were made by somebody else.
+type RowFound struct {
+	Row   string      `json:"row"`
+	Shown Shown       `json:"shown"`
+	Steps []FoundStep `json:"steps,omitempty"`
+}
+
+// FoundStep is the row of a step that was found. Step is 0 where the task does not
+// have it yet: it comes last.
+type FoundStep struct {
+	Step  int    `json:"step,omitempty"`
+	Row   string `json:"row"`
+	Title string `json:"title"`
+	Done  bool   `json:"done,omitempty"`
+}
+
+// DuplicateSkipped says that a drop came again, and changed nothing.
+type DuplicateSkipped struct {
+	Drop string `json:"drop"`
+}
+
+// TaskMoved says that the status of a task changed.
+type TaskMoved struct {
+	From   pipeline.Status `json:"from"`
+	To     pipeline.Status `json:"to"`
+	Move   string          `json:"move"`             // its code in the table; "": a person overrode the table
+	Seen   bool            `json:"seen,omitempty"`   // it was seen on the board, which therefore shows it
+	Reason string          `json:"reason,omitempty"` // why OTM moved it
+	Heard  time.Time       `json:"heard,omitzero"`   // when the agent dropped its report
+}
+
+// StepDone says that a step was ticked, or opened again.
+type StepDone struct {
+	Step  int       `json:"step"`
+	Title string    `json:"title"`
+	Done  bool      `json:"done"`
+	Seen  bool      `json:"seen,omitempty"`
+	Heard time.Time `json:"heard,omitzero"`
+}
+
+// Noted says that an agent reported, with the words it said. Every report makes one.
+type Noted struct {
+	Drop   string    `json:"drop"`
+	Heard  time.Time `json:"heard,omitzero"`
+	Reason *string   `json:"reason,omitempty"` // nil: it stays
+	Result *string   `json:"result,omitempty"` // nil: it stays
+}
+
+// ReportFailed says that a report was refused.
+type ReportFailed struct {
+	Drop string `json:"drop"`
+	Why  string `json:"why"` // for people
+}
+
+// EditedByPerson says that a person changed a field of a task.
+type EditedByPerson struct {
+	Field pipeline.Field `json:"field"`
+	From  string         `json:"from,omitempty"`
+	To    string         `json:"to,omitempty"`
+	Step  int            `json:"step,omitempty"` // whose title it is; 0: the task's
+	Seen  bool           `json:"seen,omitempty"`
+	// Means is what an edit of the reason says: AnswerTo, SentBack; "": nothing more.
+	Means string `json:"means,omitempty"`
+}
+
+// Meanings of a person's reason.
+const (
+	AnswerTo = "answered"  // it answers a blocked agent
+	SentBack = "sent back" // it says why the task is to be done again
+)
+
+// Approved says that a person accepted a task's result.
+type Approved struct{}
+
+// StepAdded says that a person added a step on the board.
+type StepAdded struct {
+	Step  int    `json:"step"`
+	Title string `json:"title"`
+	Row   string `json:"row"`
+	Done  bool   `json:"done,omitempty"`
+}
+
+// StepGone says that a person deleted a step.
+type StepGone struct {
+	Step  int    `json:"step"`
+	Title string `json:"title"`
+}
+
+// RowGone says that somebody deleted or archived the task's row.
+type RowGone struct {
+	Row string `json:"row"`
+}
+
+// RowBack says that the row is on the board again. From says from where.
+type RowBack struct {
+	Row     string `json:"row"`
+	Archive bool   `json:"archive,omitempty"` // it had been archived by us
+}
+
+// BoardWritten says what the board shows of a task by our own writes.
+type BoardWritten struct {
+	Row   string        `json:"row,omitempty"` // the row that was made; "": it was there
+	Shown Shown         `json:"shown"`
+	Steps []WrittenStep `json:"steps,omitempty"` // those that were written
+}
+
+// WrittenStep is the row of a step that was written.
+type WrittenStep struct {
+	Step  int       `json:"step"`
+	Row   string    `json:"row"`
+	Shown StepShown `json:"shown"`
+}
+
+// ReconciliationDrift says that the board showed something that nobody meant: cells
+// that OTM derives were changed. They are written again.
+type ReconciliationDrift struct {
+	Fields []pipeline.Field `json:"fields"`
+	Was    string           `json:"was,omitempty"` // of the Task ID cell: what stood there
+}
+
+// HandedOut says that a task was handed out to its agent.
+type HandedOut struct {
+	Attempt   int    `json:"attempt"`
+	Agent     string `json:"agent"`
+	Workspace string `json:"workspace,omitempty"`
+	AllTicked bool   `json:"allTicked,omitempty"`
+}
+
+// WorkspaceMoved says that the agent's workspace is another one now.
+type WorkspaceMoved struct {
+	Workspace string `json:"workspace"`
+}
+
+// Acknowledged says that an agent took a task, or was given it again.
+type Acknowledged struct {
+	By    TakenBy   `json:"by"`
+	Again bool      `json:"again,omitempty"` // it had taken it before
+	Heard time.Time `json:"heard,omitzero"`
+}
+
+// WakeBegun says that an agent is about to be woken, under a key that no other wake has.
+type WakeBegun struct {
+	Wake  Wake `json:"wake"`
+	Again bool `json:"again,omitempty"` // it is sent again under its key
+}
+
+// Notified says that an agent was woken: the wake was accepted. The first task that it
+// names holds the wake.
+type Notified struct {
+	Key     string           `json:"key"`
+	Agent   string           `json:"agent"`
+	Via     pipeline.Trigger `json:"via"`
+	Attempt int              `json:"attempt"`
+	First   bool             `json:"first,omitempty"`
+}
+
+// WakeFailed says that a wake was refused, or is known not to have been sent.
+type WakeFailed struct {
+	Key     string `json:"key"`
+	Refused string `json:"refused,omitempty"` // why, for people; "": it was not sent, its key is unused
+}
+
+// RunUnknown says that nobody knows how the run of a wake ended.
+type RunUnknown struct {
+	Key string `json:"key"`
+}
+
+// RunEnded says that the process of a wake, or its run at the gateway, ended.
+type RunEnded struct {
+	Key       string     `json:"key"`
+	Agent     string     `json:"agent"`
+	Ended     time.Time  `json:"ended"`
+	Outcome   RunOutcome `json:"outcome,omitempty"`
+	Exit      string     `json:"exit,omitempty"`
+	Process   bool       `json:"process,omitempty"`
+	ExitCode  *int       `json:"exitCode,omitempty"`
+	Log       string     `json:"log,omitempty"`
+	LastWords string     `json:"lastWords,omitempty"`
+	RetryAt   time.Time  `json:"retryAt,omitzero"`
+}
+
+// AgentChanged says what an agent's state is after a run was judged, its configuration
+// changed, or a person resumed it.
+type AgentChanged struct {
+	State AgentState  `json:"state"`
+	Why   AgentChange `json:"why"`
+}
+
+// AgentChange is why the state of an agent changed.
+type AgentChange string
+
+// The reasons.
+const (
+	RunJudged    AgentChange = "judged"       // a run ended
+	Reconfigured AgentChange = "reconfigured" // its table in otm.toml, or its program, is another one
+	Resumed      AgentChange = "resumed"      // by a person
+	Forgiven     AgentChange = "forgiven"     // a person sent one of its tasks out again
+	Observed     AgentChange = "observed"     // what its process does
+)
+
+// Archived says that a task left the board for the history. It has what only the rows
+// knew.
+type Archived struct {
+	Row   pipeline.Row   `json:"row"`
+	Steps []pipeline.Row `json:"steps,omitempty"`
+}
+
+// Imported says that a task was taken over from a data directory of the former format.
+type Imported struct {
+	Task  Task      `json:"task"`
+	Lines []OldLine `json:"history,omitempty"`
+}
+
+// OldLine is a line of a task's history from before the engine.
+type OldLine struct {
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`
+	What   string    `json:"what"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// kind is one type of event.
+type kind struct {
+	name   string
+	code   string // in the specification; "": it has none, or the event says it
+	decode func([]byte) (Data, error)
+}
+
+func kindOf[T Data](code string) kind {
+	return kind{reflect.TypeFor[T]().Name(), code, func(data []byte) (Data, error) {
+		var d T
+		err := json.Unmarshal(data, &d)
+		return d, err
+	}}
+}
+
+// kinds are all types of events.
+var kinds = []kind{
+	kindOf[TaskRequested](""), kindOf[RowFound](""), kindOf[DuplicateSkipped](""), kindOf[TaskMoved](""), kindOf[StepDone]("IE-02"),
+	kindOf[Noted]("IE-02"), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-07"), kindOf[StepAdded]("IE-01"),
+	kindOf[StepGone]("IE-01"), kindOf[RowGone]("IE-01"), kindOf[RowBack]("IE-01"), kindOf[BoardWritten]("OE-02"), kindOf[ReconciliationDrift]("ERR-05"),
+	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
+	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),
+}
+
+// Types lists the names of all types of events.
+func Types() []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.name
+	}
+	return names
+}
+
+// Type is the name of the event's type, such as TaskMoved.
+func (e *Event) Type() string { return reflect.TypeOf(e.Data).Name() }
+
+// Code is the short code of the event in the specification, such as TT-02; "": it has
+// none.
+func (e *Event) Code() string {
+	if m, ok := e.Data.(TaskMoved); ok {
+		return m.Move
+	}
+	for _, k := range kinds {
+		if k.name == e.Type() {
+			return k.code
+		}
+	}
+	return ""
+}
+
+// DecodeData reads the payload of an event of a type.
+func DecodeData(typ string, payload []byte) (Data, error) {
+	for _, k := range kinds {
+		if k.name == typ {
+			return k.decode(payload)
+		}
+	}
+	return nil, fmt.Errorf("events of type %q are not known: a newer version wrote them", typ)
+}

@@ -1,0 +1,84 @@
+package core
+
+import (
+	"otm/pipeline"
+)
+
+// HandOut hands a task out to its agent: it becomes assigned. Its rows stand on the
+// board, all of them, so that people can see what is being worked on.
+type HandOut struct {
+	Agent     string
+	Workspace string // "": of a person
+}
+
+func (h HandOut) decide(d *decision) error {
+	t := d.task
+	switch {
+	case t == nil:
+		return ErrNoTask
+	case t.Away() || !t.OnBoard() || len(t.Steps) == 0:
+		return d.refuse(RuleNotOn, Conflict)
+	case !t.Ready():
+		return nil // handed out already
+	case !SameAgent(h.Agent, t.Agent):
+		return ErrOutdated
+	}
+	d.Agent = h.Agent
+	d.emit(HandedOut{Attempt: t.Attempt + 1, Agent: h.Agent, Workspace: h.Workspace, AllTicked: t.StepsDone() == len(t.Steps)})
+	if d.task.Status == pipeline.New {
+		return d.move(pipeline.Assigned, TaskMoved{})
+	}
+	return nil
+}
+
+// Ready reports whether the task is to be handed out as soon as its agent is known and
+// its rows stand on the board.
+func (t *Task) Ready() bool {
+	return t.Status == pipeline.New || t.Status == pipeline.Assigned && t.Dispatch == nil
+}
+
+// Take says that an agent takes a task, or is given it again.
+type Take struct{ By TakenBy }
+
+func (k Take) decide(d *decision) error {
+	t := d.task
+	switch {
+	case t == nil:
+		return ErrNoTask
+	case t.Dispatch == nil || !SameAgent(t.Dispatch.Agent, d.By.Name) || t.Away() || !t.Status.Active():
+		return ErrOutdated
+	case t.Taken() && k.By == TakenByFile:
+		return nil // it is known
+	}
+	d.emit(Acknowledged{By: k.By, Again: t.Taken()})
+	if k.By == TakenByNext && d.task.Status == pipeline.Assigned {
+		return d.move(pipeline.InProgress, TaskMoved{})
+	}
+	return nil
+}
+
+// MoveWorkspace says that the workspace of the task's agent is another one now.
+type MoveWorkspace struct{ Workspace string }
+
+func (m MoveWorkspace) decide(d *decision) error {
+	if t := d.task; t != nil && t.Dispatch != nil && t.Dispatch.Workspace != m.Workspace {
+		d.emit(WorkspaceMoved(m))
+	}
+	return nil
+}
+
+// Promote moves a task to agent_done if all its steps are done and one of them was open
+// when the agent took it.
+type Promote struct{}
+
+func (Promote) decide(d *decision) error {
+	if t := d.task; t != nil && t.Complete() {
+		return d.move(pipeline.AgentDone, TaskMoved{Reason: "all steps are done"})
+	}
+	return nil
+}
+
+// Complete reports whether the task is to be promoted to agent_done by its steps.
+func (t *Task) Complete() bool {
+	return t.Status == pipeline.InProgress && t.OnBoard() && !t.Away() && len(t.Steps) > 0 && t.StepsDone() == len(t.Steps) && !t.EndsByWord()
+}

@@ -1,0 +1,201 @@
+package core
+
+import (
+	"slices"
+
+	"otm/pipeline"
+)
+
+// Edits are what a person changed of a task, on the board, on the page or by a command.
+// Nil fields stay. By is the person.
+type Edits struct {
+	// Seen says that the edits stand on the board already. Else the board is to show
+	// them.
+	Seen bool
+	// From are the statuses in which the person saw the task; in another one the edits
+	// are refused. Empty: any will do.
+	From []pipeline.Status
+
+	Status   *pipeline.Status
+	Title    *string
+	Agent    *string // the configured name, or the text on the board; "": nobody
+	Priority *pipeline.Priority
+	Reason   *string
+	Steps    []StepEdit
+	Added    []FoundStep // steps that the person added on the board
+	Gone     []string    // rows of steps that are no longer there
+	Accept   bool        // the person accepted the task's result
+}
+
+// StepEdit is what a person changed of a step.
+type StepEdit struct {
+	Row   string
+	Title *string
+	Done  *bool
+	By    Actor // who did; zero: who asked for the command
+}
+
+func (e Edits) decide(d *decision) error {
+	t := d.task
+	if t == nil {
+		return ErrNoTask
+	}
+	if len(e.From) > 0 && !slices.Contains(e.From, t.Status) {
+		return d.refuse(RuleMoved, Conflict)
+	}
+	for _, row := range e.Gone {
+		if s := t.stepOfRow(row); s != nil {
+			d.emit(StepGone{s.ID, s.Title})
+		}
+	}
+	for _, s := range e.Steps {
+		e.step(d, s)
+	}
+	for _, s := range e.Added {
+		if d.task.stepOfRow(s.Row) == nil {
+			d.emit(StepAdded{Step: d.task.LastStep + 1, Title: s.Title, Row: s.Row, Done: s.Done})
+		}
+	}
+	if e.Title != nil && *e.Title != t.Title {
+		d.emit(EditedByPerson{Field: pipeline.FieldTitle, From: t.Title, To: *e.Title, Seen: e.Seen})
+	}
+	if e.Priority != nil && *e.Priority != t.Priority {
+		d.emit(EditedByPerson{Field: pipeline.FieldPriority, From: string(t.Priority), To: string(*e.Priority), Seen: e.Seen})
+	}
+	was := t.Status
+	if err := e.status(d); err != nil {
+		return err
+	}
+	if e.Reason != nil && *e.Reason != d.task.Reason {
+		d.emit(EditedByPerson{Field: pipeline.FieldReason, From: d.task.Reason, To: *e.Reason, Seen: e.Seen, Means: meaning(was, d.task.Status)})
+	}
+	return e.assign(d)
+}
+
+// meaning is what it means that a person sets the reason of a task, which may come
+// into another status with it.
+func meaning(was, is pipeline.Status) string {
+	switch {
+	case was == pipeline.Blocked:
+		return AnswerTo
+	case was == pipeline.AgentDone && is == pipeline.New:
+		return SentBack
+	}
+	return ""
+}
+
+func (e Edits) step(d *decision, edit StepEdit) {
+	s := d.task.stepOfRow(edit.Row)
+	if s == nil {
+		return
+	}
+	by := d.By
+	if edit.By.Kind != "" {
+		by = edit.By
+	}
+	id, title, done := s.ID, s.Title, s.Done
+	if edit.Done != nil && *edit.Done != done {
+		d.emitAs(by, d.At, StepDone{Step: id, Title: title, Done: *edit.Done, Seen: e.Seen})
+	}
+	if edit.Title != nil && *edit.Title != title {
+		d.emitAs(by, d.At, EditedByPerson{Field: pipeline.FieldTitle, From: title, To: *edit.Title, Step: id, Seen: e.Seen})
+	}
+}
+
+func (e Edits) status(d *decision) error {
+	if e.Status == nil || *e.Status == d.task.Status {
+		return nil
+	}
+	if e.Accept {
+		d.emit(Approved{})
+	}
+	return d.move(*e.Status, TaskMoved{Seen: e.Seen})
+}
+
+// assign gives the task to another agent. If it was with one, it is handed out again.
+func (e Edits) assign(d *decision) error {
+	t := d.task
+	if e.Agent == nil || SameAgent(*e.Agent, t.Agent) {
+		return nil
+	}
+	d.emit(EditedByPerson{Field: pipeline.FieldAssignee, From: t.Agent, To: *e.Agent, Seen: e.Seen})
+	if d.task.Status.Active() {
+		code, _ := Permitted(d.task.Status, pipeline.New, OTM)
+		d.emit(TaskMoved{From: d.task.Status, To: pipeline.New, Move: code})
+	}
+	return nil
+}
+
+// LoseRow notes that somebody deleted or archived the task's row.
+type LoseRow struct{ Row string }
+
+func (l LoseRow) decide(d *decision) error {
+	if t := d.task; t != nil && t.RowID == l.Row && t.GoneAt.IsZero() {
+		d.emit(RowGone(l))
+	}
+	return nil
+}
+
+// RestoreRow notes that the task's row is on the board again. Opened says that its
+// status is none with which tasks are archived.
+type RestoreRow struct {
+	Row    string
+	Opened bool
+}
+
+func (r RestoreRow) decide(d *decision) error {
+	t := d.task
+	switch {
+	case t == nil || t.RowID != r.Row:
+	case !t.GoneAt.IsZero():
+		d.emit(RowBack{Row: r.Row})
+	case !t.ArchivedAt.IsZero() && r.Opened:
+		d.emit(RowBack{Row: r.Row, Archive: true})
+	}
+	return nil
+}
+
+// Drifted notes that the board shows something that nobody meant, in cells that OTM
+// derives. They will be written again.
+type Drifted struct {
+	Fields []pipeline.Field
+	Was    string // what stood in the Task ID cell
+}
+
+func (f Drifted) decide(d *decision) error {
+	if d.task != nil && len(f.Fields) > 0 {
+		d.emit(ReconciliationDrift(f))
+	}
+	return nil
+}
+
+// Written notes what OTM wrote to the board.
+type Written BoardWritten
+
+func (w Written) decide(d *decision) error {
+	if d.task != nil {
+		d.emit(BoardWritten(w))
+	}
+	return nil
+}
+
+// Archive notes that a task leaves the board for the history. Its rows are deleted
+// afterwards.
+type Archive struct {
+	Row   pipeline.Row
+	Steps []pipeline.Row
+}
+
+func (a Archive) decide(d *decision) error {
+	t := d.task
+	switch {
+	case t == nil:
+		return ErrNoTask
+	case t.RowID != a.Row.ID || !t.ArchivedAt.IsZero():
+		return nil
+	case !t.Status.Over():
+		return d.refuse(RuleMoved, Conflict)
+	}
+	d.emit(Archived(a))
+	return nil
+}

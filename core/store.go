@@ -1,0 +1,102 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Store keeps events and states. Package store has the one there is.
+type Store interface {
+	Reader
+	// Do carries commands out, in order, in one transaction, durably. A command that is
+	// refused changes nothing, and the others go on. The error is one of the database,
+	// and then nothing was changed, or it is not known whether it was: the same
+	// commands again are harmless where they have ids.
+	Do(ctx context.Context, commands ...Command) ([]Outcome, error)
+}
+
+// Outcome is what came of a command.
+type Outcome struct {
+	// Err is why it was not carried out: a *Refused, ErrNotYet, ErrOutdated, ErrNoTask;
+	// nil: it was, or there was nothing to do.
+	Err    error
+	Events []Event
+	Task   *Task // after the command; nil: it does not exist
+	// Before says that a command of this id was carried out before: this one changed
+	// nothing.
+	Before bool
+}
+
+// Reader reads states. What it returns may be kept and changed.
+type Reader interface {
+	// Task returns a task. The error is ErrNoTask if it does not exist.
+	Task(ctx context.Context, id pipeline.TaskID) (*Task, error)
+	// Tasks returns tasks in ascending order of their ids.
+	Tasks(ctx context.Context, f Filter) ([]*Task, error)
+	// TaskOfWake returns the task that holds the wake of a key. The error is ErrNoTask
+	// if no wake has it.
+	TaskOfWake(ctx context.Context, key string) (pipeline.TaskID, error)
+	// Agent returns the state of an agent; an empty one if it has none.
+	Agent(ctx context.Context, name string) (*AgentState, error)
+	// Events returns events in their order.
+	Events(ctx context.Context, f EventFilter) ([]Event, error)
+	// Did reports whether a command of this id was carried out, and what is known of it.
+	Did(ctx context.Context, id string) (Done, bool, error)
+}
+
+// Filter selects tasks. The zero value selects all.
+type Filter struct {
+	IDs       []pipeline.TaskID
+	Live      bool      // those that are not over, or whose rows still stand on the board
+	Agent     string    // of an agent, by the state or by the present dispatch
+	WokenFrom time.Time // those that hold a wake of Agent begun since, whoever has them now
+}
+
+// EventFilter selects events. The zero value selects all.
+type EventFilter struct {
+	After int64           // those with greater numbers
+	Limit int             // at most so many; 0: all
+	Task  pipeline.TaskID // 0: of all
+	Agent string          // "": of all
+	Types []string        // empty: all
+	Since time.Time
+}
+
+// Done is what is known of a command that was carried out.
+type Done struct {
+	Task pipeline.TaskID
+	At   time.Time
+	Sum  string
+	Drop string // the name of its file; "": it had none
+}
+
+// Pending is an effect that was not delivered yet.
+type Pending struct {
+	Task    pipeline.TaskID
+	Sink    Sink
+	Wanted  int64     // the version of the task that is to be delivered
+	Since   time.Time // when it became due
+	Due     time.Time // not before
+	Tries   int       // that failed
+	AskedAt time.Time // a try that got no answer was made at this time; zero: none is open
+	Error   string    // of the last try, for people; "": none failed
+	Code    string    // of that error, as data
+}
+
+// Outbox keeps the effects that are to be delivered. A process that delivers some
+// leases them first.
+type Outbox interface {
+	// Pending returns effects, the oldest first: of one sink, or of all ("").
+	Pending(ctx context.Context, sink Sink, tasks ...pipeline.TaskID) ([]Pending, error)
+	// Lease leases the effects of a sink that are due, for the given time: at most limit
+	// of them (0: all), only those of the given tasks if there are any. Effects whose task
+	// waits for an earlier sink, and those that another owner leases, are left out.
+	Lease(ctx context.Context, sink Sink, owner string, now time.Time, lease time.Duration, limit int, tasks ...pipeline.TaskID) ([]Pending, error)
+	// Delivered settles effects, unless their tasks changed since.
+	Delivered(ctx context.Context, done ...Pending) error
+	// Postponed gives leased effects back, to be tried again at their Due. Tries, AskedAt,
+	// Error and Code are kept as they are set.
+	Postponed(ctx context.Context, later ...Pending) error
+}

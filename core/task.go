@@ -1,0 +1,308 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Task is the state of one task. It follows from the task's events alone. Zero
+// times mean: never.
+type Task struct {
+	ID        pipeline.TaskID   `json:"taskId"`
+	Version   int64             `json:"version"` // counts the task's events
+	DropID    string            `json:"dropId,omitempty"`
+	Drop      string            `json:"drop,omitempty"` // the name of the create's file; "": a person typed the row
+	Title     string            `json:"title"`
+	Agent     string            `json:"agent"` // the configured name, or the text that stands on the board
+	Priority  pipeline.Priority `json:"priority"`
+	Project   string            `json:"project,omitempty"`
+	Type      pipeline.Type     `json:"type"`
+	CreatedAt time.Time         `json:"createdAt"`
+	ChangedAt time.Time         `json:"changedAt"` // the time of the last event
+
+	Steps    []Step `json:"steps"` // in the order in which they are to be done
+	LastStep int    `json:"lastStep,omitempty"`
+
+	Status   pipeline.Status `json:"status"`
+	Previous pipeline.Status `json:"previousStatus,omitempty"`
+	StatusAt time.Time       `json:"statusAt"`
+	StatusBy Actor           `json:"statusBy"`
+	Reason   string          `json:"reason,omitempty"`
+	Answered bool            `json:"answered,omitempty"` // a person wrote Reason, not the agent
+	Result   string          `json:"result,omitempty"`
+
+	CompletedAt time.Time `json:"completedAt,omitzero"`
+	ValidatedAt time.Time `json:"validatedAt,omitzero"`
+	CancelledAt time.Time `json:"cancelledAt,omitzero"`
+	// ResumedAt is when the task last went from blocked to in progress.
+	ResumedAt  time.Time `json:"resumedAt,omitzero"`
+	GoneAt     time.Time `json:"goneAt,omitzero"`     // somebody deleted or archived the row
+	ArchivedAt time.Time `json:"archivedAt,omitzero"` // it left the board for the history
+
+	Attempt  int       `json:"attempt,omitempty"` // dispatches and wakes so far
+	Dispatch *Dispatch `json:"dispatch,omitempty"`
+	Wakes    []Wake    `json:"wakes,omitempty"` // those whose first task this is
+	Woken    *Woken    `json:"woken,omitempty"` // the last wake that named the task
+	// Heard is what was last heard of each agent about the task, by its folded name.
+	Heard map[string]Heard `json:"heard,omitempty"`
+
+	// RowID is the task's row on the board; "": it has none yet.
+	RowID      string    `json:"rowId,omitempty"`
+	Unverified bool      `json:"dedupUnverified,omitempty"` // the row was made while the board could not be read
+	Shown      Shown     `json:"shown"`                     // what the row showed when it was last seen or written
+	IDBackAt   time.Time `json:"idBackAt,omitzero"`         // the Task ID was last written back into the row
+}
+
+// Step is one step of a task.
+type Step struct {
+	ID    int       `json:"id"` // never used twice in a task
+	Title string    `json:"title"`
+	Done  bool      `json:"done,omitempty"`
+	RowID string    `json:"rowId,omitempty"`
+	Shown StepShown `json:"shown,omitzero"`
+}
+
+// StepShown is what the row of a step showed when it was last seen or written.
+type StepShown struct {
+	Title string `json:"title,omitempty"`
+	Done  bool   `json:"done,omitempty"`
+}
+
+// Dispatch is the present hand-out of a task to its agent.
+type Dispatch struct {
+	Attempt   int       `json:"attempt"`
+	Agent     string    `json:"agent"`
+	Workspace string    `json:"workspace,omitempty"` // "": of a person, who has none
+	At        time.Time `json:"at"`
+	FlippedAt time.Time `json:"flippedAt,omitzero"` // the board showed it
+	TakenAt   time.Time `json:"takenAt,omitzero"`
+	TakenBy   TakenBy   `json:"takenBy,omitempty"`
+	AllTicked bool      `json:"allTicked,omitempty"` // no step was open, see EndsByWord
+}
+
+// TakenBy is how it became known that an agent took a task.
+type TakenBy string
+
+// The ways of taking a task.
+const (
+	TakenByNext   TakenBy = "otm next"
+	TakenByFile   TakenBy = "file" // the mark in the dispatch file
+	TakenByUpdate TakenBy = "update"
+)
+
+// Wake is one wake, kept with the first task that it names.
+type Wake struct {
+	Attempt  int               `json:"attempt"`
+	Key      string            `json:"key"` // idempotency key and run id
+	Agent    string            `json:"agent"`
+	Via      pipeline.Trigger  `json:"via"`
+	Tasks    []pipeline.TaskID `json:"tasks"`
+	AskedAt  time.Time         `json:"askedAt"`        // it was first to be sent
+	Sent     bool              `json:"sent,omitempty"` // false: it is known not to have been sent
+	Accepted time.Time         `json:"acceptedAt,omitzero"`
+	Refused  string            `json:"refused,omitempty"`
+	Unknown  time.Time         `json:"unknownAt,omitzero"` // the gateway did not know how the run ended
+	Ended    time.Time         `json:"endedAt,omitzero"`
+	Outcome  RunOutcome        `json:"outcome,omitempty"`
+	Exit     string            `json:"exit,omitempty"`     // how it ended, in words for people
+	Code     *int              `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known
+	Log      string            `json:"log,omitempty"`      // the path of what a process printed
+	// LastWords is the beginning of what a run at the gateway said last. The agent
+	// wrote it: it is untrusted.
+	LastWords string    `json:"lastWords,omitempty"`
+	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked not to be called before
+}
+
+// Woken is a wake as a task that it names knows it.
+type Woken struct {
+	Key     string    `json:"key"`
+	Agent   string    `json:"agent"`
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at"`
+}
+
+// RunOutcome is how a run at the gateway ended.
+type RunOutcome string
+
+// Outcomes of runs.
+const (
+	OutcomeUnknown RunOutcome = ""        // it has not ended, or nobody reported how
+	OutcomeOK      RunOutcome = "ok"      // it reports success, which does not mean that the task was done
+	OutcomeFailed  RunOutcome = "failed"  // the model could not be reached, say
+	OutcomeTimeout RunOutcome = "timeout" // it ran out of time, or somebody aborted it
+)
+
+// Failed reports whether the run is known to have failed.
+func (o RunOutcome) Failed() bool { return o == OutcomeFailed || o == OutcomeTimeout }
+
+// Heard is what was last heard of an agent about a task. A report counts from when
+// it was dropped, not from when it was applied.
+type Heard struct {
+	At       time.Time `json:"at"`                  // it was given the task, or dropped a report on it
+	Took     time.Time `json:"tookAt,omitzero"`     // it took the task
+	Given    time.Time `json:"givenAt,omitzero"`    // otm next gave it the task, to begin or to continue
+	Progress time.Time `json:"progressAt,omitzero"` // it ticked a step that was open
+	Ended    time.Time `json:"endedAt,omitzero"`    // it moved the task to blocked or agent_done
+}
+
+// Clone returns a copy that shares nothing that changes.
+func (t *Task) Clone() *Task {
+	c := *t
+	c.Steps, c.Wakes, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), maps.Clone(t.Heard)
+	c.Shown = t.Shown.clone()
+	if t.Dispatch != nil {
+		d := *t.Dispatch
+		c.Dispatch = &d
+	}
+	if t.Woken != nil {
+		w := *t.Woken
+		c.Woken = &w
+	}
+	return &c
+}
+
+// OnBoard reports whether the task and all its steps are known to stand on the board.
+func (t *Task) OnBoard() bool {
+	return t.RowID != "" && !slices.ContainsFunc(t.Steps, func(s Step) bool { return s.RowID == "" })
+}
+
+// Away reports whether the board has lost the task's row: deleted, or archived by us.
+func (t *Task) Away() bool { return !t.GoneAt.IsZero() || !t.ArchivedAt.IsZero() }
+
+// StepsDone counts the steps that are ticked.
+func (t *Task) StepsDone() int {
+	n := 0
+	for _, s := range t.Steps {
+		if s.Done {
+			n++
+		}
+	}
+	return n
+}
+
+// Progress is how many steps are open, and which percentage is done.
+func (t *Task) Progress() (remaining int, percent float64) {
+	n, done := len(t.Steps), t.StepsDone()
+	if n == 0 {
+		return 0, 0
+	}
+	return n - done, float64(100 * done / n)
+}
+
+// PlainSteps returns the steps as pipeline knows them.
+func (t *Task) PlainSteps() []pipeline.Step {
+	steps := make([]pipeline.Step, len(t.Steps))
+	for i, s := range t.Steps {
+		steps[i] = pipeline.Step{Title: s.Title, Done: s.Done}
+	}
+	return steps
+}
+
+// StepTitles returns the titles of the steps, in order.
+func (t *Task) StepTitles() []string {
+	titles := make([]string, len(t.Steps))
+	for i, s := range t.Steps {
+		titles[i] = s.Title
+	}
+	return titles
+}
+
+// step returns a step by its id; nil: a person deleted it.
+func (t *Task) step(id int) *Step {
+	i := slices.IndexFunc(t.Steps, func(s Step) bool { return s.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &t.Steps[i]
+}
+
+// stepOfRow returns the step of a row; nil: there is none.
+func (t *Task) stepOfRow(row string) *Step {
+	i := slices.IndexFunc(t.Steps, func(s Step) bool { return row != "" && s.RowID == row })
+	if i < 0 {
+		return nil
+	}
+	return &t.Steps[i]
+}
+
+// Unfinished reports whether an agent that took the task has something left to do:
+// the task is neither blocked nor over, its row is there as far as is known, and a
+// step is open or there was none to begin with.
+func (t *Task) Unfinished() bool {
+	if t.Away() {
+		return false // no report on it would take effect
+	}
+	switch t.Status {
+	case pipeline.New, pipeline.Assigned, pipeline.InProgress:
+		return t.StepsDone() < len(t.Steps) || t.EndsByWord()
+	}
+	return false
+}
+
+// EndsByWord reports whether the task was handed out with all its steps ticked:
+// somebody sent it back as it stood, or ticked them before the agent took it. Its
+// steps do not tell when it is done, so it is when the agent says so.
+func (t *Task) EndsByWord() bool { return t.Dispatch != nil && t.Dispatch.AllTicked }
+
+// Taken reports whether the agent of the present dispatch took the task.
+func (t *Task) Taken() bool { return t.Dispatch != nil && !t.Dispatch.TakenAt.IsZero() }
+
+// AtWork reports whether an agent took the task and has not ended it.
+func (t *Task) AtWork() bool { return t.Taken() && t.Status.Active() && t.Unfinished() }
+
+// Waiting reports whether the task waits for its agent to take it.
+func (t *Task) Waiting() bool {
+	return t.Status == pipeline.Assigned && t.Dispatch != nil && !t.Taken() && !t.Away()
+}
+
+// HeardOf is what was last heard of an agent about the task.
+func (t *Task) HeardOf(agent string) Heard { return t.Heard[pipeline.FoldName(agent)] }
+
+// LastHeard is when the agent of the present dispatch last took the task or reported
+// on it; zero: never.
+func (t *Task) LastHeard() time.Time {
+	if t.Dispatch == nil {
+		return time.Time{}
+	}
+	return t.HeardOf(t.Dispatch.Agent).At
+}
+
+// WakeNamed returns the wake with a key; nil: the task holds none.
+func (t *Task) WakeNamed(key string) *Wake {
+	i := slices.IndexFunc(t.Wakes, func(w Wake) bool { return w.Key == key })
+	if i < 0 {
+		return nil
+	}
+	return &t.Wakes[i]
+}
+
+// MaybeQueued reports whether a wake may have reached the agent.
+func (w *Wake) MaybeQueued() bool {
+	return !w.Accepted.IsZero() || !w.Ended.IsZero() || w.Sent && w.Refused == ""
+}
+
+// SameAgent reports whether two names mean one agent.
+func SameAgent(a, b string) bool { return a == b || pipeline.FoldName(a) == pipeline.FoldName(b) }
+
+// hear notes that an agent did something about the task. A time before one that is
+// noted does not replace it.
+func (t *Task) hear(agent string, h Heard) {
+	later := func(a, b time.Time) time.Time {
+		if b.After(a) {
+			return b.UTC()
+		}
+		return a
+	}
+	if t.Heard == nil {
+		t.Heard = map[string]Heard{}
+	}
+	key := pipeline.FoldName(agent)
+	was := t.Heard[key]
+	t.Heard[key] = Heard{
+		At: later(was.At, h.At), Took: later(was.Took, h.Took), Given: later(was.Given, h.Given),
+		Progress: later(was.Progress, h.Progress), Ended: later(was.Ended, h.Ended),
+	}
+}
