@@ -35,7 +35,7 @@ func Apply(s *State, e *Event) {
 		s.Tasks[e.Task] = t
 	}
 	if t := s.Tasks[e.Task]; t != nil {
-		t.apply(e)
+		change{t, e}.apply()
 		t.Version++
 		if _, old := e.Data.(Imported); !old {
 			t.ChangedAt = e.At
@@ -50,26 +50,33 @@ func requested(e *Event, r *TaskRequested) *Task {
 		Attempt: r.Attempt, Unverified: r.Unverified,
 	}
 	for _, title := range r.Steps {
-		t.addStep(Step{Title: title})
+		change{t, e}.addStep(Step{Title: title})
 	}
 	return t
 }
 
-func (t *Task) addStep(s Step) {
+// change is an event that changes its task.
+type change struct {
+	*Task
+	e *Event
+}
+
+func (t change) addStep(s Step) {
 	t.LastStep++
 	s.ID = t.LastStep
 	t.Steps = append(t.Steps, s)
 }
 
 // apply is the effect of an event on its task.
-func (t *Task) apply(e *Event) {
+func (t change) apply() {
+	e := t.e
 	switch data := e.Data.(type) {
 	case RowFound:
 		t.foundRow(&data)
 	case TaskMoved:
-		t.moved(e, &data)
+		t.moved(&data)
 	case StepDone:
-		t.stepDone(e, &data)
+		t.stepDone(&data)
 	case StepAdded:
 		t.addStep(Step{Title: data.Title, Done: data.Done, RowID: data.Row, Shown: StepShown{data.Title, data.Done}})
 		t.stepsChanged()
@@ -80,9 +87,9 @@ func (t *Task) apply(e *Event) {
 			t.Dispatch.AllTicked = true
 		}
 	case EditedByPerson:
-		t.edited(e, &data)
+		t.edited(&data)
 	case Noted:
-		t.noted(e, &data)
+		t.noted(&data)
 	case RowGone:
 		t.GoneAt = e.At
 	case RowBack:
@@ -91,18 +98,19 @@ func (t *Task) apply(e *Event) {
 			t.ArchivedAt, t.Shown.Gone = time.Time{}, false
 		}
 	case BoardWritten:
-		t.written(e, &data)
+		t.written(&data)
 	case ReconciliationDrift:
-		t.drifted(e, &data)
+		t.drifted(&data)
 	case Archived:
 		t.ArchivedAt = e.At
 	default:
-		t.applyRun(e)
+		t.applyRun()
 	}
 }
 
 // applyRun is the effect of events about dispatches, wakes and runs.
-func (t *Task) applyRun(e *Event) {
+func (t change) applyRun() {
+	e := t.e
 	switch data := e.Data.(type) {
 	case HandedOut:
 		t.Attempt = data.Attempt
@@ -110,7 +118,7 @@ func (t *Task) applyRun(e *Event) {
 	case WorkspaceMoved:
 		t.Dispatch.Workspace = data.Workspace
 	case Acknowledged:
-		t.acknowledged(e, &data)
+		t.acknowledged(&data)
 	case WakeBegun:
 		t.Attempt = max(t.Attempt, data.Wake.Attempt)
 		if w := t.WakeNamed(data.Wake.Key); w != nil {
@@ -139,7 +147,7 @@ func (t *Task) applyRun(e *Event) {
 	}
 }
 
-func (t *Task) foundRow(f *RowFound) {
+func (t change) foundRow(f *RowFound) {
 	t.RowID, t.Shown = f.Row, f.Shown
 	for _, s := range f.Steps {
 		if own := t.step(s.Step); own != nil {
@@ -155,15 +163,15 @@ func (t *Task) foundRow(f *RowFound) {
 
 // moved is the effect of a move. A task that a person sends back, releases or sets to
 // assigned is to be handed out anew: it loses its dispatch.
-func (t *Task) moved(e *Event, m *TaskMoved) {
-	at := e.At
+func (t change) moved(m *TaskMoved) {
+	at := t.e.At
 	if !m.Heard.IsZero() {
 		at = m.Heard.Add(1) // a report that comes after this one shows that the agent is at work
 	}
 	if t.Status == pipeline.Blocked && m.To == pipeline.InProgress {
 		t.ResumedAt = at.UTC()
 	}
-	t.Previous, t.Status, t.StatusAt, t.StatusBy = t.Status, m.To, e.At, e.By
+	t.Previous, t.Status, t.StatusAt, t.StatusBy = t.Status, m.To, t.e.At, t.e.By
 	if m.Seen {
 		t.Shown.Status = m.To
 	}
@@ -171,26 +179,26 @@ func (t *Task) moved(e *Event, m *TaskMoved) {
 	case pipeline.New:
 		t.Dispatch, t.CompletedAt = nil, time.Time{}
 	case pipeline.Assigned:
-		if e.By.isPerson() {
+		if t.e.By.isPerson() {
 			t.Dispatch = nil
 		}
 	case pipeline.AgentDone:
-		t.CompletedAt = e.At
+		t.CompletedAt = t.e.At
 	case pipeline.Done:
-		t.ValidatedAt = e.At
+		t.ValidatedAt = t.e.At
 	case pipeline.Cancelled:
-		t.CancelledAt = e.At
+		t.CancelledAt = t.e.At
 	}
-	if e.By.Kind == Agent || e.By.Kind == Worker {
+	if t.e.By.Kind == Agent || t.e.By.Kind == Worker {
 		h := Heard{At: m.Heard}
 		if m.To != pipeline.InProgress {
 			h.Ended = m.Heard
 		}
-		t.hear(e.By.Name, h)
+		t.hear(t.e.By.Name, h)
 	}
 }
 
-func (t *Task) stepDone(e *Event, d *StepDone) {
+func (t change) stepDone(d *StepDone) {
 	s := t.step(d.Step)
 	if s == nil {
 		return
@@ -199,8 +207,8 @@ func (t *Task) stepDone(e *Event, d *StepDone) {
 	if d.Seen {
 		s.Shown.Done = d.Done
 	}
-	if e.By.Kind == Agent || e.By.Kind == Worker {
-		t.hear(e.By.Name, Heard{At: d.Heard, Progress: d.Heard})
+	if t.e.By.Kind == Agent || t.e.By.Kind == Worker {
+		t.hear(t.e.By.Name, Heard{At: d.Heard, Progress: d.Heard})
 	} else {
 		t.stepsChanged()
 	}
@@ -210,7 +218,7 @@ func (t *Task) stepDone(e *Event, d *StepDone) {
 // ticked them all before the agent took it, which is to look at it all the same; and
 // again after a person opened one. A task of a person's is taken by nobody, and has no
 // workspace.
-func (t *Task) stepsChanged() {
+func (t change) stepsChanged() {
 	d := t.Dispatch
 	if d == nil {
 		return
@@ -223,7 +231,7 @@ func (t *Task) stepsChanged() {
 	}
 }
 
-func (t *Task) edited(e *Event, p *EditedByPerson) {
+func (t change) edited(p *EditedByPerson) {
 	if p.Step != 0 {
 		if s := t.step(p.Step); s != nil {
 			s.Title = p.To
@@ -245,7 +253,7 @@ func (t *Task) edited(e *Event, p *EditedByPerson) {
 			t.Shown.Priority = t.Priority
 		}
 	case pipeline.FieldReason:
-		t.Reason, t.Answered = p.To, e.By.Kind == Person
+		t.Reason, t.Answered = p.To, t.e.By.Kind == Person
 		if p.Seen {
 			t.Shown.Reason = p.To
 		}
@@ -257,17 +265,17 @@ func (t *Task) edited(e *Event, p *EditedByPerson) {
 	}
 }
 
-func (t *Task) noted(e *Event, n *Noted) {
+func (t change) noted(n *Noted) {
 	if n.Reason != nil {
 		t.Reason, t.Answered = *n.Reason, false
 	}
 	if n.Result != nil {
 		t.Result = *n.Result
 	}
-	t.hear(e.By.Name, Heard{At: n.Heard})
+	t.hear(t.e.By.Name, Heard{At: n.Heard})
 }
 
-func (t *Task) written(e *Event, w *BoardWritten) {
+func (t change) written(w *BoardWritten) {
 	if w.Row != "" {
 		t.RowID = w.Row
 	}
@@ -278,16 +286,16 @@ func (t *Task) written(e *Event, w *BoardWritten) {
 		}
 	}
 	if d := t.Dispatch; d != nil && d.FlippedAt.IsZero() && t.Shown.Status == t.Status && !w.Shown.AssignedAt.Before(d.At) {
-		d.FlippedAt = e.At
+		d.FlippedAt = t.e.At
 	}
 }
 
 // drifted makes the fields unknown, so that they are written again.
-func (t *Task) drifted(e *Event, f *ReconciliationDrift) {
+func (t change) drifted(f *ReconciliationDrift) {
 	for _, field := range f.Fields {
 		switch field {
 		case pipeline.FieldTaskID:
-			t.Shown.TaskID, t.IDBackAt = 0, e.At
+			t.Shown.TaskID, t.IDBackAt = 0, t.e.At
 		case pipeline.FieldRemaining:
 			t.Shown.Remaining = nil
 		case pipeline.FieldCompletion:
@@ -298,8 +306,8 @@ func (t *Task) drifted(e *Event, f *ReconciliationDrift) {
 	}
 }
 
-func (t *Task) acknowledged(e *Event, a *Acknowledged) {
-	at := e.At
+func (t change) acknowledged(a *Acknowledged) {
+	at := t.e.At
 	if !a.Heard.IsZero() {
 		at = a.Heard
 	}
@@ -309,9 +317,29 @@ func (t *Task) acknowledged(e *Event, a *Acknowledged) {
 	}
 	if d := t.Dispatch; d != nil {
 		if d.TakenAt.IsZero() {
-			d.TakenAt, h.Took = e.At, at
+			d.TakenAt, h.Took = t.e.At, at
 		}
 		d.TakenBy = a.By
 	}
-	t.hear(e.By.Name, h)
+	t.hear(t.e.By.Name, h)
+}
+
+// hear notes that an agent did something about the task. A time before one that is
+// noted does not replace it.
+func (t change) hear(agent string, h Heard) {
+	later := func(a, b time.Time) time.Time {
+		if b.After(a) {
+			return b.UTC()
+		}
+		return a
+	}
+	if t.Heard == nil {
+		t.Heard = map[string]Heard{}
+	}
+	key := pipeline.FoldName(agent)
+	was := t.Heard[key]
+	t.Heard[key] = Heard{
+		At: later(was.At, h.At), Took: later(was.Took, h.Took), Given: later(was.Given, h.Given),
+		Progress: later(was.Progress, h.Progress), Ended: later(was.Ended, h.Ended),
+	}
 }

@@ -286,23 +286,3 @@ func (w *Wake) MaybeQueued() bool {
 
 // SameAgent reports whether two names mean one agent.
 func SameAgent(a, b string) bool { return a == b || pipeline.FoldName(a) == pipeline.FoldName(b) }
-
-// hear notes that an agent did something about the task. A time before one that is
-// noted does not replace it.
-func (t *Task) hear(agent string, h Heard) {
-	later := func(a, b time.Time) time.Time {
-		if b.After(a) {
-			return b.UTC()
-		}
-		return a
-	}
-	if t.Heard == nil {
-		t.Heard = map[string]Heard{}
-	}
-	key := pipeline.FoldName(agent)
-	was := t.Heard[key]
-	t.Heard[key] = Heard{
-		At: later(was.At, h.At), Took: later(was.Took, h.Took), Given: later(was.Given, h.Given),
-		Progress: later(was.Progress, h.Progress), Ended: later(was.Ended, h.Ended),
-	}
-}
