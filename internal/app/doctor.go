@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/durable"
@@ -222,7 +223,7 @@ func (d *doctor) secrets() {
 // and failed: together with the agents and the list all that status counts.
 func (d *doctor) health(v *view.View) {
 	ahead := false
-	for _, id := range v.Runner.Expected() {
+	for _, id := range heartbeat.Components {
 		c := v.Component(id)
 		switch f := c.Problem; {
 		case f == nil:
@@ -255,7 +256,7 @@ func (d *doctor) health(v *view.View) {
 
 // reported adds what the last runs of the components reported, each once.
 func (d *doctor) reported(v *view.View) {
-	for _, id := range v.Runner.Expected() {
+	for _, id := range heartbeat.Components {
 		for _, f := range v.Reported(v.Component(id)) {
 			check := "component"
 			if f.Task != 0 {

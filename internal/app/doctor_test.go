@@ -348,7 +348,7 @@ func TestDoctorUnits(t *testing.T) {
 	if code := Main([]string{"otm", "install", "--" + manager, "--user", "--dir", p.h.Dir}, s); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &said)
 	}
-	line := "otm install --" + manager + " --user --dir " + safe.Quote(p.h.Dir)
+	line := "otm install --" + manager + " --dir " + safe.Quote(p.h.Dir)
 	look := func(l explain.Level, text, hint string) {
 		t.Helper()
 		all := p.findings()
@@ -378,13 +378,13 @@ func TestDoctorUnits(t *testing.T) {
 	put(t, path, text+"\n")
 	look(explain.Warn, "units "+path+" is stale", line)
 	put(t, path, "mine\n")
-	look(explain.Warn, "units "+path+" is foreign", line)
+	look(explain.Warn, "units "+path+" is missing", line)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	look(explain.Warn, "units "+path+" is missing", line)
 	put(t, filepath.Join(p.h.Dir, "otm.toml"), "nonsense = 1\n")
 	look(explain.Fail, "unknown key", "edit "+safe.Quote(filepath.Join(p.h.Dir, "otm.toml")))
-	refuseStep(t, filepath.Dir(path), "lstat", syscall.EACCES)
-	look(explain.Fail, "units lstat ", "ls -ld "+safe.Quote(filepath.Dir(path))+"   # the user who runs this must be allowed to use it: id -un")
+	refuseStep(t, filepath.Dir(path), "read directory", syscall.EACCES)
+	look(explain.Fail, "units ", "ls -ld "+safe.Quote(filepath.Dir(path))+"   # the user who runs this must be allowed to use it: id -un")
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/page"
 	"otm/internal/safe"
@@ -127,7 +128,7 @@ func healthOf(v *view.View) page.Health {
 
 func componentsOf(v *view.View) []page.Component {
 	all := []page.Component{}
-	for _, id := range v.Runner.Expected() {
+	for _, id := range heartbeat.Components {
 		c := v.Component(id)
 		out := page.Component{ID: id, State: string(c.Health)}
 		switch b := c.Beat; {

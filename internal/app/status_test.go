@@ -154,7 +154,7 @@ func TestChangedConfigIsToldAtOnce(t *testing.T) {
 func TestStartsWhatWasInstalled(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
-	w.installed(false)
+	w.installed()
 	var errs strings.Builder
 	w.h.Err = &errs
 	if err := printComponents(w.h, w.view(), &statusReport{}); err != nil || !strings.Contains(errs.String(), "to start what was installed, run: otm install --") {

@@ -51,7 +51,7 @@ func lookAround(ctx context.Context, h *Home, fresh bool) (*view.View, error) {
 // runner is what keeps the components of a directory running.
 func runner(h *Home) view.Runner {
 	o := install.Find(h.Dir, h.Getenv)
-	return view.Runner{Installed: o != nil, Timers: o != nil && o.Timers, Start: startBy(o, h.Dir, h.Getenv), Apply: applyHint(o)}
+	return view.Runner{Installed: o != nil, Start: startBy(o, h.Dir, h.Getenv), Apply: applyHint(o)}
 }
 
 // walk brings the snapshot up to date.
@@ -86,11 +86,10 @@ func noteAge(h *Home, walk time.Time) {
 	h.Note("the board as it was %s", explain.Ago(walk, h.Now()))
 }
 
-// noteNothingStays says that no component stays running, unless timers are
-// known to run them.
+// noteNothingStays says that no component stays running.
 func noteNothingStays(h *Home, v *view.View) {
 	switch {
-	case v.AnyResident() || v.Runner.Timers:
+	case v.AnyResident():
 	case v.Runner.Installed:
 		h.Note("nothing stays running here; to start what was installed, run: %s", v.Runner.Start)
 	default:

@@ -101,7 +101,7 @@ func (w *whyWorld) woken(how func(n int, wake *pipeline.Wake), n int) {
 }
 
 // installed leaves a file as otm install writes it for this directory.
-func (w *whyWorld) installed(timers bool) {
+func (w *whyWorld) installed() {
 	w.Helper()
 	home := w.TempDir()
 	w.h.Getenv = func(key string) string { return map[string]string{"HOME": home}[key] }
@@ -109,7 +109,7 @@ func (w *whyWorld) installed(timers bool) {
 	if install.Native() == install.Launchd {
 		path = filepath.Join(home, "Library", "LaunchAgents", "ai.openclaw.otm-dispatcher.plist")
 	}
-	o := install.Options{Manager: install.Native(), User: true, Timers: timers, Dir: w.h.Dir}
+	o := install.Options{Manager: install.Native(), Dir: w.h.Dir}
 	put(w, path, "# "+o.Marker()+"\n")
 }
 
@@ -263,12 +263,8 @@ func TestWhy(t *testing.T) {
 		}, "otm-injector ran 0s ago and does not run any more", "otm up", true},
 		{"what was installed does not run", func(w *whyWorld) {
 			w.dropUpdate()
-			w.installed(false)
+			w.installed()
 		}, "otm-injector ran 0s ago and does not run any more", "otm install --", true},
-		{"timers run what was installed", func(w *whyWorld) {
-			w.dropUpdate()
-			w.installed(true)
-		}, "1 update of it waits in the inbox, the oldest for 0s", "", true},
 		{"woken for one that left the board", func(w *whyWorld) {
 			at := w.now.Add(-30 * time.Minute)
 			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
@@ -54,24 +52,16 @@ func (k *keeper) do(argv []string) error {
 	switch argv[1] {
 	case "daemon-reload":
 		k.loaded = k.w.files()
-	case "enable":
-		if argv[0] == "systemctl" {
-			return k.each(argv[2:], true, k.start)
-		}
-	case "try-restart":
-		return k.each(argv[2:], false, func(name string) error {
+	case "restart":
+		return k.each(argv[2:], func(name string) error {
 			k.stop(name)
 			return k.start(name)
 		})
 	case "disable":
-		return k.each(argv[2:], false, k.stop)
-	case "is-failed":
-		if !k.failed {
-			return errKeeper
-		}
+		return k.each(argv[2:], k.stop)
 	case "reset-failed":
 		k.failed = false
-	case "print", "kickstart":
+	case "print":
 		if !known {
 			return errKeeper
 		}
@@ -90,43 +80,33 @@ func (k *keeper) do(argv []string) error {
 	return nil
 }
 
-// each does something with those that run, or with those that do not.
-func (k *keeper) each(names []string, idle bool, do func(string) error) error {
+func (k *keeper) each(names []string, do func(string) error) error {
 	for _, name := range names {
-		if _, runs := k.runs[name]; runs != idle {
-			if err := do(name); err != nil {
-				return err
-			}
+		if err := do(name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// start starts one, an hour ago, by a file that is two hours old.
+// start starts one by the file that it has read.
 func (k *keeper) start(name string) error {
 	text, ok := k.loaded[name]
 	if !ok || k.failed {
 		return errKeeper
 	}
 	k.runs[name] = text
-	ago := func(path string, hours int) error {
-		at := time.Now().Add(-time.Duration(hours) * time.Hour)
-		return os.Chtimes(path, at, at)
+	for _, v := range (setup{Options: *readMarker([]byte(text)), Board: true}).services() {
+		if v.Name != name {
+			continue
+		}
+		l, err := lock.Acquire(k.w.Context(), heartbeat.ResidentLock(k.w.dir, v.Component), 0)
+		if err != nil {
+			return err
+		}
+		k.locks[name] = l
 	}
-	if err := ago(filepath.Join(k.w.folder, name), 2); err != nil {
-		return err
-	}
-	id := readMarker([]byte(text)).component(name)
-	if id == "" {
-		return nil
-	}
-	path := heartbeat.ResidentLock(k.w.dir, id)
-	l, err := lock.Acquire(k.w.Context(), path, 0)
-	if err != nil {
-		return err
-	}
-	k.locks[name] = l
-	return ago(path, 1)
+	return nil
 }
 
 func (k *keeper) stop(name string) error {
@@ -147,12 +127,8 @@ func (k *keeper) check(want, after string) {
 	}
 	files := k.w.files()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		text, runs := k.runs[name]
-		if timed := readMarker([]byte(files[name])).Timers && strings.HasSuffix(name, ".service") && name != "otm-board.service"; runs == timed {
-			k.w.Errorf("after %s: %s runs: %t", after, name, runs)
-		}
-		if runs && text != files[name] {
-			k.w.Errorf("after %s: %s runs by another text than its file has", after, name)
+		if text, runs := k.runs[name]; !runs || text != files[name] {
+			k.w.Errorf("after %s: %s runs: %t, and by another text than its file has", after, name, runs)
 		}
 	}
 	for name := range k.runs {
@@ -171,13 +147,11 @@ type installCase struct {
 }
 
 func installCases(manager flags) []installCase {
-	timers, remove := manager, manager
-	timers.timers, remove.uninstall = true, true
+	remove := manager
+	remove.uninstall = true
 	return []installCase{
 		{name: "install", now: manager},
 		{name: "changed", before: &manager, now: manager, change: true},
-		{name: "to timers", before: &manager, now: timers},
-		{name: "from timers", before: &timers, now: manager, change: true},
 		{name: "uninstall", before: &manager, now: remove},
 	}
 }
@@ -188,9 +162,6 @@ func (c *installCase) world(t *testing.T) *installWorld {
 	w := newInstallWorld(t)
 	w.keeper = newKeeper(w)
 	w.env["OTM_LOG_DIR"] = filepath.Join(w.home, "lo gs", "otm")
-	if !c.now.user {
-		w.euid = 0 // or so it seems
-	}
 	if c.before != nil {
 		if code := w.install(*c.before); code != 0 {
 			t.Fatalf("exit code %d: %s", code, &w.stderr)
@@ -203,23 +174,20 @@ func (c *installCase) world(t *testing.T) *installWorld {
 	return w
 }
 
-// done does it in the end, and looks at what it comes to. Then there is nothing left to do.
+// done does it in the end, and looks at what it comes to.
 func (c *installCase) done(w *installWorld, want, after string) {
 	w.Helper()
 	if code := w.install(c.now); code != 0 {
 		w.Errorf("after %s: exit code %d: %s", after, code, &w.stderr)
 	}
 	w.keeper.check(want, after)
-	if code := w.install(c.now); code != 0 || strings.Contains(strings.Join(w.called, "\n"), "restart") || strings.Contains(strings.Join(w.called, "\n"), "bootout") {
-		w.Errorf("after %s, once more: exit code %d: %q", after, code, w.called)
-	}
 }
 
 // Wherever the disk refuses a step, that is told, each file is as it was or as it should be, and
 // run again all is done.
 func TestInstallWhereTheDiskFails(t *testing.T) {
 	t.Parallel()
-	for _, manager := range []flags{{systemd: true, user: true}, {launchd: true}} {
+	for _, manager := range []flags{systemd, launchd} {
 		for _, c := range installCases(manager) {
 			t.Run(fmt.Sprintf("%s launchd %t", c.name, manager.launchd), func(t *testing.T) {
 				t.Parallel()
@@ -256,7 +224,7 @@ func TestInstallWhereTheDiskFails(t *testing.T) {
 // Whichever call to the manager fails, that is told with the call to be made, and run again all is done.
 func TestManagerFailsAtEachCall(t *testing.T) {
 	t.Parallel()
-	for _, manager := range []flags{{systemd: true, user: true}, {launchd: true}} {
+	for _, manager := range []flags{systemd, launchd} {
 		for _, c := range installCases(manager) {
 			want := ""
 			for n := 0; ; n++ { // in the first run none fails

@@ -17,132 +17,56 @@ import (
 	"otm/internal/safe"
 )
 
-// carryOut makes the files what they should be and has the services started.
+// carryOut makes the files what they should be and has the services restarted.
 // With --dry-run it prints what it would do.
-func (in *installer) carryOut(ctx context.Context, p *plan, owner account) error {
+func (in *installer) carryOut(ctx context.Context, p *plan) error {
 	if in.dryRun {
 		in.call = nil
 	} else {
 		in.reach(ctx)
 	}
-	failed := in.failedUnits(ctx, p.obsolete)
-	if err := in.stop(ctx, p.stop, owner); err != nil {
+	if err := in.commands(ctx, in.toStop(p.obsolete)); err != nil {
 		return err
 	}
-	if err := in.removeFiles(ctx, p.obsolete, owner); err != nil {
-		return err
-	}
-	for _, f := range p.files {
-		if !in.dryRun && f.action != "unchanged" {
-			if err := in.write(f); err != nil {
-				return err
-			}
+	for _, name := range p.obsolete {
+		if err := in.remove(name); err != nil {
+			return err
 		}
-		in.done(f.Name, f.action, f.Text)
 	}
-	if in.manager == Launchd {
-		return in.startJobs(ctx, p, owner)
+	var names []string
+	for _, f := range p.files {
+		if err := in.write(f); err != nil {
+			return err
+		}
+		names = append(names, f.Name)
 	}
-	return in.startUnits(ctx, p, failed)
+	return in.commands(ctx, in.toRestart(names))
+}
+
+func (in *installer) remove(name string) error {
+	if !in.dryRun {
+		if err := durable.Remove(filepath.Join(in.folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := durable.SyncDir(in.folder); err != nil {
+			return err
+		}
+	}
+	in.done(name, "removed", nil)
+	return nil
 }
 
 func (in *installer) write(f planned) error {
-	if err := os.MkdirAll(in.folder, 0o755); err != nil {
-		return err
-	}
-	return durable.ReplacePublic(filepath.Join(in.folder, f.Name), f.Text)
-}
-
-// makeLogDir makes the folder of the logs if it is outside the data directory:
-// launchd makes no folders, and a service in a sandbox cannot make one. Folders
-// that are made belong to the services' account.
-func (in *installer) makeLogDir(dir string, owner account) error {
-	if dir == "" || exists(dir) {
-		return nil
-	}
-	if err := in.makeLogDir(filepath.Dir(dir), owner); err != nil {
-		return err
-	}
-	err := durable.Mkdir(dir)
-	if err == nil && owner.uid != in.euid {
-		err = os.Chown(dir, owner.uid, owner.gid)
-	}
-	if err != nil {
-		os.Remove(dir) // else the next run would leave it to another owner
-	}
-	return err
-}
-
-// planRemoval lists the files of a data directory. Neither the directory nor its
-// configuration needs to be there.
-func (in *installer) planRemoval(dir string) (*plan, error) {
-	if !in.user && in.euid != 0 && !in.dryRun {
-		return nil, cli.Errorf(cli.Usage, "only root can remove from %q", in.folder).Hint("sudo otm install --%s --uninstall --dir %s", in.manager, safe.Quote(dir))
-	}
-	p := &plan{}
-	for _, name := range fileNames(in.manager) {
-		path := filepath.Join(in.folder, name)
-		found, err := readFile(path)
-		switch {
-		case err != nil:
-			return nil, err
-		case found == nil:
-			continue
-		case found.ours(dir):
-			p.obsolete = append(p.obsolete, name)
-			continue
-		case found.options == nil:
-			in.Warn("otm install did not write %q: it stays", path)
-		default:
-			in.Warn("%q is for the data directory %q: it stays", path, found.options.Dir)
+	if !in.dryRun && f.action != "unchanged" {
+		if err := os.MkdirAll(in.folder, 0o755); err != nil {
+			return err
 		}
-		in.done(name, "kept", nil)
-	}
-	if len(p.obsolete) == 0 {
-		in.Note("there is nothing that otm install wrote for %q", dir)
-	}
-	return p, nil
-}
-
-// failedUnits returns the units that systemd would go on listing as failed.
-func (in *installer) failedUnits(ctx context.Context, names []string) []string {
-	if in.manager != Systemd {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return !in.ask(ctx, in.systemctl("is-failed", "--quiet", name))
-	})
-}
-
-// removeFiles stops services and removes their files.
-func (in *installer) removeFiles(ctx context.Context, names []string, owner account) error {
-	if err := in.stop(ctx, names, owner); err != nil || len(names) == 0 {
-		return err
-	}
-	for _, name := range names {
-		if !in.dryRun {
-			if err := durable.Remove(filepath.Join(in.folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			in.unlink(name)
-		}
-		in.done(name, "removed", nil)
-	}
-	if in.dryRun {
-		return nil
-	}
-	return durable.SyncDir(in.folder)
-}
-
-// unlink removes the links of an enabled unit if systemctl could not.
-func (in *installer) unlink(name string) {
-	entries, _ := os.ReadDir(in.folder)
-	for _, e := range entries {
-		link := filepath.Join(in.folder, e.Name(), name)
-		if target, err := os.Readlink(link); err == nil && strings.HasSuffix(e.Name(), ".wants") && filepath.Base(target) == name {
-			os.Remove(link) // if it stays, systemd complains and goes on
+		if err := durable.ReplacePublic(filepath.Join(in.folder, f.Name), f.Text); err != nil {
+			return err
 		}
 	}
+	in.done(f.Name, f.action, f.Text)
+	return nil
 }
 
 // program is the program by which one speaks to the manager.
@@ -158,7 +82,7 @@ func (in *installer) program() string {
 func (in *installer) reach(ctx context.Context) {
 	why := in.program() + " is not here"
 	if in.call != nil && in.manager == Systemd {
-		out, err := in.call(ctx, in.systemctl("show", "--property=Version"))
+		out, err := in.call(ctx, []string{"systemctl", "--user", "show", "--property=Version"})
 		if err == nil {
 			return
 		}
@@ -169,8 +93,89 @@ func (in *installer) reach(ctx context.Context) {
 	}
 }
 
-// command runs a command of the manager, or only prints it if the manager cannot
+// command is a command to the manager.
+type command struct {
+	argv   []string
+	onlyIf []string // a question: the command is run if it ends with 0; nil: always
+	tries  int      // as often, with a pause in between; 0: once
+}
+
+// bootstrapTries is how often a job is handed to launchd: while the former job of
+// that name is ending, launchd refuses.
+const bootstrapTries = 10
+
+// toStop lists the commands that stop services and forget them.
+func (in *installer) toStop(names []string) []command {
+	if len(names) == 0 {
+		return nil
+	}
+	if in.manager == Systemd {
+		return []command{{argv: append([]string{"systemctl", "--user", "disable", "--now"}, names...)}}
+	}
+	var all []command
+	for _, name := range names {
+		all = append(all, bootOut(name))
+	}
+	return all
+}
+
+// toRestart lists the commands that have a manager read the files again and
+// restart the services. systemd starts no unit that failed too often, and goes on
+// listing one whose file is gone, until that is reset. launchd reads a file once.
+func (in *installer) toRestart(names []string) []command {
+	if in.manager == Systemd {
+		all := []command{
+			{argv: []string{"systemctl", "--user", "daemon-reload"}},
+			{argv: []string{"systemctl", "--user", "reset-failed", "otm-*.service"}},
+		}
+		if len(names) > 0 {
+			all = append(all, command{argv: append([]string{"systemctl", "--user", "enable"}, names...)},
+				command{argv: append([]string{"systemctl", "--user", "restart"}, names...)})
+		}
+		return all
+	}
+	var all []command
+	for _, name := range names {
+		all = append(all, bootOut(name), command{argv: []string{"launchctl", "enable", job(name)}},
+			command{argv: []string{"launchctl", "bootstrap", domain(), filepath.Join(in.folder, name)}, tries: bootstrapTries})
+	}
+	return all
+}
+
+// bootOut has launchd stop and forget a job that it knows.
+func bootOut(name string) command {
+	return command{argv: []string{"launchctl", "bootout", job(name)}, onlyIf: []string{"launchctl", "print", job(name)}}
+}
+
+// domain is where launchd keeps a user's jobs.
+func domain() string { return "gui/" + strconv.Itoa(os.Geteuid()) }
+
+func job(name string) string { return domain() + "/" + strings.TrimSuffix(name, ".plist") }
+
+// commands runs commands of the manager, or only prints them if the manager cannot
 // be reached.
+func (in *installer) commands(ctx context.Context, all []command) error {
+	for _, c := range all {
+		if in.call != nil && c.onlyIf != nil {
+			if _, err := in.call(ctx, c.onlyIf); err != nil {
+				continue
+			}
+		}
+		err := in.command(ctx, c.argv)
+		for try := 1; err != nil && try < c.tries && ctx.Err() == nil; try++ {
+			select {
+			case <-ctx.Done():
+			case <-time.After(in.pause):
+				err = in.command(ctx, c.argv)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (in *installer) command(ctx context.Context, argv []string) error {
 	shown := shellLine(argv)
 	in.report.Commands = append(in.report.Commands, ranCommand{Command: argv, Ran: in.call != nil})
@@ -190,129 +195,12 @@ func (in *installer) command(ctx context.Context, argv []string) error {
 	return nil
 }
 
-// ask runs a command that answers by its exit code.
-func (in *installer) ask(ctx context.Context, argv []string) bool {
-	if in.call == nil {
-		return false
+func shellLine(argv []string) string {
+	words := make([]string, len(argv))
+	for i, arg := range argv {
+		words[i] = safe.Quote(arg)
 	}
-	_, err := in.call(ctx, argv)
-	return err == nil
-}
-
-func (in *installer) systemctl(verb string, args ...string) []string {
-	argv := []string{"systemctl", verb}
-	if in.user {
-		argv = []string{"systemctl", "--user", verb}
-	}
-	return append(argv, args...)
-}
-
-// startUnits has systemd read the files again, start what is to run and restart
-// what has changed. failed are removed units that it would go on listing.
-func (in *installer) startUnits(ctx context.Context, p *plan, failed []string) error {
-	var enable, changed []string
-	for _, f := range p.files {
-		if f.Enable {
-			enable = append(enable, f.Name)
-			if f.restart {
-				changed = append(changed, f.Name)
-			}
-		}
-	}
-	lines := [][]string{in.systemctl("daemon-reload")}
-	if len(enable) > 0 && in.ask(ctx, in.systemctl("is-failed", append([]string{"--quiet"}, enable...)...)) {
-		failed = append(failed, enable...) // systemd starts no unit that failed too often
-	}
-	if len(failed) > 0 {
-		lines = append(lines, in.systemctl("reset-failed", failed...))
-	}
-	if len(changed) > 0 {
-		lines = append(lines, in.systemctl("try-restart", changed...))
-	}
-	if len(enable) > 0 {
-		lines = append(lines, in.systemctl("enable", append([]string{"--now"}, enable...)...))
-	}
-	for _, argv := range lines {
-		if err := in.command(ctx, argv); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stop has services stopped and forgotten.
-func (in *installer) stop(ctx context.Context, names []string, owner account) error {
-	if len(names) == 0 {
-		return nil
-	}
-	if in.manager == Systemd {
-		return in.command(ctx, in.systemctl("disable", append([]string{"--now"}, names...)...))
-	}
-	for _, name := range names {
-		job := in.job(name, owner)
-		if in.call != nil && !in.ask(ctx, []string{"launchctl", "print", job}) {
-			continue // launchd does not know it
-		}
-		if err := in.command(ctx, []string{"launchctl", "bootout", job}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// domain is where launchd keeps the jobs.
-func (in *installer) domain(owner account) string {
-	if in.user {
-		return "gui/" + strconv.Itoa(owner.uid)
-	}
-	return "system"
-}
-
-func (in *installer) job(name string, owner account) string {
-	return in.domain(owner) + "/" + strings.TrimSuffix(name, ".plist")
-}
-
-// startJobs hands the jobs to launchd, which reads a file once: a job whose file
-// has changed is removed from launchd first.
-func (in *installer) startJobs(ctx context.Context, p *plan, owner account) error {
-	for _, f := range p.files {
-		job := in.job(f.Name, owner)
-		var lines [][]string
-		known := in.ask(ctx, []string{"launchctl", "print", job})
-		if f.restart && (known || in.call == nil) {
-			lines, known = append(lines, []string{"launchctl", "bootout", job}), false
-		}
-		switch {
-		case !known:
-			lines = append(lines, []string{"launchctl", "enable", job}, []string{"launchctl", "bootstrap", in.domain(owner), filepath.Join(in.folder, f.Name)})
-		case f.Component != "": // it may have ended for good
-			lines = append(lines, []string{"launchctl", "kickstart", job})
-		}
-		for _, argv := range lines {
-			if err := in.commandAgain(ctx, argv); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// bootstrapTries is how often a job is handed to launchd: while the former job of
-// that name is ending, launchd refuses.
-const bootstrapTries = 10
-
-func (in *installer) commandAgain(ctx context.Context, argv []string) error {
-	for try := 1; ; try++ {
-		err := in.command(ctx, argv)
-		if err == nil || argv[1] != "bootstrap" || try == bootstrapTries {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(in.pause):
-		}
-	}
+	return strings.Join(words, " ")
 }
 
 // SupervisorEnv tells a program what runs it, where that is launchd.

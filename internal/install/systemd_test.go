@@ -14,11 +14,11 @@ import (
 // hostile is a path in which everything stands that means something to systemd.
 const hostile = `/srv/o t m/%h ${X} $Y "d'y\z é;#`
 
-// unitsFor is what most tests render.
-func unitsFor(own bool) setup {
+// units is what most tests render.
+func units() setup {
 	return setup{
-		Options: Options{Manager: Systemd, User: own, Dir: hostile, LogDir: "/srv/lo gs", Bin: "/opt/b %n $HOME é", Home: "/home/robin", Path: "/usr/bin:/opt/x y"},
-		Owner:   "daemon", Group: "daemon", Board: true, LocalBoard: true, LocalGateway: true, Workspaces: []string{"/srv/ws 1", "/srv/ws 2"},
+		Options: Options{Manager: Systemd, Dir: hostile, LogDir: "/srv/lo gs", Bin: "/opt/b %n $HOME é", Home: "/home/robin", Path: "/usr/bin:/opt/x y"},
+		Board:   true, Workspaces: []string{"/srv/ws 1", "/srv/ws 2"},
 	}
 }
 
@@ -31,14 +31,8 @@ func renderUnits(t *testing.T, c setup) map[string]string {
 	texts := map[string]string{}
 	for _, u := range all {
 		texts[u.Name] = string(u.Text)
-		if !slices.Contains(fileNames(Systemd), u.Name) {
-			t.Errorf("%s is not in fileNames: it would never be removed", u.Name)
-		}
 		if !strings.HasPrefix(texts[u.Name], "# "+c.Marker()+"\n") {
 			t.Errorf("%s does not begin with the marker", u.Name)
-		}
-		if u.Enable != strings.Contains(texts[u.Name], "\n[Install]\n") {
-			t.Errorf("%s: Enable is %v, which [Install] does not say", u.Name, u.Enable)
 		}
 	}
 	return texts
@@ -61,41 +55,23 @@ func unitNames(texts map[string]string) string {
 func TestWhichUnits(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name          string
-		timers, board bool
-		want          string
+		board bool
+		want  string
 	}{
-		{"residents", false, false, "otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
-		{"with a board", false, true, "otm-board.service otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
-		{"timers", true, true, "otm-board.service otm-completion-detector.service otm-completion-detector.timer otm-dispatcher.service otm-dispatcher.timer otm-sweeper.service otm-sweeper.timer otm-watcher.path"},
+		{false, "otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
+		{true, "otm-board.service otm-completion-detector.service otm-dispatcher.service otm-injector.service"},
 	}
 	for _, tt := range tests {
-		c := unitsFor(true)
-		c.Timers, c.Board = tt.timers, tt.board
+		c := units()
+		c.Board = tt.board
 		texts := renderUnits(t, c)
 		if got := unitNames(texts); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			t.Errorf("board %t: %s, want %s", tt.board, got, tt.want)
 		}
 		for name, text := range texts {
-			if wants := strings.Contains(text, "Wants=otm-board.service"); strings.HasSuffix(name, ".service") && wants != (tt.board && name != "otm-board.service") {
-				t.Errorf("%s: %s wants the board: %v", tt.name, name, wants)
+			if wants := strings.Contains(text, "Wants=otm-board.service"); wants != (tt.board && name != "otm-board.service") {
+				t.Errorf("%s wants the board: %v", name, wants)
 			}
-		}
-	}
-}
-
-// B85: no unit starts because something is there, which may stay there. B86: no
-// run may hang for ever.
-func TestNothingSpinsOrHangs(t *testing.T) {
-	t.Parallel()
-	c := unitsFor(true)
-	c.Timers = true
-	for name, text := range renderUnits(t, c) {
-		if strings.Contains(text, "PathExists") || strings.Contains(text, "DirectoryNotEmpty") {
-			t.Errorf("%s starts again and again:\n%s", name, text)
-		}
-		if strings.Contains(text, "Type=oneshot") && !regexp.MustCompile(`(?m)^TimeoutStartSec=[1-9]`).MatchString(text) {
-			t.Errorf("%s may hang:\n%s", name, text)
 		}
 	}
 }
@@ -103,19 +79,14 @@ func TestNothingSpinsOrHangs(t *testing.T) {
 // TestQuoting (B92): install-check.sh has systemd read such paths.
 func TestQuoting(t *testing.T) {
 	t.Parallel()
-	c := unitsFor(false)
-	c.Timers = true
-	texts := renderUnits(t, c)
+	texts := renderUnits(t, units())
 	for unit, wants := range map[string][]string{
 		"otm-dispatcher.service": {
-			`ExecStart="/opt/b %%n $HOME é/otm-dispatcher" --once`,
+			`ExecStart="/opt/b %%n $HOME é/otm-dispatcher" --every 2m`,
 			`Environment="OTM_DIR=/srv/o t m/%%h ${X} $Y \"d'y\\z é;#"`,
 			`ReadWritePaths="-/srv/o t m/%%h ${X} $Y \"d'y\\z é;#"`,
 			`ReadWritePaths="-/srv/lo gs"`, `ReadWritePaths="-/srv/ws 1"`, `ReadWritePaths="-/srv/ws 2"`,
-			`RequiresMountsFor="/srv/o t m/%%h ${X} $Y \"d'y\\z é;#"`,
-			`User=daemon`, `Group=daemon`,
 		},
-		"otm-watcher.path": {`PathChanged=/srv/o t m/%%h ${X} $Y "d'y\z é;#/new-tasks`, `PathChanged=/srv/o t m/%%h ${X} $Y "d'y\z é;#/task-updates`},
 	} {
 		for _, want := range wants {
 			if !slices.Contains(lines(texts[unit]), want) {
@@ -140,21 +111,14 @@ func TestUnitsOfStartedAgents(t *testing.T) {
 	t.Parallel()
 	sandbox := regexp.MustCompile(`^(Protect|Private|Restrict[A-Z].*=yes|RestrictAddress|NoNew|ReadWrite|SystemCall|Memory|Capability|Lock|UMask|Device|IPAddress|Remove|Keyring)`)
 	isSandbox := func(l string) bool { return sandbox.MatchString(l) }
-	for _, own := range []bool{true, false} {
-		for _, timers := range []bool{true, false} {
-			c := unitsFor(own)
-			c.Exec, c.Timers = true, timers
-			for name, text := range renderUnits(t, c) {
-				if !strings.HasSuffix(name, ".service") {
-					continue
-				}
-				l := lines(text)
-				if starts := name == "otm-dispatcher.service"; slices.ContainsFunc(l, isSandbox) == starts {
-					t.Errorf("%s, sandbox %v:\n%s", name, !starts, text)
-				} else if slices.Contains(l, "KillMode=process") != starts || slices.Contains(l, `Environment="PATH=/opt/b %%n $HOME é:/usr/bin:/opt/x y"`) != starts {
-					t.Errorf("%s, KillMode and PATH:\n%s", name, text)
-				}
-			}
+	c := units()
+	c.Exec = true
+	for name, text := range renderUnits(t, c) {
+		l := lines(text)
+		if starts := name == "otm-dispatcher.service"; slices.ContainsFunc(l, isSandbox) == starts {
+			t.Errorf("%s, sandbox %v:\n%s", name, !starts, text)
+		} else if slices.Contains(l, "KillMode=process") != starts || slices.Contains(l, `Environment="PATH=/opt/b %%n $HOME é:/usr/bin:/opt/x y"`) != starts {
+			t.Errorf("%s, KillMode and PATH:\n%s", name, text)
 		}
 	}
 }
@@ -169,28 +133,10 @@ func TestPrivateTmp(t *testing.T) {
 		"token":     func(c *setup) { c.Reads = []string{"/tmp/token"} },
 		"":          func(c *setup) { c.Dir = "/tmpfs/otm" },
 	} {
-		c := unitsFor(true)
+		c := units()
 		change(&c)
 		if got := strings.Contains(renderUnits(t, c)["otm-dispatcher.service"], "PrivateTmp=yes"); got != (name == "") {
 			t.Errorf("with %q in /tmp, PrivateTmp is %v", name, got)
-		}
-	}
-}
-
-// TestOnlyLoopback: the network is closed only where nothing outside is spoken to.
-func TestOnlyLoopback(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ board, gateway, injector, dispatcher bool }{
-		{true, true, true, true}, {true, false, true, false}, {false, true, false, false},
-	} {
-		c := unitsFor(false)
-		c.LocalBoard, c.LocalGateway = tt.board, tt.gateway
-		texts := renderUnits(t, c)
-		if got := strings.Contains(texts["otm-injector.service"], "IPAddressDeny=any"); got != tt.injector {
-			t.Errorf("%+v: the injector's network is closed: %v", tt, got)
-		}
-		if got := strings.Contains(texts["otm-dispatcher.service"], "IPAddressDeny=any"); got != tt.dispatcher {
-			t.Errorf("%+v: the dispatcher's network is closed: %v", tt, got)
 		}
 	}
 }
@@ -212,7 +158,7 @@ func analyze(t *testing.T) string {
 // write writes all units and the programs that they start.
 func writeUnits(t *testing.T, c setup) (dir string, paths []string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "") // a short path: units of the system have sockets below it
+	dir, err := os.MkdirTemp("", "") // a short path: a manager has sockets below it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,17 +186,13 @@ func TestVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 16 {
-		c := unitsFor(i&1 == 0)
-		c.Timers, c.Exec, c.Board, c.Bin = i&2 == 0, i&4 == 0, i&8 == 0, bin
-		t.Run(fmt.Sprintf("user=%v timers=%v exec=%v board=%v", c.User, c.Timers, c.Exec, c.Board), func(t *testing.T) {
+	for i := range 4 {
+		c := units()
+		c.Exec, c.Board, c.Bin = i&1 == 0, i&2 == 0, bin
+		t.Run(fmt.Sprintf("exec=%v board=%v", c.Exec, c.Board), func(t *testing.T) {
 			t.Parallel()
 			dir, paths := writeUnits(t, c)
-			manager := "--system"
-			if c.User {
-				manager = "--user"
-			}
-			cmd := exec.Command(program, append([]string{manager, "verify", "--man=no"}, paths...)...)
+			cmd := exec.Command(program, append([]string{"--user", "verify", "--man=no"}, paths...)...)
 			cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "SYSTEMD_LOG_LEVEL=warning")
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("systemd-analyze verify: %v\n%s", err, out)
@@ -272,11 +214,8 @@ func TestScore(t *testing.T) {
 		c     setup
 		limit float64
 	}{
-		{"system", unitsFor(false), 2},
-		{"system, Slack", func() setup { c := unitsFor(false); c.LocalBoard = false; return c }(), 2},
-		{"user", unitsFor(true), 6},
-		{"system, agents are started", func() setup { c := unitsFor(false); c.Exec = true; return c }(), 10},
-		{"user, agents are started", func() setup { c := unitsFor(true); c.Exec = true; return c }(), 10},
+		{"hardened", units(), 6},
+		{"agents are started", func() setup { c := units(); c.Exec = true; return c }(), 10},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

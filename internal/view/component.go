@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"otm/heartbeat"
 	"otm/internal/explain"
@@ -31,15 +30,6 @@ type Component struct {
 	Found []explain.Finding
 	// OldConfig reports whether otm.toml was changed since its process started.
 	OldConfig bool
-}
-
-// Expected lists the components that should run: where timers run them, no
-// watcher does.
-func (r Runner) Expected() []string {
-	if r.Timers {
-		return []string{heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector}
-	}
-	return heartbeat.Components
 }
 
 // Components reads how each component is, in the order in which people read
@@ -73,10 +63,6 @@ func residentPath(dir, id string) string {
 	return filepath.Join(dir, "locks", id+".resident")
 }
 
-// timerPause is how long timers may leave the injector alone: the specification
-// has its sweeper run every ten minutes, so that it is not late at five.
-const timerPause = 15 * time.Minute
-
 // judge decides how the component is. lastPID is the process that last stayed
 // for it; 0: none did.
 func (c *Component) judge(s Sources, lastPID int) {
@@ -86,8 +72,6 @@ func (c *Component) judge(s Sources, lastPID int) {
 		c.Problem = &f
 	}
 	b := c.Beat
-	timely := c.State == heartbeat.Green ||
-		c.State == heartbeat.Yellow && c.ID == heartbeat.Injector && s.Runner.Timers && s.Now.Sub(b.LastRun) <= timerPause
 	switch {
 	case c.Err != nil:
 		c.Health = heartbeat.Red
@@ -96,7 +80,7 @@ func (c *Component) judge(s Sources, lastPID int) {
 		about(explain.ComponentNever)
 	case c.State == heartbeat.ClockError:
 		about(explain.ComponentAhead, "at", b.LastRun)
-	case !timely:
+	case c.State != heartbeat.Green:
 		about(explain.ComponentLate, "at", b.LastRun)
 	case !c.Resident && !mayBeTimed(s.Runner, b, lastPID):
 		c.Health = heartbeat.Red
@@ -175,13 +159,10 @@ func (s *Sources) logOf(id string) string {
 }
 
 // mayBeTimed reports whether a component that no process stays for may run
-// again by itself: timers start it. Without otm install nobody knows; then it
-// counts as timed unless the last process to run it was one that stayed.
+// again by itself, as cron makes it. What otm install wrote stays. Without that
+// nobody knows; then it counts as timed unless the last process to run it stayed.
 func mayBeTimed(r Runner, b *heartbeat.Beat, lastPID int) bool {
-	if r.Installed {
-		return r.Timers
-	}
-	return b.PID == 0 || b.PID != lastPID
+	return !r.Installed && (b.PID == 0 || b.PID != lastPID)
 }
 
 // Has reports whether the last run of the component noted a finding.

@@ -31,7 +31,7 @@ func (v *View) Problems() []explain.Finding {
 	if f := v.OldConfig(); f != nil {
 		add(*f)
 	}
-	for _, id := range v.Runner.Expected() {
+	for _, id := range heartbeat.Components {
 		c := v.Component(id)
 		if c.Problem != nil {
 			add(*c.Problem)
@@ -61,7 +61,7 @@ func (v *View) Problems() []explain.Finding {
 // have.
 func (v *View) OldConfig() *explain.Finding {
 	var old []string
-	for _, id := range v.Runner.Expected() {
+	for _, id := range heartbeat.Components {
 		if v.Component(id).OldConfig && id != heartbeat.Watcher { // a part of the injector
 			old = append(old, id)
 		}

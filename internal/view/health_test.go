@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,11 +10,11 @@ import (
 )
 
 // TestC18OneJudgement: the age of a heartbeat and what it says make one word. A
-// component that timers run is not late before its timer is due.
+// component that cron runs is not ended while it is not late.
 func TestC18OneJudgement(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
-	timers, residents := Runner{Installed: true, Timers: true}, Runner{Installed: true}
+	timed, residents := Runner{}, Runner{Installed: true}
 	for _, tt := range []struct {
 		name    string
 		id      string
@@ -25,15 +24,13 @@ func TestC18OneJudgement(t *testing.T) {
 		want    heartbeat.State
 		problem explain.Code
 	}{
-		{"well", heartbeat.Injector, time.Second, timers, heartbeat.Success, heartbeat.Green, ""},
-		{"a run with failures", heartbeat.Injector, time.Second, timers, heartbeat.Partial, heartbeat.Yellow, explain.RunNote},
-		{"a run that failed", heartbeat.Injector, time.Second, timers, heartbeat.Error, heartbeat.Red, explain.ComponentFailing},
-		{"its timer is not due", heartbeat.Injector, 9 * time.Minute, timers, heartbeat.Success, heartbeat.Green, ""},
-		{"its timer is due", heartbeat.Injector, 16 * time.Minute, timers, heartbeat.Success, heartbeat.Red, explain.ComponentLate},
-		{"ahead of the clock", heartbeat.Injector, -time.Minute, timers, heartbeat.Success, heartbeat.ClockError, explain.ComponentAhead},
+		{"well", heartbeat.Injector, time.Second, timed, heartbeat.Success, heartbeat.Green, ""},
+		{"a run with failures", heartbeat.Injector, time.Second, timed, heartbeat.Partial, heartbeat.Yellow, explain.RunNote},
+		{"a run that failed", heartbeat.Injector, time.Second, timed, heartbeat.Error, heartbeat.Red, explain.ComponentFailing},
+		{"very late", heartbeat.Injector, 16 * time.Minute, timed, heartbeat.Success, heartbeat.Red, explain.ComponentLate},
+		{"ahead of the clock", heartbeat.Injector, -time.Minute, timed, heartbeat.Success, heartbeat.ClockError, explain.ComponentAhead},
 		{"a resident that is late", heartbeat.Injector, 9 * time.Minute, residents, heartbeat.Success, heartbeat.Yellow, explain.ComponentLate},
-		{"late, and nobody knows what runs it", heartbeat.Injector, 9 * time.Minute, Runner{}, heartbeat.Success, heartbeat.Yellow, explain.ComponentLate},
-		{"late", heartbeat.Dispatcher, 9 * time.Minute, timers, heartbeat.Success, heartbeat.Yellow, explain.ComponentLate},
+		{"late", heartbeat.Dispatcher, 9 * time.Minute, timed, heartbeat.Success, heartbeat.Yellow, explain.ComponentLate},
 		{"a resident that ended", heartbeat.Dispatcher, time.Second, residents, heartbeat.Success, heartbeat.Red, explain.ComponentEnded},
 	} {
 		b := &heartbeat.Beat{LastRun: now.Add(-tt.age), Result: tt.result}
@@ -61,15 +58,12 @@ func TestC18OneJudgement(t *testing.T) {
 	} {
 		b := &heartbeat.Beat{LastRun: now, Result: heartbeat.Partial, Findings: []explain.Finding{tt.found}}
 		c := Component{ID: heartbeat.Dispatcher, Beat: b, State: heartbeat.Green}
-		if c.judge(Sources{Now: now, Runner: timers}, 0); c.Health != tt.want || c.Problem != nil {
+		if c.judge(Sources{Now: now, Runner: timed}, 0); c.Health != tt.want || c.Problem != nil {
 			t.Errorf("%s: %q with %v, want %q", tt.found.Code, c.Health, c.Problem, tt.want)
 		}
 	}
 	c := Component{ID: heartbeat.Injector, Err: errors.New("no"), State: heartbeat.Red}
 	if c.judge(Sources{Now: now}, 0); c.Health != heartbeat.Red || c.Problem.Code != explain.ComponentUnknown {
 		t.Errorf("a heartbeat that cannot be read: %+v", c)
-	}
-	if slices.Contains(timers.Expected(), heartbeat.Watcher) || !slices.Contains(residents.Expected(), heartbeat.Watcher) || !slices.Contains(Runner{}.Expected(), heartbeat.Watcher) {
-		t.Error("a watcher is expected where only timers run, or not where one should run")
 	}
 }

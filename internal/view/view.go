@@ -48,7 +48,6 @@ type Sources struct {
 // Runner is what keeps the components running.
 type Runner struct {
 	Installed bool   // otm install wrote units for this directory
-	Timers    bool   // the units are timers: no process stays
 	Start     string // the command that starts the components
 	Apply     string // what makes them take up a changed otm.toml
 }

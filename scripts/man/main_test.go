@@ -32,7 +32,7 @@ func TestPagesOfAllCommands(t *testing.T) {
 	}
 	for file, wants := range map[string][]string{
 		"otm.1":         {`"OTM" "1" "Nov 2023" "otm v1.2.3" "OTM"`, "otm-install(1)", "data directory (default: OTM_DIR"},
-		"otm-install.1": {"otm-install - Let systemd or launchd run the services", "otm install --systemd --user --dry-run\n", "\\fB--dry-run\\fP", "otm(1)"},
+		"otm-install.1": {"otm-install - Let systemd or launchd run the services", "otm install --systemd --dry-run\n", "\\fB--dry-run\\fP", "otm(1)"},
 		"otm-create.1":  {"  otm-create --from - <<'EOF'\n  {\"title\":\"Fix the login page\",", "\\fB--priority\\fP=\"normal\""},
 		"otm-update.1":  {"otm-update --task-id T-00033 --status in_progress\n"},
 	} {
