@@ -57,7 +57,6 @@ var stateFiles = []stateFile{
 	{path: "data dir/board/rows.jsonl", says: `otm: error: .*rows.jsonl`, kept: true, but: "cut"}, // shorter, it is an older board
 	{path: "data dir/board/token", says: `token file ".*" holds no token`, kept: true, but: "cut"},
 	{path: "data dir/board/endpoint.json"},
-	{path: "data dir/board/page/key", says: `key ".*" is damaged: remove it`, kept: true},
 	{path: "data dir/history.jsonl", says: `it was archived at .* and history.jsonl does not have it|history.jsonl`},
 	{path: "data dir/otm-injector-state.json"},
 	{path: "data dir/otm-dispatcher-state.json"},

@@ -112,7 +112,7 @@ func TestPageLive(t *testing.T) {
 }
 
 // The board is killed while the page is open: the page says so, keeps what is
-// typed, and goes on when the board is back, as if nothing had been.
+// typed, and goes on when the board is back and the person has signed in again.
 func TestPageBoardKilled(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, seed{title: "One", status: "agent_done", agent: "devdas"})
@@ -133,8 +133,11 @@ func TestPageBoardKilled(t *testing.T) {
 	if got := strings.TrimSuffix(strings.TrimPrefix(o.page(), "http://"), "/"); got != address {
 		t.Skipf("the port was taken by somebody else: %s", got)
 	}
+	tab.until("the page to be locked", `!document.getElementById("locked").hidden`)
+	tab.do(chromedp.Navigate(o.link)) // only what stands behind # changes
 	tab.column("other", "Made meanwhile")
 	tab.until("the connection", `document.getElementById("connection").hidden`)
+	tab.card("One")
 	tab.click(`#sendBackForm [type="submit"]`)
 	tab.column("assigned", "typed before")
 }
@@ -176,10 +179,7 @@ func serveBrittle(t *testing.T) (b *brittle, change func(), newLink func() strin
 	t.Helper()
 	b = &brittle{title: "One"}
 	dir := filepath.Join(t.TempDir(), "page")
-	s, err := page.New(page.Options{Source: b, Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := page.New(page.Options{Source: b, Dir: dir})
 	changed := make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -28,7 +28,7 @@ func newPageDoor(h *Home) pageDoor {
 	return pageDoor{boardDir: h.boardDir(), slack: h.Config.Slack.ListID != "", boards: h.boards(), now: h.Now}
 }
 
-// dir is the folder of the key of the page's sessions and of the unused codes.
+// dir is the folder of the unused codes.
 func (d pageDoor) dir() string { return filepath.Join(d.boardDir, "page") }
 
 // link adds a new code to the page's address.

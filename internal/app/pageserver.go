@@ -95,10 +95,7 @@ func opened(ctx context.Context, h *Home, open func(*runningPage) error) (*runni
 
 func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	source := newPageSource(h, p.log)
-	pages, err := newPages(h, source, p.log)
-	if err != nil {
-		return err
-	}
+	pages := newPages(h, source, p.log)
 	person := board.Identity{Token: "xoxp-otm-" + strings.ToLower(rand.Text()), UserID: board.HumanUser, Unlimited: true}
 	o.Dir, o.Log, o.Now = h.boardDir(), p.log, h.Now
 	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, pages.Handler()
@@ -155,10 +152,7 @@ func openSlackPage(h *Home, p *runningPage) error {
 	if err := durable.Mkdir(h.boardDir()); err != nil {
 		return err
 	}
-	pages, err := newPages(h, newPageSource(h, p.log), p.log)
-	if err != nil {
-		return err
-	}
+	pages := newPages(h, newPageSource(h, p.log), p.log)
 	listener, err := board.Bind(h.Config.Board.Listen)
 	if err != nil {
 		return err
@@ -179,7 +173,7 @@ func openSlackPage(h *Home, p *runningPage) error {
 	return nil
 }
 
-func newPages(h *Home, source page.Source, log *slog.Logger) (*page.Server, error) {
+func newPages(h *Home, source page.Source, log *slog.Logger) *page.Server {
 	return page.New(page.Options{
 		Source: source, Dir: newPageDoor(h).dir(), Log: log, Now: h.Now,
 		Bearer: func() string {

@@ -1,142 +1,111 @@
 package page
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"io/fs"
-	"net"
 	"net/http"
-	"strconv"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
+
+	"otm/internal/durable"
 )
 
-// signIn is what a browser gets when it signs in: what it sends with each
-// request to this process, and what buys the next pass, if it has a key.
-type signIn struct {
-	Pass    string `json:"pass"`
-	Session string `json:"session,omitempty"`
+// LinkLife is how long the code of a link works.
+const LinkLife = time.Minute
+
+// linkPrefix begins the names of the files that stand for unused codes.
+const linkPrefix = "link-"
+
+// NewLink makes a code for the page of dir that works once, within a minute.
+// Any process of the user may make one. The disk holds its hash, durable on
+// return.
+func NewLink(dir string, now time.Time) (string, error) {
+	if err := durable.MkdirAll(dir); err != nil {
+		return "", err
+	}
+	sweepLinks(dir, now)
+	code := strings.ToLower(rand.Text())
+	return code, durable.WriteNew(linkPath(dir, code), []byte(now.UTC().Format(time.RFC3339Nano)+"\n"))
 }
 
-// session exchanges a link's code for a pass and, if the browser sends the
-// public half of a key, a session.
-func (s *Server) session(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Code string `json:"code"`
-		Key  string `json:"key"`
-	}
-	if !readJSON(w, r, maxSignInBody, &body) {
-		return
-	}
-	if body.Key != "" && parsePublic(body.Key) == nil {
-		refuse(w, http.StatusBadRequest, "the key is no point of P-256", "")
-		return
-	}
-	good, err := useLink(s.opts.Dir, body.Code, s.opts.Now())
-	if err != nil {
-		s.fail(w, "exchange a link", err)
-		return
-	}
-	if !good {
-		refuse(w, http.StatusUnauthorized, "the code was used already, or is older than a minute", "otm board --link")
-		return
-	}
-	key, err := loadKey(s.opts.Dir)
-	if err != nil {
-		s.fail(w, "read the key of the sessions", err)
-		return
-	}
-	s.admit(w, r, key, body.Key)
+func linkPath(dir, code string) string {
+	sum := sha256.Sum256([]byte(code))
+	return filepath.Join(dir, linkPrefix+hex.EncodeToString(sum[:]))
 }
 
-// pass exchanges a session, and proof that the browser holds its key, for a
-// pass and a session that lasts longer.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Session string `json:"session"`
-		Proof   string `json:"proof"`
-	}
-	if !readJSON(w, r, maxSignInBody, &body) {
-		return
-	}
-	key, err := readKey(s.opts.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.fail(w, "read the key of the sessions", err)
-		return
-	}
-	public := ""
-	if err == nil {
-		public = sessionKey(key, body.Session, port(r), s.opts.Now())
-	}
-	if public == "" || !s.run.proves(public, body.Proof) {
-		s.notSignedIn(w)
-		return
-	}
-	s.admit(w, r, key, public)
-}
-
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, key []byte, public string) {
-	now := s.opts.Now()
-	in := signIn{Pass: s.run.pass(key, now)}
-	if public != "" {
-		in.Session = newSession(key, port(r), public, now)
-	}
-	answer(w, http.StatusOK, in)
-}
-
-// port is the port on which a request came in, as the system tells it: the
-// request itself could claim any.
-func port(r *http.Request) string {
-	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
-		return strconv.Itoa(addr.Port)
-	}
-	return ""
-}
-
-// tokenOf returns the token in the header of a request; "" if there is none.
-func tokenOf(r *http.Request) string {
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return token
-}
-
-func (s *Server) bearsToken(r *http.Request) bool {
-	if s.opts.Bearer == nil {
-		return false
-	}
-	token := s.opts.Bearer()
-	return token != "" && subtle.ConstantTimeCompare([]byte(tokenOf(r)), []byte(token)) == 1
-}
-
-// maySee reports whether a request bears a pass, or the token. It reads the
-// key each time, so that removing the key ends all sessions.
-func (s *Server) maySee(r *http.Request) (bool, error) {
-	if s.bearsToken(r) {
-		return true, nil
-	}
-	key, err := readKey(s.opts.Dir)
+// useLink uses a code up, and reports whether it was good. Removing its file
+// decides who was first.
+func useLink(dir, code string, now time.Time) (bool, error) {
+	path := linkPath(dir, code)
+	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && s.run.admits(tokenOf(r), key, s.opts.Now()), err
+	if err != nil {
+		return false, err
+	}
+	if err := durable.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil // another request was faster
+	} else if err != nil {
+		return false, err
+	}
+	made, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(data)))
+	if err != nil {
+		return false, nil
+	}
+	age := now.Sub(made)
+	return age >= -time.Second && age <= LinkLife, nil
 }
 
-// signedIn lets those through who may see the page. It looks at headers only.
-func (s *Server) signedIn(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		may, err := s.maySee(r)
-		if err != nil {
-			s.fail(w, "read the key of the sessions", err)
-			return
+// sweepLinks removes codes that nobody used in time.
+func sweepLinks(dir string, now time.Time) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), linkPrefix) && now.Sub(info.ModTime()) > LinkLife {
+			os.Remove(filepath.Join(dir, e.Name()))
 		}
-		if !may {
-			s.notSignedIn(w)
-			return
-		}
-		next(w, r)
 	}
 }
 
-// notSignedIn refuses with the challenge, which a browser with a session signs
-// to get a pass.
-func (s *Server) notSignedIn(w http.ResponseWriter) {
-	answer(w, http.StatusUnauthorized, map[string]string{"error": "not signed in", "hint": "otm board --link", "challenge": s.run.challenge})
+// session exchanges a link's code for the pass of this process.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Code string `json:"code"`
+	}
+	if !readJSON(w, r, maxSignInBody, &body) {
+		return
+	}
+	good, err := useLink(s.opts.Dir, body.Code, s.opts.Now())
+	switch {
+	case err != nil:
+		s.fail(w, "exchange a link", err)
+	case !good:
+		refuse(w, http.StatusUnauthorized, "the code was used already, or is older than a minute", "otm board --link")
+	default:
+		answer(w, http.StatusOK, map[string]string{"pass": s.pass})
+	}
+}
+
+// signedIn lets those through who bear the pass or the token. It looks at
+// headers only.
+func (s *Server) signedIn(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if bears(r, s.pass) || s.opts.Bearer != nil && bears(r, s.opts.Bearer()) {
+			next(w, r)
+			return
+		}
+		refuse(w, http.StatusUnauthorized, "not signed in", "otm board --link")
+	}
+}
+
+// bears reports whether a request has a secret in its header; "" is none.
+func bears(r *http.Request, secret string) bool {
+	got, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return secret != "" && subtle.ConstantTimeCompare([]byte(got), []byte(secret)) == 1
 }

@@ -7,14 +7,12 @@
 // Every local user can reach loopback, so the page asks people to sign in. The
 // link that OTM prints holds a code behind #, which no server log and no
 // Referer header contains. A code works once, within a minute: removing its file
-// is the exchange. The browser gets a pass and a session for it.
+// is the exchange. The browser gets the pass of this process, and sends it in a
+// header of each request.
 //
-// Each request bears the pass in a header. A pass ends with this process, and
-// after passLife. The session buys the next pass: from a server with the same
-// key on the same port, together with a signature of that server's challenge by
-// a key that the browser keeps and no script can read. app.js has the other
-// half. Cookies would go to every port of this host, also to other users'
-// servers.
+// The pass ends with the process, so a server that later takes this port finds
+// nothing of use in the browser; nor does a person stay signed in. Cookies would
+// go to every port of this host, also to other users' servers.
 //
 // # What is refused
 //

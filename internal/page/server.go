@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"crypto/rand"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ const doTime = 45 * time.Second
 // Options configure a Server.
 type Options struct {
 	Source Source
-	Dir    string           // holds the key of sessions and the unused codes
+	Dir    string           // holds the unused codes
 	Bearer func() string    // a token that may act for a person's tools; nil or "": none
 	Log    *slog.Logger     // nil: no log
 	Now    func() time.Time // nil: time.Now
@@ -46,24 +47,19 @@ type Options struct {
 // Server serves the page. Run must be running for pages to be live.
 type Server struct {
 	opts Options
-	run  run
+	pass string // what a browser sends with each request, once it has signed in
 	hub  *hub
 }
 
-// New returns a server. The error is that of reading or making its key.
-func New(o Options) (*Server, error) {
+// New returns a server.
+func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if _, err := loadKey(o.Dir); err != nil {
-		return nil, err
-	}
-	s := &Server{opts: o, run: newRun()}
-	s.hub = newHub(o.Source, o.Now, o.Log)
-	return s, nil
+	return &Server{opts: o, pass: strings.ToLower(rand.Text()), hub: newHub(o.Source, o.Now, o.Log)}
 }
 
 // Run keeps the pages up to date until ctx ends. A value from one of changed
@@ -86,7 +82,6 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /page/app.css", file("app.css"))
 	mux.HandleFunc("GET /page/icon.svg", file("icon.svg"))
 	mux.HandleFunc("POST /page/session", s.session)
-	mux.HandleFunc("POST /page/pass", s.pass)
 	mux.HandleFunc("GET /page/state", s.signedIn(s.state))
 	mux.HandleFunc("GET /page/events", s.signedIn(s.events))
 	mux.HandleFunc("GET /page/task", s.signedIn(s.detail))

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -82,20 +81,13 @@ const bearer = "xoxb-otm-secret"
 func newServer(t *testing.T) (*Server, *fake) {
 	t.Helper()
 	f := newFake()
-	s, err := New(Options{Source: f, Dir: filepath.Join(t.TempDir(), "page"), Bearer: func() string { return bearer }, Now: func() time.Time { return noon }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, f
+	return New(Options{Source: f, Dir: filepath.Join(t.TempDir(), "page"), Bearer: func() string { return bearer }, Now: func() time.Time { return noon }}), f
 }
 
 // ask makes a request of its own page, with a session; change makes it another.
 func ask(s *Server, method, path, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://127.0.0.1:18780"+path, strings.NewReader(body))
-	key, err := readKey(s.opts.Dir)
-	if err == nil {
-		r.Header.Set("Authorization", "Bearer "+s.run.pass(key, noon))
-	}
+	r.Header.Set("Authorization", "Bearer "+s.pass)
 	if method == http.MethodPost {
 		r.Header.Set("Origin", "http://127.0.0.1:18780")
 		r.Header.Set("Content-Type", "application/json")
@@ -182,10 +174,6 @@ func TestGuards(t *testing.T) {
 		{"session, no JSON", "POST", "/page/session", "{", header("Authorization", ""), 400},
 		{"session, as a form", "POST", "/page/session", "code=x", header("Authorization", "", "Content-Type", "application/x-www-form-urlencoded"), 415},
 		{"session, too large", "POST", "/page/session", `{"code":"` + strings.Repeat("x", maxSignInBody) + `"}`, header("Authorization", ""), 400},
-		{"session, an odd key", "POST", "/page/session", `{"code":"x","key":"04ff"}`, header("Authorization", ""), 400},
-		{"pass, of another page", "POST", "/page/pass", `{}`, header("Origin", "http://evil.test"), 403},
-		{"pass, nothing", "POST", "/page/pass", `{}`, header("Authorization", ""), 401},
-		{"pass, too large", "POST", "/page/pass", `{"proof":"` + strings.Repeat("x", maxSignInBody) + `"}`, nil, 400},
 		{"session, a wrong code", "POST", "/page/session", `{"code":"x"}`, header("Authorization", ""), 401},
 		{"page", "GET", "/", "", header("Authorization", ""), 200},
 		{"permalink", "GET", "/lists/T1/F1", "", header("Authorization", ""), 200},
@@ -235,49 +223,6 @@ func TestNoBearer(t *testing.T) {
 	}
 }
 
-func keyOf(t testing.TB, s *Server) []byte {
-	t.Helper()
-	key, err := readKey(s.opts.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// Who removes the key ends the sessions, at once; a new link begins others.
-func TestKeyRemoved(t *testing.T) {
-	t.Parallel()
-	s, _ := newServer(t)
-	pass := s.run.pass(keyOf(t, s), noon)
-	old := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+pass) }
-	if w := ask(s, "GET", "/page/task?row=Rec1", "", old); w.Code != 200 {
-		t.Fatalf("before: status %d", w.Code)
-	}
-	if err := os.Remove(keyPath(s.opts.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // signing in makes a key
-		for _, path := range []string{"/page/task?row=Rec1", "/page/events"} {
-			if w := ask(s, "GET", path, "", old); w.Code != 401 || strings.Contains(w.Body.String(), "version") {
-				t.Errorf("%s: status %d, %q", path, w.Code, w.Body)
-			}
-		}
-		code, err := NewLink(s.opts.Dir, noon)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if w := ask(s, "POST", "/page/session", fmt.Sprintf(`{"code":%q}`, code), nil); w.Code != 200 {
-			t.Errorf("sign in: status %d", w.Code)
-		}
-	}
-	if err := os.WriteFile(keyPath(s.opts.Dir), []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if w := ask(s, "GET", "/page/state", "", old); w.Code != 503 || !strings.Contains(w.Body.String(), "is damaged: remove it") {
-		t.Errorf("damaged: status %d, %q", w.Code, w.Body)
-	}
-}
-
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
@@ -289,11 +234,11 @@ func TestSignIn(t *testing.T) {
 		return ask(s, "POST", "/page/session", fmt.Sprintf(`{"code":%q}`, code), func(r *http.Request) { r.Header.Del("Authorization") })
 	}
 	w := exchange()
-	var in signIn
+	var in struct{ Pass string }
 	if err := json.Unmarshal(w.Body.Bytes(), &in); err != nil {
 		t.Fatal(err)
 	}
-	if w.Code != 200 || in.Session != "" || !s.run.admits(in.Pass, keyOf(t, s), noon) || len(w.Result().Cookies()) > 0 {
+	if w.Code != 200 || in.Pass != s.pass || len(w.Result().Cookies()) > 0 {
 		t.Fatalf("status %d, %s, cookies %v", w.Code, w.Body, w.Result().Cookies())
 	}
 	if again := exchange(); again.Code != 401 || strings.Contains(again.Body.String(), "pass") {

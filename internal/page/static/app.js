@@ -130,41 +130,12 @@ function fillSelect(select, values, text = (v) => v) {
 
 // ---- signing in
 //
-// A link's code buys a pass and a session. Each request bears the pass, which
-// dies with the server's process. The session buys the next pass, together with
-// a signature by a key that the browser keeps: scripts can sign with the key
-// and cannot read it. So whoever gets this address later (another server on the
-// port of a stopped OTM) finds nothing here to take away. Cookies would be
-// worse: the browser sends them to every port of this host.
+// A link's code buys the pass of the server's process, which each request bears.
+// It is of no use once that process has ended, to whoever gets this address
+// later. Cookies would be worse: the browser sends them to every port of this
+// host.
 
-const CURVE = { name: "ECDSA", namedCurve: "P-256" };
-let pass = "";
-
-const hex = (buffer) => [...new Uint8Array(buffer)].map((b) => b.toString(16).padStart(2, "0")).join("");
-
-// stored runs one request on what the browser keeps for this address: under
-// "own" the session and its key.
-function stored(mode, work) {
-  return new Promise((resolve, reject) => {
-    const opening = indexedDB.open("otm", 1);
-    opening.onupgradeneeded = () => opening.result.createObjectStore("session");
-    opening.onerror = () => reject(opening.error);
-    opening.onsuccess = () => {
-      const request = work(opening.result.transaction("session", mode).objectStore("session"));
-      request.onsuccess = () => resolve(request.result);
-      request.onerror = () => reject(request.error);
-      request.transaction.oncomplete = () => opening.result.close();
-    };
-  });
-}
-
-// admit takes what the server gave. A browser that cannot keep the session
-// needs a new link when the page is loaded again.
-async function admit(response, key) {
-  const given = await response.json();
-  pass = given.pass;
-  if (key) await stored("readwrite", (store) => store.put({ session: given.session, key }, "own")).catch(() => {});
-}
+const pass = () => localStorage.getItem("pass") || ""; // another tab may have signed in meanwhile
 
 // enter exchanges the code in the address, if there is one. It removes the code
 // from the address at once, so that no history and no copied link has it.
@@ -172,21 +143,12 @@ async function enter() {
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (!code) return;
   history.replaceState(null, "", location.pathname + location.search);
-  const pair = await globalThis.crypto?.subtle?.generateKey(CURVE, false, ["sign", "verify"]).catch(() => null);
-  const key = pair ? hex(await crypto.subtle.exportKey("raw", pair.publicKey)) : "";
-  const response = await send("/page/session", { code, key });
-  if (response.ok) return admit(response, pair?.privateKey);
-  put($("lockedText"), "The code in this address was used already, or is older than a minute. Print a new one:");
-}
-
-// renew gets a new pass for the session, if there is one.
-async function renew(challenge) {
-  const own = await stored("readonly", (store) => store.get("own")).catch(() => null);
-  if (!own) return false;
-  const proof = hex(await crypto.subtle.sign({ ...CURVE, hash: "SHA-256" }, own.key, new TextEncoder().encode("otm page " + challenge)));
-  const response = await send("/page/pass", { session: own.session, proof });
-  if (response.ok) await admit(response, own.key);
-  return response.ok;
+  const response = await send("/page/session", { code });
+  if (!response.ok) {
+    put($("lockedText"), "The code in this address was used already, or is older than a minute. Print a new one:");
+    return;
+  }
+  localStorage.setItem("pass", (await response.json()).pass);
 }
 
 // ---- talking to the server
@@ -194,7 +156,7 @@ async function renew(challenge) {
 const PATIENCE = 60000; // ms; an edit may wait 45 s for its turn at the board
 
 async function send(path, body, signal = AbortSignal.timeout(PATIENCE)) {
-  const headers = { Authorization: "Bearer " + pass };
+  const headers = { Authorization: "Bearer " + pass() };
   const options = body === undefined ? { headers } : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
   try {
     return await fetch(path, { credentials: "omit", signal, ...options });
@@ -203,10 +165,9 @@ async function send(path, body, signal = AbortSignal.timeout(PATIENCE)) {
   }
 }
 
-// ask returns a good answer, after signing in again if it must.
+// ask returns a good answer.
 async function ask(path, body, signal) {
-  let response = await send(path, body, signal);
-  if (response.status === 401 && (await renew((await response.json().catch(() => ({}))).challenge))) response = await send(path, body, signal);
+  const response = await send(path, body, signal);
   if (response.status === 401) {
     lock();
     throw new Error("this page needs a new link");
