@@ -50,7 +50,6 @@ func list(t *testing.T) []pkg {
 // owners name the package, or the trees of packages, that may import a dependency.
 var owners = map[string]string{
 	"github.com/fsnotify/fsnotify":    "otm/pipeline/inbox/watch",     // overflow, lost watches and limits are handled once
-	"github.com/gofrs/flock":          "otm/internal/lock",            // the inode check belongs to every lock
 	"github.com/slack-go/slack":       "otm/slacklist",                // its decode traps stay behind one door
 	"github.com/coder/websocket":      "otm/dispatch/gateway",         // the read limit and the reader belong together
 	"github.com/pelletier/go-toml/v2": "otm/internal/config",          // strict decoding in one place

@@ -197,9 +197,9 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 	ctx := context.Background()
 	stop := endSignals()
 	l, err := lock.Acquire(ctx, execLock(s.Dir, s.Agent), helperWait)
-	var group *lock.Group
+	var group *lock.Lock
 	if err == nil {
-		if group, err = lock.AcquireGroup(ctx, groupLock(s.Dir, s.Agent), helperWait); err != nil {
+		if group, err = lock.Acquire(ctx, groupLock(s.Dir, s.Agent), helperWait); err != nil {
 			l.Release()
 		}
 	}

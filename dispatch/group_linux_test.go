@@ -66,7 +66,7 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "it is gone", w.line(gone), "")
-	free, err := lock.AcquireGroup(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
+	free, err := lock.Acquire(t.Context(), groupLock(w.dir, "alpha"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

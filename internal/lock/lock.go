@@ -8,11 +8,12 @@
 //
 // If somebody deletes the file, the holder and the next process lock different
 // files under one name. So Acquire checks, once it has the lock, that the name
-// still leads to the locked file, and starts again if not
-// (https://github.com/gofrs/flock/pull/8 says why unlinking is a mistake). A
-// process that comes while the holder of the deleted file still works gets a
-// lock as well: where two holders would do lasting harm, AcquireIn locks a
-// directory besides.
+// still leads to the locked file, and starts again if not. A process that comes
+// while the holder of the deleted file still works gets a lock as well: where two
+// holders would do lasting harm, AcquireIn locks a directory besides.
+//
+// Waiters look again every few milliseconds: a wait in flock(2) could not be
+// cancelled.
 //
 // The package promises nothing on network file systems, where flock depends on
 // the server. If the server refuses, Acquire returns an error.
@@ -23,22 +24,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"otm/internal/durable"
 )
 
-// AcquireIn looks again for a held directory after pollMin plus up to
-// pollSpread. It has to wait only if somebody deletes lock files.
+// A waiter looks again after pollMin plus up to pollSpread.
 const (
 	pollMin    = time.Millisecond
 	pollSpread = 6 * time.Millisecond
@@ -51,11 +49,14 @@ const (
 	noteWidth = 128
 )
 
-// Lock is a lock that is held. Its methods must not be called after Release.
+// flock is flock(2). Tests replace it to refuse like some file systems.
+var flock = syscall.Flock
+
+// Lock is a lock that is held. Its methods must not be called after Release or
+// Leave.
 type Lock struct {
-	fl   *flock.Flock
 	file *durable.File
-	dir  *flock.Flock // nil unless AcquireIn took it
+	dir  *durable.File // nil unless AcquireIn took it
 }
 
 // HeldError says that the caller did not get the lock in the time that it wanted
@@ -100,17 +101,15 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // fs.ErrNotExist. It waits up to wait for another holder; zero: it does not wait.
 // Then it returns a *HeldError, ctx's cause if ctx ends first, or an
 // *UnsupportedError if the file system knows no locks.
-func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
-	l, err := try(path)
-	switch {
-	case l != nil || err != nil:
-		return l, err
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case wait <= 0:
-		return nil, &HeldError{Path: path, PID: LastHolder(path)}
-	}
-	return await(ctx, path, wait)
+func Acquire(ctx context.Context, path string, wait time.Duration) (l *Lock, err error) {
+	holders := map[int]bool{}
+	return l, poll(ctx, path, wait, func() (bool, *HeldError, error) {
+		var pid int
+		if l, pid, err = try(path); pid != 0 {
+			holders[pid] = true
+		}
+		return l != nil, &HeldError{PID: pid, Holders: max(len(holders), 1)}, err
+	})
 }
 
 // AcquireIn is Acquire and locks the directory dir besides. So there is one
@@ -122,120 +121,116 @@ func AcquireIn(ctx context.Context, dir, path string, wait time.Duration) (*Lock
 	if err != nil {
 		return nil, err
 	}
-	fl := flock.New(dir, flock.SetFlag(os.O_RDONLY))
-	for {
-		ok, err := tryLock(fl)
-		switch {
-		case ok:
-			l.dir = fl
-			return l, nil
-		case isUnsupported(err), errors.Is(err, syscall.EISDIR): // flock tries again for writing where EBADF is the answer
-			err = &UnsupportedError{Path: dir, Err: err}
-		case err == nil && !time.Now().Before(deadline):
-			err = &HeldError{Path: path, Waited: wait} // the file with the pid was deleted
-		case err == nil:
-			err = pause(ctx)
-		}
-		if err != nil {
-			l.Release()
-			return nil, err
-		}
-	}
-}
-
-// pause waits before the next look; it returns ctx's cause if ctx ends first.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(pollMin + rand.N(pollSpread)):
-		return nil
-	}
-}
-
-// tryLock locks without waiting. An interrupted call did not get the lock. Tests
-// replace it to refuse like some file systems.
-var tryLock = func(fl *flock.Flock) (bool, error) {
-	ok, err := fl.TryLock()
-	if errors.Is(err, syscall.EINTR) {
-		return false, nil
-	}
-	return ok, err
-}
-
-// try locks without waiting; it returns nil, nil if somebody else has the lock.
-func try(path string) (*Lock, error) {
-	fl := flock.New(path, flock.SetPermissions(durable.FileMode))
-	ok, err := tryLock(fl)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := durable.Mkdir(filepath.Dir(path)); err != nil {
-			return nil, err
-		}
-		ok, err = tryLock(fl)
-	}
-	if err != nil || !ok {
-		return nil, supported(path, err)
-	}
-	return locked(fl, path)
-}
-
-// supported returns an *UnsupportedError if err means that the file system
-// refuses locks, else err.
-func supported(path string, err error) error {
-	if isUnsupported(err) {
-		return &UnsupportedError{Path: path, Err: err}
-	}
-	return err
-}
-
-// locked makes a Lock of a file that was locked. If the name leads to another
-// file, it unlocks the file and returns nil, nil.
-func locked(fl *flock.Flock, path string) (*Lock, error) {
-	file, err := openLocked(fl, path)
-	if file == nil {
-		fl.Unlock()
+	if l.dir, err = durable.OpenFile(dir, os.O_RDONLY); err != nil {
+		l.Leave()
 		return nil, err
 	}
-	l := &Lock{fl: fl, file: file}
-	l.file.WriteAt(fmt.Appendf(nil, "%*d\n", pidWidth-1, os.Getpid()), 0) // only for people
+	err = poll(ctx, path, time.Until(deadline), func() (bool, *HeldError, error) {
+		locked, err := lockFile(l.dir)
+		return locked, &HeldError{Holders: 1}, err // the file with the pid was deleted
+	})
+	if err != nil {
+		l.Release()
+		return nil, err
+	}
 	return l, nil
 }
 
-// openLocked opens the file behind the name for writing. It returns nil, nil if
-// that is not the locked file.
-func openLocked(fl *flock.Flock, path string) (*durable.File, error) {
-	file, err := durable.OpenFile(path, os.O_RDWR)
+// poll calls look until it has the lock, fails, the time is over, or ctx ends.
+func poll(ctx context.Context, path string, wait time.Duration, look func() (bool, *HeldError, error)) error {
+	for deadline := time.Now().Add(wait); ; {
+		locked, held, err := look()
+		switch {
+		case locked || err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !time.Now().Before(deadline):
+			held.Path, held.Waited = path, max(wait, 0)
+			return held
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollMin + rand.N(pollSpread)):
+		}
+	}
+}
+
+// try locks without waiting. If somebody else has the lock, or the name leads to
+// another file than the locked one, the Lock is nil; pid is the holder's, if known.
+func try(path string) (l *Lock, pid int, err error) {
+	file, err := durable.OpenFile(path, os.O_CREATE|os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		if err := durable.Mkdir(filepath.Dir(path)); err != nil {
+			return nil, 0, err
+		}
+		file, err = durable.OpenFile(path, os.O_CREATE|os.O_RDWR)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	locked, err := fl.Stat()
+	locked, err := lockFile(file)
+	if !locked && err == nil {
+		pid = pidIn(file)
+	}
+	if locked {
+		locked, err = named(file, path)
+	}
+	if !locked {
+		file.Close()
+		return nil, pid, err
+	}
+	file.WriteAt(fmt.Appendf(nil, "%*d\n", pidWidth-1, os.Getpid()), 0) // only for people
+	return &Lock{file: file}, 0, nil
+}
+
+// lockFile locks a file without waiting. An interrupted call did not get the lock.
+func lockFile(file *durable.File) (bool, error) {
+	err := flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, syscall.EINTR):
+		return false, nil
+	}
+	for _, refused := range []error{syscall.ENOLCK, syscall.ENOTSUP, syscall.ENOSYS, syscall.EBADF, syscall.EINVAL} {
+		if errors.Is(err, refused) {
+			return false, &UnsupportedError{Path: file.Name(), Err: err}
+		}
+	}
+	return false, err
+}
+
+// named reports whether a name leads to an open file.
+func named(file *durable.File, path string) (bool, error) {
+	ours, err := file.Stat()
 	if err != nil {
-		file.Close()
-		return nil, err
+		return false, err
 	}
-	named, err := file.Stat()
-	if err != nil || !os.SameFile(locked, named) {
-		file.Close()
-		return nil, err
+	now, err := durable.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return file, nil
+	return err == nil && os.SameFile(ours, now), err
 }
 
-func isUnsupported(err error) bool {
-	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOTSUP) ||
-		errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL)
-}
-
-// Release releases the lock. The note is not durable.
+// Release releases the lock, also for those that inherited it. The note is not
+// durable.
 func (l *Lock) Release() error {
+	err := flock(int(l.file.Fd()), syscall.LOCK_UN)
+	return errors.Join(err, l.Leave())
+}
+
+// File is what a child inherits to hold the lock as well, until Release or until
+// both have ended.
+func (l *Lock) File() *os.File { return l.file.File }
+
+// Leave leaves the lock to those that inherited it. It is free when they have ended.
+func (l *Lock) Leave() error {
 	if l.dir != nil {
-		l.dir.Unlock()
+		l.dir.Close()
 	}
-	l.file.Close()
-	return l.fl.Unlock()
+	return l.file.Close()
 }
 
 // Note returns what the last holder of the lock at path left with SetNote; nil if
@@ -263,16 +258,15 @@ func (l *Lock) SetNote(note []byte) error {
 // Holder returns the process that holds the lock at path now; 0 if it has not
 // written its id yet. held reports whether anybody holds the lock.
 func Holder(path string) (pid int, held bool) {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
 		return 0, false
 	}
-	fl := flock.New(path)
-	ok, err := fl.TryRLock()
-	if err != nil || ok {
-		fl.Unlock()
+	defer file.Close()
+	if err := flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 		return 0, false
 	}
-	return LastHolder(path), true
+	return pidIn(file), true
 }
 
 // LastHolder returns the process that holds the lock at path, or held it last; 0
@@ -282,7 +276,15 @@ func LastHolder(path string) int {
 	if err != nil {
 		return 0
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data[:min(len(data), pidWidth)])))
+	return pidIn(bytes.NewReader(data))
+}
+
+// pidIn reads the process that holds a lock, or held it last; 0 if that is not
+// known.
+func pidIn(file io.ReaderAt) int {
+	line := make([]byte, pidWidth)
+	n, _ := file.ReadAt(line, 0)
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(line[:n])))
 	if err != nil {
 		return 0
 	}

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"otm/internal/leak"
 )
 
@@ -267,12 +265,15 @@ func TestCaseB67PIDOfAStranger(t *testing.T) {
 func TestHolderWithoutPID(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
-	fl := flock.New(path)
-	if ok, err := fl.TryLock(); !ok || err != nil {
-		t.Fatal(ok, err)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	defer fl.Unlock()
-	_, err := Acquire(t.Context(), path, 0)
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Acquire(t.Context(), path, 0)
 	held(t, err, 0)
 	if !strings.Contains(err.Error(), "another process") {
 		t.Errorf("the error says %q", err)
@@ -447,11 +448,11 @@ func TestAcquireInWaits(t *testing.T) {
 // TestCaseB71Unsupported has the file system refuse locks. It must not be
 // parallel: it replaces what all use.
 func TestCaseB71Unsupported(t *testing.T) {
-	real := tryLock
-	t.Cleanup(func() { tryLock = real })
+	real := flock
+	t.Cleanup(func() { flock = real })
 	dir := t.TempDir()
 	for _, errno := range []syscall.Errno{syscall.ENOLCK, syscall.EBADF, syscall.ENOTSUP, syscall.ENOSYS, syscall.EINVAL, syscall.EOPNOTSUPP} {
-		tryLock = func(*flock.Flock) (bool, error) { return false, errno }
+		flock = func(int, int) error { return errno }
 		l, err := Acquire(t.Context(), filepath.Join(dir, "a"), patience)
 		var e *UnsupportedError
 		if !errors.As(err, &e) || !errors.Is(err, errno) || l != nil {
@@ -459,23 +460,124 @@ func TestCaseB71Unsupported(t *testing.T) {
 		}
 		// The file may be locked, and the directory not.
 		calls := 0
-		tryLock = func(fl *flock.Flock) (bool, error) {
-			if calls++; calls > 1 {
-				return false, errno
+		flock = func(fd, how int) error {
+			if calls++; calls == 2 {
+				return errno
 			}
-			return real(fl)
+			return real(fd, how)
 		}
 		l, err = AcquireIn(t.Context(), dir, filepath.Join(dir, "a"), patience)
 		if !errors.As(err, &e) || l != nil {
 			t.Errorf("%v: AcquireIn = %v, %v; want an *UnsupportedError", errno, l, err)
 		}
-		tryLock = real
+		flock = real
 		if _, is := Holder(filepath.Join(dir, "a")); is {
 			t.Errorf("%v: the file's lock was kept", errno)
 		}
 	}
-	tryLock = func(*flock.Flock) (bool, error) { return false, syscall.EIO }
+	flock = func(int, int) error { return syscall.EIO }
 	if _, err := Acquire(t.Context(), filepath.Join(dir, "a"), patience); !errors.Is(err, syscall.EIO) || errors.As(err, new(*UnsupportedError)) {
 		t.Errorf("EIO: %v, want the error as it is", err)
+	}
+}
+
+// TestC17HeldInTurn: if over a hundred processes have the lock in turn, the one
+// that has it in the end is not to blame, and the error says so.
+func TestC17HeldInTurn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	acquire(t, path, 0)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for pid := 100_001; ; pid++ {
+			select {
+			case <-done:
+				return
+			default:
+				os.WriteFile(path, fmt.Appendf(nil, "%*d\n", pidWidth-1, pid), 0o600)
+			}
+		}
+	}()
+	_, err := Acquire(t.Context(), path, 3*time.Second)
+	close(done)
+	<-ended
+	var e *HeldError
+	if !errors.As(err, &e) || e.Holders < 3 || !strings.Contains(err.Error(), fmt.Sprintf("many processes wait for it in turn: at least %d had it in the last 3s", e.Holders)) {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// TestInherited: a lock that was left is held until the child that inherited it has
+// ended; one that was released is free at once.
+func TestInherited(t *testing.T) {
+	t.Parallel()
+	for _, leave := range []bool{true, false} {
+		path := filepath.Join(t.TempDir(), "a")
+		l, err := Acquire(t.Context(), path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command("cat")
+		child.ExtraFiles = []*os.File{l.File()}
+		in, err := child.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if leave {
+			err = l.Leave()
+		} else {
+			err = l.Release()
+		}
+		if _, is := Holder(path); err != nil || is != leave {
+			t.Errorf("left %t: held %t, %v", leave, is, err)
+		}
+		in.Close()
+		if err := child.Wait(); err != nil {
+			t.Error(err)
+		}
+		if _, is := Holder(path); is {
+			t.Error("the child has ended, and the lock is held")
+		}
+	}
+}
+
+// TestDeletedWhileWaiting deletes the file, or all lock files, under a holder
+// and one that waits: that one gets the lock of the file that has the name then.
+// With the data directory, the wait ends.
+func TestDeletedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	for _, doomed := range []string{"data/locks/a", "data/locks", "data"} {
+		base := t.TempDir()
+		path := filepath.Join(base, "data/locks/a")
+		if err := os.Mkdir(filepath.Join(base, "data"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, path, 0)
+		got := make(chan *Lock, 1)
+		go func() {
+			next, err := Acquire(t.Context(), path, patience)
+			if doomed == "data" && !errors.Is(err, fs.ErrNotExist) || doomed != "data" && err != nil {
+				t.Errorf("%s was deleted: %v", doomed, err)
+			}
+			got <- next
+		}()
+		if err := os.RemoveAll(filepath.Join(base, doomed)); err != nil {
+			t.Fatal(err)
+		}
+		next := <-got
+		if next == nil {
+			if _, err := os.Stat(filepath.Join(base, "data")); err == nil {
+				t.Error("the data directory was made")
+			}
+			continue
+		}
+		if _, err := Acquire(t.Context(), path, 0); !errors.As(err, new(*HeldError)) {
+			t.Errorf("%s was deleted: another got the lock as well: %v", doomed, err)
+		}
+		next.Release()
 	}
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		os.Exit(leak.Main(m))
 	}
 	if how == "create kill" {
-		left := 1 + rand.N(10)
+		left := 1 + rand.N(5)
 		crash.Hook = func(string) {
 			if left--; left == 0 {
 				syscall.Kill(os.Getpid(), syscall.SIGKILL)
