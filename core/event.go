@@ -255,8 +255,10 @@ type Archived struct {
 
 // Imported says that a task was taken over from a data directory of the former format.
 type Imported struct {
-	Task  Task      `json:"task"`
-	Lines []OldLine `json:"history,omitempty"`
+	Task  Task           `json:"task"`
+	Lines []OldLine      `json:"history,omitempty"`
+	Row   *pipeline.Row  `json:"row,omitempty"` // as it left the board; nil: it is not archived
+	Steps []pipeline.Row `json:"steps,omitempty"`
 }
 
 // OldLine is a line of a task's history from before the engine.

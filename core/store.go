@@ -66,6 +66,7 @@ type EventFilter struct {
 
 // Done is what is known of a command that was carried out.
 type Done struct {
+	ID   string
 	Task pipeline.TaskID
 	At   time.Time
 	Sum  string
