@@ -447,7 +447,7 @@ func TestPageOfSlackListInBrowser(t *testing.T) {
 	if r := rowOf(t, slacklist.Options{Dir: h.Dir, URL: b.URL, ListID: b.ListID, Token: b.Token}, row); r.Status != pipeline.Done || !r.Checked {
 		t.Errorf("row %+v", r)
 	}
-	if _, err := os.Stat(filepath.Join(h.Dir, "board", "rows.jsonl")); err == nil {
+	if _, err := os.Stat(filepath.Join(h.Dir, "board", "board.db")); err == nil {
 		t.Error("an embedded board was made")
 	}
 }

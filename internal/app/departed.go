@@ -35,7 +35,7 @@ func departed(dir string, err error) error {
 var madeByResidents = []string{
 	"*-state.json", "next-task-id.json", // heartbeats, the counter
 	"agent-states/*.json",
-	"board/*", "board/page/*", // snapshot, journal, links, sessions; for board/token see isRemains
+	"board/*", "board/page/*", // snapshot, rows, links, sessions; for board/token see isRemains
 	"locks/*", "logs/*", "logs/exec/*", "logs/exec/*/*",
 }
 

@@ -62,7 +62,7 @@ func ignoreNotEmpty(err error) error {
 func TestC40RemainsGo(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	for _, path := range []string{"otm-injector-state.json", "next-task-id.json", "locks/otm-injector", "logs/otm-injector.log", "board/rows.jsonl", "board/snapshot.json", "board/page/link-1", "agent-states/devdas.json", "logs/exec/devdas/1.log", "tasks/.otm-tmp-1"} {
+	for _, path := range []string{"otm-injector-state.json", "next-task-id.json", "locks/otm-injector", "logs/otm-injector.log", "board/board.db", "board/board.db-wal", "board/snapshot.json", "board/page/link-1", "agent-states/devdas.json", "logs/exec/devdas/1.log", "tasks/.otm-tmp-1"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700); err != nil {
 			t.Fatal(err)
 		}

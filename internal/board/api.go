@@ -2,12 +2,15 @@ package board
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"otm/internal/sqlite"
 )
 
 // apiPrefix is the path under which the methods stand.
@@ -28,6 +31,7 @@ type method struct {
 // A call is one request on its way through a method.
 type call struct {
 	*args
+	ctx   context.Context
 	store *store
 	who   *Identity
 	base  string // of this server as the caller names it, ends in "/"
@@ -105,7 +109,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := m.run(&call{args: arguments, store: a.store, who: who, base: "http://" + r.Host + "/"})
+	answer, err := m.run(&call{args: arguments, ctx: r.Context(), store: a.store, who: who, base: "http://" + r.Host + "/"})
 	if err == nil && m.writes {
 		a.announce(r.UserAgent())
 	}
@@ -142,9 +146,7 @@ func (a *api) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
-	case errors.Is(err, errUnknownState):
-		e = refuse("fatal_error")
-	case errors.Is(err, ErrClosed):
+	case errors.Is(err, ErrClosed), errors.Is(err, sqlite.ErrBusy):
 		e = refuse("service_unavailable")
 	default:
 		e = refuse("internal_error")
@@ -170,7 +172,7 @@ func (a *api) answer(w http.ResponseWriter, status int, v any) {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
 		var buf bytes.Buffer
-		if err := encodeLine(&buf, v); err != nil {
+		if err := encode(&buf, v); err != nil {
 			a.opts.Log.Error("answer not encoded", "err", err)
 			status, raw = http.StatusOK, json.RawMessage(`{"ok":false,"error":"internal_error"}`)
 		} else {

@@ -211,10 +211,17 @@ func toString(raw json.RawMessage) (string, error) {
 // marshal encodes v without escaping HTML.
 func marshal(v any) (json.RawMessage, error) {
 	var buf bytes.Buffer
-	if err := encodeLine(&buf, v); err != nil {
+	if err := encode(&buf, v); err != nil {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// encode writes v as JSON and a line feed, without escaping HTML.
+func encode(buf *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }
 
 // sections are the elements of a block that hold others.

@@ -7,26 +7,37 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+
+	"otm/internal/crash/crashtest"
+	"otm/internal/sqlite"
 )
 
 // Readers see a row only once it is durable, and then at once.
 func TestInvisibleUntilDurable(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, t.TempDir())
-	file := &failingFile{logFile: s.store.journal.file, reached: make(chan struct{}), hold: make(chan struct{})}
-	s.store.journal.file = file
-	done := make(chan error, 1)
+	dir := t.TempDir()
+	s := mustOpen(t, dir)
 	column := titleColumn(t, s)
+	reached, hold := make(chan struct{}), make(chan struct{})
+	crashtest.Below(t, dir, func(step, _ string) error {
+		if step == "commit" {
+			close(reached)
+			<-hold
+		}
+		return nil
+	})
+	done := make(chan error, 1)
 	go func() {
 		_, err := s.add("", textCell(column, "new"))
 		done <- err
 	}()
-	<-file.reached // the line is written and not synced
+	<-reached // the row is written and not committed
 	if got := titles(t, s); len(got) != 0 {
 		t.Errorf("readers see %v before it is durable", got)
 	}
-	close(file.hold)
+	close(hold)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -35,84 +46,58 @@ func TestInvisibleUntilDurable(t *testing.T) {
 	}
 }
 
-// A failed write has no effect and is no reason to stop.
-func TestFullDisk(t *testing.T) {
+// A failed write has no effect and is no reason to stop. The caller of the API
+// learns of it, as of a database that others keep locked.
+func TestFailedWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := mustOpen(t, dir)
 	mustAdd(t, s, "before")
-	want, size := dump(t, s), fileSize(t, dir)
-	file := &failingFile{logFile: s.store.journal.file, writeErr: errors.New("no space left on device")}
-	s.store.journal.file = file
-	for range 2 {
-		if _, err := s.add(""); !errors.Is(err, errNotWritten) {
-			t.Errorf("add: %v, want errNotWritten", err)
+	want := dump(t, s)
+	for _, c := range []struct {
+		step   string
+		err    error
+		answer string
+	}{
+		{"commit", syscall.ENOSPC, "internal_error"},
+		{"commit", syscall.EIO, "internal_error"},
+		{"begin", sqlite.ErrBusy, "service_unavailable"},
+	} {
+		crashtest.Below(t, dir, func(step, _ string) error {
+			if step == c.step {
+				return c.err
+			}
+			return nil
+		})
+		if _, err := s.add(""); !errors.Is(err, c.err) {
+			t.Errorf("add: %v, want %v", err, c.err)
+		}
+		if got, want := create(s), `{"ok":false,"error":"`+c.answer+`"}`; got != want {
+			t.Errorf("%v at %s: %s, want %s", c.err, c.step, got, want)
+		}
+		if got := dump(t, s); got != want {
+			t.Errorf("a failed write shows: %s", got)
 		}
 	}
-	if got := dump(t, s); got != want {
-		t.Errorf("a failed write shows: %s", got)
-	}
-	if got := fileSize(t, dir); got != size {
-		t.Errorf("file has %d bytes, want %d", got, size)
-	}
-	s.store.journal.file = file.logFile // there is room again
+	crashtest.Below(t, dir, func(string, string) error { return nil }) // there is room again
 	mustAdd(t, s, "after")
 	mustClose(t, s)
+	if got, want := create(s), `{"ok":false,"error":"service_unavailable"}`; got != want {
+		t.Errorf("closed: %s, want %s", got, want)
+	}
 	if got := titles(t, mustOpen(t, dir)); !slices.Equal(got, []string{"after", "before"}) {
 		t.Errorf("rows %v", got)
 	}
 }
 
-// After a failed fsync nothing is known: the store stops, and says so.
-func TestFailedSync(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := mustOpen(t, dir)
-	mustAdd(t, s, "before")
-	s.store.journal.file = &failingFile{logFile: s.store.journal.file, syncErr: errors.New("input/output error")}
-	for range 2 {
-		if _, err := s.add(""); !errors.Is(err, errUnknownState) {
-			t.Errorf("add: %v, want errUnknownState", err)
-		}
-	}
-	if got := titles(t, s); len(got) != 1 {
-		t.Errorf("rows %v", got)
-	}
-	if err := s.Serve(t.Context()); !errors.Is(err, errUnknownState) {
-		t.Errorf("serve: %v", err)
-	}
-	mustClose(t, s)
-	mustOpen(t, dir)
-}
-
-// What a caller of the API is told of all this.
-func TestFailureAnswers(t *testing.T) {
-	t.Parallel()
-	s := mustOpen(t, t.TempDir())
-	create := func() string {
-		r := httptest.NewRequest("POST", "http://localhost/api/slackLists.items.create",
-			strings.NewReader("list_id="+s.ListID()))
-		r.Header.Set("Authorization", "Bearer "+s.Token())
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, r)
-		return strings.TrimSpace(w.Body.String())
-	}
-	file := s.store.journal.file
-	s.store.journal.file = &failingFile{logFile: file, writeErr: errors.New("no space left on device")}
-	if got, want := create(), `{"ok":false,"error":"internal_error"}`; got != want {
-		t.Errorf("full disk: %s, want %s", got, want)
-	}
-	s.store.journal.file = &failingFile{logFile: file, syncErr: errors.New("input/output error")}
-	for range 2 {
-		if got, want := create(), `{"ok":false,"error":"fatal_error"}`; got != want {
-			t.Errorf("failed sync: %s, want %s", got, want)
-		}
-	}
-	mustClose(t, s)
-	if got, want := create(), `{"ok":false,"error":"service_unavailable"}`; got != want {
-		t.Errorf("closed: %s, want %s", got, want)
-	}
+// create calls items.create, and returns the answer.
+func create(s *Server) string {
+	r := httptest.NewRequest("POST", "http://localhost/api/slackLists.items.create", strings.NewReader("list_id="+s.ListID()))
+	r.Header.Set("Authorization", "Bearer "+s.Token())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	return strings.TrimSpace(w.Body.String())
 }
 
 // Writers that race with Close are told the truth.
@@ -157,7 +142,7 @@ func TestTransactionSeesItself(t *testing.T) {
 	want := dump(t, s)
 	changedItsMind := errors.New("changed its mind")
 	err := s.Edit("", func(tx *Tx) error {
-		l := tx.List(s.listID)
+		l := tx.List(s.ListID())
 		parent, err := tx.Create(l, "", nil)
 		if err != nil {
 			return err
@@ -169,12 +154,13 @@ func TestTransactionSeesItself(t *testing.T) {
 		if _, err := tx.Create(l, step.ID, nil); err == nil {
 			t.Error("a step of a step was made")
 		}
-		if got := tx.countActive(l.ID); got != 3 || len(tx.Rows(l.ID)) != 3 || !slices.Equal(tx.Steps(l.ID, parent.ID), []*Row{step}) {
+		steps := tx.Steps(l.ID, parent.ID)
+		if got := tx.count(l.ID, false); got != 3 || len(tx.Rows(l.ID)) != 3 || len(steps) != 1 || steps[0].ID != step.ID {
 			t.Errorf("%d rows are active; rows %v", got, tx.Rows(l.ID))
 		}
 		tx.Delete(tx.Row(l.ID, before))
 		tx.Delete(parent)
-		if !tx.isGone(l.ID, step.ID) || !tx.isGone(l.ID, before) || tx.isGone(l.ID, "Rec0NOTHING") || tx.countActive(l.ID) != 0 {
+		if !tx.isGone(l.ID, step.ID) || !tx.isGone(l.ID, before) || tx.isGone(l.ID, "Rec0NOTHING") || tx.count(l.ID, false) != 0 {
 			t.Error("the step is not deleted with its row")
 		}
 		if err := tx.checkParent(l.ID, parent.ID); err == nil {
@@ -193,39 +179,9 @@ func TestTransactionSeesItself(t *testing.T) {
 func TestPanickingTransaction(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, t.TempDir())
-	err := s.store.do("", func(*Tx) error { panic("ouch") })
+	err := s.Edit("", func(*Tx) error { panic("ouch") })
 	if err == nil || !strings.Contains(err.Error(), "ouch") {
 		t.Errorf("got %v", err)
 	}
 	mustAdd(t, s, "still works")
-}
-
-// A failingFile fails, counts and waits at will.
-type failingFile struct {
-	logFile
-	writeErr, syncErr error
-	reached, hold     chan struct{} // if not nil: the first Sync closes the one and waits for the other
-	syncs             int
-}
-
-func (f *failingFile) Write(p []byte) (int, error) {
-	if f.writeErr != nil {
-		n, _ := f.logFile.Write(p[:len(p)/2])
-		return n, f.writeErr
-	}
-	return f.logFile.Write(p)
-}
-
-func (f *failingFile) Sync() error {
-	f.syncs++
-	if f.reached != nil {
-		if f.syncs == 1 {
-			close(f.reached)
-		}
-		<-f.hold
-	}
-	if f.syncErr != nil {
-		return f.syncErr
-	}
-	return f.logFile.Sync()
 }

@@ -41,7 +41,7 @@ func newDefaultList(now time.Time, assignees []string) *List {
 	now = now.Round(0).UTC()
 	l := &List{
 		ID: newID("F"), Num: newNum(), Name: "OTM", Default: true, Owner: BotUser,
-		Created: now, Edited: now, Updated: now, Editor: BotUser,
+		Created: now, Edited: now,
 	}
 	for i, spec := range defaultColumns() {
 		c := spec.column()

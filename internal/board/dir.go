@@ -16,7 +16,8 @@ import (
 
 // Files in Options.Dir.
 const (
-	rowsFile     = "rows.jsonl"
+	rowsFile     = "board.db"
+	formerFile   = "rows.jsonl" // where former versions kept the rows
 	tokenFile    = "token"
 	endpointFile = "endpoint.json"
 )

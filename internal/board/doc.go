@@ -12,27 +12,24 @@
 //
 // All stand in Options.Dir and belong to the one process that has it open:
 //
-//	rows.jsonl     the store: a header line, then one mutation a line, append only
+//	board.db       the rows and lists, an SQLite database (with -wal and -shm)
 //	token          the bot's token, mode 0600, made at first open
 //	endpoint.json  where the server listens; only there while it does
 //
-// The directory is locked (flock) while a Server has it open. A crash may leave
-// rows.jsonl with a torn last line, which the next Open cuts off and logs. To
-// restore a copy of it, stop the board.
+// The directory is locked (flock) while a Server has it open. A rows.jsonl of a
+// former version is imported at open, once, and renamed to
+// rows.jsonl.before-sqlite. To restore a copy of board.db, stop the board, and
+// remove its -wal.
 //
 // # Writers and readers
 //
-// Transactions run one at a time. Each checks its changes, appends one line for
-// them, syncs the file, and only then shows the new rows to readers and
-// answers. So an answer means durable, readers never see what a crash could
-// take back, and an update of many cells is applied whole or not at all.
-//
-// Rows and lists are immutable once published; a change makes a new one.
+// A call that writes is one transaction. It is answered when it is durable, and
+// readers see it then. Calls that wait at the same time share a commit, but each is
+// applied whole or not at all.
 //
 // # What this does not guarantee
 //
-// After a failed fsync nothing more is written (the state on disk is unknown):
-// every write is answered fatal_error, and Serve returns the error. If another
-// program removes, replaces or writes rows.jsonl while the board runs, rows can
-// be lost.
+// If a disk refuses a write, the call is answered internal_error, and its change is
+// gone; if the power fails right then, the change may come back. If another program
+// removes, replaces or writes board.db while the board runs, rows can be lost.
 package board

@@ -9,8 +9,8 @@ import (
 // Server of this one, has the directory open.
 var ErrInUse = errors.New("board directory is in use")
 
-// ErrCorrupt is matched by the error of Open when rows.jsonl is damaged where
-// no crash can have damaged it. Nothing has been changed.
+// ErrCorrupt is matched by the error of Open when board.db is damaged, or the
+// rows.jsonl that is to be imported. Nothing has been changed.
 var ErrCorrupt = errors.New("board store is corrupt")
 
 // ErrClosed is the error of an edit after Close.

@@ -42,7 +42,7 @@ func cellsJSON(rowID string, cells []cellJSON) json.RawMessage {
 
 func (s *Server) add(parent string, cells ...cellJSON) (id string, err error) {
 	err = s.Edit(HumanUser, func(t *Tx) error {
-		r, err := t.Create(t.List(s.listID), parent, cellsJSON("", cells))
+		r, err := t.Create(t.List(s.store.listID), parent, cellsJSON("", cells))
 		if err == nil {
 			id = r.ID
 		}
@@ -52,14 +52,16 @@ func (s *Server) add(parent string, cells ...cellJSON) (id string, err error) {
 }
 
 func (s *Server) edit(rowID string, cells ...cellJSON) error {
-	return s.Edit(HumanUser, func(t *Tx) error { return t.Update(t.List(s.listID), cellsJSON(rowID, cells)) })
+	return s.Edit(HumanUser, func(t *Tx) error { return t.Update(t.List(s.store.listID), cellsJSON(rowID, cells)) })
 }
 
 func (s *Server) remove(rowID string) error {
-	return s.Edit(HumanUser, func(t *Tx) error { t.Delete(t.Row(s.listID, rowID)); return nil })
+	return s.Edit(HumanUser, func(t *Tx) error { t.Delete(t.Row(s.store.listID, rowID)); return nil })
 }
 
 func (s *Server) columns() (columns []Column) {
-	s.store.view(func(st *state) { columns = st.shelves[s.listID].list.Columns })
+	if err := s.View(func(t *Tx) error { columns = t.List(s.ListID()).Columns; return nil }); err != nil {
+		panic(err)
+	}
 	return columns
 }

@@ -15,7 +15,7 @@ type itemReply struct {
 
 // edit runs fn as a transaction of the caller on the list.
 func (c *call) edit(listID string, fn func(*Tx, *List) error) error {
-	return c.store.do(c.who.UserID, func(t *Tx) error {
+	return c.store.do(c.ctx, c.who.UserID, func(t *Tx) error {
 		l := t.List(listID)
 		if l == nil {
 			return refuse("list_not_found")
@@ -33,7 +33,7 @@ func itemsCreate(c *call) (any, error) {
 	err := c.edit(listID, func(t *Tx, l *List) error {
 		r, err := t.Create(l, parent, fields)
 		if err == nil {
-			item = itemBytes(l, r)
+			item = t.item(listID, r.ID)
 		}
 		return err
 	})
@@ -110,7 +110,7 @@ func (t *Tx) Create(l *List, parent string, cells json.RawMessage) (*Row, error)
 	if err != nil {
 		return nil, err
 	}
-	if t.rowLimit > 0 && t.countActive(l.ID) >= t.rowLimit {
+	if limit := t.store.opts.RowLimit; limit > 0 && t.count(l.ID, false) >= limit {
 		return nil, refuse("over_row_maximum")
 	}
 	if err := t.checkParent(l.ID, parent); err != nil {

@@ -2,7 +2,6 @@ package board
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +11,7 @@ import (
 // maxSelected is how many values a cell of several holds (facts 4).
 const maxSelected = 50
 
-// A List is one List with its columns. It is immutable once published; a
-// change clones it.
+// A List is one List with its columns. A change clones it.
 type List struct {
 	ID      string   `json:"id"`
 	Num     int64    `json:"num"` // internal number, seen in cursors only
@@ -29,12 +27,7 @@ type List struct {
 	OpenColumn string `json:"open_column,omitempty"`
 
 	Created time.Time `json:"created"`
-	Edited  time.Time `json:"edited"`  // last change of the list itself
-	Updated time.Time `json:"updated"` // last change of anything in it, as of this record
-	Editor  string    `json:"editor"`
-
-	// Rev counts the changes that alter how rows look.
-	Rev int `json:"rev,omitempty"`
+	Edited  time.Time `json:"edited"` // last change of the list itself
 }
 
 // Clone returns a copy to change.
@@ -162,14 +155,4 @@ func isAgentName(name string) bool {
 	return alnum(runes[0]) && !slices.ContainsFunc(runes, func(r rune) bool {
 		return !alnum(r) && !unicode.IsMark(r) && !strings.ContainsRune(" ._-", r)
 	})
-}
-
-// defaultList is the list made at first open.
-func (s *state) defaultList() (*List, error) {
-	for _, sh := range s.shelves {
-		if sh.list.Default {
-			return sh.list, nil
-		}
-	}
-	return nil, errors.New("no default list")
 }

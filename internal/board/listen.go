@@ -52,7 +52,7 @@ func (s *Server) Listen() (Endpoint, error) {
 		return Endpoint{}, err
 	}
 	page := "http://" + listener.Addr().String() + "/"
-	e := Endpoint{URL: page + strings.TrimPrefix(apiPrefix, "/"), Page: page, ListID: s.listID, PID: os.Getpid()}
+	e := Endpoint{URL: page + strings.TrimPrefix(apiPrefix, "/"), Page: page, ListID: s.store.listID, PID: os.Getpid()}
 	if s.opts.Limits != nil {
 		e.Limits = "slack"
 	}
@@ -108,29 +108,14 @@ func portsFrom(port int) []int {
 
 // Serve answers calls until ctx ends, then lets those that run finish for a
 // few seconds. It listens first if Listen was not called. The error is nil
-// after a stop by ctx; otherwise the server or the store failed, and the
-// process should end. The Server still has to be closed.
+// after a stop by ctx or Close. The Server still has to be closed.
 func (s *Server) Serve(ctx context.Context) error {
 	if _, err := s.Listen(); err != nil {
 		return err
 	}
-	serving, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		select {
-		case <-s.store.broken:
-			stop()
-		case <-serving.Done():
-		}
-	}()
-	err := ServeHTTP(serving, s.listener, s.handler, s.log)
-	select {
-	case <-s.store.broken:
-		err = s.store.failure
-	default:
-		if s.isClosed() {
-			err = nil
-		}
+	err := ServeHTTP(ctx, s.listener, s.handler, s.log)
+	if s.isClosed() {
+		err = nil
 	}
 	if removeErr := removeEndpoint(s.opts.Dir); err == nil {
 		err = removeErr

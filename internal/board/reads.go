@@ -1,10 +1,11 @@
 package board
 
 import (
+	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"math"
 )
 
 // teamID is the workspace that the board claims to be.
@@ -16,26 +17,15 @@ const (
 	maxPage     = 1000
 )
 
-// A page is what one items.list answers: references to published rows, so
-// that they can be rendered without the lock.
-type page struct {
-	list *List
-	rows []*Row
-	file *fileJSON // with include_list
-	next string
-}
-
-// read calls fn with the list's shelf under the lock for readers.
-func (c *call) read(listID, missing string, fn func(*shelf) error) (err error) {
-	c.store.view(func(st *state) {
-		sh := st.shelves[listID]
-		if sh == nil {
-			err = refuse(missing)
-			return
+// read calls fn with a snapshot of the list.
+func (c *call) read(listID, missing string, fn func(*Tx, *List) error) error {
+	return c.store.view(c.ctx, func(t *Tx) error {
+		l := t.List(listID)
+		if l == nil {
+			return refuse(missing)
 		}
-		err = fn(sh)
+		return fn(t, l)
 	})
-	return err
 }
 
 func itemsList(c *call) (any, error) {
@@ -45,68 +35,52 @@ func itemsList(c *call) (any, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	var p page
-	err := c.read(listID, "list_not_found", func(sh *shelf) (err error) {
-		if p, err = sh.page(cursor, limit, archived); err == nil && includeList {
-			p.file = c.fileOf(sh)
+	var answer json.RawMessage
+	err := c.read(listID, "list_not_found", func(t *Tx, l *List) error {
+		b, next, err := t.page(l, cursor, limit, archived)
+		if err == nil && includeList {
+			b = append(b, `,"list":`...)
+			b = append(b, t.encode(c.fileOf(t, l))...)
 		}
+		answer = fmt.Appendf(b, `,"response_metadata":{"next_cursor":%q}}`, next) // base64, or empty
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return p.json()
+	return answer, err
 }
 
-// page collects up to limit rows after the cursor, newest first.
-func (sh *shelf) page(cursor string, limit int, archived bool) (page, error) {
-	start := 0
+// A place is a row's position in the listing, and what a cursor holds.
+type place struct {
+	second, num int64
+}
+
+// page begins the answer with up to limit rows after the cursor: newest second
+// first, then by the rows' random number, because the order within a second says
+// nothing in Slack either.
+func (t *Tx) page(l *List, cursor string, limit int, archived bool) (answer []byte, next string, err error) {
+	after := place{math.MaxInt64, 0}
 	if cursor != "" {
-		at, err := parseCursor(cursor, sh.list.Num)
-		if err != nil {
-			return page{}, err
+		if after, err = parseCursor(cursor, l.Num); err != nil {
+			return nil, "", err
 		}
-		start = sort.Search(len(sh.order), func(i int) bool { return comparePlace(placeOf(sh.order[i]), at) > 0 })
 	}
-	p := page{list: sh.list}
-	for _, r := range sh.order[start:] {
-		if r.Archived != archived {
-			continue
+	answer = append(make([]byte, 0, t.store.lastPage.Load()+64<<10), `{"ok":true,"items":[`...)
+	n, last := 0, place{}
+	t.each(func(rows *sql.Rows) error {
+		if n++; n > limit {
+			next = formatCursor(l.Num, last)
+			return nil
 		}
-		if len(p.rows) == limit {
-			p.next = formatCursor(sh.list.Num, placeOf(p.rows[limit-1]))
-			break
+		if n > 1 {
+			answer = append(answer, ',')
 		}
-		p.rows = append(p.rows, r)
-	}
-	return p, nil
-}
-
-// json renders the page. The rows are joined by hand, each from its cache: a
-// page of 1,000 rows is a few megabytes.
-func (p *page) json() (json.RawMessage, error) {
-	size := 0
-	for _, r := range p.rows {
-		size += len(itemBytes(p.list, r)) + 1
-	}
-	b := make([]byte, 0, size+64<<10)
-	b = append(b, `{"ok":true,"items":[`...)
-	for i, r := range p.rows {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, itemBytes(p.list, r)...)
-	}
-	b = append(b, ']')
-	if p.file != nil {
-		raw, err := marshal(p.file)
-		if err != nil {
-			return nil, err
-		}
-		b = append(b, `,"list":`...)
-		b = append(b, raw...)
-	}
-	return fmt.Appendf(b, `,"response_metadata":{"next_cursor":%q}}`, p.next), nil // base64, or empty
+		var item sql.RawBytes
+		err := rows.Scan(&last.second, &last.num, &item)
+		answer = append(answer, item...)
+		return err
+	}, `SELECT created, num, item FROM rows WHERE list = $1 AND archived = $2 AND (created, num) < ($3, $4)
+		ORDER BY created DESC, num DESC LIMIT $5`, l.ID, archived, after.second, after.num, limit+1)
+	t.store.lastPage.Store(int64(len(answer)))
+	return append(answer, ']'), next, t.err
 }
 
 // The cursor is what Slack's is: base64 of the place of the last row.
@@ -143,21 +117,20 @@ func itemsInfo(c *call) (any, error) {
 		return nil, err
 	}
 	var reply infoReply
-	err := c.read(listID, "list_not_found", func(sh *shelf) error {
-		r := sh.rows[id]
-		if r == nil {
-			if sh.gone[id] {
-				return refuse("record_deleted")
-			}
+	err := c.read(listID, "list_not_found", func(t *Tx, l *List) error {
+		r := t.Row(listID, id)
+		switch {
+		case r != nil:
+		case t.isGone(listID, id):
+			return refuse("record_deleted")
+		default:
 			return refuse("record_not_found")
 		}
-		reply = infoReply{OK: true, List: c.fileOf(sh), Record: itemBytes(sh.list, r), Subtasks: []json.RawMessage{}}
-		for _, kid := range sh.kids[id] {
-			reply.Subtasks = append(reply.Subtasks, itemBytes(sh.list, sh.rows[kid]))
+		reply = infoReply{OK: true, List: c.fileOf(t, l), Record: t.item(listID, id), Subtasks: []json.RawMessage{}}
+		for _, step := range t.texts("SELECT item FROM rows WHERE list = $1 AND parent = $2 ORDER BY seq", listID, id) {
+			reply.Subtasks = append(reply.Subtasks, json.RawMessage(step))
 		}
-		if parent := sh.rows[r.Parent]; parent != nil {
-			reply.Parent = itemBytes(sh.list, parent)
-		}
+		reply.Parent = t.item(listID, r.Parent)
 		return nil
 	})
 	if err != nil {
@@ -177,8 +150,8 @@ func filesInfo(c *call) (any, error) {
 		return nil, err
 	}
 	reply := filesInfoReply{OK: true}
-	err := c.read(id, "file_not_found", func(sh *shelf) error {
-		reply.File = c.fileOf(sh)
+	err := c.read(id, "file_not_found", func(t *Tx, l *List) error {
+		reply.File = c.fileOf(t, l)
 		return nil
 	})
 	if err != nil {
@@ -250,23 +223,25 @@ type limitsJSON struct {
 	ColumnCountLimit int  `json:"column_count_limit"`
 }
 
-// fileOf shows the list to the caller. It reads the shelf's counters, so the
-// store must be locked for reading.
-func (c *call) fileOf(sh *shelf) *fileJSON {
-	l, created := sh.list, sh.list.Created.Unix()
+// fileOf shows the list to the caller.
+func (c *call) fileOf(t *Tx, l *List) *fileJSON {
+	created := l.Created.Unix()
 	limits := limitsJSON{
-		RowCountLimit: unlimitedRows, RowCount: sh.active, ArchivedRowCount: len(sh.rows) - sh.active,
+		RowCountLimit: unlimitedRows, RowCount: t.count(l.ID, false), ArchivedRowCount: t.count(l.ID, true),
 		ColumnCount: len(l.Columns), ColumnCountLimit: maxColumns,
 	}
-	if limit := c.store.opts.RowLimit; limit > 0 {
-		limits.RowCountLimit, limits.OverRowMaximum = limit, sh.active >= limit
+	if limit := t.store.opts.RowLimit; limit > 0 {
+		limits.RowCountLimit, limits.OverRowMaximum = limit, limits.RowCount >= limit
 	}
+	updated, editor := created, l.Owner
+	t.one(&updated, "SELECT updated FROM changes WHERE list = $1", l.ID)
+	t.one(&editor, "SELECT editor FROM changes WHERE list = $1", l.ID)
 	return &fileJSON{
 		ID: l.ID, Created: created, Timestamp: created, Name: "list", Title: l.Name,
 		Mimetype: "application/vnd.slack-list", Filetype: "list", PrettyType: "List",
 		User: l.Owner, Editable: true, Mode: "list",
 		ListMetadata: metadataJSON{l.Columns, l.subtaskColumns(), l.Todo}, ListLimits: limits,
 		Permalink:  c.base + "lists/" + teamID + "/" + l.ID,
-		LastEditor: sh.editor, Updated: sh.updated.Unix(), EditTimestamp: l.Edited.Unix(),
+		LastEditor: editor, Updated: updated, EditTimestamp: l.Edited.Unix(),
 	}
 }

@@ -6,23 +6,6 @@ import (
 	"strconv"
 )
 
-// A renderedRow is a row as JSON, valid while the list's columns stay the same.
-type renderedRow struct {
-	rev  int
-	json json.RawMessage
-}
-
-// itemBytes is the row as the API shows it, from the row's cache unless the
-// columns have changed since.
-func itemBytes(l *List, r *Row) json.RawMessage {
-	if c := r.cache.Load(); c != nil && c.rev == l.Rev {
-		return c.json
-	}
-	raw := renderItem(l, r)
-	r.cache.Store(&renderedRow{rev: l.Rev, json: raw})
-	return raw
-}
-
 type itemJSON struct {
 	ID        string           `json:"id"`
 	ListID    string           `json:"list_id"`

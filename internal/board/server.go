@@ -71,7 +71,6 @@ type Options struct {
 type Server struct {
 	opts     Options
 	log      *slog.Logger
-	listID   string
 	token    string
 	notifier notifier
 	store    *store
@@ -129,31 +128,14 @@ func (s *Server) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.openStore(); err != nil {
+	if s.store, err = openStore(o, s.notifier.notify); err != nil {
 		return err
 	}
 	s.handler = routes(newAPI(o, who, s.store), o.Page)
 	return nil
 }
 
-func (s *Server) openStore() error {
-	st := newState()
-	first := func() []*entry { return []*entry{{Lists: []*List{newDefaultList(s.opts.Now(), s.opts.Assignees)}}} }
-	j, err := openOrCreateJournal(s.opts.Dir, st, s.log, first)
-	if err != nil {
-		return err
-	}
-	l, err := st.defaultList()
-	if err != nil {
-		j.close()
-		return fmt.Errorf("%w: %q: %w", ErrCorrupt, j.path, err)
-	}
-	s.listID = l.ID
-	s.store = newStore(j, st, &s.opts, s.notifier.notify)
-	return nil
-}
-
-// Close writes what waits, removes the endpoint file if Listen wrote it, and
+// Close lets running transactions end, removes the endpoint file if Listen wrote it, and
 // frees the directory. A second Close does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
@@ -178,7 +160,7 @@ func (s *Server) isClosed() bool {
 }
 
 // ListID is the id of the default list.
-func (s *Server) ListID() string { return s.listID }
+func (s *Server) ListID() string { return s.store.listID }
 
 // Token is the bot's token.
 func (s *Server) Token() string { return s.token }
@@ -197,11 +179,14 @@ func (s *Server) Changes(ctx context.Context) <-chan struct{} {
 // Edit runs fn as one transaction in the name of the user and returns when its
 // changes are durable and visible. An error of fn undoes them. Edit asks for no
 // token and knows no rate limit: it is how the test double plays a person in
-// Slack, who can do more than our API.
+// Slack, who can do more than our API. fn may run twice.
 func (s *Server) Edit(user string, fn func(*Tx) error) error {
-	err := s.store.do(user, fn)
+	err := s.store.do(context.Background(), user, fn)
 	if err == nil && s.opts.OnPeopleEdit != nil {
 		s.opts.OnPeopleEdit()
 	}
 	return err
 }
+
+// View calls fn with a snapshot, in which it must change nothing.
+func (s *Server) View(fn func(*Tx) error) error { return s.store.view(context.Background(), fn) }

@@ -1,112 +1,174 @@
 package board
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 
 	"otm/internal/crash"
+	"otm/internal/durable"
+	"otm/internal/sqlite"
 )
 
-// errNotWritten says that a transaction could not be written and has no effect,
-// on disk or in memory. It may be tried again.
-var errNotWritten = errors.New("not written")
+// boardReaders is how many calls may read at a time. Each has a connection with
+// memory of its own.
+const boardReaders = 2
 
-// errUnknownState says that the state on disk is no longer known. The store
-// refuses all further writes; the next Open finds out.
-var errUnknownState = errors.New("state on disk is unknown")
+// schemaVersion is the user_version of a database with this schema.
+const schemaVersion = 1
 
-// A store is the state, changed durably by one transaction at a time.
+// schema makes the tables. A list and a row are JSON; beside it stands what queries
+// need, and the item as the API shows it.
+var schema = []string{
+	`CREATE TABLE lists (id TEXT PRIMARY KEY, list TEXT NOT NULL) STRICT`,
+	// The last change of anything in the list.
+	`CREATE TABLE changes (list TEXT PRIMARY KEY, updated INTEGER NOT NULL, editor TEXT NOT NULL) STRICT`,
+	`CREATE TABLE rows (
+		seq      INTEGER PRIMARY KEY, -- in order of creation
+		list     TEXT NOT NULL,
+		id       TEXT NOT NULL,
+		parent   TEXT NOT NULL,
+		archived INTEGER NOT NULL,
+		created  INTEGER NOT NULL,    -- Unix seconds
+		num      INTEGER NOT NULL,
+		item     TEXT NOT NULL,       -- before row, so that pages need not read that
+		row      TEXT NOT NULL,
+		UNIQUE (list, id)
+	) STRICT`,
+	`CREATE INDEX rows_listed ON rows (list, archived, created DESC, num DESC)`,
+	`CREATE INDEX rows_below ON rows (list, parent)`,
+	`CREATE TABLE deleted (list TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (list, id)) STRICT, WITHOUT ROWID`,
+	// The rows.jsonl that the rows came from, by its SHA-256.
+	`CREATE TABLE former (sum TEXT NOT NULL) STRICT`,
+	fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion),
+}
+
+// A store is the lists with their rows, in a database.
 type store struct {
-	opts *Options
-	// changed is called after each publication.
-	changed func()
+	db      *sqlite.DB
+	opts    *Options
+	changed func() // called after each change
+	listID  string // of the default list
 
-	writing sync.Mutex // held for a transaction; guards the journal and closed
-	journal *journal
-	closed  bool
-
-	failure error         // matches errUnknownState; written once, before broken is closed
-	broken  chan struct{} // closed when failure is set
-
-	// mu guards the state against readers. A transaction reads without it,
-	// because only transactions write.
-	mu    sync.RWMutex
-	state *state
+	lastList atomic.Pointer[decodedList]
+	lastPage atomic.Int64 // the size of the last page, in bytes
 }
 
-func newStore(j *journal, st *state, o *Options, changed func()) *store {
-	return &store{opts: o, changed: changed, journal: j, state: st, broken: make(chan struct{})}
+// A decodedList is a list with the text in the database that it came from.
+type decodedList struct {
+	text string
+	list *List
 }
 
-// view calls fn with the published state. fn must not keep the state; it may
-// keep the lists and rows in it.
-func (s *store) view(fn func(*state)) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	fn(s.state)
+// openStore opens the database in the directory of the options. A new one gets the
+// rows of a former version, or the default list.
+func openStore(o *Options, changed func()) (*store, error) {
+	db, err := sqlite.Open(context.Background(), filepath.Join(o.Dir, rowsFile), sqlite.Options{Readers: boardReaders})
+	if err != nil {
+		return nil, corruptIf(err)
+	}
+	s := &store{db: db, opts: o, changed: changed}
+	if err := s.prepare(); err != nil {
+		db.Close()
+		return nil, corruptIf(err)
+	}
+	return s, nil
 }
 
-// do runs fn as a transaction and returns when its changes are durable and
-// visible, or when it failed without any.
-func (s *store) do(actor string, fn func(*Tx) error) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	switch {
-	case s.closed:
+// corruptIf lets the error match ErrCorrupt if the database is corrupt.
+func corruptIf(err error) error {
+	if errors.Is(err, sqlite.ErrCorrupt) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
+
+func (s *store) prepare() error {
+	former, err := readFormer(s.opts.Dir)
+	if err != nil {
+		return err
+	}
+	err = s.do(context.Background(), "", func(t *Tx) error {
+		var version int
+		t.one(&version, "PRAGMA user_version")
+		switch {
+		case version > schemaVersion:
+			return fmt.Errorf("%q has version %d, this program knows %d: use a newer program", rowsFile, version, schemaVersion)
+		case version == 0:
+			for _, statement := range schema {
+				t.exec(statement)
+			}
+			if former == nil {
+				t.putList(newDefaultList(t.now, s.opts.Assignees))
+			} else if err := former.importInto(t); err != nil {
+				return err
+			}
+		case former != nil && !former.isImported(t):
+			return fmt.Errorf("%q and %q both hold rows: move one of them to another directory", rowsFile, formerFile)
+		}
+		return s.findDefault(t)
+	})
+	if err != nil || former == nil {
+		return err
+	}
+	// If we crash here, the next open finds the rows imported, and only renames.
+	crash.Point("board.imported")
+	return durable.Move(filepath.Join(s.opts.Dir, formerFile), filepath.Join(s.opts.Dir, formerFile+".before-sqlite"))
+}
+
+func (s *store) findDefault(t *Tx) error {
+	for _, id := range t.texts("SELECT id FROM lists") {
+		if l := t.List(id); l != nil && l.Default {
+			s.listID = id
+			return nil
+		}
+	}
+	if t.err != nil {
+		return t.err
+	}
+	return fmt.Errorf("%w: %q has no default list", ErrCorrupt, rowsFile)
+}
+
+// do runs fn as a transaction of the actor, and returns when its changes are
+// durable, or when it failed without any. fn may run twice, and must then hand out
+// the second result.
+func (s *store) do(ctx context.Context, actor string, fn func(*Tx) error) error {
+	changed := false
+	err := s.db.Write(ctx, func(q *sqlite.Tx) error {
+		t := s.newTx(q, actor)
+		err := t.run(fn)
+		changed = t.changed
+		return err
+	})
+	if err == nil && changed {
+		s.changed()
+	}
+	return closedIf(err)
+}
+
+// view calls fn with a snapshot of the store, in which it must change nothing.
+func (s *store) view(ctx context.Context, fn func(*Tx) error) error {
+	return closedIf(s.db.Read(ctx, func(q *sqlite.Tx) error { return s.newTx(q, "").run(fn) }))
+}
+
+func closedIf(err error) error {
+	if errors.Is(err, sqlite.ErrClosed) {
 		return ErrClosed
-	case s.failure != nil:
-		return s.failure
 	}
-	t := newTx(s.state, s.opts, actor)
-	if err := t.run(fn); err != nil {
-		return err
-	}
-	e := t.entry()
-	if e == nil {
-		return nil
-	}
-	// If we crash here, nothing has happened.
-	if err := s.journal.append(e); err != nil {
-		s.check(err)
-		return err
-	}
-	// If we crash here, the rows are durable and the writer has no answer.
-	crash.Point("board.synced")
-	s.publish(e)
-	if s.journal.grown(s.state, runGarbage) {
-		s.check(s.journal.compact(s.state)) // not the writer's failure
-	}
-	return nil
+	return err
 }
 
-// close waits for the running transaction and closes the file.
-func (s *store) close() error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.closed = true
-	return s.journal.close()
-}
+func (s *store) close() error { return s.db.Close() }
 
-func (s *store) publish(e *entry) {
-	s.mu.Lock()
-	if err := s.state.apply(e); err != nil {
-		panic(fmt.Sprintf("internal error: apply own entry: %v", err))
+// readFormer reads the file in which former versions kept the rows, or returns nil.
+func readFormer(dir string) (*former, error) {
+	path := filepath.Join(dir, formerFile)
+	data, err := durable.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
 	}
-	s.mu.Unlock()
-	s.changed()
-}
-
-// check stops all further writes if the error says that the state on disk is
-// unknown. A compaction that did not happen is tried again later.
-func (s *store) check(err error) {
-	switch {
-	case err == nil:
-	case errors.Is(err, errUnknownState):
-		s.failure = err
-		close(s.broken)
-		s.opts.Log.Error("stopped writing", "err", err)
-	default:
-		s.opts.Log.Warn("store write failed", "err", err)
-	}
+	return &former{path: path, data: data}, err
 }

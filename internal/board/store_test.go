@@ -2,7 +2,6 @@ package board
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -63,32 +62,24 @@ func mustAdd(t testing.TB, s *Server, title string) string {
 	return id
 }
 
-// dump is the whole published state as text, for comparison.
+// dump is the whole database as text, for comparison.
 func dump(t testing.TB, s *Server) string {
 	t.Helper()
 	var out []string
-	s.store.view(func(st *state) {
-		for _, sh := range st.lists() {
-			raw, err := marshal([]any{sh.list.ID, sh.list.Columns, sh.active, sh.updated, sh.editor, sh.kids})
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, string(raw))
-			for _, r := range sh.order {
-				raw, err := marshal(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				out = append(out, string(raw))
-			}
-			var gone []string
-			for id := range sh.gone {
-				gone = append(gone, id)
-			}
-			slices.Sort(gone)
-			out = append(out, "gone "+strings.Join(gone, " "))
+	err := s.View(func(tx *Tx) error {
+		for _, query := range []string{
+			"SELECT list FROM lists ORDER BY id",
+			"SELECT list || ' ' || updated || ' ' || editor FROM changes ORDER BY list",
+			"SELECT seq || row || item FROM rows ORDER BY seq",
+			"SELECT 'gone ' || list || ' ' || id FROM deleted ORDER BY list, id",
+		} {
+			out = append(out, tx.texts(query)...)
 		}
+		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return strings.Join(out, "\n")
 }
 
@@ -96,11 +87,15 @@ func titles(t testing.TB, s *Server) []string {
 	t.Helper()
 	column := titleColumn(t, s)
 	var got []string
-	s.store.view(func(st *state) {
-		for _, r := range st.shelves[s.listID].order {
+	err := s.View(func(tx *Tx) error {
+		for _, r := range tx.Rows(s.ListID()) {
 			got = append(got, plainText(r.Cells[column]))
 		}
+		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	slices.Sort(got)
 	return got
 }
@@ -223,88 +218,9 @@ func TestTokenIsNotLogged(t *testing.T) {
 	}
 }
 
-func fileSize(t *testing.T, dir string) int {
-	t.Helper()
-	info, err := os.Stat(filepath.Join(dir, rowsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(info.Size())
-}
-
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func listDir(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
-// The log is one JSON object a line, as documented.
-func TestLogLines(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := mustOpen(t, dir)
-	mustAdd(t, s, "a\nb")
-	mustClose(t, s)
-	raw, err := os.ReadFile(filepath.Join(dir, rowsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
-	if len(lines) != 3 {
-		t.Errorf("%d lines, want 3", len(lines))
-	}
-	for _, l := range lines {
-		var v map[string]any
-		if err := json.Unmarshal([]byte(l), &v); err != nil {
-			t.Errorf("line %q: %v", l, err)
-		}
-	}
-}
-
-// A store of a former version opens, with a second list, a column of a kind that
-// the board no longer knows, grants, and the numbers that its lines had.
-func TestFormerStore(t *testing.T) {
-	t.Parallel()
-	raw, err := os.ReadFile(filepath.Join("testdata", "former-rows.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, rowsFile), raw)
-	s := mustOpen(t, dir)
-	if got := titles(t, s); !slices.Equal(got, []string{"step", "task"}) {
-		t.Errorf("rows %q", got)
-	}
-	s.store.view(func(st *state) {
-		if len(st.shelves) != 2 {
-			t.Fatalf("%d lists", len(st.shelves))
-		}
-		for id, sh := range st.shelves {
-			for _, r := range sh.order {
-				if item := string(renderItem(sh.list, r)); !json.Valid([]byte(item)) || id != s.listID && (!strings.Contains(item, "other") || strings.Contains(item, "originalUrl")) {
-					t.Errorf("row %s", item)
-				}
-			}
-		}
-	})
-	mustAdd(t, s, "new")
-	want := dump(t, s)
-	mustClose(t, s)
-	if got := dump(t, mustOpen(t, dir)); got != want {
-		t.Errorf("after reopening:\n%s\nwant\n%s", got, want)
 	}
 }

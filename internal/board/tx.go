@@ -1,148 +1,30 @@
 package board
 
 import (
+	"database/sql"
+	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
+
+	"otm/internal/sqlite"
 )
 
-// A Tx is one transaction on top of a state: it reads through to what will be,
-// and collects changes. If its function returns an error, they are forgotten.
-// Lists and rows that it returns must not be changed: clone and put them.
+// A Tx is one transaction on the lists and rows. If its function returns an error,
+// its changes are undone. Lists and rows that it returns must not be changed: clone
+// and put them.
+//
+// After a statement has failed, the methods return nothing, and the transaction
+// fails with the statement's error.
 type Tx struct {
-	base     *state
-	now      time.Time
-	actor    string
-	rowLimit int // 0 is none
-
-	lists     map[string]*List
-	listOrder []string
-	rows      map[rowRef]*Row // nil: deleted
-	rowOrder  []rowRef
-	active    map[string]int // list id → change of the number of active rows
+	statements
+	store *store
+	now   time.Time
+	actor string
+	lists map[string]*List
 }
 
-func newTx(base *state, o *Options, actor string) *Tx {
-	return &Tx{
-		base: base, now: o.Now().Round(0).UTC(), actor: actor, rowLimit: o.RowLimit,
-		lists: make(map[string]*List), rows: make(map[rowRef]*Row), active: make(map[string]int),
-	}
-}
-
-// List returns the list, or nil.
-func (t *Tx) List(id string) *List {
-	if l := t.lists[id]; l != nil {
-		return l
-	}
-	if sh := t.base.shelves[id]; sh != nil {
-		return sh.list
-	}
-	return nil
-}
-
-// Row returns the row, or nil.
-func (t *Tx) Row(listID, id string) *Row {
-	if r, ok := t.rows[rowRef{listID, id}]; ok {
-		return r
-	}
-	if sh := t.base.shelves[listID]; sh != nil {
-		return sh.rows[id]
-	}
-	return nil
-}
-
-// isGone reports whether a row of that id was deleted.
-func (t *Tx) isGone(listID, id string) bool {
-	if r, ok := t.rows[rowRef{listID, id}]; ok {
-		return r == nil
-	}
-	sh := t.base.shelves[listID]
-	return sh != nil && sh.gone[id]
-}
-
-// countActive is how many rows of the list are not archived.
-func (t *Tx) countActive(listID string) int {
-	n := t.active[listID]
-	if sh := t.base.shelves[listID]; sh != nil {
-		n += sh.active
-	}
-	return n
-}
-
-// Rows returns the rows of the list, oldest first.
-func (t *Tx) Rows(listID string) []*Row {
-	var rows []*Row
-	if sh := t.base.shelves[listID]; sh != nil {
-		for id := range sh.rows {
-			if _, changed := t.rows[rowRef{listID, id}]; !changed {
-				rows = append(rows, sh.rows[id])
-			}
-		}
-	}
-	for ref, r := range t.rows {
-		if r != nil && ref.List == listID {
-			rows = append(rows, r)
-		}
-	}
-	slices.SortFunc(rows, byCreation)
-	return rows
-}
-
-// Steps returns the row's subtasks, oldest first.
-func (t *Tx) Steps(listID, parent string) []*Row {
-	return slices.DeleteFunc(t.Rows(listID), func(r *Row) bool { return r.Parent != parent })
-}
-
-// PutList adds a list, or replaces one.
-func (t *Tx) PutList(l *List) {
-	if t.lists[l.ID] == nil {
-		t.listOrder = append(t.listOrder, l.ID)
-	}
-	l.Updated, l.Editor, l.Edited = t.now, t.actor, t.now
-	t.lists[l.ID] = l
-}
-
-// PutRow adds a row, or replaces one.
-func (t *Tx) PutRow(r *Row) { t.set(rowRef{r.List, r.ID}, r) }
-
-// Touch marks the row as changed now by the actor; put it afterwards.
-func (t *Tx) Touch(r *Row) { r.Updated, r.UpdatedBy = t.now, t.actor }
-
-// Delete deletes the row and its subtasks.
-func (t *Tx) Delete(r *Row) {
-	if r.Parent == "" {
-		for _, kid := range t.Steps(r.List, r.ID) {
-			t.set(rowRef{kid.List, kid.ID}, nil)
-		}
-	}
-	t.set(rowRef{r.List, r.ID}, nil)
-}
-
-func (t *Tx) set(ref rowRef, r *Row) {
-	if _, ok := t.rows[ref]; !ok {
-		t.rowOrder = append(t.rowOrder, ref)
-	}
-	t.active[ref.List] += activeRows(r) - activeRows(t.Row(ref.List, ref.ID))
-	t.rows[ref] = r
-}
-
-// entry is what the transaction changed, or nil.
-func (t *Tx) entry() *entry {
-	if len(t.listOrder)+len(t.rowOrder) == 0 {
-		return nil
-	}
-	e := &entry{At: t.now, By: t.actor}
-	for _, id := range t.listOrder {
-		e.Lists = append(e.Lists, t.lists[id])
-	}
-	for _, ref := range t.rowOrder {
-		if r := t.rows[ref]; r != nil {
-			e.Rows = append(e.Rows, r)
-		} else {
-			e.Deleted = append(e.Deleted, ref)
-		}
-	}
-	return e
+func (s *store) newTx(q *sqlite.Tx, actor string) *Tx {
+	return &Tx{statements: statements{sql: q}, store: s, now: s.opts.Now().Round(0).UTC(), actor: actor, lists: make(map[string]*List)}
 }
 
 // run calls fn and turns a panic into an error: one hostile request must not
@@ -152,6 +34,124 @@ func (t *Tx) run(fn func(*Tx) error) (err error) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: transaction panicked: %v", p)
 		}
+		if t.err != nil {
+			err = t.err
+		}
 	}()
 	return fn(t)
+}
+
+// List returns the list, or nil.
+func (t *Tx) List(id string) *List {
+	if l := t.lists[id]; l != nil {
+		return l
+	}
+	var text string
+	if !t.one(&text, "SELECT list FROM lists WHERE id = $1", id) {
+		return nil
+	}
+	last := t.store.lastList.Load()
+	if last == nil || last.text != text {
+		last = &decodedList{text, new(List)}
+		if t.err = json.Unmarshal([]byte(text), last.list); t.err != nil {
+			return nil
+		}
+		t.store.lastList.Store(last)
+	}
+	t.lists[id] = last.list
+	return last.list
+}
+
+// Row returns the row, or nil.
+func (t *Tx) Row(listID, id string) *Row {
+	for _, r := range t.selectRows("SELECT row FROM rows WHERE list = $1 AND id = $2", listID, id) {
+		return r
+	}
+	return nil
+}
+
+// Rows returns the rows of the list, oldest first.
+func (t *Tx) Rows(listID string) []*Row {
+	return t.selectRows("SELECT row FROM rows WHERE list = $1 ORDER BY seq", listID)
+}
+
+// Steps returns the row's subtasks, oldest first.
+func (t *Tx) Steps(listID, parent string) []*Row {
+	return t.selectRows("SELECT row FROM rows WHERE list = $1 AND parent = $2 ORDER BY seq", listID, parent)
+}
+
+func (t *Tx) selectRows(query string, args ...any) (all []*Row) {
+	t.each(func(rows *sql.Rows) error {
+		var text sql.RawBytes
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		r := new(Row)
+		all = append(all, r)
+		return json.Unmarshal(text, r)
+	}, query, args...)
+	return all
+}
+
+// item returns the row as the API shows it, or nil.
+func (t *Tx) item(listID, id string) (item json.RawMessage) {
+	t.one((*[]byte)(&item), "SELECT item FROM rows WHERE list = $1 AND id = $2", listID, id)
+	return item
+}
+
+// isGone reports whether a row of that id was deleted.
+func (t *Tx) isGone(listID, id string) bool {
+	var n int
+	return t.one(&n, "SELECT 1 FROM deleted WHERE list = $1 AND id = $2", listID, id)
+}
+
+// count is how many rows of the list are archived, or are not.
+func (t *Tx) count(listID string, archived bool) (n int) {
+	t.one(&n, "SELECT count(*) FROM rows WHERE list = $1 AND archived = $2", listID, archived)
+	return n
+}
+
+// PutList adds a list, or replaces one.
+func (t *Tx) PutList(l *List) {
+	l.Edited = t.now
+	t.putList(l)
+	t.touch(l.ID, t.now, t.actor)
+}
+
+func (t *Tx) putList(l *List) {
+	t.exec("INSERT INTO lists (id, list) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET list = excluded.list", l.ID, t.encode(l))
+	t.lists[l.ID] = l
+}
+
+// PutRow adds a row, or replaces one.
+func (t *Tx) PutRow(r *Row) {
+	t.putRow(r)
+	t.touch(r.List, t.now, t.actor)
+}
+
+func (t *Tx) putRow(r *Row) {
+	l := t.List(r.List)
+	if l == nil {
+		return // a statement has failed
+	}
+	item := renderItem(l, r)
+	t.exec(`INSERT INTO rows (list, id, parent, archived, created, num, item, row) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (list, id) DO UPDATE SET archived = excluded.archived, row = excluded.row, item = excluded.item`,
+		r.List, r.ID, r.Parent, r.Archived, r.Created.Unix(), r.Num, string(item), t.encode(r))
+}
+
+// Touch marks the row as changed now by the actor; put it afterwards.
+func (t *Tx) Touch(r *Row) { r.Updated, r.UpdatedBy = t.now, t.actor }
+
+// touch notes the last change of anything in the list.
+func (t *Tx) touch(listID string, at time.Time, by string) {
+	t.exec(`INSERT INTO changes (list, updated, editor) VALUES ($1, $2, $3)
+		ON CONFLICT (list) DO UPDATE SET updated = excluded.updated, editor = excluded.editor`, listID, at.Unix(), by)
+}
+
+// Delete deletes the row and its subtasks.
+func (t *Tx) Delete(r *Row) {
+	t.exec("INSERT OR IGNORE INTO deleted SELECT list, id FROM rows WHERE list = $1 AND (id = $2 OR parent = $2)", r.List, r.ID)
+	t.exec("DELETE FROM rows WHERE list = $1 AND (id = $2 OR parent = $2)", r.List, r.ID)
+	t.touch(r.List, t.now, t.actor)
 }

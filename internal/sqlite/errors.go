@@ -55,6 +55,15 @@ func (d *DB) failed(op string, err error) error {
 	return fmt.Errorf("%s %q: %w: %w", op, d.path, kind, err)
 }
 
+// failedOwn is failed for the error of a caller's function. It stays as it is
+// unless it comes from the database and has a kind.
+func (d *DB) failedOwn(op string, err error) error {
+	if kindOf(err) == nil && !errors.Is(err, sqlite3.IOERR) {
+		return err
+	}
+	return d.failed(op, err)
+}
+
 // kindOf returns which of the errors above the driver's error is, or nil.
 func kindOf(err error) error {
 	var extended sqlite3.ExtendedErrorCode

@@ -71,8 +71,15 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if !filepath.IsAbs(d.path) {
 		return errors.New("the path must be absolute")
 	}
-	// An empty file is an empty database. SQLite would make it readable by others.
-	if err := durable.WriteNew(d.path, nil); err != nil && !errors.Is(err, fs.ErrExist) {
+	info, err := durable.Stat(d.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = create(ctx, d.path)
+	case err == nil && info.Size() == 0:
+		// SQLite would take it for a new database, and delete its -wal file.
+		err = fmt.Errorf("%w: the file is empty", ErrCorrupt)
+	}
+	if err != nil {
 		return err
 	}
 	if d.pool, err = driver.Open(nameOf(d.path)); err != nil {
@@ -89,6 +96,29 @@ func (d *DB) open(ctx context.Context) (err error) {
 	// SQLite makes the -shm file with the mode of the umask. It holds no rows.
 	if err := os.Chmod(d.path+"-shm", durable.FileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	return nil
+}
+
+// create makes a database without tables. It is durable and whole, or not there, so
+// an empty file is always a damaged one.
+func create(ctx context.Context, path string) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), durable.TempPrefix+"*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	temp.Close()
+	pool, err := driver.Open(nameOf(temp.Name()))
+	if err != nil {
+		return err
+	}
+	_, err = pool.ExecContext(ctx, "PRAGMA application_id = 0x4f544d") // writes the first page
+	if err := errors.Join(err, pool.Close()); err != nil {
+		return err
+	}
+	if err := durable.Move(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err // if the name is taken, another process was faster
 	}
 	return nil
 }
@@ -143,10 +173,7 @@ func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 		return d.failed("read database", causeOf(ctx, err))
 	}
 	defer s.exec(context.WithoutCancel(ctx), "ROLLBACK")
-	if err := fn(&Tx{ctx, s}); err != nil {
-		return d.failed("read database", err)
-	}
-	return nil
+	return d.failedOwn("read database", fn(&Tx{ctx, s}))
 }
 
 // Backup writes a copy of the database to a file that must not exist yet. The

@@ -385,14 +385,62 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// A damaged file is refused, and not changed.
 func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	path := name(t)
-	if err := os.WriteFile(path, bytes.Repeat([]byte("no database\n"), 1000), 0o600); err != nil {
+	d := mustOpen(t, path, Options{})
+	makeRows(t, d)
+	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), path, Options{}); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a file of another kind: %v", err)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, data := range map[string][]byte{
+		"another kind": bytes.Repeat([]byte("no database\n"), 1000),
+		"zeros":        make([]byte, len(whole)),
+		"cut":          whole[:len(whole)/2],
+		"empty":        nil,
+	} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), path, Options{}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%s: the file was changed: %v", what, err)
+		}
+	}
+}
+
+// Several processes may make a database at the same time.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	path := name(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			d, err := Open(t.Context(), path, Options{BusyTimeout: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer d.Close()
+			makeRows(t, d)
+			if err := add(t.Context(), d, fmt.Sprint(i), ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := ids(t, mustOpen(t, path, Options{})); got != "0 1 2 3 4 5 6 7" {
+		t.Errorf("it holds %q", got)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 3 { // with -wal and -shm
+		t.Errorf("in the directory: %v, %v", entries, err)
 	}
 }
 

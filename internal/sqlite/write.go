@@ -24,7 +24,8 @@ type write struct {
 	done chan struct{} // closed when the write has its outcome
 
 	err      error
-	panicked any // what fn panicked with, or nil
+	own      bool // err is that of fn
+	panicked any  // what fn panicked with, or nil
 }
 
 // Write runs fn in a transaction and returns when its changes are durable, or when
@@ -58,6 +59,9 @@ func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 	}
 	if w.panicked != nil {
 		panic(w.panicked)
+	}
+	if w.own {
+		return d.failedOwn("write database", w.err)
 	}
 	return d.failed("write database", w.err)
 }
@@ -132,7 +136,7 @@ func (d *DB) commitAlone(batch []*write, err error) {
 		return
 	}
 	for _, w := range batch {
-		w.err, w.panicked = nil, nil
+		w.err, w.own, w.panicked = nil, false, nil
 		err := d.begin(w.ctx)
 		if err == nil {
 			err = d.commit([]*write{w})
@@ -175,6 +179,7 @@ func (d *DB) runNested(ctx context.Context, w *write) error {
 func (w *write) call(tx *Tx) {
 	defer func() { w.panicked = recover() }()
 	w.err = w.fn(tx)
+	w.own = w.err != nil
 }
 
 // A queue holds the writes that wait, in order.

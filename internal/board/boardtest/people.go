@@ -3,7 +3,6 @@ package boardtest
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -244,37 +243,28 @@ func (s *Server) RemoveColumn(user, listID, columnID string) error {
 		if c.Primary {
 			return &board.Error{Code: "invalid_primary_column"}
 		}
-		for _, r := range t.Rows(listID) {
-			if r.Cells[columnID] != nil {
-				r = r.Clone() // it counts as no change of the row
-				delete(r.Cells, columnID)
-				t.PutRow(r)
-			}
-		}
 		l.Columns = slices.DeleteFunc(l.Columns, func(o board.Column) bool { return o.ID == columnID })
 		l.Subtask = slices.DeleteFunc(l.Subtask, func(id string) bool { return id == columnID })
-		l.Rev++
+		t.PutList(l)
+		for _, r := range t.Rows(listID) {
+			r = r.Clone() // it counts as no change of the row
+			delete(r.Cells, columnID)
+			t.PutRow(r)
+		}
 		return nil
 	})
 }
 
-// errLooked ends a transaction that only read.
-var errLooked = errors.New("looked")
-
 // look calls fn with the list, which must not be changed.
 func (s *Server) look(listID string, fn func(*board.Tx, *board.List)) error {
-	err := s.edit("", func(t *board.Tx) error {
+	return s.View(func(t *board.Tx) error {
 		l := t.List(listID)
 		if l == nil {
 			return &board.Error{Code: "list_not_found"}
 		}
 		fn(t, l)
-		return errLooked
-	})
-	if errors.Is(err, errLooked) {
 		return nil
-	}
-	return err
+	})
 }
 
 func (s *Server) edit(user string, fn func(*board.Tx) error) error {
