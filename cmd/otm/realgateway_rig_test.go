@@ -243,24 +243,6 @@ func (g *realGateway) ready(t *testing.T) {
 	t.Logf("gateway %s was ready after %.1f s", g.version, time.Since(g.begun).Seconds())
 }
 
-// cli runs openclaw beside the gateway, as its owner does. On a busy machine 2026.9.6
-// may answer nobody for a minute: then the command is run again, unless it says that
-// it may have had its effect.
-func (g *realGateway) cli(t *testing.T, args ...string) {
-	t.Helper()
-	for end := time.Now().Add(patienceOfReal); ; {
-		cmd := g.command(args...)
-		cmd.WaitDelay = time.Minute
-		out, err := cmd.CombinedOutput()
-		if err == nil || bytes.Contains(out, []byte("may have been applied")) {
-			return
-		}
-		if !bytes.Contains(out, []byte("gateway timeout")) || time.Now().After(end) {
-			t.Fatalf("openclaw %v: %v\n%s", args, err, out)
-		}
-	}
-}
-
 // kill ends the gateway, and with SIGKILL the shells of its agents.
 func (g *realGateway) kill(signal syscall.Signal) {
 	if g.process == nil {

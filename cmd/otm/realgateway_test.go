@@ -494,20 +494,18 @@ func skillNotEligible(t *testing.T, c *realCase) {
 	}
 }
 
-// pairing: through a proxy that the gateway trusts we come from elsewhere. What
-// the message says to run helps, also the processes that come after.
+// pairing: through a proxy that the gateway trusts we come from elsewhere. The
+// message says what to do.
 func pairing(t *testing.T, c *realCase) {
 	k := newLink(t, c.g)
 	k.header = "X-Forwarded-For: 192.0.2.7\r\n"
 	h := c.once(t, k.url(), "devdas")
-	h.dispatch(0, `wake refused: approve OTM at the gateway: openclaw devices approve \S+; `)
+	h.dispatch(0, `wake refused: OTM must reach the gateway on loopback, .*ssh -L`)
 	h.outcome(0, refused)
-	said := h.doctor()
-	_, approve, ok := strings.Cut(said, "→ approve OTM at the gateway: openclaw ")
-	if !ok {
-		t.Fatalf("doctor says %q", said)
+	if said := h.doctor(); !strings.Contains(said, "→ OTM must reach the gateway on loopback") {
+		t.Errorf("doctor says %q", said)
 	}
-	c.g.cli(t, strings.Fields(approve)...)
+	k.header = ""
 	h.dispatch(1, "")
 	h.outcome(0, accepted)
 	h.leave()
@@ -548,7 +546,7 @@ func oversized(t *testing.T, c *realCase) {
 	h := c.once(t, k.url(), "archibald")
 	release := c.model.hold("archibald")
 	defer release()
-	h.dispatch(0, `no answer to the wake: restart the gateway, .*: openclaw gateway restart; .*frame above our limit`)
+	h.dispatch(0, `no answer to the wake: nothing to do unless it goes on, .*answer lost`)
 	h.outcome(0, unknown)
 	k.make(none, 0)
 	h.dispatch(1, "")

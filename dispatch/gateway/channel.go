@@ -5,11 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -23,8 +20,7 @@ type channel interface {
 
 	// Receive returns the next frame. Some goroutine must always be in it, as
 	// it also answers pings. It returns a *closedError if the gateway closed
-	// the channel, and ErrTooLarge for a frame above the read limit. The end
-	// of ctx ends the channel.
+	// the channel. The end of ctx ends the channel.
 	Receive(ctx context.Context) ([]byte, error)
 
 	// Ping returns when the gateway has answered a ping.
@@ -62,10 +58,7 @@ func (s socket) Send(ctx context.Context, data []byte) error {
 func (s socket) Receive(ctx context.Context) ([]byte, error) {
 	_, data, err := s.ws.Read(ctx)
 	var closed websocket.CloseError
-	switch {
-	case errors.Is(err, websocket.ErrMessageTooBig):
-		return nil, ErrTooLarge
-	case errors.As(err, &closed):
+	if errors.As(err, &closed) {
 		return nil, &closedError{code: int(closed.Code), reason: closed.Reason}
 	}
 	return data, err
@@ -77,12 +70,12 @@ func (s socket) Close() { s.ws.Close(websocket.StatusNormalClosure, "") }
 
 // dial opens a WebSocket that takes frames of up to limit bytes. Its errors are
 // worth another attempt unless they match ErrOperator.
-func dial(ctx context.Context, client *http.Client, e endpoint, limit int64) (channel, error) {
+func dial(ctx context.Context, client *http.Client, url string, limit int64) (channel, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	// An Origin header would make us a browser, and 2026.9.6 asks browsers for
 	// pairing.
-	ws, resp, err := websocket.Dial(ctx, e.url, &websocket.DialOptions{
+	ws, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		HTTPClient:      client,
 		CompressionMode: websocket.CompressionDisabled,
 	})
@@ -118,35 +111,18 @@ func dialError(resp *http.Response, err error) error {
 }
 
 // newHTTPClient returns the client for the upgrade request. It follows no
-// redirect and, for a loopback URL, connects to loopback only: a server that answers
-// gets the token.
-func newHTTPClient(e endpoint) *http.Client {
-	dialer := &net.Dialer{}
-	if e.loopback {
-		dialer.Control = onlyLoopback
-	}
+// redirect: a server that answers gets the token.
+func newHTTPClient() *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true) // HTTP/2 has no upgrade
-	transport := &http.Transport{
-		DialContext:       dialer.DialContext,
-		Protocols:         protocols,
-		DisableKeepAlives: true, // a refused upgrade leaves no connection open
-	}
-	if !e.loopback {
-		transport.Proxy = http.ProxyFromEnvironment
-	}
 	return &http.Client{
-		Transport: transport,
+		Transport: &http.Transport{
+			Proxy:             http.ProxyFromEnvironment, // none for loopback
+			Protocols:         protocols,
+			DisableKeepAlives: true, // a refused upgrade leaves no connection open
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}
-}
-
-func onlyLoopback(_, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil || !ap.Addr().Unmap().IsLoopback() {
-		return fmt.Errorf("%s is not a loopback address", address)
-	}
-	return nil
 }

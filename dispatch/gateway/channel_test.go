@@ -54,7 +54,7 @@ func (p *pipe) Close() { p.close() }
 func newPipeConn(t *testing.T, heard func(End)) (*conn, *pipe) {
 	t.Helper()
 	ours, theirs := newPair()
-	cn := newConn(context.Background(), ours, slog.New(slog.DiscardHandler), &ends{asked: map[string]bool{}, report: heard})
+	cn := newConn(ours, slog.New(slog.DiscardHandler), &ends{asked: map[string]bool{}, report: heard})
 	go cn.read()
 	t.Cleanup(func() {
 		cn.end(errors.New("test over"))
@@ -97,8 +97,8 @@ func TestCallsOverAPipe(t *testing.T) {
 	}
 }
 
-// A connection that has ended or is retired takes no call, and an open call does
-// not wait for ever.
+// A connection that has ended takes no call, and an open call does not wait for
+// ever.
 func TestConnTakesNoMore(t *testing.T) {
 	t.Parallel()
 	why := errors.New("told to stop")
@@ -129,11 +129,6 @@ func TestConnTakesNoMore(t *testing.T) {
 			t.Errorf("%s: a later call: %v", name, err)
 		}
 		cancel(nil)
-	}
-	cn, gateway := newPipeConn(t, func(End) {})
-	gateway.say(t, `{"type":"event","event":"shutdown"}`, `{"type":"event","event":"tick"}`)
-	if _, err := cn.call(t.Context(), "1", "agents.list", nil); !errors.Is(err, errNotTaken) {
-		t.Errorf("a call after the gateway's farewell: %v", err)
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,44 +17,32 @@ import (
 // A Client calls one gateway over one connection, which it makes at first need
 // and again after a loss. Its methods may be used concurrently.
 //
-// Run keeps trying. The other calls try once and at once: they do not sit out
-// the pause between dials. They change nothing at the gateway, so an error of
-// theirs only means that the answer is not known.
+// Run keeps trying. The other calls try once. They change nothing at the
+// gateway, so an error of theirs only means that the answer is not known.
 type Client struct {
-	cfg      Config
-	endpoint endpoint
-	urlErr   error // the URL is refused; every call returns this
-	http     *http.Client
-	device   device         // signs if Config has no key
-	random   func() float64 // jitter
-	lastID   atomic.Int64
+	cfg    Config
+	http   *http.Client
+	device device
+	random func() float64 // jitter
+	lastID atomic.Int64
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // everything that the Client started
+	ctx   context.Context // ends with Close
+	stop  context.CancelCauseFunc
+	wg    sync.WaitGroup // everything that the Client started
+	close sync.Once
 
-	turn  chan struct{} // has room for the one call that may dial; guards what follows
-	made  chan struct{} // closed when the next connection is made
-	dials int           // attempts so far
-
-	mu       sync.Mutex // guards what follows
-	conn     *conn      // the one connection; may have ended
-	failures int        // dials in a row that failed
-	notUntil time.Time  // the next dial is not due before
-	closed   bool
+	turn chan struct{} // has room for the one call that may dial; guards conn
+	conn *conn         // may have ended
 }
 
 // New returns a Client. It dials at once if Config.OnLink is set, else at the
 // first call.
 func New(cfg Config) *Client {
-	cfg = cfg.withDefaults()
 	c := &Client{
-		cfg: cfg, device: newDevice(), random: rand.Float64,
-		turn: make(chan struct{}, 1), made: make(chan struct{}),
+		cfg: cfg.withDefaults(), http: newHTTPClient(), device: newDevice(), random: rand.Float64,
+		turn: make(chan struct{}, 1),
 	}
-	c.endpoint, c.urlErr = parseURL(cfg.URL)
-	c.http = newHTTPClient(c.endpoint)
-	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if cfg.OnLink != nil {
 		c.wg.Go(c.keep)
 	}
@@ -61,53 +51,114 @@ func New(cfg Config) *Client {
 
 // Close ends the connection and waits for everything that the Client started.
 // Open calls return an error that matches ErrClosed. It may be called again.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	cn := c.conn
-	c.conn = nil
-	c.closed = true
-	c.mu.Unlock()
-	if cn != nil {
-		cn.goodbye()
+func (c *Client) Close() {
+	c.close.Do(func() {
+		c.stop(ErrClosed)
+		c.turn <- struct{}{} // for good: nobody dials any more
+		if c.conn != nil {
+			c.conn.goodbye()
+		}
+		c.wg.Wait()
+	})
+}
+
+// connect returns the connection, after one attempt to make it if there is
+// none. Calls take turns to dial.
+func (c *Client) connect(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	c.cancel()
-	c.wg.Wait()
-	return nil
+	if c.conn != nil && c.conn.reason() == nil {
+		return c.conn, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	cn, err := c.open(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		c.cfg.Log.Debug("gateway not reached", slog.Any("err", err))
+		return nil, err
+	}
+	c.cfg.Log.Info("connected to gateway", slog.String("version", cn.hello.Version), slog.Int("protocol", cn.hello.Protocol))
+	c.conn = cn
+	return cn, nil
+}
+
+// open dials, shakes hands, and starts the goroutines of the connection.
+func (c *Client) open(ctx context.Context) (*conn, error) {
+	url, err := parseURL(c.cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := dial(ctx, c.http, url, c.cfg.ReadLimit)
+	if err != nil {
+		return nil, err
+	}
+	cn := newConn(ch, c.cfg.Log, &ends{asked: map[string]bool{}, report: c.ended})
+	c.wg.Go(cn.read)
+	if cn.hello, err = c.handshake(ctx, cn); err != nil {
+		cn.end(err)
+		return nil, err
+	}
+	c.wg.Go(func() {
+		cn.keepAlive(c.cfg.PingEvery, c.cfg.PingTimeout)
+		<-cn.done
+		c.cfg.Log.Info("gateway connection ended", slog.Any("err", cn.reason()))
+	})
+	return cn, nil
+}
+
+func (c *Client) handshake(ctx context.Context, cn *conn) (Hello, error) {
+	token, err := c.cfg.Token()
+	if err != nil {
+		return Hello{}, &Error{Reason: ReasonTokenUnreadable, Err: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandshakeTimeout)
+	defer cancel()
+	return shakeHands(ctx, cn, c.device, strings.TrimSpace(token), c.cfg.Version)
+}
+
+// ended hands the end of a run to Config.OnEnd.
+func (c *Client) ended(end End) {
+	if c.cfg.OnEnd != nil {
+		c.wg.Go(func() { c.cfg.OnEnd(end) })
+	}
 }
 
 // Hello returns what the gateway says about itself, after connecting if there
 // is no connection.
 func (c *Client) Hello(ctx context.Context) (Hello, error) {
-	cn, err := c.connect(ctx, true)
+	cn, err := c.connect(ctx)
 	if err != nil {
-		return Hello{}, fmt.Errorf("connect: %w", notSent(err))
+		return Hello{}, fmt.Errorf("connect: %w", err)
 	}
 	return cn.hello, nil
 }
 
-// call makes one request that changes nothing at the gateway, and repeats it
-// once if the connection had died unnoticed.
-func (c *Client) call(ctx context.Context, method string, params any) (frame, error) {
-	f, err := c.callOnce(ctx, method, params)
-	if errors.Is(err, errConnLost) || errors.Is(err, errNotTaken) {
-		f, err = c.callOnce(ctx, method, params)
+// call makes one request that changes nothing at the gateway, and decodes the
+// answer into v.
+func (c *Client) call(ctx context.Context, method string, params, v any) error {
+	cn, err := c.connect(ctx)
+	if err == nil {
+		var f frame
+		if f, err = c.send(ctx, cn, c.nextID(), method, params); err == nil && !f.OK {
+			err = f.refusal().afterHandshake()
+		}
+		decode(f.Payload, v)
 	}
 	if err != nil {
-		return frame{}, fmt.Errorf("call %s: %w", method, err)
+		return fmt.Errorf("call %s: %w", method, err)
 	}
-	return f, nil
-}
-
-func (c *Client) callOnce(ctx context.Context, method string, params any) (frame, error) {
-	cn, err := c.connect(ctx, true)
-	if err != nil {
-		return frame{}, notSent(err)
-	}
-	f, err := c.send(ctx, cn, c.nextID(), method, params)
-	if err == nil && !f.OK {
-		err = c.refused(cn, f)
-	}
-	return f, err
+	return nil
 }
 
 // errNoAnswer: the gateway took a request and did not answer in time.
@@ -119,32 +170,72 @@ func (c *Client) send(ctx context.Context, cn *conn, id, method string, params a
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AnswerTimeout, errNoAnswer)
 	defer cancel()
 	f, err := cn.call(ctx, id, method, params)
-	switch {
-	case errors.Is(err, errNotTaken):
-		return frame{}, notSent(err)
-	case err != nil:
-		return frame{}, fmt.Errorf("%w: %w", ErrLost, err)
+	if err != nil && !errors.Is(err, errNotTaken) {
+		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	return f, nil
-}
-
-// refused returns the error of a refused request. If an operator must act, the
-// next call dials anew, to notice that somebody did.
-func (c *Client) refused(cn *conn, f frame) error {
-	err := f.refusal().afterHandshake()
-	if errors.Is(err, ErrOperator) {
-		cn.retire()
-	}
-	return err
-}
-
-// notSent marks an error that came before anything was sent. Lasting errors
-// keep their own type.
-func notSent(err error) error {
-	if lasting(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrNotSent, err)
+	return f, err
 }
 
 func (c *Client) nextID() string { return strconv.FormatInt(c.lastID.Add(1), 10) }
+
+// Link says whether the Client is connected to the gateway.
+type Link struct {
+	Up    bool
+	Since time.Time // of the connection, or of its loss
+	Err   error     // why it is not up
+}
+
+// operatorPause is how long keep waits after an error that a person must mend.
+const operatorPause = 2 * time.Minute
+
+// keep holds a connection open until Close, and reports its fate.
+func (c *Client) keep() {
+	down := c.cfg.Now()
+	for try := 0; ; try++ {
+		cn, err := c.connect(c.ctx)
+		if err == nil {
+			try = 0
+			c.cfg.OnLink(Link{Up: true, Since: c.cfg.Now()})
+			<-cn.done
+			down, err = c.cfg.Now(), cn.reason()
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+		c.cfg.OnLink(Link{Since: down, Err: err})
+		pause := c.backoff(try, err)
+		if errors.Is(err, ErrOperator) {
+			pause = operatorPause
+		}
+		c.pause(c.ctx, pause)
+	}
+}
+
+// pause waits, and returns the cause if ctx or the Client ends first.
+func (c *Client) pause(ctx context.Context, d time.Duration) error {
+	if ctx.Err() == nil {
+		select {
+		case <-c.cfg.After(d):
+			return nil
+		case <-ctx.Done():
+		case <-c.ctx.Done():
+			return ErrClosed
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// backoff returns the pause before the n-th further attempt, n from 0: at least
+// the one that the gateway asked for in err.
+func (c *Client) backoff(n int, err error) time.Duration {
+	d := c.cfg.MaxBackoff
+	if n < 30 { // keeps the shift in range
+		d = min(d, c.cfg.MinBackoff<<n)
+	}
+	var asked time.Duration
+	if refused := (*Error)(nil); errors.As(err, &refused) {
+		asked = refused.RetryAfter
+	}
+	jitter := 0.8 + 0.4*c.random()
+	return max(asked, time.Duration(float64(d)*jitter))
+}

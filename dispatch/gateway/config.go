@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/ed25519"
 	"log/slog"
 	"time"
 )
@@ -10,19 +9,14 @@ import (
 // required.
 type Config struct {
 	// URL of the gateway, such as ws://127.0.0.1:18789. It must be loopback or
-	// TLS, and is dialled as it stands: through another name or a proxy the
-	// gateway takes the client for a remote one and asks for pairing.
+	// TLS. Through another name or a proxy the gateway takes the client for a
+	// remote one and asks for pairing, which OTM does not do.
 	URL string
 
 	// Token returns the gateway's shared secret. It is called for every dial,
 	// so a changed token counts at the next one. If nil, or if the token is
 	// empty, none is sent.
 	Token func() (string, error)
-
-	// Key returns the key that signs connections, by which a gateway that asks
-	// for pairing recognises this client. It is called for every dial. If nil,
-	// the Client makes a key for its own life.
-	Key func() ed25519.PrivateKey
 
 	// Version is OTM's own, for the gateway's list of clients. If empty, "dev".
 	Version string
@@ -42,7 +36,7 @@ type Config struct {
 	// nothing is logged.
 	Log *slog.Logger
 
-	Now   func() time.Time                     // clock of the pauses between dials; nil: time.Now
+	Now   func() time.Time                     // for the times of Link; nil: time.Now
 	After func(time.Duration) <-chan time.Time // times pauses; nil: time.After
 
 	// Limits are DefaultLimits if zero.
@@ -55,7 +49,7 @@ type Limits struct {
 	HandshakeTimeout       time.Duration // from the upgrade to hello-ok
 	AnswerTimeout          time.Duration // without an answer; then Run asks again, and other calls fail
 	WaitTimeout            time.Duration // for which the gateway may hold the answer to Wait
-	PingEvery, PingTimeout time.Duration // a connection without pong and frame after a ping is dead
+	PingEvery, PingTimeout time.Duration // a connection without pong after a ping is dead
 	ReadLimit              int64         // size of the largest frame taken, in bytes
 }
 

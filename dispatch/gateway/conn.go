@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -31,18 +30,14 @@ type conn struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	received atomic.Int64 // frames, each a sign of life
-
 	mu      sync.Mutex              // guards what follows
 	pending map[string]chan<- frame // request id → its call
-	retired bool                    // takes no new calls
 	err     error                   // why it ended; the first reason
 }
 
-// newConn returns a connection over ch that lives no longer than ctx. The
-// caller must run read on a goroutine.
-func newConn(ctx context.Context, ch channel, log *slog.Logger, ends *ends) *conn {
-	ctx, cancel := context.WithCancel(ctx)
+// newConn returns a connection over ch. The caller must run read on a goroutine.
+func newConn(ch channel, log *slog.Logger, ends *ends) *conn {
+	ctx, cancel := context.WithCancel(context.Background())
 	return &conn{
 		ch: ch, log: log, ends: ends, challenge: make(chan frame, 1),
 		ctx: ctx, cancel: cancel, done: make(chan struct{}),
@@ -60,7 +55,6 @@ func (cn *conn) read() {
 			cn.end(err)
 			return
 		}
-		cn.received.Add(1)
 		f, err := parseFrame(data)
 		if err != nil {
 			cn.log.Debug("ignored frame", slog.Any("err", err))
@@ -82,9 +76,6 @@ func (cn *conn) handle(f frame) {
 		case cn.challenge <- f:
 		default: // a second one
 		}
-	case f.Type == "event" && f.Event == "shutdown":
-		cn.log.Info("gateway is shutting down")
-		cn.retire()
 	case f.Type == "event":
 		cn.ends.hear(f)
 	}
@@ -140,7 +131,7 @@ func (cn *conn) call(ctx context.Context, id, method string, params any) (frame,
 func (cn *conn) register(id string, answer chan<- frame) bool {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
-	if cn.err != nil || cn.retired {
+	if cn.err != nil {
 		return false
 	}
 	cn.pending[id] = answer
@@ -151,21 +142,6 @@ func (cn *conn) unregister(id string) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	delete(cn.pending, id)
-}
-
-// usable reports whether the connection takes calls.
-func (cn *conn) usable() bool {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	return cn.err == nil && !cn.retired
-}
-
-// retire has the connection take no new calls. The open ones go on until the
-// gateway closes it, or the Client has made another.
-func (cn *conn) retire() {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	cn.retired = true
 }
 
 // end ends the connection at once.
@@ -183,7 +159,8 @@ func (cn *conn) fail(err error) {
 	}
 }
 
-// reason returns why the connection ended.
+// reason returns why the connection ended or is about to; nil while it takes
+// calls.
 func (cn *conn) reason() error {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -193,9 +170,9 @@ func (cn *conn) reason() error {
 // lost is the error of a call whose connection ended before its answer came.
 func (cn *conn) lost() error { return fmt.Errorf("%w: %w", errConnLost, cn.reason()) }
 
-// keepAlive ends the connection if the gateway shows no sign of life: neither
-// the answer to a ping nor any frame within timeout. 2026.3.13 sends no pings
-// of its own, and a suspended process keeps its sockets.
+// keepAlive ends the connection if the gateway does not answer a ping within
+// timeout. 2026.3.13 sends no pings of its own, and a suspended process keeps its
+// sockets.
 func (cn *conn) keepAlive(every, timeout time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -205,12 +182,11 @@ func (cn *conn) keepAlive(every, timeout time.Duration) {
 			return
 		case <-tick.C:
 		}
-		before := cn.received.Load()
 		ctx, cancel := context.WithTimeout(cn.ctx, timeout)
 		err := cn.ch.Ping(ctx)
 		cancel()
-		if err != nil && cn.received.Load() == before {
-			cn.end(fmt.Errorf("no pong and no frame in %v", timeout))
+		if err != nil {
+			cn.end(fmt.Errorf("no pong in %v", timeout))
 			return
 		}
 	}

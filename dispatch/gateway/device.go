@@ -24,8 +24,7 @@ const (
 	maxProtocol = 4 // 2026.9.6 only 4
 )
 
-// device signs connections. On loopback the gateway does not remember it;
-// elsewhere a person approves it.
+// device signs connections. A gateway on loopback does not remember it.
 type device struct {
 	key    ed25519.PrivateKey
 	id     string
@@ -34,15 +33,10 @@ type device struct {
 
 // newDevice returns a throw-away identity.
 func newDevice() device {
-	_, key, err := ed25519.GenerateKey(nil)
+	public, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		panic("internal error: the system's random source failed: " + err.Error())
 	}
-	return deviceOf(key)
-}
-
-func deviceOf(key ed25519.PrivateKey) device {
-	public := key.Public().(ed25519.PublicKey)
 	sum := sha256.Sum256(public)
 	return device{key: key, id: hex.EncodeToString(sum[:]), public: base64.RawURLEncoding.EncodeToString(public)}
 }

@@ -24,10 +24,10 @@
 // A connection has one reader from dial to end, which also answers the pings by
 // which 2026.9.6 finds dead clients. Responses may come in any order.
 //
-// Every connection is signed with an Ed25519 key: 2026.3.13 takes the scopes of
-// an unsigned client away. On loopback the gateway wants no pairing for it. From
-// elsewhere a person approves the key ("openclaw devices approve"), so it must
-// be the same the next time.
+// Every connection is signed with an Ed25519 key of the Client's own life:
+// 2026.3.13 takes the scopes of an unsigned client away. On loopback the gateway
+// wants no pairing for it. Clients from elsewhere must be paired, which OTM does
+// not do: a tunnel to the gateway's machine makes them local.
 //
 // # What an acceptance means
 //

@@ -9,10 +9,6 @@ import (
 // What a caller of Run must tell apart. Unless an error matches ErrLost,
 // nothing is queued at the gateway.
 var (
-	// ErrNotSent: until the context ended there was no connection to send the
-	// request over, or the gateway put us off each time.
-	ErrNotSent = errors.New("request not sent")
-
 	// ErrLater: the gateway is starting or going down. That passes by itself.
 	ErrLater = errors.New("the gateway takes no requests at the moment")
 
@@ -25,10 +21,6 @@ var (
 	// ErrOperator: another attempt fails as well until a person has changed
 	// something about our access to the gateway.
 	ErrOperator = errors.New("an operator must act")
-
-	// ErrTooLarge: the gateway sent a frame above Config.ReadLimit, which
-	// ended the connection. It comes with ErrLost or ErrNotSent.
-	ErrTooLarge = errors.New("the gateway sent a frame above our limit")
 
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("client closed")
@@ -47,7 +39,7 @@ const (
 	ReasonTokenWrong      Reason = "token_wrong"      // the gateway has another token
 	ReasonTokenMissing    Reason = "token_missing"    // none was sent
 	ReasonTokenUnreadable Reason = "token_unreadable" // Config.Token failed
-	ReasonPairing         Reason = "pairing"          // the gateway wants this device approved
+	ReasonPairing         Reason = "pairing"          // the gateway takes us for a client from elsewhere
 	ReasonScope           Reason = "scope"            // connected, but without operator.write
 	ReasonProtocol        Reason = "protocol"         // the gateway speaks neither 3 nor 4
 	ReasonSignature       Reason = "signature"        // the device signature was refused
@@ -59,7 +51,6 @@ const (
 type Error struct {
 	Reason     Reason
 	Message    string        // the gateway's words; untrusted
-	RequestID  string        // of a pairing that waits for approval
 	RetryAfter time.Duration // the pause that the gateway asks for; zero: none
 	Err        error         // the cause, if the gateway did not answer
 }
@@ -90,13 +81,4 @@ func (e *Error) Is(target error) bool {
 func lasting(err error) bool {
 	var refused *Error
 	return errors.Is(err, ErrClosed) || errors.As(err, &refused) && refused.Reason != ReasonLater
-}
-
-// retryAfter returns the pause that the gateway asked for; zero: none.
-func retryAfter(err error) time.Duration {
-	var refused *Error
-	if errors.As(err, &refused) {
-		return refused.RetryAfter
-	}
-	return 0
 }

@@ -59,8 +59,8 @@ type refusal struct {
 	Message      string  `json:"message"`
 	RetryAfterMs float64 `json:"retryAfterMs"`
 	Details      struct {
-		Code      string `json:"code"`
-		RequestID string `json:"requestId"`
+		Code             string `json:"code"`
+		ExpectedProtocol int    `json:"expectedProtocol"`
 	} `json:"details"`
 }
 
@@ -71,7 +71,7 @@ func (f frame) refusal() refusal {
 }
 
 func (r refusal) because(reason Reason) *Error {
-	return &Error{Reason: reason, Message: r.Message, RequestID: r.Details.RequestID, RetryAfter: r.retryAfter()}
+	return &Error{Reason: reason, Message: r.Message, RetryAfter: r.retryAfter()}
 }
 
 // maxRetryAfter bounds the pause that a gateway can impose.
@@ -85,34 +85,36 @@ func (r refusal) retryAfter() time.Duration {
 
 // inHandshake is the error for a refused connect request.
 func (r refusal) inHandshake() *Error {
+	reason := ReasonRefused
 	switch detail := r.Details.Code; {
 	case r.Code == "UNAVAILABLE":
-		return r.because(ReasonLater)
+		reason = ReasonLater
 	case detail == "AUTH_TOKEN_MISMATCH" || detail == "AUTH_PASSWORD_MISMATCH":
-		return r.because(ReasonTokenWrong)
+		reason = ReasonTokenWrong
 	case detail == "AUTH_TOKEN_MISSING" || detail == "AUTH_PASSWORD_MISSING":
-		return r.because(ReasonTokenMissing)
+		reason = ReasonTokenMissing
 	case r.Code == "NOT_PAIRED" || detail == "PAIRING_REQUIRED":
-		return r.because(ReasonPairing)
+		reason = ReasonPairing
 	case strings.HasPrefix(detail, "DEVICE_AUTH_"):
-		return r.because(ReasonSignature)
-	case detail == "PROTOCOL_MISMATCH" || strings.Contains(r.Message, "protocol mismatch"):
-		return r.because(ReasonProtocol) // 2026.3.13 sends no code
+		reason = ReasonSignature
+	case r.Details.ExpectedProtocol != 0:
+		reason = ReasonProtocol
 	}
-	return r.because(ReasonRefused)
+	return r.because(reason)
 }
 
 // afterHandshake is the error for any other refused request. A missing scope has
 // no code on 2026.3.13, and an unknown agent has none on either version: only
 // the message tells.
 func (r refusal) afterHandshake() *Error {
+	reason := ReasonRequest
 	switch {
 	case r.Code == "UNAVAILABLE": // as a first response, it means nothing else
-		return r.because(ReasonLater)
-	case r.Code == "FORBIDDEN" || r.Details.Code == "MISSING_SCOPE" || strings.HasPrefix(r.Message, "missing scope"):
-		return r.because(ReasonScope)
-	case strings.Contains(strings.ToLower(r.Message), "unknown agent"):
-		return r.because(ReasonUnknownAgent)
+		reason = ReasonLater
+	case r.Code == "FORBIDDEN" || strings.HasPrefix(r.Message, "missing scope"):
+		reason = ReasonScope
+	case strings.Contains(r.Message, "unknown agent"):
+		reason = ReasonUnknownAgent
 	}
-	return r.because(ReasonRequest)
+	return r.because(reason)
 }

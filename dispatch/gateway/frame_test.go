@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -38,7 +37,7 @@ func FuzzFrame(f *testing.F) {
 			}
 			reported++
 		}}
-		cn := newConn(context.Background(), nil, slog.New(slog.DiscardHandler), heard)
+		cn := newConn(nil, slog.New(slog.DiscardHandler), heard)
 		answer := make(chan frame, 1)
 		if !cn.register("1:k", answer) {
 			t.Fatal("not registered")
@@ -129,7 +128,7 @@ func TestBackoff(t *testing.T) {
 		{0.5, 4, time.Second, 8 * time.Second},
 	} {
 		c.random = func() float64 { return tt.random }
-		if got := c.backoff(tt.n, tt.floor).Round(time.Microsecond); got != tt.want {
+		if got := c.backoff(tt.n, &Error{RetryAfter: tt.floor}).Round(time.Microsecond); got != tt.want {
 			t.Errorf("backoff(%d, %v) at %v: %v, want %v", tt.n, tt.floor, tt.random, got, tt.want)
 		}
 	}

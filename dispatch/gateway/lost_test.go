@@ -87,30 +87,6 @@ func TestLateAcceptance(t *testing.T) {
 	})
 }
 
-// A connection that takes no new calls still brings the answers to the open
-// ones.
-func TestAcceptanceAfterShutdown(t *testing.T) {
-	each(t, func(t *testing.T, p gatewaytest.Profile) {
-		release := make(chan struct{})
-		g := gatewaytest.Start(t, p, blocked(release))
-		c := newClient(t, g)
-		g.Reorder(1000)
-		result := make(chan error)
-		go func() { result <- run(t, c, "k") }()
-		g.Until(t, func() bool { return g.Asked("k") == 1 })
-		g.Broadcast(`{"type":"event","event":"shutdown","payload":{}}`)
-		g.Release()
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
-		if made, _ := g.Connections(); made != 1 {
-			t.Errorf("%d connections", made)
-		}
-		close(release)
-		executed(t, g, "k", 1)
-	})
-}
-
 // The end of the run may overtake its acceptance.
 func TestEndFirst(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
@@ -138,16 +114,16 @@ func TestOutcomes(t *testing.T) {
 		later   bool
 	}{
 		{"never reached", func(g *gatewaytest.Gateway) { g.Kill() },
-			[]error{gateway.ErrNotSent}, []error{gateway.ErrLost, gateway.ErrOperator}, false},
+			nil, []error{gateway.ErrLost, gateway.ErrOperator}, false},
 		{"never answered", func(g *gatewaytest.Gateway) { g.Inject(many(gatewaytest.NoAnswer)...) },
-			[]error{gateway.ErrLost}, []error{gateway.ErrNotSent, gateway.ErrOperator}, false},
+			[]error{gateway.ErrLost}, []error{gateway.ErrOperator}, false},
 		{"always cut", func(g *gatewaytest.Gateway) { g.Inject(many(gatewaytest.DropUnqueued)...) },
-			[]error{gateway.ErrLost}, []error{gateway.ErrNotSent, gateway.ErrOperator}, false},
+			[]error{gateway.ErrLost}, []error{gateway.ErrOperator}, false},
 		{"always put off", func(g *gatewaytest.Gateway) { g.Inject(many(gatewaytest.Unavailable)...) },
-			[]error{gateway.ErrNotSent}, []error{gateway.ErrLost, gateway.ErrOperator}, true},
+			nil, []error{gateway.ErrLost, gateway.ErrOperator}, true},
 		{"cut, then put off", func(g *gatewaytest.Gateway) {
 			g.Inject(append([]gatewaytest.Fault{gatewaytest.DropUnqueued}, many(gatewaytest.Unavailable)...)...)
-		}, []error{gateway.ErrLost}, []error{gateway.ErrNotSent}, true},
+		}, []error{gateway.ErrLost}, nil, true},
 	}
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		for _, tt := range tests {

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"testing"
@@ -109,8 +108,6 @@ func TestRetryAfter(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
 	pauses := newPauses()
 	c := newClient(t, g, func(cfg *gateway.Config) {
-		now := time.Now()
-		cfg.Now = func() time.Time { return now }
 		cfg.After = pauses.after
 		cfg.MinBackoff, cfg.MaxBackoff = time.Microsecond, time.Microsecond
 	})
@@ -149,9 +146,13 @@ func TestCrash(t *testing.T) {
 		if err := g.Crash(); err != nil {
 			t.Fatal(err)
 		}
-		if end, over, err := c.Wait(t.Context(), "k"); err != nil || over {
-			t.Errorf("wait: %+v, %t, %v", end, over, err)
-		}
+		g.Until(t, func() bool { // the client notices
+			end, over, err := c.Wait(t.Context(), "k")
+			if over {
+				t.Errorf("wait: %+v, %v", end, err)
+			}
+			return err == nil
+		})
 		close(release)
 		want := 1
 		if newer(p) {
@@ -159,62 +160,4 @@ func TestCrash(t *testing.T) {
 		}
 		executed(t, g, "k", want)
 	})
-}
-
-// Ten calls that wait for the gateway dial once an attempt, not ten times.
-func TestSharedDialling(t *testing.T) {
-	each(t, func(t *testing.T, p gatewaytest.Profile) {
-		g := gatewaytest.Start(t, p)
-		g.Drain() // each dial is answered 503
-		pauses := newPauses()
-		over := make(chan time.Time)
-		c := newClient(t, g, func(cfg *gateway.Config) {
-			now := time.Now()
-			cfg.Now = func() time.Time { return now }
-			cfg.After = func(d time.Duration) <-chan time.Time {
-				pauses.after(d)
-				return over
-			}
-		})
-		done := make(chan error)
-		for i := range 10 {
-			go func() { done <- c.Run(t.Context(), "alpha", "hello", string(rune('a'+i))) }()
-		}
-		for range 10 {
-			<-pauses.each // all wait for the attempt after the first
-		}
-		if n := g.Dials(); n != 1 {
-			t.Errorf("%d dials before the first pause", n)
-		}
-		g.Ready()
-		over <- time.Time{} // for one of them
-		for range 10 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		if n := g.Dials(); n != 2 {
-			t.Errorf("%d dials, want 2", n)
-		}
-	})
-}
-
-// A call that tries once does not sit out the pause of one that keeps trying.
-func TestHurry(t *testing.T) {
-	t.Parallel()
-	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6)
-	pauses := newPauses()
-	c := newClient(t, g, func(cfg *gateway.Config) {
-		cfg.After = func(d time.Duration) <-chan time.Time { pauses.after(d); return nil } // for ever
-	})
-	g.InjectDial(gatewaytest.DialStatus(503))
-	done := make(chan error)
-	go func() { done <- c.Run(context.Background(), "alpha", "hello", "k") }()
-	<-pauses.each
-	if _, err := c.Hello(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }

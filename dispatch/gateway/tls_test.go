@@ -34,16 +34,3 @@ func TestTLS(t *testing.T) {
 		})
 	}
 }
-
-// A loopback URL never leads anywhere else, whatever its name resolves to.
-func TestOnlyLoopback(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]bool{
-		"127.0.0.1:80": true, "[::1]:80": true, "[::ffff:127.0.0.1]:80": true,
-		"10.0.0.1:80": false, "[2001:db8::1]:80": false, "93.184.216.34:443": false, "nonsense": false,
-	} {
-		if err := onlyLoopback("tcp", address, nil); (err == nil) != want {
-			t.Errorf("%s: %v", address, err)
-		}
-	}
-}

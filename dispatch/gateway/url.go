@@ -8,23 +8,17 @@ import (
 	"strings"
 )
 
-// endpoint is a URL that may be dialled.
-type endpoint struct {
-	url      string
-	loopback bool
-}
-
-// parseURL refuses a host that is not loopback unless it has TLS: the token
-// travels in the first frame. The error shows scheme and host only, as the rest
+// parseURL returns the URL to dial. It refuses a host that is not loopback unless
+// it has TLS, because the token travels in the first frame. The error shows scheme and host only, as the rest
 // may hold a secret.
-func parseURL(s string) (endpoint, error) {
+func parseURL(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		// The parser's error repeats the whole string.
-		return endpoint{}, &Error{Reason: ReasonEndpoint, Err: errors.New("gateway url: not a URL")}
+		return "", &Error{Reason: ReasonEndpoint, Err: errors.New("gateway url: not a URL")}
 	}
-	refuse := func(why string) (endpoint, error) {
-		return endpoint{}, &Error{Reason: ReasonEndpoint, Err: fmt.Errorf("gateway url %q: %s", u.Scheme+"://"+u.Host, why)}
+	refuse := func(why string) (string, error) {
+		return "", &Error{Reason: ReasonEndpoint, Err: fmt.Errorf("gateway url %q: %s", u.Scheme+"://"+u.Host, why)}
 	}
 	switch strings.ToLower(u.Scheme) {
 	case "ws", "http":
@@ -40,11 +34,10 @@ func parseURL(s string) (endpoint, error) {
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return refuse("user, query and fragment have no meaning here; the token has a setting of its own")
 	}
-	e := endpoint{url: u.String(), loopback: isLoopback(u.Hostname())}
-	if u.Scheme == "ws" && !e.loopback {
+	if u.Scheme == "ws" && !isLoopback(u.Hostname()) {
 		return refuse("neither loopback nor wss")
 	}
-	return e, nil
+	return u.String(), nil
 }
 
 func isLoopback(host string) bool {

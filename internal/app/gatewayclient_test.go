@@ -3,10 +3,8 @@ package app
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -101,19 +99,6 @@ func TestDoctorGateway(t *testing.T) {
 	}
 }
 
-// A person approves the key of the directory: the next process has the same one.
-func TestGatewayPairing(t *testing.T) {
-	g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6, func(o *gatewaytest.Options) { o.Remote = true })
-	h := gatewayHome(t, g, "alpha")
-	if got := saysOfGateway(t, h); !strings.Contains(got, "→ approve OTM at the gateway: openclaw devices approve ") {
-		t.Errorf("doctor says\n%s", got)
-	}
-	g.Approve()
-	if err := wakeAlpha(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-}
-
 func wakeAlpha(ctx context.Context, h *Home) error {
 	wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), false)
 	defer stop()
@@ -145,11 +130,6 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 			func(g *gatewaytest.Gateway) bool { return g.Asked("otm-T-00001-alpha-1") == 1 },
 			"no answer to the wake: nothing to do unless it goes on",
 		},
-		"oversized": {
-			func(g *gatewaytest.Gateway) { g.PadHello(33 << 20) },
-			func(g *gatewaytest.Gateway) bool { made, _ := g.Connections(); return made == 2 }, // after the first failed
-			"openclaw gateway restart",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,48 +150,6 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 				t.Errorf("error %v: refused, or not put off", err)
 			}
 		})
-	}
-}
-
-// The key is made once and readable for its owner only. A damaged one is reported
-// and not replaced; a key of the process serves meanwhile.
-func TestGatewayKey(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "secrets"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "secrets", "gateway-key")
-	var log bytes.Buffer
-	key := func() func() string {
-		k := gatewayKey(dir, slog.New(slog.NewTextHandler(&log, nil)))
-		return func() string { return string(k()) }
-	}
-	first := key()()
-	if again := key()(); again != first {
-		t.Error("another key the second time")
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != fs.FileMode(0o600) {
-		t.Errorf("%v, %v", info, err)
-	}
-	if log.Len() > 0 {
-		t.Errorf("logged %s", &log)
-	}
-	if err := os.WriteFile(path, []byte("not a key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	other := key()
-	if one, again := other(), other(); one == first || one != again {
-		t.Error("the key of a process changes")
-	}
-	if data, err := os.ReadFile(path); err != nil || string(data) != "not a key" || !strings.Contains(log.String(), "damaged") {
-		t.Errorf("file %q, %v; logged %s", data, err, &log)
-	}
-	log.Reset()
-	if err := os.WriteFile(path, make([]byte, ed25519.SeedSize), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if key()(); !strings.Contains(log.String(), "damaged") {
-		t.Error("a key of NUL bytes is taken")
 	}
 }
 

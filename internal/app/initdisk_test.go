@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,46 +90,6 @@ func TestInitSlackWhereTheDiskFails(t *testing.T) {
 			t.Errorf("refused %q; again: exit %d: %s", refused, code, out)
 		}
 	})
-}
-
-// TestGatewayKeyWhereTheDiskFails: at whichever step the disk refuses, that is told,
-// and whoever got a key without being told has the one that is kept.
-func TestGatewayKeyWhereTheDiskFails(t *testing.T) {
-	t.Parallel()
-	newPath := func() (dir, path string) {
-		dir = t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, "secrets"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		return dir, filepath.Join(dir, "secrets", "gateway-key")
-	}
-	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
-		dir, path := newPath()
-		var first []byte
-		refused, err := refuse(dir, func() (err error) {
-			first, err = loadSeed(path)
-			return err
-		})
-		refused.Told(t, err, false)
-		again, err2 := loadSeed(path)
-		kept := content(t, path)
-		if err2 != nil || string(again) != kept || err == nil && !bytes.Equal(first, again) {
-			t.Errorf("refused %q: %v, then %v; the keys are the same: %t", refused, err, err2, bytes.Equal(first, again))
-		}
-	})
-	// Another process is faster.
-	dir, path := newPath()
-	other, done := newSeed(), false
-	crashtest.Below(t, dir, func(step, _ string) error {
-		if step != "write" || done {
-			return nil
-		}
-		done = true
-		return os.WriteFile(path, other, 0o600)
-	})
-	if seed, err := loadSeed(path); err != nil || !bytes.Equal(seed, other) {
-		t.Errorf("a key of its own beside that of another process: %v", fmt.Sprint(err))
-	}
 }
 
 // TestInitCommand: a path that cannot become a data directory is left as it is, with what to do; one

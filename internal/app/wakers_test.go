@@ -35,14 +35,12 @@ func TestWakeRefused(t *testing.T) {
 		"token unreadable": {func(_ *gatewaytest.Gateway, h *Home, _ *dispatch.Request) {
 			os.Remove(filepath.Join(h.Dir, "secrets", "gateway"))
 		}, "the file that gateway.token_file of otm.toml names must be readable"},
-		"pairing":       {dial(gatewaytest.DialRefuse("PAIRING_REQUIRED")), "openclaw devices approve 6b9f1a0e-52f0-4f6f-a7c9-0d5d1f2f8b11; "},
-		"no identity":   {dial(gatewaytest.DialRefuse("DEVICE_IDENTITY_REQUIRED")), "use a loopback URL for the gateway"},
+		"pairing":       {dial(gatewaytest.DialRefuse("PAIRING_REQUIRED")), "OTM must reach the gateway on loopback"},
 		"signature":     {dial(gatewaytest.DialRefuse("DEVICE_AUTH_SIGNATURE_EXPIRED")), "set the clock of this machine"},
 		"no gateway":    {dial(gatewaytest.DialStatus(404)), "check gateway.url of otm.toml"},
 		"something new": {dial(gatewaytest.DialRefuse("UNEXPLAINED_NO")), "see what the gateway logged: openclaw logs"},
 		"scope":         {func(g *gatewaytest.Gateway, _ *Home, _ *dispatch.Request) { g.GrantScopes("operator.read") }, "the token must be allowed operator.write"},
 		"agent":         {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Agent.GatewayAgent = "gamma" }, `knows no agent "gamma": add it: openclaw agents add gamma; or name another one with gateway_agent in [agents.alpha] of otm.toml`},
-		"message":       {func(_ *gatewaytest.Gateway, _ *Home, r *dispatch.Request) { r.Message = "" }, "not sent: blank message"},
 		"protocol":      {nil, "this version of the gateway is too old or too new"},
 	} {
 		g := gatewaytest.Start(t, gatewaytest.Profile2026_9_6, func(o *gatewaytest.Options) {
