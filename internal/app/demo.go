@@ -21,35 +21,40 @@ import (
 	"otm/pipeline/inbox/watch"
 )
 
-// demoTask is a task of the demo.
-type demoTask struct {
-	args   []string
-	action bool // a scripted agent does it
-}
-
-// demoTasks are of different priorities and types, for two agents and a person.
-var demoTasks = []demoTask{
-	{action: true, args: []string{"--title", "Build the login page", "--agent", "devdas", "--project", "website", "--subtask", "Create the form", "--subtask", "Add validation", "--subtask", "Write tests"}},
-	{action: true, args: []string{"--title", "Fix the broken backup", "--agent", "archibald", "--priority", "critical", "--subtask", "Find the cause", "--subtask", "Restore one file as a test"}},
-	{action: true, args: []string{"--title", "Answer the question on pricing", "--agent", "devdas", "--priority", "high"}},
-	{action: true, args: []string{"--title", "Tidy up old branches", "--agent", "archibald", "--priority", "batchable"}},
-	{action: true, args: []string{"--title", "Review the API design", "--agent", "archibald", "--type", "review", "--subtask", "input: the draft is in docs/api.md", "--subtask", "Check the names"}},
-	{args: []string{"--title", "Approve the budget", "--agent", "robin", "--type", "decision"}},
+// demoTasks are the arguments of otm-create, for two agents and a person.
+var demoTasks = [][]string{
+	{"--title", "Build the login page", "--agent", "devdas", "--project", "website", "--subtask", "Create the form", "--subtask", "Add validation", "--subtask", "Write tests"},
+	{"--title", "Fix the broken backup", "--agent", "archibald", "--priority", "critical", "--subtask", "Find the cause", "--subtask", "Restore one file as a test"},
+	{"--title", "Answer the question on pricing", "--agent", "devdas", "--priority", "high"},
+	{"--title", "Tidy up old branches", "--agent", "archibald", "--priority", "batchable"},
+	{"--title", "Review the API design", "--agent", "archibald", "--type", "review", "--subtask", "input: the draft is in docs/api.md", "--subtask", "Check the names"},
+	{"--title", "Approve the budget", "--agent", "robin", "--type", "decision"},
 }
 
 const demoConfig = `[agents.devdas]
-workspace = %q
-command = ["otm", "demo-agent"]
+workspace = %[1]q
+command = ["sh", "agent.sh"]
 
 [agents.archibald]
-workspace = %q
-command = ["otm", "demo-agent"]
+workspace = %[1]q
+command = ["sh", "agent.sh"]
 
 [agents.robin]
 kind = "human"
 
 [board]
 listen = "127.0.0.1:0"
+`
+
+// demoAgent follows a script instead of a model: it takes tasks until none waits,
+// and runs the lines that "otm next" prints for their steps.
+const demoAgent = `lines='^  otm-update .*--subtask-done'
+while task=$(otm next --agent "$OTM_AGENT") && echo "$task" | grep -q "$lines"; do
+	echo "$task" | grep "$lines" | while read -r report; do
+		sleep 0.1
+		eval "$report"
+	done
+done
 `
 
 // demoTime bounds the demo.
@@ -81,27 +86,22 @@ report with otm-update.`,
 // demo is one run of the demo.
 type demo struct {
 	cli.Streams
-	root  string
-	stays bool // keep root, because its logs explain a failure
-	home  *Home
-	env   []string
-
-	started  time.Time
-	dropped  map[pipeline.TaskID]time.Time
-	shown    map[pipeline.TaskID]int
-	previous map[pipeline.TaskID]time.Time
-	waiting  map[pipeline.TaskID]bool // action tasks that are not at agent_done
+	root    string
+	stays   bool // keep root, because its logs explain a failure
+	home    *Home
+	started time.Time
+	shown   map[pipeline.TaskID]int  // events that were shown
+	waiting map[pipeline.TaskID]bool // tasks of agents that are not at agent_done
 }
 
-// newDemo makes the temporary directory: data, workspaces, and a folder with this
+// newDemo makes the temporary directory: data, a workspace, and a folder with this
 // program under the names of all commands.
 func newDemo(s cli.Streams) (*demo, error) {
 	root, err := os.MkdirTemp("", "otm demo ")
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{Streams: s, root: root, dropped: map[pipeline.TaskID]time.Time{}, shown: map[pipeline.TaskID]int{},
-		previous: map[pipeline.TaskID]time.Time{}, waiting: map[pipeline.TaskID]bool{}}
+	d := &demo{Streams: s, root: root, shown: map[pipeline.TaskID]int{}, waiting: map[pipeline.TaskID]bool{}}
 	if err := d.prepare(); err != nil {
 		d.remove()
 		return nil, err
@@ -114,23 +114,15 @@ func (d *demo) prepare() error {
 	if err != nil {
 		return err
 	}
-	bin, data := filepath.Join(d.root, "bin"), filepath.Join(d.root, "data")
-	devdas, archibald := filepath.Join(d.root, "devdas-workspace"), filepath.Join(d.root, "archibald-workspace")
-	for _, dir := range []string{bin, devdas, archibald} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return err
-		}
-	}
+	data, workspace := filepath.Join(d.root, "data"), filepath.Join(d.root, "workspace")
+	_, err = Init(data)
+	err = errors.Join(err, os.Mkdir(d.bin(""), 0o700), os.Mkdir(workspace, 0o700),
+		os.WriteFile(filepath.Join(workspace, "agent.sh"), []byte(demoAgent), 0o600),
+		os.WriteFile(filepath.Join(data, "otm.toml"), fmt.Appendf(nil, demoConfig, workspace), 0o600))
 	for _, name := range []string{"otm", "otm-create", "otm-update"} {
-		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
-			return err
-		}
+		err = errors.Join(err, os.Symlink(self, d.bin(name)))
 	}
-	if _, err := Init(data); err != nil {
-		return err
-	}
-	config := fmt.Sprintf(demoConfig, devdas, archibald)
-	if err := os.WriteFile(filepath.Join(data, "otm.toml"), []byte(config), 0o600); err != nil {
+	if err != nil {
 		return err
 	}
 	quiet := d.Streams
@@ -144,8 +136,7 @@ func (d *demo) prepare() error {
 	if d.home, err = OpenHome(quiet, data); err != nil {
 		return err
 	}
-	d.home.PathDir = bin
-	d.env = append(os.Environ(), "OTM_DIR="+data)
+	d.home.PathDir = d.bin("")
 	return nil
 }
 
@@ -183,10 +174,9 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 	fmt.Fprintf(d.Out, "board    %s\ndata     %s\n\n", address, safe.Escape(d.home.Dir))
 	err := d.play(ctx, upDone, late)
 	if err == nil && keep {
-		dir := safe.Escape(safe.Quote(d.home.Dir))
 		page, _, _ := strings.Cut(address, "#") // the code of the first link is used up, or too old
-		fmt.Fprintf(d.Out, "\nStill running. The page; the link works once, within a minute:\n  %s\nA new link:\n  OTM_DIR=%s %s board --link\nA task:\n  OTM_DIR=%s %s --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
-			firstLink(d.home, page), dir, safe.Escape(safe.Quote(d.bin("otm"))), dir, safe.Escape(safe.Quote(d.bin("otm-create"))))
+		fmt.Fprintf(d.Out, "\nStill running. The page; the link works once, within a minute:\n  %s\nIn another terminal, for a new link and a task:\n  export OTM_DIR=%s PATH=%s:\"$PATH\"\n  otm board --link\n  otm-create --title 'Say hello' --agent devdas\nCtrl-C ends it and removes everything.\n",
+			firstLink(d.home, page), safe.Escape(safe.Quote(d.home.Dir)), safe.Escape(safe.Quote(d.bin(""))))
 		select {
 		case <-ctx.Done():
 		case err = <-upDone:
@@ -195,7 +185,9 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 	}
 	cancel()
 	err = errors.Join(err, <-upDone) // now nobody starts an agent
-	d.awaitAgents()
+	if d.home.waitAgents != nil {
+		d.home.waitAgents()
+	}
 	return err
 }
 
@@ -206,8 +198,8 @@ func (d *demo) play(ctx context.Context, upDone <-chan error, late <-chan time.T
 	defer stop()
 	go w.Run(watchCtx)
 	d.started = time.Now()
-	for _, t := range demoTasks {
-		if err := d.create(ctx, t); err != nil {
+	for _, args := range demoTasks {
+		if err := d.create(ctx, args); err != nil {
 			return err
 		}
 	}
@@ -232,9 +224,9 @@ func (d *demo) play(ctx context.Context, upDone <-chan error, late <-chan time.T
 }
 
 // create runs otm-create as an agent would.
-func (d *demo) create(ctx context.Context, t demoTask) error {
-	cmd := exec.CommandContext(ctx, d.bin("otm-create"), t.args...)
-	cmd.Env, cmd.Stderr = d.env, d.Err
+func (d *demo) create(ctx context.Context, args []string) error {
+	cmd := exec.CommandContext(ctx, d.bin("otm-create"), args...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), "OTM_DIR="+d.home.Dir), d.Err
 	began := time.Now()
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
@@ -247,20 +239,12 @@ func (d *demo) create(ctx context.Context, t demoTask) error {
 	if err != nil {
 		return fmt.Errorf("otm-create printed %q", out)
 	}
-	d.dropped[id], d.previous[id] = time.Now(), time.Now()
-	if t.action {
+	d.shown[id] = 0
+	if !slices.Contains(args, "robin") {
 		d.waiting[id] = true
 	}
-	fmt.Fprintf(d.Out, "%s otm-create %s   (%d ms)\n", d.clock(began), line(t.args), time.Since(began).Milliseconds())
+	fmt.Fprintf(d.Out, "%s %s   (%d ms)\n", d.clock(began), commandLine("otm-create", args), time.Since(began).Milliseconds())
 	return nil
-}
-
-func line(args []string) string {
-	quoted := make([]string, len(args))
-	for i, a := range args {
-		quoted[i] = safe.Quote(a)
-	}
-	return strings.Join(quoted, " ")
 }
 
 func (d *demo) clock(at time.Time) string { return fmt.Sprintf("%7.3fs", at.Sub(d.started).Seconds()) }
@@ -274,7 +258,7 @@ type hop struct {
 // show prints new events in the order of their times.
 func (d *demo) show() error {
 	var hops []hop
-	for id := range d.dropped {
+	for id, shown := range d.shown {
 		rec, err := recordOf(d.home.Store, id)
 		if err != nil {
 			return err
@@ -282,8 +266,8 @@ func (d *demo) show() error {
 		if rec == nil {
 			continue
 		}
-		for _, e := range rec.History[d.shown[id]:] {
-			if e.What != "dropped" {
+		for _, e := range rec.History[shown:] {
+			if e.What != "dropped" { // create said so
 				hops = append(hops, hop{id, e})
 			}
 		}
@@ -294,54 +278,11 @@ func (d *demo) show() error {
 	}
 	slices.SortStableFunc(hops, func(a, b hop) int { return a.At.Compare(b.At) })
 	for _, h := range hops {
-		since := h.At.Sub(d.previous[h.id])
-		d.previous[h.id] = h.At
 		text := h.What
 		if h.Detail != "" {
 			text += " (" + h.Detail + ")"
 		}
-		fmt.Fprintf(d.Out, "%s %v  %-24s %s  +%d ms\n", d.clock(h.At), h.id, safe.Escape(h.Who), safe.Escape(text), max(since, 0).Milliseconds())
+		fmt.Fprintf(d.Out, "%s %v  %-24s %s\n", d.clock(h.At), h.id, safe.Escape(h.Who), safe.Escape(text))
 	}
 	return nil
-}
-
-// agentsTime bounds the wait for agents to end by themselves.
-const agentsTime = 5 * time.Second
-
-// awaitAgents waits for the agents' processes, at most agentsTime.
-func (d *demo) awaitAgents() {
-	if d.home.waitAgents == nil {
-		return // no agent was started
-	}
-	ended := make(chan struct{})
-	go func() {
-		d.home.waitAgents()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(agentsTime):
-	}
-}
-
-// demoAgentCommand is the scripted agent of the demo. It uses the commands of the
-// prompt as a model would.
-func demoAgentCommand(s cli.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use:    "demo-agent",
-		Hidden: true,
-		Short:  "The scripted agent of otm demo",
-		RunE: func(c *cobra.Command, _ []string) error {
-			a := &demoAgent{Streams: s, name: s.Getenv("OTM_AGENT")}
-			if a.name == "" {
-				return cli.Errorf(cli.Usage, "OTM_AGENT is not set: only otm demo starts this command").Hint("otm demo")
-			}
-			for {
-				worked, err := a.work(c.Context())
-				if err != nil || !worked {
-					return err
-				}
-			}
-		},
-	}
 }

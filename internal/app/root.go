@@ -77,7 +77,6 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
 		nextCommand(s), resumeCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
-		demoAgentCommand(s),
 	)
 	refuseUnknownHelp(root)
 	if at := unknownWord(root, args); at >= 0 {
