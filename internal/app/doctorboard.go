@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"otm/dispatch"
-	"otm/heartbeat"
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/patience"
@@ -17,9 +16,8 @@ import (
 	"otm/slacklist"
 )
 
-// board checks that the board answers, lets us work, and has what is needed. v
-// may be nil.
-func (d *doctor) board(ctx context.Context, v *view.View) {
+// board checks that the board answers, lets us work, and has what is needed.
+func (d *doctor) board(ctx context.Context) {
 	where, err := d.home.boards().find()
 	if errors.Is(err, errNoBoard) {
 		d.say("board", explain.BoardNotRunning, "start", startCommand(d.home.Dir, d.home.Getenv))
@@ -52,45 +50,20 @@ func (d *doctor) board(ctx context.Context, v *view.View) {
 		d.failed("board", err)
 		return
 	}
-	d.list(in, where.ListID, v)
-	d.otherDirectory()
-}
-
-// list checks that the list has what is needed, and takes what is written. v
-// may be nil.
-func (d *doctor) list(in *slacklist.Inspection, id string, v *view.View) {
-	for _, f := range in.Findings {
-		code := explain.ListLacks
-		if f.Optional {
-			code = explain.ListLacksSome
+	code := explain.ListOK
+	if d.home.Config.Slack.ListID == "" {
+		code = explain.ListOKEmbedded
+	}
+	d.check("list", explain.New(code, "list", where.ListID, "title", in.Title), func() {
+		for _, f := range in.Findings {
+			code := explain.ListLacks
+			if f.Optional {
+				code = explain.ListLacksSome
+			}
+			d.say("list", code, "error", f.MissingError, "hint", missingHint(f.MissingError))
 		}
-		d.say("list", code, "error", f.MissingError, "hint", missingHint(f.MissingError))
-	}
-	room := view.Board{Snapshot: &slacklist.Snapshot{Count: in.Rows, Limit: in.Limit}}
-	switch {
-	case room.Full():
-		d.say("room", explain.ListFullAt, "rows", in.Rows, "limit", in.Limit)
-	case room.NearlyFull():
-		d.say("room", explain.ListNearlyFull, "rows", in.Rows, "limit", in.Limit)
-	case room.RowLimit() > 0:
-		d.say("room", explain.RoomLimited, "rows", in.Rows, "limit", in.Limit)
-	default:
-		d.say("room", explain.RoomOK, "rows", in.Rows)
-	}
-	// We have just read it. That Slack knows no such list when a component writes
-	// means that it is shared for reading only (C22).
-	readOnly := v != nil && (v.Component(heartbeat.Injector).Has(explain.ListReadOnly) ||
-		v.Component(heartbeat.Dispatcher).Has(explain.ListReadOnly) || v.Component(heartbeat.Detector).Has(explain.ListReadOnly))
-	switch {
-	case readOnly:
-		d.say("list", explain.ListReadOnly)
-	case len(in.Findings) == 0:
-		code := explain.ListOK
-		if d.home.Config.Slack.ListID == "" {
-			code = explain.ListOKEmbedded
-		}
-		d.say("list", code, "list", id, "title", in.Title)
-	}
+		d.otherDirectory()
+	})
 }
 
 // otherDirectory looks for tasks on the board that our token made and that this
@@ -115,33 +88,17 @@ func (d *doctor) otherDirectory() {
 	}
 }
 
-// agents checks each agent: what status counts about it, and besides that its
-// workspace can be written to and its command found. v may be nil.
+// agents checks that each agent's workspace can be written to and its command be
+// found, unless the state tells of the agent already. v may be nil.
 func (d *doctor) agents(v *view.View) {
 	agents := d.home.Config.Agents
-	if len(agents) == 0 {
-		d.say("agents", explain.NoAgents, "config", filepath.Join(d.home.Dir, "otm.toml"))
-		return
-	}
-	if v == nil { // the inboxes cannot be read: the agents can be looked at all the same
-		v = &view.View{Sources: viewSources(d.home, nil)}
-	}
 	for i := range agents {
 		a := &agents[i]
-		if a.Person {
+		if a.Person || v != nil && len(v.AgentProblems(a)) > 0 {
 			continue
 		}
-		found := v.AgentProblems(a)
-		if len(found) == 0 {
-			if f := checkAgent(a); f != nil {
-				found = append(found, *f)
-			}
-		}
-		for _, f := range found {
-			d.add("agents", f)
-		}
-		if len(found) == 0 {
-			d.say("agents", explain.AgentOK, "agent", a.Name, "trigger", triggerWords(a.Trigger), "path", a.Workspace)
+		if f := checkAgent(a); f != nil {
+			d.add("agents", *f)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func TestOneListOfProblems(t *testing.T) {
 	if len(problems) != 2 || len(lines) != len(problems) {
 		t.Errorf("status counts %v, doctor says %q", problems, lines)
 	}
-	if all := strings.Join(lines, "\n"); !strings.Contains(all, "agents devdas is left alone") || !strings.Contains(all, "tasks T-00007: unknown agent") {
+	if all := strings.Join(lines, "\n"); !strings.Contains(all, "state devdas is left alone") || !strings.Contains(all, "state T-00007: unknown agent") {
 		t.Errorf("doctor says %q", lines)
 	}
 	var out strings.Builder
@@ -141,7 +141,7 @@ func TestChangedConfigIsToldAtOnce(t *testing.T) {
 		t.Errorf("status, %v:\n%s", err, &out)
 	}
 	d := &doctor{home: w.h}
-	if d.examine(t.Context()); d.findings[0].Check != "config" {
+	if d.examine(t.Context()); d.findings[0].Code != explain.ComponentOldConfig {
 		t.Errorf("doctor says first: %+v", d.findings[0])
 	}
 	if r, err := why.Of(v, 1); err != nil || !strings.Contains(r.Sentence, "otm.toml was changed") || strings.Contains(r.Sentence, "unknown agent") || !strings.Contains(r.Next, "start it again") {

@@ -45,9 +45,6 @@ func TestReadFile(t *testing.T) {
 func TestFileSystemOfNothing(t *testing.T) {
 	t.Parallel()
 	nothing := filepath.Join(t.TempDir(), "nothing")
-	if free, err := Free(nothing); free != 0 || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("free of nothing: %d, %v", free, err)
-	}
 	if name, err := NotLocal(nothing); name != "" || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("network file system of nothing: %q, %v", name, err)
 	}

@@ -2,25 +2,17 @@ package explain
 
 // What otm doctor says about the directory and its disk.
 var (
-	Failed       = code("failed", Fail, "{error}", "{hint}")
-	DirectoryOK  = code("directory_ok", OK, "{path}", "")
-	DirLocked    = code("directory_locked", Fail, "{path} has mode {mode}, not 0700: its owner cannot work in it", "chmod 700 {path:sh}")
-	DirOpen      = code("directory_open", Warn, "{path} has mode {mode}, not 0700: others can reach into it", "chmod 700 {path:sh}")
-	DiskRemote   = code("disk_remote", Fail, "the data directory lies on {kind}, whose locks and renames cannot be relied on", "move the data directory to a local disk, and set OTM_DIR")
-	DiskFUSE     = code("disk_fuse", Warn, "the data directory lies on FUSE, whose locks and syncs may not hold", "move the data directory to a local disk, and set OTM_DIR")
-	DiskOK       = code("disk_ok", OK, "it can be written to", "")
-	DiskFree     = code("disk_free", OK, "{mib} MiB are free", "")
-	DiskLow      = code("disk_low", Warn, "only {mib} MiB are free below {path}", "df -h {path:sh}")
-	SecretOpen   = code("secret_open", Fail, "others can read {path} (mode {mode})", "chmod 600 {path:sh}")
-	SecretsOK    = code("secrets_ok", OK, "no token file can be read by others", "")
-	WatchesFew   = code("watches_few", Warn, "fs.inotify.{name} is {have}: watching may fail, and only the sweeps be left", "sudo sysctl fs.inotify.{name}={want}")
-	WatchesOK    = code("watches_ok", OK, "fs.inotify allows enough of them", "")
-	UnitOK       = code("unit_ok", OK, "{path}", "")
-	UnitOdd      = code("unit_odd", Warn, "{path} is {state}", "{hint}")
-	ComponentOK  = code("component_ok", OK, "{component} ran {at:ago}", "")
-	ClockOK      = code("clock_ok", OK, "no component has run ahead of it", "")
-	BacklogOK    = code("backlog_ok", OK, "{n:drop waits|drops wait}", "")
-	NothingFails = code("nothing_failed", OK, "no drop failed", "")
+	StateOK     = code("state_ok", OK, "status finds no problem", "")
+	Failed      = code("failed", Fail, "{error}", "{hint}")
+	DirectoryOK = code("directory_ok", OK, "{path}", "")
+	DirLocked   = code("directory_locked", Fail, "{path} has mode {mode}, not 0700: its owner cannot work in it", "chmod 700 {path:sh}")
+	DirOpen     = code("directory_open", Warn, "{path} has mode {mode}, not 0700: others can reach into it", "chmod 700 {path:sh}")
+	DiskRemote  = code("disk_remote", Fail, "the data directory lies on {kind}, whose locks and renames cannot be relied on", "move the data directory to a local disk, and set OTM_DIR")
+	DiskFUSE    = code("disk_fuse", Warn, "the data directory lies on FUSE, whose locks and syncs may not hold", "move the data directory to a local disk, and set OTM_DIR")
+	SecretOpen  = code("secret_open", Fail, "others can read {path} (mode {mode})", "chmod 600 {path:sh}")
+	SecretsOK   = code("secrets_ok", OK, "no token file can be read by others", "")
+	UnitOK      = code("unit_ok", OK, "{path}", "")
+	UnitOdd     = code("unit_odd", Warn, "{path} is {state}", "{hint}")
 )
 
 // What it says about the board.
@@ -35,13 +27,11 @@ var (
 	ListOK          = code("list_ok", OK, "{list} {title:quoted} has all columns and options", "")
 	ListOKEmbedded  = code("list_ok_embedded", OK, "the embedded board has all columns and options", "")
 	ListShared      = code("list_shared", Warn, "{n:task on the list was|tasks on the list were} made with this token, and not from this directory: does another data directory work on it?", "stop the other one, or give it a list of its own")
-	RoomOK          = code("room_ok", OK, "{rows} rows", "")
-	RoomLimited     = code("room_limited", OK, "{rows} rows of {limit}", "")
 )
 
 // What it says about agents and their gateway.
 var (
-	AgentOK         = code("agent_ok", OK, "{agent}: {trigger}, {path}", "")
+	AgentsOK        = code("agents_ok", OK, "{n:agent is|agents are} configured", "")
 	WorkspaceLocked = code("workspace_locked", Fail, "the workspace of {agent} cannot be written to: {error}", "chmod u+w {path:sh}")
 	CommandPlain    = code("command_not_executable", Fail, "the command of {agent} cannot be started: {path} is not executable", "chmod +x {path:sh}")
 	CommandMissing  = code("command_missing", Fail, "the command of {agent} cannot be started: {error}", "install it, or name it by its path in agents.{agent}.command of otm.toml")
