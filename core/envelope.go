@@ -1,0 +1,60 @@
+package core
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Envelope is an event as it leaves the program: the form of otm events --json, of
+// archives and of logs.
+type Envelope struct {
+	Schema        string          `json:"schema"` // otm.event.v1
+	Sequence      int64           `json:"sequence"`
+	EventID       string          `json:"event_id"`
+	EventType     string          `json:"event_type"`
+	EventVersion  int             `json:"event_version"`
+	Timestamp     time.Time       `json:"timestamp"`
+	Scope         Scope           `json:"scope"`
+	Producer      Producer        `json:"producer"`
+	CorrelationID string          `json:"correlation_id,omitempty"` // the task's, through all that happens to it
+	CausationID   *string         `json:"causation_id"`             // the command's; null: none had an id
+	Subject       Subject         `json:"subject"`
+	Key           string          `json:"idempotency_key,omitempty"`
+	Code          string          `json:"code,omitempty"`
+	Actor         Actor           `json:"actor"`
+	Payload       json.RawMessage `json:"payload"`
+}
+
+// Scope is the store and the project to which an event belongs.
+type Scope struct {
+	Tenant  string `json:"tenant_id"`
+	Project string `json:"project_id"`
+}
+
+// Producer is the program that shows the event.
+type Producer struct {
+	Service string `json:"service"`
+	Version string `json:"version"`
+}
+
+// Subject is what an event is about.
+type Subject struct {
+	Task  string `json:"task_id,omitempty"`
+	Agent string `json:"agent,omitempty"`
+}
+
+// Envelope returns an event as it leaves the program. tenant is the id of the store.
+func (e *Event) Envelope(tenant string, by Producer) (Envelope, error) {
+	payload, err := json.Marshal(e.Data)
+	env := Envelope{
+		Schema: "otm.event.v1", Sequence: e.Seq, EventID: e.ID, EventType: e.Type(), EventVersion: 1, Timestamp: e.At.UTC(),
+		Scope: Scope{tenant, "default"}, Producer: by, Key: e.Cause, Code: e.Code(), Actor: e.By, Payload: payload, Subject: Subject{Agent: e.Agent},
+	}
+	if e.Task != 0 {
+		env.Subject.Task, env.CorrelationID = e.Task.String(), e.Task.String()
+	}
+	if e.Cause != "" {
+		env.CausationID = &e.Cause
+	}
+	return env, err
+}
