@@ -372,7 +372,7 @@ func notThere(t *testing.T, c *realCase) {
 	c.g.launch(t)
 	nobody := fmt.Sprintf("ws://127.0.0.1:%d", freePort(t))
 	h := c.once(t, nobody, "archibald")
-	h.dispatch(0, `start the gateway, or wait .*: openclaw gateway status; the wake is sent again by itself; .*request not sent: .*connection refused`)
+	h.dispatch(0, `start the gateway, or wait .*: openclaw gateway status; the wake is sent again by itself; .*connection refused`)
 	h.outcome(0, unsent)
 	if got := h.doctor(); !strings.Contains(got, "fail  gateway") || !strings.Contains(got, "openclaw gateway status") {
 		t.Errorf("doctor says %q", got)

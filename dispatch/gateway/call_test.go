@@ -59,7 +59,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 		close(release)
-		ended.next(t)
+		ended.until(t, "k ok")
 		end, over, err := c.Wait(t.Context(), "k")
 		if err != nil || !over || end.Status != gateway.StatusOK || end.At.IsZero() {
 			t.Errorf("ended: %+v, %t, %v", end, over, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func (p *pipe) Close() { p.close() }
 func newPipeConn(t *testing.T, heard func(End)) (*conn, *pipe) {
 	t.Helper()
 	ours, theirs := newPair()
-	cn := newConn(ours, slog.New(slog.DiscardHandler), &ends{asked: map[string]bool{}, report: heard})
+	cn := newConn(ours, Hello{}, slog.New(slog.DiscardHandler), heard)
 	go cn.read()
 	t.Cleanup(func() {
 		cn.end(errors.New("test over"))
@@ -132,9 +133,8 @@ func TestConnTakesNoMore(t *testing.T) {
 	}
 }
 
-// C56: the end of a run is reported at once, as data. The connection that asked
-// for the run reports its second response, which says more than the event; any
-// other connection reports the event.
+// C56: the end of a run is reported at once, as data: the connection that asked
+// for it gets an event and its second response, any other one the event.
 func TestC56EndsOfRuns(t *testing.T) {
 	t.Parallel()
 	const (
@@ -151,34 +151,30 @@ func TestC56EndsOfRuns(t *testing.T) {
 		busy   = `{"type":"res","id":"1:k","ok":false,"error":{"code":"UNAVAILABLE","message":"restarting"}}`
 	)
 	for name, c := range map[string]struct {
-		asked  bool
 		frames []string
 		want   []End
 	}{
-		"second response":         {true, []string{start, spoke, ended, final}, []End{{RunID: "k", Status: StatusOK, LastWords: "exec needs approval"}}},
-		"failure":                 {true, []string{start, failed, broken}, []End{{RunID: "k", Status: StatusError, Message: "no model", RetryAfter: 1e9}}},
-		"contradiction":           {true, []string{odd}, []End{{RunID: "k", Status: StatusError, Message: "no"}}},
-		"event alone":             {false, []string{start, spoke, ended}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}}},
-		"aborted":                 {false, []string{killed}, []End{{RunID: "k", Status: StatusTimeout}}},
-		"an attempt failed":       {false, []string{start, failed, start, ended}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}}},
-		"the last attempt failed": {false, []string{start, gaveUp}, []End{{RunID: "k", Status: StatusError, Message: "no model"}}},
-		"late answers":            {true, []string{again, busy}, nil},
+		"second response":         {[]string{start, spoke, ended, final}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}, {RunID: "k", Status: StatusOK, LastWords: "exec needs approval"}}},
+		"failure":                 {[]string{start, failed, broken}, []End{{RunID: "k", Status: StatusError, Message: "no model", RetryAfter: 1e9}}},
+		"contradiction":           {[]string{odd}, []End{{RunID: "k", Status: StatusError, Message: "no"}}},
+		"event alone":             {[]string{start, spoke, ended}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}}},
+		"aborted":                 {[]string{killed}, []End{{RunID: "k", Status: StatusTimeout}}},
+		"an attempt failed":       {[]string{start, failed, start, ended}, []End{{RunID: "k", Status: StatusOK, LastWords: "no task waiting"}}},
+		"the last attempt failed": {[]string{start, gaveUp}, []End{{RunID: "k", Status: StatusError, Message: "no model"}}},
+		"late answers":            {[]string{again, busy}, nil},
 	} {
 		var got []End
 		read := make(chan struct{})
-		cn, gateway := newPipeConn(t, func(end End) {
+		_, gateway := newPipeConn(t, func(end End) {
 			if end.RunID == "last" {
 				close(read)
 				return
 			}
 			got = append(got, end)
 		})
-		if c.asked {
-			cn.ends.ask("k")
-		}
 		gateway.say(t, append(c.frames, `{"type":"res","id":"2:last","ok":true,"payload":{"status":"ok"}}`)...)
 		<-read
-		if len(got) != len(c.want) || len(got) == 1 && got[0] != c.want[0] {
+		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: reported %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -103,12 +103,13 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := newConn(ch, c.cfg.Log, &ends{asked: map[string]bool{}, report: c.ended})
-	c.wg.Go(cn.read)
-	if cn.hello, err = c.handshake(ctx, cn); err != nil {
-		cn.end(err)
+	hello, err := c.handshake(ctx, ch)
+	if err != nil {
+		ch.Close()
 		return nil, err
 	}
+	cn := newConn(ch, hello, c.cfg.Log, c.ended)
+	c.wg.Go(cn.read)
 	c.wg.Go(func() {
 		cn.keepAlive(c.cfg.PingEvery, c.cfg.PingTimeout)
 		<-cn.done
@@ -117,14 +118,14 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	return cn, nil
 }
 
-func (c *Client) handshake(ctx context.Context, cn *conn) (Hello, error) {
+func (c *Client) handshake(ctx context.Context, ch channel) (Hello, error) {
 	token, err := c.cfg.Token()
 	if err != nil {
 		return Hello{}, &Error{Reason: ReasonTokenUnreadable, Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
-	return shakeHands(ctx, cn, c.device, strings.TrimSpace(token), c.cfg.Version)
+	return shakeHands(ctx, ch, c.device, strings.TrimSpace(token), c.cfg.Version)
 }
 
 // ended hands the end of a run to Config.OnEnd.

@@ -18,11 +18,10 @@ var errNotTaken = errors.New("connection takes no more calls")
 // conn makes calls over a channel. Responses may come in any order; conn finds
 // the call of each by its id.
 type conn struct {
-	ch        channel
-	log       *slog.Logger
-	hello     Hello      // set once, by the handshake
-	ends      *ends      // gets events, and responses that no call waits for
-	challenge chan frame // gets the gateway's first event
+	ch    channel
+	log   *slog.Logger
+	hello Hello
+	ended func(End) // gets the ends of runs
 
 	// ctx ends when the connection is to end. The reader closes done when it
 	// has handed out everything that arrived.
@@ -35,11 +34,12 @@ type conn struct {
 	err     error                   // why it ended; the first reason
 }
 
-// newConn returns a connection over ch. The caller must run read on a goroutine.
-func newConn(ch channel, log *slog.Logger, ends *ends) *conn {
+// newConn returns a connection over a channel that has shaken hands. The caller
+// must run read on a goroutine.
+func newConn(ch channel, hello Hello, log *slog.Logger, ended func(End)) *conn {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &conn{
-		ch: ch, log: log, ends: ends, challenge: make(chan frame, 1),
+		ch: ch, hello: hello, log: log, ended: ended,
 		ctx: ctx, cancel: cancel, done: make(chan struct{}),
 		pending: map[string]chan<- frame{},
 	}
@@ -66,18 +66,11 @@ func (cn *conn) read() {
 
 // handle routes one frame. It must not block: meanwhile no ping is answered.
 func (cn *conn) handle(f frame) {
-	switch {
-	case f.Type == "res":
-		if !cn.answer(f) {
-			cn.ends.hear(f)
-		}
-	case f.Type == "event" && f.Event == "connect.challenge":
-		select {
-		case cn.challenge <- f:
-		default: // a second one
-		}
-	case f.Type == "event":
-		cn.ends.hear(f)
+	if f.Type == "res" && cn.answer(f) {
+		return
+	}
+	if end, ok := endIn(f); ok {
+		cn.ended(end)
 	}
 }
 

@@ -7,7 +7,7 @@
 // # Layers
 //
 //	channel (channel.go)     frames over a WebSocket
-//	conn    (conn.go ...)    handshake, calls, ends of runs, over one channel
+//	conn    (conn.go ...)    calls and ends of runs, over a channel that has shaken hands
 //	Client  (client.go ...)  when to dial, when to repeat, which error is which
 //
 // Frames are JSON objects, in this order:

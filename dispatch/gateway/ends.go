@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -30,38 +29,14 @@ type End struct {
 	RetryAfter time.Duration // the pause that the gateway asks for; zero: none
 }
 
-// ends reports the ends of runs that one connection brings. The connection
-// that asked for a run gets its end twice: as an event and as the second
-// response, which says more. Other connections get the event only.
-type ends struct {
-	report func(End)
-
-	mu    sync.Mutex
-	asked map[string]bool // runs asked for on this connection whose second response has not come
-}
-
-// ask notes that a run is asked for on this connection.
-func (e *ends) ask(key string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.asked[key] = true
-}
-
-// hear reports the end of a run if f is one.
-func (e *ends) hear(f frame) {
-	end, ok := endInResponse(f)
-	if ok {
-		e.mu.Lock()
-		delete(e.asked, end.RunID)
-		e.mu.Unlock()
-	} else if end, ok = endInEvent(f); ok {
-		e.mu.Lock()
-		ok = !e.asked[end.RunID]
-		e.mu.Unlock()
+// endIn reads the end of a run from a frame. ok is false if it is none. The
+// connection that asked for a run gets its end twice, as an event and as the
+// second response. Other connections get the event only.
+func endIn(f frame) (end End, ok bool) {
+	if f.Type == "event" {
+		return endInEvent(f)
 	}
-	if ok {
-		e.report(end)
-	}
+	return endInResponse(f)
 }
 
 // requestSep separates the number and the run's key in the id of a request for

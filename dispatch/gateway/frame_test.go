@@ -31,13 +31,12 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var reported int
-		heard := &ends{asked: map[string]bool{}, report: func(end End) {
+		cn := newConn(nil, Hello{}, slog.New(slog.DiscardHandler), func(end End) {
 			if end.RunID == "" || !end.Status.final() {
 				t.Errorf("no end: %+v", end)
 			}
 			reported++
-		}}
-		cn := newConn(nil, slog.New(slog.DiscardHandler), heard)
+		})
 		answer := make(chan frame, 1)
 		if !cn.register("1:k", answer) {
 			t.Fatal("not registered")

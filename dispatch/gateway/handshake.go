@@ -29,38 +29,52 @@ type challenge struct {
 	TS    int64  `json:"ts"` // milliseconds since the epoch
 }
 
-// shakeHands makes a fresh connection one that takes calls. Its errors are
-// worth another attempt unless they match ErrOperator; they never hold the
-// token, as they are logged.
-func shakeHands(ctx context.Context, cn *conn, d device, token, version string) (Hello, error) {
+// shakeHands makes a fresh channel one that takes calls. Its errors are worth
+// another attempt unless they match ErrOperator; they never hold the token, as
+// they are logged.
+func shakeHands(ctx context.Context, ch channel, d device, token, version string) (Hello, error) {
 	redact := func(text string) string {
 		if token == "" {
 			return text
 		}
 		return strings.ReplaceAll(text, token, "[token]")
 	}
-	var first frame
-	select {
-	case first = <-cn.challenge:
-	case <-cn.done:
-		return Hello{}, fmt.Errorf("wait for challenge: %w", closedEarly(cn.reason(), redact))
-	case <-ctx.Done():
-		return Hello{}, fmt.Errorf("wait for challenge: %w", context.Cause(ctx))
+	first, err := receive(ctx, ch, func(f frame) bool { return f.Event == "connect.challenge" })
+	if err != nil {
+		return Hello{}, fmt.Errorf("wait for challenge: %w", closedEarly(err, redact))
 	}
-	var ch challenge
-	decode(first.Payload, &ch)
-	f, err := cn.call(ctx, "connect", "connect", d.connectParams(ch, token, version))
-	switch {
-	case errors.Is(err, errConnLost):
-		return Hello{}, fmt.Errorf("wait for hello: %w", closedEarly(cn.reason(), redact))
-	case err != nil:
-		return Hello{}, fmt.Errorf("wait for hello: %w", err)
-	case !f.OK:
+	var c challenge
+	decode(first.Payload, &c)
+	request, err := newRequest("connect", "connect", d.connectParams(c, token, version))
+	if err == nil {
+		err = ch.Send(ctx, request)
+	}
+	if err != nil {
+		return Hello{}, fmt.Errorf("send connect: %w", err)
+	}
+	f, err := receive(ctx, ch, func(f frame) bool { return f.Type == "res" && f.ID == "connect" })
+	if err != nil {
+		return Hello{}, fmt.Errorf("wait for hello: %w", closedEarly(err, redact))
+	}
+	if !f.OK {
 		r := f.refusal()
 		r.Message = redact(r.Message)
 		return Hello{}, r.inHandshake()
 	}
 	return parseHello(f), nil
+}
+
+// receive returns the first frame that is wanted.
+func receive(ctx context.Context, ch channel, wanted func(frame) bool) (frame, error) {
+	for {
+		data, err := ch.Receive(ctx)
+		if err != nil {
+			return frame{}, err
+		}
+		if f, err := parseFrame(data); err == nil && wanted(f) {
+			return f, nil
+		}
+	}
 }
 
 // closedEarly judges the end of a connection before hello-ok. 1008 and 1002 are

@@ -95,9 +95,7 @@ func TestEndFirst(t *testing.T) {
 		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
 		g.Reorder(2) // holds the acceptance
 		mustRun(t, c, "k-1")
-		if got := ended.next(t); got != "k-1 ok" {
-			t.Errorf("ended %q", got)
-		}
+		ended.until(t, "k-1 ok")
 		mustRun(t, c, "k-2")
 		executed(t, g, "k-1", 1)
 	})

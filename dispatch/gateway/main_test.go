@@ -79,11 +79,15 @@ func (e ends) end(t *testing.T) gateway.End {
 	return gateway.End{}
 }
 
-// next returns run and status of the next end.
-func (e ends) next(t *testing.T) string {
+// until waits for an end of the given run and status, written "run status". A run
+// may be reported twice.
+func (e ends) until(t *testing.T, want string) gateway.End {
 	t.Helper()
-	end := e.end(t)
-	return end.RunID + " " + string(end.Status)
+	for {
+		if end := e.end(t); end.RunID+" "+string(end.Status) == want {
+			return end
+		}
+	}
 }
 
 // newClient returns an impatient client of g, and checks its log when the test

@@ -37,7 +37,7 @@ func (c *Client) untilAccepted(ctx context.Context, p runParams) error {
 	unaccounted := false // a request was sent whose answer was lost
 	var last error       // why the latest attempt failed that ctx did not cut off
 	for try := 0; ; try++ {
-		err := c.ask(ctx, p, unaccounted)
+		err := c.ask(ctx, p)
 		if err == nil {
 			return nil
 		}
@@ -61,8 +61,7 @@ func (c *Client) untilAccepted(ctx context.Context, p runParams) error {
 }
 
 // ask sends the request once. It returns nil if the gateway has taken the run.
-// If again, it may have taken it before, over another connection.
-func (c *Client) ask(ctx context.Context, p runParams, again bool) error {
+func (c *Client) ask(ctx context.Context, p runParams) error {
 	cn, err := c.connect(ctx)
 	if err != nil {
 		return err
@@ -70,17 +69,14 @@ func (c *Client) ask(ctx context.Context, p runParams, again bool) error {
 	if !cn.hello.MayWrite() {
 		return &Error{Reason: ReasonScope, Message: "connected without " + scopeWrite}
 	}
-	if !again {
-		cn.ends.ask(p.IdempotencyKey)
-	}
 	f, err := c.send(ctx, cn, c.nextID()+requestSep+p.IdempotencyKey, "agent", p)
 	if err != nil {
 		return err
 	}
 	// The gateway remembers the ends of runs, failures too, and answers with
 	// them: it had taken the run before.
-	if _, ended := endInResponse(f); ended {
-		cn.ends.hear(f)
+	if end, ended := endInResponse(f); ended {
+		c.ended(end)
 		return nil
 	}
 	if !f.OK {

@@ -17,9 +17,7 @@ func TestRun(t *testing.T) {
 		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
 		mustRun(t, c, "k-1")
 		asked(t, g, "k-1", 1)
-		if got := ended.next(t); got != "k-1 ok" {
-			t.Errorf("ended %q", got)
-		}
+		ended.until(t, "k-1 ok")
 		executed(t, g, "k-1", 1)
 		if r := g.Runs()[0]; r.AgentID != "alpha" || r.Message != "Task T-00044 dispatched." || r.SessionKey != "agent:alpha:main" {
 			t.Errorf("ran %+v", r)
@@ -60,12 +58,10 @@ func TestRunInFlight(t *testing.T) {
 		mustRun(t, c, "k")
 		mustRun(t, c, "k")
 		if len(ended) != 0 {
-			t.Errorf("ended while it runs: %v", ended.next(t))
+			t.Errorf("ended while it runs: %+v", ended.end(t))
 		}
 		close(release)
-		if got := ended.next(t); got != "k ok" {
-			t.Errorf("ended %q", got)
-		}
+		ended.until(t, "k ok")
 		executed(t, g, "k", 1)
 	})
 }
@@ -78,15 +74,13 @@ func TestRunRemembered(t *testing.T) {
 		ended := newEnds()
 		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
 		mustRun(t, c, "k")
-		ended.next(t)
+		ended.until(t, "k ok")
 		g.Advance(4 * time.Minute)
 		for _, agent := range []string{"alpha", "beta"} {
 			if err := c.Run(t.Context(), agent, "hello", "k"); err != nil {
 				t.Errorf("%s: %v", agent, err)
 			}
-			if got := ended.next(t); got != "k ok" {
-				t.Errorf("%s: ended %q", agent, got)
-			}
+			ended.until(t, "k ok")
 		}
 		executed(t, g, "k", 1)
 	})
@@ -100,16 +94,14 @@ func TestRunForgotten(t *testing.T) {
 		ended := newEnds()
 		c := newClient(t, g, func(cfg *gateway.Config) { cfg.OnEnd = ended.hear })
 		mustRun(t, c, "k")
-		ended.next(t)
+		ended.until(t, "k ok")
 		g.Advance(6 * time.Minute)
 		mustRun(t, c, "k")
 		want, runs := "k ok", 2
 		if newer(p) {
 			want, runs = "k error", 1
 		}
-		if got := ended.next(t); got != want {
-			t.Errorf("ended %q, want %q", got, want)
-		}
+		ended.until(t, want)
 		executed(t, g, "k", runs)
 	})
 }
@@ -128,14 +120,10 @@ func TestRunFails(t *testing.T) {
 		if newer(p) {
 			want = gateway.StatusError
 		}
-		if got := ended.next(t); got != "k "+string(want) {
-			t.Errorf("ended %q, want %s", got, want)
-		}
+		ended.until(t, "k "+string(want))
 		// The failure is remembered: an answer like a refusal, and none.
 		mustRun(t, c, "k")
-		if got := ended.next(t); got != "k "+string(want) {
-			t.Errorf("remembered %q, want %s", got, want)
-		}
+		ended.until(t, "k "+string(want))
 		executed(t, g, "k", 1)
 	})
 }
@@ -151,9 +139,7 @@ func TestRunTimesOut(t *testing.T) {
 		if newer(p) {
 			want = gateway.StatusTimeout
 		}
-		if got := ended.next(t); got != "k "+string(want) {
-			t.Errorf("ended %q, want %s", got, want)
-		}
+		ended.until(t, "k "+string(want))
 		if end, over, err := c.Wait(t.Context(), "k"); err != nil || !over || end.Status != want {
 			t.Errorf("wait: %+v, %t, %v", end, over, err)
 		}
@@ -180,9 +166,7 @@ func TestAcceptedMeansLittle(t *testing.T) {
 				g.Inject(tt.fault)
 				mustRun(t, c, "k")
 				if tt.end != "" {
-					if got := ended.next(t); got != tt.end {
-						t.Errorf("ended %q, want %q", got, tt.end)
-					}
+					ended.until(t, tt.end)
 				} else if end, over, err := c.Wait(t.Context(), "k"); err != nil || over {
 					t.Errorf("wait: %+v, %t, %v", end, over, err)
 				}

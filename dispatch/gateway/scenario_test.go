@@ -84,19 +84,10 @@ func (s *scenario) run(t *testing.T, agent, message, key string) {
 	}
 }
 
-// next checks the next end of a run of ours.
+// next waits for the end of a run of ours.
 func (s *scenario) next(t *testing.T, key string, want gateway.Status) gateway.End {
 	t.Helper()
-	for {
-		end := s.ended.end(t)
-		if !strings.HasPrefix(end.RunID, s.prefix) {
-			continue // of another client
-		}
-		if end.RunID != s.prefix+key || end.Status != want {
-			t.Errorf("ended %+v, want %s %s", end, key, want)
-		}
-		return end
-	}
+	return s.ended.until(t, s.prefix+key+" "+string(want))
 }
 
 func (s *scenario) play(t *testing.T) {
