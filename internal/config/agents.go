@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,7 +14,7 @@ import (
 
 func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []string) {
 	folded, users := map[string]string{}, map[string]string{}
-	for _, name := range sortedKeys(f.Agents) {
+	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
 		a, agentProblems := agentOf(name, f.Agents[name], getenv)
 		problems = append(problems, agentProblems...)
 		if c.isOwn(a.Workspace) {
@@ -44,35 +46,18 @@ func (c *Config) isOwn(path string) bool {
 	return rest == "." || slices.Contains(Folders, first)
 }
 
-// placeholder matches what may be meant as a placeholder.
-var placeholder = regexp.MustCompile(`\{[A-Za-z_]+\}`)
+// placeholder matches an argument that can only be meant as a placeholder. Within
+// an argument, words in braces may belong to the language of a program, such as awk.
+var placeholder = regexp.MustCompile(`^\{[A-Za-z_]+\}$`)
 
 // placeholders are those that the dispatcher replaces.
 var placeholders = []string{"{message}", "{agent}", "{task}", "{file}", "{dir}"}
-
-// likelyPlaceholders are wrong names of placeholders. Other words in braces may
-// belong to the language of a program, such as awk, unless they are a whole argument.
-var likelyPlaceholders = []string{
-	"{msg}", "{prompt}", "{text}", "{input}", "{query}", "{instructions}", "{task_id}", "{taskid}", "{id}", "{name}", "{workspace}", "{path}", "{data_dir}",
-}
-
-// unknownPlaceholder returns a placeholder in an argument of a command that is not
-// known; "" if there is none.
-func unknownPlaceholder(arg string) string {
-	for _, found := range placeholder.FindAllString(arg, -1) {
-		likely := found == arg || slices.Contains(likelyPlaceholders, strings.ToLower(found))
-		if likely && !slices.Contains(placeholders, found) {
-			return found
-		}
-	}
-	return ""
-}
 
 func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.Agent, problems []string) {
 	problem := func(key, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
 	}
-	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: or(t.GatewayAgent, name)}
+	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: cmp.Or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: cmp.Or(t.GatewayAgent, name)}
 	if !pipeline.ValidAgentName(name) {
 		problem("", "%q is not a name for an agent: use at most %d letters, digits, spaces, '.', '-' and '_'", name, pipeline.MaxAgentName)
 	}
@@ -98,15 +83,15 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 	default:
 		problem(".trigger", "%q: want gateway, exec or none", t.Trigger)
 	}
-	if len(t.Command) > 0 && t.Command[0] == "" {
-		problem(".command", "the first element, the program to start, is empty")
-	}
 	if len(t.Command) > 0 {
 		a.Command = append([]string{expand(t.Command[0], getenv)}, t.Command[1:]...)
+		if t.Command[0] == "" {
+			problem(".command", "the first element, the program to start, is empty")
+		}
 	}
 	for _, arg := range t.Command {
-		if found := unknownPlaceholder(arg); found != "" {
-			problem(".command", "%s is not known: use {message}, {agent}, {task}, {file} or {dir}", found)
+		if placeholder.MatchString(arg) && !slices.Contains(placeholders, arg) {
+			problem(".command", "%s is not known: use %s", arg, strings.Join(placeholders, ", "))
 		}
 	}
 	if a.Person && len(t.Command) > 0 {

@@ -8,12 +8,11 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,36 +36,37 @@ type Config struct {
 
 // Slack names the Slack List that is the board.
 type Slack struct {
-	ListID    string // "": the embedded board
-	URL       string // of the Web API
-	TokenFile string // absolute; "": none is set
-	TokenEnv  string // the environment variable that holds the token otherwise
+	ListID    string `toml:"list_id"`    // "": the embedded board
+	URL       string `toml:"api_url"`    // of the Web API
+	TokenFile string `toml:"token_file"` // absolute; "": none is set
+	TokenEnv  string `toml:"token_env"`  // the environment variable that holds the token otherwise
 	// Budget is the share of Slack's published calls a minute that all
 	// processes of the directory together allow themselves. 0: no limit.
-	Budget    float64
-	BudgetSet bool // the file has the key
-	Columns   map[pipeline.Field]string
+	Budget    float64                   `toml:"-"`
+	BudgetSet bool                      `toml:"-"` // the file has the key
+	Columns   map[pipeline.Field]string `toml:"-"`
 }
 
 // Board is the embedded board.
-type Board struct{ Listen string }
+type Board struct {
+	Listen string `toml:"listen"`
+}
 
 // Gateway is the OpenClaw gateway.
 type Gateway struct {
-	URL       string
-	TokenFile string // absolute; "": none is set
-	TokenEnv  string
+	URL       string `toml:"url"`
+	TokenFile string `toml:"token_file"` // absolute; "": none is set
+	TokenEnv  string `toml:"token_env"`
 }
 
 // Defaults of the configuration.
 const (
-	DefaultSlackURL     = "https://slack.com/api/"
-	DefaultSlackEnv     = "SLACK_BOT_TOKEN"
-	DefaultListen       = "127.0.0.1:18780"
-	DefaultGatewayURL   = "ws://127.0.0.1:18789"
-	DefaultGatewayEnv   = "OPENCLAW_GATEWAY_TOKEN"
-	DefaultSlackBudget  = 1.0
-	maxSensibleDuration = 10 * 365 * 24 * time.Hour
+	DefaultSlackURL    = "https://slack.com/api/"
+	DefaultSlackEnv    = "SLACK_BOT_TOKEN"
+	DefaultListen      = "127.0.0.1:18780"
+	DefaultGatewayURL  = "ws://127.0.0.1:18789"
+	DefaultGatewayEnv  = "OPENCLAW_GATEWAY_TOKEN"
+	DefaultSlackBudget = 1.0
 )
 
 // Error says what is wrong with otm.toml, all at once.
@@ -101,14 +101,24 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	if f == nil {
 		return nil, &Error{Path: path, Problems: problems}
 	}
-	c := &Config{Dir: dir}
-	problems = append(problems, c.fillSlack(f, getenv)...)
-	problems = append(problems, c.fillGateway(f, getenv)...)
-	problems = append(problems, c.fillAgents(f, getenv)...)
-	c.Board.Listen = or(f.Board.Listen, DefaultListen)
-	if err := checkListen(c.Board.Listen); err != nil {
-		problems = append(problems, "board.listen: "+err.Error())
+	c := &Config{Dir: dir, Slack: f.Slack.Slack, Board: f.Board, Gateway: f.Gateway.Gateway, Times: pipeline.DefaultTimes}
+	problem := func(key string, err error) {
+		if err != nil {
+			problems = append(problems, key+": "+err.Error())
+		}
 	}
+	c.Slack.URL = cmp.Or(getenv("SLACK_API_URL"), c.Slack.URL, DefaultSlackURL)
+	c.Slack.TokenEnv = cmp.Or(c.Slack.TokenEnv, DefaultSlackEnv)
+	c.Slack.TokenFile = c.abs(c.Slack.TokenFile, getenv)
+	problem("slack.api_url or SLACK_API_URL", CheckURL(c.Slack.URL, "http", "https"))
+	problems = append(problems, c.fillSlack(f)...)
+	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, DefaultGatewayURL)
+	c.Gateway.TokenEnv = cmp.Or(c.Gateway.TokenEnv, DefaultGatewayEnv)
+	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile, getenv)
+	problem("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
+	problems = append(problems, c.fillAgents(f, getenv)...)
+	c.Board.Listen = cmp.Or(c.Board.Listen, DefaultListen)
+	problem("board.listen", checkListen(c.Board.Listen))
 	problems = append(problems, c.fillTimes(f)...)
 	if len(problems) > 0 {
 		return nil, &Error{Path: path, Problems: problems}
@@ -116,83 +126,44 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	return c, nil
 }
 
-func (c *Config) fillSlack(f *file, getenv func(string) string) (problems []string) {
-	t := f.Slack
-	c.Slack = Slack{
-		ListID: t.ListID, URL: or(getenv("SLACK_API_URL"), t.APIURL, DefaultSlackURL),
-		TokenEnv: or(t.TokenEnv, DefaultSlackEnv), Budget: DefaultSlackBudget, Columns: t.Columns.byField(),
-	}
-	if t.TokenFile != "" {
-		c.Slack.TokenFile = c.abs(t.TokenFile, getenv)
-	}
-	if t.Budget != nil {
-		c.Slack.Budget, c.Slack.BudgetSet = *t.Budget, true
+func (c *Config) fillSlack(f *file) (problems []string) {
+	c.Slack.Budget, c.Slack.Columns = DefaultSlackBudget, map[pipeline.Field]string{}
+	if b := f.Slack.Budget; b != nil {
+		c.Slack.Budget, c.Slack.BudgetSet = *b, true
 	}
 	if !(c.Slack.Budget >= 0 && c.Slack.Budget <= 1000) { // nan is neither
 		problems = append(problems, fmt.Sprintf("slack.budget: %v is out of range: want a share such as 0.5, or 0 for no limit", c.Slack.Budget))
 	}
-	for _, field := range sortedKeys(c.Slack.Columns) {
-		if c.Slack.Columns[field] == "" {
-			problems = append(problems, fmt.Sprintf("slack.columns.%s: is empty", field))
+	eachSet(f.Slack.Columns, func(key, name string) {
+		c.Slack.Columns[pipeline.Field(key)] = name
+		if name == "" {
+			problems = append(problems, fmt.Sprintf("slack.columns.%s: is empty", key))
 		}
-	}
-	if err := CheckURL(c.Slack.URL, "http", "https"); err != nil {
-		problems = append(problems, origin("SLACK_API_URL", "slack.api_url", getenv)+": "+err.Error())
-	}
-	return problems
-}
-
-// origin names the source of a value that the environment may override.
-func origin(env, key string, getenv func(string) string) string {
-	if getenv(env) != "" {
-		return env
-	}
-	return key
-}
-
-func (c *Config) fillGateway(f *file, getenv func(string) string) (problems []string) {
-	t := f.Gateway
-	c.Gateway = Gateway{
-		URL: or(getenv("OPENCLAW_GATEWAY_URL"), t.URL, DefaultGatewayURL), TokenEnv: or(t.TokenEnv, DefaultGatewayEnv),
-	}
-	if t.TokenFile != "" {
-		c.Gateway.TokenFile = c.abs(t.TokenFile, getenv)
-	}
-	if err := CheckURL(c.Gateway.URL, "ws", "wss"); err != nil {
-		problems = append(problems, origin("OPENCLAW_GATEWAY_URL", "gateway.url", getenv)+": "+err.Error())
-	}
+	})
 	return problems
 }
 
 func (c *Config) fillTimes(f *file) (problems []string) {
-	t := f.Times
-	c.Times = pipeline.DefaultTimes
-	set := func(key string, text *string, to *time.Duration) {
-		if text == nil {
-			return
-		}
-		d, err := time.ParseDuration(*text)
+	t := &c.Times
+	times := map[string]*time.Duration{
+		"settle_after": &t.SettleAfter, "adopt_after": &t.AdoptAfter, "redeliver_after": &t.RedeliverAfter, "rewake_after": &t.RewakeAfter,
+		"update_wait": &t.UpdateWait, "silent_after": &t.SilentAfter, "dedup_give_up": &t.DedupGiveUp, "keep_processed": &t.KeepProcessed,
+	}
+	eachSet(f.Times, func(key, text string) {
+		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil:
-			problems = append(problems, fmt.Sprintf("times.%s: %q is not a duration such as 15s or 10m", key, *text))
-		case d < 0 || d > maxSensibleDuration:
-			problems = append(problems, fmt.Sprintf("times.%s: %q is out of range", key, *text))
+			problems = append(problems, fmt.Sprintf("times.%s: %q is not a duration such as 15s or 10m", key, text))
+		case d < 0:
+			problems = append(problems, fmt.Sprintf("times.%s: %q is negative", key, text))
 		}
-		*to = d
-	}
-	set("settle_after", t.SettleAfter, &c.Times.SettleAfter)
-	set("adopt_after", t.AdoptAfter, &c.Times.AdoptAfter)
-	set("redeliver_after", t.RedeliverAfter, &c.Times.RedeliverAfter)
-	set("rewake_after", t.RewakeAfter, &c.Times.RewakeAfter)
-	set("update_wait", t.UpdateWait, &c.Times.UpdateWait)
-	set("silent_after", t.SilentAfter, &c.Times.SilentAfter)
-	set("dedup_give_up", t.DedupGiveUp, &c.Times.DedupGiveUp)
-	set("keep_processed", t.KeepProcessed, &c.Times.KeepProcessed)
+		*times[key] = d
+	})
 	if n := f.Gateway.RewakeMax; n != nil {
-		c.Times.RewakeMax = *n
+		t.RewakeMax = *n
 	}
-	if n := c.Times.RewakeMax; n < 0 {
-		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", n))
+	if t.RewakeMax < 0 {
+		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", t.RewakeMax))
 	}
 	return problems
 }
@@ -223,10 +194,10 @@ func secret(file, env string, getenv func(string) string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// abs makes a path absolute that is relative to the data directory.
+// abs makes a path absolute that is relative to the data directory; "" stays.
 func (c *Config) abs(path string, getenv func(string) string) string {
 	path = expand(path, getenv)
-	if filepath.IsAbs(path) {
+	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(c.Dir, path)
@@ -239,14 +210,3 @@ func expand(path string, getenv func(string) string) string {
 	}
 	return path
 }
-
-func or(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -182,7 +182,7 @@ func TestEnvironmentOverrides(t *testing.T) {
 		t.Errorf("Load = %+v, %v", c, err)
 	}
 	got := problems(t, "", env("SLACK_API_URL", "http://slack.com/", "OPENCLAW_GATEWAY_URL", "ws://10.0.0.1"))
-	if len(got) != 2 || !strings.HasPrefix(got[0], "SLACK_API_URL: ") || !strings.HasPrefix(got[1], "OPENCLAW_GATEWAY_URL: ") {
+	if len(got) != 2 || !strings.Contains(got[0], "SLACK_API_URL: ") || !strings.Contains(got[1], "OPENCLAW_GATEWAY_URL: ") {
 		t.Errorf("problems %q, want them to name the variables", got)
 	}
 }
@@ -209,28 +209,27 @@ func TestProblems(t *testing.T) {
 		{"UTF-16", "\xff\xfe[\x00s\x00", "the file is UTF-16"},
 		{"NUL bytes", strings.Repeat("\x00", 20), "the file is UTF-16 or holds NUL bytes"},
 		{"invalid UTF-8", "[slack]\nlist_id = \"\xff\"\n", "line 2, column 12: invalid UTF-8"},
-		{"number for text", "[slack]\nlist_id = 5\n", "line 2, column 11: slack.list_id must be text in quotes, is an integer"},
-		{"array for text", "[slack]\nlist_id = [\"x\"]\n", "slack.list_id must be text in quotes, is an array"},
-		{"text for a number", "[slack]\nbudget = \"1\"\n", "line 2, column 10: slack.budget must be a number, is a string"},
-		{"fraction for a count", "[gateway]\nrewake_max = 1.5\n", "gateway.rewake_max must be a whole number, is a float"},
-		{"text for a command", agent("command = \"claude -p\"\n"), "agents.devdas.command must be an array of texts, is a string"},
-		{"number in a command", agent("command = [\"x\", 1]\n"), "agents.devdas.command must be text in quotes, is an integer"},
-		{"value for a table", "agents = 5\n", "agents must be a table, is an integer"},
-		{"value for an agent", "[agents]\ndevdas = \"/w\"\n", "agents.devdas must be a table, is a string"},
+		{"number for text", "[slack]\nlist_id = 5\n", "line 2, column 11: slack.list_id cannot be of the type integer"},
+		{"array for text", "[slack]\nlist_id = [\"x\"]\n", "slack.list_id cannot be of the type array"},
+		{"text for a number", "[slack]\nbudget = \"1\"\n", "line 2, column 10: slack.budget cannot be of the type string"},
+		{"fraction for a count", "[gateway]\nrewake_max = 1.5\n", "gateway.rewake_max cannot be of the type float"},
+		{"text for a command", agent("command = \"claude -p\"\n"), "agents.devdas.command cannot be of the type string"},
+		{"number in a command", agent("command = [\"x\", 1]\n"), "agents.devdas.command cannot be of the type integer"},
+		{"value for a table", "agents = 5\n", "agents cannot be of the type integer"},
+		{"value for an agent", "[agents]\ndevdas = \"/w\"\n", "agents.devdas cannot be of the type string"},
 		{"array of agents", "[[agents]]\nname = \"devdas\"\n", "line 1"},
-		{"seconds without a unit", "[times]\nsettle_after = 15\n", "line 2, column 16: times.settle_after must be text in quotes, is an integer"},
+		{"seconds without a unit", "[times]\nsettle_after = 15\n", "line 2, column 16: times.settle_after cannot be of the type integer"},
 		{"no duration", "[times]\nsettle_after = \"15\"\n", `times.settle_after: "15" is not a duration such as 15s or 10m`},
 		{"days", "[times]\nkeep_processed = \"7d\"\n", `times.keep_processed: "7d" is not a duration`},
-		{"negative duration", "[times]\nrewake_after = \"-1s\"\n", `times.rewake_after: "-1s" is out of range`},
-		{"eternity", "[times]\nupdate_wait = \"999999h\"\n", `times.update_wait: "999999h" is out of range`},
+		{"negative duration", "[times]\nrewake_after = \"-1s\"\n", `times.rewake_after: "-1s" is negative`},
 		{"negative budget", "[slack]\nbudget = -0.1\n", "slack.budget: -0.1 is out of range"},
 		{"large budget", "[slack]\nbudget = 1001\n", "slack.budget: 1001 is out of range"},
 		{"no number at all", "[slack]\nbudget = nan\n", "slack.budget: NaN is out of range"},
 		{"infinite budget", "[slack]\nbudget = inf\n", "slack.budget: +Inf is out of range"},
 		{"negative count", "[gateway]\nrewake_max = -1\n", "gateway.rewake_max: -1 is negative"},
 		{"empty column", "[slack.columns]\nreason = \"\"\n", "slack.columns.reason: is empty"},
-		{"plain http", "[slack]\napi_url = \"http://slack.com/api/\"\n", `slack.api_url: "http://slack.com/api/" is not encrypted`},
-		{"plain ws", "[gateway]\nurl = \"ws://192.168.1.5:18789\"\n", `gateway.url: "ws://192.168.1.5:18789" is not encrypted`},
+		{"plain http", "[slack]\napi_url = \"http://slack.com/api/\"\n", `slack.api_url or SLACK_API_URL: "http://slack.com/api/" is not encrypted`},
+		{"plain ws", "[gateway]\nurl = \"ws://192.168.1.5:18789\"\n", `gateway.url or OPENCLAW_GATEWAY_URL: "ws://192.168.1.5:18789" is not encrypted`},
 		{"board for all", "[board]\nlisten = \"0.0.0.0:18780\"\n", "is reachable from other machines"},
 		{"board on every address", "[board]\nlisten = \":18780\"\n", "is reachable from other machines"},
 		{"board by name", "[board]\nlisten = \"example.com:80\"\n", "is reachable from other machines"},
@@ -241,8 +240,7 @@ func TestProblems(t *testing.T) {
 		{"kind", agent("kind = \"robot\"\n"), `agents.devdas.kind: "robot": want ai or human`},
 		{"trigger", agent("trigger = \"cron\"\n"), `agents.devdas.trigger: "cron": want gateway, exec or none`},
 		{"exec without a command", agent("trigger = \"exec\"\n"), "agents.devdas.command: is missing: the trigger exec starts it"},
-		{"unknown placeholder", agent("command = [\"x\", \"say {msg} twice\"]\n"), "agents.devdas.command: {msg} is not known: use {message}, {agent}, {task}, {file} or {dir}"},
-		{"unknown placeholder alone", agent("command = [\"x\", \"{note}\"]\n"), "agents.devdas.command: {note} is not known"},
+		{"unknown placeholder alone", agent("command = [\"x\", \"{note}\"]\n"), "agents.devdas.command: {note} is not known: use {message}, {agent}, {task}, {file}, {dir}"},
 		{"command of a person", "[agents.robin]\nkind = \"human\"\ncommand = [\"x\"]\n", `agents.robin.command: a person is not started: leave it out, or write kind = "ai"`},
 		{"empty program", agent("command = [\"\", \"x\"]\n"), "agents.devdas.command: the first element, the program to start, is empty"},
 		{"no workspace", "[agents.devdas]\n", "agents.devdas.workspace: is missing"},
@@ -431,13 +429,8 @@ func FuzzConfig(f *testing.F) {
 		if parsed == nil {
 			return
 		}
-		c := &Config{Dir: "/data"}
-		none := env()
-		wrong = append(wrong, c.fillSlack(parsed, none)...)
-		wrong = append(wrong, c.fillGateway(parsed, none)...)
-		wrong = append(wrong, c.fillAgents(parsed, none)...)
-		wrong = append(wrong, c.fillTimes(parsed)...)
-		if len(wrong) > 0 {
+		c, err := Parse("/data", data, env())
+		if err != nil {
 			return
 		}
 		// What is accepted keeps what others rely on.

@@ -4,31 +4,29 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
-
-	"otm/pipeline"
 )
 
 // file is the form of otm.toml.
 type file struct {
-	Slack   slackTable            `toml:"slack"`
-	Board   boardTable            `toml:"board"`
-	Gateway gatewayTable          `toml:"gateway"`
-	Agents  map[string]agentTable `toml:"agents"`
-	Times   timesTable            `toml:"times"`
+	Slack struct {
+		Slack
+		Budget  *float64     `toml:"budget"`
+		Columns columnsTable `toml:"columns"`
+	} `toml:"slack"`
+	Board   Board `toml:"board"`
+	Gateway struct {
+		Gateway
+		RewakeMax *int `toml:"rewake_max"`
+	} `toml:"gateway"`
+	Agents map[string]agentTable `toml:"agents"`
+	Times  timesTable            `toml:"times"`
 }
 
-type slackTable struct {
-	ListID    string       `toml:"list_id"`
-	APIURL    string       `toml:"api_url"`
-	TokenFile string       `toml:"token_file"`
-	TokenEnv  string       `toml:"token_env"`
-	Budget    *float64     `toml:"budget"`
-	Columns   columnsTable `toml:"columns"`
-}
-
+// columnsTable has the names of fields as keys.
 type columnsTable struct {
 	Title       *string `toml:"title"`
 	TaskID      *string `toml:"task_id"`
@@ -45,32 +43,14 @@ type columnsTable struct {
 	Result      *string `toml:"result"`
 }
 
-// byField returns the columns that are set.
-func (t columnsTable) byField() map[pipeline.Field]string {
-	set := map[pipeline.Field]string{}
-	for field, name := range map[pipeline.Field]*string{
-		pipeline.FieldTitle: t.Title, pipeline.FieldTaskID: t.TaskID, pipeline.FieldType: t.Type,
-		pipeline.FieldAssignee: t.Assignee, pipeline.FieldProject: t.Project, pipeline.FieldPriority: t.Priority,
-		pipeline.FieldStatus: t.Status, pipeline.FieldRemaining: t.Remaining, pipeline.FieldCompletion: t.Completion,
-		pipeline.FieldAssignedAt: t.AssignedAt, pipeline.FieldCompletedAt: t.CompletedAt,
-		pipeline.FieldReason: t.Reason, pipeline.FieldResult: t.Result,
-	} {
-		if name != nil {
-			set[field] = *name
+// eachSet calls do with each key of a table of texts that the file has.
+func eachSet(table any, do func(key, text string)) {
+	v := reflect.ValueOf(table)
+	for i := range v.NumField() {
+		if text := v.Field(i).Interface().(*string); text != nil {
+			do(v.Type().Field(i).Tag.Get("toml"), *text)
 		}
 	}
-	return set
-}
-
-type boardTable struct {
-	Listen string `toml:"listen"`
-}
-
-type gatewayTable struct {
-	URL       string `toml:"url"`
-	TokenFile string `toml:"token_file"`
-	TokenEnv  string `toml:"token_env"`
-	RewakeMax *int   `toml:"rewake_max"`
 }
 
 type agentTable struct {
@@ -130,24 +110,9 @@ func parse(data []byte) (*file, []string) {
 // plainly words an error of the TOML decoder without the names of Go types.
 func plainly(e *toml.DecodeError) string {
 	text := strings.TrimPrefix(e.Error(), "toml: ")
-	is, target, ok := strings.Cut(text, " into ")
-	is, ok2 := strings.CutPrefix(is, "cannot decode TOML ")
-	if !ok || !ok2 {
-		return text
+	is, _, ok := strings.Cut(text, " into ")
+	if is, isType := strings.CutPrefix(is, "cannot decode TOML "); ok && isType {
+		return fmt.Sprintf("%s cannot be of the type %s", strings.Join(e.Key(), "."), is)
 	}
-	_, typ, _ := strings.Cut(target, " of type ")
-	wants := map[string]string{
-		"string": "text in quotes", "[]string": "an array of texts", "float64": "a number", "int": "a whole number",
-	}[typ]
-	if wants == "" {
-		wants = "a table"
-	}
-	return fmt.Sprintf("%s must be %s, is %s %s", strings.Join(e.Key(), "."), wants, article(is), is)
-}
-
-func article(noun string) string {
-	if strings.ContainsRune("aeiou", rune(noun[0])) {
-		return "an"
-	}
-	return "a"
+	return text
 }
