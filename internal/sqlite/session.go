@@ -12,8 +12,23 @@ import (
 // A session is one connection with the statements that it has prepared. One
 // goroutine at a time uses it.
 type session struct {
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
+	conn     *sql.Conn
+	stmts    map[string]*sql.Stmt
+	unsynced bool // its commits are not synced
+}
+
+// sync sets whether the commits of the session are synced.
+func (s *session) sync(ctx context.Context, synced bool) error {
+	if synced == !s.unsynced {
+		return nil
+	}
+	if !synced {
+		s.unsynced = true // also if it fails: the level is set again
+		return s.exec(ctx, "PRAGMA synchronous = NORMAL")
+	}
+	err := s.exec(ctx, "PRAGMA synchronous = FULL")
+	s.unsynced = err != nil
+	return err
 }
 
 // openSession connects, and checks that the connection's settings hold.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/driver"
 
 	"otm/internal/durable"
@@ -174,6 +175,24 @@ func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 	}
 	defer s.exec(context.WithoutCancel(ctx), "ROLLBACK")
 	return d.failedOwn("read database", fn(&Tx{ctx, s}))
+}
+
+// Alone gives fn a pool with one connection, which has the settings of all others. Its
+// transactions begin immediately. fn must not use the DB itself.
+func (d *DB) Alone(ctx context.Context, fn func(*sql.DB) error) error {
+	pool, err := driver.Open(nameOf(d.path)+"&_txlock=immediate", func(c *sqlite3.Conn) error {
+		for _, p := range settingsOf(d.busy) {
+			if err := c.Exec(fmt.Sprintf("PRAGMA %s = %s", p.name, p.value)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		pool.SetMaxOpenConns(1)
+		err = errors.Join(fn(pool), pool.Close())
+	}
+	return d.failed("change database", err)
 }
 
 // Backup writes a copy of the database to a file that must not exist yet. The

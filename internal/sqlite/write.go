@@ -19,9 +19,10 @@ var errPanicked = errors.New("the function panicked")
 
 // A write is one call of Write.
 type write struct {
-	ctx  context.Context // ends with the caller's, or after the busy timeout
-	fn   func(*Tx) error
-	done chan struct{} // closed when the write has its outcome
+	ctx      context.Context // ends with the caller's, or after the busy timeout
+	fn       func(*Tx) error
+	unsynced bool          // a power failure may undo it
+	done     chan struct{} // closed when the write has its outcome
 
 	err      error
 	own      bool // err is that of fn
@@ -40,10 +41,18 @@ type write struct {
 // The error is that of fn, or matches ErrBusy, ErrFull or ErrCorrupt where they
 // apply. After an I/O error while the commit is synced, the changes are gone, but a
 // crash right then may bring them back.
-func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
+func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error { return d.write(ctx, fn, false) }
+
+// WriteUnsynced is Write without a sync: a power failure may undo the changes, until the
+// next Write of any process has returned. The end of the process does not undo them.
+func (d *DB) WriteUnsynced(ctx context.Context, fn func(*Tx) error) error {
+	return d.write(ctx, fn, true)
+}
+
+func (d *DB) write(ctx context.Context, fn func(*Tx) error, unsynced bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.busy, ErrBusy)
 	defer cancel()
-	w := &write{ctx: ctx, fn: fn, done: make(chan struct{})}
+	w := &write{ctx: ctx, fn: fn, unsynced: unsynced, done: make(chan struct{})}
 	d.queue.add(w)
 	select {
 	case <-w.done:
@@ -69,9 +78,10 @@ func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 // lead commits batches of the writes that wait until w is done. It holds the turn.
 func (d *DB) lead(w *write) {
 	for d.queue.holds(w) {
+		unsynced := d.queue.unsynced()
 		err := ErrClosed
 		if d.writer != nil {
-			err = d.begin(w.ctx)
+			err = d.begin(w.ctx, unsynced)
 		}
 		if err != nil {
 			d.queue.remove(w)
@@ -79,7 +89,7 @@ func (d *DB) lead(w *write) {
 			return
 		}
 		// Those that came while we waited for the lock share the transaction.
-		batch := d.queue.take(maxBatch)
+		batch := d.queue.take(maxBatch, unsynced)
 		if err := d.commit(batch); err != nil {
 			d.commitAlone(batch, err)
 		}
@@ -89,9 +99,12 @@ func (d *DB) lead(w *write) {
 	}
 }
 
-func (d *DB) begin(ctx context.Context) error {
+func (d *DB) begin(ctx context.Context, unsynced bool) error {
 	if err := crash.Failed("begin", d.path); err != nil {
 		return err
+	}
+	if err := d.writer.sync(ctx, !unsynced); err != nil {
+		return causeOf(ctx, err)
 	}
 	if err := d.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return causeOf(ctx, err)
@@ -137,7 +150,7 @@ func (d *DB) commitAlone(batch []*write, err error) {
 	}
 	for _, w := range batch {
 		w.err, w.own, w.panicked = nil, false, nil
-		err := d.begin(w.ctx)
+		err := d.begin(w.ctx, w.unsynced)
 		if err == nil {
 			err = d.commit([]*write{w})
 		}
@@ -213,12 +226,25 @@ func (q *queue) remove(w *write) bool {
 	return true
 }
 
-// take takes up to n writes out.
-func (q *queue) take(n int) []*write {
+// unsynced reports whether none of the writes that wait needs a sync.
+func (q *queue) unsynced() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n = min(n, len(q.writes))
-	batch := slices.Clone(q.writes[:n])
-	q.writes = slices.Delete(q.writes, 0, n)
+	return !slices.ContainsFunc(q.writes, func(w *write) bool { return !w.unsynced })
+}
+
+// take takes up to n writes out; only those that need no sync, if unsynced is set.
+func (q *queue) take(n int, unsynced bool) []*write {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var batch, rest []*write
+	for _, w := range q.writes {
+		if len(batch) < n && (w.unsynced || !unsynced) {
+			batch = append(batch, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	q.writes = rest
 	return batch
 }
