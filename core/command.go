@@ -62,7 +62,7 @@ func (d *decision) emit(data Data) { d.emitAs(d.By, d.At, data) }
 func (d *decision) emitAs(by Actor, at time.Time, data Data) { d.emitOn(d.Task, by, at, data) }
 
 func (d *decision) emitOn(task pipeline.TaskID, by Actor, at time.Time, data Data) {
-	e := Event{At: at.UTC(), By: by, Task: task, Agent: d.Agent, Cause: d.ID, Data: data}
+	e := Event{At: at.UTC().Truncate(time.Microsecond), By: by, Task: task, Agent: d.Agent, Cause: d.ID, Data: data}
 	if task != 0 && e.Agent == "" {
 		if t := d.State.Tasks[task]; t != nil {
 			e.Agent = t.Agent

@@ -13,7 +13,7 @@ import (
 type Event struct {
 	Seq   int64           // the order of all events; 0: not stored yet
 	ID    string          // a ULID
-	At    time.Time       // when it happened, by the clock of who says so
+	At    time.Time       // when it happened, by the clock of who says so; to the microsecond
 	By    Actor           // who did it
 	Task  pipeline.TaskID // 0: of an agent
 	Agent string          // of whose state it is, or who took part; "": nobody

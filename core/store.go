@@ -49,9 +49,10 @@ type Reader interface {
 // Filter selects tasks. The zero value selects all.
 type Filter struct {
 	IDs       []pipeline.TaskID
+	Rows      []string  // those whose rows on the board these are
 	Live      bool      // those that are not over, or whose rows still stand on the board
 	Agent     string    // of an agent, by the state or by the present dispatch
-	WokenFrom time.Time // those that hold a wake of Agent begun since, whoever has them now
+	WokenFrom time.Time // instead: those that hold a wake of Agent begun since, whoever has them now
 }
 
 // EventFilter selects events. The zero value selects all.
@@ -84,6 +85,7 @@ type Pending struct {
 	AskedAt time.Time // a try that got no answer was made at this time; zero: none is open
 	Error   string    // of the last try, for people; "": none failed
 	Code    string    // of that error, as data
+	Owner   string    // who leases it; "": nobody
 }
 
 // Outbox keeps the effects that are to be delivered. A process that delivers some
