@@ -64,6 +64,7 @@ var owners = map[string]string{
 	"github.com/chromedp/cdproto":     "otm/internal/app",             // comes with chromedp
 	"github.com/spf13/pflag":          "otm/internal",                 // comes with cobra
 	"github.com/ncruces/go-sqlite3":   "otm/internal/sqlite",          // durable settings and locks in one place
+	"github.com/pressly/goose/v3":     "otm/core/store",               // numbered migrations
 }
 
 func TestOwners(t *testing.T) {
@@ -102,7 +103,9 @@ var mayImport = map[string][]string{
 	"otm/internal/page":                {"otm/internal/durable"},                                              // what it shows comes from a Source
 	"otm/pipeline":                     {},
 	"otm/core":                         {"otm/pipeline"}, // it decides, and is pure
-	"otm/internal/ordered":             {},               // one JSON object for all who keep what others wrote
+	"otm/core/store":                   {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/sqlite", "otm/pipeline"},
+	"otm/core/store/storetest":         {"otm/core/store"}, // in tests only
+	"otm/internal/ordered":             {},                 // one JSON object for all who keep what others wrote
 	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
@@ -184,7 +187,7 @@ func TestSmallCommands(t *testing.T) {
 
 // namesOfDatabases are the files that may name a database, to give the name to
 // internal/sqlite. Whoever else opens a database can make others lose commits.
-var namesOfDatabases = []string{"internal/board/dir.go"}
+var namesOfDatabases = []string{"core/store/dialect.go", "core/store/store.go", "internal/board/dir.go"}
 
 func TestDatabasesAreOpenedInOnePlace(t *testing.T) {
 	name := regexp.MustCompile(`\.db"|-wal"|-shm"`)

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"otm/internal/sqlite"
+)
+
+// NewerError says that a newer version of OTM made the schema of the database.
+type NewerError struct {
+	Name         string // of the database
+	Found, Known int64  // versions of the schema
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("database %q has schema %d, and this version of otm knows schemas up to %d", e.Name, e.Found, e.Known)
+}
+
+// Error is an error of the database with the next step. Unwrap matches sqlite.ErrBusy,
+// sqlite.ErrFull and sqlite.ErrCorrupt where they apply.
+type Error struct {
+	Err  error
+	Hint string // what a person can do; "": nothing is known
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Hint returns what a person can do about an error of a store; "": nothing is known.
+func Hint(err error) string {
+	var newer *NewerError
+	var known *Error
+	switch {
+	case errors.As(err, &newer):
+		return fmt.Sprintf("use the version of otm that last ran here, or a later one: it knows schema %d", newer.Found)
+	case errors.As(err, &known):
+		return known.Hint
+	}
+	return ""
+}
+
+// explain gives an error of the database its next step.
+func explain(err error, name string) error {
+	hint := ""
+	switch {
+	case errors.Is(err, sqlite.ErrBusy):
+		hint = fmt.Sprintf("another program holds the write lock: fuser -v %q shows which; nothing was changed", name)
+	case errors.Is(err, sqlite.ErrFull):
+		hint = "free some space: nothing was changed, and OTM goes on by itself"
+	case errors.Is(err, sqlite.ErrCorrupt):
+		hint = fmt.Sprintf("stop all otm programs, move %q and the files whose names begin with it away, put a backup in its place, and run otm fsck", name)
+	case errors.Is(err, sqlite.ErrNoLocks):
+		hint = "put the data directory on a disk of this machine"
+	default:
+		return err
+	}
+	return &Error{Err: err, Hint: hint}
+}

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"otm/core"
+	"otm/pipeline"
+)
+
+// number gives events their numbers and ids. Another transaction gets its numbers
+// after this one has ended, so a reader who saw a number has seen all below it.
+func number(t tx, events []core.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	var last int64
+	err := t.QueryRow("UPDATE counters SET value = value + $1 WHERE name = 'events' RETURNING value", len(events)).Scan(&last)
+	for i := range events {
+		events[i].Seq = last - int64(len(events)-1-i)
+		events[i].ID = newULID(events[i].At)
+	}
+	return err
+}
+
+func saveEvents(t tx, events []core.Event) error {
+	for i := range events {
+		e := &events[i]
+		payload, err := json.Marshal(e.Data)
+		if err != nil {
+			return err
+		}
+		_, err = t.Exec(`INSERT INTO events (seq, id, type, code, at, task, agent, agent_key, actor_kind, actor, cause, payload)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			e.Seq, e.ID, e.Type(), e.Code(), fromTime(e.At), int64(e.Task), e.Agent, pipeline.FoldName(e.Agent), string(e.By.Kind), e.By.Name, e.Cause, string(payload))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadEvents returns the events that a filter selects, in their order.
+func loadEvents(t tx, f core.EventFilter) ([]core.Event, error) {
+	var q query
+	q.where("seq > ?", f.After)
+	if f.Task != 0 {
+		q.where("task = ?", int64(f.Task))
+	}
+	if f.Agent != "" {
+		q.where("agent_key = ?", pipeline.FoldName(f.Agent))
+	}
+	if len(f.Types) > 0 {
+		types := make([]any, len(f.Types))
+		for i, typ := range f.Types {
+			types[i] = typ
+		}
+		q.where("type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
+	}
+	if !f.Since.IsZero() {
+		q.where("at >= ?", fromTime(f.Since))
+	}
+	end := " ORDER BY seq"
+	if f.Limit > 0 {
+		end += " LIMIT " + q.arg(f.Limit)
+	}
+	rows, err := t.Query("SELECT seq, id, type, at, task, agent, actor_kind, actor, cause, payload FROM events"+q.text()+end, q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var events []core.Event
+	for rows.Next() {
+		var e core.Event
+		var typ, kind string
+		var at, task int64
+		var payload []byte
+		if err := rows.Scan(&e.Seq, &e.ID, &typ, &at, &task, &e.Agent, &kind, &e.By.Name, &e.Cause, &payload); err != nil {
+			return nil, err
+		}
+		e.At, e.Task, e.By.Kind = toTime(at), pipeline.TaskID(task), core.Kind(kind)
+		if e.Data, err = core.DecodeData(typ, payload); err != nil {
+			return nil, fmt.Errorf("event %d: %w", e.Seq, err)
+		}
+		events = append(events, e)
+	}
+	return events, rows.Err()
+}
+
+// crockford is the alphabet of ULIDs: https://github.com/ulid/spec.
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+
+// newULID returns an id that sorts by time: 48 bits of milliseconds, 80 random bits.
+func newULID(at time.Time) string {
+	var b [20]byte // base32 has 5 bits a letter: 2 bits more in front make 26 letters of 16 bytes
+	rand.Read(b[10:])
+	ms := uint64(max(at.UnixMilli(), 0))
+	for i := range 6 {
+		b[4+i] = byte(ms >> (40 - 8*i))
+	}
+	return crockford.EncodeToString(b[:])[6:]
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"otm/core"
+	"otm/pipeline"
+)
+
+// write runs fn in a transaction. fn may run again.
+func (s *Store) write(ctx context.Context, d durability, fn func(tx) error) error {
+	return explain(s.db.write(ctx, d, fn), s.db.name())
+}
+
+// read runs fn on a snapshot.
+func (s *Store) read(ctx context.Context, fn func(tx) error) error {
+	return explain(s.db.read(ctx, fn), s.db.name())
+}
+
+// Task returns a task, see core.Reader.
+func (s *Store) Task(ctx context.Context, id pipeline.TaskID) (*core.Task, error) {
+	var task *core.Task
+	err := s.read(ctx, func(t tx) (err error) {
+		task, err = loadTask(t, id, "")
+		return err
+	})
+	if err == nil && task == nil {
+		err = core.ErrNoTask
+	}
+	return task, err
+}
+
+// Tasks returns tasks in ascending order of their ids, see core.Reader.
+func (s *Store) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) {
+	var tasks []*core.Task
+	if f.IDs != nil && len(f.IDs) == 0 {
+		return nil, nil
+	}
+	err := s.read(ctx, func(t tx) error {
+		tasks = nil
+		return eachChunk(f.IDs, func(ids []pipeline.TaskID) error {
+			some, err := loadTasks(t, f, ids)
+			tasks = append(tasks, some...)
+			return err
+		})
+	})
+	return tasks, err
+}
+
+// loadTasks returns the tasks that a filter selects, but only those of ids; nil: of all.
+func loadTasks(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error) {
+	var q query
+	if ids != nil {
+		in(&q, "id", ids)
+	}
+	if f.Rows != nil {
+		in(&q, "row_id", f.Rows)
+		q.where("row_id <> ''") // so that SQLite uses the index
+	}
+	if f.Live {
+		q.where("live = 1")
+	}
+	agent := pipeline.FoldName(f.Agent)
+	switch {
+	case !f.WokenFrom.IsZero():
+		q.where("id IN (SELECT task FROM wakes WHERE agent_key = ? AND asked_at >= ?)", agent, fromTime(f.WokenFrom))
+	case f.Agent != "":
+		q.where("(agent_key = ? OR dispatch_key = ?)", agent, agent)
+	}
+	rows, err := t.Query("SELECT doc FROM tasks"+q.text()+" ORDER BY id", q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var tasks []*core.Task
+	for rows.Next() {
+		var doc []byte
+		if err := rows.Scan(&doc); err != nil {
+			return nil, err
+		}
+		task, err := decodeTask(doc)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks, rows.Err()
+}
+
+// eachChunk calls f with ids in parts that fit into a query; once with nil, if there are
+// none.
+func eachChunk(ids []pipeline.TaskID, f func([]pipeline.TaskID) error) error {
+	if len(ids) == 0 {
+		return f(nil)
+	}
+	sorted := slices.Compact(slices.Sorted(slices.Values(ids)))
+	for part := range slices.Chunk(sorted, 512) {
+		if err := f(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TaskOfWake returns the task that holds the wake of a key, see core.Reader.
+func (s *Store) TaskOfWake(ctx context.Context, key string) (pipeline.TaskID, error) {
+	var id int64
+	err := s.read(ctx, func(t tx) error {
+		return t.QueryRow("SELECT task FROM wakes WHERE key = $1", key).Scan(&id)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = core.ErrNoTask
+	}
+	return pipeline.TaskID(id), err
+}
+
+// Agent returns the state of an agent, see core.Reader.
+func (s *Store) Agent(ctx context.Context, name string) (*core.AgentState, error) {
+	var a *core.AgentState
+	err := s.read(ctx, func(t tx) (err error) {
+		a, err = loadAgent(t, pipeline.FoldName(name), "")
+		return err
+	})
+	if err == nil && a == nil {
+		a = &core.AgentState{Agent: name}
+	}
+	return a, err
+}
+
+// Did reports whether a command of this id was carried out, see core.Reader.
+func (s *Store) Did(ctx context.Context, id string) (d core.Done, ok bool, err error) {
+	err = s.read(ctx, func(t tx) (err error) {
+		d, ok, err = loadDone(t, id)
+		return err
+	})
+	return d, ok, err
+}
+
+// Events returns events in their order, see core.Reader.
+func (s *Store) Events(ctx context.Context, f core.EventFilter) ([]core.Event, error) {
+	var events []core.Event
+	err := s.read(ctx, func(t tx) error {
+		var err error
+		events, err = loadEvents(t, f)
+		return err
+	})
+	return events, err
+}

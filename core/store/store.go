@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"otm/core"
+	"otm/internal/durable"
+	"otm/internal/sqlite"
+)
+
+// FileName is the name of the SQLite database in the data directory.
+const FileName = "otm.db"
+
+// Options configures Open. The zero value works.
+type Options struct {
+	// BusyTimeout is how long a change waits for other writers before it fails with
+	// an error that matches sqlite.ErrBusy. If zero, 10 seconds.
+	BusyTimeout time.Duration
+
+	// Readers is how many goroutines may read at a time; others wait. If zero, 4.
+	Readers int
+}
+
+// Store keeps events, states and the outbox. Its methods may be called from any
+// goroutine, and by several processes at once.
+type Store struct {
+	db engine
+	id string
+}
+
+var (
+	_ core.Store  = (*Store)(nil)
+	_ core.Outbox = (*Store)(nil)
+)
+
+// Open opens the SQLite database of a data directory, an absolute path, or makes it.
+// It brings an older schema up to date. Errors are those of the methods, and a
+// *NewerError.
+func Open(ctx context.Context, dir string, o Options) (*Store, error) {
+	path := filepath.Join(dir, FileName)
+	db, err := sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: o.BusyTimeout, Readers: o.Readers})
+	if err != nil {
+		return nil, explain(err, path)
+	}
+	return start(ctx, &sqliteEngine{db: db, dir: dir, path: path})
+}
+
+func start(ctx context.Context, db engine) (*Store, error) {
+	s := &Store{db: db}
+	err := migrate(ctx, db)
+	if err == nil {
+		err = s.identify(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(explain(err, db.name()), db.close())
+	}
+	return s, nil
+}
+
+// Close waits for the transactions that run, and closes the database.
+func (s *Store) Close() error { return s.db.close() }
+
+// ID identifies the store: no two have the same, but for copies.
+func (s *Store) ID() string { return s.id }
+
+// identify reads the store's id. A new store gets one, and notes where it was made.
+func (s *Store) identify(ctx context.Context) error {
+	var err error
+	if s.id, err = s.meta(ctx, "id"); s.id != "" || err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // it is only a note
+	}
+	err = s.write(ctx, synced, func(t tx) error {
+		for key, value := range map[string]string{"id": rand.Text(), "host": host, "boot": durable.BootID()} {
+			if _, err := t.Exec("INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		s.id, err = s.meta(ctx, "id") // another process may have been first
+	}
+	return err
+}
+
+// meta returns a value of the table meta; "" if it has none.
+func (s *Store) meta(ctx context.Context, key string) (value string, err error) {
+	err = s.read(ctx, func(t tx) error {
+		err := t.QueryRow("SELECT value FROM meta WHERE key = $1", key).Scan(&value)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return value, err
+}
