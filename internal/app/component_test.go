@@ -89,7 +89,7 @@ func TestTroubleChanges(t *testing.T) {
 	}
 }
 
-// deaf is a watcher that polls.
+// deaf is a watcher that sees nothing by itself.
 type deaf struct {
 	probed chan string
 	stats  watch.Stats
@@ -109,7 +109,7 @@ func TestWatchingNotes(t *testing.T) {
 	}{
 		"well":     {watch.Stats{}, heartbeat.Success, "watching, overflows: 0"},
 		"overflow": {watch.Stats{Overflows: 2}, heartbeat.Success, "watching, overflows: 2"},
-		"polling":  {watch.Stats{Overflows: 2, Degraded: "polling instead"}, heartbeat.Partial, "polling instead"},
+		"refused":  {watch.Stats{Overflows: 2, Degraded: "looking instead"}, heartbeat.Partial, "looking instead"},
 	} {
 		h := newHome(t, "")
 		ctx, stop := context.WithCancel(t.Context())

@@ -10,11 +10,12 @@
 // issue 279).
 //
 // If a watch is refused (fs.inotify.max_user_watches or max_user_instances on
-// Linux, the number of open files on macOS), the directory is polled: its change
-// time is read once a second. The watch is tried again once a minute.
+// Linux, the number of open files on macOS), the package says "look now" every ten
+// seconds, and tries again to get the watch.
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +34,11 @@ import (
 	"otm/internal/durable"
 )
 
-// pollEvery is how often a directory that cannot be watched is looked at, and
-// how often the watches are compared with what the names lead to now.
-const pollEvery = time.Second
+// rewatchEvery is how often the watches are compared with what the names lead to.
+const rewatchEvery = time.Second
 
-// retryEvery is how often a watch that was refused is tried again.
-const retryEvery = time.Minute
+// pollEvery is how often the receiver is told to look while a watch is refused.
+const pollEvery = 10 * time.Second
 
 // probePrefix begins the names of files that Probe makes. They are temporary
 // files: one that is left behind is cleared away like any other.
@@ -54,7 +54,6 @@ type Watcher struct {
 	mu        sync.Mutex // guards what follows, between Run and Stats
 	overflows int
 	degraded  string
-	lost      int
 
 	// Owned by Run.
 	backend *fsnotify.Watcher // nil if the kernel allows none
@@ -62,26 +61,22 @@ type Watcher struct {
 	parents []string          // of dirs
 	watched map[string]place  // of dirs and parents, those that were there
 
-	// Tests replace them by a kernel that refuses.
-	open func() (*fsnotify.Watcher, error)
-	add  func(backend *fsnotify.Watcher, dir string) error
+	// Tests replace them: by a kernel that refuses, and by less time.
+	open      func() (*fsnotify.Watcher, error)
+	add       func(backend *fsnotify.Watcher, dir string) error
+	pollEvery time.Duration
 }
 
 // place is what stood behind a name.
 type place struct {
-	info    fs.FileInfo
-	refused bool // there is no watch: directories are polled, and rewatch looks after parents
-	listed  bool // the backend listed the watch once it stood
-	// recent says that info tells of a change just before it was looked at, so
-	// that more may have come in the same tick of the file system's clock.
-	recent bool
+	info   fs.FileInfo
+	listed bool // the backend listed the watch once it stood
 }
 
 // Stats says how watching has gone.
 type Stats struct {
 	Overflows int    // how often the kernel's queue ran over
-	Lost      int    // how often a directory vanished or was replaced
-	Degraded  string // why directories are polled, with what to do; "" if all are watched
+	Degraded  string // why directories are not watched, with what to do; "" if all are
 }
 
 // New returns a watcher of the given directories, which need not exist. It ignores
@@ -95,6 +90,8 @@ func New(match func(name string) bool, dirs ...string) *Watcher {
 		watched: map[string]place{},
 		open:    fsnotify.NewWatcher,
 		add:     (*fsnotify.Watcher).Add,
+
+		pollEvery: pollEvery,
 	}
 	for _, dir := range dirs {
 		dir = filepath.Clean(dir) // as the names in events are
@@ -117,7 +114,7 @@ func (w *Watcher) Probed() <-chan string { return w.probed }
 func (w *Watcher) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Stats{Overflows: w.overflows, Lost: w.lost, Degraded: w.degraded}
+	return Stats{Overflows: w.overflows, Degraded: w.degraded}
 }
 
 // Run watches until ctx ends, and returns nil then.
@@ -127,13 +124,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.backend.Close()
 		}
 	}()
-	w.begin()
 	w.rewatch(false)
 	w.hint() // what came before the watch stood
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(rewatchEvery)
 	defer tick.Stop()
-	retry := time.NewTicker(retryEvery)
-	defer retry.Stop()
+	poll := time.NewTicker(w.pollEvery)
+	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -147,9 +143,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.hint()
 		case <-tick.C:
 			w.rewatch(false)
-			w.poll()
-		case <-retry.C:
-			w.retry()
+		case <-poll.C:
+			if w.Stats().Degraded != "" {
+				w.hint()
+			}
 		}
 	}
 }
@@ -197,12 +194,11 @@ func (w *Watcher) tellProbed(dir string) {
 	}
 }
 
-// begin opens the backend, if the kernel allows.
-func (w *Watcher) begin() {
+// begin opens the backend.
+func (w *Watcher) begin() error {
 	backend, err := w.open()
 	if err != nil {
-		w.degrade(err)
-		return
+		return err
 	}
 	w.backend = backend
 	// The backend may report an error with its lock held, which we need to
@@ -221,132 +217,73 @@ func (w *Watcher) begin() {
 			}
 		}
 	}()
+	return nil
 }
 
 // rewatch watches each directory and parent that exists, as the directory that its
 // name leads to now. If anew, watches that seem to stand are renewed as well.
 func (w *Watcher) rewatch(anew bool) {
-	var alive []string
+	var refused error
+	if w.backend == nil {
+		refused = w.begin()
+	}
 	if w.backend != nil {
-		alive = w.backend.WatchList()
-	}
-	for _, path := range slices.Concat(w.parents, w.dirs) {
-		info, err := os.Stat(path)
-		old, known := w.watched[path]
-		same := known && err == nil && os.SameFile(old.info, info)
-		if old.listed && !slices.Contains(alive, path) {
-			same = false // the kernel dropped the watch: the inode was given out again
+		alive := w.backend.WatchList()
+		for _, path := range slices.Concat(w.parents, w.dirs) {
+			info, err := os.Stat(path)
+			old, known := w.watched[path]
+			same := known && err == nil && os.SameFile(old.info, info)
+			if old.listed && !slices.Contains(alive, path) {
+				same = false // the kernel dropped the watch: the inode was given out again
+			}
+			if same && !anew {
+				continue
+			}
+			if known {
+				delete(w.watched, path)
+				w.backend.Remove(path) // the kernel may have dropped it already
+			}
+			if err == nil {
+				refused = cmp.Or(w.watch(path, info), refused)
+			}
 		}
-		if same && !anew {
-			continue
-		}
-		if known {
-			w.forget(path, !same)
-		}
-		if err == nil {
-			w.watch(path, info)
-		}
 	}
-}
-
-// forget drops the watch of a directory, which may be lost.
-func (w *Watcher) forget(path string, lost bool) {
-	delete(w.watched, path)
-	if w.backend != nil {
-		w.backend.Remove(path) // the kernel may have dropped it already
-	}
-	if lost && slices.Contains(w.dirs, path) {
-		w.mu.Lock()
-		w.lost++
-		w.mu.Unlock()
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.degraded = explain(refused)
 }
 
 // watch begins to watch a directory, and then says "look now": nobody was told of
 // what came into it before.
-func (w *Watcher) watch(path string, info fs.FileInfo) {
-	p := place{info: info, refused: true, recent: true}
-	if w.backend != nil {
-		err := w.add(w.backend, path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return // it went at this moment
-		}
-		if err != nil {
-			w.degrade(err)
-		}
-		p.refused = err != nil
-		p.listed = err == nil && slices.Contains(w.backend.WatchList(), path)
+func (w *Watcher) watch(path string, info fs.FileInfo) error {
+	err := w.add(w.backend, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it went at this moment
 	}
-	w.watched[path] = p
+	if err != nil {
+		return err
+	}
+	w.watched[path] = place{info, slices.Contains(w.backend.WatchList(), path)}
 	if slices.Contains(w.dirs, path) {
 		w.hint()
 	}
-}
-
-// retry tries again to get the watches that the kernel refused.
-func (w *Watcher) retry() {
-	w.mu.Lock()
-	degraded := w.degraded != ""
-	w.degraded = "" // what is refused again says so again
-	w.mu.Unlock()
-	if !degraded {
-		return
-	}
-	if w.backend == nil {
-		w.begin()
-	}
-	w.rewatch(true)
-}
-
-// poll looks at the directories that are not watched.
-func (w *Watcher) poll() {
-	for _, dir := range w.dirs {
-		last, known := w.watched[dir]
-		if !known || !last.refused {
-			continue
-		}
-		info, err := os.Stat(dir)
-		if err != nil {
-			continue // rewatch sees to it
-		}
-		next := last
-		next.info, next.recent = info, time.Since(info.ModTime()).Abs() < 2*pollEvery
-		if last.recent || !info.ModTime().Equal(last.info.ModTime()) {
-			w.hint()
-			w.findProbes(dir)
-		}
-		w.watched[dir] = next
-	}
-}
-
-// findProbes answers probes in directories without events.
-func (w *Watcher) findProbes(dir string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), probePrefix) && os.Remove(filepath.Join(dir, e.Name())) == nil {
-			w.tellProbed(dir)
-		}
-	}
-}
-
-func (w *Watcher) degrade(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.degraded = explain(err)
+	return nil
 }
 
 // explain names the limit behind an error: Linux says "no space left on device"
 // and means its own watches.
 func explain(err error) string {
 	switch {
+	case err == nil:
+		return ""
 	case runtime.GOOS == "linux" && errors.Is(err, syscall.ENOSPC):
-		return "the kernel's limit of file watches is reached; polling instead (raise fs.inotify.max_user_watches)"
+		return "the kernel's limit of file watches is reached; looking every 10 s instead (raise fs.inotify.max_user_watches)"
 	case runtime.GOOS == "linux" && errors.Is(err, syscall.EMFILE):
-		return "the kernel's limit of watch instances is reached; polling instead (raise fs.inotify.max_user_instances)"
+		return "the kernel's limit of watch instances is reached; looking every 10 s instead (raise fs.inotify.max_user_instances)"
 	case errors.Is(err, syscall.EMFILE):
-		return "too many open files; polling instead (raise the limit with ulimit -n)"
+		return "too many open files; looking every 10 s instead (raise the limit with ulimit -n)"
 	}
-	return fmt.Sprintf("cannot watch: %v; polling instead", err)
+	return fmt.Sprintf("cannot watch: %v; looking every 10 s instead", err)
 }
 
 // Probe makes a file in each directory that exists. Run sees its event and reports

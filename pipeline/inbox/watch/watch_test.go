@@ -228,9 +228,6 @@ func TestCaseB5RemovedAndMadeAgain(t *testing.T) {
 		})
 		hears(t, w, dir)
 	}
-	if w.Stats().Lost == 0 {
-		t.Error("Stats does not tell that directories were lost")
-	}
 	if d := w.Stats().Degraded; d != "" {
 		t.Errorf("Degraded = %q, want all to be watched", d)
 	}
@@ -242,10 +239,17 @@ func TestCaseB5MadeAgainLater(t *testing.T) {
 	dir := mkdir(t, filepath.Join(t.TempDir(), "inbox"))
 	w := start(t, New(isJSON, dir))
 	hears(t, w, dir)
+	for len(w.Changed()) > 0 {
+		<-w.Changed()
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	until(t, w, "the loss to be noticed", func() bool { return w.Stats().Lost > 0 })
+	looks := 0
+	until(t, w, "the loss to be noticed", func() bool {
+		looks++
+		return looks > 1
+	})
 	mkdir(t, dir)
 	hears(t, w, dir)
 }
@@ -378,27 +382,6 @@ func TestProbesGo(t *testing.T) {
 	}
 }
 
-// Where directories are polled, probes are answered as well, whatever the path
-// looks like.
-func TestPolledProbe(t *testing.T) {
-	t.Parallel()
-	dir := mkdir(t, filepath.Join(t.TempDir(), "a[b]*"))
-	w := New(isJSON, dir)
-	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
-	w.begin()
-	w.rewatch(false)
-	if n := w.Probe(); n != 1 {
-		t.Errorf("Probe = %d, want 1", n)
-	}
-	w.poll()
-	if len(w.Probed()) != 1 {
-		t.Error("no probe was seen")
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("left are %v, %v", left, err)
-	}
-}
-
 func TestNewLeavesItsArguments(t *testing.T) {
 	t.Parallel()
 	dirs := []string{"/a/b/", "/a//c"}
@@ -496,7 +479,7 @@ func TestBackendErrorUnderItsLock(t *testing.T) {
 }
 
 // TestCaseB10WatchLimits has the kernel refuse: the message names the setting,
-// and the directory is polled.
+// and the receiver is told to look again and again.
 func TestCaseB10WatchLimits(t *testing.T) {
 	t.Parallel()
 	refuse := func(err error) func(*fsnotify.Watcher, string) error {
@@ -519,66 +502,20 @@ func TestCaseB10WatchLimits(t *testing.T) {
 			dir := t.TempDir()
 			w := New(isJSON, dir)
 			tt.break_(w)
+			w.pollEvery = time.Millisecond
 			start(t, w)
 			<-w.Changed() // it has begun
-			if got := w.Stats().Degraded; !strings.Contains(got, "polling instead") || runtime.GOOS == "linux" && !strings.Contains(got, tt.want) {
+			if got := w.Stats().Degraded; !strings.Contains(got, "looking every 10 s instead") || runtime.GOOS == "linux" && !strings.Contains(got, tt.want) {
 				t.Errorf("Degraded = %q, want it to name %s", got, tt.want)
 			}
-			hears(t, w, dir) // by polling
-			for len(w.Changed()) > 0 {
-				<-w.Changed()
+			for range 3 {
+				select {
+				case <-w.Changed():
+				case <-time.After(patience):
+					t.Fatal("nobody was told to look")
+				}
 			}
-			write(t, filepath.Join(dir, "y.json"), "")
-			select {
-			case <-w.Changed():
-			case <-time.After(patience):
-				t.Fatal("polling did not see a file")
-			}
-			// Polling, too, notices that the directory is another one.
-			if err := os.RemoveAll(dir); err != nil {
-				t.Fatal(err)
-			}
-			mkdir(t, dir)
-			hears(t, w, dir)
 		})
-	}
-}
-
-// TestPollSeesTheSameTick drops a second file when the first was polled, and
-// sets the directory's time back to what it was: so it looks where both come
-// in one tick of the file system's clock.
-func TestPollSeesTheSameTick(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	w := New(isJSON, dir)
-	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
-	w.begin()
-	w.rewatch(false)
-	write(t, filepath.Join(dir, "x.json"), "")
-	w.poll()
-	<-w.Changed()
-	info, err := os.Stat(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "y.json"), "")
-	if err := os.Chtimes(dir, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	w.poll()
-	if len(w.Changed()) == 0 {
-		t.Error("the second file was not told")
-	}
-	// Long ago is long ago: an idle directory is not told of again and again.
-	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(dir, old, old); err != nil {
-		t.Fatal(err)
-	}
-	w.poll()
-	<-w.Changed()
-	w.poll()
-	if len(w.Changed()) > 0 {
-		t.Error("an idle directory was told of again")
 	}
 }
 
@@ -591,63 +528,26 @@ func TestRetry(t *testing.T) {
 	open, add := w.open, w.add
 	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
 	w.add = func(*fsnotify.Watcher, string) error { return syscall.ENOSPC }
-	w.begin()
-	w.rewatch(false)
 	for step, want := range []string{"max_user_instances", "max_user_watches", ""} {
 		switch step {
 		case 1:
 			w.open = open
-			w.retry()
-			defer w.backend.Close()
+			defer func() { w.backend.Close() }()
 		case 2:
 			w.add = add
-			w.retry()
 		}
+		w.rewatch(false)
 		got := w.Stats().Degraded
 		if runtime.GOOS == "linux" && !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("step %d: Degraded = %q, want %q", step, got, want)
 		}
-		if refused := w.watched[dir].refused; refused != (want != "") {
-			t.Errorf("step %d: refused = %v", step, refused)
-		}
-		if len(w.Changed()) == 0 {
-			t.Errorf("step %d: it did not say \"look now\"", step)
-		} else {
-			<-w.Changed()
+		if watched := len(w.Changed()) > 0; watched != (want == "") {
+			t.Errorf("step %d: it said \"look now\": %t", step, watched)
 		}
 	}
-	if n := w.Stats().Lost; n != 0 {
-		t.Errorf("Lost = %d, though nothing was", n)
-	}
-	before := w.watched[dir]
-	if w.retry(); w.watched[dir] != before || len(w.Changed()) > 0 {
-		t.Error("what stands was watched anew")
-	}
-}
-
-// TestPolledDirectoryGoes: a directory that is polled may go, and is told of when it
-// is there again.
-func TestPolledDirectoryGoes(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "inbox")
-	mkdir(t, dir)
-	w := New(isJSON, dir)
-	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
-	w.begin()
-	w.rewatch(false)
 	<-w.Changed()
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
-	w.poll()
-	if len(w.Changed()) > 0 {
-		t.Error("what has gone was told of")
-	}
-	w.rewatch(false)
-	mkdir(t, dir)
-	w.rewatch(false)
-	if len(w.Changed()) == 0 {
-		t.Error("it is there again, and was not told of")
+	if w.rewatch(false); len(w.Changed()) > 0 {
+		t.Error("what stands was watched anew")
 	}
 }
 
@@ -662,7 +562,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	if got := explain(errors.New("odd")); got != "cannot watch: odd; polling instead" {
+	if got := explain(errors.New("odd")); got != "cannot watch: odd; looking every 10 s instead" {
 		t.Errorf("explain = %q", got)
 	}
 }
