@@ -10,12 +10,8 @@ import (
 	"strings"
 )
 
-const (
-	// keptAside is how many copies of one damaged file are kept, the newest.
-	keptAside = 5
-	// maxCompared bounds the copies that are compared, in bytes.
-	maxCompared = 16 << 20
-)
+// keptAside is how many copies of one damaged file are kept, the newest.
+const keptAside = 5
 
 // SetAside moves a damaged file out of the way and returns its new path: its own
 // with .corrupt- and stamp, or stamp-2 and so on if that is taken. It is durable
@@ -28,7 +24,7 @@ func SetAside(path, stamp string) (string, error) {
 		return "", err
 	}
 	for _, c := range copies {
-		if same, err := SameContent(path, c, maxCompared); err != nil {
+		if same, err := SameContent(path, c); err != nil {
 			return "", err
 		} else if same {
 			return c, Remove(path)

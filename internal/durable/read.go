@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"otm/internal/crash"
@@ -65,46 +66,28 @@ func openRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// SameContent reports whether two files hold the same bytes. It compares their sizes
-// first, and holds little of them in memory. What is no regular file, may not be
-// read, has gone, or is larger than limit bytes, is like no other.
-func SameContent(a, b string, limit int64) (bool, error) {
-	var files [2]*os.File
-	var sizes [2]int64
-	for i, path := range []string{a, b} {
-		f, info, err := openRegular(path, syscall.O_NOFOLLOW)
-		if errors.Is(err, ErrNoFile) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		defer f.Close()
-		files[i], sizes[i] = f, info.Size()
+// maxCompared bounds the files that are compared, in bytes.
+const maxCompared = 16 << 20
+
+// SameContent reports whether two files hold the same bytes. What is no regular
+// file, may not be read, has gone, or is larger than 16 MiB, is like no other.
+func SameContent(a, b string) (bool, error) {
+	infoA, errA := Lstat(a)
+	infoB, errB := Lstat(b)
+	if errA != nil || errB != nil || infoA.Size() != infoB.Size() || infoA.Size() > maxCompared {
+		return false, unlessUnreadable(errA, errB)
 	}
-	if sizes[0] != sizes[1] || sizes[0] > limit {
-		return false, nil
-	}
-	return sameBytes(io.LimitReader(files[0], limit), io.LimitReader(files[1], limit))
+	dataA, _, errA := ReadAtMost(a, maxCompared)
+	dataB, _, errB := ReadAtMost(b, maxCompared)
+	return errA == nil && errB == nil && bytes.Equal(dataA, dataB), unlessUnreadable(errA, errB)
 }
 
-func sameBytes(a, b io.Reader) (bool, error) {
-	var chunks [2][32 << 10]byte
-	for {
-		n, errA := io.ReadFull(a, chunks[0][:])
-		m, errB := io.ReadFull(b, chunks[1][:])
-		for _, err := range []error{errA, errB} {
-			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-				return false, err
-			}
-		}
-		if !bytes.Equal(chunks[0][:n], chunks[1][:m]) {
-			return false, nil
-		}
-		if errA != nil || errB != nil {
-			return errA == errB, nil
-		}
-	}
+// unlessUnreadable joins errors, but for those that say that there is no file for
+// us to read.
+func unlessUnreadable(errs ...error) error {
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		return errors.Is(err, ErrNoFile) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
+	})...)
 }
 
 // Stat is os.Stat for files and directories of ours.

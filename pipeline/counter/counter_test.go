@@ -211,7 +211,7 @@ func TestCounterRecovers(t *testing.T) {
 		{name: "files that say nothing", counter: "-", files: map[string]string{
 			"new-tasks/ten-digits.json": `{"taskId":"T-1234567890"}`, "new-tasks/number.json": `{"taskId":99}`, "new-tasks/short.json": `{"taskId":"T-99"}`,
 			"new-tasks/text.json": "taskId: T-00099", "new-tasks/.hidden.json": drop(99), "new-tasks/x.json.tmp": drop(99), "new-tasks/twice.json": `{"taskId":"T-00099","taskId":"T-00099"}`,
-			"new-tasks/large.json": drop(99) + strings.Repeat(" ", inbox.MaxRead), "task-updates/a.json": drop(99), "tasks/T-99.json": "{}", "tasks/T-000099.json": "{}", "tasks/x.json": drop(99),
+			"new-tasks/large.json": drop(99) + strings.Repeat(" ", inbox.MaxSettled), "task-updates/a.json": drop(99), "tasks/T-99.json": "{}", "tasks/T-000099.json": "{}", "tasks/x.json": drop(99),
 		}, want: 1, warns: "is missing"},
 		{name: "a key whose drop was not delivered", counter: "-", files: map[string]string{"keys/ab.json": `{"key":"k","taskId":"T-00041","file":"x.json","drop":{"taskId":"T-00041"},"delivered":false}`},
 			want: 42, warns: "is missing; going on with T-00042"},

@@ -81,9 +81,8 @@ func (f File) Dropped(now time.Time) time.Time {
 // IsNewName reports whether a file of this name is one that our own commands
 // delivered for a drop of this id.
 func IsNewName(name, dropID string) bool {
-	at, rest, _ := strings.Cut(name, "Z-")
-	_, err := time.Parse(nameTime, at+"Z")
-	return err == nil && dropID != "" && rest == dropID+".json" && pipeline.DropIDInName(name) == dropID
+	at, ok := TimeOf(name)
+	return ok && name == NewName(at, dropID) && pipeline.DropIDInName(name) == dropID
 }
 
 // Publish delivers a drop. It is durable on return. If the name is taken, the

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -190,48 +189,29 @@ func (b *Box) settleAsIs(f File, dir string, result Result) (string, error) {
 	})
 }
 
-const (
-	// maxAlike is how many failed files of one name are compared with the next, the
-	// newest of its size.
-	maxAlike = 8
-	// maxComparedSize bounds the files that are compared, in bytes.
-	maxComparedSize = 32 << 20
-)
-
 // failedAs finds what failed under a name, or one with a number, and holds the
 // same bytes as f from the same inbox; "" if nothing does, or f is very large.
 func (b *Box) failedAs(f File, name string) (string, error) {
 	if !f.Regular() {
 		return "", nil
 	}
-	var alike []string
 	for n := 1; ; n++ {
 		candidate := numbered(name, n)
-		info, err := durable.Lstat(b.settledPath(FailedDir, candidate))
-		if absent(err) {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		if info.Mode().IsRegular() && info.Size() == f.Info.Size() {
-			alike = append(alike, candidate)
-		}
-	}
-	for _, candidate := range slices.Backward(alike[max(0, len(alike)-maxAlike):]) {
 		path := b.settledPath(FailedDir, candidate)
-		explained, found, err := readExplanation(errorPath(path))
+		if there, err := stands(path); !there || err != nil {
+			return "", err
+		}
+		same, err := durable.SameContent(b.path(f), path)
 		if err != nil {
 			return "", err
 		}
-		if !found || explained.Inbox != f.Kind {
+		if !same {
 			continue
 		}
-		if same, err := durable.SameContent(b.path(f), path, maxComparedSize); same || err != nil {
+		if explained, found, err := readExplanation(errorPath(path)); err != nil || found && explained.Inbox == f.Kind {
 			return candidate, err
 		}
 	}
-	return "", nil
 }
 
 // explain writes a result beside the place of a settled file.
@@ -243,9 +223,9 @@ func explain(path string, result Result) error {
 	return durable.Replace(errorPath(path), o.Bytes())
 }
 
-// maxSettled bounds what is read of a settled file: a drop with its result, each
+// MaxSettled bounds what is read of a settled file: a drop with its result, each
 // key on a line of its own.
-const maxSettled = 4 * drop.MaxSize
+const MaxSettled = 4 * drop.MaxSize
 
 // ExplainSuffix ends the names of files in failed/ that explain others.
 const ExplainSuffix = ".error.json"
@@ -264,8 +244,8 @@ func unchangedFile(before, now fs.FileInfo) bool {
 // load reads a file that may be a drop, settled or not. The data is nil if it is
 // no regular file, or too large.
 func load(path string) ([]byte, fs.FileInfo, error) {
-	data, info, err := durable.ReadAtMost(path, maxSettled)
-	if errors.Is(err, durable.ErrNoFile) || err == nil && info.Size() > maxSettled {
+	data, info, err := durable.ReadAtMost(path, MaxSettled)
+	if errors.Is(err, durable.ErrNoFile) || err == nil && info.Size() > MaxSettled {
 		return nil, nil, nil
 	}
 	return data, info, err

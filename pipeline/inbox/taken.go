@@ -64,16 +64,16 @@ func takenName(name string) string {
 }
 
 // nameOfTaken is the name under which a taken file was delivered; false if the
-// file is none of ours. A very long name was shortened.
+// file is none of ours: we take only what was delivered. A very long name was
+// shortened.
 func nameOfTaken(taken string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(taken, takenPrefix)
 	if !ok {
 		return "", false
 	}
-	if _, name, ok = strings.Cut(rest, "-"); !ok {
-		return "", false
-	}
-	return strings.TrimSuffix(name, ".json") + ".json", true
+	_, name, _ = strings.Cut(rest, "-")
+	name = strings.TrimSuffix(name, ".json") + ".json"
+	return name, Delivered(name)
 }
 
 // Stuck is a file that a crash left out of the way in an inbox and that could
