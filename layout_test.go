@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 	"otm/internal/lock":                {"otm/internal/durable"},
 	"otm/internal/patience":            {},
 	"otm/internal/sqlite":              {"otm/internal/crash", "otm/internal/durable"},
-	"otm/internal/cli":                 {"otm/internal/safe"},
+	"otm/internal/cli":                 {"otm/internal/safe", "otm/pipeline"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text

@@ -66,36 +66,58 @@ func NearestStep(steps []Step, reported string) int {
 	return slices.Index(titles, near)
 }
 
-// Nearest returns the word that the given one may be a misspelling of, by at
-// most one edit for each three characters; "" if there is none.
-func Nearest(given string, words []string) string {
-	want, near := []rune(given), ""
-	nearest := len(want)/3 + 1
-	for _, word := range words {
-		if d := distance(want, []rune(word)); d < nearest {
-			near, nearest = word, d
+// Nearest returns the known word that a mistyped word most likely stands for: one
+// letter wrong, missing, added or swapped with its neighbour for every three
+// letters, two at most. It returns "" if no known word is that near, or if two are
+// equally near.
+func Nearest(word string, known []string) string {
+	want, nearest := []rune(strings.ToLower(word)), ""
+	best, tie := min(len(want)/3, 2)+1, false
+	for _, k := range known {
+		switch d := distance(want, []rune(strings.ToLower(k))); {
+		case d < best:
+			nearest, best, tie = k, d, false
+		case d == best:
+			tie = true
 		}
 	}
-	return near
+	if tie {
+		return ""
+	}
+	return nearest
 }
 
-// distance is the Levenshtein distance of two titles.
+// distance is the number of letters to change, add, remove or swap with their
+// neighbour in order to turn a into b (optimal string alignment).
 func distance(a, b []rune) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	d := make([][]int, len(a)+1)
+	for i := range d {
+		d[i] = make([]int, len(b)+1)
+		d[i][0] = i
 	}
-	for i, ra := range a {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j, rb := range b {
-			change := diagonal
-			if ra != rb {
-				change++
+	for j := range d[0] {
+		d[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j+1]+1, row[j]+1)
+			d[i][j] = min(d[i-1][j]+1, d[i][j-1]+1, d[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return d[len(a)][len(b)]
+}
+
+// Texts returns the words of a closed list as text.
+func Texts[T ~string](all []T) []string {
+	list := make([]string, len(all))
+	for i, v := range all {
+		list[i] = string(v)
+	}
+	return list
 }

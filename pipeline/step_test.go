@@ -84,7 +84,7 @@ func TestNearestStep(t *testing.T) {
 		{"C47 a number, whatever the titles are", []Step{{Title: "Step 3"}, {Title: "2"}}, " 3 ", -1},
 		{"C47 a fraction", []Step{{Title: "1.4"}}, "1.5", -1},
 		{"no steps", nil, "x", -1},
-		{"equally far takes the first", []Step{{Title: "abcd"}, {Title: "abce"}}, "abcf", 0},
+		{"equally far is no guess", []Step{{Title: "abcd"}, {Title: "abce"}}, "abcf", -1},
 		{"hostile lengths", []Step{{Title: strings.Repeat("a", MaxText)}, {Title: "b"}}, strings.Repeat("a", MaxText-1), 0},
 	}
 	for _, tt := range tests {
@@ -104,7 +104,7 @@ func TestDistance(t *testing.T) {
 		want int
 	}{
 		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0},
-		{"kitten", "sitting", 3}, {"ab", "ba", 2}, {"é", "e", 1},
+		{"kitten", "sitting", 3}, {"ab", "ba", 1}, {"é", "e", 1},
 	} {
 		if got := distance([]rune(tt.a), []rune(tt.b)); got != tt.want {
 			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)

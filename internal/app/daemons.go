@@ -34,7 +34,7 @@ func injectorCommand(s cli.Streams, args []string) *cobra.Command {
 		Short:   "Bring drops from the inboxes to the board",
 		Long:    "Bring drops from the inboxes to the board. Without a flag it stays, watches both\ninboxes and sweeps them regularly.",
 		Version: cli.Version(),
-		Args:    cli.NoWords(args, ""),
+		Args:    cli.NoWords(args),
 		RunE: func(c *cobra.Command, _ []string) (failed error) {
 			if err := checkEvery("sweep-every", every); err != nil {
 				return err
@@ -129,7 +129,7 @@ func passCommand(s cli.Streams, args []string, id, short string) *cobra.Command 
 		Short:   short,
 		Long:    short + ".\nWithout a flag it makes one pass; with --every it stays, and passes sooner when\nthe board changed.",
 		Version: cli.Version(),
-		Args:    cli.NoWords(args, ""),
+		Args:    cli.NoWords(args),
 		RunE: func(c *cobra.Command, _ []string) (failed error) {
 			stay := c.Flags().Changed("every") && !once
 			if err := checkEvery("every", every); err != nil {

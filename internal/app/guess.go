@@ -105,7 +105,7 @@ func guess(root *cobra.Command, word string, args []string) string {
 			known = append(known, c.Name())
 		}
 	}
-	if near := cli.Nearest(word, known); near != "" {
+	if near := pipeline.Nearest(word, known); near != "" {
 		return commandLine("otm "+near, args)
 	}
 	return ""

@@ -36,7 +36,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			}
 			want, ok := pipeline.ParseStatus(status)
 			if status != "" && !ok {
-				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", nearStatus(status))
+				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(pipeline.Texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", nearStatus(status))
 			}
 			v, err := lookAround(c.Context(), h, fresh)
 			if err != nil {
@@ -92,7 +92,7 @@ func nearStatus(word string) string {
 	if s := stateWords[pipeline.FoldName(word)]; s != "" {
 		return string(s)
 	}
-	return cmp.Or(cli.Nearest(strings.ToLower(word), texts(pipeline.Statuses)), string(pipeline.InProgress))
+	return cmp.Or(pipeline.Nearest(strings.ToLower(word), pipeline.Texts(pipeline.Statuses)), string(pipeline.InProgress))
 }
 
 // taskJSON is one task as list and show print it.

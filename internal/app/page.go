@@ -91,7 +91,7 @@ func (r *pageReader) State(ctx context.Context) (*page.State, error) {
 		return nil, err
 	}
 	s := &page.State{Tasks: r.cards.all(v.Board.Rows), Rest: page.Rest{
-		Statuses: texts(pipeline.Statuses), Priorities: texts(pipeline.Priorities), Types: texts(pipeline.Types),
+		Statuses: pipeline.Texts(pipeline.Statuses), Priorities: pipeline.Texts(pipeline.Priorities), Types: pipeline.Texts(pipeline.Types),
 		Agents: []page.Agent{}, Failed: []page.Failed{}, CreateCommand: r.create, ConfigPath: r.config,
 		Health: healthOf(v), Components: componentsOf(v),
 		Waiting: page.Waiting{NewTasks: v.Inbox.Waiting[inbox.NewTasks], Updates: v.Inbox.Waiting[inbox.TaskUpdates], Failed: len(v.Inbox.Failed)},
@@ -107,14 +107,6 @@ func (r *pageReader) State(ctx context.Context) (*page.State, error) {
 		s.Failed = append(s.Failed, failedOf(f))
 	}
 	return s, nil
-}
-
-func texts[T ~string](all []T) []string {
-	out := make([]string, len(all))
-	for i, v := range all {
-		out[i] = string(v)
-	}
-	return out
 }
 
 func healthOf(v *view.View) page.Health {

@@ -195,7 +195,7 @@ func (c *change) find(ctx context.Context, b pipeline.Batch) (*pipeline.Row, err
 		return nil, errGone
 	}
 	if now := row.CurrentStatus(); c.from != nil && !slices.Contains(c.from, now) {
-		return nil, &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(texts(c.from), " or "))}
+		return nil, &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(pipeline.Texts(c.from), " or "))}
 	}
 	return row, nil
 }

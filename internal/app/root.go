@@ -85,7 +85,7 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 	for _, c := range root.Commands() {
 		c.Version = cli.Version()
 		if c.Args == nil {
-			c.Args = cli.NoWords(subArgs(args, c.Name()), "")
+			c.Args = cli.NoWords(subArgs(args, c.Name()))
 		}
 	}
 	return root

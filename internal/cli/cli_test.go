@@ -66,8 +66,7 @@ func TestExitCodes(t *testing.T) {
 		{"a directory by its flag, in quotes", []string{"--dir", "~/a"}, Errorf(Failed, "no").Hint("otm init, or point --dir elsewhere"), 1, "otm: error: no\notm: hint: export OTM_DIR='~/a'   # for the commands that follow\notm: hint: otm init, or"},
 		{"an empty flag", []string{"--dir="}, Errorf(Failed, "no").Hint("otm list"), 1, "otm: error: no\notm: hint: otm list\n"},
 		{"a directory in the hint", []string{"--dir", "/a"}, Errorf(Failed, "no").Hint("otm list --dir /a"), 1, "otm: error: no\notm: hint: otm list --dir /a\n"},
-		{"a value of its sister", []string{"--agent", "2s", "--wait", "2s"}, nil, 64, "otm: error: unexpected \"2s\": --wait-for takes a value\notm: hint: otm-create --agent 2s --wait --wait-for 2s\n"},
-		{"words", []string{"--agent", "x", "y"}, nil, 64, "otm: error: unexpected \"y\": a value with spaces needs quotes\notm: hint: otm-create --agent 'x y'\n"},
+		{"words", []string{"--agent", "x", "y"}, nil, 64, "otm: error: unexpected \"y\": a value follows its flag, in quotes if it has spaces\notm: hint: otm-create --agent 'x y'\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 type Line struct {
 	command string
 	flags   []lineFlag
+	words   int // of flags, those that were words before the first flag
 }
 
 type lineFlag struct {
@@ -22,14 +23,20 @@ type lineFlag struct {
 
 // ParseLine splits a command line by its flags. A word that belongs to no flag
 // joins the value of the flag before it: the value was not quoted. Words before
-// the first flag become the value of the flag named first; if first is "", they
-// are dropped.
-func ParseLine(c *cobra.Command, args []string, first string) *Line {
+// the first flag become the values of the flags named first, the last of which takes
+// all that are left; without these they are dropped.
+func ParseLine(c *cobra.Command, args []string, first ...string) *Line {
 	l := &Line{command: c.CommandPath()}
 	for i := 0; i < len(args); i++ {
 		name, isFlag := strings.CutPrefix(args[i], "--")
 		if !isFlag {
-			l.addWord(args[i], first)
+			if len(first) > 0 && len(l.flags) == l.words {
+				l.words++
+				l.flags = append(l.flags, lineFlag{name: first[0], value: args[i], hasValue: true})
+				first = first[1:]
+			} else if n := len(l.flags); n > 0 && l.flags[n-1].hasValue {
+				l.flags[n-1].value += " " + args[i]
+			}
 			continue
 		}
 		if name == "" {
@@ -44,18 +51,6 @@ func ParseLine(c *cobra.Command, args []string, first string) *Line {
 		l.flags = append(l.flags, f)
 	}
 	return l
-}
-
-func (l *Line) addWord(word, first string) {
-	if n := len(l.flags); n > 0 {
-		if l.flags[n-1].hasValue {
-			l.flags[n-1].value += " " + word
-		}
-		return
-	}
-	if first != "" {
-		l.flags = append(l.flags, lineFlag{name: first, value: word, hasValue: true})
-	}
 }
 
 func takesValue(c *cobra.Command, name string) bool {
@@ -77,27 +72,6 @@ func (l *Line) Set(name, value string) *Line {
 	return l
 }
 
-// Has reports whether the line has a flag.
-func (l *Line) Has(name string) bool {
-	return slices.ContainsFunc(l.flags, func(f lineFlag) bool { return f.name == name })
-}
-
-// Remove removes a flag.
-func (l *Line) Remove(name string) *Line {
-	l.flags = slices.DeleteFunc(l.flags, func(f lineFlag) bool { return f.name == name })
-	return l
-}
-
-// Rename gives a flag another name.
-func (l *Line) Rename(from, to string) *Line {
-	for i := range l.flags {
-		if l.flags[i].name == from {
-			l.flags[i].name = to
-		}
-	}
-	return l
-}
-
 // String returns the line, quoted for a shell.
 func (l *Line) String() string {
 	s := l.command
@@ -110,36 +84,21 @@ func (l *Line) String() string {
 	return s
 }
 
-// flagFor returns the flag that a word was meant for: behind --wait, which takes
-// no value, it is --wait-for; "" if there is none.
-func flagFor(c *cobra.Command, args []string, word string) string {
-	for i := 1; i < len(args); i++ {
-		before, isFlag := strings.CutPrefix(args[i-1], "--")
-		if args[i] == word && isFlag && c.Flags().Lookup(before+"-for") != nil {
-			return before + "-for"
-		}
-	}
-	return ""
-}
-
 // NoWords is for commands that take flags only: it refuses words and hints at the
 // corrected line. args is the whole command line; first is as in ParseLine. A
 // single word is taken for the agent if the command has --agent.
-func NoWords(args []string, first string) cobra.PositionalArgs {
+func NoWords(args []string, first ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, left []string) error {
 		if len(left) == 0 {
 			return nil
 		}
-		line := ParseLine(c, args, first)
-		if first == "" && len(line.flags) == 0 && c.Flags().Lookup("agent") != nil {
+		line := ParseLine(c, args, first...)
+		if len(first) == 0 && len(line.flags) == 0 && c.Flags().Lookup("agent") != nil {
 			return Errorf(Usage, "unexpected %q: names go after --agent", left[0]).Hint("%v", line.Set("agent", left[0]))
 		}
-		if first == "" && !strings.HasPrefix(args[0], "-") {
+		if len(first) == 0 && !strings.HasPrefix(args[0], "-") {
 			return Errorf(Usage, "unexpected %q: this command takes flags only", left[0]).Hint("%v", line)
 		}
-		if flag := flagFor(c, args, left[0]); flag != "" {
-			return Errorf(Usage, "unexpected %q: --%s takes a value", left[0], flag).Hint("%v", line.Set(flag, left[0]))
-		}
-		return Errorf(Usage, "unexpected %q: a value with spaces needs quotes", left[0]).Hint("%v", line)
+		return Errorf(Usage, "unexpected %q: a value follows its flag, in quotes if it has spaces", left[0]).Hint("%v", line)
 	}
 }

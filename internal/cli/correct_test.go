@@ -40,7 +40,10 @@ func TestParseLine(t *testing.T) {
 			}
 		})
 	}
-	if got := ParseLine(command(nil, nil), []string{"word", "--wait"}, "").String(); got != "otm-create --wait" {
+	if got := ParseLine(command(nil, nil), []string{"5", "agent_done", "or", "so", "--wait", "x"}, "title", "agent").String(); got != "otm-create --title 5 --agent 'agent_done or so' --wait" {
+		t.Errorf("with two first flags the words give %s", got)
+	}
+	if got := ParseLine(command(nil, nil), []string{"word", "--wait"}).String(); got != "otm-create --wait" {
 		t.Errorf("without a first flag the word gives %s", got)
 	}
 }
@@ -58,9 +61,6 @@ func TestCorrections(t *testing.T) {
 		{"set what is missing", []string{"--title", "x"}, func(l *Line) { l.Set("agent", "dev das") }, "otm-create --title x --agent 'dev das'"},
 		{"set what stands twice", []string{"--status", "a", "--title", "x", "--status", "b", "--wait"}, func(l *Line) { l.Set("status", "c") }, "otm-create --status c --title x --wait"},
 		{"set a flag without a value", []string{"--status"}, func(l *Line) { l.Set("status", "c") }, "otm-create --status c"},
-		{"rename", []string{"--description", "a b", "--title", "x"}, func(l *Line) { l.Rename("description", "subtask") }, "otm-create --subtask 'a b' --title x"},
-		{"rename all", []string{"--title", "x", "--title", "y"}, func(l *Line) { l.Rename("title", "subtask") }, "otm-create --subtask x --subtask y"},
-		{"remove", []string{"--title", "x", "--agent", "y", "--title", "z"}, func(l *Line) { l.Remove("title") }, "otm-create --agent y"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,16 +71,6 @@ func TestCorrections(t *testing.T) {
 				t.Errorf("%q became %s, want %s", tt.args, got, tt.want)
 			}
 		})
-	}
-}
-
-func TestHas(t *testing.T) {
-	t.Parallel()
-	l := ParseLine(command(nil, nil), []string{"--title=x", "--wait"}, "title")
-	for flag, want := range map[string]bool{"title": true, "wait": true, "agent": false} {
-		if got := l.Has(flag); got != want {
-			t.Errorf("Has(%q) = %v, want %v", flag, got, want)
-		}
 	}
 }
 

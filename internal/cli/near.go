@@ -2,89 +2,34 @@ package cli
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"otm/internal/safe"
+	"otm/pipeline"
 )
 
-// Nearest returns the known word that a mistyped word most likely stands for:
-// one letter wrong, missing, added or swapped with its neighbour for every
-// three letters, two at most. It returns "" if no known word is that near, or
-// if two are equally near.
-func Nearest(word string, known []string) string {
-	best, bestDistance, tie := "", min(len(word)/3, 2)+1, false
-	for _, k := range known {
-		switch d := distance(strings.ToLower(word), k); {
-		case d < bestDistance:
-			best, bestDistance, tie = k, d, false
-		case d == bestDistance:
-			tie = true
-		}
-	}
-	if tie {
-		return ""
-	}
-	return best
-}
-
-// distance is the number of letters to change, add, remove or swap with their
-// neighbour in order to turn a into b (optimal string alignment).
-func distance(a, b string) int {
-	d := make([][]int, len(a)+1)
-	for i := range d {
-		d[i] = make([]int, len(b)+1)
-		d[i][0] = i
-	}
-	for j := range d[0] {
-		d[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			d[i][j] = min(d[i-1][j]+1, d[i][j-1]+1, d[i-1][j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
-			}
-		}
-	}
-	return d[len(a)][len(b)]
-}
-
-// flagWords are words that people use for a flag of ours, with the flag.
+// flagWords are flags that the specification removed, and words that people often
+// use for a flag of ours, with the flag.
 var flagWords = map[string]string{
-	"assign": "agent", "assigned-to": "agent", "assignee": "agent", "owner": "agent", "to": "agent",
-	"comment": "result", "message": "result", "output": "result", "summary": "result",
-	"because": "reason", "why": "reason",
-	"body": "subtask", "check": "subtask", "desc": "subtask", "details": "subtask", "step": "subtask", "steps": "subtask",
-	"done": "subtask-done", "step-done": "subtask-done", "tick": "subtask-done",
-	"data-dir": "dir", "directory": "dir", "path": "dir",
-	"file": "from", "input": "from", "stdin": "from",
-	"id": "task-id", "task": "task-id",
-	"idempotency-key": "key",
-	"name":            "title",
-	"prio":            "priority", "urgency": "priority",
-	"state":   "status",
-	"timeout": "wait-for",
-	"force":   "yes",
+	"creator": "agent", "assignedto": "agent", "assignee": "agent", "owner": "agent",
+	"description": "subtask", "step": "subtask", "steps": "subtask", "done": "subtask-done",
+	"id": "task-id", "task": "task-id", "state": "status", "comment": "result", "summary": "result",
 }
 
-// flagError words an error of the flags. An unknown flag gets the whole line
-// with the flag that was meant, if there is a near one.
+// flagError words an error of the flags. An unknown flag gets the flag that was
+// meant, and the whole line with it.
 func flagError(c *cobra.Command, err error, args []string) error {
-	e := Errorf(Usage, "%w", err)
 	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		if near := nearFlag(c, unknown.GetSpecifiedName()); near != "" {
-			e.Hint("%s", renamedFlag(c, args, unknown.GetSpecifiedName(), near))
-		}
+	if !errors.As(err, &unknown) || nearFlag(c, unknown.GetSpecifiedName()) == "" {
+		return Errorf(Usage, "%w", err).Hint("%s --help", c.CommandPath())
 	}
-	return e.Hint("%s --help", c.CommandPath())
+	near := nearFlag(c, unknown.GetSpecifiedName())
+	return Errorf(Usage, "%w: use --%s", err, near).
+		Hint("%s", renamedFlag(c, args, unknown.GetSpecifiedName(), near)).Hint("%s --help", c.CommandPath())
 }
 
 func nearFlag(c *cobra.Command, name string) string {
@@ -94,7 +39,7 @@ func nearFlag(c *cobra.Command, name string) string {
 			known = append(known, f.Name)
 		}
 	})
-	if near := Nearest(name, known); near != "" {
+	if near := pipeline.Nearest(name, known); near != "" {
 		return near
 	}
 	if f := c.Flags().Lookup(flagWords[strings.ToLower(name)]); f != nil {
@@ -103,8 +48,13 @@ func nearFlag(c *cobra.Command, name string) string {
 	return ""
 }
 
-// renamedFlag is the command line with one flag under another name.
+// renamedFlag is the command line with one flag under another name; "" if that
+// stands in the line already and has one value.
 func renamedFlag(c *cobra.Command, args []string, from, to string) string {
+	given := func(arg string) bool { return arg == "--"+to || strings.HasPrefix(arg, "--"+to+"=") }
+	if slices.ContainsFunc(args, given) && c.Flags().Lookup(to).Value.Type() != "stringArray" {
+		return ""
+	}
 	words := []string{safe.Quote(c.Root().Name())}
 	for _, arg := range args {
 		if rest, ok := strings.CutPrefix(arg, "--"+from); ok && (rest == "" || rest[0] == '=') {

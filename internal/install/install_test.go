@@ -95,7 +95,7 @@ func (w *installWorld) main(s cli.Streams, args ...string) int {
 	root := &cobra.Command{Use: "otm"}
 	root.PersistentFlags().String("dir", "", "")
 	c := Command(s)
-	c.Args = cli.NoWords(args, "")
+	c.Args = cli.NoWords(args)
 	root.AddCommand(c)
 	return cli.Run(w.Context(), root, append([]string{"install"}, args...), s, submit.Explain)
 }

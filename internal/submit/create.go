@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +34,7 @@ type create struct {
 
 // Create returns the command otm-create. name is what it is called.
 func Create(name, version string, s cli.Streams, args []string) *cobra.Command {
-	r := &create{base: base{Streams: s, args: args, first: "title"}}
+	r := &create{base: base{Streams: s, args: args, first: []string{"title"}}}
 	c := r.command(&cobra.Command{
 		Use:     name,
 		Version: version,
@@ -53,13 +52,6 @@ lines on stdin, with a heredoc whose end is quoted:
     --subtask 'Create form' --subtask 'Add validation'
   ` + name + ` --title 'Nightly report' --agent archibald --key report-2026-03-14`,
 	}, r.run)
-	noWords := c.Args
-	c.Args = func(c *cobra.Command, words []string) error {
-		if err := r.checkRemoved(c); err != nil {
-			return err
-		}
-		return noWords(c, words)
-	}
 	f := c.Flags()
 	f.StringVar(&r.title, "title", "", "what is to be done, one line (required)")
 	f.StringVar(&r.agent, "agent", "", "who does it (required)")
@@ -68,40 +60,9 @@ lines on stdin, with a heredoc whose end is quoted:
 	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision or review")
 	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
 	f.StringVar(&r.key, "key", "", "the same key gives the same id and drops nothing, for ever")
-	for _, removed := range []string{"description", "creator", "assignedTo"} {
-		f.String(removed, "", "")
-		f.MarkHidden(removed)
-	}
 	c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"critical", "high", "normal", "low", "batchable"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{"action", "decision", "review"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
-}
-
-// replacements name what took the place of the flags that the specification
-// removed. Who was named twice is named by the first of them.
-var replacements = []struct{ removed, now string }{
-	{"description", "subtask"}, {"assignedTo", "agent"}, {"creator", "agent"},
-}
-
-// checkRemoved refuses the flags that were removed, with a line that has none
-// of them.
-func (r *create) checkRemoved(c *cobra.Command) error {
-	var told []string
-	line := r.corrected(c)
-	for _, f := range replacements {
-		if !c.Flags().Changed(f.removed) {
-			continue
-		}
-		told = append(told, fmt.Sprintf("--%s was removed: use --%s", f.removed, f.now))
-		if f.now == "agent" && line.Has("agent") {
-			line.Remove(f.removed)
-		}
-		line.Rename(f.removed, f.now)
-	}
-	if len(told) == 0 {
-		return nil
-	}
-	return cli.Errorf(cli.Usage, "%s", strings.Join(told, "; ")).Hint("%v", line)
 }
 
 func (r *create) run(c *cobra.Command) error {
@@ -139,44 +100,29 @@ func (r *create) read(c *cobra.Command) ([]*drop.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(r.steps, "") {
-		return nil, cli.Errorf(cli.Usage, "--subtask is empty").Hint("name the step, or leave the flag out: %v", r.corrected(c).Set("subtask", "First step"))
-	}
 	if r.from == "" {
 		if err := drop.CheckTask(&defaults.Task); err != nil {
 			return nil, r.refuse(c, err)
 		}
 		return []*drop.Line{defaults}, nil
 	}
-	defaults.Key = "" // shareKeys gives --key to one line
 	lines, problems, err := parseLines(&r.base, c, `{"title":"Fix the login page","agent":"devdas"}`, func(line []byte) (*drop.Line, error) {
 		return drop.ParseLine(line, *defaults)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return lines, r.refuseLines(append(problems, r.shareKeys(lines)...))
+	return lines, r.refuseLines(append(problems, r.checkKeys(lines)...))
 }
 
-// shareKeys gives --key to the line without a key of its own, and returns what
-// is wrong with the keys. A key stands for one task: of lines that differ, all
-// but one would be lost.
-func (r *create) shareKeys(lines []*drop.Line) (problems []string) {
+// checkKeys returns what is wrong with the keys. A key stands for one task: of lines
+// that differ, all but one would be lost.
+func (r *create) checkKeys(lines []*drop.Line) (problems []string) {
 	firsts := map[string]int{}
-	without := -1
 	for i, l := range lines {
-		if l.Key == "" && r.key != "" {
-			if without >= 0 {
-				problems = append(problems, fmt.Sprintf("line %d: has no key of its own, as line %d: --key %q is for one task; write \"key\" into the lines", r.numbers[i], r.numbers[without], r.key))
-				continue
-			}
-			without, l.Key = i, r.key
-		}
-		if l.Key == "" {
-			continue
-		}
 		first, taken := firsts[l.Key]
 		switch {
+		case l.Key == "":
 		case !taken:
 			firsts[l.Key] = i
 		case !reflect.DeepEqual(l.Task, lines[first].Task):
@@ -193,14 +139,14 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(r.priority); !ok {
 		return nil, cli.Errorf(cli.Usage, "--priority %q: it is critical, high, normal (medium), low or batchable", r.priority).
-			Hint("%v", r.corrected(c).Set("priority", nearPriority(r.priority)))
+			Hint("%s", r.nearest(c, "priority", r.priority, pipeline.Texts(pipeline.Priorities)))
 	}
 	if t.Type, ok = pipeline.ParseType(r.kind); !ok {
 		return nil, cli.Errorf(cli.Usage, "--type %q: it is action, decision or review", r.kind).
-			Hint("%v", r.corrected(c).Set("type", nearType(r.kind)))
+			Hint("%s", r.nearest(c, "type", r.kind, pipeline.Texts(pipeline.Types)))
 	}
 	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
-		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", r.corrected(c).Remove("key"))
+		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", r.corrected(c).Set("key", "report-2026-03-14"))
 	}
 	return line, nil
 }
@@ -208,14 +154,12 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 // refuse says what is wrong with a flag, and hints at the corrected line.
 func (r *create) refuse(c *cobra.Command, err error) error {
 	return r.usage(c, err, map[string]string{"subtasks": "subtask"}, func(e *drop.InvalidError) string {
-		switch {
-		case strings.Contains(r.title, "\n") && e.Field == "title":
-			return r.corrected(c).Set("title", strings.Join(strings.Fields(r.title), " ")).String()
-		case utf8.RuneCountInString(r.title) > pipeline.MaxText && e.Field == "title":
-			return fmt.Sprintf("keep the title short and say the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(r.agent))
-		case e.Field == "title" || e.Name() == "subtasks":
+		switch e.Name() {
+		case "title":
+			return fmt.Sprintf("one short line in single quotes, and the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(cmp.Or(r.agent, "NAME")))
+		case "subtasks":
 			return fmt.Sprintf("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
-		case e.Field == "agent":
+		case "agent":
 			return r.corrected(c).Set("agent", "NAME").String()
 		}
 		return ""

@@ -27,7 +27,7 @@ import (
 type base struct {
 	cli.Streams
 	args    []string // the whole command line, for corrections
-	first   string   // the flag that words before any flag belong to
+	first   []string // the flags that words before any flag belong to
 	dirFlag string
 	from    string
 	wait    bool
@@ -42,7 +42,7 @@ type base struct {
 
 // command completes a command with the flags, arguments and steps of both.
 func (b *base) command(c *cobra.Command, run func(*cobra.Command) error) *cobra.Command {
-	c.Args = cli.NoWords(b.args, b.first)
+	c.Args = cli.NoWords(b.args, b.first...)
 	c.RunE = func(c *cobra.Command, _ []string) error { return run(c) }
 	f := c.Flags()
 	f.StringVar(&b.from, "from", "", "JSON lines from a file, or - for stdin; other flags are their defaults")
@@ -54,7 +54,16 @@ func (b *base) command(c *cobra.Command, run func(*cobra.Command) error) *cobra.
 }
 
 // corrected is the command line as it was given, to be corrected.
-func (b *base) corrected(c *cobra.Command) *cli.Line { return cli.ParseLine(c, b.args, b.first) }
+func (b *base) corrected(c *cobra.Command) *cli.Line { return cli.ParseLine(c, b.args, b.first...) }
+
+// nearest is the command line with the word of a closed list that a flag's value
+// probably stands for.
+func (b *base) nearest(c *cobra.Command, flag, value string, all []string) string {
+	if near := pipeline.Nearest(value, all); near != "" {
+		return b.corrected(c).Set(flag, near).String()
+	}
+	return c.CommandPath() + " --help"
+}
 
 // open finds the data directory.
 func (b *base) open() error {

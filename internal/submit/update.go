@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +26,7 @@ type update struct {
 
 // Update returns the command otm-update. name is what it is called.
 func Update(name, version string, s cli.Streams, args []string) *cobra.Command {
-	r := &update{base: base{Streams: s, args: args, first: "task-id"}}
+	r := &update{base: base{Streams: s, args: args, first: []string{"task-id", "status"}}}
 	c := r.command(&cobra.Command{
 		Use:     name,
 		Version: version,
@@ -42,13 +41,6 @@ A step is named by its title, or by its number as "otm next" prints it.`,
   ` + name + ` --task-id T-00033 --status blocked --reason 'Waiting for the API key'
   ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'`,
 	}, r.run)
-	words := c.Args
-	c.Args = func(c *cobra.Command, left []string) error {
-		if line := r.wordsLine(c, left); line != nil {
-			return cli.Errorf(cli.Usage, "unexpected %q: ids and states go after flags", left[0]).Hint("%v", line)
-		}
-		return words(c, left)
-	}
 	f := c.Flags()
 	f.StringVar(&r.taskID, "task-id", "", "which task (required)")
 	f.StringVar(&r.status, "status", "", "in_progress, blocked or agent_done")
@@ -57,31 +49,6 @@ A step is named by its title, or by its number as "otm next" prints it.`,
 	f.StringVar(&r.result, "result", "", "what came of it")
 	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
-}
-
-// wordsLine is the corrected line if the words of the command are a task's id and
-// a state, as in "T-00005 done"; else nil.
-func (r *update) wordsLine(c *cobra.Command, words []string) *cli.Line {
-	if len(words) != 2 {
-		return nil
-	}
-	id, err := pipeline.ParseTaskID(words[0])
-	if err != nil {
-		return nil
-	}
-	status, err := drop.ParseReport(words[1])
-	var invalid *drop.InvalidError
-	if errors.As(err, &invalid) {
-		status = pipeline.Status(invalid.Correction)
-	}
-	if status == "" {
-		return nil
-	}
-	line := r.corrected(c).Set("task-id", id.String()).Set("status", string(status))
-	if status == pipeline.Blocked && !line.Has("reason") {
-		line.Set("reason", "why")
-	}
-	return line
 }
 
 func (r *update) run(c *cobra.Command) error {
@@ -118,9 +85,6 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(r.stepsDone, "") {
-		return nil, cli.Errorf(cli.Usage, "--subtask-done is empty").Hint("%v", r.corrected(c).Set("subtask-done", "1"))
-	}
 	if r.from == "" {
 		if defaults.TaskID == 0 {
 			return nil, cli.Errorf(cli.Usage, "--task-id is missing").Hint("%s --task-id T-00033 --status in_progress", c.CommandPath())
@@ -144,7 +108,7 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	if c.Flags().Changed("task-id") {
 		id, err := pipeline.ParseTaskID(r.taskID)
 		if err != nil {
-			return nil, r.refuseID(c, err)
+			return nil, cli.Errorf(cli.Usage, "--task-id: %w", err).Hint("otm list")
 		}
 		u.TaskID = id
 	}
@@ -158,33 +122,20 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	return u, nil
 }
 
-// refuseID refuses what is no task id. If a number stands in it, the hint is the
-// corrected line.
-func (r *update) refuseID(c *cobra.Command, err error) error {
-	e := cli.Errorf(cli.Usage, "--task-id: %w", err)
-	digits := strings.Trim(r.taskID, " \tABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_#:.,")
-	if id, err := pipeline.ParseTaskID(digits); err == nil {
-		e.Hint("%v", r.corrected(c).Set("task-id", id.String()))
-	}
-	return e.Hint("otm list")
-}
-
 // refuse says what is wrong with a flag, and hints at the corrected line.
 func (r *update) refuse(c *cobra.Command, err error) error {
 	return r.usage(c, err, map[string]string{"subtasksDone": "subtask-done"}, func(e *drop.InvalidError) string {
 		line := r.corrected(c)
-		switch {
-		case e.Correction == string(pipeline.Blocked) && r.reason == "":
-			line.Set("status", e.Correction).Set("reason", "why")
-		case e.Correction != "":
+		if e.Correction != "" {
 			line.Set("status", e.Correction)
+		}
+		switch {
+		case (e.Field == "reason" || e.Correction == string(pipeline.Blocked)) && r.reason == "":
+			line.Set("reason", "why")
+		case e.Correction != "":
 		case e.Field == "result":
 			line.Set("result", "in short; all of it is in result.md")
 			return "write it to a file in your workspace and give its path: " + line.String()
-		case e.Field == "reason" && r.reason != "":
-			line.Set("reason", "in short").Set("result", "what else there is to say")
-		case e.Field == "reason":
-			line.Set("reason", "why")
 		case e.Field == "status" && r.status == "":
 			line.Set("status", string(pipeline.InProgress))
 		case e.Field == "status":

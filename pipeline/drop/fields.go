@@ -188,17 +188,9 @@ func enum[T ~string](r *reader, field string, parse func(string) (T, bool), all 
 	label := r.text(field, pipeline.MaxText)
 	v, ok := parse(label)
 	if !ok && r.err == nil {
-		r.fail(&InvalidError{Field: field, Reason: fmt.Sprintf("is %q: it is one of %s", label, joined(all))})
+		r.fail(&InvalidError{Field: field, Reason: fmt.Sprintf("is %q: it is one of %s", label, strings.Join(pipeline.Texts(all), ", "))})
 	}
 	return v
-}
-
-func joined[T ~string](all []T) string {
-	parts := make([]string, len(all))
-	for i, v := range all {
-		parts[i] = string(v)
-	}
-	return strings.Join(parts, ", ")
 }
 
 func checkTitle(field, s string) error {

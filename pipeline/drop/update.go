@@ -141,7 +141,7 @@ func ParseReport(label string) (pipeline.Status, error) {
 		}
 	}
 	e := &InvalidError{Field: "status", Correction: string(nearestReport(s))}
-	e.Reason = fmt.Sprintf("is %q: an update sets %s", label, joined(pipeline.Reportable))
+	e.Reason = fmt.Sprintf("is %q: an update sets %s", label, strings.Join(pipeline.Texts(pipeline.Reportable), ", "))
 	if known && pipeline.Status(label) == s {
 		e.Reason += "; " + pipeline.WhoSets(s)
 	}
