@@ -104,8 +104,11 @@ var mayImport = map[string][]string{
 	"otm/pipeline":                     {},
 	"otm/core":                         {"otm/pipeline"}, // it decides, and is pure
 	"otm/core/store":                   {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/sqlite", "otm/pipeline"},
-	"otm/core/store/storetest":         {"otm/core/store"}, // in tests only
-	"otm/internal/ordered":             {},                 // one JSON object for all who keep what others wrote
+	"otm/core/store/storetest":         {"otm/core/store"},           // in tests only
+	"otm/internal/ordered":             {},                           // one JSON object for all who keep what others wrote
+	"otm/core/coretest":                {"otm/core", "otm/pipeline"}, // in tests only
+	"otm/slacklist/differ":             {"otm/core", "otm/internal/crash", "otm/internal/explain", "otm/pipeline"},
+	"otm/slacklist/boardsink":          {"otm/core", "otm/internal/crash", "otm/pipeline"},
 	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},

@@ -1,0 +1,269 @@
+package differ
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"otm/core"
+	"otm/internal/explain"
+	"otm/pipeline"
+)
+
+// Options are what a comparison depends on besides rows and tasks.
+type Options struct {
+	Now   time.Time
+	By    core.Actor // the program that compares
+	Times pipeline.Times
+}
+
+// Result is what a comparison found.
+type Result struct {
+	Commands []core.Command // in the order in which they are to be carried out
+	Findings []explain.Finding
+	Typed    []string  // rows that people typed, to become tasks under new ids
+	Lost     []string  // rows whose Task ID no task has
+	Again    time.Time // when to compare again, as somebody still edits a row; zero: nobody does
+}
+
+// Compare compares the rows of the snapshot with tasks. tasks are all that may have a
+// row, and those whose ids stand in the Task ID cells of rows. It makes no call, and
+// finds nothing before the first walk.
+func Compare(b pipeline.Batch, tasks []*core.Task, agents pipeline.Agents, o Options) *Result {
+	c := &comparison{Batch: b, agents: agents, Options: o, Result: &Result{}, byRow: map[string]*core.Task{}, byID: map[pipeline.TaskID]*core.Task{}}
+	if b.WalkAt().IsZero() {
+		return c.Result
+	}
+	for _, t := range tasks {
+		c.byID[t.ID] = t
+		if t.RowID != "" {
+			c.byRow[t.RowID] = t
+		}
+	}
+	for _, t := range tasks {
+		c.task(t)
+	}
+	for row := range b.Rows() {
+		if row.Parent == "" && c.byRow[row.ID] == nil {
+			c.stranger(row)
+		}
+	}
+	c.gone()
+	slices.Sort(c.Typed)
+	slices.Sort(c.Lost)
+	slices.SortFunc(c.Findings, func(a, b explain.Finding) int { // the order of rows says nothing
+		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(fmt.Sprint(a.Code, a.Args), fmt.Sprint(b.Code, b.Args)))
+	})
+	return c.Result
+}
+
+// comparison is one run of Compare.
+type comparison struct {
+	pipeline.Batch
+	Options
+	*Result
+	agents pipeline.Agents
+	byRow  map[string]*core.Task
+	byID   map[pipeline.TaskID]*core.Task
+}
+
+func (c *comparison) add(by core.Actor, id pipeline.TaskID, do core.Action) {
+	c.Commands = append(c.Commands, core.Command{At: c.Now, By: by, Task: id, Do: do})
+}
+
+func (c *comparison) find(f explain.Finding) { c.Findings = append(c.Findings, f) }
+
+// again asks for another comparison at a time.
+func (c *comparison) again(at time.Time) {
+	if c.Again.IsZero() || at.Before(c.Again) {
+		c.Again = at
+	}
+}
+
+// person is who touched a row last.
+func (c *comparison) person(row *pipeline.Row) core.Actor { return core.ByPerson(c.Person(row)) }
+
+// task compares a task with its row.
+func (c *comparison) task(t *core.Task) {
+	if t.RowID == "" || c.Row(t.RowID) == nil {
+		return
+	}
+	row := c.Row(t.RowID)
+	if t.Away() {
+		status, known := pipeline.ParseStatus(string(row.CurrentStatus()))
+		opened := known && !status.Over()
+		if !t.ArchivedAt.IsZero() && !opened {
+			return // its row is being deleted
+		}
+		c.add(c.person(row), t.ID, core.RestoreRow{Row: row.ID, Opened: opened})
+	}
+	d := &difference{comparison: c, task: t, row: row, shown: t.Shown}
+	d.cells()
+	d.derived()
+	d.steps()
+	d.send()
+	d.drift()
+	c.agentOf(t)
+}
+
+// agentOf reports a task whose agent is not configured.
+func (c *comparison) agentOf(t *core.Task) {
+	open := t.Status == pipeline.New || t.Status.Active()
+	if open && t.Agent != "" && len(c.agents) > 0 && c.agents.Named(t.Agent) == nil {
+		c.find(explain.New(explain.TaskNoAgent, "name", t.Agent).On(t.ID))
+	}
+}
+
+// difference is what the rows of one task show otherwise than before.
+type difference struct {
+	*comparison
+	task *core.Task
+	row  *pipeline.Row
+
+	edits    core.Edits
+	edited   bool
+	doubtful bool               // OTM touched a row last that was edited
+	renamed  string             // the agent's name by now, where otm.toml changed; "": it did not
+	shown    core.Shown         // what the row shows, as far as it is understood
+	ours     bool               // cells show our own writes, which Shown lacks
+	written  []core.WrittenStep // the same of steps
+}
+
+// verdict is what a cell tells.
+type verdict int
+
+const (
+	same   verdict = iota // it shows what it showed
+	ours                  // it shows our own write, whose answer was lost
+	edited                // somebody changed it
+)
+
+// judge compares what a cell shows now with what it showed, and with the state.
+func judge[T comparable](seen, showed, is T) verdict {
+	switch seen {
+	case showed:
+		return same
+	case is:
+		return ours
+	}
+	return edited
+}
+
+// text judges a cell of text, and updates what it showed. An empty one decides
+// nothing: the state keeps its text.
+func text(seen string, showed *string, is string) verdict {
+	if seen == "" {
+		return same
+	}
+	v := judge(seen, *showed, is)
+	*showed = seen
+	return v
+}
+
+// note adds a verdict on a cell of the task's row, and reports whether it was edited.
+func (d *difference) note(v verdict) bool {
+	d.ours = d.ours || v == ours
+	return d.noteEdit(v, d.row)
+}
+
+func (d *difference) noteEdit(v verdict, row *pipeline.Row) bool {
+	if v != edited {
+		return false
+	}
+	d.edited = true
+	d.doubtful = d.doubtful || d.Person(row) == ""
+	return true
+}
+
+// cells compares the cells that people edit.
+func (d *difference) cells() {
+	t, title, reason, priority := d.task, d.row.Title, d.row.Reason, d.row.Priority
+	if d.note(text(title, &d.shown.Title, t.Title)) {
+		d.edits.Title = &title
+	}
+	if d.note(text(reason, &d.shown.Reason, t.Reason)) {
+		d.edits.Reason = &reason
+	}
+	showed := string(d.shown.Priority)
+	if d.note(text(string(priority), &showed, string(t.Priority))) {
+		d.edits.Priority = &priority
+	}
+	d.shown.Priority = pipeline.Priority(showed)
+	d.status()
+	d.assignee()
+}
+
+func (d *difference) status() {
+	row := d.row
+	if row.Status == "" && (row.Odd || d.shown.Status == "") {
+		return // it cannot be read, or was empty before
+	}
+	status := row.CurrentStatus()
+	v := judge(status, d.shown.Status, d.task.Status)
+	if _, known := pipeline.ParseStatus(string(status)); v == edited && !known {
+		d.find(explain.New(explain.TaskStatusUnknown, "status", status).On(d.task.ID))
+		return
+	}
+	if d.note(v) {
+		d.edits.Status = &status
+	}
+	d.shown.Status = status
+}
+
+func (d *difference) assignee() {
+	row := d.row
+	if row.Assignee == "" && (row.Odd || d.shown.Agent == "") {
+		return
+	}
+	name := d.agentNamed(row.Assignee)
+	v := judge(pipeline.FoldName(name), pipeline.FoldName(d.shown.Agent), pipeline.FoldName(d.task.Agent))
+	switch {
+	case v == same:
+		return
+	case v == edited && row.Assignee != "" && core.SameAgent(row.Assignee, d.shown.Agent):
+		d.renamed = name // the cell is as it was; otm.toml gave the agent another name
+	case d.note(v):
+		d.edits.Agent = &name
+	}
+	d.shown.Agent = name
+}
+
+// agentNamed is the name of the agent whom an assignee means; the text itself if
+// nobody is configured under it.
+func (c *comparison) agentNamed(assignee string) string {
+	if a := c.agents.Assigned(assignee); a != nil {
+		return a.Name
+	}
+	return assignee
+}
+
+// send makes the commands.
+func (d *difference) send() {
+	if d.doubtful && d.unsettled() {
+		return
+	}
+	if d.edited {
+		d.edits.Seen = true
+		d.add(d.person(d.row), d.task.ID, d.edits)
+	}
+	if d.renamed != "" {
+		d.add(d.By, d.task.ID, core.Edits{Seen: true, Agent: &d.renamed})
+	}
+	if d.ours || len(d.written) > 0 {
+		d.add(d.By, d.task.ID, core.Written{Shown: d.shown, Steps: d.written})
+	}
+}
+
+// unsettled reports whether the snapshot may still lack our last write to the rows. A
+// row that OTM touched last may then show what it was before. It asks for another
+// comparison when that is out of the question.
+func (d *difference) unsettled() bool {
+	changed := d.task.ChangedAt
+	settled := changed.Add(d.Times.SettleAfter)
+	if changed.After(d.Now) || !d.WalkAt().Before(settled.Truncate(time.Millisecond)) {
+		return false
+	}
+	d.again(settled)
+	return true
+}

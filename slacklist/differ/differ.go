@@ -1,0 +1,235 @@
+package differ
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"otm/core"
+	"otm/internal/crash"
+	"otm/internal/explain"
+	"otm/pipeline"
+)
+
+// lookAgain is the pause before the board is asked for further missing rows.
+const lookAgain = time.Minute
+
+// maxCommands bounds one transaction.
+const maxCommands = 200
+
+// Differ compares the board with the store, and carries out what it finds. It is for
+// one goroutine.
+type Differ struct {
+	Store  core.Store
+	Agents pipeline.Agents
+	Times  pipeline.Times
+	By     core.Actor // the program
+	Log    *slog.Logger
+	Now    func() time.Time
+
+	// NewID takes an id from the counter. If nil, rows that people typed wait for
+	// another program.
+	NewID func(context.Context) (pipeline.TaskID, error)
+	// Drops returns the creates of tasks, as far as their files are there. It is called
+	// only if a task was lost. If nil, none is known.
+	Drops func() (map[pipeline.TaskID]pipeline.Dropped, error)
+}
+
+// Found is the result of a comparison that was carried out.
+type Found struct {
+	Findings []explain.Finding
+	Tasks    []*core.Task // after the commands: all that are open, or have a row
+	Adopted  int          // rows that became tasks under new ids
+	Again    time.Time    // when to compare again; zero: when the board changes
+	Trouble  error        // of the board, which ended the comparison early; nil: none
+}
+
+// Run compares the snapshot of a batch with the store. On return its commands are
+// durable. The error is one of the store or of ctx.
+func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (*Found, error) {
+	tasks, err := d.tasks(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	found := &Found{}
+	expect(b, tasks)
+	if err := d.look(ctx, b, tasks, found); err != nil {
+		return nil, err
+	}
+	r := Compare(b, tasks, d.Agents, d.options())
+	if len(r.Typed) > 0 && d.NewID != nil && !b.Fresh(pipeline.StatusAge) {
+		if found.Trouble = b.Refresh(ctx, 0); found.Trouble != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if tasks, err = d.tasks(ctx, b); err != nil {
+			return nil, err
+		}
+		r = Compare(b, tasks, d.Agents, d.options()) // without the rows that a person still edits
+	}
+	found.Findings = r.Findings
+	found.again(r.Again)
+	commands, err := d.adoptions(ctx, b, r, found)
+	if err != nil {
+		return nil, err
+	}
+	found.Tasks, err = d.do(ctx, tasks, append(r.Commands, commands...))
+	return found, err
+}
+
+func (d *Differ) options() Options { return Options{Now: d.Now(), By: d.By, Times: d.Times} }
+
+// again asks for another comparison at a time; zero: at none.
+func (f *Found) again(at time.Time) {
+	if !at.IsZero() && (f.Again.IsZero() || at.Before(f.Again)) {
+		f.Again = at
+	}
+}
+
+// tasks returns the live tasks, and those whose ids stand in other rows.
+func (d *Differ) tasks(ctx context.Context, b pipeline.Batch) ([]*core.Task, error) {
+	tasks, err := d.Store.Tasks(ctx, core.Filter{Live: true})
+	if err != nil {
+		return nil, err
+	}
+	known := map[pipeline.TaskID]bool{}
+	for _, t := range tasks {
+		known[t.ID] = true
+	}
+	var others []pipeline.TaskID
+	for row := range b.Rows() {
+		if id := row.Task(); row.Parent == "" && id != 0 && !known[id] {
+			known[id] = true
+			others = append(others, id)
+		}
+	}
+	for some := range slices.Chunk(others, maxCommands) {
+		more, err := d.Store.Tasks(ctx, core.Filter{IDs: some})
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, more...)
+	}
+	return tasks, nil
+}
+
+// look asks the board for missing rows. Trouble with that is no trouble of the
+// comparison: it is made without the answers.
+func (d *Differ) look(ctx context.Context, b pipeline.Batch, tasks []*core.Task, found *Found) error {
+	more, err := look(ctx, b, tasks)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		d.Log.Info("missing row not looked up on the board", "err", err)
+	}
+	if more {
+		found.again(d.Now().Add(lookAgain))
+	}
+	return nil
+}
+
+// adoptions makes the commands for rows without a task.
+func (d *Differ) adoptions(ctx context.Context, b pipeline.Batch, r *Result, found *Found) (commands []core.Command, err error) {
+	if len(r.Lost) > 0 {
+		if commands, err = d.takeover(b, r.Lost); err != nil {
+			return nil, err
+		}
+	}
+	if d.NewID == nil || found.Trouble != nil {
+		return commands, nil
+	}
+	for _, id := range r.Typed {
+		row := b.Row(id)
+		task, err := d.NewID(ctx)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			found.Findings = append(found.Findings, explain.New(explain.RowUnfit, "title", row.Title, "error", err))
+			found.again(d.Now().Add(lookAgain))
+			continue
+		}
+		commands = append(commands, d.command(task, adoption(b, row, task, d.Agents, nil)))
+		found.Adopted++
+	}
+	return commands, nil
+}
+
+// takeover makes the commands for rows of lost tasks. A task whose create waits in an
+// inbox is left to the injector: the board may show only a part of it.
+func (d *Differ) takeover(b pipeline.Batch, rows []string) (commands []core.Command, err error) {
+	var drops map[pipeline.TaskID]pipeline.Dropped
+	if d.Drops != nil {
+		// After the snapshot was made: a row appears after its create was dropped.
+		if drops, err = d.Drops(); err != nil {
+			return nil, fmt.Errorf("creates of lost tasks: %w", err)
+		}
+	}
+	for _, id := range rows {
+		row := b.Row(id)
+		dropped := drops[row.Task()]
+		if dropped.Waiting {
+			continue
+		}
+		adopt := adoption(b, row, row.Task(), d.Agents, dropped.Steps)
+		adopt.Lost = true
+		if adopt.Typed.Kind != core.Person || row.CreatedBy != row.UpdatedBy {
+			adopt.Typed = d.By // most likely OTM made it, when it knew the task
+		}
+		commands = append(commands, d.command(row.Task(), adopt))
+	}
+	return commands, nil
+}
+
+func (d *Differ) command(task pipeline.TaskID, do core.Action) core.Command {
+	return core.Command{At: d.Now(), By: d.By, Task: task, Do: do}
+}
+
+// do carries commands out, and returns the tasks as they are then.
+func (d *Differ) do(ctx context.Context, tasks []*core.Task, commands []core.Command) ([]*core.Task, error) {
+	after := map[pipeline.TaskID]*core.Task{}
+	for some := range slices.Chunk(commands, maxCommands) {
+		outcomes, err := d.Store.Do(ctx, some...)
+		if err != nil {
+			return nil, err
+		}
+		crash.Point("differ.done")
+		for i, o := range outcomes {
+			if o.Err != nil {
+				var refused *core.Refused
+				if !errors.As(o.Err, &refused) {
+					return nil, o.Err
+				}
+				d.Log.WarnContext(ctx, "change of the board not taken over", "task", some[i].Task, "err", o.Err)
+				continue
+			}
+			d.log(ctx, o.Events)
+			if o.Task != nil {
+				after[o.Task.ID] = o.Task
+			}
+		}
+	}
+	for i, t := range tasks {
+		if now := after[t.ID]; now != nil {
+			tasks[i] = now
+			delete(after, t.ID)
+		}
+	}
+	for _, t := range after {
+		tasks = append(tasks, t)
+	}
+	slices.SortFunc(tasks, func(a, b *core.Task) int { return int(a.ID - b.ID) })
+	return tasks, nil
+}
+
+// log logs what happened, but for our own writes that were seen.
+func (d *Differ) log(ctx context.Context, events []core.Event) {
+	for i := range events {
+		if _, own := events[i].Data.(core.BoardWritten); !own {
+			d.Log.InfoContext(ctx, "seen on the board", "task", events[i].Task, "who", events[i].By.String(), "what", events[i].Type())
+		}
+	}
+}

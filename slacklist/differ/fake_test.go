@@ -1,0 +1,71 @@
+package differ
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"otm/pipeline"
+)
+
+// fakeBatch is a batch of rows in memory. What a comparison must not call panics.
+type fakeBatch struct {
+	pipeline.Batch
+	rows    []*pipeline.Row
+	missing []pipeline.Missing
+	walkAt  time.Time
+	lacks   []pipeline.Field
+}
+
+const self = "U0OTM"
+
+func (f *fakeBatch) Rows() iter.Seq[*pipeline.Row] { return slices.Values(f.rows) }
+
+func (f *fakeBatch) Row(id string) *pipeline.Row {
+	for _, r := range f.rows {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+func (f *fakeBatch) TaskRow(id pipeline.TaskID) (found *pipeline.Row) {
+	for _, r := range f.rows {
+		if r.Parent == "" && r.Task() == id && (found == nil || r.ID < found.ID) {
+			found = r
+		}
+	}
+	return found
+}
+
+func (f *fakeBatch) StepRows(parent string) (rows []*pipeline.Row) {
+	for _, r := range f.rows {
+		if r.Parent == parent && parent != "" {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func (f *fakeBatch) Missing() []pipeline.Missing                  { return f.missing }
+func (f *fakeBatch) Has(field pipeline.Field) bool                { return !slices.Contains(f.lacks, field) }
+func (f *fakeBatch) WalkAt() time.Time                            { return f.walkAt }
+func (f *fakeBatch) Fresh(time.Duration) bool                     { return true }
+func (f *fakeBatch) Over() bool                                   { return false }
+func (f *fakeBatch) Refresh(context.Context, time.Duration) error { return nil }
+
+func (f *fakeBatch) Person(r *pipeline.Row) string {
+	if r.UpdatedBy == self {
+		return ""
+	}
+	return r.UpdatedBy
+}
+
+func (f *fakeBatch) Expect(row pipeline.Row) {
+	known := func(m pipeline.Missing) bool { return m.Row.ID == row.ID }
+	if f.Row(row.ID) == nil && !slices.ContainsFunc(f.missing, known) {
+		f.missing = append(f.missing, pipeline.Missing{Row: &row, Walks: 1})
+	}
+}

@@ -1,0 +1,156 @@
+package differ
+
+import (
+	"slices"
+	"time"
+
+	"otm/core"
+	"otm/internal/explain"
+	"otm/pipeline"
+)
+
+// stranger judges a row that no task has.
+func (c *comparison) stranger(row *pipeline.Row) {
+	status := row.CurrentStatus()
+	_, known := pipeline.ParseStatus(string(status))
+	if !known || row.Odd && (row.Assignee == "" || row.Status == "" || row.TaskID == "") {
+		return // a cell may hold something that cannot be read
+	}
+	id := row.Task()
+	t := c.byID[id]
+	switch {
+	case t != nil && t.RowID == "":
+		return // its row may be this one: the sink looks for it
+	case t != nil:
+		c.copied(row, t.ID, t.RowID)
+	case id != 0:
+		c.lost(row, id)
+	default:
+		c.typed(row)
+	}
+}
+
+// copied reports a row with the Task ID of another row, while it looks like something
+// to do.
+func (c *comparison) copied(row *pipeline.Row, id pipeline.TaskID, own string) {
+	if row.CurrentStatus() == pipeline.New {
+		c.find(explain.New(explain.TaskTwoRows, "own", own, "other", row.ID, "title", row.Title).On(id))
+	}
+}
+
+// lost judges a row with the id of a task that is not known: the task was lost, or a
+// person typed the id. What is over, and was no agent's, needs no task.
+func (c *comparison) lost(row *pipeline.Row, id pipeline.TaskID) {
+	status, agent := row.CurrentStatus(), c.agents.Assigned(row.Assignee)
+	if first := c.TaskRow(id); first != nil && first.ID != row.ID {
+		c.copied(row, id, first.ID)
+		return
+	}
+	switch {
+	case row.Assignee == "" && status == pipeline.New,
+		(agent == nil || agent.Person) && status != pipeline.New && !status.Active(),
+		status == pipeline.New && c.Person(row) != "" && !c.still(row):
+		return
+	}
+	c.Lost = append(c.Lost, row.ID)
+}
+
+// typed judges a row without a task id. It becomes a task once it is new, has a title
+// and an agent, and nobody edits it or its steps.
+func (c *comparison) typed(row *pipeline.Row) {
+	if row.Assignee == "" || row.CurrentStatus() != pipeline.New || len(c.agents) == 0 {
+		return
+	}
+	switch {
+	case row.TaskID != "":
+		c.find(explain.New(explain.RowNoTaskID, "title", row.Title, "cell", row.TaskID))
+	case c.agents.Assigned(row.Assignee) == nil:
+		c.find(explain.New(explain.RowNoAgent, "title", row.Title, "name", row.Assignee))
+	case row.Title != "" && c.still(row):
+		c.Typed = append(c.Typed, row.ID)
+	}
+}
+
+// still reports whether nobody has edited a row and its steps for AdoptAfter. Else it
+// asks for another comparison.
+func (c *comparison) still(row *pipeline.Row) bool {
+	last := row.Updated
+	for _, s := range c.StepRows(row.ID) {
+		last = max(last, s.Updated)
+	}
+	at := c.stillAt(last)
+	if at.After(c.Now) {
+		c.again(at)
+		return false
+	}
+	return true
+}
+
+// adoption is the command that makes a task of a row. titles are those of the steps of
+// its create, in order; nil: not known.
+func adoption(b pipeline.Batch, row *pipeline.Row, id pipeline.TaskID, agents pipeline.Agents, titles []string) core.Adopt {
+	a := core.Adopt{
+		Task:   pipeline.Task{ID: id, Title: row.Title, Agent: row.Assignee, Priority: row.Priority, Project: row.Project, Type: pipeline.Type(row.Type)},
+		Status: row.CurrentStatus(), Reason: row.Reason, Result: row.Result,
+		Typed: typist(b, row), TypedAt: time.Unix(row.Created, 0).UTC(),
+	}
+	if agent := agents.Assigned(row.Assignee); agent != nil {
+		a.Task.Agent = agent.Name
+	}
+	if a.Task.Priority == "" {
+		a.Task.Priority = pipeline.Normal
+	}
+	if a.Task.Type == "" {
+		a.Task.Type = pipeline.Action
+	}
+	a.Row = core.RowFound{Row: row.ID, Shown: Showing(row, agents)}
+	for _, s := range inOrder(b.StepRows(row.ID), titles) {
+		a.Row.Steps = append(a.Row.Steps, core.FoundStep{Row: s.ID, Title: s.Title, Done: s.StepDone()})
+	}
+	return a
+}
+
+// typist is who made a row.
+func typist(b pipeline.Batch, row *pipeline.Row) core.Actor {
+	if row.CreatedBy == row.UpdatedBy {
+		return core.ByPerson(b.Person(row)) // by the name that histories show
+	}
+	return core.ByPerson(row.CreatedBy)
+}
+
+// Showing is what the row of a task shows, in OTM's words. Times are left out: boards
+// show them in various forms.
+func Showing(row *pipeline.Row, agents pipeline.Agents) core.Shown {
+	s := core.Shown{
+		TaskID: row.Task(), Title: row.Title, Agent: row.Assignee, Priority: row.Priority, Project: row.Project, Type: pipeline.Type(row.Type),
+		Status: row.Status, Reason: row.Reason, Result: row.Result, Completion: row.Completion, Checked: row.Checked,
+	}
+	if agent := agents.Assigned(row.Assignee); agent != nil {
+		s.Agent = agent.Name
+	}
+	if row.Remaining != nil && *row.Remaining == float64(int(*row.Remaining)) {
+		n := int(*row.Remaining)
+		s.Remaining = &n
+	}
+	return s
+}
+
+// inOrder sorts the rows of steps as the create has them. Rows with other titles were
+// renamed or added by a person: they fill the places that are left, the oldest first,
+// and then come last.
+func inOrder(rows []*pipeline.Row, titles []string) []*pipeline.Row {
+	rows = byCreation(rows)
+	places := make([]*pipeline.Row, len(titles))
+	for i, title := range titles {
+		if j := slices.IndexFunc(rows, func(r *pipeline.Row) bool { return pipeline.FoldTitle(r.Title) == pipeline.FoldTitle(title) }); j >= 0 {
+			places[i] = rows[j]
+			rows = slices.Delete(rows, j, j+1)
+		}
+	}
+	for i := range places {
+		if places[i] == nil && len(rows) > 0 {
+			places[i], rows = rows[0], rows[1:]
+		}
+	}
+	return append(slices.DeleteFunc(places, func(r *pipeline.Row) bool { return r == nil }), rows...)
+}
