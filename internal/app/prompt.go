@@ -21,9 +21,9 @@ func promptCommand(s cli.Streams) *cobra.Command {
 		Short: "Print the text that teaches an agent to use OTM",
 		Long: `Print the text that teaches an agent to take tasks and report on them, and an
 orchestrator to give tasks, split work and review results. Put it into the system
-prompt or AGENTS.md. It is the text of the skill with the configured names and
-directory. Without --agent it calls the agent "$OTM_AGENT", a variable that is set
-for agents that OTM starts.`,
+prompt or AGENTS.md. It is the text of the skill with the directory and a list of
+the configured agents. Without --agent it calls the agent "$OTM_AGENT", a variable
+that is set for agents that OTM starts.`,
 		Example: "  otm prompt --agent devdas >> ~/agents/devdas/AGENTS.md",
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := home(c, s)
@@ -45,12 +45,11 @@ for agents that OTM starts.`,
 	return c
 }
 
-// Names in the text of the skill that are replaced by configured ones.
+// The skill speaks of its reader by a variable that is set for agents that OTM
+// starts.
 const (
 	skillSelf     = `"$OTM_AGENT"`
 	skillSelfSaid = "`$OTM_AGENT` below is your own name; if it is not set, write your name in its place.\n"
-	skillAgent    = "archibald"
-	skillPerson   = "robin"
 )
 
 // skillCommand matches a command of the skill: each begins a line.
@@ -65,22 +64,19 @@ func promptFor(agent, dir string, agents pipeline.Agents) string {
 		dir := " --dir " + safe.Escape(safe.Quote(dir))
 		text = skillCommand.ReplaceAllStringFunc(text, func(command string) string { return command + dir })
 	}
-	// The examples name configured agents, preferably others than the reader.
-	other, person := skillAgent, skillPerson
-	for i := len(agents) - 1; i >= 0; i-- {
-		switch a := agents[i]; {
-		case a.Person:
-			person = a.Name
-		case other == skillAgent || pipeline.FoldName(a.Name) != pipeline.FoldName(agent):
-			other = a.Name
-		}
-	}
-	names := []string{
-		"--agent " + skillAgent, "--agent " + safe.Escape(safe.Quote(other)), `"` + skillAgent + `"`, `"` + other + `"`,
-		"--agent " + skillPerson, "--agent " + safe.Escape(safe.Quote(person)),
-	}
 	if agent != "" {
-		names = append(names, skillSelfSaid, "", skillSelf, safe.Escape(safe.Quote(agent)))
+		text = strings.NewReplacer(skillSelfSaid, "", skillSelf, safe.Escape(safe.Quote(agent))).Replace(text)
 	}
-	return strings.NewReplacer(names...).Replace(text)
+	if len(agents) == 0 {
+		return text
+	}
+	text += "\n## Who is there\n\nThe names in the examples are examples. Tasks can be given to:\n\n"
+	for _, a := range agents {
+		kind := ""
+		if a.Person {
+			kind = ", a person"
+		}
+		text += fmt.Sprintf("* %s%s\n", safe.Escape(a.Name), kind)
+	}
+	return text
 }

@@ -26,7 +26,7 @@ func promptOf(h *Home, args ...string) (string, int) {
 }
 
 // TestPrompt: the text is the skill's, for agents and for an orchestrator, with
-// the names that are configured, or those that stand for them.
+// the names that are configured at its end.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	const ai = "[agents.%s]\nworkspace = \"/tmp\"\n"
@@ -38,11 +38,10 @@ func TestPrompt(t *testing.T) {
 	}{
 		{"nobody is configured", "", "", cli.OK, []string{`--agent "$OTM_AGENT"`, "`$OTM_AGENT` below", "--agent archibald"}},
 		{"named, nobody is configured", "", "dev das", cli.OK, []string{"--agent 'dev das'\n", "--agent archibald", "--agent robin --type decision"}},
-		{"a person alone", "[agents.kim]\nkind = \"human\"\n", "", cli.OK, []string{`--agent "$OTM_AGENT"`, "--agent kim --type decision"}},
+		{"a person alone", "[agents.kim]\nkind = \"human\"\n", "", cli.OK, []string{`--agent "$OTM_AGENT"`, "* kim, a person\n"}},
 		{"for a person", "[agents.kim]\nkind = \"human\"\n", "kim", cli.Usage, nil},
-		{"the others are named", two, "DEVDAS", cli.OK, []string{"--agent devdas\n", `--agent 'kim x' --priority high`, `"agent":"kim x"`}},
-		{"the first of them", two, "kim x", cli.OK, []string{`otm-create --dir`, `--agent 'kim x'` + "\n", `--agent devdas --priority`, `"agent":"devdas"`}},
-		{"one who is alone", strings.ReplaceAll(ai, "%s", "devdas"), "devdas", cli.OK, []string{"--agent devdas --priority"}},
+		{"named as they are configured", two, "DEVDAS", cli.OK, []string{"--agent devdas\n", "* devdas\n* kim x\n"}},
+		{"a name of two words", two, "kim x", cli.OK, []string{"--agent 'kim x'\n"}},
 		{"unknown", two, "archibald", cli.Usage, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
