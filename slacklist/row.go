@@ -15,11 +15,10 @@ type row struct {
 	Known stamp `json:"known,omitempty"` // as of when Status is known
 	// Wrote is when we wrote the row last; 0 once a walk has caught up. Was are
 	// the statuses that a walk may still show, WasBy the users who had touched
-	// the row last then, and Last is the row before the last write.
+	// the row last then.
 	Wrote stamp             `json:"wrote,omitempty"`
 	Was   []pipeline.Status `json:"was,omitempty"`
 	WasBy []string          `json:"wasBy,omitempty"`
-	Last  *pipeline.Row     `json:"last,omitempty"`
 }
 
 // Unreadable is the status of a row with an unreadable cell that may have been

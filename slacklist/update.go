@@ -23,7 +23,6 @@ const (
 type writer struct {
 	*batch
 	schemas *schemas
-	walker  *walker
 }
 
 // do makes one write as soon as it may be made.
@@ -175,11 +174,10 @@ func (w *writer) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 		r.Was, r.WasBy = nil, nil
 	}
 	r.Was, r.WasBy = append(r.Was, r.Status), append(r.WasBy, r.UpdatedBy)
-	last := r.Row
-	r.Last = &last
+	task := r.TaskID
 	fields, _ := w.schemas.encoder().encode(cells) // they were encoded before
 	newDecoder(&w.snap.Schema).patch(&r.Row, fields)
-	if r.TaskID != last.TaskID {
+	if r.TaskID != task {
 		w.snap.index = nil
 	}
 	if r.UpdatedBy = w.snap.Self; w.opts.As != nil {

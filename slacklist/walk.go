@@ -5,18 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"otm/pipeline"
 )
 
-// Bounds of one walk. No list of Slack holds more than 5,000 rows, but an
+// maxPages bounds one walk. No list of Slack holds more than 5,000 rows, but an
 // embedded board may, and pages may be short. A board that always answers with
 // a new cursor must not be walked for ever (C39).
-const (
-	maxPages    = 200
-	maxWalked   = 100_000 // rows
-	maxIdlePage = 10      // pages in a row without a row that is new
-)
+const maxPages = 100
 
 // A walker reads all rows into the snapshot.
 type walker struct {
@@ -78,18 +72,13 @@ func newWalked(started time.Time) *walked {
 // all its rows have come.
 func (w *walked) pages(read func(cursor string) (*answer, error)) error {
 	cursors := map[string]bool{}
-	idle := 0
 	for cursor := ""; ; {
 		p, err := read(cursor)
 		if err != nil {
 			return err
 		}
-		before := len(w.rows)
 		if err := w.add(p); err != nil {
 			return err
-		}
-		if idle++; len(w.rows) > before {
-			idle = 0
 		}
 		cursor = p.Metadata.NextCursor
 		switch {
@@ -98,8 +87,7 @@ func (w *walked) pages(read func(cursor string) (*answer, error)) error {
 		case cursors[cursor]:
 			return endless("the cursor does not advance")
 		}
-		cursors[cursor] = true
-		if len(cursors) >= maxPages || len(w.rows) > maxWalked || idle >= maxIdlePage {
+		if cursors[cursor] = true; len(cursors) >= maxPages {
 			return endless(fmt.Sprintf("no end after %d pages with %d different rows", len(cursors), len(w.rows)))
 		}
 	}
@@ -176,43 +164,15 @@ func (w *walker) take(rows []row, started time.Time) {
 }
 
 // lags reports whether the walked row predates our last write to it: the write
-// is recent, the row has a status that we replaced, shows nothing of what we
-// wrote, and does not say that anybody touched it since. Nobody has if its time
-// and its last editor are those from before the write, or if the last editor is
-// ourselves, by an earlier write. (Status and editor count because dates have
-// the grain of a second: by them alone, an edit made in the second of our write
-// would count as a lag.)
+// is recent, the row has a status that we replaced, and nobody touched it since,
+// as far as it says. Nobody has if its time and its last editor are those from
+// before the write, or if the last editor is ourselves, by an earlier write.
+// (Status and editor count because dates have the grain of a second: by them
+// alone, an edit made in the second of our write would count as a lag.)
 func lags(walked, mine *row, settled time.Time, self string) bool {
-	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) || showsWrite(walked, mine) {
+	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) {
 		return false
 	}
-	known := len(mine.WasBy) == 0 || slices.Contains(mine.WasBy, walked.UpdatedBy) // snapshots of before have none
-	return walked.Updated <= mine.Updated && known || walked.UpdatedBy == self && walked.Status != mine.Status
-}
-
-// showsWrite reports whether a walked row shows our last write in any cell but
-// the status, which a person may have set back since.
-func showsWrite(walked, mine *row) bool {
-	if mine.Last == nil {
-		return false
-	}
-	old, now, seen := textsOf(mine.Last), textsOf(&mine.Row), textsOf(&walked.Row)
-	for i := range now {
-		if now[i] != old[i] && now[i] == seen[i] {
-			return true
-		}
-	}
-	return false
-}
-
-// textsOf are the cells that distinguish versions of a row.
-func textsOf(r *pipeline.Row) [9]string {
-	return [...]string{r.Title, r.TaskID, r.Assignee, r.Reason, r.Result, r.AssignedAt, r.CompletedAt, orNone(r.Remaining), orNone(r.Completion)}
-}
-
-func orNone(n *float64) string {
-	if n == nil {
-		return ""
-	}
-	return numberText(*n)
+	return walked.Updated <= mine.Updated && slices.Contains(mine.WasBy, walked.UpdatedBy) ||
+		walked.UpdatedBy == self && walked.Status != mine.Status
 }
