@@ -65,8 +65,9 @@ type component struct {
 	events <-chan struct{} // hints that it should run
 	hints  *watch.Watcher  // changes of the board
 	heed   func() bool     // reports whether a change of the board matters now; nil: always
-	// degraded says what its watching lacks; "": nothing. It may be nil.
-	degraded func() string
+	inbox  *watch.Watcher  // watches the inboxes; nil: it has none
+
+	stop func() // releases what it holds
 }
 
 // noBoardRetry is the delay before the next look for an absent board. The board's
@@ -105,11 +106,6 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 	}
 	if why != asked && c.home.configChanged() {
 		report.Needs(explain.New(explain.ConfigChanged, "apply", applyHint(install.Find(c.home.Dir, c.home.Getenv))))
-	}
-	if c.degraded != nil {
-		if note := c.degraded(); note != "" {
-			report.Needs(explain.New(explain.RunNote, "note", note))
-		}
 	}
 	return report, errors.Join(err, end(report))
 }
@@ -261,11 +257,4 @@ func (c *component) wait(ctx context.Context, r *heartbeat.Report) (occasion, er
 // person's on the embedded board, and the board's start.
 func boardHints(boardDir string) *watch.Watcher {
 	return watch.New(func(name string) bool { return name == "changed" || name == "endpoint.json" }, boardDir)
-}
-
-// watcher is what beatWatcher needs of one.
-type watcher interface {
-	Probe() int
-	Probed() <-chan string
-	Stats() watch.Stats
 }

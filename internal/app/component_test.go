@@ -133,11 +133,10 @@ func TestWatchingNotes(t *testing.T) {
 func TestRunBeats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		run      error
-		board    bool // there is one
-		changed  bool // otm.toml
-		degraded string
-		stopped  bool
+		run     error
+		board   bool // there is one
+		changed bool // otm.toml
+		stopped bool
 
 		result  heartbeat.Result
 		details string
@@ -146,7 +145,6 @@ func TestRunBeats(t *testing.T) {
 		"failed":       {board: true, run: errors.New("disk full"), result: heartbeat.Error, details: "disk full"},
 		"no board":     {result: heartbeat.Error, details: "board"},
 		"changed":      {board: true, changed: true, result: heartbeat.Partial, details: "Did 1 test, 0 failures; otm.toml was changed since this process started"},
-		"no watch":     {board: true, degraded: "polling", result: heartbeat.Partial, details: "Did 1 test, 0 failures; polling"},
 		"told to stop": {board: true, stopped: true},
 	} {
 		text := ""
@@ -162,7 +160,6 @@ func TestRunBeats(t *testing.T) {
 			}
 			return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Did", Noun: "test", N: 1}}}, c.run
 		}}
-		comp.degraded = func() string { return c.degraded }
 		if c.changed {
 			put(t, filepath.Join(h.Dir, config.FileName), "[board]\n")
 		}

@@ -54,27 +54,24 @@ func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	did, mended := []string{}, []string{}
+	did := []string{}
 	var trouble error
 	if repair && len(findings) > 0 {
-		before := findings
-		did, trouble = repairFaults(ctx, h, before) // what it did is told all the same
+		did, trouble = repairFaults(ctx, h, findings) // what it did is told all the same
 		if findings, err = checkAll(ctx, h, rest); err != nil {
 			for _, d := range did {
 				h.Note("%s", d)
 			}
 			return errors.Join(trouble, err)
 		}
-		mended = gone(before, findings)
 	}
 	if asJSON {
 		err = safe.EncodeJSON(h.Out, struct {
 			Findings []fsck.Finding `json:"findings"`
 			Did      []string       `json:"did"`
-			Mended   []string       `json:"mended"`
-		}{append([]fsck.Finding{}, findings...), did, mended})
+		}{append([]fsck.Finding{}, findings...), did})
 	} else {
-		printFaults(h, findings, did, mended)
+		printFaults(h, findings, did)
 	}
 	if err = errors.Join(trouble, err); err == nil && len(findings) > 0 {
 		return cli.Exit(cli.Partial)
@@ -94,12 +91,9 @@ func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
 	return fsck.Check(fsck.Options{Dir: h.Dir, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
 }
 
-func printFaults(h *Home, findings []fsck.Finding, did, mended []string) {
+func printFaults(h *Home, findings []fsck.Finding, did []string) {
 	for _, d := range did {
 		fmt.Fprintf(h.Out, "did: %s\n", safe.Escape(d))
-	}
-	for _, m := range mended {
-		fmt.Fprintf(h.Out, "mended: %s\n", safe.Escape(m))
 	}
 	if len(findings) == 0 {
 		fmt.Fprintln(h.Out, "no problems found")
@@ -114,17 +108,6 @@ func printFaults(h *Home, findings []fsck.Finding, did, mended []string) {
 			fmt.Fprintf(h.Out, "  → %s\n", safe.Escape(f.Hint))
 		}
 	}
-}
-
-// gone returns the findings that are no longer there, in words.
-func gone(before, now []fsck.Finding) []string {
-	texts := []string{}
-	for _, f := range before {
-		if !slices.ContainsFunc(now, func(o fsck.Finding) bool { return f.Same(&o) }) {
-			texts = append(texts, strings.TrimPrefix(fmt.Sprintf("%v: %s", f.TaskID, f.Text), "T-00000: "))
-		}
-	}
-	return texts
 }
 
 // repairFaults mends what can be mended, and returns what it did in words. It goes on
@@ -208,12 +191,14 @@ func runAllOnce(ctx context.Context, h *Home) (ran []string, err error) {
 	quiet.Out = io.Discard
 	log := slog.New(slog.DiscardHandler)
 	b := quiet.board(log)
-	dispatcher, stop := newDispatcher(&quiet, b, log, DefaultEvery, 0)
-	defer stop()
-	all := []*component{newInjector(&quiet, b, log, DefaultEvery, true), dispatcher, newDetector(&quiet, b, log, DefaultEvery)}
-	all = slices.DeleteFunc(all, func(c *component) bool { return h.residents().running(c.id) })
-	for _, c := range all {
-		ran = append(ran, c.id)
+	var all []*component
+	for _, k := range kinds {
+		if h.residents().running(k.id) {
+			continue // it runs by itself
+		}
+		c := newComponent(&quiet, b, log, k, DefaultEvery, false)
+		defer c.stop()
+		all, ran = append(all, c), append(ran, k.id)
 	}
 	if len(ran) == 0 {
 		h.Note("the running components mend the rest")

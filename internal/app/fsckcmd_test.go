@@ -69,13 +69,3 @@ func TestRepairLeavesToResidents(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
-
-// What is still so, in other words, was not mended.
-func TestGone(t *testing.T) {
-	t.Parallel()
-	before := []fsck.Finding{{Rule: "a", TaskID: 1, Text: "2 of them"}, {Rule: "b", TaskID: 2, Text: "mended"}, {Rule: "c", Text: "none's", Args: map[string]string{"path": "a"}}}
-	now := []fsck.Finding{{Rule: "a", TaskID: 1, Text: "3 of them"}, {Rule: "c", Text: "another", Args: map[string]string{"path": "b"}}}
-	if got := strings.Join(gone(before, now), "; "); got != "T-00002: mended; none's" {
-		t.Errorf("gone: %q", got)
-	}
-}

@@ -104,9 +104,12 @@ func (l *life) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Loa
 func (l *life) start() {
 	log := slog.New(slog.DiscardHandler)
 	l.board = l.h.board(log)
-	dispatcher, stop := newDispatcher(l.h, l.board, log, DefaultEvery, 0)
-	l.Cleanup(stop)
-	l.all = []*component{newInjector(l.h, l.board, log, DefaultEvery, false), dispatcher, newDetector(l.h, l.board, log, DefaultEvery)}
+	l.all = nil
+	for _, k := range kinds {
+		c := newComponent(l.h, l.board, log, k, DefaultEvery, k.stays)
+		l.Cleanup(c.stop)
+		l.all = append(l.all, c)
+	}
 }
 
 // until runs the components every few seconds until something is so. What they

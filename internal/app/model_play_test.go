@@ -126,14 +126,8 @@ func (p *play) start(now func() time.Time) {
 func (p *play) component(what string) *component {
 	log := slog.New(slog.DiscardHandler)
 	b := p.h.board(log)
-	switch what {
-	case "sweep":
-		return newInjector(p.h, b, log, DefaultEvery, false)
-	case "pass":
-		c, _ := newDispatcher(p.h, b, log, DefaultEvery, 0)
-		return c
-	}
-	return newDetector(p.h, b, log, DefaultEvery)
+	k := kinds[slices.Index([]string{"sweep", "pass", "detect"}, what)]
+	return newComponent(p.h, b, log, k, DefaultEvery, k.stays)
 }
 
 func (p *play) tell(format string, args ...any) {

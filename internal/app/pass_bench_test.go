@@ -24,9 +24,9 @@ func BenchmarkPass(b *testing.B) {
 	for _, rows := range []int{100, 1000, 5000} {
 		h, source := benchHome(b, rows)
 		log := slog.New(slog.DiscardHandler)
-		dispatcher, stop := newDispatcher(h, source, log, DefaultEvery, time.Second)
-		defer stop()
-		for _, c := range []*component{dispatcher, newDetector(h, source, log, DefaultEvery)} {
+		for _, k := range kinds[1:] {
+			c := newComponent(h, source, log, k, DefaultEvery, false)
+			defer c.stop()
 			for name, why := range map[string]occasion{"walk": asked, "hint": hinted} {
 				b.Run(fmt.Sprintf("%s/%d rows/%s", c.id, rows, name), func(b *testing.B) {
 					if _, err := c.run(b.Context(), why, func() {}); err != nil { // the first one notes what it sees

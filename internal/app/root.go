@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/dispatch"
-	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/daemon"
 	"otm/internal/install"
@@ -43,12 +42,11 @@ func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
 		return submit.Create(name, cli.Version(), s, args)
 	case "otm-update":
 		return submit.Update(name, cli.Version(), s, args)
-	case heartbeat.Injector:
-		return injectorCommand(s, args)
-	case heartbeat.Dispatcher:
-		return passCommand(s, args, heartbeat.Dispatcher, "Hand new tasks to their agents and wake them")
-	case heartbeat.Detector:
-		return passCommand(s, args, heartbeat.Detector, "Set tasks to agent_done when all their steps are done")
+	}
+	for _, k := range kinds {
+		if name == k.id {
+			return k.command(s, args)
+		}
 	}
 	return rootCommand(s, args)
 }

@@ -2,16 +2,10 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/daemon"
@@ -38,81 +32,15 @@ address of the board's page; the code after # works once, for a minute.`,
 // Up runs all components until ctx ends. ready gets the address of the page, with
 // a one-time code, once the page answers.
 func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
-	g := daemon.NewGroup(ctx)
-	p, err := patiently(ctx, h.Streams, func() (*runningPage, error) {
-		return openPage(ctx, h, board.Options{Listen: h.Config.Board.Listen})
-	})
-	if p == nil {
+	p, err := openPage(ctx, h, board.Options{Listen: h.Config.Board.Listen})
+	if err != nil {
 		return err
 	}
 	defer func() { err = p.ended(err) }()
+	g := daemon.NewGroup(ctx)
 	g.Go(p.serve)
 	ready(firstLink(h, p.address))
-	stop, err := startComponents(g, h)
-	defer stop()
-	if err != nil {
-		g.Go(func(context.Context) error { return err }) // stops the others
-	}
-	return g.Wait()
-}
-
-// startComponents starts the injector, the dispatcher and the detector on one
-// board. stop releases what they hold once the group has ended; it is never nil.
-func startComponents(g *daemon.Group, h *Home) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, f := range slices.Backward(stops) {
-			f()
-		}
-	}
-	logs := map[string]*slog.Logger{}
-	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector} {
-		log, closeLog, err := h.logger(id, true)
-		if err != nil {
-			return stop, err
-		}
-		stops = append(stops, closeLog)
-		logs[id] = log
-	}
-	b := h.board(logs[heartbeat.Injector]) // the board's client logs there for all three
-	goInjector(g, newInjector(h, b, logs[heartbeat.Injector], DefaultEvery, false))
-	dispatcher, stopWakes := newDispatcher(h, b, logs[heartbeat.Dispatcher], DefaultEvery, wakePatience)
-	stops = append(stops, stopWakes)
-	goPass(g, dispatcher)
-	goPass(g, newDetector(h, b, logs[heartbeat.Detector], DefaultEvery))
-	return stop, nil
-}
-
-// patiently opens a page. It retries while the disk is full or descriptors are
-// short: a program that runs for months waits these out. It returns nil without an
-// error if ctx ends first.
-func patiently(ctx context.Context, s cli.Streams, open func() (*runningPage, error)) (*runningPage, error) {
-	for said := false; ; {
-		p, err := open()
-		if err == nil || !mayPass(err) {
-			return p, err
-		}
-		if ctx.Err() == nil && !said {
-			s.Warn("the board cannot start yet; it tries again every %v: %v", troubleRetry, err)
-			said = true
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil
-		case <-time.After(troubleRetry):
-		}
-	}
-}
-
-// mayPass reports whether an error of the file system may pass without a change to
-// OTM.
-func mayPass(err error) bool {
-	for _, passing := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
+	return runResidents(g, h, kinds, DefaultEvery)
 }
 
 // firstLink is the address that is printed when a page starts, with a one-time code
@@ -157,8 +85,8 @@ address for the running page.`,
 			default:
 				return cli.Errorf(cli.Usage, "--limits %q: only slack is known", limits).Hint("otm board --limits slack")
 			}
-			p, err := patiently(c.Context(), s, func() (*runningPage, error) { return openBoard(c.Context(), h, o) })
-			if p == nil {
+			p, err := openBoard(c.Context(), h, o)
+			if err != nil {
 				return err
 			}
 			fmt.Fprintln(s.Out, firstLink(h, p.address))

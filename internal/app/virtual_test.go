@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/submit"
 	"otm/pipeline"
@@ -73,11 +74,13 @@ func (v *virtual) streams(out, err io.Writer, dir string) cli.Streams {
 func (v *virtual) up() (stop func()) {
 	ctx, cancel := context.WithCancel(v.Context())
 	log := slog.New(slog.DiscardHandler)
-	injector := newInjector(v.h, v.board, log, DefaultEvery, false)
-	dispatcher, stopWakers := newDispatcher(v.h, v.board, log, DefaultEvery, wakePatience)
-	v.heed = injector.heed
 	var loops sync.WaitGroup
-	for _, c := range []*component{injector, dispatcher, newDetector(v.h, v.board, log, DefaultEvery)} {
+	var stops []func()
+	for _, k := range kinds {
+		c := newComponent(v.h, v.board, log, k, DefaultEvery, true)
+		if stops = append(stops, c.stop); c.heed != nil {
+			v.heed = c.heed
+		}
 		hints := make(chan struct{}, 1)
 		v.hints[c.id], c.events, c.hints = hints, hints, boardHints(v.h.boardDir())
 		loops.Go(func() {
@@ -86,11 +89,13 @@ func (v *virtual) up() (stop func()) {
 			}
 		})
 	}
-	loops.Go(func() { v.tellOfChanges(ctx, injector.id) })
+	loops.Go(func() { v.tellOfChanges(ctx, heartbeat.Injector) })
 	return func() {
 		cancel()
 		loops.Wait()
-		stopWakers()
+		for _, stop := range stops {
+			stop()
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ package fsck
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -44,12 +43,6 @@ type Finding struct {
 	Path   string            `json:"path,omitempty"` // of a file that is meant
 	Code   explain.Code      `json:"code"`
 	Args   map[string]string `json:"args,omitempty"`
-}
-
-// Same reports whether two findings, one of them made later, are of one fault:
-// its arguments may have changed.
-func (f *Finding) Same(o *Finding) bool {
-	return f.Rule == o.Rule && f.TaskID == o.TaskID && f.Code == o.Code && (f.TaskID != 0 || maps.Equal(f.Args, o.Args))
 }
 
 // Repair is how otm fsck --repair mends a finding; "": it cannot.

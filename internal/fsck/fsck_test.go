@@ -375,24 +375,6 @@ func TestHistoryUnread(t *testing.T) {
 	}
 }
 
-// A fault of which something else is said now is still there.
-func TestSame(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	look := func(entries int) Finding {
-		w.entries(slices.Repeat([]string{`{"taskId":"T-00001","agent":"devdas"}`}, entries)...)
-		findings, err := Check(w.o)
-		if err != nil || len(findings) != 1 {
-			t.Fatalf("%v, %v", findings, err)
-		}
-		return findings[0]
-	}
-	two, three, none := look(2), look(3), look(0)
-	if two.Text == three.Text || !two.Same(&three) || two.Same(&none) {
-		t.Errorf("%+v, %+v, %+v", two, three, none)
-	}
-}
-
 // What is under way is no fault while something runs.
 func TestCheckWhileRunning(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,297 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/dispatch"
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/daemon"
+	"otm/internal/explain"
+	"otm/internal/lock"
+	"otm/pipeline"
+	"otm/pipeline/complete"
+	"otm/pipeline/inbox"
+	"otm/pipeline/inbox/watch"
+	"otm/pipeline/inject"
+	"otm/pipeline/task"
+	"otm/slacklist"
+)
+
+// DefaultEvery is the time between two runs of a component without a hint.
+const DefaultEvery = 2 * time.Minute
+
+// minEvery is the shortest time between two runs.
+const minEvery = 100 * time.Millisecond
+
+// kind is one kind of component, with its command.
+type kind struct {
+	id, short, long string
+	flag            string // sets the time between two runs
+	stays           bool   // without a flag; else only where flag is given
+	// build sets what the component does. stays is true for a resident.
+	build func(c *component, b pipeline.Board, stays bool)
+}
+
+const passLong = ".\nWithout a flag it makes one pass; with --every it stays, and passes sooner when\nthe board changed."
+
+// kinds lists the components in the order of a task's way.
+var kinds = []kind{
+	{heartbeat.Injector, "Bring drops from the inboxes to the board",
+		". Without a flag it stays, watches both\ninboxes and sweeps them regularly.", "sweep-every", true, buildInjector},
+	{heartbeat.Dispatcher, "Hand new tasks to their agents and wake them", passLong, "every", false, buildDispatcher},
+	{heartbeat.Detector, "Set tasks to agent_done when all their steps are done", passLong, "every", false, buildDetector},
+}
+
+// newComponent builds a component on a board. Its stop has to be called in the end.
+func newComponent(h *Home, b pipeline.Board, log *slog.Logger, k kind, every time.Duration, stays bool) *component {
+	c := &component{home: h, id: k.id, log: log, every: every, stop: func() {}}
+	k.build(c, b, stays)
+	return c
+}
+
+// command is the program of one component.
+func (k kind) command(s cli.Streams, args []string) *cobra.Command {
+	var dir string
+	var once bool
+	var every time.Duration
+	c := &cobra.Command{
+		Use: k.id, Short: k.short, Long: k.short + k.long, Version: cli.Version(), Args: cli.NoWords(args),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if every < minEvery {
+				return cli.Errorf(cli.Usage, "--%s %v: at least %v", k.flag, every, minEvery).Hint("--%s %v", k.flag, DefaultEvery)
+			}
+			h, err := OpenHome(s, dir)
+			if err != nil {
+				return err
+			}
+			if once || !k.stays && !c.Flags().Changed(k.flag) {
+				return departed(h.Dir, runOnce(c.Context(), h, k, every))
+			}
+			g := daemon.NewGroup(c.Context())
+			return departed(h.Dir, runResidents(g, h, []kind{k}, every))
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
+	c.Flags().BoolVar(&once, "once", false, "run once, then exit")
+	c.Flags().DurationVar(&every, k.flag, DefaultEvery, "stay, with this time between two runs without a hint, such as 2m")
+	if !k.stays {
+		c.Flags().Lookup(k.flag).DefValue = "0s" // it has none for people: without the flag the command does not stay
+	}
+	return c
+}
+
+// runOnce makes one run of a component.
+func runOnce(ctx context.Context, h *Home, k kind, every time.Duration) error {
+	log := h.stderrLog(k.id)
+	c := newComponent(h, h.board(log), log, k, every, false)
+	defer c.stop()
+	return c.Once(ctx)
+}
+
+// runResidents runs components on one board, in a group, until the group ends. Each
+// logs to its own file; the board's client logs to that of the first.
+func runResidents(g *daemon.Group, h *Home, kinds []kind, every time.Duration) error {
+	var b pipeline.Board
+	var ends []func()
+	defer func() {
+		for _, end := range slices.Backward(ends) {
+			end()
+		}
+	}()
+	for _, k := range kinds {
+		log, closeLog, err := h.logger(k.id, true)
+		if err != nil {
+			g.Go(func(context.Context) error { return err }) // stops the others
+			break
+		}
+		if b == nil {
+			b = h.board(log)
+		}
+		c := newComponent(h, b, log, k, every, true)
+		ends = append(ends, closeLog, c.stop)
+		c.start(g)
+	}
+	return g.Wait()
+}
+
+// start starts the loops of a resident in a group.
+func (c *component) start(g *daemon.Group) {
+	c.hints = boardHints(c.home.boardDir())
+	g.Go(c.hints.Run)
+	if c.inbox != nil {
+		c.events = c.inbox.Changed()
+		g.Go(c.inbox.Run)
+		g.Go(func(ctx context.Context) error { return beatWatcher(ctx, c.home, c.inbox) })
+	}
+	g.Go(c.Resident)
+}
+
+// Bounds of the time that a single run waits for what is due soon.
+const (
+	soonEnough = 20 * time.Second
+	longEnough = 90 * time.Second
+)
+
+// buildInjector builds the injector. A single run walks the board each time.
+func buildInjector(c *component, b pipeline.Board, stays bool) {
+	h := c.home
+	in := &inject.Injector{
+		Box: h.Box, Store: h.Store, Board: b, Agents: h.Config.Agents, Fresh: !stays, Log: c.log, Now: h.Now,
+		Times: h.Config.Times,
+	}
+	if stays {
+		c.inbox = watch.New(inbox.Delivered, h.Box.Dir(inbox.NewTasks), h.Box.Dir(inbox.TaskUpdates))
+	}
+	c.prune = func() { pruneProcessed(h, c.log) }
+	var waiting atomic.Bool
+	c.heed = waiting.Load
+	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
+		in.Progress = progress
+		sweep := in.Sweep
+		if why == asked {
+			sweep = func(ctx context.Context) (*heartbeat.Report, error) {
+				return in.SweepUntilQuiet(ctx, soonEnough, longEnough)
+			}
+		}
+		report, err := sweep(ctx)
+		waiting.Store(report.Waiting > 0)
+		if idle := report.Result() == heartbeat.Success && report.Waiting == 0; idle && err == nil && why != hinted {
+			report.Trouble = checkBoard(ctx, b)
+		}
+		return report, err
+	}
+}
+
+// checkBoard reads the board unless a component has read it within hintedAge. An
+// injector without work would not notice that the token is refused (C52).
+func checkBoard(ctx context.Context, b pipeline.Board) error {
+	batch, err := b.Begin(ctx)
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		return nil // another component reads it
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(batch.Refresh(ctx, hintedAge), batch.End())
+}
+
+// pruneProcessed removes processed drops older than keep_processed. Zero keeps them
+// for ever.
+func pruneProcessed(h *Home, log *slog.Logger) {
+	keep := h.Config.Times.KeepProcessed
+	if keep == 0 {
+		return
+	}
+	n, err := h.Box.Prune(h.Now(), keep)
+	if n > 0 {
+		log.Info("removed processed drops", "drops", n, "olderThan", keep)
+	}
+	if err != nil {
+		log.Warn("processed drops not removed", "err", err)
+	}
+}
+
+// wakePatience is how long a resident's pass waits for the answers to its wakes. A
+// later answer begins another pass; what is dropped meanwhile is handed out.
+const wakePatience = 50 * time.Millisecond
+
+// buildDispatcher builds the dispatcher. A single run waits for all answers to its
+// wakes.
+func buildDispatcher(c *component, b pipeline.Board, stays bool) {
+	h := c.home
+	wakers, stopWakers := newWakers(h, c.log, stays)
+	d := &dispatch.Dispatcher{
+		Dir: h.Dir, MessageDir: messageDir(h), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: c.log, Now: h.Now,
+		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops, Times: h.Config.Times,
+		Unread:   func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h.Box, h.Now()), nil },
+		Answered: func() { slacklist.TouchChanged(h.Dir) },
+	}
+	if stays {
+		d.Patience = wakePatience
+	}
+	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
+		d.Progress = progress
+		return d.Pass(ctx, why.maxAge(c.every))
+	}
+	c.stop = func() {
+		d.Wait() // for the wakes that are under way
+		stopWakers()
+	}
+}
+
+// newID takes the next id from the counter, durably.
+func newID(ctx context.Context, tasks *task.Store) (pipeline.TaskID, error) {
+	counter, err := tasks.Counter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer counter.Release()
+	return counter.Take(1)
+}
+
+// buildDetector builds the completion detector.
+func buildDetector(c *component, b pipeline.Board, _ bool) {
+	d := &complete.Detector{Board: b, Records: c.home.Store, Log: c.log, Now: c.home.Now}
+	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
+		d.Progress = progress
+		return d.Pass(ctx, why.maxAge(c.every))
+	}
+}
+
+// probeEvery is the time between two tests of the watching. The first probe may
+// come before the watch is set up, so it is repeated sooner.
+const (
+	probeEvery = time.Minute
+	firstProbe = time.Second
+)
+
+// watcher is what beatWatcher needs of a watch.
+type watcher interface {
+	Probe() int
+	Probed() <-chan string
+	Stats() watch.Stats
+}
+
+// beatWatcher writes the watcher's heartbeat when every inbox has shown the event
+// of a probe. A deaf watch therefore stops beating.
+func beatWatcher(ctx context.Context, h *Home, w watcher) error {
+	beat := heartbeat.NewWriter(h.Dir, heartbeat.Watcher, h.Version, h.Now)
+	beat.Config = h.configStamp()
+	tick := time.NewTicker(firstProbe)
+	defer tick.Stop()
+	seen := map[string]bool{}
+	w.Probe()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			clear(seen)
+			w.Probe()
+		case dir := <-w.Probed():
+			seen[dir] = true
+			if len(seen) < len(inbox.Kinds) {
+				continue
+			}
+			clear(seen)
+			tick.Reset(probeEvery)
+			stats := w.Stats()
+			beat.Progress()
+			if stats.Degraded != "" {
+				beat.Beat(heartbeat.Partial, stats.Degraded, explain.New(explain.RunNote, "note", stats.Degraded))
+			} else {
+				beat.Beat(heartbeat.Success, fmt.Sprintf("watching, overflows: %d", stats.Overflows))
+			} // if it cannot be written, its age tells
+		}
+	}
+}
