@@ -94,8 +94,9 @@ type Outbox interface {
 	// Pending returns effects, the oldest first: of one sink, or of all ("").
 	Pending(ctx context.Context, sink Sink, tasks ...pipeline.TaskID) ([]Pending, error)
 	// Lease leases the effects of a sink that are due, for the given time: at most limit
-	// of them (0: all), only those of the given tasks if there are any. Effects whose task
-	// waits for an earlier sink, and those that another owner leases, are left out.
+	// of them (0: all). If tasks are given, it leases only theirs, also those that are not
+	// due yet. Effects whose task waits for an earlier sink, and those that another owner
+	// leases, are left out. An owner may lease again what it leases, for longer.
 	Lease(ctx context.Context, sink Sink, owner string, now time.Time, lease time.Duration, limit int, tasks ...pipeline.TaskID) ([]Pending, error)
 	// Delivered settles effects, unless their tasks changed since.
 	Delivered(ctx context.Context, done ...Pending) error

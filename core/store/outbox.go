@@ -53,12 +53,14 @@ func settle(t tx, task pipeline.TaskID, sink core.Sink) error {
 // written before the clock was set back.
 const horizon = 15 * time.Minute
 
-// open is the condition that an effect may be leased: it is due, nobody else leases it,
-// and no effect of the same task goes before it.
-func open(q *query, owner string, now time.Time) {
+// open is the condition that an effect may be leased: nobody else leases it, and no
+// effect of the same task goes before it. It must be due, unless its task was named.
+func open(q *query, owner string, now time.Time, named bool) {
 	at, ahead := fromTime(now), fromTime(now.Add(horizon))
 	q.where("o.wanted > 0")
-	q.where("(o.due <= ? OR o.due > ?)", at, ahead)
+	if !named {
+		q.where("(o.due <= ? OR o.due > ?)", at, ahead)
+	}
 	q.where("(o.lease_owner IN ('', ?) OR o.lease_until <= ? OR o.lease_until > ?)", owner, at, ahead)
 	q.where("NOT EXISTS (SELECT 1 FROM outbox AS e WHERE e.task = o.task AND e.place < o.place AND e.wanted > 0)")
 }
@@ -127,7 +129,7 @@ func (s *Store) Lease(ctx context.Context, sink core.Sink, owner string, now tim
 		err := eachChunk(tasks, func(ids []pipeline.TaskID) error {
 			var q query
 			q.where("o.sink = ?", string(sink))
-			open(&q, owner, now)
+			open(&q, owner, now, ids != nil)
 			some, err := loadPending(t, &q, ids, limit)
 			due = append(due, some...)
 			return err
@@ -147,7 +149,7 @@ func (s *Store) Lease(ctx context.Context, sink core.Sink, owner string, now tim
 	var leased []core.Pending
 	err = s.write(ctx, durability(makes), func(t tx) error {
 		var err error
-		leased, err = leaseEach(t, due, owner, now, lease)
+		leased, err = leaseEach(t, due, owner, now, lease, len(tasks) > 0)
 		return err
 	})
 	return leased, err
@@ -155,15 +157,15 @@ func (s *Store) Lease(ctx context.Context, sink core.Sink, owner string, now tim
 
 // leaseEach leases those of the effects that may still be leased. A lease that lapsed
 // may have been followed by a try that got no answer.
-func leaseEach(t tx, due []core.Pending, owner string, now time.Time, lease time.Duration) ([]core.Pending, error) {
+func leaseEach(t tx, due []core.Pending, owner string, now time.Time, lease time.Duration, named bool) ([]core.Pending, error) {
 	var leased []core.Pending
 	err := each(due, func(p *core.Pending) error {
 		var q query
 		by, until, at := q.arg(owner), q.arg(fromTime(now.Add(lease))), q.arg(fromTime(now))
 		q.where("o.task = ? AND o.sink = ?", int64(p.Task), string(p.Sink))
-		open(&q, owner, now)
+		open(&q, owner, now, named)
 		row := t.QueryRow(`UPDATE outbox AS o SET lease_owner = `+by+`, lease_until = `+until+`,
-			asked_at = CASE WHEN o.asked_at > 0 OR o.lease_owner = '' THEN o.asked_at WHEN o.lease_until < `+at+` THEN o.lease_until ELSE `+at+` END`+
+			asked_at = CASE WHEN o.asked_at > 0 OR o.lease_owner IN ('', `+by+`) THEN o.asked_at WHEN o.lease_until < `+at+` THEN o.lease_until ELSE `+at+` END`+
 			q.text()+` RETURNING `+columns, q.args...)
 		got, err := scanPending(row)
 		if errors.Is(err, sql.ErrNoRows) {

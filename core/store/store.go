@@ -71,25 +71,42 @@ func (s *Store) ID() string { return s.id }
 
 // identify reads the store's id. A new store gets one, and notes where it was made.
 func (s *Store) identify(ctx context.Context) error {
-	var err error
-	if s.id, err = s.meta(ctx, "id"); s.id != "" || err != nil {
-		return err
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // it is only a note
 	}
+	booted := "boot " + host // each machine that uses the store has its own
+	var boot string
+	if s.id, err = s.meta(ctx, "id"); err != nil {
+		return err
+	}
+	if boot, err = s.meta(ctx, booted); err != nil || s.id != "" && boot == durable.BootID() {
+		return err
+	}
 	err = s.write(ctx, synced, func(t tx) error {
-		for key, value := range map[string]string{"id": rand.Text(), "host": host, "boot": durable.BootID()} {
+		for key, value := range map[string]string{"id": rand.Text(), "host": host} {
 			if _, err := t.Exec("INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", key, value); err != nil {
 				return err
 			}
 		}
-		return nil
+		_, err := t.Exec("INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", booted, durable.BootID())
+		if err != nil {
+			return err
+		}
+		return renderAll(t)
 	})
 	if err == nil {
 		s.id, err = s.meta(ctx, "id") // another process may have been first
 	}
+	return err
+}
+
+// renderAll has the renderings of live tasks written again: they are not synced, and
+// the machine may have lost some when it stopped.
+func renderAll(t tx) error {
+	_, err := t.Exec(`INSERT INTO outbox (task, sink, place, wanted, since, due, tries, asked_at, code, error, lease_owner, lease_until)
+		SELECT id, $1, 0, version, 0, 0, 0, 0, '', '', '', 0 FROM tasks WHERE live = 1
+		ON CONFLICT (task, sink) DO UPDATE SET wanted = excluded.wanted, due = 0`, string(core.SinkRender))
 	return err
 }
 
