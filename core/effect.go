@@ -27,7 +27,11 @@ func Effects(before, after *Task) (stale, settled []Sink) {
 	if before == nil || !before.Rendering().Same(after.Rendering()) {
 		stale = append(stale, SinkRender)
 	}
-	if before == nil && after.Dispatch != nil || before != nil && !before.entry().same(after.entry()) {
+	var had entry
+	if before != nil {
+		had = before.entry()
+	}
+	if !had.same(after.entry()) {
 		stale = append(stale, SinkEntry)
 	}
 	if after.Unshown() {
@@ -47,10 +51,8 @@ func (t *Task) Rendering() pipeline.Rendering {
 	return r
 }
 
-// entry is what the dispatch file shows of a task, and what decides whether it has an
-// entry there.
+// entry is what the dispatch file shows of a task. The zero value: it has no entry.
 type entry struct {
-	open      bool
 	attempt   int
 	agent     string
 	workspace string
@@ -63,9 +65,13 @@ type entry struct {
 }
 
 func (t *Task) entry() entry {
-	e := entry{open: t.Status.Active() && !t.Away(), title: t.Title, priority: t.Priority, steps: t.StepTitles()}
-	if d := t.Dispatch; d != nil {
-		e.attempt, e.agent, e.workspace, e.taken = d.Attempt, d.Agent, d.Workspace, t.Taken()
+	d := t.Dispatch
+	if d == nil || d.Workspace == "" || !t.Status.Active() || t.Away() {
+		return entry{}
+	}
+	e := entry{
+		attempt: d.Attempt, agent: d.Agent, workspace: d.Workspace, taken: t.Taken(),
+		title: t.Title, priority: t.Priority, steps: t.StepTitles(),
 	}
 	if t.Woken != nil {
 		e.woken, e.wokenAt = t.Woken.Key, t.Woken.At
@@ -74,6 +80,6 @@ func (t *Task) entry() entry {
 }
 
 func (e entry) same(o entry) bool {
-	return slices.Equal(e.steps, o.steps) && e.wokenAt.Equal(o.wokenAt) && e.open == o.open && e.attempt == o.attempt && e.agent == o.agent &&
+	return slices.Equal(e.steps, o.steps) && e.wokenAt.Equal(o.wokenAt) && e.attempt == o.attempt && e.agent == o.agent &&
 		e.workspace == o.workspace && e.taken == o.taken && e.title == o.title && e.priority == o.priority && e.woken == o.woken
 }
