@@ -48,11 +48,11 @@ type Reader interface {
 
 // Filter selects tasks. The zero value selects all.
 type Filter struct {
-	IDs       []pipeline.TaskID
-	Rows      []string  // those whose rows on the board these are
-	Live      bool      // those that are not over, or whose rows still stand on the board
-	Agent     string    // of an agent, by the state or by the present dispatch
-	WokenFrom time.Time // instead: those that hold a wake of Agent begun since, whoever has them now
+	IDs       []pipeline.TaskID // nil: all; empty: none
+	Rows      []string          // those whose rows on the board these are
+	Live      bool              // those that are not over, or whose rows still stand on the board
+	Agent     string            // of an agent, by the state or by the present dispatch
+	WokenFrom time.Time         // instead: those that hold a wake of Agent begun since, whoever has them now
 }
 
 // EventFilter selects events. The zero value selects all.

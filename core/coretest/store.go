@@ -282,7 +282,7 @@ func (s *Store) Lease(ctx context.Context, sink core.Sink, owner string, now tim
 	err = s.write(ctx, func() {
 		for _, p := range all {
 			held := s.outbox[effect{p.Task, p.Sink}]
-			if held == nil || held.Due.After(now) || held.owner != owner && held.until.After(now) || limit > 0 && len(out) >= limit {
+			if held == nil || len(tasks) == 0 && held.Due.After(now) || held.owner != owner && held.until.After(now) || limit > 0 && len(out) >= limit {
 				continue
 			}
 			if !held.until.IsZero() {

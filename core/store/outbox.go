@@ -165,7 +165,8 @@ func leaseEach(t tx, due []core.Pending, owner string, now time.Time, lease time
 		q.where("o.task = ? AND o.sink = ?", int64(p.Task), string(p.Sink))
 		open(&q, owner, now, named)
 		row := t.QueryRow(`UPDATE outbox AS o SET lease_owner = `+by+`, lease_until = `+until+`,
-			asked_at = CASE WHEN o.asked_at > 0 OR o.lease_owner IN ('', `+by+`) THEN o.asked_at WHEN o.lease_until < `+at+` THEN o.lease_until ELSE `+at+` END`+
+			asked_at = CASE WHEN o.lease_owner IN ('', `+by+`) THEN o.asked_at WHEN o.lease_until >= `+at+` THEN `+at+`
+				WHEN o.lease_until > o.asked_at THEN o.lease_until ELSE o.asked_at END`+
 			q.text()+` RETURNING `+columns, q.args...)
 		got, err := scanPending(row)
 		if errors.Is(err, sql.ErrNoRows) {

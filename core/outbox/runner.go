@@ -1,0 +1,279 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"otm/core"
+	"otm/internal/crash"
+	"otm/pipeline"
+)
+
+// Deliverer brings a sink to what the store holds.
+type Deliverer interface {
+	// Deliver brings the tasks of the effects to what the store holds now, which may be
+	// newer than what the effects ask for. It returns what came of each, in their order.
+	Deliver(ctx context.Context, effects []core.Pending) []Result
+}
+
+// Result is what came of one effect. The zero value: it is delivered.
+type Result struct {
+	Err  error     // why it is not delivered
+	Code string    // of the error, as data; "": the error has none
+	Due  time.Time // not to be tried before, as the sink itself asks; zero: after a pause that grows
+	// Asked is when a try was made that got no answer, so that the next one looks first;
+	// zero: none is open.
+	Asked time.Time
+}
+
+// Defaults of a Runner.
+const (
+	// leaseTime is how long a lease lasts that nobody renews. A process that died holds
+	// effects up for so long.
+	leaseTime = 15 * time.Second
+	// batch is how many effects are delivered together.
+	batch = 50
+	// longestPause is the longest pause between two tries.
+	longestPause = 5 * time.Minute
+	// waitForOthers is how long Run waits for another process that delivers effects of
+	// the tasks it was given.
+	waitForOthers = 10 * time.Second
+)
+
+// Runner delivers effects to the sinks of this process. Its method may be called from
+// several goroutines.
+type Runner struct {
+	Outbox core.Outbox
+	Sinks  map[core.Sink]Deliverer // a sink that is missing is left to other processes
+	Now    func() time.Time        // nil: time.Now
+	Lease  time.Duration           // of each effect, renewed while it is delivered; zero: 15 seconds
+	Wait   time.Duration           // for other processes, see Run; zero: 10 seconds
+}
+
+// Run delivers the effects of tasks, or all that are due if none is given: to the
+// rendering first, then to the dispatch files, then to the board. It does not wait for
+// the pause after a failed try if tasks are given, and it waits a while for another
+// process that delivers to them.
+//
+// It returns the tasks whose effects are undelivered, each with why: the error of the
+// sink if it failed now, else a *LeftError. The other error is one of the store.
+func (r *Runner) Run(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error) {
+	run := &run{Runner: r, owner: rand.Text(), times: map[effect]int{}, failed: map[pipeline.TaskID]error{}}
+	if err := run.deliverAll(ctx, tasks); err != nil {
+		return nil, err
+	}
+	return run.left(ctx, tasks)
+}
+
+func (r *Runner) now() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
+}
+
+// run is one call of Run. It has leases of its own.
+type run struct {
+	*Runner
+	owner  string
+	times  map[effect]int            // how often each was delivered
+	failed map[pipeline.TaskID]error // why the sinks failed now
+}
+
+type effect struct {
+	task pipeline.TaskID
+	sink core.Sink
+}
+
+// maxTimes bounds how often a run delivers one effect, whose task may change meanwhile.
+const maxTimes = 5
+
+var errChanging = errors.New("the task changes faster than it is written")
+
+// lookAgain is the pause between two looks at what another process delivers.
+const lookAgain = 20 * time.Millisecond
+
+// deliverAll delivers to all sinks until nothing of the tasks can be delivered, and
+// nobody else is about to.
+func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
+	patience := time.NewTimer(cmp.Or(r.Wait, waitForOthers))
+	defer patience.Stop()
+	for {
+		n, err := r.deliverOnce(ctx, tasks)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		if others, err := r.leasedByOthers(ctx, tasks); !others || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-patience.C:
+			return nil
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+// deliverOnce goes through the sinks in their order, and returns how many effects it
+// delivered.
+func (r *run) deliverOnce(ctx context.Context, tasks []pipeline.TaskID) (n int, err error) {
+	for _, sink := range core.Sinks {
+		for r.Sinks[sink] != nil {
+			left := slices.DeleteFunc(slices.Clone(tasks), func(id pipeline.TaskID) bool { return r.failed[id] != nil })
+			if len(tasks) > 0 && len(left) == 0 {
+				return n, nil
+			}
+			effects, err := r.Outbox.Lease(ctx, sink, r.owner, r.now(), r.lease(), batch, left...)
+			if err != nil {
+				return n, err
+			}
+			if len(effects) == 0 {
+				break
+			}
+			// If we crash here, the leases lapse, and others deliver.
+			crash.Point("outbox.leased")
+			settled, err := r.deliver(ctx, sink, effects)
+			if n += settled; err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// deliver has a sink deliver effects that are leased, and settles or postpones them.
+func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pending) (settled int, err error) {
+	stop := r.renew(ctx, sink, effects)
+	results := r.Sinks[sink].Deliver(ctx, effects)
+	stop()
+	// If we crash here, the sinks have the tasks, and are brought to the same again.
+	crash.Point("outbox.delivered")
+	var done, later []core.Pending
+	for i, p := range effects {
+		key := effect{p.Task, sink}
+		if r.times[key]++; results[i].Err == nil && r.times[key] > maxTimes {
+			results[i].Err = errChanging
+		}
+		switch {
+		case results[i].Err == nil:
+			done = append(done, p)
+		case ctx.Err() != nil: // we were stopped, which is no failure
+			p.AskedAt = results[i].Asked
+			later = append(later, p)
+		default:
+			r.failed[p.Task] = results[i].Err
+			later = append(later, r.postponed(p, results[i]))
+		}
+	}
+	ctx = context.WithoutCancel(ctx) // what came of the effects must not be lost
+	err = errors.Join(r.Outbox.Delivered(ctx, done...), r.Outbox.Postponed(ctx, later...))
+	return len(done), err
+}
+
+// postponed returns an effect as it waits for its next try.
+func (r *run) postponed(p core.Pending, why Result) core.Pending {
+	p.Tries++
+	p.Code, p.Error, p.AskedAt, p.Due = why.Code, why.Err.Error(), why.Asked, why.Due
+	if p.Due.IsZero() {
+		p.Due = r.now().Add(pause(p.Tries))
+	}
+	return p
+}
+
+// pause is the pause after so many tries that failed: a second, and then twice as long
+// each time, up to five minutes.
+func pause(tries int) time.Duration {
+	if tries > 9 {
+		return longestPause
+	}
+	return min(time.Second<<(tries-1), longestPause)
+}
+
+// renew renews the leases of effects until stop is called. A renewal that fails is not
+// reported: the lease may lapse, and others may deliver the same.
+func (r *run) renew(ctx context.Context, sink core.Sink, effects []core.Pending) (stop func()) {
+	ids := make([]pipeline.TaskID, len(effects))
+	for i, p := range effects {
+		ids[i] = p.Task
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		tick := time.NewTicker(r.lease() / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				r.Outbox.Lease(ctx, sink, r.owner, r.now(), r.lease(), 0, ids...)
+			}
+		}
+	})
+	return func() { cancel(); renewing.Wait() }
+}
+
+func (r *run) lease() time.Duration { return cmp.Or(r.Lease, leaseTime) }
+
+// leasedByOthers reports whether others deliver effects of the tasks right now, to one of
+// our sinks or to one that goes before it.
+func (r *run) leasedByOthers(ctx context.Context, tasks []pipeline.TaskID) (bool, error) {
+	if len(tasks) == 0 {
+		return false, nil
+	}
+	pending, err := r.Outbox.Pending(ctx, "", tasks...)
+	for _, p := range pending {
+		ours := slices.ContainsFunc(core.Sinks[slices.Index(core.Sinks, p.Sink):], func(s core.Sink) bool { return r.Sinks[s] != nil })
+		if ours && p.Owner != "" && r.failed[p.Task] == nil {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// left returns the tasks with effects that are undelivered, and why.
+func (r *run) left(ctx context.Context, tasks []pipeline.TaskID) (map[pipeline.TaskID]error, error) {
+	pending, err := r.Outbox.Pending(ctx, "", tasks...)
+	if err != nil {
+		return nil, err
+	}
+	left := map[pipeline.TaskID]error{}
+	for _, p := range pending {
+		switch {
+		case left[p.Task] != nil:
+		case r.failed[p.Task] != nil:
+			left[p.Task] = r.failed[p.Task]
+		case len(tasks) > 0 || p.Error != "":
+			left[p.Task] = &LeftError{p}
+		}
+	}
+	return left, nil
+}
+
+// LeftError says that an effect is undelivered, and was not tried now.
+type LeftError struct{ core.Pending }
+
+func (e *LeftError) Error() string {
+	why := "it waits for its turn"
+	switch {
+	case e.Pending.Error != "":
+		why = e.Pending.Error
+	case e.Owner != "":
+		why = "another process is about to write it"
+	}
+	return fmt.Sprintf("%s not written for %v: %s", names[e.Sink], e.Task, why)
+}
+
+// names are the sinks as people know them.
+var names = map[core.Sink]string{core.SinkRender: "rendering", core.SinkEntry: "dispatch file", core.SinkBoard: "board"}
