@@ -43,6 +43,7 @@ type Found struct {
 	Findings []explain.Finding
 	Tasks    []*core.Task // after the commands: all that are open, or have a row
 	Adopted  int          // rows that became tasks under new ids
+	Drifted  int          // rows that showed what nobody meant
 	Again    time.Time    // when to compare again; zero: when the board changes
 	Trouble  error        // of the board, which ended the comparison early; nil: none
 }
@@ -74,6 +75,11 @@ func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (*Found, error) {
 	commands, err := d.adoptions(ctx, b, r, found)
 	if err != nil {
 		return nil, err
+	}
+	for _, c := range r.Commands {
+		if _, drifted := c.Do.(core.Drifted); drifted {
+			found.Drifted++
+		}
 	}
 	found.Tasks, err = d.do(ctx, tasks, append(r.Commands, commands...))
 	return found, err

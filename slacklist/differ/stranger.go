@@ -103,11 +103,18 @@ func adoption(b pipeline.Batch, row *pipeline.Row, id pipeline.TaskID, agents pi
 	if a.Task.Type == "" {
 		a.Task.Type = pipeline.Action
 	}
-	a.Row = core.RowFound{Row: row.ID, Shown: Showing(row, agents)}
-	for _, s := range inOrder(b.StepRows(row.ID), titles) {
-		a.Row.Steps = append(a.Row.Steps, core.FoundStep{Row: s.ID, Title: s.Title, Done: s.StepDone()})
-	}
+	a.Row = FoundRow(b, row, agents, titles)
 	return a
+}
+
+// FoundRow is a row with its steps, as it stands on the board. titles are those of the
+// create, in order, if that is known.
+func FoundRow(b pipeline.Batch, row *pipeline.Row, agents pipeline.Agents, titles []string) core.RowFound {
+	f := core.RowFound{Row: row.ID, Shown: Showing(row, agents)}
+	for _, s := range inOrder(b.StepRows(row.ID), titles) {
+		f.Steps = append(f.Steps, core.FoundStep{Row: s.ID, Title: s.Title, Done: s.StepDone()})
+	}
+	return f
 }
 
 // typist is who made a row.
