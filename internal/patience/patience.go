@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -33,16 +32,18 @@ func IsSilent(err error) bool {
 	return errors.As(err, &silent)
 }
 
-// place is a directory on which operations run or wait.
-type place struct {
-	turn  chan struct{} // is full while an operation runs
-	users int           // operations that run or wait
-	since time.Time     // when the running operation began; zero: none runs
+// errEnded says that an operation ended its goroutine, as tests do: so does Do.
+var errEnded = errors.New("the operation ended its goroutine")
+
+// operation runs on a directory.
+type operation struct {
+	began time.Time
+	done  chan struct{} // closed when it has returned
 }
 
 var (
-	mu     sync.Mutex // guards places, and users and since of each
-	places = map[string]*place{}
+	mu      sync.Mutex
+	running = map[string]*operation{} // by directory
 )
 
 // Do calls f, an operation on the directory at path, and returns its error. If f
@@ -57,54 +58,65 @@ func Do(path string, deadline time.Duration, late func(), f func() error) error 
 	if late == nil {
 		late = func() {}
 	}
-	key := filepath.Clean(path)
-	p := enter(key)
-	if !p.begin(deadline) {
-		p.leave(key)
+	end, begun := begin(filepath.Clean(path), deadline)
+	if !begun {
 		late()
 		return &SilentError{path}
 	}
-	var settled atomic.Bool // the result was delivered, or Do gave up
-	done := make(chan error, 1)
+	result, gaveUp := make(chan error), make(chan struct{})
 	go func() {
-		var err error
-		returned := false
-		defer func() { // also if f ends its goroutine
-			p.end()
-			p.leave(key)
-			switch {
-			case !settled.CompareAndSwap(false, true):
+		err := errEnded
+		defer func() {
+			end()
+			select {
+			case result <- err:
+			case <-gaveUp:
 				late()
-			case returned:
-				done <- err
-			default:
-				close(done)
 			}
 		}()
 		err = f()
-		returned = true
 	}()
 	timer := time.NewTimer(deadline)
 	defer timer.Stop()
 	select {
-	case err, returned := <-done:
-		return result(err, returned)
-	case <-timer.C:
-		if settled.CompareAndSwap(false, true) {
-			return &SilentError{path}
+	case err := <-result:
+		if err == errEnded {
+			runtime.Goexit()
 		}
-		err, returned := <-done
-		return result(err, returned)
+		return err
+	case <-timer.C:
+		close(gaveUp)
+		return &SilentError{path}
 	}
 }
 
-// result returns the error of an operation, or ends the goroutine as the operation
-// ended its own.
-func result(err error, returned bool) error {
-	if !returned {
-		runtime.Goexit()
+// begin waits until no operation runs on the directory, and returns how to end the
+// one that begins. It reports false if a running one is as old as the deadline.
+func begin(dir string, deadline time.Duration) (end func(), begun bool) {
+	limit := time.Now().Add(deadline)
+	for {
+		mu.Lock()
+		other := running[dir]
+		if other == nil {
+			o := &operation{time.Now(), make(chan struct{})}
+			running[dir] = o
+			mu.Unlock()
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				delete(running, dir)
+				close(o.done)
+			}, true
+		}
+		mu.Unlock()
+		timer := time.NewTimer(min(time.Until(limit), time.Until(other.began.Add(deadline))))
+		select {
+		case <-other.done:
+			timer.Stop()
+		case <-timer.C:
+			return nil, false
+		}
 	}
-	return err
 }
 
 // Read is Do for an operation that returns a value.
@@ -119,53 +131,4 @@ func Read[T any](path string, deadline time.Duration, late func(), f func() (T, 
 		return value, err
 	}
 	return <-got, err
-}
-
-func enter(key string) *place {
-	mu.Lock()
-	defer mu.Unlock()
-	p := places[key]
-	if p == nil {
-		p = &place{turn: make(chan struct{}, 1)}
-		places[key] = p
-	}
-	p.users++
-	return p
-}
-
-func (p *place) leave(key string) {
-	mu.Lock()
-	defer mu.Unlock()
-	if p.users--; p.users == 0 {
-		delete(places, key)
-	}
-}
-
-// begin waits for the turn. It reports false if the running operation does not end
-// before it is as old as the deadline.
-func (p *place) begin(deadline time.Duration) bool {
-	mu.Lock()
-	wait := deadline
-	if !p.since.IsZero() {
-		wait -= time.Since(p.since)
-	}
-	mu.Unlock()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case p.turn <- struct{}{}:
-	case <-timer.C:
-		return false
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	p.since = time.Now()
-	return true
-}
-
-func (p *place) end() {
-	mu.Lock()
-	p.since = time.Time{}
-	mu.Unlock()
-	<-p.turn
 }

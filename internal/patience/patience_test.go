@@ -3,6 +3,7 @@ package patience
 import (
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,22 @@ func TestC46DeadlineOfTheNext(t *testing.T) {
 	}()
 	close(end)
 	if err := <-got; !errors.Is(err, bad) {
+		t.Error(err)
+	}
+}
+
+// TestEnds: an operation that ends its goroutine ends its caller's, and the directory
+// answers again.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	path, done := t.TempDir(), make(chan struct{})
+	go func() {
+		defer close(done)
+		Do(path, long, nil, func() error { runtime.Goexit(); return nil })
+		t.Error("it went on")
+	}()
+	<-done
+	if err := Do(path, long, nil, func() error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
