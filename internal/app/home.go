@@ -103,20 +103,6 @@ func logDir(dataDir string, getenv func(string) string) string {
 	return filepath.Join(dataDir, "logs")
 }
 
-// boundStderr begins a new log file if stderr is a log of ours that is full. It
-// runs before anything can fail, because timers restart a failing program for
-// ever.
-func boundStderr(s cli.Streams) cli.Streams {
-	f, ok := s.Err.(*os.File)
-	if !ok {
-		return s
-	}
-	if dir, err := config.FindDir("", s.Getenv); err == nil {
-		s.Err = logx.Bound(f, logDir(dir, s.Getenv))
-	}
-	return s
-}
-
 // logger returns the log of a component. A resident logs to its file, and to the
 // terminal if it runs on one. A single run logs to stderr only: two writers would
 // rotate each other's file away.

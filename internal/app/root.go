@@ -30,7 +30,6 @@ func Main(argv []string, s cli.Streams) int {
 	// A reader that stops ("otm install | head") does not end us half-way. Programs
 	// that we start have the default again.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	s = boundStderr(s)
 	ctx, stop := daemon.Signals(context.Background())
 	defer stop()
 	return install.Supervised(s, cli.Run(ctx, commandNamed(name, s, args), args, s, Explain))

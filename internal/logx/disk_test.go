@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,51 +83,5 @@ func TestRotationRefused(t *testing.T) {
 				t.Errorf("refused %d: what was rotated as %d stands in %d files", refused, n, found)
 			}
 		}
-	}
-}
-
-// TestBoundFails: at whichever step the disk refuses, what is printed goes on into
-// the file that is open, or the new one of its name.
-func TestBoundFails(t *testing.T) {
-	t.Parallel()
-	defer debug.SetCrashOutput(nil, debug.CrashOptions{})
-	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
-		dir := t.TempDir()
-		path := filepath.Join(dir, "a.log")
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		must(t, err)
-		defer f.Close()
-		must(t, f.Truncate(MaxSize+1))
-		var next *os.File
-		refused, _ := refuse(dir, func() error {
-			next = Bound(f, dir)
-			return nil
-		})
-		_, err = fmt.Fprint(next, "printed")
-		must(t, err)
-		printed := 0
-		for n := range 2 {
-			if data, err := os.ReadFile(numbered(path, n)); err == nil && strings.HasSuffix(string(data), "printed") {
-				printed++
-			}
-		}
-		if printed != 1 || !refused.Came() && next == f {
-			t.Errorf("refused %q: it stands in %d files, a new one %t", refused, printed, next != f)
-		}
-		if next != f {
-			next.Close()
-		}
-	})
-	// What is as large and stands elsewhere is no log.
-	dir := t.TempDir()
-	f, err := os.Create(filepath.Join(dir, "a.log"))
-	must(t, err)
-	defer f.Close()
-	must(t, f.Truncate(MaxSize+1))
-	logs := filepath.Join(dir, "logs")
-	must(t, os.Mkdir(logs, 0o700))
-	must(t, os.WriteFile(filepath.Join(logs, "a.log"), nil, 0o600))
-	if Bound(f, logs) != f {
-		t.Error("another file was taken for a log")
 	}
 }

@@ -1,8 +1,7 @@
 // Package logx writes the logs of the daemons: one file for each component, one
 // line for each event, facts as keys.
 //
-// Only the resident component writes and rotates its log file. A file into
-// which a supervisor redirects stderr is rotated by the program that it starts.
+// Only the resident component writes and rotates its log file.
 //
 // A log is opened for appending. On rotation the file is renamed first and the
 // next line goes into a new one, so that a reader that follows the name
@@ -17,7 +16,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -123,35 +121,6 @@ func rotate(path string) {
 func stands(path string) bool {
 	_, err := durable.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// Bound limits the size of a log in dir into which a supervisor, such as
-// launchd, redirected our stderr and that nobody else rotates. If the log is
-// full, Bound rotates it and returns the new file, else stderr itself. The
-// runtime prints crashes there as well.
-func Bound(stderr *os.File, dir string) *os.File {
-	info, err := stderr.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() <= MaxSize {
-		return stderr
-	}
-	entries, err := durable.ReadDir(dir)
-	if err != nil {
-		return stderr // not a log of ours
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if named, err := os.Lstat(path); filepath.Ext(path) != ".log" || err != nil || !os.SameFile(named, info) {
-			continue
-		}
-		rotate(path)
-		next, err := durable.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
-		if err != nil {
-			return stderr // it goes on under its new name
-		}
-		debug.SetCrashOutput(next.File, debug.CrashOptions{}) // if this fails, a crash is printed into the rotated file only
-		return next.File
-	}
-	return stderr
 }
 
 // numbered is the name of the n-th rotated file; 0 is the log itself.

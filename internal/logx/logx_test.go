@@ -169,51 +169,6 @@ func TestCaseB91RenamedUnderneath(t *testing.T) {
 	}
 }
 
-// TestBound starts a process that prints into a log as launchd has it print,
-// and crashes: a log that was full is rotated, and holds the crash.
-func TestBound(t *testing.T) {
-	t.Parallel()
-	if dir := os.Getenv("OTM_TEST_BOUND"); dir != "" {
-		fmt.Fprintln(Bound(os.Stderr, dir), "started")
-		go panic("crashed here")
-		select {}
-	}
-	for _, tt := range []struct {
-		name    string
-		size    int64
-		rotated bool
-	}{
-		{"otm-dispatcher.stderr.log", MaxSize + 1, true},
-		{"otm-watcher.log", MaxSize + 1, true},
-		{"otm-watcher.log", MaxSize, false},
-		{"notes.txt", MaxSize + 1, false},
-		{"../elsewhere.log", MaxSize + 1, false},
-	} {
-		dir := filepath.Join(t.TempDir(), "logs [dir]")
-		must(t, os.Mkdir(dir, 0o700))
-		must(t, os.WriteFile(filepath.Join(dir, "other.log"), nil, 0o600))
-		path := filepath.Join(dir, tt.name)
-		must(t, os.WriteFile(path+".1", []byte("older"), 0o600))
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		must(t, err)
-		must(t, f.Truncate(tt.size))
-		cmd := exec.Command(os.Args[0], "-test.run=^TestBound$")
-		cmd.Env = append(os.Environ(), "OTM_TEST_BOUND="+dir)
-		cmd.Stderr = f
-		if cmd.Run() == nil {
-			t.Errorf("%s: it did not crash", tt.name)
-		}
-		f.Close()
-		if _, err := os.Stat(path + ".2"); (err == nil) != tt.rotated {
-			t.Errorf("%s of %d bytes: rotated is %v, want %v", tt.name, tt.size, err == nil, tt.rotated)
-		}
-		text := read(t, path)
-		if !strings.Contains(text, "started\n") || !strings.Contains(text, "crashed here") || tt.rotated != (len(text) < MaxSize) {
-			t.Errorf("%s holds %d bytes, with the end %q", tt.name, len(text), text[max(0, len(text)-300):])
-		}
-	}
-}
-
 func TestConcurrentLines(t *testing.T) {
 	t.Parallel()
 	f, path := open(t, 1000)
