@@ -13,7 +13,7 @@ if [ "${1:-}" != inside ]; then
 		echo "install-check: namespaces cannot be made here: not checked"
 		exit 0
 	fi
-	work=$(mktemp -d)
+	work=$(mktemp -d "$HOME/otm-check.XXXXXX") # not in /tmp, which the sandbox leaves open
 	trap 'rm -rf "$work"' EXIT
 	# Each of these characters means something to systemd.
 	# shellcheck disable=SC2016 # not to be expanded
@@ -59,7 +59,7 @@ active() { systemctl --user is-active --quiet "$@"; }
 another_pid() { [ "$(pid_of "$1")" != 0 ] && [ "$(pid_of "$1")" != "$2" ] && [ -e "/proc/$(pid_of "$1")" ]; }
 beat() { grep -o '"sequence":[0-9]*' "$OTM_DIR/$1-state.json"; }
 another_beat() { [ "$(beat "$1")" != "$2" ]; }
-data() { (cd "$OTM_DIR" && cat otm.toml && rm -f board/endpoint.json && find . -type f ! -path './locks/*' ! -path './logs/*' ! -name '*-state.json' | sort); }
+data() { (cd "$OTM_DIR" && cat otm.toml && rm -f board/endpoint.json && find . -type f ! -path './locks/*' ! -path './logs/*' ! -name '*-state.json' ! -name '*-wal' ! -name '*-shm' | sort); }
 swept() { [ -z "$(ls "$OTM_DIR/new-tasks")" ]; }
 shown() { otm show "$1" | grep -q "$2"; }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -128,21 +129,17 @@ func readFolder(manager, folder string) (map[string]*foundFile, error) {
 	return found, nil
 }
 
-// readMarker finds the marker line among the first four lines.
+// markerLine matches the marker line, which is among the first lines of a file.
+var markerLine = regexp.MustCompile(`\A(?:.*\n){0,3}(?:# |<!-- )` + markerPrefix + `(\{.*\})(?: -->)?\n`)
+
+// readMarker returns the options that a file was rendered with; nil if we did not
+// write it.
 func readMarker(text []byte) *Options {
-	for i, line := range bytes.SplitN(text, []byte("\n"), 5) {
-		for _, comment := range []string{"# ", "<!-- "} {
-			found, ok := bytes.CutPrefix(line, []byte(comment+markerPrefix))
-			if !ok || i == 4 {
-				continue
-			}
-			o := &Options{}
-			if json.Unmarshal(bytes.TrimSuffix(found, []byte(" -->")), o) == nil && o.Dir != "" {
-				return o
-			}
-		}
+	o := &Options{}
+	if m := markerLine.FindSubmatch(text); m == nil || json.Unmarshal(m[1], o) != nil || o.Dir == "" {
+		return nil
 	}
-	return nil
+	return o
 }
 
 // Unit is how one file of systemd or launchd stands.

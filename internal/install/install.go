@@ -261,11 +261,7 @@ func (in *installer) planFile(dir string, f file, found *foundFile) (action stri
 // notRunning refuses to start a service beside a process that does the same.
 func (in *installer) notRunning(dir, component string) error {
 	pid, held := lock.Holder(heartbeat.ResidentLock(dir, component))
-	switch {
-	case !held:
-		return nil
-	case in.dryRun:
-		in.Warn("%s is running already, as process %d: it must be stopped before", component, pid)
+	if !held || in.dryRun {
 		return nil
 	}
 	return cli.Errorf(cli.Locked, "%s is running already, as process %d: stop it before; it may be an otm up", component, pid).Hint("kill %d", pid)

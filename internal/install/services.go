@@ -31,7 +31,6 @@ type setup struct {
 	Board      bool     // the embedded board is needed
 	Exec       bool     // the dispatcher starts agents
 	Workspaces []string // of agents: the dispatcher writes there
-	Reads      []string // files elsewhere that are read, such as tokens
 }
 
 // setupFor adds to the options what the configuration asks for.
@@ -49,11 +48,6 @@ func setupFor(o Options, c *config.Config) (setup, error) {
 		// So a folder that was made since makes the unit stale.
 		if !a.Person && !slices.Contains(s.Workspaces, a.Workspace) && isMade(a.Workspace) {
 			s.Workspaces = append(s.Workspaces, a.Workspace)
-		}
-	}
-	for _, path := range []string{c.Slack.TokenFile, c.Gateway.TokenFile} {
-		if path != "" {
-			s.Reads = append(s.Reads, path)
 		}
 	}
 	return s, nil
@@ -147,14 +141,6 @@ func (s setup) files() ([]file, error) {
 	return all, nil
 }
 
-// PrivateTmp reports whether a /tmp of its own would hide nothing that a service
-// needs.
-func (v service) PrivateTmp() bool {
-	return !slices.ContainsFunc(slices.Concat([]string{v.Dir, v.LogDir, v.Bin}, v.Writes, v.Reads), func(path string) bool {
-		return path == "/tmp" || path == "/var/tmp" || strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/")
-	})
-}
-
 // check refuses what the files of the manager cannot hold.
 func (s setup) check() error {
 	kind := "a unit"
@@ -163,7 +149,7 @@ func (s setup) check() error {
 	} else if strings.ContainsAny(s.Bin, `"'\`) {
 		return fmt.Errorf("systemd starts nothing from the folder %q: it holds a quote or a backslash", s.Bin)
 	}
-	for _, path := range slices.Concat([]string{s.Dir, s.LogDir, s.Bin, s.Home, s.Path}, s.Workspaces, s.Reads) {
+	for _, path := range slices.Concat([]string{s.Dir, s.LogDir, s.Bin, s.Home, s.Path}, s.Workspaces) {
 		if !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl) {
 			return fmt.Errorf("%q cannot stand in %s: it holds control characters, or is not UTF-8", path, kind)
 		}

@@ -123,24 +123,6 @@ func TestUnitsOfStartedAgents(t *testing.T) {
 	}
 }
 
-func TestPrivateTmp(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*setup){
-		"data":      func(c *setup) { c.Dir = "/tmp/otm" },
-		"logs":      func(c *setup) { c.LogDir = "/var/tmp" },
-		"programs":  func(c *setup) { c.Bin = "/tmp/bin" },
-		"workspace": func(c *setup) { c.Workspaces = []string{"/tmp/ws"} },
-		"token":     func(c *setup) { c.Reads = []string{"/tmp/token"} },
-		"":          func(c *setup) { c.Dir = "/tmpfs/otm" },
-	} {
-		c := units()
-		change(&c)
-		if got := strings.Contains(renderUnits(t, c)["otm-dispatcher.service"], "PrivateTmp=yes"); got != (name == "") {
-			t.Errorf("with %q in /tmp, PrivateTmp is %v", name, got)
-		}
-	}
-}
-
 // analyze finds systemd-analyze. CI sets OTM_TEST_SYSTEMD=must.
 func analyze(t *testing.T) string {
 	t.Helper()
