@@ -92,8 +92,6 @@ type archived struct {
 	Rows  int            `json:"rows"` // rows of these tasks, steps included
 	Done  bool           `json:"done"` // false: nothing was changed
 	Left  int            `json:"left"` // deleted rows that the board still shows
-	// Review counts the tasks at agent_done: they stay until a person reviews them.
-	Review int `json:"review"`
 	// Unread are tasks that stay because their record cannot be read.
 	Unread []pipeline.TaskID `json:"unread,omitempty"`
 	Room   boardStatus       `json:"room"` // the board afterwards
@@ -165,7 +163,7 @@ func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted
 // find returns the tasks to archive in the order of their ids, and counts the rows.
 func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []finished {
 	walk := b.WalkAt().UTC()
-	report.Left, report.Review, report.Unread, report.Room = 0, 0, nil, boardStatus{WalkAt: &walk}
+	report.Left, report.Unread, report.Room = 0, nil, boardStatus{WalkAt: &walk}
 	var found []finished
 	for row := range b.Rows() {
 		report.Room.Rows++
@@ -173,8 +171,6 @@ func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]b
 		case deleted[row.ID]:
 			report.Left++
 		case row.Parent != "":
-		case row.CurrentStatus() == pipeline.AgentDone:
-			report.Review++
 		case row.Task() == 0 || row.Odd || row.CurrentStatus() != pipeline.Done && row.CurrentStatus() != pipeline.Cancelled:
 		default:
 			rec, err := recordOf(a.home.Store, row.Task())
@@ -217,18 +213,7 @@ func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row, rec *pipeline.Reco
 	for _, s := range b.StepRows(row.ID) {
 		e.Steps = append(e.Steps, *s)
 	}
-	if rec != nil {
-		slices.SortStableFunc(e.Steps, func(x, y pipeline.Row) int { return place(rec, &x) - place(rec, &y) })
-	}
-	return e
-}
-
-// place orders a task's steps: those that a person added come last.
-func place(rec *pipeline.Record, step *pipeline.Row) int {
-	if i := slices.IndexFunc(rec.Steps, func(s pipeline.StepRecord) bool { return s.RowID == step.ID }); i >= 0 {
-		return i
-	}
-	return len(rec.Steps)
+	return e // who shows the steps orders them by the record
 }
 
 // archive writes tasks into the history, marks their records, and deletes their
@@ -310,9 +295,6 @@ func (r *archived) print(s cli.Streams, now time.Time) error {
 		fmt.Fprintf(s.Out, "would archive %s with %s of %d; --yes does it\n", explain.Count(len(r.Tasks), "task", "tasks"), explain.Count(r.Rows, "row", "rows"), r.Room.Rows)
 	default:
 		fmt.Fprintf(s.Out, "archived %s with %s; the board has %d left\n", explain.Count(len(r.Tasks), "task", "tasks"), explain.Count(r.Rows, "row", "rows"), r.Room.Rows)
-	}
-	if r.Review > 0 {
-		s.Note("%s at agent_done on the board: review them, and set them to done there", explain.Count(r.Review, "task stays", "tasks stay"))
 	}
 	if r.Left > 0 {
 		s.Warn("the board still shows %d of the deleted rows: run it again in a minute", r.Left)

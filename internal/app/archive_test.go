@@ -273,15 +273,3 @@ func TestArchiveWaitsForAnUpdate(t *testing.T) {
 		t.Errorf("then: %+v, %v, %d rows", report, err, rowsLeft(t, b))
 	}
 }
-
-// TestArchivedStepsInOrder: as the task has them, and behind them what a person
-// added.
-func TestArchivedStepsInOrder(t *testing.T) {
-	t.Parallel()
-	rec := &pipeline.Record{Steps: []pipeline.StepRecord{{RowID: "RecA"}, {RowID: "RecB"}}}
-	for id, want := range map[string]int{"RecA": 0, "RecB": 1, "RecTyped": 2} {
-		if got := place(rec, &pipeline.Row{ID: id}); got != want {
-			t.Errorf("%s comes as %d, want %d", id, got, want)
-		}
-	}
-}

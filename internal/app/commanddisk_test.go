@@ -79,7 +79,7 @@ func newBusy(t *testing.T) *patient {
 	p.edit(rec.RowID, boardtest.SelectCell(p.b.Column(p, "Status", "select"), "done"))
 	p.must("otm-create", "--title", "Dropped", "--agent", "devdas")
 	p.must("otm-update", "--task-id", "2", "--result", "half of it")
-	id, err := newID(t.Context(), p.h.Store)
+	id, err := newTaskID(t.Context(), p.h.Store)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,7 +212,7 @@ func buildDispatcher(c *component, b pipeline.Board, stays bool) {
 	wakers, stopWakers := newWakers(h, c.log, stays)
 	d := &dispatch.Dispatcher{
 		Dir: h.Dir, MessageDir: messageDir(h), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: c.log, Now: h.Now,
-		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newID(ctx, h.Store) }, Drops: h.Store.Drops, Times: h.Config.Times,
+		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newTaskID(ctx, h.Store) }, Drops: h.Store.Drops, Times: h.Config.Times,
 		Unread:   func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h.Box, h.Now()), nil },
 		Answered: func() { slacklist.TouchChanged(h.Dir) },
 	}
@@ -229,8 +229,8 @@ func buildDispatcher(c *component, b pipeline.Board, stays bool) {
 	}
 }
 
-// newID takes the next id from the counter, durably.
-func newID(ctx context.Context, tasks *task.Store) (pipeline.TaskID, error) {
+// newTaskID takes the next id from the counter, durably.
+func newTaskID(ctx context.Context, tasks *task.Store) (pipeline.TaskID, error) {
 	counter, err := tasks.Counter(ctx)
 	if err != nil {
 		return 0, err

@@ -36,7 +36,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			}
 			want, ok := pipeline.ParseStatus(status)
 			if status != "" && !ok {
-				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(pipeline.Texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", nearStatus(status))
+				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(pipeline.Texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", cmp.Or(pipeline.Nearest(strings.ToLower(status), pipeline.Texts(pipeline.Statuses)), string(pipeline.InProgress)))
 			}
 			v, err := lookAround(c.Context(), h, fresh)
 			if err != nil {
@@ -73,26 +73,6 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 	c.Flags().StringVar(&status, "status", "", "only those in this state")
 	c.Flags().StringVar(&agent, "agent", "", "only those of this agent")
 	return c
-}
-
-// stateWords are what people and other tools call our states.
-var stateWords = map[string]pipeline.Status{
-	"backlog": pipeline.New, "queued": pipeline.New, "todo": pipeline.New, "unassigned": pipeline.New,
-	"ready": pipeline.Assigned, "waiting": pipeline.Assigned,
-	"deferred": pipeline.Pending, "later": pipeline.Pending, "paused": pipeline.Pending,
-	"active": pipeline.InProgress, "doing": pipeline.InProgress, "running": pipeline.InProgress, "started": pipeline.InProgress, "wip": pipeline.InProgress, "working": pipeline.InProgress,
-	"hold": pipeline.Blocked, "stuck": pipeline.Blocked,
-	"approval": pipeline.AgentDone, "review": pipeline.AgentDone, "toreview": pipeline.AgentDone, "inreview": pipeline.AgentDone,
-	"closed": pipeline.Done, "complete": pipeline.Done, "completed": pipeline.Done, "finished": pipeline.Done,
-	"error": pipeline.Failed, "canceled": pipeline.Cancelled,
-}
-
-// nearStatus is the state that a word most likely means, else in_progress.
-func nearStatus(word string) string {
-	if s := stateWords[pipeline.FoldName(word)]; s != "" {
-		return string(s)
-	}
-	return cmp.Or(pipeline.Nearest(strings.ToLower(word), pipeline.Texts(pipeline.Statuses)), string(pipeline.InProgress))
 }
 
 // taskJSON is one task as list and show print it.

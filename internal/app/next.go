@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/dispatch"
-	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/explain"
 	"otm/internal/patience"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -200,32 +200,19 @@ func noteOnItsWay(h *Home, snapshot func() (*slacklist.Snapshot, error), a *pipe
 		}
 	}
 	for _, row := range v.Tops() {
-		if isFor(h.Config.Agents, row, a) && isOnItsWay(h.Store, row) {
+		if isFor(h.Config.Agents, row, a) && isOnItsWay(v.OfRow(row)) {
 			n++
 		}
 	}
-	if n == 0 {
-		return
+	if n > 0 {
+		h.Note("%s on the way to %s: look again in a moment, or see otm why --all", explain.Count(n, "task is", "tasks are"), a.Name)
 	}
-	trouble := ""
-	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher} {
-		if f := v.Component(id).Brief(); f != nil {
-			trouble += "; " + f.Text(v.Now)
-		}
-	}
-	h.Note("%s on the way to %s: look again in a moment, or see otm why --all%s", explain.Count(n, "task is", "tasks are"), a.Name, trouble)
 }
 
-// isOnItsWay reports whether the task of a row was not handed out or not taken yet.
-func isOnItsWay(records *task.Store, row *pipeline.Row) bool {
-	switch row.CurrentStatus() {
-	case pipeline.New:
-		return true
-	case pipeline.Assigned:
-		rec, err := records.Load(row.Task())
-		return err == nil && rec.Dispatch != nil && rec.Dispatch.TakenAt == nil
-	}
-	return false
+// isOnItsWay reports whether a task was not handed out or not taken yet.
+func isOnItsWay(t *view.Task) bool {
+	return t.Status() == pipeline.New ||
+		t.Status() == pipeline.Assigned && t.Record != nil && t.Record.Dispatch != nil && t.Record.Dispatch.TakenAt == nil
 }
 
 // reportBegun drops the update that the task is in progress. If we crash

@@ -38,7 +38,7 @@ func newPageSource(h *Home, log *slog.Logger) *pageSource {
 		pageWriter{
 			people: h.board(log), store: h.Store, box: h.Box, agents: h.Config.Agents, now: h.Now, log: log,
 			putBack: func(ctx context.Context, name string, newID bool) error {
-				_, _, err := retryOne(ctx, h, name, retryAs{newID: newID})
+				_, _, err := retryOne(ctx, h, name, newID)
 				return err
 			},
 		},

@@ -23,13 +23,11 @@ import (
 // retryCommand is otm retry.
 func retryCommand(s cli.Streams) *cobra.Command {
 	var all, newID, asJSON bool
-	var from string
 	c := &cobra.Command{
 		Use:   "retry FILE...",
 		Short: "Put failed drops back into their inbox",
 		Long: `Put failed drops back into their inbox. --new-id gives a task a new id, if its
-own belongs to another task. --inbox names the inbox of a file that does not say
-from which it came.`,
+own belongs to another task.`,
 		Example: "  otm retry --all\n  otm retry --new-id 20260314T082019.000000000Z-….json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 && !all {
@@ -38,9 +36,6 @@ from which it came.`,
 			if len(args) > 0 && all {
 				return cli.Errorf(cli.Usage, "give either files or --all").Hint("otm retry --all")
 			}
-			if from != "" && !slices.Contains(inbox.Kinds, inbox.Kind(from)) {
-				return cli.Errorf(cli.Usage, "--inbox %q: it is new-tasks or task-updates", from).Hint("otm retry --help")
-			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
@@ -48,52 +43,18 @@ from which it came.`,
 			if err != nil {
 				return err
 			}
-			if err := refuseTaskIDs(h, args); err != nil {
-				return err
-			}
 			if all {
 				if args, err = h.Box.SettledNames(inbox.FailedDir); err != nil {
 					return err
 				}
 			}
-			return retry(c.Context(), h, args, retryAs{newID: newID, inbox: inbox.Kind(from), all: all}, asJSON)
+			return retry(c.Context(), h, args, newID, all, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all failed drops")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each file as one JSON array")
 	c.Flags().BoolVar(&newID, "new-id", false, "give each task a new id")
-	c.Flags().StringVar(&from, "inbox", "", "new-tasks or task-updates, for files that do not say from which they came")
 	return c
-}
-
-// refuseTaskIDs refuses a task's id in place of a file. The hint names the newest
-// failed file of that task, or asks why the task does not move.
-func refuseTaskIDs(h *Home, args []string) error {
-	for _, arg := range args {
-		id, err := pipeline.ParseTaskID(arg)
-		if err != nil {
-			continue
-		}
-		names, err := h.Box.SettledNames(inbox.FailedDir)
-		if err != nil {
-			return err
-		}
-		e := cli.Errorf(cli.Usage, "%s is a task: otm retry takes failed files", id)
-		for _, name := range slices.Backward(names) {
-			if f, err := h.Box.ReadSettled(inbox.FailedDir, name); err == nil && f.Object != nil && f.TaskID() == id {
-				return e.Hint("otm retry %s", safe.Quote(name))
-			}
-		}
-		return e.Hint("otm why %s", id)
-	}
-	return nil
-}
-
-// retryAs is how to put failed drops back.
-type retryAs struct {
-	newID bool       // with a new task id
-	inbox inbox.Kind // of files that do not say from which they came; "": they are refused
-	all   bool       // all there are: one that another retry has just taken is no error
 }
 
 // retried is the result of putting one file back.
@@ -104,40 +65,39 @@ type retried struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// retry puts the named files back. An error of one does not stop the others.
-func retry(ctx context.Context, h *Home, names []string, as retryAs, asJSON bool) error {
-	all := []retried{}
-	failed, unsaid := 0, false
+// retry puts the named files back; all says that they are all there were, so that
+// one which another retry has just taken is no error. An error of one does not stop
+// the others.
+func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool) error {
+	results := []retried{}
+	failed := 0
 	for _, name := range explainedOf(names) {
 		r := retried{File: filepath.Base(name)}
 		var err error
-		r.Inbox, r.Name, err = retryOne(ctx, h, r.File, as)
+		r.Inbox, r.Name, err = retryOne(ctx, h, r.File, newID)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && as.all:
+		case errors.Is(err, fs.ErrNotExist) && all:
 			continue
 		case errors.Is(err, fs.ErrNotExist):
 			err = errors.New("is not in failed/")
 		case errors.Is(err, inbox.ErrNoInbox):
-			unsaid = true
+			err = fmt.Errorf("%w: move it there by hand", err)
 		}
 		if err != nil {
 			failed++
 			r.Error = err.Error()
 		}
-		all = append(all, r)
+		results = append(results, r)
 	}
 	if asJSON {
-		if err := safe.EncodeJSON(h.Out, all); err != nil {
+		if err := safe.EncodeJSON(h.Out, results); err != nil {
 			return err
 		}
 	} else {
-		printRetried(h, all)
-		if unsaid {
-			fmt.Fprintln(h.Err, "otm: hint: otm retry --inbox new-tasks FILE, or --inbox task-updates")
-		}
+		printRetried(h, results)
 	}
 	switch {
-	case failed > 0 && failed == len(all):
+	case failed > 0 && failed == len(results):
 		return cli.Exit(cli.Failed)
 	case failed > 0:
 		return cli.Exit(cli.Partial)
@@ -177,17 +137,17 @@ const retryWait = 60 * time.Second
 
 // retryOne puts one file back, under a lock: two retries at once could deliver it
 // twice, with --new-id under two ids.
-func retryOne(ctx context.Context, h *Home, name string, as retryAs) (inbox.Kind, string, error) {
+func retryOne(ctx context.Context, h *Home, name string, newID bool) (inbox.Kind, string, error) {
 	l, err := lock.Acquire(ctx, h.lockPath("retry"), retryWait)
 	if err != nil {
 		return "", "", err
 	}
 	defer l.Release()
 	var edit func(*drop.Object) error
-	if as.newID {
+	if newID {
 		edit = func(o *drop.Object) error { return renumber(ctx, h, o) }
 	}
-	return h.Box.Retry(name, as.inbox, edit)
+	return h.Box.Retry(name, edit)
 }
 
 // renumber gives a create a new task id. It asks for another task then, so the
@@ -196,7 +156,7 @@ func renumber(ctx context.Context, h *Home, o *drop.Object) error {
 	if o.Get("title") == nil {
 		return errors.New("is an update: its task id is not its own to change")
 	}
-	id, err := newID(ctx, h.Store)
+	id, err := newTaskID(ctx, h.Store)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package app
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ func TestRetriesAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			if err := retry(t.Context(), h, names, retryAs{newID: true, all: true}, true); err != nil {
+			if err := retry(t.Context(), h, names, true, true, true); err != nil {
 				t.Error(err)
 			}
 		})
@@ -67,14 +66,11 @@ func TestRetrySaysWhatIsUnsaid(t *testing.T) {
 	var said strings.Builder
 	h.Err = &said
 	put(t, filepath.Join(h.Dir, inbox.FailedDir, "a.json"), "no JSON")
-	if err := retry(t.Context(), h, []string{"a.json"}, retryAs{}, false); err == nil || !strings.Contains(said.String(), "otm retry --inbox new-tasks") {
+	if err := retry(t.Context(), h, []string{"a.json"}, false, false, false); err == nil || !strings.Contains(said.String(), "does not say from which inbox it came: move it there by hand") {
 		t.Errorf("retry: %v, said:\n%s", err, said.String())
 	}
-	if err := retry(t.Context(), h, []string{"a.json"}, retryAs{inbox: inbox.TaskUpdates}, false); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(filepath.Join(h.Box.Dir(inbox.TaskUpdates), "a.json")); err != nil {
-		t.Error(err)
+	if !exists(filepath.Join(h.Dir, inbox.FailedDir, "a.json")) {
+		t.Error("it is not in failed/ any more")
 	}
 }
 

@@ -78,7 +78,7 @@ func TestNewIDWhereTheDiskFails(t *testing.T) {
 	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 		var id pipeline.TaskID
 		refused, err := refuse(h.Dir, func() (err error) {
-			id, err = newID(t.Context(), h.Store)
+			id, err = newTaskID(t.Context(), h.Store)
 			return err
 		})
 		refused.Told(t, err, refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id")) // known from the lock
@@ -124,7 +124,7 @@ func TestCounterNotRaised(t *testing.T) {
 	if log := look(); log != "" || b.Faults.Count("slackLists.items.list") != calls {
 		t.Errorf("the next look: logged %s, %d calls", log, b.Faults.Count("slackLists.items.list")-calls)
 	}
-	if id, err := newID(t.Context(), h.Store); err != nil || id != 42 {
+	if id, err := newTaskID(t.Context(), h.Store); err != nil || id != 42 {
 		t.Errorf("the next id is %v, %v", id, err)
 	}
 }

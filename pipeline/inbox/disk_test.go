@@ -52,7 +52,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 		return func(t *testing.T, b *Box) (func() error, string) {
 			failed(t, b, NewTasks, "a.json", text)
 			return func() error {
-				_, _, err := b.Retry("a.json", "", edit)
+				_, _, err := b.Retry("a.json", edit)
 				if errors.Is(err, fs.ErrNotExist) {
 					return nil // it is back already
 				}

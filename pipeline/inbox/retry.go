@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,16 +128,15 @@ var ErrNoInbox = errors.New("does not say from which inbox it came")
 
 // Retry puts a failed drop back into its inbox, under its name or, if that is
 // taken, the next one. edit may change it before; nil leaves it as it is.
-// unsaid is the inbox of a file that does not say from which it came; if it is
-// "" too, the error matches ErrNoInbox. If there is no such file, or the name
-// cannot be one, the error matches fs.ErrNotExist. One process at a time may
-// call Retry.
+// The error matches ErrNoInbox if the file does not say from which inbox it came,
+// and fs.ErrNotExist if there is no such file, or the name cannot be one. One
+// process at a time may call Retry.
 //
 // What edit changed is durable in the failed file before it is delivered, and
 // edit is not called again. If we crash after the delivery, the drop stands in
 // both places, and counts as failed until the next Retry, which does not deliver
 // it twice while it waits; after that its ids show that it came before.
-func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Kind, string, error) {
+func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, error) {
 	if !canBeSettled(name) {
 		return "", "", fs.ErrNotExist
 	}
@@ -147,7 +145,7 @@ func (b *Box) Retry(name string, unsaid Kind, edit func(*drop.Object) error) (Ki
 	if err != nil {
 		return "", "", err
 	}
-	kind := cmp.Or(s.Result.Inbox, unsaid)
+	kind := s.Result.Inbox
 	if kind != NewTasks && kind != TaskUpdates {
 		return "", "", fmt.Errorf("failed file %q %w", name, ErrNoInbox)
 	}

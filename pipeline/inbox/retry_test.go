@@ -28,7 +28,7 @@ func TestRetry(t *testing.T) {
 	for _, kind := range Kinds {
 		b := box(t)
 		failed(t, b, kind, "a.json", `{"taskId":"T-00035","x":[ 1 ]}`)
-		got, name, err := b.Retry("a.json", "", nil)
+		got, name, err := b.Retry("a.json", nil)
 		if got != kind || name != "a.json" || err != nil {
 			t.Fatalf("Retry = %s, %q, %v; want %s", got, name, err, kind)
 		}
@@ -51,10 +51,8 @@ func TestRetryOfNoName(t *testing.T) {
 	for _, name := range []string{
 		"", ".", "..", ".retry", "a", "a.json.error.json", "../processed", "new-tasks", ".a.json", "a\x00.json", strings.Repeat("a", 300) + ".json",
 	} {
-		for _, kind := range Kinds {
-			if _, _, err := b.Retry(name, kind, nil); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("Retry(%q): %v", name, err)
-			}
+		if _, _, err := b.Retry(name, nil); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Retry(%q): %v", name, err)
 		}
 	}
 	if got := names(t, filepath.Join(b.dir, FailedDir)); !reflect.DeepEqual(got, before) {
@@ -68,7 +66,7 @@ func TestRetryFindsTheNextName(t *testing.T) {
 		b := box(t)
 		failed(t, b, NewTasks, "a.json", text)
 		write(t, filepath.Join(b.Dir(NewTasks), "a.json"), "mine")
-		_, name, err := b.Retry("a.json", "", nil)
+		_, name, err := b.Retry("a.json", nil)
 		if name != "a-2.json" || err != nil {
 			t.Errorf("%s: Retry under a taken name = %q, %v; want a-2.json", text, name, err)
 		}
@@ -91,7 +89,7 @@ func TestRetryOfNoJSON(t *testing.T) {
 	if err := os.Remove(b.Dir(NewTasks)); err != nil {
 		t.Fatal(err)
 	}
-	kind, name, err := b.Retry("a.json", "", func(*drop.Object) error { t.Error("edit was called"); return nil })
+	kind, name, err := b.Retry("a.json", func(*drop.Object) error { t.Error("edit was called"); return nil })
 	if kind != NewTasks || name != "a.json" || err != nil {
 		t.Fatalf("Retry = %s, %q, %v", kind, name, err)
 	}
@@ -108,13 +106,13 @@ func TestRetryEdits(t *testing.T) {
 	b := box(t)
 	failed(t, b, NewTasks, "a.json", `{"taskId":"T-00035"}`)
 	refuse := errors.New("no")
-	if _, _, err := b.Retry("a.json", "", func(*drop.Object) error { return refuse }); !errors.Is(err, refuse) {
+	if _, _, err := b.Retry("a.json", func(*drop.Object) error { return refuse }); !errors.Is(err, refuse) {
 		t.Errorf("Retry with an edit that fails: %v, want its error", err)
 	}
 	if !isSettled(t, b, FailedDir, "a.json") || waits(t, b, NewTasks, "a.json") {
 		t.Error("an edit that failed moved the file")
 	}
-	if _, _, err := b.Retry("a.json", "", func(o *drop.Object) error { return o.Set("taskId", "T-00036") }); err != nil {
+	if _, _, err := b.Retry("a.json", func(o *drop.Object) error { return o.Set("taskId", "T-00036") }); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := read(t, filepath.Join(b.Dir(NewTasks), "a.json")), "{\n  \"taskId\": \"T-00036\"\n}\n"; got != want {
@@ -137,7 +135,7 @@ func TestRetrySurvivesACrash(t *testing.T) {
 					asked++
 					return o.Set("taskId", fmt.Sprintf("T-1000%d", asked))
 				}
-				if !crashAt(t, point, nth, func() { b.Retry("a.json", "", renumber) }) {
+				if !crashAt(t, point, nth, func() { b.Retry("a.json", renumber) }) {
 					break
 				}
 				reached++
@@ -151,7 +149,7 @@ func TestRetrySurvivesACrash(t *testing.T) {
 						t.Errorf("%s: ReadSettled = %+v, %v", at, s, err)
 					}
 				}
-				_, name, err := Open(b.dir).Retry("a.json", "", renumber)
+				_, name, err := Open(b.dir).Retry("a.json", renumber)
 				if gone := errors.Is(err, fs.ErrNotExist); gone && !delivered || !gone && (name != "a.json" || err != nil) {
 					t.Errorf("%s: Retry = %q, %v", at, name, err)
 				}
@@ -194,14 +192,14 @@ func TestRetryBesideTheInjector(t *testing.T) {
 			}
 			sweep(t, b, NewTasks)
 		})
-		if _, _, err := b.Retry("a.json", "", nil); err != nil {
+		if _, _, err := b.Retry("a.json", nil); err != nil {
 			t.Fatal(err)
 		}
 		s, err := b.ReadSettled(FailedDir, again)
 		if err != nil || s.Result.Inbox != NewTasks || !isSettled(t, b, FailedDir, again) {
 			t.Errorf("%s: ReadSettled of what failed again = %+v, %v", point, s, err)
 		}
-		if _, _, err := b.Retry(again, "", nil); err != nil {
+		if _, _, err := b.Retry(again, nil); err != nil {
 			t.Errorf("%s: Retry once more: %v", point, err)
 		}
 	}
@@ -217,14 +215,11 @@ func TestRetryOfWhatDoesNotSay(t *testing.T) {
 		if err := os.Remove(filepath.Join(b.dir, FailedDir, "a.json.error.json")); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := b.Retry("a.json", "", nil); !errors.Is(err, ErrNoInbox) {
+		if _, _, err := b.Retry("a.json", nil); !errors.Is(err, ErrNoInbox) {
 			t.Errorf("%s: Retry: %v, want ErrNoInbox", text, err)
 		}
-		if kind, name, err := b.Retry("a.json", NewTasks, nil); kind != NewTasks || name != "a.json" || err != nil {
-			t.Errorf("%s: Retry = %s, %q, %v", text, kind, name, err)
-		}
-		if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); got != text {
-			t.Errorf("%s: the inbox holds %q", text, got)
+		if got := read(t, filepath.Join(b.dir, FailedDir, "a.json")); got != text {
+			t.Errorf("%s: failed/ holds %q", text, got)
 		}
 	}
 }
@@ -235,10 +230,10 @@ func TestRetryLongName(t *testing.T) {
 	b := box(t)
 	name := strings.Repeat("ä", 125) + ".json"
 	failed(t, b, NewTasks, name, `{"id":"d1"}`)
-	if !crashAt(t, "retry.delivered", 1, func() { b.Retry(name, "", nil) }) {
+	if !crashAt(t, "retry.delivered", 1, func() { b.Retry(name, nil) }) {
 		t.Fatal("the point was not reached")
 	}
-	if _, got, err := b.Retry(name, "", nil); got != name || err != nil {
+	if _, got, err := b.Retry(name, nil); got != name || err != nil {
 		t.Errorf("Retry = %q, %v", got, err)
 	}
 }
@@ -249,7 +244,7 @@ func TestRetryKeepsTheReason(t *testing.T) {
 	b := box(t)
 	failed(t, b, NewTasks, "a.json", `{"id":"d1","taskId":"T-00035"}`)
 	renumber := func(o *drop.Object) error { return o.Set("taskId", "T-00036") }
-	if !crashAt(t, "retry.edited", 1, func() { b.Retry("a.json", "", renumber) }) {
+	if !crashAt(t, "retry.edited", 1, func() { b.Retry("a.json", renumber) }) {
 		t.Fatal("the point was not reached")
 	}
 	s, err := b.ReadSettled(FailedDir, "a.json")
@@ -261,7 +256,7 @@ func TestRetryKeepsTheReason(t *testing.T) {
 func TestRetryRefuses(t *testing.T) {
 	t.Parallel()
 	b := box(t)
-	if _, _, err := b.Retry("none.json", "", nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := b.Retry("none.json", nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Retry of no file: %v, want fs.ErrNotExist", err)
 	}
 	if err := os.MkdirAll(filepath.Join(b.dir, FailedDir), 0o700); err != nil {
@@ -270,7 +265,7 @@ func TestRetryRefuses(t *testing.T) {
 	write(t, filepath.Join(b.dir, FailedDir, "foreign.json"), `{"a":1}`)
 	write(t, filepath.Join(b.dir, FailedDir, "odd.json"), `{"_result":{"inbox":"../x"}}`)
 	for _, name := range []string{"foreign.json", "odd.json"} {
-		if _, _, err := b.Retry(name, "", nil); err == nil {
+		if _, _, err := b.Retry(name, nil); err == nil {
 			t.Errorf("Retry(%q) gave no error, though nothing says from which inbox it came", name)
 		}
 		if !isSettled(t, b, FailedDir, name) {
@@ -322,11 +317,11 @@ func onlyOurResultCounts(t *testing.T, evil string, told bool) {
 	}
 	check("failed")
 	for _, point := range []string{"retry.explanation"} {
-		if !crashAt(t, point, 1, func() { b.Retry("a.json", "", nil) }) {
+		if !crashAt(t, point, 1, func() { b.Retry("a.json", nil) }) {
 			t.Fatalf("%s was not reached", point)
 		}
 		check(point)
-		if kind, _, err := b.Retry("a.json", "", nil); kind != NewTasks || err != nil {
+		if kind, _, err := b.Retry("a.json", nil); kind != NewTasks || err != nil {
 			t.Errorf("%s: Retry = %s, %v", point, kind, err)
 		}
 		if got := read(t, filepath.Join(b.Dir(NewTasks), "a.json")); got != evil {
@@ -343,7 +338,7 @@ func onlyOurResultCounts(t *testing.T, evil string, told bool) {
 	if err := os.Remove(filepath.Join(b.dir, FailedDir, "a.json"+ExplainSuffix)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.Retry("a.json", "", nil); !errors.Is(err, ErrNoInbox) {
+	if _, _, err := b.Retry("a.json", nil); !errors.Is(err, ErrNoInbox) {
 		t.Errorf("Retry without an explanation: %v", err)
 	}
 	write(t, filepath.Join(b.dir, FailedDir, "a.json"+ExplainSuffix), "{")
@@ -357,7 +352,7 @@ func onlyOurResultCounts(t *testing.T, evil string, told bool) {
 func TestC30ExplanationLeftAside(t *testing.T) {
 	b := box(t)
 	failed(t, b, NewTasks, "a.json", "no JSON")
-	if !crashAt(t, "retry.moved", 1, func() { b.Retry("a.json", "", nil) }) {
+	if !crashAt(t, "retry.moved", 1, func() { b.Retry("a.json", nil) }) {
 		t.Fatal("retry.moved was not reached")
 	}
 	if err := os.Remove(filepath.Join(b.Dir(NewTasks), "a.json")); err != nil {

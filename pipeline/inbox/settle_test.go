@@ -383,7 +383,7 @@ func TestSettleGrown(t *testing.T) {
 	if r, settled, err := b.Find(NewTasks, "a.json", data); !settled || err != nil || r.Error != "why" {
 		t.Errorf("Find = %+v, %v, %v", r, settled, err)
 	}
-	if _, _, err := b.Retry("a.json", "", nil); err != nil {
+	if _, _, err := b.Retry("a.json", nil); err != nil {
 		t.Errorf("Retry: %v", err)
 	}
 }

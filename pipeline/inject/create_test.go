@@ -715,7 +715,7 @@ func TestRefused(t *testing.T) {
 	}
 	// Sent again, they are made, and finished.
 	for _, name := range []string{bad, step} {
-		if _, _, err := w.box.Retry(name, "", nil); err != nil {
+		if _, _, err := w.box.Retry(name, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -545,7 +545,7 @@ func TestRefusedUpdateIsDecidedAnew(t *testing.T) {
 		t.Errorf("reporting %+v, last event %+v", rec.Reporting, last)
 	}
 	w.person(w.steps(1)[0].ID, boardtest.SelectCell(w.Column(t, "Status", "select"), "done"))
-	if _, _, err := w.box.Retry(name, "", nil); err != nil {
+	if _, _, err := w.box.Retry(name, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(time.Minute)

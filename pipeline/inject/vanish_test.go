@@ -130,7 +130,7 @@ func TestRebuiltRecordLacksSteps(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.box.Retry(file, "", nil); err != nil {
+	if _, _, err := w.box.Retry(file, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.sweepTo(1, 0, 0)
