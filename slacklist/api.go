@@ -47,13 +47,6 @@ func newAPI(o *Options) *api {
 	}
 }
 
-// as returns the api for calls with another token.
-func (a *api) as(token string) *api {
-	other := *a
-	other.token = token
-	return &other
-}
-
 // noRedirect keeps calls from other hosts.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
@@ -114,8 +107,11 @@ func (a *api) call(ctx context.Context, method string, form url.Values) (*answer
 	req.Header.Set("User-Agent", UserAgent)
 	resp, err := a.client.Do(req)
 	if err != nil {
-		if err = plainTransport(err); isDialError(err) {
-			return nil, notSent(err)
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			err = u.Err // without the URL
+		}
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+			return nil, notSent(err) // the connection was never made
 		}
 		return nil, unsure(method, "", err)
 	}
@@ -179,25 +175,6 @@ func (a *api) harmless(s string) string {
 		s = strings.ReplaceAll(s, a.token, "[token]")
 	}
 	return strings.ToValidUTF8(s[:min(len(s), maxForeign)], "")
-}
-
-// isDialError reports whether the connection was never made.
-func isDialError(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
-
-// plainTransport takes the URL out of the error.
-func plainTransport(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op
-	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // retryAfter reads the header, in whole seconds. If it is missing or odd, the

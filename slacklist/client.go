@@ -96,7 +96,9 @@ func New(o Options) *Client {
 	}
 	maps.Copy(c.columns, o.Columns)
 	if c.updates = c.api; o.As != nil {
-		c.updates = c.api.as(o.As.Token)
+		other := *c.api
+		other.token = o.As.Token
+		c.updates = &other
 	}
 	return c
 }

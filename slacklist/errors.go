@@ -69,9 +69,6 @@ func classify(method, code string) *pipeline.BoardError {
 	return e
 }
 
-// isSchemaCode reports whether the board refuses a column, an option or a person.
-func isSchemaCode(e *pipeline.BoardError) bool { return slices.Contains(schemaCodes, e.Code) }
-
 // isGone reports whether the row of the call does not exist.
 func isGone(err error) bool {
 	var e *pipeline.BoardError

@@ -59,7 +59,8 @@ func (s *schemas) take(list *wireList) error {
 // schema says: people rename and rebuild them.
 func (s *schemas) retry(ctx context.Context, cells []pipeline.Cell, write func() error) error {
 	err := write()
-	if !isSchemaTrouble(err) {
+	refused := schemaRefusal(err)
+	if refused == nil && !errors.As(err, new(*pipeline.MissingError)) {
 		return err
 	}
 	if !s.read {
@@ -67,18 +68,22 @@ func (s *schemas) retry(ctx context.Context, cells []pipeline.Cell, write func()
 			return err
 		}
 		err = write()
+		refused = schemaRefusal(err)
 	}
-	var refused *pipeline.BoardError
-	if errors.As(err, &refused) && isSchemaCode(refused) {
+	if refused != nil {
 		return s.refused(refused, cells)
 	}
 	return err
 }
 
-func isSchemaTrouble(err error) bool {
-	var missing *pipeline.MissingError
-	var refused *pipeline.BoardError
-	return errors.As(err, &missing) || errors.As(err, &refused) && isSchemaCode(refused)
+// schemaRefusal returns the refusal of a column, an option or a person in err;
+// nil if there is none.
+func schemaRefusal(err error) *pipeline.BoardError {
+	var e *pipeline.BoardError
+	if errors.As(err, &e) && slices.Contains(schemaCodes, e.Code) {
+		return e
+	}
+	return nil
 }
 
 // refused is the error if the board refuses a column, an option or a person

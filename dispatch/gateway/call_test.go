@@ -18,15 +18,6 @@ func TestHello(t *testing.T) {
 		if err != nil || hello.Version != p.Version || hello.Protocol != p.Protocol {
 			t.Fatalf("hello %+v, %v", hello, err)
 		}
-		if !newer(p) {
-			if hello.Scopes != nil {
-				t.Errorf("hello %+v", hello)
-			}
-			return
-		}
-		if !slices.Equal(hello.Scopes, []string{"operator.read", "operator.write"}) {
-			t.Errorf("hello %+v", hello)
-		}
 	})
 }
 

@@ -19,8 +19,7 @@ type channel interface {
 	Send(ctx context.Context, data []byte) error
 
 	// Receive returns the next frame. Some goroutine must always be in it, as
-	// it also answers pings. It returns a *closedError if the gateway closed
-	// the channel. The end of ctx ends the channel.
+	// it also answers pings. The end of ctx ends the channel.
 	Receive(ctx context.Context) ([]byte, error)
 
 	// Ping returns when the gateway has answered a ping.
@@ -28,16 +27,6 @@ type channel interface {
 
 	// Close says goodbye and waits a moment for the answer.
 	Close()
-}
-
-// A closedError is a close frame from the gateway.
-type closedError struct {
-	code   int
-	reason string
-}
-
-func (e *closedError) Error() string {
-	return fmt.Sprintf("closed by the gateway: %d %q", e.code, e.reason)
 }
 
 // Limits of a WebSocket to the gateway.
@@ -57,9 +46,8 @@ func (s socket) Send(ctx context.Context, data []byte) error {
 
 func (s socket) Receive(ctx context.Context) ([]byte, error) {
 	_, data, err := s.ws.Read(ctx)
-	var closed websocket.CloseError
-	if errors.As(err, &closed) {
-		return nil, &closedError{code: int(closed.Code), reason: closed.Reason}
+	if closed := (websocket.CloseError{}); errors.As(err, &closed) {
+		err = fmt.Errorf("closed by the gateway: %d %q", closed.Code, closed.Reason)
 	}
 	return data, err
 }

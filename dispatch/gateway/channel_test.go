@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +54,7 @@ func (p *pipe) Close() { p.close() }
 func newPipeConn(t *testing.T, heard func(End)) (*conn, *pipe) {
 	t.Helper()
 	ours, theirs := newPair()
-	cn := newConn(ours, Hello{}, slog.New(slog.DiscardHandler), heard)
+	cn := newConn(ours, Hello{}, heard)
 	go cn.read()
 	t.Cleanup(func() {
 		cn.end(errors.New("test over"))

@@ -108,7 +108,7 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 		ch.Close()
 		return nil, err
 	}
-	cn := newConn(ch, hello, c.cfg.Log, c.ended)
+	cn := newConn(ch, hello, c.ended)
 	c.wg.Go(cn.read)
 	c.wg.Go(func() {
 		cn.keepAlive(c.cfg.PingEvery, c.cfg.PingTimeout)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -19,7 +18,6 @@ var errNotTaken = errors.New("connection takes no more calls")
 // the call of each by its id.
 type conn struct {
 	ch    channel
-	log   *slog.Logger
 	hello Hello
 	ended func(End) // gets the ends of runs
 
@@ -36,16 +34,16 @@ type conn struct {
 
 // newConn returns a connection over a channel that has shaken hands. The caller
 // must run read on a goroutine.
-func newConn(ch channel, hello Hello, log *slog.Logger, ended func(End)) *conn {
+func newConn(ch channel, hello Hello, ended func(End)) *conn {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &conn{
-		ch: ch, hello: hello, log: log, ended: ended,
+		ch: ch, hello: hello, ended: ended,
 		ctx: ctx, cancel: cancel, done: make(chan struct{}),
 		pending: map[string]chan<- frame{},
 	}
 }
 
-// read hands out frames until the connection ends.
+// read hands out frames until the connection ends. It ignores what is no frame.
 func (cn *conn) read() {
 	defer close(cn.done)
 	defer cn.cancel()
@@ -55,12 +53,9 @@ func (cn *conn) read() {
 			cn.end(err)
 			return
 		}
-		f, err := parseFrame(data)
-		if err != nil {
-			cn.log.Debug("ignored frame", slog.Any("err", err))
-			continue
+		if f, ok := parseFrame(data); ok {
+			cn.handle(f)
 		}
-		cn.handle(f)
 	}
 }
 
@@ -92,16 +87,12 @@ func (cn *conn) answer(f frame) bool {
 // nothing was sent; otherwise the request may have been sent, and the error
 // matches errConnLost or is the cause of ctx.
 func (cn *conn) call(ctx context.Context, id, method string, params any) (frame, error) {
-	data, err := newRequest(id, method, params)
-	if err != nil {
-		return frame{}, fmt.Errorf("%w: %w", errNotTaken, err)
-	}
 	answer := make(chan frame, 1)
 	if !cn.register(id, answer) {
 		return frame{}, errNotTaken
 	}
 	defer cn.unregister(id)
-	if err := cn.ch.Send(cn.ctx, data); err != nil {
+	if err := cn.ch.Send(cn.ctx, newRequest(id, method, params)); err != nil {
 		cn.end(err)
 		return frame{}, cn.lost()
 	}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -17,8 +16,13 @@ type request struct {
 	Params any    `json:"params"`
 }
 
-func newRequest(id, method string, params any) ([]byte, error) {
-	return json.Marshal(request{Type: "req", ID: id, Method: method, Params: params})
+// newRequest encodes a request. Our parameters always encode.
+func newRequest(id, method string, params any) []byte {
+	data, err := json.Marshal(request{Type: "req", ID: id, Method: method, Params: params})
+	if err != nil {
+		panic(fmt.Sprintf("internal error: parameters of %s do not encode: %v", method, err))
+	}
+	return data
 }
 
 // frame is a frame from the gateway: a response or an event. Its user decodes
@@ -32,17 +36,11 @@ type frame struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// parseFrame refuses text that is not a JSON object, and one whose fields have
-// other types than above.
-func parseFrame(data []byte) (frame, error) {
-	var f frame
-	if err := json.Unmarshal(data, &f); err != nil {
-		return frame{}, fmt.Errorf("parse frame of %d bytes: %w", len(data), err)
-	}
-	if f.Type == "" {
-		return frame{}, errors.New("parse frame: no type")
-	}
-	return f, nil
+// parseFrame is not ok for text that is not a JSON object, and one whose fields
+// have other types than above.
+func parseFrame(data []byte) (f frame, ok bool) {
+	err := json.Unmarshal(data, &f)
+	return f, err == nil && f.Type != ""
 }
 
 // decode fills v with the fields of raw that fit. It skips unknown fields and

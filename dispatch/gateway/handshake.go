@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -12,15 +10,6 @@ import (
 type Hello struct {
 	Version  string // of the gateway, such as "2026.9.6"
 	Protocol int
-
-	// Scopes are what the connection may do; nil if the gateway does not say
-	// (2026.3.13).
-	Scopes []string
-}
-
-// MayWrite reports whether the connection may run agents, as far as known.
-func (h Hello) MayWrite() bool {
-	return h.Scopes == nil || slices.Contains(h.Scopes, scopeWrite) || slices.Contains(h.Scopes, "operator.admin")
 }
 
 // challenge is the gateway's first event.
@@ -41,20 +30,16 @@ func shakeHands(ctx context.Context, ch channel, d device, token, version string
 	}
 	first, err := receive(ctx, ch, func(f frame) bool { return f.Event == "connect.challenge" })
 	if err != nil {
-		return Hello{}, fmt.Errorf("wait for challenge: %w", closedEarly(err, redact))
+		return Hello{}, fmt.Errorf("wait for challenge: %w", err)
 	}
 	var c challenge
 	decode(first.Payload, &c)
-	request, err := newRequest("connect", "connect", d.connectParams(c, token, version))
-	if err == nil {
-		err = ch.Send(ctx, request)
-	}
-	if err != nil {
+	if err := ch.Send(ctx, newRequest("connect", "connect", d.connectParams(c, token, version))); err != nil {
 		return Hello{}, fmt.Errorf("send connect: %w", err)
 	}
 	f, err := receive(ctx, ch, func(f frame) bool { return f.Type == "res" && f.ID == "connect" })
 	if err != nil {
-		return Hello{}, fmt.Errorf("wait for hello: %w", closedEarly(err, redact))
+		return Hello{}, fmt.Errorf("wait for hello: %s", redact(err.Error()))
 	}
 	if !f.OK {
 		r := f.refusal()
@@ -71,40 +56,17 @@ func receive(ctx context.Context, ch channel, wanted func(frame) bool) (frame, e
 		if err != nil {
 			return frame{}, err
 		}
-		if f, err := parseFrame(data); err == nil && wanted(f) {
+		if f, ok := parseFrame(data); ok && wanted(f) {
 			return f, nil
 		}
 	}
 }
 
-// closedEarly judges the end of a connection before hello-ok. 1008 and 1002 are
-// verdicts on what we sent. 1000 without a reason is the gateway's handshake
-// limit on a busy machine; with any other code it is starting or going down.
-func closedEarly(err error, redact func(string) string) error {
-	var closed *closedError
-	if !errors.As(err, &closed) {
-		return err
-	}
-	reason := redact(closed.reason)
-	switch closed.code {
-	case 1008:
-		return &Error{Reason: ReasonRefused, Message: reason}
-	case 1002:
-		return &Error{Reason: ReasonProtocol, Message: reason}
-	}
-	return &closedError{code: closed.code, reason: reason}
-}
-
 func parseHello(f frame) Hello {
 	var p struct {
-		Protocol int `json:"protocol"`
-		Server   struct {
-			Version string `json:"version"`
-		} `json:"server"`
-		Auth struct {
-			Scopes []string `json:"scopes"`
-		} `json:"auth"`
+		Protocol int
+		Server   struct{ Version string }
 	}
 	decode(f.Payload, &p)
-	return Hello{Version: p.Server.Version, Protocol: p.Protocol, Scopes: p.Auth.Scopes}
+	return Hello{Version: p.Server.Version, Protocol: p.Protocol}
 }

@@ -43,6 +43,7 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 		"starting, 1013":    gatewaytest.DialStarting(),
 		"handshake limit":   gatewaytest.DialStall(), // 1000 without a reason
 		"1000":              gatewaytest.DialCut(1000, ""),
+		"1008 unexplained":  gatewaytest.DialCut(1008, "invalid request frame"),
 		"1001":              gatewaytest.DialCut(1001, ""),
 		"EOF, 1006":         gatewaytest.DialCut(gatewaytest.CutEOF, ""),
 		"reset after hello": gatewaytest.DialCut(gatewaytest.CutReset, ""),

@@ -66,9 +66,6 @@ func (c *Client) ask(ctx context.Context, p runParams) error {
 	if err != nil {
 		return err
 	}
-	if !cn.hello.MayWrite() {
-		return &Error{Reason: ReasonScope, Message: "connected without " + scopeWrite}
-	}
 	f, err := c.send(ctx, cn, c.nextID()+requestSep+p.IdempotencyKey, "agent", p)
 	if err != nil {
 		return err

@@ -36,7 +36,6 @@ var (
 	CommandPlain    = code("command_not_executable", Fail, "the command of {agent} cannot be started: {path} is not executable", "chmod +x {path:sh}")
 	CommandMissing  = code("command_missing", Fail, "the command of {agent} cannot be started: {error}", "install it, or name it by its path in agents.{agent}.command of otm.toml")
 	GatewayBad      = code("gateway_bad", Fail, "{url}: {error}", "{hint}")
-	GatewayNoWrite  = code("gateway_no_write", Fail, "the token may not run agents", "use a token that is allowed operator.write")
 	GatewayOK       = code("gateway_ok", OK, "{url}, version {version}", "")
 	GatewayNoList   = code("gateway_no_agents", Warn, "its agents are not known: {error}", "openclaw agents list")
 	GatewayNoAgent  = code("gateway_no_agent", Fail, "it knows no agent {name:quoted}; it has {names}", "{hint}")
