@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // DefaultStep is the step of a task that was created without any: without a
@@ -74,6 +75,9 @@ func Nearest(word string, known []string) string {
 	want, nearest := []rune(strings.ToLower(word)), ""
 	best, tie := min(len(want)/3, 2)+1, false
 	for _, k := range known {
+		if n := utf8.RuneCountInString(k); max(n-len(want), len(want)-n) > best {
+			continue // so far in any case
+		}
 		switch d := distance(want, []rune(strings.ToLower(k))); {
 		case d < best:
 			nearest, best, tie = k, d, false

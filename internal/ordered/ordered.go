@@ -20,16 +20,14 @@ type Member struct {
 	Value json.RawMessage // as it was written
 }
 
-// NotObjectError says that JSON text holds something else than an object.
-type NotObjectError struct{ Start json.Token }
-
-func (e *NotObjectError) Error() string { return "not a JSON object" }
+// ErrNoObject says that JSON text holds something else than an object.
+var ErrNoObject = errors.New("not a JSON object")
 
 // ErrMore says that something follows the object.
 var ErrMore = errors.New("something follows the JSON object")
 
-// Parse reads one object and nothing else. The error is a *NotObjectError,
-// ErrMore, or one of encoding/json.
+// Parse reads one object and nothing else. The error matches ErrNoObject or
+// ErrMore, or is one of encoding/json.
 func Parse(data []byte) (Object, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	start, err := dec.Token()
@@ -37,7 +35,7 @@ func Parse(data []byte) (Object, error) {
 		return nil, err
 	}
 	if start != json.Delim('{') {
-		return nil, &NotObjectError{start}
+		return nil, ErrNoObject
 	}
 	var o Object
 	for dec.More() {
@@ -48,7 +46,7 @@ func Parse(data []byte) (Object, error) {
 		}
 		key, ok := t.(string)
 		if !ok {
-			return nil, &NotObjectError{t}
+			return nil, ErrNoObject
 		}
 		name := data[before:dec.InputOffset()] // with the comma and white space before the key
 		m := Member{Key: key, Name: name[bytes.IndexByte(name, '"'):]}

@@ -205,7 +205,7 @@ func TestCreateFromAllOrNone(t *testing.T) {
 	}, "\n")
 	p.create("--from", "-").refused(t, 64,
 		"otm: error: line 3: title is missing", "otm: error: line 4: taskId is given by otm-create", "otm: error: line 5: file ends in the middle",
-		"otm: error: line 6: file holds a JSON array", `otm: error: line 7: agent "../x" is no name`, `otm: error: line 8: key "title" stands twice`,
+		"otm: error: line 6: file holds JSON that is no object", `otm: error: line 7: agent "../x" is no name`, `otm: error: line 8: key "title" stands twice`,
 		"otm: error: line 9: key is blank", "otm: error: line 11, column 1: not JSON", "otm: hint: nothing was written; mend these lines and run it again with all of them")
 	p.untouched()
 

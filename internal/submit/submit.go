@@ -108,22 +108,19 @@ func parseLines[T any](b *base, c *cobra.Command, example string, parse func([]b
 	for _, l := range lines {
 		v, err := parse(l.text)
 		if err != nil {
-			problems = append(problems, lineProblem(l.n, err))
+			var syntax *drop.SyntaxError
+			if errors.As(err, &syntax) && syntax.Line > 0 {
+				syntax.Line = l.n
+				problems = append(problems, syntax.Error())
+			} else {
+				problems = append(problems, fmt.Sprintf("line %d: %v", l.n, err))
+			}
 			continue
 		}
 		all = append(all, v)
 		b.numbers = append(b.numbers, l.n)
 	}
 	return all, problems, nil
-}
-
-// lineProblem says what is wrong with a line of --from.
-func lineProblem(n int, err error) string {
-	var syntax *drop.SyntaxError
-	if errors.As(err, &syntax) && syntax.Column > 0 {
-		return fmt.Sprintf("line %d, column %d: %s", n, syntax.Column, syntax.What)
-	}
-	return fmt.Sprintf("line %d: %v", n, err)
 }
 
 type numbered struct {

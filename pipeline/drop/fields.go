@@ -62,65 +62,27 @@ func (r *reader) text(field string, limit int) string {
 }
 
 // unknown lists the keys of an object that are not among the known ones and not
-// added by OTM itself, some of them if there are many.
+// added by OTM itself.
 func (o *Object) unknown(known []string) []string {
-	const most = 20
 	var keys []string
 	for _, m := range o.members {
-		k := m.Key
-		if !slices.Contains(known, k) && k != "_result" && k != "_skipped_duplicate" && len(keys) < most {
-			keys = append(keys, clip(k))
+		if !slices.Contains(known, m.Key) && m.Key != "_result" && m.Key != "_skipped_duplicate" {
+			keys = append(keys, m.Key)
 		}
 	}
 	return keys
 }
 
-// clip shortens the name of a key to what a message can hold.
-func clip(s string) string {
-	const most = 80
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
 // refuseUnknown refuses a key that no line may have, and names the one that was
 // probably meant.
 func (r *reader) refuseUnknown(known []string) {
-	for _, m := range r.object.members {
-		key := m.Key
-		if slices.Contains(known, key) || r.err != nil {
-			continue
+	for _, key := range r.object.unknown(known) {
+		reason := "is an unknown key: the keys are " + strings.Join(known, ", ")
+		if near := pipeline.Nearest(key, known); near != "" {
+			reason = fmt.Sprintf("is an unknown key: use %q", near)
 		}
-		e := &InvalidError{Field: clip(key), Reason: "is an unknown key: the keys are " + strings.Join(known, ", ")}
-		if meant := meantKey(key, known); meant != "" {
-			e.Reason = fmt.Sprintf("is an unknown key: use \"%s\"", meant)
-		}
-		r.fail(e)
+		r.fail(&InvalidError{Field: key, Reason: reason})
 	}
-}
-
-// otherWords are keys that other tools use, folded, for the keys of ours.
-var otherWords = map[string][]string{
-	"title": {"name", "summary", "subject", "task"}, "subtasks": {"steps", "step", "description", "body", "todo", "todos", "checklist", "substeps"},
-	"agent": {"assignee", "assignedto", "creator", "owner"}, "priority": {"prio", "urgency"}, "key": {"idempotencykey", "dedupkey"},
-	"taskId": {"id", "task", "taskid"}, "subtasksDone": {"subtaskdone", "stepsdone", "stepdone", "steps", "subtasks", "done"},
-	"reason": {"comment", "why", "message", "note"}, "result": {"comment", "output", "summary", "description"}, "status": {"state"},
-}
-
-// meantKey is the key that was probably meant; "" if none looks like it.
-func meantKey(key string, known []string) string {
-	folded := strings.NewReplacer("_", "", "-", "", " ", "").Replace(foldKey(key))
-	var meant []string
-	for _, k := range known {
-		if folded == foldKey(k) || slices.Contains(otherWords[k], folded) {
-			meant = append(meant, k)
-		}
-	}
-	if len(meant) > 0 {
-		return strings.Join(meant, `" or "`)
-	}
-	return pipeline.Nearest(folded, known)
 }
 
 // newReader refuses a key that differs from a known one only in case: ignoring it

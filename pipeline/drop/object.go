@@ -41,12 +41,11 @@ func ParseGrown(data []byte) (*Object, error) {
 		return nil, err
 	}
 	members, err := ordered.Parse(text)
-	var other *ordered.NotObjectError
 	switch {
 	case errors.Is(err, ordered.ErrMore):
 		return nil, &SyntaxError{Reason: "something follows the JSON object: one object a file"}
-	case errors.As(err, &other):
-		return nil, &SyntaxError{Reason: notAnObject(other.Start)}
+	case errors.Is(err, ordered.ErrNoObject):
+		return nil, &SyntaxError{Reason: "file holds JSON that is no object: write one object a file"}
 	case err != nil:
 		return nil, syntaxError(text, err)
 	}
@@ -114,37 +113,27 @@ func (o *Object) Size(without ...string) int {
 // SyntaxError is why bytes are not the JSON object of a drop. The file may still
 // be in the middle of being written.
 type SyntaxError struct {
-	Reason string // with the place, if it is known
-	Column int    // of what is wrong, from 1; 0: not known
-	What   string // is wrong at that place: Reason without the place
+	Reason       string
+	Line, Column int // of what is wrong, from 1; 0: not known
 }
 
-func (e *SyntaxError) Error() string { return e.Reason }
-
-// plainText removes the UTF-8 byte order mark, and refuses what no JSON parser can
-// explain.
-func plainText(data []byte) ([]byte, error) {
-	reason := ""
-	text := bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	trimmed := bytes.TrimSpace(text)
-	switch {
-	case len(trimmed) == 0:
-		reason = "file is empty"
-	case len(bytes.Trim(data, "\x00")) == 0:
-		reason = "file holds only NUL bytes: the machine of its writer crashed before the data was on disk"
-	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")), looksUTF16(data):
-		reason = "file is UTF-16: write it as UTF-8"
-	case bytes.IndexByte(data, 0) >= 0:
-		reason = fmt.Sprintf("file has a NUL byte at offset %d", bytes.IndexByte(data, 0))
-	case !utf8.Valid(text):
-		reason = fmt.Sprintf("file is not UTF-8: bad byte at offset %d", invalidAt(data))
-	case bytes.HasPrefix(trimmed, []byte("```")):
-		reason = "file is wrapped in a Markdown fence (```): write the bare JSON object"
-	case bytes.HasPrefix(trimmed, []byte("//")), bytes.HasPrefix(trimmed, []byte("/*")), bytes.HasPrefix(trimmed, []byte("#")):
-		reason = "file begins with a comment: JSON has none"
+func (e *SyntaxError) Error() string {
+	if e.Line == 0 {
+		return e.Reason
 	}
-	if reason != "" {
-		return nil, &SyntaxError{Reason: reason}
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
+}
+
+// plainText removes the UTF-8 byte order mark, and refuses other encodings.
+func plainText(data []byte) ([]byte, error) {
+	text := bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	switch {
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil, &SyntaxError{Reason: "file is empty"}
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")), looksUTF16(data):
+		return nil, &SyntaxError{Reason: "file is UTF-16: write it as UTF-8"}
+	case !utf8.Valid(text):
+		return nil, &SyntaxError{Reason: "file is not UTF-8"}
 	}
 	return text, nil
 }
@@ -155,31 +144,7 @@ func looksUTF16(data []byte) bool {
 	return len(data) >= 2 && (data[0] == '{' && data[1] == 0 || data[0] == 0 && data[1] == '{')
 }
 
-func invalidAt(data []byte) int {
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
-}
-
-func notAnObject(start json.Token) string {
-	switch start.(type) {
-	case json.Delim:
-		return "file holds a JSON array: write one object a file"
-	case string:
-		return "file holds a JSON string, not an object"
-	case nil:
-		return "file holds null, not an object"
-	default:
-		return fmt.Sprintf("file holds %v, not an object", start)
-	}
-}
-
-// syntaxError words what encoding/json found, with its line and column.
+// syntaxError words what encoding/json found, with its place.
 func syntaxError(text []byte, err error) error {
 	// A decoder that has read tokens counts its offsets without the blanks between
 	// them. Decoding the text at once gives the place.
@@ -193,29 +158,15 @@ func syntaxError(text []byte, err error) error {
 		return &SyntaxError{Reason: "file ends in the middle of the JSON object: it was cut off, or its writer has not finished"}
 	case !errors.As(err, &syntax):
 		return &SyntaxError{Reason: "not JSON: " + err.Error()}
-	case strings.Contains(syntax.Error(), "max depth"): // it has no type, and only words this
-		return &SyntaxError{Reason: "not JSON that can be read: nested more than 10000 levels deep"}
 	}
 	at := min(max(int(syntax.Offset)-1, 0), len(text)) // the byte that is wrong
 	before := text[:at]
-	line := 1 + bytes.Count(before, []byte("\n"))
-	column := 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-	what := unexpected(text[at:], syntax)
-	return &SyntaxError{Reason: fmt.Sprintf("line %d, column %d: %s", line, column, what), Column: column, What: what}
-}
-
-// unexpected says what stands at the place of a syntax error.
-func unexpected(rest []byte, err error) string {
-	r, _ := utf8.DecodeRune(rest)
-	switch {
-	case r == '/' || r == '#':
-		return "a comment: JSON has none"
-	case strings.ContainsRune("“”„‟«»‘’‚", r):
-		return fmt.Sprintf("not JSON: the typographic quote %c stands where JSON needs a straight one (\")", r)
-	case r == '\'':
-		return "not JSON: a single quote stands where JSON needs a double one (\")"
-	case r >= utf8.RuneSelf:
-		return fmt.Sprintf("not JSON: %q stands where JSON allows none", r)
+	what := syntax.Error()
+	if r, _ := utf8.DecodeRune(text[at:]); r >= utf8.RuneSelf { // encoding/json names its first byte
+		what = fmt.Sprintf("%q stands where JSON allows no such character", r)
 	}
-	return "not JSON: " + err.Error()
+	return &SyntaxError{
+		Reason: "not JSON: " + what, Line: 1 + bytes.Count(before, []byte("\n")),
+		Column: 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]),
+	}
 }

@@ -174,8 +174,7 @@ func TestParseUpdateLine(t *testing.T) {
 		{`{"status":"done"}`, defaults, "an update sets"},
 		// C14: a key that nobody reads would be lost without a word.
 		{`{"subtaskDone":["a"]}`, defaults, `use "subtasksDone"`},
-		{`{"comment":"a"}`, defaults, `use "reason" or "result"`},
-		{`{"task":"T-00001"}`, defaults, `use "taskId"`},
+		{`{"task_id":"T-00001"}`, defaults, `use "taskId"`},
 		{`{"x":1}`, defaults, "the keys are taskId, "},
 	} {
 		if _, err := ParseUpdateLine([]byte(tt.data), tt.with); !errors.As(err, new(*InvalidError)) || !strings.Contains(err.Error(), tt.reason) {

@@ -36,7 +36,7 @@ func TestForeignFiles(t *testing.T) {
 	}{
 		"empty.json":    {"", "file is empty", "empty.error.json"},
 		"half.json":     {`{"taskId":"T-00001","ti`, "cut off", "beside"},
-		"array.json":    {`[{"taskId":"T-00001"}]`, "JSON array", "beside"},
+		"array.json":    {`[{"taskId":"T-00001"}]`, "JSON that is no object", "beside"},
 		"utf16.json":    {"\xff\xfe{\x00", "UTF-16", "beside"},
 		"nul.json":      {"\x00\x00\x00\x00", "NUL", "beside"},
 		"fence.json":    {"```json\n{}\n```", "fence", "beside"},
