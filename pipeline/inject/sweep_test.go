@@ -38,8 +38,8 @@ func TestForeignFiles(t *testing.T) {
 		"half.json":     {`{"taskId":"T-00001","ti`, "cut off", "beside"},
 		"array.json":    {`[{"taskId":"T-00001"}]`, "JSON that is no object", "beside"},
 		"utf16.json":    {"\xff\xfe{\x00", "UTF-16", "beside"},
-		"nul.json":      {"\x00\x00\x00\x00", "NUL", "beside"},
-		"fence.json":    {"```json\n{}\n```", "fence", "beside"},
+		"nul.json":      {"\x00\x00\x00\x00", `not JSON: invalid character '\x00'`, "beside"},
+		"fence.json":    {"```json\n{}\n```", "not JSON: invalid character '`'", "beside"},
 		"deep.json":     {`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "not JSON", "beside"},
 		"large.json":    {`{"a":"` + strings.Repeat("x", 1<<20) + `"}`, "larger than", "beside"},
 		"twice.json":    {`{"taskId":"T-00001","title":"a","title":"b","agent":"devdas"}`, `key "title" stands twice`, "beside"}, // B23
