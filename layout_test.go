@@ -65,6 +65,7 @@ var owners = map[string]string{
 	"github.com/spf13/pflag":          "otm/internal",                 // comes with cobra
 	"github.com/ncruces/go-sqlite3":   "otm/internal/sqlite",          // durable settings and locks in one place
 	"github.com/pressly/goose/v3":     "otm/core/store",               // numbered migrations
+	"github.com/jackc/pgx/v5":         "otm/core/store",               // PostgreSQL
 }
 
 func TestOwners(t *testing.T) {

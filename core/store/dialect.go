@@ -1,13 +1,27 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	gooselock "github.com/pressly/goose/v3/lock"
 
+	"otm/internal/crash"
 	"otm/internal/lock"
 	"otm/internal/sqlite"
 )
@@ -28,6 +42,9 @@ const (
 	unsynced durability = false // the end of the process; a power failure may undo it
 )
 
+// migrator migrates with goose.
+type migrator func(goose.Dialect, *sql.DB, ...goose.ProviderOption) error
+
 // engine is a database: what SQLite and PostgreSQL do differently.
 type engine interface {
 	name() string // for errors
@@ -40,10 +57,10 @@ type engine interface {
 	// hasTable is a query for the number of tables of a name.
 	hasTable() string
 	// migrations gives fn what goose needs, while no other process migrates.
-	migrations(ctx context.Context, fn func(goose.Dialect, *sql.DB) error) error
+	migrations(ctx context.Context, fn migrator) error
 	// ddl translates the text of a migration.
 	ddl(text string) string
-	// backup writes a copy, and returns where it is.
+	// backup copies the tables of states, and returns where the copy is.
 	backup(ctx context.Context, stamp string) (string, error)
 	close() error
 }
@@ -73,7 +90,7 @@ func (e *sqliteEngine) hasTable() string {
 	return "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1"
 }
 
-func (e *sqliteEngine) migrations(ctx context.Context, fn func(goose.Dialect, *sql.DB) error) error {
+func (e *sqliteEngine) migrations(ctx context.Context, fn migrator) error {
 	l, err := lock.Acquire(ctx, filepath.Join(e.dir, "locks", "schema"), migrateWait)
 	if err != nil {
 		return err
@@ -94,3 +111,166 @@ func (e *sqliteEngine) backup(ctx context.Context, stamp string) (string, error)
 }
 
 func (e *sqliteEngine) close() error { return e.db.Close() }
+
+// postgres is PostgreSQL. Transactions run side by side: those of the same tasks wait
+// for each other by the locks of forUpdate, and all that have events by the row of the
+// counter.
+type postgres struct {
+	pool *sql.DB
+	host string
+}
+
+// Timeouts of PostgreSQL, so that no transaction of ours holds another up for long.
+const (
+	lockTimeout = "10s"
+	idleTimeout = "60s"
+	maxTries    = 20 // of a transaction that met another one
+)
+
+func openPostgres(url string, o Options) (*postgres, error) {
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	c.RuntimeParams["lock_timeout"] = lockTimeout
+	c.RuntimeParams["statement_timeout"] = idleTimeout
+	c.RuntimeParams["idle_in_transaction_session_timeout"] = idleTimeout
+	pool := stdlib.OpenDB(*c)
+	pool.SetMaxOpenConns(cmp.Or(o.Readers, 4) + 4)
+	pool.SetMaxIdleConns(4)
+	return &postgres{pool: pool, host: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database}, nil
+}
+
+func (e *postgres) name() string { return e.host }
+
+func (e *postgres) write(ctx context.Context, d durability, fn func(tx) error) error {
+	return withKind(e.retry(ctx, d, fn))
+}
+
+func (e *postgres) retry(ctx context.Context, d durability, fn func(tx) error) error {
+	for try := 1; ; try++ {
+		err := e.transact(ctx, nil, func(t tx) error {
+			if d == unsynced {
+				if _, err := t.Exec("SET LOCAL synchronous_commit = off"); err != nil {
+					return err
+				}
+			}
+			return fn(t)
+		})
+		if !isConcurrent(err) || try == maxTries {
+			return err
+		}
+		pause := time.Duration(rand.Int64N(int64(try) * int64(5*time.Millisecond)))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (e *postgres) read(ctx context.Context, fn func(tx) error) error {
+	return withKind(e.transact(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, fn))
+}
+
+func (e *postgres) transact(ctx context.Context, o *sql.TxOptions, fn func(tx) error) error {
+	t, err := e.pool.BeginTx(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback() // also if fn panics
+	if err := fn(postgresTx{ctx, t}); err != nil {
+		return err
+	}
+	// If we crash here, nothing has happened, or nobody has the answer.
+	crash.Point("store.commit")
+	return t.Commit()
+}
+
+// isConcurrent reports whether a transaction failed because of another one, and may
+// succeed when it runs again.
+func isConcurrent(err error) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		switch e.Code { // https://www.postgresql.org/docs/15/errcodes-appendix.html
+		case "40001", "40P01", "23505": // serialization failure, deadlock, both inserted the same row
+			return true
+		}
+	}
+	return errors.Is(err, errConcurrent)
+}
+
+// withKind gives an error of PostgreSQL its kind, as internal/sqlite does.
+func withKind(err error) error {
+	var e *pgconn.PgError
+	var connect *pgconn.ConnectError
+	var network net.Error
+	var kind error
+	switch {
+	case errors.As(err, &e):
+		switch e.Code {
+		case "55P03", "57014", "53300": // no lock in time, statement timeout, too many connections
+			kind = sqlite.ErrBusy
+		case "53100":
+			kind = sqlite.ErrFull
+		case "57P01", "57P02", "57P03", "25P03": // it stops, or starts, or ended our session
+			kind = ErrAway
+		case "XX001", "XX002":
+			kind = sqlite.ErrCorrupt
+		}
+	case errors.As(err, &connect), errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn):
+		kind = ErrAway
+	}
+	if kind == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}
+
+func (e *postgres) forUpdate() string { return " FOR UPDATE" }
+
+func (e *postgres) hasTable() string {
+	return "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = $1"
+}
+
+func (e *postgres) migrations(_ context.Context, fn migrator) error {
+	locker, err := gooselock.NewPostgresSessionLocker(gooselock.WithLockTimeout(1, uint64(migrateWait/time.Second)))
+	if err != nil {
+		return err
+	}
+	return fn(goose.DialectPostgres, e.pool, goose.WithSessionLocker(locker))
+}
+
+func (e *postgres) ddl(text string) string { return text }
+
+func (e *postgres) backup(ctx context.Context, stamp string) (string, error) {
+	suffix := "_before_" + strings.ReplaceAll(stamp, "-", "_")
+	return "the tables whose names end with " + suffix, e.write(ctx, synced, func(t tx) error {
+		for _, table := range []string{"tasks", "agents", "wakes"} {
+			if _, err := t.Exec("CREATE TABLE " + table + suffix + " AS TABLE " + table); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (e *postgres) close() error { return e.pool.Close() }
+
+// postgresTx runs statements of one transaction.
+type postgresTx struct {
+	ctx context.Context
+	tx  *sql.Tx
+}
+
+func (t postgresTx) Exec(query string, args ...any) (sql.Result, error) {
+	return t.tx.ExecContext(t.ctx, query, args...)
+}
+
+func (t postgresTx) Query(query string, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(t.ctx, query, args...)
+}
+
+func (t postgresTx) QueryRow(query string, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(t.ctx, query, args...)
+}

@@ -40,6 +40,7 @@ type work struct {
 	lock   string                         // ends the queries of states
 	now    time.Time                      // the latest time of a command
 	before map[pipeline.TaskID]*core.Task // as they were; a missing one did not exist
+	known  map[string]bool                // the agents that had a state
 	state  core.State                     // as it is
 	events []core.Event                   // of all commands
 	done   map[string]core.Done           // the commands that are carried out now, by id
@@ -48,7 +49,7 @@ type work struct {
 // load reads the states that the commands concern, in an order that all transactions
 // share, so that no two wait for each other.
 func (w *work) load(commands []core.Command) error {
-	w.before, w.done = map[pipeline.TaskID]*core.Task{}, map[string]core.Done{}
+	w.before, w.known, w.done = map[pipeline.TaskID]*core.Task{}, map[string]bool{}, map[string]core.Done{}
 	w.state = core.State{Tasks: map[pipeline.TaskID]*core.Task{}, Agents: map[string]*core.AgentState{}}
 	ids, names := map[pipeline.TaskID]bool{}, map[string]bool{}
 	for _, c := range commands {
@@ -72,7 +73,7 @@ func (w *work) load(commands []core.Command) error {
 			return err
 		}
 		if a != nil {
-			w.state.Agents[name] = a
+			w.known[name], w.state.Agents[name] = true, a
 		}
 	}
 	return nil
@@ -192,7 +193,7 @@ func (w *work) save() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		if err := saveAgent(w.tx, name, w.state.Agents[name]); err != nil {
+		if err := saveAgent(w.tx, name, w.known[name], w.state.Agents[name]); err != nil {
 			return err
 		}
 	}

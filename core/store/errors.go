@@ -7,6 +7,10 @@ import (
 	"otm/internal/sqlite"
 )
 
+// ErrAway says that the database server does not answer. It is not known whether a change
+// was made: the same commands again are harmless where they have ids.
+var ErrAway = errors.New("the database does not answer")
+
 // NewerError says that a newer version of OTM made the schema of the database.
 type NewerError struct {
 	Name         string // of the database
@@ -17,8 +21,8 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("database %q has schema %d, and this version of otm knows schemas up to %d", e.Name, e.Found, e.Known)
 }
 
-// Error is an error of the database with the next step. Unwrap matches sqlite.ErrBusy,
-// sqlite.ErrFull and sqlite.ErrCorrupt where they apply.
+// Error is an error of the database with the next step. It matches sqlite.ErrBusy,
+// sqlite.ErrFull, sqlite.ErrCorrupt, sqlite.ErrNoLocks or ErrAway.
 type Error struct {
 	Err  error
 	Hint string // what a person can do; "": nothing is known
@@ -51,6 +55,8 @@ func explain(err error, name string) error {
 		hint = "free some space: nothing was changed, and OTM goes on by itself"
 	case errors.Is(err, sqlite.ErrCorrupt):
 		hint = fmt.Sprintf("stop all otm programs, move %q and the files whose names begin with it away, put a backup in its place, and run otm fsck", name)
+	case errors.Is(err, ErrAway):
+		hint = "is PostgreSQL running? OTM goes on by itself once it is"
 	case errors.Is(err, sqlite.ErrNoLocks):
 		hint = "put the data directory on a disk of this machine"
 	default:

@@ -219,7 +219,7 @@ func delivered(t tx, p *core.Pending) error {
 		return err
 	}
 	_, err = t.Exec(`INSERT INTO outbox (task, sink, place, wanted, since, due, tries, asked_at, code, error, lease_owner, lease_until)
-		SELECT id, $1, $2, version, $3, 0, 0, 0, '', '', '', 0 FROM tasks WHERE id = $4
+		SELECT id, CAST($1 AS TEXT), CAST($2 AS BIGINT), version, CAST($3 AS BIGINT), 0, 0, 0, '', '', '', 0 FROM tasks WHERE id = $4
 		ON CONFLICT (task, sink) DO UPDATE SET lease_owner = '', lease_until = 0, due = 0`,
 		sink, slices.Index(core.Sinks, p.Sink), fromTime(p.Since), task)
 	return err

@@ -31,24 +31,57 @@ func decodeTask(doc []byte) (*core.Task, error) {
 	return task, nil
 }
 
-// saveTask writes the state of a task, and the wakes that it did not have.
+// taskRow is a row of the table tasks. Its columns repeat what the document says, for
+// queries.
+type taskRow struct {
+	version               int64
+	status, agent, worker string
+	row                   string
+	live, onBoard         int
+	doc                   string
+}
+
+func rowOf(t *core.Task) (taskRow, error) {
+	doc, err := json.Marshal(t)
+	r := taskRow{
+		version: t.Version, status: string(t.Status), agent: pipeline.FoldName(t.Agent), row: t.RowID,
+		live: number01(live(t)), onBoard: number01(t.OnBoard()), doc: string(doc),
+	}
+	if t.Dispatch != nil {
+		r.worker = pipeline.FoldName(t.Dispatch.Agent)
+	}
+	return r, err
+}
+
+// errConcurrent says that another transaction changed a row since this one read it. The
+// engine runs the transaction again.
+var errConcurrent = errors.New("another transaction changed the same")
+
+// saveTask writes the state of a task that was as was (nil: there was none), and the
+// wakes that it did not have.
 func saveTask(t tx, was, is *core.Task) error {
-	doc, err := json.Marshal(is)
+	r, err := rowOf(is)
 	if err != nil {
 		return err
 	}
-	dispatched := ""
-	if is.Dispatch != nil {
-		dispatched = pipeline.FoldName(is.Dispatch.Agent)
+	args := []any{r.version, r.status, r.agent, r.worker, r.row, r.live, r.onBoard, r.doc, int64(is.ID)}
+	text := "INSERT INTO tasks (version, status, agent_key, dispatch_key, row_id, live, on_board, doc, id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+	if was != nil {
+		text = `UPDATE tasks SET version = $1, status = $2, agent_key = $3, dispatch_key = $4, row_id = $5, live = $6, on_board = $7, doc = $8
+			WHERE id = $9 AND version = $10`
+		args = append(args, was.Version)
 	}
-	_, err = t.Exec(`INSERT INTO tasks (id, version, status, agent_key, dispatch_key, row_id, live, on_board, doc)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-		ON CONFLICT (id) DO UPDATE SET version = excluded.version, status = excluded.status, agent_key = excluded.agent_key,
-			dispatch_key = excluded.dispatch_key, row_id = excluded.row_id, live = excluded.live, on_board = excluded.on_board, doc = excluded.doc`,
-		int64(is.ID), is.Version, string(is.Status), pipeline.FoldName(is.Agent), dispatched, is.RowID, number01(live(is)), number01(is.OnBoard()), string(doc))
+	n, err := count(t.Exec(text, args...))
 	if err != nil {
 		return err
 	}
+	if n != 1 {
+		return errConcurrent
+	}
+	return saveWakes(t, was, is)
+}
+
+func saveWakes(t tx, was, is *core.Task) error {
 	for i := range is.Wakes {
 		w := &is.Wakes[i]
 		if was != nil {
@@ -88,12 +121,17 @@ func loadAgent(t tx, name, lock string) (*core.AgentState, error) {
 	return a, nil
 }
 
-func saveAgent(t tx, name string, a *core.AgentState) error {
+// saveAgent writes the state of an agent. existed reports whether it had one.
+func saveAgent(t tx, name string, existed bool, a *core.AgentState) error {
 	doc, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
-	_, err = t.Exec("INSERT INTO agents (name_key, doc) VALUES ($1, $2) ON CONFLICT (name_key) DO UPDATE SET doc = excluded.doc", name, string(doc))
+	text := "INSERT INTO agents (doc, name_key) VALUES ($1, $2)"
+	if existed {
+		text = "UPDATE agents SET doc = $1 WHERE name_key = $2" // load locked the row
+	}
+	_, err = t.Exec(text, string(doc), name)
 	return err
 }
 

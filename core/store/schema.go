@@ -65,7 +65,7 @@ func migrate(ctx context.Context, db engine) error {
 	case found == latest:
 		return nil
 	}
-	return db.migrations(ctx, func(dialect goose.Dialect, pool *sql.DB) error {
+	return db.migrations(ctx, func(dialect goose.Dialect, pool *sql.DB, options ...goose.ProviderOption) error {
 		var steps []*goose.Migration
 		for _, m := range known {
 			steps = append(steps, goose.NewGoMigration(m.number, &goose.GoFunc{RunTx: func(ctx context.Context, t *sql.Tx) error {
@@ -73,7 +73,8 @@ func migrate(ctx context.Context, db engine) error {
 				return err
 			}}, nil))
 		}
-		p, err := goose.NewProvider(dialect, pool, nil, goose.WithGoMigrations(steps...), goose.WithDisableGlobalRegistry(true))
+		options = append(options, goose.WithGoMigrations(steps...), goose.WithDisableGlobalRegistry(true))
+		p, err := goose.NewProvider(dialect, pool, nil, options...)
 		if err != nil {
 			return err
 		}

@@ -51,6 +51,16 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	return start(ctx, &sqliteEngine{db: db, dir: dir, path: path})
 }
 
+// OpenURL opens the store in a PostgreSQL database, such as
+// postgres://otm@db.example/otm. The tables are made if they are missing.
+func OpenURL(ctx context.Context, url string, o Options) (*Store, error) {
+	db, err := openPostgres(url, o)
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, db)
+}
+
 func start(ctx context.Context, db engine) (*Store, error) {
 	s := &Store{db: db}
 	err := migrate(ctx, db)
@@ -105,7 +115,7 @@ func (s *Store) identify(ctx context.Context) error {
 // the machine may have lost some when it stopped.
 func renderAll(t tx) error {
 	_, err := t.Exec(`INSERT INTO outbox (task, sink, place, wanted, since, due, tries, asked_at, code, error, lease_owner, lease_until)
-		SELECT id, $1, 0, version, 0, 0, 0, 0, '', '', '', 0 FROM tasks WHERE live = 1
+		SELECT id, CAST($1 AS TEXT), 0, version, 0, 0, 0, 0, '', '', '', 0 FROM tasks WHERE live = 1
 		ON CONFLICT (task, sink) DO UPDATE SET wanted = excluded.wanted, due = 0`, string(core.SinkRender))
 	return err
 }

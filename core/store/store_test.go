@@ -4,36 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"otm/core"
-	"otm/internal/leak"
 	"otm/pipeline"
 )
-
-func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 var (
 	t0       = time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
 	injector = core.Component("otm-injector")
+	ada      = core.ByPerson("Ada")
 )
-
-// openIn opens the SQLite store of a directory.
-func openIn(t testing.TB, dir string) *Store {
-	t.Helper()
-	s, err := Open(context.Background(), dir, Options{BusyTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
 
 // request asks for a task with two steps.
 func request(id pipeline.TaskID, drop string) core.Command {
@@ -55,6 +40,14 @@ func written(t *core.Task) core.Command {
 	return core.Command{At: t0.Add(time.Second), By: injector, Task: t.ID, Do: b}
 }
 
+func handOut(id pipeline.TaskID) core.Command {
+	return core.Command{At: t0.Add(2 * time.Second), By: core.Component("otm-dispatcher"), Task: id, Do: core.HandOut{Agent: "Dev Das", Workspace: "/w"}}
+}
+
+func retitle(id pipeline.TaskID, title string) core.Command {
+	return core.Command{At: t0.Add(time.Minute), By: ada, Task: id, Do: core.Edits{Title: &title}}
+}
+
 // do carries one command out, which must not be refused.
 func do(t testing.TB, s *Store, c core.Command) core.Outcome {
 	t.Helper()
@@ -68,55 +61,395 @@ func do(t testing.TB, s *Store, c core.Command) core.Outcome {
 	return o[0]
 }
 
+// handedOut makes a task that is handed out, and stands on the board.
+func handedOut(t testing.TB, s *Store, id pipeline.TaskID) *core.Task {
+	t.Helper()
+	do(t, s, written(do(t, s, request(id, fmt.Sprint("d", int(id)))).Task))
+	return do(t, s, written(do(t, s, handOut(id)).Task)).Task
+}
+
+// check fails the test if the rows do not follow from the events.
+func check(t testing.TB, s *Store) {
+	t.Helper()
+	found, err := Check(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range found {
+		t.Error(d)
+	}
+}
+
+func ids(tasks []*core.Task) []pipeline.TaskID {
+	var all []pipeline.TaskID
+	for _, t := range tasks {
+		all = append(all, t.ID)
+	}
+	return all
+}
+
 func TestRequest(t *testing.T) {
-	t.Parallel()
-	s := openIn(t, t.TempDir())
-	o := do(t, s, request(1, "a"))
-	if len(o.Events) != 1 || o.Events[0].Seq != 1 || o.Task.Title != "task 1" {
-		t.Errorf("the outcome is %+v", o)
-	}
-	got, err := s.Task(t.Context(), 1)
-	if err != nil || got.Title != "task 1" || got.Version != 1 {
-		t.Errorf("the task is %+v, %v", got, err)
-	}
-	if _, err := s.Task(t.Context(), 2); !errors.Is(err, core.ErrNoTask) {
-		t.Errorf("a task that does not exist: %v", err)
-	}
-	p, err := s.Pending(t.Context(), "")
-	if err != nil || len(p) != 2 {
-		t.Errorf("pending: %+v, %v", p, err)
-	}
-	leased, err := s.Lease(t.Context(), core.SinkRender, "me", t0, time.Minute, 0)
-	if err != nil || len(leased) != 1 {
-		t.Fatalf("leased: %+v, %v", leased, err)
-	}
-	if early, err := s.Lease(t.Context(), core.SinkBoard, "me", t0, time.Minute, 0); err != nil || len(early) > 0 {
-		t.Fatalf("leased before the rendering: %+v, %v", early, err)
-	}
-	if err := s.Delivered(t.Context(), leased...); err != nil {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		o := do(t, s, request(1, "a"))
+		if len(o.Events) != 1 || o.Events[0].Seq != 1 || len(o.Events[0].ID) != 26 || o.Task.Title != "task 1" {
+			t.Errorf("the outcome is %+v", o)
+		}
+		got, err := open().Task(t.Context(), 1)
+		if err != nil || got.Title != "task 1" || got.Version != 1 {
+			t.Errorf("the task is %+v, %v", got, err)
+		}
+		if _, err := s.Task(t.Context(), 2); !errors.Is(err, core.ErrNoTask) {
+			t.Errorf("a task that does not exist: %v", err)
+		}
+		d, ok, err := s.Did(t.Context(), "a")
+		if want := (core.Done{Task: 1, At: t0, Sum: "sum of a", Drop: "a.json"}); d != want || !ok || err != nil {
+			t.Errorf("of the command is known %+v, %v, %v", d, ok, err)
+		}
+		check(t, s)
+	})
+}
+
+// A command whose id was carried out before changes nothing; with another content it is
+// refused.
+func TestRepeatedCommand(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		do(t, s, request(1, "a"))
+		unknown, other := request(1, "a"), request(2, "a")
+		unknown.Sum, other.Sum = "", "another"
+		o, err := s.Do(t.Context(), request(1, "a"), unknown, other, request(3, "c"), request(3, "c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, before := range []bool{true, true, false, false, true} {
+			if o[i].Before != before || before && (o[i].Task == nil || len(o[i].Events) > 0) {
+				t.Errorf("outcome %d: %+v", i, o[i])
+			}
+		}
+		var refused *core.Refused
+		if !errors.As(o[2].Err, &refused) || refused.Rule != core.RuleOtherDrop || refused.Drop != "a.json" || refused.Class != core.Conflict || refused.Task != 1 {
+			t.Errorf("another drop of the same id: %+v", o[2].Err)
+		}
+		check(t, s)
+	})
+}
+
+// A refused command changes nothing, is not remembered, and leaves the others alone.
+func TestRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		handedOut(t, s, 1)
+		report := core.Command{ID: "u", Sum: "s", At: t0.Add(time.Hour), By: core.ByAgent("Dev Das"), Task: 1, Do: core.Report{Drop: "u.json", Dropped: t0, Steps: []string{"three"}}}
+		before, err := s.Events(t.Context(), core.EventFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := s.Do(t.Context(), request(2, "b"), report, request(3, "c"))
+		var refused *core.Refused
+		if err != nil || o[0].Err != nil || !errors.As(o[1].Err, &refused) || refused.Rule != core.RuleNoStep || o[2].Err != nil {
+			t.Fatalf("outcomes: %+v, %v", o, err)
+		}
+		if o[1].Task == nil || o[1].Task.Taken() {
+			t.Errorf("the refused command changed %+v", o[1].Task)
+		}
+		if _, ok, err := s.Did(t.Context(), "u"); ok || err != nil {
+			t.Errorf("the refusal is remembered, %v", err)
+		}
+		after, err := s.Events(t.Context(), core.EventFilter{After: before[len(before)-1].Seq})
+		if err != nil || len(after) != 2 {
+			t.Errorf("events: %+v, %v", after, err)
+		}
+		check(t, s)
+	})
+}
+
+// A command that panics changes nothing, and the store goes on.
+func TestPanic(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a command without an action does not panic")
+				}
+			}()
+			s.Do(context.Background(), request(1, "a"), core.Command{Task: 1})
+		}()
+		if _, err := s.Task(t.Context(), 1); !errors.Is(err, core.ErrNoTask) {
+			t.Errorf("the task: %v", err)
+		}
+		do(t, s, request(1, "a"))
+		check(t, s)
+	})
+}
+
+func TestTasks(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		for id := pipeline.TaskID(1); id <= 5; id++ {
+			handedOut(t, s, id)
+		}
+		cancelled, other := pipeline.Cancelled, "mira"
+		do(t, s, core.Command{At: t0, By: ada, Task: 2, Do: core.Edits{Seen: true, Status: &cancelled}}) // its row stands on the board
+		do(t, s, core.Command{At: t0, By: ada, Task: 3, Do: core.Edits{Seen: true, Status: &cancelled}})
+		do(t, s, core.Command{At: t0, By: ada, Task: 3, Do: core.LoseRow{Row: "RecT-00003"}})
+		do(t, s, core.Command{At: t0, By: ada, Task: 4, Do: core.Edits{Seen: true, Agent: &other}})
+		woken := t0.Add(time.Minute)
+		do(t, s, core.Command{At: woken, By: injector, Task: 5, Agent: "Dev Das", Do: core.BeginWake{Version: mustTask(t, s, 5).Version, Via: pipeline.TriggerExec, Tasks: []pipeline.TaskID{5}, AskedAt: woken}})
+		for _, tt := range []struct {
+			filter core.Filter
+			want   []pipeline.TaskID
+		}{
+			{core.Filter{}, []pipeline.TaskID{1, 2, 3, 4, 5}},
+			{core.Filter{IDs: []pipeline.TaskID{5, 9, 1, 5}}, []pipeline.TaskID{1, 5}},
+			{core.Filter{IDs: []pipeline.TaskID{}}, nil},
+			{core.Filter{Live: true}, []pipeline.TaskID{1, 2, 4, 5}},
+			{core.Filter{Rows: []string{"RecT-00003", "RecT-00001", "x"}}, []pipeline.TaskID{1, 3}},
+			{core.Filter{Rows: []string{}}, nil},
+			{core.Filter{Agent: "dev_das", Live: true}, []pipeline.TaskID{1, 2, 5}},
+			{core.Filter{Agent: "MIRA"}, []pipeline.TaskID{4}},
+			{core.Filter{Agent: "dev das", WokenFrom: woken}, []pipeline.TaskID{5}},
+			{core.Filter{Agent: "dev das", WokenFrom: woken.Add(time.Second)}, nil},
+		} {
+			got, err := s.Tasks(t.Context(), tt.filter)
+			if err != nil || !slices.Equal(ids(got), tt.want) {
+				t.Errorf("%+v selects %v, want %v (%v)", tt.filter, ids(got), tt.want, err)
+			}
+		}
+		key := mustTask(t, s, 5).Wakes[0].Key
+		if id, err := s.TaskOfWake(t.Context(), key); id != 5 || err != nil {
+			t.Errorf("the wake is of %v, %v", id, err)
+		}
+		if _, err := s.TaskOfWake(t.Context(), "x"); !errors.Is(err, core.ErrNoTask) {
+			t.Errorf("a wake that is not known: %v", err)
+		}
+		check(t, s)
+	})
+}
+
+func mustTask(t testing.TB, s *Store, id pipeline.TaskID) *core.Task {
+	t.Helper()
+	task, err := s.Task(context.Background(), id)
+	if err != nil {
 		t.Fatal(err)
 	}
-	leased, err = s.Lease(t.Context(), core.SinkBoard, "me", t0, time.Minute, 0)
-	if err != nil || len(leased) != 1 {
-		t.Fatalf("leased: %+v, %v", leased, err)
+	return task
+}
+
+func TestEvents(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		handedOut(t, s, 1)
+		do(t, s, request(2, "b"))
+		do(t, s, core.Command{At: t0, By: ada, Agent: "Mira", Do: core.ResumeAgent{}})
+		for _, tt := range []struct {
+			filter core.EventFilter
+			want   string
+		}{
+			{core.EventFilter{}, "TaskRequested BoardWritten HandedOut TaskMoved BoardWritten TaskRequested AgentChanged"},
+			{core.EventFilter{Task: 2}, "TaskRequested"},
+			{core.EventFilter{Agent: "mira"}, "AgentChanged"},
+			{core.EventFilter{After: 1, Limit: 2}, "BoardWritten HandedOut"},
+			{core.EventFilter{Types: []string{"HandedOut", "TaskMoved", "Noted"}, Since: t0.Add(time.Second)}, "HandedOut TaskMoved"},
+			{core.EventFilter{Since: t0.Add(time.Hour)}, ""},
+		} {
+			events, err := s.Events(t.Context(), tt.filter)
+			var types []string
+			for _, e := range events {
+				types = append(types, e.Type())
+			}
+			if got := strings.Join(types, " "); got != tt.want || err != nil {
+				t.Errorf("%+v selects %q, want %q (%v)", tt.filter, got, tt.want, err)
+			}
+		}
+		a, err := s.Agent(t.Context(), "mira")
+		if err != nil || !a.Resumed.Equal(t0) || a.Version != 1 {
+			t.Errorf("the agent is %+v, %v", a, err)
+		}
+		if a, err := s.Agent(t.Context(), "Nobody"); err != nil || a.Agent != "Nobody" || a.Version != 0 {
+			t.Errorf("an agent without state is %+v, %v", a, err)
+		}
+		check(t, s)
+	})
+}
+
+// inParallel runs f in n goroutines that begin together, each with a store of its own,
+// as processes have.
+func inParallel(open func() *Store, n int, f func(i int, s *Store)) {
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		s := open()
+		wg.Go(func() {
+			<-begin
+			f(i, s)
+		})
 	}
-	do(t, s, written(o.Task))
-	if p, err = s.Pending(t.Context(), ""); err != nil || len(p) != 0 {
-		t.Errorf("pending: %+v, %v", p, err)
+	close(begin)
+	wg.Wait()
+}
+
+// Of many who move a task at once, one succeeds; the others are told how it stands.
+func TestOneOfManyMovers(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		handedOut(t, s, 1)
+		var mu sync.Mutex
+		moved := 0
+		inParallel(open, 8, func(i int, s *Store) {
+			to := []pipeline.Status{pipeline.Cancelled, pipeline.Blocked}[i%2]
+			o, err := s.Do(context.Background(), core.Command{At: t0, By: ada, Task: 1, Do: core.Edits{From: []pipeline.Status{pipeline.Assigned}, Status: &to}})
+			mu.Lock()
+			defer mu.Unlock()
+			var refused *core.Refused
+			switch {
+			case err != nil:
+				t.Error(err)
+			case o[0].Err == nil:
+				moved++
+			case !errors.As(o[0].Err, &refused) || refused.Rule != core.RuleMoved || refused.From == pipeline.Assigned:
+				t.Errorf("refused: %v", o[0].Err)
+			}
+		})
+		if moved != 1 {
+			t.Errorf("%d moved it", moved)
+		}
+		check(t, s)
+	})
+}
+
+// Of many who make a task of one id, or send one command, one does it.
+func TestOneOfManyCreators(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		inParallel(open, 8, func(i int, s *Store) {
+			mine := request(1, fmt.Sprint("drop", i))
+			o, err := s.Do(context.Background(), request(2, "same"), mine, core.Command{At: t0, By: ada, Agent: "mira", Do: core.ResumeAgent{}})
+			if err != nil || o[0].Err != nil || o[1].Err != nil || o[2].Err != nil {
+				t.Errorf("outcomes: %+v, %v", o, err)
+			}
+		})
+		events, err := s.Events(t.Context(), core.EventFilter{Types: []string{"TaskRequested"}})
+		if err != nil || len(events) != 2 {
+			t.Errorf("requested: %+v, %v", events, err)
+		}
+		if a, err := s.Agent(t.Context(), "mira"); err != nil || a.Version != 8 {
+			t.Errorf("the agent is %+v, %v", a, err)
+		}
+		check(t, s)
+	})
+}
+
+// Who follows the events sees each once: their numbers have no gap at any time.
+func TestFollow(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		const writers, each = 4, 20
+		follower := open()
+		last := int64(0)
+		follow := func() {
+			events, err := follower.Events(context.Background(), core.EventFilter{After: last})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, e := range events {
+				if e.Seq != last+1 {
+					t.Errorf("event %d follows %d", e.Seq, last)
+				}
+				last = e.Seq
+			}
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				follow()
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}()
+		inParallel(open, writers, func(i int, s *Store) {
+			for n := range each {
+				id := pipeline.TaskID(1 + i*each + n)
+				if _, err := s.Do(context.Background(), request(id, fmt.Sprint("d", id))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		close(stop)
+		<-stopped
+		if follow(); last != writers*each {
+			t.Errorf("%d events", last)
+		}
+		check(t, follower)
+	})
+}
+
+// lossy is a database whose answers to commits get lost.
+type lossy struct {
+	engine
+	lose bool
+}
+
+var errLost = errors.New("the answer is lost")
+
+func (l *lossy) write(ctx context.Context, d durability, fn func(tx) error) error {
+	err := l.engine.write(ctx, d, fn)
+	if l.lose && err == nil {
+		return errLost
 	}
-	if err := s.Delivered(t.Context(), leased...); err != nil {
-		t.Fatal(err)
-	}
-	again, err := s.Do(t.Context(), request(1, "a"))
-	if err != nil || !again[0].Before || again[0].Task.RowID == "" {
-		t.Errorf("again: %+v, %v", again, err)
-	}
-	tasks, err := s.Tasks(t.Context(), core.Filter{IDs: []pipeline.TaskID{1, 2, 3}, Rows: []string{"RecT-00001"}, Live: true, Agent: "dev_das"})
-	if err != nil || len(tasks) != 1 {
-		t.Errorf("tasks: %+v, %v", tasks, err)
-	}
-	events, err := s.Events(t.Context(), core.EventFilter{Task: 1, Agent: "dev das", Types: []string{"BoardWritten", "TaskMoved", "Noted"}, Since: t0, Limit: 3})
-	if err != nil || len(events) != 1 {
-		t.Errorf("events: %+v, %v", events, err)
-	}
+	return err
+}
+
+// The answer to a commit is lost: the same command again changes nothing.
+func TestLostAnswer(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		l := &lossy{engine: s.db, lose: true}
+		s.db = l
+		if _, err := s.Do(t.Context(), request(1, "a")); !errors.Is(err, errLost) {
+			t.Errorf("the command: %v", err)
+		}
+		l.lose = false
+		if o := do(t, s, request(1, "a")); !o.Before || o.Task.Version != 1 {
+			t.Errorf("the same command again: %+v", o)
+		}
+		check(t, s)
+	})
+}
+
+// A clock that is set back, or ahead, changes no order and loses nothing.
+func TestClockSetBack(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		late := request(1, "a")
+		late.At = t0.AddDate(1, 0, 0)
+		do(t, s, late)
+		leased, err := s.Lease(t.Context(), core.SinkRender, "me", late.At, time.Minute, 0)
+		if err != nil || len(leased) != 1 {
+			t.Fatalf("leased: %v, %v", leased, err)
+		}
+		do(t, s, request(2, "b")) // a year earlier
+		leased, err = s.Lease(t.Context(), core.SinkRender, "other", t0, time.Minute, 0)
+		if err != nil || len(leased) != 2 {
+			t.Errorf("leased after the clock was set back: %+v, %v", leased, err)
+		}
+		for i := range leased {
+			leased[i].Due = late.At
+		}
+		if err := s.Postponed(t.Context(), leased...); err != nil {
+			t.Fatal(err)
+		}
+		if leased, err = s.Lease(t.Context(), core.SinkRender, "other", t0, time.Minute, 0); err != nil || len(leased) != 2 {
+			t.Errorf("leased after a time in another year: %+v, %v", leased, err)
+		}
+		events, err := s.Events(t.Context(), core.EventFilter{})
+		if err != nil || len(events) != 2 || events[0].Task != 1 {
+			t.Errorf("events: %+v, %v", events, err)
+		}
+		check(t, s)
+	})
 }

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/core"
+	"otm/internal/sqlite"
+)
+
+// A schema of a newer version is refused, with the way out.
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, s, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), dir, Options{})
+	var newer *NewerError
+	if !errors.As(err, &newer) || newer.Found != 999 || !strings.Contains(err.Error(), "has schema 999") || !strings.Contains(Hint(err), "a later one") {
+		t.Errorf("opened with %v, hint %q", err, Hint(err))
+	}
+}
+
+// Another program holds the write lock: nothing is changed, and the error says what to do.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := opened(t)(Open(t.Context(), dir, Options{BusyTimeout: 50 * time.Millisecond}))
+	other, err := sqlite.Open(t.Context(), filepath.Join(dir, FileName), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	err = other.Write(t.Context(), func(*sqlite.Tx) error {
+		_, err := s.Do(t.Context(), request(1, "a"))
+		if !errors.Is(err, sqlite.ErrBusy) || !strings.Contains(Hint(err), "fuser") {
+			t.Errorf("it failed with %v, hint %q", err, Hint(err))
+		}
+		if _, err := s.Task(t.Context(), 1); !errors.Is(err, core.ErrNoTask) {
+			t.Errorf("a reader meanwhile: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, request(1, "a"))
+}
+
+// A file that is no database, or was cut, is left alone.
+func TestCorrupt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	if err := os.WriteFile(path, []byte(strings.Repeat("no database", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(t.Context(), dir, Options{})
+	if !errors.Is(err, sqlite.ErrCorrupt) || !strings.Contains(Hint(err), "backup") {
+		t.Errorf("it failed with %v, hint %q", err, Hint(err))
+	}
+	if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), "no database") {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
+// The server ends all sessions in the middle, as a restart does: the same command again
+// is carried out once.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	dsn := schemaURL(t)
+	s := opened(t)(OpenURL(t.Context(), dsn, Options{}))
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := openPostgres(os.Getenv(postgresEnv), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.close()
+	end := func() {
+		_, err := admin.pool.Exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = $1", u.Query().Get("application_name"))
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	s.db = &ending{engine: s.db, end: end}
+	_, err = s.Do(t.Context(), request(1, "a"))
+	if !errors.Is(err, ErrAway) || Hint(err) == "" {
+		t.Errorf("it failed with %v, hint %q", err, Hint(err))
+	}
+	for try := 0; ; try++ {
+		o, err := s.Do(t.Context(), request(1, "a"))
+		if err == nil && o[0].Err == nil && !o[0].Before {
+			break
+		}
+		if !errors.Is(err, ErrAway) || try == 10 {
+			t.Fatalf("again: %+v, %v", o, err)
+		}
+	}
+	check(t, s)
+}
+
+// ending is a database whose sessions end in the first transaction.
+type ending struct {
+	engine
+	end func()
+}
+
+func (e *ending) write(ctx context.Context, d durability, fn func(tx) error) error {
+	return e.engine.write(ctx, d, func(t tx) error {
+		if e.end != nil {
+			e.end()
+			e.end = nil
+		}
+		return fn(t)
+	})
+}
+
+// SQLite numbers $1, $2 by their first appearance, so they must appear in order.
+func TestParametersAppearInOrder(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := regexp.MustCompile(`\$(\d+)`)
+	seen := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			highest := 0
+			for _, m := range mark.FindAllStringSubmatch(lit.Value, -1) {
+				seen++
+				if n, _ := strconv.Atoi(m[1]); n > highest+1 {
+					t.Errorf("%s: $%d appears before $%d: %s", name, n, highest+1, lit.Value)
+				} else {
+					highest = max(highest, n)
+				}
+			}
+			return true
+		})
+	}
+	if seen < 50 {
+		t.Errorf("only %d parameters were found", seen)
+	}
+}
