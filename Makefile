@@ -60,6 +60,10 @@ gateway-all: ## the tests with the real OpenClaw gateway, both versions (some mi
 		OTM_TEST_GATEWAY=$$dir $(GO) test ./cmd/otm -run '^TestRealGateway$$' -count=1 -timeout=30m -v || exit 1; \
 	done
 
+.PHONY: store-all
+store-all: ## the store's tests, on SQLite and on a PostgreSQL that this starts and stops
+	@sh scripts/postgres.sh $(GO) test ./core/store -count=1
+
 .PHONY: soak
 soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
 	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
