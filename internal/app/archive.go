@@ -92,6 +92,8 @@ type archived struct {
 	Rows  int            `json:"rows"` // rows of these tasks, steps included
 	Done  bool           `json:"done"` // false: nothing was changed
 	Left  int            `json:"left"` // deleted rows that the board still shows
+	// Review counts the tasks at agent_done: they stay until a person reviews them.
+	Review int `json:"review"`
 	// Unread are tasks that stay because their record cannot be read.
 	Unread []pipeline.TaskID `json:"unread,omitempty"`
 	Room   boardStatus       `json:"room"` // the board afterwards
@@ -163,7 +165,7 @@ func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted
 // find returns the tasks to archive in the order of their ids, and counts the rows.
 func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []finished {
 	walk := b.WalkAt().UTC()
-	report.Left, report.Unread, report.Room = 0, nil, boardStatus{WalkAt: &walk}
+	report.Left, report.Review, report.Unread, report.Room = 0, 0, nil, boardStatus{WalkAt: &walk}
 	var found []finished
 	for row := range b.Rows() {
 		report.Room.Rows++
@@ -171,6 +173,8 @@ func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]b
 		case deleted[row.ID]:
 			report.Left++
 		case row.Parent != "":
+		case row.CurrentStatus() == pipeline.AgentDone:
+			report.Review++
 		case row.Task() == 0 || row.Odd || row.CurrentStatus() != pipeline.Done && row.CurrentStatus() != pipeline.Cancelled:
 		default:
 			rec, err := recordOf(a.home.Store, row.Task())

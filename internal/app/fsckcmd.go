@@ -54,22 +54,29 @@ func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	did := []string{}
+	did, mended := []string{}, []string{}
 	var trouble error
 	if repair && len(findings) > 0 {
-		did, trouble = repairFaults(ctx, h, findings) // what it did is told all the same
+		before := findings
+		did, trouble = repairFaults(ctx, h, before) // what it did is told all the same
 		if findings, err = checkAll(ctx, h, rest); err != nil {
 			for _, d := range did {
 				h.Note("%s", d)
 			}
 			return errors.Join(trouble, err)
 		}
+		for _, f := range before {
+			if !slices.ContainsFunc(findings, func(o fsck.Finding) bool { return f.Code == o.Code && f.TaskID == o.TaskID }) {
+				mended = append(mended, f.Text)
+			}
+		}
 	}
 	if asJSON {
 		err = safe.EncodeJSON(h.Out, struct {
 			Findings []fsck.Finding `json:"findings"`
 			Did      []string       `json:"did"`
-		}{append([]fsck.Finding{}, findings...), did})
+			Mended   []string       `json:"mended"`
+		}{append([]fsck.Finding{}, findings...), did, mended})
 	} else {
 		printFaults(h, findings, did)
 	}

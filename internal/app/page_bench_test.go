@@ -101,7 +101,7 @@ func BenchmarkPageDetail(b *testing.B) {
 // stream is a page's stream of events.
 func (v *visitor) stream() (next func() string) {
 	v.t.Helper()
-	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.address+"/page/events?version=none", nil)
+	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.address+"/page/events", nil)
 	if err != nil {
 		v.t.Fatal(err)
 	}

@@ -176,10 +176,6 @@ func openSlackPage(h *Home, p *runningPage) error {
 func newPages(h *Home, source page.Source, log *slog.Logger) *page.Server {
 	return page.New(page.Options{
 		Source: source, Dir: newPageDoor(h).dir(), Log: log, Now: h.Now,
-		Bearer: func() string {
-			token, _ := board.ReadToken(h.boardDir()) // no token: nobody can bear it
-			return token
-		},
 	})
 }
 

@@ -364,7 +364,7 @@ func TestWhy(t *testing.T) {
 			w.taken()
 			w.rows[1].Checked, w.rec.Steps[0].Done = true, true
 			w.beat(heartbeat.Error, "no board", heartbeat.Detector)
-		}, "all steps are done; the completion detector's next pass ends it; otm-completion-detector failed 0s ago: no board", "otm doctor", false},
+		}, "all steps are done; the completion detector's next pass ends it; otm-completion-detector failed 0s ago: no board", "tail ", false},
 		{"all steps deleted", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
@@ -376,7 +376,7 @@ func TestWhy(t *testing.T) {
 			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
 		}, "every step was ticked before", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
-			"1 update of it waits in the inbox, the oldest for 0s; otm-injector failed 0s ago: no board", "otm doctor", false},
+			"1 update of it waits in the inbox, the oldest for 0s; otm-injector failed 0s ago: no board", "tail ", false},
 		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{"slackLists.items.update"} },
 			"1 update of it waits in the inbox, the oldest for 0s; the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
 		{"a create waits for the rate limit", func(w *whyWorld) {
@@ -453,7 +453,7 @@ func TestWhy(t *testing.T) {
 			w.taken()
 			w.dropUpdate()
 			crashtest.Below(w, heartbeat.Path(w.h.Dir, heartbeat.Injector), func(string, string) error { return syscall.EIO })
-		}, "in the inbox, the oldest for 0s; whether otm-injector runs is not known", "otm doctor", false},
+		}, "in the inbox, the oldest for 0s; whether otm-injector runs is not known", "ls -l ", false},
 		{"row gone", func(w *whyWorld) { w.rows = nil; w.gone() }, "somebody deleted or archived its row on the board, seen 30m ago", "restore the row on the board, or name the old board in otm.toml again", true},
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
 		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},

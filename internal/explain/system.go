@@ -9,8 +9,6 @@ var (
 	ComponentEnded     = code("component_ended", Fail, "{component} ran {at:ago} and does not run any more", "{start}")
 	ComponentFailing   = code("component_failing", Fail, "{component} failed {at:ago}: {details}", "tail {log:sh}")
 	ComponentOldConfig = code("component_old_config", Warn, "otm.toml was changed since {component} started, and does not count yet", "{apply}")
-	ComponentUnread    = code("component_unread", Fail, "whether {component} runs is not known: {error}", "otm doctor")
-	ComponentFailed    = code("component_failed", Fail, "{component} failed {at:ago}: {details}", "otm doctor")
 	ComponentWaits     = code("component_waits", Warn, "{component} waits for the board: the rate limit of {method} is reached until {until:clock}", "")
 
 	// RunTrouble is what ended a run early, in the heartbeat of the component.

@@ -92,20 +92,14 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// signedIn lets those through who bear the pass or the token. It looks at
-// headers only.
+// signedIn lets those through who bear the pass. It looks at headers only.
 func (s *Server) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if bears(r, s.pass) || s.opts.Bearer != nil && bears(r, s.opts.Bearer()) {
+		got, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if subtle.ConstantTimeCompare([]byte(got), []byte(s.pass)) == 1 {
 			next(w, r)
 			return
 		}
 		refuse(w, http.StatusUnauthorized, "not signed in", "otm board --link")
 	}
-}
-
-// bears reports whether a request has a secret in its header; "" is none.
-func bears(r *http.Request, secret string) bool {
-	got, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return secret != "" && subtle.ConstantTimeCompare([]byte(got), []byte(secret)) == 1
 }

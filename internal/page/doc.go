@@ -17,9 +17,8 @@
 // # What is refused
 //
 //   - a Host that is no loopback name: a foreign name that was made to point here
-//   - a write from another origin; a write without an origin needs the token
-//   - a read that the browser says another origin made it send
-//   - a request without a pass or the token, before its body is read
+//   - a request that the browser says another origin made it send
+//   - a request without the pass, before its body is read
 //
 // A strict content policy lets the page load its own files only, and turn no
 // text into markup.
@@ -27,9 +26,8 @@
 // # Liveness
 //
 // One goroutine reads the state after a change while a page is open, and sends
-// each page what differs. A page that cannot keep up is dropped and reconnects
-// with the whole state, as does a page that has a version of another process.
-// The stream says something every few seconds, so that a page notices when the
+// each page what differs. A stream begins with the whole state, also for a page
+// that was dropped because it could not keep up, and that reconnects. The stream says something every few seconds, so that a page notices when the
 // server hangs.
 //
 // If the source cannot be read, the pages keep what they show and say why.

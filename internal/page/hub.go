@@ -3,7 +3,6 @@ package page
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -33,7 +32,6 @@ type hub struct {
 	now    func() time.Time
 	log    *slog.Logger
 	hints  chan struct{}
-	epoch  string // begins the versions of this process, so that they differ from another's
 
 	// turn holds a value while a look runs. It guards failure.
 	turn    chan struct{}
@@ -44,7 +42,6 @@ type hub struct {
 	mu      sync.Mutex // guards what follows
 	ended   time.Time  // when the last look ended
 	took    time.Duration
-	count   int               // of the states so far
 	rest    []byte            // JSON of the last state without its tasks: ,"name":value …; nil before the first
 	tasks   map[string][]byte // JSON of each of its tasks, by its row
 	pages   map[chan []byte]struct{}
@@ -53,8 +50,7 @@ type hub struct {
 
 func newHub(source Source, now func() time.Time, log *slog.Logger) *hub {
 	return &hub{
-		source: source, now: now, log: log, hints: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		epoch: strings.ToLower(rand.Text()[:8]), pages: map[chan []byte]struct{}{},
+		source: source, now: now, log: log, hints: make(chan struct{}, 1), turn: make(chan struct{}, 1), pages: map[chan []byte]struct{}{},
 	}
 }
 
@@ -169,12 +165,8 @@ func (h *hub) tellTrouble(err error) {
 	} else {
 		h.log.Warn("board not read for the page", "err", err)
 	}
-	h.send(h.troubleEvent())
-}
-
-func (h *hub) troubleEvent() []byte {
 	data, _ := json.Marshal(map[string]string{"trouble": h.trouble}) // strings always marshal
-	return append(data, '\n')
+	h.send(append(data, '\n'))
 }
 
 // take makes s the last state, and sends what changed.
@@ -185,13 +177,8 @@ func (h *hub) take(s *State) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first := h.rest == nil
 	change := h.difference(rest, tasks)
 	h.rest, h.tasks = rest, tasks
-	if change == "" && !first {
-		return nil
-	}
-	h.count++
 	if change != "" {
 		h.send([]byte(h.head() + change + "}\n"))
 	}
@@ -209,9 +196,6 @@ func (h *hub) send(event []byte) {
 		}
 	}
 }
-
-// version names the last state. It is called with mu held.
-func (h *hub) version() string { return fmt.Sprintf("%s-%d", h.epoch, h.count) }
 
 // encode returns a state without its tasks as the members of a JSON object,
 // each after a comma, and its tasks as JSON by their rows.
@@ -257,29 +241,30 @@ func (h *hub) difference(rest []byte, tasks map[string][]byte) string {
 	return b.String()
 }
 
-// head begins an object with the time and the version of the last state. It is
-// called with mu held.
+// head begins an object with the time.
 func (h *hub) head() string {
-	return fmt.Sprintf(`{"now":%q,"version":%q`, h.now().UTC().Format(time.RFC3339Nano), h.version())
+	return fmt.Sprintf(`{"now":%q`, h.now().UTC().Format(time.RFC3339Nano))
 }
 
-// whole returns the state as JSON. While a page is open, run keeps the last
-// state up to date; otherwise whole reads it anew.
+// whole returns the state as JSON.
 func (h *hub) whole(ctx context.Context) ([]byte, error) {
-	if !h.upToDate() {
-		if err := h.look(ctx); err != nil {
-			return nil, err
-		}
+	if err := h.ensure(ctx); err != nil {
+		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.everything(), nil
 }
 
-func (h *hub) upToDate() bool {
+// ensure reads the state, unless a page is open: then run keeps it up to date.
+func (h *hub) ensure(ctx context.Context) error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.pages) > 0 && h.rest != nil && h.trouble == ""
+	upToDate := len(h.pages) > 0 && h.trouble == ""
+	h.mu.Unlock()
+	if upToDate {
+		return nil
+	}
+	return h.look(ctx)
 }
 
 // everything is the last state as a line of JSON. It is called with mu held.
@@ -298,34 +283,20 @@ func (h *hub) everything() []byte {
 	return b.Bytes()
 }
 
-// subscribe registers a page that has seen a version. If that is not the
-// present one, the page gets the whole state first.
-func (h *hub) subscribe(ctx context.Context, version string) (chan []byte, error) {
-	if !h.has(version) {
-		if err := h.look(ctx); err != nil {
-			return nil, err
-		}
+// subscribe registers a page, which gets the whole state first.
+func (h *hub) subscribe(ctx context.Context) (chan []byte, error) {
+	if err := h.ensure(ctx); err != nil {
+		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	page := make(chan []byte, backlog)
-	if version != h.version() {
-		page <- h.everything()
-	}
-	if h.trouble != "" {
-		page <- h.troubleEvent()
-	}
+	page <- h.everything()
 	if len(h.pages) == 0 {
 		h.hint() // nobody has looked since it read the state
 	}
 	h.pages[page] = struct{}{}
 	return page, nil
-}
-
-func (h *hub) has(version string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.rest != nil && version == h.version()
 }
 
 func (h *hub) unsubscribe(page chan []byte) {
@@ -340,7 +311,7 @@ var alive = []byte("\n")
 // events sends a page what changes, a JSON object a line, until the page goes.
 // An empty line says that the connection lives.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	page, err := s.hub.subscribe(r.Context(), r.URL.Query().Get("version"))
+	page, err := s.hub.subscribe(r.Context())
 	if err != nil {
 		s.fail(w, "read the board", err)
 		return

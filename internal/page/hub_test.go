@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +16,8 @@ import (
 
 // event is what a page gets.
 type event struct {
-	id, name string
-	data     map[string]any
+	name string
+	data map[string]any
 }
 
 func parseEvent(t *testing.T, raw string) event {
@@ -27,7 +26,6 @@ func parseEvent(t *testing.T, raw string) event {
 	if err := json.Unmarshal([]byte(raw), &e.data); err != nil {
 		t.Fatalf("%q: %v", raw, err)
 	}
-	e.id, _ = e.data["version"].(string)
 	switch {
 	case e.data["trouble"] != nil:
 		e.name = "trouble"
@@ -61,12 +59,12 @@ func newTestHub(f *fake) *hub {
 // subscribed is a page that has the whole state.
 func subscribed(t *testing.T, h *hub) (chan []byte, event) {
 	t.Helper()
-	page, err := h.subscribe(t.Context(), "")
+	page, err := h.subscribe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := next(t, page)
-	if first.name != "state" || first.id == "" {
+	if first.name != "state" {
 		t.Fatalf("first event %+v", first)
 	}
 	return page, first
@@ -105,35 +103,6 @@ func TestDifferences(t *testing.T) {
 	}
 	if e.data["now"] != "2026-03-14T12:00:00Z" {
 		t.Errorf("now %v", e.data["now"])
-	}
-}
-
-// A page that comes back with the version it has gets what is new only; with
-// any other one, also that of an earlier process, the whole state.
-func TestResume(t *testing.T) {
-	t.Parallel()
-	f := newFake()
-	h := newTestHub(f)
-	_, first := subscribed(t, h)
-	same, err := h.subscribe(t.Context(), first.id)
-	if err != nil || len(same) != 0 {
-		t.Fatalf("%d events, error %v", len(same), err)
-	}
-	f.set(func(f *fake) { f.state.Tasks[0].Title = "new" })
-	look(t, h)
-	if e := next(t, same); e.name != "change" || e.id == first.id {
-		t.Errorf("event %+v", e)
-	}
-	other := newTestHub(f)
-	subscribed(t, other)
-	for _, version := range []string{first.id, "", "0", strings.Replace(first.id, h.epoch, other.epoch, 1) + "0"} {
-		page, err := other.subscribe(t.Context(), version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e := next(t, page); e.name != "state" {
-			t.Errorf("version %q: event %+v", version, e)
-		}
 	}
 }
 
@@ -216,25 +185,23 @@ func TestRhythm(t *testing.T) {
 	})
 }
 
-// What happens between a page's reading of the state and its subscription is
-// told as well, also where nobody else watches.
+// What happens after a page's state was read and before it is subscribed is told
+// as well, also where nobody else watches.
 func TestNothingFallsBetween(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := newTestHub(f)
-	data, err := h.whole(t.Context())
+	f.gate = make(chan struct{}) // the first look is under way
+	between := func() {
+		f.gate <- struct{}{}
+		f.set(func(f *fake) { f.state.Tasks[0].Title, f.gate = "between", nil })
+	}
+	go between()
+	page, err := h.subscribe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got struct{ Version string }
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
-	f.set(func(f *fake) { f.state.Tasks[0].Title = "between" })
-	page, err := h.subscribe(t.Context(), got.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next(t, page) // the state as it was
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go h.run(ctx)
@@ -279,30 +246,26 @@ func TestSharedLooks(t *testing.T) {
 }
 
 // A source that fails is told of once, and told of again when it works; a page
-// that comes meanwhile is refused, one that has the state learns of it.
+// that comes meanwhile is refused.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	h := newTestHub(f)
-	page, first := subscribed(t, h)
+	page, _ := subscribed(t, h)
 	f.set(func(f *fake) { f.err = errors.New("no board") })
 	for range 3 {
 		if err := h.look(t.Context()); err == nil {
 			t.Fatal("no error")
 		}
 	}
-	if e := next(t, page); e.name != "trouble" || e.data["trouble"] != "no board" || e.id != "" || len(page) != 0 {
+	if e := next(t, page); e.name != "trouble" || e.data["trouble"] != "no board" || len(page) != 0 {
 		t.Errorf("event %+v, %d more", e, len(page))
 	}
 	if _, err := h.whole(t.Context()); err == nil {
 		t.Error("a state is served although there is none")
 	}
-	back, err := h.subscribe(t.Context(), first.id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := next(t, back); e.name != "trouble" {
-		t.Errorf("event %+v", e)
+	if _, err := h.subscribe(t.Context()); err == nil {
+		t.Error("a page subscribes to a source that cannot be read")
 	}
 	f.set(func(f *fake) { f.err = nil })
 	look(t, h)
@@ -319,7 +282,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// The stream over HTTP: what is sent, and that it resumes from a version.
+// The stream over HTTP: the state, and then what changes.
 func TestEventStream(t *testing.T) {
 	t.Parallel()
 	s, f := newServer(t)
@@ -329,9 +292,9 @@ func TestEventStream(t *testing.T) {
 	go s.Run(ctx, changed)
 	web := httptest.NewServer(s.Handler())
 	defer web.Close()
-	open := func(version string) (*bufio.Reader, func()) {
+	open := func() (*bufio.Reader, func()) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", web.URL+"/page/events?version="+version, nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", web.URL+"/page/events", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,18 +312,19 @@ func TestEventStream(t *testing.T) {
 		}
 		return b, func() { w.Body.Close() }
 	}
-	stream, closeFirst := open("old")
+	stream, closeFirst := open()
 	first := parseEvent(t, line(t, stream))
 	if first.name != "state" {
 		t.Fatalf("event %+v", first)
 	}
 	closeFirst()
-	stream, closeSecond := open(first.id)
+	stream, closeSecond := open()
 	defer closeSecond()
+	line(t, stream) // the whole state again
 	f.set(func(f *fake) { f.state.Tasks[0].Title = "changed" })
 	changed <- struct{}{}
 	if e := parseEvent(t, line(t, stream)); e.name != "change" {
-		t.Errorf("after the last version: %+v", e)
+		t.Errorf("after the state: %+v", e)
 	}
 }
 

@@ -39,7 +39,6 @@ const doTime = 45 * time.Second
 type Options struct {
 	Source Source
 	Dir    string           // holds the unused codes
-	Bearer func() string    // a token that may act for a person's tools; nil or "": none
 	Log    *slog.Logger     // nil: no log
 	Now    func() time.Time // nil: time.Now
 }

@@ -111,7 +111,7 @@ func TestStreamEnds(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			r := httptest.NewRequestWithContext(ctx, "GET", "http://127.0.0.1/page/events", nil)
-			r.Header.Set("Authorization", "Bearer "+bearer)
+			r.Header.Set("Authorization", "Bearer "+s.pass)
 			w := &wire{ResponseRecorder: httptest.NewRecorder(), left: c.writes}
 			if c.goes {
 				time.AfterFunc(c.after, cancel)

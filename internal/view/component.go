@@ -127,30 +127,6 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 	}
 }
 
-// briefly is how many characters of an error Brief repeats.
-const briefly = 120
-
-// Brief is Problem in one short sentence: what the last run said at length is left
-// to otm doctor.
-func (c *Component) Brief() *explain.Finding {
-	if c.Problem == nil {
-		return nil
-	}
-	switch c.Problem.Code {
-	case explain.ComponentFailing:
-		details := c.Problem.Args["details"]
-		if runes := []rune(details); len(runes) > briefly {
-			details = string(runes[:briefly]) + "…"
-		}
-		f := explain.New(explain.ComponentFailed, "component", c.ID, "at", c.Beat.LastRun, "details", details)
-		return &f
-	case explain.ComponentUnknown:
-		f := explain.New(explain.ComponentUnread, "component", c.ID, "error", c.Err)
-		return &f
-	}
-	return c.Problem
-}
-
 func (s *Sources) logOf(id string) string {
 	if id == heartbeat.Watcher {
 		id = heartbeat.Injector

@@ -248,7 +248,7 @@ func trouble(v *view.View, t *view.Task, id string) (found []explain.Finding) {
 	if c.OldConfig { // what it reports may no longer be so
 		return []explain.Finding{*v.OldConfig()}
 	}
-	if f := c.Brief(); f != nil {
+	if f := c.Problem; f != nil {
 		found = append(found, *f)
 	}
 	if t.Agent != nil && id == heartbeat.Dispatcher {

@@ -19,7 +19,6 @@ const state = { tasks: new Map(), agents: [], health: { state: "", problems: [] 
 const cards = new Map(); // row → li; its .task is what it shows
 const full = new Set(); // columns that show all their cards
 let open = null; // the row whose sheet is open
-let version = ""; // of the state
 let offset = 0; // server's clock minus ours, ms
 let locked = false;
 let painted = false; // the first drawing is on the screen
@@ -721,7 +720,6 @@ function drawFoot() {
 
 function take(update) {
   const all = update.all;
-  version = update.version;
   if (update.now) offset = Date.parse(update.now) - Date.now();
   for (const key of ["agents", "health", "components", "failed", "room", "waiting", "statuses", "priorities", "types", "createCommand", "configPath"]) {
     if (update[key] !== undefined) state[key] = update[key];
@@ -832,7 +830,7 @@ async function follow() {
   };
   heard();
   try {
-    const response = await ask(`/page/events?version=${encodeURIComponent(version)}`, undefined, stream.signal);
+    const response = await ask("/page/events", undefined, stream.signal);
     unreadable = "";
     drawConnection();
     for await (const line of lines(response.body)) {
