@@ -169,7 +169,7 @@ func (t change) moved(m *TaskMoved) {
 		at = m.Heard.Add(1) // a report that comes after this one shows that the agent is at work
 	}
 	if t.Status == pipeline.Blocked && m.To == pipeline.InProgress {
-		t.ResumedAt = at.UTC()
+		t.ResumedAt, t.ResumedBy = at.UTC(), t.e.By.Kind
 	}
 	t.Previous, t.Status, t.StatusAt, t.StatusBy = t.Status, m.To, t.e.At, t.e.By
 	if m.Seen {

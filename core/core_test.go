@@ -207,3 +207,17 @@ func TestEventsRoundTrip(t *testing.T) {
 		t.Error("an unknown type is read")
 	}
 }
+
+// C1: who unblocked a task is known: an agent that blocks its task and unblocks it by
+// itself gets nothing on.
+func TestC1WhoUnblocked(t *testing.T) {
+	t.Parallel()
+	for _, by := range []Actor{ByAgent("a"), ByPerson("robin")} {
+		task := &Task{ID: 1, Status: pipeline.Blocked}
+		s := &State{Tasks: map[pipeline.TaskID]*Task{1: task}}
+		Apply(s, &Event{At: time.Unix(100, 0), By: by, Task: 1, Data: TaskMoved{From: pipeline.Blocked, To: pipeline.InProgress}})
+		if task.ResumedBy != by.Kind || task.ResumedAt.IsZero() {
+			t.Errorf("%v unblocked it: %v at %v", by, task.ResumedBy, task.ResumedAt)
+		}
+	}
+}

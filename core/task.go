@@ -37,8 +37,10 @@ type Task struct {
 	CompletedAt time.Time `json:"completedAt,omitzero"`
 	ValidatedAt time.Time `json:"validatedAt,omitzero"`
 	CancelledAt time.Time `json:"cancelledAt,omitzero"`
-	// ResumedAt is when the task last went from blocked to in progress.
+	// ResumedAt is when the task last went from blocked to in progress, ResumedBy is who
+	// did that. An agent that unblocks its own task gets nothing on.
 	ResumedAt  time.Time `json:"resumedAt,omitzero"`
+	ResumedBy  Kind      `json:"resumedBy,omitempty"`
 	GoneAt     time.Time `json:"goneAt,omitzero"`     // somebody deleted or archived the row
 	ArchivedAt time.Time `json:"archivedAt,omitzero"` // it left the board for the history
 
