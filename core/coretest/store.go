@@ -192,6 +192,7 @@ func matches(t *core.Task, f *core.Filter) bool {
 	onBoard := t.RowID != "" && t.GoneAt.IsZero() && !t.Shown.Gone
 	switch {
 	case len(f.IDs) > 0 && !slices.Contains(f.IDs, t.ID),
+		len(f.Rows) > 0 && (t.RowID == "" || !slices.Contains(f.Rows, t.RowID)),
 		f.Live && t.Status.Over() && !onBoard,
 		f.Agent != "" && !core.SameAgent(t.Agent, f.Agent) && (t.Dispatch == nil || !core.SameAgent(t.Dispatch.Agent, f.Agent)):
 		return false

@@ -94,29 +94,46 @@ func (f *Found) again(at time.Time) {
 	}
 }
 
-// tasks returns the live tasks, and those whose ids stand in other rows.
+// tasks returns the live tasks, and the tasks of rows that none of these has: by the
+// row's id, and by the Task ID cell.
 func (d *Differ) tasks(ctx context.Context, b pipeline.Batch) ([]*core.Task, error) {
 	tasks, err := d.Store.Tasks(ctx, core.Filter{Live: true})
 	if err != nil {
 		return nil, err
 	}
-	known := map[pipeline.TaskID]bool{}
+	known, owned := map[pipeline.TaskID]bool{}, map[string]bool{}
 	for _, t := range tasks {
-		known[t.ID] = true
+		known[t.ID], owned[t.RowID] = true, true
 	}
-	var others []pipeline.TaskID
+	var ids []pipeline.TaskID
+	var rows []string
 	for row := range b.Rows() {
-		if id := row.Task(); row.Parent == "" && id != 0 && !known[id] {
-			known[id] = true
-			others = append(others, id)
+		if row.Parent != "" || owned[row.ID] {
+			continue
+		}
+		rows = append(rows, row.ID)
+		if id := row.Task(); id != 0 {
+			ids = append(ids, id)
 		}
 	}
-	for some := range slices.Chunk(others, maxCommands) {
-		more, err := d.Store.Tasks(ctx, core.Filter{IDs: some})
+	var filters []core.Filter
+	for some := range slices.Chunk(ids, maxCommands) {
+		filters = append(filters, core.Filter{IDs: some})
+	}
+	for some := range slices.Chunk(rows, maxCommands) {
+		filters = append(filters, core.Filter{Rows: some})
+	}
+	for _, f := range filters {
+		more, err := d.Store.Tasks(ctx, f)
 		if err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, more...)
+		for _, t := range more {
+			if !known[t.ID] {
+				known[t.ID] = true
+				tasks = append(tasks, t)
+			}
+		}
 	}
 	return tasks, nil
 }

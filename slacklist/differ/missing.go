@@ -21,9 +21,9 @@ func expect(b pipeline.Batch, tasks []*core.Task) {
 		case t.RowID == "" || t.Away():
 		case b.Row(t.RowID) == nil:
 			b.Expect(pipeline.Row{ID: t.RowID, TaskID: t.ID.String(), Title: t.Title})
-		case !t.Status.Finished():
+		default:
 			for _, s := range t.Steps {
-				if s.RowID != "" && b.Row(s.RowID) == nil {
+				if s.RowID != "" && matters(t, &s) && b.Row(s.RowID) == nil {
 					b.Expect(pipeline.Row{ID: s.RowID, Parent: t.RowID, Title: s.Title})
 				}
 			}
@@ -74,11 +74,20 @@ func lostOf(b pipeline.Batch, rows map[string]*core.Task, row *pipeline.Row) *co
 	switch {
 	case t == nil || t.Away():
 		return nil
-	case row.ID != t.RowID && (t.Status.Finished() || b.Row(t.RowID) == nil):
-		return nil // the steps of a finished task stay, and a row takes its steps along
+	case row.ID == t.RowID:
+		return t
+	case b.Row(t.RowID) == nil:
+		return nil // a row takes its steps along
+	}
+	if i := slices.IndexFunc(t.Steps, func(s core.Step) bool { return s.RowID == row.ID }); i < 0 || !matters(t, &t.Steps[i]) {
+		return nil
 	}
 	return t
 }
+
+// matters reports whether the task loses a step whose row is gone. A finished task keeps
+// it, unless its row is still to be written.
+func matters(t *core.Task, s *core.Step) bool { return !t.Status.Finished() || s.IsStale() }
 
 // gone makes the commands for rows of which the board says that they are gone.
 func (c *comparison) gone() {

@@ -1,0 +1,242 @@
+package boardsink
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"otm/core"
+	"otm/pipeline"
+	"otm/slacklist/differ"
+)
+
+// createAge is how old a snapshot may be when rows are made: it would show a row that
+// somebody else made under the same id.
+const createAge = 3 * time.Minute
+
+// prepare loads the tasks, walks the board where the snapshot is too old for what is to
+// be written, and finds rows that exist already.
+func (d *delivery) prepare() error {
+	if err := d.load(); err != nil {
+		return err
+	}
+	if len(d.open(every)) == 0 {
+		return nil
+	}
+	if d.needsWalk() {
+		if d.walkErr = d.refresh(); d.walkErr != nil && d.ctx.Err() != nil {
+			return d.walkErr
+		}
+	}
+	if err := d.look(); err != nil {
+		return err
+	}
+	if d.b.WalkAt().IsZero() {
+		return d.withoutBoard()
+	}
+	return d.find()
+}
+
+// needsWalk reports whether the snapshot is too old for an effect.
+func (d *delivery) needsWalk() bool {
+	for _, w := range d.open(every) {
+		t := w.task
+		if t.RowID != "" && needsUpdate(t) {
+			if row := d.b.Row(t.RowID); row == nil && !d.b.Fresh(pipeline.StatusAge) || row != nil && !d.b.Current(row, pipeline.StatusAge) {
+				return true
+			}
+		}
+		if lacksRows(t) && (!d.b.Fresh(createAge) || d.asksForWalk(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// needsUpdate reports whether rows that exist are to be written or deleted.
+func needsUpdate(t *core.Task) bool {
+	return !t.ArchivedAt.IsZero() || len(t.Stale()) > 0 || slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID != "" && s.IsStale() })
+}
+
+// lacksRows reports whether rows of the task are to be made.
+func lacksRows(t *core.Task) bool { return t.ArchivedAt.IsZero() && !t.OnBoard() }
+
+// certainAt is when a walk may begin that shows whether an unanswered create made its
+// row.
+func (d *delivery) certainAt(w *work) time.Time {
+	return w.AskedAt.Add(d.Times.SettleAfter).Truncate(time.Millisecond) // the grain of WalkAt
+}
+
+// asksForWalk reports whether a walk now may tell what became of an unanswered create.
+func (d *delivery) asksForWalk(w *work) bool {
+	if w.AskedAt.IsZero() {
+		return false
+	}
+	certain := d.certainAt(w)
+	return d.b.WalkAt().Before(certain) && (!d.Now().Before(certain) || d.b.WalkAt().Before(w.AskedAt))
+}
+
+// refresh walks the board.
+func (d *delivery) refresh() error {
+	err := d.b.Refresh(d.ctx, 0)
+	d.walked = d.walked || err == nil
+	d.getsOn()
+	return err
+}
+
+// look has the differ read the snapshot, unless it did since the walk.
+func (d *delivery) look() error {
+	if d.lookedAt.Equal(d.b.WalkAt()) || d.b.WalkAt().IsZero() {
+		return nil
+	}
+	return d.lookNow()
+}
+
+func (d *delivery) lookNow() error {
+	if err := d.Look(d.ctx, d.b); err != nil {
+		return &storeError{err}
+	}
+	d.lookedAt = d.b.WalkAt()
+	return d.load()
+}
+
+// withoutBoard ends the effects for which the board has to be known. It never was read:
+// only rows are made for tasks that were taken in all the same.
+func (d *delivery) withoutBoard() error {
+	for _, w := range d.open(every) {
+		if w.task.RowID != "" || !w.task.Unverified || !w.AskedAt.IsZero() {
+			d.fail(w, cmp.Or(d.walkErr, error(ErrRowMissing)))
+			w.result.Asked = w.AskedAt
+		}
+	}
+	return nil
+}
+
+// find gives tasks the rows that stand on the board already: a create got no answer, or
+// the rows were made before the store knew the task.
+func (d *delivery) find() error {
+	for _, w := range d.open(lacksRows) {
+		written, found, err := d.rowsFor(w)
+		if err != nil {
+			var other *otherRowError
+			if !errors.As(err, &other) {
+				return err
+			}
+			d.fail(w, err)
+			continue
+		}
+		if found {
+			d.note(w, written)
+		}
+	}
+	if len(d.receipts) > 0 {
+		if err := d.flush(); err != nil {
+			return err
+		}
+		if err := d.lookNow(); err != nil { // people may have edited these rows
+			return err
+		}
+	}
+	for _, w := range d.open(lacksRows) {
+		switch {
+		case w.AskedAt.IsZero():
+		case d.b.WalkAt().Before(d.certainAt(w)):
+			d.unsettled(w)
+		}
+	}
+	return nil
+}
+
+// unsettled has an effect wait for a later walk.
+func (d *delivery) unsettled(w *work) {
+	err := error(ErrUnsettled)
+	if d.walkErr != nil {
+		err = fmt.Errorf("%w: %w", ErrUnsettled, d.walkErr)
+	}
+	w.result, w.over = Result{Err: err, Code: CodeUnsettled, Due: d.certainAt(w), Asked: w.AskedAt}, true
+	var e *pipeline.BoardError
+	if errors.As(d.walkErr, &e) && e.Until.After(w.result.Due) {
+		w.result.Due = e.Until
+	}
+	if now := d.Now(); !w.result.Due.After(now) {
+		w.result.Due = now.Add(retryBoard)
+	}
+}
+
+// rowsFor finds the rows of a task that it does not know.
+func (d *delivery) rowsFor(w *work) (written core.Written, found bool, err error) {
+	t := w.task
+	written.Shown = t.Shown
+	parent := t.RowID
+	if parent == "" {
+		row, err := d.rowOf(w)
+		if row == nil || err != nil {
+			return written, false, err
+		}
+		parent, found = row.ID, true
+		written.Row = row.ID
+		written.Shown = t.View() // what differs, the person who touched it last changed
+		if d.b.Person(row) == "" {
+			written.Shown = differ.Showing(row, d.Agents)
+		}
+	}
+	rows := slices.DeleteFunc(slices.Clone(d.b.StepRows(parent)), func(r *pipeline.Row) bool {
+		return slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == r.ID })
+	})
+	slices.SortStableFunc(rows, func(a, b *pipeline.Row) int { return cmp.Compare(a.Created, b.Created) })
+	for _, s := range t.Steps { // of equal titles each gets one row, the oldest first
+		if s.RowID != "" {
+			continue
+		}
+		i := slices.IndexFunc(rows, func(r *pipeline.Row) bool { return pipeline.FoldTitle(r.Title) == pipeline.FoldTitle(s.Title) })
+		if i < 0 {
+			continue
+		}
+		shown := core.StepShown{Title: rows[i].Title, Done: rows[i].StepDone()}
+		if d.b.Person(rows[i]) != "" {
+			shown = core.StepShown{Title: s.Title, Done: s.Done} // what differs, he changed
+		}
+		written.Steps = append(written.Steps, core.WrittenStep{Step: s.ID, Row: rows[i].ID, Shown: shown})
+		rows, found = slices.Delete(rows, i, i+1), true
+	}
+	return written, found, nil
+}
+
+// otherRowError says that a row which is not the task's has its Task ID.
+type otherRowError struct {
+	task  pipeline.TaskID
+	title string
+}
+
+func (e *otherRowError) Error() string {
+	return fmt.Sprintf("the row %q has the Task ID %v, and is another task's: clear its Task ID on the board", e.title, e.task)
+}
+
+// rowOf returns the row with the Task ID of a task; nil: there is none. Of several, it
+// prefers one with the task's title. A row with another title is the task's only if we
+// may have made it: its title was edited since.
+func (d *delivery) rowOf(w *work) (*pipeline.Row, error) {
+	row := d.b.TaskRow(w.Task)
+	if row == nil {
+		return nil, nil
+	}
+	same := func(r *pipeline.Row) bool { return pipeline.FoldTitle(r.Title) == pipeline.FoldTitle(w.task.Title) }
+	if !same(row) {
+		for r := range d.b.Rows() {
+			if r.Parent == "" && r.Task() == w.Task && same(r) {
+				row = r
+				break
+			}
+		}
+	}
+	owners, err := d.Store.Tasks(d.ctx, core.Filter{Rows: []string{row.ID}})
+	if err != nil {
+		return nil, &storeError{err}
+	}
+	if len(owners) > 0 || !same(row) && w.AskedAt.IsZero() {
+		return nil, &otherRowError{w.Task, row.Title}
+	}
+	return row, nil
+}

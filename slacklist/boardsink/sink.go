@@ -1,0 +1,310 @@
+package boardsink
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"otm/core"
+	"otm/internal/crash"
+	"otm/pipeline"
+)
+
+// Sink writes tasks to the board. It is for one goroutine.
+type Sink struct {
+	Store  core.Store
+	Agents pipeline.Agents
+	Times  pipeline.Times
+	By     core.Actor // the program
+	Log    *slog.Logger
+	Now    func() time.Time
+
+	// Look compares the snapshot of the batch with the store, and carries out what
+	// people changed (package differ). It runs once after each walk, before anything is
+	// written: no person's edit is overwritten.
+	Look func(ctx context.Context, b pipeline.Batch) error
+	// Progress is called while a delivery gets on; nil: nobody cares.
+	Progress func()
+
+	lookedAt time.Time // the walk after which Look ran last
+}
+
+// Result is what came of one effect. The zero value: it is delivered.
+type Result struct {
+	Err   error     // why it is not delivered
+	Code  string    // of the error, as data; "": it has none
+	Due   time.Time // not to be tried before; zero: after a pause that grows
+	Asked time.Time // when a create was sent whose answer is missing; zero: none is open
+	// Person reports that the next try fails the same way until a person acts.
+	Person bool
+	// Stop reports that every other effect would fail the same way now.
+	Stop bool
+}
+
+// ErrOver says that the batch has lasted its time. Nothing is wrong: the rest goes on
+// in the next batch.
+var ErrOver = errors.New("the batch has lasted its time")
+
+// ErrRowMissing says that the last walk lacks a row of the task. The differ finds out
+// whether somebody deleted it.
+var ErrRowMissing = errors.New("a row of the task is missing on the board")
+
+// ErrDisputed says that the row shows something that is neither what it showed nor what
+// the task is, and that the differ has not taken over yet.
+var ErrDisputed = errors.New("somebody else changed the row")
+
+// ErrUnknownStatus says that the row shows a status that OTM does not know, or that it
+// cannot read. It is not overwritten.
+var ErrUnknownStatus = errors.New("the row shows a status that OTM does not know")
+
+// ErrUnsettled says that a create got no answer, and no walk is late enough yet to show
+// whether it made the row.
+var ErrUnsettled = errors.New("the board did not answer whether it made a row, and a walk cannot tell yet")
+
+// Codes of results, besides those of the board.
+const (
+	CodeOver      = "batch_over"
+	CodeMissing   = "row_missing"
+	CodeDisputed  = "row_disputed"
+	CodeStatus    = "status_unknown"
+	CodeUnsettled = "unsettled"
+	CodeOption    = "option_missing" // a column or an option of a select is missing
+	CodeFull      = "list_full"
+	CodeOtherRow  = "other_row" // another task's row has the Task ID
+	CodeStore     = "store"
+)
+
+// retryBoard is the pause before something is tried again that a walk may clear up.
+const retryBoard = 10 * time.Second
+
+// Deliver brings the board to what the tasks of the effects are. The effects are leased
+// and of the board. It returns what came of each, in their order. What Deliver reports
+// as delivered is durable in the store, and so are the rows that it made.
+func (s *Sink) Deliver(ctx context.Context, b pipeline.Batch, effects []core.Pending) []Result {
+	d := &delivery{Sink: s, ctx: ctx, b: b}
+	for _, p := range effects {
+		d.works = append(d.works, &work{Pending: p})
+	}
+	d.run()
+	results := make([]Result, len(d.works))
+	for i, w := range d.works {
+		results[i] = w.result
+	}
+	return results
+}
+
+// work is one effect on its way.
+type work struct {
+	core.Pending
+	task   *core.Task // nil: there is no such task
+	result Result
+	over   bool // the result stands
+}
+
+// delivery is one call of Deliver.
+type delivery struct {
+	*Sink
+	ctx   context.Context
+	b     pipeline.Batch
+	works []*work
+
+	walked   bool  // the board was walked in this delivery
+	walkErr  error // why it could not be
+	receipts []core.Command
+	noted    []*work // those of the receipts
+	vanished bool    // the board says that a row is not there
+}
+
+func (d *delivery) run() {
+	if err := d.prepare(); err != nil {
+		d.stopAll(err)
+		return
+	}
+	for _, phase := range []func() error{d.deleteRows, d.updateRows, d.makeRows} {
+		if err := phase(); err != nil {
+			d.stopAll(err)
+			break
+		}
+	}
+	if d.vanished && d.ctx.Err() == nil {
+		d.followUp()
+	}
+	for _, w := range d.open(every) { // a task that changed meanwhile is delivered again
+		if slices.ContainsFunc(w.task.Steps, func(s core.Step) bool { return s.IsStale() && s.RowID != "" && d.b.Row(s.RowID) == nil }) {
+			d.fail(w, ErrRowMissing)
+		}
+	}
+}
+
+func every(*core.Task) bool { return true }
+
+// followUp walks the board after a row was gone, so that the differ notices that.
+func (d *delivery) followUp() {
+	err := d.refresh()
+	if err == nil {
+		err = d.look()
+	}
+	if err != nil {
+		d.Log.Info("board not walked after a row was gone", "err", err)
+	}
+}
+
+// load reads the tasks of the effects from the store.
+func (d *delivery) load() error {
+	ids := make([]pipeline.TaskID, len(d.works))
+	for i, w := range d.works {
+		ids[i] = w.Task
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	tasks, err := d.Store.Tasks(d.ctx, core.Filter{IDs: ids})
+	if err != nil {
+		return &storeError{err}
+	}
+	byID := map[pipeline.TaskID]*core.Task{}
+	for _, t := range tasks {
+		byID[t.ID] = t
+	}
+	for _, w := range d.works {
+		w.task = byID[w.Task]
+		if w.task == nil || !w.task.Unshown() {
+			w.over = true
+		}
+	}
+	return nil
+}
+
+// open returns the effects that have no result yet and for which choose is true.
+func (d *delivery) open(choose func(t *core.Task) bool) []*work {
+	var open []*work
+	for _, w := range d.works {
+		if !w.over && choose(w.task) {
+			open = append(open, w)
+		}
+	}
+	return open
+}
+
+// storeError is an error of the store. Every effect would meet it.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+// fail ends an effect with an error.
+func (d *delivery) fail(w *work, err error) {
+	asked := w.result.Asked
+	w.result = d.resultOf(err)
+	w.over = true
+	if w.result.Asked.IsZero() {
+		w.result.Asked = asked
+	}
+}
+
+// stopAll ends all effects that are still open. Those with an open question of an
+// earlier delivery keep it.
+func (d *delivery) stopAll(err error) {
+	for _, w := range d.works {
+		if !w.over {
+			d.fail(w, err)
+			w.result.Asked = w.AskedAt
+		}
+	}
+}
+
+// resultOf classifies an error.
+func (d *delivery) resultOf(err error) Result {
+	r := Result{Err: err}
+	var missing *pipeline.MissingError
+	var board *pipeline.BoardError
+	var store *storeError
+	var other *otherRowError
+	switch {
+	case errors.Is(err, ErrOver):
+		r.Code, r.Due = CodeOver, d.Now()
+	case errors.Is(err, ErrUnknownStatus):
+		r.Code, r.Person = CodeStatus, true
+	case errors.Is(err, ErrRowMissing):
+		r.Code, r.Due = CodeMissing, d.Now().Add(retryBoard)
+	case errors.Is(err, ErrDisputed):
+		r.Code, r.Due = CodeDisputed, d.Now().Add(retryBoard)
+	case errors.As(err, &store):
+		r.Code, r.Stop = CodeStore, true
+	case errors.As(err, &other):
+		r.Code, r.Person = CodeOtherRow, true
+	case errors.As(err, &missing):
+		r.Code, r.Person = CodeOption, true
+	case errors.As(err, &board):
+		d.ofBoard(&r, board)
+	default:
+		r.Stop = true // ctx is done, or our disk is full
+	}
+	return r
+}
+
+// ofBoard classifies an error of the board.
+func (d *delivery) ofBoard(r *Result, e *pipeline.BoardError) {
+	r.Code, r.Due = e.Code, e.Until
+	if e.MaybeApplied {
+		r.Asked = d.Now()
+	}
+	switch {
+	case e.Full:
+		r.Code, r.Person = CodeFull, true
+	case e.RowGone:
+		r.Code, r.Due = CodeMissing, d.Now().Add(retryBoard)
+		d.vanished = true
+	case e.Class == pipeline.Refused:
+		r.Person = true
+	default:
+		r.Stop = e.Code != "ratelimited"
+	}
+}
+
+// concernsOne reports whether an error says nothing of other tasks: the board refuses
+// this one, or lacks a column or an option for it.
+func concernsOne(err error) bool {
+	var missing *pipeline.MissingError
+	return pipeline.IsRefused(err) || errors.As(err, &missing)
+}
+
+func (d *delivery) getsOn() {
+	if d.Progress != nil {
+		d.Progress()
+	}
+}
+
+// note adds a receipt. It reaches the store with the next flush.
+func (d *delivery) note(w *work, written core.Written) {
+	d.receipts = append(d.receipts, core.Command{At: d.Now(), By: d.By, Task: w.Task, Do: written})
+	d.noted = append(d.noted, w)
+}
+
+// flush sends the receipts to the store, also while ctx ends: what is known of rows must
+// not be lost. If the store fails, the rows are looked for in the next delivery.
+func (d *delivery) flush() error {
+	receipts, noted := d.receipts, d.noted
+	d.receipts, d.noted = nil, nil
+	if len(receipts) == 0 {
+		return nil
+	}
+	outcomes, err := d.Store.Do(context.WithoutCancel(d.ctx), receipts...)
+	if err != nil {
+		err = &storeError{err}
+		for _, w := range noted {
+			d.fail(w, err)
+			w.result.Asked = d.Now()
+		}
+		return err
+	}
+	crash.Point("board.noted")
+	for i, w := range noted {
+		if w.task = outcomes[i].Task; w.task != nil && !w.task.Unshown() && w.result.Err == nil {
+			w.over = true
+		}
+	}
+	return nil
+}
