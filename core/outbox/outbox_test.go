@@ -327,3 +327,38 @@ func TestStopped(t *testing.T) {
 		t.Errorf("pending: %+v, %v", pending, err)
 	}
 }
+
+// A sink that has no time goes on at once, and that is no failed try.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	n := 0
+	w.board.deliver = func(core.Pending) Result {
+		if n++; n <= 3*maxTimes {
+			return Result{Err: fmt.Errorf("short: %w", ErrAgain)}
+		}
+		return Result{}
+	}
+	if left := w.run(); len(left) > 0 || n != 3*maxTimes+1 {
+		t.Errorf("left: %v after %d deliveries", left, n)
+	}
+}
+
+// A sink that fails for all is left alone for the rest of the run.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	var ids []pipeline.TaskID
+	for id := range pipeline.TaskID(2*batch + 1) {
+		ids = append(ids, id+1)
+	}
+	w := newWorld(t, ids...)
+	w.board.deliver = func(core.Pending) Result { return Result{Err: errors.New("away"), Stop: true} }
+	left := w.run(ids...)
+	if len(left) != len(ids) || left[ids[batch]] == nil || left[ids[batch]].Error() != "away" {
+		t.Errorf("left: %v", left)
+	}
+	if n := len(w.board.given); n != batch {
+		t.Errorf("%d effects were tried", n)
+	}
+	w.checkTitle(ids[len(ids)-1], "build")
+}

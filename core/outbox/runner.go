@@ -30,7 +30,15 @@ type Result struct {
 	// Asked is when a try was made that got no answer, so that the next one looks first;
 	// zero: none is open.
 	Asked time.Time
+	// Person reports that the next try fails the same way until a person acts.
+	Person bool
+	// Stop reports that the sink fails for all effects now: the run leaves it alone.
+	Stop bool
 }
+
+// ErrAgain says that the sink had no time to deliver an effect, or all of it. Nothing is
+// wrong: the run delivers it again at once.
+var ErrAgain = errors.New("there was no time for it yet")
 
 // Defaults of a Runner.
 const (
@@ -64,7 +72,7 @@ type Runner struct {
 // It returns the tasks whose effects are undelivered, each with why: the error of the
 // sink if it failed now, else a *LeftError. The other error is one of the store.
 func (r *Runner) Run(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error) {
-	run := &run{Runner: r, owner: rand.Text(), times: map[effect]int{}, failed: map[pipeline.TaskID]error{}}
+	run := &run{Runner: r, owner: rand.Text(), times: map[effect]int{}, failed: map[pipeline.TaskID]error{}, stop: map[core.Sink]error{}}
 	if err := run.deliverAll(ctx, tasks); err != nil {
 		return nil, err
 	}
@@ -84,6 +92,7 @@ type run struct {
 	owner  string
 	times  map[effect]int            // how often each was delivered
 	failed map[pipeline.TaskID]error // why the sinks failed now
+	stop   map[core.Sink]error       // sinks that fail for all, and why
 }
 
 type effect struct {
@@ -129,7 +138,7 @@ func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
 // delivered.
 func (r *run) deliverOnce(ctx context.Context, tasks []pipeline.TaskID) (n int, err error) {
 	for _, sink := range core.Sinks {
-		for r.Sinks[sink] != nil {
+		for r.Sinks[sink] != nil && r.stop[sink] == nil {
 			left := slices.DeleteFunc(slices.Clone(tasks), func(id pipeline.TaskID) bool { return r.failed[id] != nil })
 			if len(tasks) > 0 && len(left) == 0 {
 				return n, nil
@@ -165,9 +174,16 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 		if r.times[key]++; results[i].Err == nil && r.times[key] > maxTimes {
 			results[i].Err = errChanging
 		}
+		if results[i].Stop {
+			r.stop[sink] = results[i].Err
+		}
 		switch {
 		case results[i].Err == nil:
 			done = append(done, p)
+		case errors.Is(results[i].Err, ErrAgain):
+			r.times[key]--
+			p.AskedAt, p.Due = results[i].Asked, r.now()
+			later = append(later, p)
 		case ctx.Err() != nil: // we were stopped, which is no failure
 			p.AskedAt = results[i].Asked
 			later = append(later, p)
@@ -254,6 +270,8 @@ func (r *run) left(ctx context.Context, tasks []pipeline.TaskID) (map[pipeline.T
 		case left[p.Task] != nil:
 		case r.failed[p.Task] != nil:
 			left[p.Task] = r.failed[p.Task]
+		case r.stop[p.Sink] != nil:
+			left[p.Task] = r.stop[p.Sink]
 		case len(tasks) > 0 || p.Error != "":
 			left[p.Task] = &LeftError{p}
 		}

@@ -3,11 +3,13 @@ package boardsink
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"otm/core"
+	"otm/core/outbox"
 	"otm/internal/crash"
 	"otm/pipeline"
 )
@@ -31,21 +33,11 @@ type Sink struct {
 	lookedAt time.Time // the walk after which Look ran last
 }
 
-// Result is what came of one effect. The zero value: it is delivered.
-type Result struct {
-	Err   error     // why it is not delivered
-	Code  string    // of the error, as data; "": it has none
-	Due   time.Time // not to be tried before; zero: after a pause that grows
-	Asked time.Time // when a create was sent whose answer is missing; zero: none is open
-	// Person reports that the next try fails the same way until a person acts.
-	Person bool
-	// Stop reports that every other effect would fail the same way now.
-	Stop bool
-}
+// Result is what came of one effect.
+type Result = outbox.Result
 
-// ErrOver says that the batch has lasted its time. Nothing is wrong: the rest goes on
-// in the next batch.
-var ErrOver = errors.New("the batch has lasted its time")
+// ErrOver says that the batch has lasted its time. The rest goes on in the next batch.
+var ErrOver = fmt.Errorf("the batch has lasted its time: %w", outbox.ErrAgain)
 
 // ErrRowMissing says that the last walk lacks a row of the task. The differ finds out
 // whether somebody deleted it.
