@@ -21,22 +21,21 @@ type maker struct {
 }
 
 // makeRows makes the rows of tasks and steps that are missing, the tasks in their order.
-func (d *delivery) makeRows() error {
-	m := &maker{delivery: d}
-	for _, w := range d.open(lacksRows) {
-		if m.closed == nil && d.b.Over() {
+func (m *maker) makeRows() error {
+	for _, w := range m.open(lacksRows) {
+		if m.closed == nil && m.b.Over() {
 			m.closed = ErrOver
 		}
 		if err := m.closed; err != nil {
-			d.fail(w, err)
+			m.fail(w, err)
 			continue
 		}
 		if err := m.mayMake(w); err != nil {
-			d.fail(w, err)
+			m.fail(w, err)
 			continue
 		}
 		if err := m.make(w); err != nil {
-			return errors.Join(d.flush(), err)
+			return errors.Join(m.flush(), err)
 		}
 		if m.made >= rowsAtOnce {
 			if err := m.flush(); err != nil {

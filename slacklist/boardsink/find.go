@@ -16,39 +16,42 @@ import (
 // somebody else made under the same id.
 const createAge = 3 * time.Minute
 
+// finder looks before anything is written.
+type finder struct{ *delivery }
+
 // prepare loads the tasks, walks the board where the snapshot is too old for what is to
 // be written, and finds rows that exist already.
-func (d *delivery) prepare() error {
-	if err := d.load(); err != nil {
+func (f *finder) prepare() error {
+	if err := f.load(); err != nil {
 		return err
 	}
-	if len(d.open(every)) == 0 {
+	if len(f.open(every)) == 0 {
 		return nil
 	}
-	if d.needsWalk() {
-		if d.walkErr = d.refresh(); d.walkErr != nil && d.ctx.Err() != nil {
-			return d.walkErr
+	if f.needsWalk() {
+		if f.walkErr = f.refresh(); f.walkErr != nil && f.ctx.Err() != nil {
+			return f.walkErr
 		}
 	}
-	if err := d.look(); err != nil {
+	if err := f.look(); err != nil {
 		return err
 	}
-	if d.b.WalkAt().IsZero() {
-		return d.withoutBoard()
+	if f.b.WalkAt().IsZero() {
+		return f.withoutBoard()
 	}
-	return d.find()
+	return f.find()
 }
 
 // needsWalk reports whether the snapshot is too old for an effect.
-func (d *delivery) needsWalk() bool {
-	for _, w := range d.open(every) {
+func (f *finder) needsWalk() bool {
+	for _, w := range f.open(every) {
 		t := w.task
 		if t.RowID != "" && needsUpdate(t) {
-			if row := d.b.Row(t.RowID); row == nil && !d.b.Fresh(pipeline.StatusAge) || row != nil && !d.b.Current(row, pipeline.StatusAge) {
+			if row := f.b.Row(t.RowID); row == nil && !f.b.Fresh(pipeline.StatusAge) || row != nil && !f.b.Current(row, pipeline.StatusAge) {
 				return true
 			}
 		}
-		if lacksRows(t) && (!d.b.Fresh(createAge) || d.asksForWalk(w)) {
+		if lacksRows(t) && (!f.b.Fresh(createAge) || f.asksForWalk(w)) {
 			return true
 		}
 	}
@@ -65,17 +68,17 @@ func lacksRows(t *core.Task) bool { return t.ArchivedAt.IsZero() && !t.OnBoard()
 
 // certainAt is when a walk may begin that shows whether an unanswered create made its
 // row.
-func (d *delivery) certainAt(w *work) time.Time {
-	return w.AskedAt.Add(d.Times.SettleAfter).Truncate(time.Millisecond) // the grain of WalkAt
+func (f *finder) certainAt(w *work) time.Time {
+	return w.AskedAt.Add(f.Times.SettleAfter).Truncate(time.Millisecond) // the grain of WalkAt
 }
 
 // asksForWalk reports whether a walk now may tell what became of an unanswered create.
-func (d *delivery) asksForWalk(w *work) bool {
+func (f *finder) asksForWalk(w *work) bool {
 	if w.AskedAt.IsZero() {
 		return false
 	}
-	certain := d.certainAt(w)
-	return d.b.WalkAt().Before(certain) && (!d.Now().Before(certain) || d.b.WalkAt().Before(w.AskedAt))
+	certain := f.certainAt(w)
+	return f.b.WalkAt().Before(certain) && (!f.Now().Before(certain) || f.b.WalkAt().Before(w.AskedAt))
 }
 
 // refresh walks the board.
@@ -104,10 +107,10 @@ func (d *delivery) lookNow() error {
 
 // withoutBoard ends the effects for which the board has to be known. It never was read:
 // only rows are made for tasks that were taken in all the same.
-func (d *delivery) withoutBoard() error {
-	for _, w := range d.open(every) {
+func (f *finder) withoutBoard() error {
+	for _, w := range f.open(every) {
 		if w.task.RowID != "" || !w.task.Unverified || !w.AskedAt.IsZero() {
-			d.fail(w, cmp.Or(d.walkErr, error(ErrRowMissing)))
+			f.fail(w, cmp.Or(f.walkErr, error(ErrRowMissing)))
 			w.result.Asked = w.AskedAt
 		}
 	}
@@ -116,73 +119,73 @@ func (d *delivery) withoutBoard() error {
 
 // find gives tasks the rows that stand on the board already: a create got no answer, or
 // the rows were made before the store knew the task.
-func (d *delivery) find() error {
-	for _, w := range d.open(lacksRows) {
-		written, found, err := d.rowsFor(w)
+func (f *finder) find() error {
+	for _, w := range f.open(lacksRows) {
+		written, found, err := f.rowsFor(w)
 		if err != nil {
 			var other *otherRowError
 			if !errors.As(err, &other) {
 				return err
 			}
-			d.fail(w, err)
+			f.fail(w, err)
 			continue
 		}
 		if found {
-			d.note(w, written)
+			f.note(w, written)
 		}
 	}
-	if len(d.receipts) > 0 {
-		if err := d.flush(); err != nil {
+	if len(f.receipts) > 0 {
+		if err := f.flush(); err != nil {
 			return err
 		}
-		if err := d.lookNow(); err != nil { // people may have edited these rows
+		if err := f.lookNow(); err != nil { // people may have edited these rows
 			return err
 		}
 	}
-	for _, w := range d.open(lacksRows) {
+	for _, w := range f.open(lacksRows) {
 		switch {
 		case w.AskedAt.IsZero():
-		case d.b.WalkAt().Before(d.certainAt(w)):
-			d.unsettled(w)
+		case f.b.WalkAt().Before(f.certainAt(w)):
+			f.unsettled(w)
 		}
 	}
 	return nil
 }
 
 // unsettled has an effect wait for a later walk.
-func (d *delivery) unsettled(w *work) {
+func (f *finder) unsettled(w *work) {
 	err := error(ErrUnsettled)
-	if d.walkErr != nil {
-		err = fmt.Errorf("%w: %w", ErrUnsettled, d.walkErr)
+	if f.walkErr != nil {
+		err = fmt.Errorf("%w: %w", ErrUnsettled, f.walkErr)
 	}
-	w.result, w.over = Result{Err: err, Code: CodeUnsettled, Due: d.certainAt(w), Asked: w.AskedAt}, true
+	w.result, w.over = Result{Err: err, Code: CodeUnsettled, Due: f.certainAt(w), Asked: w.AskedAt}, true
 	var e *pipeline.BoardError
-	if errors.As(d.walkErr, &e) && e.Until.After(w.result.Due) {
+	if errors.As(f.walkErr, &e) && e.Until.After(w.result.Due) {
 		w.result.Due = e.Until
 	}
-	if now := d.Now(); !w.result.Due.After(now) {
+	if now := f.Now(); !w.result.Due.After(now) {
 		w.result.Due = now.Add(retryBoard)
 	}
 }
 
 // rowsFor finds the rows of a task that it does not know.
-func (d *delivery) rowsFor(w *work) (written core.Written, found bool, err error) {
+func (f *finder) rowsFor(w *work) (written core.Written, found bool, err error) {
 	t := w.task
 	written.Shown = t.Shown
 	parent := t.RowID
 	if parent == "" {
-		row, err := d.rowOf(w)
+		row, err := f.rowOf(w)
 		if row == nil || err != nil {
 			return written, false, err
 		}
 		parent, found = row.ID, true
 		written.Row = row.ID
 		written.Shown = t.View() // what differs, the person who touched it last changed
-		if d.b.Person(row) == "" {
-			written.Shown = differ.Showing(row, d.Agents)
+		if f.b.Person(row) == "" {
+			written.Shown = differ.Showing(row, f.Agents)
 		}
 	}
-	rows := slices.DeleteFunc(slices.Clone(d.b.StepRows(parent)), func(r *pipeline.Row) bool {
+	rows := slices.DeleteFunc(slices.Clone(f.b.StepRows(parent)), func(r *pipeline.Row) bool {
 		return slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == r.ID })
 	})
 	slices.SortStableFunc(rows, func(a, b *pipeline.Row) int { return cmp.Compare(a.Created, b.Created) })
@@ -195,7 +198,7 @@ func (d *delivery) rowsFor(w *work) (written core.Written, found bool, err error
 			continue
 		}
 		shown := core.StepShown{Title: rows[i].Title, Done: rows[i].StepDone()}
-		if d.b.Person(rows[i]) != "" {
+		if f.b.Person(rows[i]) != "" {
 			shown = core.StepShown{Title: s.Title, Done: s.Done} // what differs, he changed
 		}
 		written.Steps = append(written.Steps, core.WrittenStep{Step: s.ID, Row: rows[i].ID, Shown: shown})
@@ -217,21 +220,21 @@ func (e *otherRowError) Error() string {
 // rowOf returns the row with the Task ID of a task; nil: there is none. Of several, it
 // prefers one with the task's title. A row with another title is the task's only if we
 // may have made it: its title was edited since.
-func (d *delivery) rowOf(w *work) (*pipeline.Row, error) {
-	row := d.b.TaskRow(w.Task)
+func (f *finder) rowOf(w *work) (*pipeline.Row, error) {
+	row := f.b.TaskRow(w.Task)
 	if row == nil {
 		return nil, nil
 	}
 	same := func(r *pipeline.Row) bool { return pipeline.FoldTitle(r.Title) == pipeline.FoldTitle(w.task.Title) }
 	if !same(row) {
-		for r := range d.b.Rows() {
+		for r := range f.b.Rows() {
 			if r.Parent == "" && r.Task() == w.Task && same(r) {
 				row = r
 				break
 			}
 		}
 	}
-	owners, err := d.Store.Tasks(d.ctx, core.Filter{Rows: []string{row.ID}})
+	owners, err := f.Store.Tasks(f.ctx, core.Filter{Rows: []string{row.ID}})
 	if err != nil {
 		return nil, &storeError{err}
 	}

@@ -110,11 +110,12 @@ type delivery struct {
 }
 
 func (d *delivery) run() {
-	if err := d.prepare(); err != nil {
+	if err := (&finder{d}).prepare(); err != nil {
 		d.stopAll(err)
 		return
 	}
-	for _, phase := range []func() error{d.deleteRows, d.updateRows, d.makeRows} {
+	u, m := &updater{d}, &maker{delivery: d}
+	for _, phase := range []func() error{u.deleteRows, u.updateRows, m.makeRows} {
 		if err := phase(); err != nil {
 			d.stopAll(err)
 			break

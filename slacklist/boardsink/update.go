@@ -12,18 +12,21 @@ import (
 // cellsAtOnce is how many cells one call takes.
 const cellsAtOnce = 100
 
+// updater writes to rows that exist.
+type updater struct{ *delivery }
+
 // deleteRows deletes the rows of archived tasks, with their steps. Deleting again is
 // harmless.
-func (d *delivery) deleteRows() error {
+func (u *updater) deleteRows() error {
 	var rows []string
 	var works []*work
-	for _, w := range d.open(func(t *core.Task) bool { return !t.ArchivedAt.IsZero() }) {
-		row := d.b.Row(w.task.RowID)
+	for _, w := range u.open(func(t *core.Task) bool { return !t.ArchivedAt.IsZero() }) {
+		row := u.b.Row(w.task.RowID)
 		switch {
-		case d.walkErr != nil:
-			d.fail(w, d.walkErr)
+		case u.walkErr != nil:
+			u.fail(w, u.walkErr)
 		case row != nil && !row.CurrentStatus().Over():
-			d.fail(w, ErrDisputed) // somebody opens it again
+			u.fail(w, ErrDisputed) // somebody opens it again
 		default:
 			rows, works = append(rows, w.task.RowID), append(works, w)
 		}
@@ -31,35 +34,35 @@ func (d *delivery) deleteRows() error {
 	if len(rows) == 0 {
 		return nil
 	}
-	err := d.b.Delete(d.ctx, rows...)
+	err := u.b.Delete(u.ctx, rows...)
 	if err != nil && !concernsOne(err) {
-		return d.endPhase(works, err)
+		return u.endPhase(works, err)
 	}
 	for i, w := range works {
 		if err != nil {
-			if one := d.b.Delete(d.ctx, rows[i]); one != nil && !concernsOne(one) {
-				return errors.Join(d.flush(), d.endPhase(works[i:], one))
+			if one := u.b.Delete(u.ctx, rows[i]); one != nil && !concernsOne(one) {
+				return errors.Join(u.flush(), u.endPhase(works[i:], one))
 			} else if one != nil {
-				d.fail(w, one)
+				u.fail(w, one)
 				continue
 			}
 		}
 		shown := w.task.Shown
 		shown.Gone = true
-		d.note(w, core.Written{Shown: shown})
+		u.note(w, core.Written{Shown: shown})
 	}
 	crash.Point("board.deleted")
-	return d.flush()
+	return u.flush()
 }
 
 // endPhase ends effects with an error. It returns the error if it concerns all others,
 // too.
-func (d *delivery) endPhase(works []*work, err error) error {
+func (u *updater) endPhase(works []*work, err error) error {
 	for _, w := range works {
-		d.fail(w, err)
+		u.fail(w, err)
 		w.result.Asked = w.AskedAt // writing the same again is harmless
 	}
-	if d.resultOf(err).Stop {
+	if u.resultOf(err).Stop {
 		return err
 	}
 	return nil
@@ -73,61 +76,61 @@ type update struct {
 }
 
 // updateRows writes the stale cells of rows that exist, in calls with many tasks.
-func (d *delivery) updateRows() error {
+func (u *updater) updateRows() error {
 	var group []update
 	cells := 0
-	for _, w := range d.open(func(t *core.Task) bool { return t.RowID != "" && t.ArchivedAt.IsZero() && needsUpdate(t) }) {
-		if d.b.Over() {
-			d.fail(w, ErrOver)
+	for _, w := range u.open(func(t *core.Task) bool { return t.RowID != "" && t.ArchivedAt.IsZero() && needsUpdate(t) }) {
+		if u.b.Over() {
+			u.fail(w, ErrOver)
 			continue
 		}
-		if err := d.mayWrite(w.task); err != nil {
-			d.fail(w, err)
+		if err := u.mayWrite(w.task); err != nil {
+			u.fail(w, err)
 			continue
 		}
-		u := update{work: w}
-		if u.changes, u.written = d.changes(d.b, w.task); len(u.changes) == 0 {
+		one := update{work: w}
+		if one.changes, one.written = u.changes(u.b, w.task); len(one.changes) == 0 {
 			continue // a step whose row is missing
 		}
 		n := 0
-		for _, c := range u.changes {
+		for _, c := range one.changes {
 			n += len(c.Cells)
 		}
 		if cells += n; cells > cellsAtOnce && len(group) > 0 {
-			if err := d.write(group); err != nil {
+			if err := u.write(group); err != nil {
 				return err
 			}
 			group, cells = nil, n
 		}
-		group = append(group, u)
+		group = append(group, one)
 	}
-	return d.write(group)
+	return u.write(group)
 }
 
 // mayWrite reports why the row of a task cannot be written now; nil: it can.
-func (d *delivery) mayWrite(t *core.Task) error {
-	row := d.b.Row(t.RowID)
+func (u *updater) mayWrite(t *core.Task) error {
+	row := u.b.Row(t.RowID)
 	switch {
-	case d.walkErr != nil && (row == nil || !d.b.Current(row, pipeline.StatusAge)):
-		return d.walkErr
+	case u.walkErr != nil && (row == nil || !u.b.Current(row, pipeline.StatusAge)):
+		return u.walkErr
 	case row == nil:
 		return ErrRowMissing
-	case !d.walked && !d.b.Current(row, pipeline.StatusAge):
+	case !u.walked && !u.b.Current(row, pipeline.StatusAge):
 		return ErrOver // it was current when we began
 	}
-	return d.disputed(t, row)
+	return u.disputed(t, row)
 }
 
 // disputed reports whether a cell that is to be written shows something else than
 // before, and the differ has not taken that over: it waits until a lag of the board is
 // out of the question.
-func (d *delivery) disputed(t *core.Task, row *pipeline.Row) error {
+func (u *updater) disputed(t *core.Task, row *pipeline.Row) error {
 	view := t.View()
 	if _, known := pipeline.ParseStatus(string(row.CurrentStatus())); !known && view.Status != t.Shown.Status {
 		return fmt.Errorf("%w: %q", ErrUnknownStatus, row.Status)
 	}
 	agent := row.Assignee
-	if a := d.Agents.Assigned(agent); a != nil {
+	if a := u.Agents.Assigned(agent); a != nil {
 		agent = a.Name
 	}
 	for _, c := range []struct{ seen, showed, is string }{
@@ -146,36 +149,36 @@ func (d *delivery) disputed(t *core.Task, row *pipeline.Row) error {
 
 // write writes the changes of a group of tasks in one call. If one of them is at fault,
 // each task goes alone.
-func (d *delivery) write(group []update) error {
+func (u *updater) write(group []update) error {
 	if len(group) == 0 {
 		return nil
 	}
 	var all []pipeline.Change
-	for _, u := range group {
-		all = append(all, u.changes...)
+	for _, one := range group {
+		all = append(all, one.changes...)
 	}
-	err := d.b.Update(d.ctx, all...)
-	d.getsOn()
+	err := u.b.Update(u.ctx, all...)
+	u.getsOn()
 	switch {
 	case err == nil:
 		crash.Point("board.updated")
-		for _, u := range group {
-			d.note(u.work, u.written)
+		for _, one := range group {
+			u.note(one.work, one.written)
 		}
-		return d.flush()
+		return u.flush()
 	case !concernsOne(err):
 		works := make([]*work, len(group))
-		for i, u := range group {
-			works[i] = u.work
+		for i, one := range group {
+			works[i] = one.work
 		}
-		return d.endPhase(works, err)
+		return u.endPhase(works, err)
 	case len(group) == 1:
-		d.fail(group[0].work, err)
+		u.fail(group[0].work, err)
 		group[0].result.Asked = group[0].AskedAt
 		return nil
 	}
 	for i := range group {
-		if err := d.write(group[i : i+1]); err != nil {
+		if err := u.write(group[i : i+1]); err != nil {
 			return err
 		}
 	}
