@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -167,9 +168,6 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 	case address = <-ready:
 	case err := <-upDone:
 		return cmp.Or(err, context.Cause(ctx))
-	case <-late:
-		cancel()
-		return errors.Join(cli.Errorf(cli.TryLater, "the board has not started after %v", demoTime), <-upDone)
 	}
 	fmt.Fprintf(d.Out, "board    %s\ndata     %s\n\n", address, safe.Escape(d.home.Dir))
 	err := d.play(ctx, upDone, late)
@@ -249,16 +247,9 @@ func (d *demo) create(ctx context.Context, args []string) error {
 
 func (d *demo) clock(at time.Time) string { return fmt.Sprintf("%7.3fs", at.Sub(d.started).Seconds()) }
 
-// hop is an event of a task that was not shown yet.
-type hop struct {
-	id pipeline.TaskID
-	pipeline.Event
-}
-
-// show prints new events in the order of their times.
+// show prints new events, one task after the other.
 func (d *demo) show() error {
-	var hops []hop
-	for id, shown := range d.shown {
+	for _, id := range slices.Sorted(maps.Keys(d.shown)) {
 		rec, err := recordOf(d.home.Store, id)
 		if err != nil {
 			return err
@@ -266,23 +257,20 @@ func (d *demo) show() error {
 		if rec == nil {
 			continue
 		}
-		for _, e := range rec.History[shown:] {
-			if e.What != "dropped" { // create said so
-				hops = append(hops, hop{id, e})
+		for _, e := range rec.History[d.shown[id]:] {
+			text := e.What
+			if text == "dropped" {
+				continue // create said so
 			}
+			if e.Detail != "" {
+				text += " (" + e.Detail + ")"
+			}
+			fmt.Fprintf(d.Out, "%s %v  %-24s %s\n", d.clock(e.At), id, safe.Escape(e.Who), safe.Escape(text))
 		}
 		d.shown[id] = len(rec.History)
 		if rec.Status == pipeline.AgentDone {
 			delete(d.waiting, id)
 		}
-	}
-	slices.SortStableFunc(hops, func(a, b hop) int { return a.At.Compare(b.At) })
-	for _, h := range hops {
-		text := h.What
-		if h.Detail != "" {
-			text += " (" + h.Detail + ")"
-		}
-		fmt.Fprintf(d.Out, "%s %v  %-24s %s\n", d.clock(h.At), h.id, safe.Escape(h.Who), safe.Escape(text))
 	}
 	return nil
 }

@@ -353,7 +353,7 @@ func TestDoctorUnits(t *testing.T) {
 	put(t, path, text+"\n")
 	look(explain.Warn, "units "+path+" is stale", line)
 	put(t, path, "mine\n")
-	look(explain.Warn, "units "+path+" is missing", line)
+	look(explain.Warn, "units "+path+" is foreign", line)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -75,8 +75,7 @@ after that it prints the lines to put in. It may be run again at any time.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the directory and what was added as JSON")
 	c.Flags().BoolVar(&forSlack, "slack", false, "set up a Slack List as the board")
-	c.Flags().BoolVar(&slack.tokenStdin, "token-stdin", false, "with --slack: read the token from stdin")
-	c.Flags().StringVar(&slack.tokenFile, "token-file", "", "with --slack: read the token from a file")
+	c.Flags().BoolVar(&slack.tokenStdin, "token-stdin", false, "with --slack: read the token from stdin, one line")
 	c.Flags().StringVar(&slack.list, "list", "", "with --slack: the list, by its id or link")
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"otm/internal/crash"
 	"otm/internal/durable"
 	"otm/internal/safe"
-	"otm/internal/view"
 	"otm/pipeline"
 	"otm/slacklist"
 )
@@ -25,7 +23,6 @@ import (
 // slackFlags are those of otm init that go with --slack.
 type slackFlags struct {
 	tokenStdin bool
-	tokenFile  string
 	list       string // an id, or a link that ends in one
 	asJSON     bool
 }
@@ -94,21 +91,12 @@ type slackToken struct {
 
 // findToken returns the token that is handed in now, or the one that is kept.
 func (o *slackInit) findToken() (slackToken, error) {
-	var data []byte
-	var err error
-	switch {
-	case o.tokenStdin:
-		// One line: a person who pastes the token need know Enter only.
-		data, err = bufio.NewReader(io.LimitReader(o.h.In, maxToken)).ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-	case o.tokenFile != "":
-		data, err = os.ReadFile(o.tokenFile)
-	default:
+	if !o.tokenStdin {
 		return o.keptToken()
 	}
-	if err != nil {
+	// One line: a person who pastes the token need know Enter only.
+	data, err := bufio.NewReader(io.LimitReader(o.h.In, maxToken)).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
 		return slackToken{}, cli.Errorf(cli.Credentials, "the token cannot be read: %w", err).Hint("%s", o.withToken())
 	}
 	token := slackToken{text: strings.TrimSpace(string(data)), keep: true}
@@ -324,11 +312,7 @@ func (o *slackInit) raiseCounter(ctx context.Context) (err error) {
 func (o *slackInit) print() {
 	r, out := &o.report, o.h.Out
 	fmt.Fprintf(out, "workspace %s, as %s\n", safe.Escape(r.Team), safe.Escape(r.User))
-	room := ""
-	if r.Limit > 0 && r.Limit < view.ManyRows {
-		room = fmt.Sprintf(" of %d", r.Limit)
-	}
-	fmt.Fprintf(out, "list      %s %s, %d rows%s\n", r.ListID, safe.Escape(r.Title), r.Rows, room)
+	fmt.Fprintf(out, "list      %s %s, %d rows\n", r.ListID, safe.Escape(r.Title), r.Rows)
 	for _, part := range []struct {
 		word string
 		all  []string
@@ -355,14 +339,10 @@ func (o *slackInit) print() {
 	}
 }
 
-// check refuses flags that do not go together.
+// check refuses the flags without --slack.
 func (f *slackFlags) check(forSlack bool) error {
-	given := f.tokenStdin || f.tokenFile != "" || f.list != ""
-	switch {
-	case given && !forSlack:
-		return cli.Errorf(cli.Usage, "these flags are for --slack").Hint("otm init --slack --token-stdin --list F0123456789")
-	case f.tokenStdin && f.tokenFile != "":
-		return cli.Errorf(cli.Usage, "give either --token-stdin or --token-file").Hint("otm init --slack --token-stdin")
+	if forSlack || !f.tokenStdin && f.list == "" {
+		return nil
 	}
-	return nil
+	return cli.Errorf(cli.Usage, "these flags are for --slack").Hint("otm init --slack --token-stdin --list F0123456789")
 }

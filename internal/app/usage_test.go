@@ -44,7 +44,6 @@ func TestWrongUse(t *testing.T) {
 		{"otm board --limits none", `--limits "none": only slack is known`, "otm board --limits slack"},
 		{"otm completion tcsh", "tcsh", "otm completion bash"},
 		{"otm init --list F0123456789", "these flags are for --slack", "otm init --slack --token-stdin --list F0123456789"},
-		{"otm init --slack --token-stdin --token-file x", "give either --token-stdin or --token-file", "otm init --slack --token-stdin"},
 		{"otm-injector --sweep-every 1ms", "--sweep-every 1ms: at least 100ms", "--sweep-every 2m0s"},
 		{"otm-dispatcher --every 1ms", "--every 1ms: at least 100ms", "--every 2m0s"},
 		{"otm-completion-detector --every 0s", "--every 0s: at least 100ms", "--every 2m0s"},

@@ -142,23 +142,56 @@ func readMarker(text []byte) *Options {
 	return o
 }
 
-// Unit is how one file of systemd or launchd stands.
-type Unit struct {
-	Path  string
-	State State
-	Hint  string // the command line that mends it; "" if it is current
-}
-
 // State is how a file stands.
 type State string
 
 const (
 	Current  State = "current"  // as it would be written now
 	Stale    State = "stale"    // it would be written otherwise now
-	Missing  State = "missing"  // there is none, or somebody else's has its name
+	Missing  State = "missing"  // there is none
 	Obsolete State = "obsolete" // we wrote it, and it is no longer needed
-	Broken   State = "broken"   // the program that it starts is missing
+	Foreign  State = "foreign"  // somebody else's has its name, or another data directory's
+	Broken   State = "broken"   // the programs are not where it says
 )
+
+// compared is a file that is wanted, or was, with how it stands.
+type compared struct {
+	file
+	state State
+}
+
+// compare holds the wanted files of a data directory against those that were found.
+// Those that are no longer needed come last.
+func compare(found map[string]*foundFile, dir string, wanted []file) []compared {
+	var all []compared
+	left := maps.Clone(found)
+	for _, w := range wanted {
+		state := Stale
+		switch f := found[w.Name]; {
+		case f == nil:
+			state = Missing
+		case !f.ours(dir):
+			state = Foreign
+		case bytes.Equal(f.text, w.Text):
+			state = Current
+		}
+		all = append(all, compared{w, state})
+		delete(left, w.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		if left[name].ours(dir) {
+			all = append(all, compared{file{Name: name}, Obsolete})
+		}
+	}
+	return all
+}
+
+// Unit is how one file of systemd or launchd stands.
+type Unit struct {
+	Path  string
+	State State
+	Hint  string // the command line that mends it; "" if it is current
+}
 
 // Find returns how otm install was told to run the services of a data
 // directory; nil if it was not, or if its files cannot be read.
@@ -215,23 +248,15 @@ func lookIn(manager, folder, dir string) ([]Unit, error) {
 	}
 	broken := missingPrograms(o.Bin) != nil
 	var units []Unit
-	for _, w := range wanted {
-		u := Unit{Path: filepath.Join(folder, w.Name), State: Stale, Hint: o.Again()}
-		switch f := found[w.Name]; {
-		case !f.ours(dir):
-			u.State = Missing
-		case broken:
+	for _, c := range compare(found, dir, wanted) {
+		u := Unit{Path: filepath.Join(folder, c.Name), State: c.state, Hint: o.Again()}
+		switch {
+		case broken && (c.state == Current || c.state == Stale):
 			u.State = Broken
-		case bytes.Equal(f.text, w.Text):
-			u.State, u.Hint = Current, ""
+		case c.state == Current:
+			u.Hint = ""
 		}
 		units = append(units, u)
-		delete(found, w.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if found[name].ours(dir) {
-			units = append(units, Unit{Path: filepath.Join(folder, name), State: Obsolete, Hint: o.Again()})
-		}
 	}
 	return units, nil
 }

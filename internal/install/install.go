@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -75,11 +74,11 @@ did not write.`,
 type installer struct {
 	cli.Streams
 	flags
-	manager string
-	folder  string // of the manager's files
-	bin     string // the folder of the programs
-	// call runs a program of the manager and returns its output; nil: commands
-	// are printed and not run.
+	manager   string
+	folder    string // of the manager's files
+	bin       string // the folder of the programs
+	printOnly bool   // commands are printed and not run
+	// call runs a program of the manager and returns its output.
 	call   func(ctx context.Context, argv []string) ([]byte, error)
 	pause  time.Duration // between attempts to hand a job to launchd
 	report report
@@ -119,10 +118,13 @@ func newInstaller(s cli.Streams, f flags) (*installer, error) {
 	if in.folder, err = folderOf(in.manager, s.Getenv); err != nil {
 		return nil, err
 	}
-	if program, err := exec.LookPath(in.program()); err == nil {
-		in.call = func(ctx context.Context, argv []string) ([]byte, error) {
-			return exec.CommandContext(ctx, program, argv[1:]...).CombinedOutput()
-		}
+	program := map[string]string{Systemd: "systemctl", Launchd: "launchctl"}[in.manager]
+	_, err = exec.LookPath(program)
+	if in.printOnly = f.dryRun || err != nil; !f.dryRun && err != nil {
+		in.Warn("%s is not here: nothing is started or stopped; run the following commands yourself", program)
+	}
+	in.call = func(ctx context.Context, argv []string) ([]byte, error) {
+		return exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 	}
 	in.report = report{Manager: in.manager, DryRun: f.dryRun, Files: []doneFile{}, Commands: []ranCommand{}}
 	return in, nil
@@ -138,15 +140,15 @@ func (in *installer) run(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	p, err := in.plan(dir, wanted)
+	all, err := in.plan(dir, wanted)
 	if err != nil {
 		return err
 	}
-	if len(p.files)+len(p.obsolete) == 0 {
+	if len(all) == 0 {
 		in.Note("there is nothing that otm install wrote for %q", dir)
 		return nil
 	}
-	if err := in.carryOut(ctx, p); err != nil || in.uninstall || in.dryRun {
+	if err := in.carryOut(ctx, all); err != nil || in.uninstall || in.dryRun {
 		return err
 	}
 	if me, err := user.Current(); err == nil && in.manager == Systemd && !exists(filepath.Join("/var/lib/systemd/linger", me.Username)) {
@@ -204,58 +206,30 @@ func checkOwner(o Options) error {
 	return nil
 }
 
-// plan is what is to be done.
-type plan struct {
-	files    []planned
-	obsolete []string // files of ours that are no longer needed
-}
-
-// planned is a file with what is to be done about it.
-type planned struct {
-	file
-	action string // written, renewed or unchanged
-}
-
-// plan compares the wanted files with those that stand in the folder.
-func (in *installer) plan(dir string, wanted []file) (*plan, error) {
+// plan compares the wanted files with those in the folder. It refuses to replace a
+// file of somebody else, and to start a service beside a process that does the same.
+func (in *installer) plan(dir string, wanted []file) ([]compared, error) {
 	found, err := readFolder(in.manager, in.folder)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{}
-	for _, f := range wanted {
-		action, err := in.planFile(dir, f, found[f.Name])
+	all := compare(found, dir, wanted)
+	for _, c := range all {
+		path, theirs := filepath.Join(in.folder, c.Name), found[c.Name]
+		switch {
+		case c.state == Missing:
+			err = in.notRunning(dir, c.Component)
+		case c.state == Foreign && theirs.options == nil:
+			err = cli.Errorf(cli.Failed, "otm install did not write %q, and leaves it as it is", path).Hint("mv %s %s", safe.Quote(path), safe.Quote(path+".mine"))
+		case c.state == Foreign:
+			err = cli.Errorf(cli.Failed, "%q is for the data directory %q: one installation at a time", path, theirs.options.Dir).
+				Hint("otm install --%s --uninstall --dir %s", in.manager, safe.Quote(theirs.options.Dir))
+		}
 		if err != nil {
 			return nil, err
 		}
-		p.files = append(p.files, planned{f, action})
-		delete(found, f.Name)
 	}
-	for name, f := range found {
-		if f.ours(dir) {
-			p.obsolete = append(p.obsolete, name)
-		}
-	}
-	slices.Sort(p.obsolete)
-	return p, nil
-}
-
-// planFile decides about one file. It refuses to replace a file of somebody
-// else, and to start a service beside a process that does the same.
-func (in *installer) planFile(dir string, f file, found *foundFile) (action string, err error) {
-	path := filepath.Join(in.folder, f.Name)
-	switch {
-	case found == nil:
-		return "written", in.notRunning(dir, f.Component)
-	case found.options == nil:
-		return "", cli.Errorf(cli.Failed, "otm install did not write %q, and leaves it as it is", path).Hint("mv %s %s", safe.Quote(path), safe.Quote(path+".mine"))
-	case found.options.Dir != dir:
-		return "", cli.Errorf(cli.Failed, "%q is for the data directory %q: one installation at a time", path, found.options.Dir).
-			Hint("otm install --%s --uninstall --dir %s", in.manager, safe.Quote(found.options.Dir))
-	case string(found.text) == string(f.Text):
-		return "unchanged", nil
-	}
-	return "renewed", nil
+	return all, nil
 }
 
 // notRunning refuses to start a service beside a process that does the same.
@@ -273,10 +247,11 @@ func exists(path string) bool {
 }
 
 // done reports what was done with a file.
-func (in *installer) done(name, action string, text []byte) {
-	f := doneFile{Path: filepath.Join(in.folder, name), Action: action}
+func (in *installer) done(c compared) {
+	action := map[State]string{Missing: "written", Stale: "renewed", Current: "unchanged", Obsolete: "removed"}[c.state]
+	f := doneFile{Path: filepath.Join(in.folder, c.Name), Action: action}
 	if in.dryRun {
-		f.Text = string(text)
+		f.Text = string(c.Text)
 		action = "would be " + action + ":"
 	}
 	in.report.Files = append(in.report.Files, f)

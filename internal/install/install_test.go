@@ -106,7 +106,7 @@ func (w *installWorld) installer(f flags) *installer {
 	w.out.Reset()
 	w.stderr.Reset()
 	in := &installer{
-		Streams: w.streams(), manager: Systemd, folder: w.folder, flags: f, bin: w.bin, pause: time.Millisecond,
+		Streams: w.streams(), manager: Systemd, folder: w.folder, flags: f, printOnly: f.dryRun, bin: w.bin, pause: time.Millisecond,
 	}
 	if f.launchd {
 		in.manager = Launchd
@@ -505,26 +505,18 @@ func TestInstallBesideOne(t *testing.T) {
 	}
 }
 
-func TestInstallWithoutAManager(t *testing.T) {
+// A command of the manager that fails is the hint, and run again all is done.
+func TestInstallManagerFails(t *testing.T) {
 	t.Parallel()
 	w := newInstallWorld(t)
-	w.fail["systemctl"] = 99
-	if code := w.install(systemd); code != 0 || len(w.files()) != 4 || len(w.called) > 0 ||
-		!strings.Contains(w.out.String(), "$ systemctl --user enable otm-board.service") || !strings.Contains(w.stderr.String(), "no such luck") {
+	w.fail["systemctl"] = 1
+	if code := w.install(systemd); code != 1 || len(w.files()) != 4 || !strings.Contains(w.stderr.String(), "no such luck") || !strings.Contains(w.stderr.String(), "\nsystemctl --user daemon-reload\n") {
 		t.Errorf("exit code %d, there are %s, commands %q\n%s%s", code, w.names(), w.called, &w.out, &w.stderr)
 	}
-	in := w.installer(flags{launchd: true, asJSON: true})
-	in.call = nil // no such program
-	if code := w.code(in.run(t.Context(), w.dir)); code != 0 || w.out.Len() > 0 || !strings.Contains(w.stderr.String(), "launchctl is not here: nothing is started") || len(in.report.Files) != 4 {
-		t.Errorf("exit code %d, report %+v\n%s%s", code, in.report, &w.out, &w.stderr)
+	if code := w.install(systemd); code != 0 {
+		t.Errorf("again: exit code %d\n%s", code, &w.stderr)
 	}
-	if c := in.report.Commands; len(c) != 12 || c[2].Ran || strings.Join(c[2].Command[:3], " ") != "launchctl bootstrap "+domain() {
-		t.Errorf("commands %+v", c)
-	}
-	w.fail = map[string]int{"systemctl --user enable": 9}
-	if code := w.install(systemd); code != 1 || !strings.Contains(w.stderr.String(), "\nsystemctl --user enable otm-board.service") {
-		t.Errorf("a command that fails: exit code %d\n%s", code, &w.stderr)
-	}
+	w.did(restarted(allUnits)...)
 }
 
 func TestInstallDryRun(t *testing.T) {
@@ -627,9 +619,10 @@ func TestInstallRunsTheManager(t *testing.T) {
 	if code := w.install(f); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &w.stderr)
 	}
+	program := map[string]string{Systemd: "systemctl", Launchd: "launchctl"}[in.manager]
 	bin := filepath.Join(w.home, "m bin")
 	log, refuse := filepath.Join(w.home, "called"), filepath.Join(w.home, "refuse")
-	w.write(filepath.Join(bin, in.program()), "#!/bin/sh\necho \"$*\" >>'"+log+"'\ncase $* in *disable*|*bootout*) test ! -e '"+refuse+"' || { echo no such luck; exit 5; }; esac\n", 0o755)
+	w.write(filepath.Join(bin, program), "#!/bin/sh\necho \"$*\" >>'"+log+"'\ncase $* in *disable*|*bootout*) test ! -e '"+refuse+"' || { echo no such luck; exit 5; }; esac\n", 0o755)
 	w.write(refuse, "", 0o600)
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	before := w.files()
@@ -638,8 +631,8 @@ func TestInstallRunsTheManager(t *testing.T) {
 		w.stderr.Reset()
 		return w.main(in.Streams, "--"+in.manager, "--user", "--uninstall", "--json", "--dir", w.dir)
 	}
-	said := "no such luck\notm: error: " + in.program()
-	if code := remove(); code != 1 || !strings.Contains(w.stderr.String(), said) || !strings.Contains(w.stderr.String(), ": exit status 5\notm: hint: "+in.program()+" ") || !maps.Equal(w.files(), before) {
+	said := "no such luck\notm: error: " + program
+	if code := remove(); code != 1 || !strings.Contains(w.stderr.String(), said) || !strings.Contains(w.stderr.String(), ": exit status 5\notm: hint: "+program+" ") || !maps.Equal(w.files(), before) {
 		t.Errorf("exit code %d, there are %q: %s", code, w.names(), &w.stderr)
 	}
 	if err := os.Remove(refuse); err != nil {

@@ -19,78 +19,43 @@ import (
 
 // carryOut makes the files what they should be and has the services restarted.
 // With --dry-run it prints what it would do.
-func (in *installer) carryOut(ctx context.Context, p *plan) error {
-	if in.dryRun {
-		in.call = nil
-	} else {
-		in.reach(ctx)
+func (in *installer) carryOut(ctx context.Context, all []compared) error {
+	var stop, start []string
+	for _, c := range all {
+		if c.state == Obsolete {
+			stop = append(stop, c.Name)
+		} else {
+			start = append(start, c.Name)
+		}
 	}
-	if err := in.commands(ctx, in.toStop(p.obsolete)); err != nil {
+	if err := in.commands(ctx, in.toStop(stop)); err != nil {
 		return err
 	}
-	for _, name := range p.obsolete {
-		if err := in.remove(name); err != nil {
+	for _, c := range all {
+		if err := in.change(c); err != nil {
 			return err
 		}
+		in.done(c)
 	}
-	var names []string
-	for _, f := range p.files {
-		if err := in.write(f); err != nil {
-			return err
-		}
-		names = append(names, f.Name)
-	}
-	return in.commands(ctx, in.toRestart(names))
+	return in.commands(ctx, in.toRestart(start))
 }
 
-func (in *installer) remove(name string) error {
-	if !in.dryRun {
-		if err := durable.Remove(filepath.Join(in.folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// change makes a file what it should be.
+func (in *installer) change(c compared) error {
+	path := filepath.Join(in.folder, c.Name)
+	switch {
+	case in.dryRun || c.state == Current:
+		return nil
+	case c.state == Obsolete:
+		if err := durable.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := durable.SyncDir(in.folder); err != nil {
-			return err
-		}
+		return durable.SyncDir(in.folder)
 	}
-	in.done(name, "removed", nil)
-	return nil
-}
-
-func (in *installer) write(f planned) error {
-	if !in.dryRun && f.action != "unchanged" {
-		if err := os.MkdirAll(in.folder, 0o755); err != nil {
-			return err
-		}
-		if err := durable.ReplacePublic(filepath.Join(in.folder, f.Name), f.Text); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(in.folder, 0o755); err != nil {
+		return err
 	}
-	in.done(f.Name, f.action, f.Text)
-	return nil
-}
-
-// program is the program by which one speaks to the manager.
-func (in *installer) program() string {
-	if in.manager == Launchd {
-		return "launchctl"
-	}
-	return "systemctl"
-}
-
-// reach finds out whether the manager answers. If not, its commands are printed
-// instead of run.
-func (in *installer) reach(ctx context.Context) {
-	why := in.program() + " is not here"
-	if in.call != nil && in.manager == Systemd {
-		out, err := in.call(ctx, []string{"systemctl", "--user", "show", "--property=Version"})
-		if err == nil {
-			return
-		}
-		why, in.call = strings.TrimSpace(string(out)), nil
-	}
-	if in.call == nil {
-		in.Warn("%s: nothing is started or stopped; run the following commands yourself", why)
-	}
+	return durable.ReplacePublic(path, c.Text)
 }
 
 // command is a command to the manager.
@@ -152,11 +117,10 @@ func domain() string { return "gui/" + strconv.Itoa(os.Geteuid()) }
 
 func job(name string) string { return domain() + "/" + strings.TrimSuffix(name, ".plist") }
 
-// commands runs commands of the manager, or only prints them if the manager cannot
-// be reached.
+// commands runs commands of the manager, or prints them.
 func (in *installer) commands(ctx context.Context, all []command) error {
 	for _, c := range all {
-		if in.call != nil && c.onlyIf != nil {
+		if !in.printOnly && c.onlyIf != nil {
 			if _, err := in.call(ctx, c.onlyIf); err != nil {
 				continue
 			}
@@ -178,11 +142,11 @@ func (in *installer) commands(ctx context.Context, all []command) error {
 
 func (in *installer) command(ctx context.Context, argv []string) error {
 	shown := shellLine(argv)
-	in.report.Commands = append(in.report.Commands, ranCommand{Command: argv, Ran: in.call != nil})
+	in.report.Commands = append(in.report.Commands, ranCommand{Command: argv, Ran: !in.printOnly})
 	if !in.asJSON {
 		fmt.Fprintln(in.Out, "$ "+safe.Escape(shown))
 	}
-	if in.call == nil {
+	if in.printOnly {
 		return nil
 	}
 	out, err := in.call(ctx, argv)
