@@ -111,7 +111,7 @@ func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
 	if !resident {
 		return log, func() {}, nil
 	}
-	file, err := logx.OpenFile(h.Dir, filepath.Join(h.LogDir(), heartbeat.Log(id)))
+	file, err := logx.OpenFile(filepath.Join(h.LogDir(), heartbeat.Log(id)))
 	if err != nil {
 		return nil, nil, err
 	}

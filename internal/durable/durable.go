@@ -248,8 +248,8 @@ func rename(from, to string, by func(from, to string) error) error {
 }
 
 // MkdirAll is Mkdir for dir and its missing parents. It is for directories outside
-// the data directory and for otm init: other callers use Mkdir or MkdirBelow, so
-// that a data directory that is gone stays gone.
+// the data directory and for otm init: other callers use Mkdir, so that a data
+// directory that is gone stays gone.
 func MkdirAll(dir string) error {
 	if err := Mkdir(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -258,25 +258,6 @@ func MkdirAll(dir string) error {
 		return err
 	}
 	return Mkdir(dir)
-}
-
-// MkdirBelow is MkdirAll for a directory that may lie in root, the data
-// directory: it never makes root itself, so that a data directory that was
-// moved away does not come back. If root is gone, the error matches
-// fs.ErrNotExist.
-func MkdirBelow(root, dir string) error {
-	below, err := filepath.Rel(root, dir)
-	if err != nil || !filepath.IsLocal(below) {
-		return MkdirAll(dir)
-	}
-	path := root
-	for part := range strings.SplitSeq(below, string(filepath.Separator)) {
-		path = filepath.Join(path, part)
-		if err := Mkdir(path); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Mkdir makes the directory dir with mode DirMode, unless it exists, and syncs its

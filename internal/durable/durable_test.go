@@ -294,33 +294,6 @@ func TestMkdirAll(t *testing.T) {
 	}
 }
 
-// TestC40MkdirBelow: a data directory that was moved away does not come back
-// with the next log line; a log directory elsewhere is made whole.
-func TestC40MkdirBelow(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	root := filepath.Join(base, "data")
-	if err := MkdirBelow(root, filepath.Join(root, "logs", "exec")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("below a directory that is gone: %v, want fs.ErrNotExist", err)
-	}
-	if got := names(t, base); len(got) != 0 {
-		t.Errorf("it made %q", got)
-	}
-	for _, dir := range []string{filepath.Join(base, "elsewhere", "logs"), root, filepath.Join(root, "logs", "exec")} {
-		if dir == root {
-			if err := Mkdir(root); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := MkdirBelow(root, dir); err != nil {
-			t.Errorf("%s: %v", dir, err)
-		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			t.Errorf("%s: %v, %v", dir, info, err)
-		}
-	}
-}
-
 // TestC55DirectorySyncUnsupported: a file system that cannot sync directories
 // stops no writer; any other error does.
 func TestC55DirectorySyncUnsupported(t *testing.T) {

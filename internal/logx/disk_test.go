@@ -20,7 +20,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 		path := filepath.Join(dir, "a.log")
 		var want []string
 		refused, err := refuse(dir, func() error {
-			f, err := OpenFile("/nowhere", path)
+			f, err := OpenFile(path)
 			if err != nil {
 				return err
 			}

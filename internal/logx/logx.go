@@ -31,7 +31,6 @@ const (
 // File is a log file that rotates itself. It is safe for use by several
 // goroutines of one process.
 type File struct {
-	root string // the data directory, which is never made
 	path string
 	max  int64 // bytes
 
@@ -40,15 +39,15 @@ type File struct {
 	size int64
 }
 
-// OpenFile opens the log at path, and makes its directory if it is missing; but
-// it never makes root, the data directory.
-func OpenFile(root, path string) (*File, error) {
-	f := &File{root: root, path: path, max: MaxSize}
+// OpenFile opens the log at path. It makes the directory of the log if that is
+// missing, but no other: a data directory that was moved away stays away.
+func OpenFile(path string) (*File, error) {
+	f := &File{path: path, max: MaxSize}
 	return f, f.open()
 }
 
 func (f *File) open() error {
-	if err := durable.MkdirBelow(f.root, filepath.Dir(f.path)); err != nil {
+	if err := durable.Mkdir(filepath.Dir(f.path)); err != nil {
 		return err
 	}
 	file, err := durable.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)

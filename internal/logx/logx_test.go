@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 func open(t *testing.T, max int64) (*File, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "logs dir", "otm-injector.log")
-	f, err := OpenFile("/nowhere", path)
+	f, err := OpenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestOpenFileAppends(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, f, "two\n") // opens it again
-	again, err := OpenFile("/nowhere", path)
+	again, err := OpenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestRotationGoesOnAfterARestart(t *testing.T) {
 	f, path := open(t, 100)
 	put(t, f, strings.Repeat("x", 89)+"\n")
 	f.Close()
-	again, err := OpenFile("/nowhere", path)
+	again, err := OpenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,6 +167,24 @@ func TestCaseB91RenamedUnderneath(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".1"); err == nil {
 		t.Error("it was rotated though it was not full")
+	}
+}
+
+// TestC40NoDataDirectory: a data directory that was moved away does not come back with
+// the next log line.
+func TestC40NoDataDirectory(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	must(t, os.Mkdir(data, 0o700))
+	f, err := OpenFile(filepath.Join(data, "logs", "a.log"))
+	must(t, err)
+	defer f.Close()
+	must(t, os.RemoveAll(data))
+	if _, err := f.Write([]byte("x\n")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Write: %v, want fs.ErrNotExist", err)
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("the data directory was made")
 	}
 }
 
@@ -240,7 +259,7 @@ func TestWriteFails(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Dir(path)))
 	put(t, f, "found\n")
-	if _, err := OpenFile("/nowhere", filepath.Join(path, "below")); err == nil {
+	if _, err := OpenFile(filepath.Join(path, "below")); err == nil {
 		t.Error("OpenFile below a file gave no error")
 	}
 }
