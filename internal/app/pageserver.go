@@ -123,7 +123,7 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	p.run = []func(context.Context) error{
 		server.Serve,
 		files.Run,
-		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(ctx), files.Changed()) },
+		func(ctx context.Context) error { return pages.Run(ctx, server.Changes(), files.Changed()) },
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package board
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -123,22 +122,18 @@ func (a *api) announce(agent string) {
 	}
 }
 
-// okJSON is the answer that says no more than ok.
-type okJSON struct {
-	OK bool `json:"ok"`
+// object is a JSON object.
+type object map[string]any
+
+// An answerJSON is the answer of most methods, with ok first, as in Slack.
+type answerJSON struct {
+	OK       bool            `json:"ok"`
+	Error    string          `json:"error,omitempty"`
+	Item     json.RawMessage `json:"item,omitempty"`
+	Metadata object          `json:"response_metadata,omitempty"`
 }
 
-var okAnswer = okJSON{OK: true}
-
-type errorJSON struct {
-	OK       bool          `json:"ok"`
-	Error    string        `json:"error"`
-	Metadata *messagesJSON `json:"response_metadata,omitempty"`
-}
-
-type messagesJSON struct {
-	Messages []string `json:"messages"`
-}
+var okAnswer = answerJSON{OK: true}
 
 // answerError turns any error into Slack's form. An error that is no refusal is
 // our fault: it is logged, and the caller gets no detail.
@@ -146,15 +141,15 @@ func (a *api) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
-	case errors.Is(err, ErrClosed), errors.Is(err, sqlite.ErrBusy):
+	case errors.Is(err, ErrClosed), errors.Is(err, sqlite.ErrBusy), r.Context().Err() != nil:
 		e = refuse("service_unavailable")
 	default:
 		e = refuse("internal_error")
 		a.opts.Log.Error("call failed", "path", r.URL.Path, "err", err)
 	}
-	body := errorJSON{Error: e.Code}
+	body := answerJSON{Error: e.Code}
 	if len(e.Messages) > 0 {
-		body.Metadata = &messagesJSON{e.Messages}
+		body.Metadata = object{"messages": e.Messages}
 	}
 	status := http.StatusOK
 	if e.status != 0 {
@@ -171,12 +166,10 @@ func (a *api) answerError(w http.ResponseWriter, r *http.Request, err error) {
 func (a *api) answer(w http.ResponseWriter, status int, v any) {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
-		var buf bytes.Buffer
-		if err := encode(&buf, v); err != nil {
+		var err error
+		if raw, err = marshal(v); err != nil {
 			a.opts.Log.Error("answer not encoded", "err", err)
 			status, raw = http.StatusOK, json.RawMessage(`{"ok":false,"error":"internal_error"}`)
-		} else {
-			raw = buf.Bytes()
 		}
 	}
 	h := w.Header()

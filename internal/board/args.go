@@ -23,8 +23,9 @@ type args struct {
 // readArgs reads and decodes the body. Invalid UTF-8 is replaced here, once,
 // because raw values are stored as they come.
 func readArgs(r *http.Request) (*args, error) {
-	if err := checkType(r); err != nil {
-		return nil, err
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if r.ContentLength != 0 && (err != nil || kind != "application/x-www-form-urlencoded") {
+		return nil, refuse("invalid_post_type", "send a form")
 	}
 	body, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError
@@ -46,25 +47,6 @@ func readArgs(r *http.Request) (*args, error) {
 		}
 	}
 	return &args{form: form}, nil
-}
-
-// checkType checks the media type; an empty body needs none.
-func checkType(r *http.Request) error {
-	header := r.Header.Get("Content-Type")
-	if header == "" {
-		if r.ContentLength == 0 {
-			return nil
-		}
-		return refuse("missing_post_type")
-	}
-	kind, params, err := mime.ParseMediaType(header)
-	if err != nil || kind != "application/x-www-form-urlencoded" {
-		return refuse("invalid_post_type", "send a form")
-	}
-	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refuse("invalid_charset")
-	}
-	return nil
 }
 
 func (a *args) problem(format string, v ...any) {
@@ -132,15 +114,9 @@ func (a *args) raw(name string) json.RawMessage {
 }
 
 // strings returns the elements of an array of strings, nil if absent.
-func (a *args) strings(name string) []string {
-	raw := a.raw(name)
-	if raw == nil {
-		return nil
-	}
-	var texts []string
-	if err := json.Unmarshal(raw, &texts); err != nil {
+func (a *args) strings(name string) (texts []string) {
+	if json.Unmarshal(orNull(a.raw(name)), &texts) != nil {
 		a.problem("must be an array of strings: %s", name)
-		return nil
 	}
 	return texts
 }

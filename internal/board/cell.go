@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 )
 
@@ -40,23 +39,19 @@ func parseCells(raw json.RawMessage) ([]cellInput, error) {
 }
 
 func parseCell(members map[string]json.RawMessage) (in cellInput, err error) {
-	if members == nil {
+	switch {
+	case members == nil:
 		return in, refuse("invalid_arguments", "a cell must be an object")
-	}
-	if in.row, err = readID(members, "row_id", "invalid_row_id"); err != nil {
-		return in, err
-	}
-	if in.column, err = readID(members, "column_id", "invalid_column_id"); err != nil {
-		return in, err
-	}
-	for _, flag := range []string{"row_id_to_create", "column_id_to_create"} {
-		if string(members[flag]) == "true" {
-			return in, refuse("invalid_arguments", flag+" is not supported")
-		}
+	case members["row_id_to_create"] != nil || members["column_id_to_create"] != nil:
+		return in, refuse("invalid_arguments", "a cell cannot create its row or column")
+	case json.Unmarshal(orNull(members["row_id"]), &in.row) != nil:
+		return in, refuse("invalid_row_id", "row_id must be a string")
+	case json.Unmarshal(orNull(members["column_id"]), &in.column) != nil:
+		return in, refuse("invalid_column_id", "column_id must be a string")
 	}
 	for _, key := range typedKeys {
-		value, ok := members[key]
-		if !ok || isNull(value) {
+		value := members[key]
+		if isNull(orNull(value)) {
 			continue
 		}
 		if in.key != "" {
@@ -65,14 +60,6 @@ func parseCell(members map[string]json.RawMessage) (in cellInput, err error) {
 		in.key, in.value = key, value
 	}
 	return in, nil
-}
-
-// readID reads the member as a string; missing, null and "" are "".
-func readID(members map[string]json.RawMessage, name, code string) (id string, err error) {
-	if json.Unmarshal(orNull(members[name]), &id) != nil {
-		return "", refuse(code, name+" must be a string")
-	}
-	return id, nil
 }
 
 func isNull(raw json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
@@ -160,13 +147,16 @@ func checkCheckbox(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // checkValue checks one element of the cell's array and returns its stored form.
+// A whole number is stored without a fraction, as in Slack's samples.
 func checkValue(c *Column, key string, raw json.RawMessage, newChoice func(*Column, string) bool) (json.RawMessage, error) {
+	var number float64
+	var s string
+	var value any = &s
 	if key == "number" {
-		return checkNumber(raw)
+		value = &number
 	}
-	s, err := toString(raw)
-	if err != nil {
-		return nil, refuse("invalid_input_type", key+" must hold strings")
+	if isNull(raw) || json.Unmarshal(raw, value) != nil {
+		return nil, refuse("invalid_input_type", key+" holds a value of another type")
 	}
 	switch key {
 	case "select":
@@ -182,50 +172,17 @@ func checkValue(c *Column, key string, raw json.RawMessage, newChoice func(*Colu
 			return nil, refuse("invalid_date", "a date is written YYYY-MM-DD")
 		}
 	}
-	return marshal(s)
-}
-
-// checkNumber writes whole numbers without a fraction, as Slack's samples do.
-func checkNumber(raw json.RawMessage) (json.RawMessage, error) {
-	var n *float64
-	if err := json.Unmarshal(raw, &n); err != nil || n == nil {
-		return nil, refuse("invalid_input_type", "number must hold numbers")
-	}
-	if *n == math.Trunc(*n) && math.Abs(*n) < 1e15 {
-		return strconv.AppendInt(nil, int64(*n), 10), nil
-	}
-	return strconv.AppendFloat(nil, *n, 'g', -1, 64), nil
-}
-
-func toString(raw json.RawMessage) (string, error) {
-	var s *string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", err
-	}
-	if s == nil {
-		return "", fmt.Errorf("null")
-	}
-	return *s, nil
+	return marshal(value)
 }
 
 // marshal encodes v without escaping HTML.
 func marshal(v any) (json.RawMessage, error) {
 	var buf bytes.Buffer
-	if err := encode(&buf, v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
-
-// encode writes v as JSON and a line feed, without escaping HTML.
-func encode(buf *bytes.Buffer, v any) error {
-	enc := json.NewEncoder(buf)
+	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
-
-// sections are the elements of a block that hold others.
-var sections = []string{"rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote"}
 
 // A block is a rich_text block. Its elements are kept as they came.
 type block struct {
@@ -236,37 +193,33 @@ type block struct {
 
 // An element is any element of a block, as far as its text goes.
 type element struct {
-	Type     string          `json:"type"`
-	Elements []element       `json:"elements"`
-	Text     json.RawMessage `json:"text"`
-	URL      string          `json:"url"`
+	Type     string    `json:"type"`
+	Elements []element `json:"elements"`
+	Text     string    `json:"text"`
+	URL      string    `json:"url"`
 }
 
 // checkBlocks checks the blocks of a text cell and returns them as they are
-// read, each with a block_id. Blocks without any content clear the cell: the
-// result is nil.
+// read, each with a block_id. Blocks without any content clear the cell: the result
+// is nil.
 func checkBlocks(raws []json.RawMessage) (json.RawMessage, error) {
-	blocks := make([]block, 0, len(raws))
+	blocks := make([]block, len(raws))
 	empty := true
-	for _, raw := range raws {
-		var b block
+	for i, raw := range raws {
+		b := &blocks[i]
 		var elements []element
-		if json.Unmarshal(raw, &b) != nil || b.Type != "rich_text" || json.Unmarshal(orNull(b.Elements), &elements) != nil || elements == nil {
+		if json.Unmarshal(raw, b) != nil || b.Type != "rich_text" || json.Unmarshal(orNull(b.Elements), &elements) != nil || elements == nil {
 			return nil, refuse("invalid_blocks", "text is written as rich_text blocks")
 		}
-		for i := range elements {
-			if !slices.Contains(sections, elements[i].Type) {
-				return nil, refuse("invalid_blocks", "unknown rich text element "+elements[i].Type)
+		for _, e := range elements {
+			if !strings.HasPrefix(e.Type, "rich_text_") {
+				return nil, refuse("invalid_blocks", "unknown rich text element "+e.Type)
 			}
-			if !elements[i].valid() {
-				return nil, refuse("invalid_text_block", "a text element needs a text")
-			}
-			empty = empty && !elements[i].hasContent()
+			empty = empty && e.empty()
 		}
 		if b.BlockID == "" {
 			b.BlockID = randomText(5)
 		}
-		blocks = append(blocks, b)
 	}
 	if empty {
 		return nil, nil
@@ -274,22 +227,12 @@ func checkBlocks(raws []json.RawMessage) (json.RawMessage, error) {
 	return marshal(blocks)
 }
 
-// valid reports whether every text element has a text.
-func (e *element) valid() bool {
-	for i := range e.Elements {
-		if !e.Elements[i].valid() {
-			return false
-		}
+// empty reports whether the element holds no text, and nothing else to show.
+func (e *element) empty() bool {
+	if strings.HasPrefix(e.Type, "rich_text_") {
+		return !slices.ContainsFunc(e.Elements, func(e element) bool { return !e.empty() })
 	}
-	_, err := toString(orNull(e.Text))
-	return e.Type != "text" || err == nil
-}
-
-func (e *element) hasContent() bool {
-	if slices.Contains(sections, e.Type) {
-		return slices.ContainsFunc(e.Elements, func(e element) bool { return e.hasContent() })
-	}
-	return e.Type != "text" || e.plain() != ""
+	return e.Type == "text" && e.Text == ""
 }
 
 // plain is the text of the element, or of a link without a text its address.
@@ -299,8 +242,8 @@ func (e *element) plain() string {
 	for i := range e.Elements {
 		text += e.Elements[i].plain()
 	}
-	if s, err := toString(orNull(e.Text)); err == nil {
-		return text + s
+	if e.Text != "" {
+		return text + e.Text
 	}
 	return text + e.URL
 }
@@ -313,14 +256,11 @@ func plainText(blocks json.RawMessage) string {
 	if json.Unmarshal(blocks, &parsed) != nil {
 		return ""
 	}
-	var text string
+	var lines []string
 	for _, b := range parsed {
 		for i := range b.Elements {
-			if text != "" {
-				text += "\n"
-			}
-			text += b.Elements[i].plain()
+			lines = append(lines, b.Elements[i].plain())
 		}
 	}
-	return text
+	return strings.Join(lines, "\n")
 }

@@ -94,8 +94,7 @@ func TestCellRefusals(t *testing.T) {
 		{"title", `"rich_text":[{"type":"rich_text"}]`, "invalid_blocks"},
 		{"title", fmt.Sprintf(block, `{"type":"text","text":"hi"}`), "invalid_blocks"},
 		{"title", fmt.Sprintf(block, `{"type":"rich_text_section","elements":"hi"}`), "invalid_blocks"},
-		{"title", fmt.Sprintf(block, `{"type":"rich_text_section","elements":[{"type":"text"}]}`), "invalid_text_block"},
-		{"title", fmt.Sprintf(block, `{"type":"rich_text_section","elements":[{"type":"text","text":1}]}`), "invalid_text_block"},
+		{"title", fmt.Sprintf(block, `{"type":"rich_text_section","elements":[{"type":"text","text":1}]}`), "invalid_blocks"},
 		{"one", `"select":["A"]`, "invalid_option_id"}, // the label
 		{"one", `"select":["c"]`, "invalid_option_id"},
 		{"one", `"select":[""]`, "invalid_option_id"},

@@ -18,6 +18,7 @@ import (
 const (
 	rowsFile     = "board.db"
 	formerFile   = "rows.jsonl" // where former versions kept the rows
+	lockFile     = "lock"
 	tokenFile    = "token"
 	endpointFile = "endpoint.json"
 )

@@ -37,7 +37,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 					added = err == nil
 					return errors.Join(err, s.Close())
 				})
-				refused.Told(t, err, refused.Of("read directory", "") || refused.Of("remove", ""))
+				refused.Told(t, err, refused.Of("read directory", "") || refused.Of("remove", "") || refused.Of("write", "/"+lockFile))
 				s := mustOpen(t, dir)
 				if !added {
 					mustAdd(t, s, "added")

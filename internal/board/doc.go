@@ -16,8 +16,8 @@
 //	token          the bot's token, mode 0600, made at first open
 //	endpoint.json  where the server listens; only there while it does
 //
-// The directory is locked (flock) while a Server has it open. A rows.jsonl of a
-// former version is imported at open, once, and renamed to
+// The directory, and the file lock in it, are locked (flock) while a Server has
+// it open. A rows.jsonl of a former version is imported at open, once, and renamed to
 // rows.jsonl.before-sqlite. To restore a copy of board.db, stop the board, and
 // remove its -wal.
 //

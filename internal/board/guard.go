@@ -3,6 +3,7 @@ package board
 import (
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -25,18 +26,13 @@ func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
 	}
-	if inner, ok := strings.CutPrefix(host, "["); ok {
-		inner, ok = strings.CutSuffix(inner, "]")
-		if ok {
-			return inner
-		}
-	}
-	return host
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// guardHost refuses requests that do not call the board by a loopback name,
-// bounds their bodies, and sets the headers that every answer has.
-func guardHost(next http.Handler) http.Handler {
+// guard refuses requests that do not call the board by a loopback name, and calls of
+// the API that a foreign page made a browser send. It bounds bodies, and sets the
+// headers that every answer has.
+func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the page sets its own
@@ -48,31 +44,23 @@ func guardHost(next http.Handler) http.Handler {
 			http.Error(w, "this board answers to 127.0.0.1, localhost and [::1] only", http.StatusForbidden)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
-	})
-}
-
-// guardOrigin refuses requests that a foreign page made a browser send.
-func guardOrigin(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, origin := range r.Header.Values("Origin") {
-			if origin != "http://"+r.Host {
-				http.Error(w, "requests from another origin are refused", http.StatusForbidden)
-				return
-			}
+		foreign := func(origin string) bool { return origin != "http://"+r.Host }
+		if strings.HasPrefix(r.URL.Path, apiPrefix) && slices.ContainsFunc(r.Header.Values("Origin"), foreign) {
+			http.Error(w, "requests from another origin are refused", http.StatusForbidden)
+			return
 		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
 }
 
 func routes(api, page http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(apiPrefix, guardOrigin(api))
+	mux.Handle(apiPrefix, api)
 	if page != nil {
 		mux.Handle("GET /{$}", page)
 		mux.Handle("GET /lists/{team}/{list}", page) // permalinks
 		mux.Handle("/page/", page)
 	}
-	return guardHost(mux)
+	return guard(mux)
 }

@@ -8,13 +8,12 @@ import (
 // maxCells is how many cells one items.update carries (facts 1.7).
 const maxCells = 100
 
-type itemReply struct {
-	OK   bool            `json:"ok"`
-	Item json.RawMessage `json:"item"`
-}
-
-// edit runs fn as a transaction of the caller on the list.
+// edit runs fn as a transaction of the caller on the list, if the arguments are
+// right.
 func (c *call) edit(listID string, fn func(*Tx, *List) error) error {
+	if err := c.err(); err != nil {
+		return err
+	}
 	return c.store.do(c.ctx, c.who.UserID, func(t *Tx) error {
 		l := t.List(listID)
 		if l == nil {
@@ -26,9 +25,6 @@ func (c *call) edit(listID string, fn func(*Tx, *List) error) error {
 
 func itemsCreate(c *call) (any, error) {
 	listID, parent, fields := c.required("list_id"), c.text("parent_item_id"), c.raw("initial_fields")
-	if err := c.err(); err != nil {
-		return nil, err
-	}
 	var item json.RawMessage
 	err := c.edit(listID, func(t *Tx, l *List) error {
 		r, err := t.Create(l, parent, fields)
@@ -37,35 +33,21 @@ func itemsCreate(c *call) (any, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return itemReply{true, item}, nil
+	return answerJSON{OK: true, Item: item}, err
 }
 
 func itemsUpdate(c *call) (any, error) {
 	listID, raw := c.required("list_id"), c.raw("cells")
 	var cells []json.RawMessage
-	if err := json.Unmarshal(orNull(raw), &cells); err != nil {
-		c.problem("must be an array: cells")
-	} else if n := len(cells); n == 0 || n > maxCells {
-		c.problem("must have 1 to %d elements: cells", maxCells)
+	if json.Unmarshal(orNull(raw), &cells) != nil || len(cells) == 0 || len(cells) > maxCells {
+		c.problem("must be an array of 1 to %d elements: cells", maxCells)
 	}
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	if err := c.edit(listID, func(t *Tx, l *List) error { return t.Update(l, raw) }); err != nil {
-		return nil, err
-	}
-	return okAnswer, nil
+	return okAnswer, c.edit(listID, func(t *Tx, l *List) error { return t.Update(l, raw) })
 }
 
 func itemsDelete(c *call) (any, error) {
 	listID, id := c.required("list_id"), c.required("id")
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	err := c.edit(listID, func(t *Tx, _ *List) error {
+	return okAnswer, c.edit(listID, func(t *Tx, _ *List) error {
 		r := t.Row(listID, id)
 		if r == nil {
 			return refuse("record_not_found")
@@ -73,10 +55,6 @@ func itemsDelete(c *call) (any, error) {
 		t.Delete(r)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return okAnswer, nil
 }
 
 // itemsDeleteMultiple deletes those of the rows that exist and says nothing
@@ -86,10 +64,7 @@ func itemsDeleteMultiple(c *call) (any, error) {
 	if len(ids) == 0 {
 		c.problem("missing required field: ids")
 	}
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	err := c.edit(listID, func(t *Tx, _ *List) error {
+	return okAnswer, c.edit(listID, func(t *Tx, _ *List) error {
 		for _, id := range ids {
 			if r := t.Row(listID, id); r != nil {
 				t.Delete(r)
@@ -97,10 +72,6 @@ func itemsDeleteMultiple(c *call) (any, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return okAnswer, nil
 }
 
 // Create adds a row to the list, below the parent unless that is "". The cells
@@ -116,8 +87,12 @@ func (t *Tx) Create(l *List, parent string, cells json.RawMessage) (*Row, error)
 	if err := t.checkParent(l.ID, parent); err != nil {
 		return nil, err
 	}
+	id := newID("Rec")
+	for t.Row(l.ID, id) != nil || t.isGone(l.ID, id) {
+		id = newID("Rec")
+	}
 	r := &Row{
-		List: l.ID, ID: t.freeRowID(l.ID), Num: newNum(), Parent: parent,
+		List: l.ID, ID: id, Num: newNum(), Parent: parent,
 		Created: t.now, CreatedBy: t.actor, Updated: t.now, UpdatedBy: t.actor,
 		Cells: make(map[string]json.RawMessage),
 	}
@@ -130,15 +105,6 @@ func (t *Tx) Create(l *List, parent string, cells json.RawMessage) (*Row, error)
 	w.finish()
 	t.PutRow(r)
 	return r, nil
-}
-
-func (t *Tx) freeRowID(listID string) string {
-	for {
-		id := newID("Rec")
-		if t.Row(listID, id) == nil && !t.isGone(listID, id) {
-			return id
-		}
-	}
 }
 
 // checkParent allows one level of subtasks, under rows that exist.

@@ -33,11 +33,15 @@ type List struct {
 // Clone returns a copy to change.
 func (l *List) Clone() *List {
 	c := *l
-	c.Columns = slices.Clone(l.Columns)
-	for i := range c.Columns {
-		c.Columns[i].Options = c.Columns[i].Options.clone()
-	}
 	c.Subtask = slices.Clone(l.Subtask)
+	c.Columns = slices.Clone(l.Columns)
+	for i, column := range c.Columns {
+		if column.Options != nil {
+			options := *column.Options
+			options.Choices = slices.Clone(options.Choices)
+			c.Columns[i].Options = &options
+		}
+	}
 	return &c
 }
 
@@ -85,15 +89,6 @@ type Choice struct {
 	Value string `json:"value"`
 	Label string `json:"label"`
 	Color string `json:"color"`
-}
-
-func (o *ColumnOptions) clone() *ColumnOptions {
-	if o == nil {
-		return nil
-	}
-	c := *o
-	c.Choices = slices.Clone(o.Choices)
-	return &c
 }
 
 // IsSelect reports whether the column holds options.

@@ -17,8 +17,11 @@ const (
 	maxPage     = 1000
 )
 
-// read calls fn with a snapshot of the list.
+// read calls fn with a snapshot of the list, if the arguments are right.
 func (c *call) read(listID, missing string, fn func(*Tx, *List) error) error {
+	if err := c.err(); err != nil {
+		return err
+	}
 	return c.store.view(c.ctx, func(t *Tx) error {
 		l := t.List(listID)
 		if l == nil {
@@ -32,9 +35,6 @@ func itemsList(c *call) (any, error) {
 	listID, cursor := c.required("list_id"), c.text("cursor")
 	limit := c.number("limit", defaultPage, 1, maxPage)
 	archived, includeList := c.flag("archived"), c.flag("include_list")
-	if err := c.err(); err != nil {
-		return nil, err
-	}
 	var answer json.RawMessage
 	err := c.read(listID, "list_not_found", func(t *Tx, l *List) error {
 		b, next, err := t.page(l, cursor, limit, archived)
@@ -103,20 +103,9 @@ func parseCursor(cursor string, listNum int64) (place, error) {
 	return at, nil
 }
 
-type infoReply struct {
-	OK       bool              `json:"ok"`
-	List     *fileJSON         `json:"list"`
-	Record   json.RawMessage   `json:"record"`
-	Subtasks []json.RawMessage `json:"subtasks"`
-	Parent   json.RawMessage   `json:"parent_task,omitempty"`
-}
-
 func itemsInfo(c *call) (any, error) {
 	listID, id := c.required("list_id"), c.required("id")
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	var reply infoReply
+	reply := object{"ok": true}
 	err := c.read(listID, "list_not_found", func(t *Tx, l *List) error {
 		r := t.Row(listID, id)
 		switch {
@@ -126,54 +115,33 @@ func itemsInfo(c *call) (any, error) {
 		default:
 			return refuse("record_not_found")
 		}
-		reply = infoReply{OK: true, List: c.fileOf(t, l), Record: t.item(listID, id), Subtasks: []json.RawMessage{}}
+		steps := []json.RawMessage{}
 		for _, step := range t.texts("SELECT item FROM rows WHERE list = $1 AND parent = $2 ORDER BY seq", listID, id) {
-			reply.Subtasks = append(reply.Subtasks, json.RawMessage(step))
+			steps = append(steps, json.RawMessage(step))
 		}
-		reply.Parent = t.item(listID, r.Parent)
+		reply["list"], reply["record"], reply["subtasks"] = c.fileOf(t, l), t.item(listID, id), steps
+		if r.Parent != "" {
+			reply["parent_task"] = t.item(listID, r.Parent)
+		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
-}
-
-type filesInfoReply struct {
-	OK   bool      `json:"ok"`
-	File *fileJSON `json:"file"`
+	return reply, err
 }
 
 func filesInfo(c *call) (any, error) {
 	id := c.required("file")
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	reply := filesInfoReply{OK: true}
+	reply := object{"ok": true}
 	err := c.read(id, "file_not_found", func(t *Tx, l *List) error {
-		reply.File = c.fileOf(t, l)
+		reply["file"] = c.fileOf(t, l)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
-}
-
-type authReply struct {
-	OK     bool   `json:"ok"`
-	URL    string `json:"url"`
-	Team   string `json:"team"`
-	User   string `json:"user"`
-	TeamID string `json:"team_id"`
-	UserID string `json:"user_id"`
-	BotID  string `json:"bot_id,omitempty"`
+	return reply, err
 }
 
 func authTest(c *call) (any, error) {
-	reply := authReply{OK: true, URL: c.base, Team: "OTM", User: c.who.UserID, TeamID: teamID, UserID: c.who.UserID}
+	reply := object{"ok": true, "url": c.base, "team": "OTM", "team_id": teamID, "user": c.who.UserID, "user_id": c.who.UserID}
 	if c.who.UserID == BotUser {
-		reply.User, reply.BotID = "otm", "B0OTMBOT"
+		reply["user"], reply["bot_id"] = "otm", "B0OTMBOT"
 	}
 	return reply, nil
 }
@@ -186,62 +154,27 @@ const (
 	unlimitedRows = 1_000_000
 )
 
-// A fileJSON is a list as a file: the list object of items.list and items.info,
-// and the file of files.info. It has the members that clients of lists read.
-type fileJSON struct {
-	ID            string       `json:"id"`
-	Created       int64        `json:"created"`
-	Timestamp     int64        `json:"timestamp"`
-	Name          string       `json:"name"`
-	Title         string       `json:"title"`
-	Mimetype      string       `json:"mimetype"`
-	Filetype      string       `json:"filetype"`
-	PrettyType    string       `json:"pretty_type"`
-	User          string       `json:"user"`
-	Editable      bool         `json:"editable"`
-	Mode          string       `json:"mode"`
-	ListMetadata  metadataJSON `json:"list_metadata"`
-	ListLimits    limitsJSON   `json:"list_limits"`
-	Permalink     string       `json:"permalink"`
-	LastEditor    string       `json:"last_editor"`
-	Updated       int64        `json:"updated"`        // last change of anything in the list
-	EditTimestamp int64        `json:"edit_timestamp"` // last change of the list itself
-}
-
-type metadataJSON struct {
-	Schema        []Column `json:"schema"`
-	SubtaskSchema []Column `json:"subtask_schema"`
-	TodoMode      bool     `json:"todo_mode"`
-}
-
-type limitsJSON struct {
-	OverRowMaximum   bool `json:"over_row_maximum"`
-	RowCountLimit    int  `json:"row_count_limit"`
-	RowCount         int  `json:"row_count"`
-	ArchivedRowCount int  `json:"archived_row_count"`
-	ColumnCount      int  `json:"column_count"`
-	ColumnCountLimit int  `json:"column_count_limit"`
-}
-
-// fileOf shows the list to the caller.
-func (c *call) fileOf(t *Tx, l *List) *fileJSON {
+// fileOf shows the list as a file, as items.list, items.info and files.info do. It
+// has the members that clients of lists read.
+func (c *call) fileOf(t *Tx, l *List) object {
 	created := l.Created.Unix()
-	limits := limitsJSON{
-		RowCountLimit: unlimitedRows, RowCount: t.count(l.ID, false), ArchivedRowCount: t.count(l.ID, true),
-		ColumnCount: len(l.Columns), ColumnCountLimit: maxColumns,
-	}
-	if limit := t.store.opts.RowLimit; limit > 0 {
-		limits.RowCountLimit, limits.OverRowMaximum = limit, limits.RowCount >= limit
-	}
-	updated, editor := created, l.Owner
+	updated, editor := created, l.Owner // of the last change of anything in the list
 	t.one(&updated, "SELECT updated FROM changes WHERE list = $1", l.ID)
 	t.one(&editor, "SELECT editor FROM changes WHERE list = $1", l.ID)
-	return &fileJSON{
-		ID: l.ID, Created: created, Timestamp: created, Name: "list", Title: l.Name,
-		Mimetype: "application/vnd.slack-list", Filetype: "list", PrettyType: "List",
-		User: l.Owner, Editable: true, Mode: "list",
-		ListMetadata: metadataJSON{l.Columns, l.subtaskColumns(), l.Todo}, ListLimits: limits,
-		Permalink:  c.base + "lists/" + teamID + "/" + l.ID,
-		LastEditor: editor, Updated: updated, EditTimestamp: l.Edited.Unix(),
+	rows, most, over := t.count(l.ID, false), unlimitedRows, false
+	if limit := t.store.opts.RowLimit; limit > 0 {
+		most, over = limit, rows >= limit
+	}
+	return object{
+		"id": l.ID, "name": "list", "title": l.Name, "user": l.Owner, "editable": true, "mode": "list",
+		"mimetype": "application/vnd.slack-list", "filetype": "list", "pretty_type": "List",
+		"created": created, "timestamp": created, "updated": updated, "last_editor": editor,
+		"edit_timestamp": l.Edited.Unix(), // of the last change of the list itself
+		"permalink":      c.base + "lists/" + teamID + "/" + l.ID,
+		"list_metadata":  object{"schema": l.Columns, "subtask_schema": l.subtaskColumns(), "todo_mode": l.Todo},
+		"list_limits": object{
+			"over_row_maximum": over, "row_count_limit": most, "row_count": rows, "archived_row_count": t.count(l.ID, true),
+			"column_count": len(l.Columns), "column_count_limit": maxColumns,
+		},
 	}
 }

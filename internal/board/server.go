@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/lock"
 )
 
 // Who acts: the API's own bot, and the person at the page.
@@ -69,13 +71,13 @@ type Options struct {
 
 // A Server is an open board. Its methods may be called from any goroutine.
 type Server struct {
-	opts     Options
-	log      *slog.Logger
-	token    string
-	notifier notifier
-	store    *store
-	dirLock  *durable.File
-	handler  http.Handler
+	opts    Options
+	log     *slog.Logger
+	token   string
+	changes chan struct{} // with room for one value
+	store   *store
+	dirLock *lock.Lock
+	handler http.Handler
 
 	mu       sync.Mutex // guards what follows
 	listener net.Listener
@@ -96,10 +98,10 @@ func Open(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{opts: o, log: o.Log}
+	s := &Server{opts: o, log: o.Log, changes: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		if s.dirLock != nil {
-			unlockDir(s.dirLock)
+			s.dirLock.Release()
 		}
 		return nil, fmt.Errorf("open board: %w", err)
 	}
@@ -111,7 +113,12 @@ func (s *Server) open() (err error) {
 	if err := durable.Mkdir(o.Dir); err != nil {
 		return err
 	}
-	if s.dirLock, err = lockDir(o.Dir); err != nil {
+	s.dirLock, err = lock.AcquireIn(context.Background(), o.Dir, filepath.Join(o.Dir, lockFile), 0)
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	if err != nil {
 		return err
 	}
 	if _, err := durable.RemoveLeftovers(o.Dir, leftoverAge, o.Now()); err != nil {
@@ -128,7 +135,7 @@ func (s *Server) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.store, err = openStore(o, s.notifier.notify); err != nil {
+	if s.store, err = openStore(o, s.noteChange); err != nil {
 		return err
 	}
 	s.handler = routes(newAPI(o, who, s.store), o.Page)
@@ -149,7 +156,7 @@ func (s *Server) Close() error {
 		s.listener.Close() // Serve may have closed it
 		errs = append(errs, removeEndpoint(s.opts.Dir))
 	}
-	errs = append(errs, s.store.close(), unlockDir(s.dirLock))
+	errs = append(errs, s.store.close(), s.dirLock.Release())
 	return errors.Join(errs...)
 }
 
@@ -169,11 +176,15 @@ func (s *Server) Token() string { return s.token }
 // tests may serve it themselves.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Changes returns a channel that gets a value after lists or rows have
-// changed. A value that nobody has taken stands for all changes since. The
-// channel is closed when ctx ends.
-func (s *Server) Changes(ctx context.Context) <-chan struct{} {
-	return s.notifier.subscribe(ctx)
+// Changes returns a channel that gets a value after lists or rows have changed, for
+// one reader. A value that it has not taken stands for all changes since.
+func (s *Server) Changes() <-chan struct{} { return s.changes }
+
+func (s *Server) noteChange() {
+	select {
+	case s.changes <- struct{}{}:
+	default:
+	}
 }
 
 // Edit runs fn as one transaction in the name of the user and returns when its

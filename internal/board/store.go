@@ -70,11 +70,12 @@ func openStore(o *Options, changed func()) (*store, error) {
 	if err != nil {
 		return nil, corruptIf(err)
 	}
-	s := &store{db: db, opts: o, changed: changed}
+	s := &store{db: db, opts: o, changed: func() {}}
 	if err := s.prepare(); err != nil {
 		db.Close()
 		return nil, corruptIf(err)
 	}
+	s.changed = changed
 	return s, nil
 }
 

@@ -43,8 +43,10 @@ func (d *DB) failed(op string, err error) error {
 		return err
 	}
 	kind := kindOf(err)
-	if errors.Is(err, sqlite3.IOERR) && kind == nil && isFull(filepath.Dir(d.path)) {
-		kind = ErrFull
+	if kind == nil && errors.Is(err, sqlite3.IOERR) {
+		if full := writeBeside(d.path); full != nil {
+			kind, err = ErrFull, full
+		}
 	}
 	switch {
 	case kind == nil || errors.Is(err, kind):
@@ -89,16 +91,20 @@ func kindOf(err error) error {
 	return nil
 }
 
-// isFull reports whether the directory has no space for a few pages more. The
-// driver reports a full disk as an I/O error, without the system's number.
-func isFull(dir string) bool {
-	f, err := os.CreateTemp(dir, durable.TempPrefix+"space-*")
+// writeBeside writes a few pages to a file beside the database, and returns the
+// error if there is no space for them. The driver reports a full disk as an I/O
+// error, without the system's number.
+func writeBeside(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), durable.TempPrefix+"space-*")
 	if err == nil {
 		defer os.Remove(f.Name())
 		defer f.Close()
 		_, err = f.Write(make([]byte, 64<<10))
 	}
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return nil
 }
 
 // causeOf returns why ctx ended if it did, and else the error.

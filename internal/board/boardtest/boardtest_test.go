@@ -113,7 +113,7 @@ func TestFaultsOfACreate(t *testing.T) {
 			ctx, giveUp := context.WithCancel(t.Context())
 			defer giveUp()
 			if strings.Contains(c.name, "timeout") {
-				changes := b.Server.Changes(ctx)
+				changes := b.Server.Changes()
 				go func() {
 					<-b.Faults.Came(create, 1)
 					if c.applied == 1 {
@@ -220,7 +220,7 @@ func TestHold(t *testing.T) {
 			t.Parallel()
 			b := boardtest.Start(t)
 			release := make(chan struct{})
-			changes := b.Server.Changes(t.Context())
+			changes := b.Server.Changes()
 			b.Faults.Next(create, c.fault(release))
 			done := make(chan outcome, 1)
 			go func() { done <- call(t.Context(), b, create, url.Values{}) }()
