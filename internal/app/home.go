@@ -43,20 +43,19 @@ type Home struct {
 
 // configChanged reports whether otm.toml changed since it was read.
 func (h *Home) configChanged() bool {
-	info, err := os.Stat(filepath.Join(h.Dir, config.FileName))
-	if err != nil || h.configInfo == nil {
-		return (err == nil) != (h.configInfo != nil)
-	}
-	return info.Size() != h.configInfo.Size() || !info.ModTime().Equal(h.configInfo.ModTime())
+	info, _ := os.Stat(filepath.Join(h.Dir, config.FileName)) // absent: nothing is configured
+	return stampOf(info) != h.configStamp()
 }
 
 // configStamp names the otm.toml that was read, as heartbeats hold it: another
 // file has another one.
-func (h *Home) configStamp() string {
-	if h.configInfo == nil {
+func (h *Home) configStamp() string { return stampOf(h.configInfo) }
+
+func stampOf(info fs.FileInfo) string {
+	if info == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d %d", h.configInfo.Size(), h.configInfo.ModTime().UnixNano())
+	return fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
 }
 
 // OpenHome opens the data directory that the flag or the environment names. The

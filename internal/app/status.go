@@ -52,8 +52,6 @@ type agentStatus struct {
 	Trigger pipeline.Trigger        `json:"trigger,omitempty"` // "" for a person
 	Trouble string                  `json:"trouble,omitempty"`
 	Tasks   map[pipeline.Status]int `json:"tasks"`
-
-	troubles []string // Trouble, one by one
 }
 
 type failedReason struct {
@@ -81,8 +79,8 @@ A component is green if it ran less than 5 minutes ago and everything worked. It
 is yellow up to 15 minutes, or if something failed in its last run; else it is
 red. An agent in trouble is counted as that, not as its component's failure.
 
-The last line counts the problems in what runs here. otm doctor prints one line
-for each, and checks the set-up as well.`,
+The last lines are the problems in what runs here. otm doctor checks the set-up
+as well.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := home(c, s)
 			if err != nil {
@@ -144,10 +142,11 @@ func status(v *view.View) *statusReport {
 		if !a.Person {
 			s.Trigger = a.Trigger
 		}
+		var troubles []string
 		for _, f := range v.AgentProblems(a) {
-			s.troubles = append(s.troubles, explain.Line(&f, v.Now))
+			troubles = append(troubles, explain.Line(&f, v.Now))
 		}
-		s.Trouble = strings.Join(s.troubles, "; ")
+		s.Trouble = strings.Join(troubles, "; ")
 		r.Agents = append(r.Agents, s)
 	}
 	return r
@@ -199,51 +198,30 @@ func printStatus(h *Home, v *view.View, r *statusReport) error {
 	}
 	word := "no problems found"
 	if n := len(r.Findings); n > 0 {
-		word = explain.Count(n, "problem", "problems") + "; otm doctor says what to do"
+		word = explain.Count(n, "problem", "problems")
 	}
 	_, err := fmt.Fprintf(out, "health   %s: %s\n", paint(h, r.Health, 0), word)
+	for i := range r.Findings {
+		fmt.Fprintf(out, "         %s\n", safe.Escape(explain.Line(&r.Findings[i], v.Now)))
+	}
 	return err
 }
 
 func printComponents(h *Home, v *view.View, r *statusReport) error {
-	if f := v.OldConfig(); f != nil {
-		fmt.Fprintf(h.Out, "%s\n", safe.Escape(explain.Line(f, v.Now)))
-	}
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	for _, c := range r.Components {
 		last := "-"
 		if c.LastRun != nil {
 			last = explain.Ago(*c.LastRun, v.Now)
 		}
-		details := said(v, v.Component(c.ID), c.Details)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", paint(h, c.Health, 13), c.ID, last, safe.Escape(details[0]))
-		for _, detail := range details[1:] {
-			fmt.Fprintf(w, "%13s\t\t\t- %s\n", "", safe.Escape(detail))
-		}
+		did, _, _ := strings.Cut(c.Details, "; ") // the rest is among the problems
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", paint(h, c.Health, 13), c.ID, last, safe.Escape(did))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	noteNothingStays(h, v)
 	return nil
-}
-
-// said is what a component's last run did, and what it reported, line by line. Where
-// the heartbeat holds findings, they are put into words now: its text has the times
-// of that run, and repeats what stands elsewhere.
-func said(v *view.View, c *view.Component, details string) []string {
-	lines := strings.Split(details, "; ")
-	if c.Beat == nil || len(c.Beat.Findings) == 0 {
-		return lines
-	}
-	lines = lines[:1]
-	if f := c.Problem; f != nil {
-		lines = append(lines, f.Text(v.Now))
-	}
-	for _, f := range v.Reported(c) {
-		lines = append(lines, explain.Line(&f, v.Now))
-	}
-	return lines
 }
 
 func printBoard(out io.Writer, v *view.View, r *statusReport) {
@@ -257,9 +235,6 @@ func printBoard(out io.Writer, v *view.View, r *statusReport) {
 		rows = fmt.Sprintf("%d of %d rows", r.Board.Rows, limit)
 	}
 	fmt.Fprintf(out, "%s, with their steps %s, read %s\n", explain.Count(len(v.Tops()), "task", "tasks"), rows, explain.Ago(*r.Board.WalkAt, v.Now))
-	if v.NearlyFull() {
-		fmt.Fprintln(out, "         nearly full: otm archive --older-than 7d")
-	}
 	for _, st := range pipeline.Statuses {
 		if n := r.Tasks[st]; n > 0 {
 			fmt.Fprintf(out, "         %4d %s\n", n, st)
@@ -285,9 +260,6 @@ func printAgents(out io.Writer, v *view.View, r *statusReport) error {
 			}
 		}
 		fmt.Fprintf(w, "%-7s\t%s\t%s\t%s\n", head, short(a.Name, 30), triggerWords(a.Trigger), strings.Join(counts, ", "))
-		for _, trouble := range a.troubles {
-			fmt.Fprintf(w, "\t\t\t- %s\n", safe.Escape(trouble))
-		}
 	}
 	return w.Flush()
 }
