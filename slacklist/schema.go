@@ -67,7 +67,6 @@ type Schema struct {
 	Fields  map[pipeline.Field]string `json:"fields"` // column ids
 	Limit   int                       `json:"limit"`  // rows the list may hold, steps counted; 0 if unknown
 	Count   int                       `json:"count"`  // rows it held when last read
-	ReadAt  stamp                     `json:"readAt"` // when the schema was read
 }
 
 // Column returns the column that serves a field; nil if there is none.

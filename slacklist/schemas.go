@@ -48,7 +48,6 @@ func (s *schemas) take(list *wireList) error {
 	if err != nil {
 		return err
 	}
-	schema.ReadAt = stampOf(s.opts.Now())
 	s.snap.Schema = *schema
 	s.dirty, s.read = true, true
 	return nil

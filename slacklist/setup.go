@@ -76,35 +76,26 @@ var byPeople = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.F
 
 // missingOptions returns the options that the selects lack.
 func (s *Schema) missingOptions(openAssignees bool, agents []pipeline.Agent) []Finding {
-	need := map[pipeline.Field][]pipeline.Cell{}
-	want := func(c pipeline.Cell) { need[c.Field] = append(need[c.Field], c) }
+	var cells []pipeline.Cell
 	for _, status := range pipeline.Statuses {
-		want(pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)})
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)})
 	}
 	for _, p := range pipeline.Priorities {
-		want(pipeline.Cell{Field: pipeline.FieldPriority, Text: string(p)})
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(p)})
 	}
 	for _, t := range pipeline.Types {
-		want(pipeline.Cell{Field: pipeline.FieldType, Text: string(t)})
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldType, Text: string(t)})
 	}
 	for _, a := range agents {
-		if c := s.Column(pipeline.FieldAssignee); !openAssignees || c != nil && c.isUser() {
-			want(pipeline.Cell{Field: pipeline.FieldAssignee, Text: a.Label, User: a.User})
-		}
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldAssignee, Text: a.Label, User: a.User})
 	}
-	e := &encoder{schema: s}
+	e := &encoder{schema: s, openAssignees: openAssignees}
 	var found []Finding
-	for _, field := range []pipeline.Field{pipeline.FieldStatus, pipeline.FieldPriority, pipeline.FieldType, pipeline.FieldAssignee} {
-		c := s.Column(field)
-		if c == nil || !c.isSelect() && !c.isUser() {
-			continue
-		}
-		for _, cell := range need[field] {
-			_, err := e.encode([]pipeline.Cell{cell})
-			var m *pipeline.MissingError
-			if errors.As(err, &m) {
-				found = append(found, Finding{m, field == pipeline.FieldStatus && slices.Contains(byPeople, pipeline.Status(cell.Text))})
-			}
+	for _, cell := range cells {
+		_, err := e.encode([]pipeline.Cell{cell})
+		var m *pipeline.MissingError
+		if errors.As(err, &m) {
+			found = append(found, Finding{m, slices.Contains(byPeople, pipeline.Status(cell.Text))})
 		}
 	}
 	return found

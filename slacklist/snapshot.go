@@ -20,7 +20,6 @@ type snapshot struct {
 	Self  string `json:"self"`  // the user as whom we write
 
 	WalkStarted stamp  `json:"walkStarted"` // of the last complete walk; 0 is none
-	WalkEnded   stamp  `json:"walkEnded"`
 	Schema      Schema `json:"schema"`
 	Rows        []row  `json:"rows"`
 

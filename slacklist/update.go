@@ -34,8 +34,8 @@ func (w *writer) do(ctx context.Context, method string, call func() error) error
 		return call()
 	})
 	var e *pipeline.BoardError
-	if errors.As(err, &e) && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkEnded != 0 {
-		e.ReadAt = w.snap.WalkEnded.Time() // the walk proves that the list exists
+	if errors.As(err, &e) && slices.Contains(noWriteCodes, e.Code) && w.snap.WalkStarted != 0 {
+		e.ReadAt = w.snap.WalkStarted.Time() // the walk proves that the list exists
 	}
 	return err
 }

@@ -159,7 +159,7 @@ func (w *walker) take(rows []row, started time.Time) {
 	}
 	old.takeMissing(walked)
 	old.Rows, old.index = walked.Rows, nil
-	old.WalkStarted, old.WalkEnded = stampOf(started), stampOf(w.opts.Now())
+	old.WalkStarted = stampOf(started)
 	w.dirty = true
 }
 
