@@ -21,32 +21,26 @@ type conn struct {
 	hello Hello
 	ended func(End) // gets the ends of runs
 
-	// ctx ends when the connection is to end. The reader closes done when it
-	// has handed out everything that arrived.
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{}
+	// ctx ends when the connection is to end; its cause says why. The reader
+	// closes done when it has handed out everything that arrived.
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	done chan struct{}
 
-	mu      sync.Mutex              // guards what follows
-	pending map[string]chan<- frame // request id → its call
-	err     error                   // why it ended; the first reason
+	pending sync.Map // request id → the channel of its call
 }
 
 // newConn returns a connection over a channel that has shaken hands. The caller
 // must run read on a goroutine.
 func newConn(ch channel, hello Hello, ended func(End)) *conn {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &conn{
-		ch: ch, hello: hello, ended: ended,
-		ctx: ctx, cancel: cancel, done: make(chan struct{}),
-		pending: map[string]chan<- frame{},
-	}
+	cn := &conn{ch: ch, hello: hello, ended: ended, done: make(chan struct{})}
+	cn.ctx, cn.end = context.WithCancelCause(context.Background())
+	return cn
 }
 
 // read hands out frames until the connection ends. It ignores what is no frame.
 func (cn *conn) read() {
 	defer close(cn.done)
-	defer cn.cancel()
 	for {
 		data, err := cn.ch.Receive(cn.ctx)
 		if err != nil {
@@ -72,29 +66,26 @@ func (cn *conn) handle(f frame) {
 // answer gives a response to the call that waits for it, and reports whether
 // there is one.
 func (cn *conn) answer(f frame) bool {
-	cn.mu.Lock()
-	waiting := cn.pending[f.ID]
-	delete(cn.pending, f.ID)
-	cn.mu.Unlock()
-	if waiting == nil {
-		return false
+	waiting, ok := cn.pending.LoadAndDelete(f.ID)
+	if ok {
+		waiting.(chan frame) <- f // has room: a second response is no answer
 	}
-	waiting <- f // has room: a second response is no answer
-	return true
+	return ok
 }
 
 // call sends a request and returns its first response. Errors: errNotTaken if
 // nothing was sent; otherwise the request may have been sent, and the error
 // matches errConnLost or is the cause of ctx.
 func (cn *conn) call(ctx context.Context, id, method string, params any) (frame, error) {
-	answer := make(chan frame, 1)
-	if !cn.register(id, answer) {
+	if cn.ctx.Err() != nil {
 		return frame{}, errNotTaken
 	}
-	defer cn.unregister(id)
+	answer := make(chan frame, 1)
+	cn.pending.Store(id, answer)
+	defer cn.pending.Delete(id)
 	if err := cn.ch.Send(cn.ctx, newRequest(id, method, params)); err != nil {
 		cn.end(err)
-		return frame{}, cn.lost()
+		return frame{}, fmt.Errorf("%w: %w", errConnLost, cn.reason())
 	}
 	select {
 	case f := <-answer:
@@ -107,52 +98,13 @@ func (cn *conn) call(ctx context.Context, id, method string, params any) (frame,
 	case f := <-answer: // came just before the end
 		return f, nil
 	default:
-		return frame{}, cn.lost()
-	}
-}
-
-// register announces a call, and reports whether the connection takes it.
-func (cn *conn) register(id string, answer chan<- frame) bool {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	if cn.err != nil {
-		return false
-	}
-	cn.pending[id] = answer
-	return true
-}
-
-func (cn *conn) unregister(id string) {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	delete(cn.pending, id)
-}
-
-// end ends the connection at once.
-func (cn *conn) end(err error) {
-	cn.fail(err)
-	cn.cancel()
-}
-
-// fail sets the reason why the connection ends, unless there is one.
-func (cn *conn) fail(err error) {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	if cn.err == nil {
-		cn.err = err
+		return frame{}, fmt.Errorf("%w: %w", errConnLost, cn.reason())
 	}
 }
 
 // reason returns why the connection ended or is about to; nil while it takes
 // calls.
-func (cn *conn) reason() error {
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	return cn.err
-}
-
-// lost is the error of a call whose connection ended before its answer came.
-func (cn *conn) lost() error { return fmt.Errorf("%w: %w", errConnLost, cn.reason()) }
+func (cn *conn) reason() error { return context.Cause(cn.ctx) }
 
 // keepAlive ends the connection if the gateway does not answer a ping within
 // timeout. 2026.3.13 sends no pings of its own, and a suspended process keeps its
@@ -182,9 +134,8 @@ const goodbyeTimeout = time.Second
 // goodbye ends the connection with a close frame, so that the gateway sees no
 // failure.
 func (cn *conn) goodbye() {
-	cn.fail(ErrClosed)
-	stop := time.AfterFunc(goodbyeTimeout, cn.cancel)
+	stop := time.AfterFunc(goodbyeTimeout, func() { cn.end(ErrClosed) })
 	defer stop.Stop()
 	cn.ch.Close()
-	cn.cancel()
+	cn.end(ErrClosed)
 }
