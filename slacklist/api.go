@@ -41,14 +41,12 @@ type api struct {
 func newAPI(o *Options) *api {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 4
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect may lead to another host
 	return &api{
-		client: &http.Client{Transport: transport, CheckRedirect: noRedirect},
+		client: &http.Client{Transport: transport, CheckRedirect: stay},
 		base:   strings.TrimSuffix(o.URL, "/") + "/", token: o.Token, list: o.ListID, now: o.Now,
 	}
 }
-
-// noRedirect keeps calls from other hosts.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // An answer is what the board says, of all methods together. A value of an
 // unexpected type reads as one that is missing.

@@ -96,39 +96,22 @@ func textField(s string) slack.ListItemField {
 	return slack.ListItemField{RichText: blocks}
 }
 
-// timeField is a time in the form of the column.
+// timeField is a time in the form of the column: a date (UTC), Unix seconds, or
+// RFC 3339. The zero time clears the cell.
 func timeField(c *Column, t time.Time) slack.ListItemField {
-	var field slack.ListItemField
-	switch c.Type {
-	case "date":
-		field.Date = []string{}
-		if !t.IsZero() {
-			field.Date = []string{timeText(c, t)}
-		}
-	case "number":
-		field.Number = []float64{}
-		if !t.IsZero() {
-			field.Number = []float64{float64(t.Unix())}
-		}
-	default:
-		field = textField(timeText(c, t))
+	switch {
+	case c.Type == "date" && t.IsZero():
+		return slack.ListItemField{Date: []string{}}
+	case c.Type == "date":
+		return slack.ListItemField{Date: []string{t.UTC().Format(time.DateOnly)}}
+	case c.Type == "number" && t.IsZero():
+		return slack.ListItemField{Number: []float64{}}
+	case c.Type == "number":
+		return slack.ListItemField{Number: []float64{float64(t.Unix())}}
+	case t.IsZero():
+		return textField("")
 	}
-	return field
-}
-
-// timeText is how a time shows in a column: a date (UTC), Unix seconds, or RFC
-// 3339; "" for the zero time.
-func timeText(c *Column, t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	switch c.Type {
-	case "date":
-		return t.UTC().Format(time.DateOnly)
-	case "number":
-		return strconv.FormatInt(t.Unix(), 10)
-	}
-	return t.UTC().Format(time.RFC3339)
+	return textField(t.UTC().Format(time.RFC3339))
 }
 
 func numberText(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -1,6 +1,7 @@
 package slacklist
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -11,12 +12,6 @@ import (
 
 	"otm/internal/lock"
 	"otm/pipeline"
-)
-
-// Defaults of Options.
-const (
-	defaultSettleAfter = 15 * time.Second
-	defaultLockWait    = 60 * time.Second
 )
 
 // BatchTime bounds how long one batch holds locks/board.
@@ -78,12 +73,8 @@ type Client struct {
 
 // New returns a client. Nothing is called yet.
 func New(o Options) *Client {
-	if o.SettleAfter == 0 {
-		o.SettleAfter = defaultSettleAfter
-	}
-	if o.LockWait == 0 {
-		o.LockWait = defaultLockWait
-	}
+	o.SettleAfter = cmp.Or(o.SettleAfter, 15*time.Second)
+	o.LockWait = cmp.Or(o.LockWait, time.Minute)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -183,7 +183,7 @@ func TestWalkLags(t *testing.T) {
 		if !s.Current(s.Row(row), 5*time.Second) {
 			t.Error("what we wrote this moment is not current")
 		}
-		w.clock.Advance(defaultSettleAfter + time.Second)
+		w.clock.Advance(16 * time.Second)
 		w.Faults.Next(listMethod, stale[0])
 		w.walk(s)
 		if got := s.Row(row).Status; got != pipeline.New {
@@ -244,7 +244,7 @@ func TestRowsGone(t *testing.T) {
 		if len(ids(s)) != 2 {
 			t.Error("rows that we have just made are gone") // the walk may lag
 		}
-		w.clock.Advance(defaultSettleAfter + time.Second)
+		w.clock.Advance(16 * time.Second)
 		w.walk(s)
 		if len(ids(s)) != 0 {
 			t.Errorf("rows %v", ids(s))

@@ -3,8 +3,6 @@ package slacklist
 import (
 	"context"
 	"slices"
-
-	"otm/pipeline"
 )
 
 // Look reads all rows as they are now. It takes no lock, counts no call and
@@ -30,9 +28,6 @@ func (c *Client) Look(ctx context.Context) (*Snapshot, error) {
 		return nil, err
 	}
 	slices.Reverse(seen.rows)
-	out.Count, out.Rows = len(seen.rows), make([]pipeline.Row, len(seen.rows))
-	for i := range seen.rows {
-		out.Rows[i] = seen.rows[i].Row
-	}
+	out.Count, out.Rows = len(seen.rows), plain(seen.rows)
 	return out, nil
 }

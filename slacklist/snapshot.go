@@ -99,16 +99,21 @@ func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &Snapshot{WalkAt: s.WalkStarted.Time(), Limit: s.Schema.Limit, Count: len(s.Rows), Self: s.Self}
-	for _, r := range s.Rows {
-		out.Rows = append(out.Rows, r.Row)
-	}
+	out := &Snapshot{Rows: plain(s.Rows), WalkAt: s.WalkStarted.Time(), Limit: s.Schema.Limit, Count: len(s.Rows), Self: s.Self}
 	for _, method := range slices.Sorted(maps.Keys(perMinute)) {
 		if until := s.due(method, budget, now); until.After(now) {
 			out.Limits = append(out.Limits, Limited{Method: method, Until: until})
 		}
 	}
 	return out, nil
+}
+
+// plain returns rows without what says how stale they are.
+func plain(rows []row) (out []pipeline.Row) {
+	for i := range rows {
+		out = append(out, rows[i].Row)
+	}
+	return out
 }
 
 // readSnapshot returns an empty snapshot if there is none, or none that parses:
