@@ -386,7 +386,7 @@ var boardPoints = map[string][]int{
 var killedElsewhere = []struct{ points, file, test string }{
 	{"history.aside", "pipeline/history/history_test.go", "TestKilled"},
 	{"settle.explained", "pipeline/inbox/settle_test.go", "TestSettleSurvivesACrash"},
-	{"retry.explanation retry.moved retry.delivered retry.editing retry.edited", "pipeline/inbox/retry_test.go", "TestRetrySurvivesACrash"},
+	{"retry.explanation retry.moved retry.editing retry.edited", "pipeline/inbox/retry_test.go", "TestRetrySurvivesACrash"},
 	{"adopt.recorded adopt.identified adopt.stepped", "dispatch/adopt_test.go", "TestKilledAdoption"},
 	{"board.repaired", "internal/board/kill_test.go", "TestKillWhileRepairing"},
 	{"board.compacting board.compacted", "internal/board/kill_test.go", "TestKillAtPoints"},

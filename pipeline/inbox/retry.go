@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,10 +131,8 @@ var ErrNoInbox = errors.New("does not say from which inbox it came")
 // and fs.ErrNotExist if there is no such file, or the name cannot be one. One
 // process at a time may call Retry.
 //
-// What edit changed is durable in the failed file before it is delivered, and
-// edit is not called again. If we crash after the delivery, the drop stands in
-// both places, and counts as failed until the next Retry, which does not deliver
-// it twice while it waits; after that its ids show that it came before.
+// What edit changed is durable in the failed file before the file moves. If we crash
+// in between, it counts as failed, and the next Retry calls edit again.
 func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, error) {
 	if !canBeSettled(name) {
 		return "", "", fs.ErrNotExist
@@ -149,30 +146,26 @@ func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, e
 	if kind != NewTasks && kind != TaskUpdates {
 		return "", "", fmt.Errorf("failed file %q %w", name, ErrNoInbox)
 	}
-	if edit != nil && s.Object != nil && !s.Result.Edited {
-		if err := editFailed(path, s, edit); err != nil {
+	if edit != nil && s.Object != nil {
+		if err := edit(s.Object); err != nil {
 			return "", "", err
 		}
+		crash.Point("retry.editing")
+		if err := durable.Replace(path, s.Object.Bytes()); err != nil {
+			return "", "", err
+		}
+		crash.Point("retry.edited")
 	}
 	if err := durable.Mkdir(b.Dir(kind)); err != nil {
 		return "", "", err
 	}
-	if s.Object == nil {
-		placed, err := b.moveBack(kind, name)
-		return kind, placed, err
-	}
-	s.Object.Delete(resultKey)
-	s.Object.Delete(skippedKey)
-	placed, err := b.deliverOnce(kind, name, s.Object.Bytes())
-	if err != nil {
-		return "", "", err
-	}
-	crash.Point("retry.delivered")
-	return kind, placed, durable.Remove(path)
+	placed, err := b.moveBack(kind, name)
+	return kind, placed, err
 }
 
-// moveBack moves what is no JSON object into an inbox. Its explanation is put
-// aside before: the injector may write a new one the moment the file is back.
+// moveBack moves a failed file into an inbox; settling it again replaces its _result.
+// What explains a file that is no JSON object is put aside before: the injector may
+// write a new explanation the moment the file is back.
 func (b *Box) moveBack(kind Kind, name string) (string, error) {
 	path := b.settledPath(FailedDir, name)
 	if err := durable.RenameVolatile(errorPath(path), asidePath(path)); err != nil && !absent(err) && !errors.Is(err, syscall.ENAMETOOLONG) {
@@ -194,58 +187,11 @@ func (b *Box) moveBack(kind Kind, name string) (string, error) {
 // removes one that a crash left behind.
 func asidePath(path string) string { return path + ".retry" }
 
-// deliverOnce delivers a drop under a name or the next that is free, unless it
-// waits under one of them already.
-func (b *Box) deliverOnce(kind Kind, name string, data []byte) (string, error) {
-	for n := 1; ; n++ {
-		candidate := numbered(name, n)
-		path := filepath.Join(b.Dir(kind), candidate)
-		waits, _, err := loadForeign(path)
-		switch {
-		case absent(err):
-			if err = durable.WriteNew(path, data); err == nil || !errors.Is(err, fs.ErrExist) {
-				return candidate, err
-			}
-		case err != nil:
-			return "", err
-		case bytes.Equal(waits, data):
-			return candidate, nil
-		}
-	}
-}
-
 // canBeSettled reports whether a settled drop may have a name: not what leads
 // elsewhere (".."), is hidden, or explains another.
 func canBeSettled(name string) bool {
 	return name == filepath.Base(name) && Delivered(name) && !strings.HasSuffix(name, ExplainSuffix) &&
 		!strings.ContainsRune(name, 0) && len(name) <= maxName
-}
-
-// editedKey is that of Result.Edited.
-const editedKey = "edited"
-
-// editFailed changes a failed drop in its place, durably. Its result records that
-// it was changed.
-func editFailed(path string, s *Settled, edit func(*drop.Object) error) error {
-	if err := edit(s.Object); err != nil {
-		return err
-	}
-	result, err := drop.ParseGrown(s.Object.Get(resultKey))
-	if err != nil {
-		return err
-	}
-	if err := result.Set(editedKey, true); err != nil {
-		return err
-	}
-	if err := s.Object.Set(resultKey, json.RawMessage(result.Bytes())); err != nil {
-		return err
-	}
-	crash.Point("retry.editing")
-	if err := durable.Replace(path, s.Object.Bytes()); err != nil {
-		return err
-	}
-	crash.Point("retry.edited")
-	return nil
 }
 
 // Find looks for the settled file of the drop that was delivered under this name.

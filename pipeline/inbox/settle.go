@@ -51,9 +51,6 @@ type Result struct {
 	// HintNames makes Settle append the settled file's name to Hint: only Settle
 	// knows it.
 	HintNames bool `json:"-"`
-	// Edited says that Retry has changed the drop and may not have delivered it
-	// yet.
-	Edited bool `json:"edited,omitempty"`
 }
 
 // Keys that settling adds to a drop.
@@ -281,7 +278,7 @@ func (b *Box) Leftover(f File, data []byte) (bool, error) {
 		case absent(err):
 		case err != nil:
 			return false, err
-		case s.Result.Inbox == f.Kind && !s.Result.Edited: // an edited one is what a Retry has just delivered
+		case s.Result.Inbox == f.Kind:
 			return true, b.unlink(f)
 		}
 		// The copy is from the other inbox, or says none: f settles once more.
