@@ -2,12 +2,14 @@
 # postgres.sh COMMAND...: start Debian's PostgreSQL in a temporary directory, run the
 # command with OTM_TEST_POSTGRES set to its URL, and stop it.
 set -eu
-initdb=$(command -v initdb || ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | tail -n 1)
-[ -n "$initdb" ] || {
+bin=
+for initdb in /usr/lib/postgresql/*/bin/initdb "$(command -v initdb || true)"; do
+	[ ! -x "$initdb" ] || bin=$(dirname "$initdb")
+done
+[ -n "$bin" ] || {
 	echo "postgres.sh: PostgreSQL is missing: apt-get install postgresql" >&2
 	exit 1
 }
-bin=$(dirname "$initdb")
 dir=$(mktemp -d)
 
 # PostgreSQL refuses to run as root.
