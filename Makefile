@@ -87,7 +87,7 @@ web-api: ## the board's suite with Slack's own client for Node
 .PHONY: bench
 bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
-	TMPDIR=$${TMPDIR:-/tmp} $(GO) test ./internal/app ./internal/board ./pipeline/task -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load|IDs'
+	TMPDIR=$${TMPDIR:-/tmp} $(GO) test ./internal/app ./internal/board ./pipeline/task ./core/store -run '^$$' -bench 'Pass|Page|ItemsList|BenchmarkCreate|Load|IDs|Sync|Do|Tasks'
 
 .PHONY: lines
 lines: ## the lines of the product, per package and in sum

@@ -115,8 +115,8 @@ func (s *Store) identify(ctx context.Context) error {
 // the machine may have lost some when it stopped.
 func renderAll(t tx) error {
 	_, err := t.Exec(`INSERT INTO outbox (task, sink, place, wanted, since, due, tries, asked_at, code, error, lease_owner, lease_until)
-		SELECT id, CAST($1 AS TEXT), 0, version, 0, 0, 0, 0, '', '', '', 0 FROM tasks WHERE live = 1
-		ON CONFLICT (task, sink) DO UPDATE SET wanted = excluded.wanted, due = 0`, string(core.SinkRender))
+		SELECT id, CAST($1 AS TEXT), 0, version, CAST($2 AS BIGINT), 0, 0, 0, '', '', '', 0 FROM tasks WHERE live = 1
+		ON CONFLICT (task, sink) DO UPDATE SET wanted = excluded.wanted, due = 0`, string(core.SinkRender), fromTime(time.Now()))
 	return err
 }
 
