@@ -110,7 +110,7 @@ var mayImport = map[string][]string{
 	"otm/core/coretest":                {"otm/core", "otm/pipeline"}, // in tests only
 	"otm/slacklist/differ":             {"otm/core", "otm/internal/crash", "otm/internal/explain", "otm/pipeline"},
 	"otm/slacklist/boardsink":          {"otm/core", "otm/core/outbox", "otm/internal/crash", "otm/pipeline", "otm/slacklist/differ"},
-	"otm/core/outbox":                  {"otm/core", "otm/internal/crash", "otm/pipeline", "otm/pipeline/rendering"},
+	"otm/core/outbox":                  {"otm/core", "otm/internal/crash", "otm/internal/explain", "otm/pipeline", "otm/pipeline/rendering"},
 	"otm/pipeline/rendering":           {"otm/internal/durable", "otm/pipeline"},
 	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},

@@ -13,12 +13,22 @@ import (
 	"otm/core"
 	"otm/core/store"
 	"otm/core/store/storetest"
+	"otm/internal/explain"
 	"otm/internal/leak"
 	"otm/pipeline"
 	"otm/pipeline/rendering"
 )
 
-func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(dirEnv); dir != "" {
+		if err := runProcess(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(leak.Main(m))
+}
 
 var t0 = time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
 
@@ -361,4 +371,25 @@ func TestStop(t *testing.T) {
 		t.Errorf("%d effects were tried", n)
 	}
 	w.checkTitle(ids[len(ids)-1], "build")
+}
+
+// People are told of an effect that fails for a minute, or that nobody tries.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	fails := core.Pending{Task: 1, Sink: core.SinkBoard, Since: t0, Tries: 3, Error: "board is away", Code: "away"}
+	waits := core.Pending{Task: 2, Sink: core.SinkEntry, Since: t0}
+	for after, want := range map[time.Duration]string{
+		time.Second: "",
+		time.Minute: "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away",
+		time.Hour: "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away; " +
+			"T-00002: the dispatch file does not show it as it is since 2026-11-29T09:00:00Z, and no program has tried to write it",
+	} {
+		var texts []string
+		for _, f := range Late([]core.Pending{fails, waits}, t0.Add(after)) {
+			texts = append(texts, explain.Sentence(&f, t0.Add(after)))
+		}
+		if got := strings.Join(texts, "; "); got != want {
+			t.Errorf("after %v: %s, want %s", after, got, want)
+		}
+	}
 }

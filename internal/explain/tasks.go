@@ -104,3 +104,9 @@ var (
 	GatewayDown     = code("gateway_down", Fail, "the gateway has not been reachable since {since:ago}: {error}; OTM connects again by itself, and then asks what became of its runs", "openclaw gateway status")
 	GatewayRefusing = code("gateway_refusing", Fail, "the gateway has refused OTM since {since:ago}: {error}", "otm doctor   # says what to do about it")
 )
+
+// What is said about a sink that does not have a task as the store has it.
+var (
+	EffectFails = code("effect_fails", Warn, "the {sink} does not show it as it is since {since:at}, after {tries:try|tries}: {error}", "otm doctor")
+	EffectWaits = code("effect_waits", Warn, "the {sink} does not show it as it is since {since:at}, and no program has tried to write it", "otm status")
+)
