@@ -97,7 +97,7 @@ func (o *slackInit) findToken() (slackToken, error) {
 	// One line: a person who pastes the token need know Enter only.
 	data, err := bufio.NewReader(io.LimitReader(o.h.In, maxToken)).ReadBytes('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return slackToken{}, cli.Errorf(cli.Credentials, "the token cannot be read: %w", err).Hint("%s", o.withToken())
+		return slackToken{}, &tokenError{err}
 	}
 	token := slackToken{text: strings.TrimSpace(string(data)), keep: true}
 	if !strings.HasPrefix(token.text, "xox") || strings.ContainsAny(token.text, " \t\r\n") {
@@ -126,24 +126,14 @@ func (o *slackInit) keptToken() (slackToken, error) {
 	}
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return slackToken{}, cli.Errorf(cli.Credentials, "the token cannot be read: %w", err).
-			Hint("mend %s, or put the token in again: %s", safe.Quote(file), o.withToken())
+		return slackToken{}, &tokenError{err}
 	case text == "":
-		return slackToken{}, cli.Errorf(cli.Credentials, "no token is kept yet in %q", file).Hint("%s", o.withToken())
+		return slackToken{}, &tokenError{fmt.Errorf("none is kept yet in %q", file)}
 	}
 	return slackToken{text: text, keep: left}, nil
 }
 
 func (o *slackInit) tokenPath() string { return filepath.Join(o.h.Dir, slackTokenFile) }
-
-// withToken is the same command with a token to be pasted.
-func (o *slackInit) withToken() string {
-	line := "otm init --slack --token-stdin"
-	if o.list != "" {
-		line += " --list " + safe.Quote(o.list)
-	}
-	return line + "   # paste the xoxb- token of the app, then Enter"
-}
 
 func (o *slackInit) client(list string) *slacklist.Client {
 	options := o.h.boards().configured()
@@ -154,10 +144,6 @@ func (o *slackInit) client(list string) *slacklist.Client {
 // identify checks the token and its scopes.
 func (o *slackInit) identify(ctx context.Context) error {
 	id, err := o.client("").Identify(ctx)
-	var be *pipeline.BoardError
-	if errors.As(err, &be) && be.Credentials {
-		return cli.Errorf(cli.Credentials, "the board refuses the token: %w", be).Hint("%s", o.withToken())
-	}
 	if err != nil {
 		return err
 	}

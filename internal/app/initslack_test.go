@@ -14,7 +14,6 @@ import (
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/config"
-	"otm/internal/safe"
 )
 
 // initSlack runs otm init --slack against a board that stands in for Slack.
@@ -251,7 +250,7 @@ func TestInitSlackTokenUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, errs := initSlack(t, b, dir, "", "--list", b.ListID)
-	if code != cli.Credentials || !strings.Contains(errs, "is no regular file") || !strings.Contains(errs, "otm: hint: mend "+safe.Quote(path)+", or put the token in again: otm init --slack --token-stdin --list "+b.ListID) {
+	if code != cli.Credentials || !strings.Contains(errs, "is no regular file") || !strings.Contains(errs, "otm: hint: otm init --slack --token-stdin   # paste the token") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	if err := os.Remove(path); err != nil {
