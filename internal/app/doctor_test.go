@@ -3,9 +3,7 @@ package app
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -185,19 +183,6 @@ func TestDoctor(t *testing.T) {
 				p.Fatal(err)
 			}
 		}, "list", `column "Result" is missing`, "of the type text"},
-		{"another directory on the list", func(p *patient) {
-			p.b.Create(p, "", boardtest.TextCell(p.b.Column(p, "Title", "text"), "x"), boardtest.TextCell(p.b.Column(p, "Task ID", "text"), "T-00077"))
-			b, err := p.h.board(slog.New(slog.DiscardHandler)).Begin(p.Context())
-			if err == nil {
-				_, err = b.Create(p.Context(), "", pipeline.Cell{Field: pipeline.FieldTitle, Text: "ours"}) // by which it knows who we are
-			}
-			if err == nil {
-				err = errors.Join(b.Refresh(p.Context(), 0), b.End())
-			}
-			if err != nil {
-				p.Fatal(err)
-			}
-		}, "list", "1 task on the list was made with this token, and not from this directory", "stop the other one"},
 		{"list that is full", func(p *patient) {
 			for range 10 {
 				p.b.Create(p, "", boardtest.TextCell(p.b.Column(p, "Title", "text"), "x"))

@@ -50,11 +50,7 @@ func (d *doctor) board(ctx context.Context) {
 		d.failed("board", err)
 		return
 	}
-	code := explain.ListOK
-	if d.home.Config.Slack.ListID == "" {
-		code = explain.ListOKEmbedded
-	}
-	d.check("list", explain.New(code, "list", where.ListID, "title", in.Title), func() {
+	d.check("list", explain.New(explain.ListOK, "list", where.ListID, "title", in.Title), func() {
 		for _, f := range in.Findings {
 			code := explain.ListLacks
 			if f.Optional {
@@ -62,30 +58,7 @@ func (d *doctor) board(ctx context.Context) {
 			}
 			d.say("list", code, "error", f.MissingError, "hint", missingHint(f.MissingError))
 		}
-		d.otherDirectory()
 	})
-}
-
-// otherDirectory looks for tasks on the board that our token made and that this
-// directory does not know: two directories on one list disturb each other.
-func (d *doctor) otherDirectory() {
-	snap, err := d.home.snapshot()
-	if err != nil || snap.Self == "" {
-		return
-	}
-	foreign := 0
-	for i := range snap.Rows {
-		row := &snap.Rows[i]
-		if row.Parent != "" || row.Task() == 0 || row.CreatedBy != snap.Self {
-			continue
-		}
-		if rec, err := recordOf(d.home.Store, row.Task()); err == nil && (rec == nil || rec.RowID != "" && rec.RowID != row.ID) {
-			foreign++
-		}
-	}
-	if foreign > 0 {
-		d.say("list", explain.ListShared, "n", foreign)
-	}
 }
 
 // agents checks that each agent's workspace can be written to and its command be

@@ -25,8 +25,6 @@ var (
 	ListLacksSome   = code("list_lacks_optional", Warn, "{error}", "{hint}")
 	ListReadOnly    = code("list_read_only", Fail, "the app may read the list, and not change it: the list is shared with it for reading only", "share the list with the app for editing: in Slack, open the list, Share, the app's channel, Can edit")
 	ListOK          = code("list_ok", OK, "{list} {title:quoted} has all columns and options", "")
-	ListOKEmbedded  = code("list_ok_embedded", OK, "the embedded board has all columns and options", "")
-	ListShared      = code("list_shared", Warn, "{n:task on the list was|tasks on the list were} made with this token, and not from this directory: does another data directory work on it?", "stop the other one, or give it a list of its own")
 )
 
 // What it says about agents and their gateway.
