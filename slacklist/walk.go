@@ -22,14 +22,12 @@ func (w *walker) walk(ctx context.Context) error {
 	if err := w.self(ctx); err != nil {
 		return err
 	}
-	started := w.opts.Now()
-	seen := newWalked(started)
+	seen := newWalked(w.opts.Now())
 	budget := w.opts.Budget
 	err := seen.pages(func(cursor string) (p *answer, err error) {
 		err = w.gate.within(ctx, listMethod, budget, func() error {
 			if cursor == "" {
-				started = w.opts.Now()
-				seen.started = started
+				seen.started = w.opts.Now() // it may have waited
 			}
 			p, err = w.api.listPage(ctx, cursor)
 			return err
@@ -50,7 +48,7 @@ func (w *walker) walk(ctx context.Context) error {
 		w.opts.Log.Warn("rows without an id passed over", "rows", seen.odd)
 	}
 	slices.Reverse(seen.rows) // the list comes newest first, the snapshot has new rows last
-	w.take(seen.rows, started)
+	w.take(seen.rows, seen.started)
 	return nil
 }
 
