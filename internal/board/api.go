@@ -1,7 +1,6 @@
 package board
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -30,7 +29,6 @@ type method struct {
 // A call is one request on its way through a method.
 type call struct {
 	*args
-	ctx   context.Context
 	store *store
 	who   *Identity
 	base  string // of this server as the caller names it, ends in "/"
@@ -108,7 +106,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := m.run(&call{args: arguments, ctx: r.Context(), store: a.store, who: who, base: "http://" + r.Host + "/"})
+	answer, err := m.run(&call{args: arguments, store: a.store, who: who, base: "http://" + r.Host + "/"})
 	if err == nil && m.writes {
 		a.announce(r.UserAgent())
 	}
@@ -141,7 +139,7 @@ func (a *api) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
-	case errors.Is(err, ErrClosed), errors.Is(err, sqlite.ErrBusy), r.Context().Err() != nil:
+	case errors.Is(err, ErrClosed), errors.Is(err, sqlite.ErrBusy):
 		e = refuse("service_unavailable")
 	default:
 		e = refuse("internal_error")

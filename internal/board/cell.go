@@ -73,22 +73,13 @@ func orNull(raw json.RawMessage) json.RawMessage {
 
 // keyOf is the typed key for a column type, on write and on read. It is empty
 // for types that the board does not know, which nobody can write.
-func keyOf(colType string) string {
-	switch colType {
-	case "text", "rich_text":
-		return "rich_text"
-	case "select", "multi_select":
-		return "select"
-	case "user", "assignee", typeTodoAssignee:
-		return "user"
-	case "date", "due_date", typeTodoDueDate:
-		return "date"
-	case "checkbox", "completed", typeTodoCompleted:
-		return "checkbox"
-	case "number":
-		return colType
-	}
-	return ""
+func keyOf(colType string) string { return keys[colType] }
+
+var keys = map[string]string{
+	"text": "rich_text", "rich_text": "rich_text", "select": "select", "multi_select": "select", "number": "number",
+	"user": "user", "assignee": "user", typeTodoAssignee: "user",
+	"date": "date", "due_date": "date", typeTodoDueDate: "date",
+	"checkbox": "checkbox", "completed": "checkbox", typeTodoCompleted: "checkbox",
 }
 
 // maxValues is how many values a cell of the column holds.

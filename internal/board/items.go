@@ -14,7 +14,7 @@ func (c *call) edit(listID string, fn func(*Tx, *List) error) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	return c.store.do(c.ctx, c.who.UserID, func(t *Tx) error {
+	return c.store.do(c.who.UserID, func(t *Tx) error {
 		l := t.List(listID)
 		if l == nil {
 			return refuse("list_not_found")

@@ -22,7 +22,7 @@ func (c *call) read(listID, missing string, fn func(*Tx, *List) error) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	return c.store.view(c.ctx, func(t *Tx) error {
+	return c.store.view(func(t *Tx) error {
 		l := t.List(listID)
 		if l == nil {
 			return refuse(missing)

@@ -192,7 +192,7 @@ func (s *Server) noteChange() {
 // token and knows no rate limit: it is how the test double plays a person in
 // Slack, who can do more than our API. fn may run twice.
 func (s *Server) Edit(user string, fn func(*Tx) error) error {
-	err := s.store.do(context.Background(), user, fn)
+	err := s.store.do(user, fn)
 	if err == nil && s.opts.OnPeopleEdit != nil {
 		s.opts.OnPeopleEdit()
 	}
@@ -200,4 +200,4 @@ func (s *Server) Edit(user string, fn func(*Tx) error) error {
 }
 
 // View calls fn with a snapshot, in which it must change nothing.
-func (s *Server) View(fn func(*Tx) error) error { return s.store.view(context.Background(), fn) }
+func (s *Server) View(fn func(*Tx) error) error { return s.store.view(fn) }

@@ -92,7 +92,7 @@ func (s *store) prepare() error {
 	if err != nil {
 		return err
 	}
-	err = s.do(context.Background(), "", func(t *Tx) error {
+	err = s.do("", func(t *Tx) error {
 		var version int
 		t.one(&version, "PRAGMA user_version")
 		switch {
@@ -136,9 +136,9 @@ func (s *store) findDefault(t *Tx) error {
 // do runs fn as a transaction of the actor, and returns when its changes are
 // durable, or when it failed without any. fn may run twice, and must then hand out
 // the second result.
-func (s *store) do(ctx context.Context, actor string, fn func(*Tx) error) error {
+func (s *store) do(actor string, fn func(*Tx) error) error {
 	changed := false
-	err := s.db.Write(ctx, func(q *sqlite.Tx) error {
+	err := s.db.Write(context.Background(), func(q *sqlite.Tx) error {
 		t := s.newTx(q, actor)
 		err := t.run(fn)
 		changed = t.changed
@@ -151,8 +151,8 @@ func (s *store) do(ctx context.Context, actor string, fn func(*Tx) error) error 
 }
 
 // view calls fn with a snapshot of the store, in which it must change nothing.
-func (s *store) view(ctx context.Context, fn func(*Tx) error) error {
-	return closedIf(s.db.Read(ctx, func(q *sqlite.Tx) error { return s.newTx(q, "").run(fn) }))
+func (s *store) view(fn func(*Tx) error) error {
+	return closedIf(s.db.Read(context.Background(), func(q *sqlite.Tx) error { return s.newTx(q, "").run(fn) }))
 }
 
 func closedIf(err error) error {

@@ -60,6 +60,9 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 		d.readers <- nil
 	}
 	if err := d.open(ctx); err != nil {
+		if d.writer != nil {
+			d.writer.close()
+		}
 		if d.pool != nil {
 			d.pool.Close()
 		}
