@@ -306,7 +306,7 @@ func TestPageEdits(t *testing.T) {
 	if r := byPerson(rows[0]); r.Status != pipeline.Done || !r.Checked {
 		t.Errorf("row %+v", r)
 	}
-	wantLines(t, v.said("T-00001"), "changed status: agent_done to done", "approved")
+	wantLines(t, v.said("T-00001"), "changed status: agent_done to done")
 	v.refused(page.Action{Do: "approve", Row: rows[0]}, "it is done by now, no longer agent_done")
 	v.refused(page.Action{Do: "sendback", Row: rows[0], Reason: "late"}, "it is done by now")
 
@@ -317,7 +317,7 @@ func TestPageEdits(t *testing.T) {
 	if task := v.task("send back"); !task.Steps[0].Done || !task.Steps[1].Done {
 		t.Errorf("ticks are gone: %+v", task.Steps)
 	}
-	wantLines(t, v.said("T-00002"), "changed status: agent_done to new", "sent back: the tests are missing")
+	wantLines(t, v.said("T-00002"), "changed status: agent_done to new", "reason: the tests are missing")
 	if rec, err := h.Store.Load(2); err != nil || rec.Reason != "the tests are missing" || rec.Status != pipeline.New {
 		t.Errorf("record %+v, error %v", rec, err)
 	}
@@ -343,8 +343,8 @@ func TestPageEdits(t *testing.T) {
 	if r := byPerson(rows[2]); r.Status != pipeline.New || r.Checked {
 		t.Errorf("row %+v", r)
 	}
-	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed status: new to pending", "assigned: to robin",
-		"changed priority: to critical", "changed status: pending to done", "changed status: done to new")
+	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed status: new to pending", "changed priority: to critical",
+		"assigned: to robin", "changed status: pending to done", "changed status: done to new")
 
 	v.do(page.Action{Do: "edit", Row: rows[3], Agent: "devdas"})
 	v.do(page.Action{Do: "tick", Row: v.task("typed").Steps[0].Row, Done: true})
@@ -379,10 +379,10 @@ func TestC9Answers(t *testing.T) {
 			t.Errorf("row %+v, record %+v", r, rec)
 		}
 	}
-	wantLines(t, v.said("T-00001"), "changed status: blocked to new", "answered: green")
-	wantLines(t, v.said("T-00002"), "answered: any")
-	wantLines(t, v.said("T-00003"), "changed priority: to high", "changed reason: mind the fonts")
-	wantLines(t, v.said("T-00004"), "changed reason: I look at it tomorrow")
+	wantLines(t, v.said("T-00001"), "changed status: blocked to new", "reason: green")
+	wantLines(t, v.said("T-00002"), "reason: any")
+	wantLines(t, v.said("T-00003"), "changed priority: to high", "reason: mind the fonts")
+	wantLines(t, v.said("T-00004"), "reason: I look at it tomorrow")
 }
 
 // C10: a step that a person has just added on the board has no number yet, as
@@ -609,7 +609,7 @@ func TestPageOfSlackList(t *testing.T) {
 	if r := rowOf(t, o, step); !r.StepDone() {
 		t.Errorf("step %+v", r)
 	}
-	wantLines(t, v.said("T-00001"), "ticked a step: a step", "changed status: agent_done to new", "sent back: more")
+	wantLines(t, v.said("T-00001"), "ticked a step: a step", "changed status: agent_done to new", "reason: more")
 	if task := v.task("on Slack"); task.Status != "new" || !task.Steps[0].Done {
 		t.Errorf("the page shows %+v", task)
 	}

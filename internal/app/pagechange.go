@@ -21,7 +21,6 @@ type change struct {
 	from  []pipeline.Status // where the task has to be for it; nil: anywhere
 	cells []pipeline.Cell
 	agent string // who has the task then; "": who has it now
-	note  string // for the history, beside what follows from the cells; "": nothing
 }
 
 // takes names the fields that each action needs.
@@ -58,7 +57,7 @@ func (w *pageWriter) changeOf(a page.Action) (*change, error) {
 	c := &change{row: a.Row}
 	switch a.Do {
 	case "approve":
-		c.from, c.note = []pipeline.Status{pipeline.AgentDone}, "approved"
+		c.from = []pipeline.Status{pipeline.AgentDone}
 		c.setStatus(pipeline.Done)
 		return c, nil
 	case "sendback":
@@ -162,23 +161,51 @@ func (w *pageWriter) write(ctx context.Context, c *change) (err error) {
 	if err != nil {
 		return err
 	}
-	before, task := *row, row
+	task := row.ID
 	if c.step {
-		task = b.Row(row.Parent)
+		task = row.Parent
 	}
-	var id pipeline.TaskID
-	var taskRow string
-	if task != nil {
-		id, taskRow = task.Task(), task.ID
-	}
+	before, stepsBefore := copyOf(b, task)
 	if err := b.Update(ctx, pipeline.Change{Row: c.row, Cells: c.cells}); err != nil {
 		return err
 	}
 	stands = true
-	if id == 0 {
+	if before == nil || before.Task() == 0 {
 		return nil // typed by hand: there is no record yet
 	}
-	return w.note(ctx, c, id, taskRow, &before)
+	after, stepsAfter := copyOf(b, task)
+	now := w.now()
+	rec, err := w.store.Change(ctx, before.Task(), func(r *pipeline.Record) error {
+		if r.RowID != task {
+			return pipeline.ErrUnchanged // the next pass makes it from the row, or the id is another task's
+		}
+		r.Observe(before, stepsBefore, b.Person, now) // the record may not have seen it yet
+		r.Observe(after, stepsAfter, func(*pipeline.Row) string { return human }, now)
+		if c.agent != "" {
+			r.GiveTo(c.agent, human, now)
+		}
+		return nil
+	})
+	if err == nil {
+		rec.LogPeople(ctx, w.log, now)
+	}
+	return err
+}
+
+// copyOf returns a task's row and the rows of its steps as they are known now; nil
+// if the board has no such row.
+func copyOf(b pipeline.Batch, task string) (*pipeline.Row, []*pipeline.Row) {
+	known := b.Row(task)
+	if known == nil {
+		return nil, nil
+	}
+	row := *known
+	var steps []*pipeline.Row
+	for _, s := range b.StepRows(task) {
+		step := *s
+		steps = append(steps, &step)
+	}
+	return &row, steps
 }
 
 // find returns the row of the change, if the change is possible. It reads the
@@ -198,73 +225,4 @@ func (c *change) find(ctx context.Context, b pipeline.Batch) (*pipeline.Row, err
 		return nil, &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(pipeline.Texts(c.from), " or "))}
 	}
 	return row, nil
-}
-
-// note notes a change that stands on the board in the record of its task.
-func (w *pageWriter) note(ctx context.Context, c *change, id pipeline.TaskID, taskRow string, before *pipeline.Row) error {
-	now := w.now()
-	rec, err := w.store.Change(ctx, id, func(r *pipeline.Record) error {
-		if r.RowID != taskRow {
-			return pipeline.ErrUnchanged // the next pass makes it from the row, or the id is another task's
-		}
-		if c.step {
-			c.noteTick(r, before, now)
-		} else {
-			c.noteOn(r, before, now)
-		}
-		return nil
-	})
-	if err == nil {
-		rec.LogPeople(ctx, w.log, now)
-	}
-	return err
-}
-
-// noteOn brings a record up to what was written to the row of its task.
-func (c *change) noteOn(r *pipeline.Record, before *pipeline.Row, now time.Time) {
-	was := before.CurrentStatus()
-	for _, cell := range c.cells {
-		switch cell.Field {
-		case pipeline.FieldStatus:
-			r.SetStatus(was, now) // the record may not have seen it yet
-			r.SetStatus(pipeline.Status(cell.Text), now)
-			if was != r.Status {
-				r.Note(now, human, pipeline.EventChanged, fmt.Sprintf("%s to %s", was, r.Status))
-			}
-		case pipeline.FieldAssignee:
-			r.GiveTo(c.agent, human, now)
-		case pipeline.FieldReason:
-			r.Reason, r.Answered = cell.Text, true
-			r.Note(now, human, reasonEvent(was, r.Status), cell.Text)
-		case pipeline.FieldPriority:
-			r.Priority = pipeline.Priority(cell.Text)
-			r.Note(now, human, pipeline.EventPriority, "to "+cell.Text)
-		}
-	}
-	if c.note != "" {
-		r.Note(now, human, c.note, "")
-	}
-}
-
-// reasonEvent is what it means that a person sets the reason of a task, which
-// may come into another status with it.
-func reasonEvent(was, is pipeline.Status) string {
-	switch {
-	case was == pipeline.Blocked:
-		return "answered"
-	case was == pipeline.AgentDone && is == pipeline.New:
-		return "sent back"
-	}
-	return "changed reason"
-}
-
-// noteTick brings a record up to what was written to the row of a step.
-func (c *change) noteTick(r *pipeline.Record, step *pipeline.Row, now time.Time) {
-	done := slices.ContainsFunc(c.cells, func(cell pipeline.Cell) bool { return cell.Checked })
-	for i := range r.Steps {
-		if r.Steps[i].RowID == step.ID {
-			r.Steps[i].Done = done
-		}
-	}
-	r.Note(now, human, pipeline.TickEvent(done), step.Title)
 }
