@@ -36,14 +36,15 @@ func (s *Store) Do(ctx context.Context, commands ...core.Command) ([]core.Outcom
 // work is a transaction that carries commands out. It decides in memory, and writes
 // afterwards: a command that is refused, or panics, has written nothing.
 type work struct {
-	tx     tx
-	lock   string                         // ends the queries of states
-	now    time.Time                      // the latest time of a command
-	before map[pipeline.TaskID]*core.Task // as they were; a missing one did not exist
-	known  map[string]bool                // the agents that had a state
-	state  core.State                     // as it is
-	events []core.Event                   // of all commands
-	done   map[string]core.Done           // the commands that are carried out now, by id
+	tx       tx
+	lock     string                         // ends the queries of states
+	now      time.Time                      // the latest time of a command
+	before   map[pipeline.TaskID]*core.Task // as they were; a missing one did not exist
+	known    map[string]bool                // the agents that had a state
+	state    core.State                     // as it is
+	events   []core.Event                   // of all commands
+	imported []core.Done                    // commands from before the store, some of which may be known
+	done     map[string]core.Done           // the commands that are carried out now, by id
 }
 
 // load reads the states that the commands concern, in an order that all transactions
@@ -151,7 +152,10 @@ func (w *work) carryOut(c core.Command) error {
 	maps.Copy(w.state.Agents, trial.Agents)
 	w.events = append(w.events, events...)
 	if c.ID != "" {
-		w.done[c.ID] = core.Done{Task: c.Task, At: c.At, Sum: c.Sum, Drop: dropOf(c.Do)}
+		w.done[c.ID] = core.Done{ID: c.ID, Task: c.Task, At: c.At, Sum: c.Sum, Drop: dropOf(c.Do)}
+	}
+	if i, ok := c.Do.(core.Import); ok {
+		w.imported = append(w.imported, i.Did...)
 	}
 	return nil
 }
@@ -197,8 +201,17 @@ func (w *work) save() error {
 			return err
 		}
 	}
+	for _, d := range w.imported {
+		_, known, err := loadDone(w.tx, d.ID)
+		if err != nil {
+			return err
+		}
+		if _, now := w.done[d.ID]; !known && !now && d.ID != "" {
+			w.done[d.ID] = d
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(w.done)) {
-		if err := saveDone(w.tx, id, w.done[id]); err != nil {
+		if err := saveDone(w.tx, w.done[id]); err != nil {
 			return err
 		}
 	}

@@ -142,12 +142,12 @@ func loadDone(t tx, id string) (d core.Done, ok bool, err error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return core.Done{}, false, nil
 	}
-	d.Task, d.At = pipeline.TaskID(task), toTime(at)
+	d.ID, d.Task, d.At = id, pipeline.TaskID(task), toTime(at)
 	return d, err == nil, err
 }
 
-func saveDone(t tx, id string, d core.Done) error {
-	_, err := t.Exec("INSERT INTO commands (id, task, at, sum, file) VALUES ($1, $2, $3, $4, $5)", id, int64(d.Task), fromTime(d.At), d.Sum, d.Drop)
+func saveDone(t tx, d core.Done) error {
+	_, err := t.Exec("INSERT INTO commands (id, task, at, sum, file) VALUES ($1, $2, $3, $4, $5)", d.ID, int64(d.Task), fromTime(d.At), d.Sum, d.Drop)
 	return err
 }
 

@@ -103,7 +103,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("a task that does not exist: %v", err)
 		}
 		d, ok, err := s.Did(t.Context(), "a")
-		if want := (core.Done{Task: 1, At: t0, Sum: "sum of a", Drop: "a.json"}); d != want || !ok || err != nil {
+		if want := (core.Done{ID: "a", Task: 1, At: t0, Sum: "sum of a", Drop: "a.json"}); d != want || !ok || err != nil {
 			t.Errorf("of the command is known %+v, %v, %v", d, ok, err)
 		}
 		check(t, s)
@@ -130,6 +130,32 @@ func TestRepeatedCommand(t *testing.T) {
 		var refused *core.Refused
 		if !errors.As(o[2].Err, &refused) || refused.Rule != core.RuleOtherDrop || refused.Drop != "a.json" || refused.Class != core.Conflict || refused.Task != 1 {
 			t.Errorf("another drop of the same id: %+v", o[2].Err)
+		}
+		check(t, s)
+	})
+}
+
+// A task that is taken over brings the drops that were carried out on it. Once more, it
+// changes nothing.
+func TestImport(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		old := core.Task{ID: 7, Title: "old", Agent: "mira", Status: pipeline.Done, Version: 3, CreatedAt: t0}
+		old.Wakes = []core.Wake{{Attempt: 1, Key: "otm-T-00007-mira-1", Agent: "mira", AskedAt: t0}}
+		did := core.Done{ID: "u1", Task: 7, At: t0, Sum: "s", Drop: "u1.json"}
+		c := core.Command{At: t0, By: injector, Task: 7, Do: core.Import{Imported: core.Imported{Task: old}, Did: []core.Done{did, did}}}
+		do(t, s, c)
+		if o := do(t, s, c); len(o.Events) > 0 {
+			t.Errorf("once more: %+v", o)
+		}
+		if d, ok, err := s.Did(t.Context(), "u1"); d != did || !ok || err != nil {
+			t.Errorf("of the drop is known %+v, %v, %v", d, ok, err)
+		}
+		if id, err := s.TaskOfWake(t.Context(), "otm-T-00007-mira-1"); id != 7 || err != nil {
+			t.Errorf("the wake is of %v, %v", id, err)
+		}
+		if live, err := s.Tasks(t.Context(), core.Filter{Live: true}); len(live) > 0 || err != nil {
+			t.Errorf("live: %v, %v", live, err)
 		}
 		check(t, s)
 	})
