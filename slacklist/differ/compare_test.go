@@ -249,6 +249,7 @@ func TestCompare(t *testing.T) {
 		{"done, and its tick is gone", func(s *scene) {
 			s.task.Status, s.task.Shown.Status, s.row.Status, s.task.Shown.Checked = pipeline.Done, pipeline.Done, pipeline.Done, true
 		}, dispatcher + "Drifted fields=[todo_completed] was=T-00035"},
+		{"sent back, and still ticked", func(s *scene) { s.row.Checked, s.task.ValidatedAt = true, noon }, dispatcher + "Drifted fields=[todo_completed] was=T-00035"},
 		{"a person's tick on a task that is not done is left alone", func(s *scene) { s.row.Checked = true; byRob(s.row) }, ""},
 
 		{"a cell cannot be read", func(s *scene) {

@@ -25,6 +25,9 @@ func (d *difference) derived() {
 	if was := d.shown.Completion; (was == nil || *was != *view.Completion) && shows(row.Completion, *view.Completion) {
 		d.shown.Completion, d.ours = view.Completion, true
 	}
+	if !row.Odd && view.Checked != d.shown.Checked && row.Checked == view.Checked && d.Has(pipeline.FieldChecked) {
+		d.shown.Checked, d.ours = view.Checked, true
+	}
 }
 
 // drift finds cells of the task's row that OTM derives, and that show something else.
@@ -41,13 +44,23 @@ func (d *difference) drift() {
 		if was := d.shown.Completion; d.Has(pipeline.FieldCompletion) && was != nil && *was == *view.Completion && !shows(d.row.Completion, *was) {
 			fields = append(fields, pipeline.FieldCompletion)
 		}
-		if d.Has(pipeline.FieldChecked) && view.Checked && d.shown.Checked && !d.row.Checked {
-			fields = append(fields, pipeline.FieldChecked)
-		}
+	}
+	if d.tickLost() {
+		fields = append(fields, pipeline.FieldChecked)
 	}
 	if len(fields) > 0 {
 		d.add(d.By, t.ID, core.Drifted{Fields: fields, Was: d.row.TaskID})
 	}
+}
+
+// tickLost reports whether the tick of the task's row has to be written again. A tick on
+// a task that was never done is a person's, and means nothing.
+func (d *difference) tickLost() bool {
+	checked, t := d.task.View().Checked, d.task
+	if d.row.Odd || !d.Has(pipeline.FieldChecked) || d.shown.Checked != checked || d.row.Checked == checked {
+		return false
+	}
+	return checked || !t.ValidatedAt.IsZero()
 }
 
 func shows(cell *float64, n float64) bool { return cell != nil && *cell == n }
