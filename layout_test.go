@@ -115,7 +115,7 @@ var mayImport = map[string][]string{
 	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
-	"otm/pipeline/counter":             {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox"},
+	"otm/pipeline/counter":             {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/ordered", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox"},
 	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
 	"otm/pipeline/history":             {"otm/internal/crash", "otm/internal/durable", "otm/pipeline"},
 	"otm/pipeline/inject":              {"otm/heartbeat", "otm/internal/explain", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},

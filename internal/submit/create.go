@@ -21,7 +21,6 @@ import (
 	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // create is otm-create.
@@ -309,20 +308,13 @@ func (r *create) deliverKey(ids *counter.Counter, k *counter.Key) (dropped, erro
 }
 
 // known reports whether the drop of a key was delivered before a crash and has
-// been handled since. A record says so even if it is damaged. One that cannot be
-// read now says nothing: the drop must not count as delivered.
+// been handled since. If that cannot be seen, the drop does not count as delivered.
 func (r *create) known(k *counter.Key) (bool, error) {
-	_, err := r.store.Load(k.TaskID)
-	var corrupt *task.CorruptError
-	switch {
-	case err == nil, errors.As(err, &corrupt):
-		return true, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return false, err
+	known, err := r.store.Exists(k.TaskID)
+	for _, dir := range []string{inbox.ProcessedDir, inbox.FailedDir} {
+		if !known && err == nil {
+			known, err = r.box.IsSettled(dir, k.Name)
+		}
 	}
-	settled, err := r.box.IsSettled(inbox.ProcessedDir, k.Name)
-	if settled || err != nil {
-		return settled, err
-	}
-	return r.box.IsSettled(inbox.FailedDir, k.Name)
+	return known, err
 }

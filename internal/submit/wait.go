@@ -52,19 +52,17 @@ func (b *base) await(ctx context.Context, drops []dropped) error {
 			b.Note("the update of %v is queued; do not send it again", d.id)
 		}
 	}
-	why := ""
-	switch len(drops) {
-	case 0:
-	case 1:
-		why = "otm why " + drops[0].id.String()
-	default:
-		why = "otm why --all"
+	e := cli.Exit(cli.TryLater)
+	if failed {
+		e.Code = cli.Failed
 	}
 	switch {
+	case len(drops) > 1:
+		return e.Hint("otm why --all")
+	case len(drops) == 1:
+		return e.Hint("otm why %v", drops[0].id)
 	case failed:
-		return cli.Exit(cli.Failed).Hint("%s", why)
-	case len(drops) > 0:
-		return cli.Exit(cli.TryLater).Hint("%s", why)
+		return e
 	}
 	return nil
 }

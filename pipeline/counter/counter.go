@@ -174,7 +174,7 @@ func (c *Counter) load() error {
 		return err
 	}
 	c.state, c.file, c.inPlace = r.state, r.file, r.inPlace
-	exists, err := c.dir.exists(pipeline.TaskID(r.state.Next))
+	exists, err := c.dir.Exists(pipeline.TaskID(r.state.Next))
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (c *Counter) load() error {
 func (c *Counter) Take(n int) (pipeline.TaskID, error) {
 	first := pipeline.TaskID(c.state.Next)
 	for i := first; n <= int(pipeline.MaxTaskID-first)+1 && i < first+pipeline.TaskID(n); i++ {
-		exists, err := c.dir.exists(i)
+		exists, err := c.dir.Exists(i)
 		if err != nil {
 			return 0, err
 		}

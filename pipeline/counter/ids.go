@@ -57,8 +57,8 @@ func (d *Dir) IDs() ([]pipeline.TaskID, error) {
 	return ids, nil
 }
 
-// exists reports whether tasks/ has a file of the task.
-func (d *Dir) exists(id pipeline.TaskID) (bool, error) {
+// Exists reports whether tasks/ has a file of the task.
+func (d *Dir) Exists(id pipeline.TaskID) (bool, error) {
 	_, err := durable.Stat(filepath.Join(d.dir, "tasks", id.String()+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 
 	"otm/internal/crash"
 	"otm/internal/durable"
+	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -57,10 +57,8 @@ func (c *Counter) LookupKey(key string) (*Key, error) {
 // SaveKey writes a key, durably. The bytes of its drop are kept as they are, so
 // that a delivery after a crash is the same.
 func (c *Counter) SaveKey(k *Key) error {
-	var line bytes.Buffer
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(k); err != nil {
+	line, err := ordered.Encode(k)
+	if err != nil {
 		return err
 	}
 	path := c.keyPath(k.Key)
@@ -68,7 +66,7 @@ func (c *Counter) SaveKey(k *Key) error {
 		return err
 	}
 	crash.Point("key.before")
-	err := durable.Replace(path, line.Bytes())
+	err = durable.Replace(path, append(line, '\n'))
 	crash.Point("key.after")
 	return err
 }
