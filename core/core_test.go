@@ -20,7 +20,9 @@ type world struct {
 	now    time.Time
 }
 
-func newWorld(t *testing.T) *world { return &world{t: t, now: t0} }
+func newWorld(t *testing.T) *world {
+	return &world{t: t, now: t0, state: State{Tasks: map[pipeline.TaskID]*Task{}}}
+}
 
 // do carries a command out as a store does: a refused one changes nothing.
 func (w *world) do(c Command) error {
@@ -96,7 +98,7 @@ func (w *world) want(s pipeline.Status) {
 // checkRebuild replays the events, through JSON as a store keeps them, and compares.
 func (w *world) checkRebuild() {
 	w.t.Helper()
-	var again State
+	again := State{Tasks: map[pipeline.TaskID]*Task{}}
 	for i := range w.events {
 		e := w.events[i]
 		data, err := json.Marshal(e.Data)
