@@ -78,9 +78,6 @@ func (o *slackInit) run(ctx context.Context) error {
 // slackTokenFile is where we keep the token, relative to the data directory.
 const slackTokenFile = "secrets/slack"
 
-// maxToken bounds what is read as a token, in bytes.
-const maxToken = 4 << 10
-
 // slackToken is the token to work with.
 type slackToken struct {
 	text string
@@ -95,7 +92,7 @@ func (o *slackInit) findToken() (slackToken, error) {
 		return o.keptToken()
 	}
 	// One line: a person who pastes the token need know Enter only.
-	data, err := bufio.NewReader(io.LimitReader(o.h.In, maxToken)).ReadBytes('\n')
+	data, err := bufio.NewReader(o.h.In).ReadBytes('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return slackToken{}, &tokenError{err}
 	}

@@ -17,9 +17,6 @@ func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []str
 	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
 		a, agentProblems := agentOf(name, f.Agents[name], getenv)
 		problems = append(problems, agentProblems...)
-		if c.isOwn(a.Workspace) {
-			problems = append(problems, fmt.Sprintf("agents.%s.workspace: %q is a folder that OTM uses itself", name, a.Workspace))
-		}
 		for _, alias := range slices.Compact([]string{pipeline.FoldName(name), pipeline.FoldName(a.Label)}) {
 			if other, taken := folded[alias]; taken && other != name {
 				problems = append(problems, fmt.Sprintf("agents.%s: is the same as agents.%s: names and labels are compared without case, spaces, - and _", name, other))
@@ -33,17 +30,6 @@ func (c *Config) fillAgents(f *file, getenv func(string) string) (problems []str
 		c.Agents = append(c.Agents, a)
 	}
 	return problems
-}
-
-// isOwn reports whether a path is the data directory or leads into one of our
-// folders in it.
-func (c *Config) isOwn(path string) bool {
-	rest, err := filepath.Rel(c.Dir, path)
-	if err != nil || path == "" {
-		return false
-	}
-	first, _, _ := strings.Cut(rest, string(filepath.Separator))
-	return rest == "." || slices.Contains(Folders, first)
 }
 
 // placeholder matches an argument that can only be meant as a placeholder. Within

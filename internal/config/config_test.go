@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -449,22 +448,4 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestWorkspaceInOwnFolders: what OTM keeps house in, agents do not write to.
-func TestWorkspaceInOwnFolders(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for path, own := range map[string]bool{
-		"": true, "/": true, "/new-tasks": true, "/new-tasks/x": true, "/x/../board/": true, "/agents/x": false, "/new-tasks x": false, "/../x": false,
-	} {
-		text := fmt.Sprintf("[agents.devdas]\nworkspace = %q\n", dir+path)
-		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := Load(dir, env())
-		if own != (err != nil) || own && !strings.Contains(err.Error(), "is a folder that OTM uses itself") {
-			t.Errorf("%q: %v", path, err)
-		}
-	}
 }

@@ -175,7 +175,7 @@ func (in *installer) wanted(dir string) ([]file, error) {
 		return nil, err
 	}
 	if wakes(c, pipeline.TriggerExec) {
-		o.Path = cleanPath(in.Getenv("PATH"), o.Bin)
+		o.Path = cleanPath(in.Getenv("PATH"))
 	}
 	if o.LogDir != "" && !filepath.IsAbs(o.LogDir) {
 		return nil, cli.Errorf(cli.BadConfig, "OTM_LOG_DIR %q is not absolute", o.LogDir)

@@ -242,7 +242,7 @@ func TestInstallOnceAndAgain(t *testing.T) {
 	if got := w.units()["otm-dispatcher.service"]; got != Stale {
 		t.Errorf("after otm.toml was changed, the dispatcher's unit is %s", got)
 	}
-	if code := w.install(systemd); code != 0 || !strings.Contains(w.files()["otm-dispatcher.service"], ":/usr/bin:/bin\"\n") {
+	if code := w.install(systemd); code != 0 || !strings.Contains(w.files()["otm-dispatcher.service"], ":/usr/bin:/bin:/usr/bin\"\n") {
 		t.Errorf("changed: exit code %d\n%s%s%s", code, &w.out, &w.stderr, w.files()["otm-dispatcher.service"])
 	}
 	w.did(restarted(allUnits)...)

@@ -13,7 +13,6 @@ import (
 	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/patience"
-	"otm/internal/safe"
 	"otm/pipeline"
 )
 
@@ -71,14 +70,9 @@ func folderFor(self, arg0 string) string {
 	return filepath.Dir(self)
 }
 
-// cleanPath is a PATH without relative folders and repetitions.
-func cleanPath(path, bin string) string {
-	var dirs []string
-	for _, dir := range filepath.SplitList(path) {
-		if filepath.IsAbs(dir) && dir != bin && !slices.Contains(dirs, dir) && safe.Escape(dir) == dir {
-			dirs = append(dirs, dir)
-		}
-	}
+// cleanPath is a PATH without relative folders.
+func cleanPath(path string) string {
+	dirs := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool { return !filepath.IsAbs(dir) })
 	if len(dirs) == 0 {
 		return "/usr/local/bin:/usr/bin:/bin"
 	}
