@@ -192,7 +192,8 @@ func TestSmallCommands(t *testing.T) {
 }
 
 // namesOfDatabases are the files that may name a database, to give the name to
-// internal/sqlite. Whoever else opens a database can make others lose commits.
+// internal/sqlite. A package that opens a database itself can make others lose
+// commits.
 var namesOfDatabases = []string{"core/store/dialect.go", "core/store/store.go", "internal/board/dir.go"}
 
 func TestDatabasesAreOpenedInOnePlace(t *testing.T) {

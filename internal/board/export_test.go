@@ -51,10 +51,6 @@ func (s *Server) add(parent string, cells ...cellJSON) (id string, err error) {
 	return id, err
 }
 
-func (s *Server) edit(rowID string, cells ...cellJSON) error {
-	return s.Edit(HumanUser, func(t *Tx) error { return t.Update(t.List(s.store.listID), cellsJSON(rowID, cells)) })
-}
-
 func (s *Server) remove(rowID string) error {
 	return s.Edit(HumanUser, func(t *Tx) error { t.Delete(t.Row(s.store.listID, rowID)); return nil })
 }

@@ -110,7 +110,10 @@ func (s *store) prepare() error {
 		case former != nil && !former.isImported(t):
 			return fmt.Errorf("%q and %q both hold rows: move one of them to another directory", rowsFile, formerFile)
 		}
-		return s.findDefault(t)
+		if !t.one(&s.listID, "SELECT id FROM lists WHERE list ->> 'default'") && t.err == nil {
+			return fmt.Errorf("%w: %q has no default list", ErrCorrupt, rowsFile)
+		}
+		return t.err
 	})
 	if err != nil || former == nil {
 		return err
@@ -118,19 +121,6 @@ func (s *store) prepare() error {
 	// If we crash here, the next open finds the rows imported, and only renames.
 	crash.Point("board.imported")
 	return durable.Move(filepath.Join(s.opts.Dir, formerFile), filepath.Join(s.opts.Dir, formerFile+".before-sqlite"))
-}
-
-func (s *store) findDefault(t *Tx) error {
-	for _, id := range t.texts("SELECT id FROM lists") {
-		if l := t.List(id); l != nil && l.Default {
-			s.listID = id
-			return nil
-		}
-	}
-	if t.err != nil {
-		return t.err
-	}
-	return fmt.Errorf("%w: %q has no default list", ErrCorrupt, rowsFile)
 }
 
 // do runs fn as a transaction of the actor, and returns when its changes are

@@ -13,10 +13,10 @@
 // a few others read. Every write transaction begins with BEGIN IMMEDIATE. Writes
 // that wait at the same time share one transaction and one sync.
 //
-// Only this package may open a file whose name begins with that of a database:
-// https://www.sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_.
-// The driver uses locks of the open file (OFD), so a program that reads these
-// files all the same does no harm. Copies are made with Backup.
+// Only this package may open a file whose name begins with that of a database
+// (https://www.sqlite.org/howtocorrupt.html, 2.2). The driver uses locks of the
+// open file (OFD), so another program that reads these files does no harm. Make
+// copies with Backup.
 //
 // A database must stand on a local file system that has such locks.
 package sqlite
