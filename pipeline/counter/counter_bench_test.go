@@ -35,8 +35,8 @@ func takeManyIn(dir string) error {
 }
 
 // BenchmarkIDs is the counter alone, taken by 1, 8 or 64 processes at once that
-// are running already. An id makes one file durable, so that what the disk
-// allows is as many as one writer makes durable with nobody in its way.
+// are running already, against the files that one writer makes durable with nobody
+// in its way. One file is made durable in 32 ids.
 func BenchmarkIDs(b *testing.B) {
 	for _, writers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("%d writers", writers), func(b *testing.B) {
