@@ -10,8 +10,9 @@ import (
 	"otm/pipeline"
 )
 
-// window is the span that the published limits speak of.
-const window = time.Minute
+// window is the span that the published limits speak of, and a second: a call
+// counts from when it leaves, and may arrive a little sooner after the one before.
+const window = time.Minute + time.Second
 
 // perMinute is how many calls a minute Slack grants an app for each method
 // (docs.slack.dev/apis/web-api/rate-limits).
