@@ -101,11 +101,21 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // fs.ErrNotExist. It waits up to wait for another holder; zero: it does not wait.
 // Then it returns a *HeldError, ctx's cause if ctx ends first, or an
 // *UnsupportedError if the file system knows no locks.
-func Acquire(ctx context.Context, path string, wait time.Duration) (l *Lock, err error) {
+func Acquire(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
+	return take(ctx, path, wait, syscall.LOCK_EX)
+}
+
+// AcquireShared is Acquire for a lock that others may hold at the same time, if they
+// took it with AcquireShared too.
+func AcquireShared(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
+	return take(ctx, path, wait, syscall.LOCK_SH)
+}
+
+func take(ctx context.Context, path string, wait time.Duration, mode int) (l *Lock, err error) {
 	holders := map[int]bool{}
 	return l, poll(ctx, path, wait, func() (bool, *HeldError, error) {
 		var pid int
-		if l, pid, err = try(path); pid != 0 {
+		if l, pid, err = try(path, mode); pid != 0 {
 			holders[pid] = true
 		}
 		return l != nil, &HeldError{PID: pid, Holders: max(len(holders), 1)}, err
@@ -126,7 +136,7 @@ func AcquireIn(ctx context.Context, dir, path string, wait time.Duration) (*Lock
 		return nil, err
 	}
 	err = poll(ctx, path, time.Until(deadline), func() (bool, *HeldError, error) {
-		locked, err := lockFile(l.dir)
+		locked, err := lockFile(l.dir, syscall.LOCK_EX)
 		return locked, &HeldError{Holders: 1}, err // the file with the pid was deleted
 	})
 	if err != nil {
@@ -158,7 +168,7 @@ func poll(ctx context.Context, path string, wait time.Duration, look func() (boo
 
 // try locks without waiting. If somebody else has the lock, or the name leads to
 // another file than the locked one, the Lock is nil; pid is the holder's, if known.
-func try(path string) (l *Lock, pid int, err error) {
+func try(path string, mode int) (l *Lock, pid int, err error) {
 	file, err := durable.OpenFile(path, os.O_CREATE|os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := durable.Mkdir(filepath.Dir(path)); err != nil {
@@ -169,7 +179,7 @@ func try(path string) (l *Lock, pid int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	locked, err := lockFile(file)
+	locked, err := lockFile(file, mode)
 	if !locked && err == nil {
 		pid = pidIn(file)
 	}
@@ -185,8 +195,8 @@ func try(path string) (l *Lock, pid int, err error) {
 }
 
 // lockFile locks a file without waiting. An interrupted call did not get the lock.
-func lockFile(file *durable.File) (bool, error) {
-	err := flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+func lockFile(file *durable.File, mode int) (bool, error) {
+	err := flock(int(file.Fd()), mode|syscall.LOCK_NB)
 	switch {
 	case err == nil:
 		return true, nil

@@ -581,3 +581,37 @@ func TestDeletedWhileWaiting(t *testing.T) {
 		next.Release()
 	}
 }
+
+// Several may share a lock; who wants it alone waits for all of them.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks", "shared")
+	var held *HeldError
+	one, err := AcquireShared(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := AcquireShared(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Release(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Acquire(t.Context(), path, 0); !errors.As(err, &held) {
+		t.Errorf("a lock that is shared was taken alone: %v", err)
+	}
+	if err := two.Release(); err != nil {
+		t.Error(err)
+	}
+	alone, err := Acquire(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AcquireShared(t.Context(), path, 0); !errors.As(err, &held) {
+		t.Errorf("a lock that is held alone was shared: %v", err)
+	}
+	if err := alone.Release(); err != nil {
+		t.Error(err)
+	}
+}
