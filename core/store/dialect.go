@@ -42,9 +42,6 @@ const (
 	unsynced durability = false // the end of the process; a power failure may undo it
 )
 
-// migrator migrates with goose.
-type migrator func(goose.Dialect, *sql.DB, ...goose.ProviderOption) error
-
 // engine is a database: what SQLite and PostgreSQL do differently.
 type engine interface {
 	name() string // for errors
@@ -56,8 +53,10 @@ type engine interface {
 	forUpdate() string
 	// hasTable is a query for the number of tables of a name.
 	hasTable() string
-	// migrations gives fn what goose needs, while no other process migrates.
-	migrations(ctx context.Context, fn migrator) error
+	// hold keeps other processes from migrating until close or migrate.
+	hold(ctx context.Context) error
+	// migrate runs the migrations that the database lacks, while no other process uses it.
+	migrate(ctx context.Context, steps goose.ProviderOption) error
 	// ddl translates the text of a migration.
 	ddl(text string) string
 	// backup copies the tables of states, and returns where the copy is.
@@ -69,6 +68,7 @@ type engine interface {
 type sqliteEngine struct {
 	db        *sqlite.DB
 	dir, path string
+	schema    *lock.Lock // shared; nil while this process migrates
 }
 
 func (e *sqliteEngine) name() string { return e.path }
@@ -90,13 +90,36 @@ func (e *sqliteEngine) hasTable() string {
 	return "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1"
 }
 
-func (e *sqliteEngine) migrations(ctx context.Context, fn migrator) error {
-	l, err := lock.Acquire(ctx, filepath.Join(e.dir, "locks", "schema"), migrateWait)
+func (e *sqliteEngine) hold(ctx context.Context) (err error) {
+	e.schema, err = lock.AcquireShared(ctx, e.schemaLock(), migrateWait)
+	return err
+}
+
+func (e *sqliteEngine) migrate(ctx context.Context, steps goose.ProviderOption) error {
+	if err := e.release(); err != nil {
+		return err
+	}
+	alone, err := lock.Acquire(ctx, e.schemaLock(), migrateWait)
+	var held *lock.HeldError
+	if errors.As(err, &held) {
+		return &SharedError{Name: e.path, Err: err}
+	}
 	if err != nil {
 		return err
 	}
-	defer l.Release()
-	return e.db.Alone(ctx, func(db *sql.DB) error { return fn(goose.DialectSQLite3, db) })
+	defer alone.Release()
+	return e.db.Alone(ctx, func(db *sql.DB) error { return up(ctx, goose.DialectSQLite3, db, steps) })
+}
+
+func (e *sqliteEngine) schemaLock() string { return filepath.Join(e.dir, "locks", "schema") }
+
+func (e *sqliteEngine) release() error {
+	if e.schema == nil {
+		return nil
+	}
+	err := e.schema.Release()
+	e.schema = nil
+	return err
 }
 
 // ddl makes tables strict. INTEGER is what a strict table has, and what the key of a
@@ -110,7 +133,7 @@ func (e *sqliteEngine) backup(ctx context.Context, stamp string) (string, error)
 	return path, e.db.Backup(ctx, path)
 }
 
-func (e *sqliteEngine) close() error { return e.db.Close() }
+func (e *sqliteEngine) close() error { return errors.Join(e.db.Close(), e.release()) }
 
 // postgres is PostgreSQL. Transactions run side by side: those of the same tasks wait
 // for each other by the locks of forUpdate, and all that have events by the row of the
@@ -233,12 +256,15 @@ func (e *postgres) hasTable() string {
 	return "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = $1"
 }
 
-func (e *postgres) migrations(_ context.Context, fn migrator) error {
+// hold does nothing: PostgreSQL's own locks keep a migration and a transaction apart.
+func (e *postgres) hold(context.Context) error { return nil }
+
+func (e *postgres) migrate(ctx context.Context, steps goose.ProviderOption) error {
 	locker, err := gooselock.NewPostgresSessionLocker(gooselock.WithLockTimeout(1, uint64(migrateWait/time.Second)))
 	if err != nil {
 		return err
 	}
-	return fn(goose.DialectPostgres, e.pool, goose.WithSessionLocker(locker))
+	return withKind(up(ctx, goose.DialectPostgres, e.pool, steps, goose.WithSessionLocker(locker)))
 }
 
 func (e *postgres) ddl(text string) string { return text }

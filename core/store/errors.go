@@ -21,6 +21,19 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("database %q has schema %d, and this version of otm knows schemas up to %d", e.Name, e.Found, e.Known)
 }
 
+// SharedError says that the schema must be brought up to date, and that programs of an
+// older version still use it.
+type SharedError struct {
+	Name string // of the database
+	Err  error
+}
+
+func (e *SharedError) Error() string {
+	return fmt.Sprintf("database %q has an older schema, and programs of an older version of otm use it: %v", e.Name, e.Err)
+}
+
+func (e *SharedError) Unwrap() error { return e.Err }
+
 // Error is an error of the database with the next step. It matches sqlite.ErrBusy,
 // sqlite.ErrFull, sqlite.ErrCorrupt, sqlite.ErrNoLocks or ErrAway.
 type Error struct {
@@ -35,8 +48,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // Hint returns what a person can do about an error of a store; "": nothing is known.
 func Hint(err error) string {
 	var newer *NewerError
+	var shared *SharedError
 	var known *Error
 	switch {
+	case errors.As(err, &shared):
+		return "restart otm up, and end other programs of the older version"
 	case errors.As(err, &newer):
 		return fmt.Sprintf("use the version of otm that last ran here, or a later one: it knows schema %d", newer.Found)
 	case errors.As(err, &known):

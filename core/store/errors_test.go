@@ -12,10 +12,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"otm/core"
+	"otm/internal/crash/crashtest"
+	"otm/internal/lock"
 	"otm/internal/sqlite"
 )
 
@@ -36,6 +39,87 @@ func TestNewerSchema(t *testing.T) {
 	if !errors.As(err, &newer) || newer.Found != 999 || !strings.Contains(err.Error(), "has schema 999") || !strings.Contains(Hint(err), "a later one") {
 		t.Errorf("opened with %v, hint %q", err, Hint(err))
 	}
+}
+
+// A schema is migrated only while no other program uses it: those of an older version
+// would go on with tables that changed under them.
+func TestMigratesAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	older, err := lock.AcquireShared(ctx, filepath.Join(dir, "locks", "schema"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.Open(ctx, filepath.Join(dir, FileName), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &sqliteEngine{db: db, dir: dir, path: FileName}
+	time.AfterFunc(50*time.Millisecond, cancel) // instead of ten seconds
+	if err := migrate(ctx, e); !errors.Is(err, context.Canceled) {
+		t.Errorf("it was migrated while another program used it: %v", err)
+	}
+	if err := older.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := migrate(t.Context(), e); err != nil {
+		t.Error(err)
+	}
+	var held *lock.HeldError
+	if _, err := lock.Acquire(t.Context(), e.schemaLock(), 0); !errors.As(err, &held) {
+		t.Errorf("another program could migrate it now: %v", err)
+	}
+	if err := e.close(); err != nil {
+		t.Error(err)
+	}
+	if l, err := lock.Acquire(t.Context(), e.schemaLock(), 0); err != nil {
+		t.Error(err)
+	} else {
+		l.Release()
+	}
+	shared := &SharedError{Name: "otm.db", Err: held}
+	if !strings.Contains(Hint(shared), "restart otm up") {
+		t.Errorf("hint %q", Hint(shared))
+	}
+}
+
+// The disk refuses one step, whichever: the caller is told, nothing is half done, and the
+// same commands again are carried out once.
+func TestDiskFailsAtEachStep(t *testing.T) {
+	t.Parallel()
+	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+		dir := t.TempDir()
+		work := func() error {
+			s, err := Open(t.Context(), dir, Options{BusyTimeout: time.Minute})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			o, err := s.Do(t.Context(), request(1, "a"), request(2, "b"))
+			if err != nil {
+				return err
+			}
+			if o[0].Err != nil || o[1].Err != nil || o[0].Before != o[1].Before {
+				t.Errorf("outcomes: %+v", o)
+			}
+			leased, err := s.Lease(t.Context(), core.SinkRender, "me", t0, time.Minute, 0)
+			if err != nil {
+				return err
+			}
+			return s.Delivered(t.Context(), leased...)
+		}
+		refused, err := refuse(dir, work)
+		refused.Told(t, err, refused.Of("write", "locks/schema")) // the process id, for people
+		if err := work(); err != nil {
+			t.Errorf("refused %q, and then: %v", refused, err)
+		}
+		s := opened(t)(Open(t.Context(), dir, Options{}))
+		if tasks, err := s.Tasks(t.Context(), core.Filter{}); err != nil || len(tasks) != 2 {
+			t.Errorf("refused %q: %d tasks, %v", refused, len(tasks), err)
+		}
+		check(t, s)
+	})
 }
 
 // Another program holds the write lock: nothing is changed, and the error says what to do.

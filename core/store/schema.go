@@ -17,8 +17,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrateWait is how long a process waits for another one that migrates.
-const migrateWait = time.Minute
+// migrateWait is how long a process waits for others: for one that migrates, or for those
+// that use the schema which it is to migrate.
+const migrateWait = 10 * time.Second
 
 // migration is a numbered change of the schema, such as 0001_engine.sql.
 type migration struct {
@@ -48,39 +49,53 @@ func migrationsOf(files fs.FS) ([]migration, error) {
 	return all, nil
 }
 
-// migrate brings the schema up to date. A schema that is newer than this program is a
-// *NewerError.
+// migrate brings the schema up to date, and has it stay as it is until the engine is
+// closed. A schema that is newer than this program is a *NewerError; a *SharedError says
+// that programs of an older version run.
 func migrate(ctx context.Context, db engine) error {
 	known, err := migrationsOf(migrationFiles)
 	if err != nil {
 		return err
 	}
 	latest := known[len(known)-1].number
-	found, err := schemaVersion(ctx, db)
-	switch {
-	case err != nil:
-		return err
-	case found > latest:
-		return &NewerError{Name: db.name(), Found: found, Known: latest}
-	case found == latest:
-		return nil
-	}
-	return db.migrations(ctx, func(dialect goose.Dialect, pool *sql.DB, options ...goose.ProviderOption) error {
-		var steps []*goose.Migration
-		for _, m := range known {
-			steps = append(steps, goose.NewGoMigration(m.number, &goose.GoFunc{RunTx: func(ctx context.Context, t *sql.Tx) error {
-				_, err := t.ExecContext(ctx, db.ddl(m.text))
-				return err
-			}}, nil))
-		}
-		options = append(options, goose.WithGoMigrations(steps...), goose.WithDisableGlobalRegistry(true))
-		p, err := goose.NewProvider(dialect, pool, nil, options...)
-		if err != nil {
+	for {
+		if err := db.hold(ctx); err != nil {
 			return err
 		}
+		found, err := schemaVersion(ctx, db)
+		switch {
+		case err != nil:
+			return err
+		case found > latest:
+			return &NewerError{Name: db.name(), Found: found, Known: latest}
+		case found == latest:
+			return nil
+		}
+		if err := db.migrate(ctx, gooseSteps(db, known)); err != nil {
+			return err
+		}
+	}
+}
+
+// gooseSteps gives the migrations to goose, as functions.
+func gooseSteps(db engine, known []migration) goose.ProviderOption {
+	var steps []*goose.Migration
+	for _, m := range known {
+		steps = append(steps, goose.NewGoMigration(m.number, &goose.GoFunc{RunTx: func(ctx context.Context, t *sql.Tx) error {
+			_, err := t.ExecContext(ctx, db.ddl(m.text))
+			return err
+		}}, nil))
+	}
+	return goose.WithGoMigrations(steps...)
+}
+
+// up runs the migrations that a database lacks.
+func up(ctx context.Context, dialect goose.Dialect, pool *sql.DB, options ...goose.ProviderOption) error {
+	p, err := goose.NewProvider(dialect, pool, nil, append(options, goose.WithDisableGlobalRegistry(true))...)
+	if err == nil {
 		_, err = p.Up(ctx)
-		return err
-	})
+	}
+	return err
 }
 
 // schemaVersion returns the number of the last migration; 0: the database is empty.
