@@ -180,9 +180,9 @@ func (f *finder) rowsFor(w *work) (written core.Written, found bool, err error) 
 		}
 		parent, found = row.ID, true
 		written.Row = row.ID
-		written.Shown = t.View() // what differs, the person who touched it last changed
-		if f.b.Person(row) == "" {
-			written.Shown = differ.Showing(row, f.Agents)
+		written.Shown = differ.Showing(row, f.Agents)
+		if f.editedSince(w, row) {
+			written.Shown = t.View() // what differs, the person changed
 		}
 	}
 	rows := slices.DeleteFunc(slices.Clone(f.b.StepRows(parent)), func(r *pipeline.Row) bool {
@@ -198,13 +198,18 @@ func (f *finder) rowsFor(w *work) (written core.Written, found bool, err error) 
 			continue
 		}
 		shown := core.StepShown{Title: rows[i].Title, Done: rows[i].StepDone()}
-		if f.b.Person(rows[i]) != "" {
-			shown = core.StepShown{Title: s.Title, Done: s.Done} // what differs, he changed
+		if f.editedSince(w, rows[i]) {
+			shown = core.StepShown{Title: s.Title, Done: s.Done}
 		}
 		written.Steps = append(written.Steps, core.WrittenStep{Step: s.ID, Row: rows[i].ID, Shown: shown})
 		rows, found = slices.Delete(rows, i, i+1), true
 	}
 	return written, found, nil
+}
+
+// editedSince reports whether a person edited a row after our unanswered create made it.
+func (f *finder) editedSince(w *work, row *pipeline.Row) bool {
+	return !w.AskedAt.IsZero() && f.b.Person(row) != "" && row.CreatedBy != row.UpdatedBy
 }
 
 // otherRowError says that a row which is not the task's has its Task ID.

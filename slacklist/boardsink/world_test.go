@@ -68,6 +68,7 @@ type world struct {
 	differ *differ.Differ
 	found  *differ.Found // of the last comparison
 	lastID pipeline.TaskID
+	drops  map[pipeline.TaskID]pipeline.Dropped
 	log    *strings.Builder
 	eye    *slacklist.Client // of those who look at the board
 	wrap   func(pipeline.Board) pipeline.Board
@@ -75,7 +76,7 @@ type world struct {
 
 func newWorld(t testing.TB, options ...boardtest.Option) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), clock: &clock{at: time.Now().Round(0)}, store: &coretest.Store{}, lastID: 100, log: &strings.Builder{}}
+	w := &world{t: t, dir: t.TempDir(), clock: &clock{at: time.Now().Round(0)}, store: &coretest.Store{}, lastID: 100, drops: map[pipeline.TaskID]pipeline.Dropped{}, log: &strings.Builder{}}
 	w.Board = boardtest.Start(t, append(options, func(o *boardtest.Options) { o.Now = w.clock.Now })...)
 	w.restart()
 	return w
@@ -93,6 +94,7 @@ func (w *world) restart() {
 	w.differ = &differ.Differ{
 		Store: w.store, Agents: agents, Times: pipeline.DefaultTimes, By: core.Component("otm-dispatcher"), Log: log, Now: w.clock.Now,
 		NewID: func(context.Context) (pipeline.TaskID, error) { w.lastID++; return w.lastID, nil },
+		Drops: func() (map[pipeline.TaskID]pipeline.Dropped, error) { return w.drops, nil },
 	}
 	w.sink = &Sink{
 		Store: w.store, Agents: agents, Times: pipeline.DefaultTimes, By: core.Component("otm-injector"), Log: log, Now: w.clock.Now,
@@ -192,6 +194,7 @@ func (w *world) pending() []core.Pending {
 // create asks for a task, as a drop does.
 func (w *world) create(id pipeline.TaskID, title string, steps ...string) {
 	w.t.Helper()
+	w.drops[id] = pipeline.Dropped{Steps: steps}
 	w.store.Request(context.Background(), w.clock.Now(), pipeline.Task{
 		ID: id, Title: title, Agent: "devdas", Priority: pipeline.High, Project: "prj", Type: pipeline.Review, Steps: steps,
 	})
