@@ -51,7 +51,8 @@ func (f *finder) needsWalk() bool {
 				return true
 			}
 		}
-		if lacksRows(t) && (!f.b.Fresh(createAge) || f.asksForWalk(w)) {
+		there := t.RowID == "" && f.b.TaskRow(t.ID) != nil // maybe not any more, or with another Task ID
+		if lacksRows(t) && (!f.b.Fresh(createAge) || f.asksForWalk(w) || there && !f.b.Fresh(pipeline.StatusAge)) {
 			return true
 		}
 	}

@@ -16,6 +16,8 @@ type fakeBatch struct {
 	missing []pipeline.Missing
 	walkAt  time.Time
 	lacks   []pipeline.Field
+	look    func(id string) (bool, error)
+	stale   error // of the walk that the rows need; nil: they are fresh
 }
 
 const self = "U0OTM"
@@ -52,9 +54,9 @@ func (f *fakeBatch) StepRows(parent string) (rows []*pipeline.Row) {
 func (f *fakeBatch) Missing() []pipeline.Missing                  { return f.missing }
 func (f *fakeBatch) Has(field pipeline.Field) bool                { return !slices.Contains(f.lacks, field) }
 func (f *fakeBatch) WalkAt() time.Time                            { return f.walkAt }
-func (f *fakeBatch) Fresh(time.Duration) bool                     { return true }
+func (f *fakeBatch) Fresh(time.Duration) bool                     { return f.stale == nil }
 func (f *fakeBatch) Over() bool                                   { return false }
-func (f *fakeBatch) Refresh(context.Context, time.Duration) error { return nil }
+func (f *fakeBatch) Refresh(context.Context, time.Duration) error { return f.stale }
 
 func (f *fakeBatch) Person(r *pipeline.Row) string {
 	if r.UpdatedBy == self {
@@ -68,4 +70,14 @@ func (f *fakeBatch) Expect(row pipeline.Row) {
 	if f.Row(row.ID) == nil && !slices.ContainsFunc(f.missing, known) {
 		f.missing = append(f.missing, pipeline.Missing{Row: &row, Walks: 1})
 	}
+}
+
+func (f *fakeBatch) LookFor(_ context.Context, row string) (bool, error) {
+	gone, err := f.look(row)
+	for i := range f.missing {
+		if f.missing[i].Row.ID == row {
+			f.missing[i].Gone = gone && err == nil
+		}
+	}
+	return gone, err
 }
