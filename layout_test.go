@@ -93,15 +93,16 @@ var mayImport = map[string][]string{
 	"otm/internal/durable":             {"otm/internal/crash"},
 	"otm/internal/lock":                {"otm/internal/durable"},
 	"otm/internal/patience":            {},
+	"otm/internal/loopback":            {},
 	"otm/internal/sqlite":              {"otm/internal/crash", "otm/internal/durable"},
 	"otm/internal/cli":                 {"otm/internal/safe", "otm/pipeline"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
 	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
-	"otm/internal/board":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/sqlite"}, // it is the double of Slack: no client of ours
-	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},                                                     // in tests only
-	"otm/internal/page":                {"otm/internal/durable"},                                                                   // what it shows comes from a Source
+	"otm/internal/board":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/loopback", "otm/internal/sqlite"}, // it is the double of Slack: no client of ours
+	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},                                                                              // in tests only
+	"otm/internal/page":                {"otm/internal/durable"},                                                                                            // what it shows comes from a Source
 	"otm/pipeline":                     {},
 	"otm/core":                         {"otm/pipeline"}, // it decides, and is pure
 	"otm/core/store":                   {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/sqlite", "otm/pipeline"},

@@ -18,6 +18,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/daemon"
 	"otm/internal/durable"
+	"otm/internal/loopback"
 	"otm/internal/page"
 	"otm/pipeline/inbox"
 	"otm/pipeline/inbox/watch"
@@ -153,7 +154,7 @@ func openSlackPage(h *Home, p *runningPage) error {
 		return err
 	}
 	pages := newPages(h, newPageSource(h, p.log), p.log)
-	listener, err := board.Bind(h.Config.Board.Listen)
+	listener, err := loopback.Bind(cmp.Or(h.Config.Board.Listen, board.DefaultListen))
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func openSlackPage(h *Home, p *runningPage) error {
 	p.log.Info("page listens", "url", p.address)
 	files := watchForPage(h, h.boardDir())
 	p.run = []func(context.Context) error{
-		func(ctx context.Context) error { return board.ServeHTTP(ctx, listener, pages.Handler(), p.log) },
+		func(ctx context.Context) error { return loopback.Serve(ctx, listener, pages.Handler(), p.log) },
 		files.Run,
 		func(ctx context.Context) error { return pages.Run(ctx, files.Changed()) },
 	}

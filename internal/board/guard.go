@@ -1,33 +1,15 @@
 package board
 
 import (
-	"net"
 	"net/http"
 	"slices"
 	"strings"
+
+	"otm/internal/loopback"
 )
 
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 1 << 20
-
-// isLoopbackName reports whether the host, without a port, is a name under
-// which the board may be called. Any other name may belong to a foreign page
-// that was made to point here (DNS rebinding).
-func isLoopbackName(host string) bool {
-	switch strings.ToLower(host) {
-	case "127.0.0.1", "localhost", "::1":
-		return true
-	}
-	return false
-}
-
-// hostName cuts the port and the brackets off a Host header.
-func hostName(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-}
 
 // guard refuses requests that do not call the board by a loopback name, and calls of
 // the API that a foreign page made a browser send. It bounds bodies, and sets the
@@ -40,7 +22,7 @@ func guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		if !isLoopbackName(hostName(r.Host)) {
+		if !loopback.Named(r) {
 			http.Error(w, "this board answers to 127.0.0.1, localhost and [::1] only", http.StatusForbidden)
 			return
 		}

@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"otm/internal/crash/crashtest"
+	"otm/internal/loopback"
 )
 
 func openListening(t *testing.T, listen string) (*Server, Endpoint) {
@@ -103,58 +102,6 @@ func TestTakenPort(t *testing.T) {
 	_, second := openListening(t, address)
 	if first.URL == second.URL || !strings.HasPrefix(second.URL, "http://127.0.0.1:") {
 		t.Errorf("two boards at %s and %s", first.URL, second.URL)
-	}
-}
-
-func TestPortsFrom(t *testing.T) {
-	t.Parallel()
-	if got := portsFrom(18780); len(got) != 21 || got[0] != 18780 || got[20] != 18800 {
-		t.Errorf("ports %v", got)
-	}
-	if got := fmt.Sprint(portsFrom(65534)); got != "[65534 65535]" {
-		t.Errorf("ports %v", got)
-	}
-	if got := fmt.Sprint(portsFrom(0)); got != "[0]" {
-		t.Errorf("ports %v", got)
-	}
-}
-
-// If the port and all that are tried after it are taken, any free one is used.
-func TestAllPortsTaken(t *testing.T) {
-	t.Parallel()
-	var held []net.Listener
-	release := func() {
-		for _, l := range held {
-			l.Close()
-		}
-		held = nil
-	}
-	defer func() { release() }()
-	hold := func(address string) int {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return 0
-		}
-		held = append(held, l)
-		return l.Addr().(*net.TCPAddr).Port
-	}
-	var ports []int
-	for tries := 0; len(held) == 0 || len(held) != len(ports); tries++ { // somebody else's port may become free
-		if release(); tries == 100 {
-			t.Fatal("no ports in a row can be held")
-		}
-		ports = portsFrom(hold(fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))) // below those that connections of others get
-		for _, p := range ports[1:] {
-			hold(fmt.Sprintf("127.0.0.1:%d", p))
-		}
-	}
-	listener, err := Bind(fmt.Sprintf("127.0.0.1:%d", ports[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	if port := listener.Addr().(*net.TCPAddr).Port; slices.Contains(ports, port) {
-		t.Errorf("listens on %d, which is taken", port)
 	}
 }
 
@@ -259,36 +206,6 @@ func TestCutBody(t *testing.T) {
 	}
 }
 
-func TestListenAddresses(t *testing.T) {
-	t.Parallel()
-	for address, ok := range map[string]bool{
-		"localhost:0":       true,
-		"127.0.0.1:0":       true,
-		":0":                false,
-		"0.0.0.0:0":         false,
-		"[::]:0":            false,
-		"192.0.2.1:0":       false,
-		"board.example:0":   false,
-		"127.0.0.1":         false,
-		"127.0.0.1:http":    false,
-		"127.0.0.1:70000":   false,
-		"127.0.0.1:-1":      false,
-		"127.0.0.1:x":       false,
-		"localhost.evil:80": false,
-	} {
-		listener, err := Bind(address)
-		if (err == nil) != ok {
-			t.Errorf("bind %q: %v", address, err)
-		}
-		if err == nil {
-			if host, _, _ := net.SplitHostPort(listener.Addr().String()); !net.ParseIP(host).IsLoopback() {
-				t.Errorf("bind %q: listens on %s", address, host)
-			}
-			listener.Close()
-		}
-	}
-}
-
 // The server bounds what a peer may send before it is known.
 func TestLargeHeader(t *testing.T) {
 	t.Parallel()
@@ -301,7 +218,7 @@ func TestLargeHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nX: %s\r\n\r\n", strings.Repeat("x", maxHeaderBytes+8<<10))
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nX: %s\r\n\r\n", strings.Repeat("x", loopback.MaxHeaderBytes+8<<10))
 	status, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.Contains(status, "431") {
 		t.Errorf("answer %q, %v; want 431", status, err)

@@ -3,14 +3,14 @@ package board
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"otm/internal/loopback"
 )
 
 // pipes is a listener on which one connection comes in.
@@ -55,14 +55,14 @@ func TestSlowClients(t *testing.T) {
 		client func(net.Conn)
 		limit  time.Duration
 	}{
-		{"says nothing", func(net.Conn) {}, readHeaderTimeout},
-		{"a header that drips", drip(request + "X-Long: "), readHeaderTimeout},
-		{"a body that does not come", func(conn net.Conn) { io.WriteString(conn, request+"Content-Length: 9\r\n\r\n") }, readTimeout},
-		{"a body that drips", drip(request + "Content-Length: 1000\r\n\r\n"), readTimeout},
+		{"says nothing", func(net.Conn) {}, loopback.ReadHeaderTimeout},
+		{"a header that drips", drip(request + "X-Long: "), loopback.ReadHeaderTimeout},
+		{"a body that does not come", func(conn net.Conn) { io.WriteString(conn, request+"Content-Length: 9\r\n\r\n") }, loopback.ReadTimeout},
+		{"a body that drips", drip(request + "Content-Length: 1000\r\n\r\n"), loopback.ReadTimeout},
 		{"no token, and a body that does not come", func(conn net.Conn) { io.WriteString(conn, anybody+"Content-Length: 9\r\n\r\n") }, 0},
 		{"no token, and nothing after the answer", func(conn net.Conn) { io.WriteString(conn, anybody+"Content-Length: 0\r\n\r\n") }, 0},
-		{"nothing after an answer", func(conn net.Conn) { io.WriteString(conn, request+"Content-Length: 0\r\n\r\n") }, idleTimeout},
-		{"an answer that nobody reads", nil, writeTimeout},
+		{"nothing after an answer", func(conn net.Conn) { io.WriteString(conn, request+"Content-Length: 0\r\n\r\n") }, loopback.IdleTimeout},
+		{"an answer that nobody reads", nil, loopback.WriteTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -117,45 +117,4 @@ func (c *closes) Close() error {
 	default:
 	}
 	return c.Conn.Close()
-}
-
-// When the board stops, a request that does not finish is cut off after a while,
-// and one that watches its context ends at once.
-func TestStopWaitsNotForEver(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		path string
-		took time.Duration
-	}{{"/watches", 0}, {"/sleeps", stopTimeout}} {
-		synctest.Test(t, func(t *testing.T) {
-			release := make(chan struct{})
-			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch r.URL.Path {
-				case "/watches":
-					<-r.Context().Done()
-				case "/sleeps":
-					<-release
-				}
-			})
-			l := &pipes{conns: make(chan net.Conn)}
-			ctx, cancel := context.WithCancel(t.Context())
-			served := make(chan error, 1)
-			go func() { served <- ServeHTTP(ctx, l, handler, slog.New(slog.DiscardHandler)) }()
-			here, there := net.Pipe()
-			l.conns <- there
-			go io.Copy(io.Discard, here)
-			io.WriteString(here, "GET "+c.path+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-			synctest.Wait()
-			began := time.Now()
-			cancel()
-			if err := <-served; err != nil {
-				t.Error(err)
-			}
-			if took := time.Since(began); took < c.took || took > c.took+time.Second {
-				t.Errorf("%s: stopped after %v, want %v", c.path, took, c.took)
-			}
-			close(release)
-			here.Close()
-		})
-	}
 }
