@@ -7,11 +7,13 @@ import (
 	"syscall"
 	"time"
 
+	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/explain"
 	"otm/internal/safe"
+	"otm/internal/sqlite"
 	"otm/internal/submit"
 	"otm/pipeline"
 )
@@ -48,7 +50,28 @@ func Explain(err error) *cli.Error {
 	case errors.As(err, &op) && op.Op == "listen" && listenCode(op) != cli.Failed:
 		return cli.Errorf(listenCode(op), "%w", err).Hint("name another address with listen in [board] of otm.toml")
 	}
+	if out := explainStore(err); out != nil {
+		return out
+	}
 	return submit.Explain(err)
+}
+
+// explainStore explains errors of the store; nil: it is none.
+func explainStore(err error) *cli.Error {
+	var known *store.Error
+	var newer *store.NewerError
+	var shared *store.SharedError
+	code := cli.TryLater
+	switch {
+	case errors.As(err, &newer), errors.Is(err, sqlite.ErrNoLocks):
+		code = cli.BadConfig
+	case errors.As(err, &shared):
+	case !errors.As(err, &known):
+		return nil
+	case errors.Is(err, sqlite.ErrCorrupt):
+		code = cli.Failed
+	}
+	return cli.Errorf(code, "%w", err).Hint("%s", store.Hint(err))
 }
 
 func missingHint(m *pipeline.MissingError) string {

@@ -10,9 +10,11 @@ import (
 	"syscall"
 	"testing"
 
+	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/cli"
+	"otm/internal/sqlite"
 	"otm/pipeline"
 )
 
@@ -54,6 +56,10 @@ func TestExplain(t *testing.T) {
 		"a port of root's":     {noListen(syscall.EACCES), cli.BadConfig, "listen: bind", []string{"name another address with listen in [board] of otm.toml"}},
 		"no descriptors":       {noListen(syscall.EMFILE), cli.Failed, "", nil},
 		"no address, a board":  {fmt.Errorf("open board: %w", listen), cli.BadConfig, "listen tcp", []string{"name another address with listen in [board] of otm.toml"}},
+		"newer schema":         {fmt.Errorf("open: %w", &store.NewerError{Name: "otm.db", Found: 3, Known: 1}), cli.BadConfig, "schema 3", []string{"use the version of otm that last ran here"}},
+		"older programs":       {&store.SharedError{Name: "otm.db", Err: io.EOF}, cli.TryLater, "an older schema", []string{"restart otm up"}},
+		"busy database":        {&store.Error{Err: sqlite.ErrBusy, Hint: "fuser -v otm.db"}, cli.TryLater, "database is busy", []string{"fuser -v otm.db"}},
+		"corrupt database":     {&store.Error{Err: sqlite.ErrCorrupt, Hint: "stop all"}, cli.Failed, "database is corrupt", []string{"stop all"}},
 		"nothing is known":     {io.ErrUnexpectedEOF, cli.Failed, "", nil},
 		"said already":         {cli.Errorf(cli.Partial, "some"), cli.Partial, "", nil},
 	} {
