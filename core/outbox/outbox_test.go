@@ -393,3 +393,29 @@ func TestLate(t *testing.T) {
 		}
 	}
 }
+
+// A sink that fails before it could look for an unanswered try leaves the question open.
+func TestAskedIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	asked := t0.Add(-time.Second)
+	var got []time.Time
+	w.board.deliver = func(p core.Pending) Result {
+		got = append(got, p.AskedAt)
+		switch len(got) {
+		case 1:
+			return Result{Err: errors.New("no answer"), Asked: asked}
+		case 2:
+			return Result{Err: errors.New("board held")}
+		case 3:
+			return Result{Err: fmt.Errorf("short: %w", ErrAgain)}
+		}
+		return Result{}
+	}
+	for range 3 {
+		w.run(1)
+	}
+	if len(got) != 4 || !got[0].IsZero() || !got[1].Equal(asked) || !got[2].Equal(asked) || !got[3].Equal(asked) {
+		t.Errorf("the tries were given %v", got)
+	}
+}

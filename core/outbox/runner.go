@@ -28,7 +28,7 @@ type Result struct {
 	Code string    // of the error, as data; "": the error has none
 	Due  time.Time // not to be tried before, as the sink itself asks; zero: after a pause that grows
 	// Asked is when a try was made that got no answer, so that the next one looks first;
-	// zero: none is open.
+	// zero: no other than the effect says already.
 	Asked time.Time
 	// Person reports that the next try fails the same way until a person acts.
 	Person bool
@@ -182,11 +182,10 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 			done = append(done, p)
 		case errors.Is(results[i].Err, ErrAgain):
 			r.times[key]--
-			p.AskedAt, p.Due = results[i].Asked, r.now()
-			later = append(later, p)
+			p.Due = r.now()
+			later = append(later, asked(p, results[i]))
 		case ctx.Err() != nil: // we were stopped, which is no failure
-			p.AskedAt = results[i].Asked
-			later = append(later, p)
+			later = append(later, asked(p, results[i]))
 		default:
 			r.failed[p.Task] = results[i].Err
 			later = append(later, r.postponed(p, results[i]))
@@ -199,10 +198,20 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 
 // postponed returns an effect as it waits for its next try.
 func (r *run) postponed(p core.Pending, why Result) core.Pending {
+	p = asked(p, why)
 	p.Tries++
-	p.Code, p.Error, p.AskedAt, p.Due = why.Code, why.Err.Error(), why.Asked, why.Due
+	p.Code, p.Error, p.Due = why.Code, why.Err.Error(), why.Due
 	if p.Due.IsZero() {
 		p.Due = r.now().Add(pause(p.Tries))
+	}
+	return p
+}
+
+// asked keeps the last try that got no answer, also where the sink could not look for
+// what became of it.
+func asked(p core.Pending, r Result) core.Pending {
+	if r.Asked.After(p.AskedAt) {
+		p.AskedAt = r.Asked
 	}
 	return p
 }

@@ -134,7 +134,10 @@ func (w *world) deliverIn(ctx context.Context, b pipeline.Batch) (map[pipeline.T
 			continue
 		}
 		left[p.Task] = r
-		p.Due, p.AskedAt, p.Error, p.Code = r.Due, r.Asked, r.Err.Error(), r.Code
+		p.Due, p.Error, p.Code = r.Due, r.Err.Error(), r.Code
+		if r.Asked.After(p.AskedAt) {
+			p.AskedAt = r.Asked
+		}
 		p.Tries++
 		later = append(later, p)
 	}
