@@ -2,7 +2,6 @@ package board
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"otm/internal/loopback"
@@ -26,8 +25,7 @@ func guard(next http.Handler) http.Handler {
 			http.Error(w, "this board answers to 127.0.0.1, localhost and [::1] only", http.StatusForbidden)
 			return
 		}
-		foreign := func(origin string) bool { return origin != "http://"+r.Host }
-		if strings.HasPrefix(r.URL.Path, apiPrefix) && slices.ContainsFunc(r.Header.Values("Origin"), foreign) {
+		if strings.HasPrefix(r.URL.Path, apiPrefix) && !loopback.SameOrigin(r) {
 			http.Error(w, "requests from another origin are refused", http.StatusForbidden)
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -116,6 +117,12 @@ func capConns(limit int64) func(net.Conn, http.ConnState) {
 
 // Named reports whether the request calls the server by a name of this machine.
 func Named(r *http.Request) bool { return isName(hostName(r.Host)) }
+
+// SameOrigin reports whether no page of another origin made a browser send the
+// request.
+func SameOrigin(r *http.Request) bool {
+	return !slices.ContainsFunc(r.Header.Values("Origin"), func(origin string) bool { return origin != "http://"+r.Host })
+}
 
 // isName reports whether the host, without a port, is a name of this machine. Any other
 // name may belong to a foreign page that was made to point here (DNS rebinding).

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"otm/internal/loopback"
 )
 
 //go:embed static
@@ -100,30 +101,16 @@ func guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		if !loopback(r.Host) {
+		if !loopback.Named(r) {
 			refuse(w, http.StatusForbidden, "this page answers to 127.0.0.1, localhost and [::1] only", "")
 			return
 		}
-		for _, origin := range r.Header.Values("Origin") {
-			if origin != "http://"+r.Host {
-				refuse(w, http.StatusForbidden, "only this page may ask here", "")
-				return
-			}
+		if !loopback.SameOrigin(r) {
+			refuse(w, http.StatusForbidden, "only this page may ask here", "")
+			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func loopback(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.Trim(host, "[]")
-	}
-	switch strings.ToLower(name) {
-	case "127.0.0.1", "localhost", "::1":
-		return true
-	}
-	return false
 }
 
 func refuse(w http.ResponseWriter, code int, reason, hint string) {
