@@ -66,7 +66,7 @@ store-all: ## the store's tests, on SQLite and on a PostgreSQL that this starts 
 
 .PHONY: soak
 soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
-	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm -run '^TestSoak' -count=1 -timeout=0 -v
+	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm ./core/store -run '^TestSoak' -count=1 -timeout=0 -v
 
 # The walks, which take every place times every failure. Without this, a run takes
 # one part of their cases (internal/crash/crashtest/part.go).

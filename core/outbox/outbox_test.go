@@ -382,7 +382,7 @@ func TestLate(t *testing.T) {
 		time.Second: "",
 		time.Minute: "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away",
 		time.Hour: "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away; " +
-			"T-00002: the dispatch file does not show it as it is since 2026-11-29T09:00:00Z, and no program has tried to write it",
+			"T-00002: the dispatch file does not show it as it is since 2026-11-29T09:00:00Z, and its turn has not come",
 	} {
 		var texts []string
 		for _, f := range Late([]core.Pending{fails, waits}, t0.Add(after)) {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -13,8 +14,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(dirEnv) != "" {
-		runProcess()
+	if os.Getenv(placeEnv) != "" {
+		if err := runProcess(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	os.Exit(leak.Main(m))

@@ -108,5 +108,5 @@ var (
 // What is said about a sink that does not have a task as the store has it.
 var (
 	EffectFails = code("effect_fails", Warn, "the {sink} does not show it as it is since {since:at}, after {tries:try|tries}: {error}", "otm doctor")
-	EffectWaits = code("effect_waits", Warn, "the {sink} does not show it as it is since {since:at}, and no program has tried to write it", "otm status")
+	EffectWaits = code("effect_waits", Warn, "the {sink} does not show it as it is since {since:at}, and its turn has not come", "otm status")
 )
