@@ -59,9 +59,16 @@ func (e *encoder) value(c *Column, cell pipeline.Cell) (slack.ListItemField, err
 	return e.choice(c, cell)
 }
 
-// assignee is an option of a select, or a user if the column holds people.
+// assignee is an option of a select, or a user if the column holds people. A cell with
+// neither clears it.
 func (e *encoder) assignee(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
-	if !c.isUser() {
+	nobody := cell.Text == "" && cell.User == ""
+	switch {
+	case nobody && c.isUser():
+		return slack.ListItemField{User: []string{}}, nil
+	case nobody:
+		return slack.ListItemField{Select: []string{}}, nil
+	case !c.isUser():
 		return e.choice(c, cell)
 	}
 	if cell.User == "" {

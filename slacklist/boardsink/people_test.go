@@ -489,3 +489,20 @@ func TestAnotherRowHasTheID(t *testing.T) {
 		t.Errorf("row %+v", row)
 	}
 }
+
+// Somebody takes a task from its agent on the page: the board shows nobody.
+func TestAssigneeCleared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "x", "a")
+	w.delivers()
+	w.handOut(1)
+	w.do(core.ByPerson("Page"), 1, core.Edits{Agent: new("")})
+	w.clock.Advance(time.Minute)
+	w.delivers()
+	w.compare()
+	w.check()
+	if row := w.row(1); row.Assignee != "" || row.Status != pipeline.New {
+		t.Errorf("row %+v", row)
+	}
+}

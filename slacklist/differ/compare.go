@@ -31,7 +31,7 @@ type Result struct {
 // row, and those whose ids stand in the Task ID cells of rows. It makes no call, and
 // finds nothing before the first walk.
 func Compare(b pipeline.Batch, tasks []*core.Task, agents pipeline.Agents, o Options) *Result {
-	c := &comparison{Batch: b, agents: agents, Options: o, Result: &Result{}, byRow: map[string]*core.Task{}, byID: map[pipeline.TaskID]*core.Task{}}
+	c := &comparison{Batch: b, agents: agents, Options: o, Result: &Result{}, byRow: map[string]*core.Task{}, byID: map[pipeline.TaskID]*core.Task{}, names: map[string]string{}, nobody: map[string]bool{}}
 	if b.WalkAt().IsZero() {
 		return c.Result
 	}
@@ -66,6 +66,8 @@ type comparison struct {
 	agents pipeline.Agents
 	byRow  map[string]*core.Task
 	byID   map[pipeline.TaskID]*core.Task
+	names  map[string]string // of agents, by the texts of assignee cells
+	nobody map[string]bool   // whether nobody is configured under a name
 }
 
 func (c *comparison) add(by core.Actor, id pipeline.TaskID, do core.Action) {
@@ -110,7 +112,15 @@ func (c *comparison) task(t *core.Task) {
 // agentOf reports a task whose agent is not configured.
 func (c *comparison) agentOf(t *core.Task) {
 	open := t.Status == pipeline.New || t.Status.Active()
-	if open && t.Agent != "" && len(c.agents) > 0 && c.agents.Named(t.Agent) == nil {
+	if !open || t.Agent == "" || len(c.agents) == 0 {
+		return
+	}
+	unknown, seen := c.nobody[t.Agent]
+	if !seen {
+		unknown = c.agents.Named(t.Agent) == nil
+		c.nobody[t.Agent] = unknown
+	}
+	if unknown {
 		c.find(explain.New(explain.TaskNoAgent, "name", t.Agent).On(t.ID))
 	}
 }
@@ -217,6 +227,9 @@ func (d *difference) assignee() {
 		return
 	}
 	name := d.agentNamed(row.Assignee)
+	if name == d.shown.Agent {
+		return
+	}
 	v := judge(pipeline.FoldName(name), pipeline.FoldName(d.shown.Agent), pipeline.FoldName(d.task.Agent))
 	switch {
 	case v == same:
@@ -232,10 +245,15 @@ func (d *difference) assignee() {
 // agentNamed is the name of the agent whom an assignee means; the text itself if
 // nobody is configured under it.
 func (c *comparison) agentNamed(assignee string) string {
-	if a := c.agents.Assigned(assignee); a != nil {
-		return a.Name
+	name, seen := c.names[assignee]
+	if !seen {
+		name = assignee
+		if a := c.agents.Assigned(assignee); a != nil {
+			name = a.Name
+		}
+		c.names[assignee] = name
 	}
-	return assignee
+	return name
 }
 
 // send makes the commands.

@@ -34,9 +34,13 @@ func expect(b pipeline.Batch, tasks []*core.Task) {
 // look asks the board for the rows that two walks lacked. more is true if some are
 // left to be asked for.
 func look(ctx context.Context, b pipeline.Batch, tasks []*core.Task) (more bool, err error) {
+	missing := b.Missing()
+	if len(missing) == 0 {
+		return false, nil
+	}
 	rows := rowsOf(tasks)
 	looks := 0
-	for _, m := range b.Missing() {
+	for _, m := range missing {
 		if m.Walks < 2 || m.Gone || lostOf(b, rows, m.Row) == nil {
 			continue
 		}
@@ -91,10 +95,14 @@ func matters(t *core.Task, s *core.Step) bool { return !t.Status.Finished() || s
 
 // gone makes the commands for rows of which the board says that they are gone.
 func (c *comparison) gone() {
+	missing := c.Missing()
+	if len(missing) == 0 {
+		return
+	}
 	rows := rowsOf(slices.Collect(maps.Values(c.byID)))
 	steps := map[pipeline.TaskID][]string{}
 	board := core.ByPerson("")
-	for _, m := range c.Missing() {
+	for _, m := range missing {
 		if m.Walks < 2 || !m.Gone {
 			continue
 		}
