@@ -89,7 +89,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if d.pool, err = driver.Open(nameOf(d.path)); err != nil {
 		return err
 	}
-	if d.writer, err = openSession(ctx, d.pool, settingsOf(d.busy)); err != nil {
+	if d.writer, err = d.firstSession(ctx); err != nil {
 		return err
 	}
 	// A read makes the -wal and the -shm file, if they are missing.
@@ -125,6 +125,23 @@ func create(ctx context.Context, path string) error {
 		return err // if the name is taken, another process was faster
 	}
 	return nil
+}
+
+// firstSession opens the first session of this process. While another process sets the
+// -shm file up, the driver reports the database as locked without waiting for the busy
+// timeout: https://github.com/ncruces/go-sqlite3/blob/v0.37.0/vfs/shm_ofd.go#L46.
+func (d *DB) firstSession(ctx context.Context) (*session, error) {
+	for deadline := time.Now().Add(d.busy); ; {
+		s, err := openSession(ctx, d.pool, settingsOf(d.busy))
+		if err == nil || kindOf(err) != ErrBusy || !time.Now().Before(deadline) {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // nameOf returns the database's name as the driver wants it: a URI, because only
