@@ -23,7 +23,7 @@ type maker struct {
 // makeRows makes the rows of tasks and steps that are missing, the tasks in their order.
 func (m *maker) makeRows() error {
 	for _, w := range m.open(lacksRows) {
-		if m.closed == nil && m.b.Over() {
+		if m.closed == nil && m.mustEnd() {
 			m.closed = ErrOver
 		}
 		if err := m.closed; err != nil {
@@ -75,7 +75,7 @@ func (m *maker) make(w *work) error {
 				return err
 			}
 			crash.Point("board.made")
-			parent = row
+			m.wrote, parent = true, row
 			written.Row, written.Shown = row, view
 			m.made++
 			m.Log.Info("made row", "task", t.ID, "row", row, "agent", t.Agent, "steps", len(t.Steps))
@@ -98,7 +98,7 @@ func (m *maker) steps(t *core.Task, parent string, written *core.Written) error 
 		if step.RowID != "" {
 			continue
 		}
-		if m.b.Over() {
+		if m.mustEnd() {
 			return ErrOver
 		}
 		row, err := m.b.Create(m.ctx, parent, stepCells(step)...)
@@ -107,6 +107,7 @@ func (m *maker) steps(t *core.Task, parent string, written *core.Written) error 
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
 		crash.Point("board.stepped")
+		m.wrote = true
 		m.made++
 		written.Steps = append(written.Steps, core.WrittenStep{Step: step.ID, Row: row, Shown: core.StepShown{Title: step.Title, Done: step.Done}})
 	}

@@ -100,7 +100,7 @@ func (d *delivery) look() error {
 
 func (d *delivery) lookNow() error {
 	if err := d.Look(d.ctx, d.b); err != nil {
-		return &storeError{err}
+		return err
 	}
 	d.lookedAt = d.b.WalkAt()
 	return d.load()

@@ -177,6 +177,24 @@ func TestBoardAway(t *testing.T) {
 	w.check()
 }
 
+// Walks take so long that a batch is over before anything is written: each delivery
+// writes something all the same.
+func TestBatchIsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.wrap = func(b pipeline.Board) pipeline.Board {
+		return boardtest.Disturb(b, func(d *boardtest.Disturbed) { d.IsOver = func() bool { return true } })
+	}
+	w.restart()
+	w.create(1, "A", "x", "y")
+	for range 3 {
+		w.delivers()
+	}
+	w.handOut(1)
+	w.delivers()
+	w.check()
+}
+
 // The batch lasts for one call: the delivery says that it goes on, and does.
 func TestShortBatches(t *testing.T) {
 	t.Parallel()

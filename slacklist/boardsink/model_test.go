@@ -74,9 +74,7 @@ func (m *model) say(format string, args ...any) {
 // op does one thing.
 func (m *model) op() {
 	m.clock.Advance(time.Duration(m.rnd.IntN(5000)) * time.Millisecond)
-	if m.n++; m.n%2 == 0 {
-		m.Faults.Reveal() // the list lags by some seconds, not by more than SettleAfter
-	}
+	m.Faults.Reveal() // the list lags by some seconds, not by more than SettleAfter
 	switch p := m.rnd.IntN(100); {
 	case p < 35:
 		m.personEdits()

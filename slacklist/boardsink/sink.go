@@ -107,7 +107,12 @@ type delivery struct {
 	receipts []core.Command
 	noted    []*work // those of the receipts
 	vanished bool    // the board says that a row is not there
+	wrote    bool    // something was written
 }
+
+// mustEnd reports whether the batch has lasted its time. Each delivery writes something
+// all the same, or a slow walk would keep all of them from writing.
+func (d *delivery) mustEnd() bool { return d.wrote && d.b.Over() }
 
 func (d *delivery) run() {
 	if err := (&finder{d}).prepare(); err != nil {
@@ -272,6 +277,7 @@ func (d *delivery) getsOn() {
 
 // note adds a receipt. It reaches the store with the next flush.
 func (d *delivery) note(w *work, written core.Written) {
+	d.wrote = true
 	d.receipts = append(d.receipts, core.Command{At: d.Now(), By: d.By, Task: w.Task, Do: written})
 	d.noted = append(d.noted, w)
 }
@@ -295,7 +301,7 @@ func (d *delivery) flush() error {
 	}
 	crash.Point("board.noted")
 	for i, w := range noted {
-		if w.task = outcomes[i].Task; w.task != nil && !w.task.Unshown() && w.result.Err == nil {
+		if w.task = outcomes[i].Task; w.task == nil || !w.task.Unshown() && w.result.Err == nil {
 			w.over = true
 		}
 	}

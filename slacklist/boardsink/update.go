@@ -80,7 +80,7 @@ func (u *updater) updateRows() error {
 	var group []update
 	cells := 0
 	for _, w := range u.open(func(t *core.Task) bool { return t.RowID != "" && t.ArchivedAt.IsZero() && needsUpdate(t) }) {
-		if u.b.Over() {
+		if u.mustEnd() {
 			u.fail(w, ErrOver)
 			continue
 		}
