@@ -127,9 +127,9 @@ func create(ctx context.Context, path string) error {
 	return nil
 }
 
-// firstSession opens the first session of this process. While another process sets the
-// -shm file up, the driver reports the database as locked without waiting for the busy
-// timeout: https://github.com/ncruces/go-sqlite3/blob/v0.37.0/vfs/shm_ofd.go#L46.
+// firstSession opens the first session of this process. While another process makes the
+// same new database, SQLite refuses to switch to WAL at once, without waiting for the
+// busy timeout: the switch begins as a read, and two that wait could never end.
 func (d *DB) firstSession(ctx context.Context) (*session, error) {
 	for deadline := time.Now().Add(d.busy); ; {
 		s, err := openSession(ctx, d.pool, settingsOf(d.busy))

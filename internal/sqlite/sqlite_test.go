@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/driver"
 
 	"otm/internal/crash/crashtest"
 )
@@ -471,6 +472,34 @@ func TestBackup(t *testing.T) {
 	if err := d.Backup(t.Context(), path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over an existing file: %v", err)
 	}
+}
+
+// TestOpenWhileItIsMade: another process is making the database, and writes before it is
+// in WAL mode. Open waits for it.
+func TestOpenWhileItIsMade(t *testing.T) {
+	t.Parallel()
+	path := name(t)
+	other, err := driver.Open(nameOf(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	conn, err := other.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, statement := range []string{"CREATE TABLE rows (id TEXT)", "BEGIN IMMEDIATE"} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.AfterFunc(50*time.Millisecond, func() {
+		if _, err := conn.ExecContext(context.Background(), "COMMIT"); err != nil {
+			t.Error(err)
+		}
+	})
+	mustOpen(t, path, Options{})
 }
 
 // TestDiskFailsAtEachStep: the disk refuses one step, whichever. The caller is told,
