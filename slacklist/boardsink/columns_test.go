@@ -1,0 +1,114 @@
+package boardsink
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"otm/core"
+	"otm/internal/board/boardtest"
+	"otm/pipeline"
+	"otm/slacklist"
+)
+
+// Without the optional columns there is nothing to keep right, and nothing is written
+// for ever. Once they are there, they are filled.
+func TestOptionalColumnsMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"Subtasks remaining", "Completion", "Completed at", "Assigned at", "Reason", "Result"} {
+		if err := w.Server.RemoveColumn("", w.ListID, w.Column(t, name, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.create(1, "x", "a", "b")
+	w.delivers()
+	w.handOut(1)
+	w.delivers()
+	w.report(1, core.Report{Steps: []string{"a"}, Status: pipeline.Blocked, Reason: "why?", Result: "r"})
+	w.clock.Advance(time.Minute)
+	w.delivers()
+	w.Faults.Reset()
+	for range 3 {
+		if got := w.looks(time.Minute); got != "" || w.found.Drifted != 0 {
+			t.Errorf("found %s, %d drifts", got, w.found.Drifted)
+		}
+		w.delivers()
+	}
+	if n := w.Faults.Count(apiUpdate); n != 0 {
+		t.Errorf("%d updates", n)
+	}
+	if row := w.row(1); row.Status != pipeline.Blocked || row.Remaining != nil {
+		t.Errorf("row %+v", row)
+	}
+}
+
+// Where the column of assignees holds people, an agent is written as its user, and one
+// without a user needs a person to name one.
+func TestAssigneesArePeople(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	columns, err := w.Server.Columns(w.ListID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns = slices.DeleteFunc(columns, func(c boardtest.Column) bool {
+		return c.Type == "todo_completed" || c.Type == "todo_assignee" || c.Type == "todo_due_date"
+	})
+	for i := range columns {
+		if columns[i].Name == "Assignee" {
+			columns[i].Type, columns[i].Options = "user", nil
+		}
+	}
+	list, err := w.Server.AddList("", "Tasks", columns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ListID = list
+	w.client = slacklist.New(slacklist.Options{Dir: w.dir, URL: w.URL, ListID: list, Token: w.Token, Now: w.clock.Now})
+	people := slices.Clone(agents)
+	people[0].User = "U0DEV"
+	w.sink.Agents, w.differ.Agents = people, people
+	w.create(1, "x", "a")
+	w.create(2, "y", "a")
+	w.do(core.ByPerson("Page"), 2, core.Edits{Agent: new("archibald")})
+	if got := codes(w.delivers()); got != "2 option_missing (person)" {
+		t.Errorf("left %s", got)
+	}
+	w.looks(time.Minute)
+	row := w.row(1)
+	if row.Assignee != "U0DEV" || w.task(1).Agent != "devdas" {
+		t.Errorf("row %+v, task %+v", row, w.task(1))
+	}
+	w.person(row.ID, boardtest.UserCell(w.Column(t, "Assignee", "user"), "U0STRANGER"))
+	w.looks(time.Second)
+	if w.task(1).Agent != "U0STRANGER" {
+		t.Errorf("task %+v", w.task(1))
+	}
+}
+
+// A status is read again before it is overwritten if it is older than a few seconds,
+// and not before.
+func TestStatusIsReadAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "x", "a")
+	w.create(2, "y", "a")
+	w.delivers()
+	w.clock.Advance(time.Minute)
+	w.Faults.Reset()
+	for n, c := range []struct {
+		after time.Duration
+		walks int
+	}{{0, 1}, {3 * time.Second, 0}, {6 * time.Second, 1}, {3 * time.Second, 0}} {
+		w.clock.Advance(c.after)
+		w.do(core.ByPerson("Page"), pipeline.TaskID(n%2+1), core.Edits{Title: new(fmt.Sprint("title ", n))})
+		w.Faults.Reset()
+		w.delivers()
+		if got := w.Faults.Count(apiList); got != c.walks {
+			t.Errorf("write %d: %d walks, want %d", n+1, got, c.walks)
+		}
+	}
+	w.check()
+}
