@@ -35,7 +35,7 @@ func (e *SharedError) Error() string {
 func (e *SharedError) Unwrap() error { return e.Err }
 
 // Error is an error of the database with the next step. It matches sqlite.ErrBusy,
-// sqlite.ErrFull, sqlite.ErrCorrupt, sqlite.ErrNoLocks or ErrAway.
+// sqlite.ErrFull, sqlite.ErrCorrupt, sqlite.ErrNoLocks, sqlite.ErrMoved or ErrAway.
 type Error struct {
 	Err  error
 	Hint string // what a person can do; "": nothing is known
@@ -71,6 +71,8 @@ func explain(err error, name string) error {
 		hint = "free some space: nothing was changed, and OTM goes on by itself"
 	case errors.Is(err, sqlite.ErrCorrupt):
 		hint = fmt.Sprintf("stop all otm programs, move %q and the files whose names begin with it away, put a backup in its place, and run otm fsck", name)
+	case errors.Is(err, sqlite.ErrMoved):
+		hint = "restart otm up: it opens the file that is there now"
 	case errors.Is(err, ErrAway):
 		hint = "is PostgreSQL running? OTM goes on by itself once it is"
 	case errors.Is(err, sqlite.ErrNoLocks):

@@ -33,6 +33,10 @@ var (
 	// make it durable.
 	ErrSettings = errors.New("database refuses a setting")
 
+	// ErrMoved says that somebody removed or replaced the file since it was opened. It
+	// must be opened anew.
+	ErrMoved = errors.New("database file was removed or replaced meanwhile")
+
 	// ErrClosed is the error of every call after Close.
 	ErrClosed = errors.New("database is closed")
 )

@@ -79,8 +79,14 @@ func runWriter(path, writer string) error {
 			return err
 		}
 	}
+	if os.Getenv(killEnv) == untilKilled {
+		io.Copy(io.Discard, os.Stdin) // it ends with its parent
+	}
 	return d.Close()
 }
+
+// untilKilled is a kill that a writer waits for.
+const untilKilled = "outside"
 
 // start starts a writer, and returns it with what it prints.
 func start(t *testing.T, path, writer, kill string) (*exec.Cmd, *bufio.Scanner, *bytes.Buffer) {
@@ -89,6 +95,9 @@ func start(t *testing.T, path, writer, kill string) (*exec.Cmd, *bufio.Scanner, 
 	cmd.Env = append(os.Environ(), pathEnv+"="+path, writerEnv+"="+writer, killEnv+"="+kill)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	if _, err := cmd.StdinPipe(); err != nil { // open until it has ended
+		t.Fatal(err)
+	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +178,7 @@ func killed(t *testing.T, path, writer, kill string, rows int) (acknowledged []s
 	cmd, lines, stderr := start(t, path, writer, kill)
 	for lines.Scan() {
 		acknowledged = append(acknowledged, lines.Text())
-		if kill == "" && len(acknowledged) == rows {
+		if kill == untilKilled && len(acknowledged) == rows {
 			if err := cmd.Process.Kill(); err != nil { // SIGKILL
 				t.Fatal(err)
 			}
@@ -193,7 +202,7 @@ func TestKill(t *testing.T) {
 	}
 	var all []string
 	for i, rows := range []int{1, 30, 100, 200} { // the same database is killed again and again
-		all = append(all, killed(t, path, fmt.Sprint("n", i), "", rows)...)
+		all = append(all, killed(t, path, fmt.Sprint("n", i), untilKilled, rows)...)
 	}
 	for _, point := range []string{"sqlite.commit:1", "sqlite.commit:9", "sqlite.committed:1", "sqlite.committed:9"} {
 		all = append(all, killed(t, path, point, point, 0)...)

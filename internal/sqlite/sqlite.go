@@ -33,6 +33,7 @@ type DB struct {
 	path string
 	busy time.Duration
 	pool *sql.DB
+	file fs.FileInfo // of the file that is open
 
 	turn   chan struct{} // holds a value while a goroutine uses writer
 	writer *session      // nil after Close
@@ -75,7 +76,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if !filepath.IsAbs(d.path) {
 		return errors.New("the path must be absolute")
 	}
-	info, err := durable.Stat(d.path)
+	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = create(ctx, d.path)
@@ -90,6 +91,9 @@ func (d *DB) open(ctx context.Context) (err error) {
 		return err
 	}
 	if d.writer, err = d.firstSession(ctx); err != nil {
+		return err
+	}
+	if d.file, err = os.Stat(d.path); err != nil {
 		return err
 	}
 	// A read makes the -wal and the -shm file, if they are missing.
@@ -144,6 +148,16 @@ func (d *DB) firstSession(ctx context.Context) (*session, error) {
 	}
 }
 
+// there reports whether the file that is open still has its name. If somebody removed or
+// replaced it, what this process writes is lost with it.
+func (d *DB) there() error {
+	now, err := os.Stat(d.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, d.file) {
+		return ErrMoved
+	}
+	return err
+}
+
 // nameOf returns the database's name as the driver wants it: a URI, because only
 // that sets the mode of the -wal file.
 func nameOf(path string) string {
@@ -183,6 +197,9 @@ func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 	case s = <-d.readers:
 	}
 	defer func() { d.readers <- s }()
+	if err := d.there(); err != nil {
+		return d.failed("read database", err)
+	}
 	if s == nil {
 		var err error
 		s, err = openSession(ctx, d.pool, append(settingsOf(d.busy), setting{"query_only", "1"}))

@@ -502,6 +502,33 @@ func TestOpenWhileItIsMade(t *testing.T) {
 	mustOpen(t, path, Options{})
 }
 
+// TestMoved: somebody removes the file, or puts another in its place. Nothing is written
+// into the file without a name.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	path := name(t)
+	d := mustOpen(t, path, Options{})
+	makeRows(t, d)
+	if err := os.Rename(path, path+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(t.Context(), d, "a", ""); !errors.Is(err, ErrMoved) {
+		t.Errorf("write after it was removed: %v", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Read(t.Context(), func(*Tx) error { return nil }); !errors.Is(err, ErrMoved) {
+		t.Errorf("read after it was replaced: %v", err)
+	}
+	if err := os.Rename(path+"-away", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(t.Context(), d, "a", ""); err != nil {
+		t.Errorf("write after it was put back: %v", err)
+	}
+}
+
 // TestDiskFailsAtEachStep: the disk refuses one step, whichever. The caller is told,
 // and what was acknowledged is there.
 func TestDiskFailsAtEachStep(t *testing.T) {

@@ -103,6 +103,9 @@ func (d *DB) begin(ctx context.Context, unsynced bool) error {
 	if err := crash.Failed("begin", d.path); err != nil {
 		return err
 	}
+	if err := d.there(); err != nil {
+		return err
+	}
 	if err := d.writer.sync(ctx, !unsynced); err != nil {
 		return causeOf(ctx, err)
 	}
