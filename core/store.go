@@ -10,10 +10,11 @@ import (
 // Store keeps events and states. Package store has the one there is.
 type Store interface {
 	Reader
-	// Do carries commands out, in order, in one transaction, durably. A command that is
-	// refused changes nothing, and the others go on. The error is one of the database,
-	// and then nothing was changed, or it is not known whether it was: the same
-	// commands again are harmless where they have ids.
+	// Do carries commands out, in order, in one transaction, durably: only what the board
+	// shows by our own writes (Written) may be forgotten by a power failure, if it made no
+	// row. A command that is refused changes nothing, and the others go on. The error is
+	// one of the database, and then nothing was changed, or it is not known whether it
+	// was: the same commands again are harmless where they have ids.
 	Do(ctx context.Context, commands ...Command) ([]Outcome, error)
 }
 

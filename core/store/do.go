@@ -13,8 +13,12 @@ import (
 
 // Do carries commands out, see core.Store.
 func (s *Store) Do(ctx context.Context, commands ...core.Command) ([]core.Outcome, error) {
+	d, err := s.durabilityOf(ctx, commands)
+	if err != nil {
+		return nil, err
+	}
 	var outcomes []core.Outcome
-	err := s.write(ctx, synced, func(t tx) error {
+	err = s.write(ctx, d, func(t tx) error {
 		w := &work{tx: t, lock: s.db.forUpdate()}
 		var err error
 		if err = w.load(commands); err != nil {
@@ -31,6 +35,25 @@ func (s *Store) Do(ctx context.Context, commands ...core.Command) ([]core.Outcom
 	// If we crash here, the same commands again find that they were carried out.
 	crash.Point("store.done")
 	return outcomes, nil
+}
+
+// durabilityOf returns what commands must survive. What the board shows by our own
+// writes is found again: after a power failure the same cells are written once more. But
+// a row that was made must not be made again.
+func (s *Store) durabilityOf(ctx context.Context, commands []core.Command) (durability, error) {
+	var shown []pipeline.TaskID
+	for _, c := range commands {
+		if w, ok := c.Do.(core.Written); !ok || w.Row != "" {
+			return synced, nil
+		}
+		shown = append(shown, c.Task)
+	}
+	makes := false
+	err := s.read(ctx, func(t tx) (err error) {
+		makes, err = anyWithoutRows(t, shown)
+		return err
+	})
+	return durability(makes), err
 }
 
 // work is a transaction that carries commands out. It decides in memory, and writes

@@ -137,7 +137,11 @@ func (s *Store) Lease(ctx context.Context, sink core.Sink, owner string, now tim
 		if err != nil || sink != core.SinkBoard {
 			return err
 		}
-		makes, err = anyWithoutRows(t, due)
+		var ids []pipeline.TaskID
+		for _, p := range due {
+			ids = append(ids, p.Task)
+		}
+		makes, err = anyWithoutRows(t, ids)
 		return err
 	})
 	if err != nil || len(due) == 0 {
@@ -180,10 +184,10 @@ func leaseEach(t tx, due []core.Pending, owner string, now time.Time, lease time
 
 // anyWithoutRows reports whether one of the tasks, or a step of one, has no row on the
 // board.
-func anyWithoutRows(t tx, due []core.Pending) (bool, error) {
-	for _, p := range due {
+func anyWithoutRows(t tx, ids []pipeline.TaskID) (bool, error) {
+	for _, id := range ids {
 		var there int
-		err := t.QueryRow("SELECT on_board FROM tasks WHERE id = $1", int64(p.Task)).Scan(&there)
+		err := t.QueryRow("SELECT on_board FROM tasks WHERE id = $1", int64(id)).Scan(&there)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return false, err
 		}

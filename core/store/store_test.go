@@ -479,3 +479,59 @@ func TestClockSetBack(t *testing.T) {
 		check(t, s)
 	})
 }
+
+// recorder is a database that notes what each change must survive.
+type recorder struct {
+	engine
+	asked []durability
+}
+
+func (r *recorder) write(ctx context.Context, d durability, fn func(tx) error) error {
+	r.asked = append(r.asked, d)
+	return r.engine.write(ctx, d, fn)
+}
+
+// Commands survive a power failure, and so does what says that a row may have been made.
+// What would only be done once more need not.
+func TestDurability(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		r := &recorder{engine: s.db}
+		s.db = r
+		var task *core.Task
+		deliver := func(sink core.Sink) []core.Pending { return lease(t, s, sink, "me", t0) }
+		for _, step := range []struct {
+			name string
+			do   func()
+			want durability
+		}{
+			{"a command", func() { task = do(t, s, request(1, "a")).Task }, synced},
+			{"the lease of a rendering", func() { deliver(core.SinkRender) }, unsynced},
+			{"its end", func() { settled(t, s, pending(t, s, core.SinkRender)...) }, unsynced},
+			{"the lease of a new row", func() { deliver(core.SinkBoard) }, synced},
+			{"the new row", func() { task = do(t, s, written(task)).Task }, synced},
+			{"the end of its lease", func() { settled(t, s, core.Pending{Task: 1, Sink: core.SinkBoard, Owner: "me"}) }, unsynced},
+			{"a person's edit", func() { task = do(t, s, retitle(1, "other")).Task }, synced},
+			{"another rendering", func() { settled(t, s, deliver(core.SinkRender)...) }, unsynced},
+			{"the lease of a row", func() { deliver(core.SinkBoard) }, unsynced},
+			{"a failed try without an answer", func() {
+				p := pending(t, s, core.SinkBoard)
+				p[0].AskedAt = t0
+				if err := s.Postponed(t.Context(), p...); err != nil {
+					t.Error(err)
+				}
+			}, synced},
+			{"cells", func() { do(t, s, written(task)) }, unsynced},
+			{"a step that has no row", func() {
+				do(t, s, core.Command{At: t0, By: ada, Task: 1, Do: core.Edits{Added: []core.FoundStep{{Title: "three"}}}})
+			}, synced},
+			{"its row", func() { do(t, s, written(mustTask(t, s, 1))) }, synced},
+		} {
+			r.asked = nil
+			if step.do(); len(r.asked) == 0 || r.asked[0] != step.want {
+				t.Errorf("%s: %v, want %v", step.name, r.asked, step.want)
+			}
+		}
+		check(t, s)
+	})
+}

@@ -529,6 +529,52 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// TestWriteUnsynced: of writes at the same time, each that asks for a sync gets it.
+func TestWriteUnsynced(t *testing.T) {
+	t.Parallel()
+	d := mustOpen(t, name(t), Options{})
+	makeRows(t, d)
+	level := func(tx *Tx) (n int, err error) {
+		err = tx.QueryRow("PRAGMA synchronous").Scan(&n)
+		return n, err
+	}
+	const normal, full = 1, 2
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 50 {
+				write, id := d.Write, fmt.Sprint(g, "-", i)
+				if g%2 == 0 {
+					write = d.WriteUnsynced
+				}
+				err := write(context.Background(), func(tx *Tx) error {
+					n, err := level(tx)
+					if g%2 == 1 && n != full {
+						t.Errorf("a write has level %d", n)
+					}
+					return errors.Join(err, insert(tx, id, ""))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(strings.Fields(ids(t, d))); got != 8*50 {
+		t.Errorf("%d rows are there", got)
+	}
+	err := d.WriteUnsynced(t.Context(), func(tx *Tx) error {
+		if n, err := level(tx); n != normal || err != nil {
+			t.Errorf("a write alone has level %d, %v", n, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDiskFailsAtEachStep: the disk refuses one step, whichever. The caller is told,
 // and what was acknowledged is there.
 func TestDiskFailsAtEachStep(t *testing.T) {
