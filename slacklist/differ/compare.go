@@ -102,7 +102,7 @@ func (c *comparison) task(t *core.Task) {
 	}
 	d := &difference{comparison: c, task: t, row: row, shown: t.Shown}
 	d.cells()
-	d.derived()
+	d.unedited()
 	d.steps()
 	d.send()
 	d.drift()

@@ -190,6 +190,9 @@ func TestCompare(t *testing.T) {
 			s.task.Status, s.row.Status = pipeline.AgentDone, pipeline.Blocked
 			byRob(s.row)
 		}, edits + "status=blocked"},
+		{"our own result, whose answer was lost", func(s *scene) { s.row.Result, s.task.Result = "r", "r" }, written},
+		{"a person's result is left alone", func(s *scene) { s.row.Result = "mine"; byRob(s.row) }, ""},
+		{"nothing is known of what the row showed", func(s *scene) { s.task.Shown = core.Shown{} }, written},
 		{"title", func(s *scene) { s.row.Title = "Build them"; byRob(s.row) }, edits + "title=Build them"},
 		{"title cleared is kept", func(s *scene) { s.row.Title = ""; byRob(s.row) }, ""},
 		{"priority", func(s *scene) { s.row.Priority = pipeline.Low; byRob(s.row) }, edits + "priority=low"},

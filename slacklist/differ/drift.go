@@ -12,21 +12,35 @@ import (
 // changes earlier is changed by another program, which would do it again.
 const changedAgain = time.Hour
 
-// derived notes which cells that OTM derives show our own writes, whose answers were
-// lost.
-func (d *difference) derived() {
+// unedited notes which of the cells that people do not edit show our own writes, whose
+// answers were lost.
+func (d *difference) unedited() {
 	row, view := d.row, d.task.View()
+	if project, typ := row.Project, pipeline.Type(row.Type); !row.Odd {
+		d.shows(&d.shown.Project, project, view.Project)
+		d.shows(&d.shown.Result, row.Result, view.Result)
+		if typ == view.Type && d.shown.Type != typ {
+			d.shown.Type, d.ours = typ, true
+		}
+	}
 	if row.Task() == d.task.ID && d.shown.TaskID != d.task.ID {
 		d.shown.TaskID, d.ours = d.task.ID, true
 	}
-	if was := d.shown.Remaining; (was == nil || *was != *view.Remaining) && shows(row.Remaining, float64(*view.Remaining)) {
+	if was := d.shown.Remaining; (was == nil || *was != *view.Remaining) && equals(row.Remaining, float64(*view.Remaining)) {
 		d.shown.Remaining, d.ours = view.Remaining, true
 	}
-	if was := d.shown.Completion; (was == nil || *was != *view.Completion) && shows(row.Completion, *view.Completion) {
+	if was := d.shown.Completion; (was == nil || *was != *view.Completion) && equals(row.Completion, *view.Completion) {
 		d.shown.Completion, d.ours = view.Completion, true
 	}
 	if !row.Odd && view.Checked != d.shown.Checked && row.Checked == view.Checked && d.Has(pipeline.FieldChecked) {
 		d.shown.Checked, d.ours = view.Checked, true
+	}
+}
+
+// shows notes that a cell shows what it is to show.
+func (d *difference) shows(showed *string, seen, is string) {
+	if seen == is && *showed != is {
+		*showed, d.ours = is, true
 	}
 }
 
@@ -38,10 +52,10 @@ func (d *difference) drift() {
 	}
 	t, view := d.task, d.task.View()
 	if !d.row.Odd && t.Status != pipeline.Cancelled && t.Status != pipeline.Archived && len(t.Steps) > 0 {
-		if was := d.shown.Remaining; d.Has(pipeline.FieldRemaining) && was != nil && *was == *view.Remaining && !shows(d.row.Remaining, float64(*was)) {
+		if was := d.shown.Remaining; d.Has(pipeline.FieldRemaining) && was != nil && *was == *view.Remaining && !equals(d.row.Remaining, float64(*was)) {
 			fields = append(fields, pipeline.FieldRemaining)
 		}
-		if was := d.shown.Completion; d.Has(pipeline.FieldCompletion) && was != nil && *was == *view.Completion && !shows(d.row.Completion, *was) {
+		if was := d.shown.Completion; d.Has(pipeline.FieldCompletion) && was != nil && *was == *view.Completion && !equals(d.row.Completion, *was) {
 			fields = append(fields, pipeline.FieldCompletion)
 		}
 	}
@@ -63,7 +77,7 @@ func (d *difference) tickLost() bool {
 	return checked || !t.ValidatedAt.IsZero()
 }
 
-func shows(cell *float64, n float64) bool { return cell != nil && *cell == n }
+func equals(cell *float64, n float64) bool { return cell != nil && *cell == n }
 
 // idLost reports whether the Task ID of the row is to be written back. If that is not
 // possible, it reports why as a finding.
