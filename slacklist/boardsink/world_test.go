@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,13 +16,10 @@ import (
 	"otm/core"
 	"otm/core/coretest"
 	"otm/internal/board/boardtest"
-	"otm/internal/leak"
 	"otm/pipeline"
 	"otm/slacklist"
 	"otm/slacklist/differ"
 )
-
-func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 const (
 	apiList   = "slackLists.items.list"
