@@ -114,7 +114,7 @@ func victimMain(text string) int {
 func TestKilledAtEachPoint(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{
-		"outbox.leased:1", "outbox.leased:2", "outbox.delivered:2", "store.commit:1", "store.done:2", "differ.done:1", "board.noted:1", "board.noted:2",
+		"outbox.leased:1", "outbox.leased:2", "outbox.delivered:2", "sqlite.commit:1", "sqlite.commit:2", "sqlite.committed:3", "store.done:1", "differ.done:1", "board.noted:1", "board.noted:2",
 		"board.made:1", "board.made:2", "board.stepped:1", "board.stepped:3", "board.updated:1", "board.deleted:1", "create.before:1", "create.after:1",
 		"create.before:2", "create.after:3", "update.before:1", "update.after:1", "delete.before:1", "delete.after:1", "snapshot.before:1", "snapshot.after:1",
 	} {
