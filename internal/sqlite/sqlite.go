@@ -93,6 +93,9 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if d.writer, err = d.firstSession(ctx); err != nil {
 		return err
 	}
+	if err := d.writer.exec(ctx, fmt.Sprint("PRAGMA busy_timeout = ", lockPoll.Milliseconds())); err != nil {
+		return err
+	}
 	if d.file, err = os.Stat(d.path); err != nil {
 		return err
 	}
@@ -130,6 +133,11 @@ func create(ctx context.Context, path string) error {
 	}
 	return nil
 }
+
+// lockPoll bounds SQLite's own pauses while it waits for another process that writes:
+// they grow to a tenth of a second, so who has waited longest would look least often.
+// begin goes on waiting.
+const lockPoll = 8 * time.Millisecond
 
 // firstSession opens the first session of this process. While another process makes the
 // same new database, SQLite refuses to switch to WAL at once, without waiting for the

@@ -109,10 +109,15 @@ func (d *DB) begin(ctx context.Context, unsynced bool) error {
 	if err := d.writer.sync(ctx, !unsynced); err != nil {
 		return causeOf(ctx, err)
 	}
-	if err := d.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return causeOf(ctx, err)
+	for {
+		err := d.writer.exec(ctx, "BEGIN IMMEDIATE")
+		if err == nil {
+			return nil
+		}
+		if kindOf(err) != ErrBusy || ctx.Err() != nil {
+			return causeOf(ctx, err)
+		}
 	}
-	return nil
 }
 
 // commit runs the batch in the transaction that has begun. If it returns an error,
