@@ -9,6 +9,7 @@
 //	dialect.go  what SQLite and PostgreSQL do differently
 //	schema.go   numbered migrations
 //	do.go       commands
+//	query.go    conditions of queries
 //	save.go     the rows of states, wakes and commands
 //	read.go     queries
 //	events.go   the table of events
