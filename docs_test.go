@@ -1,6 +1,7 @@
 package otm_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -51,6 +52,14 @@ func namesIn(pattern string) []string {
 
 func checkShown(t *testing.T, doc string, dirs, names []string) {
 	t.Helper()
+	for _, missing := range missingTests(t, dirs, names) {
+		t.Errorf("%s: %s", doc, missing)
+	}
+}
+
+// missingTests says which packages have none of the tests, and which tests no package has.
+func missingTests(t *testing.T, dirs, names []string) (missing []string) {
+	t.Helper()
 	used := map[string]bool{}
 	for _, dir := range dirs {
 		tests, hits := testsOf(t, dir), false
@@ -60,14 +69,15 @@ func checkShown(t *testing.T, doc string, dirs, names []string) {
 			}
 		}
 		if !hits {
-			t.Errorf("%s: %s has none of the tests %s", doc, dir, strings.Join(names, ", "))
+			missing = append(missing, fmt.Sprintf("%s has none of the tests %s", dir, strings.Join(names, ", ")))
 		}
 	}
 	for _, name := range names {
 		if !used[name] {
-			t.Errorf("%s: there is no test %s in %s", doc, name, strings.Join(dirs, ", "))
+			missing = append(missing, fmt.Sprintf("there is no test %s in %s", name, strings.Join(dirs, ", ")))
 		}
 	}
+	return missing
 }
 
 // hasTest reports whether a -run pattern matches a test and, if it names a script,
@@ -88,8 +98,15 @@ func hasTest(tests, dir, name string) bool {
 	return err == nil && len(scripts) > 0
 }
 
+// testsRead are the tests of directories that testsOf has read.
+var testsRead = map[string]string{}
+
+// testsOf returns the lines of a directory's tests with which functions begin.
 func testsOf(t *testing.T, dir string) string {
 	t.Helper()
+	if text, read := testsRead[dir]; read {
+		return text
+	}
 	paths, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +117,12 @@ func testsOf(t *testing.T, dir string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.Write(text)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "func ") {
+				all.WriteString(line)
+			}
+		}
 	}
+	testsRead[dir] = all.String()
 	return all.String()
 }

@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
-	"otm/internal/fsck":                {"otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/fsck":                {"otm/core", "otm/core/outbox", "otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
 	"otm/internal/board":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/loopback", "otm/internal/sqlite"}, // it is the double of Slack: no client of ours
 	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},                                                                              // in tests only
 	"otm/internal/page":                {"otm/internal/durable", "otm/internal/loopback"},                                                                   // what it shows comes from a Source
@@ -111,30 +111,31 @@ var mayImport = map[string][]string{
 	"otm/core/coretest":                {"otm/core", "otm/pipeline"}, // in tests only
 	"otm/slacklist/differ":             {"otm/core", "otm/internal/crash", "otm/internal/explain", "otm/pipeline"},
 	"otm/slacklist/boardsink":          {"otm/core", "otm/core/outbox", "otm/internal/crash", "otm/pipeline", "otm/slacklist/differ"},
-	"otm/core/outbox":                  {"otm/core", "otm/internal/crash", "otm/internal/explain", "otm/pipeline", "otm/pipeline/rendering"},
+	"otm/core/outbox":                  {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/pipeline", "otm/pipeline/rendering"},
 	"otm/pipeline/rendering":           {"otm/internal/durable", "otm/pipeline"},
+	"otm/internal/engine":              {"otm/core", "otm/core/outbox", "otm/internal/explain", "otm/pipeline", "otm/slacklist/boardsink", "otm/slacklist/differ"},
+	"otm/internal/before":              {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/pipeline"},
 	"otm/pipeline/drop":                {"otm/internal/ordered", "otm/pipeline"},
 	"otm/pipeline/inbox":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/safe", "otm/pipeline", "otm/pipeline/drop"},
 	"otm/pipeline/inbox/watch":         {"otm/internal/durable"},
-	"otm/pipeline/counter":             {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/ordered", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/history", "otm/pipeline/inbox"},
-	"otm/pipeline/task":                {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
-	"otm/pipeline/history":             {"otm/internal/crash", "otm/internal/durable", "otm/pipeline"},
-	"otm/pipeline/inject":              {"otm/heartbeat", "otm/internal/explain", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
-	"otm/pipeline/complete":            {"otm/heartbeat", "otm/internal/explain", "otm/pipeline"},
+	"otm/pipeline/counter":             {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/ordered", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox"},
+	"otm/pipeline/inject":              {"otm/core", "otm/core/outbox", "otm/heartbeat", "otm/internal/crash", "otm/internal/explain", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
+	"otm/pipeline/complete":            {"otm/core", "otm/core/outbox", "otm/heartbeat", "otm/internal/explain", "otm/pipeline"},
 	"otm/slacklist":                    {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
-	"otm/dispatch":                     {"otm/heartbeat", "otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/ordered", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
+	"otm/dispatch":                     {"otm/core", "otm/core/outbox", "otm/heartbeat", "otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/ordered", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/dispatch/gateway":             {},
 	"otm/dispatch/gateway/gatewaytest": {},
 	"otm/heartbeat":                    {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe", "otm/pipeline"},
 	"otm/internal/explain":             {"otm/internal/safe", "otm/pipeline"}, // data and texts: it reads nothing
-	"otm/internal/view":                {"otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task", "otm/slacklist"},
-	"otm/internal/why":                 {"otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/patience", "otm/internal/view", "otm/pipeline", "otm/pipeline/history", "otm/pipeline/inbox", "otm/pipeline/task"},
-	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/task"},
+	"otm/internal/view":                {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/slacklist"},
+	"otm/internal/why":                 {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/patience", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/inbox"},
+	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/rendering"},
 	"otm/internal/app":                 {"otm"}, // the one place that knows them all
 	"otm/cmd":                          {"otm/internal/app", "otm/internal/cli", "otm/internal/submit"},
 	"otm/scripts":                      {},
-	"otm/scripts/man":                  {"otm/internal/app"}, // manual pages of the commands
-	"otm/internal/leak":                {},                   // for tests
+	"otm/scripts/bench":                {"otm/core", "otm/core/store", "otm/pipeline", "otm/pipeline/rendering"}, // it looks on while programs work
+	"otm/scripts/man":                  {"otm/internal/app"},                                                     // manual pages of the commands
+	"otm/internal/leak":                {},                                                                       // for tests
 }
 
 func TestImportDirection(t *testing.T) {
@@ -157,6 +158,31 @@ func TestImportDirection(t *testing.T) {
 				t.Errorf("%s must not import %s", p.ImportPath, imported)
 			}
 		}
+	}
+}
+
+// TestCoreIsPure: what decides reads no file and asks nobody: no
+// network, no program, no database, and so no language model.
+func TestCoreIsPure(t *testing.T) {
+	found := false
+	for _, p := range list(t) {
+		if p.ImportPath != "otm/core" {
+			continue
+		}
+		found = true
+		for _, banned := range []string{"os", "io/fs", "net"} {
+			if slices.Contains(p.Imports, banned) {
+				t.Errorf("%s imports %s", p.ImportPath, banned)
+			}
+		}
+		for _, banned := range []string{"net/http", "crypto/tls", "os/exec", "database/sql"} {
+			if slices.Contains(p.Deps, banned) {
+				t.Errorf("%s links %s", p.ImportPath, banned)
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no package otm/core")
 	}
 }
 
@@ -195,7 +221,7 @@ func TestSmallCommands(t *testing.T) {
 // namesOfDatabases are the files that may name a database, to give the name to
 // internal/sqlite. A package that opens a database itself can make others lose
 // commits.
-var namesOfDatabases = []string{"core/store/dialect.go", "core/store/store.go", "internal/board/dir.go"}
+var namesOfDatabases = []string{"core/store/dialect.go", "core/store/store.go", "internal/board/dir.go", "internal/config/dir.go"}
 
 func TestDatabasesAreOpenedInOnePlace(t *testing.T) {
 	name := regexp.MustCompile(`\.db"|-wal"|-shm"`)

@@ -171,10 +171,14 @@ func (t change) moved(m *TaskMoved) {
 	if t.Status == pipeline.Blocked && m.To == pipeline.InProgress {
 		t.ResumedAt, t.ResumedBy = at.UTC(), t.e.By.Kind
 	}
+	if t.Status != t.Shown.Status && !slices.Contains(t.Passed, t.Status) {
+		t.Passed = append(t.Passed, t.Status)
+	}
 	t.Previous, t.Status, t.StatusAt, t.StatusBy = t.Status, m.To, t.e.At, t.e.By
 	if m.Seen {
 		t.Shown.Status = m.To
 	}
+	t.shownStatus()
 	switch m.To {
 	case pipeline.New:
 		t.Dispatch, t.CompletedAt = nil, time.Time{}
@@ -280,6 +284,7 @@ func (t change) written(w *BoardWritten) {
 		t.RowID = w.Row
 	}
 	t.Shown = w.Shown
+	t.shownStatus()
 	for _, s := range w.Steps {
 		if own := t.step(s.Step); own != nil {
 			own.RowID, own.Shown = s.Row, s.Shown
@@ -287,6 +292,13 @@ func (t change) written(w *BoardWritten) {
 	}
 	if d := t.Dispatch; d != nil && d.FlippedAt.IsZero() && t.Shown.Status == t.Status && !w.Shown.AssignedAt.Before(d.At) {
 		d.FlippedAt = t.e.At
+	}
+}
+
+// shownStatus forgets the passed statuses once the board shows the one of the task.
+func (t change) shownStatus() {
+	if t.Shown.Status == t.Status {
+		t.Passed = nil
 	}
 }
 

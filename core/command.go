@@ -24,6 +24,15 @@ type Command struct {
 	Do    Action
 }
 
+// DropCommand is the id of the command of a drop. Ids of foreign drops may be as simple as
+// "1", and stand in drops of several tasks.
+func DropCommand(drop string, task pipeline.TaskID) string {
+	if pipeline.DropIDInName(drop+".json") == "" {
+		return fmt.Sprintf("%s of %v", drop, task)
+	}
+	return drop
+}
+
 // Action is what a command asks for. The types of this package that have a decide
 // method are the commands that there are.
 type Action interface {

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -405,5 +406,32 @@ func TestEffects(t *testing.T) {
 				t.Errorf("settled: %v", settled)
 			}
 		})
+	}
+}
+
+// Statuses that a task passed are known until the board shows the present one.
+func TestPassedStatuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.requested()
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.must(Command{Task: 1, By: devdas, Do: Take{TakenByNext}})
+	if got := w.task().Passed; !slices.Equal(got, []pipeline.Status{pipeline.Assigned}) {
+		t.Errorf("passed %v", got)
+	}
+	w.show()
+	if got := w.task().Passed; got != nil {
+		t.Errorf("passed %v, and the board shows it", got)
+	}
+}
+
+// A person who blocks a task that nobody has, and gives it to somebody, means both.
+func TestBlockedAndGivenAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.requested()
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.Blocked), Agent: ptr("archibald")}})
+	if got := w.task(); got.Status != pipeline.Blocked || got.Agent != "archibald" {
+		t.Errorf("it is %s, of %s", got.Status, got.Agent)
 	}
 }

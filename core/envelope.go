@@ -22,6 +22,7 @@ type Envelope struct {
 	Key           string          `json:"idempotency_key,omitempty"`
 	Code          string          `json:"code,omitempty"`
 	Actor         Actor           `json:"actor"`
+	Tags          Tags            `json:"tags"`
 	Payload       json.RawMessage `json:"payload"`
 }
 
@@ -29,6 +30,11 @@ type Envelope struct {
 type Scope struct {
 	Tenant  string `json:"tenant_id"`
 	Project string `json:"project_id"`
+}
+
+// Tags say how an event is to be treated.
+type Tags struct {
+	Sensitivity string `json:"sensitivity"` // always "internal": nothing else is decided yet
 }
 
 // Producer is the program that shows the event.
@@ -47,8 +53,8 @@ type Subject struct {
 func (e *Event) Envelope(tenant string, by Producer) (Envelope, error) {
 	payload, err := json.Marshal(e.Data)
 	env := Envelope{
-		Schema: "otm.event.v1", Sequence: e.Seq, EventID: e.ID, EventType: e.Type(), EventVersion: 1, Timestamp: e.At.UTC(),
-		Scope: Scope{tenant, "default"}, Producer: by, Key: e.Cause, Code: e.Code(), Actor: e.By, Payload: payload, Subject: Subject{Agent: e.Agent},
+		Schema: "otm.event.v1", Sequence: e.Seq, EventID: e.ID, EventType: e.Type(), EventVersion: EventVersion, Timestamp: e.At.UTC(),
+		Scope: Scope{tenant, "default"}, Producer: by, Key: e.Cause, Code: e.Code(), Actor: e.By, Tags: Tags{"internal"}, Payload: payload, Subject: Subject{Agent: e.Agent},
 	}
 	if e.Task != 0 {
 		env.Subject.Task, env.CorrelationID = e.Task.String(), e.Task.String()

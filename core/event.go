@@ -287,11 +287,15 @@ func kindOf[T Data](code string) kind {
 // kinds are all types of events.
 var kinds = []kind{
 	kindOf[TaskRequested](""), kindOf[RowFound](""), kindOf[DuplicateSkipped](""), kindOf[TaskMoved](""), kindOf[StepDone]("IE-02"),
-	kindOf[Noted]("IE-02"), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-07"), kindOf[StepAdded]("IE-01"),
+	kindOf[Noted]("IE-02"), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-04"), kindOf[StepAdded]("IE-01"),
 	kindOf[StepGone]("IE-01"), kindOf[RowGone]("IE-01"), kindOf[RowBack]("IE-01"), kindOf[BoardWritten]("OE-06"), kindOf[ReconciliationDrift]("ERR-05"),
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
 	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),
 }
+
+// EventVersion is the version of the forms in which events are kept. A form that a
+// reader of this version would misread raises it.
+const EventVersion = 1
 
 // Types lists the names of all types of events.
 func Types() []string {

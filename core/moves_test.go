@@ -85,6 +85,41 @@ func TestTableOfMovesIsDocumented(t *testing.T) {
 	}
 }
 
+// The diagram of the document draws no move that the table does not have, and each
+// status.
+func TestDiagramOfMoves(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(stateMachine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "```mermaid\n")
+	diagram, _, _ := strings.Cut(rest, "```")
+	drawn := 0
+	for line := range strings.Lines(diagram) {
+		arrow, _, _ := strings.Cut(line, ":")
+		from, to, ok := strings.Cut(arrow, "-->")
+		from, to = strings.TrimSpace(from), strings.TrimSpace(to)
+		if !ok || from == "[*]" {
+			continue
+		}
+		drawn++
+		if !slices.ContainsFunc(Moves, func(m Move) bool {
+			return !m.Later && string(m.To) == to && slices.Contains(m.From, pipeline.Status(from))
+		}) {
+			t.Errorf("the diagram draws %s to %s, which the table does not have", from, to)
+		}
+	}
+	if drawn < 9 {
+		t.Errorf("the diagram draws %d moves", drawn)
+	}
+	for _, s := range pipeline.Statuses {
+		if !strings.Contains(diagram, string(s)) {
+			t.Errorf("the diagram does not show %s", s)
+		}
+	}
+}
+
 // The table is sound: each move is for one code and pair of statuses, nobody has two
 // codes for one move, and no rule stands in it that a person's override hides.
 func TestTableOfMovesIsSound(t *testing.T) {

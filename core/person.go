@@ -119,7 +119,8 @@ func (e Edits) assign(d *decision) error {
 		return nil
 	}
 	d.emit(EditedByPerson{Field: pipeline.FieldAssignee, From: t.Agent, To: *e.Agent, Seen: e.Seen})
-	if d.task.Status.Active() {
+	blocked := e.Status != nil && *e.Status == pipeline.Blocked && d.task.Dispatch == nil // by the same edit, and nobody has it
+	if d.task.Status.Active() && !blocked {
 		code, _ := Permitted(d.task.Status, pipeline.New, OTM)
 		d.emit(TaskMoved{From: d.task.Status, To: pipeline.New, Move: code})
 	}

@@ -20,14 +20,15 @@ type Report struct {
 // decide applies a report whole, or not at all.
 func (r Report) decide(d *decision) error {
 	t := d.task
-	if t == nil || t.Status == pipeline.New && d.By.Kind != Worker {
-		return ErrNotYet
-	}
 	switch {
+	case t == nil:
+		return ErrNotYet
 	case !t.ArchivedAt.IsZero():
 		return d.refuse(RuleArchived, Conflict)
 	case !t.GoneAt.IsZero():
 		return d.refuse(RuleRowGone, Conflict)
+	case t.Status == pipeline.New && d.By.Kind != Worker:
+		return ErrNotYet
 	}
 	ticked, err := d.match(r.Steps)
 	if err != nil {

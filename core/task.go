@@ -30,9 +30,12 @@ type Task struct {
 	Previous pipeline.Status `json:"previousStatus,omitempty"`
 	StatusAt time.Time       `json:"statusAt"`
 	StatusBy Actor           `json:"statusBy"`
-	Reason   string          `json:"reason,omitempty"`
-	Answered bool            `json:"answered,omitempty"` // a person wrote Reason, not the agent
-	Result   string          `json:"result,omitempty"`
+	// Passed are statuses that the task had since the board last showed its status. OTM
+	// may have written them, and not known.
+	Passed   []pipeline.Status `json:"passed,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Answered bool              `json:"answered,omitempty"` // a person wrote Reason, not the agent
+	Result   string            `json:"result,omitempty"`
 
 	CompletedAt time.Time `json:"completedAt,omitzero"`
 	ValidatedAt time.Time `json:"validatedAt,omitzero"`
@@ -154,6 +157,7 @@ type Heard struct {
 func (t *Task) Clone() *Task {
 	c := *t
 	c.Steps, c.Wakes, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), maps.Clone(t.Heard)
+	c.Passed = slices.Clone(t.Passed)
 	c.Shown = t.Shown.clone()
 	if t.Dispatch != nil {
 		d := *t.Dispatch

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -26,8 +27,14 @@ func TestC3ConfigurationForgives(t *testing.T) {
 	}
 	agent := pipeline.Agent{Name: "a", Trigger: pipeline.TriggerExec, Workspace: "/w", Command: []string{"agent-of-c3"}}
 	t.Setenv("PATH", bin)
-	a := AgentState{Agent: "a", LastRun: &EndedRun{Ended: ended}}
-	a.configured(&agent, true, now)
+	is := &core.State{Agents: map[string]*core.AgentState{"a": {Agent: "a", LastRun: &core.EndedRun{Ended: ended}}}}
+	judge := func(over bool) {
+		t.Helper()
+		if _, err := core.Decide(is, core.Command{At: now, By: by(), Agent: "a", Do: core.JudgeRun{Over: over, Start: startOf(&agent)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	judge(true)
 	for _, c := range []struct {
 		name     string
 		change   func()
@@ -44,10 +51,11 @@ func TestC3ConfigurationForgives(t *testing.T) {
 		{"it is the same", func() {}, false, false},
 		{"the table of otm.toml is another", func() { agent.Command = append(agent.Command, "--login") }, false, true},
 	} {
-		a.Failures = 3
+		is.Agents["a"].Failures = 3
 		c.change()
-		if changed := a.configured(&agent, !c.runs, now); changed != c.forgives || (a.Failures == 0) != c.forgives {
-			t.Errorf("%s: changed %v, failures %d, want forgiven: %v", c.name, changed, a.Failures, c.forgives)
+		judge(!c.runs)
+		if n := is.Agents["a"].Failures; (n == 0) != c.forgives {
+			t.Errorf("%s: failures %d, want forgiven: %v", c.name, n, c.forgives)
 		}
 	}
 }

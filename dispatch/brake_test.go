@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -100,7 +102,7 @@ func TestProgressStartsAtOnce(t *testing.T) {
 		w.clock.Advance(10 * time.Millisecond)
 	}
 	want(t, "nothing is left", w.pass().Woken, 0)
-	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "health", words(health.State, health.Failures, err), "ok 0 <nil>")
 }
 
@@ -122,7 +124,7 @@ func TestNoWorkNoProblem(t *testing.T) {
 			w.ended()
 			health := func() Health {
 				t.Helper()
-				h, err := AgentHealth(w.dir, w.agent("alpha"))
+				h, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -179,9 +181,7 @@ func TestResumeStarts(t *testing.T) {
 	want(t, "at work", w.pass().Woken, 0)
 	resume := func() {
 		t.Helper()
-		if _, err := Resume(t.Context(), w.dir, "alpha", w.clock.Now()); err != nil {
-			t.Fatal(err)
-		}
+		w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.ResumeAgent{}})
 	}
 	resume()
 	w.waker.set(func(Request) error { return ErrLater })
@@ -190,7 +190,7 @@ func TestResumeStarts(t *testing.T) {
 	w.clock.Advance(retryWake)
 	want(t, "resumed", w.pass().Woken, 1)
 	want(t, "once", w.pass().Woken, 0)
-	state, err := LoadAgentState(w.dir, "alpha")
+	state, err := w.store.Agent(context.Background(), "alpha")
 	want(t, "state", words(state.Resumed.IsZero(), err), "true <nil>")
 	w.report(1, pipeline.AgentDone)
 	resume()

@@ -1,14 +1,12 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/pipeline"
@@ -17,21 +15,25 @@ import (
 // Who is the dispatcher's name in histories.
 const Who = "otm-dispatcher"
 
-// Dispatcher makes passes over the board. It is for one goroutine, which holds the
-// dispatcher's work lock.
+// Dispatcher hands tasks to their agents, pass by pass. It is for one goroutine, which
+// holds the dispatcher's work lock.
 type Dispatcher struct {
 	Dir        string // the data directory
 	MessageDir string // the data directory that messages name; "": agents find it themselves
-	Board      pipeline.Board
-	Records    pipeline.Records
+	Store      core.Store
+	Outbox     core.Outbox
+	Entries    *Entries // the sink that the outbox delivers entries to
 	Agents     pipeline.Agents
 	Wakers     map[pipeline.Trigger]Waker
 	Times      pipeline.Times
-	// NewID takes an id from the counter, durably, for a row that a person typed.
-	NewID func(context.Context) (pipeline.TaskID, error)
-	// Drops returns what the creates of tasks asked for, to rebuild lost records;
-	// nil: not known.
-	Drops func() (map[pipeline.TaskID]pipeline.Dropped, error)
+	// Look brings what people did on the board into the store. What it sees of the
+	// board may be at most maxAge old; negative: of any age. It adds what is to be told
+	// to the report. The error is one of our own files. nil: there is no board.
+	Look func(ctx context.Context, maxAge time.Duration, r *heartbeat.Report) error
+	// Deliver delivers the effects of tasks, or all that are due if none is given. It
+	// returns the tasks that have undelivered effects, each with why. It is
+	// outbox.Runner.Run.
+	Deliver func(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error)
 	// Unread returns the tasks with reports in the inbox, each with when the oldest
 	// was dropped; nil: there is no inbox.
 	Unread func() (map[pipeline.TaskID]time.Time, error)
@@ -45,18 +47,11 @@ type Dispatcher struct {
 	Now      func() time.Time
 	Progress func() // called while a pass makes progress; nil: not called
 
-	fileWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
-
-	saidAt  map[string]time.Time       // when each problem last occurred, to log it once
-	waking  map[string]*pendingWake    // by agent
-	unwoken map[string]explain.Finding // by agent: why the last wake failed
-	wakers  sync.WaitGroup
-	holders holders
-	owners  owners
-	files   *workspaces
-	over    map[pipeline.TaskID]bool // tasks whose row is known to be gone
-	walkAt  time.Time                // the last walk for which expectRows ran
-	cleaned map[string]bool          // workspaces without leftovers of a crash
+	loggedAt map[string]time.Time       // when each problem last occurred, to log it once
+	waking   map[string]*pendingWake    // by agent
+	unwoken  map[string]explain.Finding // by agent: why the last wake failed
+	wakers   sync.WaitGroup
+	cleaned  map[string]bool // workspaces without leftovers of a crash
 }
 
 // What a pass counts, in the order of its report.
@@ -69,107 +64,48 @@ func newReport() *heartbeat.Report {
 	return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Dispatched", Noun: "task"}, {Verb: "Woke", Noun: "agent"}}}
 }
 
-// task is a row of the board with its record, during one pass.
-type task struct {
-	id      pipeline.TaskID
-	rec     *pipeline.Record
-	agent   *pipeline.Agent
-	by      string // the person who changed its row last; "": only OTM did, or the board does not say
-	begun   bool   // its dispatch began in this pass
-	rebuilt bool   // its record was lost: only the dispatch file shows whether it was taken
-}
-
 // Pass looks at every task once. Rows may be at most maxAge old; negative: of any
-// age. The error is one of our own files.
+// age. The error is one of the store or of our own files.
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat.Report, error) {
-	if d.saidAt == nil {
-		d.saidAt, d.waking, d.cleaned, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]bool{}, map[string]explain.Finding{}
-		d.over = map[pipeline.TaskID]bool{}
-		if d.files == nil {
-			d.files = &workspaces{dir: d.Dir}
-		}
+	if d.loggedAt == nil {
+		d.loggedAt, d.waking, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]explain.Finding{}
+		d.cleaned = map[string]bool{}
 	}
-	d.fileWait = cmp.Or(d.fileWait, passWait)
-	d.forget()
+	d.forgetLogged()
 	rn := newRun(d)
 	rn.resolveAll()
-	if err := rn.onBoard(ctx, maxAge); err != nil {
+	if err := rn.look(ctx, maxAge); err != nil {
 		return rn.report, err
 	}
-	// Files and wakes need no board: agents are woken for flipped tasks while it is
-	// in trouble.
+	ho := handout{rn}
+	if err := ho.handOut(ctx); err != nil {
+		return rn.report, err
+	}
+	// Files and wakes need no board: agents are woken while it is in trouble for the
+	// tasks that it already shows as assigned.
 	kp := keeper{rn}
 	if err := kp.tend(ctx); err != nil {
 		return rn.report, err
 	}
 	kp.reportSilent()
-	wg := waking{rn}
+	wg := waking{run: rn}
 	return rn.report, wg.wake(ctx)
 }
 
-// onBoard does the part of a pass that needs the board: it finds new tasks, writes
-// their entries, and flips them.
-func (rn *run) onBoard(ctx context.Context, maxAge time.Duration) (err error) {
-	b, err := rn.Board.Begin(ctx)
-	if err != nil {
-		rn.report.Trouble = err
+// look brings what people did on the board into the store.
+func (rn *run) look(ctx context.Context, maxAge time.Duration) error {
+	if rn.Look == nil {
 		return nil
 	}
-	defer func() { err = errors.Join(err, b.End()) }()
-	if maxAge >= 0 || b.WalkAt().IsZero() {
-		rn.report.Trouble = b.Refresh(ctx, max(maxAge, 0))
+	err := rn.Look(ctx, maxAge, rn.report)
+	for i := range rn.report.Failed {
+		rn.logFinding(slog.LevelError, "board not as it should be", &rn.report.Failed[i])
 	}
-	fresh, err := rn.find(ctx, b)
-	if err != nil || rn.report.Trouble != nil {
-		return err
+	if err == nil {
+		err = context.Cause(ctx)
 	}
-	ho := handout{rn}
-	for chunk := range slices.Chunk(fresh, maxChunk) {
-		if b.Over() {
-			rn.report.RunBy(rn.Now()) // other components wait for the board
-			return nil
-		}
-		if err := ho.handOut(ctx, b, chunk); err != nil || rn.report.Trouble != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
-// find returns the tasks to dispatch, most urgent first. Before that it adopts rows
-// that people typed, and notes rows that they deleted.
-func (rn *run) find(ctx context.Context, b pipeline.Batch) (fresh []*task, err error) {
-	rd := &reader{run: rn}
-	fresh, stale, err := rd.scan(ctx, b)
-	if err != nil || rn.report.Trouble != nil {
-		return nil, err
-	}
-	if stale {
-		if rn.report.Trouble = b.Refresh(ctx, 0); rn.report.Trouble != nil {
-			return nil, nil
-		}
-		if fresh, _, err = rd.scan(ctx, b); err != nil {
-			return nil, err
-		}
-	}
-	ad := &adopter{reader: rd}
-	given, err := ad.giveBack(ctx, b)
-	if err != nil || rn.report.Trouble != nil {
-		return nil, err
-	}
-	adopted, err := ad.adopt(ctx, b)
-	if err != nil || rn.report.Trouble != nil {
-		return nil, err
-	}
-	if given+adopted > 0 {
-		if fresh, _, err = rd.scan(ctx, b); err != nil {
-			return nil, err
-		}
-	}
-	dp := departures{rd}
-	return fresh, dp.seeGone(ctx, b)
-}
-
-// maxChunk is how many tasks a pass dispatches before it checks whether its time on
-// the board is over. Each costs a few writes to disk.
-const maxChunk = 50
+// by is the actor of the dispatcher's own commands.
+func by() core.Actor { return core.Component(Who) }

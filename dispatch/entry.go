@@ -126,12 +126,6 @@ func (e *Entry) changed() bool {
 // not stale.
 func (e *Entry) stale(attempt int) bool { return e.Attempt != 0 && e.Attempt < attempt }
 
-// byUrgency orders entries: highest priority first, then oldest.
-func byUrgency(a, b *Entry) int {
-	return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()),
-		a.DispatchedAt.Compare(b.DispatchedAt), cmp.Compare(a.TaskID, b.TaskID))
-}
-
 // item is one element of the array: an entry of ours, or something foreign.
 type item struct {
 	entry *Entry // nil: foreign

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"otm/core"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -61,10 +62,10 @@ func (x *Exec) Running(agent string) bool {
 	return held
 }
 
-// Ended implements Waker. The free lock shows that the process has ended; the
-// helper writes into the record how.
-func (x *Exec) Ended(_ context.Context, key string) (RunEnd, bool, error) {
-	end := RunEnd{Key: key}
+// Ended implements Waker. The free lock shows that the process has ended; the helper
+// notes in the store how.
+func (x *Exec) Ended(_ context.Context, key string) (core.EndRun, bool, error) {
+	end := core.EndRun{Key: key, Process: true}
 	if logs, err := filepath.Glob(filepath.Join(x.LogDir, "exec", "*", "*-"+key+".log")); err == nil && len(logs) > 0 {
 		end.Log = logs[len(logs)-1]
 	}
@@ -181,10 +182,10 @@ func (x *Exec) environ(r Request) []string {
 }
 
 // RunHelper is the helper: it reads a spec from stdin, takes the agent's lock,
-// starts the command, answers on stdout, and waits for the command's end. open
-// returns the records of a data directory. ended is called after the end is noted.
+// starts the command, answers on stdout, and waits for the command's end. It opens the
+// store only then. ended is called after the end is noted.
 // RunHelper returns the exit code of the helper.
-func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open func(dir string) pipeline.Records, ended func(dir string)) int {
+func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open Opener, ended func(dir string)) int {
 	runtime.LockOSThread() // the child dies with the thread that starts it (childAttr)
 	// The dispatcher may be gone before we answer. That must not end us and the
 	// command. We catch SIGPIPE, as the command would inherit an ignored signal.
@@ -196,13 +197,7 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 	}
 	ctx := context.Background()
 	stop := endSignals()
-	l, err := lock.Acquire(ctx, execLock(s.Dir, s.Agent), helperWait)
-	var group *lock.Lock
-	if err == nil {
-		if group, err = lock.Acquire(ctx, groupLock(s.Dir, s.Agent), helperWait); err != nil {
-			l.Release()
-		}
-	}
+	l, group, err := s.acquire(ctx)
 	if err != nil {
 		answer := helperBusy
 		if held := (*lock.HeldError)(nil); !errors.As(err, &held) {
@@ -221,11 +216,13 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 	defer log.Close()
 	fmt.Fprintln(stdout, helperStarted)
 	err, stopped := waitFor(cmd, stop)
-	how := howEnded(cmd, err)
+	how, code, bySignal := howEnded(cmd, err)
 	log.End(fmt.Sprintf("[%s] ended: %s", now().UTC().Format(time.RFC3339), how))
-	noteEnd(ctx, open(s.Dir), &s, log.file.Name(), how, exitCode(cmd), now())
+	noteEnd(ctx, open, &s, core.EndRun{
+		Key: s.Key, Process: true, Ended: now(), Detail: how, ExitCode: code, Log: log.file.Name(),
+	})
 	allEnded := true
-	if stopped || bySignal(cmd) {
+	if stopped || bySignal {
 		group.Leave()
 		allEnded = endGroup(groupLock(s.Dir, s.Agent))
 	} else {
@@ -237,6 +234,18 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open fun
 		signalGroup(syscall.SIGKILL) // all is noted: we end with them
 	}
 	return 0
+}
+
+// acquire takes the locks of the agent's process and of its group.
+func (s *spec) acquire(ctx context.Context) (process, group *lock.Lock, err error) {
+	if process, err = lock.Acquire(ctx, execLock(s.Dir, s.Agent), helperWait); err != nil {
+		return nil, nil, err
+	}
+	if group, err = lock.Acquire(ctx, groupLock(s.Dir, s.Agent), helperWait); err != nil {
+		process.Release()
+		return nil, nil, err
+	}
+	return process, group, nil
 }
 
 // helperWait is how long the helper waits for the agent's lock: lock.Holder takes it
@@ -270,58 +279,32 @@ func (s *spec) start(now time.Time, inherit *os.File) (*exec.Cmd, *execLog, erro
 // command left running.
 const leftOpen = 2 * time.Second
 
-// howEnded describes the end of a command, for people.
-func howEnded(cmd *exec.Cmd, err error) string {
-	switch {
-	case cmd.ProcessState == nil:
-		return err.Error()
+// howEnded tells how a command ended: for people, and as its exit code, which is 128+n
+// after signal n, as in shells (nil: not known).
+func howEnded(cmd *exec.Cmd, err error) (how string, code *int, bySignal bool) {
+	if cmd.ProcessState == nil {
+		return err.Error(), nil, false
 	}
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return fmt.Sprintf("killed by signal %d", ws.Signal())
+		n := 128 + int(ws.Signal())
+		return fmt.Sprintf("killed by signal %d", ws.Signal()), &n, true
 	}
-	return fmt.Sprintf("exit status %d", cmd.ProcessState.ExitCode())
-}
-
-// exitCode is the exit code of a command, or 128+n after signal n, as in shells;
-// nil: not known.
-func exitCode(cmd *exec.Cmd) *int {
-	if cmd.ProcessState == nil {
-		return nil
-	}
-	code := cmd.ProcessState.ExitCode()
-	if bySignal(cmd) {
-		code = 128 + int(cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
-	}
-	return &code
-}
-
-// bySignal reports whether a signal ended a command.
-func bySignal(cmd *exec.Cmd) bool {
-	if cmd.ProcessState == nil {
-		return false
-	}
-	ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && ws.Signaled()
+	n := cmd.ProcessState.ExitCode()
+	return fmt.Sprintf("exit status %d", n), &n, false
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// noteEnd writes into the record how the command ended, durably. If the disk refuses,
-// it retries for noteFor: without its exit code, the run would count as a failure. If
-// the helper is killed before, the free lock shows the end.
-func noteEnd(ctx context.Context, records pipeline.Records, s *spec, log, how string, code *int, now time.Time) {
+// Opener opens the store of a data directory.
+type Opener func(ctx context.Context, dir string) (store core.Store, closeStore func() error, err error)
+
+// noteEnd notes how the command ended, durably. If the store refuses, it retries for
+// noteFor: without its exit code, the run would count as a failure. If the helper is
+// killed before, the free lock shows the end.
+func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndRun) {
 	giveUp := time.After(noteFor)
 	for {
-		_, err := records.Change(ctx, s.Task, func(r *pipeline.Record) error {
-			w := wakeNamed(r, s.Key)
-			if w == nil {
-				return pipeline.ErrUnchanged
-			}
-			w.Ended, w.Exit, w.Code, w.Log = &now, how, code, log
-			r.Note(now, Who, "ended", "process of "+s.Agent+": "+how)
-			return nil
-		})
-		if err == nil {
+		if noteEndOnce(ctx, open, s, end) == nil {
 			return
 		}
 		select {
@@ -330,6 +313,15 @@ func noteEnd(ctx context.Context, records pipeline.Records, s *spec, log, how st
 		case <-time.After(noteAgain):
 		}
 	}
+}
+
+func noteEndOnce(ctx context.Context, open Opener, s *spec, end core.EndRun) error {
+	store, closeStore, err := open(ctx, s.Dir)
+	if err != nil {
+		return err
+	}
+	_, err = store.Do(ctx, core.Command{At: end.Ended, By: by(), Task: s.Task, Do: end})
+	return errors.Join(err, closeStore())
 }
 
 // How long, and after which pause, noteEnd retries.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -143,7 +144,7 @@ func TestExecChild(t *testing.T) {
 		}
 	}
 	wake := w.record(id).Wakes[0]
-	want(t, "record", words(wake.Key, wake.Via, wake.Exit, wake.Ended != nil, wake.Accepted != nil), "otm-T-00001-alpha-1 exec exit status 3 true true")
+	want(t, "record", words(wake.Key, wake.Via, wake.Exit, !wake.Ended.IsZero(), !wake.Accepted.IsZero()), "otm-T-00001-alpha-1 exec exit status 3 true true")
 	logs, err := filepath.Glob(filepath.Join(w.dir, "logs", "exec", "alpha", "*-otm-T-00001-alpha-1.log"))
 	if err != nil || len(logs) != 1 {
 		t.Fatalf("logs: %v, %v", logs, err)
@@ -290,7 +291,8 @@ func TestExecGrandchild(t *testing.T) {
 }
 
 // What cannot be started is told of in words that help, and tried again under
-// the same key.
+// the same key. While the command is missing, further passes add no events: the history
+// of a task would grow with each pass.
 func TestExecRefused(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -329,6 +331,9 @@ func TestExecRefused(t *testing.T) {
 				if len(r.Failed) != 1 || !strings.HasPrefix(r.Failed[0], c.want) {
 					t.Errorf("failed: %q, want %q", r.Failed, c.want)
 				}
+			}
+			if refused, err := w.store.Events(w.Context(), core.EventFilter{Task: id, Types: []string{"WakeFailed"}}); err != nil || strings.HasPrefix(c.want, "the command") && len(refused) != 1 {
+				t.Errorf("%d refusals are noted: %v", len(refused), err)
 			}
 			if logs, err := os.ReadDir(filepath.Join(w.dir, "logs", "exec", "alpha")); err == nil && len(logs) > 0 {
 				t.Errorf("logs of nothing: %v", logs)
@@ -381,7 +386,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 	wake := w.record(id).Wakes[0]
 	want(t, "exit", words(wake.Exit, *wake.Code), "killed by signal 9 137")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
-	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "health", words(health.State, health.Failures, *health.LastRun.Code, err), "leftAlone 5 137 <nil>")
 	if _, err := os.Stat(health.LastRun.Log); err != nil {
 		t.Errorf("log: %v", err)
@@ -390,9 +395,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 	w.create("y", "alpha", pipeline.Normal)
 	want(t, "for another task", w.pass().Woken, 0)
 	// A person says so, or mends the configuration: it is started at once.
-	if _, err := Resume(t.Context(), w.dir, "alpha", w.clock.Now()); err != nil {
-		t.Fatal(err)
-	}
+	w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.ResumeAgent{}})
 	want(t, "resumed", w.pass().Woken, 1)
 	w.ended()
 	want(t, "then", w.pass().Woken, 0)
@@ -417,7 +420,7 @@ func TestC3TryLater(t *testing.T) {
 		w.ended()
 	}
 	w.pass()
-	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "health", words(health.State, health.Failures, *health.LastRun.Code, err), "pausing 0 75 <nil>")
 }
 

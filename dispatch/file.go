@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"otm/core"
 	"otm/internal/crash"
 	"otm/internal/durable"
 	"otm/internal/ordered"
@@ -239,7 +240,7 @@ func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
 		}
 	}
 	for _, e := range file.index[id] {
-		if !e.removed && sameAgent(e.Agent, agent) {
+		if !e.removed && core.SameAgent(e.Agent, agent) {
 			return e
 		}
 	}

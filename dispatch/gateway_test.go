@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/dispatch/gateway"
 	"otm/dispatch/gateway/gatewaytest"
 	"otm/pipeline"
@@ -64,7 +65,7 @@ func TestGatewayTrouble(t *testing.T) {
 			id := w.last
 			r := w.pass()
 			want(w, fmt.Sprintf("%v: report", agent[i]), r.Details(), "Dispatched 1 task, woke 1 agent, 0 failures")
-			key := Key(id, "alpha", 1)
+			key := core.WakeKey(id, "alpha", 1)
 			g.Until(w, func() bool { return len(g.RunsOf(key)) > 0 })
 			w.pass()
 			w.restart() // a new process knows it too
@@ -97,7 +98,7 @@ func TestGatewayDown(t *testing.T) {
 		stop()
 		w.d.Wait()
 		rec := w.record(1)
-		want(w, "wakes", words(len(rec.Wakes), rec.Wakes[0].Sent, rec.Wakes[0].Accepted), "1 false <nil>")
+		want(w, "wakes", words(len(rec.Wakes), rec.Wakes[0].Sent, rec.Wakes[0].Accepted.IsZero()), "1 false true")
 		want(w, "told as failures when it was only stopped", w.log.count(slog.LevelError, "not woken"), 0)
 		if err := g.Boot(); err != nil {
 			w.Fatal(err)
@@ -142,24 +143,24 @@ func TestGatewayNothingHappens(t *testing.T) {
 		}
 		w.clock.Advance(3 * time.Minute)
 		want(w, "its run is unknown", w.pass().Woken, 0)
-		if w.record(1).Wakes[0].Unknown == nil {
+		if w.record(1).Wakes[0].Unknown.IsZero() {
 			w.Error("the record does not say so")
 		}
 		w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 		want(w, "the next attempt", w.pass().Woken, 1)
 		want(w, "said", w.log.count(slog.LevelWarn, "woke agent"), 1)
 		for attempt := 2; attempt <= 4; attempt++ {
-			key := Key(1, "alpha", attempt)
+			key := core.WakeKey(1, "alpha", attempt)
 			g.Until(w, func() bool { runs := g.RunsOf(key); return len(runs) == 1 && runs[0].Status != "" })
 			w.clock.Advance(askAfter(&pipeline.DefaultTimes))
 			r := w.pass()
 			want(w, "asked under each key", g.Asked(key), 1)
 			want(w, "told", words(r.Woken, len(r.Failed), len(r.Given)), "0 0 1")
-			w.clock.Advance(probeEvery)
+			w.clock.Advance(core.ProbeEvery)
 			want(w, "the next attempt", w.pass().Woken, 1)
 		}
 		g.Until(w, func() bool { return len(g.RunsOf("otm-T-00001-alpha-5")) == 1 })
-		health, err := AgentHealth(w.dir, w.agent("alpha"))
+		health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 		want(w, "health", words(health.State, health.Failures, err), "leftAlone 4 <nil>")
 		// A person sends it out again.
 		w.clock.Advance(askAfter(&pipeline.DefaultTimes))
@@ -175,7 +176,7 @@ func TestGatewayNothingHappens(t *testing.T) {
 func TestC57FailedRunIsStartedAgain(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		want(w, "woken", w.pass().Woken, 1)
-		if _, err := RecordEnd(w.Context(), w.store, RunEnd{Key: "otm-T-00001-alpha-1", Outcome: pipeline.OutcomeFailed, Detail: "no model"}, w.clock.Now()); err != nil {
+		if _, err := RecordEnd(w.Context(), w.store, core.EndRun{Key: "otm-T-00001-alpha-1", Outcome: core.OutcomeFailed, Detail: "no model"}, w.clock.Now()); err != nil {
 			w.Fatal(err)
 		}
 		r := w.pass()
@@ -206,7 +207,7 @@ func TestGatewayCannotBeAsked(t *testing.T) {
 			w.Fatal(err)
 		}
 		w.pass() // it has forgotten the run
-		want(w, "unknown", w.record(1).Wakes[0].Unknown != nil, true)
+		want(w, "unknown", !w.record(1).Wakes[0].Unknown.IsZero(), true)
 		want(w, "wakes", len(w.record(1).Wakes), 1)
 	})
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func (w *world) hangs(alive string) (pid int, gone <-chan string) {
 	w.create("x", "alpha", pipeline.Normal)
 	want(w.T, "woken", w.pass().Woken, 1)
 	w.line(up)
-	h, err := AgentHealth(w.dir, w.agent("alpha"))
+	h, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	if err != nil || h.PID == 0 || !h.Running || h.Started.IsZero() {
 		w.Fatalf("its process: %+v, %v", h, err)
 	}
@@ -43,7 +44,7 @@ func TestC5HintEndsTheGroup(t *testing.T) {
 			w.ended()
 			wake := w.record(1).Wakes[0]
 			want(t, "the end", words(wake.Exit, *wake.Code, wake.Log != ""), "killed by signal 15 143 true")
-			want(t, "show", detailOf(w.record(1), "ended"), "process of alpha: killed by signal 15")
+			want(t, "events", w.count(1, "RunEnded"), 1)
 			want(t, "then", w.pass().Woken, 0)
 		})
 	}
@@ -59,7 +60,7 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ended()
-	h, err := AgentHealth(w.dir, w.agent("alpha"))
+	h, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "what it left runs", words(h.Running, h.PID == pid, err), "true true <nil>")
 	want(t, "nothing is started beside it", w.pass().Woken, 0)
 	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
@@ -85,14 +86,4 @@ func TestSignalledCommandTakesChildrenAlong(t *testing.T) {
 	want(t, "its child is gone", w.line(gone), "")
 	w.ended()
 	want(t, "the end", w.record(1).Wakes[0].Exit, "killed by signal 9")
-}
-
-// detailOf is the detail of the last event of a kind in a task's history.
-func detailOf(r *pipeline.Record, what string) (detail string) {
-	for _, e := range r.History {
-		if e.What == what {
-			detail = e.Detail
-		}
-	}
-	return detail
 }

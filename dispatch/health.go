@@ -2,9 +2,11 @@ package dispatch
 
 import (
 	"cmp"
+	"context"
 	"strconv"
 	"time"
 
+	"otm/core"
 	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -26,35 +28,35 @@ const (
 type Health struct {
 	Agent     string
 	State     HealthState
-	Since     time.Time // when State began; zero: not known
-	Failures  int       // runs in a row that ended without progress
-	LastRun   *EndedRun // the last run that ended; nil: none is known
-	NextStart time.Time // when it may be started again; zero: at once
-	PID       int       // of the process that holds its lock, and of its group; 0: none runs, or not known
-	Running   bool      // its process runs, or what a killed one left
-	Started   time.Time // when that process was started; zero: none runs, or not known
+	Since     time.Time      // when State began; zero: not known
+	Failures  int            // runs in a row that ended without progress
+	LastRun   *core.EndedRun // the last run that ended; nil: none is known
+	NextStart time.Time      // when it may be started again; zero: at once
+	PID       int            // of the process that holds its lock, and of its group; 0: none runs, or not known
+	Running   bool           // its process runs, or what a killed one left
+	Started   time.Time      // when that process was started; zero: none runs, or not known
 	// Lingers is the task on which the process still works although a person ended it
 	// or put it off; 0: there is none.
 	Lingers pipeline.TaskID
 }
 
 // AgentHealth returns the health of an agent, by its state and by whether its
-// process runs. It changes nothing. The error is one of reading the state.
-func AgentHealth(dir string, a *pipeline.Agent) (Health, error) {
-	state, err := LoadAgentState(dir, a.Name)
+// process runs. It changes nothing. The error is one of the store.
+func AgentHealth(ctx context.Context, store core.Reader, dir string, a *pipeline.Agent) (Health, error) {
+	state, err := store.Agent(ctx, a.Name)
 	if err != nil {
 		return Health{Agent: a.Name}, err
 	}
 	pid, held := agentProcess(dir, a.Name)
-	h := state.health(held, pid)
+	h := healthOf(state, held, pid)
 	if h.Running = held; held {
 		h.Started = startedAt(dir, a.Name)
 	}
 	return h, nil
 }
 
-// health returns the health that the state tells.
-func (a *AgentState) health(running bool, pid int) Health {
+// healthOf returns the health that a state tells.
+func healthOf(a *core.AgentState, running bool, pid int) Health {
 	h := Health{Agent: a.Agent, State: HealthOK, Failures: a.Failures, LastRun: a.LastRun, NextStart: a.NextStart}
 	if running {
 		h.Lingers = a.Lingers
@@ -86,7 +88,7 @@ func (h Health) Finding() *explain.Finding {
 	run := h.LastRun
 	look := "read what it printed: tail " + safe.Quote(run.Log)
 	switch {
-	case run.Via == string(pipeline.TriggerGateway):
+	case run.Via == pipeline.TriggerGateway:
 		look = "read the gateway's log: openclaw logs"
 	case run.Log == "":
 		look = "its log is not known"
@@ -95,12 +97,12 @@ func (h Health) Finding() *explain.Finding {
 	if h.State == HealthLeftAlone {
 		code = explain.AgentLeftAlone
 	}
-	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", run.how(), "next", h.NextStart, "look", look)
+	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", howOf(run), "next", h.NextStart, "look", look)
 }
 
-// how says how the run ended, with the agent's last message, which usually says why
+// howOf says how a run ended, with the agent's last message, which usually says why
 // it took nothing (C60). Quoting shows control characters as \x1b.
-func (r *EndedRun) how() string {
+func howOf(r *core.EndedRun) string {
 	how := cmp.Or(r.Words, "nobody saw how")
 	if r.LastWords != "" {
 		how += ", and it said last: " + strconv.Quote(r.LastWords)

@@ -8,23 +8,21 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/store/storetest"
 	"otm/heartbeat"
-	"otm/internal/board"
-	"otm/internal/board/boardtest"
 	"otm/internal/explain"
 	"otm/pipeline"
-	files "otm/pipeline/task"
-	"otm/slacklist"
 )
 
 // clock is the real one with an offset, so that it never stands still.
@@ -34,19 +32,20 @@ func (c *clock) Now() time.Time { return time.Now().UTC().Add(time.Duration(c.of
 
 func (c *clock) Advance(d time.Duration) { c.offset.Add(int64(d)) }
 
-// world is a data directory, a real board in front of it, and a dispatcher.
+// world is a data directory with a real store, a board that the tests play, and a
+// dispatcher.
 type world struct {
 	*testing.T
 	dir    string
 	clock  *clock
-	board  *boardtest.Board
-	client *slacklist.Client
-	store  *files.Store
+	store  engine
+	board  *board
 	agents pipeline.Agents
 	waker  *recorder
 	log    *logBuffer
 	d      *Dispatcher
 	last   pipeline.TaskID
+	drops  int
 }
 
 // newWorld makes a world with agents of the given names, each with a workspace
@@ -54,7 +53,15 @@ type world struct {
 // front is a person's.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	w := &world{T: t, dir: t.TempDir(), clock: &clock{}, board: boardtest.Start(t), waker: &recorder{}, log: &logBuffer{}}
+	dir := t.TempDir()
+	return newWorldOn(t, dir, storetest.OpenIn(t, dir), names...)
+}
+
+// newWorldOn is newWorld on a store, for a data directory.
+func newWorldOn(t *testing.T, dir string, s engine, names ...string) *world {
+	t.Helper()
+	w := &world{T: t, dir: dir, clock: &clock{}, store: s, waker: &recorder{}, log: &logBuffer{}}
+	w.board = &board{store: w.store, now: w.clock.Now}
 	for _, name := range names {
 		a := pipeline.Agent{Name: name, Label: name, GatewayAgent: name, Trigger: pipeline.TriggerGateway}
 		if person, ok := strings.CutPrefix(name, "+"); ok {
@@ -71,29 +78,24 @@ func newWorld(t *testing.T, names ...string) *world {
 	return w
 }
 
-// restart replaces client and dispatcher by new ones, as a new process does.
+// restart replaces the dispatcher by a new one, as a new process does.
 func (w *world) restart() {
-	w.client = slacklist.New(slacklist.Options{
-		Dir: w.dir, URL: w.board.URL, ListID: w.board.ListID, Token: w.board.Token, OpenAssignees: true, Now: w.clock.Now,
-	})
-	w.store = files.Open(w.dir, nil)
-	w.d = &Dispatcher{
-		Dir: w.dir, Board: w.client, Records: w.store, Agents: w.agents, Times: pipeline.DefaultTimes, Now: w.clock.Now,
-		Wakers: map[pipeline.Trigger]Waker{pipeline.TriggerGateway: w.waker}, NewID: newID(w.store),
-		files: &workspaces{dir: w.dir, wait: 10 * time.Minute}, // nothing hangs, however busy the machine is
-		Log:   slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
+	w.d = newDispatcher(w.dir, w.store, w.board, w.agents, w.clock.Now, slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	w.d.Entries.patience = 10 * time.Minute // nothing hangs, however busy the machine is
+	w.d.Wakers[pipeline.TriggerGateway] = w.waker
 }
 
-// newID takes ids from the counter.
-func newID(store *files.Store) func(context.Context) (pipeline.TaskID, error) {
-	return func(ctx context.Context) (pipeline.TaskID, error) {
-		counter, err := store.Counter(ctx)
-		if err != nil {
-			return 0, err
-		}
-		defer counter.Release()
-		return counter.Take(1)
+// engine is a store with its outbox.
+type engine interface {
+	core.Store
+	core.Outbox
+}
+
+func newDispatcher(dir string, s engine, b *board, agents pipeline.Agents, now func() time.Time, log *slog.Logger) *Dispatcher {
+	entries := &Entries{Dir: dir, Store: s, Agents: agents, Times: pipeline.DefaultTimes, Now: now, Log: log}
+	return &Dispatcher{
+		Dir: dir, Store: s, Outbox: s, Entries: entries, Agents: agents, Times: pipeline.DefaultTimes, Now: now, Log: log,
+		Wakers: map[pipeline.Trigger]Waker{}, Look: b.look, Deliver: newRunner(s, entries, b, now).Run,
 	}
 }
 
@@ -131,7 +133,7 @@ func sentences(found []explain.Finding, now time.Time) (list []string) {
 	return list
 }
 
-// pass makes one pass with a fresh snapshot of the board.
+// pass makes one pass.
 func (w *world) pass() spoken {
 	w.Helper()
 	r, err := w.d.Pass(w.Context(), 0)
@@ -141,176 +143,131 @@ func (w *world) pass() spoken {
 	return speak(r, w.clock.Now())
 }
 
-// onBoard does something in a batch.
-func (w *world) onBoard(f func(b pipeline.Batch) error) {
+// do carries out a command, which nothing may refuse.
+func (w *world) do(c core.Command) core.Outcome {
 	w.Helper()
-	b, err := w.client.Begin(w.Context())
+	if c.At.IsZero() {
+		c.At = w.clock.Now()
+	}
+	outcomes, err := w.store.Do(context.Background(), c)
+	if err == nil {
+		err = outcomes[0].Err
+	}
 	if err != nil {
-		w.Fatal(err)
+		w.Fatalf("%+v: %v", c, err)
 	}
-	if err := errors.Join(f(b), b.End()); err != nil {
-		w.Fatal(err)
-	}
+	return outcomes[0]
 }
 
-// create puts a task on the board and writes its record, as the injector does.
-func (w *world) create(title, agent string, priority pipeline.Priority, steps ...string) pipeline.TaskID {
-	w.Helper()
-	return w.createAs(w.last+1, title, agent, priority, steps...)
-}
-
-func (w *world) createAs(id pipeline.TaskID, title, agent string, priority pipeline.Priority, steps ...string) pipeline.TaskID {
+// request makes a task that does not stand on the board yet.
+func (w *world) request(title, agent string, priority pipeline.Priority, steps ...string) pipeline.TaskID {
 	w.Helper()
 	if len(steps) == 0 {
 		steps = []string{pipeline.DefaultStep}
 	}
-	rec := pipeline.Record{
-		TaskID: id, DropID: fmt.Sprintf("drop-%d", id), Title: title, Agent: agent, Priority: priority,
-		Type: pipeline.Action, Status: pipeline.New, CreatedAt: w.clock.Now(),
+	w.last++
+	w.do(core.Command{ID: fmt.Sprint("create-", w.last), By: core.Actor{Kind: core.Creator}, Task: w.last, Do: core.Request{
+		Task: pipeline.Task{ID: w.last, Title: title, Agent: agent, Priority: priority, Type: pipeline.Action, Steps: steps},
+		Drop: "a.json", CreatedAt: w.clock.Now(),
+	}})
+	return w.last
+}
+
+// create makes a task that stands on the board, as injector and board sink do.
+func (w *world) create(title, agent string, priority pipeline.Priority, steps ...string) pipeline.TaskID {
+	w.Helper()
+	id := w.request(title, agent, priority, steps...)
+	w.board.write(w.Context(), w.record(id))
+	if _, err := w.d.Deliver(w.Context(), id); err != nil {
+		w.Fatal(err)
 	}
-	w.onBoard(func(b pipeline.Batch) (err error) {
-		rec.RowID, err = b.Create(w.Context(), "",
-			pipeline.Cell{Field: pipeline.FieldTitle, Text: title}, pipeline.Cell{Field: pipeline.FieldTaskID, Text: id.String()},
-			pipeline.Cell{Field: pipeline.FieldType, Text: "action"}, pipeline.Cell{Field: pipeline.FieldAssignee, Text: agent},
-			pipeline.Cell{Field: pipeline.FieldPriority, Text: string(priority)}, pipeline.Cell{Field: pipeline.FieldStatus, Text: "new"},
-			pipeline.Cell{Field: pipeline.FieldRemaining, Number: float64(len(steps))})
-		for _, step := range steps {
-			if err != nil {
-				return err
-			}
-			s := pipeline.StepRecord{Title: step}
-			s.RowID, err = b.Create(w.Context(), rec.RowID,
-				pipeline.Cell{Field: pipeline.FieldTitle, Text: step}, pipeline.Cell{Field: pipeline.FieldStatus, Text: "new"})
-			rec.Steps = append(rec.Steps, s)
-		}
-		return err
-	})
-	w.change(id, func(r *pipeline.Record) { *r = rec })
-	w.last = max(w.last, id)
+	w.board.writes.Store(0)
 	return id
 }
 
-func (w *world) change(id pipeline.TaskID, f func(*pipeline.Record)) {
+// record is a task as the store has it.
+func (w *world) record(id pipeline.TaskID) *core.Task {
 	w.Helper()
-	if _, err := w.store.Change(w.Context(), id, func(r *pipeline.Record) error {
-		f(r)
-		return nil
-	}); err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) record(id pipeline.TaskID) *pipeline.Record {
-	w.Helper()
-	r, err := w.store.Load(id)
+	t, err := w.store.Task(context.Background(), id)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return r
+	return t
 }
 
-// report applies an agent's update to the board and the record, as the
-// injector does. Steps are numbers, from 1.
+// count counts the events of a type of a task.
+func (w *world) count(id pipeline.TaskID, typ string) int {
+	w.Helper()
+	events, err := w.store.Events(w.Context(), core.EventFilter{Task: id, Types: []string{typ}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return len(events)
+}
+
+// report is an agent's report that was applied. Steps are numbers, from 1.
 func (w *world) report(id pipeline.TaskID, status pipeline.Status, steps ...int) {
 	w.Helper()
-	rec := w.record(id)
-	changes := []pipeline.Change{{Row: rec.RowID, Cells: []pipeline.Cell{{Field: pipeline.FieldStatus, Text: string(status)}}}}
-	for _, n := range steps {
-		changes = append(changes, pipeline.Change{Row: rec.Steps[n-1].RowID, Cells: []pipeline.Cell{
-			{Field: pipeline.FieldStatus, Text: "done"}, {Field: pipeline.FieldChecked, Checked: true}}})
-	}
-	w.onBoard(func(b pipeline.Batch) error { return b.Update(w.Context(), changes...) })
-	now := w.clock.Now()
-	w.change(id, func(r *pipeline.Record) { applied(r, now, status, steps...) })
+	w.do(w.reported(id, status, steps...))
 }
 
-// applied notes an update in a record as the injector does.
-func applied(r *pipeline.Record, now time.Time, status pipeline.Status, steps ...int) {
-	who := pipeline.WhoAgent(r.Agent)
-	r.Hear(r.Agent, now, func(h *pipeline.Heard) {
-		if len(steps) > 0 {
-			h.Progress = now
-		}
-		if status != r.Status && status != pipeline.InProgress {
-			h.Ended = now
-		}
-		if d := r.Dispatch; d != nil && d.TakenAt == nil {
-			h.Took = now
-		}
-	})
-	for _, n := range steps {
-		r.Steps[n-1].Done = true
-		r.Note(now, who, "step done", r.Steps[n-1].Title)
-	}
-	if status != r.Status {
-		r.Note(now, who, pipeline.EventStatus, fmt.Sprintf("%s to %s", r.Status, status))
-		r.Status = status
-	}
-	if d := r.Dispatch; d != nil && d.TakenAt == nil {
-		d.TakenAt, d.TakenBy = &now, "update"
-	}
-}
-
-// edit is a person's edit of a task's row.
-func (w *world) edit(id pipeline.TaskID, cells ...boardtest.Cell) {
+func (w *world) reported(id pipeline.TaskID, status pipeline.Status, steps ...int) core.Command {
 	w.Helper()
-	if err := w.board.Server.EditRow("", w.board.ListID, w.record(id).RowID, cells...); err != nil {
-		w.Fatal(err)
-	}
-	if err := slacklist.TouchEdited(w.dir); err != nil {
-		w.Fatal(err)
-	}
+	w.drops++
+	return reportOf(w.record(id), w.clock.Now(), w.drops, status, steps...)
 }
 
-func (w *world) status(s pipeline.Status) boardtest.Cell {
-	return boardtest.SelectCell(w.board.Column(w, "Status", "select"), string(s))
+func reportOf(t *core.Task, now time.Time, drop int, status pipeline.Status, steps ...int) core.Command {
+	r := core.Report{Drop: fmt.Sprint("report-", drop), Dropped: now, Status: status}
+	for _, n := range steps {
+		r.Steps = append(r.Steps, strconv.Itoa(n))
+	}
+	if status == pipeline.Blocked {
+		r.Reason = "no key"
+	}
+	return core.Command{ID: r.Drop, At: now, By: core.ByAgent(t.Dispatch.Agent), Task: t.ID, Do: r}
 }
 
-// assignee is the cell that assigns a task; "": to nobody.
-func (w *world) assignee(name string) boardtest.Cell {
-	column := w.board.Column(w, "Assignee", "select")
-	if name == "" {
-		return boardtest.SelectCell(column)
-	}
-	if err := w.board.Server.AddOption("", w.board.ListID, column, name, name); err != nil {
-		var refused *board.Error
-		if !errors.As(err, &refused) { // it may be one already
-			w.Fatal(err)
-		}
-	}
-	return boardtest.SelectCell(column, name)
-}
-
-// boardStatus is the status of a task's row on the board itself.
-func (w *world) boardStatus(id pipeline.TaskID) (s pipeline.Status) {
+// edit is a person's edit of a task's row, as the differ finds it.
+func (w *world) edit(id pipeline.TaskID, edits ...func(*core.Edits)) {
 	w.Helper()
-	w.onBoard(func(b pipeline.Batch) error {
-		if err := b.Refresh(w.Context(), 0); err != nil {
-			return err
-		}
-		if row := b.TaskRow(id); row != nil {
-			s = row.CurrentStatus()
-		}
-		return nil
-	})
-	return s
+	e := core.Edits{Seen: true}
+	for _, f := range edits {
+		f(&e)
+	}
+	w.do(core.Command{By: core.ByPerson("robin"), Task: id, Do: e})
 }
 
-// desk is where the agents of the world take their tasks, with nothing in the
-// inbox.
+func (w *world) status(s pipeline.Status) func(*core.Edits) {
+	return func(e *core.Edits) { e.Status = &s }
+}
+
+// assignee assigns a task; "": to nobody.
+func (w *world) assignee(name string) func(*core.Edits) {
+	return func(e *core.Edits) { e.Agent = &name }
+}
+
+// deleteRow deletes the row of a task, as the differ finds it.
+func (w *world) deleteRow(id pipeline.TaskID) {
+	w.Helper()
+	w.do(core.Command{By: core.ByPerson(""), Task: id, Do: core.LoseRow{Row: w.record(id).RowID}})
+}
+
+// boardStatus is the status that the board shows.
+func (w *world) boardStatus(id pipeline.TaskID) pipeline.Status {
+	w.Helper()
+	return w.record(id).Shown.Status
+}
+
+// desk is where the agents of the world take their tasks.
 func (w *world) desk() *Desk {
-	return &Desk{
-		Dir: w.dir, Records: w.store, Agents: w.agents, Now: w.clock.Now,
-		Said:  func(pipeline.TaskID) ([]Said, error) { return nil, nil },
-		Known: func(*pipeline.Agent) ([]pipeline.TaskID, error) { return w.store.IDs() },
-		Warn:  func(string) {},
-	}
+	return &Desk{Dir: w.dir, Store: w.store, Agents: w.agents, Now: w.clock.Now, Warn: func(string) {}}
 }
 
 // next takes a task for an agent; 0: none waits.
 func (w *world) next(agent string) pipeline.TaskID {
 	w.Helper()
-	taken, err := w.desk().Next(w.Context(), w.agent(agent), false)
+	taken, err := w.desk().Next(context.Background(), w.agent(agent), false)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -427,8 +384,8 @@ type recorder struct {
 	executed []string // keys, each once
 	asked    []string // keys of Ended
 
-	answer func(Request) error                    // if set, decides; nil accepts
-	ended  func(key string) (RunEnd, bool, error) // if set, what Ended says; else not ended
+	answer func(Request) error                         // if set, decides; nil accepts
+	ended  func(key string) (core.EndRun, bool, error) // if set, what Ended says; else not ended
 	busy   map[string]bool
 }
 
@@ -452,12 +409,12 @@ func (r *recorder) Wake(_ context.Context, req Request) error {
 // errQueued: the wake was queued and its answer was lost.
 var errQueued = fmt.Errorf("%w: it was queued", ErrLost)
 
-func (r *recorder) Ended(_ context.Context, key string) (RunEnd, bool, error) {
+func (r *recorder) Ended(_ context.Context, key string) (core.EndRun, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, key)
 	if r.ended == nil {
-		return RunEnd{}, false, nil
+		return core.EndRun{}, false, nil
 	}
 	return r.ended(key)
 }
@@ -479,65 +436,6 @@ func (r *recorder) set(answer func(Request) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
-}
-
-// memRecords are records in memory, with the semantics of package task.
-type memRecords struct {
-	mu   sync.Mutex
-	recs map[pipeline.TaskID]*pipeline.Record
-	fail func(pipeline.TaskID) error // if set, what Change fails with
-}
-
-func newMemRecords() *memRecords { return &memRecords{recs: map[pipeline.TaskID]*pipeline.Record{}} }
-
-// copyOf copies a record. It shares the times behind pointers, which nobody
-// changes.
-func copyOf(r *pipeline.Record) *pipeline.Record {
-	c := *r
-	c.Steps, c.Wakes, c.History, c.Updates = slices.Clone(r.Steps), slices.Clone(r.Wakes), slices.Clone(r.History), slices.Clone(r.Updates)
-	c.Heard = maps.Clone(r.Heard)
-	if r.Dispatch != nil {
-		d := *r.Dispatch
-		c.Dispatch = &d
-	}
-	return &c
-}
-
-func (m *memRecords) Load(id pipeline.TaskID) (*pipeline.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r, ok := m.recs[id]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	return copyOf(r), nil
-}
-
-func (m *memRecords) IDs() ([]pipeline.TaskID, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.recs)), nil
-}
-
-func (m *memRecords) Change(_ context.Context, id pipeline.TaskID, f func(*pipeline.Record) error) (*pipeline.Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := &pipeline.Record{TaskID: id}
-	if old, ok := m.recs[id]; ok {
-		r = copyOf(old)
-	}
-	if err := f(r); errors.Is(err, pipeline.ErrUnchanged) {
-		return r, nil
-	} else if err != nil {
-		return nil, err
-	}
-	if m.fail != nil {
-		if err := m.fail(id); err != nil {
-			return nil, err
-		}
-	}
-	m.recs[id] = r
-	return copyOf(r), nil
 }
 
 // logBuffer collects a log.

@@ -2,47 +2,83 @@ package dispatch
 
 import (
 	"context"
-	"sync"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
-// judgeRun notes the end of an agent's last run in its state, durably. An end
-// counts once the reports that were in the inbox at that moment are applied: they
-// may show progress.
+// judgeRun judges the end of an agent's last run, and what its process does. An end
+// counts once the reports that were in the inbox at that moment are applied: they may
+// show progress.
 func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
-	var err error
-	if s.state, err = LoadAgentState(wg.Dir, s.agent.Name); err != nil {
+	stored, err := wg.Store.Agent(ctx, s.agent.Name)
+	if err != nil {
 		return err
 	}
+	s.state = stored
 	end, over, err := wg.countedEnd(ctx, s)
 	if err != nil {
 		return err
 	}
-	judged := !s.running && !s.unread // the last run is over, and its end is known
-	before := s.state
-	reconfigured := before.configured(s.agent, judged, wg.Now())
-	hanging, lingers := s.hangsSince(), s.lingersOn()
-	if over || reconfigured || !s.state.Hangs.Equal(hanging) || s.state.Lingers != lingers {
-		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) {
-			a.Hangs, a.Lingers = hanging, lingers
-			if over {
-				*a = a.judged(end, maxFailures(&wg.Times))
-			}
-			a.configured(s.agent, judged, wg.Now())
-		})
+	judge := core.JudgeRun{
+		MaxFailures: maxFailures(&wg.Times), Over: !s.running && !s.unread, Start: startOf(s.agent),
+		Hangs: s.hangsSince(), Lingers: s.lingersOn(), Asked: s.askedFor(), Rests: stored.Rests,
 	}
-	if err == nil && s.state.Fruitless > 0 && s.askedFor() {
-		s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) { a.forgive() })
+	if over {
+		judge.End = &end.RunEnd
 	}
-	if err == nil {
-		err = wg.noteRest(ctx, s)
+	if s.state, _, err = s.judged(stored, judge); err != nil {
+		return err
 	}
-	if err == nil && over && !end.progress && !end.idle {
-		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.run.Key, "exit", end.run.Words, "failures", s.state.Failures, "next", s.state.NextStart)
+	// Whether the agent rests follows from its state after the judgement.
+	_, w := s.lastWake()
+	idle := s.planWake().action == rest
+	judge.Rests = idle && s.state.Fruitless > 0
+	if asked := s.state.Resumed; !asked.IsZero() && (idle || s.running || !resumeAsked(s.state, w, s.now)) {
+		judge.Started = asked // it led to a start, or there is no work
 	}
-	return err
+	var changed bool
+	if s.state, changed, err = s.judged(stored, judge); err != nil || !changed {
+		return err // most passes change nothing, and need no transaction
+	}
+	if err := wg.noteJudged(ctx, s, judge); err != nil {
+		return err
+	}
+	if over && !end.Progress && !end.Idle {
+		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Run.Key, "exit", end.Run.Words, "failures", s.state.Failures, "next", s.state.NextStart)
+	}
+	return nil
+}
+
+// judged returns what a judgement makes of a state of the agent, and reports whether
+// that is another state.
+func (s *situation) judged(stored *core.AgentState, judge core.JudgeRun) (state *core.AgentState, changed bool, err error) {
+	key := pipeline.FoldName(s.agent.Name)
+	is := &core.State{Agents: map[string]*core.AgentState{key: stored}}
+	events, err := core.Decide(is, core.Command{At: s.now, By: by(), Agent: s.agent.Name, Do: judge})
+	return is.Agents[key], len(events) > 0, err
+}
+
+// noteJudged stores a judgement, durably.
+func (wg *waking) noteJudged(ctx context.Context, s *situation, judge core.JudgeRun) error {
+	outcomes, err := wg.Store.Do(ctx, core.Command{At: s.now, By: by(), Agent: s.agent.Name, Do: judge})
+	if err != nil {
+		return err
+	}
+	for _, e := range outcomes[0].Events {
+		if c, ok := e.Data.(core.AgentChanged); ok {
+			s.state = c.State.Clone()
+		}
+	}
+	return outcomes[0].Err
 }
 
 // countedEnd returns the end of the agent's last run if it counts by now; false:
@@ -51,12 +87,14 @@ func (wg *waking) countedEnd(ctx context.Context, s *situation) (end runEnd, ove
 	if end, over = s.endOfRun(); !over {
 		return end, false, nil
 	}
-	if s.unread, err = wg.unread(s.agent, end.run.Ended); err != nil {
+	if s.unread, err = wg.unread(s.agent, end.Run.Ended); err != nil {
 		return end, false, err
 	}
 	// A report that left the inbox before that look, and the exit of the process, may
-	// have been noted since the records were read.
-	s.reload(wg.Records)
+	// have been noted since the tasks were loaded.
+	if err := wg.reload(ctx, s); err != nil {
+		return end, false, err
+	}
 	if end, over = s.endOfRun(); !over || s.unread {
 		return end, false, nil
 	}
@@ -72,43 +110,16 @@ func (wg *waking) countedEnd(ctx context.Context, s *situation) (end runEnd, ove
 // killed is the exit of a process whose helper was killed with it.
 const killed = "killed; nobody saw how"
 
-// noteKilled notes in the record of the last wake that its process has ended,
-// durably. The helper usually does this, but it was killed.
+// noteKilled notes that the process of the last wake has ended, durably. The helper
+// usually does this, but it was killed.
 func (wg *waking) noteKilled(ctx context.Context, s *situation) error {
 	of, w := s.lastWake()
 	end, _, _ := wg.askWaker(ctx, w) // for the log's path
-	_, err := wg.Records.Change(ctx, of.TaskID, func(r *pipeline.Record) error {
-		mine := wakeNamed(r, w.Key)
-		if mine == nil || mine.Ended != nil {
-			return pipeline.ErrUnchanged
-		}
-		mine.Ended, mine.Exit, mine.Log = &s.now, killed, end.Log
-		r.Note(s.now, Who, "ended", "process of "+s.agent.Name+": "+killed)
-		return nil
-	})
-	s.reload(wg.Records)
-	return err
-}
-
-// noteRest notes whether the agent rests (AgentState.Rests), durably. It clears an
-// otm resume that led to a start or found no work.
-func (wg *waking) noteRest(ctx context.Context, s *situation) error {
-	_, w := s.lastWake()
-	idle := s.planWake().action == rest
-	rests := idle && s.state.Fruitless > 0
-	resumed := !s.state.Resumed.IsZero() && (idle || s.running || !s.state.resumeAsked(w, s.now))
-	if rests == s.state.Rests && !resumed {
-		return nil
+	end.Key, end.Process, end.Ended, end.Detail = w.Key, true, s.now, killed
+	if _, err := wg.Store.Do(ctx, core.Command{At: s.now, By: by(), Task: of.ID, Do: end}); err != nil {
+		return err
 	}
-	asked := s.state.Resumed
-	var err error
-	s.state, err = changeAgentState(ctx, wg.Dir, s.agent.Name, func(a *AgentState) {
-		a.Rests = rests
-		if resumed && a.Resumed.Equal(asked) {
-			a.Resumed = time.Time{}
-		}
-	})
-	return err
+	return wg.reload(ctx, s)
 }
 
 // hangsSince returns when the agent's process was woken if it hangs: it runs and
@@ -127,9 +138,9 @@ func (s *situation) askedFor() bool {
 	if last == nil {
 		return false
 	}
-	for _, r := range s.work() {
-		d := r.Dispatch
-		if d.Attempt > 1 && past(d.At, s.now).After(last.Ended) || past(r.ResumedAt, s.now).After(last.Ended) {
+	for _, t := range s.work() {
+		d := t.Dispatch
+		if d.Attempt > 1 && past(d.At, s.now).After(last.Ended) || !t.ResumedAt.After(s.now) && resumedByOther(t, last.Ended) {
 			return true
 		}
 	}
@@ -137,43 +148,37 @@ func (s *situation) askedFor() bool {
 }
 
 // unread reports whether the inbox holds reports of an agent on its own tasks that
-// were dropped by a given time.
-func (wg *waking) unread(a *pipeline.Agent, by time.Time) (bool, error) {
-	dropped, err := wg.inbox.droppedBy(by)
+// were dropped until a given time, which is past.
+func (wg *waking) unread(a *pipeline.Agent, until time.Time) (bool, error) {
+	if wg.Unread == nil {
+		return false, nil
+	}
+	dropped, err := wg.Unread()
 	if err != nil {
 		return false, err
 	}
-	for _, t := range wg.byName[a.Name] {
-		if at, ok := dropped[t.id]; ok && !at.After(by) && t.rec.Dispatch != nil && sameAgent(t.rec.Dispatch.Agent, a.Name) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(wg.byName[a.Name], func(t *core.Task) bool {
+		at, ok := dropped[t.ID]
+		return ok && !at.After(until) && t.Dispatch != nil && core.SameAgent(t.Dispatch.Agent, a.Name)
+	}), nil
 }
 
-// unreadReports reads the inbox once a pass, unless a run ended after that.
-type unreadReports struct {
-	read func() (map[pipeline.TaskID]time.Time, error) // nil: there is no inbox
-	now  func() time.Time
-
-	mu      sync.Mutex // wakes are carried out in parallel
-	at      time.Time  // when dropped was read
-	dropped map[pipeline.TaskID]time.Time
-}
-
-// droppedBy returns the tasks with reports in the inbox, each with when the oldest
-// was dropped. All reports that were dropped by a given time are among them.
-func (u *unreadReports) droppedBy(by time.Time) (map[pipeline.TaskID]time.Time, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.read == nil || u.at.After(by) {
-		return u.dropped, nil
+// startOf describes how an agent is started now. Its program is the one that its command
+// names; a path below the workspace, which may not answer, is not looked at.
+func startOf(a *pipeline.Agent) core.Start {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", a.Trigger, a.Workspace, a.GatewayAgent, a.Command))
+	start := core.Start{Config: fmt.Sprintf("%x", sum[:8])}
+	if len(a.Command) == 0 || !filepath.IsAbs(a.Command[0]) && strings.ContainsRune(a.Command[0], filepath.Separator) {
+		return start
 	}
-	at := u.now()
-	dropped, err := u.read()
+	path, err := exec.LookPath(a.Command[0])
 	if err != nil {
-		return nil, err
+		return start
 	}
-	u.at, u.dropped = at, dropped
-	return dropped, nil
+	info, err := os.Stat(path)
+	if err != nil {
+		return start
+	}
+	start.Program, start.ChangedAt = path, info.ModTime()
+	return start
 }

@@ -1,17 +1,19 @@
 package dispatch
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/store"
 	"otm/internal/crash"
 	"otm/internal/leak"
-	"otm/pipeline"
-	files "otm/pipeline/task"
 )
 
 // TestMain lets the test binary act as the helper of an agent, and as a dispatcher
@@ -39,7 +41,13 @@ var inherited = map[string]string{
 // helperMain is the helper of the binaries of OTM. After the end is noted it
 // touches helper-ended in the data directory.
 func helperMain() int {
-	open := func(dir string) pipeline.Records { return files.Open(dir, nil) }
+	open := func(ctx context.Context, dir string) (core.Store, func() error, error) {
+		s, err := store.Open(ctx, dir, store.Options{BusyTimeout: time.Minute})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.Close, nil
+	}
 	ended := func(dir string) { os.WriteFile(dir+"/helper-ended", nil, 0o600) }
 	return RunHelper(os.Stdin, os.Stdout, time.Now, open, ended)
 }
@@ -47,22 +55,24 @@ func helperMain() int {
 // The environment of a process that is to be killed.
 const (
 	victimEnv = "DISPATCH_TEST_VICTIM" // what it is to do
-	crashEnv  = "DISPATCH_TEST_CRASH"  // where it is killed: "record.after:3" is the third time
+	crashEnv  = "DISPATCH_TEST_CRASH"  // where it is killed: "wake.after:3" is the third time
 )
 
 // armCrash installs the hook that kills the process at the nth time a point is
 // reached.
 func armCrash(at string) {
 	point, nth, _ := strings.Cut(at, ":")
-	left, err := strconv.Atoi(nth)
+	n, err := strconv.Atoi(nth)
 	if err != nil {
 		return
 	}
+	var left atomic.Int32 // workspaces are written side by side
+	left.Store(int32(n))
 	crash.Hook = func(name string) {
 		if name != point {
 			return
 		}
-		if left--; left == 0 {
+		if left.Add(-1) == 0 {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"testing"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -48,13 +49,13 @@ func TestMessage(t *testing.T) {
 
 func TestKey(t *testing.T) {
 	t.Parallel()
-	want(t, "the contract's", Key(33, "devdas", 1), "otm-T-00033-devdas-1")
-	want(t, "a name with spaces", Key(100000, "Otto von Mann", 12), "otm-T-100000-Otto_von_Mann-12")
+	want(t, "the contract's", core.WakeKey(33, "devdas", 1), "otm-T-00033-devdas-1")
+	want(t, "a name with spaces", core.WakeKey(100000, "Otto von Mann", 12), "otm-T-100000-Otto_von_Mann-12")
 	seen := map[string]bool{}
 	for id := range pipeline.TaskID(12) {
 		for _, agent := range []string{"a", "b", "a-1", "1"} {
 			for attempt := range 12 {
-				k := Key(id+1, agent, attempt+1)
+				k := core.WakeKey(id+1, agent, attempt+1)
 				if seen[k] {
 					t.Errorf("%s is the key of two wakes", k)
 				}

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/coretest"
 	"otm/internal/explain"
 	"otm/pipeline"
 )
@@ -62,7 +63,7 @@ type model struct {
 	rng   *rand.Rand
 	dir   string
 	agent *pipeline.Agent
-	recs  *memRecords
+	store *coretest.Store
 	d     *Dispatcher
 	now   time.Time
 	jumps bool // the clock jumps
@@ -70,6 +71,7 @@ type model struct {
 	script []string
 
 	last      pipeline.TaskID
+	drops     int
 	onBoard   []pipeline.TaskID
 	taken     int
 	fruitless []time.Time // when wakes were sent since there was progress, or a person did something
@@ -81,11 +83,8 @@ type model struct {
 }
 
 func newModel(t *testing.T, dir, workspace string, trigger pipeline.Trigger, seed uint64) *model {
-	if err := os.RemoveAll(statesDir(dir)); err != nil {
-		t.Fatal(err)
-	}
 	m := &model{
-		T: t, rng: rand.New(rand.NewPCG(seed, 1)), dir: dir, recs: newMemRecords(), now: minute(0), mood: "ok",
+		T: t, rng: rand.New(rand.NewPCG(seed, 1)), dir: dir, store: &coretest.Store{}, now: minute(0), mood: "ok",
 		agent: &pipeline.Agent{Name: "a", Label: "a", Trigger: trigger, Workspace: workspace},
 	}
 	m.restart()
@@ -93,11 +92,18 @@ func newModel(t *testing.T, dir, workspace string, trigger pipeline.Trigger, see
 }
 
 func (m *model) restart() {
-	m.d = &Dispatcher{
-		Dir: m.dir, Records: m.recs, Agents: pipeline.Agents{*m.agent}, Times: pipeline.DefaultTimes, Now: m.tick,
-		Wakers: map[pipeline.Trigger]Waker{m.agent.Trigger: m}, Log: slog.New(slog.DiscardHandler),
-		saidAt: map[string]time.Time{}, waking: map[string]*pendingWake{}, unwoken: map[string]explain.Finding{}, files: &workspaces{dir: m.dir},
-	}
+	m.d = newDispatcher(m.dir, m.store, &board{store: m.store, now: m.tick}, pipeline.Agents{*m.agent}, m.tick, slog.New(slog.DiscardHandler))
+	m.d.Wakers[m.agent.Trigger] = m
+	m.d.Outbox = delivered{m.store}
+	m.d.loggedAt, m.d.waking, m.d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]explain.Finding{}
+	m.d.Deliver = func(context.Context, ...pipeline.TaskID) (map[pipeline.TaskID]error, error) { return nil, nil }
+}
+
+// delivered is an outbox in which nothing is to be delivered.
+type delivered struct{ core.Outbox }
+
+func (delivered) Pending(context.Context, core.Sink, ...pipeline.TaskID) ([]core.Pending, error) {
+	return nil, nil
 }
 
 // tick moves the clock: no two times are equal.
@@ -116,28 +122,38 @@ func (m *model) wrong(format string, args ...any) {
 	m.Errorf(format, args...)
 }
 
-func (m *model) records(ok func(*pipeline.Record) bool) (list []*pipeline.Record) {
+func (m *model) task(id pipeline.TaskID) *core.Task {
+	t, err := m.store.Task(context.Background(), id)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return t
+}
+
+func (m *model) tasks(ok func(*core.Task) bool) (list []*core.Task) {
 	for _, id := range m.onBoard {
-		r, err := m.recs.Load(id)
-		if err != nil {
-			m.Fatal(err)
-		}
-		if ok(r) {
-			list = append(list, r)
+		if t := m.task(id); ok(t) {
+			list = append(list, t)
 		}
 	}
 	return list
 }
 
-func (m *model) change(id pipeline.TaskID, f func(*pipeline.Record)) {
-	m.recs.Change(context.Background(), id, func(r *pipeline.Record) error {
-		f(r)
-		return nil
-	})
+func (m *model) do(c core.Command) {
+	if c.At.IsZero() {
+		c.At = m.tick()
+	}
+	outcomes, err := m.store.Do(context.Background(), c)
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	if err != nil {
+		m.Fatalf("%+v: %v", c, err)
+	}
 }
 
-// one picks a random record; nil: there is none.
-func (m *model) one(list []*pipeline.Record) *pipeline.Record {
+// one picks a random task; nil: there is none.
+func (m *model) one(list []*core.Task) *core.Task {
 	if len(list) == 0 {
 		return nil
 	}
@@ -165,14 +181,14 @@ func (m *model) step() {
 	case n < 88:
 		m.reportStep()
 	case n < 91:
-		if r := m.one(m.records(func(*pipeline.Record) bool { return true })); r != nil && m.rng.IntN(3) == 0 {
-			m.say("the row of %v leaves", r.TaskID)
+		if r := m.one(m.tasks(func(*core.Task) bool { return true })); r != nil && m.rng.IntN(3) == 0 {
+			m.say("the row of %v leaves", r.ID)
 			m.fruitless = nil
-			m.onBoard = slices.DeleteFunc(m.onBoard, func(id pipeline.TaskID) bool { return id == r.TaskID })
+			m.onBoard = slices.DeleteFunc(m.onBoard, func(id pipeline.TaskID) bool { return id == r.ID })
 		}
 	case n < 94:
-		if r := m.one(m.records(func(r *pipeline.Record) bool { return r.Status.Finished() })); r != nil {
-			m.dispatch(r.TaskID)
+		if r := m.one(m.tasks(func(r *core.Task) bool { return r.Status.Finished() })); r != nil {
+			m.dispatch(r.ID)
 		}
 	case n < 97:
 		m.endRun()
@@ -194,68 +210,79 @@ func (m *model) wait(d time.Duration) {
 	m.say("%v pass", d)
 }
 
-// dispatch dispatches a new task, or again one that was sent back.
+// dispatch hands out a new task, or again one that was sent back.
 func (m *model) dispatch(id pipeline.TaskID) {
+	m.fruitless = nil
 	if id == 0 {
 		m.last++
 		id = m.last
 		m.onBoard = append(m.onBoard, id)
+		priority := pipeline.Priorities[m.rng.IntN(len(pipeline.Priorities))]
+		m.do(core.Command{By: core.Actor{Kind: core.Creator}, Task: id, Do: core.Request{
+			Task: pipeline.Task{ID: id, Title: "x", Agent: "a", Priority: priority, Type: pipeline.Action, Steps: []string{"one", "two"}}, CreatedAt: m.now,
+		}})
+	} else {
+		status := pipeline.New
+		m.do(core.Command{By: core.ByPerson("robin"), Task: id, Do: core.Edits{Seen: true, Status: &status}})
+		for _, s := range m.task(id).Steps {
+			open := false
+			m.do(core.Command{By: core.ByPerson("robin"), Task: id, Do: core.Edits{Seen: true, Steps: []core.StepEdit{{Row: s.RowID, Done: &open}}}})
+		}
 	}
-	now := m.tick()
-	m.fruitless = nil
-	m.change(id, func(r *pipeline.Record) {
-		r.Attempt++
-		r.RowID, r.Agent, r.Status = "Rec", "a", pipeline.Assigned
-		r.Priority = pipeline.Priorities[m.rng.IntN(len(pipeline.Priorities))]
-		r.Steps = []pipeline.StepRecord{{Title: "one"}, {Title: "two"}}
-		r.Dispatch = &pipeline.Dispatch{Attempt: r.Attempt, Agent: "a", Workspace: m.agent.Workspace, At: now, FlippedAt: &now, EntryAt: &now}
-		m.say("%v is dispatched, attempt %d, %s", id, r.Attempt, r.Priority)
-	})
+	show := func() {
+		if err := (&board{store: m.store, now: m.tick}).write(context.Background(), m.task(id)); err != nil {
+			m.Fatal(err)
+		}
+	}
+	show()
+	m.do(core.Command{By: by(), Task: id, Do: core.HandOut{Agent: "a", Workspace: m.agent.Workspace}})
+	show()
+	t := m.task(id)
+	m.say("%v is dispatched, attempt %d, %s", id, t.Attempt, t.Priority)
 }
 
 // take is an agent that takes the most urgent task, as otm next gives it.
 func (m *model) take() {
-	if m.agent.Trigger == pipeline.TriggerExec && !m.child || len(m.records(AtWork)) > 0 {
+	if m.agent.Trigger == pipeline.TriggerExec && !m.child || len(m.tasks((*core.Task).AtWork)) > 0 {
 		return
 	}
-	s := &situation{agent: m.agent, records: m.records(func(*pipeline.Record) bool { return true })}
-	waiting := s.waiting()
+	waiting := m.tasks((*core.Task).Waiting)
 	byPriority(waiting)
 	if len(waiting) == 0 {
 		return
 	}
 	now := m.tick()
-	m.change(waiting[0].TaskID, func(r *pipeline.Record) {
-		r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByNext
-		r.Hear("a", now, func(h *pipeline.Heard) { h.Took, h.Given = now, now })
-	})
+	m.do(core.Command{At: now, By: core.ByAgent("a"), Task: waiting[0].ID, Do: core.Take{By: core.TakenByNext}})
 	m.taken++
 	m.heard = now
-	m.say("it takes %v", waiting[0].TaskID)
+	m.say("it takes %v", waiting[0].ID)
 }
 
 func (m *model) finish() {
-	r := m.one(m.records(AtWork))
-	if r == nil {
+	t := m.one(m.tasks((*core.Task).AtWork))
+	if t == nil {
 		return
 	}
 	m.heard, m.fruitless = m.tick(), nil
 	status := []pipeline.Status{pipeline.AgentDone, pipeline.Blocked, pipeline.InProgress}[m.rng.IntN(3)]
-	m.change(r.TaskID, func(r *pipeline.Record) {
-		if status == pipeline.InProgress {
-			applied(r, m.heard, status, 1, 2)
-		} else {
-			applied(r, m.heard, status)
-		}
-	})
-	m.say("it ends %v: %s", r.TaskID, status)
+	if status == pipeline.InProgress {
+		m.do(reportOf(t, m.heard, m.nextDrop(), status, 1, 2))
+	} else {
+		m.do(reportOf(t, m.heard, m.nextDrop(), status))
+	}
+	m.say("it ends %v: %s", t.ID, status)
+}
+
+func (m *model) nextDrop() int {
+	m.drops++
+	return m.drops
 }
 
 func (m *model) reportStep() {
-	if r := m.one(m.records(AtWork)); r != nil && m.rng.IntN(2) == 0 {
+	if t := m.one(m.tasks((*core.Task).AtWork)); t != nil && m.rng.IntN(2) == 0 {
 		m.heard, m.fruitless = m.tick(), nil
-		m.change(r.TaskID, func(r *pipeline.Record) { applied(r, m.heard, pipeline.InProgress, 1) })
-		m.say("it reports on %v", r.TaskID)
+		m.do(reportOf(t, m.heard, m.nextDrop(), pipeline.InProgress, 1))
+		m.say("it reports on %v", t.ID)
 	}
 }
 
@@ -270,23 +297,15 @@ func (m *model) endRun() {
 	if !noted {
 		return
 	}
-	now := m.tick()
-	ids, _ := m.recs.IDs()
-	for _, id := range ids {
-		m.change(id, func(r *pipeline.Record) {
-			if w := wakeNamed(r, m.childKey); w != nil {
-				w.Ended, w.Exit, w.Code = &now, "exit 0", new(int)
-			}
-		})
+	if id, err := m.store.TaskOfWake(context.Background(), m.childKey); err == nil {
+		m.do(core.Command{By: by(), Task: id, Do: core.EndRun{Key: m.childKey, Process: true, Detail: "exit 0", ExitCode: new(int)}})
 	}
 }
 
 // pass is the waking part of a pass.
 func (m *model) pass() {
-	p := waking{newRun(m.d)}
-	for _, r := range m.records(func(*pipeline.Record) bool { return true }) {
-		p.byName["a"] = append(p.byName["a"], &task{id: r.TaskID, rec: r, agent: m.agent})
-	}
+	p := waking{run: newRun(m.d)}
+	p.byName = map[string][]*core.Task{"a": m.tasks(func(*core.Task) bool { return true })}
 	m.say("pass")
 	if err := p.wake(m.Context()); err != nil {
 		m.wrong("pass: %v", err)
@@ -300,10 +319,12 @@ func (m *model) pass() {
 // checkKeys checks that no key was used for two wakes.
 func (m *model) checkKeys() {
 	seen := map[string]bool{}
-	ids, _ := m.recs.IDs()
-	for _, id := range ids {
-		r, _ := m.recs.Load(id)
-		for _, w := range r.Wakes {
+	all, err := m.store.Tasks(context.Background(), core.Filter{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, t := range all {
+		for _, w := range t.Wakes {
 			if seen[w.Key] {
 				m.wrong("two wakes have the key %s", w.Key)
 			}
@@ -389,34 +410,37 @@ func (m *model) checkNew(r Request) {
 			m.wrong("%s is sent while the answer to %s is awaited", r.Key, w.key)
 		}
 	}
-	atWork := m.records(AtWork)
+	atWork := m.tasks((*core.Task).AtWork)
 	if len(atWork) > 0 && m.child {
 		m.wrong("%s is sent while its process works on a task", r.Key)
 	}
-	work := append(m.records(isWaiting), atWork...)
+	work := append(m.tasks((*core.Task).Waiting), atWork...)
 	byPriority(work)
 	if len(work) == 0 {
 		m.wrong("%s is sent though nothing waits", r.Key)
 	}
 	for _, id := range named(r.Message) {
-		if !slices.ContainsFunc(work, func(r *pipeline.Record) bool { return r.TaskID == id }) {
+		if !slices.ContainsFunc(work, func(r *core.Task) bool { return r.ID == id }) {
 			m.wrong("%s names %v, there is %v", r.Key, id, idsOf(work))
 		}
 	}
-	for _, w := range m.records(isWaiting)[:min(len(m.records(isWaiting)), maxNamed)] {
-		if len(work) <= maxNamed && !slices.Contains(named(r.Message), w.TaskID) {
-			m.wrong("%s does not name %v, which waits", r.Key, w.TaskID)
+	for _, w := range m.tasks((*core.Task).Waiting)[:min(len(m.tasks((*core.Task).Waiting)), maxNamed)] {
+		if len(work) <= maxNamed && !slices.Contains(named(r.Message), w.ID) {
+			m.wrong("%s does not name %v, which waits", r.Key, w.ID)
 		}
 	}
 	m.checkPause(r)
 }
 
+// pausesOfRuns are the pauses after runs in a row without progress.
+var pausesOfRuns = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute}
+
 // checkPause checks that each wake without progress makes the pause longer.
 func (m *model) checkPause(r Request) {
 	if n := len(m.fruitless); n > 0 && !m.jumps {
-		pause := pauses[min(n, len(pauses))-1]
+		pause := pausesOfRuns[min(n, len(pausesOfRuns))-1]
 		if n >= maxFailures(&m.d.Times) {
-			pause = probeEvery
+			pause = core.ProbeEvery
 		}
 		if got := m.now.Sub(m.fruitless[n-1]); got < pause {
 			m.wrong("%s is sent %v after the wake before, and %d brought no progress", r.Key, got, n)
@@ -434,13 +458,13 @@ func (m *model) checkAgain(w *sent) {
 }
 
 // Ended implements Waker.
-func (m *model) Ended(_ context.Context, key string) (RunEnd, bool, error) {
+func (m *model) Ended(_ context.Context, key string) (core.EndRun, bool, error) {
 	if m.mood == "down" {
-		return RunEnd{}, false, fmt.Errorf("connection refused")
+		return core.EndRun{}, false, fmt.Errorf("connection refused")
 	}
 	ended := m.agent.Trigger == pipeline.TriggerExec || m.rng.IntN(2) == 0
 	m.say("  asked for %s, ended: %v", key, ended)
-	return RunEnd{Key: key, Outcome: pipeline.OutcomeOK}, ended, nil
+	return core.EndRun{Key: key, Outcome: core.OutcomeOK}, ended, nil
 }
 
 // Running implements Waker.
@@ -452,7 +476,7 @@ func (m *model) heal() {
 	m.say("all is well")
 	m.mood = "ok"
 	finishAll := func() {
-		for len(m.records(AtWork)) > 0 {
+		for len(m.tasks((*core.Task).AtWork)) > 0 {
 			m.finish()
 		}
 	}
@@ -462,13 +486,13 @@ func (m *model) heal() {
 		before := len(m.wakes)
 		m.wait(time.Minute)
 		m.pass()
-		waiting := m.records(isWaiting)
+		waiting := m.tasks((*core.Task).Waiting)
 		if len(waiting) == 0 {
 			return
 		}
 		switch {
 		case len(m.wakes) > before: // it is woken, and does what it was told
-			for len(m.records(isWaiting)) > 0 {
+			for len(m.tasks((*core.Task).Waiting)) > 0 {
 				m.take()
 				finishAll()
 			}

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"slices"
 	"time"
 
+	"otm/core"
 	"otm/internal/crash"
 	"otm/internal/ordered"
 	"otm/pipeline"
@@ -17,56 +16,32 @@ import (
 
 // Desk gives agents their tasks, for "otm next".
 type Desk struct {
-	Dir     string // the data directory
-	Records pipeline.Records
-	Agents  pipeline.Agents
-	Now     func() time.Time
-	// Said returns the agent's updates on a task that are still in the inbox, oldest
-	// first.
+	Dir string // the data directory
+	// Store is nil if it cannot be opened, as in a sandbox: the dispatch file decides.
+	Store  core.Store
+	Agents pipeline.Agents
+	Now    func() time.Time
+	// Carry carries the agent's reports that wait in the inbox into the store; nil: there
+	// are none.
+	Carry func(context.Context) error
+	// Said returns the agent's reports on a task that wait in the inbox, oldest first.
+	// Only a desk without a store asks. nil: there are none.
 	Said func(pipeline.TaskID) ([]Said, error)
-	// Known returns the agent's tasks in the last snapshot of the board. Next calls
-	// it only if nothing else waits, as reading all records takes long.
-	Known func(*pipeline.Agent) ([]pipeline.TaskID, error)
-	// Over reports whether a task is ended or put off in the last snapshot of the
-	// board; nil: not known.
-	Over func(pipeline.TaskID) bool
-	// Warn reports a dispatch file that was set aside, and a record or state that
-	// cannot be read.
+	// Rendered returns the rendering of a task. Only a desk without a store asks. nil:
+	// there is none.
+	Rendered func(pipeline.TaskID) (*pipeline.Rendering, error)
+	// Warn reports a file that was set aside, or could not be read or written.
 	Warn func(string)
 
-	files     *workspaces             // nil: Next makes its own
-	stateLost bool                    // the agent's state file is missing
-	stumbled  map[pipeline.TaskID]int // AgentState.Stumbled
+	files    *workspaces             // nil: Next makes its own
+	stumbled map[pipeline.TaskID]int // AgentState.Stumbled
 }
 
-// warnRecords warns once of each record that cannot be read.
-type warnRecords struct {
-	pipeline.Records
-	warn   func(string)
-	warned map[pipeline.TaskID]bool
-}
-
-// Load implements pipeline.Records.
-func (w warnRecords) Load(id pipeline.TaskID) (*pipeline.Record, error) {
-	r, err := w.Records.Load(id)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !w.warned[id] {
-		w.warned[id] = true
-		w.warn(fmt.Sprintf("the record of %v cannot be read: %v", id, err))
-	}
-	return r, err
-}
-
-// Said is an update that is not on the board yet.
+// Said is a report that is not in the store yet.
 type Said struct {
 	Status pipeline.Status
 	Steps  []string // that were done
 }
-
-// Values of Dispatch.TakenBy: how OTM learned that the task was taken.
-const (
-	takenByNext = "otm next"
-	takenByFile = "file"
-)
 
 // Taken is a task that an agent was given.
 type Taken struct {
@@ -75,6 +50,9 @@ type Taken struct {
 	Done     []int  // numbers of the ticked steps, from 1
 	Reason   string // the reason on the board
 	Answered bool   // a person wrote Reason, not the agent
+	// Unstored says that only the dispatch file knows that the task is taken: the caller
+	// has to drop a report that it is in progress.
+	Unstored bool
 }
 
 // MarshalJSON writes the entry and the other fields. The task's id comes first. A
@@ -107,321 +85,284 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	return o.Line()
 }
 
-// Next gives an agent its next task: the unfinished one that it was given last,
-// unless it asks for another; else the most urgent one in its dispatch file. It
-// returns nil if nothing waits. On return the entry, if there is one, and the record
-// say durably that the task is taken. If we crash in between, Next gives the same
-// task again, to be continued.
+// Next gives an agent its next task: the unfinished one that it was given last, unless it
+// asks for another; else the most urgent one that waits. It returns nil if nothing
+// waits. On return the store, or without one the dispatch file, says durably that the
+// task is taken. If we crash in between, Next gives the same task again, to be
+// continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
 	own := *d
-	state, err := LoadAgentState(d.Dir, a.Name)
-	if err != nil {
-		d.Warn("the task that was given last comes first: " + err.Error())
-	}
-	own.stumbled = state.Stumbled
 	if own.files == nil {
 		own.files = &workspaces{dir: d.Dir}
 	}
-	own.Records = warnRecords{d.Records, d.Warn, map[pipeline.TaskID]bool{}}
+	if own.Store != nil {
+		if own.Carry != nil {
+			if err := own.Carry(ctx); err != nil {
+				return nil, err
+			}
+		}
+		state, err := own.Store.Agent(ctx, a.Name)
+		if err != nil {
+			return nil, err
+		}
+		own.stumbled = state.Stumbled
+	}
 	return own.next(ctx, a, another)
 }
 
 func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
-	state, err := d.files.state(d.Agents, a)
-	d.stateLost = errors.Is(err, fs.ErrNotExist)
 	var taken *Taken
-	err = d.files.edit(ctx, a.Workspace, d.Now(), fileWait, func(f *File) error {
-		if err := d.restore(f, a); err != nil {
+	err := d.files.edit(ctx, a.Workspace, d.Now(), fileWait, func(f *File) error {
+		if err := d.restore(ctx, f, a); err != nil {
 			return err
 		}
-		var err error
-		if !another {
-			if taken, err = d.current(f, a, state.TaskID); taken != nil || err != nil {
+		for try := 1; ; try++ {
+			var err error
+			taken, err = d.takeOne(ctx, f, a, another)
+			if err == nil || !errors.Is(err, core.ErrOutdated) || try == takeTries {
 				return err
 			}
 		}
-		if taken, err = d.pick(f, a); taken == nil && err == nil && !another {
-			taken, err = d.forgotten(f, a)
-		}
-		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dispatch file of %s: %w", a.Name, err)
 	}
 	crash.Point("next.picked")
-	if taken != nil {
-		if err := d.note(ctx, a, taken); err != nil {
-			return nil, err
-		}
-	}
-	crash.Point("next.noted")
 	if err := d.files.writeState(d.Agents, a, taken, d.Now()); err != nil {
 		d.Warn("state file not written: " + err.Error()) // the task is taken: the file is for people
 	}
 	return taken, nil
 }
 
+// takeTries bounds how often Next chooses anew because the chosen task changed at this
+// moment.
+const takeTries = 5
+
+// takeOne chooses a task, takes it and marks its entry; nil: nothing waits.
+func (d *Desk) takeOne(ctx context.Context, f *File, a *pipeline.Agent, another bool) (*Taken, error) {
+	tasks, err := d.tasks(ctx, f, a)
+	if err != nil {
+		return nil, err
+	}
+	ch := choice{d, f, a, tasks}
+	t := ch.choose(another)
+	if t == nil {
+		return nil, nil
+	}
+	e := ch.entry(t)
+	taken, err := d.take(ctx, a, e, t, ch.isTaken(t))
+	if err != nil {
+		return nil, err
+	}
+	crash.Point("next.noted")
+	if e != nil {
+		e.Picked = true
+		e.Attempt = max(e.Attempt, t.Dispatch.Attempt) // else the mark would be stale
+	}
+	return taken, nil
+}
+
 // restore fills a dispatch file that was set aside with the open tasks.
-func (d *Desk) restore(f *File, a *pipeline.Agent) error {
+func (d *Desk) restore(ctx context.Context, f *File, a *pipeline.Agent) error {
 	if f.Aside == "" {
 		return nil
 	}
 	d.Warn("dispatch file was not JSON; it was set aside as " + filepath.Base(f.Aside))
-	return beginAnew(f, d.Records, d.Agents, d.files, a.Workspace)
+	if d.Store == nil {
+		return nil // the next pass fills it
+	}
+	return beginAnew(ctx, f, d.Store, d.files, a.Workspace)
 }
 
-// beginAnew puts the open tasks of a workspace's agents into its new dispatch file,
-// by their records.
-func beginAnew(f *File, records pipeline.Records, agents pipeline.Agents, files *workspaces, workspace string) error {
-	ids, err := records.IDs()
-	if err != nil {
-		return err
+// tasks returns the tasks from which to choose.
+func (d *Desk) tasks(ctx context.Context, f *File, a *pipeline.Agent) ([]*core.Task, error) {
+	if d.Store == nil {
+		return d.fromFile(f, a)
 	}
-	for _, id := range ids {
-		r, err := records.Load(id)
-		if err != nil || r.Dispatch == nil || !r.Status.Active() {
-			continue // an unreadable record must not block the others
+	return d.Store.Tasks(ctx, core.Filter{Live: true, Agent: a.Name})
+}
+
+// take notes in the store that the agent takes a task.
+func (d *Desk) take(ctx context.Context, a *pipeline.Agent, e *Entry, t *core.Task, again bool) (*Taken, error) {
+	if d.Store != nil {
+		outcomes, err := d.Store.Do(ctx, core.Command{At: d.Now(), By: core.ByAgent(a.Name), Task: t.ID, Do: core.Take{By: core.TakenByNext}})
+		if err != nil {
+			return nil, err
 		}
-		a := agents.Named(r.Dispatch.Agent)
-		if a != nil && a.Workspace != "" && samePlace(files.identity, a.Workspace, workspace) {
-			f.Put(entryOf(r))
+		if err := outcomes[0].Err; err != nil {
+			return nil, fmt.Errorf("%v: %w", t.ID, err)
+		}
+		t = outcomes[0].Task
+	}
+	taken := &Taken{Entry: entryOf(t), Continue: again, Reason: t.Reason, Answered: t.Answered, Unstored: d.Store == nil}
+	if e != nil {
+		taken.Entry = *e
+	}
+	taken.Entry.Picked, taken.Entry.Steps = true, t.StepTitles()
+	for i, s := range t.Steps {
+		if s.Done {
+			taken.Done = append(taken.Done, i+1)
 		}
 	}
-	return nil
+	return taken, nil
+}
+
+// choice chooses the task to give.
+type choice struct {
+	*Desk
+	file  *File
+	agent *pipeline.Agent
+	tasks []*core.Task
+}
+
+// choose returns the task to give; nil: there is none.
+func (ch *choice) choose(another bool) *core.Task {
+	if another {
+		return ch.pick()
+	}
+	if t := ch.current(); t != nil {
+		return t
+	}
+	return ch.pick()
 }
 
 // current returns the unfinished task to continue; nil: there is none. It is the one
 // that the agent was given last. If the last run ended without progress on that,
 // another task comes first, so that a task that breaks every run does not block the
 // others.
-func (d *Desk) current(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
-	last, err := d.lastGiven(f, a, stated)
-	if last == nil || err != nil || d.stumbled[last.Entry.TaskID] == 0 {
-		return last, err
+func (ch *choice) current() *core.Task {
+	last := ch.lastGiven(func(*core.Task) bool { return true })
+	if last == nil || ch.stumbled[last.ID] == 0 {
+		return last
 	}
-	if other, err := d.pick(f, a); other != nil || err != nil {
-		return other, err
+	if other := ch.pick(); other != nil {
+		return other
 	}
-	for _, id := range idsIn(f, a) {
-		if d.stumbled[id] >= d.stumbled[last.Entry.TaskID] {
+	n := ch.stumbled[last.ID]
+	if other := ch.lastGiven(func(t *core.Task) bool { return ch.stumbled[t.ID] < n }); other != nil {
+		return other
+	}
+	return last
+}
+
+// lastGiven returns the unfinished task that the agent was given last, of those that
+// are ok; nil: there is none.
+func (ch *choice) lastGiven(ok func(*core.Task) bool) *core.Task {
+	var last *core.Task
+	var lastAt time.Time
+	for _, t := range ch.tasks {
+		if !ch.isOwn(t) || !ch.isTaken(t) || !t.Unfinished() || !ok(t) {
 			continue
 		}
-		if t, err := d.lastTaken(f, a, id); err != nil {
-			return nil, err
-		} else if t != nil {
-			last = t
+		h := t.HeardOf(ch.agent.Name)
+		at := h.Given
+		if h.Took.After(at) {
+			at = h.Took
 		}
-	}
-	return last, nil
-}
-
-// lastGiven returns the task that the agent was given last if it is unfinished; nil:
-// there is none. The state file names it. Otherwise it is the one taken last of the
-// tasks in the dispatch file, or of all tasks if the state file is missing.
-func (d *Desk) lastGiven(f *File, a *pipeline.Agent, stated *pipeline.TaskID) (*Taken, error) {
-	if stated != nil {
-		if t, err := d.lastTaken(f, a, *stated); t != nil || err != nil {
-			return t, err
+		if at.IsZero() {
+			at = t.Dispatch.At
 		}
-	}
-	candidates := idsIn(f, a)
-	if d.stateLost {
-		all, err := d.Records.IDs()
-		if err != nil {
-			return nil, err
-		}
-		candidates = append(candidates, all...)
-	}
-	return d.lastTaken(f, a, candidates...)
-}
-
-// idsIn returns the tasks of an agent in a dispatch file.
-func idsIn(f *File, a *pipeline.Agent) (ids []pipeline.TaskID) {
-	for _, e := range f.Entries() {
-		if sameAgent(e.Agent, a.Name) {
-			ids = append(ids, e.TaskID)
-		}
-	}
-	return ids
-}
-
-// forgotten returns the unfinished task that the agent took last, of its tasks on
-// the board; nil: there is none. Only the record knows the task if we crashed before
-// the state file was written and the dispatch file was lost.
-func (d *Desk) forgotten(f *File, a *pipeline.Agent) (*Taken, error) {
-	ids, err := d.Known(a)
-	if err != nil {
-		return nil, fmt.Errorf("its tasks on the board: %w", err)
-	}
-	return d.lastTaken(f, a, ids...)
-}
-
-// lastTaken returns the unfinished task that the agent took last, of some tasks;
-// nil: there is none.
-func (d *Desk) lastTaken(f *File, a *pipeline.Agent, candidates ...pipeline.TaskID) (*Taken, error) {
-	var last *Taken
-	var lastAt time.Time
-	for _, id := range candidates {
-		r, err := d.Records.Load(id)
-		if err != nil {
-			continue // an unreadable record must not block the others
-		}
-		t, at, err := d.unfinished(f, a, r)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil && (last == nil || at.After(lastAt)) {
+		if last == nil || at.After(lastAt) {
 			last, lastAt = t, at
 		}
 	}
-	return last, nil
+	return last
 }
 
-// unfinished returns a task that the agent took and has not finished, and when it
-// was taken; nil: it is no such task.
-func (d *Desk) unfinished(f *File, a *pipeline.Agent, r *pipeline.Record) (*Taken, time.Time, error) {
-	e := f.Find(r.TaskID, a.Name)
-	if !isTaken(r, e, a) || isSentBack(r) || d.isOver(r.TaskID) {
-		return nil, time.Time{}, nil
+// pick returns the most urgent task that waits; nil: there is none.
+func (ch *choice) pick() *core.Task {
+	var first *core.Task
+	for _, t := range ch.tasks {
+		if !ch.isOwn(t) || !t.Waiting() || ch.isTaken(t) || !t.Unfinished() {
+			continue
+		}
+		if first == nil || cmp.Or(cmp.Compare(t.Priority.Rank(), first.Priority.Rank()), t.Dispatch.At.Compare(first.Dispatch.At), cmp.Compare(t.ID, first.ID)) < 0 {
+			first = t
+		}
 	}
-	r, err := d.withSaid(r)
-	if err != nil || !r.Unfinished() {
-		return nil, time.Time{}, err
-	}
-	t := takenOf(e, r)
-	t.Continue = true
-	at := t.Entry.DispatchedAt
-	if r.Dispatch != nil && r.Dispatch.TakenAt != nil {
-		at = *r.Dispatch.TakenAt
-	}
-	return t, at, nil
+	return first
 }
 
-// isOver reports whether the board shows a task as ended or put off. The record may
-// not say so yet.
-func (d *Desk) isOver(id pipeline.TaskID) bool { return d.Over != nil && d.Over(id) }
+// isOwn reports whether a task is handed out to the agent.
+func (ch *choice) isOwn(t *core.Task) bool {
+	return t.Dispatch != nil && core.SameAgent(t.Dispatch.Agent, ch.agent.Name)
+}
 
-// isTaken reports whether the agent took a task, by the record or by the mark in the
+// isTaken reports whether the agent took a task, by the store or by the mark in the
 // dispatch file.
-func isTaken(r *pipeline.Record, e *Entry, a *pipeline.Agent) bool {
-	switch d := r.Dispatch; {
-	case d == nil:
-		return r.Attempt == 0 && e != nil && e.Picked // the record was lost
-	case !sameAgent(d.Agent, a.Name):
-		return false
-	default:
-		return d.TakenAt != nil || e != nil && e.Picked && !e.stale(d.Attempt)
+func (ch *choice) isTaken(t *core.Task) bool {
+	if t.Taken() {
+		return true
 	}
+	e := ch.entry(t)
+	return e != nil && e.Picked && !e.stale(t.Dispatch.Attempt)
 }
 
-// isSentBack reports whether a task was sent back and is not dispatched anew yet.
-func isSentBack(r *pipeline.Record) bool {
-	return r.Status == pipeline.New && r.Dispatch != nil && r.Dispatch.FlippedAt != nil
-}
+// entry returns the entry of a task; nil: there is none.
+func (ch *choice) entry(t *core.Task) *Entry { return ch.file.Find(t.ID, ch.agent.Name) }
 
-// belongsTo reports whether the record allows to give a task to an agent: a person
-// has neither given it to another nor taken it back.
-func belongsTo(r *pipeline.Record, a *pipeline.Agent) bool {
-	if r.Dispatch == nil {
-		return r.Attempt == 0 // the record was lost
-	}
-	return sameAgent(r.Dispatch.Agent, a.Name) && !isSentBack(r)
-}
-
-// pick marks the most urgent entry that is not taken and not done, and returns its
-// task; nil: there is none.
-func (d *Desk) pick(f *File, a *pipeline.Agent) (*Taken, error) {
-	entries := f.Entries()
-	slices.SortStableFunc(entries, byUrgency)
-	for _, e := range entries {
-		if !sameAgent(e.Agent, a.Name) {
+// fromFile makes tasks from the entries of an agent, for a desk without a store: with
+// what the renderings and the reports in the inbox say.
+func (d *Desk) fromFile(f *File, a *pipeline.Agent) ([]*core.Task, error) {
+	state, _ := d.files.state(d.Agents, a) // without it, the mark on the oldest entry counts
+	var tasks []*core.Task
+	seen := map[pipeline.TaskID]bool{}
+	for _, e := range f.Entries() {
+		if !core.SameAgent(e.Agent, a.Name) || seen[e.TaskID] {
 			continue
 		}
-		r, err := d.Records.Load(e.TaskID)
+		seen[e.TaskID] = true
+		t, err := d.fromEntry(e, a)
 		if err != nil {
-			r = recordOf(e)
-		}
-		if isTaken(r, e, a) || !belongsTo(r, a) || d.isOver(e.TaskID) {
-			continue
-		}
-		if r, err = d.withSaid(r); err != nil {
 			return nil, err
 		}
-		if r.Unfinished() {
-			e.Picked = true
-			if r.Dispatch != nil {
-				e.Attempt = max(e.Attempt, r.Dispatch.Attempt) // else the mark would be stale
-			}
-			return takenOf(e, r), nil
+		if e.Picked && state.TaskID != nil && *state.TaskID == t.ID {
+			t.Heard = map[string]core.Heard{pipeline.FoldName(a.Name): {Given: d.Now()}}
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+func (d *Desk) fromEntry(e *Entry, a *pipeline.Agent) (*core.Task, error) {
+	t := &core.Task{
+		ID: e.TaskID, Title: e.Title, Agent: a.Name, Priority: e.Priority, Project: e.Project, Type: e.Type, RowID: e.RowID,
+		Status: pipeline.Assigned, Dispatch: &core.Dispatch{Attempt: e.Attempt, Agent: a.Name, Workspace: a.Workspace, At: e.DispatchedAt},
+	}
+	steps := make([]pipeline.Step, len(e.Steps))
+	for i, title := range e.Steps {
+		steps[i].Title = title
+	}
+	if d.Rendered != nil {
+		if r, err := d.Rendered(e.TaskID); err == nil && core.SameAgent(r.Agent, a.Name) { // else the entry is all there is
+			t.Status, steps = r.Status, r.PlainSteps()
 		}
 	}
-	return nil, nil
+	if d.Said != nil {
+		said, err := d.Said(e.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		applySaid(t, steps, said)
+	}
+	for i, s := range steps {
+		t.Steps = append(t.Steps, core.Step{ID: i + 1, Title: s.Title, Done: s.Done})
+	}
+	// Nobody worked on it yet: it is given out although all its steps are ticked.
+	t.Dispatch.AllTicked = !e.Picked && t.StepsDone() == len(t.Steps)
+	return t, nil
 }
 
-// recordOf makes up a record from an entry if the real one cannot be read.
-func recordOf(e *Entry) *pipeline.Record {
-	r := &pipeline.Record{TaskID: e.TaskID, Status: pipeline.Assigned}
-	for _, title := range e.Steps {
-		r.Steps = append(r.Steps, pipeline.StepRecord{Title: title})
-	}
-	return r
-}
-
-// withSaid returns a record with the agent's updates in the inbox applied. It does
-// not change r.
-func (d *Desk) withSaid(r *pipeline.Record) (*pipeline.Record, error) {
-	said, err := d.Said(r.TaskID)
-	if err != nil || len(said) == 0 {
-		return r, err
-	}
-	after := *r
-	after.Steps = slices.Clone(r.Steps)
+// applySaid applies reports that wait in the inbox.
+func applySaid(t *core.Task, steps []pipeline.Step, said []Said) {
 	for _, u := range said {
 		if u.Status != "" {
-			after.Status = u.Status
+			t.Status = u.Status
 		}
 		for _, title := range u.Steps {
-			if i := pipeline.FindStep(after.PlainSteps(), title); i >= 0 {
-				after.Steps[i].Done = true
+			if i := pipeline.FindStep(steps, title); i >= 0 {
+				steps[i].Done = true
 			}
 		}
 	}
-	return &after, nil
-}
-
-// takenOf returns a task for an agent: its entry, with the steps of the record.
-func takenOf(e *Entry, r *pipeline.Record) *Taken {
-	t := &Taken{Reason: r.Reason, Answered: r.Answered}
-	if e != nil {
-		t.Entry = *e
-	} else {
-		t.Entry = entryOf(r)
-	}
-	t.Entry.Picked, t.Entry.Steps = true, stepTitles(r)
-	for i, s := range r.Steps {
-		if s.Done {
-			t.Done = append(t.Done, i+1)
-		}
-	}
-	return t
-}
-
-// note writes into the record that the agent took the task, durably.
-func (d *Desk) note(ctx context.Context, a *pipeline.Agent, t *Taken) error {
-	now := d.Now()
-	_, err := d.Records.Change(ctx, t.Entry.TaskID, func(r *pipeline.Record) error {
-		if r.Dispatch == nil || !sameAgent(r.Dispatch.Agent, a.Name) {
-			return pipeline.ErrUnchanged
-		}
-		r.Hear(a.Name, now, func(h *pipeline.Heard) { h.Given = now })
-		if r.Dispatch.TakenAt != nil { // it is continued, or the dispatcher saw our mark first
-			r.Dispatch.TakenBy = takenByNext
-			return nil
-		}
-		r.Hear(a.Name, now, func(h *pipeline.Heard) { h.Took = now })
-		r.Dispatch.TakenAt, r.Dispatch.TakenBy = &now, takenByNext
-		r.Note(now, pipeline.WhoAgent(a.Name), pipeline.EventTaken, takenByNext)
-		return nil
-	})
-	return err
 }

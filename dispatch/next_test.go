@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -13,14 +14,18 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
 // take takes a task and describes it: "continue T-00001", then the ticked steps.
-func (w *world) take(agent string, another bool, said map[pipeline.TaskID][]Said) string {
+func (w *world) take(agent string, another bool, carried ...core.Command) string {
 	w.Helper()
 	desk := w.desk()
-	desk.Said = func(id pipeline.TaskID) ([]Said, error) { return said[id], nil }
+	desk.Carry = func(ctx context.Context) error {
+		_, err := w.store.Do(ctx, carried...)
+		return err
+	}
 	taken, err := desk.Next(w.Context(), w.agent(agent), another)
 	if err != nil {
 		w.Fatal(err)
@@ -47,55 +52,50 @@ func TestNextOrder(t *testing.T) {
 	}
 	var order []string
 	for range 7 {
-		order = append(order, w.take("alpha", true, nil))
+		order = append(order, w.take("alpha", true))
 	}
 	want(t, "highest priority, then oldest", order, "[T-00003 T-00005 T-00004 T-00002 T-00001 T-00006 nothing]")
-	want(t, "the last one is gone on with", w.take("alpha", false, nil), "continue T-00006")
+	want(t, "the last one is gone on with", w.take("alpha", false), "continue T-00006")
 }
 
-// otm next gives the last task again until record and inbox show that it is
-// finished.
+// otm next gives the last task again until store and inbox show that it is finished.
+// It carries the agent's waiting reports into the store first.
 func TestNextContinues(t *testing.T) {
 	t.Parallel()
-	done := func(status pipeline.Status, steps ...string) Said { return Said{Status: status, Steps: steps} }
+	type said struct {
+		status pipeline.Status
+		steps  []int
+	}
 	for _, c := range []struct {
 		name string
 		do   func(w *world)
-		said []Said
+		said []said // in the inbox
 		want string
 	}{
 		{"nothing happened", nil, nil, "continue T-00001"},
-		{"begun, in the inbox", nil, []Said{done(pipeline.InProgress)}, "continue T-00001"},
+		{"begun, in the inbox", nil, []said{{pipeline.InProgress, nil}}, "continue T-00001"},
 		{"begun", func(w *world) { w.report(1, pipeline.InProgress) }, nil, "continue T-00001"},
 		{"one step ticked", func(w *world) { w.report(1, pipeline.InProgress, 2) }, nil, "continue T-00001 [2]"},
-		{"one step ticked, in the inbox", nil, []Said{done("", "two")}, "continue T-00001 [2]"},
-		{"a step that nobody knows, in the inbox", nil, []Said{done("", "three")}, "continue T-00001"},
-		{"all steps ticked, one of them in the inbox", func(w *world) { w.report(1, pipeline.InProgress, 1) }, []Said{done("", "2")}, "T-00002"},
+		{"one step ticked, in the inbox", nil, []said{{"", []int{2}}}, "continue T-00001 [2]"},
+		{"a step that nobody knows, in the inbox", nil, []said{{"", []int{3}}}, "continue T-00001"},
+		{"all steps ticked, one of them in the inbox", func(w *world) { w.report(1, pipeline.InProgress, 1) }, []said{{"", []int{2}}}, "T-00002"},
 		{"done", func(w *world) { w.report(1, pipeline.AgentDone) }, nil, "T-00002"},
-		{"done, in the inbox", nil, []Said{done(pipeline.InProgress), done(pipeline.AgentDone)}, "T-00002"},
-		{"blocked, in the inbox", nil, []Said{done(pipeline.Blocked)}, "T-00002"},
-		{"blocked, and no longer", nil, []Said{done(pipeline.Blocked), done(pipeline.InProgress)}, "continue T-00001"},
+		{"done, in the inbox", nil, []said{{pipeline.InProgress, nil}, {pipeline.AgentDone, nil}}, "T-00002"},
+		{"blocked, in the inbox", nil, []said{{pipeline.Blocked, nil}}, "T-00002"},
+		{"blocked, and no longer", nil, []said{{pipeline.Blocked, nil}, {pipeline.InProgress, nil}}, "continue T-00001"},
 		{"cancelled", func(w *world) { w.edit(1, w.status(pipeline.Cancelled)); w.pass() }, nil, "T-00002"},
+		{"cancelled, its entry is still there", func(w *world) { w.edit(1, w.status(pipeline.Cancelled)) }, nil, "T-00002"},
 		{"put off", func(w *world) { w.edit(1, w.status(pipeline.Pending)); w.pass() }, nil, "T-00002"},
-		{"sent back, not dispatched yet", func(w *world) {
-			w.change(1, func(r *pipeline.Record) { r.Status = pipeline.New })
-		}, nil, "T-00002"},
+		{"sent back, not dispatched yet", func(w *world) { w.edit(1, w.status(pipeline.New)) }, nil, "T-00002"},
 		{"given to another, whose entry is not there yet", func(w *world) {
-			w.change(1, func(r *pipeline.Record) { r.Dispatch.Agent = "beta" })
+			w.edit(1, w.assignee("beta"))
+			w.do(core.Command{By: by(), Task: 1, Do: core.HandOut{Agent: "beta", Workspace: w.agent("beta").Workspace}})
 		}, nil, "T-00002"},
-		{"taken away, its entry is still there", func(w *world) {
-			w.change(1, func(r *pipeline.Record) { r.Dispatch = nil })
-		}, nil, "T-00002"},
+		{"taken away, its entry is still there", func(w *world) { w.edit(1, w.assignee("")) }, nil, "T-00002"},
 		{"dispatched anew, its entry is not there yet", func(w *world) {
-			w.change(1, func(r *pipeline.Record) {
-				r.Attempt, r.Dispatch.Attempt, r.Dispatch.TakenAt, r.Dispatch.TakenBy = 2, 2, nil, ""
-			})
+			w.edit(1, w.status(pipeline.New))
+			w.do(core.Command{By: by(), Task: 1, Do: core.HandOut{Agent: "alpha", Workspace: w.agent("alpha").Workspace}})
 		}, nil, "T-00001"},
-		{"its record is lost", func(w *world) { os.Remove(filepath.Join(w.dir, "tasks", "T-00001.json")) }, nil, "T-00002"},
-		{"its record is garbage", func(w *world) { w.write(filepath.Join(w.dir, "tasks", "T-00001.json"), []byte("x")) }, nil, "T-00002"},
-		{"its record is made anew", func(w *world) {
-			w.change(1, func(r *pipeline.Record) { r.Attempt, r.Dispatch = 0, nil })
-		}, nil, "continue T-00001"},
 		{"the state file is lost", func(w *world) { os.Remove(w.statePath("alpha")) }, nil, "continue T-00001"},
 		{"the state file is garbage", func(w *world) { w.write(w.statePath("alpha"), []byte("[")) }, nil, "continue T-00001"},
 		{"the state file names another", func(w *world) {
@@ -104,21 +104,8 @@ func TestNextContinues(t *testing.T) {
 		{"the dispatch file is lost", func(w *world) { os.Remove(w.path("alpha")) }, nil, "continue T-00001"},
 		{"the dispatch file is garbage", func(w *world) { w.write(w.path("alpha"), []byte("{")) }, nil, "continue T-00001"},
 		{"both are lost", func(w *world) { os.Remove(w.path("alpha")); os.Remove(w.statePath("alpha")) }, nil, "continue T-00001"},
-		{"both are as if it had never been given, and nothing else waits", func(w *world) {
-			w.write(w.statePath("alpha"), []byte(`{"status":"idle"}`)) // we crashed before we wrote it
-			os.Remove(w.path("alpha"))
-			w.pass()
-		}, nil, "continue T-00001"},
-		{"the state file is lost, its entry too, others are there", func(w *world) {
-			os.Remove(w.statePath("alpha"))
-			w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = f["dispatched"].([]any)[1:] })
-		}, nil, "continue T-00001"},
 		{"its mark is lost", func(w *world) {
 			w.rewrite("alpha", func(f map[string]any) { delete(f["dispatched"].([]any)[0].(map[string]any), "picked") })
-		}, nil, "continue T-00001"},
-		{"its mark and the state file are lost", func(w *world) {
-			w.rewrite("alpha", func(f map[string]any) { delete(f["dispatched"].([]any)[0].(map[string]any), "picked") })
-			os.Remove(w.statePath("alpha"))
 		}, nil, "continue T-00001"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,11 +114,15 @@ func TestNextContinues(t *testing.T) {
 			w.create("x", "alpha", pipeline.High, "one", "two")
 			w.create("y", "alpha", pipeline.Normal)
 			w.pass()
-			want(t, "first", w.take("alpha", false, nil), "T-00001")
+			want(t, "first", w.take("alpha", false), "T-00001")
 			if c.do != nil {
 				c.do(w)
 			}
-			want(t, "then", w.take("alpha", false, map[pipeline.TaskID][]Said{1: c.said}), c.want)
+			var carried []core.Command
+			for _, u := range c.said {
+				carried = append(carried, w.reported(1, u.status, u.steps...))
+			}
+			want(t, "then", w.take("alpha", false, carried...), c.want)
 		})
 	}
 }
@@ -143,11 +134,11 @@ func TestNextTakenOtherwise(t *testing.T) {
 	byHand, byReport := w.create("x", "alpha", pipeline.Normal), w.create("y", "alpha", pipeline.Normal)
 	w.pass()
 	w.report(byReport, pipeline.InProgress)
-	want(t, "by a report", w.take("alpha", false, nil), "continue T-00002")
+	want(t, "by a report", w.take("alpha", false), "continue T-00002")
 	w.report(byReport, pipeline.AgentDone)
 	w.rewrite("alpha", func(f map[string]any) { f["dispatched"].([]any)[0].(map[string]any)["picked"] = "true" })
-	want(t, "by hand", w.take("alpha", false, nil), "continue T-00001")
-	want(t, "record", w.record(byHand).Dispatch.TakenBy, takenByNext)
+	want(t, "by hand", w.take("alpha", false), "continue T-00001")
+	want(t, "task", w.record(byHand).Dispatch.TakenBy, core.TakenByNext)
 }
 
 // --another takes another task. The first one is continued once that is finished.
@@ -157,14 +148,14 @@ func TestNextAnother(t *testing.T) {
 	w.create("x", "alpha", pipeline.High)
 	w.create("y", "alpha", pipeline.Normal)
 	w.pass()
-	want(t, "first", w.take("alpha", false, nil), "T-00001")
-	want(t, "another", w.take("alpha", true, nil), "T-00002")
-	want(t, "the last one", w.take("alpha", false, nil), "continue T-00002")
-	want(t, "no third", w.take("alpha", true, nil), "nothing")
+	want(t, "first", w.take("alpha", false), "T-00001")
+	want(t, "another", w.take("alpha", true), "T-00002")
+	want(t, "the last one", w.take("alpha", false), "continue T-00002")
+	want(t, "no third", w.take("alpha", true), "nothing")
 	w.report(2, pipeline.AgentDone)
-	want(t, "the one it left", w.take("alpha", false, nil), "continue T-00001")
+	want(t, "the one it left", w.take("alpha", false), "continue T-00001")
 	w.report(1, pipeline.AgentDone)
-	want(t, "nothing is left", w.take("alpha", false, nil), "nothing")
+	want(t, "nothing is left", w.take("alpha", false), "nothing")
 }
 
 // A doubled entry is given once.
@@ -176,8 +167,8 @@ func TestNextDoubledEntry(t *testing.T) {
 	w.rewrite("alpha", func(f map[string]any) {
 		f["dispatched"] = append(f["dispatched"].([]any), f["dispatched"].([]any)[0])
 	})
-	want(t, "first", w.take("alpha", false, nil), "T-00001")
-	want(t, "another", w.take("alpha", true, nil), "nothing")
+	want(t, "first", w.take("alpha", false), "T-00001")
+	want(t, "another", w.take("alpha", true), "nothing")
 }
 
 // The row of a task at work is deleted. Once OTM knows, the agent gets the next
@@ -188,16 +179,7 @@ func TestNextRowDeleted(t *testing.T) {
 	gone, waits := w.create("x", "alpha", pipeline.High), w.create("y", "alpha", pipeline.Low)
 	w.pass()
 	want(t, "takes", w.next("alpha"), gone)
-	if err := w.board.Server.DeleteRow("", w.board.ListID, w.record(gone).RowID); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		w.clock.Advance(time.Minute)
-		w.pass()
-	}
-	if w.record(gone).GoneAt == nil {
-		t.Fatal("the dispatcher did not see it")
-	}
+	w.deleteRow(gone)
 	want(t, "goes on with", w.next("alpha"), waits)
 }
 
@@ -234,13 +216,17 @@ func TestNextConcurrently(t *testing.T) {
 	want(t, "picked", ask(false), "[T-00001]")
 	want(t, "picked as another", ask(true), "[T-00002 T-00003]")
 	for id := range pipeline.TaskID(3) {
-		takes := 0
-		for _, e := range w.record(id + 1).History {
-			if e.What == pipeline.EventTaken {
-				takes++
+		events, err := w.store.Events(t.Context(), core.EventFilter{Task: id + 1, Types: []string{"Acknowledged"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		firsts := 0
+		for _, e := range events {
+			if !e.Data.(core.Acknowledged).Again {
+				firsts++
 			}
 		}
-		want(t, "noted", takes, 1)
+		want(t, "noted", firsts, 1)
 	}
 }
 
@@ -259,7 +245,7 @@ func TestNextState(t *testing.T) {
 		}
 		return s
 	}
-	want(t, "nothing waits", w.take("alpha", false, nil), "nothing")
+	want(t, "nothing waits", w.take("alpha", false), "nothing")
 	want(t, "state", words(read()["status"], read()["taskId"]), "idle <nil>")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode() != 0o600 {
@@ -269,7 +255,7 @@ func TestNextState(t *testing.T) {
 	w.write(path, []byte(`{"mood":{"b":1,"a":[2]},"status":"dreaming","since":7,"taskId":[],"STATUS":"x"}`))
 	w.create("x", "alpha", pipeline.Normal)
 	w.pass()
-	w.take("alpha", false, nil)
+	w.take("alpha", false)
 	s := read()
 	want(t, "state", words(s["status"], s["taskId"], s["mood"], s["STATUS"]), "working T-00001 map[a:[2] b:1] x")
 	since, err := time.Parse(time.RFC3339, s["since"].(string))
@@ -277,16 +263,16 @@ func TestNextState(t *testing.T) {
 		t.Errorf("since %v, %v", s["since"], err)
 	}
 	before, _ := os.Stat(path)
-	w.take("alpha", false, nil)
+	w.take("alpha", false)
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Errorf("written anew for the same task: %v", err)
 	}
 	w.report(1, pipeline.AgentDone)
-	want(t, "nothing waits", w.take("alpha", false, nil), "nothing")
+	want(t, "nothing waits", w.take("alpha", false), "nothing")
 	want(t, "state", words(read()["status"], read()["taskId"], read()["mood"]), "idle <nil> map[a:[2] b:1]")
 	for _, garbage := range []string{"", "[]", "null", "x", `"s"`} {
 		w.write(path, []byte(garbage))
-		want(t, "over garbage", w.take("alpha", false, nil), "nothing")
+		want(t, "over garbage", w.take("alpha", false), "nothing")
 		want(t, "state", read()["status"], "idle")
 	}
 }
@@ -305,27 +291,32 @@ func TestNextWorkspaceGone(t *testing.T) {
 	want(t, "made", errors.Is(err, fs.ErrNotExist), true)
 }
 
-// The inbox cannot be read: nothing is marked.
+// The inbox cannot be read: nothing is taken.
 func TestNextInboxUnreadable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	w.create("x", "alpha", pipeline.Normal)
 	w.pass()
 	desk := w.desk()
-	desk.Said = func(pipeline.TaskID) ([]Said, error) { return nil, fs.ErrPermission }
+	desk.Carry = func(context.Context) error { return fs.ErrPermission }
 	if _, err := desk.Next(t.Context(), w.agent("alpha"), false); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error: %v", err)
 	}
-	want(t, "mark", w.entry("alpha", 1)["picked"], nil)
+	want(t, "mark", words(w.entry("alpha", 1)["picked"], w.record(1).Taken()), "<nil> false")
 }
 
-// The steps in the dispatch file are old: the record's are printed.
+// The steps in the dispatch file are old: those of the store are printed.
 func TestNextSteps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	w.create("x", "alpha", pipeline.Normal, "one", "two")
 	w.pass()
-	w.change(1, func(r *pipeline.Record) { r.Steps[0].Title, r.Steps[1].Done = "changed", true })
+	changed, done := "changed", true
+	w.edit(1, func(e *core.Edits) {
+		for n, s := range w.record(1).Steps {
+			e.Steps = append(e.Steps, []core.StepEdit{{Row: s.RowID, Title: &changed}, {Row: s.RowID, Done: &done}}[n])
+		}
+	})
 	taken, err := w.desk().Next(t.Context(), w.agent("alpha"), false)
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +369,7 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 	want(t, "continued", w.next("alpha"), a)
 	die := func(attempt int) {
 		t.Helper()
-		if _, err := RecordEnd(t.Context(), w.store, RunEnd{Key: Key(a, "alpha", attempt), Outcome: pipeline.OutcomeFailed}, w.clock.Now()); err != nil {
+		if _, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: core.WakeKey(a, "alpha", attempt), Outcome: core.OutcomeFailed}, w.clock.Now()); err != nil {
 			t.Fatal(err)
 		}
 		w.pass()
@@ -410,4 +401,52 @@ func TestC64OwnNumberOnly(t *testing.T) {
 	if data, err = json.Marshal(&Taken{Entry: e, Done: []int{1}}); err != nil || !strings.Contains(string(data), `"runId":"otm-T-00001-alpha-1"`) || !strings.Contains(string(data), `"done":[1]`) {
 		t.Errorf("%s, %v", data, err)
 	}
+}
+
+// A sandbox in which the store cannot be opened: the dispatch file decides, with what
+// the renderings and the reports in the inbox say. The next pass tells the store.
+func TestNextWithoutStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.High, "one", "two")
+	w.create("y", "alpha", pipeline.Normal)
+	w.create("z", "alpha", pipeline.Low)
+	w.pass()
+	said := map[pipeline.TaskID][]Said{}
+	rendered := map[pipeline.TaskID]*pipeline.Rendering{}
+	desk := w.desk()
+	desk.Store = nil
+	desk.Said = func(id pipeline.TaskID) ([]Said, error) { return said[id], nil }
+	desk.Rendered = func(id pipeline.TaskID) (*pipeline.Rendering, error) {
+		if rendered[id] == nil {
+			return nil, fs.ErrNotExist
+		}
+		return rendered[id], nil
+	}
+	take := func(another bool) string {
+		t.Helper()
+		taken, err := desk.Next(t.Context(), w.agent("alpha"), another)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if taken == nil {
+			return "nothing"
+		}
+		return words(taken.Entry.TaskID, taken.Continue, taken.Done, taken.Unstored)
+	}
+	want(t, "the most urgent one", take(false), "T-00001 false [] true")
+	want(t, "its mark", w.entry("alpha", 1)["picked"], true)
+	want(t, "continued", take(false), "T-00001 true [] true")
+	want(t, "another", take(true), "T-00002 false [] true")
+	want(t, "the one that was given last", take(false), "T-00002 true [] true")
+	w.pass()
+	want(t, "what the store knows then", words(w.record(1).Dispatch.TakenBy, w.record(2).Taken(), w.record(3).Taken()), "file true false")
+
+	said[2] = []Said{{Status: pipeline.AgentDone}}
+	rendered[1] = &pipeline.Rendering{TaskID: 1, Agent: "alpha", Status: pipeline.InProgress, Steps: []pipeline.RenderedStep{{Title: "one", Done: true}, {Title: "two"}}}
+	want(t, "after the end of the other", take(false), "T-00001 true [1] true")
+	said[1] = []Said{{Steps: []string{"two"}}}
+	want(t, "after its last step", take(false), "T-00003 false [] true")
+	rendered[3] = &pipeline.Rendering{TaskID: 3, Agent: "alpha", Status: pipeline.Cancelled}
+	want(t, "after all", take(false), "nothing")
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,29 +14,18 @@ import (
 	"testing"
 	"time"
 
-	"otm/internal/board/boardtest"
+	"otm/core"
 	"otm/pipeline"
-	"otm/slacklist"
 )
 
-const (
-	apiUpdate = "slackLists.items.update"
-	apiList   = "slackLists.items.list"
-)
-
-// The whole way of one task, with its calls and records.
+// The whole way of one task, with what is written and when.
 func TestOneTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	id := w.create("Build it", "alpha", pipeline.High, "one", "two")
-	w.board.Faults.Reset()
-	r, err := w.d.Pass(t.Context(), time.Hour) // what we put there ourselves needs no look
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := w.pass()
 	want(t, "summary", r.Details(), "Dispatched 1 task, woke 1 agent, 0 failures")
-	want(t, "reads", w.board.Faults.Count(apiList), 1) // the first pass of a directory has to look once
-	want(t, "writes", w.board.Faults.Count(apiUpdate), 1)
+	want(t, "writes to the board", w.board.writes.Load(), 1)
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 	want(t, "status on the board", w.boardStatus(id), pipeline.Assigned)
 
@@ -49,13 +37,9 @@ func TestOneTask(t *testing.T) {
 
 	rec := w.record(id)
 	d := rec.Dispatch
-	for name, at := range map[string]*time.Time{"entry": d.EntryAt, "flipped": d.FlippedAt, "accepted": rec.Wakes[0].Accepted} {
-		if at == nil {
-			t.Errorf("record knows nothing of: %s", name)
-		}
-	}
-	want(t, "record", words(d.Agent, d.Workspace, d.Attempt, rec.Status, d.TakenAt, rec.Wakes[0].Tasks, rec.Wakes[0].Via),
-		words("alpha", w.agent("alpha").Workspace, 1, "assigned", nil, "[T-00001]", "gateway"))
+	want(t, "flipped, accepted", words(d.FlippedAt.IsZero(), rec.Wakes[0].Accepted.IsZero()), "false false")
+	want(t, "task", words(d.Agent, d.Workspace, d.Attempt, rec.Status, d.TakenAt.IsZero(), rec.Wakes[0].Tasks, rec.Wakes[0].Via),
+		words("alpha", w.agent("alpha").Workspace, 1, "assigned", true, "[T-00001]", "gateway"))
 
 	want(t, "the agent takes it", w.next("alpha"), id)
 	w.report(id, pipeline.InProgress)
@@ -65,14 +49,11 @@ func TestOneTask(t *testing.T) {
 	want(t, "wakes at its end", w.waker.keys(), "otm-T-00001-alpha-1")
 
 	w.create("Once more", "alpha", pipeline.Normal)
-	w.board.Faults.Reset()
-	if r, err = w.d.Pass(t.Context(), time.Hour); err != nil || r.Did[dispatched].N != 1 {
-		t.Errorf("the next one: %+v, %v", r, err)
-	}
-	want(t, "calls for the next one", words(w.board.Faults.Count(""), w.board.Faults.Count(apiUpdate)), "1 1")
+	want(t, "the next one", w.pass().Dispatched, 1)
+	want(t, "writes for the next one", w.board.writes.Load(), 1)
 }
 
-// An idle pass reads at most once and writes nothing.
+// An idle pass writes nothing: no event, no file, nothing to the board.
 func TestIdlePass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha", "beta")
@@ -83,9 +64,13 @@ func TestIdlePass(t *testing.T) {
 	w.pass()
 	w.next("alpha")
 	w.pass()
-	times := func() map[string]string {
-		all := map[string]string{}
-		for _, dir := range []string{filepath.Join(w.dir, "tasks"), w.agent("alpha").Workspace, w.agent("beta").Workspace} {
+	state := func() string {
+		events, err := w.store.Events(t.Context(), core.EventFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := []any{len(events), w.board.writes.Load()}
+		for _, dir := range []string{w.agent("alpha").Workspace, w.agent("beta").Workspace} {
 			entries, err := os.ReadDir(dir)
 			if err != nil {
 				t.Fatal(err)
@@ -95,26 +80,16 @@ func TestIdlePass(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				all[filepath.Join(dir, e.Name())] = words(info.ModTime(), info.Sys())
+				all = append(all, e.Name(), info.ModTime(), info.Sys())
 			}
 		}
-		return all
+		return words(all...)
 	}
-	before := times()
-	w.board.Faults.Reset()
+	before := state()
 	for range 3 {
-		r := w.pass()
-		want(t, "summary", r.Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+		want(t, "summary", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 	}
-	want(t, "calls", w.board.Faults.Count(""), 3)
-	want(t, "reads", w.board.Faults.Count(apiList), 3)
-	if after := times(); !maps.Equal(before, after) {
-		t.Errorf("an idle pass wrote:\n%v\n%v", before, after)
-	}
-	if _, err := w.d.Pass(t.Context(), -1); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "calls of a pass that may use what is known", w.board.Faults.Count(""), 3)
+	want(t, "after idle passes", state(), before)
 }
 
 // B43: a woken agent finds all of its tasks, in the file and on the board.
@@ -130,12 +105,8 @@ func TestWakeComesLast(t *testing.T) {
 				t.Errorf("%s woken for %v before it is in the file", r.Agent.Name, id)
 			}
 			rec := w.record(id)
-			if rec.Status != pipeline.Assigned || rec.Dispatch.FlippedAt == nil || len(w.record(ids[0]).Wakes) == 0 {
-				t.Errorf("woken before the record says so: %+v", rec)
-			}
-			item := w.board.Must(t, "slackLists.items.info", map[string]any{"list_id": w.board.ListID, "id": rec.RowID})
-			if raw, _ := json.Marshal(item); !strings.Contains(string(raw), "assigned") {
-				t.Errorf("woken before the board says so: %s", raw)
+			if rec.Status != pipeline.Assigned || rec.Shown.Status != pipeline.Assigned || len(w.record(ids[0]).Wakes) == 0 {
+				t.Errorf("woken before store and board say so: %+v", rec)
 			}
 		}
 		return nil
@@ -256,90 +227,52 @@ func TestPerson(t *testing.T) {
 	want(t, "sent back", words(w.record(id).Attempt, w.boardStatus(id)), "2 assigned")
 }
 
-// Changes to a person's own task are noted like others, also if its dispatch began
-// and we crashed before the flip.
-func TestPersonsTaskIsOver(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "+robin")
-	flipped, begun, foreign := w.create("x", "robin", pipeline.Normal), w.create("y", "robin", pipeline.Normal), w.create("z", "ghost", pipeline.Normal)
-	w.edit(begun, w.status(pipeline.Pending))
-	w.pass()
-	w.change(begun, func(r *pipeline.Record) {
-		r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "robin", At: w.clock.Now()}
-	})
-	for id, status := range map[pipeline.TaskID]pipeline.Status{flipped: pipeline.Done, begun: pipeline.Cancelled, foreign: pipeline.Done} {
-		w.edit(id, w.status(status))
-	}
-	os.Remove(filepath.Join(w.dir, "tasks", foreign.String()+".json"))
-	w.pass()
-	want(t, "as they are known", words(w.record(flipped).Status, w.record(begun).Status), "done cancelled")
-	if _, err := w.store.Load(foreign); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a record was made of what is over and nobody's: %v", err)
-	}
-}
-
 // A task is dispatched only when all of it is on the board.
 func TestStepsStillComing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
-	id := w.create("x", "alpha", pipeline.Normal, "one", "two")
-	whole := w.record(id)
-	w.change(id, func(r *pipeline.Record) { r.Steps[1].RowID = "" })
-	want(t, "dispatched", w.pass().Dispatched, 0)
-	want(t, "failures", len(w.pass().Failed), 0)
-	w.edit(id, w.status(pipeline.Assigned)) // not even by hand
-	want(t, "dispatched", w.pass().Dispatched, 0)
-	w.change(id, func(r *pipeline.Record) { r.Steps = whole.Steps })
-	want(t, "dispatched", w.pass().Dispatched, 1)
-	bare := w.createAs(w.last+1, "y", "alpha", pipeline.Normal, "only")
-	row := w.record(bare).Steps[0].RowID
-	w.change(bare, func(r *pipeline.Record) { r.Steps = nil })
-	if err := w.board.Server.DeleteRow("", w.board.ListID, row); err != nil {
-		t.Fatal(err)
+	id := w.request("x", "alpha", pipeline.Normal, "one", "two")
+	show := func(steps ...core.WrittenStep) {
+		t.Helper()
+		w.do(core.Command{By: core.Component("otm"), Task: id, Do: core.Written{Row: "Rec1", Shown: w.record(id).View(), Steps: steps}})
 	}
+	one := core.WrittenStep{Step: 1, Row: "Rec1.1", Shown: core.StepShown{Title: "one"}}
+	show(one)
+	w.board.refuse(func(pipeline.TaskID) error { return boardGone })
+	r := w.pass()
+	want(t, "dispatched", words(r.Dispatched, len(r.Failed), w.record(id).Status), "0 0 new")
+	w.edit(id, w.status(pipeline.Assigned)) // not even by hand
+	want(t, "dispatched", words(w.pass().Dispatched, w.record(id).Dispatch == nil), "0 true")
+	w.board.refuse(nil)
 	w.clock.Advance(time.Minute)
+	w.pass() // the other step is made
+	want(t, "dispatched", w.pass().Dispatched, 1)
+
+	bare := w.create("y", "alpha", pipeline.Normal, "only")
+	w.edit(bare, func(e *core.Edits) { e.Gone = []string{w.record(bare).Steps[0].RowID} })
 	want(t, "dispatched without steps", w.pass().Dispatched, 0)
 }
 
-func TestTwoRowsOneID(t *testing.T) {
+// The board cannot be written: the task is handed out, its entry stands, and its agent
+// is woken once the board shows that.
+func TestBoardWrittenLater(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "alpha")
-	id := w.create("x", "alpha", pipeline.Normal)
-	first := w.record(id)
-	w.createAs(id, "y", "alpha", pipeline.Normal)
-	second := w.record(id).RowID
-	w.change(id, func(r *pipeline.Record) { *r = *first })
-	for range 2 {
-		r := w.pass()
-		want(t, "failures", r.Failed, []string{
-			fmt.Sprintf("T-00001: two rows bear this id: its own, %s, and %s (%q)", first.RowID, second, "y")})
-	}
-	want(t, "entries", w.ids("alpha"), "T-00001")
-	want(t, "its title", w.entry("alpha", id)["title"], "x")
-	want(t, "attempt", w.record(id).Attempt, 1)
-}
-
-// The flip's answer may be lost, after it was applied or before.
-func TestFlipAnswerLost(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]boardtest.Fault{
-		"not applied, reset": boardtest.Reset(), "not applied, 503": boardtest.Status(503), "not applied, no error": boardtest.NoError(),
-		"not applied, a page": boardtest.HTML(), "not applied, rate limit": boardtest.RateLimited("1"),
-		"applied, reset": boardtest.ApplyThenReset(), "applied, 502": boardtest.ApplyThenStatus(502),
-		"applied, internal error": boardtest.ApplyThenError("internal_error"), "applied, half an answer": boardtest.ApplyThenHalf(),
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "alpha")
 			id := w.create("x", "alpha", pipeline.Normal)
-			w.board.Faults.Next(apiUpdate, fault)
+			w.board.refuse(func(pipeline.TaskID) error { return boardGone })
 			r := w.pass()
 			if r.Trouble == nil {
 				t.Error("no trouble")
 			}
 			want(t, "woken without knowing", w.waker.keys(), "")
 			want(t, "the entry stands", w.ids("alpha"), "T-00001")
-			w.restart()
+			w.board.refuse(nil)
+			if restart {
+				w.restart()
+			}
 			w.clock.Advance(2 * time.Second)
 			r = w.pass()
 			want(t, "then", r.Details(), "Dispatched 1 task, woke 1 agent, 0 failures")
@@ -351,112 +284,35 @@ func TestFlipAnswerLost(t *testing.T) {
 	}
 }
 
-// A flip that the board shows late does not count as undone.
-func TestFlipNotVisible(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha")
-	id := w.create("x", "alpha", pipeline.Normal)
-	old := w.board.Must(t, apiList, map[string]any{"list_id": w.board.ListID, "limit": 1000, "include_list": true})
-	body, err := json.Marshal(old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.pass()
-	stop := w.board.Faults.Always(apiList, boardtest.Body("from before the flip", string(body)))
-	for range 3 {
-		want(t, "pass", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
-	}
-	stop()
-	want(t, "attempt", w.record(id).Attempt, 1)
-	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
-}
-
-// One task that the board refuses does not stop the others.
+// One task that the board refuses does not stop the others, and each pass says so.
 func TestFlipRefused(t *testing.T) {
 	t.Parallel()
-	for _, together := range []string{"one a row", "several rows a call"} {
-		t.Run(together, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "alpha")
-			if together == "one a row" {
-				w.board.Server.SetQuirks(boardtest.Quirks{})
-			}
-			bad := w.create("x", "alpha", pipeline.Critical)
-			good := w.create("y", "alpha", pipeline.Normal)
-			w.board.Faults.Next(apiUpdate, boardtest.ErrorCode("invalid_args"), boardtest.ErrorCode("invalid_args"), boardtest.ErrorCode("invalid_args"))
-			r := w.pass()
-			if len(r.Failed) == 0 || !strings.Contains(r.Failed[0], "the board refuses to assign it") {
-				t.Errorf("not told: %s", r.Details())
-			}
-			w.pass()
-			want(t, "status", words(w.boardStatus(bad), w.boardStatus(good)), "assigned assigned")
-		})
-	}
-	t.Run("for good", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, "alpha")
-		w.create("first", "alpha", pipeline.Normal) // so that the client knows how many rows a call takes
-		w.create("first", "alpha", pipeline.Normal)
-		w.pass()
-		bad := w.create("x", "alpha", pipeline.Critical)
-		good := w.create("y", "alpha", pipeline.Normal)
-		row := w.record(bad).RowID
-		w.refuseRow(row)
-		r := w.pass()
-		if len(r.Failed) != 1 || !strings.HasPrefix(r.Failed[0], "T-00003: the board refuses to assign it: ") {
-			t.Errorf("failed: %q", r.Failed)
-		}
-		want(t, "status", words(w.boardStatus(bad), w.boardStatus(good)), "new assigned")
-		want(t, "its attempt stays the same", w.record(bad).Attempt, 1)
-	})
-	t.Run("and then the board is in trouble", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, "alpha")
-		w.create("first", "alpha", pipeline.Normal)
-		w.create("first", "alpha", pipeline.Normal)
-		w.pass()
-		a, b := w.create("x", "alpha", pipeline.Critical), w.create("y", "alpha", pipeline.Normal)
-		w.board.Faults.Next(apiUpdate, boardtest.ErrorCode("invalid_args"), boardtest.Pass(), boardtest.Status(503))
-		if r := w.pass(); r.Trouble == nil || len(r.Failed) > 0 {
-			t.Errorf("trouble %v, failed %q", r.Trouble, r.Failed)
-		}
-		want(t, "status", words(w.boardStatus(a), w.boardStatus(b)), "assigned new")
-		w.clock.Advance(20 * time.Second)
-		w.pass()
-		want(t, "status", words(w.boardStatus(a), w.boardStatus(b)), "assigned assigned")
-		want(t, "attempts", words(w.record(a).Attempt, w.record(b).Attempt), "1 1")
-	})
-}
-
-// refuseRow makes the board refuse every write to a row, as if it was deleted
-// after the read.
-func (w *world) refuseRow(row string) {
-	w.Helper()
-	w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return &refusing{b, row} }}
-}
-
-// An option that the board lacks is reported, and the daemon continues.
-func TestStatusOptionMissing(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, "alpha")
-	id := w.create("x", "alpha", pipeline.Normal)
-	column := w.board.Column(t, "Status", "select")
-	if err := w.board.Server.RemoveOption("", w.board.ListID, column, "assigned"); err != nil {
-		t.Fatal(err)
+	bad := w.create("x", "alpha", pipeline.Critical)
+	good := w.create("y", "alpha", pipeline.Normal)
+	w.board.refuse(func(id pipeline.TaskID) error {
+		if id == bad {
+			return rowRefused
+		}
+		return nil
+	})
+	for range 2 {
+		r := w.pass()
+		if len(r.Failed) != 1 || !strings.HasPrefix(r.Failed[0], "T-00001: the board refuses to assign it: ") || r.Trouble != nil {
+			t.Errorf("failed: %q, trouble %v", r.Failed, r.Trouble)
+		}
 	}
-	r := w.pass()
-	if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], `option "assigned" of column "Status"`) || r.Trouble != nil {
-		t.Errorf("report: %s, %v", r.Details(), r.Trouble)
-	}
-	if err := w.board.Server.AddOption("", w.board.ListID, column, "assigned", "Assigned"); err != nil {
-		t.Fatal(err)
-	}
+	want(t, "logged", w.log.count(slog.LevelError, "task not dispatched"), 1)
+	want(t, "status", words(w.boardStatus(bad), w.boardStatus(good)), "new assigned")
+	want(t, "wakes", w.waker.keys(), "otm-T-00002-alpha-1")
+	w.board.refuse(nil)
 	w.pass()
-	want(t, "status", w.boardStatus(id), pipeline.Assigned)
+	want(t, "status", w.boardStatus(bad), pipeline.Assigned)
+	want(t, "attempts", w.record(bad).Attempt, 1)
 }
 
-// While the board is down, agents are woken for flipped tasks, and dispatch files
-// are kept.
+// While the board is down, agents are woken for tasks that it shows as assigned, and
+// dispatch files are kept. Nothing new is handed out.
 func TestBoardDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
@@ -468,29 +324,16 @@ func TestBoardDown(t *testing.T) {
 		t.Errorf("to be tried again at %v", r.Due)
 	}
 	w.waker.set(nil)
-	stop := w.board.Faults.Always("", boardtest.Reset())
-	late := w.last + 1
-	w.change(late, func(r *pipeline.Record) { r.Title = "not on the board" })
+	late := w.create("y", "alpha", pipeline.Normal)
+	w.board.goDown(boardGone)
 	r = w.pass()
-	want(t, "woken", words(r.Woken, r.Trouble != nil), "1 true")
+	want(t, "woken", words(r.Dispatched, r.Woken, r.Trouble != nil, w.record(late).Status), "0 1 true new")
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 	w.rewrite("alpha", func(f map[string]any) { f["dispatched"].([]any)[0].(map[string]any)["picked"] = true })
 	w.pass()
-	want(t, "taken", w.record(id).Dispatch.TakenBy, takenByFile)
-	stop()
-	// Another process holds the board: nothing is known, nothing happens.
-	w.d.Board = slacklist.New(slacklist.Options{Dir: w.dir, URL: w.board.URL, ListID: w.board.ListID, LockWait: time.Millisecond})
-	b, err := w.client.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r = w.pass()
-	if r.Trouble == nil || r.Dispatched+r.Woken+len(r.Failed) != 0 {
-		t.Errorf("report: %+v", r)
-	}
-	if err := b.End(); err != nil {
-		t.Fatal(err)
-	}
+	want(t, "taken", w.record(id).Dispatch.TakenBy, core.TakenByFile)
+	w.board.goDown(nil)
+	want(t, "the other", w.pass().Dispatched, 1)
 }
 
 // An entry that vanished without a report is put back, but not at once.
@@ -515,7 +358,7 @@ func TestEntryVanishes(t *testing.T) {
 	want(t, "put back", w.ids("alpha"), "T-00001")
 	want(t, "with what is known of its wake", w.entry("alpha", id)["runId"], "otm-T-00001-alpha-1")
 
-	// It is back: MissingAt is cleared.
+	// It is back: the wait begins anew.
 	content, err := os.ReadFile(w.path("alpha"))
 	if err != nil {
 		t.Fatal(err)
@@ -525,8 +368,14 @@ func TestEntryVanishes(t *testing.T) {
 	w.write(w.path("alpha"), content)
 	w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter)
 	w.pass()
-	want(t, "missing since", w.record(id).Dispatch.MissingAt, (*time.Time)(nil))
 	want(t, "entries", w.ids("alpha"), "T-00001")
+	w.rewrite("alpha", func(f map[string]any) { f["dispatched"] = []any{} })
+	w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter / 2)
+	w.pass()
+	want(t, "missing for half the time", w.ids("alpha"), "")
+	w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter / 2)
+	w.pass()
+	want(t, "put back again", w.ids("alpha"), "T-00001")
 
 	// An update came: an agent at work needs no entry.
 	w.report(id, pipeline.InProgress)
@@ -583,29 +432,19 @@ func TestEntriesGo(t *testing.T) {
 func TestFileStaysSmall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
-	recs := newMemRecords()
-	w.d.Records = recs
-	p := keeper{newRun(w.d)}
-	w.d.saidAt, w.d.cleaned, w.d.files = map[string]time.Time{}, map[string]bool{}, &workspaces{dir: w.dir}
-	const rounds, each = 20, 100
+	w.agents[0].Trigger = pipeline.TriggerNone
+	const rounds, each = 8, 25
 	largest := int64(0)
-	for round := range rounds {
-		p.byName = map[string][]*task{}
-		for i := range pipeline.TaskID(rounds * each) {
-			id := i + 1
-			switch n := int(i) / each; {
-			case n == round:
-				recs.recs[id] = recordWith(id, func(r *pipeline.Record) {
-					r.Dispatch.Agent, r.Dispatch.Workspace, r.Dispatch.EntryAt = "alpha", w.agent("alpha").Workspace, nil
-				})
-				p.byName["alpha"] = append(p.byName["alpha"], &task{id: id, rec: copyOf(recs.recs[id]), agent: w.agent("alpha")})
-			case n < round:
-				recs.recs[id].Status = pipeline.AgentDone
-			}
+	var last []pipeline.TaskID
+	for range rounds {
+		for _, id := range last {
+			w.report(id, pipeline.AgentDone)
 		}
-		if err := p.tend(t.Context()); err != nil {
-			t.Fatal(err)
+		last = nil
+		for range each {
+			last = append(last, w.create("x", "alpha", pipeline.Normal))
 		}
+		w.pass()
 		want(t, "entries", len(w.entries("alpha")), each)
 		info, err := os.Stat(w.path("alpha"))
 		if err != nil {
@@ -628,7 +467,7 @@ func TestTakenByHand(t *testing.T) {
 		w.rewrite("alpha", func(f map[string]any) { f["dispatched"].([]any)[0].(map[string]any)["picked"] = mark })
 		w.pass()
 		rec := w.record(id)
-		if rec.Dispatch.TakenAt == nil || rec.Dispatch.TakenBy != takenByFile {
+		if rec.Dispatch.TakenAt.IsZero() || rec.Dispatch.TakenBy != core.TakenByFile {
 			t.Fatalf("marked with %v: %+v", mark, rec.Dispatch)
 		}
 		w.clock.Advance(48 * time.Hour)
@@ -662,7 +501,7 @@ func TestSentBack(t *testing.T) {
 				w.edit(id, w.status(to))
 				want(t, "pass", w.pass().Details(), "Dispatched 1 task, woke 1 agent, 0 failures")
 				rec := w.record(id)
-				want(t, "record", words(rec.Attempt, rec.Dispatch.Attempt, rec.Dispatch.TakenAt, rec.Status), "2 2 <nil> assigned")
+				want(t, "task", words(rec.Attempt, rec.Dispatch.Attempt, rec.Taken(), rec.Status), "2 2 false assigned")
 				e := w.entry("alpha", id)
 				want(t, "entry", words(e["attempt"], e["picked"], e["runId"]), "2 <nil> otm-T-00001-alpha-2")
 				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-alpha-2")
@@ -676,38 +515,38 @@ func TestSentBack(t *testing.T) {
 	}
 }
 
-// The answer to the flip was lost, the agent took the task, and a person sets it
-// back before the next pass.
+// The board could not be written, the agent took the task, and a person sets it back
+// before the next pass.
 func TestSetBackBeforeFlipIsKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	id := w.create("x", "alpha", pipeline.Normal)
-	w.board.Faults.Next(apiUpdate, boardtest.ApplyThenReset())
+	w.board.refuse(func(pipeline.TaskID) error { return boardGone })
 	w.pass()
+	w.board.refuse(nil)
 	w.restart()
 	w.report(id, pipeline.InProgress)
 	w.edit(id, w.status(pipeline.Assigned))
 	w.clock.Advance(2 * time.Minute)
 	want(t, "pass", w.pass().Dispatched, 1)
 	rec := w.record(id)
-	want(t, "record", words(rec.Attempt, rec.Dispatch.TakenAt, rec.Dispatch.FlippedAt != nil), "2 <nil> true")
+	want(t, "task", words(rec.Attempt, rec.Taken(), rec.Dispatch.FlippedAt.IsZero()), "2 false false")
 	w.clock.Advance(time.Minute)
 	w.pass()
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-2")
 }
 
-// We were killed after a new dispatch began and before its entry was written. The
-// old entry and its mark do not count for it.
+// We were killed after a new hand-out and before its entry was written. The old entry
+// and its mark do not count for it.
 func TestOldEntryOfNewDispatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.pass()
 	w.next("alpha")
-	w.change(id, func(r *pipeline.Record) {
-		r.Attempt = 2
-		r.Dispatch = &pipeline.Dispatch{Attempt: 2, Agent: "alpha", Workspace: w.agent("alpha").Workspace, At: w.clock.Now()}
-	})
+	w.edit(id, w.status(pipeline.New))
+	w.do(core.Command{By: by(), Task: id, Do: core.HandOut{Agent: "alpha", Workspace: w.agent("alpha").Workspace}})
+	want(t, "the old entry", words(w.entry("alpha", id)["attempt"], w.entry("alpha", id)["picked"]), "1 true")
 	w.clock.Advance(2 * time.Minute)
 	want(t, "pass", w.pass().Details(), "Dispatched 1 task, woke 1 agent, 0 failures")
 	e := w.entry("alpha", id)
@@ -717,12 +556,18 @@ func TestOldEntryOfNewDispatch(t *testing.T) {
 func TestEntryOf(t *testing.T) {
 	t.Parallel()
 	tell := func(e Entry) string { return words(e.Attempt, e.RunID, e.TriggeredAt.IsZero(), e.Picked) }
+	named := func(m float64, attempt int) with {
+		return func(t *core.Task) {
+			t.Woken = &core.Woken{Key: core.WakeKey(t.ID, "a", attempt), Agent: "a", Attempt: attempt, At: minute(m)}
+		}
+	}
 	want(t, "not woken", tell(entryOf(recordWith(1))), "1  true false")
 	want(t, "not accepted", tell(entryOf(recordWith(1, wake(1, lost)))), "1  true false")
-	want(t, "woken", tell(entryOf(recordWith(1, wake(0, endedAt(0, 15)), wake(16, accepted(16))))), "2 otm-T-00001-a-2 false false")
-	want(t, "taken", tell(entryOf(recordWith(1, wake(0, accepted(0)), taken(1)))), "1 otm-T-00001-a-1 false true")
-	want(t, "dispatched anew", tell(entryOf(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Dispatch.Attempt = 2 }))), "2  true false")
-	want(t, "given to another", tell(entryOf(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Dispatch.Agent = "b" }))), "1  true false")
+	want(t, "woken", tell(entryOf(recordWith(1, wake(0, endedAt(0, 15)), wake(16, accepted(16)), named(16, 2)))), "2 otm-T-00001-a-2 false false")
+	want(t, "named by the wake of another task", tell(entryOf(recordWith(1, named(16, 9)))), "1 otm-T-00001-a-9 false false")
+	want(t, "taken", tell(entryOf(recordWith(1, wake(0, accepted(0)), named(0, 1), taken(1)))), "1 otm-T-00001-a-1 false true")
+	want(t, "dispatched anew", tell(entryOf(recordWith(1, wake(0, accepted(0)), named(0, 1), func(t *core.Task) { t.Dispatch.Attempt, t.Dispatch.At = 2, minute(1) }))), "2  true false")
+	want(t, "given to another", tell(entryOf(recordWith(1, wake(0, accepted(0)), named(0, 1), func(t *core.Task) { t.Dispatch.Agent = "b" }))), "1  true false")
 }
 
 // An agent that rewrote its entry to only a mark gets the new dispatch all the
@@ -767,7 +612,7 @@ func TestReassigned(t *testing.T) {
 			w.clock.Advance(time.Hour)
 			w.pass()
 			want(t, "files", fmt.Sprintf("%q %q", w.ids("alpha"), w.ids("beta")), `"T-00001" ""`)
-			want(t, "its old mark does not count", w.record(id).Dispatch.TakenAt, (*time.Time)(nil))
+			want(t, "its old mark does not count", w.record(id).Taken(), false)
 			want(t, "it takes it", w.next("alpha"), id)
 		})
 		if state == "new" {
@@ -779,16 +624,13 @@ func TestReassigned(t *testing.T) {
 				w := newWorld(t, "alpha", "+robin")
 				id := w.create("x", "alpha", pipeline.Normal)
 				w.bringTo(id, state)
-				status := w.boardStatus(id)
 				w.edit(id, w.assignee(name))
 				r := w.pass()
-				want(t, "dispatched", r.Dispatched, 0)
+				want(t, "dispatched", r.Dispatched == 1, to == "to a person")
 				want(t, "told", len(r.Failed) == 1, to == "to a stranger")
 				want(t, "entries", w.ids("alpha"), "")
-				want(t, "status", w.boardStatus(id), status)
-				if to != "to a stranger" {
-					want(t, "it has it no more", w.next("alpha"), pipeline.TaskID(0))
-				}
+				want(t, "status", w.boardStatus(id), map[bool]pipeline.Status{true: pipeline.Assigned, false: pipeline.New}[to == "to a person"])
+				want(t, "it has it no more", w.next("alpha"), pipeline.TaskID(0))
 			})
 		}
 	}
@@ -810,36 +652,32 @@ func (w *world) bringTo(id pipeline.TaskID, state string) {
 	}
 }
 
-// A task is given away, and we are killed before the flip: the next pass flips it.
+// A task is given away, and the board cannot be written at first.
 func TestReassignedFlipLost(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []boardtest.Fault{boardtest.Reset(), boardtest.ApplyThenReset()} {
-		w := newWorld(t, "alpha", "beta")
-		id := w.create("x", "alpha", pipeline.Normal)
-		w.bringTo(id, "in_progress")
-		w.edit(id, w.assignee("beta"))
-		w.board.Faults.Next(apiUpdate, fault)
-		w.pass()
-		want(t, "files", fmt.Sprintf("%q %q", w.ids("alpha"), w.ids("beta")), `"" "T-00001"`)
-		w.restart()
-		w.pass()
-		want(t, "status", words(w.boardStatus(id), w.record(id).Status), "assigned assigned")
-		want(t, "files", fmt.Sprintf("%q %q", w.ids("alpha"), w.ids("beta")), `"" "T-00001"`)
-		want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-beta-2")
-	}
+	w := newWorld(t, "alpha", "beta")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.bringTo(id, "in_progress")
+	w.edit(id, w.assignee("beta"))
+	w.board.refuse(func(pipeline.TaskID) error { return boardGone })
+	w.pass()
+	want(t, "files", fmt.Sprintf("%q %q", w.ids("alpha"), w.ids("beta")), `"" "T-00001"`)
+	w.board.refuse(nil)
+	w.restart()
+	w.pass()
+	want(t, "status", words(w.boardStatus(id), w.record(id).Status), "assigned assigned")
+	want(t, "files", fmt.Sprintf("%q %q", w.ids("alpha"), w.ids("beta")), `"" "T-00001"`)
+	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-beta-2")
 }
 
-// A person moves a new task by hand after its dispatch began, and we crashed
-// before the flip. The person's status stays.
+// A person moves a task by hand after it was handed out and before the board shows
+// that. The person's status stays.
 func TestMovedByHandBeforeFlip(t *testing.T) {
 	t.Parallel()
 	for _, status := range []pipeline.Status{pipeline.InProgress, pipeline.Blocked} {
 		w := newWorld(t, "alpha")
 		id := w.create("x", "alpha", pipeline.Normal)
-		w.change(id, func(r *pipeline.Record) {
-			r.Attempt = 1
-			r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "alpha", Workspace: w.agent("alpha").Workspace, At: w.clock.Now()}
-		})
+		w.do(core.Command{By: by(), Task: id, Do: core.HandOut{Agent: "alpha", Workspace: w.agent("alpha").Workspace}})
 		w.clock.Advance(time.Minute)
 		w.edit(id, w.status(status))
 		for range 2 {
@@ -892,199 +730,20 @@ func TestWorkspaceMoved(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 }
 
-// A lost record is rebuilt from the board. Its keys are not used again, and a task
-// at work is left alone.
-func TestRecordLost(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"deleted", "corrupt", "emptied by hand"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "alpha")
-			waits, picked, works := w.create("x", "alpha", pipeline.Low, "one", "two"), w.create("y", "alpha", pipeline.High), w.create("z", "alpha", pipeline.Critical)
-			w.pass()
-			want(t, "takes", w.next("alpha"), works)
-			w.report(works, pipeline.InProgress)
-			w.rewrite("alpha", func(f map[string]any) { f["dispatched"].([]any)[1].(map[string]any)["picked"] = true })
-			before := w.waker.keys()
-			for _, id := range []pipeline.TaskID{waits, picked, works} {
-				path := filepath.Join(w.dir, "tasks", id.String()+".json")
-				switch how {
-				case "deleted":
-					if err := os.Remove(path); err != nil {
-						t.Fatal(err)
-					}
-				case "corrupt":
-					w.write(path, make([]byte, 100))
-				default:
-					w.write(path, []byte(fmt.Sprintf(`{"taskId":%q}`, id)))
-				}
-			}
-			w.restart()
-			w.clock.Advance(2 * time.Hour)
-			w.pass()
-			want(t, "status", words(w.boardStatus(waits), w.boardStatus(picked), w.boardStatus(works)), "assigned assigned in_progress")
-			want(t, "entries", w.ids("alpha"), "T-00003 T-00002 T-00001")
-			want(t, "steps", len(w.record(waits).Steps), 2)
-			if rec := w.record(picked); rec.Dispatch == nil || rec.Dispatch.TakenAt == nil {
-				t.Errorf("its mark is forgotten: %+v", rec.Dispatch)
-			}
-			if rec := w.record(works); rec.Dispatch != nil || rec.Status != pipeline.InProgress {
-				t.Errorf("work is disturbed: %+v", rec)
-			}
-			for _, key := range strings.Fields(strings.TrimPrefix(w.waker.keys(), before)) {
-				if strings.Contains(before, key) || !strings.HasPrefix(key, "otm-T-00001-alpha-") {
-					t.Errorf("key %s after %s", key, before)
-				}
-			}
-			want(t, "it goes on with", w.next("alpha"), works)
-		})
-	}
-}
-
-// The injector writes a record that is lost while its create is in the inbox, as
-// the board may show only a part of the task. After the create was settled, the
-// record is rebuilt in its order.
-func TestRecordLostInTheMaking(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha")
-	w.d.Drops = w.store.Drops
-	steps := []string{"e", "d", "c", "b", "a"}
-	id := w.create("x", "alpha", pipeline.Normal, steps...)
-	drop := []byte(`{"taskId":"T-00001","title":"x","agent":"alpha","subtasks":["e","d","c","b","a"]}`)
-	waiting, processed := filepath.Join(w.dir, "new-tasks"), filepath.Join(w.dir, "processed")
-	for _, dir := range []string{waiting, processed} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.write(filepath.Join(waiting, "a.json"), drop)
-	record := filepath.Join(w.dir, "tasks", "T-00001.json")
-	for _, lost := range [][]byte{nil, []byte("{"), []byte(`{"taskId":"T-00001"}`)} {
-		if err := os.Remove(record); err != nil {
-			t.Fatal(err)
-		}
-		if lost != nil {
-			w.write(record, lost)
-		}
-		r := w.pass()
-		want(t, "dispatched, failures", words(r.Dispatched, len(r.Failed), w.boardStatus(id)), "0 0 new")
-		if data, _ := os.ReadFile(record); !bytes.Equal(data, lost) {
-			t.Errorf("record %s is made of what may be half of it", data)
-		}
-		w.write(record, lost)
-	}
-	if err := os.Rename(filepath.Join(waiting, "a.json"), filepath.Join(processed, "a.json")); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "dispatched", w.pass().Dispatched, 1)
-	var got []string
-	for _, s := range w.record(id).Steps {
-		got = append(got, s.Title)
-	}
-	want(t, "steps", got, steps)
-}
-
-// The key of a lost record's wake is not used again.
-func TestKeyOfLostRecord(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha")
-	for range 3 { // lost again and again
-		before := w.waker.keys()
-		if before == "" {
-			w.create("x", "alpha", pipeline.Normal)
-		} else if err := os.Remove(filepath.Join(w.dir, "tasks", "T-00001.json")); err != nil {
-			t.Fatal(err)
-		}
-		w.restart()
-		w.clock.Advance(2 * time.Second)
-		want(t, "woken", w.pass().Woken, 1)
-		if now := strings.Fields(w.waker.keys()); strings.Contains(before, now[len(now)-1]) || len(now) != len(strings.Fields(before))+1 {
-			t.Errorf("wakes %q after %q", now, before)
-		}
-	}
-}
-
-// A record that vanishes during a pass stops neither the pass nor other tasks.
-func TestRecordVanishes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha", "beta")
-	ids := []pipeline.TaskID{w.create("x", "alpha", pipeline.Normal), w.create("y", "beta", pipeline.Normal)}
-	for n := 1; n < 12; n++ {
-		w.d.Records = &vanishing{Store: w.store, dir: w.dir, id: ids[0], after: n}
-		if _, err := w.d.Pass(t.Context(), 0); err != nil {
-			t.Errorf("vanished at change %d: %v", n, err)
-		}
-		want(t, "the other", w.boardStatus(ids[1]), pipeline.Assigned)
-		w.d.Records = w.store
-		w.pass()
-		want(t, fmt.Sprintf("vanished at change %d: then", n), words(w.boardStatus(ids[0]), w.ids("alpha"), w.record(ids[0]).Status), "assigned T-00001 assigned")
-		w.edit(ids[0], w.status(pipeline.New))
-	}
-	want(t, "wakes of the other", strings.Count(w.waker.keys(), "beta"), 1)
-}
-
-// A row is missing only after two walks that lack it, and back at once.
+// The row of a task is deleted, and comes back.
 func TestRowDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.create("y", "alpha", pipeline.Normal)
 	w.pass()
-	row := w.record(id).RowID
-	if err := w.board.Server.DeleteRow("", w.board.ListID, row); err != nil {
-		t.Fatal(err)
-	}
-	w.clock.Advance(time.Minute) // our own writes are trusted for a while
+	w.deleteRow(id)
 	w.pass()
-	want(t, "after one walk", w.ids("alpha"), "T-00001 T-00002")
-	want(t, "said", w.log.count(slog.LevelWarn, "row was deleted"), 0)
-	w.pass()
-	want(t, "after two", w.ids("alpha"), "T-00002")
-	w.pass()
-	want(t, "said once", w.log.count(slog.LevelWarn, "row was deleted"), 1)
-	want(t, "looks", w.board.Faults.Count("slackLists.items.info"), 1)
-	if err := w.board.Server.RestoreRow("", w.board.ListID, row); err != nil {
-		t.Fatal(err)
-	}
+	want(t, "deleted", w.ids("alpha"), "T-00002")
+	w.do(core.Command{By: core.ByPerson(""), Task: id, Do: core.RestoreRow{Row: w.record(id).RowID}})
 	w.pass()
 	want(t, "restored", w.ids("alpha"), "T-00002 T-00001")
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
-}
-
-// B41: a task that is finished between read and write stays finished.
-func TestFinishedMeanwhile(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha")
-	id := w.create("x", "alpha", pipeline.Normal)
-	w.pass()
-	w.edit(id, w.status(pipeline.New))
-	w.onBoard(func(b pipeline.Batch) error { return b.Refresh(t.Context(), 0) }) // a look that is old by now
-	w.edit(id, w.status(pipeline.Done))
-	if _, err := w.d.Pass(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "status", w.boardStatus(id), pipeline.Done)
-	want(t, "entries", w.ids("alpha"), "")
-	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
-}
-
-// A status older than a few seconds is read again before it is overwritten, also
-// without a hint of a change.
-func TestStatusLookedAtAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha")
-	id := w.create("x", "alpha", pipeline.Normal)
-	w.onBoard(func(b pipeline.Batch) error { return b.Refresh(t.Context(), 0) })
-	w.clock.Advance(pipeline.StatusAge + time.Second)
-	if err := w.board.Server.EditRow("", w.board.ListID, w.record(id).RowID, w.status(pipeline.Cancelled)); err != nil {
-		t.Fatal(err)
-	}
-	r, err := w.d.Pass(t.Context(), time.Hour)
-	if err != nil || r.Did[dispatched].N != 0 {
-		t.Errorf("pass: %+v, %v", r, err)
-	}
-	want(t, "status", w.boardStatus(id), pipeline.Cancelled)
-	want(t, "attempts", w.record(id).Attempt, 0)
 }
 
 // B40: a cancelled task that was at work leaves the file, and the agent gets the
@@ -1146,10 +805,10 @@ func TestSharedWorkspace(t *testing.T) {
 			w.restart()
 			a, b := w.create("x", "alpha", pipeline.Normal), w.create("y", "beta", pipeline.Normal)
 			w.pass()
-			want(t, "entries", w.ids("alpha"), "T-00001 T-00002")
+			want(t, "entries", w.sorted("alpha"), "[T-00001 T-00002]")
 			w.clock.Advance(2 * pipeline.DefaultTimes.RedeliverAfter)
 			w.pass()
-			want(t, "entries", w.ids("alpha"), "T-00001 T-00002")
+			want(t, "entries", w.sorted("alpha"), "[T-00001 T-00002]")
 			want(t, "alpha takes", w.next("alpha"), a)
 			want(t, "beta takes", w.next("beta"), b)
 			for name, id := range map[string]pipeline.TaskID{"alpha": a, "beta": b} {
@@ -1174,6 +833,14 @@ func TestSharedWorkspace(t *testing.T) {
 			want(t, "entries", len(w.entries("alpha")), 2)
 		})
 	}
+}
+
+// sorted are the tasks in an agent's dispatch file, in the order of their ids.
+func (w *world) sorted(agent string) []string {
+	w.Helper()
+	ids := strings.Fields(w.ids(agent))
+	slices.Sort(ids)
+	return ids
 }
 
 // B20: an invalid dispatch file costs only the file.
@@ -1216,32 +883,17 @@ func TestEntryFollowsBoard(t *testing.T) {
 		}
 		e["subtasks"], e["title"] = []any{map[string]any{"title": "one", "done": true}}, nil
 	})
-	title, priority := w.board.Column(t, "Title", "text"), w.board.Column(t, "Priority", "select")
 	for _, i := range []pipeline.TaskID{id, bent} {
-		w.edit(i, boardtest.TextCell(title, "changed"), boardtest.SelectCell(priority, "critical"))
+		w.edit(i, func(e *core.Edits) {
+			title, priority := "changed", pipeline.Critical
+			e.Title, e.Priority = &title, &priority
+		})
 	}
 	w.pass()
 	e := w.entry("alpha", id)
 	want(t, "entry", words(e["title"], e["priority"], e["subtasks"]), "changed critical [one]")
 	e = w.entry("alpha", bent)
 	want(t, "bent entry", words(e["title"], e["priority"], e["subtasks"]), "<nil> critical [map[done:true title:one]]")
-}
-
-// A record that cannot be read or written is reported, and the others continue.
-func TestBadRecord(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "alpha", "beta")
-	bad, good := w.create("x", "alpha", pipeline.Critical), w.create("y", "beta", pipeline.Normal)
-	records := &failing{Store: w.store, id: bad}
-	w.d.Records = records
-	for range 2 {
-		want(t, "failed", w.pass().Failed, []string{"T-00001: its record: disk full"})
-	}
-	want(t, "status", words(w.boardStatus(bad), w.boardStatus(good)), "new assigned")
-	want(t, "logged", w.log.count(slog.LevelError, "disk full"), 1)
-	w.d.Records = w.store
-	w.pass()
-	want(t, "status", w.boardStatus(bad), pipeline.Assigned)
 }
 
 // A dispatch file that another process keeps locked delays only its own workspace.
@@ -1260,14 +912,14 @@ func TestFileLocked(t *testing.T) {
 		})
 	}()
 	<-held
-	w.d.fileWait = 10 * time.Millisecond
+	w.d.Entries.lockWait = 10 * time.Millisecond
 	r := w.pass()
 	if len(r.Failed) != 2 || !strings.Contains(r.Failed[0], "T-00001: dispatch file of alpha: lock") || !strings.Contains(r.Failed[1], "held by process") {
 		t.Errorf("failed: %q", r.Failed)
 	}
 	want(t, "the other", w.boardStatus(other), pipeline.Assigned)
 	close(release)
-	w.d.fileWait = 0
+	w.d.Entries.lockWait = 0
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -1279,10 +931,8 @@ func TestFileLocked(t *testing.T) {
 func TestConcurrentRewriting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
-	recs := newMemRecords()
-	w.d.Records = recs
-	w.d.saidAt, w.d.cleaned, w.d.files = map[string]time.Time{}, map[string]bool{}, &workspaces{dir: w.dir}
-	const all = 200
+	w.agents[0].Trigger = pipeline.TriggerNone
+	const all = 120
 	stop := make(chan struct{})
 	stopped := make(chan int)
 	go func() { // the agent: takes out what it finds, marks, adds, in its own way and time
@@ -1321,31 +971,17 @@ func TestConcurrentRewriting(t *testing.T) {
 		}
 	}()
 	takenOnce := map[pipeline.TaskID]bool{}
-	p := keeper{newRun(w.d)}
 	tend := func(upTo int) {
-		p.byName = map[string][]*task{}
-		for i := range pipeline.TaskID(upTo) {
-			id := i + 1
-			if recs.recs[id] == nil {
-				recs.recs[id] = recordWith(id, func(r *pipeline.Record) {
-					r.Dispatch.Agent, r.Dispatch.Workspace, r.Dispatch.EntryAt = "alpha", w.agent("alpha").Workspace, nil
-				})
-			}
-			rec, _ := recs.Load(id)
-			p.byName["alpha"] = append(p.byName["alpha"], &task{id: id, rec: rec, agent: w.agent("alpha")})
+		for int(w.last) < upTo {
+			w.create("x", "alpha", pipeline.Normal)
 		}
-		if err := p.tend(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		w.pass()
 	}
 	for i := range 40 {
 		tend((i + 1) * all / 40)
 		if i%4 == 3 {
 			w.clock.Advance(pipeline.DefaultTimes.RedeliverAfter)
-			taken, err := (&Desk{
-				Dir: w.dir, Records: recs, Agents: w.agents, Now: w.clock.Now, Warn: func(string) {},
-				Said: func(pipeline.TaskID) ([]Said, error) { return nil, nil },
-			}).Next(t.Context(), w.agent("alpha"), true)
+			taken, err := w.desk().Next(t.Context(), w.agent("alpha"), true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1368,38 +1004,51 @@ func TestConcurrentRewriting(t *testing.T) {
 	for _, e := range w.entries("alpha") {
 		there[e["taskId"]] = true
 	}
-	for id, rec := range recs.recs {
-		if rec.Dispatch.TakenAt == nil && !there[id.String()] {
-			t.Errorf("%v was never taken, and is not in the file", id)
+	for id := range w.last {
+		if rec := w.record(id + 1); !rec.Taken() && !there[rec.ID.String()] {
+			t.Errorf("%v was never taken, and is not in the file", rec.ID)
 		}
 	}
 }
 
-// More tasks than one chunk, and a batch whose time is over: the rest follows.
+// More tasks than one chunk are handed out in one pass.
 func TestManyTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
-	var ids []pipeline.TaskID
-	for range 3 {
-		ids = append(ids, w.create("x", "alpha", pipeline.Normal))
+	for range maxChunk + 1 {
+		w.create("x", "alpha", pipeline.Normal)
 	}
-	w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return overBatch{b} }}
-	r := w.pass()
-	want(t, "a batch that has lasted its time", words(r.Dispatched, r.Due.IsZero()), "0 false")
-	w.d.Board = w.client
-	want(t, "the next one", w.pass().Dispatched, len(ids))
+	want(t, "dispatched", w.pass().Dispatched, maxChunk+1)
+	want(t, "entries", len(w.entries("alpha")), maxChunk+1)
 }
 
-// A row with an unreadable cell is left alone: the cell may not be empty.
-func TestOddRow(t *testing.T) {
+// Another process shows a hand-out on the board before its entry is written. The entry
+// is written all the same, and the agent is woken only then.
+func TestBoardBeforeEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	id := w.create("x", "alpha", pipeline.Normal)
-	w.bringTo(id, "in_progress")
-	for _, cell := range []func(*pipeline.Row){func(r *pipeline.Row) { r.Status = "" }, func(r *pipeline.Row) { r.Assignee = "" }} {
-		w.d.Board = &boardtest.Wrapped{Board: w.client, Wrap: func(b pipeline.Batch) pipeline.Batch { return oddBatch{b, cell} }}
-		want(t, "pass", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
-		want(t, "record", words(w.record(id).Status, w.record(id).Dispatch.Agent, w.record(id).Attempt), "in_progress alpha 1")
-		want(t, "entries", w.ids("alpha"), "T-00001")
+	w.do(core.Command{By: by(), Task: id, Do: core.HandOut{Agent: "alpha", Workspace: w.agent("alpha").Workspace}})
+	if err := w.board.write(t.Context(), w.record(id)); err != nil {
+		t.Fatal(err)
 	}
+	release, held, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		done <- edit(t.Context(), w.dir, w.agent("alpha").Workspace, minute(0), func(*File) error {
+			close(held)
+			<-release
+			return nil
+		})
+	}()
+	<-held
+	w.d.Entries.lockWait = 10 * time.Millisecond
+	want(t, "the file is locked", w.pass().Woken, 0)
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	w.d.Entries.lockWait = 0
+	w.clock.Advance(time.Minute)
+	want(t, "then", w.pass().Woken, 1)
+	want(t, "entries", w.ids("alpha"), "T-00001")
 }

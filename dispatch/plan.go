@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -39,26 +40,28 @@ const (
 
 // situation is all that a plan depends on, for one agent.
 type situation struct {
-	agent   *pipeline.Agent
-	records []*pipeline.Record // of the agent's tasks on the board
-	gone    []*pipeline.Record // of other tasks that hold a wake of the agent: their row is gone, or another agent has them
-	state   AgentState
-	running bool      // its process runs
-	pid     int       // of the process that holds its lock; 0: not known
-	unread  bool      // reports that count for its last run are not applied yet
-	idle    time.Time // when "otm next" last found nothing for it; zero: never, or not known
-	now     time.Time
-	times   pipeline.Times
+	agent *pipeline.Agent
+	tasks []*core.Task // of the agent, on the board
+	gone  []*core.Task // other tasks that hold a wake of the agent: their row is gone, or another agent has them
+	state *core.AgentState
+	// unwritten are tasks whose entry is to be written; nil: not known.
+	unwritten map[pipeline.TaskID]bool
+	running   bool      // its process runs
+	pid       int       // of the process that holds its lock; 0: not known
+	unread    bool      // reports that count for its last run are not applied yet
+	idle      time.Time // when "otm next" last found nothing for it; zero: never, or not known
+	now       time.Time
+	times     pipeline.Times
 }
 
 // plan is what to do, and for which tasks.
 type plan struct {
 	action action
-	tasks  []*pipeline.Record // that wait or are to be continued, most urgent first
-	wake   *pipeline.Wake     // the last one; nil: there was none
-	of     *pipeline.Record   // holds wake
-	due    time.Time          // when to look again; zero: when something happens
-	why    string             // for the log
+	tasks  []*core.Task // that wait or are to be continued, most urgent first
+	wake   *core.Wake   // the last one; nil: there was none
+	of     *core.Task   // holds wake
+	due    time.Time    // when to look again; zero: when something happens
+	why    string       // for the log
 }
 
 // whyWaiting is the usual reason for a wake.
@@ -86,7 +89,7 @@ func (s *situation) planWake() plan {
 	switch {
 	case s.running:
 		return s.planRunning(p)
-	case s.state.resumeAsked(w, s.now) && (w == nil || w.Accepted != nil || over):
+	case resumeAsked(s.state, w, s.now) && (w == nil || !w.Accepted.IsZero() || over):
 		return p.with(send, "a person resumed it")
 	case over && s.unread:
 		return p.with(hold, "its run has ended, its last reports are not applied yet")
@@ -96,7 +99,7 @@ func (s *situation) planWake() plan {
 		return s.planAfterRun(p)
 	case w == nil || s.tookSince(w.AskedAt):
 		return s.planAfterTask(p)
-	case w.Accepted == nil:
+	case w.Accepted.IsZero():
 		return s.planUnanswered(p)
 	}
 	return s.planOutstanding(p)
@@ -105,10 +108,10 @@ func (s *situation) planWake() plan {
 // planRunning is for an agent whose process runs. A pass follows its end.
 func (s *situation) planRunning(p plan) plan {
 	w := p.wake
-	if w == nil || w.Accepted == nil || s.tookSince(w.AskedAt) {
+	if w == nil || w.Accepted.IsZero() || s.tookSince(w.AskedAt) {
 		return p.with(hold, "its process is running")
 	}
-	if due := w.Accepted.Add(s.times.RewakeAfter); !reached(*w.Accepted, s.times.RewakeAfter, s.now) {
+	if due := w.Accepted.Add(s.times.RewakeAfter); !reached(w.Accepted, s.times.RewakeAfter, s.now) {
 		return p.until(due, "its process is running")
 	}
 	return p.with(hangs, "its process takes nothing")
@@ -116,7 +119,7 @@ func (s *situation) planRunning(p plan) plan {
 
 // planAfterRun is for an agent whose last run has ended.
 func (s *situation) planAfterRun(p plan) plan {
-	until, waits := s.state.waits(s.now)
+	until, waits := s.state.Waits(s.now)
 	switch {
 	case !waits:
 		return p.with(send, "its last run has ended")
@@ -132,11 +135,11 @@ func (s *situation) planAfterRun(p plan) plan {
 // lost.
 func (s *situation) planUnanswered(p plan) plan {
 	w := p.wake
-	sameWay := w.Via == string(s.agent.Trigger) // the configuration may have changed
+	sameWay := w.Via == s.agent.Trigger // the configuration may have changed
 	switch {
-	case !maybeQueued(w) && sameWay && slices.Contains(p.tasks, p.of):
+	case !w.MaybeQueued() && sameWay && slices.Contains(p.tasks, p.of):
 		return p.with(resend, "not accepted yet") // its key is unused
-	case maybeQueued(w) && sameWay:
+	case w.MaybeQueued() && sameWay:
 		return p.with(resend, "answer lost")
 	}
 	return p.with(send, "not accepted yet")
@@ -146,9 +149,9 @@ func (s *situation) planUnanswered(p plan) plan {
 // whose run is not known to have ended.
 func (s *situation) planOutstanding(p plan) plan {
 	w := p.wake
-	since, wait := *w.Accepted, askAfter(&s.times)
-	if w.Unknown != nil {
-		since, wait = *w.Unknown, s.times.RewakeAfter
+	since, wait := w.Accepted, askAfter(&s.times)
+	if !w.Unknown.IsZero() {
+		since, wait = w.Unknown, s.times.RewakeAfter
 	}
 	if !reached(since, wait, s.now) {
 		return p.until(since.Add(wait), "woken, waiting for it to take a task")
@@ -179,10 +182,10 @@ func (s *situation) lingersOn() pipeline.TaskID {
 		return 0
 	}
 	_, w := s.lastWake()
-	var last *pipeline.Record
-	for _, r := range s.known() {
-		if w != nil && s.tookAt(r).After(w.AskedAt) && (last == nil || s.tookAt(r).After(s.tookAt(last))) {
-			last = r
+	var last *core.Task
+	for _, t := range s.known() {
+		if w != nil && s.tookAt(t).After(w.AskedAt) && (last == nil || s.tookAt(t).After(s.tookAt(last))) {
+			last = t
 		}
 	}
 	if last == nil {
@@ -190,34 +193,40 @@ func (s *situation) lingersOn() pipeline.TaskID {
 	}
 	switch last.Status {
 	case pipeline.Cancelled, pipeline.Rejected, pipeline.Failed, pipeline.Archived, pipeline.Pending:
-		return last.TaskID
+		return last.ID
 	}
-	if last.GoneAt != nil {
-		return last.TaskID
+	if last.Away() {
+		return last.ID
 	}
 	return 0
 }
 
 // ended returns when the run of a wake ended; false: it may still run or begin.
-func (s *situation) ended(w *pipeline.Wake) (time.Time, bool) {
+func (s *situation) ended(w *core.Wake) (time.Time, bool) {
 	switch last := s.state.LastRun; {
 	case w == nil || s.running:
 		return time.Time{}, false
 	case last != nil && last.Key == w.Key:
 		return last.Ended, true
-	case w.Ended != nil && w.Ended.Before(w.AskedAt):
+	case !w.Ended.IsZero() && w.Ended.Before(w.AskedAt):
 		return w.AskedAt, true // the clock was set back during the run
-	case w.Ended != nil:
-		return *w.Ended, true
-	case w.Via == string(pipeline.TriggerExec) && (w.Accepted != nil || maybeQueued(w) && s.tookSince(w.AskedAt)):
+	case !w.Ended.IsZero():
+		return w.Ended, true
+	case w.Via == pipeline.TriggerExec && (!w.Accepted.IsZero() || w.MaybeQueued() && s.tookSince(w.AskedAt)):
 		return s.now, true // its lock is free: its helper was killed before it could note the end
-	case w.Accepted == nil:
-		lost := maybeQueued(w) && (reached(w.AskedAt, answerWait, s.now) || w.Via != string(s.agent.Trigger))
+	case w.Accepted.IsZero():
+		lost := w.MaybeQueued() && (reached(w.AskedAt, answerWait, s.now) || w.Via != s.agent.Trigger)
 		return w.AskedAt, lost && !s.tookSince(w.AskedAt)
-	case w.Unknown == nil:
+	case w.Unknown.IsZero():
 		return time.Time{}, false
 	}
-	return *w.Unknown, reached(*w.Unknown, s.times.RewakeAfter, s.now) && !s.tookSince(w.AskedAt)
+	return w.Unknown, reached(w.Unknown, s.times.RewakeAfter, s.now) && !s.tookSince(w.AskedAt)
+}
+
+// runEnd is the end of a run that is not judged yet.
+type runEnd struct {
+	core.RunEnd
+	killed bool // its helper was killed before it could note the end
 }
 
 // endOfRun returns the end of the last run if it is not judged yet; false: there is
@@ -228,27 +237,27 @@ func (s *situation) endOfRun() (runEnd, bool) {
 	if !over || s.state.LastRun != nil && s.state.LastRun.Key == w.Key {
 		return runEnd{}, false
 	}
-	e := runEnd{run: EndedRun{Key: w.Key, Via: w.Via, Tasks: w.Tasks, Started: w.AskedAt, Ended: at, Code: w.Code, Words: w.Exit, Log: w.Log, LastWords: w.LastWords}}
-	e.killed = w.Ended == nil && w.Via == string(pipeline.TriggerExec) && maybeQueued(w)
-	if w.RetryAt != nil {
-		e.run.RetryAt = *w.RetryAt
+	e := runEnd{killed: w.Ended.IsZero() && w.Via == pipeline.TriggerExec && w.MaybeQueued()}
+	e.Run = core.EndedRun{
+		Key: w.Key, Via: w.Via, Tasks: w.Tasks, Started: w.AskedAt, Ended: at, Code: w.Code, Words: w.Exit, Log: w.Log,
+		LastWords: w.LastWords, RetryAt: w.RetryAt,
 	}
-	e.unfinished, e.blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
-	for _, r := range s.known() {
-		h, counted := r.HeardOf(s.agent.Name), s.state.Blocked[r.TaskID]
-		progress := gotOn(r, h, w, counted)
-		e.progress = e.progress || progress
-		if s.isUnfinished(r) && !progress {
-			e.unfinished[r.TaskID] = s.tookAt(r).After(w.AskedAt)
+	e.Unfinished, e.Blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
+	for _, t := range s.known() {
+		h, counted := t.HeardOf(s.agent.Name), s.state.Blocked[t.ID]
+		progress := gotOn(t, h, w, counted)
+		e.Progress = e.Progress || progress
+		if s.isUnfinished(t) && !progress {
+			e.Unfinished[t.ID] = s.tookAt(t).After(w.AskedAt)
 		}
 		switch {
-		case r.Status == pipeline.Blocked && progress:
-			e.blocked[r.TaskID] = h.Ended
-		case !counted.IsZero() && r.Status.Active():
-			e.blocked[r.TaskID] = counted
+		case t.Status == pipeline.Blocked && progress:
+			e.Blocked[t.ID] = h.Ended
+		case !counted.IsZero() && t.Status.Active():
+			e.Blocked[t.ID] = counted
 		}
 	}
-	e.idle = len(e.unfinished) == 0 && !couldTake(s.waiting(), w, s.idle)
+	e.Idle = len(e.Unfinished) == 0 && !couldTake(s.waiting(), w, s.idle)
 	return e, true
 }
 
@@ -257,25 +266,30 @@ func (s *situation) endOfRun() (runEnd, bool) {
 // would start it for ever: tick an open step, end the task, or block it until the run
 // ends. A block counts once until a person moves the task; otherwise an agent could
 // block two tasks in turn. counted is when a block last counted; zero: never.
-func gotOn(r *pipeline.Record, h pipeline.Heard, w *pipeline.Wake, counted time.Time) bool {
+func gotOn(t *core.Task, h core.Heard, w *core.Wake, counted time.Time) bool {
 	switch {
 	case h.Progress.After(w.AskedAt):
 		return true
 	case !h.Ended.After(w.AskedAt):
 		return false
-	case r.ResumedAt.After(h.Ended):
+	case resumedByOther(t, h.Ended):
 		return true
-	case r.Status == pipeline.Blocked:
-		return counted.IsZero() || r.ResumedAt.After(counted) || r.Dispatch != nil && r.Dispatch.At.After(counted)
+	case t.Status == pipeline.Blocked:
+		return counted.IsZero() || resumedByOther(t, counted) || t.Dispatch != nil && t.Dispatch.At.After(counted)
 	}
-	return !AtWork(r)
+	return !t.AtWork()
+}
+
+// resumedByOther reports whether somebody else than an agent unblocked a task after a time.
+func resumedByOther(t *core.Task, after time.Time) bool {
+	return t.ResumedAt.After(after) && t.ResumedBy != core.Agent
 }
 
 // couldTake reports whether the run of a wake could have taken one of the tasks that
 // wait: it did not look for tasks and find none before they were handed out.
-func couldTake(waiting []*pipeline.Record, w *pipeline.Wake, idle time.Time) bool {
-	return slices.ContainsFunc(waiting, func(r *pipeline.Record) bool {
-		return !idle.After(w.AskedAt) || !r.Dispatch.FlippedAt.After(idle)
+func couldTake(waiting []*core.Task, w *core.Wake, idle time.Time) bool {
+	return slices.ContainsFunc(waiting, func(t *core.Task) bool {
+		return !idle.After(w.AskedAt) || !t.Dispatch.FlippedAt.After(idle)
 	})
 }
 
@@ -297,14 +311,14 @@ func past(t, now time.Time) time.Time {
 
 // work returns the tasks to wake the agent for, most urgent first: those that it has
 // not taken, and those that its last run left unfinished.
-func (s *situation) work() []*pipeline.Record {
+func (s *situation) work() []*core.Task {
 	list := s.waiting()
 	_, w := s.lastWake()
 	at, over := s.ended(w)
-	free := !s.running && (isFree(s.agent.Trigger, w) || s.state.resumeAsked(w, s.now))
-	for _, r := range s.records {
-		if s.isUnfinished(r) && (free || over && !r.HeardOf(s.agent.Name).At.After(at) || s.isResumed(r)) {
-			list = append(list, r)
+	free := !s.running && (isFree(s.agent.Trigger, w) || resumeAsked(s.state, w, s.now))
+	for _, t := range s.tasks {
+		if s.isUnfinished(t) && (free || over && !t.HeardOf(s.agent.Name).At.After(at) || s.isResumed(t)) {
+			list = append(list, t)
 		}
 	}
 	byPriority(list)
@@ -314,92 +328,79 @@ func (s *situation) work() []*pipeline.Record {
 // isFree reports whether an agent without a process is known not to be at work, by
 // its trigger and its last wake. An exec agent without a process is free. An agent at
 // the gateway is free once the end of its last run is known.
-func isFree(trigger pipeline.Trigger, w *pipeline.Wake) bool {
+func isFree(trigger pipeline.Trigger, w *core.Wake) bool {
 	exec := trigger == pipeline.TriggerExec
 	if w == nil {
 		return exec
 	}
-	return w.Ended != nil || exec && w.Via == string(pipeline.TriggerExec)
+	return !w.Ended.IsZero() || exec && w.Via == pipeline.TriggerExec
 }
 
-// waiting returns the tasks that the agent has not taken.
-func (s *situation) waiting() []*pipeline.Record {
-	var list []*pipeline.Record
-	for _, r := range s.records {
-		if isWaiting(r) && r.Dispatch.FlippedAt != nil {
-			list = append(list, r)
+// waiting returns the tasks that the agent has not taken, and which stand in its
+// dispatch file and on the board.
+func (s *situation) waiting() []*core.Task {
+	var list []*core.Task
+	for _, t := range s.tasks {
+		if t.Waiting() && !t.Dispatch.FlippedAt.IsZero() && (!s.unwritten[t.ID] || isWoken(t)) {
+			list = append(list, t)
 		}
 	}
 	return list
 }
 
-func byPriority(list []*pipeline.Record) {
-	slices.SortFunc(list, func(a, b *pipeline.Record) int {
-		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), cmp.Compare(a.TaskID, b.TaskID))
+func byPriority(list []*core.Task) {
+	slices.SortFunc(list, func(a, b *core.Task) int {
+		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), cmp.Compare(a.ID, b.ID))
 	})
 }
 
 // isUnfinished reports whether the agent took a task and has not ended it.
-func (s *situation) isUnfinished(r *pipeline.Record) bool {
-	return AtWork(r) && s.isMe(r.Dispatch.Agent)
+func (s *situation) isUnfinished(t *core.Task) bool {
+	return t.AtWork() && core.SameAgent(t.Dispatch.Agent, s.agent.Name)
 }
 
 // isResumed reports whether a person set a blocked task to in progress, and the
 // agent has not reported since.
-func (s *situation) isResumed(r *pipeline.Record) bool {
-	return s.isUnfinished(r) && r.ResumedAt.After(r.HeardOf(s.agent.Name).At)
-}
-
-// AtWork reports whether an agent took a task and has not ended it.
-func AtWork(r *pipeline.Record) bool {
-	return r.Dispatch != nil && r.Dispatch.TakenAt != nil && r.Status.Active() && r.Unfinished()
+func (s *situation) isResumed(t *core.Task) bool {
+	return s.isUnfinished(t) && t.ResumedAt.After(t.HeardOf(s.agent.Name).At)
 }
 
 // busy reports whether the agent is known to work on a task: it took the task and
 // has not ended it, and the run that took it may still go on.
 func (s *situation) busy() bool {
 	left := s.work()
-	return slices.ContainsFunc(s.records, func(r *pipeline.Record) bool { return s.isUnfinished(r) && !slices.Contains(left, r) })
+	return slices.ContainsFunc(s.tasks, func(t *core.Task) bool { return s.isUnfinished(t) && !slices.Contains(left, t) })
 }
 
-// known returns all records that concern the agent.
-func (s *situation) known() []*pipeline.Record { return slices.Concat(s.records, s.gone) }
+// known returns all tasks that concern the agent.
+func (s *situation) known() []*core.Task { return slices.Concat(s.tasks, s.gone) }
 
-// lastWake returns the last wake of the agent and the record that holds it. A wake
+// lastWake returns the last wake of the agent and the task that holds it. A wake
 // further ahead of the clock than any wait counts as the earliest.
-func (s *situation) lastWake() (of *pipeline.Record, last *pipeline.Wake) {
-	when := func(w *pipeline.Wake) time.Time {
+func (s *situation) lastWake() (of *core.Task, last *core.Wake) {
+	when := func(w *core.Wake) time.Time {
 		if w.AskedAt.After(s.now.Add(s.times.RewakeAfter)) {
 			return time.Time{}
 		}
 		return w.AskedAt
 	}
-	for _, r := range s.known() {
-		for i := range r.Wakes {
-			w := &r.Wakes[i]
-			if s.isMe(w.Agent) && (last == nil || !when(w).Before(when(last))) {
-				of, last = r, w
+	for _, t := range s.known() {
+		for i := range t.Wakes {
+			w := &t.Wakes[i]
+			if core.SameAgent(w.Agent, s.agent.Name) && (last == nil || !when(w).Before(when(last))) {
+				of, last = t, w
 			}
 		}
 	}
 	return of, last
 }
 
-// maybeQueued reports whether a wake may have reached the agent.
-func maybeQueued(w *pipeline.Wake) bool {
-	return w.Accepted != nil || w.Ended != nil || w.Sent && w.Refused == ""
-}
-
-func (s *situation) isMe(agent string) bool { return sameAgent(agent, s.agent.Name) }
-
-func sameAgent(a, b string) bool { return a == b || pipeline.FoldName(a) == pipeline.FoldName(b) }
-
 // tookSince reports whether the agent took a task after t, or was given one again.
 func (s *situation) tookSince(t time.Time) bool { return s.latest(s.tookAt).After(t) }
 
 // tookAt is when the agent last took a task or was given it again; zero: never.
-func (s *situation) tookAt(r *pipeline.Record) time.Time {
-	h := r.HeardOf(s.agent.Name)
+func (s *situation) tookAt(t *core.Task) time.Time {
+	h := t.HeardOf(s.agent.Name)
 	if h.Given.After(h.Took) {
 		return h.Given
 	}
@@ -408,24 +409,22 @@ func (s *situation) tookAt(r *pipeline.Record) time.Time {
 
 // heard is when the agent last took a task or reported on one; zero: never.
 func (s *situation) heard() time.Time {
-	return s.latest(func(r *pipeline.Record) time.Time { return r.HeardOf(s.agent.Name).At })
+	return s.latest(func(t *core.Task) time.Time { return t.HeardOf(s.agent.Name).At })
 }
 
-// latest is the latest of the records' times that are not ahead of the clock.
-func (s *situation) latest(of func(*pipeline.Record) time.Time) (last time.Time) {
-	for _, r := range s.known() {
-		if at := past(of(r), s.now); at.After(last) {
+// latest is the latest of the tasks' times that are not ahead of the clock.
+func (s *situation) latest(of func(*core.Task) time.Time) (last time.Time) {
+	for _, t := range s.known() {
+		if at := past(of(t), s.now); at.After(last) {
 			last = at
 		}
 	}
 	return last
 }
 
-// LastHeard is when the agent of a task's dispatch last took the task or reported on
-// it; zero: never.
-func LastHeard(r *pipeline.Record) time.Time {
-	if r.Dispatch == nil {
-		return time.Time{}
-	}
-	return r.HeardOf(r.Dispatch.Agent).At
+// resumeAsked reports whether a person asked with "otm resume" for a start, and no
+// wake may have reached the agent since. w is the last wake; nil: there was none.
+func resumeAsked(a *core.AgentState, w *core.Wake, now time.Time) bool {
+	asked := past(a.Resumed, now)
+	return !asked.IsZero() && (w == nil || !w.MaybeQueued() || asked.After(w.AskedAt))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -13,92 +14,95 @@ func minute(m float64) time.Time {
 	return time.Date(2026, 3, 14, 15, 0, 0, 0, time.UTC).Add(time.Duration(m * float64(time.Minute)))
 }
 
-func at(m float64) *time.Time {
-	t := minute(m)
-	return &t
-}
-
-// recordWith returns a task that was dispatched to agent a at minute 0 and
-// flipped.
-func recordWith(id pipeline.TaskID, with ...func(*pipeline.Record)) *pipeline.Record {
-	r := &pipeline.Record{
-		TaskID: id, RowID: "Rec", Agent: "a", Priority: pipeline.Normal, Status: pipeline.Assigned, Attempt: 1,
-		Steps:    []pipeline.StepRecord{{Title: "one"}},
-		Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "a", At: minute(0), EntryAt: at(0), FlippedAt: at(0)},
+// recordWith returns a task that was handed out to agent a at minute 0, as the board
+// shows.
+func recordWith(id pipeline.TaskID, with ...func(*core.Task)) *core.Task {
+	t := &core.Task{
+		ID: id, RowID: "Rec", Agent: "a", Priority: pipeline.Normal, Status: pipeline.Assigned, Attempt: 1,
+		Steps:    []core.Step{{ID: 1, Title: "one"}},
+		Dispatch: &core.Dispatch{Attempt: 1, Agent: "a", At: minute(0), FlippedAt: minute(0)},
 	}
 	for _, f := range with {
-		f(r)
+		f(t)
 	}
-	return r
+	return t
 }
 
-type with = func(*pipeline.Record)
+// hear notes that agent a did something.
+func hear(t *core.Task, m float64, f func(*core.Heard)) {
+	h := t.HeardOf("a")
+	h.At = minute(m)
+	f(&h)
+	t.Heard = map[string]core.Heard{"a": h}
+}
 
-func dispatchedAt(m float64) with { return func(r *pipeline.Record) { r.Dispatch.At = minute(m) } }
+type with = func(*core.Task)
 
-func priority(p pipeline.Priority) with { return func(r *pipeline.Record) { r.Priority = p } }
+func dispatchedAt(m float64) with { return func(t *core.Task) { t.Dispatch.At = minute(m) } }
+
+func priority(p pipeline.Priority) with { return func(t *core.Task) { t.Priority = p } }
 
 func taken(m float64) with {
-	return func(r *pipeline.Record) {
-		r.Dispatch.TakenAt = at(m)
-		r.Hear("a", minute(m), func(h *pipeline.Heard) { h.Took, h.Given = minute(m), minute(m) })
+	return func(t *core.Task) {
+		t.Dispatch.TakenAt = minute(m)
+		hear(t, m, func(h *core.Heard) { h.Took, h.Given = minute(m), minute(m) })
 	}
 }
 
 // moves is a person's change of status.
 func moves(m float64, who string, s pipeline.Status) with {
-	return func(r *pipeline.Record) {
+	return func(t *core.Task) {
 		if who == "agent a" {
-			r.Hear("a", minute(m), func(h *pipeline.Heard) {
+			hear(t, m, func(h *core.Heard) {
 				if s != pipeline.InProgress {
 					h.Ended = minute(m)
 				}
 			})
 		}
-		if who != "agent a" && r.Status == pipeline.Blocked && s == pipeline.InProgress {
-			r.ResumedAt = minute(m)
+		if who != "agent a" && t.Status == pipeline.Blocked && s == pipeline.InProgress {
+			t.ResumedAt = minute(m)
 		}
-		r.Status = s
+		t.Status = s
 	}
 }
 
 func ticked(m float64) with {
-	return func(r *pipeline.Record) {
-		r.Steps[0].Done = true
-		r.Hear("a", minute(m), func(h *pipeline.Heard) { h.Progress = minute(m) })
+	return func(t *core.Task) {
+		t.Steps[0].Done = true
+		hear(t, m, func(h *core.Heard) { h.Progress = minute(m) })
 	}
 }
 
 // wake adds a wake for this task and the named ones, sent at minute m.
-func wake(m float64, change func(*pipeline.Wake), others ...pipeline.TaskID) with {
-	return func(r *pipeline.Record) {
-		w := pipeline.Wake{
-			Attempt: len(r.Wakes) + 1, Key: Key(r.TaskID, "a", len(r.Wakes)+1), Agent: "a", Via: "gateway",
-			Tasks: append([]pipeline.TaskID{r.TaskID}, others...), AskedAt: minute(m), Sent: true,
+func wake(m float64, change func(*core.Wake), others ...pipeline.TaskID) with {
+	return func(t *core.Task) {
+		w := core.Wake{
+			Attempt: len(t.Wakes) + 1, Key: core.WakeKey(t.ID, "a", len(t.Wakes)+1), Agent: "a", Via: "gateway",
+			Tasks: append([]pipeline.TaskID{t.ID}, others...), AskedAt: minute(m), Sent: true,
 		}
 		change(&w)
-		r.Wakes = append(r.Wakes, w)
+		t.Wakes = append(t.Wakes, w)
 	}
 }
 
-func accepted(m float64) func(*pipeline.Wake) {
-	return func(w *pipeline.Wake) { w.Accepted = at(m) }
+func accepted(m float64) func(*core.Wake) {
+	return func(w *core.Wake) { w.Accepted = minute(m) }
 }
 
-func lost(*pipeline.Wake) {}
+func lost(*core.Wake) {}
 
-func unsent(w *pipeline.Wake) { w.Sent = false }
+func unsent(w *core.Wake) { w.Sent = false }
 
-func refused(w *pipeline.Wake) { w.Refused = "unknown agent" }
+func refused(w *core.Wake) { w.Refused = "unknown agent" }
 
-func byExec(w *pipeline.Wake) { w.Via, w.Accepted = "exec", &w.AskedAt }
+func byExec(w *core.Wake) { w.Via, w.Accepted = "exec", w.AskedAt }
 
-func unknown(accepted, unknown float64) func(*pipeline.Wake) {
-	return func(w *pipeline.Wake) { w.Accepted, w.Unknown = at(accepted), at(unknown) }
+func unknown(accepted, unknown float64) func(*core.Wake) {
+	return func(w *core.Wake) { w.Accepted, w.Unknown = minute(accepted), minute(unknown) }
 }
 
-func endedAt(accepted, ended float64) func(*pipeline.Wake) {
-	return func(w *pipeline.Wake) { w.Accepted, w.Ended = at(accepted), at(ended) }
+func endedAt(accepted, ended float64) func(*core.Wake) {
+	return func(w *core.Wake) { w.Accepted, w.Ended = minute(accepted), minute(ended) }
 }
 
 // One case a rule of the contract's paragraph on waking, and of plan.go. B28,
@@ -108,17 +112,17 @@ func TestPlanWake(t *testing.T) {
 	type c struct {
 		name    string
 		now     float64
-		records []*pipeline.Record
+		records []*core.Task
 		change  func(*situation)
 		want    string // action, and of hold the minute
 	}
-	records := func(rs ...*pipeline.Record) []*pipeline.Record { return rs }
+	records := func(rs ...*core.Task) []*core.Task { return rs }
 	exec := func(s *situation) { s.agent.Trigger = pipeline.TriggerExec }
 	running := func(s *situation) { s.running = true }
 	left := func(code int, failures int, next float64) func(*situation) {
 		return func(s *situation) {
 			s.agent.Trigger = pipeline.TriggerExec
-			s.state = AgentState{Agent: "a", Failures: failures, Fruitless: max(failures, 1), NextStart: minute(next), LastRun: &EndedRun{Key: "otm-T-00001-a-1", Ended: minute(2), Code: &code}}
+			s.state = &core.AgentState{Agent: "a", Failures: failures, Fruitless: max(failures, 1), NextStart: minute(next), LastRun: &core.EndedRun{Key: "otm-T-00001-a-1", Ended: minute(2), Code: &code}}
 			if failures >= 3 {
 				s.state.LeftAlone = minute(2)
 			}
@@ -127,8 +131,8 @@ func TestPlanWake(t *testing.T) {
 	cases := []c{
 		// When there is nothing to do.
 		{"no task", 1, nil, nil, "rest"},
-		{"begun, not flipped", 1, records(recordWith(1, func(r *pipeline.Record) { r.Dispatch.FlippedAt = nil })), nil, "rest"},
-		{"never dispatched", 1, records(recordWith(1, func(r *pipeline.Record) { r.Dispatch = nil })), nil, "rest"},
+		{"begun, not flipped", 1, records(recordWith(1, func(t *core.Task) { t.Dispatch.FlippedAt = time.Time{} })), nil, "rest"},
+		{"never dispatched", 1, records(recordWith(1, func(t *core.Task) { t.Dispatch = nil })), nil, "rest"},
 		{"taken", 1, records(recordWith(1, taken(1))), nil, "rest"},
 		{"over", 1, records(recordWith(1, moves(1, "R1", pipeline.Cancelled))), nil, "rest"},
 		{"put off by a person", 1, records(recordWith(1, moves(1, "R1", pipeline.Pending))), nil, "rest"},
@@ -139,14 +143,14 @@ func TestPlanWake(t *testing.T) {
 		{"woken, one more came", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1))), nil, "hold 9"},
 		{"woken, one more of a higher priority", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1), priority(pipeline.Critical))), nil, "hold 9"},
 		{"the time counts from the acceptance", 10, records(recordWith(1, wake(0, accepted(2)))), nil, "hold 11"},
-		{"another agent's wake", 1, records(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Wakes[0].Agent = "b" })), nil, "send"},
-		{"its wake under a name in other case", 1, records(recordWith(1, wake(0, accepted(0)), func(r *pipeline.Record) { r.Wakes[0].Agent = "A" })), nil, "hold 9"},
+		{"another agent's wake", 1, records(recordWith(1, wake(0, accepted(0)), func(t *core.Task) { t.Wakes[0].Agent = "b" })), nil, "send"},
+		{"its wake under a name in other case", 1, records(recordWith(1, wake(0, accepted(0)), func(t *core.Task) { t.Wakes[0].Agent = "A" })), nil, "hold 9"},
 
 		// While the task that it took is unfinished.
 		{"at work", 20, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2, dispatchedAt(20))), nil, "hold 61"},
 		{"at work, reported", 50, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(40, "agent a", pipeline.InProgress)), recordWith(2)), nil, "hold 100"},
-		{"at work, its refused report is a sign of life", 50, records(recordWith(1, wake(0, accepted(0)), taken(1), func(r *pipeline.Record) {
-			r.Hear("a", minute(45), nil)
+		{"at work, its refused report is a sign of life", 50, records(recordWith(1, wake(0, accepted(0)), taken(1), func(t *core.Task) {
+			hear(t, 45, func(*core.Heard) {})
 		}), recordWith(2)), nil, "hold 105"},
 		{"at work, woken again, still at work", 90, records(recordWith(1, taken(1), moves(85, "agent a", pipeline.InProgress), wake(62, accepted(62), 2)), recordWith(2)), nil, "hold 145"},
 		{"at work, by itself, never woken", 5, records(recordWith(1, taken(1)), recordWith(2)), nil, "hold 61"},
@@ -167,9 +171,9 @@ func TestPlanWake(t *testing.T) {
 		{"was idle before its task", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)),
 			func(s *situation) { s.idle = minute(-5) }, "hold 11"},
 		{"ended, and sent back", 12, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone), moves(11, "R1", pipeline.New),
-			func(r *pipeline.Record) {
-				r.Attempt, r.Status = 2, pipeline.Assigned
-				r.Dispatch = &pipeline.Dispatch{Attempt: 2, Agent: "a", At: minute(11.5), FlippedAt: at(11.5)}
+			func(t *core.Task) {
+				t.Attempt, t.Status = 2, pipeline.Assigned
+				t.Dispatch = &core.Dispatch{Attempt: 2, Agent: "a", At: minute(11.5), FlippedAt: minute(11.5)}
 			})), nil, "send"},
 
 		// When nothing is taken.
@@ -195,7 +199,7 @@ func TestPlanWake(t *testing.T) {
 		{"its process runs, its answer was lost", 100, records(recordWith(1, wake(0, lost))), running, "hold"},
 		{"its process runs and takes nothing", 15, records(recordWith(1, wake(0, byExec))), running, "hangs"},
 		{"its process ended without taking anything", 1, records(recordWith(1, wake(0, byExec))), exec, "send"},
-		{"its process ended, before the answer came", 1, records(recordWith(1, wake(0, func(w *pipeline.Wake) { w.Via, w.Ended = "exec", at(1) }))), exec, "send"},
+		{"its process ended, before the answer came", 1, records(recordWith(1, wake(0, func(w *core.Wake) { w.Via, w.Ended = "exec", minute(1) }))), exec, "send"},
 		{"its process ended after a task", 10.1, records(recordWith(1, wake(0, byExec), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)), exec, "send"},
 		{"its process ended in the middle of a task", 10, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), exec, "send"},
 
@@ -203,7 +207,7 @@ func TestPlanWake(t *testing.T) {
 		{"a run ended in the middle of a task, a pause", 2.1, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 1, 2.2), "pausing 2.2"},
 		{"a run ended in the middle of a task, after the pause", 2.2, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 1, 2.2), "send"},
 		{"another task does not wait behind the unfinished one", 2.2, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), left(1, 1, 2.2), "send"},
-		{"asked to be tried later", 16, records(recordWith(1, wake(0, byExec))), left(TryLater, 0, 17), "pausing 17"},
+		{"asked to be tried later", 16, records(recordWith(1, wake(0, byExec))), left(core.TryLater, 0, 17), "pausing 17"},
 		{"left alone", 20, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2, dispatchedAt(19))), left(1, 3, 32), "leftAlone 32"},
 		{"left alone, time for a probe", 32, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 3, 32), "send"},
 		{"left alone, and nothing waits", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(3, "R1", pipeline.Cancelled))), left(1, 3, 32), "rest"},
@@ -211,8 +215,8 @@ func TestPlanWake(t *testing.T) {
 		{"moved by hand after the end of its run", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(10, "agent a", pipeline.InProgress)), recordWith(2)), left(1, 1, 2.2), "send"},
 		{"moved by hand, and no process was ever started", 5, records(recordWith(1, taken(1))), exec, "send"},
 		{"moved by hand while its pause lasts", 2.15, records(recordWith(1, wake(0, byExec), taken(1), moves(2.1, "agent a", pipeline.InProgress))), left(1, 1, 2.2), "pausing 2.2"},
-		{"moved by hand, its start was refused", 5, records(recordWith(1, wake(0, refused, 2), func(r *pipeline.Record) { r.Wakes[0].Via = "exec" }, taken(1))), exec, "send"},
-		{"its helper was killed before the start was noted", 5, records(recordWith(1, wake(0, func(w *pipeline.Wake) { w.Via = "exec" }), taken(1))), exec, "send"},
+		{"moved by hand, its start was refused", 5, records(recordWith(1, wake(0, refused, 2), func(t *core.Task) { t.Wakes[0].Via = "exec" }, taken(1))), exec, "send"},
+		{"its helper was killed before the start was noted", 5, records(recordWith(1, wake(0, func(w *core.Wake) { w.Via = "exec" }), taken(1))), exec, "send"},
 		{"moved by hand after the known end of its run at the gateway", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1), moves(4, "agent a", pipeline.InProgress))), nil, "send"},
 		{"at work at the gateway, the trigger was changed", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), exec, "rest"},
 		{"at work at the gateway, a person resumes it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), func(s *situation) { s.state.Resumed = minute(4) }, "send"},
@@ -249,8 +253,8 @@ func TestPlanWake(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := &situation{
-				agent:   &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway},
-				records: c.records, now: minute(c.now), times: pipeline.DefaultTimes,
+				agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"},
+				tasks: c.records, now: minute(c.now), times: pipeline.DefaultTimes,
 			}
 			if c.change != nil {
 				c.change(s)
@@ -272,13 +276,13 @@ func plainly(p plan) string {
 // A wake counts also after its task left the board or was given away.
 func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 	t.Parallel()
-	away := func(r *pipeline.Record) {
-		r.Dispatch = &pipeline.Dispatch{Attempt: 2, Agent: "b", At: minute(1), FlippedAt: at(1), TakenAt: at(2)}
+	away := func(t *core.Task) {
+		t.Dispatch = &core.Dispatch{Attempt: 2, Agent: "b", At: minute(1), FlippedAt: minute(1), TakenAt: minute(2)}
 	}
 	for _, c := range []struct {
 		name string
 		now  float64
-		gone *pipeline.Record
+		gone *core.Task
 		want string
 	}{
 		{"outstanding, its row was deleted", 5, recordWith(1, wake(0, accepted(0))), "hold 9"},
@@ -290,8 +294,8 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 		{"not sent, its row was deleted", 1, recordWith(1, wake(0, unsent)), "send"},
 	} {
 		s := &situation{
-			agent:   &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway},
-			records: []*pipeline.Record{recordWith(2)}, gone: []*pipeline.Record{c.gone}, now: minute(c.now), times: pipeline.DefaultTimes,
+			agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"},
+			tasks: []*core.Task{recordWith(2)}, gone: []*core.Task{c.gone}, now: minute(c.now), times: pipeline.DefaultTimes,
 		}
 		want(t, c.name, plainly(s.planWake()), c.want)
 	}
@@ -300,8 +304,8 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 func TestWaitingOrder(t *testing.T) {
 	t.Parallel()
 	s := &situation{
-		agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, now: minute(1), times: pipeline.DefaultTimes,
-		records: []*pipeline.Record{recordWith(4), recordWith(3, priority(pipeline.Low)), recordWith(2, priority("medium")), recordWith(5, priority(pipeline.Critical)), recordWith(1, priority(pipeline.Batchable))},
+		agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"}, now: minute(1), times: pipeline.DefaultTimes,
+		tasks: []*core.Task{recordWith(4), recordWith(3, priority(pipeline.Low)), recordWith(2, priority("medium")), recordWith(5, priority(pipeline.Critical)), recordWith(1, priority(pipeline.Batchable))},
 	}
 	want(t, "most urgent first, then oldest", idsOf(s.planWake().tasks), "[T-00005 T-00002 T-00004 T-00003 T-00001]")
 }
@@ -318,32 +322,4 @@ func TestReached(t *testing.T) {
 		want(t, fmt.Sprint(c), reached(minute(c.since), 10*time.Minute, minute(c.now)), c.want)
 	}
 	want(t, "never", reached(time.Time{}, time.Minute, minute(0)), true)
-}
-
-func TestSetBack(t *testing.T) {
-	t.Parallel()
-	changed := func(who, detail string) pipeline.Event {
-		return pipeline.Event{Who: who, What: pipeline.EventChanged, Detail: detail}
-	}
-	again := pipeline.Event{Who: Who, What: eventAgain}
-	for _, c := range []struct {
-		name    string
-		history []pipeline.Event
-		want    bool
-	}{
-		{"nothing happened", nil, false},
-		{"by a person, from the end", []pipeline.Event{changed("human", "agent_done to assigned")}, true},
-		{"by a person, from the middle", []pipeline.Event{changed("human", "in_progress to assigned")}, true},
-		{"by a person, unblocked", []pipeline.Event{changed("human", "blocked to assigned")}, true},
-		{"by a person, resumed", []pipeline.Event{changed("human", "pending to assigned"), {Who: "x", What: "note"}}, true},
-		{"by a person, who dispatched by hand", []pipeline.Event{changed("human", "new to assigned")}, false},
-		{"by nobody knows whom", []pipeline.Event{changed(pipeline.WhoBoard, "in_progress to assigned")}, false},
-		{"by us", []pipeline.Event{{Who: Who, What: pipeline.EventStatus, Detail: "in_progress to assigned"}}, false},
-		{"dispatched since", []pipeline.Event{changed("human", "agent_done to assigned"), again}, false},
-		{"dispatched since, and again", []pipeline.Event{changed("human", "agent_done to assigned"), again, changed("human", "blocked to assigned")}, true},
-		{"moved on", []pipeline.Event{changed("human", "assigned to done")}, false},
-		{"no detail", []pipeline.Event{changed("human", "assigned")}, false},
-	} {
-		want(t, c.name, setBack(&pipeline.Record{History: c.history}), c.want)
-	}
 }

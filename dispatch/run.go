@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/patience"
@@ -20,34 +21,49 @@ import (
 
 // run is what the parts of one pass share.
 //
-//	reader      rows and records become tasks
-//	adopter     rows that people typed become tasks; lost ids go back into their rows
-//	departures  rows that people deleted
-//	handout     record, entry, flip
-//	keeper      dispatch files
-//	waking      plans and sends wakes
+//	handout  hands out tasks, and has entries and board written
+//	keeper   dispatch files
+//	waking   plans and sends wakes
 type run struct {
 	*Dispatcher
 	report *heartbeat.Report
-	byName map[string][]*task         // agent → its dispatched tasks
-	away   map[pipeline.TaskID]string // tasks that a person gave to another agent → the agent in the record
+	tasks  []*core.Task            // live, as they were last loaded, in the order of their ids
+	byName map[string][]*core.Task // by agent: those on the board
 
-	resolved map[string]resolved // by workspace
-	unkept   map[string]bool     // identities of workspaces whose dispatch file could not be read or written
-	inbox    unreadReports
+	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
+	resolved    map[string]resolved       // by workspace
+	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
 }
 
 func newRun(d *Dispatcher) *run {
 	return &run{
-		Dispatcher: d, report: newReport(), byName: map[string][]*task{}, resolved: map[string]resolved{}, unkept: map[string]bool{},
-		inbox: unreadReports{read: d.Unread, now: d.Now},
+		Dispatcher: d, report: newReport(), undelivered: map[pipeline.TaskID]error{}, resolved: map[string]resolved{},
+		unkept: map[string]bool{},
 	}
 }
 
-// failure reports a failure, and logs it the first time.
+// load reads the live tasks.
+func (rn *run) load(ctx context.Context) error {
+	tasks, err := rn.Store.Tasks(ctx, core.Filter{Live: true})
+	if err != nil {
+		return err
+	}
+	rn.tasks, rn.byName = tasks, map[string][]*core.Task{}
+	for _, t := range tasks {
+		if a := rn.Agents.Named(t.Agent); a != nil && t.RowID != "" && !t.Away() {
+			rn.byName[a.Name] = append(rn.byName[a.Name], t)
+		}
+	}
+	return nil
+}
+
+// failure reports a failure once, and logs it the first time.
 func (rn *run) failure(msg string, f explain.Finding) {
+	if slices.ContainsFunc(rn.report.Failed, f.Equal) {
+		return
+	}
 	rn.report.Failed = append(rn.report.Failed, f)
-	rn.say(slog.LevelError, msg, &f)
+	rn.logFinding(slog.LevelError, msg, &f)
 }
 
 // problem reports a task that was not dispatched.
@@ -55,105 +71,44 @@ func (rn *run) problem(id pipeline.TaskID, code explain.Code, args ...any) {
 	rn.failure("task not dispatched", explain.New(code, args...).On(id))
 }
 
-// given reports something that needs a person.
-func (rn *run) given(f explain.Finding) {
+// needsPerson reports something that needs a person.
+func (rn *run) needsPerson(f explain.Finding) {
 	rn.report.Needs(f)
-	rn.say(slog.LevelWarn, "needs a person", &f)
+	rn.logFinding(slog.LevelWarn, "needs a person", &f)
 }
 
-// failed reports that the record of a task could not be read or written. It
-// returns an error only if ctx is done: other tasks continue.
-func (rn *run) failed(ctx context.Context, id pipeline.TaskID, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	rn.problem(id, explain.TaskRecordFailed, "error", err)
-	return nil
-}
+// logAgain is how long a problem must be absent before it is logged again.
+const logAgain = time.Hour
 
-// sayAgain is how long a problem must be absent before it is logged again.
-const sayAgain = time.Hour
-
-// say logs a finding: the first time at its level, repetitions at debug level.
-func (rn *run) say(level slog.Level, msg string, f *explain.Finding) {
+// logFinding logs a finding: the first time at its level, repetitions at debug level.
+func (rn *run) logFinding(level slog.Level, msg string, f *explain.Finding) {
 	kind := fmt.Sprint(f.Code, f.Task, f.Args)
 	if f.Code == explain.WakeFailed || f.Code == explain.WakeUnknown {
 		kind = fmt.Sprint(f.Code, f.Args["agent"]) // each try may fail with another error
 	}
-	if _, said := rn.saidAt[kind]; said {
+	if _, logged := rn.loggedAt[kind]; logged {
 		level = slog.LevelDebug
 	}
-	rn.saidAt[kind] = rn.Now()
+	rn.loggedAt[kind] = rn.Now()
 	rn.Log.Log(context.Background(), level, msg, "reason", explain.Line(f, time.Time{})) // a log is read later
 }
 
-// forget forgets problems that have been absent for sayAgain.
-func (d *Dispatcher) forget() {
+// forgetLogged forgets problems that have been absent for logAgain.
+func (d *Dispatcher) forgetLogged() {
 	now := d.Now()
-	maps.DeleteFunc(d.saidAt, func(_ string, at time.Time) bool { return reached(at, sayAgain, now) })
+	maps.DeleteFunc(d.loggedAt, func(_ string, at time.Time) bool { return reached(at, logAgain, now) })
 }
 
-// each calls do for each task, and returns those for which it succeeded. It
-// reports the others.
-func (rn *run) each(ctx context.Context, tasks []*task, do func(context.Context, *task) error) (done []*task, err error) {
-	for _, t := range tasks {
-		rn.getsOn()
-		if err := do(ctx, t); err == nil {
-			done = append(done, t)
-		} else if err := rn.failed(ctx, t.id, err); err != nil {
-			return done, err
-		}
-	}
-	return done, nil
-}
-
-func (rn *run) getsOn() {
+func (rn *run) madeProgress() {
 	if rn.Progress != nil {
 		rn.Progress()
 	}
 }
 
-// edit changes a dispatch file, durably on return. It waits at most lockWait for the
-// file's lock. It fills a file that was set aside with the open tasks.
-func (rn *run) edit(ctx context.Context, workspace string, lockWait time.Duration, f func(*File) error) error {
-	return rn.files.edit(ctx, workspace, rn.Now(), lockWait, func(file *File) error {
-		if file.Aside != "" {
-			rn.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
-			if err := beginAnew(file, rn.Records, rn.Agents, rn.files, workspace); err != nil {
-				return err
-			}
-		}
-		return f(file)
-	})
-}
-
 // dispatched reports that a task was dispatched.
-func (rn *run) dispatched(t *task) {
+func (rn *run) dispatched(t *core.Task) {
 	rn.report.Did[dispatched].N++
-	rn.Log.Info("dispatched task", "task", t.id, "agent", t.agent.Name, "priority", t.rec.Priority, "attempt", t.rec.Dispatch.Attempt)
-}
-
-// errVanished says that a record vanished during a pass. The next pass rebuilds it.
-var errVanished = errors.New("it vanished")
-
-// note changes the record of a task that was dispatched.
-func (rn *run) note(ctx context.Context, t *task, f func(*pipeline.Record)) error {
-	rec, err := rn.Records.Change(ctx, t.id, func(r *pipeline.Record) error {
-		if isLost(r) || r.Dispatch == nil {
-			return errVanished
-		}
-		f(r)
-		return nil
-	})
-	if err == nil {
-		t.rec = rec
-	}
-	return err
-}
-
-// isWaiting reports whether a task waits for its agent to take it.
-func isWaiting(r *pipeline.Record) bool {
-	return r.Status == pipeline.Assigned && r.Dispatch != nil && r.Dispatch.TakenAt == nil
+	rn.Log.Info("dispatched task", "task", t.ID, "agent", t.Dispatch.Agent, "priority", t.Priority, "attempt", t.Dispatch.Attempt)
 }
 
 // unready returns why OTM cannot dispatch to an agent; nil: it can.
@@ -187,7 +142,7 @@ type resolved struct {
 func (rn *run) resolve(workspace string) (string, error) {
 	r, known := rn.resolved[workspace]
 	if !known {
-		r.id, r.err = rn.files.identity(workspace)
+		r.id, r.err = rn.Entries.files().identity(workspace)
 		rn.resolved[workspace] = r
 	}
 	return r.id, r.err
@@ -204,7 +159,7 @@ func (rn *run) resolveAll() {
 			continue
 		}
 		all.Go(func() {
-			id, err := rn.files.identity(workspace)
+			id, err := rn.Entries.files().identity(workspace)
 			mu.Lock()
 			defer mu.Unlock()
 			rn.resolved[workspace] = resolved{id, err}

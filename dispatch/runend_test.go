@@ -2,41 +2,32 @@ package dispatch
 
 import (
 	"errors"
-	"io/fs"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
-// A failed run is noted once, and only in the record that holds its wake.
+// A failed run is noted once, and only with the task that holds its wake.
 func TestRecordEndOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	w.create("x", "alpha", pipeline.Normal)
 	w.pass()
-	failed := RunEnd{Outcome: pipeline.OutcomeFailed, Detail: "no model"}
-	for _, key := range []string{"otm-T-00001-alpha-1", "otm-T-00001-alpha-1", "otm-T-00001-alpha-2", "otm-T-1x-alpha-1", "somebody-elses-run-1", ""} {
+	failed := core.EndRun{Outcome: core.OutcomeFailed, Detail: "no model"}
+	for n, key := range []string{"otm-T-00001-alpha-1", "otm-T-00001-alpha-1", "otm-T-00001-alpha-2", "otm-T-1x-alpha-1", "somebody-elses-run-1", "", "otm-T-00009-alpha-1"} {
 		failed.Key = key
-		if _, err := RecordEnd(t.Context(), w.store, failed, w.clock.Now()); err != nil {
-			t.Errorf("%s: %v", key, err)
+		news, err := RecordEnd(t.Context(), w.store, failed, w.clock.Now())
+		if err != nil || news != (n == 0) {
+			t.Errorf("%s: news %v, %v", key, news, err)
 		}
 	}
-	noted := 0
-	for _, e := range w.record(1).History {
-		if e.What == "run failed" {
-			noted++
-		}
-	}
-	want(t, "noted, and why", words(noted, w.record(1).Wakes[0].Exit), "1 no model")
-	failed.Key = "otm-T-00009-alpha-1"
-	if _, err := RecordEnd(t.Context(), w.store, failed, w.clock.Now()); !errors.Is(err, fs.ErrNotExist) && err != nil {
-		t.Errorf("of a task that is not there: %v", err)
-	}
-	if _, err := w.store.Load(9); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a record was made: %v", err)
+	want(t, "noted, and why", words(w.count(1, "RunEnded"), w.record(1).Wakes[0].Exit), "1 no model")
+	if _, err := w.store.Task(t.Context(), 9); !errors.Is(err, core.ErrNoTask) {
+		t.Errorf("a task was made: %v", err)
 	}
 }
 
@@ -44,18 +35,20 @@ func TestRecordEndOnce(t *testing.T) {
 // line, because they usually say why the agent took nothing.
 func TestC60LastWords(t *testing.T) {
 	t.Parallel()
-	now := minute(10)
-	w := &pipeline.Wake{AskedAt: minute(0), Accepted: at(0)}
-	end := RunEnd{At: minute(2), Outcome: pipeline.OutcomeOK, LastWords: "exec needs\napproval \xff " + strings.Repeat("\u00e4", 600)}
-	want(t, "noted", noteRunEnd(w, end, now), true)
-	if !strings.HasPrefix(w.LastWords, "exec needs approval \uFFFD \u00e4") || len(w.LastWords) > 500 || len(w.LastWords) < 497 || !utf8.ValidString(w.LastWords) {
-		t.Errorf("last words of %d bytes: %q", len(w.LastWords), w.LastWords)
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	end := core.EndRun{Key: "otm-T-00001-alpha-1", Outcome: core.OutcomeOK, LastWords: "exec needs\napproval \xff " + strings.Repeat("\u00e4", 600)}
+	if _, err := RecordEnd(t.Context(), w.store, end, w.clock.Now()); err != nil {
+		t.Fatal(err)
 	}
-	want(t, "ended", *w.Ended, minute(2))
-
-	run := &EndedRun{Words: "ok", LastWords: "needs approval\x1b[2J"}
+	said := w.record(1).Wakes[0].LastWords
+	if !strings.HasPrefix(said, "exec needs approval \uFFFD \u00e4") || len(said) > 500 || len(said) < 497 || !utf8.ValidString(said) {
+		t.Errorf("last words of %d bytes: %q", len(said), said)
+	}
+	run := &core.EndedRun{Words: "ok", LastWords: "needs approval\x1b[2J"}
 	h := Health{Agent: "alpha", State: HealthPausing, LastRun: run}
-	if said := h.Finding().Text(now); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
+	if said := h.Finding().Text(minute(10)); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
 		t.Errorf("finding: %s", said)
 	}
 }
@@ -64,38 +57,51 @@ func TestC60LastWords(t *testing.T) {
 // worse outcome and the first time count.
 func TestRunEndReportedTwice(t *testing.T) {
 	t.Parallel()
-	fine := RunEnd{At: minute(2), Outcome: pipeline.OutcomeOK, LastWords: "done"}
-	failed := RunEnd{At: minute(3), Outcome: pipeline.OutcomeFailed, Detail: "no model", RetryAfter: time.Minute}
-	for name, ends := range map[string][]RunEnd{"event first": {fine, failed}, "answer first": {failed, fine}} {
-		w := &pipeline.Wake{AskedAt: minute(0), Accepted: at(0)}
-		for _, end := range ends {
-			noteRunEnd(w, end, minute(4))
-			want(t, name+": repeated", noteRunEnd(w, end, minute(5)), false)
+	w := newWorld(t, "alpha")
+	w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	asked := w.record(1).Wakes[0].AskedAt
+	w.clock.Advance(10 * time.Minute)
+	now := w.clock.Now()
+	for name, first := range map[string]int{"event first": 0, "answer first": 1} {
+		ends := []core.EndRun{
+			{Key: "otm-T-00001-alpha-1", Ended: asked.Add(2 * time.Minute), Outcome: core.OutcomeOK, LastWords: "done"},
+			{Key: "otm-T-00001-alpha-1", Ended: asked.Add(3 * time.Minute), Outcome: core.OutcomeFailed, Detail: "no model", RetryAfter: time.Minute},
 		}
-		want(t, name, words(w.Outcome, w.Exit, w.LastWords, *w.RetryAt), words("failed", "no model", "done", minute(5)))
-		want(t, name+": ended", *w.Ended, *endOfFirst(ends))
+		is := &core.State{Tasks: map[pipeline.TaskID]*core.Task{1: w.record(1)}}
+		for _, end := range []core.EndRun{ends[first], ends[1-first]} {
+			for n := range 2 {
+				events, err := core.Decide(is, core.Command{At: now, By: by(), Task: 1, Do: end})
+				if err != nil || len(events) != 1-n {
+					t.Errorf("%s: time %d: %v, %v", name, n+1, events, err)
+				}
+			}
+		}
+		wake := is.Tasks[1].Wakes[0]
+		want(t, name, words(wake.Outcome, wake.Exit, wake.LastWords, wake.RetryAt.Equal(now.Add(time.Minute))), "failed no model done true")
+		want(t, name+": ended", wake.Ended.Equal(ends[first].Ended), true)
 	}
 	// The gateway's clock may differ from ours.
-	for _, wrong := range []time.Time{{}, minute(-1), minute(60)} {
-		w := &pipeline.Wake{AskedAt: minute(0)}
-		noteRunEnd(w, RunEnd{At: wrong, Outcome: pipeline.OutcomeOK}, minute(4))
-		want(t, "a time that cannot be", *w.Ended, minute(4))
+	for _, wrong := range []time.Time{{}, asked.Add(-time.Minute), now.Add(time.Hour)} {
+		is := &core.State{Tasks: map[pipeline.TaskID]*core.Task{1: w.record(1)}}
+		if _, err := core.Decide(is, core.Command{At: now, By: by(), Task: 1, Do: core.EndRun{Key: "otm-T-00001-alpha-1", Ended: wrong, Outcome: core.OutcomeOK}}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "a time that cannot be", is.Tasks[1].Wakes[0].Ended.Equal(now), true)
 	}
 }
-
-func endOfFirst(ends []RunEnd) *time.Time { return &ends[0].At }
 
 // C6, C56: the end of a run that took nothing is known at once, not after 15
 // minutes. The agent is woken again without a question to the gateway. C57: that
 // happens after a pause, which grows.
 func TestC56EndCountsAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []pipeline.Outcome{pipeline.OutcomeOK, pipeline.OutcomeFailed} {
+	for _, outcome := range []core.RunOutcome{core.OutcomeOK, core.OutcomeFailed} {
 		w := newWorld(t, "alpha")
 		w.create("x", "alpha", pipeline.Normal)
 		want(t, "woken", w.pass().Woken, 1)
 		w.clock.Advance(2 * time.Second)
-		if news, err := RecordEnd(t.Context(), w.store, RunEnd{Key: "otm-T-00001-alpha-1", At: w.clock.Now(), Outcome: outcome}, w.clock.Now()); err != nil || !news {
+		if news, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: "otm-T-00001-alpha-1", Ended: w.clock.Now(), Outcome: outcome}, w.clock.Now()); err != nil || !news {
 			t.Fatal(news, err)
 		}
 		want(t, "woken before the pause is over", w.pass().Woken, 0)

@@ -36,8 +36,9 @@ func readState(path string) (s agentState, err error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// writeState replaces a state file, durably. Members that the agent added are
-// kept.
+// writeState replaces a state file. Members that the agent added are kept. It is not
+// durable: after a power failure the file may be the one before, and the store knows
+// what the agent was given.
 func writeState(path string, s agentState) error {
 	data, _, err := load(path, maxState)
 	var large *TooLargeError
@@ -60,5 +61,5 @@ func writeState(path string, s agentState) error {
 	if data, err = ordered.Encode(all); err != nil {
 		return err
 	}
-	return durable.Replace(path, append(data, '\n'))
+	return durable.ReplaceVolatile(path, append(data, '\n'))
 }

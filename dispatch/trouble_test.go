@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"otm/internal/board/boardtest"
+	"otm/core"
+	"otm/core/coretest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
@@ -29,11 +28,12 @@ func TestStoppedAtEachPlace(t *testing.T) {
 		for _, name := range []string{"alpha", "gamma"} {
 			crashtest.Below(t, w.agent(name).Workspace, stopped.Step)
 		}
-		w.d.Board = boardtest.Disturb(w.client, func(b *boardtest.Disturbed) {
-			b.Before = func() error { return stopped.Step("", "the board") }
-		})
+		w.memory.Before = func() error { return stopped.Step("", "the store") }
+		w.board.refuse(func(pipeline.TaskID) error { return stopped.Step("", "the board") })
 		err := w.disturbed(stopped)
 		place := stopped.Over()
+		w.memory.Before = nil
+		w.board.refuse(nil)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped at %s: %v", place, err)
 		}
@@ -44,22 +44,30 @@ func TestStoppedAtEachPlace(t *testing.T) {
 	})
 }
 
-// TestBoardFailsAtEachPlace: the same if a call to the board fails once at each
-// place, applied or not, or the time on the board is over.
-func TestBoardFailsAtEachPlace(t *testing.T) {
+// TestStoreFailsAtEachPlace: the same if a write to the store, or one to the board,
+// fails once at each place.
+func TestStoreFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	for name, disturb := range map[string]func(b *boardtest.Disturbed, now func() bool){
-		"not applied": func(b *boardtest.Disturbed, now func() bool) { b.Before = boardtest.Failing(now, boardtest.AnswerLost) },
-		"applied":     func(b *boardtest.Disturbed, now func() bool) { b.After = boardtest.Failing(now, boardtest.AnswerLost) },
-		"over":        func(b *boardtest.Disturbed, now func() bool) { b.IsOver = now },
+	failed := errors.New("no answer")
+	for name, disturb := range map[string]func(w *troubled, fail func() error){
+		"store, not applied": func(w *troubled, fail func() error) { w.memory.Before = fail },
+		"store, applied":     func(w *troubled, fail func() error) { w.memory.After = fail },
+		"board":              func(w *troubled, fail func() error) { w.board.refuse(func(pipeline.TaskID) error { return fail() }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			crashtest.OnceAtEachPlace(t, "otm/dispatch", func(now func() bool) {
 				w := newTroubledWorld(t)
-				w.d.Board = boardtest.Disturb(w.client, func(b *boardtest.Disturbed) { disturb(b, now) })
+				disturb(w, func() error {
+					if now() {
+						return failed
+					}
+					return nil
+				})
 				err := w.disturbed(t.Context())
+				w.memory.Before, w.memory.After = nil, nil
+				w.board.refuse(nil)
 				w.passes()
 				if got := w.outcome(); got != want {
 					t.Fatalf("%v; it comes to\n%s\nwant\n%s\nlog:\n%s", err, got, want, w.log)
@@ -99,33 +107,32 @@ func (w *world) disturbed(ctx context.Context) (first error) {
 	return first
 }
 
+// troubled is a world on a store in memory.
+type troubled struct {
+	*world
+	memory *coretest.Store
+}
+
 // newTroubledWorld is a world in which a pass has every kind of work to do.
-func newTroubledWorld(t *testing.T) *world {
+func newTroubledWorld(t *testing.T) *troubled {
 	t.Helper()
-	w := newWorld(t, "alpha", "beta", "gamma")
+	memory := &coretest.Store{}
+	w := &troubled{newWorldOn(t, t.TempDir(), memory, "alpha", "beta", "gamma"), memory}
 	for n, agent := range []string{"alpha", "beta", "alpha", "beta", "alpha", "beta", "alpha", "beta"} {
 		w.create(fmt.Sprint("Task ", n+1), agent, pipeline.Normal, "a", "b")
 	}
 	w.pass()
-	w.change(6, func(r *pipeline.Record) { r.Dispatch.FlippedAt = nil })                                             // its answer was lost
+	w.edit(6, w.status(pipeline.New))
+	w.do(core.Command{By: by(), Task: 6, Do: core.HandOut{Agent: "beta", Workspace: w.agent("beta").Workspace}})     // we were killed then
 	w.rewrite("beta", func(file map[string]any) { file["dispatched"].([]any)[0].(map[string]any)["picked"] = true }) // task 2 is taken
 	w.rewrite("alpha", func(file map[string]any) { file["dispatched"] = file["dispatched"].([]any)[1:] })            // task 1 vanishes
 	w.edit(3, w.status(pipeline.Done))
-	w.edit(4, w.taskIDCell(""))
-	steps := w.record(8).Steps
-	for _, err := range []error{
-		os.Remove(filepath.Join(w.dir, "tasks", "T-00005.json")),
-		w.board.Server.DeleteRow("", w.board.ListID, w.record(7).RowID),
-		w.board.Server.DeleteRow("", w.board.ListID, steps[1].RowID),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.types("Typed", "alpha")
-	w.createAs(20, "New", "beta", pipeline.High)
-	w.createAs(11, "Hers", "gamma", pipeline.Normal) // who was never woken
-	w.createAs(12, "Hers too", "gamma", pipeline.Normal)
+	w.edit(5, w.assignee("beta"))
+	w.deleteRow(7)
+	w.edit(8, func(e *core.Edits) { e.Gone = []string{w.record(8).Steps[1].RowID} })
+	w.create("New", "beta", pipeline.High)
+	w.create("Hers", "gamma", pipeline.Normal) // who was never woken
+	w.create("Hers too", "gamma", pipeline.Normal)
 	w.clock.Advance(time.Minute)
 	w.restart()
 	return w
@@ -144,42 +151,31 @@ func (w *world) passes() {
 	}
 }
 
-// outcome is the state of all tasks, without ids of rows and times.
+// outcome is the state of all tasks, without times.
 func (w *world) outcome() string {
 	w.Helper()
 	var lines []string
-	ids, err := w.store.IDs()
-	if err != nil {
-		w.Fatal(err)
-	}
-	status, wakes, rows := map[string]pipeline.Status{}, map[string]int{}, 0
-	w.onBoard(func(b pipeline.Batch) error {
-		for row := range b.Rows() { // the last pass has walked
-			status[row.TaskID] = row.CurrentStatus()
-			rows++
-		}
-		return nil
-	})
-	for _, id := range ids {
-		r := w.record(id)
-		line := words(id, r.Title, r.Status, status[id.String()], len(r.Steps), "dispatched again", r.Attempt > 1, "gone", r.GoneAt != nil)
-		for _, wake := range r.Wakes {
+	wakes := map[string]int{}
+	for id := range w.last {
+		t := w.record(id + 1)
+		line := words(t.ID, t.Title, t.Status, t.Shown.Status, len(t.Steps), "dispatched again", t.Attempt > 1, "gone", !t.GoneAt.IsZero())
+		for _, wake := range t.Wakes {
 			wakes[wake.Agent]++ // any of its tasks may hold it
 		}
-		if d := r.Dispatch; d != nil && r.GoneAt == nil {
-			line += words("", d.Agent, d.EntryAt != nil, d.FlippedAt != nil, d.TakenAt != nil, d.MissingAt != nil)
+		if d := t.Dispatch; d != nil && t.GoneAt.IsZero() {
+			line += words("", d.Agent, d.FlippedAt.IsZero(), t.Taken())
 		}
-		lines = append(lines, strings.ReplaceAll(line, "T-00022", "T-00021")) // an id that was taken when it failed stays unused
+		lines = append(lines, line)
 	}
 	for _, a := range w.agents {
 		in := strings.Fields(w.ids(a.Name))
 		slices.Sort(in)
-		lines = append(lines, strings.ReplaceAll(a.Name+" "+strings.Join(in, " "), "T-00022", "T-00021"))
+		lines = append(lines, a.Name+" "+strings.Join(in, " "))
 	}
 	runs := map[string]int{}
 	for key := range strings.FieldsSeq(w.waker.keys()) {
 		runs[strings.Split(key, "-")[3]]++
 	}
-	lines = append(lines, fmt.Sprint("wakes ", wakes, ", runs ", runs, ", ", rows, " rows"))
+	lines = append(lines, fmt.Sprint("wakes ", wakes, ", runs ", runs))
 	return strings.Join(lines, "\n")
 }

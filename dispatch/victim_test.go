@@ -15,28 +15,21 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/store"
 	"otm/dispatch/gateway"
 	"otm/dispatch/gateway/gatewaytest"
 	"otm/internal/durable"
 	"otm/pipeline"
-	files "otm/pipeline/task"
-	"otm/slacklist"
 )
 
 // order is the order for a process that is to be killed.
 type order struct {
-	Dir, URL, ListID, Token string
-	Agents                  pipeline.Agents
-	Do                      string        // "pass", or the name of an agent that takes a task
-	Ahead                   time.Duration // of its clock
-	Gateway, GatewayToken   string        // "": wakes are noted in the file wakes of the data directory
+	Dir                   string
+	Agents                pipeline.Agents
+	Do                    string // "pass", or the name of an agent that takes a task
+	Gateway, GatewayToken string // "": wakes are noted in the file wakes of the data directory
 }
-
-func (o *order) client() *slacklist.Client {
-	return slacklist.New(slacklist.Options{Dir: o.Dir, URL: o.URL, ListID: o.ListID, Token: o.Token, OpenAssignees: true, Now: o.now})
-}
-
-func (o *order) now() time.Time { return time.Now().Add(o.Ahead) }
 
 // wakers are those of the process; stop ends their connections.
 func (o *order) wakers() (wakers map[pipeline.Trigger]Waker, stop func()) {
@@ -52,12 +45,10 @@ func (o *order) wakers() (wakers map[pipeline.Trigger]Waker, stop func()) {
 	return wakers, func() { w.client.Close() }
 }
 
-func (o *order) dispatcher() (d *Dispatcher, stop func()) {
-	wakers, stop := o.wakers()
-	return &Dispatcher{
-		Dir: o.Dir, Board: o.client(), Records: files.Open(o.Dir, nil), Agents: o.Agents, Times: pipeline.DefaultTimes, Now: o.now,
-		NewID: newID(files.Open(o.Dir, nil)), Wakers: wakers, Log: slog.New(slog.DiscardHandler),
-	}, stop
+func (o *order) dispatcher(s engine) (d *Dispatcher, stop func()) {
+	d = newDispatcher(o.Dir, s, &board{store: s, now: time.Now}, o.Agents, time.Now, slog.New(slog.DiscardHandler))
+	d.Wakers, stop = o.wakers()
+	return d, stop
 }
 
 // noting is a waker that appends each key to a file.
@@ -72,7 +63,9 @@ func (n noting) Wake(_ context.Context, r Request) error {
 	return errors.Join(err, f.Close())
 }
 
-func (noting) Ended(context.Context, string) (RunEnd, bool, error) { return RunEnd{}, false, nil }
+func (noting) Ended(context.Context, string) (core.EndRun, bool, error) {
+	return core.EndRun{}, false, nil
+}
 
 func (noting) Running(string) bool { return false }
 
@@ -104,9 +97,9 @@ func (g *gatewayWaker) Wake(ctx context.Context, r Request) error {
 	return err
 }
 
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (RunEnd, bool, error) {
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndRun, bool, error) {
 	end, ended, err := g.client.Wait(ctx, key)
-	return RunEnd{Key: key, At: end.At, Outcome: pipeline.Outcome(end.Status)}, ended, err
+	return core.EndRun{Key: key, Ended: end.At, Outcome: core.RunOutcome(end.Status)}, ended, err
 }
 
 func (*gatewayWaker) Running(string) bool { return false }
@@ -119,13 +112,14 @@ func victimMain(raw string) int {
 		return 1
 	}
 	ctx := context.Background()
+	s, err := store.Open(ctx, o.Dir, store.Options{BusyTimeout: time.Minute})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer s.Close()
 	if o.Do != "pass" {
-		store := files.Open(o.Dir, nil)
-		desk := &Desk{
-			Dir: o.Dir, Records: store, Agents: o.Agents, Now: time.Now, Warn: func(string) {},
-			Said:  func(pipeline.TaskID) ([]Said, error) { return nil, nil },
-			Known: func(*pipeline.Agent) ([]pipeline.TaskID, error) { return store.IDs() },
-		}
+		desk := &Desk{Dir: o.Dir, Store: s, Agents: o.Agents, Now: time.Now, Warn: func(string) {}}
 		taken, err := desk.Next(ctx, o.Agents.Named(o.Do), false)
 		if err != nil || taken == nil {
 			fmt.Fprintln(os.Stderr, taken, err)
@@ -133,7 +127,7 @@ func victimMain(raw string) int {
 		}
 		return 0
 	}
-	d, stop := o.dispatcher()
+	d, stop := o.dispatcher(s)
 	defer stop()
 	if r, err := d.Pass(ctx, 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
 		fmt.Fprintln(os.Stderr, r.Details(), err)
@@ -144,7 +138,7 @@ func victimMain(raw string) int {
 
 // order returns the world as an order for a process.
 func (w *world) order(do string) *order {
-	return &order{Dir: w.dir, URL: w.board.URL, ListID: w.board.ListID, Token: w.board.Token, Agents: w.agents, Do: do}
+	return &order{Dir: w.dir, Agents: w.agents, Do: do}
 }
 
 // kill runs an order in a process that is killed at a point. It returns false if
@@ -170,13 +164,12 @@ func (o *order) kill(t *testing.T, at string) bool {
 // dispatchPoints are the crash points of a pass, and how often three tasks for
 // three agents reach each.
 var dispatchPoints = map[string]int{
-	"record.before": 3, "record.after": 3, "durable.named": 3, "dispatch.file.before": 3, "dispatch.file.after": 3,
-	"dispatch.entered": 3, "update.before": 1, "update.after": 1, "dispatch.flipped": 1, "snapshot.before": 1,
-	"wake.before": 3, "wake.after": 3,
+	"durable.named": 3, "dispatch.file.before": 3, "dispatch.file.after": 3, "dispatch.entered": 3, "dispatch.flipped": 1,
+	"wake.before": 3, "wake.after": 3, "sqlite.commit": 3, "store.done": 3,
 }
 
 // B35, B54a: the dispatcher is killed at each point, the first and the third time.
-// The next start finishes the work: one entry, one flip, one executed wake for
+// The next start finishes the work: one entry, one hand-out, one executed wake for
 // each task.
 func TestKilledDispatcher(t *testing.T) {
 	t.Parallel()
@@ -208,7 +201,7 @@ func TestKilledDispatcherGateway(t *testing.T) {
 	t.Parallel()
 	for _, p := range gatewaytest.Profiles() {
 		p.HandshakeLimit = time.Minute // a busy machine is not what is tested
-		for _, at := range []string{"wake.before:1", "wake.after:3", "record.after:11"} {
+		for _, at := range []string{"wake.before:1", "wake.after:3"} {
 			t.Run(p.Version+", "+at, func(t *testing.T) {
 				t.Parallel()
 				w := newKillWorld(t)
@@ -235,15 +228,17 @@ func newKillWorld(t *testing.T) *world {
 	for _, a := range w.agents {
 		w.create("x", a.Name, pipeline.Normal)
 	}
-	w.board.Faults.Reset()
 	return w
 }
 
 // recover is the next start. It checks what must hold afterwards.
 func (w *world) recover(o *order) {
 	w.Helper()
-	d, stop := o.dispatcher()
+	d, stop := o.dispatcher(w.store)
 	defer stop()
+	w.clock.Advance(2 * time.Minute) // the leases of the killed process lapsed
+	d.Now = w.clock.Now
+	d.Deliver = newRunner(w.store, d.Entries, w.board, w.clock.Now).Run
 	for range 2 { // within two ticks
 		if r, err := d.Pass(w.Context(), 0); err != nil || r.Trouble != nil || len(r.Failed) > 0 {
 			w.Fatalf("next pass: %s, %v", r.Details(), err)
@@ -252,17 +247,11 @@ func (w *world) recover(o *order) {
 	for i, a := range w.agents {
 		id := pipeline.TaskID(i + 1)
 		want(w, "entries of "+a.Name, w.ids(a.Name), id)
-		rec := w.record(id)
-		want(w, "record", words(rec.Attempt, rec.Status, len(rec.Wakes), rec.Wakes[0].Accepted != nil, rec.Dispatch.FlippedAt != nil), "1 assigned 1 true true")
+		t := w.record(id)
+		want(w, "record", words(t.Attempt, t.Status, len(t.Wakes), t.Wakes[0].Accepted.IsZero(), t.Dispatch.FlippedAt.IsZero()), "1 assigned 1 false false")
 		want(w, "entry", words(w.entry(a.Name, id)["attempt"]), "1")
 		want(w, "status", w.boardStatus(id), pipeline.Assigned)
-		flips := 0
-		for _, c := range w.board.Faults.Calls() {
-			if c.Method == apiUpdate && strings.Contains(fmt.Sprint(c.Args), rec.RowID) {
-				flips++
-			}
-		}
-		want(w, "flips of "+id.String(), flips, 1)
+		want(w, "hand-outs of "+id.String(), w.count(id, "HandedOut"), 1)
 		left, err := filepath.Glob(filepath.Join(a.Workspace, durable.TempPrefix+"*"))
 		if err != nil || len(left) > 1 {
 			w.Errorf("left in the workspace: %v, %v", left, err)
@@ -271,12 +260,12 @@ func (w *world) recover(o *order) {
 }
 
 // otm next is killed at each point: the same agent is given the same task again,
-// to be continued if it was marked.
+// to be continued if the store knew it.
 func TestKilledNext(t *testing.T) {
 	t.Parallel()
-	for at, marked := range map[string]bool{
-		"dispatch.file.before:1": false, "durable.named:1": false, "dispatch.file.after:1": true, "next.picked:1": true,
-		"record.before:1": true, "durable.named:2": true, "record.after:1": true, "next.noted:1": true, "durable.named:3": true,
+	for at, noted := range map[string]bool{
+		"sqlite.commit:1": false, "store.done:1": true, "next.noted:1": true, "dispatch.file.before:1": true, "durable.named:1": true, "dispatch.file.after:1": true,
+		"next.picked:1": true,
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
@@ -289,19 +278,18 @@ func TestKilledNext(t *testing.T) {
 			}
 			for n := range 2 {
 				taken, err := w.desk().Next(t.Context(), w.agent("alpha"), false)
-				if err != nil || taken == nil || taken.Entry.TaskID != id || taken.Continue != (marked || n > 0) {
+				if err != nil || taken == nil || taken.Entry.TaskID != id || taken.Continue != (noted || n > 0) {
 					t.Fatalf("taken: %+v, %v", taken, err)
 				}
 			}
-			rec := w.record(id)
-			want(t, "record", words(rec.Dispatch.TakenAt != nil, rec.Dispatch.TakenBy), "true otm next")
-			taken := slices.DeleteFunc(slices.Clone(rec.History), func(e pipeline.Event) bool { return e.What != pipeline.EventTaken })
-			want(t, "history", len(taken), 1)
+			r := w.record(id)
+			want(t, "record", words(r.Dispatch.TakenAt.IsZero(), r.Dispatch.TakenBy, r.Status), "false otm next in_progress")
 			state, err := readState(w.statePath("alpha"))
 			if err != nil || state.Status != stateWorking || *state.TaskID != id {
 				t.Errorf("state: %+v", state)
 			}
 			w.pass()
+			want(t, "the entry is marked", w.entry("alpha", id)["picked"], true)
 			want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 		})
 	}

@@ -7,16 +7,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"otm/core"
 	"otm/internal/explain"
 	"otm/pipeline"
 )
 
 // waking plans the wakes of all agents and sends them.
-type waking struct{ *run }
+type waking struct {
+	*run
+	unwritten map[pipeline.TaskID]bool // tasks whose entry is to be written
+}
 
 // wake wakes the agents that have work, all in parallel. It waits at most Patience
 // for the answers. It does not wait for the runs.
 func (wg *waking) wake(ctx context.Context) error {
+	pending, err := wg.Outbox.Pending(ctx, core.SinkEntry)
+	if err != nil {
+		return err
+	}
+	wg.unwritten = map[pipeline.TaskID]bool{}
+	for _, p := range pending {
+		wg.unwritten[p.Task] = true
+	}
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
 		waker := wg.Wakers[a.Trigger]
@@ -40,7 +52,10 @@ func (wg *waking) wake(ctx context.Context) error {
 		}
 	}
 	wg.collect()
-	return nil
+	if wg.report.Did[woken].N == 0 || ctx.Err() != nil {
+		return nil
+	}
+	return wg.deliver(ctx) // the entries show the wake, for people
 }
 
 // pendingWake is a wake without a result yet.
@@ -105,26 +120,22 @@ func (wg *waking) woke(name string, r wakeResult) {
 	delete(wg.waking, name)
 	wg.report.RunBy(r.due)
 	wg.report.Did[woken].N += r.woken
-	if r.first != 0 {
-		wg.holders.add(name, r.first)
-	}
 	delete(wg.unwoken, name)
 	if r.failed != nil {
 		wg.unwoken[name] = *r.failed
 		wg.failure("agent not woken", *r.failed)
 	}
-	if r.given != nil {
-		wg.given(*r.given)
+	if r.needs != nil {
+		wg.needsPerson(*r.needs)
 	}
 }
 
 // wakeResult is the result of a pass for one agent.
 type wakeResult struct {
 	woken  int
-	first  pipeline.TaskID  // the task whose record holds the wake; 0: none was recorded
 	due    time.Time        // when to look at the agent again; zero: at the usual time
 	failed *explain.Finding // why the wake failed; nil: it did not
-	given  *explain.Finding // why the agent needs a person; nil: it does not
+	needs  *explain.Finding // why the agent needs a person; nil: it does not
 }
 
 // notWoken says why an agent was not woken.
@@ -133,38 +144,51 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *exp
 	return &f
 }
 
+// wakeMemory is how long a wake is remembered without its row: longer than any wait
+// that depends on it.
+const wakeMemory = 24 * time.Hour
+
 // situation gathers the facts about an agent, and judges the end of its last run.
 func (wg *waking) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
-	s := &situation{agent: a, idle: wg.files.idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
+	s := &situation{agent: a, tasks: slices.Clone(wg.byName[a.Name]), unwritten: wg.unwritten, idle: wg.Entries.files().idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
 	// A process from before the trigger was changed counts too.
 	pid, held := agentProcess(wg.Dir, a.Name)
 	s.pid = pid
 	s.running = held || waker.Running(a.Name)
-	mine := map[pipeline.TaskID]bool{}
-	for _, t := range wg.byName[a.Name] {
-		s.records = append(s.records, t.rec)
-		mine[t.id] = true
-	}
-	var err error
-	if s.gone, err = wg.holders.others(wg.Records, a.Name, mine, s.now); err != nil {
+	if err := s.findGone(ctx, wg.Store); err != nil {
 		return nil, err
 	}
 	return s, wg.judgeRun(ctx, s)
+}
+
+// findGone finds the other tasks that hold recent wakes of the agent. A wake counts
+// until it ends, also if its task leaves the board or the agent.
+func (s *situation) findGone(ctx context.Context, store core.Reader) error {
+	woken, err := store.Tasks(ctx, core.Filter{Agent: s.agent.Name, WokenFrom: s.now.Add(-wakeMemory)})
+	if err != nil {
+		return err
+	}
+	own := map[pipeline.TaskID]bool{}
+	for _, t := range s.tasks {
+		own[t.ID] = true
+	}
+	s.gone = slices.DeleteFunc(woken, func(t *core.Task) bool { return own[t.ID] })
+	return nil
 }
 
 // held is the result of a plan that sends nothing.
 func (s *situation) held(pl plan) wakeResult {
 	r := wakeResult{due: pl.due}
 	if pl.action != rest {
-		r.given = s.state.health(s.running, s.pid).Finding()
+		r.needs = healthOf(s.state, s.running, s.pid).Finding()
 	}
 	return r
 }
 
-func idsOf(records []*pipeline.Record) []pipeline.TaskID {
-	ids := make([]pipeline.TaskID, len(records))
-	for i, r := range records {
-		ids[i] = r.TaskID
+func idsOf(tasks []*core.Task) []pipeline.TaskID {
+	ids := make([]pipeline.TaskID, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
 	}
 	return ids
 }
@@ -197,20 +221,14 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		return plan{}, wakeResult{due: wg.Now().Add(askAgain), failed: notWoken(explain.WakeUnknown, s.agent, err, "key", pl.wake.Key)}
 	}
 	now := wg.Now()
-	_, err = wg.Records.Change(context.WithoutCancel(ctx), pl.of.TaskID, func(r *pipeline.Record) error {
-		w := wakeNamed(r, pl.wake.Key)
-		switch {
-		case w == nil:
-			return pipeline.ErrUnchanged // the record was lost
-		case ended:
-			noteRunEnd(w, end, now)
-		default:
-			w.Unknown = &now
-		}
-		return nil
-	})
+	c := core.Command{At: now, By: by(), Task: pl.of.ID, Do: core.LoseRun{Key: pl.wake.Key}}
+	if ended {
+		c.Do = end
+	}
+	if _, err = wg.Store.Do(context.WithoutCancel(ctx), c); err == nil {
+		err = wg.reload(ctx, s) // the agent may have taken something meanwhile
+	}
 	if err == nil {
-		s.reload(wg.Records) // the agent may have taken something meanwhile
 		s.now = now
 		err = wg.judgeRun(ctx, s)
 	}
@@ -225,32 +243,32 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 
 // askWaker asks the waker of a wake whether its run has ended. If the trigger was
 // changed since, no waker knows.
-func (wg *waking) askWaker(ctx context.Context, w *pipeline.Wake) (end RunEnd, ended bool, err error) {
-	waker := wg.Wakers[pipeline.Trigger(w.Via)]
+func (wg *waking) askWaker(ctx context.Context, w *core.Wake) (end core.EndRun, ended bool, err error) {
+	waker := wg.Wakers[w.Via]
 	if waker == nil {
-		return RunEnd{}, false, nil
+		return core.EndRun{}, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	return waker.Ended(ctx, w.Key)
 }
 
-// reload reads the agent's records again. A record that cannot be read stays as it was.
-func (s *situation) reload(records pipeline.Records) {
-	for _, list := range [][]*pipeline.Record{s.records, s.gone} {
-		for i, r := range list {
-			if fresh, err := records.Load(r.TaskID); err == nil {
-				list[i] = fresh
+// reload loads the agent's tasks again.
+func (wg *waking) reload(ctx context.Context, s *situation) error {
+	fresh, err := wg.Store.Tasks(ctx, core.Filter{IDs: idsOf(s.known())})
+	if err != nil {
+		return err
+	}
+	byID := map[pipeline.TaskID]*core.Task{}
+	for _, t := range fresh {
+		byID[t.ID] = t
+	}
+	for _, list := range [][]*core.Task{s.tasks, s.gone} {
+		for i, t := range list {
+			if byID[t.ID] != nil {
+				list[i] = byID[t.ID]
 			}
 		}
 	}
-}
-
-// wakeNamed returns the wake with a key; nil: the record has none.
-func wakeNamed(r *pipeline.Record, key string) *pipeline.Wake {
-	i := slices.IndexFunc(r.Wakes, func(w pipeline.Wake) bool { return w.Key == key })
-	if i < 0 {
-		return nil
-	}
-	return &r.Wakes[i]
+	return nil
 }

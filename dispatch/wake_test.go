@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -60,7 +60,7 @@ func (q quick) Wake(ctx context.Context, r Request) error {
 	return q.slow.recorder.Wake(ctx, r)
 }
 
-func (q quick) Ended(ctx context.Context, key string) (RunEnd, bool, error) {
+func (q quick) Ended(ctx context.Context, key string) (core.EndRun, bool, error) {
 	return q.slow.Ended(ctx, key)
 }
 
@@ -109,8 +109,8 @@ func TestWakeOutlivesPass(t *testing.T) {
 				w.pass()
 			}
 			want(t, "wakes meanwhile", len(s.came), 0)
-			want(t, "record meanwhile", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Sent, w.record(id).Wakes[0].Accepted), "1 true <nil>")
-			want(t, "the other", words(w.record(other).Wakes[0].Accepted != nil), "true")
+			want(t, "record meanwhile", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Sent, w.record(id).Wakes[0].Accepted.IsZero()), "1 true true")
+			want(t, "the other", words(!w.record(other).Wakes[0].Accepted.IsZero()), "true")
 			s.answer <- answer
 			w.d.Wait()
 			w.d.Patience = 0
@@ -124,7 +124,7 @@ func TestWakeOutlivesPass(t *testing.T) {
 			}
 			want(t, "nothing more", w.pass().Woken, 0)
 			want(t, "wakes", s.keys(), "otm-T-00002-beta-1 otm-T-00001-alpha-1")
-			want(t, "record", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Accepted != nil), "1 true")
+			want(t, "record", words(len(w.record(id).Wakes), !w.record(id).Wakes[0].Accepted.IsZero()), "1 true")
 		})
 	}
 }
@@ -145,7 +145,7 @@ func TestWakeAtStop(t *testing.T) {
 		t.Errorf("pass: %+v, %v", r, err)
 	}
 	w.d.Wait()
-	want(t, "record", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Sent, w.record(id).Wakes[0].Accepted), "1 true <nil>")
+	want(t, "record", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Sent, w.record(id).Wakes[0].Accepted.IsZero()), "1 true true")
 	want(t, "errors logged", w.log.count(slog.LevelError, ""), 0)
 	w.restart()
 	w.pass()
@@ -207,9 +207,7 @@ func TestWakeOfARowThatLeft(t *testing.T) {
 				id := w.create("x", "alpha", pipeline.Normal)
 				w.pass()
 				if how == "deleted" {
-					if err := w.board.Server.DeleteRow("", w.board.ListID, w.record(id).RowID); err != nil {
-						t.Fatal(err)
-					}
+					w.deleteRow(id)
 				} else {
 					w.edit(id, w.assignee("robin"))
 				}
@@ -230,60 +228,6 @@ func TestWakeOfARowThatLeft(t *testing.T) {
 	}
 }
 
-// Holders forget old wakes.
-func TestHoldersForget(t *testing.T) {
-	t.Parallel()
-	recs := newMemRecords()
-	recs.recs[1] = recordWith(1, wake(0, accepted(0)))
-	recs.recs[2] = recordWith(2, wake(100, accepted(100)))
-	recs.recs[3] = recordWith(3)
-	var h holders
-	others := func(m float64, own ...pipeline.TaskID) string {
-		t.Helper()
-		mine := map[pipeline.TaskID]bool{}
-		for _, id := range own {
-			mine[id] = true
-		}
-		list, err := h.others(recs, "A", mine, minute(m))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids := idsOf(list)
-		slices.Sort(ids)
-		return fmt.Sprint(ids)
-	}
-	want(t, "recent", others(101), "[T-00001 T-00002]")
-	want(t, "not its own", others(101, 1), "[T-00002]")
-	want(t, "a day later", others(24*60+1), "[T-00002]")
-	delete(recs.recs, 2)
-	want(t, "lost", others(24*60+1), "[]")
-	want(t, "remembered", len(h.byAgent["a"]), 0)
-}
-
-// The record changes between plan and wake: the wake is not sent.
-func TestPlanOutdated(t *testing.T) {
-	t.Parallel()
-	seen := recordWith(1)
-	for name, c := range map[string]struct {
-		now  *pipeline.Record
-		want bool
-	}{
-		"nothing":              {recordWith(1), false},
-		"taken":                {recordWith(1, taken(1)), true},
-		"over":                 {recordWith(1, moves(1, "R1", pipeline.Done)), true},
-		"woken":                {recordWith(1, wake(1, accepted(1))), true},
-		"taken away":           {recordWith(1, func(r *pipeline.Record) { r.Dispatch = nil }), true},
-		"dispatched anew":      {recordWith(1, func(r *pipeline.Record) { r.Dispatch.Attempt = 2 }), true},
-		"its record vanished":  {&pipeline.Record{TaskID: 1}, true},
-		"a report of its step": {recordWith(1, ticked(1)), true},
-	} {
-		want(t, name, outdated(c.now, seen, true), c.want)
-	}
-	holder := recordWith(1, taken(0), wake(0, unsent))
-	want(t, "a task that only holds the wake", outdated(recordWith(1, taken(0), wake(0, unsent), moves(2, "R1", pipeline.Done)), holder, false), false)
-	want(t, "a holder that vanished", outdated(&pipeline.Record{TaskID: 1}, holder, false), true)
-}
-
 // The agent takes its task while the gateway is asked about its wake.
 func TestTakenWhileAsking(t *testing.T) {
 	t.Parallel()
@@ -291,9 +235,9 @@ func TestTakenWhileAsking(t *testing.T) {
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.pass()
 	w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
-	w.waker.ended = func(key string) (RunEnd, bool, error) {
+	w.waker.ended = func(key string) (core.EndRun, bool, error) {
 		want(t, "it takes", w.next("alpha"), id)
-		return RunEnd{Key: key, Outcome: pipeline.OutcomeOK}, true, nil
+		return core.EndRun{Key: key, Outcome: core.OutcomeOK}, true, nil
 	}
 	want(t, "woken", w.pass().Woken, 0)
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
@@ -325,8 +269,8 @@ func TestTakenBeforeWake(t *testing.T) {
 func TestAskedAfter(t *testing.T) {
 	t.Parallel()
 	now := minute(0)
-	p := waking{newRun(&Dispatcher{Now: func() time.Time { return now }, Times: pipeline.DefaultTimes})}
-	last := func(m float64) *pipeline.Wake { return &pipeline.Wake{AskedAt: minute(m)} }
+	p := waking{run: newRun(&Dispatcher{Now: func() time.Time { return now }, Times: pipeline.DefaultTimes})}
+	last := func(m float64) *core.Wake { return &core.Wake{AskedAt: minute(m)} }
 	want(t, "none", p.askedAfter(nil), now)
 	want(t, "before", p.askedAfter(last(-1)), now)
 	want(t, "in the same moment", p.askedAfter(last(0)), now.Add(1))
@@ -421,7 +365,7 @@ func TestC5CancelledTaskRunsOn(t *testing.T) {
 	want(t, "nothing to tell", len(w.pass().Given), 0)
 	w.edit(id, w.status(pipeline.Cancelled))
 	r := w.pass()
-	health, err := AgentHealth(w.dir, w.agent("alpha"))
+	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "health", words(health.State, health.Lingers, err), words(HealthWorking, id, nil))
 	if len(r.Given) != 1 || !strings.Contains(r.Given[0], fmt.Sprintf("kill -- -%d", health.PID)) {
 		t.Errorf("given: %q, process %d", r.Given, health.PID)
@@ -434,6 +378,25 @@ func TestC5CancelledTaskRunsOn(t *testing.T) {
 	}
 	w.ended()
 	w.pass()
-	health, err = AgentHealth(w.dir, w.agent("alpha"))
+	health, err = AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "then", words(health.Lingers == 0, err), "true <nil>")
+}
+
+// The store was lost, and a task was adopted from its row: the keys of its wakes before
+// are not used again.
+func TestKeyOfLostTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.last++
+	shown := core.Shown{TaskID: w.last, Title: "x", Agent: "alpha", Priority: pipeline.Normal, Type: pipeline.Action, Status: pipeline.Assigned}
+	typed := w.clock.Now()
+	w.clock.Advance(3 * time.Second)
+	w.do(core.Command{By: by(), Task: w.last, Do: core.Adopt{
+		Task:   pipeline.Task{ID: w.last, Title: "x", Agent: "alpha", Priority: pipeline.Normal, Type: pipeline.Action},
+		Status: pipeline.Assigned, Typed: core.ByPerson("robin"), TypedAt: typed, Lost: true,
+		Row: core.RowFound{Row: "Rec1", Shown: shown, Steps: []core.FoundStep{{Row: "Rec1.1", Title: "one"}}},
+	}})
+	want(t, "woken", w.pass().Woken, 1)
+	attempt := w.record(1).Attempt
+	want(t, "its key", words(w.waker.keys(), attempt > 3), words(core.WakeKey(1, "alpha", attempt), true))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"otm/core"
 	"otm/internal/safe"
 	"otm/pipeline"
 )
@@ -41,7 +42,7 @@ type Waker interface {
 	Wake(ctx context.Context, r Request) error
 	// Ended asks how the run of an accepted wake ended. If ended is false, the run
 	// goes on or is not known. The gateway forgets a run ten minutes after its end.
-	Ended(ctx context.Context, key string) (end RunEnd, ended bool, err error)
+	Ended(ctx context.Context, key string) (end core.EndRun, ended bool, err error)
 	// Running reports whether the agent is known to be at work.
 	Running(agent string) bool
 }
@@ -71,12 +72,6 @@ func message(agent string, tasks []pipeline.TaskID, dir string) string {
 	return fmt.Sprintf("%s %s dispatched. Check %s and execute it: run \"%s\", do that one task to its end, "+
 		"report with otm-update, then run it again; stop at \"no task waiting\".",
 		noun, strings.Join(names, ", "), FileName, command)
-}
-
-// Key is the idempotency key of a wake. It names the agent, as the gateway keeps one
-// set of keys for all agents, and the attempt, as no two wakes may share a key.
-func Key(first pipeline.TaskID, agent string, attempt int) string {
-	return fmt.Sprintf("otm-%v-%s-%d", first, strings.ReplaceAll(agent, " ", "_"), attempt)
 }
 
 // taskOfKey returns the task in a key; false: it is no key of ours.

@@ -1,13 +1,13 @@
 package dispatch
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/crash/crashtest"
 	"otm/internal/patience"
 	"otm/pipeline"
@@ -21,7 +21,7 @@ func TestC46WorkspaceDoesNotAnswer(t *testing.T) {
 	w := newWorld(t, "alpha", "beta")
 	mine, other := w.create("x", "alpha", pipeline.Critical), w.create("y", "beta", pipeline.Normal)
 	hung := crashtest.Hang(t, w.agent("alpha").Workspace)
-	w.d.files = &workspaces{dir: w.dir, wait: 5 * time.Second} // a busy machine needs less for the other agent
+	w.d.Entries.patience = 5 * time.Second // a busy machine needs less for the other agent
 	for range 2 {
 		r := w.pass()
 		if len(r.Failed) == 0 || !strings.Contains(r.Failed[0], "does not answer") {
@@ -30,9 +30,9 @@ func TestC46WorkspaceDoesNotAnswer(t *testing.T) {
 	}
 	want(t, "the other", w.boardStatus(other), pipeline.Assigned)
 	want(t, "it stays new", w.boardStatus(mine), pipeline.New)
-	want(t, "wakes", w.waker.keys(), Key(other, "beta", 1))
+	want(t, "wakes", w.waker.keys(), core.WakeKey(other, "beta", 1))
 	desk := w.desk()
-	desk.files = w.d.files
+	desk.files = w.d.Entries.files()
 	taken, err := desk.Next(t.Context(), w.agent("beta"), false)
 	if err != nil || taken == nil || taken.Entry.TaskID != other {
 		t.Errorf("otm next of the other: %+v, %v", taken, err)
@@ -54,7 +54,7 @@ func TestC46WaitsWithoutTheBoard(t *testing.T) {
 		<-arrived
 		close(both)
 	}()
-	w.d.files = &workspaces{dir: w.dir, wait: time.Minute}
+	w.d.Entries.patience = time.Minute
 	for _, agent := range []string{"alpha", "beta"} {
 		crashtest.Below(t, w.agent(agent).Workspace, func(string, string) error {
 			select {
@@ -65,26 +65,15 @@ func TestC46WaitsWithoutTheBoard(t *testing.T) {
 			return nil
 		})
 	}
-	w.d.Board = beginning{w.client, func() {
+	w.board.seen = func() {
 		select {
 		case <-both:
 		default:
-			t.Error("the pass waits for workspaces with the board's lock held")
+			t.Error("the pass looks at the board before it knows the workspaces")
 		}
-	}}
+	}
 	w.pass()
 	<-both
-}
-
-// beginning is a board that says when a batch begins.
-type beginning struct {
-	pipeline.Board
-	begins func()
-}
-
-func (b beginning) Begin(ctx context.Context) (pipeline.Batch, error) {
-	b.begins()
-	return b.Board.Begin(ctx)
 }
 
 // C34: an agent's own dispatch file of many megabytes delays nobody. It is neither
@@ -104,7 +93,7 @@ func TestC34DispatchFileTooLarge(t *testing.T) {
 	if len(r.Failed) == 0 || !strings.Contains(r.Failed[0], "move it away") {
 		t.Errorf("failed: %q", r.Failed)
 	}
-	want(t, "wakes", w.waker.keys(), Key(other, "beta", 1))
+	want(t, "wakes", w.waker.keys(), core.WakeKey(other, "beta", 1))
 	info, err := os.Stat(w.path("alpha"))
 	if err != nil || info.Size() != maxFile+1 {
 		t.Errorf("the file: %v, %v", info, err)
@@ -135,24 +124,16 @@ func TestC34ManyEntriesOfOneTask(t *testing.T) {
 	want(t, "entries", len(w.entries("alpha")), 0)
 }
 
-// C12: a task that was cancelled on the board is not handed out once OTM has read
-// the board, also where the record does not know yet.
+// C12: a task that was cancelled on the board is not given out once OTM has read the
+// board, also while its entry still stands.
 func TestC12CancelledIsNotHandedOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	first, second := w.create("x", "alpha", pipeline.High), w.create("y", "alpha", pipeline.Normal)
 	w.pass()
-	over := map[pipeline.TaskID]bool{first: true}
-	next := func() pipeline.TaskID {
-		desk := w.desk()
-		desk.Over = func(id pipeline.TaskID) bool { return over[id] }
-		taken, err := desk.Next(t.Context(), w.agent("alpha"), false)
-		if err != nil || taken == nil {
-			return 0
-		}
-		return taken.Entry.TaskID
-	}
-	want(t, "the other one", next(), second)
-	over[second] = true
-	want(t, "nor is it continued", next(), pipeline.TaskID(0))
+	w.edit(first, w.status(pipeline.Cancelled))
+	want(t, "the other one", w.next("alpha"), second)
+	w.edit(second, w.status(pipeline.Cancelled))
+	want(t, "nor is it continued", w.next("alpha"), pipeline.TaskID(0))
+	want(t, "entries", w.ids("alpha"), "T-00001 T-00002")
 }

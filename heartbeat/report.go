@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type Report struct {
 	NeedsPerson []explain.Finding // what works again only when a person acts
 	Due         time.Time         // when to run again at the latest; zero: at the usual time
 	Trouble     error             // what ended the run early; nil: nothing did
+	Next        string            // what a person can do about the trouble; "": not known
 }
 
 // Did counts one kind of work, such as {"Processed", "task", 2}.
@@ -79,6 +81,8 @@ func (r *Report) Findings() []explain.Finding {
 		return append(found, explain.New(explain.TokenRefused, "error", e))
 	case e != nil && e.ReadOnly():
 		return append(found, explain.New(explain.ListReadOnly))
+	case r.Next != "":
+		return append(found, explain.New(explain.RunStuck, "error", r.Trouble, "next", r.Next))
 	}
 	return append(found, explain.New(explain.RunTrouble, "error", r.Trouble))
 }
@@ -114,4 +118,31 @@ func (r *Report) Details() string {
 		all = append(all, r.Trouble.Error())
 	}
 	return strings.Join(all, "; ")
+}
+
+// Stopped notes what ended the run early. It returns the error if that is none of the
+// board: the data directory has gone.
+func (r *Report) Stopped(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	r.Trouble = err
+	var e *pipeline.BoardError
+	if errors.As(err, &e) {
+		r.RunBy(e.Until)
+	}
+	return nil
+}
+
+// Undelivered notes why the effects of a task were not delivered.
+func (r *Report) Undelivered(id pipeline.TaskID, why error) {
+	var e *pipeline.BoardError
+	switch board := errors.As(why, &e); {
+	case board && e.Full:
+		r.Needs(explain.New(explain.ListFull))
+	case board && e.Class != pipeline.Refused:
+		r.Stopped(why)
+	default:
+		r.Failed = append(r.Failed, explain.New(explain.EffectUndelivered, "error", why).On(id))
+	}
 }

@@ -69,6 +69,15 @@ func (r *Row) Task() TaskID {
 	return id
 }
 
+// CurrentStatus is the status of a task's row. A row that a person typed without
+// one is new.
+func (r *Row) CurrentStatus() Status {
+	if r.Status == "" {
+		return New
+	}
+	return r.Status
+}
+
 // StepDone reports whether the row of a step counts as done.
 func (r *Row) StepDone() bool { return r.Checked || r.Status.StepDone() }
 

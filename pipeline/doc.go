@@ -1,5 +1,5 @@
-// Package pipeline holds the words of OTM: tasks, steps, statuses, priorities, rows
-// and records, and the rules about them that need no file and no network.
+// Package pipeline holds the words of OTM: tasks, steps, statuses, priorities and rows,
+// and the rules about them that need no file and no network.
 //
 // The vocabulary, the same in code, commands, logs, files and documents:
 //
@@ -16,13 +16,19 @@
 //	walk      one complete read of the board
 //	snapshot  the rows of the last walk, with our own writes since
 //	stale     of a snapshot or status: older than a write that it should show
-//	record    OTM's file about one task, tasks/T-00035.json
+//	command   a request to the engine; its id makes repeats harmless
+//	move      a change of a task's status; package core has the table of all
+//	event     what happened; events are the truth
+//	state     what the events say of a task or an agent now
+//	effect    something that a sink does not show as the state says; kept in the outbox
+//	sink      where effects go: the board, the dispatch files, the renderings
+//	rendering tasks/T-00035.json, for otm-create and otm-update to check against
+//	drift     what the board shows and nobody meant
 //	sweep     one run of the injector over the inboxes
 //	pass      one run of the dispatcher or the completion detector over the board
 //	adopt     to make a task of a row that a person typed
-//	dispatch  to write a task into its agent's dispatch file and set it to assigned
+//	dispatch  to hand a task out to its agent: it becomes assigned
 //	entry     a task in a dispatch file
-//	flip      to set a task's status from new to assigned on the board
 //	wake      to start an agent, or to send it a message over the gateway
 //	run       what follows a wake: the process, or the gateway's turn
 //	take      what an agent does to an entry, by otm next

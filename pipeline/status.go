@@ -49,27 +49,8 @@ func (s Status) Over() bool { return s == Done || s == Cancelled || s == Archive
 // StepDone reports whether a step in this state counts as done.
 func (s Status) StepDone() bool { return s == AgentDone || s == Done }
 
-// reportable maps each state that an update may set to the states from which
-// it may. Staying in a state is always allowed.
-var reportable = map[Status][]Status{
-	InProgress: {Assigned, Blocked},
-	Blocked:    {Assigned, InProgress},
-	AgentDone:  {Assigned, InProgress, Blocked},
-}
-
 // Reportable lists the states that an update may set.
 var Reportable = []Status{InProgress, Blocked, AgentDone}
-
-// CanReport reports whether an update may move a task from one state to another.
-// A person's task may also be reported on while it is new, as nobody
-// dispatches it.
-func CanReport(from, to Status, person bool) bool {
-	froms, known := reportable[to]
-	if !known {
-		return false
-	}
-	return from == to || slices.Contains(froms, from) || person && from == New
-}
 
 // WhoSets says who sets a state that updates may not, for messages.
 func WhoSets(s Status) string {

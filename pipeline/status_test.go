@@ -63,42 +63,6 @@ func TestStatusKinds(t *testing.T) {
 	}
 }
 
-// TestCanReport holds every pair of states, for agents and for persons, against
-// the words of the contract, section 4.
-func TestCanReport(t *testing.T) {
-	t.Parallel()
-	contract := map[Status]string{
-		InProgress: "assigned blocked in_progress",
-		Blocked:    "assigned in_progress blocked",
-		AgentDone:  "assigned in_progress blocked agent_done",
-	}
-	all := append(slices.Clone(Statuses), "", "unheard_of")
-	for _, from := range all {
-		for _, to := range all {
-			agent := slices.Contains(strings.Fields(contract[to]), string(from))
-			if got := CanReport(from, to, false); got != agent {
-				t.Errorf("CanReport(%q, %q, agent) = %v, want %v", from, to, got, agent)
-			}
-			person := agent || contract[to] != "" && from == New
-			if got := CanReport(from, to, true); got != person {
-				t.Errorf("CanReport(%q, %q, person) = %v, want %v", from, to, got, person)
-			}
-		}
-	}
-}
-
-func TestReportable(t *testing.T) {
-	t.Parallel()
-	if len(Reportable) != len(reportable) {
-		t.Errorf("Reportable has %d states, the table of moves %d", len(Reportable), len(reportable))
-	}
-	for _, s := range Reportable {
-		if _, ok := reportable[s]; !ok {
-			t.Errorf("Reportable has %q, which the table of moves has not", s)
-		}
-	}
-}
-
 func TestWhoSets(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -36,3 +36,9 @@ func DropIDInName(name string) string {
 	}
 	return id.String()
 }
+
+// Dropped is what the create of a task asked for.
+type Dropped struct {
+	Steps   []string // their titles, in order
+	Waiting bool     // it stands in the inbox: the task may still be in the making
+}

@@ -72,6 +72,14 @@ func (l *ledger) called(method string, now time.Time) {
 	l.Calls[method] = append(l.recent(method, now), stampOf(now))
 }
 
+// answered moves the last call of a method to the time of its answer: it may have been
+// long on its way, and the board counts from when it arrived.
+func (l *ledger) answered(method string, now time.Time) {
+	if calls := l.Calls[method]; len(calls) > 0 {
+		calls[len(calls)-1] = stampOf(now)
+	}
+}
+
 // holdOff keeps a method from being called before the given time.
 func (l *ledger) holdOff(method string, until time.Time) {
 	if l.HeldUntil == nil {
@@ -116,6 +124,9 @@ func (g *gate) within(ctx context.Context, method string, budget float64, call f
 		g.dirty = true
 	}
 	err := call()
+	if g.budget > 0 {
+		g.answered(method, g.now())
+	}
 	var e *pipeline.BoardError
 	if errors.As(err, &e) && e.Code == codeLimited && !e.Until.IsZero() {
 		g.holdOff(method, e.Until)

@@ -13,8 +13,8 @@ import (
 // An encoder turns cells into arguments of a call, and into what the snapshot
 // shows after it.
 type encoder struct {
-	schema        *Schema
-	openAssignees bool
+	schema   *Schema
+	embedded bool
 }
 
 // encode returns the arguments for cells, without those of optional columns that
@@ -85,7 +85,7 @@ func (e *encoder) choice(c *Column, cell pipeline.Cell) (slack.ListItemField, er
 	if !ok && cell.Field == pipeline.FieldPriority && cell.Text == string(pipeline.Normal) {
 		value, ok = c.option("medium")
 	}
-	if !ok && cell.Field == pipeline.FieldAssignee && e.openAssignees {
+	if !ok && cell.Field == pipeline.FieldAssignee && e.embedded {
 		value, ok = cell.Text, true
 	}
 	if !ok {

@@ -34,6 +34,9 @@ type Options struct {
 	// OpenAssignees says that the board takes an assignee that is not an option
 	// yet, as the embedded board does.
 	OpenAssignees bool
+	// Consistent says that a walk shows all writes before it, as those of the
+	// embedded board do. Slack's may lack our last ones.
+	Consistent bool
 	// Called maps the ids of users to the names that histories show. Other
 	// users are shown by their ids.
 	Called map[string]string

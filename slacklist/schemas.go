@@ -18,7 +18,7 @@ type schemas struct {
 }
 
 func (s *schemas) encoder() *encoder {
-	return &encoder{schema: &s.snap.Schema, openAssignees: s.opts.OpenAssignees}
+	return &encoder{schema: &s.snap.Schema, embedded: s.opts.OpenAssignees}
 }
 
 // ensure reads the schema if there is none, or a part of one: without a column,

@@ -75,7 +75,7 @@ func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspect
 var byPeople = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Failed, pipeline.Cancelled, pipeline.Archived}
 
 // missingOptions returns the options that the selects lack.
-func (s *Schema) missingOptions(openAssignees bool, agents []pipeline.Agent) []Finding {
+func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent) []Finding {
 	var cells []pipeline.Cell
 	for _, status := range pipeline.Statuses {
 		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)})
@@ -89,7 +89,7 @@ func (s *Schema) missingOptions(openAssignees bool, agents []pipeline.Agent) []F
 	for _, a := range agents {
 		cells = append(cells, pipeline.Cell{Field: pipeline.FieldAssignee, Text: a.Label, User: a.User})
 	}
-	e := &encoder{schema: s, openAssignees: openAssignees}
+	e := &encoder{schema: s, embedded: embedded}
 	var found []Finding
 	for _, cell := range cells {
 		_, err := e.encode([]pipeline.Cell{cell})

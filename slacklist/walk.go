@@ -146,7 +146,7 @@ func (w *walker) take(rows []row, started time.Time) {
 	walked := &snapshot{Rows: rows}
 	settled := started.Add(-w.opts.SettleAfter)
 	for i := range walked.Rows {
-		if mine := old.row(walked.Rows[i].ID); mine != nil && lags(&walked.Rows[i], mine, settled, old.Self) {
+		if mine := old.row(walked.Rows[i].ID); mine != nil && !w.opts.Consistent && lags(&walked.Rows[i], mine, settled, old.Self) {
 			walked.Rows[i] = *mine
 		}
 	}

@@ -135,11 +135,12 @@ func TestManyHands(t *testing.T) {
 	s.onBoard(hands, "assigned")
 	rewriters.end()
 	s.endUp(crew)
-	s.checkCreates(s.records())
+	s.checkCreates(s.store.all())
 	for i, file := range reports {
 		id := s.idOf(fmt.Sprint("task ", i))
-		rec := must(s.store.Load(must(pipeline.ParseFileID(id))))
-		if len(rec.Updates) != 1 || rec.Updates[0].Drop != file || rec.Steps[0].Done || !rec.Steps[1].Done || rec.Result != "by "+id {
+		task := must(pipeline.ParseFileID(id))
+		rec, reported := s.store.load(task), s.store.reports(task)
+		if len(reported) != 1 || reported[0] != file || rec.Steps[0].Done || !rec.Steps[1].Done || rec.Result != "by "+id {
 			t.Errorf("%s: reported was %s; the record is %+v", id, file, rec)
 		}
 	}
@@ -209,7 +210,7 @@ func TestInjectorsTogether(t *testing.T) {
 	}
 	s.mustDo("otm-dispatcher", "--once")
 	s.atRest()
-	s.checkCreates(s.records())
+	s.checkCreates(s.store.all())
 }
 
 // TestOddDrops: an update that comes before its create waits for it, and what
@@ -248,8 +249,8 @@ func TestOddDrops(t *testing.T) {
 	if fmt.Sprint(took, skipped) != "[20260101T000000.000000001Z-a.json one.json] [20260101T000000.000000002Z-b.json two.json]" {
 		t.Errorf("took effect: %v, skipped: %v", took, skipped)
 	}
-	rec := must(s.store.Load(42))
-	if len(rec.Updates) != 1 || rec.Result != "r" || !rec.Steps[0].Done || rec.Steps[1].Done {
+	rec := s.store.load(42)
+	if len(s.store.reports(42)) != 1 || rec.Result != "r" || !rec.Steps[0].Done || rec.Steps[1].Done {
 		t.Errorf("%+v", rec)
 	}
 }

@@ -77,6 +77,7 @@ func setup(env *testscript.Env) error {
 //	reason FILE REGEXP       the failed drop says why
 //	firstline VAR FILE       sets a variable to the first line of a file
 //	commands FROM TO         puts the shell commands of a Markdown text into a script; all stand in blocks of sh
+//	waitshow ID REGEXP       waits until what otm show says of a task, as JSON, matches
 //	smalldisk DIR            mounts a file system of two megabytes there
 //	fill FILE                writes until the disk is full, and again as room is made
 //	unfill FILE              ends what fill began, and removes the file
@@ -84,6 +85,7 @@ func setup(env *testscript.Env) error {
 var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"waitfor":   waitfor,
 	"waitgone":  waitgone,
+	"waitshow":  waitShow,
 	"again":     again,
 	"settled":   settled,
 	"board":     boardCmd,
@@ -144,6 +146,17 @@ func waitfor(ts *testscript.TestScript, neg bool, args []string) {
 	until(ts, fmt.Sprintf("%s to match %s", args[0], args[1]), func() bool {
 		last, _ = os.ReadFile(path)
 		return re.Match(last)
+	})
+}
+
+func waitShow(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitshow ID REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	until(ts, fmt.Sprintf("otm show %s to match %s", args[0], args[1]), func() bool {
+		return ts.Exec("otm", "show", args[0], "--json") == nil && re.MatchString(ts.ReadFile("stdout"))
 	})
 }
 

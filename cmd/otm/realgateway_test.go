@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/heartbeat"
+	"otm/internal/view"
 	"otm/pipeline"
-	"otm/pipeline/task"
 )
 
 // sixAgents are those of the real gateway.
@@ -95,6 +96,7 @@ type realCase struct {
 type realHouse struct {
 	*house
 	c      *realCase
+	store  tasks
 	first  int      // id of its first task
 	agents []string // of its tasks, in their order
 }
@@ -115,6 +117,7 @@ func (c *realCase) house(t *testing.T, url string, rewake time.Duration, agents 
 	}
 	h := &realHouse{house: &house{T: t, root: root, dir: filepath.Join(root, "data dir"), bin: c.home.bin}, c: c, agents: agents}
 	h.must("otm", "init")
+	h.store = storeOf(c.home.T, h.dir)
 	text := fmt.Sprintf("[gateway]\nurl = %q\ntoken_file = \"secrets/gateway\"\n[board]\nlisten = \"127.0.0.1:0\"\n[times]\nrewake_after = %q\n", url, rewake)
 	for _, a := range agents {
 		// Of its own: data directories do not share workspaces. The agent's shell
@@ -166,14 +169,7 @@ func (c *realCase) once(t *testing.T, url string, agents ...string) *realHouse {
 	return h
 }
 
-func (h *realHouse) record(i int) *pipeline.Record {
-	h.Helper()
-	r, err := task.Open(h.dir, nil).Load(h.id(i))
-	if err != nil {
-		return &pipeline.Record{}
-	}
-	return r
-}
+func (h *realHouse) record(i int) *core.Task { return h.store.load(h.id(i)) }
 
 // dispatch makes a pass that must wake a number of agents. With a message, it must
 // say that and no secret, and the heartbeat must be partial.
@@ -247,13 +243,13 @@ const (
 func (h *realHouse) outcome(i int, want outcome) {
 	h.Helper()
 	wakes := h.record(i).Wakes
-	if len(wakes) != 1 || wakes[0].Key != dispatch.Key(h.id(i), h.agents[i], 1) {
+	if len(wakes) != 1 || wakes[0].Key != core.WakeKey(h.id(i), h.agents[i], 1) {
 		h.Errorf("wakes %+v", wakes)
 		return
 	}
 	got := unsent
 	switch w := wakes[0]; {
-	case w.Accepted != nil:
+	case !w.Accepted.IsZero():
 		got = accepted
 	case w.Refused != "":
 		got = refused
@@ -271,7 +267,7 @@ func (h *realHouse) wokenOnce(i int) {
 	h.Helper()
 	wakes := h.record(i).Wakes
 	for n, w := range wakes {
-		if w.Accepted == nil || n < len(wakes)-1 && (w.Ended == nil || !w.Outcome.Failed()) {
+		if w.Accepted.IsZero() || n < len(wakes)-1 && (w.Ended.IsZero() || !w.Outcome.Failed()) {
 			h.Errorf("%s: wakes %+v", h.agents[i], wakes)
 		}
 	}
@@ -289,7 +285,7 @@ func (h *realHouse) ended(i int) {
 		return len(wakes) > 0 && wakes[len(wakes)-1].LastWords != ""
 	})
 	wakes := h.record(i).Wakes
-	if w := wakes[len(wakes)-1]; w.Ended == nil || w.Outcome != pipeline.OutcomeOK || w.LastWords != "done" {
+	if w := wakes[len(wakes)-1]; w.Ended.IsZero() || w.Outcome != core.OutcomeOK || w.LastWords != "done" {
 		h.Errorf("%s: the run ended as %+v", h.agents[i], w)
 	}
 }
@@ -326,7 +322,7 @@ func (h *realHouse) check() {
 	h.Helper()
 	for i, a := range h.agents {
 		r := h.record(i)
-		taken := slices.DeleteFunc(slices.Clone(r.History), func(e pipeline.Event) bool { return e.What != pipeline.EventTaken })
+		taken := slices.DeleteFunc(h.store.history(h.id(i)), func(l view.Line) bool { return l.What != "taken" })
 		if len(taken) != 1 || r.StepsDone() != 2 || r.Result != "done by the model" {
 			h.Errorf("%s: taken %v, %d steps, result %q", a, taken, r.StepsDone(), r.Result)
 		}
@@ -431,8 +427,8 @@ func onePass(t *testing.T, c *realCase) {
 			if first.IsZero() || w.AskedAt.Before(first) {
 				first = w.AskedAt
 			}
-			if w.Accepted != nil && w.Accepted.After(last) {
-				last = *w.Accepted
+			if w.Accepted.After(last) {
+				last = w.Accepted
 			}
 		}
 	}

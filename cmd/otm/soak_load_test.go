@@ -110,8 +110,8 @@ func (s *soak) open() int {
 
 // isOver reports whether nothing more is to be done about a task.
 func (s *soak) isOver(id pipeline.TaskID) bool {
-	rec, err := s.store.Load(id)
-	return err == nil && (rec.Status.Finished() || rec.GoneAt != nil || rec.ArchivedAt != nil)
+	t := s.store.load(id)
+	return t.Status.Finished() || t.Away()
 }
 
 // create creates a task with flags, and returns how many ids were printed.
@@ -218,8 +218,7 @@ func (s *soak) isKnown(c *card) bool {
 	if err != nil {
 		return false
 	}
-	rec, err := s.store.Load(id)
-	return err == nil && rec.RowID == c.ID
+	return s.store.load(id).RowID == c.ID
 }
 
 // touch notes, before it is done, that a person takes part in a task.

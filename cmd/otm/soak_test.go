@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"otm/pipeline"
-	"otm/pipeline/task"
 )
 
 // What a soak is told by the environment.
@@ -85,7 +84,7 @@ type soak struct {
 	seed   uint64
 	roll   roll
 	desk   *desk
-	store  *task.Store
+	store  tasks
 	agents []string     // those that work; "olga" is a person
 	shapes [][][]string // the sets of daemons that can run, each a command line
 	room   int          // tasks that are open at once
@@ -121,7 +120,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 		house: newHouse(t), seed: seed, agents: []string{"alpha", "beta", "gamma", "delta"}, room: 40, block: 12,
 		dead: map[string]int{}, titles: map[string]string{}, touched: map[string][]string{}, over: map[pipeline.TaskID]bool{},
 	}
-	s.store, s.desk = task.Open(s.dir, nil), deskOf(s.dir)
+	s.store, s.desk = storeOf(t, s.dir), deskOf(s.dir)
 	var alive *os.File
 	var err error
 	if s.roll, alive, err = openRoll(filepath.Join(s.root, "roll")); err != nil {

@@ -373,23 +373,35 @@ func TestStop(t *testing.T) {
 	w.checkTitle(ids[len(ids)-1], "build")
 }
 
-// People are told of an effect that fails for a minute, or that nobody tries.
+// People are told of an effect that fails for a minute, or that nobody tries. A board
+// that is away fails for all tasks, and is told of once.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	fails := core.Pending{Task: 1, Sink: core.SinkBoard, Since: t0, Tries: 3, Error: "board is away", Code: "away"}
 	waits := core.Pending{Task: 2, Sink: core.SinkEntry, Since: t0}
-	for after, want := range map[time.Duration]string{
-		time.Second: "",
-		time.Minute: "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away",
-		time.Hour: "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away; " +
-			"T-00002: the dispatch file does not show it as it is since 2026-11-29T09:00:00Z, and its turn has not come",
+	later, other := fails, fails
+	later.Task, later.Since = 3, t0.Add(time.Second)
+	other.Task, other.Code, other.Error = 4, "no_option", "there is no option x"
+	for name, c := range map[string]struct {
+		after   time.Duration
+		pending []core.Pending
+		want    string
+	}{
+		"at once":        {time.Second, []core.Pending{fails, waits}, ""},
+		"after a minute": {time.Minute, []core.Pending{fails, waits}, "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away"},
+		"after an hour": {time.Hour, []core.Pending{fails, waits}, "T-00001: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: board is away; " +
+			"T-00002: the dispatch file does not show it as it is since 2026-11-29T09:00:00Z, and its turn has not come"},
+		"several": {time.Hour, []core.Pending{later, fails, other}, "the board does not show 2 tasks as they are, the first since 2026-11-29T09:00:00Z: board is away; " +
+			"T-00004: the board does not show it as it is since 2026-11-29T09:00:00Z, after 3 tries: there is no option x"},
+		"several wait": {time.Hour, []core.Pending{waits, {Task: 9, Sink: core.SinkEntry, Since: t0}},
+			"the dispatch file does not show 2 tasks as they are, the first since 2026-11-29T09:00:00Z, and their turn has not come"},
 	} {
 		var texts []string
-		for _, f := range Late([]core.Pending{fails, waits}, t0.Add(after)) {
-			texts = append(texts, explain.Sentence(&f, t0.Add(after)))
+		for _, f := range Late(c.pending, t0.Add(c.after)) {
+			texts = append(texts, explain.Sentence(&f, t0.Add(c.after)))
 		}
-		if got := strings.Join(texts, "; "); got != want {
-			t.Errorf("after %v: %s, want %s", after, got, want)
+		if got := strings.Join(texts, "; "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,8 +41,8 @@ var ErrAgain = errors.New("there was no time for it yet")
 
 // Defaults of a Runner.
 const (
-	// leaseTime is how long a lease lasts that nobody renews. A process that died holds
-	// effects up for so long.
+	// leaseTime is how long a lease lasts that nobody renews. A process that died on
+	// another machine holds effects up for so long.
 	leaseTime = 15 * time.Second
 	// batch is how many effects are delivered together.
 	batch = 50
@@ -69,10 +68,10 @@ type Runner struct {
 // the pause after a failed try if tasks are given, and it waits a while for another
 // process that delivers to them.
 //
-// It returns the tasks whose effects are undelivered, each with why: the error of the
-// sink if it failed now, else a *LeftError. The other error is one of the store.
+// It returns the tasks whose effects are undelivered, each with a *LeftError. The other
+// error is one of the store.
 func (r *Runner) Run(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error) {
-	run := &run{Runner: r, owner: rand.Text(), times: map[effect]int{}, failed: map[pipeline.TaskID]error{}, stop: map[core.Sink]error{}}
+	run := &run{Runner: r, owner: newOwner(), times: map[effect]int{}, failed: map[pipeline.TaskID]Result{}, stop: map[core.Sink]error{}}
 	if err := run.deliverAll(ctx, tasks); err != nil {
 		return nil, err
 	}
@@ -90,9 +89,9 @@ func (r *Runner) now() time.Time {
 type run struct {
 	*Runner
 	owner  string
-	times  map[effect]int            // how often each was delivered
-	failed map[pipeline.TaskID]error // why the sinks failed now
-	stop   map[core.Sink]error       // sinks that fail for all, and why
+	times  map[effect]int             // how often each was delivered
+	failed map[pipeline.TaskID]Result // of tasks for which a sink failed now
+	stop   map[core.Sink]error        // sinks that fail for all, and why
 }
 
 type effect struct {
@@ -114,6 +113,13 @@ func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
 	patience := time.NewTimer(cmp.Or(r.Wait, waitForOthers))
 	defer patience.Stop()
 	for {
+		pending, err := r.Outbox.Pending(ctx, "", tasks...)
+		if err == nil {
+			err = r.freeDead(ctx, pending)
+		}
+		if err != nil || len(pending) == 0 {
+			return err
+		}
 		n, err := r.deliverOnce(ctx, tasks)
 		if err != nil {
 			return err
@@ -139,7 +145,7 @@ func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
 func (r *run) deliverOnce(ctx context.Context, tasks []pipeline.TaskID) (n int, err error) {
 	for _, sink := range core.Sinks {
 		for r.Sinks[sink] != nil && r.stop[sink] == nil {
-			left := slices.DeleteFunc(slices.Clone(tasks), func(id pipeline.TaskID) bool { return r.failed[id] != nil })
+			left := slices.DeleteFunc(slices.Clone(tasks), func(id pipeline.TaskID) bool { return r.failed[id].Err != nil })
 			if len(tasks) > 0 && len(left) == 0 {
 				return n, nil
 			}
@@ -150,7 +156,7 @@ func (r *run) deliverOnce(ctx context.Context, tasks []pipeline.TaskID) (n int, 
 			if len(effects) == 0 {
 				break
 			}
-			// If we crash here, the leases lapse, and others deliver.
+			// If we crash here, others deliver: see freeDead.
 			crash.Point("outbox.leased")
 			settled, err := r.deliver(ctx, sink, effects)
 			if n += settled; err != nil {
@@ -163,8 +169,9 @@ func (r *run) deliverOnce(ctx context.Context, tasks []pipeline.TaskID) (n int, 
 
 // deliver has a sink deliver effects that are leased, and settles or postpones them.
 func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pending) (settled int, err error) {
-	stop := r.renew(ctx, sink, effects)
-	results := r.Sinks[sink].Deliver(ctx, effects)
+	stop := sync.OnceFunc(r.renew(ctx, sink, effects))
+	defer stop() // also if the goroutine ends
+	results := r.guarded(ctx, sink, effects)
 	stop()
 	// If we crash here, the sinks have the tasks, and are brought to the same again.
 	crash.Point("outbox.delivered")
@@ -187,13 +194,37 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 		case ctx.Err() != nil: // we were stopped, which is no failure
 			later = append(later, asked(p, results[i]))
 		default:
-			r.failed[p.Task] = results[i].Err
+			r.failed[p.Task] = results[i]
 			later = append(later, r.postponed(p, results[i]))
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // what came of the effects must not be lost
 	err = errors.Join(r.Outbox.Delivered(ctx, done...), r.Outbox.Postponed(ctx, later...))
 	return len(done), err
+}
+
+// PanicError says that a sink panicked on an effect: a task makes our code fail.
+type PanicError struct{ Value any }
+
+func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
+
+// guarded has a sink deliver effects. If it panics, each goes alone, so that one task
+// stops no other.
+func (r *run) guarded(ctx context.Context, sink core.Sink, effects []core.Pending) (results []Result) {
+	defer func() {
+		p := recover()
+		switch {
+		case p == nil:
+		case len(effects) == 1:
+			results = []Result{{Err: &PanicError{p}, Person: true, Asked: r.now()}}
+		default:
+			results = nil
+			for i := range effects {
+				results = append(results, r.guarded(ctx, sink, effects[i:i+1])...)
+			}
+		}
+	}()
+	return r.Sinks[sink].Deliver(ctx, effects)
 }
 
 // postponed returns an effect as it waits for its next try.
@@ -260,7 +291,7 @@ func (r *run) leasedByOthers(ctx context.Context, tasks []pipeline.TaskID) (bool
 	pending, err := r.Outbox.Pending(ctx, "", tasks...)
 	for _, p := range pending {
 		ours := slices.ContainsFunc(core.Sinks[slices.Index(core.Sinks, p.Sink):], func(s core.Sink) bool { return r.Sinks[s] != nil })
-		if ours && p.Owner != "" && r.failed[p.Task] == nil {
+		if ours && p.Owner != "" && r.failed[p.Task].Err == nil {
 			return true, nil
 		}
 	}
@@ -277,21 +308,29 @@ func (r *run) left(ctx context.Context, tasks []pipeline.TaskID) (map[pipeline.T
 	for _, p := range pending {
 		switch {
 		case left[p.Task] != nil:
-		case r.failed[p.Task] != nil:
-			left[p.Task] = r.failed[p.Task]
+		case r.failed[p.Task].Err != nil:
+			left[p.Task] = &LeftError{Pending: p, Err: r.failed[p.Task].Err, Person: r.failed[p.Task].Person, Stop: r.failed[p.Task].Stop}
 		case r.stop[p.Sink] != nil:
-			left[p.Task] = r.stop[p.Sink]
+			left[p.Task] = &LeftError{Pending: p, Err: r.stop[p.Sink], Stop: true}
 		case len(tasks) > 0 || p.Error != "":
-			left[p.Task] = &LeftError{p}
+			left[p.Task] = &LeftError{Pending: p}
 		}
 	}
 	return left, nil
 }
 
-// LeftError says that an effect is undelivered, and was not tried now.
-type LeftError struct{ core.Pending }
+// LeftError says that an effect is undelivered.
+type LeftError struct {
+	core.Pending       // as it waits: not before its Due
+	Err          error // why the sink failed now; nil: it was not tried
+	Person       bool  // the next try fails the same way until a person acts
+	Stop         bool  // the sink failed for all effects
+}
 
 func (e *LeftError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
 	why := "it waits for its turn"
 	switch {
 	case e.Pending.Error != "":
@@ -301,6 +340,8 @@ func (e *LeftError) Error() string {
 	}
 	return fmt.Sprintf("%s not written for %v: %s", names[e.Sink], e.Task, why)
 }
+
+func (e *LeftError) Unwrap() error { return e.Err }
 
 // names are the sinks as people know them.
 var names = map[core.Sink]string{core.SinkRender: "rendering", core.SinkEntry: "dispatch file", core.SinkBoard: "board"}

@@ -91,6 +91,9 @@ func (e *sqliteEngine) hasTable() string {
 }
 
 func (e *sqliteEngine) hold(ctx context.Context) (err error) {
+	if e.schema != nil {
+		return nil
+	}
 	e.schema, err = lock.AcquireShared(ctx, e.schemaLock(), migrateWait)
 	return err
 }
@@ -99,7 +102,7 @@ func (e *sqliteEngine) migrate(ctx context.Context, steps goose.ProviderOption) 
 	if err := e.release(); err != nil {
 		return err
 	}
-	alone, err := lock.Acquire(ctx, e.schemaLock(), migrateWait)
+	alone, err := lock.Acquire(ctx, e.schemaLock(), migrateTry)
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return &SharedError{Name: e.path, Err: err}

@@ -180,6 +180,11 @@ func (w *work) carryOut(c core.Command) error {
 	if i, ok := c.Do.(core.Import); ok {
 		w.imported = append(w.imported, i.Did...)
 	}
+	if i, ok := c.Do.(core.Import); ok && len(events) > 0 {
+		for _, d := range i.Did { // what the former format carried out is not carried out again
+			w.done[d.ID] = d
+		}
+	}
 	return nil
 }
 

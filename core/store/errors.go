@@ -61,6 +61,13 @@ func Hint(err error) string {
 	return ""
 }
 
+// ErrState says that a state cannot be decoded. Its events may still be whole.
+var ErrState = errors.New("a state in the database is damaged")
+
+func brokenState(err error) error {
+	return &Error{Err: fmt.Errorf("%w: %w", ErrState, err), Hint: "otm rebuild   # makes the states anew from the events, after a backup"}
+}
+
 // explain gives an error of the database its next step.
 func explain(err error, name string) error {
 	hint := ""

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -256,4 +257,23 @@ func TestParametersAppearInOrder(t *testing.T) {
 	if seen < 50 {
 		t.Errorf("only %d parameters were found", seen)
 	}
+}
+
+// Programs that start together on a new directory, and stay, all open its store: one
+// migrates, and the others see that it did.
+func TestOpenNewTogether(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			s, err := Open(t.Context(), dir, Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { s.Close() })
+		})
+	}
+	all.Wait()
 }

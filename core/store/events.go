@@ -34,9 +34,9 @@ func saveEvents(t tx, events []core.Event) error {
 		if err != nil {
 			return err
 		}
-		_, err = t.Exec(`INSERT INTO events (seq, id, type, code, at, task, agent, agent_key, actor_kind, actor, cause, payload)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-			e.Seq, e.ID, e.Type(), e.Code(), fromTime(e.At), int64(e.Task), e.Agent, pipeline.FoldName(e.Agent), string(e.By.Kind), e.By.Name, e.Cause, string(payload))
+		_, err = t.Exec(`INSERT INTO events (seq, id, type, version, code, at, task, agent, agent_key, actor_kind, actor, cause, payload)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+			e.Seq, e.ID, e.Type(), core.EventVersion, e.Code(), fromTime(e.At), int64(e.Task), e.Agent, pipeline.FoldName(e.Agent), string(e.By.Kind), e.By.Name, e.Cause, string(payload))
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func loadEvents(t tx, f core.EventFilter) ([]core.Event, error) {
 	if f.Limit > 0 {
 		end += " LIMIT " + q.arg(f.Limit)
 	}
-	rows, err := t.Query("SELECT seq, id, type, at, task, agent, actor_kind, actor, cause, payload FROM events"+q.text()+end, q.args...)
+	rows, err := t.Query("SELECT seq, id, type, version, at, task, agent, actor_kind, actor, cause, payload FROM events"+q.text()+end, q.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +77,15 @@ func loadEvents(t tx, f core.EventFilter) ([]core.Event, error) {
 	for rows.Next() {
 		var e core.Event
 		var typ, kind string
-		var at, task int64
+		var at, task, version int64
 		var payload []byte
-		if err := rows.Scan(&e.Seq, &e.ID, &typ, &at, &task, &e.Agent, &kind, &e.By.Name, &e.Cause, &payload); err != nil {
+		if err := rows.Scan(&e.Seq, &e.ID, &typ, &version, &at, &task, &e.Agent, &kind, &e.By.Name, &e.Cause, &payload); err != nil {
 			return nil, err
 		}
 		e.At, e.Task, e.By.Kind = toTime(at), pipeline.TaskID(task), core.Kind(kind)
+		if version > core.EventVersion {
+			return nil, fmt.Errorf("event %d has version %d, which is not known: a newer version of otm wrote it", e.Seq, version)
+		}
 		if e.Data, err = core.DecodeData(typ, payload); err != nil {
 			return nil, fmt.Errorf("event %d: %w", e.Seq, err)
 		}

@@ -26,7 +26,7 @@ func loadTask(t tx, id pipeline.TaskID, lock string) (*core.Task, error) {
 func decodeTask(doc []byte) (*core.Task, error) {
 	task := new(core.Task)
 	if err := json.Unmarshal(doc, task); err != nil {
-		return nil, fmt.Errorf("state of a task in the database: %w", err)
+		return nil, brokenState(fmt.Errorf("of a task: %w", err))
 	}
 	return task, nil
 }
@@ -116,7 +116,7 @@ func loadAgent(t tx, name, lock string) (*core.AgentState, error) {
 	}
 	a := new(core.AgentState)
 	if err := json.Unmarshal(doc, a); err != nil {
-		return nil, fmt.Errorf("state of agent %q in the database: %w", name, err)
+		return nil, brokenState(fmt.Errorf("of agent %q: %w", name, err))
 	}
 	return a, nil
 }

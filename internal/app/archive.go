@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
 	"otm/internal/cli"
 	"otm/internal/crash"
+	"otm/internal/engine"
 	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
-	"otm/pipeline/history"
 )
 
 // archiveCommand is otm archive.
@@ -27,10 +28,10 @@ func archiveCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "archive",
 		Short: "Move finished tasks from the board into the history",
-		Long: `Move tasks that were done or cancelled long enough ago off the board: write them
-into history.jsonl, verify it, then delete their rows and steps. Without --yes it
+		Long: `Move tasks that were done or cancelled long enough ago off the board: keep
+all of them in the history, then delete their rows and steps. Without --yes it
 only says what it would do. It can be interrupted and run again without loss. otm
-history shows what it wrote.`,
+history shows them.`,
 		Example: "  otm archive --older-than 7d\n  otm archive --older-than 7d --yes",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if olderThan == "" {
@@ -44,17 +45,20 @@ history shows what it wrote.`,
 			if err != nil {
 				return err
 			}
-			a := &archiver{home: h, board: h.board(h.stderrLog("otm")), before: h.Now().Add(-age)}
+			log := h.stderrLog("otm")
+			e, err := newEngine(c.Context(), h, "otm", h.board(log), log)
+			if err != nil {
+				return err
+			}
+			a := &archiver{home: h, engine: e, age: age}
 			report, err := a.run(c.Context(), yes)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = safe.EncodeJSON(s.Out, report)
-			} else {
-				err = report.print(s, h.Now())
+				return safe.EncodeJSON(s.Out, report)
 			}
-			return errors.Join(err, report.unread())
+			return report.print(s, h.Now())
 		},
 	}
 	c.Flags().StringVar(&olderThan, "older-than", "", "how long ago they ended, such as 7d or 12h (required)")
@@ -82,35 +86,20 @@ func parseDays(text string) (time.Duration, error) {
 // archiver moves finished tasks off the board.
 type archiver struct {
 	home   *Home
-	board  pipeline.Board
-	before time.Time // only tasks that ended before
+	engine *engine.Engine
+	age    time.Duration // only tasks that ended so long ago
 }
 
 // archived is the report of an archiver.
 type archived struct {
 	Tasks []archivedTask `json:"tasks"`
-	Rows  int            `json:"rows"` // rows of these tasks, steps included
-	Done  bool           `json:"done"` // false: nothing was changed
-	Left  int            `json:"left"` // deleted rows that the board still shows
+	Rows  int            `json:"rows"`          // rows of these tasks, steps included
+	Done  bool           `json:"done"`          // false: nothing was changed
+	Left  int            `json:"left"`          // tasks whose rows the board still shows
+	Why   string         `json:"why,omitempty"` // why it still shows the first of them
 	// Review counts the tasks at agent_done: they stay until a person reviews them.
-	Review int `json:"review"`
-	// Unread are tasks that stay because their record cannot be read.
-	Unread []pipeline.TaskID `json:"unread,omitempty"`
-	Room   boardStatus       `json:"room"` // the board afterwards
-}
-
-// unread is the error about tasks whose record cannot be read; nil if there are none.
-func (r *archived) unread() error {
-	if len(r.Unread) == 0 {
-		return nil
-	}
-	return cli.Errorf(cli.Partial, "not archived, as their records cannot be read: %v", r.Unread).Hint("otm fsck")
-}
-
-// finished is a task that ended, with its entry for the history.
-type finished struct {
-	history.Entry
-	since time.Time
+	Review int         `json:"review"`
+	Room   boardStatus `json:"room"` // the board afterwards
 }
 
 type archivedTask struct {
@@ -120,166 +109,100 @@ type archivedTask struct {
 	Since  time.Time       `json:"since"`
 }
 
-// maxArchived bounds the tasks of one batch, so that others get the board.
+// maxArchived bounds the tasks that are archived together, so that others get the
+// board.
 const maxArchived = 20
 
+// run archives the tasks that ended long enough ago; if do is false, it only says
+// which. If we crash, the rows of archived tasks are deleted by whoever delivers next.
 func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
+	if err := a.engine.Refresh(ctx, 0); err != nil {
+		return nil, err
+	}
+	before := a.home.Now().Add(-a.age) // what people did was seen by now
+	tasks, err := a.engine.Tasks(ctx, core.Filter{Live: true})
+	if err != nil {
+		return nil, err
+	}
 	report := &archived{Tasks: []archivedTask{}, Done: do}
-	deleted := map[string]bool{}
-	for {
-		more, err := a.batch(ctx, do, report, deleted)
-		if err != nil {
+	for _, t := range tasks {
+		if t.Status == pipeline.AgentDone {
+			report.Review++
+		}
+	}
+	var begun []pipeline.TaskID // archived before, and their rows are still there
+	for _, t := range tasks {
+		if !t.ArchivedAt.IsZero() && t.Unshown() {
+			begun = append(begun, t.ID)
+		}
+	}
+	tasks = slices.DeleteFunc(tasks, func(t *core.Task) bool { return !isOver(t, before) })
+	for _, t := range tasks {
+		report.Tasks = append(report.Tasks, archivedTask{t.ID, t.Title, t.Status, t.StatusAt.UTC()})
+		report.Rows += 1 + len(t.Steps)
+	}
+	if do {
+		if err := a.deleteRows(ctx, begun, report); err != nil {
 			return nil, err
 		}
-		if !more {
-			return report, nil
-		}
-	}
-}
-
-// batch archives some tasks and reports whether there may be more. The last batch
-// only checks that the rows are gone.
-func (a *archiver) batch(ctx context.Context, do bool, report *archived, deleted map[string]bool) (more bool, err error) {
-	b, err := a.board.Begin(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, b.End()) }()
-	if err := b.Refresh(ctx, 0); err != nil {
-		return false, err
-	}
-	found := a.find(b, report, deleted)
-	if do {
-		found = found[:min(len(found), maxArchived)]
-	}
-	for _, e := range found {
-		report.Tasks = append(report.Tasks, archivedTask{e.TaskID, e.Row.Title, e.Row.CurrentStatus(), e.since.UTC()})
-		report.Rows += 1 + len(e.Steps)
-	}
-	if !do || len(found) == 0 {
-		return false, nil
-	}
-	return true, a.archive(ctx, b, found, deleted)
-}
-
-// find returns the tasks to archive in the order of their ids, and counts the rows.
-func (a *archiver) find(b pipeline.Batch, report *archived, deleted map[string]bool) []finished {
-	walk := b.WalkAt().UTC()
-	report.Left, report.Review, report.Unread, report.Room = 0, 0, nil, boardStatus{WalkAt: &walk}
-	var found []finished
-	for row := range b.Rows() {
-		report.Room.Rows++
-		switch {
-		case deleted[row.ID]:
-			report.Left++
-		case row.Parent != "":
-		case row.CurrentStatus() == pipeline.AgentDone:
-			report.Review++
-		case row.Task() == 0 || row.Odd || row.CurrentStatus() != pipeline.Done && row.CurrentStatus() != pipeline.Cancelled:
-		default:
-			rec, err := recordOf(a.home.Store, row.Task())
-			if since, over := a.over(row, rec); !over {
-				continue
-			} else if err != nil { // the record may hold an update that is half written
-				report.Unread = append(report.Unread, row.Task())
-			} else {
-				found = append(found, finished{a.entry(b, row, rec), since})
+		for some := range slices.Chunk(tasks, maxArchived) {
+			if err := a.archive(ctx, some, report); err != nil {
+				return nil, err
 			}
 		}
 	}
-	slices.Sort(report.Unread)
-	slices.SortFunc(found, func(x, y finished) int { return int(x.TaskID) - int(y.TaskID) })
-	return found
-}
-
-// over reports whether a done or cancelled task ended long enough ago. rec is nil if
-// the record was lost, which keeps no row on the board, or cannot be read.
-func (a *archiver) over(row *pipeline.Row, rec *pipeline.Record) (since time.Time, over bool) {
-	since = time.Unix(row.Updated, 0)
-	known := row.Updated != 0 // zero: the board does not say
-	if rec != nil {
-		if rec.RowID != row.ID {
-			return time.Time{}, false // needs a person: two rows bear its id
-		}
-		if rec.Reporting != nil {
-			return time.Time{}, false // the injector has still to finish an update
-		}
-		if e := rec.LastMove(row.CurrentStatus()); e != nil {
-			since, known = e.At, true
-		}
+	snap, err := a.home.snapshot()
+	if err != nil {
+		return nil, err
 	}
-	return since, known && !since.After(a.before)
+	report.Room = boardStatus{WalkAt: timeOrNil(snap.WalkAt), Rows: len(snap.Rows)}
+	return report, nil
 }
 
-// entry is the task's entry in the history.
-func (a *archiver) entry(b pipeline.Batch, row *pipeline.Row, rec *pipeline.Record) history.Entry {
-	e := history.Entry{ArchivedAt: a.home.Now().UTC(), TaskID: row.Task(), Row: *row, Record: rec}
-	for _, s := range b.StepRows(row.ID) {
-		e.Steps = append(e.Steps, *s)
-	}
-	return e // who shows the steps orders them by the record
+// isOver reports whether a task is to be archived: it ended before.
+func isOver(t *core.Task, before time.Time) bool {
+	return (t.Status == pipeline.Done || t.Status == pipeline.Cancelled) && !t.Away() && t.RowID != "" && !t.StatusAt.After(before)
 }
 
-// archive writes tasks into the history, marks their records, and deletes their
-// rows, in this order. If we crash in between, the next run finds the entries in the
-// history and continues with the rows.
-func (a *archiver) archive(ctx context.Context, b pipeline.Batch, found []finished, deleted map[string]bool) error {
-	fresh, err := a.unwritten(found)
+// archive archives some tasks, with what only their rows know, and deletes the rows.
+func (a *archiver) archive(ctx context.Context, tasks []*core.Task, report *archived) error {
+	snap, err := a.home.snapshot()
 	if err != nil {
 		return err
 	}
-	if err := history.Append(a.home.Dir, fresh); err != nil {
-		return fmt.Errorf("write the history: %w", err)
-	}
-	var ids []string
-	for _, e := range found {
-		if err := a.mark(ctx, &e.Entry); err != nil {
-			return err
+	commands, ids := make([]core.Command, len(tasks)), make([]pipeline.TaskID, len(tasks))
+	for i, t := range tasks {
+		archive := core.Archive{Row: pipeline.Row{ID: t.RowID}}
+		for _, r := range snap.Rows {
+			switch t.RowID {
+			case r.ID:
+				archive.Row = r
+			case r.Parent:
+				archive.Steps = append(archive.Steps, r)
+			}
 		}
-		for _, s := range e.Steps {
-			ids = append(ids, s.ID)
-		}
-		ids = append(ids, e.Row.ID)
+		commands[i], ids[i] = core.Command{At: a.home.Now(), By: core.Component("otm archive"), Task: t.ID, Do: archive}, t.ID
 	}
-	crash.Point("archive.marked")
-	if err := b.Delete(ctx, ids...); err != nil {
+	if _, err := a.engine.Do(ctx, commands...); err != nil {
 		return err
 	}
-	crash.Point("archive.deleted")
-	for _, id := range ids {
-		deleted[id] = true
-	}
-	return nil
+	crash.Point("archive.marked")
+	return a.deleteRows(ctx, ids, report)
 }
 
-// unwritten returns the tasks that the history does not have yet.
-func (a *archiver) unwritten(found []finished) (fresh []history.Entry, err error) {
-	known := map[pipeline.TaskID]*history.Entry{}
-	for e, err := range history.Read(a.home.Dir) {
-		if err == nil {
-			known[e.TaskID] = e
-		} else if !errors.Is(err, history.ErrNoEntry) {
-			return nil, fmt.Errorf("read the history: %w", err)
-		}
-	}
-	for i := range found {
-		if k := known[found[i].TaskID]; k == nil || !k.Same(&found[i].Entry) {
-			fresh = append(fresh, found[i].Entry)
-		}
-	}
-	return fresh, nil
-}
-
-func (a *archiver) mark(ctx context.Context, e *history.Entry) error {
-	_, err := a.home.Store.Change(ctx, e.TaskID, func(r *pipeline.Record) error {
-		if r.RowID != e.Row.ID || r.ArchivedAt != nil && r.Status == e.Row.CurrentStatus() {
-			return pipeline.ErrUnchanged // another task's row, or marked before a crash
-		}
-		r.ArchivedAt = &e.ArchivedAt
-		r.SetStatus(e.Row.CurrentStatus(), e.ArchivedAt)
-		r.Note(e.ArchivedAt, "otm archive", "archived", history.FileName)
+// deleteRows deletes the rows of archived tasks.
+func (a *archiver) deleteRows(ctx context.Context, ids []pipeline.TaskID, report *archived) error {
+	if len(ids) == 0 {
 		return nil
-	})
+	}
+	left, err := a.engine.Deliver(ctx, ids...)
+	report.Left += len(left)
+	for _, id := range ids {
+		if why := left[id]; why != nil && report.Why == "" {
+			report.Why = why.Error()
+		}
+	}
+	crash.Point("archive.deleted")
 	return err
 }
 
@@ -301,7 +224,7 @@ func (r *archived) print(s cli.Streams, now time.Time) error {
 		fmt.Fprintf(s.Out, "archived %s with %s; the board has %d left\n", explain.Count(len(r.Tasks), "task", "tasks"), explain.Count(r.Rows, "row", "rows"), r.Room.Rows)
 	}
 	if r.Left > 0 {
-		s.Warn("the board still shows %d of the deleted rows: run it again in a minute", r.Left)
+		s.Warn("the board still shows %d of the tasks: their rows are deleted as soon as the board allows: %s", r.Left, safe.Escape(r.Why))
 	}
 	return nil
 }

@@ -72,23 +72,25 @@ func (l *life) weather(faults []boardtest.Fault) (clears func()) {
 	}))
 }
 
-// TestClockSetBack sets the clock back by an hour at some moment of a task's
-// life. What waits for a time may wait for long once; nothing is lost, and
-// nothing is done twice.
+// TestClockSetBack sets the clock back by an hour, or ahead by a year, at some
+// moment of a task's life. What waits for a time may wait for long once; nothing is
+// lost, and nothing is done twice.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	for _, round := range []int{1, 2, 3, 4, 6, 8} {
-		t.Run(fmt.Sprint("before round ", round), func(t *testing.T) {
-			t.Parallel()
-			l := newLife(t, pipeline.TriggerNone)
-			n := 0
-			l.each = func() {
-				if n++; n == round {
-					l.ahead.Add(-int64(time.Hour))
+	for name, by := range map[string]time.Duration{"back an hour": -time.Hour, "ahead a year": 365 * 24 * time.Hour} {
+		for _, round := range []int{1, 2, 3, 4, 6, 8} {
+			t.Run(fmt.Sprint(name, " before round ", round), func(t *testing.T) {
+				t.Parallel()
+				l := newLife(t, pipeline.TriggerNone)
+				n := 0
+				l.each = func() {
+					if n++; n == round {
+						l.ahead.Add(int64(by))
+					}
 				}
-			}
-			l.wholeLife()
-		})
+				l.wholeLife()
+			})
+		}
 	}
 }
 
@@ -208,9 +210,9 @@ func (l *life) remake(column string, labels ...string) (mend func() error, err e
 		}
 	}
 	return func() error {
-		if rec := l.record(); rec.RowID != "" && column == "Assignee" { // its cell holds what there is no more
+		if t := l.task(); t.RowID != "" && column == "Assignee" { // its cell holds what there is no more
 			defer func() {
-				l.b.Server.EditRow("U0ALICE", l.b.ListID, rec.RowID, boardtest.SelectCell(id, fmt.Sprintf("%s-anew-%d", labels[0], l.ahead.Load())))
+				l.b.Server.EditRow("U0ALICE", l.b.ListID, t.RowID, boardtest.SelectCell(id, fmt.Sprintf("%s-anew-%d", labels[0], l.ahead.Load())))
 			}()
 		}
 		for _, label := range labels {

@@ -16,7 +16,6 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/pipeline"
-	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
@@ -24,7 +23,6 @@ import (
 // we do, and at another port, so each batch looks for it again.
 type boardSource struct {
 	boards boardFinder
-	tasks  *task.Store
 	log    *slog.Logger
 
 	mu     sync.Mutex // guards what follows
@@ -33,7 +31,7 @@ type boardSource struct {
 }
 
 func (h *Home) board(log *slog.Logger) *boardSource {
-	return &boardSource{boards: h.boards(), tasks: h.Store, log: log}
+	return &boardSource{boards: h.boards(), log: log}
 }
 
 // Begin implements pipeline.Board. The error matches errNoBoard if there is no
@@ -43,34 +41,7 @@ func (b *boardSource) Begin(ctx context.Context) (pipeline.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	batch, err := client.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := &raising{Batch: batch, source: b}
-	r.raise(ctx)
-	return r, nil
-}
-
-// raising is a batch that keeps the counter above every id that a walk shows.
-type raising struct {
-	pipeline.Batch
-	source *boardSource
-}
-
-// Refresh implements pipeline.Batch.
-func (r *raising) Refresh(ctx context.Context, maxAge time.Duration) error {
-	err := r.Batch.Refresh(ctx, maxAge)
-	if err == nil {
-		r.raise(ctx)
-	}
-	return err
-}
-
-func (r *raising) raise(ctx context.Context) {
-	if err := r.source.tasks.RaiseAbove(ctx, r.Batch); err != nil {
-		r.source.log.Warn("counter not raised above the ids on the board", "err", err) // the next walk retries
-	}
+	return client.Begin(ctx)
 }
 
 func (b *boardSource) connect() (*slacklist.Client, error) {
@@ -151,7 +122,7 @@ func (f boardFinder) embedded(o slacklist.Options) (slacklist.Options, error) {
 	if o.Token, err = board.ReadToken(dir); err != nil {
 		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", f.start())
 	}
-	o.URL, o.ListID, o.OpenAssignees = endpoint.URL, endpoint.ListID, true
+	o.URL, o.ListID, o.OpenAssignees, o.Consistent = endpoint.URL, endpoint.ListID, true, true
 	o.Called = map[string]string{board.HumanUser: human}
 	f.embeddedBudget(&o, endpoint)
 	return o, nil

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"otm/core"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
@@ -291,8 +293,9 @@ func (tab *tab) focus(want string) {
 // seed is a task that stands on the board before anything runs.
 type seed struct {
 	title, status, agent, priority, project, reason, result string
-	steps                                                   []string // "x " before a title: it is done
-	byHand                                                  bool     // a person typed it: no id, no record
+	steps                                                   []string         // "x " before a title: it is done
+	byHand                                                  bool             // a person typed it: it has no id, and is no task yet
+	alter                                                   func(*core.Task) // changes the task before it is stored; may be nil
 }
 
 // office is a data directory in which everything runs.
@@ -334,6 +337,7 @@ func reopenHome(t testing.TB, dir, config string) *Home {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { h.Close() })
 	return h
 }
 
@@ -355,7 +359,7 @@ func plant(t testing.TB, h *Home, seeds ...seed) (rows []string) {
 			column[c.Name] = c.ID
 		}
 	}
-	counter, err := h.Store.Counter(t.Context())
+	counter, err := h.Counter.Counter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,17 +372,31 @@ func plant(t testing.TB, h *Home, seeds ...seed) (rows []string) {
 
 func plantOne(t testing.TB, h *Home, s *boardtest.Server, column map[string]string, take func(int) (pipeline.TaskID, error), sd seed) string {
 	t.Helper()
-	cells := []boardtest.Cell{boardtest.TextCell(column["Title"], sd.title), boardtest.SelectCell(column["Status"], sd.status)}
-	rec := &pipeline.Record{Title: sd.title, Agent: sd.agent, Priority: pipeline.Normal, Type: pipeline.Action,
+	task := core.Task{Title: sd.title, Agent: sd.agent, Priority: pipeline.Priority(cmp.Or(sd.priority, string(pipeline.Normal))), Project: sd.project, Type: pipeline.Action,
 		Status: pipeline.Status(sd.status), Reason: sd.reason, Result: sd.result, CreatedAt: h.Now().Add(-time.Hour)}
+	if a := h.Config.Agents.Named(sd.agent); a != nil {
+		task.Agent = a.Name
+	}
+	if len(sd.steps) == 0 && !sd.byHand {
+		sd.steps = []string{pipeline.DefaultStep} // every task has one
+	}
+	for i, step := range sd.steps {
+		title, done := strings.CutPrefix(step, "x ")
+		task.Steps = append(task.Steps, core.Step{ID: i + 1, Title: title, Done: done, Shown: core.StepShown{Title: title, Done: done}})
+	}
+	task.LastStep = len(task.Steps)
+	cells := []boardtest.Cell{boardtest.TextCell(column["Title"], sd.title), boardtest.SelectCell(column["Status"], sd.status)}
 	user := board.HumanUser
 	if !sd.byHand {
 		id, err := take(1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec.TaskID, user = id, board.BotUser
-		cells = append(cells, boardtest.TextCell(column["Task ID"], id.String()), boardtest.SelectCell(column["Type"], "action"))
+		task.ID, user, sd.priority = id, board.BotUser, string(task.Priority)
+		remaining, completion := task.Progress()
+		cells = append(cells, boardtest.TextCell(column["Task ID"], id.String()), boardtest.SelectCell(column["Type"], "action"),
+			boardtest.NumberCell(column["Subtasks remaining"], float64(remaining)), boardtest.NumberCell(column["Completion"], completion),
+			boardtest.CheckboxCell(column["Completed"], task.Status == pipeline.Done))
 	}
 	for name, text := range map[string]string{"Project 2": sd.project, "Reason": sd.reason, "Result": sd.result} {
 		if text != "" {
@@ -394,30 +412,25 @@ func plantOne(t testing.TB, h *Home, s *boardtest.Server, column map[string]stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(sd.steps) == 0 && !sd.byHand {
-		sd.steps = []string{pipeline.DefaultStep} // every task has one
-	}
-	for _, step := range sd.steps {
-		title, done := strings.CutPrefix(step, "x ")
-		status := "new"
-		if done {
+	task.RowID = row
+	for i := range task.Steps {
+		step, status := &task.Steps[i], "new"
+		if step.Done {
 			status = "done"
 		}
-		r, err := s.AddStep(user, s.ListID(), row, boardtest.TextCell(column["Title"], title), boardtest.SelectCell(column["Status"], status))
-		if err != nil {
+		if step.RowID, err = s.AddStep(user, s.ListID(), row, boardtest.TextCell(column["Title"], step.Title), boardtest.SelectCell(column["Status"], status)); err != nil {
 			t.Fatal(err)
 		}
-		rec.Steps = append(rec.Steps, pipeline.StepRecord{Title: title, RowID: r, Done: done})
 	}
 	if sd.byHand {
 		return row
 	}
-	rec.RowID = row
-	rec.Note(rec.CreatedAt, "otm-create", "dropped", "")
-	rec.Note(rec.CreatedAt.Add(time.Second), "otm-injector", pipeline.EventStatus, "new to "+sd.status)
-	if _, err := h.Store.Change(t.Context(), rec.TaskID, func(r *pipeline.Record) error { *r = *rec; return nil }); err != nil {
-		t.Fatal(err)
+	task.Shown, task.StatusAt, task.StatusBy = task.View(), task.CreatedAt, core.Component("otm-injector")
+	if sd.alter != nil {
+		sd.alter(&task)
 	}
+	seedTask(t, h, task, core.OldLine{At: task.CreatedAt, Who: "otm-create", What: "dropped"},
+		core.OldLine{At: task.CreatedAt.Add(time.Second), Who: "otm-injector", What: "status", Detail: "new to " + sd.status})
 	return row
 }
 

@@ -15,7 +15,6 @@ import (
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
 	"otm/internal/durable"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 )
 
@@ -71,15 +70,11 @@ func newBusy(t *testing.T) *patient {
 	}
 	p.must("otm-dispatcher", "--once")
 	p.must("otm", "next", "--agent", "devdas") // takes the first
-	p.must("otm-injector", "--once")
-	rec, err := p.h.Store.Load(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.edit(rec.RowID, boardtest.SelectCell(p.b.Column(p, "Status", "select"), "done"))
+	p.must("otm-dispatcher", "--once")         // the board shows that, so that no write crosses the edit
+	p.edit(stateOf(t, p.h, 1).RowID, boardtest.SelectCell(p.b.Column(p, "Status", "select"), "done"))
 	p.must("otm-create", "--title", "Dropped", "--agent", "devdas")
 	p.must("otm-update", "--task-id", "2", "--result", "half of it")
-	id, err := newTaskID(t.Context(), p.h.Store)
+	id, err := takesOne{p.h.Counter}.TakeOne(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +94,21 @@ func newBroken(t *testing.T) *patient {
 	if err := os.Chtimes(litter, old, old); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{history.FileName, "tasks/T-00002.json"} {
-		if err := os.Remove(filepath.Join(p.h.Dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	config := filepath.Join(p.h.Dir, "otm.toml")
+	put(t, config, content(t, config)+"adopt_after = \"1ms\"\n") // what a person cleared is written back at once
+	p.edit(stateOf(t, p.h, 2).RowID, boardtest.TextCell(p.b.Column(t, "Task ID", "text"), ""))
+	damage(t, p.h, "INSERT INTO wakes (key, task, agent_key, asked_at) VALUES ('otm-T-00009-x-1', 9, 'x', 0)")
 	put(t, filepath.Join(p.h.Dir, "failed", "far.json"), `{"taskId":"T-00041","title":"Far","agent":"devdas","_result":{"inbox":"new-tasks","error":"no room","class":"rejected"}}`)
 	return p
+}
+
+// again runs a command until it ends as usual: what failed is tried again after a pause.
+func (p *patient) again(usual int, argv ...string) (code int, out string) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) {
+		if code, out = p.main(argv...); code != cli.Partial || code == usual || time.Now().After(deadline) {
+			return code, out
+		}
+	}
 }
 
 // outcome is what became of all tasks and drops.
@@ -113,28 +116,23 @@ func (p *patient) outcome() string {
 	p.Helper()
 	for range 2 {
 		for _, c := range []string{"otm-injector", "otm-dispatcher", "otm-completion-detector"} {
-			p.must(c, "--once")
+			if code, out := p.again(cli.OK, c, "--once"); code != cli.OK {
+				p.Fatalf("%s: exit %d: %s", c, code, out)
+			}
 		}
 	}
 	if code, out := p.main("otm", "fsck", "--at-rest"); code != cli.OK {
 		p.Errorf("otm fsck: %s", out)
 	}
 	var lines []string
-	ids, err := p.h.Store.IDs()
+	for _, t := range statesOf(p, p.h) {
+		lines = append(lines, fmt.Sprint(t.ID, " ", t.Title, " ", t.Status, " ", len(t.Steps), " taken ", t.Taken(), " archived ", !t.ArchivedAt.IsZero()))
+	}
+	entries, err := readHistory(p.Context(), storeOf(p, p.h), func(*entry) bool { return true })
 	if err != nil {
 		p.Fatal(err)
 	}
-	for _, id := range ids {
-		r, err := p.h.Store.Load(id)
-		if err != nil {
-			p.Fatal(err)
-		}
-		lines = append(lines, fmt.Sprint(id, " ", r.Title, " ", r.Status, " ", len(r.Steps), " taken ", r.Dispatch != nil && r.Dispatch.TakenAt != nil, " archived ", r.ArchivedAt != nil))
-	}
-	for e, err := range history.Read(p.h.Dir) {
-		if err != nil {
-			p.Fatal(err)
-		}
+	for _, e := range entries {
 		lines = append(lines, fmt.Sprint("in the history ", e.TaskID, " ", len(e.Steps)))
 	}
 	failed, err := p.h.Box.SettledNames(inbox.FailedDir)
@@ -169,20 +167,25 @@ func TestCommandsWhereTheDiskFails(t *testing.T) {
 					return nil
 				})
 				told := code != usual || strings.Contains(out, syscall.EIO.Error())
-				// Heartbeats, whose a lock is, and notes on what failed are for people. A counter is
-				// known from its copy, litter is looked for again, and a record is read once more
-				// under its lock. What is mended, whichever run it took, was no trouble.
+				// Heartbeats, whose a lock is, hints and notes on what failed are for people. A
+				// counter is known from its copy, and litter is looked for again. Without the
+				// store, otm next goes by the dispatch file. An entry that the injector or otm next
+				// cannot write waits for the dispatcher. What is mended, whichever run it took, was
+				// no trouble.
 				silent := refused.Of("read", "-state.json") || refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id") ||
 					refused.Of("read directory", filepath.Base(p.h.Dir)) || refused.Of("read", "/failed/") && argv[1] == "next" ||
-					refused.Of("stat", "/tasks/") && argv[0] == "otm-dispatcher" ||
+					refused.Of("lstat", "/otm.db") || refused.Of("stat", "/board/edited") ||
+					refused.Of("open", "/locks/dispatch-") && (argv[0] == "otm-injector" || argv[1] == "next") ||
+					argv[1] == "next" && (refused.Of("open", "/locks/schema") || refused.Of("read", "/format") || refused.Of("begin", "/otm.db")) ||
 					strings.Contains(out, "did: ran ") && strings.Contains(out, "no problems found")
 				if told != refused.Came() && !silent {
 					t.Errorf("refused %q: exit %d: %s", refused, code, out)
 				}
-				if code, out := p.main(argv...); code != usual && code != cli.OK && !(argv[1] == "retry" && strings.Contains(out, "bad.json: is not in failed/")) {
+				if code, out := p.again(usual, argv...); code != usual && code != cli.OK && !(argv[1] == "retry" && strings.Contains(out, "bad.json: is not in failed/")) {
 					t.Errorf("refused %q, again: exit %d instead of %d: %s", refused, code, usual, out)
 				}
-				if got := p.outcome(); got != want {
+				other := argv[1] == "next" && refused.Of("read", "/task-updates/") // it did not hear what the agent was at
+				if got := p.outcome(); got != want && !other {
 					t.Errorf("refused %q: exit %d: it comes to\n%s\nwant\n%s", refused, code, got, want)
 				}
 			})

@@ -84,7 +84,7 @@ func TestReadersWhereTheDiskFails(t *testing.T) {
 func (p *patient) kept() string {
 	p.Helper()
 	var b strings.Builder
-	for _, pattern := range []string{"new-tasks/*", "task-updates/*", "failed/*", "processed/*", "tasks/*", "history*", "next-task-id.json"} {
+	for _, pattern := range []string{"new-tasks/*", "task-updates/*", "failed/*", "processed/*", "tasks/*", "next-task-id.json"} {
 		paths, err := filepath.Glob(filepath.Join(p.h.Dir, pattern))
 		if err != nil {
 			p.Fatal(err)
@@ -94,6 +94,9 @@ func (p *patient) kept() string {
 				fmt.Fprintln(&b, path, content(p.T, path))
 			}
 		}
+	}
+	for _, e := range eventsOf(p, p.h, 0) {
+		fmt.Fprintln(&b, e.Seq, e.Type(), e.Task)
 	}
 	return b.String()
 }

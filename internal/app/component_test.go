@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/internal/logx"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
 )
@@ -222,5 +224,26 @@ func TestC52InjectorWithoutWork(t *testing.T) {
 	b, err := heartbeat.Read(p.h.Dir, heartbeat.Injector)
 	if code != cli.Credentials || err != nil || b.Result != heartbeat.Error || len(b.Findings) != 1 || b.Findings[0].Code != explain.TokenRefused {
 		t.Errorf("exit %d: %s\n%+v, %v", code, out, b, err)
+	}
+}
+
+// Where the store knows what a person can do about the trouble of a run, otm status
+// says that, and not to look into a log.
+func TestStatusTellsWhatTheStoreKnows(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	comp := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (*heartbeat.Report, error) {
+		return &heartbeat.Report{}, &store.Error{Err: errors.New("the file was replaced"), Hint: "restart otm up"}
+	}}
+	if _, err := comp.once(t.Context(), hinted); err == nil {
+		t.Error("the run did not fail")
+	}
+	for _, c := range view.Components(view.Sources{Dir: h.Dir, Now: h.Now()}) {
+		if c.ID != heartbeat.Detector {
+			continue
+		}
+		if c.Problem == nil || !strings.Contains(c.Problem.Text(h.Now()), "the file was replaced") || c.Problem.Next(h.Now()) != "restart otm up" {
+			t.Errorf("the problem is %+v", c.Problem)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/daemon"
+	"otm/internal/engine"
 	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
@@ -22,7 +23,6 @@ import (
 	"otm/pipeline/inbox"
 	"otm/pipeline/inbox/watch"
 	"otm/pipeline/inject"
-	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
@@ -38,7 +38,7 @@ type kind struct {
 	flag            string // sets the time between two runs
 	stays           bool   // without a flag; else only where flag is given
 	// build sets what the component does. stays is true for a resident.
-	build func(c *component, b pipeline.Board, stays bool)
+	build func(c *component, e *engine.Engine, stays bool)
 }
 
 const passLong = ".\nWithout a flag it makes one pass; with --every it stays, and passes sooner when\nthe board changed."
@@ -52,15 +52,18 @@ var kinds = []kind{
 }
 
 // newComponent builds a component on a board. Its stop has to be called in the end.
-func newComponent(h *Home, b pipeline.Board, log *slog.Logger, k kind, every time.Duration, stays bool) *component {
+func newComponent(ctx context.Context, h *Home, b pipeline.Board, log *slog.Logger, k kind, every time.Duration, stays bool) (*component, error) {
 	c := &component{home: h, id: k.id, log: log, every: every, stop: func() {}}
-	k.build(c, b, stays)
-	return c
+	e, err := newEngine(ctx, h, k.id, b, log)
+	if err != nil {
+		return nil, err
+	}
+	k.build(c, e, stays)
+	return c, nil
 }
 
 // command is the program of one component.
 func (k kind) command(s cli.Streams, args []string) *cobra.Command {
-	var dir string
 	var once bool
 	var every time.Duration
 	c := &cobra.Command{
@@ -69,7 +72,7 @@ func (k kind) command(s cli.Streams, args []string) *cobra.Command {
 			if every < minEvery {
 				return cli.Errorf(cli.Usage, "--%s %v: at least %v", k.flag, every, minEvery).Hint("--%s %v", k.flag, DefaultEvery)
 			}
-			h, err := OpenHome(s, dir)
+			h, err := home(c, s)
 			if err != nil {
 				return err
 			}
@@ -77,10 +80,10 @@ func (k kind) command(s cli.Streams, args []string) *cobra.Command {
 				return departed(h.Dir, runOnce(c.Context(), h, k, every))
 			}
 			g := daemon.NewGroup(c.Context())
-			return departed(h.Dir, runResidents(g, h, []kind{k}, every))
+			return departed(h.Dir, runResidents(c.Context(), g, h, []kind{k}, every))
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", "", "data directory (default: OTM_DIR, else the platform's)")
+	c.Flags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	c.Flags().BoolVar(&once, "once", false, "run once, then exit")
 	c.Flags().DurationVar(&every, k.flag, DefaultEvery, "stay, with this time between two runs without a hint, such as 2m")
 	if !k.stays {
@@ -92,32 +95,43 @@ func (k kind) command(s cli.Streams, args []string) *cobra.Command {
 // runOnce makes one run of a component.
 func runOnce(ctx context.Context, h *Home, k kind, every time.Duration) error {
 	log := h.stderrLog(k.id)
-	c := newComponent(h, h.board(log), log, k, every, false)
+	c, err := newComponent(ctx, h, h.board(log), log, k, every, false)
+	if err != nil {
+		return err
+	}
 	defer c.stop()
 	return c.Once(ctx)
 }
 
 // runResidents runs components on one board, in a group, until the group ends. Each
 // logs to its own file; the board's client logs to that of the first.
-func runResidents(g *daemon.Group, h *Home, kinds []kind, every time.Duration) error {
-	var b pipeline.Board
+func runResidents(ctx context.Context, g *daemon.Group, h *Home, kinds []kind, every time.Duration) error {
 	var ends []func()
 	defer func() {
 		for _, end := range slices.Backward(ends) {
 			end()
 		}
 	}()
-	for _, k := range kinds {
+	logs := make([]*slog.Logger, len(kinds))
+	for i, k := range kinds {
 		log, closeLog, err := h.logger(k.id, true)
+		if err != nil {
+			g.Go(func(context.Context) error { return err })
+			return g.Wait()
+		}
+		logs[i], ends = log, append(ends, closeLog)
+	}
+	b := h.board(logs[0])
+	for i, k := range kinds {
+		c, err := newComponent(ctx, h, b, logs[i], k, every, true)
+		if err != nil && ctx.Err() != nil {
+			break // a stop is no failure
+		}
 		if err != nil {
 			g.Go(func(context.Context) error { return err }) // stops the others
 			break
 		}
-		if b == nil {
-			b = h.board(log)
-		}
-		c := newComponent(h, b, log, k, every, true)
-		ends = append(ends, closeLog, c.stop)
+		ends = append(ends, c.stop)
 		c.start(g)
 	}
 	return g.Wait()
@@ -142,10 +156,10 @@ const (
 )
 
 // buildInjector builds the injector. A single run walks the board each time.
-func buildInjector(c *component, b pipeline.Board, stays bool) {
+func buildInjector(c *component, e *engine.Engine, stays bool) {
 	h := c.home
 	in := &inject.Injector{
-		Box: h.Box, Store: h.Store, Board: b, Agents: h.Config.Agents, Fresh: !stays, Log: c.log, Now: h.Now,
+		Box: h.Box, Engine: e, Agents: h.Config.Agents, Fresh: !stays, Log: c.log, Now: h.Now,
 		Times: h.Config.Times,
 	}
 	if stays {
@@ -165,7 +179,7 @@ func buildInjector(c *component, b pipeline.Board, stays bool) {
 		report, err := sweep(ctx)
 		waiting.Store(report.Waiting > 0)
 		if idle := report.Result() == heartbeat.Success && report.Waiting == 0; idle && err == nil && why != hinted {
-			report.Trouble = checkBoard(ctx, b)
+			report.Trouble = checkBoard(ctx, e)
 		}
 		return report, err
 	}
@@ -173,16 +187,13 @@ func buildInjector(c *component, b pipeline.Board, stays bool) {
 
 // checkBoard reads the board unless a component has read it within hintedAge. An
 // injector without work would not notice that the token is refused (C52).
-func checkBoard(ctx context.Context, b pipeline.Board) error {
-	batch, err := b.Begin(ctx)
+func checkBoard(ctx context.Context, e *engine.Engine) error {
+	err := e.Refresh(ctx, hintedAge)
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return nil // another component reads it
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(batch.Refresh(ctx, hintedAge), batch.End())
+	return err
 }
 
 // pruneProcessed removes processed drops older than keep_processed. Zero keeps them
@@ -207,12 +218,22 @@ const wakePatience = 50 * time.Millisecond
 
 // buildDispatcher builds the dispatcher. A single run waits for all answers to its
 // wakes.
-func buildDispatcher(c *component, b pipeline.Board, stays bool) {
+func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 	h := c.home
-	wakers, stopWakers := newWakers(h, c.log, stays)
+	wakers, stopWakers := newWakers(h, e, c.log, stays)
+	e.Adopts = true
 	d := &dispatch.Dispatcher{
-		Dir: h.Dir, MessageDir: messageDir(h), Board: b, Records: h.Store, Agents: h.Config.Agents, Wakers: wakers, Log: c.log, Now: h.Now,
-		NewID: func(ctx context.Context) (pipeline.TaskID, error) { return newTaskID(ctx, h.Store) }, Drops: h.Store.Drops, Times: h.Config.Times,
+		Dir: h.Dir, MessageDir: messageDir(h), Store: e, Outbox: e.Outbox, Entries: e.Entries.(*dispatch.Entries), Agents: h.Config.Agents, Wakers: wakers,
+		Log: c.log, Now: h.Now, Times: h.Config.Times, Deliver: e.Deliver,
+		Look: func(ctx context.Context, maxAge time.Duration, r *heartbeat.Report) error {
+			looked, err := e.Look(ctx, maxAge)
+			r.Failed = append(r.Failed, looked.Findings...)
+			r.RunBy(looked.Again)
+			if err != nil {
+				return r.Stopped(err)
+			}
+			return nil
+		},
 		Unread:   func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h.Box, h.Now()), nil },
 		Answered: func() { slacklist.TouchChanged(h.Dir) },
 	}
@@ -229,23 +250,22 @@ func buildDispatcher(c *component, b pipeline.Board, stays bool) {
 	}
 }
 
-// newTaskID takes the next id from the counter, durably.
-func newTaskID(ctx context.Context, tasks *task.Store) (pipeline.TaskID, error) {
-	counter, err := tasks.Counter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer counter.Release()
-	return counter.Take(1)
-}
-
 // buildDetector builds the completion detector.
-func buildDetector(c *component, b pipeline.Board, _ bool) {
-	d := &complete.Detector{Board: b, Records: c.home.Store, Log: c.log, Now: c.home.Now}
+func buildDetector(c *component, e *engine.Engine, _ bool) {
+	d := &complete.Detector{Engine: looksForDrift{e}, Log: c.log, Now: c.home.Now}
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
-		d.Progress = progress
+		e.Progress = progress
 		return d.Pass(ctx, why.maxAge(c.every))
 	}
+}
+
+// looksForDrift is the engine as the detector sees it.
+type looksForDrift struct{ *engine.Engine }
+
+// Look implements complete.Engine.
+func (e looksForDrift) Look(ctx context.Context, maxAge time.Duration) (drifted int, err error) {
+	looked, err := e.Engine.Look(ctx, maxAge)
+	return looked.Drifted, err
 }
 
 // probeEvery is the time between two tests of the watching. The first probe may

@@ -16,8 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
 	"otm/internal/cli"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
 )
@@ -91,8 +93,8 @@ type demo struct {
 	stays   bool // keep root, because its logs explain a failure
 	home    *Home
 	started time.Time
-	shown   map[pipeline.TaskID]int  // events that were shown
-	waiting map[pipeline.TaskID]bool // tasks of agents that are not at agent_done
+	shown   map[pipeline.TaskID]int64 // the last event that was shown
+	waiting map[pipeline.TaskID]bool  // tasks of agents that are not at agent_done
 }
 
 // newDemo makes the temporary directory: data, a workspace, and a folder with this
@@ -102,7 +104,7 @@ func newDemo(s cli.Streams) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{Streams: s, root: root, shown: map[pipeline.TaskID]int{}, waiting: map[pipeline.TaskID]bool{}}
+	d := &demo{Streams: s, root: root, shown: map[pipeline.TaskID]int64{}, waiting: map[pipeline.TaskID]bool{}}
 	if err := d.prepare(); err != nil {
 		d.remove()
 		return nil, err
@@ -212,7 +214,7 @@ func (d *demo) play(ctx context.Context, upDone <-chan error, late <-chan time.T
 			return cli.Errorf(cli.Failed, "%d tasks are not done after %v", len(d.waiting), demoTime).
 				Hint("ls -l %s; then: rm -r %s", safe.Quote(d.home.LogDir()), safe.Quote(d.root))
 		case <-w.Changed():
-			if err := d.show(); err != nil {
+			if err := d.show(ctx); err != nil {
 				return err
 			}
 		}
@@ -248,28 +250,31 @@ func (d *demo) create(ctx context.Context, args []string) error {
 func (d *demo) clock(at time.Time) string { return fmt.Sprintf("%7.3fs", at.Sub(d.started).Seconds()) }
 
 // show prints new events, one task after the other.
-func (d *demo) show() error {
+func (d *demo) show(ctx context.Context) error {
+	store, err := d.home.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
 	for _, id := range slices.Sorted(maps.Keys(d.shown)) {
-		rec, err := recordOf(d.home.Store, id)
+		events, err := store.Events(ctx, core.EventFilter{Task: id, After: d.shown[id]})
 		if err != nil {
 			return err
 		}
-		if rec == nil {
-			continue
-		}
-		for _, e := range rec.History[d.shown[id]:] {
-			text := e.What
+		for _, l := range view.Lines(events) {
+			text := l.What
 			if text == "dropped" {
 				continue // create said so
 			}
-			if e.Detail != "" {
-				text += " (" + e.Detail + ")"
+			if l.Detail != "" {
+				text += " (" + l.Detail + ")"
 			}
-			fmt.Fprintf(d.Out, "%s %v  %-24s %s\n", d.clock(e.At), id, safe.Escape(e.Who), safe.Escape(text))
+			fmt.Fprintf(d.Out, "%s %v  %-24s %s\n", d.clock(l.At), id, safe.Escape(l.Who), safe.Escape(text))
 		}
-		d.shown[id] = len(rec.History)
-		if rec.Status == pipeline.AgentDone {
-			delete(d.waiting, id)
+		for i := range events {
+			d.shown[id] = events[i].Seq
+			if m, ok := events[i].Data.(core.TaskMoved); ok && m.To == pipeline.AgentDone {
+				delete(d.waiting, id)
+			}
 		}
 	}
 	return nil

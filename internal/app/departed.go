@@ -34,7 +34,6 @@ func departed(dir string, err error) error {
 // without the rest of the directory.
 var madeByResidents = []string{
 	"*-state.json", "next-task-id.json", // heartbeats, the counter
-	"agent-states/*.json",
 	"board/*", "board/page/*", // snapshot, rows, links, sessions; for board/token see isRemains
 	"locks/*", "logs/*", "logs/exec/*", "logs/exec/*/*",
 }

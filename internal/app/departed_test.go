@@ -62,7 +62,7 @@ func ignoreNotEmpty(err error) error {
 func TestC40RemainsGo(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	for _, path := range []string{"otm-injector-state.json", "next-task-id.json", "locks/otm-injector", "logs/otm-injector.log", "board/board.db", "board/board.db-wal", "board/snapshot.json", "board/page/link-1", "agent-states/devdas.json", "logs/exec/devdas/1.log", "tasks/.otm-tmp-1"} {
+	for _, path := range []string{"otm-injector-state.json", "next-task-id.json", "locks/otm-injector", "logs/otm-injector.log", "board/board.db", "board/board.db-wal", "board/snapshot.json", "board/page/link-1", "logs/exec/devdas/1.log", "tasks/.otm-tmp-1"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestC40RemainsGo(t *testing.T) {
 // only if nothing else is there.
 func TestDepartedTakesNothingOfValue(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"otm.toml", "tasks/T-00001.json", "new-tasks/a.json", "secrets/slack", "board/token", "agent-states/mine.txt", "mine.txt", "music/a.ogg"} {
+	for _, name := range []string{"otm.toml", "otm.db", "tasks/T-00001.json", "new-tasks/a.json", "secrets/slack", "board/token", "mine.txt", "music/a.ogg"} {
 		dir := t.TempDir()
 		for _, path := range []string{"otm-injector-state.json", "locks/otm-injector", "logs/otm-injector.log", name} {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700); err != nil {

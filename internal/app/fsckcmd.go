@@ -8,16 +8,18 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"otm/core/store"
 	"otm/internal/cli"
 	"otm/internal/fsck"
 	"otm/internal/safe"
 	"otm/pipeline"
-	"otm/pipeline/history"
 )
 
 // fsckCommand is otm fsck.
@@ -26,9 +28,10 @@ func fsckCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fsck",
 		Short: "Check the directory and the board for faults",
-		Long: `Read the board and all files, and report faults: tasks that are missing or stand
-twice, steps, updates, dispatch files, keys of wakes, the counter, half-made
-work, and temporary files. Exits with 0 if there are none.
+		Long: `Read the board, the store and all files, and report faults: tables that differ
+from the events, tasks that are missing or stand twice, steps, updates, dispatch
+files, wakes, the counter, half-made work, and temporary files. Exits with 0 if
+there are none.
 
 --repair mends what can be mended, and says what it did. It may have to run the
 injector, the dispatcher and the detector once more; they do what is due, may
@@ -95,7 +98,24 @@ func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fsck.Check(fsck.Options{Dir: h.Dir, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
+	opened, err := h.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: checkedStore{opened}, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
+}
+
+// checkedStore is the store as fsck checks it.
+type checkedStore struct{ *store.Store }
+
+// Differs implements fsck.Store.
+func (s checkedStore) Differs(ctx context.Context) ([]string, error) {
+	found, err := store.Check(ctx, s.Store)
+	var said []string
+	for _, d := range found {
+		said = append(said, d.String())
+	}
+	return said, err
 }
 
 func printFaults(h *Home, findings []fsck.Finding, did []string) {
@@ -121,7 +141,7 @@ func printFaults(h *Home, findings []fsck.Finding, did []string) {
 // after an error, and returns all errors.
 func repairFaults(ctx context.Context, h *Home, findings []fsck.Finding) (did []string, err error) {
 	again := false
-	var unwritten []pipeline.TaskID
+	rebuild := false
 	var errs []error
 	done := func(err error, format string, args ...any) {
 		if errs = append(errs, err); err == nil {
@@ -138,14 +158,18 @@ func repairFaults(ctx context.Context, h *Home, findings []fsck.Finding) (did []
 			if err := os.Remove(f.Path); !errors.Is(err, fs.ErrNotExist) {
 				done(err, "removed %s", f.Path)
 			}
-		case fsck.WriteHistory:
-			unwritten = append(unwritten, f.TaskID)
+		case fsck.HandleAgain:
+			again = true
+			done(os.Rename(f.Path, filepath.Join(f.Args["to"], filepath.Base(f.Path))), "put %s back into %s", filepath.Base(f.Path), filepath.Base(f.Args["to"]))
+		case fsck.Rebuild:
+			rebuild = true
 		case fsck.RunAgain:
 			again = true
 		}
 	}
-	if len(unwritten) > 0 {
-		done(rewriteHistory(ctx, h, unwritten), "wrote what %s lacked, from the records: %v", history.FileName, unwritten)
+	if rebuild {
+		backup, err := rebuildStore(ctx, h)
+		done(err, "rebuilt the tables from the events; the former ones are in %s", backup)
 	}
 	if again {
 		if ran, err := runAllOnce(ctx, h); len(ran) > 0 {
@@ -156,7 +180,7 @@ func repairFaults(ctx context.Context, h *Home, findings []fsck.Finding) (did []
 }
 
 func raiseCounter(ctx context.Context, h *Home, above pipeline.TaskID) (next int, err error) {
-	counter, err := h.Store.Counter(ctx) // taking the counter restores a lost one
+	counter, err := h.Counter.Counter(ctx) // taking the counter restores a lost one
 	if err != nil {
 		return 0, err
 	}
@@ -164,31 +188,7 @@ func raiseCounter(ctx context.Context, h *Home, above pipeline.TaskID) (next int
 	if err := counter.Raise(above); err != nil {
 		return 0, err
 	}
-	return h.Store.Stored()
-}
-
-// rewriteHistory adds archived tasks that the history lacks, from their records.
-func rewriteHistory(ctx context.Context, h *Home, ids []pipeline.TaskID) (err error) {
-	b, err := h.board(slog.New(slog.DiscardHandler)).Begin(ctx) // who writes the history holds it
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.End()) }()
-	known, err := readHistory(h, func(*history.Entry) bool { return true })
-	if err != nil {
-		return err
-	}
-	var entries []history.Entry
-	for _, id := range ids {
-		rec, err := h.Store.Load(id)
-		if err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(known, func(e *history.Entry) bool { return e.TaskID == id }) { // another fsck was faster
-			entries = append(entries, history.FromRecord(rec))
-		}
-	}
-	return history.Append(h.Dir, entries)
+	return h.Counter.Stored()
 }
 
 // runAllOnce runs each component twice, as some repairs take two passes, and returns
@@ -196,6 +196,9 @@ func rewriteHistory(ctx context.Context, h *Home, ids []pipeline.TaskID) (err er
 func runAllOnce(ctx context.Context, h *Home) (ran []string, err error) {
 	quiet := *h
 	quiet.Out = io.Discard
+	cfg := *h.Config
+	cfg.Times.RedeliverAfter = time.Nanosecond // an entry that is missing is put back at once
+	quiet.Config = &cfg
 	log := slog.New(slog.DiscardHandler)
 	b := quiet.board(log)
 	var all []*component
@@ -203,7 +206,10 @@ func runAllOnce(ctx context.Context, h *Home) (ran []string, err error) {
 		if h.residents().running(k.id) {
 			continue // it runs by itself
 		}
-		c := newComponent(&quiet, b, log, k, DefaultEvery, false)
+		c, err := newComponent(ctx, &quiet, b, log, k, DefaultEvery, false)
+		if err != nil {
+			return ran, err
+		}
 		defer c.stop()
 		all, ran = append(all, c), append(ran, k.id)
 	}

@@ -47,7 +47,7 @@ func TestRepairGoesOn(t *testing.T) {
 	if _, err := os.Stat(litter); err == nil {
 		t.Error("the litter is still there")
 	}
-	if issued, err := h.Store.Issued(41); err != nil || !issued {
+	if issued, err := h.Counter.Issued(41); err != nil || !issued {
 		t.Errorf("the counter was not raised: %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func TestRepairLeavesToResidents(t *testing.T) {
 	}
 	code, out := p.main("otm", "fsck", "--repair")
 	if code != cli.Partial || !strings.Contains(out, "otm: note: the running components mend the rest\n") ||
-		!strings.Contains(out, "\nT-00002: it stands on the board, and has no record\n") || strings.Contains(out, "did: ran") {
+		!strings.Contains(out, "\nT-00002: the Task ID of its row \"At work\" is empty\n") || strings.Contains(out, "did: ran") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }

@@ -100,7 +100,11 @@ func TestDoctorGateway(t *testing.T) {
 }
 
 func wakeAlpha(ctx context.Context, h *Home) error {
-	wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), false)
+	store, err := h.OpenStore(context.Background()) // ctx may have ended
+	if err != nil {
+		return err
+	}
+	wakers, stop := newWakers(h, store, slog.New(slog.DiscardHandler), false)
 	defer stop()
 	return wakers[pipeline.TriggerGateway].Wake(ctx, dispatch.Request{
 		Agent: &pipeline.Agent{Name: "alpha", GatewayAgent: "alpha"}, Key: "otm-T-00001-alpha-1", Message: "Task T-00001 dispatched.",
@@ -164,10 +168,10 @@ func TestRunFailsAtTheGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.id = id
-	failed := func() bool { wakes := l.record().Wakes; return len(wakes) == 1 && wakes[0].Exit != "" }
+	failed := func() bool { wakes := l.task().Wakes; return len(wakes) == 1 && wakes[0].Exit != "" }
 	for n := 0; !failed(); n++ {
 		if n == 100 {
-			t.Fatalf("nothing noted: %+v", l.record().Wakes)
+			t.Fatalf("nothing noted: %+v", l.task().Wakes)
 		}
 		for _, c := range l.all {
 			if err := l.once(c); err != nil {
@@ -185,7 +189,7 @@ func TestRunFailsAtTheGateway(t *testing.T) {
 	if said := l.run("otm", "why", id.String()); !strings.Contains(said, "without progress (Error: refused after acceptance)") {
 		t.Errorf("otm why: %s", said)
 	}
-	if n := len(l.record().Wakes); n != 1 {
+	if n := len(l.task().Wakes); n != 1 {
 		t.Errorf("%d wakes before their time", n)
 	}
 }

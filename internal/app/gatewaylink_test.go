@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/dispatch/gateway"
 	"otm/dispatch/gateway/gatewaytest"
@@ -44,7 +45,7 @@ func TestC7GatewayLink(t *testing.T) {
 		}
 		return info.ModTime()
 	}
-	_, stop := newWakers(h, slog.New(slog.DiscardHandler), true)
+	_, stop := newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), true)
 	up := untilLink(t, h, "connected", func(l dispatch.Link, _ error) bool { return l.Up })
 	if up.Since.Before(began) || up.Error != "" {
 		t.Errorf("connected: %+v", up)
@@ -67,7 +68,7 @@ func TestC7GatewayLink(t *testing.T) {
 	if _, err := dispatch.ReadLink(h.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after a clean stop: %v", err)
 	}
-	_, stop = newWakers(h, slog.New(slog.DiscardHandler), false)
+	_, stop = newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), false)
 	stop()
 	if _, err := dispatch.ReadLink(h.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a single pass keeps no connection: %v", err)
@@ -113,29 +114,20 @@ func TestC60LastWordsOfARun(t *testing.T) {
 			o.Agents = []gatewaytest.Agent{{ID: "alpha", Says: "otm: exec needs approval\x1b[2J\n" + strings.Repeat("x", 1000)}}
 		})
 		h := gatewayHome(t, g, "alpha")
-		if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-			r.Wakes = []pipeline.Wake{{Key: "otm-T-00001-alpha-1", Agent: "alpha", Via: string(pipeline.TriggerGateway), AskedAt: h.Now(), Sent: true}}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), true)
+		seedTask(t, h, core.Task{ID: 1, Agent: "alpha", Wakes: []core.Wake{{Key: "otm-T-00001-alpha-1", Agent: "alpha", Via: pipeline.TriggerGateway, AskedAt: h.Now(), Sent: true}}})
+		wakers, stop := newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), true)
 		err := wakers[pipeline.TriggerGateway].Wake(t.Context(), dispatch.Request{
 			Agent: &pipeline.Agent{Name: "alpha", GatewayAgent: "alpha"}, Key: "otm-T-00001-alpha-1", Message: "Task T-00001 dispatched.",
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var w pipeline.Wake
-		for deadline := time.Now().Add(2 * time.Minute); w.Ended == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			rec, err := h.Store.Load(1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w = rec.Wakes[0]
+		var w core.Wake
+		for deadline := time.Now().Add(2 * time.Minute); w.Ended.IsZero() && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			w = stateOf(t, h, 1).Wakes[0]
 		}
 		stop()
-		if w.Ended == nil || w.Outcome != pipeline.OutcomeOK || !strings.HasPrefix(w.LastWords, "otm: exec needs approval") || len(w.LastWords) != 500 {
+		if w.Ended.IsZero() || w.Outcome != core.OutcomeOK || !strings.HasPrefix(w.LastWords, "otm: exec needs approval") || len(w.LastWords) != 500 {
 			t.Errorf("%s: recorded %+v", p, w)
 		}
 	}

@@ -1,18 +1,20 @@
 package app
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
 	"otm/internal/cli"
 	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/pipeline"
-	"otm/pipeline/history"
 )
 
 // historyCommand is otm history.
@@ -42,8 +44,12 @@ func historyCommand(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			entries, err := readHistory(h, func(e *history.Entry) bool {
-				return (id == 0 || e.TaskID == id) && (agent == "" || pipeline.FoldName(agentOf(e)) == pipeline.FoldName(agent))
+			store, err := h.OpenStore(c.Context())
+			if err != nil {
+				return err
+			}
+			entries, err := readHistory(c.Context(), store, func(e *entry) bool {
+				return (id == 0 || e.TaskID == id) && (agent == "" || pipeline.FoldName(e.State.Agent) == pipeline.FoldName(agent))
 			})
 			if err != nil {
 				return err
@@ -54,8 +60,7 @@ func historyCommand(s cli.Streams) *cobra.Command {
 			case id != 0 && len(entries) == 0:
 				return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
 			case id != 0:
-				printEntry(h, entries[len(entries)-1])
-				return nil
+				return printEntry(c.Context(), h, store, entries[len(entries)-1])
 			}
 			return printHistory(s, entries)
 		},
@@ -65,52 +70,63 @@ func historyCommand(s cli.Streams) *cobra.Command {
 	return c
 }
 
-// readHistory returns the wanted entries. It warns of a line that is no entry; a file
-// that cannot be read is an error.
-func readHistory(h *Home, wanted func(*history.Entry) bool) ([]*history.Entry, error) {
-	entries := []*history.Entry{}
-	for e, err := range history.Read(h.Dir) {
-		if errors.Is(err, history.ErrNoEntry) {
-			h.Warn("%v", err)
-			continue
+// entry is a task as it left the board.
+type entry struct {
+	ArchivedAt time.Time       `json:"archivedAt"`
+	TaskID     pipeline.TaskID `json:"taskId"`
+	Row        pipeline.Row    `json:"row"`
+	Steps      []pipeline.Row  `json:"steps"`
+	State      *core.Task      `json:"state"`
+}
+
+// readHistory returns the wanted entries of archived tasks, the first archived first.
+func readHistory(ctx context.Context, store core.Reader, wanted func(*entry) bool) ([]*entry, error) {
+	events, err := store.Events(ctx, core.EventFilter{Types: []string{"Archived", "Imported"}})
+	if err != nil {
+		return nil, err
+	}
+	entries := []*entry{}
+	for i := range events {
+		e := &entry{ArchivedAt: events[i].At, TaskID: events[i].Task, Steps: []pipeline.Row{}}
+		switch data := events[i].Data.(type) {
+		case core.Archived:
+			e.Row, e.Steps = data.Row, append(e.Steps, data.Steps...)
+		case core.Imported:
+			if data.Row == nil {
+				continue
+			}
+			e.Row, e.Steps, e.ArchivedAt = *data.Row, append(e.Steps, data.Steps...), data.Task.ArchivedAt
 		}
-		if err != nil {
+		if e.State, err = store.Task(ctx, e.TaskID); err != nil {
 			return nil, err
 		}
 		if wanted(e) {
 			entries = append(entries, e)
 		}
 	}
+	slices.SortStableFunc(entries, func(a, b *entry) int { return a.ArchivedAt.Compare(b.ArchivedAt) })
 	return entries, nil
 }
 
-// agentOf is the agent that had the task.
-func agentOf(e *history.Entry) string {
-	if e.Record != nil && e.Record.Agent != "" {
-		return e.Record.Agent
-	}
-	return e.Row.Assignee
-}
-
-func printHistory(s cli.Streams, entries []*history.Entry) error {
+func printHistory(s cli.Streams, entries []*entry) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, e := range entries {
-		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.Row.CurrentStatus(), e.ArchivedAt.UTC().Format("2006-01-02"), short(agentOf(e), 20), short(e.Row.Title, 70))
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.State.Status, e.ArchivedAt.UTC().Format("2006-01-02"), short(e.State.Agent, 20), short(e.State.Title, 70))
 	}
 	return w.Flush()
 }
 
 // printEntry shows a task as the board had it when it was archived.
-func printEntry(h *Home, e *history.Entry) {
+func printEntry(ctx context.Context, h *Home, store core.Reader, e *entry) error {
 	var steps []*pipeline.Row
 	for i := range e.Steps {
 		steps = append(steps, &e.Steps[i])
 	}
-	t := view.Join(e.TaskID, &e.Row, steps, e.Record)
+	t := view.Join(e.TaskID, &e.Row, steps, e.State)
 	t.Agent = h.Config.Agents.Assigned(e.Row.Assignee)
 	archived := explain.New(explain.TaskArchived, "at", e.ArchivedAt)
 	printTask(h.Out, jsonOf(t), safe.Escape(archived.Text(h.Now())))
-	if e.Record != nil {
-		printEvents(h.Out, e.Record)
-	}
+	events, err := store.Events(ctx, core.EventFilter{Task: e.TaskID})
+	printLines(h.Out, view.Lines(events))
+	return err
 }

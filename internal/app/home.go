@@ -3,6 +3,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,12 +13,13 @@ import (
 	"runtime"
 	"time"
 
+	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/logx"
+	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // Home is an opened data directory: its configuration, its files, and the streams
@@ -27,7 +29,7 @@ type Home struct {
 	Dir     string
 	Config  *config.Config
 	Box     *inbox.Box
-	Store   *task.Store
+	Counter *counter.Dir
 	Version string
 	Now     func() time.Time
 	// PathDir goes in front of the PATH of agents that OTM starts: the folder of
@@ -38,7 +40,9 @@ type Home struct {
 	// until a dispatcher can start one.
 	waitAgents func()
 
-	configInfo fs.FileInfo // of otm.toml when it was read; nil if there was none
+	stores     *stores
+	waitOthers time.Duration // see engine.Engine.Wait
+	configInfo fs.FileInfo   // of otm.toml when it was read; nil if there was none
 }
 
 // configChanged reports whether otm.toml changed since it was read.
@@ -78,8 +82,8 @@ func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now, configInfo: info}
-	h.Store = task.Open(dir, func(msg string) { s.Warn("%s", msg) })
+	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now, configInfo: info, stores: &stores{}}
+	h.Counter = counter.Open(dir, func(msg string) { s.Warn("%s", msg) })
 	return h, nil
 }
 
@@ -144,3 +148,10 @@ func isTerminal(w io.Writer) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
+
+// OpenStore returns the store of the data directory. The first call opens it, and
+// imports a directory of the former format.
+func (h *Home) OpenStore(ctx context.Context) (*store.Store, error) { return h.stores.get(ctx, h) }
+
+// Close closes what was opened.
+func (h *Home) Close() error { return h.stores.close() }

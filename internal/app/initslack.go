@@ -289,7 +289,7 @@ func (o *slackInit) raiseCounter(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	return o.h.Store.RaiseAbove(ctx, b)
+	return o.h.Counter.RaiseAbove(ctx, b)
 }
 
 func (o *slackInit) print() {

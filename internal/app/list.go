@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
 	"otm/internal/cli"
 	"otm/internal/explain"
 	"otm/internal/safe"
@@ -47,9 +48,6 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 				over := t.Status().Over()
 				if status != "" && t.Status() != want || agent != "" && pipeline.FoldName(agentName(t)) != pipeline.FoldName(agent) || status == "" && over && !all {
 					continue
-				}
-				if t.RecordErr != nil {
-					h.Warn("the steps of %q may stand in another order: %v", t.Row.Title, t.RecordErr)
 				}
 				tasks = append(tasks, jsonOf(t))
 			}
@@ -99,12 +97,12 @@ type stepJSON struct {
 	RowID  string `json:"slackItemId,omitempty"`
 }
 
-// jsonOf shows a task as the board has it, or else as its record does.
+// jsonOf shows a task as the board has it, or else as the store does.
 func jsonOf(t *view.Task) taskJSON {
 	var out taskJSON
-	if r := t.Record; r != nil {
+	if r := t.State; r != nil {
 		out = taskJSON{
-			TaskID: r.TaskID, Title: r.Title, Status: r.Status, Agent: r.Agent, Priority: r.Priority, Project: r.Project,
+			TaskID: r.ID, Title: r.Title, Status: r.Status, Agent: r.Agent, Priority: r.Priority, Project: r.Project,
 			Type: string(r.Type), Reason: r.Reason, Result: r.Result, RowID: r.RowID, Updated: t.LastEvent(),
 		}
 	}
@@ -114,8 +112,8 @@ func jsonOf(t *view.Task) taskJSON {
 			Type: r.Type, Reason: r.Reason, Result: r.Result, RowID: r.ID, Created: time.Unix(r.Created, 0).UTC(), Updated: time.Unix(r.Updated, 0).UTC(),
 		}
 	}
-	if t.Record != nil {
-		out.Created = t.Record.CreatedAt
+	if t.State != nil {
+		out.Created = t.State.CreatedAt
 	}
 	for _, s := range t.Steps {
 		out.Steps = append(out.Steps, stepJSON{Number: s.Number, Title: s.Title, Done: s.Done, RowID: s.Row})
@@ -132,7 +130,7 @@ func agentName(t *view.Task) string {
 	case t.Row != nil:
 		return t.Row.Assignee
 	}
-	return t.Record.Agent
+	return t.State.Agent
 }
 
 func printTasks(out io.Writer, now time.Time, tasks []taskJSON) error {
@@ -194,10 +192,14 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 		return err
 	}
 	t := v.Task(id)
-	if t.Row == nil && t.Record == nil && r.Stage == why.IsUnknown {
+	if t.Row == nil && t.State == nil && r.Stage == why.IsUnknown {
 		return cli.Errorf(cli.Failed, "no task %v is known: it %s", id, r.Sentence).Hint("otm list --all")
 	}
 	noteAge(h, v.Board.WalkAt)
+	history, err := v.History(t.ID)
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		var row *taskJSON
 		if t.Row != nil {
@@ -205,20 +207,19 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 			row = &out
 		}
 		return safe.EncodeJSON(h.Out, struct {
-			Task   *taskJSON        `json:"task"` // as the board has it; null: the board has it not
-			Record *pipeline.Record `json:"record"`
-			Why    why.Reason       `json:"why"`
-			WalkAt time.Time        `json:"walkAt"` // when the board was read
-		}{row, t.Record, r, v.Board.WalkAt.UTC()})
+			Task    *taskJSON   `json:"task"`  // as the board has it; null: the board has it not
+			State   *core.Task  `json:"state"` // as the store has it; null: it does not know it
+			History []view.Line `json:"history"`
+			Why     why.Reason  `json:"why"`
+			WalkAt  time.Time   `json:"walkAt"` // when the board was read
+		}{row, t.State, history, r, v.Board.WalkAt.UTC()})
 	}
-	if t.Row == nil && t.Record == nil {
+	if t.Row == nil && t.State == nil {
 		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonLines(&r, "         "))
 		return nil
 	}
 	printTask(h.Out, jsonOf(t), reasonLines(&r, "        "))
-	if t.Record != nil {
-		printEvents(h.Out, t.Record)
-	}
+	printLines(h.Out, history)
 	return nil
 }
 
@@ -259,10 +260,12 @@ func reasonLines(r *why.Reason, indent string) string {
 	return text
 }
 
-// printEvents prints what happened to a task.
-func printEvents(out io.Writer, rec *pipeline.Record) {
-	fmt.Fprintln(out)
-	for _, e := range rec.History {
+// printLines prints what happened to a task.
+func printLines(out io.Writer, lines []view.Line) {
+	if len(lines) > 0 {
+		fmt.Fprintln(out)
+	}
+	for _, e := range lines {
 		fmt.Fprintf(out, "%s  %s: %s", e.At.UTC().Format("2006-01-02 15:04:05Z"), safe.Escape(e.Who), safe.Escape(e.What))
 		if e.Detail != "" {
 			fmt.Fprintf(out, " (%s)", safe.Escape(e.Detail))

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/store"
 	"otm/dispatch/gateway/gatewaytest"
 	"otm/heartbeat"
 	"otm/internal/board/boardtest"
@@ -24,7 +26,6 @@ import (
 	"otm/internal/fsck"
 	"otm/internal/lock"
 	"otm/pipeline"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 )
 
@@ -92,23 +93,53 @@ func newLife(t *testing.T, way pipeline.Trigger) *life {
 		l.makeFIFO()
 	}
 	l.h = reopenHome(t, dir, config)
-	l.h.Now = l.now
-	l.disk = diskAt(t, l.root)
+	l.h.Now, l.h.waitOthers = l.now, time.Millisecond // nobody else runs: leases are of who failed
 	l.start()
+	l.Cleanup(l.end)
+	l.disk = diskAt(t, l.root)
 	return l
 }
 
 func (l *life) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
 
-// start is a new process of each component.
+// start is a new process of each component. What was opened is closed, as a process
+// that ends does.
 func (l *life) start() {
+	for _, c := range l.all {
+		c.stop()
+	}
+	l.h.Close() // where it fails, its writer has gone with it
 	log := slog.New(slog.DiscardHandler)
 	l.board = l.h.board(log)
 	l.all = nil
 	for _, k := range kinds {
-		c := newComponent(l.h, l.board, log, k, DefaultEvery, k.stays)
-		l.Cleanup(c.stop)
-		l.all = append(l.all, c)
+		l.retry(func() error {
+			c, err := newComponent(l.Context(), l.h, l.board, log, k, DefaultEvery, k.stays)
+			if err == nil {
+				l.all = append(l.all, c)
+			}
+			return err
+		})
+	}
+}
+
+// end stops what start has begun.
+func (l *life) end() {
+	for _, c := range l.all {
+		c.stop()
+	}
+	l.h.Close()
+}
+
+// retry does something of ours, again while our own files may fail.
+func (l *life) retry(do func() error) {
+	l.Helper()
+	err := do()
+	for tries := 0; err != nil && l.mayFail && tries < diskTries; tries++ {
+		err = do() // the step that failed was one of ours
+	}
+	if err != nil {
+		l.Fatal(err)
 	}
 }
 
@@ -133,8 +164,8 @@ func (l *life) until(what string, ok func() bool) {
 			l.start()
 		}
 	}
-	rec, _ := json.MarshalIndent(l.record(), "", " ")
-	l.Fatalf("waited in vain until %s: %s", what, rec)
+	t, _ := json.MarshalIndent(l.task(), "", " ")
+	l.Fatalf("waited in vain until %s: %s\npending: %+v", what, t, l.pending())
 }
 
 // once makes one run of a component. Where its agent was started and the answer
@@ -167,22 +198,44 @@ func (l *life) hide(show func()) {
 	l.unseen.Store(l.ahead.Load() + int64(unseenFor))
 }
 
-func (l *life) record() *pipeline.Record {
-	rec, err := recordOf(l.h.Store, l.id)
-	for tries := 0; err != nil && l.mayFail && tries < diskTries; tries++ {
-		rec, err = recordOf(l.h.Store, l.id) // the step that failed was one of ours
-	}
-	if err != nil {
-		l.Fatal(err)
-	}
-	if rec == nil {
-		return &pipeline.Record{}
-	}
-	return rec
+// task is the task as the store has it; an empty one if it has none.
+func (l *life) task() *core.Task {
+	l.Helper()
+	t := &core.Task{}
+	l.fromStore(func(s *store.Store) error {
+		tasks, err := s.Tasks(l.Context(), core.Filter{IDs: []pipeline.TaskID{l.id}})
+		if err == nil && len(tasks) > 0 {
+			t = tasks[0]
+		}
+		return err
+	})
+	return t
+}
+
+// pending are the effects that are not delivered.
+func (l *life) pending() (pending []core.Pending) {
+	l.Helper()
+	l.fromStore(func(s *store.Store) (err error) {
+		pending, err = s.Pending(l.Context(), "")
+		return err
+	})
+	return pending
+}
+
+// fromStore reads from the store.
+func (l *life) fromStore(read func(*store.Store) error) {
+	l.Helper()
+	l.retry(func() error {
+		s, err := l.h.OpenStore(l.Context())
+		if err != nil {
+			return err
+		}
+		return read(s)
+	})
 }
 
 func (l *life) is(s pipeline.Status) func() bool {
-	return func() bool { return l.record().Status == s }
+	return func() bool { return l.task().Status == s }
 }
 
 // run runs one of the small commands, again where it says that it failed, and
@@ -213,7 +266,7 @@ func (l *life) take() {
 		if err != nil && !l.mayFail {
 			l.Fatal(err)
 		}
-		if err == nil && l.record().Dispatch.TakenAt != nil {
+		if err == nil && l.task().Taken() {
 			l.renameReports()
 			l.endAgent()
 			return
@@ -237,7 +290,7 @@ func (l *life) renameReports() {
 // person edits the row, and a step of it.
 func (l *life) person(status pipeline.Status, reopen bool) {
 	l.Helper()
-	rec, column := l.record(), l.b.Column(l, "Status", "select")
+	rec, column := l.task(), l.b.Column(l, "Status", "select")
 	edit := func(row string, cells ...boardtest.Cell) {
 		if err := l.b.Server.EditRow("U0ALICE", l.b.ListID, row, cells...); err != nil {
 			l.Fatal(err)
@@ -253,6 +306,7 @@ func (l *life) person(status pipeline.Status, reopen bool) {
 // promoted, sent back, done once more and approved.
 func (l *life) live() {
 	l.Helper()
+	l.start() // the first one made the store
 	printed := l.run("otm-create", "--key", "k", "--title", "Build it", "--agent", "devdas", "--subtask", "a", "--subtask", "b", "--subtask", "a")
 	id, err := pipeline.ParseTaskID(printed)
 	if err != nil {
@@ -285,8 +339,8 @@ func (l *life) update(args ...string) {
 // handedOut reports whether the nth dispatch is made, and its agent woken.
 func (l *life) handedOut(nth int) func() bool {
 	return func() bool {
-		d := l.record().Dispatch
-		return d != nil && d.Attempt == nth && d.FlippedAt != nil && d.TakenAt == nil && l.woken() >= nth
+		d := l.task().Dispatch
+		return d != nil && d.Attempt == nth && !d.FlippedAt.IsZero() && d.TakenAt.IsZero() && l.woken() >= nth
 	}
 }
 
@@ -306,8 +360,7 @@ func (l *life) woken() int {
 func (l *life) settled() {
 	l.Helper()
 	l.until("all is settled", func() bool {
-		r := l.record()
-		return r.Reporting == nil && len(l.names(inbox.NewTasks))+len(l.names(inbox.TaskUpdates)) == 0
+		return len(l.pending()) == 0 && len(l.names(inbox.NewTasks))+len(l.names(inbox.TaskUpdates)) == 0
 	})
 }
 
@@ -331,7 +384,7 @@ func (l *life) names(kind inbox.Kind) []string {
 func (l *life) check() {
 	l.Helper()
 	defer l.disk.rest()()
-	rec := l.record()
+	rec := l.task()
 	var steps []string
 	for _, s := range rec.Steps {
 		steps = append(steps, s.Title)
@@ -347,14 +400,14 @@ func (l *life) check() {
 		data, _ := os.ReadFile(path)
 		l.Errorf("a drop failed: %s", data)
 	}
-	l.checkUpdates(rec)
+	l.checkUpdates()
 	l.fsck(4)
 }
 
 // checkUpdates holds the updates that were settled against those that were
-// applied: two of otm next, and five. Where a command may fail once it has
-// dropped its own, and is run again, there may be more, and fewer of otm next.
-func (l *life) checkUpdates(rec *pipeline.Record) {
+// applied. Where a command may fail once it has dropped its own, and is run again,
+// there may be more.
+func (l *life) checkUpdates() {
 	l.Helper()
 	settled := map[string]bool{}
 	names, err := l.h.Box.SettledNames(inbox.ProcessedDir)
@@ -368,18 +421,34 @@ func (l *life) checkUpdates(rec *pipeline.Record) {
 			settled[name] = true
 		}
 	}
-	for _, u := range rec.Updates {
-		if !settled[u.Drop] {
-			l.Errorf("%s was applied twice, or is not settled", u.Drop)
+	var applied []string
+	for _, e := range l.events() {
+		if n, is := e.Data.(core.Noted); is {
+			applied = append(applied, n.Drop)
 		}
-		delete(settled, u.Drop)
+	}
+	for _, drop := range applied {
+		if !settled[drop] {
+			l.Errorf("%s was applied twice, or is not settled", drop)
+		}
+		delete(settled, drop)
 	}
 	if len(settled) > 0 {
 		l.Errorf("settled and not applied: %v", settled)
 	}
-	if n := len(rec.Updates); n < 5 || n != 7 && !l.mayFail {
-		l.Errorf("%d updates: %+v", n, rec.Updates)
+	if n := len(applied); n < 5 || n != 5 && !l.mayFail {
+		l.Errorf("%d updates: %v", n, applied)
 	}
+}
+
+// events is what happened to the task.
+func (l *life) events() (events []core.Event) {
+	l.Helper()
+	l.fromStore(func(s *store.Store) (err error) {
+		events, err = s.Events(l.Context(), core.EventFilter{Task: l.id})
+		return err
+	})
+	return events
 }
 
 // fsck holds everything against what must always be true, with so many rows on
@@ -396,17 +465,25 @@ func (l *life) fsck(rows int) {
 	if err != nil || len(snap.Rows) != rows {
 		l.Fatalf("%d rows on the board, want %d; %v", len(snap.Rows), rows, err)
 	}
-	findings, err := fsck.Check(fsck.Options{Dir: l.h.Dir, Agents: l.h.Config.Agents, Rows: snap.Rows, Now: l.h.Now(), Quiet: true})
-	if err != nil || len(findings) > 0 {
-		l.Errorf("fsck: %+v, %v", findings, err)
-	}
+	l.fromStore(func(s *store.Store) error {
+		findings, err := fsck.Check(l.Context(), fsck.Options{Dir: l.h.Dir, Store: checkedStore{s}, Agents: l.h.Config.Agents, Rows: snap.Rows, Now: l.h.Now(), Quiet: true})
+		if len(findings) > 0 {
+			l.Errorf("fsck: %+v", findings)
+		}
+		return err
+	})
 }
 
 // archive takes it off the board.
 func (l *life) archive() {
 	l.Helper()
+	var a *archiver
+	l.retry(func() error {
+		e, err := newEngine(l.Context(), l.h, "otm", l.board, slog.New(slog.DiscardHandler))
+		a = &archiver{home: l.h, engine: e, age: -time.Hour}
+		return err
+	})
 	for range 10 {
-		a := &archiver{home: l.h, board: l.board, before: l.h.Now().Add(time.Hour)}
 		if report, err := a.run(l.Context(), true); err == nil && report.Left == 0 && report.Room.Rows == 0 {
 			break
 		}
@@ -414,9 +491,11 @@ func (l *life) archive() {
 	}
 	defer l.disk.rest()()
 	entries := 0
-	for e, err := range history.Read(l.h.Dir) {
-		if entries++; err != nil || len(e.Steps) != 3 || e.TaskID != l.id {
-			l.Errorf("history: %+v, %v", e, err)
+	for _, e := range l.events() {
+		if a, is := e.Data.(core.Archived); is {
+			if entries++; len(a.Steps) != 3 || e.Task != l.id {
+				l.Errorf("archived: %+v", e)
+			}
 		}
 	}
 	if entries != 1 {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,13 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/store"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/fsck"
 	"otm/pipeline"
 	"otm/pipeline/drop"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 	"otm/slacklist"
 )
@@ -37,7 +39,7 @@ type part struct {
 	data    []byte
 	sure    bool     // whoever created it was told the id
 	touched []string // what people and accidents did to it
-	cleared bool     // a person cleared its id, or its record was lost: the other may not be lost as well
+	cleared bool     // a person cleared its id, which he does once
 
 	given   int      // how often it was handed over as a new one
 	reports []string // the files of its agent's reports, in order
@@ -53,8 +55,6 @@ type hand struct {
 	open []int // its steps that are not reported as done, from 1
 }
 
-const recordLost = "record lost"
-
 // play is a directory and a board on which a script is played, with the model
 // of what must be true of them.
 type play struct {
@@ -69,6 +69,7 @@ type play struct {
 	parts   []*part
 	hands   map[string]*hand
 	rows    map[string]pipeline.Row // as the eye saw them last
+	seen    int64                   // the last event that was looked at
 	story   []string                // what was done, and came of it
 	wrong   string
 }
@@ -100,6 +101,7 @@ func newPlay(t *testing.T) *play {
 	t.Cleanup(web.Close)
 	p.eye = slacklist.New(slacklist.Options{Dir: t.TempDir(), URL: web.URL + "/api/", ListID: p.b.ListID, Token: p.b.Token, Now: now})
 	p.start(now)
+	t.Cleanup(func() { p.h.Close() })
 	p.rows = p.look()
 	return p
 }
@@ -118,8 +120,29 @@ func (p *play) start(now func() time.Time) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	h.Now = now
+	h.Now, h.waitOthers = now, time.Millisecond // nobody else runs: leases are of who was killed
 	p.h = h
+}
+
+// store is the store as a new process finds it.
+func (p *play) store() *store.Store {
+	s, err := p.h.OpenStore(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return s
+}
+
+// task is a task as the store has it; nil: it has none.
+func (p *play) task(id pipeline.TaskID) *core.Task {
+	tasks, err := p.store().Tasks(p.Context(), core.Filter{IDs: []pipeline.TaskID{id}})
+	if err != nil {
+		p.Fatal(err)
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	return tasks[0]
 }
 
 // component is one that a process that has just begun runs.
@@ -127,7 +150,11 @@ func (p *play) component(what string) *component {
 	log := slog.New(slog.DiscardHandler)
 	b := p.h.board(log)
 	k := kinds[slices.Index([]string{"sweep", "pass", "detect"}, what)]
-	return newComponent(p.h, b, log, k, DefaultEvery, k.stays)
+	c, err := newComponent(p.Context(), p.h, b, log, k, DefaultEvery, k.stays)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return c
 }
 
 func (p *play) tell(format string, args ...any) {
@@ -178,17 +205,25 @@ func (p *play) act(a act) {
 	if slices.Contains(a.faults, "429") {
 		p.ahead.Add(int64(31 * time.Second)) // a shorter rest would be waited out, by the machine's clock
 	}
-	p.start(p.h.Now)
+	opened := p.h.stores
+	if died {
+		if err := p.h.Close(); err != nil {
+			p.Fatal(err)
+		}
+	}
+	if p.start(p.h.Now); !died {
+		p.h.stores = opened // as it takes its time to open a store
+	}
 	if died {
 		p.tell("  died")
 		delete(p.hands, a.who) // it was told nothing
 	}
 	rows := p.look()
 	if a.what != "person" {
-		p.checkMoves(a.what, rows)
+		p.checkMoves(rows)
 	}
 	p.rows = rows
-	p.checkAlways()
+	p.checkAlways(died)
 	if p.wrong != "" {
 		p.wrong = fmt.Sprintf("%v: %s", a, p.wrong)
 	}
@@ -224,23 +259,19 @@ func (p *play) play(a act) {
 		p.rewrite(a.who, a.how)
 	case "archive":
 		log := slog.New(slog.DiscardHandler)
-		(&archiver{home: p.h, board: p.h.board(log), before: p.h.Now()}).run(p.Context(), true) // the board may be in trouble
+		e, err := newEngine(p.Context(), p.h, "otm", p.h.board(log), log)
+		if err != nil {
+			p.fail("%v", err)
+			return
+		}
+		(&archiver{home: p.h, engine: e}).run(p.Context(), true) // the board may be in trouble
 	case "lose":
 		if t := p.part(a.task); a.how == "the counter" {
 			os.Remove(filepath.Join(p.dir, "next-task-id.json"))
-		} else if t != nil && !t.cleared && !p.unanswered(t) { // else nothing at all would tell what the row is
-			t.cleared = true
-			t.touched = append(t.touched, recordLost)
+		} else if t != nil {
 			os.Remove(filepath.Join(p.dir, "tasks", t.id.String()+".json"))
 		}
 	}
-}
-
-// unanswered reports whether the row of a task was asked for and no answer came: only
-// its record knows of that.
-func (p *play) unanswered(t *part) bool {
-	rec, err := p.h.Store.Load(t.id)
-	return err == nil && rec.RowID == "" && rec.RowAskedAt != nil
 }
 
 // part is the task that was created as the nth; nil where it was not.
@@ -264,7 +295,7 @@ func (p *play) drop(kind inbox.Kind, id string, data []byte) string {
 // create does what otm-create does.
 func (p *play) create(a act) {
 	t := &part{title: fmt.Sprint("task ", a.task), agent: a.who, steps: []string{"same", "same", "other"}[:a.n], ticked: make([]bool, a.n), status: pipeline.Assigned}
-	counter, err := p.h.Store.Counter(p.Context())
+	counter, err := p.h.Counter.Counter(p.Context())
 	if err != nil {
 		p.fail("%v", err)
 		return
@@ -514,27 +545,19 @@ func (p *play) rewrite(who, how string) {
 	put(p, path, string(data))
 }
 
-// moves are those that OTM may make of a status, until the next look.
+// moves are those that OTM may make of what the board shows, until the next look. The
+// board may be behind: it does not show each move.
 var moves = map[pipeline.Status][]pipeline.Status{
 	"":                  {pipeline.New, pipeline.Assigned},
-	pipeline.New:        {pipeline.Assigned},
+	pipeline.New:        {pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone},
 	pipeline.Assigned:   {pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone},
 	pipeline.InProgress: {pipeline.Blocked, pipeline.AgentDone},
 	pipeline.Blocked:    {pipeline.InProgress, pipeline.AgentDone},
 }
 
-// movesOf are those of a row: what a person is to do may be reported on before
-// the dispatcher has seen it.
-func movesOf(row *pipeline.Row) []pipeline.Status {
-	if row.Status == pipeline.New && pipeline.FoldName(row.Assignee) == "olga" {
-		return append(moves[pipeline.Assigned], pipeline.Assigned)
-	}
-	return moves[row.Status]
-}
-
 // checkMoves holds what OTM did to the board since the last look against what
 // it may do.
-func (p *play) checkMoves(what string, now map[string]pipeline.Row) {
+func (p *play) checkMoves(now map[string]pipeline.Row) {
 	for id, was := range p.rows {
 		is, there := now[id]
 		top := was
@@ -542,12 +565,12 @@ func (p *play) checkMoves(what string, now map[string]pipeline.Row) {
 			top = p.rows[was.Parent]
 		}
 		switch {
-		case !there && what == "archive" && (top.Status == pipeline.Done || top.Status == pipeline.Cancelled):
+		case !there && (top.Status == pipeline.Done || top.Status == pipeline.Cancelled) && p.isArchived(top.ID):
 		case !there:
 			p.fail("the row %q (%s) has gone", was.Title, was.Status)
 		case was.Parent != "" && was.StepDone() && !is.StepDone():
 			p.fail("a step of %q was opened", top.Title)
-		case was.Parent == "" && was.Status != is.Status && !slices.Contains(movesOf(&was), is.Status) && !(is.Status == pipeline.Assigned && p.wasGivenAway(&was)):
+		case was.Parent == "" && was.Status != is.Status && !slices.Contains(moves[was.Status], is.Status) && !((is.Status == pipeline.New || is.Status == pipeline.Assigned) && p.wasGivenAway(&was)):
 			p.fail("%s %q was moved from %s to %s", was.TaskID, was.Title, was.Status, is.Status)
 		case was.Title != is.Title, was.Assignee != is.Assignee:
 			p.fail("%s %q of %q is %q of %q now", was.TaskID, was.Title, was.Assignee, is.Title, is.Assignee)
@@ -555,18 +578,29 @@ func (p *play) checkMoves(what string, now map[string]pipeline.Row) {
 	}
 }
 
-// wasGivenAway reports whether a person gave a task to another agent: it is sent
-// out anew.
+// isArchived reports whether the task of a row was archived: whoever delivers next
+// deletes its rows.
+func (p *play) isArchived(row string) bool {
+	tasks, err := p.store().Tasks(p.Context(), core.Filter{Rows: []string{row}})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return len(tasks) == 1 && !tasks[0].ArchivedAt.IsZero()
+}
+
+// wasGivenAway reports whether a person gave a task to another agent: it is new
+// then, and is sent out anew.
 func (p *play) wasGivenAway(row *pipeline.Row) bool {
 	return row.Status.Active() && slices.ContainsFunc(p.parts, func(t *part) bool {
-		rec, err := p.h.Store.Load(t.id)
-		its := row.Task() == t.id || err == nil && rec.RowID == row.ID // or its id was cleared
+		rec := p.task(t.id)
+		its := row.Task() == t.id || rec != nil && rec.RowID == row.ID // or its id was cleared
 		return its && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, "given to ") })
 	})
 }
 
-// checkAlways holds what must be true at every moment, also where we died.
-func (p *play) checkAlways() {
+// checkAlways holds what must be true at every moment, also where we died. That the
+// tables follow from the events is looked at where we died, and in the end.
+func (p *play) checkAlways(died bool) {
 	tops := map[pipeline.TaskID][]string{}
 	for id, r := range p.rows {
 		if r.Parent == "" && r.Task() != 0 {
@@ -578,23 +612,53 @@ func (p *play) checkAlways() {
 			p.fail("%v has %d rows", id, len(rows))
 		}
 	}
-	for _, f := range p.fsck(false) {
-		if t := p.owner(f.TaskID); t != nil && slices.Contains(t.touched, recordLost) {
-			continue // what its row does not tell, nobody knows
-		}
+	p.checkEvents()
+	for _, f := range p.fsck(false, died) {
 		switch f.Rule {
-		case fsck.RuleDropped, fsck.RuleUpdates, fsck.RuleWakes, fsck.RuleHistory:
+		case fsck.RuleStore, fsck.RuleDropped, fsck.RuleUpdates:
 			p.fail("fsck: %v: %s (%s)", f.TaskID, f.Text, f.Rule)
 		}
 	}
 }
 
-func (p *play) fsck(rest bool) []fsck.Finding {
+// checkEvents holds what happened since the last look against what was done: nothing is
+// said of a person that nobody did, and each move of an agent's is in the table.
+func (p *play) checkEvents() {
+	events, err := p.store().Events(p.Context(), core.EventFilter{After: p.seen})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, e := range events {
+		p.seen = e.Seq
+		t := p.owner(e.Task)
+		m, moved := e.Data.(core.TaskMoved)
+		approved := moved && m.From == pipeline.AgentDone && m.To == pipeline.Done
+		switch by := e.By.Kind; {
+		case t == nil:
+		case (by == core.Person || by == core.Board) && t.touched == nil && !approved:
+			p.fail("%v: nobody did this: %s %+v", e.Task, e.Type(), e.Data)
+		case by != core.Person && by != core.Board && moved && m.Move == core.Overridden:
+			p.fail("%v: %s moved it from %s to %s", e.Task, e.By, m.From, m.To)
+		}
+	}
+}
+
+// asItIs is a store that is not held against its events.
+type asItIs struct{ *store.Store }
+
+// Differs implements fsck.Store.
+func (asItIs) Differs(context.Context) ([]string, error) { return nil, nil }
+
+func (p *play) fsck(rest, replay bool) []fsck.Finding {
 	var rows []pipeline.Row
 	for _, r := range p.rows {
 		rows = append(rows, r)
 	}
-	findings, err := fsck.Check(fsck.Options{Dir: p.dir, Agents: p.h.Config.Agents, Rows: rows, Now: p.h.Now(), Quiet: rest})
+	var checked fsck.Store = checkedStore{p.store()}
+	if !replay {
+		checked = asItIs{p.store()}
+	}
+	findings, err := fsck.Check(p.Context(), fsck.Options{Dir: p.dir, Store: checked, Agents: p.h.Config.Agents, Rows: rows, Now: p.h.Now(), Quiet: rest})
 	if err != nil {
 		p.fail("fsck: %v", err)
 	}
@@ -688,15 +752,13 @@ func (p *play) over() bool {
 // cleared while nobody knew that it had been made is a stranger's: where it is
 // over, it is left alone.
 func (p *play) open() (rows []pipeline.Row) {
-	ids, err := p.h.Store.IDs()
+	tasks, err := p.store().Tasks(p.Context(), core.Filter{})
 	if err != nil {
 		p.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, id := range ids {
-		if rec, err := p.h.Store.Load(id); err == nil {
-			known[rec.RowID] = true
-		}
+	for _, t := range tasks {
+		known[t.RowID] = true
 	}
 	for _, r := range p.rows {
 		if r.Parent == "" && (!r.Status.Finished() || r.Task() == 0 && known[r.ID]) {
@@ -716,19 +778,8 @@ func (p *play) checkEnd() {
 		p.fail("it does not come to its end: %s", strings.Join(left, ", "))
 		return
 	}
-	for _, f := range p.fsck(true) {
-		if t := p.owner(f.TaskID); f.Rule == fsck.RuleDropped && t != nil && slices.Contains(t.touched, recordLost) {
-			continue // its row was deleted as well
-		}
+	for _, f := range p.fsck(true, true) {
 		p.fail("fsck: %v: %s (%s)", f.TaskID, f.Text, f.Rule)
-	}
-	archived := map[pipeline.TaskID]bool{}
-	for e, err := range history.Read(p.dir) {
-		if err != nil {
-			p.fail("history: %v", err)
-			return
-		}
-		archived[e.TaskID] = true
 	}
 	fate := map[string][]*inbox.Settled{}
 	for _, dir := range []string{inbox.ProcessedDir, inbox.FailedDir} {
@@ -746,13 +797,13 @@ func (p *play) checkEnd() {
 	}
 	for _, t := range p.parts {
 		if t.sure {
-			p.checkPart(t, archived[t.id], fate)
+			p.checkPart(t, fate)
 		}
 	}
 }
 
 // checkPart holds a task that is over against the model.
-func (p *play) checkPart(t *part, archived bool, fate map[string][]*inbox.Settled) {
+func (p *play) checkPart(t *part, fate map[string][]*inbox.Settled) {
 	for _, file := range append([]string{t.file}, t.reports...) {
 		switch got := fate[file]; {
 		case len(got) != 1:
@@ -764,14 +815,14 @@ func (p *play) checkPart(t *part, archived bool, fate map[string][]*inbox.Settle
 	if t.touched != nil {
 		return
 	}
-	rec, err := p.h.Store.Load(t.id)
-	if err != nil {
-		p.fail("%v: %v", t.id, err)
+	rec := p.task(t.id)
+	if rec == nil {
+		p.fail("the store does not have %v", t.id)
 		return
 	}
 	row, _ := p.rowOf(t)
 	switch {
-	case row == "" && !archived:
+	case row == "" && rec.ArchivedAt.IsZero():
 		p.fail("%v is neither on the board nor in the history", t.id)
 		return
 	case rec.Title != t.title || rec.Agent != t.agent || len(rec.Steps) != len(t.steps):
@@ -784,9 +835,13 @@ func (p *play) checkPart(t *part, archived bool, fate map[string][]*inbox.Settle
 		}
 	}
 	var applied []string
-	for _, u := range rec.Updates {
-		if slices.Contains(t.reports, u.Drop) {
-			applied = append(applied, u.Drop)
+	events, err := p.store().Events(p.Context(), core.EventFilter{Task: t.id})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, e := range events {
+		if n, is := e.Data.(core.Noted); is && slices.Contains(t.reports, n.Drop) {
+			applied = append(applied, n.Drop)
 		}
 	}
 	if !slices.Equal(applied, t.reports) {

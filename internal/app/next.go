@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
+	"otm/core/store"
 	"otm/dispatch"
 	"otm/internal/cli"
 	"otm/internal/explain"
@@ -23,7 +24,8 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
+	"otm/pipeline/inject"
+	"otm/pipeline/rendering"
 	"otm/slacklist"
 )
 
@@ -85,35 +87,43 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	case err != nil || !info.IsDir():
 		return cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
 	}
-	said, err := saidInInbox(h)
-	if err != nil {
-		return err
-	}
-	snapshot := sync.OnceValues(h.snapshot)
 	desk := &dispatch.Desk{
-		Dir: h.Dir, Records: h.Store, Agents: h.Config.Agents, Now: h.Now,
-		Said: func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil },
-		Known: func(a *pipeline.Agent) ([]pipeline.TaskID, error) {
-			snap, err := snapshot()
-			if err != nil {
-				return nil, err
-			}
-			return tasksOnBoard(h.Store, h.Config.Agents, snap, a), nil
+		Dir: h.Dir, Agents: h.Config.Agents, Now: h.Now, Warn: func(msg string) { h.Warn("%s", msg) },
+		Rendered: func(id pipeline.TaskID) (*pipeline.Rendering, error) {
+			r, err := rendering.Read(h.Dir, id)
+			return &r, err
 		},
-		Over: overOnBoard(h, snapshot),
-		Warn: func(msg string) { h.Warn("%s", msg) },
+	}
+	opened, err := h.OpenStore(ctx)
+	var tasks core.Store // nil: it cannot be opened
+	var newer *store.NewerError
+	switch {
+	case errors.As(err, &newer):
+		return err
+	case err != nil:
+		// In a sandbox that has only inbox and workspace, the dispatch file decides.
+		said, err := saidInInbox(h)
+		if err != nil {
+			return err
+		}
+		desk.Said = func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil }
+	default:
+		tasks, desk.Store = opened, opened
+		desk.Carry = func(ctx context.Context) error { return carryReports(ctx, h, tasks, a) }
 	}
 	taken, err := desk.Next(ctx, a, another)
 	if err != nil {
 		return err
 	}
-	if taken != nil && !taken.Continue {
+	switch {
+	case taken != nil && taken.Unstored:
 		if err := reportBegun(h, taken.Entry.TaskID); err != nil {
 			return err
 		}
-	}
-	if taken == nil {
-		noteOnItsWay(h, snapshot, a)
+	case taken != nil:
+		shown(ctx, h, taken.Entry.TaskID)
+	case tasks != nil:
+		noteOnItsWay(ctx, h, a)
 	}
 	switch {
 	case asJSON && taken == nil:
@@ -126,84 +136,65 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	default:
 		printTaken(h.Out, taken, messageDir(h))
 	}
-	return printFailedUpdates(h, a)
+	return printFailedUpdates(ctx, h, tasks, a)
 }
 
-// overOnBoard reports whether the board, when it was last read, showed the row of a
-// task as ended or put off. The row is the one that the record names: a copy of it
-// bears the same id and says nothing of the task. If the snapshot cannot be read, it
-// warns, and the records decide alone.
-func overOnBoard(h *Home, snapshot func() (*slacklist.Snapshot, error)) func(pipeline.TaskID) bool {
-	over := sync.OnceValue(func() map[string]bool {
-		rows := map[string]bool{}
-		snap, err := snapshot()
-		if err != nil {
-			h.Warn("tasks that ended on the board may be given out: %v", err)
-			return rows
-		}
-		for i := range snap.Rows {
-			if s := snap.Rows[i].CurrentStatus(); s.Finished() || s == pipeline.Pending {
-				rows[snap.Rows[i].ID] = true
-			}
-		}
-		return rows
-	})
-	return func(id pipeline.TaskID) bool {
-		rec, err := h.Store.Load(id)
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				h.Warn("%v may have ended on the board: %v", id, err)
-			}
-			return false
-		}
-		return over()[rec.RowID]
+// carryReports carries the reports of an agent that wait in the inbox into the store:
+// they say whether its task is done. The injector settles the files later, by the same
+// ids. A report that cannot be read, or is refused, is left to it.
+func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Agent) error {
+	reports, unread, err := waitingReports(h.Box, h.Now())
+	for _, err := range unread {
+		h.Warn("a report that waits was passed over: %v", err)
 	}
-}
-
-// tasksOnBoard lists the unfinished tasks that the board gives to an agent. A copy of
-// a task's row does not count.
-func tasksOnBoard(records *task.Store, agents pipeline.Agents, snap *slacklist.Snapshot, a *pipeline.Agent) (ids []pipeline.TaskID) {
-	for i := range snap.Rows {
-		r := &snap.Rows[i]
-		if !isFor(agents, r, a) || r.Task() == 0 || r.CurrentStatus().Finished() {
+	var commands []core.Command
+	for _, r := range reports {
+		t, err := store.Task(ctx, r.TaskID)
+		if err != nil || t.Dispatch == nil || !core.SameAgent(t.Dispatch.Agent, a.Name) {
 			continue
 		}
-		if rec, err := records.Load(r.Task()); err == nil && rec.RowID != "" && rec.RowID != r.ID {
-			continue
-		}
-		ids = append(ids, r.Task())
+		commands = append(commands, inject.CommandOf(r.Update, r.file, t, h.Config.Agents, h.Now()))
 	}
-	return ids
+	if len(commands) > 0 && err == nil {
+		_, err = store.Do(ctx, commands...)
+	}
+	return err
 }
 
-// isFor reports whether the board gives a row to an agent.
-func isFor(agents pipeline.Agents, row *pipeline.Row, a *pipeline.Agent) bool {
-	who := agents.Assigned(row.Assignee)
-	return who != nil && who.Name == a.Name
+// shown brings a task that an agent took to its rendering and to the board. If that does
+// not work now, the components do it.
+func shown(ctx context.Context, h *Home, id pipeline.TaskID) {
+	log := slog.New(slog.DiscardHandler)
+	if e, err := newEngine(ctx, h, "otm", nil, log); err == nil {
+		e.Board = nil // a board may be slow: the components write it
+		e.Deliver(ctx, id)
+		slacklist.TouchChanged(h.Dir)
+	}
 }
 
-// noteOnItsWay says that tasks for the agent were dropped but not handed out yet, or
-// lost their entry.
-func noteOnItsWay(h *Home, snapshot func() (*slacklist.Snapshot, error), a *pipeline.Agent) {
-	snap, err := snapshot()
-	if err != nil {
-		return // it is only a note
+// noteOnItsWay says that tasks for the agent were dropped but not handed out yet.
+func noteOnItsWay(ctx context.Context, h *Home, a *pipeline.Agent) {
+	if v, err := loadView(ctx, h, nil); err == nil { // else it is not said
+		noteCount(h, a, onItsWay(v, a))
 	}
-	v, err := loadView(context.Background(), h, snap)
-	if err != nil {
-		return
-	}
-	n := 0
+}
+
+// onItsWay counts the tasks of an agent that were dropped but not handed out yet.
+func onItsWay(v *view.View, a *pipeline.Agent) (n int) {
 	for _, c := range v.Creates {
 		if pipeline.FoldName(c.Task.Agent) == pipeline.FoldName(a.Name) {
 			n++
 		}
 	}
-	for _, row := range v.Tops() {
-		if isFor(h.Config.Agents, row, a) && isOnItsWay(v.OfRow(row)) {
+	for _, t := range v.Agent(a).Tasks {
+		if isOnItsWay(t) {
 			n++
 		}
 	}
+	return n
+}
+
+func noteCount(h *Home, a *pipeline.Agent, n int) {
 	if n > 0 {
 		h.Note("%s on the way to %s: look again in a moment, or see otm why --all", explain.Count(n, "task is", "tasks are"), a.Name)
 	}
@@ -212,7 +203,7 @@ func noteOnItsWay(h *Home, snapshot func() (*slacklist.Snapshot, error), a *pipe
 // isOnItsWay reports whether a task was not handed out or not taken yet.
 func isOnItsWay(t *view.Task) bool {
 	return t.Status() == pipeline.New ||
-		t.Status() == pipeline.Assigned && t.Record != nil && t.Record.Dispatch != nil && t.Record.Dispatch.TakenAt == nil
+		t.State != nil && t.State.Waiting()
 }
 
 // reportBegun drops the update that the task is in progress. If we crash
@@ -275,7 +266,10 @@ const failedShownFor = 24 * time.Hour
 const maxFailedShown = 5
 
 // printFailedUpdates tells an agent which of its reports failed.
-func printFailedUpdates(h *Home, a *pipeline.Agent) error {
+func printFailedUpdates(ctx context.Context, h *Home, store core.Reader, a *pipeline.Agent) error {
+	if store == nil {
+		return nil
+	}
 	names, err := h.Box.SettledNames(inbox.FailedDir)
 	if err != nil {
 		return err
@@ -288,8 +282,8 @@ func printFailedUpdates(h *Home, a *pipeline.Agent) error {
 			continue
 		}
 		id := f.TaskID()
-		rec, err := h.Store.Load(id)
-		if err != nil || pipeline.FoldName(rec.Agent) != pipeline.FoldName(a.Name) || h.Now().Sub(f.Result.At) > failedShownFor {
+		t, err := store.Task(ctx, id)
+		if err != nil || !core.SameAgent(t.Agent, a.Name) || h.Now().Sub(f.Result.At) > failedShownFor {
 			continue
 		}
 		if shown++; shown > maxFailedShown {

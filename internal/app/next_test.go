@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
@@ -23,8 +24,8 @@ import (
 func TestNextTellsOfFailedReports(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
-	w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.InProgress}
-	w.view() // writes the records
+	w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec9", Status: pipeline.InProgress}
+	w.view() // writes the store
 	failed := func(name string, id pipeline.TaskID, kind inbox.Kind, at time.Time) {
 		put(t, filepath.Join(w.h.Dir, inbox.FailedDir, name), fmt.Sprintf(`{"id":"u","taskId":%q,"title":"x","_result":{"at":%q,"inbox":%q,"error":%q,"class":"conflict"}}`,
 			id, at.Format(time.RFC3339), kind, id.String()+" about "+name))
@@ -52,9 +53,9 @@ func TestNextTellsOfFailedReports(t *testing.T) {
 	}
 }
 
-// TestNextKnowsWhatLostItsEntry: while a task has no entry in the dispatch file, its
-// agent hears that it is on its way.
-func TestNextKnowsWhatLostItsEntry(t *testing.T) {
+// TestNextNeedsNoEntry: a task that has no entry in the dispatch file any more is given
+// all the same: the store knows it.
+func TestNextNeedsNoEntry(t *testing.T) {
 	t.Parallel()
 	p := newBusy(t)
 	p.must("otm-update", "--task-id", "2", "--status", "agent_done", "--result", "all of it")
@@ -63,7 +64,7 @@ func TestNextKnowsWhatLostItsEntry(t *testing.T) {
 	if err := os.Remove(filepath.Join(p.h.Config.Agents[0].Workspace, dispatch.FileName)); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || !strings.HasPrefix(out, "otm: note: 1 task is on the way to devdas: look again in a moment") {
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || !strings.HasPrefix(out, "T-00003 Dropped\n") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
@@ -78,9 +79,11 @@ func TestNextKnowsNothingElse(t *testing.T) {
 	if code, out := p.main("otm", "next", "--agent", "devdas"); code != cli.OK || !strings.HasPrefix(out, "no task waiting\n") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	refuseStep(t, p.h.boardDir(), "read", syscall.EIO)
-	if code, out := p.main("otm", "next", "--agent", "devdas"); code == cli.OK || !strings.Contains(out, "its tasks on the board: ") || !strings.Contains(out, syscall.EIO.Error()) {
-		t.Errorf("the board as it was is refused: exit %d: %s", code, out)
+	ws := p.h.Config.Agents.Named("devdas").Workspace
+	put(t, filepath.Join(ws, dispatch.FileName), `{"dispatched":[]}`)
+	refuseStep(t, ws, "read", syscall.EIO)
+	if code, out := p.main("otm", "next", "--agent", "devdas"); code == cli.OK || !strings.Contains(out, "dispatch file of devdas: ") || !strings.Contains(out, syscall.EIO.Error()) {
+		t.Errorf("the dispatch file is refused: exit %d: %s", code, out)
 	}
 }
 
@@ -129,7 +132,7 @@ func TestNextPassesOverAnUnreadableReport(t *testing.T) {
 		return nil
 	})
 	code, out := p.main("otm", "next", "--agent", "devdas")
-	if code != cli.OK || !strings.Contains(out, "T-00001 Over") || !strings.Contains(out, "warning: a report that waits was passed over: read "+bad+": permission denied") {
+	if code != cli.OK || !strings.Contains(out, "T-00002 At work") || !strings.Contains(out, "warning: a report that waits was passed over: read "+bad+": permission denied") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }

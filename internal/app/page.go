@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"otm/heartbeat"
+	"otm/internal/engine"
 	"otm/internal/explain"
 	"otm/internal/page"
 	"otm/internal/safe"
@@ -26,17 +27,18 @@ type pageSource struct {
 // newPageSource returns the source for a Slack List; connect makes it that of
 // the embedded board.
 func newPageSource(h *Home, log *slog.Logger) *pageSource {
+	board := h.board(log)
 	return &pageSource{
 		pageReader{
-			look:    func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() },
-			sources: func(snap *slacklist.Snapshot) view.Sources { return viewSources(h, snap) },
-			cards: cardMaker{
-				agents: h.Config.Agents, store: h.Store, dir: filepath.Join(h.Dir, "tasks"), known: map[pipeline.TaskID]recordFacts{},
+			look: func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() },
+			sources: func(ctx context.Context, snap *slacklist.Snapshot) (view.Sources, error) {
+				return viewSources(ctx, h, snap)
 			},
 			create: createCommand(h.Config.Agents, messageDir(h)), config: filepath.Join(h.Dir, "otm.toml"),
 		},
 		pageWriter{
-			people: h.board(log), store: h.Store, box: h.Box, agents: h.Config.Agents, now: h.Now, log: log,
+			engine:  func(ctx context.Context) (*engine.Engine, error) { return newEngine(ctx, h, "otm", board, log) },
+			counter: h.Counter, box: h.Box, agents: h.Config.Agents, now: h.Now, log: log,
 			putBack: func(ctx context.Context, name string, newID bool) error {
 				_, _, err := retryOne(ctx, h, name, newID)
 				return err
@@ -65,9 +67,8 @@ type pageReader struct {
 	// was when it was last read.
 	look       func(context.Context) (*slacklist.Snapshot, error)
 	live       bool // what look returns is the present
-	sources    func(*slacklist.Snapshot) view.Sources
+	sources    func(context.Context, *slacklist.Snapshot) (view.Sources, error)
 	workspaces view.WorkspaceCache
-	cards      cardMaker
 	create     string // the command that makes a task
 	config     string // the path of otm.toml
 }
@@ -79,7 +80,10 @@ func (r *pageReader) view(ctx context.Context, countOnly bool) (*view.View, erro
 	if err != nil {
 		return nil, err
 	}
-	s := r.sources(snap)
+	s, err := r.sources(ctx, snap)
+	if err != nil {
+		return nil, err
+	}
 	s.CountOnly, s.Workspaces = countOnly, r.workspaces.Get(s.Agents, s.Now)
 	return view.Load(ctx, s)
 }
@@ -90,7 +94,7 @@ func (r *pageReader) State(ctx context.Context) (*page.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &page.State{Tasks: r.cards.all(v.Board.Rows), Rest: page.Rest{
+	s := &page.State{Tasks: cards(v), Rest: page.Rest{
 		Statuses: pipeline.Texts(pipeline.Statuses), Priorities: pipeline.Texts(pipeline.Priorities), Types: pipeline.Texts(pipeline.Types),
 		Agents: []page.Agent{}, Failed: []page.Failed{}, CreateCommand: r.create, ConfigPath: r.config,
 		Health: healthOf(v), Components: componentsOf(v),
@@ -168,10 +172,9 @@ func (r *pageReader) Detail(ctx context.Context, row string) (*page.Detail, erro
 		return nil, err
 	}
 	d := &page.Detail{Why: reason.Sentence, Next: reason.Next}
-	if rec := v.OfRow(shown).Record; rec != nil {
-		for _, e := range rec.History {
-			d.History = append(d.History, page.Event{At: e.At, Who: e.Who, What: e.What, Detail: e.Detail})
-		}
+	lines, err := v.History(v.OfRow(shown).ID)
+	for _, l := range lines {
+		d.History = append(d.History, page.Event(l))
 	}
-	return d, nil
+	return d, err
 }

@@ -11,18 +11,19 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/page"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 	"otm/slacklist"
@@ -193,12 +194,8 @@ func (v *visitor) said(id string) []string {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	rec, err := v.home.Store.Load(task)
-	if err != nil {
-		v.t.Fatal(err)
-	}
 	var lines []string
-	for _, e := range rec.History {
+	for _, e := range view.Lines(eventsOf(v.t, v.home, task)) {
 		if e.Who == human {
 			lines = append(lines, strings.TrimSuffix(e.What+": "+e.Detail, ": "))
 		}
@@ -242,7 +239,7 @@ func TestPageState(t *testing.T) {
 	}
 	one, typed := v.task("one"), v.task("typed")
 	if one.ID != "T-00001" || one.Agent != "devdas" || one.Priority != "high" || one.Project != "site" || one.Reason != "why" || one.Result != "what" || one.Status != "blocked" ||
-		len(one.Steps) != 2 || one.Steps[0].Title != "a" || !one.Steps[0].Done || one.Steps[1].Done || one.Events != 2 || h.Now().Sub(one.CreatedAt) < 59*time.Minute {
+		len(one.Steps) != 2 || one.Steps[0].Title != "a" || !one.Steps[0].Done || one.Steps[1].Done || one.Events != 1 || h.Now().Sub(one.CreatedAt) < 59*time.Minute {
 		t.Errorf("task %+v", one)
 	}
 	if typed.ID != "" || typed.Row == "" || typed.Agent != "robin" || len(typed.Steps) != 1 {
@@ -282,8 +279,7 @@ func TestPageWithoutAgents(t *testing.T) {
 	v.refused(page.Action{Do: "edit", Row: "RecNONE", Agent: "<b>"}, "no name for an agent")
 }
 
-// What a person does on the embedded board is a person's there and in the
-// record, and never the API token's.
+// What a person does on the page is a person's in the history, and stands on the board.
 func TestPageEdits(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
@@ -293,62 +289,53 @@ func TestPageEdits(t *testing.T) {
 		seed{title: "edit", status: "new", agent: "devdas", steps: []string{"a", "b"}},
 		seed{title: "typed", status: "new", byHand: true, steps: []string{"a"}})
 	v := visit(t, h, board.Options{})
-	byPerson := func(row string) pipeline.Row {
-		t.Helper()
-		r := v.row(row)
-		if r.UpdatedBy != board.HumanUser {
-			t.Errorf("row %q was updated by %q", r.Title, r.UpdatedBy)
-		}
-		return r
-	}
-
 	v.do(page.Action{Do: "approve", Row: rows[0]})
-	if r := byPerson(rows[0]); r.Status != pipeline.Done || !r.Checked {
+	if r := v.row(rows[0]); r.Status != pipeline.Done || !r.Checked {
 		t.Errorf("row %+v", r)
 	}
-	wantLines(t, v.said("T-00001"), "changed status: agent_done to done")
+	wantLines(t, v.said("T-00001"), "approved", "changed status: agent_done to done")
 	v.refused(page.Action{Do: "approve", Row: rows[0]}, "it is done by now, no longer agent_done")
 	v.refused(page.Action{Do: "sendback", Row: rows[0], Reason: "late"}, "it is done by now")
 
 	v.do(page.Action{Do: "sendback", Row: rows[1], Reason: " the tests are missing \n"})
-	if r := byPerson(rows[1]); r.Status != pipeline.New || r.Reason != "the tests are missing" || r.Checked {
+	if r := v.row(rows[1]); r.Status != pipeline.New || r.Reason != "the tests are missing" || r.Checked {
 		t.Errorf("row %+v", r)
 	}
 	if task := v.task("send back"); !task.Steps[0].Done || !task.Steps[1].Done {
 		t.Errorf("ticks are gone: %+v", task.Steps)
 	}
-	wantLines(t, v.said("T-00002"), "changed status: agent_done to new", "reason: the tests are missing")
-	if rec, err := h.Store.Load(2); err != nil || rec.Reason != "the tests are missing" || rec.Status != pipeline.New {
-		t.Errorf("record %+v, error %v", rec, err)
+	wantLines(t, v.said("T-00002"), "changed status: agent_done to new", "sent back: the tests are missing")
+	if task := stateOf(t, h, 2); task.Reason != "the tests are missing" || task.Status != pipeline.New {
+		t.Errorf("task %+v", task)
 	}
 
 	steps := v.task("edit").Steps
 	v.do(page.Action{Do: "tick", Row: steps[1].Row, Done: true})
-	if r := byPerson(steps[1].Row); !r.StepDone() || !r.Checked {
+	if r := v.row(steps[1].Row); !r.StepDone() || !r.Checked {
 		t.Errorf("step %+v", r)
 	}
 	v.do(page.Action{Do: "tick", Row: steps[1].Row})
-	if r := byPerson(steps[1].Row); r.StepDone() {
+	if r := v.row(steps[1].Row); r.StepDone() {
 		t.Errorf("step %+v", r)
 	}
 	v.do(page.Action{Do: "edit", Row: rows[2], Status: "Pending", Agent: "robin", Priority: "critical"})
-	if r := byPerson(rows[2]); r.Status != pipeline.Pending || r.Assignee != "robin" || r.Priority != pipeline.Critical {
+	if r := v.row(rows[2]); r.Status != pipeline.Pending || r.Assignee != "robin" || r.Priority != pipeline.Critical {
 		t.Errorf("row %+v", r)
 	}
 	v.do(page.Action{Do: "edit", Row: rows[2], Status: "done"})
-	if r := byPerson(rows[2]); r.Status != pipeline.Done || !r.Checked {
+	if r := v.row(rows[2]); r.Status != pipeline.Done || !r.Checked {
 		t.Errorf("row %+v", r)
 	}
 	v.do(page.Action{Do: "edit", Row: rows[2], Status: "new"})
-	if r := byPerson(rows[2]); r.Status != pipeline.New || r.Checked {
+	if r := v.row(rows[2]); r.Status != pipeline.New || r.Checked {
 		t.Errorf("row %+v", r)
 	}
-	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed status: new to pending", "changed priority: to critical",
+	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed priority: to critical", "changed status: new to pending",
 		"assigned: to robin", "changed status: pending to done", "changed status: done to new")
 
 	v.do(page.Action{Do: "edit", Row: rows[3], Agent: "devdas"})
 	v.do(page.Action{Do: "tick", Row: v.task("typed").Steps[0].Row, Done: true})
-	if r := byPerson(rows[3]); r.Assignee != "devdas" {
+	if r := v.row(rows[3]); r.Assignee != "devdas" {
 		t.Errorf("row %+v", r)
 	}
 }
@@ -371,16 +358,13 @@ func TestC9Answers(t *testing.T) {
 		status pipeline.Status
 		reason string
 	}{{pipeline.New, "green"}, {pipeline.Blocked, "any"}, {pipeline.InProgress, "mind the fonts"}, {pipeline.AgentDone, "I look at it tomorrow"}} {
-		rec, err := h.Store.Load(pipeline.TaskID(i + 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r := v.row(rows[i]); r.Status != want.status || r.Reason != want.reason || r.UpdatedBy != board.HumanUser || rec.Reason != want.reason || !rec.Answered {
-			t.Errorf("row %+v, record %+v", r, rec)
+		task := stateOf(t, h, pipeline.TaskID(i+1))
+		if r := v.row(rows[i]); r.Status != want.status || r.Reason != want.reason || task.Reason != want.reason || !task.Answered {
+			t.Errorf("row %+v, task %+v", r, task)
 		}
 	}
-	wantLines(t, v.said("T-00001"), "changed status: blocked to new", "reason: green")
-	wantLines(t, v.said("T-00002"), "reason: any")
+	wantLines(t, v.said("T-00001"), "changed status: blocked to new", "answered: green")
+	wantLines(t, v.said("T-00002"), "answered: any")
 	wantLines(t, v.said("T-00003"), "changed priority: to high", "reason: mind the fonts")
 	wantLines(t, v.said("T-00004"), "reason: I look at it tomorrow")
 }
@@ -391,14 +375,10 @@ func TestC9Answers(t *testing.T) {
 func TestC10StepWithoutNumberComesLast(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
-	row := plant(t, h, seed{title: "one", status: "in_progress", agent: "devdas", steps: []string{"a", "b"}})[0]
-	if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-		slices.Reverse(r.Steps) // the record's order is not that of the rows
-		r.Steps = append(r.Steps[:1:1], pipeline.StepRecord{Title: "gone", RowID: "RecGONE"}, r.Steps[1])
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	row := plant(t, h, seed{title: "one", status: "in_progress", agent: "devdas", steps: []string{"a", "b"}, alter: func(t *core.Task) {
+		slices.Reverse(t.Steps) // the task's order is not that of the rows
+		t.Steps = append(t.Steps[:1:1], core.Step{ID: 3, Title: "gone", RowID: "RecGONE", Shown: core.StepShown{Title: "gone"}}, t.Steps[1])
+	}})[0]
 	s, err := boardtest.Open(boardtest.Options{Options: board.Options{Dir: h.boardDir()}})
 	if err != nil {
 		t.Fatal(err)
@@ -431,14 +411,10 @@ func titleColumn(t *testing.T, s *boardtest.Server) string {
 func TestPageRowOfNoTask(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
-	row := plant(t, h, seed{title: "a copy", status: "agent_done", agent: "devdas", steps: []string{"x a"}})[0]
-	rec, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-		r.RowID, r.Steps[0].RowID = "RecITSELF", "RecSTEP"
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	row := plant(t, h, seed{title: "a copy", status: "agent_done", agent: "devdas", steps: []string{"x a"}, alter: func(t *core.Task) {
+		t.RowID, t.Steps[0].RowID = "RecITSELF", "RecSTEP"
+	}})[0]
+	was := stateOf(t, h, 1)
 	v := visit(t, h, board.Options{})
 	card := v.task("a copy")
 	v.do(page.Action{Do: "tick", Row: card.Steps[0].Row})
@@ -447,8 +423,8 @@ func TestPageRowOfNoTask(t *testing.T) {
 	if r := v.row(row); r.Status != pipeline.New || r.Priority != pipeline.Critical || r.Reason != "not so" {
 		t.Errorf("row %+v", r)
 	}
-	if now, err := h.Store.Load(1); err != nil || !reflect.DeepEqual(now.History, rec.History) || now.Status != rec.Status || now.Reason != "" {
-		t.Errorf("record %+v, error %v", now, err)
+	if now := stateOf(t, h, 1); now.Version != was.Version || now.Status != was.Status || now.Reason != "" {
+		t.Errorf("task %+v", now)
 	}
 	if card.Events != 0 {
 		t.Errorf("card %+v", card)
@@ -580,12 +556,10 @@ func TestPageOfSlackList(t *testing.T) {
 	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "on Slack"), boardtest.TextCell(b.Column(t, "Task ID", ""), "T-00001"),
 		boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
 	step := b.Create(t, row, boardtest.TextCell(b.Column(t, "Title", ""), "a step"), boardtest.SelectCell(b.Column(t, "Status", ""), "new"))
-	if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-		r.Title, r.RowID, r.Status, r.Steps = "on Slack", row, pipeline.AgentDone, []pipeline.StepRecord{{Title: "a step", RowID: step}}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	task := core.Task{ID: 1, Title: "on Slack", RowID: row, Status: pipeline.AgentDone, LastStep: 1,
+		Steps: []core.Step{{ID: 1, Title: "a step", RowID: step, Shown: core.StepShown{Title: "a step"}}}}
+	task.Shown = task.View()
+	seedTask(t, h, task)
 	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -609,7 +583,7 @@ func TestPageOfSlackList(t *testing.T) {
 	if r := rowOf(t, o, step); !r.StepDone() {
 		t.Errorf("step %+v", r)
 	}
-	wantLines(t, v.said("T-00001"), "ticked a step: a step", "changed status: agent_done to new", "reason: more")
+	wantLines(t, v.said("T-00001"), "ticked a step: a step", "changed status: agent_done to new", "sent back: more")
 	if task := v.task("on Slack"); task.Status != "new" || !task.Steps[0].Done {
 		t.Errorf("the page shows %+v", task)
 	}
@@ -698,29 +672,19 @@ func TestEditNotAnnounced(t *testing.T) {
 	}
 }
 
-// A card shows the record as it is, though records are read once only.
-func TestPageRecordsAreKept(t *testing.T) {
+// A page learns from a card that the history of its task grew.
+func TestPageHistoryGrows(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
-	plant(t, h, seed{title: "one", status: "new", agent: "devdas", steps: []string{"a", "b"}})
+	plant(t, h, seed{title: "one", status: "in_progress", agent: "devdas", steps: []string{"a", "b"}})
 	v := visit(t, h, board.Options{})
 	before := v.task("one")
-	if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-		slices.Reverse(r.Steps)
-		r.Note(h.Now(), "me", "looked", "")
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	do(t, h, core.Command{ID: pipeline.NewDropID(), At: h.Now(), By: core.ByAgent("devdas"), Task: 1,
+		Do: core.Report{Drop: "a drop", Dropped: h.Now(), Steps: []string{"b"}, Result: "half of it"}})
 	after := v.task("one")
-	if after.Events != before.Events+1 || after.Steps[0].Row != before.Steps[1].Row || after.Steps[1].Row != before.Steps[0].Row {
-		t.Errorf("before %+v\nafter %+v", before, after)
-	}
-	if err := os.Remove(filepath.Join(h.Dir, "tasks", "T-00001.json")); err != nil {
-		t.Fatal(err)
-	}
-	if gone := v.task("one"); gone.Events != 0 || gone.CreatedAt.Equal(before.CreatedAt) {
-		t.Errorf("without a record: %+v", gone)
+	said := get[page.Detail](v, "/page/task?row="+after.Row).History
+	if after.Events <= before.Events || len(said) != 4 || said[2].What != "step done" || said[3].What != "result" {
+		t.Errorf("before %+v\nafter %+v\nhistory %+v", before, after, said)
 	}
 }
 
@@ -864,17 +828,16 @@ func TestC4PageResumes(t *testing.T) {
 	h := newHome(t, "")
 	rows := plant(t, h,
 		seed{title: "blocked", status: "blocked", agent: "devdas", reason: "which colour?"},
-		seed{title: "unseen", status: "blocked", agent: "devdas", reason: "which font?"},
+		seed{title: "unseen", status: "blocked", agent: "devdas", reason: "which font?", alter: func(t *core.Task) {
+			t.Status, t.Shown.Status = pipeline.InProgress, pipeline.InProgress
+		}},
 		seed{title: "new", status: "new", agent: "devdas"})
-	if _, err := h.Store.Change(t.Context(), 2, func(r *pipeline.Record) error { r.Status = pipeline.InProgress; return nil }); err != nil {
-		t.Fatal(err)
-	}
 	v := visit(t, h, board.Options{})
 	for i, resumed := range []bool{true, true, false} {
 		v.do(page.Action{Do: "edit", Row: rows[i], Status: "in_progress"})
-		rec, err := h.Store.Load(pipeline.TaskID(i + 1))
-		if err != nil || rec.Status != pipeline.InProgress || rec.ResumedAt.IsZero() == resumed {
-			t.Errorf("record %+v, %v", rec, err)
+		task := stateOf(t, h, pipeline.TaskID(i+1))
+		if task.Status != pipeline.InProgress || task.ResumedAt.IsZero() == resumed {
+			t.Errorf("task %+v", task)
 		}
 	}
 }

@@ -9,19 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"otm/core"
+	"otm/core/outbox"
+	"otm/internal/engine"
 	"otm/internal/page"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 )
-
-// change is what a person does to one row.
-type change struct {
-	row   string
-	step  bool              // the row is a step's, else a task's
-	from  []pipeline.Status // where the task has to be for it; nil: anywhere
-	cells []pipeline.Cell
-	agent string // who has the task then; "": who has it now
-}
 
 // takes names the fields that each action needs.
 var takes = map[string][]string{
@@ -52,177 +46,179 @@ func checkFields(a page.Action) error {
 	return nil
 }
 
-// changeOf turns an action into a change. The error is a *page.Refusal.
-func (w *pageWriter) changeOf(a page.Action) (*change, error) {
-	c := &change{row: a.Row}
+// editsOf turns an action into edits. The error is a *page.Refusal.
+func (w *pageWriter) editsOf(a page.Action) (core.Edits, error) {
+	set := func(s pipeline.Status) *pipeline.Status { return &s }
 	switch a.Do {
 	case "approve":
-		c.from = []pipeline.Status{pipeline.AgentDone}
-		c.setStatus(pipeline.Done)
-		return c, nil
+		return core.Edits{From: []pipeline.Status{pipeline.AgentDone}, Status: set(pipeline.Done), Accept: true}, nil
 	case "sendback":
 		if strings.TrimSpace(a.Reason) == "" {
-			return nil, &page.Refusal{Reason: "say what is missing: the agent gets it as the reason"}
+			return core.Edits{}, &page.Refusal{Reason: "say what is missing: the agent gets it as the reason"}
 		}
-		c.from = []pipeline.Status{pipeline.AgentDone, pipeline.Blocked}
-		c.setStatus(pipeline.New)
-		return c, c.setReason(a.Reason)
+		e := core.Edits{From: []pipeline.Status{pipeline.AgentDone, pipeline.Blocked}, Status: set(pipeline.New)}
+		return e, setReason(&e, a.Reason)
 	case "tick":
-		c.step = true
-		if a.Done {
-			c.setStatus(pipeline.Done)
-		} else {
-			c.setStatus(pipeline.New)
-		}
-		return c, nil
+		return core.Edits{Steps: []core.StepEdit{{Row: a.Row, Done: &a.Done}}}, nil
 	}
-	return c, w.edit(c, a)
+	return w.edited(a)
 }
 
 // setReason sets the reason, which holds as much as one that an agent reports.
-func (c *change) setReason(text string) error {
+func setReason(e *core.Edits, text string) error {
 	text = strings.TrimSpace(text)
 	if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: text}); err != nil {
 		return &page.Refusal{Reason: err.Error()}
 	}
-	c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldReason, Text: text})
+	e.Reason = &text
 	return nil
 }
 
-// setStatus sets the status and the checkbox that goes with it.
-func (c *change) setStatus(to pipeline.Status) {
-	c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(to)},
-		pipeline.Cell{Field: pipeline.FieldChecked, Checked: to == pipeline.Done})
-}
-
-// edit adds what an edit changes.
-func (w *pageWriter) edit(c *change, a page.Action) error {
+// edited turns an edit of several fields into edits.
+func (w *pageWriter) edited(a page.Action) (e core.Edits, err error) {
 	if a.Status != "" {
 		to, ok := pipeline.ParseStatus(a.Status)
 		if !ok {
-			return &page.Refusal{Reason: fmt.Sprintf("there is no status %q", a.Status)}
+			return e, &page.Refusal{Reason: fmt.Sprintf("there is no status %q", a.Status)}
 		}
-		c.setStatus(to)
+		e.Status = &to
 	}
 	if a.Agent != "" {
-		cell := pipeline.Cell{Field: pipeline.FieldAssignee, Text: pipeline.CleanName(a.Agent)}
+		name := pipeline.CleanName(a.Agent)
 		known, err := w.configured(a.Agent)
 		switch {
 		case err != nil:
-			return err
+			return e, err
 		case known != nil:
-			cell.Text, cell.User = known.Label, known.User
-		case !pipeline.ValidAgentName(cell.Text):
-			return &page.Refusal{Reason: fmt.Sprintf("%q is no name for an agent", a.Agent)}
+			name = known.Name
+		case !pipeline.ValidAgentName(name):
+			return e, &page.Refusal{Reason: fmt.Sprintf("%q is no name for an agent", a.Agent)}
 		}
-		c.cells = append(c.cells, cell)
-		c.agent = cell.Text
-		if known != nil {
-			c.agent = known.Name
-		}
+		e.Agent = &name
 	}
 	if a.Priority != "" {
 		prio, ok := pipeline.ParsePriority(a.Priority)
 		if !ok {
-			return &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
+			return e, &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
 		}
-		c.cells = append(c.cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(prio)})
+		e.Priority = &prio
 	}
 	if a.Reason != "" {
-		if err := c.setReason(a.Reason); err != nil {
-			return err
+		if err := setReason(&e, a.Reason); err != nil {
+			return e, err
 		}
 	}
-	if len(c.cells) == 0 {
-		return &page.Refusal{Reason: "nothing was to be changed"}
+	if e.Status == nil && e.Agent == nil && e.Priority == nil && e.Reason == nil {
+		return e, &page.Refusal{Reason: "nothing was to be changed"}
+	}
+	return e, nil
+}
+
+// change carries edits out on the task of a row, or of the row of a step, and brings
+// them to the board. A row that is no task is changed on the board.
+func (w *pageWriter) change(ctx context.Context, row string, edits core.Edits) error {
+	e, err := w.engine(ctx)
+	if err != nil {
+		return err
+	}
+	top, err := topOf(ctx, e, row)
+	if err != nil {
+		return err
+	}
+	if ofStep := top != row; top == "" || ofStep != (len(edits.Steps) > 0) {
+		return errGone
+	}
+	tasks, err := e.Tasks(ctx, core.Filter{Rows: []string{top}})
+	if err != nil {
+		return err
+	}
+	if len(tasks) == 0 || top != row && !slices.ContainsFunc(tasks[0].Steps, func(s core.Step) bool { return s.RowID == row }) {
+		return w.changeTyped(ctx, e, row, edits)
+	}
+	t := tasks[0]
+	if t.Away() {
+		return errGone
+	}
+	outcomes, err := e.Do(ctx, core.Command{At: w.now(), By: core.ByPerson(human), Task: t.ID, Do: edits})
+	if err != nil {
+		return err
+	}
+	var refused *core.Refused
+	switch err := outcomes[0].Err; {
+	case errors.As(err, &refused) && refused.Rule == core.RuleMoved:
+		return &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", refused.From, strings.Join(pipeline.Texts(edits.From), " or "))}
+	case err != nil:
+		return &page.Refusal{Reason: err.Error()}
+	}
+	for _, ev := range outcomes[0].Events {
+		w.log.InfoContext(ctx, "changed on the page", "task", t.ID, "who", ev.By.String(), "what", ev.Type())
+	}
+	left, err := e.Deliver(ctx, t.ID)
+	if err == nil {
+		err = left[t.ID]
+	}
+	var waits *outbox.LeftError
+	switch {
+	case errors.As(err, &waits) && waits.Err == nil && waits.Pending.Error == "":
+		return nil // another process is about to write it
+	case err != nil:
+		return fmt.Errorf("it is done, and the board may not show it yet: %w", err)
 	}
 	return nil
 }
 
-// knownFor is how old the known status of a task may be when a person approves
-// the task or sends it back.
-const knownFor = 5 * time.Second
+// topOf looks at the board, and returns the row of the task to which a row belongs; "":
+// the board does not have it. A page may show a row that is younger than the last walk.
+func topOf(ctx context.Context, e *engine.Engine, row string) (top string, err error) {
+	for _, maxAge := range []time.Duration{pipeline.StatusAge, 0} {
+		if err := e.Refresh(ctx, maxAge); err != nil {
+			return "", err
+		}
+		if top, err = e.TopOf(ctx, row); top != "" || err != nil {
+			return top, err
+		}
+	}
+	return "", nil
+}
 
-// write writes a change to the board, and notes it in the record of its task.
-// If we crash in between, the next pass sees the change on the board and notes
-// it with the board's name for the person.
-func (w *pageWriter) write(ctx context.Context, c *change) (err error) {
-	b, err := w.people.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	stands := false // on the board
-	defer func() {
-		if err = errors.Join(err, b.End()); err != nil && stands {
-			err = fmt.Errorf("it stands on the board: %w", err)
+// changeTyped changes a row that a person typed and that is no task yet, or no step.
+func (w *pageWriter) changeTyped(ctx context.Context, e *engine.Engine, row string, edits core.Edits) error {
+	return e.ChangeRow(ctx, row, func(r *pipeline.Row) ([]pipeline.Cell, error) {
+		if r == nil {
+			return nil, errGone
 		}
-	}()
-	row, err := c.find(ctx, b)
-	if err != nil {
-		return err
-	}
-	task := row.ID
-	if c.step {
-		task = row.Parent
-	}
-	before, stepsBefore := copyOf(b, task)
-	if err := b.Update(ctx, pipeline.Change{Row: c.row, Cells: c.cells}); err != nil {
-		return err
-	}
-	stands = true
-	if before == nil || before.Task() == 0 {
-		return nil // typed by hand: there is no record yet
-	}
-	after, stepsAfter := copyOf(b, task)
-	now := w.now()
-	rec, err := w.store.Change(ctx, before.Task(), func(r *pipeline.Record) error {
-		if r.RowID != task {
-			return pipeline.ErrUnchanged // the next pass makes it from the row, or the id is another task's
+		if now := r.CurrentStatus(); len(edits.From) > 0 && !slices.Contains(edits.From, now) {
+			return nil, &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(pipeline.Texts(edits.From), " or "))}
 		}
-		r.Observe(before, stepsBefore, b.Person, now) // the record may not have seen it yet
-		r.Observe(after, stepsAfter, func(*pipeline.Row) string { return human }, now)
-		if c.agent != "" {
-			r.GiveTo(c.agent, human, now)
-		}
-		return nil
+		return w.cells(edits), nil
 	})
-	if err == nil {
-		rec.LogPeople(ctx, w.log, now)
-	}
-	return err
 }
 
-// copyOf returns a task's row and the rows of its steps as they are known now; nil
-// if the board has no such row.
-func copyOf(b pipeline.Batch, task string) (*pipeline.Row, []*pipeline.Row) {
-	known := b.Row(task)
-	if known == nil {
-		return nil, nil
-	}
-	row := *known
-	var steps []*pipeline.Row
-	for _, s := range b.StepRows(task) {
-		step := *s
-		steps = append(steps, &step)
-	}
-	return &row, steps
-}
-
-// find returns the row of the change, if the change is possible. It reads the
-// board if what is known is too old. The error may be a *page.Refusal.
-func (c *change) find(ctx context.Context, b pipeline.Batch) (*pipeline.Row, error) {
-	row := b.Row(c.row)
-	if row == nil || c.from != nil && !b.Current(row, knownFor) {
-		if err := b.Refresh(ctx, 0); err != nil {
-			return nil, err
+// cells are the cells that edits write.
+func (w *pageWriter) cells(e core.Edits) (cells []pipeline.Cell) {
+	for _, s := range e.Steps {
+		status := pipeline.New
+		if *s.Done {
+			status = pipeline.Done
 		}
-		row = b.Row(c.row)
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)}, pipeline.Cell{Field: pipeline.FieldChecked, Checked: *s.Done})
 	}
-	if row == nil || (row.Parent != "") != c.step {
-		return nil, errGone
+	if e.Status != nil {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(*e.Status)},
+			pipeline.Cell{Field: pipeline.FieldChecked, Checked: *e.Status == pipeline.Done})
 	}
-	if now := row.CurrentStatus(); c.from != nil && !slices.Contains(c.from, now) {
-		return nil, &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(pipeline.Texts(c.from), " or "))}
+	if e.Agent != nil {
+		cell := pipeline.Cell{Field: pipeline.FieldAssignee, Text: *e.Agent}
+		if a := w.agents.Named(*e.Agent); a != nil {
+			cell.Text, cell.User = a.Label, a.User
+		}
+		cells = append(cells, cell)
 	}
-	return row, nil
+	if e.Priority != nil {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(*e.Priority)})
+	}
+	if e.Reason != nil {
+		cells = append(cells, pipeline.Cell{Field: pipeline.FieldReason, Text: *e.Reason})
+	}
+	return cells
 }

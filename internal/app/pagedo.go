@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"otm/internal/engine"
 	"otm/internal/page"
 	"otm/pipeline"
+	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // human is who a person on the page is, in histories.
@@ -23,12 +24,12 @@ const human = "human"
 
 // pageWriter does what a person asks for on the page.
 type pageWriter struct {
-	people pipeline.Board // as a person writes to it
-	store  *task.Store
-	box    *inbox.Box
-	agents pipeline.Agents
-	now    func() time.Time
-	log    *slog.Logger
+	engine  func(context.Context) (*engine.Engine, error)
+	counter *counter.Dir
+	box     *inbox.Box
+	agents  pipeline.Agents
+	now     func() time.Time
+	log     *slog.Logger
 	// putBack puts a failed file back into its inbox, if asked under a new task id.
 	putBack func(ctx context.Context, name string, newID bool) error
 }
@@ -44,11 +45,11 @@ func (w *pageWriter) Do(ctx context.Context, a page.Action) (*page.Answer, error
 	case "retry":
 		return nil, w.retry(ctx, a)
 	}
-	c, err := w.changeOf(a)
+	edits, err := w.editsOf(a)
 	if err != nil {
 		return nil, err
 	}
-	return nil, refusalOf(w.write(ctx, c))
+	return nil, refusalOf(w.change(ctx, a.Row, edits))
 }
 
 // create drops a task, as otm-create does. If we crash before the drop is
@@ -72,13 +73,7 @@ func (w *pageWriter) create(ctx context.Context, a page.Action) (*page.Answer, e
 	if known != nil {
 		t.Agent = known.Name
 	}
-	counter, err := w.store.Counter(ctx)
-	if err != nil {
-		return nil, refusalOf(err)
-	}
-	t.ID, err = counter.Take(1)
-	counter.Release()
-	if err != nil {
+	if t.ID, err = (takesOne{w.counter}).TakeOne(ctx); err != nil {
 		return nil, refusalOf(err)
 	}
 	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: w.now(), Task: t, By: human}

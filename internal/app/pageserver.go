@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"otm/heartbeat"
 	"otm/internal/board"
@@ -119,7 +118,7 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	}
 	p.address = endpoint.Page
 	warnOfPort(h.Streams, o.Listen, p.address)
-	source.connect(h.boards(), server.Token(), person, endpoint)
+	source.connect(h.boards(), person, endpoint)
 	files := watchForPage(h)
 	p.run = []func(context.Context) error{
 		server.Serve,
@@ -129,20 +128,13 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	return nil
 }
 
-// personWait is how long a person's edit waits for its turn at the board.
-const personWait = 20 * time.Second
-
-// connect lets the page read the embedded board as it is now, and write to it as
-// a person.
-func (s *pageSource) connect(boards boardFinder, token string, person board.Identity, endpoint board.Endpoint) {
+// connect lets the page read the embedded board as it is now.
+func (s *pageSource) connect(boards boardFinder, person board.Identity, endpoint board.Endpoint) {
 	o := boards.configured()
-	o.URL, o.ListID, o.OpenAssignees, o.Log = endpoint.URL, endpoint.ListID, true, s.log
+	o.URL, o.ListID, o.OpenAssignees, o.Consistent, o.Log = endpoint.URL, endpoint.ListID, true, true, s.log
 	boards.embeddedBudget(&o, endpoint)
-	reader := o
-	reader.Token = person.Token
-	s.look, s.live = slacklist.New(reader).Look, true
-	o.Token, o.As, o.LockWait = token, &slacklist.Person{Token: person.Token, User: person.UserID}, personWait
-	s.people = slacklist.New(o)
+	o.Token = person.Token
+	s.look, s.live = slacklist.New(o).Look, true
 }
 
 // openSlackPage opens the page of a Slack List: it shows the snapshot that all

@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
@@ -18,14 +20,17 @@ import (
 )
 
 // BenchmarkPass is a pass of the dispatcher and of the detector over a board
-// of tasks with three steps each, all in progress, with their records: the
+// of tasks with three steps each, all in progress: the
 // board is read anew (walk), or is known as it is (hint).
 func BenchmarkPass(b *testing.B) {
 	for _, rows := range []int{100, 1000, 5000} {
 		h, source := benchHome(b, rows)
 		log := slog.New(slog.DiscardHandler)
 		for _, k := range kinds[1:] {
-			c := newComponent(h, source, log, k, DefaultEvery, false)
+			c, err := newComponent(b.Context(), h, source, log, k, DefaultEvery, false)
+			if err != nil {
+				b.Fatal(err)
+			}
 			defer c.stop()
 			for name, why := range map[string]occasion{"walk": asked, "hint": hinted} {
 				b.Run(fmt.Sprintf("%s/%d rows/%s", c.id, rows, name), func(b *testing.B) {
@@ -74,30 +79,24 @@ func benchHome(b *testing.B, rows int) (*Home, pipeline.Board) {
 	at := time.Now()
 	for n := range rows / 4 {
 		id := pipeline.TaskID(n + 1)
-		rec := pipeline.Record{TaskID: id, DropID: fmt.Sprint("d", n), Title: fmt.Sprint("task ", n), Agent: "devdas", Priority: pipeline.Normal,
-			Type: pipeline.Action, CreatedAt: at, Status: pipeline.InProgress, Attempt: 1,
-			Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "devdas", Workspace: ws, At: at, EntryAt: &at, FlippedAt: &at, TakenAt: &at, TakenBy: "otm next"}}
-		if rec.RowID, err = bt.Server.AddRow(board.BotUser, bt.ListID, boardtest.TextCell(columns["Title"], rec.Title), boardtest.TextCell(columns["Task ID"], id.String()),
+		task := core.Task{ID: id, DropID: fmt.Sprint("d", n), Title: fmt.Sprint("task ", n), Agent: "devdas", Priority: pipeline.Normal,
+			Type: pipeline.Action, CreatedAt: at, Status: pipeline.InProgress, StatusAt: at, Attempt: 1, LastStep: 3,
+			Dispatch: &core.Dispatch{Attempt: 1, Agent: "devdas", Workspace: ws, At: at, FlippedAt: at, TakenAt: at, TakenBy: core.TakenByNext}}
+		if task.RowID, err = bt.Server.AddRow(board.BotUser, bt.ListID, boardtest.TextCell(columns["Title"], task.Title), boardtest.TextCell(columns["Task ID"], id.String()),
 			boardtest.SelectCell(columns["Status"], "in_progress"), boardtest.SelectCell(columns["Priority"], "normal"), boardtest.SelectCell(columns["Type"], "action"), boardtest.SelectCell(columns["Assignee"], "devdas"),
 			boardtest.NumberCell(columns["remaining"], 3), boardtest.NumberCell(columns["completion"], 0)); err != nil {
 			b.Fatal(err)
 		}
 		for s := range 3 {
-			step := pipeline.StepRecord{Title: fmt.Sprint("step ", s)}
-			if step.RowID, err = bt.Server.AddStep(board.BotUser, bt.ListID, rec.RowID, boardtest.TextCell(columns["Title"], step.Title), boardtest.SelectCell(columns["Status"], "new")); err != nil {
+			step := core.Step{ID: s + 1, Title: fmt.Sprint("step ", s)}
+			step.Shown.Title = step.Title
+			if step.RowID, err = bt.Server.AddStep(board.BotUser, bt.ListID, task.RowID, boardtest.TextCell(columns["Title"], step.Title), boardtest.SelectCell(columns["Status"], "new")); err != nil {
 				b.Fatal(err)
 			}
-			rec.Steps = append(rec.Steps, step)
+			task.Steps = append(task.Steps, step)
 		}
-		for range 12 {
-			rec.Note(at, "otm-injector", pipeline.EventStatus, "new to assigned")
-		}
-		if _, err := h.Store.Change(b.Context(), id, func(r *pipeline.Record) error {
-			*r = rec
-			return nil
-		}); err != nil {
-			b.Fatal(err)
-		}
+		task.Shown = task.View()
+		seedTask(b, h, task, slices.Repeat([]core.OldLine{{At: at, Who: "otm-injector", What: "status", Detail: "new to assigned"}}, 12)...)
 	}
 	return h, slacklist.New(slacklist.Options{Dir: dir, URL: bt.URL, ListID: bt.ListID, Token: bt.Token, OpenAssignees: true})
 }

@@ -14,7 +14,8 @@ import (
 // waitingReport is an update that waits in the inbox.
 type waitingReport struct {
 	*drop.Update
-	at time.Time // when it was dropped
+	file inbox.File
+	at   time.Time // when it was dropped
 }
 
 // waitingReports reads the updates in the inbox, in the order of their names, and
@@ -37,7 +38,7 @@ func waitingReports(box *inbox.Box, now time.Time) (all []waitingReport, unread 
 			continue
 		}
 		if u, err := drop.ParseUpdate(data); err == nil {
-			all = append(all, waitingReport{u, f.Dropped(now)})
+			all = append(all, waitingReport{u, f, f.Dropped(now)})
 		}
 	}
 	return all, unread, nil

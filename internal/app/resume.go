@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/cli"
@@ -52,13 +53,20 @@ each such run, and after three in a row starts the agent for a probe only, every
 
 // resume forgets the failures of agents and has the dispatcher look at them.
 func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
+	store, err := h.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
 	for _, a := range agents {
-		was, err := dispatch.Resume(ctx, h.Dir, a.Name, h.Now())
+		was, err := store.Agent(ctx, a.Name)
 		if err != nil {
 			return err
 		}
+		if _, err := store.Do(ctx, core.Command{At: h.Now(), By: core.ByPerson(human), Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
+			return err
+		}
 		said := resumed(a, was, h.residents().running(heartbeat.Dispatcher))
-		if is, err := dispatch.AgentHealth(h.Dir, a); err == nil && is.Running {
+		if is, err := dispatch.AgentHealth(ctx, store, h.Dir, a); err == nil && is.Running {
 			f := explain.New(explain.AgentRuns, "agent", a.Name, "pid", is.PID, "since", is.Started)
 			said = explain.Line(&f, h.Now())
 		}
@@ -68,7 +76,7 @@ func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
 }
 
 // resumed says what follows for a resumed agent. dispatcher reports whether one runs.
-func resumed(a *pipeline.Agent, was dispatch.AgentState, dispatcher bool) string {
+func resumed(a *pipeline.Agent, was *core.AgentState, dispatcher bool) string {
 	next := "the dispatcher starts it now if it has work"
 	if !dispatcher {
 		next = "no dispatcher is running; the next one starts it if it has work"

@@ -44,10 +44,10 @@ func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
 	}
 	for _, k := range kinds {
 		if name == k.id {
-			return k.command(s, args)
+			return closing(k.command(s, args))
 		}
 	}
-	return rootCommand(s, args)
+	return closing(rootCommand(s, args))
 }
 
 // rootCommand is otm.
@@ -72,7 +72,7 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 	root.PersistentFlags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
-		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s),
+		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), eventsCommand(s), rebuildCommand(s),
 		nextCommand(s), resumeCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 	)
 	refuseUnknownHelp(root)
@@ -98,7 +98,37 @@ func subArgs(args []string, name string) []string {
 	return nil
 }
 
-// home opens the data directory for a subcommand of otm.
+// home opens the data directory that a command names. It is closed when the command
+// ends.
 func home(c *cobra.Command, s cli.Streams) (*Home, error) {
-	return OpenHome(s, c.Flag("dir").Value.String())
+	h, err := OpenHome(s, c.Flag("dir").Value.String())
+	if opened, ok := c.Context().Value(openedKey{}).(*[]*Home); ok && err == nil {
+		*opened = append(*opened, h)
+	}
+	return h, err
+}
+
+// openedKey is the key of the list of what a command opened, in its context.
+type openedKey struct{}
+
+// closing has a command and its subcommands close what they opened when they end.
+func closing(c *cobra.Command) *cobra.Command {
+	for _, sub := range c.Commands() {
+		closing(sub)
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) (err error) {
+			opened := &[]*Home{}
+			c.SetContext(context.WithValue(c.Context(), openedKey{}, opened))
+			defer func() {
+				for _, h := range *opened {
+					if failed := h.Close(); err == nil {
+						err = failed
+					}
+				}
+			}()
+			return run(c, args)
+		}
+	}
+	return c
 }

@@ -91,7 +91,10 @@ as well.`,
 					return err
 				}
 			}
-			sources := viewSources(h, nil)
+			sources, err := viewSources(c.Context(), h, nil)
+			if err != nil {
+				return err
+			}
 			sources.CountOnly = true
 			v, err := view.Load(c.Context(), sources)
 			if err != nil {

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/explain"
 	"otm/internal/why"
 	"otm/pipeline"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 )
 
@@ -64,7 +64,9 @@ func TestOneListOfProblems(t *testing.T) {
 	p := newPatient(t)
 	p.runs("true")
 	ended := time.Now().Add(-34 * time.Second).UTC()
-	put(t, filepath.Join(p.h.Dir, "agent-states", "devdas.json"), fmt.Sprintf(`{"agent":"devdas","failures":3,"fruitless":3,"leftAloneSince":%q,"lastRun":{"key":"k","endedAt":%[1]q,"exit":"exit status 1","log":"/x/run.log"}}`, ended.Format(time.RFC3339)))
+	do(t, p.h, core.Command{At: ended, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
+		Agent: "devdas", Failures: 3, Fruitless: 3, LeftAlone: ended, LastRun: &core.EndedRun{Key: "k", Ended: ended, Words: "exit status 1", Log: "/x/run.log"},
+	}}})
 	beat := heartbeat.NewWriter(p.h.Dir, heartbeat.Dispatcher, "test", time.Now)
 	if err := beat.Beat(heartbeat.Partial, "Dispatched 0 tasks, woke 0 agents, 2 failures; devdas is left alone, the last 10s ago",
 		explain.New(explain.AgentLeftAlone, "agent", "devdas", "n", 3, "ended", ended),
@@ -113,7 +115,7 @@ func TestChangedConfigIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
 	w.status(pipeline.New)
-	w.rec.Dispatch = nil
+	w.task.Dispatch = nil
 	stays, err := w.h.residents().take(t.Context(), heartbeat.Dispatcher)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +165,7 @@ func TestStartsWhatWasInstalled(t *testing.T) {
 	}
 }
 
-// TestShowAndListOdd: a task whose row is gone is shown as its record has it, and rows
+// TestShowAndListOdd: a task whose row is gone is shown as the store has it, and rows
 // that are no task yet are listed without an id.
 func TestShowAndListOdd(t *testing.T) {
 	t.Parallel()
@@ -171,11 +173,8 @@ func TestShowAndListOdd(t *testing.T) {
 	b, title, assignee := p.b, p.b.Column(t, "Title", "text"), p.b.Column(t, "Assignee", "select")
 	b.Create(t, "", boardtest.TextCell(title, "Typed"), boardtest.SelectCell(assignee, "devdas"))
 	p.must("otm-injector", "--once") // the report on T-00002
-	rec, err := p.h.Store.Load(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.edit(rec.RowID, boardtest.TextCell(b.Column(t, "Reason", "text"), "not yet"))
+	row := stateOf(t, p.h, 2).RowID
+	p.edit(row, boardtest.TextCell(b.Column(t, "Reason", "text"), "not yet"))
 	for _, step := range []struct{ command, want string }{
 		{"otm list --fresh", `(?m)^- +new +devdas +0/0 .*Typed$`},
 		{"otm show T-00002", `T-00002  At work\nassigned · normal · action · devdas\n  1 \[ \] a\n  2 \[ \] b\nreason: not yet\nresult: half of it\nwhy: `},
@@ -184,7 +183,7 @@ func TestShowAndListOdd(t *testing.T) {
 			t.Errorf("%s: exit %d: %s\nwant %s", step.command, code, out, step.want)
 		}
 	}
-	if err := b.Server.DeleteRow("", b.ListID, rec.RowID); err != nil {
+	if err := b.Server.DeleteRow("", b.ListID, row); err != nil {
 		t.Fatal(err)
 	}
 	code, out := p.main("otm", "show", "T-00002", "--fresh")
@@ -203,26 +202,25 @@ func TestNobodyIsConfigured(t *testing.T) {
 	}
 }
 
-// TestHistoryIsPartlyBad: a line that is no entry is told of, and the others are shown.
-func TestHistoryIsPartlyBad(t *testing.T) {
+// TestHistoryTells: what was archived is listed, by agent too, and shown as the board
+// had it.
+func TestHistoryTells(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
-	if err := history.Append(w.h.Dir, []history.Entry{
-		{ArchivedAt: w.now, TaskID: 7, Row: pipeline.Row{TaskID: "T-00007", Title: "Without a record", Assignee: "gate"}},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(w.h.Dir, history.FileName)
-	put(t, path, "no entry\n"+content(t, path))
+	row := pipeline.Row{ID: "Rec7", TaskID: "T-00007", Title: "As it was", Assignee: "gate", Status: pipeline.Done}
+	do(t, w.h, core.Command{At: w.now, By: core.Component("otm"), Task: 7, Do: core.Import{Imported: core.Imported{
+		Task: core.Task{ID: 7, Title: "As it was", Agent: "gate", RowID: "Rec7", Status: pipeline.Done, ArchivedAt: w.now, Shown: core.Shown{Gone: true}}, Row: &row,
+	}}})
 	p := &patient{T: t, h: w.h}
 	for command, want := range map[string]string{
-		"otm history":              "T-00007",
-		"otm history --agent GATE": "T-00007",
-		"otm history T-00007":      "T-00007  Without a record",
-		"otm why T-00007":          "archived",
+		"otm history":                "T-00007",
+		"otm history --agent GATE":   "T-00007",
+		"otm history --agent runner": "",
+		"otm history T-00007":        "T-00007  As it was",
+		"otm why T-00007":            "archived",
 	} {
 		code, out := p.main(strings.Fields(command)...)
-		if code != cli.OK || !strings.Contains(out, want) || strings.Contains(out, "warning") == (command == "otm why T-00007") {
+		if code != cli.OK || !strings.Contains(out, want) || want == "" && out != "" || strings.Contains(out, "warning") {
 			t.Errorf("%s: exit %d: %s", command, code, out)
 		}
 	}

@@ -40,7 +40,7 @@ func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
 	g := daemon.NewGroup(ctx)
 	g.Go(p.serve)
 	ready(firstLink(h, p.address))
-	return runResidents(g, h, kinds, DefaultEvery)
+	return runResidents(ctx, g, h, kinds, DefaultEvery)
 }
 
 // firstLink is the address that is printed when a page starts, with a one-time code

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"time"
 
@@ -12,22 +11,25 @@ import (
 	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/internal/view"
-	"otm/pipeline"
-	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
 // loadView reads the directory for a command or the page. snap is the board as
 // the caller has it; nil: as it was last read.
 func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot) (*view.View, error) {
-	return view.Load(ctx, viewSources(h, snap))
+	s, err := viewSources(ctx, h, snap)
+	if err != nil {
+		return nil, err
+	}
+	return view.Load(ctx, s)
 }
 
-func viewSources(h *Home, snap *slacklist.Snapshot) view.Sources {
+func viewSources(ctx context.Context, h *Home, snap *slacklist.Snapshot) (view.Sources, error) {
+	s, err := h.OpenStore(ctx)
 	return view.Sources{
 		Dir: h.Dir, LogDir: h.LogDir(), Agents: h.Config.Agents, Times: h.Config.Times, Runner: runner(h), Now: h.Now(),
-		Records: h.Store, Snapshot: snap, Budget: h.Config.Slack.Budget, Config: h.configStamp(), Embedded: h.Config.Slack.ListID == "",
-	}
+		Store: s, Snapshot: snap, Budget: h.Config.Slack.Budget, Config: h.configStamp(), Embedded: h.Config.Slack.ListID == "",
+	}, err
 }
 
 // lookAround is loadView for a command: fresh reads the board before, and files
@@ -54,22 +56,14 @@ func runner(h *Home) view.Runner {
 	return view.Runner{Installed: o != nil, Start: startBy(o, h.Dir, h.Getenv), Apply: applyHint(o)}
 }
 
-// walk brings the snapshot up to date.
+// walk reads the board, and takes over what people changed there.
 func walk(ctx context.Context, h *Home) error {
-	b, err := h.board(h.stderrLog("otm")).Begin(ctx)
+	log := h.stderrLog("otm")
+	e, err := newEngine(ctx, h, "otm", h.board(log), log)
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.Refresh(ctx, 0), b.End())
-}
-
-// recordOf returns the record of a task; nil if there is none.
-func recordOf(records *task.Store, id pipeline.TaskID) (*pipeline.Record, error) {
-	rec, err := records.Load(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return rec, err
+	return e.Refresh(ctx, 0)
 }
 
 // statPatiently is durable.Stat with the deadline of readers.

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/submit"
@@ -61,6 +63,7 @@ func newVirtual(t *testing.T, rowLimit int, agents ...string) *virtual {
 	if v.h, err = OpenHome(v.streams(io.Discard, io.Discard, dir), ""); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { v.h.Close() })
 	v.board = v.h.board(slog.New(slog.DiscardHandler))
 	return v
 }
@@ -77,7 +80,10 @@ func (v *virtual) up() (stop func()) {
 	var loops sync.WaitGroup
 	var stops []func()
 	for _, k := range kinds {
-		c := newComponent(v.h, v.board, log, k, DefaultEvery, true)
+		c, err := newComponent(ctx, v.h, v.board, log, k, DefaultEvery, true)
+		if err != nil {
+			v.Fatal(err)
+		}
 		if stops = append(stops, c.stop); c.heed != nil {
 			v.heed = c.heed
 		}
@@ -189,11 +195,37 @@ func (v *virtual) backdate(dir string) {
 	}
 }
 
-// statusOf is what the record of a task says; "" where there is none yet.
+// stored is a task as the store has it; nil where it has none yet.
+func (v *virtual) stored(id pipeline.TaskID) *core.Task {
+	s, err := v.h.OpenStore(v.Context())
+	if err != nil {
+		v.Fatal(err)
+	}
+	t, err := s.Task(v.Context(), id)
+	if err != nil && !errors.Is(err, core.ErrNoTask) {
+		v.Fatal(err)
+	}
+	return t
+}
+
+// statusOf is the status of a task; "" where there is none yet.
 func (v *virtual) statusOf(id pipeline.TaskID) pipeline.Status {
-	rec, err := recordOf(v.h.Store, id)
-	if err != nil || rec == nil {
+	t := v.stored(id)
+	if t == nil {
 		return ""
 	}
-	return rec.Status
+	return t.Status
+}
+
+// events is what happened to a task.
+func (v *virtual) events(id pipeline.TaskID) []core.Event {
+	s, err := v.h.OpenStore(v.Context())
+	if err != nil {
+		v.Fatal(err)
+	}
+	events, err := s.Events(v.Context(), core.EventFilter{Task: id})
+	if err != nil {
+		v.Fatal(err)
+	}
+	return events
 }

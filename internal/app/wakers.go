@@ -9,19 +9,19 @@ import (
 	"os"
 	"time"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/dispatch/gateway"
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/install"
 	"otm/pipeline"
-	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
 // newWakers returns the ways to wake agents that the configuration needs. A
 // resident keeps its connection to the gateway. stop ends it.
-func newWakers(h *Home, log *slog.Logger, resident bool) (wakers map[pipeline.Trigger]dispatch.Waker, stop func()) {
+func newWakers(h *Home, tasks core.Store, log *slog.Logger, resident bool) (wakers map[pipeline.Trigger]dispatch.Waker, stop func()) {
 	wakers = map[pipeline.Trigger]dispatch.Waker{}
 	stop = func() {}
 	for _, a := range h.Config.Agents {
@@ -31,7 +31,7 @@ func newWakers(h *Home, log *slog.Logger, resident bool) (wakers map[pipeline.Tr
 			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: pathDir(h), Secrets: h.Config.SecretEnv()}
 			wakers[a.Trigger], h.waitAgents = x, x.Wait
 		case a.Trigger == pipeline.TriggerGateway:
-			wakers[a.Trigger], stop = newGatewayWaker(h, log, resident)
+			wakers[a.Trigger], stop = newGatewayWaker(h, tasks, log, resident)
 		}
 	}
 	return wakers, stop
@@ -58,8 +58,8 @@ func messageDir(h *Home) string {
 // gatewayWaker wakes agents over the OpenClaw gateway.
 type gatewayWaker struct{ client *gateway.Client }
 
-func newGatewayWaker(h *Home, log *slog.Logger, resident bool) (w *gatewayWaker, stop func()) {
-	n := &gatewayNotes{dir: h.Dir, records: h.Store, log: log, now: h.Now}
+func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool) (w *gatewayWaker, stop func()) {
+	n := &gatewayNotes{dir: h.Dir, tasks: tasks, log: log, now: h.Now}
 	cfg := gatewayConfig(h, log)
 	cfg.OnEnd = n.ended
 	if resident {
@@ -103,7 +103,7 @@ func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
 }
 
 // Ended implements dispatch.Waker.
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (dispatch.RunEnd, bool, error) {
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndRun, bool, error) {
 	end, ended, err := g.client.Wait(ctx, key)
 	return runEnd(end), ended, err
 }
@@ -111,13 +111,13 @@ func (g *gatewayWaker) Ended(ctx context.Context, key string) (dispatch.RunEnd, 
 // Running implements dispatch.Waker: a gateway does not show which agent is busy.
 func (g *gatewayWaker) Running(string) bool { return false }
 
-func runEnd(e gateway.End) dispatch.RunEnd {
-	end := dispatch.RunEnd{Key: e.RunID, At: e.At, Outcome: pipeline.OutcomeFailed, Detail: e.Message, LastWords: e.LastWords, RetryAfter: e.RetryAfter}
+func runEnd(e gateway.End) core.EndRun {
+	end := core.EndRun{Key: e.RunID, Ended: e.At, Outcome: core.OutcomeFailed, Detail: e.Message, LastWords: e.LastWords, RetryAfter: e.RetryAfter}
 	switch e.Status {
 	case gateway.StatusOK:
-		end.Outcome = pipeline.OutcomeOK
+		end.Outcome, end.Detail = core.OutcomeOK, "" // the message says why a run failed
 	case gateway.StatusTimeout:
-		end.Outcome = pipeline.OutcomeTimeout
+		end.Outcome = core.OutcomeTimeout
 	}
 	return end
 }
@@ -125,17 +125,17 @@ func runEnd(e gateway.End) dispatch.RunEnd {
 // gatewayNotes writes into the data directory what the gateway reports by itself,
 // and has the dispatcher look at once.
 type gatewayNotes struct {
-	dir     string
-	records pipeline.Records
-	log     *slog.Logger
-	now     func() time.Time
-	link    dispatch.Link // as last written
+	dir   string
+	tasks core.Store
+	log   *slog.Logger
+	now   func() time.Time
+	link  dispatch.Link // as last written
 }
 
 // ended notes the end of a run.
 func (n *gatewayNotes) ended(e gateway.End) {
 	end := runEnd(e)
-	news, err := dispatch.RecordEnd(context.Background(), n.records, end, n.now())
+	news, err := dispatch.RecordEnd(context.Background(), n.tasks, end, n.now())
 	if end.Outcome.Failed() && (news || err != nil) {
 		n.log.Warn("run failed at the gateway", "run", end.Key, "err", end.Detail)
 	}
@@ -182,7 +182,6 @@ func (n *gatewayNotes) tell() {
 
 // runExecHelper is the main function of a process that holds an agent's process.
 func runExecHelper(s cli.Streams) int {
-	open := func(dir string) pipeline.Records { return task.Open(dir, nil) }
 	ended := func(dir string) { slacklist.TouchChanged(dir) }
-	return dispatch.RunHelper(s.In, s.Out, nowFunc, open, ended)
+	return dispatch.RunHelper(s.In, s.Out, nowFunc, openHelperStore, ended)
 }

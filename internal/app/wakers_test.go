@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/dispatch/gateway"
 	"otm/dispatch/gateway/gatewaytest"
@@ -53,7 +54,7 @@ func TestWakeRefused(t *testing.T) {
 		if c.trouble != nil {
 			c.trouble(g, h, &r)
 		}
-		wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), false)
+		wakers, stop := newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), false)
 		err := wakers[pipeline.TriggerGateway].Wake(t.Context(), r)
 		stop()
 		if !errors.Is(err, dispatch.ErrRefused) || !strings.Contains(err.Error(), c.want) || len(g.Runs()) > 0 {
@@ -76,14 +77,14 @@ func TestWakeEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Until(t, func() bool { return len(g.Runs()) == 1 && g.Runs()[0].Status == "ok" })
-	wakers, stop := newWakers(h, slog.New(slog.DiscardHandler), false)
+	wakers, stop := newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), false)
 	defer stop()
 	w := wakers[pipeline.TriggerGateway]
 	if w.Running("otm-T-00001-alpha-1") {
 		t.Error("a gateway shows nothing of a busy agent")
 	}
 	for key, want := range map[string]bool{"otm-T-00001-alpha-1": true, "otm-T-00002-alpha-1": false} {
-		if state, ended, err := w.Ended(t.Context(), key); err != nil || ended != want || ended != (state.Outcome == pipeline.OutcomeOK) {
+		if state, ended, err := w.Ended(t.Context(), key); err != nil || ended != want || ended != (state.Outcome == core.OutcomeOK) {
 			t.Errorf("%s: %+v, ended %t, %v", key, state, ended, err)
 		}
 	}
@@ -100,25 +101,14 @@ func TestRunEndNotRecorded(t *testing.T) {
 	t.Parallel()
 	run := func(h *Home, status gateway.Status) (log string) {
 		var said bytes.Buffer
-		n := &gatewayNotes{dir: h.Dir, records: h.Store, log: logx.New(&said, slog.LevelInfo), now: h.Now}
+		n := &gatewayNotes{dir: h.Dir, tasks: storeOf(t, h), log: logx.New(&said, slog.LevelInfo), now: h.Now}
 		n.ended(gateway.End{RunID: "otm-T-00001-devdas-1", Status: status, Message: "no\nmodel"})
 		return said.String()
 	}
 	woken := func() (h *Home, noted func() string) {
 		h = newHome(t, "")
-		if _, err := h.Store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-			r.Wakes = []pipeline.Wake{{Key: "otm-T-00001-devdas-1"}}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return h, func() string {
-			rec, err := h.Store.Load(1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return rec.Wakes[0].Exit
-		}
+		seedTask(t, h, core.Task{ID: 1, Agent: "devdas", Wakes: []core.Wake{{Key: "otm-T-00001-devdas-1"}}})
+		return h, func() string { return stateOf(t, h, 1).Wakes[0].Exit }
 	}
 	h, noted := woken()
 	if log := run(h, gateway.StatusOK); log != "" || noted() != "ok" {
@@ -131,10 +121,8 @@ func TestRunEndNotRecorded(t *testing.T) {
 			log = run(h, gateway.StatusError)
 			return nil
 		})
-		// Whose a lock is, is for people. What has its name is noted, and only not known to stay.
-		failed := refused.Came() && !refused.Of("write", "/locks/") && !refused.Of("", "/board/changed")
-		named := refused.Of("renamed", "/tasks/") || refused.Of("sync directory", "/tasks")
-		if !strings.Contains(log, `no\nmodel`) || strings.Contains(log, "not recorded") != failed || (noted() == "no model") != (!failed || named) {
+		failed := refused.Came() && !refused.Of("", "/board/changed")
+		if !strings.Contains(log, `no\nmodel`) || strings.Contains(log, "not recorded") != failed || (noted() == "no model") == failed {
 			t.Errorf("refused %q: noted %q, logged %s", refused, noted(), log)
 		}
 	})

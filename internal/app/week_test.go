@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -106,25 +107,28 @@ func (l *simulated) lived() lived {
 	}
 	var row, assigned, reported []time.Duration
 	for id, dropped := range l.drops {
-		rec, err := recordOf(l.h.Store, id)
-		if err != nil {
-			l.Fatal(err)
-		}
-		if rec == nil {
+		if l.stored(id) == nil {
 			out.waiting++
 			continue
 		}
 		steps := 0
 		given := false
-		for _, e := range rec.History {
+		for _, e := range l.events(id) {
+			w, written := e.Data.(core.BoardWritten)
 			switch {
-			case e.What == "row created":
+			case !written:
+				continue
+			case w.Row != "":
 				row = append(row, e.At.Sub(dropped))
-			case e.What == pipeline.EventStatus && strings.HasSuffix(e.Detail, "to "+string(pipeline.Assigned)):
+			}
+			if w.Shown.Status == pipeline.Assigned && !given {
 				assigned, given = append(assigned, e.At.Sub(dropped)), true
-			case e.What == "step done" && steps < len(l.reports[id]):
-				reported = append(reported, e.At.Sub(l.reports[id][steps]))
-				steps++
+			}
+			for _, s := range w.Steps {
+				if s.Shown.Done && steps < len(l.reports[id]) {
+					reported = append(reported, e.At.Sub(l.reports[id][steps]))
+					steps++
+				}
 			}
 		}
 		if !given {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -175,10 +176,7 @@ func (l *simulated) await(ctx context.Context, id pipeline.TaskID, status pipeli
 
 // review is what a person does on the list.
 func (l *simulated) review(id pipeline.TaskID) {
-	rec, err := recordOf(l.h.Store, id)
-	if err == nil {
-		err = l.far.EditRow("", l.far.ListID(), rec.RowID, boardtest.SelectCell(l.status, string(pipeline.Done)))
-	}
+	err := l.far.EditRow("", l.far.ListID(), l.stored(id).RowID, boardtest.SelectCell(l.status, string(pipeline.Done)))
 	if err != nil {
 		l.Errorf("review %v: %v", id, err)
 	}
@@ -191,7 +189,12 @@ func (l *simulated) review(id pipeline.TaskID) {
 // off, it goes on at its next time.
 func (l *simulated) archive(ctx context.Context) {
 	for pass(ctx, l.every) {
-		a := &archiver{home: l.h, board: l.board, before: time.Now().Add(-l.keptDone)}
+		on, err := newEngine(ctx, l.h, "otm", l.board, slog.New(slog.DiscardHandler))
+		if err != nil {
+			l.Error(err)
+			return
+		}
+		a := &archiver{home: l.h, engine: on, age: l.keptDone}
 		var e *pipeline.BoardError
 		if _, err := a.run(ctx, true); err != nil && ctx.Err() == nil && !(errors.As(err, &e) && e.Code == "ratelimited") {
 			l.Errorf("otm archive: %v", err)

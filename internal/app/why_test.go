@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
@@ -20,7 +22,6 @@ import (
 	"otm/internal/view"
 	"otm/internal/why"
 	"otm/pipeline"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 	"otm/slacklist"
 )
@@ -32,11 +33,31 @@ type whyWorld struct {
 	h    *Home
 	now  time.Time
 	rows []pipeline.Row
-	rec  *pipeline.Record // nil: it has none
+	task *core.Task // nil: the store does not know it
 
-	also  *pipeline.Record // of another task
-	limit int              // of the rows of the list
-	held  []string         // methods that the rate limit holds off for the next minute
+	also    *core.Task // another task
+	agent   *core.AgentState
+	limit   int            // of the rows of the list
+	held    []string       // methods that the rate limit holds off for the next minute
+	pending []core.Pending // effects that are not delivered
+	unread  error          // of reading wakes
+}
+
+// whyStore is the store of a world, with the effects and the errors that the world says.
+type whyStore struct {
+	view.Store
+	w *whyWorld
+}
+
+func (s whyStore) Pending(context.Context, core.Sink, ...pipeline.TaskID) ([]core.Pending, error) {
+	return s.w.pending, nil
+}
+
+func (s whyStore) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) {
+	if s.w.unread != nil && !f.WokenFrom.IsZero() {
+		return nil, s.w.unread
+	}
+	return s.Store.Tasks(ctx, f)
 }
 
 func newWhyWorld(t *testing.T) *whyWorld {
@@ -50,10 +71,9 @@ func newWhyWorld(t *testing.T) *whyWorld {
 		{ID: "Rec2", Parent: "Rec1", Title: "a"},
 	}
 	at := w.now.Add(-2 * time.Hour)
-	w.rec = &pipeline.Record{TaskID: 1, DropID: "d1", Title: "One", Agent: "gate", RowID: "Rec1", Status: pipeline.Assigned, CreatedAt: at,
-		Steps:    []pipeline.StepRecord{{Title: "a", RowID: "Rec2"}},
-		Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "gate", At: at, EntryAt: &at, FlippedAt: &at}}
-	w.rec.Note(at, "otm-dispatcher", pipeline.EventStatus, "new to assigned")
+	w.task = &core.Task{ID: 1, DropID: "d1", Title: "One", Agent: "gate", RowID: "Rec1", Status: pipeline.Assigned, CreatedAt: at, ChangedAt: at,
+		StatusAt: at, StatusBy: core.Component("otm-dispatcher"), Steps: []core.Step{{ID: 1, Title: "a", RowID: "Rec2"}},
+		Dispatch: &core.Dispatch{Attempt: 1, Agent: "gate", At: at, FlippedAt: at}}
 	return w
 }
 
@@ -68,35 +88,39 @@ func (w *whyWorld) beat(result heartbeat.Result, details string, ids ...string) 
 
 // status brings the task into a state.
 func (w *whyWorld) status(s pipeline.Status) {
-	w.rows[0].Status, w.rec.Status = s, s
+	w.rows[0].Status, w.task.Status = s, s
 }
 
 // taken notes that its agent took it.
 func (w *whyWorld) taken() {
-	at := w.now.Add(-time.Minute)
-	w.rec.Dispatch.TakenAt = &at
+	w.task.Dispatch.TakenAt = w.now.Add(-time.Minute)
+	w.heard(w.task.Agent, w.task.Dispatch.TakenAt)
+}
+
+// heard notes that an agent said something about the task.
+func (w *whyWorld) heard(agent string, at time.Time) {
+	w.task.Heard = map[string]core.Heard{agent: {At: at}}
 }
 
 // gone notes that its row is gone.
 func (w *whyWorld) gone() {
-	at := w.now.Add(-30 * time.Minute)
-	w.rec.GoneAt = &at
+	w.task.GoneAt = w.now.Add(-30 * time.Minute)
 }
 
 // typed leaves one row that a person typed.
 func (w *whyWorld) typed(row pipeline.Row) {
 	row.ID, row.Updated = "Rec1", w.now.Add(-time.Hour).Unix()
-	w.rows, w.rec = []pipeline.Row{row}, nil
+	w.rows, w.task = []pipeline.Row{row}, nil
 }
 
-func (w *whyWorld) woken(how func(n int, wake *pipeline.Wake), n int) {
+func (w *whyWorld) woken(how func(n int, wake *core.Wake), n int) {
 	for i := range n {
 		at := w.now.Add(-70*time.Minute + time.Duration(i)*16*time.Minute)
-		wake := pipeline.Wake{Attempt: i + 1, Key: fmt.Sprint("k", i), Agent: w.rec.Agent, Via: "gateway", Tasks: []pipeline.TaskID{1}, AskedAt: at, Sent: true, Accepted: &at}
+		wake := core.Wake{Attempt: i + 1, Key: fmt.Sprint("k", i), Agent: w.task.Agent, Via: "gateway", Tasks: []pipeline.TaskID{1}, AskedAt: at, Sent: true, Accepted: at}
 		if how != nil {
 			how(i, &wake)
 		}
-		w.rec.Wakes = append(w.rec.Wakes, wake)
+		w.task.Wakes = append(w.task.Wakes, wake)
 	}
 }
 
@@ -115,7 +139,7 @@ func (w *whyWorld) installed() {
 
 // by makes it a task of runner, which is started by a command.
 func (w *whyWorld) byCommand() {
-	w.rows[0].Assignee, w.rec.Agent, w.rec.Dispatch.Agent = "runner", "runner", "runner"
+	w.rows[0].Assignee, w.task.Agent, w.task.Dispatch.Agent = "runner", "runner", "runner"
 }
 
 // link has the dispatcher stay, with this connection to the gateway.
@@ -131,13 +155,16 @@ func (w *whyWorld) link(l dispatch.Link) {
 	}
 }
 
-// agentState writes what the dispatcher keeps of runner.
+// agentState is what the runs of runner add up to.
 func (w *whyWorld) agentState(format string, times ...time.Time) {
 	args := make([]any, len(times))
 	for i, t := range times {
 		args[i] = t.Format(time.RFC3339)
 	}
-	put(w, filepath.Join(w.h.Dir, "agent-states", "runner.json"), fmt.Sprintf(format, args...))
+	w.agent = &core.AgentState{}
+	if err := json.Unmarshal(fmt.Appendf(nil, format, args...), w.agent); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // runs has the process of runner run.
@@ -159,6 +186,11 @@ func (w *whyWorld) failCreate(class inbox.Class) {
 // oddFailure leaves a failed drop that does not say in a form of ours why.
 func (w *whyWorld) oddFailure() {
 	put(w, filepath.Join(w.h.Dir, inbox.FailedDir, "odd.json"), `{"taskId":"T-00009","title":"x","_result":"x"}`)
+}
+
+// asked has the row of the task have been asked for, without an answer.
+func (w *whyWorld) asked(at time.Time) {
+	w.pending = append(w.pending, core.Pending{Task: 1, Sink: core.SinkBoard, Since: at, AskedAt: at})
 }
 
 func (w *whyWorld) dropUpdate() {
@@ -192,34 +224,39 @@ func (w *whyWorld) dropCreate(id string) {
 
 // begun makes it a row that a person typed, whose adoption lacks the step.
 func (w *whyWorld) begun() {
-	w.rows, w.rec.DropID, w.rec.Steps, w.rec.Dispatch = w.rows[:1], "", []pipeline.StepRecord{{Title: "a"}}, nil
+	w.rows, w.task.DropID, w.task.Steps, w.task.Dispatch = w.rows[:1], "", []core.Step{{ID: 1, Title: "a"}}, nil
 	w.status(pipeline.New)
 }
 
 // failUpdate leaves an update that failed, as the injector notes it.
 func (w *whyWorld) failUpdate() {
-	w.rec.Note(w.now, pipeline.WhoAgent("gate"), pipeline.EventUpdateFailed, "u.json: robin sets done")
 	put(w, filepath.Join(w.h.Dir, inbox.FailedDir, "u.json"),
 		fmt.Sprintf(`{"id":"u1","taskId":"T-00001","status":"done","_result":{"at":%q,"inbox":"task-updates","attempts":1,"error":"robin sets done","class":"conflict"}}`, w.now.Format(time.RFC3339)))
 }
 
-// view writes the records and loads the directory.
+// view writes the store anew and loads the directory.
 func (w *whyWorld) view() *view.View {
 	w.Helper()
-	for _, rec := range []*pipeline.Record{w.rec, w.also} {
-		if rec == nil {
-			continue
+	emptyStore(w, w.h)
+	for _, task := range []*core.Task{w.task, w.also} {
+		if task != nil {
+			seedTask(w, w.h, *task)
 		}
-		if _, err := w.h.Store.Change(w.Context(), rec.TaskID, func(r *pipeline.Record) error { *r = *rec; return nil }); err != nil {
-			w.Fatal(err)
-		}
+	}
+	if w.agent != nil {
+		do(w, w.h, core.Command{At: w.now, By: core.Component("otm"), Agent: w.agent.Agent, Do: core.ImportAgent{State: *w.agent}})
 	}
 	snap := &slacklist.Snapshot{Rows: w.rows, WalkAt: w.now, Count: len(w.rows), Limit: w.limit}
 	for _, method := range w.held {
 		snap.Limits = append(snap.Limits, slacklist.Limited{Method: method, Until: time.Date(2026, 3, 14, 9, 15, 2, 0, time.UTC)})
 	}
 	w.h.Now = func() time.Time { return w.now }
-	v, err := loadView(w.Context(), w.h, snap)
+	sources, err := viewSources(w.Context(), w.h, snap)
+	if err != nil {
+		w.Fatal(err)
+	}
+	sources.Store = whyStore{sources.Store, w}
+	v, err := view.Load(w.Context(), sources)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -229,8 +266,10 @@ func (w *whyWorld) view() *view.View {
 // Each cause is named, with what to do.
 func TestWhy(t *testing.T) {
 	t.Parallel()
-	refused := func(_ int, wake *pipeline.Wake) { wake.Accepted, wake.Sent, wake.Refused = nil, true, "token mismatch" }
-	started := func(_ int, wake *pipeline.Wake) { wake.Via = "exec" }
+	refused := func(_ int, wake *core.Wake) {
+		wake.Accepted, wake.Sent, wake.Refused = time.Time{}, true, "token mismatch"
+	}
+	started := func(_ int, wake *core.Wake) { wake.Via = "exec" }
 	for _, c := range []struct {
 		name  string
 		spoil func(w *whyWorld)
@@ -240,16 +279,9 @@ func TestWhy(t *testing.T) {
 	}{
 		{"taken", func(w *whyWorld) { w.taken() }, "gate took it 1m ago and has reported nothing yet", "", false},
 		{"woken", func(w *whyWorld) { w.woken(nil, 1) }, "gate was woken 1h ago and has not taken it", "it is woken again with the dispatcher's next pass", true},
-		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *pipeline.Wake) { wake.Accepted = nil }, 1) },
+		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *core.Wake) { wake.Accepted = time.Time{} }, 1) },
 			"no answer came to the wake of 1h ago", "otm doctor   # checks whether the gateway is there", true},
-		{"whether it was woken cannot be read", func(w *whyWorld) {
-			crashtest.Below(w, filepath.Join(w.h.Dir, "tasks"), func(step, _ string) error {
-				if step == "read directory" {
-					return syscall.EIO
-				}
-				return nil
-			})
-		}, "whether gate was woken for it is not known: ", "otm fsck", true},
+		{"whether it was woken cannot be read", func(w *whyWorld) { w.unread = syscall.EIO }, "whether gate was woken for it is not known: ", "otm fsck", true},
 		{"its agent is configured no more", func(w *whyWorld) { w.rows[0].Assignee = "former" }, `unknown agent "former"`, "assign it to somebody who is configured", true},
 		{"sent back to nobody", func(w *whyWorld) { w.status(pipeline.New); w.rows[0].Assignee = "" }, "nobody is assigned", "choose an assignee on the board", false},
 		{"new, and the workspace is gone", func(w *whyWorld) {
@@ -267,15 +299,15 @@ func TestWhy(t *testing.T) {
 		}, "otm-injector ran 0s ago and does not run any more", "otm install --", true},
 		{"woken for one that left the board", func(w *whyWorld) {
 			at := w.now.Add(-30 * time.Minute)
-			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: &at,
-				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "Gate", Via: "gateway", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec9", Status: pipeline.Assigned, GoneAt: at,
+				Wakes: []core.Wake{{Attempt: 1, Key: "k", Agent: "Gate", Via: "gateway", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: at}}}
 		}, "gate was woken 30m ago and has not taken it", "it is woken again with the dispatcher's next pass", true},
 		{"given up", func(w *whyWorld) {
-			w.woken(func(_ int, wake *pipeline.Wake) { wake.Unknown = wake.Accepted }, 4)
-			key := w.rec.Wakes[3].Key
+			w.woken(func(_ int, wake *core.Wake) { wake.Unknown = wake.Accepted }, 4)
+			key := w.task.Wakes[3].Key
 			state := fmt.Sprintf(`{"agent":"gate","failures":3,"fruitless":3,"lastRun":{"key":%q,"endedAt":%q},"nextStart":%q,"leftAloneSince":%[2]q}`,
 				key, w.now.Add(-time.Minute).Format(time.RFC3339), w.now.Add(29*time.Minute).Format(time.RFC3339))
-			put(w, filepath.Join(w.h.Dir, "agent-states", "gate.json"), state)
+			w.agentState(state)
 		}, "gate is left alone: 3 runs in a row ended without progress", "otm resume gate", true},
 		{"its process takes nothing", func(w *whyWorld) {
 			w.byCommand()
@@ -284,21 +316,21 @@ func TestWhy(t *testing.T) {
 		}, "runs and has taken nothing for 1h", "or end it with all that it started: kill -- -", true},
 		{"its process has begun", func(w *whyWorld) {
 			w.byCommand()
-			w.woken(func(_ int, wake *pipeline.Wake) {
-				wake.Via, wake.AskedAt, wake.Accepted = "exec", w.now.Add(-time.Second), &w.now
+			w.woken(func(_ int, wake *core.Wake) {
+				wake.Via, wake.AskedAt, wake.Accepted = "exec", w.now.Add(-time.Second), w.now
 			}, 1)
 			w.runs()
 		}, "the process of runner was started 1s ago, and has not taken it yet", "", true},
 		{"its process ended", func(w *whyWorld) {
 			w.byCommand()
-			w.woken(func(_ int, wake *pipeline.Wake) {
+			w.woken(func(_ int, wake *core.Wake) {
 				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 1"
 			}, 1)
 		}, "ended (exit status 1), and took nothing", "/logs/exec/runner; it should run: otm next --agent runner", true},
 		{"taken, and its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
-			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", &w.now }, 1)
+			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", w.now }, 1)
 		}, "was taken by runner, whose last run ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
 		// C2: the injector applies the last report a moment after the process has ended.
 		{"its process ended after its last report, which was applied later (C2)", func(w *whyWorld) {
@@ -306,24 +338,22 @@ func TestWhy(t *testing.T) {
 			w.status(pipeline.InProgress)
 			w.taken()
 			dropped, ended := w.now.Add(-30*time.Second), w.now.Add(-29*time.Second)
-			w.rec.Hear("runner", dropped, nil)
-			w.rec.Note(w.now.Add(-28*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
-			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
+			w.heard("runner", dropped)
+			w.woken(func(_ int, wake *core.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", ended }, 1)
 		}, "was taken by runner, whose last run ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
 		{"its process ended before its last report", func(w *whyWorld) {
 			w.byCommand()
 			w.status(pipeline.InProgress)
 			w.taken()
 			dropped, ended := w.now.Add(-28*time.Second), w.now.Add(-29*time.Second)
-			w.rec.Hear("runner", dropped, nil)
-			w.rec.Note(w.now.Add(-27*time.Second), pipeline.WhoAgent("runner"), pipeline.TickEvent(true), "a")
-			w.woken(func(_ int, wake *pipeline.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", &ended }, 1)
+			w.heard("runner", dropped)
+			w.woken(func(_ int, wake *core.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", ended }, 1)
 		}, "runner works on it, 1 of 1 steps open, last heard 28s ago", "", false},
 		// C50: what became of the wake before it was sent back says nothing of this attempt.
 		{"sent back, and not woken for it since (C50)", func(w *whyWorld) {
 			w.woken(nil, 1)
 			at := w.now.Add(-time.Minute)
-			w.rec.Attempt, w.rec.Dispatch = 3, &pipeline.Dispatch{Attempt: 3, Agent: "gate", At: at, EntryAt: &at, FlippedAt: &at}
+			w.task.Attempt, w.task.Dispatch = 3, &core.Dispatch{Attempt: 3, Agent: "gate", At: at, FlippedAt: at}
 		}, "dispatched to gate 2h ago; gate was not woken for it yet", "", true},
 		// C7: while the gateway is dead, nobody knows whether the agent works.
 		{"at work, and the gateway is out of reach (C7)", func(w *whyWorld) {
@@ -333,7 +363,7 @@ func TestWhy(t *testing.T) {
 		}, "gate was at work on it, 1 of 1 steps open, last heard 1m ago; the gateway has not been reachable since 5m ago: connection refused; OTM connects again by itself", "openclaw gateway status", true},
 		// C65: a wake without an answer has a next step where the gateway is down.
 		{"no answer came, and the gateway is out of reach (C65)", func(w *whyWorld) {
-			w.woken(func(_ int, wake *pipeline.Wake) { wake.Accepted = nil }, 1)
+			w.woken(func(_ int, wake *core.Wake) { wake.Accepted = time.Time{} }, 1)
 			w.link(dispatch.Link{Since: w.now.Add(-5 * time.Minute), Error: "connection refused"})
 		}, "no answer came to the wake of 1h ago; the gateway has not been reachable", "openclaw gateway status", true},
 		// C5: the process of a task that a person ended holds up the next one.
@@ -341,8 +371,8 @@ func TestWhy(t *testing.T) {
 			w.byCommand()
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Cancelled})
 			at := w.now.Add(-time.Minute)
-			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Cancelled,
-				Wakes: []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: &at}}}
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Cancelled,
+				Wakes: []core.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: at, Sent: true, Accepted: at}}}
 			w.runs()
 		}, "still runs for T-00002, which is cancelled: nothing else is started meanwhile", fmt.Sprintf("or end it with all that it started: kill -- -%d", os.Getpid()), true},
 		// C1, C3: the state of the agent says more than its last wake.
@@ -355,89 +385,89 @@ func TestWhy(t *testing.T) {
 		{"taken by hand after its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
-			w.woken(func(_ int, wake *pipeline.Wake) { wake.Exit, wake.Ended = "exit status 1", wake.Accepted }, 1)
+			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", wake.Accepted }, 1)
 		}, "runner took it 1m ago and has reported nothing yet", "", false},
 		{"at work", func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }, "gate works on it, 1 of 1 steps open, last heard 1m ago", "", false},
 		{"at work, and never heard of", func(w *whyWorld) { w.status(pipeline.InProgress) }, "gate works on it, 1 of 1 steps open, last heard 2h ago", "look at the agent; it is woken again if other tasks wait, or set this one to new on the board", true},
 		{"all steps done", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
-			w.rows[1].Checked, w.rec.Steps[0].Done = true, true
+			w.rows[1].Checked, w.task.Steps[0].Done = true, true
 			w.beat(heartbeat.Error, "no board", heartbeat.Detector)
 		}, "all steps are done; the completion detector's next pass ends it; otm-completion-detector failed 0s ago: no board", "tail ", false},
 		{"all steps deleted", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
-			w.rows, w.rec.Steps, w.rec.Dispatch.AllTicked = w.rows[:1], nil, true
+			w.rows, w.task.Steps, w.task.Dispatch.AllTicked = w.rows[:1], nil, true
 		}, "all its steps were deleted on the board: the agent has to report agent_done", "", false},
 		{"sent back with its ticks", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
-			w.rows[1].Checked, w.rec.Steps[0].Done, w.rec.Dispatch.AllTicked = true, true, true
+			w.rows[1].Checked, w.task.Steps[0].Done, w.task.Dispatch.AllTicked = true, true, true
 		}, "every step was ticked before", "", false},
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
 			"1 update of it waits in the inbox, the oldest for 0s; otm-injector failed 0s ago: no board", "tail ", false},
 		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{"slackLists.items.update"} },
 			"1 update of it waits in the inbox, the oldest for 0s; the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
 		{"a create waits for the rate limit", func(w *whyWorld) {
-			w.rec, w.rows, w.held = nil, nil, []string{"slackLists.items.create"}
+			w.task, w.rows, w.held = nil, nil, []string{"slackLists.items.create"}
 			w.dropCreate("T-00001")
 		},
 			"in the inbox for 1h; the rate limit of slackLists.items.create is reached until 09:15:02Z", "", true},
 		{"new, and the rate limit is reached", func(w *whyWorld) {
 			w.status(pipeline.New)
-			w.rec.Dispatch = nil
+			w.task.Dispatch = nil
 			w.held = []string{"slackLists.items.list"}
 		},
 			"waits for the dispatcher's next pass; the rate limit of slackLists.items.list is reached until 09:15:02Z", "", true},
 		// What is under way is no alarm: the snapshot is older than the row.
 		{"its row was made after the board was read", func(w *whyWorld) {
-			w.rows, w.rec.CreatedAt, w.rec.History = nil, w.now.Add(-time.Second), nil
+			w.rows, w.task.CreatedAt = nil, w.now.Add(-time.Second)
 		}, "is being put on the board, since 1s ago", "", false},
 		{"its row was asked for just now", func(w *whyWorld) {
-			at := w.now.Add(-time.Second)
-			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.RowAskedAt, w.rec.History = "", nil, at, &at, nil
+			w.task.RowID, w.rows, w.task.CreatedAt = "", nil, w.now.Add(-time.Second)
+			w.asked(w.task.CreatedAt)
 			w.dropCreate("T-00001")
 		}, "is being put on the board, since 1s ago", "", false},
 		{"its row was asked for long ago", func(w *whyWorld) {
-			at := w.now.Add(-time.Hour)
-			w.rec.RowID, w.rows, w.rec.RowAskedAt = "", nil, &at
+			w.task.RowID, w.rows = "", nil
+			w.asked(w.now.Add(-time.Hour))
 			w.dropCreate("T-00001")
 		}, "its row was asked for 1h ago and no answer came", "", true},
 		// A run that took and ended another task took something.
 		{"the last run of its agent worked on another task", func(w *whyWorld) {
 			w.byCommand()
-			w.woken(func(_ int, wake *pipeline.Wake) {
+			w.woken(func(_ int, wake *core.Wake) {
 				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 0"
 			}, 1)
-			took := w.rec.Wakes[0].AskedAt.Add(time.Second)
+			took := w.task.Wakes[0].AskedAt.Add(time.Second)
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.Done})
-			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Done,
-				Heard: map[string]pipeline.Heard{"runner": {At: took, Took: took}}}
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.Done,
+				Heard: map[string]core.Heard{"runner": {At: took, Took: took}}}
 		}, "the last run of runner ended 1h ago and worked on other tasks; it is started again ", "", true},
 		// An agent whose process has ended works on nothing.
 		{"behind a task of an agent whose process has ended", func(w *whyWorld) {
 			w.byCommand()
 			took, ended := w.now.Add(-2*time.Minute), w.now.Add(-time.Minute)
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.InProgress})
-			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.InProgress, Steps: []pipeline.StepRecord{{Title: "b", RowID: "Rec8"}},
-				Dispatch: &pipeline.Dispatch{Attempt: 1, Agent: "runner", At: took, EntryAt: &took, FlippedAt: &took, TakenAt: &took},
-				Wakes:    []pipeline.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: took, Sent: true, Accepted: &took, Ended: &ended, Exit: "exit status 1"}}}
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b", RowID: "Rec8"}},
+				Dispatch: &core.Dispatch{Attempt: 1, Agent: "runner", At: took, FlippedAt: took, TakenAt: took},
+				Wakes:    []core.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: took, Sent: true, Accepted: took, Ended: ended, Exit: "exit status 1"}}}
 		}, "waits behind T-00002, which was taken by runner, whose last run ended 1m ago (exit status 1)", "set T-00002 to new on the board", true},
 		{"blocked, and the board has a page", func(w *whyWorld) { w.status(pipeline.Blocked); w.h.Config.Slack.ListID = "" },
 			"blocked 2h ago: ", "answer it on the page, which otm board --link opens", true},
-		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.rec.Reason = "no password" },
+		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.task.Reason = "no password" },
 			"blocked 2h ago: no password", "remove the cause", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
-		{"its id was taken", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Conflict) }, "failed 1h ago (conflict): not so", "otm retry c.json --new-id", true},
-		{"its create is wrong", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.failCreate(inbox.Invalid) }, "failed 1h ago (invalid): not so", "failed/c.json, then run: otm retry c.json", true},
+		{"its id was taken", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Conflict) }, "failed 1h ago (conflict): not so", "otm retry c.json --new-id", true},
+		{"its create is wrong", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Invalid) }, "failed 1h ago (invalid): not so", "failed/c.json, then run: otm retry c.json", true},
 		{"refused when it was half made", func(w *whyWorld) {
-			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.History = "", nil, w.now.Add(-2*time.Hour), nil
+			w.task.RowID, w.rows = "", nil
 			w.failCreate(inbox.Rejected)
 		}, "failed 1h ago (rejected): not so", "otm retry c.json", true},
 		{"a drop of somebody that failed says nothing of use", func(w *whyWorld) { w.taken(); w.oddFailure() }, "gate took it 1m ago and has reported nothing yet", "", false},
 		{"it stands nowhere, and a drop cannot be read", func(w *whyWorld) {
-			w.rows, w.rec = nil, nil
+			w.rows, w.task = nil, nil
 			w.oddFailure()
 			refused := false // once: other readers of it come later
 			crashtest.Below(w, filepath.Join(w.h.Dir, inbox.FailedDir, "odd.json"), func(string, string) error {
@@ -458,9 +488,10 @@ func TestWhy(t *testing.T) {
 		{"row gone, not noted", func(w *whyWorld) { w.rows = nil }, "or otm.toml names another board now", "restore the row", true},
 		{"row of a done task gone", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.gone() }, "done; somebody deleted or archived its row", "", false},
 		{"row of a reviewed task gone, not noted", func(w *whyWorld) { w.status(pipeline.AgentDone); w.rows = nil }, "agent_done; its row was not on the board", "", false},
-		{"archived", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.rec.ArchivedAt = &w.now }, "archived 0s ago", "otm history T-00001", false},
+		{"archived", func(w *whyWorld) { w.status(pipeline.Done); w.rows = nil; w.task.ArchivedAt = w.now }, "archived 0s ago", "otm history T-00001", false},
 		{"its id cleared", func(w *whyWorld) { w.taken(); w.rows[0].TaskID = "" }, "reported nothing yet; somebody changed the Task ID of its row; the dispatcher writes it back", "", false},
-		{"another row bears its id", func(w *whyWorld) { w.taken(); w.rows[0].ID = "Rec7" }, "its row was not on the board when it was last read", "restore the row", true},
+		{"another row bears its id", func(w *whyWorld) { w.taken(); w.rows[0].ID = "Rec7" }, "it is not made again; another row, \"One\", bears its id", "clear the Task ID of that row", true},
+		{"row gone, and typed again", func(w *whyWorld) { w.gone(); w.rows[0].ID = "Rec7" }, "it is not made again; another row, \"One\", bears its id", "clear the Task ID of that row", true},
 		{"typed id, unknown agent", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "deevdas"}) },
 			`unknown agent "deevdas"`, "or assign it to devdas", true},
 		{"typed id, nobody", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x"}) }, "nobody is assigned", "choose an assignee", false},
@@ -481,17 +512,24 @@ func TestWhy(t *testing.T) {
 			w.beat(heartbeat.Partial, "0 tasks, 1 failure", heartbeat.Dispatcher)
 		}, "not taken up completely; otm-dispatcher: 0 tasks, 1 failure; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
 		{"row not made on a full list", func(w *whyWorld) {
-			w.rec.RowID, w.rows, w.limit = "", w.rows[:0], 1
+			w.task.RowID, w.rows, w.limit = "", w.rows[:0], 1
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})
 			w.dropCreate("T-00001")
 		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
-		{"row not made, and nothing waits", func(w *whyWorld) { w.rec.RowID, w.rows = "", nil },
-			"its row was never made, and no file of it waits", "create it again", true},
-		{"typed, and its row does not show yet", func(w *whyWorld) { w.begun(); w.rows, w.rec.RowID = nil, "" }, "typed on the board, and not taken up completely", "", true},
-		{"row lacks one of its steps", func(w *whyWorld) { w.rec.Steps = append(w.rec.Steps, pipeline.StepRecord{Title: "b"}) },
-			"1 of its 2 steps stand on the board, and no file of it waits", "create it again", true},
-		{"row lacks steps, and nothing waits", func(w *whyWorld) { w.rec.Steps[0].RowID, w.rows = "", w.rows[:1] },
-			"0 of its 1 steps stand on the board, and no file of it waits", "create it again", true},
+		{"row not made", func(w *whyWorld) { w.task.RowID, w.rows = "", nil }, "its row could not be made yet", "", true},
+		{"row not made, as the board does not take it", func(w *whyWorld) {
+			w.task.RowID, w.rows = "", nil
+			w.pending = []core.Pending{{Task: 1, Sink: core.SinkBoard, Since: w.now.Add(-time.Hour), Tries: 3, Error: "there is no column x"}}
+		}, "its row could not be made yet; the board does not show it as it is since ", "otm doctor", true},
+		{"the dispatch file cannot be written", func(w *whyWorld) {
+			w.woken(nil, 1)
+			w.pending = []core.Pending{{Task: 1, Sink: core.SinkEntry, Since: w.now.Add(-time.Hour), Tries: 3, Error: "no space left on device"}}
+		}, "after 3 tries: no space left on device", "otm doctor", true},
+		{"typed, and its row does not show yet", func(w *whyWorld) { w.begun(); w.rows, w.task.RowID = nil, "" }, "typed on the board, and not taken up completely", "", true},
+		{"row lacks one of its steps", func(w *whyWorld) { w.task.Steps = append(w.task.Steps, core.Step{ID: 2, Title: "b"}) },
+			"1 of its 2 steps stand on the board", "", true},
+		{"row lacks steps, and nothing waits", func(w *whyWorld) { w.task.Steps[0].RowID, w.rows = "", w.rows[:1] },
+			"0 of its 1 steps stand on the board", "", true},
 		{"two rows bear its id", func(w *whyWorld) {
 			w.taken()
 			w.rows = append([]pipeline.Row{{ID: "Rec0", TaskID: "T-00001", Title: "Copy", Assignee: "gate", Updated: w.now.Unix()}}, w.rows...)
@@ -504,43 +542,22 @@ func TestWhy(t *testing.T) {
 		{"its id cleared, woken", func(w *whyWorld) { w.rows[0].TaskID = ""; w.woken(nil, 1) }, "woken 1h ago and has not taken it; somebody changed the Task ID", "it is woken again", true},
 		{"row back, not noted", func(w *whyWorld) { w.taken(); w.gone() }, "reported nothing yet; its row was gone and is back", "", false},
 		{"row gone while the snapshot is older", func(w *whyWorld) {
-			w.rec.GoneAt = &w.now
+			w.task.GoneAt = w.now
 		}, "somebody deleted or archived its row", "restore the row", false},
 		{"all steps of a typed task deleted", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
-			w.rec.DropID, w.rows, w.rec.Steps, w.rec.Dispatch.AllTicked = "", w.rows[:1], nil, true
+			w.task.DropID, w.rows, w.task.Steps, w.task.Dispatch.AllTicked = "", w.rows[:1], nil, true
 		}, "all its steps were deleted on the board: the agent has to report agent_done", "", false},
-		{"archived, opened again, deleted", func(w *whyWorld) {
-			w.rec.ArchivedAt = &w.now
-			w.rec.Observe(&w.rows[0], []*pipeline.Row{&w.rows[1]}, func(*pipeline.Row) string { return "U0ROB" }, w.now)
-			w.rows = nil
-			w.gone()
-		}, "somebody deleted or archived its row", "restore the row", true},
-		{"record unreadable", func(w *whyWorld) {
-			w.rec = nil
-			put(w, filepath.Join(w.h.Dir, "tasks", "T-00001.json"), "{")
-		}, "its record cannot be read", "", true},
-		{"record unreadable, no row", func(w *whyWorld) {
-			w.rows, w.rec = nil, nil
-			put(w, filepath.Join(w.h.Dir, "tasks", "T-00001.json"), "{")
-		}, "its record cannot be read", "otm fsck", true},
-		{"lost record, create waits", func(w *whyWorld) { w.rec = nil; w.dropCreate("T-00001") }, "in the inbox for", "", true},
-		{"lost record and row, archived", func(w *whyWorld) {
-			w.rows[0].Status = pipeline.Done
-			if err := history.Append(w.h.Dir, []history.Entry{{ArchivedAt: w.now, TaskID: 1, Row: w.rows[0]}}); err != nil {
-				w.Fatal(err)
-			}
-			w.rows, w.rec = nil, nil
-		}, "archived 0s ago", "otm history T-00001", false},
-		{"lost record and row, create took effect", func(w *whyWorld) {
-			w.rows, w.rec = nil, nil
+		{"lost task, create waits", func(w *whyWorld) { w.task = nil; w.dropCreate("T-00001") }, "in the inbox for", "", true},
+		{"lost task and row, create took effect", func(w *whyWorld) {
+			w.rows, w.task = nil, nil
 			put(w, filepath.Join(w.h.Dir, inbox.ProcessedDir, "c.json"), createOf("T-00001"))
-		}, "its file was processed, but its record and its row are gone", "otm fsck", true},
-		{"an update of a task that nobody knows waits", func(w *whyWorld) { w.rows, w.rec = nil, nil; w.dropUpdate() },
+		}, "its file was processed, and neither the store nor the board has it", "otm fsck", true},
+		{"an update of a task that nobody knows waits", func(w *whyWorld) { w.rows, w.task = nil, nil; w.dropUpdate() },
 			"was never issued; 1 update of it waits in the inbox", "otm list", false},
 		{"an update of a task that is coming waits long", func(w *whyWorld) {
-			w.rec.RowID, w.rows, w.rec.CreatedAt, w.rec.History = "", nil, w.now, nil
+			w.task.RowID, w.rows, w.task.CreatedAt = "", nil, w.now
 			w.dropCreate("T-00001")
 			w.dropUpdate()
 			w.ageUpdate(time.Hour)
@@ -549,8 +566,7 @@ func TestWhy(t *testing.T) {
 		{"an update failed, and the agent went on", func(w *whyWorld) {
 			w.taken()
 			w.failUpdate()
-			w.rec.Note(w.now.Add(time.Second), "agent gate", pipeline.EventStatus, "assigned to assigned")
-			w.rec.Hear("gate", w.now.Add(time.Second), nil)
+			w.heard("gate", w.now.Add(time.Second))
 		}, "an update of it failed 0s ago", "otm retry u.json", false},
 		{"typed, a cell cannot be read", func(w *whyWorld) { w.typed(pipeline.Row{Title: "x", Assignee: "gate", TaskID: "T-00001", Odd: true}) },
 			"a cell of its row has a form that OTM cannot read", "choose its values anew", true},
@@ -558,15 +574,15 @@ func TestWhy(t *testing.T) {
 			w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "gate"})
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec2", Parent: "Rec1", Title: "a", Updated: w.now.Unix()})
 		}, "it is taken up when nobody has changed it for 1m0s", "", false},
-		{"lost record of a task at work", func(w *whyWorld) { w.rec = nil }, "assigned on the board, and without a record: the dispatcher's next pass makes one", "", true},
+		{"lost task at work", func(w *whyWorld) { w.task = nil }, "assigned on the board, and the store does not have it: the dispatcher's next pass takes it over", "", true},
 		{"its id is another task's row's", func(w *whyWorld) {
 			w.rows[0].TaskID = "T-00002"
-			w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", RowID: "Rec9"}
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", RowID: "Rec9"}
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", TaskID: "T-00001", Title: "Two", Assignee: "gate"})
-			w.rec = nil
+			w.task = nil
 		}, "was never issued", "otm list", false},
 		{"jumped over", func(w *whyWorld) {
-			w.rows, w.rec = nil, nil
+			w.rows, w.task = nil, nil
 			put(w, filepath.Join(w.h.Dir, "next-task-id.json"), `{"next":5}`)
 		}, "was never given to a task, as far as OTM knows", "", false},
 	} {
@@ -593,11 +609,12 @@ func TestWhyTellsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
 	w.status(pipeline.New)
-	w.rec.Dispatch = nil
+	w.task.Dispatch = nil
 	long := strings.Repeat("the wall of somebody else's trouble; ", 30)
 	beat := heartbeat.NewWriter(w.h.Dir, heartbeat.Dispatcher, "", func() time.Time { return w.now })
 	if err := beat.Beat(heartbeat.Partial, long,
 		explain.New(explain.TaskNoAgent, "name", "wall").On(9), explain.New(explain.WakeFailed, "agent", "runner", "error", "wall"),
+		explain.New(explain.RowNoTaskID, "title", "wall", "cell", "x"), explain.New(explain.RowNoAgent, "title", "wall", "name", "x"),
 		explain.New(explain.WorkspaceMissing, "agent", "gate", "path", "/wall"), // it was there again when we looked
 		explain.New(explain.TaskEntryFailed, "agent", "gate", "error", "disk full").On(1)); err != nil {
 		t.Fatal(err)
@@ -609,7 +626,8 @@ func TestWhyTellsNothingOfOthers(t *testing.T) {
 	}
 	var errs strings.Builder
 	w.h.Err = &errs
-	noteOnItsWay(w.h, func() (*slacklist.Snapshot, error) { return v.Board.Snapshot, nil }, w.h.Config.Agents.Named("gate"))
+	gate := w.h.Config.Agents.Named("gate")
+	noteCount(w.h, gate, onItsWay(v, gate))
 	if got := errs.String(); !strings.Contains(got, "1 task is on the way to gate") || strings.Contains(got, "wall") || len(got) > 200 {
 		t.Errorf("otm next says %q", got)
 	}
@@ -638,7 +656,7 @@ func TestWhyTypedRows(t *testing.T) {
 		pipeline.Row{ID: "RecB", Title: "odd", Assignee: "gate", Odd: true, Updated: old},
 		pipeline.Row{ID: "RecC", Title: "nobody", Updated: old},
 		pipeline.Row{ID: "RecD", Title: "own", TaskID: "T-00002", Assignee: "gate", Status: pipeline.Done, Updated: old})
-	w.also = &pipeline.Record{TaskID: 2, DropID: "d2", Title: "Two", RowID: "RecD", Status: pipeline.Done}
+	w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", RowID: "RecD", Status: pipeline.Done}
 	if err := whyAll(w.h, w.view(), false); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func TestNewIDWhereTheDiskFails(t *testing.T) {
 	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 		var id pipeline.TaskID
 		refused, err := refuse(h.Dir, func() (err error) {
-			id, err = newTaskID(t.Context(), h.Store)
+			id, err = (takesOne{h.Counter}).TakeOne(t.Context())
 			return err
 		})
 		refused.Told(t, err, refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id")) // known from the lock
@@ -97,14 +97,12 @@ func TestCounterNotRaised(t *testing.T) {
 	b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "far"), boardtest.TextCell(b.Column(t, "Task ID", ""), "T-00041"))
 	look := func() (log string) {
 		var said bytes.Buffer
-		batch, err := h.board(logx.New(&said, slog.LevelInfo)).Begin(t.Context())
+		logger := logx.New(&said, slog.LevelWarn)
+		e, err := newEngine(t.Context(), h, "otm", h.board(logger), logger)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := batch.Refresh(t.Context(), time.Hour); err != nil {
-			t.Error(err)
-		}
-		if err := batch.End(); err != nil {
+		if err := e.Refresh(t.Context(), time.Hour); err != nil {
 			t.Error(err)
 		}
 		return said.String()
@@ -124,7 +122,7 @@ func TestCounterNotRaised(t *testing.T) {
 	if log := look(); log != "" || b.Faults.Count("slackLists.items.list") != calls {
 		t.Errorf("the next look: logged %s, %d calls", log, b.Faults.Count("slackLists.items.list")-calls)
 	}
-	if id, err := newTaskID(t.Context(), h.Store); err != nil || id != 42 {
+	if id, err := (takesOne{h.Counter}).TakeOne(t.Context()); err != nil || id != 42 {
 		t.Errorf("the next id is %v, %v", id, err)
 	}
 }

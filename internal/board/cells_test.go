@@ -185,7 +185,7 @@ func TestEmptyText(t *testing.T) {
 	}
 }
 
-func TestOpenAssignees(t *testing.T) {
+func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	b := boardtest.Start(t)
 	assignee, status := b.Column(t, "Assignee", "select"), b.Column(t, "Status", "select")

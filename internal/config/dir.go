@@ -13,11 +13,12 @@ import (
 	"otm/internal/durable"
 )
 
-// Format is the format of data directories that this program reads and writes.
-const Format = 1
+// Format is the format of data directories that this program writes. It takes
+// directories of format 1 over.
+const Format = 2
 
 // Folders are the folders of a data directory.
-var Folders = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "agent-states", "keys", "board", "locks", "logs", "secrets"}
+var Folders = []string{"new-tasks", "task-updates", "processed", "failed", "tasks", "keys", "board", "locks", "logs", "secrets"}
 
 // ErrNotInitialised says that a directory is not a data directory.
 var ErrNotInitialised = errors.New("not initialised")
@@ -79,22 +80,40 @@ func DefaultDir(getenv func(string) string) (string, error) {
 // nobody else can write to it. The error matches ErrNotInitialised if dir is not a
 // data directory, else it is a *DirError. warning is "" or one sentence.
 func CheckDir(dir string) (warning string, err error) {
-	data, err := durable.ReadFile(filepath.Join(dir, "format"))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return "", fmt.Errorf("data directory %q: %w", dir, ErrNotInitialised)
-	}
+	format, err := FormatOf(dir)
 	if err != nil {
 		return "", err
-	}
-	format, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil || format < 1 {
-		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("its file format holds %.20q", data), Hint: "printf '1\\n' > " + shellPath(filepath.Join(dir, "format"))}
 	}
 	if format > Format {
 		return "", &DirError{Dir: dir, Reason: fmt.Sprintf("has format %d, this program knows %d", format, Format),
 			Hint: fmt.Sprintf("use a version of otm that knows format %d: the one that last ran here", format)}
 	}
 	return CheckMode(dir)
+}
+
+// FormatOf returns the format of a data directory. The error is that of CheckDir.
+func FormatOf(dir string) (int, error) {
+	data, err := durable.ReadFile(filepath.Join(dir, "format"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return 0, fmt.Errorf("data directory %q: %w", dir, ErrNotInitialised)
+	}
+	if err != nil {
+		return 0, err
+	}
+	format, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil || format < 1 {
+		return 0, &DirError{Dir: dir, Reason: fmt.Sprintf("its file format holds %.20q", data), Hint: fmt.Sprintf("printf '%d\\n' > ", formatBy(dir)) + shellPath(filepath.Join(dir, "format"))}
+	}
+	return format, nil
+}
+
+// formatBy is the format that the files of a directory show: the engine's database
+// came with format 2.
+func formatBy(dir string) int {
+	if _, err := durable.Stat(filepath.Join(dir, "otm.db")); err != nil {
+		return 1
+	}
+	return Format
 }
 
 // CheckMode checks that nobody else can write to dir, which may be missing. If

@@ -61,7 +61,8 @@ func TestCheckDir(t *testing.T) {
 		reason  string // of a *DirError
 		hint    string
 	}{
-		{name: "fine", format: "1\n", mode: 0o700, secrets: 0o700},
+		{name: "fine", format: "2\n", mode: 0o700, secrets: 0o700},
+		{name: "former", format: "1\n", mode: 0o700, secrets: 0o700},
 		{name: "without a line feed", format: "1", mode: 0o700},
 		{name: "others can read", format: "1", mode: 0o755, warning: "has mode 0755, not 0700; chmod 700 '"},
 		{name: "others can read secrets", format: "1", mode: 0o700, secrets: 0o750, warning: "secrets\" has mode 0750, not 0700; chmod 700 '"},
@@ -69,7 +70,7 @@ func TestCheckDir(t *testing.T) {
 		{name: "the group can write", format: "1", mode: 0o770, reason: "others can write to", hint: "chmod go-w '"},
 		{name: "all can write", format: "1", mode: 0o707, reason: "others can write to", hint: "chmod go-w '"},
 		{name: "all can write secrets", format: "1", mode: 0o700, secrets: 0o777, reason: "secrets\" (mode 0777)", hint: "chmod go-w '"},
-		{name: "newer", format: "2\n", mode: 0o700, reason: "has format 2, this program knows 1", hint: "knows format 2"},
+		{name: "newer", format: "3\n", mode: 0o700, reason: "has format 3, this program knows 2", hint: "knows format 3"},
 		{name: "newer comes first", format: "99", mode: 0o777, reason: "has format 99"},
 		{name: "empty", format: "", mode: 0o700, reason: `its file format holds ""`, hint: `printf '1\n' > '`},
 		{name: "NUL bytes", format: "\x00\x00", mode: 0o700, reason: `its file format holds`, hint: "printf"},

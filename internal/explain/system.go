@@ -2,17 +2,21 @@ package explain
 
 // What is said about components.
 var (
-	ComponentUnknown   = code("component_unknown", Fail, "whether {component} runs is not known: {error}", "ls -l {path:sh}")
-	ComponentNever     = code("component_never", Fail, "{component} has never run here", "{start}")
-	ComponentAhead     = code("component_ahead", Fail, "{component} ran at {at:at}, which is ahead of this machine's clock", "timedatectl status")
-	ComponentLate      = code("component_late", Fail, "{component} has not run for {at:age}", "{start}")
-	ComponentEnded     = code("component_ended", Fail, "{component} ran {at:ago} and does not run any more", "{start}")
-	ComponentFailing   = code("component_failing", Fail, "{component} failed {at:ago}: {details}", "tail {log:sh}")
+	ComponentUnknown = code("component_unknown", Fail, "whether {component} runs is not known: {error}", "ls -l {path:sh}")
+	ComponentNever   = code("component_never", Fail, "{component} has never run here", "{start}")
+	ComponentAhead   = code("component_ahead", Fail, "{component} ran at {at:at}, which is ahead of this machine's clock", "timedatectl status")
+	ComponentLate    = code("component_late", Fail, "{component} has not run for {at:age}", "{start}")
+	ComponentEnded   = code("component_ended", Fail, "{component} ran {at:ago} and does not run any more", "{start}")
+	ComponentFailing = code("component_failing", Fail, "{component} failed {at:ago}: {details}", "tail {log:sh}")
+	// ComponentStuck is ComponentFailing where it is known what to do.
+	ComponentStuck     = code("component_stuck", Fail, "{component} failed {at:ago}: {details}", "{next}")
 	ComponentOldConfig = code("component_old_config", Warn, "otm.toml was changed since {component} started, and does not count yet", "{apply}")
 	ComponentWaits     = code("component_waits", Warn, "{component} waits for the board: the rate limit of {method} is reached until {until:clock}", "")
 
 	// RunTrouble is what ended a run early, in the heartbeat of the component.
-	RunTrouble    = code("run_trouble", Fail, "{error}", "otm doctor")
+	RunTrouble = code("run_trouble", Fail, "{error}", "otm doctor")
+	// RunStuck is RunTrouble where it is known what to do.
+	RunStuck      = code("run_stuck", Fail, "{error}", "{next}")
 	RunNote       = code("run_note", Warn, "{note}", "")
 	DropFailed    = code("drop_failed", Warn, "the drop {file} failed ({class}): {error}", "")
 	DropKept      = code("drop_kept", Warn, "the drop {file} stays in the inbox: {reason}", "")

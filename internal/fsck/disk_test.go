@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"otm/internal/crash/crashtest"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 )
 
@@ -20,10 +19,8 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 	w.write("failed/f1.json", `{"id":"f1","taskId":"T-00001","status":"in_progress","_result":{"at":"2026-03-14T09:00:00Z","inbox":"task-updates","attempts":1,"error":"no","class":"invalid"}}`)
 	w.write("new-tasks/n1.json", `{"id":"n1","taskId":"T-00001","title":"One","agent":"devdas"}`)
 	w.write("keys/k.json", `{"key":"k","taskId":"T-00001","file":"t1.json","delivered":true}`)
-	if err := history.Append(w.o.Dir, []history.Entry{{TaskID: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	plain, err := Check(w.o)
+	w.open()
+	plain, err := Check(t.Context(), w.o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +28,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 		crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 			var findings []Finding
 			refused, err := refuse(dir, func() (err error) {
-				findings, err = Check(w.o)
+				findings, err = Check(t.Context(), w.o)
 				return err
 			})
 			if refused.Came() && !errors.Is(err, syscall.EIO) && len(findings) <= len(plain) {

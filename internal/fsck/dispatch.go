@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"otm/core"
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/patience"
@@ -17,7 +18,7 @@ import (
 	"otm/pipeline"
 )
 
-// dispatchFiles compares the dispatch files with the records.
+// dispatchFiles compares the dispatch files with the tasks.
 func (c *check) dispatchFiles() error {
 	type place struct {
 		workspace string
@@ -48,13 +49,13 @@ func (c *check) dispatchFiles() error {
 		}
 		for _, e := range list {
 			entries[place{workspace, e.TaskID, pipeline.FoldName(e.Agent)}]++
-			rec := c.records[e.TaskID]
+			t := c.tasks[e.TaskID]
 			switch {
-			case rec == nil:
-			case rec.Status.Finished() && c.Quiet:
-				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryOver, "status", rec.Status, "path", workspace)
-			case rec.Dispatch != nil && rec.Dispatch.Agent != "" && pipeline.FoldName(rec.Dispatch.Agent) != pipeline.FoldName(e.Agent) && c.Quiet:
-				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryForeign, "agent", rec.Dispatch.Agent, "other", e.Agent)
+			case t == nil:
+			case t.Status.Finished() && c.Quiet:
+				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryOver, "status", t.Status, "path", workspace)
+			case t.Dispatch != nil && !core.SameAgent(t.Dispatch.Agent, e.Agent) && c.Quiet:
+				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryForeign, "agent", t.Dispatch.Agent, "other", e.Agent)
 			}
 		}
 	}
@@ -65,17 +66,17 @@ func (c *check) dispatchFiles() error {
 			c.found(RuleDispatch, p.id, "", explain.EntryTwice, "n", n, "path", p.workspace, "file", filepath.Join(p.workspace, fileName))
 		}
 	}
-	for _, id := range sorted(c.records) {
-		rec := c.records[id]
-		d := rec.Dispatch
-		if d == nil || d.Workspace == "" || d.FlippedAt == nil || rec.Status != pipeline.Assigned || d.TakenAt != nil || rec.GoneAt != nil {
+	for _, id := range sorted(c.tasks) {
+		t := c.tasks[id]
+		d := t.Dispatch
+		if !t.Waiting() || d.Workspace == "" || d.FlippedAt.IsZero() {
 			continue
 		}
 		workspace, err := c.resolved(d.Agent, d.Workspace)
 		if err != nil {
 			return err
 		}
-		if read[workspace] && entries[place{workspace, id, pipeline.FoldName(d.Agent)}] == 0 && d.MissingAt == nil && c.Quiet {
+		if read[workspace] && entries[place{workspace, id, pipeline.FoldName(d.Agent)}] == 0 && c.Quiet {
 			c.found(RuleDispatch, id, RunAgain, explain.EntryMissing, "agent", d.Agent, "path", workspace)
 		}
 	}
@@ -83,7 +84,7 @@ func (c *check) dispatchFiles() error {
 }
 
 // resolved returns the path of an agent's workspace without links, or the path as it
-// is if it is missing or does not answer. A record may name a former workspace.
+// is if it is missing or does not answer. A task may name a former workspace.
 func (c *check) resolved(agent, workspace string) (string, error) {
 	if workspace == "" {
 		return "", nil
@@ -187,37 +188,35 @@ func (c *check) woken() error {
 	busy := map[string]bool{}          // it works on something, or its process may be running
 	last := map[string]time.Time{}     // its last wake
 	told := map[pipeline.TaskID]bool{} // a wake names it
-	for _, rec := range c.records {
-		if d := rec.Dispatch; d != nil && d.TakenAt != nil && rec.Status.Active() && rec.GoneAt == nil {
-			busy[pipeline.FoldName(d.Agent)] = true
+	for _, t := range c.tasks {
+		if t.Taken() && t.Status.Active() && !t.Away() {
+			busy[pipeline.FoldName(t.Dispatch.Agent)] = true
 		}
-		for _, w := range rec.Wakes {
+		if t.Woken != nil && t.Dispatch != nil && !t.Woken.At.Before(t.Dispatch.At) {
+			told[t.ID] = true
+		}
+		for _, w := range t.Wakes {
 			agent := pipeline.FoldName(w.Agent)
 			if w.AskedAt.After(last[agent]) {
 				last[agent] = w.AskedAt
 			}
-			if w.Ended == nil && w.Via == string(pipeline.TriggerExec) {
+			if w.Ended.IsZero() && w.Via == pipeline.TriggerExec {
 				busy[agent] = true
-			}
-			told[rec.TaskID] = told[rec.TaskID] || w.Attempt == rec.Attempt
-			for _, id := range w.Tasks {
-				told[id] = told[id] || rec.TaskID != id || w.Attempt == rec.Attempt
 			}
 		}
 	}
-	for _, id := range sorted(c.records) {
-		rec, d := c.records[id], c.records[id].Dispatch
-		if d == nil || d.FlippedAt == nil || d.TakenAt != nil || rec.Status != pipeline.Assigned || rec.GoneAt != nil || told[id] || rebuilt(rec) {
+	for _, id := range sorted(c.tasks) {
+		t := c.tasks[id]
+		if !t.Waiting() || t.Dispatch.FlippedAt.IsZero() || told[id] {
 			continue
 		}
-		row, agent := c.byID[rec.RowID], c.Agents.Named(d.Agent)
-		if row == nil || row.CurrentStatus() != pipeline.Assigned || agent == nil || c.Agents.Assigned(row.Assignee) != agent ||
-			agent.Person || agent.Trigger != pipeline.TriggerGateway && agent.Trigger != pipeline.TriggerExec {
+		at, agent := t.Dispatch.FlippedAt, c.Agents.Named(t.Dispatch.Agent)
+		if agent == nil || agent.Person || agent.Trigger != pipeline.TriggerGateway && agent.Trigger != pipeline.TriggerExec {
 			continue
 		}
 		name := pipeline.FoldName(agent.Name)
-		if !busy[name] && c.Now.Sub(*d.FlippedAt) > wakeOverdue && last[name].Before(*d.FlippedAt) {
-			c.found(RuleWoken, id, RunAgain, explain.NeverWoken, "agent", d.Agent, "at", *d.FlippedAt)
+		if !busy[name] && c.Now.Sub(at) > wakeOverdue && last[name].Before(at) {
+			c.found(RuleWoken, id, RunAgain, explain.NeverWoken, "agent", agent.Name, "at", at)
 		}
 	}
 	return nil

@@ -11,93 +11,11 @@ import (
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/patience"
-	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/counter"
 	"otm/pipeline/drop"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
-
-func (c *facts) readRecords() error {
-	ids, err := c.store.IDs()
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		c.saw(id)
-		rec, err := c.store.Load(id)
-		if err != nil {
-			c.unread[id] = err
-			continue
-		}
-		c.records[id] = rec
-		if rec.RowID != "" {
-			c.owners[rec.RowID] = id
-		}
-	}
-	entries, err := durable.ReadDir(filepath.Join(c.Dir, "tasks"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, e := range entries {
-		if !strings.Contains(e.Name(), ".corrupt-") {
-			continue
-		}
-		path := filepath.Join(c.Dir, "tasks", e.Name())
-		c.found(RuleRecord, 0, "", explain.RecordAside, "name", filepath.Base(path), "path", path)
-	}
-	return nil
-}
-
-// recordsUnread reports the records that cannot be read. The dispatcher's next
-// pass makes new ones from their rows.
-func (c *check) recordsUnread() error {
-	for _, id := range sorted(c.unread) {
-		err, row := c.unread[id], c.rowBearing(id)
-		var corrupt *task.CorruptError
-		switch {
-		case !errors.As(err, &corrupt):
-			c.found(RuleRecord, id, "", explain.RecordClosed, "path", c.recordPath(id), "error", err)
-		case row != nil && c.tended(row):
-			c.found(RuleRecord, id, RunAgain, explain.RecordCorrupt, "error", err)
-		default:
-			c.found(RuleRecord, id, "", explain.RecordCorruptEnd, "error", err, "next", c.setAside(id))
-		}
-	}
-	return nil
-}
-
-func (c *facts) recordPath(id pipeline.TaskID) string {
-	return filepath.Join(c.Dir, "tasks", id.String()+".json")
-}
-
-// setAside is the command by which a person puts a record away.
-func (c *facts) setAside(id pipeline.TaskID) string {
-	path := c.recordPath(id)
-	return "mv " + safe.Quote(path) + " " + safe.Quote(path+".corrupt-0")
-}
-
-func (c *facts) readHistory() error {
-	path := filepath.Join(c.Dir, history.FileName)
-	for e, err := range history.Read(c.Dir) {
-		switch {
-		case errors.Is(err, history.ErrNoEntry):
-			c.found(RuleHistory, 0, "", explain.HistoryLine, "error", err, "path", path)
-		case err != nil:
-			c.historyUnread = true
-			c.found(RuleHistory, 0, "", explain.HistoryClosed, "error", err, "path", path)
-		default:
-			c.saw(e.TaskID)
-			if other := c.archived[e.TaskID]; other != nil && other.Same(e) {
-				c.found(RuleHistory, e.TaskID, "", explain.HistoryTwice, "name", history.FileName, "path", path)
-			}
-			c.archived[e.TaskID] = e
-		}
-	}
-	return nil
-}
 
 // readKeys notes the ids that otm-create gave out under a key. otm-create itself
 // reports a damaged file, when its key is used.
@@ -134,9 +52,6 @@ func (c *facts) inboxes() error {
 			if c.Quiet {
 				c.found(RuleHalfMade, 0, RunAgain, explain.DropWaits, "name", f.Name, "inbox", kind)
 			}
-			if kind == inbox.TaskUpdates {
-				c.reports[f.Name] = true
-			}
 			if !f.Regular() || kind != inbox.NewTasks {
 				continue
 			}
@@ -164,8 +79,8 @@ func unread(err error) error {
 	return err
 }
 
-func (c *check) counter() error {
-	stored, err := c.store.Stored()
+func (c *check) counterAbove() error {
+	stored, err := c.counter.Stored()
 	switch next := pipeline.TaskID(stored); {
 	case errors.Is(err, counter.ErrBadCounter):
 		c.found(RuleCounter, 0, RaiseCounter, explain.CounterBad, "error", err)
@@ -181,7 +96,7 @@ func (c *check) counter() error {
 // TempFolders are the folders of a data directory in which a crash may leave a
 // temporary file.
 var TempFolders = []string{
-	"", "new-tasks", "task-updates", "processed", "failed", "tasks", "agent-states", "keys",
+	"", "new-tasks", "task-updates", "processed", "failed", "tasks", "keys",
 	"board", "board/page", "secrets",
 }
 

@@ -1,8 +1,7 @@
-// Package fsck checks the invariants of a data directory and its board: no
-// acknowledged task is missing, none stands twice, steps are complete and in
-// order, updates were applied once and in order, no key of a wake was used for
-// two, the counter is above every id, nothing is half made, and no temporary
-// file is left.
+// Package fsck checks the invariants of a data directory and its board: the tables
+// follow from the events, no acknowledged task is missing, none stands twice, updates
+// were applied, dispatch files hold what is open, the counter is above every id,
+// nothing is half made, and no temporary file is left.
 //
 // It reads, and changes nothing. It cannot tell work in progress from work that
 // a crash left half made, unless Options.Quiet says that nothing is in progress.
@@ -10,22 +9,31 @@ package fsck
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
+	"otm/core"
 	"otm/internal/explain"
 	"otm/pipeline"
-	"otm/pipeline/drop"
-	"otm/pipeline/history"
+	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
+
+// Store is what is checked of the store.
+type Store interface {
+	core.Reader
+	Pending(ctx context.Context, sink core.Sink, tasks ...pipeline.TaskID) ([]core.Pending, error)
+	// Differs returns, in words, what the tables say otherwise than the events.
+	Differs(ctx context.Context) ([]string, error)
+}
 
 // Options say what to check.
 type Options struct {
 	Dir    string
+	Store  Store
 	Agents pipeline.Agents
-	Rows   []pipeline.Row // of a complete walk of this moment
+	Rows   []pipeline.Row // of a complete walk of this moment, which the store has seen
 	Now    time.Time
 	// Quiet says that no process of the directory runs and nothing is due: then
 	// half-made work counts as a fault.
@@ -53,21 +61,19 @@ const (
 	RaiseCounter Repair = "raise the counter"
 	RemoveFile   Repair = "remove the file"
 	RunAgain     Repair = "run the components once"
-	WriteHistory Repair = "write the history from the record"
+	HandleAgain  Repair = "have the drop handled again"
+	Rebuild      Repair = "rebuild the tables from the events"
 )
 
 // The rules.
 const (
-	RuleRecord   = "records can be read"
+	RuleStore    = "the tables follow from the events"
 	RuleRow      = "a task has one row"
-	RuleSteps    = "a task has all its steps, once and in order"
+	RuleSteps    = "a task has all its steps"
+	RuleShown    = "the board shows the tasks as they are"
 	RuleDropped  = "what was dropped is known"
-	RuleHistory  = "what left the board stands in the history, once"
-	RuleMerged   = "two tasks never merge"
-	RuleSeen     = "a record has what the board shows"
-	RuleUpdates  = "updates apply once and in order"
+	RuleUpdates  = "updates apply once"
 	RuleDispatch = "an open task has one entry, others have none"
-	RuleWakes    = "a key is used for one wake"
 	RuleWoken    = "who has a task is woken for it"
 	RuleCounter  = "the counter is above every id"
 	RuleHalfMade = "nothing is half made"
@@ -77,41 +83,31 @@ const (
 // facts are what was read, and what was found so far.
 type facts struct {
 	Options
-	store         *task.Store
-	box           *inbox.Box
-	records       map[pipeline.TaskID]*pipeline.Record
-	tops          map[pipeline.TaskID][]*pipeline.Row
-	steps         map[string][]*pipeline.Row
-	byID          map[string]*pipeline.Row
-	owners        map[string]pipeline.TaskID         // by the row
-	archived      map[pipeline.TaskID]*history.Entry // the last one of each
-	hung          map[string]bool                    // workspaces that do not answer
-	historyUnread bool                               // the history cannot be read
-	unread        map[pipeline.TaskID]error          // records that cannot be read
-	waiting       map[pipeline.TaskID]bool           // a create of it stands in the inbox
-	reports       map[string]bool                    // names of updates that stand in the inbox
-	processed     map[string]string                  // names in processed/, by themselves and, of creates, by the id of the drop
-	failed        map[string]string                  // the same of failed/
-	creates       map[pipeline.TaskID]string         // ids of drops that became tasks
-	asked         map[pipeline.TaskID]*drop.Create   // those of records
-	used          []pipeline.TaskID
-	findings      []Finding
+	ctx      context.Context
+	box      *inbox.Box
+	counter  *counter.Dir
+	tasks    map[pipeline.TaskID]*core.Task
+	pending  []core.Pending
+	tops     map[pipeline.TaskID][]*pipeline.Row // by the id that they bear
+	byID     map[string]*pipeline.Row
+	steps    map[string][]*pipeline.Row // by the row of the task
+	hung     map[string]bool            // workspaces that do not answer
+	waiting  map[pipeline.TaskID]bool   // a create of it stands in the inbox
+	used     []pipeline.TaskID
+	findings []Finding
 }
 
 // check is one run of all checks.
 type check struct{ *facts }
 
 // Check returns the findings, the most important rule first. The error is one
-// of reading the directory.
-func Check(o Options) ([]Finding, error) {
-	c := &check{&facts{Options: o, store: task.Open(o.Dir, nil), box: inbox.Open(o.Dir),
-		records: map[pipeline.TaskID]*pipeline.Record{}, tops: map[pipeline.TaskID][]*pipeline.Row{},
-		steps: map[string][]*pipeline.Row{}, byID: map[string]*pipeline.Row{},
-		owners: map[string]pipeline.TaskID{}, archived: map[pipeline.TaskID]*history.Entry{}, waiting: map[pipeline.TaskID]bool{},
-		creates: map[pipeline.TaskID]string{}, asked: map[pipeline.TaskID]*drop.Create{},
-		reports: map[string]bool{}, processed: map[string]string{}, failed: map[string]string{}, unread: map[pipeline.TaskID]error{}, hung: map[string]bool{}}}
+// of reading the directory or the store.
+func Check(ctx context.Context, o Options) ([]Finding, error) {
+	c := &check{&facts{Options: o, ctx: ctx, box: inbox.Open(o.Dir), counter: counter.Open(o.Dir, nil),
+		tasks: map[pipeline.TaskID]*core.Task{}, tops: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
+		waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}}
 	for _, look := range []func() error{
-		c.workspaces, c.readRecords, c.readRows, c.recordsUnread, c.readHistory, c.inboxes, c.readFailed, c.readKeys, c.settled, c.updatesTwice, c.rows, c.recordsAndSteps, c.wakes, c.woken, c.dispatchFiles, c.counter, c.litter,
+		c.workspaces, c.readStore, c.readRows, c.inboxes, c.readFailed, c.readKeys, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.woken, c.dispatchFiles, c.counterAbove, c.litter,
 	} {
 		if err := look(); err != nil {
 			return nil, err
@@ -120,9 +116,32 @@ func Check(o Options) ([]Finding, error) {
 	return c.findings, nil
 }
 
+// readStore reads all tasks, and holds the tables against the events.
+func (c *check) readStore() error {
+	tasks, err := c.Store.Tasks(c.ctx, core.Filter{})
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		c.saw(t.ID)
+		c.tasks[t.ID] = t
+	}
+	if c.pending, err = c.Store.Pending(c.ctx, ""); err != nil {
+		return err
+	}
+	differs, err := c.Store.Differs(c.ctx)
+	for _, d := range differs {
+		c.found(RuleStore, 0, Rebuild, explain.StoreDiffers, "what", d)
+	}
+	return err
+}
+
 func (c *facts) found(rule string, id pipeline.TaskID, r Repair, code explain.Code, args ...any) {
-	f := explain.New(code, args...).On(id)
-	c.findings = append(c.findings, Finding{Rule: rule, TaskID: id, Text: f.Text(c.Now), Hint: f.Next(c.Now), Repair: r, Path: f.Args["path"], Code: code, Args: f.Args})
+	c.add(rule, r, explain.New(code, args...).On(id))
+}
+
+func (c *facts) add(rule string, r Repair, f explain.Finding) {
+	c.findings = append(c.findings, Finding{Rule: rule, TaskID: f.Task, Text: f.Text(c.Now), Hint: f.Next(c.Now), Repair: r, Path: f.Args["path"], Code: f.Code, Args: f.Args})
 }
 
 func (c *facts) saw(id pipeline.TaskID) { c.used = append(c.used, id) }

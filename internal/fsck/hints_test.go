@@ -9,30 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
-
-// move has a file of the directory lie elsewhere in it.
-func (w *world) move(from, to string) {
-	w.Helper()
-	if err := os.Rename(filepath.Join(w.o.Dir, from), filepath.Join(w.o.Dir, to)); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// rowless has the record know no row, and nothing be done for it yet.
-func (w *world) rowless() {
-	w.Helper()
-	w.entries()
-	w.change(func(r *pipeline.Record) {
-		*r = pipeline.Record{TaskID: 1, DropID: r.DropID, Title: "One task", Agent: "devdas", Priority: "high", Type: "review", Project: "it's",
-			Steps: []pipeline.StepRecord{{Title: "a"}, {Title: "b c"}}}
-	})
-	if err := os.Remove(filepath.Join(w.o.Dir, "processed", "u1.json")); err != nil {
-		w.Fatal(err)
-	}
-}
 
 // What is to be done about a fault depends on what is left: each time it is what
 // helps, and what nobody can mend is not said to be mended by a run.
@@ -46,84 +26,33 @@ func TestWhatToDo(t *testing.T) {
 		text   string // in what is said
 		hint   string // in what is to be done
 	}{
-		{"a broken record, and no row", func(w *world) {
-			w.write("tasks/T-00001.json", "{")
-			w.o.Rows = nil
-			w.entries()
-		}, RuleRecord, "", "there is no row to make it anew from", "mv %s/tasks/T-00001.json %s/tasks/T-00001.json.corrupt-0"},
-		{"a broken record, and a row", func(w *world) { w.write("tasks/T-00001.json", "{") },
-			RuleRecord, RunAgain, "its record cannot be read", "otm-dispatcher --once"},
-		{"two rows, and no record", func(w *world) {
+		{"two rows, and no task", func(w *world) {
 			w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec4", TaskID: "T-00001"})
-			w.write("tasks/T-00001.json", "{")
+			w.task = nil
 		}, RuleRow, "", "2 rows bear its id: Rec1, Rec4", "clear the Task ID of those that are not it"},
 		{"two rows", func(w *world) { w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec4", TaskID: "T-00001"}) },
 			RuleRow, "", "Rec1, Rec4", "all but Rec1"},
 		{"a row that bears the id of one that was deleted", func(w *world) {
 			w.o.Rows = []pipeline.Row{{ID: "Rec9", TaskID: "T-00001", Title: "typed"}}
 			w.entries()
-			w.change(func(r *pipeline.Record) { r.GoneAt = &w.o.Now })
+			w.task.GoneAt = w.o.Now
 		}, RuleRow, "", "and is not its row: that was deleted", "becomes a task of its own"},
 		{"a row that bears the id of another", func(w *world) { w.o.Rows[0].TaskID, w.o.Rows[3].TaskID = "", "T-00001" },
 			RuleRow, "", `the row "typed by hand" bears its id, and is not its row`, "becomes a task of its own"},
-		{"the drop that is a stranger came first", func(w *world) {
-			w.settle(inbox.NewTasks, "t2.json", `{"id":"d2","taskId":"T-00001","title":"x","agent":"devdas","subtasks":["a","b"]}`)
-			w.change(func(r *pipeline.Record) { r.DropID = "d2" })
-		}, RuleMerged, "", "t1.json and t2.json", "processed/t1.json"},
-		{"the drop that is a stranger came last", func(w *world) {
-			w.settle(inbox.NewTasks, "t2.json", `{"id":"d2","taskId":"T-00001","title":"x","agent":"devdas"}`)
-		}, RuleMerged, "", "t1.json and t2.json", "processed/t2.json"},
-		{"no row was made, and one bears its id", func(w *world) { w.rowless() },
-			RuleHalfMade, "", "a row bears its id, and its record knows none", "T-00001.json.corrupt-0 && otm-dispatcher --once"},
-		{"no row was made, and its create is handled", func(w *world) { w.rowless(); w.o.Rows = nil },
-			RuleHalfMade, "", "its create counts as handled", "mv %s/processed/t1.json %s/new-tasks"},
-		{"no row was made, and its create is gone", func(w *world) {
-			w.rowless()
-			w.o.Rows = nil
-			os.Remove(filepath.Join(w.o.Dir, "processed", "t1.json"))
-		}, RuleHalfMade, "", "its create is not there any more",
-			`otm-create --title 'One task' --agent devdas --priority high --type review --project 'it'\''s' --subtask a --subtask 'b c'`},
-		{"no row was made for what nobody dropped", func(w *world) {
-			w.rowless()
-			w.o.Rows = nil
-			w.change(func(r *pipeline.Record) { r.DropID = "" })
-			os.Remove(filepath.Join(w.o.Dir, "processed", "t1.json"))
-		}, RuleHalfMade, "", "its create is not there any more", "otm-create"},
-		{"a step that was never made, of a typed row", func(w *world) {
-			w.change(func(r *pipeline.Record) { r.DropID, r.Steps[1].RowID = "", "" })
-			w.o.Rows = slices.Delete(w.o.Rows, 2, 3)
-			os.Remove(filepath.Join(w.o.Dir, "processed", "t1.json"))
-		}, RuleSteps, RunAgain, `step 2 "b" does not stand on the board`, "otm-dispatcher --once"},
-		{"a step that was never made, of a create that failed", func(w *world) {
-			w.change(func(r *pipeline.Record) { r.Steps[1].RowID = "" })
-			w.o.Rows = slices.Delete(w.o.Rows, 2, 3)
-			w.move("processed/t1.json", "failed/t1.json")
-		}, RuleSteps, "", "does not stand on the board", "otm retry t1.json"},
-		{"a step that was never made, of a create that is handled", func(w *world) {
-			w.change(func(r *pipeline.Record) { r.Steps[1].RowID = "" })
-			w.o.Rows = slices.Delete(w.o.Rows, 2, 3)
-		}, RuleSteps, "", "does not stand on the board", "processed/t1.json"},
-		{"two steps have one row", func(w *world) { w.change(func(r *pipeline.Record) { r.Steps[1].RowID = "Rec2" }) },
-			RuleSteps, "", `step 2 "b" has the row of another step`, "otm-dispatcher --once"},
 		{"a step under another row", func(w *world) { w.o.Rows[2].Parent = "Rec9" },
-			RuleSteps, "", `step 2 "b" stands under another row`, "otm-dispatcher --once"},
-		{"a dispatch that is begun", func(w *world) {
-			w.o.Rows[0].Status = pipeline.New
-			w.change(func(r *pipeline.Record) { r.Status, r.Dispatch.FlippedAt = pipeline.New, nil })
-		}, RuleHalfMade, RunAgain, "its dispatch is begun and not finished", "otm-dispatcher --once"},
-		{"a row that was asked for, and its create waits", func(w *world) {
-			w.change(func(r *pipeline.Record) { r.RowAskedAt = &w.o.Now })
-			w.write("new-tasks/t1.json", `{"id":"d1","taskId":"T-00001","title":"One","agent":"devdas"}`)
-		}, RuleHalfMade, RunAgain, "its row was asked for", "otm-injector --once"},
-		{"a row that was asked for, and nothing waits", func(w *world) { w.change(func(r *pipeline.Record) { r.RowAskedAt = &w.o.Now }) },
-			RuleHalfMade, "", "its row was asked for", "T-00001.json.corrupt-0 && otm-dispatcher --once"},
-		{"a key used twice by what is over", func(w *world) {
-			w.o.Rows = nil
+			RuleSteps, "", `step 2 "b" stands under another row`, "move it back"},
+		{"a create that took no effect", func(w *world) {
+			w.o.Rows, w.task = nil, nil
 			w.entries()
-			w.change(func(r *pipeline.Record) {
-				r.GoneAt, r.Wakes = &w.o.Now, append(r.Wakes, r.Wakes[0])
-			})
-		}, RuleWakes, "", "was used for a wake of T-00001 as well", "there is nothing to mend"},
+			os.Remove(filepath.Join(w.o.Dir, "processed", "u1.json"))
+		}, RuleDropped, "", "neither board nor store knows it", "mv %s/processed/t1.json %s/new-tasks"},
+		{"a step that is not on the board", func(w *world) { w.o.Rows = slices.Delete(w.o.Rows, 2, 3) },
+			RuleSteps, RunAgain, `the row of step 2 "b" is not on the board`, "otm-dispatcher --once"},
+		{"the board does not take a task", func(w *world) {
+			w.waits = []core.Pending{{Task: 1, Sink: core.SinkBoard, Since: w.o.Now.Add(-time.Hour), Tries: 3, Error: "there is no option x"}}
+		}, RuleHalfMade, RunAgain, "after 3 tries: there is no option x", "otm doctor"},
+		{"tables that differ", func(w *world) { w.wrong = []string{"tasks T-00001: title is missing"} },
+			RuleStore, Rebuild, "tasks T-00001: title is missing", "otm fsck --repair"},
 		{"the workspace is gone", func(w *world) {
 			if err := os.RemoveAll(w.ws); err != nil {
 				w.Fatal(err)
@@ -134,7 +63,7 @@ func TestWhatToDo(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			c.spoil(w)
-			findings, err := Check(w.o)
+			findings, err := w.check()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,8 +77,7 @@ func TestWhatToDo(t *testing.T) {
 	}
 }
 
-// What says nothing is no fault: files that are not ours or were edited, what a
-// record has forgotten, rows that nobody can understand.
+// What says nothing is no fault: files that are not ours or were edited, rows that nobody can understand.
 func TestSaysNothing(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*world){
@@ -168,31 +96,22 @@ func TestSaysNothing(t *testing.T) {
 		"an update that is none any more": func(w *world) {
 			w.settle(inbox.TaskUpdates, "u2.json", `{"id":"u2","taskId":"T-00001"}`)
 		},
-		"an update among more than a record keeps": func(w *world) {
-			w.settle(inbox.TaskUpdates, "u0.json", `{"id":"u0","taskId":"T-00001","status":"in_progress"}`)
-			w.change(func(r *pipeline.Record) {
-				for i := len(r.Updates); i < pipeline.KeptUpdates; i++ {
-					r.Updates = append(r.Updates, pipeline.Applied{ID: fmt.Sprint("v", i), Drop: fmt.Sprint("v", i, ".json")})
-				}
-			})
-		},
-		"an odd row of no record": func(w *world) {
+		"an odd row of no task": func(w *world) {
 			w.o.Rows[0].Odd, w.o.Rows[0].Status = true, ""
 			w.entries()
-			w.move("tasks/T-00001.json", "T-00001.json")
+			w.task = nil
 		},
 		"never woken, while its process may be running": func(w *world) {
 			w.neverWoken(48 * time.Hour)
 			w.write("next-task-id.json", `{"next":3}`)
-			w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Assignee: "devdas", Status: pipeline.Done})
-			w.write("tasks/T-00002.json", `{"taskId":"T-00002","dropId":"d2","title":"Two","rowId":"Rec7","status":"done","attempt":1,"steps":[],"wakes":[{"attempt":1,"key":"k2","agent":"devdas","via":"exec","askedAt":"`+w.o.Now.Add(-72*time.Hour).UTC().Format(time.RFC3339)+`"}]}`)
+			w.other(pipeline.TriggerExec, 72*time.Hour)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			spoil(w)
-			if findings, err := Check(w.o); err != nil || len(findings) != 0 {
+			if findings, err := w.check(); err != nil || len(findings) != 0 {
 				t.Errorf("found %s, %v", fmt.Sprint(findings), err)
 			}
 		})

@@ -1,10 +1,9 @@
 package fsck
 
 import (
-	"cmp"
 	"path/filepath"
-	"slices"
 
+	"otm/core"
 	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -12,147 +11,73 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// readFailed notes the creates that failed: their tasks need no row.
+// readFailed notes the ids of creates that failed.
 func (c *facts) readFailed() error {
-	names, err := c.box.SettledNames(inbox.FailedDir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		c.failed[name] = name
-		s, err := c.box.ReadSettled(inbox.FailedDir, name)
-		if err := unread(err); err != nil {
-			return err
-		}
-		if err != nil || s.Object == nil {
-			continue
-		}
+	return c.eachSettled(inbox.FailedDir, func(_ string, s *inbox.Settled) error {
 		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil {
 			c.saw(d.Task.ID)
-			if d.ID != "" {
-				c.failed[d.ID] = name
-			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// nameIn returns the name of a task's create in processed/ or failed/; "" if it
-// is not there.
-func nameIn(names map[string]string, rec *pipeline.Record) string {
-	if rec.DropID == "" {
-		return ""
-	}
-	return cmp.Or(names[rec.DropID], names[rec.Drop])
-}
-
-// settled compares the processed drops with the records.
-func (c *check) settled() error {
-	names, err := c.box.SettledNames(inbox.ProcessedDir)
-	if err != nil {
-		return err
-	}
-	applied := map[pipeline.TaskID][]*inbox.Settled{} // its updates, in the order of their names
-	for _, name := range names {
-		c.processed[name] = name
-		s, err := c.box.ReadSettled(inbox.ProcessedDir, name)
-		if err := unread(err); err != nil {
-			return err
-		}
-		if err != nil || s.Object == nil {
-			continue
-		}
+// settled looks for processed drops that the store does not know.
+func (c *facts) settled() error {
+	return c.eachSettled(inbox.ProcessedDir, func(_ string, s *inbox.Settled) error {
 		id := s.TaskID()
 		c.saw(id)
 		switch s.Result.Inbox {
 		case inbox.NewTasks:
-			c.processedCreate(id, name, s)
+			known := c.tasks[id] != nil || len(c.tops[id]) > 0 || c.waiting[id]
+			if !known && !s.Result.SkippedDuplicate {
+				c.undone(RuleDropped, "", id, explain.TaskUndone, s) // it may be one that is over: a person knows
+			}
 		case inbox.TaskUpdates:
-			applied[id] = append(applied[id], s)
+			return c.update(id, s)
 		}
-	}
-	for _, id := range sorted(applied) {
-		c.updates(id, applied[id])
-	}
-	return nil
+		return nil
+	})
 }
 
-func (c *check) processedCreate(id pipeline.TaskID, name string, s *inbox.Settled) {
-	if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil && d.ID != "" && !s.Result.SkippedDuplicate {
-		c.processed[d.ID] = name
-		rec := c.records[id]
-		if other := c.creates[id]; other != "" && other != d.ID {
-			stranger := name
-			if rec != nil && rec.DropID == d.ID {
-				stranger = c.processed[other]
-			}
-			c.found(RuleMerged, id, "", explain.TasksMerged, "one", c.processed[other], "other", name, "next", c.again(stranger))
-		}
-		if c.creates[id] = d.ID; rec != nil && rec.DropID == d.ID {
-			c.asked[id] = d
-		}
-	}
-	known := c.records[id] != nil || c.unread[id] != nil || len(c.tops[id]) > 0 || c.archived[id] != nil || c.historyUnread || c.waiting[id]
-	if !known && !s.Result.SkippedDuplicate {
-		c.found(RuleDropped, id, "", explain.TaskUndone, "next", c.again(name))
-	}
-}
-
-// again is the command by which a person has a processed create handled once
-// more. It moves the file: the injector skips a drop that is in processed/.
-func (c *facts) again(name string) string {
-	return "mv " + safe.Quote(filepath.Join(c.Dir, inbox.ProcessedDir, name)) + " " + safe.Quote(c.box.Dir(inbox.NewTasks)) + "   # has it made again"
-}
-
-// updates compares the processed updates of a task with its record.
-func (c *check) updates(id pipeline.TaskID, settled []*inbox.Settled) {
-	rec := c.records[id]
-	if rec == nil {
-		return
-	}
-	if rebuilt(rec) {
-		return // updates from before the loss are unknown
-	}
-	known := map[string]bool{}
-	for _, u := range rec.Updates {
-		known[u.Drop] = true
-	}
-	if len(rec.Updates) >= pipeline.KeptUpdates { // older ones are forgotten
-		return
-	}
-	for _, s := range settled {
-		if !known[s.Name] && !c.knowsDrop(rec, s) {
-			c.found(RuleUpdates, id, "", explain.UpdateUnknown, "drop", s.Name, "next", c.remake(rec))
-		}
-	}
-}
-
-// updatesTwice looks for updates that a record has twice. It does not check their
-// order: the file named first may be delivered last.
-func (c *check) updatesTwice() error {
-	for _, id := range sorted(c.records) {
-		seen := map[string]string{}
-		for _, u := range c.records[id].Updates {
-			if other, twice := seen[u.ID]; twice {
-				c.found(RuleUpdates, id, "", explain.UpdateTwice, "id", u.ID, "one", other, "other", u.Drop, "next", c.remake(c.records[id]))
-			}
-			seen[u.ID] = u.Drop
-		}
-	}
-	return nil
-}
-
-// rebuilt reports whether a record was lost and made anew from the board.
-func rebuilt(rec *pipeline.Record) bool {
-	return slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt })
-}
-
-// knowsDrop reports whether the record has an update by its id.
-func (c *facts) knowsDrop(rec *pipeline.Record, s *inbox.Settled) bool {
-	u, err := drop.ParseUpdate(s.Object.Bytes())
+func (c *facts) eachSettled(dir string, visit func(name string, s *inbox.Settled) error) error {
+	names, err := c.box.SettledNames(dir)
 	if err != nil {
-		return true // somebody edited the settled file
+		return err
 	}
-	_, known := rec.AppliedAs(u.ID)
-	return known
+	for _, name := range names {
+		s, err := c.box.ReadSettled(dir, name)
+		if err := unread(err); err != nil {
+			return err
+		}
+		if err != nil || s.Object == nil {
+			continue
+		}
+		if err := visit(name, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undone notes a processed drop that the store does not know, as it was replaced by an
+// older one. It is handled again once its file is moved: the injector skips a drop that is
+// in processed/.
+func (c *facts) undone(rule string, r Repair, id pipeline.TaskID, code explain.Code, s *inbox.Settled) {
+	path, to := filepath.Join(c.Dir, inbox.ProcessedDir, s.Name), c.box.Dir(s.Result.Inbox)
+	next := "mv " + safe.Quote(path) + " " + safe.Quote(to) + "   # has it handled again"
+	c.found(rule, id, r, code, "next", next, "drop", s.Name, "path", path, "to", to)
+}
+
+// update looks for a processed update among the commands of the store.
+func (c *facts) update(id pipeline.TaskID, s *inbox.Settled) error {
+	u, err := drop.ParseUpdate(s.Object.Bytes())
+	t := c.tasks[id]
+	if err != nil || u.ID == "" || t == nil || t.Status.Over() || t.Away() {
+		return nil // somebody edited the settled file; the task is missing, which is said; it would change nothing
+	}
+	_, did, err := c.Store.Did(c.ctx, core.DropCommand(u.ID, id))
+	if err == nil && !did {
+		c.undone(RuleUpdates, HandleAgain, id, explain.UpdateUnknown, s)
+	}
+	return err
 }

@@ -124,7 +124,9 @@ func create(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = pool.ExecContext(ctx, "PRAGMA application_id = 0x4f544d") // writes the first page
+	// The first page. Of two processes that change the journal of an empty database at
+	// once, SQLite lets one fail without waiting.
+	_, err = pool.ExecContext(ctx, "PRAGMA journal_mode = wal; PRAGMA application_id = 0x4f544d")
 	if err := errors.Join(err, pool.Close()); err != nil {
 		return err
 	}

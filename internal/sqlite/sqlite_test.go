@@ -642,3 +642,26 @@ func BenchmarkWrite(b *testing.B) {
 		})
 	}
 }
+
+// TestOpenNewTogether: programs that start together on a new directory all open its
+// database.
+func TestOpenNewTogether(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		path := filepath.Join(t.TempDir(), "new.db")
+		var all sync.WaitGroup
+		for range 12 {
+			all.Go(func() {
+				db, err := Open(t.Context(), path, Options{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}

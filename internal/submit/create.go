@@ -21,6 +21,7 @@ import (
 	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
+	"otm/pipeline/rendering"
 )
 
 // create is otm-create.
@@ -193,7 +194,7 @@ func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
 // those with a key are delivered one by one, the others after them, at once. The
 // same call later makes the tasks without a key once more.
 func (r *create) drop(ctx context.Context, lines []*drop.Line) ([]dropped, error) {
-	ids, err := r.store.Counter(ctx)
+	ids, err := r.ids.Counter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -307,14 +308,20 @@ func (r *create) deliverKey(ids *counter.Counter, k *counter.Key) (dropped, erro
 	return m, ids.SaveKey(k)
 }
 
-// known reports whether the drop of a key was delivered before a crash and has
-// been handled since. If that cannot be seen, the drop does not count as delivered.
+// known reports whether the drop of a key was delivered before a crash and has been
+// handled since: its task has a rendering, whatever stands in that, or its file was
+// settled.
 func (r *create) known(k *counter.Key) (bool, error) {
-	known, err := r.store.Exists(k.TaskID)
-	for _, dir := range []string{inbox.ProcessedDir, inbox.FailedDir} {
-		if !known && err == nil {
-			known, err = r.box.IsSettled(dir, k.Name)
-		}
+	_, err := durable.Stat(rendering.Path(r.dir, k.TaskID))
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
 	}
-	return known, err
+	settled, err := r.box.IsSettled(inbox.ProcessedDir, k.Name)
+	if settled || err != nil {
+		return settled, err
+	}
+	return r.box.IsSettled(inbox.FailedDir, k.Name)
 }

@@ -307,8 +307,8 @@ func TestDataDirectory(t *testing.T) {
 	t.Run("newer format", func(t *testing.T) {
 		t.Parallel()
 		p := initialised(t)
-		p.write("format", "2\n")
-		p.create(create...).refused(t, 78, "has format 2, this program knows 1", "otm: hint: use a version of otm that knows format 2")
+		p.write("format", "3\n")
+		p.create(create...).refused(t, 78, "has format 3, this program knows 2", "otm: hint: use a version of otm that knows format 3")
 		p.untouched()
 	})
 	t.Run("others can write", func(t *testing.T) {
@@ -451,14 +451,14 @@ func TestKeyUnderTrouble(t *testing.T) {
 		}()
 		p.create(args...)
 	}()
-	record := filepath.Join(p.dir, "tasks", "T-00001.json")
-	if err := os.Symlink("T-00001.json", record); err != nil { // ELOOP
+	file := filepath.Join(p.dir, "tasks", "T-00001.json")
+	if err := os.Symlink("T-00001.json", file); err != nil { // ELOOP
 		t.Fatal(err)
 	}
 	if a := p.create(args...); a.code != 1 || a.stdout != "" || len(p.drops("new-tasks")) != 0 {
 		t.Errorf("exit code %d, stdout %q, drops %v", a.code, a.stdout, p.drops("new-tasks"))
 	}
-	if err := os.Remove(record); err != nil {
+	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.create(args...).ok(t); got != "T-00001\n" || len(p.drops("new-tasks")) != 1 {
@@ -566,7 +566,7 @@ func TestKeyDeliveredAndHandled(t *testing.T) {
 		}()
 		name := p.drops("new-tasks")[0]["name"].(string)
 		if handled == "tasks" {
-			p.record(1, "new")
+			p.rendered(1, "new")
 			if err := os.Remove(filepath.Join(p.dir, "new-tasks", name)); err != nil {
 				t.Fatal(err)
 			}

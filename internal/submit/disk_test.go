@@ -48,7 +48,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 		"key, not noted":      {undelivered, func(p *place) answered { return p.create(keyed...) }, "new-tasks", 1, false},
 		"key, settled":        {func(p *place) { undelivered(p); settle(p) }, func(p *place) answered { return p.create(keyed...) }, "new-tasks", 0, false},
 		"key, waited for":     {func(p *place) { p.create(keyed...); settle(p) }, func(p *place) answered { return p.create(append(keyed, "--wait")...) }, "new-tasks", 0, false},
-		"update":              {func(p *place) { p.record(1, pipeline.Assigned) }, func(p *place) answered { return p.update("--task-id", "1", "--status", "in_progress") }, "task-updates", 1, true},
+		"update":              {func(p *place) { p.rendered(1, pipeline.Assigned) }, func(p *place) answered { return p.update("--task-id", "1", "--status", "in_progress") }, "task-updates", 1, true},
 		"update, new task":    {func(p *place) { p.create(words...) }, func(p *place) answered { return p.update("--task-id", "1", "--status", "in_progress") }, "task-updates", 1, true},
 		"update, behind ours": {func(p *place) { p.create(words...); p.write("next-task-id.json", `{"next":1}`) }, func(p *place) answered { return p.update("--task-id", "1", "--status", "in_progress") }, "task-updates", 1, true},
 	} {

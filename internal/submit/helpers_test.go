@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -15,10 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/crash"
 	"otm/internal/leak"
 	"otm/pipeline"
-	"otm/pipeline/task"
+	"otm/pipeline/counter"
+	"otm/pipeline/rendering"
 )
 
 // as is set in the environment of this binary where it is to be otm-create,
@@ -45,13 +48,12 @@ func TestMain(m *testing.M) {
 
 // place is a data directory and what a command sees of the world.
 type place struct {
-	t     *testing.T
-	dir   string
-	store *task.Store
-	env   map[string]string
-	in    string
-	out   io.Writer // nil: what run returns
-	ctx   context.Context
+	t   *testing.T
+	dir string
+	env map[string]string
+	in  string
+	out io.Writer // nil: what run returns
+	ctx context.Context
 }
 
 // initialised is a data directory as otm init makes it, with a blank in its
@@ -59,13 +61,13 @@ type place struct {
 func initialised(t *testing.T) *place {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data dir")
-	p := &place{t: t, dir: dir, store: task.Open(dir, nil), ctx: t.Context(), env: map[string]string{"OTM_DIR": dir, "HOME": "/no-home"}}
+	p := &place{t: t, dir: dir, ctx: t.Context(), env: map[string]string{"OTM_DIR": dir, "HOME": "/no-home"}}
 	for _, sub := range []string{"", "new-tasks", "task-updates", "processed", "failed", "tasks", "locks"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.write("format", "1\n")
+	p.write("format", fmt.Sprintln(config.Format))
 	p.write("next-task-id.json", "{\"next\":1}\n")
 	return p
 }
@@ -175,17 +177,18 @@ func (p *place) untouched() {
 	}
 }
 
-// record makes a record.
-func (p *place) record(id pipeline.TaskID, status pipeline.Status, steps ...pipeline.StepRecord) {
+// rendered writes the rendering of a task, as the engine does.
+func (p *place) rendered(id pipeline.TaskID, status pipeline.Status, steps ...pipeline.RenderedStep) {
 	p.t.Helper()
-	_, err := p.store.Change(p.t.Context(), id, func(r *pipeline.Record) error {
-		r.Status, r.Steps = status, steps
-		return nil
-	})
+	if err := rendering.Write(p.dir, pipeline.Rendering{TaskID: id, Status: status, Steps: steps}); err != nil {
+		p.t.Fatal(err)
+	}
+	taken, err := counter.Open(p.dir, nil).Counter(p.t.Context())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.store.Raise(p.t.Context(), id); err != nil {
+	defer taken.Release()
+	if err := taken.Raise(id); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"otm/internal/config"
 	"otm/internal/safe"
 	"otm/pipeline"
+	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // base is what both commands have in common.
@@ -35,9 +35,9 @@ type base struct {
 	json    bool
 	numbers []int // of the lines of --from that hold something
 
-	dir   string
-	box   *inbox.Box
-	store *task.Store
+	dir string
+	box *inbox.Box
+	ids *counter.Dir
 }
 
 // command completes a command with the flags, arguments and steps of both.
@@ -79,7 +79,7 @@ func (b *base) open() error {
 		b.Warn("%s", warning)
 	}
 	b.dir, b.box = dir, inbox.Open(dir)
-	b.store = task.Open(dir, func(s string) { b.Warn("%s", s) })
+	b.ids = counter.Open(dir, func(s string) { b.Warn("%s", s) })
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
+	"otm/pipeline/rendering"
 )
 
 // update is otm-update.
@@ -147,10 +148,10 @@ func (r *update) refuse(c *cobra.Command, err error) error {
 	})
 }
 
-// check compares an update with the record of its task. If there is none, the
+// check compares an update with the rendering of its task. If there is none, the
 // update is dropped: the task may be on its way.
 func (r *update) check(u *drop.Update) error {
-	rec, err := r.store.Load(u.TaskID)
+	rec, err := rendering.Read(r.dir, u.TaskID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r.checkIssued(u.TaskID)
 	}
@@ -182,11 +183,11 @@ func (r *update) check(u *drop.Update) error {
 // checkIssued refuses an id that was never given out and that no drop in the
 // inbox bears.
 func (r *update) checkIssued(id pipeline.TaskID) error {
-	issued, err := r.store.Issued(id)
+	issued, err := r.ids.Issued(id)
 	if err != nil || issued {
 		return err
 	}
-	waiting, err := r.store.InInbox(id)
+	waiting, err := r.ids.InInbox(id)
 	if err != nil || waiting {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/internal/durable"
 	"otm/internal/explain"
@@ -29,15 +30,15 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 		return known
 	}
 	its := &Agent{Agent: a}
-	var records []*pipeline.Record
+	var tasks []*core.Task
 	for _, row := range v.tops {
 		if v.Agents.Assigned(row.Assignee) != a {
 			continue
 		}
 		t := v.OfRow(row)
 		its.Tasks = append(its.Tasks, t)
-		if t.Record != nil && t.Record.RowID == row.ID {
-			records = append(records, t.Record)
+		if t.State != nil && t.State.RowID == row.ID {
+			tasks = append(tasks, t.State)
 		}
 	}
 	v.agents[a.Name] = its
@@ -48,7 +49,7 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 		its.Err = &patience.SilentError{Path: a.Workspace}
 		return its
 	}
-	its.Outlook, its.Err = v.outlooks.Of(a, records)
+	its.Outlook, its.Err = v.outlooks.Of(v.ctx, a, tasks)
 	return its
 }
 

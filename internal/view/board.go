@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 	"otm/slacklist"
 )
@@ -51,8 +52,8 @@ func (b *Board) LastEdit(row *pipeline.Row) time.Time {
 
 // Gone reports whether the row of a task was seen to be gone after the board was
 // last read.
-func (b *Board) Gone(rec *pipeline.Record) bool {
-	return rec.GoneAt != nil && !b.WalkAt.After(*rec.GoneAt)
+func (b *Board) Gone(t *core.Task) bool {
+	return !t.GoneAt.IsZero() && !b.WalkAt.After(t.GoneAt)
 }
 
 // Waits returns the longest time for which the board's rate limit holds off one

@@ -104,6 +104,8 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 			c.OldConfig = true
 		case explain.RunTrouble:
 			failed(explain.ComponentFailing, f.Args["error"])
+		case explain.RunStuck:
+			about(explain.ComponentStuck, "at", b.LastRun, "details", f.Args["error"], "next", f.Args["next"])
 		case explain.RateLimited:
 			c.Found = append(c.Found, explain.New(explain.ComponentWaits, "component", c.ID, "method", f.Args["method"], "until", f.Args["until"]))
 		case explain.AgentPausing, explain.AgentLeftAlone, explain.AgentHangs, explain.AgentLingers,

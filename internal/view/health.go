@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"otm/core"
+	"otm/core/outbox"
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
@@ -16,8 +18,8 @@ import (
 // MaxBacklog is how long a file may wait in an inbox before that is a problem.
 const MaxBacklog = 5 * time.Minute
 
-// Problems lists what is not as it should be: components, agents, files, and
-// the list. It is what status, doctor and the page judge by; nothing else makes
+// Problems lists what is not as it should be: components, effects that are not
+// delivered, agents, files, and the list. It is what status, doctor and the page judge by; nothing else makes
 // them say that something is wrong in the directory. (C18)
 func (v *View) Problems() []explain.Finding {
 	found := []explain.Finding{}
@@ -38,6 +40,7 @@ func (v *View) Problems() []explain.Finding {
 		}
 		add(v.Reported(c)...)
 	}
+	add(v.late...)
 	add(v.agentProblems()...)
 	if f := v.GatewayProblem(); f != nil {
 		add(*f)
@@ -110,6 +113,8 @@ func (v *View) follows(f *explain.Finding) bool {
 		return v.Full()
 	case explain.DropFailed:
 		return len(v.Inbox.Failed) > 0
+	case explain.EffectUndelivered:
+		return slices.ContainsFunc(v.pending[f.Task], func(p core.Pending) bool { return p.Error != "" && outbox.IsLate(p, v.Now) })
 	case explain.TaskNoAgent:
 		return v.Agents.Assigned(f.Args["name"]) != nil // the component has an older otm.toml
 	case explain.TaskEntryFailed, explain.WakeFailed, explain.WakeUnknown, explain.WakeBarred:
@@ -145,7 +150,7 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 	if wrong := v.Workspace(a); wrong != nil {
 		found = append(found, *wrong)
 	}
-	switch h, err := dispatch.AgentHealth(v.Dir, a); {
+	switch h, err := dispatch.AgentHealth(v.ctx, v.Store, v.Dir, a); {
 	case err != nil:
 		found = append(found, explain.New(explain.AgentUnread, "agent", a.Name, "error", err))
 	case h.Finding() != nil:

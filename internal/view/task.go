@@ -4,27 +4,25 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
-// Task is what is known about one task: its row on the board, its record, and
+// Task is what is known about one task: its row on the board, its state, and
 // its files.
 type Task struct {
-	ID     pipeline.TaskID // 0: a row that a person typed, and no task yet
-	Row    *pipeline.Row   // nil: the board shows none
-	Other  *pipeline.Row   // another row that bears its id; nil: there is none
-	Record *pipeline.Record
-	// RecordErr is why the record could not be read, or why it is not known
-	// whose row it is; nil also where there is no record.
-	RecordErr error
-	Agent     *pipeline.Agent // to whom the board gives it; nil: nobody that is configured
-	Steps     []Step
+	ID    pipeline.TaskID // 0: a row that a person typed, and no task yet
+	Row   *pipeline.Row   // nil: the board shows none
+	Other *pipeline.Row   // another row that bears its id; nil: there is none
+	State *core.Task      // nil: the store does not know it
+	Agent *pipeline.Agent // to whom the board gives it; nil: nobody that is configured
+	Steps []Step
+	// Pending are the effects that are not delivered yet: what some sink does not show.
+	Pending []core.Pending
 
 	Create        *Create // waits in the inbox; nil: none does
 	Updates       []time.Time
@@ -35,7 +33,7 @@ type Task struct {
 // Step is one step of a task.
 type Step struct {
 	// Number is the one by which otm-update knows the step: its place in the
-	// record. 0: it has none yet, as a person has just added it on the board.
+	// task. 0: it has none yet, as a person has just added it on the board.
 	Number int
 	Title  string
 	Done   bool
@@ -44,10 +42,10 @@ type Step struct {
 
 // Task returns what is known about a task. It is never nil.
 func (v *View) Task(id pipeline.TaskID) *Task {
-	rec, err := v.record(id)
-	row := v.rowOf(id, rec)
-	t := v.assemble(id, row, rec)
-	t.RecordErr = err
+	state := v.state(id)
+	row := v.rowOf(id, state)
+	t := v.assemble(id, row, state)
+	t.Pending = v.pending[id]
 	for i := range v.Creates {
 		if c := &v.Creates[i]; c.Task.ID == id {
 			t.Create = c
@@ -74,17 +72,15 @@ func (v *View) OfRow(row *pipeline.Row) *Task {
 	if id := v.taskOf(row); id != 0 {
 		return v.Task(id)
 	}
-	t := v.assemble(0, row, nil)
-	t.RecordErr = v.ownersErr
-	return t
+	return v.assemble(0, row, nil)
 }
 
-func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, rec *pipeline.Record) *Task {
+func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task) *Task {
 	var steps []*pipeline.Row
 	if row != nil {
 		steps = v.steps[row.ID]
 	}
-	t := Join(id, row, steps, rec)
+	t := Join(id, row, steps, state)
 	if row != nil {
 		t.Agent = v.Agents.Assigned(row.Assignee)
 	}
@@ -97,18 +93,17 @@ func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, rec *pipeline.Rec
 	return t
 }
 
-// Join makes a task of its row, the rows of its steps, and its record; row and
-// rec may be nil. The steps stand in the order of the record, whose numbers
-// otm-update takes. Those that the record does not know come last and have no
-// number (C10).
-func Join(id pipeline.TaskID, row *pipeline.Row, steps []*pipeline.Row, rec *pipeline.Record) *Task {
-	t := &Task{ID: id, Row: row, Record: rec}
+// Join makes a task of its row, the rows of its steps, and its state; row and state may
+// be nil. The steps stand in the order of the state, whose numbers otm-update takes.
+// Those that the state does not know come last and have no number (C10).
+func Join(id pipeline.TaskID, row *pipeline.Row, steps []*pipeline.Row, state *core.Task) *Task {
+	t := &Task{ID: id, Row: row, State: state}
 	rows := map[string]*pipeline.Row{}
 	for _, r := range steps {
 		rows[r.ID] = r
 	}
-	if rec != nil {
-		for i, s := range rec.Steps {
+	if state != nil {
+		for i, s := range state.Steps {
 			step := Step{Number: i + 1, Title: s.Title, Done: s.Done, Row: s.RowID}
 			if r := rows[s.RowID]; r != nil {
 				step.Title, step.Done = r.Title, r.StepDone()
@@ -125,33 +120,32 @@ func Join(id pipeline.TaskID, row *pipeline.Row, steps []*pipeline.Row, rec *pip
 	return t
 }
 
-// record loads a record once; nil if there is none.
-func (v *View) record(id pipeline.TaskID) (*pipeline.Record, error) {
+// state is the state of a task; nil: the store does not know it. One that is over and
+// off the board is read when it is asked for.
+func (v *View) state(id pipeline.TaskID) *core.Task {
 	if id == 0 {
-		return nil, nil
+		return nil
 	}
-	if r, known := v.records[id]; known {
-		return r.rec, r.err
+	t, known := v.states[id]
+	if known {
+		return t
 	}
-	rec, err := v.Records.Load(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		rec, err = nil, nil
+	t, err := v.Store.Task(v.ctx, id)
+	if err != nil {
+		t = nil
+		if !errors.Is(err, core.ErrNoTask) {
+			v.Unread = append(v.Unread, err)
+		}
 	}
-	v.records[id] = loaded{rec, err}
-	return rec, err
+	v.states[id] = t
+	return t
 }
 
-// loaded is what a record's file held.
-type loaded struct {
-	rec *pipeline.Record
-	err error
-}
-
-// rowOf is the row of a task; nil where the board has none. The record says
-// which it is, as people change the Task ID and copy it.
-func (v *View) rowOf(id pipeline.TaskID, rec *pipeline.Record) *pipeline.Row {
-	if rec != nil && rec.RowID != "" {
-		return v.byID[rec.RowID]
+// rowOf is the row of a task; nil where the board has none. The state says which it is,
+// as people change the Task ID and copy it.
+func (v *View) rowOf(id pipeline.TaskID, state *core.Task) *pipeline.Row {
+	if state != nil && state.RowID != "" {
+		return v.byID[state.RowID]
 	}
 	if rows := v.bearers[id]; len(rows) > 0 && v.taskOf(rows[0]) == id {
 		return rows[0]
@@ -161,50 +155,26 @@ func (v *View) rowOf(id pipeline.TaskID, rec *pipeline.Record) *pipeline.Row {
 
 // taskOf is the task whose row this is; 0 where it is no task's.
 func (v *View) taskOf(row *pipeline.Row) pipeline.TaskID {
-	id := row.Task()
-	rec, err := v.record(id)
-	if id != 0 && rec != nil && rec.RowID == row.ID {
-		return id
-	}
-	if owner := v.owner(row); owner != 0 {
+	if owner := v.owners[row.ID]; owner != 0 {
 		return owner
 	}
-	unowned := err != nil || rec == nil || rec.RowID == ""
-	if unowned && id != 0 && v.bearers[id][0] == row {
-		return id // nothing else is known about it
+	id := row.Task()
+	if id == 0 || v.bearers[id][0] != row {
+		return 0
 	}
-	return 0
+	if state := v.state(id); state != nil && state.RowID != "" {
+		return 0 // it has another row
+	}
+	return id // nothing else is known about it
 }
 
-// owner is the task whose record names a row; 0 where none does. It reads all
-// records the first time: a row whose Task ID was changed is found by nothing
-// else.
-func (v *View) owner(row *pipeline.Row) pipeline.TaskID {
-	if v.owners == nil {
-		v.owners = map[string]pipeline.TaskID{}
-		ids, err := v.Records.IDs()
-		v.ownersErr = err
-		for _, id := range ids {
-			var corrupt *task.CorruptError
-			rec, err := v.record(id)
-			switch {
-			case rec != nil && rec.RowID != "":
-				v.owners[rec.RowID] = id
-			case err != nil && !errors.As(err, &corrupt):
-				v.ownersErr = err
-			}
-		}
-	}
-	return v.owners[row.ID]
-}
-
-// Status is the status that the board shows, or else the record's.
+// Status is the status that the board shows, or else that of the state.
 func (t *Task) Status() pipeline.Status {
 	switch {
 	case t.Row != nil:
 		return t.Row.CurrentStatus()
-	case t.Record != nil:
-		return t.Record.Status
+	case t.State != nil:
+		return t.State.Status
 	}
 	return pipeline.New
 }
@@ -227,8 +197,8 @@ func (t *Task) Title() string {
 	switch {
 	case t.Row != nil && t.Row.Title != "":
 		return t.Row.Title
-	case t.Record != nil:
-		return t.Record.Title
+	case t.State != nil:
+		return t.State.Title
 	case t.Create != nil:
 		return t.Create.Task.Title
 	case t.FailedCreate != nil:
@@ -239,25 +209,29 @@ func (t *Task) Title() string {
 	return ""
 }
 
-// Since is when the task came into a status, or else when something last
-// happened to it. Zero without a record.
+// Since is when the task came into a status, or else when something last happened to
+// it. Zero without a state.
 func (t *Task) Since(status pipeline.Status) time.Time {
-	if t.Record == nil {
-		return time.Time{}
-	}
-	if e := t.Record.LastMove(status); e != nil {
-		return e.At
+	if t.State != nil && t.State.Status == status {
+		return t.State.StatusAt
 	}
 	return t.LastEvent()
 }
 
-// LastEvent is when something last happened to the task. Zero without a record.
+// LastEvent is when something last happened to the task. Zero without a state.
 func (t *Task) LastEvent() time.Time {
-	if t.Record == nil {
+	if t.State == nil {
 		return time.Time{}
 	}
-	if n := len(t.Record.History); n > 0 {
-		return t.Record.History[n-1].At
+	return t.State.ChangedAt
+}
+
+// Waits returns the effect of a sink that is not delivered yet; nil: it is.
+func (t *Task) Waits(sink core.Sink) *core.Pending {
+	for i := range t.Pending {
+		if t.Pending[i].Sink == sink {
+			return &t.Pending[i]
+		}
 	}
-	return t.Record.CreatedAt
+	return nil
 }

@@ -13,12 +13,13 @@ import (
 	"slices"
 	"time"
 
+	"otm/core"
+	"otm/core/outbox"
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/patience"
 	"otm/pipeline"
-	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
@@ -30,8 +31,7 @@ type Sources struct {
 	Times  pipeline.Times
 	Runner Runner
 	Now    time.Time
-	// Records reads the tasks' records. Nil: they are read from Dir.
-	Records *task.Store
+	Store  Store
 	// Snapshot is the board as the caller has it. Nil: as it was last read.
 	Snapshot *slacklist.Snapshot
 	Budget   float64 // see slacklist.ReadSnapshot; used where Snapshot is nil
@@ -43,6 +43,12 @@ type Sources struct {
 	// Workspaces is what LookAtWorkspaces returned. Nil: they are looked at when
 	// they are asked for.
 	Workspaces map[string]*explain.Finding
+}
+
+// Store is the store as a view reads it.
+type Store interface {
+	core.Reader
+	Pending(ctx context.Context, sink core.Sink, tasks ...pipeline.TaskID) ([]core.Pending, error)
 }
 
 // Runner is what keeps the components running.
@@ -60,19 +66,19 @@ type View struct {
 	Components []Component    // those that should run, in the order in which people read them
 	Link       *dispatch.Link // the dispatcher's connection to the gateway; nil: it keeps none, or nobody knows
 
-	records   map[pipeline.TaskID]loaded // that were read
-	owners    map[string]pipeline.TaskID // tasks by row, as the records say; nil: not read yet
-	ownersErr error                      // why owners may be incomplete
-	agents    map[string]*Agent          // those that were asked for
-	outlooks  *dispatch.Outlooks
+	ctx      context.Context                // of Load
+	states   map[pipeline.TaskID]*core.Task // that were read; nil: the store does not know it
+	live     []pipeline.TaskID              // those that are not over, or stand on the board
+	owners   map[string]pipeline.TaskID     // tasks by row
+	pending  map[pipeline.TaskID][]core.Pending
+	late     []explain.Finding // about effects that have waited too long to be delivered
+	agents   map[string]*Agent // those that were asked for
+	outlooks *dispatch.Outlooks
 }
 
 // Load reads the directory. The error is one of reading a folder, or the
 // board's snapshot; a single file that cannot be read is noted in Unread.
 func Load(ctx context.Context, s Sources) (*View, error) {
-	if s.Records == nil {
-		s.Records = task.Open(s.Dir, nil)
-	}
 	if s.Snapshot == nil {
 		snap, err := slacklist.ReadSnapshot(s.Dir, s.Budget, s.Now)
 		if err != nil {
@@ -82,10 +88,14 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 	}
 	v := &View{
 		Sources: s, Board: indexed(s.Snapshot),
-		agents: map[string]*Agent{}, records: map[pipeline.TaskID]loaded{},
-		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Records: s.Records, Now: s.Now, Times: s.Times, Wait: patience.Reader},
+		ctx: ctx, agents: map[string]*Agent{}, states: map[pipeline.TaskID]*core.Task{}, owners: map[string]pipeline.TaskID{},
+		pending:  map[pipeline.TaskID][]core.Pending{},
+		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Store: s.Store, Now: s.Now, Times: s.Times, Wait: patience.Reader},
 	}
-	var err error
+	err := v.readStore()
+	if err != nil {
+		return nil, err
+	}
 	if v.Inbox, err = readFiles(s.Dir, s.CountOnly); err != nil {
 		return nil, err
 	}
@@ -103,12 +113,31 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 	return v, context.Cause(ctx)
 }
 
-// IDs lists the tasks about which anything is known, in ascending order.
-func (v *View) IDs() ([]pipeline.TaskID, error) {
-	ids, err := v.Records.IDs()
+// readStore reads the live tasks, and the effects that are not delivered.
+func (v *View) readStore() error {
+	tasks, err := v.Store.Tasks(v.ctx, core.Filter{Live: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	for _, t := range tasks {
+		v.states[t.ID] = t
+		v.live = append(v.live, t.ID)
+		if t.RowID != "" {
+			v.owners[t.RowID] = t.ID
+		}
+	}
+	pending, err := v.Store.Pending(v.ctx, "")
+	for _, p := range pending {
+		v.pending[p.Task] = append(v.pending[p.Task], p)
+	}
+	v.late = outbox.Late(pending, v.Now)
+	return err
+}
+
+// IDs lists the tasks that are not over, or about which the board, an inbox or a failed
+// file says something, in ascending order.
+func (v *View) IDs() []pipeline.TaskID {
+	ids := slices.Clone(v.live)
 	ids = slices.AppendSeq(ids, maps.Keys(v.bearers))
 	ids = slices.AppendSeq(ids, maps.Keys(v.failedCreates))
 	ids = slices.AppendSeq(ids, maps.Keys(v.updates))
@@ -117,7 +146,7 @@ func (v *View) IDs() ([]pipeline.TaskID, error) {
 		ids = append(ids, c.Task.ID)
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	return slices.Compact(ids)
 }
 
 // Component returns a component by its id.
@@ -138,4 +167,14 @@ func (v *View) AnyResident() bool {
 		}
 	}
 	return false
+}
+
+// History is what happened to a task, oldest first. Nothing is known of one that the
+// store does not know.
+func (v *View) History(id pipeline.TaskID) ([]Line, error) {
+	if id == 0 {
+		return nil, nil
+	}
+	events, err := v.Store.Events(v.ctx, core.EventFilter{Task: id})
+	return Lines(events), err
 }

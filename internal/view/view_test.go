@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/outbox"
+	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/crash/crashtest"
 	"otm/internal/explain"
@@ -18,23 +21,30 @@ import (
 	"otm/slacklist"
 )
 
-// load makes a view of a directory with the given rows and records.
-func load(t *testing.T, agents pipeline.Agents, rows []pipeline.Row, records ...*pipeline.Record) *View {
+// load makes a view of a directory with the given rows and tasks.
+func load(t *testing.T, agents pipeline.Agents, rows []pipeline.Row, tasks ...core.Task) *View {
 	t.Helper()
-	s := Sources{Dir: t.TempDir(), LogDir: t.TempDir(), Agents: agents, Now: time.Now(), Snapshot: &slacklist.Snapshot{Rows: rows, Count: len(rows)}}
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	for _, task := range tasks {
+		outcomes, err := db.Do(t.Context(), core.Command{At: time.Now(), Task: task.ID, Do: core.Import{Imported: core.Imported{Task: task}}})
+		if err != nil || outcomes[0].Err != nil {
+			t.Fatal(err, outcomes)
+		}
+	}
+	s := Sources{Dir: dir, LogDir: t.TempDir(), Agents: agents, Now: time.Now(), Store: db, Snapshot: &slacklist.Snapshot{Rows: rows, Count: len(rows)}}
 	v, err := Load(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rec := range records {
-		if _, err := v.Records.Change(t.Context(), rec.TaskID, func(r *pipeline.Record) error { *r = *rec; return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return v
 }
 
-// TestC10OneNumbering: steps have the numbers of the record, which otm-update takes.
+// TestC10OneNumbering: steps have the numbers of the state, which otm-update takes.
 // A step that a person has just added comes last and has none.
 func TestC10OneNumbering(t *testing.T) {
 	t.Parallel()
@@ -44,7 +54,7 @@ func TestC10OneNumbering(t *testing.T) {
 		{ID: "S2", Parent: "R1", Title: "b", Checked: true},
 		{ID: "S1", Parent: "R1", Title: "a"},
 	}
-	v := load(t, nil, rows, &pipeline.Record{TaskID: 1, RowID: "R1", Steps: []pipeline.StepRecord{{Title: "a", RowID: "S1"}, {Title: "b", RowID: "S2"}, {Title: "c"}}})
+	v := load(t, nil, rows, core.Task{ID: 1, RowID: "R1", Status: pipeline.New, Steps: []core.Step{{ID: 1, Title: "a", RowID: "S1"}, {ID: 2, Title: "b", RowID: "S2"}, {ID: 3, Title: "c"}}})
 	want := []Step{{1, "a", false, "S1"}, {2, "b", true, "S2"}, {3, "c", false, ""}, {0, "added", false, "S3"}}
 	if got := v.Task(1).Steps; !slices.Equal(got, want) {
 		t.Errorf("the steps are %v, want %v", got, want)
@@ -147,6 +157,13 @@ func TestC18NeverWellFor(t *testing.T) {
 		"a full list":   {func(v *View) { v.Board.Limit, v.Board.Count = 3, 3 }, heartbeat.Yellow, explain.ListFullAt},
 		"little room":   {func(v *View) { v.Board.Limit, v.Board.Count = 10, 9 }, heartbeat.Yellow, explain.ListNearlyFull},
 		"a backlog":     {func(v *View) { v.Inbox.Oldest = v.Now.Add(-time.Hour) }, heartbeat.Red, explain.BacklogOld},
+		"an effect that fails": {func(v *View) {
+			v.late = outbox.Late([]core.Pending{{Task: 1, Sink: core.SinkBoard, Since: v.Now.Add(-time.Hour), Tries: 3, Error: "no column x"}}, v.Now)
+		}, heartbeat.Yellow, explain.EffectFails},
+		"a board that takes nothing": {func(v *View) {
+			away := core.Pending{Task: 1, Sink: core.SinkBoard, Since: v.Now.Add(-time.Hour), Tries: 3, Error: "away"}
+			v.late = outbox.Late([]core.Pending{away, away, away}, v.Now)
+		}, heartbeat.Yellow, explain.EffectsFail},
 		"failures": {func(v *View) {
 			v.Component(heartbeat.Detector).Found = []explain.Finding{{Code: explain.TaskRefused}}
 		}, heartbeat.Red, explain.TaskRefused},
@@ -163,6 +180,59 @@ func TestC18NeverWellFor(t *testing.T) {
 		}
 		if got := Health(problems); got != c.health || code != c.code {
 			t.Errorf("%s: %q with %s, want %q with %q", name, got, fmt.Sprint(problems), c.health, c.code)
+		}
+	}
+}
+
+// TestLateIsToldOnce: an effect that fails for long is told of as it stands in the store,
+// and not once more as a component reported it.
+func TestLateIsToldOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	now := time.Now()
+	task := core.Task{ID: 1, Title: "One", Agent: "devdas", Status: pipeline.New}
+	if _, err := db.Do(t.Context(), core.Command{At: now, Task: 1, Do: core.Import{Imported: core.Imported{Task: task}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, sink := range []core.Sink{core.SinkRender, core.SinkBoard} {
+		leased, err := db.Lease(t.Context(), sink, "me", now, time.Minute, 0)
+		if err != nil || len(leased) != 1 {
+			t.Fatal(sink, leased, err)
+		}
+		if sink == core.SinkBoard {
+			leased[0].Tries, leased[0].Error, leased[0].Code = 3, "there is no column x", "missing"
+			err = db.Postponed(t.Context(), leased...)
+		} else {
+			err = db.Delivered(t.Context(), leased...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	undelivered := explain.New(explain.EffectUndelivered, "error", "there is no column x").On(1)
+	for _, later := range []time.Duration{0, time.Hour} {
+		v, err := Load(t.Context(), Sources{Dir: dir, LogDir: t.TempDir(), Agents: pipeline.Agents{{Name: "devdas", Person: true}}, Now: now.Add(later), Store: db, Snapshot: &slacklist.Snapshot{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range heartbeat.Components {
+			v.Component(id).Problem = nil
+		}
+		v.Component(heartbeat.Detector).Found = []explain.Finding{undelivered}
+		want := explain.EffectUndelivered // of a moment ago, nobody else knows
+		if later > 0 {
+			want = explain.EffectFails
+		}
+		if found := v.Problems(); len(found) != 1 || found[0].Code != want || found[0].Task != 1 {
+			t.Errorf("after %v: %v, want %s", later, found, want)
+		}
+		if p := v.Task(1).Waits(core.SinkBoard); p == nil || p.Tries != 3 {
+			t.Errorf("the task waits for %+v", p)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"otm/core"
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
@@ -20,8 +21,8 @@ func assigned(v *view.View, t *view.Task, since time.Time) draft {
 	if t.Agent != nil {
 		name = t.Agent.Name
 	}
-	if d := t.Record.Dispatch; d != nil && d.TakenAt != nil {
-		return withEnd(v, at(AtWork, *d.TakenAt, explain.Taken, "agent", name, "at", *d.TakenAt).and(silence(v, t)...), t, t.Agent)
+	if d := t.State.Dispatch; d != nil && t.State.Taken() {
+		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(v, t)...), t, t.Agent)
 	}
 	if t.Agent == nil {
 		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee)
@@ -38,7 +39,7 @@ func toTake(v *view.View, t *view.Task, since time.Time) draft {
 	}
 	its := v.Agent(t.Agent)
 	for _, other := range its.Tasks {
-		if other.ID != t.ID && other.Record != nil && dispatch.AtWork(other.Record) {
+		if other.ID != t.ID && other.State != nil && other.State.AtWork() {
 			return withEnd(v, d.plus(explain.WaitsBehind, "other", other.ID, "agent", name), other, t.Agent)
 		}
 	}
@@ -74,20 +75,20 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 			return d.and(*f).isLate()
 		}
 		return d.plus(explain.WakeRefused, "agent", name, "at", w.AskedAt, "error", w.Refused).isLate()
-	case w.Accepted == nil:
+	case w.Accepted.IsZero():
 		return d.plus(explain.WakeUnanswered, "at", w.AskedAt).and(dispatcherProblems(v, t)...)
-	case w.Outcome.Failed() && w.Via == string(pipeline.TriggerGateway):
-		return d.plus(explain.RunFailed, "agent", name, "at", *w.Accepted, "exit", w.Exit, "again", again(v, o)).isLate()
+	case w.Outcome.Failed() && w.Via == pipeline.TriggerGateway:
+		return d.plus(explain.RunFailed, "agent", name, "at", w.Accepted, "exit", w.Exit, "again", again(v, o)).isLate()
 	case w.Exit != "" && o.Took:
 		ended := w.AskedAt
-		if w.Ended != nil {
-			ended = *w.Ended
+		if !w.Ended.IsZero() {
+			ended = w.Ended
 		}
 		return d.plus(explain.RunOver, "agent", name, "at", ended, "next", o.Due).and(dispatcherProblems(v, t)...)
 	case w.Exit != "":
-		return d.plus(explain.ProcessIdle, "agent", name, "at", *w.Accepted, "exit", w.Exit, "log", v.AgentLog(t.Agent))
+		return d.plus(explain.ProcessIdle, "agent", name, "at", w.Accepted, "exit", w.Exit, "log", v.AgentLog(t.Agent))
 	}
-	return d.plus(explain.WokenNotTaken, "agent", name, "at", *w.Accepted, "again", again(v, o)).and(dispatcherProblems(v, t)...)
+	return d.plus(explain.WokenNotTaken, "agent", name, "at", w.Accepted, "again", again(v, o)).and(dispatcherProblems(v, t)...)
 }
 
 // running is for a task whose agent's process runs. It may still be at a task
@@ -123,9 +124,9 @@ func gatewayTrouble(v *view.View, a *pipeline.Agent) []explain.Finding {
 // former reports whether a wake belongs to an attempt of the task that is over:
 // the task was sent back and dispatched again since (C50), or the run was over
 // before the task was dispatched at all.
-func former(t *view.Task, w *pipeline.Wake) bool {
-	d := t.Record.Dispatch
-	return d != nil && w.AskedAt.Before(d.At) && (slices.Contains(w.Tasks, t.ID) || w.Ended != nil && w.Ended.Before(d.At))
+func former(t *view.Task, w *core.Wake) bool {
+	d := t.State.Dispatch
+	return d != nil && w.AskedAt.Before(d.At) && (slices.Contains(w.Tasks, t.ID) || !w.Ended.IsZero() && w.Ended.Before(d.At))
 }
 
 // again says when the agent is woken again.
@@ -136,7 +137,7 @@ func again(v *view.View, o dispatch.Outlook) string {
 // inProgress is for a task that its agent works on.
 func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	open, all := t.Open()
-	heard := dispatch.LastHeard(t.Record)
+	heard := t.State.LastHeard()
 	if heard.IsZero() {
 		heard = since
 	}
@@ -149,7 +150,7 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 		code = explain.AtWork
 	case all == 0:
 		code = explain.StepsDeleted
-	case t.Record.EndsByWord():
+	case t.State.EndsByWord():
 		code = explain.StepsTicked
 	default:
 		return at(AtWork, heard, explain.StepsDone).and(trouble(v, t, heartbeat.Detector)...)
@@ -162,14 +163,14 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 // silence says what to do about an agent that has not been heard of.
 func silence(v *view.View, t *view.Task) []explain.Finding {
 	a := t.Agent
-	if a == nil || a.Person || v.Now.Sub(dispatch.LastHeard(t.Record)) < v.Times.SilentAfter {
+	if a == nil || a.Person || v.Now.Sub(t.State.LastHeard()) < v.Times.SilentAfter {
 		return nil
 	}
 	code := explain.AgentSilent
 	if a.Trigger == pipeline.TriggerNone {
 		code = explain.AgentSilentOwn
 	}
-	return []explain.Finding{explain.New(code, "agent", a.Name, "since", dispatch.LastHeard(t.Record))}
+	return []explain.Finding{explain.New(code, "agent", a.Name, "since", t.State.LastHeard())}
 }
 
 // withEnd says of a task that an agent has taken that its process has ended and left
@@ -182,25 +183,25 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	its := v.Agent(a)
 	o := its.Outlook
 	w := o.Wake
-	heard := dispatch.LastHeard(taken.Record)
+	heard := taken.State.LastHeard()
 	switch {
 	case its.Err != nil || o.Running || w == nil || len(taken.Updates) > 0:
 		return d // it runs, or its last report is on its way
-	case w.Ended != nil && heard.After(*w.Ended), w.Ended == nil && (w.Accepted == nil || heard.Before(w.AskedAt)):
+	case !w.Ended.IsZero() && heard.After(w.Ended), w.Ended.IsZero() && (w.Accepted.IsZero() || heard.Before(w.AskedAt)):
 		return d // somebody continues without a process of ours
 	}
 	code, args := explain.TakenEnded, []any{"agent", a.Name, "exit", cmp.Or(w.Exit, "nobody saw how"), "log", v.AgentLog(a), "other", taken.ID}
 	behind := d.findings[len(d.findings)-1].Code == explain.WaitsBehind
 	switch {
-	case w.Ended == nil && behind:
+	case w.Ended.IsZero() && behind:
 		code = explain.BehindGone
-	case w.Ended == nil:
+	case w.Ended.IsZero():
 		code = explain.TakenGone
 	case behind:
 		code = explain.BehindEnded
 	}
-	if w.Ended != nil {
-		args = append(args, "at", *w.Ended)
+	if !w.Ended.IsZero() {
+		args = append(args, "at", w.Ended)
 	}
 	f := explain.New(code, args...)
 	if behind {

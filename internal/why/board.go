@@ -2,34 +2,28 @@ package why
 
 import (
 	"cmp"
-	"errors"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"otm/core"
+	"otm/core/outbox"
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/view"
 	"otm/pipeline"
-	"otm/pipeline/history"
+	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
 )
 
-// recordless is for an id with neither a record nor, unless its create waits, a
-// row.
-func recordless(v *view.View, t *view.Task) (draft, error) {
+// stateless is for an id that the store does not know, and that, unless its create
+// waits, no row bears.
+func stateless(v *view.View, t *view.Task) (draft, error) {
 	if c := t.Create; c != nil {
 		return at(InInbox, c.At, explain.TaskInInbox, "since", c.At).and(injectorTrouble(v, t)...), nil
 	}
 	if t.FailedCreate != nil {
 		return failed(v, t.FailedCreate), nil
-	}
-	when, err := archivedAt(v.Dir, t.ID)
-	switch {
-	case err != nil:
-		return draft{}, err
-	case !when.IsZero():
-		return at(IsOver, when, explain.TaskArchived, "at", when), nil
 	}
 	d, err := nowhere(v, t.ID)
 	if err == nil && len(v.Unread) > 0 {
@@ -40,14 +34,14 @@ func recordless(v *view.View, t *view.Task) (draft, error) {
 
 // nowhere is for an id that stands nowhere.
 func nowhere(v *view.View, id pipeline.TaskID) (draft, error) {
-	drops, err := v.Records.Drops()
+	drops, err := inbox.Drops(v.Dir)
 	if err != nil {
 		return draft{}, err
 	}
 	if _, settled := drops[id]; settled {
 		return at(IsLost, time.Time{}, explain.TaskVanished), nil
 	}
-	issued, err := v.Records.Issued(id)
+	issued, err := counter.Open(v.Dir, nil).Issued(id)
 	switch {
 	case err != nil:
 		return draft{}, err
@@ -55,20 +49,6 @@ func nowhere(v *view.View, id pipeline.TaskID) (draft, error) {
 		return at(IsUnknown, time.Time{}, explain.TaskUnused), nil
 	}
 	return at(IsUnknown, time.Time{}, explain.TaskUnknown), nil
-}
-
-// archivedAt is when a task was last archived; zero: never.
-func archivedAt(dir string, id pipeline.TaskID) (last time.Time, err error) {
-	for e, err := range history.Read(dir) {
-		switch {
-		case errors.Is(err, history.ErrNoEntry): // it says nothing
-		case err != nil:
-			return time.Time{}, err
-		case e.TaskID == id:
-			last = e.ArchivedAt
-		}
-	}
-	return last, nil
 }
 
 // failed is for a create that failed.
@@ -90,36 +70,41 @@ func failure(v *view.View, f *inbox.Settled) []any {
 
 // comingOnBoard is for a task that does not stand on the board completely.
 func comingOnBoard(v *view.View, t *view.Task) draft {
-	rec := t.Record
-	if rec.DropID == "" { // typed, and its row is not shown
-		return at(ToBoard, rec.CreatedAt, explain.RowHalfTaken).and(dispatcherTrouble(v, t)...)
+	task := t.State
+	if task.DropID == "" { // typed, and its row is not shown
+		return at(ToBoard, task.CreatedAt, explain.RowHalfTaken).and(dispatcherTrouble(v, t)...)
 	}
 	if f := t.FailedCreate; f != nil && (t.Create == nil || f.Result.At.After(t.LastEvent())) {
 		return failed(v, f)
 	}
-	made := 0
-	for _, step := range rec.Steps {
-		if step.RowID != "" {
-			made++
+	d := at(ToBoard, task.CreatedAt, explain.RowNotMade)
+	p := t.Waits(core.SinkBoard)
+	switch {
+	case task.RowID != "":
+		made := 0
+		for _, step := range task.Steps {
+			if step.RowID != "" {
+				made++
+			}
+		}
+		d = at(ToBoard, task.CreatedAt, explain.StepsMade, "made", made, "all", len(task.Steps))
+	case p != nil && !p.AskedAt.IsZero() && v.Now.Sub(p.AskedAt) <= v.Times.SettleAfter:
+		d = at(ToBoard, task.CreatedAt, explain.RowComing, "since", p.AskedAt)
+	case p != nil && !p.AskedAt.IsZero():
+		d = at(ToBoard, task.CreatedAt, explain.RowAsked, "at", p.AskedAt)
+	}
+	return d.and(undelivered(t)...).and(injectorTrouble(v, t)...)
+}
+
+// undelivered says which effects of a task failed to be delivered, and why.
+func undelivered(t *view.Task) []explain.Finding {
+	var found []explain.Finding
+	for _, p := range t.Pending {
+		if p.Error != "" {
+			found = append(found, outbox.Finding(p))
 		}
 	}
-	counts := []any{"made", made, "all", len(rec.Steps)}
-	var d draft
-	switch {
-	case t.Create == nil && rec.RowID == "":
-		return at(ToBoard, rec.CreatedAt, explain.RowLost)
-	case t.Create == nil:
-		return at(ToBoard, rec.CreatedAt, explain.StepsLost, counts...)
-	case rec.RowID != "":
-		d = at(ToBoard, rec.CreatedAt, explain.StepsMade, counts...)
-	case rec.RowAskedAt != nil && v.Now.Sub(*rec.RowAskedAt) <= v.Times.SettleAfter:
-		d = at(ToBoard, rec.CreatedAt, explain.RowComing, "since", *rec.RowAskedAt)
-	case rec.RowAskedAt != nil:
-		d = at(ToBoard, rec.CreatedAt, explain.RowAsked, "at", *rec.RowAskedAt)
-	default:
-		d = at(ToBoard, rec.CreatedAt, explain.RowNotMade)
-	}
-	return d.and(injectorTrouble(v, t)...)
+	return found
 }
 
 // withUpdates adds what is to be said about the updates of a task that did not
@@ -141,24 +126,26 @@ func withUpdates(v *view.View, d draft, t *view.Task) draft {
 			code = explain.UpdateInvalid
 		}
 		d = d.plus(code, failure(v, f)...)
-		d.late = d.late || t.Record == nil || !heardAfter(t.Record, f.Result.At)
+		d.late = d.late || t.State == nil || !heardAfter(t.State, f.Result.At)
 	}
 	return d
 }
 
-// heardAfter reports whether an agent said something about a task after a time
-// that did not fail.
-func heardAfter(rec *pipeline.Record, t time.Time) bool {
-	return slices.ContainsFunc(rec.History, func(e pipeline.Event) bool {
-		_, ok := e.Agent()
-		return ok && e.What != pipeline.EventUpdateFailed && e.At.After(t)
-	})
+// heardAfter reports whether an agent said something about a task after a time that did
+// not fail.
+func heardAfter(task *core.Task, t time.Time) bool {
+	for _, h := range task.Heard {
+		if h.At.After(t) {
+			return true
+		}
+	}
+	return false
 }
 
-// typed is for a row that a person typed and that is no task yet. Its record is
+// typed is for a row that a person typed and that is no task yet. Its state is
 // that of its adoption, if that has begun.
 func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
-	rec := t.Record
+	task := t.State
 	since := v.LastEdit(row)
 	status := row.CurrentStatus()
 	switch {
@@ -174,7 +161,7 @@ func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
 		return at(ToAgent, since, explain.RowBadID, "cell", row.TaskID)
 	case v.Agents.Assigned(row.Assignee) == nil:
 		return unknownAgent(v, row, since)
-	case rec == nil && row.Task() != 0 && status != pipeline.New:
+	case task == nil && row.Task() != 0 && status != pipeline.New:
 		return at(ToAgent, since, explain.RowNoRecord, "status", status).and(trouble(v, t, heartbeat.Dispatcher)...)
 	case status != pipeline.New:
 		return at(ToAgent, since, explain.RowNotNew, "status", status)
@@ -184,7 +171,7 @@ func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
 	switch {
 	case 0 < wait && wait <= 2*still: // else the board's clock is not ours
 		return at(ToAgent, since, explain.RowSettling, "since", since, "still", still)
-	case rec == nil:
+	case task == nil:
 		return at(ToAgent, since, explain.RowTyped).and(dispatcherTrouble(v, t)...)
 	}
 	return at(ToAgent, since, explain.RowHalfTaken).and(dispatcherTrouble(v, t)...)
@@ -222,43 +209,43 @@ func withOddRow(v *view.View, d draft, t *view.Task) draft {
 	case t.Other != nil:
 		d = d.plus(explain.RowIDTwice, "title", title)
 	}
-	if t.Record.GoneAt != nil {
+	if !t.State.GoneAt.IsZero() {
 		d = d.plus(explain.RowBack).and(trouble(v, t, heartbeat.Dispatcher)...)
 	}
 	return d
 }
 
 // withoutRow is for a task whose row is not on the board. A board that was
-// exchanged in otm.toml looks the same: no record says of which board its row
-// is.
+// exchanged in otm.toml looks the same: no task says of which board its row is.
 //
 // A snapshot that was read before the row was made, or so soon after that a walk
 // need not show it, says nothing about the row.
 func withoutRow(v *view.View, t *view.Task) draft {
-	rec := t.Record
-	over := rec.Status.Finished()
+	task := t.State
+	over := task.Status.Finished()
 	switch {
-	case rec.ArchivedAt != nil:
-		return at(IsOver, *rec.ArchivedAt, explain.TaskArchived, "at", *rec.ArchivedAt)
-	case rec.GoneAt != nil && over:
-		return at(IsOver, *rec.GoneAt, explain.RowGoneOver, "status", rec.Status, "at", *rec.GoneAt)
-	case rec.GoneAt != nil:
-		return at(IsLost, *rec.GoneAt, explain.RowGone, "at", *rec.GoneAt)
+	case !task.ArchivedAt.IsZero():
+		return at(IsOver, task.ArchivedAt, explain.TaskArchived, "at", task.ArchivedAt)
+	case !task.GoneAt.IsZero() && over:
+		return at(IsOver, task.GoneAt, explain.RowGoneOver, "status", task.Status, "at", task.GoneAt)
+	case !task.GoneAt.IsZero():
+		return withBearer(at(IsLost, task.GoneAt, explain.RowGone, "at", task.GoneAt), t)
 	case over:
-		return at(IsOver, t.LastEvent(), explain.RowAwayOver, "status", rec.Status)
+		return at(IsOver, t.LastEvent(), explain.RowAwayOver, "status", task.Status)
 	}
-	if made := rowMade(rec); !v.WalkAt.After(made.Add(v.Times.SettleAfter)) {
+	if made := task.CreatedAt; !v.WalkAt.After(made.Add(v.Times.SettleAfter)) {
 		return at(ToBoard, made, explain.RowComing, "since", made).and(trouble(v, t, heartbeat.Injector)...)
 	}
-	return at(IsLost, t.LastEvent(), explain.RowAway)
+	return withBearer(at(IsLost, t.LastEvent(), explain.RowAway), t)
 }
 
-// rowMade is when the row of a task was made, as far as its record tells.
-func rowMade(rec *pipeline.Record) time.Time {
-	if rec.RowAskedAt != nil && rec.RowAskedAt.After(rec.CreatedAt) {
-		return *rec.RowAskedAt
+// withBearer adds that another row bears the id of a task whose own row is gone: a person
+// may have typed it to bring the task back, and it becomes none while it has that id.
+func withBearer(d draft, t *view.Task) draft {
+	if t.Other == nil {
+		return d
 	}
-	return rec.CreatedAt
+	return d.plus(explain.RowIDTwice, "title", t.Other.Title)
 }
 
 // byStatus is for a task that stands on the board.
@@ -266,8 +253,8 @@ func byStatus(v *view.View, t *view.Task) draft {
 	status := t.Row.CurrentStatus()
 	since := t.Since(status)
 	by := ""
-	if e := t.Record.LastMove(status); e != nil {
-		by = ", set by " + e.Who
+	if t.State.Status == status && t.State.StatusBy.Kind != "" {
+		by = ", set by " + t.State.StatusBy.String()
 	}
 	switch status {
 	case pipeline.New:
@@ -284,7 +271,7 @@ func byStatus(v *view.View, t *view.Task) draft {
 		if v.Embedded {
 			code = explain.BlockedPage
 		}
-		return at(IsBlocked, since, code, "since", since, "reason", cmp.Or(t.Row.Reason, t.Record.Reason, "no reason was given"))
+		return at(IsBlocked, since, code, "since", since, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "no reason was given"))
 	case pipeline.AgentDone:
 		return at(ToReview, since, explain.ToReview, "since", since)
 	case pipeline.Done, pipeline.Cancelled, pipeline.Archived:

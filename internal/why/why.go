@@ -3,17 +3,16 @@
 package why
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/explain"
 	"otm/internal/view"
 	"otm/pipeline"
-	"otm/pipeline/task"
 )
 
 // Reason is why a task is where it is.
@@ -126,13 +125,6 @@ func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
 // Of finds the reason for one task. The error is one of reading the directory.
 func Of(v *view.View, id pipeline.TaskID) (Reason, error) {
 	t := v.Task(id)
-	var corrupt *task.CorruptError
-	switch {
-	case errors.As(t.RecordErr, &corrupt):
-		return unreadable(v, t, corrupt).reason(id, v.Now), nil
-	case t.RecordErr != nil:
-		return Reason{}, t.RecordErr
-	}
 	d, err := cause(v, t)
 	if err != nil {
 		return Reason{}, err
@@ -143,11 +135,8 @@ func Of(v *view.View, id pipeline.TaskID) (Reason, error) {
 // OfRow finds the reason for a row that is no step, whatever its Task ID says.
 func OfRow(v *view.View, row *pipeline.Row) (Reason, error) {
 	t := v.OfRow(row)
-	switch {
-	case t.ID != 0:
+	if t.ID != 0 {
 		return Of(v, t.ID)
-	case t.RecordErr != nil:
-		return Reason{}, t.RecordErr
 	}
 	return stranger(v, t).reason(0, v.Now), nil
 }
@@ -162,12 +151,8 @@ type Entry struct {
 // Slow returns the tasks that have stood longer than usual, and the rows that
 // are no task, the oldest first.
 func Slow(v *view.View) ([]Entry, error) {
-	ids, err := v.IDs()
-	if err != nil {
-		return nil, err
-	}
 	slow := []Entry{}
-	for _, id := range ids {
+	for _, id := range v.IDs() {
 		r, err := Of(v, id)
 		if err != nil {
 			return nil, err
@@ -199,30 +184,22 @@ func (e *Entry) since() time.Time {
 // cause is the reason without what is to be said about updates.
 func cause(v *view.View, t *view.Task) (draft, error) {
 	switch {
-	case t.Record == nil && (t.Row == nil || t.Create != nil):
-		return recordless(v, t)
-	case t.Row != nil && isTyped(t.Record):
+	case t.State == nil && (t.Row == nil || t.Create != nil):
+		return stateless(v, t)
+	case t.Row != nil && isTyped(t.State):
 		return typed(v, t, t.Row), nil
-	case !t.Record.OnBoard() && t.Record.GoneAt == nil:
+	case !t.State.OnBoard() && !t.State.Away():
 		return comingOnBoard(v, t), nil
-	case t.Row == nil || v.Gone(t.Record):
+	case t.Row == nil || v.Gone(t.State):
 		return withoutRow(v, t), nil
 	}
-	return withOddRow(v, byStatus(v, t), t), nil
+	return withOddRow(v, byStatus(v, t), t).and(undelivered(t)...), nil
 }
 
-// isTyped reports whether a row is one that a person typed, and no task yet: it
-// has no record, or that of an adoption that has begun.
-func isTyped(rec *pipeline.Record) bool {
-	return rec == nil || rec.DropID == "" && rec.Dispatch == nil && (!rec.OnBoard() || len(rec.Steps) == 0)
-}
-
-// unreadable is for a task whose record is broken.
-func unreadable(v *view.View, t *view.Task, err error) draft {
-	if t.Row == nil {
-		return at(IsLost, time.Time{}, explain.RecordBroken, "error", err)
-	}
-	return at(ToAgent, time.Time{}, explain.RecordRemade, "error", err).and(trouble(v, t, heartbeat.Dispatcher)...)
+// isTyped reports whether a row is one that a person typed, and no task yet: the store
+// does not know it, or its adoption has begun.
+func isTyped(t *core.Task) bool {
+	return t == nil || t.DropID == "" && t.Dispatch == nil && (!t.OnBoard() || len(t.Steps) == 0)
 }
 
 // The board's methods that components wait for.
@@ -270,7 +247,7 @@ func concerns(f *explain.Finding, t *view.Task) bool {
 		return f.Task == t.ID
 	case f.Code == explain.DispatchUnkept:
 		return t.Agent != nil && f.Args["path"] == t.Agent.Workspace
-	case f.Code == explain.RowUnfit:
+	case f.Code == explain.RowUnfit, f.Code == explain.RowNoTaskID, f.Code == explain.RowNoAgent:
 		return t.Row != nil && f.Args["title"] == t.Row.Title
 	}
 	return f.Code != explain.RateLimited && f.Code != explain.ComponentWaits // see held

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
@@ -65,11 +65,11 @@ func TestDisturbedAtEachPlace(t *testing.T) {
 	}
 }
 
-// TestDiskFailsAtEachStep: the same at whichever step the disk refuses.
-func TestDiskFailsAtEachStep(t *testing.T) {
+// TestDiskFailsAtEachPlace: the same wherever the disk refuses.
+func TestDiskFailsAtEachPlace(t *testing.T) {
 	t.Parallel()
 	want := undisturbed(t)
-	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
+	crashtest.EachPlace(t, syscall.EIO, "otm/pipeline/complete", func(refuse crashtest.Refuse) {
 		w := newTroubledWorld(t)
 		var r *heartbeat.Report
 		refused, err := refuse(w.dir, func() (err error) {
@@ -78,7 +78,7 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 		})
 		told := errors.Is(errors.Join(err, r.Trouble), syscall.EIO) || strings.Contains(r.Details(), syscall.EIO.Error())
 		// Whose a lock is, is for people; what others left beside the snapshot only spares a walk.
-		silent := refused.Of("write", "/locks/") || refused.Of("stat", "/board/")
+		silent := refused.Of("write", "/locks/") || refused.Of("stat", "/board")
 		if told != refused.Came() && !silent {
 			t.Errorf("refused %q, and was told: %+v, %v", refused, r, err)
 		}
@@ -102,21 +102,21 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 	t.Cleanup(w.stop)
 	w.tasks = []*made{
 		w.task(pipeline.InProgress, 2, 2), w.task(pipeline.InProgress, 2, 1), w.task(pipeline.InProgress, 1, 1),
-		w.task(pipeline.InProgress, 2, 2), w.task(pipeline.InProgress, 2, 1), w.task(pipeline.AgentDone, 1, 1),
+		w.task(pipeline.New, 2, 2), w.task(pipeline.InProgress, 2, 1), w.task(pipeline.AgentDone, 1, 1), // the first ends when its agent says so
 	}
 	w.clock.Advance(time.Minute)
-	w.record(w.tasks[3], func(r *pipeline.Record) {
-		r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "devdas", At: w.clock.Now(), AllTicked: true} // it ends when the agent says so
-	})
+	w.doAs(core.Component("otm-dispatcher"), w.tasks[3].id, core.HandOut{Agent: "devdas", Workspace: "/w"})
+	started := pipeline.InProgress
+	w.do(w.tasks[3].id, core.Edits{Status: &started})
+	w.deliver()
+	w.clock.Advance(time.Minute)
 	w.person(w.tasks[1].steps[1], w.ticked())
 	w.person(w.tasks[3].row, w.cell("Completion", 7.0))
 	w.person(w.tasks[4].row, w.cell("Completion", 7.0))
 	w.person(w.tasks[5].row, w.cell("Status", "done"))
-	w.batch(func(b pipeline.Batch) {
-		if err := b.Refresh(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-	})
+	if err := w.newEngine().Refresh(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Server.DeleteRow("", w.ListID, w.tasks[2].row); err != nil { // which the pass does not know yet
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 
 // disturb has all batches disturbed.
 func (w *troubledWorld) disturb(disturb func(*boardtest.Disturbed)) {
-	w.d.Board = boardtest.Disturb(w.d.Board, disturb)
+	w.eng.Board = boardtest.Disturb(w.eng.Board, disturb)
 }
 
 // undisturbed is what a troubled world comes to by itself.
@@ -150,7 +150,7 @@ func (w *troubledWorld) passes() {
 	w.t.Helper()
 	for range 3 {
 		w.clock.Advance(time.Minute)
-		w.d = &Detector{Board: w.client(), Records: w.store, Log: slog.New(slog.DiscardHandler), Now: w.clock.Now}
+		w.restart()
 		if r, _, _ := w.pass(walked); r.Trouble != nil || len(r.Failed) > 0 {
 			w.t.Errorf("in the end: %+v", r)
 		}
@@ -160,20 +160,13 @@ func (w *troubledWorld) passes() {
 	}
 }
 
-// outcome is what became of all tasks, without ids of rows and times. Records are
-// brought up to the board, as the dispatcher does.
+// outcome is what became of all tasks, without ids of rows and times.
 func (w *troubledWorld) outcome() string {
 	w.t.Helper()
 	var out strings.Builder
 	for i, m := range w.tasks {
-		rec := w.record(m, func(r *pipeline.Record) {
-			w.batch(func(b pipeline.Batch) {
-				if row := b.Row(m.row); row != nil {
-					r.Observe(row, b.StepRows(m.row), b.Person, w.clock.Now())
-				}
-			})
-		})
-		fmt.Fprint(&out, m.id, " ", rec.Status, " ", rec.StepsDone())
+		state := w.state(m.id)
+		fmt.Fprint(&out, m.id, " ", state.Status, " ", state.StepsDone(), " gone ", !state.GoneAt.IsZero(), " unshown ", state.Unshown())
 		if i != 2 {
 			row := w.row(m.row)
 			fmt.Fprint(&out, " on the board ", row.Status, " ", *row.Remaining, " ", *row.Completion, " ", row.Checked, " completed ", row.CompletedAt != "")

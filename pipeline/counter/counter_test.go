@@ -217,7 +217,6 @@ func TestCounterRecovers(t *testing.T) {
 			want: 42, warns: "is missing; going on with T-00042"},
 		{name: "mark and CRLF", counter: "-", files: map[string]string{"new-tasks/a.json": "\xef\xbb\xbf{\r\n\"taskId\":\"T-00041\"}\r\n"}, want: 42, warns: "is missing"},
 		{name: "explained beside", counter: "-", files: map[string]string{"failed/a.json": "no JSON", "failed/a.json.error.json": `{"_result":{}}`}, want: 1, warns: "is missing"},
-		{name: "B73: archived, records and all", counter: "-", files: map[string]string{"history.jsonl": `{"taskId":"T-00041"}` + "\n" + `{"taskId":"T-00040"}` + "\n"}, want: 42, warns: "is missing"},
 		{name: "highest of all", counter: "-", files: map[string]string{
 			"tasks/T-00041.json": "{}", "new-tasks/a.json": drop(44), "processed/a.json": drop(43), "failed/a.json": drop(42),
 		}, want: 45, warns: "is missing; going on with T-00045"},
@@ -509,27 +508,4 @@ func TestCounterHeld(t *testing.T) {
 	if lockWait != 10*time.Second {
 		t.Errorf("the wait is %v, the contract says 10 s", lockWait)
 	}
-}
-
-// A counter that was lost is not made up without the history, which may know
-// higher ids.
-func TestCounterWithoutHistory(t *testing.T) {
-	t.Parallel()
-	s, _ := fresh(t)
-	os.Remove(filepath.Join(s.dir, counterFile))
-	path := filepath.Join(s.dir, "history.jsonl")
-	if err := os.Symlink("nowhere", path); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := s.Counter(t.Context()); err == nil || !strings.Contains(err.Error(), "history.jsonl") {
-		t.Errorf("counter %v, error %v", c, err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.Counter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Release()
 }

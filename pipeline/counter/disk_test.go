@@ -10,7 +10,6 @@ import (
 
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
-	"otm/pipeline/history"
 )
 
 // refusable is a counter with one file of each kind, for the ids up to 6.
@@ -24,9 +23,6 @@ func refusable(t *testing.T) (*Dir, string) {
 		"keys/5.json": `{"key":"k","taskId":"T-00005"}`,
 	} {
 		write(t, filepath.Join(dir, name), text)
-	}
-	if err := history.Append(dir, []history.Entry{{TaskID: 6}}); err != nil {
-		t.Fatal(err)
 	}
 	return s, dir
 }
@@ -50,7 +46,7 @@ func TestIDsWhereTheDiskFails(t *testing.T) {
 				})
 				refusal.Told(t, err, refusal.Of("write", "locks/")) // what stands there is for people, or a copy
 				next, err := takeOne(t.Context(), s)
-				if err != nil || next <= max(6, first) {
+				if err != nil || next <= max(5, first) {
 					t.Errorf("refused %q: gave out %v, and then %v, %v", refusal, first, next, err)
 				}
 			})
@@ -123,8 +119,8 @@ func TestCounterWhereTheDiskFails(t *testing.T) {
 	}
 }
 
-// TestDropsOfOthers: what vanishes while it is looked at, what may not be read, and
-// lines of the history that say nothing, keep nobody from the ids of the rest.
+// TestDropsOfOthers: files that vanish while they are looked at, and files that may not
+// be read, keep nobody from the ids of the rest.
 func TestDropsOfOthers(t *testing.T) {
 	t.Parallel()
 	s, dir := refusable(t)
@@ -134,7 +130,6 @@ func TestDropsOfOthers(t *testing.T) {
 	if err := os.Symlink("4.json", filepath.Join(dir, "processed", "link.json")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, history.FileName), "nonsense\n{\"taskId\":\"T-00008\"}\n")
 	crashtest.Below(t, dir, func(step, path string) error {
 		switch {
 		case step == "read" && filepath.Base(path) == "gone.json":
@@ -146,7 +141,7 @@ func TestDropsOfOthers(t *testing.T) {
 	})
 	used, err := s.usedIDs()
 	slices.Sort(used)
-	if err != nil || !slices.Equal(used, []pipeline.TaskID{1, 2, 3, 4, 5, 8}) {
+	if err != nil || !slices.Equal(used, []pipeline.TaskID{1, 2, 3, 4, 5}) {
 		t.Errorf("used ids %v, %v", used, err)
 	}
 }

@@ -2,18 +2,15 @@ package counter
 
 import (
 	"encoding/json"
-	"errors"
 	"path/filepath"
 
 	"otm/pipeline"
 	"otm/pipeline/drop"
-	"otm/pipeline/history"
 	"otm/pipeline/inbox"
 )
 
-// usedIDs reads all ids in use: those of tasks, creates, keys of otm-create and
-// the history. (Only a key may hold the id of a drop that is not delivered yet.)
-// Updates do not count: a report on a task that does not exist must not use up an
+// usedIDs reads all ids in use: those of tasks, creates, and keys of otm-create. (Only a
+// key may hold the id of a drop that is not delivered yet.) Updates do not count: a report on a task that does not exist must not use up an
 // id.
 func (d *Dir) usedIDs() ([]pipeline.TaskID, error) {
 	used, err := d.IDs()
@@ -24,15 +21,6 @@ func (d *Dir) usedIDs() ([]pipeline.TaskID, error) {
 		err := inbox.EachDrop(filepath.Join(d.dir, dir), func(o *drop.Object) { used = append(used, taskIDOf(o)) })
 		if err != nil {
 			return nil, err
-		}
-	}
-	for e, err := range history.Read(d.dir) {
-		switch {
-		case errors.Is(err, history.ErrNoEntry): // it says nothing
-		case err != nil:
-			return nil, err
-		default:
-			used = append(used, e.TaskID)
 		}
 	}
 	return used, nil

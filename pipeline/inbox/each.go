@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"otm/internal/durable"
+	"otm/pipeline"
 	"otm/pipeline/drop"
 )
 
@@ -32,4 +33,33 @@ func EachDrop(dir string, visit func(*drop.Object)) error {
 		}
 	}
 	return nil
+}
+
+// Drops returns what the create of each task of a data directory asked for, if it is
+// found. It reads all creates and is for when tasks are lost.
+func Drops(dir string) (map[pipeline.TaskID]pipeline.Dropped, error) {
+	all := map[pipeline.TaskID]pipeline.Dropped{}
+	ranks := map[pipeline.TaskID]int{}
+	for i, folder := range []string{FailedDir, string(NewTasks), ProcessedDir} { // what took effect says most
+		err := EachDrop(filepath.Join(dir, folder), func(o *drop.Object) {
+			c, err := drop.ParseCreate(o.Bytes())
+			if err != nil {
+				return // an update, or no drop
+			}
+			d := all[c.Task.ID]
+			d.Waiting = d.Waiting || folder == string(NewTasks)
+			rank := 2*i + 1
+			if o.Get("_skipped_duplicate") == nil {
+				rank++
+			}
+			if rank > ranks[c.Task.ID] {
+				d.Steps, ranks[c.Task.ID] = c.Task.Steps, rank
+			}
+			all[c.Task.ID] = d
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

@@ -16,12 +16,17 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
+	"otm/core/outbox"
+	"otm/core/store"
+	"otm/core/store/storetest"
 	"otm/heartbeat"
 	"otm/internal/board/boardtest"
+	"otm/internal/engine"
 	"otm/pipeline"
+	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
@@ -65,7 +70,8 @@ type world struct {
 	clock *clock
 	dir   string
 	box   *inbox.Box
-	store *task.Store
+	store *store.Store
+	eng   *engine.Engine // of w.in
 	in    *Injector
 	times pipeline.Times
 	drops int
@@ -78,17 +84,43 @@ func newWorld(t *testing.T, options ...boardtest.Option) *world {
 	w := &world{t: t, dir: t.TempDir(), clock: newClock(), times: pipeline.DefaultTimes, log: &strings.Builder{}}
 	w.Board = boardtest.Start(t, append(options, func(o *boardtest.Options) { o.Now = w.clock.Now })...)
 	w.box = inbox.Open(w.dir)
-	w.store = task.Open(w.dir, func(s string) { w.t.Log("store:", s) })
-	w.in = w.newInjector()
+	w.store = storetest.OpenIn(t, w.dir)
+	w.restart()
 	return w
 }
 
-// newInjector returns an injector as another process would have it.
-func (w *world) newInjector() *Injector {
-	return &Injector{
-		Box: w.box, Store: task.Open(w.dir, nil), Board: w.client(), Agents: agents, Times: w.times,
-		Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.clock.Now,
+// newInjector returns an injector as another process would have it, with its engine.
+func (w *world) newInjector(now func() time.Time) (*Injector, *engine.Engine) {
+	log := slog.New(slog.NewTextHandler(w.log, nil))
+	e := newEngine(w.dir, w.store, w.clientAt(now), w.times, log, now)
+	return &Injector{Box: w.box, Engine: e, Agents: agents, Times: w.times, Log: log, Now: now}, e
+}
+
+func newEngine(dir string, s *store.Store, b pipeline.Board, times pipeline.Times, log *slog.Logger, now func() time.Time) *engine.Engine {
+	return &engine.Engine{
+		Store: s, Outbox: s, Board: b, Agents: agents, Times: times, By: core.Component(Who), Log: log, Now: now,
+		Counter: oneByOne{counter.Open(dir, nil)}, Drops: func() (map[pipeline.TaskID]pipeline.Dropped, error) { return inbox.Drops(dir) },
+		Render: &outbox.Render{Dir: dir, Store: s}, Entries: noEntries{},
 	}
+}
+
+// oneByOne is a counter that gives out one id at a time.
+type oneByOne struct{ *counter.Dir }
+
+func (c oneByOne) TakeOne(ctx context.Context) (pipeline.TaskID, error) {
+	taken, err := c.Counter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer taken.Release()
+	return taken.Take(1)
+}
+
+// noEntries are dispatch files in which everything stands already.
+type noEntries struct{}
+
+func (noEntries) Deliver(_ context.Context, effects []core.Pending) []outbox.Result {
+	return make([]outbox.Result, len(effects))
 }
 
 func (w *world) client() *slacklist.Client { return w.clientAt(w.clock.Now) }
@@ -101,7 +133,7 @@ func (w *world) clientAt(now func() time.Time) *slacklist.Client {
 }
 
 // restart makes w.in another process's injector.
-func (w *world) restart() { w.in = w.newInjector() }
+func (w *world) restart() { w.in, w.eng = w.newInjector(w.clock.Now) }
 
 // swept is a report with its findings as text.
 type swept struct {
@@ -193,14 +225,68 @@ func (w *world) update(id pipeline.TaskID, r report) string {
 	return w.put(inbox.TaskUpdates, name, u.Encode())
 }
 
-// rec is the record of a task.
-func (w *world) rec(id pipeline.TaskID) *pipeline.Record {
+// task is the state of a task.
+func (w *world) task(id pipeline.TaskID) *core.Task {
 	w.t.Helper()
-	r, err := w.store.Load(id)
+	t, err := w.store.Task(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return r
+	return t
+}
+
+// events are what happened to a task, without what OTM wrote to the board.
+func (w *world) events(id pipeline.TaskID) []string {
+	w.t.Helper()
+	var all []string
+	for _, e := range w.eventsOf(id) {
+		if _, written := e.Data.(core.BoardWritten); !written {
+			all = append(all, e.By.String()+": "+e.Type())
+		}
+	}
+	return all
+}
+
+func (w *world) eventsOf(id pipeline.TaskID) []core.Event {
+	w.t.Helper()
+	events, err := w.store.Events(w.t.Context(), core.EventFilter{Task: id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return events
+}
+
+// reports are the drops of the reports that were applied to a task, in their order.
+func (w *world) reports(id pipeline.TaskID) []string {
+	w.t.Helper()
+	var drops []string
+	for _, e := range w.eventsOf(id) {
+		if noted, ok := e.Data.(core.Noted); ok {
+			drops = append(drops, noted.Drop)
+		}
+	}
+	return drops
+}
+
+// do carries a command out, as another component does.
+func (w *world) do(id pipeline.TaskID, by core.Actor, do core.Action) {
+	w.t.Helper()
+	outcomes, err := w.store.Do(w.t.Context(), core.Command{At: w.clock.Now(), By: by, Task: id, Do: do})
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	if err != nil {
+		w.t.Fatalf("%T on %v: %v", do, id, err)
+	}
+}
+
+// deliver delivers all effects, as another component does.
+func (w *world) deliver() {
+	w.t.Helper()
+	_, e := w.newInjector(w.clock.Now)
+	if left, err := e.Deliver(w.t.Context()); err != nil || len(left) > 0 {
+		w.t.Fatal(left, err)
+	}
 }
 
 // batch works on the board as another component does.
@@ -216,31 +302,13 @@ func (w *world) batch(f func(b pipeline.Batch)) {
 	}
 }
 
-// dispatch sets a task to assigned, as the dispatcher does.
+// dispatch hands tasks out, as the dispatcher does.
 func (w *world) dispatch(ids ...pipeline.TaskID) {
 	w.t.Helper()
 	for _, id := range ids {
-		w.write(id, pipeline.Assigned)
+		w.do(id, core.Component("otm-dispatcher"), core.HandOut{Agent: w.task(id).Agent, Workspace: "/work"})
 	}
-}
-
-// write sets the status of a task on the board and in its record, as another
-// component does.
-func (w *world) write(id pipeline.TaskID, status pipeline.Status) {
-	w.t.Helper()
-	w.batch(func(b pipeline.Batch) {
-		cell := pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)}
-		if err := b.Update(w.t.Context(), pipeline.Change{Row: w.rec(id).RowID, Cells: []pipeline.Cell{cell}}); err != nil {
-			w.t.Fatal(err)
-		}
-		_, err := w.store.Change(w.t.Context(), id, func(r *pipeline.Record) error {
-			r.Status = status
-			return nil
-		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-	})
+	w.deliver()
 }
 
 // person edits a row on the board's page, some time after what was before.
@@ -299,7 +367,7 @@ func (w *world) rowIn(rows []pipeline.Row, id pipeline.TaskID) pipeline.Row {
 	return found[0]
 }
 
-// steps are the rows of the steps of a task in the order of its record.
+// steps are the rows of the steps of a task, in their order.
 func (w *world) steps(id pipeline.TaskID) []pipeline.Row {
 	w.t.Helper()
 	return w.stepsIn(w.rows(), id)
@@ -312,7 +380,7 @@ func (w *world) stepsIn(rows []pipeline.Row, id pipeline.TaskID) []pipeline.Row 
 		byID[r.ID] = r
 	}
 	var steps []pipeline.Row
-	for _, s := range w.rec(id).Steps {
+	for _, s := range w.task(id).Steps {
 		steps = append(steps, byID[s.RowID])
 	}
 	return steps
@@ -471,12 +539,7 @@ func (w *world) calls() map[string]int {
 // counter is the next id that would be given out.
 func (w *world) counter() pipeline.TaskID {
 	w.t.Helper()
-	c, err := w.store.Counter(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer c.Release()
-	id, err := c.Take(1)
+	id, err := oneByOne{counter.Open(w.dir, nil)}.TakeOne(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -544,36 +607,4 @@ func (w *world) stalePage() boardtest.Fault {
 func (w *world) manyRows(works bool) {
 	w.Server.SetQuirks(boardtest.Quirks{RefuseMultiRow: !works})
 	w.Faults.Reset()
-}
-
-// meanwhile is a board on which something happens while we wait for it.
-type meanwhile struct {
-	pipeline.Board
-	happens func()
-}
-
-func (m meanwhile) Begin(ctx context.Context) (pipeline.Batch, error) {
-	m.happens()
-	return m.Board.Begin(ctx)
-}
-
-// lookingBoard is a board on which something happens whenever it is walked.
-type lookingBoard struct {
-	pipeline.Board
-	happens func()
-}
-
-func (l lookingBoard) Begin(ctx context.Context) (pipeline.Batch, error) {
-	b, err := l.Board.Begin(ctx)
-	return lookingBatch{b, l.happens}, err
-}
-
-type lookingBatch struct {
-	pipeline.Batch
-	happens func()
-}
-
-func (l lookingBatch) Refresh(ctx context.Context, maxAge time.Duration) error {
-	l.happens()
-	return l.Batch.Refresh(ctx, maxAge)
 }

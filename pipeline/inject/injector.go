@@ -7,28 +7,45 @@ import (
 	"log/slog"
 	"time"
 
+	"otm/core"
 	"otm/heartbeat"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 )
 
 // Who is the name under which the injector writes.
 const Who = "otm-injector"
 
-// createAge is how old the snapshot may be when a row is made. Records identify
-// our own creates; this is about rows from elsewhere.
+// createAge is how old the snapshot may be when a task is made. The store knows our
+// own tasks; this is about rows from elsewhere.
 const createAge = 3 * time.Minute
+
+// Engine is what the injector needs of the engine and the board.
+type Engine interface {
+	core.Store
+	// Raise makes sure that an id is never given out. The error is a
+	// *counter.FarError if it is too far above the counter.
+	Raise(ctx context.Context, id pipeline.TaskID) error
+	// Refresh brings the store up to what stands on the board, as of at most maxAge ago;
+	// 0: now.
+	Refresh(ctx context.Context, maxAge time.Duration) error
+	// Stray returns a row that no task has and that shows this Task ID, as of the last
+	// Refresh; nil: there is none. Of several, it prefers one with the title.
+	Stray(ctx context.Context, id pipeline.TaskID, title string) (*core.RowFound, error)
+	// Deliver brings the renderings and rows of tasks to what the store holds. It returns
+	// the tasks for which that did not work, each with an *outbox.LeftError. The other
+	// error is one of the store.
+	Deliver(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error)
+}
 
 // Injector sweeps the inboxes. Its methods are for one goroutine, which holds
 // the injector's work lock.
 type Injector struct {
 	Box    *inbox.Box
-	Store  *task.Store
-	Board  pipeline.Board
+	Engine Engine
 	Agents pipeline.Agents
 	Times  pipeline.Times
-	// Fresh makes each sweep that has something to do walk the board first.
+	// Fresh makes each sweep that has something to do look at the board first.
 	Fresh bool
 	Log   *slog.Logger
 	Now   func() time.Time
@@ -54,8 +71,7 @@ func (in *Injector) progress() {
 // Trouble loses nothing and ends no process. An error that the next file would
 // meet as well, such as a board out of reach, a full disk or too many open files,
 // ends the sweep: the report has it, and says when to sweep again. An error about
-// one file, or about the record of one task, keeps that file and lets the others
-// go on. Wherever a sweep stops, the next one continues from the records.
+// one file keeps that file and lets the others go on. Wherever a sweep stops, the next one continues from there.
 //
 // The error matches fs.ErrNotExist: the data directory has gone, and only otm
 // init makes one.
@@ -67,13 +83,13 @@ func (in *Injector) Sweep(ctx context.Context) (*heartbeat.Report, error) {
 	if err := sw.begin(); errors.Is(err, fs.ErrNotExist) {
 		return sw.report, err
 	} else if err != nil {
-		sw.trouble(err)
+		sw.trouble(ctx, err)
 		return sw.report, nil
 	}
 	for {
 		settled, err := sw.round(ctx)
 		if err != nil {
-			sw.trouble(err)
+			sw.trouble(ctx, err)
 		}
 		if settled == 0 || sw.report.Trouble != nil || ctx.Err() != nil {
 			return sw.report, nil
@@ -115,8 +131,12 @@ func (in *Injector) SweepUntilQuiet(ctx context.Context, soon, long time.Duratio
 // duration.
 const retryBoard = 10 * time.Second
 
-// trouble notes what ended the sweep early, and when it is to go on.
-func (sw *sweep) trouble(err error) {
+// trouble notes what ended the sweep early, and when it is to go on. That the sweep was
+// stopped is no trouble.
+func (sw *sweep) trouble(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	sw.report.Trouble = err
 	var e *pipeline.BoardError
 	switch {

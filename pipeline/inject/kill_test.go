@@ -16,12 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"otm/core/store"
 	"otm/internal/crash"
+	"otm/internal/crash/crashtest"
 	"otm/internal/leak"
 	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
-	"otm/pipeline/task"
 	"otm/slacklist"
 )
 
@@ -58,9 +59,16 @@ func runProcess(dir string) error {
 		}
 	}
 	where := strings.Fields(os.Getenv(processBoardEnv))
+	st, err := store.Open(context.Background(), dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	board := slacklist.New(slacklist.Options{Dir: dir, URL: where[0], ListID: where[1], Token: where[2], OpenAssignees: true})
+	log := slog.New(slog.DiscardHandler)
 	in := &Injector{
-		Box: inbox.Open(dir), Store: task.Open(dir, nil), Agents: agents, Times: pipeline.DefaultTimes, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-		Board: slacklist.New(slacklist.Options{Dir: dir, URL: where[0], ListID: where[1], Token: where[2], OpenAssignees: true}),
+		Box: inbox.Open(dir), Agents: agents, Times: pipeline.DefaultTimes, Log: log, Now: time.Now,
+		Engine: newEngine(dir, st, board, pipeline.DefaultTimes, log, time.Now),
 	}
 	if os.Getenv(processDrainEnv) == "" {
 		_, err := in.Sweep(context.Background())
@@ -104,15 +112,17 @@ func (w *world) process(env ...string) *exec.Cmd {
 // counter above every id.
 func TestKilledAtEachPoint(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{
+	for _, at := range crashtest.Part(t, []string{
 		"counter.before:1", "counter.after:1", // raised by the foreign id
-		"record.before:1", "record.before:3", "record.after:1", "record.after:3",
+		"sqlite.commit:1", "sqlite.commit:3", "sqlite.commit:5", "sqlite.committed:1", "sqlite.committed:2", "sqlite.committed:4",
+		"store.done:1", "store.done:2", "store.done:3", "inject.done:1", "inject.done:2", "inject.delivered:1", "inject.delivered:2",
+		"outbox.leased:1", "outbox.leased:3", "outbox.leased:5", "outbox.delivered:1", "outbox.delivered:3", "outbox.delivered:5",
 		"durable.named:1", "durable.named:3",
-		"create.before:1", "create.before:3", "create.after:1", "create.after:3",
-		"update.before:1", "update.before:2", "update.after:1", "update.after:2",
+		"board.made:1", "board.made:3", "board.stepped:1", "board.stepped:4", "board.noted:1", "board.noted:2", "board.updated:1",
+		"create.before:1", "create.before:3", "create.after:1", "create.after:3", "update.before:1", "update.after:1",
 		"snapshot.before:1", "snapshot.after:1",
 		"settle.copied:1", "settle.copied:3", "settle.unlinked:1", "settle.unlinked:3", "settle.explained:1",
-	} {
+	}) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -179,8 +189,11 @@ func (w *world) checkAll(names []string) {
 	if row.Status != pipeline.AgentDone || row.Result != "r2" || *row.Remaining != 1 || !steps[0].StepDone() || steps[1].StepDone() || !steps[2].StepDone() {
 		t.Errorf("row %+v, steps %+v", row, steps)
 	}
-	if rec := w.rec(1); len(rec.Updates) != 2 || rec.Reporting != nil || rec.Status != pipeline.AgentDone || rec.StepsDone() != 2 {
-		t.Errorf("record %+v", rec)
+	if task := w.task(1); len(w.reports(1)) != 2 || task.Status != pipeline.AgentDone || task.StepsDone() != 2 {
+		t.Errorf("task %+v", task)
+	}
+	if left, err := w.store.Pending(t.Context(), ""); err != nil || len(left) != 0 {
+		t.Errorf("undelivered: %+v, %v", left, err)
 	}
 	if next := w.counter(); next != 71 {
 		t.Errorf("next id %v, want T-00071", next)
@@ -201,8 +214,7 @@ func TestCaseB13TwoInjectors(t *testing.T) {
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	in := w.newInjector()
-	in.Now, in.Board = time.Now, w.clientAt(time.Now)
+	in, _ := w.newInjector(time.Now)
 	mine := 0
 	for id := pipeline.TaskID(1); id <= files; {
 		for range atOnce {

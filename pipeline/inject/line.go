@@ -2,6 +2,7 @@ package inject
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,7 +71,7 @@ const reportsInARow = 8
 // look lists the files of the inboxes that were not handled yet, in the order in
 // which to handle them. If an inbox cannot be listed, the other's files are returned
 // with the error.
-func (l *line) look(handled map[delivered]bool) (files []*waiting, err error) {
+func (l *line) look(ctx context.Context, handled map[delivered]bool) (files []*waiting, err error) {
 	updates, err := l.list(inbox.TaskUpdates)
 	creates, err2 := l.list(inbox.NewTasks)
 	l.creating, l.owners = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]*waiting{}
@@ -83,23 +84,23 @@ func (l *line) look(handled map[delivered]bool) (files []*waiting, err error) {
 	done := func(w *waiting) bool { return handled[w.key()] }
 	updates, creates = slices.DeleteFunc(updates, done), slices.DeleteFunc(creates, done)
 	for _, w := range updates {
-		w.agent = l.agentOf(w.task, creates)
+		w.agent = l.agentOf(ctx, w.task, creates)
 	}
 	l.takeTurns(updates)
 	l.takeTurns(creates)
 	return l.merge(updates, creates), errors.Join(err, err2)
 }
 
-// agentOf is the agent of a task, folded, by its record or its waiting create; "" if
+// agentOf is the agent of a task, folded, by the store or its waiting create; "" if
 // it is not known. It stays the same for a sweep, which keeps the reports on one task
 // in one turn.
-func (l *line) agentOf(id pipeline.TaskID, creates []*waiting) string {
+func (l *line) agentOf(ctx context.Context, id pipeline.TaskID, creates []*waiting) string {
 	agent, known := l.agents[id]
 	if known || id == 0 {
 		return agent
 	}
-	if rec, err := l.Store.Load(id); err == nil {
-		agent = pipeline.FoldName(rec.Agent)
+	if t, err := l.Engine.Task(ctx, id); err == nil {
+		agent = pipeline.FoldName(t.Agent)
 	} else if i := slices.IndexFunc(creates, func(w *waiting) bool { return w.task == id }); i >= 0 {
 		agent = creates[i].agent
 	}

@@ -7,41 +7,30 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
-	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
 
 // model is what the updates of one task come to where nothing ever fails: each
 // applies once, in order, or is refused whole.
 type model struct {
-	rec    *pipeline.Record
-	ticked bool
-	fate   map[string]inbox.Class // of each update's file; "": processed
+	state *core.State
+	fate  map[string]inbox.Class // of each update's file; "": processed
 }
 
-func (m *model) apply(name string, u *drop.Update) {
-	r, err := decide(m.rec, false, u)
-	var refused *refusal
+func (m *model) apply(name string, r report) {
+	trial := &core.State{Tasks: map[pipeline.TaskID]*core.Task{1: m.state.Tasks[1].Clone()}}
+	_, err := core.Decide(trial, core.Command{At: time.Now(), By: core.ByAgent("devdas"), Task: 1, Do: core.Report{
+		Drop: name, Dropped: time.Now(), Status: r.status, Steps: r.steps, Reason: r.reason, Result: r.result,
+	}})
+	var refused *core.Refused
 	if errors.As(err, &refused) {
-		m.fate[name] = refused.class
+		m.fate[name] = inbox.Class(refused.Class)
 		return
 	}
-	m.fate[name] = ""
-	for _, i := range r.Steps {
-		m.rec.Steps[i].Done = true
-		m.ticked = true
-	}
-	if r.Status != "" {
-		m.rec.Status = r.Status
-	}
-	if r.Reason != nil {
-		m.rec.Reason = *r.Reason
-	}
-	if r.Result != nil {
-		m.rec.Result = *r.Result
-	}
+	m.fate[name], m.state = "", trial
 }
 
 // TestUpdatesAgainstModel drops random updates while the board fails at random
@@ -58,14 +47,11 @@ func TestUpdatesAgainstModel(t *testing.T) {
 			w.create(1, "A", titles...)
 			w.sweepTo(1, 0, 0)
 			w.dispatch(1)
-			m := &model{rec: &pipeline.Record{TaskID: 1, Status: pipeline.Assigned}, fate: map[string]inbox.Class{}}
-			for _, s := range titles {
-				m.rec.Steps = append(m.rec.Steps, pipeline.StepRecord{Title: s})
-			}
+			m := &model{state: &core.State{Tasks: map[pipeline.TaskID]*core.Task{1: w.task(1)}}, fate: map[string]inbox.Class{}}
 			for range 15 {
 				u := randomReport(random)
 				name := w.update(1, u)
-				m.apply(name, &drop.Update{ID: name, TaskID: 1, Status: u.status, StepsDone: u.steps, Reason: u.reason, Result: u.result})
+				m.apply(name, u)
 				w.Faults.Next(updateMethod, randomFault(random), randomFault(random))
 				w.Faults.Next(listMethod, randomFault(random))
 				if random.IntN(3) == 0 {
@@ -77,17 +63,17 @@ func TestUpdatesAgainstModel(t *testing.T) {
 				w.clock.Advance(time.Duration(random.IntN(8000)) * time.Millisecond)
 			}
 			w.heal(t, 0, seed%3 == 0, func() {})
-			row, done := w.row(1), 0
+			row, want, done := w.row(1), m.state.Tasks[1], 0
 			for i, s := range w.steps(1) {
-				if s.StepDone() != m.rec.Steps[i].Done {
-					t.Errorf("step %d is done: %t, in the model %t", i+1, s.StepDone(), m.rec.Steps[i].Done)
+				if s.StepDone() != want.Steps[i].Done {
+					t.Errorf("step %d is done: %t, in the model %t", i+1, s.StepDone(), want.Steps[i].Done)
 				}
 				if s.StepDone() {
 					done++
 				}
 			}
-			if row.Status != m.rec.Status || row.Reason != m.rec.Reason || row.Result != m.rec.Result {
-				t.Errorf("row %+v\nmodel %+v", row, m.rec)
+			if row.Status != want.Status || row.Reason != want.Reason || row.Result != want.Result {
+				t.Errorf("row %+v\nmodel %+v", row, want)
 			}
 			if *row.Remaining != float64(len(titles)-done) || *row.Completion != float64(100*done/len(titles)) {
 				t.Errorf("%v remaining, %v %% with %d done", *row.Remaining, *row.Completion, done)

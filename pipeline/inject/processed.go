@@ -11,7 +11,7 @@ import (
 )
 
 // processed knows the creates in processed/ by the ids of their drops. It is
-// asked where a record does not know a drop, as after a restore from an old
+// asked where the store does not know a drop, as after a restore from an old
 // backup: it keeps the drop from being put on the board once more.
 type processed struct {
 	box  *inbox.Box
@@ -60,9 +60,9 @@ func (p *processed) read(box *inbox.Box) error {
 }
 
 // note adds a drop that is about to settle.
-func (p *processed) note(c *drop.Create) {
+func (p *processed) note(dropID string, id pipeline.TaskID) {
 	if p.byID != nil {
-		p.byID[c.ID] = append(p.byID[c.ID], settledDrop{task: c.Task.ID})
+		p.byID[dropID] = append(p.byID[dropID], settledDrop{task: id})
 	}
 }
 

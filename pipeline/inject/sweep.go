@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
-	"syscall"
 	"time"
 
+	"otm/core"
+	"otm/core/outbox"
 	"otm/heartbeat"
+	"otm/internal/crash"
 	"otm/internal/explain"
-	"otm/pipeline/drop"
+	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
 
@@ -21,20 +23,16 @@ type sweep struct {
 	*Injector
 	report *heartbeat.Report
 	stuck  []explain.Finding // files that a crash left and that could not be put back
-
-	line    *line
-	board   *session
-	creates *creates
-	updates *updates
+	line   *line
+	held   holds
+	atOnce int                    // how many files are carried out together
+	looked map[time.Duration]bool // at the board, for the files that are being planned
+	fresh  bool                   // the board was read in this sweep
+	full   *verdict               // on further creates, as the board takes no more rows; nil: it does
 }
 
 func newSweep(in *Injector) *sweep {
-	board := &session{Injector: in}
-	line := newLine(in)
-	return &sweep{
-		Injector: in, report: newReport(), line: line, board: board,
-		creates: &creates{session: board, line: line}, updates: &updates{session: board, line: line},
-	}
+	return &sweep{Injector: in, report: newReport(), line: newLine(in), atOnce: firstBatch}
 }
 
 // begin makes the inboxes that are missing, and finishes what a crash
@@ -71,31 +69,37 @@ const (
 	roundFor = 10 * time.Second
 )
 
-// round handles each file that waits once, in the order of the line, and
-// returns how many were settled. The error is trouble, see Sweep.
+// How many files are carried out together, at first and at most. They share a
+// transaction and the calls to the board. A batch that takes long makes the next one
+// smaller, so that a report does not wait for many creates on a slow board.
+const (
+	firstBatch = 4
+	maxBatch   = 50
+)
+
+// round handles each file that waits once, in the order of the line, and returns how
+// many were settled. The error is trouble, see Sweep.
 func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 	sw.report.Waiting, sw.report.NeedsPerson, sw.report.Due = len(sw.stuck), slices.Clone(sw.stuck), time.Time{}
-	sw.updates.reset()
-	defer func() { err = errors.Join(err, sw.board.end()) }()
+	sw.held = holds{tasks: map[pipeline.TaskID]bool{}}
 	began := sw.Now()
 	handled := map[delivered]bool{}
 	for {
-		files, unlisted := sw.line.look(handled)
+		files, unlisted := sw.line.look(ctx, handled)
 		looked, again := sw.Now(), false
-		for _, w := range files {
-			if ctx.Err() != nil {
-				return settled, nil
-			}
-			handled[w.key()] = true
-			sw.line.serve(w)
-			done, trouble := sw.handle(ctx, w)
-			sw.progress()
+		for len(files) > 0 {
+			chunk := files[:min(sw.atOnce, len(files))]
+			files = files[len(chunk):]
+			start := sw.Now()
+			n, trouble := sw.batch(ctx, chunk, handled)
+			sw.resize(sw.Now().Sub(start))
+			settled += n
 			if trouble != nil {
-				sw.trouble(trouble)
+				sw.trouble(ctx, trouble)
 				return settled, sw.countWaiting()
 			}
-			if done {
-				settled++
+			if ctx.Err() != nil {
+				return settled, nil
 			}
 			if again = sw.Now().Sub(looked) >= relook; again {
 				break
@@ -105,6 +109,232 @@ func (sw *sweep) round(ctx context.Context) (settled int, err error) {
 			return settled, unlisted
 		}
 	}
+}
+
+// resize sets the size of the next batch by how long one took.
+func (sw *sweep) resize(took time.Duration) {
+	if took < relook/2 {
+		sw.atOnce = min(2*sw.atOnce, maxBatch)
+	} else {
+		sw.atOnce = max(sw.atOnce/2, 1)
+	}
+}
+
+// planned is a file whose command is to be carried out.
+type planned struct {
+	w       *waiting
+	file    inbox.File
+	data    []byte
+	ignored []string // keys of the file that nobody read
+	dropID  string   // of a create
+	command core.Command
+	outcome core.Outcome
+}
+
+// batch plans the commands of some files, carries them out together, and settles the
+// files whose effects are delivered. The error is trouble.
+func (sw *sweep) batch(ctx context.Context, files []*waiting, handled map[delivered]bool) (settled int, trouble error) {
+	sw.looked = map[time.Duration]bool{}
+	var plans []*planned
+	for _, w := range files {
+		if ctx.Err() != nil {
+			break
+		}
+		handled[w.key()] = true
+		sw.line.serve(w)
+		p, v := sw.plan(ctx, w)
+		sw.progress()
+		switch {
+		case p == nil && v.result == nil && !v.waiting() && v.stop == nil:
+			continue // it has gone
+		case v.result == nil && !v.waiting() && v.stop == nil:
+			plans = append(plans, p)
+			continue
+		}
+		done, err := sw.finish(ctx, p, v)
+		if err != nil {
+			trouble = err
+			break
+		}
+		if done {
+			settled++
+		}
+	}
+	n, err := sw.carryOut(ctx, plans)
+	return settled + n, errors.Join(trouble, err)
+}
+
+// carryOut carries out commands in one transaction, delivers their effects, and
+// settles the files for which that worked.
+func (sw *sweep) carryOut(ctx context.Context, plans []*planned) (settled int, trouble error) {
+	if len(plans) == 0 || ctx.Err() != nil {
+		return 0, nil
+	}
+	if err := sw.do(ctx, plans); err != nil {
+		return 0, err
+	}
+	crash.Point("inject.done")
+	var ids []pipeline.TaskID
+	for _, p := range plans {
+		if p.outcome.Err == nil {
+			ids = append(ids, p.command.Task)
+		}
+	}
+	left, err := sw.Engine.Deliver(ctx, ids...)
+	if err != nil {
+		return 0, err
+	}
+	crash.Point("inject.delivered")
+	tasks, err := sw.tasks(ctx, ids)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range plans {
+		done, err := sw.finish(ctx, p, sw.judge(p, left[p.command.Task], tasks[p.command.Task]))
+		sw.progress()
+		if err != nil {
+			return settled, err
+		}
+		if done {
+			settled++
+		}
+	}
+	return settled, nil
+}
+
+// do carries out the commands of plans in one transaction. If one of them makes us panic,
+// each goes alone, and that one fails.
+func (sw *sweep) do(ctx context.Context, plans []*planned) error {
+	err := sw.tryDo(ctx, plans)
+	if !isPanic(err) {
+		return err
+	}
+	for _, p := range plans {
+		switch err := sw.tryDo(ctx, []*planned{p}); {
+		case isPanic(err):
+			sw.Log.Error("internal error", "drop", p.file.Name, "panic", err)
+			p.outcome.Err = err
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// tryDo is do; the error is an *outbox.PanicError if it panicked.
+func (sw *sweep) tryDo(ctx context.Context, plans []*planned) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &outbox.PanicError{Value: p}
+		}
+	}()
+	commands := make([]core.Command, len(plans))
+	for i, p := range plans {
+		commands[i] = p.command
+	}
+	outcomes, err := sw.Engine.Do(ctx, commands...)
+	if err != nil {
+		return err
+	}
+	for i, p := range plans {
+		p.outcome = outcomes[i]
+	}
+	return nil
+}
+
+func isPanic(err error) bool {
+	var p *outbox.PanicError
+	return errors.As(err, &p)
+}
+
+func (sw *sweep) tasks(ctx context.Context, ids []pipeline.TaskID) (map[pipeline.TaskID]*core.Task, error) {
+	tasks := map[pipeline.TaskID]*core.Task{}
+	if len(ids) == 0 {
+		return tasks, nil
+	}
+	list, err := sw.Engine.Tasks(ctx, core.Filter{IDs: ids})
+	for _, t := range list {
+		tasks[t.ID] = t
+	}
+	return tasks, err
+}
+
+// judge decides about a file by what came of its command and of the effects. left is
+// why the effects were not delivered.
+func (sw *sweep) judge(p *planned, left error, t *core.Task) verdict {
+	var refused *core.Refused
+	switch err := p.outcome.Err; {
+	case errors.Is(err, core.ErrNotYet):
+		return verdict{waits: true}
+	case errors.As(err, &refused):
+		return refusal(p, refused)
+	case isPanic(err):
+		return fail(inbox.Invalid, "", "%v", err)
+	case err != nil:
+		return ownTrouble(err)
+	case t == nil:
+		return ownTrouble(core.ErrNoTask)
+	case left != nil && !p.isShown(t, left):
+		v := undelivered(!t.OnBoard(), left)
+		if soon := sw.Now().Add(100 * time.Millisecond); v.waits && v.kept == "" && v.due.Before(soon) {
+			v.due = soon // another process delivers it
+		}
+		return v
+	case p.file.Kind == inbox.TaskUpdates:
+		return updates{sw}.reported(p, t)
+	}
+	return creates{sw}.created(p, t)
+}
+
+// isShown reports whether the board shows all that a report brought, although it refuses
+// a text of an earlier one.
+func (p *planned) isShown(t *core.Task, left error) bool {
+	r, ok := p.command.Do.(core.Report)
+	if !ok || r.Reason != "" || r.Result != "" || !pipeline.IsRefused(left) || !t.OnBoard() {
+		return false
+	}
+	stale := slices.DeleteFunc(t.Stale(), func(f pipeline.Field) bool {
+		return f == pipeline.FieldTitle || f == pipeline.FieldReason || f == pipeline.FieldResult
+	})
+	return len(stale) == 0 && !slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.IsStale() })
+}
+
+// refusal is the verdict on a file whose command was refused.
+func refusal(p *planned, r *core.Refused) verdict {
+	if r.Rule == core.RuleOtherTask {
+		return conflict(p.command.Task, r.Title)
+	}
+	hint := "otm show " + r.Task.String()
+	if r.Rule == core.RuleArchived {
+		hint = "otm history " + r.Task.String()
+	}
+	return fail(inbox.Class(r.Class), hint, "%v", r)
+}
+
+// isTwice reports whether the drop of a command that was carried out before came a
+// second time. If not, only its settling was interrupted.
+func (sw *sweep) isTwice(p *planned) (bool, error) {
+	done, _, err := sw.Engine.Did(context.Background(), p.command.ID)
+	if err != nil || done.Drop != p.file.Name {
+		return true, err
+	}
+	return sw.Box.IsSettled(inbox.ProcessedDir, p.file.Name)
+}
+
+// look looks at the board, once for the files that are planned together.
+func (sw *sweep) look(ctx context.Context, maxAge time.Duration) error {
+	if sw.Fresh && !sw.fresh {
+		maxAge = 0
+	}
+	if sw.looked[maxAge] || sw.looked[0] {
+		return nil
+	}
+	if err := sw.Engine.Refresh(ctx, maxAge); err != nil {
+		return err
+	}
+	sw.looked[maxAge] = true
+	sw.fresh = sw.fresh || maxAge == 0
+	return nil
 }
 
 // countWaiting counts the files that a sweep which ended early did not come to.
@@ -120,47 +350,73 @@ func (sw *sweep) countWaiting() error {
 	return nil
 }
 
-// handle judges one file, and settles it if its verdict is final.
-func (sw *sweep) handle(ctx context.Context, w *waiting) (settled bool, trouble error) {
-	f := w.file
-	var data []byte
+// plan reads one file. It returns its command, or else a verdict; neither, if the
+// file has gone.
+func (sw *sweep) plan(ctx context.Context, w *waiting) (*planned, verdict) {
+	p := &planned{w: w, file: w.file}
 	var err error
-	if f.Regular() {
-		data, f, err = sw.Box.Read(f)
+	if w.file.Regular() {
+		p.data, p.file, err = sw.Box.Read(w.file)
 		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil // taken back, or settled by another
+			return nil, verdict{} // taken back, or settled by another
 		}
 	}
 	w.tries++
-	var v verdict
-	leftover, lerr := false, error(nil)
-	if f.Regular() && err == nil {
-		leftover, lerr = sw.Box.Leftover(f, data)
+	if p.file.Regular() && err == nil {
+		leftover, err := sw.Box.Leftover(p.file, p.data)
+		if err != nil {
+			sw.holdAll(p.file)
+			return p, ownTrouble(err)
+		}
+		if leftover {
+			return nil, verdict{}
+		}
 	}
-	switch {
-	case lerr != nil:
-		v = ownTrouble(lerr)
-		sw.updates.holdAll(f)
-	case leftover:
-		return false, nil
-	default:
-		v = sw.guarded(f, func() verdict { return sw.judge(ctx, f, data, err) })
-	}
+	return p, sw.guarded(p.file, func() verdict { return sw.read(ctx, p, err) })
+}
+
+// finish settles a file if its verdict is final.
+func (sw *sweep) finish(ctx context.Context, p *planned, v verdict) (settled bool, trouble error) {
+	update := p.file.Kind == inbox.TaskUpdates
 	if v.result != nil {
-		if settled, err = sw.settle(w, f, data, v.result); settled {
+		v.result.Ignored = p.ignored
+		if update && v.result.Class != "" {
+			if err := sw.noteFailed(ctx, p, v.result.Error); err != nil {
+				return false, err
+			}
+		}
+		settled, err := sw.settle(p.w, p.file, p.data, v.result)
+		if settled {
 			return true, nil
 		}
-		sw.updates.held[v.task] = true // a later one must not come before what is decided anew
-		v = verdict{due: sw.Now().Add(sw.Times.ParseableAge)}
+		v = wait(sw.Now().Add(sw.Times.ParseableAge)) // it changed since it was read, and is judged anew
 		if err != nil {
 			v = ownTrouble(err)
 		}
 	}
+	if update {
+		sw.held.tasks[p.w.task] = true
+	}
 	if v.stop != nil {
 		return false, v.stop
 	}
-	sw.wait(ctx, w, v)
+	sw.wait(ctx, p.w, v)
 	return false, nil
+}
+
+// noteFailed notes in the history of a task that a report on it failed, once.
+func (sw *sweep) noteFailed(ctx context.Context, p *planned, why string) error {
+	if p.command.Task == 0 {
+		return nil
+	}
+	by := p.command.By
+	if by.Kind == "" {
+		by = core.Component(Who)
+	}
+	_, err := sw.Engine.Do(ctx, core.Command{
+		ID: p.command.ID + "/refused", At: sw.Now(), By: by, Task: p.command.Task, Do: core.FailedReport{Drop: p.file.Name, Why: why},
+	})
+	return err
 }
 
 // wait reports that a file stays for now.
@@ -174,6 +430,7 @@ func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
 		return
 	}
 	if v.full {
+		sw.full = &v
 		sw.report.Needs(explain.New(explain.ListFull))
 	} else {
 		sw.report.Needs(explain.New(explain.DropKept, "file", w.file.Name, "reason", v.kept).On(w.task))
@@ -206,110 +463,4 @@ func (sw *sweep) settle(w *waiting, f inbox.File, data []byte, result *inbox.Res
 		sw.Log.Error("drop failed", "drop", name, "inbox", f.Kind, "class", result.Class, "err", result.Error)
 	}
 	return true, nil
-}
-
-// guarded turns a panic into a verdict: a file that makes us panic fails, and
-// the others go on.
-func (in *Injector) guarded(f inbox.File, judge func() verdict) (v verdict) {
-	defer func() {
-		if p := recover(); p != nil {
-			in.Log.Error("internal error", "drop", f.Name, "panic", fmt.Sprint(p))
-			v = fail(inbox.Invalid, "", "internal error: %v", p)
-		}
-	}()
-	return judge()
-}
-
-// judge decides about one file.
-func (sw *sweep) judge(ctx context.Context, f inbox.File, data []byte, readErr error) verdict {
-	if !f.Regular() {
-		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(f.Info.Mode()))
-	}
-	if readErr != nil {
-		v := sw.unread(f, readErr)
-		if v.result == nil {
-			sw.updates.holdAll(f)
-		}
-		return v
-	}
-	if f.Kind == inbox.TaskUpdates {
-		u, err := drop.ParseUpdate(data)
-		if err != nil {
-			return sw.unparsed(f, err)
-		}
-		return ignoring(u.Ignored, sw.updates.update(ctx, f, u))
-	}
-	c, err := drop.ParseCreate(data)
-	if err != nil {
-		return sw.unparsed(f, err)
-	}
-	return ignoring(c.Ignored, sw.creates.create(ctx, f, data, c))
-}
-
-// ignoring adds the keys that nobody read to a verdict.
-func ignoring(keys []string, v verdict) verdict {
-	if v.result != nil {
-		v.result.Ignored = keys
-	}
-	return v
-}
-
-// unread judges a file that could not be read. One whose mode forbids it may
-// still be in the middle of being delivered: it fails once it has been left
-// alone for a while. Where we lack means, the next file would fail as well, and
-// must not overtake.
-func (sw *sweep) unread(f inbox.File, err error) verdict {
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		if quiet, restless := sw.restless(f.Changed()); restless {
-			return wait(quiet)
-		}
-		return fail(inbox.Invalid, "", "cannot be read: %v", err)
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-		return verdict{stop: err}
-	}
-	return keep(fmt.Sprintf("%q cannot be read: %v", f.Name, err))
-}
-
-// restless reports whether a file that changed at the given time may still be
-// in the middle of being written, and until when. A time that is far in the
-// future says nothing.
-func (sw *sweep) restless(changed time.Time) (quiet time.Time, restless bool) {
-	quiet = changed.Add(sw.Times.ParseableAge)
-	now := sw.Now()
-	return quiet, quiet.After(now) && quiet.Sub(now) <= 2*sw.Times.ParseableAge
-}
-
-func kindOf(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "a directory"
-	case mode&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case mode&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	}
-	return "a special file"
-}
-
-// unparsed judges a file that is no drop. One that is no JSON object may still
-// be in the middle of being written: it fails once it has been left alone for a
-// while.
-func (sw *sweep) unparsed(f inbox.File, err error) verdict {
-	var syntax *drop.SyntaxError
-	hint := ""
-	if errors.As(err, &syntax) {
-		if quiet, restless := sw.restless(f.Info.ModTime()); restless {
-			return wait(quiet)
-		}
-		hint = "let a command write the file: otm-create --from -"
-		if f.Kind == inbox.TaskUpdates {
-			hint = "let a command write the file: otm-update --from -"
-		}
-	}
-	var invalid *drop.InvalidError
-	if errors.As(err, &invalid) {
-		hint = invalid.Hint
-	}
-	return fail(inbox.Invalid, hint, "%v", err)
 }

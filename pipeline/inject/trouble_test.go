@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -32,14 +33,14 @@ func TestOwnTrouble(t *testing.T) {
 		{syscall.EACCES, false}, {syscall.EPERM, false}, {syscall.EISDIR, false}, {syscall.ENOTDIR, false},
 	} {
 		for _, err := range []error{&fs.PathError{Op: "open", Path: "x", Err: c.err}, &os.LinkError{Op: "rename", Err: c.err}} {
-			v := boardTrouble(fmt.Errorf("step 2: %w", err)) // as from work on the board
+			v := ownTrouble(fmt.Errorf("settle: %w", err))
 			if v.result != nil || (v.stop != nil) != c.ends || (v.kept == "") != c.ends {
 				t.Errorf("%v: %+v", err, v)
 			}
 		}
 	}
-	for _, err := range []error{context.Canceled, fmt.Errorf("walk: %w", context.DeadlineExceeded), &counterError{errors.New("held")}} {
-		if v := boardTrouble(err); v.stop == nil {
+	for _, err := range []error{context.Canceled, fmt.Errorf("walk: %w", context.DeadlineExceeded)} {
+		if v := ownTrouble(err); v.stop == nil {
 			t.Errorf("%v concerns all files: %+v", err, v)
 		}
 	}
@@ -80,7 +81,7 @@ func (w *world) block(dir string) (free func()) {
 }
 
 // Drops that cannot be settled stay, with their effect, and are settled when
-// they can be: nothing is made twice, no order is changed, nobody is held up.
+// they can be: nothing is made twice, nobody is held up.
 func TestSettlingInTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,26 +91,23 @@ func TestSettlingInTrouble(t *testing.T) {
 	bad := w.update(1, report{steps: []string{"nonsense"}})
 	next := w.update(1, report{steps: []string{"x"}})
 	created := w.create(2, "A")
-	r := w.sweepTo(1, 0, 2)
+	r := w.sweepTo(2, 0, 1)
 	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "settle \""+bad) || r.Trouble != nil {
 		t.Errorf("report %+v", r)
 	}
-	if w.steps(1)[0].StepDone() {
-		t.Error("a later update came before one that is not settled")
-	}
 	w.processed(created)
 	free()
-	w.sweepTo(1, 1, 0)
+	w.sweepTo(0, 1, 0)
 	w.failed(bad, inbox.Unmatched, "nonsense")
 	w.processed(next)
 	failures := 0
-	for _, e := range w.rec(1).History {
-		if e.What == pipeline.EventUpdateFailed {
+	for _, e := range w.eventsOf(1) {
+		if _, failed := e.Data.(core.ReportFailed); failed {
 			failures++
 		}
 	}
 	if failures != 1 {
-		t.Errorf("the history tells %d times that it failed", failures)
+		t.Errorf("%d events say that it failed", failures)
 	}
 
 	free = w.block("processed")
@@ -129,21 +127,20 @@ func TestSettlingInTrouble(t *testing.T) {
 	}
 }
 
-// A record that cannot be read or written keeps what concerns its task, and
-// nothing else.
-func TestRecordInTrouble(t *testing.T) {
+// A rendering that cannot be written keeps what concerns its task, and nothing else.
+func TestRenderingInTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	path := filepath.Join(w.dir, "tasks", "T-00001.json")
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(path, "not empty"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	w.create(1, "A")
 	w.create(2, "B")
-	if r := w.sweepTo(1, 0, 1); len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "T-00001.json") {
+	if r := w.sweepTo(1, 0, 1); r.Due.IsZero() {
 		t.Errorf("report %+v", r)
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
 	}
 	w.sweepTo(1, 0, 0)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/pipeline"
@@ -27,8 +28,8 @@ func TestC35TakingTurns(t *testing.T) {
 	for i := range flood {
 		w.create(pipeline.TaskID(100+i), fmt.Sprint("Flood ", i))
 	}
-	board, made := w.in.Board, 0
-	w.in.Board = slowBoard{board, func() {
+	board, made := w.eng.Board, 0
+	w.eng.Board = slowBoard{board, func() {
 		if made++; made == 8 {
 			w.createFor("archibald", 2, "Of another agent")
 			w.update(1, report{result: "r"})
@@ -64,7 +65,7 @@ func TestC35Order(t *testing.T) {
 	}
 	w.in.known = map[delivered]*waiting{}
 	look := func() string {
-		files, err := newLine(w.in).look(nil)
+		files, err := newLine(w.in).look(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func TestC35AgentsTakeTurns(t *testing.T) {
 	later := w.update(1, report{result: "r"})
 	w.createFor("archibald", 2, "Waits")
 	waits := w.update(2, report{result: "r"})
-	files, err := newLine(w.in).look(nil)
+	files, err := newLine(w.in).look(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +223,8 @@ func TestC44BeginsAsBlocked(t *testing.T) {
 	if row := w.row(1); row.Status != pipeline.Blocked || row.Reason != "waits for a key" {
 		t.Errorf("row %+v", row)
 	}
-	if rec := w.rec(1); rec.Status != pipeline.Blocked || rec.Reason != "waits for a key" || rec.LastMove(pipeline.Blocked) == nil {
-		t.Errorf("record %+v", rec)
+	if task := w.task(1); task.Status != pipeline.Blocked || task.Reason != "waits for a key" {
+		t.Errorf("task %+v", task)
 	}
 	if row := w.row(2); row.Status != pipeline.New {
 		t.Errorf("row %+v", row)
@@ -247,7 +248,7 @@ func TestC45UsedUpdateID(t *testing.T) {
 	if r := w.processed("b.json"); !r.SkippedDuplicate {
 		t.Errorf("result %+v", r)
 	}
-	w.failed("c.json", inbox.Conflict, `its id "u1" belongs to another update, "a.json"`, "otm show T-00001")
+	w.failed("c.json", inbox.Conflict, `its id belongs to another drop, "a.json"`, "otm show T-00001")
 	if got := w.row(1).Result; got != "first" {
 		t.Errorf("result on the board: %q", got)
 	}
@@ -265,9 +266,12 @@ func TestC11TextsAreKept(t *testing.T) {
 	w.update(1, report{status: pipeline.InProgress, result: "all"})
 	w.sweepTo(2, 0, 0)
 	var got []string
-	for _, e := range w.rec(1).History {
-		if e.What == pipeline.EventResult || e.What == pipeline.EventReason {
-			got = append(got, e.Who+": "+e.Detail)
+	for _, e := range w.eventsOf(1) {
+		noted, _ := e.Data.(core.Noted)
+		for _, text := range []*string{noted.Reason, noted.Result} {
+			if text != nil && *text != "" {
+				got = append(got, e.By.String()+": "+*text)
+			}
 		}
 	}
 	if want := []string{"agent devdas: no key", "agent devdas: half", "agent devdas: all"}; !slices.Equal(got, want) {
@@ -282,8 +286,8 @@ func TestC42ClaimsAreClaims(t *testing.T) {
 	w := newWorld(t)
 	w.put(inbox.NewTasks, "a.json", []byte(`{"taskId":"T-00001","title":"A","agent":"devdas","by":"human","mood":"good"}`))
 	w.sweepTo(1, 0, 0)
-	e := w.rec(1).History[0]
-	if e.Who != pipeline.WhoCreate || !strings.Contains(e.Detail, `claims to be by "human"`) {
+	e := w.eventsOf(1)[0]
+	if data := e.Data.(core.TaskRequested); e.By.Kind != core.Creator || data.Claims != "human" {
 		t.Errorf("event %+v", e)
 	}
 	if r := w.processed("a.json"); !slices.Equal(r.Ignored, []string{"mood"}) { // C14

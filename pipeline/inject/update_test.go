@@ -1,6 +1,8 @@
 package inject
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,20 +13,33 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/board/boardtest"
 	"otm/pipeline"
-	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
 
-// decided is a record in a state, with its three steps of which the second is
-// done.
-func recordIn(status pipeline.Status) *pipeline.Record {
-	r := &pipeline.Record{TaskID: 7, Status: status, RowID: "Rec1", Steps: []pipeline.StepRecord{
-		{Title: "same", RowID: "Rec2"}, {Title: "Done one", RowID: "Rec3", Done: true}, {Title: "same", RowID: "Rec4"},
-	}}
-	r.Note(time.Date(2026, 3, 14, 16, 0, 0, 0, time.UTC), "U0PERSON", "changed status", "new to "+string(status))
-	return r
+// stateIn is a task in a status, with its three steps of which the second is done.
+func stateIn(status pipeline.Status) *core.State {
+	return &core.State{Tasks: map[pipeline.TaskID]*core.Task{7: {
+		ID: 7, Agent: "devdas", Status: status, RowID: "Rec1", StatusBy: core.ByPerson("U0PERSON"), StatusAt: time.Date(2026, 3, 14, 16, 0, 0, 0, time.UTC),
+		Steps: []core.Step{{ID: 1, Title: "same", RowID: "Rec2"}, {ID: 2, Title: "Done one", RowID: "Rec3", Done: true}, {ID: 3, Title: "same", RowID: "Rec4"}},
+	}}}
+}
+
+// decide carries a report on a task out, by its agent or by the person who has it. It
+// returns the task before and after.
+func decide(status pipeline.Status, person bool, r report) (before, after *core.Task, err error) {
+	s := stateIn(status)
+	before = s.Tasks[7].Clone()
+	by := core.ByAgent("devdas")
+	if person {
+		by.Kind = core.Worker
+	}
+	_, err = core.Decide(s, core.Command{ID: "u", At: time.Now(), By: by, Task: 7, Do: core.Report{
+		Drop: "u.json", Dropped: time.Now(), Status: r.status, Steps: r.steps, Reason: r.reason, Result: r.result,
+	}})
+	return before, s.Tasks[7], err
 }
 
 // TestDecide is the table of what an update may do: by the state of the task,
@@ -54,32 +69,31 @@ func TestDecide(t *testing.T) {
 					want = inbox.Conflict
 				}
 				name := fmt.Sprintf("%s to %q, person %t", from, to, person)
-				u := updateOf(report{status: to, reason: "why", result: "that"})
-				got, err := decide(recordIn(from), person, u)
+				before, after, err := decide(from, person, report{status: to, reason: "why", result: "that"})
 				class := inbox.Class("")
-				switch e := err.(type) {
-				case nil:
-				case *refusal:
-					class = e.class
-					if !strings.Contains(e.reason, "T-00007 is "+string(from)+" (U0PERSON set it at 2026-03-14T16:00:00Z)") {
-						t.Errorf("%s: %q does not say who set what when", name, e.reason)
+				var refused *core.Refused
+				switch {
+				case err == nil:
+				case errors.As(err, &refused):
+					class = inbox.Class(refused.Class)
+					if !strings.Contains(refused.Error(), "T-00007 is "+string(from)+" (U0PERSON set it at 2026-03-14T16:00:00Z)") {
+						t.Errorf("%s: %q does not say who set what when", name, refused)
 					}
-				default:
+				case errors.Is(err, core.ErrNotYet):
 					class = wait
 				}
 				if class != want {
 					t.Errorf("%s: %q, want %q", name, class, want)
 				}
-				if err == nil && (got.Status != to || *got.Reason != "why" || *got.Result != "that" || got.Steps != nil) {
-					t.Errorf("%s: writes %+v", name, got)
+				if err != nil {
+					continue
+				}
+				if status := cmp.Or(to, from); after.Status != status || after.Reason != "why" || after.Result != "that" || after.StepsDone() != before.StepsDone() {
+					t.Errorf("%s: task %+v", name, after)
 				}
 			}
 		}
 	}
-}
-
-func updateOf(r report) *drop.Update {
-	return &drop.Update{ID: "u", TaskID: 7, Status: r.status, StepsDone: r.steps, Reason: r.reason, Result: r.result}
 }
 
 // What is written besides.
@@ -92,42 +106,42 @@ func TestDecideSteps(t *testing.T) {
 		r      report
 		status pipeline.Status
 		steps  []int
-		reason string // "-" where it is not written
+		reason string
 		class  inbox.Class
 		text   string
 	}{
-		{"a step of an assigned task", pipeline.Assigned, false, report{steps: []string{"same"}}, pipeline.InProgress, []int{0}, "-", "", ""},
-		{"a step of a person's new task", pipeline.New, true, report{steps: []string{"same"}}, pipeline.InProgress, []int{0}, "-", "", ""},
-		{"a step of a task in progress", pipeline.InProgress, false, report{steps: []string{"same"}}, "", []int{0}, "-", "", ""},
-		{"a step of a blocked task leaves it blocked", pipeline.Blocked, false, report{steps: []string{"same"}}, "", []int{0}, "-", "", ""},
+		{"a step of an assigned task", pipeline.Assigned, false, report{steps: []string{"same"}}, pipeline.InProgress, []int{0}, "", "", ""},
+		{"a step of a person's new task", pipeline.New, true, report{steps: []string{"same"}}, pipeline.InProgress, []int{0}, "", "", ""},
+		{"a step of a task in progress", pipeline.InProgress, false, report{steps: []string{"same"}}, "", []int{0}, "", "", ""},
+		{"a step of a blocked task leaves it blocked", pipeline.Blocked, false, report{steps: []string{"same"}}, "", []int{0}, "", "", ""},
 		{"with another status", pipeline.Assigned, false, report{status: pipeline.Blocked, reason: "r", steps: []string{"same"}}, pipeline.Blocked, []int{0}, "r", "", ""},
-		{"equal titles one at a time", pipeline.InProgress, false, report{steps: []string{"same", "same"}}, "", []int{0, 2}, "-", "", ""},
-		{"equal titles, more than there are", pipeline.InProgress, false, report{steps: []string{"same", "same", "same"}}, "", []int{0, 2}, "-", "", ""},
-		{"by number", pipeline.InProgress, false, report{steps: []string{"3", "1"}}, "", []int{2, 0}, "-", "", ""},
-		{"folded", pipeline.InProgress, false, report{steps: []string{" SAME "}}, "", []int{0}, "-", "", ""},
-		{"ticked already", pipeline.InProgress, false, report{steps: []string{"Done one"}}, "", nil, "-", "", ""},
-		{"ticked already, of an assigned task", pipeline.Assigned, false, report{steps: []string{"2"}}, pipeline.InProgress, nil, "-", "", ""},
-		{"unknown", pipeline.InProgress, false, report{steps: []string{"same", "Done won"}}, "", nil, "-", inbox.Unmatched,
+		{"equal titles one at a time", pipeline.InProgress, false, report{steps: []string{"same", "same"}}, "", []int{0, 2}, "", "", ""},
+		{"equal titles, more than there are", pipeline.InProgress, false, report{steps: []string{"same", "same", "same"}}, "", []int{0, 2}, "", "", ""},
+		{"by number", pipeline.InProgress, false, report{steps: []string{"3", "1"}}, "", []int{2, 0}, "", "", ""},
+		{"folded", pipeline.InProgress, false, report{steps: []string{" SAME "}}, "", []int{0}, "", "", ""},
+		{"ticked already", pipeline.InProgress, false, report{steps: []string{"Done one"}}, "", nil, "", "", ""},
+		{"ticked already, of an assigned task", pipeline.Assigned, false, report{steps: []string{"2"}}, pipeline.InProgress, nil, "", "", ""},
+		{"unknown", pipeline.InProgress, false, report{steps: []string{"same", "Done won"}}, "", nil, "", inbox.Unmatched,
 			`no step of T-00007 matches "Done won"; its steps are 1 "same" 2 "Done one" 3 "same"; nearest: "Done one"`},
-		{"a number too large", pipeline.InProgress, false, report{steps: []string{"4"}}, "", nil, "-", inbox.Unmatched, `matches "4"`},
-		{"agent_done with open steps", pipeline.InProgress, false, report{status: pipeline.AgentDone}, pipeline.AgentDone, nil, "-", "", ""},
-		{"a result at agent_done", pipeline.AgentDone, false, report{result: "x"}, "", nil, "-", "", ""},
-		{"a ticked step at agent_done", pipeline.AgentDone, false, report{steps: []string{"Done one"}}, "", nil, "-", "", ""},
-		{"an open step at agent_done", pipeline.AgentDone, false, report{steps: []string{"same"}}, "", nil, "-", inbox.Conflict, `step "same" stays open`},
-		{"an unknown step at agent_done", pipeline.AgentDone, false, report{steps: []string{"x"}}, "", nil, "-", inbox.Unmatched, ""},
+		{"a number too large", pipeline.InProgress, false, report{steps: []string{"4"}}, "", nil, "", inbox.Unmatched, `matches "4"`},
+		{"agent_done with open steps", pipeline.InProgress, false, report{status: pipeline.AgentDone}, pipeline.AgentDone, nil, "", "", ""},
+		{"a result at agent_done", pipeline.AgentDone, false, report{result: "x"}, "", nil, "", "", ""},
+		{"a ticked step at agent_done", pipeline.AgentDone, false, report{steps: []string{"Done one"}}, "", nil, "", "", ""},
+		{"an open step at agent_done", pipeline.AgentDone, false, report{steps: []string{"same"}}, "", nil, "", inbox.Conflict, `step "same" stays open`},
+		{"an unknown step at agent_done", pipeline.AgentDone, false, report{steps: []string{"x"}}, "", nil, "", inbox.Unmatched, ""},
 		{"leaving blocked clears the reason", pipeline.Blocked, false, report{status: pipeline.InProgress}, pipeline.InProgress, nil, "", "", ""},
 		{"leaving blocked to agent_done", pipeline.Blocked, false, report{status: pipeline.AgentDone}, pipeline.AgentDone, nil, "", "", ""},
 		{"leaving blocked with a reason of its own", pipeline.Blocked, false, report{status: pipeline.InProgress, reason: "new"}, pipeline.InProgress, nil, "new", "", ""},
 		{"blocked again", pipeline.Blocked, false, report{status: pipeline.Blocked, reason: "worse"}, pipeline.Blocked, nil, "worse", "", ""},
-		{"a step of a cancelled task", pipeline.Cancelled, false, report{steps: []string{"same"}}, "", nil, "-", inbox.Conflict, "changes nothing any more"},
-		{"a step of a new task", pipeline.New, false, report{steps: []string{"nonsense"}}, "", nil, "-", "wait", ""},
+		{"a step of a cancelled task", pipeline.Cancelled, false, report{steps: []string{"same"}}, "", nil, "", inbox.Conflict, "changes nothing any more"},
+		{"a step of a new task", pipeline.New, false, report{steps: []string{"nonsense"}}, "", nil, "", "wait", ""},
 	} {
-		got, err := decide(recordIn(c.from), c.person, updateOf(c.r))
+		before, after, err := decide(c.from, c.person, c.r)
 		if c.class != "" {
-			refused, ok := err.(*refusal)
+			var refused *core.Refused
 			switch {
-			case c.class == "wait" && err == errNotDispatched:
-			case !ok || refused.class != c.class || !strings.Contains(refused.reason, c.text):
+			case c.class == "wait" && errors.Is(err, core.ErrNotYet):
+			case !errors.As(err, &refused) || string(refused.Class) != string(c.class) || !strings.Contains(refused.Error(), c.text):
 				t.Errorf("%s: error %v, want %s %q", c.name, err, c.class, c.text)
 			}
 			continue
@@ -136,12 +150,15 @@ func TestDecideSteps(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		reason := "-"
-		if got.Reason != nil {
-			reason = *got.Reason
+		var ticked []int
+		for i := range after.Steps {
+			if after.Steps[i].Done && !before.Steps[i].Done {
+				ticked = append(ticked, i)
+			}
 		}
-		if got.Status != c.status || !slices.Equal(got.Steps, c.steps) || reason != c.reason {
-			t.Errorf("%s: writes %+v, reason %q", c.name, got, reason)
+		slices.Sort(c.steps)
+		if after.Status != cmp.Or(c.status, c.from) || !slices.Equal(ticked, c.steps) || after.Reason != c.reason {
+			t.Errorf("%s: task %+v", c.name, after)
 		}
 	}
 }
@@ -154,20 +171,14 @@ func TestUpdate(t *testing.T) {
 	w.create(1, "A", "x", "y")
 	w.sweepTo(1, 0, 0)
 	w.dispatch(1)
-	if _, err := w.store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-		r.Dispatch = &pipeline.Dispatch{Attempt: 1, Agent: "devdas", At: w.clock.Now()}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
 	w.manyRows(true)
 	name := w.update(1, report{steps: []string{"x"}, result: "half of it"})
 	w.sweepTo(1, 0, 0)
 	if want := map[string]int{updateMethod: 1}; !maps.Equal(w.calls(), want) {
 		t.Errorf("calls %v, want %v", w.calls(), want)
 	}
-	rec := w.rec(1)
-	step, row := rec.Steps[0].RowID, rec.RowID
+	task := w.task(1)
+	step, row := task.Steps[0].RowID, task.RowID
 	want := map[string]string{
 		step + " Status": `["done"]`, step + " Completed": "true",
 		row + " Status": `["in_progress"]`, row + " Result": "half of it", row + " Subtasks remaining": "[1]", row + " Completion": "[50]",
@@ -175,16 +186,13 @@ func TestUpdate(t *testing.T) {
 	if got := w.cellsOf(w.Faults.Calls()[0]); !maps.Equal(got, want) {
 		t.Errorf("wrote %v\nwant %v", got, want)
 	}
-	if rec.Status != pipeline.InProgress || !rec.Steps[0].Done || rec.Steps[1].Done || rec.Result != "half of it" ||
-		rec.Reporting != nil || len(rec.Updates) != 1 || rec.Updates[0].Drop != name || rec.Dispatch.TakenAt == nil || rec.Dispatch.TakenBy != "update" {
-		t.Errorf("record %+v", rec)
+	if task.Status != pipeline.InProgress || !task.Steps[0].Done || task.Steps[1].Done || task.Result != "half of it" ||
+		!slices.Equal(w.reports(1), []string{name}) || !task.Taken() || task.Dispatch.TakenBy != core.TakenByUpdate {
+		t.Errorf("task %+v", task)
 	}
-	var what []string
-	for _, e := range rec.History[len(rec.History)-3:] {
-		what = append(what, e.Who+": "+e.What+" "+e.Detail)
-	}
-	if want := []string{"agent devdas: step done x", "agent devdas: status assigned to in_progress", "agent devdas: result half of it"}; !slices.Equal(what, want) {
-		t.Errorf("history %q, want %q", what, want)
+	events := w.events(1)
+	if want := []string{"agent devdas: Acknowledged", "agent devdas: StepDone", "agent devdas: TaskMoved", "agent devdas: Noted"}; !slices.Equal(events[len(events)-4:], want) {
+		t.Errorf("events %q, want %q", events, want)
 	}
 	if r := w.processed(name); r.SlackItemID != row || !slices.Equal(r.SubtaskItemIDs, []string{step}) || r.SkippedDuplicate {
 		t.Errorf("result %+v", r)
@@ -229,7 +237,7 @@ func TestBlockedAndBack(t *testing.T) {
 		if n := w.Faults.Count(updateMethod); n != step.calls {
 			t.Errorf("%+v: %d calls", step.r, n)
 		}
-		if row := w.row(1); row.Status != step.status || row.Reason != step.reason || w.rec(1).Reason != step.reason {
+		if row := w.row(1); row.Status != step.status || row.Reason != step.reason || w.task(1).Reason != step.reason {
 			t.Errorf("%+v: row %+v", step.r, row)
 		}
 	}
@@ -259,10 +267,7 @@ func TestOrder(t *testing.T) {
 	w.dispatch(1)
 	w.restart()
 	w.sweepTo(3, 0, 0)
-	var applied []string
-	for _, u := range w.rec(1).Updates {
-		applied = append(applied, u.Drop)
-	}
+	applied := w.reports(1)
 	if !slices.Equal(applied, names) || w.row(1).Result != "result 3" {
 		t.Errorf("applied %v, want %v; result %q", applied, names, w.row(1).Result)
 	}
@@ -284,8 +289,8 @@ func TestCaseB97UpdateBeforeCreate(t *testing.T) {
 	if row := w.row(5); row.Status != pipeline.AgentDone || *row.Remaining != 1 {
 		t.Errorf("row %+v", row)
 	}
-	if got := w.rec(5).Updates; len(got) != 2 || got[0].Drop != first || got[1].Drop != second {
-		t.Errorf("updates %+v", got)
+	if got := w.reports(5); !slices.Equal(got, []string{first, second}) {
+		t.Errorf("reports %q", got)
 	}
 	// The same in one sweep, with the create's name behind the update's.
 	w.update(6, report{steps: []string{"x"}})
@@ -347,9 +352,8 @@ func TestUnknownStep(t *testing.T) {
 	if row, steps := w.row(1), w.steps(1); row.Result != "" || steps[0].StepDone() || !steps[1].StepDone() {
 		t.Errorf("row %+v, steps %+v", row, steps)
 	}
-	rec := w.rec(1)
-	if i := slices.IndexFunc(rec.History, func(e pipeline.Event) bool { return e.What == "update failed" }); i < 0 || !strings.Contains(rec.History[i].Detail, bad) {
-		t.Errorf("history %+v", rec.History)
+	if f := w.failures(1); len(f) != 1 || f[0].Drop != bad || !strings.Contains(f[0].Why, "Add validations") {
+		t.Errorf("failures %+v", f)
 	}
 }
 
@@ -400,49 +404,33 @@ func TestUpdateComesTwice(t *testing.T) {
 	}
 }
 
-// A person approves what stands on the board while the answer to the update
-// that wrote it is lost: it is taken for what it is, applied. One that never
-// arrived is a conflict, and so is one that leaves no trace.
+// A person approves a task while the board does not answer a report on it: the report
+// was applied before, and the person's status stays.
 func TestApprovedBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		fault   boardtest.Fault
-		report  report
-		applied bool
-	}{
-		{"applied", boardtest.ApplyThenReset(), report{status: pipeline.AgentDone, steps: []string{"x"}, result: "r"}, true},
-		{"applied, a result", boardtest.ApplyThenReset(), report{status: pipeline.AgentDone, result: "r"}, true},
-		{"applied, a step", boardtest.ApplyThenReset(), report{steps: []string{"x"}}, true},
-		{"not applied", boardtest.Reset(), report{status: pipeline.AgentDone, steps: []string{"x"}, result: "r"}, false},
-		{"not applied, a result", boardtest.Reset(), report{status: pipeline.AgentDone, result: "r"}, false},
-		{"a status alone", boardtest.ApplyThenReset(), report{status: pipeline.AgentDone}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+	for _, fault := range []boardtest.Fault{boardtest.ApplyThenReset(), boardtest.Reset()} {
+		for _, r := range []report{
+			{status: pipeline.AgentDone, steps: []string{"x"}, result: "r"}, {status: pipeline.AgentDone, result: "r"}, {steps: []string{"x"}}, {status: pipeline.AgentDone},
+		} {
 			w := newWorld(t)
 			w.create(1, "A", "x")
 			w.sweepTo(1, 0, 0)
 			w.dispatch(1)
-			name := w.update(1, c.report)
-			w.Faults.Next(updateMethod, c.fault)
+			name := w.update(1, r)
+			w.Faults.Next(updateMethod, fault)
 			w.sweepTo(0, 0, 1)
 			w.person(w.row(1).ID, w.statusCell(pipeline.Done))
-			calls := w.Faults.Count(updateMethod)
-			if c.applied {
-				w.sweepTo(1, 0, 0)
-			} else {
-				w.sweepTo(0, 1, 0)
-				w.failed(name, inbox.Conflict, "T-00001 is done (U0PERSON set it at ")
+			w.clock.Advance(w.times.SettleAfter)
+			w.sweepTo(1, 0, 0)
+			if got := w.processed(name); got.SkippedDuplicate {
+				t.Errorf("%v, %+v: result %+v", fault, r, got)
 			}
-			rec, err := w.store.Load(1)
-			if err != nil || rec.Reporting != nil || rec.Status != pipeline.Done || (rec.Result != "") != (c.applied && c.report.result != "") || (len(rec.Updates) == 1) != c.applied {
-				t.Errorf("record %+v, %v", rec, err)
+			row, task := w.row(1), w.task(1)
+			if row.Status != pipeline.Done || task.Status != pipeline.Done || row.Result != r.result || task.StatusBy != core.ByPerson("U0PERSON") ||
+				w.steps(1)[0].StepDone() != (len(r.steps) > 0) || len(w.reports(1)) != 1 {
+				t.Errorf("%v, %+v: row %+v, task %+v", fault, r, row, task)
 			}
-			if got := w.row(1); got.Status != pipeline.Done || w.Faults.Count(updateMethod) != calls {
-				t.Errorf("row %+v, %d calls", got, w.Faults.Count(updateMethod)-calls)
-			}
-		})
+		}
 	}
 }
 
@@ -484,7 +472,7 @@ func TestPersonsStatusIsRespected(t *testing.T) {
 			}
 			w.sweepTo(0, 1, 0)
 			w.failed(name, c.want, "T-00001 is "+string(c.set)+" (U0PERSON set it at ")
-			if got := w.row(1); got.Status != c.set || w.Faults.Count(updateMethod) != 0 {
+			if got := w.row(1); got.Status != c.set || got.Result != "" {
 				t.Errorf("row %+v, calls %v", got, w.calls())
 			}
 			if n := w.Faults.Count(listMethod); n != 1 {
@@ -508,29 +496,63 @@ func TestReassigned(t *testing.T) {
 	}
 }
 
-// Text that the board refuses fails that update, and the next goes on.
+// Text that the board refuses fails its update, also where that comes again. The board
+// shows how far the task is, and updates without a text go on. Another text heals it.
 func TestRefusedUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.createFor("olga", 1, "Hers", "x", "y")
-	w.sweepTo(1, 0, 0)
+	w.createFor("olga", 2, "Hers, too", "x")
+	w.sweepTo(2, 0, 0)
+	w.eng.Board = refusing{w.eng.Board, "refused"}
 	bad := w.update(1, report{steps: []string{"x"}, result: "refused"})
 	good := w.update(1, report{steps: []string{"y"}})
-	w.manyRows(true)
-	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"), boardtest.ErrorCode("invalid_blocks"))
-	w.sweepTo(1, 1, 0)
-	w.failed(bad, inbox.Rejected, "invalid_blocks")
-	if r := w.processed(good); r.SlackItemID == "" {
-		t.Errorf("result %+v", r)
+	other := w.update(2, report{steps: []string{"x"}})
+	w.sweepTo(2, 1, 0)
+	w.failed(bad, inbox.Rejected, "the board refuses it", "invalid_blocks")
+	w.processed(good)
+	w.processed(other)
+	if row := w.row(1); row.Result != "" || *row.Remaining != 0 || row.Status != pipeline.InProgress {
+		t.Errorf("row %+v", row)
 	}
-	if w.rec(1).Reporting != nil {
-		t.Error("the refused report is still in the record")
+	w.clock.Advance(time.Minute)
+	w.update(1, report{status: pipeline.AgentDone})
+	w.sweepTo(1, 0, 0)
+	w.update(1, report{result: "better"})
+	w.sweepTo(1, 0, 0)
+	if row := w.row(1); row.Result != "better" || row.Status != pipeline.AgentDone || w.task(1).Unshown() {
+		t.Errorf("row %+v", row)
 	}
 }
 
-// An update that the board refused leaves a trace with its task, and nothing
-// decided: put back, it is decided by what is so then.
-func TestRefusedUpdateIsDecidedAnew(t *testing.T) {
+// refusing is a board that refuses a text.
+type refusing struct {
+	pipeline.Board
+	text string
+}
+
+func (r refusing) Begin(ctx context.Context) (pipeline.Batch, error) {
+	b, err := r.Board.Begin(ctx)
+	return refusingBatch{b, r.text}, err
+}
+
+type refusingBatch struct {
+	pipeline.Batch
+	text string
+}
+
+func (r refusingBatch) Update(ctx context.Context, changes ...pipeline.Change) error {
+	for _, c := range changes {
+		if slices.ContainsFunc(c.Cells, func(c pipeline.Cell) bool { return c.Text == r.text }) {
+			return &pipeline.BoardError{Method: updateMethod, Code: "invalid_blocks", Class: pipeline.Refused}
+		}
+	}
+	return r.Batch.Update(ctx, changes...)
+}
+
+// A report that the board refused leaves a trace with its task. Put back, it is delivered,
+// and not applied again.
+func TestRefusedUpdateIsRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.createFor("olga", 1, "Hers", "same", "same")
@@ -539,39 +561,35 @@ func TestRefusedUpdateIsDecidedAnew(t *testing.T) {
 	name := w.update(1, report{steps: []string{"same"}})
 	w.Faults.Next(updateMethod, boardtest.ErrorCode("invalid_blocks"), boardtest.ErrorCode("invalid_blocks"))
 	w.sweepTo(0, 1, 0)
-	rec := w.rec(1)
-	last := rec.History[len(rec.History)-1]
-	if rec.Reporting != nil || last.What != pipeline.EventUpdateFailed || last.Who != "agent olga" || !strings.Contains(last.Detail, name+": the board refuses it") {
-		t.Errorf("reporting %+v, last event %+v", rec.Reporting, last)
+	if f := w.failures(1); len(f) != 1 || f[0].Drop != name || !strings.Contains(f[0].Why, "the board refuses it") {
+		t.Errorf("failures %+v", f)
 	}
-	w.person(w.steps(1)[0].ID, boardtest.SelectCell(w.Column(t, "Status", "select"), "done"))
 	if _, _, err := w.box.Retry(name, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(time.Minute)
 	w.sweepTo(1, 0, 0)
-	if !w.steps(1)[1].StepDone() {
-		t.Error("the step that is open now was not ticked")
+	if r := w.processed(name); r.SkippedDuplicate {
+		t.Errorf("result %+v", r)
+	}
+	if steps := w.steps(1); !steps[0].StepDone() || steps[1].StepDone() {
+		t.Errorf("steps %+v", steps)
 	}
 }
 
-// A record knows its last updates, and no more.
-func TestUpdatesAreBounded(t *testing.T) {
-	t.Parallel()
-	up := newSweep(&Injector{Now: newClock().Now}).updates
-	r := &pipeline.Record{TaskID: 1}
-	for i := range pipeline.KeptUpdates + 2 {
-		r.Reporting = &pipeline.Report{Drop: fmt.Sprint(i, ".json")}
-		up.applied(r, &drop.Update{ID: fmt.Sprint(i)}, time.Now())
+// failures are the reports on a task that failed.
+func (w *world) failures(id pipeline.TaskID) []core.ReportFailed {
+	w.t.Helper()
+	var failed []core.ReportFailed
+	for _, e := range w.eventsOf(id) {
+		if f, ok := e.Data.(core.ReportFailed); ok {
+			failed = append(failed, f)
+		}
 	}
-	_, first := r.AppliedAs("1")
-	_, last := r.AppliedAs(fmt.Sprint(pipeline.KeptUpdates + 1))
-	if len(r.Updates) != pipeline.KeptUpdates || first || !last {
-		t.Errorf("%d updates, from %s to %s", len(r.Updates), r.Updates[0].ID, r.Updates[len(r.Updates)-1].ID)
-	}
+	return failed
 }
 
-// An option that is missing keeps the update and those behind it; others go on.
+// An option that is missing keeps the update; others go on.
 func TestMissingOptionKeepsTheUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -583,17 +601,21 @@ func TestMissingOptionKeepsTheUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.update(1, report{status: pipeline.Blocked, reason: "r"})
-	w.update(1, report{status: pipeline.InProgress})
 	w.update(2, report{status: pipeline.InProgress})
 	w.clock.Advance(time.Minute)
-	r := w.sweepTo(1, 0, 2)
-	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], `option "blocked" of column "Status" is missing`) || r.Waiting != 2 {
+	r := w.sweepTo(1, 0, 1)
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], `option "blocked" of column "Status" is missing`) {
 		t.Errorf("report %+v", r)
 	}
 	if err := w.Server.AddOption("", w.ListID, column, "", "Blocked"); err != nil {
 		t.Fatal(err)
 	}
-	w.sweepTo(2, 0, 0)
+	w.sweepTo(1, 0, 0)
+	if got := w.row(1); got.Status != pipeline.Blocked || got.Reason != "r" {
+		t.Errorf("row %+v", got)
+	}
+	w.update(1, report{status: pipeline.InProgress})
+	w.sweepTo(1, 0, 0)
 	if got := w.row(1); got.Status != pipeline.InProgress || got.Reason != "" {
 		t.Errorf("row %+v", got)
 	}
@@ -606,22 +628,17 @@ func TestUpdateOfAnArchivedTask(t *testing.T) {
 	w := newWorld(t)
 	w.createFor("olga", 1, "Hers", "x")
 	w.sweepTo(1, 0, 0)
-	w.clock.Advance(time.Minute)
-	if err := w.Server.DeleteRow("", w.ListID, w.row(1).ID); err != nil {
-		t.Fatal(err)
-	}
-	at := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
-	if _, err := w.store.Change(t.Context(), 1, func(r *pipeline.Record) error {
-		r.Status, r.ArchivedAt = pipeline.Done, &at
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	done := pipeline.Done
+	w.do(1, core.ByPerson("U0PERSON"), core.Edits{Status: &done})
+	w.deliver()
+	w.do(1, core.Component("otm"), core.Archive{Row: w.row(1), Steps: w.steps(1)})
+	at := w.clock.Now()
+	w.deliver()
 	late := w.update(1, report{result: "late"})
 	w.sweepTo(0, 1, 0)
-	w.failed(late, inbox.Conflict, "T-00001 is done, and was archived at 2026-03-14T09:00:00Z", "otm history T-00001")
-	if r, err := w.store.Load(1); err != nil || r.GoneAt != nil {
-		t.Errorf("its row counts as deleted: %+v, %v", r, err)
+	w.failed(late, inbox.Conflict, "T-00001 is done, and was archived at "+at.UTC().Format(time.RFC3339), "otm history T-00001")
+	if task := w.task(1); !task.GoneAt.IsZero() {
+		t.Errorf("its row counts as deleted: %+v", task)
 	}
 }
 
@@ -686,13 +703,13 @@ func TestRowOfTheTaskIsGone(t *testing.T) {
 	w.update(1, report{result: "back"})
 	w.sweepTo(1, 0, 0)
 	var what []string
-	for _, e := range w.rec(1).History {
-		if strings.HasPrefix(e.What, "row ") {
-			what = append(what, e.What)
+	for _, e := range w.eventsOf(1) {
+		if strings.HasPrefix(e.Type(), "Row") {
+			what = append(what, e.Type())
 		}
 	}
-	if want := []string{"row created", "row gone", "row back"}; !slices.Equal(what, want) || w.row(1).Result != "back" {
-		t.Errorf("history %q, want %q; row %+v", what, want, w.row(1))
+	if want := []string{"RowGone", "RowBack"}; !slices.Equal(what, want) || w.row(1).Result != "back" {
+		t.Errorf("events %q, want %q; row %+v", what, want, w.row(1))
 	}
 }
 
@@ -716,14 +733,18 @@ func TestRowIsGoneAndTheSnapshot(t *testing.T) {
 		}
 		w.restart()
 		name := w.update(1, report{steps: []string{"x"}})
+		if r := w.sweepTo(0, 0, 1); r.Due.IsZero() || r.Due.After(w.clock.Now().Add(retryBoard)) {
+			t.Errorf("report %+v", r)
+		}
+		w.clock.Advance(w.times.SettleAfter)
 		if deleted {
 			w.sweepTo(0, 1, 0)
 			w.failed(name, inbox.Conflict, "the row of T-00001 is no longer on the board")
-		} else if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
-			t.Errorf("report %+v", r)
+		} else {
+			w.sweepTo(0, 0, 1)
 		}
 		stop()
-		if gone := w.rec(1).GoneAt != nil; gone != deleted || w.Faults.Count(infoMethod) != 1 {
+		if gone := !w.task(1).GoneAt.IsZero(); gone != deleted || w.Faults.Count(infoMethod) != 1 {
 			t.Errorf("deleted %t: gone %t, asked %d times", deleted, gone, w.Faults.Count(infoMethod))
 		}
 	}
@@ -744,7 +765,7 @@ func TestRowComesBackWhileWeLook(t *testing.T) {
 	w.createFor("olga", 1, "Hers", "x")
 	w.sweepTo(1, 0, 0)
 	w.restart()
-	w.in.Board = &boardtest.Wrapped{Board: w.in.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
+	w.eng.Board = &boardtest.Wrapped{Board: w.eng.Board, Wrap: func(b pipeline.Batch) pipeline.Batch {
 		return &boardtest.Disturbed{Batch: b, After: func() error { w.clock.Advance(w.times.SettleAfter + time.Second); return nil }}
 	}}
 	// An update's row.
@@ -760,20 +781,22 @@ func TestRowComesBackWhileWeLook(t *testing.T) {
 		items := answer["items"].([]any)
 		answer["items"] = slices.DeleteFunc(items, func(item any) bool { return item.(map[string]any)["id"] == w.row(2).ID })
 	}))
-	if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
-		t.Errorf("report %+v", r)
+	if r := w.sweepTo(0, 0, 1); r.Due.IsZero() || r.Due.After(w.clock.Now().Add(retryBoard)) {
+		t.Errorf("report %+v", r.Report)
 	}
 	w.clock.Advance(retryBoard)
-	w.sweepTo(1, 0, 0)
+	if r := w.sweep(); r.Processed != 1 {
+		t.Errorf("report %+v", r.Report)
+	}
 	w.processed(made)
 	w.checkTask(2, "New", "a", "b")
-	if w.rec(1).GoneAt != nil || w.rec(2).GoneAt != nil || w.Faults.Count(infoMethod) != 0 {
-		t.Errorf("records %+v, %+v, asked %d times", w.rec(1), w.rec(2), w.Faults.Count(infoMethod))
+	if !w.task(1).GoneAt.IsZero() || !w.task(2).GoneAt.IsZero() || w.Faults.Count(infoMethod) != 0 {
+		t.Errorf("tasks %+v, %+v, asked %d times", w.task(1), w.task(2), w.Faults.Count(infoMethod))
 	}
 }
 
-// An update of a task that is half made, whose create was taken away, waits for
-// another one.
+// An update of a task that is half made, whose create was taken away, gets the rows
+// made that are missing.
 func TestUpdateOfWhatIsHalfMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -785,12 +808,13 @@ func TestUpdateOfWhatIsHalfMade(t *testing.T) {
 	}
 	w.clock.Advance(time.Minute)
 	w.update(1, report{steps: []string{"x"}})
-	w.sweepTo(0, 0, 1)
-	w.createFor("olga", 1, "Half", "x", "y")
-	w.sweepTo(2, 0, 0)
+	w.sweepTo(1, 0, 0)
 	w.checkTask(1, "Half", "x", "y")
-	if rec := w.rec(1); rec.StepsDone() != 1 {
-		t.Errorf("record %+v", rec)
+	w.createFor("olga", 1, "Half", "x", "y")
+	w.sweepTo(1, 0, 0)
+	w.checkTask(1, "Half", "x", "y")
+	if task := w.task(1); task.StepsDone() != 1 {
+		t.Errorf("task %+v", task)
 	}
 }
 
@@ -812,57 +836,50 @@ func TestWalksLackTheRow(t *testing.T) {
 	w.clock.Advance(w.times.SettleAfter)
 	w.Faults.Next(infoMethod, boardtest.RateLimited("42"))
 	w.update(2, report{steps: []string{"y"}})
-	if r := w.sweepTo(1, 0, 1); r.Trouble != nil || !r.Due.Truncate(time.Second).Equal(w.clock.Now().Add(42*time.Second).Truncate(time.Second)) {
-		t.Errorf("the board does not say: report %+v", r)
+	if r := w.sweepTo(1, 0, 1); r.Trouble != nil || r.Due.IsZero() || r.Due.After(w.clock.Now().Add(time.Minute)) {
+		t.Errorf("the board does not say: report %+v", r.Report)
 	}
 	w.clock.Advance(time.Minute)
-	if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
-		t.Errorf("the board has it: report %+v", r)
+	if r := w.sweepTo(0, 0, 1); r.Due.IsZero() || r.Due.After(w.clock.Now().Add(retryBoard)) {
+		t.Errorf("the board has it: report %+v", r.Report)
 	}
-	if n := w.Faults.Count(infoMethod); n != 2 || w.rec(1).GoneAt != nil {
-		t.Errorf("asked %d times, gone at %v", n, w.rec(1).GoneAt)
+	if n := w.Faults.Count(infoMethod); n != 2 || !w.task(1).GoneAt.IsZero() {
+		t.Errorf("asked %d times, gone at %v", n, w.task(1).GoneAt)
 	}
 	stop()
 	w.clock.Advance(time.Minute)
 	w.sweepTo(1, 0, 0)
 }
 
-// The row of a step was deleted: a report of it fails, and nothing of it
-// applies in part.
+// The row of a step was deleted while its agent reports it: the report applies, and the
+// step goes.
 func TestRowOfAStepIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.createFor("olga", 1, "Hers", "x", "y", "z")
 	w.sweepTo(1, 0, 0)
-	w.manyRows(false)
 	w.clock.Advance(time.Minute)
 	if err := w.Server.DeleteRow("", w.ListID, w.steps(1)[1].ID); err != nil {
 		t.Fatal(err)
 	}
-	bad, good := w.update(1, report{steps: []string{"x", "y"}}), w.update(1, report{steps: []string{"z"}})
-	w.sweepTo(1, 1, 0)
-	w.failed(bad, inbox.Unmatched, `step "y" of T-00001 is no longer on the board`)
-	if r := w.processed(good); len(r.SubtaskItemIDs) != 1 {
-		t.Errorf("result %+v", r)
+	both, last := w.update(1, report{steps: []string{"x", "y"}}), w.update(1, report{steps: []string{"z"}})
+	for range 3 {
+		w.sweep()
+		w.clock.Advance(w.times.SettleAfter)
 	}
-	if steps := w.steps(1); steps[0].StepDone() || !steps[2].StepDone() {
-		t.Errorf("steps %+v", steps)
+	w.processed(both)
+	w.processed(last)
+	if task := w.task(1); !slices.Equal(task.StepTitles(), []string{"x", "z"}) || task.StepsDone() != 2 {
+		t.Errorf("task %+v", task)
 	}
-	// Deleted right before the writing, which we cannot see: it is decided anew.
-	if err := w.Server.DeleteRow("", w.ListID, w.steps(1)[0].ID); err != nil {
-		t.Fatal(err)
+	for _, s := range w.steps(1) {
+		if !s.StepDone() {
+			t.Errorf("step %+v", s)
+		}
 	}
-	late := w.update(1, report{steps: []string{"x"}})
-	w.Faults.Next(listMethod, boardtest.Truncated()) // nor can we look then
-	if r := w.sweepTo(0, 0, 1); r.Trouble == nil {
-		t.Errorf("report %+v", r)
-	}
-	if r := w.sweepTo(0, 0, 1); !r.Due.Equal(w.clock.Now().Add(retryBoard)) {
-		t.Errorf("report %+v", r)
-	}
-	w.clock.Advance(time.Minute)
+	late := w.update(1, report{steps: []string{"y"}})
 	w.sweepTo(0, 1, 0)
-	w.failed(late, inbox.Unmatched, `step "x" of T-00001 is no longer on the board`)
+	w.failed(late, inbox.Unmatched, `no step of T-00001 matches "y"`)
 }
 
 // A status that cannot be read holds the update, until it can.
@@ -884,54 +901,39 @@ func TestUnreadableStatus(t *testing.T) {
 			}
 		}
 	}))
-	if r := w.sweepTo(0, 0, 1); len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "the status of T-00001") {
+	if r := w.sweepTo(0, 0, 1); len(r.Kept) != 1 || !strings.Contains(r.Kept[0], "a status that OTM does not know") {
 		t.Errorf("report %+v", r)
-	}
-	if got := w.rec(1).Status; got != pipeline.Assigned {
-		t.Errorf("the record has learned that it is %s", got)
 	}
 	w.clock.Advance(time.Minute)
 	w.sweepTo(1, 0, 0)
 }
 
-// Records that were lost or damaged are made again from the row.
-func TestRecordIsRebuilt(t *testing.T) {
+// A task that the store lost is made again from its row.
+func TestTaskIsRebuilt(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(path string) error{
-		"lost":    os.Remove,
-		"damaged": func(path string) error { return os.WriteFile(path, []byte("{\"taskId\":"), 0o600) },
-		"NULs":    func(path string) error { return os.WriteFile(path, make([]byte, 300), 0o600) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.create(1, "A", "x", "y")
-			w.sweepTo(1, 0, 0)
-			w.dispatch(1)
-			if err := damage(filepath.Join(w.dir, "tasks", "T-00001.json")); err != nil {
-				t.Fatal(err)
-			}
-			file := w.update(1, report{steps: []string{"y"}})
-			w.sweepTo(1, 0, 0)
-			rec := w.rec(1)
-			if rec.RowID != w.row(1).ID || rec.Title != "A" || rec.Agent != "devdas" || len(rec.Steps) != 2 || rec.StepsDone() != 1 || len(rec.Updates) != 1 {
-				t.Errorf("record %+v", rec)
-			}
-			for _, s := range w.steps(1) {
-				if s.StepDone() != (s.Title == "y") {
-					t.Errorf("step %+v", s)
-				}
-			}
-			if r := w.processed(file); r.SlackItemID != rec.RowID {
-				t.Errorf("result %+v", r)
-			}
-		})
+	w := newWorld(t)
+	w.create(1, "A", "x", "y")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.forget()
+	file := w.update(1, report{steps: []string{"y"}})
+	w.sweepTo(1, 0, 0)
+	task := w.task(1)
+	if task.RowID != w.row(1).ID || task.Title != "A" || task.Agent != "devdas" || len(task.Steps) != 2 || task.StepsDone() != 1 || len(w.reports(1)) != 1 {
+		t.Errorf("task %+v", task)
+	}
+	for _, s := range w.steps(1) {
+		if s.StepDone() != (s.Title == "y") {
+			t.Errorf("step %+v", s)
+		}
+	}
+	if r := w.processed(file); r.SlackItemID != task.RowID {
+		t.Errorf("result %+v", r)
 	}
 }
 
-// So are those whose create comes once more. What was behind the drop is known to be
-// lost: no key for a wake is used again, and nobody misses an update in it.
-func TestRecordIsRebuiltByItsCreate(t *testing.T) {
+// So is one whose create comes once more.
+func TestTaskIsRebuiltByItsCreate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	first := w.create(1, "A", "x", "y")
@@ -939,77 +941,14 @@ func TestRecordIsRebuiltByItsCreate(t *testing.T) {
 	w.dispatch(1)
 	w.update(1, report{steps: []string{"y"}})
 	w.sweepTo(1, 0, 0)
-	if err := os.Remove(filepath.Join(w.dir, "tasks", "T-00001.json")); err != nil {
-		t.Fatal(err)
-	}
+	w.forget()
 	again := w.drop("devdas", 1, "A", "x", "y")
 	again.ID = pipeline.DropIDInName(first)
 	w.put(inbox.NewTasks, "again.json", again.Encode())
 	w.sweepTo(1, 0, 0)
-	rec := w.rec(1)
-	if rec.RowID != w.row(1).ID || rec.DropID != again.ID || rec.StepsDone() != 1 ||
-		!slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt }) {
-		t.Errorf("record %+v", rec)
-	}
-}
-
-// The dispatcher may make a record while we wait for the board.
-func TestRecordMadeMeanwhile(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(1, "A", "x", "y")
-	w.sweepTo(1, 0, 0)
-	w.dispatch(1)
-	whole := w.rec(1)
-	if err := os.Remove(filepath.Join(w.dir, "tasks", "T-00001.json")); err != nil {
-		t.Fatal(err)
-	}
-	b, err := w.client().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.in.Board = meanwhile{w.in.Board, func() {
-		if _, err := w.store.Change(t.Context(), 1, func(r *pipeline.Record) error { *r = *whole; return nil }); err != nil {
-			t.Error(err)
-		}
-		if err := b.End(); err != nil {
-			t.Error(err)
-		}
-	}}
-	w.update(1, report{steps: []string{"x"}})
-	w.sweepTo(1, 0, 0)
-	if rec := w.rec(1); len(rec.Steps) != 2 || rec.DropID != whole.DropID {
-		t.Errorf("record %+v", rec)
-	}
-}
-
-// A record that could not be read, and can be while it is made anew, stays as it
-// is.
-func TestRecordComesBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(1, "A", "x", "y")
-	w.sweepTo(1, 0, 0)
-	w.dispatch(1)
-	id := w.rec(1).DropID
-	path := filepath.Join(w.dir, "tasks", "T-00001.json")
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(path, []byte("{"), 0o600), os.Remove(filepath.Join(w.dir, "board", "snapshot.json"))); err != nil {
-		t.Fatal(err)
-	}
-	w.restart()
-	w.in.Board = lookingBoard{w.in.Board, func() {
-		if err := os.WriteFile(path, whole, 0o600); err != nil {
-			t.Error(err)
-		}
-	}}
-	w.update(1, report{steps: []string{"x"}})
-	w.sweepTo(1, 0, 0)
-	if rec := w.rec(1); rec.DropID != id || rec.StepsDone() != 1 || slices.ContainsFunc(rec.History, func(e pipeline.Event) bool { return e.What == pipeline.EventRebuilt }) {
-		t.Errorf("record %+v", rec)
+	task := w.task(1)
+	if task.RowID != w.row(1).ID || task.DropID != again.ID || task.StepsDone() != 1 {
+		t.Errorf("task %+v", task)
 	}
 }
 
@@ -1017,44 +956,48 @@ func TestRecordComesBack(t *testing.T) {
 // a task is in progress, which otm next reports by itself, is no progress.
 func TestC2ReportCountsFromItsDrop(t *testing.T) {
 	t.Parallel()
-	up := newSweep(&Injector{Now: newClock().Now}).updates
+	s := stateIn(pipeline.Assigned)
 	dropped := time.Date(2026, 3, 14, 15, 0, 0, 0, time.UTC)
-	r := &pipeline.Record{TaskID: 1, Agent: "olga", Status: pipeline.Assigned, Steps: []pipeline.StepRecord{{Title: "one"}}}
-	r.Reporting = &pipeline.Report{Status: pipeline.InProgress}
-	up.applied(r, &drop.Update{}, dropped)
-	if h := r.HeardOf("olga"); !h.At.Equal(dropped) || !h.Progress.IsZero() {
+	if h := reportAt(t, s, dropped, report{status: pipeline.InProgress}); !h.At.Equal(dropped) || !h.Progress.IsZero() {
 		t.Errorf("in progress: %+v", h)
 	}
-	r.Reporting = &pipeline.Report{Steps: []int{0}}
-	up.applied(r, &drop.Update{}, dropped.Add(time.Minute))
-	if h := r.HeardOf("olga"); !h.Progress.Equal(dropped.Add(time.Minute)) {
+	dropped = dropped.Add(time.Minute)
+	if h := reportAt(t, s, dropped, report{steps: []string{"same"}}); !h.Progress.Equal(dropped) {
 		t.Errorf("a step: %+v", h)
 	}
+}
+
+// reportAt carries out a report that was dropped at a time, and returns what was heard of
+// the agent then.
+func reportAt(t *testing.T, s *core.State, dropped time.Time, r report) core.Heard {
+	t.Helper()
+	if _, err := core.Decide(s, core.Command{At: dropped.Add(time.Hour), By: core.ByAgent("devdas"), Task: 7, Do: core.Report{
+		Drop: "u.json", Dropped: dropped, Status: r.status, Steps: r.steps, Reason: r.reason, Result: r.result,
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	return s.Tasks[7].HeardOf("devdas")
 }
 
 // C1: a result, a reason or a state that stays is no progress; that a task is
 // blocked or ends is noted by itself.
 func TestC1WhatGetsATaskOn(t *testing.T) {
 	t.Parallel()
-	up := newSweep(&Injector{Now: newClock().Now}).updates
+	s := stateIn(pipeline.InProgress)
 	dropped := time.Date(2026, 3, 14, 15, 0, 0, 0, time.UTC)
-	r := &pipeline.Record{TaskID: 1, Agent: "olga", Status: pipeline.InProgress}
-	text := "still working"
 	for _, c := range []struct {
-		report pipeline.Report
+		report report
 		ended  bool
 	}{
-		{pipeline.Report{Status: pipeline.InProgress, Result: &text, Reason: &text}, false},
-		{pipeline.Report{Status: pipeline.Blocked, Reason: &text}, true},
-		{pipeline.Report{Status: pipeline.Blocked, Reason: &text}, false},
-		{pipeline.Report{Status: pipeline.InProgress}, false},
-		{pipeline.Report{Status: pipeline.AgentDone, Result: &text}, true},
-		{pipeline.Report{Result: &text}, false},
+		{report{status: pipeline.InProgress, result: "still", reason: "working"}, false},
+		{report{status: pipeline.Blocked, reason: "r"}, true},
+		{report{status: pipeline.Blocked, reason: "r"}, false},
+		{report{status: pipeline.InProgress}, false},
+		{report{status: pipeline.AgentDone, result: "r"}, true},
+		{report{result: "r"}, false},
 	} {
 		dropped = dropped.Add(time.Minute)
-		r.Reporting = &c.report
-		up.applied(r, &drop.Update{}, dropped)
-		if h := r.HeardOf("olga"); !h.Progress.IsZero() || h.Ended.Equal(dropped) != c.ended || !h.At.Equal(dropped) {
+		if h := reportAt(t, s, dropped, c.report); !h.Progress.IsZero() || h.Ended.Equal(dropped) != c.ended || !h.At.Equal(dropped) {
 			t.Errorf("%+v: %+v", c.report, h)
 		}
 	}
@@ -1071,14 +1014,14 @@ func TestC4ReportResumes(t *testing.T) {
 	w.update(1, report{status: pipeline.Blocked, reason: "no key"})
 	w.update(1, report{status: pipeline.InProgress})
 	w.sweepTo(2, 0, 0)
-	if rec := w.rec(1); !rec.ResumedAt.After(rec.HeardOf("devdas").At) {
-		t.Errorf("resumed at %v, heard of at %v", rec.ResumedAt, rec.HeardOf("devdas").At)
+	if task := w.task(1); !task.ResumedAt.After(task.HeardOf("devdas").At) {
+		t.Errorf("resumed at %v, heard of at %v", task.ResumedAt, task.HeardOf("devdas").At)
 	}
 	w.clock.Advance(time.Second)
 	w.update(1, report{steps: []string{"x"}})
 	w.sweepTo(1, 0, 0)
-	if rec := w.rec(1); rec.ResumedAt.After(rec.HeardOf("devdas").At) {
-		t.Errorf("resumed at %v, heard of at %v", rec.ResumedAt, rec.HeardOf("devdas").At)
+	if task := w.task(1); task.ResumedAt.After(task.HeardOf("devdas").At) {
+		t.Errorf("resumed at %v, heard of at %v", task.ResumedAt, task.HeardOf("devdas").At)
 	}
 }
 
@@ -1092,11 +1035,11 @@ func TestC1FailedReportIsNotHeard(t *testing.T) {
 	w.dispatch(1)
 	w.update(1, report{status: pipeline.InProgress})
 	w.sweepTo(1, 0, 0)
-	before := w.rec(1).HeardOf("devdas")
+	before := w.task(1).HeardOf("devdas")
 	w.clock.Advance(time.Minute)
 	w.update(1, report{steps: []string{"no such step"}})
 	w.sweepTo(0, 1, 0)
-	if h := w.rec(1).HeardOf("devdas"); h != before || h.At.IsZero() {
+	if h := w.task(1).HeardOf("devdas"); h != before || h.At.IsZero() {
 		t.Errorf("heard %+v, before %+v", h, before)
 	}
 }
@@ -1110,7 +1053,7 @@ func TestC1NameFromTheFuture(t *testing.T) {
 	w.dispatch(1)
 	w.put(inbox.TaskUpdates, inbox.NewName(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), pipeline.NewDropID()), []byte(`{"taskId":"T-00001","subtasksDone":["x"]}`))
 	w.sweepTo(1, 0, 0)
-	if h := w.rec(1).HeardOf("devdas"); h.Progress.IsZero() || h.Progress.After(w.clock.Now()) || h.At.After(w.clock.Now()) {
+	if h := w.task(1).HeardOf("devdas"); h.Progress.IsZero() || h.Progress.After(w.clock.Now()) || h.At.After(w.clock.Now()) {
 		t.Errorf("heard %+v at %v", h, w.clock.Now())
 	}
 }

@@ -7,51 +7,72 @@ import (
 	"syscall"
 	"time"
 
+	"otm/core/outbox"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
 
-// verdict is what became of one file in this round.
+// verdict is what becomes of one file in this round. The zero verdict: its command is
+// to be carried out.
 type verdict struct {
-	result *inbox.Result   // the file is to be settled so
-	due    time.Time       // it waits, and is to be looked at again at this time; zero: when something happens
-	kept   string          // it waits until a person acts, for this reason
-	full   bool            // the reason is that the board takes no more rows
-	stop   error           // the next file would fail the same way: end the sweep
-	task   pipeline.TaskID // of an update: whose later ones wait for this one to be settled
+	result *inbox.Result // the file is to be settled so
+	due    time.Time     // it waits, and is to be looked at again at this time; zero: when something happens
+	kept   string        // it waits until a person acts, for this reason
+	full   bool          // the reason is that the board takes no more rows
+	stop   error         // the next file would fail the same way: end the sweep
+	waits  bool          // it waits
 }
 
-func wait(due time.Time) verdict { return verdict{due: due} }
+// waiting reports whether the file waits.
+func (v *verdict) waiting() bool { return v.waits || v.kept != "" || !v.due.IsZero() }
 
-func keep(reason string) verdict { return verdict{kept: reason} }
+func wait(due time.Time) verdict { return verdict{waits: true, due: due} }
+
+func keep(reason string) verdict { return verdict{waits: true, kept: reason} }
 
 func fail(class inbox.Class, hint, format string, args ...any) verdict {
 	return verdict{result: &inbox.Result{Class: class, Error: fmt.Sprintf(format, args...), Hint: hint}}
 }
 
-// boardTrouble is the verdict on a file that met an error of the board.
-func boardTrouble(err error) verdict {
+// undelivered is the verdict on a file whose effects were not delivered. What it asked
+// for is in the store, so it is not asked again. makesRows says that rows of its task
+// are missing.
+func undelivered(makesRows bool, err error) verdict {
+	var left *outbox.LeftError
+	var e *pipeline.BoardError
+	needsPerson := errors.As(err, &left) && left.Person
+	switch {
+	case isPanic(err):
+		return fail(inbox.Invalid, "", "%v", err)
+	case errors.As(err, &e) && e.Full:
+		return verdict{kept: err.Error(), full: true}
+	case e != nil && e.RowGone && left != nil:
+		return wait(left.Due) // until it is known whether somebody deleted the row
+	case pipeline.IsRefused(err):
+		return fail(inbox.Rejected, "", "the board refuses it: %v", err)
+	case needsPerson:
+		return keep(err.Error())
+	case e != nil && e.Code == "ratelimited" && !e.Until.IsZero() && makesRows:
+		return wait(e.Until) // updates go on
+	case e != nil || left == nil || left.Stop:
+		return verdict{stop: err}
+	}
+	return wait(left.Due)
+}
+
+// engineTrouble is the verdict on a file for which the engine failed before anything was
+// asked of it. The next file would meet the same, unless a person has to add something to
+// the board: then what needs no board goes on.
+func engineTrouble(err error) verdict {
 	var missing *pipeline.MissingError
 	if errors.As(err, &missing) {
 		return keep(missing.Error())
 	}
-	var e *pipeline.BoardError
-	switch {
-	case !errors.As(err, &e):
-		return ownTrouble(err) // records are written in between
-	case e.Class == pipeline.Refused:
-		return fail(inbox.Rejected, "", "the board refuses it: %v", err)
-	}
 	return verdict{stop: err}
 }
 
-// ownTrouble is the verdict on a file that met an error of our own files, see
-// Sweep.
+// ownTrouble is the verdict on a file that met an error of our own files, see Sweep.
 func ownTrouble(err error) verdict {
-	var changed *changedError
-	if errors.As(err, &changed) {
-		return wait(changed.again)
-	}
 	if concernsAll(err) {
 		return verdict{stop: err}
 	}
@@ -59,8 +80,7 @@ func ownTrouble(err error) verdict {
 }
 
 // concernsAll reports whether the next file would meet the same error: our disk or
-// our process lacks something, the counter cannot be used, or the sweep is to end.
-// Any other error concerns the file that met it.
+// our process lacks something, or the sweep is to end. Any other error concerns the file that met it.
 func concernsAll(err error) bool {
 	for _, lack := range []error{
 		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
@@ -70,6 +90,5 @@ func concernsAll(err error) bool {
 			return true
 		}
 	}
-	var counter *counterError
-	return errors.As(err, &counter)
+	return false
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/board/boardtest"
 	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
@@ -79,8 +80,8 @@ func TestBoardFailsAtEachPlace(t *testing.T) {
 		},
 		"held": func(w *troubledWorld, now func() bool) {
 			w.disturb(func(b *boardtest.Disturbed) { short(b, nil) })
-			board := w.in.Board
-			w.in.Board = boardOf(func(ctx context.Context) (pipeline.Batch, error) {
+			board := w.eng.Board
+			w.eng.Board = boardOf(func(ctx context.Context) (pipeline.Batch, error) {
 				if now() {
 					return nil, &lock.HeldError{Path: "board", PID: 42}
 				}
@@ -101,7 +102,7 @@ func TestBoardFailsAtEachPlace(t *testing.T) {
 
 // disturb has all batches disturbed.
 func (w *troubledWorld) disturb(disturb func(*boardtest.Disturbed)) {
-	w.in.Board = boardtest.Disturb(w.in.Board, disturb)
+	w.eng.Board = boardtest.Disturb(w.eng.Board, disturb)
 }
 
 // short has a batch last for one call, after which comes what is given.
@@ -128,7 +129,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 	t.Helper()
 	w := &troubledWorld{world: newWorld(t), about: map[string]string{}}
 	steps := []string{"a", "b", "a"}
-	old := []string{"record lost", "deleted", "answer lost", "well"} // tasks 1 to 4
+	old := []string{"plain", "deleted", "answer lost", "well"} // tasks 1 to 4
 	for i, about := range old {
 		w.createFor("olga", pipeline.TaskID(i+1), about, steps...)
 	}
@@ -139,7 +140,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 		after int // so many rows
 		fault boardtest.Fault
 	}{
-		{"record rebuilt", 2, boardtest.RateLimited("1")}, {"deleted half-way", 2, boardtest.RateLimited("1")},
+		{"half made", 2, boardtest.RateLimited("1")}, {"deleted half-way", 2, boardtest.RateLimited("1")},
 		{"no answer to a step", 2, boardtest.ApplyThenReset()}, {"no answer to a row", 0, boardtest.ApplyThenReset()},
 	} {
 		for range c.after {
@@ -158,15 +159,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 			t.Fatal(err)
 		}
 	}
-	w.loseRecord(1)
-	w.loseRecord(5)
-	w.batch(func(b pipeline.Batch) {
-		if err := b.Refresh(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		w.rebuildFrom(b, 5)
-	})
-	for _, row := range []string{w.rec(2).RowID, w.rec(6).RowID, w.rec(12).Steps[1].RowID} {
+	for _, row := range []string{w.task(2).RowID, w.task(6).RowID} {
 		if err := w.Server.DeleteRow("", w.ListID, row); err != nil {
 			t.Fatal(err)
 		}
@@ -192,11 +185,11 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 		w.about[w.update(id, report{steps: []string{"a", "nonsense"}})] = "second of " + about
 		w.about[w.update(id, report{status: pipeline.AgentDone, steps: []string{"a"}})] = "third of " + about
 	}
-	w.about[w.update(12, report{steps: []string{"b"}})] = "of a step that is gone"
+	w.about[w.update(12, report{steps: []string{"b"}})] = "on what was not settled"
 	w.about[w.update(11, report{steps: []string{"a"}})] = "before it is handed out"
 	unknown := w.update(90, report{steps: []string{"a"}})
 	w.about[unknown] = "unknown"
-	w.clock.Advance(time.Minute)
+	w.clock.Advance(createAge) // so that creates have the board looked at
 	w.age(inbox.TaskUpdates, unknown, w.times.UpdateWait-time.Minute)
 	w.age(inbox.NewTasks, "bad.json", time.Minute)
 	w.restart()
@@ -278,21 +271,22 @@ func (w *troubledWorld) outcome() string {
 		ticked[r.ID] = r.StepDone()
 		status[r.ID] = fmt.Sprint(r.Title, " ", r.CurrentStatus(), " ", r.Result)
 	}
-	ids, err := w.store.IDs()
+	tasks, err := w.store.Tasks(w.t.Context(), core.Filter{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, id := range ids {
-		r := w.rec(id)
-		line("%v %s, on the board %s, %d updates, half written %t, gone %t", id, r.Status, status[r.RowID], len(r.Updates), r.Reporting != nil, r.GoneAt != nil)
-		for _, s := range r.Steps {
+	for _, t := range tasks {
+		if !t.GoneAt.IsZero() { // a report counts or not, by when it was known that the row is gone
+			line("%v gone, unshown %t", t.ID, t.Unshown())
+			continue
+		}
+		line("%v %s, on the board %s, %d updates, unshown %t", t.ID, t.Status, status[t.RowID], len(w.reports(t.ID)), t.Unshown())
+		for _, s := range t.Steps {
 			_, there := ticked[s.RowID]
 			line("  %s there %t done %t %t", s.Title, there, s.Done, ticked[s.RowID])
 		}
-		for _, e := range r.History {
-			if e.What == pipeline.EventUpdateFailed {
-				line("  failed")
-			}
+		for range w.failures(t.ID) {
+			line("  failed")
 		}
 	}
 	for _, dir := range []string{inbox.ProcessedDir, inbox.FailedDir} {
@@ -300,9 +294,12 @@ func (w *troubledWorld) outcome() string {
 		for _, name := range w.settled(dir) {
 			r := w.result(dir, name)
 			about := cmp.Or(w.about[name], name)
-			// What was found rather than made, or heard of late, counts as ours after a crash.
-			twice := r.SkippedDuplicate && about != "found" && about != "record rebuilt"
-			drops = append(drops, fmt.Sprintf("%s: %s twice %t unseen %t", about, r.Class, twice, r.DedupUnverified))
+			twice := r.SkippedDuplicate && about != "found" // what was found rather than made counts as ours after a crash
+			class := r.Class
+			if strings.HasSuffix(about, "of deleted") {
+				class = "of any class"
+			}
+			drops = append(drops, fmt.Sprintf("%s: %s twice %t unseen %t", about, class, twice, r.DedupUnverified))
 		}
 		slices.Sort(drops)
 		line("%s:\n  %s", dir, strings.Join(drops, "\n  "))

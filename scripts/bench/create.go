@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"otm/pipeline"
+	"otm/pipeline/rendering"
 )
 
 // create times otm-create, otm-update and their floors in turn, as whole
@@ -86,14 +89,13 @@ func timed(f func() error) (time.Duration, error) {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-// reportable puts the record of a task there on which an agent can report.
+// reportable puts the rendering of a task there on which an agent can report.
 func (h *home) reportable() (id string, err error) {
-	const text = `{"taskId":"T-400000","title":"Be reported on","agent":"devdas","priority":"normal","type":"action",
-"createdAt":"2026-03-14T08:20:19Z","rowId":"Rec1","steps":[{"title":"a","rowId":"Rec2"}],"status":"in_progress","written":"in_progress"}`
-	return "T-400000", h.write(filepath.Join("tasks", "T-400000.json"), text)
+	r := pipeline.Rendering{TaskID: 400000, Title: "Be reported on", Agent: "devdas", Status: pipeline.InProgress, Attempt: 1, Steps: []pipeline.RenderedStep{{Title: "a"}}}
+	return r.TaskID.String(), rendering.Write(h.dir, r)
 }
 
-// fill puts records and settled drops there, as tasks that went through leave
+// fill puts renderings and settled drops there, as tasks that went through leave
 // them.
 func (h *home) fill(have, want int) error {
 	for i := have; i < want; i++ {

@@ -2,15 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"otm/core"
+	"otm/core/store"
+	"otm/pipeline"
 )
 
 // home is a data directory for one table.
@@ -102,29 +106,18 @@ func (h *home) count(sub string) int {
 	return n
 }
 
-// record is what the tables need of a task's record.
-type record struct {
-	Status string
-	Wakes  []struct {
-		Accepted *time.Time `json:"acceptedAt"`
-	}
-	History []struct {
-		At   time.Time
-		Who  string
-		What string
-	}
+// store opens the database, beside the programs that are measured.
+func (h *home) store() (*store.Store, error) {
+	return store.Open(context.Background(), h.dir, store.Options{})
 }
 
-func (h *home) record(id string) (*record, error) {
-	data, err := os.ReadFile(filepath.Join(h.dir, "tasks", id+".json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return &record{}, nil
+// task returns the state of a task; an empty one if the store does not have it yet.
+func task(s *store.Store, id pipeline.TaskID) (*core.Task, error) {
+	t, err := s.Task(context.Background(), id)
+	if errors.Is(err, core.ErrNoTask) {
+		return &core.Task{}, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	var r record
-	return &r, json.Unmarshal(data, &r)
+	return t, err
 }
 
 // endpoint is where the embedded board listens.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"otm/core"
+	"otm/pipeline"
 )
 
 // latency times the way from otm-create's return to the wake, under otm up:
@@ -42,38 +46,71 @@ func (b *bench) latency() error {
 	if _, err := h.endpoint(); err != nil {
 		return err
 	}
+	s, err := h.store()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
 	hops := map[string][]time.Duration{}
 	for i := range n {
 		if err := h.otm("otm-create", "--title", "Measure", "--agent", fmt.Sprintf("a%d", i), "--subtask", "a", "--subtask", "b"); err != nil {
 			return err
 		}
 		returned := time.Now()
-		id := fmt.Sprintf("T-%05d", i+1)
-		var rec *record
-		if err := await("the wake of "+id, time.Minute, func() bool {
-			rec, err = h.record(id)
-			return err == nil && len(rec.Wakes) > 0 && rec.Wakes[0].Accepted != nil
+		id := pipeline.TaskID(i + 1)
+		var t *core.Task
+		if err := await("the wake of "+id.String(), time.Minute, func() bool {
+			t, err = task(s, id)
+			return err == nil && len(t.Wakes) > 0 && !t.Wakes[0].Accepted.IsZero()
 		}); err != nil {
 			return err
 		}
+		events, err := s.Events(context.Background(), core.EventFilter{Task: id})
+		if err != nil {
+			return err
+		}
 		last := returned
-		for _, e := range rec.History {
-			if e.What == "dropped" || e.What == "ended" {
+		for i := range events {
+			what := hop(&events[i])
+			if what == "" {
 				continue
 			}
-			hops[e.What] = append(hops[e.What], max(0, e.At.Sub(last)))
-			last = e.At
+			hops[what] = append(hops[what], max(0, events[i].At.Sub(last)))
+			last = events[i].At
 		}
-		hops["all"] = append(hops["all"], rec.Wakes[0].Accepted.Sub(returned))
+		hops["all"] = append(hops["all"], t.Wakes[0].Accepted.Sub(returned))
 	}
 	fmt.Printf("from otm-create's return to the wake, otm up, embedded board, %d tasks of two steps\n", n)
 	fmt.Printf("%-28s %10s %10s %10s\n", "hop", "p50", "p95", "max")
-	names := [][2]string{{"row created", "drop to row"}, {"steps created", "row to steps"}, {"status", "steps to assigned"}, {"woken", "assigned to wake"}, {"all", "all"}}
-	for _, name := range names {
-		t := hops[name[0]]
-		fmt.Printf("%-28s %10s %10s %10s\n", name[1], ms(quantile(t, 0.5)), ms(quantile(t, 0.95)), ms(quantile(t, 1)))
+	for _, name := range []string{toRows, toAssigned, toShown, toWake, "all"} {
+		t := hops[name]
+		fmt.Printf("%-28s %10s %10s %10s\n", name, ms(quantile(t, 0.5)), ms(quantile(t, 0.95)), ms(quantile(t, 1)))
 	}
 	return nil
+}
+
+// The hops of a task, each from the end of the one before.
+const (
+	toRows     = "drop to rows"
+	toAssigned = "rows to assigned"
+	toShown    = "assigned to board"
+	toWake     = "board to wake"
+)
+
+// hop is the hop that an event ends; "": none.
+func hop(e *core.Event) string {
+	switch data := e.Data.(type) {
+	case core.BoardWritten:
+		if data.Row != "" {
+			return toRows
+		}
+		return toShown
+	case core.TaskMoved:
+		return toAssigned
+	case core.Notified:
+		return toWake
+	}
+	return ""
 }
 
 // counter is a proxy in front of the board that counts calls by method.
@@ -147,12 +184,11 @@ func (b *bench) calls() error {
 		return err
 	}
 	defer stop()
-	if err := h.life("T-00001"); err != nil {
-		return err
-	}
-	c.take()
-	if err := h.life("T-00002"); err != nil {
-		return err
+	for id := range pipeline.TaskID(2) {
+		c.take()
+		if err := h.life(id + 1); err != nil {
+			return err
+		}
 	}
 	fmt.Println("calls to the board for one task with three steps, through its life (four reports)")
 	calls := c.take()
@@ -215,28 +251,33 @@ func post(address, token string, form url.Values, into any) error {
 }
 
 // life brings a task from its drop to agent_done, as an agent would.
-func (h *home) life(id string) error {
-	if err := h.otm("otm-create", "--title", "Live "+id, "--agent", "devdas", "--subtask", "a", "--subtask", "b", "--subtask", "c"); err != nil {
+func (h *home) life(id pipeline.TaskID) error {
+	if err := h.otm("otm-create", "--title", "Live "+id.String(), "--agent", "devdas", "--subtask", "a", "--subtask", "b", "--subtask", "c"); err != nil {
 		return err
 	}
-	if err := h.awaitStatus(id, "assigned"); err != nil {
+	if err := h.awaitStatus(id, pipeline.Assigned); err != nil {
 		return err
 	}
 	if err := h.otm("otm", "next", "--agent", "devdas"); err != nil {
 		return err
 	}
 	for step := 1; step <= 3; step++ {
-		if err := h.otm("otm-update", "--task-id", id, "--subtask-done", strconv.Itoa(step), "--wait"); err != nil {
+		if err := h.otm("otm-update", "--task-id", id.String(), "--subtask-done", strconv.Itoa(step), "--wait"); err != nil {
 			return err
 		}
 	}
-	return h.awaitStatus(id, "agent_done")
+	return h.awaitStatus(id, pipeline.AgentDone)
 }
 
-func (h *home) awaitStatus(id, status string) error {
-	return await(id+" to be "+status, time.Minute, func() bool {
-		rec, err := h.record(id)
-		return err == nil && rec.Status == status
+func (h *home) awaitStatus(id pipeline.TaskID, status pipeline.Status) error {
+	s, err := h.store()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return await(fmt.Sprintf("%v to be %s on the board", id, status), time.Minute, func() bool {
+		t, err := task(s, id)
+		return err == nil && t.Status == status && !t.Unshown()
 	})
 }
 

@@ -47,9 +47,12 @@ func (f *finder) needsWalk() bool {
 	for _, w := range f.open(every) {
 		t := w.task
 		if t.RowID != "" && needsUpdate(t) {
-			if row := f.b.Row(t.RowID); row == nil && !f.b.Fresh(pipeline.StatusAge) || row != nil && !f.b.Current(row, pipeline.StatusAge) {
+			if row := f.b.Row(t.RowID); row != nil && !f.b.Current(row, pipeline.StatusAge) {
 				return true
 			}
+		}
+		if t.RowID != "" && f.b.Row(t.RowID) == nil && !f.b.Fresh(pipeline.StatusAge) {
+			return true
 		}
 		there := t.RowID == "" && f.b.TaskRow(t.ID) != nil // maybe not any more, or with another Task ID
 		if lacksRows(t) && (!f.b.Fresh(createAge) || f.asksForWalk(w) || there && !f.b.Fresh(pipeline.StatusAge)) {

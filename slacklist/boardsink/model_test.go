@@ -53,7 +53,6 @@ type model struct {
 	edits   map[string]edit // the last of each cell
 	deleted map[string]bool // rows that a person deleted
 	renamed map[pipeline.TaskID]bool
-	quiet   bool // no more faults
 }
 
 // edit is a person's edit of one cell.

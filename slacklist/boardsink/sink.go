@@ -146,6 +146,12 @@ func (d *delivery) followUp() {
 	}
 	if err != nil {
 		d.Log.Info("board not walked after a row was gone", "err", err)
+		return
+	}
+	for _, w := range d.works {
+		if t := w.task; pipeline.IsRefused(w.result.Err) && t != nil && t.RowID != "" && d.b.Row(t.RowID) == nil {
+			d.fail(w, ErrRowMissing)
+		}
 	}
 }
 

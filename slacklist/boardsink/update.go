@@ -3,6 +3,7 @@ package boardsink
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"otm/core"
 	"otm/internal/crash"
@@ -173,14 +174,47 @@ func (u *updater) write(group []update) error {
 		}
 		return u.endPhase(works, err)
 	case len(group) == 1:
-		u.fail(group[0].work, err)
-		group[0].result.Asked = group[0].AskedAt
-		return nil
+		return u.refused(group[0], err)
 	}
 	for i := range group {
 		if err := u.write(group[i : i+1]); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// texts are the fields that hold what people and agents write.
+var texts = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldReason, pipeline.FieldResult}
+
+// refused ends the effect of a task whose cells the board refuses. If texts are among
+// them, it writes the others: a text that the board cannot hold does not keep it from
+// showing how far the task is. It returns an error that concerns all others, too.
+func (u *updater) refused(one update, err error) error {
+	rest := slices.Clone(one.changes)
+	left := 0
+	for i := range rest {
+		if rest[i].Row == one.task.RowID {
+			rest[i].Cells = slices.DeleteFunc(slices.Clone(rest[i].Cells), func(c pipeline.Cell) bool { return slices.Contains(texts, c.Field) })
+			left = len(one.changes[i].Cells) - len(rest[i].Cells)
+		}
+	}
+	rest = slices.DeleteFunc(rest, func(c pipeline.Change) bool { return len(c.Cells) == 0 })
+	var board *pipeline.BoardError
+	if left > 0 && len(rest) > 0 && errors.As(err, &board) && !board.RowGone {
+		switch again := u.b.Update(u.ctx, rest...); {
+		case again == nil:
+			was := one.task.Shown
+			one.written.Shown.Title, one.written.Shown.Reason, one.written.Shown.Result = was.Title, was.Reason, was.Result
+			u.note(one.work, one.written)
+			if err := u.flush(); err != nil {
+				return err
+			}
+		case !concernsOne(again):
+			return u.endPhase([]*work{one.work}, again)
+		}
+	}
+	u.fail(one.work, err)
+	one.result.Asked = one.AskedAt
 	return nil
 }

@@ -168,19 +168,6 @@ func (w *world) compare() *differ.Found {
 	return w.found
 }
 
-// settle delivers and compares until nothing is left to do.
-func (w *world) settle() {
-	w.t.Helper()
-	for range 12 {
-		w.clock.Advance(6 * time.Second)
-		w.delivers()
-		w.compare()
-	}
-	if left := w.pending(); len(left) > 0 {
-		w.t.Fatalf("left: %+v\n%s", left, w.log)
-	}
-}
-
 func (w *world) pending() []core.Pending {
 	w.t.Helper()
 	p, err := w.store.Pending(context.Background(), core.SinkBoard)

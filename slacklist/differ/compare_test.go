@@ -498,3 +498,24 @@ func TestInOrder(t *testing.T) {
 		}
 	}
 }
+
+// A hand-out was written and its answer lost; the agent took the task before the next
+// look. The row shows a status that OTM wrote: nobody chose it. If a person touched the
+// row last, it is a choice.
+func TestStatusWrittenBeforeTheTaskWentOn(t *testing.T) {
+	t.Parallel()
+	for person, want := range map[bool]string{false: "Written", true: "Edits"} {
+		s := newScene()
+		s.task.Shown.Status, s.task.Passed = pipeline.New, []pipeline.Status{pipeline.Assigned}
+		s.row.Status = pipeline.Assigned
+		if person {
+			byRob(s.row)
+		}
+		o := opts
+		o.Consistent = true
+		r := Compare(s.batch, s.tasks, s.agents, o)
+		if len(r.Commands) != 1 || reflect.TypeOf(r.Commands[0].Do).Name() != want {
+			t.Errorf("a person touched it: %t: %s, want %s", person, said(r), want)
+		}
+	}
+}

@@ -30,6 +30,8 @@ type Differ struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
+	Consistent bool // see Options
+
 	// NewID takes an id from the counter. If nil, rows that people typed wait for
 	// another program.
 	NewID func(context.Context) (pipeline.TaskID, error)
@@ -85,7 +87,9 @@ func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (*Found, error) {
 	return found, err
 }
 
-func (d *Differ) options() Options { return Options{Now: d.Now(), By: d.By, Times: d.Times} }
+func (d *Differ) options() Options {
+	return Options{Now: d.Now(), By: d.By, Times: d.Times, Consistent: d.Consistent}
+}
 
 // again asks for another comparison at a time; zero: at none.
 func (f *Found) again(at time.Time) {
@@ -252,7 +256,7 @@ func (d *Differ) do(ctx context.Context, tasks []*core.Task, commands []core.Com
 func (d *Differ) log(ctx context.Context, events []core.Event) {
 	for i := range events {
 		if _, own := events[i].Data.(core.BoardWritten); !own {
-			d.Log.InfoContext(ctx, "seen on the board", "task", events[i].Task, "who", events[i].By.String(), "what", events[i].Type())
+			d.Log.InfoContext(ctx, "seen on the board", "task", events[i].Task, "who", events[i].By.String(), "what", events[i].Type(), "data", events[i].Data)
 		}
 	}
 }

@@ -18,6 +18,7 @@ CREATE TABLE events (
 	seq        BIGINT PRIMARY KEY,
 	id         TEXT NOT NULL, -- a ULID
 	type       TEXT NOT NULL,
+	version    BIGINT NOT NULL, -- of the form of this type's payload
 	code       TEXT NOT NULL, -- of the specification; '': it has none
 	at         BIGINT NOT NULL,
 	task       BIGINT NOT NULL, -- 0: of an agent
@@ -30,6 +31,7 @@ CREATE TABLE events (
 );
 CREATE INDEX events_task ON events (task, seq);
 CREATE INDEX events_agent ON events (agent_key, seq);
+CREATE INDEX events_type ON events (type, seq);
 
 -- The columns of a task repeat what its document says, for queries.
 CREATE TABLE tasks (

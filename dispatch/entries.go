@@ -1,0 +1,289 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"otm/core"
+	"otm/core/outbox"
+	"otm/internal/crash"
+	"otm/pipeline"
+)
+
+// Entries is the sink of the entries in dispatch files: the file of a workspace holds
+// an entry for each open task of its agents. It is safe for use by several goroutines.
+type Entries struct {
+	Dir    string // the data directory
+	Store  core.Reader
+	Agents pipeline.Agents
+	Times  pipeline.Times
+	Now    func() time.Time
+	Log    *slog.Logger
+
+	lockWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
+	patience time.Duration // the deadline of an operation on a workspace; zero: workspaceWait
+
+	mu     sync.Mutex
+	stood  map[pipeline.TaskID]time.Time // when this process last saw the task's entry
+	atOnce map[pipeline.TaskID]bool      // its entry left the file because of us: an absent one is written without delay
+}
+
+// EntryError says that a dispatch file could not be read or written.
+type EntryError struct {
+	Agent string
+	Err   error
+}
+
+func (e *EntryError) Error() string { return fmt.Sprintf("dispatch file of %s: %v", e.Agent, e.Err) }
+
+func (e *EntryError) Unwrap() error { return e.Err }
+
+func (en *Entries) files() *workspaces { return &workspaces{dir: en.Dir, wait: en.patience} }
+
+// Deliver implements outbox.Deliverer: it brings the entries of tasks to what the store
+// holds. An entry in the workspace of another agent is left to the next pass.
+func (en *Entries) Deliver(ctx context.Context, effects []core.Pending) []outbox.Result {
+	results := make([]outbox.Result, len(effects))
+	ids := make([]pipeline.TaskID, len(effects))
+	for i, e := range effects {
+		ids[i] = e.Task
+	}
+	tasks, err := en.Store.Tasks(ctx, core.Filter{IDs: ids})
+	failed := map[pipeline.TaskID]error{}
+	byWorkspace := map[string][]*core.Task{}
+	for _, t := range tasks {
+		if t.Dispatch != nil && t.Dispatch.Workspace != "" {
+			byWorkspace[t.Dispatch.Workspace] = append(byWorkspace[t.Dispatch.Workspace], t)
+		}
+	}
+	var mu sync.Mutex // guards failed
+	var all sync.WaitGroup
+	for workspace, tasks := range byWorkspace { // one that does not answer delays no other
+		all.Go(func() {
+			left := en.deliverTo(ctx, workspace, tasks)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(failed, left)
+		})
+	}
+	all.Wait()
+	for i, e := range effects {
+		results[i].Err = err
+		if err == nil {
+			results[i].Err = failed[e.Task]
+		}
+	}
+	return results
+}
+
+// deliverTo brings the entries of tasks in one workspace up to date. It returns why it
+// could not, by task.
+func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*core.Task) map[pipeline.TaskID]error {
+	byPriority(tasks) // for people
+	err := en.edit(ctx, workspace, func(f *File) error {
+		for _, t := range tasks {
+			en.bring(f, t, !isWoken(t))
+		}
+		return nil
+	})
+	if err == nil {
+		crash.Point("dispatch.entered")
+		return nil
+	}
+	failed := map[pipeline.TaskID]error{}
+	for _, t := range tasks {
+		if !isOpen(t) && errors.Is(err, fs.ErrNotExist) {
+			continue // the entry left with the workspace
+		}
+		failed[t.ID] = &EntryError{t.Dispatch.Agent, err}
+	}
+	return failed
+}
+
+// edit changes the dispatch file of a workspace, durably on return. It fills a file
+// that was set aside with the open tasks.
+func (en *Entries) edit(ctx context.Context, workspace string, f func(*File) error) error {
+	wait := en.lockWait
+	if wait == 0 {
+		wait = passWait
+	}
+	return en.files().edit(ctx, workspace, en.Now(), wait, func(file *File) error {
+		if file.Aside != "" {
+			en.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
+			if err := beginAnew(ctx, file, en.Store, en.files(), workspace); err != nil {
+				return err
+			}
+		}
+		return f(file)
+	})
+}
+
+// beginAnew puts the open tasks of a workspace into its new dispatch file.
+func beginAnew(ctx context.Context, f *File, store core.Reader, files *workspaces, workspace string) error {
+	tasks, err := store.Tasks(ctx, core.Filter{Live: true})
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		if isOpen(t) && t.Dispatch.Workspace != "" && samePlace(files.identity, t.Dispatch.Workspace, workspace) {
+			f.Put(entryOf(t))
+		}
+	}
+	return nil
+}
+
+// isOpen reports whether a task has an entry in its agent's dispatch file.
+func isOpen(t *core.Task) bool { return t.Dispatch != nil && t.Status.Active() && !t.Away() }
+
+// isWoken reports whether the agent was woken for a task since it was handed out. Its
+// entry was written before that.
+func isWoken(t *core.Task) bool {
+	return t.Dispatch != nil && t.Woken != nil && !t.Woken.At.Before(t.Dispatch.At) && core.SameAgent(t.Woken.Agent, t.Dispatch.Agent)
+}
+
+// bring brings the entry of a task to what the task is, and returns it; nil: there is
+// none. If unwritten, an absent entry was not written for this dispatch yet. Else it
+// vanished, and is put back after a while.
+func (en *Entries) bring(f *File, t *core.Task, unwritten bool) *Entry {
+	d := t.Dispatch
+	e := f.Find(t.ID, d.Agent)
+	switch {
+	case !isOpen(t):
+		if e != nil && isLeft(e, t) {
+			en.remove(f, e, t)
+		}
+		return nil
+	case e == nil:
+		if !t.Waiting() || !unwritten && !en.isDue(t) {
+			return nil
+		}
+		f.Put(entryOf(t))
+	case e.stale(d.Attempt), e.Attempt == 0 && d.FlippedAt.IsZero():
+		e.Picked = false // the mark belongs to an earlier dispatch
+		f.Put(entryOf(t))
+	default:
+		refresh(e, t)
+	}
+	en.sees(t.ID)
+	return f.Find(t.ID, d.Agent)
+}
+
+// isDue reports whether an entry that vanished is to be put back now: we removed it, or
+// it vanished RedeliverAfter ago.
+func (en *Entries) isDue(t *core.Task) bool {
+	en.mu.Lock()
+	atOnce := en.atOnce[t.ID]
+	en.mu.Unlock()
+	return atOnce || reached(en.missingSince(t), en.Times.RedeliverAfter, en.Now())
+}
+
+// missingSince is since when the entry of a task may be missing: this process saw it
+// last then, or, if it never did, the agent was given or woken for the task then.
+func (en *Entries) missingSince(t *core.Task) time.Time {
+	en.mu.Lock()
+	defer en.mu.Unlock()
+	if at, ok := en.stood[t.ID]; ok && !at.Before(t.Dispatch.At) {
+		return at
+	}
+	if w := t.Woken; w != nil && w.At.After(t.Dispatch.At) {
+		return w.At
+	}
+	return t.Dispatch.At
+}
+
+// sees notes that a task has its entry.
+func (en *Entries) sees(id pipeline.TaskID) {
+	en.mu.Lock()
+	defer en.mu.Unlock()
+	if en.stood == nil {
+		en.stood = map[pipeline.TaskID]time.Time{}
+	}
+	en.stood[id] = en.Now()
+	delete(en.atOnce, id)
+}
+
+// remove removes the entry of a task. If the row of the task comes back, the entry does
+// so at once.
+func (en *Entries) remove(f *File, e *Entry, t *core.Task) {
+	f.Remove(e)
+	if t.Away() {
+		en.writeAtOnce(t.ID)
+	}
+	en.mu.Lock()
+	defer en.mu.Unlock()
+	delete(en.stood, t.ID)
+}
+
+// writeAtOnce notes that the entry of a task left its file because of us.
+func (en *Entries) writeAtOnce(id pipeline.TaskID) {
+	en.mu.Lock()
+	defer en.mu.Unlock()
+	if en.atOnce == nil {
+		en.atOnce = map[pipeline.TaskID]bool{}
+	}
+	en.atOnce[id] = true
+}
+
+// isLeft reports whether an entry of ours is to be removed. t is its task; an entry
+// without a task is not ours.
+func isLeft(e *Entry, t *core.Task) bool {
+	switch {
+	case t == nil, e.RowID != "" && e.RowID != t.RowID:
+		return false
+	case t.Away(), t.Status.Finished(), t.Status == pipeline.Pending:
+		return true
+	case t.Dispatch == nil:
+		return t.Attempt > 0 // a person took the task away
+	}
+	return !core.SameAgent(t.Dispatch.Agent, e.Agent)
+}
+
+// entryOf returns the entry of a task's present dispatch.
+func entryOf(t *core.Task) Entry {
+	e := Entry{
+		TaskID: t.ID, Title: t.Title, Priority: t.Priority, Project: t.Project, Type: t.Type, Steps: t.StepTitles(),
+		DispatchedAt: t.Dispatch.At, RowID: t.RowID, Agent: t.Dispatch.Agent, Attempt: t.Dispatch.Attempt,
+		Picked: t.Taken(),
+	}
+	noteWake(&e, t)
+	return e
+}
+
+// noteWake copies the last wake of a task into its entry, for people.
+func noteWake(e *Entry, t *core.Task) {
+	if !isWoken(t) {
+		return
+	}
+	w := t.Woken
+	e.TriggeredAt, e.RunID = w.At, w.Key
+	if t.WakeNamed(w.Key) != nil { // else it counts the attempts of another task
+		e.Attempt = max(e.Attempt, w.Attempt)
+	}
+}
+
+// refresh copies what changed into an entry. What an agent took is left as it was taken.
+// Fields that could not be read are left alone.
+func refresh(e *Entry, t *core.Task) {
+	if w := t.Woken; w != nil && w.Key != e.RunID {
+		noteWake(e, t)
+	}
+	if e.Picked = e.Picked || t.Taken(); e.Picked {
+		return
+	}
+	if e.Title != "" {
+		e.Title = t.Title
+	}
+	if e.Priority != "" {
+		e.Priority = t.Priority
+	}
+	if len(e.Steps) > 0 {
+		e.Steps = t.StepTitles()
+	}
+}

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/core"
+	"otm/core/store"
+	"otm/internal/cli"
+	"otm/internal/safe"
+	"otm/internal/view"
+	"otm/pipeline"
+)
+
+// eventsCommand is otm events.
+func eventsCommand(s cli.Streams) *cobra.Command {
+	var task, since string
+	var filter core.EventFilter
+	var follow, asJSON bool
+	c := &cobra.Command{
+		Use:     "events",
+		Short:   "Print what happened, oldest first",
+		Long:    "Print the events: all that happened to tasks and agents. --follow goes on with\nnew ones until it is interrupted.",
+		Example: "  otm events --task T-00035\n  otm events --since 24h --type TaskMoved\n  otm events --follow --json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := home(c, s)
+			if err != nil {
+				return err
+			}
+			if err := eventFilter(&filter, task, since, h.Now()); err != nil {
+				return err
+			}
+			store, err := h.OpenStore(c.Context())
+			if err != nil {
+				return err
+			}
+			return printEvents(c.Context(), h, store, filter, follow, asJSON)
+		},
+	}
+	c.Flags().StringVar(&task, "task", "", "only those of a task")
+	c.Flags().StringVar(&filter.Agent, "agent", "", "only those of an agent")
+	c.Flags().StringSliceVar(&filter.Types, "type", nil, "only those of a type, such as TaskMoved")
+	c.Flags().StringVar(&since, "since", "", "only those since a time, such as 24h or 2026-11-29T08:00:00Z")
+	c.Flags().BoolVar(&follow, "follow", false, "go on with new ones")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return c
+}
+
+// eventFilter fills a filter from flags.
+func eventFilter(f *core.EventFilter, task, since string, now time.Time) (err error) {
+	if task != "" {
+		if f.Task, err = pipeline.ParseTaskID(task); err != nil {
+			return cli.Errorf(cli.Usage, "--task: %w", err).Hint("otm events --task T-00035")
+		}
+	}
+	for _, typ := range f.Types {
+		if all := core.Types(); !slices.Contains(all, typ) {
+			e := cli.Errorf(cli.Usage, "--type %q: there is %s", typ, strings.Join(all, ", "))
+			if near := pipeline.Nearest(typ, all); near != "" {
+				e.Hint("otm events --type %s", near)
+			}
+			return e
+		}
+	}
+	if since == "" {
+		return nil
+	}
+	if f.Since, err = time.Parse(time.RFC3339, since); err == nil {
+		return nil
+	}
+	ago, err := parseDays(since)
+	if err != nil {
+		return cli.Errorf(cli.Usage, "--since %q is neither a duration nor a time", since).Hint("otm events --since 24h")
+	}
+	f.Since = now.Add(-ago)
+	return nil
+}
+
+// lookForEvents is the pause between two looks for new events.
+const lookForEvents = 200 * time.Millisecond
+
+// eventsAtOnce bounds how many events are read together.
+const eventsAtOnce = 1000
+
+func printEvents(ctx context.Context, h *Home, s *store.Store, f core.EventFilter, follow, asJSON bool) error {
+	f.Limit = eventsAtOnce
+	for {
+		events, err := s.Events(ctx, f)
+		if err != nil {
+			return err
+		}
+		for i := range events {
+			if err := printEvent(h, s.ID(), &events[i], asJSON); err != nil {
+				return err
+			}
+			f.After = events[i].Seq
+		}
+		switch {
+		case len(events) == eventsAtOnce:
+			continue
+		case !follow:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookForEvents):
+		}
+	}
+}
+
+func printEvent(h *Home, tenant string, e *core.Event, asJSON bool) error {
+	envelope, err := e.Envelope(tenant, core.Producer{Service: "otm", Version: h.Version})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		line, err := json.Marshal(envelope)
+		if err == nil {
+			_, err = fmt.Fprintf(h.Out, "%s\n", line)
+		}
+		return err
+	}
+	said := ""
+	for _, l := range view.Lines([]core.Event{*e}) {
+		said += "  " + l.What
+		if l.Detail != "" {
+			said += " (" + l.Detail + ")"
+		}
+	}
+	subject := envelope.Subject.Task
+	if subject == "" {
+		subject = e.Agent
+	}
+	_, err = fmt.Fprintf(h.Out, "%s  %-8s %-6s %-20s %s%s\n", e.At.UTC().Format("2006-01-02T15:04:05.000Z"), subject, e.Code(), e.Type(), safe.Escape(e.By.String()), safe.Escape(said))
+	return err
+}

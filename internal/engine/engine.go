@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"otm/core"
+	"otm/core/outbox"
+	"otm/internal/explain"
+	"otm/pipeline"
+	"otm/slacklist/boardsink"
+	"otm/slacklist/differ"
+)
+
+// Engine is the store with the board and the sinks. Its methods may be called from any
+// goroutine; those that use the board wait for each other.
+type Engine struct {
+	core.Store
+	Outbox core.Outbox
+	Board  pipeline.Board
+	Agents pipeline.Agents
+	Times  pipeline.Times
+	By     core.Actor // the program
+	Log    *slog.Logger
+	Now    func() time.Time
+
+	// Raise makes sure that no id on the board, and none of the given ones, is given out.
+	Counter Counter
+	// Drops returns the creates of tasks, as far as their files are there.
+	Drops func() (map[pipeline.TaskID]pipeline.Dropped, error)
+	// Consistent says that the board's walks show all writes before them.
+	Consistent bool
+	// Adopts makes this program give ids to rows that people typed.
+	Adopts bool
+	// Render and Entries are the sinks besides the board; nil: others deliver to them.
+	Render, Entries outbox.Deliverer
+	Progress        func() // called while the board is being written; nil: not called
+	// Wait is how long a delivery waits for another process, see outbox.Runner.
+	Wait time.Duration
+
+	mu   sync.Mutex // guards the board: one batch at a time
+	sink *boardsink.Sink
+}
+
+// Counter is the counter of task ids.
+type Counter interface {
+	// Take gives an id out, durably.
+	TakeOne(ctx context.Context) (pipeline.TaskID, error)
+	// Raise makes sure that ids are never given out.
+	Raise(ctx context.Context, ids ...pipeline.TaskID) error
+	// RaiseAbove makes sure that no id on the board is given out.
+	RaiseAbove(ctx context.Context, b pipeline.Batch) error
+}
+
+// Looked is what a look at the board found.
+type Looked struct {
+	Findings []explain.Finding
+	Again    time.Time // when to look again at the latest; zero: when the board changes
+	Drifted  int       // rows that showed what nobody meant
+	Adopted  int       // rows that became tasks
+	trouble  error     // of the board, while rows that people typed were judged
+}
+
+// Look brings the store up to what stands on the board, as of at most maxAge ago; 0:
+// now; negative: as of the last complete walk. The error is a *pipeline.BoardError, one
+// of the board's lock, or one of the store.
+func (e *Engine) Look(ctx context.Context, maxAge time.Duration) (looked Looked, err error) {
+	err = e.withBoard(ctx, func(b pipeline.Batch) error {
+		looked, err = e.look(ctx, b, maxAge)
+		return err
+	})
+	return looked, cmp.Or(err, looked.trouble)
+}
+
+// Refresh is Look, for who needs no findings.
+func (e *Engine) Refresh(ctx context.Context, maxAge time.Duration) error {
+	_, err := e.Look(ctx, maxAge)
+	return err
+}
+
+// Raise makes sure that an id is never given out.
+func (e *Engine) Raise(ctx context.Context, id pipeline.TaskID) error {
+	return e.Counter.Raise(ctx, id)
+}
+
+// withBoard holds the board while f works on it.
+func (e *Engine) withBoard(ctx context.Context, f func(pipeline.Batch) error) (err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.Board.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.End()) }()
+	return f(b)
+}
+
+func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duration) (Looked, error) {
+	if maxAge >= 0 || b.WalkAt().IsZero() {
+		if err := b.Refresh(ctx, max(maxAge, 0)); err != nil {
+			return Looked{}, err
+		}
+	}
+	raised := e.Counter.RaiseAbove(ctx, b)
+	if ctx.Err() != nil {
+		return Looked{}, context.Cause(ctx)
+	}
+	if raised != nil { // the next look tries again
+		e.Log.Warn("counter not raised above the ids on the board", "err", raised)
+	}
+	d := &differ.Differ{Store: e.Store, Agents: e.Agents, Times: e.Times, By: e.By, Log: e.Log, Now: e.Now, Drops: e.Drops, Consistent: e.Consistent}
+	if e.Adopts && raised == nil { // else an id might stand on the board already
+		d.NewID = e.Counter.TakeOne
+	}
+	found, err := d.Run(ctx, b)
+	if err != nil {
+		return Looked{}, err
+	}
+	return Looked{Findings: found.Findings, Again: found.Again, Adopted: found.Adopted, Drifted: found.Drifted, trouble: found.Trouble}, nil
+}
+
+// Deliver delivers the effects of tasks, or all that are due if none is given. It
+// returns the tasks with effects that are undelivered, each with why. The error is one
+// of the store.
+func (e *Engine) Deliver(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error) {
+	r := &outbox.Runner{Outbox: e.Outbox, Now: e.Now, Wait: e.Wait, Sinks: map[core.Sink]outbox.Deliverer{}}
+	for sink, d := range map[core.Sink]outbox.Deliverer{core.SinkRender: e.Render, core.SinkEntry: e.Entries, core.SinkBoard: e.boardSink()} {
+		if d != nil {
+			r.Sinks[sink] = d
+		}
+	}
+	return r.Run(ctx, tasks...)
+}
+
+// boardSink returns the sink of the board; nil: there is no board.
+func (e *Engine) boardSink() outbox.Deliverer {
+	if e.Board == nil {
+		return nil
+	}
+	return boardDeliverer{e}
+}
+
+// boardDeliverer writes the board. The sink walks where the snapshot is too old for what
+// it writes, and has the differ look after each walk: no edit of a person is overwritten.
+type boardDeliverer struct{ *Engine }
+
+// Deliver implements outbox.Deliverer.
+func (d boardDeliverer) Deliver(ctx context.Context, effects []core.Pending) (results []outbox.Result) {
+	err := d.withBoard(ctx, func(b pipeline.Batch) error {
+		if d.sink == nil {
+			d.sink = &boardsink.Sink{
+				Store: d.Store, Agents: d.Agents, Times: d.Times, By: d.By, Log: d.Log, Now: d.Now, Progress: d.Progress,
+				Look: func(ctx context.Context, b pipeline.Batch) error {
+					_, err := d.look(ctx, b, -1)
+					return err
+				},
+			}
+		}
+		results = d.sink.Deliver(ctx, b, effects)
+		return nil
+	})
+	if err != nil && results == nil {
+		results = make([]outbox.Result, len(effects))
+		for i := range results {
+			results[i] = outbox.Result{Err: err, Due: dueOf(err), Stop: true} // it concerns the board, not the task
+		}
+	}
+	return results
+}
+
+// dueOf is when the board may be asked again; zero: it does not say.
+func dueOf(err error) time.Time {
+	var e *pipeline.BoardError
+	if errors.As(err, &e) {
+		return e.Until
+	}
+	return time.Time{}
+}
+
+// Stray implements inject.Engine.
+func (e *Engine) Stray(ctx context.Context, id pipeline.TaskID, title string) (stray *core.RowFound, err error) {
+	err = e.withBoard(ctx, func(b pipeline.Batch) error {
+		var rows []string
+		for r := range b.Rows() {
+			if r.Parent == "" && r.Task() == id {
+				rows = append(rows, r.ID)
+			}
+		}
+		owners, err := e.Tasks(ctx, core.Filter{Rows: rows})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for _, row := range rows {
+			if slices.ContainsFunc(owners, func(t *core.Task) bool { return t.RowID == row }) {
+				continue
+			}
+			if found := differ.FoundRow(b, b.Row(row), e.Agents, nil); stray == nil || sameTitle(found.Shown.Title, title) {
+				stray = &found
+			}
+		}
+		return nil
+	})
+	return stray, err
+}
+
+func sameTitle(a, b string) bool { return pipeline.FoldTitle(a) == pipeline.FoldTitle(b) }
+
+// TopOf returns the row of the task to which a row belongs, which may be that of a step,
+// as of the last look; "": the board does not have it.
+func (e *Engine) TopOf(ctx context.Context, row string) (top string, err error) {
+	err = e.withBoard(ctx, func(b pipeline.Batch) error {
+		if r := b.Row(row); r != nil {
+			top = cmp.Or(r.Parent, r.ID)
+		}
+		return nil
+	})
+	return top, err
+}
+
+// ChangeRow writes cells to a row that is no task's, as a person asks for. cells gets
+// the row as it is; nil if the board does not have it.
+func (e *Engine) ChangeRow(ctx context.Context, row string, cells func(*pipeline.Row) ([]pipeline.Cell, error)) error {
+	return e.withBoard(ctx, func(b pipeline.Batch) error {
+		change, err := cells(b.Row(row))
+		if err != nil {
+			return err
+		}
+		return b.Update(ctx, pipeline.Change{Row: row, Cells: change})
+	})
+}

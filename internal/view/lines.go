@@ -1,0 +1,178 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"otm/core"
+	"otm/pipeline"
+)
+
+// Line is a line of a task's history, as people read it.
+type Line struct {
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`
+	What   string    `json:"what"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// Lines is the history that events tell. Events that say nothing to a person have no
+// line.
+func Lines(events []core.Event) []Line {
+	var lines []Line
+	for i := range events {
+		e := &events[i]
+		if old, ok := e.Data.(core.Imported); ok {
+			for _, l := range old.Lines {
+				lines = append(lines, Line(l))
+			}
+			continue
+		}
+		for _, said := range say(e) {
+			lines = append(lines, Line{e.At, e.By.String(), said[0], said[1]})
+		}
+	}
+	return lines
+}
+
+// said is what happened, and its detail.
+type said [2]string
+
+// say puts an event into words.
+func say(e *core.Event) []said {
+	switch data := e.Data.(type) {
+	case core.TaskRequested:
+		return requested(e, &data)
+	case core.RowFound:
+		return []said{{"row found", data.Row}}
+	case core.TaskMoved:
+		what := "status"
+		if e.By.Kind == core.Person || e.By.Kind == core.Board {
+			what = "changed status"
+		}
+		return []said{{what, fmt.Sprintf("%s to %s", data.From, data.To)}}
+	case core.StepDone:
+		return []said{{ticked(e, &data), data.Title}}
+	case core.Noted:
+		return words(data.Reason, data.Result)
+	case core.ReportFailed:
+		return []said{{"update failed", data.Drop + ": " + data.Why}}
+	case core.EditedByPerson:
+		return []said{edited(&data)}
+	case core.Approved:
+		return []said{{"approved", ""}}
+	case core.StepAdded:
+		return []said{{"step added", data.Title}}
+	case core.StepGone:
+		return []said{{"step deleted", data.Title}}
+	case core.RowGone:
+		return []said{{"row gone", data.Row}}
+	case core.RowBack:
+		if data.Archive {
+			return []said{{"back from the archive", data.Row}}
+		}
+		return []said{{"row back", data.Row}}
+	case core.BoardWritten:
+		if data.Row != "" {
+			return []said{{"row created", data.Row}}
+		}
+	case core.ReconciliationDrift:
+		return []said{drifted(&data)}
+	case core.Archived:
+		return []said{{"archived", ""}}
+	}
+	return sayRun(e)
+}
+
+// sayRun puts an event about dispatches, wakes and runs into words.
+func sayRun(e *core.Event) []said {
+	switch data := e.Data.(type) {
+	case core.HandedOut:
+		if data.Attempt > 1 {
+			return []said{{"dispatched again", fmt.Sprintf("%s, attempt %d", data.Agent, data.Attempt)}}
+		}
+	case core.Acknowledged:
+		switch {
+		case data.Again || data.By == core.TakenByUpdate:
+		case data.By == core.TakenByFile:
+			return []said{{"taken", "marked in the dispatch file"}}
+		default:
+			return []said{{"taken", string(data.By)}}
+		}
+	case core.Notified:
+		return []said{{"woken", fmt.Sprintf("%s, %s %s", data.Agent, data.Via, data.Key)}}
+	case core.WakeFailed:
+		if data.Refused != "" {
+			return []said{{"wake refused", data.Refused}}
+		}
+	case core.RunEnded:
+		switch {
+		case data.Process:
+			return []said{{"ended", "process of " + data.Agent + ": " + data.Exit}}
+		case data.Outcome.Failed():
+			return []said{{"run failed", data.Exit}}
+		}
+	}
+	return nil
+}
+
+func requested(e *core.Event, r *core.TaskRequested) []said {
+	all := []said{{"typed on the board", ""}}
+	if r.Drop != "" {
+		all[0] = said{"dropped", r.Drop}
+	}
+	if r.Claims != "" {
+		all[0][1] += fmt.Sprintf(", which claims to be by %q", r.Claims)
+	}
+	if r.Drop != "" && r.Status != pipeline.New {
+		all = append(all, said{"status", fmt.Sprintf("%s to %s", pipeline.New, r.Status)}, said{"reason", r.Reason})
+	}
+	return all
+}
+
+func ticked(e *core.Event, d *core.StepDone) string {
+	switch {
+	case !d.Done:
+		return "opened a step again"
+	case e.By.Kind == core.Agent || e.By.Kind == core.Worker:
+		return "step done"
+	}
+	return "ticked a step"
+}
+
+func words(reason, result *string) []said {
+	var all []said
+	if reason != nil && *reason != "" {
+		all = append(all, said{"reason", *reason})
+	}
+	if result != nil {
+		all = append(all, said{"result", *result})
+	}
+	return all
+}
+
+func edited(p *core.EditedByPerson) said {
+	switch {
+	case p.Step != 0:
+		return said{"renamed a step", p.From + " to " + p.To}
+	case p.Field == pipeline.FieldAssignee:
+		return said{"assigned", "to " + p.To}
+	case p.Field == pipeline.FieldReason && p.Means != "":
+		return said{p.Means, p.To}
+	case p.Field == pipeline.FieldReason:
+		return said{"reason", p.To}
+	}
+	return said{"changed " + string(p.Field), "to " + p.To}
+}
+
+func drifted(f *core.ReconciliationDrift) said {
+	fields := make([]string, len(f.Fields))
+	for i, field := range f.Fields {
+		if field == pipeline.FieldTaskID {
+			return said{"task id written back", f.Was}
+		}
+		fields[i] = string(field)
+	}
+	return said{"repaired", strings.Join(fields, ", ")}
+}
