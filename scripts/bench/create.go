@@ -1,48 +1,44 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"sync"
 	"time"
-
-	"otm/pipeline"
-	"otm/pipeline/rendering"
 )
 
 // create times otm-create, otm-update and their floors in turn, as whole
 // processes, with a directory that holds more and more tasks.
 func (b *bench) create() error {
-	fmt.Println("create or report on one task, whole process, in pairs with the floor (lock, counter, file, fsyncs, rename)")
-	fmt.Printf("%10s %12s %12s %8s %14s %12s %8s\n", "tasks", "otm-create", "floor", "ratio", "otm-update", "floor", "ratio")
-	h, err := b.newHome("create", "")
+	header("one drop, whole process, against the floor (a counter and a file, 4 syncs)")
+	homes, err := b.newHomes("create", nothing)
 	if err != nil {
 		return err
 	}
-	id, err := h.reportable()
+	floors, err := b.newHome(b.latest(), "create-floor", "")
 	if err != nil {
 		return err
-	}
-	runs := [][]string{
-		{"otm-create", "--title", "Fix the login page", "--agent", "devdas"},
-		{"floor", h.dir, "Fix the login page"},
-		{"otm-update", "--task-id", id, "--subtask-done", "1"},
-		{"floor", h.dir},
 	}
 	have := 0
 	for _, want := range sizes(b, 10000) {
-		if err := h.fill(have, want); err != nil {
-			return err
+		for _, h := range homes {
+			if err := h.fill(have, want); err != nil {
+				return err
+			}
 		}
 		have = want
-		times, err := h.inTurn(b.pick(100, 15), runs)
+		creates := samples{}
+		err := creates.take(b, b.pick(100, 15), func(v *build, _ int) (float64, error) {
+			floor, err := timed(func() error { return floors.otm("floor", floors.dir, "Fix the login page") })
+			if err != nil {
+				return 0, err
+			}
+			ours, err := timed(func() error { return homes[v].otm("otm-create", "--title", "Fix the login page", "--agent", "devdas") })
+			return ratio(ours, floor), err
+		})
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%10d %12s %12s %8.2f %14s %12s %8.2f\n", want,
-			ms(times[0]), ms(times[1]), ratio(times[0], times[1]), ms(times[2]), ms(times[3]), ratio(times[2], times[3]))
+		b.print(fmt.Sprintf("otm-create with %d tasks", want), "× the floor's time", creates, 0.5)
 	}
 	return nil
 }
@@ -61,63 +57,53 @@ func sizes(b *bench, atMost int) []int {
 	return some
 }
 
-// inTurn runs commands one after the other, again and again, and returns the
-// median time of each.
-func (h *home) inTurn(rounds int, runs [][]string) ([]time.Duration, error) {
-	times := make([][]time.Duration, len(runs))
-	for range rounds {
-		for i, words := range runs {
-			t, err := timed(func() error { return h.otm(words[0], words[1:]...) })
+// writers times many creates that are started at once, and as many floors.
+func (b *bench) writers() error {
+	header("creates started at once, until the last has ended")
+	for _, n := range []int{8, 40, 64} {
+		ids := samples{}
+		err := ids.take(b, b.pick(7, 2), func(v *build, round int) (float64, error) {
+			floor, err := b.together(v, "floor", n, round)
 			if err != nil {
-				return nil, err
+				return 0, err
 			}
-			times[i] = append(times[i], t)
+			ours, err := b.together(v, "otm-create", n, round)
+			return ratio(floor, ours), err
+		})
+		if err != nil {
+			return err
 		}
-	}
-	medians := make([]time.Duration, len(runs))
-	for i := range times {
-		medians[i] = quantile(times[i], 0.5)
-	}
-	return medians, nil
-}
-
-func timed(f func() error) (time.Duration, error) {
-	began := time.Now()
-	err := f()
-	return time.Since(began), err
-}
-
-func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
-
-// reportable puts the rendering of a task there on which an agent can report.
-func (h *home) reportable() (id string, err error) {
-	r := pipeline.Rendering{TaskID: 400000, Title: "Be reported on", Agent: "devdas", Status: pipeline.InProgress, Attempt: 1, Steps: []pipeline.RenderedStep{{Title: "a"}}}
-	return r.TaskID.String(), rendering.Write(h.dir, r)
-}
-
-// fill puts renderings and settled drops there, as tasks that went through leave
-// them.
-func (h *home) fill(have, want int) error {
-	for i := have; i < want; i++ {
-		id := fmt.Sprintf("T-%05d", 500000+i)
-		for _, dir := range []string{"tasks", "processed"} {
-			if err := h.write(filepath.Join(dir, id+".json"), fmt.Sprintf(`{"taskId":%q,"title":"filler"}`, id)); err != nil {
-				return err
-			}
-		}
+		b.print(fmt.Sprintf("%d at once", n), "× the floor's ids a second", ids, 0.5)
 	}
 	return nil
 }
 
-// write makes a file of the data directory.
-func (h *home) write(name, text string) error {
-	path := filepath.Join(h.dir, name)
-	err := os.WriteFile(path, []byte(text), 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-			return err
-		}
-		err = os.WriteFile(path, []byte(text), 0o600)
+// together runs a command n times at once, in a directory of its own.
+func (b *bench) together(v *build, name string, n, round int) (time.Duration, error) {
+	h, err := b.newHome(v, fmt.Sprintf("writers-%s-%d-%d", name, n, round), "")
+	if err != nil {
+		return 0, err
 	}
-	return err
+	words := []string{"--title", "One of many", "--agent", "devdas"}
+	if name == "floor" {
+		words = []string{h.dir, "One of many"}
+	}
+	errs := make([]error, n)
+	took, _ := timed(func() error {
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() { errs[i] = h.otm(name, words...) })
+		}
+		wg.Wait()
+		return nil
+	})
+	for _, err := range errs {
+		if err != nil {
+			return 0, err
+		}
+	}
+	if got := h.count("new-tasks"); got != n {
+		return 0, fmt.Errorf("%d writers left %d drops", n, got)
+	}
+	return took, nil
 }

@@ -10,92 +10,99 @@ import (
 	"time"
 )
 
-// memory measures what each process takes with 1,000 rows on the embedded
-// board: resident memory, and CPU while nothing happens.
+// memory measures what otm up takes with 1,000 rows on the embedded board, and what
+// the programs take apart: resident memory, and CPU while nothing happens.
 func (b *bench) memory() error {
 	if runtime.GOOS != "linux" {
 		fmt.Println("memory: read from /proc, on Linux only")
 		return nil
 	}
-	fmt.Println("each process, with 1,000 rows on the embedded board")
-	fmt.Printf("%38s %10s %10s %10s\n", "process", "resident", "peak", "idle CPU")
-	if err := b.residents("up", [][]string{{"otm", "up"}}); err != nil {
-		return err
-	}
-	if err := b.residents("apart", [][]string{
-		{"otm", "board"}, {"otm-injector"}, {"otm-dispatcher", "--every", "2m"}, {"otm-completion-detector", "--every", "2m"},
-	}); err != nil {
-		return err
+	header("with 1,000 rows on the embedded board, idle")
+	for _, lines := range [][][]string{
+		{{"otm", "up"}},
+		{{"otm", "board"}, {"otm-injector"}, {"otm-dispatcher", "--every", "2m"}, {"otm-completion-detector", "--every", "2m"}},
+	} {
+		resident, idle := make([]samples, len(lines)), make([]samples, len(lines))
+		for i := range lines {
+			resident[i], idle[i] = samples{}, samples{}
+		}
+		for _, v := range b.builds {
+			if err := b.residents(v, lines, resident, idle); err != nil {
+				return err
+			}
+		}
+		for i, words := range lines {
+			b.print(strings.Join(words, " "), "MB", resident[i], 0.5)
+			b.print(strings.Join(words, " ")+", CPU", "% of a core", idle[i], 0.5)
+		}
 	}
 	return b.passing()
 }
 
 // residents starts processes that stay, gives them 250 tasks of three steps,
 // and looks at them while they idle.
-func (b *bench) residents(name string, lines [][]string) error {
-	h, err := b.newHome("memory-"+name, "[board]\nlisten = \"127.0.0.1:0\"\n")
+func (b *bench) residents(v *build, lines [][]string, resident, idle []samples) error {
+	h, err := b.newHome(v, fmt.Sprint("memory-", len(lines)), listen)
 	if err != nil {
 		return err
 	}
 	var all []*exec.Cmd
 	for i, words := range lines {
-		cmd, stop, err := h.start(words[0], words[1:]...)
+		start := h.start
+		if i == 0 {
+			start = h.up // the board comes first
+		}
+		cmd, stop, err := start(words[0], words[1:]...)
 		if err != nil {
 			return err
 		}
 		defer stop()
 		all = append(all, cmd)
-		if i > 0 {
-			continue
-		}
-		if _, err := h.endpoint(); err != nil { // the board comes first
-			return err
-		}
 	}
-	tasks, err := h.lines(250, func(int) string { return "devdas" }, 3)
-	if err != nil {
-		return err
-	}
-	if err := h.otm("otm-create", "--from", tasks); err != nil {
+	if err := h.createMany(250, 3, devdas); err != nil {
 		return err
 	}
 	if err := await("1,000 rows", 5*time.Minute, func() bool { return h.count("processed") == 250 }); err != nil {
 		return err
 	}
 	time.Sleep(2 * time.Second) // what was begun ends
-	idle := time.Duration(b.pick(30, 3)) * time.Second
+	while := time.Duration(b.pick(30, 3)) * time.Second
 	before, err := cpuTimes(all)
 	if err != nil {
 		return err
 	}
-	time.Sleep(idle)
+	time.Sleep(while)
 	after, err := cpuTimes(all)
 	if err != nil {
 		return err
 	}
 	for i, cmd := range all {
-		pid := cmd.Process.Pid
-		fmt.Printf("%38s %10s %10s %8.2f %%\n", strings.Join(lines[i], " "), procStatus(pid, "VmRSS"), procStatus(pid, "VmHWM"), 100*(after[i]-before[i]).Seconds()/idle.Seconds())
+		resident[i][v] = append(resident[i][v], procStatus(cmd.Process.Pid, "VmRSS"))
+		idle[i][v] = append(idle[i][v], 100*(after[i]-before[i]).Seconds()/while.Seconds())
 	}
 	return nil
 }
 
 // passing measures otm-create while it waits for its drop to be handled.
 func (b *bench) passing() error {
-	h, err := b.newHome("memory-create", "")
-	if err != nil {
-		return err
-	}
-	cmd, stop, err := h.start("otm-create", "--title", "Measure", "--agent", "devdas", "--wait-for", "1m")
-	if err != nil {
-		return err
-	}
-	defer stop()
-	if err := await("the drop", time.Minute, func() bool { return h.count("new-tasks") == 1 }); err != nil {
-		return err
-	}
-	fmt.Printf("%38s %10s %10s\n", "otm-create", procStatus(cmd.Process.Pid, "VmRSS"), procStatus(cmd.Process.Pid, "VmHWM"))
-	return nil
+	resident := samples{}
+	err := resident.take(b, 1, func(v *build, _ int) (float64, error) {
+		h, err := b.newHome(v, "memory-create", "")
+		if err != nil {
+			return 0, err
+		}
+		cmd, stop, err := h.start("otm-create", "--title", "Measure", "--agent", "devdas", "--wait-for", "1m")
+		if err != nil {
+			return 0, err
+		}
+		defer stop()
+		if err := await("the drop", time.Minute, func() bool { return h.count("new-tasks") == 1 }); err != nil {
+			return 0, err
+		}
+		return procStatus(cmd.Process.Pid, "VmRSS"), nil
+	})
+	b.print("otm-create", "MB", resident, 0.5)
+	return err
 }
 
 func cpuTimes(all []*exec.Cmd) ([]time.Duration, error) {
@@ -110,15 +117,16 @@ func cpuTimes(all []*exec.Cmd) ([]time.Duration, error) {
 	return times, nil
 }
 
-func procStatus(pid int, field string) string {
+// procStatus reads a size from the status of a process, in MB.
+func procStatus(pid int, field string) float64 {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(line, field+":"); ok {
 			kb, _ := strconv.Atoi(strings.Fields(rest)[0])
-			return fmt.Sprintf("%.1f MB", float64(kb)/1024)
+			return float64(kb) / 1024
 		}
 	}
-	return "?"
+	return 0
 }
 
 // cpuTime reads the CPU time of a process, in the kernel's ticks of 10 ms.

@@ -45,7 +45,7 @@ func (b *bench) besides() error {
 }
 
 func (b *bench) beside(p *peer) error {
-	h, err := b.newHome("beside-"+p.program, "")
+	h, err := b.newHome(b.latest(), "beside-"+p.program, "")
 	if err != nil {
 		return err
 	}
