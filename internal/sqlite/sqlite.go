@@ -39,7 +39,8 @@ type DB struct {
 	writer *session      // nil after Close
 	queue  queue
 
-	readers chan *session // those not in use; nil ones are not connected yet
+	readers chan *session // those that are open and not in use
+	room    chan struct{} // holds a value for each reader that is not open
 	closed  chan struct{}
 }
 
@@ -55,10 +56,10 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	d := &DB{
 		path: path, busy: o.BusyTimeout,
-		turn: make(chan struct{}, 1), readers: make(chan *session, o.Readers), closed: make(chan struct{}),
+		turn: make(chan struct{}, 1), readers: make(chan *session, o.Readers), room: make(chan struct{}, o.Readers), closed: make(chan struct{}),
 	}
 	for range o.Readers {
-		d.readers <- nil
+		d.room <- struct{}{}
 	}
 	if err := d.open(ctx); err != nil {
 		if d.writer != nil {
@@ -186,8 +187,10 @@ func (d *DB) Close() error {
 	close(d.closed)
 	var errs []error
 	for range cap(d.readers) {
-		if s := <-d.readers; s != nil {
+		select {
+		case s := <-d.readers:
 			errs = append(errs, s.close())
+		case <-d.room:
 		}
 	}
 	errs = append(errs, d.writer.close(), d.pool.Close())
@@ -198,30 +201,43 @@ func (d *DB) Close() error {
 // Read calls fn with a snapshot of the database: writes that end while fn runs do
 // not show in it. The error of fn is returned.
 func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
-	var s *session
-	select {
-	case <-d.closed:
-		return ErrClosed
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case s = <-d.readers:
-	}
-	defer func() { d.readers <- s }()
 	if err := d.there(); err != nil {
 		return d.failed("read database", err)
 	}
-	if s == nil {
-		var err error
-		s, err = openSession(ctx, d.pool, append(settingsOf(d.busy), setting{"query_only", "1"}))
-		if err != nil {
-			return d.failed("read database", causeOf(ctx, err))
-		}
+	s, err := d.reader(ctx)
+	if err != nil {
+		return d.failed("read database", causeOf(ctx, err))
 	}
+	defer func() { d.readers <- s }()
 	if err := s.exec(ctx, "BEGIN"); err != nil {
 		return d.failed("read database", causeOf(ctx, err))
 	}
 	defer s.exec(context.WithoutCancel(ctx), "ROLLBACK")
 	return d.failedOwn("read database", fn(&Tx{ctx, s}))
+}
+
+// reader returns a session that is not in use. It opens one only if all that are open
+// are in use: each takes a millisecond of CPU and some memory.
+func (d *DB) reader(ctx context.Context) (*session, error) {
+	select {
+	case s := <-d.readers:
+		return s, nil
+	default:
+	}
+	select {
+	case <-d.closed:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case s := <-d.readers:
+		return s, nil
+	case <-d.room:
+	}
+	s, err := openSession(ctx, d.pool, append(settingsOf(d.busy), setting{"query_only", "1"}))
+	if err != nil {
+		d.room <- struct{}{}
+	}
+	return s, err
 }
 
 // Alone gives fn a pool with one connection, which has the settings of all others. Its

@@ -665,3 +665,27 @@ func TestOpenNewTogether(t *testing.T) {
 		all.Wait()
 	}
 }
+
+// Reads one after another share a connection. Those at the same time have one each.
+func TestReadersAreReused(t *testing.T) {
+	t.Parallel()
+	d := mustOpen(t, name(t), Options{Readers: 3})
+	check := func(want int) {
+		t.Helper()
+		if got := cap(d.room) - len(d.room); got != want {
+			t.Errorf("%d readers are open, want %d", got, want)
+		}
+	}
+	read := func(fn func()) {
+		t.Helper()
+		if err := d.Read(t.Context(), func(*Tx) error { fn(); return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	check(0)
+	for range 5 {
+		read(func() { check(1) })
+	}
+	read(func() { read(func() { check(2) }) })
+	read(func() { check(2) })
+}
