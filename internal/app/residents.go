@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"otm/heartbeat"
 	"otm/internal/lock"
@@ -38,10 +37,10 @@ func (r residentLocks) running(id string) bool {
 // path is the lock that the component's resident process holds.
 func (r residentLocks) path(id string) string { return heartbeat.ResidentLock(r.home.Dir, id) }
 
-// take makes this process the resident of a component. It waits a moment for
-// readers of the lock. The error is a *residentError if another process holds it.
+// take makes this process the resident of a component. It waits for lock.Moment, then the
+// error is a *residentError if another process holds the lock.
 func (r residentLocks) take(ctx context.Context, id string) (*lock.Lock, error) {
-	l, err := lock.Acquire(ctx, r.path(id), 300*time.Millisecond)
+	l, err := lock.Acquire(ctx, r.path(id), lock.Moment)
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return nil, &residentError{id: id, pid: held.PID}

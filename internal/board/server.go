@@ -113,7 +113,7 @@ func (s *Server) open() (err error) {
 	if err := durable.Mkdir(o.Dir); err != nil {
 		return err
 	}
-	s.dirLock, err = lock.AcquireIn(context.Background(), o.Dir, filepath.Join(o.Dir, lockFile), 0)
+	s.dirLock, err = lock.AcquireIn(context.Background(), o.Dir, filepath.Join(o.Dir, lockFile), lock.Moment)
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return fmt.Errorf("%w: %w", ErrInUse, err)

@@ -42,6 +42,11 @@ const (
 	pollSpread = 6 * time.Millisecond
 )
 
+// Moment is how long to wait for a lock that nobody holds for long, before another
+// holder is believed: Holder takes it to look, and a process that is killed while it
+// starts a child leaves it to the child until that has begun.
+const Moment = 2 * time.Second
+
 // Layout of a lock file in bytes: the pid, right-aligned, and a line feed; then
 // the note, padded with spaces.
 const (
