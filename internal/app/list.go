@@ -51,6 +51,9 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 				}
 				tasks = append(tasks, jsonOf(t))
 			}
+			if err := v.Err(); err != nil {
+				return err
+			}
 			noteAge(h, v.Board.WalkAt)
 			if n := v.Inbox.Waiting[inbox.NewTasks]; n > 0 {
 				h.Note("%s in %s, not on the board yet", explain.Count(n, "new task waits", "new tasks wait"), inbox.NewTasks)

@@ -110,7 +110,7 @@ func (r *pageReader) State(ctx context.Context) (*page.State, error) {
 	for _, f := range v.Failures(maxFailed) {
 		s.Failed = append(s.Failed, failedOf(f))
 	}
-	return s, nil
+	return s, v.Err()
 }
 
 func healthOf(v *view.View) page.Health {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,11 +31,10 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 		return known
 	}
 	its := &Agent{Agent: a}
+	rows := slices.DeleteFunc(slices.Clone(v.tops), func(r *pipeline.Row) bool { return v.Agents.Assigned(r.Assignee) != a })
+	v.own(rows...)
 	var tasks []*core.Task
-	for _, row := range v.tops {
-		if v.Agents.Assigned(row.Assignee) != a {
-			continue
-		}
+	for _, row := range rows {
 		t := v.OfRow(row)
 		its.Tasks = append(its.Tasks, t)
 		if t.State != nil && t.State.RowID == row.ID {

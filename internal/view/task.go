@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -58,6 +57,8 @@ func (v *View) Task(id pipeline.TaskID) *Task {
 // Tasks returns what stands on the board, in the order of the ids: first the
 // rows that are no task.
 func (v *View) Tasks() []*Task {
+	v.read(core.Filter{Live: true})
+	v.own(v.tops...)
 	tasks := make([]*Task, 0, len(v.tops))
 	for _, row := range v.tops {
 		tasks = append(tasks, v.OfRow(row))
@@ -120,25 +121,16 @@ func Join(id pipeline.TaskID, row *pipeline.Row, steps []*pipeline.Row, state *c
 	return t
 }
 
-// state is the state of a task; nil: the store does not know it. One that is over and
-// off the board is read when it is asked for.
+// state is the state of a task; nil: the store does not know it.
 func (v *View) state(id pipeline.TaskID) *core.Task {
 	if id == 0 {
 		return nil
 	}
-	t, known := v.states[id]
-	if known {
-		return t
+	if _, known := v.states[id]; !known {
+		v.states[id] = nil
+		v.read(core.Filter{IDs: []pipeline.TaskID{id}})
 	}
-	t, err := v.Store.Task(v.ctx, id)
-	if err != nil {
-		t = nil
-		if !errors.Is(err, core.ErrNoTask) {
-			v.Unread = append(v.Unread, err)
-		}
-	}
-	v.states[id] = t
-	return t
+	return v.states[id]
 }
 
 // rowOf is the row of a task; nil where the board has none. The state says which it is,
@@ -155,6 +147,7 @@ func (v *View) rowOf(id pipeline.TaskID, state *core.Task) *pipeline.Row {
 
 // taskOf is the task whose row this is; 0 where it is no task's.
 func (v *View) taskOf(row *pipeline.Row) pipeline.TaskID {
+	v.own(row)
 	if owner := v.owners[row.ID]; owner != 0 {
 		return owner
 	}

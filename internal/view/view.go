@@ -2,11 +2,13 @@
 // a data directory and its board, read once and indexed once. The commands that
 // tell how things stand, the page and the checks build on it.
 //
-// A view is a snapshot. It calls no board and no gateway, takes no lock that it
-// would wait for, and changes nothing. It is for one goroutine.
+// A view is a snapshot, but for the tasks in the store: they are read when they are
+// asked for. It calls no board and no gateway, takes no lock that it would wait for, and
+// changes nothing. It is for one goroutine.
 package view
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -67,9 +69,9 @@ type View struct {
 	Link       *dispatch.Link // the dispatcher's connection to the gateway; nil: it keeps none, or nobody knows
 
 	ctx      context.Context                // of Load
+	err      error                          // see Err
 	states   map[pipeline.TaskID]*core.Task // that were read; nil: the store does not know it
-	live     []pipeline.TaskID              // those that are not over, or stand on the board
-	owners   map[string]pipeline.TaskID     // tasks by row
+	owners   map[string]pipeline.TaskID     // tasks by row, as far as they were read; 0: it is no task's
 	pending  map[pipeline.TaskID][]core.Pending
 	late     []explain.Finding // about effects that have waited too long to be delivered
 	agents   map[string]*Agent // those that were asked for
@@ -92,10 +94,14 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 		pending:  map[pipeline.TaskID][]core.Pending{},
 		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Store: s.Store, Now: s.Now, Times: s.Times, Wait: patience.Reader},
 	}
-	err := v.readStore()
+	pending, err := s.Store.Pending(ctx, "")
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range pending {
+		v.pending[p.Task] = append(v.pending[p.Task], p)
+	}
+	v.late = outbox.Late(pending, s.Now)
 	if v.Inbox, err = readFiles(s.Dir, s.CountOnly); err != nil {
 		return nil, err
 	}
@@ -113,31 +119,43 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 	return v, context.Cause(ctx)
 }
 
-// readStore reads the live tasks, and the effects that are not delivered.
-func (v *View) readStore() error {
-	tasks, err := v.Store.Tasks(v.ctx, core.Filter{Live: true})
-	if err != nil {
-		return err
-	}
+// Err is the first error of reading tasks from the store. Who asked for tasks asks for
+// it at the end.
+func (v *View) Err() error { return v.err }
+
+// read reads the tasks that a filter selects.
+func (v *View) read(f core.Filter) []*core.Task {
+	tasks, err := v.Store.Tasks(v.ctx, f)
+	v.err = cmp.Or(v.err, err)
 	for _, t := range tasks {
 		v.states[t.ID] = t
-		v.live = append(v.live, t.ID)
 		if t.RowID != "" {
 			v.owners[t.RowID] = t.ID
 		}
 	}
-	pending, err := v.Store.Pending(v.ctx, "")
-	for _, p := range pending {
-		v.pending[p.Task] = append(v.pending[p.Task], p)
+	return tasks
+}
+
+// own reads the tasks whose rows these are.
+func (v *View) own(rows ...*pipeline.Row) {
+	var ids []string
+	for _, r := range rows {
+		if _, known := v.owners[r.ID]; !known {
+			ids, v.owners[r.ID] = append(ids, r.ID), 0
+		}
 	}
-	v.late = outbox.Late(pending, v.Now)
-	return err
+	for some := range slices.Chunk(ids, 500) {
+		v.read(core.Filter{Rows: some})
+	}
 }
 
 // IDs lists the tasks that are not over, or about which the board, an inbox or a failed
 // file says something, in ascending order.
 func (v *View) IDs() []pipeline.TaskID {
-	ids := slices.Clone(v.live)
+	var ids []pipeline.TaskID
+	for _, t := range v.read(core.Filter{Live: true}) {
+		ids = append(ids, t.ID)
+	}
 	ids = slices.AppendSeq(ids, maps.Keys(v.bearers))
 	ids = slices.AppendSeq(ids, maps.Keys(v.failedCreates))
 	ids = slices.AppendSeq(ids, maps.Keys(v.updates))

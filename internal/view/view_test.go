@@ -1,6 +1,8 @@
 package view
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -234,5 +236,57 @@ func TestLateIsToldOnce(t *testing.T) {
 		if p := v.Task(1).Waits(core.SinkBoard); p == nil || p.Tries != 3 {
 			t.Errorf("the task waits for %+v", p)
 		}
+	}
+}
+
+// counted is a store that counts the tasks it hands out, and fails if it is told to.
+type counted struct {
+	Store
+	tasks int
+	fails error
+}
+
+func (c *counted) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) {
+	tasks, err := c.Store.Tasks(ctx, f)
+	c.tasks += len(tasks)
+	return tasks, errors.Join(err, c.fails)
+}
+
+// TestReadsWhatIsAskedFor: a view reads those tasks that somebody asks for, once, and an
+// error of reading them is kept for its reader.
+func TestReadsWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	var rows []pipeline.Row
+	var tasks []core.Task
+	for id := pipeline.TaskID(1); id <= 20; id++ {
+		row := pipeline.Row{ID: fmt.Sprint("R", int(id)), TaskID: id.String(), Title: "One", Assignee: "devdas", Status: pipeline.New}
+		if id > 10 {
+			row.Assignee = "other"
+		}
+		rows = append(rows, row)
+		tasks = append(tasks, core.Task{ID: id, RowID: row.ID, Status: pipeline.New})
+	}
+	agents := pipeline.Agents{{Name: "devdas", Label: "devdas", Person: true}, {Name: "other", Label: "other", Person: true}}
+	v := load(t, agents, rows, tasks...)
+	c := &counted{Store: v.Store}
+	v.Store = c
+	for _, look := range []struct {
+		what string
+		does func() bool
+		most int // tasks read since the beginning
+	}{
+		{"health", func() bool { v.Problems(); return true }, 0},
+		{"one", func() bool { return v.Task(3).State != nil && v.OfRow(&rows[2]).ID == 3 }, 1},
+		{"an agent", func() bool { return len(v.Agent(&agents[0]).Tasks) == 10 }, 10},
+		{"all", func() bool { return len(v.Tasks()) == 20 }, 30},
+		{"all again, one by one", func() bool { return v.Task(20).State != nil && v.OfRow(&rows[19]).ID == 20 }, 30},
+	} {
+		if !look.does() || v.Err() != nil || c.tasks > look.most {
+			t.Errorf("%s: %d tasks read, want at most %d; error %v", look.what, c.tasks, look.most, v.Err())
+		}
+	}
+	c.fails = errors.New("no store")
+	if v.Task(21); !errors.Is(v.Err(), c.fails) {
+		t.Errorf("error %v", v.Err())
 	}
 }

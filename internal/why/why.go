@@ -129,7 +129,7 @@ func Of(v *view.View, id pipeline.TaskID) (Reason, error) {
 	if err != nil {
 		return Reason{}, err
 	}
-	return withUpdates(v, d, t).reason(id, v.Now), nil
+	return withUpdates(v, d, t).reason(id, v.Now), v.Err()
 }
 
 // OfRow finds the reason for a row that is no step, whatever its Task ID says.
@@ -138,7 +138,7 @@ func OfRow(v *view.View, row *pipeline.Row) (Reason, error) {
 	if t.ID != 0 {
 		return Of(v, t.ID)
 	}
-	return stranger(v, t).reason(0, v.Now), nil
+	return stranger(v, t).reason(0, v.Now), v.Err()
 }
 
 // Entry is a task with the reason why it is where it is.
@@ -171,7 +171,7 @@ func Slow(v *view.View) ([]Entry, error) {
 		}
 	}
 	slices.SortStableFunc(slow, func(a, b Entry) int { return a.since().Compare(b.since()) })
-	return slow, nil
+	return slow, v.Err()
 }
 
 func (e *Entry) since() time.Time {
