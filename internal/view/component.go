@@ -42,7 +42,7 @@ func Components(s Sources) []Component {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			c.Err, c.State = err, heartbeat.Red
 		}
-		path := residentPath(s.Dir, id)
+		path := heartbeat.ResidentLock(s.Dir, id)
 		var pid int
 		pid, c.Resident = lock.Holder(path)
 		if c.Resident && b != nil && b.PID == pid && b.Config != "" && s.Config != "" {
@@ -52,15 +52,6 @@ func Components(s Sources) []Component {
 		all = append(all, c)
 	}
 	return all
-}
-
-// residentPath is the lock that the process holds that keeps a component
-// running. The watcher is a part of the injector.
-func residentPath(dir, id string) string {
-	if id == heartbeat.Watcher {
-		id = heartbeat.Injector
-	}
-	return filepath.Join(dir, "locks", id+".resident")
 }
 
 // judge decides how the component is. lastPID is the process that last stayed
@@ -96,7 +87,7 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 	b := c.Beat
 	c.Health = heartbeat.Green
 	failed := func(code explain.Code, details string) {
-		about(code, "at", b.LastRun, "details", details, "log", s.logOf(c.ID))
+		about(code, "at", b.LastRun, "details", details, "log", filepath.Join(s.LogDir, heartbeat.Log(c.ID)))
 	}
 	for _, f := range b.Findings {
 		switch f.Code {
@@ -127,13 +118,6 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 	case c.Problem != nil || c.OldConfig || slices.ContainsFunc(c.Found, func(f explain.Finding) bool { return agentOf(&f) == "" }):
 		c.Health = heartbeat.Yellow
 	}
-}
-
-func (s *Sources) logOf(id string) string {
-	if id == heartbeat.Watcher {
-		id = heartbeat.Injector
-	}
-	return filepath.Join(s.LogDir, id+".log")
 }
 
 // mayBeTimed reports whether a component that no process stays for may run

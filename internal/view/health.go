@@ -41,7 +41,12 @@ func (v *View) Problems() []explain.Finding {
 		add(v.Reported(c)...)
 	}
 	add(v.late...)
-	add(v.agentProblems()...)
+	if len(v.Agents) == 0 {
+		add(explain.New(explain.NoAgents, "config", filepath.Join(v.Dir, "otm.toml")))
+	}
+	for i := range v.Agents {
+		add(v.AgentProblems(&v.Agents[i])...)
+	}
 	if f := v.GatewayProblem(); f != nil {
 		add(*f)
 	}
@@ -128,17 +133,6 @@ func (v *View) follows(f *explain.Finding) bool {
 		}
 	}
 	return false
-}
-
-func (v *View) agentProblems() []explain.Finding {
-	if len(v.Agents) == 0 {
-		return []explain.Finding{explain.New(explain.NoAgents, "config", filepath.Join(v.Dir, "otm.toml"))}
-	}
-	var found []explain.Finding
-	for i := range v.Agents {
-		found = append(found, v.AgentProblems(&v.Agents[i])...)
-	}
-	return found
 }
 
 // AgentProblems lists what is wrong with one agent.
