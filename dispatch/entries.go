@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,10 +76,8 @@ func (en *Entries) Deliver(ctx context.Context, effects []core.Pending) []outbox
 	}
 	all.Wait()
 	for i, e := range effects {
-		results[i].Err = err
-		if err == nil {
-			results[i].Err = failed[e.Task]
-		}
+		results[i].Err = cmp.Or(err, failed[e.Task])
+		results[i].Person = errors.Is(results[i].Err, fs.ErrNotExist) // the workspace is missing
 	}
 	return results
 }
