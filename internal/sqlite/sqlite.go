@@ -88,7 +88,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.pool, err = driver.Open(nameOf(d.path)); err != nil {
+	if d.pool, err = driver.Open(nameOf(d.path), plansOnce); err != nil {
 		return err
 	}
 	if d.writer, err = d.firstSession(ctx); err != nil {
@@ -141,6 +141,13 @@ func create(ctx context.Context, path string) error {
 // they grow to a tenth of a second, so who has waited longest would look least often.
 // begin goes on waiting.
 const lockPoll = 8 * time.Millisecond
+
+// plansOnce makes a connection keep the plan of a prepared statement. By default, SQLite
+// plans again for other parameters, which costs more than most of our queries.
+func plansOnce(c *sqlite3.Conn) error {
+	_, err := c.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true)
+	return err
+}
 
 // firstSession opens the first session of this process. While another process makes the
 // same new database, SQLite refuses to switch to WAL at once, without waiting for the
