@@ -191,8 +191,11 @@ func (e *Engine) Stray(ctx context.Context, id pipeline.TaskID, title string) (s
 				rows = append(rows, r.ID)
 			}
 		}
+		if len(rows) == 0 {
+			return nil // no rows would mean all tasks
+		}
 		owners, err := e.Tasks(ctx, core.Filter{Rows: rows})
-		if err != nil || len(rows) == 0 {
+		if err != nil {
 			return err
 		}
 		for _, row := range rows {
