@@ -24,6 +24,8 @@ type AgentState struct {
 	Fruitless int `json:"fruitless,omitempty"`
 	// LastRun is the last run whose end was judged; nil: there was none.
 	LastRun *EndedRun `json:"lastRun,omitempty"`
+	// Refusals counts the wakes in a row that were refused.
+	Refusals int `json:"refusals,omitempty"`
 	// NextStart is when the agent may be started again; zero: at once.
 	NextStart time.Time `json:"nextStart,omitzero"`
 	// LeftAlone is when OTM began to start the agent only for a probe; zero: OTM starts
@@ -148,10 +150,22 @@ func (a *AgentState) stumbled(e RunEnd) map[pipeline.TaskID]int {
 	return counts
 }
 
-// forgive forgets the failures so far, so that the agent may be started at once. It
-// keeps Stumbled.
+// answered is the effect of an answer to a wake. The pause grows with each refusal in a
+// row: each try adds events.
+func (a *AgentState) answered(answer WakeAnswer, now time.Time) {
+	switch {
+	case answer == WakeRefused:
+		a.Refusals++
+		a.NextStart = now.UTC().Add(pauses[min(a.Refusals, len(pauses))-1])
+	case answer == WakeAccepted && a.Refusals > 0:
+		a.Refusals, a.NextStart = 0, time.Time{}
+	}
+}
+
+// forgive forgets failures and refusals so far, so that the agent may be started at
+// once. It keeps Stumbled.
 func (a *AgentState) forgive() {
-	a.Failures, a.Fruitless, a.NextStart, a.LeftAlone, a.Hangs = 0, 0, time.Time{}, time.Time{}, time.Time{}
+	a.Failures, a.Fruitless, a.Refusals, a.NextStart, a.LeftAlone, a.Hangs = 0, 0, 0, time.Time{}, time.Time{}, time.Time{}
 }
 
 // Waits reports whether the agent must not be started yet, and until when. A time
@@ -225,9 +239,7 @@ func (j JudgeRun) decide(d *decision) error {
 	if !j.Started.IsZero() && now.Resumed.Equal(j.Started) {
 		now.Resumed = time.Time{}
 	}
-	if !now.same(was) {
-		d.emit(AgentChanged{State: *now, Why: why})
-	}
+	d.changeAgent(now, why)
 	return nil
 }
 
@@ -239,8 +251,15 @@ func (ResumeAgent) decide(d *decision) error {
 	now := d.agentState().Clone()
 	now.forgive()
 	now.Resumed = d.At.UTC()
-	d.emit(AgentChanged{State: *now, Why: Resumed})
+	d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: Resumed})
 	return nil
+}
+
+// changeAgent gives the command's agent a state, if that is another one.
+func (d *decision) changeAgent(now *AgentState, why AgentChange) {
+	if !now.same(d.agentState()) {
+		d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: why})
+	}
 }
 
 // agentState is the state of the command's agent; an empty one if it has none yet.
@@ -265,5 +284,5 @@ func (a *AgentState) same(b *AgentState) bool {
 	}
 	return sameTimes && sameRun && maps.Equal(a.Stumbled, b.Stumbled) &&
 		x.Agent == y.Agent && x.Config == y.Config && x.Program == y.Program && x.Failures == y.Failures && x.Fruitless == y.Fruitless &&
-		x.Rests == y.Rests && x.Lingers == y.Lingers
+		x.Refusals == y.Refusals && x.Rests == y.Rests && x.Lingers == y.Lingers
 }

@@ -244,6 +244,7 @@ const (
 	Resumed      AgentChange = "resumed"      // by a person
 	Forgiven     AgentChange = "forgiven"     // a person sent one of its tasks out again
 	Observed     AgentChange = "observed"     // what its process does
+	Answered     AgentChange = "answered"     // a wake was refused, or accepted after refusals
 )
 
 // Archived says that a task left the board for the history. It has what only the rows

@@ -85,6 +85,9 @@ func (s SettleWake) decide(d *decision) error {
 	if w == nil {
 		return ErrOutdated
 	}
+	agent := d.agentState().Clone()
+	agent.answered(s.Answer, d.At)
+	d.changeAgent(agent, Answered)
 	if s.Answer != WakeAccepted {
 		d.emit(WakeFailed{Key: s.Key, Refused: s.Refused})
 		return nil

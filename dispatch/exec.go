@@ -56,10 +56,15 @@ type spec struct {
 	LogDir    string          `json:"logDir"`
 }
 
-// Running implements Waker.
-func (x *Exec) Running(agent string) bool {
-	_, held := agentProcess(x.Dir, agent)
-	return held
+// Ready implements Waker.
+func (x *Exec) Ready(_ context.Context, a *pipeline.Agent) error {
+	switch {
+	case len(a.Command) == 0:
+		return fmt.Errorf("%w: no command is set", ErrRefused)
+	case CommandProblem(a) != nil:
+		return fmt.Errorf("%w: its command cannot be started", ErrRefused)
+	}
+	return nil
 }
 
 // Ended implements Waker. The free lock shows that the process has ended; the helper
@@ -79,9 +84,6 @@ func execLock(dir, agent string) string { return filepath.Join(dir, "locks", "ex
 
 // Wake implements Waker. It returns when the command runs.
 func (x *Exec) Wake(ctx context.Context, r Request) error {
-	if len(r.Agent.Command) == 0 {
-		return fmt.Errorf("%w: no command is set", ErrRefused)
-	}
 	s := spec{
 		Dir: x.Dir, Agent: r.Agent.Name, Key: r.Key, Task: r.Task, Workspace: r.Agent.Workspace,
 		Message: r.Message, File: r.File, LogDir: filepath.Join(x.LogDir, "exec", r.Agent.Name),

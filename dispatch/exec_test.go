@@ -182,7 +182,6 @@ func TestExecOneProcess(t *testing.T) {
 	want(t, "woken", w.pass().Woken, 1)
 	w.line(up)
 	x := w.byExec()
-	want(t, "running", x.Running("alpha"), true)
 	w.create("y", "alpha", pipeline.Critical)
 	for range 2 {
 		w.restart()
@@ -291,8 +290,8 @@ func TestExecGrandchild(t *testing.T) {
 }
 
 // What cannot be started is told of in words that help, and tried again under
-// the same key. While the command is missing, further passes add no events: the history
-// of a task would grow with each pass.
+// the same key. The history of its task does not grow with each pass: each refusal makes
+// the pause longer. What is known to fail is not even tried.
 func TestExecRefused(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -303,20 +302,21 @@ func TestExecRefused(t *testing.T) {
 		name    string
 		command []string
 		change  func(w *world)
+		tries   int // in 20 passes within 15 seconds
 		want    string
 	}{
-		{"not found", []string{"no-such-program", "{message}"}, nil,
+		{"not found", []string{"no-such-program", "{message}"}, nil, 0,
 			`the command of alpha cannot be started: "no-such-program" is not on PATH`},
-		{"not there", []string{"/no/such/program"}, nil,
+		{"not there", []string{"/no/such/program"}, nil, 0,
 			`the command of alpha cannot be started: there is no file /no/such/program`},
-		{"not executable", []string{plain}, nil,
+		{"not executable", []string{plain}, nil, 0,
 			fmt.Sprintf(`the command of alpha cannot be started: %s is not executable`, plain)},
-		{"in the workspace, not there", []string{"./run"}, nil,
+		{"in the workspace, not there", []string{"./run"}, nil, 0,
 			`the command of alpha cannot be started: there is no file /`},
-		{"no command", nil, nil, `agent alpha: wake refused: no command is set`},
-		{"no place for the log", []string{"true"}, func(w *world) { w.write(filepath.Join(w.dir, "logs"), nil) }, `agent alpha: wake refused: no log: `},
-		{"no helper", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"/no/such/helper"} }, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
-		{"a helper without an answer", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"true"} }, `agent alpha: wake refused: the helper ended without an answer`},
+		{"no command", nil, nil, 0, `agent alpha: wake refused: no command is set`},
+		{"no place for the log", []string{"true"}, func(w *world) { w.write(filepath.Join(w.dir, "logs"), nil) }, 2, `agent alpha: wake refused: no log: `},
+		{"no helper", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"/no/such/helper"} }, 1, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
+		{"a helper without an answer", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"true"} }, 2, `agent alpha: wake refused: the helper ended without an answer`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -326,21 +326,26 @@ func TestExecRefused(t *testing.T) {
 				c.change(w)
 			}
 			id := w.create("x", "alpha", pipeline.Normal)
-			for range 2 {
+			for i := range 20 {
 				r := w.pass()
 				if len(r.Failed) != 1 || !strings.HasPrefix(r.Failed[0], c.want) {
 					t.Errorf("failed: %q, want %q", r.Failed, c.want)
 				}
+				if i == 10 {
+					w.clock.Advance(10 * time.Second)
+				}
 			}
-			if refused, err := w.store.Events(w.Context(), core.EventFilter{Task: id, Types: []string{"WakeFailed"}}); err != nil || strings.HasPrefix(c.want, "the command") && len(refused) != 1 {
-				t.Errorf("%d refusals are noted: %v", len(refused), err)
-			}
+			want(t, "tries", words(w.count(id, "WakeBegun"), w.count(id, "WakeFailed")), words(c.tries, c.tries))
 			if logs, err := os.ReadDir(filepath.Join(w.dir, "logs", "exec", "alpha")); err == nil && len(logs) > 0 {
 				t.Errorf("logs of nothing: %v", logs)
 			}
 			os.Remove(filepath.Join(w.dir, "logs"))
 			w.byExec()
 			w.agents[0].Command = []string{"true"}
+			if slices.Equal(c.command, w.agents[0].Command) { // nothing that OTM sees has changed
+				w.clock.Advance(retryWake)
+				w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.ResumeAgent{}})
+			}
 			want(t, "mended", w.pass().Woken, 1)
 			w.ended()
 			want(t, "wakes", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Key), "1 otm-T-00001-alpha-1")

@@ -386,7 +386,6 @@ type recorder struct {
 
 	answer func(Request) error                         // if set, decides; nil accepts
 	ended  func(key string) (core.EndRun, bool, error) // if set, what Ended says; else not ended
-	busy   map[string]bool
 }
 
 func (r *recorder) Wake(_ context.Context, req Request) error {
@@ -419,11 +418,7 @@ func (r *recorder) Ended(_ context.Context, key string) (core.EndRun, bool, erro
 	return r.ended(key)
 }
 
-func (r *recorder) Running(agent string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.busy[agent]
-}
+func (r *recorder) Ready(context.Context, *pipeline.Agent) error { return nil }
 
 // keys are the keys of executed wakes.
 func (r *recorder) keys() string {

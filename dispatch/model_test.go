@@ -13,6 +13,7 @@ import (
 	"otm/core"
 	"otm/core/coretest"
 	"otm/internal/explain"
+	"otm/internal/lock"
 	"otm/pipeline"
 )
 
@@ -53,6 +54,7 @@ type sent struct {
 	key      string
 	first    time.Time // when it was first sent
 	accepted time.Time // when the dispatcher heard that it was; zero: never
+	refused  time.Time // when it was refused last; zero: never
 	queued   bool      // it may have been
 	took     int       // how many tasks the agent had taken when it was first sent
 	names    []pipeline.TaskID
@@ -78,7 +80,7 @@ type model struct {
 	heard     time.Time
 	wakes     []*sent
 	mood      string
-	child     bool // exec: lives
+	child     *lock.Lock // exec: its process lives; nil: none does
 	childKey  string
 }
 
@@ -243,7 +245,7 @@ func (m *model) dispatch(id pipeline.TaskID) {
 
 // take is an agent that takes the most urgent task, as otm next gives it.
 func (m *model) take() {
-	if m.agent.Trigger == pipeline.TriggerExec && !m.child || len(m.tasks((*core.Task).AtWork)) > 0 {
+	if m.agent.Trigger == pipeline.TriggerExec && m.child == nil || len(m.tasks((*core.Task).AtWork)) > 0 {
 		return
 	}
 	waiting := m.tasks((*core.Task).Waiting)
@@ -288,10 +290,11 @@ func (m *model) reportStep() {
 
 // endRun ends the process of an agent; its helper notes that, or is killed.
 func (m *model) endRun() {
-	if !m.child {
+	if m.child == nil {
 		return
 	}
-	m.child = false
+	m.child.Release()
+	m.child = nil
 	noted := m.rng.IntN(3) > 0
 	m.say("its process ends, noted: %v", noted)
 	if !noted {
@@ -348,6 +351,9 @@ func (m *model) Wake(_ context.Context, r Request) error {
 	if !w.queued {
 		w.took, w.first, w.names = m.taken, m.now, named(r.Message)
 	}
+	if m.mood == "refused" {
+		w.refused = m.now
+	}
 	if m.agent.Trigger == pipeline.TriggerExec {
 		return m.start(w)
 	}
@@ -367,7 +373,7 @@ func (m *model) Wake(_ context.Context, r Request) error {
 
 // start is Wake for an exec agent.
 func (m *model) start(w *sent) error {
-	if m.child {
+	if m.child != nil {
 		m.wrong("%s: it is started beside itself", w.key)
 	}
 	switch m.mood {
@@ -377,7 +383,11 @@ func (m *model) start(w *sent) error {
 		w.queued = true
 		return ErrLost
 	}
-	w.queued, m.child, m.childKey = true, true, w.key
+	child, err := lock.Acquire(context.Background(), execLock(m.dir, "a"), time.Minute)
+	if err != nil {
+		m.Fatal(err)
+	}
+	w.queued, m.child, m.childKey = true, child, w.key
 	m.fruitless = append(m.fruitless, m.now)
 	if m.mood == "queued" {
 		return ErrLost
@@ -403,7 +413,7 @@ func (m *model) checkNew(r Request) {
 		}
 		exec := m.agent.Trigger == pipeline.TriggerExec
 		switch {
-		case exec && !m.child:
+		case exec && m.child == nil:
 		case !w.accepted.IsZero() && m.now.Sub(w.accepted) < askAfter(&m.d.Times):
 			m.wrong("%s is sent while %s is outstanding", r.Key, w.key)
 		case w.accepted.IsZero() && m.now.Sub(w.first) < answerWait:
@@ -411,7 +421,7 @@ func (m *model) checkNew(r Request) {
 		}
 	}
 	atWork := m.tasks((*core.Task).AtWork)
-	if len(atWork) > 0 && m.child {
+	if len(atWork) > 0 && m.child != nil {
 		m.wrong("%s is sent while its process works on a task", r.Key)
 	}
 	work := append(m.tasks((*core.Task).Waiting), atWork...)
@@ -452,6 +462,8 @@ func (m *model) checkAgain(w *sent) {
 	switch {
 	case !w.accepted.IsZero():
 		m.wrong("%s is sent again after it was accepted", w.key)
+	case !w.refused.IsZero() && !w.queued && m.now.Sub(w.refused) < 10*time.Second && !m.jumps:
+		m.wrong("%s is sent again %v after it was refused", w.key, m.now.Sub(w.refused))
 	case w.queued && m.now.Sub(w.first) >= answerWait+time.Minute && !m.jumps:
 		m.wrong("%s is sent again %v after it was queued: the gateway has forgotten it", w.key, m.now.Sub(w.first))
 	}
@@ -467,8 +479,8 @@ func (m *model) Ended(_ context.Context, key string) (core.EndRun, bool, error) 
 	return core.EndRun{Key: key, Outcome: core.OutcomeOK}, ended, nil
 }
 
-// Running implements Waker.
-func (m *model) Running(string) bool { return m.child }
+// Ready implements Waker.
+func (m *model) Ready(context.Context, *pipeline.Agent) error { return nil }
 
 // heal ends all trouble, and checks that the agent is woken for each waiting task,
 // takes it and ends it.

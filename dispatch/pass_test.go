@@ -200,6 +200,7 @@ func TestWorkspaceGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.waker.set(nil)
+	w.clock.Advance(retryWake)
 	if r := w.pass(); !strings.Contains(r.Details(), "the workspace of alpha is missing") {
 		t.Errorf("not told: %s", r.Details())
 	}
@@ -324,6 +325,7 @@ func TestBoardDown(t *testing.T) {
 		t.Errorf("to be tried again at %v", r.Due)
 	}
 	w.waker.set(nil)
+	w.clock.Advance(retryWake)
 	late := w.create("y", "alpha", pipeline.Normal)
 	w.board.goDown(boardGone)
 	r = w.pass()

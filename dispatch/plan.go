@@ -28,14 +28,15 @@ const (
 type action int
 
 const (
-	rest      action = iota // there is no work
-	hold                    // look again at plan.due, or when something happens
-	pausing                 // hold: its last runs ended without progress
-	leftAlone               // hold until the next probe: too many runs ended without progress
-	hangs                   // its process runs and takes nothing
-	send                    // send a new wake
-	resend                  // send the same wake again, under its key
-	ask                     // ask how the run of the outstanding wake ended
+	rest       action = iota // there is no work
+	hold                     // look again at plan.due, or when something happens
+	pausing                  // hold: its last runs ended without progress
+	leftAlone                // hold until the next probe: too many runs ended without progress
+	unaccepted               // hold: its wake was refused, or not sent
+	hangs                    // its process runs and takes nothing
+	send                     // send a new wake
+	resend                   // send the same wake again, under its key
+	ask                      // ask how the run of the outstanding wake ended
 )
 
 // situation is all that a plan depends on, for one agent.
@@ -132,9 +133,18 @@ func (s *situation) planAfterRun(p plan) plan {
 }
 
 // planUnanswered is for a wake that was refused, was not sent, or whose answer was
-// lost.
+// lost. Each try adds events to the history of its task: so one follows another only
+// after a pause, whatever happens meanwhile.
 func (s *situation) planUnanswered(p plan) plan {
 	w := p.wake
+	until, waits := s.state.Waits(s.now)
+	if w.Refused == "" {
+		until, waits = w.AskedAt.Add(retryWake), !reached(w.AskedAt, retryWake, s.now)
+	}
+	if waits && !w.MaybeQueued() {
+		p.due = until
+		return p.with(unaccepted, "not accepted yet")
+	}
 	sameWay := w.Via == s.agent.Trigger // the configuration may have changed
 	switch {
 	case !w.MaybeQueued() && sameWay && slices.Contains(p.tasks, p.of):

@@ -18,14 +18,16 @@ import (
 // sendWake notes a wake, sends it, and notes the answer. If we crash in between, the
 // next pass sends it again under its key.
 func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, pl plan) wakeResult {
-	if f := CommandProblem(a); f != nil && pl.action == resend && pl.wake.Refused != "" {
-		return wakeResult{failed: f} // as before: each pass would add the same events
+	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	open := pl.action == resend && pl.wake.MaybeQueued() // an earlier try
+	if err := waker.Ready(wakeCtx, a); err != nil {
+		return wg.notAccepted(ctx, a, stillOpen(open, err))
 	}
 	first := pl.tasks[0]
 	begin := core.BeginWake{Via: a.Trigger, Tasks: idsOf(pl.tasks), AskedAt: wg.askedAfter(pl.wake)}
-	open := false // an earlier try may be queued
 	if pl.action == resend {
-		first, open = pl.of, pl.wake.MaybeQueued()
+		first = pl.of
 		begin.Key, begin.Tasks = pl.wake.Key, firstOf(first.ID, begin.Tasks)
 	}
 	begin.Version = first.Version
@@ -37,21 +39,20 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 		return wakeResult{failed: notWoken(explain.AgentStateWrong, a, err)}
 	}
 	crash.Point("wake.before")
-	wakeCtx, cancel := context.WithTimeout(ctx, wakeTimeout)
-	defer cancel()
 	wakeErr := waker.Wake(wakeCtx, Request{
 		Agent: a, Key: w.Key, Task: first.ID, Message: message(a.Name, w.Tasks, wg.MessageDir),
 		File: filepath.Join(a.Workspace, FileName),
 	})
 	crash.Point("wake.after")
-	if open && wakeErr != nil && !errors.Is(wakeErr, ErrLost) {
-		wakeErr = fmt.Errorf("%w before: %w", ErrLost, wakeErr) // the earlier try may still be queued
+	return wg.answered(ctx, a, first.ID, w, stillOpen(open, wakeErr), pl.why)
+}
+
+// stillOpen is the error of a wake of which an earlier try may still be queued.
+func stillOpen(open bool, err error) error {
+	if open && err != nil && !errors.Is(err, ErrLost) {
+		return fmt.Errorf("%w before: %w", ErrLost, err)
 	}
-	r := wg.answered(ctx, a, first.ID, w, wakeErr, pl.why)
-	if wakeErr != nil && ctx.Err() != nil {
-		return wakeResult{} // the dispatcher stops: the next one resumes the wake
-	}
-	return r
+	return err
 }
 
 // beginWake notes a wake before it is sent, durably. The error is core.ErrOutdated if
@@ -109,7 +110,7 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 		}
 	}
 	if wakeErr != nil {
-		return wg.notAccepted(a, wakeErr, now)
+		return wg.notAccepted(ctx, a, wakeErr)
 	}
 	level := slog.LevelInfo
 	if why != whyWaiting {
@@ -120,9 +121,10 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 }
 
 // notAccepted is the result of a wake that was not accepted.
-func (wg *waking) notAccepted(a *pipeline.Agent, wakeErr error, now time.Time) wakeResult {
-	r := wakeResult{due: now.Add(retryWake)}
+func (wg *waking) notAccepted(ctx context.Context, a *pipeline.Agent, wakeErr error) wakeResult {
+	r := wakeResult{due: wg.Now().Add(retryWake)}
 	switch {
+	case ctx.Err() != nil: // the dispatcher stops: the next one resumes the wake
 	case errors.Is(wakeErr, errBusy): // a pass follows the end of its process
 	case errors.Is(wakeErr, ErrRefused) && !errors.Is(wakeErr, ErrLost):
 		r.due = time.Time{}

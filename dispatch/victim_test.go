@@ -67,7 +67,7 @@ func (noting) Ended(context.Context, string) (core.EndRun, bool, error) {
 	return core.EndRun{}, false, nil
 }
 
-func (noting) Running(string) bool { return false }
+func (noting) Ready(context.Context, *pipeline.Agent) error { return nil }
 
 // gatewayWaker wakes over a gateway, as the product does.
 type gatewayWaker struct{ client *gateway.Client }
@@ -84,7 +84,14 @@ func newGatewayWaker(url, token string, change ...func(*gateway.Config)) *gatewa
 }
 
 func (g *gatewayWaker) Wake(ctx context.Context, r Request) error {
-	err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
+	return wakeError(g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key))
+}
+
+func (g *gatewayWaker) Ready(ctx context.Context, _ *pipeline.Agent) error {
+	return wakeError(g.client.Connect(ctx))
+}
+
+func wakeError(err error) error {
 	var refused *gateway.Error
 	switch {
 	case errors.Is(err, gateway.ErrLost):
@@ -101,8 +108,6 @@ func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndRun, bool
 	end, ended, err := g.client.Wait(ctx, key)
 	return core.EndRun{Key: key, Ended: end.At, Outcome: core.RunOutcome(end.Status)}, ended, err
 }
-
-func (*gatewayWaker) Running(string) bool { return false }
 
 // victimMain carries out its order, if it lives that long.
 func victimMain(raw string) int {

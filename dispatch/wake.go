@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -35,7 +36,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		if a.Person || waker == nil || wg.waking[a.Name] != nil || !wg.reachable(a) {
 			continue
 		}
-		s, err := wg.situation(ctx, a, waker)
+		s, err := wg.situation(ctx, a)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -47,7 +48,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		case send, resend, ask:
 			wg.waking[a.Name] = wg.startWake(func() wakeResult { return wg.carryOut(ctx, s, pl, waker) })
 		default:
-			wg.woke(a.Name, s.held(pl))
+			wg.woke(a.Name, wg.held(s, pl))
 			wg.Log.Debug("agent not woken", "agent", a.Name, "why", pl.why, "due", pl.due)
 		}
 	}
@@ -149,12 +150,10 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *exp
 const wakeMemory = 24 * time.Hour
 
 // situation gathers the facts about an agent, and judges the end of its last run.
-func (wg *waking) situation(ctx context.Context, a *pipeline.Agent, waker Waker) (*situation, error) {
+func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation, error) {
 	s := &situation{agent: a, tasks: slices.Clone(wg.byName[a.Name]), unwritten: wg.unwritten, idle: wg.Entries.files().idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
 	// A process from before the trigger was changed counts too.
-	pid, held := agentProcess(wg.Dir, a.Name)
-	s.pid = pid
-	s.running = held || waker.Running(a.Name)
+	s.pid, s.running = agentProcess(wg.Dir, a.Name)
 	if err := s.findGone(ctx, wg.Store); err != nil {
 		return nil, err
 	}
@@ -177,8 +176,13 @@ func (s *situation) findGone(ctx context.Context, store core.Reader) error {
 }
 
 // held is the result of a plan that sends nothing.
-func (s *situation) held(pl plan) wakeResult {
+func (wg *waking) held(s *situation, pl plan) wakeResult {
 	r := wakeResult{due: pl.due}
+	if failed, ok := wg.unwoken[s.agent.Name]; ok && pl.action == unaccepted {
+		r.failed = &failed
+	} else if pl.action == unaccepted && pl.wake.Refused != "" { // by another process
+		r.failed = notWoken(explain.WakeBarred, s.agent, errors.New(pl.wake.Refused))
+	}
 	if pl.action != rest {
 		r.needs = healthOf(s.state, s.running, s.pid).Finding()
 	}
@@ -204,7 +208,7 @@ func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Wak
 	if pl.action == send || pl.action == resend {
 		return wg.sendWake(ctx, s.agent, waker, pl)
 	}
-	return s.held(pl)
+	return wg.held(s, pl)
 }
 
 // askAgain is the pause before the same question is asked again.

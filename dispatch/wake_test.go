@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -64,7 +65,7 @@ func (q quick) Ended(ctx context.Context, key string) (core.EndRun, bool, error)
 	return q.slow.Ended(ctx, key)
 }
 
-func (quick) Running(string) bool { return false }
+func (quick) Ready(context.Context, *pipeline.Agent) error { return nil }
 
 // While a failed wake is retried, each pass still reports it.
 func TestFailedWakeStaysTold(t *testing.T) {
@@ -77,6 +78,8 @@ func TestFailedWakeStaysTold(t *testing.T) {
 	w.d.Wait()
 	failed := []string{"agent alpha: connection refused"}
 	want(t, "the answer", w.pass().Failed, failed)
+	want(t, "not tried again at once", w.pass().Failed, failed)
+	w.clock.Advance(retryWake)
 	want(t, "tried again", w.pass().Failed, failed)
 	<-s.came
 	want(t, "still", w.pass().Failed, failed)
@@ -120,6 +123,7 @@ func TestWakeOutlivesPass(t *testing.T) {
 				want(t, "told", words(r.Woken, r.Failed), "1 []")
 			} else {
 				want(t, "told", words(r.Woken, r.Failed), fmt.Sprintf("0 [agent alpha: %v]", answer))
+				w.clock.Advance(retryWake)
 				want(t, "sent again, under its key", w.pass().Woken, 1)
 			}
 			want(t, "nothing more", w.pass().Woken, 0)
@@ -243,15 +247,15 @@ func TestTakenWhileAsking(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 }
 
-// meddling is a waker that changes something between question and plan.
+// meddling is a waker that changes something between plan and wake.
 type meddling struct {
 	*recorder
 	do func()
 }
 
-func (m meddling) Running(string) bool {
+func (m meddling) Ready(context.Context, *pipeline.Agent) error {
 	m.do()
-	return false
+	return nil
 }
 
 // The agent takes its task right before the wake.
@@ -263,6 +267,52 @@ func TestTakenBeforeWake(t *testing.T) {
 	r := w.pass()
 	want(t, "report", words(r.Dispatched, r.Woken, r.Failed, r.Due.IsZero()), "1 0 [] false")
 	want(t, "wakes", len(w.record(id).Wakes), 0)
+}
+
+// However often a pass is made, an agent whose wakes are refused is tried with pauses that
+// grow up to half an hour. What a person repairs counts at once.
+func TestRefusalsPause(t *testing.T) {
+	t.Parallel()
+	for name, repair := range map[string]func(w *world){
+		"configured": func(w *world) { w.agents[0].GatewayAgent = "omega" },
+		"resumed": func(w *world) {
+			w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.ResumeAgent{}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "alpha")
+			w.waker.set(func(Request) error { return fmt.Errorf("%w: no such agent", ErrRefused) })
+			id := w.create("x", "alpha", pipeline.Normal)
+			failed := []string{"agent alpha: wake refused: no such agent"}
+			var tries []string
+			for minutes := range 3 * 60 {
+				if minutes == 40 {
+					w.restart() // a new process knows it too
+				}
+				before := len(w.waker.requests)
+				for range 3 {
+					if r := w.pass(); !slices.Equal(r.Failed, failed) {
+						t.Fatalf("minute %d: told %q", minutes, r.Failed)
+					}
+				}
+				if len(w.waker.requests) > before {
+					tries = append(tries, fmt.Sprint(minutes))
+				}
+				w.clock.Advance(time.Minute)
+			}
+			want(t, "tries in these minutes", tries, "[0 1 2 7 22 52 82 112 142 172]")
+			want(t, "events", words(w.count(id, "WakeBegun"), w.count(id, "WakeFailed")), "10 10")
+			repair(w)
+			want(t, "tried again", words(w.pass().Failed, len(w.waker.requests)), words(failed, 11))
+			w.waker.set(nil)
+			want(t, "at once, once", words(w.pass().Woken, len(w.waker.requests)), words(0, 11))
+			w.clock.Advance(time.Minute)
+			want(t, "woken", words(w.pass().Woken, w.waker.keys()), "1 otm-T-00001-alpha-1")
+			state, err := w.store.Agent(t.Context(), "alpha")
+			want(t, "forgotten", words(state.Refusals, state.NextStart.IsZero(), err), "0 true <nil>")
+		})
+	}
 }
 
 // The order of wakes is kept if the clock was set back a little.

@@ -40,11 +40,12 @@ type Waker interface {
 	// Wake returns nil once the wake is accepted, which does not mean that the
 	// agent runs. Sending the same key again within minutes wakes once.
 	Wake(ctx context.Context, r Request) error
+	// Ready returns nil if an agent can be woken now, as far as can be known without
+	// sending anything. Its errors are those of Wake.
+	Ready(ctx context.Context, a *pipeline.Agent) error
 	// Ended asks how the run of an accepted wake ended. If ended is false, the run
 	// goes on or is not known. The gateway forgets a run ten minutes after its end.
 	Ended(ctx context.Context, key string) (end core.EndRun, ended bool, err error)
-	// Running reports whether the agent is known to be at work.
-	Running(agent string) bool
 }
 
 // maxNamed is how many tasks a message names.

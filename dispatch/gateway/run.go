@@ -21,8 +21,21 @@ import (
 // before anything could be sent, or the gateway put us off each time (ErrLater).
 func (c *Client) Run(ctx context.Context, agentID, message, key string) error {
 	p := runParams{Message: message, AgentID: agentID, IdempotencyKey: key}
-	if err := c.untilAccepted(ctx, p); err != nil {
+	if err := c.persist(ctx, func() error { return c.ask(ctx, p) }); err != nil {
 		return fmt.Errorf("run agent %q as %q: %w", agentID, key, err)
+	}
+	return nil
+}
+
+// Connect returns when there is a connection. Until ctx ends it tries again while the
+// gateway cannot be reached, or is starting or going down.
+func (c *Client) Connect(ctx context.Context) error {
+	err := c.persist(ctx, func() error {
+		_, err := c.connect(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
 	}
 	return nil
 }
@@ -33,21 +46,22 @@ type runParams struct {
 	IdempotencyKey string `json:"idempotencyKey"`
 }
 
-func (c *Client) untilAccepted(ctx context.Context, p runParams) error {
+// persist tries until ctx ends or the error is one that lasts.
+func (c *Client) persist(ctx context.Context, try func() error) error {
 	unaccounted := false // a request was sent whose answer was lost
 	var last error       // why the latest attempt failed that ctx did not cut off
-	for try := 0; ; try++ {
-		err := c.ask(ctx, p)
+	for n := 0; ; n++ {
+		err := try()
 		if err == nil {
 			return nil
 		}
 		unaccounted = unaccounted || errors.Is(err, ErrLost)
 		if !lasting(err) {
-			c.cfg.Log.Debug("asking again under the same key", slog.String("run", p.IdempotencyKey), slog.Any("err", err))
+			c.cfg.Log.Debug("trying again", slog.Any("err", err))
 			if last == nil || ctx.Err() == nil {
 				last = err
 			}
-			cause := c.pause(ctx, c.backoff(try, err))
+			cause := c.pause(ctx, c.backoff(n, err))
 			if cause == nil {
 				continue
 			}

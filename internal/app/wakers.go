@@ -83,7 +83,16 @@ const (
 
 // Wake implements dispatch.Waker.
 func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
-	err := g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key)
+	return wakeError(r.Agent, g.client.Run(ctx, r.Agent.GatewayAgent, r.Message, r.Key))
+}
+
+// Ready implements dispatch.Waker: the gateway can be reached, and admits us.
+func (g *gatewayWaker) Ready(ctx context.Context, a *pipeline.Agent) error {
+	return wakeError(a, g.client.Connect(ctx))
+}
+
+// wakeError says what to do about an error of the client.
+func wakeError(a *pipeline.Agent, err error) error {
 	var refused *gateway.Error
 	switch {
 	case err == nil:
@@ -95,7 +104,7 @@ func (g *gatewayWaker) Wake(ctx context.Context, r dispatch.Request) error {
 	case !errors.As(err, &refused):
 		return fmt.Errorf("%s; %w", cmp.Or(adviceOn(err), adviceUnsent), err)
 	case refused.Reason == gateway.ReasonUnknownAgent:
-		return fmt.Errorf("%w: the gateway knows no agent %q: %s", dispatch.ErrRefused, r.Agent.GatewayAgent, adviceUnknownAgent(r.Agent))
+		return fmt.Errorf("%w: the gateway knows no agent %q: %s", dispatch.ErrRefused, a.GatewayAgent, adviceUnknownAgent(a))
 	case adviceOn(err) == "":
 		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
 	}
@@ -107,9 +116,6 @@ func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndRun, bool
 	end, ended, err := g.client.Wait(ctx, key)
 	return runEnd(end), ended, err
 }
-
-// Running implements dispatch.Waker: a gateway does not show which agent is busy.
-func (g *gatewayWaker) Running(string) bool { return false }
 
 func runEnd(e gateway.End) core.EndRun {
 	end := core.EndRun{Key: e.RunID, Ended: e.At, Outcome: core.OutcomeFailed, Detail: e.Message, LastWords: e.LastWords, RetryAfter: e.RetryAfter}

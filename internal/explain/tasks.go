@@ -75,7 +75,7 @@ var (
 	NotWoken       = code("not_woken", OK, "{agent} was not woken for it yet", "")
 	ProcessStarted = code("process_started", OK, "the process of {agent} was started {at:ago}, and has not taken it yet", "")
 	ProcessOver    = code("process_over", Warn, "the process of {agent}, pid {pid}, still runs for {other}, which is {status}: nothing else is started meanwhile", "wait for its end, or end it with all that it started: kill -- -{pid}")
-	WakeRefused    = code("wake_refused", Warn, "the wake was refused {at:ago}: {error}", "correct that; the next pass wakes {agent} again")
+	WakeRefused    = code("wake_refused", Warn, "the wake was refused {at:ago}: {error}", "correct that; {agent} is woken again {next:when}, or at once: otm resume {agent:sh}")
 	WakeUnanswered = code("wake_unanswered", Warn, "no answer came to the wake of {at:ago}", "otm doctor   # checks whether the gateway is there, and takes the token")
 	RunFailed      = code("run_failed", Warn, "{agent} was woken {at:ago}, but its run at the gateway failed, and it took nothing: {exit}", "read the gateway's log, which says more: openclaw logs; {again}")
 	ProcessIdle    = code("process_idle", Warn, "the process of {agent} was started {at:ago}, ended ({exit}), and took nothing", "read what it printed: tail {log:sh}; it should run: otm next --agent {agent:sh}")

@@ -71,10 +71,7 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	case w == nil || former(t, w):
 		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t)...)
 	case w.Refused != "":
-		if f := dispatch.CommandProblem(t.Agent); f != nil {
-			return d.and(*f).isLate()
-		}
-		return d.plus(explain.WakeRefused, "agent", name, "at", w.AskedAt, "error", w.Refused).isLate()
+		return d.plus(explain.WakeRefused, "agent", name, "at", w.AskedAt, "error", w.Refused, "next", o.Due).isLate()
 	case w.Accepted.IsZero():
 		return d.plus(explain.WakeUnanswered, "at", w.AskedAt).and(dispatcherProblems(v, t)...)
 	case w.Outcome.Failed() && w.Via == pipeline.TriggerGateway:
