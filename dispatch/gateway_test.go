@@ -149,7 +149,7 @@ func TestGatewayNothingHappens(t *testing.T) {
 		}
 		w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 		want(w, "the next attempt", w.pass().Woken, 1)
-		want(w, "said", w.log.count(slog.LevelWarn, "woke agent"), 1)
+		want(w, "said", w.log.count(slog.LevelWarn, "run ended without progress"), 1)
 		for attempt := 2; attempt <= 4; attempt++ {
 			key := core.WakeKey(1, "alpha", attempt)
 			g.Until(w, func() bool { runs := g.RunsOf(key); return len(runs) == 1 && runs[0].Status != "" })

@@ -65,9 +65,6 @@ type plan struct {
 	why    string       // for the log
 }
 
-// whyWaiting is the usual reason for a wake.
-const whyWaiting = "tasks wait"
-
 func (p plan) with(a action, why string) plan {
 	p.action, p.why = a, why
 	return p
@@ -180,7 +177,7 @@ func (s *situation) planAfterTask(p plan) plan {
 	// the next task by itself.
 	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(heard)
 	if heard.IsZero() || gone || reached(heard, afterTask, s.now) || slices.ContainsFunc(p.tasks, s.isResumed) {
-		return p.with(send, whyWaiting)
+		return p.with(send, "tasks wait")
 	}
 	return p.until(heard.Add(afterTask), "has just ended a task and takes the next by itself")
 }

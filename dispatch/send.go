@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"time"
@@ -112,11 +111,7 @@ func (wg *waking) answered(ctx context.Context, a *pipeline.Agent, first pipelin
 	if wakeErr != nil {
 		return wg.notAccepted(ctx, a, wakeErr)
 	}
-	level := slog.LevelInfo
-	if why != whyWaiting {
-		level = slog.LevelWarn
-	}
-	wg.Log.Log(ctx, level, "woke agent", "agent", a.Name, "via", w.Via, "run", w.Key, "tasks", w.Tasks, "why", why)
+	wg.Log.Info("woke agent", "agent", a.Name, "via", w.Via, "run", w.Key, "tasks", w.Tasks, "why", why)
 	return wakeResult{woken: 1}
 }
 
