@@ -68,17 +68,19 @@ gateway-all: ## the tests with the real OpenClaw gateway, both versions (some mi
 store-all: ## the store's tests, on SQLite and on a PostgreSQL that this starts and stops
 	@sh scripts/postgres.sh $(GO) test ./core/store -count=1
 
-.PHONY: soak
-soak: ## random kills, and faults of the board, under load (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
-	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} $(GO) test ./cmd/otm ./core/store -run '^TestSoak' -count=1 -timeout=0 -v
-
 # The walks, which take every place times every failure. Without this, a run takes
 # one part of their cases (internal/crash/crashtest/part.go).
 WALKS := CrashMatrix|KilledAtEachPoint|DiskFullAtEachWrite|PermissionLost|NoDescriptors|DamagedFiles|InotifyOverflow|LostAnswersThroughALife|.*EachPlace|.*WhereTheDiskFails
 
 .PHONY: whole
-whole: ## the walks, with all their cases (hours)
-	OTM_TEST_WHOLE=1 $(GO) test ./... -run '^Test($(WALKS))' -count=1 -timeout=0
+whole: ## the walks with all their cases, many scripts of the model, and the soaks (hours)
+	OTM_TEST_WHOLE=1 OTM_MODEL_RUNS=$${OTM_MODEL_RUNS:-300} $(GO) test ./... -run '^Test($(WALKS)|Model$$)' -count=1 -timeout=0
+	$(MAKE) soak
+
+.PHONY: soak
+soak: ## random kills, and faults of the board, under load, with PostgreSQL too (OTM_SOAK_KILLS, _FOR, _TASKS, _SHARE, see the tests)
+	TMPDIR=$${TMPDIR:-/tmp} OTM_SOAK_KILLS=$${OTM_SOAK_KILLS:-1000} OTM_SOAK_TASKS=$${OTM_SOAK_TASKS:-10000} OTM_SOAK_SHARE=$${OTM_SOAK_SHARE:-100} \
+		sh scripts/postgres.sh $(GO) test ./cmd/otm ./core/store -run '^TestSoak' -count=1 -timeout=0 -v
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for a while (FUZZTIME=30s)

@@ -74,7 +74,7 @@ func newHouse(t *testing.T) *house {
 // one, or, as thousands of processes are started and those with the race
 // detector take several times as long, one that is built without it.
 var mains = sync.OnceValues(func() (string, error) {
-	if !raced {
+	if !crashtest.Raced {
 		return os.Executable()
 	}
 	dir, err := os.MkdirTemp("", "otm mains ")

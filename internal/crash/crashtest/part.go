@@ -13,7 +13,8 @@ import (
 // day; the log of the test names it. The environment says otherwise:
 //
 //	OTM_SEED=n        the part of day n, counted from 1970; a run that failed is repeated so
-//	OTM_TEST_PARTS=n  walks have n parts instead of 4, or 40 with -short; 1 takes all cases
+//	OTM_TEST_PARTS=n  walks have n parts instead of 4, of 8 with the race detector, or of
+//	                  40 with -short; 1 takes all cases
 //	OTM_TEST_WHOLE=1  all cases, and those that differ from others in small things
 const (
 	seedEnv  = "OTM_SEED"
@@ -21,6 +22,7 @@ const (
 	wholeEnv = "OTM_TEST_WHOLE"
 
 	usualParts = 4
+	racedParts = 8
 	shortParts = 40
 )
 
@@ -52,8 +54,11 @@ type part struct{ seed, parts int }
 func partOf(t testing.TB) part {
 	t.Helper()
 	usual := usualParts
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		usual = shortParts
+	case Raced:
+		usual = racedParts
 	}
 	p := part{Seed(t), setting(t, partsEnv, usual)}
 	if Whole() {
