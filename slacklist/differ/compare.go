@@ -214,8 +214,10 @@ func (d *difference) status() {
 	}
 	status := row.CurrentStatus()
 	v := judge(status, d.shown.Status, d.task.Status)
-	if v == edited && d.Person(row) == "" && slices.Contains(d.task.Passed, status) {
-		v = ours // written before the task went on, and the answer was lost
+	// Written before the task went on, and the answer was lost. That somebody touched the
+	// row since, in another cell, makes assigned no choice: what it asks for was done.
+	if v == edited && slices.Contains(d.task.Passed, status) && (status == pipeline.Assigned || d.Person(row) == "") {
+		v = ours
 	}
 	if _, known := pipeline.ParseStatus(string(status)); v == edited && !known {
 		d.find(explain.New(explain.TaskStatusUnknown, "status", status).On(d.task.ID))

@@ -499,23 +499,31 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// A hand-out was written and its answer lost; the agent took the task before the next
-// look. The row shows a status that OTM wrote: nobody chose it. If a person touched the
-// row last, it is a choice.
+// A status was written and its answer lost, and the task went on before the next look.
+// The row shows a status that OTM wrote: nobody chose it. If a person touched the row
+// last, in whatever cell, it is a choice, but for assigned: the task was handed out
+// since, and is not handed out again because somebody changed the title.
 func TestStatusWrittenBeforeTheTaskWentOn(t *testing.T) {
 	t.Parallel()
-	for person, want := range map[bool]string{false: "Written", true: "Edits"} {
+	for _, c := range []struct {
+		status pipeline.Status
+		person bool
+		want   string
+	}{
+		{pipeline.Assigned, false, "Written"}, {pipeline.Assigned, true, "Written"},
+		{pipeline.Blocked, false, "Written"}, {pipeline.Blocked, true, "Edits"},
+	} {
 		s := newScene()
-		s.task.Shown.Status, s.task.Passed = pipeline.New, []pipeline.Status{pipeline.Assigned}
-		s.row.Status = pipeline.Assigned
-		if person {
+		s.task.Shown.Status, s.task.Passed = pipeline.New, []pipeline.Status{pipeline.Assigned, pipeline.Blocked}
+		s.row.Status = c.status
+		if c.person {
 			byRob(s.row)
 		}
 		o := opts
 		o.Consistent = true
 		r := Compare(s.batch, s.tasks, s.agents, o)
-		if len(r.Commands) != 1 || reflect.TypeOf(r.Commands[0].Do).Name() != want {
-			t.Errorf("a person touched it: %t: %s, want %s", person, said(r), want)
+		if len(r.Commands) != 1 || reflect.TypeOf(r.Commands[0].Do).Name() != c.want {
+			t.Errorf("%v, a person touched it: %t: %s, want %s", c.status, c.person, said(r), c.want)
 		}
 	}
 }
