@@ -108,7 +108,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 
 // patience is how long a script waits for something to happen. It is long, as
 // it only bounds how late a failure is told.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // soon calls ok until it is true, and reports whether it was before its patience
 // ended. What it waits for is done by other processes, to files and to the
