@@ -243,7 +243,11 @@ func (d *demo) create(ctx context.Context, args []string) error {
 	if !slices.Contains(args, "robin") {
 		d.waiting[id] = true
 	}
-	fmt.Fprintf(d.Out, "%s %s   (%d ms)\n", d.clock(began), commandLine("otm-create", args), time.Since(began).Milliseconds())
+	line := "otm-create"
+	for _, arg := range args {
+		line += " " + safe.Quote(arg)
+	}
+	fmt.Fprintf(d.Out, "%s %s   (%d ms)\n", d.clock(began), line, time.Since(began).Milliseconds())
 	return nil
 }
 

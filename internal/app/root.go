@@ -47,7 +47,11 @@ func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
 			return closing(k.command(s, args))
 		}
 	}
-	return closing(rootCommand(s, args))
+	root := rootCommand(s, args)
+	if err := refuseUnknown(root, args); err != nil {
+		return &cobra.Command{Use: "otm", DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error { return err }}
+	}
+	return closing(root)
 }
 
 // rootCommand is otm.
@@ -75,10 +79,10 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), eventsCommand(s), rebuildCommand(s),
 		nextCommand(s), resumeCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 	)
-	refuseUnknownHelp(root)
-	if at := unknownWord(root, args); at >= 0 {
-		root.AddCommand(guessCommand(root, args, at))
-	}
+	root.DisableSuggestions = true
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, words []string) error { return refuseUnknown(root, words) }
 	for _, c := range root.Commands() {
 		c.Version = cli.Version()
 		if c.Args == nil {
