@@ -17,10 +17,8 @@ import (
 	"otm/core/store"
 	"otm/dispatch"
 	"otm/internal/cli"
-	"otm/internal/explain"
 	"otm/internal/patience"
 	"otm/internal/safe"
-	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -122,8 +120,6 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 		}
 	case taken != nil:
 		shown(ctx, h, taken.Entry.TaskID)
-	case tasks != nil:
-		noteOnItsWay(ctx, h, a)
 	}
 	switch {
 	case asJSON && taken == nil:
@@ -170,40 +166,6 @@ func shown(ctx context.Context, h *Home, id pipeline.TaskID) {
 		e.Deliver(ctx, id)
 		slacklist.TouchChanged(h.Dir)
 	}
-}
-
-// noteOnItsWay says that tasks for the agent were dropped but not handed out yet.
-func noteOnItsWay(ctx context.Context, h *Home, a *pipeline.Agent) {
-	if v, err := loadView(ctx, h, nil); err == nil { // else it is not said
-		noteCount(h, a, onItsWay(v, a))
-	}
-}
-
-// onItsWay counts the tasks of an agent that were dropped but not handed out yet.
-func onItsWay(v *view.View, a *pipeline.Agent) (n int) {
-	for _, c := range v.Creates {
-		if pipeline.FoldName(c.Task.Agent) == pipeline.FoldName(a.Name) {
-			n++
-		}
-	}
-	for _, t := range v.Agent(a).Tasks {
-		if isOnItsWay(t) {
-			n++
-		}
-	}
-	return n
-}
-
-func noteCount(h *Home, a *pipeline.Agent, n int) {
-	if n > 0 {
-		h.Note("%s on the way to %s: look again in a moment, or see otm why --all", explain.Count(n, "task is", "tasks are"), a.Name)
-	}
-}
-
-// isOnItsWay reports whether a task was not handed out or not taken yet.
-func isOnItsWay(t *view.Task) bool {
-	return t.Status() == pipeline.New ||
-		t.State != nil && t.State.Waiting()
 }
 
 // reportBegun drops the update that the task is in progress. If we crash
