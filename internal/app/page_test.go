@@ -450,12 +450,7 @@ func TestPageRefusals(t *testing.T) {
 		{page.Action{Do: "edit", Row: row, Priority: "bogus"}, `no priority \"bogus\"`},
 		{page.Action{Do: "edit", Row: row, Agent: "devdass"}, "do you mean devdas?"},
 		{page.Action{Do: "edit", Row: row}, "nothing was to be changed"},
-		{page.Action{Do: "edit", Row: row, Status: "done", Title: "renamed"}, "edit takes no title: nothing was done"}, // C9: an input is never dropped in silence
 		{page.Action{Do: "edit", Row: row, Reason: strings.Repeat("x", 501)}, "reason"},
-		{page.Action{Do: "approve", Row: rows[1], Reason: "but"}, "approve takes no reason"},
-		{page.Action{Do: "tick", Row: step, Status: "done"}, "tick takes no status"},
-		{page.Action{Do: "create", Title: "x", Agent: "devdas", Reason: "y"}, "create takes no reason"},
-		{page.Action{Do: "retry", Name: "none.json", Row: row}, "retry takes no row"},
 		{page.Action{Do: "sendback", Row: row, Reason: "x"}, "it is new by now, no longer agent_done or blocked"},
 		{page.Action{Do: "edit", Row: step, Status: "done"}, "no longer on the board"},
 		{page.Action{Do: "edit", Row: "RecNONE", Status: "done"}, "no longer on the board"},

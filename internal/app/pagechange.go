@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,35 +15,6 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/drop"
 )
-
-// takes names the fields that each action needs.
-var takes = map[string][]string{
-	"create": {"title", "agent", "priority", "type", "project", "steps"}, "edit": {"row", "status", "agent", "priority", "reason"},
-	"tick": {"row", "done"}, "approve": {"row"}, "sendback": {"row", "reason"}, "retry": {"name", "newId"},
-}
-
-// checkFields refuses an action that does not exist or that has a field which
-// it does not use. The error is a *page.Refusal.
-func checkFields(a page.Action) error {
-	known, ok := takes[a.Do]
-	if !ok {
-		return &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
-	}
-	data, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return err
-	}
-	for name := range fields {
-		if name != "do" && !slices.Contains(known, name) {
-			return &page.Refusal{Reason: fmt.Sprintf("%s takes no %s: nothing was done", a.Do, name)}
-		}
-	}
-	return nil
-}
 
 // editsOf turns an action into edits. The error is a *page.Refusal.
 func (w *pageWriter) editsOf(a page.Action) (core.Edits, error) {

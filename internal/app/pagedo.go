@@ -36,14 +36,14 @@ type pageWriter struct {
 
 // Do implements page.Source.
 func (w *pageWriter) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
-	if err := checkFields(a); err != nil {
-		return nil, err
-	}
 	switch a.Do {
 	case "create":
 		return w.create(ctx, a)
 	case "retry":
 		return nil, w.retry(ctx, a)
+	case "edit", "tick", "approve", "sendback":
+	default:
+		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
 	}
 	edits, err := w.editsOf(a)
 	if err != nil {

@@ -156,9 +156,6 @@ type Event struct {
 //	sendback  Row, Reason: a task at agent_done or blocked becomes new; at
 //	          blocked, Reason answers the agent's question
 //	retry     Name of a failed file, NewID: put it back into its inbox
-//
-// A Source refuses an action with a field that it does not use: nothing that a
-// person typed is dropped in silence.
 type Action struct {
 	Do string `json:"do"`
 
