@@ -25,7 +25,6 @@ var (
 	EntryTwice    = code("fsck_entry_twice", Warn, "it has {n} entries in {path}", "delete all but one of them in {file:sh}")
 	EntryMissing  = code("fsck_entry_missing", Warn, "it is assigned to {agent}, and has no entry in {path}", "otm-dispatcher --once   # puts it back, once redeliver_after has passed")
 	EntriesBroken = code("fsck_entries_broken", Warn, "the dispatch file in {path} is not JSON", "otm-dispatcher --once   # sets it aside and begins it anew")
-	NeverWoken    = code("fsck_never_woken", Fail, "{agent} has it since {at:at}, and was never woken for it", "otm-dispatcher --once   # wakes it")
 	CounterBad    = code("fsck_counter_bad", Warn, "{error}", "otm fsck --repair")
 	CounterBehind = code("fsck_counter_behind", Fail, "it says {next}, and {last} exists", "otm fsck --repair")
 	DropWaits     = code("fsck_drop_waits", Warn, "{name} still waits in {inbox}", "otm-injector --once   # otm why --all says what it waits for")

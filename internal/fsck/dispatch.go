@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"otm/core"
 	"otm/internal/durable"
@@ -171,53 +170,6 @@ func (c *check) workspaces() error {
 			continue // the other checks say what that means
 		}
 		c.found(RuleDispatch, 0, "", wrong.Code, "agent", name, "path", wrong.Args["path"], "error", wrong.Args["error"])
-	}
-	return nil
-}
-
-// wakeOverdue is how long an agent may have a task without a wake: longer than
-// any pause between wakes.
-const wakeOverdue = 24 * time.Hour
-
-// woken looks for tasks that were handed out long ago and for which the agent was
-// never woken, nor for another of its tasks since.
-func (c *check) woken() error {
-	if !c.Quiet {
-		return nil
-	}
-	busy := map[string]bool{}          // it works on something, or its process may be running
-	last := map[string]time.Time{}     // its last wake
-	told := map[pipeline.TaskID]bool{} // a wake names it
-	for _, t := range c.tasks {
-		if t.Taken() && t.Status.Active() && !t.Away() {
-			busy[pipeline.FoldName(t.Dispatch.Agent)] = true
-		}
-		if t.Woken != nil && t.Dispatch != nil && !t.Woken.At.Before(t.Dispatch.At) {
-			told[t.ID] = true
-		}
-		for _, w := range t.Wakes {
-			agent := pipeline.FoldName(w.Agent)
-			if w.AskedAt.After(last[agent]) {
-				last[agent] = w.AskedAt
-			}
-			if w.Ended.IsZero() && w.Via == pipeline.TriggerExec {
-				busy[agent] = true
-			}
-		}
-	}
-	for _, id := range sorted(c.tasks) {
-		t := c.tasks[id]
-		if !t.Waiting() || t.Dispatch.FlippedAt.IsZero() || told[id] {
-			continue
-		}
-		at, agent := t.Dispatch.FlippedAt, c.Agents.Named(t.Dispatch.Agent)
-		if agent == nil || agent.Person || agent.Trigger != pipeline.TriggerGateway && agent.Trigger != pipeline.TriggerExec {
-			continue
-		}
-		name := pipeline.FoldName(agent.Name)
-		if !busy[name] && c.Now.Sub(at) > wakeOverdue && last[name].Before(at) {
-			c.found(RuleWoken, id, RunAgain, explain.NeverWoken, "agent", agent.Name, "at", at)
-		}
 	}
 	return nil
 }

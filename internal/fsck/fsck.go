@@ -74,7 +74,6 @@ const (
 	RuleDropped  = "what was dropped is known"
 	RuleUpdates  = "updates apply once"
 	RuleDispatch = "an open task has one entry, others have none"
-	RuleWoken    = "who has a task is woken for it"
 	RuleCounter  = "the counter is above every id"
 	RuleHalfMade = "nothing is half made"
 	RuleLitter   = "no litter"
@@ -107,7 +106,7 @@ func Check(ctx context.Context, o Options) ([]Finding, error) {
 		tasks: map[pipeline.TaskID]*core.Task{}, tops: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
 		waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}}
 	for _, look := range []func() error{
-		c.workspaces, c.readStore, c.readRows, c.inboxes, c.readFailed, c.readKeys, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.woken, c.dispatchFiles, c.counterAbove, c.litter,
+		c.workspaces, c.readStore, c.readRows, c.inboxes, c.readFailed, c.readKeys, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.dispatchFiles, c.counterAbove, c.litter,
 	} {
 		if err := look(); err != nil {
 			return nil, err

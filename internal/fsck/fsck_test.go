@@ -135,20 +135,6 @@ func (w *world) entries(list ...string) {
 	}
 }
 
-// neverWoken has the agent be one that is woken, and was not, for so long.
-func (w *world) neverWoken(since time.Duration) {
-	w.o.Agents[0].Trigger = pipeline.TriggerGateway
-	at := w.o.Now.Add(-since)
-	w.task.Wakes, w.task.Dispatch.FlippedAt = nil, at
-}
-
-// other adds a task that is over, and whose wake was so long ago.
-func (w *world) other(via pipeline.Trigger, ago time.Duration) {
-	w.o.Rows = append(w.o.Rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "devdas", Status: pipeline.Done})
-	w.also = append(w.also, core.Task{ID: 2, DropID: "d2", Title: "Two", RowID: "Rec7", Status: pipeline.Done, Attempt: 1,
-		Wakes: []core.Wake{{Attempt: 1, Key: "k2", Agent: "devdas", Via: via, AskedAt: w.o.Now.Add(-ago)}}})
-}
-
 // rules are the rules that a look finds broken.
 func (w *world) rules() string {
 	w.Helper()
@@ -285,21 +271,6 @@ func TestCheck(t *testing.T) {
 		}, RuleHalfMade},
 		{"an effect that failed a moment ago, while something runs", func(w *world) {
 			w.waits, w.o.Quiet = []core.Pending{{Task: 1, Sink: core.SinkBoard, Since: w.o.Now, Tries: 1, Error: "no"}}, false
-		}, ""},
-		{"never woken", func(w *world) { w.neverWoken(48 * time.Hour) }, RuleWoken},
-		{"not woken yet", func(w *world) { w.neverWoken(time.Hour) }, ""},
-		{"never woken, as it looks by itself", func(w *world) {
-			w.neverWoken(48 * time.Hour)
-			w.o.Agents[0].Trigger = pipeline.TriggerNone
-		}, ""},
-		{"never woken, and taken", func(w *world) {
-			w.neverWoken(48 * time.Hour)
-			w.task.Dispatch.TakenAt = w.o.Now
-		}, ""},
-		{"woken for another task", func(w *world) {
-			w.neverWoken(48 * time.Hour)
-			w.write("next-task-id.json", `{"next":3}`)
-			w.other(pipeline.TriggerGateway, time.Hour)
 		}, ""},
 		{"drop waits", func(w *world) { w.write("new-tasks/x.json", `{"taskId":"T-00001"}`) }, RuleHalfMade},
 		{"litter", func(w *world) {

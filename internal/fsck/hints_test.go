@@ -101,11 +101,6 @@ func TestSaysNothing(t *testing.T) {
 			w.entries()
 			w.task = nil
 		},
-		"never woken, while its process may be running": func(w *world) {
-			w.neverWoken(48 * time.Hour)
-			w.write("next-task-id.json", `{"next":3}`)
-			w.other(pipeline.TriggerExec, 72*time.Hour)
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
