@@ -17,8 +17,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -82,30 +80,18 @@ var ErrDamaged = errors.New("the heartbeat is damaged")
 // Read reads a heartbeat. The error matches fs.ErrNotExist if the component
 // has never written one, and ErrDamaged if the file holds none.
 func Read(dir, id string) (*Beat, error) {
-	beat, _, err := read(dir, id)
-	return beat, err
-}
-
-// sequenceOf finds the count in a damaged heartbeat.
-var sequenceOf = regexp.MustCompile(`"sequence":\s*(\d{1,15})`)
-
-// read also returns the sequence, if only that can be read (C52).
-func read(dir, id string) (_ *Beat, sequence int, err error) {
 	data, err := durable.ReadFile(Path(dir, id))
 	if errors.Is(err, durable.ErrNoFile) {
-		return nil, 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil || f.Component == nil {
-		if found := sequenceOf.FindSubmatch(data); found != nil {
-			sequence, _ = strconv.Atoi(string(found[1]))
-		}
-		return nil, sequence, fmt.Errorf("%w: %s", ErrDamaged, Path(dir, id))
+		return nil, fmt.Errorf("%w: %s", ErrDamaged, Path(dir, id))
 	}
-	return f.Component, f.Component.Sequence, nil
+	return f.Component, nil
 }
 
 // State is the age of a heartbeat in one word.
@@ -160,9 +146,8 @@ type Writer struct {
 	now              func() time.Time
 
 	mu       sync.Mutex // guards what follows
-	sequence int
-	progress time.Time // of the current run
-	beaten   time.Time // the progress at the last beat
+	progress time.Time  // of the current run
+	beaten   time.Time  // the progress at the last beat
 	last     Beat
 }
 
@@ -170,9 +155,7 @@ type Writer struct {
 // sequence in the file.
 func NewWriter(dir, id, version string, now func() time.Time) *Writer {
 	w := &Writer{dir: dir, id: id, version: version, now: now}
-	b, sequence, _ := read(dir, id) // a file that cannot be read is replaced
-	w.sequence = sequence
-	if b != nil {
+	if b, err := Read(dir, id); err == nil { // else it is replaced
 		w.last = *b
 	}
 	return w
@@ -242,8 +225,10 @@ func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) err
 	if len(details) > maxDetails {
 		details = strings.ToValidUTF8(details[:maxDetails], "") + "…"
 	}
-	_, sequence, _ := read(w.dir, w.id)
-	w.sequence = max(w.sequence, sequence) + 1 // a run with --once beside us may have written
+	sequence := w.last.Sequence
+	if b, err := Read(w.dir, w.id); err == nil { // a run with --once beside us may have written
+		sequence = max(sequence, b.Sequence)
+	}
 	if w.progress.IsZero() {
 		w.progress = w.now()
 	}
@@ -251,7 +236,7 @@ func (w *Writer) Beat(r Result, details string, findings ...explain.Finding) err
 	host, _ := os.Hostname()
 	w.last = Beat{
 		ID: w.id, Status: "alive", LastRun: stamp(w.now()), Result: r, Details: details, PID: os.Getpid(),
-		Version: w.version, Sequence: w.sequence, LastProgress: stamp(w.progress), Host: host, Findings: findings,
+		Version: w.version, Sequence: sequence + 1, LastProgress: stamp(w.progress), Host: host, Findings: findings,
 		Config: w.Config,
 	}
 	data, err := json.Marshal(file{&w.last})

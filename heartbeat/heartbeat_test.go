@@ -105,13 +105,13 @@ func TestForm(t *testing.T) {
 }
 
 // TestC52Damaged: a file that holds no heartbeat is damaged, which is not the same
-// as a component that never ran. Its count goes on where it can be read.
+// as a component that never ran. Its count begins anew.
 func TestC52Damaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for content, next := range map[string]int{
-		"": 1, "\x00\x00": 1, `{"component":{"id":"otm-inj`: 1, "[]": 1, "{}": 1, "null": 1, `{"component":null}`: 1, `{"component":5}`: 1,
-		`{"component":{"lastRun":"yesterday"}}`: 1, `{"component":{"lastRun":"yesterday","sequence":17}}`: 18, `{"component":{"sequence": 41,"det`: 42,
+	for _, content := range []string{
+		"", "\x00\x00", `{"component":{"id":"otm-inj`, "[]", "{}", "null", `{"component":null}`, `{"component":5}`,
+		`{"component":{"lastRun":"yesterday","sequence":17}}`, `{"component":{"sequence": 41,"det`,
 	} {
 		if err := os.WriteFile(Path(dir, Injector), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -122,8 +122,8 @@ func TestC52Damaged(t *testing.T) {
 		if err := NewWriter(dir, Injector, "v", time.Now).Beat(Success, ""); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := Read(dir, Injector); err != nil || b.Sequence != next {
-			t.Errorf("after %q: Read = %+v, %v, want sequence %d", content, b, err, next)
+		if b, err := Read(dir, Injector); err != nil || b.Sequence != 1 {
+			t.Errorf("after %q: Read = %+v, %v, want sequence 1", content, b, err)
 		}
 	}
 	if _, err := Read(dir, Dispatcher); !errors.Is(err, fs.ErrNotExist) {
