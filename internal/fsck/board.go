@@ -17,7 +17,6 @@ func (c *facts) readRows() error {
 		if r.Parent != "" {
 			c.steps[r.Parent] = append(c.steps[r.Parent], r)
 		} else if id := r.Task(); id != 0 {
-			c.saw(id)
 			c.tops[id] = append(c.tops[id], r)
 		}
 	}

@@ -1,10 +1,10 @@
 package fsck
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,30 +16,6 @@ import (
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
-
-// readKeys notes the ids that otm-create gave out under a key. otm-create itself
-// reports a damaged file, when its key is used.
-func (c *facts) readKeys() error {
-	dir := filepath.Join(c.Dir, "keys")
-	entries, err := durable.ReadDir(dir)
-	if err := unread(err); err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !e.Type().IsRegular() || filepath.Ext(e.Name()) != ".json" {
-			continue
-		}
-		data, err := durable.ReadFile(filepath.Join(dir, e.Name()))
-		if err := unread(err); err != nil {
-			return err
-		}
-		var key counter.Key
-		if err == nil && json.Unmarshal(data, &key) == nil {
-			c.saw(key.TaskID)
-		}
-	}
-	return nil
-}
 
 // inboxes reads what waits.
 func (c *facts) inboxes() error {
@@ -60,7 +36,6 @@ func (c *facts) inboxes() error {
 				return err
 			}
 			if d, err := drop.ParseCreate(data); err == nil {
-				c.saw(d.Task.ID)
 				c.waiting[d.Task.ID] = true
 			}
 		}
@@ -80,14 +55,19 @@ func unread(err error) error {
 }
 
 func (c *check) counterAbove() error {
+	used, err := c.counter.UsedIDs()
+	if err != nil {
+		return err
+	}
+	used = slices.Concat(used, sorted(c.tasks), sorted(c.tops))
 	stored, err := c.counter.Stored()
 	switch next := pipeline.TaskID(stored); {
 	case errors.Is(err, counter.ErrBadCounter):
 		c.found(RuleCounter, 0, RaiseCounter, explain.CounterBad, "error", err)
 	case err != nil:
 		return err
-	case counter.Above(next, c.used...) != next:
-		last := counter.Above(next, c.used...) - 1
+	case counter.Above(next, used...) != next:
+		last := counter.Above(next, used...) - 1
 		c.found(RuleCounter, last, RaiseCounter, explain.CounterBehind, "next", stored, "last", last)
 	}
 	return nil

@@ -92,7 +92,6 @@ type facts struct {
 	steps    map[string][]*pipeline.Row // by the row of the task
 	hung     map[string]bool            // workspaces that do not answer
 	waiting  map[pipeline.TaskID]bool   // a create of it stands in the inbox
-	used     []pipeline.TaskID
 	findings []Finding
 }
 
@@ -106,7 +105,7 @@ func Check(ctx context.Context, o Options) ([]Finding, error) {
 		tasks: map[pipeline.TaskID]*core.Task{}, tops: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
 		waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}}
 	for _, look := range []func() error{
-		c.workspaces, c.readStore, c.readRows, c.inboxes, c.readFailed, c.readKeys, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.dispatchFiles, c.counterAbove, c.litter,
+		c.workspaces, c.readStore, c.readRows, c.inboxes, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.dispatchFiles, c.counterAbove, c.litter,
 	} {
 		if err := look(); err != nil {
 			return nil, err
@@ -122,7 +121,6 @@ func (c *check) readStore() error {
 		return err
 	}
 	for _, t := range tasks {
-		c.saw(t.ID)
 		c.tasks[t.ID] = t
 	}
 	if c.pending, err = c.Store.Pending(c.ctx, ""); err != nil {
@@ -142,8 +140,6 @@ func (c *facts) found(rule string, id pipeline.TaskID, r Repair, code explain.Co
 func (c *facts) add(rule string, r Repair, f explain.Finding) {
 	c.findings = append(c.findings, Finding{Rule: rule, TaskID: f.Task, Text: f.Text(c.Now), Hint: f.Next(c.Now), Repair: r, Path: f.Args["path"], Code: f.Code, Args: f.Args})
 }
-
-func (c *facts) saw(id pipeline.TaskID) { c.used = append(c.used, id) }
 
 func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))

@@ -11,21 +11,21 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// readFailed notes the ids of creates that failed.
-func (c *facts) readFailed() error {
-	return c.eachSettled(inbox.FailedDir, func(_ string, s *inbox.Settled) error {
-		if d, err := drop.ParseCreate(s.Object.Bytes()); err == nil {
-			c.saw(d.Task.ID)
-		}
-		return nil
-	})
-}
-
 // settled looks for processed drops that the store does not know.
 func (c *facts) settled() error {
-	return c.eachSettled(inbox.ProcessedDir, func(_ string, s *inbox.Settled) error {
+	names, err := c.box.SettledNames(inbox.ProcessedDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s, err := c.box.ReadSettled(inbox.ProcessedDir, name)
+		if err := unread(err); err != nil {
+			return err
+		}
+		if err != nil || s.Object == nil {
+			continue
+		}
 		id := s.TaskID()
-		c.saw(id)
 		switch s.Result.Inbox {
 		case inbox.NewTasks:
 			known := c.tasks[id] != nil || len(c.tops[id]) > 0 || c.waiting[id]
@@ -33,27 +33,9 @@ func (c *facts) settled() error {
 				c.undone(RuleDropped, "", id, explain.TaskUndone, s) // it may be one that is over: a person knows
 			}
 		case inbox.TaskUpdates:
-			return c.update(id, s)
-		}
-		return nil
-	})
-}
-
-func (c *facts) eachSettled(dir string, visit func(name string, s *inbox.Settled) error) error {
-	names, err := c.box.SettledNames(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		s, err := c.box.ReadSettled(dir, name)
-		if err := unread(err); err != nil {
-			return err
-		}
-		if err != nil || s.Object == nil {
-			continue
-		}
-		if err := visit(name, s); err != nil {
-			return err
+			if err := c.update(id, s); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

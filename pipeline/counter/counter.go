@@ -191,7 +191,7 @@ func (c *Counter) load() error {
 	default: // from here on the file's next is of this boot
 		return c.put(r.state)
 	}
-	used, err := c.dir.usedIDs()
+	used, err := c.dir.UsedIDs()
 	if err != nil {
 		return fmt.Errorf("look for the task ids in use: %w", err)
 	}

@@ -139,7 +139,7 @@ func TestDropsOfOthers(t *testing.T) {
 		}
 		return nil
 	})
-	used, err := s.usedIDs()
+	used, err := s.UsedIDs()
 	slices.Sort(used)
 	if err != nil || !slices.Equal(used, []pipeline.TaskID{1, 2, 3, 4, 5}) {
 		t.Errorf("used ids %v, %v", used, err)

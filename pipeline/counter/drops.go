@@ -9,10 +9,10 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// usedIDs reads all ids in use: those of tasks, creates, and keys of otm-create. (Only a
+// UsedIDs reads all ids that files use: those of tasks, creates, and keys of otm-create. (Only a
 // key may hold the id of a drop that is not delivered yet.) Updates do not count: a report on a task that does not exist must not use up an
 // id.
-func (d *Dir) usedIDs() ([]pipeline.TaskID, error) {
+func (d *Dir) UsedIDs() ([]pipeline.TaskID, error) {
 	used, err := d.IDs()
 	if err != nil {
 		return nil, err
