@@ -109,7 +109,7 @@ const doctorTime = 5 * time.Second
 
 // examine says first what status says of the state, and then checks the set-up.
 func (d *doctor) examine(ctx context.Context) {
-	v, err := loadView(ctx, d.home, nil)
+	v, err := lookAround(ctx, d.home, false, true)
 	d.check("state", explain.New(explain.StateOK), func() {
 		if err != nil {
 			d.failed("state", err)

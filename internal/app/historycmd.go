@@ -11,9 +11,7 @@ import (
 
 	"otm/core"
 	"otm/internal/cli"
-	"otm/internal/explain"
 	"otm/internal/safe"
-	"otm/internal/view"
 	"otm/pipeline"
 )
 
@@ -60,7 +58,11 @@ func historyCommand(s cli.Streams) *cobra.Command {
 			case id != 0 && len(entries) == 0:
 				return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
 			case id != 0:
-				return printEntry(c.Context(), h, store, entries[len(entries)-1])
+				v, err := lookAround(c.Context(), h, false, false)
+				if err != nil {
+					return err
+				}
+				return show(h, v, id, false)
 			}
 			return printHistory(s, entries)
 		},
@@ -114,19 +116,4 @@ func printHistory(s cli.Streams, entries []*entry) error {
 		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.State.Status, e.ArchivedAt.UTC().Format("2006-01-02"), short(e.State.Agent, 20), short(e.State.Title, 70))
 	}
 	return w.Flush()
-}
-
-// printEntry shows a task as the board had it when it was archived.
-func printEntry(ctx context.Context, h *Home, store core.Reader, e *entry) error {
-	var steps []*pipeline.Row
-	for i := range e.Steps {
-		steps = append(steps, &e.Steps[i])
-	}
-	t := view.Join(e.TaskID, &e.Row, steps, e.State)
-	t.Agent = h.Config.Agents.Assigned(e.Row.Assignee)
-	archived := explain.New(explain.TaskArchived, "at", e.ArchivedAt)
-	printTask(h.Out, jsonOf(t), safe.Escape(archived.Text(h.Now())))
-	events, err := store.Events(ctx, core.EventFilter{Task: e.TaskID})
-	printLines(h.Out, view.Lines(events))
-	return err
 }

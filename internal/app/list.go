@@ -39,7 +39,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			if status != "" && !ok {
 				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(pipeline.Texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", cmp.Or(pipeline.Nearest(strings.ToLower(status), pipeline.Texts(pipeline.Statuses)), string(pipeline.InProgress)))
 			}
-			v, err := lookAround(c.Context(), h, fresh)
+			v, err := lookAround(c.Context(), h, fresh, false)
 			if err != nil {
 				return err
 			}
@@ -177,7 +177,7 @@ func showCommand(s cli.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := lookAround(c.Context(), h, fresh)
+			v, err := lookAround(c.Context(), h, fresh, false)
 			if err != nil {
 				return err
 			}

@@ -86,17 +86,7 @@ as well.`,
 			if err != nil {
 				return err
 			}
-			if fresh {
-				if err := walk(c.Context(), h); err != nil {
-					return err
-				}
-			}
-			sources, err := viewSources(c.Context(), h, nil)
-			if err != nil {
-				return err
-			}
-			sources.CountOnly = true
-			v, err := view.Load(c.Context(), sources)
+			v, err := lookAround(c.Context(), h, fresh, true)
 			if err != nil {
 				return err
 			}

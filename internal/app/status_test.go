@@ -76,7 +76,7 @@ func TestOneListOfProblems(t *testing.T) {
 		explain.New(explain.TaskNoAgent, "name", "nobody").On(7)); err != nil {
 		t.Fatal(err)
 	}
-	v, err := loadView(t.Context(), p.h, nil)
+	v, err := lookAround(t.Context(), p.h, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,16 +14,6 @@ import (
 	"otm/slacklist"
 )
 
-// loadView reads the directory for a command or the page. snap is the board as
-// the caller has it; nil: as it was last read.
-func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot) (*view.View, error) {
-	s, err := viewSources(ctx, h, snap)
-	if err != nil {
-		return nil, err
-	}
-	return view.Load(ctx, s)
-}
-
 func viewSources(ctx context.Context, h *Home, snap *slacklist.Snapshot) (view.Sources, error) {
 	s, err := h.OpenStore(ctx)
 	return view.Sources{
@@ -32,20 +22,28 @@ func viewSources(ctx context.Context, h *Home, snap *slacklist.Snapshot) (view.S
 	}, err
 }
 
-// lookAround is loadView for a command: fresh reads the board before, and files
-// that cannot be read are warned of.
-func lookAround(ctx context.Context, h *Home, fresh bool) (*view.View, error) {
+// lookAround reads the directory for a command. fresh reads the board before; with
+// countOnly, files in the inboxes and in failed/ are counted and not read. Files that
+// cannot be read are warned of.
+func lookAround(ctx context.Context, h *Home, fresh, countOnly bool) (*view.View, error) {
 	if fresh {
 		if err := walk(ctx, h); err != nil {
 			return nil, err
 		}
 	}
-	v, err := loadView(ctx, h, nil)
+	s, err := viewSources(ctx, h, nil)
 	if err != nil {
 		return nil, err
 	}
-	for _, err := range v.Unread {
-		h.Warn("%v", err)
+	s.CountOnly = countOnly
+	v, err := view.Load(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if !countOnly {
+		for _, err := range v.Unread {
+			h.Warn("%v", err)
+		}
 	}
 	return v, nil
 }

@@ -42,7 +42,7 @@ It reads the data directory; --fresh asks the board.`,
 			if err != nil {
 				return err
 			}
-			v, err := lookAround(c.Context(), h, fresh)
+			v, err := lookAround(c.Context(), h, fresh, false)
 			if err != nil {
 				return err
 			}

@@ -76,14 +76,14 @@ func (v *View) OfRow(row *pipeline.Row) *Task {
 	return v.assemble(0, row, nil)
 }
 
+// assemble makes a task of its row, the rows of its steps, and its state; row and state
+// may be nil. The steps stand in the order of the state, whose numbers otm-update takes.
+// Those that the state does not know come last and have no number (C10).
 func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task) *Task {
+	t := &Task{ID: id, Row: row, State: state}
 	var steps []*pipeline.Row
 	if row != nil {
-		steps = v.steps[row.ID]
-	}
-	t := Join(id, row, steps, state)
-	if row != nil {
-		t.Agent = v.Agents.Assigned(row.Assignee)
+		steps, t.Agent = v.steps[row.ID], v.Agents.Assigned(row.Assignee)
 	}
 	for _, other := range v.bearers[id] {
 		if id != 0 && other != row {
@@ -91,30 +91,19 @@ func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task)
 			break
 		}
 	}
-	return t
-}
-
-// Join makes a task of its row, the rows of its steps, and its state; row and state may
-// be nil. The steps stand in the order of the state, whose numbers otm-update takes.
-// Those that the state does not know come last and have no number (C10).
-func Join(id pipeline.TaskID, row *pipeline.Row, steps []*pipeline.Row, state *core.Task) *Task {
-	t := &Task{ID: id, Row: row, State: state}
-	rows := map[string]*pipeline.Row{}
-	for _, r := range steps {
-		rows[r.ID] = r
-	}
+	own := map[string]bool{}
 	if state != nil {
 		for i, s := range state.Steps {
 			step := Step{Number: i + 1, Title: s.Title, Done: s.Done, Row: s.RowID}
-			if r := rows[s.RowID]; r != nil {
+			if r := v.byID[s.RowID]; r != nil && row != nil && r.Parent == row.ID {
 				step.Title, step.Done = r.Title, r.StepDone()
-				delete(rows, s.RowID)
+				own[r.ID] = true
 			}
 			t.Steps = append(t.Steps, step)
 		}
 	}
 	for _, r := range steps {
-		if rows[r.ID] != nil {
+		if !own[r.ID] {
 			t.Steps = append(t.Steps, Step{Title: r.Title, Done: r.StepDone(), Row: r.ID})
 		}
 	}
