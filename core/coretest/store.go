@@ -83,7 +83,7 @@ func (s *Store) Do(ctx context.Context, commands ...core.Command) (outcomes []co
 func (s *Store) do(c core.Command) core.Outcome {
 	if done, before := s.done[c.ID]; before && c.ID != "" {
 		o := core.Outcome{Before: true}
-		if c.Sum != "" && done.Sum != "" && done.Sum != c.Sum {
+		if done.Task != c.Task || c.Sum != "" && done.Sum != "" && done.Sum != c.Sum {
 			o.Err = &core.Refused{Rule: core.RuleOtherDrop, Class: core.Conflict, Task: c.Task, Drop: done.Drop}
 		}
 		if t := s.state.Tasks[done.Task]; t != nil {

@@ -148,7 +148,7 @@ func (w *work) repeated(c *core.Command) (before bool, refused, err error) {
 			return false, nil, err
 		}
 	}
-	if c.Sum != "" && d.Sum != "" && c.Sum != d.Sum {
+	if d.Task != c.Task || c.Sum != "" && d.Sum != "" && c.Sum != d.Sum {
 		return false, &core.Refused{Rule: core.RuleOtherDrop, Class: core.Conflict, Task: d.Task, By: c.By, Drop: d.Drop}, nil
 	}
 	return true, nil, nil

@@ -3,6 +3,7 @@ package inject
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -76,7 +77,8 @@ func (sw creates) find(ctx context.Context, c core.Command) (t *core.Task, known
 // the board, or its drop in processed/, from before the store was restored from a
 // backup.
 func (sw creates) unknown(ctx context.Context, f inbox.File, c *drop.Create, request *core.Request) verdict {
-	if err := sw.processed.read(sw.Box); err != nil {
+	processed, err := sw.wasProcessed(c.ID)
+	if err != nil {
 		return ownTrouble(err)
 	}
 	if err := sw.look(ctx, createAge); err != nil {
@@ -93,19 +95,31 @@ func (sw creates) unknown(ctx context.Context, f inbox.File, c *drop.Create, req
 	switch {
 	case err != nil:
 		return verdict{stop: err}
-	case stray != nil && pipeline.FoldTitle(stray.Shown.Title) != pipeline.FoldTitle(c.Task.Title) && !sw.processed.has(c):
+	case stray != nil && pipeline.FoldTitle(stray.Shown.Title) != pipeline.FoldTitle(c.Task.Title) && !processed:
 		return conflict(c.Task.ID, stray.Shown.Title)
 	case stray != nil:
 		request.Found = stray
-	case sw.processed.has(c):
+	case processed:
 		// Neither task nor row is left: it was archived or deleted.
 		return verdict{result: &inbox.Result{SkippedDuplicate: true}}
-	case sw.processed.madeAs(c) != 0:
-		// A copy of a drop under another task id may be meant once or twice. It must not
-		// vanish as a duplicate.
-		return failForNewID("the id of this drop is that of %v: %q", sw.processed.madeAs(c), c.ID)
 	}
 	return verdict{}
+}
+
+// wasProcessed reports whether a drop of ours stands in processed/, by the id in the name
+// of its file.
+func (in *Injector) wasProcessed(dropID string) (bool, error) {
+	if in.processed == nil {
+		names, err := in.Box.SettledNames(inbox.ProcessedDir)
+		if err != nil {
+			return false, fmt.Errorf("look for what was processed: %w", err)
+		}
+		in.processed = map[string]bool{}
+		for _, name := range names {
+			in.processed[pipeline.DropIDInName(name)] = true
+		}
+	}
+	return in.processed[dropID], nil
 }
 
 // afterOwner is when a create is judged again that waits for the owner of its id.
@@ -169,7 +183,9 @@ func (sw creates) created(p *planned, t *core.Task) verdict {
 		}
 		duplicate = twice
 	}
-	sw.processed.note(p.dropID, t.ID)
+	if sw.processed != nil {
+		sw.processed[pipeline.DropIDInName(p.file.Name)] = true
+	}
 	result := &inbox.Result{SlackItemID: t.RowID, SkippedDuplicate: duplicate, DedupUnverified: t.Unverified && !duplicate}
 	for _, s := range t.Steps {
 		result.SubtaskItemIDs = append(result.SubtaskItemIDs, s.RowID)

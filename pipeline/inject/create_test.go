@@ -242,6 +242,20 @@ func TestSameTask(t *testing.T) {
 	}
 }
 
+// A copy of a drop that only has another task id may be meant once or twice: a person
+// decides.
+func TestCopyUnderAnotherID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := w.create(5, "Build it", "x")
+	w.sweepTo(1, 0, 0)
+	copied := w.drop("devdas", 6, "Build it", "x")
+	copied.ID = pipeline.DropIDInName(name)
+	second := w.put(inbox.NewTasks, "copy.json", copied.Encode())
+	w.sweepTo(0, 1, 0)
+	w.failed(second, inbox.Conflict, "its id belongs to another drop", name, "otm retry --new-id "+second)
+}
+
 // A row that somebody else made, with the id and the title, is taken over: its
 // steps are found by their titles, those that are missing are made.
 func TestHalfMadeElsewhere(t *testing.T) {

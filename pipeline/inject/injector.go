@@ -53,7 +53,7 @@ type Injector struct {
 	Progress func()
 
 	known     map[delivered]*waiting // the files that are there
-	processed processed
+	processed map[string]bool        // ids in the names in processed/; nil: not read yet
 }
 
 func newReport() *heartbeat.Report {

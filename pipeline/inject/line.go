@@ -28,7 +28,6 @@ type waiting struct {
 	task   pipeline.TaskID // 0: it names none
 	agent  string          // whose task it is, folded; of an update, see line.agentOf; "": not known
 	title  string          // of a create
-	dropID string          // of a create
 	issued bool            // a create that otm-create wrote: the counter gave its id out for it
 }
 
@@ -189,7 +188,6 @@ func (l *line) of(f inbox.File) *waiting {
 		}
 	} else if c, err := drop.ParseCreate(data); err == nil {
 		w.task, w.agent, w.title = c.Task.ID, pipeline.FoldName(c.Task.Agent), c.Task.Title
-		w.dropID = c.ID
 		w.issued = inbox.IsNewName(f.Name, c.ID)
 	}
 	return w

@@ -55,7 +55,6 @@ func (sw *sweep) read(ctx context.Context, p *planned, readErr error) (v verdict
 	}
 	p.ignored = c.Ignored
 	p.command, v = creates{sw}.create(ctx, p.w, p.data, c)
-	p.dropID = c.ID
 	return v
 }
 

@@ -126,7 +126,6 @@ type planned struct {
 	file    inbox.File
 	data    []byte
 	ignored []string // keys of the file that nobody read
-	dropID  string   // of a create
 	command core.Command
 	outcome core.Outcome
 }
@@ -301,8 +300,11 @@ func (p *planned) isShown(t *core.Task, left error) bool {
 
 // refusal is the verdict on a file whose command was refused.
 func refusal(p *planned, r *core.Refused) verdict {
-	if r.Rule == core.RuleOtherTask {
+	switch {
+	case r.Rule == core.RuleOtherTask:
 		return conflict(p.command.Task, r.Title)
+	case r.Rule == core.RuleOtherDrop && p.file.Kind == inbox.NewTasks:
+		return failForNewID("%v", r)
 	}
 	hint := "otm show " + r.Task.String()
 	if r.Rule == core.RuleArchived {
