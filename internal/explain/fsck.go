@@ -28,6 +28,5 @@ var (
 	CounterBad    = code("fsck_counter_bad", Warn, "{error}", "otm fsck --repair")
 	CounterBehind = code("fsck_counter_behind", Fail, "it says {next}, and {last} exists", "otm fsck --repair")
 	DropWaits     = code("fsck_drop_waits", Warn, "{name} still waits in {inbox}", "otm-injector --once   # otm why --all says what it waits for")
-	TakenAside    = code("fsck_taken_aside", Warn, "a crash left {path} out of the way, and no sweep has put it back", "otm-injector --once")
 	Litter        = code("fsck_litter", Warn, "a crashed writer left {path}", "otm fsck --repair   # removes it")
 )

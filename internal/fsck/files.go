@@ -120,23 +120,5 @@ func (c *check) litter() error {
 			c.found(RuleLitter, 0, RemoveFile, explain.Litter, "path", path)
 		}
 	}
-	return c.takenAside()
-}
-
-// takenAside names the drops that a crash left out of the way in an inbox, and
-// that no sweep could put back since (C29).
-func (c *facts) takenAside() error {
-	for _, kind := range inbox.Kinds {
-		names, err := c.box.Taken(kind)
-		if err := unread(err); err != nil {
-			return err
-		}
-		for _, name := range names {
-			path := filepath.Join(c.box.Dir(kind), name)
-			if info, err := durable.Lstat(path); err == nil && c.Now.Sub(durable.ChangeTime(info)) > litterAge {
-				c.found(RuleLitter, 0, RunAgain, explain.TakenAside, "path", path)
-			}
-		}
-	}
 	return nil
 }

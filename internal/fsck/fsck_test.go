@@ -278,10 +278,6 @@ func TestCheck(t *testing.T) {
 			old := w.o.Now.Add(-2 * time.Hour)
 			os.Chtimes(filepath.Join(w.o.Dir, "tasks", ".otm-tmp-1"), old, old)
 		}, RuleLitter},
-		{"C29 taken aside by a crash", func(w *world) {
-			w.write("new-tasks/.otm-taken-0000000000000000-zz.json", "x")
-			w.o.Now = w.o.Now.Add(2 * time.Hour)
-		}, RuleLitter},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

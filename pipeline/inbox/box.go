@@ -129,7 +129,8 @@ func absent(err error) bool {
 // File is something delivered.
 type File struct {
 	Kind Kind
-	Name string
+	Name string      // under which it was delivered
+	At   string      // the name that it has: Name, unless a crash left it out of the way
 	Info fs.FileInfo // of the file itself; a link is not followed
 }
 
@@ -186,9 +187,9 @@ func (b *Box) List(kind Kind) ([]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{Kind: kind, Name: e.Name(), Info: info})
+		files = append(files, File{Kind: kind, Name: deliveredAs(e.Name()), At: e.Name(), Info: info})
 	}
-	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.At, b.At) })
 	return files, nil
 }
 
@@ -215,6 +216,6 @@ func (b *Box) Read(f File) ([]byte, File, error) {
 	return data, f, nil
 }
 
-func (b *Box) path(f File) string { return filepath.Join(b.dir, string(f.Kind), f.Name) }
+func (b *Box) path(f File) string { return filepath.Join(b.dir, string(f.Kind), f.At) }
 
 func (b *Box) settledPath(dir, name string) string { return filepath.Join(b.dir, dir, name) }

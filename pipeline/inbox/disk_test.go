@@ -29,9 +29,6 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 				dir = FailedDir
 			}
 			return func() error {
-				if err := putBack(b, NewTasks); err != nil {
-					return err
-				}
 				files, err := b.List(NewTasks)
 				if err != nil || len(files) == 0 {
 					return err
@@ -82,8 +79,8 @@ func TestDiskFailsAtEachStep(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *Box) (func() error, string){
 		"processed": settle("", `{"id":"d1"}`), "failed": settle(Invalid, `{"id":"d1"}`), "no JSON": settle(Invalid, "no JSON"),
 		"retry": retry(`{"id":"d1"}`, nil), "retry, edited": retry(`{"id":"d1"}`, renumber), "retry, no JSON": retry("no JSON", nil),
-		"copied": begun("rename", takenPrefix, settle("", `{"id":"d1"}`)), "taken": begun("remove", takenPrefix, settle("", `{"id":"d1"}`)),
-		"failed, copied": begun("rename", takenPrefix, settle(Invalid, `{"id":"d1"}`)), "explained": begun("rename", FailedDir+"/a.json.error", settle(Invalid, "no JSON")),
+		"copied": begun("rename", takenMark, settle("", `{"id":"d1"}`)), "taken": begun("remove", takenMark, settle("", `{"id":"d1"}`)),
+		"failed, copied": begun("rename", takenMark, settle(Invalid, `{"id":"d1"}`)), "explained": begun("rename", FailedDir+"/a.json.error", settle(Invalid, "no JSON")),
 		"claimed": begun("rename", string(NewTasks)+"/", retry(`{"id":"d1"}`, nil)), "put away": begun("rename", string(NewTasks)+"/a.json", retry("no JSON", nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +166,7 @@ func TestVanishes(t *testing.T) {
 	// Settled, and taken away when it is unlinked.
 	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"d1"}`)
 	crashtest.Below(t, b.dir, func(step, path string) error {
-		if step == "rename" && strings.Contains(path, takenPrefix) {
+		if step == "rename" && strings.Contains(path, takenMark) {
 			return vanishes()
 		}
 		return nil
@@ -236,7 +233,7 @@ func TestMayNotRead(t *testing.T) {
 	taken := takenName("b.json")
 	write(t, filepath.Join(b.Dir(NewTasks), taken), `{"id":"d2"}`)
 	crashtest.Below(t, b.dir, func(step, path string) error {
-		if step == "read" && (path == filepath.Join(b.dir, ProcessedDir, "a.json") || filepath.Base(path) == taken) {
+		if step == "read" && path == filepath.Join(b.dir, ProcessedDir, "a.json") {
 			return syscall.EACCES
 		}
 		return nil
@@ -247,7 +244,8 @@ func TestMayNotRead(t *testing.T) {
 	if name, err := b.Settle(f, data, Result{At: at}); name != "a-2.json" || err != nil {
 		t.Errorf("Settle = %q, %v", name, err)
 	}
-	if err := putBack(b, NewTasks); err != nil || !waits(t, b, NewTasks, "b.json") {
-		t.Errorf("PutBack: %v", err)
+	left, want := only(t, b, NewTasks)
+	if leftover, err := b.Leftover(left, want); left.Name != "b.json" || leftover || err != nil {
+		t.Errorf("Leftover of %q = %t, %v", left.Name, leftover, err)
 	}
 }

@@ -17,9 +17,10 @@
 //
 // The settled copy is durable before the inbox file is unlinked. If we crash
 // between the two, the next sweep finds the same bytes in both places and
-// unlinks the inbox file. For that, the file first gets a name that begins with
-// ".otm-taken-": a writer may rename its next drop over the old name at any
-// moment. If we crash then, PutBack finishes it. Nothing is overwritten: a name
+// unlinks the inbox file. For that, x.json first becomes x-otm-taken-<random>.json:
+// a writer may rename its next drop over the old name at any moment. If we crash
+// then, the next sweep finds a drop under the new name, and takes it for x.json.
+// Nothing is overwritten: a name
 // that is taken gets -2, -3 and so on. What is no JSON object settles byte for
 // byte, and a file beside it, with .error.json added to its name, says why. No
 // drop settles under such a name. Only what OTM wrote counts as a result.

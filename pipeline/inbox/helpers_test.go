@@ -105,9 +105,6 @@ func deliver(t *testing.T, b *Box, kind Kind, name, data string) (File, []byte) 
 // many files it found settled already.
 func sweep(t *testing.T, b *Box, kind Kind) (leftovers int) {
 	t.Helper()
-	if err := putBack(b, kind); err != nil {
-		t.Fatal(err)
-	}
 	files, err := b.List(kind)
 	if err != nil {
 		t.Fatal(err)
@@ -139,15 +136,6 @@ func sweep(t *testing.T, b *Box, kind Kind) (leftovers int) {
 		}
 	}
 	return leftovers
-}
-
-// putBack is Box.PutBack where any file that is stuck is an error.
-func putBack(b *Box, kind Kind) error {
-	stuck, err := b.PutBack(kind)
-	for _, s := range stuck {
-		err = errors.Join(err, s.Err)
-	}
-	return err
 }
 
 // settledIDs counts the ids of the drops in processed/.

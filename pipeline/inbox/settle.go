@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,6 +149,59 @@ func (b *Box) Settle(f File, data []byte, result Result) (string, error) {
 	return name, b.unlink(f)
 }
 
+// unlink removes an inbox file whose settled copy is durable, unless it changed since it
+// was read. A writer may rename its next file over this name at any moment. So the file
+// is taken out of the way first, and then compared once more.
+func (b *Box) unlink(f File) error {
+	if same, err := unchanged(b.path(f), f); !same || err != nil {
+		return err
+	}
+	crash.Point("settle.unlinking")
+	taken := f
+	taken.At = takenName(f.Name)
+	if err := durable.RenameVolatile(b.path(f), b.path(taken)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	crash.Point("settle.taken")
+	// If we crash here, the next sweep finds what we took, as any other drop.
+	if same, err := unchanged(b.path(taken), f); !same || err != nil {
+		return err
+	}
+	err := durable.Remove(b.path(taken))
+	crash.Point("settle.unlinked")
+	return err
+}
+
+// takenMark stands in the name of a file that was taken out of the way.
+const takenMark = "-otm-taken-"
+
+// takenName is a unique name for a file that is taken out of the way. It counts as
+// delivered, and comes before the name of the file.
+func takenName(name string) string {
+	return fit(strings.TrimSuffix(name, ".json"), fmt.Sprintf("%s%016x.json", takenMark, rand.Uint64()))
+}
+
+// deliveredAs is the name under which a file was delivered. A very long one was shortened
+// when the file was taken out of the way.
+func deliveredAs(at string) string {
+	if name, _, taken := strings.Cut(at, takenMark); taken {
+		return name + ".json"
+	}
+	return at
+}
+
+// unchanged reports whether the file at path is still what was read.
+func unchanged(path string, f File) (bool, error) {
+	now, err := durable.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && unchangedFile(f.Info, now), err
+}
+
 func parseSettleable(f File, data []byte) (*drop.Object, error) {
 	if !f.Regular() {
 		return nil, errors.New("not a regular file")
@@ -261,8 +315,16 @@ func loadForeign(path string) ([]byte, fs.FileInfo, error) {
 // Leftover reports whether f is settled already and only its unlinking was
 // interrupted, and then unlinks it: there is a settled copy of the same drop from
 // the same inbox, under the same name, younger than f. A copy under another name
-// does not count: x-2.json may be another drop that says the same.
+// does not count: x-2.json may be another drop that says the same. A file that a crash
+// left out of the way was settled if there is any copy.
 func (b *Box) Leftover(f File, data []byte) (bool, error) {
+	if f.At != f.Name {
+		_, settled, err := b.Find(f.Kind, f.Name, data)
+		if settled && err == nil {
+			err = durable.Remove(b.path(f))
+		}
+		return settled, err
+	}
 	for _, dir := range []string{ProcessedDir, FailedDir} {
 		settled, info, err := loadForeign(b.settledPath(dir, f.Name))
 		switch {

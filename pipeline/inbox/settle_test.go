@@ -472,37 +472,38 @@ func TestCaseB1RenamedOverWhileUnlinked(t *testing.T) {
 	if _, err := b.Settle(f, data, Result{At: at}); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, path); got != `{"id":"next"}` {
-		t.Errorf("the inbox holds %q, want the next drop", got)
-	}
-	if got := names(t, b.Dir(NewTasks)); !reflect.DeepEqual(got, []string{"a.json"}) {
-		t.Errorf("the inbox holds %q", got)
+	if f, data := only(t, b, NewTasks); f.Name != "a.json" || string(data) != `{"id":"next"}` {
+		t.Errorf("the inbox holds %q with %s, want the next drop", f.Name, data)
 	}
 }
 
 // TestRenamedOverAndCrashed has a writer rename its next drop over the name at
-// the moment when the settled one is unlinked, and the process die before it
-// has put that one back. It is no leftover of ours, however old it gets.
+// the moment when the settled one is unlinked, and the process die at the next one. It is
+// no leftover of ours, however old it gets, and keeps its name.
 func TestRenamedOverAndCrashed(t *testing.T) {
 	for _, kind := range []string{"file", "link", "taken name"} {
 		b := box(t)
 		dir := b.Dir(NewTasks)
 		path := filepath.Join(dir, "a.json")
 		f, data := deliver(t, b, NewTasks, "a.json", `{"id":"first"}`)
-		hook(t, func(point string) {
-			switch point {
-			case "settle.unlinking":
-				write(t, path+".tmp", `{"id":"next"}`)
-				if kind == "link" {
-					os.Remove(path + ".tmp")
-					if err := os.Symlink("nowhere", path+".tmp"); err != nil {
-						t.Error(err)
-					}
-				}
-				if err := os.Rename(path+".tmp", path); err != nil {
+		renamed := func(point string) {
+			if point != "settle.unlinking" {
+				return
+			}
+			write(t, path+".tmp", `{"id":"next"}`)
+			if kind == "link" {
+				os.Remove(path + ".tmp")
+				if err := os.Symlink("nowhere", path+".tmp"); err != nil {
 					t.Error(err)
 				}
-			case "settle.taken":
+			}
+			if err := os.Rename(path+".tmp", path); err != nil {
+				t.Error(err)
+			}
+		}
+		hook(t, func(point string) {
+			renamed(point)
+			if point == "settle.taken" {
 				crash.Hook = nil
 				panic(dead{})
 			}
@@ -515,28 +516,29 @@ func TestRenamedOverAndCrashed(t *testing.T) {
 			}()
 			b.Settle(f, data, Result{At: at})
 		}()
-		if files, err := b.List(NewTasks); len(files) != 0 || err != nil {
-			t.Fatalf("%s: List = %v, %v: it was not taken", kind, files, err)
-		}
 		if n, err := durable.RemoveLeftovers(dir, 0, time.Now().Add(48*time.Hour)); n != 0 || err != nil {
 			t.Errorf("%s: %d files were cleared away, %v", kind, n, err)
 		}
-		want := "a.json"
+		want := 1
 		if kind == "taken name" { // the next drop of the name came meanwhile
 			write(t, path, `{"id":"third"}`)
-			want = "a-2.json"
+			want = 2
 		}
-		if err := putBack(b, NewTasks); err != nil {
-			t.Fatal(err)
+		files, err := b.List(NewTasks)
+		if err != nil || len(files) != want {
+			t.Fatalf("%s: List = %v, %v", kind, files, err)
 		}
-		if kind == "link" {
-			if to, err := os.Readlink(path); to != "nowhere" || err != nil {
-				t.Errorf("the link leads to %q, %v", to, err)
+		for _, f := range files {
+			if f.Name != "a.json" {
+				t.Errorf("%s: the next drop is known as %q", kind, f.Name)
 			}
-		} else if got := read(t, filepath.Join(dir, want)); got != `{"id":"next"}` {
-			t.Errorf("%s: the inbox holds %q, want the next drop", kind, got)
 		}
-		sweep(t, b, NewTasks)
+		if data, _, err := b.Read(files[0]); kind != "link" && (err != nil || string(data) != `{"id":"next"}`) {
+			t.Errorf("%s: the inbox holds %q, %v, want the next drop first", kind, data, err)
+		}
+		if n := sweep(t, b, NewTasks); n != 0 {
+			t.Errorf("%s: %d drops were taken for leftovers", kind, n)
+		}
 		if got := names(t, dir); len(got) != 0 {
 			t.Errorf("%s: the inbox still holds %q", kind, got)
 		}
@@ -546,7 +548,7 @@ func TestRenamedOverAndCrashed(t *testing.T) {
 type dead struct{}
 
 // TestTakenAndSettled dies right before the settled file goes: it goes with the
-// next PutBack, whatever the clock says.
+// next sweep, whatever the clock says.
 func TestTakenAndSettled(t *testing.T) {
 	b := box(t)
 	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"first"}`)
@@ -556,29 +558,23 @@ func TestTakenAndSettled(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(b.dir, ProcessedDir, "a.json"), at, at); err != nil {
 		t.Fatal(err)
 	}
-	if err := putBack(b, NewTasks); err != nil {
-		t.Fatal(err)
+	if n := sweep(t, b, NewTasks); n != 1 {
+		t.Errorf("%d drops were taken for leftovers, want 1", n)
 	}
 	if got := names(t, b.Dir(NewTasks)); len(got) != 0 {
 		t.Errorf("the inbox holds %q", got)
 	}
 }
 
-// TestPutBackLongNames is about a name that was shortened when it was taken:
-// the drop is delivered nevertheless.
-func TestPutBackLongNames(t *testing.T) {
+// TestTakenLongNames is about a name that was shortened when it was taken out of the
+// way: the drop is delivered nevertheless.
+func TestTakenLongNames(t *testing.T) {
 	t.Parallel()
 	b := box(t)
 	name := strings.Repeat("ä", 125) + ".json"
 	taken := takenName(name)
 	write(t, filepath.Join(b.Dir(NewTasks), taken), `{"id":"d1"}`)
-	for _, madeUp := range []string{"mine", "0-.hidden.json", "0-"} { // somebody made up the name: it stays
-		write(t, filepath.Join(b.Dir(NewTasks), takenPrefix+madeUp), "of somebody")
-	}
-	if err := putBack(b, NewTasks); err != nil {
-		t.Fatal(err)
-	}
-	if f, data := only(t, b, NewTasks); string(data) != `{"id":"d1"}` || !strings.HasPrefix(name, strings.TrimSuffix(f.Name, ".json")) {
+	if f, data := only(t, b, NewTasks); string(data) != `{"id":"d1"}` || f.At != taken || !strings.HasPrefix(name, strings.TrimSuffix(f.Name, ".json")) {
 		t.Errorf("delivered is %q with %s", f.Name, data)
 	}
 }
@@ -725,10 +721,7 @@ func TestLeftoverOfTheOtherInbox(t *testing.T) {
 		write(t, filepath.Join(b.Dir(TaskUpdates), takenName("b.json")), text)
 		write(t, filepath.Join(b.Dir(NewTasks), "b.json"), text)
 		sweep(t, b, NewTasks)
-		if err := putBack(b, TaskUpdates); err != nil {
-			t.Fatal(err)
-		}
-		if !waits(t, b, TaskUpdates, "b.json") {
+		if n := sweep(t, b, TaskUpdates); n != 0 {
 			t.Errorf("%s: what was taken from one inbox is gone, as the other's is settled", text)
 		}
 	}

@@ -130,10 +130,10 @@ const afterOwner = time.Second
 // title makes a file the owner: others can copy both.
 func (sw creates) otherOwner(w *waiting, id pipeline.TaskID) *waiting {
 	owner := sw.line.owners[id]
-	if owner == nil || owner.file.Name == w.file.Name {
+	if owner == nil || owner.file.At == w.file.At {
 		return nil
 	}
-	if there, err := sw.Box.Waiting(owner.file.Kind, owner.file.Name); err != nil || !there {
+	if there, err := sw.Box.Waiting(owner.file.Kind, owner.file.At); err != nil || !there {
 		return nil // settled since the inbox was listed: the store knows it
 	}
 	return owner

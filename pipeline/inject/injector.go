@@ -80,7 +80,7 @@ func (in *Injector) Sweep(ctx context.Context) (*heartbeat.Report, error) {
 		in.known = map[delivered]*waiting{}
 	}
 	sw := newSweep(in)
-	if err := sw.begin(); errors.Is(err, fs.ErrNotExist) {
+	if err := in.Box.Ensure(); errors.Is(err, fs.ErrNotExist) {
 		return sw.report, err
 	} else if err != nil {
 		sw.trouble(ctx, err)

@@ -31,7 +31,7 @@ type waiting struct {
 	issued bool            // a create that otm-create wrote: the counter gave its id out for it
 }
 
-func (w *waiting) key() delivered { return delivered{w.file.Kind, w.file.Name} }
+func (w *waiting) key() delivered { return delivered{w.file.Kind, w.file.At} }
 
 // turn is whose turn a file is: that of its agent, or of its task where the agent is
 // not known. What is no drop shares one turn. So the reports on one task, and the
@@ -155,7 +155,7 @@ func (l *line) list(kind inbox.Kind) ([]*waiting, error) {
 	there := make(map[string]bool, len(files))
 	all := make([]*waiting, len(files))
 	for i, f := range files {
-		there[f.Name] = true
+		there[f.At] = true
 		all[i] = l.of(f)
 	}
 	maps.DeleteFunc(l.known, func(d delivered, _ *waiting) bool { return d.kind == kind && !there[d.name] })
@@ -164,10 +164,10 @@ func (l *line) list(kind inbox.Kind) ([]*waiting, error) {
 
 // of returns what is known of a file, and reads it unless it was read before.
 func (l *line) of(f inbox.File) *waiting {
-	w := l.known[delivered{f.Kind, f.Name}]
+	w := l.known[delivered{f.Kind, f.At}]
 	if w == nil {
 		w = &waiting{}
-		l.known[delivered{f.Kind, f.Name}] = w
+		l.known[delivered{f.Kind, f.At}] = w
 	}
 	if w.read && w.file.Same(f) {
 		w.file = f

@@ -22,7 +22,6 @@ import (
 type sweep struct {
 	*Injector
 	report *heartbeat.Report
-	stuck  []explain.Finding // files that a crash left and that could not be put back
 	line   *line
 	held   holds
 	atOnce int                    // how many files are carried out together
@@ -33,31 +32,6 @@ type sweep struct {
 
 func newSweep(in *Injector) *sweep {
 	return &sweep{Injector: in, report: newReport(), line: newLine(in), atOnce: firstBatch}
-}
-
-// begin makes the inboxes that are missing, and finishes what a crash
-// interrupted in them. A file that cannot be judged stays hidden and is named;
-// everything else goes on.
-func (sw *sweep) begin() error {
-	if err := sw.Box.Ensure(); err != nil {
-		return err
-	}
-	for _, kind := range inbox.Kinds {
-		stuck, err := sw.Box.PutBack(kind)
-		if err != nil && concernsAll(err) {
-			return err
-		}
-		if err != nil {
-			sw.Log.Warn("inbox not read", "inbox", kind, "err", err)
-		}
-		for _, s := range stuck {
-			if concernsAll(s.Err) {
-				return s.Err
-			}
-			sw.stuck = append(sw.stuck, explain.New(explain.DropKept, "file", s.Name, "reason", fmt.Errorf("a crash left it hidden there, and it cannot be put back: %w", s.Err)))
-		}
-	}
-	return nil
 }
 
 const (
@@ -80,7 +54,7 @@ const (
 // round handles each file that waits once, in the order of the line, and returns how
 // many were settled. The error is trouble, see Sweep.
 func (sw *sweep) round(ctx context.Context) (settled int, err error) {
-	sw.report.Waiting, sw.report.NeedsPerson, sw.report.Due = len(sw.stuck), slices.Clone(sw.stuck), time.Time{}
+	sw.report.Waiting, sw.report.NeedsPerson, sw.report.Due = 0, nil, time.Time{}
 	sw.held = holds{tasks: map[pipeline.TaskID]bool{}}
 	began := sw.Now()
 	handled := map[delivered]bool{}
@@ -341,7 +315,7 @@ func (sw *sweep) look(ctx context.Context, maxAge time.Duration) error {
 
 // countWaiting counts the files that a sweep which ended early did not come to.
 func (sw *sweep) countWaiting() error {
-	sw.report.Waiting = len(sw.stuck)
+	sw.report.Waiting = 0
 	for _, kind := range inbox.Kinds {
 		files, err := sw.Box.List(kind)
 		if err != nil {
@@ -423,7 +397,7 @@ func (sw *sweep) noteFailed(ctx context.Context, p *planned, why string) error {
 
 // wait reports that a file stays for now.
 func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
-	if there, err := sw.Box.Waiting(w.file.Kind, w.file.Name); err == nil && !there {
+	if there, err := sw.Box.Waiting(w.file.Kind, w.file.At); err == nil && !there {
 		return // it has gone
 	}
 	sw.report.Waiting++

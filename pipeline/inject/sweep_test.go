@@ -363,39 +363,16 @@ func TestC29TwoFilesStopNobody(t *testing.T) {
 	w.put(inbox.NewTasks, "zz.json", evil)
 	w.age(inbox.NewTasks, "zz.json", time.Minute)
 	w.sweepTo(0, 1, 0)
-	w.put(inbox.NewTasks, ".otm-taken-0000000000000000-zz.json", evil)
+	w.put(inbox.NewTasks, "zz-otm-taken-0000000000000000.json", evil)
+	w.age(inbox.NewTasks, "zz-otm-taken-0000000000000000.json", time.Minute)
 	w.create(1, "A", "x")
-	w.sweepTo(1, 0, 0)
+	w.sweepTo(1, 1, 0)
 	w.restart()
 	w.create(2, "B", "x")
 	w.update(1, report{status: pipeline.Blocked, reason: "why"})
 	w.dispatch(1)
 	w.sweepTo(2, 0, 0)
 	w.failed("zz.json", inbox.Invalid, "larger than")
-}
-
-// TestC29StuckFileIsNamed: a file that a crash left and that cannot be judged
-// is named in the report, and everything else goes on.
-func TestC29StuckFileIsNamed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	const stuck, good = ".otm-taken-0000000000000000-a.json", ".otm-taken-0000000000000001-b.json"
-	w.put(inbox.NewTasks, stuck, []byte("{}"))
-	w.put(inbox.NewTasks, good, w.drop("devdas", 2, "B").Encode())
-	w.create(1, "A", "x")
-	crashtest.Below(t, w.dir, func(step, path string) error {
-		if step == "read" && filepath.Base(path) == stuck {
-			return syscall.ELOOP
-		}
-		return nil
-	})
-	r := w.sweepTo(2, 0, 1)
-	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0], stuck) {
-		t.Errorf("kept %q", r.Kept)
-	}
-	if got, err := w.box.Taken(inbox.NewTasks); err != nil || !slices.Equal(got, []string{stuck}) {
-		t.Errorf("taken %q, %v", got, err)
-	}
 }
 
 // What cannot be read for a reason that is not its own waits.

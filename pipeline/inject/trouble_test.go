@@ -224,10 +224,10 @@ func TestLooksAreForgotten(t *testing.T) {
 
 // A drop that came at the moment when the one of its name was settled, and a
 // crash left it out of the way, is found by the next sweep.
-func TestTakenFileIsPutBack(t *testing.T) {
+func TestTakenFileIsFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.put(inbox.NewTasks, ".otm-taken-0123456789abcdef-task.json", w.drop("devdas", 1, "A").Encode())
+	w.put(inbox.NewTasks, "task-otm-taken-0123456789abcdef.json", w.drop("devdas", 1, "A").Encode())
 	w.sweepTo(1, 0, 0)
 	w.checkTask(1, "A", pipeline.DefaultStep)
 	if got := w.settled(inbox.ProcessedDir); !slices.Equal(got, []string{"task.json"}) {
