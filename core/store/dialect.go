@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -217,13 +218,9 @@ func (e *postgres) transact(ctx context.Context, o *sql.TxOptions, fn func(tx) e
 // succeed when it runs again.
 func isConcurrent(err error) bool {
 	var e *pgconn.PgError
-	if errors.As(err, &e) {
-		switch e.Code { // https://www.postgresql.org/docs/15/errcodes-appendix.html
-		case "40001", "40P01", "23505": // serialization failure, deadlock, both inserted the same row
-			return true
-		}
-	}
-	return errors.Is(err, errConcurrent)
+	// https://www.postgresql.org/docs/15/errcodes-appendix.html: serialization failure,
+	// deadlock, both inserted the same row
+	return errors.As(err, &e) && slices.Contains([]string{"40001", "40P01", "23505"}, e.Code)
 }
 
 // withKind gives an error of PostgreSQL its kind, as internal/sqlite does.

@@ -17,25 +17,13 @@ import (
 
 // Difference is a row that does not follow from the events.
 type Difference struct {
-	Table  string  `json:"table"` // tasks, agents or wakes
-	Key    string  `json:"key"`   // a task's id, an agent's folded name, a wake's key
-	Fields []Field `json:"fields"`
+	Row    string   // such as "tasks T-00035"
+	Fields []string // what differs, in words
+
+	task pipeline.TaskID // 0: it is no row of a task
 }
 
-// Field is what differs: a field of a row's document, or a column.
-type Field struct {
-	Name string `json:"name"`
-	Is   string `json:"is,omitempty"`   // in JSON; "": it is missing
-	Want string `json:"want,omitempty"` // as the events say; "": nothing
-}
-
-func (d Difference) String() string {
-	var fields []string
-	for _, f := range d.Fields {
-		fields = append(fields, fmt.Sprintf("%s is %s, and the events say %s", f.Name, cmp.Or(f.Is, "missing"), cmp.Or(f.Want, "nothing")))
-	}
-	return fmt.Sprintf("%s %s: %s", d.Table, d.Key, strings.Join(fields, "; "))
-}
+func (d Difference) String() string { return d.Row + ": " + strings.Join(d.Fields, "; ") }
 
 // Check replays all events and returns the rows that do not follow from them. It changes
 // nothing.
@@ -80,16 +68,38 @@ type replayed struct {
 	rows  rows
 }
 
-// rows are the fields of rows, by table, key and name.
-type rows map[string]map[string]map[string]string
+// rows are the rows of all tables, by table and key.
+type rows map[string]row
 
-func newRows() rows { return rows{"tasks": {}, "agents": {}, "wakes": {}} }
+// row is a row as text, by the names of columns and of fields of its document.
+type row struct {
+	task   pipeline.TaskID // 0: it is no row of a task
+	fields map[string]string
+}
+
+func (r rows) add(b *table, values []any) {
+	last := len(b.columns) - 1
+	its := row{fields: map[string]string{}}
+	key := fmt.Sprint(values[last])
+	if id, ok := values[last].(int64); ok {
+		its.task = pipeline.TaskID(id)
+		key = its.task.String()
+	}
+	for i, name := range b.columns[:last] {
+		if text := fmt.Sprint(values[i]); name == "doc" {
+			maps.Copy(its.fields, b.fields(text))
+		} else {
+			its.fields["column "+name] = strconv.Quote(text)
+		}
+	}
+	r[b.name+" "+key] = its
+}
 
 // replayChunk is how many events are read at a time.
 const replayChunk = 1000
 
 func replay(t tx) (*replayed, error) {
-	r := &replayed{rows: newRows()}
+	r := &replayed{rows: rows{}}
 	for after := int64(0); ; {
 		events, err := loadEvents(t, core.EventFilter{After: after, Limit: replayChunk})
 		if err != nil {
@@ -103,23 +113,22 @@ func replay(t tx) (*replayed, error) {
 		}
 		after = events[len(events)-1].Seq
 	}
-	for id, task := range r.state.Tasks {
-		row, err := rowOf(task)
+	for _, task := range r.state.Tasks {
+		values, err := rowOfTask(task)
 		if err != nil {
 			return nil, err
 		}
-		r.rows["tasks"][id.String()] = row.fields()
+		r.rows.add(tasks, values)
 		for i := range task.Wakes {
-			w := &task.Wakes[i]
-			r.rows["wakes"][w.Key] = wakeFields(int64(id), pipeline.FoldName(w.Agent), fromTime(w.AskedAt))
+			r.rows.add(wakes, rowOfWake(task, &task.Wakes[i]))
 		}
 	}
 	for name, a := range r.state.Agents {
-		doc, err := json.Marshal(a)
+		values, err := rowOfAgent(name, a)
 		if err != nil {
 			return nil, err
 		}
-		r.rows["agents"][name] = fieldsOf[core.AgentState](string(doc))
+		r.rows.add(agents, values)
 	}
 	return r, nil
 }
@@ -146,64 +155,34 @@ func fieldsOf[T any](doc string) map[string]string {
 	return texts
 }
 
-func (r *taskRow) fields() map[string]string {
-	fields := fieldsOf[core.Task](r.doc)
-	for name, value := range map[string]any{
-		"version": r.version, "status": r.status, "agent_key": r.agent, "dispatch_key": r.worker, "row_id": r.row, "live": r.live, "on_board": r.onBoard,
-	} {
-		fields["column "+name] = fmt.Sprintf("%#v", value)
-	}
-	return fields
-}
-
-func wakeFields(task int64, agent string, asked int64) map[string]string {
-	return map[string]string{"task": pipeline.TaskID(task).String(), "agent": strconv.Quote(agent), "asked": toTime(asked).Format(time.RFC3339Nano)}
-}
-
 // stored returns the rows of the database.
 func stored(t tx) (rows, error) {
-	all := newRows()
-	err := scanAll(t, "SELECT id, version, status, agent_key, dispatch_key, row_id, live, on_board, doc FROM tasks", func(scan func(...any) error) error {
-		var id int64
-		var r taskRow
-		err := scan(&id, &r.version, &r.status, &r.agent, &r.worker, &r.row, &r.live, &r.onBoard, &r.doc)
-		all["tasks"][pipeline.TaskID(id).String()] = r.fields()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = scanAll(t, "SELECT name_key, doc FROM agents", func(scan func(...any) error) error {
-		var name, doc string
-		err := scan(&name, &doc)
-		all["agents"][name] = fieldsOf[core.AgentState](doc)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = scanAll(t, "SELECT key, task, agent_key, asked_at FROM wakes", func(scan func(...any) error) error {
-		var key, agent string
-		var task, asked int64
-		err := scan(&key, &task, &agent, &asked)
-		all["wakes"][key] = wakeFields(task, agent, asked)
-		return err
-	})
-	return all, err
-}
-
-func scanAll(t tx, query string, each func(scan func(...any) error) error) error {
-	rows, err := t.Query(query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return err
+	all := rows{}
+	for _, b := range []*table{tasks, agents, wakes} {
+		if err := all.read(t, b); err != nil {
+			return nil, err
 		}
 	}
-	return rows.Err()
+	return all, nil
+}
+
+func (r rows) read(t tx, b *table) error {
+	found, err := t.Query("SELECT " + strings.Join(b.columns, ", ") + " FROM " + b.name)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	values, into := make([]any, len(b.columns)), make([]any, len(b.columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for found.Next() {
+		if err := found.Scan(into...); err != nil {
+			return err
+		}
+		r.add(b, values)
+	}
+	return found.Err()
 }
 
 // compare returns the rows of the database that differ from the replayed ones.
@@ -213,17 +192,16 @@ func (r *replayed) compare(t tx) ([]Difference, error) {
 		return nil, err
 	}
 	var found []Difference
-	for _, table := range slices.Sorted(maps.Keys(r.rows)) {
-		for _, key := range keysOf(is[table], r.rows[table]) {
-			d := Difference{Table: table, Key: key}
-			for _, name := range keysOf(is[table][key], r.rows[table][key]) {
-				if f := (Field{name, is[table][key][name], r.rows[table][key][name]}); f.Is != f.Want {
-					d.Fields = append(d.Fields, f)
-				}
+	for _, key := range keysOf(is, r.rows) {
+		was, want := is[key], r.rows[key]
+		d := Difference{Row: key, task: max(was.task, want.task)}
+		for _, name := range keysOf(was.fields, want.fields) {
+			if a, b := was.fields[name], want.fields[name]; a != b {
+				d.Fields = append(d.Fields, fmt.Sprintf("%s is %s, and the events say %s", name, cmp.Or(a, "missing"), cmp.Or(b, "nothing")))
 			}
-			if len(d.Fields) > 0 {
-				found = append(found, d)
-			}
+		}
+		if len(d.Fields) > 0 {
+			found = append(found, d)
 		}
 	}
 	return found, nil
@@ -231,21 +209,19 @@ func (r *replayed) compare(t tx) ([]Difference, error) {
 
 // keysOf returns the keys of both maps, sorted.
 func keysOf[V any](a, b map[string]V) []string {
-	keys := slices.Collect(maps.Keys(a))
-	for key := range b {
-		if _, ok := a[key]; !ok {
-			keys = append(keys, key)
-		}
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]V{}
 	}
-	slices.Sort(keys)
-	return keys
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
 }
 
 // replace writes the replayed rows in place of those of the database, and enqueues the
 // effects of the tasks that differed.
 func (r *replayed) replace(t tx, found []Difference, now time.Time) error {
-	for _, table := range []string{"tasks", "agents", "wakes"} {
-		if _, err := t.Exec("DELETE FROM " + table); err != nil {
+	for _, b := range []*table{tasks, agents, wakes} {
+		if _, err := t.Exec("DELETE FROM " + b.name); err != nil {
 			return err
 		}
 	}
@@ -260,14 +236,11 @@ func (r *replayed) replace(t tx, found []Difference, now time.Time) error {
 		}
 	}
 	for _, d := range found {
-		id, err := pipeline.ParseFileID(d.Key)
-		if d.Table != "tasks" || err != nil {
-			continue
-		}
-		if task := r.state.Tasks[id]; task == nil {
-			_, err = t.Exec("DELETE FROM outbox WHERE task = $1", int64(id))
-		} else {
+		var err error
+		if task := r.state.Tasks[d.task]; task != nil {
 			err = enqueue(t, now, nil, task)
+		} else {
+			_, err = t.Exec("DELETE FROM outbox WHERE task = $1", int64(d.task))
 		}
 		if err != nil {
 			return err

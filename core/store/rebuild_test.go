@@ -56,9 +56,9 @@ func TestRebuild(t *testing.T) {
 		text := strings.Join(all, "\n")
 		for _, want := range []string{
 			`title is "Task One", and the events say "task 1"`,
-			`tasks T-00002: column live is 0, and the events say 1`,
+			`tasks T-00002: column live is "0", and the events say "1"`,
 			`agents mira: agent is missing, and the events say "mira"`,
-			`wakes otm-T-00009-x-1: agent is "x", and the events say nothing`,
+			`wakes otm-T-00009-x-1: column agent_key is "x", and the events say nothing`,
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the differences do not have %q:\n%s", want, text)

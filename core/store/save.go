@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"otm/core"
@@ -31,72 +33,91 @@ func decodeTask(doc []byte) (*core.Task, error) {
 	return task, nil
 }
 
-// taskRow is a row of the table tasks. Its columns repeat what the document says, for
-// queries.
-type taskRow struct {
-	version               int64
-	status, agent, worker string
-	row                   string
-	live, onBoard         int
-	doc                   string
+// table is a table whose rows follow from the events. Columns of a row repeat what its
+// document says, for queries. The last column is the key.
+type table struct {
+	name, insert, update string
+	columns              []string
+	fields               func(doc string) map[string]string // of a document
 }
 
-func rowOf(t *core.Task) (taskRow, error) {
-	doc, err := json.Marshal(t)
-	r := taskRow{
-		version: t.Version, status: string(t.Status), agent: pipeline.FoldName(t.Agent), row: t.RowID,
-		live: number01(live(t)), onBoard: number01(t.OnBoard()), doc: string(doc),
+func newTable(name string, fields func(string) map[string]string, columns ...string) *table {
+	var marks, sets []string
+	for i, c := range columns {
+		marks = append(marks, "$"+strconv.Itoa(i+1))
+		sets = append(sets, c+" = "+marks[i])
 	}
+	last := len(columns) - 1
+	return &table{
+		name: name, columns: columns, fields: fields,
+		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")",
+		update: "UPDATE " + name + " SET " + strings.Join(sets[:last], ", ") + " WHERE " + sets[last],
+	}
+}
+
+var (
+	tasks  = newTable("tasks", fieldsOf[core.Task], "version", "status", "agent_key", "dispatch_key", "row_id", "live", "on_board", "doc", "id")
+	agents = newTable("agents", fieldsOf[core.AgentState], "doc", "name_key")
+	wakes  = newTable("wakes", nil, "task", "agent_key", "asked_at", "key")
+)
+
+func rowOfTask(t *core.Task) ([]any, error) {
+	worker := ""
 	if t.Dispatch != nil {
-		r.worker = pipeline.FoldName(t.Dispatch.Agent)
+		worker = pipeline.FoldName(t.Dispatch.Agent)
 	}
-	return r, err
+	doc, err := json.Marshal(t)
+	return []any{
+		t.Version, string(t.Status), pipeline.FoldName(t.Agent), worker, t.RowID, number01(live(t)), number01(t.OnBoard()), string(doc), int64(t.ID),
+	}, err
 }
 
-// errConcurrent says that another transaction changed a row since this one read it. The
-// engine runs the transaction again.
-var errConcurrent = errors.New("another transaction changed the same")
+func rowOfAgent(name string, a *core.AgentState) ([]any, error) {
+	doc, err := json.Marshal(a)
+	return []any{string(doc), name}, err
+}
+
+func rowOfWake(t *core.Task, w *core.Wake) []any {
+	return []any{int64(t.ID), pipeline.FoldName(w.Agent), fromTime(w.AskedAt), w.Key}
+}
+
+// save writes a row. If the table had it when it was loaded, load has locked it.
+func (b *table) save(t tx, had bool, row []any) error {
+	text := b.insert
+	if had {
+		text = b.update
+	}
+	_, err := t.Exec(text, row...)
+	return err
+}
 
 // saveTask writes the state of a task that was as was (nil: there was none), and the
-// wakes that it did not have.
+// wakes that changed.
 func saveTask(t tx, was, is *core.Task) error {
-	r, err := rowOf(is)
-	if err != nil {
-		return err
+	row, err := rowOfTask(is)
+	if err == nil {
+		err = tasks.save(t, was != nil, row)
 	}
-	args := []any{r.version, r.status, r.agent, r.worker, r.row, r.live, r.onBoard, r.doc, int64(is.ID)}
-	text := "INSERT INTO tasks (version, status, agent_key, dispatch_key, row_id, live, on_board, doc, id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-	if was != nil {
-		text = `UPDATE tasks SET version = $1, status = $2, agent_key = $3, dispatch_key = $4, row_id = $5, live = $6, on_board = $7, doc = $8
-			WHERE id = $9 AND version = $10`
-		args = append(args, was.Version)
-	}
-	n, err := count(t.Exec(text, args...))
-	if err != nil {
-		return err
-	}
-	if n != 1 {
-		return errConcurrent
-	}
-	return saveWakes(t, was, is)
-}
-
-func saveWakes(t tx, was, is *core.Task) error {
 	for i := range is.Wakes {
 		w := &is.Wakes[i]
+		var old *core.Wake
 		if was != nil {
-			if old := was.WakeNamed(w.Key); old != nil && old.AskedAt.Equal(w.AskedAt) {
-				continue
-			}
+			old = was.WakeNamed(w.Key)
 		}
-		_, err := t.Exec(`INSERT INTO wakes (key, task, agent_key, asked_at) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (key) DO UPDATE SET task = excluded.task, agent_key = excluded.agent_key, asked_at = excluded.asked_at`,
-			w.Key, int64(is.ID), pipeline.FoldName(w.Agent), fromTime(w.AskedAt))
-		if err != nil {
-			return err
+		if err == nil && (old == nil || !old.AskedAt.Equal(w.AskedAt)) {
+			err = wakes.save(t, old != nil, rowOfWake(is, w))
 		}
 	}
-	return nil
+	return err
+}
+
+// saveAgent writes the state of an agent. had reports whether it had one.
+func saveAgent(t tx, name string, had bool, a *core.AgentState) error {
+	row, err := rowOfAgent(name, a)
+	if err == nil {
+		err = agents.save(t, had, row)
+	}
+	return err
 }
 
 // live reports whether programs look at the task in every pass: it is not over, or its
@@ -119,20 +140,6 @@ func loadAgent(t tx, name, lock string) (*core.AgentState, error) {
 		return nil, brokenState(fmt.Errorf("of agent %q: %w", name, err))
 	}
 	return a, nil
-}
-
-// saveAgent writes the state of an agent. existed reports whether it had one.
-func saveAgent(t tx, name string, existed bool, a *core.AgentState) error {
-	doc, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	text := "INSERT INTO agents (doc, name_key) VALUES ($1, $2)"
-	if existed {
-		text = "UPDATE agents SET doc = $1 WHERE name_key = $2" // load locked the row
-	}
-	_, err = t.Exec(text, string(doc), name)
-	return err
 }
 
 // loadDone reads what is known of a command that was carried out.
