@@ -115,6 +115,7 @@ const (
 	RuleOtherTask Rule = "otherTask" // the id belongs to another task
 	RuleOtherDrop Rule = "otherDrop" // the id of the command belongs to another one
 	RuleNotOn     Rule = "notOn"     // the task does not stand on the board yet
+	RuleFormer    Rule = "former"    // the report is older than the hand-out to the present agent
 	RuleMoved     Rule = "moved"     // the task is in another status by now than the person saw
 )
 
@@ -133,7 +134,8 @@ type Refused struct {
 	Steps   []pipeline.Step   // of RuleNoStep: those that there are
 	Title   string            // of RuleOtherTask: the task to which the id belongs
 	Drop    string            // of RuleOtherDrop: the other drop
-	At      time.Time         // of RuleArchived
+	Agent   string            // of RuleFormer: who has the task
+	At      time.Time         // of RuleArchived, and of RuleFormer: when he got it
 }
 
 // Error says it in one sentence.
@@ -155,6 +157,8 @@ func (r *Refused) Error() string {
 		return fmt.Sprintf("its id belongs to another drop, %q, which says something else: give each drop an id of its own", r.Drop)
 	case RuleNotOn:
 		return fmt.Sprintf("%v does not stand on the board with all its steps", r.Task)
+	case RuleFormer:
+		return fmt.Sprintf("%v was handed out to %s at %s, and this report is older: it counts as one of the former agent", r.Task, r.Agent, r.At.UTC().Format(time.RFC3339))
 	case RuleMoved:
 		return fmt.Sprintf("it is %s by now", r.From)
 	}

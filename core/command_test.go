@@ -435,3 +435,52 @@ func TestBlockedAndGivenAway(t *testing.T) {
 		t.Errorf("it is %s, of %s", got.Status, got.Agent)
 	}
 }
+
+// A report that is older than the hand-out counts as one of the agent that had the task
+// before, if there was one.
+func TestReportOfAFormerAgent(t *testing.T) {
+	t.Parallel()
+	taken := func(w *world) {
+		w.handedOut()
+		w.must(Command{Task: 1, By: devdas, Do: Take{TakenByNext}})
+	}
+	woken := func(w *world) {
+		w.handedOut()
+		w.must(Command{Task: 1, By: boss, Agent: "devdas", Do: BeginWake{Version: w.task().Version, AskedAt: w.now}})
+	}
+	for _, tt := range []struct {
+		name   string
+		before func(*world)
+		to     string        // who gets the task
+		age    time.Duration // of the report, at the hand-out
+		back   time.Duration // by which the clock is set back after the hand-out
+		want   string
+	}{
+		{"of who took it", taken, "mira", time.Second, 0, "former"},
+		{"of who was woken", woken, "mira", time.Second, 0, "former"},
+		{"of the new agent", taken, "mira", -time.Second, 0, ""},
+		{"nothing was heard of who had it", (*world).handedOut, "mira", time.Second, 0, ""},
+		{"handed out again", taken, "devdas", time.Second, 0, ""},
+		{"clock set back", taken, "mira", time.Minute, time.Hour, ""},
+	} {
+		w := newWorld(t)
+		tt.before(w)
+		w.show()
+		if tt.to == "devdas" {
+			w.moveTo(pipeline.New)
+		} else {
+			w.must(Command{Task: 1, By: ada, Do: Edits{Agent: &tt.to}})
+		}
+		w.now = w.now.Add(time.Hour)
+		w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: tt.to, Workspace: "/work"}})
+		dropped := w.now.Add(-tt.age)
+		w.now = w.now.Add(time.Minute - tt.back)
+		err := w.do(Command{ID: "u", Task: 1, By: ByAgent(tt.to), Do: Report{Drop: "u.json", Dropped: dropped, Status: pipeline.AgentDone}})
+		if got := refusal(err); got != tt.want {
+			t.Errorf("%s: %q, %v, want %q", tt.name, got, err, tt.want)
+		}
+		if tt.want != "" && !strings.Contains(err.Error(), "T-00001 was handed out to mira at ") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}

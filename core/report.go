@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"otm/pipeline"
@@ -29,6 +30,10 @@ func (r Report) decide(d *decision) error {
 		return d.refuse(RuleRowGone, Conflict)
 	case t.Status == pipeline.New && d.By.Kind != Worker:
 		return ErrNotYet
+	case d.By.Kind == Agent && t.wasAnothers(r.Dropped, d.At):
+		r := d.refuse(RuleFormer, Conflict)
+		r.Agent, r.At = t.Dispatch.Agent, t.Dispatch.At
+		return r
 	}
 	ticked, err := d.match(r.Steps)
 	if err != nil {
@@ -61,6 +66,25 @@ func (r Report) decide(d *decision) error {
 	}
 	d.emit(noted)
 	return nil
+}
+
+// wasAnothers reports whether a report of this time is of a former agent: it is older than
+// the present hand-out, and another agent was woken for the task, or was heard of. A drop
+// does not name its agent. Now is before the hand-out if the clock was set back: then its
+// times tell nothing.
+func (t *Task) wasAnothers(dropped, now time.Time) bool {
+	d := t.Dispatch
+	if d == nil || dropped.IsZero() || !dropped.Before(d.At) || now.Before(d.At) {
+		return false
+	}
+	own := pipeline.FoldName(d.Agent)
+	for agent := range t.Heard {
+		if agent != own {
+			return true
+		}
+	}
+	return t.Woken != nil && !SameAgent(t.Woken.Agent, d.Agent) ||
+		slices.ContainsFunc(t.Wakes, func(w Wake) bool { return !SameAgent(w.Agent, d.Agent) })
 }
 
 // match returns the reported steps that are not ticked yet. Equal titles are ticked

@@ -496,6 +496,28 @@ func TestReassigned(t *testing.T) {
 	}
 }
 
+// A report that an agent dropped when a person had just given its task to another one is
+// not that one's.
+func TestReportAfterReassignment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "x")
+	w.sweepTo(1, 0, 0)
+	w.dispatch(1)
+	w.update(1, report{status: pipeline.InProgress})
+	w.sweepTo(1, 0, 0)
+	w.person(w.row(1).ID, boardtest.SelectCell(w.Column(t, "Assignee", "select"), "archibald"))
+	late := w.update(1, report{steps: []string{"x"}, status: pipeline.AgentDone})
+	w.sweepTo(0, 0, 1) // until archibald has it
+	w.clock.Advance(time.Second)
+	w.dispatch(1)
+	w.sweepTo(0, 1, 0)
+	w.failed(late, inbox.Conflict, "T-00001 was handed out to archibald at ", "counts as one of the former agent", "otm show T-00001")
+	if task := w.task(1); task.Status != pipeline.Assigned || task.StepsDone() != 0 {
+		t.Errorf("task %+v", task)
+	}
+}
+
 // Text that the board refuses fails its update, also where that comes again. The board
 // shows how far the task is, and updates without a text go on. Another text heals it.
 func TestRefusedUpdate(t *testing.T) {
