@@ -55,14 +55,25 @@ type decision struct {
 
 // Decide carries a command out on a state, which it changes, and returns what
 // happened. If the error is not nil, the state must be thrown away. The error is a
-// *Refused, ErrNotYet or ErrOutdated. No events and no error: nothing was to do.
-func Decide(s *State, c Command) ([]Event, error) {
+// *Refused, a *PanicError, ErrNotYet or ErrOutdated. No events and no error: nothing was
+// to do.
+func Decide(s *State, c Command) (events []Event, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			events, err = nil, &PanicError{p}
+		}
+	}()
 	d := &decision{Command: &c, State: s, task: s.Tasks[c.Task]}
 	if err := c.Do.decide(d); err != nil {
 		return nil, err
 	}
 	return d.events, nil
 }
+
+// PanicError says that a task made our code panic. It concerns no other task.
+type PanicError struct{ Value any }
+
+func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
 
 // emit notes that something happened to the task of the command, now and by who
 // asked for it.

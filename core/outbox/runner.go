@@ -203,11 +203,6 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 	return len(done), err
 }
 
-// PanicError says that a sink panicked on an effect: a task makes our code fail.
-type PanicError struct{ Value any }
-
-func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
-
 // guarded has a sink deliver effects. If it panics, each goes alone, so that one task
 // stops no other.
 func (r *run) guarded(ctx context.Context, sink core.Sink, effects []core.Pending) (results []Result) {
@@ -216,7 +211,7 @@ func (r *run) guarded(ctx context.Context, sink core.Sink, effects []core.Pendin
 		switch {
 		case p == nil:
 		case len(effects) == 1:
-			results = []Result{{Err: &PanicError{p}, Person: true, Asked: r.now()}}
+			results = []Result{{Err: &core.PanicError{Value: p}, Person: true, Asked: r.now()}}
 		default:
 			results = nil
 			for i := range effects {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"otm/core"
-	"otm/core/outbox"
 	"otm/heartbeat"
 	"otm/internal/crash"
 	"otm/internal/explain"
@@ -143,12 +142,18 @@ func (sw *sweep) carryOut(ctx context.Context, plans []*planned) (settled int, t
 	if len(plans) == 0 || ctx.Err() != nil {
 		return 0, nil
 	}
-	if err := sw.do(ctx, plans); err != nil {
+	commands := make([]core.Command, len(plans))
+	for i, p := range plans {
+		commands[i] = p.command
+	}
+	outcomes, err := sw.Engine.Do(ctx, commands...)
+	if err != nil {
 		return 0, err
 	}
 	crash.Point("inject.done")
 	var ids []pipeline.TaskID
-	for _, p := range plans {
+	for i, p := range plans {
+		p.outcome = outcomes[i]
 		if p.outcome.Err == nil {
 			ids = append(ids, p.command.Task)
 		}
@@ -175,48 +180,8 @@ func (sw *sweep) carryOut(ctx context.Context, plans []*planned) (settled int, t
 	return settled, nil
 }
 
-// do carries out the commands of plans in one transaction. If one of them makes us panic,
-// each goes alone, and that one fails.
-func (sw *sweep) do(ctx context.Context, plans []*planned) error {
-	err := sw.tryDo(ctx, plans)
-	if !isPanic(err) {
-		return err
-	}
-	for _, p := range plans {
-		switch err := sw.tryDo(ctx, []*planned{p}); {
-		case isPanic(err):
-			sw.Log.Error("internal error", "drop", p.file.Name, "panic", err)
-			p.outcome.Err = err
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
-
-// tryDo is do; the error is an *outbox.PanicError if it panicked.
-func (sw *sweep) tryDo(ctx context.Context, plans []*planned) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &outbox.PanicError{Value: p}
-		}
-	}()
-	commands := make([]core.Command, len(plans))
-	for i, p := range plans {
-		commands[i] = p.command
-	}
-	outcomes, err := sw.Engine.Do(ctx, commands...)
-	if err != nil {
-		return err
-	}
-	for i, p := range plans {
-		p.outcome = outcomes[i]
-	}
-	return nil
-}
-
 func isPanic(err error) bool {
-	var p *outbox.PanicError
+	var p *core.PanicError
 	return errors.As(err, &p)
 }
 
