@@ -1,6 +1,8 @@
 package core
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
 	"time"
 
@@ -239,8 +241,7 @@ func (j JudgeRun) decide(d *decision) error {
 	if !j.Started.IsZero() && now.Resumed.Equal(j.Started) {
 		now.Resumed = time.Time{}
 	}
-	d.changeAgent(now, why)
-	return nil
+	return d.changeAgent(now, why)
 }
 
 // ResumeAgent forgets the failures of an agent and asks for a start. The next pass
@@ -256,10 +257,16 @@ func (ResumeAgent) decide(d *decision) error {
 }
 
 // changeAgent gives the command's agent a state, if that is another one.
-func (d *decision) changeAgent(now *AgentState, why AgentChange) {
-	if !now.same(d.agentState()) {
+func (d *decision) changeAgent(now *AgentState, why AgentChange) error {
+	before, err := json.Marshal(d.agentState())
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(now)
+	if err == nil && !bytes.Equal(before, after) {
 		d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: why})
 	}
+	return err
 }
 
 // agentState is the state of the command's agent; an empty one if it has none yet.
@@ -268,21 +275,4 @@ func (d *decision) agentState() *AgentState {
 		return a
 	}
 	return &AgentState{Agent: d.Agent}
-}
-
-// same reports whether two states are the same.
-func (a *AgentState) same(b *AgentState) bool {
-	x, y := *a, *b
-	x.Stumbled, y.Stumbled, x.Blocked, y.Blocked, x.LastRun, y.LastRun = nil, nil, nil, nil, nil, nil
-	sameTimes := maps.EqualFunc(a.Blocked, b.Blocked, func(s, t time.Time) bool { return s.Equal(t) })
-	sameRun := (a.LastRun == nil) == (b.LastRun == nil) && (a.LastRun == nil || a.LastRun.Key == b.LastRun.Key)
-	for _, p := range []struct{ x, y *time.Time }{{&x.ProgramAt, &y.ProgramAt}, {&x.NextStart, &y.NextStart}, {&x.LeftAlone, &y.LeftAlone}, {&x.Resumed, &y.Resumed}, {&x.Hangs, &y.Hangs}} {
-		if !p.x.Equal(*p.y) {
-			return false
-		}
-		*p.x, *p.y = time.Time{}, time.Time{}
-	}
-	return sameTimes && sameRun && maps.Equal(a.Stumbled, b.Stumbled) &&
-		x.Agent == y.Agent && x.Config == y.Config && x.Program == y.Program && x.Failures == y.Failures && x.Fruitless == y.Fruitless &&
-		x.Refusals == y.Refusals && x.Rests == y.Rests && x.Lingers == y.Lingers
 }

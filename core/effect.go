@@ -1,8 +1,7 @@
 package core
 
 import (
-	"slices"
-	"time"
+	"reflect"
 
 	"otm/pipeline"
 )
@@ -24,14 +23,14 @@ var Sinks = []Sink{SinkRender, SinkEntry, SinkBoard}
 // Effects returns the sinks that do not have the task as it is any more, after it
 // changed, and those that have nothing to do for it. before is nil for a new task.
 func Effects(before, after *Task) (stale, settled []Sink) {
-	if before == nil || !before.Rendering().Same(after.Rendering()) {
+	if before == nil || !reflect.DeepEqual(before.Rendering(), after.Rendering()) {
 		stale = append(stale, SinkRender)
 	}
 	var had entry
 	if before != nil {
 		had = before.entry()
 	}
-	if !had.same(after.entry()) {
+	if !reflect.DeepEqual(had, after.entry()) {
 		stale = append(stale, SinkEntry)
 	}
 	if after.Unshown() {
@@ -44,11 +43,7 @@ func Effects(before, after *Task) (stale, settled []Sink) {
 
 // Rendering is what otm-create and otm-update check reports against.
 func (t *Task) Rendering() pipeline.Rendering {
-	r := pipeline.Rendering{TaskID: t.ID, Title: t.Title, Agent: t.Agent, Status: t.Status, Attempt: t.Attempt}
-	for _, s := range t.Steps {
-		r.Steps = append(r.Steps, pipeline.RenderedStep{Title: s.Title, Done: s.Done})
-	}
-	return r
+	return pipeline.Rendering{TaskID: t.ID, Title: t.Title, Agent: t.Agent, Status: t.Status, Attempt: t.Attempt, Steps: t.PlainSteps()}
 }
 
 // entry is what the dispatch file shows of a task. The zero value: it has no entry.
@@ -61,7 +56,7 @@ type entry struct {
 	priority  pipeline.Priority
 	steps     []string
 	woken     string
-	wokenAt   time.Time
+	wokenAt   int64 // Unix microseconds
 }
 
 func (t *Task) entry() entry {
@@ -74,12 +69,7 @@ func (t *Task) entry() entry {
 		title: t.Title, priority: t.Priority, steps: t.StepTitles(),
 	}
 	if t.Woken != nil {
-		e.woken, e.wokenAt = t.Woken.Key, t.Woken.At
+		e.woken, e.wokenAt = t.Woken.Key, t.Woken.At.UnixMicro()
 	}
 	return e
-}
-
-func (e entry) same(o entry) bool {
-	return slices.Equal(e.steps, o.steps) && e.wokenAt.Equal(o.wokenAt) && e.attempt == o.attempt && e.agent == o.agent &&
-		e.workspace == o.workspace && e.taken == o.taken && e.title == o.title && e.priority == o.priority && e.woken == o.woken
 }

@@ -87,7 +87,9 @@ func (s SettleWake) decide(d *decision) error {
 	}
 	agent := d.agentState().Clone()
 	agent.answered(s.Answer, d.At)
-	d.changeAgent(agent, Answered)
+	if err := d.changeAgent(agent, Answered); err != nil {
+		return err
+	}
 	if s.Answer != WakeAccepted {
 		d.emit(WakeFailed{Key: s.Key, Refused: s.Refused})
 		return nil

@@ -335,7 +335,7 @@ func (d *Desk) fromEntry(e *Entry, a *pipeline.Agent) (*core.Task, error) {
 	}
 	if d.Rendered != nil {
 		if r, err := d.Rendered(e.TaskID); err == nil && core.SameAgent(r.Agent, a.Name) { // else the entry is all there is
-			t.Status, steps = r.Status, r.PlainSteps()
+			t.Status, steps = r.Status, r.Steps
 		}
 	}
 	if d.Said != nil {

@@ -443,7 +443,7 @@ func TestNextWithoutStore(t *testing.T) {
 	want(t, "what the store knows then", words(w.record(1).Dispatch.TakenBy, w.record(2).Taken(), w.record(3).Taken()), "file true false")
 
 	said[2] = []Said{{Status: pipeline.AgentDone}}
-	rendered[1] = &pipeline.Rendering{TaskID: 1, Agent: "alpha", Status: pipeline.InProgress, Steps: []pipeline.RenderedStep{{Title: "one", Done: true}, {Title: "two"}}}
+	rendered[1] = &pipeline.Rendering{TaskID: 1, Agent: "alpha", Status: pipeline.InProgress, Steps: []pipeline.Step{{Title: "one", Done: true}, {Title: "two"}}}
 	want(t, "after the end of the other", take(false), "T-00001 true [1] true")
 	said[1] = []Said{{Steps: []string{"two"}}}
 	want(t, "after its last step", take(false), "T-00003 false [] true")

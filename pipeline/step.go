@@ -20,8 +20,8 @@ const (
 
 // Step is one part of a task.
 type Step struct {
-	Title string
-	Done  bool
+	Title string `json:"title"`
+	Done  bool   `json:"done,omitempty"`
 }
 
 // FindStep returns the index of the step that a report means, or -1. The title

@@ -178,7 +178,7 @@ func (p *place) untouched() {
 }
 
 // rendered writes the rendering of a task, as the engine does.
-func (p *place) rendered(id pipeline.TaskID, status pipeline.Status, steps ...pipeline.RenderedStep) {
+func (p *place) rendered(id pipeline.TaskID, status pipeline.Status, steps ...pipeline.Step) {
 	p.t.Helper()
 	if err := rendering.Write(p.dir, pipeline.Rendering{TaskID: id, Status: status, Steps: steps}); err != nil {
 		p.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,11 +160,11 @@ func (r *update) check(u *drop.Update) error {
 		r.Warn("%v", err)
 		return nil
 	}
-	steps, open := rec.PlainSteps(), 0
+	steps, open := slices.Clone(rec.Steps), 0
 	for _, title := range u.StepsDone {
 		i := pipeline.FindStep(steps, title)
 		if i < 0 {
-			return r.noStep(u.TaskID, rec.PlainSteps(), title)
+			return r.noStep(u.TaskID, rec.Steps, title)
 		}
 		if !steps[i].Done {
 			steps[i].Done = true
@@ -177,7 +178,7 @@ func (r *update) check(u *drop.Update) error {
 		return nil
 	}
 	return cli.Errorf(cli.Usage, "%v is %s: nothing is to be reported any more", u.TaskID, rec.Status).
-		Hint("otm show %v", u.TaskID).Hint("%s", listed(rec.PlainSteps()))
+		Hint("otm show %v", u.TaskID).Hint("%s", listed(rec.Steps))
 }
 
 // checkIssued refuses an id that was never given out and that no drop in the

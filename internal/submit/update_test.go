@@ -130,7 +130,7 @@ func TestCaseB107CorrectedLines(t *testing.T) {
 // TestUpdateIsHeldAgainstTheRecord is about what OTM knows of the task.
 func TestUpdateIsHeldAgainstTheRecord(t *testing.T) {
 	t.Parallel()
-	form, validation := pipeline.RenderedStep{Title: "Create login form", Done: true}, pipeline.RenderedStep{Title: "Add validation"}
+	form, validation := pipeline.Step{Title: "Create login form", Done: true}, pipeline.Step{Title: "Add validation"}
 	steps := "otm: hint: its steps: 1 [x] Create login form · 2 [ ] Add validation\n"
 	over := "nothing is to be reported any more"
 	tests := []struct {
@@ -212,7 +212,7 @@ func TestUpdateOfTheUnknown(t *testing.T) {
 func TestUpdateFrom(t *testing.T) {
 	t.Parallel()
 	p := initialised(t)
-	p.rendered(7, pipeline.InProgress, pipeline.RenderedStep{Title: "a"}, pipeline.RenderedStep{Title: "b"})
+	p.rendered(7, pipeline.InProgress, pipeline.Step{Title: "a"}, pipeline.Step{Title: "b"})
 	p.rendered(8, pipeline.Done)
 	p.in = "{\"taskId\":\"7\",\"subtasksDone\":[\"a\"]}\n\n{\"subtasksDone\":[\"b\"],\"status\":null}\n{\"taskId\":\"T-00007\",\"status\":\"agent_done\",\"result\":\"r\"}\n"
 	if got := p.update("--from", "-", "--task-id", "7").ok(t); got != "T-00007\nT-00007\nT-00007\n" {

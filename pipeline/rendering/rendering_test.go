@@ -21,7 +21,7 @@ func TestWriteRead(t *testing.T) {
 		t.Errorf("before it was written: %v", err)
 	}
 	for _, title := range []string{"first", "second"} { // the directory is missing at first
-		want := pipeline.Rendering{TaskID: 1, Title: title, Agent: "devdas", Status: pipeline.New, Steps: []pipeline.RenderedStep{{Title: "one", Done: true}}}
+		want := pipeline.Rendering{TaskID: 1, Title: title, Agent: "devdas", Status: pipeline.New, Steps: []pipeline.Step{{Title: "one", Done: true}}}
 		if err := Write(dir, want); err != nil {
 			t.Fatal(err)
 		}
