@@ -55,18 +55,9 @@ type AgentState struct {
 
 // EndedRun is a run that ended.
 type EndedRun struct {
-	Key     string            `json:"key"` // of its wake
-	Via     pipeline.Trigger  `json:"via"`
-	Tasks   []pipeline.TaskID `json:"tasks"` // named by the wake
-	Started time.Time         `json:"startedAt"`
-	Ended   time.Time         `json:"endedAt"`
-	Code    *int              `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
-	Words   string            `json:"exit,omitempty"`     // how it ended, for people
-	Log     string            `json:"log,omitempty"`      // the path of the output of a process
-	// LastWords is the beginning of the last message of a run at the gateway. It is
-	// untrusted text.
-	LastWords string    `json:"lastWords,omitempty"`
-	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked for no call before
+	Key string           `json:"key"` // of its wake
+	Via pipeline.Trigger `json:"via"`
+	RunResult
 }
 
 // TryLater is the exit code of a command that cannot work now and did not fail:

@@ -141,8 +141,7 @@ func (t change) applyRun() {
 		}
 	case RunEnded:
 		if w := t.WakeNamed(data.Key); w != nil {
-			w.Ended, w.Outcome, w.Exit, w.Code = data.Ended, data.Outcome, data.Exit, data.ExitCode
-			w.Log, w.LastWords, w.RetryAt = data.Log, data.LastWords, data.RetryAt
+			w.RunResult = data.RunResult
 		}
 	}
 }

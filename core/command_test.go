@@ -331,7 +331,7 @@ func TestJudgeRun(t *testing.T) {
 		return w.state.Agents["dev_das"]
 	}
 	ended := func(key string, progress bool) *RunEnd {
-		return &RunEnd{Run: EndedRun{Key: key, Ended: w.now}, Progress: progress}
+		return &RunEnd{Run: EndedRun{Key: key, RunResult: RunResult{Ended: w.now}}, Progress: progress}
 	}
 	if a := judge(JudgeRun{End: ended("k1", false)}); a.Failures != 1 || !a.LeftAlone.IsZero() || !a.NextStart.Equal(a.LastRun.Ended.Add(pauses[0])) {
 		t.Errorf("after one failure: %+v", a)

@@ -215,16 +215,10 @@ type RunUnknown struct {
 
 // RunEnded says that the process of a wake, or its run at the gateway, ended.
 type RunEnded struct {
-	Key       string     `json:"key"`
-	Agent     string     `json:"agent"`
-	Ended     time.Time  `json:"ended"`
-	Outcome   RunOutcome `json:"outcome,omitempty"`
-	Exit      string     `json:"exit,omitempty"`
-	Process   bool       `json:"process,omitempty"`
-	ExitCode  *int       `json:"exitCode,omitempty"`
-	Log       string     `json:"log,omitempty"`
-	LastWords string     `json:"lastWords,omitempty"`
-	RetryAt   time.Time  `json:"retryAt,omitzero"`
+	Key   string `json:"key"`
+	Agent string `json:"agent"`
+	RunResult
+	Process bool `json:"process,omitempty"`
 }
 
 // AgentChanged says what an agent's state is after a run was judged, its configuration

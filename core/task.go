@@ -110,15 +110,7 @@ type Wake struct {
 	Accepted time.Time         `json:"acceptedAt,omitzero"`
 	Refused  string            `json:"refused,omitempty"`
 	Unknown  time.Time         `json:"unknownAt,omitzero"` // the gateway did not know how the run ended
-	Ended    time.Time         `json:"endedAt,omitzero"`
-	Outcome  RunOutcome        `json:"outcome,omitempty"`
-	Exit     string            `json:"exit,omitempty"`     // how it ended, in words for people
-	Code     *int              `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known
-	Log      string            `json:"log,omitempty"`      // the path of what a process printed
-	// LastWords is the beginning of what a run at the gateway said last. The agent
-	// wrote it: it is untrusted.
-	LastWords string    `json:"lastWords,omitempty"`
-	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked not to be called before
+	RunResult
 }
 
 // Woken is a wake as a task that it names knows it.
@@ -127,6 +119,19 @@ type Woken struct {
 	Agent   string    `json:"agent"`
 	Attempt int       `json:"attempt"`
 	At      time.Time `json:"at"`
+}
+
+// RunResult is how the run of a wake ended.
+type RunResult struct {
+	Ended   time.Time  `json:"endedAt,omitzero"`
+	Outcome RunOutcome `json:"outcome,omitempty"`
+	Exit    string     `json:"exit,omitempty"`     // how it ended, in words for people
+	Code    *int       `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
+	Log     string     `json:"log,omitempty"`      // the path of what a process printed
+	// LastWords is the beginning of what a run at the gateway said last. The agent
+	// wrote it: it is untrusted.
+	LastWords string    `json:"lastWords,omitempty"`
+	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked not to be called before
 }
 
 // RunOutcome is how a run at the gateway ended.

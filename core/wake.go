@@ -133,8 +133,8 @@ func (r EndRun) decide(d *decision) error {
 	if !first && !worse && (r.Process || words == "" || w.LastWords != "") {
 		return nil
 	}
-	e := RunEnded{Key: r.Key, Agent: w.Agent, Ended: w.Ended, Outcome: w.Outcome, Exit: w.Exit, Process: r.Process, ExitCode: w.Code,
-		Log: cmp.Or(r.Log, w.Log), LastWords: cmp.Or(w.LastWords, words), RetryAt: w.RetryAt}
+	e := RunEnded{Key: r.Key, Agent: w.Agent, RunResult: w.RunResult, Process: r.Process}
+	e.Log, e.LastWords = cmp.Or(r.Log, w.Log), cmp.Or(w.LastWords, words)
 	if first {
 		e.Ended = r.Ended
 		if e.Ended.IsZero() || e.Ended.After(d.At) || e.Ended.Before(w.AskedAt) {
@@ -142,7 +142,7 @@ func (r EndRun) decide(d *decision) error {
 		}
 	}
 	if first || worse {
-		e.Outcome, e.ExitCode, e.RetryAt = r.Outcome, r.ExitCode, time.Time{}
+		e.Outcome, e.Code, e.RetryAt = r.Outcome, r.ExitCode, time.Time{}
 		e.Exit = cmp.Or(Excerpt(r.Detail), string(r.Outcome))
 		if r.RetryAfter > 0 {
 			e.RetryAt = d.At.Add(r.RetryAfter)

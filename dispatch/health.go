@@ -103,7 +103,7 @@ func (h Health) Finding() *explain.Finding {
 // howOf says how a run ended, with the agent's last message, which usually says why
 // it took nothing (C60). Quoting shows control characters as \x1b.
 func howOf(r *core.EndedRun) string {
-	how := cmp.Or(r.Words, "nobody saw how")
+	how := cmp.Or(r.Exit, "nobody saw how")
 	if r.LastWords != "" {
 		how += ", and it said last: " + strconv.Quote(r.LastWords)
 	}

@@ -53,7 +53,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		return err
 	}
 	if over && !end.Progress && !end.Idle {
-		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Run.Key, "exit", end.Run.Words, "failures", s.state.Failures, "next", s.state.NextStart)
+		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Run.Key, "exit", end.Run.Exit, "failures", s.state.Failures, "next", s.state.NextStart)
 	}
 	return nil
 }

@@ -245,10 +245,8 @@ func (s *situation) endOfRun() (runEnd, bool) {
 		return runEnd{}, false
 	}
 	e := runEnd{killed: w.Ended.IsZero() && w.Via == pipeline.TriggerExec && w.MaybeQueued()}
-	e.Run = core.EndedRun{
-		Key: w.Key, Via: w.Via, Tasks: w.Tasks, Started: w.AskedAt, Ended: at, Code: w.Code, Words: w.Exit, Log: w.Log,
-		LastWords: w.LastWords, RetryAt: w.RetryAt,
-	}
+	e.Run = core.EndedRun{Key: w.Key, Via: w.Via, RunResult: w.RunResult}
+	e.Run.Ended = at
 	e.Unfinished, e.Blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
 	for _, t := range s.known() {
 		h, counted := t.HeardOf(s.agent.Name), s.state.Blocked[t.ID]

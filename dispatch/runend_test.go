@@ -46,7 +46,7 @@ func TestC60LastWords(t *testing.T) {
 	if !strings.HasPrefix(said, "exec needs approval \uFFFD \u00e4") || len(said) > 500 || len(said) < 497 || !utf8.ValidString(said) {
 		t.Errorf("last words of %d bytes: %q", len(said), said)
 	}
-	run := &core.EndedRun{Words: "ok", LastWords: "needs approval\x1b[2J"}
+	run := &core.EndedRun{RunResult: core.RunResult{Exit: "ok", LastWords: "needs approval\x1b[2J"}}
 	h := Health{Agent: "alpha", State: HealthPausing, LastRun: run}
 	if said := h.Finding().Text(minute(10)); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
 		t.Errorf("finding: %s", said)
