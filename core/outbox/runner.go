@@ -112,7 +112,7 @@ const lookAgain = 20 * time.Millisecond
 func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
 	patience := time.NewTimer(cmp.Or(r.Wait, waitForOthers))
 	defer patience.Stop()
-	for {
+	for quiet := false; ; {
 		pending, err := r.Outbox.Pending(ctx, "", tasks...)
 		if err == nil {
 			err = r.freeDead(ctx, pending)
@@ -125,10 +125,15 @@ func (r *run) deliverAll(ctx context.Context, tasks []pipeline.TaskID) error {
 			return err
 		}
 		if n > 0 {
+			quiet = false
 			continue
 		}
-		if others, err := r.leasedByOthers(ctx, tasks); !others || err != nil {
+		others, err := r.leasedByOthers(ctx, tasks)
+		if err != nil || quiet && !others {
 			return err
+		}
+		if quiet = !others; quiet {
+			continue // they may have given something back at this moment
 		}
 		select {
 		case <-ctx.Done():

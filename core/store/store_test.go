@@ -190,22 +190,20 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A command that panics changes nothing, and the store goes on.
+// A command that panics changes nothing, and the others go on.
 func TestPanic(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *Store) {
 		s := open()
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("a command without an action does not panic")
-				}
-			}()
-			s.Do(context.Background(), request(1, "a"), core.Command{Task: 1})
-		}()
-		if _, err := s.Task(t.Context(), 1); !errors.Is(err, core.ErrNoTask) {
-			t.Errorf("the task: %v", err)
+		outcomes, err := s.Do(t.Context(), core.Command{ID: "x", Task: 1}, request(1, "a")) // it has no action
+		if err != nil {
+			t.Fatal(err)
 		}
-		do(t, s, request(1, "a"))
+		if p := (*core.PanicError)(nil); !errors.As(outcomes[0].Err, &p) || outcomes[1].Err != nil {
+			t.Errorf("outcomes %+v", outcomes)
+		}
+		if _, did, err := s.Did(t.Context(), "x"); did || err != nil {
+			t.Errorf("it is known: %t, %v", did, err)
+		}
 		check(t, s)
 	})
 }

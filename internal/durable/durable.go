@@ -48,7 +48,7 @@ const TempPrefix = ".otm-tmp-"
 //
 //	open(temp, O_EXCL) write fsync close renameat2(NOREPLACE) fsync(dir)
 func WriteNew(path string, data []byte) error {
-	return withTemp(path, data, FileMode, func(temp string) error { return rename(temp, path, renameNoReplace) })
+	return WriteAllNew(filepath.Dir(path), []NewFile{{filepath.Base(path), data}})
 }
 
 // NewFile is a file for WriteAllNew.
@@ -68,15 +68,16 @@ func WriteAllNew(dir string, files []NewFile) error {
 	defer d.Close()
 	temps := make([]string, 0, len(files))
 	named := 0
-	defer func() {
+	failed := func(err error) error {
 		for _, temp := range temps[named:] {
 			os.Remove(temp)
 		}
-	}()
+		return err
+	}
 	for _, f := range files {
 		temp, err := writeTemp(filepath.Join(dir, f.Name), f.Data, FileMode, true)
 		if err != nil {
-			return err
+			return failed(err)
 		}
 		temps = append(temps, temp)
 	}
@@ -85,7 +86,7 @@ func WriteAllNew(dir string, files []NewFile) error {
 		// others are temporary files.
 		crash.Point("durable.named")
 		if err := rename(temps[named], filepath.Join(dir, f.Name), renameNoReplace); err != nil {
-			return err
+			return failed(err)
 		}
 		named++
 	}
@@ -100,26 +101,22 @@ func WriteAllNew(dir string, files []NewFile) error {
 //
 //	open(temp, O_EXCL) write fsync close rename fsync(dir)
 func Replace(path string, data []byte) error {
-	return withTemp(path, data, FileMode, func(temp string) error { return RenameVolatile(temp, path) })
+	return replace(path, data, FileMode)
 }
 
 // ReplacePublic is Replace for a file that everybody may read.
 func ReplacePublic(path string, data []byte) error {
-	return withTemp(path, data, publicMode, func(temp string) error { return RenameVolatile(temp, path) })
+	return replace(path, data, publicMode)
 }
 
 // ReplaceVolatile is Replace without the two fsyncs: atomic for other processes,
 // but not durable. It is for files that are rebuilt when lost.
 func ReplaceVolatile(path string, data []byte) error {
 	temp, err := writeTemp(path, data, FileMode, false)
-	if err != nil {
-		return err
+	if err == nil {
+		err = nameTemp(temp, path, os.Rename)
 	}
-	if err := RenameVolatile(temp, path); err != nil {
-		os.Remove(temp)
-		return err
-	}
-	return nil
+	return err
 }
 
 // Move renames a file within a file system. If the new name is taken, the error
@@ -148,10 +145,10 @@ func Remove(path string) error {
 	return os.Remove(path)
 }
 
-// withTemp writes a temporary file, has it named, and syncs the directory. It
+// replace writes a temporary file, renames it, and syncs the directory. It
 // opens the directory first, so that the kernel cannot report an error on its
 // inode to somebody else before us.
-func withTemp(path string, data []byte, mode fs.FileMode, name func(temp string) error) error {
+func replace(path string, data []byte, mode fs.FileMode) error {
 	dir, err := openDir(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -163,8 +160,7 @@ func withTemp(path string, data []byte, mode fs.FileMode, name func(temp string)
 	}
 	// If we crash here, only the temporary file is left.
 	crash.Point("durable.named")
-	if err := name(temp); err != nil {
-		os.Remove(temp)
+	if err := nameTemp(temp, path, os.Rename); err != nil {
 		return err
 	}
 	// If we crash here, the file has its name, but a power failure may still
@@ -173,6 +169,15 @@ func withTemp(path string, data []byte, mode fs.FileMode, name func(temp string)
 		return fmt.Errorf("sync directory of %q: %w", path, err)
 	}
 	return nil
+}
+
+// nameTemp renames a temporary file, or removes it.
+func nameTemp(temp, path string, by func(from, to string) error) error {
+	err := rename(temp, path, by)
+	if err != nil {
+		os.Remove(temp)
+	}
+	return err
 }
 
 func writeTemp(path string, data []byte, mode fs.FileMode, sync bool) (string, error) {
@@ -228,7 +233,7 @@ func openDir(dir string) (*File, error) { return OpenFile(dir, os.O_RDONLY) }
 func syncDir(d *File) error {
 	err := crash.Failed("sync directory", d.Name())
 	if err == nil {
-		err = d.File.Sync()
+		err = d.Sync()
 	}
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
 		return nil

@@ -38,7 +38,7 @@ type Result struct {
 
 	// Where it took effect.
 	SlackItemID      string   `json:"slackItemId,omitempty"`
-	SubtaskItemIDs   []string `json:"subtaskItemIds,omitempty"`
+	SubtaskItemIDs   []string `json:"subtaskItemIds,omitzero"`
 	SkippedDuplicate bool     `json:"skippedDuplicate,omitempty"`
 	DedupUnverified  bool     `json:"dedupUnverified,omitempty"`
 
@@ -60,38 +60,20 @@ const (
 	skippedKey = "_skipped_duplicate"
 )
 
-// processedForm and failedForm are the forms of a result in a file.
-type processedForm struct {
-	At               time.Time `json:"at"`
-	Inbox            Kind      `json:"inbox"`
-	Attempts         int       `json:"attempts"`
-	SlackItemID      string    `json:"slackItemId"`
-	SubtaskItemIDs   []string  `json:"subtaskItemIds"`
-	SkippedDuplicate bool      `json:"skippedDuplicate,omitempty"`
-	DedupUnverified  bool      `json:"dedupUnverified,omitempty"`
-	Ignored          []string  `json:"ignored,omitempty"`
-}
-
-type failedForm struct {
-	At       time.Time `json:"at"`
-	Inbox    Kind      `json:"inbox"`
-	Attempts int       `json:"attempts"`
-	Error    string    `json:"error"`
-	Class    Class     `json:"class"`
-	Hint     string    `json:"hint,omitempty"`
-	Ignored  []string  `json:"ignored,omitempty"`
-}
-
-// form is the result as it stands in, or beside, a settled file of this name.
+// form is the result as it stands in, or beside, a settled file of this name. The row
+// and the rows of steps are never left out of a processed one.
 func (r Result) form(name string) any {
-	if r.Class != "" {
-		if r.HintNames {
-			r.Hint += " " + argument(name)
-		}
-		return failedForm{r.At, r.Inbox, r.Attempts, r.Error, r.Class, r.Hint, r.Ignored}
+	form := struct {
+		Result
+		SlackItemID *string `json:"slackItemId,omitempty"`
+	}{Result: r}
+	switch {
+	case r.Class == "":
+		form.SlackItemID, form.SubtaskItemIDs = &r.SlackItemID, append([]string{}, r.SubtaskItemIDs...)
+	case r.HintNames:
+		form.Hint += " " + argument(name)
 	}
-	rows := append([]string{}, r.SubtaskItemIDs...) // never null
-	return processedForm{r.At, r.Inbox, r.Attempts, r.SlackItemID, rows, r.SkippedDuplicate, r.DedupUnverified, r.Ignored}
+	return form
 }
 
 // argument is a file's name as one word of a command: quoted if necessary, and

@@ -29,7 +29,7 @@ func TestSettleProcessed(t *testing.T) {
 	want := `{
   "taskId": "T-00035",
   "x": [ 1.50 ],
-  "_result": {"at":"2026-03-14T08:20:19Z","inbox":"new-tasks","attempts":2,"slackItemId":"R1","subtaskItemIds":["R2"]}
+  "_result": {"at":"2026-03-14T08:20:19Z","inbox":"new-tasks","attempts":2,"subtaskItemIds":["R2"],"slackItemId":"R1"}
 }
 `
 	if got := read(t, filepath.Join(b.dir, ProcessedDir, "a.json")); got != want {
@@ -53,9 +53,9 @@ func TestResultForms(t *testing.T) {
 		result Result
 		want   string
 	}{
-		{base, `"slackItemId":"","subtaskItemIds":[]}`},
+		{base, `"subtaskItemIds":[],"slackItemId":""}`},
 		{with(func(r *Result) { r.SlackItemID, r.SkippedDuplicate, r.DedupUnverified = "R1", true, true }),
-			`"slackItemId":"R1","subtaskItemIds":[],"skippedDuplicate":true,"dedupUnverified":true}`},
+			`"subtaskItemIds":[],"skippedDuplicate":true,"dedupUnverified":true,"slackItemId":"R1"}`},
 		{with(func(r *Result) { r.Class, r.Error, r.SlackItemID = Conflict, "why", "R1" }), `"error":"why","class":"conflict"}`},
 		{with(func(r *Result) { r.Class, r.Error, r.Hint = Invalid, "why", "do" }), `"error":"why","class":"invalid","hint":"do"}`},
 	} {
