@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -46,7 +47,7 @@ func Apply(s *State, e *Event) {
 func requested(e *Event, r *TaskRequested) *Task {
 	t := &Task{
 		ID: e.Task, DropID: r.DropID, Drop: r.Drop, Title: r.Title, Agent: r.Agent, Priority: r.Priority, Project: r.Project, Type: r.Type,
-		CreatedAt: r.CreatedAt.UTC(), Status: r.Status, StatusAt: e.At, StatusBy: e.By, Reason: r.Reason, Result: r.Result,
+		Context: r.Context, Inputs: r.Inputs, CreatedAt: r.CreatedAt.UTC(), Status: r.Status, StatusAt: e.At, StatusBy: e.By, Reason: r.Reason, Result: r.Result,
 		Attempt: r.Attempt, Unverified: r.Unverified,
 	}
 	for _, title := range r.Steps {
@@ -289,7 +290,7 @@ func (t change) written(w *BoardWritten) {
 			own.RowID, own.Shown = s.Row, s.Shown
 		}
 	}
-	if d := t.Dispatch; d != nil && d.FlippedAt.IsZero() && t.Shown.Status == t.Status && !w.Shown.AssignedAt.Before(d.At) {
+	if d := t.Dispatch; d != nil && d.FlippedAt.IsZero() && t.Shown.Status == t.Status && w.Shown.Derived[pipeline.FieldAssignedAt] == stamp(d.At) {
 		d.FlippedAt = t.e.At
 	}
 }
@@ -303,16 +304,27 @@ func (t change) shownStatus() {
 
 // drifted makes the fields unknown, so that they are written again.
 func (t change) drifted(f *ReconciliationDrift) {
+	t.Shown.Derived = maps.Clone(t.Shown.Derived)
 	for _, field := range f.Fields {
+		delete(t.Shown.Derived, field)
 		switch field {
 		case pipeline.FieldTaskID:
 			t.Shown.TaskID, t.IDBackAt = 0, t.e.At
-		case pipeline.FieldRemaining:
-			t.Shown.Remaining = nil
-		case pipeline.FieldCompletion:
-			t.Shown.Completion = nil
+		case pipeline.FieldTitle:
+			t.Shown.Title = ""
+		case pipeline.FieldPriority:
+			t.Shown.Priority = ""
+		case pipeline.FieldStatus:
+			t.Shown.Status = ""
+		case pipeline.FieldReason:
+			t.Shown.Reason = ""
 		case pipeline.FieldChecked:
 			t.Shown.Checked = t.Status != pipeline.Done
+		}
+	}
+	for _, id := range f.Steps {
+		if s := t.step(id); s != nil {
+			s.Shown.Title = ""
 		}
 	}
 }

@@ -376,7 +376,7 @@ func TestEffects(t *testing.T) {
 		{"a title of a task that is over", in(pipeline.Done), Command{Task: 1, By: ada, Do: Edits{Seen: true, Title: ptr("x")}}, "render"},
 		{"the hand-out", (*world).requested, Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}}, "render entry board"},
 		{"the hand-out to a person", (*world).requested, Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas"}}, "render board"},
-		{"an end that the board shows", (*world).taken, Command{Task: 1, By: ada, Do: Edits{Seen: true, Status: ptr(pipeline.Rejected)}}, "render entry"},
+		{"an end that the board shows", (*world).taken, Command{Task: 1, By: ada, Do: Edits{Seen: true, Status: ptr(pipeline.Rejected)}}, "render entry board"},
 		{"a result", (*world).taken, Command{Task: 1, By: devdas, Do: Report{Result: "x"}}, "board"},
 		{"a refused report", (*world).taken, Command{Task: 1, By: devdas, Do: FailedReport{Why: "x"}}, ""},
 		{"a deleted row", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, "entry"},

@@ -36,6 +36,8 @@ type TaskRequested struct {
 	Priority   pipeline.Priority `json:"priority"`
 	Project    string            `json:"project,omitempty"`
 	Type       pipeline.Type     `json:"type"`
+	Context    string            `json:"context,omitempty"`
+	Inputs     []string          `json:"inputFiles,omitempty"`
 	CreatedAt  time.Time         `json:"createdAt"`
 	Steps      []string          `json:"steps"`
 	Status     pipeline.Status   `json:"status"`
@@ -160,10 +162,12 @@ type WrittenStep struct {
 }
 
 // ReconciliationDrift says that the board showed something that nobody meant: cells
-// that OTM derives were changed. They are written again.
+// that OTM derives were changed, or cells that a task needs were emptied. They are
+// written again.
 type ReconciliationDrift struct {
-	Fields []pipeline.Field `json:"fields"`
-	Was    string           `json:"was,omitempty"` // of the Task ID cell: what stood there
+	Fields []pipeline.Field `json:"fields,omitempty"`
+	Was    string           `json:"was,omitempty"`   // of the Task ID cell: what stood there
+	Steps  []int            `json:"steps,omitempty"` // whose titles were emptied
 }
 
 // HandedOut says that a task was handed out to its agent.

@@ -156,15 +156,12 @@ func (r RestoreRow) decide(d *decision) error {
 	return nil
 }
 
-// Drifted notes that the board shows something that nobody meant, in cells that OTM
-// derives. They will be written again.
-type Drifted struct {
-	Fields []pipeline.Field
-	Was    string // what stood in the Task ID cell
-}
+// Drifted notes that the board shows something that nobody meant. It will be written
+// again.
+type Drifted ReconciliationDrift
 
 func (f Drifted) decide(d *decision) error {
-	if d.task != nil && len(f.Fields) > 0 {
+	if d.task != nil && len(f.Fields)+len(f.Steps) > 0 {
 		d.emit(ReconciliationDrift(f))
 	}
 	return nil

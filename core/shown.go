@@ -1,8 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"otm/pipeline"
@@ -14,50 +17,63 @@ import (
 // differ, the board has to be written. Where a row differs from Task.Shown, a person
 // edited it. An empty value in Task.Shown is not known: it is written again.
 type Shown struct {
-	TaskID      pipeline.TaskID   `json:"taskId,omitzero"`
-	Title       string            `json:"title,omitempty"`
-	Agent       string            `json:"agent,omitempty"` // the name in the state, not the label
-	Priority    pipeline.Priority `json:"priority,omitempty"`
-	Project     string            `json:"project,omitempty"`
-	Type        pipeline.Type     `json:"type,omitempty"`
-	Status      pipeline.Status   `json:"status,omitempty"`
-	Reason      string            `json:"reason,omitempty"`
-	Result      string            `json:"result,omitempty"`
-	Remaining   *int              `json:"remaining,omitempty"`
-	Completion  *float64          `json:"completion,omitempty"`
-	AssignedAt  time.Time         `json:"assignedAt,omitzero"`
-	CompletedAt time.Time         `json:"completedAt,omitzero"`
-	Checked     bool              `json:"checked,omitempty"`
-	Gone        bool              `json:"gone,omitempty"` // the row was deleted, as the task was archived
+	TaskID   pipeline.TaskID   `json:"taskId,omitzero"`
+	Title    string            `json:"title,omitempty"`
+	Agent    string            `json:"agent,omitempty"` // the name in the state, not the label
+	Priority pipeline.Priority `json:"priority,omitempty"`
+	Project  string            `json:"project,omitempty"`
+	Type     pipeline.Type     `json:"type,omitempty"`
+	Status   pipeline.Status   `json:"status,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Result   string            `json:"result,omitempty"`
+	Checked  bool              `json:"checked,omitempty"`
+	Gone     bool              `json:"gone,omitempty"` // the row was deleted, as the task was archived
+	// Derived are the texts of pipeline.DerivedFields. Views share it: it is cloned
+	// before it is changed.
+	Derived map[pipeline.Field]string `json:"derived,omitempty"`
 }
 
-func (s Shown) clone() Shown {
-	if s.Remaining != nil {
-		n := *s.Remaining
-		s.Remaining = &n
+// Derived says how the cells follow from a task that OTM alone writes. Where the text
+// is empty, the cell stays as it is.
+var Derived = map[pipeline.Field]func(*Task) string{
+	pipeline.FieldRemaining:   func(t *Task) string { return strconv.Itoa(len(t.Steps) - t.StepsDone()) },
+	pipeline.FieldCompletion:  func(t *Task) string { return strconv.Itoa(t.Percent()) },
+	pipeline.FieldAssignedAt:  func(t *Task) string { return stamp(t.assignedAt()) },
+	pipeline.FieldCompletedAt: func(t *Task) string { return stamp(t.CompletedAt) },
+	pipeline.FieldValidatedAt: func(t *Task) string { return stamp(t.ValidatedAt) },
+	pipeline.FieldCancelledAt: func(t *Task) string { return stamp(t.CancelledAt) },
+	pipeline.FieldPrevious:    func(t *Task) string { return string(t.Previous) },
+	pipeline.FieldContext:     func(t *Task) string { return t.Context },
+	pipeline.FieldInputs:      func(t *Task) string { return strings.Join(t.Inputs, "\n") },
+}
+
+// stamp writes a time; "" for the zero time.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	if s.Completion != nil {
-		p := *s.Completion
-		s.Completion = &p
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// assignedAt is when the task was handed out; zero: it is not.
+func (t *Task) assignedAt() time.Time {
+	if t.Dispatch == nil {
+		return time.Time{}
 	}
-	return s
+	return t.Dispatch.At
 }
 
 // View is what the board is to show of a task.
 func (t *Task) View() Shown {
-	remaining, percent := t.Progress()
 	v := Shown{
 		TaskID: t.ID, Title: t.Title, Agent: t.Agent, Priority: t.Priority, Project: t.Project, Type: t.Type,
-		Status: t.Status, Reason: t.Reason, Result: t.Result, Remaining: &remaining, Completion: &percent,
-		CompletedAt: t.CompletedAt, Checked: t.Status == pipeline.Done,
+		Status: t.Status, Reason: t.Reason, Result: t.Result, Checked: t.Status == pipeline.Done,
+		Derived: map[pipeline.Field]string{},
 	}
-	if d := t.Dispatch; d != nil {
-		v.AssignedAt = d.At
-	} else {
-		v.AssignedAt = t.Shown.AssignedAt // the last one stays
-	}
-	if t.CompletedAt.IsZero() {
-		v.CompletedAt = t.Shown.CompletedAt
+	for field, of := range Derived {
+		if text := cmp.Or(of(t), t.Shown.Derived[field]); text != "" {
+			v.Derived[field] = text
+		}
 	}
 	return v
 }
@@ -67,20 +83,19 @@ func (t *Task) View() Shown {
 func (t *Task) Stale() []pipeline.Field {
 	v, was := t.View(), t.Shown
 	stale := map[pipeline.Field]bool{
-		pipeline.FieldTaskID:      v.TaskID != was.TaskID,
-		pipeline.FieldTitle:       v.Title != was.Title,
-		pipeline.FieldAssignee:    v.Agent != was.Agent,
-		pipeline.FieldPriority:    v.Priority != was.Priority,
-		pipeline.FieldProject:     v.Project != was.Project,
-		pipeline.FieldType:        v.Type != was.Type,
-		pipeline.FieldStatus:      v.Status != was.Status,
-		pipeline.FieldReason:      v.Reason != was.Reason,
-		pipeline.FieldResult:      v.Result != was.Result,
-		pipeline.FieldRemaining:   was.Remaining == nil || *v.Remaining != *was.Remaining,
-		pipeline.FieldCompletion:  was.Completion == nil || *v.Completion != *was.Completion,
-		pipeline.FieldAssignedAt:  !v.AssignedAt.Equal(was.AssignedAt),
-		pipeline.FieldCompletedAt: !v.CompletedAt.Equal(was.CompletedAt),
-		pipeline.FieldChecked:     v.Checked != was.Checked,
+		pipeline.FieldTaskID:   v.TaskID != was.TaskID,
+		pipeline.FieldTitle:    v.Title != was.Title,
+		pipeline.FieldAssignee: v.Agent != was.Agent,
+		pipeline.FieldPriority: v.Priority != was.Priority,
+		pipeline.FieldProject:  v.Project != was.Project,
+		pipeline.FieldType:     v.Type != was.Type,
+		pipeline.FieldStatus:   v.Status != was.Status,
+		pipeline.FieldReason:   v.Reason != was.Reason,
+		pipeline.FieldResult:   v.Result != was.Result,
+		pipeline.FieldChecked:  v.Checked != was.Checked,
+	}
+	for field, text := range v.Derived {
+		stale[field] = text != was.Derived[field]
 	}
 	maps.DeleteFunc(stale, func(_ pipeline.Field, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(stale))

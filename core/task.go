@@ -20,6 +20,8 @@ type Task struct {
 	Priority  pipeline.Priority `json:"priority"`
 	Project   string            `json:"project,omitempty"`
 	Type      pipeline.Type     `json:"type"`
+	Context   string            `json:"context,omitempty"`    // one of pipeline.Contexts; "": not given
+	Inputs    []string          `json:"inputFiles,omitempty"` // paths and links of what the task starts from
 	CreatedAt time.Time         `json:"createdAt"`
 	ChangedAt time.Time         `json:"changedAt"` // the time of the last event
 
@@ -163,7 +165,6 @@ func (t *Task) Clone() *Task {
 	c := *t
 	c.Steps, c.Wakes, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), maps.Clone(t.Heard)
 	c.Passed = slices.Clone(t.Passed)
-	c.Shown = t.Shown.clone()
 	if t.Dispatch != nil {
 		d := *t.Dispatch
 		c.Dispatch = &d
@@ -194,14 +195,8 @@ func (t *Task) StepsDone() int {
 	return n
 }
 
-// Progress is how many steps are open, and which percentage is done.
-func (t *Task) Progress() (remaining int, percent float64) {
-	n, done := len(t.Steps), t.StepsDone()
-	if n == 0 {
-		return 0, 0
-	}
-	return n - done, float64(100 * done / n)
-}
+// Percent is which part of the steps is ticked, from 0 to 100.
+func (t *Task) Percent() int { return 100 * t.StepsDone() / max(1, len(t.Steps)) }
 
 // PlainSteps returns the steps as pipeline knows them.
 func (t *Task) PlainSteps() []pipeline.Step {

@@ -247,7 +247,7 @@ func isLeft(e *Entry, t *core.Task) bool {
 // entryOf returns the entry of a task's present dispatch.
 func entryOf(t *core.Task) Entry {
 	e := Entry{
-		TaskID: t.ID, Title: t.Title, Priority: t.Priority, Project: t.Project, Type: t.Type, Steps: t.StepTitles(),
+		TaskID: t.ID, Title: t.Title, Priority: t.Priority, Project: t.Project, Type: t.Type, Context: t.Context, Inputs: t.Inputs, Steps: t.StepTitles(),
 		DispatchedAt: t.Dispatch.At, RowID: t.RowID, Agent: t.Dispatch.Agent, Attempt: t.Dispatch.Attempt,
 		Picked: t.Taken(),
 	}

@@ -19,6 +19,8 @@ type Entry struct {
 	Priority     pipeline.Priority
 	Project      string
 	Type         pipeline.Type
+	Context      string
+	Inputs       []string
 	Steps        []string
 	DispatchedAt time.Time
 	RowID        string
@@ -39,7 +41,7 @@ type standing struct {
 }
 
 // entryKeys are the keys of an entry that OTM writes.
-var entryKeys = []string{"taskId", "title", "priority", "project", "type", "subtasks", "dispatchedAt", "slackItemId",
+var entryKeys = []string{"taskId", "title", "priority", "project", "type", "context", "inputFiles", "subtasks", "dispatchedAt", "slackItemId",
 	"agent", "attempt", "triggeredAt", "runId", "picked"}
 
 // ours returns the members that OTM writes.
@@ -58,6 +60,12 @@ func (e *Entry) ours() (o ordered.Object, err error) {
 		put("project", nil)
 	}
 	put("type", e.Type)
+	if e.Context != "" {
+		put("context", e.Context)
+	}
+	if len(e.Inputs) > 0 {
+		put("inputFiles", e.Inputs)
+	}
 	put("subtasks", append([]string{}, e.Steps...))
 	put("dispatchedAt", stamp(e.DispatchedAt))
 	put("slackItemId", e.RowID)
@@ -155,6 +163,8 @@ func readItem(raw json.RawMessage) item {
 	get("priority", &e.Priority)
 	get("project", &e.Project)
 	get("type", &e.Type)
+	get("context", &e.Context)
+	get("inputFiles", &e.Inputs)
 	get("dispatchedAt", &e.DispatchedAt)
 	get("slackItemId", &e.RowID)
 	get("attempt", &e.Attempt)

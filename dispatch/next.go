@@ -326,7 +326,7 @@ func (d *Desk) fromFile(f *File, a *pipeline.Agent) ([]*core.Task, error) {
 
 func (d *Desk) fromEntry(e *Entry, a *pipeline.Agent) (*core.Task, error) {
 	t := &core.Task{
-		ID: e.TaskID, Title: e.Title, Agent: a.Name, Priority: e.Priority, Project: e.Project, Type: e.Type, RowID: e.RowID,
+		ID: e.TaskID, Title: e.Title, Agent: a.Name, Priority: e.Priority, Project: e.Project, Type: e.Type, Context: e.Context, Inputs: e.Inputs, RowID: e.RowID,
 		Status: pipeline.Assigned, Dispatch: &core.Dispatch{Attempt: e.Attempt, Agent: a.Name, Workspace: a.Workspace, At: e.DispatchedAt},
 	}
 	steps := make([]pipeline.Step, len(e.Steps))

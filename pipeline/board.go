@@ -15,21 +15,60 @@ type Field string
 // The fields of a row. Those after FieldStatus are optional: where the board
 // has no column for one, it is left out.
 const (
-	FieldTitle       Field = "title"
-	FieldTaskID      Field = "task_id"
-	FieldType        Field = "type"
-	FieldAssignee    Field = "assignee"
-	FieldProject     Field = "project"
-	FieldPriority    Field = "priority"
-	FieldStatus      Field = "status"
+	FieldTitle    Field = "title"
+	FieldTaskID   Field = "task_id"
+	FieldType     Field = "type"
+	FieldAssignee Field = "assignee"
+	FieldProject  Field = "project"
+	FieldPriority Field = "priority"
+	FieldStatus   Field = "status"
+	FieldReason   Field = "reason"
+	FieldResult   Field = "result"
+	FieldChecked  Field = "todo_completed"
+
 	FieldRemaining   Field = "subtasks_remaining"
 	FieldCompletion  Field = "completion"
 	FieldAssignedAt  Field = "assigned_at"
 	FieldCompletedAt Field = "completed_at"
-	FieldReason      Field = "reason"
-	FieldResult      Field = "result"
-	FieldChecked     Field = "todo_completed"
+	FieldValidatedAt Field = "validated_at"
+	FieldCancelledAt Field = "cancelled_at"
+	FieldPrevious    Field = "previous_status"
+	FieldContext     Field = "context"
+	FieldInputs      Field = "input_files"
 )
+
+// A DerivedField is a field that OTM alone writes, in an optional column. Its values
+// are texts. Package core knows how they follow from a task (core.Derived).
+type DerivedField struct {
+	Field  Field
+	Column string // its name, if the configuration does not change it
+	Kind   Kind
+	Extra  bool // nobody is told that the column is missing
+}
+
+// Kind is what the texts of a derived field mean.
+type Kind int
+
+// The kinds.
+const (
+	KindText   Kind = iota
+	KindNumber      // a decimal number
+	KindTime        // RFC 3339
+	KindChoice      // a name, which a select may have as an option
+)
+
+// DerivedFields are the fields that OTM alone writes.
+var DerivedFields = []DerivedField{
+	{FieldRemaining, "Subtasks remaining", KindNumber, false},
+	{FieldCompletion, "Completion", KindNumber, false},
+	{FieldAssignedAt, "Assigned at", KindTime, false},
+	{FieldCompletedAt, "Completed at", KindTime, false},
+	{FieldValidatedAt, "Validated at", KindTime, true},
+	{FieldCancelledAt, "Cancelled at", KindTime, true},
+	{FieldPrevious, "Previous status", KindChoice, true},
+	{FieldContext, "Context", KindChoice, true},
+	{FieldInputs, "Input files", KindText, true},
+}
 
 // Row is a row of the board: a task, or one of its steps. An empty cell is the
 // zero value.
@@ -37,20 +76,19 @@ type Row struct {
 	ID     string `json:"id"`
 	Parent string `json:"parent,omitempty"` // of a step: the row of its task
 
-	Title       string   `json:"title,omitempty"`
-	TaskID      string   `json:"taskId,omitempty"` // as it stands in the cell
-	Type        string   `json:"type,omitempty"`
-	Assignee    string   `json:"assignee,omitempty"` // the option's label, or a user's id
-	Project     string   `json:"project,omitempty"`
-	Priority    Priority `json:"priority,omitempty"`
-	Status      Status   `json:"status,omitempty"` // may be one that we do not know
-	Remaining   *float64 `json:"remaining,omitempty"`
-	Completion  *float64 `json:"completion,omitempty"`
-	AssignedAt  string   `json:"assignedAt,omitempty"`
-	CompletedAt string   `json:"completedAt,omitempty"`
-	Reason      string   `json:"reason,omitempty"`
-	Result      string   `json:"result,omitempty"`
-	Checked     bool     `json:"checked,omitempty"`
+	Title    string   `json:"title,omitempty"`
+	TaskID   string   `json:"taskId,omitempty"` // as it stands in the cell
+	Type     string   `json:"type,omitempty"`
+	Assignee string   `json:"assignee,omitempty"` // the option's label, or a user's id
+	Project  string   `json:"project,omitempty"`
+	Priority Priority `json:"priority,omitempty"`
+	Status   Status   `json:"status,omitempty"` // may be one that we do not know
+	Reason   string   `json:"reason,omitempty"`
+	Result   string   `json:"result,omitempty"`
+	Checked  bool     `json:"checked,omitempty"`
+	// Derived are the cells of derived fields, in the form of their columns (see
+	// Batch.Form). Empty ones are missing.
+	Derived map[Field]string `json:"derived,omitempty"`
 
 	CreatedBy string `json:"createdBy,omitempty"`
 	UpdatedBy string `json:"updatedBy,omitempty"`
@@ -84,11 +122,9 @@ func (r *Row) StepDone() bool { return r.Checked || r.Status.StepDone() }
 // Cell is a value for one field of a row.
 type Cell struct {
 	Field   Field
-	Text    string    // of a text or of a select's option
-	User    string    // of the assignee, if that column holds people
-	Number  float64   // of FieldRemaining and FieldCompletion
-	Checked bool      // of FieldChecked
-	At      time.Time // of FieldAssignedAt and FieldCompletedAt; zero clears
+	Text    string // of a text, a select's option, or a derived field; "" clears
+	User    string // of the assignee, if that column holds people
+	Checked bool   // of FieldChecked
 }
 
 // StatusAge is how old a status may be on which something is decided: a person
@@ -134,8 +170,9 @@ type Batch interface {
 	// archived.
 	LookFor(ctx context.Context, row string) (gone bool, err error)
 
-	// Has reports whether the board has a column for a field.
-	Has(field Field) bool
+	// Form returns a text of a derived field as the board shows it: its column may
+	// hold dates without a time, say. has is false if the board has no such column.
+	Form(field Field, text string) (form string, has bool)
 
 	// WalkAt is when the last complete walk began; zero: there was none.
 	WalkAt() time.Time

@@ -7,7 +7,7 @@ import (
 )
 
 // Task is what is known of a task from its drop, or from the row that a person
-// typed. Project is "" if there is none.
+// typed. Project and Context are "" if there is none.
 type Task struct {
 	ID       TaskID
 	Title    string
@@ -15,8 +15,13 @@ type Task struct {
 	Priority Priority
 	Project  string
 	Type     Type
+	Context  string   // one of Contexts
+	Inputs   []string // paths and links of what the task starts from
 	Steps    []string // titles, in the order in which they are to be done
 }
+
+// Contexts are what a task may belong to.
+var Contexts = []string{"project", "research", "operations", "support", "internal"}
 
 // NewDropID returns a new id for a drop.
 func NewDropID() string { return uuid.NewString() }

@@ -129,8 +129,17 @@ func (s *Session) TaskRow(id pipeline.TaskID) *pipeline.Row {
 	return nil
 }
 
-// Has implements pipeline.Batch.
-func (s *Session) Has(field pipeline.Field) bool { return s.snap.Schema.Column(field) != nil }
+// Form implements pipeline.Batch.
+func (s *Session) Form(field pipeline.Field, text string) (form string, has bool) {
+	c := s.snap.Schema.Column(field)
+	if c == nil {
+		return "", false
+	}
+	if d := derived(field); d != nil {
+		text = c.form(d.Kind, text)
+	}
+	return text, true
+}
 
 // WalkAt is the start of the walk that made the snapshot; zero if there was
 // none.

@@ -2,6 +2,7 @@ package slacklist
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -37,16 +38,12 @@ func (e *encoder) encode(cells []pipeline.Cell) ([]slack.ListItemField, error) {
 }
 
 func (e *encoder) value(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
+	if d := derived(cell.Field); d != nil {
+		return derivedField(c, c.form(d.Kind, cell.Text)), nil
+	}
 	switch cell.Field {
 	case pipeline.FieldChecked:
 		return slack.ListItemField{Checkbox: &cell.Checked}, nil
-	case pipeline.FieldRemaining, pipeline.FieldCompletion:
-		if c.Type == "number" {
-			return slack.ListItemField{Number: []float64{cell.Number}}, nil
-		}
-		return textField(numberText(cell.Number)), nil
-	case pipeline.FieldAssignedAt, pipeline.FieldCompletedAt:
-		return timeField(c, cell.At), nil
 	case pipeline.FieldAssignee:
 		return e.assignee(c, cell)
 	}
@@ -103,28 +100,53 @@ func textField(s string) slack.ListItemField {
 	return slack.ListItemField{RichText: blocks}
 }
 
-// timeField is a time in the form of the column: a date (UTC), Unix seconds, or
-// RFC 3339. The zero time clears the cell.
-func timeField(c *Column, t time.Time) slack.ListItemField {
-	switch {
-	case c.Type == "date" && t.IsZero():
-		return slack.ListItemField{Date: []string{}}
-	case c.Type == "date":
-		return slack.ListItemField{Date: []string{t.UTC().Format(time.DateOnly)}}
-	case c.Type == "number" && t.IsZero():
-		return slack.ListItemField{Number: []float64{}}
-	case c.Type == "number":
-		return slack.ListItemField{Number: []float64{float64(t.Unix())}}
-	case t.IsZero():
-		return textField("")
+// form returns a text of a derived field as the column shows it: a date (UTC), Unix
+// seconds, RFC 3339 in whole seconds, or the option of a select; "" if there is none.
+func (c *Column) form(kind pipeline.Kind, text string) string {
+	if at, err := time.Parse(time.RFC3339, text); kind == pipeline.KindTime && err == nil {
+		switch c.Type {
+		case "date":
+			return at.UTC().Format(time.DateOnly)
+		case "number":
+			return strconv.FormatInt(at.Unix(), 10)
+		}
+		return at.UTC().Format(time.RFC3339)
 	}
-	return textField(t.UTC().Format(time.RFC3339))
+	if !c.isSelect() {
+		return text
+	}
+	if _, ok := c.option(text); !ok {
+		return ""
+	}
+	return pipeline.FoldName(text)
 }
 
-func numberText(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+// derivedField encodes a form. "" clears the cell.
+func derivedField(c *Column, form string) (f slack.ListItemField) {
+	value, isOption := c.option(form)
+	number, isNumber := parseFinite(form)
+	switch {
+	case c.Type == "date":
+		if f.Date = []string{}; form != "" {
+			f.Date = append(f.Date, form)
+		}
+	case c.Type == "number":
+		if f.Number = []float64{}; isNumber {
+			f.Number = append(f.Number, number)
+		}
+	case c.isSelect():
+		if f.Select = []string{}; isOption {
+			f.Select = append(f.Select, value)
+		}
+	default:
+		return textField(form)
+	}
+	return f
+}
 
 // patch puts encoded cells into a row, as a walk would show them.
 func (d decoder) patch(r *pipeline.Row, fields []slack.ListItemField) {
+	r.Derived = maps.Clone(r.Derived) // others share it
 	for _, f := range fields {
 		c := &cell{}
 		decode([]byte(asJSON(f)), c)

@@ -119,14 +119,6 @@ func (d decoder) put(r *pipeline.Row, c *cell) {
 		r.Reason = c.plain()
 	case pipeline.FieldResult:
 		r.Result = c.plain()
-	case pipeline.FieldRemaining:
-		r.Remaining = c.numeric()
-	case pipeline.FieldCompletion:
-		r.Completion = c.numeric()
-	case pipeline.FieldAssignedAt:
-		r.AssignedAt = c.when()
-	case pipeline.FieldCompletedAt:
-		r.CompletedAt = c.when()
 	case pipeline.FieldChecked:
 		v := first(c.Checkbox)
 		r.Checked, ok = v.(bool)
@@ -145,8 +137,15 @@ func (d decoder) put(r *pipeline.Row, c *cell) {
 		var name string
 		name, ok = c.folded(u.column)
 		r.Status = pipeline.Status(name)
-	default:
+	case "":
 		ok = c.Column != "" // else it is no cell
+	default:
+		if r.Derived == nil {
+			r.Derived = map[pipeline.Field]string{}
+		}
+		if r.Derived[u.field] = c.derived(u.column); r.Derived[u.field] == "" {
+			delete(r.Derived, u.field)
+		}
 	}
 	r.Odd = r.Odd || !ok
 }
@@ -232,30 +231,21 @@ func (e *richText) plain() string {
 	return own + joined(e.Elements, between)
 }
 
-// numeric reads a number, also one that stands in a column of text.
-func (c *cell) numeric() *float64 {
-	if n, ok := first(c.Number).(float64); ok {
-		return &n
-	}
-	text, _ := firstString(c.Number)
-	for _, s := range []string{text, c.plain()} {
-		if n, ok := parseFinite(strings.TrimSpace(s)); ok {
-			return &n
+// derived returns the value of a derived field in the form of its column; "" if it
+// cannot be read.
+func (c *cell) derived(column *Column) string {
+	form := c.plain()
+	switch column.Type {
+	case "select", "multi_select":
+		form, _ = c.folded(column)
+	case "date":
+		form, _ = firstString(c.Date)
+	case "number":
+		n, isNumber := first(c.Number).(float64)
+		if !isNumber {
+			return ""
 		}
+		form = strconv.FormatFloat(n, 'f', -1, 64)
 	}
-	return nil
-}
-
-// when returns a time as the cell holds it, for any type of column.
-func (c *cell) when() string {
-	if d, _ := firstString(c.Date); d != "" {
-		return d
-	}
-	if t := c.plain(); t != "" {
-		return t
-	}
-	if n := c.numeric(); n != nil {
-		return numberText(*n)
-	}
-	return ""
+	return form
 }

@@ -13,38 +13,58 @@ import (
 // columns with one name, the one whose type comes first counts. A list in todo
 // mode has an assignee column of its own, whose name may be the same.
 var fits = map[pipeline.Field][]string{
-	pipeline.FieldTitle:       {"text", "rich_text"},
-	pipeline.FieldTaskID:      {"text", "rich_text"},
-	pipeline.FieldType:        {"select", "multi_select"},
-	pipeline.FieldAssignee:    {"select", "multi_select", "user", "assignee", "todo_assignee"},
-	pipeline.FieldProject:     {"text", "rich_text", "select", "multi_select"},
-	pipeline.FieldPriority:    {"select", "multi_select"},
-	pipeline.FieldStatus:      {"select", "multi_select"},
-	pipeline.FieldRemaining:   {"number", "text", "rich_text"},
-	pipeline.FieldCompletion:  {"number", "text", "rich_text"},
-	pipeline.FieldAssignedAt:  {"date", "text", "rich_text", "number"},
-	pipeline.FieldCompletedAt: {"date", "text", "rich_text", "number"},
-	pipeline.FieldReason:      {"text", "rich_text"},
-	pipeline.FieldResult:      {"text", "rich_text"},
-	pipeline.FieldChecked:     {"todo_completed", "completed"}, // found by its type
+	pipeline.FieldTitle:    {"text", "rich_text"},
+	pipeline.FieldTaskID:   {"text", "rich_text"},
+	pipeline.FieldType:     {"select", "multi_select"},
+	pipeline.FieldAssignee: {"select", "multi_select", "user", "assignee", "todo_assignee"},
+	pipeline.FieldProject:  {"text", "rich_text", "select", "multi_select"},
+	pipeline.FieldPriority: {"select", "multi_select"},
+	pipeline.FieldStatus:   {"select", "multi_select"},
+	pipeline.FieldReason:   {"text", "rich_text"},
+	pipeline.FieldResult:   {"text", "rich_text"},
+	pipeline.FieldChecked:  {"todo_completed", "completed"}, // found by its type
+}
+
+// fitsKind are the column types that can serve a derived field, best first.
+var fitsKind = map[pipeline.Kind][]string{
+	pipeline.KindText:   {"text", "rich_text"},
+	pipeline.KindNumber: {"number", "text", "rich_text"},
+	pipeline.KindTime:   {"date", "text", "rich_text", "number"},
+	pipeline.KindChoice: {"select", "multi_select", "text", "rich_text"},
 }
 
 var required = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee,
 	pipeline.FieldProject, pipeline.FieldPriority, pipeline.FieldStatus}
 
-var optional = []pipeline.Field{pipeline.FieldRemaining, pipeline.FieldCompletion, pipeline.FieldAssignedAt,
-	pipeline.FieldCompletedAt, pipeline.FieldReason, pipeline.FieldResult}
+// derived returns a derived field; nil: the field is none.
+func derived(field pipeline.Field) *pipeline.DerivedField {
+	i := slices.IndexFunc(pipeline.DerivedFields, func(f pipeline.DerivedField) bool { return f.Field == field })
+	if i < 0 {
+		return nil
+	}
+	return &pipeline.DerivedFields[i]
+}
+
+// fitting returns the column types that can serve a field, best first.
+func fitting(field pipeline.Field) []string {
+	if d := derived(field); d != nil {
+		return fitsKind[d.Kind]
+	}
+	return fits[field]
+}
 
 // DefaultColumns are the names of the columns that the configuration does not
 // change.
 func DefaultColumns() map[pipeline.Field]string {
-	return map[pipeline.Field]string{
+	names := map[pipeline.Field]string{
 		pipeline.FieldTitle: "Title", pipeline.FieldTaskID: "Task ID", pipeline.FieldType: "Type",
 		pipeline.FieldAssignee: "Assignee", pipeline.FieldProject: "Project 2", pipeline.FieldPriority: "Priority",
-		pipeline.FieldStatus: "Status", pipeline.FieldRemaining: "Subtasks remaining",
-		pipeline.FieldCompletion: "Completion", pipeline.FieldAssignedAt: "Assigned at",
-		pipeline.FieldCompletedAt: "Completed at", pipeline.FieldReason: "Reason", pipeline.FieldResult: "Result",
+		pipeline.FieldStatus: "Status", pipeline.FieldReason: "Reason", pipeline.FieldResult: "Result",
 	}
+	for _, f := range pipeline.DerivedFields {
+		names[f.Field] = f.Column
+	}
+	return names
 }
 
 // Column is a column of the list.
@@ -183,7 +203,11 @@ func inspect(list *wireList, names map[pipeline.Field]string) (*Schema, []Findin
 		s.Columns = append(s.Columns, Column{ID: c.ID, Name: c.Name, Type: c.Type, Options: c.Options.Choices})
 	}
 	var found []Finding
-	for _, field := range slices.Concat(required, optional) {
+	fields := slices.Concat(required, []pipeline.Field{pipeline.FieldReason, pipeline.FieldResult})
+	for _, f := range pipeline.DerivedFields {
+		fields = append(fields, f.Field)
+	}
+	for _, field := range fields {
 		id, missing := s.find(field, names[field])
 		if other := s.fieldOf(id); missing == nil && other != "" {
 			missing = s.lacks(names[field], fmt.Sprintf("is to be %s and %s at once: each needs a column of its own", other, field),
@@ -193,9 +217,12 @@ func inspect(list *wireList, names map[pipeline.Field]string) (*Schema, []Findin
 			s.Fields[field] = id
 			continue
 		}
-		found = append(found, Finding{missing, slices.Contains(optional, field) && missing.Problem == problemMissing})
+		absent := missing.Problem == problemMissing
+		if d := derived(field); d == nil || !d.Extra || !absent {
+			found = append(found, Finding{missing, !slices.Contains(required, field) && absent})
+		}
 	}
-	for _, kind := range fits[pipeline.FieldChecked] {
+	for _, kind := range fitting(pipeline.FieldChecked) {
 		i := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Type == kind })
 		if i >= 0 && s.Fields[pipeline.FieldChecked] == "" {
 			s.Fields[pipeline.FieldChecked] = s.Columns[i].ID
@@ -237,7 +264,7 @@ func (s *Schema) find(field pipeline.Field, name string) (string, *pipeline.Miss
 	}
 	if len(best) == 0 {
 		e := s.lacks(name, problemMissing, "")
-		e.Type = fits[field][0]
+		e.Type = fitting(field)[0]
 		return "", e
 	}
 	if e := s.checkType(field, best[0]); e != nil || len(best) == 1 {
@@ -262,16 +289,16 @@ func fitRank(field pipeline.Field, c Column) int {
 	case "multi_select":
 		kind = "select"
 	}
-	if i := slices.Index(fits[field], kind); i >= 0 {
+	if i := slices.Index(fitting(field), kind); i >= 0 {
 		return i
 	}
-	return len(fits[field])
+	return len(fitting(field))
 }
 
 func (s *Schema) checkType(field pipeline.Field, c Column) *pipeline.MissingError {
-	if slices.Contains(fits[field], c.Type) {
+	if slices.Contains(fitting(field), c.Type) {
 		return nil
 	}
-	return s.lacks(c.Name, fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(fits[field], " or ")),
-		fmt.Sprintf("make a column of the type %s, and name it as %s in [slack.columns] of otm.toml", fits[field][0], field))
+	return s.lacks(c.Name, fmt.Sprintf("has the type %s, needs %s", c.Type, strings.Join(fitting(field), " or ")),
+		fmt.Sprintf("make a column of the type %s, and name it as %s in [slack.columns] of otm.toml", fitting(field)[0], field))
 }

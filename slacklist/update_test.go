@@ -103,7 +103,7 @@ func TestCaseB100CellLimit(t *testing.T) {
 		for _, row := range rows {
 			changes = append(changes, pipeline.Change{Row: row, Cells: []pipeline.Cell{
 				{Field: pipeline.FieldStatus, Text: "assigned"}, {Field: pipeline.FieldReason, Text: "r"}, {Field: pipeline.FieldResult, Text: "s"},
-				{Field: pipeline.FieldRemaining, Number: 1}, {Field: pipeline.FieldCompletion, Number: 2},
+				{Field: pipeline.FieldRemaining, Text: "1"}, {Field: pipeline.FieldCompletion, Text: "2"},
 			}})
 		}
 		release := make(chan struct{})

@@ -393,9 +393,8 @@ func plantOne(t testing.TB, h *Home, s *boardtest.Server, column map[string]stri
 			t.Fatal(err)
 		}
 		task.ID, user, sd.priority = id, board.BotUser, string(task.Priority)
-		remaining, completion := task.Progress()
 		cells = append(cells, boardtest.TextCell(column["Task ID"], id.String()), boardtest.SelectCell(column["Type"], "action"),
-			boardtest.NumberCell(column["Subtasks remaining"], float64(remaining)), boardtest.NumberCell(column["Completion"], completion),
+			boardtest.NumberCell(column["Subtasks remaining"], float64(len(task.Steps)-task.StepsDone())), boardtest.NumberCell(column["Completion"], float64(task.Percent())),
 			boardtest.CheckboxCell(column["Completed"], task.Status == pipeline.Done))
 	}
 	for name, text := range map[string]string{"Project 2": sd.project, "Reason": sd.reason, "Result": sd.result} {

@@ -85,6 +85,8 @@ type taskJSON struct {
 	Priority pipeline.Priority `json:"priority"`
 	Project  string            `json:"project,omitempty"`
 	Type     string            `json:"type,omitempty"`
+	Context  string            `json:"context,omitempty"`
+	Inputs   []string          `json:"inputFiles,omitempty"`
 	Steps    []stepJSON        `json:"steps"`
 	Reason   string            `json:"reason,omitempty"`
 	Result   string            `json:"result,omitempty"`
@@ -116,7 +118,7 @@ func jsonOf(t *view.Task) taskJSON {
 		}
 	}
 	if t.State != nil {
-		out.Created = t.State.CreatedAt
+		out.Created, out.Context, out.Inputs = t.State.CreatedAt, t.State.Context, t.State.Inputs
 	}
 	for _, s := range t.Steps {
 		out.Steps = append(out.Steps, stepJSON{Number: s.Number, Title: s.Title, Done: s.Done, RowID: s.Row})
@@ -234,7 +236,13 @@ func printTask(out io.Writer, t taskJSON, reason string) {
 	if t.Project != "" {
 		fmt.Fprintf(out, " · %s", safe.Escape(t.Project))
 	}
+	if t.Context != "" {
+		fmt.Fprintf(out, " · %s", t.Context)
+	}
 	fmt.Fprintln(out)
+	for _, input := range t.Inputs {
+		fmt.Fprintf(out, "input: %s\n", safe.Escape(input))
+	}
 	for _, step := range t.Steps {
 		mark, number := " ", "-"
 		if step.Done {

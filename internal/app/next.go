@@ -187,7 +187,13 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	if e.Project != "" {
 		facts = append(facts, "project "+e.Project)
 	}
+	if e.Context != "" {
+		facts = append(facts, "context "+e.Context)
+	}
 	fmt.Fprintln(w, safe.Escape(strings.Join(facts, ", ")))
+	for _, input := range e.Inputs {
+		fmt.Fprintf(w, "Input: %s\n", safe.Escape(input))
+	}
 	switch {
 	case t.Answered && t.Reason != "":
 		fmt.Fprintf(w, "A person says: %s\n", safe.Escape(t.Reason))

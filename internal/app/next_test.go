@@ -53,6 +53,33 @@ func TestNextTellsOfFailedReports(t *testing.T) {
 	}
 }
 
+// TestContextAndInputs: what a task belongs to and starts from goes from the create to the
+// agent and to those who look.
+func TestContextAndInputs(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.must("otm-create", "--title", "Look into it", "--agent", "devdas", "--context", "Support", "--input", "/srv/the log", "--input", "https://example.com/x")
+	p.must("otm-injector", "--once")
+	p.must("otm-dispatcher", "--once")
+	const members = `"context":"support","inputFiles":["/srv/the log","https://example.com/x"]`
+	file, err := os.ReadFile(filepath.Join(p.h.Config.Agents[0].Workspace, dispatch.FileName))
+	if err != nil || !strings.Contains(string(file), members) {
+		t.Errorf("dispatch file %s, %v", file, err)
+	}
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"otm", "show", "T-00001"}, " · support\ninput: /srv/the log\ninput: https://example.com/x\n"},
+		{[]string{"otm", "next", "--agent", "devdas"}, ", context support\nInput: /srv/the log\nInput: https://example.com/x\n"},
+		{[]string{"otm", "next", "--agent", "devdas", "--json"}, members},
+	} {
+		if code, out := p.main(c.argv...); code != cli.OK || !strings.Contains(out, c.want) {
+			t.Errorf("%q prints\n%s\nwant %q", c.argv, out, c.want)
+		}
+	}
+}
+
 // TestNextNeedsNoEntry: a task that has no entry in the dispatch file any more is given
 // all the same: the store knows it.
 func TestNextNeedsNoEntry(t *testing.T) {

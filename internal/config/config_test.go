@@ -99,6 +99,11 @@ assigned_at = "c10"
 completed_at = "c11"
 reason = "c12"
 result = "c13"
+validated_at = "an extra validated_at"
+cancelled_at = "an extra cancelled_at"
+previous_status = "an extra previous_status"
+context = "an extra context"
+input_files = "an extra input_files"
 
 [board]
 listen = "[::1]:0"
@@ -150,6 +155,11 @@ keep_processed = "0s"
 		columns[f] = "c" + string(rune('1'+i))
 		if i >= 9 {
 			columns[f] = "c1" + string(rune('0'+i-9))
+		}
+	}
+	for _, f := range pipeline.DerivedFields {
+		if f.Extra {
+			columns[f.Field] = "an extra " + string(f.Field)
 		}
 	}
 	want := &Config{

@@ -39,6 +39,11 @@ type columnsTable struct {
 	Completion  *string `toml:"completion"`
 	AssignedAt  *string `toml:"assigned_at"`
 	CompletedAt *string `toml:"completed_at"`
+	ValidatedAt *string `toml:"validated_at"`
+	CancelledAt *string `toml:"cancelled_at"`
+	Previous    *string `toml:"previous_status"`
+	Context     *string `toml:"context"`
+	Inputs      *string `toml:"input_files"`
 	Reason      *string `toml:"reason"`
 	Result      *string `toml:"result"`
 }

@@ -27,9 +27,9 @@ import (
 // create is otm-create.
 type create struct {
 	base
-	title, agent, priority, project, kind string
-	steps                                 []string
-	key                                   string
+	title, agent, priority, project, kind, context string
+	steps, inputs                                  []string
+	key                                            string
 }
 
 // Create returns the command otm-create. name is what it is called.
@@ -58,9 +58,12 @@ lines on stdin, with a heredoc whose end is quoted:
 	f.StringVar(&r.priority, "priority", string(pipeline.Normal), "critical, high, normal (medium), low or batchable")
 	f.StringVar(&r.project, "project", "", "free text")
 	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision or review")
+	f.StringVar(&r.context, "context", "", strings.Join(pipeline.Contexts, ", "))
+	f.StringArrayVar(&r.inputs, "input", nil, "a file or link that the task starts from; repeat it for more")
 	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
 	f.StringVar(&r.key, "key", "", "the same key gives the same id and drops nothing, for ever")
 	c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"critical", "high", "normal", "low", "batchable"}, cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("context", cobra.FixedCompletions(pipeline.Contexts, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{"action", "decision", "review"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -135,7 +138,7 @@ func (r *create) checkKeys(lines []*drop.Line) (problems []string) {
 func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	line := &drop.Line{Key: r.key}
 	t := &line.Task
-	t.Title, t.Agent, t.Project, t.Steps = r.title, r.agent, r.project, r.steps
+	t.Title, t.Agent, t.Project, t.Steps, t.Context, t.Inputs = r.title, r.agent, r.project, r.steps, r.context, r.inputs
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(r.priority); !ok {
 		return nil, cli.Errorf(cli.Usage, "--priority %q: it is critical, high, normal (medium), low or batchable", r.priority).
@@ -153,12 +156,14 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 
 // refuse says what is wrong with a flag, and hints at the corrected line.
 func (r *create) refuse(c *cobra.Command, err error) error {
-	return r.usage(c, err, map[string]string{"subtasks": "subtask"}, func(e *drop.InvalidError) string {
+	return r.usage(c, err, map[string]string{"subtasks": "subtask", "inputFiles": "input"}, func(e *drop.InvalidError) string {
 		switch e.Name() {
 		case "title":
 			return fmt.Sprintf("one short line in single quotes, and the rest in steps: %s --title 'In short' --agent %s --subtask 'First this'", c.CommandPath(), safe.Quote(cmp.Or(r.agent, "NAME")))
 		case "subtasks":
 			return fmt.Sprintf("quote text with single quotes, or give it on stdin: %s --from - <<'EOF'", c.CommandPath())
+		case "context":
+			return r.nearest(c, "context", r.context, pipeline.Contexts)
 		case "agent":
 			return r.corrected(c).Set("agent", "NAME").String()
 		}

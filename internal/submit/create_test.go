@@ -83,6 +83,8 @@ func TestCreateRefuses(t *testing.T) {
 		{"two lines", []string{"--title", "a\nb", "--agent", "devdas"}, []string{"--title has a line break: a title is one line"}},
 		{"long title", []string{"--title", long, "--agent", "devdas"}, []string{"--title has 501 characters, more than 500", "otm: hint: one short line in single quotes, and the rest in steps: otm-create --title 'In short' --agent devdas"}},
 		{"long step", []string{"--title", "x", "--agent", "devdas", "--subtask", long}, []string{"--subtask has 501 characters"}},
+		{"unknown context", []string{"--title", "x", "--agent", "devdas", "--context", "reserch"}, []string{`--context is "reserch": it is one of project, research`, "otm: hint: otm-create --title x --agent devdas --context research\n"}},
+		{"blank input", []string{"--title", "x", "--agent", "devdas", "--input", " "}, []string{"--input is blank"}},
 		{"long project", []string{"--title", "x", "--agent", "devdas", "--project", long}, []string{"--project has 501 characters"}},
 		{"blank step", []string{"--title", "x", "--agent", "devdas", "--subtask", " "}, []string{"--subtask is blank"}},
 		{"empty step", []string{"--title", "x", "--agent", "devdas", "--subtask", ""}, []string{"--subtask is missing"}},

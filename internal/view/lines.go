@@ -167,12 +167,15 @@ func edited(p *core.EditedByPerson) said {
 }
 
 func drifted(f *core.ReconciliationDrift) said {
-	fields := make([]string, len(f.Fields))
-	for i, field := range f.Fields {
+	var fields []string
+	for _, field := range f.Fields {
 		if field == pipeline.FieldTaskID {
 			return said{"task id written back", f.Was}
 		}
-		fields[i] = string(field)
+		fields = append(fields, string(field))
+	}
+	for _, step := range f.Steps {
+		fields = append(fields, fmt.Sprintf("title of step %d", step))
 	}
 	return said{"repaired", strings.Join(fields, ", ")}
 }

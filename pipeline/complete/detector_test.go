@@ -280,7 +280,7 @@ func TestPromotion(t *testing.T) {
 				t.Errorf("report %+v, %d lists, %d updates", r, lists, updates)
 			}
 			row := w.row(m.row)
-			if row.Status != pipeline.AgentDone || row.CompletedAt != w.clock.Now().UTC().Format(time.RFC3339) || *row.Remaining != 0 || *row.Completion != 100 || row.Checked {
+			if row.Status != pipeline.AgentDone || row.Derived[pipeline.FieldCompletedAt] != w.clock.Now().UTC().Format(time.RFC3339) || row.Derived[pipeline.FieldRemaining] != "0" || row.Derived[pipeline.FieldCompletion] != "100" || row.Checked {
 				t.Errorf("row %+v", row)
 			}
 			if state := w.state(m.id); state.Status != pipeline.AgentDone || state.StepsDone() != 2 || state.StatusBy != core.Component(Who) || state.Previous != pipeline.InProgress {
@@ -381,7 +381,7 @@ func TestRepair(t *testing.T) {
 					t.Errorf("report %+v, %d lists, %d updates", r, lists, updates)
 				}
 				row := w.row(m.row)
-				if want := 2 - float64(c.tick); *row.Remaining != want || *row.Completion != float64(100*(1+c.tick)/3) || row.Status != status {
+				if want := fmt.Sprint(2-c.tick, 100*(1+c.tick)/3); fmt.Sprint(row.Derived[pipeline.FieldRemaining], " ", row.Derived[pipeline.FieldCompletion]) != want || row.Status != status {
 					t.Errorf("row %+v", row)
 				}
 				if r, _, updates := w.pass(walked); r.Repaired != 0 || updates != 0 {
@@ -580,10 +580,14 @@ func TestTroubleHeals(t *testing.T) {
 				t.Errorf("due %v, want %v", r.Due, want)
 			}
 			w.clock.Advance(max(c.due, 10*time.Second))
-			if r, _, updates := w.pass(walked); r.Trouble != nil || promoted+r.Promoted != 1 || updates != 1 {
+			again := 1
+			if strings.HasPrefix(c.name, "applied") {
+				again = 0 // the walk shows what was written
+			}
+			if r, _, updates := w.pass(walked); r.Trouble != nil || promoted+r.Promoted != 1 || updates != again {
 				t.Errorf("then: %+v, %d updates", r, updates)
 			}
-			if got := w.row(m.row); got.Status != pipeline.AgentDone || got.CompletedAt == "" {
+			if got := w.row(m.row); got.Status != pipeline.AgentDone || got.Derived[pipeline.FieldCompletedAt] == "" {
 				t.Errorf("row %+v", got)
 			}
 		})

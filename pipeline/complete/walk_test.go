@@ -169,7 +169,7 @@ func (w *troubledWorld) outcome() string {
 		fmt.Fprint(&out, m.id, " ", state.Status, " ", state.StepsDone(), " gone ", !state.GoneAt.IsZero(), " unshown ", state.Unshown())
 		if i != 2 {
 			row := w.row(m.row)
-			fmt.Fprint(&out, " on the board ", row.Status, " ", *row.Remaining, " ", *row.Completion, " ", row.Checked, " completed ", row.CompletedAt != "")
+			fmt.Fprint(&out, " on the board ", row.Status, " ", row.Derived[pipeline.FieldRemaining], " ", row.Derived[pipeline.FieldCompletion], " ", row.Checked, " completed ", row.Derived[pipeline.FieldCompletedAt] != "")
 		}
 		out.WriteString("\n")
 	}

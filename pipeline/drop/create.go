@@ -2,6 +2,7 @@ package drop
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,21 +40,23 @@ type createFile struct {
 	Project   *string           `json:"project"`
 	Subtasks  []string          `json:"subtasks"`
 	Type      pipeline.Type     `json:"type"`
+	Context   string            `json:"context,omitempty"`
+	Inputs    []string          `json:"inputFiles,omitempty"`
 	Status    string            `json:"status"`
 	By        string            `json:"by,omitempty"`
 }
 
-var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "status", "reason", "by"}
+var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "context", "inputFiles", "status", "reason", "by"}
 
 // lineFields are the keys that a line of otm-create --from may have.
-var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "key"}
+var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "context", "inputFiles", "key"}
 
 // Encode returns the file of a create.
 func (c *Create) Encode() []byte {
 	f := createFile{
 		ID: c.ID, TaskID: c.Task.ID.String(), Title: c.Task.Title, Agent: c.Task.Agent,
 		CreatedAt: stamp(c.CreatedAt), Priority: c.Task.Priority, Subtasks: c.Task.Steps,
-		Type: c.Task.Type, Status: "pending", By: c.By,
+		Type: c.Task.Type, Context: c.Task.Context, Inputs: c.Task.Inputs, Status: "pending", By: c.By,
 	}
 	if c.Task.Project != "" {
 		f.Project = &c.Task.Project
@@ -150,13 +153,19 @@ func (r *reader) create(t pipeline.Task) *Create {
 	if r.has("subtasks") {
 		t.Steps = r.texts("subtasks")
 	}
+	if r.has("context") {
+		t.Context = r.text("context", pipeline.MaxText)
+	}
+	if r.has("inputFiles") {
+		t.Inputs = r.texts("inputFiles")
+	}
 	c := &Create{Task: t, CreatedAt: r.time("createdAt")}
 	r.fail(CheckTask(&c.Task))
 	return c
 }
 
-// CheckTask checks a task against the limits of a create, cleans the agent's name,
-// and adds the default step if there is none. The error is an *InvalidError.
+// CheckTask checks a task against the limits of a create, cleans the names of the agent
+// and the context, and adds the default step if there is none. The error is an *InvalidError.
 func CheckTask(t *pipeline.Task) error {
 	if err := checkTitle("title", t.Title); err != nil {
 		return err
@@ -179,6 +188,21 @@ func CheckTask(t *pipeline.Task) error {
 	}
 	if len(t.Steps) > pipeline.MaxSteps {
 		return &InvalidError{Field: "subtasks", Reason: fmt.Sprintf("has %d steps, more than %d", len(t.Steps), pipeline.MaxSteps)}
+	}
+	if t.Context = pipeline.FoldName(t.Context); t.Context != "" && !slices.Contains(pipeline.Contexts, t.Context) {
+		return &InvalidError{Field: "context", Reason: fmt.Sprintf("is %q: it is one of %s", t.Context, strings.Join(pipeline.Contexts, ", "))}
+	}
+	if len(t.Inputs) > pipeline.MaxSteps {
+		return &InvalidError{Field: "inputFiles", Reason: fmt.Sprintf("has %d paths, more than %d", len(t.Inputs), pipeline.MaxSteps)}
+	}
+	for i, s := range t.Inputs {
+		field := fmt.Sprintf("inputFiles[%d]", i)
+		if err := checkTitle(field, s); err != nil {
+			return err
+		}
+		if strings.ContainsAny(s, "\r\n") {
+			return &InvalidError{Field: field, Reason: "has a line break"}
+		}
 	}
 	for i, s := range t.Steps {
 		if err := checkTitle(fmt.Sprintf("subtasks[%d]", i), s); err != nil {

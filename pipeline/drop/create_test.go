@@ -30,6 +30,10 @@ func TestCreateOnDisk(t *testing.T) {
 	if got := string(c.Encode()); !strings.Contains(got, `"project":null,`) {
 		t.Errorf("Encode of no project gave\n%s\nwant null", got)
 	}
+	c.Task.Context, c.Task.Inputs = "support", []string{"/srv/log", "https://example.com/a"}
+	if got := string(c.Encode()); !strings.Contains(got, `"type":"action","context":"support","inputFiles":["/srv/log","https://example.com/a"],"status":`) {
+		t.Errorf("Encode gave\n%s", got)
+	}
 }
 
 func TestParseCreate(t *testing.T) {
@@ -58,6 +62,8 @@ func TestParseCreate(t *testing.T) {
 		{"medium", with(`,"priority":"medium"`), least(nil)},
 		{"priority as a label", with(`,"priority":"High"`), least(func(c *Create) { c.Task.Priority = pipeline.High })},
 		{"type", with(`,"type":"decision"`), least(func(c *Create) { c.Task.Type = pipeline.Decision })},
+		{"context and input files", with(`,"context":"Research","inputFiles":["a b","c"]`), least(func(c *Create) { c.Task.Context, c.Task.Inputs = "research", []string{"a b", "c"} })},
+		{"no context and no input files", with(`,"context":"","inputFiles":null`), least(nil)},
 		{"C44 pending", with(`,"status":"Pending","reason":"x"`), least(nil)},
 		{"C44 parked", with(`,"status":"blocked","reason":"no key yet"`), least(func(c *Create) { c.Parked = "no key yet" })},
 		{"six digits", `{"taskId":"T-100000","title":"x","agent":"devdas"}`, least(func(c *Create) { c.Task.ID = 100000 })},
@@ -137,6 +143,13 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"a subtask is blank", set("subtasks", `["a"," "]`), "subtasks[1]", "is blank"},
 		{"a subtask is too long", set("subtasks", `["`+long+`"]`), "subtasks[0]", "has 501 characters"},
 		{"51 subtasks", set("subtasks", `[`+strings.TrimSuffix(strings.Repeat(`"a",`, 51), ",")+`]`), "subtasks", "has 51 steps, more than 50"},
+		{"context is unknown", set("context", `"party"`), "context", `is "party": it is one of project, research, operations, support, internal`},
+		{"context is a number", set("context", "1"), "context", "must be a string, is a number"},
+		{"input files is text", set("inputFiles", `"a"`), "inputFiles", "must be an array of strings, is a string"},
+		{"an input file is blank", set("inputFiles", `["a",""]`), "inputFiles[1]", "is missing"},
+		{"an input file is too long", set("inputFiles", `["`+long+`"]`), "inputFiles[0]", "has 501 characters"},
+		{"an input file has two lines", set("inputFiles", `["a\nb"]`), "inputFiles[0]", "has a line break"},
+		{"51 input files", set("inputFiles", `[`+strings.TrimSuffix(strings.Repeat(`"a",`, 51), ",")+`]`), "inputFiles", "has 51 paths, more than 50"},
 		{"drop id is a number", set("id", "1"), "id", "must be a string, is a number"},
 		{"drop id is too long", set("id", `"`+long+`"`), "id", "has 501 characters"},
 		{"time is a number", set("createdAt", "1773476419"), "createdAt", "must be a string, is a number"},
@@ -271,6 +284,7 @@ func TestParseLine(t *testing.T) {
 		{"title", `{"title":"t1"}`, with(func(l *Line) { l.Task.Title = "t1" })},
 		{"all", `{"title":"t1","agent":"archibald","priority":"high","project":"p1","type":"decision","subtasks":["s1"],"key":"k1"}`,
 			&Line{Key: "k1", Create: Create{Task: pipeline.Task{Title: "t1", Agent: "archibald", Priority: pipeline.High, Project: "p1", Type: pipeline.Decision, Steps: []string{"s1"}}}}},
+		{"context and input files", `{"context":"internal","inputFiles":["i"]}`, with(func(l *Line) { l.Task.Context, l.Task.Inputs = "internal", []string{"i"} })},
 		{"project cleared", `{"project":""}`, with(func(l *Line) { l.Task.Project = "" })},
 		{"no steps", `{"subtasks":[]}`, with(func(l *Line) { l.Task.Steps = []string{pipeline.DefaultStep} })},
 	}

@@ -89,7 +89,7 @@ func TestFullDisk(t *testing.T) {
 		w.eng.Board = board
 		w.sweepTo(2, 0, 0)
 		w.checkTask(2, "A", "a", "b", "a")
-		if row := w.row(1); row.Status != pipeline.InProgress || *row.Remaining != 0 {
+		if row := w.row(1); row.Status != pipeline.InProgress || row.Derived[pipeline.FieldRemaining] != "0" {
 			t.Errorf("row %+v", row)
 		}
 		for _, name := range []string{created, updated} {

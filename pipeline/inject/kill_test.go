@@ -186,7 +186,7 @@ func (w *world) checkAll(names []string) {
 		}
 	}
 	row, steps := w.row(1), w.steps(1)
-	if row.Status != pipeline.AgentDone || row.Result != "r2" || *row.Remaining != 1 || !steps[0].StepDone() || steps[1].StepDone() || !steps[2].StepDone() {
+	if row.Status != pipeline.AgentDone || row.Result != "r2" || row.Derived[pipeline.FieldRemaining] != "1" || !steps[0].StepDone() || steps[1].StepDone() || !steps[2].StepDone() {
 		t.Errorf("row %+v, steps %+v", row, steps)
 	}
 	if task := w.task(1); len(w.reports(1)) != 2 || task.Status != pipeline.AgentDone || task.StepsDone() != 2 {

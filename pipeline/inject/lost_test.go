@@ -233,7 +233,7 @@ func TestCaseB46LostAnswerToAnUpdate(t *testing.T) {
 					t.Errorf("steps %+v", steps)
 				}
 				row := w.row(1)
-				if row.Status != pipeline.InProgress || row.Result != "two" || *row.Remaining != 1 || *row.Completion != 66 {
+				if row.Status != pipeline.InProgress || row.Result != "two" || row.Derived[pipeline.FieldRemaining] != "1" || row.Derived[pipeline.FieldCompletion] != "66" {
 					t.Errorf("row %+v", row)
 				}
 				if got := w.reports(1); !slices.Equal(got, []string{first, second}) {

@@ -75,8 +75,9 @@ func TestUpdatesAgainstModel(t *testing.T) {
 			if row.Status != want.Status || row.Reason != want.Reason || row.Result != want.Result {
 				t.Errorf("row %+v\nmodel %+v", row, want)
 			}
-			if *row.Remaining != float64(len(titles)-done) || *row.Completion != float64(100*done/len(titles)) {
-				t.Errorf("%v remaining, %v %% with %d done", *row.Remaining, *row.Completion, done)
+			remaining, percent := row.Derived[pipeline.FieldRemaining], row.Derived[pipeline.FieldCompletion]
+			if remaining != fmt.Sprint(len(titles)-done) || percent != fmt.Sprint(100*done/len(titles)) {
+				t.Errorf("%v remaining, %v %% with %d done", remaining, percent, done)
 			}
 			for name, class := range m.fate {
 				if class == "" {

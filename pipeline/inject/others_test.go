@@ -92,7 +92,7 @@ func TestReportsCarriedByNext(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	if row := w.row(1); !slices.Equal(w.reports(1), names) || row.Result != "two" || *row.Remaining != 1 {
+	if row := w.row(1); !slices.Equal(w.reports(1), names) || row.Result != "two" || row.Derived[pipeline.FieldRemaining] != "1" {
 		t.Errorf("reports %q, row %+v", w.reports(1), row)
 	}
 }

@@ -202,7 +202,7 @@ func TestUpdate(t *testing.T) {
 	w.update(1, report{status: pipeline.AgentDone, steps: []string{"y"}, reason: "ok"})
 	w.sweepTo(1, 0, 0)
 	last := w.row(1)
-	if last.Status != pipeline.AgentDone || last.CompletedAt != w.clock.Now().UTC().Format(time.RFC3339) || *last.Remaining != 0 || *last.Completion != 100 || last.Checked {
+	if last.Status != pipeline.AgentDone || last.Derived[pipeline.FieldCompletedAt] != w.clock.Now().UTC().Format(time.RFC3339) || last.Derived[pipeline.FieldRemaining] != "0" || last.Derived[pipeline.FieldCompletion] != "100" || last.Checked {
 		t.Errorf("row %+v", last)
 	}
 	if want := map[string]int{updateMethod: 1}; !maps.Equal(w.calls(), want) {
@@ -286,7 +286,7 @@ func TestCaseB97UpdateBeforeCreate(t *testing.T) {
 	}
 	w.createFor("olga", 5, "Hers", "x", "y")
 	w.sweepTo(3, 0, 0)
-	if row := w.row(5); row.Status != pipeline.AgentDone || *row.Remaining != 1 {
+	if row := w.row(5); row.Status != pipeline.AgentDone || row.Derived[pipeline.FieldRemaining] != "1" {
 		t.Errorf("row %+v", row)
 	}
 	if got := w.reports(5); !slices.Equal(got, []string{first, second}) {
@@ -534,7 +534,7 @@ func TestRefusedUpdate(t *testing.T) {
 	w.failed(bad, inbox.Rejected, "the board refuses it", "invalid_blocks")
 	w.processed(good)
 	w.processed(other)
-	if row := w.row(1); row.Result != "" || *row.Remaining != 0 || row.Status != pipeline.InProgress {
+	if row := w.row(1); row.Result != "" || row.Derived[pipeline.FieldRemaining] != "0" || row.Status != pipeline.InProgress {
 		t.Errorf("row %+v", row)
 	}
 	w.clock.Advance(time.Minute)
@@ -686,7 +686,7 @@ func TestRowOfTheTaskIsGone(t *testing.T) {
 	}
 	w.clock.Advance(w.times.SettleAfter)
 	w.sweepTo(1, 0, 0)
-	if got := w.row(1); got.Status != pipeline.InProgress || *got.Remaining != 0 {
+	if got := w.row(1); got.Status != pipeline.InProgress || got.Derived[pipeline.FieldRemaining] != "0" {
 		t.Errorf("restored, the row is %+v", got)
 	}
 	// Once more, and for longer.

@@ -1,6 +1,9 @@
 package boardsink
 
 import (
+	"maps"
+	"slices"
+
 	"otm/core"
 	"otm/pipeline"
 )
@@ -26,44 +29,28 @@ func (s *Sink) cell(field pipeline.Field, v *core.Shown) pipeline.Cell {
 		c.Text = string(v.Priority)
 	case pipeline.FieldStatus:
 		c.Text = string(v.Status)
-	case pipeline.FieldRemaining:
-		c.Number = float64(*v.Remaining)
-	case pipeline.FieldCompletion:
-		c.Number = *v.Completion
-	case pipeline.FieldAssignedAt:
-		c.At = v.AssignedAt
-	case pipeline.FieldCompletedAt:
-		c.At = v.CompletedAt
 	case pipeline.FieldReason:
 		c.Text = v.Reason
 	case pipeline.FieldResult:
 		c.Text = v.Result
 	case pipeline.FieldChecked:
 		c.Checked = v.Checked
+	default:
+		c.Text = v.Derived[field]
 	}
 	return c
 }
 
-// always are the fields that a new row has in any case.
-var always = []pipeline.Field{
-	pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee, pipeline.FieldPriority, pipeline.FieldStatus,
-	pipeline.FieldRemaining, pipeline.FieldCompletion,
-}
-
 // rowCells are the cells of a new row. Empty ones are left out.
-func (s *Sink) rowCells(v *core.Shown) []pipeline.Cell {
-	fields := always
-	for field, is := range map[pipeline.Field]bool{
-		pipeline.FieldProject: v.Project != "", pipeline.FieldReason: v.Reason != "", pipeline.FieldResult: v.Result != "",
-		pipeline.FieldAssignedAt: !v.AssignedAt.IsZero(), pipeline.FieldCompletedAt: !v.CompletedAt.IsZero(), pipeline.FieldChecked: v.Checked,
-	} {
-		if is {
-			fields = append(fields[:len(fields):len(fields)], field)
-		}
+func (s *Sink) rowCells(v *core.Shown) (cells []pipeline.Cell) {
+	fields := []pipeline.Field{
+		pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee, pipeline.FieldProject,
+		pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldReason, pipeline.FieldResult, pipeline.FieldChecked,
 	}
-	cells := make([]pipeline.Cell, len(fields))
-	for i, field := range fields {
-		cells[i] = s.cell(field, v)
+	for _, field := range append(fields, slices.Sorted(maps.Keys(v.Derived))...) {
+		if c := s.cell(field, v); c.Text != "" || c.Checked {
+			cells = append(cells, c)
+		}
 	}
 	return cells
 }
@@ -108,7 +95,9 @@ func (s *Sink) changes(b pipeline.Batch, t *core.Task) (all []pipeline.Change, w
 	}
 	var cells []pipeline.Cell
 	for _, field := range t.Stale() {
-		cells = append(cells, s.cell(field, &view))
+		if _, has := b.Form(field, ""); has {
+			cells = append(cells, s.cell(field, &view))
+		}
 	}
 	if len(cells) > 0 {
 		all = append(all, pipeline.Change{Row: t.RowID, Cells: cells})

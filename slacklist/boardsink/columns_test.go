@@ -3,6 +3,7 @@ package boardsink
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,8 +40,87 @@ func TestOptionalColumnsMissing(t *testing.T) {
 	if n := w.Faults.Count(apiUpdate); n != 0 {
 		t.Errorf("%d updates", n)
 	}
-	if row := w.row(1); row.Status != pipeline.Blocked || row.Remaining != nil {
+	if row := w.row(1); row.Status != pipeline.Blocked || len(row.Derived) > 0 {
 		t.Errorf("row %+v", row)
+	}
+}
+
+// Each optional column that the list has is filled, in the form of its type, and written
+// again where somebody changes it. A select without the option stays empty.
+func TestExtraColumns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		choice, times string // types of columns
+		previous      string // the only option of the column, or ""
+		want          []string
+	}{
+		{"text", "text", "", []string{"in_progress", "support", "2026-03-14T10:00:00Z"}},
+		{"select", "date", "In progress", []string{"in_progress", "support", "2026-03-14"}},
+		{"select", "number", "New", []string{"", "support", "1773482400"}},
+	} {
+		w := newWorld(t)
+		w.clock.Advance(time.Date(2026, 3, 14, 10, 0, 0, 5000, time.UTC).Sub(w.clock.Now()))
+		columns, err := w.Server.Columns(w.ListID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[pipeline.Kind]string{pipeline.KindTime: c.times, pipeline.KindChoice: c.choice, pipeline.KindText: "text"}
+		columns = slices.DeleteFunc(columns, func(c boardtest.Column) bool { return strings.HasPrefix(c.Type, "todo_") })
+		columns[slices.IndexFunc(columns, func(c boardtest.Column) bool { return c.Name == "Assignee" })].Options = []boardtest.Choice{{Value: "OptD", Label: "Dev Das"}}
+		for _, f := range pipeline.DerivedFields {
+			column := boardtest.Column{Name: f.Column, Type: kinds[f.Kind]}
+			switch {
+			case !f.Extra:
+				continue
+			case column.Type != "select":
+			case f.Field == pipeline.FieldPrevious:
+				column.Options = []boardtest.Choice{{Value: "OptP", Label: c.previous}}
+			default:
+				column.Options = []boardtest.Choice{{Value: "OptC", Label: "Support"}}
+			}
+			columns = append(columns, column)
+		}
+		if w.ListID, err = w.Server.AddList("", "Tasks", columns...); err != nil {
+			t.Fatal(err)
+		}
+		w.restart()
+		w.store.Request(t.Context(), w.clock.Now(), pipeline.Task{
+			ID: 1, Title: "x", Agent: "devdas", Priority: pipeline.High, Type: pipeline.Action, Steps: []string{"a"}, Context: "support", Inputs: []string{"/a b", "c"}})
+		if left := w.delivers(); len(left) > 0 {
+			t.Fatalf("left %v", left)
+		}
+		w.handOut(1)
+		w.report(1, core.Report{Status: pipeline.InProgress})
+		for _, to := range []pipeline.Status{pipeline.Cancelled, pipeline.Done, pipeline.InProgress, pipeline.AgentDone} {
+			w.do(core.ByPerson("Page"), 1, core.Edits{Status: &to})
+		}
+		shows := func(when string) {
+			t.Helper()
+			row := w.row(1).Derived
+			if got := []string{row[pipeline.FieldPrevious], row[pipeline.FieldContext], row[pipeline.FieldValidatedAt]}; !slices.Equal(got, c.want) ||
+				row[pipeline.FieldCancelledAt] != c.want[2] || row[pipeline.FieldInputs] != "/a b\nc" {
+				t.Errorf("%s, %s and %s show %q, want %q", when, c.choice, c.times, row, c.want)
+			}
+		}
+		w.delivers()
+		shows("made")
+		drifts := func(n int) {
+			t.Helper()
+			if w.clock.Advance(time.Minute); w.compare().Drifted != n {
+				t.Errorf("%s and %s: %d drifts, want %d", c.choice, c.times, w.found.Drifted, n)
+			}
+		}
+		drifts(0)
+		for _, name := range []string{"Input files", "Validated at"} {
+			kind := map[string]string{"Input files": "text", "Validated at": c.times}[name]
+			cell := boardtest.Cell{"column_id": w.Column(t, name, kind)}
+			cell[map[string]string{"text": "rich_text", "date": "date", "number": "number"}[kind]] = []any{}
+			w.person(w.row(1).ID, cell)
+			drifts(1)
+			w.delivers()
+			shows(name + " cleared")
+		}
+		drifts(0)
 	}
 }
 

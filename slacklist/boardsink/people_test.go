@@ -71,6 +71,58 @@ func (w *world) taskOf(row string) *core.Task {
 	return tasks[0]
 }
 
+// A person empties cells that a task needs. The board shows them again, the task stays as
+// it is, and its events tell of it. An emptied assignee is a choice: the task is nobody's.
+func TestEmptiedCells(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "x", "a")
+	w.delivers()
+	w.handOut(1)
+	w.report(1, core.Report{Status: pipeline.Blocked, Reason: "why?"})
+	w.delivers()
+	was := w.row(1)
+	step := w.task(1).Steps[0].RowID
+	none := func(column string) boardtest.Cell {
+		return boardtest.Cell{"column_id": w.Column(t, column, "select"), "select": []string{}}
+	}
+	for n, cells := range [][]boardtest.Cell{{w.text("Title", "")}, {w.text("Reason", "")}, {none("Priority")}, {none("Status")}, {w.text("Title", ""), none("Status")}} {
+		w.person(was.ID, cells...)
+		w.person(step, w.text("Title", ""))
+		if w.looks(time.Second); w.found.Drifted != 0 || w.found.Again.IsZero() {
+			t.Errorf("%d: %+v at once", n, w.found)
+		}
+		if w.looks(2 * pipeline.DefaultTimes.AdoptAfter); w.found.Drifted != 1 {
+			t.Errorf("%d: %+v later", n, w.found)
+		}
+		w.delivers()
+		if row := w.row(1); row.Title != was.Title || row.Reason != was.Reason || row.Priority != was.Priority || row.Status != was.Status {
+			t.Errorf("%d: row %+v", n, row)
+		}
+	}
+	if task := w.task(1); task.Title != "x" || task.Status != pipeline.Blocked || task.Reason != "why?" {
+		t.Errorf("task %+v", task)
+	}
+	w.check()
+	drifts := 0
+	events, err := w.store.Events(t.Context(), core.EventFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if _, ok := e.Data.(core.ReconciliationDrift); ok {
+			drifts++
+		}
+	}
+	if drifts != 5 {
+		t.Errorf("%d events of drift", drifts)
+	}
+	w.person(was.ID, none("Assignee"))
+	if w.looks(time.Second); w.task(1).Agent != "" {
+		t.Errorf("task %+v", w.task(1))
+	}
+}
+
 // A row that a person typed becomes a task once it has an assignee and nobody edits it.
 func TestAdoption(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func TestOneTask(t *testing.T) {
 	w.handOut(7)
 	w.delivers()
 	w.check()
-	if row := w.row(7); row.Status != pipeline.Assigned || row.AssignedAt == "" || row.Assignee != "Dev Das" || *row.Remaining != 3 {
+	if row := w.row(7); row.Status != pipeline.Assigned || row.Derived[pipeline.FieldAssignedAt] == "" || row.Assignee != "Dev Das" || row.Derived[pipeline.FieldRemaining] != "3" {
 		t.Errorf("row %+v", row)
 	}
 	if w.task(7).Dispatch.FlippedAt.IsZero() {

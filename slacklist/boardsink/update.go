@@ -91,7 +91,10 @@ func (u *updater) updateRows() error {
 		}
 		one := update{work: w}
 		if one.changes, one.written = u.changes(u.b, w.task); len(one.changes) == 0 {
-			continue // a step whose row is missing
+			if len(w.task.Stale()) > 0 { // in columns that the board does not have
+				u.note(w, one.written)
+			}
+			continue // else a step's row is missing
 		}
 		n := 0
 		for _, c := range one.changes {
@@ -105,7 +108,7 @@ func (u *updater) updateRows() error {
 		}
 		group = append(group, one)
 	}
-	return u.write(group)
+	return errors.Join(u.write(group), u.flush())
 }
 
 // mayWrite reports why the row of a task cannot be written now; nil: it can.
@@ -185,7 +188,7 @@ func (u *updater) write(group []update) error {
 }
 
 // texts are the fields that hold what people and agents write.
-var texts = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldReason, pipeline.FieldResult}
+var texts = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldReason, pipeline.FieldResult, pipeline.FieldInputs}
 
 // refused ends the effect of a task whose cells the board refuses. If texts are among
 // them, it writes the others: a text that the board cannot hold does not keep it from
@@ -206,6 +209,7 @@ func (u *updater) refused(one update, err error) error {
 		case again == nil:
 			was := one.task.Shown
 			one.written.Shown.Title, one.written.Shown.Reason, one.written.Shown.Result = was.Title, was.Reason, was.Result
+			one.written.Shown.Derived[pipeline.FieldInputs] = was.Derived[pipeline.FieldInputs]
 			u.note(one.work, one.written)
 			if err := u.flush(); err != nil {
 				return err

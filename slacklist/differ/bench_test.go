@@ -20,8 +20,8 @@ func BenchmarkCompare(b *testing.B) {
 		s.task.Shown.TaskID = s.task.ID
 		s.task.Steps = s.task.Steps[:1]
 		s.task.Steps[0].RowID = fmt.Sprint("S", i)
-		s.task.Shown.Remaining, s.task.Shown.Completion = new(0), number(100)
-		s.row.Remaining, s.row.Completion = number(0), number(100)
+		s.task.Shown.Derived = progress("0", "100")
+		s.row.Derived = progress("0", "100")
 		s.row.ID, s.row.TaskID, s.a.ID, s.a.Parent = s.task.RowID, s.task.ID.String(), s.task.Steps[0].RowID, s.task.RowID
 		tasks = append(tasks, s.task)
 		index.rows = append(index.rows, s.row, s.a)

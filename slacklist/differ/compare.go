@@ -103,7 +103,7 @@ func (c *comparison) task(t *core.Task) {
 		}
 		c.add(c.person(row), t.ID, core.RestoreRow{Row: row.ID, Opened: opened})
 	}
-	d := &difference{comparison: c, task: t, row: row, shown: t.Shown}
+	d := &difference{comparison: c, task: t, row: row, view: t.View(), shown: t.Shown}
 	d.cells()
 	d.unedited()
 	d.steps()
@@ -133,6 +133,7 @@ type difference struct {
 	*comparison
 	task *core.Task
 	row  *pipeline.Row
+	view core.Shown // what the board is to show
 
 	edits    core.Edits
 	edited   bool
@@ -164,7 +165,7 @@ func judge[T comparable](seen, showed, is T) verdict {
 }
 
 // text judges a cell of text, and updates what it showed. An empty one decides
-// nothing: the state keeps its text.
+// nothing, see drift.
 func text(seen string, showed *string, is string) verdict {
 	if seen == "" {
 		return same
@@ -209,10 +210,10 @@ func (d *difference) cells() {
 
 func (d *difference) status() {
 	row := d.row
-	if row.Status == "" && (row.Odd || d.shown.Status == "") {
-		return // it cannot be read, or was empty before
+	status := row.Status
+	if status == "" {
+		return // an empty cell is no choice, see drift
 	}
-	status := row.CurrentStatus()
 	v := judge(status, d.shown.Status, d.task.Status)
 	// Written before the task went on, and the answer was lost. That somebody touched the
 	// row since, in another cell, makes assigned no choice: what it asks for was done.

@@ -33,10 +33,11 @@ type scene struct {
 	agents pipeline.Agents
 }
 
-func number(n float64) *float64 { return &n }
+func progress(remaining, completion string) map[pipeline.Field]string {
+	return map[pipeline.Field]string{pipeline.FieldRemaining: remaining, pipeline.FieldCompletion: completion}
+}
 
 func newScene() *scene {
-	one := 1
 	old := noon.Add(-time.Hour)
 	s := &scene{agents: agents}
 	s.task = &core.Task{
@@ -46,11 +47,11 @@ func newScene() *scene {
 			{ID: 2, Title: "b", RowID: "R3", Shown: core.StepShown{Title: "b"}},
 		},
 	}
-	s.task.Shown = core.Shown{TaskID: 35, Title: "Build it", Agent: "devdas", Priority: pipeline.High, Type: pipeline.Action, Project: "P", Status: pipeline.InProgress, Remaining: &one, Completion: number(50)}
+	s.task.Shown = core.Shown{TaskID: 35, Title: "Build it", Agent: "devdas", Priority: pipeline.High, Type: pipeline.Action, Project: "P", Status: pipeline.InProgress, Derived: progress("1", "50")}
 	s.tasks = []*core.Task{s.task}
 	at := old.Unix()
 	s.row = &pipeline.Row{ID: "R1", Title: "Build it", TaskID: "T-00035", Assignee: "Dev Das", Priority: pipeline.High, Type: "action", Project: "P",
-		Status: pipeline.InProgress, Remaining: number(1), Completion: number(50), Created: at, Updated: at, UpdatedBy: self, CreatedBy: self}
+		Status: pipeline.InProgress, Derived: progress("1", "50"), Created: at, Updated: at, UpdatedBy: self, CreatedBy: self}
 	s.a = &pipeline.Row{ID: "R2", Parent: "R1", Title: "a", Status: pipeline.Done, Checked: true, Created: at, Updated: at, UpdatedBy: self}
 	s.b = &pipeline.Row{ID: "R3", Parent: "R1", Title: "b", Status: pipeline.New, Created: at, Updated: at, UpdatedBy: self}
 	s.batch = &fakeBatch{rows: []*pipeline.Row{s.row, s.a, s.b}, walkAt: noon}
@@ -137,15 +138,16 @@ func short(do core.Action) string {
 		say("status", do.Shown.Status)
 		say("title", do.Shown.Title)
 		say("agent", do.Shown.Agent)
-		if n := do.Shown.Remaining; n != nil {
-			say("remaining", *n)
-		}
+		say("remaining", do.Shown.Derived[pipeline.FieldRemaining])
 		for _, s := range do.Steps {
 			say("step", fmt.Sprint(s.Step, " ", s.Shown))
 		}
 	case core.Drifted:
 		say("fields", do.Fields)
 		say("was", do.Was)
+		if len(do.Steps) > 0 {
+			say("steps", do.Steps)
+		}
 	case core.LoseRow:
 		say("row", do.Row)
 	case core.RestoreRow:
@@ -181,7 +183,7 @@ func TestCompare(t *testing.T) {
 			s.row.Status = pipeline.Assigned
 			s.task.ChangedAt = noon.Add(time.Hour)
 		}, "T-00035 by board: Edits status=assigned"},
-		{"status cleared is new", func(s *scene) { s.row.Status = ""; byRob(s.row) }, edits + "status=new"},
+		{"status cleared is written back", func(s *scene) { s.row.Status = ""; byRob(s.row) }, dispatcher + "Drifted fields=[status] was=T-00035"},
 		{"a status that OTM does not know decides nothing", func(s *scene) { s.row.Status = "waiting_for_godot"; byRob(s.row) },
 			`finds T-00035: its row shows the status "waiting_for_godot", which OTM does not know: OTM leaves the row alone`},
 		{"our own status, whose answer was lost", func(s *scene) { s.row.Status, s.task.Shown.Status = pipeline.InProgress, pipeline.Assigned }, written},
@@ -194,13 +196,18 @@ func TestCompare(t *testing.T) {
 		{"a person's result is left alone", func(s *scene) { s.row.Result = "mine"; byRob(s.row) }, ""},
 		{"nothing is known of what the row showed", func(s *scene) { s.task.Shown = core.Shown{} }, written},
 		{"title", func(s *scene) { s.row.Title = "Build them"; byRob(s.row) }, edits + "title=Build them"},
-		{"title cleared is kept", func(s *scene) { s.row.Title = ""; byRob(s.row) }, ""},
+		{"title cleared is written back", func(s *scene) { s.row.Title = ""; byRob(s.row) }, dispatcher + "Drifted fields=[title] was=T-00035"},
+		{"title cleared just now", func(s *scene) { s.row.Title, s.row.Updated = "", noon.Unix()-50; byRob(s.row) }, "again in 10s"},
 		{"priority", func(s *scene) { s.row.Priority = pipeline.Low; byRob(s.row) }, edits + "priority=low"},
-		{"priority cleared is kept", func(s *scene) { s.row.Priority = ""; byRob(s.row) }, ""},
+		{"priority cleared is written back", func(s *scene) { s.row.Priority = ""; byRob(s.row) }, dispatcher + "Drifted fields=[priority] was=T-00035"},
 		{"reason", func(s *scene) { s.row.Reason = "green"; byRob(s.row) }, edits + "reason=green"},
 		{"C9: reason of a report of ours", func(s *scene) { s.row.Reason, s.task.Reason = "which colour?", "which colour?"; byRob(s.row) }, written},
 		{"C9: another reason than that of a report of ours", func(s *scene) { s.row.Reason, s.task.Reason = "green", "which colour?"; byRob(s.row) }, edits + "reason=green"},
-		{"reason cleared is kept", func(s *scene) { s.task.Reason, s.task.Shown.Reason = "why", "why"; byRob(s.row) }, ""},
+		{"reason cleared is written back", func(s *scene) { s.task.Reason, s.task.Shown.Reason = "why", "why"; byRob(s.row) }, dispatcher + "Drifted fields=[reason] was=T-00035"},
+		{"no column for the reason", func(s *scene) {
+			s.task.Reason, s.task.Shown.Reason = "why", "why"
+			s.batch.lacks = []pipeline.Field{pipeline.FieldReason}
+		}, ""},
 		{"several at once", func(s *scene) {
 			s.row.Title, s.row.Status, s.row.Assignee = "Build them", pipeline.New, "olga"
 			byRob(s.row)
@@ -227,7 +234,7 @@ func TestCompare(t *testing.T) {
 		{"ticked by our own write, whose answer was lost", func(s *scene) { s.b.Checked, s.task.Steps[1].Done = true, true },
 			written + " step=2 {b true}"},
 		{"step renamed", func(s *scene) { s.a.Title = "A"; byRob(s.row, s.a) }, edits + "step=R2 by U0ROB title A"},
-		{"step's name cleared is kept", func(s *scene) { s.a.Title = ""; byRob(s.a) }, ""},
+		{"step's name cleared is written back", func(s *scene) { s.a.Title = ""; byRob(s.a) }, dispatcher + "Drifted fields=[] was=T-00035 steps=[1]"},
 		{"rows of steps in another order", func(s *scene) { slices.Reverse(s.batch.rows) }, ""},
 		{"a step's row is missing", func(s *scene) { s.batch.rows = s.batch.rows[:2] }, ""},
 		{"steps added, in the order of their making", func(s *scene) {
@@ -239,15 +246,18 @@ func TestCompare(t *testing.T) {
 		}, edits + "added=R7 early true added=R6 same second false added=R8 late false"},
 		{"a row that a lost answer may have made is no added step", func(s *scene) { s.task.Steps[1].RowID, s.task.Steps[1].Shown = "", core.StepShown{} }, ""},
 
-		{"remaining steps changed", func(s *scene) { s.row.Remaining = number(7); byRob(s.row) }, dispatcher + "Drifted fields=[subtasks_remaining] was=T-00035"},
-		{"progress cleared", func(s *scene) { s.row.Remaining, s.row.Completion = nil, nil }, dispatcher + "Drifted fields=[subtasks_remaining completion] was=T-00035"},
-		{"progress that is to be written", func(s *scene) { s.task.Shown.Remaining = nil; s.row.Remaining = nil }, ""},
+		{"remaining steps changed", func(s *scene) { s.row.Derived[pipeline.FieldRemaining] = "7"; byRob(s.row) }, dispatcher + "Drifted fields=[subtasks_remaining] was=T-00035"},
+		{"progress cleared", func(s *scene) { s.row.Derived = nil }, dispatcher + "Drifted fields=[subtasks_remaining completion] was=T-00035"},
+		{"progress that is to be written", func(s *scene) {
+			delete(s.task.Shown.Derived, pipeline.FieldRemaining)
+			delete(s.row.Derived, pipeline.FieldRemaining)
+		}, ""},
 		{"no column for progress", func(s *scene) {
-			s.row.Remaining, s.row.Completion = nil, nil
+			s.row.Derived = nil
 			s.batch.lacks = []pipeline.Field{pipeline.FieldRemaining, pipeline.FieldCompletion}
 		}, ""},
 		{"progress of a cancelled task is left alone", func(s *scene) {
-			s.task.Status, s.task.Shown.Status, s.row.Status, s.row.Remaining = pipeline.Cancelled, pipeline.Cancelled, pipeline.Cancelled, nil
+			s.task.Status, s.task.Shown.Status, s.row.Status, s.row.Derived = pipeline.Cancelled, pipeline.Cancelled, pipeline.Cancelled, nil
 		}, ""},
 		{"done, and its tick is gone", func(s *scene) {
 			s.task.Status, s.task.Shown.Status, s.row.Status, s.task.Shown.Checked = pipeline.Done, pipeline.Done, pipeline.Done, true
@@ -256,7 +266,7 @@ func TestCompare(t *testing.T) {
 		{"a person's tick on a task that is not done is left alone", func(s *scene) { s.row.Checked = true; byRob(s.row) }, ""},
 
 		{"a cell cannot be read", func(s *scene) {
-			s.row.Odd, s.row.Assignee, s.row.TaskID, s.row.Remaining, s.row.Status = true, "", "", nil, "unreadable"
+			s.row.Odd, s.row.Assignee, s.row.TaskID, s.row.Derived, s.row.Status = true, "", "", nil, "unreadable"
 		}, `finds T-00035: its row shows the status "unreadable", which OTM does not know: OTM leaves the row alone`},
 		{"a cell cannot be read, and others were edited", func(s *scene) { s.row.Odd, s.row.Assignee, s.row.Title = true, "", "B"; byRob(s.row) }, edits + "title=B"},
 		{"a step's cell cannot be read", func(s *scene) { s.a.Odd, s.a.Checked, s.a.Status = true, false, "unreadable" }, ""},

@@ -15,25 +15,35 @@ const changedAgain = time.Hour
 // unedited notes which of the cells that people do not edit show our own writes, whose
 // answers were lost.
 func (d *difference) unedited() {
-	row, view := d.row, d.task.View()
-	if project, typ := row.Project, pipeline.Type(row.Type); !row.Odd {
-		d.shows(&d.shown.Project, project, view.Project)
-		d.shows(&d.shown.Result, row.Result, view.Result)
-		if typ == view.Type && d.shown.Type != typ {
-			d.shown.Type, d.ours = typ, true
-		}
+	row, view := d.row, d.view
+	if row.Odd {
+		return
 	}
+	d.shows(&d.shown.Project, row.Project, view.Project)
+	d.shows(&d.shown.Result, row.Result, view.Result)
+	typ := string(d.shown.Type)
+	d.shows(&typ, row.Type, string(view.Type))
+	d.shown.Type = pipeline.Type(typ)
 	if row.Task() == d.task.ID && d.shown.TaskID != d.task.ID {
 		d.shown.TaskID, d.ours = d.task.ID, true
 	}
-	if was := d.shown.Remaining; (was == nil || *was != *view.Remaining) && equals(row.Remaining, float64(*view.Remaining)) {
-		d.shown.Remaining, d.ours = view.Remaining, true
-	}
-	if was := d.shown.Completion; (was == nil || *was != *view.Completion) && equals(row.Completion, *view.Completion) {
-		d.shown.Completion, d.ours = view.Completion, true
-	}
-	if !row.Odd && view.Checked != d.shown.Checked && row.Checked == view.Checked && d.Has(pipeline.FieldChecked) {
+	if _, has := d.Form(pipeline.FieldChecked, ""); has && view.Checked != d.shown.Checked && row.Checked == view.Checked {
 		d.shown.Checked, d.ours = view.Checked, true
+	}
+	seen := map[pipeline.Field]string{}
+	for field, is := range view.Derived {
+		if form, has := d.Form(field, is); has && d.shown.Derived[field] != is && row.Derived[field] == form {
+			seen[field] = is
+		}
+	}
+	if len(seen) > 0 {
+		showed := d.shown.Derived
+		d.shown.Derived, d.ours = seen, true
+		for field, text := range showed {
+			if _, newer := seen[field]; !newer {
+				seen[field] = text
+			}
+		}
 	}
 }
 
@@ -44,40 +54,76 @@ func (d *difference) shows(showed *string, seen, is string) {
 	}
 }
 
-// drift finds cells of the task's row that OTM derives, and that show something else.
+// drift finds cells that show what nobody meant, and have them written again: cells
+// that OTM derives, the Task ID, and cells that a task needs and a person emptied. An
+// empty cell is no choice.
 func (d *difference) drift() {
-	var fields []pipeline.Field
+	t := d.task
+	found := core.Drifted{Was: d.row.TaskID}
 	if d.idLost() {
-		fields = append(fields, pipeline.FieldTaskID)
+		found.Fields = append(found.Fields, pipeline.FieldTaskID)
 	}
-	t, view := d.task, d.task.View()
-	if !d.row.Odd && t.Status != pipeline.Cancelled && t.Status != pipeline.Archived && len(t.Steps) > 0 {
-		if was := d.shown.Remaining; d.Has(pipeline.FieldRemaining) && was != nil && *was == *view.Remaining && !equals(d.row.Remaining, float64(*was)) {
-			fields = append(fields, pipeline.FieldRemaining)
-		}
-		if was := d.shown.Completion; d.Has(pipeline.FieldCompletion) && was != nil && *was == *view.Completion && !equals(d.row.Completion, *was) {
-			fields = append(fields, pipeline.FieldCompletion)
-		}
+	if !d.row.Odd {
+		found.Fields = append(found.Fields, d.emptied()...)
+	}
+	if !d.row.Odd && t.Status != pipeline.Cancelled && t.Status != pipeline.Archived {
+		found.Fields = append(found.Fields, d.derived()...)
 	}
 	if d.tickLost() {
-		fields = append(fields, pipeline.FieldChecked)
+		found.Fields = append(found.Fields, pipeline.FieldChecked)
 	}
-	if len(fields) > 0 {
-		d.add(d.By, t.ID, core.Drifted{Fields: fields, Was: d.row.TaskID})
+	for _, s := range t.Steps {
+		if row := d.Row(s.RowID); row != nil && !row.Odd && row.Title == "" && s.Shown.Title != "" && d.still(row) {
+			found.Steps = append(found.Steps, s.ID)
+		}
 	}
+	if len(found.Fields)+len(found.Steps) > 0 && !d.unsettled() {
+		d.add(d.By, t.ID, found)
+	}
+}
+
+// derived returns the derived fields whose cells show something else than OTM wrote.
+func (d *difference) derived() (fields []pipeline.Field) {
+	for _, f := range pipeline.DerivedFields {
+		is := d.view.Derived[f.Field]
+		if form, has := d.Form(f.Field, is); has && is != "" && is == d.shown.Derived[f.Field] && form != d.row.Derived[f.Field] {
+			fields = append(fields, f.Field)
+		}
+	}
+	return fields
+}
+
+// emptied returns the fields whose cells a person emptied, and which a task needs.
+func (d *difference) emptied() (fields []pipeline.Field) {
+	row, showed := d.row, d.shown
+	for _, c := range []struct {
+		field        pipeline.Field
+		seen, showed string
+	}{
+		{pipeline.FieldTitle, row.Title, showed.Title},
+		{pipeline.FieldPriority, string(row.Priority), string(showed.Priority)},
+		{pipeline.FieldStatus, string(row.Status), string(showed.Status)},
+		{pipeline.FieldReason, row.Reason, showed.Reason},
+	} {
+		if _, has := d.Form(c.field, ""); has && c.seen == "" && c.showed != "" {
+			fields = append(fields, c.field)
+		}
+	}
+	if len(fields) > 0 && !d.still(row) {
+		return nil
+	}
+	return fields
 }
 
 // tickLost reports whether the tick of the task's row has to be written again. A tick on
 // a task that was never done is a person's, and means nothing.
 func (d *difference) tickLost() bool {
-	checked, t := d.task.View().Checked, d.task
-	if d.row.Odd || !d.Has(pipeline.FieldChecked) || d.shown.Checked != checked || d.row.Checked == checked {
+	checked, t := d.view.Checked, d.task
+	if _, has := d.Form(pipeline.FieldChecked, ""); !has || d.row.Odd || d.shown.Checked != checked || d.row.Checked == checked {
 		return false
 	}
 	return checked || !t.ValidatedAt.IsZero()
 }
-
-func equals(cell *float64, n float64) bool { return cell != nil && *cell == n }
 
 // idLost reports whether the Task ID of the row is to be written back. If that is not
 // possible, it reports why as a finding.

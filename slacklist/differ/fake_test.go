@@ -52,7 +52,6 @@ func (f *fakeBatch) StepRows(parent string) (rows []*pipeline.Row) {
 }
 
 func (f *fakeBatch) Missing() []pipeline.Missing                  { return f.missing }
-func (f *fakeBatch) Has(field pipeline.Field) bool                { return !slices.Contains(f.lacks, field) }
 func (f *fakeBatch) WalkAt() time.Time                            { return f.walkAt }
 func (f *fakeBatch) Fresh(time.Duration) bool                     { return f.stale == nil }
 func (f *fakeBatch) Over() bool                                   { return false }
@@ -80,4 +79,8 @@ func (f *fakeBatch) LookFor(_ context.Context, row string) (bool, error) {
 		}
 	}
 	return gone, err
+}
+
+func (f *fakeBatch) Form(field pipeline.Field, text string) (string, bool) {
+	return text, !slices.Contains(f.lacks, field)
 }

@@ -125,19 +125,14 @@ func typist(b pipeline.Batch, row *pipeline.Row) core.Actor {
 	return core.ByPerson(row.CreatedBy)
 }
 
-// Showing is what the row of a task shows, in OTM's words. Times are left out: boards
-// show them in various forms.
+// Showing is what the row of a task shows, in OTM's words.
 func Showing(row *pipeline.Row, agents pipeline.Agents) core.Shown {
 	s := core.Shown{
 		TaskID: row.Task(), Title: row.Title, Agent: row.Assignee, Priority: row.Priority, Project: row.Project, Type: pipeline.Type(row.Type),
-		Status: row.Status, Reason: row.Reason, Result: row.Result, Completion: row.Completion, Checked: row.Checked,
+		Status: row.Status, Reason: row.Reason, Result: row.Result, Checked: row.Checked, Derived: row.Derived,
 	}
 	if agent := agents.Assigned(row.Assignee); agent != nil {
 		s.Agent = agent.Name
-	}
-	if row.Remaining != nil && *row.Remaining == float64(int(*row.Remaining)) {
-		n := int(*row.Remaining)
-		s.Remaining = &n
 	}
 	return s
 }
