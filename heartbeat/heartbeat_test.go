@@ -319,3 +319,53 @@ func must(b *Beat, err error) *Beat {
 	}
 	return b
 }
+
+// Runs of a resident that follow each other closely and find the same share one beat,
+// which the last of them is told with. Other findings are written at once.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		w := NewWriter(dir, Injector, "v", time.Now)
+		w.Pause = 5 * time.Second
+		run := func(r Report) {
+			t.Helper()
+			if err := w.Run()(&r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		did := func(n int) Report { return Report{Did: []Did{{"Processed", "task", n}}} }
+		check := func(sequence int, details string, at time.Time) {
+			t.Helper()
+			b, err := Read(dir, Injector)
+			if err != nil || b.Sequence != sequence || b.Details != details || !b.LastRun.Equal(stamp(at)) {
+				t.Errorf("beat %+v, %v, want %d: %s, at %v", b, err, sequence, details, at)
+			}
+		}
+		begin := time.Now()
+		run(did(1))
+		time.Sleep(time.Second)
+		run(did(2))
+		time.Sleep(time.Second)
+		run(did(3))
+		check(1, "Processed 1 task, 0 failures", begin)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		check(2, "Processed 3 tasks, 0 failures", begin.Add(2*time.Second))
+		time.Sleep(6 * time.Second)
+		run(did(4))
+		check(3, "Processed 4 tasks, 0 failures", time.Now())
+		run(did(5))
+		bad := did(6)
+		bad.Failed = []explain.Finding{explain.New(explain.ListFull)}
+		run(bad)
+		check(4, bad.Details(), time.Now())
+		run(bad)
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		check(5, bad.Details(), time.Now())
+		time.Sleep(time.Minute)
+		check(5, bad.Details(), begin.Add(11*time.Second))
+	})
+}

@@ -58,7 +58,8 @@ type component struct {
 	// run makes one run. It calls progress while it advances.
 	run func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error)
 
-	prune   func()    // removes what was kept long enough; may be nil
+	prune   func() // removes what was kept long enough; may be nil
+	beat    *heartbeat.Writer
 	cleaned time.Time // when leftovers were last removed; zero: never
 	saying  string    // the trouble logged last; "": none
 
@@ -74,6 +75,10 @@ type component struct {
 // noBoardRetry is the delay before the next look for an absent board. The board's
 // start is a hint as well.
 const noBoardRetry = 30 * time.Second
+
+// beatPause is how long the beats of a resident's runs may wait. One change on the board
+// leads to several runs.
+const beatPause = 5 * time.Second
 
 // workWait bounds the wait for another process's run.
 const workWait = 60 * time.Second
@@ -94,12 +99,10 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 		c.clean()
 		c.cleaned = now
 	}
-	beat := heartbeat.NewWriter(c.home.Dir, c.id, c.home.Version, c.home.Now)
-	beat.Config = c.home.configStamp()
-	end := beat.Run()
+	end := c.beat.Run()
 	if _, trouble := c.home.boards().find(); trouble != nil && why != hinted {
 		report.Trouble, report.Due = trouble, c.home.Now().Add(noBoardRetry)
-	} else if report, err = c.run(ctx, why, beat.Progress); err != nil {
+	} else if report, err = c.run(ctx, why, c.beat.Progress); err != nil {
 		report.Trouble = err // our own files: a full disk gets room again, and each run recovers
 	}
 	report.Next = store.Hint(report.Trouble)
@@ -147,6 +150,8 @@ func (c *component) Resident(ctx context.Context) error {
 		return err
 	}
 	defer l.Release()
+	c.beat.Pause = beatPause
+	defer c.beat.Flush()
 	c.log.Info("started", "version", c.home.Version, "dir", c.home.Dir, "every", c.every)
 	defer c.log.Info("stopped")
 	why := timely

@@ -156,12 +156,13 @@ func TestRunBeats(t *testing.T) {
 		h := newHome(t, text)
 		put(t, filepath.Join(h.Dir, "secrets", "slack"), "xoxb-1")
 		ctx, stop := context.WithCancel(t.Context())
-		comp := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (*heartbeat.Report, error) {
+		comp := bareComponent(h, heartbeat.Detector)
+		comp.run = func(context.Context, occasion, func()) (*heartbeat.Report, error) {
 			if c.stopped {
 				stop()
 			}
 			return &heartbeat.Report{Did: []heartbeat.Did{{Verb: "Did", Noun: "test", N: 1}}}, c.run
-		}}
+		}
 		if c.changed {
 			put(t, filepath.Join(h.Dir, config.FileName), "[board]\n")
 		}
@@ -190,9 +191,10 @@ func TestC38OnceIsHarmless(t *testing.T) {
 	put(t, filepath.Join(h.Dir, "secrets", "slack"), "xoxb-1")
 	var out bytes.Buffer
 	h.Out = &out
-	c := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (*heartbeat.Report, error) {
+	c := bareComponent(h, heartbeat.Detector)
+	c.run = func(context.Context, occasion, func()) (*heartbeat.Report, error) {
 		return &heartbeat.Report{NeedsPerson: []explain.Finding{explain.New(explain.RunNote, "note", "column \x1b[2J\u202e is missing")}}, nil
-	}}
+	}
 	if err := c.Once(t.Context()); err != nil || out.String() != "column \\x1b[2J\\u202e is missing\n" {
 		t.Errorf("printed %q, %v", &out, err)
 	}
@@ -232,9 +234,10 @@ func TestC52InjectorWithoutWork(t *testing.T) {
 func TestStatusTellsWhatTheStoreKnows(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
-	comp := &component{home: h, id: heartbeat.Detector, run: func(context.Context, occasion, func()) (*heartbeat.Report, error) {
+	comp := bareComponent(h, heartbeat.Detector)
+	comp.run = func(context.Context, occasion, func()) (*heartbeat.Report, error) {
 		return &heartbeat.Report{}, &store.Error{Err: errors.New("the file was replaced"), Hint: "restart otm up"}
-	}}
+	}
 	if _, err := comp.once(t.Context(), hinted); err == nil {
 		t.Error("the run did not fail")
 	}

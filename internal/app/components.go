@@ -53,13 +53,21 @@ var kinds = []kind{
 
 // newComponent builds a component on a board. Its stop has to be called in the end.
 func newComponent(ctx context.Context, h *Home, b pipeline.Board, log *slog.Logger, k kind, every time.Duration, stays bool) (*component, error) {
-	c := &component{home: h, id: k.id, log: log, every: every, stop: func() {}}
+	c := bareComponent(h, k.id)
+	c.log, c.every = log, every
 	e, err := newEngine(ctx, h, k.id, b, log)
 	if err != nil {
 		return nil, err
 	}
 	k.build(c, e, stays)
 	return c, nil
+}
+
+// bareComponent returns a component without work.
+func bareComponent(h *Home, id string) *component {
+	c := &component{home: h, id: id, beat: heartbeat.NewWriter(h.Dir, id, h.Version, h.Now), stop: func() {}}
+	c.beat.Config = h.configStamp()
+	return c
 }
 
 // command is the program of one component.
