@@ -173,7 +173,11 @@ func (st *store) markUnsaved() error {
 	if err := durable.Mkdir(st.dir); err != nil {
 		return err
 	}
-	return durable.ReplaceVolatile(st.path("unsaved"), nil)
+	f, err := durable.OpenFile(st.path("unsaved"), os.O_CREATE|os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // save writes the snapshot and takes the mark away.
