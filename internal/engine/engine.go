@@ -43,8 +43,9 @@ type Engine struct {
 	// Wait is how long a delivery waits for another process, see outbox.Runner.
 	Wait time.Duration
 
-	mu   sync.Mutex // guards the board: one batch at a time
-	sink *boardsink.Sink
+	mu     sync.Mutex // guards the board: one batch at a time
+	sink   *boardsink.Sink
+	looked time.Time // the walk at which the differ looked last; zero: none, or it has to look again
 }
 
 // Counter is the counter of task ids.
@@ -77,10 +78,19 @@ func (e *Engine) Look(ctx context.Context, maxAge time.Duration) (looked Looked,
 	return looked, cmp.Or(err, looked.trouble)
 }
 
-// Refresh is Look, for who needs no findings.
+// Refresh is Look, for who needs no findings. It reads the tasks only if the board was
+// walked since the last look of this process.
 func (e *Engine) Refresh(ctx context.Context, maxAge time.Duration) error {
-	_, err := e.Look(ctx, maxAge)
-	return err
+	return e.withBoard(ctx, func(b pipeline.Batch) error {
+		if err := b.Refresh(ctx, maxAge); err != nil {
+			return err
+		}
+		if walk := b.WalkAt(); !walk.IsZero() && walk.Equal(e.looked) {
+			return nil
+		}
+		looked, err := e.look(ctx, b, -1)
+		return cmp.Or(err, looked.trouble)
+	})
 }
 
 // Raise makes sure that an id is never given out.
@@ -117,9 +127,13 @@ func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duratio
 	if e.Adopts && raised == nil { // else an id might stand on the board already
 		d.NewID = e.Counter.TakeOne
 	}
+	e.looked = time.Time{}
 	found, err := d.Run(ctx, b)
 	if err != nil {
 		return Looked{}, err
+	}
+	if found.Trouble == nil && raised == nil && found.Again.IsZero() {
+		e.looked = b.WalkAt()
 	}
 	return Looked{Findings: found.Findings, Again: found.Again, Adopted: found.Adopted, Drifted: found.Drifted, trouble: found.Trouble}, nil
 }
