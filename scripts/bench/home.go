@@ -47,8 +47,7 @@ func (b *bench) newHomes(name string, config func(v *build) string) (map[*build]
 // listen lets the embedded board choose its port.
 const listen = "[board]\nlisten = \"127.0.0.1:0\"\n"
 
-func nothing(*build) string       { return "" }
-func embeddedBoard(*build) string { return listen }
+func nothing(*build) string { return "" }
 
 // agent is a table of otm.toml. Its workspace is made.
 func (b *bench) agent(v *build, name, trigger string) string {
