@@ -33,7 +33,8 @@ type DB struct {
 	path string
 	busy time.Duration
 	pool *sql.DB
-	file fs.FileInfo // of the file that is open
+	file fs.FileInfo    // of the file that is open
+	rest [2]fs.FileInfo // of those beside it, see restOf
 
 	turn   chan struct{} // holds a value while a goroutine uses writer
 	writer *session      // nil after Close
@@ -109,7 +110,45 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if err := os.Chmod(d.path+"-shm", durable.FileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	for i, path := range restOf(d.path) {
+		if d.rest[i], err = os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return nil
+}
+
+// restOf returns the paths of the files that SQLite keeps beside a database.
+func restOf(path string) [2]string { return [2]string{path + "-wal", path + "-shm"} }
+
+// RemoveRest removes what SQLite kept beside a database that is not there any more. Nobody
+// may open it meanwhile.
+func RemoveRest(path string) error {
+	var errs []error
+	for _, path := range restOf(path) {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Abandon closes a database whose file was removed or replaced (ErrMoved). It removes what
+// is left beside it: SQLite would take it for a part of the new database. Where the file was
+// only renamed, it has all that was committed. Nobody may open the new one meanwhile.
+func (d *DB) Abandon() error {
+	var errs []error
+	d.turn <- struct{}{}
+	if d.writer != nil && d.there() != nil {
+		d.writer.exec(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)") // if it fails, readers of the former file go on
+		for i, path := range restOf(d.path) {
+			if now, err := os.Stat(path); err == nil && d.rest[i] != nil && os.SameFile(now, d.rest[i]) {
+				errs = append(errs, os.Remove(path))
+			}
+		}
+	}
+	<-d.turn
+	return errors.Join(append(errs, d.Close())...)
 }
 
 // create makes a database without tables. It is durable and whole, or not there, so

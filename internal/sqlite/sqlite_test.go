@@ -529,6 +529,43 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// TestAbandon: a database is left whose file was renamed. The renamed one has all that was
+// committed, and the new one nothing of it. One that was put back meanwhile stays whole.
+func TestAbandon(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{false, true} {
+		path := name(t)
+		d := mustOpen(t, path, Options{})
+		makeRows(t, d)
+		for i := range 20 {
+			if err := add(t.Context(), d, fmt.Sprint("row ", i), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Rename(path, path+"-away"); err != nil {
+			t.Fatal(err)
+		}
+		if back {
+			if err := os.Rename(path+"-away", path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.Abandon(); err != nil {
+			t.Fatal(err)
+		}
+		whole := path + "-away"
+		if back {
+			whole = path
+		} else {
+			fresh := mustOpen(t, path, Options{})
+			makeRows(t, fresh) // fails if there is something of the former one
+		}
+		if n := strings.Count(ids(t, mustOpen(t, whole, Options{})), "row"); n != 20 {
+			t.Errorf("put back %t: %d rows are left", back, n)
+		}
+	}
+}
+
 // TestWriteUnsynced: of writes at the same time, each that asks for a sync gets it.
 func TestWriteUnsynced(t *testing.T) {
 	t.Parallel()
