@@ -3,9 +3,12 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -34,13 +37,34 @@ func onEach(t *testing.T, test func(t *testing.T, open func() *Store)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		test(t, func() *Store { return opened(t)(Open(context.Background(), dir, Options{BusyTimeout: time.Minute})) })
+		test(t, func() *Store { return opened(t)(openPlace(context.Background(), dir)) })
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		dsn := schemaURL(t)
-		test(t, func() *Store { return opened(t)(OpenURL(context.Background(), dsn, Options{})) })
+		dir := postgresDir(t)
+		test(t, func() *Store { return opened(t)(openPlace(context.Background(), dir)) })
 	})
+}
+
+// urlFile holds the URL of the database that is used in a directory, if it is not SQLite.
+const urlFile = "url"
+
+// postgresDir returns a directory whose store is in PostgreSQL.
+func postgresDir(t testing.TB) string {
+	dir, dsn := t.TempDir(), schemaURL(t)
+	if err := os.WriteFile(filepath.Join(dir, urlFile), []byte(dsn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// openPlace opens the store of a directory.
+func openPlace(ctx context.Context, dir string) (*Store, error) {
+	dsn, err := os.ReadFile(filepath.Join(dir, urlFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return Open(ctx, dir, Options{BusyTimeout: time.Minute, URL: string(dsn)})
 }
 
 func opened(t testing.TB) func(*Store, error) *Store {
@@ -65,7 +89,7 @@ func schemaURL(t testing.TB) string {
 	if base == "" {
 		t.Skip("needs PostgreSQL: make store-all starts one")
 	}
-	db, err := openPostgres(base, Options{})
+	db, _, err := openPostgres(Options{URL: base})
 	if err != nil {
 		t.Fatal(err)
 	}

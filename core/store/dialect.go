@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -70,6 +72,32 @@ type sqliteEngine struct {
 	db        *sqlite.DB
 	dir, path string
 	schema    *lock.Lock // shared; nil while this process migrates
+}
+
+// openSQLite opens the database at path, or makes it. One process at a time does so while
+// the file is missing, or, in place of lost, was replaced: what is left of the former
+// database must not become a part of the new one.
+func openSQLite(ctx context.Context, dir, path string, o Options, lost engine) (engine, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || lost != nil {
+		alone, err := lock.Acquire(ctx, filepath.Join(dir, "locks", "new-store"), migrateWait)
+		if err != nil {
+			return nil, err
+		}
+		defer alone.Release()
+		if old, ok := lost.(*sqliteEngine); ok {
+			err = errors.Join(old.db.Abandon(), old.release())
+		} else if _, absent := os.Stat(path); errors.Is(absent, fs.ErrNotExist) {
+			err = sqlite.RemoveRest(path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	db, err := sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: o.BusyTimeout, Readers: o.Readers})
+	if err != nil {
+		return nil, err
+	}
+	return &sqliteEngine{db: db, dir: dir, path: path}, nil
 }
 
 func (e *sqliteEngine) name() string { return e.path }
@@ -154,10 +182,10 @@ const (
 	maxTries    = 20 // of a transaction that met another one
 )
 
-func openPostgres(url string, o Options) (*postgres, error) {
-	c, err := pgx.ParseConfig(url)
+func openPostgres(o Options) (e *postgres, name string, err error) {
+	c, err := pgx.ParseConfig(o.URL)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	c.RuntimeParams["lock_timeout"] = lockTimeout
 	c.RuntimeParams["statement_timeout"] = idleTimeout
@@ -165,7 +193,8 @@ func openPostgres(url string, o Options) (*postgres, error) {
 	pool := stdlib.OpenDB(*c)
 	pool.SetMaxOpenConns(cmp.Or(o.Readers, 4) + 4)
 	pool.SetMaxIdleConns(4)
-	return &postgres{pool: pool, host: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database}, nil
+	name = net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
+	return &postgres{pool: pool, host: name}, name, nil
 }
 
 func (e *postgres) name() string { return e.host }

@@ -5,7 +5,8 @@
 // core.Decide decide, append the events, save the states, enqueue the effects. It is
 // durable on return.
 //
-//	store.go    open, close, identity
+//	store.go    open, close, open anew
+//	place.go    identity: which data directory the store belongs to
 //	dialect.go  what SQLite and PostgreSQL do differently
 //	schema.go   numbered migrations
 //	do.go       commands

@@ -210,7 +210,7 @@ func TestRenderedAgainAfterBoot(t *testing.T) {
 			t.Errorf("pending after another start: %+v", got)
 		}
 		err := s.db.write(t.Context(), synced, func(t tx) error {
-			_, err := t.Exec("UPDATE meta SET value = 'before' WHERE key LIKE 'boot %'")
+			_, err := t.Exec("UPDATE meta SET value = replace(value, $1, 'before') WHERE key = 'place'", durable.BootID())
 			return err
 		})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,20 +23,12 @@ import (
 // The environment of a process that carries commands out on a store, and prints the ids
 // of those that were acknowledged. At the nth passage of the point it kills itself.
 const (
-	placeEnv = "STORE_TEST_PLACE"   // a directory, or the URL of a database
+	placeEnv = "STORE_TEST_PLACE"   // a directory
 	killEnv  = "STORE_TEST_KILL_AT" // point:n
 	soakEnv  = "STORE_TEST_SOAK"    // a number that no other process has: it goes on until it is killed
 )
 
 const processTasks = 30
-
-// openPlace opens the store of a directory, or that of a URL.
-func openPlace(ctx context.Context, place string) (*Store, error) {
-	if strings.HasPrefix(place, "postgres:") {
-		return OpenURL(ctx, place, Options{})
-	}
-	return Open(ctx, place, Options{BusyTimeout: time.Minute})
-}
 
 func runProcess() error {
 	if point, n, ok := strings.Cut(os.Getenv(killEnv), ":"); ok {
@@ -148,7 +141,7 @@ func onEachPlace(t *testing.T, test func(t *testing.T, place string)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		test(t, schemaURL(t))
+		test(t, postgresDir(t))
 	})
 }
 
@@ -157,7 +150,7 @@ func onEachPlace(t *testing.T, test func(t *testing.T, place string)) {
 func TestKilled(t *testing.T) {
 	onEachPlace(t, func(t *testing.T, place string) {
 		commit, committed := "sqlite.commit", "sqlite.committed"
-		if strings.HasPrefix(place, "postgres:") {
+		if _, err := os.Stat(filepath.Join(place, urlFile)); err == nil {
 			commit, committed = "store.commit", "store.done"
 		}
 		for _, kill := range []string{commit + ":3", commit + ":4", committed + ":5", "store.done:1", commit + ":9", committed + ":20", "store.done:30", ""} {

@@ -12,12 +12,12 @@ import (
 
 // write runs fn in a transaction. fn may run again.
 func (s *Store) write(ctx context.Context, d durability, fn func(tx) error) error {
-	return explain(s.db.write(ctx, d, fn), s.db.name())
+	return s.use(ctx, func(db engine) error { return db.write(ctx, d, fn) })
 }
 
 // read runs fn on a snapshot.
 func (s *Store) read(ctx context.Context, fn func(tx) error) error {
-	return explain(s.db.read(ctx, fn), s.db.name())
+	return s.use(ctx, func(db engine) error { return db.read(ctx, fn) })
 }
 
 // Task returns a task, see core.Reader.

@@ -46,8 +46,12 @@ func Rebuild(ctx context.Context, s *Store, now time.Time) (backup string, found
 	if found, err = Check(ctx, s); err != nil || len(found) == 0 {
 		return "", found, err
 	}
-	if backup, err = s.db.backup(ctx, now.UTC().Format("20060102-150405")); err != nil {
-		return "", nil, explain(err, s.db.name())
+	err = s.use(ctx, func(db engine) (err error) {
+		backup, err = db.backup(ctx, now.UTC().Format("20060102-150405"))
+		return err
+	})
+	if err != nil {
+		return "", nil, err
 	}
 	err = s.write(ctx, synced, func(t tx) error {
 		r, err := replay(t)

@@ -1,16 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"database/sql"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"otm/core"
-	"otm/internal/durable"
 	"otm/internal/sqlite"
 )
 
@@ -25,13 +25,34 @@ type Options struct {
 
 	// Readers is how many goroutines may read at a time; others wait. If zero, 4.
 	Readers int
+
+	// URL names a PostgreSQL database, such as postgres://otm@db.example/otm, which is used
+	// instead of otm.db.
+	URL string
+	// Machine names the machine; "" is this one.
+	Machine string
+	// Moved says that a store which was used elsewhere moved here.
+	Moved bool
+	// Absence is how long this process waits after somebody removed otm.db, before it makes
+	// a new one: a backup may be on its way. If zero, 10 seconds.
+	Absence time.Duration
+	// Reopened is called after the database was opened anew, because somebody removed or
+	// replaced otm.db. nil: nobody cares.
+	Reopened func(context.Context, *Store)
 }
 
 // Store keeps events, states and the outbox. Its methods may be called from any
 // goroutine, and by several processes at once.
 type Store struct {
-	db engine
-	id string
+	dir     string
+	options Options
+	name    string // of the database, for errors
+
+	mu   sync.Mutex // guards what follows
+	db   engine
+	id   string
+	lost error     // somebody removed or replaced the file of db; nil: no
+	when time.Time // that was noticed
 }
 
 var (
@@ -39,95 +60,93 @@ var (
 	_ core.Outbox = (*Store)(nil)
 )
 
-// Open opens the SQLite database of a data directory, an absolute path, or makes it.
-// It brings an older schema up to date. Errors are those of the methods, and a
-// *NewerError.
+// Open opens the store of a data directory, an absolute path, or makes it. It brings an
+// older schema up to date. Errors are those of the methods, a *NewerError and a
+// *MovedError.
 func Open(ctx context.Context, dir string, o Options) (*Store, error) {
-	path := filepath.Join(dir, FileName)
-	db, err := sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: o.BusyTimeout, Readers: o.Readers})
-	if err != nil {
-		return nil, explain(err, path)
-	}
-	return start(ctx, &sqliteEngine{db: db, dir: dir, path: path})
+	o.Absence = cmp.Or(o.Absence, 10*time.Second)
+	return openStore(ctx, dir, o, nil)
 }
 
-// OpenURL opens the store in a PostgreSQL database, such as
-// postgres://otm@db.example/otm. The tables are made if they are missing.
-func OpenURL(ctx context.Context, url string, o Options) (*Store, error) {
-	db, err := openPostgres(url, o)
-	if err != nil {
-		return nil, err
-	}
-	return start(ctx, db)
-}
-
-func start(ctx context.Context, db engine) (*Store, error) {
-	s := &Store{db: db}
-	err := migrate(ctx, db)
-	if err == nil {
-		err = s.identify(ctx)
+// openStore opens a store. lost is its database until now, if somebody removed or replaced its
+// file.
+func openStore(ctx context.Context, dir string, o Options, lost engine) (*Store, error) {
+	s := &Store{dir: dir, options: o, name: filepath.Join(dir, FileName)}
+	var err error
+	if o.URL == "" {
+		s.db, err = openSQLite(ctx, dir, s.name, o, lost)
+	} else {
+		s.db, s.name, err = openPostgres(o)
 	}
 	if err != nil {
-		return nil, errors.Join(explain(err, db.name()), db.close())
+		return nil, explain(err, s.name)
+	}
+	if err = migrate(ctx, s.db); err == nil {
+		err = s.identify(ctx, dir, o)
+	}
+	if err != nil {
+		return nil, errors.Join(explain(err, s.name), s.db.close())
 	}
 	return s, nil
 }
 
-// Close waits for the transactions that run, and closes the database.
-func (s *Store) Close() error { return s.db.close() }
-
-// ID identifies the store: no two have the same, but for copies.
-func (s *Store) ID() string { return s.id }
-
-// identify reads the store's id. A new store gets one, and notes where it was made.
-func (s *Store) identify(ctx context.Context) error {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "" // it is only a note
-	}
-	booted := "boot " + host // each machine that uses the store has its own
-	var boot string
-	if s.id, err = s.meta(ctx, "id"); err != nil {
-		return err
-	}
-	if boot, err = s.meta(ctx, booted); err != nil || s.id != "" && boot == durable.BootID() {
-		return err
-	}
-	err = s.write(ctx, synced, func(t tx) error {
-		for key, value := range map[string]string{"id": rand.Text(), "host": host} {
-			if _, err := t.Exec("INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", key, value); err != nil {
-				return err
-			}
-		}
-		_, err := t.Exec("INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", booted, durable.BootID())
+// use calls f with the database. It is opened anew after somebody removed or replaced its
+// file: at once if the new file is old, else it may still be written to.
+func (s *Store) use(ctx context.Context, f func(engine) error) error {
+	for {
+		db, anew, err := s.engine(ctx)
 		if err != nil {
 			return err
 		}
-		return renderAll(t)
-	})
-	if err == nil {
-		s.id, err = s.meta(ctx, "id") // another process may have been first
-	}
-	return err
-}
-
-// renderAll has the renderings of live tasks written again: they are not synced, and
-// the machine may have lost some when it stopped.
-func renderAll(t tx) error {
-	_, err := t.Exec(`INSERT INTO outbox (task, sink, place, wanted, since, due, tries, asked_at, code, error, lease_owner, lease_until)
-		SELECT id, CAST($1 AS TEXT), 0, version, CAST($2 AS BIGINT), 0, 0, 0, '', '', '', 0 FROM tasks WHERE live = 1
-		ON CONFLICT (task, sink) DO UPDATE SET wanted = excluded.wanted, due = 0`, string(core.SinkRender), fromTime(time.Now()))
-	return err
-}
-
-// meta returns a value of the table meta; "" if it has none.
-func (s *Store) meta(ctx context.Context, key string) (value string, err error) {
-	err = s.read(ctx, func(t tx) error {
-		err := t.QueryRow("SELECT value FROM meta WHERE key = $1", key).Scan(&value)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+		if anew && s.options.Reopened != nil {
+			s.options.Reopened(ctx, s)
 		}
-		return err
-	})
-	return value, err
+		err = explain(f(db), s.name)
+		if !errors.Is(err, sqlite.ErrMoved) && !errors.Is(err, sqlite.ErrClosed) {
+			return err
+		}
+		s.mu.Lock()
+		if s.db == db && s.lost == nil && errors.Is(err, sqlite.ErrMoved) {
+			s.lost, s.when = err, time.Now()
+		}
+		again := errors.Is(err, sqlite.ErrClosed) && (s.db != db || s.lost != nil) // another goroutine closes it
+		s.mu.Unlock()
+		if !again {
+			return err
+		}
+	}
+}
+
+// engine returns the database, and whether this call opened it anew.
+func (s *Store) engine(ctx context.Context) (db engine, anew bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == nil {
+		return s.db, false, nil
+	}
+	if time.Since(s.when) < s.options.Absence {
+		if info, err := os.Stat(s.name); errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()).Abs() < s.options.Absence {
+			return nil, false, s.lost
+		}
+	}
+	again, err := openStore(ctx, s.dir, s.options, s.db)
+	if err != nil {
+		return nil, false, err
+	}
+	s.db, s.id, s.lost = again.db, again.id, nil
+	return s.db, true, nil
+}
+
+// Close waits for the transactions that run, and closes the database.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.db.close()
+}
+
+// ID identifies the store: no two have the same, but for copies, see Place.
+func (s *Store) ID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
 }
