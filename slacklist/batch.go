@@ -54,7 +54,7 @@ func newSession(c *Client, l *lock.Lock, snap *snapshot) *Session {
 		ledger: &snap.ledger, budget: c.opts.Budget, deadline: c.opts.Now().Add(BatchTime),
 		now: c.opts.Now, sleep: c.sleep, log: c.opts.Log,
 	}
-	schemas := &schemas{batch: b, names: c.columns}
+	schemas := &schemas{batch: b, names: c.columns, marked: &c.marked}
 	return &Session{batch: b, schemas: schemas, walker: &walker{b, schemas}, writer: &writer{b, schemas}, client: c, lock: l}
 }
 

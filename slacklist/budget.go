@@ -17,7 +17,7 @@ const window = time.Minute + time.Second
 // perMinute is how many calls a minute Slack grants an app for each method
 // (docs.slack.dev/apis/web-api/rate-limits).
 var perMinute = map[string]int{
-	createMethod: 50, updateMethod: 50, listMethod: 20, infoMethod: 20, deleteMethod: 20, filesMethod: 100,
+	createMethod: 50, updateMethod: 50, listMethod: 20, infoMethod: 20, deleteMethod: 20, filesMethod: 100, listUpdate: 20,
 }
 
 // maxHold is the longest wait that the board can impose. A longer one is left

@@ -17,6 +17,7 @@ const (
 	deleteMethod = "slackLists.items.deleteMultiple"
 	filesMethod  = "files.info"
 	authMethod   = "auth.test"
+	listUpdate   = "slackLists.update"
 )
 
 // pageSize is how many rows a page holds, the most that Slack allows.

@@ -45,6 +45,13 @@ type Options struct {
 	// LockWait is how long Begin waits for the lock. If zero, a minute.
 	LockWait time.Duration
 
+	// Store returns the id of the store that the list shows, and the machine's name for
+	// people. The id is "" until the store is open. If nil, who works on the list is not
+	// checked.
+	Store func() (id, host string)
+	// TakeOver says that the list is taken from another store.
+	TakeOver bool
+
 	// As is a person in whose name rows are updated. If nil, the user of Token
 	// updates them.
 	As *Person
@@ -70,8 +77,9 @@ type Client struct {
 	// turn holds a token from Begin to End, in front of locks/board: within
 	// the process, batches run in the order in which they came. It guards what
 	// follows.
-	turn  chan struct{}
-	store store
+	turn   chan struct{}
+	store  store
+	marked bool // see schemas.owned
 }
 
 // New returns a client. Nothing is called yet.

@@ -1,6 +1,7 @@
 package slacklist
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -165,6 +166,8 @@ type wireList struct {
 				Choices []Option `json:"choices"`
 			} `json:"options"`
 		} `json:"schema"`
+		Description string            `json:"description"`
+		Blocks      []json.RawMessage `json:"description_blocks"`
 	} `json:"list_metadata"`
 	Limits struct {
 		RowCountLimit int `json:"row_count_limit"`

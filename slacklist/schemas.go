@@ -15,6 +15,8 @@ type schemas struct {
 	*batch
 	names map[pipeline.Field]string // of the columns, or their ids
 	read  bool                      // in this batch
+
+	marked *bool // the mark of our store was written to the list, or refused, by this client
 }
 
 func (s *schemas) encoder() *encoder {
@@ -39,11 +41,14 @@ func (s *schemas) fetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.take(list)
+	return s.take(ctx, list)
 }
 
-// take makes a list object the schema of the snapshot.
-func (s *schemas) take(list *wireList) error {
+// take makes a list object the schema of the snapshot, if the list is our store's.
+func (s *schemas) take(ctx context.Context, list *wireList) error {
+	if err := s.owned(ctx, list); err != nil {
+		return err
+	}
 	schema, err := parseSchema(list, s.names)
 	if err != nil {
 		return err

@@ -134,7 +134,7 @@ func (w *walker) self(ctx context.Context) error {
 // asked for it, by a call of its own unless there is one.
 func (w *walker) schemaFrom(ctx context.Context, p *answer) error {
 	if p.List != nil {
-		return w.schemas.take(p.List)
+		return w.schemas.take(ctx, p.List)
 	}
 	return w.schemas.ensure(ctx)
 }

@@ -23,6 +23,7 @@ import (
 // we do, and at another port, so each batch looks for it again.
 type boardSource struct {
 	boards boardFinder
+	stores *stores
 	log    *slog.Logger
 
 	mu     sync.Mutex // guards what follows
@@ -31,7 +32,7 @@ type boardSource struct {
 }
 
 func (h *Home) board(log *slog.Logger) *boardSource {
-	return &boardSource{boards: h.boards(), log: log}
+	return &boardSource{boards: h.boards(), stores: h.stores, log: log}
 }
 
 // Begin implements pipeline.Board. The error matches errNoBoard if there is no
@@ -53,7 +54,7 @@ func (b *boardSource) connect() (*slacklist.Client, error) {
 	defer b.mu.Unlock()
 	if b.client == nil || b.at.URL != where.URL || b.at.ListID != where.ListID || b.at.Token != where.Token || b.at.Budget != where.Budget {
 		b.at = where
-		where.Log = b.log
+		where.Log, where.Store, where.TakeOver = b.log, b.stores.id, b.stores.moved
 		b.client = slacklist.New(where)
 	}
 	return b.client, nil

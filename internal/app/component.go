@@ -20,6 +20,7 @@ import (
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
+	"otm/slacklist"
 )
 
 // occasion is why a component runs.
@@ -184,7 +185,8 @@ func (c *component) judge(r *heartbeat.Report, err error) error {
 		r.Trouble = err // such as one of writing the heartbeat
 	}
 	c.sayTrouble(r.Trouble)
-	if r.Trouble != nil && exitCode(r.Trouble) == cli.Credentials {
+	var board *pipeline.BoardError
+	if r.Trouble != nil && exitCode(r.Trouble) == cli.Credentials || errors.As(r.Trouble, &board) && board.Code == slacklist.CodeOtherStore {
 		return r.Trouble // needs a person
 	}
 	return nil // a person can rename a column back; the heartbeat names it

@@ -16,6 +16,7 @@ import (
 	"otm/internal/sqlite"
 	"otm/internal/submit"
 	"otm/pipeline"
+	"otm/slacklist"
 )
 
 // errNoBoard says that no list is configured and no embedded board answers.
@@ -61,9 +62,10 @@ func explainStore(err error) *cli.Error {
 	var known *store.Error
 	var newer *store.NewerError
 	var shared *store.SharedError
+	var moved *store.MovedError
 	code := cli.TryLater
 	switch {
-	case errors.As(err, &newer), errors.Is(err, sqlite.ErrNoLocks):
+	case errors.As(err, &newer), errors.As(err, &moved), errors.Is(err, sqlite.ErrNoLocks):
 		code = cli.BadConfig
 	case errors.As(err, &shared):
 	case !errors.As(err, &known):
@@ -99,6 +101,9 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 		return cli.Errorf(cli.BadConfig, "%s: %w", f.Text(time.Time{}), e).Hint("%s", f.Next(time.Time{}))
 	case e.Code == "list_not_found", e.Code == "file_not_found":
 		return cli.Errorf(cli.BadConfig, "%w", e).Hint("check the list's id, with which its link ends, and that the list is shared with the app: Slack says the same for both")
+	case e.Code == slacklist.CodeOtherStore:
+		return cli.Errorf(cli.BadConfig, "%w", e).Hint("name another list in otm.toml: each data directory needs its own").
+			Hint("otm fsck --repair   # takes the list over: only if the other directory is not used any more")
 	case e.Endless:
 		return cli.Errorf(cli.TryLater, "%w", e).Hint("delete rows from the list, or tell its operator that paging does not end; then: otm doctor")
 	case e.Class == pipeline.Fatal:

@@ -33,7 +33,8 @@ from the events, tasks that are missing or stand twice, steps, updates, dispatch
 files, wakes, the counter, half-made work, and temporary files. Exits with 0 if
 there are none.
 
---repair mends what can be mended, and says what it did. It may have to run the
+--repair mends what can be mended, and says what it did. If the directory was
+moved or copied, it makes this one the owner of its store and of the list. It may have to run the
 injector, the dispatcher and the detector once more; they do what is due, may
 hand out tasks and wake agents, and it says so before. --at-rest also reports
 what waits or is half made: use it when nothing runs and nothing is due.`,
@@ -43,6 +44,7 @@ what waits or is half made: use it when nothing runs and nothing is due.`,
 			if err != nil {
 				return err
 			}
+			h.stores.moved = repair
 			return runFsck(c.Context(), h, repair, rest, asJSON)
 		},
 	}

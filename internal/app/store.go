@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"otm/core"
 	"otm/core/outbox"
@@ -28,8 +29,23 @@ import (
 
 // stores is the store of a data directory, opened when it is first needed.
 type stores struct {
+	machine string // see store.Options
+	moved   bool   // a person said that the directory moved
+	absence time.Duration
+
 	mu   sync.Mutex // held while the store is opened
 	open *store.Store
+}
+
+// id returns the id of the store, "" if it is not open, and this machine's name.
+func (o *stores) id() (id, host string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open != nil {
+		id = o.open.ID()
+	}
+	host, _ = os.Hostname() // it is only a note
+	return id, host
 }
 
 // get returns the store of a data directory. The first call opens it.
@@ -44,7 +60,13 @@ func (o *stores) get(ctx context.Context, h *Home) (*store.Store, error) {
 	}
 	path := filepath.Join(h.Dir, store.FileName)
 	_, absent := durable.Lstat(path)
-	s, err := store.Open(ctx, h.Dir, store.Options{})
+	s, err := store.Open(ctx, h.Dir, store.Options{
+		Machine: o.machine, Moved: o.moved, Absence: o.absence,
+		Reopened: func(ctx context.Context, s *store.Store) {
+			h.Warn("otm.db was removed or replaced while otm runs; the one that is there now is used: what the board and the inboxes know better is taken from them, and otm fsck says what is missing")
+			warnOfNew(ctx, h, s)
+		},
+	})
 	if err == nil {
 		if err = bringUp(ctx, h, s); err == nil {
 			if errors.Is(absent, fs.ErrNotExist) {

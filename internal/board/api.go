@@ -38,6 +38,7 @@ type call struct {
 // (facts 1.1).
 func methods() []method {
 	return []method{
+		{"slackLists.update", 20, true, listUpdate},
 		{"slackLists.items.create", 50, true, itemsCreate},
 		{"slackLists.items.update", 50, true, itemsUpdate},
 		{"slackLists.items.list", 20, false, itemsList},

@@ -23,6 +23,25 @@ func (c *call) edit(listID string, fn func(*Tx, *List) error) error {
 	})
 }
 
+// listUpdate changes the description of a list; our client changes nothing else.
+func listUpdate(c *call) (any, error) {
+	listID := c.required("id")
+	var raws []json.RawMessage
+	if json.Unmarshal(orNull(c.raw("description_blocks")), &raws) != nil || raws == nil {
+		c.problem("must be an array of rich_text blocks: description_blocks")
+	}
+	blocks, err := checkBlocks(raws)
+	if err != nil {
+		return nil, err
+	}
+	return okAnswer, c.edit(listID, func(t *Tx, l *List) error {
+		changed := l.Clone()
+		changed.Description = blocks
+		t.PutList(changed)
+		return nil
+	})
+}
+
 func itemsCreate(c *call) (any, error) {
 	listID, parent, fields := c.required("list_id"), c.text("parent_item_id"), c.raw("initial_fields")
 	var item json.RawMessage

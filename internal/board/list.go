@@ -21,6 +21,8 @@ type List struct {
 	Todo    bool     `json:"todo,omitempty"`
 	Owner   string   `json:"owner"`
 
+	Description json.RawMessage `json:"description,omitempty"` // rich_text blocks
+
 	// Default marks the list made at first open; OpenColumn is its column that
 	// takes new names as options.
 	Default    bool   `json:"default,omitempty"`

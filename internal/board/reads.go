@@ -165,13 +165,17 @@ func (c *call) fileOf(t *Tx, l *List) object {
 	if limit := t.store.opts.RowLimit; limit > 0 {
 		most, over = limit, rows >= limit
 	}
+	description := l.Description
+	if description == nil {
+		description = json.RawMessage("[]")
+	}
 	return object{
 		"id": l.ID, "name": "list", "title": l.Name, "user": l.Owner, "editable": true, "mode": "list",
 		"mimetype": "application/vnd.slack-list", "filetype": "list", "pretty_type": "List",
 		"created": created, "timestamp": created, "updated": updated, "last_editor": editor,
 		"edit_timestamp": l.Edited.Unix(), // of the last change of the list itself
 		"permalink":      c.base + "lists/" + teamID + "/" + l.ID,
-		"list_metadata":  object{"schema": l.Columns, "subtask_schema": l.subtaskColumns(), "todo_mode": l.Todo},
+		"list_metadata":  object{"schema": l.Columns, "subtask_schema": l.subtaskColumns(), "todo_mode": l.Todo, "description_blocks": description},
 		"list_limits": object{
 			"over_row_maximum": over, "row_count_limit": most, "row_count": rows, "archived_row_count": t.count(l.ID, true),
 			"column_count": len(l.Columns), "column_count_limit": maxColumns,

@@ -207,6 +207,21 @@ func (s *Server) RenameColumn(user, listID, columnID, name string) error {
 	})
 }
 
+// Describe gives a list a description of rich_text blocks.
+func (s *Server) Describe(user, listID, blocks string) error {
+	return s.editList(user, listID, func(t *board.Tx, l *board.List) error {
+		l.Description = json.RawMessage(blocks)
+		t.PutList(l)
+		return nil
+	})
+}
+
+// Description returns the blocks of a list's description.
+func (s *Server) Description(listID string) (blocks string, err error) {
+	err = s.look(listID, func(_ *board.Tx, l *board.List) { blocks = string(l.Description) })
+	return blocks, err
+}
+
 // AddOption adds an option to a select column. An empty value makes one as
 // Slack's own page does: Opt and eight random characters.
 func (s *Server) AddOption(user, listID, columnID, value, label string) error {

@@ -57,7 +57,7 @@ type double struct {
 var scopeOf = map[string]string{
 	"slackLists.items.list": "lists:read", "slackLists.items.info": "lists:read", "files.info": "files:read",
 	"slackLists.items.create": "lists:write", "slackLists.items.update": "lists:write", "slackLists.items.delete": "lists:write",
-	"slackLists.items.deleteMultiple": "lists:write", "slackLists.create": "lists:write", "slackLists.access.set": "lists:write",
+	"slackLists.items.deleteMultiple": "lists:write", "slackLists.create": "lists:write", "slackLists.access.set": "lists:write", "slackLists.update": "lists:write",
 }
 
 // ServeHTTP answers a call, or lets the board answer.
