@@ -30,7 +30,7 @@ func (r Report) decide(d *decision) error {
 		return d.refuse(RuleRowGone, Conflict)
 	case t.Status == pipeline.New && d.By.Kind != Worker:
 		return ErrNotYet
-	case d.By.Kind == Agent && t.wasAnothers(r.Dropped, d.At):
+	case d.By.Kind == Agent && r.ofFormer(t, d.At):
 		r := d.refuse(RuleFormer, Conflict)
 		r.Agent, r.At = t.Dispatch.Agent, t.Dispatch.At
 		return r
@@ -68,13 +68,13 @@ func (r Report) decide(d *decision) error {
 	return nil
 }
 
-// wasAnothers reports whether a report of this time is of a former agent: it is older than
-// the present hand-out, and another agent was woken for the task, or was heard of. A drop
-// does not name its agent. Now is before the hand-out if the clock was set back: then its
-// times tell nothing.
-func (t *Task) wasAnothers(dropped, now time.Time) bool {
+// ofFormer reports whether the report is of a former agent: it is older than the task's
+// present hand-out, and another agent was woken for the task, or was heard of. A drop does
+// not name its agent. Now is before the hand-out if the clock was set back: then its times
+// tell nothing.
+func (r Report) ofFormer(t *Task, now time.Time) bool {
 	d := t.Dispatch
-	if d == nil || dropped.IsZero() || !dropped.Before(d.At) || now.Before(d.At) {
+	if d == nil || r.Dropped.IsZero() || !r.Dropped.Before(d.At) || now.Before(d.At) {
 		return false
 	}
 	own := pipeline.FoldName(d.Agent)

@@ -37,6 +37,10 @@ func (s *schemas) owned(ctx context.Context, list *wireList) error {
 			Message: fmt.Sprintf("the list belongs to the data directory with store %s%s", found[1], found[2])}
 	case *s.marked:
 		return nil
+	case list.Metadata.Blocks == nil: // what we cannot read we would overwrite
+		*s.marked = true
+		s.opts.Log.Warn("the list does not tell its description: another data directory on the same list is not noticed")
+		return nil
 	}
 	blocks = append(blocks, paragraph(fmt.Sprintf("OTM store %s on %s", id, host)))
 	err := s.gate.do(ctx, listUpdate, func() error {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -60,7 +59,7 @@ func (p Place) is(here Place) bool {
 // was used in the directory before, if there was one. A store that belongs to another
 // directory is a *MovedError, or gets a new id if the directory moved: whoever works with
 // the old one is refused by the list, which bears the new id.
-func (s *Store) identify(ctx context.Context, dir string, o Options) error {
+func identify(ctx context.Context, s *Store, dir string, o Options) error {
 	here, err := hereIn(dir, o.Machine)
 	if err != nil {
 		return err
@@ -134,16 +133,4 @@ func takePlace(t tx, known, doc string) error {
 		SELECT id, CAST($1 AS TEXT), 0, version, CAST($2 AS BIGINT), 0, 0, 0, '', '', '', 0 FROM tasks WHERE live = 1
 		ON CONFLICT (task, sink) DO UPDATE SET wanted = excluded.wanted, due = 0`, string(core.SinkRender), fromTime(time.Now()))
 	return err
-}
-
-// meta returns a value of the table meta; "" if it has none.
-func (s *Store) meta(ctx context.Context, key string) (value string, err error) {
-	err = s.read(ctx, func(t tx) error {
-		err := t.QueryRow("SELECT value FROM meta WHERE key = $1", key).Scan(&value)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	return value, err
 }

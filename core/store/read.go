@@ -20,6 +20,18 @@ func (s *Store) read(ctx context.Context, fn func(tx) error) error {
 	return s.use(ctx, func(db engine) error { return db.read(ctx, fn) })
 }
 
+// meta returns a value of the table meta; "" if it has none.
+func (s *Store) meta(ctx context.Context, key string) (value string, err error) {
+	err = s.read(ctx, func(t tx) error {
+		err := t.QueryRow("SELECT value FROM meta WHERE key = $1", key).Scan(&value)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return value, err
+}
+
 // Task returns a task, see core.Reader.
 func (s *Store) Task(ctx context.Context, id pipeline.TaskID) (*core.Task, error) {
 	var task *core.Task

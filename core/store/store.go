@@ -82,7 +82,7 @@ func openStore(ctx context.Context, dir string, o Options, lost engine) (*Store,
 		return nil, explain(err, s.name)
 	}
 	if err = migrate(ctx, s.db); err == nil {
-		err = s.identify(ctx, dir, o)
+		err = identify(ctx, s, dir, o)
 	}
 	if err != nil {
 		return nil, errors.Join(explain(err, s.name), s.db.close())

@@ -195,6 +195,26 @@ func TestMarkKeepsDescription(t *testing.T) {
 	newSquad(t, b).refused("another directory")
 }
 
+// A list whose answers have no description is not marked: the mark might take a person's
+// description away.
+func TestListWithoutDescription(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	for _, method := range []string{"files.info", "slackLists.items.list"} {
+		b.Faults.Always(method, boardtest.Rewrite("no description", func(answer map[string]any) {
+			for _, key := range []string{"file", "list"} {
+				if list, ok := answer[key].(map[string]any); ok {
+					delete(list["list_metadata"].(map[string]any), "description_blocks")
+				}
+			}
+		}))
+	}
+	newSquad(t, b).works("without a description")
+	if n := b.Faults.Count("slackLists.update"); n > 0 {
+		t.Errorf("the description was written %d times", n)
+	}
+}
+
 // The database of a directory was lost: the store keeps its id, and its list.
 func TestListOfLostStore(t *testing.T) {
 	t.Parallel()
