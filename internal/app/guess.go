@@ -23,7 +23,11 @@ func refuseUnknown(root *cobra.Command, words []string) error {
 	}
 	e := cli.Errorf(cli.Usage, "%w", err)
 	if i := slices.IndexFunc(left, func(arg string) bool { return arg[:min(1, len(arg))] != "-" }); i >= 0 {
-		if near := pipeline.Nearest(strings.ToLower(left[i]), names); near != "" {
+		word := strings.ToLower(left[i])
+		if word == "create" || word == "update" {
+			return e.Hint("otm-%s --help", word) // programs of their own
+		}
+		if near := pipeline.Nearest(word, names); near != "" {
 			e.Hint("otm %s", near)
 		}
 	}

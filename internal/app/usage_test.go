@@ -18,7 +18,7 @@ func TestWrongUse(t *testing.T) {
 	before := p.kept()
 	for _, c := range []struct{ command, says, hint string }{
 		{"otm lsit", `unknown command "lsit"`, "otm list"},
-		{"otm create", `unknown command "create"`, "otm --help"},
+		{"otm create", `unknown command "create"`, "otm-create --help"},
 		{"otm list --status open", `--status "open": there is new, assigned, `, "otm list --status in_progress"},
 		{"otm list --status review", `--status "review": there is new, assigned, `, "otm list --status in_progress"},
 		{"otm list --status todo", `--status "todo": there is new, assigned, `, "otm list --status in_progress"},
