@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -47,10 +48,11 @@ type situation struct {
 	state *core.AgentState
 	// unwritten are tasks whose entry is to be written; nil: not known.
 	unwritten map[pipeline.TaskID]bool
-	running   bool      // its process runs
-	pid       int       // of the process that holds its lock; 0: not known
-	unread    bool      // reports that count for its last run are not applied yet
-	idle      time.Time // when "otm next" last found nothing for it; zero: never, or not known
+	running   bool             // its process runs
+	pid       int              // of the process that holds its lock; 0: not known
+	unread    bool             // reports that count for its last run are not applied yet
+	unwoken   *explain.Finding // why the last wake by this process failed; nil: it did not
+	idle      time.Time        // when "otm next" last found nothing for it; zero: never, or not known
 	now       time.Time
 	times     pipeline.Times
 }

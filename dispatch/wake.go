@@ -48,7 +48,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		case send, resend, ask:
 			wg.waking[a.Name] = wg.startWake(func() wakeResult { return wg.carryOut(ctx, s, pl, waker) })
 		default:
-			wg.woke(a.Name, wg.held(s, pl))
+			wg.woke(a.Name, s.held(pl))
 			wg.Log.Debug("agent not woken", "agent", a.Name, "why", pl.why, "due", pl.due)
 		}
 	}
@@ -152,6 +152,9 @@ const wakeMemory = 24 * time.Hour
 // situation gathers the facts about an agent, and judges the end of its last run.
 func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation, error) {
 	s := &situation{agent: a, tasks: slices.Clone(wg.byName[a.Name]), unwritten: wg.unwritten, idle: wg.Entries.files().idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
+	if failed, ok := wg.unwoken[a.Name]; ok {
+		s.unwoken = &failed
+	}
 	// A process from before the trigger was changed counts too.
 	s.pid, s.running = agentProcess(wg.Dir, a.Name)
 	if err := s.findGone(ctx, wg.Store); err != nil {
@@ -176,12 +179,13 @@ func (s *situation) findGone(ctx context.Context, store core.Reader) error {
 }
 
 // held is the result of a plan that sends nothing.
-func (wg *waking) held(s *situation, pl plan) wakeResult {
+func (s *situation) held(pl plan) wakeResult {
 	r := wakeResult{due: pl.due}
-	if failed, ok := wg.unwoken[s.agent.Name]; ok && pl.action == unaccepted {
-		r.failed = &failed
-	} else if pl.action == unaccepted && pl.wake.Refused != "" { // by another process
-		r.failed = notWoken(explain.WakeBarred, s.agent, errors.New(pl.wake.Refused))
+	if pl.action == unaccepted {
+		r.failed = s.unwoken
+		if r.failed == nil && pl.wake.Refused != "" { // by another process
+			r.failed = notWoken(explain.WakeBarred, s.agent, errors.New(pl.wake.Refused))
+		}
 	}
 	if pl.action != rest {
 		r.needs = healthOf(s.state, s.running, s.pid).Finding()
@@ -208,7 +212,7 @@ func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Wak
 	if pl.action == send || pl.action == resend {
 		return wg.sendWake(ctx, s.agent, waker, pl)
 	}
-	return wg.held(s, pl)
+	return s.held(pl)
 }
 
 // askAgain is the pause before the same question is asked again.
