@@ -107,6 +107,7 @@ var mayImport = map[string][]string{
 	"otm/core":                         {"otm/pipeline"}, // it decides, and is pure
 	"otm/core/store":                   {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/sqlite", "otm/pipeline"},
 	"otm/core/store/storetest":         {"otm/core/store"},           // in tests only
+	"otm/core/store/pgtest":            {},                           // in tests only
 	"otm/internal/ordered":             {},                           // one JSON object for all who keep what others wrote
 	"otm/core/coretest":                {"otm/core", "otm/pipeline"}, // in tests only
 	"otm/slacklist/differ":             {"otm/core", "otm/internal/crash", "otm/internal/explain", "otm/pipeline"},

@@ -2,17 +2,15 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"otm/core/store/pgtest"
 	"otm/internal/leak"
 )
 
@@ -26,9 +24,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(leak.Main(m))
 }
-
-// postgresEnv is the URL of a PostgreSQL database that tests may fill: make store-all.
-const postgresEnv = "OTM_TEST_POSTGRES"
 
 // onEach runs a test on SQLite and on PostgreSQL. open opens the same database each time
 // that it is called, as another process would.
@@ -51,8 +46,8 @@ const urlFile = "url"
 
 // postgresDir returns a directory whose store is in PostgreSQL.
 func postgresDir(t testing.TB) string {
-	dir, dsn := t.TempDir(), schemaURL(t)
-	if err := os.WriteFile(filepath.Join(dir, urlFile), []byte(dsn), 0o600); err != nil {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, urlFile), []byte(pgtest.New(t).URL), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -80,31 +75,4 @@ func opened(t testing.TB) func(*Store, error) *Store {
 		})
 		return s
 	}
-}
-
-// schemaURL returns the URL of an empty schema of the test's own.
-func schemaURL(t testing.TB) string {
-	t.Helper()
-	base := os.Getenv(postgresEnv)
-	if base == "" {
-		t.Skip("needs PostgreSQL: make store-all starts one")
-	}
-	db, _, err := openPostgres(Options{URL: base})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.close()
-	schema := "test_" + strings.ToLower(rand.Text())
-	if _, err := db.pool.Exec("CREATE SCHEMA " + schema); err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	q.Set("application_name", schema) // see TestServerRestarts
-	u.RawQuery = q.Encode()
-	return u.String()
 }

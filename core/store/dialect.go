@@ -180,6 +180,7 @@ const (
 	lockTimeout = "10s"
 	idleTimeout = "60s"
 	maxTries    = 20 // of a transaction that met another one
+	maxIdle     = 4  // connections that wait for use
 )
 
 func openPostgres(o Options) (e *postgres, name string, err error) {
@@ -192,7 +193,7 @@ func openPostgres(o Options) (e *postgres, name string, err error) {
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = idleTimeout
 	pool := stdlib.OpenDB(*c)
 	pool.SetMaxOpenConns(cmp.Or(o.Readers, 4) + 4)
-	pool.SetMaxIdleConns(4)
+	pool.SetMaxIdleConns(maxIdle)
 	name = net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
 	return &postgres{pool: pool, host: name}, name, nil
 }
@@ -231,6 +232,9 @@ func (e *postgres) read(ctx context.Context, fn func(tx) error) error {
 
 func (e *postgres) transact(ctx context.Context, o *sql.TxOptions, fn func(tx) error) error {
 	t, err := e.pool.BeginTx(ctx, o)
+	for i := 0; i < maxIdle && errors.Is(withKind(err), ErrAway); i++ {
+		t, err = e.pool.BeginTx(ctx, o) // the server restarted: connections that waited are of no use
+	}
 	if err != nil {
 		return err
 	}

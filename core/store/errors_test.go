@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/core/store/pgtest"
 	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 	"otm/internal/sqlite"
@@ -170,25 +170,14 @@ func TestCorrupt(t *testing.T) {
 // is carried out once.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
-	dsn := schemaURL(t)
-	s := opened(t)(Open(t.Context(), t.TempDir(), Options{URL: dsn}))
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, _, err := openPostgres(Options{URL: os.Getenv(postgresEnv)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.close()
-	end := func() {
-		_, err := admin.pool.Exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = $1", u.Query().Get("application_name"))
-		if err != nil {
+	server := pgtest.New(t)
+	s := opened(t)(Open(t.Context(), t.TempDir(), Options{URL: server.URL}))
+	s.db = &ending{engine: s.db, end: func() {
+		if err := server.End(); err != nil {
 			t.Error(err)
 		}
-	}
-	s.db = &ending{engine: s.db, end: end}
-	_, err = s.Do(t.Context(), request(1, "a"))
+	}}
+	_, err := s.Do(t.Context(), request(1, "a"))
 	if !errors.Is(err, ErrAway) || Hint(err) == "" {
 		t.Errorf("it failed with %v, hint %q", err, Hint(err))
 	}

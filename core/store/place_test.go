@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"otm/core"
+	"otm/core/store/pgtest"
 )
 
 // A store stays the same when its directory is renamed, when store.json or the database is
@@ -123,7 +124,7 @@ func TestPlaceOnAnotherMachine(t *testing.T) {
 // One PostgreSQL database serves one directory.
 func TestPlaceOfURL(t *testing.T) {
 	t.Parallel()
-	url := schemaURL(t)
+	url := pgtest.New(t).URL
 	dir, other := t.TempDir(), t.TempDir()
 	id := idIn(t, dir, Options{URL: url})
 	var moved *MovedError
