@@ -65,8 +65,8 @@ gateway-all: ## the tests with the real OpenClaw gateway, both versions (some mi
 	done
 
 .PHONY: store-all
-store-all: ## the store's tests, on SQLite and on a PostgreSQL that this starts and stops
-	@sh scripts/postgres.sh $(GO) test ./core/store -count=1
+store-all: ## the store's tests and the user stories, on a PostgreSQL that this starts and stops
+	@sh scripts/postgres.sh sh -c '$(GO) test ./core/store -count=1 && $(GO) test ./cmd/otm -run Postgres -count=1'
 
 # The walks, which take every place times every failure. Without this, a run takes
 # one part of their cases (internal/crash/crashtest/part.go).

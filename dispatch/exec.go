@@ -36,6 +36,7 @@ type Exec struct {
 	LogDir  string   // logs go to <LogDir>/exec/<agent>/
 	PathDir string   // put in front of PATH: the directory of otm and its siblings
 	Secrets []string // environment variables that no agent gets
+	Store   string   // the URL of the store, "" if it is in the data directory; agents do not get it
 	// Helper is how to start the helper: the program and the arguments before
 	// HelperCommand. If nil, this program.
 	Helper []string
@@ -54,6 +55,7 @@ type spec struct {
 	Message   string          `json:"message"`
 	File      string          `json:"file"`
 	LogDir    string          `json:"logDir"`
+	Store     string          `json:"store,omitempty"`
 }
 
 // Ready implements Waker.
@@ -87,7 +89,7 @@ func (x *Exec) Wake(ctx context.Context, r Request) error {
 	s := spec{
 		Dir: x.Dir, Agent: r.Agent.Name, Key: r.Key, Task: r.Task, Workspace: r.Agent.Workspace,
 		Message: r.Message, File: r.File, LogDir: filepath.Join(x.LogDir, "exec", r.Agent.Name),
-		Command: expand(r, x.Dir),
+		Command: expand(r, x.Dir), Store: x.Store,
 	}
 	input, err := json.Marshal(s)
 	if err != nil {
@@ -297,8 +299,8 @@ func howEnded(cmd *exec.Cmd, err error) (how string, code *int, bySignal bool) {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// Opener opens the store of a data directory.
-type Opener func(ctx context.Context, dir string) (store core.Store, closeStore func() error, err error)
+// Opener opens the store of a data directory. url is that of [Exec].Store.
+type Opener func(ctx context.Context, dir, url string) (store core.Store, closeStore func() error, err error)
 
 // noteEnd notes how the command ended, durably. If the store refuses, it retries for
 // noteFor: without its exit code, the run would count as a failure. If the helper is
@@ -318,7 +320,7 @@ func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndRun) {
 }
 
 func noteEndOnce(ctx context.Context, open Opener, s *spec, end core.EndRun) error {
-	store, closeStore, err := open(ctx, s.Dir)
+	store, closeStore, err := open(ctx, s.Dir, s.Store)
 	if err != nil {
 		return err
 	}

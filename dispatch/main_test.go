@@ -41,8 +41,8 @@ var inherited = map[string]string{
 // helperMain is the helper of the binaries of OTM. After the end is noted it
 // touches helper-ended in the data directory.
 func helperMain() int {
-	open := func(ctx context.Context, dir string) (core.Store, func() error, error) {
-		s, err := store.Open(ctx, dir, store.Options{BusyTimeout: time.Minute})
+	open := func(ctx context.Context, dir, url string) (core.Store, func() error, error) {
+		s, err := store.Open(ctx, dir, store.Options{URL: url, BusyTimeout: time.Minute})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -21,7 +21,7 @@ import (
 // newHands is a house in which all agents look by themselves.
 func newHands(t *testing.T) *soak {
 	t.Helper()
-	s := newSoak(t, 0)
+	s := newSoak(t, 0, "")
 	text := "[board]\nlisten = \"127.0.0.1:0\"\n" + soakTimes + "[agents.olga]\nkind = \"human\"\n"
 	for _, name := range s.agents {
 		text += fmt.Sprintf("[agents.%s]\nworkspace = %q\n", name, s.workspace(name))

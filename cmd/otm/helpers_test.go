@@ -19,6 +19,7 @@ import (
 
 	"otm/dispatch/gateway/gatewaytest"
 	"otm/internal/board"
+	"otm/internal/config"
 	"otm/internal/leak"
 	"otm/pipeline/inbox"
 )
@@ -237,11 +238,17 @@ func repeat(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Repeat(args[2], n)), 0o600))
 }
 
+// storeEnv is the URL of the store that otm.toml names; "": the script's is in otm.db.
+const storeEnv = "STORE_URL"
+
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: expand FROM TO")
 	}
 	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	if url := ts.Getenv(storeEnv); url != "" && filepath.Base(args[1]) == config.FileName {
+		text += fmt.Sprintf("\n[store]\nurl = %q\n", url)
+	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
 }
 

@@ -60,7 +60,7 @@ func TestPeopleUnderSlacksLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	store := storeOf(t, h.dir)
+	store := storeOf(t, h.dir, "")
 	record := store.load
 	noted := func(id pipeline.TaskID, what, detail string) func() bool {
 		return func() bool {

@@ -117,7 +117,7 @@ func (c *realCase) house(t *testing.T, url string, rewake time.Duration, agents 
 	}
 	h := &realHouse{house: &house{T: t, root: root, dir: filepath.Join(root, "data dir"), bin: c.home.bin}, c: c, agents: agents}
 	h.must("otm", "init")
-	h.store = storeOf(c.home.T, h.dir)
+	h.store = storeOf(c.home.T, h.dir, "")
 	text := fmt.Sprintf("[gateway]\nurl = %q\ntoken_file = \"secrets/gateway\"\n[board]\nlisten = \"127.0.0.1:0\"\n[times]\nrewake_after = %q\n", url, rewake)
 	for _, a := range agents {
 		// Of its own: data directories do not share workspaces. The agent's shell

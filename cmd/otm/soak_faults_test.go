@@ -29,7 +29,7 @@ func TestSoakFaults(t *testing.T) {
 	tasks, seed := setting(t, soakTasks, 20), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	for left := tasks; left > 0 && !t.Failed(); seed, left = seed+1, left-roundTasks {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			s := newSoak(t, uint64(seed))
+			s := newSoak(t, uint64(seed), "")
 			b := s.farBoard()
 			if s.most = min(left, roundTasks); s.most == roundTasks {
 				s.room, s.block = 200, 60

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core/store/pgtest"
 	"otm/pipeline"
 )
 
@@ -43,10 +44,21 @@ const roundKills = 200
 // choices, not the moments.
 func TestSoak(t *testing.T) {
 	t.Parallel()
+	soakFrom(t, 30, func(testing.TB) string { return "" })
+}
+
+// TestSoakPostgres is TestSoak with the store in PostgreSQL.
+func TestSoakPostgres(t *testing.T) {
+	soakFrom(t, 10, func(t testing.TB) string { return pgtest.New(t).URL })
+}
+
+// soakFrom kills so many processes, unless the environment says otherwise. storeURL gives
+// each directory its store.
+func soakFrom(t *testing.T, usual int, storeURL func(testing.TB) string) {
 	if testing.Short() {
 		t.Skip("goes on for ten seconds")
 	}
-	kills, seed := setting(t, soakKills, 30), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
+	kills, seed := setting(t, soakKills, usual), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	long, err := time.ParseDuration(cmp.Or(os.Getenv(soakFor), "0s"))
 	if err != nil {
 		t.Fatalf("%s: %v", soakFor, err)
@@ -58,7 +70,7 @@ func TestSoak(t *testing.T) {
 			n = min(n, left)
 		}
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			s := newSoak(t, uint64(seed))
+			s := newSoak(t, uint64(seed), storeURL(t))
 			s.live(func() { s.killing(func(dead int) bool { return dead >= n }, 200*time.Millisecond) })
 		})
 		left -= n
@@ -81,16 +93,17 @@ func setting(t *testing.T, name string, usual int) int {
 // soak is a house under load.
 type soak struct {
 	*house
-	seed   uint64
-	roll   roll
-	desk   *desk
-	store  tasks
-	agents []string     // those that work; "olga" is a person
-	shapes [][][]string // the sets of daemons that can run, each a command line
-	room   int          // tasks that are open at once
-	block  int          // tasks that are created at once, at most
-	most   int          // tasks that are created in all; 0: no matter
-	env    []string
+	storeURL string // "": otm.db
+	seed     uint64
+	roll     roll
+	desk     *desk
+	store    tasks
+	agents   []string     // those that work; "olga" is a person
+	shapes   [][][]string // the sets of daemons that can run, each a command line
+	room     int          // tasks that are open at once
+	block    int          // tasks that are created at once, at most
+	most     int          // tasks that are created in all; 0: no matter
+	env      []string
 
 	mu      sync.Mutex // guards what follows
 	dead    map[string]int
@@ -114,13 +127,14 @@ silent_after = "2s"
 rewake_max = 1000
 `
 
-func newSoak(t *testing.T, seed uint64) *soak {
+func newSoak(t *testing.T, seed uint64, storeURL string) *soak {
 	t.Helper()
 	s := &soak{
 		house: newHouse(t), seed: seed, agents: []string{"alpha", "beta", "gamma", "delta"}, room: 40, block: 12,
 		dead: map[string]int{}, titles: map[string]string{}, touched: map[string][]string{}, over: map[pipeline.TaskID]bool{},
 	}
-	s.store, s.desk = storeOf(t, s.dir), deskOf(s.dir)
+	s.storeURL = storeURL
+	s.store, s.desk = storeOf(t, s.dir, storeURL), deskOf(s.dir)
 	var alive *os.File
 	var err error
 	if s.roll, alive, err = openRoll(filepath.Join(s.root, "roll")); err != nil {
@@ -156,6 +170,9 @@ func (s *soak) configure(more string) {
 			line := strings.ReplaceAll(fmt.Sprintf("%q", s.agentLine(name)), `" "`, `", "`)
 			text += "command = " + line + "\n"
 		}
+	}
+	if s.storeURL != "" {
+		text += fmt.Sprintf("[store]\nurl = %q\n", s.storeURL)
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, "otm.toml"), []byte(text), 0o600); err != nil {
 		s.Fatal(err)

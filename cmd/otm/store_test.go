@@ -10,10 +10,11 @@ import (
 	"otm/pipeline"
 )
 
-// storeOf opens the store of a data directory until the test ends.
-func storeOf(t *testing.T, dir string) tasks {
+// storeOf opens the store of a data directory until the test ends. url is that of
+// PostgreSQL, if it is there.
+func storeOf(t *testing.T, dir, url string) tasks {
 	t.Helper()
-	s, err := store.Open(t.Context(), dir, store.Options{})
+	s, err := store.Open(t.Context(), dir, store.Options{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

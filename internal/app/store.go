@@ -61,7 +61,7 @@ func (o *stores) get(ctx context.Context, h *Home) (*store.Store, error) {
 	path := filepath.Join(h.Dir, store.FileName)
 	_, absent := durable.Lstat(path)
 	s, err := store.Open(ctx, h.Dir, store.Options{
-		Machine: o.machine, Moved: o.moved, Absence: o.absence,
+		URL: h.Config.Store.URL, Machine: o.machine, Moved: o.moved, Absence: o.absence,
 		Reopened: func(ctx context.Context, s *store.Store) {
 			h.Warn("otm.db was removed or replaced while otm runs; the one that is there now is used: what the board and the inboxes know better is taken from them, and otm fsck says what is missing")
 			warnOfNew(ctx, h, s)
@@ -69,7 +69,7 @@ func (o *stores) get(ctx context.Context, h *Home) (*store.Store, error) {
 	})
 	if err == nil {
 		if err = bringUp(ctx, h, s); err == nil {
-			if errors.Is(absent, fs.ErrNotExist) {
+			if errors.Is(absent, fs.ErrNotExist) && h.Config.Store.URL == "" {
 				warnOfNew(ctx, h, s)
 			}
 			o.open = s
@@ -164,8 +164,8 @@ func newEngine(ctx context.Context, h *Home, program string, b pipeline.Board, l
 }
 
 // openHelperStore opens the store for the helper of an agent's process.
-func openHelperStore(ctx context.Context, dir string) (core.Store, func() error, error) {
-	s, err := store.Open(ctx, dir, store.Options{})
+func openHelperStore(ctx context.Context, dir, url string) (core.Store, func() error, error) {
+	s, err := store.Open(ctx, dir, store.Options{URL: url})
 	if err != nil {
 		return nil, nil, err
 	}

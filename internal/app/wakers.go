@@ -28,7 +28,7 @@ func newWakers(h *Home, tasks core.Store, log *slog.Logger, resident bool) (wake
 		switch {
 		case a.Person || wakers[a.Trigger] != nil:
 		case a.Trigger == pipeline.TriggerExec:
-			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: pathDir(h), Secrets: h.Config.SecretEnv()}
+			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: pathDir(h), Secrets: h.Config.SecretEnv(), Store: h.Config.Store.URL}
 			wakers[a.Trigger], h.waitAgents = x, x.Wait
 		case a.Trigger == pipeline.TriggerGateway:
 			wakers[a.Trigger], stop = newGatewayWaker(h, tasks, log, resident)

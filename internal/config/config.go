@@ -29,6 +29,7 @@ type Config struct {
 
 	Slack   Slack
 	Board   Board
+	Store   Store
 	Gateway Gateway
 	Agents  pipeline.Agents // in the order of their names
 	Times   pipeline.Times
@@ -50,6 +51,12 @@ type Slack struct {
 // Board is the embedded board.
 type Board struct {
 	Listen string `toml:"listen"`
+}
+
+// Store is where the engine keeps its state. Users are not told of it before several
+// machines can share one store.
+type Store struct {
+	URL string `toml:"url"` // of a PostgreSQL database; "": otm.db
 }
 
 // Gateway is the OpenClaw gateway.
@@ -101,7 +108,7 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	if f == nil {
 		return nil, &Error{Path: path, Problems: problems}
 	}
-	c := &Config{Dir: dir, Slack: f.Slack.Slack, Board: f.Board, Gateway: f.Gateway.Gateway, Times: pipeline.DefaultTimes}
+	c := &Config{Dir: dir, Slack: f.Slack.Slack, Board: f.Board, Store: f.Store, Gateway: f.Gateway.Gateway, Times: pipeline.DefaultTimes}
 	problem := func(key string, err error) {
 		if err != nil {
 			problems = append(problems, key+": "+err.Error())
@@ -112,6 +119,9 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	c.Slack.TokenFile = c.abs(c.Slack.TokenFile, getenv)
 	problem("slack.api_url or SLACK_API_URL", CheckURL(c.Slack.URL, "http", "https"))
 	problems = append(problems, c.fillSlack(f)...)
+	if u := c.Store.URL; u != "" && !strings.HasPrefix(u, "postgres://") {
+		problem("store.url", errors.New("must begin with postgres://")) // the text may hold a secret
+	}
 	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, DefaultGatewayURL)
 	c.Gateway.TokenEnv = cmp.Or(c.Gateway.TokenEnv, DefaultGatewayEnv)
 	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile, getenv)

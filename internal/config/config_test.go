@@ -294,6 +294,8 @@ result = ""
 rewake_max = -1
 [board]
 listen = "0.0.0.0:1"
+[store]
+url = "mysql://otm:secret@db"
 [agents.devdas]
 kind = "robot"
 trigger = "cron"
@@ -305,7 +307,7 @@ silent_after = "-1s"
 `, env())
 	want := []string{
 		"line 3: unknown key slack.listid", "line 7: unknown key slack.columns.titel", "slack.budget", "slack.columns.result", "slack.api_url", "gateway.rewake_max",
-		"agents.archibald.workspace", "agents.devdas.kind", "agents.devdas.trigger", "agents.devdas.workspace", "board.listen", "times.settle_after", "times.silent_after",
+		"agents.archibald.workspace", "agents.devdas.kind", "agents.devdas.trigger", "agents.devdas.workspace", "board.listen", "store.url", "times.settle_after", "times.silent_after",
 	}
 	for _, w := range want {
 		n := 0

@@ -18,6 +18,7 @@ type file struct {
 		Columns columnsTable `toml:"columns"`
 	} `toml:"slack"`
 	Board   Board `toml:"board"`
+	Store   Store `toml:"store"`
 	Gateway struct {
 		Gateway
 		RewakeMax *int `toml:"rewake_max"`

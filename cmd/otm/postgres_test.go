@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"otm/core/store"
+	"otm/core/store/pgtest"
+)
+
+// ownDatabase are the scripts that are about otm.db or a disk, or that run without otm.toml.
+var ownDatabase = []string{"disk_full", "doctor", "modes", "own_files_odd", "usage"}
+
+// TestScriptsOnPostgres runs the user stories with the store in PostgreSQL, and those of
+// testdata/postgres, which can say
+//
+//	server away|back|restarts
+func TestScriptsOnPostgres(t *testing.T) {
+	all, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string]*pgtest.Schema{} // by the base name of the script's directory
+	var files []string
+	for _, file := range all {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("expand otm.toml $DATA/otm.toml")) && !slices.Contains(ownDatabase, name) {
+			files = append(files, file)
+			schemas["script-"+name] = pgtest.New(t)
+		}
+	}
+	of := func(dir string) *pgtest.Schema { return schemas[filepath.Base(dir)] }
+	commands := maps.Clone(helpers)
+	commands["server"] = func(ts *testscript.TestScript, neg bool, args []string) {
+		s := of(ts.Getenv("WORK"))
+		do := map[string]func() error{"away": s.Away, "back": s.Back, "restarts": s.End}[strings.Join(args, " ")]
+		if neg || do == nil {
+			ts.Fatalf("usage: server away|back|restarts")
+		}
+		ts.Check(do())
+	}
+	testscript.Run(t, testscript.Params{
+		Files:               files,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv(storeEnv, of(env.WorkDir).URL)
+			if err := setup(env); err != nil {
+				return err
+			}
+			env.Defer(func() {
+				if _, err := os.Stat(filepath.Join(env.Getenv("DATA"), store.FileName)); err == nil {
+					env.T().Fatal(fmt.Sprintf("there is %s", store.FileName))
+				}
+			})
+			return nil
+		},
+		Cmds:      commands,
+		Condition: condition,
+		Deadline:  deadline(t),
+	})
+}
