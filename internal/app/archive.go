@@ -18,6 +18,7 @@ import (
 	"otm/internal/engine"
 	"otm/internal/explain"
 	"otm/internal/safe"
+	"otm/internal/view"
 	"otm/pipeline"
 )
 
@@ -98,8 +99,8 @@ type archived struct {
 	Left  int            `json:"left"`          // tasks whose rows the board still shows
 	Why   string         `json:"why,omitempty"` // why it still shows the first of them
 	// Review counts the tasks at agent_done: they stay until a person reviews them.
-	Review int         `json:"review"`
-	Room   boardStatus `json:"room"` // the board afterwards
+	Review int       `json:"review"`
+	Room   view.Room `json:"room"` // the board afterwards
 }
 
 type archivedTask struct {
@@ -155,7 +156,8 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 	if err != nil {
 		return nil, err
 	}
-	report.Room = boardStatus{WalkAt: timeOrNil(snap.WalkAt), Rows: len(snap.Rows)}
+	walk := snap.WalkAt.UTC()
+	report.Room = view.Room{WalkAt: &walk, Rows: len(snap.Rows)}
 	return report, nil
 }
 

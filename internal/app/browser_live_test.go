@@ -16,8 +16,12 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"otm/heartbeat"
+	"otm/internal/explain"
 	"otm/internal/page"
+	"otm/internal/view"
 	"otm/pipeline"
+	"otm/pipeline/inbox"
 )
 
 // What others do shows on the page, is announced, and takes nothing out of
@@ -154,10 +158,10 @@ func (b *brittle) State(context.Context) (*page.State, error) {
 	defer b.mu.Unlock()
 	return &page.State{
 		Rest: page.Rest{
-			Statuses: []string{"new"}, Priorities: []string{"normal"}, Types: []string{"action"}, Room: page.Room{Live: true},
-			Agents: []page.Agent{}, Health: page.Health{State: "green", Problems: []page.Problem{}}, Components: []page.Component{}, Failed: []page.Failed{},
+			Statuses: []pipeline.Status{"new"}, Priorities: []pipeline.Priority{"normal"}, Types: []pipeline.Type{"action"}, Live: true,
+			Summary: view.Summary{Inbox: map[inbox.Kind]int{}, Health: heartbeat.Green, Findings: []explain.Told{}, Components: []view.ComponentSummary{}, Agents: []view.AgentSummary{}, Reasons: []view.Reason{}},
 		},
-		Tasks: []page.Task{{Row: "Rec1", ID: "T-00001", Title: b.title, Status: "new", Steps: []page.Step{}}},
+		Tasks: []view.Card{{Row: "Rec1", TaskID: 1, Title: b.title, Status: "new", Steps: []view.Step{}}},
 	}, b.err
 }
 

@@ -19,11 +19,8 @@ import (
 
 // finding is what one check found, as otm doctor --json prints it.
 type finding struct {
-	Check string        `json:"check"`
-	Level explain.Level `json:"level"`
-	Text  string        `json:"text"`
-	Hint  string        `json:"hint,omitempty"` // what to run or to do
-	explain.Finding
+	Check string `json:"check"`
+	explain.Told
 }
 
 // doctor goes through a data directory and what it needs.
@@ -75,8 +72,7 @@ func (d *doctor) say(check string, code explain.Code, args ...any) {
 }
 
 func (d *doctor) add(check string, f explain.Finding) {
-	now := d.home.Now()
-	d.findings = append(d.findings, finding{Check: check, Level: f.Level(), Text: explain.Sentence(&f, now), Hint: f.Next(now), Finding: f})
+	d.findings = append(d.findings, finding{check, explain.Tell(f, d.home.Now())})
 }
 
 // failed notes an error, with the hint that a command would give.

@@ -43,13 +43,13 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			if err != nil {
 				return err
 			}
-			tasks := []taskJSON{}
+			tasks := []view.Card{}
 			for _, t := range v.Tasks() {
 				over := t.Status().Over()
-				if status != "" && t.Status() != want || agent != "" && pipeline.FoldName(agentName(t)) != pipeline.FoldName(agent) || status == "" && over && !all {
+				if status != "" && t.Status() != want || agent != "" && pipeline.FoldName(t.AgentName()) != pipeline.FoldName(agent) || status == "" && over && !all {
 					continue
 				}
-				tasks = append(tasks, jsonOf(t))
+				tasks = append(tasks, t.Card())
 			}
 			if err := v.Err(); err != nil {
 				return err
@@ -76,69 +76,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 	return c
 }
 
-// taskJSON is one task as list and show print it.
-type taskJSON struct {
-	TaskID   pipeline.TaskID   `json:"taskId"`
-	Title    string            `json:"title"`
-	Status   pipeline.Status   `json:"status"`
-	Agent    string            `json:"agent"`
-	Priority pipeline.Priority `json:"priority"`
-	Project  string            `json:"project,omitempty"`
-	Type     string            `json:"type,omitempty"`
-	Context  string            `json:"context,omitempty"`
-	Inputs   []string          `json:"inputFiles,omitempty"`
-	Steps    []stepJSON        `json:"steps"`
-	Reason   string            `json:"reason,omitempty"`
-	Result   string            `json:"result,omitempty"`
-	RowID    string            `json:"slackItemId"`
-	Created  time.Time         `json:"createdAt"`
-	Updated  time.Time         `json:"updatedAt"`
-}
-
-type stepJSON struct {
-	Number int    `json:"number,omitempty"` // for otm-update; 0: it has none yet
-	Title  string `json:"title"`
-	Done   bool   `json:"done"`
-	RowID  string `json:"slackItemId,omitempty"`
-}
-
-// jsonOf shows a task as the board has it, or else as the store does.
-func jsonOf(t *view.Task) taskJSON {
-	var out taskJSON
-	if r := t.State; r != nil {
-		out = taskJSON{
-			TaskID: r.ID, Title: r.Title, Status: r.Status, Agent: r.Agent, Priority: r.Priority, Project: r.Project,
-			Type: string(r.Type), Reason: r.Reason, Result: r.Result, RowID: r.RowID, Updated: t.LastEvent(),
-		}
-	}
-	if r := t.Row; r != nil {
-		out = taskJSON{
-			TaskID: t.ID, Title: r.Title, Status: r.CurrentStatus(), Agent: agentName(t), Priority: r.Priority, Project: r.Project,
-			Type: r.Type, Reason: r.Reason, Result: r.Result, RowID: r.ID, Created: time.Unix(r.Created, 0).UTC(), Updated: time.Unix(r.Updated, 0).UTC(),
-		}
-	}
-	if t.State != nil {
-		out.Created, out.Context, out.Inputs = t.State.CreatedAt, t.State.Context, t.State.Inputs
-	}
-	for _, s := range t.Steps {
-		out.Steps = append(out.Steps, stepJSON{Number: s.Number, Title: s.Title, Done: s.Done, RowID: s.Row})
-	}
-	return out
-}
-
-// agentName is to whom the board gives a task: the name of a configured agent,
-// or else what the board says.
-func agentName(t *view.Task) string {
-	switch {
-	case t.Agent != nil:
-		return t.Agent.Name
-	case t.Row != nil:
-		return t.Row.Assignee
-	}
-	return t.State.Agent
-}
-
-func printTasks(out io.Writer, now time.Time, tasks []taskJSON) error {
+func printTasks(out io.Writer, now time.Time, tasks []view.Card) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, t := range tasks {
 		id := t.TaskID.String()
@@ -206,13 +144,13 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		var row *taskJSON
+		var row *view.Card
 		if t.Row != nil {
-			out := jsonOf(t)
+			out := t.Card()
 			row = &out
 		}
 		return safe.EncodeJSON(h.Out, struct {
-			Task    *taskJSON   `json:"task"`  // as the board has it; null: the board has it not
+			Task    *view.Card  `json:"task"`  // as the board has it; null: the board has it not
 			State   *core.Task  `json:"state"` // as the store has it; null: it does not know it
 			History []view.Line `json:"history"`
 			Why     why.Reason  `json:"why"`
@@ -223,14 +161,14 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonLines(&r, "         "))
 		return nil
 	}
-	printTask(h.Out, jsonOf(t), reasonLines(&r, "        "))
+	printTask(h.Out, t.Card(), reasonLines(&r, "        "))
 	printLines(h.Out, history)
 	return nil
 }
 
 // printTask prints a task. Steps that otm-update does not know yet have no
 // number (C10).
-func printTask(out io.Writer, t taskJSON, reason string) {
+func printTask(out io.Writer, t view.Card, reason string) {
 	fmt.Fprintf(out, "%v  %s\n", t.TaskID, safe.Escape(t.Title))
 	fmt.Fprintf(out, "%s · %s · %s · %s", t.Status, t.Priority, t.Type, safe.Escape(t.Agent))
 	if t.Project != "" {

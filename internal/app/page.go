@@ -6,15 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 
-	"otm/heartbeat"
 	"otm/internal/engine"
-	"otm/internal/explain"
 	"otm/internal/page"
 	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/internal/why"
 	"otm/pipeline"
-	"otm/pipeline/inbox"
 	"otm/slacklist"
 )
 
@@ -94,66 +91,21 @@ func (r *pageReader) State(ctx context.Context) (*page.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &page.State{Tasks: cards(v), Rest: page.Rest{
-		Statuses: pipeline.Texts(pipeline.Statuses), Priorities: pipeline.Texts(pipeline.Priorities), Types: pipeline.Texts(pipeline.Types),
-		Agents: []page.Agent{}, Failed: []page.Failed{}, CreateCommand: r.create, ConfigPath: r.config,
-		Health: healthOf(v), Components: componentsOf(v),
-		Waiting: page.Waiting{NewTasks: v.Inbox.Waiting[inbox.NewTasks], Updates: v.Inbox.Waiting[inbox.TaskUpdates], Failed: len(v.Inbox.Failed)},
-		Room:    page.Room{Rows: v.Board.Count, Limit: v.RowLimit(), Live: r.live},
+	s := &page.State{Tasks: []view.Card{}, Rest: page.Rest{
+		Summary: *view.SummaryOf(v, maxFailed), Live: r.live, CreateCommand: r.create, ConfigPath: r.config,
+		Statuses: pipeline.Statuses, Priorities: pipeline.Priorities, Types: pipeline.Types,
 	}}
-	if walk := v.Board.WalkAt.UTC(); !r.live && !walk.IsZero() {
-		s.Room.WalkAt = &walk
+	if r.live {
+		s.Board.WalkAt = nil // it changes with each look
 	}
-	for _, a := range v.Agents {
-		s.Agents = append(s.Agents, page.Agent{Name: a.Name, Person: a.Person})
-	}
-	for _, f := range v.Failures(maxFailed) {
-		s.Failed = append(s.Failed, failedOf(f))
+	for _, t := range v.Tasks() {
+		s.Tasks = append(s.Tasks, t.Card())
 	}
 	return s, v.Err()
 }
 
-func healthOf(v *view.View) page.Health {
-	problems := v.Problems()
-	h := page.Health{State: string(view.Health(problems)), Problems: []page.Problem{}}
-	for i := range problems {
-		h.Problems = append(h.Problems, page.Problem{Text: explain.Sentence(&problems[i], v.Now), Next: problems[i].Next(v.Now)})
-	}
-	return h
-}
-
-func componentsOf(v *view.View) []page.Component {
-	all := []page.Component{}
-	for _, id := range heartbeat.Components {
-		c := v.Component(id)
-		out := page.Component{ID: id, State: string(c.Health)}
-		switch b := c.Beat; {
-		case b != nil:
-			out.LastRun, out.Result, out.Details = &b.LastRun, string(b.Result), b.Details
-		case c.Err != nil:
-			out.Details = c.Err.Error()
-		}
-		all = append(all, out)
-	}
-	return all
-}
-
 // maxFailed bounds how many failed files the page shows, newest first.
 const maxFailed = 50
-
-func failedOf(f view.Failure) page.Failed {
-	if f.Err != nil {
-		return page.Failed{Name: f.Name, Error: f.Err.Error()}
-	}
-	out := page.Failed{
-		Name: f.Name, Error: f.Result.Error, Class: string(f.Result.Class), Hint: f.Result.Hint,
-		Renumber: f.Result.Class == inbox.Conflict && f.Result.Inbox == inbox.NewTasks,
-	}
-	if id := f.TaskID(); id != 0 {
-		out.TaskID = id.String()
-	}
-	return out
-}
 
 var errGone = &page.Refusal{Reason: "the row is no longer on the board"}
 
@@ -171,10 +123,6 @@ func (r *pageReader) Detail(ctx context.Context, row string) (*page.Detail, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &page.Detail{Why: reason.Sentence, Next: reason.Next}
 	lines, err := v.History(v.OfRow(shown).ID)
-	for _, l := range lines {
-		d.History = append(d.History, page.Event(l))
-	}
-	return d, err
+	return &page.Detail{Why: reason.Sentence, Next: reason.Next, History: lines}, err
 }

@@ -128,7 +128,7 @@ func get[T any](v *visitor, path string) T {
 func (v *visitor) state() page.State { v.t.Helper(); return get[page.State](v, "/page/state") }
 
 // task is the card of a title.
-func (v *visitor) task(title string) page.Task {
+func (v *visitor) task(title string) view.Card {
 	v.t.Helper()
 	for _, task := range v.state().Tasks {
 		if task.Title == title {
@@ -136,7 +136,7 @@ func (v *visitor) task(title string) page.Task {
 		}
 	}
 	v.t.Fatalf("no task %q", title)
-	return page.Task{}
+	return view.Card{}
 }
 
 func (v *visitor) do(a page.Action) {
@@ -222,27 +222,27 @@ func TestPageState(t *testing.T) {
 	put(t, filepath.Join(h.Box.Dir(inbox.NewTasks), "20260314T082021.000000000Z-c.json"), "{}")
 	v := visit(t, h, board.Options{RowLimit: 7})
 	s := v.state()
-	if s.Room.Rows != 5 || s.Room.Limit != 7 || !s.Room.Live || s.Room.WalkAt != nil {
-		t.Errorf("room %+v", s.Room)
+	if s.Board.Rows != 5 || s.Board.Limit != 7 || !s.Live || s.Board.WalkAt != nil {
+		t.Errorf("room %+v", s.Board)
 	}
 	if len(s.Agents) != 3 || !strings.HasPrefix(s.CreateCommand, "otm-create --title") || !strings.Contains(s.CreateCommand, "--agent archibald --dir ") {
 		t.Errorf("agents %+v, command %q", s.Agents, s.CreateCommand)
 	}
-	if len(s.Components) != 4 || s.Components[0].State != "not installed" {
+	if len(s.Components) != 4 || s.Components[0].Health != "not installed" {
 		t.Errorf("components %+v", s.Components)
 	}
-	if s.Waiting != (page.Waiting{NewTasks: 1, Failed: 2}) {
-		t.Errorf("waiting %+v", s.Waiting)
+	if s.Inbox[inbox.NewTasks] != 1 || s.Failed != 2 {
+		t.Errorf("waiting %+v, failed %d", s.Inbox, s.Failed)
 	}
-	if len(s.Failed) != 2 || s.Failed[0].Error != "no reason stands beside it" || s.Failed[1].TaskID != "T-00009" || !s.Failed[1].Renumber {
-		t.Errorf("failed %+v", s.Failed)
+	if len(s.Reasons) != 2 || s.Reasons[0].Error != "no reason stands beside it" || s.Reasons[1].TaskID != 9 || !s.Reasons[1].Renumber {
+		t.Errorf("failed %+v", s.Reasons)
 	}
 	one, typed := v.task("one"), v.task("typed")
-	if one.ID != "T-00001" || one.Agent != "devdas" || one.Priority != "high" || one.Project != "site" || one.Reason != "why" || one.Result != "what" || one.Status != "blocked" ||
-		len(one.Steps) != 2 || one.Steps[0].Title != "a" || !one.Steps[0].Done || one.Steps[1].Done || one.Events != 1 || h.Now().Sub(one.CreatedAt) < 59*time.Minute {
+	if one.TaskID != 1 || one.Agent != "devdas" || one.Priority != "high" || one.Project != "site" || one.Reason != "why" || one.Result != "what" || one.Status != "blocked" ||
+		len(one.Steps) != 2 || one.Steps[0].Title != "a" || !one.Steps[0].Done || one.Steps[1].Done || one.Events != 1 || h.Now().Sub(one.Created) < 59*time.Minute {
 		t.Errorf("task %+v", one)
 	}
-	if typed.ID != "" || typed.Row == "" || typed.Agent != "robin" || len(typed.Steps) != 1 {
+	if typed.TaskID != 0 || typed.Row == "" || typed.Agent != "robin" || len(typed.Steps) != 1 {
 		t.Errorf("task %+v", typed)
 	}
 	d := get[page.Detail](v, "/page/task?row="+one.Row)
@@ -505,8 +505,8 @@ func TestPageCreates(t *testing.T) {
 			t.Errorf("the drop %s lacks %s", data, want)
 		}
 	}
-	if s := v.state(); len(s.Tasks) != 0 || s.Waiting.NewTasks != 3 {
-		t.Errorf("%d rows, %+v wait", len(s.Tasks), s.Waiting)
+	if s := v.state(); len(s.Tasks) != 0 || s.Inbox[inbox.NewTasks] != 3 {
+		t.Errorf("%d rows, %+v wait", len(s.Tasks), s.Inbox)
 	}
 }
 
@@ -545,8 +545,8 @@ func TestPageOfSlackList(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	v := visit(t, h, board.Options{})
-	if s := v.state(); s.Room.Live || s.Room.WalkAt != nil || len(s.Tasks) != 0 {
-		t.Errorf("before the list was read: %+v", s.Room)
+	if s := v.state(); s.Live || s.Board.WalkAt != nil || len(s.Tasks) != 0 {
+		t.Errorf("before the list was read: %+v", s.Board)
 	}
 	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "on Slack"), boardtest.TextCell(b.Column(t, "Task ID", ""), "T-00001"),
 		boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
@@ -559,8 +559,8 @@ func TestPageOfSlackList(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := v.state()
-	if s.Room.Live || s.Room.WalkAt == nil || len(s.Tasks) != 1 || len(s.Tasks[0].Steps) != 1 {
-		t.Fatalf("room %+v, tasks %+v", s.Room, s.Tasks)
+	if s.Live || s.Board.WalkAt == nil || len(s.Tasks) != 1 || len(s.Tasks[0].Steps) != 1 {
+		t.Fatalf("room %+v, tasks %+v", s.Board, s.Tasks)
 	}
 	calls := b.Faults.Count("slackLists.items.list")
 	for range 20 {
@@ -698,8 +698,8 @@ func TestPageRetries(t *testing.T) {
 		v.refused(page.Action{Do: "retry", Name: name}, "no longer among")
 	}
 	s := v.state()
-	if s.Waiting != (page.Waiting{NewTasks: 2}) || len(s.Failed) != 0 {
-		t.Errorf("waiting %+v, failed %+v", s.Waiting, s.Failed)
+	if s.Inbox[inbox.NewTasks] != 2 || s.Failed != 0 {
+		t.Errorf("waiting %+v, failed %+v", s.Inbox, s.Failed)
 	}
 	data, err := os.ReadFile(filepath.Join(h.Box.Dir(inbox.NewTasks), "20260314T082019.000000000Z-b.json"))
 	if err != nil || strings.Contains(string(data), "T-00009") {

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,52 +18,6 @@ import (
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
-
-// statusReport is what otm status prints as JSON.
-type statusReport struct {
-	Dir        string                  `json:"dir"`
-	Health     heartbeat.State         `json:"health"`
-	Findings   []explain.Finding       `json:"findings"` // why Health is not green
-	Components []componentStatus       `json:"components"`
-	Inbox      map[inbox.Kind]int      `json:"inbox"`
-	Oldest     *time.Time              `json:"oldest,omitempty"` // of what waits in an inbox
-	Failed     int                     `json:"failed"`
-	Reasons    []failedReason          `json:"failedReasons"` // of the newest
-	Agents     []agentStatus           `json:"agents"`
-	Board      boardStatus             `json:"board"`
-	Tasks      map[pipeline.Status]int `json:"tasks"`
-}
-
-type componentStatus struct {
-	ID      string           `json:"id"`
-	State   heartbeat.State  `json:"state"`  // the age of its last run
-	Health  heartbeat.State  `json:"health"` // the age, and what that run said
-	LastRun *time.Time       `json:"lastRun,omitempty"`
-	Result  heartbeat.Result `json:"result,omitempty"`
-	Details string           `json:"details,omitempty"`
-	PID     int              `json:"pid,omitempty"`
-	Stays   bool             `json:"resident"` // a process stays for it now
-}
-
-// agentStatus is how things stand with one agent.
-type agentStatus struct {
-	Name    string                  `json:"name"`
-	Trigger pipeline.Trigger        `json:"trigger,omitempty"` // "" for a person
-	Trouble string                  `json:"trouble,omitempty"`
-	Tasks   map[pipeline.Status]int `json:"tasks"`
-}
-
-type failedReason struct {
-	Name  string      `json:"name"`
-	Class inbox.Class `json:"class,omitempty"`
-	Error string      `json:"error"`
-}
-
-type boardStatus struct {
-	WalkAt *time.Time `json:"walkAt,omitempty"`
-	Rows   int        `json:"rows"`
-	Limit  int        `json:"limit,omitempty"`
-}
 
 // statusCommand is otm status.
 func statusCommand(s cli.Streams) *cobra.Command {
@@ -90,7 +43,7 @@ as well.`,
 			if err != nil {
 				return err
 			}
-			r := status(v)
+			r := view.SummaryOf(v, maxReasonsShown)
 			if asJSON {
 				return safe.EncodeJSON(s.Out, r)
 			}
@@ -102,73 +55,10 @@ as well.`,
 	return c
 }
 
-func status(v *view.View) *statusReport {
-	problems := v.Problems()
-	r := &statusReport{
-		Dir: v.Dir, Health: view.Health(problems), Findings: problems,
-		Inbox: v.Inbox.Waiting, Failed: len(v.Inbox.Failed), Reasons: failedReasons(v), Agents: []agentStatus{},
-		Board: boardStatus{WalkAt: timeOrNil(v.Board.WalkAt), Rows: v.Board.Count, Limit: v.Board.Limit},
-		Tasks: map[pipeline.Status]int{}, Oldest: timeOrNil(v.Inbox.Oldest),
-	}
-	for _, c := range v.Components {
-		s := componentStatus{ID: c.ID, State: c.State, Health: c.Health, Stays: c.Resident}
-		if b := c.Beat; b != nil {
-			s.LastRun, s.Result, s.Details, s.PID = &b.LastRun, b.Result, b.Details, b.PID
-		} else if c.Err != nil {
-			s.Details = c.Err.Error()
-		}
-		r.Components = append(r.Components, s)
-	}
-	counts := map[string]map[pipeline.Status]int{}
-	for i := range v.Agents {
-		counts[v.Agents[i].Name] = map[pipeline.Status]int{}
-	}
-	for _, row := range v.Tops() {
-		r.Tasks[row.CurrentStatus()]++
-		if a := v.Agents.Assigned(row.Assignee); a != nil {
-			counts[a.Name][row.CurrentStatus()]++
-		}
-	}
-	for i := range v.Agents {
-		a := &v.Agents[i]
-		s := agentStatus{Name: a.Name, Tasks: counts[a.Name]}
-		if !a.Person {
-			s.Trigger = a.Trigger
-		}
-		var troubles []string
-		for _, f := range v.AgentProblems(a) {
-			troubles = append(troubles, explain.Line(&f, v.Now))
-		}
-		s.Trouble = strings.Join(troubles, "; ")
-		r.Agents = append(r.Agents, s)
-	}
-	return r
-}
-
-func timeOrNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
 // maxReasonsShown bounds how many failed files status tells about, newest first.
 const maxReasonsShown = 5
 
-func failedReasons(v *view.View) []failedReason {
-	reasons := []failedReason{}
-	for _, f := range v.Failures(maxReasonsShown) {
-		r := failedReason{Name: f.Name, Class: f.Result.Class, Error: f.Result.Error}
-		if f.Err != nil {
-			r.Error = f.Err.Error()
-		}
-		reasons = append(reasons, r)
-	}
-	return reasons
-}
-
-func printStatus(h *Home, v *view.View, r *statusReport) error {
+func printStatus(h *Home, v *view.View, r *view.Summary) error {
 	if err := printComponents(h, v, r); err != nil {
 		return err
 	}
@@ -194,13 +84,13 @@ func printStatus(h *Home, v *view.View, r *statusReport) error {
 		word = explain.Count(n, "problem", "problems")
 	}
 	_, err := fmt.Fprintf(out, "health   %s: %s\n", paint(h, r.Health, 0), word)
-	for i := range r.Findings {
-		fmt.Fprintf(out, "         %s\n", safe.Escape(explain.Line(&r.Findings[i], v.Now)))
+	for _, f := range r.Findings {
+		fmt.Fprintf(out, "         %s\n", safe.Escape(f.Line()))
 	}
 	return err
 }
 
-func printComponents(h *Home, v *view.View, r *statusReport) error {
+func printComponents(h *Home, v *view.View, r *view.Summary) error {
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	for _, c := range r.Components {
 		last := "-"
@@ -217,15 +107,15 @@ func printComponents(h *Home, v *view.View, r *statusReport) error {
 	return nil
 }
 
-func printBoard(out io.Writer, v *view.View, r *statusReport) {
+func printBoard(out io.Writer, v *view.View, r *view.Summary) {
 	fmt.Fprint(out, "board    ")
 	if r.Board.WalkAt == nil {
 		fmt.Fprintln(out, "not read yet; otm status --fresh reads it")
 		return
 	}
 	rows := explain.Count(r.Board.Rows, "row", "rows")
-	if limit := v.RowLimit(); limit > 0 {
-		rows = fmt.Sprintf("%d of %d rows", r.Board.Rows, limit)
+	if r.Board.Limit > 0 {
+		rows = fmt.Sprintf("%d of %d rows", r.Board.Rows, r.Board.Limit)
 	}
 	fmt.Fprintf(out, "%s, with their steps %s, read %s\n", explain.Count(len(v.Tops()), "task", "tasks"), rows, explain.Ago(*r.Board.WalkAt, v.Now))
 	for _, st := range pipeline.Statuses {
@@ -235,7 +125,7 @@ func printBoard(out io.Writer, v *view.View, r *statusReport) {
 	}
 }
 
-func printAgents(out io.Writer, v *view.View, r *statusReport) error {
+func printAgents(out io.Writer, v *view.View, r *view.Summary) error {
 	if len(r.Agents) == 0 {
 		fmt.Fprintf(out, "agents   none; name them in %s\n", safe.Escape(safe.Quote(filepath.Join(v.Dir, config.FileName))))
 		return nil

@@ -14,6 +14,7 @@ import (
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/explain"
+	"otm/internal/view"
 	"otm/internal/why"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
@@ -95,7 +96,7 @@ func TestOneListOfProblems(t *testing.T) {
 	}
 	var out strings.Builder
 	p.h.Out = &out
-	if err := printStatus(p.h, v, status(v)); err != nil {
+	if err := printStatus(p.h, v, view.SummaryOf(v, maxReasonsShown)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -143,7 +144,7 @@ func TestChangedConfigIsToldAtOnce(t *testing.T) {
 	}
 	var out strings.Builder
 	w.h.Out = &out
-	if err := printStatus(w.h, v, status(v)); err != nil || !strings.Contains(out.String(), "2 problems\n         otm.toml was changed since otm-dispatcher started") {
+	if err := printStatus(w.h, v, view.SummaryOf(v, maxReasonsShown)); err != nil || !strings.Contains(out.String(), "2 problems\n         otm.toml was changed since otm-dispatcher started") {
 		t.Errorf("status, %v:\n%s", err, &out)
 	}
 	d := &doctor{home: w.h}
@@ -163,7 +164,7 @@ func TestStartsWhatWasInstalled(t *testing.T) {
 	w.installed()
 	var errs strings.Builder
 	w.h.Err = &errs
-	if err := printComponents(w.h, w.view(), &statusReport{}); err != nil || !strings.Contains(errs.String(), "to start what was installed, run: otm install --") {
+	if err := printComponents(w.h, w.view(), &view.Summary{}); err != nil || !strings.Contains(errs.String(), "to start what was installed, run: otm install --") {
 		t.Errorf("%v, %s", err, &errs)
 	}
 }

@@ -118,11 +118,27 @@ func Sentence(f *Finding, now time.Time) string {
 }
 
 // Line is Sentence with the next step behind.
-func Line(f *Finding, now time.Time) string {
-	if next := f.Next(now); next != "" {
-		return Sentence(f, now) + " → " + next
+func Line(f *Finding, now time.Time) string { return Tell(*f, now).Line() }
+
+// Told is a finding with its words, as --json prints it.
+type Told struct {
+	Level Level  `json:"level"`
+	Text  string `json:"text"`
+	Hint  string `json:"hint,omitempty"` // what to run or to do
+	Finding
+}
+
+// Tell puts a finding into words.
+func Tell(f Finding, now time.Time) Told {
+	return Told{Level: f.Level(), Text: Sentence(&f, now), Hint: f.Next(now), Finding: f}
+}
+
+// Line is the finding with the next step behind.
+func (t Told) Line() string {
+	if t.Hint == "" {
+		return t.Text
 	}
-	return Sentence(f, now)
+	return t.Text + " → " + t.Hint
 }
 
 // Next is what to do about it, or the command to run; "": nothing.

@@ -233,7 +233,7 @@ func (h *hub) difference(rest []byte, tasks map[string][]byte) string {
 		b.Write(rest)
 	}
 	if len(changed) > 0 {
-		fmt.Fprintf(&b, `,"tasks":[%s]`, strings.Join(changed, ","))
+		fmt.Fprintf(&b, `,"cards":[%s]`, strings.Join(changed, ","))
 	}
 	if len(gone) > 0 {
 		fmt.Fprintf(&b, `,"gone":[%s]`, strings.Join(gone, ","))
@@ -272,7 +272,7 @@ func (h *hub) everything() []byte {
 	b := bytes.NewBufferString(h.head())
 	b.WriteString(`,"all":true`)
 	b.Write(h.rest)
-	b.WriteString(`,"tasks":[`)
+	b.WriteString(`,"cards":[`)
 	for i, row := range slices.Sorted(maps.Keys(h.tasks)) {
 		if i > 0 {
 			b.WriteByte(',')

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"otm/internal/view"
 )
 
 // event is what a page gets.
@@ -82,23 +84,23 @@ func TestDifferences(t *testing.T) {
 	f := newFake()
 	h := newTestHub(f)
 	page, first := subscribed(t, h)
-	if tasks := first.data["tasks"].([]any); len(tasks) != 1 || tasks[0].(map[string]any)["title"] != "one" {
+	if tasks := first.data["cards"].([]any); len(tasks) != 1 || tasks[0].(map[string]any)["title"] != "one" {
 		t.Errorf("tasks %v", tasks)
 	}
 	look(t, h)
 	if len(page) != 0 {
 		t.Error("nothing changed, and the page was told")
 	}
-	f.set(func(f *fake) { f.state.Tasks = append(f.state.Tasks, Task{Row: "Rec2", Title: "two", Steps: []Step{}}) })
+	f.set(func(f *fake) { f.state.Tasks = append(f.state.Tasks, view.Card{Row: "Rec2", Title: "two"}) })
 	look(t, h)
 	e := next(t, page)
-	if tasks := e.data["tasks"].([]any); e.name != "change" || len(tasks) != 1 || tasks[0].(map[string]any)["row"] != "Rec2" || e.data["gone"] != nil || e.data["room"] != nil {
+	if tasks := e.data["cards"].([]any); e.name != "change" || len(tasks) != 1 || tasks[0].(map[string]any)["slackItemId"] != "Rec2" || e.data["gone"] != nil || e.data["board"] != nil {
 		t.Errorf("a new task: %+v", e)
 	}
-	f.set(func(f *fake) { f.state.Tasks = f.state.Tasks[1:]; f.state.Room.Rows = 1 })
+	f.set(func(f *fake) { f.state.Tasks = f.state.Tasks[1:]; f.state.Board.Rows = 1 })
 	look(t, h)
 	e = next(t, page)
-	if gone := e.data["gone"].([]any); len(gone) != 1 || gone[0] != "Rec1" || e.data["tasks"] != nil || e.data["room"].(map[string]any)["rows"] != 1.0 {
+	if gone := e.data["gone"].([]any); len(gone) != 1 || gone[0] != "Rec1" || e.data["cards"] != nil || e.data["board"].(map[string]any)["rows"] != 1.0 {
 		t.Errorf("a task that went: %+v", e)
 	}
 	if e.data["now"] != "2026-03-14T12:00:00Z" {
@@ -129,7 +131,7 @@ func TestSlowPage(t *testing.T) {
 	}
 	h.unsubscribe(slow) // as its handler does
 	_, again := subscribed(t, h)
-	if title := again.data["tasks"].([]any)[0].(map[string]any)["title"]; title != fmt.Sprint("title ", backlog) {
+	if title := again.data["cards"].([]any)[0].(map[string]any)["title"]; title != fmt.Sprint("title ", backlog) {
 		t.Errorf("it begins anew with %v", title)
 	}
 }
@@ -205,7 +207,7 @@ func TestNothingFallsBetween(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go h.run(ctx)
-	if e := next(t, page); e.data["tasks"].([]any)[0].(map[string]any)["title"] != "between" {
+	if e := next(t, page); e.data["cards"].([]any)[0].(map[string]any)["title"] != "between" {
 		t.Errorf("event %+v", e)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"otm/internal/loopback"
+	"otm/internal/view"
 )
 
 //go:embed static
@@ -150,7 +151,7 @@ func (s *Server) detail(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if d.History == nil {
-		d.History = []Event{}
+		d.History = []view.Line{}
 	}
 	answer(w, http.StatusOK, d)
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"otm/internal/view"
 )
 
 // fake is a source that shows what it is told to. Its fields are guarded by mu.
@@ -28,7 +30,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{looked: make(chan struct{}, 1000), state: State{Tasks: []Task{{Row: "Rec1", ID: "T-00001", Title: "one", Steps: []Step{}}}}}
+	return &fake{looked: make(chan struct{}, 1000), state: State{Tasks: []view.Card{{Row: "Rec1", TaskID: 1, Title: "one"}}}}
 }
 
 func (f *fake) State(ctx context.Context) (*State, error) {
@@ -36,7 +38,7 @@ func (f *fake) State(ctx context.Context) (*State, error) {
 	f.looks++
 	gate, err := f.gate, f.err
 	s := f.state
-	s.Tasks = append([]Task{}, f.state.Tasks...)
+	s.Tasks = append([]view.Card{}, f.state.Tasks...)
 	f.mu.Unlock()
 	if gate != nil {
 		select {

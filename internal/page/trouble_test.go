@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"otm/internal/crash/crashtest"
+	"otm/internal/view"
 )
 
 // At whichever step of signing in the disk refuses, the person is told, and gets no
@@ -52,8 +53,8 @@ func TestStateThatCannotBeSent(t *testing.T) {
 	page, _ := subscribed(t, h)
 	never := time.Date(12345, 1, 1, 0, 0, 0, 0, time.UTC) // JSON has no such year
 	for name, spoil := range map[string]func(*State, time.Time){
-		"task":      func(s *State, at time.Time) { s.Tasks[0].UpdatedAt = at },
-		"component": func(s *State, at time.Time) { s.Components = []Component{{LastRun: &at}} },
+		"task":      func(s *State, at time.Time) { s.Tasks[0].Updated = at },
+		"component": func(s *State, at time.Time) { s.Components = []view.ComponentSummary{{LastRun: &at}} },
 	} {
 		f.set(func(f *fake) { spoil(&f.state, never) })
 		if err := h.look(t.Context()); err == nil {

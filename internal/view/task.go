@@ -33,10 +33,61 @@ type Task struct {
 type Step struct {
 	// Number is the one by which otm-update knows the step: its place in the
 	// task. 0: it has none yet, as a person has just added it on the board.
-	Number int
-	Title  string
-	Done   bool
-	Row    string // "": it does not stand on the board
+	Number int    `json:"number,omitempty"`
+	Title  string `json:"title"`
+	Done   bool   `json:"done"`
+	Row    string `json:"slackItemId,omitempty"` // "": it does not stand on the board
+}
+
+// Card is a task as otm list, otm show and the page show it.
+type Card struct {
+	TaskID   pipeline.TaskID   `json:"taskId"`
+	Title    string            `json:"title"`
+	Status   pipeline.Status   `json:"status"`
+	Agent    string            `json:"agent"`
+	Priority pipeline.Priority `json:"priority"`
+	Project  string            `json:"project,omitempty"`
+	Type     string            `json:"type,omitempty"`
+	Context  string            `json:"context,omitempty"`
+	Inputs   []string          `json:"inputFiles,omitempty"`
+	Steps    []Step            `json:"steps"`
+	Reason   string            `json:"reason,omitempty"`
+	Result   string            `json:"result,omitempty"`
+	Row      string            `json:"slackItemId"`
+	Events   int               `json:"events,omitempty"` // how many there are: the history grows with it
+	Created  time.Time         `json:"createdAt"`
+	Updated  time.Time         `json:"updatedAt"`
+}
+
+// Card shows a task as the board has it, or else as the store does.
+func (t *Task) Card() Card {
+	c := Card{TaskID: t.ID, Agent: t.AgentName(), Steps: append([]Step{}, t.Steps...)}
+	if r := t.Row; r != nil {
+		c.Title, c.Status, c.Priority, c.Project, c.Type = r.Title, r.CurrentStatus(), r.Priority, r.Project, r.Type
+		c.Reason, c.Result, c.Row = r.Reason, r.Result, r.ID
+		c.Created, c.Updated = time.Unix(r.Created, 0).UTC(), time.Unix(r.Updated, 0).UTC()
+	} else if s := t.State; s != nil {
+		c.Title, c.Status, c.Priority, c.Project, c.Type = s.Title, s.Status, s.Priority, s.Project, string(s.Type)
+		c.Reason, c.Result, c.Row, c.Updated = s.Reason, s.Result, s.RowID, t.LastEvent()
+	}
+	if s := t.State; s != nil {
+		c.Created, c.Context, c.Inputs, c.Events = s.CreatedAt, s.Context, s.Inputs, int(s.Version)
+	}
+	return c
+}
+
+// AgentName is to whom the board gives a task: the name of a configured agent, or else
+// what the board says.
+func (t *Task) AgentName() string {
+	switch {
+	case t.Agent != nil:
+		return t.Agent.Name
+	case t.Row != nil:
+		return t.Row.Assignee
+	case t.State != nil:
+		return t.State.Agent
+	}
+	return ""
 }
 
 // Task returns what is known about a task. It is never nil.

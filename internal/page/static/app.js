@@ -15,7 +15,7 @@ const SHOWN_ELSE = 100;
 const SHOWN_FIRST = 12;
 const STEPS_ON_CARD = 5;
 
-const state = { tasks: new Map(), agents: [], health: { state: "", problems: [] }, components: [], failed: [], room: {}, waiting: {}, statuses: [], priorities: [], types: [], createCommand: "", configPath: "" };
+const state = { tasks: new Map(), agents: [], health: "", findings: [], components: [], inbox: {}, failed: 0, failedReasons: [], board: {}, live: false, statuses: [], priorities: [], types: [], createCommand: "", configPath: "" };
 const cards = new Map(); // row → li; its .task is what it shows
 const full = new Set(); // columns that show all their cards
 let open = null; // the row whose sheet is open
@@ -215,15 +215,15 @@ function matcher() {
     if (agent && task.agent !== agent) return false;
     if (priority && (task.priority || "normal") !== priority) return false;
     if (!words.length) return true;
-    const text = [task.id, task.title, task.agent, task.project, task.reason, ...task.steps.map((s) => s.title)].join("\n").toLowerCase();
+    const text = [task.taskId, task.title, task.agent, task.project, task.reason, ...task.steps.map((s) => s.title)].join("\n").toLowerCase();
     return words.every((w) => text.includes(w));
   };
 }
 
 function makeCard(task) {
-  const button = el("button", { type: "button", "aria-haspopup": "dialog", onclick: () => openSheet(task.row) });
-  const card = el("li", { "data-row": task.row }, el("div", { class: "top" }), el("h3", { dir: "auto" }, button), el("div", { class: "who" }), el("div", { class: "rest" }));
-  cards.set(task.row, card);
+  const button = el("button", { type: "button", "aria-haspopup": "dialog", onclick: () => openSheet(task.slackItemId) });
+  const card = el("li", { "data-row": task.slackItemId }, el("div", { class: "top" }), el("h3", { dir: "auto" }, button), el("div", { class: "who" }), el("div", { class: "rest" }));
+  cards.set(task.slackItemId, card);
   return card;
 }
 
@@ -235,8 +235,8 @@ function drawCard(card, task) {
   const priority = task.priority || "normal";
   card.className = `card ${priority in RANK ? priority : "normal"}`;
   const [top, title, who, rest] = card.children;
-  top.replaceChildren(el("span", { class: "id" }, task.id || "no id yet"), el("time", { datetime: task.createdAt, title: when(task.createdAt) }, age(task.createdAt)));
-  title.firstChild.replaceChildren(el("span", { class: "sr" }, `${task.id || "no id yet"}: `), el("bdi", {}, task.title || "(no title)"));
+  top.replaceChildren(el("span", { class: "id" }, task.taskId || "no id yet"), el("time", { datetime: task.createdAt, title: when(task.createdAt) }, age(task.createdAt)));
+  title.firstChild.replaceChildren(el("span", { class: "sr" }, `${task.taskId || "no id yet"}: `), el("bdi", {}, task.title || "(no title)"));
   who.replaceChildren(...[
     el("span", { class: "agent" }, task.agent || "nobody"),
     el("span", { class: `chip ${priority}` }, priority),
@@ -275,8 +275,8 @@ function bar(share) {
 
 function order(a, b) {
   const finished = a.status === "done" || columnOf(a) === "other";
-  if (finished) return (b.updatedAt || "").localeCompare(a.updatedAt || "") || b.row.localeCompare(a.row);
-  return (RANK[a.priority] ?? 2) - (RANK[b.priority] ?? 2) || (a.createdAt || "").localeCompare(b.createdAt || "") || a.row.localeCompare(b.row);
+  if (finished) return (b.updatedAt || "").localeCompare(a.updatedAt || "") || b.slackItemId.localeCompare(a.slackItemId);
+  return (RANK[a.priority] ?? 2) - (RANK[b.priority] ?? 2) || (a.createdAt || "").localeCompare(b.createdAt || "") || a.slackItemId.localeCompare(b.slackItemId);
 }
 
 function makeColumns() {
@@ -325,8 +325,8 @@ function drawBoard() {
     const tasks = byColumn.get(key).sort(order);
     const limit = full.has(key) ? Infinity : SHOWN[key] ?? SHOWN_ELSE;
     const some = tasks.slice(0, painted ? limit : SHOWN_FIRST);
-    for (const t of some) shown.add(t.row);
-    reconcile(section.querySelector("ul"), some, (t) => t.row, (t) => cards.get(t.row) || makeCard(t), drawCard, true);
+    for (const t of some) shown.add(t.slackItemId);
+    reconcile(section.querySelector("ul"), some, (t) => t.slackItemId, (t) => cards.get(t.slackItemId) || makeCard(t), drawCard, true);
     const all = section.querySelector(".all");
     all.hidden = tasks.length <= limit;
     put(all, `Show all ${tasks.length.toLocaleString()}`);
@@ -339,7 +339,7 @@ function drawBoard() {
   }
   dropCards(shown);
   const empty = state.tasks.size === 0;
-  const unread = !state.room.live && !state.room.walkAt;
+  const unread = !state.live && !state.board.walkAt;
   $("welcome").hidden = locked || !empty || unread;
   $("unread").hidden = locked || !unread;
   $("board").hidden = $("jump").hidden = locked || empty;
@@ -382,7 +382,7 @@ function drawWelcome() {
   $("welcomeNobody").hidden = !!state.createCommand;
   put($("welcomeCommand"), state.createCommand);
   put($("welcomeConfig"), state.configPath);
-  const n = state.waiting.newTasks || 0;
+  const n = state.inbox["new-tasks"] || 0;
   $("welcomeWaiting").hidden = n === 0;
   put($("welcomeWaiting"), n ? `${plural(n, "task")} in the inbox, on the way to the board.` : "");
 }
@@ -430,7 +430,7 @@ function openSheet(row) {
   drawSheet();
   $("task").scrollTop = 0;
   loadDetail();
-  history.replaceState(null, "", `${location.pathname}${location.search}#${state.tasks.get(row)?.id || row}`);
+  history.replaceState(null, "", `${location.pathname}${location.search}#${state.tasks.get(row)?.taskId || row}`);
 }
 
 function showSendBack(shown) {
@@ -497,7 +497,7 @@ function drawSheet() {
     say("The row is no longer on the board.", true);
     return;
   }
-  put($("taskId"), task.id || "no id yet");
+  put($("taskId"), task.taskId || "no id yet");
   put($("taskTitle"), task.title || "(no title)");
   const nobody = task.agent ? [] : [""];
   fillSelect($("taskStatus"), [...new Set([...state.statuses, task.status])], label);
@@ -508,7 +508,7 @@ function drawSheet() {
   settle($("taskPriority"), task.priority || "normal");
   drawEdit();
   drawReview(task);
-  const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.row]];
+  const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
   reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
   drawSteps(task);
   // At blocked, the first sentence has the reason.
@@ -552,8 +552,8 @@ function drawSteps(task) {
   $("taskProgress").hidden = task.steps.length === 0;
   $("taskProgress").max = Math.max(1, task.steps.length);
   $("taskProgress").value = done;
-  reconcile($("taskSteps"), task.steps, (s) => s.row, makeStep, (e, s) => {
-    if (!ticking.has(s.row)) e.querySelector("input").checked = s.done;
+  reconcile($("taskSteps"), task.steps, (s) => s.slackItemId, makeStep, (e, s) => {
+    if (!ticking.has(s.slackItemId)) e.querySelector("input").checked = s.done;
     e.classList.toggle("done", s.done);
     put(e.querySelector(".number"), s.number ? `${s.number}.` : "");
     put(e.querySelector("bdi"), s.title);
@@ -563,14 +563,14 @@ function drawSteps(task) {
 function makeStep(step) {
   const box = el("input", { type: "checkbox" });
   box.addEventListener("change", async () => {
-    if (ticking.has(step.row)) {
+    if (ticking.has(step.slackItemId)) {
       box.checked = !box.checked; // one after the other
       return;
     }
-    ticking.add(step.row);
+    ticking.add(step.slackItemId);
     const done = box.checked;
-    const ok = await act({ do: "tick", row: step.row, done }, done ? "Step ticked." : "Step opened again.");
-    ticking.delete(step.row);
+    const ok = await act({ do: "tick", row: step.slackItemId, done }, done ? "Step ticked." : "Step opened again.");
+    ticking.delete(step.slackItemId);
     if (!ok) box.checked = !done;
   });
   return el("li", {}, el("label", {}, box, el("span", { class: "number" }), " ", el("bdi", {})));
@@ -662,36 +662,36 @@ function bindCreate() {
 // drawHealth shows the server's judgement. The page adds only what the server
 // cannot know: that the connection is lost.
 function drawHealth() {
-  const { state: judged, problems } = state.health;
+  const judged = state.health, problems = state.findings;
   const own = lost ? "Not connected" : unreadable ? "Board not readable" : judged ? "" : "…";
   $("healthDot").className = `dot ${judged && own ? "red" : judged}`;
   put($("healthText"), own || (problems.length ? plural(problems.length, "problem") : judged === "green" ? "All well" : judged));
   const items = own && judged ? [{ text: `${own}: what follows may be old.` }, ...problems] : problems.length || !judged ? problems : [{ text: "None." }];
   reconcile($("problems"), items.map((p, i) => ({ ...p, i })), (p) => p.i, () => el("li", {}, el("span", { dir: "auto" }), el("small", { dir: "auto" })), (e, p) => {
     put(e.firstChild, p.text);
-    put(e.lastChild, p.next ? `→ ${p.next}` : "");
+    put(e.lastChild, p.hint ? `→ ${p.hint}` : "");
   });
   reconcile($("components"), state.components, (c) => c.id, () => el("li", {}, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, el("b", {}), el("span", {}), el("small", {}))), (e, c) => {
-    e.firstChild.className = `dot ${c.state === "clock error" ? "red" : c.state}`;
+    e.firstChild.className = `dot ${c.health === "clock error" ? "red" : c.health}`;
     const [name, how, more] = e.lastChild.children;
     put(name, c.id);
-    put(how, ` ${c.state}`);
+    put(how, ` ${c.health}`);
     put(more, c.lastRun ? [`${age(c.lastRun)} ago`, c.result, c.details].filter(Boolean).join(" · ") : c.details || "has never run here");
   });
-  const r = state.room;
+  const r = state.board;
   $("roomMeter").hidden = !r.limit;
   if (r.limit) Object.assign($("roomMeter"), { max: r.limit, value: r.rows, high: 0.9 * r.limit, low: 0.8 * r.limit, optimum: 0 });
-  const waiting = state.waiting;
+  const waiting = { tasks: state.inbox["new-tasks"], updates: state.inbox["task-updates"] };
   put($("room"), [
-    rowsText(), walkText(), waiting.newTasks ? `${plural(waiting.newTasks, "task")} in the inbox` : "", waiting.updates ? `${plural(waiting.updates, "report")} in the inbox` : "",
+    rowsText(), walkText(), waiting.tasks ? `${plural(waiting.tasks, "task")} in the inbox` : "", waiting.updates ? `${plural(waiting.updates, "report")} in the inbox` : "",
   ].filter(Boolean).join(" · "));
-  drawFailed(waiting.failed || 0);
+  drawFailed(state.failed);
   drawFoot();
 }
 
 function drawFailed(total) {
-  const more = total - state.failed.length;
-  const items = [...state.failed, ...(total ? [] : [{ name: "", none: "None." }]), ...(more > 0 ? [{ name: "…", none: `and ${more.toLocaleString()} older: otm retry --all puts all back` }] : [])];
+  const more = total - state.failedReasons.length;
+  const items = [...state.failedReasons, ...(total ? [] : [{ name: "", none: "None." }]), ...(more > 0 ? [{ name: "…", none: `and ${more.toLocaleString()} older: otm retry --all puts all back` }] : [])];
   const had = $("failed").contains(document.activeElement);
   reconcile($("failed"), items, (f) => f.name, (f) => (f.none ? el("li", {}, f.none) : makeFailed(f)), () => {});
   if (had && document.activeElement === document.body || had && document.activeElement === $("health")) $("failedHeading").focus();
@@ -704,16 +704,16 @@ function makeFailed(f) {
 }
 
 function rowsText() {
-  const r = state.room;
+  const r = state.board;
   return r.limit ? `${(r.rows ?? 0).toLocaleString()} of ${plural(r.limit, "row")}` : plural(r.rows ?? 0, "row");
 }
 
-const walkText = () => (state.room.walkAt ? `list read ${age(state.room.walkAt)} ago` : "");
+const walkText = () => (state.board.walkAt ? `list read ${age(state.board.walkAt)} ago` : "");
 
 function drawFoot() {
   put($("live"), walkText() || (source && !troubled() ? "Live" : ""));
   put($("fill"), rowsText());
-  $("fill").classList.toggle("tight", state.room.limit > 0 && state.room.rows >= 0.9 * state.room.limit);
+  $("fill").classList.toggle("tight", state.board.limit > 0 && state.board.rows >= 0.9 * state.board.limit);
 }
 
 // ---- the state and its changes
@@ -721,29 +721,28 @@ function drawFoot() {
 function take(update) {
   const all = update.all;
   if (update.now) offset = Date.parse(update.now) - Date.now();
-  for (const key of ["agents", "health", "components", "failed", "room", "waiting", "statuses", "priorities", "types", "createCommand", "configPath"]) {
-    if (update[key] !== undefined) state[key] = update[key];
-  }
+  for (const key of Object.keys(state)) if (key !== "tasks" && update[key] !== undefined) state[key] = update[key];
+  for (const t of update.cards || []) t.steps = t.steps.filter((s) => s.slackItemId); // the others are not on the board yet
   const before = all ? null : state.tasks;
   const moves = [];
   if (all) {
     const old = state.tasks;
     // An unchanged task keeps its card.
-    state.tasks = new Map(update.tasks.map((t) => [t.row, same(old.get(t.row), t) ? old.get(t.row) : t]));
+    state.tasks = new Map(update.cards.map((t) => [t.slackItemId, same(old.get(t.slackItemId), t) ? old.get(t.slackItemId) : t]));
   }
-  for (const t of (!all && update.tasks) || []) {
-    const was = before.get(t.row);
-    if (!was || was.status !== t.status) moves.push(`${t.id || "A task"}, ${t.title}: ${label(t.status)}`);
-    state.tasks.set(t.row, t);
+  for (const t of (!all && update.cards) || []) {
+    const was = before.get(t.slackItemId);
+    if (!was || was.status !== t.status) moves.push(`${t.taskId || "A task"}, ${t.title}: ${label(t.status)}`);
+    state.tasks.set(t.slackItemId, t);
   }
   for (const row of update.gone || []) state.tasks.delete(row);
-  if (all || update.tasks || update.gone || update.agents || update.room) {
+  if (all || update.cards || update.gone || update.agents) {
     drawFilters();
     drawBoard();
   }
-  if (all || update.health) drawHealth();
+  if (all || update.agents) drawHealth();
   drawWelcome();
-  if (open && (all || update.gone?.includes(open) || update.tasks?.some((t) => t.row === open))) {
+  if (open && (all || update.gone?.includes(open) || update.cards?.some((t) => t.slackItemId === open))) {
     drawSheet();
     loadDetail();
   }
@@ -911,7 +910,7 @@ function unlock() {
 function openFromAddress() {
   const name = location.hash.slice(1) || new URLSearchParams(location.search).get("record_id");
   if (!name || open) return;
-  for (const t of state.tasks.values()) if (t.id === name || t.row === name) return openSheet(t.row);
+  for (const t of state.tasks.values()) if (t.taskId === name || t.slackItemId === name) return openSheet(t.slackItemId);
 }
 
 // copy puts a command into the clipboard.
