@@ -34,7 +34,7 @@ all of them in the history, then delete their rows and steps. Without --yes it
 only says what it would do. It can be interrupted and run again without loss. otm
 history shows them.`,
 		Example: "  otm archive --older-than 7d\n  otm archive --older-than 7d --yes",
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if olderThan == "" {
 				return cli.Errorf(cli.Usage, "--older-than is missing").Hint("otm archive --older-than 7d")
 			}
@@ -42,17 +42,13 @@ history shows them.`,
 			if err != nil {
 				return cli.Errorf(cli.Usage, "--older-than %q: %w", olderThan, err).Hint("otm archive --older-than 7d")
 			}
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
 			log := h.stderrLog("otm")
-			e, err := newEngine(c.Context(), h, "otm", h.board(log), log)
+			e, err := newEngine(ctx, h, "otm", h.board(log), log)
 			if err != nil {
 				return err
 			}
 			a := &archiver{home: h, engine: e, age: age}
-			report, err := a.run(c.Context(), yes)
+			report, err := a.run(ctx, yes)
 			if err != nil {
 				return err
 			}
@@ -60,7 +56,7 @@ history shows them.`,
 				return safe.EncodeJSON(s.Out, report)
 			}
 			return report.print(s, h.Now())
-		},
+		}),
 	}
 	c.Flags().StringVar(&olderThan, "older-than", "", "how long ago they ended, such as 7d or 12h (required)")
 	c.Flags().BoolVar(&yes, "yes", false, "do it")

@@ -50,7 +50,7 @@ func rowsLeft(t *testing.T, b *boardtest.Board) int {
 // archivedIDs are the tasks that stand in the history, each with its steps.
 func archivedIDs(t *testing.T, h *Home) (ids []string) {
 	t.Helper()
-	entries, err := readHistory(t.Context(), storeOf(t, h), func(*entry) bool { return true })
+	entries, err := readHistory(t.Context(), storeOf(t, h), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

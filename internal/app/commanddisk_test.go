@@ -128,7 +128,7 @@ func (p *patient) outcome() string {
 	for _, t := range statesOf(p, p.h) {
 		lines = append(lines, fmt.Sprint(t.ID, " ", t.Title, " ", t.Status, " ", len(t.Steps), " taken ", t.Taken(), " archived ", !t.ArchivedAt.IsZero()))
 	}
-	entries, err := readHistory(p.Context(), storeOf(p, p.h), func(*entry) bool { return true })
+	entries, err := readHistory(p.Context(), storeOf(p, p.h), 0)
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -74,23 +74,16 @@ func bareComponent(h *Home, id string) *component {
 func (k kind) command(s cli.Streams, args []string) *cobra.Command {
 	var once bool
 	var every time.Duration
-	c := &cobra.Command{
-		Use: k.id, Short: k.short, Long: k.short + k.long, Version: cli.Version(), Args: cli.NoWords(args),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if every < minEvery {
-				return cli.Errorf(cli.Usage, "--%s %v: at least %v", k.flag, every, minEvery).Hint("--%s %v", k.flag, DefaultEvery)
-			}
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
-			if once || !k.stays && !c.Flags().Changed(k.flag) {
-				return departed(h.Dir, runOnce(c.Context(), h, k, every))
-			}
-			g := daemon.NewGroup(c.Context())
-			return departed(h.Dir, runResidents(c.Context(), g, h, []kind{k}, every))
-		},
-	}
+	c := &cobra.Command{Use: k.id, Short: k.short, Long: k.short + k.long, Version: cli.Version(), Args: cli.NoWords(args)}
+	c.RunE = withHome(s, func(ctx context.Context, h *Home, _ []string) error {
+		if every < minEvery {
+			return cli.Errorf(cli.Usage, "--%s %v: at least %v", k.flag, every, minEvery).Hint("--%s %v", k.flag, DefaultEvery)
+		}
+		if once || !k.stays && !c.Flags().Changed(k.flag) {
+			return runOnce(ctx, h, k, every)
+		}
+		return runResidents(ctx, daemon.NewGroup(ctx), h, []kind{k}, every)
+	})
 	c.Flags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	c.Flags().BoolVar(&once, "once", false, "run once, then exit")
 	c.Flags().DurationVar(&every, k.flag, DefaultEvery, "stay, with this time between two runs without a hint, such as 2m")

@@ -40,13 +40,9 @@ agents, the gateway and the units, with what to do where something is wrong.
 
 Exits with 0 only if no problem was found.`,
 		Example: "  otm doctor",
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			d := &doctor{home: h}
-			d.examine(c.Context())
+			d.examine(ctx)
 			if asJSON {
 				if err := safe.EncodeJSON(s.Out, d.findings); err != nil {
 					return err
@@ -60,7 +56,7 @@ Exits with 0 only if no problem was found.`,
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the findings as one JSON array")
 	return c

@@ -28,20 +28,16 @@ func eventsCommand(s cli.Streams) *cobra.Command {
 		Short:   "Print what happened, oldest first",
 		Long:    "Print the events: all that happened to tasks and agents. --follow goes on with\nnew ones until it is interrupted.",
 		Example: "  otm events --task T-00035\n  otm events --since 24h --type TaskMoved\n  otm events --follow --json",
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if err := eventFilter(&filter, task, since, h.Now()); err != nil {
 				return err
 			}
-			store, err := h.OpenStore(c.Context())
+			store, err := h.OpenStore(ctx)
 			if err != nil {
 				return err
 			}
-			return printEvents(c.Context(), h, store, filter, follow, asJSON)
-		},
+			return printEvents(ctx, h, store, filter, follow, asJSON)
+		}),
 	}
 	c.Flags().StringVar(&task, "task", "", "only those of a task")
 	c.Flags().StringVar(&filter.Agent, "agent", "", "only those of an agent")

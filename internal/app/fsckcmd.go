@@ -39,14 +39,10 @@ injector, the dispatcher and the detector once more; they do what is due, may
 hand out tasks and wake agents, and it says so before. --at-rest also reports
 what waits or is half made: use it when nothing runs and nothing is due.`,
 		Example: "  otm fsck\n  otm fsck --repair",
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			h.stores.moved = repair
-			return runFsck(c.Context(), h, repair, rest, asJSON)
-		},
+			return runFsck(ctx, h, repair, rest, asJSON)
+		}),
 	}
 	c.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
 	c.Flags().BoolVar(&rest, "at-rest", false, "also report what waits or is half made")

@@ -18,7 +18,6 @@ import (
 // historyCommand is otm history.
 func historyCommand(s cli.Streams) *cobra.Command {
 	var asJSON bool
-	var agent string
 	c := &cobra.Command{
 		Use:     "history [ID]",
 		Short:   "List archived tasks, or show one",
@@ -30,45 +29,32 @@ func historyCommand(s cli.Streams) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			var id pipeline.TaskID
-			if len(args) == 1 {
-				var err error
-				if id, err = pipeline.ParseTaskID(args[0]); err != nil {
-					return cli.Errorf(cli.Usage, "%w", err).Hint("otm history")
-				}
-			}
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
-			store, err := h.OpenStore(c.Context())
-			if err != nil {
-				return err
-			}
-			entries, err := readHistory(c.Context(), store, func(e *entry) bool {
-				return (id == 0 || e.TaskID == id) && (agent == "" || pipeline.FoldName(e.State.Agent) == pipeline.FoldName(agent))
-			})
-			if err != nil {
-				return err
-			}
-			switch {
-			case asJSON:
-				return safe.EncodeJSON(s.Out, entries)
-			case id != 0 && len(entries) == 0:
-				return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
-			case id != 0:
-				v, err := lookAround(c.Context(), h, false, false)
-				if err != nil {
-					return err
-				}
-				return show(h, v, id, false)
-			}
-			return printHistory(s, entries)
-		},
 	}
+	c.RunE = withHome(s, func(ctx context.Context, h *Home, args []string) (err error) {
+		var id pipeline.TaskID
+		if len(args) == 1 {
+			if id, err = taskArg(args); err != nil {
+				return err
+			}
+		}
+		v, err := lookAround(ctx, h, false, false)
+		if err != nil {
+			return err
+		}
+		entries, err := readHistory(ctx, v.Store, id)
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return safe.EncodeJSON(s.Out, entries)
+		case id != 0 && len(entries) == 0:
+			return cli.Errorf(cli.Failed, "%v is not in the history", id).Hint("otm show %v", id)
+		case id != 0:
+			return show(h, v, id, false)
+		}
+		return printHistory(s, entries)
+	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
-	c.Flags().StringVar(&agent, "agent", "", "only tasks of this agent")
 	return c
 }
 
@@ -81,9 +67,9 @@ type entry struct {
 	State      *core.Task      `json:"state"`
 }
 
-// readHistory returns the wanted entries of archived tasks, the first archived first.
-func readHistory(ctx context.Context, store core.Reader, wanted func(*entry) bool) ([]*entry, error) {
-	events, err := store.Events(ctx, core.EventFilter{Types: []string{"Archived", "Imported"}})
+// readHistory returns the entry of an archived task, or of all, the first archived first.
+func readHistory(ctx context.Context, store core.Reader, id pipeline.TaskID) ([]*entry, error) {
+	events, err := store.Events(ctx, core.EventFilter{Task: id, Types: []string{"Archived", "Imported"}})
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +88,7 @@ func readHistory(ctx context.Context, store core.Reader, wanted func(*entry) boo
 		if e.State, err = store.Task(ctx, e.TaskID); err != nil {
 			return nil, err
 		}
-		if wanted(e) {
-			entries = append(entries, e)
-		}
+		entries = append(entries, e)
 	}
 	slices.SortStableFunc(entries, func(a, b *entry) int { return a.ArchivedAt.Compare(b.ArchivedAt) })
 	return entries, nil

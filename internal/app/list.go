@@ -23,53 +23,42 @@ import (
 
 // listCommand is otm list.
 func listCommand(s cli.Streams) *cobra.Command {
-	var asJSON, fresh, all bool
+	var all bool
 	var status, agent string
-	c := &cobra.Command{
+	c := reading(&cobra.Command{
 		Use:   "list",
 		Short: "List the tasks on the board",
 		Long: `List the tasks on the board, without those that are done, cancelled or
 archived. It reads the snapshot and says how old that is; --fresh asks the board.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
+	}, s, false, func(h *Home, v *view.View, asJSON bool, _ []string) error {
+		want, ok := pipeline.ParseStatus(status)
+		if status != "" && !ok {
+			return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(pipeline.Texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", cmp.Or(pipeline.Nearest(strings.ToLower(status), pipeline.Texts(pipeline.Statuses)), string(pipeline.InProgress)))
+		}
+		tasks := []view.Card{}
+		for _, t := range v.Tasks() {
+			over := t.Status().Over()
+			if status != "" && t.Status() != want || agent != "" && pipeline.FoldName(t.AgentName()) != pipeline.FoldName(agent) || status == "" && over && !all {
+				continue
 			}
-			want, ok := pipeline.ParseStatus(status)
-			if status != "" && !ok {
-				return cli.Errorf(cli.Usage, "--status %q: there is %s", status, strings.Join(pipeline.Texts(pipeline.Statuses), ", ")).Hint("otm list --status %s", cmp.Or(pipeline.Nearest(strings.ToLower(status), pipeline.Texts(pipeline.Statuses)), string(pipeline.InProgress)))
-			}
-			v, err := lookAround(c.Context(), h, fresh, false)
-			if err != nil {
-				return err
-			}
-			tasks := []view.Card{}
-			for _, t := range v.Tasks() {
-				over := t.Status().Over()
-				if status != "" && t.Status() != want || agent != "" && pipeline.FoldName(t.AgentName()) != pipeline.FoldName(agent) || status == "" && over && !all {
-					continue
-				}
-				tasks = append(tasks, t.Card())
-			}
-			if err := v.Err(); err != nil {
-				return err
-			}
-			noteAge(h, v.Board.WalkAt)
-			if n := v.Inbox.Waiting[inbox.NewTasks]; n > 0 {
-				h.Note("%s in %s, not on the board yet", explain.Count(n, "new task waits", "new tasks wait"), inbox.NewTasks)
-				noteNothingStays(h, v)
-			}
-			if agent != "" && len(tasks) == 0 && h.Config.Agents.Named(agent) == nil {
-				h.Note("no agent %q is configured", agent)
-			}
-			if asJSON {
-				return safe.EncodeJSON(s.Out, tasks)
-			}
-			return printTasks(s.Out, v.Now, tasks)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print them as one JSON array")
-	c.Flags().BoolVar(&fresh, "fresh", false, "read the board now")
+			tasks = append(tasks, t.Card())
+		}
+		if err := v.Err(); err != nil {
+			return err
+		}
+		noteAge(h, v.Board.WalkAt)
+		if n := v.Inbox.Waiting[inbox.NewTasks]; n > 0 {
+			h.Note("%s in %s, not on the board yet", explain.Count(n, "new task waits", "new tasks wait"), inbox.NewTasks)
+			noteNothingStays(h, v)
+		}
+		if agent != "" && len(tasks) == 0 && h.Config.Agents.Named(agent) == nil {
+			h.Note("no agent %q is configured", agent)
+		}
+		if asJSON {
+			return safe.EncodeJSON(s.Out, tasks)
+		}
+		return printTasks(s.Out, v.Now, tasks)
+	})
 	c.Flags().BoolVar(&all, "all", false, "also those that are done, cancelled or archived")
 	c.Flags().StringVar(&status, "status", "", "only those in this state")
 	c.Flags().StringVar(&agent, "agent", "", "only those of this agent")
@@ -97,8 +86,7 @@ func printTasks(out io.Writer, now time.Time, tasks []view.Card) error {
 
 // showCommand is otm show.
 func showCommand(s cli.Streams) *cobra.Command {
-	var asJSON, fresh bool
-	c := &cobra.Command{
+	return reading(&cobra.Command{
 		Use:     "show ID",
 		Short:   "Show a task and all that happened to it",
 		Example: "  otm show T-00035",
@@ -108,25 +96,13 @@ func showCommand(s cli.Streams) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := pipeline.ParseTaskID(args[0])
-			if err != nil {
-				return cli.Errorf(cli.Usage, "%w", err).Hint("otm list --all")
-			}
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
-			v, err := lookAround(c.Context(), h, fresh, false)
-			if err != nil {
-				return err
-			}
-			return show(h, v, id, asJSON)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	c.Flags().BoolVar(&fresh, "fresh", false, "read the board now")
-	return c
+	}, s, false, func(h *Home, v *view.View, asJSON bool, args []string) error {
+		id, err := taskArg(args)
+		if err != nil {
+			return err
+		}
+		return show(h, v, id, asJSON)
+	})
 }
 
 func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {

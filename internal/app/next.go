@@ -38,20 +38,16 @@ func nextCommand(s cli.Streams) *cobra.Command {
 it as in progress, and print it with the commands to report on it. While the
 task that was taken last is unfinished, print that one again.`,
 		Example: "  otm next --agent devdas",
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if agent == "" {
 				return cli.Errorf(cli.Usage, "--agent is missing").Hint("otm next --agent devdas")
-			}
-			h, err := home(c, s)
-			if err != nil {
-				return err
 			}
 			a, err := aiAgent(h, agent, "otm next --agent")
 			if err != nil {
 				return err
 			}
-			return takeNext(c.Context(), h, a, another, asJSON)
-		},
+			return takeNext(ctx, h, a, another, asJSON)
+		}),
 	}
 	c.Flags().StringVar(&agent, "agent", "", "whose task (required)")
 	c.Flags().BoolVar(&another, "another", false, "take another one even if the last is unfinished")

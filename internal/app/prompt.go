@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -25,11 +26,7 @@ prompt or AGENTS.md. It is the text of the skill with the directory and a list o
 the configured agents. Without --agent it calls the agent "$OTM_AGENT", a variable
 that is set for agents that OTM starts.`,
 		Example: "  otm prompt --agent devdas >> ~/agents/devdas/AGENTS.md",
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if agent != "" && len(h.Config.Agents) > 0 {
 				a, err := aiAgent(h, agent, "otm prompt --agent")
 				if err != nil {
@@ -37,9 +34,9 @@ that is set for agents that OTM starts.`,
 				}
 				agent = a.Name
 			}
-			_, err = fmt.Fprint(s.Out, promptFor(agent, messageDir(h), h.Config.Agents))
+			_, err := fmt.Fprint(s.Out, promptFor(agent, messageDir(h), h.Config.Agents))
 			return err
-		},
+		}),
 	}
 	c.Flags().StringVar(&agent, "agent", "", "the agent that will read the text")
 	return c

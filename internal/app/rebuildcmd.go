@@ -22,15 +22,11 @@ func rebuildCommand(s cli.Streams) *cobra.Command {
 does. Without it, rows that differ are replaced by what the events say, after a
 backup.`,
 		Example: "  otm rebuild --check",
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if check {
-				return checkStore(c.Context(), h)
+				return checkStore(ctx, h)
 			}
-			backup, err := rebuildStore(c.Context(), h)
+			backup, err := rebuildStore(ctx, h)
 			switch {
 			case err != nil:
 			case backup == "":
@@ -39,7 +35,7 @@ backup.`,
 				fmt.Fprintf(h.Out, "rebuilt; the former tables are in %s\n", safe.Escape(backup))
 			}
 			return err
-		},
+		}),
 	}
 	c.Flags().BoolVar(&check, "check", false, "only say what differs")
 	return c

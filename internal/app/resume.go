@@ -33,11 +33,7 @@ each such run, and after three in a row starts the agent for a probe only, every
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, names []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
+		RunE: withHome(s, func(ctx context.Context, h *Home, names []string) error {
 			var agents []*pipeline.Agent
 			for _, name := range names {
 				a, err := aiAgent(h, name, "otm resume")
@@ -46,8 +42,8 @@ each such run, and after three in a row starts the agent for a probe only, every
 				}
 				agents = append(agents, a)
 			}
-			return resume(c.Context(), h, agents)
-		},
+			return resume(ctx, h, agents)
+		}),
 	}
 }
 

@@ -38,18 +38,14 @@ own belongs to another task.`,
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
+		RunE: withHome(s, func(ctx context.Context, h *Home, args []string) (err error) {
 			if all {
 				if args, err = h.Box.SettledNames(inbox.FailedDir); err != nil {
 					return err
 				}
 			}
-			return retry(c.Context(), h, args, newID, all, asJSON)
-		},
+			return retry(ctx, h, args, newID, all, asJSON)
+		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "all failed drops")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each file as one JSON array")

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -12,9 +14,12 @@ import (
 
 	"otm/dispatch"
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/daemon"
 	"otm/internal/install"
 	"otm/internal/submit"
+	"otm/internal/view"
+	"otm/pipeline"
 )
 
 var nowFunc = time.Now
@@ -44,14 +49,14 @@ func commandNamed(name string, s cli.Streams, args []string) *cobra.Command {
 	}
 	for _, k := range kinds {
 		if name == k.id {
-			return closing(k.command(s, args))
+			return k.command(s, args)
 		}
 	}
 	root := rootCommand(s, args)
 	if err := refuseUnknown(root, args); err != nil {
 		return &cobra.Command{Use: "otm", DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error { return err }}
 	}
-	return closing(root)
+	return root
 }
 
 // rootCommand is otm.
@@ -102,37 +107,48 @@ func subArgs(args []string, name string) []string {
 	return nil
 }
 
-// home opens the data directory that a command names. It is closed when the command
-// ends.
-func home(c *cobra.Command, s cli.Streams) (*Home, error) {
-	h, err := OpenHome(s, c.Flag("dir").Value.String())
-	if opened, ok := c.Context().Value(openedKey{}).(*[]*Home); ok && err == nil {
-		*opened = append(*opened, h)
+// withHome is the function of a command. It opens the data directory that --dir names, and
+// closes what do opened there.
+func withHome(s cli.Streams, do func(ctx context.Context, h *Home, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		h, err := OpenHome(s, c.Flag("dir").Value.String())
+		if err != nil {
+			return err
+		}
+		return departed(h.Dir, cmp.Or(do(c.Context(), h, args), h.Close()))
 	}
-	return h, err
 }
 
-// openedKey is the key of the list of what a command opened, in its context.
-type openedKey struct{}
+// departed returns the error of a command. If the data directory was removed meanwhile, it
+// is the one that says so, in place of one that followed from it.
+func departed(dir string, err error) error {
+	if _, gone := config.FormatOf(dir); err != nil && errors.Is(gone, config.ErrNotInitialised) {
+		return gone
+	}
+	return err
+}
 
-// closing has a command and its subcommands close what they opened when they end.
-func closing(c *cobra.Command) *cobra.Command {
-	for _, sub := range c.Commands() {
-		closing(sub)
-	}
-	if run := c.RunE; run != nil {
-		c.RunE = func(c *cobra.Command, args []string) (err error) {
-			opened := &[]*Home{}
-			c.SetContext(context.WithValue(c.Context(), openedKey{}, opened))
-			defer func() {
-				for _, h := range *opened {
-					if failed := h.Close(); err == nil {
-						err = failed
-					}
-				}
-			}()
-			return run(c, args)
+// reading makes c a command that reads the directory, with --json and --fresh. countOnly
+// is as in [lookAround].
+func reading(c *cobra.Command, s cli.Streams, countOnly bool, do func(h *Home, v *view.View, asJSON bool, args []string) error) *cobra.Command {
+	var asJSON, fresh bool
+	c.RunE = withHome(s, func(ctx context.Context, h *Home, args []string) error {
+		v, err := lookAround(ctx, h, fresh, countOnly)
+		if err != nil {
+			return err
 		}
-	}
+		return do(h, v, asJSON, args)
+	})
+	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	c.Flags().BoolVar(&fresh, "fresh", false, "read the board now")
 	return c
+}
+
+// taskArg reads the task id that is the only word of a command line.
+func taskArg(args []string) (pipeline.TaskID, error) {
+	id, err := pipeline.ParseTaskID(args[0])
+	if err != nil {
+		return 0, cli.Errorf(cli.Usage, "%w", err).Hint("otm list --all")
+	}
+	return id, nil
 }

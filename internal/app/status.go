@@ -21,8 +21,7 @@ import (
 
 // statusCommand is otm status.
 func statusCommand(s cli.Streams) *cobra.Command {
-	var asJSON, fresh bool
-	c := &cobra.Command{
+	return reading(&cobra.Command{
 		Use:   "status",
 		Short: "Say how the components are and what waits",
 		Long: `Say when each component ran last, what waits and what failed, and what stands
@@ -34,25 +33,13 @@ red. An agent in trouble is counted as that, not as its component's failure.
 
 The last lines are the problems in what runs here. otm doctor checks the set-up
 as well.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
-			v, err := lookAround(c.Context(), h, fresh, true)
-			if err != nil {
-				return err
-			}
-			r := view.SummaryOf(v, maxReasonsShown)
-			if asJSON {
-				return safe.EncodeJSON(s.Out, r)
-			}
-			return printStatus(h, v, r)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	c.Flags().BoolVar(&fresh, "fresh", false, "read the board now")
-	return c
+	}, s, true, func(h *Home, v *view.View, asJSON bool, _ []string) error {
+		r := view.SummaryOf(v, maxReasonsShown)
+		if asJSON {
+			return safe.EncodeJSON(s.Out, r)
+		}
+		return printStatus(h, v, r)
+	})
 }
 
 // maxReasonsShown bounds how many failed files status tells about, newest first.

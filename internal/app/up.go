@@ -19,13 +19,9 @@ func upCommand(s cli.Streams) *cobra.Command {
 		Long: `Run the injector, the dispatcher, the completion detector and, unless a Slack
 list is configured, the embedded board, until it is interrupted. Prints the
 address of the board's page; the code after # works once, for a minute.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
-			return departed(h.Dir, h.Up(c.Context(), func(page string) { fmt.Fprintln(s.Out, page) }))
-		},
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
+			return h.Up(ctx, func(page string) { fmt.Fprintln(s.Out, page) })
+		}),
 	}
 }
 
@@ -66,13 +62,9 @@ func boardCommand(s cli.Streams) *cobra.Command {
 speaks the Slack Lists API and shows the list on a page. Prints the page's
 address; the code after # works once, for a minute. --link prints a new
 address for the running page.`,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if rows < 0 {
 				return cli.Errorf(cli.Usage, "--row-limit %d is negative", rows).Hint("otm board --row-limit 1000")
-			}
-			h, err := home(c, s)
-			if err != nil {
-				return err
 			}
 			if link {
 				return newPageDoor(h).print(h.Out)
@@ -85,13 +77,13 @@ address for the running page.`,
 			default:
 				return cli.Errorf(cli.Usage, "--limits %q: only slack is known", limits).Hint("otm board --limits slack")
 			}
-			p, err := openBoard(c.Context(), h, o)
+			p, err := openBoard(ctx, h, o)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(s.Out, firstLink(h, p.address))
-			return departed(h.Dir, p.ended(p.serve(c.Context())))
-		},
+			return p.ended(p.serve(ctx))
+		}),
 	}
 	c.Flags().BoolVar(&link, "link", false, "print a new address of the running page, and exit")
 	c.Flags().StringVar(&limits, "limits", "", "refuse calls beyond the limits of: slack")

@@ -31,7 +31,7 @@ func TestWrongUse(t *testing.T) {
 		{"otm why --all T-00002", "want one task id, or --all", "otm why T-00035"},
 		{"otm why x", `"x"`, "otm list --all"},
 		{"otm history T-00001 T-00002", "give one task id, or none", "otm history T-00035"},
-		{"otm history x", `"x"`, "otm history"},
+		{"otm history x", `"x"`, "otm list --all"},
 		{"otm retry", "name the files, or give --all", "otm retry --all"},
 		{"otm retry --all bad.json", "give either files or --all", "otm retry --all"},
 		{"otm archive", "--older-than is missing", "otm archive --older-than 7d"},

@@ -16,8 +16,8 @@ import (
 
 // whyCommand is otm why.
 func whyCommand(s cli.Streams) *cobra.Command {
-	var all, fresh, asJSON bool
-	c := &cobra.Command{
+	var all bool
+	c := reading(&cobra.Command{
 		Use:   "why ID",
 		Short: "Say why a task is where it is, and what to do",
 		Long: `Say why a task is where it is, and what to do about it. --all goes through all
@@ -30,31 +30,17 @@ It reads the data directory; --fresh asks the board.`,
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			var id pipeline.TaskID
-			if !all {
-				var err error
-				if id, err = pipeline.ParseTaskID(args[0]); err != nil {
-					return cli.Errorf(cli.Usage, "%w", err).Hint("otm list --all")
-				}
-			}
-			h, err := home(c, s)
-			if err != nil {
-				return err
-			}
-			v, err := lookAround(c.Context(), h, fresh, false)
-			if err != nil {
-				return err
-			}
-			if all {
-				return whyAll(h, v, asJSON)
-			}
-			return whyOne(h, v, id, asJSON)
-		},
-	}
+	}, s, false, func(h *Home, v *view.View, asJSON bool, args []string) error {
+		if all {
+			return whyAll(h, v, asJSON)
+		}
+		id, err := taskArg(args)
+		if err != nil {
+			return err
+		}
+		return whyOne(h, v, id, asJSON)
+	})
 	c.Flags().BoolVar(&all, "all", false, "all tasks that have stood too long")
-	c.Flags().BoolVar(&fresh, "fresh", false, "read the board now")
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return c
 }
 
