@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
-	"otm/internal/fsck":                {"otm/core", "otm/core/outbox", "otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
+	"otm/internal/fsck":                {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
 	"otm/internal/board":               {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/loopback", "otm/internal/sqlite"}, // it is the double of Slack: no client of ours
 	"otm/internal/board/boardtest":     {"otm/internal/board", "otm/pipeline"},                                                                              // in tests only
 	"otm/internal/page":                {"otm/internal/durable", "otm/internal/loopback", "otm/internal/view", "otm/pipeline"},                              // it sends what view sums up; all else comes from a Source

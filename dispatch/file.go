@@ -85,6 +85,23 @@ func readFile(path string, now time.Time) (*File, error) {
 	}
 }
 
+// Peek returns the entries of a dispatch file, and changes nothing. The error matches
+// ErrNoEntries if the file is not JSON.
+func Peek(path string) ([]*Entry, error) {
+	data, _, err := load(path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	file := &File{}
+	if err := file.parse(data); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoEntries, err)
+	}
+	return file.Entries(), nil
+}
+
+// ErrNoEntries says that a dispatch file holds no list of entries.
+var ErrNoEntries = errors.New("not a dispatch file")
+
 var errUnfit = errors.New("not a regular file")
 
 // load returns the bytes of a regular file of at most limit bytes, and when it

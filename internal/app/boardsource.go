@@ -22,9 +22,8 @@ import (
 // boardSource is the configured board. The embedded board may start later than
 // we do, and at another port, so each batch looks for it again.
 type boardSource struct {
-	boards boardFinder
-	stores *stores
-	log    *slog.Logger
+	home *Home
+	log  *slog.Logger
 
 	mu     sync.Mutex // guards what follows
 	client *slacklist.Client
@@ -32,7 +31,7 @@ type boardSource struct {
 }
 
 func (h *Home) board(log *slog.Logger) *boardSource {
-	return &boardSource{boards: h.boards(), stores: h.stores, log: log}
+	return &boardSource{home: h, log: log}
 }
 
 // Begin implements pipeline.Board. The error matches errNoBoard if there is no
@@ -46,7 +45,7 @@ func (b *boardSource) Begin(ctx context.Context) (pipeline.Batch, error) {
 }
 
 func (b *boardSource) connect() (*slacklist.Client, error) {
-	where, err := b.boards.find()
+	where, err := b.home.boards().find()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +53,7 @@ func (b *boardSource) connect() (*slacklist.Client, error) {
 	defer b.mu.Unlock()
 	if b.client == nil || b.at.URL != where.URL || b.at.ListID != where.ListID || b.at.Token != where.Token || b.at.Budget != where.Budget {
 		b.at = where
-		where.Log, where.Store, where.TakeOver = b.log, b.stores.id, b.stores.moved
+		where.Log, where.Store, where.TakeOver = b.log, b.home.stores.id, b.home.stores.moved
 		b.client = slacklist.New(where)
 	}
 	return b.client, nil
@@ -62,17 +61,9 @@ func (b *boardSource) connect() (*slacklist.Client, error) {
 
 // boardFinder finds the board of a data directory: the configured list, else the
 // embedded board if it answers.
-type boardFinder struct {
-	dir    string
-	config *config.Config
-	getenv func(string) string
-	now    func() time.Time
-	start  func() string // the command that starts the components here
-}
+type boardFinder struct{ home *Home }
 
-func (h *Home) boards() boardFinder {
-	return boardFinder{dir: h.Dir, config: h.Config, getenv: h.Getenv, now: h.Now, start: func() string { return startCommand(h.Dir, h.Getenv) }}
-}
+func (h *Home) boards() boardFinder { return boardFinder{h} }
 
 // find returns the client options of the board.
 func (f boardFinder) find() (slacklist.Options, error) {
@@ -80,7 +71,7 @@ func (f boardFinder) find() (slacklist.Options, error) {
 	if o.ListID == "" {
 		return f.embedded(o)
 	}
-	token, err := f.config.SlackToken(f.getenv)
+	token, err := f.home.Config.SlackToken(f.home.Getenv)
 	if err == nil && token == "" {
 		err = errors.New("none is set")
 	}
@@ -98,15 +89,15 @@ func (h *Home) snapshot() (*slacklist.Snapshot, error) {
 
 // configured is the part of the options that otm.toml sets.
 func (f boardFinder) configured() slacklist.Options {
-	c := f.config
+	c := f.home.Config
 	return slacklist.Options{
-		Dir: f.dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
-		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: f.now,
+		Dir: f.home.Dir, URL: c.Slack.URL, ListID: c.Slack.ListID, Budget: c.Slack.Budget,
+		Columns: c.Slack.Columns, SettleAfter: c.Times.SettleAfter, Now: f.home.Now,
 	}
 }
 
 func (f boardFinder) embedded(o slacklist.Options) (slacklist.Options, error) {
-	dir := filepath.Join(f.dir, "board")
+	dir := f.home.boardDir()
 	endpoint, err := board.ReadEndpoint(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, f.absent()
@@ -121,7 +112,7 @@ func (f boardFinder) embedded(o slacklist.Options) (slacklist.Options, error) {
 		return o, f.absent()
 	}
 	if o.Token, err = board.ReadToken(dir); err != nil {
-		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", f.start())
+		return o, cli.Errorf(cli.Credentials, "token of the embedded board: %w", err).Hint("%s   # the board makes a token when it starts", f.home.startCommand())
 	}
 	o.URL, o.ListID, o.OpenAssignees, o.Consistent = endpoint.URL, endpoint.ListID, true, true
 	o.Called = map[string]string{board.HumanUser: human}
@@ -136,18 +127,18 @@ func (f boardFinder) badAddress(err error) error {
 	if err == nil || errors.As(err, &file) {
 		return err
 	}
-	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", f.start())
+	return cli.Errorf(cli.TryLater, "the address of the board: %w", err).Hint("%s   # writes a new one when it starts", f.home.startCommand())
 }
 
 // absent is errNoBoard with the command that starts a board here.
 func (f boardFinder) absent() error {
-	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", f.start()).Hint("otm board")
+	return cli.Errorf(cli.TryLater, "%w", errNoBoard).Hint("%s", f.home.startCommand()).Hint("otm board")
 }
 
 // embeddedBudget sets the budget of calls to the embedded board: unlimited,
 // unless the board has limits or otm.toml sets a budget.
 func (f boardFinder) embeddedBudget(o *slacklist.Options, endpoint board.Endpoint) {
-	if f.config.Slack.BudgetSet {
+	if f.home.Config.Slack.BudgetSet {
 		return
 	}
 	o.Budget = 0

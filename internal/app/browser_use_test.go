@@ -13,7 +13,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"otm/internal/board"
-	"otm/internal/board/boardtest"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -435,7 +434,7 @@ func TestPageOfSlackListInBrowser(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	o := &office{t: t, home: h}
-	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "On Slack"), boardtest.SelectCell(b.Column(t, "Assignee", ""), "robin"), boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
+	row, _ := slackTask(t, h, b, "On Slack", pipeline.AgentDone)
 	o.start()
 	tab := newTab(t)
 	tab.open(o.link)

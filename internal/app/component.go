@@ -15,7 +15,6 @@ import (
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/fsck"
-	"otm/internal/install"
 	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -111,7 +110,7 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 		return report, errors.Join(context.Cause(ctx), end(nil)) // a stop is no failure
 	}
 	if why != asked && c.home.configChanged() {
-		report.Needs(explain.New(explain.ConfigChanged, "apply", applyHint(install.Find(c.home.Dir, c.home.Getenv))))
+		report.Needs(explain.New(explain.ConfigChanged, "apply", c.home.runner().Apply))
 	}
 	return report, errors.Join(err, end(report))
 }

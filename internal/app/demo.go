@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,8 +92,8 @@ type demo struct {
 	stays   bool // keep root, because its logs explain a failure
 	home    *Home
 	started time.Time
-	shown   map[pipeline.TaskID]int64 // the last event that was shown
-	waiting map[pipeline.TaskID]bool  // tasks of agents that are not at agent_done
+	shown   int64                    // the last event that was shown
+	waiting map[pipeline.TaskID]bool // tasks of agents that are not at agent_done
 }
 
 // newDemo makes the temporary directory: data, a workspace, and a folder with this
@@ -104,7 +103,7 @@ func newDemo(s cli.Streams) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{Streams: s, root: root, shown: map[pipeline.TaskID]int64{}, waiting: map[pipeline.TaskID]bool{}}
+	d := &demo{Streams: s, root: root, waiting: map[pipeline.TaskID]bool{}}
 	if err := d.prepare(); err != nil {
 		d.remove()
 		return nil, err
@@ -239,7 +238,6 @@ func (d *demo) create(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("otm-create printed %q", out)
 	}
-	d.shown[id] = 0
 	if !slices.Contains(args, "robin") {
 		d.waiting[id] = true
 	}
@@ -253,33 +251,24 @@ func (d *demo) create(ctx context.Context, args []string) error {
 
 func (d *demo) clock(at time.Time) string { return fmt.Sprintf("%7.3fs", at.Sub(d.started).Seconds()) }
 
-// show prints new events, one task after the other.
+// show prints new events.
 func (d *demo) show(ctx context.Context) error {
 	store, err := d.home.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(d.shown)) {
-		events, err := store.Events(ctx, core.EventFilter{Task: id, After: d.shown[id]})
-		if err != nil {
-			return err
+	events, err := store.Events(ctx, core.EventFilter{After: d.shown})
+	for i := range events {
+		e := &events[i]
+		d.shown = e.Seq
+		for _, l := range view.Lines(events[i : i+1]) {
+			if e.Task != 0 && l.What != "dropped" { // create said that
+				fmt.Fprintf(d.Out, "%s %v  %-24s %s\n", d.clock(l.At), e.Task, safe.Escape(l.Who), safe.Escape(l.Said()))
+			}
 		}
-		for _, l := range view.Lines(events) {
-			text := l.What
-			if text == "dropped" {
-				continue // create said so
-			}
-			if l.Detail != "" {
-				text += " (" + l.Detail + ")"
-			}
-			fmt.Fprintf(d.Out, "%s %v  %-24s %s\n", d.clock(l.At), id, safe.Escape(l.Who), safe.Escape(text))
-		}
-		for i := range events {
-			d.shown[id] = events[i].Seq
-			if m, ok := events[i].Data.(core.TaskMoved); ok && m.To == pipeline.AgentDone {
-				delete(d.waiting, id)
-			}
+		if m, ok := e.Data.(core.TaskMoved); ok && m.To == pipeline.AgentDone {
+			delete(d.waiting, e.Task)
 		}
 	}
-	return nil
+	return err
 }

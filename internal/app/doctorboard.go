@@ -20,7 +20,7 @@ import (
 func (d *doctor) board(ctx context.Context) {
 	where, err := d.home.boards().find()
 	if errors.Is(err, errNoBoard) {
-		d.say("board", explain.BoardNotRunning, "start", startCommand(d.home.Dir, d.home.Getenv))
+		d.say("board", explain.BoardNotRunning, "start", d.home.startCommand())
 		return
 	}
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
 	"otm/dispatch/gateway"
@@ -62,27 +61,32 @@ func (d *doctor) gatewayAgents(ctx context.Context, client *gateway.Client, mine
 		case elsewhere(ws, a.Workspace):
 			d.say("gateway", explain.GatewayOther, "name", a.GatewayAgent, "agent", a.Name, "theirs", ws, "ours", a.Workspace)
 		}
-	}
-	mine = slices.DeleteFunc(mine, func(a *pipeline.Agent) bool { _, ok := workspaces[a.GatewayAgent]; return !ok })
-	d.gatewaySkills(ctx, client, mine)
-}
-
-// gatewaySkills looks for agents that have our skill and are not told of it.
-func (d *doctor) gatewaySkills(ctx context.Context, client *gateway.Client, agents []*pipeline.Agent) {
-	troubles, err := skillTroubles(ctx, client, agents)
-	if err != nil {
-		d.say("gateway", explain.SkillUnknown, "skill", skillName, "error", err)
-	}
-	for _, t := range troubles {
-		switch {
-		case len(t.Missing) > 0:
-			d.say("gateway", explain.SkillPath, "name", t.Agent.GatewayAgent, "skill", skillName, "missing", strings.Join(t.Missing, ", "), "path", pathDir(d.home))
-		case t.Disabled:
-			d.say("gateway", explain.SkillDisabled, "name", t.Agent.GatewayAgent, "skill", skillName)
-		default:
-			d.say("gateway", explain.SkillIneligible, "name", t.Agent.GatewayAgent, "skill", skillName)
+		if ok {
+			d.gatewaySkill(ctx, client, a.GatewayAgent)
 		}
 	}
+}
+
+// skillName is the name of our skill, in its front matter.
+const skillName = "otm"
+
+// gatewaySkill says why an agent that has our skill is not told of it. An agent without
+// the skill is no trouble: its AGENTS.md may do instead.
+func (d *doctor) gatewaySkill(ctx context.Context, client *gateway.Client, name string) {
+	skill, has, err := client.Skill(ctx, name, skillName)
+	code := explain.SkillIneligible
+	switch {
+	case err != nil:
+		d.say("gateway", explain.SkillUnknown, "name", name, "skill", skillName, "error", err)
+		return
+	case !has || skill.Eligible:
+		return
+	case len(skill.Missing.Bins) > 0:
+		code = explain.SkillPath
+	case skill.Disabled:
+		code = explain.SkillDisabled
+	}
+	d.say("gateway", code, "name", name, "skill", skillName, "missing", strings.Join(skill.Missing.Bins, ", "), "path", pathDir(d.home))
 }
 
 // elsewhere reports whether the workspace that the gateway names is another

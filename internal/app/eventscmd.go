@@ -125,10 +125,7 @@ func printEvent(h *Home, tenant string, e *core.Event, asJSON bool) error {
 	}
 	said := ""
 	for _, l := range view.Lines([]core.Event{*e}) {
-		said += "  " + l.What
-		if l.Detail != "" {
-			said += " (" + l.Detail + ")"
-		}
+		said += "  " + l.Said()
 	}
 	subject := envelope.Subject.Task
 	if subject == "" {

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,30 +45,4 @@ func adviceOn(err error) string {
 func adviceUnknownAgent(a *pipeline.Agent) string {
 	return fmt.Sprintf("add it: openclaw agents add %s; or name another one with gateway_agent in [agents.%s] of otm.toml",
 		safe.Quote(a.GatewayAgent), a.Name)
-}
-
-// skillName is the name of our skill, in its front matter.
-const skillName = "otm"
-
-// skillTrouble says why an agent that has our skill is not told of it.
-type skillTrouble struct {
-	Agent    *pipeline.Agent
-	Missing  []string // programs that are not on the PATH of the gateway process
-	Disabled bool     // in openclaw.json
-}
-
-// skillTroubles asks the gateway about the skill of each agent. An agent
-// without the skill is no trouble: its AGENTS.md may do instead.
-func skillTroubles(ctx context.Context, client *gateway.Client, agents []*pipeline.Agent) ([]skillTrouble, error) {
-	var found []skillTrouble
-	for _, a := range agents {
-		skill, has, err := client.Skill(ctx, a.GatewayAgent, skillName)
-		if err != nil {
-			return found, err
-		}
-		if has && !skill.Eligible {
-			found = append(found, skillTrouble{Agent: a, Missing: skill.Missing.Bins, Disabled: skill.Disabled})
-		}
-	}
-	return found, nil
 }

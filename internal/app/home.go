@@ -10,13 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/install"
 	"otm/internal/logx"
 	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
@@ -94,16 +94,8 @@ func (h *Home) boardDir() string { return filepath.Join(h.Dir, "board") }
 func (h *Home) lockPath(name string) string { return filepath.Join(h.Dir, "locks", name) }
 
 // LogDir is the folder of the logs.
-func (h *Home) LogDir() string { return logDir(h.Dir, h.Getenv) }
-
-func logDir(dataDir string, getenv func(string) string) string {
-	if dir := getenv("OTM_LOG_DIR"); dir != "" {
-		return dir
-	}
-	if home := getenv("HOME"); runtime.GOOS == "darwin" && home != "" {
-		return filepath.Join(home, "Library", "Logs", "OpenClaw")
-	}
-	return filepath.Join(dataDir, "logs")
+func (h *Home) LogDir() string {
+	return install.Options{Manager: install.Native(), Dir: h.Dir, Home: h.Getenv("HOME"), LogDir: h.Getenv("OTM_LOG_DIR")}.LogFolder()
 }
 
 // logger returns the log of a component. A resident logs to its file, and to the

@@ -134,10 +134,10 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 		}{row, t.State, history, r, v.Board.WalkAt.UTC()})
 	}
 	if t.Row == nil && t.State == nil {
-		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonLines(&r, "         "))
+		fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "         → "))
 		return nil
 	}
-	printTask(h.Out, t.Card(), reasonLines(&r, "        "))
+	printTask(h.Out, t.Card(), reasonText(&r, "        ", "        → "))
 	printLines(h.Out, history)
 	return nil
 }
@@ -176,25 +176,12 @@ func printTask(out io.Writer, t view.Card, reason string) {
 	fmt.Fprintf(out, "why:    %s\n", reason)
 }
 
-// reasonLines is a reason with what to do, for a terminal.
-func reasonLines(r *why.Reason, indent string) string {
-	text := lines(r, indent)
-	if r.Next != "" {
-		text += "\n" + indent + "→ " + safe.Escape(r.Next)
-	}
-	return text
-}
-
 // printLines prints what happened to a task.
 func printLines(out io.Writer, lines []view.Line) {
 	if len(lines) > 0 {
 		fmt.Fprintln(out)
 	}
 	for _, e := range lines {
-		fmt.Fprintf(out, "%s  %s: %s", e.At.UTC().Format("2006-01-02 15:04:05Z"), safe.Escape(e.Who), safe.Escape(e.What))
-		if e.Detail != "" {
-			fmt.Fprintf(out, " (%s)", safe.Escape(e.Detail))
-		}
-		fmt.Fprintln(out)
+		fmt.Fprintf(out, "%s  %s: %s\n", e.At.UTC().Format("2006-01-02 15:04:05Z"), safe.Escape(e.Who), safe.Escape(e.Said()))
 	}
 }

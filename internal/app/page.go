@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"otm/internal/config"
 	"otm/internal/engine"
 	"otm/internal/page"
 	"otm/internal/safe"
@@ -17,31 +18,18 @@ import (
 
 // pageSource is what the page shows of a data directory, and does in it.
 type pageSource struct {
-	pageReader
-	pageWriter
+	home  *Home
+	board *boardSource
+	log   *slog.Logger
+	// look reads the embedded board as it is now; nil: the page shows a Slack List as it
+	// was when it was last read.
+	look func(context.Context) (*slacklist.Snapshot, error)
 }
 
 // newPageSource returns the source for a Slack List; connect makes it that of
 // the embedded board.
 func newPageSource(h *Home, log *slog.Logger) *pageSource {
-	board := h.board(log)
-	return &pageSource{
-		pageReader{
-			look: func(context.Context) (*slacklist.Snapshot, error) { return h.snapshot() },
-			sources: func(ctx context.Context, snap *slacklist.Snapshot) (view.Sources, error) {
-				return viewSources(ctx, h, snap)
-			},
-			create: createCommand(h.Config.Agents, messageDir(h)), config: filepath.Join(h.Dir, "otm.toml"),
-		},
-		pageWriter{
-			engine:  func(ctx context.Context) (*engine.Engine, error) { return newEngine(ctx, h, "otm", board, log) },
-			counter: h.Counter, box: h.Box, agents: h.Config.Agents, now: h.Now, log: log,
-			putBack: func(ctx context.Context, name string, newID bool) error {
-				_, _, err := retryOne(ctx, h, name, newID)
-				return err
-			},
-		},
-	}
+	return &pageSource{home: h, board: h.board(log), log: log}
 }
 
 // createCommand makes a first task for the first agent that is no person, or
@@ -58,44 +46,31 @@ func createCommand(agents pipeline.Agents, dir string) string {
 	return command
 }
 
-// pageReader is what the page shows of a data directory.
-type pageReader struct {
-	// look reads the board: the embedded one as it is now, a Slack List as it
-	// was when it was last read.
-	look       func(context.Context) (*slacklist.Snapshot, error)
-	live       bool // what look returns is the present
-	sources    func(context.Context, *slacklist.Snapshot) (view.Sources, error)
-	workspaces view.WorkspaceCache
-	create     string // the command that makes a task
-	config     string // the path of otm.toml
-}
-
 // view loads the directory. With countOnly, files in the inboxes and in failed/
 // are counted and not read.
-func (r *pageReader) view(ctx context.Context, countOnly bool) (*view.View, error) {
-	snap, err := r.look(ctx)
+func (p *pageSource) view(ctx context.Context, countOnly bool) (*view.View, error) {
+	if p.look == nil {
+		return loadView(ctx, p.home, nil, countOnly)
+	}
+	snap, err := p.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.sources(ctx, snap)
-	if err != nil {
-		return nil, err
-	}
-	s.CountOnly, s.Workspaces = countOnly, r.workspaces.Get(s.Agents, s.Now)
-	return view.Load(ctx, s)
+	return loadView(ctx, p.home, snap, countOnly)
 }
 
 // State implements page.Source.
-func (r *pageReader) State(ctx context.Context) (*page.State, error) {
-	v, err := r.view(ctx, true)
+func (p *pageSource) State(ctx context.Context) (*page.State, error) {
+	v, err := p.view(ctx, true)
 	if err != nil {
 		return nil, err
 	}
 	s := &page.State{Tasks: []view.Card{}, Rest: page.Rest{
-		Summary: *view.SummaryOf(v, maxFailed), Live: r.live, CreateCommand: r.create, ConfigPath: r.config,
-		Statuses: pipeline.Statuses, Priorities: pipeline.Priorities, Types: pipeline.Types,
+		Summary: *view.SummaryOf(v, maxFailed), Live: p.look != nil, ConfigPath: filepath.Join(v.Dir, config.FileName),
+		CreateCommand: createCommand(v.Agents, messageDir(p.home)),
+		Statuses:      pipeline.Statuses, Priorities: pipeline.Priorities, Types: pipeline.Types,
 	}}
-	if r.live {
+	if p.look != nil {
 		s.Board.WalkAt = nil // it changes with each look
 	}
 	for _, t := range v.Tasks() {
@@ -110,8 +85,8 @@ const maxFailed = 50
 var errGone = &page.Refusal{Reason: "the row is no longer on the board"}
 
 // Detail implements page.Source.
-func (r *pageReader) Detail(ctx context.Context, row string) (*page.Detail, error) {
-	v, err := r.view(ctx, false)
+func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, error) {
+	v, err := p.view(ctx, false)
 	if err != nil {
 		return nil, err
 	}

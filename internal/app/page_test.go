@@ -333,9 +333,9 @@ func TestPageEdits(t *testing.T) {
 	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed priority: to critical", "changed status: new to pending",
 		"assigned: to robin", "changed status: pending to done", "changed status: done to new")
 
-	v.do(page.Action{Do: "edit", Row: rows[3], Agent: "devdas"})
-	v.do(page.Action{Do: "tick", Row: v.task("typed").Steps[0].Row, Done: true})
-	if r := v.row(rows[3]); r.Assignee != "devdas" {
+	v.refused(page.Action{Do: "edit", Row: rows[3], Agent: "devdas"}, errNoTask.Reason)
+	v.refused(page.Action{Do: "tick", Row: v.task("typed").Steps[0].Row, Done: true}, errNoTask.Reason)
+	if r := v.row(rows[3]); r.Assignee != "" {
 		t.Errorf("row %+v", r)
 	}
 }
@@ -417,10 +417,10 @@ func TestPageRowOfNoTask(t *testing.T) {
 	was := stateOf(t, h, 1)
 	v := visit(t, h, board.Options{})
 	card := v.task("a copy")
-	v.do(page.Action{Do: "tick", Row: card.Steps[0].Row})
-	v.do(page.Action{Do: "edit", Row: row, Priority: "critical"})
-	v.do(page.Action{Do: "sendback", Row: row, Reason: "not so"})
-	if r := v.row(row); r.Status != pipeline.New || r.Priority != pipeline.Critical || r.Reason != "not so" {
+	for _, a := range []page.Action{{Do: "tick", Row: card.Steps[0].Row}, {Do: "edit", Row: row, Priority: "critical"}, {Do: "sendback", Row: row, Reason: "not so"}} {
+		v.refused(a, errNoTask.Reason)
+	}
+	if r := v.row(row); r.Status != pipeline.AgentDone || r.Priority != pipeline.Normal || r.Reason != "" {
 		t.Errorf("row %+v", r)
 	}
 	if now := stateOf(t, h, 1); now.Version != was.Version || now.Status != was.Status || now.Reason != "" {
@@ -514,7 +514,7 @@ func TestPageCreates(t *testing.T) {
 func TestPageRowGone(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
-	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "going"), boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
+	row, _ := slackTask(t, h, b, "going", pipeline.AgentDone)
 	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -522,7 +522,9 @@ func TestPageRowGone(t *testing.T) {
 	if err := b.Server.DeleteRow("", b.ListID, row); err != nil {
 		t.Fatal(err)
 	}
-	v.refused(page.Action{Do: "edit", Row: row, Priority: "high"}, "no longer on the board")
+	if status, body := v.post("/page/do", page.Action{Do: "edit", Row: row, Priority: "high"}); status != http.StatusServiceUnavailable || !strings.Contains(body, "a row of the task is missing on the board") {
+		t.Errorf("an edit: status %d, %s", status, body)
+	}
 	for _, gone := range []string{"RecNONE", ""} {
 		if status, body := v.ask("/page/task?row=" + gone); status != http.StatusUnprocessableEntity || !strings.Contains(body, "no longer on the board") {
 			t.Errorf("details of %q: status %d, %s", gone, status, body)
@@ -539,6 +541,19 @@ func slackHome(t testing.TB, options ...boardtest.Option) (*Home, *boardtest.Boa
 	return h, b
 }
 
+// slackTask puts task T-00001 with one step on a Slack List, for robin.
+func slackTask(t testing.TB, h *Home, b *boardtest.Board, title string, status pipeline.Status) (row, step string) {
+	t.Helper()
+	row = b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), title), boardtest.TextCell(b.Column(t, "Task ID", ""), "T-00001"),
+		boardtest.SelectCell(b.Column(t, "Assignee", ""), "robin"), boardtest.SelectCell(b.Column(t, "Status", ""), string(status)))
+	step = b.Create(t, row, boardtest.TextCell(b.Column(t, "Title", ""), "a step"), boardtest.SelectCell(b.Column(t, "Status", ""), "new"))
+	task := core.Task{ID: 1, Title: title, Agent: "robin", RowID: row, Status: status, LastStep: 1,
+		Steps: []core.Step{{ID: 1, Title: "a step", RowID: step, Shown: core.StepShown{Title: "a step"}}}}
+	task.Shown = task.View()
+	seedTask(t, h, task)
+	return row, step
+}
+
 // With a Slack List the page shows the shared snapshot, at no call, and writes
 // through the client.
 func TestPageOfSlackList(t *testing.T) {
@@ -548,13 +563,7 @@ func TestPageOfSlackList(t *testing.T) {
 	if s := v.state(); s.Live || s.Board.WalkAt != nil || len(s.Tasks) != 0 {
 		t.Errorf("before the list was read: %+v", s.Board)
 	}
-	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "on Slack"), boardtest.TextCell(b.Column(t, "Task ID", ""), "T-00001"),
-		boardtest.SelectCell(b.Column(t, "Status", ""), "agent_done"))
-	step := b.Create(t, row, boardtest.TextCell(b.Column(t, "Title", ""), "a step"), boardtest.SelectCell(b.Column(t, "Status", ""), "new"))
-	task := core.Task{ID: 1, Title: "on Slack", RowID: row, Status: pipeline.AgentDone, LastStep: 1,
-		Steps: []core.Step{{ID: 1, Title: "a step", RowID: step, Shown: core.StepShown{Title: "a step"}}}}
-	task.Shown = task.View()
-	seedTask(t, h, task)
+	row, step := slackTask(t, h, b, "on Slack", pipeline.AgentDone)
 	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +601,7 @@ func TestPageMissingColumn(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
 	status := b.Column(t, "Status", "")
-	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "x"), boardtest.SelectCell(status, "agent_done"))
+	row, _ := slackTask(t, h, b, "x", pipeline.AgentDone)
 	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -612,7 +621,7 @@ func TestPageMissingColumn(t *testing.T) {
 func TestPageBoardOutOfReach(t *testing.T) {
 	t.Parallel()
 	h, b := slackHome(t)
-	row := b.Create(t, "", boardtest.TextCell(b.Column(t, "Title", ""), "x"), boardtest.SelectCell(b.Column(t, "Status", ""), "new"))
+	row, _ := slackTask(t, h, b, "x", pipeline.New)
 	if err := walk(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}

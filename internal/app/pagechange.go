@@ -17,7 +17,7 @@ import (
 )
 
 // editsOf turns an action into edits. The error is a *page.Refusal.
-func (w *pageWriter) editsOf(a page.Action) (core.Edits, error) {
+func (p *pageSource) editsOf(a page.Action) (core.Edits, error) {
 	set := func(s pipeline.Status) *pipeline.Status { return &s }
 	switch a.Do {
 	case "approve":
@@ -31,7 +31,7 @@ func (w *pageWriter) editsOf(a page.Action) (core.Edits, error) {
 	case "tick":
 		return core.Edits{Steps: []core.StepEdit{{Row: a.Row, Done: &a.Done}}}, nil
 	}
-	return w.edited(a)
+	return p.edited(a)
 }
 
 // setReason sets the reason, which holds as much as one that an agent reports.
@@ -45,7 +45,7 @@ func setReason(e *core.Edits, text string) error {
 }
 
 // edited turns an edit of several fields into edits.
-func (w *pageWriter) edited(a page.Action) (e core.Edits, err error) {
+func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
 	if a.Status != "" {
 		to, ok := pipeline.ParseStatus(a.Status)
 		if !ok {
@@ -55,7 +55,7 @@ func (w *pageWriter) edited(a page.Action) (e core.Edits, err error) {
 	}
 	if a.Agent != "" {
 		name := pipeline.CleanName(a.Agent)
-		known, err := w.configured(a.Agent)
+		known, err := p.configured(a.Agent)
 		switch {
 		case err != nil:
 			return e, err
@@ -84,10 +84,13 @@ func (w *pageWriter) edited(a page.Action) (e core.Edits, err error) {
 	return e, nil
 }
 
+// errNoTask says that a row, or the row of a step, is no task's.
+var errNoTask = &page.Refusal{Reason: "OTM has not made a task of this row yet", Hint: "change it on the list, where somebody typed it"}
+
 // change carries edits out on the task of a row, or of the row of a step, and brings
-// them to the board. A row that is no task is changed on the board.
-func (w *pageWriter) change(ctx context.Context, row string, edits core.Edits) error {
-	e, err := w.engine(ctx)
+// them to the board.
+func (p *pageSource) change(ctx context.Context, row string, edits core.Edits) error {
+	e, err := newEngine(ctx, p.home, "otm", p.board, p.log)
 	if err != nil {
 		return err
 	}
@@ -103,13 +106,13 @@ func (w *pageWriter) change(ctx context.Context, row string, edits core.Edits) e
 		return err
 	}
 	if len(tasks) == 0 || top != row && !slices.ContainsFunc(tasks[0].Steps, func(s core.Step) bool { return s.RowID == row }) {
-		return w.changeTyped(ctx, e, row, edits)
+		return errNoTask
 	}
 	t := tasks[0]
 	if t.Away() {
 		return errGone
 	}
-	outcomes, err := e.Do(ctx, core.Command{At: w.now(), By: core.ByPerson(human), Task: t.ID, Do: edits})
+	outcomes, err := e.Do(ctx, core.Command{At: p.home.Now(), By: core.ByPerson(human), Task: t.ID, Do: edits})
 	if err != nil {
 		return err
 	}
@@ -121,7 +124,7 @@ func (w *pageWriter) change(ctx context.Context, row string, edits core.Edits) e
 		return &page.Refusal{Reason: err.Error()}
 	}
 	for _, ev := range outcomes[0].Events {
-		w.log.InfoContext(ctx, "changed on the page", "task", t.ID, "who", ev.By.String(), "what", ev.Type())
+		p.log.InfoContext(ctx, "changed on the page", "task", t.ID, "who", ev.By.String(), "what", ev.Type())
 	}
 	left, err := e.Deliver(ctx, t.ID)
 	if err == nil {
@@ -149,46 +152,4 @@ func topOf(ctx context.Context, e *engine.Engine, row string) (top string, err e
 		}
 	}
 	return "", nil
-}
-
-// changeTyped changes a row that a person typed and that is no task yet, or no step.
-func (w *pageWriter) changeTyped(ctx context.Context, e *engine.Engine, row string, edits core.Edits) error {
-	return e.ChangeRow(ctx, row, func(r *pipeline.Row) ([]pipeline.Cell, error) {
-		if r == nil {
-			return nil, errGone
-		}
-		if now := r.CurrentStatus(); len(edits.From) > 0 && !slices.Contains(edits.From, now) {
-			return nil, &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", now, strings.Join(pipeline.Texts(edits.From), " or "))}
-		}
-		return w.cells(edits), nil
-	})
-}
-
-// cells are the cells that edits write.
-func (w *pageWriter) cells(e core.Edits) (cells []pipeline.Cell) {
-	for _, s := range e.Steps {
-		status := pipeline.New
-		if *s.Done {
-			status = pipeline.Done
-		}
-		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)}, pipeline.Cell{Field: pipeline.FieldChecked, Checked: *s.Done})
-	}
-	if e.Status != nil {
-		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(*e.Status)},
-			pipeline.Cell{Field: pipeline.FieldChecked, Checked: *e.Status == pipeline.Done})
-	}
-	if e.Agent != nil {
-		cell := pipeline.Cell{Field: pipeline.FieldAssignee, Text: *e.Agent}
-		if a := w.agents.Named(*e.Agent); a != nil {
-			cell.Text, cell.User = a.Label, a.User
-		}
-		cells = append(cells, cell)
-	}
-	if e.Priority != nil {
-		cells = append(cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(*e.Priority)})
-	}
-	if e.Reason != nil {
-		cells = append(cells, pipeline.Cell{Field: pipeline.FieldReason, Text: *e.Reason})
-	}
-	return cells
 }

@@ -22,39 +22,27 @@ import (
 // human is who a person on the page is, in histories.
 const human = "human"
 
-// pageWriter does what a person asks for on the page.
-type pageWriter struct {
-	engine  func(context.Context) (*engine.Engine, error)
-	counter *counter.Dir
-	box     *inbox.Box
-	agents  pipeline.Agents
-	now     func() time.Time
-	log     *slog.Logger
-	// putBack puts a failed file back into its inbox, if asked under a new task id.
-	putBack func(ctx context.Context, name string, newID bool) error
-}
-
 // Do implements page.Source.
-func (w *pageWriter) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
+func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
 	switch a.Do {
 	case "create":
-		return w.create(ctx, a)
+		return p.create(ctx, a)
 	case "retry":
-		return nil, w.retry(ctx, a)
+		return nil, p.retry(ctx, a)
 	case "edit", "tick", "approve", "sendback":
 	default:
 		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
 	}
-	edits, err := w.editsOf(a)
+	edits, err := p.editsOf(a)
 	if err != nil {
 		return nil, err
 	}
-	return nil, refusalOf(w.change(ctx, a.Row, edits))
+	return nil, refusalOf(p.change(ctx, a.Row, edits))
 }
 
 // create drops a task, as otm-create does. If we crash before the drop is
 // published, an id is lost.
-func (w *pageWriter) create(ctx context.Context, a page.Action) (*page.Answer, error) {
+func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, error) {
 	t := pipeline.Task{Title: strings.TrimSpace(a.Title), Agent: a.Agent, Project: a.Project, Steps: a.Steps, Priority: pipeline.Normal, Type: pipeline.Action}
 	var ok bool
 	if t.Priority, ok = pipeline.ParsePriority(cmp.Or(a.Priority, string(pipeline.Normal))); !ok {
@@ -66,18 +54,18 @@ func (w *pageWriter) create(ctx context.Context, a page.Action) (*page.Answer, e
 	if err := drop.CheckTask(&t); err != nil {
 		return nil, &page.Refusal{Reason: err.Error()}
 	}
-	known, err := w.configured(t.Agent)
+	known, err := p.configured(t.Agent)
 	if err != nil {
 		return nil, err
 	}
 	if known != nil {
 		t.Agent = known.Name
 	}
-	if t.ID, err = (takesOne{w.counter}).TakeOne(ctx); err != nil {
+	if t.ID, err = (takesOne{p.home.Counter}).TakeOne(ctx); err != nil {
 		return nil, refusalOf(err)
 	}
-	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: w.now(), Task: t, By: human}
-	if err := w.box.Publish(inbox.NewTasks, inbox.NewName(c.CreatedAt, c.ID), c.Encode()); err != nil {
+	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: p.home.Now(), Task: t, By: human}
+	if err := p.home.Box.Publish(inbox.NewTasks, inbox.NewName(c.CreatedAt, c.ID), c.Encode()); err != nil {
 		return nil, err
 	}
 	return &page.Answer{ID: t.ID.String()}, nil
@@ -85,8 +73,8 @@ func (w *pageWriter) create(ctx context.Context, a page.Action) (*page.Answer, e
 
 // configured finds an agent; nil if no agent at all is configured. The error is
 // a *page.Refusal.
-func (w *pageWriter) configured(name string) (*pipeline.Agent, error) {
-	agents := w.agents
+func (p *pageSource) configured(name string) (*pipeline.Agent, error) {
+	agents := p.home.Config.Agents
 	if len(agents) == 0 {
 		return nil, nil
 	}
@@ -101,11 +89,11 @@ func (w *pageWriter) configured(name string) (*pipeline.Agent, error) {
 }
 
 // retry puts a failed file back into its inbox.
-func (w *pageWriter) retry(ctx context.Context, a page.Action) error {
+func (p *pageSource) retry(ctx context.Context, a page.Action) error {
 	if a.Name != filepath.Base(a.Name) || !inbox.Delivered(a.Name) {
 		return &page.Refusal{Reason: fmt.Sprintf("%q is no name of a failed file", a.Name)}
 	}
-	err := w.putBack(ctx, a.Name, a.NewID)
+	_, _, err := retryOne(ctx, p.home, a.Name, a.NewID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &page.Refusal{Reason: "the file is no longer among those that failed"}
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"otm/internal/board"
 	"otm/internal/cli"
@@ -17,23 +16,16 @@ import (
 )
 
 // pageDoor knows where the page of a data directory is, and makes links to it.
-type pageDoor struct {
-	boardDir string
-	slack    bool // the page shows a Slack List, not the embedded board
-	boards   boardFinder
-	now      func() time.Time
-}
+type pageDoor struct{ home *Home }
 
-func newPageDoor(h *Home) pageDoor {
-	return pageDoor{boardDir: h.boardDir(), slack: h.Config.Slack.ListID != "", boards: h.boards(), now: h.Now}
-}
+func newPageDoor(h *Home) pageDoor { return pageDoor{h} }
 
 // dir is the folder of the unused codes.
-func (d pageDoor) dir() string { return filepath.Join(d.boardDir, "page") }
+func (d pageDoor) dir() string { return filepath.Join(d.home.boardDir(), "page") }
 
 // link adds a new code to the page's address.
 func (d pageDoor) link(address string) (string, error) {
-	code, err := page.NewLink(d.dir(), d.now())
+	code, err := page.NewLink(d.dir(), d.home.Now())
 	if err != nil {
 		return "", fmt.Errorf("make a link: %w", err)
 	}
@@ -63,12 +55,12 @@ func (d pageDoor) address() (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	return address, d.boards.badAddress(err)
+	return address, d.home.boards().badAddress(err)
 }
 
 func (d pageDoor) announced() (string, error) {
-	if !d.slack {
-		endpoint, err := board.ReadEndpoint(d.boardDir)
+	if d.home.Config.Slack.ListID == "" {
+		endpoint, err := board.ReadEndpoint(d.home.boardDir())
 		return endpoint.Page, err
 	}
 	data, err := durable.ReadFile(d.path())
@@ -88,7 +80,7 @@ type announcement struct {
 	PID  int    `json:"pid"`
 }
 
-func (d pageDoor) path() string { return filepath.Join(d.boardDir, "page.json") }
+func (d pageDoor) path() string { return filepath.Join(d.home.boardDir(), "page.json") }
 
 // announce writes where the page of a Slack List is, durable on return.
 func (d pageDoor) announce(address string) error {

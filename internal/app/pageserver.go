@@ -134,7 +134,7 @@ func (s *pageSource) connect(boards boardFinder, person board.Identity, endpoint
 	o.URL, o.ListID, o.OpenAssignees, o.Consistent, o.Log = endpoint.URL, endpoint.ListID, true, true, s.log
 	boards.embeddedBudget(&o, endpoint)
 	o.Token = person.Token
-	s.look, s.live = slacklist.New(o).Look, true
+	s.look = slacklist.New(o).Look
 }
 
 // openSlackPage opens the page of a Slack List: it shows the snapshot that all

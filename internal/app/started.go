@@ -3,29 +3,20 @@ package app
 import (
 	"otm/internal/explain"
 	"otm/internal/install"
+	"otm/internal/view"
 )
 
+// runner is what keeps the components of a directory running: what otm install wrote, or
+// else a person.
+func (h *Home) runner() view.Runner {
+	if o := install.Find(h.Dir, h.Getenv); o != nil {
+		return view.Runner{Installed: true, Start: o.Again(), Apply: "run: " + o.Again()}
+	}
+	return view.Runner{Start: "otm up" + dirFlag(h.Dir, h.Getenv), Apply: "stop otm up, or what else runs here, and start it again"}
+}
+
 // startCommand is the command line that starts what is to run.
-func startCommand(dir string, getenv func(string) string) string {
-	return startBy(install.Find(dir, getenv), dir, getenv)
-}
-
-// startBy is the command line that starts what is to run, by otm install or else
-// by hand.
-func startBy(o *install.Options, dir string, getenv func(string) string) string {
-	if o != nil {
-		return o.Again()
-	}
-	return "otm up" + dirFlag(dir, getenv)
-}
-
-// applyHint says how running processes take up a changed otm.toml.
-func applyHint(o *install.Options) string {
-	if o != nil {
-		return "run: " + o.Again()
-	}
-	return "stop otm up, or what else runs here, and start it again"
-}
+func (h *Home) startCommand() string { return h.runner().Start }
 
 // units looks at the files that otm install wrote, if it wrote any.
 func (d *doctor) units() {

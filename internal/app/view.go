@@ -7,51 +7,45 @@ import (
 
 	"otm/internal/durable"
 	"otm/internal/explain"
-	"otm/internal/install"
 	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/slacklist"
 )
 
-func viewSources(ctx context.Context, h *Home, snap *slacklist.Snapshot) (view.Sources, error) {
+// loadView reads the directory. snap is the board; nil: as it was last read. With
+// countOnly, files in the inboxes and in failed/ are counted and not read.
+func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot, countOnly bool) (*view.View, error) {
 	s, err := h.OpenStore(ctx)
-	return view.Sources{
-		Dir: h.Dir, LogDir: h.LogDir(), Agents: h.Config.Agents, Times: h.Config.Times, Runner: runner(h), Now: h.Now(),
-		Store: s, Snapshot: snap, Budget: h.Config.Slack.Budget, Config: h.configStamp(), Embedded: h.Config.Slack.ListID == "",
-	}, err
+	if err != nil {
+		return nil, err
+	}
+	return view.Load(ctx, viewSources(h, s, snap, countOnly))
 }
 
-// lookAround reads the directory for a command. fresh reads the board before; with
-// countOnly, files in the inboxes and in failed/ are counted and not read. Files that
-// cannot be read are warned of.
+func viewSources(h *Home, s view.Store, snap *slacklist.Snapshot, countOnly bool) view.Sources {
+	return view.Sources{
+		Dir: h.Dir, LogDir: h.LogDir(), Agents: h.Config.Agents, Times: h.Config.Times, Runner: h.runner(), Now: h.Now(),
+		Store: s, Snapshot: snap, Budget: h.Config.Slack.Budget, Config: h.configStamp(), Embedded: h.Config.Slack.ListID == "", CountOnly: countOnly,
+	}
+}
+
+// lookAround is loadView for a command. fresh reads the board before. Files that cannot
+// be read are warned of.
 func lookAround(ctx context.Context, h *Home, fresh, countOnly bool) (*view.View, error) {
 	if fresh {
 		if err := walk(ctx, h); err != nil {
 			return nil, err
 		}
 	}
-	s, err := viewSources(ctx, h, nil)
-	if err != nil {
-		return nil, err
+	v, err := loadView(ctx, h, nil, countOnly)
+	if err != nil || countOnly {
+		return v, err
 	}
-	s.CountOnly = countOnly
-	v, err := view.Load(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if !countOnly {
-		for _, err := range v.Unread {
-			h.Warn("%v", err)
-		}
+	for _, err := range v.Unread {
+		h.Warn("%v", err)
 	}
 	return v, nil
-}
-
-// runner is what keeps the components of a directory running.
-func runner(h *Home) view.Runner {
-	o := install.Find(h.Dir, h.Getenv)
-	return view.Runner{Installed: o != nil, Start: startBy(o, h.Dir, h.Getenv), Apply: applyHint(o)}
 }
 
 // walk reads the board, and takes over what people changed there.

@@ -251,12 +251,7 @@ func (w *whyWorld) view() *view.View {
 		snap.Limits = append(snap.Limits, slacklist.Limited{Method: method, Until: time.Date(2026, 3, 14, 9, 15, 2, 0, time.UTC)})
 	}
 	w.h.Now = func() time.Time { return w.now }
-	sources, err := viewSources(w.Context(), w.h, snap)
-	if err != nil {
-		w.Fatal(err)
-	}
-	sources.Store = whyStore{sources.Store, w}
-	v, err := view.Load(w.Context(), sources)
+	v, err := view.Load(w.Context(), viewSources(w.h, whyStore{storeOf(w, w.h), w}, snap, false))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,21 +54,22 @@ func whyOne(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 	if asJSON {
 		return safe.EncodeJSON(h.Out, why.Entry{TaskID: id, Title: v.Task(id).Title(), Reason: r})
 	}
-	fmt.Fprintf(h.Out, "%v: %s\n", id, lines(&r, "         "))
-	if r.Next != "" {
-		fmt.Fprintf(h.Out, "next: %s\n", safe.Escape(r.Next))
-	}
-	return nil
+	_, err = fmt.Fprintf(h.Out, "%v: %s\n", id, reasonText(&r, "         ", "next: "))
+	return err
 }
 
-// lines is a reason for a terminal, one finding on each line, after the first with
-// an indent.
-func lines(r *why.Reason, indent string) string {
-	escaped := make([]string, len(r.Lines))
-	for i, line := range r.Lines {
-		escaped[i] = safe.Escape(line)
+// reasonText is a reason for a terminal: one finding on each line, after the first with
+// an indent, and then what to do.
+func reasonText(r *why.Reason, indent, next string) string {
+	lines := slices.Clone(r.Lines)
+	for i := range lines {
+		lines[i] = safe.Escape(lines[i])
 	}
-	return strings.Join(escaped, "\n"+indent)
+	text := strings.Join(lines, "\n"+indent)
+	if r.Next != "" {
+		text += "\n" + next + safe.Escape(r.Next)
+	}
+	return text
 }
 
 // whyAll lists what has stood longer than its stage usually takes, the oldest
@@ -91,10 +93,7 @@ func whyAll(h *Home, v *view.View, asJSON bool) error {
 		if e.TaskID != 0 {
 			name = e.TaskID.String()
 		}
-		fmt.Fprintf(h.Out, "%s %s: %s\n", name, short(cmp.Or(e.Title, "(no title)"), 50), lines(&e.Reason, "         "))
-		if e.Next != "" {
-			fmt.Fprintf(h.Out, "         next: %s\n", safe.Escape(e.Next))
-		}
+		fmt.Fprintf(h.Out, "%s %s: %s\n", name, short(cmp.Or(e.Title, "(no title)"), 50), reasonText(&e.Reason, "         ", "         next: "))
 	}
 	return nil
 }

@@ -238,15 +238,3 @@ func (e *Engine) TopOf(ctx context.Context, row string) (top string, err error) 
 	})
 	return top, err
 }
-
-// ChangeRow writes cells to a row that is no task's, as a person asks for. cells gets
-// the row as it is; nil if the board does not have it.
-func (e *Engine) ChangeRow(ctx context.Context, row string, cells func(*pipeline.Row) ([]pipeline.Cell, error)) error {
-	return e.withBoard(ctx, func(b pipeline.Batch) error {
-		change, err := cells(b.Row(row))
-		if err != nil {
-			return err
-		}
-		return b.Update(ctx, pipeline.Change{Row: row, Cells: change})
-	})
-}

@@ -38,7 +38,7 @@ var (
 	GatewayNoList   = code("gateway_no_agents", Warn, "its agents are not known: {error}", "openclaw agents list")
 	GatewayNoAgent  = code("gateway_no_agent", Fail, "it knows no agent {name:quoted}; it has {names}", "{hint}")
 	GatewayOther    = code("gateway_other_workspace", Warn, "{name} works in {theirs}, and will not see its dispatch file in {ours}", "workspace = {theirs:quoted}   # in [agents.{agent}] of otm.toml")
-	SkillUnknown    = code("skill_unknown", Warn, "whether the agents have the skill {skill} is not known: {error}", "openclaw skills check")
+	SkillUnknown    = code("skill_unknown", Warn, "whether {name} has the skill {skill} is not known: {error}", "openclaw skills check")
 	SkillPath       = code("skill_path", Fail, "{name} has the skill {skill} and is not told of it: the gateway process does not find {missing} on its PATH", "ln -s {path:sh}/otm* ~/.local/bin/   # or put that folder on the PATH of the gateway's service; then: openclaw gateway restart")
 	SkillDisabled   = code("skill_disabled", Warn, "{name} has the skill {skill}, which is disabled in openclaw.json", "openclaw config set skills.entries.{skill}.enabled true")
 	SkillIneligible = code("skill_ineligible", Warn, "{name} has the skill {skill}, and the gateway does not take it for eligible", "openclaw skills info {skill}")

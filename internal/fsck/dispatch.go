@@ -2,7 +2,6 @@ package fsck
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"slices"
 
 	"otm/core"
+	"otm/dispatch"
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/patience"
@@ -62,7 +62,7 @@ func (c *check) dispatchFiles() error {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.workspace, b.workspace), cmp.Compare(a.agent, b.agent))
 	}) {
 		if n := entries[p]; n > 1 && p.id != 0 { // of equal entries, only their agent knows which it marked
-			c.found(RuleDispatch, p.id, "", explain.EntryTwice, "n", n, "path", p.workspace, "file", filepath.Join(p.workspace, fileName))
+			c.found(RuleDispatch, p.id, "", explain.EntryTwice, "n", n, "path", p.workspace, "file", filepath.Join(p.workspace, dispatch.FileName))
 		}
 	}
 	for _, id := range sorted(c.tasks) {
@@ -107,49 +107,20 @@ func (c *check) silent(agent, workspace string) {
 	}
 }
 
-// maxFile bounds a dispatch file, in bytes.
-const maxFile = 64 << 20
-
-var errTooLarge = errors.New("the dispatch file is too large")
-
-// fileName is the name of the dispatch file in each workspace.
-const fileName = "task-dispatch.json"
-
-type entry struct {
-	TaskID pipeline.TaskID `json:"taskId"`
-	Agent  string          `json:"agent"`
-}
-
 // readDispatch reads the entries of a workspace. ok is false if they cannot be
 // read: the dispatcher reports that, or sets the file aside.
-func (c *check) readDispatch(workspace string) (list []entry, ok bool, err error) {
-	data, err := patience.Read(workspace, patience.Reader, nil, func() ([]byte, error) {
-		data, info, err := durable.ReadAtMost(filepath.Join(workspace, fileName), maxFile)
-		if err == nil && info.Size() > maxFile {
-			return nil, errTooLarge
-		}
-		return data, err
+func (c *check) readDispatch(workspace string) (list []*dispatch.Entry, ok bool, err error) {
+	list, err = patience.Read(workspace, patience.Reader, nil, func() ([]*dispatch.Entry, error) {
+		return dispatch.Peek(filepath.Join(workspace, dispatch.FileName))
 	})
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, dispatch.ErrNoEntries):
+		c.found(RuleDispatch, 0, RunAgain, explain.EntriesBroken, "path", workspace)
 		return nil, false, nil
 	case patience.IsSilent(err):
 		return nil, false, err
 	case err != nil:
 		return nil, errors.Is(err, fs.ErrNotExist), unread(err)
-	}
-	var file struct {
-		Dispatched []json.RawMessage `json:"dispatched"`
-	}
-	if json.Unmarshal(data, &file) != nil {
-		c.found(RuleDispatch, 0, RunAgain, explain.EntriesBroken, "path", workspace)
-		return nil, false, nil
-	}
-	for _, raw := range file.Dispatched {
-		var e entry
-		if json.Unmarshal(raw, &e) == nil {
-			list = append(list, e)
-		}
 	}
 	return list, true, nil
 }

@@ -68,7 +68,7 @@ func (o Options) LogFolder() string {
 	switch {
 	case o.LogDir != "":
 		return o.LogDir
-	case o.Manager == Launchd:
+	case o.Manager == Launchd && o.Home != "":
 		return filepath.Join(o.Home, "Library", "Logs", "OpenClaw")
 	}
 	return filepath.Join(o.Dir, "logs")

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"otm/core"
@@ -70,10 +69,10 @@ func (v *View) AgentLog(a *pipeline.Agent) string {
 // Workspace is what is wrong with an agent's workspace; nil: nothing is, or it
 // has none.
 func (v *View) Workspace(a *pipeline.Agent) *explain.Finding {
-	if v.Workspaces == nil {
-		v.Workspaces = LookAtWorkspaces(v.Agents)
+	if v.workspaces == nil {
+		v.workspaces = LookAtWorkspaces(v.Agents)
 	}
-	return v.Workspaces[a.Name]
+	return v.workspaces[a.Name]
 }
 
 // LookAtWorkspaces looks at the workspaces of all agents at the same time, and
@@ -95,27 +94,6 @@ func LookAtWorkspaces(agents pipeline.Agents) map[string]*explain.Finding {
 		}
 	}
 	return wrong
-}
-
-// WorkspaceCache is LookAtWorkspaces for callers that ask again and again. It is safe
-// for use by several goroutines; its zero value is empty.
-type WorkspaceCache struct {
-	mu    sync.Mutex // guards what follows, and is held while workspaces are looked at
-	wrong map[string]*explain.Finding
-	at    time.Time
-}
-
-// workspaceAge is how long a WorkspaceCache keeps a result.
-const workspaceAge = 30 * time.Second
-
-// Get returns what is wrong with each workspace, by the agent's name.
-func (c *WorkspaceCache) Get(agents pipeline.Agents, now time.Time) map[string]*explain.Finding {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wrong == nil || now.Sub(c.at).Abs() >= workspaceAge {
-		c.wrong, c.at = LookAtWorkspaces(agents), now
-	}
-	return c.wrong
 }
 
 func lookAt(a *pipeline.Agent) *explain.Finding {

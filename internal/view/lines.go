@@ -17,6 +17,14 @@ type Line struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
+// Said is what happened, with its detail.
+func (l Line) Said() string {
+	if l.Detail == "" {
+		return l.What
+	}
+	return l.What + " (" + l.Detail + ")"
+}
+
 // Lines is the history that events tell. Events that say nothing to a person have no
 // line.
 func Lines(events []core.Event) []Line {

@@ -42,9 +42,6 @@ type Sources struct {
 	// CountOnly leaves the contents of inbox and failed files unread: tasks then
 	// say nothing about them.
 	CountOnly bool
-	// Workspaces is what LookAtWorkspaces returned. Nil: they are looked at when
-	// they are asked for.
-	Workspaces map[string]*explain.Finding
 }
 
 // Store is the store as a view reads it.
@@ -76,6 +73,8 @@ type View struct {
 	late     []explain.Finding // about effects that have waited too long to be delivered
 	agents   map[string]*Agent // those that were asked for
 	outlooks *dispatch.Outlooks
+	// workspaces is what LookAtWorkspaces returned; nil: nobody asked for it yet.
+	workspaces map[string]*explain.Finding
 }
 
 // Load reads the directory. The error is one of reading a folder, or the
