@@ -30,9 +30,9 @@ func TestReport(t *testing.T) {
 	}
 	long := &Report{}
 	for i := range 50 {
-		long.Failed = append(long.Failed, explain.New(explain.TaskRecordFailed, "error", i))
+		long.Failed = append(long.Failed, explain.New(explain.TaskEntryFailed, "error", i))
 	}
-	if s := long.Details(); !strings.HasSuffix(s, "; its record: 19 → otm fsck; and 30 more") || len(long.Findings()) != 20 {
+	if s := long.Details(); !strings.HasSuffix(s, "; dispatch file of : 19 → otm doctor; and 30 more") || len(long.Findings()) != 20 {
 		t.Errorf("details: %s", s)
 	}
 }

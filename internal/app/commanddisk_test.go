@@ -74,7 +74,7 @@ func newBusy(t *testing.T) *patient {
 	p.edit(stateOf(t, p.h, 1).RowID, boardtest.SelectCell(p.b.Column(p, "Status", "select"), "done"))
 	p.must("otm-create", "--title", "Dropped", "--agent", "devdas")
 	p.must("otm-update", "--task-id", "2", "--result", "half of it")
-	id, err := takesOne{p.h.Counter}.TakeOne(t.Context())
+	id, err := p.h.Counter.TakeOne(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

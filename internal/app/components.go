@@ -115,7 +115,7 @@ func runResidents(ctx context.Context, g *daemon.Group, h *Home, kinds []kind, e
 	}()
 	logs := make([]*slog.Logger, len(kinds))
 	for i, k := range kinds {
-		log, closeLog, err := h.logger(k.id, true)
+		log, closeLog, err := h.logger(k.id)
 		if err != nil {
 			g.Go(func(context.Context) error { return err })
 			return g.Wait()
@@ -235,7 +235,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 			}
 			return nil
 		},
-		Unread:   func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h.Box, h.Now()), nil },
+		Unread:   func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h), nil },
 		Answered: func() { slacklist.TouchChanged(h.Dir) },
 	}
 	if stays {

@@ -14,6 +14,7 @@ import (
 	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/explain"
+	"otm/internal/install"
 	"otm/internal/safe"
 )
 
@@ -175,5 +176,21 @@ func (d *doctor) secrets() {
 		if mode := info.Mode().Perm(); mode&0o077 != 0 {
 			d.say("secrets", explain.SecretOpen, "path", path, "mode", octal(mode))
 		}
+	}
+}
+
+// units looks at the files that otm install wrote, if it wrote any.
+func (d *doctor) units() {
+	units, err := install.Look(d.home.Dir, d.home.Getenv)
+	if err != nil {
+		d.failed("units", err)
+		return
+	}
+	for _, u := range units {
+		if u.State == install.Current {
+			d.say("units", explain.UnitOK, "path", u.Path)
+			continue
+		}
+		d.say("units", explain.UnitOdd, "path", u.Path, "state", u.State, "hint", u.Hint)
 	}
 }

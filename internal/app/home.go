@@ -18,6 +18,7 @@ import (
 	"otm/internal/config"
 	"otm/internal/install"
 	"otm/internal/logx"
+	"otm/internal/view"
 	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
 )
@@ -98,21 +99,16 @@ func (h *Home) LogDir() string {
 	return install.Options{Manager: install.Native(), Dir: h.Dir, Home: h.Getenv("HOME"), LogDir: h.Getenv("OTM_LOG_DIR")}.LogFolder()
 }
 
-// logger returns the log of a component. A resident logs to its file, and to the
-// terminal if it runs on one. A single run logs to stderr only: two writers would
-// rotate each other's file away.
-func (h *Home) logger(id string, resident bool) (*slog.Logger, func(), error) {
-	log := h.stderrLog(id)
-	if !resident {
-		return log, func() {}, nil
-	}
+// logger returns the log of a resident component: its file, and the terminal if it runs
+// on one. A single run uses stderrLog: two writers would rotate each other's file away.
+func (h *Home) logger(id string) (*slog.Logger, func(), error) {
 	file, err := logx.OpenFile(filepath.Join(h.LogDir(), heartbeat.Log(id)))
 	if err != nil {
 		return nil, nil, err
 	}
 	inFile := logx.New(file, h.logLevel())
 	if isTerminal(h.Err) {
-		return slog.New(slog.NewMultiHandler(inFile.Handler(), log.Handler())), func() { file.Close() }, nil
+		return slog.New(slog.NewMultiHandler(inFile.Handler(), h.stderrLog(id).Handler())), func() { file.Close() }, nil
 	}
 	return inFile, func() { file.Close() }, nil
 }
@@ -147,3 +143,15 @@ func (h *Home) OpenStore(ctx context.Context) (*store.Store, error) { return h.s
 
 // Close closes what was opened.
 func (h *Home) Close() error { return h.stores.close() }
+
+// runner is what keeps the components of a directory running: what otm install wrote, or
+// else a person.
+func (h *Home) runner() view.Runner {
+	if o := install.Find(h.Dir, h.Getenv); o != nil {
+		return view.Runner{Installed: true, Start: o.Again(), Apply: "run: " + o.Again()}
+	}
+	return view.Runner{Start: "otm up" + dirFlag(h.Dir, h.Getenv), Apply: "stop otm up, or what else runs here, and start it again"}
+}
+
+// startCommand is the command line that starts what is to run.
+func (h *Home) startCommand() string { return h.runner().Start }

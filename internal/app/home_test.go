@@ -59,9 +59,12 @@ func TestLogLevel(t *testing.T) {
 			h.Streams = cli.Streams{Err: &stderr, Getenv: func(name string) string {
 				return map[string]string{"OTM_LOG_LEVEL": level}[name]
 			}}
-			log, end, err := h.logger("x", resident)
-			if err != nil {
-				t.Fatal(err)
+			log, end := h.stderrLog("x"), func() {}
+			if resident {
+				var err error
+				if log, end, err = h.logger("x"); err != nil {
+					t.Fatal(err)
+				}
 			}
 			log.Debug("small")
 			log.Info("large")

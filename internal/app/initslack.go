@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"otm/internal/cli"
@@ -183,27 +182,19 @@ func (o *slackInit) inspect(ctx context.Context) error {
 	}
 	r := &o.report
 	r.Title, r.Rows, r.Limit = in.Title, in.Rows, in.Limit
-	for i, f := range in.Findings {
-		text := f.Error() + ": " + missingHint(f.MissingError)
-		if f.Option != "" {
-			same := func(g slacklist.Finding) bool {
-				return g.Option != "" && g.Column == f.Column && g.Optional == f.Optional
-			}
-			if slices.ContainsFunc(in.Findings[:i], same) {
-				continue
-			}
-			var options []string
-			for _, g := range in.Findings[i:] {
-				if same(g) {
-					options = append(options, g.Option)
-				}
-			}
-			text = fmt.Sprintf("options of the column %q: %s", f.Column, strings.Join(options, ", "))
-		}
+	column := "" // to which the last line adds options
+	for _, f := range in.Findings {
+		list := &r.Missing
 		if f.Optional {
-			r.Advised = append(r.Advised, text)
-		} else {
-			r.Missing = append(r.Missing, text)
+			list = &r.Advised
+		}
+		switch {
+		case f.Option == "":
+			*list, column = append(*list, f.Error()+": "+missingHint(f.MissingError)), ""
+		case f.Column == column:
+			(*list)[len(*list)-1] += ", " + f.Option
+		default:
+			*list, column = append(*list, fmt.Sprintf("options of the column %q: %s", f.Column, f.Option)), f.Column
 		}
 	}
 	return nil

@@ -135,10 +135,7 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 // they say whether its task is done. The injector settles the files later, by the same
 // ids. A report that cannot be read, or is refused, is left to it.
 func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Agent) error {
-	reports, unread, err := waitingReports(h.Box, h.Now())
-	for _, err := range unread {
-		h.Warn("a report that waits was passed over: %v", err)
-	}
+	reports, err := waitingReports(h, h.Warn)
 	var commands []core.Command
 	for _, r := range reports {
 		t, err := store.Task(ctx, r.TaskID)

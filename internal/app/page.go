@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"otm/internal/config"
-	"otm/internal/engine"
 	"otm/internal/page"
 	"otm/internal/safe"
 	"otm/internal/view"

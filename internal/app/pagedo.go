@@ -6,15 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"otm/internal/engine"
 	"otm/internal/page"
 	"otm/pipeline"
-	"otm/pipeline/counter"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
 )
@@ -61,7 +57,7 @@ func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, e
 	if known != nil {
 		t.Agent = known.Name
 	}
-	if t.ID, err = (takesOne{p.home.Counter}).TakeOne(ctx); err != nil {
+	if t.ID, err = p.home.Counter.TakeOne(ctx); err != nil {
 		return nil, refusalOf(err)
 	}
 	c := &drop.Create{ID: pipeline.NewDropID(), CreatedAt: p.home.Now(), Task: t, By: human}

@@ -80,7 +80,7 @@ func opened(ctx context.Context, h *Home, open func(*runningPage) error) (*runni
 		return nil, err
 	}
 	p := &runningPage{ends: []func() error{l.Release}}
-	log, closeLog, err := h.logger(heartbeat.Board, true)
+	log, closeLog, err := h.logger(heartbeat.Board)
 	if err == nil {
 		p.log = log
 		p.ends = append(p.ends, func() error { closeLog(); return nil })

@@ -152,7 +152,7 @@ func renumber(ctx context.Context, h *Home, o *drop.Object) error {
 	if o.Get("title") == nil {
 		return errors.New("is an update: its task id is not its own to change")
 	}
-	id, err := takesOne{h.Counter}.TakeOne(ctx)
+	id, err := h.Counter.TakeOne(ctx)
 	if err != nil {
 		return err
 	}

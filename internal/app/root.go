@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -151,4 +153,39 @@ func taskArg(args []string) (pipeline.TaskID, error) {
 		return 0, cli.Errorf(cli.Usage, "%w", err).Hint("otm list --all")
 	}
 	return id, nil
+}
+
+// noCoreDumps keeps tokens out of files that the kernel would write if we
+// crashed under GOTRACEBACK=crash. Who is started by us can raise the limit
+// again.
+func noCoreDumps() {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_CORE, &limit) == nil {
+		limit.Cur = 0
+		syscall.Setrlimit(syscall.RLIMIT_CORE, &limit) // where it fails, it was not ours to set
+	}
+}
+
+// refuseUnknown returns an error if words are no command of root, with the one of the
+// nearest name.
+func refuseUnknown(root *cobra.Command, words []string) error {
+	_, left, err := root.Find(words)
+	if err == nil || strings.HasPrefix(words[0], "__") { // cobra adds such commands when it runs
+		return nil
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	e := cli.Errorf(cli.Usage, "%w", err)
+	if i := slices.IndexFunc(left, func(arg string) bool { return arg[:min(1, len(arg))] != "-" }); i >= 0 {
+		word := strings.ToLower(left[i])
+		if word == "create" || word == "update" {
+			return e.Hint("otm-%s --help", word) // programs of their own
+		}
+		if near := pipeline.Nearest(word, names); near != "" {
+			e.Hint("otm %s", near)
+		}
+	}
+	return e.Hint("otm --help")
 }

@@ -23,7 +23,6 @@ import (
 	"otm/internal/engine"
 	"otm/internal/lock"
 	"otm/pipeline"
-	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
 )
 
@@ -157,7 +156,7 @@ func newEngine(ctx context.Context, h *Home, program string, b pipeline.Board, l
 	}
 	return &engine.Engine{
 		Store: s, Outbox: s, Board: b, Agents: h.Config.Agents, Times: h.Config.Times, By: core.Component(program), Log: log, Now: h.Now,
-		Counter: takesOne{h.Counter}, Drops: func() (map[pipeline.TaskID]pipeline.Dropped, error) { return inbox.Drops(h.Dir) }, Consistent: h.Config.Slack.ListID == "", Render: &outbox.Render{Dir: h.Dir, Store: s},
+		Counter: h.Counter, Drops: func() (map[pipeline.TaskID]pipeline.Dropped, error) { return inbox.Drops(h.Dir) }, Consistent: h.Config.Slack.ListID == "", Render: &outbox.Render{Dir: h.Dir, Store: s},
 		Entries: &dispatch.Entries{Dir: h.Dir, Store: s, Agents: h.Config.Agents, Times: h.Config.Times, Now: h.Now, Log: log},
 		Wait:    h.waitOthers,
 	}, nil
@@ -170,17 +169,4 @@ func openHelperStore(ctx context.Context, dir, url string) (core.Store, func() e
 		return nil, nil, err
 	}
 	return s, s.Close, nil
-}
-
-// takesOne is a counter that gives out one id at a time.
-type takesOne struct{ *counter.Dir }
-
-// TakeOne gives an id out, durably.
-func (c takesOne) TakeOne(ctx context.Context) (pipeline.TaskID, error) {
-	taken, err := c.Counter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer taken.Release()
-	return taken.Take(1)
 }

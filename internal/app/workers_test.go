@@ -78,7 +78,7 @@ func TestNewIDWhereTheDiskFails(t *testing.T) {
 	crashtest.Each(t, syscall.EIO, func(refuse crashtest.Refuse) {
 		var id pipeline.TaskID
 		refused, err := refuse(h.Dir, func() (err error) {
-			id, err = (takesOne{h.Counter}).TakeOne(t.Context())
+			id, err = h.Counter.TakeOne(t.Context())
 			return err
 		})
 		refused.Told(t, err, refused.Of("write", "/locks/") || refused.Of("read", "/next-task-id")) // known from the lock
@@ -122,7 +122,7 @@ func TestCounterNotRaised(t *testing.T) {
 	if log := look(); log != "" || b.Faults.Count("slackLists.items.list") != calls {
 		t.Errorf("the next look: logged %s, %d calls", log, b.Faults.Count("slackLists.items.list")-calls)
 	}
-	if id, err := (takesOne{h.Counter}).TakeOne(t.Context()); err != nil || id != 42 {
+	if id, err := h.Counter.TakeOne(t.Context()); err != nil || id != 42 {
 		t.Errorf("the next id is %v, %v", id, err)
 	}
 }

@@ -148,7 +148,10 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 	}
 	var e *Error
 	if !errors.As(err, &e) {
-		if e = explainOrNil(explain, err); e == nil {
+		if explain != nil {
+			e = explain(err)
+		}
+		if e == nil {
 			e = &Error{Code: Failed, Err: err}
 		}
 	}
@@ -193,13 +196,6 @@ func (e *Error) here(c *cobra.Command) {
 	if dir != nil && dir.Value.String() != "" && slices.ContainsFunc(e.Hints, lost) {
 		e.Hints = slices.Insert(e.Hints, 0, fmt.Sprintf("export OTM_DIR=%s   # for the commands that follow", safe.Quote(dir.Value.String())))
 	}
-}
-
-func explainOrNil(explain func(error) *Error, err error) *Error {
-	if explain == nil {
-		return nil
-	}
-	return explain(err)
 }
 
 func (s Streams) report(e *Error) {

@@ -99,6 +99,16 @@ func (d *Dir) Raise(ctx context.Context, ids ...pipeline.TaskID) error {
 	return nil
 }
 
+// TakeOne gives an id out, durably.
+func (d *Dir) TakeOne(ctx context.Context) (pipeline.TaskID, error) {
+	c, err := d.Counter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Release()
+	return c.Take(1)
+}
+
 // RaiseAbove makes sure that no id on the board is given out: people type them as
 // well. Call it after every walk, also another process's. It looks at the rows of
 // each walk once, and again if it failed.

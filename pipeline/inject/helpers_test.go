@@ -99,7 +99,7 @@ func (w *world) newInjector(now func() time.Time) (*Injector, *engine.Engine) {
 func newEngine(dir string, s *store.Store, b pipeline.Board, times pipeline.Times, log *slog.Logger, now func() time.Time) *engine.Engine {
 	return &engine.Engine{
 		Store: selective{s}, Outbox: s, Board: b, Agents: agents, Times: times, By: core.Component(Who), Log: log, Now: now,
-		Counter: oneByOne{counter.Open(dir, nil)}, Drops: func() (map[pipeline.TaskID]pipeline.Dropped, error) { return inbox.Drops(dir) },
+		Counter: counter.Open(dir, nil), Drops: func() (map[pipeline.TaskID]pipeline.Dropped, error) { return inbox.Drops(dir) },
 		Render: &outbox.Render{Dir: dir, Store: s}, Entries: noEntries{},
 	}
 }
@@ -113,18 +113,6 @@ func (s selective) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, erro
 		panic("all tasks are asked for")
 	}
 	return s.Store.Tasks(ctx, f)
-}
-
-// oneByOne is a counter that gives out one id at a time.
-type oneByOne struct{ *counter.Dir }
-
-func (c oneByOne) TakeOne(ctx context.Context) (pipeline.TaskID, error) {
-	taken, err := c.Counter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer taken.Release()
-	return taken.Take(1)
 }
 
 // noEntries are dispatch files in which everything stands already.
@@ -550,7 +538,7 @@ func (w *world) calls() map[string]int {
 // counter is the next id that would be given out.
 func (w *world) counter() pipeline.TaskID {
 	w.t.Helper()
-	id, err := oneByOne{counter.Open(w.dir, nil)}.TakeOne(w.t.Context())
+	id, err := counter.Open(w.dir, nil).TakeOne(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
