@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"otm/internal/board"
+	"otm/internal/board/boardtest"
 )
 
 // desk is where people work on the board: over its API, without our client.
@@ -110,10 +111,11 @@ func (d *desk) cards() ([]card, error) {
 				ID     string
 				Parent string `json:"parent_record_id"`
 				Fields []struct {
-					Key, Text string
-					Select    []string
-					Number    []float64
-					Checkbox  *bool
+					Key      string
+					RichText json.RawMessage `json:"rich_text"`
+					Select   []string
+					Number   []float64
+					Checkbox *bool
 				}
 			}
 			Meta struct {
@@ -126,7 +128,7 @@ func (d *desk) cards() ([]card, error) {
 		for _, item := range page.Items {
 			c := card{ID: item.ID, Parent: item.Parent, cells: map[string]string{}}
 			for _, f := range item.Fields {
-				c.cells[f.Key] = f.Text
+				c.cells[f.Key] = boardtest.Text(f.RichText)
 				if len(f.Select) > 0 {
 					c.cells[f.Key] = f.Select[0]
 				}
@@ -222,7 +224,7 @@ func (d *desk) add(pairs ...string) error {
 }
 
 func (d *desk) remove(row string) error {
-	return d.call("slackLists.items.delete", url.Values{"id": {row}}, nil)
+	return d.call("slackLists.items.deleteMultiple", url.Values{"ids": {`["` + row + `"]`}}, nil)
 }
 
 // line is a row as scripts compare it.

@@ -31,7 +31,6 @@ type call struct {
 	*args
 	store *store
 	who   *Identity
-	base  string // of this server as the caller names it, ends in "/"
 }
 
 // methods are the methods of the API, with the calls a minute of Slack's tiers
@@ -43,7 +42,6 @@ func methods() []method {
 		{"slackLists.items.update", 50, true, itemsUpdate},
 		{"slackLists.items.list", 20, false, itemsList},
 		{"slackLists.items.info", 20, false, itemsInfo},
-		{"slackLists.items.delete", 20, true, itemsDelete},
 		{"slackLists.items.deleteMultiple", 20, true, itemsDeleteMultiple},
 		{"files.info", 100, false, filesInfo},
 		{"auth.test", 100, false, authTest},
@@ -107,7 +105,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := m.run(&call{args: arguments, store: a.store, who: who, base: "http://" + r.Host + "/"})
+	answer, err := m.run(&call{args: arguments, store: a.store, who: who})
 	if err == nil && m.writes {
 		a.announce(r.UserAgent())
 	}

@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -73,31 +72,6 @@ func (a *args) required(name string) string {
 	return s
 }
 
-// flag returns a boolean argument, false if absent.
-func (a *args) flag(name string) bool {
-	switch a.text(name) {
-	case "true", "1":
-		return true
-	case "false", "0", "":
-		return false
-	}
-	a.problem("must be a boolean: %s", name)
-	return false
-}
-
-// number returns a whole number between least and most, or standard if absent.
-func (a *args) number(name string, standard, least, most int) int {
-	if a.text(name) == "" {
-		return standard
-	}
-	n, err := strconv.Atoi(a.text(name))
-	if err != nil || n < least || n > most {
-		a.problem("must be a whole number from %d to %d: %s", least, most, name)
-		return standard
-	}
-	return n
-}
-
 // raw returns an argument that holds JSON, nil if it is absent or null.
 func (a *args) raw(name string) json.RawMessage {
 	raw := json.RawMessage(a.text(name))
@@ -111,12 +85,4 @@ func (a *args) raw(name string) json.RawMessage {
 		return nil
 	}
 	return raw
-}
-
-// strings returns the elements of an array of strings, nil if absent.
-func (a *args) strings(name string) (texts []string) {
-	if json.Unmarshal(orNull(a.raw(name)), &texts) != nil {
-		a.problem("must be an array of strings: %s", name)
-	}
-	return texts
 }

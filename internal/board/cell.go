@@ -187,7 +187,6 @@ type element struct {
 	Type     string    `json:"type"`
 	Elements []element `json:"elements"`
 	Text     string    `json:"text"`
-	URL      string    `json:"url"`
 }
 
 // checkBlocks checks the blocks of a text cell and returns them as they are
@@ -224,34 +223,4 @@ func (e *element) empty() bool {
 		return !slices.ContainsFunc(e.Elements, func(e element) bool { return !e.empty() })
 	}
 	return e.Type == "text" && e.Text == ""
-}
-
-// plain is the text of the element, or of a link without a text its address.
-// Slack marks styles in it too, and names people: no source of ours has them.
-func (e *element) plain() string {
-	var text string
-	for i := range e.Elements {
-		text += e.Elements[i].plain()
-	}
-	if e.Text != "" {
-		return text + e.Text
-	}
-	return text + e.URL
-}
-
-// plainText is the plain form of stored blocks, one line for each section.
-func plainText(blocks json.RawMessage) string {
-	var parsed []struct {
-		Elements []element `json:"elements"`
-	}
-	if json.Unmarshal(blocks, &parsed) != nil {
-		return ""
-	}
-	var lines []string
-	for _, b := range parsed {
-		for i := range b.Elements {
-			lines = append(lines, b.Elements[i].plain())
-		}
-	}
-	return strings.Join(lines, "\n")
 }

@@ -155,12 +155,12 @@ func TestTransactionSeesItself(t *testing.T) {
 			t.Error("a step of a step was made")
 		}
 		steps := tx.Steps(l.ID, parent.ID)
-		if got := tx.count(l.ID, false); got != 3 || len(tx.Rows(l.ID)) != 3 || len(steps) != 1 || steps[0].ID != step.ID {
+		if got := tx.count(l.ID); got != 3 || len(tx.Rows(l.ID)) != 3 || len(steps) != 1 || steps[0].ID != step.ID {
 			t.Errorf("%d rows are active; rows %v", got, tx.Rows(l.ID))
 		}
 		tx.Delete(tx.Row(l.ID, before))
 		tx.Delete(parent)
-		if !tx.isGone(l.ID, step.ID) || !tx.isGone(l.ID, before) || tx.isGone(l.ID, "Rec0NOTHING") || tx.count(l.ID, false) != 0 {
+		if !tx.isGone(l.ID, step.ID) || !tx.isGone(l.ID, before) || tx.isGone(l.ID, "Rec0NOTHING") || tx.count(l.ID) != 0 {
 			t.Error("the step is not deleted with its row")
 		}
 		if err := tx.checkParent(l.ID, parent.ID); err == nil {

@@ -29,7 +29,7 @@ func TestConcurrentUse(t *testing.T) {
 				}
 				b.Must(t, "slackLists.items.update", object{"list_id": b.ListID, "cells": both})
 				if i%3 == 0 {
-					b.Must(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": row})
+					b.Must(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{row}})
 				}
 				if err := b.Server.EditRow("", b.ListID, shared, boardtest.CheckboxCell("Col00", i%2 == 0)); err != nil {
 					t.Error(err)
@@ -51,7 +51,7 @@ func TestConcurrentUse(t *testing.T) {
 					}
 				}
 				item := info(t, b, b.ListID, shared)
-				wantEqual(t, "two cells of one call", fieldOf(item, title)["text"], fieldOf(item, reason)["text"])
+				wantEqual(t, "two cells of one call", textOf(item, title), textOf(item, reason))
 			}
 		})
 	}

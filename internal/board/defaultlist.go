@@ -1,9 +1,6 @@
 package board
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // A columnSpec describes a column of the default list.
 type columnSpec struct {
@@ -36,20 +33,12 @@ func defaultColumns() []columnSpec {
 	}
 }
 
-// newDefaultList makes the list of a fresh store. It belongs to the bot.
-func newDefaultList(now time.Time, assignees []string) *List {
-	now = now.Round(0).UTC()
-	l := &List{
-		ID: newID("F"), Num: newNum(), Name: "OTM", Default: true, Owner: BotUser,
-		Created: now, Edited: now,
-	}
+// newDefaultList makes the list of a fresh store.
+func newDefaultList(assignees []string) *List {
+	l := &List{ID: newID("F"), Num: newNum(), Name: "OTM", Default: true}
 	for i, spec := range defaultColumns() {
 		c := spec.column()
-		c.Primary = i == 0
-		if c.Primary || spec.name == "Status" {
-			l.Subtask = append(l.Subtask, c.ID)
-		}
-		if spec.open {
+		if c.Primary = i == 0; spec.open {
 			l.OpenColumn = c.ID
 			for _, name := range assignees {
 				c.AddChoice(name, name)
@@ -65,7 +54,7 @@ func (spec *columnSpec) column() Column {
 	key := strings.ReplaceAll(strings.ToLower(spec.name), " ", "_")
 	c := Column{ID: newID("Col"), Name: spec.name, Key: key, Type: spec.kind}
 	if spec.kind == "select" {
-		c.Options = &ColumnOptions{Choices: []Choice{}, Format: "single_select", ShowMemberName: true}
+		c.Options = &ColumnOptions{Choices: []Choice{}, Format: "single_select"}
 		for _, value := range spec.choices {
 			c.AddChoice(value, labelOf(value))
 		}

@@ -61,3 +61,12 @@ func (s *Server) columns() (columns []Column) {
 	}
 	return columns
 }
+
+// text is the text of a cell's blocks.
+func text(blocks json.RawMessage) string {
+	var parsed []struct{ Elements []element }
+	if err := json.Unmarshal(blocks, &parsed); err != nil || len(parsed) == 0 {
+		return ""
+	}
+	return parsed[0].Elements[0].Elements[0].Text
+}

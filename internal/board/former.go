@@ -2,11 +2,8 @@ package board
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"time"
 )
 
 // A former is the rows.jsonl of a former version: a header, then one transaction a
@@ -27,31 +24,14 @@ type formerHeader struct {
 }
 
 type formerEntry struct {
-	Seq   uint64    `json:"seq"` // one more than the line before
-	At    time.Time `json:"at"`  // absent in the lines of a compaction
-	By    string    `json:"by"`
-	Lists []struct {
-		List
-		Updated time.Time `json:"updated"`
-		Editor  string    `json:"editor"`
-	} `json:"lists"`
-	Rows    []*Row `json:"rows"`
+	Seq     uint64  `json:"seq"` // one more than the line before
+	Lists   []*List `json:"lists"`
+	Rows    []*Row  `json:"rows"`
 	Deleted []struct {
 		List string `json:"list"`
 		ID   string `json:"id"`
 	} `json:"deleted"`
 	Dropped []string `json:"dropped"` // ids of lists
-}
-
-func (f *former) sum() string {
-	sum := sha256.Sum256(f.data)
-	return hex.EncodeToString(sum[:])
-}
-
-// isImported reports whether the rows of this file are in the database.
-func (f *former) isImported(t *Tx) bool {
-	var sum string
-	return t.one(&sum, "SELECT sum FROM former") && sum == f.sum()
 }
 
 // importInto puts the rows of the file into an empty database. The error matches
@@ -81,7 +61,6 @@ func (f *former) importInto(t *Tx) error {
 	if seq < h.Synced {
 		return f.corrupt(len(lines)+1, fmt.Sprintf("the store ends after entry %d, and held %d", seq, h.Synced))
 	}
-	t.exec("INSERT INTO former (sum) VALUES ($1)", f.sum())
 	return nil
 }
 
@@ -91,15 +70,13 @@ func (f *former) corrupt(number int, what string) error {
 
 func (e *formerEntry) apply(t *Tx) error {
 	for _, l := range e.Lists {
-		t.putList(&l.List)
-		t.touch(l.ID, l.Updated, l.Editor)
+		t.PutList(l)
 	}
 	for _, r := range e.Rows {
 		if t.List(r.List) == nil {
 			return fmt.Errorf("row %q of list %q, which does not exist", r.ID, r.List)
 		}
-		t.putRow(r)
-		e.touch(t, r.List)
+		t.PutRow(r)
 	}
 	for _, d := range e.Deleted {
 		if t.List(d.List) == nil {
@@ -107,7 +84,6 @@ func (e *formerEntry) apply(t *Tx) error {
 		}
 		t.exec("INSERT OR IGNORE INTO deleted (list, id) VALUES ($1, $2)", d.List, d.ID)
 		t.exec("DELETE FROM rows WHERE list = $1 AND id = $2", d.List, d.ID)
-		e.touch(t, d.List)
 	}
 	for _, id := range e.Dropped {
 		delete(t.lists, id)
@@ -115,10 +91,4 @@ func (e *formerEntry) apply(t *Tx) error {
 		t.exec("DELETE FROM rows WHERE list = $1", id)
 	}
 	return nil
-}
-
-func (e *formerEntry) touch(t *Tx, listID string) {
-	if !e.At.IsZero() {
-		t.touch(listID, e.At, e.By)
-	}
 }

@@ -118,6 +118,15 @@ func fieldOf(item object, columnID string) object {
 	return nil
 }
 
+// textOf is the text of the item in the column; nil if the cell is empty.
+func textOf(item object, columnID string) any {
+	raw, err := json.Marshal(fieldOf(item, columnID)["rich_text"])
+	if err != nil || string(raw) == "null" {
+		return nil
+	}
+	return boardtest.Text(raw)
+}
+
 // cell is one cell of a request, written as JSON.
 func cell(t *testing.T, columnID, members string) object {
 	t.Helper()

@@ -2,7 +2,7 @@ package board
 
 import (
 	"crypto/rand"
-	"encoding/binary"
+	mathrand "math/rand/v2"
 	"strings"
 )
 
@@ -24,11 +24,7 @@ func randomText(n int) string {
 }
 
 // newNum returns a random internal number of the size Slack shows in cursors.
-func newNum() int64 {
-	var raw [8]byte
-	rand.Read(raw[:])
-	return int64(binary.BigEndian.Uint64(raw[:])%9e12) + 1e12
-}
+func newNum() int64 { return 1e12 + mathrand.Int64N(9e12) }
 
 // isID reports whether s is one of the prefixes, followed by upper-case letters
 // and digits.

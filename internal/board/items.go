@@ -64,24 +64,13 @@ func itemsUpdate(c *call) (any, error) {
 	return okAnswer, c.edit(listID, func(t *Tx, l *List) error { return t.Update(l, raw) })
 }
 
-func itemsDelete(c *call) (any, error) {
-	listID, id := c.required("list_id"), c.required("id")
-	return okAnswer, c.edit(listID, func(t *Tx, _ *List) error {
-		r := t.Row(listID, id)
-		if r == nil {
-			return refuse("record_not_found")
-		}
-		t.Delete(r)
-		return nil
-	})
-}
-
 // itemsDeleteMultiple deletes those of the rows that exist and says nothing
 // about the others.
 func itemsDeleteMultiple(c *call) (any, error) {
-	listID, ids := c.required("list_id"), c.strings("ids")
-	if len(ids) == 0 {
-		c.problem("missing required field: ids")
+	listID := c.required("list_id")
+	var ids []string
+	if json.Unmarshal(orNull(c.raw("ids")), &ids) != nil || len(ids) == 0 {
+		c.problem("must be an array of strings: ids")
 	}
 	return okAnswer, c.edit(listID, func(t *Tx, _ *List) error {
 		for _, id := range ids {
@@ -100,7 +89,7 @@ func (t *Tx) Create(l *List, parent string, cells json.RawMessage) (*Row, error)
 	if err != nil {
 		return nil, err
 	}
-	if limit := t.store.opts.RowLimit; limit > 0 && t.count(l.ID, false) >= limit {
+	if limit := t.store.opts.RowLimit; limit > 0 && t.count(l.ID) >= limit {
 		return nil, refuse("over_row_maximum")
 	}
 	if err := t.checkParent(l.ID, parent); err != nil {

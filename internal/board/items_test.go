@@ -33,9 +33,9 @@ func TestCreateAnswer(t *testing.T) {
 		t.Errorf("a top-level row has parent_record_id: %v", item)
 	}
 	wantEqual(t, "select field", fieldOf(item, status), decode(t, fmt.Sprintf(
-		`{"key":"status","value":"in_progress","select":["in_progress"],"column_id":%q}`, status)))
+		`{"key":"status","select":["in_progress"],"column_id":%q}`, status)))
 	wantEqual(t, "todo checkbox", fieldOf(item, "Col00"), decode(t,
-		`{"key":"todo_completed","value":false,"checkbox":false,"column_id":"Col00"}`))
+		`{"key":"todo_completed","checkbox":false,"column_id":"Col00"}`))
 	wantEqual(t, "number of fields", len(item["fields"].(array)), 3)
 
 	// What was answered is what is read.
@@ -68,7 +68,7 @@ func TestCreateRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := b.Create(t, "")
-	b.Must(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": gone})
+	b.Must(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{gone}})
 	before := len(listAll(t, b, b.ListID, 1000))
 	for name, c := range map[string]struct {
 		args object
@@ -116,19 +116,9 @@ func TestSubtasks(t *testing.T) {
 	}
 	wantEqual(t, "parents in the listing", parents, map[any]int{nil: 1, parent: 2})
 
-	whole := b.Must(t, "slackLists.items.info", object{"list_id": b.ListID, "id": parent})
-	wantEqual(t, "first subtask", dig(t, whole, "subtasks", 0, "id"), one)
-	wantEqual(t, "second subtask", dig(t, whole, "subtasks", 1, "id"), two)
-	wantEqual(t, "number of subtasks", len(whole["subtasks"].(array)), 2)
-	wantEqual(t, "the list's title", dig(t, whole, "list", "title"), "OTM")
-	if whole["parent_task"] != nil {
-		t.Errorf("a top-level row has a parent_task")
-	}
-	child := b.Must(t, "slackLists.items.info", object{"list_id": b.ListID, "id": one})
-	wantEqual(t, "parent_task", dig(t, child, "parent_task", "id"), parent)
-	wantEqual(t, "subtasks of a subtask", child["subtasks"], array{})
+	wantEqual(t, "parent of the first step", info(t, b, b.ListID, one)["parent_record_id"], parent)
 
-	b.Must(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": parent})
+	b.Must(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{parent}})
 	wantEqual(t, "rows after the parent's deletion", len(listAll(t, b, b.ListID, 100)), 0)
 	wantCode(t, b.Call(t, "slackLists.items.info", object{"list_id": b.ListID, "id": two}), "record_deleted")
 }
@@ -153,9 +143,9 @@ func TestUpdate(t *testing.T) {
 		wantEqual(t, "updated_timestamp", item["updated_timestamp"], strconv.FormatInt(now.Now().Unix(), 10))
 		wantEqual(t, "date_created", item["date_created"], float64(now.Now().Add(-time.Minute).Unix()))
 	}
-	wantEqual(t, "status", fieldOf(info(t, b, b.ListID, one), status)["value"], "in_progress")
+	wantEqual(t, "status", fieldOf(info(t, b, b.ListID, one), status)["select"], array{"in_progress"})
 	wantEqual(t, "tick", fieldOf(info(t, b, b.ListID, two), "Col00")["checkbox"], true)
-	wantEqual(t, "untouched title", fieldOf(info(t, b, b.ListID, one), title)["text"], "one")
+	wantEqual(t, "untouched title", textOf(info(t, b, b.ListID, one), title), "one")
 }
 
 func TestUpdateRefusals(t *testing.T) {
@@ -164,7 +154,7 @@ func TestUpdateRefusals(t *testing.T) {
 	title := b.Column(t, "Title", "text")
 	row := b.Create(t, "", boardtest.TextCell(title, "as it was"))
 	gone := b.Create(t, "")
-	b.Must(t, "slackLists.items.delete", object{"list_id": b.ListID, "id": gone})
+	b.Must(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{gone}})
 	good := object{"row_id": row, "column_id": title, "rich_text": boardtest.TextCell(title, "changed")["rich_text"]}
 	with := func(changes object) object {
 		c := object{}
@@ -207,7 +197,7 @@ func TestUpdateRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantCode(t, b.Call(t, "slackLists.items.update", object{"list_id": b.ListID, "cells": c.cells}), c.code)
-			wantEqual(t, "the title", fieldOf(info(t, b, b.ListID, row), title)["text"], "as it was")
+			wantEqual(t, "the title", textOf(info(t, b, b.ListID, row), title), "as it was")
 		})
 	}
 	hundred := b.Call(t, "slackLists.items.update", object{"list_id": b.ListID, "cells": many[:100]})
@@ -219,10 +209,8 @@ func TestDelete(t *testing.T) {
 	b := boardtest.Start(t)
 	one, two, three := b.Create(t, ""), b.Create(t, ""), b.Create(t, "")
 	args := func(name, id string) object { return object{"list_id": b.ListID, name: id} }
-	wantCode(t, b.Call(t, "slackLists.items.delete", args("item_id", one)), "invalid_arguments") // the argument is id
-	wantCode(t, b.Call(t, "slackLists.items.delete", args("id", "Rec0NOTHING")), "record_not_found")
-	wantEqual(t, "answer", b.Call(t, "slackLists.items.delete", args("id", one)), object{"ok": true})
-	wantCode(t, b.Call(t, "slackLists.items.delete", args("id", one)), "record_not_found")
+	wantCode(t, b.Call(t, "slackLists.items.deleteMultiple", args("id", one)), "invalid_arguments") // the argument is ids
+	wantEqual(t, "answer", b.Call(t, "slackLists.items.deleteMultiple", object{"list_id": b.ListID, "ids": array{one}}), object{"ok": true})
 	wantCode(t, b.Call(t, "slackLists.items.info", args("id", one)), "record_deleted")
 	wantCode(t, b.Call(t, "slackLists.items.info", args("id", "Rec0NOTHING")), "record_not_found")
 

@@ -17,8 +17,8 @@ func TestTiers(t *testing.T) {
 	b := boardtest.Start(t, withClock(newClock()), func(o *boardtest.Options) { o.Limits = &board.Limits{} })
 	for method, want := range map[string]int{
 		"slackLists.items.create": 50, "slackLists.items.update": 50, "slackLists.items.list": 20, "slackLists.items.info": 20,
-		"slackLists.items.delete": 20, "slackLists.items.deleteMultiple": 20,
-		"files.info": 100, "auth.test": 100,
+		"slackLists.items.deleteMultiple": 20,
+		"files.info":                      100, "auth.test": 100,
 	} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()

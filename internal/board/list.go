@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 )
 
@@ -17,9 +16,6 @@ type List struct {
 	Num     int64    `json:"num"` // internal number, seen in cursors only
 	Name    string   `json:"name"`
 	Columns []Column `json:"columns"`
-	Subtask []string `json:"subtask"` // ids of the columns a subtask has
-	Todo    bool     `json:"todo,omitempty"`
-	Owner   string   `json:"owner"`
 
 	Description json.RawMessage `json:"description,omitempty"` // rich_text blocks
 
@@ -27,15 +23,11 @@ type List struct {
 	// takes new names as options.
 	Default    bool   `json:"default,omitempty"`
 	OpenColumn string `json:"open_column,omitempty"`
-
-	Created time.Time `json:"created"`
-	Edited  time.Time `json:"edited"` // last change of the list itself
 }
 
 // Clone returns a copy to change.
 func (l *List) Clone() *List {
 	c := *l
-	c.Subtask = slices.Clone(l.Subtask)
 	c.Columns = slices.Clone(l.Columns)
 	for i, column := range c.Columns {
 		if column.Options != nil {
@@ -57,17 +49,6 @@ func (l *List) Column(id string) *Column {
 	return &l.Columns[i]
 }
 
-// subtaskColumns returns the columns that a subtask has.
-func (l *List) subtaskColumns() []Column {
-	cols := []Column{}
-	for _, c := range l.Columns {
-		if slices.Contains(l.Subtask, c.ID) {
-			cols = append(cols, c)
-		}
-	}
-	return cols
-}
-
 // A Column is a column as it is stored, and as list_metadata shows it.
 type Column struct {
 	ID      string         `json:"id"`
@@ -80,17 +61,14 @@ type Column struct {
 
 // ColumnOptions are the options of a select or a column of people.
 type ColumnOptions struct {
-	Choices        []Choice        `json:"choices,omitzero"`
-	Format         string          `json:"format,omitempty"`
-	DefaultValue   json.RawMessage `json:"default_value,omitempty"`
-	ShowMemberName bool            `json:"show_member_name"`
+	Choices []Choice `json:"choices,omitzero"`
+	Format  string   `json:"format,omitempty"`
 }
 
 // A Choice is one option of a select. Its value is its id.
 type Choice struct {
 	Value string `json:"value"`
 	Label string `json:"label"`
-	Color string `json:"color"`
 }
 
 // IsSelect reports whether the column holds options.
@@ -109,15 +87,12 @@ func (c *Column) single() bool {
 	return !strings.HasPrefix(c.Options.Format, "multi_")
 }
 
-var choiceColors = []string{"indigo", "blue", "cyan", "pink", "yellow", "green", "gray", "red", "purple", "orange", "brown"}
-
 // AddChoice adds an option to a column of a list that is not published yet.
 func (c *Column) AddChoice(value, label string) {
 	if c.Options == nil {
-		c.Options = &ColumnOptions{ShowMemberName: true}
+		c.Options = &ColumnOptions{}
 	}
-	color := choiceColors[len(c.Options.Choices)%len(choiceColors)]
-	c.Options.Choices = append(c.Options.Choices, Choice{value, label, color})
+	c.Options.Choices = append(c.Options.Choices, Choice{value, label})
 }
 
 // Types of the three columns of a todo list.
@@ -127,18 +102,14 @@ const (
 	typeTodoDueDate   = "todo_due_date"
 )
 
-// AddTodoColumns adds the three columns of a todo list, which a subtask has
-// too, to a list that is not published yet. Their ids are the same in every
-// list. In Slack their names depend on the workspace's language; only their
-// types are sure.
+// AddTodoColumns adds the three columns of a todo list to a list that is not published
+// yet. Their ids are the same in every list. In Slack their names depend on the
+// workspace's language; only their types are sure.
 func (l *List) AddTodoColumns() {
-	l.Todo = true
 	l.Columns = append(l.Columns,
 		Column{ID: "Col00", Name: "Completed", Key: typeTodoCompleted, Type: typeTodoCompleted},
-		Column{ID: "Col01", Name: "Assignee", Key: typeTodoAssignee, Type: typeTodoAssignee,
-			Options: &ColumnOptions{Format: "multi_entity", DefaultValue: json.RawMessage("null"), ShowMemberName: true}},
+		Column{ID: "Col01", Name: "Assignee", Key: typeTodoAssignee, Type: typeTodoAssignee, Options: &ColumnOptions{Format: "multi_entity"}},
 		Column{ID: "Col02", Name: "Due date", Key: typeTodoDueDate, Type: typeTodoDueDate})
-	l.Subtask = append(l.Subtask, "Col00", "Col01", "Col02")
 }
 
 // isAgentName reports whether the name may become an option by being sent:

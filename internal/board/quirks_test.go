@@ -62,7 +62,7 @@ func TestPartialUpdate(t *testing.T) {
 	}})
 	wantCode(t, answer, "internal_error")
 	item := info(t, b, b.ListID, row)
-	wantEqual(t, "title", fieldOf(item, title)["text"], "applied")
+	wantEqual(t, "title", textOf(item, title), "applied")
 	if f := fieldOf(item, status); f != nil {
 		t.Errorf("the second cell was applied: %v", f)
 	}

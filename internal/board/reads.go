@@ -1,21 +1,17 @@
 package board
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 )
 
-// teamID is the workspace that the board claims to be.
-const teamID = "T0OTM"
-
-// Page sizes of items.list (facts 1.8).
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
+// maxPage is the most rows of a page of items.list (facts 1.8).
+const maxPage = 1000
 
 // read calls fn with a snapshot of the list, if the arguments are right.
 func (c *call) read(listID, missing string, fn func(*Tx, *List) error) error {
@@ -33,14 +29,16 @@ func (c *call) read(listID, missing string, fn func(*Tx, *List) error) error {
 
 func itemsList(c *call) (any, error) {
 	listID, cursor := c.required("list_id"), c.text("cursor")
-	limit := c.number("limit", defaultPage, 1, maxPage)
-	archived, includeList := c.flag("archived"), c.flag("include_list")
+	limit, err := strconv.Atoi(cmp.Or(c.text("limit"), "100"))
+	if err != nil || limit < 1 || limit > maxPage {
+		c.problem("must be a whole number from 1 to %d: limit", maxPage)
+	}
 	var answer json.RawMessage
-	err := c.read(listID, "list_not_found", func(t *Tx, l *List) error {
-		b, next, err := t.page(l, cursor, limit, archived)
-		if err == nil && includeList {
+	err = c.read(listID, "list_not_found", func(t *Tx, l *List) error {
+		b, next, err := t.page(l, cursor, limit)
+		if err == nil && c.text("include_list") == "true" {
 			b = append(b, `,"list":`...)
-			b = append(b, t.encode(c.fileOf(t, l))...)
+			b = append(b, t.encode(t.fileOf(l))...)
 		}
 		answer = fmt.Appendf(b, `,"response_metadata":{"next_cursor":%q}}`, next) // base64, or empty
 		return err
@@ -56,7 +54,7 @@ type place struct {
 // page begins the answer with up to limit rows after the cursor: newest second
 // first, then by the rows' random number, because the order within a second says
 // nothing in Slack either.
-func (t *Tx) page(l *List, cursor string, limit int, archived bool) (answer []byte, next string, err error) {
+func (t *Tx) page(l *List, cursor string, limit int) (answer []byte, next string, err error) {
 	after := place{math.MaxInt64, 0}
 	if cursor != "" {
 		if after, err = parseCursor(cursor, l.Num); err != nil {
@@ -77,8 +75,8 @@ func (t *Tx) page(l *List, cursor string, limit int, archived bool) (answer []by
 		err := rows.Scan(&last.second, &last.num, &item)
 		answer = append(answer, item...)
 		return err
-	}, `SELECT created, num, item FROM rows WHERE list = $1 AND archived = $2 AND (created, num) < ($3, $4)
-		ORDER BY created DESC, num DESC LIMIT $5`, l.ID, archived, after.second, after.num, limit+1)
+	}, `SELECT created, num, item FROM rows WHERE list = $1 AND archived = 0 AND (created, num) < ($2, $3)
+		ORDER BY created DESC, num DESC LIMIT $4`, l.ID, after.second, after.num, limit+1)
 	t.store.lastPage.Store(int64(len(answer)))
 	return append(answer, ']'), next, t.err
 }
@@ -106,79 +104,54 @@ func parseCursor(cursor string, listNum int64) (place, error) {
 func itemsInfo(c *call) (any, error) {
 	listID, id := c.required("list_id"), c.required("id")
 	reply := object{"ok": true}
-	err := c.read(listID, "list_not_found", func(t *Tx, l *List) error {
-		r := t.Row(listID, id)
+	return reply, c.read(listID, "list_not_found", func(t *Tx, l *List) error {
+		record := t.item(listID, id)
 		switch {
-		case r != nil:
+		case record != nil:
+			reply["record"] = record
+			return nil
 		case t.isGone(listID, id):
 			return refuse("record_deleted")
-		default:
-			return refuse("record_not_found")
 		}
-		steps := []json.RawMessage{}
-		for _, step := range t.texts("SELECT item FROM rows WHERE list = $1 AND parent = $2 ORDER BY seq", listID, id) {
-			steps = append(steps, json.RawMessage(step))
-		}
-		reply["list"], reply["record"], reply["subtasks"] = c.fileOf(t, l), t.item(listID, id), steps
-		if r.Parent != "" {
-			reply["parent_task"] = t.item(listID, r.Parent)
-		}
-		return nil
+		return refuse("record_not_found")
 	})
-	return reply, err
 }
 
 func filesInfo(c *call) (any, error) {
 	id := c.required("file")
 	reply := object{"ok": true}
-	err := c.read(id, "file_not_found", func(t *Tx, l *List) error {
-		reply["file"] = c.fileOf(t, l)
+	return reply, c.read(id, "file_not_found", func(t *Tx, l *List) error {
+		reply["file"] = t.fileOf(l)
 		return nil
 	})
-	return reply, err
 }
 
 func authTest(c *call) (any, error) {
-	reply := object{"ok": true, "url": c.base, "team": "OTM", "team_id": teamID, "user": c.who.UserID, "user_id": c.who.UserID}
+	reply := object{"ok": true, "team": "OTM", "user": c.who.UserID, "user_id": c.who.UserID}
 	if c.who.UserID == BotUser {
-		reply["user"], reply["bot_id"] = "otm", "B0OTMBOT"
+		reply["user"] = "otm"
 	}
 	return reply, nil
 }
 
-// Counters of list_limits.
-const (
-	maxColumns = 30
-	// unlimitedRows is what row_count_limit says if nothing limits rows: a
-	// number, so that a client that divides by it works.
-	unlimitedRows = 1_000_000
-)
+// unlimitedRows is what row_count_limit says if nothing limits rows: a number, so that a
+// client that divides by it works.
+const unlimitedRows = 1_000_000
 
-// fileOf shows the list as a file, as items.list, items.info and files.info do. It
-// has the members that clients of lists read.
-func (c *call) fileOf(t *Tx, l *List) object {
-	created := l.Created.Unix()
-	updated, editor := created, l.Owner // of the last change of anything in the list
-	t.one(&updated, "SELECT updated FROM changes WHERE list = $1", l.ID)
-	t.one(&editor, "SELECT editor FROM changes WHERE list = $1", l.ID)
-	rows, most, over := t.count(l.ID, false), unlimitedRows, false
+// fileOf shows the list as a file, as items.list and files.info do. It has the members
+// that our client reads.
+func (t *Tx) fileOf(l *List) object {
+	most := unlimitedRows
 	if limit := t.store.opts.RowLimit; limit > 0 {
-		most, over = limit, rows >= limit
+		most = limit
 	}
 	description := l.Description
 	if description == nil {
 		description = json.RawMessage("[]")
 	}
 	return object{
-		"id": l.ID, "name": "list", "title": l.Name, "user": l.Owner, "editable": true, "mode": "list",
-		"mimetype": "application/vnd.slack-list", "filetype": "list", "pretty_type": "List",
-		"created": created, "timestamp": created, "updated": updated, "last_editor": editor,
-		"edit_timestamp": l.Edited.Unix(), // of the last change of the list itself
-		"permalink":      c.base + "lists/" + teamID + "/" + l.ID,
-		"list_metadata":  object{"schema": l.Columns, "subtask_schema": l.subtaskColumns(), "todo_mode": l.Todo, "description_blocks": description},
-		"list_limits": object{
-			"over_row_maximum": over, "row_count_limit": most, "row_count": rows, "archived_row_count": t.count(l.ID, true),
-			"column_count": len(l.Columns), "column_count_limit": maxColumns,
-		},
+		"id": l.ID, "title": l.Name, "filetype": "list",
+		"list_metadata": object{"schema": l.Columns, "description_blocks": description},
+		"list_limits":   object{"row_count_limit": most, "row_count": t.count(l.ID)},
 	}
 }

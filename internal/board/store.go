@@ -24,8 +24,6 @@ const schemaVersion = 1
 // need, and the item as the API shows it.
 var schema = []string{
 	`CREATE TABLE lists (id TEXT PRIMARY KEY, list TEXT NOT NULL) STRICT`,
-	// The last change of anything in the list.
-	`CREATE TABLE changes (list TEXT PRIMARY KEY, updated INTEGER NOT NULL, editor TEXT NOT NULL) STRICT`,
 	`CREATE TABLE rows (
 		seq      INTEGER PRIMARY KEY, -- in order of creation
 		list     TEXT NOT NULL,
@@ -41,8 +39,6 @@ var schema = []string{
 	`CREATE INDEX rows_listed ON rows (list, archived, created DESC, num DESC)`,
 	`CREATE INDEX rows_below ON rows (list, parent)`,
 	`CREATE TABLE deleted (list TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (list, id)) STRICT, WITHOUT ROWID`,
-	// The rows.jsonl that the rows came from, by its SHA-256.
-	`CREATE TABLE former (sum TEXT NOT NULL) STRICT`,
 	fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion),
 }
 
@@ -103,12 +99,10 @@ func (s *store) prepare() error {
 				t.exec(statement)
 			}
 			if former == nil {
-				t.putList(newDefaultList(t.now, s.opts.Assignees))
+				t.PutList(newDefaultList(s.opts.Assignees))
 			} else if err := former.importInto(t); err != nil {
 				return err
 			}
-		case former != nil && !former.isImported(t):
-			return fmt.Errorf("%q and %q both hold rows: move one of them to another directory", rowsFile, formerFile)
 		}
 		if !t.one(&s.listID, "SELECT id FROM lists WHERE list ->> 'default'") && t.err == nil {
 			return fmt.Errorf("%w: %q has no default list", ErrCorrupt, rowsFile)

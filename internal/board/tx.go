@@ -105,31 +105,20 @@ func (t *Tx) isGone(listID, id string) bool {
 	return t.one(&n, "SELECT 1 FROM deleted WHERE list = $1 AND id = $2", listID, id)
 }
 
-// count is how many rows of the list are archived, or are not.
-func (t *Tx) count(listID string, archived bool) (n int) {
-	t.one(&n, "SELECT count(*) FROM rows WHERE list = $1 AND archived = $2", listID, archived)
+// count is how many rows the list has that are not archived.
+func (t *Tx) count(listID string) (n int) {
+	t.one(&n, "SELECT count(*) FROM rows WHERE list = $1 AND archived = 0", listID)
 	return n
 }
 
 // PutList adds a list, or replaces one.
 func (t *Tx) PutList(l *List) {
-	l.Edited = t.now
-	t.putList(l)
-	t.touch(l.ID, t.now, t.actor)
-}
-
-func (t *Tx) putList(l *List) {
 	t.exec("INSERT INTO lists (id, list) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET list = excluded.list", l.ID, t.encode(l))
 	t.lists[l.ID] = l
 }
 
 // PutRow adds a row, or replaces one.
 func (t *Tx) PutRow(r *Row) {
-	t.putRow(r)
-	t.touch(r.List, t.now, t.actor)
-}
-
-func (t *Tx) putRow(r *Row) {
 	l := t.List(r.List)
 	if l == nil {
 		return // a statement has failed
@@ -143,15 +132,8 @@ func (t *Tx) putRow(r *Row) {
 // Touch marks the row as changed now by the actor; put it afterwards.
 func (t *Tx) Touch(r *Row) { r.Updated, r.UpdatedBy = t.now, t.actor }
 
-// touch notes the last change of anything in the list.
-func (t *Tx) touch(listID string, at time.Time, by string) {
-	t.exec(`INSERT INTO changes (list, updated, editor) VALUES ($1, $2, $3)
-		ON CONFLICT (list) DO UPDATE SET updated = excluded.updated, editor = excluded.editor`, listID, at.Unix(), by)
-}
-
 // Delete deletes the row and its subtasks.
 func (t *Tx) Delete(r *Row) {
 	t.exec("INSERT OR IGNORE INTO deleted SELECT list, id FROM rows WHERE list = $1 AND (id = $2 OR parent = $2)", r.List, r.ID)
 	t.exec("DELETE FROM rows WHERE list = $1 AND (id = $2 OR parent = $2)", r.List, r.ID)
-	t.touch(r.List, t.now, t.actor)
 }

@@ -125,7 +125,7 @@ func teachAssignee(at endpoint, token string) error {
 		if err := post(at.URL+"slackLists.items.create", token, url.Values{"list_id": {at.ListID}, "initial_fields": {fields}}, &made); err != nil {
 			return err
 		}
-		return post(at.URL+"slackLists.items.delete", token, url.Values{"list_id": {at.ListID}, "id": {made.Item.ID}}, nil)
+		return post(at.URL+"slackLists.items.deleteMultiple", token, url.Values{"list_id": {at.ListID}, "ids": {fmt.Sprintf(`[%q]`, made.Item.ID)}}, nil)
 	}
 	return fmt.Errorf("the board has no column for assignees")
 }

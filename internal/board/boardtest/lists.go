@@ -48,11 +48,11 @@ func (s *Server) AddList(user, name string, columns ...Column) (string, error) {
 		c.Key = c.ID
 		switch in.Type {
 		case "select":
-			c.Options = &board.ColumnOptions{Choices: []board.Choice{}, ShowMemberName: true, Format: "single_select"}
+			c.Options = &board.ColumnOptions{Choices: []board.Choice{}, Format: "single_select"}
 		case "multi_select":
-			c.Options = &board.ColumnOptions{Choices: []board.Choice{}, ShowMemberName: true, Format: "multi_select"}
+			c.Options = &board.ColumnOptions{Choices: []board.Choice{}, Format: "multi_select"}
 		case "user", "assignee":
-			c.Options = &board.ColumnOptions{ShowMemberName: true, Format: "single_entity"}
+			c.Options = &board.ColumnOptions{Format: "single_entity"}
 		}
 		for _, o := range in.Options {
 			c.AddChoice(newOptionValue(), o.Label)
@@ -68,9 +68,7 @@ func (s *Server) addList(user, name string, columns []board.Column, todo bool) (
 		return "", &board.Error{Code: "invalid_primary_column"}
 	}
 	err = s.edit(user, func(t *board.Tx) error {
-		now := s.double.now()
-		l := &board.List{ID: newID("F"), Num: now.UnixNano(), Name: name, Owner: user, Columns: columns, Created: now}
-		l.Subtask = []string{columns[0].ID}
+		l := &board.List{ID: newID("F"), Num: s.double.now().UnixNano(), Name: name, Columns: columns}
 		if todo {
 			l.AddTodoColumns()
 		}
@@ -93,8 +91,8 @@ func (s *Server) makeList(user string, args map[string]string) (map[string]any, 
 	for i := range columns {
 		c := &columns[i]
 		c.ID = newID("Col")
-		noColor := func(o board.Choice) bool { return o.Value == "" || o.Label == "" || o.Color == "" }
-		if c.Options != nil && slices.ContainsFunc(c.Options.Choices, noColor) || c.Primary != (i == 0) {
+		noName := func(o board.Choice) bool { return o.Value == "" || o.Label == "" }
+		if c.Options != nil && slices.ContainsFunc(c.Options.Choices, noName) || c.Primary != (i == 0) {
 			return nil, &board.Error{Code: "invalid_schema"}
 		}
 	}

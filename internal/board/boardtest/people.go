@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,29 @@ func TextCell(columnID, text string) Cell {
 			"elements": []any{map[string]any{"type": "text", "text": text}},
 		}},
 	}}}
+}
+
+// Text is the text of a cell's rich_text blocks, a line for each section.
+func Text(blocks json.RawMessage) string {
+	type element struct {
+		Text     string
+		Elements []struct{ Text string }
+	}
+	var parsed []struct{ Elements []element }
+	if err := json.Unmarshal(blocks, &parsed); err != nil {
+		return ""
+	}
+	var lines []string
+	for _, b := range parsed {
+		for _, section := range b.Elements {
+			line := section.Text
+			for _, e := range section.Elements {
+				line += e.Text
+			}
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // SelectCell sets a select column to the options' values; none clears it.
@@ -259,7 +283,6 @@ func (s *Server) RemoveColumn(user, listID, columnID string) error {
 			return &board.Error{Code: "invalid_primary_column"}
 		}
 		l.Columns = slices.DeleteFunc(l.Columns, func(o board.Column) bool { return o.ID == columnID })
-		l.Subtask = slices.DeleteFunc(l.Subtask, func(id string) bool { return id == columnID })
 		t.PutList(l)
 		for _, r := range t.Rows(listID) {
 			r = r.Clone() // it counts as no change of the row

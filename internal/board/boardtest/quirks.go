@@ -56,7 +56,7 @@ type double struct {
 // Scopes of Slack that our client asks for.
 var scopeOf = map[string]string{
 	"slackLists.items.list": "lists:read", "slackLists.items.info": "lists:read", "files.info": "files:read",
-	"slackLists.items.create": "lists:write", "slackLists.items.update": "lists:write", "slackLists.items.delete": "lists:write",
+	"slackLists.items.create": "lists:write", "slackLists.items.update": "lists:write",
 	"slackLists.items.deleteMultiple": "lists:write", "slackLists.create": "lists:write", "slackLists.access.set": "lists:write", "slackLists.update": "lists:write",
 }
 
@@ -152,8 +152,6 @@ func (d *double) bent(method string, r *http.Request) *httptest.ResponseRecorder
 			form.Set("cells", string(encode(cells)))
 			body = []byte(form.Encode())
 		}
-	case "slackLists.items.delete":
-		d.rememberRows(form.Get("list_id"), form.Get("id"))
 	case "slackLists.items.deleteMultiple":
 		var ids []string
 		json.Unmarshal([]byte(form.Get("ids")), &ids)
