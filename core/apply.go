@@ -306,20 +306,13 @@ func (t change) shownStatus() {
 func (t change) drifted(f *ReconciliationDrift) {
 	t.Shown.Derived = maps.Clone(t.Shown.Derived)
 	for _, field := range f.Fields {
-		delete(t.Shown.Derived, field)
 		switch field {
 		case pipeline.FieldTaskID:
 			t.Shown.TaskID, t.IDBackAt = 0, t.e.At
-		case pipeline.FieldTitle:
-			t.Shown.Title = ""
-		case pipeline.FieldPriority:
-			t.Shown.Priority = ""
-		case pipeline.FieldStatus:
-			t.Shown.Status = ""
-		case pipeline.FieldReason:
-			t.Shown.Reason = ""
 		case pipeline.FieldChecked:
 			t.Shown.Checked = t.Status != pipeline.Done
+		default:
+			t.Shown.Set(field, "")
 		}
 	}
 	for _, id := range f.Steps {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +30,60 @@ type Shown struct {
 	// Derived are the texts of pipeline.DerivedFields. Views share it: it is cloned
 	// before it is changed.
 	Derived map[pipeline.Field]string `json:"derived,omitempty"`
+}
+
+// Fields are the fields of Shown but for the derived ones.
+var Fields = []pipeline.Field{
+	pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee, pipeline.FieldProject,
+	pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldReason, pipeline.FieldResult, pipeline.FieldChecked,
+}
+
+// Text is what is shown in a field; "" is nothing. A check mark is "true".
+func (s *Shown) Text(field pipeline.Field) string {
+	switch text := s.text(field); {
+	case text != nil:
+		return *text
+	case field == pipeline.FieldTaskID && s.TaskID != 0:
+		return s.TaskID.String()
+	case field == pipeline.FieldChecked && s.Checked:
+		return "true"
+	}
+	return s.Derived[field]
+}
+
+// Set sets what is shown in a field, but for the Task ID and the check mark. That of a
+// derived field changes Derived.
+func (s *Shown) Set(field pipeline.Field, text string) {
+	if own := s.text(field); own != nil {
+		*own = text
+	} else if text == "" {
+		delete(s.Derived, field)
+	} else {
+		s.Derived[field] = text
+	}
+}
+
+// text is where the text of a field is kept; nil: elsewhere.
+func (s *Shown) text(field pipeline.Field) *string {
+	switch field {
+	case pipeline.FieldTitle:
+		return &s.Title
+	case pipeline.FieldAssignee:
+		return &s.Agent
+	case pipeline.FieldPriority:
+		return (*string)(&s.Priority)
+	case pipeline.FieldProject:
+		return &s.Project
+	case pipeline.FieldType:
+		return (*string)(&s.Type)
+	case pipeline.FieldStatus:
+		return (*string)(&s.Status)
+	case pipeline.FieldReason:
+		return &s.Reason
+	case pipeline.FieldResult:
+		return &s.Result
+	}
+	return nil
 }
 
 // Derived says how the cells follow from a task that OTM alone writes. Where the text
@@ -82,23 +135,19 @@ func (t *Task) View() Shown {
 // task is; empty: it shows all.
 func (t *Task) Stale() []pipeline.Field {
 	v, was := t.View(), t.Shown
-	stale := map[pipeline.Field]bool{
-		pipeline.FieldTaskID:   v.TaskID != was.TaskID,
-		pipeline.FieldTitle:    v.Title != was.Title,
-		pipeline.FieldAssignee: v.Agent != was.Agent,
-		pipeline.FieldPriority: v.Priority != was.Priority,
-		pipeline.FieldProject:  v.Project != was.Project,
-		pipeline.FieldType:     v.Type != was.Type,
-		pipeline.FieldStatus:   v.Status != was.Status,
-		pipeline.FieldReason:   v.Reason != was.Reason,
-		pipeline.FieldResult:   v.Result != was.Result,
-		pipeline.FieldChecked:  v.Checked != was.Checked,
+	var stale []pipeline.Field
+	for _, field := range Fields {
+		if v.Text(field) != was.Text(field) {
+			stale = append(stale, field)
+		}
 	}
 	for field, text := range v.Derived {
-		stale[field] = text != was.Derived[field]
+		if text != was.Derived[field] {
+			stale = append(stale, field)
+		}
 	}
-	maps.DeleteFunc(stale, func(_ pipeline.Field, is bool) bool { return !is })
-	return slices.Sorted(maps.Keys(stale))
+	slices.Sort(stale)
+	return stale
 }
 
 // IsStale reports whether the row of a step does not show the step as it is.

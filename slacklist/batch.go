@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"time"
 
 	"otm/internal/crash"
@@ -18,7 +17,6 @@ import (
 type batch struct {
 	opts    *Options
 	api     *api
-	updates *api // for items.update
 	store   *store
 	gate    gate
 	snap    *snapshot
@@ -41,15 +39,15 @@ func (b *batch) aheadOfSnapshot() error {
 // the rows, writer writes.
 type Session struct {
 	*batch
-	schemas *schemas
-	walker  *walker
-	writer  *writer
-	client  *Client
-	lock    *lock.Lock
+	*schemas
+	*walker
+	*writer
+	client *Client
+	lock   *lock.Lock
 }
 
 func newSession(c *Client, l *lock.Lock, snap *snapshot) *Session {
-	b := &batch{opts: &c.opts, api: c.api, updates: c.updates, store: &c.store, snap: snap}
+	b := &batch{opts: &c.opts, api: c.api, store: &c.store, snap: snap}
 	b.gate = gate{
 		ledger: &snap.ledger, budget: c.opts.Budget, deadline: c.opts.Now().Add(BatchTime),
 		now: c.opts.Now, sleep: c.sleep, log: c.opts.Log,
@@ -187,33 +185,5 @@ func (s *Session) Refresh(ctx context.Context, maxAge time.Duration) error {
 	if maxAge > 0 && s.Fresh(maxAge) {
 		return nil
 	}
-	return s.walker.walk(ctx)
-}
-
-// Create makes a row below parent, or at the top if parent is "", and returns
-// its id. If the error says MaybeApplied, the row may exist.
-func (s *Session) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (string, error) {
-	return s.writer.create(ctx, parent, cells)
-}
-
-// Update writes cells to rows, in as few calls as possible. If the board refuses
-// several rows together, it writes them one by one in the given order, because
-// the board does not say which one it means.
-//
-// If the error says MaybeApplied, any part may have been written. Rows that
-// were written are patched in the snapshot even if a later one failed.
-func (s *Session) Update(ctx context.Context, changes ...pipeline.Change) error {
-	return s.writer.update(ctx, changes)
-}
-
-// Delete deletes rows, with their steps. Rows that do not exist are no error, so
-// after a lost answer it is called again. Only a walk tells that they are gone
-// (facts 1.10: no result a row).
-func (s *Session) Delete(ctx context.Context, ids ...string) error {
-	for some := range slices.Chunk(ids, maxDeleted) {
-		if err := s.writer.delete(ctx, some); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.walk(ctx)
 }

@@ -52,18 +52,8 @@ type Options struct {
 	// TakeOver says that the list is taken from another store.
 	TakeOver bool
 
-	// As is a person in whose name rows are updated. If nil, the user of Token
-	// updates them.
-	As *Person
-
 	Log *slog.Logger     // if nil, nothing is logged
 	Now func() time.Time // if nil, time.Now
-}
-
-// Person is somebody whose edits OTM carries to the board.
-type Person struct {
-	Token string // for items.update alone
-	User  string // the user whom the token names
 }
 
 // Client reads and writes one list. It is safe for use by several goroutines.
@@ -71,7 +61,6 @@ type Client struct {
 	opts    Options
 	columns map[pipeline.Field]string
 	api     *api
-	updates *api // for items.update, see Options.As
 	sleep   func(context.Context, time.Duration) error
 
 	// turn holds a token from Begin to End, in front of locks/board: within
@@ -97,11 +86,6 @@ func New(o Options) *Client {
 		turn: make(chan struct{}, 1), store: store{dir: filepath.Join(o.Dir, "board")},
 	}
 	maps.Copy(c.columns, o.Columns)
-	if c.updates = c.api; o.As != nil {
-		other := *c.api
-		other.token = o.As.Token
-		c.updates = &other
-	}
 	return c
 }
 
@@ -127,20 +111,17 @@ func (c *Client) Begin(ctx context.Context) (pipeline.Batch, error) {
 	return s, nil
 }
 
-func (c *Client) begin(ctx context.Context) (*Session, error) {
+func (c *Client) begin(ctx context.Context) (s *Session, err error) {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	s, err := c.open(ctx)
-	if err != nil {
-		<-c.turn
-	}
-	return s, err
-}
-
-func (c *Client) open(ctx context.Context) (*Session, error) {
+	defer func() {
+		if err != nil {
+			<-c.turn
+		}
+	}()
 	l, err := lock.Acquire(ctx, filepath.Join(c.opts.Dir, "locks", "board"), c.opts.LockWait)
 	if err != nil {
 		return nil, err
@@ -154,6 +135,17 @@ func (c *Client) open(ctx context.Context) (*Session, error) {
 		snap = &snapshot{Board: c.board()}
 	}
 	return newSession(c, l, snap), nil
+}
+
+// Look reads all rows as they are now. It takes no lock, counts no call and
+// leaves the snapshot alone, so it is for a board on this machine that limits
+// nothing, and for callers that only show the rows.
+func (c *Client) Look(ctx context.Context) (*Snapshot, error) {
+	s := newSession(c, nil, &snapshot{Self: "not asked"})
+	if err := s.walk(ctx); err != nil {
+		return nil, err
+	}
+	return s.snap.shown(), nil
 }
 
 // board names the list of the snapshot, and the token that read it: with another

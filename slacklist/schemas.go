@@ -58,10 +58,13 @@ func (s *schemas) take(ctx context.Context, list *wireList) error {
 	return nil
 }
 
-// retry runs a write of cells, and once more with the schema read anew if the
+// retry runs a write of cells, with a complete schema, and once more with the schema read anew if the
 // board or the encoder finds that a column or an option is not what the cached
 // schema says: people rename and rebuild them.
 func (s *schemas) retry(ctx context.Context, cells []pipeline.Cell, write func() error) error {
+	if err := s.ensure(ctx); err != nil {
+		return err
+	}
 	err := write()
 	refused := schemaRefusal(err)
 	if refused == nil && !errors.As(err, new(*pipeline.MissingError)) {

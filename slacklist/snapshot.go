@@ -99,7 +99,7 @@ func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &Snapshot{Rows: plain(s.Rows), WalkAt: s.WalkStarted.Time(), Limit: s.Schema.Limit, Count: len(s.Rows), Self: s.Self}
+	out := s.shown()
 	for _, method := range slices.Sorted(maps.Keys(perMinute)) {
 		if until := s.due(method, budget, now); until.After(now) {
 			out.Limits = append(out.Limits, Limited{Method: method, Until: until})
@@ -108,10 +108,11 @@ func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) 
 	return out, nil
 }
 
-// plain returns rows without what says how stale they are.
-func plain(rows []row) (out []pipeline.Row) {
-	for i := range rows {
-		out = append(out, rows[i].Row)
+// shown is the snapshot without what says how stale its rows are.
+func (s *snapshot) shown() *Snapshot {
+	out := &Snapshot{WalkAt: s.WalkStarted.Time(), Limit: s.Schema.Limit, Count: len(s.Rows), Self: s.Self}
+	for i := range s.Rows {
+		out.Rows = append(out.Rows, s.Rows[i].Row)
 	}
 	return out
 }

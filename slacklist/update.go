@@ -40,18 +40,17 @@ func (w *writer) do(ctx context.Context, method string, call func() error) error
 	return err
 }
 
-func (w *writer) create(ctx context.Context, parent string, cells []pipeline.Cell) (id string, err error) {
-	if err := w.schemas.ensure(ctx); err != nil {
-		return "", err
-	}
+// Create makes a row below parent, or at the top if parent is "", and returns
+// its id. If the error says MaybeApplied, the row may exist.
+func (w *writer) Create(ctx context.Context, parent string, cells ...pipeline.Cell) (id string, err error) {
 	err = w.schemas.retry(ctx, cells, func() (err error) {
-		id, err = w.createOnce(ctx, parent, cells)
+		id, err = w.create(ctx, parent, cells)
 		return err
 	})
 	return id, err
 }
 
-func (w *writer) createOnce(ctx context.Context, parent string, cells []pipeline.Cell) (string, error) {
+func (w *writer) create(ctx context.Context, parent string, cells []pipeline.Cell) (string, error) {
 	fields, err := w.schemas.encoder().encode(cells)
 	if err != nil {
 		return "", err
@@ -86,24 +85,32 @@ func (w *writer) createOnce(ctx context.Context, parent string, cells []pipeline
 	return made.ID, nil
 }
 
-// delete deletes at most maxDeleted rows.
-func (w *writer) delete(ctx context.Context, ids []string) error {
-	err := w.do(ctx, deleteMethod, func() error {
-		crash.Point("delete.before")
-		defer crash.Point("delete.after")
-		_, err := w.api.call(ctx, deleteMethod, url.Values{"list_id": {w.api.list}, "ids": {asJSON(ids)}})
-		return err
-	})
-	if err == nil {
-		w.snap.remove(ids)
+// Delete deletes rows, with their steps. Rows that do not exist are no error, so
+// after a lost answer it is called again. Only a walk tells that they are gone
+// (facts 1.10: no result a row).
+func (w *writer) Delete(ctx context.Context, ids ...string) error {
+	for some := range slices.Chunk(ids, maxDeleted) {
+		err := w.do(ctx, deleteMethod, func() error {
+			crash.Point("delete.before")
+			defer crash.Point("delete.after")
+			_, err := w.api.call(ctx, deleteMethod, url.Values{"list_id": {w.api.list}, "ids": {asJSON(some)}})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		w.snap.remove(some)
 	}
-	return err
+	return nil
 }
 
-func (w *writer) update(ctx context.Context, changes []pipeline.Change) error {
-	if err := w.schemas.ensure(ctx); err != nil {
-		return err
-	}
+// Update writes cells to rows, in as few calls as possible. If the board refuses
+// several rows together, it writes them one by one in the given order, because
+// the board does not say which one it means.
+//
+// If the error says MaybeApplied, any part may have been written. Rows that
+// were written are patched in the snapshot even if a later one failed.
+func (w *writer) Update(ctx context.Context, changes ...pipeline.Change) error {
 	err := w.write(ctx, changes)
 	if len(changes) == 1 || !pipeline.IsRefused(err) || isGone(err) {
 		return err
@@ -152,7 +159,7 @@ func (w *writer) call(ctx context.Context, cells []slack.ListItemCell, changes [
 	return w.do(ctx, updateMethod, func() error {
 		asked := w.opts.Now()
 		crash.Point("update.before")
-		_, err := w.updates.call(ctx, updateMethod, url.Values{"list_id": {w.api.list}, "cells": {asJSON(cells)}})
+		_, err := w.api.call(ctx, updateMethod, url.Values{"list_id": {w.api.list}, "cells": {asJSON(cells)}})
 		crash.Point("update.after")
 		for _, change := range changes {
 			r := w.snap.row(change.Row)
@@ -180,9 +187,7 @@ func (w *writer) patched(r *row, cells []pipeline.Cell, asked time.Time) {
 	if r.TaskID != task {
 		w.snap.index = nil
 	}
-	if r.UpdatedBy = w.snap.Self; w.opts.As != nil {
-		r.UpdatedBy = w.opts.As.User
-	}
+	r.UpdatedBy = w.snap.Self
 	r.Wrote = stampOf(w.opts.Now())
 	if slices.ContainsFunc(cells, func(c pipeline.Cell) bool { return c.Field == pipeline.FieldStatus }) {
 		r.Known = stampOf(asked)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func TestPageLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, where.URL+"slackLists.items.delete", strings.NewReader("list_id="+where.ListID+"&id="+o.rows[1]))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, where.URL+"slackLists.items.deleteMultiple", strings.NewReader("list_id="+where.ListID+"&ids="+url.QueryEscape(`["`+o.rows[1]+`"]`)))
 	if err != nil {
 		t.Fatal(err)
 	}

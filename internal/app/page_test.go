@@ -655,8 +655,8 @@ func TestEditNotAnnounced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint.URL+"slackLists.items.delete",
-		strings.NewReader(url.Values{"list_id": {endpoint.ListID}, "id": {row}}.Encode()))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint.URL+"slackLists.items.deleteMultiple",
+		strings.NewReader(url.Values{"list_id": {endpoint.ListID}, "ids": {`["` + row + `"]`}}.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"otm/core"
 	"otm/core/outbox"
-	"otm/internal/explain"
 	"otm/pipeline"
 	"otm/slacklist/boardsink"
 	"otm/slacklist/differ"
@@ -58,24 +57,15 @@ type Counter interface {
 	RaiseAbove(ctx context.Context, b pipeline.Batch) error
 }
 
-// Looked is what a look at the board found.
-type Looked struct {
-	Findings []explain.Finding
-	Again    time.Time // when to look again at the latest; zero: when the board changes
-	Drifted  int       // rows that showed what nobody meant
-	Adopted  int       // rows that became tasks
-	trouble  error     // of the board, while rows that people typed were judged
-}
-
 // Look brings the store up to what stands on the board, as of at most maxAge ago; 0:
 // now; negative: as of the last complete walk. The error is a *pipeline.BoardError, one
 // of the board's lock, or one of the store.
-func (e *Engine) Look(ctx context.Context, maxAge time.Duration) (looked Looked, err error) {
+func (e *Engine) Look(ctx context.Context, maxAge time.Duration) (found differ.Found, err error) {
 	err = e.withBoard(ctx, func(b pipeline.Batch) error {
-		looked, err = e.look(ctx, b, maxAge)
+		found, err = e.look(ctx, b, maxAge)
 		return err
 	})
-	return looked, cmp.Or(err, looked.trouble)
+	return found, cmp.Or(err, found.Trouble)
 }
 
 // Refresh is Look, for who needs no findings. It reads the tasks only if the board was
@@ -88,8 +78,8 @@ func (e *Engine) Refresh(ctx context.Context, maxAge time.Duration) error {
 		if walk := b.WalkAt(); !walk.IsZero() && walk.Equal(e.looked) {
 			return nil
 		}
-		looked, err := e.look(ctx, b, -1)
-		return cmp.Or(err, looked.trouble)
+		found, err := e.look(ctx, b, -1)
+		return cmp.Or(err, found.Trouble)
 	})
 }
 
@@ -110,15 +100,15 @@ func (e *Engine) withBoard(ctx context.Context, f func(pipeline.Batch) error) (e
 	return f(b)
 }
 
-func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duration) (Looked, error) {
+func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duration) (differ.Found, error) {
 	if maxAge >= 0 || b.WalkAt().IsZero() {
 		if err := b.Refresh(ctx, max(maxAge, 0)); err != nil {
-			return Looked{}, err
+			return differ.Found{}, err
 		}
 	}
 	raised := e.Counter.RaiseAbove(ctx, b)
 	if ctx.Err() != nil {
-		return Looked{}, context.Cause(ctx)
+		return differ.Found{}, context.Cause(ctx)
 	}
 	if raised != nil { // the next look tries again
 		e.Log.Warn("counter not raised above the ids on the board", "err", raised)
@@ -129,13 +119,10 @@ func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duratio
 	}
 	e.looked = time.Time{}
 	found, err := d.Run(ctx, b)
-	if err != nil {
-		return Looked{}, err
-	}
-	if found.Trouble == nil && raised == nil && found.Again.IsZero() {
+	if err == nil && found.Trouble == nil && raised == nil && found.Again.IsZero() {
 		e.looked = b.WalkAt()
 	}
-	return Looked{Findings: found.Findings, Again: found.Again, Adopted: found.Adopted, Drifted: found.Drifted, trouble: found.Trouble}, nil
+	return found, err
 }
 
 // Deliver delivers the effects of tasks, or all that are due if none is given. It

@@ -10,44 +10,21 @@ import (
 
 // cell is what a task shows in one field.
 func (s *Sink) cell(field pipeline.Field, v *core.Shown) pipeline.Cell {
-	c := pipeline.Cell{Field: field}
+	c := pipeline.Cell{Field: field, Text: v.Text(field)}
 	switch field {
-	case pipeline.FieldTitle:
-		c.Text = v.Title
-	case pipeline.FieldTaskID:
-		c.Text = v.TaskID.String()
-	case pipeline.FieldType:
-		c.Text = string(v.Type)
+	case pipeline.FieldChecked:
+		c.Text, c.Checked = "", v.Checked
 	case pipeline.FieldAssignee:
-		c.Text = v.Agent
 		if a := s.Agents.Named(v.Agent); a != nil {
 			c.Text, c.User = a.Label, a.User
 		}
-	case pipeline.FieldProject:
-		c.Text = v.Project
-	case pipeline.FieldPriority:
-		c.Text = string(v.Priority)
-	case pipeline.FieldStatus:
-		c.Text = string(v.Status)
-	case pipeline.FieldReason:
-		c.Text = v.Reason
-	case pipeline.FieldResult:
-		c.Text = v.Result
-	case pipeline.FieldChecked:
-		c.Checked = v.Checked
-	default:
-		c.Text = v.Derived[field]
 	}
 	return c
 }
 
 // rowCells are the cells of a new row. Empty ones are left out.
 func (s *Sink) rowCells(v *core.Shown) (cells []pipeline.Cell) {
-	fields := []pipeline.Field{
-		pipeline.FieldTitle, pipeline.FieldTaskID, pipeline.FieldType, pipeline.FieldAssignee, pipeline.FieldProject,
-		pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldReason, pipeline.FieldResult, pipeline.FieldChecked,
-	}
-	for _, field := range append(fields, slices.Sorted(maps.Keys(v.Derived))...) {
+	for _, field := range slices.Concat(core.Fields, slices.Sorted(maps.Keys(v.Derived))) {
 		if c := s.cell(field, v); c.Text != "" || c.Checked {
 			cells = append(cells, c)
 		}

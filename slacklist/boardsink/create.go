@@ -24,7 +24,7 @@ type maker struct {
 func (m *maker) makeRows() error {
 	for _, w := range m.open(lacksRows) {
 		if m.closed == nil && m.mustEnd() {
-			m.closed = ErrOver
+			m.closed = errOver
 		}
 		if err := m.closed; err != nil {
 			m.fail(w, err)
@@ -55,7 +55,7 @@ func (m *maker) flush() error {
 func (m *maker) mayMake(w *work) error {
 	switch {
 	case w.task.RowID != "" && m.b.Row(w.task.RowID) == nil:
-		return ErrRowMissing
+		return errRowMissing
 	case m.walkErr != nil && !m.b.Fresh(createAge) && !w.task.Unverified:
 		return m.walkErr
 	}
@@ -99,7 +99,7 @@ func (m *maker) steps(t *core.Task, parent string, written *core.Written) error 
 			continue
 		}
 		if m.mustEnd() {
-			return ErrOver
+			return errOver
 		}
 		row, err := m.b.Create(m.ctx, parent, stepCells(step)...)
 		m.getsOn()
@@ -124,7 +124,7 @@ func (m *maker) unmade(w *work, parent string, err error) error {
 	}
 	var e *pipeline.BoardError
 	switch {
-	case errors.Is(err, ErrOver), errors.As(err, &e) && (e.Full || e.Code == "ratelimited"):
+	case errors.Is(err, errOver), errors.As(err, &e) && (e.Full || e.Code == "ratelimited"):
 		m.closed = err
 	case w.result.Stop:
 		return err

@@ -37,7 +37,8 @@ func (f *finder) prepare() error {
 		return err
 	}
 	if f.b.WalkAt().IsZero() {
-		return f.withoutBoard()
+		f.withoutBoard()
+		return nil
 	}
 	return f.find()
 }
@@ -111,14 +112,13 @@ func (d *delivery) lookNow() error {
 
 // withoutBoard ends the effects for which the board has to be known. It never was read:
 // only rows are made for tasks that were taken in all the same.
-func (f *finder) withoutBoard() error {
+func (f *finder) withoutBoard() {
 	for _, w := range f.open(every) {
 		if w.task.RowID != "" || !w.task.Unverified || !w.AskedAt.IsZero() {
-			f.fail(w, cmp.Or(f.walkErr, error(ErrRowMissing)))
+			f.fail(w, cmp.Or(f.walkErr, error(errRowMissing)))
 			w.result.Asked = w.AskedAt
 		}
 	}
-	return nil
 }
 
 // find gives tasks the rows that stand on the board already: a create got no answer, or
@@ -127,8 +127,7 @@ func (f *finder) find() error {
 	for _, w := range f.open(lacksRows) {
 		written, found, err := f.rowsFor(w)
 		if err != nil {
-			var other *otherRowError
-			if !errors.As(err, &other) {
+			if f.resultOf(err).Stop {
 				return err
 			}
 			f.fail(w, err)
@@ -147,9 +146,7 @@ func (f *finder) find() error {
 		}
 	}
 	for _, w := range f.open(lacksRows) {
-		switch {
-		case w.AskedAt.IsZero():
-		case f.b.WalkAt().Before(f.certainAt(w)):
+		if !w.AskedAt.IsZero() && f.b.WalkAt().Before(f.certainAt(w)) {
 			f.unsettled(w)
 		}
 	}
@@ -158,11 +155,11 @@ func (f *finder) find() error {
 
 // unsettled has an effect wait for a later walk.
 func (f *finder) unsettled(w *work) {
-	err := error(ErrUnsettled)
+	err := error(errUnsettled)
 	if f.walkErr != nil {
-		err = fmt.Errorf("%w: %w", ErrUnsettled, f.walkErr)
+		err = fmt.Errorf("%w: %w", errUnsettled, f.walkErr)
 	}
-	w.result, w.over = Result{Err: err, Code: CodeUnsettled, Due: f.certainAt(w), Asked: w.AskedAt}, true
+	w.result, w.over = Result{Err: err, Code: errUnsettled.code, Due: f.certainAt(w), Asked: w.AskedAt}, true
 	var e *pipeline.BoardError
 	if errors.As(f.walkErr, &e) && e.Until.After(w.result.Due) {
 		w.result.Due = e.Until
@@ -216,16 +213,6 @@ func (f *finder) editedSince(w *work, row *pipeline.Row) bool {
 	return !w.AskedAt.IsZero() && f.b.Person(row) != "" && row.CreatedBy != row.UpdatedBy
 }
 
-// otherRowError says that a row which is not the task's has its Task ID.
-type otherRowError struct {
-	task  pipeline.TaskID
-	title string
-}
-
-func (e *otherRowError) Error() string {
-	return fmt.Sprintf("the row %q has the Task ID %v, and is another task's: clear its Task ID on the board", e.title, e.task)
-}
-
 // rowOf returns the row with the Task ID of a task; nil: there is none. Of several, it
 // prefers one with the task's title. A row with another title is the task's only if we
 // may have made it: its title was edited since.
@@ -245,10 +232,11 @@ func (f *finder) rowOf(w *work) (*pipeline.Row, error) {
 	}
 	owners, err := f.Store.Tasks(f.ctx, core.Filter{Rows: []string{row.ID}})
 	if err != nil {
-		return nil, &storeError{err}
+		return nil, ofStore(err)
 	}
 	if len(owners) > 0 || !same(row) && w.AskedAt.IsZero() {
-		return nil, &otherRowError{w.Task, row.Title}
+		return nil, &trouble{code: "other_row", person: true, error: fmt.Errorf(
+			"the row %q has the Task ID %v, and is another task's: clear its Task ID on the board", row.Title, w.Task)}
 	}
 	return row, nil
 }

@@ -213,7 +213,7 @@ func TestShortBatches(t *testing.T) {
 	for range 20 {
 		left := w.delivers()
 		for id, r := range left {
-			if r.Code != CodeOver || r.Stop || r.Person || !r.Asked.IsZero() || r.Due.After(w.clock.Now()) {
+			if r.Code != errOver.code || r.Stop || r.Person || !r.Asked.IsZero() || r.Due.After(w.clock.Now()) {
 				t.Fatalf("%v: %+v", id, r)
 			}
 		}

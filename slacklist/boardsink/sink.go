@@ -36,40 +36,38 @@ type Sink struct {
 // Result is what came of one effect.
 type Result = outbox.Result
 
-// ErrOver says that the batch has lasted its time. The rest goes on in the next batch.
-var ErrOver = fmt.Errorf("the batch has lasted its time: %w", outbox.ErrAgain)
+// trouble is an error that says itself what is to be done about it.
+type trouble struct {
+	error
+	code   string
+	person bool          // somebody has to act
+	stop   bool          // every effect would meet it
+	again  time.Duration // else: when to try again
+}
 
-// ErrRowMissing says that the last walk lacks a row of the task. The differ finds out
-// whether somebody deleted it.
-var ErrRowMissing = errors.New("a row of the task is missing on the board")
-
-// ErrDisputed says that the row shows something that is neither what it showed nor what
-// the task is, and that the differ has not taken over yet.
-var ErrDisputed = errors.New("somebody else changed the row")
-
-// ErrUnknownStatus says that the row shows a status that OTM does not know, or that it
-// cannot read. It is not overwritten.
-var ErrUnknownStatus = errors.New("the row shows a status that OTM does not know")
-
-// ErrUnsettled says that a create got no answer, and no walk is late enough yet to show
-// whether it made the row.
-var ErrUnsettled = errors.New("the board did not answer whether it made a row, and a walk cannot tell yet")
-
-// Codes of results, besides those of the board.
-const (
-	CodeOver      = "batch_over"
-	CodeMissing   = "row_missing"
-	CodeDisputed  = "row_disputed"
-	CodeStatus    = "status_unknown"
-	CodeUnsettled = "unsettled"
-	CodeOption    = "option_missing" // a column or an option of a select is missing
-	CodeFull      = "list_full"
-	CodeOtherRow  = "other_row" // another task's row has the Task ID
-	CodeStore     = "store"
-)
+func (t *trouble) Unwrap() error { return t.error }
 
 // retryBoard is the pause before something is tried again that a walk may clear up.
 const retryBoard = 10 * time.Second
+
+var (
+	// The rest goes on in the next batch.
+	errOver = &trouble{error: fmt.Errorf("the batch has lasted its time: %w", outbox.ErrAgain), code: "batch_over"}
+	// The last walk lacks a row of the task. The differ finds out whether somebody
+	// deleted it.
+	errRowMissing = &trouble{error: errors.New("a row of the task is missing on the board"), code: "row_missing", again: retryBoard}
+	// The row shows something that is neither what it showed nor what the task is, and
+	// that the differ has not taken over yet.
+	errDisputed = &trouble{error: errors.New("somebody else changed the row"), code: "row_disputed", again: retryBoard}
+	// The status is one that OTM does not know, or cannot read. It is not overwritten.
+	errUnknownStatus = &trouble{error: errors.New("the row shows a status that OTM does not know"), code: "status_unknown", person: true}
+	// A create got no answer, and no walk is late enough yet to show whether it made the
+	// row.
+	errUnsettled = &trouble{error: errors.New("the board did not answer whether it made a row, and a walk cannot tell yet"), code: "unsettled"}
+)
+
+// ofStore is an error of the store.
+func ofStore(err error) error { return &trouble{error: err, code: "store", stop: true} }
 
 // Deliver brings the board to what the tasks of the effects are. The effects are leased
 // and of the board. It returns what came of each, in their order. What Deliver reports
@@ -131,7 +129,7 @@ func (d *delivery) run() {
 	}
 	for _, w := range d.open(every) { // a task that changed meanwhile is delivered again
 		if slices.ContainsFunc(w.task.Steps, func(s core.Step) bool { return s.IsStale() && s.RowID != "" && d.b.Row(s.RowID) == nil }) {
-			d.fail(w, ErrRowMissing)
+			d.fail(w, errRowMissing)
 		}
 	}
 }
@@ -150,7 +148,7 @@ func (d *delivery) followUp() {
 	}
 	for _, w := range d.works {
 		if t := w.task; pipeline.IsRefused(w.result.Err) && t != nil && t.RowID != "" && d.b.Row(t.RowID) == nil {
-			d.fail(w, ErrRowMissing)
+			d.fail(w, errRowMissing)
 		}
 	}
 }
@@ -166,7 +164,7 @@ func (d *delivery) load() error {
 	}
 	tasks, err := d.Store.Tasks(d.ctx, core.Filter{IDs: ids})
 	if err != nil {
-		return &storeError{err}
+		return ofStore(err)
 	}
 	byID := map[pipeline.TaskID]*core.Task{}
 	for _, t := range tasks {
@@ -192,12 +190,6 @@ func (d *delivery) open(choose func(t *core.Task) bool) []*work {
 	return open
 }
 
-// storeError is an error of the store. Every effect would meet it.
-type storeError struct{ err error }
-
-func (e *storeError) Error() string { return e.err.Error() }
-func (e *storeError) Unwrap() error { return e.err }
-
 // fail ends an effect with an error.
 func (d *delivery) fail(w *work, err error) {
 	asked := w.result.Asked
@@ -222,25 +214,17 @@ func (d *delivery) stopAll(err error) {
 // resultOf classifies an error.
 func (d *delivery) resultOf(err error) Result {
 	r := Result{Err: err}
+	var t *trouble
 	var missing *pipeline.MissingError
 	var board *pipeline.BoardError
-	var store *storeError
-	var other *otherRowError
 	switch {
-	case errors.Is(err, ErrOver):
-		r.Code, r.Due = CodeOver, d.Now()
-	case errors.Is(err, ErrUnknownStatus):
-		r.Code, r.Person = CodeStatus, true
-	case errors.Is(err, ErrRowMissing):
-		r.Code, r.Due = CodeMissing, d.Now().Add(retryBoard)
-	case errors.Is(err, ErrDisputed):
-		r.Code, r.Due = CodeDisputed, d.Now().Add(retryBoard)
-	case errors.As(err, &store):
-		r.Code, r.Stop = CodeStore, true
-	case errors.As(err, &other):
-		r.Code, r.Person = CodeOtherRow, true
+	case errors.As(err, &t):
+		r.Code, r.Person, r.Stop = t.code, t.person, t.stop
+		if !t.person && !t.stop {
+			r.Due = d.Now().Add(t.again)
+		}
 	case errors.As(err, &missing):
-		r.Code, r.Person = CodeOption, true
+		r.Code, r.Person = "option_missing", true
 	case errors.As(err, &board):
 		d.ofBoard(&r, board)
 	default:
@@ -257,9 +241,9 @@ func (d *delivery) ofBoard(r *Result, e *pipeline.BoardError) {
 	}
 	switch {
 	case e.Full:
-		r.Code, r.Person = CodeFull, true
+		r.Code, r.Person = "list_full", true
 	case e.RowGone:
-		r.Code, r.Due = CodeMissing, d.Now().Add(retryBoard)
+		r.Code, r.Due = errRowMissing.code, d.Now().Add(retryBoard)
 		d.vanished = true
 	case e.Class == pipeline.Refused:
 		r.Person = true
@@ -298,7 +282,7 @@ func (d *delivery) flush() error {
 	}
 	outcomes, err := d.Store.Do(context.WithoutCancel(d.ctx), receipts...)
 	if err != nil {
-		err = &storeError{err}
+		err = ofStore(err)
 		for _, w := range noted {
 			d.fail(w, err)
 			w.result.Asked = d.Now()

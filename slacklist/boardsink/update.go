@@ -8,6 +8,7 @@ import (
 	"otm/core"
 	"otm/internal/crash"
 	"otm/pipeline"
+	"otm/slacklist/differ"
 )
 
 // cellsAtOnce is how many cells one call takes.
@@ -27,7 +28,7 @@ func (u *updater) deleteRows() error {
 		case u.walkErr != nil:
 			u.fail(w, u.walkErr)
 		case row != nil && !row.CurrentStatus().Over():
-			u.fail(w, ErrDisputed) // somebody opens it again
+			u.fail(w, errDisputed) // somebody opens it again
 		default:
 			rows, works = append(rows, w.task.RowID), append(works, w)
 		}
@@ -82,7 +83,7 @@ func (u *updater) updateRows() error {
 	cells := 0
 	for _, w := range u.open(func(t *core.Task) bool { return t.RowID != "" && t.ArchivedAt.IsZero() && needsUpdate(t) }) {
 		if u.mustEnd() {
-			u.fail(w, ErrOver)
+			u.fail(w, errOver)
 			continue
 		}
 		if err := u.mayWrite(w.task); err != nil {
@@ -118,9 +119,9 @@ func (u *updater) mayWrite(t *core.Task) error {
 	case u.walkErr != nil && (row == nil || !u.b.Current(row, pipeline.StatusAge)):
 		return u.walkErr
 	case row == nil:
-		return ErrRowMissing
+		return errRowMissing
 	case !u.walked && !u.b.Current(row, pipeline.StatusAge):
-		return ErrOver // it was current when we began
+		return errOver // it was current when we began
 	}
 	return u.disputed(t, row)
 }
@@ -131,21 +132,16 @@ func (u *updater) mayWrite(t *core.Task) error {
 func (u *updater) disputed(t *core.Task, row *pipeline.Row) error {
 	view := t.View()
 	if _, known := pipeline.ParseStatus(string(row.CurrentStatus())); !known && view.Status != t.Shown.Status {
-		return fmt.Errorf("%w: %q", ErrUnknownStatus, row.Status)
+		return fmt.Errorf("%w: %q", errUnknownStatus, row.Status)
 	}
-	agent := row.Assignee
-	if a := u.Agents.Assigned(agent); a != nil {
-		agent = a.Name
-	}
-	for _, c := range []struct{ seen, showed, is string }{
-		{string(row.Status), string(t.Shown.Status), string(view.Status)},
-		{row.Title, t.Shown.Title, view.Title},
-		{row.Reason, t.Shown.Reason, view.Reason},
-		{string(row.Priority), string(t.Shown.Priority), string(view.Priority)},
-		{pipeline.FoldName(agent), pipeline.FoldName(t.Shown.Agent), pipeline.FoldName(view.Agent)},
-	} {
-		if c.is != c.showed && c.seen != "" && c.seen != c.showed && c.seen != c.is {
-			return fmt.Errorf("%w: it shows %q", ErrDisputed, c.seen)
+	seen := differ.Showing(row, u.Agents)
+	for _, field := range []pipeline.Field{pipeline.FieldStatus, pipeline.FieldTitle, pipeline.FieldReason, pipeline.FieldPriority, pipeline.FieldAssignee} {
+		now, showed, is := seen.Text(field), t.Shown.Text(field), view.Text(field)
+		if field == pipeline.FieldAssignee {
+			now, showed, is = pipeline.FoldName(now), pipeline.FoldName(showed), pipeline.FoldName(is)
+		}
+		if is != showed && now != "" && now != showed && now != is {
+			return fmt.Errorf("%w: it shows %q", errDisputed, now)
 		}
 	}
 	return nil
@@ -207,9 +203,9 @@ func (u *updater) refused(one update, err error) error {
 	if left > 0 && len(rest) > 0 && errors.As(err, &board) && !board.RowGone {
 		switch again := u.b.Update(u.ctx, rest...); {
 		case again == nil:
-			was := one.task.Shown
-			one.written.Shown.Title, one.written.Shown.Reason, one.written.Shown.Result = was.Title, was.Reason, was.Result
-			one.written.Shown.Derived[pipeline.FieldInputs] = was.Derived[pipeline.FieldInputs]
+			for _, field := range texts {
+				one.written.Shown.Set(field, one.task.Shown.Text(field))
+			}
 			u.note(one.work, one.written)
 			if err := u.flush(); err != nil {
 				return err

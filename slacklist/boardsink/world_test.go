@@ -62,7 +62,7 @@ type world struct {
 	client pipeline.Board
 	sink   *Sink
 	differ *differ.Differ
-	found  *differ.Found // of the last comparison
+	found  differ.Found // of the last comparison
 	lastID pipeline.TaskID
 	drops  map[pipeline.TaskID]pipeline.Dropped
 	log    *strings.Builder
@@ -152,7 +152,7 @@ func (w *world) delivers() map[pipeline.TaskID]Result {
 }
 
 // compare walks the board and compares it with the store.
-func (w *world) compare() *differ.Found {
+func (w *world) compare() differ.Found {
 	w.t.Helper()
 	b, err := w.client.Begin(context.Background())
 	if err != nil {

@@ -103,7 +103,8 @@ func (c *comparison) task(t *core.Task) {
 		}
 		c.add(c.person(row), t.ID, core.RestoreRow{Row: row.ID, Opened: opened})
 	}
-	d := &difference{comparison: c, task: t, row: row, view: t.View(), shown: t.Shown}
+	d := &difference{comparison: c, task: t, row: row, seen: Showing(row, nil), view: t.View(), shown: t.Shown}
+	d.seen.Agent = c.agentNamed(row.Assignee)
 	d.cells()
 	d.unedited()
 	d.steps()
@@ -133,6 +134,7 @@ type difference struct {
 	*comparison
 	task *core.Task
 	row  *pipeline.Row
+	seen core.Shown // what the row shows
 	view core.Shown // what the board is to show
 
 	edits    core.Edits
@@ -192,18 +194,23 @@ func (d *difference) noteEdit(v verdict, row *pipeline.Row) bool {
 
 // cells compares the cells that people edit.
 func (d *difference) cells() {
-	t, title, reason, priority := d.task, d.row.Title, d.row.Reason, d.row.Priority
-	if d.note(text(title, &d.shown.Title, t.Title)) {
-		d.edits.Title = &title
+	e := &d.edits
+	for _, field := range []pipeline.Field{pipeline.FieldTitle, pipeline.FieldReason, pipeline.FieldPriority} {
+		seen, showed := d.seen.Text(field), d.shown.Text(field)
+		verdict := text(seen, &showed, d.view.Text(field))
+		d.shown.Set(field, showed)
+		if !d.note(verdict) {
+			continue
+		}
+		switch field {
+		case pipeline.FieldTitle:
+			e.Title = &d.seen.Title
+		case pipeline.FieldReason:
+			e.Reason = &d.seen.Reason
+		default:
+			e.Priority = &d.seen.Priority
+		}
 	}
-	if d.note(text(reason, &d.shown.Reason, t.Reason)) {
-		d.edits.Reason = &reason
-	}
-	showed := string(d.shown.Priority)
-	if d.note(text(string(priority), &showed, string(t.Priority))) {
-		d.edits.Priority = &priority
-	}
-	d.shown.Priority = pipeline.Priority(showed)
 	d.status()
 	d.assignee()
 }
@@ -235,7 +242,7 @@ func (d *difference) assignee() {
 	if row.Assignee == "" && (row.Odd || d.shown.Agent == "") {
 		return
 	}
-	name := d.agentNamed(row.Assignee)
+	name := d.seen.Agent
 	if name == d.shown.Agent {
 		return
 	}

@@ -43,48 +43,52 @@ type Differ struct {
 // Found is the result of a comparison that was carried out.
 type Found struct {
 	Findings []explain.Finding
-	Tasks    []*core.Task // after the commands: all that are open, or have a row
-	Adopted  int          // rows that became tasks under new ids
-	Drifted  int          // rows that showed what nobody meant
-	Again    time.Time    // when to compare again; zero: when the board changes
-	Trouble  error        // of the board, which ended the comparison early; nil: none
+	Adopted  int       // rows that became tasks under new ids
+	Drifted  int       // rows that showed what nobody meant
+	Again    time.Time // when to compare again; zero: when the board changes
+	Trouble  error     // of the board, which ended the comparison early; nil: none
 }
 
 // Run compares the snapshot of a batch with the store. On return its commands are
 // durable. The error is one of the store or of ctx.
-func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (*Found, error) {
+func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (found Found, err error) {
 	tasks, err := d.tasks(ctx, b)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
-	found := &Found{}
 	expect(b, tasks)
-	if err := d.look(ctx, b, tasks, found); err != nil {
-		return nil, err
+	more, err := look(ctx, b, tasks)
+	switch {
+	case ctx.Err() != nil:
+		return found, context.Cause(ctx)
+	case err != nil: // the comparison is made without the answers
+		d.Log.Info("missing row not looked up on the board", "err", err)
+	}
+	if more {
+		found.again(d.Now().Add(lookAgain))
 	}
 	r := Compare(b, tasks, d.Agents, d.options())
 	if len(r.Typed) > 0 && d.NewID != nil && !b.Fresh(pipeline.StatusAge) {
 		if found.Trouble = b.Refresh(ctx, 0); found.Trouble != nil && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return found, context.Cause(ctx)
 		}
 		if tasks, err = d.tasks(ctx, b); err != nil {
-			return nil, err
+			return found, err
 		}
 		r = Compare(b, tasks, d.Agents, d.options()) // without the rows that a person still edits
 	}
 	found.Findings = r.Findings
 	found.again(r.Again)
-	commands, err := d.adoptions(ctx, b, r, found)
+	commands, err := d.adoptions(ctx, b, r, &found)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	for _, c := range r.Commands {
 		if _, drifted := c.Do.(core.Drifted); drifted {
 			found.Drifted++
 		}
 	}
-	found.Tasks, err = d.do(ctx, tasks, append(r.Commands, commands...))
-	return found, err
+	return found, d.do(ctx, append(r.Commands, commands...))
 }
 
 func (d *Differ) options() Options {
@@ -140,22 +144,6 @@ func (d *Differ) tasks(ctx context.Context, b pipeline.Batch) ([]*core.Task, err
 		}
 	}
 	return tasks, nil
-}
-
-// look asks the board for missing rows. Trouble with that is no trouble of the
-// comparison: it is made without the answers.
-func (d *Differ) look(ctx context.Context, b pipeline.Batch, tasks []*core.Task, found *Found) error {
-	more, err := look(ctx, b, tasks)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		d.Log.Info("missing row not looked up on the board", "err", err)
-	}
-	if more {
-		found.again(d.Now().Add(lookAgain))
-	}
-	return nil
 }
 
 // adoptions makes the commands for rows without a task.
@@ -215,41 +203,27 @@ func (d *Differ) command(task pipeline.TaskID, do core.Action) core.Command {
 	return core.Command{At: d.Now(), By: d.By, Task: task, Do: do}
 }
 
-// do carries commands out, and returns the tasks as they are then.
-func (d *Differ) do(ctx context.Context, tasks []*core.Task, commands []core.Command) ([]*core.Task, error) {
-	after := map[pipeline.TaskID]*core.Task{}
+// do carries commands out.
+func (d *Differ) do(ctx context.Context, commands []core.Command) error {
 	for some := range slices.Chunk(commands, maxCommands) {
 		outcomes, err := d.Store.Do(ctx, some...)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		crash.Point("differ.done")
 		for i, o := range outcomes {
-			if o.Err != nil {
-				var refused *core.Refused
-				if !errors.As(o.Err, &refused) {
-					return nil, o.Err
-				}
+			var refused *core.Refused
+			switch {
+			case o.Err == nil:
+				d.log(ctx, o.Events)
+			case !errors.As(o.Err, &refused):
+				return o.Err
+			default:
 				d.Log.WarnContext(ctx, "change of the board not taken over", "task", some[i].Task, "err", o.Err)
-				continue
-			}
-			d.log(ctx, o.Events)
-			if o.Task != nil {
-				after[o.Task.ID] = o.Task
 			}
 		}
 	}
-	for i, t := range tasks {
-		if now := after[t.ID]; now != nil {
-			tasks[i] = now
-			delete(after, t.ID)
-		}
-	}
-	for _, t := range after {
-		tasks = append(tasks, t)
-	}
-	slices.SortFunc(tasks, func(a, b *core.Task) int { return int(a.ID - b.ID) })
-	return tasks, nil
+	return nil
 }
 
 // log logs what happened, but for our own writes that were seen.

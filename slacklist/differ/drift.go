@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"maps"
 	"time"
 
 	"otm/core"
@@ -15,42 +16,32 @@ const changedAgain = time.Hour
 // unedited notes which of the cells that people do not edit show our own writes, whose
 // answers were lost.
 func (d *difference) unedited() {
-	row, view := d.row, d.view
-	if row.Odd {
+	if d.row.Odd {
 		return
 	}
-	d.shows(&d.shown.Project, row.Project, view.Project)
-	d.shows(&d.shown.Result, row.Result, view.Result)
-	typ := string(d.shown.Type)
-	d.shows(&typ, row.Type, string(view.Type))
-	d.shown.Type = pipeline.Type(typ)
-	if row.Task() == d.task.ID && d.shown.TaskID != d.task.ID {
+	for _, field := range []pipeline.Field{pipeline.FieldProject, pipeline.FieldResult, pipeline.FieldType} {
+		if is := d.view.Text(field); d.seen.Text(field) == is && d.shown.Text(field) != is {
+			d.shown.Set(field, is)
+			d.ours = true
+		}
+	}
+	if d.seen.TaskID == d.task.ID && d.shown.TaskID != d.task.ID {
 		d.shown.TaskID, d.ours = d.task.ID, true
 	}
-	if _, has := d.Form(pipeline.FieldChecked, ""); has && view.Checked != d.shown.Checked && row.Checked == view.Checked {
-		d.shown.Checked, d.ours = view.Checked, true
+	if _, has := d.Form(pipeline.FieldChecked, ""); has && d.seen.Checked == d.view.Checked && d.shown.Checked != d.view.Checked {
+		d.shown.Checked, d.ours = d.view.Checked, true
 	}
-	seen := map[pipeline.Field]string{}
-	for field, is := range view.Derived {
-		if form, has := d.Form(field, is); has && d.shown.Derived[field] != is && row.Derived[field] == form {
-			seen[field] = is
+	written := map[pipeline.Field]string{}
+	for field, is := range d.view.Derived {
+		if form, has := d.Form(field, is); has && d.seen.Derived[field] == form && d.shown.Derived[field] != is {
+			written[field] = is
 		}
 	}
-	if len(seen) > 0 {
-		showed := d.shown.Derived
-		d.shown.Derived, d.ours = seen, true
-		for field, text := range showed {
-			if _, newer := seen[field]; !newer {
-				seen[field] = text
-			}
-		}
-	}
-}
-
-// shows notes that a cell shows what it is to show.
-func (d *difference) shows(showed *string, seen, is string) {
-	if seen == is && *showed != is {
-		*showed, d.ours = is, true
+	if len(written) > 0 {
+		showed := d.shown.Derived // the task shares it
+		d.shown.Derived, d.ours = map[pipeline.Field]string{}, true
+		maps.Copy(d.shown.Derived, showed)
+		maps.Copy(d.shown.Derived, written)
 	}
 }
 
@@ -95,21 +86,12 @@ func (d *difference) derived() (fields []pipeline.Field) {
 
 // emptied returns the fields whose cells a person emptied, and which a task needs.
 func (d *difference) emptied() (fields []pipeline.Field) {
-	row, showed := d.row, d.shown
-	for _, c := range []struct {
-		field        pipeline.Field
-		seen, showed string
-	}{
-		{pipeline.FieldTitle, row.Title, showed.Title},
-		{pipeline.FieldPriority, string(row.Priority), string(showed.Priority)},
-		{pipeline.FieldStatus, string(row.Status), string(showed.Status)},
-		{pipeline.FieldReason, row.Reason, showed.Reason},
-	} {
-		if _, has := d.Form(c.field, ""); has && c.seen == "" && c.showed != "" {
-			fields = append(fields, c.field)
+	for _, field := range []pipeline.Field{pipeline.FieldTitle, pipeline.FieldPriority, pipeline.FieldStatus, pipeline.FieldReason} {
+		if _, has := d.Form(field, ""); has && d.seen.Text(field) == "" && d.shown.Text(field) != "" {
+			fields = append(fields, field)
 		}
 	}
-	if len(fields) > 0 && !d.still(row) {
+	if len(fields) > 0 && !d.still(d.row) {
 		return nil
 	}
 	return fields
