@@ -61,39 +61,7 @@ type NewFile struct {
 // directory. No file has its name until all are written. If a name is taken, the
 // error matches fs.ErrExist, and the files before it have their names.
 func WriteAllNew(dir string, files []NewFile) error {
-	d, err := openDir(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	temps := make([]string, 0, len(files))
-	named := 0
-	failed := func(err error) error {
-		for _, temp := range temps[named:] {
-			os.Remove(temp)
-		}
-		return err
-	}
-	for _, f := range files {
-		temp, err := writeTemp(filepath.Join(dir, f.Name), f.Data, FileMode, true)
-		if err != nil {
-			return failed(err)
-		}
-		temps = append(temps, temp)
-	}
-	for _, f := range files {
-		// If we crash here, the files before this one have their names, and the
-		// others are temporary files.
-		crash.Point("durable.named")
-		if err := rename(temps[named], filepath.Join(dir, f.Name), renameNoReplace); err != nil {
-			return failed(err)
-		}
-		named++
-	}
-	if err := syncDir(d); err != nil {
-		return fmt.Errorf("sync directory %q: %w", dir, err)
-	}
-	return nil
+	return writeAll(dir, files, FileMode, renameNoReplace)
 }
 
 // Replace writes data to path and replaces a file there in one step: a reader sees
@@ -101,22 +69,66 @@ func WriteAllNew(dir string, files []NewFile) error {
 //
 //	open(temp, O_EXCL) write fsync close rename fsync(dir)
 func Replace(path string, data []byte) error {
-	return replace(path, data, FileMode)
+	return writeAll(filepath.Dir(path), []NewFile{{filepath.Base(path), data}}, FileMode, os.Rename)
 }
 
 // ReplacePublic is Replace for a file that everybody may read.
 func ReplacePublic(path string, data []byte) error {
-	return replace(path, data, publicMode)
+	return writeAll(filepath.Dir(path), []NewFile{{filepath.Base(path), data}}, publicMode, os.Rename)
 }
 
 // ReplaceVolatile is Replace without the two fsyncs: atomic for other processes,
 // but not durable. It is for files that are rebuilt when lost.
 func ReplaceVolatile(path string, data []byte) error {
 	temp, err := writeTemp(path, data, FileMode, false)
-	if err == nil {
-		err = nameTemp(temp, path, os.Rename)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := rename(temp, path, os.Rename); err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return nil
+}
+
+// writeAll writes files and gives them their names. It opens the directory first, so
+// that the kernel cannot report an error on its inode to somebody else before us.
+func writeAll(dir string, files []NewFile, mode fs.FileMode, by func(from, to string) error) (err error) {
+	d, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	temps := make([]string, 0, len(files)) // those that have no other name yet
+	defer func() {
+		if err != nil { // a crash leaves them
+			for _, temp := range temps {
+				os.Remove(temp)
+			}
+		}
+	}()
+	for _, f := range files {
+		temp, err := writeTemp(filepath.Join(dir, f.Name), f.Data, mode, true)
+		if err != nil {
+			return err
+		}
+		temps = append(temps, temp)
+	}
+	for _, f := range files {
+		// If we crash here, the files before this one have their names, and the
+		// others are temporary files.
+		crash.Point("durable.named")
+		if err := rename(temps[0], filepath.Join(dir, f.Name), by); err != nil {
+			return err
+		}
+		temps = temps[1:]
+	}
+	// If we crash here, the files have their names, but a power failure may still
+	// take the names away. The caller has not seen a success yet.
+	if err := syncDir(d); err != nil {
+		return fmt.Errorf("sync directory %q: %w", dir, err)
+	}
+	return nil
 }
 
 // Move renames a file within a file system. If the new name is taken, the error
@@ -145,46 +157,11 @@ func Remove(path string) error {
 	return os.Remove(path)
 }
 
-// replace writes a temporary file, renames it, and syncs the directory. It
-// opens the directory first, so that the kernel cannot report an error on its
-// inode to somebody else before us.
-func replace(path string, data []byte, mode fs.FileMode) error {
-	dir, err := openDir(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	temp, err := writeTemp(path, data, mode, true)
-	if err != nil {
-		return err
-	}
-	// If we crash here, only the temporary file is left.
-	crash.Point("durable.named")
-	if err := nameTemp(temp, path, os.Rename); err != nil {
-		return err
-	}
-	// If we crash here, the file has its name, but a power failure may still
-	// take the name away. The caller has not seen a success yet.
-	if err := syncDir(dir); err != nil {
-		return fmt.Errorf("sync directory of %q: %w", path, err)
-	}
-	return nil
-}
-
-// nameTemp renames a temporary file, or removes it.
-func nameTemp(temp, path string, by func(from, to string) error) error {
-	err := rename(temp, path, by)
-	if err != nil {
-		os.Remove(temp)
-	}
-	return err
-}
-
 func writeTemp(path string, data []byte, mode fs.FileMode, sync bool) (string, error) {
 	if err := crash.Failed("create", path); err != nil {
 		return "", err
 	}
-	f, err := createTemp(filepath.Dir(path))
+	f, err := os.CreateTemp(filepath.Dir(path), TempPrefix+"*") // with FileMode less the umask
 	if err != nil {
 		return "", err
 	}
@@ -208,11 +185,6 @@ func writeTemp(path string, data []byte, mode fs.FileMode, sync bool) (string, e
 		return "", err
 	}
 	return temp, nil
-}
-
-// createTemp opens a new temporary file with mode FileMode less the umask.
-func createTemp(dir string) (*os.File, error) {
-	return os.CreateTemp(dir, TempPrefix+"*")
 }
 
 // SyncDir makes added and removed names in dir durable.

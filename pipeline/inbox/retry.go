@@ -27,15 +27,12 @@ type Settled struct {
 // retry has put that aside, else _result in a file that OTM can have written. If neither says anything, the
 // result has no Inbox. The error is one of the file system.
 func (b *Box) ReadSettled(dir, name string) (*Settled, error) {
-	return readSettled(b.settledPath(dir, name))
-}
-
-func readSettled(path string) (*Settled, error) {
+	path := b.settledPath(dir, name)
 	data, _, err := load(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Settled{Name: filepath.Base(path)}
+	s := &Settled{Name: name}
 	for _, explanation := range []string{errorPath(path), asidePath(path)} {
 		result, found, err := readExplanation(explanation)
 		if err != nil {
@@ -95,13 +92,7 @@ func damaged(err error) Result {
 // SettledNames lists the drops in processed/ or failed/ in the order of names,
 // without the files that explain others.
 func (b *Box) SettledNames(dir string) ([]string, error) {
-	return deliveredIn(filepath.Join(b.dir, dir))
-}
-
-// deliveredIn lists the drops in a directory without the files that explain
-// them; none if there is no directory.
-func deliveredIn(dir string) ([]string, error) {
-	entries, err := durable.ReadDir(dir)
+	entries, err := durable.ReadDir(filepath.Join(b.dir, dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -137,8 +128,7 @@ func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, e
 	if !canBeSettled(name) {
 		return "", "", fs.ErrNotExist
 	}
-	path := b.settledPath(FailedDir, name)
-	s, err := readSettled(path)
+	s, err := b.ReadSettled(FailedDir, name)
 	if err != nil {
 		return "", "", err
 	}
@@ -151,7 +141,7 @@ func (b *Box) Retry(name string, edit func(*drop.Object) error) (Kind, string, e
 			return "", "", err
 		}
 		crash.Point("retry.editing")
-		if err := durable.Replace(path, s.Object.Bytes()); err != nil {
+		if err := durable.Replace(b.settledPath(FailedDir, name), s.Object.Bytes()); err != nil {
 			return "", "", err
 		}
 		crash.Point("retry.edited")
@@ -200,31 +190,31 @@ func canBeSettled(name string) bool {
 func (b *Box) Find(kind Kind, name string, data []byte) (Result, bool, error) {
 	for _, dir := range []string{ProcessedDir, FailedDir} {
 		for n := 1; ; n++ {
-			candidate := numbered(name, n)
-			path := b.settledPath(dir, candidate)
-			settled, _, err := loadForeign(path)
-			if errors.Is(err, fs.ErrNotExist) {
+			r, _, same, err := b.compare(dir, numbered(name, n), kind, data)
+			if same || err != nil && !absent(err) {
+				return r, same, err
+			}
+			if err != nil {
 				break
-			}
-			if err != nil {
-				return Result{}, false, err
-			}
-			if data != nil && (settled == nil || !sameDrop(settled, data)) {
-				continue
-			}
-			s, err := b.ReadSettled(dir, candidate)
-			if errors.Is(err, fs.ErrNotExist) {
-				break // archived, or put back into the inbox
-			}
-			if err != nil {
-				return Result{}, false, err
-			}
-			if s.Result.Inbox == kind {
-				return s.Result, true, nil
 			}
 		}
 	}
 	return Result{}, false, nil
+}
+
+// compare reports whether a settled file holds a drop, and came from the same inbox. If
+// data is nil, any drop will do. The error says that the file is absent, also if it was
+// archived or put back into the inbox just now.
+func (b *Box) compare(dir, name string, kind Kind, data []byte) (r Result, info fs.FileInfo, same bool, err error) {
+	settled, info, err := loadForeign(b.settledPath(dir, name))
+	if err != nil || data != nil && (settled == nil || !sameDrop(settled, data)) {
+		return r, info, false, err
+	}
+	s, err := b.ReadSettled(dir, name)
+	if err != nil || s.Result.Inbox != kind {
+		return r, info, false, err
+	}
+	return s.Result, info, true, nil
 }
 
 // TaskID is the task that the drop is about; 0 if it names none.

@@ -308,24 +308,13 @@ func (b *Box) Leftover(f File, data []byte) (bool, error) {
 		return settled, err
 	}
 	for _, dir := range []string{ProcessedDir, FailedDir} {
-		settled, info, err := loadForeign(b.settledPath(dir, f.Name))
-		switch {
-		case absent(err):
-			continue
-		case err != nil:
+		_, info, same, err := b.compare(dir, f.Name, f.Kind, data)
+		if err != nil && !absent(err) {
 			return false, err
-		case settled == nil || info.ModTime().Before(durable.ChangeTime(f.Info)) || !sameDrop(settled, data):
-			continue
 		}
-		s, err := b.ReadSettled(dir, f.Name)
-		switch {
-		case absent(err):
-		case err != nil:
-			return false, err
-		case s.Result.Inbox == f.Kind:
+		if same && !info.ModTime().Before(durable.ChangeTime(f.Info)) {
 			return true, b.unlink(f)
 		}
-		// The copy is from the other inbox, or says none: f settles once more.
 	}
 	return false, nil
 }
