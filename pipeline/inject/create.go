@@ -19,10 +19,11 @@ import (
 type creates struct{ *sweep }
 
 // create plans the command of a file of new-tasks/.
-func (sw creates) create(ctx context.Context, w *waiting, data []byte, c *drop.Create) (core.Command, verdict) {
+func (sw creates) create(ctx context.Context, w *waiting) (core.Command, verdict) {
+	c := w.create
 	id := c.Task.ID
 	if c.ID == "" {
-		c.ID = foreignID(w.file.Name, data)
+		c.ID = foreignID(w.file.Name, w.data)
 	}
 	if c.CreatedAt.IsZero() {
 		c.CreatedAt = w.file.Info.ModTime().UTC()
@@ -52,10 +53,10 @@ func (sw creates) create(ctx context.Context, w *waiting, data []byte, c *drop.C
 		return command, verdict{}
 	}
 	if owner := sw.otherOwner(w, id); owner != nil {
-		if pipeline.FoldTitle(owner.title) == pipeline.FoldTitle(c.Task.Title) {
+		if pipeline.FoldTitle(owner.create.Task.Title) == pipeline.FoldTitle(c.Task.Title) {
 			return command, wait(sw.Now().Add(afterOwner)) // it is skipped as a duplicate of its owner
 		}
-		return command, conflict(id, owner.title)
+		return command, conflict(id, owner.create.Task.Title)
 	}
 	v := sw.unknown(ctx, w.file, c, &request)
 	command.Do = request

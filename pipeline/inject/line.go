@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -24,27 +25,41 @@ type waiting struct {
 	file  inbox.File
 	tries int // how often it was judged
 
-	read   bool            // what follows is known
-	task   pipeline.TaskID // 0: it names none
-	agent  string          // whose task it is, folded; of an update, see line.agentOf; "": not known
-	title  string          // of a create
-	issued bool            // a create that otm-create wrote: the counter gave its id out for it
+	data    []byte
+	readErr error // why it could not be read
+	create  *drop.Create
+	update  *drop.Update
+	dropErr error  // why it is neither
+	agent   string // whose task it is, folded; of an update, see line.agentOf; "": not known
 }
 
 func (w *waiting) key() delivered { return delivered{w.file.Kind, w.file.At} }
+
+// task is the task that a drop names; 0: it names none.
+func (w *waiting) task() pipeline.TaskID {
+	switch {
+	case w.create != nil:
+		return w.create.Task.ID
+	case w.update != nil:
+		return w.update.TaskID
+	}
+	return 0
+}
+
+// issued reports whether otm-create wrote a create: the counter gave its id out for it.
+func (w *waiting) issued() bool {
+	return w.create != nil && inbox.IsNewName(w.file.Name, w.create.ID)
+}
 
 // turn is whose turn a file is: that of its agent, or of its task where the agent is
 // not known. What is no drop shares one turn. So the reports on one task, and the
 // creates of one agent, come in order.
 func (w *waiting) turn() string {
 	if w.agent == "" {
-		return fmt.Sprintf("%s of %v", w.file.Kind, w.task)
+		return fmt.Sprintf("%s of %v", w.file.Kind, w.task())
 	}
 	return fmt.Sprintf("%s of agent %s", w.file.Kind, w.agent)
 }
-
-// unread reports whether a file may be a drop that could not be read.
-func (w *waiting) unread() bool { return !w.read && w.file.Regular() }
 
 // line is the order in which the files of a sweep are handled. Reports come before
 // creates, but for one create after each reportsInARow reports; agents take turns.
@@ -75,15 +90,16 @@ func (l *line) look(ctx context.Context, handled map[delivered]bool) (files []*w
 	creates, err2 := l.list(inbox.NewTasks)
 	l.creating, l.owners = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]*waiting{}
 	for _, w := range creates {
-		l.creating[w.task] = true
-		if w.issued && l.owners[w.task] == nil {
-			l.owners[w.task] = w
+		id := w.task()
+		l.creating[id] = true
+		if w.issued() && l.owners[id] == nil {
+			l.owners[id] = w
 		}
 	}
 	done := func(w *waiting) bool { return handled[w.key()] }
 	updates, creates = slices.DeleteFunc(updates, done), slices.DeleteFunc(creates, done)
 	for _, w := range updates {
-		w.agent = l.agentOf(ctx, w.task, creates)
+		w.agent = l.agentOf(ctx, w.task(), creates)
 	}
 	l.takeTurns(updates)
 	l.takeTurns(creates)
@@ -100,7 +116,7 @@ func (l *line) agentOf(ctx context.Context, id pipeline.TaskID, creates []*waiti
 	}
 	if t, err := l.Engine.Task(ctx, id); err == nil {
 		agent = pipeline.FoldName(t.Agent)
-	} else if i := slices.IndexFunc(creates, func(w *waiting) bool { return w.task == id }); i >= 0 {
+	} else if i := slices.IndexFunc(creates, func(w *waiting) bool { return w.task() == id }); i >= 0 {
 		agent = creates[i].agent
 	}
 	l.agents[id] = agent
@@ -113,7 +129,7 @@ func (l *line) agentOf(ctx context.Context, id pipeline.TaskID, creates []*waiti
 func (l *line) takeTurns(files []*waiting) {
 	ranks, next := make(map[*waiting]int, len(files)), map[string]int{}
 	for _, w := range files {
-		if w.unread() {
+		if w.readErr != nil {
 			ranks[w] = -1
 			continue
 		}
@@ -153,42 +169,49 @@ func (l *line) list(kind inbox.Kind) ([]*waiting, error) {
 		return nil, fmt.Errorf("list %s: %w", kind, err)
 	}
 	there := make(map[string]bool, len(files))
-	all := make([]*waiting, len(files))
-	for i, f := range files {
-		there[f.At] = true
-		all[i] = l.of(f)
+	all := make([]*waiting, 0, len(files))
+	for _, f := range files {
+		if w := l.of(f); w != nil {
+			there[f.At] = true
+			all = append(all, w)
+		}
 	}
 	maps.DeleteFunc(l.known, func(d delivered, _ *waiting) bool { return d.kind == kind && !there[d.name] })
 	return all, nil
 }
 
-// of returns what is known of a file, and reads it unless it was read before.
+// of returns what is known of a file, and reads it unless it was read before; nil: it has
+// gone.
 func (l *line) of(f inbox.File) *waiting {
 	w := l.known[delivered{f.Kind, f.At}]
+	if w != nil && w.readErr == nil && w.file.Same(f) {
+		w.file = f
+		return w
+	}
 	if w == nil {
 		w = &waiting{}
 		l.known[delivered{f.Kind, f.At}] = w
-	}
-	if w.read && w.file.Same(f) {
-		w.file = f
-		return w
 	}
 	*w = waiting{file: f, tries: w.tries}
 	if !f.Regular() {
 		return w
 	}
-	data, _, err := l.Box.Read(f)
-	if err != nil {
-		return w
-	}
-	w.read = true
-	if f.Kind == inbox.TaskUpdates {
-		if u, err := drop.ParseUpdate(data); err == nil {
-			w.task = u.TaskID
+	w.data, w.file, w.readErr = l.Box.Read(f)
+	switch {
+	case errors.Is(w.readErr, fs.ErrNotExist):
+		return nil // taken back, or settled by another
+	case w.readErr != nil:
+	case f.Kind == inbox.TaskUpdates:
+		w.update, w.dropErr = drop.ParseUpdate(w.data)
+		if w.dropErr != nil {
+			w.update = nil
 		}
-	} else if c, err := drop.ParseCreate(data); err == nil {
-		w.task, w.agent, w.title = c.Task.ID, pipeline.FoldName(c.Task.Agent), c.Task.Title
-		w.issued = inbox.IsNewName(f.Name, c.ID)
+	default:
+		if w.create, w.dropErr = drop.ParseCreate(w.data); w.dropErr != nil {
+			w.create = nil
+		} else {
+			w.agent = pipeline.FoldName(w.create.Task.Agent)
+		}
 	}
 	return w
 }

@@ -12,50 +12,43 @@ import (
 	"otm/pipeline/inbox"
 )
 
-// guarded turns a panic into a verdict: a file that makes us panic fails, and
-// the others go on.
-func (in *Injector) guarded(f inbox.File, judge func() verdict) (v verdict) {
+// plan judges a file: its command is to be carried out, or the verdict is what becomes of
+// it. A file that makes us panic fails, and the others go on.
+func (sw *sweep) plan(ctx context.Context, w *waiting) (p *planned, v verdict) {
+	p = &planned{waiting: w}
+	w.tries++
 	defer func() {
-		if p := recover(); p != nil {
-			in.Log.Error("internal error", "drop", f.Name, "panic", fmt.Sprint(p))
-			v = fail(inbox.Invalid, "", "internal error: %v", p)
+		if problem := recover(); problem != nil {
+			sw.Log.Error("internal error", "drop", w.file.Name, "panic", fmt.Sprint(problem))
+			v = fail(inbox.Invalid, "", "internal error: %v", problem)
 		}
 	}()
-	return judge()
-}
-
-// read parses a file and plans its command.
-func (sw *sweep) read(ctx context.Context, p *planned, readErr error) (v verdict) {
-	f := p.file
-	if !f.Regular() {
-		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(f.Info.Mode()))
-	}
-	if readErr != nil {
-		v := sw.unread(f, readErr)
-		if v.result == nil {
-			sw.holdAll(f)
+	switch {
+	case !w.file.Regular():
+		return p, fail(inbox.Invalid, "", "is %s, not a file", kindOf(w.file.Info.Mode()))
+	case w.readErr != nil:
+		if v = sw.unread(w.file, w.readErr); v.result == nil {
+			sw.holdAll(w.file)
 		}
-		return v
+		return p, v
 	}
-	if f.Kind == inbox.TaskUpdates {
-		u, err := drop.ParseUpdate(p.data)
-		if err != nil {
-			return sw.unparsed(f, err)
-		}
-		if sw.held.all || sw.held.tasks[u.TaskID] {
-			return verdict{waits: true}
-		}
-		p.ignored = u.Ignored
-		p.command, v = updates{sw}.update(ctx, p.w, u)
-		return v
+	leftover, err := sw.Box.Leftover(w.file, w.data)
+	switch {
+	case err != nil:
+		sw.holdAll(w.file)
+		return p, ownTrouble(err)
+	case leftover:
+		return p, verdict{gone: true}
+	case w.dropErr != nil:
+		return p, sw.unparsed(w.file, w.dropErr)
+	case w.create != nil:
+		p.command, v = creates{sw}.create(ctx, w)
+	case sw.held.all || sw.held.tasks[w.task()]:
+		return p, verdict{waits: true}
+	default:
+		p.command, v = updates{sw}.update(ctx, w)
 	}
-	c, err := drop.ParseCreate(p.data)
-	if err != nil {
-		return sw.unparsed(f, err)
-	}
-	p.ignored = c.Ignored
-	p.command, v = creates{sw}.create(ctx, p.w, p.data, c)
-	return v
+	return p, v
 }
 
 // unread judges a file that could not be read. One whose mode forbids it may

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"time"
@@ -95,10 +94,7 @@ func (sw *sweep) resize(took time.Duration) {
 
 // planned is a file whose command is to be carried out.
 type planned struct {
-	w       *waiting
-	file    inbox.File
-	data    []byte
-	ignored []string // keys of the file that nobody read
+	*waiting
 	command core.Command
 	outcome core.Outcome
 }
@@ -117,9 +113,9 @@ func (sw *sweep) batch(ctx context.Context, files []*waiting, handled map[delive
 		p, v := sw.plan(ctx, w)
 		sw.progress()
 		switch {
-		case p == nil && v.result == nil && !v.waiting() && v.stop == nil:
-			continue // it has gone
-		case v.result == nil && !v.waiting() && v.stop == nil:
+		case v.gone:
+			continue
+		case v == verdict{}:
 			plans = append(plans, p)
 			continue
 		}
@@ -291,42 +287,21 @@ func (sw *sweep) countWaiting() error {
 	return nil
 }
 
-// plan reads one file. It returns its command, or else a verdict; neither, if the
-// file has gone.
-func (sw *sweep) plan(ctx context.Context, w *waiting) (*planned, verdict) {
-	p := &planned{w: w, file: w.file}
-	var err error
-	if w.file.Regular() {
-		p.data, p.file, err = sw.Box.Read(w.file)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, verdict{} // taken back, or settled by another
-		}
-	}
-	w.tries++
-	if p.file.Regular() && err == nil {
-		leftover, err := sw.Box.Leftover(p.file, p.data)
-		if err != nil {
-			sw.holdAll(p.file)
-			return p, ownTrouble(err)
-		}
-		if leftover {
-			return nil, verdict{}
-		}
-	}
-	return p, sw.guarded(p.file, func() verdict { return sw.read(ctx, p, err) })
-}
-
 // finish settles a file if its verdict is final.
 func (sw *sweep) finish(ctx context.Context, p *planned, v verdict) (settled bool, trouble error) {
 	update := p.file.Kind == inbox.TaskUpdates
 	if v.result != nil {
-		v.result.Ignored = p.ignored
+		if p.create != nil {
+			v.result.Ignored = p.create.Ignored
+		} else if p.update != nil {
+			v.result.Ignored = p.update.Ignored
+		}
 		if update && v.result.Class != "" {
 			if err := sw.noteFailed(ctx, p, v.result.Error); err != nil {
 				return false, err
 			}
 		}
-		settled, err := sw.settle(p.w, p.file, p.data, v.result)
+		settled, err := sw.settle(p.waiting, v.result)
 		if settled {
 			return true, nil
 		}
@@ -336,12 +311,12 @@ func (sw *sweep) finish(ctx context.Context, p *planned, v verdict) (settled boo
 		}
 	}
 	if update {
-		sw.held.tasks[p.w.task] = true
+		sw.held.tasks[p.task()] = true
 	}
 	if v.stop != nil {
 		return false, v.stop
 	}
-	sw.wait(ctx, p.w, v)
+	sw.wait(ctx, p.waiting, v)
 	return false, nil
 }
 
@@ -374,7 +349,7 @@ func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
 		sw.full = &v
 		sw.report.Needs(explain.New(explain.ListFull))
 	} else {
-		sw.report.Needs(explain.New(explain.DropKept, "file", w.file.Name, "reason", v.kept).On(w.task))
+		sw.report.Needs(explain.New(explain.DropKept, "file", w.file.Name, "reason", v.kept).On(w.task()))
 	}
 	level := slog.LevelWarn
 	if w.tries > 1 {
@@ -385,10 +360,11 @@ func (sw *sweep) wait(ctx context.Context, w *waiting, v verdict) {
 
 // settle gives a file its last place. It reports false if there is nothing to
 // settle: the file has gone, or changed since it was read and is judged again.
-func (sw *sweep) settle(w *waiting, f inbox.File, data []byte, result *inbox.Result) (settled bool, err error) {
+func (sw *sweep) settle(w *waiting, result *inbox.Result) (settled bool, err error) {
+	f := w.file
 	result.At = sw.Now().UTC().Truncate(time.Second)
 	result.Attempts = w.tries
-	name, err := sw.Box.Settle(f, data, *result)
+	name, err := sw.Box.Settle(f, w.data, *result)
 	if err != nil {
 		return false, fmt.Errorf("settle %q: %w", f.Name, err)
 	}
@@ -400,7 +376,7 @@ func (sw *sweep) settle(w *waiting, f inbox.File, data []byte, result *inbox.Res
 		sw.report.Did[0].N++
 		sw.Log.Info("settled drop", "drop", name, "inbox", f.Kind, "row", result.SlackItemID, "duplicate", result.SkippedDuplicate)
 	default:
-		sw.report.Failed = append(sw.report.Failed, explain.New(explain.DropFailed, "file", name, "class", result.Class, "error", result.Error).On(w.task))
+		sw.report.Failed = append(sw.report.Failed, explain.New(explain.DropFailed, "file", name, "class", result.Class, "error", result.Error).On(w.task()))
 		sw.Log.Error("drop failed", "drop", name, "inbox", f.Kind, "class", result.Class, "err", result.Error)
 	}
 	return true, nil

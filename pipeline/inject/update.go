@@ -30,7 +30,8 @@ func (sw *sweep) holdAll(f inbox.File) {
 type updates struct{ *sweep }
 
 // update plans the command of a file of task-updates/.
-func (sw updates) update(ctx context.Context, w *waiting, u *drop.Update) (core.Command, verdict) {
+func (sw updates) update(ctx context.Context, w *waiting) (core.Command, verdict) {
+	u := w.update
 	command := commandOf(u, w.file, sw.Now())
 	if _, did, err := sw.Engine.Did(ctx, command.ID); did || err != nil {
 		return command, verdict{stop: err}

@@ -21,10 +21,8 @@ type verdict struct {
 	full   bool          // the reason is that the board takes no more rows
 	stop   error         // the next file would fail the same way: end the sweep
 	waits  bool          // it waits
+	gone   bool          // it is there no more
 }
-
-// waiting reports whether the file waits.
-func (v *verdict) waiting() bool { return v.waits || v.kept != "" || !v.due.IsZero() }
 
 func wait(due time.Time) verdict { return verdict{waits: true, due: due} }
 
