@@ -137,13 +137,6 @@ type Change struct {
 	Cells []Cell
 }
 
-// Missing is a row that the board no longer shows.
-type Missing struct {
-	Row   *Row // as it was last seen
-	Walks int  // complete walks in a row that lacked it
-	Gone  bool // the board was asked for it and did not have it
-}
-
 // Board is where the rows are.
 type Board interface {
 	// Begin begins a batch of work; no two overlap within a host. The caller
@@ -161,14 +154,9 @@ type Batch interface {
 	TaskRow(id TaskID) *Row
 	StepRows(parent string) []*Row
 
-	// Missing are the rows that complete walks no longer show.
-	Missing() []Missing
-	// Expect adds a row to Missing that is known from elsewhere, where the last
-	// complete walk lacks it. What is empty in it is not known.
-	Expect(row Row)
-	// LookFor asks the board for one of them: whether it is gone, deleted or
-	// archived.
-	LookFor(ctx context.Context, row string) (gone bool, err error)
+	// IsGone asks the board for a row that the last complete walk lacks: whether it is
+	// deleted or archived.
+	IsGone(ctx context.Context, row string) (bool, error)
 
 	// Form returns a text of a derived field as the board shows it: its column may
 	// hold dates without a time, say. has is false if the board has no such column.

@@ -48,7 +48,7 @@ func TestEachCallFails(t *testing.T) {
 		{"update", updateMethod, true, false, nil, update},
 		{"the schema for an update", filesMethod, false, false, noSchema, update},
 		{"one row", "slackLists.items.info", false, false, nil, func(ctx context.Context, s *Session, row string) error {
-			_, err := s.LookFor(ctx, row)
+			_, err := s.IsGone(ctx, row)
 			return err
 		}},
 		{"delete", "slackLists.items.deleteMultiple", true, false, nil, func(ctx context.Context, s *Session, row string) error { return s.Delete(ctx, row) }},

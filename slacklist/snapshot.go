@@ -23,8 +23,6 @@ type snapshot struct {
 	Schema      Schema `json:"schema"`
 	Rows        []row  `json:"rows"`
 
-	Missing []missingRow `json:"missing,omitempty"` // rows that the last walks lacked
-
 	ledger
 
 	index *index // of Rows; nil: to be made

@@ -155,7 +155,6 @@ func (w *walker) take(rows []row, started time.Time) {
 			walked.add(mine)
 		}
 	}
-	old.takeMissing(walked)
 	old.Rows, old.index = walked.Rows, nil
 	old.WalkStarted = stampOf(started)
 	w.dirty = true

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"otm/internal/durable"
 	"otm/pipeline"
@@ -20,9 +18,6 @@ type Dir struct {
 	dir  string
 	warn func(string)
 	boot func() string // names the boot of the machine; "": not known
-
-	mu     sync.Mutex
-	raised time.Time // the walk above whose ids RaiseAbove brought the counter
 }
 
 // Open returns the counter of a data directory. warn gets one sentence for each
@@ -110,16 +105,8 @@ func (d *Dir) TakeOne(ctx context.Context) (pipeline.TaskID, error) {
 }
 
 // RaiseAbove makes sure that no id on the board is given out: people type them as
-// well. Call it after every walk, also another process's. It looks at the rows of
-// each walk once, and again if it failed.
+// well. Call it after every walk, also another process's.
 func (d *Dir) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
-	walk := b.WalkAt()
-	d.mu.Lock()
-	known := walk.Equal(d.raised)
-	d.mu.Unlock()
-	if known {
-		return nil
-	}
 	var ids []pipeline.TaskID
 	for row := range b.Rows() {
 		if id := row.Task(); id != 0 {
@@ -130,8 +117,5 @@ func (d *Dir) RaiseAbove(ctx context.Context, b pipeline.Batch) error {
 	if err := d.Raise(ctx, ids...); err != nil && !errors.As(err, &far) {
 		return err
 	}
-	d.mu.Lock()
-	d.raised = walk
-	d.mu.Unlock()
 	return nil
 }

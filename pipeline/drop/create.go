@@ -21,14 +21,6 @@ type Create struct {
 	Ignored []string // keys of the file that OTM does not know
 }
 
-// FirstStatus is the status with which the task comes to the board.
-func (c *Create) FirstStatus() pipeline.Status {
-	if c.Parked != "" {
-		return pipeline.Blocked
-	}
-	return pipeline.New
-}
-
 // createFile is the form of a create on disk.
 type createFile struct {
 	ID        string            `json:"id"`

@@ -327,13 +327,13 @@ func TestDeletedSteps(t *testing.T) {
 	w.deletes(w.task(1).Steps[0].RowID)
 	w.report(1, core.Report{Steps: []string{"One"}, Status: pipeline.AgentDone})
 	w.clock.Advance(time.Minute)
+	w.Faults.Next(apiInfo, boardtest.Status(500))
 	if got := codes(w.delivers()); got != "1 row_missing" {
 		t.Errorf("left %s", got)
 	}
 	if row := w.row(1); row.Status != pipeline.AgentDone {
 		t.Errorf("its status waits for the step: %+v", row)
 	}
-	w.looks(time.Minute)
 	w.looks(time.Minute)
 	w.delivers()
 	w.check()
@@ -342,8 +342,8 @@ func TestDeletedSteps(t *testing.T) {
 	}
 }
 
-// A row is deleted, also while nobody looked and no snapshot holds it. It is gone after
-// two walks, never made again, and goes on when it comes back.
+// A row is deleted, also while nobody looked and no snapshot holds it. It is gone by
+// the board's word, never made again, and goes on when it comes back.
 func TestRowDeleted(t *testing.T) {
 	t.Parallel()
 	for _, noSnapshot := range []bool{false, true} {
@@ -362,11 +362,12 @@ func TestRowDeleted(t *testing.T) {
 				w.restart()
 			}
 			w.clock.Advance(time.Minute)
+			w.Faults.Next(apiInfo, boardtest.Status(500))
 			if got := codes(w.delivers()); got != "1 row_missing" {
 				t.Errorf("left %s", got)
 			}
 			if !w.task(1).GoneAt.IsZero() {
-				t.Error("gone after one walk")
+				t.Error("gone without the board's word")
 			}
 			w.looks(time.Minute)
 			if w.task(1).GoneAt.IsZero() || len(w.pending()) != 0 || len(w.rows()) != 0 {
@@ -429,7 +430,7 @@ func TestWalkLacksARow(t *testing.T) {
 		w.looks(time.Minute)
 	}
 	stop()
-	if !w.task(1).GoneAt.IsZero() || w.Faults.Count(apiInfo) != 2 {
+	if !w.task(1).GoneAt.IsZero() || w.Faults.Count(apiInfo) != 4 {
 		t.Errorf("%+v after %d looks", w.task(1), w.Faults.Count(apiInfo))
 	}
 	w.looks(time.Minute)
@@ -451,7 +452,7 @@ func TestOtherBoard(t *testing.T) {
 	for n := range 4 {
 		w.looks(time.Minute)
 		w.delivers()
-		if got, want := w.Faults.Count(apiInfo), []int{0, 5, 7, 7}[n]; got != want {
+		if got, want := w.Faults.Count(apiInfo), []int{5, 7, 7, 7}[n]; got != want {
 			t.Errorf("after %d walks: %d looks, want %d", n+1, got, want)
 		}
 	}

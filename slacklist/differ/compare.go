@@ -52,7 +52,6 @@ func Compare(b pipeline.Batch, tasks []*core.Task, agents pipeline.Agents, o Opt
 			c.stranger(row)
 		}
 	}
-	c.gone()
 	slices.Sort(c.Typed)
 	slices.Sort(c.Lost)
 	slices.SortFunc(c.Findings, func(a, b explain.Finding) int { // the order of rows says nothing

@@ -438,28 +438,27 @@ func TestCompareTwoLostRows(t *testing.T) {
 	}
 }
 
-// A row is gone if two walks lacked it and the board says so.
-func TestCompareGone(t *testing.T) {
+// The rows of tasks that a walk lacks are asked for, and gone by the board's word.
+func TestGone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		rows   string // that are missing
-		walks  int
 		gone   bool
 		change func(s *scene)
 		want   string
 	}{
-		{"one walk", "R1", 1, true, nil, ""},
-		{"not asked for", "R1", 2, false, nil, ""},
-		{"a row", "R1", 2, true, nil, "T-00035 by board: LoseRow row=R1"},
-		{"a row and its steps", "R1 R2 R3", 2, true, nil, "T-00035 by board: LoseRow row=R1"},
-		{"a step", "R2", 3, true, nil, "T-00035 by board: Edits gone=R2"},
-		{"both steps", "R3 R2", 2, true, nil, "T-00035 by board: Edits gone=R2 gone=R3"},
-		{"a step of a finished task", "R2", 2, true, func(s *scene) {
+		{"not by the board's word", "R1", false, nil, ""},
+		{"a row", "R1", true, nil, "T-00035 by board: LoseRow row=R1"},
+		{"a row and its steps", "R1 R2 R3", true, nil, "T-00035 by board: LoseRow row=R1"},
+		{"a step", "R2", true, nil, "T-00035 by board: Edits gone=R2"},
+		{"both steps", "R3 R2", true, nil, "T-00035 by board: Edits gone=R2\nT-00035 by board: Edits gone=R3"},
+		{"a step of a finished task", "R2", true, func(s *scene) {
 			s.task.Status, s.task.Shown.Status, s.row.Status = pipeline.AgentDone, pipeline.AgentDone, pipeline.AgentDone
 		}, ""},
-		{"known to be gone", "R1", 2, true, func(s *scene) { s.task.GoneAt = noon }, ""},
-		{"archived by us", "R1", 2, true, func(s *scene) { s.task.ArchivedAt = noon }, ""},
+		{"known to be gone", "R1", true, func(s *scene) { s.task.GoneAt = noon }, ""},
+		{"archived by us", "R1", true, func(s *scene) { s.task.ArchivedAt = noon }, ""},
+		{"before the first walk", "R1", true, func(s *scene) { s.batch.walkAt = time.Time{} }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -468,14 +467,14 @@ func TestCompareGone(t *testing.T) {
 				c.change(s)
 			}
 			for _, id := range strings.Fields(c.rows) {
-				row := s.batch.Row(id)
-				s.batch.rows = slices.DeleteFunc(s.batch.rows, func(r *pipeline.Row) bool { return r == row })
-				s.batch.missing = append(s.batch.missing, pipeline.Missing{Row: row, Walks: c.walks, Gone: c.gone})
+				s.batch.rows = slices.DeleteFunc(s.batch.rows, func(r *pipeline.Row) bool { return r.ID == id })
 			}
-			if got := said(Compare(s.batch, s.tasks, agents, opts)); got != c.want {
-				t.Errorf("compared to\n%s\nwant\n%s", got, c.want)
+			s.batch.look = func(string) (bool, error) { return c.gone, nil }
+			d := &Differ{Now: func() time.Time { return noon }}
+			commands, more := d.gone(t.Context(), s.batch, s.tasks)
+			if got := said(&Result{Commands: commands}); got != c.want || more {
+				t.Errorf("found\n%s\nwant\n%s (more %t)", got, c.want, more)
 			}
-			carriedOut(t, s)
 		})
 	}
 }

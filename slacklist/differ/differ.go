@@ -56,17 +56,6 @@ func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (found Found, err er
 	if err != nil {
 		return found, err
 	}
-	expect(b, tasks)
-	more, err := look(ctx, b, tasks)
-	switch {
-	case ctx.Err() != nil:
-		return found, context.Cause(ctx)
-	case err != nil: // the comparison is made without the answers
-		d.Log.Info("missing row not looked up on the board", "err", err)
-	}
-	if more {
-		found.again(d.Now().Add(lookAgain))
-	}
 	r := Compare(b, tasks, d.Agents, d.options())
 	if len(r.Typed) > 0 && d.NewID != nil && !b.Fresh(pipeline.StatusAge) {
 		if found.Trouble = b.Refresh(ctx, 0); found.Trouble != nil && ctx.Err() != nil {
@@ -76,6 +65,13 @@ func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (found Found, err er
 			return found, err
 		}
 		r = Compare(b, tasks, d.Agents, d.options()) // without the rows that a person still edits
+	}
+	gone, more := d.gone(ctx, b, tasks)
+	if ctx.Err() != nil {
+		return found, context.Cause(ctx)
+	}
+	if more {
+		found.again(d.Now().Add(lookAgain))
 	}
 	found.Findings = r.Findings
 	found.again(r.Again)
@@ -88,7 +84,7 @@ func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (found Found, err er
 			found.Drifted++
 		}
 	}
-	return found, d.do(ctx, append(r.Commands, commands...))
+	return found, d.do(ctx, slices.Concat(r.Commands, gone, commands))
 }
 
 func (d *Differ) options() Options {

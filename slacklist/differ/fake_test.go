@@ -12,12 +12,11 @@ import (
 // fakeBatch is a batch of rows in memory. What a comparison must not call panics.
 type fakeBatch struct {
 	pipeline.Batch
-	rows    []*pipeline.Row
-	missing []pipeline.Missing
-	walkAt  time.Time
-	lacks   []pipeline.Field
-	look    func(id string) (bool, error)
-	stale   error // of the walk that the rows need; nil: they are fresh
+	rows   []*pipeline.Row
+	walkAt time.Time
+	lacks  []pipeline.Field
+	look   func(id string) (bool, error)
+	stale  error // of the walk that the rows need; nil: they are fresh
 }
 
 const self = "U0OTM"
@@ -51,7 +50,6 @@ func (f *fakeBatch) StepRows(parent string) (rows []*pipeline.Row) {
 	return rows
 }
 
-func (f *fakeBatch) Missing() []pipeline.Missing                  { return f.missing }
 func (f *fakeBatch) WalkAt() time.Time                            { return f.walkAt }
 func (f *fakeBatch) Fresh(time.Duration) bool                     { return f.stale == nil }
 func (f *fakeBatch) Over() bool                                   { return false }
@@ -64,22 +62,7 @@ func (f *fakeBatch) Person(r *pipeline.Row) string {
 	return r.UpdatedBy
 }
 
-func (f *fakeBatch) Expect(row pipeline.Row) {
-	known := func(m pipeline.Missing) bool { return m.Row.ID == row.ID }
-	if f.Row(row.ID) == nil && !slices.ContainsFunc(f.missing, known) {
-		f.missing = append(f.missing, pipeline.Missing{Row: &row, Walks: 1})
-	}
-}
-
-func (f *fakeBatch) LookFor(_ context.Context, row string) (bool, error) {
-	gone, err := f.look(row)
-	for i := range f.missing {
-		if f.missing[i].Row.ID == row {
-			f.missing[i].Gone = gone && err == nil
-		}
-	}
-	return gone, err
-}
+func (f *fakeBatch) IsGone(_ context.Context, row string) (bool, error) { return f.look(row) }
 
 func (f *fakeBatch) Form(field pipeline.Field, text string) (string, bool) {
 	return text, !slices.Contains(f.lacks, field)

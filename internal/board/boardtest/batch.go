@@ -66,10 +66,10 @@ func (d *Disturbed) call(do func() error) error {
 	return d.After()
 }
 
-// LookFor implements pipeline.Batch, as do the other methods.
-func (d *Disturbed) LookFor(ctx context.Context, row string) (gone bool, err error) {
+// IsGone implements pipeline.Batch, as do the other methods.
+func (d *Disturbed) IsGone(ctx context.Context, row string) (gone bool, err error) {
 	err = d.call(func() (err error) {
-		gone, err = d.Batch.LookFor(ctx, row)
+		gone, err = d.Batch.IsGone(ctx, row)
 		return err
 	})
 	return gone && err == nil, err
