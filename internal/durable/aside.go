@@ -24,9 +24,7 @@ func SetAside(path, stamp string) (string, error) {
 		return "", err
 	}
 	for _, c := range copies {
-		if same, err := SameContent(path, c); err != nil {
-			return "", err
-		} else if same {
+		if SameContent(path, c) {
 			return c, Remove(path)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"otm/internal/crash"
@@ -69,25 +68,17 @@ func openRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 // maxCompared bounds the files that are compared, in bytes.
 const maxCompared = 16 << 20
 
-// SameContent reports whether two files hold the same bytes. What is no regular
-// file, may not be read, has gone, or is larger than 16 MiB, is like no other.
-func SameContent(a, b string) (bool, error) {
+// SameContent reports whether two files hold the same bytes. What cannot be read, is no
+// regular file, or is larger than 16 MiB, is like no other.
+func SameContent(a, b string) bool {
 	infoA, errA := Lstat(a)
 	infoB, errB := Lstat(b)
 	if errA != nil || errB != nil || infoA.Size() != infoB.Size() || infoA.Size() > maxCompared {
-		return false, unlessUnreadable(errA, errB)
+		return false
 	}
 	dataA, _, errA := ReadAtMost(a, maxCompared)
 	dataB, _, errB := ReadAtMost(b, maxCompared)
-	return errA == nil && errB == nil && bytes.Equal(dataA, dataB), unlessUnreadable(errA, errB)
-}
-
-// unlessUnreadable joins errors, but for those that say that there is no file for
-// us to read.
-func unlessUnreadable(errs ...error) error {
-	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
-		return errors.Is(err, ErrNoFile) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
-	})...)
+	return errA == nil && errB == nil && bytes.Equal(dataA, dataB)
 }
 
 // Stat is os.Stat for files and directories of ours.

@@ -166,10 +166,10 @@ func (w *troubledWorld) outcome() string {
 	var out strings.Builder
 	for i, m := range w.tasks {
 		state := w.state(m.id)
-		fmt.Fprint(&out, m.id, " ", state.Status, " ", state.StepsDone(), " gone ", !state.GoneAt.IsZero(), " unshown ", state.Unshown())
-		if i != 2 {
+		fmt.Fprint(&out, m.id, " ", state.StepsDone(), " gone ", !state.GoneAt.IsZero(), " unshown ", state.Unshown())
+		if i != 2 { // whether that one is completed before its row is missed depends on the disturbance
 			row := w.row(m.row)
-			fmt.Fprint(&out, " on the board ", row.Status, " ", row.Derived[pipeline.FieldRemaining], " ", row.Derived[pipeline.FieldCompletion], " ", row.Checked, " completed ", row.Derived[pipeline.FieldCompletedAt] != "")
+			fmt.Fprint(&out, " ", state.Status, " on the board ", row.Status, " ", row.Derived[pipeline.FieldRemaining], " ", row.Derived[pipeline.FieldCompletion], " ", row.Checked, " completed ", row.Derived[pipeline.FieldCompletedAt] != "")
 		}
 		out.WriteString("\n")
 	}

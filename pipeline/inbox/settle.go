@@ -234,11 +234,7 @@ func (b *Box) failedAs(f File, name string) (string, error) {
 		if there, err := stands(path); !there || err != nil {
 			return "", err
 		}
-		same, err := durable.SameContent(b.path(f), path)
-		if err != nil {
-			return "", err
-		}
-		if !same {
+		if !durable.SameContent(b.path(f), path) {
 			continue
 		}
 		if explained, found, err := readExplanation(errorPath(path)); err != nil || found && explained.Inbox == f.Kind {
