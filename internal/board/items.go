@@ -95,12 +95,8 @@ func (t *Tx) Create(l *List, parent string, cells json.RawMessage) (*Row, error)
 	if err := t.checkParent(l.ID, parent); err != nil {
 		return nil, err
 	}
-	id := newID("Rec")
-	for t.Row(l.ID, id) != nil || t.isGone(l.ID, id) {
-		id = newID("Rec")
-	}
 	r := &Row{
-		List: l.ID, ID: id, Num: newNum(), Parent: parent,
+		List: l.ID, ID: newID("Rec"), Num: newNum(), Parent: parent,
 		Created: t.now, CreatedBy: t.actor, Updated: t.now, UpdatedBy: t.actor,
 		Cells: make(map[string]json.RawMessage),
 	}

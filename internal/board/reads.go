@@ -61,7 +61,7 @@ func (t *Tx) page(l *List, cursor string, limit int) (answer []byte, next string
 			return nil, "", err
 		}
 	}
-	answer = append(make([]byte, 0, t.store.lastPage.Load()+64<<10), `{"ok":true,"items":[`...)
+	answer = []byte(`{"ok":true,"items":[`)
 	n, last := 0, place{}
 	t.each(func(rows *sql.Rows) error {
 		if n++; n > limit {
@@ -77,7 +77,6 @@ func (t *Tx) page(l *List, cursor string, limit int) (answer []byte, next string
 		return err
 	}, `SELECT created, num, item FROM rows WHERE list = $1 AND archived = 0 AND (created, num) < ($2, $3)
 		ORDER BY created DESC, num DESC LIMIT $4`, l.ID, after.second, after.num, limit+1)
-	t.store.lastPage.Store(int64(len(answer)))
 	return append(answer, ']'), next, t.err
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
 	"otm/internal/crash"
 	"otm/internal/durable"
@@ -48,15 +47,6 @@ type store struct {
 	opts    *Options
 	changed func() // called after each change
 	listID  string // of the default list
-
-	lastList atomic.Pointer[decodedList]
-	lastPage atomic.Int64 // the size of the last page, in bytes
-}
-
-// A decodedList is a list with the text in the database that it came from.
-type decodedList struct {
-	text string
-	list *List
 }
 
 // openStore opens the database in the directory of the options. A new one gets the

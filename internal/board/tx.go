@@ -50,16 +50,12 @@ func (t *Tx) List(id string) *List {
 	if !t.one(&text, "SELECT list FROM lists WHERE id = $1", id) {
 		return nil
 	}
-	last := t.store.lastList.Load()
-	if last == nil || last.text != text {
-		last = &decodedList{text, new(List)}
-		if t.err = json.Unmarshal([]byte(text), last.list); t.err != nil {
-			return nil
-		}
-		t.store.lastList.Store(last)
+	l := new(List)
+	if t.err = json.Unmarshal([]byte(text), l); t.err != nil {
+		return nil
 	}
-	t.lists[id] = last.list
-	return last.list
+	t.lists[id] = l
+	return l
 }
 
 // Row returns the row, or nil.
