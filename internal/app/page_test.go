@@ -423,7 +423,7 @@ func TestPageRowOfNoTask(t *testing.T) {
 	if r := v.row(row); r.Status != pipeline.AgentDone || r.Priority != pipeline.Normal || r.Reason != "" {
 		t.Errorf("row %+v", r)
 	}
-	if now := stateOf(t, h, 1); now.Version != was.Version || now.Status != was.Status || now.Reason != "" {
+	if now := stateOf(t, h, 1); now.Priority != was.Priority || now.Status != was.Status || now.Reason != "" {
 		t.Errorf("task %+v", now)
 	}
 	if card.Events != 0 {

@@ -191,7 +191,7 @@ func TestShowAndListOdd(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out := p.main("otm", "show", "T-00002", "--fresh")
-	if code != cli.OK || !regexp.MustCompile(`T-00002  At work\n.*\n  1 \[ \] a\n  2 \[ \] b\n(reason: .*\n)?result: half of it\nwhy:    its row was not on the board`).MatchString(out) {
+	if code != cli.OK || !regexp.MustCompile(`T-00002  At work\n.*\n  1 \[ \] a\n  2 \[ \] b\n(reason: .*\n)?result: half of it\nwhy:    somebody deleted or archived its row on the board`).MatchString(out) {
 		t.Errorf("its row is gone: exit %d: %s", code, out)
 	}
 }
