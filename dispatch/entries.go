@@ -77,7 +77,6 @@ func (en *Entries) Deliver(ctx context.Context, effects []core.Pending) []outbox
 	all.Wait()
 	for i, e := range effects {
 		results[i].Err = cmp.Or(err, failed[e.Task])
-		results[i].Person = errors.Is(results[i].Err, fs.ErrNotExist) // the workspace is missing
 	}
 	return results
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,6 +176,20 @@ func TestFailure(t *testing.T) {
 	w.board.deliver = nil
 	if left := w.run(); len(left) > 0 || w.board.taken() != "board T-00001" {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// A file that a sink may not write, or whose directory is missing, waits for a person: who
+// waits for the effect does not wait for its next try.
+func TestClosedFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	for closed, want := range map[error]bool{fs.ErrPermission: true, syscall.EACCES: true, fs.ErrNotExist: true, syscall.ENOSPC: false} {
+		w.board.deliver = func(core.Pending) Result { return Result{Err: &fs.PathError{Op: "open", Path: "f", Err: closed}} }
+		var left *LeftError
+		if err := w.run(1)[1]; !errors.As(err, &left) || left.Person != want {
+			t.Errorf("%v: left %+v, want one for a person: %t", closed, err, want)
+		}
 	}
 }
 

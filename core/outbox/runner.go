@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -199,6 +200,7 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 		case ctx.Err() != nil: // we were stopped, which is no failure
 			later = append(later, asked(p, results[i]))
 		default:
+			results[i].Person = results[i].Person || isClosed(results[i].Err)
 			r.failed[p.Task] = results[i]
 			later = append(later, r.postponed(p, results[i]))
 		}
@@ -206,6 +208,11 @@ func (r *run) deliver(ctx context.Context, sink core.Sink, effects []core.Pendin
 	ctx = context.WithoutCancel(ctx) // what came of the effects must not be lost
 	err = errors.Join(r.Outbox.Delivered(ctx, done...), r.Outbox.Postponed(ctx, later...))
 	return len(done), err
+}
+
+// isClosed reports whether a file or its directory is missing, or may not be written.
+func isClosed(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
 // guarded has a sink deliver effects. If it panics, each goes alone, so that one task
