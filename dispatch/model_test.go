@@ -12,6 +12,7 @@ import (
 
 	"otm/core"
 	"otm/core/coretest"
+	"otm/internal/crash/crashtest"
 	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
@@ -35,7 +36,7 @@ func TestWakingModelClock(t *testing.T) {
 func playModel(t *testing.T, jumps bool) {
 	dir, workspace := t.TempDir(), t.TempDir()
 	for _, trigger := range []pipeline.Trigger{pipeline.TriggerGateway, pipeline.TriggerExec} {
-		for seed := range uint64(40) {
+		for seed := range uint64(crashtest.Fewer(40)) {
 			m := newModel(t, dir, workspace, trigger, seed)
 			m.jumps = jumps
 			for range 150 {

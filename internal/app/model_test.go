@@ -26,7 +26,7 @@ func TestModel(t *testing.T) { // not in parallel: the hook for crashes is every
 	if crashtest.Raced {
 		usual = 4
 	}
-	seed, runs := number(t, modelSeed, int(time.Now().UnixNano()%1e6)), number(t, modelRuns, usual)
+	seed, runs := number(t, modelSeed, int(time.Now().UnixNano()%1e6)), number(t, modelRuns, crashtest.Fewer(usual))
 	defer mortality.arm()()
 	for ; runs > 0; runs, seed = runs-1, seed+1 {
 		acts := script(uint64(seed))

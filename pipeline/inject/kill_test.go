@@ -205,7 +205,8 @@ func (w *world) checkAll(names []string) {
 // and neither has anything to say about the other.
 func TestCaseB13TwoInjectors(t *testing.T) {
 	t.Parallel()
-	const files, atOnce = 1000, 50
+	const atOnce = 50
+	files := crashtest.Fewer(1000)
 	w := newWorld(t)
 	w.sweep() // makes the inboxes
 	other := w.process(processDrainEnv + "=1")
@@ -216,7 +217,7 @@ func TestCaseB13TwoInjectors(t *testing.T) {
 	}
 	in, _ := w.newInjector(time.Now)
 	mine := 0
-	for id := pipeline.TaskID(1); id <= files; {
+	for id := pipeline.TaskID(1); int(id) <= files; {
 		for range atOnce {
 			c := w.drop("devdas", id, titleOf(id))
 			c.ID = pipeline.NewDropID()

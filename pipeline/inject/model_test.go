@@ -9,6 +9,7 @@ import (
 
 	"otm/core"
 	"otm/internal/board/boardtest"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -38,7 +39,7 @@ func (m *model) apply(name string, r report) {
 // the model.
 func TestUpdatesAgainstModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(crashtest.Fewer(6)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0))

@@ -19,10 +19,7 @@ import (
 // row is there twice, and every edit of a person came into the store.
 func TestInterleavedAtEachPlace(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(20)
-	if testing.Short() {
-		seeds = 5
-	}
+	seeds := uint64(crashtest.Fewer(20))
 	if crashtest.Whole() {
 		seeds = 2000
 	}

@@ -7,6 +7,7 @@ import (
 
 	"otm/core"
 	"otm/internal/board/boardtest"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -60,10 +61,7 @@ func TestOneTask(t *testing.T) {
 // transactions. Handing them out costs one call for a hundred cells.
 func TestManyTasks(t *testing.T) {
 	t.Parallel()
-	n := 1000
-	if testing.Short() {
-		n = 200
-	}
+	n := crashtest.Fewer(1000)
 	w := newWorld(t, func(o *boardtest.Options) { o.RowLimit = 5000 })
 	for id := range pipeline.TaskID(n) {
 		w.create(id+1, titleOf(id+1), "x")

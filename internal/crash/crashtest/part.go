@@ -92,3 +92,11 @@ func Part[T any](t testing.TB, cases []T) (chosen []T) {
 	}
 	return chosen
 }
+
+// Fewer returns n, or an eighth of it with -short: for tests that take random cases.
+func Fewer(n int) int {
+	if testing.Short() {
+		return (n + 7) / 8
+	}
+	return n
+}
