@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"otm/core"
-	"otm/core/outbox"
 	"otm/internal/engine"
 	"otm/internal/page"
 	"otm/pipeline"
@@ -87,9 +86,9 @@ func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
 // errNoTask says that a row, or the row of a step, is no task's.
 var errNoTask = &page.Refusal{Reason: "OTM has not made a task of this row yet", Hint: "change it on the list, where somebody typed it"}
 
-// change carries edits out on the task of a row, or of the row of a step, and brings
+// changeRow carries edits out on the task of a row, or of the row of a step, and brings
 // them to the board.
-func (p *pageSource) change(ctx context.Context, row string, edits core.Edits) error {
+func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits) error {
 	e, err := newEngine(ctx, p.home, "otm", p.board, p.log)
 	if err != nil {
 		return err
@@ -112,30 +111,22 @@ func (p *pageSource) change(ctx context.Context, row string, edits core.Edits) e
 	if t.Away() {
 		return errGone
 	}
-	outcomes, err := e.Do(ctx, core.Command{At: p.home.Now(), By: core.ByPerson(human), Task: t.ID, Do: edits})
+	outcome, undelivered, err := change(ctx, e, p.home.Now(), core.ByPerson(human), t.ID, edits)
 	if err != nil {
 		return err
 	}
 	var refused *core.Refused
-	switch err := outcomes[0].Err; {
+	switch err := outcome.Err; {
 	case errors.As(err, &refused) && refused.Rule == core.RuleMoved:
 		return &page.Refusal{Reason: fmt.Sprintf("it is %s by now, no longer %s", refused.From, strings.Join(pipeline.Texts(edits.From), " or "))}
 	case err != nil:
 		return &page.Refusal{Reason: err.Error()}
 	}
-	for _, ev := range outcomes[0].Events {
+	for _, ev := range outcome.Events {
 		p.log.InfoContext(ctx, "changed on the page", "task", t.ID, "who", ev.By.String(), "what", ev.Type())
 	}
-	left, err := e.Deliver(ctx, t.ID)
-	if err == nil {
-		err = left[t.ID]
-	}
-	var waits *outbox.LeftError
-	switch {
-	case errors.As(err, &waits) && waits.Err == nil && waits.Pending.Error == "":
-		return nil // another process is about to write it
-	case err != nil:
-		return fmt.Errorf("it is done, and the board may not show it yet: %w", err)
+	if undelivered != nil {
+		return fmt.Errorf("it is done, and the board may not show it yet: %w", undelivered)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error
 	if err != nil {
 		return nil, err
 	}
-	return nil, refusalOf(p.change(ctx, a.Row, edits))
+	return nil, refusalOf(p.changeRow(ctx, a.Row, edits))
 }
 
 // create drops a task, as otm-create does. If we crash before the drop is

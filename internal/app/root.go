@@ -86,6 +86,9 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 		statusCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), eventsCommand(s), rebuildCommand(s),
 		nextCommand(s), resumeCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 	)
+	for i := range taskCommands {
+		root.AddCommand(taskCommands[i].command(s))
+	}
 	root.DisableSuggestions = true
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})

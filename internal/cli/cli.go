@@ -156,7 +156,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, s Streams, expl
 		}
 	}
 	e.here(ran)
-	s.report(e)
+	s.Report(e)
 	return e.Code
 }
 
@@ -198,7 +198,8 @@ func (e *Error) here(c *cobra.Command) {
 	}
 }
 
-func (s Streams) report(e *Error) {
+// Report prints an error with its hints.
+func (s Streams) Report(e *Error) {
 	if !e.Quiet {
 		fmt.Fprintf(s.Err, "otm: error: %s\n", safe.Escape(e.Error()))
 	}

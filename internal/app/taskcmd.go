@@ -1,0 +1,296 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/core"
+	"otm/core/outbox"
+	"otm/internal/cli"
+	"otm/internal/engine"
+	"otm/internal/safe"
+	"otm/pipeline"
+	"otm/pipeline/drop"
+)
+
+// taskCommand is what a person may do with a task by a command, and on the page.
+type taskCommand struct {
+	name, short, long string
+	from              []pipeline.Status // in which it may be done
+	to                pipeline.Status   // "": the status stays
+	value             string            // what --to takes; "": there is no --to
+	reason            string            // "": no --reason; else what it says
+	optional          bool              // --reason may be left out
+}
+
+var (
+	unfinished = []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}
+	begun      = []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}
+)
+
+// taskCommands are the commands that people and the orchestrator have for tasks.
+var taskCommands = []taskCommand{
+	{name: "accept", short: "Accept the result of tasks", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Done},
+	{name: "reject", short: "Reject the result of tasks, and let them rest", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Rejected, reason: "what is not good enough",
+		long: "The task rests at rejected until otm rework sends it back or otm cancel ends it."},
+	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it",
+		long: "The agent is woken for the task again, and otm next shows it the reason."},
+	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted"},
+	{name: "requeue", short: "Hand failed tasks out again", from: []pipeline.Status{pipeline.Failed}, to: pipeline.New},
+	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New},
+	{name: "reopen", short: "Open finished tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
+	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
+	{name: "unblock", short: "Answer blocked agents, and let them go on", from: []pipeline.Status{pipeline.Blocked}, to: pipeline.InProgress, reason: "the answer: the agent reads it", optional: true,
+		long: "The agent is woken at once. otm next shows it the answer."},
+	{name: "assign", short: "Give tasks to another agent", from: unfinished, value: "AGENT"},
+	{name: "priority", short: "Change the priority of tasks", from: unfinished, value: "PRIORITY"},
+}
+
+// edits are what the command changes. value and reason are those of the command line.
+func (tc *taskCommand) edits(h *Home, value, reason string) (core.Edits, error) {
+	e := core.Edits{From: tc.from, Accept: tc.to == pipeline.Done}
+	if tc.to != "" {
+		e.Status = &tc.to
+	}
+	switch reason = strings.TrimSpace(reason); {
+	case reason == "" && tc.reason != "" && !tc.optional:
+		return e, cli.Errorf(cli.Usage, "--reason is missing: %s", tc.reason).Hint("%s", tc.line("T-00035"))
+	case reason != "":
+		if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: reason}); err != nil {
+			return e, cli.Errorf(cli.Usage, "%w", err)
+		}
+		e.Reason = &reason
+	}
+	switch {
+	case tc.value == "":
+	case value == "":
+		return e, cli.Errorf(cli.Usage, "--to is missing").Hint("%s", tc.line("T-00035"))
+	case tc.name == "assign":
+		name, err := assignee(h, value)
+		if err != nil {
+			return e, err
+		}
+		e.Agent = &name
+	default:
+		p, ok := pipeline.ParsePriority(value)
+		if !ok {
+			near := cmp.Or(pipeline.Nearest(strings.ToLower(value), pipeline.Texts(pipeline.Priorities)), string(pipeline.High))
+			return e, cli.Errorf(cli.Usage, "--to %q: there is %s", value, strings.Join(pipeline.Texts(pipeline.Priorities), ", ")).Hint("otm priority T-00035 --to %s", near)
+		}
+		e.Priority = &p
+	}
+	return e, nil
+}
+
+// line is the command line for a task.
+func (tc *taskCommand) line(id string) string {
+	line := "otm " + tc.name + " " + id
+	if tc.value != "" {
+		line += " --to " + tc.value
+	}
+	if tc.reason != "" && !tc.optional {
+		line += " --reason 'why'"
+	}
+	return line
+}
+
+// assignee is the configured name of an agent.
+func assignee(h *Home, name string) (string, error) {
+	if a := h.Config.Agents.Named(name); a != nil {
+		return a.Name, nil
+	}
+	e := cli.Errorf(cli.Usage, "no agent %q is configured", name)
+	if near := h.Config.Agents.Nearest(name); near != "" {
+		e.Hint("--to %s", near)
+	}
+	return "", e.Hint("otm status   # lists the agents")
+}
+
+// command is otm accept, and so on.
+func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
+	var value, reason string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     tc.name + " ID...",
+		Short:   tc.short,
+		Long:    strings.TrimSpace(tc.short + ", in " + strings.Join(pipeline.Texts(tc.from), ", ") + ".\n" + tc.long),
+		Example: "  " + tc.line("T-00035"),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.Errorf(cli.Usage, "no task is named").Hint("%s", tc.line("T-00035"))
+			}
+			return nil
+		},
+		RunE: withHome(s, func(ctx context.Context, h *Home, args []string) error {
+			if agent := s.Getenv("OTM_AGENT"); agent != "" {
+				return cli.Errorf(cli.Usage, "this shell is that of agent %s: otm %s is for people", agent, tc.name).Hint("otm-update --help   # what agents report with")
+			}
+			edits, err := tc.edits(h, value, reason)
+			if err != nil {
+				return err
+			}
+			return tc.all(ctx, h, args, edits, asJSON)
+		}),
+	}
+	if tc.value != "" {
+		c.Flags().StringVar(&value, "to", "", "the new "+strings.ToLower(tc.value))
+	}
+	if tc.reason != "" {
+		c.Flags().StringVar(&reason, "reason", "", tc.reason)
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each task as one JSON array")
+	return c
+}
+
+// steered is what came of a command for one task.
+type steered struct {
+	TaskID string            `json:"taskId"`
+	From   pipeline.Status   `json:"from,omitempty"`
+	Status pipeline.Status   `json:"status,omitempty"`
+	Note   string            `json:"note,omitempty"`
+	Error  string            `json:"error,omitempty"`
+	Can    []string          `json:"possible,omitempty"` // the taskCommands for the task as it is
+	Moves  []pipeline.Status `json:"allowed,omitempty"`
+}
+
+// all does it to each task. A task that is refused does not stop the others.
+func (tc *taskCommand) all(ctx context.Context, h *Home, args []string, edits core.Edits, asJSON bool) error {
+	e, err := newEngine(ctx, h, "otm", h.board(h.stderrLog("otm")), h.stderrLog("otm"))
+	if err != nil {
+		return err
+	}
+	var ids []pipeline.TaskID
+	for i := range args {
+		id, err := taskArg(args[i:])
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := e.Refresh(ctx, pipeline.StatusAge); err != nil { // what people changed there comes first
+		h.Warn("the board is not read: %v", err)
+	}
+	results, failed := []steered{}, 0
+	for _, id := range ids {
+		r, err := tc.one(ctx, h, e, id, edits)
+		if err != nil {
+			return err
+		}
+		if r.Error != "" {
+			failed++
+		}
+		results = append(results, r)
+	}
+	if asJSON {
+		err = safe.EncodeJSON(h.Out, results)
+	} else {
+		printSteered(h, results)
+	}
+	switch {
+	case err != nil:
+		return err
+	case failed == len(results):
+		return cli.Exit(cli.Failed)
+	case failed > 0:
+		return cli.Exit(cli.Partial)
+	}
+	return nil
+}
+
+// one does it to one task. The error is one of the store.
+func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, id pipeline.TaskID, edits core.Edits) (steered, error) {
+	r := steered{TaskID: id.String()}
+	t, err := e.Task(ctx, id)
+	switch {
+	case errors.Is(err, core.ErrNoTask):
+		r.Error = "is no task that OTM knows"
+		return r, nil
+	case err != nil:
+		return r, err
+	}
+	if r.From, r.Status = t.Status, t.Status; tc.to != "" && t.Status == tc.to {
+		r.Note = "was so already"
+		return r, nil
+	}
+	outcome, undelivered, err := change(ctx, e, h.Now(), core.ByPerson(self()), id, edits)
+	if err != nil {
+		return r, err
+	}
+	var refused *core.Refused
+	switch {
+	case errors.As(outcome.Err, &refused) && refused.Rule == core.RuleMoved:
+		r.Error, r.Can, r.Moves = fmt.Sprintf("is %s: otm %s is for %s", refused.From, tc.name, strings.Join(pipeline.Texts(tc.from), ", ")), possible(refused.From), refused.Allowed
+	case outcome.Err != nil:
+		r.Error = outcome.Err.Error()
+	case undelivered != nil:
+		r.Note = "it is done, and the board may not show it yet: " + undelivered.Error()
+	}
+	if outcome.Err == nil && tc.to != "" {
+		r.Status = tc.to
+	}
+	return r, nil
+}
+
+// possible are the taskCommands for a task in a status.
+func possible(s pipeline.Status) (names []string) {
+	for i := range taskCommands {
+		if slices.Contains(taskCommands[i].from, s) {
+			names = append(names, taskCommands[i].name)
+		}
+	}
+	return names
+}
+
+func printSteered(h *Home, results []steered) {
+	for _, r := range results {
+		switch {
+		case r.Error != "":
+			e := cli.Errorf(cli.Failed, "%s %s", r.TaskID, r.Error)
+			for _, name := range r.Can {
+				e.Hint("%s", taskCommands[slices.IndexFunc(taskCommands, func(t taskCommand) bool { return t.name == name })].line(r.TaskID))
+			}
+			h.Report(e)
+		case r.From != r.Status:
+			fmt.Fprintf(h.Out, "%s  %s → %s\n", r.TaskID, r.From, r.Status)
+		default:
+			fmt.Fprintf(h.Out, "%s  %s\n", r.TaskID, r.Status)
+		}
+		if r.Note != "" {
+			h.Warn("%s: %s", r.TaskID, r.Note)
+		}
+	}
+}
+
+// self is the name of the person who runs the command.
+func self() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return human
+}
+
+// change carries edits out on a task, and brings them to the board. undelivered is why
+// the board does not show them yet. The error is one of the store.
+func change(ctx context.Context, e *engine.Engine, now time.Time, by core.Actor, id pipeline.TaskID, edits core.Edits) (o core.Outcome, undelivered, err error) {
+	outcomes, err := e.Do(ctx, core.Command{At: now, By: by, Task: id, Do: edits})
+	if err != nil {
+		return core.Outcome{}, nil, err
+	}
+	if outcomes[0].Err != nil {
+		return outcomes[0], nil, nil
+	}
+	left, err := e.Deliver(ctx, id)
+	var waits *outbox.LeftError
+	if undelivered = cmp.Or(err, left[id]); errors.As(undelivered, &waits) && waits.Err == nil && waits.Pending.Error == "" {
+		undelivered = nil // another process is about to write it
+	}
+	return outcomes[0], undelivered, nil
+}
