@@ -522,7 +522,7 @@ func TestPageRowGone(t *testing.T) {
 	if err := b.Server.DeleteRow("", b.ListID, row); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := v.post("/page/do", page.Action{Do: "edit", Row: row, Priority: "high"}); status != http.StatusServiceUnavailable || !strings.Contains(body, "a row of the task is missing on the board") {
+	if status, body := v.post("/page/do", page.Action{Do: "edit", Row: row, Priority: "high"}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "no longer on the board") {
 		t.Errorf("an edit: status %d, %s", status, body)
 	}
 	for _, gone := range []string{"RecNONE", ""} {

@@ -125,6 +125,9 @@ func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits
 	for _, ev := range outcome.Events {
 		p.log.InfoContext(ctx, "changed on the page", "task", t.ID, "who", ev.By.String(), "what", ev.Type())
 	}
+	if errors.Is(undelivered, errAway) {
+		return errGone
+	}
 	if undelivered != nil {
 		return fmt.Errorf("it is done, and the board may not show it yet: %w", undelivered)
 	}

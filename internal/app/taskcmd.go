@@ -277,6 +277,9 @@ func self() string {
 	return human
 }
 
+// errAway says that the board has no row of a task any more.
+var errAway = errors.New("somebody deleted or archived its row")
+
 // change carries edits out on a task, and brings them to the board. undelivered is why
 // the board does not show them yet. The error is one of the store.
 func change(ctx context.Context, e *engine.Engine, now time.Time, by core.Actor, id pipeline.TaskID, edits core.Edits) (o core.Outcome, undelivered, err error) {
@@ -291,6 +294,9 @@ func change(ctx context.Context, e *engine.Engine, now time.Time, by core.Actor,
 	var waits *outbox.LeftError
 	if undelivered = cmp.Or(err, left[id]); errors.As(undelivered, &waits) && waits.Err == nil && waits.Pending.Error == "" {
 		undelivered = nil // another process is about to write it
+	}
+	if t, err := e.Task(ctx, id); err == nil && t.Away() {
+		undelivered = errAway
 	}
 	return outcomes[0], undelivered, nil
 }
