@@ -232,6 +232,10 @@ func TestRead(t *testing.T) {
 	dir := b.Dir(NewTasks)
 	write(t, filepath.Join(dir, "plain.json"), "text")
 	write(t, filepath.Join(dir, "large.json"), strings.Repeat("x", drop.MaxSize+1000))
+	write(t, filepath.Join(dir, "locked.json"), "locked")
+	if err := os.Chmod(filepath.Join(dir, "locked.json"), 0); err != nil {
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(b.dir, "secret"), "secret")
 	if err := os.Symlink(filepath.Join(b.dir, "secret"), filepath.Join(dir, "link.json")); err != nil {
 		t.Fatal(err)
@@ -246,7 +250,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"plain.json": "text", "large.json": strings.Repeat("x", drop.MaxSize+1)}
+	want := map[string]string{"plain.json": "text", "locked.json": "locked", "large.json": strings.Repeat("x", drop.MaxSize+1)}
 	for _, f := range files {
 		data, read, err := b.Read(f) // also of those that the injector would not read
 		text, readable := want[f.Name]

@@ -5,12 +5,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"otm/internal/crash/crashtest"
+	"otm/internal/durable"
 	"otm/pipeline/drop"
 )
 
@@ -181,8 +183,8 @@ func TestVanishes(t *testing.T) {
 }
 
 // TestC31ModeOfOtherFiles: an agent swaps its unreadable drop for a link while
-// the injector reads it. The mode of no file changes, least of all that of what a link
-// or a second name leads to.
+// the injector makes it readable. Only the mode of a file of ours in the inbox
+// may change, never that of what a link or a second name leads to.
 func TestC31ModeOfOtherFiles(t *testing.T) {
 	t.Parallel()
 	for name, swap := range map[string]func(outside, path string) error{"link": os.Symlink, "hard link": os.Link} {
@@ -208,12 +210,23 @@ func TestC31ModeOfOtherFiles(t *testing.T) {
 	}
 }
 
-// TestMayNotRead: what stands in the settled place of a drop and may not be read is
-// somebody else's.
+// TestMayNotRead: a drop of ours is made readable, and what stands in its
+// settled place and may not be read is somebody else's.
 func TestMayNotRead(t *testing.T) {
 	t.Parallel()
 	b := box(t)
-	f, data := deliver(t, b, NewTasks, "a.json", `{"id":"d1"}`)
+	f, want := deliver(t, b, NewTasks, "a.json", `{"id":"d1"}`)
+	if runtime.GOOS != "linux" {
+		t.Skip("needs O_PATH")
+	}
+	if err := os.Chmod(b.path(f), 0o040); err != nil {
+		t.Fatal(err)
+	}
+	moment(t, b, "read", "new-tasks/a.json", 1, func() error { return syscall.EACCES }) // root may read all
+	data, f, err := b.Read(f)
+	if err != nil || string(data) != string(want) || f.Info.Mode().Perm() != durable.FileMode {
+		t.Errorf("Read = %q, mode %v, %v", data, f.Info.Mode(), err)
+	}
 	if err := errors.Join(os.Mkdir(filepath.Join(b.dir, ProcessedDir), 0o700), os.WriteFile(filepath.Join(b.dir, ProcessedDir, "a.json"), data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
