@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,11 +29,10 @@ from the events, tasks that are missing or stand twice, steps, updates, dispatch
 files, wakes, the counter, half-made work, and temporary files. Exits with 0 if
 there are none.
 
---repair mends what can be mended, and says what it did. If the directory was
-moved or copied, it makes this one the owner of its store and of the list. It may have to run the
-injector, the dispatcher and the detector once more; they do what is due, may
-hand out tasks and wake agents, and it says so before. --at-rest also reports
-what waits or is half made: use it when nothing runs and nothing is due.`,
+--repair mends what no other program mends, and says what it did. If the directory
+was moved or copied, it makes this one the owner of its store and of the list.
+--at-rest also reports what waits or is half made: use it when nothing runs and
+nothing is due.`,
 		Example: "  otm fsck\n  otm fsck --repair",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			h.stores.moved = repair
@@ -138,7 +133,6 @@ func printFaults(h *Home, findings []fsck.Finding, did []string) {
 // repairFaults mends what can be mended, and returns what it did in words. It goes on
 // after an error, and returns all errors.
 func repairFaults(ctx context.Context, h *Home, findings []fsck.Finding) (did []string, err error) {
-	again := false
 	rebuild := false
 	var errs []error
 	done := func(err error, format string, args ...any) {
@@ -157,22 +151,14 @@ func repairFaults(ctx context.Context, h *Home, findings []fsck.Finding) (did []
 				done(err, "removed %s", f.Path)
 			}
 		case fsck.HandleAgain:
-			again = true
 			done(os.Rename(f.Path, filepath.Join(f.Args["to"], filepath.Base(f.Path))), "put %s back into %s", filepath.Base(f.Path), filepath.Base(f.Args["to"]))
 		case fsck.Rebuild:
 			rebuild = true
-		case fsck.RunAgain:
-			again = true
 		}
 	}
 	if rebuild {
 		backup, err := rebuildStore(ctx, h)
 		done(err, "rebuilt the tables from the events; the former ones are in %s", backup)
-	}
-	if again {
-		if ran, err := runAllOnce(ctx, h); len(ran) > 0 {
-			done(err, "ran %s, twice each", strings.Join(ran, ", "))
-		}
 	}
 	return did, errors.Join(errs...)
 }
@@ -187,41 +173,4 @@ func raiseCounter(ctx context.Context, h *Home, above pipeline.TaskID) (next int
 		return 0, err
 	}
 	return h.Counter.Stored()
-}
-
-// runAllOnce runs each component twice, as some repairs take two passes, and returns
-// which it ran. A component with a resident process runs by itself.
-func runAllOnce(ctx context.Context, h *Home) (ran []string, err error) {
-	quiet := *h
-	quiet.Out = io.Discard
-	cfg := *h.Config
-	cfg.Times.RedeliverAfter = time.Nanosecond // an entry that is missing is put back at once
-	quiet.Config = &cfg
-	log := slog.New(slog.DiscardHandler)
-	b := quiet.board(log)
-	var all []*component
-	for _, k := range kinds {
-		if h.residents().running(k.id) {
-			continue // it runs by itself
-		}
-		c, err := newComponent(ctx, &quiet, b, log, k, DefaultEvery, false)
-		if err != nil {
-			return ran, err
-		}
-		defer c.stop()
-		all, ran = append(all, c), append(ran, k.id)
-	}
-	if len(ran) == 0 {
-		h.Note("the running components mend the rest")
-		return nil, nil
-	}
-	h.Note("%s will do now what is due: tasks may be handed out, and agents woken", strings.Join(ran, ", "))
-	for range 2 {
-		for _, c := range all {
-			if _, err := c.once(ctx, asked); err != nil {
-				return ran, err
-			}
-		}
-	}
-	return ran, nil
 }

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/fsck"
-	"otm/internal/lock"
 )
 
 // What cannot be mended is told, and does not keep the rest from it.
@@ -49,23 +47,5 @@ func TestRepairGoesOn(t *testing.T) {
 	}
 	if issued, err := h.Counter.Issued(41); err != nil || !issued {
 		t.Errorf("the counter was not raised: %v", err)
-	}
-}
-
-// What running components mend is left to them.
-func TestRepairLeavesToResidents(t *testing.T) {
-	t.Parallel()
-	p := newBroken(t)
-	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher, heartbeat.Detector} {
-		l, err := lock.Acquire(t.Context(), p.h.residents().path(id), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Release()
-	}
-	code, out := p.main("otm", "fsck", "--repair")
-	if code != cli.Partial || !strings.Contains(out, "otm: note: the running components mend the rest\n") ||
-		!strings.Contains(out, "\nT-00002: the Task ID of its row \"At work\" is empty\n") || strings.Contains(out, "did: ran") {
-		t.Errorf("exit %d: %s", code, out)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"otm/pipeline"
 )
 
-func (c *facts) readRows() error {
+func (c *check) readRows() error {
 	for i := range c.Rows {
 		r := &c.Rows[i]
 		c.byID[r.ID] = r
@@ -51,7 +51,7 @@ func idsOf(rows []*pipeline.Row) string {
 }
 
 // others names the rows that are not the task's.
-func (c *facts) others(t *core.Task) string {
+func (c *check) others(t *core.Task) string {
 	if t == nil || c.byID[t.RowID] == nil {
 		return "those that are not it"
 	}
@@ -81,11 +81,11 @@ func (c *check) rowsOfTasks() error {
 			continue // a person tidied up, which the next look notices
 		}
 		if row == nil {
-			c.found(RuleRow, id, RunAgain, explain.RowMissing, "row", t.RowID)
+			c.found(RuleRow, id, "", explain.RowMissing, "row", t.RowID)
 			continue
 		}
 		if row.Task() != id {
-			c.found(RuleRow, id, RunAgain, explain.RowIDLost, "title", row.Title, "says", says(row.TaskID))
+			c.found(RuleRow, id, "", explain.RowIDLost, "title", row.Title, "says", says(row.TaskID))
 		}
 		c.stepsOf(t)
 		if c.Quiet && !row.Odd {
@@ -105,14 +105,14 @@ func (c *check) stepsOf(t *core.Task) {
 		case s.RowID == "":
 		case step == nil && t.Status.Finished(): // a person tidied up: the task keeps the step
 		case step == nil:
-			c.found(RuleSteps, t.ID, RunAgain, explain.StepGone, "n", i+1, "title", s.Title)
+			c.found(RuleSteps, t.ID, "", explain.StepGone, "n", i+1, "title", s.Title)
 		case step.Parent != t.RowID:
 			c.found(RuleSteps, t.ID, "", explain.StepMoved, "n", i+1, "title", s.Title)
 		}
 	}
 	for _, r := range c.steps[t.RowID] {
 		if !own[r.ID] && c.Quiet {
-			c.found(RuleSteps, t.ID, RunAgain, explain.StepMore, "title", r.Title)
+			c.found(RuleSteps, t.ID, "", explain.StepMore, "title", r.Title)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func (c *check) stepsOf(t *core.Task) {
 func (c *check) shown(t *core.Task, row *pipeline.Row) {
 	differs := func(what string, shows, is any) {
 		if shows != is {
-			c.found(RuleShown, t.ID, RunAgain, explain.RowDiffers, "what", what, "shows", shows, "is", is)
+			c.found(RuleShown, t.ID, "", explain.RowDiffers, "what", what, "shows", shows, "is", is)
 		}
 	}
 	differs("status", row.CurrentStatus(), t.Status)
@@ -147,7 +147,7 @@ func (c *check) halfMade() error {
 		if !c.Quiet && (p.Error == "" || !outbox.IsLate(p, c.Now)) {
 			continue
 		}
-		c.add(RuleHalfMade, RunAgain, outbox.Finding(p))
+		c.add(RuleHalfMade, "", outbox.Finding(p))
 	}
 	return nil
 }

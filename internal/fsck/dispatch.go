@@ -52,9 +52,9 @@ func (c *check) dispatchFiles() error {
 			switch {
 			case t == nil:
 			case t.Status.Finished() && c.Quiet:
-				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryOver, "status", t.Status, "path", workspace)
+				c.found(RuleDispatch, e.TaskID, "", explain.EntryOver, "status", t.Status, "path", workspace)
 			case t.Dispatch != nil && !core.SameAgent(t.Dispatch.Agent, e.Agent) && c.Quiet:
-				c.found(RuleDispatch, e.TaskID, RunAgain, explain.EntryForeign, "agent", t.Dispatch.Agent, "other", e.Agent)
+				c.found(RuleDispatch, e.TaskID, "", explain.EntryForeign, "agent", t.Dispatch.Agent, "other", e.Agent)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func (c *check) dispatchFiles() error {
 			return err
 		}
 		if read[workspace] && entries[place{workspace, id, pipeline.FoldName(d.Agent)}] == 0 && c.Quiet {
-			c.found(RuleDispatch, id, RunAgain, explain.EntryMissing, "agent", d.Agent, "path", workspace)
+			c.found(RuleDispatch, id, "", explain.EntryMissing, "agent", d.Agent, "path", workspace)
 		}
 	}
 	return nil
@@ -115,7 +115,7 @@ func (c *check) readDispatch(workspace string) (list []*dispatch.Entry, ok bool,
 	})
 	switch {
 	case errors.Is(err, dispatch.ErrNoEntries):
-		c.found(RuleDispatch, 0, RunAgain, explain.EntriesBroken, "path", workspace)
+		c.found(RuleDispatch, 0, "", explain.EntriesBroken, "path", workspace)
 		return nil, false, nil
 	case patience.IsSilent(err):
 		return nil, false, err

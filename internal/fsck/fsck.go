@@ -60,7 +60,6 @@ type Repair string
 const (
 	RaiseCounter Repair = "raise the counter"
 	RemoveFile   Repair = "remove the file"
-	RunAgain     Repair = "run the components once"
 	HandleAgain  Repair = "have the drop handled again"
 	Rebuild      Repair = "rebuild the tables from the events"
 )
@@ -79,8 +78,8 @@ const (
 	RuleLitter   = "no litter"
 )
 
-// facts are what was read, and what was found so far.
-type facts struct {
+// check is one run of all checks: what was read, and what was found so far.
+type check struct {
 	Options
 	ctx      context.Context
 	box      *inbox.Box
@@ -95,15 +94,12 @@ type facts struct {
 	findings []Finding
 }
 
-// check is one run of all checks.
-type check struct{ *facts }
-
 // Check returns the findings, the most important rule first. The error is one
 // of reading the directory or the store.
 func Check(ctx context.Context, o Options) ([]Finding, error) {
-	c := &check{&facts{Options: o, ctx: ctx, box: inbox.Open(o.Dir), counter: counter.Open(o.Dir, nil),
+	c := &check{Options: o, ctx: ctx, box: inbox.Open(o.Dir), counter: counter.Open(o.Dir, nil),
 		tasks: map[pipeline.TaskID]*core.Task{}, tops: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
-		waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}}
+		waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}
 	for _, look := range []func() error{
 		c.workspaces, c.readStore, c.readRows, c.inboxes, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.dispatchFiles, c.counterAbove, c.litter,
 	} {
@@ -133,11 +129,11 @@ func (c *check) readStore() error {
 	return err
 }
 
-func (c *facts) found(rule string, id pipeline.TaskID, r Repair, code explain.Code, args ...any) {
+func (c *check) found(rule string, id pipeline.TaskID, r Repair, code explain.Code, args ...any) {
 	c.add(rule, r, explain.New(code, args...).On(id))
 }
 
-func (c *facts) add(rule string, r Repair, f explain.Finding) {
+func (c *check) add(rule string, r Repair, f explain.Finding) {
 	c.findings = append(c.findings, Finding{Rule: rule, TaskID: f.Task, Text: f.Text(c.Now), Hint: f.Next(c.Now), Repair: r, Path: f.Args["path"], Code: f.Code, Args: f.Args})
 }
 

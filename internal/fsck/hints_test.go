@@ -47,17 +47,17 @@ func TestWhatToDo(t *testing.T) {
 			os.Remove(filepath.Join(w.o.Dir, "processed", "u1.json"))
 		}, RuleDropped, "", "neither board nor store knows it", "mv %s/processed/t1.json %s/new-tasks"},
 		{"a step that is not on the board", func(w *world) { w.o.Rows = slices.Delete(w.o.Rows, 2, 3) },
-			RuleSteps, RunAgain, `the row of step 2 "b" is not on the board`, "otm-dispatcher --once"},
+			RuleSteps, "", `the row of step 2 "b" is not on the board`, "otm-dispatcher --once"},
 		{"the board does not take a task", func(w *world) {
 			w.waits = []core.Pending{{Task: 1, Sink: core.SinkBoard, Since: w.o.Now.Add(-time.Hour), Tries: 3, Error: "there is no option x"}}
-		}, RuleHalfMade, RunAgain, "after 3 tries: there is no option x", "otm doctor"},
+		}, RuleHalfMade, "", "after 3 tries: there is no option x", "otm doctor"},
 		{"tables that differ", func(w *world) { w.wrong = []string{"tasks T-00001: title is missing"} },
 			RuleStore, Rebuild, "tasks T-00001: title is missing", "otm fsck --repair"},
 		{"the workspace is gone", func(w *world) {
 			if err := os.RemoveAll(w.ws); err != nil {
 				w.Fatal(err)
 			}
-		}, RuleDispatch, RunAgain, "has no entry in", "otm-dispatcher --once"},
+		}, RuleDispatch, "", "has no entry in", "otm-dispatcher --once"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
