@@ -177,7 +177,7 @@ func (h *hub) take(s *State) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	change := h.difference(rest, tasks)
+	change := difference(h.rest, rest, h.tasks, tasks)
 	h.rest, h.tasks = rest, tasks
 	if change != "" {
 		h.send([]byte(h.head() + change + "}\n"))
@@ -214,22 +214,22 @@ func encode(s *State) (rest []byte, tasks map[string][]byte, err error) {
 	return rest[:len(rest)-1], tasks, nil
 }
 
-// difference is what is new against the last state, as the members of a JSON
-// object, each after a comma; "" if nothing is. It is called with mu held.
-func (h *hub) difference(rest []byte, tasks map[string][]byte) string {
+// difference is what is new against another state, as the members of a JSON object, each
+// after a comma; "" if nothing is.
+func difference(wasRest, rest []byte, was, tasks map[string][]byte) string {
 	var changed, gone []string
-	for row, data := range tasks {
-		if !bytes.Equal(data, h.tasks[row]) {
-			changed = append(changed, string(data))
+	for _, row := range slices.Sorted(maps.Keys(tasks)) {
+		if !bytes.Equal(tasks[row], was[row]) {
+			changed = append(changed, string(tasks[row]))
 		}
 	}
-	for row := range h.tasks {
+	for row := range was {
 		if tasks[row] == nil {
 			gone = append(gone, strconv.Quote(row))
 		}
 	}
 	var b strings.Builder
-	if !bytes.Equal(rest, h.rest) {
+	if !bytes.Equal(rest, wasRest) {
 		b.Write(rest)
 	}
 	if len(changed) > 0 {
@@ -269,18 +269,7 @@ func (h *hub) ensure(ctx context.Context) error {
 
 // everything is the last state as a line of JSON. It is called with mu held.
 func (h *hub) everything() []byte {
-	b := bytes.NewBufferString(h.head())
-	b.WriteString(`,"all":true`)
-	b.Write(h.rest)
-	b.WriteString(`,"cards":[`)
-	for i, row := range slices.Sorted(maps.Keys(h.tasks)) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(h.tasks[row])
-	}
-	b.WriteString("]}\n")
-	return b.Bytes()
+	return []byte(h.head() + `,"all":true` + difference(nil, h.rest, nil, h.tasks) + "}\n")
 }
 
 // subscribe registers a page, which gets the whole state first.

@@ -728,7 +728,7 @@ function take(update) {
   if (all) {
     const old = state.tasks;
     // An unchanged task keeps its card.
-    state.tasks = new Map(update.cards.map((t) => [t.slackItemId, same(old.get(t.slackItemId), t) ? old.get(t.slackItemId) : t]));
+    state.tasks = new Map((update.cards || []).map((t) => [t.slackItemId, same(old.get(t.slackItemId), t) ? old.get(t.slackItemId) : t]));
   }
   for (const t of (!all && update.cards) || []) {
     const was = before.get(t.slackItemId);
