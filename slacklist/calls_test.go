@@ -293,7 +293,7 @@ func TestUnreadableSnapshot(t *testing.T) {
 	w := newWorld(t)
 	w.batch(w.client(), func(s *Session) { w.walk(s); w.add(s, 1) })
 	crashtest.Below(t, w.dir, func(step, path string) error { return syscall.EIO })
-	if s, err := ReadSnapshot(w.dir, 1, w.clock.Now()); s != nil || !errors.Is(err, syscall.EIO) {
+	if s, err := ReadSnapshot(w.dir); s != nil || !errors.Is(err, syscall.EIO) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -51,6 +51,16 @@ type world struct {
 	dir   string
 }
 
+// due is when a method may be called.
+func (w *world) due(method string, budget float64) time.Time {
+	w.t.Helper()
+	s, err := readSnapshot(filepath.Join(w.dir, "board", "snapshot.json"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s.due(method, budget, w.clock.Now())
+}
+
 func newWorld(t *testing.T, options ...boardtest.Option) *world {
 	t.Helper()
 	w := &world{t: t, clock: newClock(), dir: t.TempDir()}

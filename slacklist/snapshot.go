@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"otm/internal/durable"
@@ -79,31 +77,16 @@ type Snapshot struct {
 	Limit  int       // rows the list may hold; 0 if unknown
 	Count  int       // rows it holds
 	Self   string    // the user as whom OTM writes
-	Limits []Limited // methods that may not be called yet
-}
-
-// Limited is a method that may not be called for a while, because the board said
-// so or the budget is used up.
-type Limited struct {
-	Method string
-	Until  time.Time
 }
 
 // ReadSnapshot reads the snapshot of a data directory without a lock and
-// without a call. If there is none yet, WalkAt is zero. The budget is that of
-// Options.
-func ReadSnapshot(dir string, budget float64, now time.Time) (*Snapshot, error) {
+// without a call. If there is none yet, WalkAt is zero.
+func ReadSnapshot(dir string) (*Snapshot, error) {
 	s, err := readSnapshot(filepath.Join(dir, "board", "snapshot.json"))
 	if err != nil {
 		return nil, err
 	}
-	out := s.shown()
-	for _, method := range slices.Sorted(maps.Keys(perMinute)) {
-		if until := s.due(method, budget, now); until.After(now) {
-			out.Limits = append(out.Limits, Limited{Method: method, Until: until})
-		}
-	}
-	return out, nil
+	return s.shown(), nil
 }
 
 // shown is the snapshot without what says how stale its rows are.

@@ -84,7 +84,7 @@ func (f boardFinder) find() (slacklist.Options, error) {
 
 // snapshot is the board as it was last read.
 func (h *Home) snapshot() (*slacklist.Snapshot, error) {
-	return slacklist.ReadSnapshot(h.Dir, h.Config.Slack.Budget, h.Now())
+	return slacklist.ReadSnapshot(h.Dir)
 }
 
 // configured is the part of the options that otm.toml sets.

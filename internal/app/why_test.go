@@ -247,8 +247,13 @@ func (w *whyWorld) view() *view.View {
 		do(w, w.h, core.Command{At: w.now, By: core.Component("otm"), Agent: w.agent.Agent, Do: core.ImportAgent{State: *w.agent}})
 	}
 	snap := &slacklist.Snapshot{Rows: w.rows, WalkAt: w.now, Count: len(w.rows), Limit: w.limit}
-	for _, method := range w.held {
-		snap.Limits = append(snap.Limits, slacklist.Limited{Method: method, Until: time.Date(2026, 3, 14, 9, 15, 2, 0, time.UTC)})
+	for _, id := range []string{heartbeat.Injector, heartbeat.Dispatcher} {
+		for _, method := range w.held {
+			limited := explain.New(explain.RateLimited, "method", method, "until", time.Date(2126, 3, 14, 9, 15, 2, 0, time.UTC))
+			if err := heartbeat.NewWriter(w.h.Dir, id, "", func() time.Time { return w.now }).Beat(heartbeat.Partial, "", limited); err != nil {
+				w.Fatal(err)
+			}
+		}
 	}
 	w.h.Now = func() time.Time { return w.now }
 	v, err := view.Load(w.Context(), viewSources(w.h, whyStore{storeOf(w, w.h), w}, snap, false))
@@ -403,18 +408,18 @@ func TestWhy(t *testing.T) {
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
 			"1 update of it waits in the inbox, the oldest for 0s; otm-injector failed 0s ago: no board", "tail ", false},
 		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{"slackLists.items.update"} },
-			"1 update of it waits in the inbox, the oldest for 0s; the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
+			"1 update of it waits in the inbox, the oldest for 0s; otm-injector waits for the board: the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
 		{"a create waits for the rate limit", func(w *whyWorld) {
 			w.task, w.rows, w.held = nil, nil, []string{"slackLists.items.create"}
 			w.dropCreate("T-00001")
 		},
-			"in the inbox for 1h; the rate limit of slackLists.items.create is reached until 09:15:02Z", "", true},
+			"in the inbox for 1h; otm-injector waits for the board: the rate limit of slackLists.items.create is reached until 09:15:02Z", "", true},
 		{"new, and the rate limit is reached", func(w *whyWorld) {
 			w.status(pipeline.New)
 			w.task.Dispatch = nil
 			w.held = []string{"slackLists.items.list"}
 		},
-			"waits for the dispatcher's next pass; the rate limit of slackLists.items.list is reached until 09:15:02Z", "", true},
+			"waits for the dispatcher's next pass; otm-dispatcher waits for the board: the rate limit of slackLists.items.list is reached until 09:15:02Z", "", true},
 		// What is under way is no alarm: the snapshot is older than the row.
 		{"its row was made after the board was read", func(w *whyWorld) {
 			w.rows, w.task.CreatedAt = nil, w.now.Add(-time.Second)

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"slices"
 	"time"
 
 	"otm/core"
@@ -54,17 +53,6 @@ func (b *Board) LastEdit(row *pipeline.Row) time.Time {
 // last read.
 func (b *Board) Gone(t *core.Task) bool {
 	return !t.GoneAt.IsZero() && !b.WalkAt.After(t.GoneAt)
-}
-
-// Waits returns the longest time for which the board's rate limit holds off one
-// of the methods; ok is false if it holds off none.
-func (b *Board) Waits(methods ...string) (l slacklist.Limited, ok bool) {
-	for _, limit := range b.Limits {
-		if slices.Contains(methods, limit.Method) && limit.Until.After(l.Until) {
-			l, ok = limit, true
-		}
-	}
-	return l, ok
 }
 
 // Full reports whether the list takes no more rows, as far as its size is

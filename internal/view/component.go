@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"otm/heartbeat"
 	"otm/internal/explain"
@@ -98,6 +99,9 @@ func (c *Component) judgeResult(s Sources, about func(explain.Code, ...any)) {
 		case explain.RunStuck:
 			about(explain.ComponentStuck, "at", b.LastRun, "details", f.Args["error"], "next", f.Args["next"])
 		case explain.RateLimited:
+			if until, err := time.Parse(time.RFC3339Nano, f.Args["until"]); err == nil && !until.After(s.Now) {
+				continue
+			}
 			c.Found = append(c.Found, explain.New(explain.ComponentWaits, "component", c.ID, "method", f.Args["method"], "until", f.Args["until"]))
 		case explain.AgentPausing, explain.AgentLeftAlone, explain.AgentHangs, explain.AgentLingers,
 			explain.WorkspaceMissing, explain.WorkspaceUnreadable, explain.WorkspaceNoDir, explain.WorkspaceSilent:

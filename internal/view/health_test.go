@@ -55,6 +55,7 @@ func TestC18OneJudgement(t *testing.T) {
 		{explain.New(explain.WakeFailed, "agent", "a"), heartbeat.Green},
 		{explain.New(explain.TaskNoAgent, "name", "x").On(1), heartbeat.Yellow},
 		{explain.New(explain.RateLimited), heartbeat.Yellow},
+		{explain.New(explain.RateLimited, "until", now.Add(-time.Second)), heartbeat.Green}, // it is over
 	} {
 		b := &heartbeat.Beat{LastRun: now, Result: heartbeat.Partial, Findings: []explain.Finding{tt.found}}
 		c := Component{ID: heartbeat.Dispatcher, Beat: b, State: heartbeat.Green}

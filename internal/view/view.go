@@ -36,9 +36,8 @@ type Sources struct {
 	Store  Store
 	// Snapshot is the board as the caller has it. Nil: as it was last read.
 	Snapshot *slacklist.Snapshot
-	Budget   float64 // see slacklist.ReadSnapshot; used where Snapshot is nil
-	Config   string  // the sum of the present otm.toml, as heartbeats hold it; "": not known
-	Embedded bool    // the board is the embedded one, which has a page
+	Config   string // the sum of the present otm.toml, as heartbeats hold it; "": not known
+	Embedded bool   // the board is the embedded one, which has a page
 	// CountOnly leaves the contents of inbox and failed files unread: tasks then
 	// say nothing about them.
 	CountOnly bool
@@ -81,7 +80,7 @@ type View struct {
 // board's snapshot; a single file that cannot be read is noted in Unread.
 func Load(ctx context.Context, s Sources) (*View, error) {
 	if s.Snapshot == nil {
-		snap, err := slacklist.ReadSnapshot(s.Dir, s.Budget, s.Now)
+		snap, err := slacklist.ReadSnapshot(s.Dir)
 		if err != nil {
 			return nil, err
 		}

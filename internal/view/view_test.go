@@ -126,20 +126,6 @@ func TestC46LooksOnce(t *testing.T) {
 	}
 }
 
-// TestWaits: of several methods that the rate limit holds off, the one that waits
-// longest counts.
-func TestWaits(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	b := Board{Snapshot: &slacklist.Snapshot{Limits: []slacklist.Limited{{Method: "a", Until: now.Add(time.Second)}, {Method: "b", Until: now.Add(time.Minute)}, {Method: "c", Until: now.Add(time.Hour)}}}}
-	if l, ok := b.Waits("a", "b"); !ok || l.Method != "b" {
-		t.Errorf("%+v, %v", l, ok)
-	}
-	if l, ok := b.Waits("d"); ok {
-		t.Errorf("of another method: %+v", l)
-	}
-}
-
 // TestC18NeverWellFor: a directory in which something is amiss is never well, whatever
 // the heartbeats say.
 func TestC18NeverWellFor(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 // waits, no row bears.
 func stateless(v *view.View, t *view.Task) (draft, error) {
 	if c := t.Create; c != nil {
-		return at(InInbox, c.At, explain.TaskInInbox, "since", c.At).and(injectorTrouble(v, t)...), nil
+		return at(InInbox, c.At, explain.TaskInInbox, "since", c.At).and(rowTrouble(v, t, heartbeat.Injector)...), nil
 	}
 	if t.FailedCreate != nil {
 		return failed(v, t.FailedCreate), nil
@@ -72,7 +72,7 @@ func failure(v *view.View, f *inbox.Settled) []any {
 func comingOnBoard(v *view.View, t *view.Task) draft {
 	task := t.State
 	if task.DropID == "" { // typed, and its row is not shown
-		return at(ToBoard, task.CreatedAt, explain.RowHalfTaken).and(dispatcherTrouble(v, t)...)
+		return at(ToBoard, task.CreatedAt, explain.RowHalfTaken).and(rowTrouble(v, t, heartbeat.Dispatcher)...)
 	}
 	if f := t.FailedCreate; f != nil && (t.Create == nil || f.Result.At.After(t.LastEvent())) {
 		return failed(v, f)
@@ -93,7 +93,7 @@ func comingOnBoard(v *view.View, t *view.Task) draft {
 	case p != nil && !p.AskedAt.IsZero():
 		d = at(ToBoard, task.CreatedAt, explain.RowAsked, "at", p.AskedAt)
 	}
-	return d.and(undelivered(t)...).and(injectorTrouble(v, t)...)
+	return d.and(undelivered(t)...).and(rowTrouble(v, t, heartbeat.Injector)...)
 }
 
 // undelivered says which effects of a task failed to be delivered, and why.
@@ -115,7 +115,7 @@ func withUpdates(v *view.View, d draft, t *view.Task) draft {
 	}
 	if n := len(t.Updates); n > 0 {
 		since := slices.MinFunc(t.Updates, time.Time.Compare)
-		d = d.plus(explain.UpdatesWait, "n", n, "since", since).and(held(v, toRead, toChange)...).and(trouble(v, t, heartbeat.Injector)...)
+		d = d.plus(explain.UpdatesWait, "n", n, "since", since).and(trouble(v, t, heartbeat.Injector)...)
 		limit, _ := usual(InInbox, v.Times)
 		d.late = d.late || v.Now.Sub(since) > limit
 	}
@@ -172,9 +172,9 @@ func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
 	case 0 < wait && wait <= 2*still: // else the board's clock is not ours
 		return at(ToAgent, since, explain.RowSettling, "since", since, "still", still)
 	case task == nil:
-		return at(ToAgent, since, explain.RowTyped).and(dispatcherTrouble(v, t)...)
+		return at(ToAgent, since, explain.RowTyped).and(rowTrouble(v, t, heartbeat.Dispatcher)...)
 	}
-	return at(ToAgent, since, explain.RowHalfTaken).and(dispatcherTrouble(v, t)...)
+	return at(ToAgent, since, explain.RowHalfTaken).and(rowTrouble(v, t, heartbeat.Dispatcher)...)
 }
 
 func unknownAgent(v *view.View, row *pipeline.Row, since time.Time) draft {
@@ -292,5 +292,5 @@ func isNew(v *view.View, t *view.Task, since time.Time) draft {
 			return draft{stage: ToAgent, since: since}.and(*wrong)
 		}
 	}
-	return at(ToAgent, since, explain.WaitsForPass).and(held(v, toRead, toChange)...).and(trouble(v, t, heartbeat.Dispatcher)...)
+	return at(ToAgent, since, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
 }

@@ -202,21 +202,6 @@ func isTyped(t *core.Task) bool {
 	return t == nil || t.DropID == "" && t.Dispatch == nil && (!t.OnBoard() || len(t.Steps) == 0)
 }
 
-// The board's methods that components wait for.
-const (
-	toRead   = "slackLists.items.list"
-	toMake   = "slackLists.items.create"
-	toChange = "slackLists.items.update"
-)
-
-// held says that the rate limit holds a component off from what it needs.
-func held(v *view.View, methods ...string) []explain.Finding {
-	if l, waits := v.Waits(methods...); waits {
-		return []explain.Finding{explain.New(explain.RateLimited, "method", l.Method, "until", l.Until)}
-	}
-	return nil
-}
-
 // trouble is what keeps a component from getting on with a task: what is wrong with
 // the component, in one short sentence, and what its last run reported about this
 // task or its agent. What it reported about others says nothing here.
@@ -250,7 +235,7 @@ func concerns(f *explain.Finding, t *view.Task) bool {
 	case f.Code == explain.RowUnfit, f.Code == explain.RowNoTaskID, f.Code == explain.RowNoAgent:
 		return t.Row != nil && f.Args["title"] == t.Row.Title
 	}
-	return f.Code != explain.RateLimited && f.Code != explain.ComponentWaits // see held
+	return true
 }
 
 // rowTrouble is trouble for a component that has to make a row. Not every board
@@ -264,14 +249,6 @@ func rowTrouble(v *view.View, t *view.Task, id string) []explain.Finding {
 		found = append(found, explain.New(explain.ListFull))
 	}
 	return found
-}
-
-func injectorTrouble(v *view.View, t *view.Task) []explain.Finding {
-	return append(held(v, toRead, toMake), rowTrouble(v, t, heartbeat.Injector)...)
-}
-
-func dispatcherTrouble(v *view.View, t *view.Task) []explain.Finding {
-	return append(held(v, toRead, toMake, toChange), rowTrouble(v, t, heartbeat.Dispatcher)...)
 }
 
 func configPath(v *view.View) string { return filepath.Join(v.Dir, "otm.toml") }
