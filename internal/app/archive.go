@@ -122,30 +122,29 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 		return nil, err
 	}
 	report := &archived{Tasks: []archivedTask{}, Done: do}
-	for _, t := range tasks {
-		if t.Status == pipeline.AgentDone {
-			report.Review++
-		}
-	}
 	var begun []pipeline.TaskID // archived before, and their rows are still there
+	var over []*core.Task
 	for _, t := range tasks {
-		if !t.ArchivedAt.IsZero() && t.Unshown() {
+		switch {
+		case t.Status == pipeline.AgentDone:
+			report.Review++
+		case !t.ArchivedAt.IsZero() && t.Unshown():
 			begun = append(begun, t.ID)
+		case isOver(t, before):
+			over = append(over, t)
+			report.Tasks = append(report.Tasks, archivedTask{t.ID, t.Title, t.Status, t.StatusAt.UTC()})
+			report.Rows += 1 + len(t.Steps)
 		}
-	}
-	tasks = slices.DeleteFunc(tasks, func(t *core.Task) bool { return !isOver(t, before) })
-	for _, t := range tasks {
-		report.Tasks = append(report.Tasks, archivedTask{t.ID, t.Title, t.Status, t.StatusAt.UTC()})
-		report.Rows += 1 + len(t.Steps)
 	}
 	if do {
-		if err := a.deleteRows(ctx, begun, report); err != nil {
-			return nil, err
-		}
-		for some := range slices.Chunk(tasks, maxArchived) {
-			if err := a.archive(ctx, some, report); err != nil {
-				return nil, err
+		err := a.deleteRows(ctx, begun, report)
+		for some := range slices.Chunk(over, maxArchived) {
+			if err == nil {
+				err = a.archive(ctx, some, report)
 			}
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	snap, err := a.home.snapshot()

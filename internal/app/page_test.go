@@ -44,7 +44,7 @@ func visit(t testing.TB, h *Home, o board.Options) *visitor {
 	t.Helper()
 	o.Listen = h.Config.Board.Listen
 	ctx, stop := context.WithCancel(context.Background())
-	p, err := openPage(ctx, h, o)
+	p, err := openPage(ctx, h, o, h.Config.Slack.ListID == "")
 	if err != nil {
 		t.Fatal(err)
 	}

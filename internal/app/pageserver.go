@@ -59,22 +59,10 @@ func (p *runningPage) ended(err error) error {
 	return err
 }
 
-// openPage opens the page of what is configured.
-func openPage(ctx context.Context, h *Home, o board.Options) (*runningPage, error) {
-	if h.Config.Slack.ListID == "" {
-		return openBoard(ctx, h, o)
-	}
-	return opened(ctx, h, func(p *runningPage) error { return openSlackPage(h, p) })
-}
-
-// openBoard opens the embedded board with its page, and makes it listen.
-func openBoard(ctx context.Context, h *Home, o board.Options) (*runningPage, error) {
-	return opened(ctx, h, func(p *runningPage) error { return openBoardPage(h, p, o) })
-}
-
-// opened takes the lock of the one process that serves the page and opens its
-// log; open does the rest. If that fails, nothing stays open.
-func opened(ctx context.Context, h *Home, open func(*runningPage) error) (*runningPage, error) {
+// openPage opens the page: that of the embedded board, which then listens, or that of the
+// Slack List. It takes the lock of the one process that serves the page. If it fails,
+// nothing stays open.
+func openPage(ctx context.Context, h *Home, o board.Options, embedded bool) (*runningPage, error) {
 	l, err := h.residents().take(ctx, heartbeat.Board)
 	if err != nil {
 		return nil, err
@@ -84,7 +72,11 @@ func opened(ctx context.Context, h *Home, open func(*runningPage) error) (*runni
 	if err == nil {
 		p.log = log
 		p.ends = append(p.ends, func() error { closeLog(); return nil })
-		err = open(p)
+		if embedded {
+			err = openBoardPage(h, p, o)
+		} else {
+			err = openSlackPage(h, p)
+		}
 	}
 	if err != nil {
 		p.close()
@@ -167,9 +159,7 @@ func openSlackPage(h *Home, p *runningPage) error {
 }
 
 func newPages(h *Home, source page.Source, log *slog.Logger) *page.Server {
-	return page.New(page.Options{
-		Source: source, Dir: newPageDoor(h).dir(), Log: log, Now: h.Now,
-	})
+	return page.New(page.Options{Source: source, Dir: newPageDoor(h).dir(), Log: log, Now: h.Now})
 }
 
 // warnOfPort says that the page is on another port than the one asked for.

@@ -84,21 +84,26 @@ func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool
 			r.Error = err.Error()
 		}
 		results = append(results, r)
-	}
-	if asJSON {
-		if err := safe.EncodeJSON(h.Out, results); err != nil {
-			return err
+		switch {
+		case asJSON:
+		case err != nil:
+			fmt.Fprintf(h.Err, "otm: error: %s: %s\n", safe.Escape(r.File), safe.Escape(r.Error))
+		default:
+			fmt.Fprintf(h.Out, "%s/%s\n", r.Inbox, safe.Escape(r.Name))
 		}
-	} else {
-		printRetried(h, results)
 	}
-	switch {
-	case failed > 0 && failed == len(results):
-		return cli.Exit(cli.Failed)
-	case failed > 0:
-		return cli.Exit(cli.Partial)
+	var err error
+	if asJSON {
+		err = safe.EncodeJSON(h.Out, results)
 	}
-	return nil
+	if err != nil || failed == 0 {
+		return err
+	}
+	code := cli.Partial
+	if failed == len(results) {
+		code = cli.Failed
+	}
+	return cli.Exit(code).Hint("ls %s", safe.Quote(filepath.Join(h.Dir, inbox.FailedDir)))
 }
 
 // explainedOf replaces explanations by the files that they explain: failed/*.json
@@ -111,21 +116,6 @@ func explainedOf(names []string) []string {
 		}
 	}
 	return all
-}
-
-func printRetried(h *Home, all []retried) {
-	bad := false
-	for _, r := range all {
-		if r.Error != "" {
-			bad = true
-			fmt.Fprintf(h.Err, "otm: error: %s: %s\n", safe.Escape(r.File), safe.Escape(r.Error))
-			continue
-		}
-		fmt.Fprintf(h.Out, "%s/%s\n", r.Inbox, safe.Escape(r.Name))
-	}
-	if bad {
-		fmt.Fprintf(h.Err, "otm: hint: ls %s\n", safe.Escape(safe.Quote(filepath.Join(h.Dir, inbox.FailedDir))))
-	}
 }
 
 // retryWait is how long to wait for another retry. It needs milliseconds a file.

@@ -155,7 +155,7 @@ func TestPageNotAnnounced(t *testing.T) {
 				named = false
 				return syscall.EIO
 			})
-			if p, err := openPage(t.Context(), h, board.Options{Listen: h.Config.Board.Listen}); p != nil || !errors.Is(err, syscall.EIO) {
+			if p, err := openPage(t.Context(), h, board.Options{Listen: h.Config.Board.Listen}, h.Config.Slack.ListID == ""); p != nil || !errors.Is(err, syscall.EIO) {
 				t.Fatalf("%s refused: %v", step, err)
 			}
 			if left := traces(t, h); len(left) > 0 {
@@ -177,7 +177,7 @@ func TestPageAddress(t *testing.T) {
 		}
 		defer taken.Close()
 		h.Config.Board.Listen = taken.Addr().String()
-		p, err := openPage(t.Context(), h, board.Options{Listen: h.Config.Board.Listen})
+		p, err := openPage(t.Context(), h, board.Options{Listen: h.Config.Board.Listen}, h.Config.Slack.ListID == "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestPageAddress(t *testing.T) {
 		}
 		for _, bad := range []string{"127.0.0.1:99999", "nonsense", "192.0.2.1:18780"} {
 			h.Config.Board.Listen = bad
-			p, err := openPage(t.Context(), h, board.Options{Listen: bad})
+			p, err := openPage(t.Context(), h, board.Options{Listen: bad}, h.Config.Slack.ListID == "")
 			if p != nil || err == nil || !strings.Contains(err.Error(), bad) {
 				t.Errorf("%s: %v", bad, err)
 			}

@@ -28,7 +28,7 @@ address of the board's page; the code after # works once, for a minute.`,
 // Up runs all components until ctx ends. ready gets the address of the page, with
 // a one-time code, once the page answers.
 func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
-	p, err := openPage(ctx, h, board.Options{Listen: h.Config.Board.Listen})
+	p, err := openPage(ctx, h, board.Options{Listen: h.Config.Board.Listen}, h.Config.Slack.ListID == "")
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ address for the running page.`,
 			default:
 				return cli.Errorf(cli.Usage, "--limits %q: only slack is known", limits).Hint("otm board --limits slack")
 			}
-			p, err := openBoard(ctx, h, o)
+			p, err := openPage(ctx, h, o, true)
 			if err != nil {
 				return err
 			}
