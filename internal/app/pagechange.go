@@ -1,15 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"otm/core"
-	"otm/internal/engine"
 	"otm/internal/page"
 	"otm/pipeline"
 	"otm/pipeline/drop"
@@ -93,22 +92,24 @@ func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits
 	if err != nil {
 		return err
 	}
-	top, err := topOf(ctx, e, row)
+	if err := e.Refresh(ctx, pipeline.StatusAge); err != nil { // what people did on the list comes first
+		return err
+	}
+	v, err := p.view(ctx, true)
 	if err != nil {
 		return err
 	}
-	if ofStep := top != row; top == "" || ofStep != (len(edits.Steps) > 0) {
+	r := v.Row(row)
+	if r == nil || (r.Parent != "") != (len(edits.Steps) > 0) || r.Parent != "" && v.Row(r.Parent) == nil {
 		return errGone
 	}
-	tasks, err := e.Tasks(ctx, core.Filter{Rows: []string{top}})
-	if err != nil {
-		return err
-	}
-	if len(tasks) == 0 || top != row && !slices.ContainsFunc(tasks[0].Steps, func(s core.Step) bool { return s.RowID == row }) {
+	t := v.OfRow(v.Row(cmp.Or(r.Parent, r.ID))).State
+	switch {
+	case v.Err() != nil:
+		return v.Err()
+	case t == nil, r.Parent != "" && !slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == row }):
 		return errNoTask
-	}
-	t := tasks[0]
-	if t.Away() {
+	case t.Away():
 		return errGone
 	}
 	outcome, undelivered, err := change(ctx, e, p.home.Now(), core.ByPerson(human), t.ID, edits)
@@ -132,18 +133,4 @@ func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits
 		return fmt.Errorf("it is done, and the board may not show it yet: %w", undelivered)
 	}
 	return nil
-}
-
-// topOf looks at the board, and returns the row of the task to which a row belongs; "":
-// the board does not have it. A page may show a row that is younger than the last walk.
-func topOf(ctx context.Context, e *engine.Engine, row string) (top string, err error) {
-	for _, maxAge := range []time.Duration{pipeline.StatusAge, 0} {
-		if err := e.Refresh(ctx, maxAge); err != nil {
-			return "", err
-		}
-		if top, err = e.TopOf(ctx, row); top != "" || err != nil {
-			return top, err
-		}
-	}
-	return "", nil
 }

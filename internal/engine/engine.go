@@ -213,15 +213,3 @@ func (e *Engine) Stray(ctx context.Context, id pipeline.TaskID, title string) (s
 }
 
 func sameTitle(a, b string) bool { return pipeline.FoldTitle(a) == pipeline.FoldTitle(b) }
-
-// TopOf returns the row of the task to which a row belongs, which may be that of a step,
-// as of the last look; "": the board does not have it.
-func (e *Engine) TopOf(ctx context.Context, row string) (top string, err error) {
-	err = e.withBoard(ctx, func(b pipeline.Batch) error {
-		if r := b.Row(row); r != nil {
-			top = cmp.Or(r.Parent, r.ID)
-		}
-		return nil
-	})
-	return top, err
-}
