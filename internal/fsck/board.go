@@ -10,23 +10,10 @@ import (
 	"otm/pipeline"
 )
 
-func (c *check) readRows() error {
-	for i := range c.Rows {
-		r := &c.Rows[i]
-		c.byID[r.ID] = r
-		if r.Parent != "" {
-			c.steps[r.Parent] = append(c.steps[r.Parent], r)
-		} else if id := r.Task(); id != 0 {
-			c.tops[id] = append(c.tops[id], r)
-		}
-	}
-	return nil
-}
-
 // rows looks for ids that stand in several rows, or in another row than their task's.
 func (c *check) rows() error {
-	for _, id := range sorted(c.tops) {
-		rows, t := c.tops[id], c.tasks[id]
+	for _, id := range sorted(c.board.Bearers) {
+		rows, t := c.board.Bearers[id], c.tasks[id]
 		switch {
 		case len(rows) > 1:
 			c.found(RuleRow, id, "", explain.RowsTwice, "n", len(rows), "rows", idsOf(rows), "others", c.others(t))
@@ -35,7 +22,7 @@ func (c *check) rows() error {
 		}
 	}
 	for i := range c.Rows {
-		if r := &c.Rows[i]; r.Parent != "" && c.byID[r.Parent] == nil {
+		if r := &c.Rows[i]; r.Parent != "" && c.board.Row(r.Parent) == nil {
 			c.found(RuleSteps, 0, "", explain.StepOrphan, "title", r.Title)
 		}
 	}
@@ -52,7 +39,7 @@ func idsOf(rows []*pipeline.Row) string {
 
 // others names the rows that are not the task's.
 func (c *check) others(t *core.Task) string {
-	if t == nil || c.byID[t.RowID] == nil {
+	if t == nil || c.board.Row(t.RowID) == nil {
 		return "those that are not it"
 	}
 	return "all but " + t.RowID
@@ -76,7 +63,7 @@ func (c *check) rowsOfTasks() error {
 		if t.Away() || t.RowID == "" {
 			continue
 		}
-		row := c.byID[t.RowID]
+		row := c.board.Row(t.RowID)
 		if row == nil && !c.Quiet && t.Status.Finished() {
 			continue // a person tidied up, which the next look notices
 		}
@@ -100,7 +87,7 @@ func (c *check) stepsOf(t *core.Task) {
 	own := map[string]bool{}
 	for i, s := range t.Steps {
 		own[s.RowID] = true
-		step := c.byID[s.RowID]
+		step := c.board.Row(s.RowID)
 		switch {
 		case s.RowID == "":
 		case step == nil && t.Status.Finished(): // a person tidied up: the task keeps the step
@@ -110,7 +97,7 @@ func (c *check) stepsOf(t *core.Task) {
 			c.found(RuleSteps, t.ID, "", explain.StepMoved, "n", i+1, "title", s.Title)
 		}
 	}
-	for _, r := range c.steps[t.RowID] {
+	for _, r := range c.board.StepsOf[t.RowID] {
 		if !own[r.ID] && c.Quiet {
 			c.found(RuleSteps, t.ID, "", explain.StepMore, "title", r.Title)
 		}
@@ -127,7 +114,7 @@ func (c *check) shown(t *core.Task, row *pipeline.Row) {
 	differs("status", row.CurrentStatus(), t.Status)
 	differs("title", row.Title, t.Title)
 	for i, s := range t.Steps {
-		if step := c.byID[s.RowID]; step != nil {
+		if step := c.board.Row(s.RowID); step != nil {
 			differs(fmt.Sprintf("tick of step %d", i+1), step.StepDone(), s.Done)
 		}
 	}

@@ -61,7 +61,7 @@ func (c *check) counterAbove() error {
 	if err != nil {
 		return err
 	}
-	used = slices.Concat(used, sorted(c.tasks), sorted(c.tops))
+	used = slices.Concat(used, sorted(c.tasks), sorted(c.board.Bearers))
 	stored, err := c.counter.Stored()
 	switch next := pipeline.TaskID(stored); {
 	case errors.Is(err, counter.ErrBadCounter):
@@ -142,7 +142,7 @@ func (c *check) settled() error {
 		id := s.TaskID()
 		switch s.Result.Inbox {
 		case inbox.NewTasks:
-			known := c.tasks[id] != nil || len(c.tops[id]) > 0 || c.waiting[id]
+			known := c.tasks[id] != nil || len(c.board.Bearers[id]) > 0 || c.waiting[id]
 			if !known && !s.Result.SkippedDuplicate {
 				c.undone(RuleDropped, "", id, explain.TaskUndone, s) // it may be one that is over: a person knows
 			}

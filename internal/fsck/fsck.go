@@ -15,6 +15,7 @@ import (
 
 	"otm/core"
 	"otm/internal/explain"
+	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
@@ -86,11 +87,9 @@ type check struct {
 	counter  *counter.Dir
 	tasks    map[pipeline.TaskID]*core.Task
 	pending  []core.Pending
-	tops     map[pipeline.TaskID][]*pipeline.Row // by the id that they bear
-	byID     map[string]*pipeline.Row
-	steps    map[string][]*pipeline.Row // by the row of the task
-	hung     map[string]bool            // workspaces that do not answer
-	waiting  map[pipeline.TaskID]bool   // a create of it stands in the inbox
+	board    view.Board
+	hung     map[string]bool          // workspaces that do not answer
+	waiting  map[pipeline.TaskID]bool // a create of it stands in the inbox
 	findings []Finding
 }
 
@@ -98,10 +97,9 @@ type check struct {
 // of reading the directory or the store.
 func Check(ctx context.Context, o Options) ([]Finding, error) {
 	c := &check{Options: o, ctx: ctx, box: inbox.Open(o.Dir), counter: counter.Open(o.Dir, nil),
-		tasks: map[pipeline.TaskID]*core.Task{}, tops: map[pipeline.TaskID][]*pipeline.Row{}, byID: map[string]*pipeline.Row{}, steps: map[string][]*pipeline.Row{},
-		waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}
+		board: view.Index(o.Rows), tasks: map[pipeline.TaskID]*core.Task{}, waiting: map[pipeline.TaskID]bool{}, hung: map[string]bool{}}
 	for _, look := range []func() error{
-		c.workspaces, c.readStore, c.readRows, c.inboxes, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.dispatchFiles, c.counterAbove, c.litter,
+		c.workspaces, c.readStore, c.inboxes, c.settled, c.rows, c.rowsOfTasks, c.halfMade, c.dispatchFiles, c.counterAbove, c.litter,
 	} {
 		if err := look(); err != nil {
 			return nil, err

@@ -11,24 +11,28 @@ import (
 // Board is the snapshot of the board with an index of its rows.
 type Board struct {
 	*slacklist.Snapshot
-	tops    []*pipeline.Row // rows that are no steps, in the order of the board
-	byID    map[string]*pipeline.Row
-	bearers map[pipeline.TaskID][]*pipeline.Row // rows by the task id they bear
-	steps   map[string][]*pipeline.Row          // by parent
+	Bearers map[pipeline.TaskID][]*pipeline.Row // rows by the task id they bear
+	StepsOf map[string][]*pipeline.Row          // rows of steps by the row of their task
+
+	tops []*pipeline.Row // rows that are no steps, in the order of the board
+	byID map[string]*pipeline.Row
 }
 
+// Index is a board of rows of which nothing else is known.
+func Index(rows []pipeline.Row) Board { return indexed(&slacklist.Snapshot{Rows: rows}) }
+
 func indexed(snap *slacklist.Snapshot) Board {
-	b := Board{Snapshot: snap, byID: map[string]*pipeline.Row{}, bearers: map[pipeline.TaskID][]*pipeline.Row{}, steps: map[string][]*pipeline.Row{}}
+	b := Board{Snapshot: snap, byID: map[string]*pipeline.Row{}, Bearers: map[pipeline.TaskID][]*pipeline.Row{}, StepsOf: map[string][]*pipeline.Row{}}
 	for i := range snap.Rows {
 		r := &snap.Rows[i]
 		b.byID[r.ID] = r
 		if r.Parent != "" {
-			b.steps[r.Parent] = append(b.steps[r.Parent], r)
+			b.StepsOf[r.Parent] = append(b.StepsOf[r.Parent], r)
 			continue
 		}
 		b.tops = append(b.tops, r)
 		if id := r.Task(); id != 0 {
-			b.bearers[id] = append(b.bearers[id], r)
+			b.Bearers[id] = append(b.Bearers[id], r)
 		}
 	}
 	return b
@@ -43,7 +47,7 @@ func (b *Board) Row(id string) *pipeline.Row { return b.byID[id] }
 // LastEdit is when the row or a step of it last changed.
 func (b *Board) LastEdit(row *pipeline.Row) time.Time {
 	last := row.Updated
-	for _, step := range b.steps[row.ID] {
+	for _, step := range b.StepsOf[row.ID] {
 		last = max(last, step.Updated)
 	}
 	return time.Unix(last, 0)

@@ -134,9 +134,9 @@ func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task)
 	t := &Task{ID: id, Row: row, State: state}
 	var steps []*pipeline.Row
 	if row != nil {
-		steps, t.Agent = v.steps[row.ID], v.Agents.Assigned(row.Assignee)
+		steps, t.Agent = v.StepsOf[row.ID], v.Agents.Assigned(row.Assignee)
 	}
-	for _, other := range v.bearers[id] {
+	for _, other := range v.Bearers[id] {
 		if id != 0 && other != row {
 			t.Other = other
 			break
@@ -179,7 +179,7 @@ func (v *View) rowOf(id pipeline.TaskID, state *core.Task) *pipeline.Row {
 	if state != nil && state.RowID != "" {
 		return v.byID[state.RowID]
 	}
-	if rows := v.bearers[id]; len(rows) > 0 && v.taskOf(rows[0]) == id {
+	if rows := v.Bearers[id]; len(rows) > 0 && v.taskOf(rows[0]) == id {
 		return rows[0]
 	}
 	return nil
@@ -192,7 +192,7 @@ func (v *View) taskOf(row *pipeline.Row) pipeline.TaskID {
 		return owner
 	}
 	id := row.Task()
-	if id == 0 || v.bearers[id][0] != row {
+	if id == 0 || v.Bearers[id][0] != row {
 		return 0
 	}
 	if state := v.state(id); state != nil && state.RowID != "" {

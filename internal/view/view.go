@@ -154,7 +154,7 @@ func (v *View) IDs() []pipeline.TaskID {
 	for _, t := range v.read(core.Filter{Live: true}) {
 		ids = append(ids, t.ID)
 	}
-	ids = slices.AppendSeq(ids, maps.Keys(v.bearers))
+	ids = slices.AppendSeq(ids, maps.Keys(v.Bearers))
 	ids = slices.AppendSeq(ids, maps.Keys(v.failedCreates))
 	ids = slices.AppendSeq(ids, maps.Keys(v.updates))
 	ids = slices.AppendSeq(ids, maps.Keys(v.failedUpdates))
