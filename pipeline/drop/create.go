@@ -59,11 +59,10 @@ func (c *Create) Encode() []byte {
 // ParseCreate reads a drop from new-tasks/. The error is a *SyntaxError or an
 // *InvalidError.
 func ParseCreate(data []byte) (*Create, error) {
-	o, err := ParseObject(data)
+	r, err := newReader(data, createFields...)
 	if err != nil {
 		return nil, err
 	}
-	r := newReader(o, createFields...)
 	if !r.has("taskId") {
 		r.fail(&InvalidError{Field: "taskId", Reason: "is missing: only otm-create gives out task ids",
 			Hint: "otm-create --from -"})
@@ -75,7 +74,7 @@ func ParseCreate(data []byte) (*Create, error) {
 		c.By = r.text("by", pipeline.MaxText)
 	}
 	c.Parked = r.parked()
-	c.Ignored = o.unknown(createFields)
+	c.Ignored = r.object.unknown(createFields)
 	return c, r.err
 }
 
@@ -104,16 +103,15 @@ type Line struct {
 // ParseLine reads one line of otm-create --from. Fields that are missing or null
 // are taken from defaults.
 func ParseLine(data []byte, defaults Line) (*Line, error) {
-	o, err := ParseObject(data)
+	r, err := newReader(data, append(createFields, "key")...)
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range []string{"id", "taskId", "createdAt", "status"} {
-		if o.Get(key) != nil {
+		if r.object.Get(key) != nil {
 			return nil, &InvalidError{Field: key, Reason: "is given by otm-create: leave it out"}
 		}
 	}
-	r := newReader(o, append(createFields, "key")...)
 	r.refuseUnknown(lineFields)
 	line := &Line{Create: *r.create(defaults.Task), Key: defaults.Key}
 	if r.has("key") {

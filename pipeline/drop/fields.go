@@ -85,9 +85,13 @@ func (r *reader) refuseUnknown(known []string) {
 	}
 }
 
-// newReader refuses a key that differs from a known one only in case: ignoring it
-// would lose what it says.
-func newReader(o *Object, known ...string) *reader {
+// newReader reads an object with these keys. A key that differs from one of them only in
+// case is refused: ignoring it would lose what it says.
+func newReader(data []byte, known ...string) (*reader, error) {
+	o, err := ParseObject(data)
+	if err != nil {
+		return nil, err
+	}
 	r := &reader{object: o}
 	for _, field := range known {
 		k, ok := o.folded[foldKey(field)]
@@ -95,7 +99,7 @@ func newReader(o *Object, known ...string) *reader {
 			r.fail(&InvalidError{Field: k, Reason: fmt.Sprintf("must be written %q", field)})
 		}
 	}
-	return r
+	return r, nil
 }
 
 func (r *reader) texts(field string) []string {

@@ -62,31 +62,29 @@ func (u *Update) Encode() []byte {
 // ParseUpdate reads a drop from task-updates/. The error is a *SyntaxError or
 // an *InvalidError.
 func ParseUpdate(data []byte) (*Update, error) {
-	o, err := ParseObject(data)
+	r, err := newReader(data, updateFields...)
 	if err != nil {
 		return nil, err
 	}
-	r := newReader(o, updateFields...)
 	u := r.update(Update{})
 	u.TaskID = r.taskID(pipeline.ParseFileID)
 	u.ID = r.text("id", pipeline.MaxText)
-	u.Ignored = o.unknown(updateFields)
+	u.Ignored = r.object.unknown(updateFields)
 	return u, r.err
 }
 
 // ParseUpdateLine reads one line of otm-update --from. Fields that are missing or
 // null are taken from defaults.
 func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
-	o, err := ParseObject(data)
+	r, err := newReader(data, updateFields...)
 	if err != nil {
 		return nil, err
 	}
 	for key, instead := range map[string]string{"id": `; the task's id is "taskId"`, "createdAt": ""} {
-		if o.Get(key) != nil {
+		if r.object.Get(key) != nil {
 			return nil, &InvalidError{Field: key, Reason: "is given by otm-update: leave it out" + instead}
 		}
 	}
-	r := newReader(o, updateFields...)
 	r.refuseUnknown(updateLineFields)
 	u := r.update(defaults)
 	u.TaskID = defaults.TaskID

@@ -168,18 +168,12 @@ func (b *Box) Ensure() error {
 // nothing: a missing inbox and a dangling link are empty. Files that vanish
 // meanwhile are left out.
 func (b *Box) List(kind Kind) ([]File, error) {
-	entries, err := durable.ReadDir(b.Dir(kind))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := deliveredIn(b.Dir(kind))
 	if err != nil {
 		return nil, err
 	}
 	var files []File
 	for _, e := range entries {
-		if !Delivered(e.Name()) {
-			continue
-		}
 		info, err := durable.Lstat(filepath.Join(b.Dir(kind), e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -191,6 +185,15 @@ func (b *Box) List(kind Kind) ([]File, error) {
 	}
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.At, b.At) })
 	return files, nil
+}
+
+// deliveredIn lists what has a delivered name in a directory; nothing if it is missing.
+func deliveredIn(dir string) ([]fs.DirEntry, error) {
+	entries, err := durable.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !Delivered(e.Name()) }), err
 }
 
 // Delivered reports whether a name counts as delivered.

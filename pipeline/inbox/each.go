@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"otm/internal/durable"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 )
@@ -13,15 +12,12 @@ import (
 // EachDrop visits the drops in a directory, settled or not. It skips other files,
 // and those that we may not read.
 func EachDrop(dir string, visit func(*drop.Object)) error {
-	entries, err := durable.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	entries, err := deliveredIn(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !Delivered(e.Name()) {
+		if !e.Type().IsRegular() {
 			continue
 		}
 		data, _, err := loadForeign(filepath.Join(dir, e.Name()))

@@ -92,16 +92,13 @@ func damaged(err error) Result {
 // SettledNames lists the drops in processed/ or failed/ in the order of names,
 // without the files that explain others.
 func (b *Box) SettledNames(dir string) ([]string, error) {
-	entries, err := durable.ReadDir(filepath.Join(b.dir, dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := deliveredIn(filepath.Join(b.dir, dir))
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, e := range entries {
-		if Delivered(e.Name()) && !strings.HasSuffix(e.Name(), ExplainSuffix) {
+		if !strings.HasSuffix(e.Name(), ExplainSuffix) {
 			names = append(names, e.Name())
 		}
 	}

@@ -91,6 +91,9 @@ type work struct {
 	task   *core.Task // nil: there is no such task
 	result Result
 	over   bool // the result stands
+
+	changes []pipeline.Change // what updateRows writes
+	written core.Written      // what the rows show then
 }
 
 // delivery is one call of Deliver.

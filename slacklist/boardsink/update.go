@@ -61,16 +61,9 @@ func (u *updater) endPhase(works []*work, err error) error {
 	return nil
 }
 
-// update is what one task writes to rows that exist.
-type update struct {
-	*work
-	changes []pipeline.Change
-	written core.Written
-}
-
 // updateRows writes the stale cells of rows that exist, in calls with many tasks.
 func (u *updater) updateRows() error {
-	var group []update
+	var group []*work
 	cells := 0
 	for _, w := range u.open(func(t *core.Task) bool { return t.RowID != "" && t.ArchivedAt.IsZero() && needsUpdate(t) }) {
 		if u.mustEnd() {
@@ -81,15 +74,14 @@ func (u *updater) updateRows() error {
 			u.fail(w, err)
 			continue
 		}
-		one := update{work: w}
-		if one.changes, one.written = u.changes(u.b, w.task); len(one.changes) == 0 {
+		if w.changes, w.written = u.changes(u.b, w.task); len(w.changes) == 0 {
 			if len(w.task.Stale()) > 0 { // in columns that the board does not have
-				u.note(w, one.written)
+				u.note(w, w.written)
 			}
 			continue // else a step's row is missing
 		}
 		n := 0
-		for _, c := range one.changes {
+		for _, c := range w.changes {
 			n += len(c.Cells)
 		}
 		if cells += n; cells > cellsAtOnce && len(group) > 0 {
@@ -98,7 +90,7 @@ func (u *updater) updateRows() error {
 			}
 			group, cells = nil, n
 		}
-		group = append(group, one)
+		group = append(group, w)
 	}
 	return errors.Join(u.write(group), u.flush())
 }
@@ -140,29 +132,25 @@ func (u *updater) disputed(t *core.Task, row *pipeline.Row) error {
 
 // write writes the changes of a group of tasks in one call. If one of them is at fault,
 // each task goes alone.
-func (u *updater) write(group []update) error {
+func (u *updater) write(group []*work) error {
 	if len(group) == 0 {
 		return nil
 	}
 	var all []pipeline.Change
-	for _, one := range group {
-		all = append(all, one.changes...)
+	for _, w := range group {
+		all = append(all, w.changes...)
 	}
 	err := u.b.Update(u.ctx, all...)
 	u.getsOn()
 	switch {
 	case err == nil:
 		crash.Point("board.updated")
-		for _, one := range group {
-			u.note(one.work, one.written)
+		for _, w := range group {
+			u.note(w, w.written)
 		}
 		return u.flush()
 	case !concernsOne(err):
-		works := make([]*work, len(group))
-		for i, one := range group {
-			works[i] = one.work
-		}
-		return u.endPhase(works, err)
+		return u.endPhase(group, err)
 	case len(group) == 1:
 		return u.refused(group[0], err)
 	}
@@ -180,13 +168,13 @@ var texts = []pipeline.Field{pipeline.FieldTitle, pipeline.FieldReason, pipeline
 // refused ends the effect of a task whose cells the board refuses. If texts are among
 // them, it writes the others: a text that the board cannot hold does not keep it from
 // showing how far the task is. It returns an error that concerns all others, too.
-func (u *updater) refused(one update, err error) error {
-	rest := slices.Clone(one.changes)
+func (u *updater) refused(w *work, err error) error {
+	rest := slices.Clone(w.changes)
 	left := 0
 	for i := range rest {
-		if rest[i].Row == one.task.RowID {
+		if rest[i].Row == w.task.RowID {
 			rest[i].Cells = slices.DeleteFunc(slices.Clone(rest[i].Cells), func(c pipeline.Cell) bool { return slices.Contains(texts, c.Field) })
-			left = len(one.changes[i].Cells) - len(rest[i].Cells)
+			left = len(w.changes[i].Cells) - len(rest[i].Cells)
 		}
 	}
 	rest = slices.DeleteFunc(rest, func(c pipeline.Change) bool { return len(c.Cells) == 0 })
@@ -195,17 +183,15 @@ func (u *updater) refused(one update, err error) error {
 		switch again := u.b.Update(u.ctx, rest...); {
 		case again == nil:
 			for _, field := range texts {
-				one.written.Shown.Set(field, one.task.Shown.Text(field))
+				w.written.Shown.Set(field, w.task.Shown.Text(field))
 			}
-			u.note(one.work, one.written)
+			u.note(w, w.written)
 			if err := u.flush(); err != nil {
 				return err
 			}
 		case !concernsOne(again):
-			return u.endPhase([]*work{one.work}, again)
+			return u.endPhase([]*work{w}, again)
 		}
 	}
-	u.fail(one.work, err)
-	one.result.Asked = one.AskedAt
-	return nil
+	return u.endPhase([]*work{w}, err)
 }

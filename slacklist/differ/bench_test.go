@@ -29,7 +29,7 @@ func BenchmarkCompare(b *testing.B) {
 		index.steps[s.row.ID] = []*pipeline.Row{s.a}
 	}
 	for b.Loop() {
-		if r := Compare(index, tasks, agents, opts); len(r.Commands) > 0 {
+		if r := compare(index, tasks, agents, opts); len(r.commands) > 0 {
 			b.Fatal(said(r))
 		}
 	}

@@ -11,32 +11,29 @@ import (
 	"otm/pipeline"
 )
 
-// Options are what a comparison depends on besides rows and tasks.
-type Options struct {
-	Now   time.Time
-	By    core.Actor // the program that compares
-	Times pipeline.Times
-	// Consistent says that a walk shows all writes before it, as those of the embedded
-	// board do. Slack's may lack our last ones.
-	Consistent bool
+// comparison is one comparison of the rows of a snapshot with tasks.
+type comparison struct {
+	pipeline.Batch
+	*Differ
+	Found
+	now      time.Time
+	commands []core.Command // in the order in which they are to be carried out
+	typed    []string       // rows that people typed, to become tasks under new ids
+	lost     []string       // rows whose Task ID no task has
+
+	byRow  map[string]*core.Task
+	byID   map[pipeline.TaskID]*core.Task
+	names  map[string]string // of agents, by the texts of assignee cells
+	nobody map[string]bool   // whether nobody is configured under a name
 }
 
-// Result is what a comparison found.
-type Result struct {
-	Commands []core.Command // in the order in which they are to be carried out
-	Findings []explain.Finding
-	Typed    []string  // rows that people typed, to become tasks under new ids
-	Lost     []string  // rows whose Task ID no task has
-	Again    time.Time // when to compare again, as somebody still edits a row; zero: nobody does
-}
-
-// Compare compares the rows of the snapshot with tasks. tasks are all that may have a
+// compare compares the rows of the snapshot with tasks. tasks are all that may have a
 // row, and those whose ids stand in the Task ID cells of rows. It makes no call, and
 // finds nothing before the first walk.
-func Compare(b pipeline.Batch, tasks []*core.Task, agents pipeline.Agents, o Options) *Result {
-	c := &comparison{Batch: b, agents: agents, Options: o, Result: &Result{}, byRow: map[string]*core.Task{}, byID: map[pipeline.TaskID]*core.Task{}, names: map[string]string{}, nobody: map[string]bool{}}
+func (d *Differ) compare(b pipeline.Batch, tasks []*core.Task) *comparison {
+	c := &comparison{Batch: b, Differ: d, now: d.Now(), byRow: map[string]*core.Task{}, byID: map[pipeline.TaskID]*core.Task{}, names: map[string]string{}, nobody: map[string]bool{}}
 	if b.WalkAt().IsZero() {
-		return c.Result
+		return c
 	}
 	for _, t := range tasks {
 		c.byID[t.ID] = t
@@ -52,38 +49,19 @@ func Compare(b pipeline.Batch, tasks []*core.Task, agents pipeline.Agents, o Opt
 			c.stranger(row)
 		}
 	}
-	slices.Sort(c.Typed)
-	slices.Sort(c.Lost)
+	slices.Sort(c.typed)
+	slices.Sort(c.lost)
 	slices.SortFunc(c.Findings, func(a, b explain.Finding) int { // the order of rows says nothing
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(fmt.Sprint(a.Code, a.Args), fmt.Sprint(b.Code, b.Args)))
 	})
-	return c.Result
-}
-
-// comparison is one run of Compare.
-type comparison struct {
-	pipeline.Batch
-	Options
-	*Result
-	agents pipeline.Agents
-	byRow  map[string]*core.Task
-	byID   map[pipeline.TaskID]*core.Task
-	names  map[string]string // of agents, by the texts of assignee cells
-	nobody map[string]bool   // whether nobody is configured under a name
+	return c
 }
 
 func (c *comparison) add(by core.Actor, id pipeline.TaskID, do core.Action) {
-	c.Commands = append(c.Commands, core.Command{At: c.Now, By: by, Task: id, Do: do})
+	c.commands = append(c.commands, core.Command{At: c.now, By: by, Task: id, Do: do})
 }
 
 func (c *comparison) find(f explain.Finding) { c.Findings = append(c.Findings, f) }
-
-// again asks for another comparison at a time.
-func (c *comparison) again(at time.Time) {
-	if c.Again.IsZero() || at.Before(c.Again) {
-		c.Again = at
-	}
-}
 
 // person is who touched a row last.
 func (c *comparison) person(row *pipeline.Row) core.Actor { return core.ByPerson(c.Person(row)) }
@@ -115,12 +93,12 @@ func (c *comparison) task(t *core.Task) {
 // agentOf reports a task whose agent is not configured.
 func (c *comparison) agentOf(t *core.Task) {
 	open := t.Status == pipeline.New || t.Status.Active()
-	if !open || t.Agent == "" || len(c.agents) == 0 {
+	if !open || t.Agent == "" || len(c.Agents) == 0 {
 		return
 	}
 	unknown, seen := c.nobody[t.Agent]
 	if !seen {
-		unknown = c.agents.Named(t.Agent) == nil
+		unknown = c.Agents.Named(t.Agent) == nil
 		c.nobody[t.Agent] = unknown
 	}
 	if unknown {
@@ -263,7 +241,7 @@ func (c *comparison) agentNamed(assignee string) string {
 	name, seen := c.names[assignee]
 	if !seen {
 		name = assignee
-		if a := c.agents.Assigned(assignee); a != nil {
+		if a := c.Agents.Assigned(assignee); a != nil {
 			name = a.Name
 		}
 		c.names[assignee] = name
@@ -297,7 +275,7 @@ func (d *difference) unsettled() bool {
 	}
 	changed := d.task.ChangedAt
 	settled := changed.Add(d.Times.SettleAfter)
-	if changed.After(d.Now) || !d.WalkAt().Before(settled.Truncate(time.Millisecond)) {
+	if changed.After(d.now) || !d.WalkAt().Before(settled.Truncate(time.Millisecond)) {
 		return false
 	}
 	d.again(settled)

@@ -21,7 +21,13 @@ var agents = pipeline.Agents{
 	{Name: "devdas", Label: "Dev Das"}, {Name: "archibald", Label: "archibald", User: "U0ARCH"}, {Name: "olga", Label: "olga", Person: true},
 }
 
-var opts = Options{Now: noon, By: core.Component("otm-dispatcher"), Times: pipeline.DefaultTimes}
+var opts = Differ{Now: func() time.Time { return noon }, By: core.Component("otm-dispatcher"), Times: pipeline.DefaultTimes}
+
+// compare compares rows with tasks, as a differ with these agents does.
+func compare(b pipeline.Batch, tasks []*core.Task, agents pipeline.Agents, d Differ) *comparison {
+	d.Agents = agents
+	return d.compare(b, tasks)
+}
 
 // scene is one task in progress, with one step of two done, and the rows that show it.
 type scene struct {
@@ -66,9 +72,9 @@ func byRob(rows ...*pipeline.Row) {
 }
 
 // said is a result in short: commands, findings, rows to adopt, and when to look again.
-func said(r *Result) string {
+func said(r *comparison) string {
 	var lines []string
-	for _, c := range r.Commands {
+	for _, c := range r.commands {
 		raw, err := json.Marshal(c.Do)
 		if err != nil {
 			panic(err)
@@ -82,11 +88,11 @@ func said(r *Result) string {
 	for _, f := range r.Findings {
 		lines = append(lines, "finds "+explain.Sentence(&f, noon))
 	}
-	if len(r.Typed) > 0 {
-		lines = append(lines, fmt.Sprint("typed ", r.Typed))
+	if len(r.typed) > 0 {
+		lines = append(lines, fmt.Sprint("typed ", r.typed))
 	}
-	if len(r.Lost) > 0 {
-		lines = append(lines, fmt.Sprint("lost ", r.Lost))
+	if len(r.lost) > 0 {
+		lines = append(lines, fmt.Sprint("lost ", r.lost))
 	}
 	if !r.Again.IsZero() {
 		lines = append(lines, "again in "+r.Again.Sub(noon).String())
@@ -286,7 +292,7 @@ func TestCompare(t *testing.T) {
 			t.Parallel()
 			s := newScene()
 			c.change(s)
-			if got := said(Compare(s.batch, s.tasks, s.agents, opts)); got != c.want {
+			if got := said(compare(s.batch, s.tasks, s.agents, opts)); got != c.want {
 				t.Errorf("compared to\n%s\nwant\n%s", got, c.want)
 			}
 			carriedOut(t, s)
@@ -302,7 +308,7 @@ func carriedOut(t *testing.T, s *scene) {
 	for _, task := range s.tasks {
 		state.Tasks[task.ID] = task
 	}
-	for _, c := range Compare(s.batch, s.tasks, s.agents, opts).Commands {
+	for _, c := range compare(s.batch, s.tasks, s.agents, opts).commands {
 		if _, err := core.Decide(&state, c); err != nil {
 			t.Errorf("%T: %v", c.Do, err)
 		}
@@ -311,8 +317,8 @@ func carriedOut(t *testing.T, s *scene) {
 	for _, task := range state.Tasks {
 		tasks = append(tasks, task)
 	}
-	if left := Compare(s.batch, tasks, s.agents, opts).Commands; len(left) > 0 {
-		t.Errorf("compared again to\n%s", said(&Result{Commands: left}))
+	if left := compare(s.batch, tasks, s.agents, opts).commands; len(left) > 0 {
+		t.Errorf("compared again to\n%s", said(&comparison{commands: left}))
 	}
 }
 
@@ -359,7 +365,7 @@ func TestCompareTaskIDs(t *testing.T) {
 			t.Parallel()
 			s := newScene()
 			c.change(s)
-			if got := said(Compare(s.batch, s.tasks, s.agents, opts)); got != c.want {
+			if got := said(compare(s.batch, s.tasks, s.agents, opts)); got != c.want {
 				t.Errorf("compared to\n%s\nwant\n%s", got, c.want)
 			}
 			carriedOut(t, s)
@@ -416,8 +422,8 @@ func TestCompareStrangers(t *testing.T) {
 			for _, task := range s.tasks {
 				task.Agent, task.Shown.Agent, s.row.Assignee = "olga", "olga", "olga"
 			}
-			r := Compare(s.batch, s.tasks, c.agents, opts)
-			r.Commands = nil
+			r := compare(s.batch, s.tasks, c.agents, opts)
+			r.commands = nil
 			if got := said(r); got != c.want {
 				t.Errorf("compared to\n%s\nwant\n%s", got, c.want)
 			}
@@ -433,7 +439,7 @@ func TestCompareTwoLostRows(t *testing.T) {
 		s.batch.rows = append(s.batch.rows, &pipeline.Row{ID: id, Title: "x", TaskID: "T-00007", Assignee: "olga", UpdatedBy: self})
 	}
 	want := `finds T-00007: two rows bear this id: its own, R8, and R9 ("x")` + "\nlost [R8]"
-	if got := said(Compare(s.batch, s.tasks, agents, opts)); got != want {
+	if got := said(compare(s.batch, s.tasks, agents, opts)); got != want {
 		t.Errorf("compared to\n%s\nwant\n%s", got, want)
 	}
 }
@@ -470,10 +476,11 @@ func TestGone(t *testing.T) {
 				s.batch.rows = slices.DeleteFunc(s.batch.rows, func(r *pipeline.Row) bool { return r.ID == id })
 			}
 			s.batch.look = func(string) (bool, error) { return c.gone, nil }
-			d := &Differ{Now: func() time.Time { return noon }}
-			commands, more := d.gone(t.Context(), s.batch, s.tasks)
-			if got := said(&Result{Commands: commands}); got != c.want || more {
-				t.Errorf("found\n%s\nwant\n%s (more %t)", got, c.want, more)
+			found := compare(s.batch, s.tasks, agents, opts)
+			found.commands = nil
+			found.gone(t.Context(), s.tasks)
+			if got := said(found); got != c.want {
+				t.Errorf("found\n%s\nwant\n%s", got, c.want)
 			}
 		})
 	}
@@ -530,8 +537,8 @@ func TestStatusWrittenBeforeTheTaskWentOn(t *testing.T) {
 		}
 		o := opts
 		o.Consistent = true
-		r := Compare(s.batch, s.tasks, s.agents, o)
-		if len(r.Commands) != 1 || reflect.TypeOf(r.Commands[0].Do).Name() != c.want {
+		r := compare(s.batch, s.tasks, s.agents, o)
+		if len(r.commands) != 1 || reflect.TypeOf(r.commands[0].Do).Name() != c.want {
 			t.Errorf("%v, a person touched it: %t: %s, want %s", c.status, c.person, said(r), c.want)
 		}
 	}

@@ -30,7 +30,9 @@ type Differ struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	Consistent bool // see Options
+	// Consistent says that a walk shows all writes before it, as those of the embedded
+	// board do. Slack's may lack our last ones.
+	Consistent bool
 
 	// NewID takes an id from the counter. If nil, rows that people typed wait for
 	// another program.
@@ -51,44 +53,34 @@ type Found struct {
 
 // Run compares the snapshot of a batch with the store. On return its commands are
 // durable. The error is one of the store or of ctx.
-func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (found Found, err error) {
+func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (Found, error) {
 	tasks, err := d.tasks(ctx, b)
 	if err != nil {
-		return found, err
+		return Found{}, err
 	}
-	r := Compare(b, tasks, d.Agents, d.options())
-	if len(r.Typed) > 0 && d.NewID != nil && !b.Fresh(pipeline.StatusAge) {
-		if found.Trouble = b.Refresh(ctx, 0); found.Trouble != nil && ctx.Err() != nil {
-			return found, context.Cause(ctx)
+	c := d.compare(b, tasks)
+	if len(c.typed) > 0 && d.NewID != nil && !b.Fresh(pipeline.StatusAge) {
+		trouble := b.Refresh(ctx, 0)
+		if ctx.Err() != nil {
+			return Found{}, context.Cause(ctx)
 		}
 		if tasks, err = d.tasks(ctx, b); err != nil {
-			return found, err
+			return Found{}, err
 		}
-		r = Compare(b, tasks, d.Agents, d.options()) // without the rows that a person still edits
+		c = d.compare(b, tasks) // without the rows that a person still edits
+		c.Trouble = trouble
 	}
-	gone, more := d.gone(ctx, b, tasks)
+	c.gone(ctx, tasks)
+	if ctx.Err() == nil {
+		err = c.adopt(ctx)
+	}
 	if ctx.Err() != nil {
-		return found, context.Cause(ctx)
+		return Found{}, context.Cause(ctx)
 	}
-	if more {
-		found.again(d.Now().Add(lookAgain))
-	}
-	found.Findings = r.Findings
-	found.again(r.Again)
-	commands, err := d.adoptions(ctx, b, r, &found)
 	if err != nil {
-		return found, err
+		return Found{}, err
 	}
-	for _, c := range r.Commands {
-		if _, drifted := c.Do.(core.Drifted); drifted {
-			found.Drifted++
-		}
-	}
-	return found, d.do(ctx, slices.Concat(r.Commands, gone, commands))
-}
-
-func (d *Differ) options() Options {
-	return Options{Now: d.Now(), By: d.By, Times: d.Times, Consistent: d.Consistent}
+	return c.Found, d.do(ctx, c.commands)
 }
 
 // again asks for another comparison at a time; zero: at none.
@@ -142,61 +134,52 @@ func (d *Differ) tasks(ctx context.Context, b pipeline.Batch) ([]*core.Task, err
 	return tasks, nil
 }
 
-// adoptions makes the commands for rows without a task.
-func (d *Differ) adoptions(ctx context.Context, b pipeline.Batch, r *Result, found *Found) (commands []core.Command, err error) {
-	if len(r.Lost) > 0 {
-		if commands, err = d.takeover(b, r.Lost); err != nil {
-			return nil, err
-		}
+// adopt makes the commands for rows without a task.
+func (c *comparison) adopt(ctx context.Context) error {
+	if err := c.takeover(); err != nil || c.NewID == nil || c.Trouble != nil {
+		return err
 	}
-	if d.NewID == nil || found.Trouble != nil {
-		return commands, nil
-	}
-	for _, id := range r.Typed {
-		row := b.Row(id)
-		task, err := d.NewID(ctx)
+	for _, id := range c.typed {
+		row := c.Row(id)
+		task, err := c.NewID(ctx)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil
 		}
 		if err != nil {
-			found.Findings = append(found.Findings, explain.New(explain.RowUnfit, "title", row.Title, "error", err))
-			found.again(d.Now().Add(lookAgain))
+			c.find(explain.New(explain.RowUnfit, "title", row.Title, "error", err))
+			c.again(c.now.Add(lookAgain))
 			continue
 		}
-		commands = append(commands, d.command(task, adoption(b, row, task, d.Agents, nil)))
-		found.Adopted++
+		c.add(c.By, task, c.adoption(row, task, nil))
+		c.Adopted++
 	}
-	return commands, nil
+	return nil
 }
 
 // takeover makes the commands for rows of lost tasks. A task whose create waits in an
 // inbox is left to the injector: the board may show only a part of it.
-func (d *Differ) takeover(b pipeline.Batch, rows []string) (commands []core.Command, err error) {
+func (c *comparison) takeover() (err error) {
 	var drops map[pipeline.TaskID]pipeline.Dropped
-	if d.Drops != nil {
+	if len(c.lost) > 0 && c.Drops != nil {
 		// After the snapshot was made: a row appears after its create was dropped.
-		if drops, err = d.Drops(); err != nil {
-			return nil, fmt.Errorf("creates of lost tasks: %w", err)
+		if drops, err = c.Drops(); err != nil {
+			return fmt.Errorf("creates of lost tasks: %w", err)
 		}
 	}
-	for _, id := range rows {
-		row := b.Row(id)
+	for _, id := range c.lost {
+		row := c.Row(id)
 		dropped := drops[row.Task()]
 		if dropped.Waiting {
 			continue
 		}
-		adopt := adoption(b, row, row.Task(), d.Agents, dropped.Steps)
+		adopt := c.adoption(row, row.Task(), dropped.Steps)
 		adopt.Lost = true
 		if adopt.Typed.Kind != core.Person || row.CreatedBy != row.UpdatedBy {
-			adopt.Typed = d.By // most likely OTM made it, when it knew the task
+			adopt.Typed = c.By // most likely OTM made it, when it knew the task
 		}
-		commands = append(commands, d.command(row.Task(), adopt))
+		c.add(c.By, row.Task(), adopt)
 	}
-	return commands, nil
-}
-
-func (d *Differ) command(task pipeline.TaskID, do core.Action) core.Command {
-	return core.Command{At: d.Now(), By: d.By, Task: task, Do: do}
+	return nil
 }
 
 // do carries commands out.

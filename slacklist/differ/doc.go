@@ -8,7 +8,7 @@
 // and copy Task IDs. A cell that cannot be read, or a status that OTM does not know,
 // decides nothing.
 //
-//	compare.go   the rows of tasks, against the tasks: Compare
+//	compare.go   the rows of tasks, against the tasks
 //	steps.go     the rows of steps
 //	drift.go     cells that OTM derives and nobody should change
 //	stranger.go  rows that no task has: typed, copied, or of a lost task

@@ -69,6 +69,7 @@ func (d *difference) drift() {
 		}
 	}
 	if len(found.Fields)+len(found.Steps) > 0 && !d.unsettled() {
+		d.Drifted++
 		d.add(d.By, t.ID, found)
 	}
 }
@@ -114,7 +115,7 @@ func (d *difference) idLost() bool {
 	if row.Task() == t.ID || row.Odd && row.TaskID == "" || d.shown.TaskID == 0 {
 		return false
 	}
-	if still := d.stillAt(row.Updated); still.After(d.Now) {
+	if still := d.stillAt(row.Updated); still.After(d.now) {
 		d.again(still) // a person is editing it
 		return false
 	}
@@ -122,7 +123,7 @@ func (d *difference) idLost() bool {
 		d.find(explain.New(explain.TaskIDTaken, "title", other.Title).On(t.ID))
 		return false
 	}
-	if age := d.Now.Sub(t.IDBackAt); !t.IDBackAt.IsZero() && age >= 0 && age < changedAgain {
+	if age := d.now.Sub(t.IDBackAt); !t.IDBackAt.IsZero() && age >= 0 && age < changedAgain {
 		d.find(explain.New(explain.TaskIDAgain, "at", t.IDBackAt).On(t.ID))
 		return false
 	}
@@ -133,7 +134,7 @@ func (d *difference) idLost() bool {
 // seconds. It is zero if the board's clock is too far ahead of ours.
 func (c *comparison) stillAt(updated int64) time.Time {
 	still := time.Unix(updated, 0).Add(c.Times.AdoptAfter)
-	if still.Sub(c.Now) > 2*c.Times.AdoptAfter {
+	if still.Sub(c.now) > 2*c.Times.AdoptAfter {
 		return time.Time{}
 	}
 	return still

@@ -42,25 +42,23 @@ func missing(b pipeline.Batch, tasks []*core.Task) (rows []missingRow) {
 
 // gone asks the board for the rows that the last walk lacks, which means nothing by
 // itself, and makes the commands for those that the board does not have. Trouble with
-// that is no trouble of the comparison. If rows are left to be asked for, more is true.
-func (d *Differ) gone(ctx context.Context, b pipeline.Batch, tasks []*core.Task) (commands []core.Command, more bool) {
-	for n, row := range missing(b, tasks) {
+// that is no trouble of the comparison: what is left is asked for later.
+func (c *comparison) gone(ctx context.Context, tasks []*core.Task) {
+	for n, row := range missing(c.Batch, tasks) {
 		if n == maxLooks {
-			return commands, true
+			c.again(c.now.Add(lookAgain))
+			return
 		}
-		gone, err := b.IsGone(ctx, row.id)
-		if err != nil {
-			d.Log.Info("missing row not looked up on the board", "err", err)
-			return commands, true
+		gone, err := c.IsGone(ctx, row.id)
+		switch {
+		case err != nil:
+			c.Log.Info("missing row not looked up on the board", "err", err)
+			c.again(c.now.Add(lookAgain))
+			return
+		case gone && row.id == row.task.RowID:
+			c.add(core.ByPerson(""), row.task.ID, core.LoseRow{Row: row.id})
+		case gone:
+			c.add(core.ByPerson(""), row.task.ID, core.Edits{Seen: true, Gone: []string{row.id}})
 		}
-		if !gone {
-			continue
-		}
-		var do core.Action = core.Edits{Seen: true, Gone: []string{row.id}}
-		if row.id == row.task.RowID {
-			do = core.LoseRow{Row: row.id}
-		}
-		commands = append(commands, core.Command{At: d.Now(), By: core.ByPerson(""), Task: row.task.ID, Do: do})
 	}
-	return commands, false
 }

@@ -24,9 +24,9 @@ func (c *comparison) stranger(row *pipeline.Row) {
 	case t != nil:
 		c.copied(row, t.ID, t.RowID)
 	case id != 0:
-		c.lost(row, id)
+		c.stray(row, id)
 	default:
-		c.typed(row)
+		c.byHand(row)
 	}
 }
 
@@ -38,10 +38,10 @@ func (c *comparison) copied(row *pipeline.Row, id pipeline.TaskID, own string) {
 	}
 }
 
-// lost judges a row with the id of a task that is not known: the task was lost, or a
+// stray judges a row with the id of a task that is not known: the task was lost, or a
 // person typed the id. What is over, and was no agent's, needs no task.
-func (c *comparison) lost(row *pipeline.Row, id pipeline.TaskID) {
-	status, agent := row.CurrentStatus(), c.agents.Assigned(row.Assignee)
+func (c *comparison) stray(row *pipeline.Row, id pipeline.TaskID) {
+	status, agent := row.CurrentStatus(), c.Agents.Assigned(row.Assignee)
 	if first := c.TaskRow(id); first != nil && first.ID != row.ID {
 		c.copied(row, id, first.ID)
 		return
@@ -52,22 +52,22 @@ func (c *comparison) lost(row *pipeline.Row, id pipeline.TaskID) {
 		status == pipeline.New && c.Person(row) != "" && !c.still(row):
 		return
 	}
-	c.Lost = append(c.Lost, row.ID)
+	c.lost = append(c.lost, row.ID)
 }
 
-// typed judges a row without a task id. It becomes a task once it is new, has a title
+// byHand judges a row without a task id. It becomes a task once it is new, has a title
 // and an agent, and nobody edits it or its steps.
-func (c *comparison) typed(row *pipeline.Row) {
-	if row.Assignee == "" || row.CurrentStatus() != pipeline.New || len(c.agents) == 0 {
+func (c *comparison) byHand(row *pipeline.Row) {
+	if row.Assignee == "" || row.CurrentStatus() != pipeline.New || len(c.Agents) == 0 {
 		return
 	}
 	switch {
 	case row.TaskID != "":
 		c.find(explain.New(explain.RowNoTaskID, "title", row.Title, "cell", row.TaskID))
-	case c.agents.Assigned(row.Assignee) == nil:
+	case c.Agents.Assigned(row.Assignee) == nil:
 		c.find(explain.New(explain.RowNoAgent, "title", row.Title, "name", row.Assignee))
 	case row.Title != "" && c.still(row):
-		c.Typed = append(c.Typed, row.ID)
+		c.typed = append(c.typed, row.ID)
 	}
 }
 
@@ -79,7 +79,7 @@ func (c *comparison) still(row *pipeline.Row) bool {
 		last = max(last, s.Updated)
 	}
 	at := c.stillAt(last)
-	if at.After(c.Now) {
+	if at.After(c.now) {
 		c.again(at)
 		return false
 	}
@@ -88,13 +88,13 @@ func (c *comparison) still(row *pipeline.Row) bool {
 
 // adoption is the command that makes a task of a row. titles are those of the steps of
 // its create, in order; nil: not known.
-func adoption(b pipeline.Batch, row *pipeline.Row, id pipeline.TaskID, agents pipeline.Agents, titles []string) core.Adopt {
+func (c *comparison) adoption(row *pipeline.Row, id pipeline.TaskID, titles []string) core.Adopt {
 	a := core.Adopt{
 		Task:   pipeline.Task{ID: id, Title: row.Title, Agent: row.Assignee, Priority: row.Priority, Project: row.Project, Type: pipeline.Type(row.Type)},
 		Status: row.CurrentStatus(), Reason: row.Reason, Result: row.Result,
-		Typed: typist(b, row), TypedAt: time.Unix(row.Created, 0).UTC(),
+		Typed: c.typist(row), TypedAt: time.Unix(row.Created, 0).UTC(),
 	}
-	if agent := agents.Assigned(row.Assignee); agent != nil {
+	if agent := c.Agents.Assigned(row.Assignee); agent != nil {
 		a.Task.Agent = agent.Name
 	}
 	if a.Task.Priority == "" {
@@ -103,7 +103,7 @@ func adoption(b pipeline.Batch, row *pipeline.Row, id pipeline.TaskID, agents pi
 	if a.Task.Type == "" {
 		a.Task.Type = pipeline.Action
 	}
-	a.Row = FoundRow(b, row, agents, titles)
+	a.Row = FoundRow(c.Batch, row, c.Agents, titles)
 	return a
 }
 
@@ -118,9 +118,9 @@ func FoundRow(b pipeline.Batch, row *pipeline.Row, agents pipeline.Agents, title
 }
 
 // typist is who made a row.
-func typist(b pipeline.Batch, row *pipeline.Row) core.Actor {
+func (c *comparison) typist(row *pipeline.Row) core.Actor {
 	if row.CreatedBy == row.UpdatedBy {
-		return core.ByPerson(b.Person(row)) // by the name that histories show
+		return core.ByPerson(c.Person(row)) // by the name that histories show
 	}
 	return core.ByPerson(row.CreatedBy)
 }
