@@ -36,7 +36,11 @@ func (w *walker) walk(ctx context.Context) error {
 		// the board allows.
 		budget = 0
 		if err == nil && cursor == "" {
-			err = w.schemaFrom(ctx, p)
+			if p.List != nil {
+				err = w.schemas.take(ctx, p.List)
+			} else { // the board ignored that we asked for it
+				err = w.schemas.ensure(ctx)
+			}
 			seen.decoder, seen.expected = newDecoder(&w.snap.Schema), w.snap.Schema.Count
 		}
 		return p, err
@@ -130,29 +134,21 @@ func (w *walker) self(ctx context.Context) error {
 	})
 }
 
-// schemaFrom reads the schema from a page, or, if the board ignored that we
-// asked for it, by a call of its own unless there is one.
-func (w *walker) schemaFrom(ctx context.Context, p *answer) error {
-	if p.List != nil {
-		return w.schemas.take(ctx, p.List)
-	}
-	return w.schemas.ensure(ctx)
-}
-
 // take makes the rows of a complete walk the snapshot, except those that
 // predate our own writes.
 func (w *walker) take(rows []row, started time.Time) {
 	old := w.snap
 	walked := &snapshot{Rows: rows}
 	settled := started.Add(-w.opts.SettleAfter)
-	for i := range walked.Rows {
-		if mine := old.row(walked.Rows[i].ID); mine != nil && !w.opts.Consistent && lags(&walked.Rows[i], mine, settled, old.Self) {
-			walked.Rows[i] = *mine
-		}
-	}
 	for _, mine := range old.Rows {
-		if mine.Wrote != 0 && mine.Wrote.Time().After(settled) && walked.row(mine.ID) == nil {
+		if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) {
+			continue
+		}
+		switch there := walked.row(mine.ID); {
+		case there == nil:
 			walked.add(mine)
+		case !w.opts.Consistent && lags(there, &mine, old.Self):
+			*there = mine
 		}
 	}
 	old.Rows, old.index = walked.Rows, nil
@@ -160,14 +156,14 @@ func (w *walker) take(rows []row, started time.Time) {
 	w.dirty = true
 }
 
-// lags reports whether the walked row predates our last write to it: the write
-// is recent, the row has a status that we replaced, and nobody touched it since,
-// as far as it says. Nobody has if its time and its last editor are those from
-// before the write, or if the last editor is ourselves, by an earlier write.
-// (Status and editor count because dates have the grain of a second: by them
-// alone, an edit made in the second of our write would count as a lag.)
-func lags(walked, mine *row, settled time.Time, self string) bool {
-	if mine.Wrote == 0 || !mine.Wrote.Time().After(settled) || !slices.Contains(mine.Was, walked.Status) {
+// lags reports whether the walked row predates our last write to it, which is recent: it
+// has a status that we replaced, and nobody touched it since, as far as it says. Nobody
+// has if its time and its last editor are those from before the write, or if the last
+// editor is ourselves, by an earlier write. (Status and editor count because dates have
+// the grain of a second: by them alone, an edit made in the second of our write would
+// count as a lag.)
+func lags(walked, mine *row, self string) bool {
+	if !slices.Contains(mine.Was, walked.Status) {
 		return false
 	}
 	return walked.Updated <= mine.Updated && slices.Contains(mine.WasBy, walked.UpdatedBy) ||

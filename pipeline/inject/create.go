@@ -19,7 +19,7 @@ import (
 type creates struct{ *sweep }
 
 // create plans the command of a file of new-tasks/.
-func (sw creates) create(ctx context.Context, w *waiting) (core.Command, verdict) {
+func (sw creates) create(ctx context.Context, w *waiting) verdict {
 	c := w.create
 	id := c.Task.ID
 	if c.ID == "" {
@@ -32,35 +32,35 @@ func (sw creates) create(ctx context.Context, w *waiting) (core.Command, verdict
 		c.Task.Agent = a.Name
 	}
 	request := core.Request{Task: c.Task, Drop: w.file.Name, CreatedAt: c.CreatedAt, Parked: c.Parked, Claims: c.By}
-	command := core.Command{ID: core.DropCommand(c.ID, id), At: sw.Now(), By: core.Component(Who), Task: id, Do: request}
-	t, known, err := sw.find(ctx, command)
+	w.command = core.Command{ID: core.DropCommand(c.ID, id), At: sw.Now(), By: core.Component(Who), Task: id, Do: request}
+	t, known, err := sw.find(ctx, w.command)
 	switch {
 	case err != nil:
-		return command, verdict{stop: err}
+		return verdict{stop: err}
 	case sw.full != nil && (t == nil || !t.OnBoard()):
-		return command, *sw.full
+		return *sw.full
 	}
 	if err := sw.Engine.Raise(ctx, id); err != nil {
 		var far *counter.FarError
 		switch {
 		case !errors.As(err, &far):
-			return command, verdict{stop: err}
+			return verdict{stop: err}
 		case !known:
-			return command, fail(inbox.Invalid, "otm-create --from -", "taskId is %v: %v", id, far)
+			return fail(inbox.Invalid, "otm-create --from -", "taskId is %v: %v", id, far)
 		}
 	}
 	if known {
-		return command, verdict{}
+		return verdict{}
 	}
 	if owner := sw.otherOwner(w, id); owner != nil {
 		if pipeline.FoldTitle(owner.create.Task.Title) == pipeline.FoldTitle(c.Task.Title) {
-			return command, wait(sw.Now().Add(afterOwner)) // it is skipped as a duplicate of its owner
+			return wait(sw.Now().Add(afterOwner)) // it is skipped as a duplicate of its owner
 		}
-		return command, conflict(id, owner.create.Task.Title)
+		return conflict(id, owner.create.Task.Title)
 	}
 	v := sw.unknown(ctx, w.file, c, &request)
-	command.Do = request
-	return command, v
+	w.command.Do = request
+	return v
 }
 
 // find returns the task of a create; nil: there is none. It reports whether the store
@@ -171,21 +171,21 @@ func (sw creates) mayCreateUnseen(f inbox.File, err error) bool {
 }
 
 // created is how a create settles whose task stands on the board.
-func (sw creates) created(p *planned, t *core.Task) verdict {
+func (sw creates) created(w *waiting, t *core.Task) verdict {
 	if v, lost := rowLost(t); lost {
 		return v
 	}
-	r, _ := p.command.Do.(core.Request)
-	duplicate := t.DropID != p.command.ID || r.Found != nil && !p.outcome.Before
-	if p.outcome.Before && !duplicate {
-		twice, err := sw.isTwice(p)
+	r, _ := w.command.Do.(core.Request)
+	duplicate := t.DropID != w.command.ID || r.Found != nil && !w.outcome.Before
+	if w.outcome.Before && !duplicate {
+		twice, err := sw.isTwice(w)
 		if err != nil {
 			return ownTrouble(err)
 		}
 		duplicate = twice
 	}
 	if sw.processed != nil {
-		sw.processed[pipeline.DropIDInName(p.file.Name)] = true
+		sw.processed[pipeline.DropIDInName(w.file.Name)] = true
 	}
 	result := &inbox.Result{SlackItemID: t.RowID, SkippedDuplicate: duplicate, DedupUnverified: t.Unverified && !duplicate}
 	for _, s := range t.Steps {

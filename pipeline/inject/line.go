@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"otm/core"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
@@ -31,6 +32,9 @@ type waiting struct {
 	update  *drop.Update
 	dropErr error  // why it is neither
 	agent   string // whose task it is, folded; of an update, see line.agentOf; "": not known
+
+	command core.Command // to be carried out
+	outcome core.Outcome
 }
 
 func (w *waiting) key() delivered { return delivered{w.file.Kind, w.file.At} }

@@ -14,8 +14,7 @@ import (
 
 // plan judges a file: its command is to be carried out, or the verdict is what becomes of
 // it. A file that makes us panic fails, and the others go on.
-func (sw *sweep) plan(ctx context.Context, w *waiting) (p *planned, v verdict) {
-	p = &planned{waiting: w}
+func (sw *sweep) plan(ctx context.Context, w *waiting) (v verdict) {
 	w.tries++
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -25,30 +24,28 @@ func (sw *sweep) plan(ctx context.Context, w *waiting) (p *planned, v verdict) {
 	}()
 	switch {
 	case !w.file.Regular():
-		return p, fail(inbox.Invalid, "", "is %s, not a file", kindOf(w.file.Info.Mode()))
+		return fail(inbox.Invalid, "", "is %s, not a file", kindOf(w.file.Info.Mode()))
 	case w.readErr != nil:
 		if v = sw.unread(w.file, w.readErr); v.result == nil {
 			sw.holdAll(w.file)
 		}
-		return p, v
+		return v
 	}
 	leftover, err := sw.Box.Leftover(w.file, w.data)
 	switch {
 	case err != nil:
 		sw.holdAll(w.file)
-		return p, ownTrouble(err)
+		return ownTrouble(err)
 	case leftover:
-		return p, verdict{gone: true}
+		return verdict{gone: true}
 	case w.dropErr != nil:
-		return p, sw.unparsed(w.file, w.dropErr)
+		return sw.unparsed(w.file, w.dropErr)
 	case w.create != nil:
-		p.command, v = creates{sw}.create(ctx, w)
+		return creates{sw}.create(ctx, w)
 	case sw.held.all || sw.held.tasks[w.task()]:
-		return p, verdict{waits: true}
-	default:
-		p.command, v = updates{sw}.update(ctx, w)
+		return verdict{waits: true}
 	}
-	return p, v
+	return updates{sw}.update(ctx, w)
 }
 
 // unread judges a file that could not be read. One whose mode forbids it may

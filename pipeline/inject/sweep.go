@@ -92,34 +92,27 @@ func (sw *sweep) resize(took time.Duration) {
 	}
 }
 
-// planned is a file whose command is to be carried out.
-type planned struct {
-	*waiting
-	command core.Command
-	outcome core.Outcome
-}
-
 // batch plans the commands of some files, carries them out together, and settles the
 // files whose effects are delivered. The error is trouble.
 func (sw *sweep) batch(ctx context.Context, files []*waiting, handled map[delivered]bool) (settled int, trouble error) {
 	sw.looked = map[time.Duration]bool{}
-	var plans []*planned
+	var plans []*waiting
 	for _, w := range files {
 		if ctx.Err() != nil {
 			break
 		}
 		handled[w.key()] = true
 		sw.line.serve(w)
-		p, v := sw.plan(ctx, w)
+		v := sw.plan(ctx, w)
 		sw.progress()
 		switch {
 		case v.gone:
 			continue
 		case v == verdict{}:
-			plans = append(plans, p)
+			plans = append(plans, w)
 			continue
 		}
-		done, err := sw.finish(ctx, p, v)
+		done, err := sw.finish(ctx, w, v)
 		if err != nil {
 			trouble = err
 			break
@@ -134,13 +127,13 @@ func (sw *sweep) batch(ctx context.Context, files []*waiting, handled map[delive
 
 // carryOut carries out commands in one transaction, delivers their effects, and
 // settles the files for which that worked.
-func (sw *sweep) carryOut(ctx context.Context, plans []*planned) (settled int, trouble error) {
+func (sw *sweep) carryOut(ctx context.Context, plans []*waiting) (settled int, trouble error) {
 	if len(plans) == 0 || ctx.Err() != nil {
 		return 0, nil
 	}
 	commands := make([]core.Command, len(plans))
-	for i, p := range plans {
-		commands[i] = p.command
+	for i, w := range plans {
+		commands[i] = w.command
 	}
 	outcomes, err := sw.Engine.Do(ctx, commands...)
 	if err != nil {
@@ -148,10 +141,10 @@ func (sw *sweep) carryOut(ctx context.Context, plans []*planned) (settled int, t
 	}
 	crash.Point("inject.done")
 	var ids []pipeline.TaskID
-	for i, p := range plans {
-		p.outcome = outcomes[i]
-		if p.outcome.Err == nil {
-			ids = append(ids, p.command.Task)
+	for i, w := range plans {
+		w.outcome = outcomes[i]
+		if w.outcome.Err == nil {
+			ids = append(ids, w.command.Task)
 		}
 	}
 	left, err := sw.Engine.Deliver(ctx, ids...)
@@ -163,8 +156,8 @@ func (sw *sweep) carryOut(ctx context.Context, plans []*planned) (settled int, t
 	if err != nil {
 		return 0, err
 	}
-	for _, p := range plans {
-		done, err := sw.finish(ctx, p, sw.judge(p, left[p.command.Task], tasks[p.command.Task]))
+	for _, w := range plans {
+		done, err := sw.finish(ctx, w, sw.judge(w, left[w.command.Task], tasks[w.command.Task]))
 		sw.progress()
 		if err != nil {
 			return settled, err
@@ -195,35 +188,35 @@ func (sw *sweep) tasks(ctx context.Context, ids []pipeline.TaskID) (map[pipeline
 
 // judge decides about a file by what came of its command and of the effects. left is
 // why the effects were not delivered.
-func (sw *sweep) judge(p *planned, left error, t *core.Task) verdict {
+func (sw *sweep) judge(w *waiting, left error, t *core.Task) verdict {
 	var refused *core.Refused
-	switch err := p.outcome.Err; {
+	switch err := w.outcome.Err; {
 	case errors.Is(err, core.ErrNotYet):
 		return verdict{waits: true}
 	case errors.As(err, &refused):
-		return refusal(p, refused)
+		return refusal(w, refused)
 	case isPanic(err):
 		return fail(inbox.Invalid, "", "%v", err)
 	case err != nil:
 		return ownTrouble(err)
 	case t == nil:
 		return ownTrouble(core.ErrNoTask)
-	case left != nil && !p.isShown(t, left):
+	case left != nil && !w.isShown(t, left):
 		v := undelivered(!t.OnBoard(), left)
 		if soon := sw.Now().Add(100 * time.Millisecond); v.waits && v.kept == "" && v.due.Before(soon) {
 			v.due = soon // another process delivers it
 		}
 		return v
-	case p.file.Kind == inbox.TaskUpdates:
-		return updates{sw}.reported(p, t)
+	case w.file.Kind == inbox.TaskUpdates:
+		return updates{sw}.reported(w, t)
 	}
-	return creates{sw}.created(p, t)
+	return creates{sw}.created(w, t)
 }
 
 // isShown reports whether the board shows all that a report brought, although it refuses
 // a text of an earlier one.
-func (p *planned) isShown(t *core.Task, left error) bool {
-	r, ok := p.command.Do.(core.Report)
+func (w *waiting) isShown(t *core.Task, left error) bool {
+	r, ok := w.command.Do.(core.Report)
 	if !ok || r.Reason != "" || r.Result != "" || !pipeline.IsRefused(left) || !t.OnBoard() {
 		return false
 	}
@@ -234,11 +227,11 @@ func (p *planned) isShown(t *core.Task, left error) bool {
 }
 
 // refusal is the verdict on a file whose command was refused.
-func refusal(p *planned, r *core.Refused) verdict {
+func refusal(w *waiting, r *core.Refused) verdict {
 	switch {
 	case r.Rule == core.RuleOtherTask:
-		return conflict(p.command.Task, r.Title)
-	case r.Rule == core.RuleOtherDrop && p.file.Kind == inbox.NewTasks:
+		return conflict(w.command.Task, r.Title)
+	case r.Rule == core.RuleOtherDrop && w.file.Kind == inbox.NewTasks:
 		return failForNewID("%v", r)
 	}
 	hint := "otm show " + r.Task.String()
@@ -250,12 +243,12 @@ func refusal(p *planned, r *core.Refused) verdict {
 
 // isTwice reports whether the drop of a command that was carried out before came a
 // second time. If not, only its settling was interrupted.
-func (sw *sweep) isTwice(p *planned) (bool, error) {
-	done, _, err := sw.Engine.Did(context.Background(), p.command.ID)
-	if err != nil || done.Drop != p.file.Name {
+func (sw *sweep) isTwice(w *waiting) (bool, error) {
+	done, _, err := sw.Engine.Did(context.Background(), w.command.ID)
+	if err != nil || done.Drop != w.file.Name {
 		return true, err
 	}
-	return sw.Box.IsSettled(inbox.ProcessedDir, p.file.Name)
+	return sw.Box.IsSettled(inbox.ProcessedDir, w.file.Name)
 }
 
 // look looks at the board, once for the files that are planned together.
@@ -288,20 +281,20 @@ func (sw *sweep) countWaiting() error {
 }
 
 // finish settles a file if its verdict is final.
-func (sw *sweep) finish(ctx context.Context, p *planned, v verdict) (settled bool, trouble error) {
-	update := p.file.Kind == inbox.TaskUpdates
+func (sw *sweep) finish(ctx context.Context, w *waiting, v verdict) (settled bool, trouble error) {
+	update := w.file.Kind == inbox.TaskUpdates
 	if v.result != nil {
-		if p.create != nil {
-			v.result.Ignored = p.create.Ignored
-		} else if p.update != nil {
-			v.result.Ignored = p.update.Ignored
+		if w.create != nil {
+			v.result.Ignored = w.create.Ignored
+		} else if w.update != nil {
+			v.result.Ignored = w.update.Ignored
 		}
 		if update && v.result.Class != "" {
-			if err := sw.noteFailed(ctx, p, v.result.Error); err != nil {
+			if err := sw.noteFailed(ctx, w, v.result.Error); err != nil {
 				return false, err
 			}
 		}
-		settled, err := sw.settle(p.waiting, v.result)
+		settled, err := sw.settle(w, v.result)
 		if settled {
 			return true, nil
 		}
@@ -311,26 +304,26 @@ func (sw *sweep) finish(ctx context.Context, p *planned, v verdict) (settled boo
 		}
 	}
 	if update {
-		sw.held.tasks[p.task()] = true
+		sw.held.tasks[w.task()] = true
 	}
 	if v.stop != nil {
 		return false, v.stop
 	}
-	sw.wait(ctx, p.waiting, v)
+	sw.wait(ctx, w, v)
 	return false, nil
 }
 
 // noteFailed notes in the history of a task that a report on it failed, once.
-func (sw *sweep) noteFailed(ctx context.Context, p *planned, why string) error {
-	if p.command.Task == 0 {
+func (sw *sweep) noteFailed(ctx context.Context, w *waiting, why string) error {
+	if w.command.Task == 0 {
 		return nil
 	}
-	by := p.command.By
+	by := w.command.By
 	if by.Kind == "" {
 		by = core.Component(Who)
 	}
 	_, err := sw.Engine.Do(ctx, core.Command{
-		ID: p.command.ID + "/refused", At: sw.Now(), By: by, Task: p.command.Task, Do: core.FailedReport{Drop: p.file.Name, Why: why},
+		ID: w.command.ID + "/refused", At: sw.Now(), By: by, Task: w.command.Task, Do: core.FailedReport{Drop: w.file.Name, Why: why},
 	})
 	return err
 }

@@ -30,36 +30,36 @@ func (sw *sweep) holdAll(f inbox.File) {
 type updates struct{ *sweep }
 
 // update plans the command of a file of task-updates/.
-func (sw updates) update(ctx context.Context, w *waiting) (core.Command, verdict) {
+func (sw updates) update(ctx context.Context, w *waiting) verdict {
 	u := w.update
-	command := commandOf(u, w.file, sw.Now())
-	if _, did, err := sw.Engine.Did(ctx, command.ID); did || err != nil {
-		return command, verdict{stop: err}
+	w.command = commandOf(u, w.file, sw.Now())
+	if _, did, err := sw.Engine.Did(ctx, w.command.ID); did || err != nil {
+		return verdict{stop: err}
 	}
 	t, err := sw.taskOf(ctx, u.TaskID)
 	switch {
 	case err != nil:
-		return command, engineTrouble(err)
+		return engineTrouble(err)
 	case t == nil && sw.line.creating[u.TaskID]:
-		return command, verdict{waits: true} // its task is on its way
+		return verdict{waits: true} // its task is on its way
 	case t == nil:
-		return command, sw.unmatched(w.file, u.TaskID)
+		return sw.unmatched(w.file, u.TaskID)
 	}
 	// A person may have moved the task, or given it to somebody else.
 	if err := sw.look(ctx, pipeline.StatusAge); err != nil {
-		return command, engineTrouble(err)
+		return engineTrouble(err)
 	}
 	if t, err = sw.Engine.Task(ctx, u.TaskID); err != nil {
-		return command, verdict{stop: err}
+		return verdict{stop: err}
 	}
-	command.By = reporter(t, sw.Agents)
-	switch open := t.Status == pipeline.New && command.By.Kind != core.Worker && !t.Away(); {
+	w.command.By = reporter(t, sw.Agents)
+	switch open := t.Status == pipeline.New && w.command.By.Kind != core.Worker && !t.Away(); {
 	case open && t.RowID == "" && !sw.line.creating[t.ID]:
-		return command, sw.unmatched(w.file, t.ID) // its create failed
+		return sw.unmatched(w.file, t.ID) // its create failed
 	case open:
-		return command, verdict{waits: true} // until it is handed out
+		return verdict{waits: true} // until it is handed out
 	}
-	return command, verdict{}
+	return verdict{}
 }
 
 // commandOf is the report that an update asks for. By is missing.
@@ -122,19 +122,19 @@ func (sw updates) unmatched(f inbox.File, id pipeline.TaskID) verdict {
 }
 
 // reported is how an update settles that the board shows.
-func (sw updates) reported(p *planned, t *core.Task) verdict {
+func (sw updates) reported(w *waiting, t *core.Task) verdict {
 	if v, lost := rowLost(t); lost {
 		return v
 	}
 	result := &inbox.Result{SlackItemID: t.RowID}
-	if p.outcome.Before {
-		twice, err := sw.isTwice(p)
+	if w.outcome.Before {
+		twice, err := sw.isTwice(w)
 		if err != nil {
 			return ownTrouble(err)
 		}
 		result.SkippedDuplicate = twice
 	}
-	for _, e := range p.outcome.Events {
+	for _, e := range w.outcome.Events {
 		if done, ok := e.Data.(core.StepDone); ok {
 			for _, s := range t.Steps {
 				if s.ID == done.Step {
