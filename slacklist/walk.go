@@ -18,81 +18,69 @@ type walker struct {
 	schemas *schemas
 }
 
+// walk takes pages until the last one. A list that repeats a cursor is over when all its
+// rows have come.
 func (w *walker) walk(ctx context.Context) error {
 	if err := w.self(ctx); err != nil {
 		return err
 	}
-	seen := newWalked(w.opts.Now())
-	budget := w.opts.Budget
-	err := seen.pages(func(cursor string) (p *answer, err error) {
-		err = w.gate.within(ctx, listMethod, budget, func() error {
-			if cursor == "" {
-				seen.started = w.opts.Now() // it may have waited
-			}
-			p, err = w.api.listPage(ctx, cursor)
-			return err
-		})
-		// A walk that cannot be finished is wasted. Once begun, it takes what
-		// the board allows.
-		budget = 0
-		if err == nil && cursor == "" {
-			if p.List != nil {
-				err = w.schemas.take(ctx, p.List)
-			} else { // the board ignored that we asked for it
-				err = w.schemas.ensure(ctx)
-			}
-			seen.decoder, seen.expected = newDecoder(&w.snap.Schema), w.snap.Schema.Count
-		}
-		return p, err
-	})
-	if err != nil {
-		return err
-	}
-	if seen.odd > 0 {
-		w.opts.Log.Warn("rows without an id passed over", "rows", seen.odd)
-	}
-	slices.Reverse(seen.rows) // the list comes newest first, the snapshot has new rows last
-	w.take(seen.rows, seen.started)
-	return nil
-}
-
-// walked is what a walk has seen so far.
-type walked struct {
-	started  time.Time
-	decoder  decoder
-	expected int // rows, as the list says; 0 is unknown
-	rows     []row
-	known    map[string]bool // row ids; a row may come twice when pages shift
-	odd      int             // items that are no row
-}
-
-func newWalked(started time.Time) *walked {
-	return &walked{started: started, known: map[string]bool{}}
-}
-
-// pages adds pages until the last one. A list that repeats a cursor is over when
-// all its rows have come.
-func (w *walked) pages(read func(cursor string) (*answer, error)) error {
-	cursors := map[string]bool{}
+	var started time.Time
+	var rows []row
+	known, cursors := map[string]bool{}, map[string]bool{} // a row may come twice when pages shift
 	for cursor := ""; ; {
-		p, err := read(cursor)
+		p, asked, err := w.page(ctx, cursor)
 		if err != nil {
 			return err
 		}
-		if err := w.add(p); err != nil {
-			return err
+		if cursor == "" {
+			started = asked
+		}
+		decoder := newDecoder(&w.snap.Schema)
+		for i := range p.Items {
+			if r, ok := decoder.row(&p.Items[i]); ok && !known[r.ID] {
+				known[r.ID] = true
+				rows = append(rows, row{Row: r, Known: stampOf(started)})
+			}
 		}
 		cursor = p.Metadata.NextCursor
 		switch {
-		case cursor == "", cursors[cursor] && len(w.rows) >= w.expected:
+		case cursor == "", cursors[cursor] && len(rows) >= w.snap.Schema.Count:
+			slices.Reverse(rows) // the list comes newest first, the snapshot has new rows last
+			w.take(rows, started)
 			return nil
 		case cursors[cursor]:
 			return endless("the cursor does not advance")
 		}
 		if cursors[cursor] = true; len(cursors) >= maxPages {
-			return endless(fmt.Sprintf("no end after %d pages with %d different rows", len(cursors), len(w.rows)))
+			return endless(fmt.Sprintf("no end after %d pages with %d different rows", len(cursors), len(rows)))
 		}
 	}
+}
+
+// page reads a page, and the schema with the first one. asked is when the call left: it
+// may have waited. A walk that cannot be finished is wasted, so once begun, it takes what
+// the board allows.
+func (w *walker) page(ctx context.Context, cursor string) (p *answer, asked time.Time, err error) {
+	budget := 0.0
+	if cursor == "" {
+		budget = w.opts.Budget
+	}
+	err = w.gate.within(ctx, listMethod, budget, func() error {
+		asked = w.opts.Now()
+		p, err = w.api.listPage(ctx, cursor)
+		return err
+	})
+	switch {
+	case err != nil:
+	case p.Items == nil:
+		err = unsure(listMethod, "the answer has no page of rows", nil)
+	case cursor != "":
+	case p.List != nil:
+		err = w.schemas.take(ctx, p.List)
+	default: // the board ignored that we asked for the list
+		err = w.schemas.ensure(ctx)
+	}
+	return p, asked, err
 }
 
 // endless is the error of a walk that was given up.
@@ -100,23 +88,6 @@ func endless(problem string) error {
 	e := unsure(listMethod, problem+": the walk is given up", nil)
 	e.Endless = true
 	return e
-}
-
-func (w *walked) add(p *answer) error {
-	if p.Items == nil {
-		return unsure(listMethod, "the answer has no page of rows", nil)
-	}
-	for i := range p.Items {
-		r, ok := w.decoder.row(&p.Items[i])
-		switch {
-		case !ok:
-			w.odd++
-		case !w.known[r.ID]:
-			w.known[r.ID] = true
-			w.rows = append(w.rows, row{Row: r, Known: stampOf(w.started)})
-		}
-	}
-	return nil
 }
 
 // self asks once as whom we write, which distinguishes our own edits from
