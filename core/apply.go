@@ -248,24 +248,17 @@ func (t change) edited(p *EditedByPerson) {
 	switch p.Field {
 	case pipeline.FieldTitle:
 		t.Title = p.To
-		if p.Seen {
-			t.Shown.Title = p.To
-		}
 	case pipeline.FieldPriority:
 		t.Priority = pipeline.Priority(p.To)
-		if p.Seen {
-			t.Shown.Priority = t.Priority
-		}
 	case pipeline.FieldReason:
 		t.Reason, t.Answered = p.To, t.e.By.Kind == Person
-		if p.Seen {
-			t.Shown.Reason = p.To
-		}
 	case pipeline.FieldAssignee:
 		t.Agent = p.To
-		if p.Seen {
-			t.Shown.Agent = p.To
-		}
+	default:
+		return
+	}
+	if p.Seen {
+		t.Shown.Set(p.Field, p.To)
 	}
 }
 

@@ -7,8 +7,10 @@ type columnSpec struct {
 	name    string
 	kind    string
 	choices []string // values; labelOf makes the labels
-	open    bool     // takes new names as options
 }
+
+// openColumn is the name of the column that takes new names as options.
+const openColumn = "Assignee"
 
 // defaultColumns are the columns that OTM works with, in order. The three todo
 // columns follow; one of them is named Assignee too, as in Slack.
@@ -17,7 +19,7 @@ func defaultColumns() []columnSpec {
 		{name: "Title", kind: "text"},
 		{name: "Task ID", kind: "text"},
 		{name: "Type", kind: "select", choices: []string{"action", "decision", "review"}},
-		{name: "Assignee", kind: "select", open: true},
+		{name: openColumn, kind: "select"},
 		{name: "Project 2", kind: "text"},
 		{name: "Priority", kind: "select", choices: []string{"critical", "high", "normal", "low", "batchable"}},
 		{name: "Status", kind: "select", choices: []string{
@@ -37,8 +39,15 @@ func defaultColumns() []columnSpec {
 func newDefaultList(assignees []string) *List {
 	l := &List{ID: newID("F"), Num: newNum(), Name: "OTM", Default: true}
 	for i, spec := range defaultColumns() {
-		c := spec.column()
-		if c.Primary = i == 0; spec.open {
+		key := strings.ReplaceAll(strings.ToLower(spec.name), " ", "_")
+		c := Column{ID: newID("Col"), Name: spec.name, Key: key, Type: spec.kind, Primary: i == 0}
+		if spec.kind == "select" {
+			c.Options = &ColumnOptions{Choices: []Choice{}, Format: "single_select"}
+		}
+		for _, value := range spec.choices {
+			c.AddChoice(value, labelOf(value))
+		}
+		if spec.name == openColumn {
 			l.OpenColumn = c.ID
 			for _, name := range assignees {
 				c.AddChoice(name, name)
@@ -48,18 +57,6 @@ func newDefaultList(assignees []string) *List {
 	}
 	l.AddTodoColumns()
 	return l
-}
-
-func (spec *columnSpec) column() Column {
-	key := strings.ReplaceAll(strings.ToLower(spec.name), " ", "_")
-	c := Column{ID: newID("Col"), Name: spec.name, Key: key, Type: spec.kind}
-	if spec.kind == "select" {
-		c.Options = &ColumnOptions{Choices: []Choice{}, Format: "single_select"}
-		for _, value := range spec.choices {
-			c.AddChoice(value, labelOf(value))
-		}
-	}
-	return c
 }
 
 // labelOf writes a value as people read it: in_progress is In Progress.

@@ -18,9 +18,8 @@ type former struct {
 }
 
 type formerHeader struct {
-	Format  string `json:"format"`
-	Version int    `json:"version"`
-	Synced  uint64 `json:"synced"` // the file never had fewer lines than this
+	Format string `json:"format"`
+	Synced uint64 `json:"synced"` // the file never had fewer lines than this
 }
 
 type formerEntry struct {
