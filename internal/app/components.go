@@ -160,7 +160,7 @@ const (
 func buildInjector(c *component, e *engine.Engine, stays bool) {
 	h := c.home
 	in := &inject.Injector{
-		Box: h.Box, Engine: e, Agents: h.Config.Agents, Fresh: !stays, Log: c.log, Now: h.Now,
+		Box: h.Box, Engine: e, Agents: h.Config.Agents, Log: c.log, Now: h.Now,
 		Times: h.Config.Times,
 	}
 	if stays {

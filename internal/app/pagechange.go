@@ -132,5 +132,8 @@ func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits
 	if undelivered != nil {
 		return fmt.Errorf("it is done, and the board may not show it yet: %w", undelivered)
 	}
+	if t, err := e.Task(ctx, t.ID); err == nil && t.Away() {
+		return errGone // as the delivery found out
+	}
 	return nil
 }

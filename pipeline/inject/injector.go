@@ -45,10 +45,8 @@ type Injector struct {
 	Engine Engine
 	Agents pipeline.Agents
 	Times  pipeline.Times
-	// Fresh makes each sweep that has something to do look at the board first.
-	Fresh bool
-	Log   *slog.Logger
-	Now   func() time.Time
+	Log    *slog.Logger
+	Now    func() time.Time
 	// Progress is called after each file; nil is not called.
 	Progress func()
 

@@ -24,7 +24,6 @@ type sweep struct {
 	held   holds
 	atOnce int                    // how many files are carried out together
 	looked map[time.Duration]bool // at the board, for the files that are being planned
-	fresh  bool                   // the board was read in this sweep
 	full   *verdict               // on further creates, as the board takes no more rows; nil: it does
 }
 
@@ -253,18 +252,12 @@ func (sw *sweep) isTwice(w *waiting) (bool, error) {
 
 // look looks at the board, once for the files that are planned together.
 func (sw *sweep) look(ctx context.Context, maxAge time.Duration) error {
-	if sw.Fresh && !sw.fresh {
-		maxAge = 0
-	}
-	if sw.looked[maxAge] || sw.looked[0] {
+	if sw.looked[maxAge] {
 		return nil
 	}
-	if err := sw.Engine.Refresh(ctx, maxAge); err != nil {
-		return err
-	}
-	sw.looked[maxAge] = true
-	sw.fresh = sw.fresh || maxAge == 0
-	return nil
+	err := sw.Engine.Refresh(ctx, maxAge)
+	sw.looked[maxAge] = err == nil
+	return err
 }
 
 // countWaiting counts the files that a sweep which ended early did not come to.

@@ -221,29 +221,6 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// A run that somebody asked for looks at the board anew, once.
-func TestFreshSweep(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create(1, "A", "x")
-	w.sweepTo(1, 0, 0)
-	w.dispatch(1)
-	w.create(2, "B")
-	w.create(3, "C")
-	w.update(1, report{steps: []string{"x"}})
-	w.Faults.Reset()
-	w.in.Fresh = true
-	w.sweepTo(3, 0, 0)
-	if n := w.Faults.Count(listMethod); n != 1 {
-		t.Errorf("%d walks", n)
-	}
-	w.Faults.Reset()
-	w.sweepTo(0, 0, 0)
-	if n := w.Faults.Count(""); n != 0 {
-		t.Errorf("calls %v with nothing to do", w.calls())
-	}
-}
-
 // A sweep ends with its context: between two files, and while the board is being written.
 func TestSweepIsStopped(t *testing.T) {
 	t.Parallel()
