@@ -88,7 +88,7 @@ func (m *maker) make(w *work) error {
 	if err == nil {
 		return nil
 	}
-	return m.unmade(w, parent, err)
+	return m.unmade(w, err)
 }
 
 // steps makes the steps of a task that have no row, as long as the batch lasts.
@@ -117,11 +117,8 @@ func (m *maker) steps(t *core.Task, parent string, written *core.Written) error 
 // unmade ends the effect of a task one of whose rows was not made. A limit on new rows
 // holds up the rows of other tasks as well. It returns an error that concerns all
 // others.
-func (m *maker) unmade(w *work, parent string, err error) error {
+func (m *maker) unmade(w *work, err error) error {
 	m.fail(w, err)
-	if parent != "" && pipeline.IsRefused(err) {
-		m.vanished = true // whatever the board says: the row above may have gone
-	}
 	var e *pipeline.BoardError
 	switch {
 	case errors.Is(err, errOver), errors.As(err, &e) && (e.Full || e.Code == "ratelimited"):

@@ -55,7 +55,7 @@ func (f *finder) needsWalk() bool {
 		if t.RowID != "" && f.b.Row(t.RowID) == nil && !f.b.Fresh(pipeline.StatusAge) {
 			return true
 		}
-		there := t.RowID == "" && f.b.TaskRow(t.ID) != nil // maybe not any more, or with another Task ID
+		there := t.RowID != "" || f.b.TaskRow(t.ID) != nil // maybe not any more, or with another Task ID
 		if lacksRows(t) && (!f.b.Fresh(createAge) || f.asksForWalk(w) || there && !f.b.Fresh(pipeline.StatusAge)) {
 			return true
 		}

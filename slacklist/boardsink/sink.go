@@ -107,7 +107,6 @@ type delivery struct {
 	walkErr  error // why it could not be
 	receipts []core.Command
 	noted    []*work // those of the receipts
-	vanished bool    // the board says that a row is not there
 	wrote    bool    // something was written
 }
 
@@ -127,9 +126,6 @@ func (d *delivery) run() {
 			break
 		}
 	}
-	if d.vanished && d.ctx.Err() == nil {
-		d.followUp()
-	}
 	for _, w := range d.open(every) { // a task that changed meanwhile is delivered again
 		if slices.ContainsFunc(w.task.Steps, func(s core.Step) bool { return s.IsStale() && s.RowID != "" && d.b.Row(s.RowID) == nil }) {
 			d.fail(w, errRowMissing)
@@ -138,23 +134,6 @@ func (d *delivery) run() {
 }
 
 func every(*core.Task) bool { return true }
-
-// followUp walks the board after a row was gone, so that the differ notices that.
-func (d *delivery) followUp() {
-	err := d.refresh()
-	if err == nil {
-		err = d.look()
-	}
-	if err != nil {
-		d.Log.Info("board not walked after a row was gone", "err", err)
-		return
-	}
-	for _, w := range d.works {
-		if t := w.task; pipeline.IsRefused(w.result.Err) && t != nil && t.RowID != "" && d.b.Row(t.RowID) == nil {
-			d.fail(w, errRowMissing)
-		}
-	}
-}
 
 // load reads the tasks of the effects from the store.
 func (d *delivery) load() error {
@@ -247,7 +226,6 @@ func (d *delivery) ofBoard(r *Result, e *pipeline.BoardError) {
 		r.Code, r.Person = "list_full", true
 	case e.RowGone:
 		r.Code, r.Due = errRowMissing.code, d.Now().Add(retryBoard)
-		d.vanished = true
 	case e.Class == pipeline.Refused:
 		r.Person = true
 	default:
