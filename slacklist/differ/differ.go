@@ -3,7 +3,6 @@ package differ
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -132,54 +131,6 @@ func (d *Differ) tasks(ctx context.Context, b pipeline.Batch) ([]*core.Task, err
 		}
 	}
 	return tasks, nil
-}
-
-// adopt makes the commands for rows without a task.
-func (c *comparison) adopt(ctx context.Context) error {
-	if err := c.takeover(); err != nil || c.NewID == nil || c.Trouble != nil {
-		return err
-	}
-	for _, id := range c.typed {
-		row := c.Row(id)
-		task, err := c.NewID(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			c.find(explain.New(explain.RowUnfit, "title", row.Title, "error", err))
-			c.again(c.now.Add(lookAgain))
-			continue
-		}
-		c.add(c.By, task, c.adoption(row, task, nil))
-		c.Adopted++
-	}
-	return nil
-}
-
-// takeover makes the commands for rows of lost tasks. A task whose create waits in an
-// inbox is left to the injector: the board may show only a part of it.
-func (c *comparison) takeover() (err error) {
-	var drops map[pipeline.TaskID]pipeline.Dropped
-	if len(c.lost) > 0 && c.Drops != nil {
-		// After the snapshot was made: a row appears after its create was dropped.
-		if drops, err = c.Drops(); err != nil {
-			return fmt.Errorf("creates of lost tasks: %w", err)
-		}
-	}
-	for _, id := range c.lost {
-		row := c.Row(id)
-		dropped := drops[row.Task()]
-		if dropped.Waiting {
-			continue
-		}
-		adopt := c.adoption(row, row.Task(), dropped.Steps)
-		adopt.Lost = true
-		if adopt.Typed.Kind != core.Person || row.CreatedBy != row.UpdatedBy {
-			adopt.Typed = c.By // most likely OTM made it, when it knew the task
-		}
-		c.add(c.By, row.Task(), adopt)
-	}
-	return nil
 }
 
 // do carries commands out.
