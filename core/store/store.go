@@ -150,3 +150,12 @@ func (s *Store) ID() string {
 	defer s.mu.Unlock()
 	return s.id
 }
+
+// Differs is Check in words.
+func (s *Store) Differs(ctx context.Context) (said []string, err error) {
+	found, err := Check(ctx, s)
+	for _, d := range found {
+		said = append(said, d.String())
+	}
+	return said, err
+}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"otm/core/store"
 	"otm/internal/cli"
 	"otm/internal/fsck"
 	"otm/internal/safe"
@@ -95,20 +94,7 @@ func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: checkedStore{opened}, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
-}
-
-// checkedStore is the store as fsck checks it.
-type checkedStore struct{ *store.Store }
-
-// Differs implements fsck.Store.
-func (s checkedStore) Differs(ctx context.Context) ([]string, error) {
-	found, err := store.Check(ctx, s.Store)
-	var said []string
-	for _, d := range found {
-		said = append(said, d.String())
-	}
-	return said, err
+	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: opened, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
 }
 
 func printFaults(h *Home, findings []fsck.Finding, did []string) {

@@ -466,7 +466,7 @@ func (l *life) fsck(rows int) {
 		l.Fatalf("%d rows on the board, want %d; %v", len(snap.Rows), rows, err)
 	}
 	l.fromStore(func(s *store.Store) error {
-		findings, err := fsck.Check(l.Context(), fsck.Options{Dir: l.h.Dir, Store: checkedStore{s}, Agents: l.h.Config.Agents, Rows: snap.Rows, Now: l.h.Now(), Quiet: true})
+		findings, err := fsck.Check(l.Context(), fsck.Options{Dir: l.h.Dir, Store: s, Agents: l.h.Config.Agents, Rows: snap.Rows, Now: l.h.Now(), Quiet: true})
 		if len(findings) > 0 {
 			l.Errorf("fsck: %+v", findings)
 		}

@@ -654,7 +654,7 @@ func (p *play) fsck(rest, replay bool) []fsck.Finding {
 	for _, r := range p.rows {
 		rows = append(rows, r)
 	}
-	var checked fsck.Store = checkedStore{p.store()}
+	var checked fsck.Store = p.store()
 	if !replay {
 		checked = asItIs{p.store()}
 	}

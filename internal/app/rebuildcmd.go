@@ -47,12 +47,12 @@ func checkStore(ctx context.Context, h *Home) error {
 	if err != nil {
 		return err
 	}
-	differences, err := store.Check(ctx, s)
+	differences, err := s.Differs(ctx)
 	if err != nil {
 		return err
 	}
 	for _, d := range differences {
-		fmt.Fprintln(h.Out, safe.Escape(d.String()))
+		fmt.Fprintln(h.Out, safe.Escape(d))
 	}
 	if len(differences) > 0 {
 		return cli.Exit(cli.Partial)
