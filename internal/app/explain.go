@@ -37,6 +37,8 @@ func Explain(err error) *cli.Error {
 	var missing *pipeline.MissingError
 	var be *pipeline.BoardError
 	var op *net.OpError
+	var bad *net.AddrError
+	const otherAddress = "name another address with listen in [board] of otm.toml"
 	switch {
 	case errors.As(err, &token):
 		return cli.Errorf(cli.Credentials, "%w", err).Hint("otm init --slack --token-stdin   # paste the token, then Enter; or put it where slack.token_file or token_env of otm.toml says")
@@ -48,8 +50,10 @@ func Explain(err error) *cli.Error {
 		return cli.Errorf(cli.BadConfig, "the list does not fit: %w", err).Hint("%s", missingHint(missing))
 	case errors.As(err, &be):
 		return explainBoard(be)
-	case errors.As(err, &op) && op.Op == "listen" && listenCode(op) != cli.Failed:
-		return cli.Errorf(listenCode(op), "%w", err).Hint("name another address with listen in [board] of otm.toml")
+	case errors.As(err, &op) && op.Op == "listen" && errors.Is(op, syscall.EADDRINUSE): // and so are the next ports
+		return cli.Errorf(cli.TryLater, "%w", err).Hint(otherAddress)
+	case errors.As(err, &op) && op.Op == "listen" && (errors.Is(op, syscall.EADDRNOTAVAIL) || errors.Is(op, syscall.EACCES) || errors.As(op, &bad)):
+		return cli.Errorf(cli.BadConfig, "%w", err).Hint(otherAddress)
 	}
 	if out := explainStore(err); out != nil {
 		return out
@@ -124,16 +128,4 @@ func exitCode(err error) int {
 		return e.Code
 	}
 	return cli.Failed
-}
-
-// listenCode is how a command ends that cannot listen where it should.
-func listenCode(err error) int {
-	var bad *net.AddrError
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE): // and so are the next ports
-		return cli.TryLater
-	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EACCES), errors.As(err, &bad):
-		return cli.BadConfig
-	}
-	return cli.Failed // such as for want of descriptors
 }

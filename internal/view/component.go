@@ -133,13 +133,5 @@ func mayBeTimed(r Runner, b *heartbeat.Beat, lastPID int) bool {
 
 // Has reports whether the last run of the component noted a finding.
 func (c *Component) Has(code explain.Code) bool {
-	if c.Beat == nil {
-		return false
-	}
-	for _, f := range c.Beat.Findings {
-		if f.Code == code {
-			return true
-		}
-	}
-	return false
+	return c.Beat != nil && slices.ContainsFunc(c.Beat.Findings, func(f explain.Finding) bool { return f.Code == code })
 }
