@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,18 +73,8 @@ func (d *doctor) add(check string, f explain.Finding) {
 
 // failed notes an error, with the hint that a command would give.
 func (d *doctor) failed(check string, err error) {
-	hint := ""
-	var known *cli.Error
-	if !errors.As(err, &known) {
-		known = Explain(err)
-	}
-	if known != nil {
-		err = known
-		if len(known.Hints) > 0 {
-			hint = known.Hints[0]
-		}
-	}
-	d.say(check, explain.Failed, "error", err, "hint", hint)
+	e := told(err)
+	d.say(check, explain.Failed, "error", e, "hint", append(e.Hints, "")[0])
 }
 
 func (d *doctor) print() {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -118,14 +119,22 @@ func explainBoard(e *pipeline.BoardError) *cli.Error {
 	return cli.Errorf(cli.TryLater, "the board is out of reach: %w", e).Hint("otm doctor   # says whether it answers").Hint("otm status")
 }
 
-// exitCode is the code with which a run ends that met err.
-func exitCode(err error) int {
+// told is an error as a command tells it.
+func told(err error) *cli.Error {
 	var e *cli.Error
 	if errors.As(err, &e) {
-		return e.Code
+		return e
 	}
-	if e := Explain(err); e != nil {
-		return e.Code
+	return cmp.Or(Explain(err), cli.Errorf(cli.Failed, "%w", err))
+}
+
+// exitCode is the code with which a run ends that met err.
+func exitCode(err error) int { return told(err).Code }
+
+// someFailed is how a command ends of whose items some, or all, failed.
+func someFailed(failed, all int) *cli.Error {
+	if failed == all {
+		return cli.Exit(cli.Failed)
 	}
-	return cli.Failed
+	return cli.Exit(cli.Partial)
 }

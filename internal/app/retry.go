@@ -99,11 +99,7 @@ func retry(ctx context.Context, h *Home, names []string, newID, all, asJSON bool
 	if err != nil || failed == 0 {
 		return err
 	}
-	code := cli.Partial
-	if failed == len(results) {
-		code = cli.Failed
-	}
-	return cli.Exit(code).Hint("ls %s", safe.Quote(filepath.Join(h.Dir, inbox.FailedDir)))
+	return someFailed(failed, len(results)).Hint("ls %s", safe.Quote(filepath.Join(h.Dir, inbox.FailedDir)))
 }
 
 // explainedOf replaces explanations by the files that they explain: failed/*.json

@@ -194,15 +194,10 @@ func (tc *taskCommand) all(ctx context.Context, h *Home, args []string, edits co
 	} else {
 		printSteered(h, results)
 	}
-	switch {
-	case err != nil:
+	if err != nil || failed == 0 {
 		return err
-	case failed == len(results):
-		return cli.Exit(cli.Failed)
-	case failed > 0:
-		return cli.Exit(cli.Partial)
 	}
-	return nil
+	return someFailed(failed, len(results))
 }
 
 // one does it to one task. The error is one of the store.
