@@ -75,7 +75,7 @@ func (w *world) take2(agent string) pipeline.TaskID {
 	if err != nil || taken == nil {
 		w.Fatalf("no other task: %v", err)
 	}
-	return taken.Entry.TaskID
+	return taken.Task.ID
 }
 
 // A run that ticks a step, blocks its task, or ends it got on: the next one starts

@@ -64,7 +64,7 @@ func nextRefused(t *testing.T, refuse crashtest.Refuse, part string, lost bool) 
 			t.Fatal(err)
 		}
 	} else {
-		w.write(state, []byte(`{"status":"idle","mine":"kept"}`))
+		w.write(state, []byte(`{"status":"idle"}`))
 	}
 	dir, warned := w.dir, ""
 	if part != "" {
@@ -85,8 +85,7 @@ func nextRefused(t *testing.T, refuse crashtest.Refuse, part string, lost bool) 
 	if got := w.next("alpha"); got != id {
 		t.Errorf("refused %q: %v; then it is given %v", refused, err, got)
 	}
-	data, readErr := os.ReadFile(state)
-	if s, err := readState(state); err != nil || s.Status != stateWorking || *s.TaskID != id || !lost && !strings.Contains(string(data), "kept") {
-		t.Errorf("refused %q: the state is %s, %v", refused, data, readErr)
+	if s, err := w.d.Entries.files().state(w.agents, w.agent("alpha")); err != nil || s.Status != stateWorking || *s.TaskID != id {
+		t.Errorf("refused %q: the state is %+v, %v", refused, s, err)
 	}
 }

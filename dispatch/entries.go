@@ -31,9 +31,10 @@ type Entries struct {
 	lockWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
 	patience time.Duration // the deadline of an operation on a workspace; zero: workspaceWait
 
-	mu     sync.Mutex
-	stood  map[pipeline.TaskID]time.Time // when this process last saw the task's entry
-	atOnce map[pipeline.TaskID]bool      // its entry left the file because of us: an absent one is written without delay
+	mu sync.Mutex
+	// stood is when this process last saw the entry of a task; zero: it left the file
+	// because of us, and is put back without delay.
+	stood map[pipeline.TaskID]time.Time
 }
 
 // EntryError says that a dispatch file could not be read or written.
@@ -159,27 +160,18 @@ func (en *Entries) bring(f *File, t *core.Task, unwritten bool) *Entry {
 		}
 		return nil
 	case e == nil:
-		if !t.Waiting() || !unwritten && !en.isDue(t) {
+		if !t.Waiting() || !unwritten && !reached(en.missingSince(t), en.Times.RedeliverAfter, en.Now()) {
 			return nil
 		}
 		f.Put(entryOf(t))
 	case e.stale(d.Attempt), e.Attempt == 0 && d.FlippedAt.IsZero():
-		e.Picked = false // the mark belongs to an earlier dispatch
+		e.replace("picked", nil) // the mark belongs to an earlier dispatch
 		f.Put(entryOf(t))
 	default:
-		refresh(e, t)
+		e.refresh(t)
 	}
-	en.sees(t.ID)
+	en.saw(t.ID, en.Now())
 	return f.Find(t.ID, d.Agent)
-}
-
-// isDue reports whether an entry that vanished is to be put back now: we removed it, or
-// it vanished RedeliverAfter ago.
-func (en *Entries) isDue(t *core.Task) bool {
-	en.mu.Lock()
-	atOnce := en.atOnce[t.ID]
-	en.mu.Unlock()
-	return atOnce || reached(en.missingSince(t), en.Times.RedeliverAfter, en.Now())
 }
 
 // missingSince is since when the entry of a task may be missing: this process saw it
@@ -187,7 +179,7 @@ func (en *Entries) isDue(t *core.Task) bool {
 func (en *Entries) missingSince(t *core.Task) time.Time {
 	en.mu.Lock()
 	defer en.mu.Unlock()
-	if at, ok := en.stood[t.ID]; ok && !at.Before(t.Dispatch.At) {
+	if at, ok := en.stood[t.ID]; ok && (at.IsZero() || !at.Before(t.Dispatch.At)) {
 		return at
 	}
 	if w := t.Woken; w != nil && w.At.After(t.Dispatch.At) {
@@ -196,37 +188,23 @@ func (en *Entries) missingSince(t *core.Task) time.Time {
 	return t.Dispatch.At
 }
 
-// sees notes that a task has its entry.
-func (en *Entries) sees(id pipeline.TaskID) {
+// saw notes when the entry of a task stood in its file; zero: it left because of us.
+func (en *Entries) saw(id pipeline.TaskID, at time.Time) {
 	en.mu.Lock()
 	defer en.mu.Unlock()
 	if en.stood == nil {
 		en.stood = map[pipeline.TaskID]time.Time{}
 	}
-	en.stood[id] = en.Now()
-	delete(en.atOnce, id)
+	en.stood[id] = at
 }
 
-// remove removes the entry of a task. If the row of the task comes back, the entry does
-// so at once.
+// remove removes an entry of a task. If the task is open for the agent again, the entry
+// comes back at once.
 func (en *Entries) remove(f *File, e *Entry, t *core.Task) {
 	f.Remove(e)
-	if t.Away() {
-		en.writeAtOnce(t.ID)
+	if t.Dispatch != nil && core.SameAgent(t.Dispatch.Agent, e.Agent) {
+		en.saw(t.ID, time.Time{})
 	}
-	en.mu.Lock()
-	defer en.mu.Unlock()
-	delete(en.stood, t.ID)
-}
-
-// writeAtOnce notes that the entry of a task left its file because of us.
-func (en *Entries) writeAtOnce(id pipeline.TaskID) {
-	en.mu.Lock()
-	defer en.mu.Unlock()
-	if en.atOnce == nil {
-		en.atOnce = map[pipeline.TaskID]bool{}
-	}
-	en.atOnce[id] = true
 }
 
 // isLeft reports whether an entry of ours is to be removed. t is its task; an entry
@@ -241,47 +219,4 @@ func isLeft(e *Entry, t *core.Task) bool {
 		return t.Attempt > 0 // a person took the task away
 	}
 	return !core.SameAgent(t.Dispatch.Agent, e.Agent)
-}
-
-// entryOf returns the entry of a task's present dispatch.
-func entryOf(t *core.Task) Entry {
-	e := Entry{
-		TaskID: t.ID, Title: t.Title, Priority: t.Priority, Project: t.Project, Type: t.Type, Context: t.Context, Inputs: t.Inputs, Steps: t.StepTitles(),
-		DispatchedAt: t.Dispatch.At, RowID: t.RowID, Agent: t.Dispatch.Agent, Attempt: t.Dispatch.Attempt,
-		Picked: t.Taken(),
-	}
-	noteWake(&e, t)
-	return e
-}
-
-// noteWake copies the last wake of a task into its entry, for people.
-func noteWake(e *Entry, t *core.Task) {
-	if !isWoken(t) {
-		return
-	}
-	w := t.Woken
-	e.TriggeredAt, e.RunID = w.At, w.Key
-	if t.WakeNamed(w.Key) != nil { // else it counts the attempts of another task
-		e.Attempt = max(e.Attempt, w.Attempt)
-	}
-}
-
-// refresh copies what changed into an entry. What an agent took is left as it was taken.
-// Fields that could not be read are left alone.
-func refresh(e *Entry, t *core.Task) {
-	if w := t.Woken; w != nil && w.Key != e.RunID {
-		noteWake(e, t)
-	}
-	if e.Picked = e.Picked || t.Taken(); e.Picked {
-		return
-	}
-	if e.Title != "" {
-		e.Title = t.Title
-	}
-	if e.Priority != "" {
-		e.Priority = t.Priority
-	}
-	if len(e.Steps) > 0 {
-		e.Steps = t.StepTitles()
-	}
 }

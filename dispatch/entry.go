@@ -2,131 +2,97 @@ package dispatch
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"otm/core"
 	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
-// Entry is one task in a dispatch file. Members that agents add are kept.
+// Entry is one element of the list in a dispatch file. Agents change it as they like:
+// OTM sets the members that it means, and keeps the others, malformed or not. The
+// fields are what OTM reads of them; what cannot be read is zero.
 type Entry struct {
-	TaskID       pipeline.TaskID
-	Title        string
-	Priority     pipeline.Priority
-	Project      string
-	Type         pipeline.Type
-	Context      string
-	Inputs       []string
-	Steps        []string
-	DispatchedAt time.Time
-	RowID        string
-	Agent        string
-	Attempt      int
-	TriggeredAt  time.Time // a copy for people; zero: not woken yet
-	RunID        string    // a copy for people
-	Picked       bool      // the agent took the task
+	TaskID  pipeline.TaskID // 0: the element is foreign
+	Agent   string
+	Attempt int
+	RowID   string
+	RunID   string
+	Picked  bool // the agent took the task
 
-	stood   *standing // as read from the file; nil: the entry is new
-	removed bool      // the entry is not written again
+	members ordered.Object
+	raw     json.RawMessage // as it stands in the file; nil: it is to be written
 }
 
-// standing is an entry as read from the file.
-type standing struct {
-	fields ordered.Object
-	ours   ordered.Object // the members that OTM would write for what it understood
-}
-
-// entryKeys are the keys of an entry that OTM writes.
+// entryKeys are the keys that OTM writes, in their order.
 var entryKeys = []string{"taskId", "title", "priority", "project", "type", "context", "inputFiles", "subtasks", "dispatchedAt", "slackItemId",
 	"agent", "attempt", "triggeredAt", "runId", "picked"}
 
-// ours returns the members that OTM writes.
-func (e *Entry) ours() (o ordered.Object, err error) {
-	put := func(key string, v any) {
-		m, merr := ordered.New(key, v)
-		o, err = append(o, m), cmp.Or(err, merr)
+// entryOf returns the entry of a task's present dispatch.
+func entryOf(t *core.Task) *Entry {
+	e, d := &Entry{}, t.Dispatch
+	e.set("taskId", t.ID)
+	e.set("title", t.Title)
+	e.set("priority", t.Priority)
+	if e.set("project", t.Project); t.Project == "" {
+		e.set("project", nil)
 	}
-	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	put("taskId", e.TaskID)
-	put("title", e.Title)
-	put("priority", e.Priority)
-	if e.Project != "" {
-		put("project", e.Project)
-	} else {
-		put("project", nil)
+	e.set("type", t.Type)
+	if t.Context != "" {
+		e.set("context", t.Context)
 	}
-	put("type", e.Type)
-	if e.Context != "" {
-		put("context", e.Context)
+	if len(t.Inputs) > 0 {
+		e.set("inputFiles", t.Inputs)
 	}
-	if len(e.Inputs) > 0 {
-		put("inputFiles", e.Inputs)
+	e.set("subtasks", t.StepTitles())
+	e.set("dispatchedAt", stamp(d.At))
+	e.set("slackItemId", t.RowID)
+	e.set("agent", d.Agent)
+	e.set("attempt", d.Attempt)
+	e.noteWake(t)
+	if t.Taken() {
+		e.set("picked", true)
 	}
-	put("subtasks", append([]string{}, e.Steps...))
-	put("dispatchedAt", stamp(e.DispatchedAt))
-	put("slackItemId", e.RowID)
-	put("agent", e.Agent)
-	put("attempt", e.Attempt)
-	if !e.TriggeredAt.IsZero() {
-		put("triggeredAt", stamp(e.TriggeredAt))
+	return e
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// noteWake copies the last wake of a task into its entry, for people.
+func (e *Entry) noteWake(t *core.Task) {
+	if w := t.Woken; isWoken(t) && w.Key != e.RunID {
+		if t.WakeNamed(w.Key) != nil { // else it counts the attempts of another task
+			e.set("attempt", max(e.Attempt, w.Attempt))
+		}
+		e.set("triggeredAt", stamp(w.At))
+		e.set("runId", w.Key)
 	}
-	if e.RunID != "" {
-		put("runId", e.RunID)
+}
+
+// refresh copies what changed into the entry of a task. What an agent took is left as
+// it was taken.
+func (e *Entry) refresh(t *core.Task) {
+	e.noteWake(t)
+	if t.Taken() && !e.Picked {
+		e.set("picked", true)
 	}
 	if e.Picked {
-		put("picked", true)
+		return
 	}
-	return o, err
+	follow(e, "title", t.Title)
+	follow(e, "priority", t.Priority)
+	follow(e, "subtasks", t.StepTitles())
 }
 
-// members returns what to write: our changes since the entry was read, and
-// everything else as it was, malformed or not.
-func (e *Entry) members() (ordered.Object, error) {
-	now, err := e.ours()
-	if err != nil || e.stood == nil {
-		return now, err
+// follow sets a member, unless an agent made something else of it.
+func follow[T any](e *Entry, key string, value T) {
+	if e.get(key, new(T)) {
+		e.set(key, value)
 	}
-	was := e.stood.ours
-	var out ordered.Object
-	for _, m := range e.stood.fields {
-		value := now.Get(m.Key)
-		switch {
-		case !slices.Contains(entryKeys, m.Key), bytes.Equal(value, was.Get(m.Key)):
-			out = append(out, m)
-		case value != nil && !out.Has(m.Key):
-			out = append(out, ordered.Member{Key: m.Key, Name: m.Name, Value: value})
-		}
-	}
-	for _, m := range now {
-		if !e.stood.fields.Has(m.Key) && !bytes.Equal(m.Value, was.Get(m.Key)) {
-			out = append(out, m)
-		}
-	}
-	return out, nil
-}
-
-// MarshalJSON writes the entry as agents see it, with the members they added.
-func (e Entry) MarshalJSON() ([]byte, error) {
-	o, err := e.members()
-	if err != nil {
-		return nil, err
-	}
-	return o.Line()
-}
-
-// changed reports whether the entry differs from the file.
-func (e *Entry) changed() bool {
-	if e.stood == nil {
-		return true
-	}
-	now, err := e.ours()
-	return err != nil || !slices.EqualFunc(now, e.stood.ours, func(a, b ordered.Member) bool {
-		return a.Key == b.Key && bytes.Equal(a.Value, b.Value)
-	})
 }
 
 // stale reports whether the entry, and its mark, belongs to an earlier attempt
@@ -134,51 +100,68 @@ func (e *Entry) changed() bool {
 // not stale.
 func (e *Entry) stale(attempt int) bool { return e.Attempt != 0 && e.Attempt < attempt }
 
-// item is one element of the array: an entry of ours, or something foreign.
-type item struct {
-	entry *Entry // nil: foreign
-	raw   json.RawMessage
+// readEntry reads an element of the list. It is ours if it has a task id and names an
+// agent.
+func readEntry(raw json.RawMessage) *Entry {
+	e := &Entry{raw: raw}
+	e.members, _ = ordered.Parse(raw) // without members, it is foreign
+	if e.read(); e.Agent == "" {
+		e.TaskID = 0
+	}
+	return e
 }
 
-// readItem reads an element. It is ours if it has a task id and names an agent.
-// Malformed fields are skipped.
-func readItem(raw json.RawMessage) item {
-	it := item{raw: raw}
-	fields, err := ordered.Parse(raw)
+// read sets the fields.
+func (e *Entry) read() {
+	*e = Entry{members: e.members, raw: e.raw}
+	e.get("taskId", &e.TaskID)
+	e.get("agent", &e.Agent)
+	e.get("attempt", &e.Attempt)
+	e.get("slackItemId", &e.RowID)
+	e.get("runId", &e.RunID)
+	e.Picked = isYes(e.members.Get("picked"))
+}
+
+// get reads a member, and reports whether it has a value of the type.
+func (e *Entry) get(key string, into any) bool {
+	raw := e.members.Get(key)
+	return raw != nil && string(raw) != "null" && json.Unmarshal(raw, into) == nil
+}
+
+// set sets a member. Our values always encode.
+func (e *Entry) set(key string, value any) {
+	raw, err := ordered.Encode(value)
 	if err != nil {
-		return it
+		panic("internal error: " + key + " of an entry does not encode: " + err.Error())
 	}
-	var e Entry
-	get := func(key string, into any) {
-		if raw := fields.Get(key); raw != nil {
-			json.Unmarshal(raw, into)
-		}
+	e.replace(key, raw)
+}
+
+// replace replaces the value of a member, unless it is another spelling of the same;
+// nil: it removes the member.
+func (e *Entry) replace(key string, value json.RawMessage) {
+	if sameJSON(e.members.Get(key), value) {
+		return
 	}
-	get("taskId", &e.TaskID)
-	get("agent", &e.Agent)
-	if e.TaskID == 0 || e.Agent == "" {
-		return it
+	isKey := func(m ordered.Member) bool { return m.Key == key }
+	i := slices.IndexFunc(e.members, isKey)
+	members := slices.DeleteFunc(slices.Clone(e.members), isKey) // copies of the entry share its members
+	if i < 0 {
+		i = len(members)
 	}
-	get("title", &e.Title)
-	get("priority", &e.Priority)
-	get("project", &e.Project)
-	get("type", &e.Type)
-	get("context", &e.Context)
-	get("inputFiles", &e.Inputs)
-	get("dispatchedAt", &e.DispatchedAt)
-	get("slackItemId", &e.RowID)
-	get("attempt", &e.Attempt)
-	get("triggeredAt", &e.TriggeredAt)
-	get("runId", &e.RunID)
-	if json.Unmarshal(fields.Get("subtasks"), &e.Steps) != nil {
-		e.Steps = nil // Unmarshal may have filled a part
+	if value != nil {
+		members = slices.Insert(members, i, ordered.Member{Key: key, Name: json.RawMessage(`"` + key + `"`), Value: value})
 	}
-	e.Picked = isYes(fields.Get("picked"))
-	if ours, err := e.ours(); err == nil {
-		e.stood = &standing{fields, ours}
-		it.entry = &e
+	e.members, e.raw = members, nil
+	e.read()
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	if a == nil || b == nil || bytes.Equal(a, b) {
+		return (a == nil) == (b == nil)
 	}
-	return it
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // isYes reads a mark the way people and models write it: true, "true", 1.

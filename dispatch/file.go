@@ -30,11 +30,10 @@ const (
 type File struct {
 	path  string
 	top   ordered.Object // keyDispatched is among the keys, without its value
-	items []item
-	Aside string // the new path of an invalid file that was set aside; "": the file was valid
+	items []*Entry       // in the order of the file, foreign elements too
+	Aside string         // the new path of an invalid file that was set aside; "": the file was valid
 
-	moved bool // entries were added or removed
-	index map[pipeline.TaskID][]*Entry
+	removed bool // entries were removed
 }
 
 // maxFile bounds a dispatch file, in bytes: some ten thousand entries.
@@ -130,8 +129,6 @@ func (file *File) parse(data []byte) error {
 	if err != nil {
 		return err
 	}
-	var kept ordered.Object
-	var items []item
 	for _, m := range top {
 		if m.Key == keyDispatched {
 			var raws []json.RawMessage
@@ -139,16 +136,14 @@ func (file *File) parse(data []byte) error {
 				return err
 			}
 			for _, raw := range raws {
-				items = append(items, readItem(raw))
+				file.items = append(file.items, readEntry(raw))
 			}
-			if kept.Has(keyDispatched) {
+			if file.top.Has(keyDispatched) {
 				continue
 			}
-			m.Value = nil
 		}
-		kept = append(kept, m)
+		file.top = append(file.top, m)
 	}
-	file.top, file.items = kept, items
 	return nil
 }
 
@@ -166,8 +161,8 @@ func (file *File) setAside(now time.Time) error {
 // write replaces the file, durably, if its content changed. Formatting alone is
 // no reason: a writer that ignores our lock can lose its changes by each write.
 func (file *File) write() error {
-	changed := func(it item) bool { return it.entry != nil && it.entry.changed() }
-	if !file.moved && file.Aside == "" && !slices.ContainsFunc(file.items, changed) {
+	isNew := func(e *Entry) bool { return e.raw == nil }
+	if !file.removed && file.Aside == "" && !slices.ContainsFunc(file.items, isNew) {
 		return nil
 	}
 	data, err := file.encode()
@@ -210,26 +205,21 @@ func (file *File) encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func (file *File) encodeItems(b *bytes.Buffer) error {
+func (file *File) encodeItems(b *bytes.Buffer) (err error) {
 	b.WriteByte('[')
-	first := true
-	for _, it := range file.items {
-		if it.entry != nil && it.entry.removed {
-			continue
-		}
-		if !first {
+	for i, e := range file.items {
+		if i > 0 {
 			b.WriteByte(',')
 		}
-		first = false
 		b.WriteString("\n ")
-		raw := []byte(it.raw)
-		if it.entry != nil && it.entry.changed() {
-			var err error
-			if raw, err = it.entry.MarshalJSON(); err != nil {
-				return err
-			}
+		raw := []byte(e.raw)
+		if raw == nil {
+			raw, err = e.members.Line()
 		}
-		if err := json.Compact(b, raw); err != nil {
+		if err == nil {
+			err = json.Compact(b, raw)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -239,25 +229,13 @@ func (file *File) encodeItems(b *bytes.Buffer) error {
 
 // Entries returns our entries in the order of the file.
 func (file *File) Entries() []*Entry {
-	var entries []*Entry
-	for _, it := range file.items {
-		if it.entry != nil && !it.entry.removed {
-			entries = append(entries, it.entry)
-		}
-	}
-	return entries
+	return slices.DeleteFunc(slices.Clone(file.items), func(e *Entry) bool { return e.TaskID == 0 })
 }
 
 // Find returns the entry of a task for an agent; nil if there is none.
 func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
-	if file.index == nil {
-		file.index = map[pipeline.TaskID][]*Entry{}
-		for _, e := range file.Entries() {
-			file.index[e.TaskID] = append(file.index[e.TaskID], e)
-		}
-	}
-	for _, e := range file.index[id] {
-		if !e.removed && core.SameAgent(e.Agent, agent) {
+	for _, e := range file.items {
+		if e.TaskID == id && core.SameAgent(e.Agent, agent) {
 			return e
 		}
 	}
@@ -266,22 +244,22 @@ func (file *File) Find(id pipeline.TaskID, agent string) *Entry {
 
 // Put adds an entry, or replaces the one of the same task and agent. Members that
 // the agent added are kept. Its mark is kept unless the attempt is new.
-func (file *File) Put(e Entry) {
-	if old := file.Find(e.TaskID, e.Agent); old != nil {
-		e.stood = old.stood
-		if !old.stale(e.Attempt) {
-			e.Picked = old.Picked || e.Picked
-		}
-		*old = e
+func (file *File) Put(e *Entry) {
+	old := file.Find(e.TaskID, e.Agent)
+	if old == nil {
+		file.items = append(file.items, e)
 		return
 	}
-	file.items = append(file.items, item{entry: &e})
-	file.index[e.TaskID] = append(file.index[e.TaskID], &e)
-	file.moved = true
+	marked := old.Picked && !old.stale(e.Attempt)
+	for _, key := range entryKeys {
+		if key != "picked" || !marked {
+			old.replace(key, e.members.Get(key))
+		}
+	}
 }
 
 // Remove takes an entry out.
 func (file *File) Remove(e *Entry) {
-	e.removed = true
-	file.moved = true
+	file.items = slices.DeleteFunc(file.items, func(other *Entry) bool { return other == e })
+	file.removed = true
 }

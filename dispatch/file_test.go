@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/core"
 	"otm/internal/durable"
 	"otm/internal/ordered"
 	"otm/pipeline"
@@ -80,11 +80,17 @@ func (d *desktop) names() (names []string) {
 	return names
 }
 
-func entry33() Entry {
-	return Entry{
-		TaskID: 33, Title: "Build login page", Priority: pipeline.High, Project: "PRJ-012 App", Type: pipeline.Action,
-		Steps: []string{"Create form", "Add validation"}, DispatchedAt: minute(0), RowID: "Rec0ALXYZ", Agent: "devdas", Attempt: 1,
+// entry33 is an entry, with other values for some of its members.
+func entry33(with ...any) *Entry {
+	at := minute(0)
+	e := entryOf(&core.Task{
+		ID: 33, Title: "Build login page", Priority: pipeline.High, Project: "PRJ-012 App", Type: pipeline.Action, RowID: "Rec0ALXYZ",
+		Steps: []core.Step{{Title: "Create form"}, {Title: "Add validation"}}, Dispatch: &core.Dispatch{At: at, Agent: "devdas", Attempt: 1},
+	})
+	for i := 0; i < len(with); i += 2 {
+		e.set(with[i].(string), with[i+1])
 	}
+	return e
 }
 
 // The form of the contract: its keys, in its order.
@@ -93,9 +99,7 @@ func TestEntryForm(t *testing.T) {
 	d := newDesktop(t)
 	d.edit(func(f *File) {
 		f.Put(entry33())
-		e := entry33()
-		e.TaskID, e.Project, e.Title = 34, "", `<b>"quoted" & \ back</b>`+"\x1b\x00\u2028"
-		f.Put(e)
+		f.Put(entry33("taskId", pipeline.TaskID(34), "project", nil, "title", `<b>"quoted" & \ back</b>`+"\x1b\x00\u2028"))
 	})
 	want(t, "file", d.read(), `{"dispatched":[`+
 		"\n "+`{"taskId":"T-00033","title":"Build login page","priority":"high","project":"PRJ-012 App","type":"action",`+
@@ -104,7 +108,9 @@ func TestEntryForm(t *testing.T) {
 		`"subtasks":["Create form","Add validation"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"Rec0ALXYZ","agent":"devdas","attempt":1}`+"\n]}\n")
 	d.edit(func(f *File) {
 		e := f.Find(33, "DevDas") // agents are compared folded
-		e.TriggeredAt, e.RunID, e.Picked = minute(1), "otm-T-00033-devdas-1", true
+		e.set("triggeredAt", stamp(minute(1)))
+		e.set("runId", "otm-T-00033-devdas-1")
+		e.set("picked", true)
 	})
 	if got := d.read(); !strings.Contains(got, `"attempt":1,"triggeredAt":"2026-03-14T15:01:00Z","runId":"otm-T-00033-devdas-1","picked":true}`) {
 		t.Errorf("after a wake and a mark: %s", got)
@@ -145,17 +151,18 @@ func TestForeignKept(t *testing.T) {
 	d.write(`{"dispatched":[` + ours + `]}`)
 	d.edit(func(f *File) {
 		e := f.Find(33, "devdas")
-		if !e.Picked || e.Attempt != 0 || e.Steps != nil || e.Title != "" {
+		if !e.Picked || e.Attempt != 0 {
 			t.Errorf("read as %+v", e)
 		}
-		e.RunID = "run"
+		e.refresh(recordWith(33))
+		follow(e, "title", "x")
+		follow(e, "subtasks", []string{"x"})
+		e.set("runId", "run")
 	})
 	want(t, "our entry", d.read(), "{\"dispatched\":[\n "+strings.TrimSuffix(ours, "}")+`,"runId":"run"}`+"\n]}\n")
 	// A new dispatch replaces only our members.
 	d.edit(func(f *File) {
-		e := entry33()
-		e.Attempt = 2
-		f.Put(e)
+		f.Put(entry33("attempt", 2))
 	})
 	for _, s := range []string{`{"note":"mine","taskId":"T-00033","title":"Build login page"`, `"Agent":"other","progress":{"b":1,"a":2}`, `"attempt":2`} {
 		if got := d.read(); !strings.Contains(got, s) {
@@ -206,9 +213,9 @@ func TestPickedByHand(t *testing.T) {
 		`true`: true, `"true"`: true, `"True "`: true, `"yes"`: true, `1`: true, `"1"`: true,
 		`false`: false, `"false"`: false, `0`: false, `null`: false, `""`: false, `[]`: false, `{}`: false, `"no"`: false,
 	} {
-		it := readItem(json.RawMessage(`{"taskId":"T-00001","agent":"a","picked":` + mark + `}`))
-		if it.entry == nil || it.entry.Picked != want {
-			t.Errorf("picked %s is read as %+v, want %v", mark, it.entry, want)
+		e := readEntry(json.RawMessage(`{"taskId":"T-00001","agent":"a","picked":` + mark + `}`))
+		if e.TaskID != 1 || e.Picked != want {
+			t.Errorf("picked %s is read as %+v, want %v", mark, e, want)
 		}
 	}
 }
@@ -333,17 +340,13 @@ func TestPutAndRemove(t *testing.T) {
 	t.Parallel()
 	f := &File{}
 	f.Put(entry33())
-	f.Find(33, "devdas").Picked = true
-	e := entry33()
-	e.Title = "again"
-	f.Put(e)
+	f.Find(33, "devdas").set("picked", true)
+	f.Put(entry33("title", "again"))
 	want(t, "the same attempt keeps its mark", f.Find(33, "devdas").Picked, true)
-	e.Attempt = 2
-	f.Put(e)
+	f.Put(entry33("attempt", 2))
 	want(t, "a new attempt does not", f.Find(33, "devdas").Picked, false)
 	want(t, "entries", len(f.Entries()), 1)
-	e.Agent = "other"
-	f.Put(e)
+	f.Put(entry33("agent", "other"))
 	want(t, "another agent's is another", len(f.Entries()), 2)
 	f.Remove(f.Find(33, "devdas"))
 	want(t, "removed", f.Find(33, "devdas") == nil && f.Find(33, "other") != nil, true)
@@ -355,8 +358,7 @@ func TestFileDoesNotOutgrow(t *testing.T) {
 	d := newDesktop(t)
 	d.edit(func(f *File) { f.Put(entry33()) })
 	before := d.read()
-	big := entry33()
-	big.TaskID, big.Title = 34, strings.Repeat("x", maxFile)
+	big := entry33("taskId", pipeline.TaskID(34), "title", strings.Repeat("x", maxFile))
 	err := edit(t.Context(), d.dir, d.workspace, minute(0), func(f *File) error {
 		f.Put(big)
 		return nil
@@ -393,9 +395,7 @@ func TestOneLockPerDirectory(t *testing.T) {
 		workspace := []string{d.workspace, link, d.workspace + "/../" + filepath.Base(d.workspace)}[i%3]
 		go func() {
 			done <- edit(t.Context(), d.dir, workspace, minute(0), func(f *File) error {
-				e := entry33()
-				e.TaskID = pipeline.TaskID(i + 1)
-				f.Put(e)
+				f.Put(entry33("taskId", pipeline.TaskID(i+1)))
 				return nil
 			})
 		}()
@@ -419,9 +419,7 @@ func TestManyEntries(t *testing.T) {
 	t.Parallel()
 	f := &File{}
 	for id := range pipeline.TaskID(2000) {
-		e := entry33()
-		e.TaskID = id + 1
-		f.Put(e)
+		f.Put(entry33("taskId", id+1))
 	}
 	data, err := f.encode()
 	if err != nil {
@@ -456,12 +454,12 @@ func FuzzFile(f *testing.F) {
 		if file.parse(data) != nil {
 			return
 		}
-		put := entry33()
-		put.Agent = "somebody who is not in it"
+		put := entry33("agent", "somebody who is not in it")
 		file.Put(put)
 		for _, e := range file.Entries() {
 			if e.TaskID%2 == 0 {
-				e.Picked, e.RunID = true, "run"
+				e.set("picked", true)
+				e.set("runId", "run")
 			}
 		}
 		out, err := file.encode()
@@ -483,15 +481,11 @@ func FuzzFile(f *testing.F) {
 		was.parse(data)
 		checkForeign(t, was, again)
 		got := again.Find(33, put.Agent)
-		if got == nil || got.changed() || fmt.Sprintf("%+v", without(*got)) != fmt.Sprintf("%+v", without(put)) {
-			t.Fatalf("our entry is read back as %+v, want %+v", got, put)
+		line, _ := put.members.Line()
+		if got == nil || string(got.raw) != string(line) {
+			t.Fatalf("our entry is read back as %+v, want %s", got, line)
 		}
 	})
-}
-
-func without(e Entry) Entry {
-	e.stood = nil
-	return e
 }
 
 // checkForeign checks that foreign content is the same in both files.
@@ -514,22 +508,22 @@ func checkForeign(t *testing.T, before, after *File) {
 	want(t, "keys", tell(after.top), tell(before.top))
 	for i, it := range before.items {
 		got := after.items[i]
-		if it.entry == nil {
+		if it.TaskID == 0 {
 			want(t, "a foreign element", compact(got.raw), compact(it.raw))
 			continue
 		}
-		if got.entry == nil {
+		if got.TaskID == 0 {
 			t.Fatalf("entry %s is not one any more: %s", it.raw, got.raw)
 		}
 		foreign := func(e *Entry) (list []string) {
-			for _, m := range e.stood.fields {
+			for _, m := range e.members {
 				if !slices.Contains(entryKeys, m.Key) {
 					list = append(list, string(m.Name)+":"+compact(m.Value))
 				}
 			}
 			return list
 		}
-		want(t, "what others wrote into an entry", foreign(got.entry), foreign(it.entry))
+		want(t, "what others wrote into an entry", foreign(got), foreign(it))
 	}
 }
 

@@ -146,7 +146,7 @@ func (ho *handout) moveAgents(ctx context.Context) (moved map[pipeline.TaskID]bo
 		default:
 			c.Do = core.MoveWorkspace{Workspace: a.Workspace}
 			moved[t.ID] = true
-			ho.Entries.writeAtOnce(t.ID)
+			ho.Entries.saw(t.ID, time.Time{}) // it is absent from the new one
 		}
 		commands = append(commands, c)
 	}

@@ -274,7 +274,7 @@ func (w *world) next(agent string) pipeline.TaskID {
 	if taken == nil {
 		return 0
 	}
-	return taken.Entry.TaskID
+	return taken.Task.ID
 }
 
 // edit changes a dispatch file as a program of OTM does.

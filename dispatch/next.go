@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"otm/core"
 	"otm/internal/crash"
-	"otm/internal/ordered"
 	"otm/pipeline"
 )
 
@@ -24,65 +24,51 @@ type Desk struct {
 	// Carry carries the agent's reports that wait in the inbox into the store; nil: there
 	// are none.
 	Carry func(context.Context) error
-	// Said returns the agent's reports on a task that wait in the inbox, oldest first.
-	// Only a desk without a store asks. nil: there are none.
-	Said func(pipeline.TaskID) ([]Said, error)
-	// Rendered returns the rendering of a task. Only a desk without a store asks. nil:
-	// there is none.
-	Rendered func(pipeline.TaskID) (*pipeline.Rendering, error)
+	// Known completes what an entry says of a task by its rendering, and by the reports
+	// in the inbox. Only a desk without a store asks.
+	Known func(*pipeline.Rendering)
 	// Warn reports a file that was set aside, or could not be read or written.
 	Warn func(string)
 
-	files    *workspaces             // nil: Next makes its own
-	stumbled map[pipeline.TaskID]int // AgentState.Stumbled
-}
-
-// Said is a report that is not in the store yet.
-type Said struct {
-	Status pipeline.Status
-	Steps  []string // that were done
+	patience time.Duration // see workspaces.wait
 }
 
 // Taken is a task that an agent was given.
 type Taken struct {
-	Entry    Entry
-	Continue bool   // the agent was given it before, and it is unfinished
-	Done     []int  // numbers of the ticked steps, from 1
-	Reason   string // the reason on the board
-	Answered bool   // a person wrote Reason, not the agent
+	Task     *core.Task // as far as it is known
+	Continue bool       // the agent was given it before, and it is unfinished
 	// Unstored says that only the dispatch file knows that the task is taken: the caller
 	// has to drop a report that it is in progress.
 	Unstored bool
+
+	entry Entry
 }
 
-// MarshalJSON writes the entry and the other fields. The task's id comes first. A
+// MarshalJSON writes the entry and what else is known. The task's id comes first. A
 // runId with another task's id is left out, as models mistake it for the task: a
 // wake for several tasks has the id of the first in its key.
 func (t *Taken) MarshalJSON() ([]byte, error) {
-	members, err := t.Entry.members()
-	if err != nil {
-		return nil, err
+	e := t.entry
+	if of, known := taskOfKey(e.RunID); !known || of != t.Task.ID {
+		e.replace("runId", nil)
 	}
-	var o ordered.Object
-	put := func(key string, v any) {
-		m, merr := ordered.New(key, v)
-		o, err = append(o, m), cmp.Or(err, merr)
-	}
-	put("taskId", t.Entry.TaskID)
-	of, known := taskOfKey(t.Entry.RunID)
-	for _, m := range members {
-		if m.Key != "taskId" && (m.Key != "runId" || known && of == t.Entry.TaskID) {
-			o = append(o, m)
+	e.set("picked", true)
+	e.set("subtasks", t.Task.StepTitles())
+	e.replace("taskId", nil)
+	done := []int{}
+	for i, s := range t.Task.Steps {
+		if s.Done {
+			done = append(done, i+1)
 		}
 	}
-	put("continue", t.Continue)
-	put("done", append([]int{}, t.Done...))
-	put("reason", t.Reason)
-	put("answered", t.Answered)
-	if err != nil {
-		return nil, err
-	}
-	return o.Line()
+	var out Entry
+	out.set("taskId", t.Task.ID)
+	out.members = append(out.members, e.members...)
+	out.set("continue", t.Continue)
+	out.set("done", done)
+	out.set("reason", t.Task.Reason)
+	out.set("answered", t.Task.Answered)
+	return out.members.Line()
 }
 
 // Next gives an agent its next task: the unfinished one that it was given last, unless it
@@ -90,36 +76,27 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 // waits. On return the store, or without one the dispatch file, says durably that the
 // task is taken. If we crash in between, Next gives the same task again, to be
 // continued.
-func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
-	own := *d
-	if own.files == nil {
-		own.files = &workspaces{dir: d.Dir}
-	}
-	if own.Store != nil {
-		if own.Carry != nil {
-			if err := own.Carry(ctx); err != nil {
+func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken *Taken, err error) {
+	ch := choice{Desk: d, files: &workspaces{dir: d.Dir, wait: d.patience}, agent: a, another: another}
+	if d.Store != nil {
+		if d.Carry != nil {
+			if err := d.Carry(ctx); err != nil {
 				return nil, err
 			}
 		}
-		state, err := own.Store.Agent(ctx, a.Name)
+		state, err := d.Store.Agent(ctx, a.Name)
 		if err != nil {
 			return nil, err
 		}
-		own.stumbled = state.Stumbled
+		ch.stumbled = state.Stumbled
 	}
-	return own.next(ctx, a, another)
-}
-
-func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Taken, error) {
-	var taken *Taken
-	err := d.files.edit(ctx, a.Workspace, d.Now(), fileWait, func(f *File) error {
-		if err := d.restore(ctx, f, a); err != nil {
+	err = ch.files.edit(ctx, a.Workspace, d.Now(), fileWait, func(f *File) error {
+		ch.file = f
+		if err := ch.restore(ctx); err != nil {
 			return err
 		}
 		for try := 1; ; try++ {
-			var err error
-			taken, err = d.takeOne(ctx, f, a, another)
-			if err == nil || !errors.Is(err, core.ErrOutdated) || try == takeTries {
+			if taken, err = ch.takeOne(ctx); !errors.Is(err, core.ErrOutdated) || try == takeTries {
 				return err
 			}
 		}
@@ -128,7 +105,7 @@ func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 		return nil, fmt.Errorf("dispatch file of %s: %w", a.Name, err)
 	}
 	crash.Point("next.picked")
-	if err := d.files.writeState(d.Agents, a, taken, d.Now()); err != nil {
+	if err := ch.files.writeState(d.Agents, a, taken, d.Now()); err != nil {
 		d.Warn("state file not written: " + err.Error()) // the task is taken: the file is for people
 	}
 	return taken, nil
@@ -138,90 +115,75 @@ func (d *Desk) next(ctx context.Context, a *pipeline.Agent, another bool) (*Take
 // moment.
 const takeTries = 5
 
+// choice chooses the task to give.
+type choice struct {
+	*Desk
+	files    *workspaces
+	agent    *pipeline.Agent
+	another  bool
+	file     *File
+	tasks    []*core.Task            // from which to choose
+	stumbled map[pipeline.TaskID]int // AgentState.Stumbled
+}
+
+// restore fills a dispatch file that was set aside with the open tasks.
+func (ch *choice) restore(ctx context.Context) error {
+	if ch.file.Aside == "" {
+		return nil
+	}
+	ch.Warn("dispatch file was not JSON; it was set aside as " + filepath.Base(ch.file.Aside))
+	if ch.Store == nil {
+		return nil // the next pass fills it
+	}
+	return beginAnew(ctx, ch.file, ch.Store, ch.files, ch.agent.Workspace)
+}
+
 // takeOne chooses a task, takes it and marks its entry; nil: nothing waits.
-func (d *Desk) takeOne(ctx context.Context, f *File, a *pipeline.Agent, another bool) (*Taken, error) {
-	tasks, err := d.tasks(ctx, f, a)
+func (ch *choice) takeOne(ctx context.Context) (taken *Taken, err error) {
+	if ch.Store == nil {
+		ch.tasks = ch.fromFile()
+	} else {
+		ch.tasks, err = ch.Store.Tasks(ctx, core.Filter{Live: true, Agent: ch.agent.Name})
+	}
 	if err != nil {
 		return nil, err
 	}
-	ch := choice{d, f, a, tasks}
-	t := ch.choose(another)
+	t := ch.choose()
 	if t == nil {
 		return nil, nil
 	}
 	e := ch.entry(t)
-	taken, err := d.take(ctx, a, e, t, ch.isTaken(t))
-	if err != nil {
-		return nil, err
-	}
-	crash.Point("next.noted")
-	if e != nil {
-		e.Picked = true
-		e.Attempt = max(e.Attempt, t.Dispatch.Attempt) // else the mark would be stale
-	}
-	return taken, nil
-}
-
-// restore fills a dispatch file that was set aside with the open tasks.
-func (d *Desk) restore(ctx context.Context, f *File, a *pipeline.Agent) error {
-	if f.Aside == "" {
-		return nil
-	}
-	d.Warn("dispatch file was not JSON; it was set aside as " + filepath.Base(f.Aside))
-	if d.Store == nil {
-		return nil // the next pass fills it
-	}
-	return beginAnew(ctx, f, d.Store, d.files, a.Workspace)
-}
-
-// tasks returns the tasks from which to choose.
-func (d *Desk) tasks(ctx context.Context, f *File, a *pipeline.Agent) ([]*core.Task, error) {
-	if d.Store == nil {
-		return d.fromFile(f, a)
-	}
-	return d.Store.Tasks(ctx, core.Filter{Live: true, Agent: a.Name})
-}
-
-// take notes in the store that the agent takes a task.
-func (d *Desk) take(ctx context.Context, a *pipeline.Agent, e *Entry, t *core.Task, again bool) (*Taken, error) {
-	if d.Store != nil {
-		outcomes, err := d.Store.Do(ctx, core.Command{At: d.Now(), By: core.ByAgent(a.Name), Task: t.ID, Do: core.Take{By: core.TakenByNext}})
+	taken = &Taken{Task: t, Continue: ch.isTaken(t), Unstored: ch.Store == nil}
+	if ch.Store != nil {
+		take := core.Command{At: ch.Now(), By: core.ByAgent(ch.agent.Name), Task: t.ID, Do: core.Take{By: core.TakenByNext}}
+		outcomes, err := ch.Store.Do(ctx, take)
 		if err != nil {
 			return nil, err
 		}
 		if err := outcomes[0].Err; err != nil {
 			return nil, fmt.Errorf("%v: %w", t.ID, err)
 		}
-		t = outcomes[0].Task
+		taken.Task = outcomes[0].Task
 	}
-	taken := &Taken{Entry: entryOf(t), Continue: again, Reason: t.Reason, Answered: t.Answered, Unstored: d.Store == nil}
-	if e != nil {
-		taken.Entry = *e
+	crash.Point("next.noted")
+	if e == nil {
+		taken.entry = *entryOf(taken.Task)
+		return taken, nil
 	}
-	taken.Entry.Picked, taken.Entry.Steps = true, t.StepTitles()
-	for i, s := range t.Steps {
-		if s.Done {
-			taken.Done = append(taken.Done, i+1)
-		}
+	if !e.Picked {
+		e.set("picked", true)
 	}
+	e.set("attempt", max(e.Attempt, t.Dispatch.Attempt)) // else the mark would be stale
+	taken.entry = *e
 	return taken, nil
 }
 
-// choice chooses the task to give.
-type choice struct {
-	*Desk
-	file  *File
-	agent *pipeline.Agent
-	tasks []*core.Task
-}
-
 // choose returns the task to give; nil: there is none.
-func (ch *choice) choose(another bool) *core.Task {
-	if another {
-		return ch.pick()
-	}
-	if t := ch.current(); t != nil {
-		return t
+func (ch *choice) choose() *core.Task {
+	if !ch.another {
+		if t := ch.current(); t != nil {
+			return t
+		}
 	}
 	return ch.pick()
 }
@@ -271,16 +233,15 @@ func (ch *choice) lastGiven(ok func(*core.Task) bool) *core.Task {
 
 // pick returns the most urgent task that waits; nil: there is none.
 func (ch *choice) pick() *core.Task {
-	var first *core.Task
-	for _, t := range ch.tasks {
-		if !ch.isOwn(t) || !t.Waiting() || ch.isTaken(t) || !t.Unfinished() {
-			continue
-		}
-		if first == nil || cmp.Or(cmp.Compare(t.Priority.Rank(), first.Priority.Rank()), t.Dispatch.At.Compare(first.Dispatch.At), cmp.Compare(t.ID, first.ID)) < 0 {
-			first = t
-		}
+	waits := slices.DeleteFunc(slices.Clone(ch.tasks), func(t *core.Task) bool {
+		return !ch.isOwn(t) || !t.Waiting() || ch.isTaken(t) || !t.Unfinished()
+	})
+	if len(waits) == 0 {
+		return nil
 	}
-	return first
+	return slices.MinFunc(waits, func(a, b *core.Task) int {
+		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), a.Dispatch.At.Compare(b.Dispatch.At), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // isOwn reports whether a task is handed out to the agent.
@@ -301,68 +262,48 @@ func (ch *choice) isTaken(t *core.Task) bool {
 // entry returns the entry of a task; nil: there is none.
 func (ch *choice) entry(t *core.Task) *Entry { return ch.file.Find(t.ID, ch.agent.Name) }
 
-// fromFile makes tasks from the entries of an agent, for a desk without a store: with
-// what the renderings and the reports in the inbox say.
-func (d *Desk) fromFile(f *File, a *pipeline.Agent) ([]*core.Task, error) {
-	state, _ := d.files.state(d.Agents, a) // without it, the mark on the oldest entry counts
+// fromFile makes tasks from the entries of the agent, for a desk without a store.
+func (ch *choice) fromFile() []*core.Task {
+	state, _ := ch.files.state(ch.Agents, ch.agent) // without it, the mark on the oldest entry counts
 	var tasks []*core.Task
 	seen := map[pipeline.TaskID]bool{}
-	for _, e := range f.Entries() {
-		if !core.SameAgent(e.Agent, a.Name) || seen[e.TaskID] {
+	for _, e := range ch.file.Entries() {
+		if !core.SameAgent(e.Agent, ch.agent.Name) || seen[e.TaskID] {
 			continue
 		}
 		seen[e.TaskID] = true
-		t, err := d.fromEntry(e, a)
-		if err != nil {
-			return nil, err
-		}
+		t := ch.fromEntry(e)
 		if e.Picked && state.TaskID != nil && *state.TaskID == t.ID {
-			t.Heard = map[string]core.Heard{pipeline.FoldName(a.Name): {Given: d.Now()}}
+			t.Heard = map[string]core.Heard{pipeline.FoldName(ch.agent.Name): {Given: ch.Now()}}
 		}
 		tasks = append(tasks, t)
 	}
-	return tasks, nil
+	return tasks
 }
 
-func (d *Desk) fromEntry(e *Entry, a *pipeline.Agent) (*core.Task, error) {
-	t := &core.Task{
-		ID: e.TaskID, Title: e.Title, Agent: a.Name, Priority: e.Priority, Project: e.Project, Type: e.Type, Context: e.Context, Inputs: e.Inputs, RowID: e.RowID,
-		Status: pipeline.Assigned, Dispatch: &core.Dispatch{Attempt: e.Attempt, Agent: a.Name, Workspace: a.Workspace, At: e.DispatchedAt},
+func (ch *choice) fromEntry(e *Entry) *core.Task {
+	d := &core.Dispatch{Attempt: e.Attempt, Agent: ch.agent.Name, Workspace: ch.agent.Workspace}
+	t := &core.Task{ID: e.TaskID, Agent: ch.agent.Name, RowID: e.RowID, Dispatch: d}
+	r := &pipeline.Rendering{TaskID: e.TaskID, Agent: ch.agent.Name, Status: pipeline.Assigned}
+	var titles []string
+	for key, into := range map[string]any{
+		"title": &t.Title, "priority": &t.Priority, "project": &t.Project, "type": &t.Type, "context": &t.Context, "inputFiles": &t.Inputs,
+		"dispatchedAt": &d.At,
+	} {
+		e.get(key, into)
 	}
-	steps := make([]pipeline.Step, len(e.Steps))
-	for i, title := range e.Steps {
-		steps[i].Title = title
+	if !e.get("subtasks", &titles) {
+		titles = nil // a part may be filled
 	}
-	if d.Rendered != nil {
-		if r, err := d.Rendered(e.TaskID); err == nil && core.SameAgent(r.Agent, a.Name) { // else the entry is all there is
-			t.Status, steps = r.Status, r.Steps
-		}
+	for _, title := range titles {
+		r.Steps = append(r.Steps, pipeline.Step{Title: title})
 	}
-	if d.Said != nil {
-		said, err := d.Said(e.TaskID)
-		if err != nil {
-			return nil, err
-		}
-		applySaid(t, steps, said)
-	}
-	for i, s := range steps {
+	ch.Known(r)
+	t.Status = r.Status
+	for i, s := range r.Steps {
 		t.Steps = append(t.Steps, core.Step{ID: i + 1, Title: s.Title, Done: s.Done})
 	}
 	// Nobody worked on it yet: it is given out although all its steps are ticked.
-	t.Dispatch.AllTicked = !e.Picked && t.StepsDone() == len(t.Steps)
-	return t, nil
-}
-
-// applySaid applies reports that wait in the inbox.
-func applySaid(t *core.Task, steps []pipeline.Step, said []Said) {
-	for _, u := range said {
-		if u.Status != "" {
-			t.Status = u.Status
-		}
-		for _, title := range u.Steps {
-			if i := pipeline.FindStep(steps, title); i >= 0 {
-				steps[i].Done = true
-			}
-		}
-	}
+	d.AllTicked = !e.Picked && t.StepsDone() == len(t.Steps)
+	return t
 }

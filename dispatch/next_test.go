@@ -33,14 +33,24 @@ func (w *world) take(agent string, another bool, carried ...core.Command) string
 	if taken == nil {
 		return "nothing"
 	}
-	s := taken.Entry.TaskID.String()
+	s := taken.Task.ID.String()
 	if taken.Continue {
 		s = "continue " + s
 	}
-	if len(taken.Done) > 0 {
-		s = words(s, taken.Done)
+	if done := doneIn(taken); len(done) > 0 {
+		s = words(s, done)
 	}
 	return s
+}
+
+// doneIn are the numbers of the ticked steps, from 1.
+func doneIn(taken *Taken) (done []int) {
+	for i, s := range taken.Task.Steps {
+		if s.Done {
+			done = append(done, i+1)
+		}
+	}
+	return done
 }
 
 func TestNextOrder(t *testing.T) {
@@ -205,7 +215,7 @@ func TestNextConcurrently(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if taken != nil && !taken.Continue {
-					firsts = append(firsts, taken.Entry.TaskID.String())
+					firsts = append(firsts, taken.Task.ID.String())
 				}
 			})
 		}
@@ -252,24 +262,18 @@ func TestNextState(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	want(t, "no dispatch file is made for nothing", w.ids("alpha"), "")
-	w.write(path, []byte(`{"mood":{"b":1,"a":[2]},"status":"dreaming","since":7,"taskId":[],"STATUS":"x"}`))
 	w.create("x", "alpha", pipeline.Normal)
 	w.pass()
 	w.take("alpha", false)
-	s := read()
-	want(t, "state", words(s["status"], s["taskId"], s["mood"], s["STATUS"]), "working T-00001 map[a:[2] b:1] x")
-	since, err := time.Parse(time.RFC3339, s["since"].(string))
-	if err != nil || time.Since(since).Abs() > time.Minute {
-		t.Errorf("since %v, %v", s["since"], err)
-	}
-	before, _ := os.Stat(path)
-	w.take("alpha", false)
-	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
-		t.Errorf("written anew for the same task: %v", err)
+	for range 2 { // continued, it is the same
+		s := read()
+		want(t, "state", words(s["status"], s["taskId"]), "working T-00001")
+		want(t, "since", s["since"], w.record(1).Dispatch.TakenAt.Format(time.RFC3339Nano))
+		w.take("alpha", false)
 	}
 	w.report(1, pipeline.AgentDone)
 	want(t, "nothing waits", w.take("alpha", false), "nothing")
-	want(t, "state", words(read()["status"], read()["taskId"], read()["mood"]), "idle <nil> map[a:[2] b:1]")
+	want(t, "state", words(read()["status"], read()["taskId"]), "idle <nil>")
 	for _, garbage := range []string{"", "[]", "null", "x", `"s"`} {
 		w.write(path, []byte(garbage))
 		want(t, "over garbage", w.take("alpha", false), "nothing")
@@ -321,8 +325,8 @@ func TestNextSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "steps", words(taken.Entry.Steps, taken.Done, taken.Entry.Picked), "[changed two] [2] true")
-	raw, err := taken.Entry.MarshalJSON()
+	want(t, "steps", words(taken.Task.StepTitles(), doneIn(taken)), "[changed two] [2]")
+	raw, err := json.Marshal(taken)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,13 +396,15 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 // is the task's own number, and no other number is in the output.
 func TestC64OwnNumberOnly(t *testing.T) {
 	t.Parallel()
-	e := Entry{TaskID: 2, Title: "x", Agent: "alpha", RunID: "otm-T-00001-alpha-1"}
-	data, err := json.Marshal(&Taken{Entry: e})
+	task, e := recordWith(2, ticked(1)), &Entry{}
+	e.set("taskId", task.ID)
+	e.set("runId", "otm-T-00001-alpha-1")
+	data, err := json.Marshal(&Taken{Task: task, entry: *e})
 	if err != nil || !strings.HasPrefix(string(data), `{"taskId":"T-00002"`) || strings.Contains(string(data), "00001") {
 		t.Errorf("%s, %v", data, err)
 	}
-	e.TaskID = 1
-	if data, err = json.Marshal(&Taken{Entry: e, Done: []int{1}}); err != nil || !strings.Contains(string(data), `"runId":"otm-T-00001-alpha-1"`) || !strings.Contains(string(data), `"done":[1]`) {
+	task.ID = 1
+	if data, err = json.Marshal(&Taken{Task: task, entry: *e}); err != nil || !strings.Contains(string(data), `"runId":"otm-T-00001-alpha-1"`) || !strings.Contains(string(data), `"done":[1]`) {
 		t.Errorf("%s, %v", data, err)
 	}
 }
@@ -412,16 +418,13 @@ func TestNextWithoutStore(t *testing.T) {
 	w.create("y", "alpha", pipeline.Normal)
 	w.create("z", "alpha", pipeline.Low)
 	w.pass()
-	said := map[pipeline.TaskID][]Said{}
-	rendered := map[pipeline.TaskID]*pipeline.Rendering{}
+	known := map[pipeline.TaskID]pipeline.Rendering{}
 	desk := w.desk()
 	desk.Store = nil
-	desk.Said = func(id pipeline.TaskID) ([]Said, error) { return said[id], nil }
-	desk.Rendered = func(id pipeline.TaskID) (*pipeline.Rendering, error) {
-		if rendered[id] == nil {
-			return nil, fs.ErrNotExist
+	desk.Known = func(r *pipeline.Rendering) {
+		if is, ok := known[r.TaskID]; ok {
+			*r = is
 		}
-		return rendered[id], nil
 	}
 	take := func(another bool) string {
 		t.Helper()
@@ -432,7 +435,7 @@ func TestNextWithoutStore(t *testing.T) {
 		if taken == nil {
 			return "nothing"
 		}
-		return words(taken.Entry.TaskID, taken.Continue, taken.Done, taken.Unstored)
+		return words(taken.Task.ID, taken.Continue, doneIn(taken), taken.Unstored)
 	}
 	want(t, "the most urgent one", take(false), "T-00001 false [] true")
 	want(t, "its mark", w.entry("alpha", 1)["picked"], true)
@@ -442,11 +445,11 @@ func TestNextWithoutStore(t *testing.T) {
 	w.pass()
 	want(t, "what the store knows then", words(w.record(1).Dispatch.TakenBy, w.record(2).Taken(), w.record(3).Taken()), "file true false")
 
-	said[2] = []Said{{Status: pipeline.AgentDone}}
-	rendered[1] = &pipeline.Rendering{TaskID: 1, Agent: "alpha", Status: pipeline.InProgress, Steps: []pipeline.Step{{Title: "one", Done: true}, {Title: "two"}}}
+	known[2] = pipeline.Rendering{Status: pipeline.AgentDone}
+	known[1] = pipeline.Rendering{Status: pipeline.InProgress, Steps: []pipeline.Step{{Title: "one", Done: true}, {Title: "two"}}}
 	want(t, "after the end of the other", take(false), "T-00001 true [1] true")
-	said[1] = []Said{{Steps: []string{"two"}}}
+	known[1] = pipeline.Rendering{Status: pipeline.InProgress, Steps: []pipeline.Step{{Title: "one", Done: true}, {Title: "two", Done: true}}}
 	want(t, "after its last step", take(false), "T-00003 false [] true")
-	rendered[3] = &pipeline.Rendering{TaskID: 3, Agent: "alpha", Status: pipeline.Cancelled}
+	known[3] = pipeline.Rendering{Status: pipeline.Cancelled}
 	want(t, "after all", take(false), "nothing")
 }

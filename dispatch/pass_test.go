@@ -134,7 +134,7 @@ func (d *Desk) mustCurrent(t *testing.T, a *pipeline.Agent) pipeline.TaskID {
 	if err != nil || taken == nil || !taken.Continue {
 		t.Fatalf("current task of %s: %+v, %v", a.Name, taken, err)
 	}
-	return taken.Entry.TaskID
+	return taken.Task.ID
 }
 
 // B37: a task that cannot be dispatched is reported by every pass, logged once,
@@ -508,7 +508,7 @@ func TestSentBack(t *testing.T) {
 				want(t, "entry", words(e["attempt"], e["picked"], e["runId"]), "2 <nil> otm-T-00001-alpha-2")
 				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-alpha-2")
 				taken, err := w.desk().Next(t.Context(), w.agent("alpha"), false)
-				if err != nil || taken == nil || taken.Continue || words(taken.Done) != "[1]" {
+				if err != nil || taken == nil || taken.Continue || words(doneIn(taken)) != "[1]" {
 					t.Errorf("taken anew: %+v, %v", taken, err)
 				}
 				want(t, "once", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
@@ -557,7 +557,7 @@ func TestOldEntryOfNewDispatch(t *testing.T) {
 
 func TestEntryOf(t *testing.T) {
 	t.Parallel()
-	tell := func(e Entry) string { return words(e.Attempt, e.RunID, e.TriggeredAt.IsZero(), e.Picked) }
+	tell := func(e *Entry) string { return words(e.Attempt, e.RunID, !e.members.Has("triggeredAt"), e.Picked) }
 	named := func(m float64, attempt int) with {
 		return func(t *core.Task) {
 			t.Woken = &core.Woken{Key: core.WakeKey(t.ID, "a", attempt), Agent: "a", Attempt: attempt, At: minute(m)}
@@ -814,7 +814,7 @@ func TestSharedWorkspace(t *testing.T) {
 			want(t, "alpha takes", w.next("alpha"), a)
 			want(t, "beta takes", w.next("beta"), b)
 			for name, id := range map[string]pipeline.TaskID{"alpha": a, "beta": b} {
-				state, err := readState(filepath.Join(w.agent(name).Workspace, "agent-state-"+name+".json"))
+				state, err := w.d.Entries.files().state(w.agents, w.agent(name))
 				if err != nil || *state.TaskID != id {
 					t.Errorf("state of %s: %+v", name, state)
 				}
@@ -988,10 +988,10 @@ func TestConcurrentRewriting(t *testing.T) {
 				t.Fatal(err)
 			}
 			if taken != nil {
-				if takenOnce[taken.Entry.TaskID] {
-					t.Errorf("%v was given twice", taken.Entry.TaskID)
+				if takenOnce[taken.Task.ID] {
+					t.Errorf("%v was given twice", taken.Task.ID)
 				}
-				takenOnce[taken.Entry.TaskID] = true
+				takenOnce[taken.Task.ID] = true
 			}
 		}
 	}

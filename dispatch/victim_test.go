@@ -283,13 +283,13 @@ func TestKilledNext(t *testing.T) {
 			}
 			for n := range 2 {
 				taken, err := w.desk().Next(t.Context(), w.agent("alpha"), false)
-				if err != nil || taken == nil || taken.Entry.TaskID != id || taken.Continue != (noted || n > 0) {
+				if err != nil || taken == nil || taken.Task.ID != id || taken.Continue != (noted || n > 0) {
 					t.Fatalf("taken: %+v, %v", taken, err)
 				}
 			}
 			r := w.record(id)
 			want(t, "record", words(r.Dispatch.TakenAt.IsZero(), r.Dispatch.TakenBy, r.Status), "false otm next in_progress")
-			state, err := readState(w.statePath("alpha"))
+			state, err := w.d.Entries.files().state(w.agents, w.agent("alpha"))
 			if err != nil || state.Status != stateWorking || *state.TaskID != id {
 				t.Errorf("state: %+v", state)
 			}

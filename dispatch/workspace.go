@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -96,6 +97,22 @@ func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, 
 	return err
 }
 
+// agentState is the content of agent-state.json. It is for people and for the agent. The
+// dispatcher reads only whether and since when the agent is idle.
+type agentState struct {
+	Status string           `json:"status"` // stateWorking, stateIdle
+	TaskID *pipeline.TaskID `json:"taskId"`
+	Since  time.Time        `json:"since"`
+}
+
+const (
+	stateWorking = "working"
+	stateIdle    = "idle"
+)
+
+// maxState bounds a state file, in bytes: agents write into their workspaces.
+const maxState = 1 << 20
+
 // statePath is the path of an agent's state file. Agents that share a workspace have
 // a file each.
 func (w *workspaces) statePath(agents pipeline.Agents, a *pipeline.Agent) string {
@@ -110,9 +127,16 @@ func (w *workspaces) statePath(agents pipeline.Agents, a *pipeline.Agent) string
 
 // state reads the state file of an agent. The error matches fs.ErrNotExist if there
 // is none.
-func (w *workspaces) state(agents pipeline.Agents, a *pipeline.Agent) (agentState, error) {
+func (w *workspaces) state(agents pipeline.Agents, a *pipeline.Agent) (s agentState, err error) {
 	path := w.statePath(agents, a)
-	return readWithin(w, a.Workspace, nil, func() (agentState, error) { return readState(path) })
+	data, err := readWithin(w, a.Workspace, nil, func() ([]byte, error) {
+		data, _, err := load(path, maxState)
+		return data, err
+	})
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	return s, err
 }
 
 // idleSince is when "otm next" last found nothing for the agent; zero: it found
@@ -125,17 +149,21 @@ func (w *workspaces) idleSince(agents pipeline.Agents, a *pipeline.Agent) time.T
 	return s.Since
 }
 
-// writeState writes the state file of an agent that was given a task; nil: it found
-// none.
+// writeState replaces the state file of an agent that was given a task; nil: it found
+// none. It is not durable: after a power failure the file may be the one before, and the
+// store knows what the agent was given.
 func (w *workspaces) writeState(agents pipeline.Agents, a *pipeline.Agent, t *Taken, now time.Time) error {
 	s := agentState{Status: stateIdle, Since: now.UTC()}
 	if t != nil {
-		s.Status, s.TaskID = stateWorking, &t.Entry.TaskID
-		was, err := w.state(agents, a)
-		if err == nil && t.Continue && was.Status == stateWorking && was.TaskID != nil && *was.TaskID == t.Entry.TaskID {
-			return nil
+		s.Status, s.TaskID = stateWorking, &t.Task.ID
+		if t.Task.Taken() {
+			s.Since = t.Task.Dispatch.TakenAt.UTC()
 		}
 	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
 	path := w.statePath(agents, a)
-	return w.within(a.Workspace, func() error { return writeState(path, s) }, nil)
+	return w.within(a.Workspace, func() error { return durable.ReplaceVolatile(path, append(data, '\n')) }, nil)
 }

@@ -32,9 +32,9 @@ func TestC46WorkspaceDoesNotAnswer(t *testing.T) {
 	want(t, "it stays new", w.boardStatus(mine), pipeline.New)
 	want(t, "wakes", w.waker.keys(), core.WakeKey(other, "beta", 1))
 	desk := w.desk()
-	desk.files = w.d.Entries.files()
+	desk.patience = w.d.Entries.patience
 	taken, err := desk.Next(t.Context(), w.agent("beta"), false)
-	if err != nil || taken == nil || taken.Entry.TaskID != other {
+	if err != nil || taken == nil || taken.Task.ID != other {
 		t.Errorf("otm next of the other: %+v, %v", taken, err)
 	}
 	if _, err := desk.Next(t.Context(), w.agent("alpha"), false); !patience.IsSilent(err) {

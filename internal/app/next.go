@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +85,6 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	}
 	desk := &dispatch.Desk{
 		Dir: h.Dir, Agents: h.Config.Agents, Now: h.Now, Warn: func(msg string) { h.Warn("%s", msg) },
-		Rendered: func(id pipeline.TaskID) (*pipeline.Rendering, error) {
-			r, err := rendering.Read(h.Dir, id)
-			return &r, err
-		},
 	}
 	opened, err := h.OpenStore(ctx)
 	var tasks core.Store // nil: it cannot be opened
@@ -97,11 +94,9 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 		return err
 	case err != nil:
 		// In a sandbox that has only inbox and workspace, the dispatch file decides.
-		said, err := saidInInbox(h)
-		if err != nil {
+		if desk.Known, err = knownLocally(h); err != nil {
 			return err
 		}
-		desk.Said = func(id pipeline.TaskID) ([]dispatch.Said, error) { return said[id], nil }
 	default:
 		tasks, desk.Store = opened, opened
 		desk.Carry = func(ctx context.Context) error { return carryReports(ctx, h, tasks, a) }
@@ -112,11 +107,11 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	}
 	switch {
 	case taken != nil && taken.Unstored:
-		if err := reportBegun(h, taken.Entry.TaskID); err != nil {
+		if err := reportBegun(h, taken.Task.ID); err != nil {
 			return err
 		}
 	case taken != nil:
-		shown(ctx, h, taken.Entry.TaskID)
+		shown(ctx, h, taken.Task.ID)
 	}
 	switch {
 	case asJSON && taken == nil:
@@ -172,53 +167,53 @@ func reportBegun(h *Home, id pipeline.TaskID) error {
 // printTaken prints a task for its agent, with the lines to report on it. dir is the
 // data directory if the agent must name it, else "".
 func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
-	e := &t.Entry
+	task := t.Task
 	if t.Continue {
 		fmt.Fprintln(w, "continue")
 	}
-	fmt.Fprintf(w, "%v %s\n", e.TaskID, safe.Escape(e.Title))
-	facts := []string{string(e.Type), "priority " + string(e.Priority)}
-	if e.Project != "" {
-		facts = append(facts, "project "+e.Project)
+	fmt.Fprintf(w, "%v %s\n", task.ID, safe.Escape(task.Title))
+	facts := []string{string(task.Type), "priority " + string(task.Priority)}
+	if task.Project != "" {
+		facts = append(facts, "project "+task.Project)
 	}
-	if e.Context != "" {
-		facts = append(facts, "context "+e.Context)
+	if task.Context != "" {
+		facts = append(facts, "context "+task.Context)
 	}
 	fmt.Fprintln(w, safe.Escape(strings.Join(facts, ", ")))
-	for _, input := range e.Inputs {
+	for _, input := range task.Inputs {
 		fmt.Fprintf(w, "Input: %s\n", safe.Escape(input))
 	}
 	switch {
-	case t.Answered && t.Reason != "":
-		fmt.Fprintf(w, "A person says: %s\n", safe.Escape(t.Reason))
-	case t.Reason != "":
-		fmt.Fprintf(w, "Reason on the board: %s\n", safe.Escape(t.Reason))
+	case task.Answered && task.Reason != "":
+		fmt.Fprintf(w, "A person says: %s\n", safe.Escape(task.Reason))
+	case task.Reason != "":
+		fmt.Fprintf(w, "Reason on the board: %s\n", safe.Escape(task.Reason))
 	}
 	fmt.Fprintf(w, "\nSteps:\n")
-	for i, title := range e.Steps {
+	for i, step := range task.Steps {
 		mark := " "
-		if slices.Contains(t.Done, i+1) {
+		if step.Done {
 			mark = "x"
 		}
-		fmt.Fprintf(w, "  %d. [%s] %s\n", i+1, mark, safe.Escape(title))
+		fmt.Fprintf(w, "  %d. [%s] %s\n", i+1, mark, safe.Escape(step.Title))
 	}
 	if dir != "" {
 		dir = " --dir " + safe.Escape(safe.Quote(dir))
 	}
-	update := fmt.Sprintf("otm-update%s --task-id %v", dir, e.TaskID)
-	if len(t.Done) < len(e.Steps) {
+	update := fmt.Sprintf("otm-update%s --task-id %v", dir, task.ID)
+	if task.StepsDone() < len(task.Steps) {
 		fmt.Fprintf(w, "\nReport each step when it is done:\n")
 	} else {
 		fmt.Fprintf(w, "\nEvery step is ticked already. See what is still to be done.\n")
 	}
-	for i := range e.Steps {
-		if !slices.Contains(t.Done, i+1) {
+	for i, step := range task.Steps {
+		if !step.Done {
 			fmt.Fprintf(w, "  %s --subtask-done %d\n", update, i+1)
 		}
 	}
 	fmt.Fprintf(w, "If you cannot go on:\n  %s --status blocked --reason 'why'\n", update)
 	fmt.Fprintf(w, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
-	fmt.Fprintf(w, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(e.Agent)))
+	fmt.Fprintf(w, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(task.Dispatch.Agent)))
 }
 
 // failedShownFor is how long a failed report is shown to its agent.
@@ -304,13 +299,24 @@ func oldestReports(h *Home) map[pipeline.TaskID]time.Time {
 	return oldest
 }
 
-// saidInInbox returns what the waiting reports say about each task. A file that
-// cannot be read is passed over with a warning: it is rarely the caller's own.
-func saidInInbox(h *Home) (map[pipeline.TaskID][]dispatch.Said, error) {
+// knownLocally returns what brings a rendering to what tasks/ and the waiting reports say.
+// A file that cannot be read is passed over with a warning: it is rarely the caller's own.
+func knownLocally(h *Home) (func(*pipeline.Rendering), error) {
 	reports, err := waitingReports(h, h.Warn)
-	said := map[pipeline.TaskID][]dispatch.Said{}
-	for _, r := range reports {
-		said[r.TaskID] = append(said[r.TaskID], dispatch.Said{Status: r.Status, Steps: r.StepsDone})
-	}
-	return said, err
+	return func(r *pipeline.Rendering) {
+		if known, err := rendering.Read(h.Dir, r.TaskID); err == nil && core.SameAgent(known.Agent, r.Agent) {
+			*r = known
+		}
+		for _, said := range reports {
+			if said.TaskID != r.TaskID {
+				continue
+			}
+			r.Status = cmp.Or(said.Status, r.Status)
+			for _, title := range said.StepsDone {
+				if i := pipeline.FindStep(r.Steps, title); i >= 0 {
+					r.Steps[i].Done = true
+				}
+			}
+		}
+	}, err
 }
