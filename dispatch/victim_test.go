@@ -75,6 +75,7 @@ type gatewayWaker struct{ client *gateway.Client }
 func newGatewayWaker(url, token string, change ...func(*gateway.Config)) *gatewayWaker {
 	cfg := gateway.Config{
 		URL: url, Token: func() (string, error) { return token, nil }, Version: "test", Limits: gateway.DefaultLimits,
+		Log: slog.New(slog.DiscardHandler),
 	}
 	cfg.MinBackoff, cfg.MaxBackoff, cfg.WaitTimeout = time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
 	for _, c := range change {

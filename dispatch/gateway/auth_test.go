@@ -103,9 +103,6 @@ func TestToken(t *testing.T) {
 		err = run(t, newClient(t, start(t), token("", nil)), "k")
 		operator(t, err, gateway.ReasonTokenMissing)
 
-		err = run(t, newClient(t, start(t), func(cfg *gateway.Config) { cfg.Token = nil }), "k")
-		operator(t, err, gateway.ReasonTokenMissing)
-
 		err = run(t, newClient(t, start(t), token("", fs.ErrNotExist)), "k")
 		if operator(t, err, gateway.ReasonTokenUnreadable); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("err %v", err)
@@ -173,7 +170,7 @@ func TestNoGateway(t *testing.T) {
 			t.Parallel()
 			srv := httptest.NewServer(handler)
 			t.Cleanup(srv.Close)
-			c := gateway.New(gateway.Config{URL: srv.URL})
+			c := gateway.New(bare(srv.URL))
 			t.Cleanup(func() { c.Close() })
 			err := run(t, c, "k")
 			operator(t, err, gateway.ReasonEndpoint)
@@ -192,7 +189,7 @@ func TestUntrustedCertificate(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
 	for _, url := range []string{srv.URL, strings.Replace(plain.URL, "http", "wss", 1)} {
-		c := gateway.New(gateway.Config{URL: url})
+		c := gateway.New(bare(url))
 		t.Cleanup(func() { c.Close() })
 		err := run(t, c, "k")
 		operator(t, err, gateway.ReasonEndpoint)

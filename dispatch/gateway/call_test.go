@@ -11,16 +11,6 @@ import (
 	"otm/dispatch/gateway/gatewaytest"
 )
 
-func TestHello(t *testing.T) {
-	each(t, func(t *testing.T, p gatewaytest.Profile) {
-		g := gatewaytest.Start(t, p)
-		hello, err := newClient(t, g).Hello(t.Context())
-		if err != nil || hello.Version != p.Version || hello.Protocol != p.Protocol {
-			t.Fatalf("hello %+v, %v", hello, err)
-		}
-	})
-}
-
 func TestAgents(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ type Client struct {
 	cfg    Config
 	http   *http.Client
 	device device
-	random func() float64 // jitter
 	lastID atomic.Int64
 
 	ctx   context.Context // ends with Close
@@ -39,8 +37,7 @@ type Client struct {
 // first call.
 func New(cfg Config) *Client {
 	c := &Client{
-		cfg: cfg.withDefaults(), http: newHTTPClient(), device: newDevice(), random: rand.Float64,
-		turn: make(chan struct{}, 1),
+		cfg: cfg.withDefaults(), http: newHTTPClient(), device: newDevice(), turn: make(chan struct{}, 1),
 	}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if cfg.OnLink != nil {
@@ -88,27 +85,23 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 		c.cfg.Log.Debug("gateway not reached", slog.Any("err", err))
 		return nil, err
 	}
-	c.cfg.Log.Info("connected to gateway", slog.String("version", cn.hello.Version), slog.Int("protocol", cn.hello.Protocol))
+	c.cfg.Log.Info("connected to gateway", slog.String("version", cn.version))
 	c.conn = cn
 	return cn, nil
 }
 
 // open dials, shakes hands, and starts the goroutines of the connection.
 func (c *Client) open(ctx context.Context) (*conn, error) {
-	url, err := parseURL(c.cfg.URL)
+	ch, err := dial(ctx, c.http, c.cfg.URL, c.cfg.ReadLimit)
 	if err != nil {
 		return nil, err
 	}
-	ch, err := dial(ctx, c.http, url, c.cfg.ReadLimit)
-	if err != nil {
-		return nil, err
-	}
-	hello, err := c.handshake(ctx, ch)
+	version, err := c.handshake(ctx, ch)
 	if err != nil {
 		ch.Close()
 		return nil, err
 	}
-	cn := newConn(ch, hello, c.ended)
+	cn := newConn(ch, version, c.ended)
 	c.wg.Go(cn.read)
 	c.wg.Go(func() {
 		cn.keepAlive(c.cfg.PingEvery, c.cfg.PingTimeout)
@@ -118,10 +111,10 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	return cn, nil
 }
 
-func (c *Client) handshake(ctx context.Context, ch channel) (Hello, error) {
+func (c *Client) handshake(ctx context.Context, ch channel) (version string, err error) {
 	token, err := c.cfg.Token()
 	if err != nil {
-		return Hello{}, &Error{Reason: ReasonTokenUnreadable, Err: err}
+		return "", &Error{Reason: ReasonTokenUnreadable, Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
@@ -135,14 +128,13 @@ func (c *Client) ended(end End) {
 	}
 }
 
-// Hello returns what the gateway says about itself, after connecting if there
-// is no connection.
-func (c *Client) Hello(ctx context.Context) (Hello, error) {
+// Hello returns the version of the gateway, after connecting if there is no connection.
+func (c *Client) Hello(ctx context.Context) (version string, err error) {
 	cn, err := c.connect(ctx)
 	if err != nil {
-		return Hello{}, fmt.Errorf("connect: %w", err)
+		return "", fmt.Errorf("connect: %w", err)
 	}
-	return cn.hello, nil
+	return cn.version, nil
 }
 
 // call makes one request that changes nothing at the gateway, and decodes the
@@ -179,31 +171,23 @@ func (c *Client) send(ctx context.Context, cn *conn, id, method string, params a
 
 func (c *Client) nextID() string { return strconv.FormatInt(c.lastID.Add(1), 10) }
 
-// Link says whether the Client is connected to the gateway.
-type Link struct {
-	Up    bool
-	Since time.Time // of the connection, or of its loss
-	Err   error     // why it is not up
-}
-
 // operatorPause is how long keep waits after an error that a person must mend.
 const operatorPause = 2 * time.Minute
 
-// keep holds a connection open until Close, and reports its fate.
+// keep holds a connection open until Close, and reports its fate to Config.OnLink.
 func (c *Client) keep() {
-	down := c.cfg.Now()
 	for try := 0; ; try++ {
 		cn, err := c.connect(c.ctx)
 		if err == nil {
 			try = 0
-			c.cfg.OnLink(Link{Up: true, Since: c.cfg.Now()})
+			c.cfg.OnLink(nil)
 			<-cn.done
-			down, err = c.cfg.Now(), cn.reason()
+			err = cn.reason()
 		}
 		if c.ctx.Err() != nil {
 			return
 		}
-		c.cfg.OnLink(Link{Since: down, Err: err})
+		c.cfg.OnLink(err)
 		pause := c.backoff(try, err)
 		if errors.Is(err, ErrOperator) {
 			pause = operatorPause
@@ -233,10 +217,8 @@ func (c *Client) backoff(n int, err error) time.Duration {
 	if n < 30 { // keeps the shift in range
 		d = min(d, c.cfg.MinBackoff<<n)
 	}
-	var asked time.Duration
 	if refused := (*Error)(nil); errors.As(err, &refused) {
-		asked = refused.RetryAfter
+		d = max(d, refused.RetryAfter)
 	}
-	jitter := 0.8 + 0.4*c.random()
-	return max(asked, time.Duration(float64(d)*jitter))
+	return d
 }

@@ -5,21 +5,18 @@ import (
 	"time"
 )
 
-// Config says where the gateway is and how a Client behaves. Only URL is
-// required.
+// Config says where the gateway is and how a Client behaves.
 type Config struct {
-	// URL of the gateway, such as ws://127.0.0.1:18789. It must be loopback or
-	// TLS. Through another name or a proxy the gateway takes the client for a
-	// remote one and asks for pairing, which OTM does not do.
+	// URL of the gateway, such as ws://127.0.0.1:18789. It must be loopback or TLS, as
+	// the token travels in the first frame. Through another name or a proxy the gateway
+	// takes the client for a remote one and asks for pairing, which OTM does not do.
 	URL string
 
 	// Token returns the gateway's shared secret. It is called for every dial,
-	// so a changed token counts at the next one. If nil, or if the token is
-	// empty, none is sent.
+	// so a changed token counts at the next one. If it is empty, none is sent.
 	Token func() (string, error)
 
-	// Version is OTM's own, for the gateway's list of clients. If empty, "dev".
-	Version string
+	Version string // of OTM, for the gateway's list of clients
 
 	// OnEnd, if not nil, is called with the end of each run that the gateway
 	// reports, runs of other clients included, in any order, each call on a
@@ -28,15 +25,12 @@ type Config struct {
 	OnEnd func(End)
 
 	// OnLink, if not nil, makes the Client keep a connection from the start
-	// until Close. It is called, one call at a time, when the connection is
-	// made, is lost, or could not be made. It must not call Close.
-	OnLink func(Link)
+	// until Close. It is called, one call at a time, when the connection is made (nil),
+	// and when it is lost or could not be made (why). It must not call Close.
+	OnLink func(error)
 
-	// Log gets events between calls, never the token or a signature. If nil,
-	// nothing is logged.
-	Log *slog.Logger
+	Log *slog.Logger // gets events between calls, never the token or a signature
 
-	Now   func() time.Time                     // for the times of Link; nil: time.Now
 	After func(time.Duration) <-chan time.Time // times pauses; nil: time.After
 
 	// Limits are DefaultLimits if zero.
@@ -45,7 +39,7 @@ type Config struct {
 
 // Limits say how patient a Client is.
 type Limits struct {
-	MinBackoff, MaxBackoff time.Duration // pause between attempts: doubles, jittered by a fifth
+	MinBackoff, MaxBackoff time.Duration // pause between attempts: doubles
 	HandshakeTimeout       time.Duration // from the upgrade to hello-ok
 	AnswerTimeout          time.Duration // without an answer; then Run asks again, and other calls fail
 	WaitTimeout            time.Duration // for which the gateway may hold the answer to Wait
@@ -65,20 +59,8 @@ var DefaultLimits = Limits{
 	ReadLimit: 32 << 20,
 }
 
-// withDefaults returns cfg with every unset field filled in.
+// withDefaults returns cfg with After and Limits filled in.
 func (cfg Config) withDefaults() Config {
-	if cfg.Token == nil {
-		cfg.Token = func() (string, error) { return "", nil }
-	}
-	if cfg.Version == "" {
-		cfg.Version = "dev"
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if cfg.After == nil {
 		cfg.After = time.After
 	}

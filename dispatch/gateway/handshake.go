@@ -6,22 +6,16 @@ import (
 	"strings"
 )
 
-// Hello is what the gateway says about itself when a connection is made.
-type Hello struct {
-	Version  string // of the gateway, such as "2026.9.6"
-	Protocol int
-}
-
 // challenge is the gateway's first event.
 type challenge struct {
 	Nonce string `json:"nonce"`
 	TS    int64  `json:"ts"` // milliseconds since the epoch
 }
 
-// shakeHands makes a fresh channel one that takes calls. Its errors are worth
-// another attempt unless they match ErrOperator; they never hold the token, as
-// they are logged.
-func shakeHands(ctx context.Context, ch channel, d device, token, version string) (Hello, error) {
+// shakeHands makes a fresh channel one that takes calls, and returns the version of
+// the gateway. Its errors are worth another attempt unless they match ErrOperator;
+// they never hold the token, as they are logged.
+func shakeHands(ctx context.Context, ch channel, d device, token, ours string) (version string, err error) {
 	redact := func(text string) string {
 		if token == "" {
 			return text
@@ -30,23 +24,27 @@ func shakeHands(ctx context.Context, ch channel, d device, token, version string
 	}
 	first, err := receive(ctx, ch, func(f frame) bool { return f.Event == "connect.challenge" })
 	if err != nil {
-		return Hello{}, fmt.Errorf("wait for challenge: %w", err)
+		return "", fmt.Errorf("wait for challenge: %w", err)
 	}
 	var c challenge
 	decode(first.Payload, &c)
-	if err := ch.Send(ctx, newRequest("connect", "connect", d.connectParams(c, token, version))); err != nil {
-		return Hello{}, fmt.Errorf("send connect: %w", err)
+	if err := ch.Send(ctx, newRequest("connect", "connect", d.connectParams(c, token, ours))); err != nil {
+		return "", fmt.Errorf("send connect: %w", err)
 	}
 	f, err := receive(ctx, ch, func(f frame) bool { return f.Type == "res" && f.ID == "connect" })
 	if err != nil {
-		return Hello{}, fmt.Errorf("wait for hello: %s", redact(err.Error()))
+		return "", fmt.Errorf("wait for hello: %s", redact(err.Error()))
 	}
 	if !f.OK {
 		r := f.refusal()
 		r.Message = redact(r.Message)
-		return Hello{}, r.inHandshake()
+		return "", r.inHandshake()
 	}
-	return parseHello(f), nil
+	var hello struct {
+		Server struct{ Version string }
+	}
+	decode(f.Payload, &hello)
+	return hello.Server.Version, nil
 }
 
 // receive returns the first frame that is wanted.
@@ -60,13 +58,4 @@ func receive(ctx context.Context, ch channel, wanted func(frame) bool) (frame, e
 			return f, nil
 		}
 	}
-}
-
-func parseHello(f frame) Hello {
-	var p struct {
-		Protocol int
-		Server   struct{ Version string }
-	}
-	decode(f.Payload, &p)
-	return Hello{Version: p.Server.Version, Protocol: p.Protocol}
 }

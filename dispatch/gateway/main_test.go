@@ -90,19 +90,20 @@ func (e ends) until(t *testing.T, want string) gateway.End {
 	}
 }
 
+// bare is the configuration of a client without a token.
+func bare(url string) gateway.Config {
+	return gateway.Config{URL: url, Version: "test", Log: slog.New(slog.DiscardHandler), Token: func() (string, error) { return "", nil }}
+}
+
 // newClient returns an impatient client of g, and checks its log when the test
 // ends.
 func newClient(t *testing.T, g *gatewaytest.Gateway, changes ...func(*gateway.Config)) *gateway.Client {
 	t.Helper()
 	log := &logBuffer{}
-	cfg := gateway.Config{
-		URL:     g.URL(),
-		Token:   func() (string, error) { return g.Token(), nil },
-		Version: "test",
-		Log:     slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		After:   newPauses().after,
-		Limits:  gateway.DefaultLimits,
-	}
+	cfg := bare(g.URL())
+	cfg.Token = func() (string, error) { return g.Token(), nil }
+	cfg.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.After, cfg.Limits = newPauses().after, gateway.DefaultLimits
 	cfg.WaitTimeout = time.Millisecond
 	cfg.AnswerTimeout = time.Minute // a busy machine is not what is tested
 	for _, change := range changes {

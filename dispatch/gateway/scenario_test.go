@@ -67,10 +67,9 @@ type scenario struct {
 }
 
 func (s *scenario) client(t *testing.T, token string) *gateway.Client {
-	c := gateway.New(gateway.Config{
-		URL: s.url, Version: "test", OnEnd: s.ended.hear,
-		Token: func() (string, error) { return token, nil },
-	})
+	cfg := bare(s.url)
+	cfg.OnEnd, cfg.Token = s.ended.hear, func() (string, error) { return token, nil }
+	c := gateway.New(cfg)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -100,14 +99,11 @@ func (s *scenario) play(t *testing.T) {
 }
 
 func (s *scenario) introductions(t *testing.T) {
-	hello, err := s.c.Hello(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	version, err := s.c.Hello(t.Context())
+	if err != nil || version == "" {
+		t.Fatalf("version %q, %v", version, err)
 	}
-	s.newer = hello.Protocol == 4
-	if hello.Version == "" {
-		t.Errorf("hello %+v", hello)
-	}
+	s.newer = version >= gatewaytest.Profile2026_9_6.Version
 	agents, err := s.c.Agents(t.Context())
 	if err != nil || len(agents) != 2 || agents[0].ID != "alpha" || agents[1].ID != "beta" {
 		t.Errorf("agents %+v, %v", agents, err)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -25,7 +26,7 @@ func TestTLS(t *testing.T) {
 				Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			})
 			t.Cleanup(proxy.Close)
-			c := New(Config{URL: proxy.URL, Token: func() (string, error) { return g.Token(), nil }})
+			c := New(Config{URL: proxy.URL, Version: "test", Log: slog.New(slog.DiscardHandler), Token: func() (string, error) { return g.Token(), nil }})
 			t.Cleanup(func() { c.Close() })
 			c.http.Transport.(*http.Transport).TLSClientConfig = proxy.Client().Transport.(*http.Transport).TLSClientConfig
 			if err := c.Run(t.Context(), "alpha", "hello", "k"); err != nil {

@@ -125,7 +125,7 @@ func (d *doctor) gateway(ctx context.Context) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
-	hello, err := client.Hello(ctx)
+	version, err := client.Hello(ctx)
 	if err == nil { // only a call shows whether we may run agents
 		_, _, err = client.Wait(ctx, "otm-doctor")
 	}
@@ -133,7 +133,7 @@ func (d *doctor) gateway(ctx context.Context) {
 		d.say("gateway", explain.GatewayBad, "url", h.Config.Gateway.URL, "error", err, "hint", cmp.Or(adviceOn(err), "openclaw gateway status"))
 		return
 	}
-	d.say("gateway", explain.GatewayOK, "url", h.Config.Gateway.URL, "version", hello.Version)
+	d.say("gateway", explain.GatewayOK, "url", h.Config.Gateway.URL, "version", version)
 	d.gatewayAgents(ctx, client, mine)
 }
 

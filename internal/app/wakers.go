@@ -153,17 +153,18 @@ func (n *gatewayNotes) ended(e gateway.End) {
 	}
 }
 
-// linked notes that the connection was made or lost.
-func (n *gatewayNotes) linked(l gateway.Link) {
-	link := dispatch.Link{Up: l.Up, Since: l.Since}
-	var refused *gateway.Error
-	if errors.As(l.Err, &refused) {
+// linked notes that the connection was made (nil), was lost or could not be made.
+func (n *gatewayNotes) linked(err error) {
+	was, link := n.link, dispatch.Link{Up: err == nil, Since: n.link.Since}
+	if refused := (*gateway.Error)(nil); errors.As(err, &refused) {
 		link.Reason = string(refused.Reason)
 	}
-	if l.Err != nil {
-		link.Error = l.Err.Error()
+	if err != nil {
+		link.Error = err.Error()
 	}
-	was := n.link
+	if link.Up != was.Up || was.Since.IsZero() {
+		link.Since = n.now()
+	}
 	if link == was {
 		return
 	}
@@ -196,7 +197,7 @@ func runExecHelper(s cli.Streams) int {
 // gatewayConfig is how to reach the configured gateway.
 func gatewayConfig(h *Home, log *slog.Logger) gateway.Config {
 	return gateway.Config{
-		URL: h.Config.Gateway.URL, Version: h.Version, Log: log, Now: h.Now,
+		URL: h.Config.Gateway.URL, Version: h.Version, Log: log,
 		Token: func() (string, error) { return h.Config.GatewayToken(h.Getenv) },
 	}
 }
