@@ -208,7 +208,7 @@ type JudgeRun struct {
 	Hangs       time.Time
 	Lingers     pipeline.TaskID
 	Asked       bool      // a person sent one of its tasks out again since its last run
-	Rests       bool      // it has no work left after runs without progress
+	Rests       bool      // it has no work
 	Started     time.Time // the value of Resumed that led to a start, or to no work; zero: none did
 }
 
@@ -216,7 +216,7 @@ func (j JudgeRun) decide(d *decision) error {
 	was := d.agentState()
 	now := was.Clone()
 	why := Observed
-	now.Hangs, now.Lingers, now.Rests = j.Hangs.UTC(), j.Lingers, j.Rests
+	now.Hangs, now.Lingers = j.Hangs.UTC(), j.Lingers
 	if j.End != nil && (was.LastRun == nil || was.LastRun.Key != j.End.Run.Key) {
 		*now = now.judged(*j.End, max(j.MaxFailures, 1))
 		now.Hangs = j.Hangs.UTC()
@@ -229,6 +229,7 @@ func (j JudgeRun) decide(d *decision) error {
 		now.forgive()
 		why = Forgiven
 	}
+	now.Rests = j.Rests && now.Fruitless > 0
 	if !j.Started.IsZero() && now.Resumed.Equal(j.Started) {
 		now.Resumed = time.Time{}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -392,7 +393,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 	want(t, "exit", words(wake.Exit, *wake.Code), "killed by signal 9 137")
 	want(t, "status", w.boardStatus(id), pipeline.Assigned)
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.State, health.Failures, *health.LastRun.Code, err), "leftAlone 5 137 <nil>")
+	want(t, "health", words(health.Finding().Code, health.Failures, *health.LastRun.Code, err), words(explain.AgentLeftAlone, 5, 137, nil))
 	if _, err := os.Stat(health.LastRun.Log); err != nil {
 		t.Errorf("log: %v", err)
 	}
@@ -426,7 +427,7 @@ func TestC3TryLater(t *testing.T) {
 	}
 	w.pass()
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.State, health.Failures, *health.LastRun.Code, err), "pausing 0 75 <nil>")
+	want(t, "health", words(health.Finding().Code, health.Failures, *health.LastRun.Code, err), words(explain.AgentPausing, 0, 75, nil))
 }
 
 // An agent that takes one task a run is started for each, without a pause.

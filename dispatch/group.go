@@ -20,25 +20,24 @@ import (
 
 func groupLock(dir, agent string) string { return filepath.Join(dir, "locks", "execgroup-"+agent) }
 
-// agentProcess returns the process that leads the group of an agent's command; 0: not
-// known. held reports whether it, or what a killed one left, runs.
-func agentProcess(dir, agent string) (pid int, held bool) {
-	if pid, held = lock.Holder(execLock(dir, agent)); held {
-		return pid, true
-	}
-	return lock.Holder(groupLock(dir, agent))
+// Process is the process of an agent.
+type Process struct {
+	Running bool      // it runs, or what a killed one left
+	PID     int       // it leads the group of the agent's command; 0: not known
+	Started time.Time // zero: not known
 }
 
-// startedAt is when the process of an agent that runs was started; zero: not known.
-// It wrote its id into the lock then.
-func startedAt(dir, agent string) time.Time {
-	var last time.Time
+func processOf(dir, agent string) (p Process) {
 	for _, path := range []string{execLock(dir, agent), groupLock(dir, agent)} {
-		if info, err := os.Stat(path); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
+		if p.PID, p.Running = lock.Holder(path); !p.Running {
+			continue
 		}
+		if info, err := os.Stat(path); err == nil {
+			p.Started = info.ModTime() // it wrote its id then
+		}
+		break
 	}
-	return last
+	return p
 }
 
 // endWait is how long a command, and then its children, get to end after SIGTERM.

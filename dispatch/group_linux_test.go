@@ -73,7 +73,7 @@ func TestKilledHelperLeavesAChild(t *testing.T) {
 	}
 	free.Release()
 	w.pass()
-	want(t, "the end is noted", w.record(1).Wakes[0].Exit, killed)
+	want(t, "the end is noted", w.record(1).Wakes[0].Exit, "killed; nobody saw how")
 }
 
 // A command that a signal ended takes its children along.

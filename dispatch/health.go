@@ -12,77 +12,45 @@ import (
 	"otm/pipeline"
 )
 
-// HealthState is the health of an agent in one word.
-type HealthState string
-
-// The states of health.
-const (
-	HealthOK        HealthState = "ok"        // no process is known to run, and nothing is wrong
-	HealthWorking   HealthState = "working"   // its process runs
-	HealthPausing   HealthState = "pausing"   // its last runs ended without progress: it is started again at NextStart
-	HealthLeftAlone HealthState = "leftAlone" // too many runs ended without progress: it is only started for a probe, at NextStart
-	HealthHangs     HealthState = "hangs"     // its process runs and takes nothing although tasks wait
-)
-
-// Health is the health of an agent, by its runs.
+// Health is what an agent's runs and its process come to.
 type Health struct {
-	Agent     string
-	State     HealthState
-	Since     time.Time      // when State began; zero: not known
-	Failures  int            // runs in a row that ended without progress
-	LastRun   *core.EndedRun // the last run that ended; nil: none is known
-	NextStart time.Time      // when it may be started again; zero: at once
-	PID       int            // of the process that holds its lock, and of its group; 0: none runs, or not known
-	Running   bool           // its process runs, or what a killed one left
-	Started   time.Time      // when that process was started; zero: none runs, or not known
-	// Lingers is the task on which the process still works although a person ended it
-	// or put it off; 0: there is none.
-	Lingers pipeline.TaskID
+	*core.AgentState
+	Process
 }
 
-// AgentHealth returns the health of an agent, by its state and by whether its
-// process runs. It changes nothing. The error is one of the store.
+// AgentHealth returns the health of an agent. It changes nothing. The error is one of
+// the store.
 func AgentHealth(ctx context.Context, store core.Reader, dir string, a *pipeline.Agent) (Health, error) {
 	state, err := store.Agent(ctx, a.Name)
-	if err != nil {
-		return Health{Agent: a.Name}, err
-	}
-	pid, held := agentProcess(dir, a.Name)
-	h := healthOf(state, held, pid)
-	if h.Running = held; held {
-		h.Started = startedAt(dir, a.Name)
-	}
-	return h, nil
+	return Health{state, processOf(dir, a.Name)}, err
 }
 
-// healthOf returns the health that a state tells.
-func healthOf(a *core.AgentState, running bool, pid int) Health {
-	h := Health{Agent: a.Agent, State: HealthOK, Failures: a.Failures, LastRun: a.LastRun, NextStart: a.NextStart}
-	if running {
-		h.Lingers = a.Lingers
-	}
+// Ignores returns since when the agent takes nothing: its process hangs, or OTM starts
+// it only for a probe; zero: it may take something.
+func (h Health) Ignores() time.Time {
 	switch {
-	case running && !a.Hangs.IsZero():
-		h.State, h.Since, h.PID = HealthHangs, a.Hangs, pid
-	case !running && a.Rests:
-	case !a.LeftAlone.IsZero():
-		h.State, h.Since, h.PID = HealthLeftAlone, a.LeftAlone, pid // also while a probe runs
-	case running:
-		h.State, h.PID = HealthWorking, pid
-	case a.Fruitless > 0 && a.LastRun != nil:
-		h.State, h.Since = HealthPausing, a.LastRun.Ended
+	case h.Running:
+		return h.Hangs
+	case h.Rests:
+		return time.Time{}
 	}
-	return h
+	return h.LeftAlone
 }
 
-// Finding returns the agent's problem; nil: it has none.
+// Finding returns the agent's problem; nil: it has none. An agent that rests has none,
+// whatever its last runs came to.
 func (h Health) Finding() *explain.Finding {
+	code := explain.AgentPausing
 	switch {
-	case h.State == HealthHangs:
-		return h.found(explain.AgentHangs, "since", h.Since, "pid", h.PID)
-	case h.Lingers != 0:
+	case h.Running && !h.Hangs.IsZero():
+		return h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID)
+	case h.Running && h.Lingers != 0:
 		return h.found(explain.AgentLingers, "task", h.Lingers, "pid", h.PID)
-	case h.State != HealthPausing && h.State != HealthLeftAlone:
+	case !h.Running && h.Rests, h.LastRun == nil:
+		return nil
+	case !h.LeftAlone.IsZero(): // also while a probe runs
+		code = explain.AgentLeftAlone
+	case h.Running || h.Fruitless == 0:
 		return nil
 	}
 	run := h.LastRun
@@ -93,24 +61,73 @@ func (h Health) Finding() *explain.Finding {
 	case run.Log == "":
 		look = "its log is not known"
 	}
-	code := explain.AgentPausing
-	if h.State == HealthLeftAlone {
-		code = explain.AgentLeftAlone
+	// The agent's last message usually says why it took nothing (C60). Quoting shows
+	// control characters as \x1b.
+	how := cmp.Or(run.Exit, "nobody saw how")
+	if run.LastWords != "" {
+		how += ", and it said last: " + strconv.Quote(run.LastWords)
 	}
-	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", howOf(run), "next", h.NextStart, "look", look)
-}
-
-// howOf says how a run ended, with the agent's last message, which usually says why
-// it took nothing (C60). Quoting shows control characters as \x1b.
-func howOf(r *core.EndedRun) string {
-	how := cmp.Or(r.Exit, "nobody saw how")
-	if r.LastWords != "" {
-		how += ", and it said last: " + strconv.Quote(r.LastWords)
-	}
-	return how
+	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", how, "next", h.NextStart, "look", look)
 }
 
 func (h Health) found(code explain.Code, args ...any) *explain.Finding {
 	f := explain.New(code, append(args, "agent", h.Agent)...)
 	return &f
+}
+
+// Outlooks tell what is known of agents, and apply the rules of waking to it.
+type Outlooks struct {
+	Dir    string
+	Agents pipeline.Agents
+	Store  core.Reader
+	Now    time.Time
+	Times  pipeline.Times
+	Wait   time.Duration // the deadline for each touch of a workspace; zero: that of the dispatcher
+}
+
+// Outlook is when and why an agent is woken next.
+type Outlook struct {
+	Wake   *core.Wake // the last one, for any task; nil: there was none
+	Took   bool       // it took a task since Wake
+	Due    time.Time  // when the dispatcher looks at it again at the latest; zero: when something happens
+	Health Health
+}
+
+// Of returns the outlook of an agent with its tasks on the board. The error is one of
+// the store.
+func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task) (Outlook, error) {
+	s, err := o.situation(ctx, a, tasks)
+	if err != nil {
+		return Outlook{}, err
+	}
+	s.state.Hangs = s.hangsSince() // the dispatcher has not noted it yet
+	_, last := s.lastWake()
+	return Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}}, nil
+}
+
+// wakeMemory is how long a wake is remembered without its row: longer than any wait
+// that depends on it.
+const wakeMemory = 24 * time.Hour
+
+// situation gathers what is known of an agent. A wake counts until it ends, also if its
+// task leaves the board or the agent.
+func (o *Outlooks) situation(ctx context.Context, a *pipeline.Agent, tasks []*core.Task) (*situation, error) {
+	files := &workspaces{wait: o.Wait}
+	s := &situation{agent: a, tasks: tasks, idle: files.idleSince(o.Agents, a), now: o.Now, times: o.Times}
+	s.Process = processOf(o.Dir, a.Name) // also one from before the trigger was changed
+	woken, err := o.Store.Tasks(ctx, core.Filter{Agent: a.Name, WokenFrom: o.Now.Add(-wakeMemory)})
+	if err != nil {
+		return nil, err
+	}
+	own := map[pipeline.TaskID]bool{}
+	for _, t := range tasks {
+		own[t.ID] = true
+	}
+	for _, t := range woken {
+		if !own[t.ID] {
+			s.gone = append(s.gone, t)
+		}
+	}
+	s.state, err = o.Store.Agent(ctx, a.Name)
+	return s, err
 }

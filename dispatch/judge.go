@@ -19,71 +19,42 @@ import (
 // counts once the reports that were in the inbox at that moment are applied: they may
 // show progress.
 func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
-	stored, err := wg.Store.Agent(ctx, s.agent.Name)
-	if err != nil {
-		return err
-	}
-	s.state = stored
 	end, over, err := wg.countedEnd(ctx, s)
 	if err != nil {
 		return err
 	}
 	judge := core.JudgeRun{
-		MaxFailures: maxFailures(&wg.Times), Over: !s.running && !s.unread, Start: startOf(s.agent),
-		Hangs: s.hangsSince(), Lingers: s.lingersOn(), Asked: s.askedFor(), Rests: stored.Rests,
+		MaxFailures: maxFailures(&wg.Times), Over: !s.Running && !s.unread, Start: startOf(s.agent),
+		Hangs: s.hangsSince(), Lingers: s.lingersOn(), Asked: s.askedFor(), Rests: len(s.work()) == 0,
 	}
 	if over {
-		judge.End = &end.RunEnd
+		judge.End = &end
 	}
-	if s.state, _, err = s.judged(stored, judge); err != nil {
-		return err
-	}
-	// Whether the agent rests follows from its state after the judgement.
 	_, w := s.lastWake()
-	idle := s.planWake().action == rest
-	judge.Rests = idle && s.state.Fruitless > 0
-	if asked := s.state.Resumed; !asked.IsZero() && (idle || s.running || !resumeAsked(s.state, w, s.now)) {
-		judge.Started = asked // it led to a start, or there is no work
+	if judge.Rests || s.Running || !resumeAsked(s.state, w, s.now) {
+		judge.Started = s.state.Resumed // it led to a start, or there is no work
 	}
-	var changed bool
-	if s.state, changed, err = s.judged(stored, judge); err != nil || !changed {
+	c := core.Command{At: s.now, By: by(), Agent: s.agent.Name, Do: judge}
+	is := &core.State{Agents: map[string]*core.AgentState{pipeline.FoldName(s.agent.Name): s.state}}
+	if events, err := core.Decide(is, c); err != nil || len(events) == 0 {
 		return err // most passes change nothing, and need no transaction
 	}
-	if err := wg.noteJudged(ctx, s, judge); err != nil {
-		return err
+	outcomes, err := wg.Store.Do(ctx, c)
+	if err == nil {
+		err = outcomes[0].Err
 	}
-	if over && !end.Progress && !end.Idle {
+	if err == nil {
+		s.state, err = wg.Store.Agent(ctx, s.agent.Name)
+	}
+	if err == nil && over && !end.Progress && !end.Idle {
 		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Run.Key, "exit", end.Run.Exit, "failures", s.state.Failures, "next", s.state.NextStart)
 	}
-	return nil
-}
-
-// judged returns what a judgement makes of a state of the agent, and reports whether
-// that is another state.
-func (s *situation) judged(stored *core.AgentState, judge core.JudgeRun) (state *core.AgentState, changed bool, err error) {
-	key := pipeline.FoldName(s.agent.Name)
-	is := &core.State{Agents: map[string]*core.AgentState{key: stored}}
-	events, err := core.Decide(is, core.Command{At: s.now, By: by(), Agent: s.agent.Name, Do: judge})
-	return is.Agents[key], len(events) > 0, err
-}
-
-// noteJudged stores a judgement, durably.
-func (wg *waking) noteJudged(ctx context.Context, s *situation, judge core.JudgeRun) error {
-	outcomes, err := wg.Store.Do(ctx, core.Command{At: s.now, By: by(), Agent: s.agent.Name, Do: judge})
-	if err != nil {
-		return err
-	}
-	for _, e := range outcomes[0].Events {
-		if c, ok := e.Data.(core.AgentChanged); ok {
-			s.state = c.State.Clone()
-		}
-	}
-	return outcomes[0].Err
+	return err
 }
 
 // countedEnd returns the end of the agent's last run if it counts by now; false:
 // there is no such end. It sets s.unread.
-func (wg *waking) countedEnd(ctx context.Context, s *situation) (end runEnd, over bool, err error) {
+func (wg *waking) countedEnd(ctx context.Context, s *situation) (end core.RunEnd, over bool, err error) {
 	if end, over = s.endOfRun(); !over {
 		return end, false, nil
 	}
@@ -98,28 +69,19 @@ func (wg *waking) countedEnd(ctx context.Context, s *situation) (end runEnd, ove
 	if end, over = s.endOfRun(); !over || s.unread {
 		return end, false, nil
 	}
-	if end.killed {
-		if err := wg.noteKilled(ctx, s); err != nil {
+	if _, w := s.lastWake(); w.Via == pipeline.TriggerExec && w.Ended.IsZero() && w.MaybeQueued() {
+		// Its helper was killed before it could note the end.
+		killed, _, _ := wg.askWaker(ctx, w) // for the log's path
+		killed.Key, killed.Process, killed.Ended, killed.Detail = w.Key, true, s.now, "killed; nobody saw how"
+		if _, err := RecordEnd(ctx, wg.Store, killed, s.now); err != nil {
+			return end, false, err
+		}
+		if err := wg.reload(ctx, s); err != nil {
 			return end, false, err
 		}
 		end, over = s.endOfRun()
 	}
 	return end, over, nil
-}
-
-// killed is the exit of a process whose helper was killed with it.
-const killed = "killed; nobody saw how"
-
-// noteKilled notes that the process of the last wake has ended, durably. The helper
-// usually does this, but it was killed.
-func (wg *waking) noteKilled(ctx context.Context, s *situation) error {
-	of, w := s.lastWake()
-	end, _, _ := wg.askWaker(ctx, w) // for the log's path
-	end.Key, end.Process, end.Ended, end.Detail = w.Key, true, s.now, killed
-	if _, err := wg.Store.Do(ctx, core.Command{At: s.now, By: by(), Task: of.ID, Do: end}); err != nil {
-		return err
-	}
-	return wg.reload(ctx, s)
 }
 
 // hangsSince returns when the agent's process was woken if it hangs: it runs and

@@ -48,13 +48,12 @@ type situation struct {
 	state *core.AgentState
 	// unwritten are tasks whose entry is to be written; nil: not known.
 	unwritten map[pipeline.TaskID]bool
-	running   bool             // its process runs
-	pid       int              // of the process that holds its lock; 0: not known
-	unread    bool             // reports that count for its last run are not applied yet
-	unwoken   *explain.Finding // why the last wake by this process failed; nil: it did not
-	idle      time.Time        // when "otm next" last found nothing for it; zero: never, or not known
-	now       time.Time
-	times     pipeline.Times
+	Process
+	unread  bool             // reports that count for its last run are not applied yet
+	unwoken *explain.Finding // why the last wake by this process failed; nil: it did not
+	idle    time.Time        // when "otm next" last found nothing for it; zero: never, or not known
+	now     time.Time
+	times   pipeline.Times
 }
 
 // plan is what to do, and for which tasks.
@@ -87,7 +86,7 @@ func (s *situation) planWake() plan {
 	w := p.wake
 	_, over := s.ended(w)
 	switch {
-	case s.running:
+	case s.Running:
 		return s.planRunning(p)
 	case resumeAsked(s.state, w, s.now) && (w == nil || !w.Accepted.IsZero() || over):
 		return p.with(send, "a person resumed it")
@@ -187,7 +186,7 @@ func (s *situation) planAfterTask(p plan) plan {
 // lingersOn returns the task on which the agent's process still works although a
 // person ended it or put it off; 0: there is none.
 func (s *situation) lingersOn() pipeline.TaskID {
-	if !s.running {
+	if !s.Running {
 		return 0
 	}
 	_, w := s.lastWake()
@@ -213,7 +212,7 @@ func (s *situation) lingersOn() pipeline.TaskID {
 // ended returns when the run of a wake ended; false: it may still run or begin.
 func (s *situation) ended(w *core.Wake) (time.Time, bool) {
 	switch last := s.state.LastRun; {
-	case w == nil || s.running:
+	case w == nil || s.Running:
 		return time.Time{}, false
 	case last != nil && last.Key == w.Key:
 		return last.Ended, true
@@ -232,21 +231,14 @@ func (s *situation) ended(w *core.Wake) (time.Time, bool) {
 	return w.Unknown, reached(w.Unknown, s.times.RewakeAfter, s.now) && !s.tookSince(w.AskedAt)
 }
 
-// runEnd is the end of a run that is not judged yet.
-type runEnd struct {
-	core.RunEnd
-	killed bool // its helper was killed before it could note the end
-}
-
 // endOfRun returns the end of the last run if it is not judged yet; false: there is
 // no such end.
-func (s *situation) endOfRun() (runEnd, bool) {
+func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
 	_, w := s.lastWake()
 	at, over := s.ended(w)
 	if !over || s.state.LastRun != nil && s.state.LastRun.Key == w.Key {
-		return runEnd{}, false
+		return e, false
 	}
-	e := runEnd{killed: w.Ended.IsZero() && w.Via == pipeline.TriggerExec && w.MaybeQueued()}
 	e.Run = core.EndedRun{Key: w.Key, Via: w.Via, RunResult: w.RunResult}
 	e.Run.Ended = at
 	e.Unfinished, e.Blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
@@ -322,7 +314,7 @@ func (s *situation) work() []*core.Task {
 	list := s.waiting()
 	_, w := s.lastWake()
 	at, over := s.ended(w)
-	free := !s.running && (isFree(s.agent.Trigger, w) || resumeAsked(s.state, w, s.now))
+	free := !s.Running && (isFree(s.agent.Trigger, w) || resumeAsked(s.state, w, s.now))
 	for _, t := range s.tasks {
 		if s.isUnfinished(t) && (free || over && !t.HeardOf(s.agent.Name).At.After(at) || s.isResumed(t)) {
 			list = append(list, t)

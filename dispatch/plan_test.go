@@ -118,7 +118,7 @@ func TestPlanWake(t *testing.T) {
 	}
 	records := func(rs ...*core.Task) []*core.Task { return rs }
 	exec := func(s *situation) { s.agent.Trigger = pipeline.TriggerExec }
-	running := func(s *situation) { s.running = true }
+	running := func(s *situation) { s.Running = true }
 	left := func(code int, failures int, next float64) func(*situation) {
 		return func(s *situation) {
 			s.agent.Trigger = pipeline.TriggerExec
@@ -221,7 +221,7 @@ func TestPlanWake(t *testing.T) {
 		{"at work at the gateway, the trigger was changed", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), exec, "rest"},
 		{"at work at the gateway, a person resumes it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), func(s *situation) { s.state.Resumed = minute(4) }, "send"},
 		{"woken since a person resumed it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1), wake(4, accepted(4)))), func(s *situation) { s.state.Resumed = minute(3) }, "rest"},
-		{"its process runs when a person resumes it", 5, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { s.running, s.state.Resumed = true, minute(4) }, "rest"},
+		{"its process runs when a person resumes it", 5, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { s.Running, s.state.Resumed = true, minute(4) }, "rest"},
 		{"its last reports are not applied yet", 2, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { exec(s); s.unread = true }, "hold"},
 		{"a run at the gateway ended in the middle of a task", 2, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), nil, "send"},
 

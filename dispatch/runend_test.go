@@ -47,7 +47,7 @@ func TestC60LastWords(t *testing.T) {
 		t.Errorf("last words of %d bytes: %q", len(said), said)
 	}
 	run := &core.EndedRun{RunResult: core.RunResult{Exit: "ok", LastWords: "needs approval\x1b[2J"}}
-	h := Health{Agent: "alpha", State: HealthPausing, LastRun: run}
+	h := Health{AgentState: &core.AgentState{Agent: "alpha", Fruitless: 1, LastRun: run}}
 	if said := h.Finding().Text(minute(10)); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
 		t.Errorf("finding: %s", said)
 	}

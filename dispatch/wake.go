@@ -145,37 +145,18 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *exp
 	return &f
 }
 
-// wakeMemory is how long a wake is remembered without its row: longer than any wait
-// that depends on it.
-const wakeMemory = 24 * time.Hour
-
 // situation gathers the facts about an agent, and judges the end of its last run.
 func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation, error) {
-	s := &situation{agent: a, tasks: slices.Clone(wg.byName[a.Name]), unwritten: wg.unwritten, idle: wg.Entries.files().idleSince(wg.Agents, a), now: wg.Now(), times: wg.Times}
+	now := &Outlooks{Dir: wg.Dir, Agents: wg.Agents, Store: wg.Store, Now: wg.Now(), Times: wg.Times, Wait: wg.Entries.patience}
+	s, err := now.situation(ctx, a, slices.Clone(wg.byName[a.Name]))
+	if err != nil {
+		return nil, err
+	}
+	s.unwritten = wg.unwritten
 	if failed, ok := wg.unwoken[a.Name]; ok {
 		s.unwoken = &failed
 	}
-	// A process from before the trigger was changed counts too.
-	s.pid, s.running = agentProcess(wg.Dir, a.Name)
-	if err := s.findGone(ctx, wg.Store); err != nil {
-		return nil, err
-	}
 	return s, wg.judgeRun(ctx, s)
-}
-
-// findGone finds the other tasks that hold recent wakes of the agent. A wake counts
-// until it ends, also if its task leaves the board or the agent.
-func (s *situation) findGone(ctx context.Context, store core.Reader) error {
-	woken, err := store.Tasks(ctx, core.Filter{Agent: s.agent.Name, WokenFrom: s.now.Add(-wakeMemory)})
-	if err != nil {
-		return err
-	}
-	own := map[pipeline.TaskID]bool{}
-	for _, t := range s.tasks {
-		own[t.ID] = true
-	}
-	s.gone = slices.DeleteFunc(woken, func(t *core.Task) bool { return own[t.ID] })
-	return nil
 }
 
 // held is the result of a plan that sends nothing.
@@ -188,7 +169,7 @@ func (s *situation) held(pl plan) wakeResult {
 		}
 	}
 	if pl.action != rest {
-		r.needs = healthOf(s.state, s.running, s.pid).Finding()
+		r.needs = Health{s.state, s.Process}.Finding()
 	}
 	return r
 }
@@ -261,8 +242,11 @@ func (wg *waking) askWaker(ctx context.Context, w *core.Wake) (end core.EndRun, 
 	return waker.Ended(ctx, w.Key)
 }
 
-// reload loads the agent's tasks again.
-func (wg *waking) reload(ctx context.Context, s *situation) error {
+// reload loads the agent's tasks again, and its state.
+func (wg *waking) reload(ctx context.Context, s *situation) (err error) {
+	if s.state, err = wg.Store.Agent(ctx, s.agent.Name); err != nil {
+		return err
+	}
 	fresh, err := wg.Store.Tasks(ctx, core.Filter{IDs: idsOf(s.known())})
 	if err != nil {
 		return err

@@ -416,7 +416,7 @@ func TestC5CancelledTaskRunsOn(t *testing.T) {
 	w.edit(id, w.status(pipeline.Cancelled))
 	r := w.pass()
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.State, health.Lingers, err), words(HealthWorking, id, nil))
+	want(t, "health", words(health.Running, health.Lingers, err), words(true, id, nil))
 	if len(r.Given) != 1 || !strings.Contains(r.Given[0], fmt.Sprintf("kill -- -%d", health.PID)) {
 		t.Errorf("given: %q, process %d", r.Given, health.PID)
 	}

@@ -57,16 +57,13 @@ func toTake(v *view.View, t *view.Task, since time.Time) draft {
 func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	w, name := o.Wake, t.Agent.Name
 	if f := o.Health.Finding(); f != nil { // its last runs count more than this wake
-		if o.GivenUp || o.Stuck {
-			d.stage, d.since = IsIgnored, o.Health.Since
+		if since := o.Health.Ignores(); !since.IsZero() {
+			d.stage, d.since = IsIgnored, since
 		}
 		return d.and(*f).isLate()
 	}
 	switch {
-	case o.Stuck:
-		d.stage, d.since = IsIgnored, w.AskedAt
-		return d.plus(explain.AgentHangs, "agent", name, "since", w.AskedAt, "pid", o.Health.PID)
-	case o.Running:
+	case o.Health.Running:
 		return running(v, d, t, o)
 	case w == nil || former(t, w):
 		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t)...)
@@ -182,7 +179,7 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	w := o.Wake
 	heard := taken.State.LastHeard()
 	switch {
-	case its.Err != nil || o.Running || w == nil || len(taken.Updates) > 0:
+	case its.Err != nil || o.Health.Running || w == nil || len(taken.Updates) > 0:
 		return d // it runs, or its last report is on its way
 	case !w.Ended.IsZero() && heard.After(w.Ended), w.Ended.IsZero() && (w.Accepted.IsZero() || heard.Before(w.AskedAt)):
 		return d // somebody continues without a process of ours
