@@ -1,8 +1,9 @@
 package dispatch
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,37 +19,20 @@ func CommandProblem(a *pipeline.Agent) *explain.Finding {
 		return nil
 	}
 	program := a.Command[0]
-	var paths []string
 	missing := fmt.Sprintf("%q is not on PATH", program)
-	switch {
-	case filepath.IsAbs(program):
-		paths = []string{program}
-	case strings.Contains(program, "/"):
-		paths = []string{filepath.Join(a.Workspace, program)}
-	default:
-		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-			paths = append(paths, filepath.Join(dir, program))
-		}
-	}
 	if strings.Contains(program, "/") {
-		missing = "there is no file " + paths[0]
+		if !filepath.IsAbs(program) {
+			program = filepath.Join(a.Workspace, program)
+		}
+		missing = "there is no file " + program
 	}
-	plain := ""
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil || info.IsDir() {
-			continue
-		}
-		if _, err := exec.LookPath(path); err == nil {
-			return nil
-		}
-		if plain == "" {
-			plain = path
-		}
+	_, err := exec.LookPath(program)
+	if err == nil {
+		return nil
 	}
 	f := explain.New(explain.CommandMissing, "agent", a.Name, "error", missing)
-	if plain != "" {
-		f = explain.New(explain.CommandPlain, "agent", a.Name, "path", plain)
+	if errors.Is(err, fs.ErrPermission) {
+		f = explain.New(explain.CommandPlain, "agent", a.Name, "path", program)
 	}
 	return &f
 }
