@@ -46,16 +46,14 @@ type Exec struct {
 
 // spec is the order that the helper reads from stdin.
 type spec struct {
-	Dir       string          `json:"dir"`
-	Agent     string          `json:"agent"`
-	Key       string          `json:"key"`
-	Task      pipeline.TaskID `json:"task"`
-	Command   []string        `json:"command"`
-	Workspace string          `json:"workspace"`
-	Message   string          `json:"message"`
-	File      string          `json:"file"`
-	LogDir    string          `json:"logDir"`
-	Store     string          `json:"store,omitempty"`
+	Dir       string   `json:"dir"`
+	Agent     string   `json:"agent"`
+	Key       string   `json:"key"`
+	Command   []string `json:"command"`
+	Workspace string   `json:"workspace"`
+	Message   string   `json:"message"`
+	LogDir    string   `json:"logDir"`
+	Store     string   `json:"store,omitempty"`
 }
 
 // Ready implements Waker.
@@ -87,8 +85,8 @@ func execLock(dir, agent string) string { return filepath.Join(dir, "locks", "ex
 // Wake implements Waker. It returns when the command runs.
 func (x *Exec) Wake(ctx context.Context, r Request) error {
 	s := spec{
-		Dir: x.Dir, Agent: r.Agent.Name, Key: r.Key, Task: r.Task, Workspace: r.Agent.Workspace,
-		Message: r.Message, File: r.File, LogDir: filepath.Join(x.LogDir, "exec", r.Agent.Name),
+		Dir: x.Dir, Agent: r.Agent.Name, Key: r.Key, Workspace: r.Agent.Workspace,
+		Message: r.Message, LogDir: filepath.Join(x.LogDir, "exec", r.Agent.Name),
 		Command: expand(r, x.Dir), Store: x.Store,
 	}
 	input, err := json.Marshal(s)
@@ -306,9 +304,13 @@ type Opener func(ctx context.Context, dir, url string) (store core.Store, closeS
 // noteFor: without its exit code, the run would count as a failure. If the helper is
 // killed before, the free lock shows the end.
 func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndRun) {
-	giveUp := time.After(noteFor)
-	for {
-		if noteEndOnce(ctx, open, s, end) == nil {
+	for giveUp := time.After(noteFor); ; {
+		store, closeStore, err := open(ctx, s.Dir, s.Store)
+		if err == nil {
+			_, err = RecordEnd(ctx, store, end, end.Ended)
+			err = errors.Join(err, closeStore())
+		}
+		if err == nil {
 			return
 		}
 		select {
@@ -317,15 +319,6 @@ func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndRun) {
 		case <-time.After(noteAgain):
 		}
 	}
-}
-
-func noteEndOnce(ctx context.Context, open Opener, s *spec, end core.EndRun) error {
-	store, closeStore, err := open(ctx, s.Dir, s.Store)
-	if err != nil {
-		return err
-	}
-	_, err = store.Do(ctx, core.Command{At: end.Ended, By: by(), Task: s.Task, Do: end})
-	return errors.Join(err, closeStore())
 }
 
 // How long, and after which pause, noteEnd retries.

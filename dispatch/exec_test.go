@@ -256,7 +256,7 @@ func TestExecNobodyListens(t *testing.T) {
 	}
 	r.Close()
 	input, err := json.Marshal(spec{
-		Dir: w.dir, Agent: "alpha", Key: "k", Task: 1, Command: w.agents[0].Command, Workspace: w.agents[0].Workspace, LogDir: filepath.Join(w.dir, "logs"),
+		Dir: w.dir, Agent: "alpha", Key: "k", Command: w.agents[0].Command, Workspace: w.agents[0].Workspace, LogDir: filepath.Join(w.dir, "logs"),
 	})
 	if err != nil {
 		t.Fatal(err)

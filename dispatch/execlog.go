@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"otm/internal/durable"
@@ -19,9 +18,9 @@ const (
 )
 
 // execLog is the log of one run of a command. It drops output after maxExecLog bytes,
-// and says so.
+// and says so. It is not for several goroutines: os/exec makes one stream of stdout and
+// stderr.
 type execLog struct {
-	mu   sync.Mutex // stdout and stderr are written in parallel
 	file *durable.File
 	left int // bytes that may still be written
 }
@@ -59,8 +58,6 @@ func pruneExecLogs(dir string) {
 
 // Write never fails: a full disk must not end an agent.
 func (l *execLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.left <= 0 {
 		return len(p), nil
 	}
@@ -75,8 +72,6 @@ func (l *execLog) Write(p []byte) (int, error) {
 
 // End writes the last line.
 func (l *execLog) End(line string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	fmt.Fprintf(l.file, "\n%s\n", line)
 }
 
