@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -189,10 +190,6 @@ func (rn *run) deliver(ctx context.Context, ids ...pipeline.TaskID) error {
 	return context.Cause(ctx)
 }
 
-// fileAgain is the pause before a dispatch file is written again: its disk may be
-// full for a moment.
-const fileAgain = 30 * time.Second
-
 // soonAgain is the pause before a pass looks again at what another process does.
 const soonAgain = time.Second
 
@@ -201,7 +198,6 @@ func (ho *handout) tellUndelivered() {
 	for _, id := range slices.Sorted(maps.Keys(ho.undelivered)) {
 		err := ho.undelivered[id]
 		i := slices.IndexFunc(ho.tasks, func(t *core.Task) bool { return t.ID == id })
-		var entry *EntryError
 		var left *outbox.LeftError
 		if errors.As(err, &left) && left.Due.After(ho.Now()) { // else it waits for another one
 			ho.report.RunBy(left.Due)
@@ -210,16 +206,13 @@ func (ho *handout) tellUndelivered() {
 		case left != nil && left.Err == nil && left.Owner != "": // another process delivers it
 			ho.report.RunBy(ho.Now().Add(soonAgain))
 		case left != nil && left.Err == nil:
-		case errors.As(err, &entry):
-			ho.report.RunBy(ho.Now().Add(fileAgain))
-			ho.problem(id, explain.TaskEntryFailed, "agent", entry.Agent, "error", entry.Err)
-		case isFull(err):
-			ho.report.Needs(explain.New(explain.ListFull))
-		case concernsRow(err) && i >= 0 && isUnshown(ho.tasks[i]):
-			ho.problem(id, explain.TaskFlipRefused, "error", err)
-		case concernsRow(err): // the row shows something old; why and doctor say so
-		case ho.report.Trouble == nil:
-			ho.report.Trouble = err
+		case concernsRow(err) && (i < 0 || !isUnshown(ho.tasks[i])): // the row shows something old; why and doctor say so
+		default:
+			known := len(ho.report.Failed)
+			ho.report.Undelivered(id, err)
+			for j := range ho.report.Failed[known:] {
+				ho.logFinding(slog.LevelError, "task not dispatched", &ho.report.Failed[known+j])
+			}
 		}
 	}
 }
@@ -230,10 +223,4 @@ func (ho *handout) tellUndelivered() {
 func concernsRow(err error) bool {
 	var missing *pipeline.MissingError
 	return pipeline.IsRefused(err) || errors.As(err, &missing)
-}
-
-// isFull reports whether the board takes no more rows.
-func isFull(err error) bool {
-	var e *pipeline.BoardError
-	return errors.As(err, &e) && e.Full
 }

@@ -30,9 +30,9 @@ func TestReport(t *testing.T) {
 	}
 	long := &Report{}
 	for i := range 50 {
-		long.Failed = append(long.Failed, explain.New(explain.TaskEntryFailed, "error", i))
+		long.Failed = append(long.Failed, explain.New(explain.TaskNoAgent, "name", i))
 	}
-	if s := long.Details(); !strings.HasSuffix(s, "; dispatch file of : 19 → otm doctor; and 30 more") || len(long.Findings()) != 20 {
+	if s := long.Details(); !strings.HasSuffix(s, "; and 30 more") || !strings.Contains(s, `agent "19"`) || strings.Contains(s, `agent "20"`) || len(long.Findings()) != 20 {
 		t.Errorf("details: %s", s)
 	}
 }

@@ -615,7 +615,7 @@ func TestWhyTellsNothingOfOthers(t *testing.T) {
 		explain.New(explain.TaskNoAgent, "name", "wall").On(9), explain.New(explain.WakeFailed, "agent", "runner", "error", "wall"),
 		explain.New(explain.RowNoTaskID, "title", "wall", "cell", "x"), explain.New(explain.RowNoAgent, "title", "wall", "name", "x"),
 		explain.New(explain.WorkspaceMissing, "agent", "gate", "path", "/wall"), // it was there again when we looked
-		explain.New(explain.TaskEntryFailed, "agent", "gate", "error", "disk full").On(1)); err != nil {
+		explain.New(explain.EffectUndelivered, "error", "dispatch file of gate: disk full").On(1)); err != nil {
 		t.Fatal(err)
 	}
 	v := w.view()

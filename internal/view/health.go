@@ -122,7 +122,7 @@ func (v *View) follows(f *explain.Finding) bool {
 		return slices.ContainsFunc(v.pending[f.Task], func(p core.Pending) bool { return p.Error != "" && outbox.IsLate(p, v.Now) })
 	case explain.TaskNoAgent:
 		return v.Agents.Assigned(f.Args["name"]) != nil // the component has an older otm.toml
-	case explain.TaskEntryFailed, explain.WakeFailed, explain.WakeUnknown, explain.WakeBarred:
+	case explain.WakeFailed, explain.WakeUnknown, explain.WakeBarred:
 		a := v.Agents.Named(f.Args["agent"])
 		return a != nil && !a.Person && v.Workspace(a) != nil
 	case explain.DispatchUnkept:

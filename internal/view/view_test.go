@@ -151,8 +151,8 @@ func TestC18NeverWellFor(t *testing.T) {
 			v.late = outbox.Late([]core.Pending{away, away, away}, v.Now)
 		}, heartbeat.Yellow, explain.EffectsFail},
 		"failures": {func(v *View) {
-			v.Component(heartbeat.Detector).Found = []explain.Finding{{Code: explain.TaskFlipRefused}}
-		}, heartbeat.Red, explain.TaskFlipRefused},
+			v.Component(heartbeat.Detector).Found = []explain.Finding{{Code: explain.TaskNoAgent}}
+		}, heartbeat.Red, explain.TaskNoAgent},
 	} {
 		v := load(t, pipeline.Agents{{Name: "devdas", Workspace: ws}}, nil)
 		for _, id := range heartbeat.Components {
