@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -185,7 +186,7 @@ func TestResumeStarts(t *testing.T) {
 		w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.ResumeAgent{}})
 	}
 	resume()
-	w.waker.set(func(Request) error { return ErrLater })
+	w.waker.set(func(Request) error { return syscall.ECONNREFUSED })
 	want(t, "the gateway takes no runs", w.pass().Woken, 0)
 	w.waker.set(nil)
 	w.clock.Advance(retryWake)

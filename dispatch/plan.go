@@ -31,8 +31,6 @@ type action int
 const (
 	rest       action = iota // there is no work
 	hold                     // look again at plan.due, or when something happens
-	pausing                  // hold: its last runs ended without progress
-	leftAlone                // hold until the next probe: too many runs ended without progress
 	unaccepted               // hold: its wake was refused, or not sent
 	hangs                    // its process runs and takes nothing
 	send                     // send a new wake
@@ -118,16 +116,10 @@ func (s *situation) planRunning(p plan) plan {
 
 // planAfterRun is for an agent whose last run has ended.
 func (s *situation) planAfterRun(p plan) plan {
-	until, waits := s.state.Waits(s.now)
-	switch {
-	case !waits:
-		return p.with(send, "its last run has ended")
-	case !s.state.LeftAlone.IsZero():
-		p.due = until
-		return p.with(leftAlone, "its last runs ended without progress")
+	if until, waits := s.state.Waits(s.now); waits {
+		return p.until(until, "its last runs ended without progress")
 	}
-	p.due = until
-	return p.with(pausing, "its last run ended without progress")
+	return p.with(send, "its last run has ended")
 }
 
 // planUnanswered is for a wake that was refused, was not sent, or whose answer was

@@ -204,17 +204,17 @@ func TestPlanWake(t *testing.T) {
 		{"its process ended in the middle of a task", 10, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), exec, "send"},
 
 		// C1, C3: the end of its last run was judged, and brought no progress.
-		{"a run ended in the middle of a task, a pause", 2.1, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 1, 2.2), "pausing 2.2"},
+		{"a run ended in the middle of a task, a pause", 2.1, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 1, 2.2), "hold 2.2"},
 		{"a run ended in the middle of a task, after the pause", 2.2, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 1, 2.2), "send"},
 		{"another task does not wait behind the unfinished one", 2.2, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2)), left(1, 1, 2.2), "send"},
-		{"asked to be tried later", 16, records(recordWith(1, wake(0, byExec))), left(core.TryLater, 0, 17), "pausing 17"},
-		{"left alone", 20, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2, dispatchedAt(19))), left(1, 3, 32), "leftAlone 32"},
+		{"asked to be tried later", 16, records(recordWith(1, wake(0, byExec))), left(core.TryLater, 0, 17), "hold 17"},
+		{"left alone", 20, records(recordWith(1, wake(0, byExec), taken(1)), recordWith(2, dispatchedAt(19))), left(1, 3, 32), "hold 32"},
 		{"left alone, time for a probe", 32, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 3, 32), "send"},
 		{"left alone, and nothing waits", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(3, "R1", pipeline.Cancelled))), left(1, 3, 32), "rest"},
 		{"left alone, and the clock was set back by a year", -600000, records(recordWith(1, wake(0, byExec), taken(1))), left(1, 3, 32), "send"},
 		{"moved by hand after the end of its run", 20, records(recordWith(1, wake(0, byExec), taken(1), moves(10, "agent a", pipeline.InProgress)), recordWith(2)), left(1, 1, 2.2), "send"},
 		{"moved by hand, and no process was ever started", 5, records(recordWith(1, taken(1))), exec, "send"},
-		{"moved by hand while its pause lasts", 2.15, records(recordWith(1, wake(0, byExec), taken(1), moves(2.1, "agent a", pipeline.InProgress))), left(1, 1, 2.2), "pausing 2.2"},
+		{"moved by hand while its pause lasts", 2.15, records(recordWith(1, wake(0, byExec), taken(1), moves(2.1, "agent a", pipeline.InProgress))), left(1, 1, 2.2), "hold 2.2"},
 		{"moved by hand, its start was refused", 5, records(recordWith(1, wake(0, refused, 2), func(t *core.Task) { t.Wakes[0].Via = "exec" }, taken(1))), exec, "send"},
 		{"its helper was killed before the start was noted", 5, records(recordWith(1, wake(0, func(w *core.Wake) { w.Via = "exec" }), taken(1))), exec, "send"},
 		{"moved by hand after the known end of its run at the gateway", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1), moves(4, "agent a", pipeline.InProgress))), nil, "send"},
@@ -266,7 +266,7 @@ func TestPlanWake(t *testing.T) {
 
 // plainly describes a plan in a word, and the minute of a hold that has one.
 func plainly(p plan) string {
-	name := map[action]string{rest: "rest", hold: "hold", send: "send", resend: "resend", ask: "ask", pausing: "pausing", leftAlone: "leftAlone", hangs: "hangs"}[p.action]
+	name := map[action]string{rest: "rest", hold: "hold", send: "send", resend: "resend", ask: "ask", hangs: "hangs"}[p.action]
 	if p.action != send && !p.due.IsZero() {
 		return fmt.Sprintf("%s %v", name, p.due.Sub(minute(0)).Minutes())
 	}

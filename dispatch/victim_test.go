@@ -97,9 +97,7 @@ func wakeError(err error) error {
 	switch {
 	case errors.Is(err, gateway.ErrLost):
 		return fmt.Errorf("%w: %w", ErrLost, err)
-	case errors.Is(err, gateway.ErrLater):
-		return fmt.Errorf("%w: %w", ErrLater, err)
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && !errors.Is(err, gateway.ErrLater):
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return err

@@ -25,9 +25,6 @@ type Request struct {
 var (
 	// ErrLost: the request was sent and no answer came. The wake may be queued.
 	ErrLost = errors.New("no answer to the wake")
-	// ErrLater: the gateway takes no runs at the moment, for instance because it
-	// restarts. The wake was not queued, and nobody needs to act.
-	ErrLater = errors.New("the gateway takes no runs at the moment")
 	// ErrRefused: the agent cannot be woken until a person changes something.
 	ErrRefused = errors.New("wake refused")
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"otm/dispatch"
+	"otm/dispatch/gateway"
 	"otm/dispatch/gateway/gatewaytest"
 	"otm/heartbeat"
 	"otm/internal/cli"
@@ -150,7 +151,7 @@ func TestWakeSaysWhatToDo(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
-			if errors.Is(err, dispatch.ErrRefused) || errors.Is(err, dispatch.ErrLater) != strings.HasPrefix(name, "C61") {
+			if errors.Is(err, dispatch.ErrRefused) || errors.Is(err, gateway.ErrLater) != strings.HasPrefix(name, "C61") {
 				t.Errorf("error %v: refused, or not put off", err)
 			}
 		})

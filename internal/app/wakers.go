@@ -101,7 +101,7 @@ func wakeError(a *pipeline.Agent, err error) error {
 	case errors.Is(err, gateway.ErrLost):
 		return fmt.Errorf("%w: %s; %w", dispatch.ErrLost, cmp.Or(adviceOn(err), adviceLost), err)
 	case errors.Is(err, gateway.ErrLater):
-		return fmt.Errorf("%w: it is starting or going down; the wake is sent again in 15 s, nothing to mend; %w", dispatch.ErrLater, err)
+		return fmt.Errorf("the gateway takes no runs at the moment: it is starting or going down; the wake is sent again in 15 s, nothing to mend; %w", err)
 	case !errors.As(err, &refused):
 		return fmt.Errorf("%s; %w", cmp.Or(adviceOn(err), adviceUnsent), err)
 	case refused.Reason == gateway.ReasonUnknownAgent:
