@@ -127,15 +127,20 @@ func (en *Entries) edit(ctx context.Context, workspace string, f func(*File) err
 // beginAnew puts the open tasks of a workspace into its new dispatch file.
 func beginAnew(ctx context.Context, f *File, store core.Reader, files *workspaces, workspace string) error {
 	tasks, err := store.Tasks(ctx, core.Filter{Live: true})
-	if err != nil {
-		return err
+	for _, t := range openIn(tasks, files.identity, workspace) {
+		f.Put(entryOf(t))
 	}
+	return err
+}
+
+// openIn returns the open tasks that belong into a workspace.
+func openIn(tasks []*core.Task, identity func(string) (string, error), workspace string) (open []*core.Task) {
 	for _, t := range tasks {
-		if isOpen(t) && t.Dispatch.Workspace != "" && samePlace(files.identity, t.Dispatch.Workspace, workspace) {
-			f.Put(entryOf(t))
+		if isOpen(t) && t.Dispatch.Workspace != "" && samePlace(identity, t.Dispatch.Workspace, workspace) {
+			open = append(open, t)
 		}
 	}
-	return nil
+	return open
 }
 
 // isOpen reports whether a task has an entry in its agent's dispatch file.
@@ -207,11 +212,10 @@ func (en *Entries) remove(f *File, e *Entry, t *core.Task) {
 	}
 }
 
-// isLeft reports whether an entry of ours is to be removed. t is its task; an entry
-// without a task is not ours.
+// isLeft reports whether an entry of a task is to be removed.
 func isLeft(e *Entry, t *core.Task) bool {
 	switch {
-	case t == nil, e.RowID != "" && e.RowID != t.RowID:
+	case e.RowID != "" && e.RowID != t.RowID:
 		return false
 	case t.Away(), t.Status.Finished(), t.Status == pipeline.Pending:
 		return true

@@ -31,14 +31,16 @@ type run struct {
 	byName map[string][]*core.Task // by agent: those on the board
 
 	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
-	resolved    map[string]resolved       // by workspace
 	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
+
+	mu       sync.Mutex                        // guards resolved
+	resolved map[string]func() (string, error) // by workspace: its identity, see workspaces.identity
 }
 
 func newRun(d *Dispatcher) *run {
 	return &run{
-		Dispatcher: d, report: newReport(), undelivered: map[pipeline.TaskID]error{}, resolved: map[string]resolved{},
-		unkept: map[string]bool{},
+		Dispatcher: d, report: newReport(), undelivered: map[pipeline.TaskID]error{}, unkept: map[string]bool{},
+		resolved: map[string]func() (string, error){},
 	}
 }
 
@@ -132,38 +134,26 @@ func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
 	return &f
 }
 
-// resolved is the identity of a workspace, or why it has none.
-type resolved struct {
-	id  string // see workspaces.identity
-	err error
-}
-
 // resolve returns the identity of a workspace, as it was when the pass first asked.
 func (rn *run) resolve(workspace string) (string, error) {
-	r, known := rn.resolved[workspace]
-	if !known {
-		r.id, r.err = rn.Entries.files().identity(workspace)
-		rn.resolved[workspace] = r
+	rn.mu.Lock()
+	known := rn.resolved[workspace]
+	if known == nil {
+		known = sync.OnceValues(func() (string, error) { return rn.Entries.files().identity(workspace) })
+		rn.resolved[workspace] = known
 	}
-	return r.id, r.err
+	rn.mu.Unlock()
+	return known()
 }
 
 // resolveAll resolves the workspaces of all agents at once, before the pass holds the
 // board's lock: each silent workspace costs its deadline.
 func (rn *run) resolveAll() {
-	var mu sync.Mutex // guards rn.resolved
 	var all sync.WaitGroup
-	for i := range rn.Agents {
-		workspace := rn.Agents[i].Workspace
-		if workspace == "" {
-			continue
+	for _, a := range rn.Agents {
+		if a.Workspace != "" {
+			all.Go(func() { rn.resolve(a.Workspace) })
 		}
-		all.Go(func() {
-			id, err := rn.Entries.files().identity(workspace)
-			mu.Lock()
-			defer mu.Unlock()
-			rn.resolved[workspace] = resolved{id, err}
-		})
 	}
 	all.Wait()
 }

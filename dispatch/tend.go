@@ -60,35 +60,23 @@ func (kp *keeper) clean(workspace string) {
 	if !kp.cleaned[workspace] {
 		kp.cleaned[workspace] = true
 		now := kp.Now()
-		kp.Entries.files().within(workspace, func() error {
+		patience.Do(workspace, kp.Entries.files().deadline(), nil, func() error {
 			_, err := durable.RemoveLeftovers(workspace, time.Hour, now)
 			return err
-		}, nil) // if that fails, the next process tries again
+		}) // if that fails, the next process tries again
 	}
-}
-
-// openIn returns the open tasks that belong into a workspace.
-func (kp *keeper) openIn(workspace string) map[pipeline.TaskID]*core.Task {
-	open := map[pipeline.TaskID]*core.Task{}
-	for _, t := range kp.tasks {
-		if isOpen(t) && t.Dispatch.Workspace != "" && samePlace(kp.resolve, t.Dispatch.Workspace, workspace) {
-			open[t.ID] = t
-		}
-	}
-	return open
 }
 
 // tendWorkspace brings one dispatch file in line with the tasks, and notes which tasks
 // were marked as taken in it.
 func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
-	open := kp.openIn(workspace)
+	open := openIn(kp.tasks, kp.resolve, workspace)
 	var taken []*core.Task
 	err := kp.Entries.edit(ctx, workspace, func(f *File) error {
 		if err := kp.removeLeft(ctx, f, open); err != nil {
 			return err
 		}
-		for _, id := range slices.Sorted(maps.Keys(open)) {
-			t := open[id]
+		for _, t := range open {
 			e := kp.Entries.bring(f, t, false)
 			switch {
 			case e == nil && t.Waiting():
@@ -106,32 +94,25 @@ func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
 }
 
 // removeLeft removes the entries of tasks that are not open in the workspace.
-func (kp *keeper) removeLeft(ctx context.Context, f *File, open map[pipeline.TaskID]*core.Task) error {
-	var others []*Entry
-	var ids []pipeline.TaskID
-	for _, e := range f.Entries() {
-		if t := open[e.TaskID]; t == nil || !core.SameAgent(t.Dispatch.Agent, e.Agent) {
-			others, ids = append(others, e), append(ids, e.TaskID)
-		}
-	}
+func (kp *keeper) removeLeft(ctx context.Context, f *File, open []*core.Task) error {
+	others := slices.DeleteFunc(f.Entries(), func(e *Entry) bool {
+		return slices.ContainsFunc(open, func(t *core.Task) bool { return t.ID == e.TaskID && core.SameAgent(t.Dispatch.Agent, e.Agent) })
+	})
 	if len(others) == 0 {
 		return nil
 	}
+	var ids []pipeline.TaskID
+	for _, e := range others {
+		ids = append(ids, e.TaskID)
+	}
 	slices.Sort(ids)
 	tasks, err := kp.Store.Tasks(ctx, core.Filter{IDs: slices.Compact(ids)})
-	if err != nil {
-		return err
-	}
-	byID := map[pipeline.TaskID]*core.Task{}
-	for _, t := range tasks {
-		byID[t.ID] = t
-	}
 	for _, e := range others {
-		if t := byID[e.TaskID]; isLeft(e, t) {
-			kp.Entries.remove(f, e, t)
+		if i := slices.IndexFunc(tasks, func(t *core.Task) bool { return t.ID == e.TaskID }); i >= 0 && isLeft(e, tasks[i]) {
+			kp.Entries.remove(f, e, tasks[i])
 		}
 	}
-	return nil
+	return err
 }
 
 // noteTaken notes the tasks that were marked as taken in their file.

@@ -27,21 +27,13 @@ type workspaces struct {
 // less for a sync.
 const workspaceWait = 15 * time.Second
 
-// within calls f, an operation on a workspace, with the deadline. See patience.Do.
-func (w *workspaces) within(path string, f func() error, late func()) error {
-	return patience.Do(path, cmp.Or(w.wait, workspaceWait), late, f)
-}
-
-// readWithin is within for a function that reads something.
-func readWithin[T any](w *workspaces, path string, late func(), f func() (T, error)) (T, error) {
-	return patience.Read(path, cmp.Or(w.wait, workspaceWait), late, f)
-}
+func (w *workspaces) deadline() time.Duration { return cmp.Or(w.wait, workspaceWait) }
 
 // identity names a workspace by device and inode, so that two spellings of one
 // directory have one identity. The error is a *fs.PathError or a
 // *patience.SilentError.
 func (w *workspaces) identity(path string) (string, error) {
-	info, err := readWithin(w, path, nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
+	info, err := patience.Read(path, w.deadline(), nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
 	if err != nil {
 		return "", err
 	}
@@ -85,14 +77,14 @@ func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, 
 			l.Release()
 		}
 	}()
-	file, err := readWithin(w, workspace, late, func() (*File, error) { return readFile(filepath.Join(workspace, FileName), now) })
+	file, err := patience.Read(workspace, w.deadline(), late, func() (*File, error) { return readFile(filepath.Join(workspace, FileName), now) })
 	if held = !patience.IsSilent(err); err != nil {
 		return err
 	}
 	if err := f(file); err != nil {
 		return err
 	}
-	err = w.within(workspace, file.write, late)
+	err = patience.Do(workspace, w.deadline(), late, file.write)
 	held = !patience.IsSilent(err)
 	return err
 }
@@ -129,7 +121,7 @@ func (w *workspaces) statePath(agents pipeline.Agents, a *pipeline.Agent) string
 // is none.
 func (w *workspaces) state(agents pipeline.Agents, a *pipeline.Agent) (s agentState, err error) {
 	path := w.statePath(agents, a)
-	data, err := readWithin(w, a.Workspace, nil, func() ([]byte, error) {
+	data, err := patience.Read(a.Workspace, w.deadline(), nil, func() ([]byte, error) {
 		data, _, err := load(path, maxState)
 		return data, err
 	})
@@ -165,5 +157,5 @@ func (w *workspaces) writeState(agents pipeline.Agents, a *pipeline.Agent, t *Ta
 		return err
 	}
 	path := w.statePath(agents, a)
-	return w.within(a.Workspace, func() error { return durable.ReplaceVolatile(path, append(data, '\n')) }, nil)
+	return patience.Do(a.Workspace, w.deadline(), nil, func() error { return durable.ReplaceVolatile(path, append(data, '\n')) })
 }
