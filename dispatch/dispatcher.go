@@ -28,24 +28,24 @@ type Dispatcher struct {
 	Times      pipeline.Times
 	// Look brings what people did on the board into the store. What it sees of the
 	// board may be at most maxAge old; negative: of any age. It adds what is to be told
-	// to the report. The error is one of our own files. nil: there is no board.
+	// to the report. The error is one of our own files.
 	Look func(ctx context.Context, maxAge time.Duration, r *heartbeat.Report) error
 	// Deliver delivers the effects of tasks, or all that are due if none is given. It
 	// returns the tasks that have undelivered effects, each with why. It is
 	// outbox.Runner.Run.
 	Deliver func(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error)
 	// Unread returns the tasks with reports in the inbox, each with when the oldest
-	// was dropped; nil: there is no inbox.
+	// was dropped.
 	Unread func() (map[pipeline.TaskID]time.Time, error)
 	// Patience is how long a pass waits for the answers to its wakes. Later passes
 	// collect the rest. Zero: without limit.
 	Patience time.Duration
 	// Answered is called when the answer to a wake comes after its pass. The next
-	// pass reports it. nil: not called.
+	// pass reports it.
 	Answered func()
 	Log      *slog.Logger
 	Now      func() time.Time
-	Progress func() // called while a pass makes progress; nil: not called
+	Progress func() // called while a pass makes progress
 
 	loggedAt map[string]time.Time       // when each problem last occurred, to log it once
 	waking   map[string]*pendingWake    // by agent
@@ -94,9 +94,6 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 
 // look brings what people did on the board into the store.
 func (rn *run) look(ctx context.Context, maxAge time.Duration) error {
-	if rn.Look == nil {
-		return nil
-	}
 	err := rn.Look(ctx, maxAge, rn.report)
 	for i := range rn.report.Failed {
 		rn.logFinding(slog.LevelError, "board not as it should be", &rn.report.Failed[i])

@@ -37,16 +37,6 @@ type Entries struct {
 	stood map[pipeline.TaskID]time.Time
 }
 
-// EntryError says that a dispatch file could not be read or written.
-type EntryError struct {
-	Agent string
-	Err   error
-}
-
-func (e *EntryError) Error() string { return fmt.Sprintf("dispatch file of %s: %v", e.Agent, e.Err) }
-
-func (e *EntryError) Unwrap() error { return e.Err }
-
 func (en *Entries) files() *workspaces { return &workspaces{dir: en.Dir, wait: en.patience} }
 
 // Deliver implements outbox.Deliverer: it brings the entries of tasks to what the store
@@ -101,7 +91,7 @@ func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*cor
 		if !isOpen(t) && errors.Is(err, fs.ErrNotExist) {
 			continue // the entry left with the workspace
 		}
-		failed[t.ID] = &EntryError{t.Dispatch.Agent, err}
+		failed[t.ID] = fmt.Errorf("dispatch file of %s: %w", t.Dispatch.Agent, err)
 	}
 	return failed
 }

@@ -37,10 +37,8 @@ type Exec struct {
 	PathDir string   // put in front of PATH: the directory of otm and its siblings
 	Secrets []string // environment variables that no agent gets
 	Store   string   // the URL of the store, "" if it is in the data directory; agents do not get it
-	// Helper is how to start the helper: the program and the arguments before
-	// HelperCommand. If nil, this program.
-	Helper []string
 
+	helper  []string       // how to start the helper; nil: this program does it
 	helpers sync.WaitGroup // running helpers that this process started
 }
 
@@ -58,10 +56,7 @@ type spec struct {
 
 // Ready implements Waker.
 func (x *Exec) Ready(_ context.Context, a *pipeline.Agent) error {
-	switch {
-	case len(a.Command) == 0:
-		return fmt.Errorf("%w: no command is set", ErrRefused)
-	case CommandProblem(a) != nil:
+	if CommandProblem(a) != nil {
 		return fmt.Errorf("%w: its command cannot be started", ErrRefused)
 	}
 	return nil
@@ -115,15 +110,15 @@ const (
 // startHelper starts the helper in its own session, with the environment of the
 // command, and reads its answer, one line. The helper outlives this process.
 func (x *Exec) startHelper(ctx context.Context, input []byte, env []string) (string, error) {
-	argv := x.Helper
+	argv := x.helper
 	if argv == nil {
 		self, err := os.Executable()
 		if err != nil {
 			return "", err
 		}
-		argv = []string{self}
+		argv = []string{self, HelperCommand}
 	}
-	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], HelperCommand)...)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = x.Dir, env
 	cmd.Stdin = bytes.NewReader(input)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -314,10 +314,9 @@ func TestExecRefused(t *testing.T) {
 			fmt.Sprintf(`the command of alpha cannot be started: %s is not executable`, plain)},
 		{"in the workspace, not there", []string{"./run"}, nil, 0,
 			`the command of alpha cannot be started: there is no file /`},
-		{"no command", nil, nil, 0, `agent alpha: wake refused: no command is set`},
 		{"no place for the log", []string{"true"}, func(w *world) { w.write(filepath.Join(w.dir, "logs"), nil) }, 2, `agent alpha: wake refused: no log: `},
-		{"no helper", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"/no/such/helper"} }, 1, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
-		{"a helper without an answer", []string{"true"}, func(w *world) { w.byExec().Helper = []string{"true"} }, 2, `agent alpha: wake refused: the helper ended without an answer`},
+		{"no helper", []string{"true"}, func(w *world) { w.byExec().helper = []string{"/no/such/helper"} }, 1, `agent alpha: fork/exec /no/such/helper: no such file or directory`},
+		{"a helper without an answer", []string{"true"}, func(w *world) { w.byExec().helper = []string{"true"} }, 2, `agent alpha: wake refused: the helper ended without an answer`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -503,7 +502,7 @@ func TestExecHelperSilent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	w.agents[0].Command = []string{"true"}
-	x := &Exec{Dir: w.dir, LogDir: t.TempDir(), Helper: []string{"sh", "-c", "read -r order; exec sleep 1"}}
+	x := &Exec{Dir: w.dir, LogDir: t.TempDir(), helper: []string{"sh", "-c", "read -r order; exec sleep 1"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := x.Wake(ctx, Request{Agent: w.agent("alpha"), Key: "k", Task: 1, Message: "m", File: w.path("alpha")})

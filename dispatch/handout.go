@@ -48,7 +48,8 @@ func (ho *handout) handOut(ctx context.Context) error {
 	if len(unshown)+len(moved)+len(pending) == 0 {
 		return nil
 	}
-	if err := ho.deliverAll(ctx, unshown, moved); err != nil {
+	maps.Copy(moved, unshown)
+	if err := ho.deliverAll(ctx, moved); err != nil {
 		return err
 	}
 	if err := ho.load(ctx); err != nil {
@@ -78,7 +79,7 @@ func (ho *handout) handReady(ctx context.Context, handed map[pipeline.TaskID]boo
 		return nil
 	}
 	for chunk := range slices.Chunk(ready, maxChunk) {
-		ho.madeProgress()
+		ho.Progress()
 		var commands []core.Command
 		for _, t := range chunk {
 			a := ho.Agents.Named(t.Agent)
@@ -162,13 +163,9 @@ func (ho *handout) moveAgents(ctx context.Context) (moved map[pipeline.TaskID]bo
 
 // deliverAll delivers the effects of the given tasks, whatever became of earlier tries,
 // and those of others that are due. While the board is in trouble, all have to be due.
-func (ho *handout) deliverAll(ctx context.Context, sets ...map[pipeline.TaskID]bool) error {
-	own := map[pipeline.TaskID]bool{}
-	for _, set := range sets {
-		maps.Copy(own, set)
-	}
-	if len(own) > 0 && ho.report.Trouble == nil {
-		if err := ho.deliver(ctx, slices.Sorted(maps.Keys(own))...); err != nil {
+func (ho *handout) deliverAll(ctx context.Context, tasks map[pipeline.TaskID]bool) error {
+	if len(tasks) > 0 && ho.report.Trouble == nil {
+		if err := ho.deliver(ctx, slices.Sorted(maps.Keys(tasks))...); err != nil {
 			return err
 		}
 	}
@@ -177,7 +174,7 @@ func (ho *handout) deliverAll(ctx context.Context, sets ...map[pipeline.TaskID]b
 
 // deliver delivers effects. It keeps why some are undelivered.
 func (rn *run) deliver(ctx context.Context, ids ...pipeline.TaskID) error {
-	rn.madeProgress()
+	rn.Progress()
 	failed, err := rn.Deliver(ctx, ids...)
 	if err != nil {
 		return err

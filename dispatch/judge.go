@@ -112,9 +112,6 @@ func (s *situation) askedFor() bool {
 // unread reports whether the inbox holds reports of an agent on its own tasks that
 // were dropped until a given time, which is past.
 func (wg *waking) unread(a *pipeline.Agent, until time.Time) (bool, error) {
-	if wg.Unread == nil {
-		return false, nil
-	}
 	dropped, err := wg.Unread()
 	if err != nil {
 		return false, err

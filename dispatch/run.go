@@ -101,12 +101,6 @@ func (d *Dispatcher) forgetLogged() {
 	maps.DeleteFunc(d.loggedAt, func(_ string, at time.Time) bool { return reached(at, logAgain, now) })
 }
 
-func (rn *run) madeProgress() {
-	if rn.Progress != nil {
-		rn.Progress()
-	}
-}
-
 // dispatched reports that a task was dispatched.
 func (rn *run) dispatched(t *core.Task) {
 	rn.report.Did[dispatched].N++

@@ -40,7 +40,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(shared)) {
 		workspace := shared[id]
-		kp.madeProgress()
+		kp.Progress()
 		kp.clean(workspace)
 		if err := kp.tendWorkspace(ctx, workspace); err != nil {
 			if ctx.Err() != nil {

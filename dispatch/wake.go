@@ -70,7 +70,7 @@ func (d *Dispatcher) startWake(wake func() wakeResult) *pendingWake {
 	w := &pendingWake{done: make(chan wakeResult, 1)}
 	d.wakers.Go(func() {
 		w.done <- wake()
-		if w.late.Load() && d.Answered != nil {
+		if w.late.Load() {
 			d.Answered()
 		}
 	})
@@ -82,23 +82,18 @@ const lateAgain = time.Second
 
 // collect takes the results that come within Patience.
 func (wg *waking) collect() {
-	var patience <-chan time.Time
+	patience, cancel := context.WithCancel(context.Background())
 	if wg.Patience > 0 {
-		timer := time.NewTimer(wg.Patience)
-		defer timer.Stop()
-		patience = timer.C
+		patience, cancel = context.WithTimeout(patience, wg.Patience)
 	}
-	late := false
+	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(wg.waking)) {
 		pending := wg.waking[name]
-		if !late {
-			select {
-			case r := <-pending.done:
-				wg.woke(name, r)
-				continue
-			case <-patience:
-				late = true
-			}
+		select {
+		case r := <-pending.done:
+			wg.woke(name, r)
+			continue
+		case <-patience.Done():
 		}
 		pending.late.Store(true)
 		select {
