@@ -71,11 +71,14 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 		d.loggedAt, d.waking, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]explain.Finding{}
 		d.cleaned = map[string]bool{}
 	}
-	d.forgetLogged()
 	rn := newRun(d)
+	defer rn.logReport()
 	rn.resolveAll()
-	if err := rn.look(ctx, maxAge); err != nil {
+	if err := rn.Look(ctx, maxAge, rn.report); err != nil {
 		return rn.report, err
+	}
+	if ctx.Err() != nil {
+		return rn.report, context.Cause(ctx)
 	}
 	ho := handout{rn}
 	if err := ho.handOut(ctx); err != nil {
@@ -90,18 +93,6 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 	kp.reportSilent()
 	wg := waking{run: rn}
 	return rn.report, wg.wake(ctx)
-}
-
-// look brings what people did on the board into the store.
-func (rn *run) look(ctx context.Context, maxAge time.Duration) error {
-	err := rn.Look(ctx, maxAge, rn.report)
-	for i := range rn.report.Failed {
-		rn.logFinding(slog.LevelError, "board not as it should be", &rn.report.Failed[i])
-	}
-	if err == nil {
-		err = context.Cause(ctx)
-	}
-	return err
 }
 
 // by is the actor of the dispatcher's own commands.

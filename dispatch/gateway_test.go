@@ -99,7 +99,7 @@ func TestGatewayDown(t *testing.T) {
 		stop()
 		w.d.Wait()
 		want(w, "wakes", words(len(w.record(1).Wakes), w.count(1, "WakeBegun")), "0 0")
-		want(w, "told as failures when it was only stopped", w.log.count(slog.LevelError, "not woken"), 0)
+		want(w, "told as failures when it was only stopped", w.log.count(slog.LevelError, "msg=failed"), 0)
 		if err := g.Boot(); err != nil {
 			w.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestGatewayKnowsNoAgent(t *testing.T) {
 				w.Errorf("failed: %q", r.Failed)
 			}
 		}
-		want(w, "logged", w.log.count(slog.LevelError, "not woken"), 1)
+		want(w, "logged", w.log.count(slog.LevelError, "msg=failed"), 1)
 		want(w, "status", w.boardStatus(1), pipeline.Assigned)
 		want(w, "tries", w.count(1, "WakeBegun"), 1)
 		w.agents[0].GatewayAgent = "alpha"

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -111,11 +110,11 @@ func (ho *handout) ready() []*core.Task {
 		a := ho.Agents.Named(t.Agent)
 		switch {
 		case a == nil && (t.Status.Active() || t.Status == pipeline.New && t.OnBoard()):
-			ho.problem(t.ID, explain.TaskNoAgent, "name", t.Agent)
+			ho.report.Fail(explain.New(explain.TaskNoAgent, "name", t.Agent).On(t.ID))
 		case a == nil || !t.Ready() || !t.OnBoard() || len(t.Steps) == 0:
 		default:
 			if reason := ho.unready(a); reason != nil {
-				ho.failure("task not dispatched", reason.On(t.ID))
+				ho.report.Fail(reason.On(t.ID))
 				continue
 			}
 			ready = append(ready, t)
@@ -205,11 +204,7 @@ func (ho *handout) tellUndelivered() {
 		case left != nil && left.Err == nil:
 		case concernsRow(err) && (i < 0 || !isUnshown(ho.tasks[i])): // the row shows something old; why and doctor say so
 		default:
-			known := len(ho.report.Failed)
 			ho.report.Undelivered(id, err)
-			for j := range ho.report.Failed[known:] {
-				ho.logFinding(slog.LevelError, "task not dispatched", &ho.report.Failed[known+j])
-			}
 		}
 	}
 }

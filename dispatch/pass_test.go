@@ -164,7 +164,7 @@ func TestUnroutable(t *testing.T) {
 			}
 		}
 	}
-	want(t, "errors logged", w.log.count(slog.LevelError, "task not dispatched"), 3)
+	want(t, "errors logged", w.log.count(slog.LevelError, "msg=failed"), 3)
 	for _, id := range []pipeline.TaskID{ghost, homeless, blocked} {
 		want(t, "status", w.boardStatus(id), pipeline.New)
 		want(t, "attempts", w.record(id).Attempt, 0)
@@ -303,7 +303,7 @@ func TestFlipRefused(t *testing.T) {
 			t.Errorf("failed: %q, trouble %v", r.Failed, r.Trouble)
 		}
 	}
-	want(t, "logged", w.log.count(slog.LevelError, "task not dispatched"), 1)
+	want(t, "logged", w.log.count(slog.LevelError, "msg=failed"), 1)
 	want(t, "status", words(w.boardStatus(bad), w.boardStatus(good)), "new assigned")
 	want(t, "wakes", w.waker.keys(), "otm-T-00002-alpha-1")
 	w.board.refuse(nil)

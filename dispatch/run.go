@@ -2,20 +2,16 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"otm/core"
 	"otm/heartbeat"
 	"otm/internal/explain"
-	"otm/internal/patience"
 	"otm/pipeline"
 )
 
@@ -59,46 +55,29 @@ func (rn *run) load(ctx context.Context) error {
 	return nil
 }
 
-// failure reports a failure once, and logs it the first time.
-func (rn *run) failure(msg string, f explain.Finding) {
-	if slices.ContainsFunc(rn.report.Failed, f.Equal) {
-		return
-	}
-	rn.report.Failed = append(rn.report.Failed, f)
-	rn.logFinding(slog.LevelError, msg, &f)
-}
-
-// problem reports a task that was not dispatched.
-func (rn *run) problem(id pipeline.TaskID, code explain.Code, args ...any) {
-	rn.failure("task not dispatched", explain.New(code, args...).On(id))
-}
-
-// needsPerson reports something that needs a person.
-func (rn *run) needsPerson(f explain.Finding) {
-	rn.report.Needs(f)
-	rn.logFinding(slog.LevelWarn, "needs a person", &f)
-}
-
 // logAgain is how long a problem must be absent before it is logged again.
 const logAgain = time.Hour
 
-// logFinding logs a finding: the first time at its level, repetitions at debug level.
-func (rn *run) logFinding(level slog.Level, msg string, f *explain.Finding) {
-	kind := fmt.Sprint(f.Code, f.Task, f.Args)
-	if f.Code == explain.WakeFailed || f.Code == explain.WakeUnknown {
-		kind = fmt.Sprint(f.Code, f.Args["agent"]) // each try may fail with another error
+// logReport logs what the report finds: the first time at its level, repetitions at debug
+// level.
+func (rn *run) logReport() {
+	now := rn.Now()
+	maps.DeleteFunc(rn.loggedAt, func(_ string, at time.Time) bool { return reached(at, logAgain, now) })
+	for i, f := range slices.Concat(rn.report.Failed, rn.report.NeedsPerson) {
+		level, msg := slog.LevelError, "failed"
+		if i >= len(rn.report.Failed) {
+			level, msg = slog.LevelWarn, "needs a person"
+		}
+		kind := fmt.Sprint(f.Code, f.Task, f.Args)
+		if f.Code == explain.WakeFailed || f.Code == explain.WakeUnknown {
+			kind = fmt.Sprint(f.Code, f.Args["agent"]) // each try may fail with another error
+		}
+		if _, logged := rn.loggedAt[kind]; logged {
+			level = slog.LevelDebug
+		}
+		rn.loggedAt[kind] = now
+		rn.Log.Log(context.Background(), level, msg, "reason", explain.Line(&f, time.Time{})) // a log is read later
 	}
-	if _, logged := rn.loggedAt[kind]; logged {
-		level = slog.LevelDebug
-	}
-	rn.loggedAt[kind] = rn.Now()
-	rn.Log.Log(context.Background(), level, msg, "reason", explain.Line(f, time.Time{})) // a log is read later
-}
-
-// forgetLogged forgets problems that have been absent for logAgain.
-func (d *Dispatcher) forgetLogged() {
-	now := d.Now()
-	maps.DeleteFunc(d.loggedAt, func(_ string, at time.Time) bool { return reached(at, logAgain, now) })
 }
 
 // dispatched reports that a task was dispatched.
@@ -113,19 +92,7 @@ func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
 		return nil
 	}
 	_, err := rn.resolve(a.Workspace)
-	code := explain.WorkspaceUnreadable
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		code = explain.WorkspaceMissing
-	case errors.Is(err, syscall.ENOTDIR):
-		code = explain.WorkspaceNoDir
-	case patience.IsSilent(err):
-		code = explain.WorkspaceSilent
-	}
-	f := explain.New(code, "agent", a.Name, "path", a.Workspace, "error", err)
-	return &f
+	return workspaceProblem(a, err)
 }
 
 // resolve returns the identity of a workspace, as it was when the pass first asked.

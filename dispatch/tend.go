@@ -35,7 +35,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 			continue
 		}
 		if slices.ContainsFunc(kp.byName[a.Name], (*core.Task).Waiting) {
-			kp.failure("workspace is gone, and tasks wait", *reason)
+			kp.report.Fail(*reason)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(shared)) {
@@ -49,7 +49,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 			if large := (*TooLargeError)(nil); errors.As(err, &large) || patience.IsSilent(err) {
 				kp.unkept[id] = true
 			}
-			kp.failure("dispatch file not kept", explain.New(explain.DispatchUnkept, "path", workspace, "error", err))
+			kp.report.Fail(explain.New(explain.DispatchUnkept, "path", workspace, "error", err))
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func (kp *keeper) reportSilent() {
 			}
 			last := t.HeardOf(a.Name).At
 			if reached(last, kp.Times.SilentAfter, now) {
-				kp.needsPerson(explain.New(explain.TaskSilent, "agent", a.Name, "since", last).On(t.ID))
+				kp.report.Needs(explain.New(explain.TaskSilent, "agent", a.Name, "since", last).On(t.ID))
 				continue
 			}
 			kp.report.RunBy(last.Add(kp.Times.SilentAfter))

@@ -41,7 +41,7 @@ func (wg *waking) wake(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			wg.failure("agent not woken", *notWoken(explain.AgentStateWrong, a, err))
+			wg.report.Fail(*notWoken(explain.AgentStateWrong, a, err))
 			continue
 		}
 		switch pl := s.planWake(); pl.action {
@@ -101,7 +101,7 @@ func (wg *waking) collect() {
 			wg.woke(name, r)
 		default:
 			if failed, ok := wg.unwoken[name]; ok {
-				wg.report.Failed = append(wg.report.Failed, failed) // still true until the next answer
+				wg.report.Fail(failed) // still true until the next answer
 			}
 			wg.report.RunBy(wg.Now().Add(lateAgain))
 		}
@@ -119,10 +119,10 @@ func (wg *waking) woke(name string, r wakeResult) {
 	delete(wg.unwoken, name)
 	if r.failed != nil {
 		wg.unwoken[name] = *r.failed
-		wg.failure("agent not woken", *r.failed)
+		wg.report.Fail(*r.failed)
 	}
 	if r.needs != nil {
-		wg.needsPerson(*r.needs)
+		wg.report.Needs(*r.needs)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"otm/internal/durable"
+	"otm/internal/explain"
 	"otm/internal/lock"
 	"otm/internal/patience"
 	"otm/pipeline"
@@ -38,13 +40,40 @@ func (w *workspaces) identity(path string) (string, error) {
 		return "", err
 	}
 	if !info.IsDir() {
-		return "", &fs.PathError{Op: "stat", Path: path, Err: syscall.ENOTDIR}
+		return "", &fs.PathError{Op: "stat", Path: path, Err: errNoDir}
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "", fmt.Errorf("%q: its device and inode are not known", path)
 	}
 	return fmt.Sprintf("%x-%x", st.Dev, st.Ino), nil
+}
+
+// errNoDir says that a workspace is not a directory itself.
+var errNoDir = errors.New("not a directory")
+
+// WorkspaceProblem returns what is wrong with an agent's workspace; nil: nothing is. One
+// that does not answer within wait is silent.
+func WorkspaceProblem(a *pipeline.Agent, wait time.Duration) *explain.Finding {
+	_, err := (&workspaces{wait: wait}).identity(a.Workspace)
+	return workspaceProblem(a, err)
+}
+
+// workspaceProblem is WorkspaceProblem by the error of identity.
+func workspaceProblem(a *pipeline.Agent, err error) *explain.Finding {
+	code := explain.WorkspaceUnreadable
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		code = explain.WorkspaceMissing
+	case errors.Is(err, errNoDir):
+		code = explain.WorkspaceNoDir
+	case patience.IsSilent(err):
+		code = explain.WorkspaceSilent
+	}
+	f := explain.New(code, "agent", a.Name, "path", a.Workspace, "error", err)
+	return &f
 }
 
 // samePlace reports whether two paths name one directory, as far as their

@@ -36,6 +36,13 @@ func (r *Report) RunBy(at time.Time) {
 	}
 }
 
+// Fail notes a failure once.
+func (r *Report) Fail(f explain.Finding) {
+	if !slices.ContainsFunc(r.Failed, f.Equal) {
+		r.Failed = append(r.Failed, f)
+	}
+}
+
 // Needs notes once that something needs a person.
 func (r *Report) Needs(f explain.Finding) {
 	if !slices.ContainsFunc(r.NeedsPerson, f.Equal) {

@@ -1,8 +1,6 @@
 package view
 
 import (
-	"errors"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -84,7 +82,7 @@ func LookAtWorkspaces(agents pipeline.Agents) map[string]*explain.Finding {
 		if a := &agents[i]; !a.Person {
 			look := make(chan *explain.Finding, 1)
 			looks[a.Name] = look
-			go func() { look <- lookAt(a) }()
+			go func() { look <- dispatch.WorkspaceProblem(a, patience.Reader) }()
 		}
 	}
 	wrong := map[string]*explain.Finding{}
@@ -94,23 +92,4 @@ func LookAtWorkspaces(agents pipeline.Agents) map[string]*explain.Finding {
 		}
 	}
 	return wrong
-}
-
-func lookAt(a *pipeline.Agent) *explain.Finding {
-	info, err := patience.Read(a.Workspace, patience.Reader, nil, func() (fs.FileInfo, error) { return durable.Stat(a.Workspace) })
-	code, cause := explain.Code(""), ""
-	switch {
-	case patience.IsSilent(err):
-		code = explain.WorkspaceSilent
-	case errors.Is(err, fs.ErrNotExist):
-		code = explain.WorkspaceMissing
-	case err != nil:
-		code, cause = explain.WorkspaceUnreadable, err.Error()
-	case !info.IsDir():
-		code = explain.WorkspaceNoDir
-	default:
-		return nil
-	}
-	f := explain.New(code, "agent", a.Name, "path", a.Workspace, "error", cause)
-	return &f
 }
