@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,13 +43,12 @@ func pruneExecLogs(dir string) {
 	if err != nil {
 		return
 	}
-	var logs []string
+	var logs []string // by time
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".log") {
 			logs = append(logs, e.Name())
 		}
 	}
-	slices.Sort(logs) // by time
 	for _, name := range logs[:max(0, len(logs)-maxExecLogs+1)] {
 		durable.Remove(filepath.Join(dir, name))
 	}

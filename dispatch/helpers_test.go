@@ -385,18 +385,19 @@ type recorder struct {
 	executed []string // keys, each once
 	asked    []string // keys of Ended
 
-	answer func(Request) error                         // if set, decides; nil accepts
+	answer func(context.Context, Request) error        // if set, decides; nil accepts
+	ready  func()                                      // if set, called before each wake
 	ended  func(key string) (core.EndRun, bool, error) // if set, what Ended says; else not ended
 }
 
-func (r *recorder) Wake(_ context.Context, req Request) error {
+func (r *recorder) Wake(ctx context.Context, req Request) error {
 	r.mu.Lock()
 	r.requests = append(r.requests, req)
 	answer := r.answer
 	r.mu.Unlock()
 	var err error
 	if answer != nil {
-		err = answer(req)
+		err = answer(ctx, req)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -419,7 +420,12 @@ func (r *recorder) Ended(_ context.Context, key string) (core.EndRun, bool, erro
 	return r.ended(key)
 }
 
-func (r *recorder) Ready(context.Context, *pipeline.Agent) error { return nil }
+func (r *recorder) Ready(context.Context, *pipeline.Agent) error {
+	if r.ready != nil {
+		r.ready()
+	}
+	return nil
+}
 
 // keys are the keys of executed wakes.
 func (r *recorder) keys() string {
@@ -431,7 +437,9 @@ func (r *recorder) keys() string {
 func (r *recorder) set(answer func(Request) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answer = answer
+	if r.answer = nil; answer != nil {
+		r.answer = func(_ context.Context, req Request) error { return answer(req) }
+	}
 }
 
 // logBuffer collects a log.

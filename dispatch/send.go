@@ -30,12 +30,22 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 		begin.Key, begin.Tasks = pl.wake.Key, firstOf(first.ID, begin.Tasks)
 	}
 	begin.Version = first.Version
-	w, err := wg.beginWake(ctx, a, first.ID, begin)
+	c := core.Command{At: wg.Now(), By: by(), Task: first.ID, Agent: a.Name, Do: begin}
+	outcomes, err := wg.Store.Do(ctx, c) // before it is sent
+	if err == nil {
+		err = outcomes[0].Err
+	}
 	switch {
-	case errors.Is(err, core.ErrOutdated):
+	case errors.Is(err, core.ErrOutdated): // the task changed since the wake was planned
 		return wakeResult{due: wg.Now().Add(soonAgain)}
 	case err != nil:
 		return wakeResult{failed: notWoken(explain.AgentStateWrong, a, err)}
+	}
+	var w core.Wake
+	for _, e := range outcomes[0].Events {
+		if begun, ok := e.Data.(core.WakeBegun); ok {
+			w = begun.Wake
+		}
 	}
 	crash.Point("wake.before")
 	wakeErr := waker.Wake(wakeCtx, Request{
@@ -52,21 +62,6 @@ func stillOpen(open bool, err error) error {
 		return fmt.Errorf("%w before: %w", ErrLost, err)
 	}
 	return err
-}
-
-// beginWake notes a wake before it is sent, durably. The error is core.ErrOutdated if
-// the task changed since the wake was planned.
-func (wg *waking) beginWake(ctx context.Context, a *pipeline.Agent, holder pipeline.TaskID, begin core.BeginWake) (core.Wake, error) {
-	outcomes, err := wg.Store.Do(ctx, core.Command{At: wg.Now(), By: by(), Task: holder, Agent: a.Name, Do: begin})
-	if err != nil {
-		return core.Wake{}, err
-	}
-	for _, e := range outcomes[0].Events {
-		if begun, ok := e.Data.(core.WakeBegun); ok {
-			return begun.Wake, nil
-		}
-	}
-	return core.Wake{}, outcomes[0].Err
 }
 
 // askedAfter is the time of a wake that comes after last. It is now, unless the

@@ -17,55 +17,32 @@ import (
 	"otm/pipeline"
 )
 
-// slow is a waker that answers on demand.
+// slow answers wakes on demand.
 type slow struct {
-	recorder
 	came   chan string // the agent of each wake
 	answer chan error
 }
 
-func newSlow() *slow { return &slow{came: make(chan string, 10), answer: make(chan error)} }
-
-// newSlowWorld is a world in which a slow gateway wakes alpha. Passes wait for its
-// answers for the given time.
-func newSlowWorld(t *testing.T, patience time.Duration) (*world, *slow) {
+// newSlowWorld is a world in which a slow gateway wakes alpha, and others at once.
+// Passes wait for its answers for the given time.
+func newSlowWorld(t *testing.T, patience time.Duration, names ...string) (*world, *slow) {
 	t.Helper()
-	w, s := newWorld(t, "alpha"), newSlow()
-	w.d.Wakers[pipeline.TriggerGateway], w.d.Patience = s, patience
+	w, s := newWorld(t, append([]string{"alpha"}, names...)...), &slow{make(chan string, 10), make(chan error)}
+	w.d.Patience = patience
+	w.waker.answer = func(ctx context.Context, r Request) error {
+		if r.Agent.Name != "alpha" {
+			return nil
+		}
+		s.came <- r.Agent.Name
+		select {
+		case err := <-s.answer:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrLost, context.Cause(ctx))
+		}
+	}
 	return w, s
 }
-
-func (s *slow) Wake(ctx context.Context, r Request) error {
-	s.came <- r.Agent.Name
-	select {
-	case err := <-s.answer:
-		if err == nil {
-			return s.recorder.Wake(ctx, r)
-		}
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrLost, context.Cause(ctx))
-	}
-}
-
-// quick answers at once for all agents but one.
-type quick struct {
-	slow  *slow
-	agent string
-}
-
-func (q quick) Wake(ctx context.Context, r Request) error {
-	if r.Agent.Name == q.agent {
-		return q.slow.Wake(ctx, r)
-	}
-	return q.slow.recorder.Wake(ctx, r)
-}
-
-func (q quick) Ended(ctx context.Context, key string) (core.EndRun, bool, error) {
-	return q.slow.Ended(ctx, key)
-}
-
-func (quick) Ready(context.Context, *pipeline.Agent) error { return nil }
 
 // While a failed wake is retried, each pass still reports it.
 func TestFailedWakeStaysTold(t *testing.T) {
@@ -96,10 +73,7 @@ func TestWakeOutlivesPass(t *testing.T) {
 	for _, answer := range []error{nil, ErrLost, errors.New("connection refused")} {
 		t.Run(fmt.Sprint(answer), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "alpha", "beta")
-			s := newSlow()
-			w.d.Wakers[pipeline.TriggerGateway] = quick{s, "alpha"}
-			w.d.Patience = time.Millisecond
+			w, s := newSlowWorld(t, time.Millisecond, "beta")
 			id := w.create("x", "alpha", pipeline.Normal)
 			other := w.create("y", "beta", pipeline.Normal)
 			r := w.pass()
@@ -117,7 +91,7 @@ func TestWakeOutlivesPass(t *testing.T) {
 			s.answer <- answer
 			w.d.Wait()
 			w.d.Patience = 0
-			w.d.Wakers[pipeline.TriggerGateway] = &s.recorder // which answers at once
+			w.waker.set(nil)
 			r = w.pass()
 			if answer == nil {
 				want(t, "told", words(r.Woken, r.Failed), "1 []")
@@ -127,7 +101,7 @@ func TestWakeOutlivesPass(t *testing.T) {
 				want(t, "sent again, under its key", w.pass().Woken, 1)
 			}
 			want(t, "nothing more", w.pass().Woken, 0)
-			want(t, "wakes", s.keys(), "otm-T-00002-beta-1 otm-T-00001-alpha-1")
+			want(t, "wakes", w.waker.keys(), "otm-T-00002-beta-1 otm-T-00001-alpha-1")
 			want(t, "record", words(len(w.record(id).Wakes), !w.record(id).Wakes[0].Accepted.IsZero()), "1 true")
 		})
 	}
@@ -151,6 +125,7 @@ func TestWakeAtStop(t *testing.T) {
 	w.d.Wait()
 	want(t, "record", words(len(w.record(id).Wakes), w.record(id).Wakes[0].Sent, w.record(id).Wakes[0].Accepted.IsZero()), "1 true true")
 	want(t, "errors logged", w.log.count(slog.LevelError, ""), 0)
+	w.waker.set(nil)
 	w.restart()
 	w.pass()
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
@@ -247,23 +222,12 @@ func TestTakenWhileAsking(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 }
 
-// meddling is a waker that changes something between plan and wake.
-type meddling struct {
-	*recorder
-	do func()
-}
-
-func (m meddling) Ready(context.Context, *pipeline.Agent) error {
-	m.do()
-	return nil
-}
-
 // The agent takes its task right before the wake.
 func TestTakenBeforeWake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	id := w.create("x", "alpha", pipeline.Normal)
-	w.d.Wakers[pipeline.TriggerGateway] = meddling{w.waker, func() { want(t, "it takes", w.next("alpha"), id) }}
+	w.waker.ready = func() { want(t, "it takes", w.next("alpha"), id) }
 	r := w.pass()
 	want(t, "report", words(r.Dispatched, r.Woken, r.Failed, r.Due.IsZero()), "1 0 [] false")
 	want(t, "wakes", len(w.record(id).Wakes), 0)
