@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -37,7 +36,14 @@ type Entries struct {
 	stood map[pipeline.TaskID]time.Time
 }
 
-func (en *Entries) files() *workspaces { return &workspaces{dir: en.Dir, wait: en.patience} }
+func (en *Entries) files() *workspaces {
+	return &workspaces{
+		dir: en.Dir, wait: en.patience, lockWait: cmp.Or(en.lockWait, passWait), store: en.Store,
+		aside: func(workspace, path string) {
+			en.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", path)
+		},
+	}
+}
 
 // Deliver implements outbox.Deliverer: it brings the entries of tasks to what the store
 // holds. An entry in the workspace of another agent is left to the next pass.
@@ -76,7 +82,7 @@ func (en *Entries) Deliver(ctx context.Context, effects []core.Pending) []outbox
 // could not, by task.
 func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*core.Task) map[pipeline.TaskID]error {
 	byPriority(tasks) // for people
-	err := en.edit(ctx, workspace, func(f *File) error {
+	err := en.files().edit(ctx, workspace, en.Now(), func(f *File) error {
 		for _, t := range tasks {
 			en.bring(f, t, !isWoken(t))
 		}
@@ -94,33 +100,6 @@ func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*cor
 		failed[t.ID] = fmt.Errorf("dispatch file of %s: %w", t.Dispatch.Agent, err)
 	}
 	return failed
-}
-
-// edit changes the dispatch file of a workspace, durably on return. It fills a file
-// that was set aside with the open tasks.
-func (en *Entries) edit(ctx context.Context, workspace string, f func(*File) error) error {
-	wait := en.lockWait
-	if wait == 0 {
-		wait = passWait
-	}
-	return en.files().edit(ctx, workspace, en.Now(), wait, func(file *File) error {
-		if file.Aside != "" {
-			en.Log.Error("dispatch file was not JSON, set aside and begun anew", "workspace", workspace, "aside", filepath.Base(file.Aside))
-			if err := beginAnew(ctx, file, en.Store, en.files(), workspace); err != nil {
-				return err
-			}
-		}
-		return f(file)
-	})
-}
-
-// beginAnew puts the open tasks of a workspace into its new dispatch file.
-func beginAnew(ctx context.Context, f *File, store core.Reader, files *workspaces, workspace string) error {
-	tasks, err := store.Tasks(ctx, core.Filter{Live: true})
-	for _, t := range openIn(tasks, files.identity, workspace) {
-		f.Put(entryOf(t))
-	}
-	return err
 }
 
 // openIn returns the open tasks that belong into a workspace.

@@ -102,7 +102,8 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 	}
 	s.state.Hangs = s.hangsSince() // the dispatcher has not noted it yet
 	_, last := s.lastWake()
-	return Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}}, nil
+	took := last != nil && s.tookSince(last.AskedAt)
+	return Outlook{Wake: last, Took: took, Due: s.planWake().due, Health: Health{s.state, s.Process}}, nil
 }
 
 // wakeMemory is how long a wake is remembered without its row: longer than any wait

@@ -280,7 +280,7 @@ func (w *world) next(agent string) pipeline.TaskID {
 
 // edit changes a dispatch file as a program of OTM does.
 func edit(ctx context.Context, dir, workspace string, now time.Time, f func(*File) error) error {
-	return (&workspaces{dir: dir}).edit(ctx, workspace, now, fileWait, f)
+	return (&workspaces{dir: dir, lockWait: fileWait, aside: func(string, string) {}}).edit(ctx, workspace, now, f)
 }
 
 func (w *world) statePath(agent string) string {

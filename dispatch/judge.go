@@ -24,7 +24,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		return err
 	}
 	judge := core.JudgeRun{
-		MaxFailures: maxFailures(&wg.Times), Over: !s.Running && !s.unread, Start: startOf(s.agent),
+		MaxFailures: wg.Times.RewakeMax, Over: !s.Running && !s.unread, Start: startOf(s.agent),
 		Hangs: s.hangsSince(), Lingers: s.lingersOn(), Asked: s.askedFor(), Rests: len(s.work()) == 0,
 	}
 	if over {

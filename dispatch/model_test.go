@@ -450,7 +450,7 @@ var pausesOfRuns = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minut
 func (m *model) checkPause(r Request) {
 	if n := len(m.fruitless); n > 0 && !m.jumps {
 		pause := pausesOfRuns[min(n, len(pausesOfRuns))-1]
-		if n >= maxFailures(&m.d.Times) {
+		if n >= m.d.Times.RewakeMax {
 			pause = core.ProbeEvery
 		}
 		if got := m.now.Sub(m.fruitless[n-1]); got < pause {

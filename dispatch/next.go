@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -77,8 +76,10 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 // task is taken. If we crash in between, Next gives the same task again, to be
 // continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken *Taken, err error) {
-	ch := choice{Desk: d, files: &workspaces{dir: d.Dir, wait: d.patience}, agent: a, another: another}
+	ch := choice{Desk: d, files: &workspaces{dir: d.Dir, wait: d.patience, lockWait: fileWait}, agent: a, another: another}
+	ch.files.aside = func(_, path string) { d.Warn("dispatch file was not JSON; it was set aside as " + path) }
 	if d.Store != nil {
+		ch.files.store = d.Store
 		if d.Carry != nil {
 			if err := d.Carry(ctx); err != nil {
 				return nil, err
@@ -90,11 +91,8 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken
 		}
 		ch.stumbled = state.Stumbled
 	}
-	err = ch.files.edit(ctx, a.Workspace, d.Now(), fileWait, func(f *File) error {
+	err = ch.files.edit(ctx, a.Workspace, d.Now(), func(f *File) error {
 		ch.file = f
-		if err := ch.restore(ctx); err != nil {
-			return err
-		}
 		for try := 1; ; try++ {
 			if taken, err = ch.takeOne(ctx); !errors.Is(err, core.ErrOutdated) || try == takeTries {
 				return err
@@ -124,18 +122,6 @@ type choice struct {
 	file     *File
 	tasks    []*core.Task            // from which to choose
 	stumbled map[pipeline.TaskID]int // AgentState.Stumbled
-}
-
-// restore fills a dispatch file that was set aside with the open tasks.
-func (ch *choice) restore(ctx context.Context) error {
-	if ch.file.Aside == "" {
-		return nil
-	}
-	ch.Warn("dispatch file was not JSON; it was set aside as " + filepath.Base(ch.file.Aside))
-	if ch.Store == nil {
-		return nil // the next pass fills it
-	}
-	return beginAnew(ctx, ch.file, ch.Store, ch.files, ch.agent.Workspace)
 }
 
 // takeOne chooses a task, takes it and marks its entry; nil: nothing waits.

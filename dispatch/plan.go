@@ -10,9 +10,6 @@ import (
 	"otm/pipeline"
 )
 
-// maxFailures is how many failed runs in a row make OTM leave an agent alone.
-func maxFailures(t *pipeline.Times) int { return max(t.RewakeMax, 1) }
-
 // askAfter is how long after a wake to ask the gateway how its run ended. The
 // gateway forgets the end of a run after about ten minutes.
 func askAfter(t *pipeline.Times) time.Duration { return min(9*time.Minute, t.RewakeAfter) }

@@ -72,7 +72,7 @@ func (kp *keeper) clean(workspace string) {
 func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
 	open := openIn(kp.tasks, kp.resolve, workspace)
 	var taken []*core.Task
-	err := kp.Entries.edit(ctx, workspace, func(f *File) error {
+	err := kp.Entries.files().edit(ctx, workspace, kp.Now(), func(f *File) error {
 		if err := kp.removeLeft(ctx, f, open); err != nil {
 			return err
 		}
@@ -96,7 +96,9 @@ func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
 // removeLeft removes the entries of tasks that are not open in the workspace.
 func (kp *keeper) removeLeft(ctx context.Context, f *File, open []*core.Task) error {
 	others := slices.DeleteFunc(f.Entries(), func(e *Entry) bool {
-		return slices.ContainsFunc(open, func(t *core.Task) bool { return t.ID == e.TaskID && core.SameAgent(t.Dispatch.Agent, e.Agent) })
+		return slices.ContainsFunc(open, func(t *core.Task) bool {
+			return t.ID == e.TaskID && core.SameAgent(t.Dispatch.Agent, e.Agent)
+		})
 	})
 	if len(others) == 0 {
 		return nil

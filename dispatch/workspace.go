@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"otm/core"
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/lock"
@@ -23,6 +24,10 @@ import (
 type workspaces struct {
 	dir  string        // the data directory
 	wait time.Duration // the deadline; zero: workspaceWait
+
+	lockWait time.Duration                // how long to wait for the lock of a dispatch file
+	store    core.Reader                  // what begins a dispatch file anew; nil: the next pass does it
+	aside    func(workspace, path string) // tells of a dispatch file that was set aside
 }
 
 // workspaceWait is how long an operation on a workspace may take. A busy disk needs
@@ -87,15 +92,15 @@ func samePlace(identity func(string) (string, error), a, b string) bool {
 	return aerr == nil && berr == nil && ai == bi
 }
 
-// edit changes the dispatch file of a workspace under its lock, for which it waits
-// at most lockWait. It reads the file again, lets f change it, and replaces it if f
-// changed something. It is durable on return.
-func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, lockWait time.Duration, f func(*File) error) error {
+// edit changes the dispatch file of a workspace under its lock. It reads the file again,
+// fills one that was set aside with the open tasks, lets f change it, and replaces it if
+// something changed. It is durable on return.
+func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, f func(*File) error) error {
 	id, err := w.identity(workspace)
 	if err != nil {
 		return err
 	}
-	l, err := lock.Acquire(ctx, filepath.Join(w.dir, "locks", "dispatch-"+id), lockWait)
+	l, err := lock.Acquire(ctx, filepath.Join(w.dir, "locks", "dispatch-"+id), w.lockWait)
 	if err != nil {
 		return err
 	}
@@ -106,15 +111,35 @@ func (w *workspaces) edit(ctx context.Context, workspace string, now time.Time, 
 			l.Release()
 		}
 	}()
-	file, err := patience.Read(workspace, w.deadline(), late, func() (*File, error) { return readFile(filepath.Join(workspace, FileName), now) })
+	file, err := patience.Read(workspace, w.deadline(), late, func() (*File, error) {
+		return readFile(filepath.Join(workspace, FileName), now)
+	})
 	if held = !patience.IsSilent(err); err != nil {
 		return err
+	}
+	if file.Aside != "" {
+		w.aside(workspace, filepath.Base(file.Aside))
+		if err := w.beginAnew(ctx, file, workspace); err != nil {
+			return err
+		}
 	}
 	if err := f(file); err != nil {
 		return err
 	}
 	err = patience.Do(workspace, w.deadline(), late, file.write)
 	held = !patience.IsSilent(err)
+	return err
+}
+
+// beginAnew puts the open tasks of a workspace into its new dispatch file.
+func (w *workspaces) beginAnew(ctx context.Context, f *File, workspace string) error {
+	if w.store == nil {
+		return nil
+	}
+	tasks, err := w.store.Tasks(ctx, core.Filter{Live: true})
+	for _, t := range openIn(tasks, w.identity, workspace) {
+		f.Put(entryOf(t))
+	}
 	return err
 }
 
