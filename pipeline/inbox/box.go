@@ -58,22 +58,15 @@ func TimeOf(name string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// changeGrain is how far the time of a change may lie before the change: the system
-// takes it from its last tick, and some file systems hold whole seconds.
-const changeGrain = 2 * time.Second
-
-// Dropped is when the file was delivered: the time in its name, else, as with
-// foreign names, that of its last change. Its writer sets both, so it is at most now,
-// and the time at which the system last saw the file change but for changeGrain.
+// Dropped is when the file was delivered: the time in its name, else, as with foreign
+// names, that of its last change. Its writer sets both, so it is at most now.
 func (f File) Dropped(now time.Time) time.Time {
 	at, ok := TimeOf(f.Name)
 	if !ok {
 		at = f.Info.ModTime()
 	}
-	for _, bound := range []time.Time{f.Changed().Add(changeGrain), now} {
-		if at.After(bound) {
-			at = bound
-		}
+	if at.After(now) {
+		return now
 	}
 	return at
 }
