@@ -64,15 +64,21 @@ func aiAgent(h *Home, name, command string) (*pipeline.Agent, error) {
 	case a == nil && len(h.Config.Agents) == 0:
 		return nil, cli.Errorf(cli.Usage, "no agents are configured").Hint("add [agents.%s] with a workspace to %s", safe.Quote(name), safe.Quote(filepath.Join(h.Dir, "otm.toml")))
 	case a == nil:
-		e := cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Config.Agents.Names(), ", "))
-		if near := h.Config.Agents.Nearest(name); near != "" {
-			return nil, e.Hint("%s %s", command, safe.Quote(near))
-		}
-		return nil, e.Hint("%s NAME, or with --dir where that one is configured", command)
+		return nil, noAgent(h, name, command+" %s")
 	case a.Person:
 		return nil, cli.Errorf(cli.Usage, "%s is a person: their tasks stand on the board", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name))
 	}
 	return a, nil
+}
+
+// noAgent says that no agent of this name is configured. nearest is the hint with the
+// nearest name in it.
+func noAgent(h *Home, name, nearest string) *cli.Error {
+	e := cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Config.Agents.Names(), ", "))
+	if near := h.Config.Agents.Nearest(name); near != "" {
+		return e.Hint(nearest, safe.Quote(near))
+	}
+	return e.Hint("otm status   # lists the agents")
 }
 
 // takeNext takes a task for an agent, reports it as begun, and prints it.

@@ -77,11 +77,8 @@ func (p *pageSource) configured(name string) (*pipeline.Agent, error) {
 	if a := agents.Named(name); a != nil {
 		return a, nil
 	}
-	r := &page.Refusal{Reason: fmt.Sprintf("no agent %q is configured", name)}
-	if near := agents.Nearest(name); near != "" {
-		r.Hint = "do you mean " + near + "?"
-	}
-	return nil, r
+	e := noAgent(p.home, name, "do you mean %s?")
+	return nil, &page.Refusal{Reason: e.Error(), Hint: e.Hints[0]}
 }
 
 // retry puts a failed file back into its inbox.

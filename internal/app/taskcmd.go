@@ -74,11 +74,11 @@ func (tc *taskCommand) edits(h *Home, value, reason string) (core.Edits, error) 
 	case value == "":
 		return e, cli.Errorf(cli.Usage, "--to is missing").Hint("%s", tc.line("T-00035"))
 	case tc.name == "assign":
-		name, err := assignee(h, value)
-		if err != nil {
-			return e, err
+		a := h.Config.Agents.Named(value)
+		if a == nil {
+			return e, noAgent(h, value, "--to %s")
 		}
-		e.Agent = &name
+		e.Agent = &a.Name
 	default:
 		p, ok := pipeline.ParsePriority(value)
 		if !ok {
@@ -100,18 +100,6 @@ func (tc *taskCommand) line(id string) string {
 		line += " --reason 'why'"
 	}
 	return line
-}
-
-// assignee is the configured name of an agent.
-func assignee(h *Home, name string) (string, error) {
-	if a := h.Config.Agents.Named(name); a != nil {
-		return a.Name, nil
-	}
-	e := cli.Errorf(cli.Usage, "no agent %q is configured", name)
-	if near := h.Config.Agents.Nearest(name); near != "" {
-		e.Hint("--to %s", near)
-	}
-	return "", e.Hint("otm status   # lists the agents")
 }
 
 // command is otm accept, and so on.

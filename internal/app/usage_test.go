@@ -38,7 +38,7 @@ func TestWrongUse(t *testing.T) {
 		{"otm archive --older-than sevend --yes", `"sevend": not a number of days`, "otm archive --older-than 7d"},
 		{"otm archive --older-than -1h --yes", "is negative", "otm archive --older-than 7d"},
 		{"otm archive --older-than 7 --yes", "missing unit", "otm archive --older-than 7d"},
-		{"otm next --agent robin", `no agent "robin" is configured`, "otm next --agent NAME"},
+		{"otm next --agent robin", `no agent "robin" is configured`, "otm status"},
 		{"otm next --agent devda", `no agent "devda" is configured`, "otm next --agent devdas"},
 		{"otm prompt --agent devda", `no agent "devda" is configured`, "otm prompt --agent devdas"},
 		{"otm board --row-limit -1", "--row-limit -1 is negative", "otm board --row-limit 1000"},
