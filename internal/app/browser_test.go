@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -164,11 +165,17 @@ func (tab *tab) until(what, expression string) {
 func (tab *tab) within(expression string) bool {
 	tab.t.Helper()
 	poll := chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(2*time.Minute))
-	_, err := chromedp.Run(tab.ctx, poll)
-	if err != nil && strings.Contains(err.Error(), "Cannot find context") { // the page was replaced meanwhile
-		_, err = chromedp.Run(tab.ctx, poll)
+	for tab.ctx.Err() == nil {
+		_, err := chromedp.Run(tab.ctx, poll)
+		if err == nil || errors.Is(err, chromedp.ErrPollingTimeout) {
+			return err == nil
+		}
+		if text := err.Error(); !strings.Contains(text, "context") && !strings.Contains(text, "navigated") { // the page was replaced meanwhile
+			tab.t.Errorf("wait for %s: %v", expression, err)
+			return false
+		}
 	}
-	return err == nil
+	return false
 }
 
 // eval returns the value of a JavaScript expression.
