@@ -51,6 +51,15 @@ type AgentState struct {
 	// Lingers is the task on which the agent's process still works although a person
 	// ended it or put it off; 0: there is none.
 	Lingers pipeline.TaskID `json:"lingersOn,omitzero"`
+	// Paused is that a person wants no run of the agent to begin; nil: nobody does.
+	Paused *Pause `json:"paused,omitempty"`
+}
+
+// Pause says who paused an agent, when and why.
+type Pause struct {
+	At     time.Time `json:"at"`
+	By     Actor     `json:"by"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // EndedRun is a run that ended.
@@ -236,15 +245,25 @@ func (j JudgeRun) decide(d *decision) error {
 	return d.changeAgent(now, why)
 }
 
-// ResumeAgent forgets the failures of an agent and asks for a start. The next pass
+// ResumeAgent ends the pause of an agent, forgets its failures and asks for a start. The next pass
 // starts it if it has unfinished work and no process.
 type ResumeAgent struct{}
 
 func (ResumeAgent) decide(d *decision) error {
 	now := d.agentState().Clone()
 	now.forgive()
-	now.Resumed = d.At.UTC()
+	now.Resumed, now.Paused = d.At.UTC(), nil
 	d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: Resumed})
+	return nil
+}
+
+// PauseAgent has no run of an agent begin until ResumeAgent. What runs goes on.
+type PauseAgent struct{ Reason string }
+
+func (p PauseAgent) decide(d *decision) error {
+	now := d.agentState().Clone()
+	now.Paused = &Pause{At: d.At.UTC(), By: d.By, Reason: p.Reason}
+	d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: Paused})
 	return nil
 }
 

@@ -356,8 +356,13 @@ func TestJudgeRun(t *testing.T) {
 		t.Errorf("after a person sent a task out again: %+v", a)
 	}
 	judge(JudgeRun{End: ended("k4", false)})
-	if a := judge(JudgeRun{End: ended("k5", true)}); a.Failures != 0 || a.LastRun.Key != "k5" {
-		t.Errorf("after progress: %+v", a)
+	w.must(Command{By: ada, Agent: "dev das", Do: PauseAgent{Reason: "not now"}})
+	if a := judge(JudgeRun{End: ended("k5", true)}); a.Failures != 0 || a.LastRun.Key != "k5" || a.Paused == nil || a.Paused.By != ada || a.Paused.Reason != "not now" {
+		t.Errorf("after progress, paused: %+v", a)
+	}
+	w.must(Command{By: ada, Agent: "dev das", Do: ResumeAgent{}})
+	if a := w.state.Agents["dev_das"]; a.Paused != nil {
+		t.Errorf("resumed: %+v", a)
 	}
 }
 

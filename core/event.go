@@ -240,6 +240,7 @@ const (
 	RunJudged    AgentChange = "judged"       // a run ended
 	Reconfigured AgentChange = "reconfigured" // its table in otm.toml, or its program, is another one
 	Resumed      AgentChange = "resumed"      // by a person
+	Paused       AgentChange = "paused"       // by a person
 	Forgiven     AgentChange = "forgiven"     // a person sent one of its tasks out again
 	Observed     AgentChange = "observed"     // what its process does
 	Answered     AgentChange = "answered"     // a wake was refused, or accepted after refusals

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -170,6 +171,37 @@ func TestMovedByHand(t *testing.T) {
 			w.ended()
 		})
 	}
+}
+
+// A paused agent is not woken, neither for new tasks nor for an answer that was lost, and
+// is given nothing, until a person resumes it. Its reports count.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "beta")
+	first := w.create("x", "alpha", pipeline.Normal)
+	w.waker.set(func(Request) error { return ErrLost })
+	want(t, "answer lost", w.pass().Woken, 0)
+	w.waker.set(nil)
+	pause := func() {
+		t.Helper()
+		w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.PauseAgent{Reason: "not now"}})
+	}
+	pause()
+	w.create("y", "beta", pipeline.Normal)
+	w.clock.Advance(retryWake)
+	want(t, "paused: the other one is woken", w.pass().Woken, 1)
+	w.create("z", "alpha", pipeline.High)
+	w.clock.Advance(24 * time.Hour)
+	w.pass()
+	want(t, "wakes", w.waker.keys(), "otm-T-00002-beta-1")
+	var paused *PausedError
+	if _, err := w.desk().Next(t.Context(), w.agent("alpha"), false); !errors.As(err, &paused) || err.Error() != "paused: not now" {
+		t.Errorf("otm next: %v", err)
+	}
+	w.report(first, pipeline.AgentDone)
+	w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.ResumeAgent{}})
+	want(t, "resumed", w.pass().Woken, 1)
+	want(t, "it is given the other task", w.next("alpha") != first, true)
 }
 
 // otm resume starts: a command in its pause, and an agent at the gateway whose run

@@ -25,12 +25,14 @@ func AgentHealth(ctx context.Context, store core.Reader, dir string, a *pipeline
 	return Health{state, processOf(dir, a.Name)}, err
 }
 
-// Ignores returns since when the agent takes nothing: its process hangs, or OTM starts
-// it only for a probe; zero: it may take something.
+// Ignores returns since when the agent takes nothing: its process hangs, a person paused
+// it, or OTM starts it only for a probe; zero: it may take something.
 func (h Health) Ignores() time.Time {
 	switch {
 	case h.Running:
 		return h.Hangs
+	case h.Paused != nil:
+		return h.Paused.At
 	case h.Rests:
 		return time.Time{}
 	}
@@ -46,6 +48,12 @@ func (h Health) Finding() *explain.Finding {
 		return h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID)
 	case h.Running && h.Lingers != 0:
 		return h.found(explain.AgentLingers, "task", h.Lingers, "pid", h.PID)
+	case h.Paused != nil:
+		reason := h.Paused.Reason
+		if reason != "" {
+			reason = " (" + reason + ")"
+		}
+		return h.found(explain.AgentPaused, "since", h.Paused.At, "by", h.Paused.By.String(), "reason", reason)
 	case !h.Running && h.Rests, h.LastRun == nil:
 		return nil
 	case !h.LeftAlone.IsZero(): // also while a probe runs

@@ -72,7 +72,7 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 
 // Next gives an agent its next task: the unfinished one that it was given last, unless it
 // asks for another; else the most urgent one that waits. It returns nil if nothing
-// waits. On return the store, or without one the dispatch file, says durably that the
+// waits, and a *PausedError if a person paused the agent. On return the store, or without one the dispatch file, says durably that the
 // task is taken. If we crash in between, Next gives the same task again, to be
 // continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken *Taken, err error) {
@@ -88,6 +88,9 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken
 		state, err := d.Store.Agent(ctx, a.Name)
 		if err != nil {
 			return nil, err
+		}
+		if state.Paused != nil {
+			return nil, &PausedError{*state.Paused}
 		}
 		ch.stumbled = state.Stumbled
 	}
@@ -107,6 +110,13 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken
 		d.Warn("state file not written: " + err.Error()) // the task is taken: the file is for people
 	}
 	return taken, nil
+}
+
+// PausedError says that a person paused the agent: it is given nothing.
+type PausedError struct{ core.Pause }
+
+func (e *PausedError) Error() string {
+	return "paused: " + cmp.Or(e.Reason, e.By.String()+" paused this agent")
 }
 
 // takeTries bounds how often Next chooses anew because the chosen task changed at this

@@ -83,6 +83,8 @@ func (s *situation) planWake() plan {
 	switch {
 	case s.Running:
 		return s.planRunning(p)
+	case s.state.Paused != nil:
+		return p.with(hold, "a person paused it")
 	case resumeAsked(s.state, w, s.now) && (w == nil || !w.Accepted.IsZero() || over):
 		return p.with(send, "a person resumed it")
 	case over && s.unread:

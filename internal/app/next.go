@@ -108,7 +108,15 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 		desk.Carry = func(ctx context.Context) error { return carryReports(ctx, h, tasks, a) }
 	}
 	taken, err := desk.Next(ctx, a, another)
-	if err != nil {
+	var paused *dispatch.PausedError
+	switch {
+	case errors.As(err, &paused) && asJSON:
+		fmt.Fprintln(h.Out, "null")
+		return nil
+	case errors.As(err, &paused):
+		fmt.Fprintln(h.Out, safe.Escape(paused.Error()))
+		return nil
+	case err != nil:
 		return err
 	}
 	switch {

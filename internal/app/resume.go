@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,11 +22,11 @@ import (
 func resumeCommand(s cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume AGENT...",
-		Short: "Start agents again that OTM pauses or leaves alone",
-		Long: `Forget that the last runs of an agent ended without progress, and have the
-dispatcher start it at once if it has work. Without this, OTM waits longer after
-each such run, and after three in a row starts the agent for a probe only, every
-30 minutes, until one succeeds or its configuration changes.`,
+		Short: "Start agents again that are paused or left alone",
+		Long: `End the pause of an agent, forget that its last runs ended without progress, and
+have the dispatcher start it at once if it has work. Without this, OTM waits longer
+after each such run, and after three in a row starts the agent for a probe only,
+every 30 minutes, until one succeeds or its configuration changes.`,
 		Example: "  otm resume devdas",
 		Args: func(_ *cobra.Command, names []string) error {
 			if len(names) == 0 {
@@ -34,17 +35,78 @@ each such run, and after three in a row starts the agent for a probe only, every
 			return nil
 		},
 		RunE: withHome(s, func(ctx context.Context, h *Home, names []string) error {
-			var agents []*pipeline.Agent
-			for _, name := range names {
-				a, err := aiAgent(h, name, "otm resume")
-				if err != nil {
-					return err
-				}
-				agents = append(agents, a)
+			agents, err := aiAgents(h, names, "otm resume")
+			if err != nil {
+				return err
 			}
 			return resume(ctx, h, agents)
 		}),
 	}
+}
+
+// pauseCommand is otm pause.
+func pauseCommand(s cli.Streams) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "pause [AGENT...]",
+		Short: "Start no runs of agents, and give them nothing, until otm resume",
+		Long: `Pause agents, or all if none is named: OTM does not start or wake them, and otm
+next answers "paused". What runs goes on; its reports count. Tasks are still handed
+out to a paused agent and wait for it.`,
+		Example: "  otm pause devdas --reason 'its key is being changed'\n  otm pause",
+		RunE: withHome(s, func(ctx context.Context, h *Home, names []string) error {
+			if len(names) == 0 {
+				for i := range h.Config.Agents {
+					if a := &h.Config.Agents[i]; !a.Person {
+						names = append(names, a.Name)
+					}
+				}
+			}
+			agents, err := aiAgents(h, names, "otm pause")
+			if err != nil {
+				return err
+			}
+			return pause(ctx, h, agents, strings.TrimSpace(reason))
+		}),
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.Flags().StringVar(&reason, "reason", "", "why; otm next tells the agent")
+	return c
+}
+
+// aiAgents finds agents by their names.
+func aiAgents(h *Home, names []string, command string) (agents []*pipeline.Agent, err error) {
+	for _, name := range names {
+		a, err := aiAgent(h, name, command)
+		if err != nil {
+			return nil, err
+		}
+		agents = append(agents, a)
+	}
+	return agents, nil
+}
+
+// pause pauses agents, and says what still runs.
+func pause(ctx context.Context, h *Home, agents []*pipeline.Agent, reason string) error {
+	store, err := h.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range agents {
+		outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: core.ByPerson(self()), Agent: a.Name, Do: core.PauseAgent{Reason: core.Excerpt(reason)}})
+		if err == nil {
+			err = outcomes[0].Err
+		}
+		if err != nil {
+			return err
+		}
+		said := "paused until otm resume " + safe.Quote(a.Name)
+		if is, err := dispatch.AgentHealth(ctx, store, h.Dir, a); err == nil && is.Running {
+			said += fmt.Sprintf("; its process, pid %d, goes on: kill -- -%d ends it", is.PID, is.PID)
+		}
+		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), safe.Escape(said))
+	}
+	return slacklist.TouchChanged(h.Dir)
 }
 
 // resume forgets the failures of agents and has the dispatcher look at them.
@@ -58,7 +120,7 @@ func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
 		if err != nil {
 			return err
 		}
-		if _, err := store.Do(ctx, core.Command{At: h.Now(), By: core.ByPerson(human), Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
+		if _, err := store.Do(ctx, core.Command{At: h.Now(), By: core.ByPerson(self()), Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
 			return err
 		}
 		said := resumed(a, was, h.residents().running(heartbeat.Dispatcher))
@@ -78,8 +140,12 @@ func resumed(a *pipeline.Agent, was *core.AgentState, dispatcher bool) string {
 		next = "no dispatcher is running; the next one starts it if it has work"
 	}
 	switch {
+	case a.Trigger == pipeline.TriggerNone && was.Paused != nil:
+		return "was paused; otm next gives it tasks again"
 	case a.Trigger == pipeline.TriggerNone:
 		return "OTM does not start it: it looks by itself"
+	case was.Paused != nil:
+		return fmt.Sprintf("was paused since %s; %s", was.Paused.At.Local().Format(time.DateTime), next)
 	case !was.LeftAlone.IsZero():
 		return fmt.Sprintf("was left alone since %s after %d runs without progress; %s", was.LeftAlone.Local().Format(time.DateTime), was.Failures, next)
 	case was.Fruitless > 0:

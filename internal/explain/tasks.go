@@ -92,6 +92,7 @@ var (
 
 // What is said about agents by how their runs went.
 var (
+	AgentPaused     = code("agent_paused", Warn, "{by} paused {agent} {since:ago}{reason}: it is given nothing and not started", "otm resume {agent:sh}")
 	AgentPausing    = code("agent_pausing", Warn, "the last run of {agent} ended {ended:ago} without progress ({how}); it is started again {next:when}", "{look}; to start it now: otm resume {agent:sh}")
 	AgentLeftAlone  = code("agent_left_alone", Fail, "{agent} is left alone: {n:run|runs} in a row ended without progress, the last {ended:ago} ({how}); the next probe starts {next:when}", "{look}; to start it now: otm resume {agent:sh}")
 	AgentLingers    = code("agent_lingers", Warn, "the process of {agent}, pid {pid}, still works on {task}, which was taken from it, and its other tasks wait", "end the process with all that it started: kill -- -{pid}")
