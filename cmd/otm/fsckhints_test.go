@@ -255,12 +255,12 @@ func TestFsckHints(t *testing.T) {
 		{name: "id changed", spoil: func(p *patient) {
 			p.check(deskOf(p.dir).set("task_id", "T-00077", p.rows("One")...))
 		}, finds: `T-00001: the Task ID of its row "One" says "T-00077"`},
-		{name: "row deleted", spoil: func(p *patient) { p.remove("T-00002") }, finds: "T-00002: its row", gone: "Two"},
-		{name: "row deleted unseen", spoil: func(p *patient) { p.removeUnseen("T-00002") }, finds: "T-00002: its row", gone: "Two"},
+		{name: "row deleted", spoil: func(p *patient) { p.remove("T-00002") }, finds: "T-00002: the dispatch file does not show it", gone: "Two"},
+		{name: "row deleted unseen", spoil: func(p *patient) { p.removeUnseen("T-00002") }, finds: "T-00002: the dispatch file does not show it", gone: "Two"},
 		{name: "row of a finished task deleted", spoil: func(p *patient) {
 			p.end("T-00002")
 			p.remove("T-00002")
-		}, finds: "T-00002: its row", gone: "Two"},
+		}, gone: "Two"},
 		{name: "step ticked on the board", spoil: func(p *patient) {
 			p.check(deskOf(p.dir).set("status", "done", p.rows("b")...))
 		}, finds: "T-00001: the rendering does not show it"},
@@ -270,7 +270,7 @@ func TestFsckHints(t *testing.T) {
 		{name: "another status on the board", spoil: func(p *patient) {
 			p.person("T-00001", "blocked")
 		}, finds: "T-00001: the rendering does not show it"},
-		{name: "step deleted", spoil: func(p *patient) { p.remove("b") }, finds: `T-00001: the row of step 2 "b" is not on the board`},
+		{name: "step deleted", spoil: func(p *patient) { p.remove("b") }, finds: "T-00001: the rendering does not show it"},
 		{name: "step added", spoil: func(p *patient) {
 			title, err := deskOf(p.dir).cell("title", "more")
 			if err != nil { // the columns are read with the first cell

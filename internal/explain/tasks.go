@@ -106,7 +106,7 @@ var (
 // What is said about a sink that does not have a task as the store has it.
 var (
 	EffectFails = code("effect_fails", Warn, "the {sink} does not show it as it is since {since:at}, after {tries:try|tries}: {error}", "otm doctor")
-	EffectWaits = code("effect_waits", Warn, "the {sink} does not show it as it is since {since:at}, and its turn has not come", "otm-injector --once   # has it done; otm status says what runs")
+	EffectWaits = code("effect_waits", Warn, "the {sink} does not show it as it is since {since:at}, and its turn has not come", "otm-completion-detector --once   # has it done; otm status says what runs")
 	EffectsFail = code("effects_fail", Warn, "the {sink} does not show {n:task|tasks} as they are, the first since {since:at}: {error}", "otm doctor")
-	EffectsWait = code("effects_wait", Warn, "the {sink} does not show {n:task|tasks} as they are, the first since {since:at}, and their turn has not come", "otm-injector --once   # has it done; otm status says what runs")
+	EffectsWait = code("effects_wait", Warn, "the {sink} does not show {n:task|tasks} as they are, the first since {since:at}, and their turn has not come", "otm-completion-detector --once   # has it done; otm status says what runs")
 )
