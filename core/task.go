@@ -164,7 +164,7 @@ type Heard struct {
 func (t *Task) Clone() *Task {
 	c := *t
 	c.Steps, c.Wakes, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), maps.Clone(t.Heard)
-	c.Passed = slices.Clone(t.Passed)
+	c.Passed, c.Shown.Derived = slices.Clone(t.Passed), maps.Clone(t.Shown.Derived)
 	if t.Dispatch != nil {
 		d := *t.Dispatch
 		c.Dispatch = &d

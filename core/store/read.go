@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"sync"
 
 	"otm/core"
 	"otm/pipeline"
@@ -54,7 +55,7 @@ func (s *Store) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) 
 	err := s.read(ctx, func(t tx) error {
 		tasks = nil
 		return eachChunk(f.IDs, func(ids []pipeline.TaskID) error {
-			some, err := loadTasks(t, f, ids)
+			some, err := s.decoded.load(t, f, ids)
 			tasks = append(tasks, some...)
 			return err
 		})
@@ -62,8 +63,36 @@ func (s *Store) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) 
 	return tasks, err
 }
 
-// loadTasks returns the tasks that a filter selects, but only those of ids; nil: of all.
-func loadTasks(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error) {
+// decoded are tasks by their documents. A pass reads all live tasks, of which few have
+// changed since the last one, and most of that time would go into decoding.
+type decoded struct {
+	mu    sync.Mutex // guards tasks
+	tasks map[string]*core.Task
+}
+
+// maxDecoded bounds decoded: as many tasks as the largest list has rows.
+const maxDecoded = 5000
+
+// task returns the task of a document.
+func (d *decoded) task(doc []byte) (*core.Task, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	task := d.tasks[string(doc)]
+	if task == nil {
+		var err error
+		if task, err = decodeTask(doc); err != nil {
+			return nil, err
+		}
+		if d.tasks == nil || len(d.tasks) >= maxDecoded {
+			d.tasks = map[string]*core.Task{}
+		}
+		d.tasks[string(doc)] = task
+	}
+	return task.Clone(), nil
+}
+
+// load returns the tasks that a filter selects, but only those of ids; nil: of all.
+func (d *decoded) load(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error) {
 	var q query
 	if ids != nil {
 		in(&q, "id", ids)
@@ -89,11 +118,11 @@ func loadTasks(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error)
 	defer rows.Close()
 	var tasks []*core.Task
 	for rows.Next() {
-		var doc []byte
+		var doc sql.RawBytes
 		if err := rows.Scan(&doc); err != nil {
 			return nil, err
 		}
-		task, err := decodeTask(doc)
+		task, err := d.task(doc)
 		if err != nil {
 			return nil, err
 		}

@@ -47,6 +47,7 @@ type Store struct {
 	dir     string
 	options Options
 	name    string // of the database, for errors
+	decoded decoded
 
 	mu   sync.Mutex // guards what follows
 	db   engine

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -249,6 +250,37 @@ func TestTasks(t *testing.T) {
 			t.Errorf("a wake that is not known: %v", err)
 		}
 		check(t, s)
+	})
+}
+
+// A task is the caller's: what he makes of it is not in what others read. Every part of a
+// state counts that the engine may change.
+func TestTasksAreTheCallers(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		handedOut(t, s, 1)
+		do(t, s, core.Command{At: t0, By: ada, Task: 1, Agent: "Dev Das", Do: core.BeginWake{Version: mustTask(t, s, 1).Version, Via: pipeline.TriggerExec, Tasks: []pipeline.TaskID{1}, AskedAt: t0}})
+		read := func() *core.Task {
+			tasks, err := s.Tasks(t.Context(), core.Filter{})
+			if err != nil || len(tasks) != 1 {
+				t.Fatalf("%v, %v", tasks, err)
+			}
+			return tasks[0]
+		}
+		want := mustTask(t, s, 1)
+		for range 2 {
+			got := read()
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("read %+v, want %+v", got, want)
+			}
+			got.Title, got.Steps[0].Title, got.Steps[0].Shown.Title, got.Dispatch.Agent, got.Wakes[0].Key, got.Shown.Title = "x", "x", "x", "x", "x", "x"
+			got.Steps, got.Heard = append(got.Steps, core.Step{}), map[string]core.Heard{"x": {}}
+		}
+		title := "another"
+		do(t, s, core.Command{At: t0, By: ada, Task: 1, Do: core.Edits{Title: &title}})
+		if got := read(); got.Title != title {
+			t.Errorf("after a change it is %q", got.Title)
+		}
 	})
 }
 
