@@ -88,7 +88,8 @@ func (s *situation) planWake() plan {
 	case resumeAsked(s.state, w, s.now) && (w == nil || !w.Accepted.IsZero() || over):
 		return p.with(send, "a person resumed it")
 	case over && s.unread:
-		return p.with(hold, "its run has ended, its last reports are not applied yet")
+		// Nothing wakes us when the last file leaves the inbox.
+		return p.until(s.now.Add(soonAgain), "its run has ended, its last reports are not applied yet")
 	case s.busy() && !reached(s.heard(), s.times.SilentAfter, s.now):
 		return p.until(s.heard().Add(s.times.SilentAfter), "at work on a task")
 	case over:
