@@ -18,7 +18,12 @@ func (d *Dir) UsedIDs() ([]pipeline.TaskID, error) {
 		return nil, err
 	}
 	for _, dir := range []string{string(inbox.NewTasks), inbox.ProcessedDir, inbox.FailedDir, "keys"} {
-		err := inbox.EachDrop(filepath.Join(d.dir, dir), func(o *drop.Object) { used = append(used, taskIDOf(o)) })
+		settled := dir == inbox.ProcessedDir || dir == inbox.FailedDir
+		err := inbox.EachDrop(filepath.Join(d.dir, dir), func(o *drop.Object) {
+			if !settled || o.Get("title") != nil { // else it is an update
+				used = append(used, taskIDOf(o))
+			}
+		})
 		if err != nil {
 			return nil, err
 		}
