@@ -15,6 +15,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/lock"
 	"otm/pipeline"
 	"otm/slacklist"
 )
@@ -53,7 +54,10 @@ func (b *boardSource) connect() (*slacklist.Client, error) {
 	defer b.mu.Unlock()
 	if b.client == nil || b.at.URL != where.URL || b.at.ListID != where.ListID || b.at.Token != where.Token || b.at.Budget != where.Budget {
 		b.at = where
-		where.Log, where.Store, where.TakeOver = b.log, b.home.stores.id, b.home.stores.moved
+		where.Log = b.log
+		if !where.Consistent { // the embedded board is this directory's own
+			where.Store, where.TakeOver = b.home.stores.id, b.home.stores.moved
+		}
 		b.client = slacklist.New(where)
 	}
 	return b.client, nil
@@ -108,7 +112,8 @@ func (f boardFinder) embedded(o slacklist.Options) (slacklist.Options, error) {
 	if err := config.CheckURL(endpoint.URL, "http", "https"); err != nil {
 		return o, f.badAddress(fmt.Errorf("%q: %w", filepath.Join(dir, "endpoint.json"), err))
 	}
-	if !answers(endpoint.URL) {
+	// In a copied directory the file leads to the board of the other one.
+	if _, held := lock.Holder(board.LockPath(dir)); !held || !answers(endpoint.URL) {
 		return o, f.absent()
 	}
 	if o.Token, err = board.ReadToken(dir); err != nil {

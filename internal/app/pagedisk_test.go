@@ -21,6 +21,7 @@ import (
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/crash/crashtest"
+	"otm/internal/lock"
 	"otm/internal/page"
 	"otm/pipeline/inbox"
 	"otm/slacklist"
@@ -276,6 +277,16 @@ func TestEmbeddedBoardOdd(t *testing.T) {
 			if text != gone {
 				put(t, filepath.Join(h.boardDir(), file), text)
 			}
+		}
+		if c.endpoint != gone {
+			if _, err := h.boards().find(); name == "fine" && !errors.Is(err, errNoBoard) {
+				t.Errorf("the board of another directory, of which this one is a copy: %v", err)
+			}
+			runs, err := lock.AcquireIn(t.Context(), h.boardDir(), board.LockPath(h.boardDir()), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer runs.Release()
 		}
 		_, err := h.boards().find()
 		if c.code == cli.OK {

@@ -23,6 +23,9 @@ const (
 	endpointFile = "endpoint.json"
 )
 
+// LockPath is the lock that a running board holds in its directory.
+func LockPath(dir string) string { return filepath.Join(dir, lockFile) }
+
 // tokenPrefix begins the token that Open makes.
 const tokenPrefix = "xoxb-otm-"
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -113,7 +112,7 @@ func (s *Server) open() (err error) {
 	if err := durable.Mkdir(o.Dir); err != nil {
 		return err
 	}
-	s.dirLock, err = lock.AcquireIn(context.Background(), o.Dir, filepath.Join(o.Dir, lockFile), lock.Moment)
+	s.dirLock, err = lock.AcquireIn(context.Background(), o.Dir, LockPath(o.Dir), lock.Moment)
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return fmt.Errorf("%w: %w", ErrInUse, err)
