@@ -48,10 +48,14 @@ kind = "human"
 listen = "127.0.0.1:0"
 `
 
-// demoAgent follows a script instead of a model: it takes tasks until none waits,
-// and runs the lines that "otm next" prints for their steps.
-const demoAgent = `lines='^  otm-update .*--subtask-done'
-while task=$(otm next --agent "$OTM_AGENT") && echo "$task" | grep -q "$lines"; do
+// demoAgent follows a script instead of a model: it takes tasks until none waits, and
+// runs the lines that "otm next" prints for their steps. A task without an open step was
+// sent back: it says that it is done.
+const demoAgent = `steps='^  otm-update .*--subtask-done'
+end='^  otm-update .*--status agent_done'
+while task=$(otm next --agent "$OTM_AGENT") && echo "$task" | grep -q "$end"; do
+	lines=$steps
+	echo "$task" | grep -q "$steps" || lines=$end
 	echo "$task" | grep "$lines" | while read -r report; do
 		sleep 0.1
 		eval "$report"
