@@ -262,9 +262,10 @@ type PauseAgent struct{ Reason string }
 
 func (p PauseAgent) decide(d *decision) error {
 	now := d.agentState().Clone()
-	now.Paused = &Pause{At: d.At.UTC(), By: d.By, Reason: p.Reason}
-	d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: Paused})
-	return nil
+	if now.Paused == nil || p.Reason != "" {
+		now.Paused = &Pause{At: d.At.UTC(), By: d.By, Reason: p.Reason}
+	}
+	return d.changeAgent(now, Paused)
 }
 
 // changeAgent gives the command's agent a state, if that is another one.

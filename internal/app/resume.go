@@ -35,6 +35,9 @@ every 30 minutes, until one succeeds or its configuration changes.`,
 			return nil
 		},
 		RunE: withHome(s, func(ctx context.Context, h *Home, names []string) error {
+			if err := forPeople(s, "resume"); err != nil {
+				return err
+			}
 			agents, err := aiAgents(h, names, "otm resume")
 			if err != nil {
 				return err
@@ -49,12 +52,15 @@ func pauseCommand(s cli.Streams) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "pause [AGENT...]",
-		Short: "Start no runs of agents, and give them nothing, until otm resume",
+		Short: "Neither start agents nor give them tasks, until otm resume",
 		Long: `Pause agents, or all if none is named: OTM does not start or wake them, and otm
 next answers "paused". What runs goes on; its reports count. Tasks are still handed
 out to a paused agent and wait for it.`,
 		Example: "  otm pause devdas --reason 'its key is being changed'\n  otm pause",
 		RunE: withHome(s, func(ctx context.Context, h *Home, names []string) error {
+			if err := forPeople(s, "pause"); err != nil {
+				return err
+			}
 			if len(names) == 0 {
 				for i := range h.Config.Agents {
 					if a := &h.Config.Agents[i]; !a.Person {

@@ -46,7 +46,7 @@ var taskCommands = []taskCommand{
 	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted"},
 	{name: "requeue", short: "Hand failed tasks out again", from: []pipeline.Status{pipeline.Failed}, to: pipeline.New},
 	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New},
-	{name: "reopen", short: "Open finished tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
+	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
 	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
 	{name: "unblock", short: "Answer blocked agents, and let them go on", from: []pipeline.Status{pipeline.Blocked}, to: pipeline.InProgress, reason: "the answer: the agent reads it", optional: true,
 		long: "The agent is woken at once. otm next shows it the answer."},
@@ -55,14 +55,16 @@ var taskCommands = []taskCommand{
 }
 
 // edits are what the command changes. value and reason are those of the command line.
-func (tc *taskCommand) edits(h *Home, value, reason string) (core.Edits, error) {
+func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, error) {
 	e := core.Edits{From: tc.from, Accept: tc.to == pipeline.Done}
 	if tc.to != "" {
 		e.Status = &tc.to
 	}
 	switch reason = strings.TrimSpace(reason); {
 	case reason == "" && tc.reason != "" && !tc.optional:
-		return e, cli.Errorf(cli.Usage, "--reason is missing: %s", tc.reason).Hint("%s", tc.line("T-00035"))
+		return e, cli.Errorf(cli.Usage, "--reason is missing (%s)", tc.reason).Hint("%s", tc.line(id))
+	case reason == "" && tc.name == "unblock":
+		e.Reason = &reason // the question is answered without words
 	case reason != "":
 		if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: reason}); err != nil {
 			return e, cli.Errorf(cli.Usage, "%w", err)
@@ -72,7 +74,7 @@ func (tc *taskCommand) edits(h *Home, value, reason string) (core.Edits, error) 
 	switch {
 	case tc.value == "":
 	case value == "":
-		return e, cli.Errorf(cli.Usage, "--to is missing").Hint("%s", tc.line("T-00035"))
+		return e, cli.Errorf(cli.Usage, "--to is missing").Hint("%s", tc.line(id))
 	case tc.name == "assign":
 		a := h.Config.Agents.Named(value)
 		if a == nil {
@@ -83,7 +85,7 @@ func (tc *taskCommand) edits(h *Home, value, reason string) (core.Edits, error) 
 		p, ok := pipeline.ParsePriority(value)
 		if !ok {
 			near := cmp.Or(pipeline.Nearest(strings.ToLower(value), pipeline.Texts(pipeline.Priorities)), string(pipeline.High))
-			return e, cli.Errorf(cli.Usage, "--to %q: there is %s", value, strings.Join(pipeline.Texts(pipeline.Priorities), ", ")).Hint("otm priority T-00035 --to %s", near)
+			return e, cli.Errorf(cli.Usage, "--to %q: there is %s", value, strings.Join(pipeline.Texts(pipeline.Priorities), ", ")).Hint("otm priority %s --to %s", id, near)
 		}
 		e.Priority = &p
 	}
@@ -109,7 +111,7 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     tc.name + " ID...",
 		Short:   tc.short,
-		Long:    strings.TrimSpace(tc.short + ", in " + strings.Join(pipeline.Texts(tc.from), ", ") + ".\n" + tc.long),
+		Long:    strings.TrimSpace(tc.short + ". Works on tasks in " + strings.Join(pipeline.Texts(tc.from), ", ") + ".\n" + tc.long),
 		Example: "  " + tc.line("T-00035"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -118,50 +120,64 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 			return nil
 		},
 		RunE: withHome(s, func(ctx context.Context, h *Home, args []string) error {
-			if agent := s.Getenv("OTM_AGENT"); agent != "" {
-				return cli.Errorf(cli.Usage, "this shell is that of agent %s: otm %s is for people", agent, tc.name).Hint("otm-update --help   # what agents report with")
+			if err := forPeople(s, tc.name); err != nil {
+				return err
 			}
-			edits, err := tc.edits(h, value, reason)
+			var ids []pipeline.TaskID
+			for i := range args {
+				id, err := taskArg(args[i:])
+				if err != nil {
+					return err
+				}
+				ids = append(ids, id)
+			}
+			edits, err := tc.edits(h, ids[0].String(), value, reason)
 			if err != nil {
 				return err
 			}
-			return tc.all(ctx, h, args, edits, asJSON)
+			return tc.all(ctx, h, ids, edits, asJSON)
 		}),
 	}
 	if tc.value != "" {
-		c.Flags().StringVar(&value, "to", "", "the new "+strings.ToLower(tc.value))
+		c.Flags().StringVar(&value, "to", "", "the new "+strings.ToLower(tc.value)+" (required)")
 	}
 	if tc.reason != "" {
-		c.Flags().StringVar(&reason, "reason", "", tc.reason)
+		required := " (required)"
+		if tc.optional {
+			required = ""
+		}
+		c.Flags().StringVar(&reason, "reason", "", tc.reason+required)
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each task as one JSON array")
 	return c
 }
 
+// forPeople refuses a command in the shell of an agent.
+func forPeople(s cli.Streams, command string) error {
+	if agent := s.Getenv("OTM_AGENT"); agent != "" {
+		return cli.Errorf(cli.Usage, "this shell is that of agent %s: otm %s is for people", agent, command).Hint("otm-update --help   # what agents report with")
+	}
+	return nil
+}
+
 // steered is what came of a command for one task.
 type steered struct {
-	TaskID string            `json:"taskId"`
-	From   pipeline.Status   `json:"from,omitempty"`
-	Status pipeline.Status   `json:"status,omitempty"`
-	Note   string            `json:"note,omitempty"`
-	Error  string            `json:"error,omitempty"`
-	Can    []string          `json:"possible,omitempty"` // the taskCommands for the task as it is
-	Moves  []pipeline.Status `json:"allowed,omitempty"`
+	TaskID string          `json:"taskId"`
+	From   pipeline.Status `json:"from,omitempty"`
+	Status pipeline.Status `json:"status,omitempty"`
+	Note   string          `json:"note,omitempty"`
+
+	changed string            // beside the status, for people
+	Error   string            `json:"error,omitempty"`
+	Can     []string          `json:"possible,omitempty"` // the taskCommands for the task as it is
+	Moves   []pipeline.Status `json:"allowed,omitempty"`
 }
 
 // all does it to each task. A task that is refused does not stop the others.
-func (tc *taskCommand) all(ctx context.Context, h *Home, args []string, edits core.Edits, asJSON bool) error {
+func (tc *taskCommand) all(ctx context.Context, h *Home, ids []pipeline.TaskID, edits core.Edits, asJSON bool) error {
 	e, err := newEngine(ctx, h, "otm", h.board(h.stderrLog("otm")), h.stderrLog("otm"))
 	if err != nil {
 		return err
-	}
-	var ids []pipeline.TaskID
-	for i := range args {
-		id, err := taskArg(args[i:])
-		if err != nil {
-			return err
-		}
-		ids = append(ids, id)
 	}
 	if err := e.Refresh(ctx, pipeline.StatusAge); err != nil { // what people changed there comes first
 		h.Warn("the board is not read: %v", err)
@@ -199,8 +215,16 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, id pi
 	case err != nil:
 		return r, err
 	}
-	if r.From, r.Status = t.Status, t.Status; tc.to != "" && t.Status == tc.to {
-		r.Note = "was so already"
+	r.From, r.Status = t.Status, t.Status
+	switch {
+	case !t.ArchivedAt.IsZero():
+		r.Error = "is archived: otm history " + r.TaskID + " shows it; drop a new task instead"
+		return r, nil
+	case !t.GoneAt.IsZero():
+		r.Error = "has no row on the board: somebody deleted or archived it"
+		return r, nil
+	case tc.to != "" && t.Status == tc.to && (edits.Reason == nil || *edits.Reason == ""):
+		r.Note = "is " + string(t.Status) + " already"
 		return r, nil
 	}
 	outcome, undelivered, err := change(ctx, e, h.Now(), core.ByPerson(self()), id, edits)
@@ -214,10 +238,16 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, id pi
 	case outcome.Err != nil:
 		r.Error = outcome.Err.Error()
 	case undelivered != nil:
-		r.Note = "it is done, and the board may not show it yet: " + undelivered.Error()
+		r.Note = "the change is recorded, and the board may not show it yet: " + undelivered.Error()
 	}
-	if outcome.Err == nil && tc.to != "" {
+	switch {
+	case outcome.Err != nil:
+	case tc.to != "":
 		r.Status = tc.to
+	case edits.Agent != nil:
+		r.changed = fmt.Sprintf("  agent %s → %s", t.Agent, *edits.Agent)
+	default:
+		r.changed = fmt.Sprintf("  priority %s → %s", t.Priority, *edits.Priority)
 	}
 	return r, nil
 }
@@ -244,7 +274,7 @@ func printSteered(h *Home, results []steered) {
 		case r.From != r.Status:
 			fmt.Fprintf(h.Out, "%s  %s → %s\n", r.TaskID, r.From, r.Status)
 		default:
-			fmt.Fprintf(h.Out, "%s  %s\n", r.TaskID, r.Status)
+			fmt.Fprintf(h.Out, "%s  %s%s\n", r.TaskID, r.Status, r.changed)
 		}
 		if r.Note != "" {
 			h.Warn("%s: %s", r.TaskID, r.Note)
