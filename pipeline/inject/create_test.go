@@ -805,7 +805,7 @@ func TestTroubleEndsTheSweep(t *testing.T) {
 func TestCaseB83PanickingFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.eng.Board = panicking{w.client(), "Poison"}
+	w.eng.Board = bent{w.client(), func(b pipeline.Batch) pipeline.Batch { return panickingBatch{b, "Poison"} }}
 	bad, good := w.create(1, "Poison"), w.create(2, "Good")
 	w.sweepTo(1, 1, 0)
 	w.failed(bad, inbox.Invalid, "internal error: ")

@@ -564,17 +564,27 @@ func idsOf(n int) []pipeline.TaskID {
 
 func titleOf(id pipeline.TaskID) string { return fmt.Sprint("Task ", int(id)) }
 
-// panicking is a board on which making a row with a certain title panics.
-type panicking struct {
+// begun brings a task to its agent, which says that it works on it.
+func (w *world) begun(id pipeline.TaskID, title string, steps ...string) {
+	w.create(id, title, steps...)
+	w.sweepTo(1, 0, 0)
+	w.dispatch(id)
+	w.update(id, report{status: pipeline.InProgress})
+	w.sweepTo(1, 0, 0)
+}
+
+// bent is a board whose batches are other ones.
+type bent struct {
 	pipeline.Board
-	title string
+	bend func(pipeline.Batch) pipeline.Batch
 }
 
-func (p panicking) Begin(ctx context.Context) (pipeline.Batch, error) {
-	b, err := p.Board.Begin(ctx)
-	return panickingBatch{b, p.title}, err
+func (b bent) Begin(ctx context.Context) (pipeline.Batch, error) {
+	batch, err := b.Board.Begin(ctx)
+	return b.bend(batch), err
 }
 
+// panickingBatch panics where a row with a certain title is made.
 type panickingBatch struct {
 	pipeline.Batch
 	title string

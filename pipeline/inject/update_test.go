@@ -501,11 +501,7 @@ func TestReassigned(t *testing.T) {
 func TestReportAfterReassignment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.create(1, "A", "x")
-	w.sweepTo(1, 0, 0)
-	w.dispatch(1)
-	w.update(1, report{status: pipeline.InProgress})
-	w.sweepTo(1, 0, 0)
+	w.begun(1, "A", "x")
 	w.person(w.row(1).ID, boardtest.SelectCell(w.Column(t, "Assignee", "select"), "archibald"))
 	late := w.update(1, report{steps: []string{"x"}, status: pipeline.AgentDone})
 	w.sweepTo(0, 0, 1) // until archibald has it
@@ -526,7 +522,7 @@ func TestRefusedUpdate(t *testing.T) {
 	w.createFor("olga", 1, "Hers", "x", "y")
 	w.createFor("olga", 2, "Hers, too", "x")
 	w.sweepTo(2, 0, 0)
-	w.eng.Board = refusing{w.eng.Board, "refused"}
+	w.eng.Board = bent{w.eng.Board, func(b pipeline.Batch) pipeline.Batch { return refusingBatch{b, "refused"} }}
 	bad := w.update(1, report{steps: []string{"x"}, result: "refused"})
 	good := w.update(1, report{steps: []string{"y"}})
 	other := w.update(2, report{steps: []string{"x"}})
@@ -547,17 +543,7 @@ func TestRefusedUpdate(t *testing.T) {
 	}
 }
 
-// refusing is a board that refuses a text.
-type refusing struct {
-	pipeline.Board
-	text string
-}
-
-func (r refusing) Begin(ctx context.Context) (pipeline.Batch, error) {
-	b, err := r.Board.Begin(ctx)
-	return refusingBatch{b, r.text}, err
-}
-
+// refusingBatch refuses a text.
 type refusingBatch struct {
 	pipeline.Batch
 	text string
@@ -1050,11 +1036,7 @@ func TestC4ReportResumes(t *testing.T) {
 func TestC1FailedReportIsNotHeard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.create(1, "A", "x")
-	w.sweepTo(1, 0, 0)
-	w.dispatch(1)
-	w.update(1, report{status: pipeline.InProgress})
-	w.sweepTo(1, 0, 0)
+	w.begun(1, "A", "x")
 	before := w.task(1).HeardOf("devdas")
 	w.clock.Advance(time.Minute)
 	w.update(1, report{steps: []string{"no such step"}})
