@@ -179,7 +179,7 @@ func TestNoDescriptors(t *testing.T) {
 func TestDiskFullAtEachWrite(t *testing.T) {
 	t.Parallel()
 	if !mayMount() {
-		t.Skip("a disk of two megabytes cannot be mounted here: run it as root")
+		t.Skip("needs root, to mount a disk of two megabytes that can be filled; CI is root")
 	}
 	for _, b := range sample(t, 7, 4) {
 		t.Run(fmt.Sprintf("%d %s, %d pages", b.step, life[b.step].name, b.how), func(t *testing.T) {
@@ -275,9 +275,7 @@ func powerless(t *testing.T) func(*exec.Cmd) {
 // on, they are brought to the board without waiting for a timer.
 func TestInotifyOverflow(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("makes 20,000 files")
-	}
+	crashtest.Long(t, "makes 20,000 files")
 	const files = 20_000
 	var limit int
 	data, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")

@@ -13,6 +13,7 @@ import (
 
 	"otm/core/store"
 	"otm/heartbeat"
+	"otm/internal/crash/crashtest"
 	"otm/internal/lock"
 	"otm/internal/sqlite"
 )
@@ -47,9 +48,7 @@ func (h *house) database() *sqlite.DB {
 // matter and goes on by itself.
 func TestWriteLockHeld(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits ten seconds for a lock")
-	}
+	crashtest.Long(t, "waits ten seconds for a lock")
 	h := newHouse(t)
 	h.startBoard("")
 	h.must("otm", "list")
@@ -83,9 +82,7 @@ func TestWriteLockHeld(t *testing.T) {
 // older version is not migrated while programs of that version run (75). Drops land.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits ten seconds for a lock")
-	}
+	crashtest.Long(t, "waits ten seconds for a lock")
 	for name, c := range map[string]struct {
 		sql  string
 		code int

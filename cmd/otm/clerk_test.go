@@ -45,7 +45,8 @@ type card struct {
 	cells      map[string]string // by the key of the column
 }
 
-// call makes a call, again if the daemons have used up the calls of the moment.
+// call makes a call, again if the daemons have used up the calls of the moment. Only time
+// frees calls again, so it waits a second between two tries.
 func (d *desk) call(method string, form url.Values, into any) error {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
 		err := d.callOnce(method, form, into)

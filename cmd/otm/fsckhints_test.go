@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"otm/core/store"
+	"otm/internal/crash/crashtest"
 	"otm/internal/sqlite"
 )
 
@@ -196,9 +197,7 @@ func (p *patient) healed(byPerson map[string]func(*patient)) {
 // TestFsckHints: what fsck says to do helps, to the letter, and loses no task.
 func TestFsckHints(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts 49 boards")
-	}
+	crashtest.Long(t, "starts 49 boards")
 	clearTyped := map[string]func(*patient){"clear the Task ID of": func(p *patient) { p.clear("typed") }}
 	for _, c := range []struct {
 		name     string

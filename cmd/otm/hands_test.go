@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -101,9 +102,7 @@ func (s *soak) endUp(crew *group) {
 // beside agents that rewrite their dispatch files without a lock.
 func TestManyHands(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts 200 processes")
-	}
+	crashtest.Long(t, "starts 200 processes")
 	const hands = 64
 	s := newHands(t)
 	crew := s.crew(t.Context(), 0)

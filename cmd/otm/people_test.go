@@ -13,6 +13,7 @@ import (
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/crash/crashtest"
 	"otm/internal/view"
 	"otm/pipeline"
 )
@@ -26,9 +27,7 @@ const alice = "U0ALICE"
 // has six seconds, so that OTM may call ten times as often.
 func TestPeopleUnderSlacksLimits(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for limits of Slack")
-	}
+	crashtest.Long(t, "waits for limits of Slack")
 	h := newHouse(t)
 	b := boardtest.Start(t, func(o *boardtest.Options) {
 		o.Limits, o.RowLimit = &board.Limits{Minute: time.Minute / 10}, 1000

@@ -27,7 +27,7 @@ func prepared(t *testing.T) string {
 	dir := os.Getenv("OTM_TEST_GATEWAY")
 	switch dir {
 	case "":
-		t.Skip("no real gateway: OTM_TEST_GATEWAY names none (scripts/gateway.sh makes one, make gateway-all tests with two)")
+		t.Skip("needs a gateway from npm, which takes minutes to fetch, and OTM_TEST_GATEWAY names none (CI has one; scripts/gateway.sh makes one, make gateway-all tests with two)")
 	case "must":
 		cache := os.Getenv("OTM_GATEWAY_CACHE")
 		if cache == "" {

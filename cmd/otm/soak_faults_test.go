@@ -11,6 +11,7 @@ import (
 
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
+	"otm/internal/crash/crashtest"
 )
 
 // roundTasks is how many tasks a directory of TestSoakFaults takes before it is
@@ -23,9 +24,7 @@ const roundTasks = 1000
 // row late. Now and then a process is killed as well.
 func TestSoakFaults(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("goes on for ten seconds")
-	}
+	crashtest.Long(t, "goes on for ten seconds")
 	tasks, seed := setting(t, soakTasks, 20), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	for left := tasks; left > 0 && !t.Failed(); seed, left = seed+1, left-roundTasks {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

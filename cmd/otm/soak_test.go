@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"otm/core/store/pgtest"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -55,9 +56,7 @@ func TestSoakPostgres(t *testing.T) {
 // soakFrom kills so many processes, unless the environment says otherwise. storeURL gives
 // each directory its store.
 func soakFrom(t *testing.T, usual int, storeURL func(testing.TB) string) {
-	if testing.Short() {
-		t.Skip("goes on for ten seconds")
-	}
+	crashtest.Long(t, "goes on for ten seconds")
 	kills, seed := setting(t, soakKills, usual), setting(t, soakSeed, int(time.Now().UnixNano()%1e6))
 	long, err := time.ParseDuration(cmp.Or(os.Getenv(soakFor), "0s"))
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"otm/internal/board"
 	"otm/internal/board/boardtest"
 	"otm/internal/cli"
+	"otm/internal/crash/crashtest"
 	"otm/internal/leak"
 	"otm/pipeline"
 )
@@ -89,9 +90,7 @@ type tab struct {
 // newTab opens a page in a profile without cookies.
 func newTab(t testing.TB) *tab {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	crashtest.Long(t, "starts a browser")
 	chromium.once.Do(startChromium)
 	if chromium.err != nil {
 		if os.Getenv("OTM_TEST_CHROMIUM") == "must" || chromium.err != exec.ErrNotFound {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -16,9 +17,7 @@ import (
 // limits allow, and Slack never has to refuse a call. (Time is virtual here,
 // so that this says nothing of the machine.)
 func TestDrainUnderSlacksLimits(t *testing.T) { // not in parallel: all calls lead to its board
-	if testing.Short() {
-		t.Skip("brings 200 tasks to a board")
-	}
+	crashtest.Long(t, "brings 200 tasks to a board")
 	synctest.Test(t, func(t *testing.T) {
 		const tasks, steps = 200, 2
 		v := newVirtual(t, 0, "devdas")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/crash/crashtest"
 	"otm/pipeline"
 )
 
@@ -35,9 +36,7 @@ var weeks = []regime{
 // call is made that Slack would refuse, and nobody waits long. With OTM_WEEK
 // set, it lives what weeks says, and writes what it was like.
 func TestWeek(t *testing.T) { // not in parallel: all calls lead to its board
-	if testing.Short() {
-		t.Skip("lives through a day")
-	}
+	crashtest.Long(t, "lives through a day")
 	path := os.Getenv(weekFile)
 	if path == "" {
 		day := simulate(t, regime{tasks: 40, days: 1, rows: 1000, every: 6 * time.Hour})

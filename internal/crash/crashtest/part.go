@@ -100,3 +100,12 @@ func Fewer(n int) int {
 	}
 	return n
 }
+
+// Long leaves a test out with -short, and says what makes it long. Without -short, as in
+// CI, it runs.
+func Long(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("left out with -short, as it %s; go test without -short runs it", why)
+	}
+}
