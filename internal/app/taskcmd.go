@@ -162,15 +162,15 @@ func forPeople(s cli.Streams, command string) error {
 
 // steered is what came of a command for one task.
 type steered struct {
-	TaskID string          `json:"taskId"`
-	From   pipeline.Status `json:"from,omitempty"`
-	Status pipeline.Status `json:"status,omitempty"`
-	Note   string          `json:"note,omitempty"`
+	TaskID string            `json:"taskId"`
+	From   pipeline.Status   `json:"from,omitempty"`
+	Status pipeline.Status   `json:"status,omitempty"`
+	Note   string            `json:"note,omitempty"`
+	Error  string            `json:"error,omitempty"`
+	Can    []string          `json:"possible,omitempty"` // the commands for the task as it is
+	Moves  []pipeline.Status `json:"allowed,omitempty"`
 
-	changed string            // beside the status, for people
-	Error   string            `json:"error,omitempty"`
-	Can     []string          `json:"possible,omitempty"` // the taskCommands for the task as it is
-	Moves   []pipeline.Status `json:"allowed,omitempty"`
+	changed string // beside the status, for people
 }
 
 // all does it to each task. A task that is refused does not stop the others.
