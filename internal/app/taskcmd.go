@@ -252,7 +252,7 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, id pi
 	return r, nil
 }
 
-// possible are the taskCommands for a task in a status.
+// possible are the commands for a task in a status.
 func possible(s pipeline.Status) (names []string) {
 	for i := range taskCommands {
 		if slices.Contains(taskCommands[i].from, s) {
