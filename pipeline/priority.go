@@ -34,22 +34,3 @@ func (p Priority) Rank() int {
 	}
 	return slices.Index(Priorities, Normal)
 }
-
-// Type is what is asked for.
-type Type string
-
-// The types of a task.
-const (
-	Action   Type = "action"   // do something
-	Decision Type = "decision" // decide something
-	Review   Type = "review"   // review or approve something
-)
-
-// Types lists them.
-var Types = []Type{Action, Decision, Review}
-
-// ParseType reads a type from a flag or a label.
-func ParseType(label string) (Type, bool) {
-	t := Type(FoldName(label))
-	return t, slices.Contains(Types, t)
-}

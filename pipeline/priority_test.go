@@ -40,7 +40,7 @@ func TestParseType(t *testing.T) {
 		in   string
 		want Type
 	}{
-		{"action", Action}, {"Decision", Decision}, {"review", Review}, {"", ""}, {"question", ""},
+		{"action", Action}, {"Decision", Decision}, {"review", Review}, {"", ""}, {"Bug fix", "bug_fix"}, {"a/b", ""},
 	} {
 		got, ok := ParseType(tt.in)
 		if ok != (tt.want != "") || ok && got != tt.want {

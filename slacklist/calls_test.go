@@ -54,7 +54,7 @@ func TestEachCallFails(t *testing.T) {
 		{"delete", "slackLists.items.deleteMultiple", true, false, nil, func(ctx context.Context, s *Session, row string) error { return s.Delete(ctx, row) }},
 		{"look", listMethod, false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Look(ctx); return err })},
 		{"identify", "auth.test", false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Identify(ctx); return err })},
-		{"inspect", filesMethod, false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Inspect(ctx, nil); return err })},
+		{"inspect", filesMethod, false, true, nil, alone(func(ctx context.Context, c *Client) error { _, err := c.Inspect(ctx, nil, nil); return err })},
 	} {
 		for _, fault := range []struct {
 			name    string
@@ -160,7 +160,7 @@ func TestListIsNone(t *testing.T) {
 					_, err := s.Create(t.Context(), "", taskCells(2)...)
 					return err
 				},
-				filesMethod + " of an inspection": func() error { _, err := c.Inspect(t.Context(), nil); return err },
+				filesMethod + " of an inspection": func() error { _, err := c.Inspect(t.Context(), nil, nil); return err },
 			} {
 				method, _, _ := strings.Cut(name, " ")
 				w.Faults.Next(method, boardtest.Body("", body))

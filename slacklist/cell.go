@@ -82,7 +82,7 @@ func (e *encoder) choice(c *Column, cell pipeline.Cell) (slack.ListItemField, er
 	if !ok && cell.Field == pipeline.FieldPriority && cell.Text == string(pipeline.Normal) {
 		value, ok = c.option("medium")
 	}
-	if !ok && cell.Field == pipeline.FieldAssignee && e.embedded {
+	if !ok && e.embedded && (cell.Field == pipeline.FieldAssignee || cell.Field == pipeline.FieldType) {
 		value, ok = cell.Text, true
 	}
 	if !ok {

@@ -58,7 +58,7 @@ type Inspection struct {
 
 // Inspect reads the list's columns and options and compares them with what OTM
 // needs, options for the agents included.
-func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspection, error) {
+func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent, types pipeline.Types) (*Inspection, error) {
 	list, err := c.api.fileInfo(ctx)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspect
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, s.missingOptions(c.opts.OpenAssignees, agents)...)
+	found = append(found, s.missingOptions(c.opts.OpenAssignees, agents, types)...)
 	return &Inspection{Title: list.Title, Rows: s.Count, Limit: s.Limit, Findings: found}, nil
 }
 
@@ -75,7 +75,7 @@ func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent) (*Inspect
 var byPeople = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Failed, pipeline.Cancelled, pipeline.Archived}
 
 // missingOptions returns the options that the selects lack.
-func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent) []Finding {
+func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent, types pipeline.Types) []Finding {
 	var cells []pipeline.Cell
 	for _, status := range pipeline.Statuses {
 		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)})
@@ -83,7 +83,7 @@ func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent) []Findin
 	for _, p := range pipeline.Priorities {
 		cells = append(cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(p)})
 	}
-	for _, t := range pipeline.Types {
+	for _, t := range types.All() {
 		cells = append(cells, pipeline.Cell{Field: pipeline.FieldType, Text: string(t)})
 	}
 	for _, a := range agents {

@@ -16,7 +16,7 @@ func TestInspect(t *testing.T) {
 	agents := []pipeline.Agent{{Name: "devdas", Label: "devdas"}, {Name: "robin", Label: "robin", User: "U0ROBIN"}}
 	find := func(w *world, what string) *Finding {
 		t.Helper()
-		in, err := w.client().Inspect(t.Context(), agents)
+		in, err := w.client().Inspect(t.Context(), agents, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestInspect(t *testing.T) {
 	twice := newWorld(t)
 	in, err := twice.client(func(o *Options) {
 		o.Columns = map[pipeline.Field]string{pipeline.FieldReason: "Result"}
-	}).Inspect(t.Context(), nil)
+	}).Inspect(t.Context(), nil, nil)
 	if err != nil || !slices.ContainsFunc(in.Findings, func(f Finding) bool { return !f.Optional && strings.Contains(f.Error(), "at once") }) {
 		t.Errorf("one column for two: %+v, %v", in, err)
 	}

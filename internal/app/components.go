@@ -161,7 +161,7 @@ func buildInjector(c *component, e *engine.Engine, stays bool) {
 	h := c.home
 	in := &inject.Injector{
 		Box: h.Box, Engine: e, Agents: h.Config.Agents, Log: c.log, Now: h.Now,
-		Times: h.Config.Times,
+		Times: h.Config.Times, Types: h.Config.Types,
 	}
 	if stays {
 		c.inbox = watch.New(inbox.Delivered, h.Box.Dir(inbox.NewTasks), h.Box.Dir(inbox.TaskUpdates))

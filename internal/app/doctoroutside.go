@@ -48,7 +48,7 @@ func (d *doctor) board(ctx context.Context) {
 	} else {
 		d.say("board", explain.BoardOK, "url", where.URL, "name", id.Name, "team", id.Team)
 	}
-	in, err := client.Inspect(ctx, d.home.Config.Agents)
+	in, err := client.Inspect(ctx, d.home.Config.Agents, d.home.Config.Types)
 	if err != nil {
 		d.failed("board", err)
 		return

@@ -176,7 +176,7 @@ func (o *slackInit) chooseList(context.Context) error {
 // inspect compares the list with what OTM needs. The options that one column lacks
 // make one line.
 func (o *slackInit) inspect(ctx context.Context) error {
-	in, err := o.client(o.report.ListID).Inspect(ctx, o.h.Config.Agents)
+	in, err := o.client(o.report.ListID).Inspect(ctx, o.h.Config.Agents, o.h.Config.Types)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, e
 	if t.Priority, ok = pipeline.ParsePriority(cmp.Or(a.Priority, string(pipeline.Normal))); !ok {
 		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no priority %q", a.Priority)}
 	}
-	if t.Type, ok = pipeline.ParseType(cmp.Or(a.Type, string(pipeline.Action))); !ok {
+	if t.Type, _ = pipeline.ParseType(cmp.Or(a.Type, string(pipeline.Action))); !p.home.Config.Types.Has(t.Type) {
 		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no type %q", a.Type)}
 	}
 	if err := drop.CheckTask(&t); err != nil {

@@ -194,10 +194,11 @@ func (w *cellWriter) write(r *Row, in cellInput) error {
 	return nil
 }
 
-// newChoice adds the value as an option, if the column is the one that takes
-// new names and this is one.
+// newChoice adds the value as an option, if the column is one that takes new names,
+// as do those for assignees and types, and this is one.
 func (w *cellWriter) newChoice(c *Column, value string) bool {
-	if c.ID != w.list.OpenColumn || !c.IsSelect() || !isAgentName(value) {
+	open := c.ID == w.list.OpenColumn || w.list.Default && c.Key == "type"
+	if !open || !c.IsSelect() || !isAgentName(value) {
 		return false
 	}
 	if !w.grown {

@@ -32,7 +32,10 @@ type Config struct {
 	Store   Store
 	Gateway Gateway
 	Agents  pipeline.Agents // in the order of their names
-	Times   pipeline.Times
+	Types   pipeline.Types
+	// Reviewers are the names of the AI agents that may review.
+	Reviewers []string
+	Times     pipeline.Times
 }
 
 // Slack names the Slack List that is the board.
@@ -127,6 +130,8 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile, getenv)
 	problem("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
 	problems = append(problems, c.fillAgents(f, getenv)...)
+	problems = append(problems, c.fillReviewers(f)...)
+	problems = append(problems, c.fillTypes(f)...)
 	c.Board.Listen = cmp.Or(c.Board.Listen, DefaultListen)
 	problem("board.listen", checkListen(c.Board.Listen))
 	problems = append(problems, c.fillTimes(f)...)
@@ -160,12 +165,9 @@ func (c *Config) fillTimes(f *file) (problems []string) {
 		"update_wait": &t.UpdateWait, "silent_after": &t.SilentAfter, "dedup_give_up": &t.DedupGiveUp, "keep_processed": &t.KeepProcessed,
 	}
 	eachSet(f.Times, func(key, text string) {
-		d, err := time.ParseDuration(text)
-		switch {
-		case err != nil:
-			problems = append(problems, fmt.Sprintf("times.%s: %q is not a duration such as 15s or 10m", key, text))
-		case d < 0:
-			problems = append(problems, fmt.Sprintf("times.%s: %q is negative", key, text))
+		d, problem := duration(text)
+		if problem != "" {
+			problems = append(problems, fmt.Sprintf("times.%s: %s", key, problem))
 		}
 		*times[key] = d
 	})
@@ -176,6 +178,18 @@ func (c *Config) fillTimes(f *file) (problems []string) {
 		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", t.RewakeMax))
 	}
 	return problems
+}
+
+// duration reads a duration. problem is what is wrong with it.
+func duration(text string) (d time.Duration, problem string) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		problem = fmt.Sprintf("%q is not a duration such as 15s or 10m", text)
+	case d < 0:
+		problem = fmt.Sprintf("%q is negative", text)
+	}
+	return d, problem
 }
 
 // SlackToken returns the token of the board; "" if none is set.

@@ -135,6 +135,18 @@ command = ["run"]
 [agents.quiet]
 workspace = "/w"
 
+[types."Bug fix"]
+review = false
+max_retries = 0
+max_runtime = "2h"
+reclaim_after = "30m"
+
+[types.review]
+max_retries = 5
+
+[review]
+agents = ["Quiet"]
+
 [times]
 settle_after = "1s"
 adopt_after = "2s"
@@ -174,6 +186,11 @@ keep_processed = "0s"
 				Command: []string{"claude", "-p", "{message}"}, GatewayAgent: "dev"},
 			{Name: "quiet", Label: "quiet", Workspace: "/w", Trigger: pipeline.TriggerNone, GatewayAgent: "quiet"},
 			{Name: "robin", Label: "robin", Person: true, Trigger: pipeline.TriggerNone, GatewayAgent: "robin"},
+		},
+		Reviewers: []string{"quiet"},
+		Types: pipeline.Types{
+			"bug_fix": {MaxRuntime: new(2 * time.Hour), ReclaimAfter: 30 * time.Minute},
+			"review":  {Review: true, MaxRetries: 5},
 		},
 		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
 			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second},
@@ -263,6 +280,14 @@ func TestProblems(t *testing.T) {
 		{"names that compose to one", "[agents.\"Jos\u00e9\"]\nworkspace = \"/w\"\n[agents.\"Jose\u0301\"]\nworkspace = \"/w\"\n", "is the same as"},
 		{"labels that fold to one", agent("label = \"One\"\n[agents.other]\nworkspace = \"/w\"\nlabel = \"one\"\n"), "agents.other: is the same as agents.devdas"},
 		{"label that is another's name", agent("label = \"Other\"\n[agents.other]\nworkspace = \"/w\"\n"), "agents.other: is the same as agents.devdas"},
+		{"type is no name", "[types.\"a/b\"]\n", `types.a/b: "a/b" is not a name for a type`},
+		{"types that fold to one", "[types.bug_fix]\n[types.\"Bug Fix\"]\n", "types.bug_fix: is the same as types.Bug Fix"},
+		{"unknown key of a type", "[types.bug]\nmax_retrys = 1\n", "line 2: unknown key types.bug.max_retrys"},
+		{"negative retries", "[types.bug]\nmax_retries = -1\n", "types.bug.max_retries: -1 is negative"},
+		{"no duration of a type", "[types.bug]\nmax_runtime = \"2\"\n", `types.bug.max_runtime: "2" is not a duration`},
+		{"negative duration of a type", "[types.bug]\nreclaim_after = \"-2s\"\n", `types.bug.reclaim_after: "-2s" is negative`},
+		{"reviewer is nobody", "[review]\nagents = [\"x\"]\n", "review.agents: there is no table agents.x"},
+		{"reviewer is a person", "[agents.robin]\nkind = \"human\"\n[review]\nagents = [\"robin\"]\n", "review.agents: robin is a person"},
 		{"one user twice", agent("slack_user = \"U1\"\n[agents.other]\nworkspace = \"/w\"\nslack_user = \"U1\"\n"), "agents.other.slack_user: is that of agents.devdas"},
 	}
 	for _, tt := range tests {

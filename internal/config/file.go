@@ -24,7 +24,11 @@ type file struct {
 		RewakeMax *int `toml:"rewake_max"`
 	} `toml:"gateway"`
 	Agents map[string]agentTable `toml:"agents"`
-	Times  timesTable            `toml:"times"`
+	Types  map[string]typeTable  `toml:"types"`
+	Review struct {
+		Agents []string `toml:"agents"`
+	} `toml:"review"`
+	Times timesTable `toml:"times"`
 }
 
 // columnsTable has the names of fields as keys.
@@ -67,6 +71,13 @@ type agentTable struct {
 	Label        string   `toml:"label"`
 	GatewayAgent string   `toml:"gateway_agent"`
 	SlackUser    string   `toml:"slack_user"`
+}
+
+type typeTable struct {
+	Review       *bool   `toml:"review"`
+	MaxRetries   *int    `toml:"max_retries"`
+	MaxRuntime   *string `toml:"max_runtime"`
+	ReclaimAfter *string `toml:"reclaim_after"`
 }
 
 // timesTable holds durations as text, such as "15s": a bare number, which would

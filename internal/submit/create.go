@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -57,7 +58,7 @@ lines on stdin, with a heredoc whose end is quoted:
 	f.StringVar(&r.agent, "agent", "", "who does it (required)")
 	f.StringVar(&r.priority, "priority", string(pipeline.Normal), "critical, high, normal (medium), low or batchable")
 	f.StringVar(&r.project, "project", "", "free text")
-	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision or review")
+	f.StringVar(&r.kind, "type", string(pipeline.Action), "action, decision, review, or one of [types] in otm.toml")
 	f.StringVar(&r.context, "context", "", strings.Join(pipeline.Contexts, ", "))
 	f.StringArrayVar(&r.inputs, "input", nil, "a file or link that the task starts from; repeat it for more")
 	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
@@ -76,7 +77,7 @@ func (r *create) run(c *cobra.Command) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	if err := r.checkAgents(c, lines); err != nil {
+	if err := r.checkNames(c, lines); err != nil {
 		return err
 	}
 	for _, l := range lines {
@@ -145,8 +146,7 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 			Hint("%s", r.nearest(c, "priority", r.priority, pipeline.Texts(pipeline.Priorities)))
 	}
 	if t.Type, ok = pipeline.ParseType(r.kind); !ok {
-		return nil, cli.Errorf(cli.Usage, "--type %q: it is action, decision or review", r.kind).
-			Hint("%s", r.nearest(c, "type", r.kind, pipeline.Texts(pipeline.Types)))
+		return nil, cli.Errorf(cli.Usage, "--type %q is no name", r.kind).Hint("%v", r.corrected(c).Set("type", string(pipeline.Action)))
 	}
 	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
 		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", r.corrected(c).Set("key", "report-2026-03-14"))
@@ -171,25 +171,37 @@ func (r *create) refuse(c *cobra.Command, err error) error {
 	})
 }
 
-// checkAgents refuses names that no configured agent has: such a task would wait
-// for ever. If none is configured, nothing is checked.
-func (r *create) checkAgents(c *cobra.Command, lines []*drop.Line) error {
-	agents := r.agents()
-	if len(agents) == 0 {
+// checkNames refuses names that no configured agent and no type has: such a task would
+// wait for ever. If no agent is configured, the names of agents are not checked. A broken
+// configuration stops daemons, not a drop: it is a warning here, and nothing is checked.
+func (r *create) checkNames(c *cobra.Command, lines []*drop.Line) error {
+	conf, err := config.Load(r.dir, r.Getenv)
+	if err != nil {
+		r.Warn("%v; names of agents and types are not checked", err)
 		return nil
 	}
 	var problems []string
 	for i, l := range lines {
-		if a := agents.Named(l.Task.Agent); a != nil {
-			l.Task.Agent = a.Name
-			continue
+		t := &l.Task
+		reason, flag, near := "", "agent", ""
+		switch a := conf.Agents.Named(t.Agent); {
+		case a != nil:
+			t.Agent = a.Name
+		case len(conf.Agents) > 0:
+			reason = fmt.Sprintf("no agent %q is configured; there are %s", t.Agent, strings.Join(conf.Agents.Names(), ", "))
+			near = cmp.Or(conf.Agents.Nearest(t.Agent), "NAME")
 		}
-		reason := fmt.Sprintf("no agent %q is configured; there are %s", l.Task.Agent, strings.Join(agents.Names(), ", "))
-		if r.from == "" {
-			return cli.Errorf(cli.Usage, "%s", reason).
-				Hint("%v", r.corrected(c).Set("agent", cmp.Or(agents.Nearest(l.Task.Agent), "NAME")))
+		if types := pipeline.Texts(conf.Types.All()); reason == "" && !conf.Types.Has(t.Type) {
+			reason = fmt.Sprintf("there is no type %q; there are %s", t.Type, strings.Join(types, ", "))
+			flag, near = "type", cmp.Or(pipeline.Nearest(string(t.Type), types), string(pipeline.Action))
 		}
-		problems = append(problems, fmt.Sprintf("line %d: %s", r.numbers[i], reason))
+		switch {
+		case reason == "":
+		case r.from == "":
+			return cli.Errorf(cli.Usage, "%s", reason).Hint("%v", r.corrected(c).Set(flag, near))
+		default:
+			problems = append(problems, fmt.Sprintf("line %d: %s", r.numbers[i], reason))
+		}
 	}
 	return r.refuseLines(problems)
 }

@@ -93,7 +93,7 @@ func TestCreateRefuses(t *testing.T) {
 		{"priority", []string{"--title", "x", "--agent", "devdas", "--priority", "hgih"}, []string{`--priority "hgih"`, "otm: hint: otm-create --title x --agent devdas --priority high\n"}},
 		{"mistyped flag", []string{"--title", "x", "--agnet", "devdas"}, []string{"unknown flag: --agnet", "otm: hint: otm-create --title x --agent devdas\n"}},
 		{"flag of another tool", []string{"--title", "x", "--assignee=devdas"}, []string{"unknown flag: --assignee", "otm: hint: otm-create --title x --agent=devdas\n"}},
-		{"type", []string{"--title", "it's", "--agent", "devdas", "--type", "acton"}, []string{`--type "acton"`, `otm: hint: otm-create --title 'it'\''s' --agent devdas --type action` + "\n"}},
+		{"type", []string{"--title", "it's", "--agent", "devdas", "--type", "acton"}, []string{`there is no type "acton"`, `otm: hint: otm-create --title 'it'\''s' --agent devdas --type action` + "\n"}},
 		{"blank key", []string{"--title", "x", "--agent", "devdas", "--key", " "}, []string{"--key is blank"}},
 		{"words", []string{"--title", "Fix", "login", "--agent", "devdas"}, []string{`unexpected "login"`, "otm: hint: otm-create --title 'Fix login' --agent devdas\n"}},
 		{"words in front", []string{"Fix", "login", "--agent", "devdas"}, []string{"otm: hint: otm-create --title 'Fix login' --agent devdas\n"}},
@@ -266,6 +266,21 @@ func TestAgentsAreChecked(t *testing.T) {
 	p.create("--title", "x", "--agent", "jose\u0301").ok(t)
 	if d := p.drops("new-tasks"); d[0]["agent"] != "devdas" || d[1]["agent"] != "Jos\u00e9" {
 		t.Errorf("the drops are for %q and %q, want the configured names", d[0]["agent"], d[1]["agent"])
+	}
+}
+
+func TestTypesAreChecked(t *testing.T) {
+	t.Parallel()
+	p := initialised(t)
+	p.write("otm.toml", "[types.\"Bug fix\"]\nreview = false\n")
+	p.create("--title", "x", "--agent", "a", "--type", "bugfix").refused(t, 64, `there is no type "bugfix"; there are action, decision, review, bug_fix`, "otm: hint: otm-create --title x --agent a --type bug_fix\n")
+	p.create("--title", "x", "--agent", "a", "--type", "a/b").refused(t, 64, `--type "a/b" is no name`, "--type action\n")
+	p.in = "{\"title\":\"x\",\"agent\":\"a\",\"type\":\"bug\"}\n"
+	p.create("--from", "-").refused(t, 64, `otm: error: line 1: there is no type "bug"`)
+	p.untouched()
+	p.create("--title", "x", "--agent", "a", "--type", "Bug Fix").ok(t)
+	if d := p.drops("new-tasks"); d[0]["type"] != "bug_fix" {
+		t.Errorf("the drop is of type %q", d[0]["type"])
 	}
 }
 

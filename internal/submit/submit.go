@@ -83,17 +83,6 @@ func (b *base) open() error {
 	return nil
 }
 
-// agents returns the configured agents. A broken configuration stops daemons,
-// not a drop: it is a warning here, and no name is checked.
-func (b *base) agents() pipeline.Agents {
-	c, err := config.Load(b.dir, b.Getenv)
-	if err != nil {
-		b.Warn("%v; names of agents are not checked", err)
-		return nil
-	}
-	return c.Agents
-}
-
 // maxLine bounds a line of --from, in bytes.
 const maxLine = drop.MaxSize
 

@@ -138,7 +138,11 @@ func (r *reader) create(t pipeline.Task) *Create {
 		t.Priority = enum(r, "priority", pipeline.ParsePriority, pipeline.Priorities)
 	}
 	if r.has("type") {
-		t.Type = enum(r, "type", pipeline.ParseType, pipeline.Types)
+		label := r.text("type", pipeline.MaxText)
+		var ok bool
+		if t.Type, ok = pipeline.ParseType(label); !ok {
+			r.fail(&InvalidError{Field: "type", Reason: fmt.Sprintf("is %q, which is no name", label)})
+		}
 	}
 	if r.has("subtasks") {
 		t.Steps = r.texts("subtasks")

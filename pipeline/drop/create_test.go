@@ -131,7 +131,7 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"priority is unknown", set("priority", `"urgent"`), "priority", `is "urgent": it is one of critical, high, normal, low, batchable`},
 		{"priority is empty", set("priority", `""`), "priority", `is "": it is one of`},
 		{"priority is a number", set("priority", "1"), "priority", "must be a string, is a number"},
-		{"type is unknown", set("type", `"question"`), "type", `is "question": it is one of action, decision, review`},
+		{"type is no name", set("type", `"a/b"`), "type", `is "a/b", which is no name`},
 		{"type is an array", set("type", "[]"), "type", "must be a string, is an array"},
 		{"project is a number", set("project", "12"), "project", "must be a string, is a number"},
 		{"project is too long", set("project", `"`+long+`"`), "project", "has 501 characters"},

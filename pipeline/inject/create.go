@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,6 +58,9 @@ func (sw creates) create(ctx context.Context, w *waiting) verdict {
 			return wait(sw.Now().Add(afterOwner)) // it is skipped as a duplicate of its owner
 		}
 		return conflict(id, owner.create.Task.Title)
+	}
+	if !sw.Types.Has(c.Task.Type) {
+		return fail(inbox.Invalid, "", "type is %q: there are %s; a table [types.%s] of otm.toml makes one", c.Task.Type, strings.Join(pipeline.Texts(sw.Types.All()), ", "), c.Task.Type)
 	}
 	v := sw.unknown(ctx, w.file, c, &request)
 	w.command.Do = request

@@ -45,6 +45,7 @@ type Injector struct {
 	Engine Engine
 	Agents pipeline.Agents
 	Times  pipeline.Times
+	Types  pipeline.Types
 	Log    *slog.Logger
 	Now    func() time.Time
 	// Progress is called after each file; nil is not called.

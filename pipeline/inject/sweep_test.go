@@ -48,6 +48,7 @@ func TestForeignFiles(t *testing.T) {
 		"badid.json":    {`{"taskId":"35","title":"a","agent":"devdas"}`, "taskId", "inside"},
 		"agent.json":    {`{"taskId":"T-00001","title":"a","agent":"../x"}`, "no name for an agent", "inside"},
 		"types.json":    {`{"taskId":"T-00001","title":7,"agent":"devdas"}`, "title must be a string", "inside"},
+		"type.json":     {`{"taskId":"T-00001","title":"a","agent":"devdas","type":"bugfix"}`, "a table [types.bugfix] of otm.toml makes one", "inside"},
 		"a;touch.json":  {`{"taskId":"T-00001"}`, "title is missing", "inside"}, // B17
 		"$(id) 'x.json": {`{"taskId":"T-00001"}`, "title is missing", "inside"},
 		"new\nline.json": {task(func(s string) string { return strings.Replace(s, "review", "nonsense", 1) }),

@@ -1,0 +1,59 @@
+package pipeline
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Type is what is asked for.
+type Type string
+
+// The types of a task that need no configuration.
+const (
+	Action   Type = "action"   // do something
+	Decision Type = "decision" // decide something
+	Review   Type = "review"   // review or approve something
+)
+
+// TypeRules is what otm.toml says of tasks of one type.
+type TypeRules struct {
+	Review     bool // a person, or an agent that may review, accepts the result
+	MaxRetries int  // runs that may follow a failed one
+	// MaxRuntime ends a run that OTM can stop; nil: the default.
+	MaxRuntime *time.Duration
+	// ReclaimAfter is the silence after which OTM takes a task from its agent, whether
+	// or not its run goes on; 0: never.
+	ReclaimAfter time.Duration
+}
+
+// DefaultTypeRules are those of a type without a table in otm.toml.
+var DefaultTypeRules = TypeRules{Review: true, MaxRetries: 3}
+
+// Types are the types with a table in otm.toml, by their folded names.
+type Types map[Type]TypeRules
+
+// Rules returns the rules of a type.
+func (ts Types) Rules(t Type) TypeRules {
+	if rules, ok := ts[t]; ok {
+		return rules
+	}
+	return DefaultTypeRules
+}
+
+// All returns the types that a task may have, the built-in ones first.
+func (ts Types) All() []Type {
+	all := []Type{Action, Decision, Review}
+	for _, t := range slices.Sorted(maps.Keys(ts)) {
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// Has reports whether a task may have the type.
+func (ts Types) Has(t Type) bool { return slices.Contains(ts.All(), t) }
+
+// ParseType reads a type from a flag or a label. Types.Has tells whether there is one.
+func ParseType(label string) (Type, bool) { return Type(FoldName(label)), ValidAgentName(label) }
