@@ -53,6 +53,9 @@ type AgentState struct {
 	Lingers pipeline.TaskID `json:"lingersOn,omitzero"`
 	// Paused is that a person wants no run of the agent to begin; nil: nobody does.
 	Paused *Pause `json:"paused,omitempty"`
+	// ReadTo is the number of the last event whose message the agent was shown because
+	// it is mentioned there.
+	ReadTo int64 `json:"readTo,omitempty"`
 }
 
 // Pause says who paused an agent, when and why.

@@ -91,6 +91,11 @@ func (t change) apply() {
 		t.edited(&data)
 	case Noted:
 		t.noted(&data)
+	case Said:
+		t.LastMessage = &LastMessage{e.At, e.By, data.Message}
+		if !data.Heard.IsZero() {
+			t.hear(e.By.Name, Heard{At: data.Heard})
+		}
 	case RowGone:
 		t.GoneAt = e.At
 	case RowBack:

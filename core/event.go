@@ -96,6 +96,12 @@ type Noted struct {
 	Result *string   `json:"result,omitempty"` // nil: it stays
 }
 
+// Said says that somebody wrote a message in the thread of a task.
+type Said struct {
+	pipeline.Message
+	Heard time.Time `json:"heard,omitzero"` // when the agent that has the task said it; zero: somebody else did
+}
+
 // ReportFailed says that a report was refused.
 type ReportFailed struct {
 	Drop string `json:"drop"`
@@ -244,6 +250,7 @@ const (
 	Forgiven     AgentChange = "forgiven"     // a person sent one of its tasks out again
 	Observed     AgentChange = "observed"     // what its process does
 	Answered     AgentChange = "answered"     // a wake was refused, or accepted after refusals
+	Read         AgentChange = "read"         // it was shown what mentions it
 )
 
 // Archived says that a task left the board for the history. It has what only the rows
@@ -287,7 +294,7 @@ func kindOf[T Data](code string) kind {
 // kinds are all types of events.
 var kinds = []kind{
 	kindOf[TaskRequested](""), kindOf[RowFound](""), kindOf[DuplicateSkipped](""), kindOf[TaskMoved](""), kindOf[StepDone]("IE-02"),
-	kindOf[Noted]("IE-02"), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-04"), kindOf[StepAdded]("IE-01"),
+	kindOf[Noted]("IE-02"), kindOf[Said](""), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-04"), kindOf[StepAdded]("IE-01"),
 	kindOf[StepGone]("IE-01"), kindOf[RowGone]("IE-01"), kindOf[RowBack]("IE-01"), kindOf[BoardWritten]("OE-06"), kindOf[ReconciliationDrift]("ERR-05"),
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
 	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),

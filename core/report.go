@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ type Report struct {
 	Steps   []string // titles or numbers of steps that are done
 	Reason  string
 	Result  string
+	Message pipeline.Message // its Text is "": there is none
 }
 
 // decide applies a report whole, or not at all.
@@ -65,6 +67,10 @@ func (r Report) decide(d *decision) error {
 		}
 	}
 	d.emit(noted)
+	if r.Message.Text != "" {
+		r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
+		d.emit(Said{r.Message, r.Dropped})
+	}
 	return nil
 }
 
@@ -123,7 +129,7 @@ func (r Report) status(d *decision, ticked []Step) (pipeline.Status, error) {
 		return "", nil
 	case !from.Active() && from != pipeline.New:
 		return "", d.refuse(RuleOver, Conflict)
-	case r.Status == "" && len(r.Steps) > 0 && (from == pipeline.Assigned || from == pipeline.New):
+	case r.Status == "" && (len(r.Steps) > 0 && from == pipeline.New || from == pipeline.Assigned && (len(r.Steps) > 0 || r.Message.Text != "")):
 		return pipeline.InProgress, nil
 	}
 	return r.Status, nil

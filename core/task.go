@@ -38,6 +38,8 @@ type Task struct {
 	Reason   string            `json:"reason,omitempty"`
 	Answered bool              `json:"answered,omitempty"` // a person wrote Reason, not the agent
 	Result   string            `json:"result,omitempty"`
+	// LastMessage is the last one in the task\'s thread; nil: there is none.
+	LastMessage *LastMessage `json:"lastMessage,omitempty"`
 
 	CompletedAt time.Time `json:"completedAt,omitzero"`
 	ValidatedAt time.Time `json:"validatedAt,omitzero"`
@@ -61,6 +63,13 @@ type Task struct {
 	Unverified bool      `json:"dedupUnverified,omitempty"` // the row was made while the board could not be read
 	Shown      Shown     `json:"shown"`                     // what the row showed when it was last seen or written
 	IDBackAt   time.Time `json:"idBackAt,omitzero"`         // the Task ID was last written back into the row
+}
+
+// LastMessage is a message that is never changed, only replaced.
+type LastMessage struct {
+	At time.Time `json:"at"`
+	By Actor     `json:"by"`
+	pipeline.Message
 }
 
 // Step is one step of a task.

@@ -267,6 +267,11 @@ func TestAgentsAreChecked(t *testing.T) {
 	if d := p.drops("new-tasks"); d[0]["agent"] != "devdas" || d[1]["agent"] != "Jos\u00e9" {
 		t.Errorf("the drops are for %q and %q, want the configured names", d[0]["agent"], d[1]["agent"])
 	}
+	p.update("--task-id", "1", "--note", "x", "--mention", "devda").refused(t, 64, `--mention "devda": no such agent is configured`, "otm: hint: --mention devdas\n")
+	p.update("--task-id", "1", "--note", "x", "--mention", "DEVDAS").ok(t)
+	if got := fmt.Sprint(p.drops("task-updates")[0]["mentions"]); got != "[devdas]" {
+		t.Errorf("the message mentions %s, want the configured name", got)
+	}
 }
 
 func TestTypesAreChecked(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -24,6 +25,9 @@ type update struct {
 	base
 	taskID, status, reason, result string
 	stepsDone                      []string
+	note, tag                      string
+	percent                        int
+	mentions                       []string
 }
 
 // Update returns the command otm-update. name is what it is called.
@@ -34,14 +38,16 @@ func Update(name, version string, s cli.Streams, args []string) *cobra.Command {
 		Version: version,
 		Short:   "Report on a task",
 		Long: `Report on a task: that it is begun, blocked or done, that steps are finished,
-what came of it. Prints the task's id once the report is on disk; the injector
-brings it to the board.
+what came of it. --note adds a message to the task's thread and changes no status.
+Prints the task's id once the report is on disk; the injector brings it to the
+board.
 
 A step is named by its title, or by its number as "otm next" prints it.`,
 		Example: `  ` + name + ` --task-id T-00033 --status in_progress
   ` + name + ` --task-id T-00033 --subtask-done 'Create form' --subtask-done 2
   ` + name + ` --task-id T-00033 --status blocked --reason 'Waiting for the API key'
-  ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'`,
+  ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'
+  ` + name + ` --task-id T-00033 --note 'The form works, the tests are left' --percent 60`,
 	}, r.run)
 	f := c.Flags()
 	f.StringVar(&r.taskID, "task-id", "", "which task (required)")
@@ -49,7 +55,12 @@ A step is named by its title, or by its number as "otm next" prints it.`,
 	f.StringArrayVar(&r.stepsDone, "subtask-done", nil, "title or number of a finished step; repeat it for more")
 	f.StringVar(&r.reason, "reason", "", "why (required with blocked)")
 	f.StringVar(&r.result, "result", "", "what came of it")
+	f.StringVar(&r.note, "note", "", "a message for the task's thread")
+	f.IntVar(&r.percent, "percent", 0, "with --note: how much of the task is done, 0 to 100")
+	f.StringVar(&r.tag, "tag", "", "with --note: "+strings.Join(pipeline.Texts(pipeline.Tags), ", ")+" (default progress)")
+	f.StringArrayVar(&r.mentions, "mention", nil, "with --note: an agent who is shown it too; repeat it for more")
 	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done"}, cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("tag", cobra.FixedCompletions(pipeline.Texts(pipeline.Tags), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -61,9 +72,13 @@ func (r *update) run(c *cobra.Command) error {
 	if err := r.open(); err != nil {
 		return err
 	}
+	agents := r.mentionable(updates)
 	var problems []string
 	for i, u := range updates {
 		err := r.check(u)
+		if err == nil {
+			err = checkMentions(u, agents)
+		}
 		if err != nil && r.from == "" {
 			return err
 		}
@@ -107,6 +122,10 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 
 func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	u := &drop.Update{StepsDone: r.stepsDone, Reason: r.reason, Result: r.result}
+	u.Message = pipeline.Message{Text: r.note, Tag: pipeline.Tag(r.tag), Mentions: r.mentions}
+	if c.Flags().Changed("percent") {
+		u.Message.Percent = &r.percent
+	}
 	if c.Flags().Changed("task-id") {
 		id, err := pipeline.ParseTaskID(r.taskID)
 		if err != nil {
@@ -126,7 +145,7 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 
 // refuse says what is wrong with a flag, and hints at the corrected line.
 func (r *update) refuse(c *cobra.Command, err error) error {
-	return r.usage(c, err, map[string]string{"subtasksDone": "subtask-done"}, func(e *drop.InvalidError) string {
+	return r.usage(c, err, map[string]string{"subtasksDone": "subtask-done", "mentions": "mention"}, func(e *drop.InvalidError) string {
 		line := r.corrected(c)
 		if e.Correction != "" {
 			line.Set("status", e.Correction)
@@ -138,6 +157,13 @@ func (r *update) refuse(c *cobra.Command, err error) error {
 		case e.Field == "result":
 			line.Set("result", "in short; all of it is in result.md")
 			return "write it to a file in your workspace and give its path: " + line.String()
+		case e.Field == "note" && r.note == "":
+			line.Set("note", "what is new")
+		case e.Field == "note":
+			line.Set("note", "in short; all of it is in notes.md")
+			return "write it to a file in your workspace and give its path: " + line.String()
+		case e.Field == "tag":
+			return r.nearest(c, "tag", r.tag, pipeline.Texts(pipeline.Tags))
 		case e.Field == "status" && r.status == "":
 			line.Set("status", string(pipeline.InProgress))
 		case e.Field == "status":
@@ -179,6 +205,39 @@ func (r *update) check(u *drop.Update) error {
 	}
 	return cli.Errorf(cli.Usage, "%v is %s: nothing is to be reported any more", u.TaskID, rec.Status).
 		Hint("otm show %v", u.TaskID).Hint("%s", listed(rec.Steps))
+}
+
+// mentionable returns the configured agents, if an update mentions one. A broken
+// configuration stops daemons, not a drop: it is a warning here, and no name is checked.
+func (r *update) mentionable(updates []*drop.Update) pipeline.Agents {
+	if !slices.ContainsFunc(updates, func(u *drop.Update) bool { return len(u.Message.Mentions) > 0 }) {
+		return nil
+	}
+	conf, err := config.Load(r.dir, r.Getenv)
+	if err != nil {
+		r.Warn("%v; names of agents are not checked", err)
+		return nil
+	}
+	return conf.Agents
+}
+
+// checkMentions refuses names that no configured agent has: nobody would read the message.
+// If none is configured, nothing is checked.
+func checkMentions(u *drop.Update, agents pipeline.Agents) error {
+	for i, name := range u.Message.Mentions {
+		switch a := agents.Named(name); {
+		case len(agents) == 0:
+		case a == nil:
+			e := cli.Errorf(cli.Usage, "--mention %q: no such agent is configured; there are %s", name, strings.Join(agents.Names(), ", "))
+			if near := agents.Nearest(name); near != "" {
+				e.Hint("--mention %s", safe.Quote(near))
+			}
+			return e
+		default:
+			u.Message.Mentions[i] = a.Name
+		}
+	}
+	return nil
 }
 
 // checkIssued refuses an id that was never given out and that no drop in the

@@ -18,6 +18,7 @@ func TestUpdate(t *testing.T) {
 		{"--task-id", "1", "--subtask-done", "a", "--subtask-done", "2"},
 		{"--task-id", "t-1", "--status", "blocked", "--reason", "why"},
 		{"--task-id=T-00001", "--status=agent_done", "--result=so\nand so"},
+		{"--task-id", "1", "--note", "half of it", "--percent", "0", "--tag", "Handoff", "--mention", "kim", "--mention", "robin x"},
 	} {
 		if got := p.update(args...).ok(t); got != "T-00001\n" {
 			t.Errorf("%q: stdout %q, want the id alone", args, got)
@@ -29,6 +30,7 @@ func TestUpdate(t *testing.T) {
 		{"status": nil, "subtasksDone": []any{"a", "2"}, "reason": nil, "result": nil},
 		{"status": "blocked", "subtasksDone": []any{}, "reason": "why", "result": nil},
 		{"status": "agent_done", "subtasksDone": []any{}, "reason": nil, "result": "so\nand so"},
+		{"status": nil, "subtasksDone": []any{}, "reason": nil, "result": nil, "note": "half of it", "percent": 0.0, "tag": "handoff", "mentions": []any{"kim", "robin x"}},
 	} {
 		got := drops[i]
 		if name := got["name"].(string); !ourName.MatchString(name) || !strings.HasSuffix(name, got["id"].(string)+".json") {
@@ -46,7 +48,7 @@ func TestUpdate(t *testing.T) {
 		}
 	}
 	got := p.update("--task-id", "1", "--result", "r", "--json").ok(t)
-	if want := fmt.Sprintf("{\"taskId\":\"T-00001\",\"file\":%q}\n", p.drops("task-updates")[4]["name"]); got != want {
+	if want := fmt.Sprintf("{\"taskId\":\"T-00001\",\"file\":%q}\n", p.drops("task-updates")[5]["name"]); got != want {
 		t.Errorf("stdout %s, want %s", got, want)
 	}
 }
@@ -66,7 +68,7 @@ func TestUpdateRefuses(t *testing.T) {
 		{"id has ten digits", []string{"--task-id", "T-1234567890", "--result", "x"}, []string{"has more than nine digits"}},
 		{"id is zero", []string{"--task-id", "0", "--result", "x"}, []string{"ids begin at T-00001"}},
 		{"id is empty", []string{"--task-id", "", "--result", "x"}, []string{"want a form such as T-00035"}},
-		{"says nothing", []string{"--task-id", "1"}, []string{"--status is missing: an update needs a status, a finished step or a result", "otm: hint: otm-update --task-id 1 --status in_progress\n"}},
+		{"says nothing", []string{"--task-id", "1"}, []string{"--status is missing: an update needs a status, a finished step, a result or a note", "otm: hint: otm-update --task-id 1 --status in_progress\n"}},
 		{"reason alone", []string{"--task-id", "1", "--reason", "r"}, []string{"needs a status"}},
 		{"blocked without a reason", []string{"--task-id", "1", "--status", "blocked"}, []string{"--reason is missing: blocked needs one", "otm: hint: otm-update --task-id 1 --status blocked --reason why\n"}},
 		{"blocked with a blank reason", []string{"--task-id", "1", "--status", "blocked", "--reason", " "}, []string{"--reason is missing"}},
@@ -76,6 +78,12 @@ func TestUpdateRefuses(t *testing.T) {
 		{"long step", []string{"--task-id", "1", "--subtask-done", long}, []string{"--subtask-done has 501 characters"}},
 		{"blank step", []string{"--task-id", "1", "--subtask-done", ""}, []string{"--subtask-done is missing"}},
 		{"invalid UTF-8", []string{"--task-id", "1", "--result", "\xff"}, []string{"--result is not UTF-8"}},
+		{"long note", []string{"--task-id", "1", "--note", long}, []string{"--note has 501 characters", "otm: hint: write it to a file in your workspace"}},
+		{"percent without a note", []string{"--task-id", "1", "--percent", "5"}, []string{"--note is missing", "otm: hint: otm-update --task-id 1 --percent 5 --note 'what is new'\n"}},
+		{"percent is too large", []string{"--task-id", "1", "--note", "x", "--percent", "101"}, []string{"--percent is 101: it is a whole number from 0 to 100"}},
+		{"percent is text", []string{"--task-id", "1", "--note", "x", "--percent", "half"}, []string{"percent"}},
+		{"unknown tag", []string{"--task-id", "1", "--note", "x", "--tag", "progres"}, []string{`--tag is "progres": it is one of handoff,`, "otm: hint: otm-update --task-id 1 --note x --tag progress\n"}},
+		{"a mention is a path", []string{"--task-id", "1", "--note", "x", "--mention", "../x"}, []string{`--mention is "../x", which is no name for an agent`}},
 		{"words", []string{"--task-id", "1", "--subtask-done", "Create", "form"}, []string{"otm: hint: otm-update --task-id 1 --subtask-done 'Create form'\n"}},
 		{"id and state as words", []string{"T-00005", "done"}, []string{`unexpected "T-00005"`, "otm: hint: otm-update --task-id T-00005 --status done\n"}},
 		{"id and blocked as words", []string{"5", "blocked"}, []string{"otm: hint: otm-update --task-id 5 --status blocked\n"}},

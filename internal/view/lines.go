@@ -64,6 +64,8 @@ func say(e *core.Event) []said {
 		return []said{{ticked(e, &data), data.Title}}
 	case core.Noted:
 		return words(data.Reason, data.Result)
+	case core.Said:
+		return []said{{"said", data.String()}}
 	case core.ReportFailed:
 		return []said{{"update failed", data.Drop + ": " + data.Why}}
 	case core.EditedByPerson:

@@ -47,6 +47,7 @@ func FuzzCreate(f *testing.F) {
 
 func FuzzUpdate(f *testing.F) {
 	f.Add([]byte(`{"taskId":"T-00033","status":"blocked","subtasksDone":["a"],"reason":"r","result":"s"}`))
+	f.Add([]byte(`{"taskId":"T-00033","note":"n","tag":"note","percent":5,"mentions":["kim"]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		u, err := ParseUpdate(data)
 		if err != nil {

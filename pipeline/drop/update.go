@@ -19,7 +19,8 @@ type Update struct {
 	StepsDone []string        // titles or numbers, as reported
 	Reason    string
 	Result    string
-	Ignored   []string // keys of the file that OTM does not know
+	Message   pipeline.Message // its Text is "" if the update says nothing in the thread
+	Ignored   []string         // keys of the file that OTM does not know
 }
 
 // Sum stands for what the update says, whatever its id and time are.
@@ -40,18 +41,23 @@ type updateFile struct {
 	SubtasksDone []string `json:"subtasksDone"`
 	Reason       *string  `json:"reason"`
 	Result       *string  `json:"result"`
+	Note         string   `json:"note,omitempty"`
+	Percent      *int     `json:"percent,omitempty"`
+	Tag          string   `json:"tag,omitempty"`
+	Mentions     []string `json:"mentions,omitempty"`
 }
 
 // updateLineFields are the keys that a line of otm-update --from may have.
-var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result"}
+var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result", "note", "percent", "tag", "mentions"}
 
-var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result"}
+var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result", "note", "percent", "tag", "mentions"}
 
 // Encode returns the file of an update.
 func (u *Update) Encode() []byte {
 	f := updateFile{
 		ID: u.ID, TaskID: u.TaskID.String(), Action: "update", CreatedAt: stamp(u.CreatedAt),
 		SubtasksDone: u.StepsDone, Status: orNull(string(u.Status)), Reason: orNull(u.Reason), Result: orNull(u.Result),
+		Note: u.Message.Text, Percent: u.Message.Percent, Tag: string(u.Message.Tag), Mentions: u.Message.Mentions,
 	}
 	if f.SubtasksDone == nil {
 		f.SubtasksDone = []string{}
@@ -111,6 +117,7 @@ func (r *reader) update(u Update) *Update {
 	if r.has("result") {
 		u.Result = r.text("result", pipeline.MaxResult)
 	}
+	r.message(&u.Message)
 	u.CreatedAt = r.time("createdAt")
 	r.fail(CheckUpdate(&u))
 	return &u
@@ -162,8 +169,11 @@ func nearestReport(s pipeline.Status) pipeline.Status {
 // CheckUpdate checks an update against its limits. The error is an
 // *InvalidError.
 func CheckUpdate(u *Update) error {
-	if u.Status == "" && len(u.StepsDone) == 0 && u.Result == "" {
-		return &InvalidError{Field: "status", Reason: "is missing: an update needs a status, a finished step or a result"}
+	if err := CheckMessage(&u.Message); err != nil {
+		return err
+	}
+	if u.Status == "" && len(u.StepsDone) == 0 && u.Result == "" && u.Message.Text == "" {
+		return &InvalidError{Field: "status", Reason: "is missing: an update needs a status, a finished step, a result or a note"}
 	}
 	if u.Status == pipeline.Blocked && strings.TrimSpace(u.Reason) == "" {
 		return &InvalidError{Field: "reason", Reason: "is missing: blocked needs one"}

@@ -20,6 +20,9 @@ func TestUpdateOnDisk(t *testing.T) {
 			`{"id":"d1","taskId":"T-00033","action":"update","createdAt":"2026-03-14T08:20:19Z","status":"in_progress","subtasksDone":["Create login form"],"reason":null,"result":null}`},
 		{Update{ID: "d1", TaskID: 100000, CreatedAt: created, Reason: "why", Result: "<a>"},
 			`{"id":"d1","taskId":"T-100000","action":"update","createdAt":"2026-03-14T08:20:19Z","status":null,"subtasksDone":[],"reason":"why","result":"<a>"}`},
+		{Update{ID: "d1", TaskID: 33, CreatedAt: created, Message: pipeline.Message{Text: "half of it", Tag: pipeline.TagProgress, Percent: new(int), Mentions: []string{"kim"}}},
+			`{"id":"d1","taskId":"T-00033","action":"update","createdAt":"2026-03-14T08:20:19Z","status":null,"subtasksDone":[],"reason":null,"result":null,` +
+				`"note":"half of it","percent":0,"tag":"progress","mentions":["kim"]}`},
 	} {
 		if got := string(tt.update.Encode()); got != tt.want+"\n" {
 			t.Errorf("Encode gave\n%s\nwant\n%s", got, tt.want)
@@ -42,6 +45,9 @@ func TestParseUpdate(t *testing.T) {
 		{"empty status counts as none", `{"taskId":"T-00033","status":"","result":"s"}`, &Update{TaskID: 33, Result: "s"}},
 		{"reason with another status", `{"taskId":"T-00033","status":"in_progress","reason":"r"}`, &Update{TaskID: 33, Status: pipeline.InProgress, Reason: "r"}},
 		{"unknown keys", `{"taskId":"T-00033","result":"s","mood":"good"}`, &Update{TaskID: 33, Result: "s", Ignored: []string{"mood"}}},
+		{"note alone", `{"taskId":"T-00033","note":"n","percent":null,"tag":null,"mentions":null}`, &Update{TaskID: 33, Message: pipeline.Message{Text: "n"}}},
+		{"message", `{"taskId":"T-00033","note":"n","percent":0,"tag":"HandOff","mentions":["kim","Dev Das"]}`,
+			&Update{TaskID: 33, Message: pipeline.Message{Text: "n", Tag: pipeline.TagHandoff, Percent: new(int), Mentions: []string{"kim", "Dev Das"}}}},
 		{"line feeds in a result", `{"taskId":"T-00033","result":"a\nb"}`, &Update{TaskID: 33, Result: "a\nb"}},
 	}
 	for _, tt := range tests {
@@ -64,8 +70,8 @@ func TestParseUpdateRefuses(t *testing.T) {
 		{"id is short", `{"status":"in_progress","taskId":"33"}`, "taskId", "at least five digits"},
 		{"id has ten digits", `{"status":"in_progress","taskId":"T-1234567890"}`, "taskId", "more than nine digits"},
 		{"id is a number", `{"status":"in_progress","taskId":33}`, "taskId", "must be a string, is a number"},
-		{"says nothing", `{"taskId":"T-00033"}`, "status", "needs a status, a finished step or a result"},
-		{"reason alone", `{"taskId":"T-00033","reason":"r"}`, "status", "needs a status, a finished step or a result"},
+		{"says nothing", `{"taskId":"T-00033"}`, "status", "needs a status, a finished step, a result or a note"},
+		{"reason alone", `{"taskId":"T-00033","reason":"r"}`, "status", "needs a status, a finished step, a result or a note"},
 		{"other action", `{"taskId":"T-00033","action":"delete","result":"s"}`, "action", `is "delete": only "update" is known`},
 		{"action is a number", `{"taskId":"T-00033","action":1,"result":"s"}`, "action", "must be a string"},
 		{"status is a number", `{"taskId":"T-00033","status":1}`, "status", "must be a string, is a number"},
@@ -78,6 +84,17 @@ func TestParseUpdateRefuses(t *testing.T) {
 		{"reason is an object", `{"taskId":"T-00033","status":"blocked","reason":{}}`, "reason", "must be a string, is an object"},
 		{"result is an array", `{"taskId":"T-00033","result":[]}`, "result", "must be a string, is an array"},
 		{"result is too long", `{"taskId":"T-00033","result":"` + strings.Repeat("ä", 4001) + `"}`, "result", "has 4001 characters, more than 4000"},
+		{"note is too long", `{"taskId":"T-00033","note":"` + strings.Repeat("ä", 501) + `"}`, "note", "has 501 characters, more than 500"},
+		{"note is blank", `{"taskId":"T-00033","note":" "}`, "note", "is blank"},
+		{"note is a number", `{"taskId":"T-00033","note":1}`, "note", "must be a string"},
+		{"tag without a note", `{"taskId":"T-00033","result":"s","tag":"note"}`, "note", "is missing"},
+		{"unknown tag", `{"taskId":"T-00033","note":"n","tag":"progres"}`, "tag", "is one of handoff, progress, complete, blocked, escalate, result, note"},
+		{"percent is too large", `{"taskId":"T-00033","note":"n","percent":101}`, "percent", "is 101: it is a whole number from 0 to 100"},
+		{"percent is below 0", `{"taskId":"T-00033","note":"n","percent":-1}`, "percent", "is -1"},
+		{"percent is a part", `{"taskId":"T-00033","note":"n","percent":0.5}`, "percent", "must be a whole number from 0 to 100, is 0.5"},
+		{"percent is text", `{"taskId":"T-00033","note":"n","percent":"50"}`, "percent", "must be a whole number"},
+		{"mentions are text", `{"taskId":"T-00033","note":"n","mentions":"kim"}`, "mentions", "must be an array of strings"},
+		{"a mention is a path", `{"taskId":"T-00033","note":"n","mentions":["kim","../x"]}`, "mentions[1]", "which is no name for an agent"},
 		{"known key in another case", `{"taskId":"T-00033","Result":"s"}`, "Result", `must be written "result"`},
 		{"drop id is a boolean", `{"taskId":"T-00033","result":"s","id":true}`, "id", "must be a string, is a boolean"},
 	}

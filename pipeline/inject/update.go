@@ -68,7 +68,7 @@ func commandOf(u *drop.Update, f inbox.File, now time.Time) core.Command {
 		u.ID = foreignID(f.Name, u.Encode())
 	}
 	return core.Command{ID: core.DropCommand(u.ID, u.TaskID), Sum: u.Sum(), At: now, Task: u.TaskID, Do: core.Report{
-		Drop: f.Name, Dropped: f.Dropped(now), Status: u.Status, Steps: u.StepsDone, Reason: u.Reason, Result: u.Result,
+		Drop: f.Name, Dropped: f.Dropped(now), Status: u.Status, Steps: u.StepsDone, Reason: u.Reason, Result: u.Result, Message: u.Message,
 	}}
 }
 
