@@ -49,23 +49,23 @@ func list(t *testing.T) []pkg {
 
 // owners name the package, or the trees of packages, that may import a dependency.
 var owners = map[string]string{
-	"github.com/fsnotify/fsnotify":    "otm/pipeline/inbox/watch",     // overflow, lost watches and limits are handled once
-	"github.com/slack-go/slack":       "otm/slacklist",                // its decode traps stay behind one door
-	"github.com/coder/websocket":      "otm/dispatch/gateway",         // the read limit and the reader belong together
-	"github.com/pelletier/go-toml/v2": "otm/internal/config",          // strict decoding in one place
-	"golang.org/x/text/unicode/norm":  "otm/pipeline",                 // one rule for when two names are the same
-	"golang.org/x/sys/unix":           "otm/internal/durable",         // rename without overwriting
-	"github.com/rogpeppe/go-internal": "otm/cmd/otm",                  // user stories, in tests only
-	"go.uber.org/goleak":              "otm/internal/leak",            // in tests only
-	"github.com/spf13/cobra":          "otm/internal otm/scripts/man", // commands: cli, submit, install and app
-	"github.com/spf13/cobra/doc":      "otm/scripts/man",              // manual pages: its Markdown library stays out of the binaries
-	"github.com/google/uuid":          "otm/pipeline",                 // ids of drops
-	"github.com/chromedp/chromedp":    "otm/internal/app",             // the page in a real browser, in tests only
-	"github.com/chromedp/cdproto":     "otm/internal/app",             // comes with chromedp
-	"github.com/spf13/pflag":          "otm/internal",                 // comes with cobra
-	"github.com/ncruces/go-sqlite3":   "otm/internal/sqlite",          // durable settings and locks in one place
-	"github.com/pressly/goose/v3":     "otm/core/store",               // numbered migrations
-	"github.com/jackc/pgx/v5":         "otm/core/store",               // PostgreSQL
+	"github.com/fsnotify/fsnotify":    "otm/pipeline/inbox/watch",              // overflow, lost watches and limits are handled once
+	"github.com/slack-go/slack":       "otm/slacklist",                         // its decode traps stay behind one door
+	"github.com/coder/websocket":      "otm/dispatch/gateway",                  // the read limit and the reader belong together
+	"github.com/pelletier/go-toml/v2": "otm/internal/config",                   // strict decoding in one place
+	"golang.org/x/text/unicode/norm":  "otm/pipeline",                          // one rule for when two names are the same
+	"golang.org/x/sys/unix":           "otm/internal/durable otm/internal/app", // rename without overwriting; is this a terminal?
+	"github.com/rogpeppe/go-internal": "otm/cmd/otm",                           // user stories, in tests only
+	"go.uber.org/goleak":              "otm/internal/leak",                     // in tests only
+	"github.com/spf13/cobra":          "otm/internal otm/scripts/man",          // commands: cli, submit, install and app
+	"github.com/spf13/cobra/doc":      "otm/scripts/man",                       // manual pages: its Markdown library stays out of the binaries
+	"github.com/google/uuid":          "otm/pipeline",                          // ids of drops
+	"github.com/chromedp/chromedp":    "otm/internal/app",                      // the page in a real browser, in tests only
+	"github.com/chromedp/cdproto":     "otm/internal/app",                      // comes with chromedp
+	"github.com/spf13/pflag":          "otm/internal",                          // comes with cobra
+	"github.com/ncruces/go-sqlite3":   "otm/internal/sqlite",                   // durable settings and locks in one place
+	"github.com/pressly/goose/v3":     "otm/core/store",                        // numbered migrations
+	"github.com/jackc/pgx/v5":         "otm/core/store",                        // PostgreSQL
 }
 
 func TestOwners(t *testing.T) {
@@ -97,6 +97,7 @@ var mayImport = map[string][]string{
 	"otm/internal/sqlite":              {"otm/internal/crash", "otm/internal/durable"},
 	"otm/internal/cli":                 {"otm/internal/safe", "otm/pipeline"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
+	"otm/internal/tokens":              {"otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
 	"otm/internal/fsck":                {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/internal/durable", "otm/internal/explain", "otm/internal/patience", "otm/internal/safe", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},

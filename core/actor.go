@@ -2,6 +2,8 @@ package core
 
 import (
 	"strings"
+
+	"otm/pipeline"
 )
 
 // Kind is what sort of actor somebody is. The table of moves goes by it.
@@ -9,12 +11,15 @@ type Kind string
 
 // The kinds of actors.
 const (
-	OTM     Kind = "otm"     // a component; its name is that of the program
-	Agent   Kind = "agent"   // an AI agent
-	Worker  Kind = "worker"  // a person to whom the task was given, reporting as an agent does
-	Person  Kind = "person"  // a person on the board, on the page, or by a command
-	Board   Kind = "board"   // somebody on the board, which does not say who
-	Creator Kind = "creator" // who dropped the task
+	OTM    Kind = "otm"    // a component; its name is that of the program
+	Agent  Kind = "agent"  // an AI agent
+	Worker Kind = "worker" // a person to whom the task was given, reporting as an agent does
+	Person Kind = "person" // a person on the board, on the page, or by a command
+	Board  Kind = "board"  // somebody on the board, which does not say who
+	// Reviewer is an AI agent that reviews and steers the tasks of others: [review]
+	// agents of otm.toml names it.
+	Reviewer Kind = "reviewer"
+	Creator  Kind = "creator" // who dropped the task
 )
 
 // Actor is who does something.
@@ -23,15 +28,20 @@ type Actor struct {
 	Name string `json:"name,omitempty"`
 }
 
-// agentPrefix comes before the name of an agent in texts.
-const agentPrefix = "agent "
+// Prefixes of names of agents in texts.
+const (
+	agentPrefix    = "agent "
+	reviewerPrefix = "reviewer "
+)
 
-// String is the actor as histories show it: "agent devdas", "otm-injector", or
-// the name of a person.
+// String is the actor as histories show it: "agent devdas", "reviewer archibald",
+// "otm-injector", or the name of a person.
 func (a Actor) String() string {
 	switch {
 	case a.Kind == Agent, a.Kind == Worker:
 		return agentPrefix + a.Name
+	case a.Kind == Reviewer:
+		return reviewerPrefix + a.Name
 	case a.Name != "":
 		return a.Name
 	case a.Kind == Creator:
@@ -45,6 +55,9 @@ func Component(name string) Actor { return Actor{OTM, name} }
 
 // ByAgent is the actor of an agent.
 func ByAgent(name string) Actor { return Actor{Agent, name} }
+
+// ByReviewer is the actor of an agent that reviews.
+func ByReviewer(name string) Actor { return Actor{Reviewer, name} }
 
 // ByPerson is a person. Without a name, somebody on the board acted, and it does
 // not say who.
@@ -74,3 +87,10 @@ func ActorNamed(who string) Actor {
 // isPerson reports whether a human acted outside of an agent's role: every move
 // is open to him.
 func (a Actor) isPerson() bool { return a.Kind == Person || a.Kind == Board }
+
+// ownTask reports whether the actor is a reviewer whose own task it is: it has the task,
+// or has worked on it.
+func (a Actor) ownTask(t *Task) bool {
+	_, worked := t.Heard[pipeline.FoldName(a.Name)]
+	return a.Kind == Reviewer && (worked || SameAgent(a.Name, t.Agent))
+}

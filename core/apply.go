@@ -256,7 +256,7 @@ func (t change) edited(p *EditedByPerson) {
 	case pipeline.FieldPriority:
 		t.Priority = pipeline.Priority(p.To)
 	case pipeline.FieldReason:
-		t.Reason, t.Answered = p.To, t.e.By.Kind == Person
+		t.Reason, t.Answered = p.To, t.e.By.Kind == Person || t.e.By.Kind == Reviewer
 	case pipeline.FieldAssignee:
 		t.Agent = p.To
 	default:

@@ -127,6 +127,7 @@ const (
 	RuleOtherDrop Rule = "otherDrop" // the id of the command belongs to another one
 	RuleNotOn     Rule = "notOn"     // the task does not stand on the board yet
 	RuleFormer    Rule = "former"    // the report is older than the hand-out to the present agent
+	RuleOwn       Rule = "own"       // an agent does not review its own task
 	RuleMoved     Rule = "moved"     // the task is in another status by now than the person saw
 )
 
@@ -170,6 +171,8 @@ func (r *Refused) Error() string {
 		return fmt.Sprintf("%v does not stand on the board with all its steps", r.Task)
 	case RuleFormer:
 		return fmt.Sprintf("%v was handed out to %s at %s, and this report is older: it counts as one of the former agent", r.Task, r.Agent, r.At.UTC().Format(time.RFC3339))
+	case RuleOwn:
+		return fmt.Sprintf("%v is %s's own task: somebody else decides on it", r.Task, r.By.Name)
 	case RuleMoved:
 		return fmt.Sprintf("it is %s by now", r.From)
 	}

@@ -247,6 +247,38 @@ func TestMeaningOfAReason(t *testing.T) {
 	}
 }
 
+// An agent that reviews makes the moves of a reviewer on the tasks of others, and none on a
+// task that it has or has worked on.
+func TestReviewer(t *testing.T) {
+	t.Parallel()
+	mira := ByReviewer("Mira")
+	review := func(to pipeline.Status) Command {
+		return Command{Task: 1, By: mira, Do: Edits{Status: &to, Reason: ptr("because")}}
+	}
+	w := newWorld(t)
+	w.taken()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.AgentDone}})
+	if err := w.do(review(pipeline.Failed)); refusal(err) != "move" {
+		t.Errorf("a move that the table does not have: %v", err)
+	}
+	w.must(review(pipeline.New))
+	if got := w.task(); got.StatusBy != mira || !got.Answered || got.Reason != "because" {
+		t.Errorf("sent back: by %v, answered %v, %q", got.StatusBy, got.Answered, got.Reason)
+	}
+	w.must(Command{Task: 1, By: mira, Do: Edits{Agent: ptr("mira")}})
+	if err := w.do(review(pipeline.Cancelled)); refusal(err) != "own" || !strings.Contains(err.Error(), "T-00001 is Mira's own task") {
+		t.Errorf("the task was given to it: %v", err)
+	}
+	w.show()
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "mira", Workspace: "/m"}})
+	w.must(Command{Task: 1, By: ByAgent("mira"), Do: Take{TakenByNext}})
+	w.must(Command{Task: 1, By: ada, Do: Edits{Agent: ptr("devdas")}})
+	if err := w.do(review(pipeline.Cancelled)); refusal(err) != "own" {
+		t.Errorf("it worked on the task: %v", err)
+	}
+	w.checkRebuild()
+}
+
 // A person who sends a task back, or gives it to another agent, takes it away from its
 // agent: it is handed out anew, with another attempt.
 func TestHandedOutAnew(t *testing.T) {

@@ -171,7 +171,7 @@ func TestMoves(t *testing.T) {
 	t.Parallel()
 	for _, from := range pipeline.Statuses {
 		for _, to := range pipeline.Statuses {
-			for _, kind := range []Kind{OTM, Agent, Worker, Person, Board, Creator} {
+			for _, kind := range []Kind{OTM, Agent, Worker, Person, Board, Creator, Reviewer} {
 				w := newWorld(t)
 				w.requested()
 				w.task().Status = from

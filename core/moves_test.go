@@ -18,7 +18,7 @@ const (
 )
 
 // kindNames are the kinds of actors as the document calls them.
-var kindNames = map[Kind]string{OTM: "OTM", Agent: "agent", Worker: "person as agent", Person: "person", Board: "person"}
+var kindNames = map[Kind]string{OTM: "OTM", Agent: "agent", Worker: "person as agent", Person: "person", Board: "person", Reviewer: "reviewing agent"}
 
 // movesAsText is the section of the document that is made from Moves.
 func movesAsText(t *testing.T) string {
@@ -46,7 +46,8 @@ func movesAsText(t *testing.T) string {
 	return tableHeading + `
 The engine checks every change of a status against this table, which is made from
 ` + "`core/moves.go`" + `. *Person as agent* is a person to whom the task was given, who
-reports as an agent does. A person may besides move a task from any status to any
+reports as an agent does. A *reviewing agent* is one that ` + "`[review] agents`" + ` of
+` + "`otm.toml`" + ` names, on the tasks of others. A person may besides move a task from any status to any
 other, on the board or the page: such a move has no code. A move that the table does
 not have is refused, and changes nothing.
 

@@ -6,8 +6,8 @@ import (
 	"otm/pipeline"
 )
 
-// Edits are what a person changed of a task, on the board, on the page or by a command.
-// Nil fields stay. By is the person.
+// Edits are what a person, or an agent that reviews, changed of a task, on the board, on
+// the page or by a command. Nil fields stay. By is who did.
 type Edits struct {
 	// Seen says that the edits stand on the board already. Else the board is to show
 	// them.
@@ -39,6 +39,9 @@ func (e Edits) decide(d *decision) error {
 	t := d.task
 	if t == nil {
 		return ErrNoTask
+	}
+	if d.By.ownTask(t) {
+		return d.refuse(RuleOwn, Conflict)
 	}
 	if len(e.From) > 0 && !slices.Contains(e.From, t.Status) {
 		return d.refuse(RuleMoved, Conflict)

@@ -43,6 +43,7 @@ func setup(env *testscript.Env) error {
 	dir := filepath.Join(env.WorkDir, "data dir")
 	env.Setenv("OTM_DIR", dir)
 	env.Setenv("DATA", dir)
+	env.Setenv("OTM_TOKEN_FILE", filepath.Join(dir, "secrets", "owner")) // no script is a terminal
 	env.Setenv("TZ", "UTC")
 	repo, err := filepath.Abs("../..")
 	if err != nil {

@@ -5,7 +5,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -123,18 +122,6 @@ func (h *Home) logLevel() slog.Level {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
-}
-
-func isTerminal(w io.Writer) bool {
-	if o, ok := w.(*cli.Output); ok {
-		w = o.W
-	}
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // OpenStore returns the store of the data directory. The first call opens it, and

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/safe"
+	"otm/internal/tokens"
 )
 
 //go:embed otm.toml
@@ -114,6 +116,13 @@ func Init(dir string) (added []string, err error) {
 		files = append(files, durable.NewFile{Name: "next-task-id.json", Data: []byte("{\"next\":1}\n")})
 	}
 	files = append(files, durable.NewFile{Name: "format", Data: fmt.Appendf(nil, "%d\n", config.Format)})
+	ownerMade, err := tokens.Open(dir).EnsureOwner(context.Background(), self(), nowFunc())
+	if err != nil {
+		return added, err
+	}
+	if ownerMade {
+		added = append(added, "secrets/owner")
+	}
 	for _, f := range files {
 		err := durable.WriteNew(filepath.Join(dir, f.Name), f.Data)
 		if errors.Is(err, fs.ErrExist) {

@@ -26,9 +26,9 @@ func TestInitWhereTheDiskFails(t *testing.T) {
 			_, err := Init(dir)
 			return err
 		})
-		refused.Told(t, err, false)
-		if _, bad := config.CheckDir(dir); bad == nil { // then it is whole
-			for _, name := range append([]string{config.FileName, "next-task-id.json"}, config.Folders...) {
+		refused.Told(t, err, refused.Of("write", "/locks/")) // whose a lock is, is for people
+		if _, bad := config.CheckDir(dir); bad == nil {      // then it is whole
+			for _, name := range append([]string{config.FileName, "next-task-id.json", "secrets/owner"}, config.Folders...) {
 				if !exists(filepath.Join(dir, name)) {
 					t.Errorf("refused %q: initialised without %s", refused, name)
 				}

@@ -20,7 +20,7 @@ import (
 
 // resumeCommand is otm resume.
 func resumeCommand(s cli.Streams) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "resume AGENT...",
 		Short: "Start agents again that are paused or left alone",
 		Long: `End the pause of an agent, forget that its last runs ended without progress, and
@@ -34,17 +34,15 @@ every 30 minutes, until one succeeds or its configuration changes.`,
 			}
 			return nil
 		},
-		RunE: withHome(s, func(ctx context.Context, h *Home, names []string) error {
-			if err := forPeople(s, "resume"); err != nil {
-				return err
-			}
-			agents, err := aiAgents(h, names, "otm resume")
-			if err != nil {
-				return err
-			}
-			return resume(ctx, h, agents)
-		}),
 	}
+	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
+		agents, by, err := as.agents(names)
+		if err != nil {
+			return err
+		}
+		return resume(ctx, h, by, agents)
+	})
+	return c
 }
 
 // pauseCommand is otm pause.
@@ -57,49 +55,53 @@ func pauseCommand(s cli.Streams) *cobra.Command {
 next answers "paused". What runs goes on; its reports count. Tasks are still handed
 out to a paused agent and wait for it.`,
 		Example: "  otm pause devdas --reason 'its key is being changed'\n  otm pause",
-		RunE: withHome(s, func(ctx context.Context, h *Home, names []string) error {
-			if err := forPeople(s, "pause"); err != nil {
-				return err
-			}
-			if len(names) == 0 {
-				for i := range h.Config.Agents {
-					if a := &h.Config.Agents[i]; !a.Person {
-						names = append(names, a.Name)
-					}
+	}
+	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
+		if len(names) == 0 {
+			for i := range h.Config.Agents {
+				if a := &h.Config.Agents[i]; !a.Person {
+					names = append(names, a.Name)
 				}
 			}
-			agents, err := aiAgents(h, names, "otm pause")
-			if err != nil {
-				return err
-			}
-			return pause(ctx, h, agents, strings.TrimSpace(reason))
-		}),
-	}
+		}
+		agents, by, err := as.agents(names)
+		if err != nil {
+			return err
+		}
+		return pause(ctx, h, by, agents, strings.TrimSpace(reason))
+	})
 	c.Args = cobra.ArbitraryArgs
 	c.Flags().StringVar(&reason, "reason", "", "why; otm next tells the agent")
 	return c
 }
 
-// aiAgents finds agents by their names.
-func aiAgents(h *Home, names []string, command string) (agents []*pipeline.Agent, err error) {
+// agents finds agents by their names, and who pauses or resumes them. An agent does not do
+// it to itself.
+func (as *acting) agents(names []string) (agents []*pipeline.Agent, by core.Actor, err error) {
+	if by, err = as.actor(); err != nil {
+		return nil, by, err
+	}
 	for _, name := range names {
-		a, err := aiAgent(h, name, command)
+		a, err := aiAgent(as.h, name, as.c.CommandPath())
+		if err == nil && by.Kind == core.Reviewer && a.Name == by.Name {
+			err = cli.Errorf(cli.Usage, "%s is for others: this is the shell of agent %s", as.c.CommandPath(), by.Name)
+		}
 		if err != nil {
-			return nil, err
+			return nil, by, err
 		}
 		agents = append(agents, a)
 	}
-	return agents, nil
+	return agents, by, nil
 }
 
 // pause pauses agents, and says what still runs.
-func pause(ctx context.Context, h *Home, agents []*pipeline.Agent, reason string) error {
+func pause(ctx context.Context, h *Home, by core.Actor, agents []*pipeline.Agent, reason string) error {
 	store, err := h.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
 	for _, a := range agents {
-		outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: core.ByPerson(self()), Agent: a.Name, Do: core.PauseAgent{Reason: core.Excerpt(reason)}})
+		outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.PauseAgent{Reason: core.Excerpt(reason)}})
 		if err == nil {
 			err = outcomes[0].Err
 		}
@@ -116,7 +118,7 @@ func pause(ctx context.Context, h *Home, agents []*pipeline.Agent, reason string
 }
 
 // resume forgets the failures of agents and has the dispatcher look at them.
-func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
+func resume(ctx context.Context, h *Home, by core.Actor, agents []*pipeline.Agent) error {
 	store, err := h.OpenStore(ctx)
 	if err != nil {
 		return err
@@ -126,7 +128,7 @@ func resume(ctx context.Context, h *Home, agents []*pipeline.Agent) error {
 		if err != nil {
 			return err
 		}
-		if _, err := store.Do(ctx, core.Command{At: h.Now(), By: core.ByPerson(self()), Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
+		if _, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
 			return err
 		}
 		said := resumed(a, was, h.residents().running(heartbeat.Dispatcher))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"otm/core"
 	"otm/pipeline"
 )
 
@@ -18,12 +19,12 @@ func TestResumeOfARunningAgent(t *testing.T) {
 	var out bytes.Buffer
 	w.h.Out = &out
 	runner := []*pipeline.Agent{w.h.Config.Agents.Named("runner")}
-	if err := resume(t.Context(), w.h, runner); err != nil || !strings.HasPrefix(out.String(), "runner: was not paused; ") {
+	if err := resume(t.Context(), w.h, core.ByPerson("robin"), runner); err != nil || !strings.HasPrefix(out.String(), "runner: was not paused; ") {
 		t.Errorf("without a process: %q, %v", &out, err)
 	}
 	out.Reset()
 	w.runs()
-	if err := resume(t.Context(), w.h, runner); err != nil {
+	if err := resume(t.Context(), w.h, core.ByPerson("robin"), runner); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{fmt.Sprintf("pid %d, has run since ", os.Getpid()), fmt.Sprintf("kill -- -%d\n", os.Getpid())} {

@@ -119,25 +119,25 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: withHome(s, func(ctx context.Context, h *Home, args []string) error {
-			if err := forPeople(s, tc.name); err != nil {
-				return err
-			}
-			var ids []pipeline.TaskID
-			for i := range args {
-				id, err := taskArg(args[i:])
-				if err != nil {
-					return err
-				}
-				ids = append(ids, id)
-			}
-			edits, err := tc.edits(h, ids[0].String(), value, reason)
+	}
+	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, args []string) error {
+		if _, err := as.actor(); err != nil {
+			return err
+		}
+		var ids []pipeline.TaskID
+		for i := range args {
+			id, err := taskArg(args[i:])
 			if err != nil {
 				return err
 			}
-			return tc.all(ctx, h, ids, edits, asJSON)
-		}),
-	}
+			ids = append(ids, id)
+		}
+		edits, err := tc.edits(h, ids[0].String(), value, reason)
+		if err != nil {
+			return err
+		}
+		return tc.all(ctx, as, ids, edits, asJSON)
+	})
 	if tc.value != "" {
 		c.Flags().StringVar(&value, "to", "", "the new "+strings.ToLower(tc.value)+" (required)")
 	}
@@ -150,14 +150,6 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each task as one JSON array")
 	return c
-}
-
-// forPeople refuses a command in the shell of an agent.
-func forPeople(s cli.Streams, command string) error {
-	if agent := s.Getenv("OTM_AGENT"); agent != "" {
-		return cli.Errorf(cli.Usage, "this shell is that of agent %s: otm %s is for people", agent, command).Hint("otm-update --help   # what agents report with")
-	}
-	return nil
 }
 
 // steered is what came of a command for one task.
@@ -174,7 +166,8 @@ type steered struct {
 }
 
 // all does it to each task. A task that is refused does not stop the others.
-func (tc *taskCommand) all(ctx context.Context, h *Home, ids []pipeline.TaskID, edits core.Edits, asJSON bool) error {
+func (tc *taskCommand) all(ctx context.Context, as *acting, ids []pipeline.TaskID, edits core.Edits, asJSON bool) error {
+	h := as.h
 	e, err := newEngine(ctx, h, "otm", h.board(h.stderrLog("otm")), h.stderrLog("otm"))
 	if err != nil {
 		return err
@@ -184,7 +177,7 @@ func (tc *taskCommand) all(ctx context.Context, h *Home, ids []pipeline.TaskID, 
 	}
 	results, failed := []steered{}, 0
 	for _, id := range ids {
-		r, err := tc.one(ctx, h, e, id, edits)
+		r, err := tc.one(ctx, as, e, id, edits)
 		if err != nil {
 			return err
 		}
@@ -205,7 +198,7 @@ func (tc *taskCommand) all(ctx context.Context, h *Home, ids []pipeline.TaskID, 
 }
 
 // one does it to one task. The error is one of the store.
-func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, id pipeline.TaskID, edits core.Edits) (steered, error) {
+func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id pipeline.TaskID, edits core.Edits) (steered, error) {
 	r := steered{TaskID: id.String()}
 	t, err := e.Task(ctx, id)
 	switch {
@@ -227,7 +220,11 @@ func (tc *taskCommand) one(ctx context.Context, h *Home, e *engine.Engine, id pi
 		r.Note = "is " + string(t.Status) + " already"
 		return r, nil
 	}
-	outcome, undelivered, err := change(ctx, e, h.Now(), core.ByPerson(self()), id, edits)
+	by, err := as.actor()
+	if err != nil {
+		return r, err
+	}
+	outcome, undelivered, err := change(ctx, e, as.h.Now(), by, id, edits)
 	if err != nil {
 		return r, err
 	}

@@ -66,6 +66,9 @@ address for the running page.`,
 			if rows < 0 {
 				return cli.Errorf(cli.Usage, "--row-limit %d is negative", rows).Hint("otm board --row-limit 1000")
 			}
+			if agent := s.Getenv("OTM_AGENT"); link && agent != "" {
+				return cli.Errorf(cli.Usage, "this shell is that of agent %s: whoever has a link acts as a person", agent)
+			}
 			if link {
 				return newPageDoor(h).print(h.Out)
 			}

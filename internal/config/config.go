@@ -202,9 +202,9 @@ func (c *Config) GatewayToken(getenv func(string) string) (string, error) {
 	return secret(c.Gateway.TokenFile, c.Gateway.TokenEnv, getenv)
 }
 
-// SecretEnv lists the environment variables that hold secrets.
+// SecretEnv lists the environment variables that hold secrets, or lead to one.
 func (c *Config) SecretEnv() []string {
-	return []string{DefaultSlackEnv, DefaultGatewayEnv, c.Slack.TokenEnv, c.Gateway.TokenEnv}
+	return []string{DefaultSlackEnv, DefaultGatewayEnv, c.Slack.TokenEnv, c.Gateway.TokenEnv, "OTM_TOKEN_FILE"}
 }
 
 func secret(file, env string, getenv func(string) string) (string, error) {

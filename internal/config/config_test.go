@@ -428,7 +428,7 @@ func TestSecrets(t *testing.T) {
 	if got, err := c.GatewayToken(getenv); got != "" || err == nil || !strings.Contains(err.Error(), "NUL") {
 		t.Errorf("GatewayToken from a file of NUL bytes = %q, %v", got, err)
 	}
-	if got, want := c.SecretEnv(), []string{"SLACK_BOT_TOKEN", "OPENCLAW_GATEWAY_TOKEN", "OTHER", "OPENCLAW_GATEWAY_TOKEN"}; !reflect.DeepEqual(got, want) {
+	if got, want := c.SecretEnv(), []string{"SLACK_BOT_TOKEN", "OPENCLAW_GATEWAY_TOKEN", "OTHER", "OPENCLAW_GATEWAY_TOKEN", "OTM_TOKEN_FILE"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("SecretEnv = %q, want %q", got, want)
 	}
 	c, err = load(t, "[slack]\ntoken_file = \"~/slack\"\n", env("HOME", "/home/me"))
