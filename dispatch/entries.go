@@ -81,7 +81,7 @@ func (en *Entries) Deliver(ctx context.Context, effects []core.Pending) []outbox
 // deliverTo brings the entries of tasks in one workspace up to date. It returns why it
 // could not, by task.
 func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*core.Task) map[pipeline.TaskID]error {
-	byPriority(tasks) // for people
+	ByPriority(tasks) // for people
 	err := en.files().edit(ctx, workspace, en.Now(), func(f *File) error {
 		for _, t := range tasks {
 			en.bring(f, t, !isWoken(t))

@@ -120,7 +120,7 @@ func (ho *handout) ready() []*core.Task {
 			ready = append(ready, t)
 		}
 	}
-	byPriority(ready)
+	ByPriority(ready)
 	return ready
 }
 

@@ -250,7 +250,7 @@ func (m *model) take() {
 		return
 	}
 	waiting := m.tasks((*core.Task).Waiting)
-	byPriority(waiting)
+	ByPriority(waiting)
 	if len(waiting) == 0 {
 		return
 	}
@@ -426,7 +426,7 @@ func (m *model) checkNew(r Request) {
 		m.wrong("%s is sent while its process works on a task", r.Key)
 	}
 	work := append(m.tasks((*core.Task).Waiting), atWork...)
-	byPriority(work)
+	ByPriority(work)
 	if len(work) == 0 {
 		m.wrong("%s is sent though nothing waits", r.Key)
 	}

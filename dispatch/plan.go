@@ -312,7 +312,7 @@ func (s *situation) work() []*core.Task {
 			list = append(list, t)
 		}
 	}
-	byPriority(list)
+	ByPriority(list)
 	return list
 }
 
@@ -339,7 +339,8 @@ func (s *situation) waiting() []*core.Task {
 	return list
 }
 
-func byPriority(list []*core.Task) {
+// ByPriority sorts tasks in the order in which their agent is given them.
+func ByPriority(list []*core.Task) {
 	slices.SortFunc(list, func(a, b *core.Task) int {
 		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), cmp.Compare(a.ID, b.ID))
 	})

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/internal/cli"
+	"otm/internal/explain"
+	"otm/internal/safe"
+	"otm/internal/view"
+	"otm/internal/why"
+	"otm/pipeline"
+)
+
+// agentsCommand is otm agents.
+func agentsCommand(s cli.Streams) *cobra.Command {
+	return reading(&cobra.Command{
+		Use:   "agents",
+		Short: "Say who works at what, and what comes next",
+		Long: `Say of each agent what it is doing, since when, when it was last heard of, which
+task comes next, and how many tasks it has. States:
+
+  working         it took the task that is shown, and has not ended it
+  woken           it was woken, and has taken nothing yet
+  free            it has nothing to do, or looks for tasks by itself
+  waits           it is not started before the time that is shown
+  paused          by a person, until otm resume
+  left alone      its runs failed; it is started only for a probe
+  not configured  tasks name it, and otm.toml does not
+
+The lines below tell what is wrong, as otm status and otm why do.`,
+	}, s, true, func(h *Home, v *view.View, asJSON bool, _ []string) error {
+		agents, err := agentLines(v)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return safe.EncodeJSON(s.Out, agents)
+		}
+		return printRegistry(h, v, agents)
+	})
+}
+
+// agentLine is an agent with why the task on which it works is where it is.
+type agentLine struct {
+	view.Registered
+	Why string `json:"why,omitempty"`
+}
+
+func agentLines(v *view.View) ([]agentLine, error) {
+	agents := []agentLine{}
+	for _, r := range view.RegistryOf(v) {
+		line := agentLine{Registered: r}
+		if r.TaskID != 0 {
+			reason, err := why.Of(v, r.TaskID)
+			if err != nil {
+				return nil, err
+			}
+			line.Why = reason.Sentence
+			for _, f := range reason.Findings {
+				known := slices.ContainsFunc(r.Findings, func(k explain.Told) bool { return k.Code == f.Code })
+				if f.Level() != explain.OK && !known {
+					line.Findings = append(line.Findings, explain.Tell(f.On(r.TaskID), v.Now))
+				}
+			}
+		}
+		agents = append(agents, line)
+	}
+	return agents, v.Err()
+}
+
+func printRegistry(h *Home, v *view.View, agents []agentLine) error {
+	if len(agents) == 0 {
+		h.Note("no agents; name them in %s", safe.Quote(h.Dir+"/otm.toml"))
+		return nil
+	}
+	id := func(id pipeline.TaskID) string {
+		if id == 0 {
+			return "-"
+		}
+		return id.String()
+	}
+	ago := func(t *time.Time) string {
+		if t == nil {
+			return "-"
+		}
+		return explain.Ago(*t, v.Now)
+	}
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AGENT\tSTATE\tSINCE\tTASK\tLAST WORD\tNEXT\tTASKS")
+	for _, a := range agents {
+		state := string(a.State)
+		if a.Until != nil {
+			state += ", next start " + explain.When(*a.Until, v.Now)
+		}
+		var counts []string
+		for _, st := range pipeline.Statuses {
+			if n := a.Tasks[st]; n > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", n, st))
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", short(a.Name, 30), state, ago(a.Since), id(a.TaskID), ago(a.Heard), id(a.Next), strings.Join(counts, ", "))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, a := range agents {
+		for _, f := range a.Findings {
+			fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), safe.Escape(f.Line()))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"otm/core"
+	"otm/dispatch"
+	"otm/internal/explain"
+	"otm/pipeline"
+)
+
+// Doing is what an agent is doing.
+type Doing string
+
+// What agents do.
+const (
+	Working      Doing = "working"    // it took a task, and has not ended it
+	Woken        Doing = "woken"      // it was woken, and has taken nothing yet
+	Free         Doing = "free"       // nothing: it may be given something at once
+	Waits        Doing = "waits"      // it is not started before Until
+	Paused       Doing = "paused"     // a person does not want it to begin anything
+	LeftAlone    Doing = "left alone" // its runs failed: it is started only for a probe
+	Unconfigured Doing = "not configured"
+)
+
+// Registered is an agent, and what it is doing.
+type Registered struct {
+	Name    string           `json:"name"`
+	Kind    string           `json:"kind"`              // ai, human; "" where it is not configured
+	Trigger pipeline.Trigger `json:"trigger,omitempty"` // of an AI agent
+	State   Doing            `json:"state"`
+	Since   *time.Time       `json:"since,omitempty"`     // of State
+	Until   *time.Time       `json:"until,omitempty"`     // of Waits and LeftAlone: its next start
+	TaskID  pipeline.TaskID  `json:"taskId,omitempty"`    // on which it works
+	Heard   *time.Time       `json:"lastHeard,omitempty"` // its last word on any task of the board
+	Next    pipeline.TaskID  `json:"next,omitempty"`      // the task that it is given next
+	// Tasks counts those that are not over.
+	Tasks    map[pipeline.Status]int `json:"tasks"`
+	Findings []explain.Told          `json:"findings"` // its problems
+}
+
+// RegistryOf lists the agents, in the order of the configuration; then those that tasks
+// name and nobody configured.
+func RegistryOf(v *View) []Registered {
+	all := []Registered{}
+	for i := range v.Agents {
+		a := &v.Agents[i]
+		r := Registered{Name: a.Name, Kind: "ai", Trigger: a.Trigger, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{}}
+		if a.Person {
+			r.Kind, r.Trigger = "human", ""
+		}
+		r.fill(v.Agent(a), v.Now)
+		for _, f := range v.AgentProblems(a) {
+			r.Findings = append(r.Findings, explain.Tell(f, v.Now))
+		}
+		all = append(all, r)
+	}
+	return append(all, unconfigured(v)...)
+}
+
+// fill says what an agent is doing, by its tasks and its runs.
+func (r *Registered) fill(a *Agent, now time.Time) {
+	var at *core.Task
+	var waiting []*core.Task
+	var heard time.Time
+	for _, t := range a.Tasks {
+		if !t.Status().Over() {
+			r.Tasks[t.Status()]++
+		}
+		s := t.State
+		if s == nil {
+			continue
+		}
+		if h := s.HeardOf(a.Name).At; h.After(heard) {
+			heard = h
+		}
+		switch {
+		case s.AtWork() && (at == nil || s.Dispatch.TakenAt.After(at.Dispatch.TakenAt)):
+			at = s
+		case a.Person && s.Status == pipeline.InProgress && (at == nil || s.StatusAt.After(at.StatusAt)):
+			at = s
+		case s.Waiting():
+			waiting = append(waiting, s)
+		}
+	}
+	dispatch.ByPriority(waiting)
+	r.Heard = timeOrNil(heard)
+	if len(waiting) > 0 {
+		r.Next = waiting[0].ID
+	}
+	if at != nil {
+		r.TaskID = at.ID
+	}
+	health, wake := a.Outlook.Health, a.Outlook.Wake
+	switch {
+	case health.AgentState != nil && health.Paused != nil:
+		r.State, r.Since = Paused, timeOrNil(health.Paused.At)
+	case health.AgentState != nil && !health.LeftAlone.IsZero():
+		r.State, r.Since, r.Until = LeftAlone, timeOrNil(health.LeftAlone), timeOrNil(health.NextStart)
+	case at != nil && a.Person:
+		r.State, r.Since = Working, timeOrNil(at.StatusAt)
+	case at != nil:
+		r.State, r.Since = Working, timeOrNil(at.Dispatch.TakenAt)
+	case wake != nil && !a.Outlook.Took && wake.Ended.IsZero() && wake.MaybeQueued():
+		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
+	default:
+		r.State = Free
+		if health.AgentState == nil {
+			break
+		}
+		if until, waits := health.Waits(now); waits && len(waiting) > 0 {
+			r.State, r.Until = Waits, timeOrNil(until)
+		}
+	}
+}
+
+// unconfigured lists whom tasks name that are not over, and nobody configured.
+func unconfigured(v *View) (all []Registered) {
+	for _, row := range v.tops {
+		if row.Assignee == "" || row.CurrentStatus().Over() || v.Agents.Assigned(row.Assignee) != nil {
+			continue
+		}
+		i := slices.IndexFunc(all, func(r Registered) bool { return pipeline.FoldName(r.Name) == pipeline.FoldName(row.Assignee) })
+		if i < 0 {
+			i = len(all)
+			all = append(all, Registered{Name: row.Assignee, State: Unconfigured, Tasks: map[pipeline.Status]int{},
+				Findings: []explain.Told{explain.Tell(explain.New(explain.TaskNoAgent, "name", row.Assignee), v.Now)}})
+		}
+		all[i].Tasks[row.CurrentStatus()]++
+	}
+	slices.SortFunc(all, func(a, b Registered) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
