@@ -247,6 +247,38 @@ func TestMeaningOfAReason(t *testing.T) {
 	}
 }
 
+// A task whose type needs no review is done with the report that ends it, and with the
+// pass that finds all its steps done.
+func TestNoReview(t *testing.T) {
+	t.Parallel()
+	types := pipeline.Types{pipeline.Action: {}}
+	report := func(r Report) Command { return Command{Task: 1, By: devdas, Do: r} }
+	ends := func(c Command) string {
+		w := newWorld(t)
+		w.taken()
+		if _, ok := c.Do.(Promote); ok {
+			w.must(report(Report{Steps: []string{"1", "2"}}))
+		}
+		n := len(w.events)
+		w.must(c)
+		w.checkRebuild()
+		if got := w.task(); got.StatusBy != Component("otm") || got.CompletedAt.IsZero() || got.ValidatedAt.IsZero() {
+			t.Errorf("ended by %v, completed %v, validated %v", got.StatusBy, got.CompletedAt, got.ValidatedAt)
+		}
+		return story(w.events[n:])
+	}
+	if got := ends(report(Report{Status: pipeline.AgentDone, Types: types})); got != "in_progress→agent_done(TT-04) Noted agent_done→done(TT-06)" {
+		t.Errorf("a report: %s", got)
+	}
+	if got := ends(Command{Task: 1, By: boss, Do: Promote{types}}); got != "in_progress→agent_done(TT-04) agent_done→done(TT-06)" {
+		t.Errorf("a pass: %s", got)
+	}
+	w := newWorld(t)
+	w.taken()
+	w.must(report(Report{Status: pipeline.AgentDone, Types: pipeline.Types{pipeline.Review: {}}}))
+	w.want(pipeline.AgentDone)
+}
+
 // An agent that reviews makes the moves of a reviewer on the tasks of others, and none on a
 // task that it has or has worked on.
 func TestReviewer(t *testing.T) {

@@ -69,13 +69,18 @@ func (m MoveWorkspace) decide(d *decision) error {
 
 // Promote moves a task to agent_done if all its steps are done and one of them was open
 // when the agent took it.
-type Promote struct{}
+type Promote struct{ Types pipeline.Types }
 
-func (Promote) decide(d *decision) error {
-	if t := d.task; t != nil && t.Complete() {
-		return d.move(pipeline.AgentDone, TaskMoved{Reason: "all steps are done"})
+func (p Promote) decide(d *decision) error {
+	t := d.task
+	if t == nil || !t.Complete() {
+		return nil
 	}
-	return nil
+	err := d.move(pipeline.AgentDone, TaskMoved{Reason: "all steps are done"})
+	if err == nil {
+		d.acceptUnreviewed(p.Types)
+	}
+	return err
 }
 
 // Complete reports whether the task is to be promoted to agent_done by its steps.

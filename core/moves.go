@@ -31,6 +31,7 @@ var Moves = []Move{
 	{Code: "TT-04", From: []pipeline.Status{pipeline.New}, To: pipeline.AgentDone, By: []Kind{Worker}, When: "done before it was handed out"},
 	{Code: "TT-04", From: []pipeline.Status{pipeline.InProgress}, To: pipeline.AgentDone, By: []Kind{OTM}, When: "all steps are done, one of which was open when the agent took the task"},
 	{Code: "TT-06", From: []pipeline.Status{pipeline.AgentDone}, To: pipeline.Done, By: []Kind{Person, Board, Reviewer}, When: "accepted"},
+	{Code: "TT-06", From: []pipeline.Status{pipeline.AgentDone}, To: pipeline.Done, By: []Kind{OTM}, When: "its type needs no review: at once"},
 	{Code: "TT-07", From: []pipeline.Status{pipeline.AgentDone}, To: pipeline.Rejected, By: []Kind{Person, Board, Reviewer}, When: "not good enough; rework is being prepared"},
 	{Code: "TT-10", From: []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.Pending, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, To: pipeline.Cancelled, By: []Kind{Person, Board, Reviewer}, When: "no longer wanted"},
 	{Code: "TT-12", From: []pipeline.Status{pipeline.Done, pipeline.Cancelled}, To: pipeline.Archived, By: []Kind{Person, Board}, When: "put away"},

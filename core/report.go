@@ -18,6 +18,7 @@ type Report struct {
 	Reason  string
 	Result  string
 	Message pipeline.Message // its Text is "": there is none
+	Types   pipeline.Types   // by which the report is judged
 }
 
 // decide applies a report whole, or not at all.
@@ -67,11 +68,25 @@ func (r Report) decide(d *decision) error {
 		}
 	}
 	d.emit(noted)
+	if to == pipeline.AgentDone {
+		d.acceptUnreviewed(r.Types)
+	}
 	if r.Message.Text != "" {
 		r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
 		d.emit(Said{r.Message, r.Dropped})
 	}
 	return nil
+}
+
+// acceptUnreviewed ends a task that has just become agent_done, if its type needs no
+// review.
+func (d *decision) acceptUnreviewed(types pipeline.Types) {
+	t := d.task
+	if t.Status != pipeline.AgentDone || types.Rules(t.Type).Review {
+		return
+	}
+	code, _ := Permitted(t.Status, pipeline.Done, OTM)
+	d.emitAs(Component("otm"), d.At, TaskMoved{From: t.Status, To: pipeline.Done, Move: code, Reason: "tasks of type " + string(t.Type) + " need no review"})
 }
 
 // ofFormer reports whether the report is of a former agent: it is older than the task's

@@ -253,7 +253,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 
 // buildDetector builds the completion detector.
 func buildDetector(c *component, e *engine.Engine, _ bool) {
-	d := &complete.Detector{Engine: looksForDrift{e}, Log: c.log, Now: c.home.Now}
+	d := &complete.Detector{Engine: looksForDrift{e}, Types: c.home.Config.Types, Log: c.log, Now: c.home.Now}
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		e.Progress = progress
 		return d.Pass(ctx, why.maxAge(c.every))

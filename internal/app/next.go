@@ -152,7 +152,7 @@ func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Ag
 		if err != nil || t.Dispatch == nil || !core.SameAgent(t.Dispatch.Agent, a.Name) {
 			continue
 		}
-		commands = append(commands, inject.CommandOf(r.Update, r.file, t, h.Config.Agents, h.Now()))
+		commands = append(commands, inject.CommandOf(r.Update, r.file, t, h.Config.Agents, h.Config.Types, h.Now()))
 	}
 	if len(commands) > 0 && err == nil {
 		_, err = store.Do(ctx, commands...)

@@ -35,6 +35,7 @@ type Engine interface {
 // the detector's work lock.
 type Detector struct {
 	Engine Engine
+	Types  pipeline.Types
 	Log    *slog.Logger
 	Now    func() time.Time
 }
@@ -85,7 +86,7 @@ func (d *Detector) promote(ctx context.Context) (n int, err error) {
 	var commands []core.Command
 	for _, t := range tasks {
 		if t.Complete() {
-			commands = append(commands, core.Command{At: d.Now(), By: core.Component(Who), Task: t.ID, Do: core.Promote{}})
+			commands = append(commands, core.Command{At: d.Now(), By: core.Component(Who), Task: t.ID, Do: core.Promote{Types: d.Types}})
 		}
 	}
 	if len(commands) == 0 {

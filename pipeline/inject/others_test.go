@@ -66,7 +66,7 @@ func (w *world) carry(id pipeline.TaskID) {
 			w.t.Fatal(err)
 		}
 		if u.TaskID == id {
-			if _, err := w.store.Do(w.t.Context(), CommandOf(u, f, w.task(id), agents, w.clock.Now())); err != nil {
+			if _, err := w.store.Do(w.t.Context(), CommandOf(u, f, w.task(id), agents, nil, w.clock.Now())); err != nil {
 				w.t.Error(err)
 			}
 		}

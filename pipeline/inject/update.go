@@ -32,7 +32,7 @@ type updates struct{ *sweep }
 // update plans the command of a file of task-updates/.
 func (sw updates) update(ctx context.Context, w *waiting) verdict {
 	u := w.update
-	w.command = commandOf(u, w.file, sw.Now())
+	w.command = commandOf(u, w.file, sw.Types, sw.Now())
 	if _, did, err := sw.Engine.Did(ctx, w.command.ID); did || err != nil {
 		return verdict{stop: err}
 	}
@@ -63,19 +63,20 @@ func (sw updates) update(ctx context.Context, w *waiting) verdict {
 }
 
 // commandOf is the report that an update asks for. By is missing.
-func commandOf(u *drop.Update, f inbox.File, now time.Time) core.Command {
+func commandOf(u *drop.Update, f inbox.File, types pipeline.Types, now time.Time) core.Command {
 	if u.ID == "" {
 		u.ID = foreignID(f.Name, u.Encode())
 	}
 	return core.Command{ID: core.DropCommand(u.ID, u.TaskID), Sum: u.Sum(), At: now, Task: u.TaskID, Do: core.Report{
 		Drop: f.Name, Dropped: f.Dropped(now), Status: u.Status, Steps: u.StepsDone, Reason: u.Reason, Result: u.Result, Message: u.Message,
+		Types: types,
 	}}
 }
 
 // CommandOf is the command of an update on a task, as the injector makes it: whoever
 // carries it out first, it is carried out once.
-func CommandOf(u *drop.Update, f inbox.File, t *core.Task, agents pipeline.Agents, now time.Time) core.Command {
-	c := commandOf(u, f, now)
+func CommandOf(u *drop.Update, f inbox.File, t *core.Task, agents pipeline.Agents, types pipeline.Types, now time.Time) core.Command {
+	c := commandOf(u, f, types, now)
 	c.By = reporter(t, agents)
 	return c
 }
