@@ -1,10 +1,6 @@
 package core
 
-import (
-	"cmp"
-
-	"otm/pipeline"
-)
+import "otm/pipeline"
 
 // Say writes a message in the thread of a task. It changes no status.
 type Say struct{ pipeline.Message }
@@ -18,7 +14,6 @@ func (s Say) decide(d *decision) error {
 		return d.refuse(RuleArchived, Conflict)
 	}
 	said := Said{Message: s.Message}
-	said.Tag = cmp.Or(s.Tag, pipeline.TagNote)
 	if d.By.Kind == Agent && t.Dispatch != nil && SameAgent(t.Dispatch.Agent, d.By.Name) {
 		said.Heard = d.At.UTC()
 	}

@@ -21,8 +21,8 @@ func TestMessages(t *testing.T) {
 	}{
 		{devdas, Report{Drop: "u1.json", Dropped: w.now, Message: pipeline.Message{Text: "half of it", Percent: ptr(50), Mentions: []string{"kim"}}}, "[PROGRESS] half of it (50%) @kim", true},
 		{devdas, Say{pipeline.Message{Text: "which one?", Tag: pipeline.TagEscalate}}, "[ESCALATE] which one?", true},
-		{ByAgent("kim"), Say{pipeline.Message{Text: "the blue one"}}, "[NOTE] the blue one", false},
-		{ada, Say{pipeline.Message{Text: "yes"}}, "[NOTE] yes", false},
+		{ByAgent("kim"), Say{pipeline.Message{Text: "the blue one"}}, "the blue one", false},
+		{ada, Say{pipeline.Message{Text: "yes"}}, "yes", false},
 	} {
 		w.must(Command{Task: 1, By: tt.by, Do: tt.do})
 		w.want(pipeline.InProgress)

@@ -39,6 +39,10 @@ type Taken struct {
 	// Unstored says that only the dispatch file knows that the task is taken: the caller
 	// has to drop a report that it is in progress.
 	Unstored bool
+	// Messages are what others wrote on the task since the agent was given it before, and
+	// Earlier counts those from before. The caller adds those that mention the agent.
+	Messages []Message
+	Earlier  int
 
 	entry Entry
 }
@@ -67,6 +71,8 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	out.set("done", done)
 	out.set("reason", t.Task.Reason)
 	out.set("answered", t.Task.Answered)
+	out.set("messages", append([]Message{}, t.Messages...))
+	out.set("earlierMessages", t.Earlier)
 	return out.members.Line()
 }
 
@@ -160,6 +166,9 @@ func (ch *choice) takeOne(ctx context.Context) (taken *Taken, err error) {
 			return nil, fmt.Errorf("%v: %w", t.ID, err)
 		}
 		taken.Task = outcomes[0].Task
+		if taken.Messages, taken.Earlier, err = ch.thread(ctx, t.ID, ch.agent.Name, outcomes[0].Events[0].Seq); err != nil {
+			return nil, err
+		}
 	}
 	crash.Point("next.noted")
 	if e == nil {

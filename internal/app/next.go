@@ -127,18 +127,59 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	case taken != nil:
 		shown(ctx, h, taken.Task.ID)
 	}
-	switch {
-	case asJSON && taken == nil:
-		_, err := fmt.Fprintln(h.Out, "null")
+	if err := tellTaken(ctx, h, desk, a, taken, asJSON); err != nil || asJSON {
 		return err
-	case asJSON:
-		return safe.EncodeJSON(h.Out, taken)
-	case taken == nil:
-		fmt.Fprintln(h.Out, "no task waiting")
-	default:
-		printTaken(h.Out, taken, messageDir(h))
 	}
 	return printFailedUpdates(ctx, h, tasks, a)
+}
+
+// tellTaken prints the task that an agent was given, nil: none, and where others mention it.
+func tellTaken(ctx context.Context, h *Home, desk *dispatch.Desk, a *pipeline.Agent, taken *dispatch.Taken, asJSON bool) error {
+	if asJSON && taken == nil {
+		_, err := fmt.Fprintln(h.Out, "null")
+		return err
+	}
+	mentions, readTo, err := desk.Mentions(ctx, a.Name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case asJSON:
+		taken.Messages = append(taken.Messages, mentions...)
+		if err := safe.EncodeJSON(h.Out, taken); err != nil {
+			return err
+		}
+	case taken == nil:
+		fmt.Fprintln(h.Out, "no task waiting")
+		printMentions(h.Out, mentions)
+	default:
+		printTaken(h.Out, taken, messageDir(h))
+		printMentions(h.Out, mentions)
+	}
+	return desk.MentionsRead(ctx, a.Name, readTo)
+}
+
+// printMessages tells an agent what others wrote on its task.
+func printMessages(w io.Writer, t *dispatch.Taken, dir string) {
+	if len(t.Messages) > 0 {
+		fmt.Fprintln(w, "\nNew on this task:")
+	}
+	for _, m := range t.Messages {
+		fmt.Fprintf(w, "  %s %s %s: %s\n", m.At.Format(time.RFC3339), safe.Escape(m.By), m.What, safe.Escape(m.String()))
+	}
+	if t.Earlier > 0 {
+		fmt.Fprintf(w, "\nMessages from before: %d   # otm show%s %v\n", t.Earlier, dir, t.Task.ID)
+	}
+}
+
+// printMentions tells an agent where it is mentioned on tasks of others.
+func printMentions(w io.Writer, mentions []dispatch.Message) {
+	if len(mentions) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, m := range mentions {
+		fmt.Fprintf(w, "mentioned on %v: %s %s: %s\n", m.TaskID, m.At.Format(time.RFC3339), safe.Escape(m.By), safe.Escape(m.String()))
+	}
 }
 
 // carryReports carries the reports of an agent that wait in the inbox into the store:
@@ -203,6 +244,10 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	case task.Reason != "":
 		fmt.Fprintf(w, "Reason on the board: %s\n", safe.Escape(task.Reason))
 	}
+	if dir != "" {
+		dir = " --dir " + safe.Escape(safe.Quote(dir))
+	}
+	printMessages(w, t, dir)
 	fmt.Fprintf(w, "\nSteps:\n")
 	for i, step := range task.Steps {
 		mark := " "
@@ -210,9 +255,6 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 			mark = "x"
 		}
 		fmt.Fprintf(w, "  %d. [%s] %s\n", i+1, mark, safe.Escape(step.Title))
-	}
-	if dir != "" {
-		dir = " --dir " + safe.Escape(safe.Quote(dir))
 	}
 	update := fmt.Sprintf("otm-update%s --task-id %v", dir, task.ID)
 	if task.StepsDone() < len(task.Steps) {

@@ -86,6 +86,7 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 		statusCommand(s), agentsCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), eventsCommand(s), rebuildCommand(s),
 		nextCommand(s), pauseCommand(s), resumeCommand(s), tokenCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 	)
+	root.AddCommand(sayCommand(s))
 	for i := range taskCommands {
 		root.AddCommand(taskCommands[i].command(s))
 	}

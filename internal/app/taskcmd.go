@@ -49,7 +49,7 @@ var taskCommands = []taskCommand{
 	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
 	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
 	{name: "unblock", short: "Answer blocked agents, and let them go on", from: []pipeline.Status{pipeline.Blocked}, to: pipeline.InProgress, reason: "the answer: the agent reads it", optional: true,
-		long: "The agent is woken at once. otm next shows it the answer."},
+		long: "The agent is woken at once. otm next shows it the answer, which may also stand after\nthe ids: otm unblock T-00035 'Green.'"},
 	{name: "assign", short: "Give tasks to another agent", from: unfinished, value: "AGENT"},
 	{name: "priority", short: "Change the priority of tasks", from: unfinished, value: "PRIORITY"},
 }
@@ -124,6 +124,10 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		if _, err := as.actor(); err != nil {
 			return err
 		}
+		args, reason, err := tc.words(args, reason)
+		if err != nil {
+			return err
+		}
 		var ids []pipeline.TaskID
 		for i := range args {
 			id, err := taskArg(args[i:])
@@ -150,6 +154,24 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each task as one JSON array")
 	return c
+}
+
+// words splits the arguments into ids and the answer of otm unblock, which may stand after
+// the ids instead of with --reason.
+func (tc *taskCommand) words(args []string, reason string) (ids []string, answer string, err error) {
+	last := len(args) - 1
+	if tc.name != "unblock" || reason != "" || last == 0 {
+		return args, reason, nil
+	}
+	id, err := pipeline.ParseTaskID(args[last])
+	switch {
+	case err != nil && !strings.HasPrefix(strings.ToLower(args[last]), "t-"):
+		return args[:last], args[last], nil
+	case strings.Trim(args[last], "0123456789") == "": // 42 may be what somebody asked for
+		return nil, "", cli.Errorf(cli.Usage, "%s may be a task or the answer", args[last]).
+			Hint("%s %v", tc.line(strings.Join(args[:last], " ")), id).Hint("%s --reason %s", tc.line(strings.Join(args[:last], " ")), args[last])
+	}
+	return args, "", nil
 }
 
 // steered is what came of a command for one task.
@@ -249,6 +271,10 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	return r, nil
 }
 
+func taskCommandNamed(name string) *taskCommand {
+	return &taskCommands[slices.IndexFunc(taskCommands, func(t taskCommand) bool { return t.name == name })]
+}
+
 // possible are the commands for a task in a status.
 func possible(s pipeline.Status) (names []string) {
 	for i := range taskCommands {
@@ -265,7 +291,7 @@ func printSteered(h *Home, results []steered) {
 		case r.Error != "":
 			e := cli.Errorf(cli.Failed, "%s %s", r.TaskID, r.Error)
 			for _, name := range r.Can {
-				e.Hint("%s", taskCommands[slices.IndexFunc(taskCommands, func(t taskCommand) bool { return t.name == name })].line(r.TaskID))
+				e.Hint("%s", taskCommandNamed(name).line(r.TaskID))
 			}
 			h.Report(e)
 		case r.From != r.Status:

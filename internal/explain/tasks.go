@@ -15,6 +15,7 @@ var (
 	TaskUnused        = code("task_unused", OK, "was never given to a task, as far as OTM knows: an otm-create that was stopped reserved it, or somebody used a higher id", "")
 	TaskUnknown       = code("task_unknown", OK, "was never issued", "otm list")
 	TaskArchived      = code("task_archived", OK, "archived {at:ago}", "otm history {task}")
+	LastSaid          = code("last_said", OK, "{by} said {at:ago}: {text}", "")
 	FileUnread        = code("file_unread", Warn, "but {error}", "")
 	UpdatesWait       = code("updates_wait", OK, "{n:update of it waits|updates of it wait} in the inbox, the oldest for {since:age}", "")
 	UpdateFailed      = code("update_failed", Warn, "an update of it failed {at:ago} ({class}): {error}", "otm retry {file:sh}, or remove it: rm {path:sh}")

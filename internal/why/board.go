@@ -107,11 +107,15 @@ func undelivered(t *view.Task) []explain.Finding {
 	return found
 }
 
-// withUpdates adds what is to be said about the updates of a task that did not
-// reach the board.
+// withUpdates adds the last message on a task, and what is to be said about its updates
+// that did not reach the board.
 func withUpdates(v *view.View, d draft, t *view.Task) draft {
 	if d.stage == IsOver {
 		return d
+	}
+	if t.State != nil && t.State.LastMessage != nil {
+		m := t.State.LastMessage
+		d = d.plus(explain.LastSaid, "by", m.By.String(), "at", m.At, "text", core.Excerpt(m.String()))
 	}
 	if n := len(t.Updates); n > 0 {
 		since := slices.MinFunc(t.Updates, time.Time.Compare)
