@@ -234,7 +234,7 @@ func (e *BoardError) Error() string {
 	}
 	s := strings.Join(parts, ": ")
 	if !e.Until.IsZero() {
-		s += " until " + e.Until.UTC().Format("15:04:05Z")
+		s += " until " + e.Until.UTC().Format(time.RFC3339)
 	}
 	return s
 }

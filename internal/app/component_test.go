@@ -208,7 +208,7 @@ func TestC52RateLimitIsNoSuccess(t *testing.T) {
 	err := &pipeline.BoardError{Method: "slackLists.items.list", Code: "ratelimited", Until: until}
 	r := heartbeat.Report{Trouble: err}
 	found := r.Findings()
-	if got := r.Result(); got != heartbeat.Partial || len(found) != 1 || found[0].Text(until) != "the rate limit of slackLists.items.list is reached until 09:15:02Z" {
+	if got := r.Result(); got != heartbeat.Partial || len(found) != 1 || found[0].Text(until) != "the rate limit of slackLists.items.list is reached until 2026-03-14T09:15:02Z" {
 		t.Errorf("%s, %+v", got, found)
 	}
 	if got := (&heartbeat.Report{}).Result(); got != heartbeat.Success {

@@ -11,6 +11,7 @@ import (
 
 	"otm/core"
 	"otm/internal/cli"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/pipeline"
 )
@@ -97,7 +98,7 @@ func readHistory(ctx context.Context, store core.Reader, id pipeline.TaskID) ([]
 func printHistory(s cli.Streams, entries []*entry) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, e := range entries {
-		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.State.Status, e.ArchivedAt.UTC().Format("2006-01-02"), short(e.State.Agent, 20), short(e.State.Title, 70))
+		fmt.Fprintf(w, "%v\t%s\t%s\t%s\t%s\n", e.TaskID, e.State.Status, explain.Time(e.ArchivedAt), short(e.State.Agent, 20), short(e.State.Title, 70))
 	}
 	return w.Flush()
 }

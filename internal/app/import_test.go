@@ -64,7 +64,7 @@ func TestFormerDirectory(t *testing.T) {
 	}
 	p := &patient{T: t, h: h}
 	for command, want := range map[string]string{
-		"otm show T-00002":    "09:01:00Z  otm-injector: row created (Rec2)",
+		"otm show T-00002":    "T09:01:00Z otm-injector: row created (Rec2)",
 		"otm history T-00009": "T-00009  Over",
 		"otm rebuild --check": "no problems found",
 		"otm-update --task-id 2 --status blocked --reason why": "T-00002",

@@ -167,8 +167,7 @@ func (f *Finding) fill(template string, now time.Time) string {
 //
 //	ago     a time, as "5m ago"
 //	age     a time, as "5m"
-//	clock   a time, as "15:04:05Z"
-//	when    a time to come, as "at 15:04:05Z"
+//	when    a time to come, as "at 2026-11-29T15:04:05Z"
 //	at      a time, as RFC 3339
 //	quoted  in double quotes
 //	sh      as one word of a shell
@@ -187,21 +186,30 @@ func form(value, as string, now time.Time) string {
 		return value
 	}
 	at, err := time.Parse(time.RFC3339Nano, value)
-	if err != nil {
+	switch {
+	case err != nil:
 		return value
+	case at.IsZero() && as == "age":
+		return "an unknown time"
 	}
 	switch as {
 	case "ago":
 		return Ago(at, now)
 	case "age":
 		if now.IsZero() { // it is read later
-			return "some time (since " + at.UTC().Format(time.RFC3339) + ")"
+			return "some time (since " + Time(at) + ")"
 		}
 		return Age(now.Sub(at))
-	case "clock":
-		return clock(at)
 	case "when":
 		return When(at, now)
+	}
+	return Time(at)
+}
+
+// Time writes a time for people, as all of OTM does: RFC 3339 in UTC.
+func Time(at time.Time) string {
+	if at.IsZero() {
+		return "an unknown time"
 	}
 	return at.UTC().Format(time.RFC3339)
 }
@@ -236,11 +244,11 @@ const clockSlack = 2 * time.Second
 // clock was set back (C43). Where now is zero, the text is kept for later: it has
 // the time itself.
 func Ago(at, now time.Time) string {
-	if now.IsZero() {
-		return "at " + at.UTC().Format(time.RFC3339)
+	if now.IsZero() || at.IsZero() {
+		return "at " + Time(at)
 	}
 	if at.Sub(now) > clockSlack {
-		return "at " + at.UTC().Format(time.RFC3339) + ", ahead of this machine's clock"
+		return "at " + Time(at) + ", ahead of this machine's clock"
 	}
 	return Age(now.Sub(at)) + " ago"
 }
@@ -251,7 +259,5 @@ func When(at, now time.Time) string {
 	if !at.After(now) {
 		return "with the dispatcher's next pass"
 	}
-	return "at " + clock(at)
+	return "at " + Time(at)
 }
-
-func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }

@@ -11,7 +11,7 @@ var (
 	// ComponentStuck is ComponentFailing where it is known what to do.
 	ComponentStuck     = code("component_stuck", Fail, "{component} failed {at:ago}: {details}", "{next}")
 	ComponentOldConfig = code("component_old_config", Warn, "otm.toml was changed since {component} started, and does not count yet", "{apply}")
-	ComponentWaits     = code("component_waits", Warn, "{component} waits for the board: the rate limit of {method} is reached until {until:clock}", "")
+	ComponentWaits     = code("component_waits", Warn, "{component} waits for the board: the rate limit of {method} is reached until {until:at}", "")
 
 	// RunTrouble is what ended a run early, in the heartbeat of the component.
 	RunTrouble = code("run_trouble", Fail, "{error}", "otm doctor")
@@ -24,7 +24,7 @@ var (
 	ListFull      = code("list_full", Warn, "the list is full", "otm archive --older-than 7d")
 	ListFullAt    = code("list_full_at", Warn, "the list is full ({rows} of {limit} rows)", "otm archive --older-than 7d")
 	TokenRefused  = code("token_refused", Fail, "the board refuses the token: {error}", "otm init --slack --token-stdin   # paste one that is good, then Enter")
-	RateLimited   = code("rate_limited", OK, "the rate limit of {method} is reached until {until:clock}", "")
+	RateLimited   = code("rate_limited", OK, "the rate limit of {method} is reached until {until:at}", "")
 )
 
 // What is said about the folders of agents.

@@ -148,12 +148,16 @@ func New(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: utc}))
 }
 
-// utc writes times in the form that our files use.
+// utc writes times in the form that our files use. A zero time says nothing, and is left
+// out.
 func utc(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey {
 		a.Value = slog.StringValue(a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	if a.Value.Kind() == slog.KindTime && a.Key != slog.TimeKey {
+		if a.Value.Time().IsZero() {
+			return slog.Attr{}
+		}
 		a.Value = slog.StringValue(a.Value.Time().UTC().Format(time.RFC3339))
 	}
 	return a
