@@ -39,21 +39,41 @@ func (h Health) Ignores() time.Time {
 	return h.LeftAlone
 }
 
-// Finding returns the agent's problem; nil: it has none. An agent that rests has none,
-// whatever its last runs came to.
+// Finding returns the first of Findings; nil: there is none.
 func (h Health) Finding() *explain.Finding {
-	code := explain.AgentPausing
+	if found := h.Findings(); len(found) > 0 {
+		return &found[0]
+	}
+	return nil
+}
+
+// Findings returns the agent's problems: what its process does, and why it is not started.
+// An agent that rests has none, whatever its last runs came to.
+func (h Health) Findings() (found []explain.Finding) {
 	switch {
 	case h.Running && !h.Hangs.IsZero():
-		return h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID)
+		found = append(found, h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID))
 	case h.Running && h.Lingers != 0:
-		return h.found(explain.AgentLingers, "task", h.Lingers, "pid", h.PID)
-	case h.Paused != nil:
+		found = append(found, h.found(explain.AgentLingers, "task", h.Lingers, "pid", h.PID))
+	}
+	if h.Paused != nil {
 		reason := h.Paused.Reason
 		if reason != "" {
 			reason = " (" + reason + ")"
 		}
-		return h.found(explain.AgentPaused, "since", h.Paused.At, "by", h.Paused.By.String(), "reason", reason)
+		return append(found, h.found(explain.AgentPaused, "since", h.Paused.At, "by", h.Paused.By.String(), "reason", reason))
+	}
+	if f := h.afterRuns(); f != nil && len(found) == 0 {
+		return []explain.Finding{*f}
+	}
+	return found
+}
+
+// afterRuns says that OTM waits with the next start after runs without progress; nil: it
+// does not.
+func (h Health) afterRuns() *explain.Finding {
+	code := explain.AgentPausing
+	switch {
 	case !h.Running && h.Rests, h.LastRun == nil:
 		return nil
 	case !h.LeftAlone.IsZero(): // also while a probe runs
@@ -75,12 +95,12 @@ func (h Health) Finding() *explain.Finding {
 	if run.LastWords != "" {
 		how += ", and it said last: " + strconv.Quote(run.LastWords)
 	}
-	return h.found(code, "n", h.Failures, "ended", run.Ended, "how", how, "next", h.NextStart, "look", look)
+	f := h.found(code, "n", h.Failures, "ended", run.Ended, "how", how, "next", h.NextStart, "look", look)
+	return &f
 }
 
-func (h Health) found(code explain.Code, args ...any) *explain.Finding {
-	f := explain.New(code, append(args, "agent", h.Agent)...)
-	return &f
+func (h Health) found(code explain.Code, args ...any) explain.Finding {
+	return explain.New(code, append(args, "agent", h.Agent)...)
 }
 
 // Outlooks tell what is known of agents, and apply the rules of waking to it.

@@ -114,6 +114,9 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 	if t.Row == nil && t.State == nil && r.Stage == why.IsUnknown {
 		return cli.Errorf(cli.Failed, "no task %v is known: it %s", id, r.Sentence).Hint("otm list --all")
 	}
+	if r.Stage == why.IsOver {
+		r.Next = "" // what there is to see follows
+	}
 	noteAge(h, v.Board.WalkAt)
 	history, err := v.History(t.ID)
 	if err != nil {
@@ -182,6 +185,6 @@ func printLines(out io.Writer, lines []view.Line) {
 		fmt.Fprintln(out)
 	}
 	for _, e := range lines {
-		fmt.Fprintf(out, "%s  %s: %s\n", e.At.UTC().Format("2006-01-02 15:04:05Z"), safe.Escape(e.Who), safe.Escape(e.Said()))
+		fmt.Fprintf(out, "%s  %s: %s\n", explain.Time(e.At), safe.Escape(e.Who), safe.Escape(e.Said()))
 	}
 }

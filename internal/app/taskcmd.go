@@ -38,13 +38,14 @@ var (
 
 // taskCommands are the commands that people and the orchestrator have for tasks.
 var taskCommands = []taskCommand{
-	{name: "accept", short: "Accept the result of tasks", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Done},
+	{name: "accept", short: "Accept the result of tasks", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Done,
+		long: "A task that was given to a person is done with it, whatever its status: nobody else\nreports on it."},
 	{name: "reject", short: "Reject the result of tasks, and let them rest", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Rejected, reason: "what is not good enough",
 		long: "The task rests at rejected until otm rework sends it back or otm cancel ends it."},
 	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it",
 		long: "The agent is woken for the task again, and otm next shows it the reason."},
 	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted"},
-	{name: "requeue", short: "Hand failed tasks out again", from: []pipeline.Status{pipeline.Failed}, to: pipeline.New},
+	{name: "requeue", short: "Hand tasks out again that failed or were set aside", from: []pipeline.Status{pipeline.Failed, pipeline.Pending}, to: pipeline.New},
 	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New},
 	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
 	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
@@ -52,6 +53,14 @@ var taskCommands = []taskCommand{
 		long: "The agent is woken at once. otm next shows it the answer, which may also stand after\nthe ids: otm unblock T-00035 'Green.'"},
 	{name: "assign", short: "Give tasks to another agent", from: unfinished, value: "AGENT"},
 	{name: "priority", short: "Change the priority of tasks", from: unfinished, value: "PRIORITY"},
+}
+
+// taskCommandNamed returns the command of a name; nil: there is none.
+func taskCommandNamed(name string) *taskCommand {
+	if i := slices.IndexFunc(taskCommands, func(tc taskCommand) bool { return tc.name == name }); i >= 0 {
+		return &taskCommands[i]
+	}
+	return nil
 }
 
 // edits are what the command changes. value and reason are those of the command line.
@@ -66,8 +75,8 @@ func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, err
 	case reason == "" && tc.name == "unblock":
 		e.Reason = &reason // the question is answered without words
 	case reason != "":
-		if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: reason}); err != nil {
-			return e, cli.Errorf(cli.Usage, "%w", err)
+		if err := checkReason(reason); err != nil {
+			return e, err
 		}
 		e.Reason = &reason
 	}
@@ -90,6 +99,27 @@ func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, err
 		e.Priority = &p
 	}
 	return e, nil
+}
+
+// checkReason refuses a reason that no agent may report.
+func checkReason(reason string) error {
+	if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: reason}); err != nil {
+		return cli.Errorf(cli.Usage, "%w", err)
+	}
+	return nil
+}
+
+// suit fits edits to the task that they are for. The work of a person is accepted as soon
+// as it is done, and a blocked task that nobody has is handed out.
+func (tc *taskCommand) suit(h *Home, t *core.Task, e core.Edits) core.Edits {
+	fresh := pipeline.New
+	switch a := h.Config.Agents.Assigned(t.Agent); {
+	case tc.name == "accept" && a != nil && a.Person:
+		e.From = append([]pipeline.Status{pipeline.New, pipeline.AgentDone}, begun...)
+	case tc.name == "unblock" && t.Dispatch == nil:
+		e.Status = &fresh
+	}
+	return e
 }
 
 // line is the command line for a task.
@@ -242,6 +272,7 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 		r.Note = "is " + string(t.Status) + " already"
 		return r, nil
 	}
+	edits = tc.suit(as.h, t, edits)
 	by, err := as.actor()
 	if err != nil {
 		return r, err
@@ -261,8 +292,8 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	}
 	switch {
 	case outcome.Err != nil:
-	case tc.to != "":
-		r.Status = tc.to
+	case edits.Status != nil:
+		r.Status = *edits.Status
 	case edits.Agent != nil:
 		r.changed = fmt.Sprintf("  agent %s → %s", t.Agent, *edits.Agent)
 	default:

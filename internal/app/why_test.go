@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -282,8 +283,8 @@ func TestWhy(t *testing.T) {
 		{"woken, and no answer came", func(w *whyWorld) { w.woken(func(_ int, wake *core.Wake) { wake.Accepted = time.Time{} }, 1) },
 			"no answer came to the wake of 1h ago", "otm doctor   # checks whether the gateway is there", true},
 		{"whether it was woken cannot be read", func(w *whyWorld) { w.unread = syscall.EIO }, "whether gate was woken for it is not known: ", "otm fsck", true},
-		{"its agent is configured no more", func(w *whyWorld) { w.rows[0].Assignee = "former" }, `unknown agent "former"`, "assign it to somebody who is configured", true},
-		{"sent back to nobody", func(w *whyWorld) { w.status(pipeline.New); w.rows[0].Assignee = "" }, "nobody is assigned", "choose an assignee on the board", false},
+		{"its agent is configured no more", func(w *whyWorld) { w.rows[0].Assignee = "former" }, `unknown agent "former"`, "otm assign T-00001 --to AGENT", true},
+		{"sent back to nobody", func(w *whyWorld) { w.status(pipeline.New); w.rows[0].Assignee = "" }, "nobody is assigned", "otm assign T-00001 --to AGENT   # one of: archibald, devdas, ", false},
 		{"new, and the workspace is gone", func(w *whyWorld) {
 			w.status(pipeline.New)
 			w.h.Config.Agents.Named("gate").Workspace = filepath.Join(w.h.Dir, "no such")
@@ -331,7 +332,7 @@ func TestWhy(t *testing.T) {
 			w.byCommand()
 			w.taken()
 			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", w.now }, 1)
-		}, "was taken by runner, whose last run ended 0s ago (exit status 1)", "set T-00001 to new on the board", true},
+		}, "was taken by runner, whose last run ended 0s ago (exit status 1)", "otm release T-00001", true},
 		// C2: the injector applies the last report a moment after the process has ended.
 		{"its process ended after its last report, which was applied later (C2)", func(w *whyWorld) {
 			w.byCommand()
@@ -340,7 +341,7 @@ func TestWhy(t *testing.T) {
 			dropped, ended := w.now.Add(-30*time.Second), w.now.Add(-29*time.Second)
 			w.heard("runner", dropped)
 			w.woken(func(_ int, wake *core.Wake) { wake.Via, wake.Exit, wake.Ended = "exec", "exit status 1", ended }, 1)
-		}, "was taken by runner, whose last run ended 29s ago (exit status 1)", "set T-00001 to new on the board", true},
+		}, "was taken by runner, whose last run ended 29s ago (exit status 1)", "otm release T-00001", true},
 		{"its process ended before its last report", func(w *whyWorld) {
 			w.byCommand()
 			w.status(pipeline.InProgress)
@@ -388,7 +389,7 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", wake.Accepted }, 1)
 		}, "runner took it 1m ago and has reported nothing yet", "", false},
 		{"at work", func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }, "gate works on it, 1 of 1 steps open, last heard 1m ago", "", false},
-		{"at work, and never heard of", func(w *whyWorld) { w.status(pipeline.InProgress) }, "gate works on it, 1 of 1 steps open, last heard 2h ago", "look at the agent; it is woken again if other tasks wait, or set this one to new on the board", true},
+		{"at work, and never heard of", func(w *whyWorld) { w.status(pipeline.InProgress) }, "gate works on it, 1 of 1 steps open, last heard 2h ago; gate took it and has reported nothing for too long, the last time 2h ago", "otm release T-00001", true},
 		{"all steps done", func(w *whyWorld) {
 			w.status(pipeline.InProgress)
 			w.taken()
@@ -408,18 +409,18 @@ func TestWhy(t *testing.T) {
 		{"an update waits", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.beat(heartbeat.Error, "no board", heartbeat.Injector) },
 			"1 update of it waits in the inbox, the oldest for 0s; otm-injector failed 0s ago: no board", "tail ", false},
 		{"an update waits for the rate limit", func(w *whyWorld) { w.taken(); w.dropUpdate(); w.held = []string{"slackLists.items.update"} },
-			"1 update of it waits in the inbox, the oldest for 0s; otm-injector waits for the board: the rate limit of slackLists.items.update is reached until 09:15:02Z", "", false},
+			"1 update of it waits in the inbox, the oldest for 0s; otm-injector waits for the board: the rate limit of slackLists.items.update is reached until 2126-03-14T09:15:02Z", "", false},
 		{"a create waits for the rate limit", func(w *whyWorld) {
 			w.task, w.rows, w.held = nil, nil, []string{"slackLists.items.create"}
 			w.dropCreate("T-00001")
 		},
-			"in the inbox for 1h; otm-injector waits for the board: the rate limit of slackLists.items.create is reached until 09:15:02Z", "", true},
+			"in the inbox for 1h; otm-injector waits for the board: the rate limit of slackLists.items.create is reached until 2126-03-14T09:15:02Z", "", true},
 		{"new, and the rate limit is reached", func(w *whyWorld) {
 			w.status(pipeline.New)
 			w.task.Dispatch = nil
 			w.held = []string{"slackLists.items.list"}
 		},
-			"waits for the dispatcher's next pass; otm-dispatcher waits for the board: the rate limit of slackLists.items.list is reached until 09:15:02Z", "", true},
+			"waits for the dispatcher's next pass; otm-dispatcher waits for the board: the rate limit of slackLists.items.list is reached until 2126-03-14T09:15:02Z", "", true},
 		// What is under way is no alarm: the snapshot is older than the row.
 		{"its row was made after the board was read", func(w *whyWorld) {
 			w.rows, w.task.CreatedAt = nil, w.now.Add(-time.Second)
@@ -453,11 +454,11 @@ func TestWhy(t *testing.T) {
 			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b", RowID: "Rec8"}},
 				Dispatch: &core.Dispatch{Attempt: 1, Agent: "runner", At: took, FlippedAt: took, TakenAt: took},
 				Wakes:    []core.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: took, Sent: true, Accepted: took, RunResult: core.RunResult{Ended: ended, Exit: "exit status 1"}}}}
-		}, "waits behind T-00002, which was taken by runner, whose last run ended 1m ago (exit status 1)", "set T-00002 to new on the board", true},
+		}, "waits behind T-00002, which was taken by runner, whose last run ended 1m ago (exit status 1)", "otm release T-00002", true},
 		{"blocked, and the board has a page", func(w *whyWorld) { w.status(pipeline.Blocked); w.h.Config.Slack.ListID = "" },
-			"blocked 2h ago: ", "answer it on the page, which otm board --link opens", true},
+			"blocked 2h ago: ", "or answer on the page: otm board --link", true},
 		{"blocked, on a list without a column for the reason", func(w *whyWorld) { w.status(pipeline.Blocked); w.task.Reason = "no password" },
-			"blocked 2h ago: no password", "remove the cause", true},
+			"blocked 2h ago: no password", "otm unblock T-00001 --reason 'the answer'", true},
 		{"an update failed", func(w *whyWorld) { w.taken(); w.failUpdate() }, "an update of it failed 0s ago (conflict): robin sets done", "otm retry u.json", true},
 		{"its id was taken", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Conflict) }, "failed 1h ago (conflict): not so", "otm retry c.json --new-id", true},
 		{"its create is wrong", func(w *whyWorld) { w.rows, w.task = nil, nil; w.failCreate(inbox.Invalid) }, "failed 1h ago (invalid): not so", "failed/c.json, then run: otm retry c.json", true},
@@ -493,7 +494,7 @@ func TestWhy(t *testing.T) {
 		{"another row bears its id", func(w *whyWorld) { w.taken(); w.rows[0].ID = "Rec7" }, "it is not made again; another row, \"One\", bears its id", "clear the Task ID of that row", true},
 		{"row gone, and typed again", func(w *whyWorld) { w.gone(); w.rows[0].ID = "Rec7" }, "it is not made again; another row, \"One\", bears its id", "clear the Task ID of that row", true},
 		{"typed id, unknown agent", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x", Assignee: "deevdas"}) },
-			`unknown agent "deevdas"`, "or assign it to devdas", true},
+			`unknown agent "deevdas"`, "or choose an agent on the board: archibald, devdas, ", true},
 		{"typed id, nobody", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Title: "x"}) }, "nobody is assigned", "choose an assignee", false},
 		{"typed id, no title", func(w *whyWorld) { w.typed(pipeline.Row{TaskID: "T-00001", Assignee: "gate"}) }, "without a title", "give it a title", false},
 		{"typed id, done", func(w *whyWorld) {
@@ -597,6 +598,85 @@ func TestWhy(t *testing.T) {
 			}
 			if got := r.Slow(v); got != c.slow {
 				t.Errorf("told of by --all: %v, want %v (%+v)", got, c.slow, r)
+			}
+		})
+	}
+}
+
+// A pause is told of in each state in which it holds the task up, whoever made it, and
+// in no other.
+func TestWhyTellsOfPauses(t *testing.T) {
+	t.Parallel()
+	untaken := func(w *whyWorld) { w.woken(nil, 1) }
+	atWork := func(w *whyWorld) { w.status(pipeline.InProgress); w.taken() }
+	isNew := func(w *whyWorld) { w.status(pipeline.New); w.task.Dispatch = nil }
+	byCommand := func(then func(w *whyWorld)) func(w *whyWorld) {
+		return func(w *whyWorld) { w.byCommand(); then(w) }
+	}
+	for name, c := range map[string]struct {
+		spoil func(w *whyWorld)
+		holds bool
+	}{
+		"new": {isNew, true},
+		"new, by command": {byCommand(func(w *whyWorld) {
+			isNew(w)
+			w.h.Config.Agents.Named("runner").Workspace = w.TempDir()
+		}), true},
+		"not woken yet":   {func(*whyWorld) {}, true},
+		"woken":           {untaken, true},
+		"looks by itself": {func(w *whyWorld) { w.h.Config.Agents.Named("gate").Trigger = pipeline.TriggerNone }, true},
+		"taken":           {(*whyWorld).taken, true},
+		"at work":         {atWork, true},
+		"at work by itself": {func(w *whyWorld) {
+			atWork(w)
+			w.h.Config.Agents.Named("gate").Trigger = pipeline.TriggerNone
+		}, true},
+		"behind another one": {func(w *whyWorld) {
+			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "gate", Status: pipeline.InProgress})
+			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "gate", RowID: "Rec7", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b", RowID: "Rec8"}},
+				Dispatch: &core.Dispatch{Attempt: 1, Agent: "gate", At: w.now, FlippedAt: w.now, TakenAt: w.now}}
+		}, true},
+		"its process ended": {byCommand(func(w *whyWorld) {
+			atWork(w)
+			w.woken(func(_ int, wake *core.Wake) { wake.Exit, wake.Ended = "exit status 1", w.now }, 1)
+		}), true},
+		"its process hangs": {byCommand(func(w *whyWorld) {
+			w.woken(func(_ int, wake *core.Wake) { wake.Via = "exec" }, 1)
+			w.runs()
+		}), true},
+		"its process is at work": {byCommand(func(w *whyWorld) { atWork(w); w.runs() }), false},
+		"blocked":                {func(w *whyWorld) { atWork(w); w.status(pipeline.Blocked) }, false},
+		"agent_done":             {func(w *whyWorld) { atWork(w); w.status(pipeline.AgentDone) }, false},
+		"done":                   {func(w *whyWorld) { atWork(w); w.status(pipeline.Done) }, false},
+		"set aside":              {func(w *whyWorld) { w.status(pipeline.Pending) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, pause := range []struct{ code, state string }{
+				{"agent_paused", `"paused":{"at":"TIME","by":{"kind":"person","name":"robin"},"reason":"its key is being changed"}`},
+				{"agent_left_alone", `"failures":3,"fruitless":3,"rests":RESTS,"leftAloneSince":"TIME","nextStart":"TIME","lastRun":{"key":"k0","endedAt":"TIME"}`},
+				{"agent_pausing", `"failures":1,"fruitless":1,"rests":RESTS,"nextStart":"TIME","lastRun":{"key":"k0","endedAt":"TIME"}`},
+			} {
+				w := newWhyWorld(t)
+				c.spoil(w)
+				if pause.code != "agent_paused" && name == "its process hangs" {
+					continue // OTM waits for its end, whatever its former runs came to
+				}
+				agent := "gate"
+				if w.rows[0].Assignee == "runner" {
+					agent = "runner"
+				}
+				state := strings.NewReplacer("AGENT", agent, "TIME", w.now.Add(-time.Minute).Format(time.RFC3339), "RESTS", fmt.Sprint(name == "new"))
+				w.agent = &core.AgentState{}
+				if err := json.Unmarshal([]byte(state.Replace(`{"agent":"AGENT",`+pause.state+"}")), w.agent); err != nil {
+					t.Fatal(err)
+				}
+				v := w.view()
+				r, err := why.Of(v, 1)
+				told := slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return string(f.Code) == pause.code })
+				if err != nil || told != c.holds || told && (!strings.Contains(r.Next, "otm resume "+agent) || !r.Slow(v)) {
+					t.Errorf("%s: told of: %v, want %v; why = %+v, %v", pause.code, told, c.holds, r, err)
+				}
 			}
 		})
 	}

@@ -3,9 +3,9 @@ package explain
 // What a pass of the dispatcher reports. The sentences do not name the task: the
 // code that prints them does.
 var (
-	TaskNoAgent = code("task_no_agent", Fail, "unknown agent {name:quoted}: no [agents.NAME] table of otm.toml has this name or label", "add the table, or choose another assignee on the board")
+	TaskNoAgent = code("task_no_agent", Fail, "unknown agent {name:quoted}: no [agents.NAME] table of otm.toml has this name or label", "add the table, or: otm assign {task} --to AGENT")
 	TaskTwoRows = code("task_two_rows", Fail, "two rows bear this id: its own, {own}, and {other} ({title:quoted})", "clear the Task ID of the latter")
-	TaskSilent  = code("task_silent", Warn, silentAgent, "look at the agent, or set the task to new on the board")
+	TaskSilent  = code("task_silent", Warn, silentAgent, "look at the agent; to hand the task out again: otm release {task}")
 
 	TaskStatusUnknown = code("task_status_unknown", Fail, "its row shows the status {status:quoted}, which OTM does not know: OTM leaves the row alone", "choose another status on the board")
 	TaskIDTaken       = code("task_id_taken", Fail, "somebody changed the Task ID of its row, and another row, {title:quoted}, has that Task ID", "clear the Task ID of that other row")

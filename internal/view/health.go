@@ -147,8 +147,8 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 	switch h, err := dispatch.AgentHealth(v.ctx, v.Store, v.Dir, a); {
 	case err != nil:
 		found = append(found, explain.New(explain.AgentUnread, "agent", a.Name, "error", err))
-	case h.Finding() != nil:
-		found = append(found, *h.Finding())
+	default:
+		found = append(found, h.Findings()...)
 	}
 	return append(found, v.Wakes(a)...)
 }

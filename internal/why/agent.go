@@ -22,10 +22,10 @@ func assigned(v *view.View, t *view.Task, since time.Time) draft {
 		name = t.Agent.Name
 	}
 	if d := t.State.Dispatch; d != nil && t.State.Taken() {
-		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(v, t)...), t, t.Agent)
+		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(v, t, heardOr(t, d.TakenAt))...), t, t.Agent)
 	}
 	if t.Agent == nil {
-		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee)
+		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee, "names", names(v))
 	}
 	return toTake(v, t, since)
 }
@@ -56,11 +56,11 @@ func toTake(v *view.View, t *view.Task, since time.Time) draft {
 // byWake is for a task whose agent is free, by what became of its last wake.
 func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	w, name := o.Wake, t.Agent.Name
-	if f := o.Health.Finding(); f != nil { // its last runs count more than this wake
+	if len(o.Health.Findings()) > 0 { // they count more than this wake
 		if since := o.Health.Ignores(); !since.IsZero() {
 			d.stage, d.since = IsIgnored, since
 		}
-		return d.and(*f).isLate()
+		return d // held names them
 	}
 	switch {
 	case o.Health.Running:
@@ -131,13 +131,12 @@ func again(v *view.View, o dispatch.Outlook) string {
 // inProgress is for a task that its agent works on.
 func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	open, all := t.Open()
-	heard := t.State.LastHeard()
-	if heard.IsZero() {
-		heard = since
-	}
+	heard := heardOr(t, since)
 	args := []any{"agent", cmp.Or(t.Row.Assignee, "somebody"), "open", open, "all", all, "heard", heard}
 	code := explain.Code("")
 	switch {
+	case isPersons(t) && (open > 0 || t.State.EndsByWord()):
+		return personsTurn(t, since)
 	case open > 0 && gatewayTrouble(v, t.Agent) != nil:
 		code = explain.AtWorkUnseen // what runs it is out of sight (C7)
 	case open > 0:
@@ -149,22 +148,30 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	default:
 		return at(AtWork, heard, explain.StepsDone).and(trouble(v, t, heartbeat.Detector)...)
 	}
-	d := at(AtWork, heard, code, args...).and(silence(v, t)...).and(gatewayTrouble(v, t.Agent)...)
+	d := at(AtWork, heard, code, args...).and(silence(v, t, heard)...).and(gatewayTrouble(v, t.Agent)...)
 	d.late = code == explain.AtWorkUnseen
 	return withEnd(v, d, t, t.Agent)
 }
 
-// silence says what to do about an agent that has not been heard of.
-func silence(v *view.View, t *view.Task) []explain.Finding {
+// heardOr is when its agent was heard of last for a task; since, if it never was.
+func heardOr(t *view.Task, since time.Time) time.Time {
+	if heard := t.State.LastHeard(); !heard.IsZero() {
+		return heard
+	}
+	return since
+}
+
+// silence says what to do about an agent that was heard of for the last time long ago.
+func silence(v *view.View, t *view.Task, heard time.Time) []explain.Finding {
 	a := t.Agent
-	if a == nil || a.Person || v.Now.Sub(t.State.LastHeard()) < v.Times.SilentAfter {
+	if a == nil || a.Person || v.Now.Sub(heard) < v.Times.SilentAfter {
 		return nil
 	}
 	code := explain.AgentSilent
 	if a.Trigger == pipeline.TriggerNone {
 		code = explain.AgentSilentOwn
 	}
-	return []explain.Finding{explain.New(code, "agent", a.Name, "since", t.State.LastHeard())}
+	return []explain.Finding{explain.New(code, "agent", a.Name, "since", heard)}
 }
 
 // withEnd says of a task that an agent has taken that its process has ended and left
@@ -203,8 +210,35 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	} else {
 		d.findings = []explain.Finding{f} // instead of what it does, and how long it is silent
 	}
-	if health := o.Health.Finding(); health != nil {
-		d = d.and(*health)
-	}
 	return d.isLate()
+}
+
+// held adds what keeps the agent of a task from working on it: a pause by a person or by
+// OTM, or what its process does. A process that is at work holds up only the tasks that
+// it has not taken: a pause does not end it.
+func held(v *view.View, d draft, t *view.Task) draft {
+	if t.Agent == nil || t.Agent.Person {
+		return d
+	}
+	its := v.Agent(t.Agent)
+	health := its.Outlook.Health
+	if its.Err != nil || health.AgentState == nil || health.Running && (t.Status() == pipeline.InProgress || t.State.Taken()) {
+		return d
+	}
+	if health.Rests { // this task is work: it no longer rests
+		state := *health.AgentState
+		state.Rests, health.AgentState = false, &state
+	}
+	for _, f := range health.Findings() {
+		d = d.and(f).isLate()
+	}
+	return d
+}
+
+// isPersons reports whether a task was given to a person.
+func isPersons(t *view.Task) bool { return t.Agent != nil && t.Agent.Person }
+
+// personsTurn is for a task that a person has.
+func personsTurn(t *view.Task, since time.Time) draft {
+	return at(WithHuman, since, explain.PersonsTurn, "status", t.Row.CurrentStatus(), "agent", t.Agent.Name, "since", since)
 }

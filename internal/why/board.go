@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"otm/core"
@@ -160,11 +161,11 @@ func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
 	case row.Title == "":
 		return at(WithHuman, since, explain.RowUntitled)
 	case row.Assignee == "":
-		return at(WithHuman, since, explain.Unassigned)
+		return at(WithHuman, since, explain.RowUnassigned)
 	case row.TaskID != "" && row.Task() == 0:
 		return at(ToAgent, since, explain.RowBadID, "cell", row.TaskID)
 	case v.Agents.Assigned(row.Assignee) == nil:
-		return unknownAgent(v, row, since)
+		return at(ToAgent, since, explain.RowStranger, "name", row.Assignee, "config", configPath(v), "names", names(v))
 	case task == nil && row.Task() != 0 && status != pipeline.New:
 		return at(ToAgent, since, explain.RowNoRecord, "status", status).and(trouble(v, t, heartbeat.Dispatcher)...)
 	case status != pipeline.New:
@@ -181,13 +182,19 @@ func typed(v *view.View, t *view.Task, row *pipeline.Row) draft {
 	return at(ToAgent, since, explain.RowHalfTaken).and(rowTrouble(v, t, heartbeat.Dispatcher)...)
 }
 
+// unknownAgent is for a task whose agent is not configured.
 func unknownAgent(v *view.View, row *pipeline.Row, since time.Time) draft {
 	near := v.Agents.Nearest(row.Assignee)
 	code := explain.AgentUnknown
 	if near != "" {
 		code = explain.AgentGuessed
 	}
-	return at(ToAgent, since, code, "name", row.Assignee, "config", configPath(v), "near", near)
+	return at(ToAgent, since, code, "name", row.Assignee, "config", configPath(v), "near", near, "names", names(v))
+}
+
+// names lists the configured agents.
+func names(v *view.View) string {
+	return cmp.Or(strings.Join(v.Agents.Names(), ", "), "none is configured")
 }
 
 // stranger is for a row that is no task's: typed, or copied with its id.
@@ -264,22 +271,20 @@ func byStatus(v *view.View, t *view.Task) draft {
 	case pipeline.New:
 		return isNew(v, t, since)
 	case pipeline.Assigned:
-		if a := t.Agent; a != nil && a.Person {
-			return at(WithHuman, since, explain.PersonsTurn, "agent", a.Name, "since", since)
+		if isPersons(t) {
+			return personsTurn(t, since)
 		}
-		return assigned(v, t, since)
+		return held(v, assigned(v, t, since), t)
 	case pipeline.InProgress:
-		return inProgress(v, t, since)
+		return held(v, inProgress(v, t, since), t)
 	case pipeline.Blocked:
-		code := explain.Blocked
-		if v.Embedded {
-			code = explain.BlockedPage
-		}
-		return at(IsBlocked, since, code, "since", since, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "no reason was given"))
+		return at(IsBlocked, since, explain.Blocked, "since", since, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "no reason was given"))
 	case pipeline.AgentDone:
 		return at(ToReview, since, explain.ToReview, "since", since)
 	case pipeline.Done, pipeline.Cancelled, pipeline.Archived:
 		return at(IsOver, since, explain.IsOver, "status", status, "since", since, "by", by)
+	case pipeline.Rejected:
+		return at(WithHuman, since, explain.Rejected, "since", since, "by", by)
 	}
 	return at(WithHuman, since, explain.SetAside, "status", status, "since", since, "by", by)
 }
@@ -288,7 +293,7 @@ func byStatus(v *view.View, t *view.Task) draft {
 func isNew(v *view.View, t *view.Task, since time.Time) draft {
 	switch {
 	case t.Row.Assignee == "":
-		return at(WithHuman, since, explain.Unassigned)
+		return at(WithHuman, since, explain.Unassigned, "names", names(v))
 	case t.Agent == nil:
 		return unknownAgent(v, t.Row, since)
 	case !t.Agent.Person:
@@ -296,5 +301,5 @@ func isNew(v *view.View, t *view.Task, since time.Time) draft {
 			return draft{stage: ToAgent, since: since}.and(*wrong)
 		}
 	}
-	return at(ToAgent, since, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
+	return held(v, at(ToAgent, since, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...), t)
 }
