@@ -26,7 +26,7 @@ func eventsCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "events",
 		Short:   "Print what happened, oldest first",
-		Long:    "Print the events: all that happened to tasks and agents. --follow goes on with\nnew ones until it is interrupted.",
+		Long:    eventsHelp(),
 		Example: "  otm events --task T-00035\n  otm events --since 24h --type TaskMoved\n  otm events --follow --json",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if err := eventFilter(&filter, task, since, h.Now()); err != nil {
@@ -46,6 +46,25 @@ func eventsCommand(s cli.Streams) *cobra.Command {
 	c.Flags().BoolVar(&follow, "follow", false, "go on with new ones")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return c
+}
+
+// eventsHelp is the help of otm events. It explains the codes.
+func eventsHelp() string {
+	text := `Print the events: all that happened to tasks and agents. --follow goes on with
+new ones until it is interrupted.
+
+A line says when, to whom, the code, the type, by whom, and what happened. The codes
+of moves, which docs/state-machine.md lists with who may make them:
+`
+	for i := range core.Moves {
+		if m := &core.Moves[i]; !m.Later && !strings.Contains(text, m.Code) {
+			text += fmt.Sprintf("  %s  to %s: %s\n", m.Code, m.To, m.When)
+		}
+	}
+	return text + `A move without a code is one that a person made past the table. Other codes:
+  IE-01  a person changed something   IE-02  an agent reported   IE-03  a task was taken
+  IE-04  a person accepted a result   OE-01  an agent was woken  OE-06  the board was written
+  ERR-05 the board showed what nobody meant`
 }
 
 // eventFilter fills a filter from flags.
@@ -123,14 +142,10 @@ func printEvent(h *Home, tenant string, e *core.Event, asJSON bool) error {
 		}
 		return err
 	}
-	said := ""
-	for _, l := range view.Lines([]core.Event{*e}) {
-		said += "  " + l.Said()
-	}
 	subject := envelope.Subject.Task
 	if subject == "" {
 		subject = e.Agent
 	}
-	_, err = fmt.Fprintf(h.Out, "%s  %-8s %-6s %-20s %s%s\n", e.At.UTC().Format("2006-01-02T15:04:05.000Z"), subject, e.Code(), e.Type(), safe.Escape(e.By.String()), safe.Escape(said))
+	_, err = fmt.Fprintf(h.Out, "%s  %-8s %-6s %-20s %s  %s\n", e.At.UTC().Format("2006-01-02T15:04:05.000Z"), subject, e.Code(), e.Type(), safe.Escape(e.By.String()), safe.Escape(view.Words(e)))
 	return err
 }

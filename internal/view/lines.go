@@ -1,11 +1,13 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -46,6 +48,20 @@ func Lines(events []core.Event) []Line {
 
 // said is what happened, and its detail.
 type said [2]string
+
+// Words is what an event says, in one line. Events that say nothing in a task's history
+// have words, too.
+func Words(e *core.Event) string {
+	var all []string
+	for _, l := range Lines([]core.Event{*e}) {
+		all = append(all, l.Said())
+	}
+	if len(all) == 0 {
+		s := sayMore(e)
+		all = append(all, Line{What: s[0], Detail: s[1]}.Said())
+	}
+	return strings.Join(all, "; ")
+}
 
 // say puts an event into words.
 func say(e *core.Event) []said {
@@ -125,6 +141,64 @@ func sayRun(e *core.Event) []said {
 		}
 	}
 	return nil
+}
+
+// sayMore puts events into words that have no line in a task's history.
+func sayMore(e *core.Event) said {
+	switch data := e.Data.(type) {
+	case core.DuplicateSkipped:
+		return said{"dropped again, and skipped", data.Drop}
+	case core.Noted:
+		return said{"reported", data.Drop}
+	case core.BoardWritten:
+		return said{"written to the board", ""}
+	case core.HandedOut:
+		return said{"handed out", fmt.Sprintf("%s, attempt %d", data.Agent, data.Attempt)}
+	case core.WorkspaceMoved:
+		return said{"its agent works elsewhere now", data.Workspace}
+	case core.Acknowledged:
+		if data.Again {
+			return said{"given again", string(data.By)}
+		}
+		return said{"taken", string(data.By)}
+	case core.WakeBegun:
+		return said{"about to be woken", fmt.Sprintf("%s, %s %s", data.Wake.Agent, data.Wake.Via, data.Wake.Key)}
+	case core.WakeFailed:
+		return said{"wake not sent", data.Key}
+	case core.RunUnknown:
+		return said{"nobody knows how the run ended", data.Key}
+	case core.RunEnded:
+		return said{"run ended", data.Agent + ": " + cmp.Or(data.Exit, string(data.Outcome), "nobody saw how")}
+	case core.AgentChanged:
+		return agentChanged(&data)
+	case core.Imported:
+		return said{"taken over from format 1", ""}
+	}
+	return said{e.Type(), ""}
+}
+
+// agentChanged says why the state of an agent changed, and what keeps it from being
+// started since.
+func agentChanged(c *core.AgentChanged) said {
+	what := map[core.AgentChange]string{
+		core.RunJudged: "a run ended", core.Reconfigured: "its configuration or program changed", core.Resumed: "resumed", core.Paused: "paused",
+		core.Forgiven: "its failures are forgotten", core.Observed: "looked at", core.Answered: "the gateway answered a wake",
+	}[c.Why]
+	s := &c.State
+	var now []string
+	if c.Why == core.Paused && s.Paused != nil {
+		now = append(now, s.Paused.Reason)
+	}
+	if s.Failures > 0 {
+		now = append(now, fmt.Sprintf("%d failed in a row", s.Failures))
+	}
+	if !s.LeftAlone.IsZero() {
+		now = append(now, "left alone")
+	}
+	if !s.NextStart.IsZero() {
+		now = append(now, "not started before "+explain.Time(s.NextStart))
+	}
+	return said{cmp.Or(what, string(c.Why), "changed"), strings.Trim(strings.Join(now, ", "), ", ")}
 }
 
 func requested(e *core.Event, r *core.TaskRequested) []said {
