@@ -260,13 +260,17 @@ func (ResumeAgent) decide(d *decision) error {
 	return nil
 }
 
-// PauseAgent has no run of an agent begin until ResumeAgent. What runs goes on.
+// PauseAgent has no run of an agent begin until ResumeAgent. What runs goes on. Of an agent
+// that is paused already, only another reason is noted.
 type PauseAgent struct{ Reason string }
 
 func (p PauseAgent) decide(d *decision) error {
 	now := d.agentState().Clone()
-	if now.Paused == nil || p.Reason != "" {
+	switch {
+	case now.Paused == nil:
 		now.Paused = &Pause{At: d.At.UTC(), By: d.By, Reason: p.Reason}
+	case p.Reason != "":
+		now.Paused = &Pause{At: now.Paused.At, By: now.Paused.By, Reason: p.Reason}
 	}
 	return d.changeAgent(now, Paused)
 }

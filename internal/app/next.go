@@ -38,7 +38,12 @@ func nextCommand(s cli.Streams) *cobra.Command {
 		Short: "Take the next task of an agent",
 		Long: `Take the most urgent task of an agent's dispatch file: mark it as taken, report
 it as in progress, and print it with the commands to report on it. While the
-task that was taken last is unfinished, print that one again.`,
+task that was taken last is unfinished, print that one again.
+
+If nothing waits, it prints "no task waiting"; with --json: null. If a person has
+paused the agent, it prints "paused: " and the reason, and takes nothing; with
+--json: {"paused":true,"reason":…,"by":…,"since":…}. The exit code is 0 in both
+cases.`,
 		Example: "  otm next --agent devdas",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if agent == "" {
@@ -53,7 +58,7 @@ task that was taken last is unfinished, print that one again.`,
 	}
 	c.Flags().StringVar(&agent, "agent", "", "whose task (required)")
 	c.Flags().BoolVar(&another, "another", false, "take another one even if the last is unfinished")
-	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON; null if nothing waits")
+	c.Flags().BoolVar(&asJSON, "json", false, "print it as one JSON object")
 	return c
 }
 
@@ -66,7 +71,7 @@ func aiAgent(h *Home, name, command string) (*pipeline.Agent, error) {
 	case a == nil:
 		return nil, noAgent(h, name, command+" %s")
 	case a.Person:
-		return nil, cli.Errorf(cli.Usage, "%s is a person: their tasks stand on the board", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name))
+		return nil, cli.Errorf(cli.Usage, "%s is a person: they do not take tasks by otm next", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name)).Hint("otm accept T-00035   # when a task of theirs is done")
 	}
 	return a, nil
 }
@@ -111,8 +116,12 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	var paused *dispatch.PausedError
 	switch {
 	case errors.As(err, &paused) && asJSON:
-		fmt.Fprintln(h.Out, "null")
-		return nil
+		return safe.EncodeJSON(h.Out, struct {
+			Paused bool      `json:"paused"`
+			Reason string    `json:"reason,omitempty"`
+			By     string    `json:"by"`
+			Since  time.Time `json:"since"`
+		}{true, paused.Reason, paused.By.String(), paused.At})
 	case errors.As(err, &paused):
 		fmt.Fprintln(h.Out, safe.Escape(paused.Error()))
 		return nil

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -20,70 +20,95 @@ import (
 
 // resumeCommand is otm resume.
 func resumeCommand(s cli.Streams) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "resume AGENT...",
+	return agentsCommand(s, &cobra.Command{
+		Use:   "resume [AGENT...]",
 		Short: "Start agents again that are paused or left alone",
-		Long: `End the pause of an agent, forget that its last runs ended without progress, and
-have the dispatcher start it at once if it has work. Without this, OTM waits longer
-after each such run, and after three in a row starts the agent for a probe only,
-every 30 minutes, until one succeeds or its configuration changes.`,
-		Example: "  otm resume devdas",
-		Args: func(_ *cobra.Command, names []string) error {
-			if len(names) == 0 {
-				return cli.Errorf(cli.Usage, "no agent is named").Hint("otm resume devdas")
-			}
-			return nil
-		},
-	}
-	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
-		agents, by, err := as.agents(names)
-		if err != nil {
-			return err
-		}
-		return resume(ctx, h, by, agents)
-	})
-	return c
+		Long: `End the pause of agents, or of all that are paused or left alone if none is
+named, forget that their last runs ended without progress, and have the dispatcher
+start them at once if they have work. Without this, OTM waits longer after each
+such run, and after three in a row starts the agent for a probe only, every 30
+minutes, until one succeeds or its configuration changes.`,
+		Example: "  otm resume devdas\n  otm resume",
+	}, resume)
 }
 
 // pauseCommand is otm pause.
 func pauseCommand(s cli.Streams) *cobra.Command {
 	var reason string
-	c := &cobra.Command{
+	c := agentsCommand(s, &cobra.Command{
 		Use:   "pause [AGENT...]",
 		Short: "Neither start agents nor give them tasks, until otm resume",
 		Long: `Pause agents, or all if none is named: OTM does not start or wake them, and otm
-next answers "paused". What runs goes on; its reports count. Tasks are still handed
-out to a paused agent and wait for it.`,
+next answers "paused". What runs goes on; its reports count. Tasks are still
+assigned to a paused agent and wait for it.`,
 		Example: "  otm pause devdas --reason 'its key is being changed'\n  otm pause",
-	}
-	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
-		if len(names) == 0 {
-			for i := range h.Config.Agents {
-				if a := &h.Config.Agents[i]; !a.Person {
-					names = append(names, a.Name)
-				}
-			}
-		}
-		agents, by, err := as.agents(names)
-		if err != nil {
-			return err
-		}
-		return pause(ctx, h, by, agents, strings.TrimSpace(reason))
+	}, func(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, _ bool) (steeredAgent, error) {
+		return pause(ctx, h, by, a, reason)
 	})
-	c.Args = cobra.ArbitraryArgs
+	c.PreRunE = func(*cobra.Command, []string) error {
+		switch reason = strings.TrimSpace(reason); {
+		case reason == "":
+			return nil
+		case strings.ContainsFunc(reason, unicode.IsControl):
+			return cli.Errorf(cli.Usage, "the reason is no single line of text") // otm next prints it in a line
+		}
+		return checkReason(reason)
+	}
 	c.Flags().StringVar(&reason, "reason", "", "why; otm next tells the agent")
 	return c
 }
 
-// agents finds agents by their names, and who pauses or resumes them. An agent does not do
-// it to itself.
+// steeredAgent is what came of otm pause or otm resume for one agent.
+type steeredAgent struct {
+	Agent   string `json:"agent"`
+	Paused  bool   `json:"paused"`  // by a person, as it is now
+	Changed bool   `json:"changed"` // by this command
+	Text    string `json:"text"`
+}
+
+// agentsCommand makes c a command that does something to agents: to those that are named,
+// or to all AI agents. named tells do which.
+func agentsCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (steeredAgent, error)) *cobra.Command {
+	var asJSON bool
+	c.Args = cobra.ArbitraryArgs
+	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
+		agents, by, err := as.agents(names)
+		if err != nil {
+			return err
+		}
+		results := []steeredAgent{}
+		for _, a := range agents {
+			r, err := do(ctx, h, by, a, len(names) > 0)
+			if err != nil {
+				return err
+			}
+			r.Agent = a.Name
+			results = append(results, r)
+			if !asJSON {
+				fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(r.Agent), safe.Escape(r.Text))
+			}
+		}
+		if asJSON {
+			if err := safe.EncodeJSON(h.Out, results); err != nil {
+				return err
+			}
+		}
+		return slacklist.TouchChanged(h.Dir)
+	})
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result for each agent as one JSON array")
+	return c
+}
+
+// agents finds agents by their names, all AI agents if there are none, and who pauses or
+// resumes them. An agent does not do it to itself.
 func (as *acting) agents(names []string) (agents []*pipeline.Agent, by core.Actor, err error) {
 	if by, err = as.actor(); err != nil {
 		return nil, by, err
 	}
+	own := func(a *pipeline.Agent) bool { return by.Kind == core.Reviewer && a.Name == by.Name }
 	for _, name := range names {
 		a, err := aiAgent(as.h, name, as.c.CommandPath())
-		if err == nil && by.Kind == core.Reviewer && a.Name == by.Name {
+		if err == nil && own(a) {
 			err = cli.Errorf(cli.Usage, "%s is for others: this is the shell of agent %s", as.c.CommandPath(), by.Name)
 		}
 		if err != nil {
@@ -91,73 +116,89 @@ func (as *acting) agents(names []string) (agents []*pipeline.Agent, by core.Acto
 		}
 		agents = append(agents, a)
 	}
+	for i := range as.h.Config.Agents {
+		if a := &as.h.Config.Agents[i]; len(names) == 0 && !a.Person && !own(a) {
+			agents = append(agents, a)
+		}
+	}
+	if len(agents) == 0 {
+		as.h.Note("no AI agents are configured")
+	}
 	return agents, by, nil
 }
 
-// pause pauses agents, and says what still runs.
-func pause(ctx context.Context, h *Home, by core.Actor, agents []*pipeline.Agent, reason string) error {
+// pause pauses an agent, and says what still runs.
+func pause(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, reason string) (r steeredAgent, err error) {
 	store, err := h.OpenStore(ctx)
 	if err != nil {
-		return err
+		return r, err
 	}
-	for _, a := range agents {
-		outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.PauseAgent{Reason: core.Excerpt(reason)}})
-		if err == nil {
-			err = outcomes[0].Err
-		}
-		if err != nil {
-			return err
-		}
-		said := "paused until otm resume " + safe.Quote(a.Name)
-		if is, err := dispatch.AgentHealth(ctx, store, h.Dir, a); err == nil && is.Running {
-			said += fmt.Sprintf("; its process, pid %d, goes on: kill -- -%d ends it", is.PID, is.PID)
-		}
-		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), safe.Escape(said))
+	was, err := store.Agent(ctx, a.Name)
+	if err != nil {
+		return r, err
 	}
-	return slacklist.TouchChanged(h.Dir)
+	outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.PauseAgent{Reason: reason}})
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	if err != nil {
+		return r, err
+	}
+	r = steeredAgent{Paused: true, Changed: len(outcomes[0].Events) > 0, Text: "paused until otm resume " + safe.Quote(a.Name)}
+	switch p := was.Paused; {
+	case p != nil && r.Changed:
+		r.Text = fmt.Sprintf("is paused already, by %s since %s; the reason is new", p.By, explain.Time(p.At))
+	case p != nil:
+		r.Text = fmt.Sprintf("is paused already, by %s since %s; nothing changed", p.By, explain.Time(p.At))
+	}
+	if is, err := dispatch.AgentHealth(ctx, store, h.Dir, a); err == nil && is.Running {
+		r.Text += fmt.Sprintf("; its process, pid %d, goes on: kill -- -%d ends it", is.PID, is.PID)
+	}
+	return r, nil
 }
 
-// resume forgets the failures of agents and has the dispatcher look at them.
-func resume(ctx context.Context, h *Home, by core.Actor, agents []*pipeline.Agent) error {
+// resume forgets the failures of an agent and has the dispatcher look at it. If it is not
+// named, nothing is done unless something keeps it from being started.
+func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (r steeredAgent, err error) {
 	store, err := h.OpenStore(ctx)
 	if err != nil {
-		return err
+		return r, err
 	}
-	for _, a := range agents {
-		was, err := store.Agent(ctx, a.Name)
-		if err != nil {
-			return err
-		}
-		if _, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
-			return err
-		}
-		said := resumed(a, was, h.residents().running(heartbeat.Dispatcher))
-		if is, err := dispatch.AgentHealth(ctx, store, h.Dir, a); err == nil && is.Running {
-			f := explain.New(explain.AgentRuns, "agent", a.Name, "pid", is.PID, "since", is.Started)
-			said = explain.Line(&f, h.Now())
-		}
-		fmt.Fprintf(h.Out, "%s: %s\n", safe.Escape(a.Name), safe.Escape(said))
+	was, err := store.Agent(ctx, a.Name)
+	if err != nil {
+		return r, err
 	}
-	return slacklist.TouchChanged(h.Dir)
-}
-
-// resumed says what follows for a resumed agent. dispatcher reports whether one runs.
-func resumed(a *pipeline.Agent, was *core.AgentState, dispatcher bool) string {
+	if !named && was.Paused == nil && was.Fruitless == 0 && was.Refusals == 0 {
+		return steeredAgent{Text: "is not paused; nothing changed"}, nil
+	}
+	if _, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
+		return r, err
+	}
 	next := "the dispatcher starts it now if it has work"
-	if !dispatcher {
+	is, err := dispatch.AgentHealth(ctx, store, h.Dir, a)
+	switch {
+	case err == nil && is.Running:
+		f := explain.New(explain.AgentRuns, "agent", a.Name, "pid", is.PID, "since", is.Started)
+		next = explain.Line(&f, h.Now())
+	case a.Trigger == pipeline.TriggerNone && was.Paused != nil:
+		next = "otm next gives it tasks again"
+	case a.Trigger == pipeline.TriggerNone:
+		next = "OTM does not start it: it looks by itself"
+	case !h.residents().running(heartbeat.Dispatcher):
 		next = "no dispatcher is running; the next one starts it if it has work"
 	}
+	return steeredAgent{Changed: true, Text: heldUp(was) + "; " + next}, nil
+}
+
+// heldUp says what kept an agent from being started.
+func heldUp(was *core.AgentState) string {
 	switch {
-	case a.Trigger == pipeline.TriggerNone && was.Paused != nil:
-		return "was paused; otm next gives it tasks again"
-	case a.Trigger == pipeline.TriggerNone:
-		return "OTM does not start it: it looks by itself"
 	case was.Paused != nil:
-		return fmt.Sprintf("was paused since %s; %s", was.Paused.At.Local().Format(time.DateTime), next)
+		return fmt.Sprintf("was paused by %s since %s", was.Paused.By, explain.Time(was.Paused.At))
 	case !was.LeftAlone.IsZero():
-		return fmt.Sprintf("was left alone since %s after %d runs without progress; %s", was.LeftAlone.Local().Format(time.DateTime), was.Failures, next)
-	case was.Fruitless > 0:
-		return fmt.Sprintf("was to be started again at %s; %s", was.NextStart.Local().Format(time.DateTime), next)
+		return fmt.Sprintf("was left alone since %s after %d runs without progress", explain.Time(was.LeftAlone), was.Failures)
+	case !was.NextStart.IsZero():
+		return "was to be started again at " + explain.Time(was.NextStart)
 	}
-	return "was not paused; " + next
+	return "was not paused"
 }

@@ -1,14 +1,12 @@
 package app
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"otm/core"
-	"otm/pipeline"
 )
 
 // otm resume of an agent whose process runs promises no start: it says that it runs,
@@ -16,20 +14,18 @@ import (
 func TestResumeOfARunningAgent(t *testing.T) {
 	t.Parallel()
 	w := newWhyWorld(t)
-	var out bytes.Buffer
-	w.h.Out = &out
-	runner := []*pipeline.Agent{w.h.Config.Agents.Named("runner")}
-	if err := resume(t.Context(), w.h, core.ByPerson("robin"), runner); err != nil || !strings.HasPrefix(out.String(), "runner: was not paused; ") {
-		t.Errorf("without a process: %q, %v", &out, err)
+	runner := w.h.Config.Agents.Named("runner")
+	if r, err := resume(t.Context(), w.h, core.ByPerson("robin"), runner, true); err != nil || !strings.HasPrefix(r.Text, "was not paused; ") {
+		t.Errorf("without a process: %+v, %v", r, err)
 	}
-	out.Reset()
 	w.runs()
-	if err := resume(t.Context(), w.h, core.ByPerson("robin"), runner); err != nil {
+	r, err := resume(t.Context(), w.h, core.ByPerson("robin"), runner, true)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{fmt.Sprintf("pid %d, has run since ", os.Getpid()), fmt.Sprintf("kill -- -%d\n", os.Getpid())} {
-		if !strings.Contains(out.String(), part) || strings.Contains(out.String(), "starts it now") {
-			t.Errorf("with a process: %q lacks %q", &out, part)
+	for _, part := range []string{fmt.Sprintf("was not paused; the process of runner, pid %d, has run since ", os.Getpid()), fmt.Sprintf("kill -- -%d", os.Getpid())} {
+		if !strings.Contains(r.Text, part) || strings.Contains(r.Text, "starts it now") {
+			t.Errorf("with a process: %q lacks %q", r.Text, part)
 		}
 	}
 }
