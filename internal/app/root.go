@@ -76,7 +76,7 @@ all its steps are done.
 
 Exit codes: 0 ok · 1 failed · 3 some items failed · 10 not initialised · 11
 another instance · 12 credentials refused · 64 wrong usage, nothing was written ·
-75 try later · 78 bad configuration.`,
+75 try again later: nothing is lost · 78 bad configuration.`,
 		Version: cli.Version(),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

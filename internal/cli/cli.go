@@ -34,7 +34,7 @@ const (
 	Locked      = 11 // another instance runs
 	Credentials = 12 // a token is missing or refused
 	Usage       = 64 // usage or invalid input, nothing was written
-	TryLater    = 75
+	TryLater    = 75 // it cannot be done now; nothing is lost
 	BadConfig   = 78
 )
 
@@ -202,6 +202,9 @@ func (e *Error) here(c *cobra.Command) {
 func (s Streams) Report(e *Error) {
 	if !e.Quiet {
 		fmt.Fprintf(s.Err, "otm: error: %s\n", safe.Escape(e.Error()))
+		if e.Code == TryLater {
+			s.Note("try again later (exit %d): nothing is lost, and what OTM has begun it finishes by itself", TryLater)
+		}
 	}
 	for _, hint := range e.Hints {
 		fmt.Fprintf(s.Err, "otm: hint: %s\n", safe.Escape(hint))

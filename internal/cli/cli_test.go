@@ -54,7 +54,7 @@ func TestExitCodes(t *testing.T) {
 		{"with a code", nil, Errorf(BadConfig, "bad"), 78, "otm: error: bad\n"},
 		{"wrapped", nil, fmt.Errorf("more: %w", Errorf(Partial, "some failed").Hint("look")), 3, "otm: error: some failed\notm: hint: look\n"},
 		{"hints", nil, Errorf(Usage, "no").Hint("one").Hint("").Hint("%s", "two 100%"), 64, "otm: error: no\notm: hint: one\notm: hint: two 100%\n"},
-		{"explained", nil, fmt.Errorf("x: %w", library), 75, "otm: error: explained: x: library\notm: hint: try again\n"},
+		{"explained", nil, fmt.Errorf("x: %w", library), 75, "otm: error: explained: x: library\notm: note: try again later (exit 75): nothing is lost, and what OTM has begun it finishes by itself\notm: hint: try again\n"},
 		{"quiet", nil, Exit(Locked), 11, ""},
 		{"quiet, with a hint", []string{"--dir", "/a"}, Exit(TryLater).Hint("otm why T-00001"), 75, "otm: hint: export OTM_DIR=/a   # for the commands that follow\notm: hint: otm why T-00001\n"},
 		{"hostile text", nil, Errorf(Failed, "title %s", "a\x1b[2J\nb\u202e").Hint("run\r\x07"), 1, "otm: error: title a\\x1b[2J\\nb\\u202e\notm: hint: run\\r\\x07\n"},

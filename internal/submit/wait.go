@@ -53,8 +53,11 @@ func (b *base) await(ctx context.Context, drops []dropped) error {
 		}
 	}
 	e := cli.Exit(cli.TryLater)
-	if failed {
+	switch {
+	case failed:
 		e.Code = cli.Failed
+	case len(drops) > 0:
+		b.Note("that is no failure (exit %d): the injector goes on by itself", cli.TryLater)
 	}
 	switch {
 	case len(drops) > 1:
