@@ -83,7 +83,7 @@ func TestPageAccessibility(t *testing.T) {
 		"heading OTM", "heading Agent done 1", "region Agent done 1", "heading T-00001: One", "button T-00001: One", "list 1 of 2 steps done", "link Skip to the tasks")
 	tab.card("One")
 	tab.has("#taskHistory", "dropped")
-	tab.checkTree("task", "dialog One", "button Close", "button Approve", "button Send back …", "group Review", "form Change the task", "combobox Status", "combobox Agent", "combobox Priority",
+	tab.checkTree("task", "dialog One", "button Close", "button Accept", "button Rework or reject …", "group Review", "form Change the task", "combobox Status", "combobox Agent", "combobox Priority",
 		"checkbox 1. a", "checkbox 2. b", "heading Steps 1 of 2", "heading Result", "heading Reason", "heading History newest first")
 	tab.press(kb.Escape)
 	tab.click("#newButton")
@@ -131,7 +131,7 @@ func TestPagePhone(t *testing.T) {
 	tab.focus("h-other")
 	tab.card(long)
 	tab.has("#taskHistory", "dropped")
-	tab.click("#sendBackOpen")
+	tab.click("#reworkOpen")
 	check("task", "#task")
 	tab.press(kb.Escape)
 	tab.click("#newButton")
@@ -209,8 +209,8 @@ func TestPageContrast(t *testing.T) {
 		check("board")
 		tab.card("One")
 		tab.has("#taskHistory", "dropped")
-		if !eval[bool](tab, `document.getElementById("sendBackForm").checkVisibility()`) {
-			tab.click("#sendBackOpen")
+		if !eval[bool](tab, `document.getElementById("reworkForm").checkVisibility()`) {
+			tab.click("#reworkOpen")
 		}
 		tab.choose("#taskPriority", "low")
 		check("task")

@@ -54,23 +54,23 @@ func TestPageLive(t *testing.T) {
 	// A reason that is being typed stays, with the caret, also when somebody
 	// else is faster.
 	tab.card("One")
-	tab.click("#sendBackOpen")
-	tab.fill("#sendBackReason", "the tests")
+	tab.click("#reworkOpen")
+	tab.fill("#reworkReason", "the tests")
 	o.elsewhere(o.rows[0], priority(pipeline.Critical))
 	tab.has(".card .chip", "critical")
 	tab.press(" ", "fail")
 	o.elsewhere(o.rows[0], status(pipeline.Done))
 	tab.has("#taskReviewText", "It is Done by now")
 	tab.press("!")
-	if got := eval[string](tab, `document.getElementById("sendBackReason").value`); got != "the tests fail!" || tab.focused() != "sendBackReason" {
+	if got := eval[string](tab, `document.getElementById("reworkReason").value`); got != "the tests fail!" || tab.focused() != "reworkReason" {
 		t.Errorf("typed %q, focus on %s", got, tab.focused())
 	}
-	tab.click(`#sendBackForm [type="submit"]`)
+	tab.click(`#reworkForm [type="submit"]`)
 	tab.has("#task .notice", "it is done by now")
 	// And it is still there when the task is opened again.
 	tab.press(kb.Escape)
 	tab.card("One")
-	if got := eval[string](tab, `document.getElementById("sendBackReason").value`); got != "the tests fail!" {
+	if got := eval[string](tab, `document.getElementById("reworkReason").value`); got != "the tests fail!" {
 		t.Errorf("the draft is %q", got)
 	}
 	tab.press(kb.Escape)
@@ -124,12 +124,12 @@ func TestPageBoardKilled(t *testing.T) {
 	tab := newTab(t)
 	tab.open(o.link)
 	tab.card("One")
-	tab.click("#sendBackOpen")
-	tab.fill("#sendBackReason", "typed before")
+	tab.click("#reworkOpen")
+	tab.fill("#reworkReason", "typed before")
 	address := strings.TrimSuffix(strings.TrimPrefix(o.page(), "http://"), "/")
 	o.stop()
 	tab.has("#task .notice", "Not connected")
-	tab.click(`#sendBackForm [type="submit"]`)
+	tab.click(`#reworkForm [type="submit"]`)
 	tab.has("#task .notice", "the board does not answer")
 	plant(t, o.home, seed{title: "Made meanwhile", status: "pending", agent: "devdas"})
 	config := strings.Replace(readFile(t, filepath.Join(o.home.Dir, "otm.toml")), "127.0.0.1:0", address, 1)
@@ -143,7 +143,7 @@ func TestPageBoardKilled(t *testing.T) {
 	tab.column("other", "Made meanwhile")
 	tab.until("the connection", `document.getElementById("connection").hidden`)
 	tab.card("One")
-	tab.click(`#sendBackForm [type="submit"]`)
+	tab.click(`#reworkForm [type="submit"]`)
 	tab.column("assigned", "typed before")
 }
 

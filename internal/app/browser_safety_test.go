@@ -210,7 +210,7 @@ func TestPageForeignOrigin(t *testing.T) {
 	defer foreign.Close()
 	evil := newTabBeside(tab)
 	evil.do(chromedp.Navigate(foreign.URL))
-	action := fmt.Sprintf(`{"do":"approve","row":%q}`, o.rows[0])
+	action := fmt.Sprintf(`{"do":"accept","row":%q}`, o.rows[0])
 	for what, script := range map[string]string{
 		"read":         `fetch(board + "page/state", {credentials: "include"}).then((r) => r.text())`,
 		"read, opaque": `fetch(board + "page/state", {credentials: "include", mode: "no-cors"}).then((r) => r.text())`,

@@ -147,9 +147,9 @@ func TestPageLifeOfATask(t *testing.T) {
 			t.Errorf("a line without time, who or what: %q", line)
 		}
 	}
-	tab.click("#approve")
+	tab.click("#accept")
 	tab.column("done", "Say hello")
-	tab.has("#notice", "Approved")
+	tab.has("#notice", "Accepted")
 	row := eval[string](tab, `document.querySelector(".card").dataset.row`)
 	if r := o.onBoard(row); r.Status != pipeline.Done || !r.Checked {
 		t.Errorf("row %+v", r)
@@ -199,17 +199,24 @@ func TestPageEditsInBrowser(t *testing.T) {
 // out again.
 func TestPageSendsBack(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, seed{title: "One", status: "agent_done", agent: "devdas", steps: []string{"x a", "x b"}})
+	o := newOffice(t, seed{title: "One", status: "agent_done", agent: "devdas", steps: []string{"x a", "x b"}},
+		seed{title: "Two", status: "agent_done", agent: "devdas"})
 	tab := newTab(t)
 	tab.open(o.link)
+	tab.card("Two")
+	tab.click("#reworkOpen")
+	tab.fill("#reworkReason", "Not what was asked for")
+	tab.click("#rejectButton")
+	tab.has("#notice", "Rejected")
+	tab.column("other", "Two")
 	tab.card("One")
-	tab.click("#sendBackOpen")
-	tab.click(`#sendBackForm [type="submit"]`)
-	if !eval[bool](tab, `document.getElementById("task").open && !document.getElementById("sendBackReason").validity.valid`) {
+	tab.click("#reworkOpen")
+	tab.click(`#reworkForm [type="submit"]`)
+	if !eval[bool](tab, `document.getElementById("task").open && !document.getElementById("reworkReason").validity.valid`) {
 		t.Error("it goes back without a reason")
 	}
-	tab.fill("#sendBackReason", "The tests are missing")
-	tab.click(`#sendBackForm [type="submit"]`)
+	tab.fill("#reworkReason", "The tests are missing")
+	tab.click(`#reworkForm [type="submit"]`)
 	tab.column("assigned", "The tests are missing")
 	tab.has(".card .progress", "2/2")
 	if said := o.said("T-00001"); !slices.Contains(said, "sent back: The tests are missing") {
@@ -231,11 +238,11 @@ func TestC9AnswerInBrowser(t *testing.T) {
 	if n := eval[int](tab, `document.getElementById("task").innerText.split("Which colour?").length - 1`); n != 1 {
 		t.Errorf("the question stands %d times in the task's view:\n%s", n, tab.text("#task"))
 	}
-	if eval[bool](tab, `document.getElementById("approve").checkVisibility()`) {
-		t.Error("a blocked task can be approved")
+	if eval[bool](tab, `document.getElementById("accept").checkVisibility()`) {
+		t.Error("a blocked task can be accepted")
 	}
-	tab.fill("#sendBackReason", "Green, as the logo")
-	tab.click("#sendBackButton")
+	tab.fill("#reworkReason", "Green, as the logo")
+	tab.click("#reworkButton")
 	tab.has("#notice", "with your words")
 	tab.column("assigned", "Green, as the logo")
 	if said := o.said("T-00001"); !slices.Equal(said, []string{"changed status: blocked to new", "answered: Green, as the logo"}) {
@@ -283,7 +290,7 @@ func TestPageHealth(t *testing.T) {
 }
 
 // Everything by keyboard alone: sign in, find, go from card to card, tick,
-// change, send back, approve, and the focus is where one expects it.
+// change, send back, accept, and the focus is where one expects it.
 func TestPageKeyboard(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t,
@@ -338,18 +345,18 @@ func TestPageKeyboard(t *testing.T) {
 	// Approve it.
 	tab.press(kb.Enter)
 	tab.has("#taskReviewText", "says that it is done")
-	step(kb.Tab, "approve")
+	step(kb.Tab, "accept")
 	tab.press(kb.Enter)
 	tab.column("done", "Alpha")
 	step("", "Alpha") // in its new column
 	// Send the other back.
 	step(kb.ArrowLeft, "Beta")
 	tab.press(kb.Enter)
-	step(kb.Tab, "approve")
-	step(kb.Tab, "sendBackOpen")
-	step(kb.Enter, "sendBackReason")
+	step(kb.Tab, "accept")
+	step(kb.Tab, "reworkOpen")
+	step(kb.Enter, "reworkReason")
 	tab.press("n", "o", "t", " ", "/", "y", "e", "t")
-	step(kb.Tab, "sendBackButton")
+	step(kb.Tab, "reworkButton")
 	tab.press(kb.Enter)
 	tab.column("assigned", "not /yet")
 	// A new one, and to find it.
@@ -441,7 +448,7 @@ func TestPageOfSlackListInBrowser(t *testing.T) {
 	tab.column("agent_done", "On Slack")
 	tab.has("#foot", "list read")
 	tab.card("On Slack")
-	tab.click("#approve")
+	tab.click("#accept")
 	tab.column("done", "On Slack")
 	if r := rowOf(t, slacklist.Options{Dir: h.Dir, URL: b.URL, ListID: b.ListID, Token: b.Token}, row); r.Status != pipeline.Done || !r.Checked {
 		t.Errorf("row %+v", r)

@@ -284,20 +284,20 @@ func TestPageEdits(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
 	rows := plant(t, h,
-		seed{title: "approve", status: "agent_done", agent: "devdas", steps: []string{"x a"}},
+		seed{title: "accept", status: "agent_done", agent: "devdas", steps: []string{"x a"}},
 		seed{title: "send back", status: "agent_done", agent: "devdas", steps: []string{"x a", "x b"}},
 		seed{title: "edit", status: "new", agent: "devdas", steps: []string{"a", "b"}},
 		seed{title: "typed", status: "new", byHand: true, steps: []string{"a"}})
 	v := visit(t, h, board.Options{})
-	v.do(page.Action{Do: "approve", Row: rows[0]})
+	v.do(page.Action{Do: "accept", Row: rows[0]})
 	if r := v.row(rows[0]); r.Status != pipeline.Done || !r.Checked {
 		t.Errorf("row %+v", r)
 	}
 	wantLines(t, v.said("T-00001"), "approved", "changed status: agent_done to done")
-	v.refused(page.Action{Do: "approve", Row: rows[0]}, "it is done by now, no longer agent_done")
-	v.refused(page.Action{Do: "sendback", Row: rows[0], Reason: "late"}, "it is done by now")
+	v.refused(page.Action{Do: "accept", Row: rows[0]}, "it is done by now, no longer agent_done")
+	v.refused(page.Action{Do: "rework", Row: rows[0], Reason: "late"}, "it is done by now")
 
-	v.do(page.Action{Do: "sendback", Row: rows[1], Reason: " the tests are missing \n"})
+	v.do(page.Action{Do: "rework", Row: rows[1], Reason: " the tests are missing \n"})
 	if r := v.row(rows[1]); r.Status != pipeline.New || r.Reason != "the tests are missing" || r.Checked {
 		t.Errorf("row %+v", r)
 	}
@@ -350,7 +350,7 @@ func TestC9Answers(t *testing.T) {
 		seed{title: "works", status: "in_progress", agent: "devdas"},
 		seed{title: "is done", status: "agent_done", agent: "devdas"})
 	v := visit(t, h, board.Options{})
-	v.do(page.Action{Do: "sendback", Row: rows[0], Reason: "green"})
+	v.do(page.Action{Do: "unblock", Row: rows[0], Reason: "green"})
 	v.do(page.Action{Do: "edit", Row: rows[1], Reason: "any"})
 	v.do(page.Action{Do: "edit", Row: rows[2], Reason: "mind the fonts", Priority: "high"})
 	v.do(page.Action{Do: "edit", Row: rows[3], Reason: "I look at it tomorrow"})
@@ -367,6 +367,31 @@ func TestC9Answers(t *testing.T) {
 	wantLines(t, v.said("T-00002"), "answered: any")
 	wantLines(t, v.said("T-00003"), "changed priority: to high", "reason: mind the fonts")
 	wantLines(t, v.said("T-00004"), "reason: I look at it tomorrow")
+}
+
+// The page does with a task what the commands of the same names do.
+func TestPageSpeaksInCommands(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	rows := plant(t, h,
+		seed{title: "rejected", status: "agent_done", agent: "devdas"},
+		seed{title: "reworked", status: "rejected", agent: "devdas"},
+		seed{title: "answered", status: "blocked", agent: "devdas", reason: "which colour?"},
+		seed{title: "done by a person", status: "in_progress", agent: "robin"},
+		seed{title: "not done yet", status: "in_progress", agent: "devdas"})
+	v := visit(t, h, board.Options{})
+	v.do(page.Action{Do: "reject", Row: rows[0], Reason: "not so"})
+	v.do(page.Action{Do: "rework", Row: rows[1], Reason: "but so"})
+	v.do(page.Action{Do: "unblock", Row: rows[2], Reason: "green"})
+	v.do(page.Action{Do: "accept", Row: rows[3]})
+	v.refused(page.Action{Do: "accept", Row: rows[4]}, "it is in_progress by now, no longer agent_done")
+	v.refused(page.Action{Do: "reject", Row: rows[0]}, "say what is not good enough")
+	v.refused(page.Action{Do: "cancel", Row: rows[4], Reason: "no"}, "there is no action")
+	for i, want := range []pipeline.Status{pipeline.Rejected, pipeline.New, pipeline.New, pipeline.Done, pipeline.InProgress} {
+		if r := v.row(rows[i]); r.Status != want {
+			t.Errorf("%s is %s, want %s", r.Title, r.Status, want)
+		}
+	}
 }
 
 // C10: a step that a person has just added on the board has no number yet, as
@@ -417,7 +442,7 @@ func TestPageRowOfNoTask(t *testing.T) {
 	was := stateOf(t, h, 1)
 	v := visit(t, h, board.Options{})
 	card := v.task("a copy")
-	for _, a := range []page.Action{{Do: "tick", Row: card.Steps[0].Row}, {Do: "edit", Row: row, Priority: "critical"}, {Do: "sendback", Row: row, Reason: "not so"}} {
+	for _, a := range []page.Action{{Do: "tick", Row: card.Steps[0].Row}, {Do: "edit", Row: row, Priority: "critical"}, {Do: "rework", Row: row, Reason: "not so"}} {
 		v.refused(a, errNoTask.Reason)
 	}
 	if r := v.row(row); r.Status != pipeline.AgentDone || r.Priority != pipeline.Normal || r.Reason != "" {
@@ -451,14 +476,14 @@ func TestPageRefusals(t *testing.T) {
 		{page.Action{Do: "edit", Row: row, Agent: "devdass"}, "do you mean devdas?"},
 		{page.Action{Do: "edit", Row: row}, "nothing was to be changed"},
 		{page.Action{Do: "edit", Row: row, Reason: strings.Repeat("x", 501)}, "reason"},
-		{page.Action{Do: "sendback", Row: row, Reason: "x"}, "it is new by now, no longer agent_done or blocked"},
+		{page.Action{Do: "rework", Row: row, Reason: "x"}, "it is new by now, no longer agent_done or rejected or blocked"},
 		{page.Action{Do: "edit", Row: step, Status: "done"}, "no longer on the board"},
 		{page.Action{Do: "edit", Row: "RecNONE", Status: "done"}, "no longer on the board"},
 		{page.Action{Do: "edit", Status: "done"}, "no longer on the board"},
 		{page.Action{Do: "tick", Row: row, Done: true}, "no longer on the board"},
-		{page.Action{Do: "approve", Row: row}, "it is new by now"},
-		{page.Action{Do: "sendback", Row: rows[1]}, "say what is missing"},
-		{page.Action{Do: "sendback", Row: rows[1], Reason: strings.Repeat("x", 501)}, "reason"},
+		{page.Action{Do: "accept", Row: row}, "it is new by now"},
+		{page.Action{Do: "rework", Row: rows[1]}, "say what is to be done: the agent reads it"},
+		{page.Action{Do: "rework", Row: rows[1], Reason: strings.Repeat("x", 501)}, "reason"},
 		{page.Action{Do: "create", Title: "x", Agent: "nobody"}, `no agent \"nobody\"`},
 		{page.Action{Do: "create", Title: "x"}, "agent is missing"},
 		{page.Action{Do: "create", Title: "  ", Agent: "devdas"}, "title"},
@@ -579,7 +604,7 @@ func TestPageOfSlackList(t *testing.T) {
 		t.Errorf("20 looks cost %d calls", n)
 	}
 	v.do(page.Action{Do: "tick", Row: step, Done: true})
-	v.do(page.Action{Do: "sendback", Row: row, Reason: "more"})
+	v.do(page.Action{Do: "rework", Row: row, Reason: "more"})
 	o := slacklist.Options{Dir: h.Dir, URL: b.URL, ListID: b.ListID, Token: b.Token}
 	if r := rowOf(t, o, row); r.Status != pipeline.New || r.Reason != "more" {
 		t.Errorf("row %+v", r)
@@ -609,7 +634,7 @@ func TestPageMissingColumn(t *testing.T) {
 	if err := b.Server.RemoveOption("", b.ListID, status, "done"); err != nil {
 		t.Fatal(err)
 	}
-	v.refused(page.Action{Do: "approve", Row: row}, "the list does not fit", "Status", "hint")
+	v.refused(page.Action{Do: "accept", Row: row}, "the list does not fit", "Status", "hint")
 	if err := b.Server.RemoveColumn("", b.ListID, status); err != nil {
 		t.Fatal(err)
 	}

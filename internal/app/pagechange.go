@@ -11,35 +11,24 @@ import (
 	"otm/core"
 	"otm/internal/page"
 	"otm/pipeline"
-	"otm/pipeline/drop"
 )
 
 // editsOf turns an action into edits. The error is a *page.Refusal.
 func (p *pageSource) editsOf(a page.Action) (core.Edits, error) {
-	set := func(s pipeline.Status) *pipeline.Status { return &s }
-	switch a.Do {
-	case "approve":
-		return core.Edits{From: []pipeline.Status{pipeline.AgentDone}, Status: set(pipeline.Done), Accept: true}, nil
-	case "sendback":
-		if strings.TrimSpace(a.Reason) == "" {
-			return core.Edits{}, &page.Refusal{Reason: "say what is missing: the agent gets it as the reason"}
-		}
-		e := core.Edits{From: []pipeline.Status{pipeline.AgentDone, pipeline.Blocked}, Status: set(pipeline.New)}
-		return e, setReason(&e, a.Reason)
-	case "tick":
+	switch tc := taskCommandNamed(a.Do); {
+	case a.Do == "tick":
 		return core.Edits{Steps: []core.StepEdit{{Row: a.Row, Done: &a.Done}}}, nil
+	case tc == nil:
+		return p.edited(a)
+	case strings.TrimSpace(a.Reason) == "" && tc.reason != "":
+		return core.Edits{}, &page.Refusal{Reason: "say " + tc.reason}
+	default:
+		e, err := tc.edits(p.home, "", "", a.Reason)
+		if err != nil {
+			return e, &page.Refusal{Reason: err.Error()}
+		}
+		return e, nil
 	}
-	return p.edited(a)
-}
-
-// setReason sets the reason, which holds as much as one that an agent reports.
-func setReason(e *core.Edits, text string) error {
-	text = strings.TrimSpace(text)
-	if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.Blocked, Reason: text}); err != nil {
-		return &page.Refusal{Reason: err.Error()}
-	}
-	e.Reason = &text
-	return nil
 }
 
 // edited turns an edit of several fields into edits.
@@ -72,9 +61,11 @@ func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
 		e.Priority = &prio
 	}
 	if a.Reason != "" {
-		if err := setReason(&e, a.Reason); err != nil {
-			return e, err
+		reason := strings.TrimSpace(a.Reason)
+		if err := checkReason(reason); err != nil {
+			return e, &page.Refusal{Reason: err.Error()}
 		}
+		e.Reason = &reason
 	}
 	if e.Status == nil && e.Agent == nil && e.Priority == nil && e.Reason == nil {
 		return e, &page.Refusal{Reason: "nothing was to be changed"}
@@ -85,9 +76,13 @@ func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
 // errNoTask says that a row, or the row of a step, is no task's.
 var errNoTask = &page.Refusal{Reason: "OTM has not made a task of this row yet", Hint: "change it on the list, where somebody typed it"}
 
-// changeRow carries edits out on the task of a row, or of the row of a step, and brings
-// them to the board.
-func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits) error {
+// changeRow carries out what was asked for on the task of a row, or of the row of a step,
+// and brings it to the board.
+func (p *pageSource) changeRow(ctx context.Context, asked page.Action) error {
+	edits, err := p.editsOf(asked)
+	if err != nil {
+		return err
+	}
 	e, err := newEngine(ctx, p.home, "otm", p.board, p.log)
 	if err != nil {
 		return err
@@ -99,7 +94,7 @@ func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits
 	if err != nil {
 		return err
 	}
-	r := v.Row(row)
+	r := v.Row(asked.Row)
 	if r == nil || (r.Parent != "") != (len(edits.Steps) > 0) || r.Parent != "" && v.Row(r.Parent) == nil {
 		return errGone
 	}
@@ -107,10 +102,13 @@ func (p *pageSource) changeRow(ctx context.Context, row string, edits core.Edits
 	switch {
 	case v.Err() != nil:
 		return v.Err()
-	case t == nil, r.Parent != "" && !slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == row }):
+	case t == nil, r.Parent != "" && !slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == asked.Row }):
 		return errNoTask
 	case t.Away():
 		return errGone
+	}
+	if tc := taskCommandNamed(asked.Do); tc != nil {
+		edits = tc.suit(p.home, t, edits)
 	}
 	outcome, undelivered, err := change(ctx, e, p.home.Now(), core.ByPerson(human), t.ID, edits)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestPageEditsWhereTheDiskFails(t *testing.T) {
 		"edit": func(row, _ string) page.Action {
 			return page.Action{Do: "edit", Row: row, Status: "cancelled", Priority: "high"}
 		},
-		"send back": func(row, _ string) page.Action { return page.Action{Do: "sendback", Row: row, Reason: "tests"} },
+		"send back": func(row, _ string) page.Action { return page.Action{Do: "rework", Row: row, Reason: "tests"} },
 		"tick":      func(_, step string) page.Action { return page.Action{Do: "tick", Row: step, Done: true} },
 		"retry":     func(string, string) page.Action { return page.Action{Do: "retry", Name: "bad.json"} },
 		"renumber":  func(string, string) page.Action { return page.Action{Do: "retry", Name: "bad.json", NewID: true} },

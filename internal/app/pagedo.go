@@ -25,15 +25,10 @@ func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error
 		return p.create(ctx, a)
 	case "retry":
 		return nil, p.retry(ctx, a)
-	case "edit", "tick", "approve", "sendback":
-	default:
-		return nil, &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
+	case "edit", "tick", "accept", "rework", "reject", "unblock":
+		return nil, refusalOf(p.changeRow(ctx, a))
 	}
-	edits, err := p.editsOf(a)
-	if err != nil {
-		return nil, err
-	}
-	return nil, refusalOf(p.changeRow(ctx, a.Row, edits))
+	return nil, &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
 }
 
 // create drops a task, as otm-create does. If we crash before the drop is

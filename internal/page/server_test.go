@@ -120,7 +120,7 @@ func TestGuards(t *testing.T) {
 			}
 		}
 	}
-	const do = `{"do":"approve","row":"Rec1"}`
+	const do = `{"do":"accept","row":"Rec1"}`
 	for _, tt := range []struct {
 		name         string
 		method, path string
@@ -164,7 +164,7 @@ func TestGuards(t *testing.T) {
 		{"write, no JSON", "POST", "/page/do", "{", nil, 400},
 		{"write, too large", "POST", "/page/do", `{"title":"` + strings.Repeat("x", maxBody) + `"}`, nil, 400},
 		{"write, more than JSON", "POST", "/page/do", do + do, nil, 400},
-		{"write, a field that nobody reads", "POST", "/page/do", `{"do":"approve","comment":"x"}`, nil, 400},
+		{"write, a field that nobody reads", "POST", "/page/do", `{"do":"accept","comment":"x"}`, nil, 400},
 		{"write by GET", "GET", "/page/do", "", nil, 405},
 		{"session, of another page", "POST", "/page/session", `{"code":"x"}`, header("Origin", "http://evil.test"), 403},
 		{"session, no JSON", "POST", "/page/session", "{", header("Authorization", ""), 400},
@@ -294,7 +294,7 @@ func TestGoneAfterAsking(t *testing.T) {
 	s, f := newServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := ask(s, "POST", "/page/do", `{"do":"approve","row":"Rec1"}`, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	w := ask(s, "POST", "/page/do", `{"do":"accept","row":"Rec1"}`, func(r *http.Request) { *r = *r.WithContext(ctx) })
 	if w.Code != 200 || len(f.done) != 1 {
 		t.Errorf("status %d, done %+v", w.Code, f.done)
 	}

@@ -60,9 +60,8 @@ type Detail struct {
 //	create    Title Agent Priority Type Project Steps: drop a task
 //	edit      Row, and those of Status Agent Priority Reason that are to change
 //	tick      Row of a step, Done
-//	approve   Row: a task at agent_done becomes done
-//	sendback  Row, Reason: a task at agent_done or blocked becomes new; at
-//	          blocked, Reason answers the agent's question
+//	accept, rework, reject, unblock
+//	          Row, Reason but for accept: what the commands of these names do
 //	retry     Name of a failed file, NewID: put it back into its inbox
 type Action struct {
 	Do string `json:"do"`

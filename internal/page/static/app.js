@@ -418,8 +418,8 @@ const ticking = new Set(); // rows of steps whose tick is on its way
 
 function openSheet(row) {
   open = row;
-  $("sendBackReason").value = drafts.get(row) || "";
-  showSendBack(drafts.has(row));
+  $("reworkReason").value = drafts.get(row) || "";
+  showRework(drafts.has(row));
   $("taskHistory").replaceChildren();
   put($("taskWhyText"), "…"); // its place is kept, so that nothing moves under the pointer
   $("taskNext").hidden = true;
@@ -433,9 +433,9 @@ function openSheet(row) {
   history.replaceState(null, "", `${location.pathname}${location.search}#${state.tasks.get(row)?.taskId || row}`);
 }
 
-function showSendBack(shown) {
-  $("sendBackForm").hidden = !shown;
-  $("sendBackOpen").setAttribute("aria-expanded", String(shown));
+function showRework(shown) {
+  $("reworkForm").hidden = !shown;
+  $("reworkOpen").setAttribute("aria-expanded", String(shown));
 }
 
 let loading = null; // the row whose detail is on its way
@@ -531,19 +531,21 @@ const due = (task) => task?.status === "agent_done" || task?.status === "blocked
 // drawReview keeps what is being typed for the agent, also when somebody else
 // was faster.
 function drawReview(task) {
-  const typing = !$("sendBackForm").hidden && $("sendBackReason").value.trim() !== "";
+  const typing = !$("reworkForm").hidden && $("reworkReason").value.trim() !== "";
   const asks = task.status === "blocked";
-  if (asks) showSendBack(true);
+  if (asks) showRework(true);
   if (!due(task) && !typing && $("taskReview").contains(document.activeElement)) $("taskStatus").focus();
   $("taskReview").hidden = !due(task) && !typing;
   $("taskReview").setAttribute("aria-label", asks ? "Answer" : "Review");
   const who = task.agent || "The agent";
   put($("taskReviewText"), asks ? `${who} waits for an answer.` : due(task) ? `${who} says that it is done. Is it?` : `It is ${label(task.status)} by now: somebody was faster.`);
   $("reviewButtons").hidden = asks;
-  $("approve").disabled = task.status !== "agent_done";
-  put($("sendBackLabel"), asks ? "Your answer" : "What is missing?");
-  put($("sendBackHint"), `${who} gets this as your words, with the task. ` + (asks ? "The history keeps the question and the answer." : "Ticked steps stay ticked: open those that are to be done again."));
-  put($("sendBackButton"), asks ? "Answer and hand back" : "Send back");
+  $("accept").disabled = task.status !== "agent_done";
+  put($("reworkLabel"), asks ? "Your answer" : "What is missing?");
+  put($("reworkHint"), `${who} gets this as your words, with the task. ` + (asks ? "The history keeps the question and the answer." : "Ticked steps stay ticked: open those that are to be done again."));
+  put($("reworkButton"), asks ? "Unblock" : "Rework");
+  $("reworkButton").value = asks ? "unblock" : "rework";
+  $("rejectButton").hidden = asks;
 }
 
 function drawSteps(task) {
@@ -595,21 +597,21 @@ function bindSheet() {
       drawEdit();
     });
   });
-  $("approve").addEventListener("click", () => once($("approve"), async () => {
-    if (await act({ do: "approve", row: open }, "")) finish("Approved: the task is done.");
+  $("accept").addEventListener("click", () => once($("accept"), async () => {
+    if (await act({ do: "accept", row: open }, "")) finish("Accepted: the task is done.");
   }));
-  $("sendBackOpen").addEventListener("click", () => {
-    showSendBack($("sendBackForm").hidden);
-    if (!$("sendBackForm").hidden) $("sendBackReason").focus();
+  $("reworkOpen").addEventListener("click", () => {
+    showRework($("reworkForm").hidden);
+    if (!$("reworkForm").hidden) $("reworkReason").focus();
   });
-  $("sendBackReason").addEventListener("input", (e) => drafts.set(open, e.target.value));
-  $("sendBackForm").addEventListener("submit", (e) => {
+  $("reworkReason").addEventListener("input", (e) => drafts.set(open, e.target.value));
+  $("reworkForm").addEventListener("submit", (e) => {
     e.preventDefault();
-    once($("sendBackForm"), async () => {
+    once($("reworkForm"), async () => {
       const row = open;
-      if (!(await act({ do: "sendback", row, reason: $("sendBackReason").value }, ""))) return;
+      if (!(await act({ do: e.submitter?.value || "rework", row, reason: $("reworkReason").value }, ""))) return;
       drafts.delete(row);
-      finish("Sent back: the agent gets it again, with your words.");
+      finish(e.submitter === $("rejectButton") ? "Rejected: the task rests, with your words." : "The agent gets it again, with your words.");
     });
   });
   $("task").addEventListener("close", () => {
@@ -932,7 +934,7 @@ function bindDialogs() {
     d.addEventListener("pointerdown", (e) => {
       const box = d.getBoundingClientRect();
       const outside = e.clientX < box.left || e.clientX > box.right || e.clientY < box.top || e.clientY > box.bottom;
-      if (outside && !(d === $("task") && ((!$("sendBackForm").hidden && $("sendBackReason").value) || edited().length))) d.close();
+      if (outside && !(d === $("task") && ((!$("reworkForm").hidden && $("reworkReason").value) || edited().length))) d.close();
     });
   }
   $("healthButton").addEventListener("click", () => {
