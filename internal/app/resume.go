@@ -20,7 +20,7 @@ import (
 
 // resumeCommand is otm resume.
 func resumeCommand(s cli.Streams) *cobra.Command {
-	return agentsCommand(s, &cobra.Command{
+	return agentPauseCommand(s, &cobra.Command{
 		Use:   "resume [AGENT...]",
 		Short: "Start agents again that are paused or left alone",
 		Long: `End the pause of agents, or of all that are paused or left alone if none is
@@ -35,7 +35,7 @@ minutes, until one succeeds or its configuration changes.`,
 // pauseCommand is otm pause.
 func pauseCommand(s cli.Streams) *cobra.Command {
 	var reason string
-	c := agentsCommand(s, &cobra.Command{
+	c := agentPauseCommand(s, &cobra.Command{
 		Use:   "pause [AGENT...]",
 		Short: "Neither start agents nor give them tasks, until otm resume",
 		Long: `Pause agents, or all if none is named: OTM does not start or wake them, and otm
@@ -66,9 +66,9 @@ type steeredAgent struct {
 	Text    string `json:"text"`
 }
 
-// agentsCommand makes c a command that does something to agents: to those that are named,
+// agentPauseCommand makes c a command that does something to agents: to those that are named,
 // or to all AI agents. named tells do which.
-func agentsCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (steeredAgent, error)) *cobra.Command {
+func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (steeredAgent, error)) *cobra.Command {
 	var asJSON bool
 	c.Args = cobra.ArbitraryArgs
 	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, names []string) error {
