@@ -302,10 +302,6 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	return r, nil
 }
 
-func taskCommandNamed(name string) *taskCommand {
-	return &taskCommands[slices.IndexFunc(taskCommands, func(t taskCommand) bool { return t.name == name })]
-}
-
 // possible are the commands for a task in a status.
 func possible(s pipeline.Status) (names []string) {
 	for i := range taskCommands {
