@@ -224,6 +224,39 @@ func TestPageSendsBack(t *testing.T) {
 	}
 }
 
+// A person writes a message on a task and reads the thread. What is typed and not sent
+// stays with its task, and whatever a message says, it is text.
+func TestPageMessagesInBrowser(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, seed{title: "One", status: "in_progress", agent: "devdas", steps: []string{"a"}}, seed{title: "Two", status: "done", agent: "devdas", steps: []string{"x a"}})
+	tab := newTab(t)
+	tab.open(o.link)
+	tab.card("One")
+	tab.fill("#sayText", `<img src=x onerror="window.hit=1">`)
+	tab.click("#sayButton")
+	tab.has("#taskThread", "human")
+	tab.has("#taskThread", `said: [NOTE] <img src=x onerror="window.hit=1">`)
+	tab.until("an empty field", `document.getElementById("sayText").value === ""`)
+	half := 50
+	o.report(drop.Update{TaskID: 1, Message: pipeline.Message{Text: "half of it", Percent: &half}})
+	tab.has("#taskThread", "said: [PROGRESS] half of it (50%)")
+	tab.has("#taskWhyText", "half of it (50%)")
+	tab.fill("#sayText", "not sent")
+	tab.press(kb.Escape)
+	tab.card("Two")
+	if eval[bool](tab, `document.getElementById("sayForm").checkVisibility() || document.getElementById("taskThread").children.length > 0`) {
+		t.Error("a task that is over takes messages, or shows another's")
+	}
+	tab.press(kb.Escape)
+	tab.card("One")
+	if got := eval[string](tab, `document.getElementById("sayText").value`); got != "not sent" {
+		t.Errorf("the field holds %q", got)
+	}
+	if eval[bool](tab, `"hit" in window`) {
+		t.Error("a message became more than text")
+	}
+}
+
 // C9: a blocked agent's question could not be answered on the page. The answer
 // goes back with the task, the next otm next gives it as a person's words, and
 // the history has it with its author.

@@ -394,6 +394,38 @@ func TestPageSpeaksInCommands(t *testing.T) {
 	}
 }
 
+// What a person writes on a task stands in its thread, with what its agent says, and changes
+// nothing else.
+func TestPageMessages(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	rows := plant(t, h, seed{title: "works", status: "in_progress", agent: "devdas", steps: []string{"a"}}, seed{title: "waits", status: "blocked", agent: "devdas", reason: "which?"})
+	v := visit(t, h, board.Options{})
+	for _, row := range rows {
+		v.do(page.Action{Do: "say", Row: row, Text: " mind the\nfonts "})
+	}
+	for i, status := range []pipeline.Status{pipeline.InProgress, pipeline.Blocked} {
+		task := stateOf(t, h, pipeline.TaskID(i+1))
+		if task.Status != status || task.LastMessage == nil || task.LastMessage.Text != "mind the\nfonts" || task.LastMessage.By != core.ByPerson(human) {
+			t.Errorf("the last message is %+v, and the task %s", task.LastMessage, task.Status)
+		}
+		wantLines(t, v.said(task.ID.String()), "said: [NOTE] mind the\nfonts")
+	}
+	v.do(page.Action{Do: "unblock", Row: rows[1], Reason: "the blue one"})
+	var thread []string
+	for _, line := range get[page.Detail](v, "/page/task?row="+rows[1]).History {
+		if line.Words {
+			thread = append(thread, line.Who+" "+line.What+": "+line.Detail)
+		}
+	}
+	wantLines(t, thread, "human said: [NOTE] mind the\nfonts", "human answered: the blue one")
+	for text, words := range map[string]string{" ": "the text is missing", strings.Repeat("x", 501): "the text has 501 characters, more than 500"} {
+		v.refused(page.Action{Do: "say", Row: rows[0], Text: text}, words)
+	}
+	v.refused(page.Action{Do: "say", Row: v.task("works").Steps[0].Row, Text: "x"}, "no longer on the board")
+	v.refused(page.Action{Do: "say", Row: "RecNONE", Text: "x"}, "no longer on the board")
+}
+
 // C10: a step that a person has just added on the board has no number yet, as
 // otm-update does not know it. It stood first, and so moved the numbers of all
 // others.

@@ -76,6 +76,42 @@ func (p *pageSource) edited(a page.Action) (e core.Edits, err error) {
 // errNoTask says that a row, or the row of a step, is no task's.
 var errNoTask = &page.Refusal{Reason: "OTM has not made a task of this row yet", Hint: "change it on the list, where somebody typed it"}
 
+// taskOf returns the task of a row, or of the row of a step. The error is a *page.Refusal
+// if the row is none.
+func (p *pageSource) taskOf(ctx context.Context, row string, step bool) (*core.Task, error) {
+	v, err := p.view(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	r := v.Row(row)
+	if r == nil || (r.Parent != "") != step || step && v.Row(r.Parent) == nil {
+		return nil, errGone
+	}
+	t := v.OfRow(v.Row(cmp.Or(r.Parent, r.ID))).State
+	switch {
+	case v.Err() != nil:
+		return nil, v.Err()
+	case t == nil, step && !slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == row }):
+		return nil, errNoTask
+	case t.Away():
+		return nil, errGone
+	}
+	return t, nil
+}
+
+// say writes a message of the person on the task of a row.
+func (p *pageSource) say(ctx context.Context, a page.Action) error {
+	m := pipeline.Message{Text: strings.TrimSpace(a.Text)}
+	if err := checkMessage(p.home, &m); err != nil {
+		return &page.Refusal{Reason: err.Error()}
+	}
+	t, err := p.taskOf(ctx, a.Row, false)
+	if err == nil {
+		_, err = sayOn(ctx, p.home, core.Command{At: p.home.Now(), By: core.ByPerson(human), Task: t.ID, Do: core.Say{Message: m}})
+	}
+	return err
+}
+
 // changeRow carries out what was asked for on the task of a row, or of the row of a step,
 // and brings it to the board.
 func (p *pageSource) changeRow(ctx context.Context, asked page.Action) error {
@@ -90,22 +126,9 @@ func (p *pageSource) changeRow(ctx context.Context, asked page.Action) error {
 	if err := e.Refresh(ctx, pipeline.StatusAge); err != nil { // what people did on the list comes first
 		return err
 	}
-	v, err := p.view(ctx, true)
+	t, err := p.taskOf(ctx, asked.Row, len(edits.Steps) > 0)
 	if err != nil {
 		return err
-	}
-	r := v.Row(asked.Row)
-	if r == nil || (r.Parent != "") != (len(edits.Steps) > 0) || r.Parent != "" && v.Row(r.Parent) == nil {
-		return errGone
-	}
-	t := v.OfRow(v.Row(cmp.Or(r.Parent, r.ID))).State
-	switch {
-	case v.Err() != nil:
-		return v.Err()
-	case t == nil, r.Parent != "" && !slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == asked.Row }):
-		return errNoTask
-	case t.Away():
-		return errGone
 	}
 	if tc := taskCommandNamed(asked.Do); tc != nil {
 		edits = tc.suit(p.home, t, edits)

@@ -27,6 +27,8 @@ func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error
 		return nil, p.retry(ctx, a)
 	case "edit", "tick", "accept", "rework", "reject", "unblock":
 		return nil, refusalOf(p.changeRow(ctx, a))
+	case "say":
+		return nil, refusalOf(p.say(ctx, a))
 	}
 	return nil, &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
 }

@@ -62,6 +62,7 @@ type Detail struct {
 //	tick      Row of a step, Done
 //	accept, rework, reject, unblock
 //	          Row, Reason but for accept: what the commands of these names do
+//	say       Row, Text: a message on a task
 //	retry     Name of a failed file, NewID: put it back into its inbox
 type Action struct {
 	Do string `json:"do"`
@@ -72,6 +73,7 @@ type Action struct {
 	Priority string   `json:"priority,omitempty"`
 	Done     bool     `json:"done,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
+	Text     string   `json:"text,omitempty"`
 	Name     string   `json:"name,omitempty"`
 	NewID    bool     `json:"newId,omitempty"`
 	Title    string   `json:"title,omitempty"`

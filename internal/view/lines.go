@@ -17,6 +17,7 @@ type Line struct {
 	Who    string    `json:"who"`
 	What   string    `json:"what"`
 	Detail string    `json:"detail,omitempty"`
+	Words  bool      `json:"words,omitempty"` // somebody wrote the detail: the line is one of the task's thread
 }
 
 // Said is what happened, with its detail.
@@ -35,15 +36,27 @@ func Lines(events []core.Event) []Line {
 		e := &events[i]
 		if old, ok := e.Data.(core.Imported); ok {
 			for _, l := range old.Lines {
-				lines = append(lines, Line(l))
+				lines = append(lines, Line{At: l.At, Who: l.Who, What: l.What, Detail: l.Detail})
 			}
 			continue
 		}
 		for _, said := range say(e) {
-			lines = append(lines, Line{e.At, e.By.String(), said[0], said[1]})
+			lines = append(lines, Line{e.At, e.By.String(), said[0], said[1], hasWords(e)})
 		}
 	}
 	return lines
+}
+
+// hasWords reports whether somebody wrote what an event says: a message, a question or a
+// result of an agent, an answer.
+func hasWords(e *core.Event) bool {
+	switch data := e.Data.(type) {
+	case core.Said, core.Noted:
+		return true
+	case core.EditedByPerson:
+		return data.Field == pipeline.FieldReason && data.Step == 0
+	}
+	return false
 }
 
 // said is what happened, and its detail.

@@ -414,12 +414,15 @@ function move(e) {
 
 // drafts keeps what was typed to send a task back and not sent: row → text.
 const drafts = new Map();
+const unsent = new Map(); // and the messages that were typed
 const ticking = new Set(); // rows of steps whose tick is on its way
 
 function openSheet(row) {
   open = row;
   $("reworkReason").value = drafts.get(row) || "";
   showRework(drafts.has(row));
+  $("sayText").value = unsent.get(row) || "";
+  $("taskThread").replaceChildren();
   $("taskHistory").replaceChildren();
   put($("taskWhyText"), "…"); // its place is kept, so that nothing moves under the pointer
   $("taskNext").hidden = true;
@@ -466,8 +469,13 @@ function drawDetail(detail) {
   $("taskNext").hidden = !detail.next || due(state.tasks.get(open));
   put($("taskNext"), detail.next);
   if (!detail.history) return;
-  const events = detail.history.map((h, i) => ({ ...h, i })).reverse();
-  reconcile($("taskHistory"), events, (h) => `${h.i} ${h.at}`, (h) => el("li", {},
+  const events = detail.history.map((h, i) => ({ ...h, i }));
+  drawLines($("taskThread"), events.filter((h) => h.words));
+  drawLines($("taskHistory"), events.reverse());
+}
+
+function drawLines(list, lines) {
+  reconcile(list, lines, (h) => `${h.i} ${h.at}`, (h) => el("li", {},
     el("time", { datetime: h.at }, when(h.at)), el("span", { class: "by" }, h.who),
     el("span", { dir: "auto" }, h.detail ? `${h.what}: ${h.detail}` : h.what)), () => {});
 }
@@ -511,6 +519,7 @@ function drawSheet() {
   const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
   reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
   drawSteps(task);
+  $("sayForm").hidden = !task.taskId || ["done", "cancelled", "archived"].includes(task.status);
   // At blocked, the first sentence has the reason.
   const reason = task.status === "blocked" ? "" : task.reason;
   for (const [box, text, value] of [["taskReasonBox", "taskReason", reason], ["taskResultBox", "taskResult", task.result]]) {
@@ -612,6 +621,16 @@ function bindSheet() {
       if (!(await act({ do: e.submitter?.value || "rework", row, reason: $("reworkReason").value }, ""))) return;
       drafts.delete(row);
       finish(e.submitter === $("rejectButton") ? "Rejected: the task rests, with your words." : "The agent gets it again, with your words.");
+    });
+  });
+  $("sayText").addEventListener("input", (e) => unsent.set(open, e.target.value));
+  $("sayForm").addEventListener("submit", (e) => {
+    e.preventDefault();
+    once($("sayButton"), async () => {
+      const row = open, text = $("sayText").value;
+      if (!(await act({ do: "say", row, text }, "Sent."))) return;
+      unsent.delete(row);
+      if (open === row && $("sayText").value === text) $("sayText").value = "";
     });
   });
   $("task").addEventListener("close", () => {
@@ -934,7 +953,7 @@ function bindDialogs() {
     d.addEventListener("pointerdown", (e) => {
       const box = d.getBoundingClientRect();
       const outside = e.clientX < box.left || e.clientX > box.right || e.clientY < box.top || e.clientY > box.bottom;
-      if (outside && !(d === $("task") && ((!$("reworkForm").hidden && $("reworkReason").value) || edited().length))) d.close();
+      if (outside && !(d === $("task") && ((!$("reworkForm").hidden && $("reworkReason").value) || $("sayText").value || edited().length))) d.close();
     });
   }
   $("healthButton").addEventListener("click", () => {
