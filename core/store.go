@@ -41,6 +41,8 @@ type Reader interface {
 	TaskOfWake(ctx context.Context, key string) (pipeline.TaskID, error)
 	// Agent returns the state of an agent; an empty one if it has none.
 	Agent(ctx context.Context, name string) (*AgentState, error)
+	// AgentStates returns the states of all agents that have one, by their folded names.
+	AgentStates(ctx context.Context) (map[string]*AgentState, error)
 	// Events returns events in their order.
 	Events(ctx context.Context, f EventFilter) ([]Event, error)
 	// Did reports whether a command of this id was carried out, and what is known of it.
@@ -53,7 +55,8 @@ type Filter struct {
 	Rows      []string          // those whose rows on the board these are
 	Live      bool              // those that are not over, or whose rows still stand on the board
 	Agent     string            // of an agent, by the state or by the present dispatch
-	WokenFrom time.Time         // instead: those that hold a wake of Agent begun since, whoever has them now
+	Woken     []string          // those that hold a wake of one of these agents, begun since WokenFrom; nil: all
+	WokenFrom time.Time
 }
 
 // EventFilter selects events. The zero value selects all.

@@ -142,7 +142,7 @@ func (ho *handout) moveAgents(ctx context.Context) (moved map[pipeline.TaskID]bo
 				continue
 			}
 			c.Do = core.Edits{Agent: &a.Name} // the board shows its label
-		case d == nil || !t.Status.Active() || samePlace(ho.resolve, d.Workspace, a.Workspace):
+		case d == nil || !t.Status.Active() || samePlace(ho.files.identity, d.Workspace, a.Workspace):
 			continue
 		default:
 			c.Do = core.MoveWorkspace{Workspace: a.Workspace}

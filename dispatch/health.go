@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"otm/core"
@@ -103,7 +104,8 @@ func (h Health) found(code explain.Code, args ...any) explain.Finding {
 	return explain.New(code, append(args, "agent", h.Agent)...)
 }
 
-// Outlooks tell what is known of agents, and apply the rules of waking to it.
+// Outlooks tell what is known of agents, and apply the rules of waking to it. What the
+// store knows is read once, for all agents. They are for one goroutine.
 type Outlooks struct {
 	Dir    string
 	Agents pipeline.Agents
@@ -111,6 +113,10 @@ type Outlooks struct {
 	Now    time.Time
 	Times  pipeline.Times
 	Wait   time.Duration // the deadline for each touch of a workspace; zero: that of the dispatcher
+
+	files  *workspaces
+	states map[string]*core.AgentState // by folded name; nil: not read yet
+	woken  map[string][]*core.Task     // by folded name: those that hold a wake of the agent since wakeMemory
 }
 
 // Outlook is when and why an agent is woken next.
@@ -138,25 +144,59 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 // that depends on it.
 const wakeMemory = 24 * time.Hour
 
+// read reads what the store knows of all agents.
+func (o *Outlooks) read(ctx context.Context) error {
+	if o.states != nil {
+		return nil
+	}
+	from := o.Now.Add(-wakeMemory)
+	names := make([]string, len(o.Agents))
+	for i, a := range o.Agents {
+		names[i] = a.Name
+	}
+	tasks, err := o.Store.Tasks(ctx, core.Filter{Woken: names, WokenFrom: from})
+	if err != nil {
+		return err
+	}
+	states, err := o.Store.AgentStates(ctx)
+	if err != nil {
+		return err
+	}
+	if o.states, o.woken = states, map[string][]*core.Task{}; o.files == nil {
+		o.files = &workspaces{wait: o.Wait}
+	}
+	for _, t := range tasks {
+		for _, w := range t.Wakes {
+			name := pipeline.FoldName(w.Agent)
+			if of := o.woken[name]; !w.AskedAt.Before(from) && (len(of) == 0 || of[len(of)-1] != t) {
+				o.woken[name] = append(of, t)
+			}
+		}
+	}
+	return nil
+}
+
 // situation gathers what is known of an agent. A wake counts until it ends, also if its
 // task leaves the board or the agent.
 func (o *Outlooks) situation(ctx context.Context, a *pipeline.Agent, tasks []*core.Task) (*situation, error) {
-	files := &workspaces{wait: o.Wait}
-	s := &situation{agent: a, tasks: tasks, idle: files.idleSince(o.Agents, a), now: o.Now, times: o.Times}
-	s.Process = processOf(o.Dir, a.Name) // also one from before the trigger was changed
-	woken, err := o.Store.Tasks(ctx, core.Filter{Agent: a.Name, WokenFrom: o.Now.Add(-wakeMemory)})
-	if err != nil {
+	if err := o.read(ctx); err != nil {
 		return nil, err
 	}
+	s := &situation{agent: a, tasks: tasks, now: o.Now, times: o.Times}
+	s.idle = sync.OnceValue(func() time.Time { return o.files.idleSince(o.Agents, a) })
+	s.Process = processOf(o.Dir, a.Name) // also one from before the trigger was changed
 	own := map[pipeline.TaskID]bool{}
 	for _, t := range tasks {
 		own[t.ID] = true
 	}
-	for _, t := range woken {
+	name := pipeline.FoldName(a.Name)
+	for _, t := range o.woken[name] {
 		if !own[t.ID] {
 			s.gone = append(s.gone, t)
 		}
 	}
-	s.state, err = o.Store.Agent(ctx, a.Name)
-	return s, err
+	if s.state = o.states[name]; s.state == nil {
+		s.state = &core.AgentState{Agent: a.Name}
+	}
+	return s, nil
 }

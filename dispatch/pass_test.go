@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,6 +91,48 @@ func TestIdlePass(t *testing.T) {
 		want(t, "summary", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
 	}
 	want(t, "after idle passes", state(), before)
+}
+
+// A pass reads the store as often for many agents as for few.
+func TestReadsOfPass(t *testing.T) {
+	t.Parallel()
+	reads := func(agents int) int {
+		names := make([]string, agents)
+		for i := range names {
+			names[i] = fmt.Sprint("agent", i)
+		}
+		w := newWorld(t, names...)
+		for _, name := range names {
+			w.create("x", name, pipeline.Normal)
+		}
+		w.pass() // wakes all
+		counted := &countingStore{Store: w.store}
+		w.d.Store = counted
+		want(t, "summary", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+		return counted.reads
+	}
+	want(t, "reads with 12 agents", reads(12), reads(2))
+}
+
+// countingStore counts reads. It is for one goroutine.
+type countingStore struct {
+	core.Store
+	reads int
+}
+
+func (s *countingStore) Task(ctx context.Context, id pipeline.TaskID) (*core.Task, error) {
+	s.reads++
+	return s.Store.Task(ctx, id)
+}
+
+func (s *countingStore) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) {
+	s.reads++
+	return s.Store.Tasks(ctx, f)
+}
+
+func (s *countingStore) Agent(ctx context.Context, name string) (*core.AgentState, error) {
+	s.reads++
+	return s.Store.Agent(ctx, name)
 }
 
 // B43: a woken agent finds all of its tasks, in the file and on the board.

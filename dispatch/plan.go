@@ -46,7 +46,7 @@ type situation struct {
 	Process
 	unread  bool             // reports that count for its last run are not applied yet
 	unwoken *explain.Finding // why the last wake by this process failed; nil: it did not
-	idle    time.Time        // when "otm next" last found nothing for it; zero: never, or not known
+	idle    func() time.Time // when "otm next" last found nothing for it; zero: never, or not known
 	now     time.Time
 	times   pipeline.Times
 }
@@ -168,7 +168,7 @@ func (s *situation) planAfterTask(p plan) plan {
 	heard := s.heard()
 	// A process that ended, or an agent that looked and found nothing, does not take
 	// the next task by itself.
-	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle.Before(heard)
+	gone := s.agent.Trigger == pipeline.TriggerExec || !s.idle().Before(heard)
 	if heard.IsZero() || gone || reached(heard, afterTask, s.now) || slices.ContainsFunc(p.tasks, s.isResumed) {
 		return p.with(send, "tasks wait")
 	}
@@ -248,7 +248,7 @@ func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
 			e.Blocked[t.ID] = counted
 		}
 	}
-	e.Idle = len(e.Unfinished) == 0 && !couldTake(s.waiting(), w, s.idle)
+	e.Idle = len(e.Unfinished) == 0 && !couldTake(s.waiting(), w, s.idle())
 	return e, true
 }
 

@@ -167,9 +167,9 @@ func TestPlanWake(t *testing.T) {
 		{"reviewed long after its end", 30.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone), moves(30, "R1", pipeline.Done)), recordWith(2)), nil, "send"},
 		{"still waits after a minute", 11, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)), nil, "send"},
 		{"looked after its task and found nothing", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2, dispatchedAt(10.4))),
-			func(s *situation) { s.idle = minute(10.2) }, "send"},
+			func(s *situation) { s.idle = idleSince(10.2) }, "send"},
 		{"was idle before its task", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)),
-			func(s *situation) { s.idle = minute(-5) }, "hold 11"},
+			func(s *situation) { s.idle = idleSince(-5) }, "hold 11"},
 		{"ended, and sent back", 12, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone), moves(11, "R1", pipeline.New),
 			func(t *core.Task) {
 				t.Attempt, t.Status = 2, pipeline.Assigned
@@ -254,7 +254,7 @@ func TestPlanWake(t *testing.T) {
 			t.Parallel()
 			s := &situation{
 				agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"},
-				tasks: c.records, now: minute(c.now), times: pipeline.DefaultTimes,
+				tasks: c.records, idle: never, now: minute(c.now), times: pipeline.DefaultTimes,
 			}
 			if c.change != nil {
 				c.change(s)
@@ -263,6 +263,10 @@ func TestPlanWake(t *testing.T) {
 		})
 	}
 }
+
+func never() time.Time { return time.Time{} }
+
+func idleSince(m float64) func() time.Time { return func() time.Time { return minute(m) } }
 
 // plainly describes a plan in a word, and the minute of a hold that has one.
 func plainly(p plan) string {
@@ -295,7 +299,7 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 	} {
 		s := &situation{
 			agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"},
-			tasks: []*core.Task{recordWith(2)}, gone: []*core.Task{c.gone}, now: minute(c.now), times: pipeline.DefaultTimes,
+			tasks: []*core.Task{recordWith(2)}, gone: []*core.Task{c.gone}, idle: never, now: minute(c.now), times: pipeline.DefaultTimes,
 		}
 		want(t, c.name, plainly(s.planWake()), c.want)
 	}
@@ -304,7 +308,7 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 func TestWaitingOrder(t *testing.T) {
 	t.Parallel()
 	s := &situation{
-		agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"}, now: minute(1), times: pipeline.DefaultTimes,
+		agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"}, idle: never, now: minute(1), times: pipeline.DefaultTimes,
 		tasks: []*core.Task{recordWith(4), recordWith(3, priority(pipeline.Low)), recordWith(2, priority("medium")), recordWith(5, priority(pipeline.Critical)), recordWith(1, priority(pipeline.Batchable))},
 	}
 	want(t, "most urgent first, then oldest", idsOf(s.planWake().tasks), "[T-00005 T-00002 T-00004 T-00003 T-00001]")

@@ -29,14 +29,13 @@ type run struct {
 	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
 	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
 
-	mu       sync.Mutex                        // guards resolved
-	resolved map[string]func() (string, error) // by workspace: its identity, see workspaces.identity
+	files *workspaces // knows the identities of all workspaces, as they were when the pass first asked
 }
 
 func newRun(d *Dispatcher) *run {
 	return &run{
 		Dispatcher: d, report: newReport(), undelivered: map[pipeline.TaskID]error{}, unkept: map[string]bool{},
-		resolved: map[string]func() (string, error){},
+		files: d.Entries.files(),
 	}
 }
 
@@ -91,20 +90,8 @@ func (rn *run) unready(a *pipeline.Agent) *explain.Finding {
 	if a.Person {
 		return nil
 	}
-	_, err := rn.resolve(a.Workspace)
+	_, err := rn.files.identity(a.Workspace)
 	return workspaceProblem(a, err)
-}
-
-// resolve returns the identity of a workspace, as it was when the pass first asked.
-func (rn *run) resolve(workspace string) (string, error) {
-	rn.mu.Lock()
-	known := rn.resolved[workspace]
-	if known == nil {
-		known = sync.OnceValues(func() (string, error) { return rn.Entries.files().identity(workspace) })
-		rn.resolved[workspace] = known
-	}
-	rn.mu.Unlock()
-	return known()
 }
 
 // resolveAll resolves the workspaces of all agents at once, before the pass holds the
@@ -113,7 +100,7 @@ func (rn *run) resolveAll() {
 	var all sync.WaitGroup
 	for _, a := range rn.Agents {
 		if a.Workspace != "" {
-			all.Go(func() { rn.resolve(a.Workspace) })
+			all.Go(func() { rn.files.identity(a.Workspace) })
 		}
 	}
 	all.Wait()
@@ -122,6 +109,6 @@ func (rn *run) resolveAll() {
 // reachable reports whether an agent can be woken: its workspace exists, and its
 // dispatch file was readable in this pass.
 func (rn *run) reachable(a *pipeline.Agent) bool {
-	id, err := rn.resolve(a.Workspace)
+	id, err := rn.files.identity(a.Workspace)
 	return err == nil && !rn.unkept[id]
 }

@@ -28,7 +28,7 @@ func (kp *keeper) tend(ctx context.Context) error {
 		}
 		reason := kp.unready(a)
 		if reason == nil {
-			id, _ := kp.resolve(a.Workspace)
+			id, _ := kp.files.identity(a.Workspace)
 			if _, known := shared[id]; !known {
 				shared[id] = a.Workspace
 			}
@@ -70,7 +70,7 @@ func (kp *keeper) clean(workspace string) {
 // tendWorkspace brings one dispatch file in line with the tasks, and notes which tasks
 // were marked as taken in it.
 func (kp *keeper) tendWorkspace(ctx context.Context, workspace string) error {
-	open := openIn(kp.tasks, kp.resolve, workspace)
+	open := openIn(kp.tasks, kp.files.identity, workspace)
 	var taken []*core.Task
 	err := kp.Entries.files().edit(ctx, workspace, kp.Now(), func(f *File) error {
 		if err := kp.removeLeft(ctx, f, open); err != nil {

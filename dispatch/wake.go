@@ -17,6 +17,7 @@ import (
 type waking struct {
 	*run
 	unwritten map[pipeline.TaskID]bool // tasks whose entry is to be written
+	outlooks  *Outlooks
 }
 
 // wake wakes the agents that have work, all in parallel. It waits at most Patience
@@ -30,6 +31,7 @@ func (wg *waking) wake(ctx context.Context) error {
 	for _, p := range pending {
 		wg.unwritten[p.Task] = true
 	}
+	wg.outlooks = &Outlooks{Dir: wg.Dir, Agents: wg.Agents, Store: wg.Store, Now: wg.Now(), Times: wg.Times, files: wg.files}
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
 		waker := wg.Wakers[a.Trigger]
@@ -142,8 +144,7 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *exp
 
 // situation gathers the facts about an agent, and judges the end of its last run.
 func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation, error) {
-	now := &Outlooks{Dir: wg.Dir, Agents: wg.Agents, Store: wg.Store, Now: wg.Now(), Times: wg.Times, Wait: wg.Entries.patience}
-	s, err := now.situation(ctx, a, slices.Clone(wg.byName[a.Name]))
+	s, err := wg.outlooks.situation(ctx, a, slices.Clone(wg.byName[a.Name]))
 	if err != nil {
 		return nil, err
 	}

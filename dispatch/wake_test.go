@@ -283,7 +283,7 @@ func TestRefusalsPause(t *testing.T) {
 func TestAskedAfter(t *testing.T) {
 	t.Parallel()
 	now := minute(0)
-	p := waking{run: newRun(&Dispatcher{Now: func() time.Time { return now }, Times: pipeline.DefaultTimes})}
+	p := waking{run: newRun(&Dispatcher{Entries: &Entries{}, Now: func() time.Time { return now }, Times: pipeline.DefaultTimes})}
 	last := func(m float64) *core.Wake { return &core.Wake{AskedAt: minute(m)} }
 	want(t, "none", p.askedAfter(nil), now)
 	want(t, "before", p.askedAfter(last(-1)), now)

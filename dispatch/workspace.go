@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,9 @@ type workspaces struct {
 	lockWait time.Duration                // how long to wait for the lock of a dispatch file
 	store    core.Reader                  // what begins a dispatch file anew; nil: the next pass does it
 	aside    func(workspace, path string) // tells of a dispatch file that was set aside
+
+	mu    sync.Mutex                        // guards known
+	known map[string]func() (string, error) // identities by path
 }
 
 // workspaceWait is how long an operation on a workspace may take. A busy disk needs
@@ -37,9 +41,23 @@ const workspaceWait = 15 * time.Second
 func (w *workspaces) deadline() time.Duration { return cmp.Or(w.wait, workspaceWait) }
 
 // identity names a workspace by device and inode, so that two spellings of one
-// directory have one identity. The error is a *fs.PathError or a
-// *patience.SilentError.
+// directory have one identity. It is as it was when w was first asked. The error is a
+// *fs.PathError or a *patience.SilentError.
 func (w *workspaces) identity(path string) (string, error) {
+	w.mu.Lock()
+	known := w.known[path]
+	if known == nil {
+		if w.known == nil {
+			w.known = map[string]func() (string, error){}
+		}
+		known = sync.OnceValues(func() (string, error) { return w.identify(path) })
+		w.known[path] = known
+	}
+	w.mu.Unlock()
+	return known()
+}
+
+func (w *workspaces) identify(path string) (string, error) {
 	info, err := patience.Read(path, w.deadline(), nil, func() (fs.FileInfo, error) { return durable.Stat(path) })
 	if err != nil {
 		return "", err

@@ -194,6 +194,9 @@ func matches(t *core.Task, f *core.Filter) bool {
 	case len(f.IDs) > 0 && !slices.Contains(f.IDs, t.ID),
 		len(f.Rows) > 0 && (t.RowID == "" || !slices.Contains(f.Rows, t.RowID)),
 		f.Live && t.Status.Over() && !onBoard,
+		f.Woken != nil && !slices.ContainsFunc(t.Wakes, func(w core.Wake) bool {
+			return !w.AskedAt.Before(f.WokenFrom) && slices.ContainsFunc(f.Woken, func(name string) bool { return core.SameAgent(name, w.Agent) })
+		}),
 		f.Agent != "" && !core.SameAgent(t.Agent, f.Agent) && (t.Dispatch == nil || !core.SameAgent(t.Dispatch.Agent, f.Agent)):
 		return false
 	}
@@ -220,6 +223,17 @@ func (s *Store) Agent(_ context.Context, name string) (*core.AgentState, error) 
 		return a.Clone(), nil
 	}
 	return &core.AgentState{Agent: name}, nil
+}
+
+// AgentStates implements core.Reader.
+func (s *Store) AgentStates(context.Context) (map[string]*core.AgentState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	states := map[string]*core.AgentState{}
+	for name, a := range s.state.Agents {
+		states[name] = a.Clone()
+	}
+	return states, nil
 }
 
 // Events implements core.Reader.

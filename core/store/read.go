@@ -104,11 +104,14 @@ func (d *decoded) load(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task
 	if f.Live {
 		q.where("live = 1")
 	}
-	agent := pipeline.FoldName(f.Agent)
-	switch {
-	case !f.WokenFrom.IsZero():
-		q.where("id IN (SELECT task FROM wakes WHERE agent_key = ? AND asked_at >= ?)", agent, fromTime(f.WokenFrom))
-	case f.Agent != "":
+	if f.Woken != nil {
+		wakes := query{args: q.args}
+		in(&wakes, "agent_key", folded(f.Woken))
+		q.args = wakes.args
+		q.where("id IN (SELECT task FROM wakes"+wakes.text()+" AND asked_at >= ?)", fromTime(f.WokenFrom))
+	}
+	if f.Agent != "" {
+		agent := pipeline.FoldName(f.Agent)
 		q.where("(agent_key = ? OR dispatch_key = ?)", agent, agent)
 	}
 	rows, err := t.Query("SELECT doc FROM tasks"+q.text()+" ORDER BY id", q.args...)
@@ -129,6 +132,14 @@ func (d *decoded) load(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task
 		tasks = append(tasks, task)
 	}
 	return tasks, rows.Err()
+}
+
+func folded(names []string) []string {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = pipeline.FoldName(name)
+	}
+	return keys
 }
 
 // eachChunk calls f with ids in parts that fit into a query; once with nil, if there are
@@ -169,6 +180,31 @@ func (s *Store) Agent(ctx context.Context, name string) (*core.AgentState, error
 		a = &core.AgentState{Agent: name}
 	}
 	return a, err
+}
+
+// AgentStates returns the states of all agents, see core.Reader.
+func (s *Store) AgentStates(ctx context.Context) (map[string]*core.AgentState, error) {
+	var states map[string]*core.AgentState
+	err := s.read(ctx, func(t tx) error {
+		states = map[string]*core.AgentState{}
+		rows, err := t.Query("SELECT name_key, doc FROM agents")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			var doc []byte
+			if err := rows.Scan(&name, &doc); err != nil {
+				return err
+			}
+			if states[name], err = decodeAgent(name, doc); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return states, err
 }
 
 // Did reports whether a command of this id was carried out, see core.Reader.

@@ -135,6 +135,10 @@ func loadAgent(t tx, name, lock string) (*core.AgentState, error) {
 	case err != nil:
 		return nil, err
 	}
+	return decodeAgent(name, doc)
+}
+
+func decodeAgent(name string, doc []byte) (*core.AgentState, error) {
 	a := new(core.AgentState)
 	if err := json.Unmarshal(doc, a); err != nil {
 		return nil, brokenState(fmt.Errorf("of agent %q: %w", name, err))

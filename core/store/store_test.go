@@ -234,8 +234,10 @@ func TestTasks(t *testing.T) {
 			{core.Filter{Rows: []string{}}, nil},
 			{core.Filter{Agent: "dev_das", Live: true}, []pipeline.TaskID{1, 2, 5}},
 			{core.Filter{Agent: "MIRA"}, []pipeline.TaskID{4}},
-			{core.Filter{Agent: "dev das", WokenFrom: woken}, []pipeline.TaskID{5}},
-			{core.Filter{Agent: "dev das", WokenFrom: woken.Add(time.Second)}, nil},
+			{core.Filter{Woken: []string{"x", "Dev Das"}, WokenFrom: woken}, []pipeline.TaskID{5}},
+			{core.Filter{Woken: []string{"dev_das"}, WokenFrom: woken.Add(time.Second)}, nil},
+			{core.Filter{Woken: []string{"x"}}, nil},
+			{core.Filter{Woken: []string{}}, nil},
 		} {
 			got, err := s.Tasks(t.Context(), tt.filter)
 			if err != nil || !slices.Equal(ids(got), tt.want) {

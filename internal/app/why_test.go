@@ -55,7 +55,7 @@ func (s whyStore) Pending(context.Context, core.Sink, ...pipeline.TaskID) ([]cor
 }
 
 func (s whyStore) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) {
-	if s.w.unread != nil && !f.WokenFrom.IsZero() {
+	if s.w.unread != nil && f.Woken != nil {
 		return nil, s.w.unread
 	}
 	return s.Store.Tasks(ctx, f)
