@@ -30,7 +30,8 @@ type Outcome struct {
 	Before bool
 }
 
-// Reader reads states. What it returns may be kept and changed.
+// Reader reads states. What it returns stays as it is: it may be kept, and must not be
+// changed, as others may have it too.
 type Reader interface {
 	// Task returns a task. The error is ErrNoTask if it does not exist.
 	Task(ctx context.Context, id pipeline.TaskID) (*Task, error)
@@ -43,6 +44,9 @@ type Reader interface {
 	Agent(ctx context.Context, name string) (*AgentState, error)
 	// AgentStates returns the states of all agents that have one, by their folded names.
 	AgentStates(ctx context.Context) (map[string]*AgentState, error)
+	// LastEvent returns the number of the last event; 0: there is none. As long as it is
+	// the same, so are all states, but after a rebuild.
+	LastEvent(ctx context.Context) (int64, error)
 	// Events returns events in their order.
 	Events(ctx context.Context, f EventFilter) ([]Event, error)
 	// Did reports whether a command of this id was carried out, and what is known of it.

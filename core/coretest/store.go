@@ -236,6 +236,13 @@ func (s *Store) AgentStates(context.Context) (map[string]*core.AgentState, error
 	return states, nil
 }
 
+// LastEvent implements core.Reader.
+func (s *Store) LastEvent(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.events)), nil
+}
+
 // Events implements core.Reader.
 func (s *Store) Events(_ context.Context, f core.EventFilter) ([]core.Event, error) {
 	s.mu.Lock()

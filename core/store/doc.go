@@ -13,6 +13,7 @@
 //	query.go    conditions of queries
 //	save.go     the rows of states, wakes and commands
 //	read.go     queries
+//	live.go     the live tasks, kept in memory
 //	events.go   the table of events
 //	outbox.go   effects: leases, settling, retries
 //	rebuild.go  states replayed from events

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
-	"sync"
 
 	"otm/core"
 	"otm/pipeline"
@@ -48,14 +47,17 @@ func (s *Store) Task(ctx context.Context, id pipeline.TaskID) (*core.Task, error
 
 // Tasks returns tasks in ascending order of their ids, see core.Reader.
 func (s *Store) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) {
-	var tasks []*core.Task
 	if f.IDs != nil && len(f.IDs) == 0 {
 		return nil, nil
 	}
+	if f.Live && f.IDs == nil && f.Rows == nil && f.Agent == "" && f.Woken == nil {
+		return s.live.all(ctx, s)
+	}
+	var tasks []*core.Task
 	err := s.read(ctx, func(t tx) error {
 		tasks = nil
 		return eachChunk(f.IDs, func(ids []pipeline.TaskID) error {
-			some, err := s.decoded.load(t, f, ids)
+			some, err := loadTasks(t, f, ids)
 			tasks = append(tasks, some...)
 			return err
 		})
@@ -63,36 +65,8 @@ func (s *Store) Tasks(ctx context.Context, f core.Filter) ([]*core.Task, error) 
 	return tasks, err
 }
 
-// decoded are tasks by their documents. A pass reads all live tasks, of which few have
-// changed since the last one, and most of that time would go into decoding.
-type decoded struct {
-	mu    sync.Mutex // guards tasks
-	tasks map[string]*core.Task
-}
-
-// maxDecoded bounds decoded: as many tasks as the largest list has rows.
-const maxDecoded = 5000
-
-// task returns the task of a document.
-func (d *decoded) task(doc []byte) (*core.Task, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	task := d.tasks[string(doc)]
-	if task == nil {
-		var err error
-		if task, err = decodeTask(doc); err != nil {
-			return nil, err
-		}
-		if d.tasks == nil || len(d.tasks) >= maxDecoded {
-			d.tasks = map[string]*core.Task{}
-		}
-		d.tasks[string(doc)] = task
-	}
-	return task.Clone(), nil
-}
-
-// load returns the tasks that a filter selects, but only those of ids; nil: of all.
-func (d *decoded) load(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error) {
+// loadTasks returns the tasks that a filter selects, but only those of ids; nil: of all.
+func loadTasks(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task, error) {
 	var q query
 	if ids != nil {
 		in(&q, "id", ids)
@@ -125,7 +99,7 @@ func (d *decoded) load(t tx, f core.Filter, ids []pipeline.TaskID) ([]*core.Task
 		if err := rows.Scan(&doc); err != nil {
 			return nil, err
 		}
-		task, err := d.task(doc)
+		task, err := decodeTask(doc)
 		if err != nil {
 			return nil, err
 		}
@@ -205,6 +179,16 @@ func (s *Store) AgentStates(ctx context.Context) (map[string]*core.AgentState, e
 		return rows.Err()
 	})
 	return states, err
+}
+
+// LastEvent returns the number of the last event, see core.Reader.
+func (s *Store) LastEvent(ctx context.Context) (last int64, err error) {
+	err = s.read(ctx, func(t tx) error {
+		at, err := loadMark(t)
+		last = at.event
+		return err
+	})
+	return last, err
 }
 
 // Did reports whether a command of this id was carried out, see core.Reader.

@@ -239,6 +239,10 @@ func (r *replayed) replace(t tx, found []Difference, now time.Time) error {
 			return err
 		}
 	}
+	_, err := t.Exec("INSERT INTO counters (name, value) VALUES ('rebuilds', 1) ON CONFLICT (name) DO UPDATE SET value = counters.value + 1")
+	if err != nil {
+		return err
+	}
 	for _, d := range found {
 		var err error
 		if task := r.state.Tasks[d.task]; task != nil {

@@ -38,7 +38,7 @@ func openReplaced(t *testing.T, dir string, absence time.Duration) *replaced {
 
 // tasks returns the tasks that the store has.
 func (r *replaced) tasks() (n int, err error) {
-	tasks, err := r.Tasks(r.Context(), core.Filter{})
+	tasks, err := r.Tasks(r.Context(), core.Filter{Live: true})
 	return len(tasks), err
 }
 

@@ -47,7 +47,7 @@ type Store struct {
 	dir     string
 	options Options
 	name    string // of the database, for errors
-	decoded decoded
+	live    liveTasks
 
 	mu   sync.Mutex // guards what follows
 	db   engine

@@ -69,15 +69,36 @@ func handedOut(t testing.TB, s *Store, id pipeline.TaskID) *core.Task {
 	return do(t, s, written(do(t, s, handOut(id)).Task)).Task
 }
 
-// check fails the test if the rows do not follow from the events.
+// check fails the test if the rows do not follow from the events, or the live tasks in
+// memory are not those of the rows.
 func check(t testing.TB, s *Store) {
 	t.Helper()
+	checkLive(t, s)
 	found, err := Check(context.Background(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range found {
 		t.Error(d)
+	}
+}
+
+func checkLive(t testing.TB, s *Store) {
+	t.Helper()
+	got, err := s.Tasks(context.Background(), core.Filter{Live: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []*core.Task
+	err = s.read(context.Background(), func(t tx) (err error) {
+		want, err = loadTasks(t, core.Filter{Live: true}, nil)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+		t.Errorf("live in memory:\n%+v\nin the database:\n%+v", got, want)
 	}
 }
 
@@ -255,34 +276,55 @@ func TestTasks(t *testing.T) {
 	})
 }
 
-// A task is the caller's: what he makes of it is not in what others read. Every part of a
-// state counts that the engine may change.
-func TestTasksAreTheCallers(t *testing.T) {
+// A task that was read stays as it was, whatever changes later.
+func TestTasksStay(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *Store) {
 		s := open()
 		handedOut(t, s, 1)
+		handedOut(t, s, 2)
+		kept, err := s.Tasks(t.Context(), core.Filter{Live: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []*core.Task{mustTask(t, s, 1), mustTask(t, s, 2)}
+		do(t, s, retitle(1, "another"))
+		do(t, s, core.Command{At: t0, By: ada, Task: 2, Do: core.LoseRow{Row: "RecT-00002"}})
 		do(t, s, core.Command{At: t0, By: ada, Task: 1, Agent: "Dev Das", Do: core.BeginWake{Version: mustTask(t, s, 1).Version, Via: pipeline.TriggerExec, Tasks: []pipeline.TaskID{1}, AskedAt: t0}})
-		read := func() *core.Task {
-			tasks, err := s.Tasks(t.Context(), core.Filter{})
-			if err != nil || len(tasks) != 1 {
-				t.Fatalf("%v, %v", tasks, err)
-			}
-			return tasks[0]
+		checkLive(t, s)
+		if !reflect.DeepEqual(kept, want) {
+			t.Errorf("kept %+v, want %+v", kept, want)
 		}
-		want := mustTask(t, s, 1)
-		for range 2 {
-			got := read()
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("read %+v, want %+v", got, want)
-			}
-			got.Title, got.Steps[0].Title, got.Steps[0].Shown.Title, got.Dispatch.Agent, got.Wakes[0].Key, got.Shown.Title = "x", "x", "x", "x", "x", "x"
-			got.Steps, got.Heard = append(got.Steps, core.Step{}), map[string]core.Heard{"x": {}}
+	})
+}
+
+// What another process does to live tasks is seen, whatever it is.
+func TestLiveTasks(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s, other := open(), open()
+		checkLive(t, s)
+		for id := pipeline.TaskID(1); id <= 4; id++ {
+			handedOut(t, other, id)
+			checkLive(t, s)
 		}
-		title := "another"
-		do(t, s, core.Command{At: t0, By: ada, Task: 1, Do: core.Edits{Title: &title}})
-		if got := read(); got.Title != title {
-			t.Errorf("after a change it is %q", got.Title)
+		cancelled, again := pipeline.Cancelled, pipeline.New
+		for _, c := range []core.Command{
+			retitle(2, "another"),
+			{At: t0, By: ada, Agent: "mira", Do: core.ResumeAgent{}}, // concerns no task
+			{At: t0, By: ada, Task: 3, Do: core.Edits{Seen: true, Status: &cancelled}},
+			{At: t0, By: ada, Task: 3, Do: core.LoseRow{Row: "RecT-00003"}}, // it is over
+			request(700, "far"),
+			{At: t0, By: ada, Task: 3, Do: core.RestoreRow{Row: "RecT-00003", Opened: true}}, // it is live again
+			{At: t0, By: ada, Task: 3, Do: core.Edits{Seen: true, Status: &again}},
+		} {
+			do(t, other, c)
+			checkLive(t, s)
 		}
+		change(t, other, `DELETE FROM tasks WHERE id = 1`, `UPDATE tasks SET doc = replace(doc, '"another"', '"lost"') WHERE id = 2`)
+		if _, found, err := Rebuild(t.Context(), other, t0); err != nil || len(found) != 2 {
+			t.Errorf("rebuilt: %v, %v", found, err)
+		}
+		checkLive(t, s)
+		check(t, other)
 	})
 }
 

@@ -44,7 +44,15 @@ type Engine struct {
 
 	mu     sync.Mutex // guards the board: one batch at a time
 	sink   *boardsink.Sink
-	looked time.Time // the walk at which the differ looked last; zero: none, or it has to look again
+	looked *looked // the last look that need not be repeated; nil: there is none
+}
+
+// looked is a look of the differ: at which walk, and up to which event of the store.
+// What our own writes changed on the board since that walk is in the store.
+type looked struct {
+	walk  time.Time
+	event int64
+	found differ.Found
 }
 
 // Counter is the counter of task ids.
@@ -75,7 +83,7 @@ func (e *Engine) Refresh(ctx context.Context, maxAge time.Duration) error {
 		if err := b.Refresh(ctx, maxAge); err != nil {
 			return err
 		}
-		if walk := b.WalkAt(); !walk.IsZero() && walk.Equal(e.looked) {
+		if e.looked != nil && b.WalkAt().Equal(e.looked.walk) {
 			return nil
 		}
 		found, err := e.look(ctx, b, -1)
@@ -106,6 +114,13 @@ func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duratio
 			return differ.Found{}, err
 		}
 	}
+	last, err := e.LastEvent(ctx) // before the tasks are read: what comes later is looked at again
+	if err != nil {
+		return differ.Found{}, err
+	}
+	if l := e.looked; l != nil && b.WalkAt().Equal(l.walk) && l.event == last {
+		return l.found, nil
+	}
 	raised := e.Counter.RaiseAbove(ctx, b)
 	if ctx.Err() != nil {
 		return differ.Found{}, context.Cause(ctx)
@@ -117,10 +132,10 @@ func (e *Engine) look(ctx context.Context, b pipeline.Batch, maxAge time.Duratio
 	if e.Adopts && raised == nil { // else an id might stand on the board already
 		d.NewID = e.Counter.TakeOne
 	}
-	e.looked = time.Time{}
+	e.looked = nil
 	found, err := d.Run(ctx, b)
-	if err == nil && found.Trouble == nil && raised == nil && found.Again.IsZero() {
-		e.looked = b.WalkAt()
+	if err == nil && found.Trouble == nil && raised == nil && found.Again.IsZero() && !b.WalkAt().IsZero() {
+		e.looked = &looked{walk: b.WalkAt(), event: last, found: differ.Found{Findings: found.Findings}}
 	}
 	return found, err
 }
