@@ -61,10 +61,10 @@ type answer struct {
 		NextCursor string   `json:"next_cursor"`
 	} `json:"response_metadata"`
 
-	Items  []item    `json:"items"` // nil: no page of rows
-	Item   item      `json:"item"`
-	List   *wireList `json:"list"`
-	File   *wireList `json:"file"`
+	Items  []json.RawMessage `json:"items"` // nil: no page of rows
+	Item   item              `json:"item"`
+	List   *wireList         `json:"list"`
+	File   *wireList         `json:"file"`
 	Record struct {
 		Archived bool `json:"archived"`
 	} `json:"record"`

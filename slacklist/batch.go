@@ -53,7 +53,7 @@ func newSession(c *Client, l *lock.Lock, snap *snapshot) *Session {
 		now: c.opts.Now, sleep: c.sleep, log: c.opts.Log,
 	}
 	schemas := &schemas{batch: b, names: c.columns, marked: &c.marked}
-	return &Session{batch: b, schemas: schemas, walker: &walker{b, schemas}, writer: &writer{b, schemas}, client: c, lock: l}
+	return &Session{batch: b, schemas: schemas, walker: &walker{b, schemas, &decodedRows{}}, writer: &writer{b, schemas}, client: c, lock: l}
 }
 
 // courtesy is how long a process leaves the board to others after a batch that

@@ -68,6 +68,7 @@ type Client struct {
 	// follows.
 	turn   chan struct{}
 	store  store
+	rows   decodedRows
 	marked bool // see schemas.owned
 }
 
@@ -134,7 +135,9 @@ func (c *Client) begin(ctx context.Context) (s *Session, err error) {
 	if snap.Board != c.board() {
 		snap = &snapshot{Board: c.board()}
 	}
-	return newSession(c, l, snap), nil
+	s = newSession(c, l, snap)
+	s.walker.rows = &c.rows
+	return s, nil
 }
 
 // Look reads all rows as they are now. It takes no lock, counts no call and

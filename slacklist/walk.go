@@ -3,8 +3,11 @@ package slacklist
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
+
+	"otm/pipeline"
 )
 
 // maxPages bounds one walk. No list of Slack holds more than 5,000 rows, but an
@@ -16,6 +19,39 @@ const maxPages = 100
 type walker struct {
 	*batch
 	schemas *schemas
+	rows    *decodedRows
+}
+
+// decodedRows are the rows of the last walk, by the hashes of their items: few items
+// change from walk to walk, and decoding takes the most of one.
+type decodedRows struct {
+	schema string // the columns by which they were decoded
+	rows   map[uint64]pipeline.Row
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// begin begins a walk, and returns how its items become rows. An item without an id is
+// no row.
+func (d *decodedRows) begin(schema *Schema) func(raw []byte) (pipeline.Row, bool) {
+	before, columns := d.rows, fmt.Sprint(schema.Fields, schema.Columns)
+	if columns != d.schema {
+		before = nil
+	}
+	*d = decodedRows{schema: columns, rows: make(map[uint64]pipeline.Row, len(before))}
+	decoder := newDecoder(schema)
+	return func(raw []byte) (r pipeline.Row, ok bool) {
+		hash := maphash.Bytes(hashSeed, raw)
+		if r, ok = before[hash]; !ok {
+			var it item
+			decode(raw, &it)
+			r, ok = decoder.row(&it)
+		}
+		if ok {
+			d.rows[hash] = r
+		}
+		return r, ok
+	}
 }
 
 // walk takes pages until the last one. A list that repeats a cursor is over when all its
@@ -26,6 +62,7 @@ func (w *walker) walk(ctx context.Context) error {
 	}
 	var started time.Time
 	var rows []row
+	var toRow func(raw []byte) (pipeline.Row, bool)
 	known, cursors := map[string]bool{}, map[string]bool{} // a row may come twice when pages shift
 	for cursor := ""; ; {
 		p, asked, err := w.page(ctx, cursor)
@@ -35,9 +72,11 @@ func (w *walker) walk(ctx context.Context) error {
 		if cursor == "" {
 			started = asked
 		}
-		decoder := newDecoder(&w.snap.Schema)
-		for i := range p.Items {
-			if r, ok := decoder.row(&p.Items[i]); ok && !known[r.ID] {
+		if cursor == "" {
+			toRow = w.rows.begin(&w.snap.Schema)
+		}
+		for _, raw := range p.Items {
+			if r, ok := toRow(raw); ok && !known[r.ID] {
 				known[r.ID] = true
 				rows = append(rows, row{Row: r, Known: stampOf(started)})
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -617,4 +618,37 @@ func TestC39EndlessList(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An item that came before is read as it would be anew, also after the columns changed.
+func TestItemsThatCameBefore(t *testing.T) {
+	t.Parallel()
+	schema := &Schema{
+		Columns: []Column{{ID: "C1", Type: "text"}, {ID: "C2", Type: "select", Options: []Option{{"o1", "devdas"}}}, {ID: "C3", Type: "text"}},
+		Fields:  map[pipeline.Field]string{pipeline.FieldTitle: "C1", pipeline.FieldAssignee: "C2"},
+	}
+	one := `{"id":"Rec1","fields":[{"column_id":"C1","text":"a"},{"column_id":"C2","select":["o1"]},{"column_id":"C3","text":"c"}]}`
+	var before decodedRows
+	walk := func(change func(), items ...string) {
+		t.Helper()
+		change()
+		var fresh decodedRows
+		toRow, anew := before.begin(schema), fresh.begin(schema)
+		for _, raw := range items {
+			got, ok := toRow([]byte(raw))
+			want, wanted := anew([]byte(raw))
+			if ok != wanted || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s is read as %+v (%v), anew as %+v (%v)", raw, got, ok, want, wanted)
+			}
+		}
+	}
+	nothing := func() {}
+	walk(nothing, one, `{"fields":[]}`, `7`)
+	walk(nothing, one, `{"fields":[]}`, `7`)
+	walk(nothing, strings.Replace(one, `"a"`, `"b"`, 1))
+	walk(nothing, one)
+	walk(func() { schema.Columns[1].Options[0].Label = "mira" }, one)
+	walk(func() { schema.Columns[1].Options = append(schema.Columns[1].Options, Option{"o2", "x"}) }, one)
+	walk(func() { schema.Fields[pipeline.FieldTitle] = "C3" }, one)
+	walk(func() { schema.Columns[2].Type = "number" }, one)
 }
