@@ -38,6 +38,7 @@ type TaskRequested struct {
 	Type       pipeline.Type     `json:"type"`
 	Context    string            `json:"context,omitempty"`
 	Inputs     []string          `json:"inputFiles,omitempty"`
+	Parent     pipeline.TaskID   `json:"parent,omitempty"`
 	CreatedAt  time.Time         `json:"createdAt"`
 	Steps      []string          `json:"steps"`
 	Status     pipeline.Status   `json:"status"`

@@ -29,7 +29,7 @@ type Entry struct {
 }
 
 // entryKeys are the keys that OTM writes, in their order.
-var entryKeys = []string{"taskId", "title", "priority", "project", "type", "context", "inputFiles", "subtasks", "dispatchedAt", "slackItemId",
+var entryKeys = []string{"taskId", "title", "priority", "project", "type", "context", "inputFiles", "parent", "subtasks", "dispatchedAt", "slackItemId",
 	"agent", "attempt", "triggeredAt", "runId", "picked"}
 
 // entryOf returns the entry of a task's present dispatch.
@@ -47,6 +47,9 @@ func entryOf(t *core.Task) *Entry {
 	}
 	if len(t.Inputs) > 0 {
 		e.set("inputFiles", t.Inputs)
+	}
+	if t.Parent != 0 {
+		e.set("parent", t.Parent)
 	}
 	e.set("subtasks", t.StepTitles())
 	e.set("dispatchedAt", stamp(d.At))

@@ -292,7 +292,7 @@ func (ch *choice) fromEntry(e *Entry) *core.Task {
 	r := &pipeline.Rendering{TaskID: e.TaskID, Agent: ch.agent.Name, Status: pipeline.Assigned}
 	var titles []string
 	for key, into := range map[string]any{
-		"title": &t.Title, "priority": &t.Priority, "project": &t.Project, "type": &t.Type, "context": &t.Context, "inputFiles": &t.Inputs,
+		"title": &t.Title, "priority": &t.Priority, "project": &t.Project, "type": &t.Type, "context": &t.Context, "inputFiles": &t.Inputs, "parent": &t.Parent,
 		"dispatchedAt": &d.At,
 	} {
 		e.get(key, into)

@@ -243,6 +243,9 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	if task.Context != "" {
 		facts = append(facts, "context "+task.Context)
 	}
+	if task.Parent != 0 {
+		facts = append(facts, "part of "+task.Parent.String())
+	}
 	fmt.Fprintln(w, safe.Escape(strings.Join(facts, ", ")))
 	for _, input := range task.Inputs {
 		fmt.Fprintf(w, "Input: %s\n", safe.Escape(input))

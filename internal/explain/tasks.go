@@ -93,6 +93,12 @@ var (
 	AgentSilentOwn = code("agent_silent_own", Warn, silentAgent, "look at the agent; to hand the task out again: otm release {task}")
 )
 
+// What is said about the task of which a task is a part.
+var (
+	PartOf        = code("part_of", OK, "it is part of {other}, which is {status}", "")
+	PartOfUnknown = code("part_of_unknown", OK, "it is part of {other}, which OTM does not know", "")
+)
+
 // What is said about agents by how their runs went.
 var (
 	AgentPaused     = code("agent_paused", Warn, "{by} paused {agent} {since:ago}{reason}: OTM does not start it, and otm next gives it no task", "otm resume {agent:sh}")

@@ -28,9 +28,9 @@ import (
 // create is otm-create.
 type create struct {
 	base
-	title, agent, priority, project, kind, context string
-	steps, inputs                                  []string
-	key                                            string
+	title, agent, priority, project, kind, context, parent string
+	steps, inputs                                          []string
+	key                                                    string
 }
 
 // Create returns the command otm-create. name is what it is called.
@@ -62,6 +62,7 @@ lines on stdin, with a heredoc whose end is quoted:
 	f.StringVar(&r.context, "context", "", strings.Join(pipeline.Contexts, ", "))
 	f.StringArrayVar(&r.inputs, "input", nil, "a file or link that the task starts from; repeat it for more")
 	f.StringArrayVar(&r.steps, "subtask", nil, "one step; repeat it for more (default: "+pipeline.DefaultStep+")")
+	f.StringVar(&r.parent, "parent", "", "the task of which it is a part, or which it follows")
 	f.StringVar(&r.key, "key", "", "the same key gives the same id and drops nothing, for ever")
 	c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions([]string{"critical", "high", "normal", "low", "batchable"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("context", cobra.FixedCompletions(pipeline.Contexts, cobra.ShellCompDirectiveNoFileComp))
@@ -84,6 +85,9 @@ func (r *create) run(c *cobra.Command) error {
 		if strings.Contains(l.Task.Title, "command not found") {
 			r.Warn("the title looks like the output of a command that failed: quote it with single quotes")
 		}
+	}
+	if err := r.noteParents(lines); err != nil {
+		return err
 	}
 	drops, err := r.drop(c.Context(), lines)
 	if err != nil {
@@ -148,6 +152,13 @@ func (r *create) defaults(c *cobra.Command) (*drop.Line, error) {
 	if t.Type, ok = pipeline.ParseType(r.kind); !ok {
 		return nil, cli.Errorf(cli.Usage, "--type %q is no name", r.kind).Hint("%v", r.corrected(c).Set("type", string(pipeline.Action)))
 	}
+	if c.Flags().Changed("parent") {
+		id, err := pipeline.ParseTaskID(r.parent)
+		if err != nil {
+			return nil, cli.Errorf(cli.Usage, "--parent: %w", err).Hint("%v", r.corrected(c).Set("parent", "T-00035"))
+		}
+		t.Parent = id
+	}
 	if c.Flags().Changed("key") && strings.TrimSpace(r.key) == "" {
 		return nil, cli.Errorf(cli.Usage, "--key is blank").Hint("%v", r.corrected(c).Set("key", "report-2026-03-14"))
 	}
@@ -204,6 +215,26 @@ func (r *create) checkNames(c *cobra.Command, lines []*drop.Line) error {
 		}
 	}
 	return r.refuseLines(problems)
+}
+
+// noteParents warns of parents that were never issued. The tasks are dropped all the same.
+func (r *create) noteParents(lines []*drop.Line) error {
+	said := map[pipeline.TaskID]bool{0: true}
+	for _, l := range lines {
+		id := l.Task.Parent
+		if said[id] {
+			continue
+		}
+		said[id] = true
+		issued, err := r.issued(id)
+		if err != nil {
+			return err
+		}
+		if !issued {
+			r.Warn("the parent %v was never issued; it is kept as it is", id)
+		}
+	}
+	return nil
 }
 
 // drop gives each task its id and delivers it. All drops are durable on return.

@@ -83,6 +83,15 @@ func (b *base) open() error {
 	return nil
 }
 
+// issued reports whether an id was given out, or a drop in the inbox bears it.
+func (b *base) issued(id pipeline.TaskID) (bool, error) {
+	issued, err := b.ids.Issued(id)
+	if err != nil || issued {
+		return issued, err
+	}
+	return b.ids.InInbox(id)
+}
+
 // maxLine bounds a line of --from, in bytes.
 const maxLine = drop.MaxSize
 

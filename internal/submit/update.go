@@ -243,12 +243,8 @@ func checkMentions(u *drop.Update, agents pipeline.Agents) error {
 // checkIssued refuses an id that was never given out and that no drop in the
 // inbox bears.
 func (r *update) checkIssued(id pipeline.TaskID) error {
-	issued, err := r.ids.Issued(id)
+	issued, err := r.issued(id)
 	if err != nil || issued {
-		return err
-	}
-	waiting, err := r.ids.InInbox(id)
-	if err != nil || waiting {
 		return err
 	}
 	return cli.Errorf(cli.Usage, "%v was never issued", id).Hint("otm list")

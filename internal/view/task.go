@@ -50,6 +50,7 @@ type Card struct {
 	Type     string            `json:"type,omitempty"`
 	Context  string            `json:"context,omitempty"`
 	Inputs   []string          `json:"inputFiles,omitempty"`
+	Parent   pipeline.TaskID   `json:"parent,omitempty"`
 	Steps    []Step            `json:"steps"`
 	Reason   string            `json:"reason,omitempty"`
 	Result   string            `json:"result,omitempty"`
@@ -71,7 +72,7 @@ func (t *Task) Card() Card {
 		c.Reason, c.Result, c.Row, c.Updated = s.Reason, s.Result, s.RowID, t.LastEvent()
 	}
 	if s := t.State; s != nil {
-		c.Created, c.Context, c.Inputs, c.Events = s.CreatedAt, s.Context, s.Inputs, int(s.Version)
+		c.Created, c.Context, c.Inputs, c.Parent, c.Events = s.CreatedAt, s.Context, s.Inputs, s.Parent, int(s.Version)
 	}
 	return c
 }

@@ -129,7 +129,19 @@ func Of(v *view.View, id pipeline.TaskID) (Reason, error) {
 	if err != nil {
 		return Reason{}, err
 	}
-	return withUpdates(v, d, t).reason(id, v.Now), v.Err()
+	return withParent(v, withUpdates(v, d, t), t).reason(id, v.Now), v.Err()
+}
+
+// withParent says of which task it is a part.
+func withParent(v *view.View, d draft, t *view.Task) draft {
+	if t.State == nil || t.State.Parent == 0 {
+		return d
+	}
+	parent := v.Task(t.State.Parent)
+	if parent.State == nil && parent.Row == nil && parent.Create == nil {
+		return d.plus(explain.PartOfUnknown, "other", t.State.Parent)
+	}
+	return d.plus(explain.PartOf, "other", parent.ID, "status", parent.Status())
 }
 
 // OfRow finds the reason for a row that is no step, whatever its Task ID says.

@@ -34,21 +34,22 @@ type createFile struct {
 	Type      pipeline.Type     `json:"type"`
 	Context   string            `json:"context,omitempty"`
 	Inputs    []string          `json:"inputFiles,omitempty"`
+	Parent    pipeline.TaskID   `json:"parent,omitempty"`
 	Status    string            `json:"status"`
 	By        string            `json:"by,omitempty"`
 }
 
-var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "context", "inputFiles", "status", "reason", "by"}
+var createFields = []string{"id", "taskId", "title", "agent", "createdAt", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "status", "reason", "by"}
 
 // lineFields are the keys that a line of otm-create --from may have.
-var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "context", "inputFiles", "key"}
+var lineFields = []string{"title", "agent", "priority", "project", "subtasks", "type", "context", "inputFiles", "parent", "key"}
 
 // Encode returns the file of a create.
 func (c *Create) Encode() []byte {
 	f := createFile{
 		ID: c.ID, TaskID: c.Task.ID.String(), Title: c.Task.Title, Agent: c.Task.Agent,
 		CreatedAt: stamp(c.CreatedAt), Priority: c.Task.Priority, Subtasks: c.Task.Steps,
-		Type: c.Task.Type, Context: c.Task.Context, Inputs: c.Task.Inputs, Status: "pending", By: c.By,
+		Type: c.Task.Type, Context: c.Task.Context, Inputs: c.Task.Inputs, Parent: c.Task.Parent, Status: "pending", By: c.By,
 	}
 	if c.Task.Project != "" {
 		f.Project = &c.Task.Project
@@ -67,7 +68,7 @@ func ParseCreate(data []byte) (*Create, error) {
 		r.fail(&InvalidError{Field: "taskId", Reason: "is missing: only otm-create gives out task ids",
 			Hint: "otm-create --from -"})
 	}
-	id := r.taskID(pipeline.ParseFileID)
+	id := r.taskID("taskId", pipeline.ParseFileID)
 	c := r.create(pipeline.Task{ID: id, Priority: pipeline.Normal, Type: pipeline.Action})
 	c.ID = r.text("id", pipeline.MaxText)
 	if r.has("by") {
@@ -153,6 +154,9 @@ func (r *reader) create(t pipeline.Task) *Create {
 	if r.has("inputFiles") {
 		t.Inputs = r.texts("inputFiles")
 	}
+	if r.has("parent") {
+		t.Parent = r.taskID("parent", pipeline.ParseFileID)
+	}
 	c := &Create{Task: t, CreatedAt: r.time("createdAt")}
 	r.fail(CheckTask(&c.Task))
 	return c
@@ -166,6 +170,9 @@ func CheckTask(t *pipeline.Task) error {
 	}
 	if strings.ContainsAny(t.Title, "\r\n") {
 		return &InvalidError{Field: "title", Reason: "has a line break: a title is one line"}
+	}
+	if t.Parent != 0 && t.Parent == t.ID {
+		return &InvalidError{Field: "parent", Reason: "is the task itself"}
 	}
 	t.Agent = pipeline.CleanName(t.Agent)
 	if t.Agent == "" {

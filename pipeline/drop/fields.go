@@ -133,18 +133,18 @@ func (r *reader) time(field string) time.Time {
 }
 
 // taskID reads the id of a task; 0 after an error.
-func (r *reader) taskID(parse func(string) (pipeline.TaskID, error)) pipeline.TaskID {
-	s := r.text("taskId", pipeline.MaxText)
+func (r *reader) taskID(field string, parse func(string) (pipeline.TaskID, error)) pipeline.TaskID {
+	s := r.text(field, pipeline.MaxText)
 	if r.err != nil {
 		return 0
 	}
 	if s == "" {
-		r.fail(&InvalidError{Field: "taskId", Reason: "is missing"})
+		r.fail(&InvalidError{Field: field, Reason: "is missing"})
 		return 0
 	}
 	id, err := parse(s)
 	if err != nil {
-		r.fail(&InvalidError{Field: "taskId", Reason: "is no " + err.Error()})
+		r.fail(&InvalidError{Field: field, Reason: "is no " + err.Error()})
 	}
 	return id
 }

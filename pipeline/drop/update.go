@@ -73,7 +73,7 @@ func ParseUpdate(data []byte) (*Update, error) {
 		return nil, err
 	}
 	u := r.update(Update{})
-	u.TaskID = r.taskID(pipeline.ParseFileID)
+	u.TaskID = r.taskID("taskId", pipeline.ParseFileID)
 	u.ID = r.text("id", pipeline.MaxText)
 	u.Ignored = r.object.unknown(updateFields)
 	return u, r.err
@@ -95,7 +95,7 @@ func ParseUpdateLine(data []byte, defaults Update) (*Update, error) {
 	u := r.update(defaults)
 	u.TaskID = defaults.TaskID
 	if r.has("taskId") || u.TaskID == 0 {
-		u.TaskID = r.taskID(pipeline.ParseTaskID)
+		u.TaskID = r.taskID("taskId", pipeline.ParseTaskID)
 	}
 	return u, r.err
 }

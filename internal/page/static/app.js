@@ -242,6 +242,7 @@ function drawCard(card, task) {
     el("span", { class: `chip ${priority}` }, priority),
     task.type && task.type !== "action" ? el("span", { class: "chip" }, task.type) : null,
     task.project ? el("bdi", { class: "project" }, task.project) : null,
+    task.parent ? el("span", { class: "chip" }, `part of ${task.parent}`) : null,
     columnOf(task) === "other" ? el("span", { class: "chip" }, label(task.status)) : null,
   ].filter(Boolean));
   const reason = task.reason && (task.status === "blocked" || task.status === "new" || task.status === "assigned");
@@ -516,7 +517,7 @@ function drawSheet() {
   settle($("taskPriority"), task.priority || "normal");
   drawEdit();
   drawReview(task);
-  const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
+  const facts = [["Type", task.type], ["Project", task.project], ["Part of", task.parent], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
   reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
   drawSteps(task);
   $("sayForm").hidden = !task.taskId || ["done", "cancelled", "archived"].includes(task.status);
