@@ -329,6 +329,22 @@ func TestHandedOutAnew(t *testing.T) {
 	}
 }
 
+// Whoever gives a task to another agent that failed or was rejected has it handed out
+// again; not if he sets its status too.
+func TestGivenToAnother(t *testing.T) {
+	t.Parallel()
+	for _, status := range []pipeline.Status{pipeline.Failed, pipeline.Rejected} {
+		w := newWorld(t)
+		w.taken()
+		w.moveTo(status)
+		w.must(Command{Task: 1, By: ada, Do: Edits{Agent: ptr("mira")}})
+		w.want(pipeline.New)
+		w.must(Command{Task: 1, By: ada, Do: Edits{Status: &status, Agent: ptr("devdas")}})
+		w.want(status)
+		w.checkRebuild()
+	}
+}
+
 // Wakes: each has a key of its own; an answer settles it for all tasks that it names.
 func TestWakes(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ var Moves = []Move{
 	{Code: "TT-22", From: []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, To: pipeline.Pending, By: []Kind{Person, Board}, When: "set aside"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.Pending}, To: pipeline.New, By: []Kind{Person, Board}, When: "no longer set aside"},
 	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Rejected}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "given to another agent, released, or sent back"},
-	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}, To: pipeline.New, By: []Kind{OTM}, When: "a person gave it to another agent"},
+	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Rejected, pipeline.Failed}, To: pipeline.New, By: []Kind{OTM}, When: "a person gave it to another agent"},
 	{Code: "TT-26", From: []pipeline.Status{pipeline.Done, pipeline.AgentDone}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "sent back, or reopened"},
 
 	{Code: "TT-03", From: []pipeline.Status{pipeline.New}, To: pipeline.Pending, By: []Kind{OTM}, When: "its agent is at its limit, or the task must wait", Later: true},

@@ -115,7 +115,8 @@ func (e Edits) status(d *decision) error {
 	return d.move(*e.Status, TaskMoved{Seen: e.Seen})
 }
 
-// assign gives the task to another agent. If it was with one, it is handed out again.
+// assign gives the task to another agent. If it was with one, or failed or was rejected
+// there, it is handed out again.
 func (e Edits) assign(d *decision) error {
 	t := d.task
 	if e.Agent == nil || SameAgent(*e.Agent, t.Agent) {
@@ -123,7 +124,8 @@ func (e Edits) assign(d *decision) error {
 	}
 	d.emit(EditedByPerson{Field: pipeline.FieldAssignee, From: t.Agent, To: *e.Agent, Seen: e.Seen})
 	blocked := e.Status != nil && *e.Status == pipeline.Blocked && d.task.Dispatch == nil // by the same edit, and nobody has it
-	if d.task.Status.Active() && !blocked {
+	ended := e.Status == nil && (d.task.Status == pipeline.Failed || d.task.Status == pipeline.Rejected)
+	if d.task.Status.Active() && !blocked || ended {
 		code, _ := Permitted(d.task.Status, pipeline.New, OTM)
 		d.emit(TaskMoved{From: d.task.Status, To: pipeline.New, Move: code})
 	}
