@@ -256,7 +256,10 @@ func (t change) edited(p *EditedByPerson) {
 	case pipeline.FieldPriority:
 		t.Priority = pipeline.Priority(p.To)
 	case pipeline.FieldReason:
-		t.Reason, t.Answered = p.To, t.e.By.Kind == Person || t.e.By.Kind == Reviewer
+		t.Reason, t.Answered, t.Reviewer = p.To, t.e.By.Kind == Person, ""
+		if t.e.By.Kind == Reviewer {
+			t.Answered, t.Reviewer = true, t.e.By.Name
+		}
 	case pipeline.FieldAssignee:
 		t.Agent = p.To
 	default:
@@ -269,7 +272,7 @@ func (t change) edited(p *EditedByPerson) {
 
 func (t change) noted(n *Noted) {
 	if n.Reason != nil {
-		t.Reason, t.Answered = *n.Reason, false
+		t.Reason, t.Answered, t.Reviewer = *n.Reason, false, ""
 	}
 	if n.Result != nil {
 		t.Result = *n.Result

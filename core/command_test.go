@@ -294,7 +294,7 @@ func TestReviewer(t *testing.T) {
 		t.Errorf("a move that the table does not have: %v", err)
 	}
 	w.must(review(pipeline.New))
-	if got := w.task(); got.StatusBy != mira || !got.Answered || got.Reason != "because" {
+	if got := w.task(); got.StatusBy != mira || !got.Answered || got.Reviewer != "Mira" || got.Reason != "because" {
 		t.Errorf("sent back: by %v, answered %v, %q", got.StatusBy, got.Answered, got.Reason)
 	}
 	w.must(Command{Task: 1, By: mira, Do: Edits{Agent: ptr("mira")}})

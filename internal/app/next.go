@@ -251,6 +251,8 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 		fmt.Fprintf(w, "Input: %s\n", safe.Escape(input))
 	}
 	switch {
+	case task.Reviewer != "" && task.Reason != "":
+		fmt.Fprintf(w, "%s, who reviews, says: %s\n", safe.Escape(task.Reviewer), safe.Escape(task.Reason))
 	case task.Answered && task.Reason != "":
 		fmt.Fprintf(w, "A person says: %s\n", safe.Escape(task.Reason))
 	case task.Reason != "":

@@ -1,0 +1,58 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"otm/core"
+	"otm/dispatch"
+	"otm/pipeline"
+)
+
+// What an agent is doing follows from its tasks and its runs.
+func TestRegistered(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 14, 8, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	task := func(id pipeline.TaskID, change func(*core.Task)) *Task {
+		s := &core.Task{ID: id, Agent: "a", Priority: pipeline.Normal, Status: pipeline.Assigned, Steps: []core.Step{{ID: 1}}, Dispatch: &core.Dispatch{Agent: "a", At: ago(time.Hour)}}
+		if change != nil {
+			change(s)
+		}
+		return &Task{ID: id, State: s}
+	}
+	taken := func(s *core.Task) { s.Status, s.Dispatch.TakenAt = pipeline.InProgress, ago(time.Minute) }
+	for _, tt := range []struct {
+		name   string
+		person bool
+		tasks  []*Task
+		wake   *core.Wake
+		runs   core.AgentState
+		state  Doing
+		at     pipeline.TaskID
+		next   pipeline.TaskID
+	}{
+		{name: "nothing to do", state: Free},
+		{name: "looks by itself", tasks: []*Task{task(2, nil), task(1, nil)}, state: Free, next: 1},
+		{name: "the urgent one is next", tasks: []*Task{task(1, nil), task(2, func(s *core.Task) { s.Priority = pipeline.High })}, state: Free, next: 2},
+		{name: "at work", tasks: []*Task{task(1, taken), task(2, nil)}, state: Working, at: 1, next: 2},
+		{name: "woken", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Second), Accepted: now}, state: Woken, next: 1},
+		{name: "its run ended", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), RunResult: core.RunResult{Ended: now}}, state: Free, next: 1},
+		{name: "waits", tasks: []*Task{task(1, nil)}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1},
+		{name: "would wait, and has nothing to do", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Free},
+		{name: "left alone", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour)}, state: LeftAlone, at: 1},
+		{name: "paused", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour), Paused: &core.Pause{At: now}}, state: Paused, at: 1},
+		{name: "a person at work", person: true, tasks: []*Task{task(1, func(s *core.Task) { s.Status = pipeline.InProgress })}, state: Working, at: 1},
+		{name: "a person's turn", person: true, tasks: []*Task{task(1, nil)}, state: Free, next: 1},
+	} {
+		a := &Agent{Agent: &pipeline.Agent{Name: "a", Person: tt.person}, Tasks: tt.tasks}
+		if !tt.person {
+			a.Outlook = dispatch.Outlook{Wake: tt.wake, Health: dispatch.Health{AgentState: &tt.runs}}
+		}
+		r := Registered{Tasks: map[pipeline.Status]int{}}
+		r.fill(a, now)
+		if r.State != tt.state || r.TaskID != tt.at || r.Next != tt.next {
+			t.Errorf("%s: %s at %v, next %v; want %s at %v, next %v", tt.name, r.State, r.TaskID, r.Next, tt.state, tt.at, tt.next)
+		}
+	}
+}
