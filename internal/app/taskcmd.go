@@ -151,9 +151,6 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		},
 	}
 	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, args []string) error {
-		if _, err := as.actor(); err != nil {
-			return err
-		}
 		args, reason, err := tc.words(args, reason)
 		if err != nil {
 			return err
@@ -168,6 +165,9 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		}
 		edits, err := tc.edits(h, ids[0].String(), value, reason)
 		if err != nil {
+			return err
+		}
+		if _, err := as.actor(); err != nil { // after what is wrong with the line, so that its hint is right
 			return err
 		}
 		return tc.all(ctx, as, ids, edits, asJSON)

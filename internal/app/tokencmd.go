@@ -65,13 +65,10 @@ func tokenCreateCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "create NAME --role ROLE",
 		Short:   "Make a token and print it, this once",
-		Example: "  otm token create ci --role operator > ~/ci.token",
+		Example: "  (umask 077; otm token create ci --role operator > ~/ci.token)",
 	}
 	c.Args = tokenName(c)
 	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, args []string) error {
-		if err := as.owns(); err != nil {
-			return err
-		}
 		r := tokens.Role(strings.ToLower(role))
 		if !slices.Contains(tokens.Roles, r) {
 			near := pipeline.Nearest(string(r), pipeline.Texts(tokens.Roles))
@@ -80,6 +77,9 @@ func tokenCreateCommand(s cli.Streams) *cobra.Command {
 			}
 			return cli.Errorf(cli.Usage, "--role %q: it is one of %s", role, strings.Join(pipeline.Texts(tokens.Roles), ", ")).
 				Hint("otm token create %s --role %s", safe.Quote(args[0]), near)
+		}
+		if err := as.owns(); err != nil {
+			return err
 		}
 		token, err := tokens.Open(h.Dir).Create(ctx, args[0], r, h.Now())
 		switch {
@@ -149,7 +149,10 @@ func tokenRevokeCommand(s cli.Streams) *cobra.Command {
 			return cli.Errorf(cli.Usage, "%w: %s", err, args[0]).Hint("otm token list")
 		case errors.Is(err, tokens.ErrLastOwner):
 			return cli.Errorf(cli.Usage, "%s: %w", args[0], err).Hint("otm token create NAME --role owner")
+		case err != nil:
+			return err
 		}
+		_, err = fmt.Fprintf(h.Out, "%s: revoked\n", safe.Escape(args[0]))
 		return err
 	})
 	return c
