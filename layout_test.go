@@ -93,6 +93,7 @@ var mayImport = map[string][]string{
 	"otm/internal/durable":             {"otm/internal/crash"},
 	"otm/internal/lock":                {"otm/internal/durable"},
 	"otm/internal/patience":            {},
+	"otm/internal/datadir":             {"otm/internal/durable"},
 	"otm/internal/loopback":            {},
 	"otm/internal/sqlite":              {"otm/internal/crash", "otm/internal/durable"},
 	"otm/internal/cli":                 {"otm/internal/safe", "otm/pipeline"},
@@ -106,7 +107,7 @@ var mayImport = map[string][]string{
 	"otm/internal/page":                {"otm/internal/durable", "otm/internal/loopback", "otm/internal/view", "otm/pipeline"},                              // it sends what view sums up; all else comes from a Source
 	"otm/pipeline":                     {},
 	"otm/core":                         {"otm/pipeline"}, // it decides, and is pure
-	"otm/core/store":                   {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/internal/sqlite", "otm/pipeline"},
+	"otm/core/store":                   {"otm/core", "otm/internal/crash", "otm/internal/durable", "otm/internal/datadir", "otm/internal/lock", "otm/internal/sqlite", "otm/pipeline"},
 	"otm/core/store/storetest":         {"otm/core/store"},           // in tests only
 	"otm/core/store/pgtest":            {},                           // in tests only
 	"otm/internal/ordered":             {},                           // one JSON object for all who keep what others wrote
@@ -131,7 +132,7 @@ var mayImport = map[string][]string{
 	"otm/internal/explain":             {"otm/internal/safe", "otm/pipeline"}, // data and texts: it reads nothing
 	"otm/internal/view":                {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/patience", "otm/pipeline", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/slacklist"},
 	"otm/internal/why":                 {"otm/core", "otm/core/outbox", "otm/dispatch", "otm/heartbeat", "otm/internal/explain", "otm/internal/patience", "otm/internal/view", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/inbox"},
-	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/rendering"},
+	"otm/internal/submit":              {"otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/datadir", "otm/internal/lock", "otm/internal/safe", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox", "otm/pipeline/rendering"},
 	"otm/internal/app":                 {"otm"}, // the one place that knows them all
 	"otm/cmd":                          {"otm/internal/app", "otm/internal/cli", "otm/internal/submit"},
 	"otm/scripts":                      {},

@@ -34,14 +34,6 @@ func (e *SharedError) Error() string {
 
 func (e *SharedError) Unwrap() error { return e.Err }
 
-// MovedError says that a store belongs to another data directory: this one is a copy, or
-// was moved.
-type MovedError struct{ Was, Here Place }
-
-func (e *MovedError) Error() string {
-	return fmt.Sprintf("the store of this data directory, %q on %s, belongs to %q on %s", e.Here.Dir, e.Here.Host, e.Was.Dir, e.Was.Host)
-}
-
 // Error is an error of the database with the next step. It matches sqlite.ErrBusy,
 // sqlite.ErrFull, sqlite.ErrCorrupt, sqlite.ErrNoLocks, sqlite.ErrMoved or ErrAway.
 type Error struct {
@@ -57,11 +49,8 @@ func (e *Error) Unwrap() error { return e.Err }
 func Hint(err error) string {
 	var newer *NewerError
 	var shared *SharedError
-	var moved *MovedError
 	var known *Error
 	switch {
-	case errors.As(err, &moved):
-		return "otm fsck --repair   # only if the directory was moved, and nothing works on the other one; to begin another squad instead, use otm init, and a list of its own"
 	case errors.As(err, &shared):
 		return "restart otm up, and end other programs of the older version"
 	case errors.As(err, &newer):

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"otm/core"
 	"otm/core/store/pgtest"
+	"otm/internal/datadir"
 )
 
 // A store stays the same when its directory is renamed, when store.json or the database is
@@ -30,8 +32,8 @@ func TestPlaceStays(t *testing.T) {
 		{"opened again", func() error { return nil }, dir},
 		{"renamed", func() error { return os.Rename(dir, renamed) }, renamed},
 		{"through a link", func() error { return os.Symlink(renamed, link) }, link},
-		{"file lost", func() error { return os.Remove(filepath.Join(renamed, PlaceFile)) }, renamed},
-		{"file damaged", func() error { return os.WriteFile(filepath.Join(renamed, PlaceFile), []byte("{"), 0o600) }, renamed},
+		{"file lost", func() error { return os.Remove(filepath.Join(renamed, datadir.File)) }, renamed},
+		{"file damaged", func() error { return os.WriteFile(filepath.Join(renamed, datadir.File), []byte("{"), 0o600) }, renamed},
 		{"database lost", func() error { return os.Remove(filepath.Join(renamed, FileName)) }, renamed},
 	} {
 		if err := change.do(); err != nil {
@@ -50,7 +52,7 @@ func TestPlaceMoved(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]func(t *testing.T, from, to string) Options{
 		"copied here": func(t *testing.T, from, to string) Options {
-			copyFiles(t, from, to, FileName, PlaceFile)
+			copyFiles(t, from, to, FileName, datadir.File)
 			return Options{}
 		},
 		"without its file": func(t *testing.T, from, to string) Options {
@@ -58,7 +60,7 @@ func TestPlaceMoved(t *testing.T) {
 			return Options{}
 		},
 		"without its database": func(t *testing.T, from, to string) Options {
-			copyFiles(t, from, to, PlaceFile)
+			copyFiles(t, from, to, datadir.File)
 			return Options{}
 		},
 		"over another store": func(t *testing.T, from, to string) Options {
@@ -72,15 +74,15 @@ func TestPlaceMoved(t *testing.T) {
 			from, to := t.TempDir(), t.TempDir()
 			id := idIn(t, from, Options{})
 			o := move(t, from, to)
-			var moved *MovedError
+			var moved *datadir.MovedError
 			for range 2 {
 				s, err := Open(t.Context(), to, o)
 				if !errors.As(err, &moved) {
 					s.Close()
 					t.Fatalf("opened: %v", err)
 				}
-				if !strings.Contains(Hint(err), "otm fsck --repair") || moved.Was.Store != id {
-					t.Errorf("%v; %s", err, Hint(err))
+				if !strings.Contains(moved.Hint(), "otm fsck --repair") || moved.Was.Store != id {
+					t.Errorf("%v; %s", err, moved.Hint())
 				}
 			}
 			o.Moved = true
@@ -105,7 +107,7 @@ func TestPlaceOnAnotherMachine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	id := idIn(t, dir, Options{Machine: "one"})
-	var moved *MovedError
+	var moved *datadir.MovedError
 	if _, err := Open(t.Context(), dir, Options{Machine: "another"}); !errors.As(err, &moved) {
 		t.Fatalf("opened: %v", err)
 	}
@@ -115,9 +117,41 @@ func TestPlaceOnAnotherMachine(t *testing.T) {
 	if _, err := Open(t.Context(), dir, Options{Machine: "one"}); !errors.As(err, &moved) {
 		t.Errorf("the first machine afterwards: %v", err)
 	}
-	here := Place{Store: "a", Dir: "/d", Machine: "one"}
-	if !here.is(Place{Dir: "/d"}) || !(Place{Store: "a", Dir: "/d"}).is(here) || here.is(Place{Dir: "/d", Machine: "another"}) {
-		t.Error("what is not known differs")
+}
+
+// A container on the machine of a store has the directory mounted: it works there, and the
+// store stays that of the machine.
+func TestPlaceInContainer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	id := idIn(t, dir, Options{})
+	path := filepath.Join(dir, datadir.File)
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := datadir.Here(dir, "")
+	if err != nil || here.Machine == "" || here.Boot == "" {
+		t.Logf("the system does not tell what a container is: %v", err)
+		return
+	}
+	here.Store, here.Machine, here.Dir = id, "of the machine", "/elsewhere"
+	doc, err := json.Marshal(here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t)(Open(t.Context(), dir, Options{}))
+	if err := s.write(t.Context(), synced, func(t tx) error { return takePlace(t, strings.TrimSpace(string(was)), string(doc)) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, doc, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := idIn(t, dir, Options{}); got != id {
+		t.Errorf("the id is %s, it was %s", got, id)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(doc) {
+		t.Errorf("the place changed: %s, %v", now, err)
 	}
 }
 
@@ -127,7 +161,7 @@ func TestPlaceOfURL(t *testing.T) {
 	url := pgtest.New(t).URL
 	dir, other := t.TempDir(), t.TempDir()
 	id := idIn(t, dir, Options{URL: url})
-	var moved *MovedError
+	var moved *datadir.MovedError
 	if _, err := Open(t.Context(), other, Options{URL: url}); !errors.As(err, &moved) {
 		t.Fatalf("a second directory: %v", err)
 	}

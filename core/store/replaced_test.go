@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/datadir"
 	"otm/internal/sqlite"
 	"otm/pipeline"
 )
@@ -159,7 +160,7 @@ func TestFileReplacedByOther(t *testing.T) {
 	r, other := openReplaced(t, t.TempDir(), time.Nanosecond), openReplaced(t, t.TempDir(), 0)
 	r.must(os.Rename(other.backup(), r.path))
 	r.moved("replaced")
-	var moved *MovedError
+	var moved *datadir.MovedError
 	if _, err := r.tasks(); !errors.As(err, &moved) {
 		t.Errorf("the other one: %v", err)
 	}

@@ -63,7 +63,7 @@ var (
 
 // Open opens the store of a data directory, an absolute path, or makes it. It brings an
 // older schema up to date. Errors are those of the methods, a *NewerError and a
-// *MovedError.
+// *datadir.MovedError.
 func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	o.Absence = cmp.Or(o.Absence, 10*time.Second)
 	return openStore(ctx, dir, o, nil)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"otm/core/store"
 	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/config"
@@ -105,7 +104,7 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 	} else if report, err = c.run(ctx, why, c.beat.Progress); err != nil {
 		report.Trouble = err // our own files: a full disk gets room again, and each run recovers
 	}
-	report.Next = store.Hint(report.Trouble)
+	report.Next = ownHint(report.Trouble)
 	if ctx.Err() != nil {
 		return report, errors.Join(context.Cause(ctx), end(nil)) // a stop is no failure
 	}

@@ -40,7 +40,7 @@ agents, the gateway and the units, with what to do where something is wrong.
 
 Exits with 0 only if no problem was found.`,
 		Example: "  otm doctor",
-		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
+		RunE: withAnyHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			d := &doctor{home: h}
 			d.examine(ctx)
 			if asJSON {

@@ -67,10 +67,9 @@ func explainStore(err error) *cli.Error {
 	var known *store.Error
 	var newer *store.NewerError
 	var shared *store.SharedError
-	var moved *store.MovedError
 	code := cli.TryLater
 	switch {
-	case errors.As(err, &newer), errors.As(err, &moved), errors.Is(err, sqlite.ErrNoLocks):
+	case errors.As(err, &newer), errors.Is(err, sqlite.ErrNoLocks):
 		code = cli.BadConfig
 	case errors.As(err, &shared):
 	case !errors.As(err, &known):
@@ -130,6 +129,15 @@ func told(err error) *cli.Error {
 
 // exitCode is the code with which a run ends that met err.
 func exitCode(err error) int { return told(err).Code }
+
+// ownHint is what a person can do about an error of our own files; "": nothing is known.
+func ownHint(err error) string {
+	e := cmp.Or(explainStore(err), submit.Explain(err))
+	if e == nil || len(e.Hints) == 0 {
+		return ""
+	}
+	return e.Hints[0]
+}
 
 // someFailed is how a command ends of whose items some, or all, failed.
 func someFailed(failed, all int) *cli.Error {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/datadir"
 	"otm/internal/fsck"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -33,7 +34,7 @@ was moved or copied, it makes this one the owner of its store and of the list.
 --at-rest also reports what waits or is half made: use it when nothing runs and
 nothing is due.`,
 		Example: "  otm fsck\n  otm fsck --repair",
-		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
+		RunE: withAnyHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			h.stores.moved = repair
 			return runFsck(ctx, h, repair, rest, asJSON)
 		}),
@@ -45,6 +46,14 @@ nothing is due.`,
 }
 
 func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
+	var moved *datadir.MovedError
+	errors.As(datadir.Check(h.Dir), &moved)
+	if _, err := h.OpenStore(ctx); err != nil {
+		return err
+	}
+	if moved != nil { // said at once: the board may not answer
+		h.Note("the store belongs to this directory now, and no more to %q on %s", moved.Was.Dir, moved.Was.Host)
+	}
 	findings, err := checkAll(ctx, h, rest)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"otm/core/store"
 	"otm/dispatch"
 	"otm/internal/cli"
+	"otm/internal/datadir"
 	"otm/internal/patience"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -100,8 +101,9 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 	opened, err := h.OpenStore(ctx)
 	var tasks core.Store // nil: it cannot be opened
 	var newer *store.NewerError
+	var moved *datadir.MovedError
 	switch {
-	case errors.As(err, &newer):
+	case errors.As(err, &newer), errors.As(err, &moved):
 		return err
 	case err != nil:
 		// In a sandbox that has only inbox and workspace, the dispatch file decides.

@@ -18,6 +18,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/daemon"
+	"otm/internal/datadir"
 	"otm/internal/install"
 	"otm/internal/submit"
 	"otm/internal/view"
@@ -114,8 +115,18 @@ func subArgs(args []string, name string) []string {
 }
 
 // withHome is the function of a command. It opens the data directory that --dir names, and
-// closes what do opened there.
+// closes what do opened there. It refuses a copy of a data directory.
 func withHome(s cli.Streams, do func(ctx context.Context, h *Home, args []string) error) func(*cobra.Command, []string) error {
+	return withAnyHome(s, func(ctx context.Context, h *Home, args []string) error {
+		if err := datadir.Check(h.Dir); err != nil {
+			return err
+		}
+		return do(ctx, h, args)
+	})
+}
+
+// withAnyHome is withHome, also for a copy.
+func withAnyHome(s cli.Streams, do func(ctx context.Context, h *Home, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		h, err := OpenHome(s, c.Flag("dir").Value.String())
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/datadir"
 	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline/counter"
@@ -19,6 +20,7 @@ import (
 func Explain(err error) *cli.Error {
 	var dir *config.DirError
 	var bad *config.Error
+	var moved *datadir.MovedError
 	var held *lock.HeldError
 	var unsupported *lock.UnsupportedError
 	var key *counter.DamagedKeyError
@@ -27,6 +29,8 @@ func Explain(err error) *cli.Error {
 		return cli.Errorf(cli.NotInit, "%w", err).Hint("otm init, or point --dir or OTM_DIR at the right directory")
 	case errors.As(err, &dir):
 		return cli.Errorf(cli.BadConfig, "%w", err).Hint("%s", dir.Hint)
+	case errors.As(err, &moved):
+		return cli.Errorf(cli.BadConfig, "%w", err).Hint("%s", moved.Hint())
 	case errors.As(err, &bad):
 		return cli.Errorf(cli.BadConfig, "%w", err).Hint("edit %s", safe.Quote(bad.Path))
 	case errors.As(err, &held):

@@ -16,6 +16,7 @@ import (
 
 	"otm/internal/cli"
 	"otm/internal/config"
+	"otm/internal/datadir"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/counter"
@@ -77,6 +78,9 @@ func (b *base) open() error {
 	}
 	if warning != "" {
 		b.Warn("%s", warning)
+	}
+	if err := datadir.Check(dir); err != nil {
+		return err
 	}
 	b.dir, b.box = dir, inbox.Open(dir)
 	b.ids = counter.Open(dir, func(s string) { b.Warn("%s", s) })
