@@ -79,7 +79,7 @@ type sqliteEngine struct {
 // database must not become a part of the new one.
 func openSQLite(ctx context.Context, dir, path string, o Options, lost engine) (engine, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || lost != nil {
-		alone, err := lock.Acquire(ctx, filepath.Join(dir, "locks", "new-store"), migrateWait)
+		alone, err := lock.Acquire(ctx, newLock(dir), migrateWait)
 		if err != nil {
 			return nil, err
 		}
@@ -99,6 +99,9 @@ func openSQLite(ctx context.Context, dir, path string, o Options, lost engine) (
 	}
 	return &sqliteEngine{db: db, dir: dir, path: path}, nil
 }
+
+// newLock is the lock of who makes a database.
+func newLock(dir string) string { return filepath.Join(dir, "locks", "new-store") }
 
 func (e *sqliteEngine) name() string { return e.path }
 
@@ -128,6 +131,12 @@ func (e *sqliteEngine) hold(ctx context.Context) (err error) {
 }
 
 func (e *sqliteEngine) migrate(ctx context.Context, steps goose.ProviderOption) error {
+	if empty, err := e.isEmpty(ctx); empty || err != nil {
+		if err == nil {
+			err = e.fill(ctx, steps)
+		}
+		return err
+	}
 	if err := e.release(); err != nil {
 		return err
 	}
@@ -140,6 +149,31 @@ func (e *sqliteEngine) migrate(ctx context.Context, steps goose.ProviderOption) 
 		return err
 	}
 	defer alone.Release()
+	return e.up(ctx, steps)
+}
+
+// fill makes the tables of an empty database. Nobody uses it yet: who holds the lock of the
+// schema has opened a former file, which somebody removed.
+func (e *sqliteEngine) fill(ctx context.Context, steps goose.ProviderOption) error {
+	alone, err := lock.Acquire(ctx, newLock(e.dir), migrateWait)
+	if err != nil {
+		return err
+	}
+	defer alone.Release()
+	if empty, err := e.isEmpty(ctx); !empty || err != nil {
+		return err // another process was first
+	}
+	return e.up(ctx, steps)
+}
+
+func (e *sqliteEngine) isEmpty(ctx context.Context) (empty bool, err error) {
+	err = e.read(ctx, func(t tx) error {
+		return t.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").Scan(&empty)
+	})
+	return empty, err
+}
+
+func (e *sqliteEngine) up(ctx context.Context, steps goose.ProviderOption) error {
 	return e.db.Alone(ctx, func(db *sql.DB) error { return up(ctx, goose.DialectSQLite3, db, steps) })
 }
 

@@ -57,6 +57,13 @@ func TestMigratesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &sqliteEngine{db: db, dir: dir, path: FileName}
+	err = e.write(ctx, synced, func(t tx) error { // else nobody uses it
+		_, err := t.Exec("CREATE TABLE older (id INTEGER)")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	time.AfterFunc(50*time.Millisecond, cancel) // instead of ten seconds
 	if err := migrate(ctx, e); !errors.Is(err, context.Canceled) {
 		t.Errorf("it was migrated while another program used it: %v", err)

@@ -94,6 +94,34 @@ func TestFileRemoved(t *testing.T) {
 	}
 }
 
+// Somebody removes the file, and what stands beside it, while programs have it open that do
+// not notice yet. Others make a new one at once, and all of them use that.
+func TestFileRemovedUnderOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := openReplaced(t, dir, time.Hour)
+	do(t, r.Store, request(1, "a"))
+	for _, rest := range []string{"", "-wal", "-shm"} {
+		r.must(os.Remove(r.path + rest))
+	}
+	var wg sync.WaitGroup
+	var newer [4]*Store
+	for i := range newer {
+		wg.Go(func() {
+			newer[i] = opened(t)(Open(t.Context(), dir, Options{}))
+			do(t, newer[i], request(pipeline.TaskID(i+2), fmt.Sprint("d", i)))
+		})
+	}
+	wg.Wait()
+	for _, s := range newer {
+		if tasks, err := s.Tasks(t.Context(), core.Filter{}); err != nil || len(tasks) != len(newer) {
+			t.Errorf("%d tasks, want %d; %v", len(tasks), len(newer), err)
+		}
+	}
+	check(t, newer[0])
+	r.moved("the one that was open")
+}
+
 // Somebody puts an older backup in the file's place. It is used at once if it is old, and
 // else once it was not written to for a while: it may be on its way.
 func TestFileReplacedByBackup(t *testing.T) {
