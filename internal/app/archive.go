@@ -103,7 +103,7 @@ type archivedTask struct {
 	TaskID pipeline.TaskID `json:"taskId"`
 	Title  string          `json:"title"`
 	Status pipeline.Status `json:"status"`
-	Since  time.Time       `json:"since"`
+	Since  time.Time       `json:"since,omitzero"`
 }
 
 // maxArchived bounds the tasks that are archived together, so that others get the

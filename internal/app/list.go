@@ -133,7 +133,7 @@ func show(h *Home, v *view.View, id pipeline.TaskID, asJSON bool) error {
 			State   *core.Task  `json:"state"` // as the store has it; null: it does not know it
 			History []view.Line `json:"history"`
 			Why     why.Reason  `json:"why"`
-			WalkAt  time.Time   `json:"walkAt"` // when the board was read
+			WalkAt  time.Time   `json:"walkAt,omitzero"` // when the board was read
 		}{row, t.State, history, r, v.Board.WalkAt.UTC()})
 	}
 	if t.Row == nil && t.State == nil {

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -42,9 +43,12 @@ func New(code Code, args ...any) Finding {
 }
 
 // value writes an argument so that the text can format it, also after it has
-// been through JSON.
+// been through JSON. A zero time is one that is not known: "".
 func value(v any) string {
 	if t, ok := v.(time.Time); ok {
+		if t.IsZero() {
+			return ""
+		}
 		return t.UTC().Format(time.RFC3339Nano)
 	}
 	return fmt.Sprint(v)
@@ -187,7 +191,7 @@ func form(value, as string, now time.Time) string {
 	}
 	at, err := time.Parse(time.RFC3339Nano, value)
 	switch {
-	case err != nil:
+	case err != nil && value != "":
 		return value
 	case at.IsZero() && as == "age":
 		return "an unknown time"
@@ -226,6 +230,8 @@ func Count(n int, one, many string) string {
 // back; it counts as zero.
 func Age(d time.Duration) string {
 	switch {
+	case d == math.MaxInt64: // since a time that is zero
+		return "?"
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
 	case d < time.Hour:

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,6 +39,29 @@ func TestForms(t *testing.T) {
 	later := Finding{Code: "of a newer version"}
 	if later.Text(now) != "of a newer version" || later.Next(now) != "" || later.Level() != Warn {
 		t.Errorf("%q", later.Text(now))
+	}
+}
+
+// TestZeroTime: a time that is not known is never printed as one.
+func TestZeroTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
+	for _, zero := range []string{value(time.Time{}), "0001-01-01T00:00:00Z"} { // an older version wrote the other
+		for as, want := range map[string]string{
+			"ago": "at an unknown time", "age": "an unknown time", "at": "an unknown time", "when": "with the dispatcher's next pass",
+		} {
+			for _, now := range []time.Time{now, {}} {
+				if got := form(zero, as, now); got != want {
+					t.Errorf("form(%q, %s) at %v = %q, want %q", zero, as, now, got, want)
+				}
+			}
+		}
+	}
+	if got := Age(now.Sub(time.Time{})); got != "?" {
+		t.Errorf("Age = %q", got)
+	}
+	if f := New(AgentSilent, "agent", "devdas", "since", time.Time{}); strings.Contains(fmt.Sprint(f.Args, f.Text(now), f.Text(time.Time{})), "0001") {
+		t.Errorf("%+v", f)
 	}
 }
 

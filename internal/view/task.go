@@ -56,8 +56,8 @@ type Card struct {
 	Result   string            `json:"result,omitempty"`
 	Row      string            `json:"slackItemId"`
 	Events   int               `json:"events,omitempty"` // how many there are: the history grows with it
-	Created  time.Time         `json:"createdAt"`
-	Updated  time.Time         `json:"updatedAt"`
+	Created  time.Time         `json:"createdAt,omitzero"`
+	Updated  time.Time         `json:"updatedAt,omitzero"`
 }
 
 // Card shows a task as the board has it, or else as the store does.
