@@ -2,8 +2,12 @@ package outbox
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
 
 	"otm/core"
+	"otm/internal/durable"
 	"otm/pipeline"
 	"otm/pipeline/rendering"
 )
@@ -33,4 +37,24 @@ func (r *Render) Deliver(ctx context.Context, effects []core.Pending) []Result {
 		}
 	}
 	return results
+}
+
+// Restore writes the renderings that somebody deleted, of the tasks that are not over. It
+// reads the directory once.
+func (r *Render) Restore(ctx context.Context) error {
+	entries, err := durable.ReadDir(filepath.Dir(rendering.Path(r.Dir, 0)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	there := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		there[e.Name()] = true
+	}
+	tasks, err := r.Store.Tasks(ctx, core.Filter{Live: true})
+	for _, t := range tasks {
+		if err == nil && !there[filepath.Base(rendering.Path(r.Dir, t.ID))] {
+			err = rendering.WriteMissing(r.Dir, t.Rendering()) // another process may do so now, and know more
+		}
+	}
+	return err
 }

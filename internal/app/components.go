@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/core/outbox"
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/cli"
@@ -254,11 +256,23 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 // buildDetector builds the completion detector.
 func buildDetector(c *component, e *engine.Engine, _ bool) {
 	d := &complete.Detector{Engine: looksForDrift{e}, Types: c.home.Config.Types, Log: c.log, Now: c.home.Now}
+	var restored time.Time // when the renderings were last looked at
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		e.Progress = progress
-		return d.Pass(ctx, why.maxAge(c.every))
+		report, err := d.Pass(ctx, why.maxAge(c.every))
+		if now := c.home.Now(); err == nil && now.Sub(restored).Abs() >= restoreEvery {
+			if failed := e.Render.(*outbox.Render).Restore(ctx); failed != nil {
+				report.Trouble = cmp.Or(report.Trouble, failed)
+			} else {
+				restored = now
+			}
+		}
+		return report, err
 	}
 }
+
+// restoreEvery is how often the detector looks for renderings that somebody deleted.
+const restoreEvery = time.Minute
 
 // looksForDrift is the engine as the detector sees it.
 type looksForDrift struct{ *engine.Engine }

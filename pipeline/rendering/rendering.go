@@ -45,18 +45,29 @@ func Read(dir string, id pipeline.TaskID) (pipeline.Rendering, error) {
 }
 
 // Write writes the rendering of a task. It makes the directory if it is missing.
-func Write(dir string, r pipeline.Rendering) error {
+func Write(dir string, r pipeline.Rendering) error { return write(dir, r, durable.ReplaceVolatile) }
+
+// WriteMissing is Write where there is no file: it replaces none.
+func WriteMissing(dir string, r pipeline.Rendering) error {
+	err := write(dir, r, durable.WriteNew)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+func write(dir string, r pipeline.Rendering, to func(path string, data []byte) error) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
 	data = append(data, '\n')
-	err = durable.ReplaceVolatile(Path(dir, r.TaskID), data)
+	err = to(Path(dir, r.TaskID), data)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := durable.Mkdir(filepath.Dir(Path(dir, r.TaskID))); err != nil {
 		return err
 	}
-	return durable.ReplaceVolatile(Path(dir, r.TaskID), data)
+	return to(Path(dir, r.TaskID), data)
 }

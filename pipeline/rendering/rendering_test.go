@@ -34,6 +34,20 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
+// A missing file is written, and none that is there is replaced.
+func TestWriteMissing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, title := range []string{"first", "second"} {
+		if err := WriteMissing(dir, pipeline.Rendering{TaskID: 1, Title: title}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Read(dir, 1); err != nil || got.Title != "first" {
+			t.Errorf("read %+v, %v", got, err)
+		}
+	}
+}
+
 // A file that a power failure left empty, or that belongs to another task, tells nothing.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
