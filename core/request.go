@@ -76,7 +76,14 @@ type Adopt struct {
 	Typed   Actor     // who typed it
 	TypedAt time.Time // when
 	Row     RowFound
-	Lost    bool // its task was known before: numbers of attempts may have been used
+	Lost    bool   // its task was known before: numbers of attempts may have been used
+	Taken   *Taken // nil: nobody had it, as far as the row tells
+}
+
+// Taken says that a lost task was in its agent's hands. Heard is when its rows last changed.
+type Taken struct {
+	Workspace string
+	Heard     time.Time
 }
 
 func (a Adopt) decide(d *decision) error {
@@ -102,5 +109,9 @@ func (a Adopt) decide(d *decision) error {
 		Steps: steps, Status: a.Status, Reason: a.Reason, Result: a.Result, Attempt: attempt,
 	})
 	d.emit(d.matched(&a.Row))
+	if a.Taken != nil {
+		d.emit(HandedOut{Attempt: attempt + 1, Agent: a.Task.Agent, Workspace: a.Taken.Workspace})
+		d.emitAs(ByAgent(a.Task.Agent), d.At, Acknowledged{By: TakenByRow, Heard: a.Taken.Heard})
+	}
 	return nil
 }

@@ -109,6 +109,7 @@ const (
 	TakenByNext   TakenBy = "otm next"
 	TakenByFile   TakenBy = "file" // the mark in the dispatch file
 	TakenByUpdate TakenBy = "update"
+	TakenByRow    TakenBy = "the board" // its row shows it, and the store had lost the task
 )
 
 // Wake is one wake, kept with the first task that it names.

@@ -62,7 +62,7 @@ func (o *stores) get(ctx context.Context, h *Home) (*store.Store, error) {
 	s, err := store.Open(ctx, h.Dir, store.Options{
 		URL: h.Config.Store.URL, Machine: o.machine, Moved: o.moved, Absence: o.absence,
 		Reopened: func(ctx context.Context, s *store.Store) {
-			h.Warn("otm.db was removed or replaced while otm runs; the one that is there now is used: what the board and the inboxes know better is taken from them, and otm fsck says what is missing")
+			h.Warn("otm.db was removed or replaced while otm runs; the one that is there now is used: what the board and the inboxes know better is taken from them, pauses of agents are as it has them, and otm fsck says what is missing")
 			warnOfNew(ctx, h, s)
 		},
 	})
@@ -90,7 +90,7 @@ func warnOfNew(ctx context.Context, h *Home, s *store.Store) {
 		return // it was imported, or another process made it
 	}
 	if names, err := h.Box.SettledNames(inbox.ProcessedDir); err == nil && len(names) > 0 {
-		h.Warn("otm.db was missing, and is begun anew: tasks on the board are taken over, and otm fsck says what is missing; or stop all otm programs and put a backup of otm.db in its place")
+		h.Warn("otm.db was missing, and is begun anew: tasks on the board are taken over, no agent is paused any more (otm pause), and otm fsck says what is missing; or stop all otm programs and put a backup of otm.db in its place")
 	}
 }
 

@@ -129,10 +129,13 @@ func TestRunTakesOver(t *testing.T) {
 	dropped.Waiting = false
 	r.run(t)
 	task := r.task(t, 7)
-	if got := fmt.Sprint(task.Status, task.StepTitles(), task.Result, task.Attempt, " ", task.StatusBy); got != "in_progress[a b c]r3601 otm-dispatcher" {
+	if got := fmt.Sprint(task.Status, task.StepTitles(), task.Result, task.Attempt, " ", task.StatusBy); got != "in_progress[a b c]r3602 otm-dispatcher" {
 		t.Errorf("task %s", got)
 	}
-	if stale := fmt.Sprint(task.Stale()); stale != "[completion subtasks_remaining]" { // the row does not show them
+	if !task.AtWork() || !task.LastHeard().Equal(time.Unix(row.Updated, 0)) {
+		t.Errorf("its agent had it: %+v, heard %v", task.Dispatch, task.LastHeard())
+	}
+	if stale := fmt.Sprint(task.Stale()); stale != "[assigned_at completion subtasks_remaining]" { // the row does not show them
 		t.Errorf("stale: %s", stale)
 	}
 	r.Drops = func() (map[pipeline.TaskID]pipeline.Dropped, error) { return nil, errors.New("unreadable") }

@@ -76,16 +76,21 @@ func (c *comparison) byHand(row *pipeline.Row) {
 // still reports whether nobody has edited a row and its steps for AdoptAfter. Else it
 // asks for another comparison.
 func (c *comparison) still(row *pipeline.Row) bool {
-	last := row.Updated
-	for _, s := range c.StepRows(row.ID) {
-		last = max(last, s.Updated)
-	}
-	at := c.stillAt(last)
+	at := c.stillAt(c.lastEdit(row))
 	if at.After(c.now) {
 		c.again(at)
 		return false
 	}
 	return true
+}
+
+// lastEdit is when a row or a step of it last changed.
+func (c *comparison) lastEdit(row *pipeline.Row) int64 {
+	last := row.Updated
+	for _, s := range c.StepRows(row.ID) {
+		last = max(last, s.Updated)
+	}
+	return last
 }
 
 // adopt makes the commands for rows without a task.
@@ -130,6 +135,9 @@ func (c *comparison) takeover() (err error) {
 		adopt.Lost = true
 		if adopt.Typed.Kind != core.Person || row.CreatedBy != row.UpdatedBy {
 			adopt.Typed = c.By // most likely OTM made it, when it knew the task
+		}
+		if agent := c.Agents.Assigned(row.Assignee); agent != nil && !agent.Person && adopt.Status == pipeline.InProgress {
+			adopt.Taken = &core.Taken{Workspace: agent.Workspace, Heard: time.Unix(c.lastEdit(row), 0).UTC()}
 		}
 		c.add(c.By, row.Task(), adopt)
 	}
