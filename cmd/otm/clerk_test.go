@@ -177,6 +177,9 @@ func (d *desk) cell(key, value string) (map[string]any, error) {
 	switch c.Type {
 	case "select":
 		cell["select"] = []string{value}
+		if value == "" {
+			cell["select"] = []string{}
+		}
 	case "todo_completed":
 		cell["checkbox"] = value == "true"
 	default:

@@ -97,9 +97,13 @@ func SummaryOf(v *View, reasons int) *Summary {
 		s.Agents = append(s.Agents, its)
 	}
 	for _, row := range v.Tops() {
-		s.Tasks[row.CurrentStatus()]++
+		status := row.Status
+		if status == "" {
+			status = v.OfRow(row).Status()
+		}
+		s.Tasks[status]++
 		if a := v.Agents.Assigned(row.Assignee); a != nil {
-			counts[a][row.CurrentStatus()]++
+			counts[a][status]++
 		}
 	}
 	return s

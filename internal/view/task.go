@@ -132,7 +132,7 @@ func (v *View) OfRow(row *pipeline.Row) *Task {
 // may be nil. The steps stand in the order of the state, whose numbers otm-update takes.
 // Those that the state does not know come last and have no number (C10).
 func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task) *Task {
-	t := &Task{ID: id, Row: row, State: state}
+	t := &Task{ID: id, Row: filled(row, state), State: state}
 	var steps []*pipeline.Row
 	if row != nil {
 		steps, t.Agent = v.StepsOf[row.ID], v.Agents.Assigned(row.Assignee)
@@ -148,7 +148,7 @@ func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task)
 		for i, s := range state.Steps {
 			step := Step{Number: i + 1, Title: s.Title, Done: s.Done, Row: s.RowID}
 			if r := v.byID[s.RowID]; r != nil && row != nil && r.Parent == row.ID {
-				step.Title, step.Done = r.Title, r.StepDone()
+				step.Title, step.Done = cmp.Or(r.Title, s.Title), r.StepDone()
 				own[r.ID] = true
 			}
 			t.Steps = append(t.Steps, step)
@@ -160,6 +160,18 @@ func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task)
 		}
 	}
 	return t
+}
+
+// filled is a row as OTM reads it: a cell that a person emptied decides nothing, so it is
+// shown as the task is.
+func filled(row *pipeline.Row, state *core.Task) *pipeline.Row {
+	if row == nil || state == nil {
+		return row
+	}
+	full := *row
+	full.Title, full.Status = cmp.Or(row.Title, state.Title), cmp.Or(row.Status, state.Status)
+	full.Priority, full.Reason = cmp.Or(row.Priority, state.Priority), cmp.Or(row.Reason, state.Reason)
+	return &full
 }
 
 // state is the state of a task; nil: the store does not know it.

@@ -70,6 +70,26 @@ func TestC10OneNumbering(t *testing.T) {
 	}
 }
 
+// TestEmptiedCells: a cell that a person emptied decides nothing until OTM fills it again:
+// readers show the task as it is.
+func TestEmptiedCells(t *testing.T) {
+	t.Parallel()
+	agents := pipeline.Agents{{Name: "devdas", Label: "devdas", Person: true}}
+	rows := []pipeline.Row{{ID: "R1", TaskID: "T-00001", Assignee: "devdas"}, {ID: "S1", Parent: "R1"}, {ID: "R2", Assignee: "devdas"}}
+	v := load(t, agents, rows, core.Task{
+		ID: 1, RowID: "R1", Title: "One", Status: pipeline.Blocked, Priority: pipeline.High, Reason: "why", Steps: []core.Step{{ID: 1, Title: "a", RowID: "S1"}},
+	})
+	task := v.Task(1)
+	c := task.Card()
+	if got := fmt.Sprint(c.Title, " ", c.Status, " ", c.Priority, " ", c.Reason, " ", c.Steps[0].Title, " ", task.Status(), " ", task.Title()); got != "One blocked high why a blocked One" {
+		t.Errorf("shown: %s", got)
+	}
+	s := SummaryOf(v, 0)
+	if got := fmt.Sprint(s.Tasks, s.Agents[0].Tasks); got != "map[blocked:1 new:1] map[blocked:1 new:1]" { // a row without a task is new
+		t.Errorf("counted: %s", got)
+	}
+}
+
 // TestC46SilentWorkspace: a workspace on a file system that does not answer is named,
 // and no other agent's is kept from being looked at.
 func TestC46SilentWorkspace(t *testing.T) {
