@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,6 +133,8 @@ func (d *doctor) directory() {
 			continue // the program that needs the folder makes it
 		}
 		switch mode := info.Mode().Perm(); {
+		case !info.IsDir():
+			d.failed("directory", &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR})
 		case mode&0o700 != 0o700:
 			d.say("directory", explain.DirLocked, "path", path, "mode", octal(mode))
 		case mode&0o077 != 0:

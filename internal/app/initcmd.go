@@ -101,13 +101,13 @@ func Init(dir string) (added []string, err error) {
 	fresh := !exists(filepath.Join(dir, "format"))
 	for _, name := range append([]string{""}, config.Folders...) {
 		path := filepath.Join(dir, name)
-		if exists(path) {
-			continue
-		}
+		missing := !exists(path)
 		if err := durable.MkdirAll(path); err != nil {
-			return added, err
+			return added, err // something else may have the name
 		}
-		added = append(added, name)
+		if missing {
+			added = append(added, name)
+		}
 	}
 	files := []durable.NewFile{{Name: config.FileName, Data: configTemplate}}
 	if fresh {
@@ -124,8 +124,12 @@ func Init(dir string) (added []string, err error) {
 		added = append(added, "secrets/owner")
 	}
 	for _, f := range files {
-		err := durable.WriteNew(filepath.Join(dir, f.Name), f.Data)
+		path := filepath.Join(dir, f.Name)
+		err := durable.WriteNew(path, f.Data)
 		if errors.Is(err, fs.ErrExist) {
+			if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+				return added, &fs.PathError{Op: "open", Path: path, Err: durable.ErrNoFile}
+			}
 			continue
 		}
 		if err != nil {

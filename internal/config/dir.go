@@ -97,12 +97,18 @@ func FormatOf(dir string) (int, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return 0, fmt.Errorf("data directory %q: %w", dir, ErrNotInitialised)
 	}
+	path := shellPath(filepath.Join(dir, "format"))
+	if errors.Is(err, durable.ErrNoFile) {
+		return 0, &DirError{Dir: dir, Reason: "its file format is no regular file",
+			Hint: fmt.Sprintf("mv %s %s.aside && printf '%d\\n' > %s", path, path, formatBy(dir), path)}
+	}
 	if err != nil {
 		return 0, err
 	}
 	format, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil || format < 1 {
-		return 0, &DirError{Dir: dir, Reason: fmt.Sprintf("its file format holds %.20q", data), Hint: fmt.Sprintf("printf '%d\\n' > ", formatBy(dir)) + shellPath(filepath.Join(dir, "format"))}
+		return 0, &DirError{Dir: dir, Reason: fmt.Sprintf("its file format holds %.20q", data),
+			Hint: fmt.Sprintf("printf '%d\\n' > %s", formatBy(dir), path)}
 	}
 	return format, nil
 }
@@ -126,6 +132,9 @@ func CheckMode(dir string) (warning string, err error) {
 		}
 		if err != nil {
 			return "", err
+		}
+		if !info.IsDir() {
+			continue // who reads it says so
 		}
 		mode := info.Mode().Perm()
 		if mode&0o022 != 0 {

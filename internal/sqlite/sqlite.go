@@ -82,6 +82,8 @@ func (d *DB) open(ctx context.Context) (err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = create(ctx, d.path)
+	case err == nil && !info.Mode().IsRegular():
+		err = &fs.PathError{Op: "open", Path: d.path, Err: durable.ErrNoFile}
 	case err == nil && info.Size() == 0:
 		// SQLite would take it for a new database, and delete its -wal file.
 		err = fmt.Errorf("%w: the file is empty", ErrCorrupt)

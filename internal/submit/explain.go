@@ -2,6 +2,7 @@ package submit
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/datadir"
+	"otm/internal/durable"
 	"otm/internal/lock"
 	"otm/internal/safe"
 	"otm/pipeline/counter"
@@ -32,7 +34,11 @@ func Explain(err error) *cli.Error {
 	case errors.As(err, &moved):
 		return cli.Errorf(cli.BadConfig, "%w", err).Hint("%s", moved.Hint())
 	case errors.As(err, &bad):
-		return cli.Errorf(cli.BadConfig, "%w", err).Hint("edit %s", safe.Quote(bad.Path))
+		e := cli.Errorf(cli.BadConfig, "%w", err)
+		if info, err := os.Stat(bad.Path); err == nil && !info.Mode().IsRegular() {
+			return e.Hint("%s", makeRoom(bad.Path))
+		}
+		return e.Hint("edit %s", safe.Quote(bad.Path))
 	case errors.As(err, &held):
 		e := cli.Errorf(cli.TryLater, "%w", err)
 		switch {
@@ -74,6 +80,11 @@ func explainPath(err error) *cli.Error {
 		}
 		path = filepath.Dir(path)
 	}
+	for _, wrongKind := range []error{syscall.ENOTDIR, syscall.EISDIR, fs.ErrExist, durable.ErrNoFile} {
+		if errors.Is(err, wrongKind) {
+			return e.Hint("%s", makeRoom(path))
+		}
+	}
 	switch path = safe.Quote(path); {
 	case errors.Is(err, fs.ErrPermission):
 		return e.Hint("ls -ld %s   # the user who runs this must be allowed to use it: id -un", path)
@@ -85,4 +96,14 @@ func explainPath(err error) *cli.Error {
 		return e.Hint("ulimit -n   # too few files may be open")
 	}
 	return nil
+}
+
+// makeRoom is the next step where something else has the name of a file or a directory of
+// OTM.
+func makeRoom(path string) string {
+	step := fmt.Sprintf("mv %s %s", safe.Quote(path), safe.Quote(path+".aside"))
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return step + " && mkdir -m 700 " + safe.Quote(path)
+	}
+	return step
 }
