@@ -47,7 +47,9 @@ nothing is due.`,
 
 func runFsck(ctx context.Context, h *Home, repair, rest, asJSON bool) error {
 	var moved *datadir.MovedError
-	errors.As(datadir.Check(h.Dir), &moved)
+	if err := datadir.Check(h.Dir); err != nil && !errors.As(err, &moved) {
+		return err
+	}
 	if _, err := h.OpenStore(ctx); err != nil {
 		return err
 	}

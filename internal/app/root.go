@@ -139,7 +139,10 @@ func withAnyHome(s cli.Streams, do func(ctx context.Context, h *Home, args []str
 // departed returns the error of a command. If the data directory was removed meanwhile, it
 // is the one that says so, in place of one that followed from it.
 func departed(dir string, err error) error {
-	if _, gone := config.FormatOf(dir); err != nil && errors.Is(gone, config.ErrNotInitialised) {
+	if err == nil {
+		return nil
+	}
+	if _, gone := config.FormatOf(dir); errors.Is(gone, config.ErrNotInitialised) {
 		return gone
 	}
 	return err
