@@ -152,7 +152,7 @@ func TestPeopleUnderSlacksLimits(t *testing.T) {
 	for _, name := range []string{"otm-injector", "otm-dispatcher", "otm-completion-detector"} {
 		log += string(must(os.ReadFile(filepath.Join(h.dir, "logs", name+".log"))))
 	}
-	for _, want := range []string{"To:Build it", "To:critical", "To:blocked", "StepDone", "To:manual", "To:runner", "RowBack"} {
+	for _, want := range []string{`to\":\"Build it`, `to\":\"critical`, `to\":\"blocked`, "StepDone", `to\":\"manual`, `to\":\"runner`, "RowBack"} {
 		if !slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {
 			return strings.Contains(line, "seen on the board") && strings.Contains(line, alice) && strings.Contains(line, want)
 		}) {

@@ -2,6 +2,7 @@ package differ
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -160,7 +161,8 @@ func (d *Differ) do(ctx context.Context, commands []core.Command) error {
 func (d *Differ) log(ctx context.Context, events []core.Event) {
 	for i := range events {
 		if _, own := events[i].Data.(core.BoardWritten); !own {
-			d.Log.InfoContext(ctx, "seen on the board", "task", events[i].Task, "who", events[i].By.String(), "what", events[i].Type(), "data", events[i].Data)
+			data, _ := json.Marshal(events[i].Data) // without what is empty; it is only a note
+			d.Log.InfoContext(ctx, "seen on the board", "task", events[i].Task, "who", events[i].By.String(), "what", events[i].Type(), "data", string(data))
 		}
 	}
 }
