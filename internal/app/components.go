@@ -84,7 +84,7 @@ func (k kind) command(s cli.Streams, args []string) *cobra.Command {
 		if once || !k.stays && !c.Flags().Changed(k.flag) {
 			return runOnce(ctx, h, k, every)
 		}
-		return runResidents(ctx, daemon.NewGroup(ctx), h, []kind{k}, every)
+		return runResidents(ctx, daemon.NewGroup(ctx), h, []kind{k}, every, func() {})
 	})
 	c.Flags().String("dir", "", "data directory (default: OTM_DIR, else the platform's)")
 	c.Flags().BoolVar(&once, "once", false, "run once, then exit")
@@ -107,8 +107,9 @@ func runOnce(ctx context.Context, h *Home, k kind, every time.Duration) error {
 }
 
 // runResidents runs components on one board, in a group, until the group ends. Each
-// logs to its own file; the board's client logs to that of the first.
-func runResidents(ctx context.Context, g *daemon.Group, h *Home, kinds []kind, every time.Duration) error {
+// logs to its own file; the board's client logs to that of the first. begun is called when
+// all of them can start.
+func runResidents(ctx context.Context, g *daemon.Group, h *Home, kinds []kind, every time.Duration, begun func()) error {
 	var ends []func()
 	defer func() {
 		for _, end := range slices.Backward(ends) {
@@ -125,6 +126,7 @@ func runResidents(ctx context.Context, g *daemon.Group, h *Home, kinds []kind, e
 		logs[i], ends = log, append(ends, closeLog)
 	}
 	b := h.board(logs[0])
+	var all []*component
 	for i, k := range kinds {
 		c, err := newComponent(ctx, h, b, logs[i], k, every, true)
 		if err != nil && ctx.Err() != nil {
@@ -134,8 +136,13 @@ func runResidents(ctx context.Context, g *daemon.Group, h *Home, kinds []kind, e
 			g.Go(func(context.Context) error { return err }) // stops the others
 			break
 		}
-		ends = append(ends, c.stop)
-		c.start(g)
+		ends, all = append(ends, c.stop), append(all, c)
+	}
+	if len(all) == len(kinds) {
+		begun()
+		for _, c := range all {
+			c.start(g)
+		}
 	}
 	return g.Wait()
 }
@@ -325,7 +332,7 @@ func beatWatcher(ctx context.Context, h *Home, w watcher) error {
 			if stats.Degraded != "" {
 				beat.Beat(heartbeat.Partial, stats.Degraded, explain.New(explain.RunNote, "note", stats.Degraded))
 			} else {
-				beat.Beat(heartbeat.Success, fmt.Sprintf("watching, overflows: %d", stats.Overflows))
+				beat.Beat(heartbeat.Success, fmt.Sprintf("watches the inboxes for the injector, overflows: %d", stats.Overflows))
 			} // if it cannot be written, its age tells
 		}
 	}

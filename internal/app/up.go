@@ -26,7 +26,7 @@ address of the board's page; the code after # works once, for a minute.`,
 }
 
 // Up runs all components until ctx ends. ready gets the address of the page, with
-// a one-time code, once the page answers.
+// a one-time code, once the page answers and all components can start.
 func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
 	p, err := openPage(ctx, h, board.Options{Listen: h.Config.Board.Listen}, h.Config.Slack.ListID == "")
 	if err != nil {
@@ -35,8 +35,7 @@ func (h *Home) Up(ctx context.Context, ready func(page string)) (err error) {
 	defer func() { err = p.ended(err) }()
 	g := daemon.NewGroup(ctx)
 	g.Go(p.serve)
-	ready(firstLink(h, p.address))
-	return runResidents(ctx, g, h, kinds, DefaultEvery)
+	return runResidents(ctx, g, h, kinds, DefaultEvery, func() { ready(firstLink(h, p.address)) })
 }
 
 // firstLink is the address that is printed when a page starts, with a one-time code
