@@ -174,7 +174,10 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 	case err := <-upDone:
 		return cmp.Or(err, context.Cause(ctx))
 	}
-	fmt.Fprintf(d.Out, "board    %s\ndata     %s\n\n", address, safe.Escape(d.home.Dir))
+	if keep {
+		fmt.Fprintf(d.Out, "board    %s\n", address)
+	}
+	fmt.Fprintf(d.Out, "data     %s\n\n", safe.Escape(d.home.Dir))
 	err := d.play(ctx, upDone, late)
 	if err == nil && keep {
 		page, _, _ := strings.Cut(address, "#") // the code of the first link is used up, or too old
@@ -185,6 +188,9 @@ func (d *demo) run(ctx context.Context, keep bool, late <-chan time.Time) error 
 		case err = <-upDone:
 			return err
 		}
+	}
+	if err == nil && !keep {
+		fmt.Fprintln(d.Out, "Everything is removed now. To look at it on a page, run: otm demo --keep")
 	}
 	cancel()
 	err = errors.Join(err, <-upDone) // now nobody starts an agent
