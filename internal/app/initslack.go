@@ -165,6 +165,10 @@ func (o *slackInit) chooseList(context.Context) error {
 	}
 	const example = "otm init --slack --token-stdin --list F0123456789"
 	switch {
+	case o.report.ListID == "" && !o.tokenStdin: // it was run before, and otm.toml was the user's own
+		here := dirFlag(o.h.Dir, o.h.Getenv)
+		return cli.Errorf(cli.Usage, "otm.toml names no list yet: put the lines into it that otm init --slack printed, or name the list again").
+			Hint("otm init --slack%s --list F0123456789   # prints the lines again; the list's link will do as well", here)
 	case o.report.ListID == "":
 		return cli.Errorf(cli.Usage, "no list is named: make an empty one in Slack, share it with the app for editing, and copy its link").Hint(example)
 	case o.list != "" && !isListID(o.report.ListID):

@@ -413,3 +413,22 @@ func TestInitSlackEditedMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// otm init --slack that is run again before its lines stand in otm.toml says that, and
+// how to see them again.
+func TestInitSlackBeforeItsLinesArePasted(t *testing.T) {
+	t.Parallel()
+	b := boardtest.Start(t)
+	dir := slackDir(t, "[agents.devdas]\nworkspace = \"/tmp\"\n", "")
+	code, out, errs := initSlack(t, b, dir, b.Token, "--token-stdin", "--list", b.ListID)
+	if !strings.Contains(out, "list_id    = ") {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	code, out, errs = initSlack(t, b, dir, "")
+	if code != cli.Usage || !strings.Contains(errs, "otm.toml names no list yet: put the lines into it") || !strings.Contains(errs, "--list F") {
+		t.Errorf("again: exit %d: %s%s", code, out, errs)
+	}
+	if _, out, errs = initSlack(t, b, dir, "", "--list", b.ListID); !strings.Contains(out, "list_id    = ") {
+		t.Errorf("with the list: %s%s", out, errs)
+	}
+}
