@@ -109,8 +109,8 @@ func TestWatchingNotes(t *testing.T) {
 		result  heartbeat.Result
 		details string
 	}{
-		"well":     {watch.Stats{}, heartbeat.Success, "watching, overflows: 0"},
-		"overflow": {watch.Stats{Overflows: 2}, heartbeat.Success, "watching, overflows: 2"},
+		"well":     {watch.Stats{}, heartbeat.Success, "watches the inboxes for the injector, overflows: 0"},
+		"overflow": {watch.Stats{Overflows: 2}, heartbeat.Success, "watches the inboxes for the injector, overflows: 2"},
 		"refused":  {watch.Stats{Overflows: 2, Degraded: "looking instead"}, heartbeat.Partial, "looking instead"},
 	} {
 		h := newHome(t, "")

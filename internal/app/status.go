@@ -27,9 +27,12 @@ func statusCommand(s cli.Streams) *cobra.Command {
 		Long: `Say when each component ran last, what waits and what failed, and what stands
 on the board. It reads the data directory; --fresh asks the board.
 
-A component is green if it ran less than 5 minutes ago and everything worked. It
-is yellow up to 15 minutes, or if something failed in its last run; else it is
-red. An agent in trouble is counted as that, not as its component's failure.
+A component is green if its last run began less than 5 minutes ago and all of it
+worked. It is yellow if something failed in that run, if it does not have the
+present otm.toml, or if the run was 5 to 15 minutes ago. It is red if the run was
+longer ago or failed as a whole, or if its process ended and nothing starts it
+again. An agent in trouble is counted as that, not as its component's failure.
+otm-watcher is the part of the injector that notices new files in the inboxes.
 
 The last lines are the problems in what runs here. otm doctor checks the set-up
 as well.`,

@@ -69,7 +69,7 @@ func noteAge(h *Home, walk time.Time) {
 		h.Note("the board was not read yet; --fresh reads it")
 		return
 	}
-	h.Note("the board as it was %s", explain.Ago(walk, h.Now()))
+	h.Note("the board was read %s", explain.Ago(walk, h.Now()))
 }
 
 // noteNothingStays says that no component stays running.
