@@ -43,6 +43,7 @@ type part struct {
 
 	given   int      // how often it was handed over as a new one
 	reports []string // the files of its agent's reports, in order
+	notes   []string // texts of the messages that its agent wrote
 	ticked  []bool   // what they said is done
 	status  pipeline.Status
 	result  string
@@ -405,6 +406,9 @@ func (p *play) report(who, how string) {
 		u.Status = pipeline.AgentDone
 	case "blocked":
 		u.Status, u.Reason = pipeline.Blocked, "a question"
+	case "a note":
+		u.Message = pipeline.Message{Text: fmt.Sprint("note ", p.drops)}
+		t.notes = append(t.notes, u.Message.Text)
 	}
 	if u.Status == pipeline.AgentDone {
 		u.Result = fmt.Sprint("result ", p.drops)
@@ -425,7 +429,7 @@ func (p *play) report(who, how string) {
 	}
 	p.tell("  reported on %v: %s %v", t.id, u.Status, u.StepsDone)
 	t.reports = append(t.reports, p.drop(inbox.TaskUpdates, u.ID, u.Encode()))
-	if u.Status != "" || len(h.open) == 0 {
+	if u.Status != "" || done > 0 && len(h.open) == 0 {
 		delete(p.hands, who)
 	}
 }
@@ -834,7 +838,7 @@ func (p *play) checkPart(t *part, fate map[string][]*inbox.Settled) {
 			p.fail("%v: step %d is %q, done %t; it was %q, reported as done %t", t.id, i+1, s.Title, s.Done, t.steps[i], t.ticked[i])
 		}
 	}
-	var applied []string
+	var applied, notes []string
 	events, err := p.store().Events(p.Context(), core.EventFilter{Task: t.id})
 	if err != nil {
 		p.Fatal(err)
@@ -843,6 +847,12 @@ func (p *play) checkPart(t *part, fate map[string][]*inbox.Settled) {
 		if n, is := e.Data.(core.Noted); is && slices.Contains(t.reports, n.Drop) {
 			applied = append(applied, n.Drop)
 		}
+		if said, is := e.Data.(core.Said); is {
+			notes = append(notes, said.Text)
+		}
+	}
+	if !slices.Equal(notes, t.notes) {
+		p.fail("%v: its agent wrote %q, the thread holds %q", t.id, t.notes, notes)
 	}
 	if !slices.Equal(applied, t.reports) {
 		p.fail("%v: reported was %v, applied was %v", t.id, t.reports, applied)

@@ -129,7 +129,7 @@ func script(seed uint64) []act {
 		case n < 56:
 			add(act{what: "next", who: one(cast)})
 		case n < 70:
-			add(act{what: "report", who: one(cast), how: one([]string{"a step", "a step", "all", "all", "done as it is", "blocked"})})
+			add(act{what: "report", who: one(cast), how: one([]string{"a step", "a step", "all", "all", "done as it is", "blocked", "a note"})})
 		case n < 79:
 			seconds := []int{1, 6, 20, 70, 310, 1000}
 			add(act{what: "wait", n: seconds[random.IntN(len(seconds))]})
