@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -149,7 +150,52 @@ func (t change) applyRun() {
 		if w := t.WakeNamed(data.Key); w != nil {
 			w.RunResult = data.RunResult
 		}
+	case RunStarted:
+		t.runStarted(&data)
+	case RunSucceeded:
+		t.runEnded(data.Run, EndSucceeded)
+	case RunPaused:
+		t.runEnded(data.Run, EndPaused)
+	case RunCanceled:
+		t.runEnded(data.Run, EndCanceled)
+	case RunFailed:
+		if r := t.runEnded(data.Run, EndFailed); r != nil {
+			r.Failure = data.Failure
+			t.Reason, t.Answered = Excerpt(data.Failure.String()), false
+		}
+	case RetryScheduled:
+		t.Wait = &data.Wait
+	case CountReset:
+		t.CountFrom = t.Runs.Number()
 	}
+}
+
+// runStarted begins a run, or lets the last one go on. What the board says of a failure
+// goes with it, unless a person wrote something else.
+func (t change) runStarted(r *RunStarted) {
+	last := t.Runs.Last()
+	if last != nil && last.Ending == EndFailed && t.Reason == Excerpt(last.Failure.String()) {
+		t.Reason = ""
+	}
+	if last != nil && last.Number == r.Run {
+		last.Ended, last.Ending, last.Failure = time.Time{}, "", Failure{}
+		return
+	}
+	began := t.e.At
+	if !r.Heard.IsZero() {
+		began = r.Heard.UTC()
+	}
+	t.Runs = append(t.Runs, Run{Number: r.Run, Agent: r.Agent, Attempt: r.Attempt, Began: began})
+}
+
+// runEnded ends a run; nil: there is none of this number.
+func (t change) runEnded(number int, ending Ending) *Run {
+	i := slices.IndexFunc(t.Runs, func(r Run) bool { return r.Number == number })
+	if i < 0 {
+		return nil
+	}
+	t.Runs[i].Ended, t.Runs[i].Ending = t.e.At, ending
+	return &t.Runs[i]
 }
 
 func (t change) foundRow(f *RowFound) {
@@ -161,8 +207,11 @@ func (t change) foundRow(f *RowFound) {
 			t.addStep(Step{Title: s.Title, Done: s.Done, RowID: s.Row, Shown: StepShown{s.Title, s.Done}})
 		}
 	}
-	if f.Shown.Status != "" {
-		t.Status = f.Shown.Status
+	switch status := f.Shown.Status; {
+	case status == pipeline.Pending && t.Status != pipeline.Pending:
+		t.Status = pipeline.Dormant // a person chose it, see Edits
+	case status != "":
+		t.Status = status
 	}
 }
 
@@ -181,7 +230,10 @@ func (t change) moved(m *TaskMoved) {
 	}
 	t.Previous, t.Status, t.StatusAt, t.StatusBy = t.Status, m.To, t.e.At, t.e.By
 	if m.Seen {
-		t.Shown.Status = m.To
+		t.Shown.Status = cmp.Or(m.Shows, m.To)
+	}
+	if m.To != pipeline.Pending {
+		t.Wait = nil
 	}
 	t.shownStatus()
 	switch m.To {

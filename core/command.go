@@ -128,6 +128,7 @@ const (
 	RuleNotOn     Rule = "notOn"     // the task does not stand on the board yet
 	RuleFormer    Rule = "former"    // the report is older than the hand-out to the present agent
 	RuleOwn       Rule = "own"       // an agent does not review its own task
+	RuleFormerRun Rule = "formerRun" // the report is of a run that is over
 	RuleMoved     Rule = "moved"     // the task is in another status by now than the person saw
 )
 
@@ -148,6 +149,7 @@ type Refused struct {
 	Drop    string            // of RuleOtherDrop: the other drop
 	Agent   string            // of RuleFormer: who has the task
 	At      time.Time         // of RuleArchived, and of RuleFormer: when he got it
+	Run     int               // of RuleFormerRun: the run of the report
 }
 
 // Error says it in one sentence.
@@ -173,6 +175,8 @@ func (r *Refused) Error() string {
 		return fmt.Sprintf("%v was handed out to %s at %s, and this report is older: it counts as one of the former agent", r.Task, r.Agent, r.At.UTC().Format(time.RFC3339))
 	case RuleOwn:
 		return fmt.Sprintf("%v is %s's own task: somebody else decides on it", r.Task, r.By.Name)
+	case RuleFormerRun:
+		return fmt.Sprintf("%v is with %s, and run %d is over: this report belongs to that run", r.Task, r.Agent, r.Run)
 	case RuleMoved:
 		return fmt.Sprintf("it is %s by now", r.From)
 	}
@@ -210,15 +214,18 @@ func (d *decision) refuse(rule Rule, class Class) *Refused {
 }
 
 // move moves the task, if the table permits it to who asks.
-func (d *decision) move(to pipeline.Status, m TaskMoved) error {
+func (d *decision) move(to pipeline.Status, m TaskMoved) error { return d.moveAs(d.By, to, m) }
+
+func (d *decision) moveAs(by Actor, to pipeline.Status, m TaskMoved) error {
 	from := d.task.Status
-	code, ok := Permitted(from, to, d.By.Kind)
+	code, ok := Permitted(from, to, by.Kind)
 	if !ok {
 		r := d.refuse(RuleMove, Conflict)
 		r.To = to
 		return r
 	}
 	m.From, m.To, m.Move = from, to, code
-	d.emit(m)
+	d.emitAs(by, d.At, m)
+	d.endRun()
 	return nil
 }

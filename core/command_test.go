@@ -116,7 +116,7 @@ func TestCommands(t *testing.T) {
 
 		{"a report without a task", nil, report(Report{}), "!not yet"},
 		{"a report before the hand-out", (*world).requested, report(Report{Status: pipeline.InProgress}), "!not yet"},
-		{"a note takes the task", (*world).handedOut, report(Report{Message: pipeline.Message{Text: "x"}}), "Acknowledged assigned→in_progress(TT-02) Noted Said"},
+		{"a note takes the task", (*world).handedOut, report(Report{Message: pipeline.Message{Text: "x"}}), "Acknowledged RunStarted assigned→in_progress(TT-02) Noted Said"},
 		{"a note later", (*world).taken, report(Report{Message: pipeline.Message{Text: "x"}}), "Noted Said"},
 		{"a note after the end", in(pipeline.AgentDone), report(Report{Message: pipeline.Message{Text: "x"}}), "Noted Said"},
 		{"a note on what is over", in(pipeline.Done), report(Report{Message: pipeline.Message{Text: "x"}}), "!over"},
@@ -126,19 +126,19 @@ func TestCommands(t *testing.T) {
 		{"a message about nothing", nil, Command{Task: 1, By: ada, Do: Say{pipeline.Message{Text: "x"}}}, "!no task"},
 		{"a message on an archived task", (*world).archived, Command{Task: 1, By: ada, Do: Say{pipeline.Message{Text: "x"}}}, "!archived"},
 		{"a person's report before the hand-out", (*world).requested, Command{Task: 1, By: Actor{Worker, "ada"}, Do: Report{Steps: []string{"one"}}}, "StepDone new→in_progress(TT-02) Noted"},
-		{"the first step", (*world).handedOut, report(Report{Steps: []string{"one"}}), "Acknowledged StepDone assigned→in_progress(TT-02) Noted"},
+		{"the first step", (*world).handedOut, report(Report{Steps: []string{"one"}}), "Acknowledged RunStarted StepDone assigned→in_progress(TT-02) Noted"},
 		{"a step by number and title", (*world).taken, report(Report{Steps: []string{"2", "ONE"}}), "StepDone StepDone Noted"},
 		{"a step twice", (*world).taken, report(Report{Steps: []string{"one", "1"}}), "StepDone Noted"},
 		{"a step that is not there", (*world).taken, report(Report{Steps: []string{"one", "three"}}), "!noStep"},
 		{"words only", (*world).taken, report(Report{Result: "half of it"}), "Noted"},
-		{"blocked", (*world).taken, report(Report{Status: pipeline.Blocked, Reason: "why?"}), "in_progress→blocked(TT-16) Noted"},
-		{"goes on", in(pipeline.Blocked), report(Report{Status: pipeline.InProgress}), "blocked→in_progress(TT-17) Noted"},
+		{"blocked", (*world).taken, report(Report{Status: pipeline.Blocked, Reason: "why?"}), "in_progress→blocked(TT-16) RunPaused Noted"},
+		{"goes on", in(pipeline.Blocked), report(Report{Status: pipeline.InProgress}), "RunStarted blocked→in_progress(TT-17) Noted"},
 		{"a repeated status", (*world).taken, report(Report{Status: pipeline.InProgress}), "Noted"},
-		{"done at once", (*world).handedOut, report(Report{Status: pipeline.AgentDone}), "Acknowledged assigned→agent_done(TT-04) Noted"},
+		{"done at once", (*world).handedOut, report(Report{Status: pipeline.AgentDone}), "Acknowledged RunStarted assigned→agent_done(TT-04) RunSucceeded Noted"},
 		{"a result after the end", in(pipeline.AgentDone), report(Report{Status: pipeline.AgentDone, Result: "see there"}), "Noted"},
 		{"a status after the end", in(pipeline.AgentDone), report(Report{Status: pipeline.Blocked}), "!move"},
 		{"a step after the end", in(pipeline.AgentDone), report(Report{Steps: []string{"one"}}), "!stepsStay"},
-		{"a report on a task set aside", in(pipeline.Pending), report(Report{Status: pipeline.InProgress}), "!over"},
+		{"a report on a task set aside", in(pipeline.Dormant), report(Report{Status: pipeline.InProgress}), "!over"},
 		{"a report on a done task", in(pipeline.Done), report(Report{Result: "x"}), "!over"},
 		{"a report on a deleted row", (*world).gone, report(Report{Result: "x"}), "!rowGone"},
 		{"a report on the history", (*world).archived, report(Report{Result: "x"}), "!archived"},
@@ -148,7 +148,7 @@ func TestCommands(t *testing.T) {
 		{"an edit without a task", nil, edit(Edits{}), "!no task"},
 		{"no edit", (*world).taken, edit(Edits{Title: ptr("Build it"), Priority: ptr(pipeline.Normal), Agent: ptr("DevDas"), Status: ptr(pipeline.InProgress)}), ""},
 		{"fields", (*world).taken, edit(Edits{Title: ptr("Do it"), Priority: ptr(pipeline.High), Reason: ptr("soon")}), "Edited(title) Edited(priority) Edited(reason)"},
-		{"another agent", (*world).taken, edit(Edits{Agent: ptr("mira")}), "Edited(assignee) in_progress→new(TT-24)"},
+		{"another agent", (*world).taken, edit(Edits{Agent: ptr("mira")}), "Edited(assignee) in_progress→new(TT-24) RunCanceled"},
 		{"another agent before the hand-out", (*world).requested, edit(Edits{Agent: ptr("mira")}), "Edited(assignee)"},
 		{"sent back to another agent", in(pipeline.AgentDone), edit(Edits{Agent: ptr("mira"), Status: ptr(pipeline.New)}), "agent_done→new(TT-26) Edited(assignee)"},
 		{"accepted", in(pipeline.AgentDone), edit(Edits{From: []pipeline.Status{pipeline.AgentDone}, Status: ptr(pipeline.Done), Accept: true}), "Approved agent_done→done(TT-06)"},
@@ -159,7 +159,7 @@ func TestCommands(t *testing.T) {
 			Added: []FoundStep{{Row: "S3", Title: "three"}, {Row: "Stepone"}}, Gone: []string{"Steptwo", "unknown"},
 		}), "StepGone StepDone Edited(title) StepAdded"},
 
-		{"a row deleted", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, "RowGone"},
+		{"a row deleted", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, "RowGone RunCanceled"},
 		{"another row deleted", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"R"}}, ""},
 		{"a row deleted twice", (*world).gone, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, ""},
 		{"a row restored", (*world).gone, Command{Task: 1, By: ada, Do: RestoreRow{Row: "Rec1"}}, "RowBack"},
@@ -182,8 +182,8 @@ func TestCommands(t *testing.T) {
 		{"hand out without a row", func(w *world) {
 			w.must(Command{ID: "d", Task: 1, By: boss, Do: Request{Task: other}})
 		}, Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas"}}, "!notOn"},
-		{"take", (*world).handedOut, Command{Task: 1, By: devdas, Do: Take{TakenByNext}}, "Acknowledged assigned→in_progress(TT-02)"},
-		{"take by the mark", (*world).handedOut, Command{Task: 1, By: devdas, Do: Take{TakenByFile}}, "Acknowledged"},
+		{"take", (*world).handedOut, Command{Task: 1, By: devdas, Do: Take{TakenByNext}}, "Acknowledged RunStarted assigned→in_progress(TT-02)"},
+		{"take by the mark", (*world).handedOut, Command{Task: 1, By: devdas, Do: Take{TakenByFile}}, "Acknowledged RunStarted"},
 		{"take by the mark twice", (*world).taken, Command{Task: 1, By: devdas, Do: Take{TakenByFile}}, ""},
 		{"given again", (*world).taken, Command{Task: 1, By: devdas, Do: Take{TakenByNext}}, "Acknowledged"},
 		{"take another's task", (*world).handedOut, Command{Task: 1, By: ByAgent("mira"), Do: Take{TakenByNext}}, "!outdated"},
@@ -195,7 +195,7 @@ func TestCommands(t *testing.T) {
 		{"promote", func(w *world) {
 			w.taken()
 			w.must(report(Report{Steps: []string{"1", "2"}}))
-		}, Command{Task: 1, By: boss, Do: Promote{}}, "in_progress→agent_done(TT-04)"},
+		}, Command{Task: 1, By: boss, Do: Promote{}}, "in_progress→agent_done(TT-04) RunSucceeded"},
 		{"promote with open steps", (*world).taken, Command{Task: 1, By: boss, Do: Promote{}}, ""},
 		{"promote no task", nil, Command{Task: 1, By: boss, Do: Promote{}}, ""},
 	} {
@@ -267,10 +267,10 @@ func TestNoReview(t *testing.T) {
 		}
 		return story(w.events[n:])
 	}
-	if got := ends(report(Report{Status: pipeline.AgentDone, Types: types})); got != "in_progress→agent_done(TT-04) Noted agent_done→done(TT-06)" {
+	if got := ends(report(Report{Status: pipeline.AgentDone, Types: types})); got != "in_progress→agent_done(TT-04) RunSucceeded Noted agent_done→done(TT-06)" {
 		t.Errorf("a report: %s", got)
 	}
-	if got := ends(Command{Task: 1, By: boss, Do: Promote{types}}); got != "in_progress→agent_done(TT-04) agent_done→done(TT-06)" {
+	if got := ends(Command{Task: 1, By: boss, Do: Promote{types}}); got != "in_progress→agent_done(TT-04) RunSucceeded agent_done→done(TT-06)" {
 		t.Errorf("a pass: %s", got)
 	}
 	w := newWorld(t)
@@ -319,7 +319,7 @@ func TestHandedOutAnew(t *testing.T) {
 	w.taken()
 	w.must(Command{Task: 1, By: ada, Do: Edits{Agent: ptr("mira")}})
 	w.want(pipeline.New)
-	if w.task().Dispatch != nil || !w.task().Ready() {
+	if w.task().Dispatch != nil || !w.task().Ready(w.now) {
 		t.Fatalf("the task is still with its agent: %+v", w.task().Dispatch)
 	}
 	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "mira", Workspace: "/m"}})

@@ -43,12 +43,13 @@ func Effects(before, after *Task) (stale, settled []Sink) {
 
 // Rendering is what otm-create and otm-update check reports against.
 func (t *Task) Rendering() pipeline.Rendering {
-	return pipeline.Rendering{TaskID: t.ID, Title: t.Title, Agent: t.Agent, Status: t.Status, Attempt: t.Attempt, Steps: t.PlainSteps()}
+	return pipeline.Rendering{TaskID: t.ID, Title: t.Title, Agent: t.Agent, Status: t.Status, Attempt: t.Attempt, Run: t.Runs.Number(), Steps: t.PlainSteps()}
 }
 
 // entry is what the dispatch file shows of a task. The zero value: it has no entry.
 type entry struct {
 	attempt   int
+	run       int
 	agent     string
 	workspace string
 	taken     bool
@@ -65,7 +66,7 @@ func (t *Task) entry() entry {
 		return entry{}
 	}
 	e := entry{
-		attempt: d.Attempt, agent: d.Agent, workspace: d.Workspace, taken: t.Taken(),
+		attempt: d.Attempt, run: t.Runs.Next(), agent: d.Agent, workspace: d.Workspace, taken: t.Taken(),
 		title: t.Title, priority: t.Priority, steps: t.StepTitles(),
 	}
 	if t.Woken != nil {

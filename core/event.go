@@ -76,6 +76,7 @@ type TaskMoved struct {
 	To     pipeline.Status `json:"to"`
 	Move   string          `json:"move"`             // its code in the table; "": a person overrode the table
 	Seen   bool            `json:"seen,omitempty"`   // it was seen on the board, which therefore shows it
+	Shows  pipeline.Status `json:"shows,omitempty"`  // of Seen: what the board shows, where that is not To
 	Reason string          `json:"reason,omitempty"` // why OTM moved it
 	Heard  time.Time       `json:"heard,omitzero"`   // when the agent dropped its report
 }
@@ -232,6 +233,46 @@ type RunEnded struct {
 	Process bool `json:"process,omitempty"`
 }
 
+// RunStarted says that an agent took a task, and a run of it began.
+type RunStarted struct {
+	Run     int       `json:"run"`
+	Agent   string    `json:"agent"`
+	Attempt int       `json:"attempt"`
+	Again   bool      `json:"again,omitempty"` // the run had ended, or counted as failed: it goes on
+	Heard   time.Time `json:"heard,omitzero"`
+}
+
+// RunSucceeded says that a run ended with its task done.
+type RunSucceeded struct {
+	Run int `json:"run"`
+}
+
+// RunPaused says that a run ended because its task is blocked.
+type RunPaused struct {
+	Run int `json:"run"`
+}
+
+// RunFailed says that a run ended without a result, or that its agent gave up.
+type RunFailed struct {
+	Run int `json:"run"`
+	Failure
+}
+
+// RunCanceled says that a run ended because its task left the hands of its agent.
+type RunCanceled struct {
+	Run int `json:"run"`
+}
+
+// RetryScheduled says when the next run may begin after one that failed.
+type RetryScheduled struct {
+	Run  int  `json:"run"` // the next one
+	Try  int  `json:"try"` // how many failed in a row
+	Wait Wait `json:"wait"`
+}
+
+// CountReset says that somebody restarted the count of failed runs.
+type CountReset struct{}
+
 // AgentChanged says what an agent's state is after a run was judged, its configuration
 // changed, or a person resumed it.
 type AgentChanged struct {
@@ -298,7 +339,9 @@ var kinds = []kind{
 	kindOf[Noted]("IE-02"), kindOf[Said](""), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-04"), kindOf[StepAdded]("IE-01"),
 	kindOf[StepGone]("IE-01"), kindOf[RowGone]("IE-01"), kindOf[RowBack]("IE-01"), kindOf[BoardWritten]("OE-06"), kindOf[ReconciliationDrift]("ERR-05"),
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
-	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),
+	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""),
+	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
+	kindOf[RetryScheduled](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),
 }
 
 // EventVersion is the version of the forms in which events are kept. A form that a

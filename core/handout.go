@@ -1,6 +1,8 @@
 package core
 
 import (
+	"time"
+
 	"otm/pipeline"
 )
 
@@ -18,23 +20,31 @@ func (h HandOut) decide(d *decision) error {
 		return ErrNoTask
 	case t.Away() || !t.OnBoard() || len(t.Steps) == 0:
 		return d.refuse(RuleNotOn, Conflict)
-	case !t.Ready():
-		return nil // handed out already
+	case !t.Ready(d.At):
+		return nil // handed out already, or not to be yet
 	case !SameAgent(h.Agent, t.Agent):
 		return ErrOutdated
 	}
 	d.Agent = h.Agent
 	d.emit(HandedOut{Attempt: t.Attempt + 1, Agent: h.Agent, Workspace: h.Workspace, AllTicked: t.StepsDone() == len(t.Steps)})
-	if d.task.Status == pipeline.New {
+	if d.task.Status != pipeline.Assigned {
 		return d.move(pipeline.Assigned, TaskMoved{})
 	}
 	return nil
 }
 
-// Ready reports whether the task is to be handed out as soon as its agent is known and
-// its rows stand on the board.
-func (t *Task) Ready() bool {
-	return t.Status == pipeline.New || t.Status == pipeline.Assigned && t.Dispatch == nil
+// Ready reports whether the task is to be handed out now, as soon as its agent is known
+// and its rows stand on the board.
+func (t *Task) Ready(now time.Time) bool {
+	switch t.Status {
+	case pipeline.New:
+		return true
+	case pipeline.Assigned:
+		return t.Dispatch == nil
+	case pipeline.Pending:
+		return t.Wait != nil && !t.Wait.Waits(now)
+	}
+	return false
 }
 
 // Take says that an agent takes a task, or is given it again.
@@ -51,6 +61,7 @@ func (k Take) decide(d *decision) error {
 		return nil // it is known
 	}
 	d.emit(Acknowledged{By: k.By, Again: t.Taken()})
+	d.begin(false, time.Time{})
 	if k.By == TakenByNext && d.task.Status == pipeline.Assigned {
 		return d.move(pipeline.InProgress, TaskMoved{})
 	}
@@ -78,7 +89,7 @@ func (p Promote) decide(d *decision) error {
 	}
 	err := d.move(pipeline.AgentDone, TaskMoved{Reason: "all steps are done"})
 	if err == nil {
-		d.acceptUnreviewed(p.Types)
+		acceptUnreviewed(d, p.Types)
 	}
 	return err
 }
@@ -86,4 +97,15 @@ func (p Promote) decide(d *decision) error {
 // Complete reports whether the task is to be promoted to agent_done by its steps.
 func (t *Task) Complete() bool {
 	return t.Status == pipeline.InProgress && t.OnBoard() && !t.Away() && len(t.Steps) > 0 && t.StepsDone() == len(t.Steps) && !t.EndsByWord()
+}
+
+// acceptUnreviewed ends a task that has just become agent_done, if its type needs no
+// review.
+func acceptUnreviewed(d *decision, types pipeline.Types) {
+	t := d.task
+	if t.Status != pipeline.AgentDone || types.Rules(t.Type).Review {
+		return
+	}
+	code, _ := Permitted(t.Status, pipeline.Done, OTM)
+	d.emitAs(Component("otm"), d.At, TaskMoved{From: t.Status, To: pipeline.Done, Move: code, Reason: "tasks of type " + string(t.Type) + " need no review"})
 }

@@ -25,6 +25,7 @@ type Edits struct {
 	Added    []FoundStep // steps that the person added on the board
 	Gone     []string    // rows of steps that are no longer there
 	Accept   bool        // the person accepted the task's result
+	Reset    bool        // the person restarted the count of failed runs
 }
 
 // StepEdit is what a person changed of a step.
@@ -106,13 +107,23 @@ func (e Edits) step(d *decision, edit StepEdit) {
 }
 
 func (e Edits) status(d *decision) error {
-	if e.Status == nil || *e.Status == d.task.Status {
+	if e.Status == nil {
+		return nil
+	}
+	to, m := *e.Status, TaskMoved{Seen: e.Seen}
+	if to == pipeline.Pending { // the queue is OTM's: a person who chooses pending sets the task aside
+		to, m.Shows = pipeline.Dormant, pipeline.Pending
+	}
+	if to == d.task.Status {
 		return nil
 	}
 	if e.Accept {
 		d.emit(Approved{})
 	}
-	return d.move(*e.Status, TaskMoved{Seen: e.Seen})
+	if e.Reset {
+		d.emit(CountReset{})
+	}
+	return d.move(to, m)
 }
 
 // assign gives the task to another agent. If it was with one, or failed or was rejected
@@ -124,10 +135,11 @@ func (e Edits) assign(d *decision) error {
 	}
 	d.emit(EditedByPerson{Field: pipeline.FieldAssignee, From: t.Agent, To: *e.Agent, Seen: e.Seen})
 	blocked := e.Status != nil && *e.Status == pipeline.Blocked && d.task.Dispatch == nil // by the same edit, and nobody has it
-	ended := e.Status == nil && (d.task.Status == pipeline.Failed || d.task.Status == pipeline.Rejected)
+	ended := e.Status == nil && (d.task.Status == pipeline.Failed || d.task.Status == pipeline.Rejected || d.task.Status == pipeline.Pending)
 	if d.task.Status.Active() && !blocked || ended {
 		code, _ := Permitted(d.task.Status, pipeline.New, OTM)
 		d.emit(TaskMoved{From: d.task.Status, To: pipeline.New, Move: code})
+		d.endRun()
 	}
 	return nil
 }
@@ -138,6 +150,9 @@ type LoseRow struct{ Row string }
 func (l LoseRow) decide(d *decision) error {
 	if t := d.task; t != nil && t.RowID == l.Row && t.GoneAt.IsZero() {
 		d.emit(RowGone(l))
+		if run := t.Runs.Open(); run != nil {
+			d.emit(RunCanceled{Run: run.Number})
+		}
 	}
 	return nil
 }

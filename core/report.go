@@ -19,6 +19,9 @@ type Report struct {
 	Result  string
 	Message pipeline.Message // its Text is "": there is none
 	Types   pipeline.Types   // by which the report is judged
+	Run     int              // to which the report belongs; 0: not said
+	// Terminal says of a failure that a retry makes no sense.
+	Terminal bool
 }
 
 // decide applies a report whole, or not at all.
@@ -37,8 +40,18 @@ func (r Report) decide(d *decision) error {
 		r := d.refuse(RuleFormer, Conflict)
 		r.Agent, r.At = t.Dispatch.Agent, t.Dispatch.At
 		return r
+	case r.ofFormerRun(t):
+		refused := d.refuse(RuleFormerRun, Conflict)
+		refused.Run, refused.Agent = r.Run, t.Dispatch.Agent
+		return refused
 	}
-	ticked, err := d.match(r.Steps)
+	if struck(t, d.By) {
+		d.begin(true, r.Dropped)
+		if err := d.move(pipeline.InProgress, TaskMoved{Heard: r.Dropped}); err != nil {
+			return err
+		}
+	}
+	ticked, err := r.match(d)
 	if err != nil {
 		return err
 	}
@@ -59,17 +72,28 @@ func (r Report) decide(d *decision) error {
 	if t.Dispatch != nil && !t.Taken() && t.Status.Active() {
 		d.emit(Acknowledged{By: TakenByUpdate, Heard: r.Dropped})
 	}
+	if to != "" && to != t.Status || t.Status == pipeline.InProgress {
+		d.begin(true, r.Dropped)
+	}
 	for _, s := range ticked {
 		d.emit(StepDone{Step: s.ID, Title: s.Title, Done: true, Heard: r.Dropped})
 	}
-	if to != "" && to != d.task.Status {
+	switch {
+	case to == "" || to == t.Status:
+	case to == pipeline.Failed && d.task.Runs.Open() != nil:
+		f := FailRun{Failure: Failure{Words: r.Reason}, Types: r.Types}
+		noted.Reason = nil // it stands with the run
+		if err := d.fail(f, r.Terminal || d.By.Kind == Worker); err != nil {
+			return err
+		}
+	default:
 		if err := d.move(to, TaskMoved{Heard: r.Dropped}); err != nil {
 			return err
 		}
 	}
 	d.emit(noted)
 	if to == pipeline.AgentDone {
-		d.acceptUnreviewed(r.Types)
+		acceptUnreviewed(d, r.Types)
 	}
 	if r.Message.Text != "" {
 		r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
@@ -78,15 +102,14 @@ func (r Report) decide(d *decision) error {
 	return nil
 }
 
-// acceptUnreviewed ends a task that has just become agent_done, if its type needs no
-// review.
-func (d *decision) acceptUnreviewed(types pipeline.Types) {
-	t := d.task
-	if t.Status != pipeline.AgentDone || types.Rules(t.Type).Review {
-		return
+// ofFormerRun reports whether the report names a run that is over because the task left
+// its agent's hands, or because another run began.
+func (r Report) ofFormerRun(t *Task) bool {
+	last := t.Runs.Last()
+	if r.Run == 0 || last == nil || t.Dispatch == nil || !t.Status.Active() {
+		return false
 	}
-	code, _ := Permitted(t.Status, pipeline.Done, OTM)
-	d.emitAs(Component("otm"), d.At, TaskMoved{From: t.Status, To: pipeline.Done, Move: code, Reason: "tasks of type " + string(t.Type) + " need no review"})
+	return r.Run < last.Number || r.Run == last.Number && (last.Ending == EndCanceled || !SameAgent(last.Agent, t.Dispatch.Agent))
 }
 
 // ofFormer reports whether the report is of a former agent: it is older than the task's
@@ -110,10 +133,10 @@ func (r Report) ofFormer(t *Task, now time.Time) bool {
 
 // match returns the reported steps that are not ticked yet. Equal titles are ticked
 // one at a time, in order.
-func (d *decision) match(reported []string) ([]Step, error) {
+func (r Report) match(d *decision) ([]Step, error) {
 	steps := d.task.PlainSteps()
 	var found []Step
-	for _, title := range reported {
+	for _, title := range r.Steps {
 		i := pipeline.FindStep(steps, title)
 		if i < 0 {
 			r := d.refuse(RuleNoStep, Unmatched)
@@ -148,6 +171,14 @@ func (r Report) status(d *decision, ticked []Step) (pipeline.Status, error) {
 		return pipeline.InProgress, nil
 	}
 	return r.Status, nil
+}
+
+// struck reports whether a report strikes the failure of the task's last run: it came
+// after all, and the next run has not begun.
+func struck(t *Task, by Actor) bool {
+	last := t.Runs.Last()
+	return (t.Status == pipeline.Pending || t.Status == pipeline.Failed) && by.Kind == Agent && t.Dispatch != nil &&
+		last != nil && last.Ending == EndFailed && last.Attempt == t.Dispatch.Attempt && SameAgent(last.Agent, by.Name)
 }
 
 // FailedReport notes that a report was refused.

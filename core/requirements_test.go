@@ -46,8 +46,8 @@ func TestSequenceOfEvents(t *testing.T) {
 	w.must(Command{Task: 1, By: boss, Do: Promote{}})
 	done := pipeline.Done
 	w.must(Command{Task: 1, By: ada, Do: Edits{From: []pipeline.Status{pipeline.AgentDone}, Status: &done, Accept: true}})
-	const want = "TaskRequested BoardWritten HandedOut new→assigned(TT-01) BoardWritten Acknowledged assigned→in_progress(TT-02) " +
-		"StepDone StepDone Noted in_progress→agent_done(TT-04) Approved agent_done→done(TT-06)"
+	const want = "TaskRequested BoardWritten HandedOut new→assigned(TT-01) BoardWritten Acknowledged RunStarted assigned→in_progress(TT-02) " +
+		"StepDone StepDone Noted in_progress→agent_done(TT-04) RunSucceeded Approved agent_done→done(TT-06)"
 	if got := story(w.events); got != want {
 		t.Errorf("the events are\n%s\nwant\n%s", got, want)
 	}

@@ -57,6 +57,11 @@ type Task struct {
 	Dispatch *Dispatch `json:"dispatch,omitempty"`
 	Wakes    []Wake    `json:"wakes,omitempty"` // those whose first task this is
 	Woken    *Woken    `json:"woken,omitempty"` // the last wake that named the task
+	// Runs are the attempts of agents at the task, in their order. CountFrom is the last
+	// one before somebody restarted the count of those that failed.
+	Runs      Runs  `json:"runs,omitempty"`
+	CountFrom int   `json:"countFrom,omitempty"`
+	Wait      *Wait `json:"wait,omitempty"` // why the task is pending; nil: it is not
 	// Heard is what was last heard of each agent about the task, by its folded name.
 	Heard map[string]Heard `json:"heard,omitempty"`
 
@@ -175,7 +180,7 @@ type Heard struct {
 // Clone returns a copy that shares nothing that changes.
 func (t *Task) Clone() *Task {
 	c := *t
-	c.Steps, c.Wakes, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), maps.Clone(t.Heard)
+	c.Steps, c.Wakes, c.Runs, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), slices.Clone(t.Runs), maps.Clone(t.Heard)
 	c.Passed, c.Shown.Derived = slices.Clone(t.Passed), maps.Clone(t.Shown.Derived)
 	if t.Dispatch != nil {
 		d := *t.Dispatch

@@ -26,6 +26,7 @@ type Dispatcher struct {
 	Agents     pipeline.Agents
 	Wakers     map[pipeline.Trigger]Waker
 	Times      pipeline.Times
+	Types      pipeline.Types
 	// Look brings what people did on the board into the store. What it sees of the
 	// board may be at most maxAge old; negative: of any age. It adds what is to be told
 	// to the report. The error is one of our own files.

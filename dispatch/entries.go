@@ -186,7 +186,7 @@ func isLeft(e *Entry, t *core.Task) bool {
 	switch {
 	case e.RowID != "" && e.RowID != t.RowID:
 		return false
-	case t.Away(), t.Status.Finished(), t.Status == pipeline.Pending:
+	case t.Away(), t.Status.Finished(), t.Status == pipeline.Pending, t.Status == pipeline.Dormant:
 		return true
 	case t.Dispatch == nil:
 		return t.Attempt > 0 // a person took the task away

@@ -20,6 +20,7 @@ type Entry struct {
 	TaskID  pipeline.TaskID // 0: the element is foreign
 	Agent   string
 	Attempt int
+	Run     int // the number of the run in which an agent that takes it works; 0: not known
 	RowID   string
 	RunID   string
 	Picked  bool // the agent took the task
@@ -30,7 +31,7 @@ type Entry struct {
 
 // entryKeys are the keys that OTM writes, in their order.
 var entryKeys = []string{"taskId", "title", "priority", "project", "type", "context", "inputFiles", "parent", "subtasks", "dispatchedAt", "slackItemId",
-	"agent", "attempt", "triggeredAt", "runId", "picked"}
+	"agent", "attempt", "run", "triggeredAt", "runId", "picked"}
 
 // entryOf returns the entry of a task's present dispatch.
 func entryOf(t *core.Task) *Entry {
@@ -56,6 +57,7 @@ func entryOf(t *core.Task) *Entry {
 	e.set("slackItemId", t.RowID)
 	e.set("agent", d.Agent)
 	e.set("attempt", d.Attempt)
+	e.set("run", t.Runs.Next())
 	e.noteWake(t)
 	if t.Taken() {
 		e.set("picked", true)
@@ -80,6 +82,7 @@ func (e *Entry) noteWake(t *core.Task) {
 // it was taken.
 func (e *Entry) refresh(t *core.Task) {
 	e.noteWake(t)
+	e.set("run", t.Runs.Next())
 	if t.Taken() && !e.Picked {
 		e.set("picked", true)
 	}
@@ -120,6 +123,7 @@ func (e *Entry) read() {
 	e.get("taskId", &e.TaskID)
 	e.get("agent", &e.Agent)
 	e.get("attempt", &e.Attempt)
+	e.get("run", &e.Run)
 	e.get("slackItemId", &e.RowID)
 	e.get("runId", &e.RunID)
 	e.Picked = isYes(e.members.Get("picked"))

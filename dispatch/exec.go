@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -175,7 +176,7 @@ func (x *Exec) environ(r Request) []string {
 		path = x.PathDir + string(os.PathListSeparator) + path
 	}
 	return append(env, "PATH="+path, "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
-		"OTM_TASK_ID="+r.Task.String(), "OTM_DISPATCH_FILE="+r.File)
+		"OTM_TASK_ID="+r.Task.String(), "OTM_RUN="+strconv.Itoa(r.Run), "OTM_DISPATCH_FILE="+r.File)
 }
 
 // RunHelper is the helper: it reads a spec from stdin, takes the agent's lock,

@@ -103,16 +103,16 @@ func TestEntryForm(t *testing.T) {
 	})
 	want(t, "file", d.read(), `{"dispatched":[`+
 		"\n "+`{"taskId":"T-00033","title":"Build login page","priority":"high","project":"PRJ-012 App","type":"action",`+
-		`"subtasks":["Create form","Add validation"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"Rec0ALXYZ","agent":"devdas","attempt":1},`+
+		`"subtasks":["Create form","Add validation"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"Rec0ALXYZ","agent":"devdas","attempt":1,"run":1},`+
 		"\n "+`{"taskId":"T-00034","title":"<b>\"quoted\" & \\ back</b>\u001b\u0000\u2028","priority":"high","project":null,"type":"action",`+
-		`"subtasks":["Create form","Add validation"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"Rec0ALXYZ","agent":"devdas","attempt":1}`+"\n]}\n")
+		`"subtasks":["Create form","Add validation"],"dispatchedAt":"2026-03-14T15:00:00Z","slackItemId":"Rec0ALXYZ","agent":"devdas","attempt":1,"run":1}`+"\n]}\n")
 	d.edit(func(f *File) {
 		e := f.Find(33, "DevDas") // agents are compared folded
 		e.set("triggeredAt", stamp(minute(1)))
 		e.set("runId", "otm-T-00033-devdas-1")
 		e.set("picked", true)
 	})
-	if got := d.read(); !strings.Contains(got, `"attempt":1,"triggeredAt":"2026-03-14T15:01:00Z","runId":"otm-T-00033-devdas-1","picked":true}`) {
+	if got := d.read(); !strings.Contains(got, `"attempt":1,"run":1,"triggeredAt":"2026-03-14T15:01:00Z","runId":"otm-T-00033-devdas-1","picked":true}`) {
 		t.Errorf("after a wake and a mark: %s", got)
 	}
 	info, err := os.Stat(d.path())
@@ -159,7 +159,7 @@ func TestForeignKept(t *testing.T) {
 		follow(e, "subtasks", []string{"x"})
 		e.set("runId", "run")
 	})
-	want(t, "our entry", d.read(), "{\"dispatched\":[\n "+strings.TrimSuffix(ours, "}")+`,"runId":"run"}`+"\n]}\n")
+	want(t, "our entry", d.read(), "{\"dispatched\":[\n "+strings.TrimSuffix(ours, "}")+`,"run":1,"runId":"run"}`+"\n]}\n")
 	// A new dispatch replaces only our members.
 	d.edit(func(f *File) {
 		f.Put(entry33("attempt", 2))

@@ -107,11 +107,14 @@ func (ho *handout) ready() []*core.Task {
 		if t.Away() || t.RowID == "" || t.Agent == "" || len(ho.Agents) == 0 {
 			continue // without configured agents, names are not checked
 		}
+		if t.Wait.Waits(ho.Now()) {
+			ho.report.RunBy(t.Wait.Until)
+		}
 		a := ho.Agents.Named(t.Agent)
 		switch {
 		case a == nil && (t.Status.Active() || t.Status == pipeline.New && t.OnBoard()):
 			ho.report.Fail(explain.New(explain.TaskNoAgent, "name", t.Agent).On(t.ID))
-		case a == nil || !t.Ready() || !t.OnBoard() || len(t.Steps) == 0:
+		case a == nil || !t.Ready(ho.Now()) || !t.OnBoard() || len(t.Steps) == 0:
 		default:
 			if reason := ho.unready(a); reason != nil {
 				ho.report.Fail(reason.On(t.ID))

@@ -39,17 +39,43 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	if events, err := core.Decide(is, c); err != nil || len(events) == 0 {
 		return err // most passes change nothing, and need no transaction
 	}
-	outcomes, err := wg.Store.Do(ctx, c)
+	failed := s.failRuns(over, w, wg.Types)
+	outcomes, err := wg.Store.Do(ctx, append([]core.Command{c}, failed...)...)
 	if err == nil {
 		err = outcomes[0].Err
 	}
 	if err == nil {
 		s.state, err = wg.Store.Agent(ctx, s.agent.Name)
 	}
+	if err == nil && len(failed) > 0 {
+		err = wg.reload(ctx, s)
+		wg.report.RunBy(s.now) // a run that got on is followed by the next at once
+	}
 	if err == nil && over && !end.Progress && !end.Idle {
 		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Run.Key, "exit", end.Run.Exit, "failures", s.state.Failures, "next", s.state.NextStart)
 	}
 	return err
+}
+
+// failRuns returns the commands that end the runs of tasks in which a process, or a run
+// at the gateway, worked that is over: it left them without a result. A run at the gateway
+// that did not fail may have left commands behind that go on: its agent is woken to
+// continue. over says that its end counts; w is its wake.
+func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (commands []core.Command) {
+	if !over || w.Via == pipeline.TriggerGateway && !w.Outcome.Failed() {
+		return nil
+	}
+	later := w.Code != nil && *w.Code == core.TryLater || !w.RetryAt.IsZero()
+	for _, t := range s.known() {
+		run := t.Runs.Open()
+		if run == nil || !core.SameAgent(run.Agent, s.agent.Name) || !t.HeardOf(s.agent.Name).At.After(w.AskedAt) {
+			continue
+		}
+		commands = append(commands, core.Command{At: s.now, By: by(), Task: t.ID, Agent: s.agent.Name, Do: core.FailRun{
+			Run: run.Number, Failure: core.Failure{Exit: w.Exit, Code: w.Code, Log: w.Log, Free: later}, NotBefore: w.RetryAt, Types: types,
+		}})
+	}
+	return commands
 }
 
 // countedEnd returns the end of the agent's last run if it counts by now; false:

@@ -47,6 +47,22 @@ type Taken struct {
 	entry Entry
 }
 
+// Run is the number of the run in which the agent works; 0: not known.
+func (t *Taken) Run() int {
+	if t.Unstored {
+		return t.entry.Run
+	}
+	return t.Task.Runs.Number()
+}
+
+// Failure is why the run before failed; nil: it did not.
+func (t *Taken) Failure() *core.Run {
+	if n := len(t.Task.Runs); n > 1 && t.Task.Runs[n-2].Ending == core.EndFailed {
+		return &t.Task.Runs[n-2]
+	}
+	return nil
+}
+
 // MarshalJSON writes the entry and what else is known. The task's id comes first. A
 // runId with another task's id is left out, as models mistake it for the task: a
 // wake for several tasks has the id of the first in its key.
@@ -58,6 +74,7 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	e.set("picked", true)
 	e.set("subtasks", t.Task.StepTitles())
 	e.replace("taskId", nil)
+	e.replace("run", nil)
 	done := []int{}
 	for i, s := range t.Task.Steps {
 		if s.Done {
@@ -69,6 +86,12 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	out.members = append(out.members, e.members...)
 	out.set("continue", t.Continue)
 	out.set("done", done)
+	if run := t.Run(); run > 0 {
+		out.set("run", run)
+	}
+	if failed := t.Failure(); failed != nil {
+		out.set("failedRun", failed)
+	}
 	out.set("reason", t.Task.Reason)
 	out.set("answered", t.Task.Answered)
 	out.set("messages", append([]Message{}, t.Messages...))

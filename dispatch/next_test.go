@@ -371,25 +371,26 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 	w.pass()
 	want(t, "at first", w.next("alpha"), a)
 	want(t, "continued", w.next("alpha"), a)
-	die := func(attempt int) {
+	failed := func() {
 		t.Helper()
-		if _, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: core.WakeKey(a, "alpha", attempt), Outcome: core.OutcomeFailed}, w.clock.Now()); err != nil {
+		keys := strings.Fields(w.waker.keys())
+		if _, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: keys[len(keys)-1], Outcome: core.OutcomeFailed}, w.clock.Now()); err != nil {
 			t.Fatal(err)
 		}
 		w.pass()
-		w.clock.Advance(time.Minute)
-		want(t, "woken again", w.pass().Woken, 1)
 	}
-	die(1)
+	failed()
+	want(t, "the task of the failed run", words(w.record(a).Status, w.record(a).Runs.Tries(0)), "pending 1")
+	w.clock.Advance(10 * time.Second)
+	want(t, "woken for the other one", w.pass().Woken, 1)
 	want(t, "after its first failure", w.next("alpha"), b)
-	die(2)
-	want(t, "after the other's failure", words(w.next("alpha") == a || w.next("alpha") == b), "true")
-	w.report(b, pipeline.AgentDone)
-	c := w.create("new", "alpha", pipeline.Normal)
+	w.clock.Advance(time.Minute)
 	w.pass()
-	want(t, "a new task", w.next("alpha"), c)
-	w.report(c, pipeline.AgentDone)
-	want(t, "when nothing else waits", w.next("alpha"), a)
+	want(t, "its retry waits", w.record(a).Status, pipeline.Assigned)
+	c := w.create("new", "alpha", pipeline.Normal)
+	w.report(b, pipeline.AgentDone)
+	w.pass()
+	want(t, "when nothing else waits", words(w.next("alpha"), w.take2("alpha")), words(a, c))
 }
 
 // C64: a script takes the first task number in the output of otm next --json. That

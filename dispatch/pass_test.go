@@ -32,7 +32,7 @@ func TestOneTask(t *testing.T) {
 
 	e := w.entry("alpha", id)
 	keys := slices.Sorted(maps.Keys(e))
-	want(t, "keys", keys, "[agent attempt dispatchedAt priority project runId slackItemId subtasks taskId title triggeredAt type]")
+	want(t, "keys", keys, "[agent attempt dispatchedAt priority project run runId slackItemId subtasks taskId title triggeredAt type]")
 	want(t, "entry", words(e["title"], e["priority"], e["project"], e["subtasks"], e["type"], e["attempt"], e["runId"], e["slackItemId"]),
 		words("Build it", "high", nil, "[one two]", "action", 1, "otm-T-00001-alpha-1", w.record(id).RowID))
 

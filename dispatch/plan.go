@@ -192,7 +192,7 @@ func (s *situation) lingersOn() pipeline.TaskID {
 		return 0
 	}
 	switch last.Status {
-	case pipeline.Cancelled, pipeline.Rejected, pipeline.Failed, pipeline.Archived, pipeline.Pending:
+	case pipeline.Cancelled, pipeline.Rejected, pipeline.Failed, pipeline.Archived, pipeline.Dormant:
 		return last.ID
 	}
 	if last.Away() {

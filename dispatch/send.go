@@ -49,7 +49,7 @@ func (wg *waking) sendWake(ctx context.Context, a *pipeline.Agent, waker Waker, 
 	}
 	crash.Point("wake.before")
 	wakeErr := waker.Wake(wakeCtx, Request{
-		Agent: a, Key: w.Key, Task: first.ID, Message: message(a.Name, w.Tasks, wg.MessageDir),
+		Agent: a, Key: w.Key, Task: first.ID, Run: first.Runs.Next(), Message: message(a.Name, w.Tasks, wg.MessageDir),
 		File: filepath.Join(a.Workspace, FileName),
 	})
 	crash.Point("wake.after")

@@ -17,6 +17,7 @@ type Request struct {
 	Agent   *pipeline.Agent
 	Key     string // idempotency key and run id
 	Task    pipeline.TaskID
+	Run     int // the number of the task's run that is to begin, or to go on
 	Message string
 	File    string // the agent's dispatch file
 }

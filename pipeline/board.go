@@ -158,8 +158,9 @@ type Batch interface {
 	// deleted or archived.
 	IsGone(ctx context.Context, row string) (bool, error)
 
-	// Form returns a text of a derived field as the board shows it: its column may
-	// hold dates without a time, say. has is false if the board has no such column.
+	// Form returns a text of a derived field, or a status, as the board shows it: its column
+	// may hold dates without a time, or have no option for the status. has is false if the
+	// board has no such column.
 	Form(field Field, text string) (form string, has bool)
 
 	// WalkAt is when the last complete walk began; zero: there was none.

@@ -9,4 +9,5 @@ type Rendering struct {
 	Status  Status `json:"status"`
 	Steps   []Step `json:"steps"` // in the order in which they are to be done
 	Attempt int    `json:"attempt,omitempty"`
+	Run     int    `json:"run,omitempty"` // the last one that began
 }

@@ -9,24 +9,37 @@ type Status string
 const (
 	New        Status = "new"         // on the board, nobody was told
 	Assigned   Status = "assigned"    // in its agent's dispatch file, or a person's
-	Pending    Status = "pending"     // set by people only: not now
+	Pending    Status = "pending"     // waits for its next run; set by OTM only
 	InProgress Status = "in_progress" // the agent took it
 	Blocked    Status = "blocked"     // the agent cannot go on; Reason says why
 	AgentDone  Status = "agent_done"  // the agent's part is done; somebody reviews
 	Done       Status = "done"        // reviewed; set by people only
 	Rejected   Status = "rejected"    // set by people only
-	Failed     Status = "failed"      // set by people only
+	Failed     Status = "failed"      // ended without success, and stays so until a person acts
 	Cancelled  Status = "cancelled"   // set by people only
+	Dormant    Status = "dormant"     // set aside; set by people only
 	Archived   Status = "archived"    // set by people only
 )
 
 // Statuses lists every state in the order of a task's life.
-var Statuses = []Status{New, Assigned, Pending, InProgress, Blocked, AgentDone, Done, Rejected, Failed, Cancelled, Archived}
+var Statuses = []Status{New, Assigned, Pending, InProgress, Blocked, AgentDone, Done, Rejected, Failed, Cancelled, Dormant, Archived}
 
 // ParseStatus reads a state from a label: "In Progress" is in_progress.
 func ParseStatus(label string) (Status, bool) {
 	s := Status(FoldName(label))
 	return s, slices.Contains(Statuses, s)
+}
+
+// Instead is what a board shows in place of a status for which it has no option; the
+// status itself: nothing can stand for it.
+func (s Status) Instead() Status {
+	switch s {
+	case Dormant:
+		return Pending
+	case Pending:
+		return New
+	}
+	return s
 }
 
 // Active reports whether an agent still has to do something: the task was handed
@@ -50,7 +63,7 @@ func (s Status) Over() bool { return s == Done || s == Cancelled || s == Archive
 func (s Status) StepDone() bool { return s == AgentDone || s == Done }
 
 // Reportable lists the states that an update may set.
-var Reportable = []Status{InProgress, Blocked, AgentDone}
+var Reportable = []Status{InProgress, Blocked, AgentDone, Failed}
 
 // WhoSets says who sets a state that updates may not, for messages.
 func WhoSets(s Status) string {
@@ -59,6 +72,8 @@ func WhoSets(s Status) string {
 		return "a task is new when it comes onto the board; a person sends one back on the board"
 	case Assigned:
 		return "the dispatcher sets assigned when it hands the task out"
+	case Pending:
+		return "OTM sets pending while a task waits for its next run"
 	case Done:
 		return "a person or the orchestrator sets done on the board, after review"
 	default:

@@ -39,6 +39,7 @@ func TestStatusKinds(t *testing.T) {
 		{Rejected, false, true, false},
 		{Failed, false, true, false},
 		{Cancelled, false, true, false},
+		{Dormant, false, false, false},
 		{Archived, false, true, false},
 		{"", false, false, false},
 		{"unheard_of", false, false, false},
@@ -70,7 +71,7 @@ func TestWhoSets(t *testing.T) {
 		want   string
 	}{
 		{New, "a person sends one back"}, {Assigned, "the dispatcher sets assigned"}, {Done, "after review"},
-		{Pending, "a person sets pending"}, {Rejected, "a person sets rejected"}, {Failed, "a person sets failed"},
+		{Pending, "OTM sets pending"}, {Dormant, "a person sets dormant"}, {Rejected, "a person sets rejected"},
 		{Cancelled, "a person sets cancelled"}, {Archived, "a person sets archived"},
 	} {
 		if got := WhoSets(tt.status); !strings.Contains(got, tt.want) {

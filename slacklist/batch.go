@@ -133,8 +133,11 @@ func (s *Session) Form(field pipeline.Field, text string) (form string, has bool
 	if c == nil {
 		return "", false
 	}
-	if d := derived(field); d != nil {
+	switch d := derived(field); {
+	case d != nil:
 		text = c.form(d.Kind, text)
+	case field == pipeline.FieldStatus && c.isSelect():
+		text = c.statusOption(text)
 	}
 	return text, true
 }

@@ -78,6 +78,9 @@ func (e *encoder) assignee(c *Column, cell pipeline.Cell) (slack.ListItemField, 
 
 // choice finds the value behind a label. Normal and medium are one priority.
 func (e *encoder) choice(c *Column, cell pipeline.Cell) (slack.ListItemField, error) {
+	if cell.Field == pipeline.FieldStatus {
+		cell.Text = c.statusOption(cell.Text)
+	}
 	value, ok := c.option(cell.Text)
 	if !ok && cell.Field == pipeline.FieldPriority && cell.Text == string(pipeline.Normal) {
 		value, ok = c.option("medium")
@@ -86,9 +89,13 @@ func (e *encoder) choice(c *Column, cell pipeline.Cell) (slack.ListItemField, er
 		value, ok = cell.Text, true
 	}
 	if !ok {
-		return slack.ListItemField{}, &pipeline.MissingError{Column: c.Name, Option: cell.Text, Problem: problemMissing, Have: c.labels()}
+		return slack.ListItemField{}, missingOption(c, cell.Text)
 	}
 	return slack.ListItemField{Select: []string{value}}, nil
+}
+
+func missingOption(c *Column, option string) *pipeline.MissingError {
+	return &pipeline.MissingError{Column: c.Name, Option: option, Problem: problemMissing, Have: c.labels()}
 }
 
 // textField is the only form in which Slack takes text; no block clears the cell.

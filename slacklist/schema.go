@@ -129,6 +129,19 @@ func (c *Column) option(label string) (string, bool) {
 	return "", false
 }
 
+// statusOption returns the status whose option stands for a status: itself, or the one
+// that boards show instead where they lack it.
+func (c *Column) statusOption(text string) string {
+	for s := pipeline.Status(text); ; s = s.Instead() {
+		if _, has := c.option(string(s)); has {
+			return string(s)
+		}
+		if s == s.Instead() {
+			return text
+		}
+	}
+}
+
 // label returns the label of the option with the given value, or the value if
 // there is no such option.
 func (c *Column) label(value string) string {

@@ -71,15 +71,13 @@ func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent, types pip
 	return &Inspection{Title: list.Title, Rows: s.Count, Limit: s.Limit, Findings: found}, nil
 }
 
-// byPeople are the statuses that people alone set: OTM works without them.
-var byPeople = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Failed, pipeline.Cancelled, pipeline.Archived}
+// spared are the statuses without whose options OTM works: people alone set them, or
+// another one stands for them.
+var spared = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Cancelled, pipeline.Dormant, pipeline.Archived}
 
 // missingOptions returns the options that the selects lack.
 func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent, types pipeline.Types) []Finding {
 	var cells []pipeline.Cell
-	for _, status := range pipeline.Statuses {
-		cells = append(cells, pipeline.Cell{Field: pipeline.FieldStatus, Text: string(status)})
-	}
 	for _, p := range pipeline.Priorities {
 		cells = append(cells, pipeline.Cell{Field: pipeline.FieldPriority, Text: string(p)})
 	}
@@ -91,11 +89,18 @@ func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent, types pi
 	}
 	e := &encoder{schema: s, embedded: embedded}
 	var found []Finding
+	for _, status := range pipeline.Statuses {
+		if c := s.Column(pipeline.FieldStatus); c != nil && c.isSelect() {
+			if _, has := c.option(string(status)); !has {
+				found = append(found, Finding{missingOption(c, string(status)), slices.Contains(spared, status)})
+			}
+		}
+	}
 	for _, cell := range cells {
 		_, err := e.encode([]pipeline.Cell{cell})
 		var m *pipeline.MissingError
 		if errors.As(err, &m) {
-			found = append(found, Finding{m, slices.Contains(byPeople, pipeline.Status(cell.Text))})
+			found = append(found, Finding{m, false})
 		}
 	}
 	return found

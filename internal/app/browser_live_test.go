@@ -77,10 +77,10 @@ func TestPageLive(t *testing.T) {
 
 	// A choice that was made and not saved stays; the others follow the board.
 	tab.card("Two")
-	tab.choose("#taskStatus", "pending")
+	tab.choose("#taskStatus", "dormant")
 	o.elsewhere(o.rows[1], priority(pipeline.Low), status(pipeline.Cancelled))
 	tab.until("the priority", `document.getElementById("taskPriority").value === "low"`)
-	if got := eval[string](tab, `document.getElementById("taskStatus").value`); got != "pending" {
+	if got := eval[string](tab, `document.getElementById("taskStatus").value`); got != "dormant" {
 		t.Errorf("the choice became %q", got)
 	}
 	tab.click("#undo")

@@ -19,7 +19,7 @@ func TestC28Completion(t *testing.T) {
 		{[]string{"otm-create", "__complete", "--agent", ""}, ":4\n"},
 		{[]string{"otm", "__complete", "show", ""}, ":4\n"},
 		{[]string{"otm-update", "__complete", "--task-id", "T-"}, ":4\n"},
-		{[]string{"otm-update", "__complete", "--status", ""}, "in_progress\nblocked\nagent_done\n:4\n"},
+		{[]string{"otm-update", "__complete", "--status", ""}, "in_progress\nblocked\nagent_done\nfailed\n:4\n"},
 		{[]string{"otm-create", "__complete", "--title", ""}, ":4\n"},
 		{[]string{"otm-create", "__complete", "--from", ""}, ":0\n"},
 	} {

@@ -557,6 +557,7 @@ var moves = map[pipeline.Status][]pipeline.Status{
 	pipeline.Assigned:   {pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone},
 	pipeline.InProgress: {pipeline.Blocked, pipeline.AgentDone},
 	pipeline.Blocked:    {pipeline.InProgress, pipeline.AgentDone},
+	pipeline.Pending:    {pipeline.Dormant}, // a person chose it
 }
 
 // checkMoves holds what OTM did to the board since the last look against what
@@ -721,7 +722,7 @@ func (p *play) answer(all bool) {
 		t := p.owner(r.Task())
 		switch {
 		case r.Parent != "":
-		case r.Status == pipeline.Blocked, r.Status == pipeline.Pending:
+		case r.Status == pipeline.Blocked, r.Status == pipeline.Pending, r.Status == pipeline.Dormant:
 			to = "new"
 		case pipeline.FoldName(r.Assignee) == "olga" && r.Status.Active():
 			to = "done"

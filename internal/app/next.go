@@ -264,6 +264,12 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 		dir = " --dir " + safe.Escape(safe.Quote(dir))
 	}
 	printMessages(w, t, dir)
+	if failed := t.Failure(); failed != nil {
+		fmt.Fprintf(w, "Run %d of it failed: %s\n", failed.Number, safe.Escape(failed.Failure.String()))
+		if failed.Log != "" {
+			fmt.Fprintf(w, "  What it printed: %s\n", safe.Escape(failed.Log))
+		}
+	}
 	fmt.Fprintf(w, "\nSteps:\n")
 	for i, step := range task.Steps {
 		mark := " "
@@ -273,6 +279,9 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 		fmt.Fprintf(w, "  %d. [%s] %s\n", i+1, mark, safe.Escape(step.Title))
 	}
 	update := fmt.Sprintf("otm-update%s --task-id %v", dir, task.ID)
+	if run := t.Run(); run > 0 {
+		update += fmt.Sprintf(" --run %d", run)
+	}
 	if task.StepsDone() < len(task.Steps) {
 		fmt.Fprintf(w, "\nReport each step when it is done:\n")
 	} else {
@@ -284,6 +293,7 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 		}
 	}
 	fmt.Fprintf(w, "If you cannot go on:\n  %s --status blocked --reason 'why'\n", update)
+	fmt.Fprintf(w, "If it cannot be done (with --terminal: nor by another try):\n  %s --status failed --reason 'why'\n", update)
 	fmt.Fprintf(w, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
 	fmt.Fprintf(w, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(task.Dispatch.Agent)))
 }

@@ -58,6 +58,12 @@ func (p *pageSource) view(ctx context.Context, countOnly bool) (*view.View, erro
 	return loadView(ctx, p.home, snap, countOnly)
 }
 
+// choosable are the statuses that a person may choose. Pending is OTM's: who chooses it
+// sets the task aside.
+func choosable() []pipeline.Status {
+	return slices.DeleteFunc(slices.Clone(pipeline.Statuses), func(s pipeline.Status) bool { return s == pipeline.Pending })
+}
+
 // State implements page.Source.
 func (p *pageSource) State(ctx context.Context) (*page.State, error) {
 	v, err := p.view(ctx, true)
@@ -67,7 +73,7 @@ func (p *pageSource) State(ctx context.Context) (*page.State, error) {
 	s := &page.State{Tasks: []view.Card{}, Rest: page.Rest{
 		Summary: *view.SummaryOf(v, maxFailed), Live: p.look != nil, ConfigPath: filepath.Join(v.Dir, config.FileName),
 		CreateCommand: createCommand(v.Agents, messageDir(p.home)),
-		Statuses:      pipeline.Statuses, Priorities: pipeline.Priorities, Types: p.home.Config.Types.All(),
+		Statuses:      choosable(), Priorities: pipeline.Priorities, Types: p.home.Config.Types.All(),
 	}}
 	if p.look != nil {
 		s.Board.WalkAt = nil // it changes with each look

@@ -319,7 +319,7 @@ func TestPageEdits(t *testing.T) {
 		t.Errorf("step %+v", r)
 	}
 	v.do(page.Action{Do: "edit", Row: rows[2], Status: "Pending", Agent: "robin", Priority: "critical"})
-	if r := v.row(rows[2]); r.Status != pipeline.Pending || r.Assignee != "robin" || r.Priority != pipeline.Critical {
+	if r := v.row(rows[2]); r.Status != pipeline.Dormant || r.Assignee != "robin" || r.Priority != pipeline.Critical {
 		t.Errorf("row %+v", r)
 	}
 	v.do(page.Action{Do: "edit", Row: rows[2], Status: "done"})
@@ -330,8 +330,8 @@ func TestPageEdits(t *testing.T) {
 	if r := v.row(rows[2]); r.Status != pipeline.New || r.Checked {
 		t.Errorf("row %+v", r)
 	}
-	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed priority: to critical", "changed status: new to pending",
-		"assigned: to robin", "changed status: pending to done", "changed status: done to new")
+	wantLines(t, v.said("T-00003"), "ticked a step: b", "opened a step again: b", "changed priority: to critical", "changed status: new to dormant",
+		"assigned: to robin", "changed status: dormant to done", "changed status: done to new")
 
 	v.refused(page.Action{Do: "edit", Row: rows[3], Agent: "devdas"}, errNoTask.Reason)
 	v.refused(page.Action{Do: "tick", Row: v.task("typed").Steps[0].Row, Done: true}, errNoTask.Reason)

@@ -29,10 +29,11 @@ type taskCommand struct {
 	value             string            // what --to takes; "": there is no --to
 	reason            string            // "": no --reason; else what it says
 	optional          bool              // --reason may be left out
+	resets            bool              // --reset restarts the count of failed runs
 }
 
 var (
-	unfinished = []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}
+	unfinished = []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed, pipeline.Dormant}
 	begun      = []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}
 )
 
@@ -45,7 +46,8 @@ var taskCommands = []taskCommand{
 	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it",
 		long: "The agent is woken for the task again, and otm next shows it the reason."},
 	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted"},
-	{name: "requeue", short: "Hand tasks out again that failed or were set aside", from: []pipeline.Status{pipeline.Failed, pipeline.Pending}, to: pipeline.New},
+	{name: "requeue", short: "Hand tasks out again that failed, wait for a retry or were set aside", from: []pipeline.Status{pipeline.Failed, pipeline.Pending, pipeline.Dormant}, to: pipeline.New, resets: true,
+		long: "A failed task gets one more run, with --reset as many as a new one. A pending one\nneed not wait for its retry."},
 	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New},
 	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
 	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
@@ -137,7 +139,7 @@ func (tc *taskCommand) line(id string) string {
 // command is otm accept, and so on.
 func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	var value, reason string
-	var asJSON bool
+	var reset, asJSON bool
 	c := &cobra.Command{
 		Use:     tc.name + " ID...",
 		Short:   tc.short,
@@ -167,6 +169,7 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		edits.Reset = reset
 		if _, err := as.actor(); err != nil { // after what is wrong with the line, so that its hint is right
 			return err
 		}
@@ -181,6 +184,9 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 			required = ""
 		}
 		c.Flags().StringVar(&reason, "reason", "", tc.reason+required)
+	}
+	if tc.resets {
+		c.Flags().BoolVar(&reset, "reset", false, "as many retries as a new task has")
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the result of each task as one JSON array")
 	return c

@@ -185,7 +185,7 @@ func TestImport(t *testing.T) {
 	want := []string{
 		"T-00001 Fresh new< by  at 09:01", "T-00002 Waits assigned<new by otm-dispatcher at 09:03", "T-00003 At work in_progress<assigned by agent devdas at 09:05",
 		"T-00004 Asks blocked<in_progress by agent devdas at 09:06", "T-00005 To review agent_done<in_progress by otm-completion-detector at 09:06",
-		"T-00006 Over done<agent_done by Ada at 09:07", "T-00007 By hand cancelled<new by board at 09:06", "T-00008 By hand pending<new by board at 09:06",
+		"T-00006 Over done<agent_done by Ada at 09:07", "T-00007 By hand cancelled<new by board at 09:06", "T-00008 By hand dormant<new by board at 09:06",
 		"T-00009 By hand rejected<new by board at 09:06", "T-00010 By hand failed<new by board at 09:06", "T-00011 Typed and gone new< by  at 09:00",
 		"T-00012 Archived done< by  at 09:00", "T-00014 Only the line is left cancelled< by  at 09:00", "T-00015 Opened again new< by  at 09:00", "T-00016 Its record is here done< by  at 09:00",
 	}

@@ -82,6 +82,9 @@ func (r *record) task() core.Task {
 	}
 	t.LastStep = len(t.Steps)
 	r.lastMove(&t)
+	if t.Status == pipeline.Pending { // it meant: set aside by a person
+		t.Status = pipeline.Dormant
+	}
 	if t.RowID != "" {
 		t.Shown = t.View()
 		t.Shown.Gone = !t.ArchivedAt.IsZero()

@@ -24,7 +24,7 @@ func defaultColumns() []columnSpec {
 		{name: "Priority", kind: "select", choices: []string{"critical", "high", "normal", "low", "batchable"}},
 		{name: "Status", kind: "select", choices: []string{
 			"new", "assigned", "pending", "in_progress", "blocked", "agent_done",
-			"done", "rejected", "failed", "cancelled", "archived",
+			"done", "rejected", "failed", "cancelled", "dormant", "archived",
 		}},
 		{name: "Subtasks remaining", kind: "number"},
 		{name: "Completion", kind: "number"},

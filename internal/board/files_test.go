@@ -125,7 +125,7 @@ func TestDefaultList(t *testing.T) {
 	}
 	wantEqual(t, "statuses", statuses, []string{
 		"new=New", "assigned=Assigned", "pending=Pending", "in_progress=In Progress", "blocked=Blocked", "agent_done=Agent Done",
-		"done=Done", "rejected=Rejected", "failed=Failed", "cancelled=Cancelled", "archived=Archived",
+		"done=Done", "rejected=Rejected", "failed=Failed", "cancelled=Cancelled", "dormant=Dormant", "archived=Archived",
 	})
 	wantEqual(t, "assignees", dig(t, file, "list_metadata", "schema", 3, "options", "choices"), array{})
 }

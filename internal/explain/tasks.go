@@ -53,6 +53,8 @@ var (
 	PersonsTurn  = code("persons_turn", OK, "{status} {since:ago}, with {agent}, a person", "otm accept {task}   # when {agent} has done it")
 	Blocked      = code("blocked", Warn, "blocked {since:ago}: {reason}", "otm unblock {task} --reason 'the answer'   # or answer on the page: otm board --link")
 	ToReview     = code("to_review", OK, "agent_done {since:ago}, waits for review", "otm accept {task}   # or send it back: otm rework {task} --reason 'what is missing'")
+	RetryWaits   = code("retry_waits", OK, "run {run} failed {at:ago} ({how}); the next one begins {until:when}", "{look}; to begin it now: otm requeue {task}")
+	DeadLetter   = code("dead_letter", Warn, "failed {at:ago}, after {n:run|runs}: {how}", "{look}; then otm requeue {task} --reset, otm assign {task} --to AGENT, or otm cancel {task} --reason 'why'")
 	IsOver       = code("is_over", OK, "{status} {since:ago}{by}", "")
 	Rejected     = code("rejected", OK, "rejected {since:ago}{by}: it rests", "otm rework {task} --reason 'what is to be done'")
 	SetAside     = code("set_aside", OK, "{status} {since:ago}{by}: OTM leaves it alone", "otm requeue {task}   # hands it out again")

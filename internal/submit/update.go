@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +30,8 @@ type update struct {
 	note, tag                      string
 	percent                        int
 	mentions                       []string
+	ofRun                          int
+	terminal                       bool
 }
 
 // Update returns the command otm-update. name is what it is called.
@@ -37,29 +41,32 @@ func Update(name, version string, s cli.Streams, args []string) *cobra.Command {
 		Use:     name,
 		Version: version,
 		Short:   "Report on a task",
-		Long: `Report on a task: that it is begun, blocked or done, that steps are finished,
-what came of it. --note adds a message to the task's thread and changes no status.
-Prints the task's id once the report is on disk; the injector brings it to the
-board.
+		Long: `Report on a task: that it is begun, blocked, done or failed, that steps are
+finished, what came of it. --note adds a message to the task's thread and changes
+no status. Prints the task's id once the report is on disk; the injector brings it
+to the board.
 
 A step is named by its title, or by its number as "otm next" prints it.`,
 		Example: `  ` + name + ` --task-id T-00033 --status in_progress
   ` + name + ` --task-id T-00033 --subtask-done 'Create form' --subtask-done 2
   ` + name + ` --task-id T-00033 --status blocked --reason 'Waiting for the API key'
+  ` + name + ` --task-id T-00033 --status failed --reason 'The tests need a GPU'
   ` + name + ` --task-id T-00033 --status agent_done --result 'Merged as #12'
   ` + name + ` --task-id T-00033 --note 'The form works, the tests are left' --percent 60`,
 	}, r.run)
 	f := c.Flags()
 	f.StringVar(&r.taskID, "task-id", "", "which task (required)")
-	f.StringVar(&r.status, "status", "", "in_progress, blocked or agent_done")
+	f.StringVar(&r.status, "status", "", "in_progress, blocked, agent_done or failed")
+	f.BoolVar(&r.terminal, "terminal", false, "with failed: no retry makes sense")
+	f.IntVar(&r.ofRun, "run", 0, "the run to which the report belongs, as otm next prints it ($OTM_RUN, where $OTM_TASK_ID is the task)")
 	f.StringArrayVar(&r.stepsDone, "subtask-done", nil, "title or number of a finished step; repeat it for more")
-	f.StringVar(&r.reason, "reason", "", "why (required with blocked)")
+	f.StringVar(&r.reason, "reason", "", "why (required with blocked and failed)")
 	f.StringVar(&r.result, "result", "", "what came of it")
 	f.StringVar(&r.note, "note", "", "a message for the task's thread")
 	f.IntVar(&r.percent, "percent", 0, "with --note: how much of the task is done, 0 to 100")
 	f.StringVar(&r.tag, "tag", "", "with --note: "+strings.Join(pipeline.Texts(pipeline.Tags), ", ")+" (default progress)")
 	f.StringArrayVar(&r.mentions, "mention", nil, "with --note: an agent who is shown it too; repeat it for more")
-	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done"}, cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"in_progress", "blocked", "agent_done", "failed"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("tag", cobra.FixedCompletions(pipeline.Texts(pipeline.Tags), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -121,7 +128,7 @@ func (r *update) read(c *cobra.Command) ([]*drop.Update, error) {
 }
 
 func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
-	u := &drop.Update{StepsDone: r.stepsDone, Reason: r.reason, Result: r.result}
+	u := &drop.Update{StepsDone: r.stepsDone, Reason: r.reason, Result: r.result, Run: r.ofRun, Terminal: r.terminal}
 	u.Message = pipeline.Message{Text: r.note, Tag: pipeline.Tag(r.tag), Mentions: r.mentions}
 	if c.Flags().Changed("percent") {
 		u.Message.Percent = &r.percent
@@ -133,6 +140,9 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 		}
 		u.TaskID = id
 	}
+	if !c.Flags().Changed("run") && u.TaskID != 0 && u.TaskID == taskOfShell() {
+		u.Run, _ = strconv.Atoi(os.Getenv("OTM_RUN"))
+	}
 	if c.Flags().Changed("status") {
 		s, err := drop.ParseReport(r.status)
 		if err != nil {
@@ -143,6 +153,16 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	return u, nil
 }
 
+// taskOfShell is the task for which OTM started the agent in whose shell we run; 0: it
+// started none.
+func taskOfShell() pipeline.TaskID {
+	id, err := pipeline.ParseTaskID(os.Getenv("OTM_TASK_ID"))
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
 // refuse says what is wrong with a flag, and hints at the corrected line.
 func (r *update) refuse(c *cobra.Command, err error) error {
 	return r.usage(c, err, map[string]string{"subtasksDone": "subtask-done", "mentions": "mention"}, func(e *drop.InvalidError) string {
@@ -151,7 +171,7 @@ func (r *update) refuse(c *cobra.Command, err error) error {
 			line.Set("status", e.Correction)
 		}
 		switch {
-		case (e.Field == "reason" || e.Correction == string(pipeline.Blocked)) && r.reason == "":
+		case (e.Field == "reason" || e.Correction == string(pipeline.Blocked) || e.Correction == string(pipeline.Failed)) && r.reason == "":
 			line.Set("reason", "why")
 		case e.Correction != "":
 		case e.Field == "result":
@@ -198,7 +218,10 @@ func (r *update) check(u *drop.Update) error {
 		}
 	}
 	switch {
-	case !rec.Status.Finished():
+	case u.Run != 0 && u.Run < rec.Run:
+		return cli.Errorf(cli.Usage, "%v is in run %d by now, and with %s: run %d is over", u.TaskID, rec.Run, rec.Agent, u.Run).
+			Hint("otm show %v", u.TaskID)
+	case !rec.Status.Finished(), rec.Status == pipeline.Failed:
 		return nil // the injector decides by the board whether it may become what is reported
 	case rec.Status == pipeline.AgentDone && open == 0 && (u.Status == "" || u.Status == pipeline.AgentDone):
 		return nil

@@ -125,7 +125,7 @@ func TestCaseB107CorrectedLines(t *testing.T) {
 			t.Errorf("%q: dropped %v", tt.args, d)
 		}
 	}
-	for _, status := range []string{"new", "assigned", "pending", "cancelled", "archived", "failed", "rejected", "whatever"} {
+	for _, status := range []string{"new", "assigned", "pending", "cancelled", "archived", "dormant", "rejected", "whatever"} {
 		p := initialised(t)
 		a := p.update("--task-id", "1", "--status", status)
 		a.refused(t, 64, "an update sets in_progress, blocked, agent_done")
@@ -170,7 +170,7 @@ func TestUpdateIsHeldAgainstTheRecord(t *testing.T) {
 		{"agent_done: back", pipeline.AgentDone, []string{"--status", "in_progress"}, []string{"T-00007 is agent_done: " + over}},
 		{"done", pipeline.Done, []string{"--result", "r"}, []string{"T-00007 is done: " + over}},
 		{"rejected", pipeline.Rejected, []string{"--status", "agent_done"}, []string{"T-00007 is rejected: " + over}},
-		{"failed", pipeline.Failed, []string{"--status", "agent_done"}, []string{"T-00007 is failed: " + over}},
+		{"failed: its last run may have gone on", pipeline.Failed, []string{"--status", "agent_done"}, nil},
 		{"cancelled", pipeline.Cancelled, []string{"--status", "agent_done"}, []string{"T-00007 is cancelled: " + over}},
 		{"archived", pipeline.Archived, []string{"--result", "r"}, []string{"T-00007 is archived: " + over}},
 	}

@@ -145,6 +145,16 @@ func sayRun(e *core.Event) []said {
 		if data.Refused != "" {
 			return []said{{"wake refused", data.Refused}}
 		}
+	case core.RunStarted:
+		if data.Run > 1 || data.Again {
+			return []said{{"run began", fmt.Sprintf("run %d, of %s", data.Run, data.Agent)}}
+		}
+	case core.RunFailed:
+		return []said{{"run failed", fmt.Sprintf("run %d: %v", data.Run, &data.Failure)}}
+	case core.RetryScheduled:
+		return []said{{"retry", fmt.Sprintf("run %d not before %s", data.Run, data.Wait.Until.UTC().Format(time.RFC3339))}}
+	case core.CountReset:
+		return []said{{"count of failed runs restarted", ""}}
 	case core.RunEnded:
 		switch {
 		case data.Process:

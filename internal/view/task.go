@@ -54,6 +54,10 @@ type Card struct {
 	Steps    []Step            `json:"steps"`
 	Reason   string            `json:"reason,omitempty"`
 	Result   string            `json:"result,omitempty"`
+	Run      int               `json:"run,omitempty"`    // the last one; 0: none began
+	Tries    int               `json:"tries,omitempty"`  // how many runs in a row failed
+	RetryAt  time.Time         `json:"retryAt,omitzero"` // when the next run may begin, while it is pending
+	Runs     []core.Run        `json:"runs,omitempty"`
 	Row      string            `json:"slackItemId"`
 	Events   int               `json:"events,omitempty"` // how many there are: the history grows with it
 	Created  time.Time         `json:"createdAt,omitzero"`
@@ -73,6 +77,10 @@ func (t *Task) Card() Card {
 	}
 	if s := t.State; s != nil {
 		c.Created, c.Context, c.Inputs, c.Parent, c.Events = s.CreatedAt, s.Context, s.Inputs, s.Parent, int(s.Version)
+		c.Run, c.Tries, c.Runs = s.Runs.Number(), s.Runs.Tries(s.CountFrom), s.Runs
+		if s.Wait != nil {
+			c.RetryAt = s.Wait.Until
+		}
 	}
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"otm/core/outbox"
 	"otm/heartbeat"
 	"otm/internal/explain"
+	"otm/internal/safe"
 	"otm/internal/view"
 	"otm/pipeline"
 	"otm/pipeline/counter"
@@ -267,6 +268,9 @@ func byStatus(v *view.View, t *view.Task) draft {
 	if t.State.Status == status && t.State.StatusBy.Kind != "" {
 		by = ", set by " + t.State.StatusBy.String()
 	}
+	if s := t.State; s.Wait != nil && s.Status == pipeline.Pending {
+		return toRetry(v, t)
+	}
 	switch status {
 	case pipeline.New:
 		return isNew(v, t, since)
@@ -279,6 +283,10 @@ func byStatus(v *view.View, t *view.Task) draft {
 		return held(v, inProgress(v, t, since), t)
 	case pipeline.Blocked:
 		return at(IsBlocked, since, explain.Blocked, "since", since, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "no reason was given"))
+	case pipeline.Failed:
+		if run := t.State.Runs.Last(); run != nil && run.Ending == core.EndFailed {
+			return at(IsDead, since, explain.DeadLetter, "at", run.Ended, "n", run.Number, "how", run.Failure.String(), "look", look(t.ID, run))
+		}
 	case pipeline.AgentDone:
 		return at(ToReview, since, explain.ToReview, "since", since)
 	case pipeline.Done, pipeline.Cancelled, pipeline.Archived:
@@ -287,6 +295,23 @@ func byStatus(v *view.View, t *view.Task) draft {
 		return at(WithHuman, since, explain.Rejected, "since", since, "by", by)
 	}
 	return at(WithHuman, since, explain.SetAside, "status", status, "since", since, "by", by)
+}
+
+// toRetry is for a task that waits for its next run.
+func toRetry(v *view.View, t *view.Task) draft {
+	run, until := t.State.Runs.Last(), t.State.Wait.Until
+	if !t.State.Wait.Waits(v.Now) || run == nil {
+		return at(ToAgent, until, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
+	}
+	return at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
+}
+
+// look says where to read why a run failed.
+func look(id pipeline.TaskID, run *core.Run) string {
+	if run.Log == "" {
+		return "see what was reported: otm show " + id.String()
+	}
+	return "read what it printed: tail " + safe.Quote(run.Log)
 }
 
 // isNew is for a task that was not handed out.

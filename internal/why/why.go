@@ -40,6 +40,8 @@ const (
 	IsIgnored Stage = "not taken" // its agent was woken often enough
 	AtWork    Stage = "at work"
 	IsBlocked Stage = "blocked"
+	ToRetry   Stage = "to be tried again"
+	IsDead    Stage = "dead letter"
 	ToReview  Stage = "to be reviewed"
 	WithHuman Stage = "a person's turn"
 	IsOver    Stage = "over"
@@ -53,7 +55,7 @@ func usual(s Stage, t pipeline.Times) (limit time.Duration, bounded bool) {
 	switch s {
 	case InInbox, ToBoard, ToAgent:
 		return 5 * time.Minute, true
-	case InFailed, IsLost, IsIgnored, IsBlocked:
+	case InFailed, IsLost, IsIgnored, IsBlocked, IsDead:
 		return 0, true
 	case ToTake:
 		return t.RewakeAfter, true

@@ -359,7 +359,7 @@ func TestRepair(t *testing.T) {
 		{"completion", map[string]any{"Completion": 7.0}, 0, []string{"Completion"}},
 		{"both, by a tick", nil, 1, []string{"Subtasks remaining", "Completion"}},
 	} {
-		for _, status := range []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Pending, pipeline.AgentDone, pipeline.Rejected} {
+		for _, status := range []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Dormant, pipeline.AgentDone, pipeline.Rejected} {
 			t.Run(c.name+" "+string(status), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)

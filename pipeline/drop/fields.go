@@ -61,6 +61,21 @@ func (r *reader) text(field string, limit int) string {
 	return s
 }
 
+// number reads a number of at least 1.
+func (r *reader) number(field string) (n int) {
+	if err := json.Unmarshal(r.object.Get(field), &n); err != nil || n < 1 {
+		r.fail(&InvalidError{Field: field, Reason: "must be a number of at least 1"})
+	}
+	return n
+}
+
+func (r *reader) flag(field string) (yes bool) {
+	if err := json.Unmarshal(r.object.Get(field), &yes); err != nil {
+		r.fail(&InvalidError{Field: field, Reason: "must be true or false, is " + kind(r.object.Get(field))})
+	}
+	return yes
+}
+
 // unknown lists the keys of an object that are not among the known ones and not
 // added by OTM itself.
 func (o *Object) unknown(known []string) []string {

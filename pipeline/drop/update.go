@@ -19,6 +19,8 @@ type Update struct {
 	StepsDone []string        // titles or numbers, as reported
 	Reason    string
 	Result    string
+	Run       int              // the run to which it belongs; 0: not said
+	Terminal  bool             // of failed: a retry makes no sense
 	Message   pipeline.Message // its Text is "" if the update says nothing in the thread
 	Ignored   []string         // keys of the file that OTM does not know
 }
@@ -41,6 +43,8 @@ type updateFile struct {
 	SubtasksDone []string `json:"subtasksDone"`
 	Reason       *string  `json:"reason"`
 	Result       *string  `json:"result"`
+	Run          int      `json:"run,omitempty"`
+	Terminal     bool     `json:"terminal,omitempty"`
 	Note         string   `json:"note,omitempty"`
 	Percent      *int     `json:"percent,omitempty"`
 	Tag          string   `json:"tag,omitempty"`
@@ -48,15 +52,16 @@ type updateFile struct {
 }
 
 // updateLineFields are the keys that a line of otm-update --from may have.
-var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result", "note", "percent", "tag", "mentions"}
+var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result", "run", "terminal", "note", "percent", "tag", "mentions"}
 
-var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result", "note", "percent", "tag", "mentions"}
+var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result", "run", "terminal", "note", "percent", "tag", "mentions"}
 
 // Encode returns the file of an update.
 func (u *Update) Encode() []byte {
 	f := updateFile{
 		ID: u.ID, TaskID: u.TaskID.String(), Action: "update", CreatedAt: stamp(u.CreatedAt),
 		SubtasksDone: u.StepsDone, Status: orNull(string(u.Status)), Reason: orNull(u.Reason), Result: orNull(u.Result),
+		Run: u.Run, Terminal: u.Terminal,
 		Note: u.Message.Text, Percent: u.Message.Percent, Tag: string(u.Message.Tag), Mentions: u.Message.Mentions,
 	}
 	if f.SubtasksDone == nil {
@@ -118,6 +123,12 @@ func (r *reader) update(u Update) *Update {
 		u.Result = r.text("result", pipeline.MaxResult)
 	}
 	r.message(&u.Message)
+	if r.has("run") {
+		u.Run = r.number("run")
+	}
+	if r.has("terminal") {
+		u.Terminal = r.flag("terminal")
+	}
 	u.CreatedAt = r.time("createdAt")
 	r.fail(CheckUpdate(&u))
 	return &u
@@ -160,6 +171,8 @@ func nearestReport(s pipeline.Status) pipeline.Status {
 		return pipeline.InProgress
 	case pipeline.Blocked, "block", "stuck", "waiting", "on_hold":
 		return pipeline.Blocked
+	case pipeline.Failed, "fail", "error", "failure", "gave_up", "aborted":
+		return pipeline.Failed
 	case pipeline.AgentDone, pipeline.Done, "completed", "complete", "finished", "agentdone", "closed", "resolved":
 		return pipeline.AgentDone
 	}
@@ -175,8 +188,11 @@ func CheckUpdate(u *Update) error {
 	if u.Status == "" && len(u.StepsDone) == 0 && u.Result == "" && u.Message.Text == "" {
 		return &InvalidError{Field: "status", Reason: "is missing: an update needs a status, a finished step, a result or a note"}
 	}
-	if u.Status == pipeline.Blocked && strings.TrimSpace(u.Reason) == "" {
-		return &InvalidError{Field: "reason", Reason: "is missing: blocked needs one"}
+	if (u.Status == pipeline.Blocked || u.Status == pipeline.Failed) && strings.TrimSpace(u.Reason) == "" {
+		return &InvalidError{Field: "reason", Reason: fmt.Sprintf("is missing: %s needs one", u.Status)}
+	}
+	if u.Terminal && u.Status != pipeline.Failed {
+		return &InvalidError{Field: "terminal", Reason: "is for status failed"}
 	}
 	if err := checkText("reason", u.Reason, pipeline.MaxText); err != nil {
 		return err

@@ -125,7 +125,7 @@ func TestCaseB107NearMisses(t *testing.T) {
 		{"In Progress", "in_progress", ""}, {"in-progress", "in_progress", ""}, {"inProgress", "in_progress", ""}, {"started", "in_progress", ""}, {"working", "in_progress", ""},
 		{"Blocked", "blocked", ""}, {"stuck", "blocked", ""}, {"waiting", "blocked", ""},
 		{"new", "", "a task is new when it comes onto the board"}, {"assigned", "", "the dispatcher sets assigned"},
-		{"pending", "", "a person sets pending"}, {"cancelled", "", "a person sets cancelled"}, {"failed", "", "a person sets failed"},
+		{"pending", "", "OTM sets pending"}, {"dormant", "", "a person sets dormant"}, {"cancelled", "", "a person sets cancelled"}, {"Failed", "failed", ""}, {"error", "failed", ""},
 		{"rejected", "", "a person sets rejected"}, {"archived", "", "a person sets archived"},
 		{"", "", ""}, {"no idea", "", ""}, {"\x1b[31m", "", ""},
 	}
@@ -139,7 +139,7 @@ func TestCaseB107NearMisses(t *testing.T) {
 		if invalid.Correction != tt.correction {
 			t.Errorf("ParseReport(%q) corrects to %q, want %q", tt.label, invalid.Correction, tt.correction)
 		}
-		if !strings.Contains(invalid.Reason, "an update sets in_progress, blocked, agent_done") || !strings.Contains(invalid.Reason, tt.says) {
+		if !strings.Contains(invalid.Reason, "an update sets in_progress, blocked, agent_done, failed") || !strings.Contains(invalid.Reason, tt.says) {
 			t.Errorf("ParseReport(%q): %q, want it to list what may be set and to say %q", tt.label, invalid.Reason, tt.says)
 		}
 	}

@@ -191,7 +191,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("task %+v", task)
 	}
 	events := w.events(1)
-	if want := []string{"agent devdas: Acknowledged", "agent devdas: StepDone", "agent devdas: TaskMoved", "agent devdas: Noted"}; !slices.Equal(events[len(events)-4:], want) {
+	if want := []string{"agent devdas: Acknowledged", "agent devdas: RunStarted", "agent devdas: StepDone", "agent devdas: TaskMoved", "agent devdas: Noted"}; !slices.Equal(events[len(events)-5:], want) {
 		t.Errorf("events %q, want %q", events, want)
 	}
 	if r := w.processed(name); r.SlackItemID != row || !slices.Equal(r.SubtaskItemIDs, []string{step}) || r.SkippedDuplicate {
@@ -443,7 +443,7 @@ func TestPersonsStatusIsRespected(t *testing.T) {
 		to   pipeline.Status
 		want inbox.Class
 	}{
-		{pipeline.Pending, pipeline.InProgress, inbox.Conflict},
+		{pipeline.Dormant, pipeline.InProgress, inbox.Conflict},
 		{pipeline.Rejected, pipeline.AgentDone, inbox.Conflict},
 		{pipeline.Failed, pipeline.InProgress, inbox.Conflict},
 		{pipeline.Cancelled, pipeline.AgentDone, inbox.Conflict},

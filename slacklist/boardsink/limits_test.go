@@ -109,14 +109,14 @@ func TestOneIsRefused(t *testing.T) {
 	}
 	w.delivers()
 	for id := range pipeline.TaskID(3) {
-		w.do(core.ByPerson("olga"), id+1, core.Edits{Status: new(pipeline.Pending)})
+		w.do(core.ByPerson("olga"), id+1, core.Edits{Status: new(pipeline.Dormant)})
 	}
 	w.do(core.ByPerson("olga"), 2, core.Edits{Priority: new(pipeline.Priority("urgent"))})
 	w.clock.Advance(time.Minute)
 	if got := codes(w.delivers()); got != "2 option_missing (person)" {
 		t.Errorf("left %s", got)
 	}
-	for id, want := range map[pipeline.TaskID]pipeline.Status{1: pipeline.Pending, 2: pipeline.New, 3: pipeline.Pending} {
+	for id, want := range map[pipeline.TaskID]pipeline.Status{1: pipeline.Dormant, 2: pipeline.New, 3: pipeline.Dormant} {
 		if row := w.row(id); row.Status != want {
 			t.Errorf("%v is %s", id, row.Status)
 		}

@@ -186,7 +186,7 @@ func TestLostAnswerAndEditedRow(t *testing.T) {
 	w.person(w.row(1).ID, w.text("Title", "A, please"), w.statusCell(pipeline.Pending))
 	w.heal(0, false)
 	w.check()
-	if task := w.task(1); task.Title != "A, please" || task.Status != pipeline.Pending || task.StatusBy != core.ByPerson("U0ROB") {
+	if task := w.task(1); task.Title != "A, please" || task.Status != pipeline.Dormant || task.StatusBy != core.ByPerson("U0ROB") {
 		t.Errorf("task %+v", task)
 	}
 }

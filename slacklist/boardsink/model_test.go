@@ -154,7 +154,7 @@ func (m *model) personEdits() {
 	text := fmt.Sprint("person's ", m.n)
 	switch m.rnd.IntN(11) {
 	case 0, 1, 2:
-		s := pick(m, pipeline.New, pipeline.Pending, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Done, pipeline.Cancelled, pipeline.Rejected)
+		s := pick(m, pipeline.New, pipeline.Dormant, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Done, pipeline.Cancelled, pipeline.Rejected)
 		was := m.rowNow(t.RowID).CurrentStatus() // the same label again is no edit
 		m.person(t.RowID, m.statusCell(s))
 		m.expect(cell("status"), string(s), t.Status == s || was == s || t.Shown.Status == s, func(e core.Event) bool {
@@ -301,7 +301,7 @@ func (m *model) command() {
 	case 4:
 		do = core.Report{Status: pipeline.AgentDone, Result: text, Dropped: m.clock.Now()}
 	case 5:
-		by, do = core.ByPerson("Page"), core.Edits{Title: &text, Status: new(pick(m, pipeline.New, pipeline.Pending, pipeline.Done))}
+		by, do = core.ByPerson("Page"), core.Edits{Title: &text, Status: new(pick(m, pipeline.New, pipeline.Dormant, pipeline.Done))}
 	case 6:
 		by, do = core.ByPerson("Page"), core.Edits{Agent: new(pick(m, agents...).Name), Priority: new(pick(m, pipeline.Priorities...))}
 	case 7:

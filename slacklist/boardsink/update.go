@@ -120,6 +120,10 @@ func (u *updater) disputed(t *core.Task, row *pipeline.Row) error {
 	seen := differ.Showing(row, u.Agents)
 	for _, field := range []pipeline.Field{pipeline.FieldStatus, pipeline.FieldTitle, pipeline.FieldReason, pipeline.FieldPriority, pipeline.FieldAssignee} {
 		now, showed, is := seen.Text(field), t.Shown.Text(field), view.Text(field)
+		if field == pipeline.FieldStatus {
+			showed, _ = u.b.Form(field, showed)
+			is, _ = u.b.Form(field, is)
+		}
 		if field == pipeline.FieldAssignee {
 			now, showed, is = pipeline.FoldName(now), pipeline.FoldName(showed), pipeline.FoldName(is)
 		}

@@ -120,7 +120,7 @@ func newTroubledWorld(t *testing.T) *troubledWorld {
 	must(w.Server.DeleteRow("U0ROB", w.ListID, w.task(6).Steps[1].RowID))
 	w.person(w.task(7).RowID, w.text("Task ID", ""))
 	w.store.Lose(8)
-	w.person(w.task(9).RowID, w.text("Title", "edited"), w.statusCell(pipeline.Pending))
+	w.person(w.task(9).RowID, w.text("Title", "edited"), w.statusCell(pipeline.Dormant))
 	w.do(core.ByPerson("Page"), 9, core.Edits{Priority: new(pipeline.Low)})
 	w.create(10, titleOf(10), "a", "b")
 	w.create(11, titleOf(11), "a")

@@ -195,10 +195,10 @@ func (d *difference) cells() {
 func (d *difference) status() {
 	row := d.row
 	status := row.Status
-	if status == "" {
-		return // an empty cell is no choice, see drift
+	if status == "" || status == pipeline.Pending && d.shown.Status == pipeline.Dormant {
+		return // an empty cell is no choice, see drift; and pending is how a person sets a task aside
 	}
-	v := judge(status, d.shown.Status, d.task.Status)
+	v := judge(status, d.stands(d.shown.Status), d.stands(d.task.Status))
 	// Written before the task went on, and the answer was lost. That somebody touched the
 	// row since, in another cell, makes assigned no choice: what it asks for was done.
 	if v == edited && slices.Contains(d.task.Passed, status) && (status == pipeline.Assigned || d.Person(row) == "") {
@@ -208,10 +208,18 @@ func (d *difference) status() {
 		d.find(explain.New(explain.TaskStatusUnknown, "status", status).On(d.task.ID))
 		return
 	}
-	if d.note(v) {
-		d.edits.Status = &status
+	switch d.note(v); v {
+	case edited:
+		d.edits.Status, d.shown.Status = &status, status
+	case ours:
+		d.shown.Status = d.task.Status
 	}
-	d.shown.Status = status
+}
+
+// stands is the status that stands on the board for one for which it may have no option.
+func (d *difference) stands(s pipeline.Status) pipeline.Status {
+	form, _ := d.Form(pipeline.FieldStatus, string(s))
+	return pipeline.Status(form)
 }
 
 func (d *difference) assignee() {

@@ -1,0 +1,207 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Run is one attempt of a task: from when its agent takes it until the agent reports
+// the end, the run fails, or the task is taken away. A run that is paused because its
+// agent is blocked is over.
+type Run struct {
+	Number  int       `json:"run"` // from 1, in each task
+	Agent   string    `json:"agent"`
+	Attempt int       `json:"attempt"` // of the hand-out in which it began
+	Began   time.Time `json:"beganAt"`
+	Ended   time.Time `json:"endedAt,omitzero"`
+	Ending  Ending    `json:"ending,omitempty"`
+	Failure
+}
+
+// Ending is how a run ended.
+type Ending string
+
+// The endings.
+const (
+	EndSucceeded Ending = "succeeded" // the agent said that it is done, or all steps are
+	EndPaused    Ending = "paused"    // something outside holds the task up
+	EndFailed    Ending = "failed"
+	EndCanceled  Ending = "canceled" // the task was taken out of the agent's hands
+)
+
+// Failure is why a run failed.
+type Failure struct {
+	Words string `json:"words,omitempty"` // of the agent; "": it said nothing
+	Exit  string `json:"exit,omitempty"`  // how its process, or its run at the gateway, ended
+	Code  *int   `json:"exitCode,omitempty"`
+	Log   string `json:"log,omitempty"` // what its process printed
+	// Free says that the run counts no try: it asked to be tried later, or ticked a step.
+	Free bool `json:"free,omitempty"`
+}
+
+// String is the failure in words.
+func (f *Failure) String() string {
+	switch {
+	case f.Words != "":
+		return f.Words
+	case f.Exit != "":
+		return "the run ended without a result: " + f.Exit
+	}
+	return "the run ended without a result"
+}
+
+// Wait is why a pending task waits, and until when.
+type Wait struct {
+	Why   WaitReason `json:"why"`
+	Until time.Time  `json:"until"`
+}
+
+// Waits reports whether the task has to wait still. A time further ahead than the longest
+// pause was written before the clock was set back, and does not count.
+func (w *Wait) Waits(now time.Time) bool {
+	return w != nil && now.Before(w.Until) && !w.Until.After(now.Add(longestWait))
+}
+
+// WaitReason is a reason to wait.
+type WaitReason string
+
+// WaitBackoff says that a run failed, and that the next one follows.
+const WaitBackoff WaitReason = "backoff"
+
+// Runs are the runs of a task, in their order.
+type Runs []Run
+
+// Open is the run that goes on; nil: there is none.
+func (rs Runs) Open() *Run {
+	if r := rs.Last(); r != nil && r.Ended.IsZero() {
+		return r
+	}
+	return nil
+}
+
+// Last is the run that began last; nil: none began yet.
+func (rs Runs) Last() *Run {
+	if len(rs) == 0 {
+		return nil
+	}
+	return &rs[len(rs)-1]
+}
+
+// Number is the number of the last run; 0: none began yet.
+func (rs Runs) Number() int {
+	if r := rs.Last(); r != nil {
+		return r.Number
+	}
+	return 0
+}
+
+// Next is the number of the run in which an agent that takes the task now works.
+func (rs Runs) Next() int {
+	if rs.Open() != nil {
+		return rs.Number()
+	}
+	return rs.Number() + 1
+}
+
+// Tries counts the runs in a row that failed, since the last one that succeeded and
+// after the one of number from, see Task.CountFrom.
+func (rs Runs) Tries(from int) int {
+	n := 0
+	for _, r := range slices.Backward(rs) {
+		if r.Number <= from || r.Ending == EndSucceeded {
+			break
+		}
+		if r.Ending == EndFailed && !r.Free {
+			n++
+		}
+	}
+	return n
+}
+
+// retryAfter are the pauses before a retry. The last one repeats.
+var retryAfter = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute}
+
+// longestWait bounds what a run that failed may ask for before the next one.
+const longestWait = time.Hour
+
+// begin begins a run, if none is open. If again, the same agent goes on with its last
+// run: it was blocked and is not any more, or it reports although the run counted as
+// failed.
+func (d *decision) begin(again bool, heard time.Time) {
+	t := d.task
+	if t.Runs.Open() != nil || t.Dispatch == nil {
+		return
+	}
+	started := RunStarted{Run: t.Runs.Number() + 1, Agent: d.By.Name, Attempt: t.Dispatch.Attempt, Heard: heard}
+	if last := t.Runs.Last(); again && last != nil && (last.Ending == EndPaused || last.Ending == EndFailed) && last.Attempt == started.Attempt && SameAgent(last.Agent, started.Agent) {
+		started.Run, started.Again = last.Number, true
+	}
+	d.emit(started)
+}
+
+// endRun ends the open run after the task came into a status.
+func (d *decision) endRun() {
+	run := d.task.Runs.Open()
+	if run == nil {
+		return
+	}
+	switch d.task.Status {
+	case pipeline.InProgress:
+	case pipeline.AgentDone, pipeline.Done:
+		d.emit(RunSucceeded{Run: run.Number})
+	case pipeline.Blocked:
+		d.emit(RunPaused{Run: run.Number})
+	default:
+		d.emit(RunCanceled{Run: run.Number})
+	}
+}
+
+// FailRun says that the process of an agent, or its run at the gateway, ended without a
+// result for the task.
+type FailRun struct {
+	Run       int
+	Failure   Failure
+	NotBefore time.Time      // the next run; zero: it follows after the usual pause
+	Types     pipeline.Types // their rules say how many runs may follow failed ones
+	atOnce    bool           // the next run needs no pause: this one got on
+}
+
+func (f FailRun) decide(d *decision) error {
+	t := d.task
+	if t == nil || t.Runs.Open() == nil || t.Runs.Open().Number != f.Run || !t.Status.Active() || t.Away() {
+		return nil // it ended otherwise meanwhile
+	}
+	if t.HeardOf(t.Runs.Open().Agent).Progress.After(t.Runs.Open().Began) {
+		f.Failure.Free, f.atOnce = true, true
+	}
+	return d.fail(f, false)
+}
+
+// fail ends the open run as failed. The task waits for the next run, or it is a dead
+// letter: no retry is left, or it is terminal.
+func (d *decision) fail(f FailRun, terminal bool) error {
+	run := d.task.Runs.Open()
+	f.Failure.Words, f.Failure.Exit = Excerpt(f.Failure.Words), Excerpt(f.Failure.Exit)
+	d.emit(RunFailed{Run: run.Number, Failure: f.Failure})
+	tries := d.task.Runs.Tries(d.task.CountFrom)
+	if terminal || tries > f.Types.Rules(d.task.Type).MaxRetries {
+		return d.move(pipeline.Failed, TaskMoved{})
+	}
+	until := d.At.Add(jittered(retryAfter[min(max(tries, 1), len(retryAfter))-1], d.Task, run.Number))
+	if f.atOnce {
+		until = d.At
+	}
+	if f.NotBefore.After(until) {
+		until = f.NotBefore
+	}
+	d.emit(RetryScheduled{Run: run.Number + 1, Try: tries, Wait: Wait{WaitBackoff, until.UTC()}})
+	return d.moveAs(Component("otm"), pipeline.Pending, TaskMoved{})
+}
+
+// jittered is a pause up to a tenth longer or shorter, so that runs that failed together
+// are not tried together. It follows from the run, as decisions read no chance.
+func jittered(pause time.Duration, id pipeline.TaskID, run int) time.Duration {
+	return pause * time.Duration(90+(int(id)*7919+run*104729)%21) / 100
+}

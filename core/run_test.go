@@ -1,0 +1,230 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/pipeline"
+)
+
+// runs is the chain of a task's runs: numbers, endings, tries.
+func runs(t *Task) string {
+	var all []string
+	for _, r := range t.Runs {
+		ending := r.Ending
+		if ending == "" {
+			ending = "open"
+		}
+		all = append(all, fmt.Sprintf("%d %s", r.Number, ending))
+	}
+	return strings.Join(all, ", ")
+}
+
+// wantRuns checks the chain of task 1's runs, its status, and how many tries failed.
+func (w *world) wantRuns(status pipeline.Status, tries int, chain string) {
+	w.t.Helper()
+	w.want(status)
+	if got := runs(w.task()); got != chain || w.task().Runs.Tries(w.task().CountFrom) != tries {
+		w.t.Fatalf("runs %q, %d tries, want %q, %d", got, w.task().Runs.Tries(w.task().CountFrom), chain, tries)
+	}
+}
+
+// again hands task 1 out once its wait is over, and has its agent take it.
+func (w *world) again() {
+	w.t.Helper()
+	if wait := w.task().Wait; wait.Waits(w.now) {
+		w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+		w.want(pipeline.Pending) // not yet
+		w.now = wait.Until
+	}
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.must(Command{Task: 1, By: devdas, Do: Take{TakenByNext}})
+	w.show()
+}
+
+// dies ends the open run of task 1 without a result.
+func (w *world) dies(f Failure) {
+	w.t.Helper()
+	w.now = w.now.Add(time.Second)
+	w.must(Command{Task: 1, By: boss, Do: FailRun{Run: w.task().Runs.Number(), Failure: f}})
+}
+
+// A task whose runs end without a result is tried four times, after growing pauses, and
+// is a dead letter then. Requeueing gives it one more run, or four with a new count.
+func TestDeadLetter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	code := 1
+	for i, pause := range []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute} {
+		w.dies(Failure{Exit: "exit code 1", Code: &code, Log: "/log"})
+		w.want(pipeline.Pending)
+		if wait := w.task().Wait.Until.Sub(w.now); wait < pause*9/10 || wait > pause*11/10 {
+			t.Fatalf("after %d runs it waits %v, want about %v", i+1, wait, pause)
+		}
+		if w.task().Reason != "the run ended without a result: exit code 1" {
+			t.Fatalf("reason %q", w.task().Reason)
+		}
+		w.again()
+		if w.task().Reason != "" {
+			t.Fatalf("in the next run the reason is still %q", w.task().Reason)
+		}
+	}
+	w.dies(Failure{Exit: "exit code 1", Code: &code})
+	w.wantRuns(pipeline.Failed, 4, "1 failed, 2 failed, 3 failed, 4 failed")
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.New)}})
+	w.again()
+	w.dies(Failure{Words: "no GPU"})
+	w.wantRuns(pipeline.Failed, 5, "1 failed, 2 failed, 3 failed, 4 failed, 5 failed")
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.New), Reset: true}})
+	w.again()
+	w.dies(Failure{})
+	w.wantRuns(pipeline.Pending, 1, "1 failed, 2 failed, 3 failed, 4 failed, 5 failed, 6 failed")
+	w.again()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.AgentDone}})
+	w.wantRuns(pipeline.AgentDone, 0, "1 failed, 2 failed, 3 failed, 4 failed, 5 failed, 6 failed, 7 succeeded")
+	w.checkRebuild()
+}
+
+// A run that ticked a step, or asks to be tried later, counts no try.
+func TestFreeRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now.Add(time.Second), Steps: []string{"one"}}})
+	w.now = w.now.Add(time.Minute)
+	w.dies(Failure{})
+	w.wantRuns(pipeline.Pending, 0, "1 failed")
+	if !w.task().Ready(w.now) {
+		t.Error("a run that got on is not followed by the next at once")
+	}
+	w.again()
+	later := w.now.Add(20 * time.Minute)
+	w.must(Command{Task: 1, By: boss, Do: FailRun{Run: 2, Failure: Failure{Free: true}, NotBefore: later}})
+	w.wantRuns(pipeline.Pending, 0, "1 failed, 2 failed")
+	if until := w.task().Wait.Until; !until.Equal(later) {
+		t.Errorf("it waits until %v, want %v", until, later)
+	}
+}
+
+// A report that comes after its run counted as failed puts the task back under the run,
+// until the next one begins. The run goes on as if it had not failed.
+func TestLateReportStrikesTheFailure(t *testing.T) {
+	t.Parallel()
+	retries := func(n int) pipeline.Types {
+		return pipeline.Types{"": {Review: true, MaxRetries: n}, pipeline.Action: {Review: true, MaxRetries: n}}
+	}
+	for _, tt := range []struct {
+		name   string
+		report Report
+		want   pipeline.Status
+		chain  string
+	}{
+		{"a step", Report{Steps: []string{"one"}}, pipeline.InProgress, "1 open"},
+		{"words", Report{Result: "half of it"}, pipeline.InProgress, "1 open"},
+		{"done", Report{Status: pipeline.AgentDone}, pipeline.AgentDone, "1 succeeded"},
+		{"blocked", Report{Status: pipeline.Blocked, Reason: "why"}, pipeline.Blocked, "1 paused"},
+		{"failed", Report{Status: pipeline.Failed, Reason: "no GPU"}, pipeline.Pending, "1 failed"},
+		{"given up", Report{Status: pipeline.Failed, Reason: "no GPU", Terminal: true}, pipeline.Failed, "1 failed"},
+	} {
+		for _, max := range []int{0, 3} { // a dead letter, and one that waits for its retry
+			t.Run(fmt.Sprint(tt.name, max), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.taken()
+				w.must(Command{Task: 1, By: boss, Do: FailRun{Run: 1, Types: retries(max)}})
+				tt.report.Dropped = w.now
+				w.must(Command{Task: 1, By: devdas, Do: tt.report})
+				w.want(tt.want)
+				if got := runs(w.task()); got != tt.chain {
+					t.Errorf("runs %q, want %q", got, tt.chain)
+				}
+				w.checkRebuild()
+			})
+		}
+	}
+}
+
+// A run that the agent says failed is retried, or not if a retry makes no sense.
+func TestAgentSaysFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.Failed, Reason: "the tests need a GPU"}})
+	w.wantRuns(pipeline.Pending, 1, "1 failed")
+	if w.task().Reason != "the tests need a GPU" {
+		t.Errorf("reason %q", w.task().Reason)
+	}
+	w.again()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.Failed, Reason: "there is none", Terminal: true}})
+	w.wantRuns(pipeline.Failed, 2, "1 failed, 2 failed")
+}
+
+// Runs are numbered, and a report of a former run is a conflict: of one that another run
+// followed, and of one whose task left its agent's hands.
+func TestFormerRun(t *testing.T) {
+	t.Parallel()
+	report := func(w *world, run int) error {
+		return w.do(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Run: run, Result: "x"}})
+	}
+	w := newWorld(t)
+	w.taken()
+	if err := report(w, 1); err != nil {
+		t.Fatal(err)
+	}
+	w.dies(Failure{})
+	w.again()
+	if err := report(w, 1); refusal(err) != string(RuleFormerRun) {
+		t.Errorf("a report of run 1 in run 2: %v", err)
+	}
+	if err := report(w, 2); err != nil {
+		t.Error(err)
+	}
+	// A person releases it, and its agent is to begin anew: the old process goes on.
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.New)}})
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+	if err := report(w, 2); refusal(err) != string(RuleFormerRun) {
+		t.Errorf("a report of a run that was taken away: %v", err)
+	}
+	// Given to another agent, which has not taken it yet.
+	w.must(Command{Task: 1, By: ada, Do: Edits{Agent: ptr("mira")}})
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "mira", Workspace: "/m"}})
+	if err := w.do(Command{Task: 1, By: ByAgent("mira"), Do: Report{Dropped: w.now, Run: 2, Result: "x"}}); refusal(err) != string(RuleFormerRun) {
+		t.Errorf("a report of the former agent's run: %v", err)
+	}
+}
+
+// An agent that blocks its task and goes on by itself works on in its run. After an
+// answer it takes the task anew, in the next one.
+func TestPausedRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	block := Command{Task: 1, By: devdas, Do: Report{Status: pipeline.Blocked, Reason: "which port?"}}
+	w.must(block)
+	w.wantRuns(pipeline.Blocked, 0, "1 paused")
+	w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.InProgress}})
+	w.wantRuns(pipeline.InProgress, 0, "1 open")
+	w.must(block)
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.InProgress), Reason: ptr("8080")}})
+	w.must(Command{Task: 1, By: devdas, Do: Take{TakenByNext}})
+	w.wantRuns(pipeline.InProgress, 0, "1 paused, 2 open")
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.Cancelled)}})
+	w.wantRuns(pipeline.Cancelled, 0, "1 paused, 2 canceled")
+}
+
+// Pending is OTM's queue. A person who chooses it sets the task aside.
+func TestPersonChoosesPending(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.moveTo(pipeline.Pending)
+	w.want(pipeline.Dormant)
+	if w.task().Shown.Status != pipeline.Pending || !w.task().Unshown() {
+		t.Errorf("the board is not to show dormant: %+v", w.task().Shown)
+	}
+	w.moveTo(pipeline.Pending)
+	w.want(pipeline.Dormant)
+}
