@@ -173,6 +173,9 @@ func (f FailRun) decide(d *decision) error {
 	if t == nil || t.Runs.Open() == nil || t.Runs.Open().Number != f.Run || !t.Status.Active() || t.Away() {
 		return nil // it ended otherwise meanwhile
 	}
+	if t.Status == pipeline.InProgress && t.StepsDone() == len(t.Steps) && !t.EndsByWord() {
+		return Promote{f.Types}.decide(d) // its steps are the result
+	}
 	if t.HeardOf(t.Runs.Open().Agent).Progress.After(t.Runs.Open().Began) {
 		f.Failure.Free, f.atOnce = true, true
 	}

@@ -109,6 +109,17 @@ func TestFreeRuns(t *testing.T) {
 	}
 }
 
+// An agent that ticks all steps and ends has done its task: no failure is made of that
+// before the completion detector has looked.
+func TestAllStepsDoneIsAResult(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Steps: []string{"one", "two"}}})
+	w.dies(Failure{})
+	w.wantRuns(pipeline.AgentDone, 0, "1 succeeded")
+}
+
 // A report that comes after its run counted as failed puts the task back under the run,
 // until the next one begins. The run goes on as if it had not failed.
 func TestLateReportStrikesTheFailure(t *testing.T) {

@@ -152,7 +152,7 @@ func sayRun(e *core.Event) []said {
 	case core.RunFailed:
 		return []said{{"run failed", fmt.Sprintf("run %d: %v", data.Run, &data.Failure)}}
 	case core.RetryScheduled:
-		return []said{{"retry", fmt.Sprintf("run %d not before %s", data.Run, data.Wait.Until.UTC().Format(time.RFC3339))}}
+		return []said{{"to be tried again", fmt.Sprintf("run %d, not before %s", data.Run, explain.Time(data.Wait.Until))}}
 	case core.CountReset:
 		return []said{{"count of failed runs restarted", ""}}
 	case core.RunEnded:
@@ -188,6 +188,14 @@ func sayMore(e *core.Event) said {
 		return said{"about to be woken", fmt.Sprintf("%s, %s %s", data.Wake.Agent, data.Wake.Via, data.Wake.Key)}
 	case core.WakeFailed:
 		return said{"wake not sent", data.Key}
+	case core.RunStarted:
+		return said{"run began", fmt.Sprintf("run %d, of %s", data.Run, data.Agent)}
+	case core.RunSucceeded:
+		return said{"run succeeded", fmt.Sprintf("run %d", data.Run)}
+	case core.RunPaused:
+		return said{"run paused", fmt.Sprintf("run %d", data.Run)}
+	case core.RunCanceled:
+		return said{"run ended", fmt.Sprintf("run %d, as the task was taken away", data.Run)}
 	case core.RunUnknown:
 		return said{"nobody knows how the run ended", data.Key}
 	case core.RunEnded:
