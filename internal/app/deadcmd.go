@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
-	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/internal/view"
+	"otm/internal/why"
 	"otm/pipeline"
 )
 
@@ -24,8 +24,8 @@ func deadCommand(s cli.Streams) *cobra.Command {
 		Long: `List the dead letters: tasks that failed and that nobody has requeued, given to
 another agent, or cancelled; the newest first. OTM leaves them alone.`,
 	}, s, false, func(h *Home, v *view.View, asJSON bool, _ []string) error {
-		dead := deadLetters(v)
-		if err := v.Err(); err != nil {
+		dead, err := deadLetters(v)
+		if err != nil {
 			return err
 		}
 		noteAge(h, v.Board.WalkAt)
@@ -36,48 +36,40 @@ another agent, or cancelled; the newest first. OTM leaves them alone.`,
 			h.Note("no task has failed")
 			return nil
 		}
-		printDead(s.Out, v.Now, dead)
+		printDead(s.Out, dead)
 		return nil
 	})
 }
 
-// deadLetter is a task that failed.
+// deadLetter is a task that failed, with why.
 type deadLetter struct {
-	TaskID     pipeline.TaskID `json:"taskId"`
-	Title      string          `json:"title"`
-	Agent      string          `json:"agent"`
-	FailedAt   time.Time       `json:"failedAt"`
-	SetBy      string          `json:"setBy,omitempty"` // who said that it failed
-	Diagnostic string          `json:"diagnostic"`      // "": nobody said why
-	Next       []string        `json:"next"`            // commands
+	why.Entry
+	Agent    string    `json:"agent"`
+	FailedAt time.Time `json:"failedAt"`
+	Runs     int       `json:"runs"` // how many there were
 }
 
 // deadLetters lists the tasks that failed, the newest first.
-func deadLetters(v *view.View) []deadLetter {
+func deadLetters(v *view.View) ([]deadLetter, error) {
 	dead := []deadLetter{}
 	for _, t := range v.Tasks() {
 		if t.Status() != pipeline.Failed || t.State == nil {
 			continue
 		}
-		d := deadLetter{TaskID: t.ID, Title: t.Title(), Agent: t.AgentName(), FailedAt: t.State.StatusAt.UTC(), Diagnostic: t.State.Reason}
-		if t.State.Status == pipeline.Failed {
-			d.SetBy = t.State.StatusBy.String()
+		reason, err := why.Of(v, t.ID)
+		if err != nil {
+			return nil, err
 		}
-		for _, name := range []string{"requeue", "assign", "cancel"} {
-			d.Next = append(d.Next, taskCommandNamed(name).line(t.ID.String()))
-		}
-		dead = append(dead, d)
+		dead = append(dead, deadLetter{why.Entry{TaskID: t.ID, Title: t.Title(), Reason: reason}, t.AgentName(), t.State.StatusAt.UTC(), len(t.State.Runs)})
 	}
 	slices.SortStableFunc(dead, func(a, b deadLetter) int { return b.FailedAt.Compare(a.FailedAt) })
-	return dead
+	return dead, v.Err()
 }
 
-func printDead(out io.Writer, now time.Time, dead []deadLetter) {
-	for _, d := range dead {
-		fmt.Fprintf(out, "%v  %s  failed %s, set by %s  %s\n", d.TaskID, short(cmp.Or(d.Agent, "nobody"), 30), explain.Ago(d.FailedAt, now), safe.Escape(cmp.Or(d.SetBy, "somebody on the board")), short(d.Title, 50))
-		fmt.Fprintf(out, "         %s\n", safe.Escape(cmp.Or(d.Diagnostic, "nobody said why")))
-		for _, next := range d.Next {
-			fmt.Fprintf(out, "         next: %s\n", safe.Escape(next))
-		}
+func printDead(out io.Writer, dead []deadLetter) {
+	for i := range dead {
+		d := &dead[i]
+		fmt.Fprintf(out, "%v  %s  %s\n", d.TaskID, short(cmp.Or(d.Agent, "nobody"), 30), short(cmp.Or(d.Title, "(no title)"), 60))
+		fmt.Fprintf(out, "         %s\n", reasonText(&d.Reason, "         ", "         next: "))
 	}
 }

@@ -287,6 +287,7 @@ func byStatus(v *view.View, t *view.Task) draft {
 		if run := t.State.Runs.Last(); run != nil && run.Ending == core.EndFailed {
 			return at(IsDead, since, explain.DeadLetter, "at", run.Ended, "n", run.Number, "how", run.Failure.String(), "look", look(t.ID, run))
 		}
+		return at(IsDead, since, explain.SetFailed, "at", since, "by", by, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "nobody said why"))
 	case pipeline.AgentDone:
 		return at(ToReview, since, explain.ToReview, "since", since)
 	case pipeline.Done, pipeline.Cancelled, pipeline.Archived:
