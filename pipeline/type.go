@@ -20,7 +20,7 @@ const (
 type TypeRules struct {
 	Review     bool // a person, or an agent that may review, accepts the result
 	MaxRetries int  // runs that may follow a failed one
-	// MaxRuntime ends a run that OTM can stop; nil: the default.
+	// MaxRuntime is to end a run that OTM can stop; nil: the default. Nothing does yet.
 	MaxRuntime *time.Duration
 	// ReclaimAfter is the silence after which OTM takes a task from its agent, whether
 	// or not its run goes on; 0: never.
