@@ -45,7 +45,7 @@ func (r Report) decide(d *decision) error {
 		refused.Run, refused.Agent = r.Run, t.Dispatch.Agent
 		return refused
 	}
-	if struck(t, d.By) {
+	if struck(t, d.By) && !r.isAfterword(t, d.By) {
 		d.begin(true, r.Dropped)
 		if err := d.move(pipeline.InProgress, TaskMoved{Heard: r.Dropped}); err != nil {
 			return err
@@ -155,6 +155,8 @@ func (r Report) match(d *decision) ([]Step, error) {
 func (r Report) status(d *decision, ticked []Step) (pipeline.Status, error) {
 	from := d.task.Status
 	switch {
+	case r.isAfterword(d.task, d.By):
+		return "", nil
 	case from == pipeline.AgentDone && r.Status != "" && r.Status != from:
 		refused := d.refuse(RuleMove, Conflict)
 		refused.To = r.Status
@@ -171,6 +173,13 @@ func (r Report) status(d *decision, ticked []Step) (pipeline.Status, error) {
 		return pipeline.InProgress, nil
 	}
 	return r.Status, nil
+}
+
+// isAfterword reports whether the report is a message and nothing else, after the agent
+// said itself that its run failed: it does not take that back.
+func (r Report) isAfterword(t *Task, by Actor) bool {
+	note := r.Message.Text != "" && r.Status == "" && len(r.Steps) == 0 && r.Reason == "" && r.Result == ""
+	return note && struck(t, by) && t.Runs.Last().Failure.Words != ""
 }
 
 // struck reports whether a report strikes the failure of the task's last run: it came

@@ -135,6 +135,7 @@ func TestLateReportStrikesTheFailure(t *testing.T) {
 	}{
 		{"a step", Report{Steps: []string{"one"}}, pipeline.InProgress, "1 open"},
 		{"words", Report{Result: "half of it"}, pipeline.InProgress, "1 open"},
+		{"a note", Report{Message: pipeline.Message{Text: "half of it"}}, pipeline.InProgress, "1 open"},
 		{"done", Report{Status: pipeline.AgentDone}, pipeline.AgentDone, "1 succeeded"},
 		{"blocked", Report{Status: pipeline.Blocked, Reason: "why"}, pipeline.Blocked, "1 paused"},
 		{"failed", Report{Status: pipeline.Failed, Reason: "no GPU"}, pipeline.Pending, "1 failed"},
@@ -168,8 +169,12 @@ func TestAgentSaysFailed(t *testing.T) {
 	if w.task().Reason != "the tests need a GPU" {
 		t.Errorf("reason %q", w.task().Reason)
 	}
+	note := Report{Message: pipeline.Message{Text: "the small ones pass"}} // does not take it back
+	w.must(Command{Task: 1, By: devdas, Do: note})
+	w.wantRuns(pipeline.Pending, 1, "1 failed")
 	w.again()
 	w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.Failed, Reason: "there is none", Terminal: true}})
+	w.must(Command{Task: 1, By: devdas, Do: note})
 	w.wantRuns(pipeline.Failed, 2, "1 failed, 2 failed")
 }
 

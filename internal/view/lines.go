@@ -53,6 +53,8 @@ func hasWords(e *core.Event) bool {
 	switch data := e.Data.(type) {
 	case core.Said, core.Noted:
 		return true
+	case core.RunFailed:
+		return data.Failure.Words != ""
 	case core.EditedByPerson:
 		return data.Field == pipeline.FieldReason && data.Step == 0
 	}
