@@ -80,10 +80,17 @@ func (t change) apply() {
 	case StepDone:
 		t.stepDone(&data)
 	case StepAdded:
-		t.addStep(Step{Title: data.Title, Done: data.Done, RowID: data.Row, Shown: StepShown{data.Title, data.Done}})
+		s := Step{Title: data.Title, Done: data.Done, RowID: data.Row}
+		if data.Row != "" {
+			s.Shown = StepShown{data.Title, data.Done}
+		}
+		t.addStep(s)
 		t.stepsChanged()
 	case StepGone:
 		t.Steps = slices.DeleteFunc(t.Steps, func(s Step) bool { return s.ID == data.Step })
+		if data.Row != "" {
+			t.Dropped = append(t.Dropped, data.Row)
+		}
 		t.stepsChanged()
 		if len(t.Steps) == 0 && t.Dispatch != nil {
 			t.Dispatch.AllTicked = true
@@ -338,6 +345,7 @@ func (t change) written(w *BoardWritten) {
 	}
 	t.Shown = w.Shown
 	t.shownStatus()
+	t.Dropped = slices.DeleteFunc(t.Dropped, func(row string) bool { return slices.Contains(w.Gone, row) })
 	for _, s := range w.Steps {
 		if own := t.step(s.Step); own != nil {
 			own.RowID, own.Shown = s.Row, s.Shown

@@ -159,6 +159,9 @@ func TestCommands(t *testing.T) {
 			Added: []FoundStep{{Row: "S3", Title: "three"}, {Row: "Stepone"}}, Gone: []string{"Steptwo", "unknown"},
 		}), "StepGone StepDone Edited(title) StepAdded"},
 
+		{"steps added and dropped", in(pipeline.AgentDone), edit(Edits{Status: ptr(pipeline.New), AddSteps: []string{"three"}, DropSteps: []string{"1", "one"}}), "StepGone StepAdded agent_done→new(TT-26)"},
+		{"a step dropped that is not there", (*world).taken, edit(Edits{AddSteps: []string{"three"}, DropSteps: []string{"four"}}), "!noStep"},
+
 		{"a row deleted", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, "RowGone RunCanceled"},
 		{"another row deleted", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"R"}}, ""},
 		{"a row deleted twice", (*world).gone, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, ""},

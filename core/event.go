@@ -130,18 +130,19 @@ const (
 // Approved says that a person accepted a task's result.
 type Approved struct{}
 
-// StepAdded says that a person added a step on the board.
+// StepAdded says that somebody added a step.
 type StepAdded struct {
 	Step  int    `json:"step"`
 	Title string `json:"title"`
-	Row   string `json:"row"`
+	Row   string `json:"row"` // "": it is to be made
 	Done  bool   `json:"done,omitempty"`
 }
 
-// StepGone says that a person deleted a step.
+// StepGone says that somebody deleted a step.
 type StepGone struct {
 	Step  int    `json:"step"`
 	Title string `json:"title"`
+	Row   string `json:"row,omitempty"` // is to be deleted; "": it is gone
 }
 
 // RowGone says that somebody deleted or archived the task's row.
@@ -160,6 +161,7 @@ type BoardWritten struct {
 	Row   string        `json:"row,omitempty"` // the row that was made; "": it was there
 	Shown Shown         `json:"shown"`
 	Steps []WrittenStep `json:"steps,omitempty"` // those that were written
+	Gone  []string      `json:"gone,omitempty"`  // rows of steps that were deleted
 }
 
 // WrittenStep is the row of a step that was written.

@@ -16,16 +16,18 @@ type Edits struct {
 	// are refused. Empty: any will do.
 	From []pipeline.Status
 
-	Status   *pipeline.Status
-	Title    *string
-	Agent    *string // the configured name, or the text on the board; "": nobody
-	Priority *pipeline.Priority
-	Reason   *string
-	Steps    []StepEdit
-	Added    []FoundStep // steps that the person added on the board
-	Gone     []string    // rows of steps that are no longer there
-	Accept   bool        // the person accepted the task's result
-	Reset    bool        // the person restarted the count of failed runs
+	Status    *pipeline.Status
+	Title     *string
+	Agent     *string // the configured name, or the text on the board; "": nobody
+	Priority  *pipeline.Priority
+	Reason    *string
+	Steps     []StepEdit
+	Added     []FoundStep // steps that the person added on the board
+	Gone      []string    // rows of steps that are no longer there
+	AddSteps  []string    // titles of steps to add, which the board is to show
+	DropSteps []string    // numbers or titles of steps to remove, and their rows
+	Accept    bool        // the person accepted the task's result
+	Reset     bool        // the person restarted the count of failed runs
 }
 
 // StepEdit is what a person changed of a step.
@@ -47,9 +49,12 @@ func (e Edits) decide(d *decision) error {
 	if len(e.From) > 0 && !slices.Contains(e.From, t.Status) {
 		return d.refuse(RuleMoved, Conflict)
 	}
+	if err := e.prepare(d); err != nil {
+		return err
+	}
 	for _, row := range e.Gone {
 		if s := t.stepOfRow(row); s != nil {
-			d.emit(StepGone{s.ID, s.Title})
+			d.emit(StepGone{Step: s.ID, Title: s.Title})
 		}
 	}
 	for _, s := range e.Steps {
@@ -74,6 +79,27 @@ func (e Edits) decide(d *decision) error {
 		d.emit(EditedByPerson{Field: pipeline.FieldReason, From: d.task.Reason, To: *e.Reason, Seen: e.Seen, Means: meaning(was, d.task.Status)})
 	}
 	return e.assign(d)
+}
+
+// prepare adds and removes steps. Numbers are those of the steps before.
+func (e Edits) prepare(d *decision) error {
+	var dropped []Step
+	for _, name := range e.DropSteps {
+		i := pipeline.FindStep(d.task.PlainSteps(), name)
+		if i < 0 {
+			return noStep(d, name)
+		}
+		dropped = append(dropped, d.task.Steps[i])
+	}
+	for _, s := range dropped {
+		if d.task.step(s.ID) != nil { // else it was named twice
+			d.emit(StepGone{Step: s.ID, Title: s.Title, Row: s.RowID})
+		}
+	}
+	for _, title := range e.AddSteps {
+		d.emit(StepAdded{Step: d.task.LastStep + 1, Title: title})
+	}
+	return nil
 }
 
 // meaning is what it means that a person sets the reason of a task, which may come

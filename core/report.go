@@ -102,6 +102,13 @@ func (r Report) decide(d *decision) error {
 	return nil
 }
 
+// noStep refuses a command that names a step which the task does not have.
+func noStep(d *decision, title string) *Refused {
+	r := d.refuse(RuleNoStep, Unmatched)
+	r.Step, r.Steps = title, d.task.PlainSteps()
+	return r
+}
+
 // ofFormerRun reports whether the report names a run that is over because the task left
 // its agent's hands, or because another run began.
 func (r Report) ofFormerRun(t *Task) bool {
@@ -139,9 +146,7 @@ func (r Report) match(d *decision) ([]Step, error) {
 	for _, title := range r.Steps {
 		i := pipeline.FindStep(steps, title)
 		if i < 0 {
-			r := d.refuse(RuleNoStep, Unmatched)
-			r.Step, r.Steps = title, d.task.PlainSteps()
-			return nil, r
+			return nil, noStep(d, title)
 		}
 		if !steps[i].Done {
 			steps[i].Done = true

@@ -244,3 +244,22 @@ func TestPersonChoosesPending(t *testing.T) {
 	w.moveTo(pipeline.Pending)
 	w.want(pipeline.Dormant)
 }
+
+// A step that somebody takes out of a task leaves the board, and one that is added comes
+// onto it, before the task is handed out again.
+func TestStepsAddedAndDropped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.AgentDone}})
+	w.must(Command{Task: 1, By: ada, Do: Edits{Status: ptr(pipeline.New), AddSteps: []string{"three"}, DropSteps: []string{"one"}}})
+	task := w.task()
+	if len(task.Steps) != 2 || task.OnBoard() || !task.Unshown() || len(task.Dropped) != 1 || task.Dropped[0] != "Stepone" {
+		t.Fatalf("steps %+v, dropped %q", task.Steps, task.Dropped)
+	}
+	w.must(Command{Task: 1, By: boss, Do: Written{Shown: task.View(), Gone: []string{"Stepone"}, Steps: []WrittenStep{{Step: 3, Row: "Stepthree", Shown: StepShown{Title: "three"}}}}})
+	if task = w.task(); !task.OnBoard() || task.Unshown() {
+		t.Errorf("it is still to be written: %+v", task)
+	}
+	w.checkRebuild()
+}

@@ -164,5 +164,5 @@ func (t *Task) Unshown() bool {
 	case !t.GoneAt.IsZero():
 		return false
 	}
-	return t.RowID == "" || len(t.Stale()) > 0 || slices.ContainsFunc(t.Steps, func(s Step) bool { return s.IsStale() })
+	return t.RowID == "" || len(t.Dropped) > 0 || len(t.Stale()) > 0 || slices.ContainsFunc(t.Steps, func(s Step) bool { return s.IsStale() })
 }

@@ -28,6 +28,9 @@ type Task struct {
 
 	Steps    []Step `json:"steps"` // in the order in which they are to be done
 	LastStep int    `json:"lastStep,omitempty"`
+	// Dropped are the rows of steps that somebody took out of the task. The board is to
+	// lose them.
+	Dropped []string `json:"droppedRows,omitempty"`
 
 	Status   pipeline.Status `json:"status"`
 	Previous pipeline.Status `json:"previousStatus,omitempty"`
@@ -181,6 +184,7 @@ type Heard struct {
 func (t *Task) Clone() *Task {
 	c := *t
 	c.Steps, c.Wakes, c.Runs, c.Heard = slices.Clone(t.Steps), slices.Clone(t.Wakes), slices.Clone(t.Runs), maps.Clone(t.Heard)
+	c.Dropped = slices.Clone(t.Dropped)
 	c.Passed, c.Shown.Derived = slices.Clone(t.Passed), maps.Clone(t.Shown.Derived)
 	if t.Dispatch != nil {
 		d := *t.Dispatch

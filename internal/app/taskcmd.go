@@ -29,6 +29,7 @@ type taskCommand struct {
 	value             string            // what --to takes; "": there is no --to
 	reason            string            // "": no --reason; else what it says
 	optional          bool              // --reason may be left out
+	steps             bool              // --add-step and --drop-step
 	resets            bool              // --reset restarts the count of failed runs
 }
 
@@ -41,9 +42,9 @@ var (
 var taskCommands = []taskCommand{
 	{name: "accept", short: "Accept the result of tasks", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Done,
 		long: "A task that was given to a person is done with it, whatever its status: nobody else\nreports on it."},
-	{name: "reject", short: "Reject the result of tasks, and let them rest", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Rejected, reason: "what is not good enough",
+	{name: "reject", short: "Reject the result of tasks, and let them rest", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Rejected, reason: "what is not good enough", steps: true,
 		long: "The task rests at rejected until otm rework sends it back or otm cancel ends it."},
-	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it",
+	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it", steps: true,
 		long: "The agent is woken for the task again, and otm next shows it the reason."},
 	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted"},
 	{name: "requeue", short: "Hand tasks out again that failed or wait for a retry", from: []pipeline.Status{pipeline.Failed, pipeline.Pending}, to: pipeline.New, resets: true,
@@ -143,6 +144,7 @@ func (tc *taskCommand) line(id string) string {
 // command is otm accept, and so on.
 func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	var value, reason string
+	var add, remove []string
 	var reset, asJSON bool
 	c := &cobra.Command{
 		Use:     tc.name + " ID...",
@@ -173,7 +175,10 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		edits.Reset = reset
+		edits.Reset, edits.AddSteps, edits.DropSteps = reset, add, remove
+		if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.InProgress, StepsDone: add}); err != nil {
+			return cli.Errorf(cli.Usage, "--add-step: %w", err)
+		}
 		if _, err := as.actor(); err != nil { // after what is wrong with the line, so that its hint is right
 			return err
 		}
@@ -188,6 +193,10 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 			required = ""
 		}
 		c.Flags().StringVar(&reason, "reason", "", tc.reason+required)
+	}
+	if tc.steps {
+		c.Flags().StringArrayVar(&add, "add-step", nil, "a step to add; repeat it for more")
+		c.Flags().StringArrayVar(&remove, "drop-step", nil, "number or title of a step to remove; repeat it for more")
 	}
 	if tc.resets {
 		c.Flags().BoolVar(&reset, "reset", false, "as many retries as a new task has")
@@ -296,7 +305,7 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	case errors.As(outcome.Err, &refused) && refused.Rule == core.RuleMoved:
 		r.Error, r.Can, r.Moves = fmt.Sprintf("is %s: otm %s is for %s", refused.From, tc.name, strings.Join(pipeline.Texts(tc.from), ", ")), possible(refused.From), refused.Allowed
 	case outcome.Err != nil:
-		r.Error = outcome.Err.Error()
+		r.Error = "is as it was: " + outcome.Err.Error()
 	case undelivered != nil:
 		r.Note = "the change is recorded, and the board may not show it yet: " + undelivered.Error()
 	}

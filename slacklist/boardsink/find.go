@@ -187,7 +187,7 @@ func (f *finder) rowsFor(w *work) (written core.Written, found bool, err error) 
 		}
 	}
 	rows := slices.DeleteFunc(slices.Clone(f.b.StepRows(parent)), func(r *pipeline.Row) bool {
-		return slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == r.ID })
+		return slices.Contains(t.Dropped, r.ID) || slices.ContainsFunc(t.Steps, func(s core.Step) bool { return s.RowID == r.ID })
 	})
 	slices.SortStableFunc(rows, func(a, b *pipeline.Row) int { return cmp.Compare(a.Created, b.Created) })
 	for _, s := range t.Steps { // of equal titles each gets one row, the oldest first

@@ -120,7 +120,7 @@ func (d *delivery) run() {
 		return
 	}
 	u, m := &updater{d}, &maker{delivery: d}
-	for _, phase := range []func() error{u.deleteRows, u.updateRows, m.makeRows} {
+	for _, phase := range []func() error{u.deleteRows, u.deleteSteps, u.updateRows, m.makeRows} {
 		if err := phase(); err != nil {
 			d.stopAll(err)
 			break

@@ -48,6 +48,26 @@ func (u *updater) deleteRows() error {
 	return u.flush()
 }
 
+// deleteSteps deletes the rows of steps that were taken out of their tasks.
+func (u *updater) deleteSteps() error {
+	var rows []string
+	works := u.open(func(t *core.Task) bool { return t.ArchivedAt.IsZero() && len(t.Dropped) > 0 })
+	for _, w := range works {
+		rows = append(rows, w.task.Dropped...)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := u.b.Delete(u.ctx, rows...); err != nil {
+		return u.endPhase(works, err)
+	}
+	for _, w := range works {
+		u.note(w, core.Written{Shown: w.task.Shown, Gone: w.task.Dropped})
+	}
+	crash.Point("board.deleted")
+	return u.flush()
+}
+
 // endPhase ends effects with an error. It returns the error if it concerns all others,
 // too.
 func (u *updater) endPhase(works []*work, err error) error {

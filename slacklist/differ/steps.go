@@ -13,7 +13,10 @@ func (d *difference) steps() {
 	var added []*pipeline.Row
 	for _, row := range d.StepRows(d.row.ID) {
 		i := slices.IndexFunc(d.task.Steps, func(s core.Step) bool { return s.RowID == row.ID })
-		if i < 0 {
+		switch {
+		case i < 0 && slices.Contains(d.task.Dropped, row.ID): // it is being deleted
+			continue
+		case i < 0:
 			added = append(added, row)
 			continue
 		}
