@@ -74,7 +74,7 @@ func TestPageAccessibility(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t,
 		seed{title: "One", status: "agent_done", agent: "devdas", priority: "high", reason: "r", result: "s", steps: []string{"x a", "b"}},
-		seed{title: "Two", status: "pending", agent: "archibald"})
+		seed{title: "Two", status: "dormant", agent: "archibald"})
 	put(t, o.home.Dir+"/failed/20260314T082019.000000000Z-x.json", `{"_result":{"inbox":"new-tasks","error":"it rained","class":"invalid"}}`)
 	tab := newTab(t)
 	tab.open(o.link)
@@ -107,7 +107,7 @@ func TestPagePhone(t *testing.T) {
 	long := strings.Repeat("Donaudampfschifffahrt", 10)
 	o := newOffice(t,
 		seed{title: long, status: "agent_done", agent: "devdas", project: long, reason: long, result: long, steps: []string{"x " + long, "b"}},
-		seed{title: "Two", status: "pending", agent: "archibald"})
+		seed{title: "Two", status: "dormant", agent: "archibald"})
 	put(t, o.home.Dir+"/failed/20260314T082019.000000000Z-x.json", `{"_result":{"inbox":"new-tasks","error":"`+long+`","class":"invalid"}}`)
 	tab := newTab(t)
 	tab.size(390, 844)

@@ -32,7 +32,7 @@ func TestPageLive(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t,
 		seed{title: "One", status: "agent_done", agent: "devdas", steps: []string{"x a", "x b"}},
-		seed{title: "Two", status: "pending", agent: "devdas"})
+		seed{title: "Two", status: "dormant", agent: "devdas"})
 	tab := newTab(t)
 	tab.open(o.link)
 	status := func(s pipeline.Status) pipeline.Cell {
@@ -131,7 +131,7 @@ func TestPageBoardKilled(t *testing.T) {
 	tab.has("#task .notice", "Not connected")
 	tab.click(`#reworkForm [type="submit"]`)
 	tab.has("#task .notice", "the board does not answer")
-	plant(t, o.home, seed{title: "Made meanwhile", status: "pending", agent: "devdas"})
+	plant(t, o.home, seed{title: "Made meanwhile", status: "dormant", agent: "devdas"})
 	config := strings.Replace(readFile(t, filepath.Join(o.home.Dir, "otm.toml")), "127.0.0.1:0", address, 1)
 	o.home = reopenHome(t, o.home.Dir, config)
 	o.start()

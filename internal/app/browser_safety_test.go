@@ -34,7 +34,7 @@ func readFile(t testing.TB, path string) string {
 // code leaves the address at once, and no cookie is set.
 func TestPageStolenLink(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, seed{title: "Secret", status: "pending", agent: "devdas"})
+	o := newOffice(t, seed{title: "Secret", status: "dormant", agent: "devdas"})
 	owner, thief := newTab(t), newTab(t)
 	owner.open(o.link)
 	owner.column("other", "Secret")
@@ -133,7 +133,7 @@ func shownAs(t *testing.T, text string) string {
 // keeps for this address. None of it is of use when OTM is back.
 func TestC32PortTakenByAnother(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, seed{title: "Secret", status: "pending", agent: "devdas"})
+	o := newOffice(t, seed{title: "Secret", status: "dormant", agent: "devdas"})
 	owner := newTab(t)
 	owner.open(o.link)
 	owner.column("other", "Secret")

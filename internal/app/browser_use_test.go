@@ -65,7 +65,7 @@ func TestPageCards(t *testing.T) {
 		seed{title: "Fix the backup", status: "blocked", agent: "archibald", reason: "no key"},
 		seed{title: "Look at it", status: "agent_done", agent: "devdas"},
 		seed{title: "Old", status: "done", agent: "devdas"},
-		seed{title: "Later", status: "pending", agent: "archibald", priority: "batchable"},
+		seed{title: "Later", status: "dormant", agent: "archibald", priority: "batchable"},
 		seed{title: "Typed", status: "pending", byHand: true})
 	tab := newTab(t)
 	tab.open(o.link)
@@ -73,7 +73,7 @@ func TestPageCards(t *testing.T) {
 		{"in_progress", "T-00001", "Build the login page", "devdas", "high", "website", "Create the form (done)", "Add validation", "1/2", "1 h"},
 		{"blocked", "T-00002", "Fix the backup", "archibald", "normal", "no key"},
 		{"agent_done", "T-00003", "Look at it"}, {"done", "T-00004", "Old"},
-		{"other", "T-00005", "Later", "batchable", "Pending"}, {"other", "no id yet", "Typed", "nobody"},
+		{"other", "T-00005", "Later", "batchable", "Dormant"}, {"pending", "no id yet", "Typed", "nobody"},
 	} {
 		text := eval[string](tab, fmt.Sprintf(`document.querySelector('[data-column=%q] ul').textContent`, c[0]))
 		for _, want := range c[1:] {
@@ -162,7 +162,7 @@ func TestPageLifeOfATask(t *testing.T) {
 // Ticks, status, assignee and priority.
 func TestPageEditsInBrowser(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, seed{title: "One", status: "pending", agent: "devdas", steps: []string{"a", "b"}})
+	o := newOffice(t, seed{title: "One", status: "dormant", agent: "devdas", steps: []string{"a", "b"}})
 	tab := newTab(t)
 	tab.open(o.link)
 	tab.card("One")
@@ -175,7 +175,7 @@ func TestPageEditsInBrowser(t *testing.T) {
 	tab.choose("#taskStatus", "blocked")
 	tab.choose("#taskPriority", "critical")
 	tab.click("#undo")
-	if got := eval[string](tab, `document.getElementById("taskStatus").value`); got != "pending" {
+	if got := eval[string](tab, `document.getElementById("taskStatus").value`); got != "dormant" {
 		t.Errorf("undone to %q", got)
 	}
 	tab.choose("#taskStatus", "blocked")
@@ -434,7 +434,7 @@ func TestPageShowsAll(t *testing.T) {
 // The address of a task leads to it, and so does a permalink of the list.
 func TestPageAddressOfATask(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, seed{title: "One", status: "pending", agent: "devdas"}, seed{title: "Two", status: "pending", agent: "devdas"})
+	o := newOffice(t, seed{title: "One", status: "dormant", agent: "devdas"}, seed{title: "Two", status: "pending", agent: "devdas"})
 	tab := newTab(t)
 	tab.open(o.link)
 	tab.card("Two")
@@ -495,7 +495,7 @@ func TestPageOfSlackListInBrowser(t *testing.T) {
 func TestPageFullList(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
-	plant(t, h, seed{title: "One", status: "pending", agent: "devdas", steps: []string{"a", "b"}})
+	plant(t, h, seed{title: "One", status: "dormant", agent: "devdas", steps: []string{"a", "b"}})
 	v := visit(t, h, board.Options{RowLimit: 3})
 	link, err := newPageDoor(h).link(v.address + "/")
 	if err != nil {

@@ -20,6 +20,10 @@ type Task struct {
 	State *core.Task      // nil: the store does not know it
 	Agent *pipeline.Agent // to whom the board gives it; nil: nobody that is configured
 	Steps []Step
+	// SilentSince is when its agent, which works on it, was heard of last, if that was
+	// too long ago; zero: it was not.
+	SilentSince time.Time
+	MaxRetries  int // of its type
 	// Pending are the effects that are not delivered yet: what some sink does not show.
 	Pending []core.Pending
 
@@ -56,8 +60,10 @@ type Card struct {
 	Result   string            `json:"result,omitempty"`
 	Run      int               `json:"run,omitempty"`    // the last one; 0: none began
 	Tries    int               `json:"tries,omitempty"`  // how many runs in a row failed
+	Retries  int               `json:"maxRetries"`       // how many may fail before it is a dead letter
 	RetryAt  time.Time         `json:"retryAt,omitzero"` // when the next run may begin, while it is pending
 	Runs     []core.Run        `json:"runs,omitempty"`
+	Silent   time.Time         `json:"silentSince,omitzero"` // see [Task.SilentSince]
 	Row      string            `json:"slackItemId"`
 	Events   int               `json:"events,omitempty"` // how many there are: the history grows with it
 	Created  time.Time         `json:"createdAt,omitzero"`
@@ -66,7 +72,7 @@ type Card struct {
 
 // Card shows a task as the board has it, or else as the store does.
 func (t *Task) Card() Card {
-	c := Card{TaskID: t.ID, Agent: t.AgentName(), Steps: append([]Step{}, t.Steps...)}
+	c := Card{TaskID: t.ID, Agent: t.AgentName(), Steps: append([]Step{}, t.Steps...), Retries: t.MaxRetries, Silent: t.SilentSince}
 	if r := t.Row; r != nil {
 		c.Title, c.Status, c.Priority, c.Project, c.Type = r.Title, r.CurrentStatus(), r.Priority, r.Project, r.Type
 		c.Reason, c.Result, c.Row = r.Reason, r.Result, r.ID
@@ -167,7 +173,27 @@ func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task)
 			t.Steps = append(t.Steps, Step{Title: r.Title, Done: r.StepDone(), Row: r.ID})
 		}
 	}
+	if state != nil {
+		t.MaxRetries = v.Types.Rules(state.Type).MaxRetries
+		if heard := t.Heard(); t.atWork() && v.Now.Sub(heard) >= v.Times.SilentAfter {
+			t.SilentSince = heard
+		}
+	}
 	return t
+}
+
+// atWork reports whether an AI agent works on it, as far as anybody knows.
+func (t *Task) atWork() bool {
+	return t.Agent != nil && !t.Agent.Person && (t.Status() == pipeline.InProgress || t.State.AtWork())
+}
+
+// Heard is when its agent was heard of last for the task, or else when the task came into
+// its status. Zero without a state.
+func (t *Task) Heard() time.Time {
+	if t.State != nil && !t.State.LastHeard().IsZero() {
+		return t.State.LastHeard()
+	}
+	return t.Since(t.Status())
 }
 
 // filled is a row as OTM reads it: a cell that a person emptied decides nothing, so it is

@@ -31,6 +31,7 @@ type Sources struct {
 	LogDir string // where the logs are, for next steps
 	Agents pipeline.Agents
 	Times  pipeline.Times
+	Types  pipeline.Types
 	Runner Runner
 	Now    time.Time
 	Store  Store

@@ -22,7 +22,7 @@ func assigned(v *view.View, t *view.Task, since time.Time) draft {
 		name = t.Agent.Name
 	}
 	if d := t.State.Dispatch; d != nil && t.State.Taken() {
-		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(v, t, heardOr(t, d.TakenAt))...), t, t.Agent)
+		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(t)...), t, t.Agent)
 	}
 	if t.Agent == nil {
 		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee, "names", names(v))
@@ -131,7 +131,7 @@ func again(v *view.View, o dispatch.Outlook) string {
 // inProgress is for a task that its agent works on.
 func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	open, all := t.Open()
-	heard := heardOr(t, since)
+	heard := t.Heard()
 	args := []any{"agent", cmp.Or(t.Row.Assignee, "somebody"), "open", open, "all", all, "heard", heard}
 	code := explain.Code("")
 	switch {
@@ -148,30 +148,21 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	default:
 		return at(AtWork, heard, explain.StepsDone).and(trouble(v, t, heartbeat.Detector)...)
 	}
-	d := at(AtWork, heard, code, args...).and(silence(v, t, heard)...).and(gatewayTrouble(v, t.Agent)...)
+	d := at(AtWork, heard, code, args...).and(silence(t)...).and(gatewayTrouble(v, t.Agent)...)
 	d.late = code == explain.AtWorkUnseen
 	return withEnd(v, d, t, t.Agent)
 }
 
-// heardOr is when its agent was heard of last for a task; since, if it never was.
-func heardOr(t *view.Task, since time.Time) time.Time {
-	if heard := t.State.LastHeard(); !heard.IsZero() {
-		return heard
-	}
-	return since
-}
-
 // silence says what to do about an agent that was heard of for the last time long ago.
-func silence(v *view.View, t *view.Task, heard time.Time) []explain.Finding {
-	a := t.Agent
-	if a == nil || a.Person || v.Now.Sub(heard) < v.Times.SilentAfter {
+func silence(t *view.Task) []explain.Finding {
+	if t.SilentSince.IsZero() {
 		return nil
 	}
 	code := explain.AgentSilent
-	if a.Trigger == pipeline.TriggerNone {
+	if t.Agent.Trigger == pipeline.TriggerNone {
 		code = explain.AgentSilentOwn
 	}
-	return []explain.Finding{explain.New(code, "agent", a.Name, "since", heard)}
+	return []explain.Finding{explain.New(code, "agent", t.Agent.Name, "since", t.SilentSince)}
 }
 
 // withEnd says of a task that an agent has taken that its process has ended and left

@@ -4,8 +4,10 @@
 
 const $ = (id) => document.getElementById(id);
 
-// A column for each of these statuses; "other" has the rest.
-const COLUMNS = ["new", "assigned", "in_progress", "blocked", "agent_done", "done", "other"];
+// A column for each of these statuses; "other" has the rest. What needs a person comes
+// first. RARE columns are hidden while they are empty.
+const COLUMNS = ["failed", "blocked", "new", "pending", "assigned", "in_progress", "agent_done", "done", "other"];
+const RARE = ["failed", "blocked", "pending", "other"];
 const RANK = { critical: 0, high: 1, normal: 2, low: 3, batchable: 4 };
 
 // How many cards a column shows until it is asked for all.
@@ -233,7 +235,8 @@ function drawCard(card, task) {
   card.task = task;
   const done = task.steps.filter((s) => s.done).length, total = task.steps.length;
   const priority = task.priority || "normal";
-  card.className = `card ${priority in RANK ? priority : "normal"}`;
+  const stuck = stuckAs(task);
+  card.className = `card ${priority in RANK ? priority : "normal"} ${stuck ? stuck.kind : ""}`;
   const [top, title, who, rest] = card.children;
   top.replaceChildren(el("span", { class: "id" }, task.taskId || "no id yet"), el("time", { datetime: task.createdAt, title: when(task.createdAt) }, age(task.createdAt)));
   title.firstChild.replaceChildren(el("span", { class: "sr" }, `${task.taskId || "no id yet"}: `), el("bdi", {}, task.title || "(no title)"));
@@ -244,9 +247,11 @@ function drawCard(card, task) {
     task.project ? el("bdi", { class: "project" }, task.project) : null,
     task.parent ? el("span", { class: "chip" }, `part of ${task.parent}`) : null,
     columnOf(task) === "other" ? el("span", { class: "chip" }, label(task.status)) : null,
+    retryBadge(task),
   ].filter(Boolean));
-  const reason = task.reason && (task.status === "blocked" || task.status === "new" || task.status === "assigned");
+  const reason = task.reason && ["failed", "blocked", "new", "pending", "assigned"].includes(task.status);
   rest.replaceChildren(...[
+    stuck ? el("p", { class: "stuck" }, stuck.text) : null,
     reason ? el("p", { class: "reason", dir: "auto" }, task.reason) : null,
     total ? el("ul", { class: "steps", "aria-label": `${done} of ${total} steps done` }, ...stepsOnCard(task.steps)) : null,
     total ? el("div", { class: "progress", "aria-hidden": "true" }, bar(done / total), el("span", {}, `${done}/${total}`)) : null,
@@ -255,6 +260,23 @@ function drawCard(card, task) {
     card.classList.add("changed");
     card.addEventListener("animationend", () => card.classList.remove("changed"), { once: true });
   }
+}
+
+// stuckAs says what keeps a task from going on until somebody does something; null:
+// nothing does.
+function stuckAs(task) {
+  if (task.status === "failed") return { kind: "dead", text: "Dead letter" };
+  if (task.status === "blocked") return { kind: "held", text: "Blocked: waits for an answer" };
+  if (task.silentSince) return { kind: "held", text: `Silent since ${when(task.silentSince)}` };
+  return null;
+}
+
+// retryBadge counts the retries of a task whose runs failed; null: none did.
+function retryBadge(task) {
+  const waits = task.status === "pending" && task.retryAt;
+  if (!waits && !(task.tries > 0 && ["new", "assigned", "in_progress"].includes(task.status))) return null;
+  const text = task.tries > 0 ? `Retry ${task.tries}/${task.maxRetries}` : "Next run";
+  return el("span", { class: "chip retry" }, waits ? `${text}, not before ${when(task.retryAt)}` : text);
 }
 
 // stepsOnCard shows the first steps, beginning where the work is.
@@ -277,7 +299,7 @@ function bar(share) {
 function order(a, b) {
   const finished = a.status === "done" || columnOf(a) === "other";
   if (finished) return (b.updatedAt || "").localeCompare(a.updatedAt || "") || b.slackItemId.localeCompare(a.slackItemId);
-  return (RANK[a.priority] ?? 2) - (RANK[b.priority] ?? 2) || (a.createdAt || "").localeCompare(b.createdAt || "") || a.slackItemId.localeCompare(b.slackItemId);
+  return !stuckAs(a) - !stuckAs(b) || (RANK[a.priority] ?? 2) - (RANK[b.priority] ?? 2) || (a.createdAt || "").localeCompare(b.createdAt || "") || a.slackItemId.localeCompare(b.slackItemId);
 }
 
 function makeColumns() {
@@ -335,7 +357,7 @@ function drawBoard() {
     for (const e of [section, chip]) {
       put(e.querySelector(".count"), tasks.length.toLocaleString());
       e.classList.toggle("empty", tasks.length === 0);
-      e.hidden = key === "other" && tasks.length === 0;
+      e.hidden = RARE.includes(key) && tasks.length === 0;
     }
   }
   dropCards(shown);
@@ -517,9 +539,11 @@ function drawSheet() {
   settle($("taskPriority"), task.priority || "normal");
   drawEdit();
   drawReview(task);
-  const facts = [["Type", task.type], ["Project", task.project], ["Part of", task.parent], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
+  const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
   reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
+  drawKin(task);
   drawSteps(task);
+  drawRuns(task);
   $("sayForm").hidden = !task.taskId || ["done", "cancelled", "archived"].includes(task.status);
   // At blocked, the first sentence has the reason.
   const reason = task.status === "blocked" ? "" : task.reason;
@@ -527,6 +551,40 @@ function drawSheet() {
     $(box).hidden = !value;
     put($(text), value);
   }
+}
+
+// drawKin leads to the task of which this one is a part, and to its parts.
+function drawKin(task) {
+  const kin = [...state.tasks.values()].filter((t) => t.taskId && (t.taskId === task.parent || t.parent === task.taskId));
+  if (task.parent && !kin.some((t) => t.taskId === task.parent)) kin.unshift({ taskId: task.parent, title: "not on the board" });
+  reconcile($("taskKin"), kin, (t) => t.taskId, (t) => el("li", {}, el("span"), " ", el("button", { type: "button", class: "plain", onclick: () => openSheet(t.slackItemId), disabled: !t.slackItemId })), (e, t) => {
+    put(e.firstChild, t.taskId === task.parent ? "Part of" : "Its part");
+    put(e.lastChild, `${t.taskId}: ${t.title}`);
+  });
+}
+
+// ending says how a run ended.
+function ending(run) {
+  if (!run.endedAt) return "goes on";
+  const how = [run.words || run.exit || (run.ending === "failed" ? "it ended without a result" : ""), run.exitCode == null ? "" : `exit code ${run.exitCode}`, run.free ? "counts no retry" : ""];
+  return [run.ending, how.filter((h, i) => h && how.indexOf(h) === i).join(", ")].filter(Boolean).join(": ");
+}
+
+// drawRuns shows the chain of runs, and the next one while the task waits for it.
+function drawRuns(task) {
+  const runs = [...(task.runs || [])];
+  $("taskRunsBox").hidden = runs.length === 0;
+  if (task.status === "pending" && task.retryAt) runs.push({ run: task.run + 1, next: retryBadge(task).textContent });
+  reconcile($("taskRuns"), runs, (r) => r.run, () => el("li", {}, el("b"), el("time"), el("div", {}, el("span", { dir: "auto" }), el("small", { dir: "auto" }))), (e, r) => {
+    const [number, began, [how, log]] = [e.children[0], e.children[1], e.children[2].children];
+    const last = r.run === runs.at(-1).run;
+    e.ariaCurrent = last ? "true" : null;
+    put(number, `Run ${r.run}${!last ? "" : r.next ? " (next)" : r.endedAt ? " (last)" : " (current)"}`);
+    began.dateTime = r.beganAt || task.retryAt;
+    put(began, r.next ? "" : when(r.beganAt));
+    put(how, r.next || `${r.agent}, ${r.endedAt ? `until ${when(r.endedAt)}, ` : ""}${ending(r)}`);
+    put(log, r.log || "");
+  });
 }
 
 function drawEdit() {

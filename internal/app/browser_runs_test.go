@@ -1,0 +1,119 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"otm/core"
+	"otm/pipeline"
+)
+
+// failedRun is a run that ended as failed.
+func failedRun(number int, at time.Time, f core.Failure) core.Run {
+	return core.Run{Number: number, Agent: "devdas", Attempt: number, Began: at, Ended: at.Add(3 * time.Minute), Ending: core.EndFailed, Failure: f}
+}
+
+// What went wrong is what one sees first: dead letters and what is held up stand before
+// all else, in words. A task shows its runs, how they ended, and which retry it waits for.
+func TestPageRuns(t *testing.T) {
+	t.Parallel()
+	one, at := 1, time.Now().Add(-time.Hour)
+	evil := `<img src=x onerror="window.hit=1">`
+	runs := []core.Run{
+		failedRun(1, at, core.Failure{Exit: "exit code 1", Code: &one, Log: "/logs/exec/devdas/1.log"}),
+		failedRun(2, at.Add(10*time.Minute), core.Failure{Words: evil, Free: true}),
+	}
+	with := func(wait time.Duration, more ...core.Run) func(*core.Task) {
+		return func(task *core.Task) {
+			task.Runs = append(slices.Clone(runs), more...)
+			if wait > 0 {
+				task.Wait = &core.Wait{Why: core.WaitBackoff, Until: time.Now().Add(wait)}
+			}
+		}
+	}
+	taken := func(task *core.Task) {
+		task.Dispatch = &core.Dispatch{Attempt: 3, Agent: "devdas", At: at, FlippedAt: at, TakenAt: at, TakenBy: core.TakenByNext}
+	}
+	o := newOffice(t,
+		seed{title: "Waits", status: "pending", agent: "devdas", priority: "low", alter: with(time.Hour)},
+		seed{title: "Works", status: "in_progress", agent: "devdas", priority: "critical", alter: func(task *core.Task) {
+			with(0, core.Run{Number: 3, Agent: "devdas", Attempt: 3, Began: at.Add(20 * time.Minute)})(task)
+			taken(task)
+			task.Heard = map[string]core.Heard{"devdas": {At: time.Now()}}
+		}},
+		seed{title: "Silent", status: "in_progress", agent: "devdas", priority: "low", alter: func(task *core.Task) {
+			taken(task)
+			task.Heard = map[string]core.Heard{"devdas": {At: time.Now().Add(-48 * time.Hour)}}
+		}},
+		seed{title: "Asks", status: "blocked", agent: "devdas", reason: "which colour?"},
+		seed{title: "Dead", status: "failed", agent: "devdas", reason: "no GPU", alter: with(0)},
+		seed{title: "Done", status: "done", agent: "devdas", alter: with(0)})
+	tab := newTab(t)
+	tab.open(o.link)
+	order := eval[[]string](tab, `[...document.querySelectorAll(".column")].filter((c) => c.checkVisibility()).flatMap((c) => [...c.querySelectorAll(".card h3 bdi")].map((e) => c.dataset.column + " " + e.textContent))`)
+	if got := strings.Join(order, ", "); got != "failed Dead, blocked Asks, pending Waits, in_progress Silent, in_progress Works, done Done" {
+		t.Errorf("the cards stand as %s", got)
+	}
+	card := func(title string) string {
+		return eval[string](tab, fmt.Sprintf(`[...document.querySelectorAll(".card")].find((c) => c.querySelector("bdi").textContent === %q).innerText`, title))
+	}
+	for title, want := range map[string]string{"Waits": "Retry 1/3, not before", "Works": "Retry 1/3", "Silent": "Silent since", "Asks": "Blocked", "Dead": "Dead letter"} {
+		if text := card(title); !strings.Contains(text, want) {
+			t.Errorf("%s shows %q, lacks %q", title, text, want)
+		}
+	}
+	if text := card("Done"); strings.Contains(text, "Retry") {
+		t.Errorf("a task that is over shows %q", text)
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		tab.scheme(scheme)
+		if bad := eval[[]string](tab, contrast); len(bad) > 0 {
+			t.Errorf("%s: hard to read: %q", scheme, bad)
+		}
+	}
+	chain := func(title string) []string {
+		tab.card(title)
+		defer tab.press(kb.Escape)
+		return eval[[]string](tab, `[...document.querySelectorAll("#taskRuns li")].map((li) => (li.ariaCurrent ? "* " : "") + li.innerText.replaceAll("\n", " "))`)
+	}
+	for title, want := range map[string][]string{
+		"Waits": {"devdas, until", "failed: <img", "* Run 3 (next) Retry 1/3, not before"},
+		"Works": {"failed: exit code 1 /logs/exec/devdas/1.log", "counts no retry", "* Run 3 (current)"},
+		"Dead":  {"Run 1", "* Run 2 (last)"},
+	} {
+		lines := chain(title)
+		for i, part := range want {
+			if i >= len(lines) || !strings.Contains(lines[len(lines)-len(want)+i], part) {
+				t.Errorf("the runs of %s are %q, lack %q", title, lines, part)
+			}
+		}
+	}
+	if got := chain("Asks"); len(got) > 0 || eval[bool](tab, `"hit" in window`) {
+		t.Errorf("the runs of a task that has none: %q; or a text became more than text", got)
+	}
+}
+
+// A task leads to the one of which it is a part, and that one to its parts.
+func TestPageParts(t *testing.T) {
+	t.Parallel()
+	part := func(of pipeline.TaskID) func(*core.Task) { return func(task *core.Task) { task.Parent = of } }
+	o := newOffice(t, seed{title: "Whole", status: "dormant", agent: "devdas"}, seed{title: "Part", status: "done", agent: "devdas", alter: part(1)},
+		seed{title: "Orphan", status: "dormant", agent: "devdas", alter: part(7)})
+	tab := newTab(t)
+	tab.open(o.link)
+	tab.card("Part")
+	tab.has("#taskKin", "Part of")
+	tab.click("#taskKin button")
+	tab.has("#taskTitle", "Whole")
+	tab.has("#taskKin", "Its part")
+	tab.click("#taskKin button")
+	tab.has("#taskTitle", "Part")
+	tab.press(kb.Escape)
+	tab.card("Orphan")
+	tab.has("#taskKin", "T-00007: not on the board")
+}
