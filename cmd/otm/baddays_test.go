@@ -292,7 +292,7 @@ func TestInotifyOverflow(t *testing.T) {
 		injector.Process.Kill()
 		injector.Wait()
 	})
-	h.waitFor("it watches", func() bool { return h.heartbeatSays(heartbeat.Watcher, "watching") })
+	h.waitFor("it watches", func() bool { return h.heartbeatSays(heartbeat.Watcher, "watches") })
 	if err := injector.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

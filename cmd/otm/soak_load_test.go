@@ -199,7 +199,7 @@ func (s *soak) duties(random *rand.Rand, cards []card) {
 		case status == "agent_done" && random.IntN(4) > 0,
 			c.cells["assignee"] == "olga" && slices.Contains([]string{"assigned", "in_progress"}, status):
 			reviewed = append(reviewed, c.ID)
-		case status == "blocked" || status == "pending":
+		case slices.Contains([]string{"blocked", "pending", "dormant", "failed"}, status):
 			s.touch(&c, "answered")
 			answered = append(answered, c.ID)
 		}
