@@ -373,7 +373,7 @@ func (t change) drifted(f *ReconciliationDrift) {
 		case pipeline.FieldChecked:
 			t.Shown.Checked = t.Status != pipeline.Done
 		default:
-			t.Shown.Set(field, "")
+			t.Shown.Set(field, f.Shows[field])
 		}
 	}
 	for _, id := range f.Steps {

@@ -162,6 +162,9 @@ func TestCommands(t *testing.T) {
 		{"steps added and dropped", in(pipeline.AgentDone), edit(Edits{Status: ptr(pipeline.New), AddSteps: []string{"three"}, DropSteps: []string{"1", "one"}}), "StepGone StepAdded agent_done→new(TT-26)"},
 		{"a step dropped that is not there", (*world).taken, edit(Edits{AddSteps: []string{"three"}, DropSteps: []string{"four"}}), "!noStep"},
 
+		{"its agent says on the board that it is done", (*world).handedOut, Command{Task: 1, By: devdas, Do: Edits{Seen: true, Status: ptr(pipeline.AgentDone)}}, "Acknowledged RunStarted assigned→agent_done(TT-04) RunSucceeded"},
+		{"its agent accepts it on the board", in(pipeline.AgentDone), Command{Task: 1, By: devdas, Do: Edits{Seen: true, Status: ptr(pipeline.Done)}}, "ReconciliationDrift"},
+		{"another agent ends it on the board", (*world).taken, Command{Task: 1, By: ByAgent("mira"), Do: Edits{Seen: true, Status: ptr(pipeline.AgentDone), Agent: ptr("mira")}}, "ReconciliationDrift ReconciliationDrift"},
 		{"a row deleted", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, "RowGone RunCanceled"},
 		{"another row deleted", (*world).taken, Command{Task: 1, By: ada, Do: LoseRow{"R"}}, ""},
 		{"a row deleted twice", (*world).gone, Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}, ""},

@@ -172,12 +172,14 @@ type WrittenStep struct {
 }
 
 // ReconciliationDrift says that the board showed something that nobody meant: cells
-// that OTM derives were changed, or cells that a task needs were emptied. They are
-// written again.
+// that OTM derives were changed, cells that a task needs were emptied, or an agent
+// changed what it may not change. They are written again.
 type ReconciliationDrift struct {
 	Fields []pipeline.Field `json:"fields,omitempty"`
 	Was    string           `json:"was,omitempty"`   // of the Task ID cell: what stood there
 	Steps  []int            `json:"steps,omitempty"` // whose titles were emptied
+	// Shows is what stands in fields that an agent changed, and may not.
+	Shows map[pipeline.Field]string `json:"shows,omitempty"`
 }
 
 // HandedOut says that a task was handed out to its agent.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 
 	"otm/pipeline"
@@ -143,6 +144,9 @@ func (e Edits) status(d *decision) error {
 	if to == d.task.Status {
 		return nil
 	}
+	if d.By.Kind == Agent {
+		return e.asked(d, to, m)
+	}
 	if e.Accept {
 		d.emit(Approved{})
 	}
@@ -152,11 +156,36 @@ func (e Edits) status(d *decision) error {
 	return d.move(to, m)
 }
 
+// asked is what an agent gets that changes the status on the board as a user of its own:
+// what it may report. Anything else is written back.
+func (e Edits) asked(d *decision, to pipeline.Status, m TaskMoved) error {
+	t := d.task
+	_, ok := Permitted(t.Status, to, Agent)
+	if !ok || to == pipeline.Failed || t.Dispatch == nil || !SameAgent(t.Dispatch.Agent, d.By.Name) {
+		d.emit(barred(pipeline.FieldStatus, string(cmp.Or(m.Shows, to))))
+		return nil
+	}
+	if !t.Taken() {
+		d.emit(Acknowledged{By: TakenByUpdate})
+	}
+	d.begin(true, d.At)
+	return d.move(to, m)
+}
+
+// barred has a field written back that an agent may not change.
+func barred(field pipeline.Field, shows string) ReconciliationDrift {
+	return ReconciliationDrift{Fields: []pipeline.Field{field}, Shows: map[pipeline.Field]string{field: shows}}
+}
+
 // assign gives the task to another agent. If it was with one, or failed or was rejected
 // there, it is handed out again.
 func (e Edits) assign(d *decision) error {
 	t := d.task
 	if e.Agent == nil || SameAgent(*e.Agent, t.Agent) {
+		return nil
+	}
+	if d.By.Kind == Agent {
+		d.emit(barred(pipeline.FieldAssignee, *e.Agent))
 		return nil
 	}
 	d.emit(EditedByPerson{Field: pipeline.FieldAssignee, From: t.Agent, To: *e.Agent, Seen: e.Seen})

@@ -559,3 +559,32 @@ func TestAssigneeCleared(t *testing.T) {
 		t.Errorf("row %+v", row)
 	}
 }
+
+// An AI agent with a user of its own on the board is no person there: it gets what it may
+// report on its own task, and the rest is written back.
+func TestAgentEditsTheBoard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "A", "a")
+	w.delivers()
+	w.handOut(1)
+	w.delivers()
+	agentSets := func(cells ...boardtest.Cell) {
+		t.Helper()
+		w.clock.Advance(time.Minute)
+		if err := w.Server.EditRow("U0DEVDAS", w.ListID, w.task(1).RowID, cells...); err != nil {
+			t.Fatal(err)
+		}
+		w.compare()
+		w.delivers()
+		w.compare()
+	}
+	agentSets(w.statusCell(pipeline.AgentDone))
+	if task := w.task(1); task.Status != pipeline.AgentDone || task.StatusBy != core.ByAgent("devdas") || task.Runs.Number() != 1 {
+		t.Errorf("it said that it is done: %s by %v, %d runs", task.Status, task.StatusBy, task.Runs.Number())
+	}
+	agentSets(w.statusCell(pipeline.Done), w.assignee("archibald"))
+	if task, row := w.task(1), w.row(1); task.Status != pipeline.AgentDone || row.Status != pipeline.AgentDone || task.Agent != "devdas" || row.Assignee != "Dev Das" || len(w.pending()) > 0 {
+		t.Errorf("it accepted its own task and gave it away: %s of %s, the board shows %s of %s", task.Status, task.Agent, row.Status, row.Assignee)
+	}
+}

@@ -49,7 +49,7 @@ func (c *clock) Advance(d time.Duration) {
 }
 
 var agents = pipeline.Agents{
-	{Name: "devdas", Label: "Dev Das"}, {Name: "archibald", Label: "archibald"}, {Name: "olga", Label: "olga", Person: true},
+	{Name: "devdas", Label: "Dev Das", User: "U0DEVDAS"}, {Name: "archibald", Label: "archibald"}, {Name: "olga", Label: "olga", Person: true},
 }
 
 // world is a store and a board, with a sink and a differ between them.

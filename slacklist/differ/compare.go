@@ -63,8 +63,16 @@ func (c *comparison) add(by core.Actor, id pipeline.TaskID, do core.Action) {
 
 func (c *comparison) find(f explain.Finding) { c.Findings = append(c.Findings, f) }
 
-// person is who touched a row last.
-func (c *comparison) person(row *pipeline.Row) core.Actor { return core.ByPerson(c.Person(row)) }
+// person is who touched a row last: a person, or an AI agent that has a user of its own.
+func (c *comparison) person(row *pipeline.Row) core.Actor {
+	user := c.Person(row)
+	for i := range c.Agents {
+		if a := &c.Agents[i]; user != "" && a.User == user && !a.Person {
+			return core.ByAgent(a.Name)
+		}
+	}
+	return core.ByPerson(user)
+}
 
 // task compares a task with its row.
 func (c *comparison) task(t *core.Task) {
