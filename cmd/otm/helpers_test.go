@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,7 +79,7 @@ func setup(env *testscript.Env) error {
 //	exitcode N               the last exec ended with this code
 //	reason FILE REGEXP       the failed drop says why
 //	firstline VAR FILE       sets a variable to the first line of a file
-//	commands FROM TO         puts the shell commands of a Markdown text into a script; all stand in blocks of sh
+//	commands FROM DIR        puts the shell commands of a Markdown text into scripts, one a section; all stand in blocks of sh
 //	waitshow ID REGEXP       waits until what otm show says of a task, as JSON, matches
 //	smalldisk DIR            mounts a file system of two megabytes there
 //	fill FILE                writes until the disk is full, and again as room is made
@@ -472,50 +473,56 @@ func toFull(path string) bool {
 	return true
 }
 
-// commandsOf collects what a Markdown text tells its reader to run: its blocks
-// of sh. A command anywhere else would never be run, and is refused.
+// commandsOf collects what a Markdown text tells its reader to run: its blocks of sh. Each
+// section is a script, named after the first word of its heading. A command anywhere else
+// would never be run, and is refused.
 func commandsOf(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: commands FROM TO")
+		ts.Fatalf("usage: commands FROM DIR")
 	}
-	script, err := shellBlocks(ts.ReadFile(args[0]))
+	scripts, err := shellBlocks(ts.ReadFile(args[0]))
 	ts.Check(err)
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(script), 0o600))
+	ts.Check(os.Mkdir(ts.MkAbs(args[1]), 0o700))
+	for section, script := range scripts {
+		ts.Check(os.WriteFile(filepath.Join(ts.MkAbs(args[1]), section+".sh"), []byte("set -ex\n"+script), 0o600))
+	}
 }
 
 // commandText is a command of OTM with an argument, or a flag of one.
 var commandText = regexp.MustCompile(`\botm(-create|-update)? +[a-z-]|(^|[^\w-])--[a-z]`)
 
-func shellBlocks(text string) (string, error) {
-	var script strings.Builder
-	script.WriteString("set -ex\n")
-	inside := false
+func shellBlocks(text string) (map[string]string, error) {
+	scripts := make(map[string]string)
+	section, inside := "", false
 	for line := range strings.Lines(text) {
 		text := strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(text, "```"):
 			inside = !inside && text == "```sh"
 		case inside:
-			script.WriteString(text + "\n")
+			scripts[section] += text + "\n"
 		case commandText.MatchString(text):
-			return "", fmt.Errorf("a command stands outside of the blocks of sh: %s", text)
+			return nil, fmt.Errorf("a command stands outside of the blocks of sh: %s", text)
+		case strings.HasPrefix(line, "## "):
+			section = strings.ToLower(strings.Trim(strings.Fields(line)[1], ","))
 		}
 	}
-	return script.String(), nil
+	return scripts, nil
 }
 
 // TestShellBlocks: no command of a text is left out silently.
 func TestShellBlocks(t *testing.T) {
 	t.Parallel()
-	script, err := shellBlocks("1. Do `task-dispatch.json` (`otm: hint:`), OTM is up:\n\n   ```sh\n   otm next --agent x\n   ```\n\n   then --\n")
-	if want := "set -ex\notm next --agent x\n"; script != want || err != nil {
-		t.Errorf("the script is %q, %v; want %q", script, err, want)
+	scripts, err := shellBlocks("## Do, now\n1. Do `task-dispatch.json` (`otm: hint:`), OTM is up:\n\n   ```sh\n   otm next --agent x\n   ```\n\n   then --\n" +
+		"## See\n```sh\notm why 1\notm why 2\n```\n## End\n")
+	if want := map[string]string{"do": "otm next --agent x\n", "see": "otm why 1\notm why 2\n"}; !maps.Equal(scripts, want) || err != nil {
+		t.Errorf("the scripts are %q, %v; want %q", scripts, err, want)
 	}
 	for _, text := range []string{
 		"Go on: `otm-update --task-id 1 --status in_progress`.", "   otm next\n", "For a person: `--type decision`", "```\notm list --all\n```\n", "```sh\ntrue\n```\notm why 1\n",
 	} {
-		if script, err := shellBlocks(text); err == nil {
-			t.Errorf("%q gives %q", text, script)
+		if scripts, err := shellBlocks(text); err == nil {
+			t.Errorf("%q gives %q", text, scripts)
 		}
 	}
 }
