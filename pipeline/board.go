@@ -163,6 +163,9 @@ type Batch interface {
 	// board has no such column.
 	Form(field Field, text string) (form string, has bool)
 
+	// Room is how many rows the board still takes; negative: not known.
+	Room() int
+
 	// WalkAt is when the last complete walk began; zero: there was none.
 	WalkAt() time.Time
 	// Fresh reports whether all rows are known as of at most maxAge ago.

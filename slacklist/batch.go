@@ -142,6 +142,14 @@ func (s *Session) Form(field pipeline.Field, text string) (form string, has bool
 	return text, true
 }
 
+// Room implements pipeline.Batch.
+func (s *Session) Room() int {
+	if s.snap.Schema.Limit == 0 {
+		return -1
+	}
+	return max(0, s.snap.Schema.Limit-len(s.snap.Rows))
+}
+
 // WalkAt is the start of the walk that made the snapshot; zero if there was
 // none.
 func (s *Session) WalkAt() time.Time { return s.snap.WalkStarted.Time() }

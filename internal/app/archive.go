@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/core"
+	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/crash"
 	"otm/internal/engine"
@@ -153,6 +154,49 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 	}
 	walk := snap.WalkAt.UTC()
 	report.Room = view.Room{WalkAt: &walk, Rows: len(snap.Rows)}
+	return report, nil
+}
+
+// keepRoom archives tasks that ended, those that ended first, while less than a fifth of
+// the list is free: a full list takes no new task.
+func keepRoom(ctx context.Context, c *component, e *engine.Engine, report *heartbeat.Report) {
+	a := &archiver{home: c.home, engine: e}
+	archived, err := a.makeRoom(ctx)
+	switch {
+	case err != nil:
+		report.Trouble = err
+	case len(archived.Tasks) > 0:
+		c.log.Info("archived tasks, as the list was nearly full", "tasks", len(archived.Tasks), "rows", archived.Rows)
+	}
+}
+
+// makeRoom archives as many tasks as it takes.
+func (a *archiver) makeRoom(ctx context.Context) (*archived, error) {
+	report := &archived{}
+	snap, err := a.home.snapshot()
+	if err != nil || snap.Limit == 0 || snap.Count <= snap.Limit*4/5 {
+		return report, err
+	}
+	tasks, err := a.engine.Tasks(ctx, core.Filter{Live: true})
+	if err != nil {
+		return nil, err
+	}
+	tasks = slices.DeleteFunc(tasks, func(t *core.Task) bool { return !isOver(t, a.home.Now()) })
+	slices.SortStableFunc(tasks, func(a, b *core.Task) int { return a.StatusAt.Compare(b.StatusAt) })
+	var over []*core.Task
+	for _, t := range tasks {
+		if snap.Count-report.Rows <= snap.Limit*4/5 {
+			break
+		}
+		over = append(over, t)
+		report.Tasks = append(report.Tasks, archivedTask{t.ID, t.Title, t.Status, t.StatusAt.UTC()})
+		report.Rows += 1 + len(t.Steps)
+	}
+	for some := range slices.Chunk(over, maxArchived) {
+		if err := a.archive(ctx, some, report); err != nil {
+			return nil, err
+		}
+	}
 	return report, nil
 }
 

@@ -263,7 +263,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 // buildDetector builds the completion detector.
 func buildDetector(c *component, e *engine.Engine, _ bool) {
 	d := &complete.Detector{Engine: looksForDrift{e}, Types: c.home.Config.Types, Log: c.log, Now: c.home.Now}
-	var restored time.Time // when the renderings were last looked at
+	var restored time.Time // when the renderings and the room on the list were last looked at
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		e.Progress = progress
 		report, err := d.Pass(ctx, why.maxAge(c.every))
@@ -272,6 +272,9 @@ func buildDetector(c *component, e *engine.Engine, _ bool) {
 				report.Trouble = cmp.Or(report.Trouble, failed)
 			} else {
 				restored = now
+			}
+			if report.Trouble == nil {
+				keepRoom(ctx, c, e, report)
 			}
 		}
 		return report, err

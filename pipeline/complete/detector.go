@@ -14,6 +14,7 @@ import (
 	"otm/core"
 	"otm/core/outbox"
 	"otm/heartbeat"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -59,6 +60,10 @@ func (d *Detector) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat.R
 	for id, why := range left {
 		if due, waits := waits(why); waits {
 			report.RunBy(due)
+			continue
+		}
+		if left := (*outbox.LeftError)(nil); errors.As(why, &left) && left.Code == string(explain.ListFull) {
+			report.Needs(explain.New(explain.ListFull)) // another process was told
 			continue
 		}
 		report.Undelivered(id, why)

@@ -696,27 +696,28 @@ func TestFullListKeepsTheFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *boardtest.Options) { o.RowLimit = 5 })
 	w.createFor("olga", 1, "Fits", "x")
-	w.create(2, "Half", "x", "y", "z")
-	w.create(3, "Not at all")
-	w.create(4, "Nor this")
+	w.create(2, "Too large", "x", "y", "z")
+	w.create(3, "Fits too")
+	w.create(4, "Too late")
 	w.update(1, report{status: pipeline.InProgress})
-	r := w.sweepTo(2, 0, 3)
+	r := w.sweepTo(3, 0, 2)
 	if len(r.Kept) != 1 || r.Kept[0] != "the list is full" || r.Trouble != nil {
 		t.Errorf("report %+v", r)
 	}
-	if n := w.calls()[createMethod]; n != 6 { // 5 rows, and the one that found out
+	if n := w.calls()[createMethod]; n != 4 { // nothing is made by halves
 		t.Errorf("%d creates", n)
 	}
 	if got := w.row(1).Status; got != pipeline.InProgress {
 		t.Errorf("T-00001 is %s", got)
 	}
-	for _, s := range w.steps(1) {
-		if err := w.Server.DeleteRow("", w.ListID, s.ID); err != nil {
+	for _, row := range []string{w.steps(1)[0].ID, w.task(3).RowID} {
+		if err := w.Server.DeleteRow("", w.ListID, row); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.sweepTo(1, 0, 2)
-	w.checkTask(2, "Half", "x", "y", "z")
+	w.clock.Advance(time.Minute)
+	w.sweepTo(1, 0, 1)
+	w.checkTask(2, "Too large", "x", "y", "z")
 }
 
 // Where creates are limited, updates go on, and the creates come when they may.

@@ -59,7 +59,28 @@ func (m *maker) mayMake(w *work) error {
 	case m.walkErr != nil && !m.b.Fresh(createAge) && !w.task.Unverified:
 		return m.walkErr
 	}
+	// A task without some of its steps would be handed out to nobody, and would take the room
+	// of a smaller one.
+	if !m.fits(w.task) {
+		return &pipeline.BoardError{Method: "room for its rows", Code: "over_row_maximum", Class: pipeline.Transient, Full: true}
+	}
 	return nil
+}
+
+// fits reports whether the board has room for all rows that a task lacks, as far as is
+// known.
+func (d *delivery) fits(t *core.Task) bool {
+	lacks := 0
+	if t.RowID == "" {
+		lacks++
+	}
+	for _, s := range t.Steps {
+		if s.RowID == "" {
+			lacks++
+		}
+	}
+	room := d.b.Room()
+	return room < 0 || lacks <= room || !lacksRows(t)
 }
 
 // make makes the rows of one task. It returns an error that concerns all others, too.

@@ -11,24 +11,24 @@ import (
 	"otm/pipeline"
 )
 
-// A full list keeps new rows back, and one call finds out. Updates go on, and what was
-// half made is finished when there is room.
+// A list that is nearly full takes the tasks for whose rows it has room, all of them:
+// nothing is made by halves. Updates go on, and the others come when there is room.
 func TestFullList(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *boardtest.Options) { o.RowLimit = 5 })
-	w.create(1, "There", "x")
+	w := newWorld(t, func(o *boardtest.Options) { o.RowLimit = 7 })
+	w.create(1, "There", "x", "y")
 	w.delivers()
-	w.create(2, "Half", "x", "y", "z")
-	w.create(3, "Not", "x")
+	w.create(2, "Large", "x", "y", "z", "u")
+	w.create(3, "Small", "x")
 	w.handOut(1)
 	w.clock.Advance(time.Minute)
 	w.Faults.Reset()
 	left := w.delivers()
-	if got := codes(left); got != "2 list_full (person), 3 list_full (person)" {
+	if got := codes(left); got != "2 list_full (person)" {
 		t.Errorf("left %s", got)
 	}
-	if n := w.Faults.Count(apiCreate); n != 4 { // three rows, and the one that is refused
-		t.Errorf("%d creates", n)
+	if n := w.Faults.Count(apiCreate); n != 2 || w.task(2).RowID != "" || !w.task(3).OnBoard() {
+		t.Errorf("%d creates, large %+v", n, w.task(2))
 	}
 	if row := w.row(1); row.Status != pipeline.Assigned {
 		t.Errorf("row %+v", row)
@@ -38,11 +38,28 @@ func TestFullList(t *testing.T) {
 	w.delivers()
 	w.do(core.Component("otm"), 1, core.Archive{Row: w.row(1)})
 	w.clock.Advance(time.Minute)
-	if got := codes(w.delivers()); got != "3 list_full (person)" { // deleting comes first and makes room
+	if got := codes(w.delivers()); got != "" { // deleting comes first and makes room
 		t.Errorf("left %s", got)
 	}
-	if n := len(w.task(2).Steps); n != 3 || !w.task(2).OnBoard() {
+	if n := len(w.task(2).Steps); n != 4 || !w.task(2).OnBoard() {
 		t.Errorf("task %+v", w.task(2))
+	}
+}
+
+// Others may fill the list meanwhile: one call finds out, and what was half made is
+// finished when there is room.
+func TestListFillsUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "Half", "x", "y")
+	w.create(2, "Not", "x")
+	w.Faults.Next(apiCreate, boardtest.Pass(), boardtest.ErrorCode("over_row_maximum"))
+	if got := codes(w.delivers()); got != "1 list_full (person), 2 list_full (person)" {
+		t.Errorf("left %s", got)
+	}
+	w.clock.Advance(time.Hour)
+	if got := codes(w.delivers()); got != "" || !w.task(1).OnBoard() || !w.task(2).OnBoard() {
+		t.Errorf("left %s: %+v", got, w.task(1))
 	}
 }
 

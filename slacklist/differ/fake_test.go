@@ -64,6 +64,8 @@ func (f *fakeBatch) Person(r *pipeline.Row) string {
 
 func (f *fakeBatch) IsGone(_ context.Context, row string) (bool, error) { return f.look(row) }
 
+func (f *fakeBatch) Room() int { return -1 }
+
 func (f *fakeBatch) Form(field pipeline.Field, text string) (string, bool) {
 	return text, !slices.Contains(f.lacks, field)
 }
