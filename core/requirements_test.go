@@ -62,6 +62,33 @@ func TestSequenceOfEvents(t *testing.T) {
 	}
 }
 
+// A run that fails is followed by the next one: the specification's sequence of events in
+// our names, and the causes that its events name.
+func TestSequenceOfARetry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	n, code := len(w.events), 1
+	w.dies(Failure{Exit: "exit status 1", Code: &code, Log: "/log"})
+	w.again()
+	const want = "RunFailed RetryScheduled in_progress→pending(TT-21) HandedOut pending→assigned(TT-05) " +
+		"Acknowledged RunStarted assigned→in_progress(TT-02) BoardWritten"
+	if got := story(w.events[n:]); got != want {
+		t.Errorf("the events are\n%s\nwant\n%s", got, want)
+	}
+	failed, _ := w.events[n].Data.(RunFailed)
+	retry, _ := w.events[n+1].Data.(RetryScheduled)
+	if failed.Run != 1 || failed.Failure.Exit != "exit status 1" || *failed.Failure.Code != 1 || failed.Failure.Log != "/log" {
+		t.Errorf("the run failed as %+v", failed)
+	}
+	if retry.Run != 2 || retry.Try != 1 || retry.Wait.Why != WaitBackoff || !retry.Wait.Until.After(w.events[n].At) {
+		t.Errorf("the retry is %+v", retry)
+	}
+	if last := w.task().Runs.Last(); last.Number != 2 || last.Agent != "devdas" || last.Began.IsZero() {
+		t.Errorf("the next run is %+v", last)
+	}
+}
+
 // What leaves the program has the fields of the envelope, and names causes and subjects.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
