@@ -117,3 +117,79 @@ func TestPageParts(t *testing.T) {
 	tab.card("Orphan")
 	tab.has("#taskKin", "T-00007: not on the board")
 }
+
+// Each command that suits a task has a button, and does what the command does. A command
+// that needs words asks for them.
+func TestPageCommands(t *testing.T) {
+	t.Parallel()
+	retries := func(task *core.Task) {
+		at := time.Now().Add(-time.Hour)
+		for n := range 4 {
+			task.Runs = append(task.Runs, failedRun(n+1, at.Add(time.Duration(n)*5*time.Minute), core.Failure{Exit: "exit code 1"}))
+		}
+	}
+	o := newOffice(t,
+		seed{title: "Dead", status: "failed", agent: "devdas", alter: retries},
+		seed{title: "Unwanted", status: "dormant", agent: "devdas"},
+		seed{title: "By hand", status: "assigned", agent: "robin"},
+		seed{title: "Again", status: "agent_done", agent: "devdas", steps: []string{"x a", "x b"}})
+	tab := newTab(t)
+	tab.open(o.link)
+	buttons := func() string {
+		return strings.Join(eval[[]string](tab, `[...document.querySelectorAll("#taskCommands button")].map((b) => b.innerText)`), ", ")
+	}
+	press := func(name string) {
+		t.Helper()
+		tab.has("#taskCommands button", name)
+		eval[bool](tab, fmt.Sprintf(`([...document.querySelectorAll("#taskCommands button")].find((b) => b.innerText === %q).click(), true)`, name))
+	}
+	tab.card("Dead")
+	if got := buttons(); got != "Cancel …, Requeue, Requeue, all retries again, Dormant …" {
+		t.Errorf("a dead letter has the buttons %s", got)
+	}
+	press("Requeue, all retries again")
+	tab.has("#task .notice", "Requeue: done.")
+	tab.focus("taskStatus")
+	tab.column("assigned", "Dead")
+	if task := stateOf(t, o.home, 1); task.Runs.Tries(task.CountFrom) != 0 {
+		t.Errorf("the count of failed runs goes on: %d after run %d", task.Runs.Tries(task.CountFrom), task.CountFrom)
+	}
+	press("Release")
+	tab.until("another hand-out", `document.getElementById("taskHistory").innerText.includes("dispatched again")`)
+	tab.press(kb.Escape)
+
+	tab.card("Unwanted")
+	press("Cancel …")
+	tab.focus("commandReason")
+	tab.checkTree("a command", "group Commands", "form Cancel: why it is no longer wanted", "textbox Cancel: why it is no longer wanted", "button Cancel", "button Back")
+	tab.click("#commandButton")
+	if !eval[bool](tab, `!document.getElementById("commandReason").validity.valid`) {
+		t.Error("it is cancelled without a reason")
+	}
+	tab.fill("#commandReason", "nobody needs it")
+	tab.click("#commandButton")
+	tab.has("#task .notice", "Cancel: done.")
+	tab.has("#taskReason", "nobody needs it")
+	press("Reopen …")
+	tab.focus("commandReason")
+	tab.click("#commandButton")
+	tab.column("assigned", "Unwanted")
+	tab.press(kb.Escape)
+
+	tab.card("By hand")
+	tab.has("#taskReviewText", "robin, a person, has it")
+	tab.click("#accept")
+	tab.column("done", "By hand")
+
+	tab.card("Again")
+	tab.click("#reworkOpen")
+	tab.fill("#reworkReason", "one more")
+	tab.click("#reworkSteps summary")
+	tab.fill("#reworkAdd", "c\n\nd")
+	tab.click("#reworkDrop li:nth-child(2) input")
+	tab.click("#reworkButton")
+	tab.column("assigned", "Again")
+	if task := stateOf(t, o.home, 4); strings.Join(task.StepTitles(), " ") != "a c d" {
+		t.Errorf("its steps are %q", task.StepTitles())
+	}
+}

@@ -389,6 +389,7 @@ func TestPageKeyboard(t *testing.T) {
 	step(kb.Tab, "reworkOpen")
 	step(kb.Enter, "reworkReason")
 	tab.press("n", "o", "t", " ", "/", "y", "e", "t")
+	step(kb.Tab, "Add or remove steps")
 	step(kb.Tab, "reworkButton")
 	tab.press(kb.Enter)
 	tab.column("assigned", "not /yet")

@@ -386,7 +386,7 @@ func TestPageSpeaksInCommands(t *testing.T) {
 	v.do(page.Action{Do: "accept", Row: rows[3]})
 	v.refused(page.Action{Do: "accept", Row: rows[4]}, "it is in_progress by now, no longer agent_done")
 	v.refused(page.Action{Do: "reject", Row: rows[0]}, "say what is not good enough")
-	v.refused(page.Action{Do: "cancel", Row: rows[4], Reason: "no"}, "there is no action")
+	v.refused(page.Action{Do: "assign", Row: rows[4], Agent: "robin"}, "there is no action")
 	for i, want := range []pipeline.Status{pipeline.Rejected, pipeline.New, pipeline.New, pipeline.Done, pipeline.InProgress} {
 		if r := v.row(rows[i]); r.Status != want {
 			t.Errorf("%s is %s, want %s", r.Title, r.Status, want)

@@ -20,15 +20,33 @@ func (p *pageSource) editsOf(a page.Action) (core.Edits, error) {
 		return core.Edits{Steps: []core.StepEdit{{Row: a.Row, Done: &a.Done}}}, nil
 	case tc == nil:
 		return p.edited(a)
-	case strings.TrimSpace(a.Reason) == "" && tc.reason != "":
+	case strings.TrimSpace(a.Reason) == "" && tc.reason != "" && !tc.optional:
 		return core.Edits{}, &page.Refusal{Reason: "say " + tc.reason}
 	default:
 		e, err := tc.edits(p.home, "", "", a.Reason)
+		if err == nil && tc.steps {
+			err = addSteps(&e, a.Steps, a.Drop)
+		}
 		if err != nil {
 			return e, &page.Refusal{Reason: err.Error()}
 		}
+		e.Reset = a.Reset && tc.resets
 		return e, nil
 	}
+}
+
+// onPage reports whether the page has a button for the command; it assigns, and sets
+// priorities, by an edit.
+func (tc *taskCommand) onPage() bool { return tc != nil && tc.value == "" }
+
+// pageCommands are the buttons of tasks.
+func pageCommands() (all []page.Command) {
+	for i := range taskCommands {
+		if tc := &taskCommands[i]; tc.onPage() {
+			all = append(all, page.Command{Name: tc.name, From: tc.from, Reason: tc.reason, Optional: tc.optional, Steps: tc.steps, Resets: tc.resets})
+		}
+	}
+	return all
 }
 
 // edited turns an edit of several fields into edits.

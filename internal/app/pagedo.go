@@ -20,15 +20,15 @@ const human = "human"
 
 // Do implements page.Source.
 func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error) {
-	switch a.Do {
-	case "create":
+	switch {
+	case a.Do == "create":
 		return p.create(ctx, a)
-	case "retry":
+	case a.Do == "retry":
 		return nil, p.retry(ctx, a)
-	case "edit", "tick", "accept", "rework", "reject", "unblock":
-		return nil, refusalOf(p.changeRow(ctx, a))
-	case "say":
+	case a.Do == "say":
 		return nil, refusalOf(p.say(ctx, a))
+	case a.Do == "edit", a.Do == "tick", taskCommandNamed(a.Do).onPage():
+		return nil, refusalOf(p.changeRow(ctx, a))
 	}
 	return nil, &page.Refusal{Reason: fmt.Sprintf("there is no action %q", a.Do)}
 }

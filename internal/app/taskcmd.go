@@ -116,6 +116,12 @@ func checkReason(reason string) error {
 	return nil
 }
 
+// addSteps adds and removes steps with edits. It refuses a title that no step may have.
+func addSteps(e *core.Edits, add, remove []string) error {
+	e.AddSteps, e.DropSteps = add, remove
+	return drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.InProgress, StepsDone: add})
+}
+
 // suit fits edits to the task that they are for. The work of a person is accepted as soon
 // as it is done, and a blocked task that nobody has is handed out.
 func (tc *taskCommand) suit(h *Home, t *core.Task, e core.Edits) core.Edits {
@@ -175,8 +181,8 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		edits.Reset, edits.AddSteps, edits.DropSteps = reset, add, remove
-		if err := drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.InProgress, StepsDone: add}); err != nil {
+		edits.Reset = reset
+		if err := addSteps(&edits, add, remove); err != nil {
 			return cli.Errorf(cli.Usage, "--add-step: %w", err)
 		}
 		if _, err := as.actor(); err != nil { // after what is wrong with the line, so that its hint is right

@@ -39,12 +39,23 @@ type Rest struct {
 	Statuses   []pipeline.Status   `json:"statuses"`
 	Priorities []pipeline.Priority `json:"priorities"`
 	Types      []pipeline.Type     `json:"types"`
+	Commands   []Command           `json:"commands"`
 	// Live says that the page shows the present, and not what a walk found.
 	Live bool `json:"live"`
 	// CreateCommand is the command that makes a task, for an empty board. "": no
 	// agent is configured yet; the file ConfigPath takes one.
 	CreateCommand string `json:"createCommand"`
 	ConfigPath    string `json:"configPath"`
+}
+
+// Command is what a person may do with a task by a command, which has a button.
+type Command struct {
+	Name     string            `json:"name"`
+	From     []pipeline.Status `json:"from"`               // the statuses in which it may be done
+	Reason   string            `json:"reason,omitempty"`   // what to write with it; "": nothing
+	Optional bool              `json:"optional,omitempty"` // Reason may be left out
+	Steps    bool              `json:"steps,omitempty"`    // it may add and remove steps
+	Resets   bool              `json:"resets,omitempty"`   // it may restart the count of failed runs
 }
 
 // Detail is what the view of one task shows beside its card.
@@ -60,8 +71,7 @@ type Detail struct {
 //	create    Title Agent Priority Type Project Steps: drop a task
 //	edit      Row, and those of Status Agent Priority Reason that are to change
 //	tick      Row of a step, Done
-//	accept, rework, reject, unblock
-//	          Row, Reason but for accept: what the commands of these names do
+//	a Command Row, Reason, Reset, Steps to add, Drop: what the command of this name does
 //	say       Row, Text: a message on a task
 //	retry     Name of a failed file, NewID: put it back into its inbox
 type Action struct {
@@ -80,6 +90,8 @@ type Action struct {
 	Type     string   `json:"type,omitempty"`
 	Project  string   `json:"project,omitempty"`
 	Steps    []string `json:"steps,omitempty"`
+	Drop     []string `json:"drop,omitempty"` // numbers of steps to remove
+	Reset    bool     `json:"reset,omitempty"`
 }
 
 // Answer is the result of an action.

@@ -17,7 +17,7 @@ const SHOWN_ELSE = 100;
 const SHOWN_FIRST = 12;
 const STEPS_ON_CARD = 5;
 
-const state = { tasks: new Map(), agents: [], health: "", findings: [], components: [], inbox: {}, failed: 0, failedReasons: [], board: {}, live: false, statuses: [], priorities: [], types: [], createCommand: "", configPath: "" };
+const state = { tasks: new Map(), agents: [], health: "", findings: [], components: [], inbox: {}, failed: 0, failedReasons: [], board: {}, live: false, statuses: [], priorities: [], types: [], commands: [], createCommand: "", configPath: "" };
 const cards = new Map(); // row → li; its .task is what it shows
 const full = new Set(); // columns that show all their cards
 let open = null; // the row whose sheet is open
@@ -444,6 +444,10 @@ function openSheet(row) {
   open = row;
   $("reworkReason").value = drafts.get(row) || "";
   showRework(drafts.has(row));
+  $("reworkAdd").value = "";
+  $("reworkSteps").open = false;
+  $("reworkDrop").replaceChildren();
+  askFor(null);
   $("sayText").value = unsent.get(row) || "";
   $("taskThread").replaceChildren();
   $("taskHistory").replaceChildren();
@@ -539,6 +543,7 @@ function drawSheet() {
   settle($("taskPriority"), task.priority || "normal");
   drawEdit();
   drawReview(task);
+  drawCommands(task);
   const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
   reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
   drawKin(task);
@@ -593,8 +598,13 @@ function drawEdit() {
   $("editButtons").hidden = !some;
 }
 
-// due reports whether a task waits for a person's word: a review, or an answer.
-const due = (task) => task?.status === "agent_done" || task?.status === "blocked";
+// persons reports whether a person works on a task, who is done with it when somebody
+// accepts it.
+const persons = (task) => ["new", "assigned", "in_progress"].includes(task?.status) && state.agents.some((a) => a.name === task.agent && !a.trigger);
+
+// due reports whether a task waits for a person's word: a review, an answer, or that the
+// person's own work is done.
+const due = (task) => task?.status === "agent_done" || task?.status === "blocked" || persons(task);
 
 // drawReview keeps what is being typed for the agent, also when somebody else
 // was faster.
@@ -605,15 +615,67 @@ function drawReview(task) {
   if (!due(task) && !typing && $("taskReview").contains(document.activeElement)) $("taskStatus").focus();
   $("taskReview").hidden = !due(task) && !typing;
   $("taskReview").setAttribute("aria-label", asks ? "Answer" : "Review");
-  const who = task.agent || "The agent";
-  put($("taskReviewText"), asks ? `${who} waits for an answer.` : due(task) ? `${who} says that it is done. Is it?` : `It is ${label(task.status)} by now: somebody was faster.`);
+  const who = task.agent || "The agent", own = persons(task);
+  put($("taskReviewText"), asks ? `${who} waits for an answer.` : own ? `${who}, a person, has it. Is it done?` : due(task) ? `${who} says that it is done. Is it?` : `It is ${label(task.status)} by now: somebody was faster.`);
   $("reviewButtons").hidden = asks;
-  $("accept").disabled = task.status !== "agent_done";
+  $("accept").disabled = task.status !== "agent_done" && !own;
+  $("reworkOpen").hidden = own;
+  $("reworkSteps").hidden = asks;
+  const removable = task.steps.filter((s) => s.number);
+  reconcile($("reworkDrop"), removable, (s) => s.slackItemId, () => el("li", {}, el("label", {}, el("input", { type: "checkbox" }), el("span", { dir: "auto" }))), (e, s) => {
+    put(e.querySelector("span"), `Remove ${s.number}. ${s.title}`);
+    e.firstChild.control.value = s.number;
+  });
   put($("reworkLabel"), asks ? "Your answer" : "What is missing?");
   put($("reworkHint"), `${who} gets this as your words, with the task. ` + (asks ? "The history keeps the question and the answer." : "Ticked steps stay ticked: open those that are to be done again."));
   put($("reworkButton"), asks ? "Unblock" : "Rework");
   $("reworkButton").value = asks ? "unblock" : "rework";
   $("rejectButton").hidden = asks;
+}
+
+// ---- what else can be done with a task
+
+let asking = null; // the command that asks for words; null: none does
+
+// commandsFor lists the commands for a task as it is, but for those that its review has.
+function commandsFor(task) {
+  const inReview = due(task) ? ["accept", "reject", "rework", "unblock"] : ["accept"];
+  return state.commands.filter((c) => task.taskId && c.from.includes(task.status) && !inReview.includes(c.name))
+    .flatMap((c) => (c.resets && task.tries > 0 ? [c, { ...c, reset: true }] : [c]));
+}
+
+const nameOf = (c) => label(c.name) + (c.reset ? ", all retries again" : "") + (c.reason ? " …" : "");
+
+// askFor opens the form for the words of a command; null closes it.
+function askFor(c) {
+  asking = c;
+  for (const b of $("taskCommands").querySelectorAll("[aria-expanded]")) b.ariaExpanded = String(!!c && b.dataset.key === nameOf(c));
+  $("commandForm").hidden = !c;
+  $("commandReason").value = "";
+  if (!c) return;
+  put($("commandLabel"), `${label(c.name)}: ${c.reason}${c.optional ? " (optional)" : ""}`);
+  put($("commandButton"), label(c.name));
+  $("commandReason").required = !c.optional;
+  $("commandReason").focus();
+}
+
+const command = (c, button) => once(button, async () => {
+  if (!(await act({ do: c.name, row: open, reason: asking === c ? $("commandReason").value : "", reset: !!c.reset }, `${label(c.name)}: done.`))) return;
+  if (asking === c) askFor(null);
+  $("taskStatus").focus();
+});
+
+// drawCommands keeps a form open while words stand in it, also when the command does not
+// suit any more.
+function drawCommands(task) {
+  const all = commandsFor(task);
+  if (asking && !all.some((c) => c.name === asking.name) && !$("commandReason").value) askFor(null);
+  const had = $("taskCommands").contains(document.activeElement);
+  reconcile($("taskCommands"), all, nameOf, (c) => el("button", { type: "button", onclick: (e) => (c.reason ? askFor(asking?.name === c.name ? null : c) : command(c, e.currentTarget)) }), (e, c) => {
+    put(e, nameOf(c));
+    if (c.reason) e.ariaExpanded = String(asking?.name === c.name);
+  });
+  if (had && !$("taskCommands").contains(document.activeElement)) $("taskStatus").focus();
 }
 
 function drawSteps(task) {
@@ -677,10 +739,20 @@ function bindSheet() {
     e.preventDefault();
     once($("reworkForm"), async () => {
       const row = open;
-      if (!(await act({ do: e.submitter?.value || "rework", row, reason: $("reworkReason").value }, ""))) return;
+      const steps = $("reworkAdd").value.split("\n").map((s) => s.trim()).filter(Boolean);
+      const drop = [...$("reworkDrop").querySelectorAll("input:checked")].map((box) => box.value);
+      if (!(await act({ do: e.submitter?.value || "rework", row, reason: $("reworkReason").value, steps, drop }, ""))) return;
       drafts.delete(row);
       finish(e.submitter === $("rejectButton") ? "Rejected: the task rests, with your words." : "The agent gets it again, with your words.");
     });
+  });
+  $("commandForm").addEventListener("submit", (e) => {
+    e.preventDefault();
+    if (asking) command(asking, $("commandButton"));
+  });
+  $("commandBack").addEventListener("click", () => {
+    askFor(null);
+    $("taskStatus").focus();
   });
   $("sayText").addEventListener("input", (e) => unsent.set(open, e.target.value));
   $("sayForm").addEventListener("submit", (e) => {
@@ -1012,7 +1084,7 @@ function bindDialogs() {
     d.addEventListener("pointerdown", (e) => {
       const box = d.getBoundingClientRect();
       const outside = e.clientX < box.left || e.clientX > box.right || e.clientY < box.top || e.clientY > box.bottom;
-      if (outside && !(d === $("task") && ((!$("reworkForm").hidden && $("reworkReason").value) || $("sayText").value || edited().length))) d.close();
+      if (outside && !(d === $("task") && ((!$("reworkForm").hidden && $("reworkReason").value) || $("commandReason").value || $("sayText").value || edited().length))) d.close();
     });
   }
   $("healthButton").addEventListener("click", () => {
