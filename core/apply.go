@@ -128,7 +128,7 @@ func (t change) applyRun() {
 	switch data := e.Data.(type) {
 	case HandedOut:
 		t.Attempt = data.Attempt
-		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, At: e.At, AllTicked: data.AllTicked}
+		t.Dispatch = &Dispatch{Attempt: data.Attempt, Agent: data.Agent, Workspace: data.Workspace, At: e.At, AllTicked: data.AllTicked, Retry: t.Status == pipeline.Pending}
 	case WorkspaceMoved:
 		t.Dispatch.Workspace = data.Workspace
 	case Acknowledged:
@@ -185,7 +185,7 @@ func (t change) runStarted(r *RunStarted) {
 		t.Reason = ""
 	}
 	if last != nil && last.Number == r.Run {
-		last.Ended, last.Ending, last.Failure = time.Time{}, "", Failure{}
+		last.Attempt, last.Ended, last.Ending, last.Failure = r.Attempt, time.Time{}, "", Failure{}
 		return
 	}
 	began := t.e.At

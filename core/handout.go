@@ -61,7 +61,9 @@ func (k Take) decide(d *decision) error {
 		return nil // it is known
 	}
 	d.emit(Acknowledged{By: k.By, Again: t.Taken()})
-	d.begin(false, time.Time{})
+	if d.task.Status != pipeline.Blocked { // the mark in its file is from before the block
+		d.begin(nil)
+	}
 	if k.By == TakenByNext && d.task.Status == pipeline.Assigned {
 		return d.move(pipeline.InProgress, TaskMoved{})
 	}

@@ -168,7 +168,7 @@ func (e Edits) asked(d *decision, to pipeline.Status, m TaskMoved) error {
 	if !t.Taken() {
 		d.emit(Acknowledged{By: TakenByUpdate})
 	}
-	d.begin(true, d.At)
+	d.begin(&Report{Dropped: d.At})
 	return d.move(to, m)
 }
 

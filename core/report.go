@@ -34,7 +34,7 @@ func (r Report) decide(d *decision) error {
 		return d.refuse(RuleArchived, Conflict)
 	case !t.GoneAt.IsZero():
 		return d.refuse(RuleRowGone, Conflict)
-	case t.Status == pipeline.New && d.By.Kind != Worker:
+	case t.Status == pipeline.New && d.By.Kind != Worker, t.Wait != nil && t.Dispatch == nil:
 		return ErrNotYet
 	case d.By.Kind == Agent && r.ofFormer(t, d.At):
 		r := d.refuse(RuleFormer, Conflict)
@@ -42,11 +42,11 @@ func (r Report) decide(d *decision) error {
 		return r
 	case r.ofFormerRun(t):
 		refused := d.refuse(RuleFormerRun, Conflict)
-		refused.Run, refused.Agent = r.Run, t.Dispatch.Agent
+		refused.Run, refused.Agent = r.Run, t.Agent
 		return refused
 	}
 	if struck(t, d.By) && !r.isAfterword(t, d.By) {
-		d.begin(true, r.Dropped)
+		d.begin(&r)
 		if err := d.move(pipeline.InProgress, TaskMoved{Heard: r.Dropped}); err != nil {
 			return err
 		}
@@ -72,8 +72,8 @@ func (r Report) decide(d *decision) error {
 	if t.Dispatch != nil && !t.Taken() && t.Status.Active() {
 		d.emit(Acknowledged{By: TakenByUpdate, Heard: r.Dropped})
 	}
-	if to != "" && to != t.Status || t.Status == pipeline.InProgress {
-		d.begin(true, r.Dropped)
+	if to != "" && to != t.Status || t.Status == pipeline.InProgress || t.Status == pipeline.Assigned {
+		d.begin(&r)
 	}
 	for _, s := range ticked {
 		d.emit(StepDone{Step: s.ID, Title: s.Title, Done: true, Heard: r.Dropped})
@@ -110,13 +110,20 @@ func noStep(d *decision, title string) *Refused {
 }
 
 // ofFormerRun reports whether the report names a run that is over because the task left
-// its agent's hands, or because another run began.
+// its agent's hands, or because another run began. Numbers of runs that have not begun
+// are believed: an agent without a store is given the one that follows, and a lost store
+// has forgotten the runs.
 func (r Report) ofFormerRun(t *Task) bool {
 	last := t.Runs.Last()
-	if r.Run == 0 || last == nil || t.Dispatch == nil || !t.Status.Active() {
+	switch {
+	case r.Run == 0 || last == nil:
+		return false
+	case r.Run < last.Number:
+		return t.Status.Active() || t.Status == pipeline.Pending || t.Status == pipeline.Failed || t.Status == pipeline.AgentDone
+	case r.Run > last.Number || !t.Status.Active() || t.Dispatch == nil:
 		return false
 	}
-	return r.Run < last.Number || r.Run == last.Number && (last.Ending == EndCanceled || !SameAgent(last.Agent, t.Dispatch.Agent))
+	return last.Ending == EndCanceled || !SameAgent(last.Agent, t.Dispatch.Agent)
 }
 
 // ofFormer reports whether the report is of a former agent: it is older than the task's

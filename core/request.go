@@ -109,6 +109,9 @@ func (a Adopt) decide(d *decision) error {
 		Steps: steps, Status: a.Status, Reason: a.Reason, Result: a.Result, Attempt: attempt,
 	})
 	d.emit(d.matched(&a.Row))
+	if d.task.Status == pipeline.Pending { // it waited for a run; nobody knows until when
+		d.emit(RetryScheduled{Run: 1, Wait: Wait{WaitBackoff, d.At.UTC()}})
+	}
 	if a.Taken != nil {
 		d.emit(HandedOut{Attempt: attempt + 1, Agent: a.Task.Agent, Workspace: a.Taken.Workspace})
 		d.emitAs(ByAgent(a.Task.Agent), d.At, Acknowledged{By: TakenByRow, Heard: a.Taken.Heard})

@@ -126,17 +126,22 @@ var retryAfter = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Mi
 // longestWait bounds what a run that failed may ask for before the next one.
 const longestWait = time.Hour
 
-// begin begins a run, if none is open. If again, the same agent goes on with its last
+// begin begins a run, if none is open. By a report, the same agent goes on with its last
 // run: it was blocked and is not any more, or it reports although the run counted as
-// failed.
-func (d *decision) begin(again bool, heard time.Time) {
+// failed. Once the task was handed out again, the report has to name the run.
+func (d *decision) begin(by *Report) {
 	t := d.task
 	if t.Runs.Open() != nil || t.Dispatch == nil {
 		return
 	}
-	started := RunStarted{Run: t.Runs.Number() + 1, Agent: d.By.Name, Attempt: t.Dispatch.Attempt, Heard: heard}
-	if last := t.Runs.Last(); again && last != nil && (last.Ending == EndPaused || last.Ending == EndFailed) && last.Attempt == started.Attempt && SameAgent(last.Agent, started.Agent) {
-		started.Run, started.Again = last.Number, true
+	started := RunStarted{Run: t.Runs.Number() + 1, Agent: d.By.Name, Attempt: t.Dispatch.Attempt}
+	if by != nil {
+		started.Heard = by.Dropped
+		last := t.Runs.Last()
+		if last != nil && (last.Ending == EndPaused || last.Ending == EndFailed) && SameAgent(last.Agent, started.Agent) &&
+			(last.Attempt == started.Attempt || last.Number == by.Run) {
+			started.Run, started.Again = last.Number, true
+		}
 	}
 	d.emit(started)
 }
@@ -176,7 +181,7 @@ func (f FailRun) decide(d *decision) error {
 	if t.Status == pipeline.InProgress && t.StepsDone() == len(t.Steps) && !t.EndsByWord() {
 		return Promote{f.Types}.decide(d) // its steps are the result
 	}
-	if t.HeardOf(t.Runs.Open().Agent).Progress.After(t.Runs.Open().Began) {
+	if at := t.HeardOf(t.Runs.Open().Agent).Progress; !at.Before(t.Runs.Open().Began) && !at.After(d.At) {
 		f.Failure.Free, f.atOnce = true, true
 	}
 	return d.fail(f, false)
@@ -198,6 +203,9 @@ func (d *decision) fail(f FailRun, terminal bool) error {
 	}
 	if f.NotBefore.After(until) {
 		until = f.NotBefore
+	}
+	if longest := d.At.Add(longestWait); until.After(longest) {
+		until = longest // a later one would not count, see Wait.Waits
 	}
 	d.emit(RetryScheduled{Run: run.Number + 1, Try: tries, Wait: Wait{WaitBackoff, until.UTC()}})
 	return d.moveAs(Component("otm"), pipeline.Pending, TaskMoved{})

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -210,6 +211,154 @@ func TestFormerRun(t *testing.T) {
 	if err := w.do(Command{Task: 1, By: ByAgent("mira"), Do: Report{Dropped: w.now, Run: 2, Result: "x"}}); refusal(err) != string(RuleFormerRun) {
 		t.Errorf("a report of the former agent's run: %v", err)
 	}
+}
+
+// A process of a former run that is still about changes nothing: neither while the task
+// waits for its next run, nor as a dead letter, nor once it is done.
+func TestFormerRunOfLeftoverProcess(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *world){
+		"pending": func(w *world) { w.dies(Failure{}) },
+		"failed": func(w *world) {
+			w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.Failed, Reason: "no", Terminal: true}})
+		},
+		"done": func(w *world) {
+			w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.AgentDone, Result: "of run 2"}})
+		},
+		"blocked": func(w *world) {
+			w.must(Command{Task: 1, By: devdas, Do: Report{Status: pipeline.Blocked, Reason: "why"}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.taken()
+			w.dies(Failure{})
+			w.again()
+			end(w)
+			was := mustJSON(t, w.task())
+			for _, r := range []Report{{Result: "of run 1"}, {Status: pipeline.AgentDone}, {Steps: []string{"one"}}} {
+				r.Run, r.Dropped = 1, w.now
+				if err := w.do(Command{Task: 1, By: devdas, Do: r}); refusal(err) != string(RuleFormerRun) {
+					t.Errorf("%+v: %v", r, err)
+				}
+			}
+			if is := mustJSON(t, w.task()); is != was {
+				t.Errorf("the task changed from\n%s\nto\n%s", was, is)
+			}
+		})
+	}
+}
+
+// A report that names the last run puts the task back under it, also once the task was
+// handed out again, as long as nobody took it. So does one of a run that has not begun:
+// it is the holder's word, and a lost store knows no numbers.
+func TestReportNamesRun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		run   int
+		chain string
+	}{{1, "1 succeeded"}, {0, "1 failed, 2 succeeded"}, {2, "1 failed, 2 succeeded"}, {9, "1 failed, 2 succeeded"}} {
+		t.Run(fmt.Sprint(tt.run), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.taken()
+			w.dies(Failure{})
+			w.now = w.task().Wait.Until
+			w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+			w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Run: tt.run, Status: pipeline.AgentDone}})
+			w.wantRuns(pipeline.AgentDone, 0, tt.chain)
+			w.checkRebuild()
+		})
+	}
+}
+
+// A report that says only what came of it is the word of a run, too: its end without a
+// result is a failure.
+func TestAnyReportBeginsARun(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]Report{
+		"a result": {Result: "half of it"}, "a reason": {Reason: "slow"}, "a message": {Message: pipeline.Message{Text: "hello"}},
+		"a step": {Steps: []string{"one"}}, "a status": {Status: pipeline.InProgress},
+	} {
+		w := newWorld(t)
+		w.handedOut()
+		r.Dropped = w.now
+		w.must(Command{Task: 1, By: devdas, Do: r})
+		if got := runs(w.task()); got != "1 open" {
+			t.Errorf("%s: runs %q", name, got)
+		}
+		w.dies(Failure{})
+		if free := name == "a step"; w.task().Runs[0].Free != free || w.task().Status != pipeline.Pending {
+			t.Errorf("%s: the task is %s, and its run %+v", name, w.task().Status, w.task().Runs[0])
+		}
+	}
+}
+
+// A person blocks a task, and its agent's mark in the dispatch file is seen afterwards:
+// the end of the process does not move the task out of the person's hands.
+func TestEndWhileBlocked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.handedOut()
+	w.moveTo(pipeline.Blocked)
+	w.must(Command{Task: 1, By: devdas, Do: Take{TakenByFile}})
+	w.must(Command{Task: 1, By: boss, Do: FailRun{Run: w.task().Runs.Number()}})
+	w.wantRuns(pipeline.Blocked, 0, "")
+	w.moveTo(pipeline.InProgress)
+	w.must(Command{Task: 1, By: devdas, Do: Take{TakenByNext}})
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Status: pipeline.Blocked, Reason: "why"}})
+	w.must(Command{Task: 1, By: boss, Do: FailRun{Run: 1}})
+	w.wantRuns(pipeline.Blocked, 0, "1 paused")
+}
+
+// A run may ask for a long pause. It gets the longest that there is, and not none.
+func TestLongestWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.must(Command{Task: 1, By: boss, Do: FailRun{Run: 1, NotBefore: w.now.Add(5 * time.Hour)}})
+	if wait := w.task().Wait; !wait.Waits(w.now) || wait.Waits(w.now.Add(longestWait)) {
+		t.Errorf("at %v it waits until %v", w.now, wait.Until)
+	}
+}
+
+// The clock was a year ahead when the agent ticked a step. After it was set back, that is
+// no progress of later runs: each counts, and the task is a dead letter after four.
+func TestProgressAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	was := w.now
+	w.now = w.now.Add(365 * 24 * time.Hour)
+	w.must(Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Steps: []string{"one"}}})
+	w.now = was
+	for range 3 {
+		w.dies(Failure{})
+		w.again()
+	}
+	w.dies(Failure{})
+	w.wantRuns(pipeline.Failed, 4, "1 failed, 2 failed, 3 failed, 4 failed")
+}
+
+// A lost store finds the task on the board, where it waits for its next run: it is handed
+// out again, and a report waits until then.
+func TestLostWhilePending(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must(Command{Task: 1, By: boss, Do: Adopt{
+		Task: pipeline.Task{ID: 1, Title: "x", Agent: "devdas"}, Status: pipeline.Pending, Lost: true,
+		Row: RowFound{Row: "Rec1", Shown: Shown{Status: pipeline.Pending}, Steps: []FoundStep{{Row: "Rec1.1", Title: "one"}}},
+	}})
+	report := Command{Task: 1, By: devdas, Do: Report{Dropped: w.now, Run: 3, Status: pipeline.AgentDone}}
+	if err := w.do(report); !errors.Is(err, ErrNotYet) {
+		t.Errorf("a report: %v", err)
+	}
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.want(pipeline.Assigned)
+	w.must(report)
+	w.wantRuns(pipeline.AgentDone, 0, "1 succeeded")
+	w.checkRebuild()
 }
 
 // An agent that blocks its task and goes on by itself works on in its run. After an

@@ -107,6 +107,7 @@ type Dispatch struct {
 	TakenAt   time.Time `json:"takenAt,omitzero"`
 	TakenBy   TakenBy   `json:"takenBy,omitempty"`
 	AllTicked bool      `json:"allTicked,omitempty"` // no step was open, see EndsByWord
+	Retry     bool      `json:"retry,omitempty"`     // it follows a run that failed; nobody asked for it
 }
 
 // TakenBy is how it became known that an agent took a task.

@@ -128,7 +128,7 @@ func (s *situation) askedFor() bool {
 	}
 	for _, t := range s.work() {
 		d := t.Dispatch
-		if d.Attempt > 1 && past(d.At, s.now).After(last.Ended) || !t.ResumedAt.After(s.now) && resumedByOther(t, last.Ended) {
+		if d.Attempt > 1 && !d.Retry && past(d.At, s.now).After(last.Ended) || !t.ResumedAt.After(s.now) && resumedByOther(t, last.Ended) {
 			return true
 		}
 	}

@@ -236,6 +236,7 @@ func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
 	e.Unfinished, e.Blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
 	for _, t := range s.known() {
 		h, counted := t.HeardOf(s.agent.Name), s.state.Blocked[t.ID]
+		h.Progress, h.Ended = past(h.Progress, s.now), past(h.Ended, s.now)
 		progress := gotOn(t, h, w, counted)
 		e.Progress = e.Progress || progress
 		if s.isUnfinished(t) && !progress {

@@ -240,6 +240,7 @@ func (wg *waking) askWaker(ctx context.Context, w *core.Wake) (end core.EndRun, 
 
 // reload loads the agent's tasks again, and its state.
 func (wg *waking) reload(ctx context.Context, s *situation) (err error) {
+	s.now = wg.Now() // the agent may have reported since
 	if s.state, err = wg.Store.Agent(ctx, s.agent.Name); err != nil {
 		return err
 	}

@@ -108,6 +108,24 @@ func TestRunWithoutIDs(t *testing.T) {
 	}
 }
 
+// A row of a lost task shows pending: the task waited for its next run, and is handed out
+// again. On a board without dormant a person may have set it aside: that stays.
+func TestLostRowIsPending(t *testing.T) {
+	t.Parallel()
+	for _, bare := range []bool{false, true} {
+		r := newRun(&pipeline.Row{ID: "R9", TaskID: "T-00007", Title: "x", Assignee: "devdas", Status: pipeline.Pending, Created: noon.Unix(), Updated: noon.Unix() - 3600})
+		r.batch.bare = bare
+		r.run(t)
+		task, want := r.task(t, 7), pipeline.Pending
+		if bare {
+			want = pipeline.Dormant
+		}
+		if task.Status != want || task.Ready(noon) != !bare {
+			t.Errorf("without dormant %v: the task is %s, ready %v", bare, task.Status, task.Ready(noon))
+		}
+	}
+}
+
 // A row of a lost task is taken over, in the order of the create; while that still
 // waits in an inbox, the row is left to the injector.
 func TestRunTakesOver(t *testing.T) {

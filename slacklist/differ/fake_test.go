@@ -15,6 +15,7 @@ type fakeBatch struct {
 	rows   []*pipeline.Row
 	walkAt time.Time
 	lacks  []pipeline.Field
+	bare   bool // it has no option for dormant
 	look   func(id string) (bool, error)
 	stale  error // of the walk that the rows need; nil: they are fresh
 }
@@ -67,5 +68,8 @@ func (f *fakeBatch) IsGone(_ context.Context, row string) (bool, error) { return
 func (f *fakeBatch) Room() int { return -1 }
 
 func (f *fakeBatch) Form(field pipeline.Field, text string) (string, bool) {
+	if s := pipeline.Status(text); f.bare && field == pipeline.FieldStatus && s == pipeline.Dormant {
+		text = string(s.Instead())
+	}
 	return text, !slices.Contains(f.lacks, field)
 }

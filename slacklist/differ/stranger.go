@@ -161,6 +161,9 @@ func (c *comparison) adoption(row *pipeline.Row, id pipeline.TaskID, titles []st
 	if a.Task.Type == "" {
 		a.Task.Type = pipeline.Action
 	}
+	if form, _ := c.Form(pipeline.FieldStatus, string(pipeline.Dormant)); a.Status == pipeline.Pending && form == string(pipeline.Pending) {
+		a.Status = pipeline.Dormant // a board without an option for that; if it waited for a run instead, a person says so
+	}
 	a.Row = FoundRow(c.Batch, row, c.Agents, titles)
 	return a
 }

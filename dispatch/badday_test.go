@@ -1,0 +1,188 @@
+package dispatch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/core"
+	"otm/pipeline"
+)
+
+// runsOf is the chain of a task's runs.
+func (w *world) runsOf(id pipeline.TaskID) string {
+	w.Helper()
+	var all []string
+	for _, r := range w.record(id).Runs {
+		all = append(all, fmt.Sprint(r.Number, " ", r.Ending))
+	}
+	return strings.Join(all, ", ")
+}
+
+// wakesOf counts the wakes of an agent.
+func (w *world) wakesOf(agent string) int {
+	w.Helper()
+	tasks, err := w.store.Tasks(w.Context(), core.Filter{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	n := 0
+	for _, t := range tasks {
+		for _, k := range t.Wakes {
+			if core.SameAgent(k.Agent, agent) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// while passes for a time, whenever a pass is due. Each process that is started does what
+// run does, and is waited for.
+func (w *world) while(d time.Duration, run func()) {
+	w.Helper()
+	for until := w.clock.Now().Add(d); w.clock.Now().Before(until); {
+		r := w.pass()
+		if r.Woken > 0 {
+			run()
+			w.ended()
+			r = w.pass() // its end follows at once
+		}
+		next := w.clock.Now().Add(10 * time.Minute)
+		if !r.Due.IsZero() && r.Due.Before(next) {
+			next = r.Due
+		}
+		w.clock.Advance(max(next.Sub(w.clock.Now()), time.Second))
+	}
+}
+
+// An agent takes its only task and dies, each time: four runs, and a dead letter. The
+// agent was left alone after the third, and the probe was the fourth. Other tasks
+// went on.
+func TestDiesEachTime(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.while(2*time.Hour, func() { w.next("alpha") })
+	want(t, "runs", w.runsOf(id), "1 failed, 2 failed, 3 failed, 4 failed")
+	want(t, "status", words(w.record(id).Status, w.wakesOf("alpha")), "failed 4")
+	health, err := AgentHealth(w.Context(), w.store, w.dir, w.agent("alpha"))
+	want(t, "left alone", words(!health.LeftAlone.IsZero(), err), "true <nil>")
+	other := w.create("y", "alpha", pipeline.Normal)
+	w.while(time.Hour, func() {
+		want(t, "takes", w.next("alpha"), other)
+		w.report(other, pipeline.AgentDone)
+	})
+	want(t, "the other", words(w.record(other).Status, w.wakesOf("alpha")), "agent_done 5")
+}
+
+// Its first task breaks the agent, and the others do not: they are done while that one
+// waits, and it is a dead letter in the end.
+func TestOnePoisonousTask(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	poison := w.create("x", "alpha", pipeline.Critical)
+	var others []pipeline.TaskID
+	for range 5 {
+		others = append(others, w.create("y", "alpha", pipeline.Normal))
+	}
+	w.while(2*time.Hour, func() {
+		for id := w.next("alpha"); id != 0 && id != poison; id = w.next("alpha") {
+			w.report(id, pipeline.AgentDone)
+		}
+	})
+	for _, id := range others {
+		want(t, id.String(), w.runsOf(id), "1 succeeded")
+	}
+	want(t, "poison", words(w.record(poison).Status, w.runsOf(poison)), "failed 1 failed, 2 failed, 3 failed, 4 failed")
+}
+
+// Two hundred tasks wait for an agent that is not logged in: it takes one and dies. At
+// most four starts in the first hour, and no dead letter within a day; mended, it goes on
+// within 30 minutes, or at once by otm resume.
+func TestBrokenAgent(t *testing.T) {
+	t.Parallel()
+	for name, takes := range map[string]bool{"takes one and dies": true, "dies at once": false} {
+		for _, resumed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", resumed: ", resumed), func(t *testing.T) {
+				t.Parallel()
+				w := newExecWorld(t, `exit 1`)
+				for n := range 20 { // two hundred take their time, and show no more
+					w.create(fmt.Sprint("task ", n), "alpha", pipeline.Normal)
+				}
+				die := func() {
+					if takes {
+						w.next("alpha")
+					}
+				}
+				w.while(time.Hour, die)
+				if n := w.wakesOf("alpha"); n > 4 {
+					t.Errorf("started %d times in the first hour", n)
+				}
+				w.while(7*time.Hour, die)
+				tasks, err := w.store.Tasks(w.Context(), core.Filter{})
+				if err != nil || slices.ContainsFunc(tasks, func(t *core.Task) bool { return t.Status == pipeline.Failed }) {
+					t.Errorf("a dead letter, or %v", err)
+				}
+				wait := 30 * time.Minute
+				if resumed {
+					w.do(core.Command{By: core.ByPerson("robin"), Agent: "alpha", Do: core.ResumeAgent{}})
+					wait = time.Second
+				}
+				done := 0
+				w.while(wait, func() {
+					for id := w.next("alpha"); id != 0; id = w.next("alpha") {
+						w.report(id, pipeline.AgentDone)
+						done++
+					}
+				})
+				if done < 19 {
+					t.Errorf("%d of 20 are done", done)
+				}
+			})
+		}
+	}
+}
+
+// The clock jumps while a task waits for its next run, and while it is in one. Nobody
+// waits for longer than the jump, nobody is started in a loop, and no progress of a
+// former run counts for a later one.
+func TestClockJumpsInBackoff(t *testing.T) {
+	t.Parallel()
+	for name, jump := range map[string]time.Duration{
+		"back an hour": -time.Hour, "back 20 minutes": -20 * time.Minute, "back a year": -365 * 24 * time.Hour, "ahead a year": 365 * 24 * time.Hour,
+	} {
+		for _, when := range []string{"in the run", "after a step", "in the backoff"} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				t.Parallel()
+				w := newExecWorld(t, `exit 1`)
+				id := w.create("x", "alpha", pipeline.Normal, "one", "two")
+				w.pass()
+				w.next("alpha")
+				if when == "after a step" {
+					w.report(id, "", 1)
+				}
+				if when != "in the backoff" {
+					w.clock.Advance(jump)
+				}
+				w.ended()
+				w.pass()
+				if when == "in the backoff" {
+					w.clock.Advance(jump)
+				}
+				started := 0
+				w.while(90*time.Minute, func() {
+					w.next("alpha")
+					started++
+				})
+				if started < 1 || started > 4 {
+					t.Errorf("started %d times in 90 minutes", started)
+				}
+				w.while(2*time.Hour, func() { w.next("alpha") })
+				want(t, "in the end", w.record(id).Status, pipeline.Failed)
+			})
+		}
+	}
+}
