@@ -45,10 +45,13 @@ func (w *world) while(d time.Duration, run func()) {
 	w.Helper()
 	for until := w.clock.Now().Add(d); w.clock.Now().Before(until); {
 		r := w.pass()
-		if r.Woken > 0 {
+		for n := 0; r.Woken > 0; r = w.pass() { // its end follows at once
+			if n++; n > 50 {
+				w.Fatal("it is started in a loop")
+			}
 			run()
 			w.ended()
-			r = w.pass() // its end follows at once
+			w.clock.Advance(time.Second)
 		}
 		next := w.clock.Now().Add(10 * time.Minute)
 		if !r.Due.IsZero() && r.Due.Before(next) {
@@ -154,17 +157,22 @@ func TestClockJumpsInBackoff(t *testing.T) {
 	for name, jump := range map[string]time.Duration{
 		"back an hour": -time.Hour, "back 20 minutes": -20 * time.Minute, "back a year": -365 * 24 * time.Hour, "ahead a year": 365 * 24 * time.Hour,
 	} {
-		for _, when := range []string{"in the run", "after a step", "in the backoff"} {
+		for _, when := range []string{"in the run", "before a step and back", "after a step", "in the backoff"} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				t.Parallel()
 				w := newExecWorld(t, `exit 1`)
 				id := w.create("x", "alpha", pipeline.Normal, "one", "two")
 				w.pass()
 				w.next("alpha")
-				if when == "after a step" {
+				switch when {
+				case "before a step and back":
+					w.clock.Advance(jump)
 					w.report(id, "", 1)
-				}
-				if when != "in the backoff" {
+					w.clock.Advance(-jump)
+				case "after a step":
+					w.report(id, "", 1)
+					w.clock.Advance(jump)
+				case "in the run":
 					w.clock.Advance(jump)
 				}
 				w.ended()
@@ -182,6 +190,12 @@ func TestClockJumpsInBackoff(t *testing.T) {
 				}
 				w.while(2*time.Hour, func() { w.next("alpha") })
 				want(t, "in the end", w.record(id).Status, pipeline.Failed)
+				w.create("y", "alpha", pipeline.Normal)
+				started = 0
+				w.while(90*time.Minute, func() { started++ }) // it takes nothing
+				if started < 1 || started > 6 {               // at once, after 10 s and 1 min, and three probes
+					t.Errorf("started %d times in 90 minutes, and took nothing", started)
+				}
 			})
 		}
 	}

@@ -232,7 +232,9 @@ func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
 		return e, false
 	}
 	e.Run = core.EndedRun{Key: w.Key, Via: w.Via, RunResult: w.RunResult}
-	e.Run.Ended = at
+	if e.Run.Ended = at; at.After(s.now) {
+		e.Run.Ended = s.now // the clock was set back since
+	}
 	e.Unfinished, e.Blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
 	for _, t := range s.known() {
 		h, counted := t.HeardOf(s.agent.Name), s.state.Blocked[t.ID]
