@@ -32,6 +32,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		wg.unwritten[p.Task] = true
 	}
 	wg.outlooks = &Outlooks{Dir: wg.Dir, Agents: wg.Agents, Store: wg.Store, Now: wg.Now(), Times: wg.Times, files: wg.files}
+	limit := &limit{max: wg.Times.MaxRunning, running: len(wg.waking)}
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
 		waker := wg.Wakers[a.Trigger]
@@ -46,13 +47,19 @@ func (wg *waking) wake(ctx context.Context) error {
 			wg.report.Fail(*notWoken(explain.AgentStateWrong, a, err))
 			continue
 		}
+		limit.count(s)
 		switch pl := s.planWake(); pl.action {
-		case send, resend, ask:
-			wg.waking[a.Name] = wg.startWake(func() wakeResult { return wg.carryOut(ctx, s, pl, waker) })
+		case send:
+			limit.wait(candidate{s, pl, waker})
+		case resend, ask:
+			wg.start(ctx, candidate{s, pl, waker})
 		default:
 			wg.woke(a.Name, s.held(pl))
 			wg.Log.Debug("agent not woken", "agent", a.Name, "why", pl.why, "due", pl.due)
 		}
+	}
+	for _, c := range limit.admitted() {
+		wg.start(ctx, c)
 	}
 	wg.collect()
 	if wg.report.Did[woken].N == 0 || ctx.Err() != nil {

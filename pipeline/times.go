@@ -10,11 +10,13 @@ type Times struct {
 	RedeliverAfter time.Duration // a dispatch entry that vanished is put back
 	RewakeAfter    time.Duration // an accepted wake after which nothing was taken counts as unheard
 	RewakeMax      int           // runs in a row without progress before the agent is left alone but for a probe
-	UpdateWait     time.Duration // an update waits this long for its task to become known
-	SilentAfter    time.Duration // a working agent without a report counts as gone
-	DedupGiveUp    time.Duration // a row is made although the board could not be read
-	KeepProcessed  time.Duration // a processed drop is kept; zero: for ever
-	ParseableAge   time.Duration // a file that does not parse is judged once it was unchanged this long
+	// MaxRunning is how many agents may be at work at once; 0: all.
+	MaxRunning    int
+	UpdateWait    time.Duration // an update waits this long for its task to become known
+	SilentAfter   time.Duration // a working agent without a report counts as gone
+	DedupGiveUp   time.Duration // a row is made although the board could not be read
+	KeepProcessed time.Duration // a processed drop is kept; zero: for ever
+	ParseableAge  time.Duration // a file that does not parse is judged once it was unchanged this long
 }
 
 // DefaultTimes are the contract's.

@@ -174,6 +174,9 @@ func (c *Config) fillTimes(f *file) (problems []string) {
 	if n := f.Gateway.RewakeMax; n != nil {
 		t.RewakeMax = *n
 	}
+	if t.MaxRunning = f.Limits.MaxRunning; t.MaxRunning < 0 {
+		problems = append(problems, fmt.Sprintf("limits.max_running: %d is negative", t.MaxRunning))
+	}
 	if t.RewakeMax < 0 {
 		problems = append(problems, fmt.Sprintf("gateway.rewake_max: %d is negative", t.RewakeMax))
 	}

@@ -252,6 +252,7 @@ func TestProblems(t *testing.T) {
 		{"large budget", "[slack]\nbudget = 1001\n", "slack.budget: 1001 is out of range"},
 		{"no number at all", "[slack]\nbudget = nan\n", "slack.budget: NaN is out of range"},
 		{"infinite budget", "[slack]\nbudget = inf\n", "slack.budget: +Inf is out of range"},
+		{"negative limit", "[limits]\nmax_running = -1\n", "limits.max_running: -1 is negative"},
 		{"negative count", "[gateway]\nrewake_max = -1\n", "gateway.rewake_max: -1 is negative"},
 		{"empty column", "[slack.columns]\nreason = \"\"\n", "slack.columns.reason: is empty"},
 		{"plain http", "[slack]\napi_url = \"http://slack.com/api/\"\n", `slack.api_url or SLACK_API_URL: "http://slack.com/api/" is not encrypted`},

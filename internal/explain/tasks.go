@@ -78,6 +78,7 @@ var (
 	BehindEnded    = code("behind_ended", Warn, "waits behind {other}, which was taken by {agent}, whose last run ended {at:ago} ({exit})", "read what it printed: tail {log:sh}; to hand that task out again: otm release {other}")
 	BehindGone     = code("behind_gone", Warn, "waits behind {other}, which was taken by {agent}, whose process runs no more; nobody saw how it ended", "read what it printed: tail {log:sh}; to hand that task out again: otm release {other}")
 	WakeUnread     = code("wake_unread", Warn, "whether {agent} was woken for it is not known: {error}", "otm fsck")
+	LimitReached   = code("limit_reached", OK, "{agent} waits: {n:agent is|agents are} at work, as many as max_running allows", "")
 	NotWoken       = code("not_woken", OK, "{agent} was not woken for it yet", "")
 	ProcessStarted = code("process_started", OK, "the process of {agent} was started {at:ago}, and has not taken it yet", "")
 	ProcessOver    = code("process_over", Warn, "the process of {agent}, pid {pid}, still runs for {other}, which is {status}: nothing else is started meanwhile", "wait for its end, or end it with all that it started: kill -- -{pid}")

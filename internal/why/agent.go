@@ -53,6 +53,17 @@ func toTake(v *view.View, t *view.Task, since time.Time) draft {
 	return byWake(v, d, t, its.Outlook)
 }
 
+// atWork counts the agents that are at work, or were woken.
+func atWork(v *view.View) int {
+	n := 0
+	for _, r := range view.RegistryOf(v) {
+		if r.State == view.Working && r.Trigger != "" || r.State == view.Woken {
+			n++
+		}
+	}
+	return n
+}
+
 // byWake is for a task whose agent is free, by what became of its last wake.
 func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	w, name := o.Wake, t.Agent.Name
@@ -65,6 +76,8 @@ func byWake(v *view.View, d draft, t *view.Task, o dispatch.Outlook) draft {
 	switch {
 	case o.Health.Running:
 		return running(v, d, t, o)
+	case v.Times.MaxRunning > 0 && (w == nil || !w.Ended.IsZero() || former(t, w)) && atWork(v) >= v.Times.MaxRunning:
+		return d.plus(explain.LimitReached, "agent", name, "n", v.Times.MaxRunning)
 	case w == nil || former(t, w):
 		return d.plus(explain.NotWoken, "agent", name).and(dispatcherProblems(v, t)...)
 	case w.Refused != "":
