@@ -2,6 +2,8 @@ package app
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"otm/core"
+	"otm/internal/board"
+	"otm/internal/page"
 	"otm/pipeline"
 )
 
@@ -191,5 +195,74 @@ func TestPageCommands(t *testing.T) {
 	tab.column("assigned", "Again")
 	if task := stateOf(t, o.home, 4); strings.Join(task.StepTitles(), " ") != "a c d" {
 		t.Errorf("its steps are %q", task.StepTitles())
+	}
+}
+
+// The end of what a run printed is text, short, and from the folder of these logs only.
+func TestPageLog(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, fmt.Sprintf("[agents.runner]\nworkspace = %q\ncommand = [\"true\"]\n", t.TempDir()))
+	put(t, filepath.Join(h.LogDir(), "exec", "runner", "now.log"), "what it prints now\n")
+	logs := filepath.Join(h.LogDir(), "exec", "devdas")
+	outside := filepath.Join(h.Dir, "secrets", "x.log")
+	put(t, outside, "a secret\n")
+	put(t, filepath.Join(logs, "long.log"), strings.Repeat("an old line\n", 5000)+"\x1b[31m<img src=x onerror=\"window.hit=1\">\xff\nthe last line\n\nexit status 1\n")
+	put(t, filepath.Join(logs, "wide.log"), strings.Repeat("wide", 5000))
+	put(t, filepath.Join(logs, "empty.log"), "")
+	if err := os.Symlink(outside, filepath.Join(logs, "link.log")); err != nil {
+		t.Fatal(err)
+	}
+	var seeds []seed
+	add := func(title, path string) {
+		seeds = append(seeds, seed{title: title, status: "failed", agent: "devdas", alter: func(task *core.Task) {
+			task.Runs = core.Runs{failedRun(1, time.Now().Add(-time.Hour), core.Failure{Exit: "exit status 1", Log: path})}
+		}})
+	}
+	for _, name := range []string{"long", "wide", "empty", "link", "gone"} {
+		add(name, filepath.Join(logs, name+".log"))
+	}
+	add("outside", outside)
+	add("above", logs+"/../../../secrets/x.log")
+	add("folder", logs)
+	add("none", "")
+	seeds = append(seeds, seed{title: "running", status: "in_progress", agent: "runner", alter: func(task *core.Task) {
+		task.Runs = core.Runs{{Number: 1, Agent: "runner", Began: time.Now()}}
+	}})
+	plant(t, h, seeds...)
+	v := visit(t, h, board.Options{})
+	tail := func(title string) *page.Log { return get[page.Detail](v, "/page/task?row="+v.task(title).Row).Log }
+	if l := tail("long"); l == nil || l.Run != 1 || strings.Count(l.Text, "\n") != 19 || !strings.HasSuffix(l.Text, "the last line\n\nexit status 1") {
+		t.Errorf("the log is %+v", l)
+	}
+	if l := tail("wide"); l == nil || len(l.Text) != 4096 {
+		t.Errorf("the log of one long line has %d bytes", len(l.Text))
+	}
+	if l := tail("running"); l == nil || l.Text != "what it prints now" {
+		t.Errorf("the log of a run that goes on is %+v", l)
+	}
+	if l := tail("empty"); l == nil || l.Text+l.Error != "" {
+		t.Errorf("an empty log is %+v", l)
+	}
+	for _, title := range []string{"link", "gone", "outside", "above"} {
+		if l := tail(title); l == nil || l.Text != "" || l.Error == "" {
+			t.Errorf("%s: %+v", title, l)
+		}
+	}
+	for _, title := range []string{"folder", "none"} {
+		if l := tail(title); l != nil {
+			t.Errorf("%s: %+v", title, l)
+		}
+	}
+	link, err := newPageDoor(h).link(v.address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTab(t)
+	tab.open(link)
+	tab.card("long")
+	tab.has("#taskLog", `\u001b[31m<img src=x onerror="window.hit=1">`)
+	tab.checkTree("log", "region Last lines of run 1", "heading Last lines of run 1", "heading Runs")
+	if eval[bool](tab, `"hit" in window || document.getElementById("taskLog").children.length > 0`) {
+		t.Error("what a run printed became more than text")
 	}
 }

@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"slices"
 
 	"otm/internal/config"
+	"otm/internal/durable"
 	"otm/internal/page"
 	"otm/internal/safe"
 	"otm/internal/view"
@@ -103,6 +105,31 @@ func (p *pageSource) Detail(ctx context.Context, row string) (*page.Detail, erro
 	if err != nil {
 		return nil, err
 	}
-	lines, err := v.History(v.OfRow(shown).ID)
-	return &page.Detail{Why: reason.Sentence, Next: reason.Next, History: lines}, err
+	t := v.OfRow(shown)
+	lines, err := v.History(t.ID)
+	return &page.Detail{Why: reason.Sentence, Next: reason.Next, History: lines, Log: logOf(v, t)}, err
+}
+
+// logOf is the end of what the process of a task's last run has printed; nil: the run did
+// not fail and does not go on, or nothing is kept of it.
+func logOf(v *view.View, t *view.Task) *page.Log {
+	if t.State == nil || t.State.Runs.Last() == nil {
+		return nil
+	}
+	run := t.State.Runs.Last()
+	l := &page.Log{Run: run.Number, Path: run.Log}
+	if run.Ended.IsZero() && t.Agent != nil && t.Agent.Trigger == pipeline.TriggerExec {
+		l.Path = v.AgentLog(t.Agent)
+	}
+	if l.Path == "" {
+		return nil
+	}
+	text, err := view.LogTail(v.LogDir, l.Path)
+	switch l.Text = text; {
+	case errors.Is(err, durable.ErrNoFile): // its folder: the process has no log yet
+		return nil
+	case err != nil:
+		l.Error = err.Error()
+	}
+	return l
 }

@@ -41,6 +41,33 @@ func readAtMost(path string, limit int64, flag int) ([]byte, fs.FileInfo, error)
 	return data, info, err
 }
 
+// ReadTail returns the end of a regular file below a root, at most limit bytes. It
+// follows no link that leads out of the root, and does not wait for a pipe.
+func ReadTail(root, name string, limit int64) ([]byte, error) {
+	path := filepath.Join(root, name)
+	if err := crash.Failed("read", path); err != nil {
+		return nil, err
+	}
+	in, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	f, err := in.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: path, Err: ErrNoFile}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-limit), limit))
+}
+
 // openRegular opens a regular file for reading, and returns its state. It does not
 // wait for a pipe.
 func openRegular(path string, flag int) (*os.File, fs.FileInfo, error) {

@@ -63,6 +63,16 @@ type Detail struct {
 	Why     string      `json:"why"`            // why the task is where it is
 	Next    string      `json:"next,omitempty"` // what to do about it
 	History []view.Line `json:"history"`
+	Log     *Log        `json:"log,omitempty"`
+}
+
+// Log is the end of what the process of a run has printed. The agent wrote it: it is
+// untrusted.
+type Log struct {
+	Run   int    `json:"run"`
+	Path  string `json:"path"`
+	Text  string `json:"text,omitempty"`
+	Error string `json:"error,omitempty"` // why there is no text
 }
 
 // Action is what a person asks for. Do names it and decides which other fields

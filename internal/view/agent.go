@@ -1,8 +1,10 @@
 package view
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"otm/core"
@@ -62,6 +64,32 @@ func (v *View) AgentLog(a *pipeline.Agent) string {
 		}
 	}
 	return path
+}
+
+// Bounds of the end of a log that is shown.
+const (
+	maxTail      = 4 << 10 // bytes
+	maxTailLines = 20
+)
+
+// LogTail returns the last lines of the log of a run of a command. It reads nothing
+// outside of the folder of these logs, whatever the path says.
+func LogTail(logDir, path string) (string, error) {
+	root := filepath.Join(logDir, "exec")
+	name, err := filepath.Rel(root, path)
+	if err != nil || !filepath.IsLocal(name) {
+		return "", fmt.Errorf("%q is no log of this directory", path)
+	}
+	data, err := durable.ReadTail(root, name, maxTail)
+	if err != nil {
+		return "", err
+	}
+	text := strings.ToValidUTF8(string(data), "\ufffd")
+	if _, rest, more := strings.Cut(text, "\n"); more && len(data) == maxTail {
+		text = rest // the first line is cut
+	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-maxTailLines):], "\n"), nil
 }
 
 // Workspace is what is wrong with an agent's workspace; nil: nothing is, or it

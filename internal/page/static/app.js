@@ -452,7 +452,7 @@ function openSheet(row) {
   $("taskThread").replaceChildren();
   $("taskHistory").replaceChildren();
   put($("taskWhyText"), "…"); // its place is kept, so that nothing moves under the pointer
-  $("taskNext").hidden = true;
+  $("taskNext").hidden = $("taskLogBox").hidden = true;
   $("taskWhy").classList.toggle("one", due(state.tasks.get(row)));
   for (const s of selects()) delete s.dataset.base;
   if (!$("task").open) $("task").showModal();
@@ -495,6 +495,12 @@ function drawDetail(detail) {
   // The buttons below say what to do about what is due.
   $("taskNext").hidden = !detail.next || due(state.tasks.get(open));
   put($("taskNext"), detail.next);
+  $("taskLogBox").hidden = !detail.log;
+  if (detail.log) {
+    put($("logHeading"), `Last lines of run ${detail.log.run}`);
+    put($("logPath"), detail.log.path);
+    put($("taskLog"), detail.log.text || detail.log.error || "Nothing was printed.");
+  }
   if (!detail.history) return;
   const events = detail.history.map((h, i) => ({ ...h, i }));
   drawLines($("taskThread"), events.filter((h) => h.words));
