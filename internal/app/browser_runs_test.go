@@ -266,3 +266,54 @@ func TestPageLog(t *testing.T) {
 		t.Error("what a run printed became more than text")
 	}
 }
+
+// The page says what each agent is doing as otm agents does, and pauses and resumes it.
+// The tasks of one that is left alone are among those that need a person.
+func TestPageAgents(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, fmt.Sprintf("[agents.runner]\nworkspace = %q\ncommand = [\"true\"]\n", t.TempDir()))
+	at := time.Now().Add(-time.Hour)
+	plant(t, h,
+		seed{title: "Held", status: "assigned", agent: "runner"},
+		seed{title: "Works", status: "in_progress", agent: "devdas", alter: func(task *core.Task) {
+			task.Dispatch = &core.Dispatch{Attempt: 1, Agent: "devdas", At: at, FlippedAt: at, TakenAt: at, TakenBy: core.TakenByNext}
+			task.Heard = map[string]core.Heard{"devdas": {At: at.Add(30 * time.Minute)}}
+		}})
+	do(t, h, core.Command{At: h.Now(), By: core.Component("otm-dispatcher"), Agent: "runner",
+		Do: core.JudgeRun{MaxFailures: 1, Over: true, End: &core.RunEnd{Run: core.EndedRun{Key: "k", Via: pipeline.TriggerExec, RunResult: core.RunResult{Ended: at, Exit: "exit status 1"}}}}})
+	v := visit(t, h, board.Options{})
+	link, err := newPageDoor(h).link(v.address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTab(t)
+	tab.open(link)
+	tab.has(".card.held .stuck", "runner is left alone")
+	tab.card("Held")
+	tab.has("#taskFacts", "left alone")
+	tab.press(kb.Escape)
+	tab.click("#healthButton")
+	for _, text := range []string{"runner left alone for 1 h", "devdas working for 1 h", "last word 30 min ago", "robin free", "1 in progress"} {
+		tab.has("#agents li", text)
+	}
+	tab.checkTree("agents", "heading Agents", "button Resume runner", "button Pause devdas")
+	if first := tab.text("#agents li:first-child b"); first != "runner" {
+		t.Errorf("first comes %s", first)
+	}
+	if bad := eval[[]string](tab, contrast); len(bad) > 0 {
+		t.Errorf("hard to read: %q", bad)
+	}
+	tab.click(`[aria-label="Pause devdas"]`)
+	tab.has("#health .notice", "devdas: paused until otm resume devdas")
+	tab.has("#agents li", "devdas paused for")
+	tab.click(`[aria-label="Resume devdas"]`)
+	tab.has("#health .notice", "devdas: was paused by human")
+	tab.has("#agents li", "devdas working")
+	tab.click(`[aria-label="Resume runner"]`)
+	tab.has("#health .notice", "runner: was left alone since")
+	tab.until("a card that is not held up", `document.querySelector(".card.held") === null`)
+	v.refused(page.Action{Do: "pause", Agent: "robin"}, "robin is a person")
+	v.refused(page.Action{Do: "resume", Agent: "nobody"}, `no agent \"nobody\"`)
+	eval[bool](tab, `([...document.querySelectorAll("#agents button")].find((b) => b.innerText === "T-00002").click(), true)`)
+	tab.has("#taskTitle", "Works")
+}

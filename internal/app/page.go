@@ -75,7 +75,7 @@ func (p *pageSource) State(ctx context.Context) (*page.State, error) {
 	s := &page.State{Tasks: []view.Card{}, Rest: page.Rest{
 		Summary: *view.SummaryOf(v, maxFailed), Live: p.look != nil, ConfigPath: filepath.Join(v.Dir, config.FileName),
 		CreateCommand: createCommand(v.Agents, messageDir(p.home)),
-		Statuses:      choosable(), Priorities: pipeline.Priorities, Types: p.home.Config.Types.All(), Commands: pageCommands(),
+		Statuses:      choosable(), Priorities: pipeline.Priorities, Types: p.home.Config.Types.All(), Commands: pageCommands(), Registry: view.RegistryOf(v),
 	}}
 	if p.look != nil {
 		s.Board.WalkAt = nil // it changes with each look

@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"otm/core"
 	"otm/internal/page"
 	"otm/pipeline"
 	"otm/pipeline/drop"
 	"otm/pipeline/inbox"
+	"otm/slacklist"
 )
 
 // human is who a person on the page is, in histories.
@@ -25,6 +27,9 @@ func (p *pageSource) Do(ctx context.Context, a page.Action) (*page.Answer, error
 		return p.create(ctx, a)
 	case a.Do == "retry":
 		return nil, p.retry(ctx, a)
+	case a.Do == "pause", a.Do == "resume":
+		text, err := p.steerAgent(ctx, a)
+		return &page.Answer{Text: text}, refusalOf(err)
 	case a.Do == "say":
 		return nil, refusalOf(p.say(ctx, a))
 	case a.Do == "edit", a.Do == "tick", taskCommandNamed(a.Do).onPage():
@@ -62,6 +67,24 @@ func (p *pageSource) create(ctx context.Context, a page.Action) (*page.Answer, e
 		return nil, err
 	}
 	return &page.Answer{ID: t.ID.String()}, nil
+}
+
+// steerAgent pauses or resumes an agent, as the commands do, and says what came of it.
+func (p *pageSource) steerAgent(ctx context.Context, a page.Action) (string, error) {
+	agent, err := aiAgent(p.home, a.Agent, "otm "+a.Do)
+	if err != nil {
+		return "", err
+	}
+	var is steeredAgent
+	if a.Do == "pause" {
+		is, err = pause(ctx, p.home, core.ByPerson(human), agent, "")
+	} else {
+		is, err = resume(ctx, p.home, core.ByPerson(human), agent, true)
+	}
+	if err != nil {
+		return "", err
+	}
+	return agent.Name + ": " + is.Text, slacklist.TouchChanged(p.home.Dir)
 }
 
 // configured finds an agent; nil if no agent at all is configured. The error is
@@ -105,7 +128,7 @@ func refusalOf(err error) error {
 		return errGone
 	}
 	known := Explain(err)
-	if known == nil {
+	if known == nil && !errors.As(err, &known) {
 		return err
 	}
 	r := &page.Refusal{Reason: known.Error()}

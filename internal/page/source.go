@@ -40,6 +40,7 @@ type Rest struct {
 	Priorities []pipeline.Priority `json:"priorities"`
 	Types      []pipeline.Type     `json:"types"`
 	Commands   []Command           `json:"commands"`
+	Registry   []view.Registered   `json:"registry"` // the agents, and what they are doing
 	// Live says that the page shows the present, and not what a walk found.
 	Live bool `json:"live"`
 	// CreateCommand is the command that makes a task, for an empty board. "": no
@@ -82,6 +83,8 @@ type Log struct {
 //	edit      Row, and those of Status Agent Priority Reason that are to change
 //	tick      Row of a step, Done
 //	a Command Row, Reason, Reset, Steps to add, Drop: what the command of this name does
+//	pause, resume
+//	          Agent: what the commands of these names do
 //	say       Row, Text: a message on a task
 //	retry     Name of a failed file, NewID: put it back into its inbox
 type Action struct {
@@ -106,5 +109,6 @@ type Action struct {
 
 // Answer is the result of an action.
 type Answer struct {
-	ID string `json:"id,omitempty"` // of a task that was created
+	ID   string `json:"id,omitempty"`   // of a task that was created
+	Text string `json:"text,omitempty"` // what came of it
 }

@@ -17,7 +17,7 @@ const SHOWN_ELSE = 100;
 const SHOWN_FIRST = 12;
 const STEPS_ON_CARD = 5;
 
-const state = { tasks: new Map(), agents: [], health: "", findings: [], components: [], inbox: {}, failed: 0, failedReasons: [], board: {}, live: false, statuses: [], priorities: [], types: [], commands: [], createCommand: "", configPath: "" };
+const state = { tasks: new Map(), agents: [], registry: [], health: "", findings: [], components: [], inbox: {}, failed: 0, failedReasons: [], board: {}, live: false, statuses: [], priorities: [], types: [], commands: [], createCommand: "", configPath: "" };
 const cards = new Map(); // row → li; its .task is what it shows
 const full = new Set(); // columns that show all their cards
 let open = null; // the row whose sheet is open
@@ -182,8 +182,8 @@ const call = async (path, body) => (await ask(path, body)).json();
 
 async function act(what, done) {
   try {
-    await call("/page/do", what);
-    say(done);
+    const answer = await call("/page/do", what);
+    say(answer.text || done);
     return true;
   } catch (e) {
     say(`Not done: ${e.message}`, true);
@@ -230,12 +230,13 @@ function makeCard(task) {
 }
 
 function drawCard(card, task) {
-  if (card.task === task) return;
-  const moved = card.task && card.isConnected;
+  const stuck = stuckAs(task);
+  if (card.task === task && card.stuck === stuck?.text) return;
+  const moved = card.task && card.task !== task && card.isConnected;
   card.task = task;
+  card.stuck = stuck?.text;
   const done = task.steps.filter((s) => s.done).length, total = task.steps.length;
   const priority = task.priority || "normal";
-  const stuck = stuckAs(task);
   card.className = `card ${priority in RANK ? priority : "normal"} ${stuck ? stuck.kind : ""}`;
   const [top, title, who, rest] = card.children;
   top.replaceChildren(el("span", { class: "id" }, task.taskId || "no id yet"), el("time", { datetime: task.createdAt, title: when(task.createdAt) }, age(task.createdAt)));
@@ -268,7 +269,16 @@ function stuckAs(task) {
   if (task.status === "failed") return { kind: "dead", text: "Dead letter" };
   if (task.status === "blocked") return { kind: "held", text: "Blocked: waits for an answer" };
   if (task.silentSince) return { kind: "held", text: `Silent since ${when(task.silentSince)}` };
+  if (["new", "pending", "assigned", "in_progress"].includes(task.status) && stateOf(task.agent)?.state === "left alone") return { kind: "held", text: `${task.agent} is left alone: its runs failed` };
   return null;
+}
+
+// stateOf is what an agent is doing.
+const stateOf = (agent) => state.registry.find((a) => a.name === agent);
+
+// doing puts what an agent is doing into words, as otm agents does.
+function doing(a) {
+  return [a.state, a.since ? ` for ${age(a.since)}` : "", a.until ? `, next start ${when(a.until)}` : ""].join("");
 }
 
 // retryBadge counts the retries of a task whose runs failed; null: none did.
@@ -550,7 +560,8 @@ function drawSheet() {
   drawEdit();
   drawReview(task);
   drawCommands(task);
-  const facts = [["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
+  const agent = stateOf(task.agent);
+  const facts = [[task.agent, agent?.kind === "ai" && doing(agent)], ["Type", task.type], ["Project", task.project], ["Created", `${age(task.createdAt)} ago`], ["Row", task.slackItemId]];
   reconcile($("taskFacts"), facts.filter(([, v]) => v), ([k]) => k, ([k]) => el("div", {}, el("dt", {}, k), el("dd", { dir: "auto" })), (e, [, v]) => put(e.lastChild, v));
   drawKin(task);
   drawSteps(task);
@@ -606,7 +617,7 @@ function drawEdit() {
 
 // persons reports whether a person works on a task, who is done with it when somebody
 // accepts it.
-const persons = (task) => ["new", "assigned", "in_progress"].includes(task?.status) && state.agents.some((a) => a.name === task.agent && !a.trigger);
+const persons = (task) => ["new", "assigned", "in_progress"].includes(task?.status) && stateOf(task.agent)?.kind === "human";
 
 // due reports whether a task waits for a person's word: a review, an answer, or that the
 // person's own work is done.
@@ -829,6 +840,7 @@ function drawHealth() {
     put(e.firstChild, p.text);
     put(e.lastChild, p.hint ? `→ ${p.hint}` : "");
   });
+  drawAgents();
   reconcile($("components"), state.components, (c) => c.id, () => el("li", {}, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, el("b", {}), el("span", {}), el("small", {}))), (e, c) => {
     e.firstChild.className = `dot ${c.health === "clock error" ? "red" : c.health}`;
     const [name, how, more] = e.lastChild.children;
@@ -845,6 +857,38 @@ function drawHealth() {
   ].filter(Boolean).join(" · "));
   drawFailed(state.failed);
   drawFoot();
+}
+
+// drawAgents says what each agent is doing, those that are held up first.
+function drawAgents() {
+  const held = (a) => ["left alone", "paused", "not configured"].includes(a.state);
+  const all = state.registry.toSorted((a, b) => held(b) - held(a));
+  $("agentsHeading").hidden = all.length === 0;
+  reconcile($("agents"), all, (a) => a.name, makeAgent, (e, a) => {
+    const [name, how, task, more] = e.firstChild.children, button = e.lastChild;
+    e.className = held(a) ? "held" : "";
+    put(name, a.name);
+    put(how, ` ${doing(a)} `);
+    task.hidden = !a.taskId;
+    put(task, a.taskId ? String(a.taskId) : "");
+    const counts = state.statuses.concat("pending").filter((s) => a.tasks[s]).map((s) => `${a.tasks[s]} ${label(s).toLowerCase()}`);
+    put(more, [a.lastHeard ? `last word ${age(a.lastHeard)} ago` : "", a.next ? `next ${a.next}` : "", counts.join(", "), ...a.findings.map((f) => f.text)].filter(Boolean).join(" · "));
+    button.hidden = a.kind !== "ai";
+    button.dataset.do = ["paused", "left alone", "waits"].includes(a.state) ? "resume" : "pause";
+    put(button, label(button.dataset.do));
+    button.ariaLabel = `${label(button.dataset.do)} ${a.name}`;
+  });
+}
+
+function makeAgent(a) {
+  const task = el("button", { type: "button", class: "plain", onclick: () => {
+    const at = [...state.tasks.values()].find((t) => t.taskId === task.textContent);
+    if (!at) return;
+    $("health").close();
+    openSheet(at.slackItemId);
+  } });
+  const button = el("button", { type: "button", onclick: () => once(button, () => act({ do: button.dataset.do, agent: a.name }, "")) });
+  return el("li", {}, el("div", {}, el("b", { dir: "auto" }), el("span"), task, el("small", { dir: "auto" })), button);
 }
 
 function drawFailed(total) {
@@ -879,7 +923,7 @@ function drawFoot() {
 function take(update) {
   const all = update.all;
   if (update.now) offset = Date.parse(update.now) - Date.now();
-  for (const key of Object.keys(state)) if (key !== "tasks" && update[key] !== undefined) state[key] = update[key];
+  for (const key of Object.keys(state)) if (key !== "tasks" && update[key] != null) state[key] = update[key];
   for (const t of update.cards || []) t.steps = t.steps.filter((s) => s.slackItemId); // the others are not on the board yet
   const before = all ? null : state.tasks;
   const moves = [];
