@@ -209,7 +209,8 @@ func (d *difference) status() {
 	v := judge(status, d.stands(d.shown.Status), d.stands(d.task.Status))
 	// Written before the task went on, and the answer was lost. That somebody touched the
 	// row since, in another cell, makes assigned no choice: what it asks for was done.
-	if v == edited && slices.Contains(d.task.Passed, status) && (status == pipeline.Assigned || d.Person(row) == "") {
+	passed := func(s pipeline.Status) bool { return d.stands(s) == status }
+	if v == edited && slices.ContainsFunc(d.task.Passed, passed) && (status == pipeline.Assigned || d.Person(row) == "") {
 		v = ours
 	}
 	if _, known := pipeline.ParseStatus(string(status)); v == edited && !known {
@@ -220,7 +221,9 @@ func (d *difference) status() {
 	case edited:
 		d.edits.Status, d.shown.Status = &status, status
 	case ours:
-		d.shown.Status = d.task.Status
+		if d.shown.Status = status; status == d.stands(d.task.Status) {
+			d.shown.Status = d.task.Status
+		}
 	}
 }
 

@@ -528,9 +528,15 @@ func TestStatusWrittenBeforeTheTaskWentOn(t *testing.T) {
 	}{
 		{pipeline.Assigned, false, "Written"}, {pipeline.Assigned, true, "Written"},
 		{pipeline.Blocked, false, "Written"}, {pipeline.Blocked, true, "Edits"},
+		{pipeline.New, false, "Written"}, // of pending, for which the board has no option
 	} {
 		s := newScene()
-		s.task.Shown.Status, s.task.Passed = pipeline.New, []pipeline.Status{pipeline.Assigned, pipeline.Blocked}
+		if c.status == pipeline.New {
+			s.batch.bare, s.task.Passed = []pipeline.Status{pipeline.Pending}, []pipeline.Status{pipeline.Pending}
+			s.task.Shown.Status = pipeline.InProgress
+		} else {
+			s.task.Shown.Status, s.task.Passed = pipeline.New, []pipeline.Status{pipeline.Assigned, pipeline.Blocked}
+		}
 		s.row.Status = c.status
 		if c.person {
 			byRob(s.row)
@@ -540,6 +546,9 @@ func TestStatusWrittenBeforeTheTaskWentOn(t *testing.T) {
 		r := compare(s.batch, s.tasks, s.agents, o)
 		if len(r.commands) != 1 || reflect.TypeOf(r.commands[0].Do).Name() != c.want {
 			t.Errorf("%v, a person touched it: %t: %s, want %s", c.status, c.person, said(r), c.want)
+		}
+		if w, is := r.commands[0].Do.(core.Written); is && w.Shown.Status != c.status {
+			t.Errorf("%v: the board is said to show %v", c.status, w.Shown.Status)
 		}
 	}
 }

@@ -112,16 +112,16 @@ func TestRunWithoutIDs(t *testing.T) {
 // again. On a board without dormant a person may have set it aside: that stays.
 func TestLostRowIsPending(t *testing.T) {
 	t.Parallel()
-	for _, bare := range []bool{false, true} {
+	for _, bare := range [][]pipeline.Status{nil, {pipeline.Dormant}} {
 		r := newRun(&pipeline.Row{ID: "R9", TaskID: "T-00007", Title: "x", Assignee: "devdas", Status: pipeline.Pending, Created: noon.Unix(), Updated: noon.Unix() - 3600})
 		r.batch.bare = bare
 		r.run(t)
 		task, want := r.task(t, 7), pipeline.Pending
-		if bare {
+		if bare != nil {
 			want = pipeline.Dormant
 		}
-		if task.Status != want || task.Ready(noon) != !bare {
-			t.Errorf("without dormant %v: the task is %s, ready %v", bare, task.Status, task.Ready(noon))
+		if task.Status != want || task.Ready(noon) != (bare == nil) {
+			t.Errorf("without %v: the task is %s, ready %v", bare, task.Status, task.Ready(noon))
 		}
 	}
 }

@@ -15,7 +15,7 @@ type fakeBatch struct {
 	rows   []*pipeline.Row
 	walkAt time.Time
 	lacks  []pipeline.Field
-	bare   bool // it has no option for dormant
+	bare   []pipeline.Status // statuses for which it has no option
 	look   func(id string) (bool, error)
 	stale  error // of the walk that the rows need; nil: they are fresh
 }
@@ -68,8 +68,8 @@ func (f *fakeBatch) IsGone(_ context.Context, row string) (bool, error) { return
 func (f *fakeBatch) Room() int { return -1 }
 
 func (f *fakeBatch) Form(field pipeline.Field, text string) (string, bool) {
-	if s := pipeline.Status(text); f.bare && field == pipeline.FieldStatus && s == pipeline.Dormant {
-		text = string(s.Instead())
+	for field == pipeline.FieldStatus && slices.Contains(f.bare, pipeline.Status(text)) {
+		text = string(pipeline.Status(text).Instead())
 	}
 	return text, !slices.Contains(f.lacks, field)
 }
