@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,6 +43,7 @@ type part struct {
 	cleared bool     // a person cleared its id, which he does once
 
 	given   int      // how often it was handed over as a new one
+	failed  int      // how many runs of it failed, as far as the model saw
 	reports []string // the files of its agent's reports, in order
 	notes   []string // texts of the messages that its agent wrote
 	ticked  []bool   // what they said is done
@@ -53,6 +55,7 @@ type part struct {
 type hand struct {
 	id   pipeline.TaskID
 	part *part // nil: a person typed it
+	run  int   // in which it works
 	open []int // its steps that are not reported as done, from 1
 }
 
@@ -220,7 +223,7 @@ func (p *play) act(a act) {
 		delete(p.hands, a.who) // it was told nothing
 	}
 	rows := p.look()
-	if a.what != "person" {
+	if a.what != "person" && a.what != "review" {
 		p.checkMoves(rows)
 	}
 	p.rows = rows
@@ -252,6 +255,14 @@ func (p *play) play(a act) {
 		p.next(a.who)
 	case "report":
 		p.report(a.who, a.how)
+	case "dies":
+		p.die(a)
+	case "pause":
+		p.do(core.Command{By: core.ByPerson("robin"), Agent: a.who, Do: core.PauseAgent{Reason: "why not"}})
+	case "resume":
+		p.do(core.Command{By: core.ByPerson("robin"), Agent: a.who, Do: core.ResumeAgent{}})
+	case "review":
+		p.review(a)
 	case "wait":
 		p.ahead.Add(int64(a.n) * int64(time.Second))
 	case "person":
@@ -334,16 +345,18 @@ func (p *play) next(who string) {
 		Subtasks []string
 		Done     []int
 		Continue bool
+		Run      int
+		Paused   bool
 	}
 	if err := json.Unmarshal(p.out.Bytes(), &got); err != nil {
 		p.fail("otm next printed %q", p.out)
 		return
 	}
 	delete(p.hands, who)
-	if got == nil {
+	if got == nil || got.Paused {
 		return
 	}
-	h := &hand{id: got.TaskID, part: p.owner(got.TaskID)}
+	h := &hand{id: got.TaskID, part: p.owner(got.TaskID), run: got.Run}
 	for i := range got.Subtasks {
 		if !slices.Contains(got.Done, i+1) {
 			h.open = append(h.open, i+1)
@@ -368,10 +381,87 @@ func (p *play) next(who string) {
 	case t.touched != nil:
 	case t.agent != who:
 		p.fail("%v of %s was given to %s", t.id, t.agent, who)
-	case t.given > 1:
-		p.fail("%v was handed over twice", t.id)
+	case t.given > 1+t.failed:
+		p.fail("%v was handed over %d times, and %d runs failed", t.id, t.given, t.failed)
 	case !slices.Equal(done, got.Done):
 		p.fail("%v: done are %v, said to be done %v", t.id, done, got.Done)
+	}
+}
+
+// do carries a command out, and reports whether it was not refused.
+func (p *play) do(c core.Command) (core.Outcome, bool) {
+	c.At = p.h.Now()
+	outcomes, err := p.store().Do(p.Context(), c)
+	if err != nil {
+		p.fail("%v", err)
+		return core.Outcome{}, false
+	}
+	var refused *core.Refused
+	if err := outcomes[0].Err; err != nil && !errors.As(err, &refused) {
+		p.fail("%T: %v", c.Do, err)
+	}
+	return outcomes[0], outcomes[0].Err == nil
+}
+
+// die does what the dispatcher does once the process of an agent ended: it left its task
+// without a result. Reports that still wait in the inbox are the word of that run.
+func (p *play) die(a act) {
+	h := p.hands[a.who]
+	if h == nil {
+		return
+	}
+	if a.how != leftover {
+		delete(p.hands, a.who)
+	} else if h.part != nil {
+		h.part.touched = append(h.part.touched, "left over") // its reports may be refused
+	}
+	t := p.task(h.id)
+	if t == nil || t.Runs.Open() == nil {
+		return
+	}
+	if !core.SameAgent(t.Runs.Open().Agent, a.who) {
+		return
+	}
+	o, _ := p.do(core.Command{By: core.Component("otm-dispatcher"), Task: h.id, Agent: a.who, Do: core.FailRun{
+		Run: t.Runs.Number(), Failure: core.Failure{Exit: "exit status 1"}, Types: p.h.Config.Types,
+	}})
+	for _, e := range o.Events {
+		if _, is := e.Data.(core.RunFailed); is && h.part != nil {
+			h.part.failed++
+			p.tell("  run %d failed: it is %s", t.Runs.Number(), o.Task.Status)
+		}
+	}
+}
+
+// review does what a reviewer does by a command. Nobody reviews a task of its own.
+func (p *play) review(a act) {
+	t := p.part(a.task)
+	if t == nil {
+		return
+	}
+	reason := "because"
+	e := core.Edits{Reason: &reason}
+	from := map[string]pipeline.Status{"accept": pipeline.AgentDone, "reject": pipeline.AgentDone, "rework": pipeline.AgentDone, "requeue": pipeline.Failed}[a.how]
+	to := map[string]pipeline.Status{"accept": pipeline.Done, "reject": pipeline.Rejected, "rework": pipeline.New, "requeue": pipeline.New, "cancel": pipeline.Cancelled}[a.how]
+	if e.Status = &to; from != "" {
+		e.From = []pipeline.Status{from}
+	}
+	e.Accept, e.Reset = a.how == "accept", a.how == "requeue"
+	rec := p.task(t.id)
+	if rec == nil {
+		return
+	}
+	was := append([]string{}, t.touched...)
+	t.touched = append(t.touched, "reviewed")
+	_, did := p.do(core.Command{By: core.Actor{Kind: core.Reviewer, Name: a.who}, Task: t.id, Do: e})
+	switch {
+	case !did:
+		t.touched = was
+		if len(was) == 0 {
+			t.touched = nil
+		}
+	case core.SameAgent(rec.Agent, a.who):
+		p.fail("%s reviewed its own task %v", a.who, t.id)
 	}
 }
 
@@ -393,7 +483,7 @@ func (p *play) report(who, how string) {
 		return
 	}
 	t := h.part
-	u := &drop.Update{ID: pipeline.NewDropID(), TaskID: t.id, CreatedAt: p.h.Now()}
+	u := &drop.Update{ID: pipeline.NewDropID(), TaskID: t.id, CreatedAt: p.h.Now(), Run: h.run}
 	done := 0
 	switch how {
 	case "a step":
@@ -406,6 +496,9 @@ func (p *play) report(who, how string) {
 		u.Status = pipeline.AgentDone
 	case "blocked":
 		u.Status, u.Reason = pipeline.Blocked, "a question"
+	case "failed", "given up":
+		u.Status, u.Reason, u.Terminal = pipeline.Failed, "a defect", how == "given up"
+		t.failed++
 	case "a note":
 		u.Message = pipeline.Message{Text: fmt.Sprint("note ", p.drops)}
 		t.notes = append(t.notes, u.Message.Text)
@@ -553,11 +646,12 @@ func (p *play) rewrite(who, how string) {
 // board may be behind: it does not show each move.
 var moves = map[pipeline.Status][]pipeline.Status{
 	"":                  {pipeline.New, pipeline.Assigned},
-	pipeline.New:        {pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone},
-	pipeline.Assigned:   {pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone},
-	pipeline.InProgress: {pipeline.Blocked, pipeline.AgentDone},
-	pipeline.Blocked:    {pipeline.InProgress, pipeline.AgentDone},
-	pipeline.Pending:    {pipeline.Dormant}, // a person chose it
+	pipeline.New:        {pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Pending, pipeline.Failed},
+	pipeline.Assigned:   {pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Pending, pipeline.Failed},
+	pipeline.InProgress: {pipeline.Blocked, pipeline.AgentDone, pipeline.Pending, pipeline.Failed, pipeline.Assigned},
+	pipeline.Blocked:    {pipeline.InProgress, pipeline.AgentDone, pipeline.Pending, pipeline.Failed},
+	pipeline.Pending:    {pipeline.Dormant, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Failed}, // a person chose it, or the next run follows
+	pipeline.Failed:     {pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Pending},                                     // its last run reports after all
 }
 
 // checkMoves holds what OTM did to the board since the last look against what
@@ -575,7 +669,7 @@ func (p *play) checkMoves(now map[string]pipeline.Row) {
 			p.fail("the row %q (%s) has gone", was.Title, was.Status)
 		case was.Parent != "" && was.StepDone() && !is.StepDone():
 			p.fail("a step of %q was opened", top.Title)
-		case was.Parent == "" && was.Status != is.Status && !slices.Contains(moves[was.Status], is.Status) && !((is.Status == pipeline.New || is.Status == pipeline.Assigned) && p.wasGivenAway(&was)):
+		case was.Parent == "" && was.Status != is.Status && !slices.Contains(moves[was.Status], is.Status) && !((is.Status == pipeline.New || is.Status == pipeline.Assigned) && p.wasGivenAway(&was)) && !p.isOf(&was, "reviewed"):
 			p.fail("%s %q was moved from %s to %s", was.TaskID, was.Title, was.Status, is.Status)
 		case was.Title != is.Title, was.Assignee != is.Assignee:
 			p.fail("%s %q of %q is %q of %q now", was.TaskID, was.Title, was.Assignee, is.Title, is.Assignee)
@@ -596,10 +690,17 @@ func (p *play) isArchived(row string) bool {
 // wasGivenAway reports whether a person gave a task to another agent: it is new
 // then, and is sent out anew.
 func (p *play) wasGivenAway(row *pipeline.Row) bool {
-	return row.Status.Active() && slices.ContainsFunc(p.parts, func(t *part) bool {
+	ended := row.Status == pipeline.Rejected || row.Status == pipeline.Failed || row.Status == pipeline.Pending
+	return (row.Status.Active() || ended) && p.isOf(row, "given to ")
+}
+
+// isOf reports whether a row is of a task to which something was done that begins so. What
+// reviewers do by commands is shown later.
+func (p *play) isOf(row *pipeline.Row, done string) bool {
+	return slices.ContainsFunc(p.parts, func(t *part) bool {
 		rec := p.task(t.id)
 		its := row.Task() == t.id || rec != nil && rec.RowID == row.ID // or its id was cleared
-		return its && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, "given to ") })
+		return its && slices.ContainsFunc(t.touched, func(how string) bool { return strings.HasPrefix(how, done) })
 	})
 }
 
@@ -673,6 +774,9 @@ func (p *play) fsck(rest, replay bool) []fsck.Finding {
 // heal lets everybody do what they are to do, with nothing in their way, until
 // all is over, and holds what came of it against the model.
 func (p *play) heal() {
+	for _, who := range cast {
+		p.act(act{what: "resume", who: who})
+	}
 	for round, seconds := range []int{20, 70, 310, 6, 20, 70, 310, 20, 70, 310, 1000, 20, 20, 70, 20} {
 		for range 3 {
 			for _, what := range []string{"sweep", "pass", "detect"} {

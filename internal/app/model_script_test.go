@@ -40,6 +40,10 @@ func (a act) String() string {
 		"file":    fmt.Sprintf("the dispatch file of %s: %s", a.who, a.how),
 		"archive": "otm archive",
 		"lose":    "lost is " + a.how,
+		"dies":    fmt.Sprintf("the process of %s ends without a result%s", a.who, a.how),
+		"pause":   "a person pauses " + a.who,
+		"resume":  "a person resumes " + a.who,
+		"review":  fmt.Sprintf("%s reviews task %d: %s", a.who, a.task, a.how),
 	}[a.what]
 	if a.what == "sweep" || a.what == "pass" || a.what == "detect" {
 		s += " (" + a.how + ")"
@@ -90,8 +94,14 @@ var callNames = []string{"ok", "ok", "ok", "ok", "reset", "503", "429", "interna
 
 var personActs = []string{
 	"done", "done", "cancelled", "pending", "new", "new", "assigned", "in_progress", "given to beta", "given to gamma", "given to olga", "id cleared", "row deleted",
-	"step added", "step deleted", "step ticked", "step opened", "renamed", "row typed", "critical",
+	"step added", "step deleted", "step ticked", "step opened", "renamed", "row typed", "critical", "blocked", "dormant", "failed", "rejected",
 }
+
+// reviews are what reviewers decide.
+var reviews = []string{"accept", "accept", "reject", "rework", "requeue", "cancel"}
+
+// leftover is how a process ends whose child goes on.
+const leftover = ", and what it started goes on"
 
 // script makes up a script.
 func script(seed uint64) []act {
@@ -112,7 +122,7 @@ func script(seed uint64) []act {
 	}
 	why := func() string { return one([]string{"timely", "hinted"}) }
 	for range 40 + random.IntN(60) {
-		switch n := random.IntN(100); {
+		switch n := random.IntN(112); {
 		case n < 12:
 			tasks++
 			who := one(cast)
@@ -129,7 +139,7 @@ func script(seed uint64) []act {
 		case n < 56:
 			add(act{what: "next", who: one(cast)})
 		case n < 70:
-			add(act{what: "report", who: one(cast), how: one([]string{"a step", "a step", "all", "all", "done as it is", "blocked", "a note"})})
+			add(act{what: "report", who: one(cast), how: one([]string{"a step", "a step", "all", "all", "done as it is", "blocked", "a note", "failed", "given up"})})
 		case n < 79:
 			seconds := []int{1, 6, 20, 70, 310, 1000}
 			add(act{what: "wait", n: seconds[random.IntN(len(seconds))]})
@@ -145,6 +155,14 @@ func script(seed uint64) []act {
 			add(act{what: "lose", how: "the counter"})
 		case n < 99 && tasks > 0:
 			add(act{what: "lose", task: 1 + random.IntN(tasks), how: "a rendering"})
+		case n < 104:
+			add(act{what: "dies", who: one(cast), how: one([]string{"", "", leftover})})
+		case n < 108 && tasks > 0:
+			add(act{what: "review", who: one(cast), task: 1 + random.IntN(tasks), how: one(reviews)})
+		case n < 110:
+			add(act{what: "pause", who: one(cast)})
+		case n < 112:
+			add(act{what: "resume", who: one(cast)})
 		}
 	}
 	return acts
