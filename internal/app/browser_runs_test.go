@@ -66,13 +66,22 @@ func TestPageRuns(t *testing.T) {
 	card := func(title string) string {
 		return eval[string](tab, fmt.Sprintf(`[...document.querySelectorAll(".card")].find((c) => c.querySelector("bdi").textContent === %q).innerText`, title))
 	}
-	for title, want := range map[string]string{"Waits": "Retry 1/3, not before", "Works": "Retry 1/3", "Silent": "Silent since", "Asks": "Blocked", "Dead": "Dead letter"} {
+	for title, want := range map[string]string{"Waits": "not before", "Works": "Retry 1/3", "Silent": "Silent since", "Asks": "Blocked", "Dead": "Dead letter"} {
 		if text := card(title); !strings.Contains(text, want) {
 			t.Errorf("%s shows %q, lacks %q", title, text, want)
 		}
 	}
 	if text := card("Done"); strings.Contains(text, "Retry") {
 		t.Errorf("a task that is over shows %q", text)
+	}
+	if text := card("Waits"); !strings.Contains(text, "Retry 1/3") {
+		t.Errorf("a task that waits shows %q", text)
+	}
+	for need, want := range map[string]int{"retries": 4, "person": 3, "": 6} {
+		tab.choose("#byNeed", need)
+		if n := eval[int](tab, `document.querySelectorAll(".card").length`); n != want {
+			t.Errorf("%q shows %d cards, want %d", need, n, want)
+		}
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		tab.scheme(scheme)

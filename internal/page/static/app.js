@@ -208,12 +208,13 @@ function columnOf(task) {
   return COLUMNS.includes(task.status) ? task.status : "other";
 }
 
-const filtered = () => $("byAgent").value !== "" || $("byPriority").value !== "" || $("find").value.trim() !== "";
+const filtered = () => $("byNeed").value !== "" || $("byAgent").value !== "" || $("byPriority").value !== "" || $("find").value.trim() !== "";
 
 function matcher() {
-  const agent = $("byAgent").value, priority = $("byPriority").value;
+  const need = $("byNeed").value, agent = $("byAgent").value, priority = $("byPriority").value;
   const words = $("find").value.toLowerCase().split(/\s+/).filter(Boolean);
   return (task) => {
+    if (need === "retries" && !task.tries || need === "person" && !stuckAs(task) && !due(task)) return false;
     if (agent && task.agent !== agent) return false;
     if (priority && (task.priority || "normal") !== priority) return false;
     if (!words.length) return true;
@@ -248,7 +249,8 @@ function drawCard(card, task) {
     task.project ? el("bdi", { class: "project" }, task.project) : null,
     task.parent ? el("span", { class: "chip" }, `part of ${task.parent}`) : null,
     columnOf(task) === "other" ? el("span", { class: "chip" }, label(task.status)) : null,
-    retryBadge(task),
+    retryOf(task) ? el("span", { class: "chip retry" }, retryOf(task)) : null,
+    waits(task) ? el("span", {}, `not before ${when(task.retryAt)}`) : null,
   ].filter(Boolean));
   const reason = task.reason && ["failed", "blocked", "new", "pending", "assigned"].includes(task.status);
   rest.replaceChildren(...[
@@ -281,13 +283,13 @@ function doing(a) {
   return [a.state, a.since ? ` for ${age(a.since)}` : "", a.until ? `, next start ${when(a.until)}` : ""].join("");
 }
 
-// retryBadge counts the retries of a task whose runs failed; null: none did.
-function retryBadge(task) {
-  const waits = task.status === "pending" && task.retryAt;
-  if (!waits && !(task.tries > 0 && ["new", "assigned", "in_progress"].includes(task.status))) return null;
-  const text = task.tries > 0 ? `Retry ${task.tries}/${task.maxRetries}` : "Next run";
-  return el("span", { class: "chip retry" }, waits ? `${text}, not before ${when(task.retryAt)}` : text);
+// retryOf says which retry a task works at or waits for; "": its runs did not fail.
+function retryOf(task) {
+  if (!waits(task) && !(task.tries > 0 && ["new", "assigned", "in_progress"].includes(task.status))) return "";
+  return task.tries > 0 ? `Retry ${task.tries}/${task.maxRetries}` : "Next run";
 }
+
+const waits = (task) => task.status === "pending" && task.retryAt;
 
 // stepsOnCard shows the first steps, beginning where the work is.
 function stepsOnCard(steps) {
@@ -421,7 +423,7 @@ function drawWelcome() {
 }
 
 function clearFilters() {
-  $("find").value = $("byAgent").value = $("byPriority").value = "";
+  $("find").value = $("byNeed").value = $("byAgent").value = $("byPriority").value = "";
   drawBoard();
   $("find").focus();
 }
@@ -588,15 +590,15 @@ function drawKin(task) {
 // ending says how a run ended.
 function ending(run) {
   if (!run.endedAt) return "goes on";
-  const how = [run.words || run.exit || (run.ending === "failed" ? "it ended without a result" : ""), run.exitCode == null ? "" : `exit code ${run.exitCode}`, run.free ? "counts no retry" : ""];
-  return [run.ending, how.filter((h, i) => h && how.indexOf(h) === i).join(", ")].filter(Boolean).join(": ");
+  const how = [run.words || run.exit || (run.ending === "failed" ? "it ended without a result" : ""), run.exit || run.exitCode == null ? "" : `exit code ${run.exitCode}`, run.free ? "counts no retry" : ""];
+  return [run.ending, how.filter(Boolean).join(", ")].filter(Boolean).join(": ");
 }
 
 // drawRuns shows the chain of runs, and the next one while the task waits for it.
 function drawRuns(task) {
   const runs = [...(task.runs || [])];
   $("taskRunsBox").hidden = runs.length === 0;
-  if (task.status === "pending" && task.retryAt) runs.push({ run: task.run + 1, next: retryBadge(task).textContent });
+  if (waits(task)) runs.push({ run: task.run + 1, next: `${retryOf(task)}, not before ${when(task.retryAt)}` });
   reconcile($("taskRuns"), runs, (r) => r.run, () => el("li", {}, el("b"), el("time"), el("div", {}, el("span", { dir: "auto" }), el("small", { dir: "auto" }))), (e, r) => {
     const [number, began, [how, log]] = [e.children[0], e.children[1], e.children[2].children];
     const last = r.run === runs.at(-1).run;
@@ -1172,7 +1174,7 @@ bindSheet();
 bindCreate();
 bindDialogs();
 bindKeys();
-for (const id of ["find", "byAgent", "byPriority"]) $(id).addEventListener("input", drawBoard);
+for (const id of ["find", "byNeed", "byAgent", "byPriority"]) $(id).addEventListener("input", drawBoard);
 $("filters").addEventListener("submit", (e) => e.preventDefault());
 $("clear").addEventListener("click", clearFilters);
 for (const b of document.querySelectorAll("[data-copy]")) b.addEventListener("click", () => copy(b));
