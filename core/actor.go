@@ -16,8 +16,8 @@ const (
 	Worker Kind = "worker" // a person to whom the task was given, reporting as an agent does
 	Person Kind = "person" // a person on the board, on the page, or by a command
 	Board  Kind = "board"  // somebody on the board, which does not say who
-	// Reviewer is an AI agent that reviews and steers the tasks of others: [review]
-	// agents of otm.toml names it.
+	// Reviewer is an AI agent that [review] agents of otm.toml names: it reviews and
+	// steers the tasks of others.
 	Reviewer Kind = "reviewer"
 	Creator  Kind = "creator" // who dropped the task
 )
@@ -28,7 +28,7 @@ type Actor struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Prefixes of names of agents in texts.
+// The prefixes of agents' names in texts.
 const (
 	agentPrefix    = "agent "
 	reviewerPrefix = "reviewer "
@@ -56,7 +56,7 @@ func Component(name string) Actor { return Actor{OTM, name} }
 // ByAgent is the actor of an agent.
 func ByAgent(name string) Actor { return Actor{Agent, name} }
 
-// ByReviewer is the actor of an agent that reviews.
+// ByReviewer is the actor of an agent that acts as a reviewer.
 func ByReviewer(name string) Actor { return Actor{Reviewer, name} }
 
 // ByPerson is a person. Without a name, somebody on the board acted, and it does
@@ -88,8 +88,7 @@ func ActorNamed(who string) Actor {
 // is open to him.
 func (a Actor) isPerson() bool { return a.Kind == Person || a.Kind == Board }
 
-// ownTask reports whether the actor is a reviewer whose own task it is: it has the task,
-// or has worked on it.
+// ownTask reports whether the actor is a reviewer, and has the task or has worked on it.
 func (a Actor) ownTask(t *Task) bool {
 	_, worked := t.Heard[pipeline.FoldName(a.Name)]
 	return a.Kind == Reviewer && (worked || SameAgent(a.Name, t.Agent))

@@ -51,10 +51,10 @@ type AgentState struct {
 	// Lingers is the task on which the agent's process still works although a person
 	// ended it or put it off; 0: there is none.
 	Lingers pipeline.TaskID `json:"lingersOn,omitzero"`
-	// Paused is that a person wants no run of the agent to begin; nil: nobody does.
+	// Paused says that a person paused the agent; nil: nobody did.
 	Paused *Pause `json:"paused,omitempty"`
-	// ReadTo is the number of the last event whose message the agent was shown because
-	// it is mentioned there.
+	// ReadTo is the number of the last event with a message that mentions the agent and
+	// that it was shown.
 	ReadTo int64 `json:"readTo,omitempty"`
 }
 
@@ -260,8 +260,8 @@ func (ResumeAgent) decide(d *decision) error {
 	return nil
 }
 
-// PauseAgent has no run of an agent begin until ResumeAgent. What runs goes on. Of an agent
-// that is paused already, only another reason is noted.
+// PauseAgent keeps an agent from being started until ResumeAgent. What runs goes on. If the
+// agent is paused already, it changes the reason only.
 type PauseAgent struct{ Reason string }
 
 func (p PauseAgent) decide(d *decision) error {

@@ -177,8 +177,8 @@ func (t change) applyRun() {
 	}
 }
 
-// runStarted begins a run, or lets the last one go on. What the board says of a failure
-// goes with it, unless a person wrote something else.
+// runStarted begins a run, or lets the last one go on. It clears the reason on the board if
+// that still says why the last run failed.
 func (t change) runStarted(r *RunStarted) {
 	last := t.Runs.Last()
 	if last != nil && last.Ending == EndFailed && t.Reason == Excerpt(last.Failure.String()) {
@@ -195,7 +195,7 @@ func (t change) runStarted(r *RunStarted) {
 	t.Runs = append(t.Runs, Run{Number: r.Run, Agent: r.Agent, Attempt: r.Attempt, Began: began})
 }
 
-// runEnded ends a run; nil: there is none of this number.
+// runEnded ends a run, and returns it; nil: none has this number.
 func (t change) runEnded(number int, ending Ending) *Run {
 	i := slices.IndexFunc(t.Runs, func(r Run) bool { return r.Number == number })
 	if i < 0 {
@@ -216,7 +216,7 @@ func (t change) foundRow(f *RowFound) {
 	}
 	switch status := f.Shown.Status; {
 	case status == pipeline.Pending && t.Status != pipeline.Pending:
-		t.Status = pipeline.Dormant // a person chose it, see Edits
+		t.Status = pipeline.Dormant // see Edits.status
 	case status != "":
 		t.Status = status
 	}

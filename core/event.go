@@ -127,14 +127,14 @@ const (
 	SentBack = "sent back" // it says why the task is to be done again
 )
 
-// Approved says that a person accepted a task's result.
+// Approved says that somebody accepted a task's result.
 type Approved struct{}
 
 // StepAdded says that somebody added a step.
 type StepAdded struct {
 	Step  int    `json:"step"`
 	Title string `json:"title"`
-	Row   string `json:"row"` // "": it is to be made
+	Row   string `json:"row"` // "": the board is to make it
 	Done  bool   `json:"done,omitempty"`
 }
 
@@ -142,7 +142,7 @@ type StepAdded struct {
 type StepGone struct {
 	Step  int    `json:"step"`
 	Title string `json:"title"`
-	Row   string `json:"row,omitempty"` // is to be deleted; "": it is gone
+	Row   string `json:"row,omitempty"` // the board is to delete it; "": it is gone
 }
 
 // RowGone says that somebody deleted or archived the task's row.
@@ -178,7 +178,7 @@ type ReconciliationDrift struct {
 	Fields []pipeline.Field `json:"fields,omitempty"`
 	Was    string           `json:"was,omitempty"`   // of the Task ID cell: what stood there
 	Steps  []int            `json:"steps,omitempty"` // whose titles were emptied
-	// Shows is what stands in fields that an agent changed, and may not.
+	// Shows is what the board shows in fields that an agent may not change, and did.
 	Shows map[pipeline.Field]string `json:"shows,omitempty"`
 }
 
@@ -242,7 +242,7 @@ type RunStarted struct {
 	Run     int       `json:"run"`
 	Agent   string    `json:"agent"`
 	Attempt int       `json:"attempt"`
-	Again   bool      `json:"again,omitempty"` // the run had ended, or counted as failed: it goes on
+	Again   bool      `json:"again,omitempty"` // the run was paused or counted as failed, and goes on
 	Heard   time.Time `json:"heard,omitzero"`
 }
 
@@ -256,7 +256,7 @@ type RunPaused struct {
 	Run int `json:"run"`
 }
 
-// RunFailed says that a run ended without a result, or that its agent gave up.
+// RunFailed says that a run ended without a result, or that its agent reported a failure.
 type RunFailed struct {
 	Run int `json:"run"`
 	Failure
@@ -267,10 +267,10 @@ type RunCanceled struct {
 	Run int `json:"run"`
 }
 
-// RetryScheduled says when the next run may begin after one that failed.
+// RetryScheduled says when the next run may begin after a failed one.
 type RetryScheduled struct {
 	Run  int  `json:"run"` // the next one
-	Try  int  `json:"try"` // how many failed in a row
+	Try  int  `json:"try"` // how many runs failed in a row
 	Wait Wait `json:"wait"`
 }
 

@@ -61,7 +61,7 @@ func (k Take) decide(d *decision) error {
 		return nil // it is known
 	}
 	d.emit(Acknowledged{By: k.By, Again: t.Taken()})
-	if d.task.Status != pipeline.Blocked { // the mark in its file is from before the block
+	if d.task.Status != pipeline.Blocked { // else the mark in its file is from before the block
 		d.begin(nil)
 	}
 	if k.By == TakenByNext && d.task.Status == pipeline.Assigned {
@@ -101,8 +101,8 @@ func (t *Task) Complete() bool {
 	return t.Status == pipeline.InProgress && t.OnBoard() && !t.Away() && len(t.Steps) > 0 && t.StepsDone() == len(t.Steps) && !t.EndsByWord()
 }
 
-// acceptUnreviewed ends a task that has just become agent_done, if its type needs no
-// review.
+// acceptUnreviewed moves a task that has just become agent_done to done, if its type needs
+// no review.
 func acceptUnreviewed(d *decision, types pipeline.Types) {
 	t := d.task
 	if t.Status != pipeline.AgentDone || types.Rules(t.Type).Review {

@@ -7,14 +7,13 @@ import (
 	"otm/pipeline"
 )
 
-// Edits are what a person, or an agent that reviews, changed of a task, on the board, on
-// the page or by a command. Nil fields stay. By is who did.
+// Edits are changes of a task by a person or a reviewer, on the board, on the page or by a
+// command. Nil fields stay.
 type Edits struct {
-	// Seen says that the edits stand on the board already. Else the board is to show
-	// them.
+	// Seen says that the board shows the edits already. Else it is to show them.
 	Seen bool
-	// From are the statuses in which the person saw the task; in another one the edits
-	// are refused. Empty: any will do.
+	// From are the statuses in which the edits are wanted. In another one they are
+	// refused. Empty: any will do.
 	From []pipeline.Status
 
 	Status    *pipeline.Status
@@ -23,15 +22,15 @@ type Edits struct {
 	Priority  *pipeline.Priority
 	Reason    *string
 	Steps     []StepEdit
-	Added     []FoundStep // steps that the person added on the board
+	Added     []FoundStep // steps that somebody added on the board
 	Gone      []string    // rows of steps that are no longer there
 	AddSteps  []string    // titles of steps to add, which the board is to show
 	DropSteps []string    // numbers or titles of steps to remove, and their rows
-	Accept    bool        // the person accepted the task's result
-	Reset     bool        // the person restarted the count of failed runs
+	Accept    bool        // the task's result is accepted
+	Reset     bool        // the count of failed runs starts again
 }
 
-// StepEdit is what a person changed of a step.
+// StepEdit is a change of a step.
 type StepEdit struct {
 	Row   string
 	Title *string
@@ -82,7 +81,7 @@ func (e Edits) decide(d *decision) error {
 	return e.assign(d)
 }
 
-// prepare adds and removes steps. Numbers are those of the steps before.
+// prepare adds and removes steps. The numbers in DropSteps are those from before.
 func (e Edits) prepare(d *decision) error {
 	var dropped []Step
 	for _, name := range e.DropSteps {
@@ -156,8 +155,8 @@ func (e Edits) status(d *decision) error {
 	return d.move(to, m)
 }
 
-// asked is what an agent gets that changes the status on the board as a user of its own:
-// what it may report. Anything else is written back.
+// asked carries out a change of the status by an agent that edits the board as a user of
+// its own, if the agent could have reported it. Any other change is written back.
 func (e Edits) asked(d *decision, to pipeline.Status, m TaskMoved) error {
 	t := d.task
 	_, ok := Permitted(t.Status, to, Agent)
@@ -172,13 +171,13 @@ func (e Edits) asked(d *decision, to pipeline.Status, m TaskMoved) error {
 	return d.move(to, m)
 }
 
-// barred has a field written back that an agent may not change.
+// barred has the board write back a field that an agent may not change.
 func barred(field pipeline.Field, shows string) ReconciliationDrift {
 	return ReconciliationDrift{Fields: []pipeline.Field{field}, Shows: map[pipeline.Field]string{field: shows}}
 }
 
-// assign gives the task to another agent. If it was with one, or failed or was rejected
-// there, it is handed out again.
+// assign gives the task to another agent. A task that is dispatched, waits for a retry,
+// failed or was rejected is handed out again.
 func (e Edits) assign(d *decision) error {
 	t := d.task
 	if e.Agent == nil || SameAgent(*e.Agent, t.Agent) {

@@ -17,10 +17,10 @@ type Report struct {
 	Steps   []string // titles or numbers of steps that are done
 	Reason  string
 	Result  string
-	Message pipeline.Message // its Text is "": there is none
-	Types   pipeline.Types   // by which the report is judged
-	Run     int              // to which the report belongs; 0: not said
-	// Terminal says of a failure that a retry makes no sense.
+	Message pipeline.Message // for the task's thread; without a Text: none
+	Types   pipeline.Types   // their rules say whether a review is due, and how many retries follow
+	Run     int              // the run of the report; 0: it does not say
+	// Terminal says that a retry of the failed run makes no sense.
 	Terminal bool
 }
 
@@ -102,17 +102,17 @@ func (r Report) decide(d *decision) error {
 	return nil
 }
 
-// noStep refuses a command that names a step which the task does not have.
+// noStep refuses a command that names a step that does not exist.
 func noStep(d *decision, title string) *Refused {
 	r := d.refuse(RuleNoStep, Unmatched)
 	r.Step, r.Steps = title, d.task.PlainSteps()
 	return r
 }
 
-// ofFormerRun reports whether the report names a run that is over because the task left
-// its agent's hands, or because another run began. Numbers of runs that have not begun
-// are believed: an agent without a store is given the one that follows, and a lost store
-// has forgotten the runs.
+// ofFormerRun reports whether the report names a run that is over because the task was
+// taken from its agent, or because another run began. A number that no run has yet is
+// believed: an agent without a store is given the next one, and a lost store has forgotten
+// the runs.
 func (r Report) ofFormerRun(t *Task) bool {
 	last := t.Runs.Last()
 	switch {
@@ -187,15 +187,15 @@ func (r Report) status(d *decision, ticked []Step) (pipeline.Status, error) {
 	return r.Status, nil
 }
 
-// isAfterword reports whether the report is a message and nothing else, after the agent
-// said itself that its run failed: it does not take that back.
+// isAfterword reports whether the report is only a message, after the agent reported that
+// its run failed. It does not take the failure back.
 func (r Report) isAfterword(t *Task, by Actor) bool {
 	note := r.Message.Text != "" && r.Status == "" && len(r.Steps) == 0 && r.Reason == "" && r.Result == ""
 	return note && struck(t, by) && t.Runs.Last().Failure.Words != ""
 }
 
-// struck reports whether a report strikes the failure of the task's last run: it came
-// after all, and the next run has not begun.
+// struck reports whether a report of the agent strikes the failure of the task's last
+// run. It does until the next run begins.
 func struck(t *Task, by Actor) bool {
 	last := t.Runs.Last()
 	return (t.Status == pipeline.Pending || t.Status == pipeline.Failed) && by.Kind == Agent && t.Dispatch != nil &&

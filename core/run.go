@@ -7,9 +7,9 @@ import (
 	"otm/pipeline"
 )
 
-// Run is one attempt of a task: from when its agent takes it until the agent reports
-// the end, the run fails, or the task is taken away. A run that is paused because its
-// agent is blocked is over.
+// Run is one attempt of a task. It begins when the agent takes the task. It ends when the
+// agent reports the end, when it fails, or when the task is taken away. A run that is
+// paused, as its task is blocked, is over.
 type Run struct {
 	Number  int       `json:"run"` // from 1, in each task
 	Agent   string    `json:"agent"`
@@ -28,7 +28,7 @@ const (
 	EndSucceeded Ending = "succeeded" // the agent said that it is done, or all steps are
 	EndPaused    Ending = "paused"    // something outside holds the task up
 	EndFailed    Ending = "failed"
-	EndCanceled  Ending = "canceled" // the task was taken out of the agent's hands
+	EndCanceled  Ending = "canceled" // the task was taken from the agent
 )
 
 // Failure is why a run failed.
@@ -37,11 +37,12 @@ type Failure struct {
 	Exit  string `json:"exit,omitempty"`  // how its process, or its run at the gateway, ended
 	Code  *int   `json:"exitCode,omitempty"`
 	Log   string `json:"log,omitempty"` // what its process printed
-	// Free says that the run counts no try: it asked to be tried later, or ticked a step.
+	// Free says that the run does not count as a try: it ticked a step, or asked for a
+	// later retry.
 	Free bool `json:"free,omitempty"`
 }
 
-// String is the failure in words.
+// String says in words why the run failed.
 func (f *Failure) String() string {
 	switch {
 	case f.Words != "":
@@ -58,8 +59,8 @@ type Wait struct {
 	Until time.Time  `json:"until"`
 }
 
-// Waits reports whether the task has to wait still. A time further ahead than the longest
-// pause was written before the clock was set back, and does not count.
+// Waits reports whether the task still has to wait. An Until beyond the longest wait does
+// not count: the clock was set back since.
 func (w *Wait) Waits(now time.Time) bool {
 	return w != nil && now.Before(w.Until) && !w.Until.After(now.Add(longestWait))
 }
@@ -67,7 +68,7 @@ func (w *Wait) Waits(now time.Time) bool {
 // WaitReason is a reason to wait.
 type WaitReason string
 
-// WaitBackoff says that a run failed, and that the next one follows.
+// WaitBackoff says that a run failed, and that a retry follows.
 const WaitBackoff WaitReason = "backoff"
 
 // Runs are the runs of a task, in their order.
@@ -105,8 +106,8 @@ func (rs Runs) Next() int {
 	return rs.Number() + 1
 }
 
-// Tries counts the runs in a row that failed, since the last one that succeeded and
-// after the one of number from, see Task.CountFrom.
+// Tries counts the failed runs since the last one that succeeded. Runs up to number from
+// do not count, see Task.CountFrom.
 func (rs Runs) Tries(from int) int {
 	n := 0
 	for _, r := range slices.Backward(rs) {
@@ -123,12 +124,12 @@ func (rs Runs) Tries(from int) int {
 // retryAfter are the pauses before a retry. The last one repeats.
 var retryAfter = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
-// longestWait bounds what a run that failed may ask for before the next one.
+// longestWait bounds the wait for which a failed run may ask.
 const longestWait = time.Hour
 
-// begin begins a run, if none is open. By a report, the same agent goes on with its last
-// run: it was blocked and is not any more, or it reports although the run counted as
-// failed. Once the task was handed out again, the report has to name the run.
+// begin begins a run, if none is open. By a report, the agent goes on with its last run if
+// that was paused or counted as failed. Once the task was handed out again, the report has
+// to name the run for that.
 func (d *decision) begin(by *Report) {
 	t := d.task
 	if t.Runs.Open() != nil || t.Dispatch == nil {
@@ -146,7 +147,7 @@ func (d *decision) begin(by *Report) {
 	d.emit(started)
 }
 
-// endRun ends the open run after the task came into a status.
+// endRun ends the open run as the task's new status says.
 func (d *decision) endRun() {
 	run := d.task.Runs.Open()
 	if run == nil {
@@ -168,9 +169,9 @@ func (d *decision) endRun() {
 type FailRun struct {
 	Run       int
 	Failure   Failure
-	NotBefore time.Time      // the next run; zero: it follows after the usual pause
-	Types     pipeline.Types // their rules say how many runs may follow failed ones
-	atOnce    bool           // the next run needs no pause: this one got on
+	NotBefore time.Time      // of the next run; zero: it follows after the usual pause
+	Types     pipeline.Types // their rules say how many retries follow
+	atOnce    bool           // the next run needs no pause, as this one ticked a step
 }
 
 func (f FailRun) decide(d *decision) error {
@@ -187,8 +188,8 @@ func (f FailRun) decide(d *decision) error {
 	return d.fail(f, false)
 }
 
-// fail ends the open run as failed. The task waits for the next run, or it is a dead
-// letter: no retry is left, or it is terminal.
+// fail ends the open run as failed. The task waits for the next run. If no retry is left,
+// or the failure is terminal, it becomes a dead letter.
 func (d *decision) fail(f FailRun, terminal bool) error {
 	run := d.task.Runs.Open()
 	f.Failure.Words, f.Failure.Exit = Excerpt(f.Failure.Words), Excerpt(f.Failure.Exit)
@@ -211,8 +212,8 @@ func (d *decision) fail(f FailRun, terminal bool) error {
 	return d.moveAs(Component("otm"), pipeline.Pending, TaskMoved{})
 }
 
-// jittered is a pause up to a tenth longer or shorter, so that runs that failed together
-// are not tried together. It follows from the run, as decisions read no chance.
+// jittered makes a pause up to a tenth longer or shorter, so that runs that failed together
+// do not begin again together. It follows from task and run: a decision uses no randomness.
 func jittered(pause time.Duration, id pipeline.TaskID, run int) time.Duration {
 	return pause * time.Duration(90+(int(id)*7919+run*104729)%21) / 100
 }

@@ -21,8 +21,8 @@ func (s Say) decide(d *decision) error {
 	return nil
 }
 
-// ReadMentions says that an agent was shown the messages that mention it, up to an event.
-// The command names the agent.
+// ReadMentions says that the agent of the command was shown the messages that mention it,
+// up to an event.
 type ReadMentions struct{ To int64 }
 
 func (r ReadMentions) decide(d *decision) error {

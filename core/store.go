@@ -30,8 +30,8 @@ type Outcome struct {
 	Before bool
 }
 
-// Reader reads states. What it returns stays as it is: it may be kept, and must not be
-// changed, as others may have it too.
+// Reader reads states. Callers share what it returns: they may keep it, and must not change
+// it.
 type Reader interface {
 	// Task returns a task. The error is ErrNoTask if it does not exist.
 	Task(ctx context.Context, id pipeline.TaskID) (*Task, error)
@@ -44,8 +44,8 @@ type Reader interface {
 	Agent(ctx context.Context, name string) (*AgentState, error)
 	// AgentStates returns the states of all agents that have one, by their folded names.
 	AgentStates(ctx context.Context) (map[string]*AgentState, error)
-	// LastEvent returns the number of the last event; 0: there is none. As long as it is
-	// the same, so are all states, but after a rebuild.
+	// LastEvent returns the number of the last event; 0: there is none. While it stays
+	// the same, only a rebuild changes states.
 	LastEvent(ctx context.Context) (int64, error)
 	// Events returns events in their order.
 	Events(ctx context.Context, f EventFilter) ([]Event, error)

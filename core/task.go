@@ -43,7 +43,7 @@ type Task struct {
 	Answered bool              `json:"answered,omitempty"` // a person or a reviewer wrote Reason, not the agent
 	Reviewer string            `json:"reviewer,omitempty"` // the agent that wrote Reason as a reviewer; "": none did
 	Result   string            `json:"result,omitempty"`
-	// LastMessage is the last one in the task\'s thread; nil: there is none.
+	// LastMessage is the last one in the task's thread; nil: there is none.
 	LastMessage *LastMessage `json:"lastMessage,omitempty"`
 
 	CompletedAt time.Time `json:"completedAt,omitzero"`
@@ -60,8 +60,8 @@ type Task struct {
 	Dispatch *Dispatch `json:"dispatch,omitempty"`
 	Wakes    []Wake    `json:"wakes,omitempty"` // those whose first task this is
 	Woken    *Woken    `json:"woken,omitempty"` // the last wake that named the task
-	// Runs are the attempts of agents at the task, in their order. CountFrom is the last
-	// one before somebody restarted the count of those that failed.
+	// Runs are in the order of their numbers. CountFrom is the number of the last one
+	// before somebody restarted the count of failed runs.
 	Runs      Runs  `json:"runs,omitempty"`
 	CountFrom int   `json:"countFrom,omitempty"`
 	Wait      *Wait `json:"wait,omitempty"` // why the task is pending; nil: it is not
@@ -75,7 +75,7 @@ type Task struct {
 	IDBackAt   time.Time `json:"idBackAt,omitzero"`         // the Task ID was last written back into the row
 }
 
-// LastMessage is a message that is never changed, only replaced.
+// LastMessage is a message with its time and author.
 type LastMessage struct {
 	At time.Time `json:"at"`
 	By Actor     `json:"by"`
@@ -107,7 +107,7 @@ type Dispatch struct {
 	TakenAt   time.Time `json:"takenAt,omitzero"`
 	TakenBy   TakenBy   `json:"takenBy,omitempty"`
 	AllTicked bool      `json:"allTicked,omitempty"` // no step was open, see EndsByWord
-	Retry     bool      `json:"retry,omitempty"`     // it follows a run that failed; nobody asked for it
+	Retry     bool      `json:"retry,omitempty"`     // it follows a failed run, and nobody asked for it
 }
 
 // TakenBy is how it became known that an agent took a task.

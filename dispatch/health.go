@@ -70,8 +70,8 @@ func (h Health) Findings() (found []explain.Finding) {
 	return found
 }
 
-// afterRuns says that OTM waits with the next start after runs without progress; nil: it
-// does not.
+// afterRuns says that OTM delays the next start after runs without progress; nil: it does
+// not.
 func (h Health) afterRuns() *explain.Finding {
 	code := explain.AgentPausing
 	switch {
@@ -104,8 +104,8 @@ func (h Health) found(code explain.Code, args ...any) explain.Finding {
 	return explain.New(code, append(args, "agent", h.Agent)...)
 }
 
-// Outlooks tell what is known of agents, and apply the rules of waking to it. What the
-// store knows is read once, for all agents. They are for one goroutine.
+// Outlooks tell what is known of agents, and apply the rules of waking to it. They read the
+// store once for all agents. They are for one goroutine.
 type Outlooks struct {
 	Dir    string
 	Agents pipeline.Agents
@@ -116,7 +116,7 @@ type Outlooks struct {
 
 	files  *workspaces
 	states map[string]*core.AgentState // by folded name; nil: not read yet
-	woken  map[string][]*core.Task     // by folded name: those that hold a wake of the agent since wakeMemory
+	woken  map[string][]*core.Task     // by folded name: tasks that hold a wake of the agent since wakeMemory
 }
 
 // Outlook is when and why an agent is woken next.

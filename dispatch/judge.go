@@ -49,7 +49,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	}
 	if err == nil && len(failed) > 0 {
 		err = wg.reload(ctx, s)
-		wg.report.RunBy(s.now) // a run that got on is followed by the next at once
+		wg.report.RunBy(s.now) // the next run follows at once on one that made progress
 	}
 	if err == nil && over && !end.Progress && !end.Idle {
 		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Run.Key, "exit", end.Run.Exit, "failures", s.state.Failures, "next", s.state.NextStart)
@@ -57,10 +57,10 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	return err
 }
 
-// failRuns returns the commands that end the runs of tasks in which a process, or a run
-// at the gateway, worked that is over: it left them without a result. A run at the gateway
-// that did not fail may have left commands behind that go on: its agent is woken to
-// continue. over says that its end counts; w is its wake.
+// failRuns returns the commands that fail the open runs of the agent's tasks: the process,
+// or the run at the gateway, that worked in them is over and left no result. A run at the
+// gateway that ended well fails none. Commands that it began may go on, and the agent is
+// woken to continue. over says that the end counts; w is the wake.
 func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (commands []core.Command) {
 	if !over || w.Via == pipeline.TriggerGateway && !w.Outcome.Failed() {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"otm/pipeline"
 )
 
-// candidate is an agent that is to be woken.
+// candidate is an agent to wake, and how.
 type candidate struct {
 	*situation
 	plan  plan
@@ -20,14 +20,14 @@ func (wg *waking) start(ctx context.Context, c candidate) {
 	wg.waking[c.agent.Name] = wg.startWake(func() wakeResult { return wg.carryOut(ctx, c.situation, c.plan, c.waker) })
 }
 
-// limit chooses which agents may be woken, where not all may be at work at once.
+// limit chooses which agents may be woken now: at most max may be at work at once.
 type limit struct {
-	max     int // 0: all may
+	max     int // 0: no limit
 	running int
 	waiting []candidate
 }
 
-// count counts an agent that is at work, or was woken and may begin at any moment.
+// count counts an agent if it is at work, see situation.atWork.
 func (l *limit) count(s *situation) {
 	if s.atWork() {
 		l.running++
@@ -36,9 +36,9 @@ func (l *limit) count(s *situation) {
 
 func (l *limit) wait(c candidate) { l.waiting = append(l.waiting, c) }
 
-// admitted returns the agents that may be woken, those with the most urgent tasks first.
-// An agent that is at work already takes no place. The others wait: a pass follows the end
-// of each run.
+// admitted returns the agents that may be woken, those with the most urgent tasks first. An
+// agent that is at work already takes no place. The others wait: a pass follows the end of
+// each run.
 func (l *limit) admitted() []candidate {
 	slices.SortStableFunc(l.waiting, func(a, b candidate) int {
 		first, second := a.plan.tasks[0], b.plan.tasks[0]
@@ -53,7 +53,7 @@ func (l *limit) admitted() []candidate {
 	})
 }
 
-// atWork reports whether the agent is known to be at work, or was woken and may be.
+// atWork reports whether the agent is at work, or was woken and may begin at any moment.
 func (s *situation) atWork() bool {
 	_, w := s.lastWake()
 	_, over := s.ended(w)

@@ -10,8 +10,8 @@ import (
 	"otm/pipeline"
 )
 
-// Message is what somebody wrote for an agent: a message in a thread, an answer, or why a
-// task was sent back. It is untrusted text.
+// Message is what somebody wrote for an agent: a message in a thread, an answer, or the
+// reason why a task was sent back. Its text is untrusted.
 type Message struct {
 	TaskID pipeline.TaskID `json:"taskId"`
 	At     time.Time       `json:"at"`
@@ -21,16 +21,16 @@ type Message struct {
 }
 
 const (
-	// maxMessages bounds the messages that an agent is shown at once, the newest of them.
+	// maxMessages bounds the messages that an agent is shown at once: the newest ones.
 	maxMessages = 20
-	// maxUnread bounds the messages that are read again and again because none of them
-	// mentions the agent.
+	// maxUnread bounds the messages, none of which mentions the agent, that each call reads
+	// again.
 	maxUnread = 200
 )
 
-// thread returns what others wrote on a task since the agent was given it before, and how
-// many messages came earlier. given is the number of the event by which the agent was given
-// the task now: what came later is for the next time.
+// thread returns what others wrote on a task since the agent was last given it, and counts
+// the messages before. given is the number of the event that gives it the task now: later
+// messages are for the next time.
 func (d *Desk) thread(ctx context.Context, id pipeline.TaskID, agent string, given int64) (fresh []Message, earlier int, err error) {
 	events, err := d.Store.Events(ctx, core.EventFilter{Task: id, Types: []string{"Acknowledged", "EditedByPerson", "Said"}})
 	for i := range events {
@@ -45,9 +45,8 @@ func (d *Desk) thread(ctx context.Context, id pipeline.TaskID, agent string, giv
 	return fresh[more:], earlier + more, err
 }
 
-// Mentions returns the messages on tasks of others that mention an agent and that it was
-// not shown yet, and the number up to which it has read when it was shown them; 0: nothing
-// is to be noted.
+// Mentions returns the messages on tasks of others that mention an agent and that it has
+// not been shown. Pass to to MentionsRead once it was shown them.
 func (d *Desk) Mentions(ctx context.Context, agent string) (all []Message, to int64, err error) {
 	if d.Store == nil {
 		return nil, 0, nil
@@ -71,7 +70,7 @@ func (d *Desk) Mentions(ctx context.Context, agent string) (all []Message, to in
 	return all[max(0, len(all)-maxMessages):], to, err
 }
 
-// MentionsRead notes that an agent was shown what Mentions returned.
+// MentionsRead notes up to which event an agent was shown what mentions it; 0: nothing new.
 func (d *Desk) MentionsRead(ctx context.Context, agent string, to int64) error {
 	if to == 0 {
 		return nil
@@ -80,7 +79,7 @@ func (d *Desk) MentionsRead(ctx context.Context, agent string, to int64) error {
 	return err
 }
 
-// isBy reports whether an event is what an agent did.
+// isBy reports whether the agent caused an event.
 func isBy(e *core.Event, agent string) bool {
 	return (e.By.Kind == core.Agent || e.By.Kind == core.Worker) && core.SameAgent(e.By.Name, agent)
 }

@@ -39,8 +39,8 @@ type Taken struct {
 	// Unstored says that only the dispatch file knows that the task is taken: the caller
 	// has to drop a report that it is in progress.
 	Unstored bool
-	// Messages are what others wrote on the task since the agent was given it before, and
-	// Earlier counts those from before. The caller adds those that mention the agent.
+	// Messages are what others wrote on the task since the agent was last given it. Earlier
+	// counts the ones before. The caller adds messages that mention the agent elsewhere.
 	Messages []Message
 	Earlier  int
 
@@ -55,7 +55,7 @@ func (t *Taken) Run() int {
 	return t.Task.Runs.Number()
 }
 
-// Failure is why the run before failed; nil: it did not.
+// Failure is the run before, if it failed; nil: it did not.
 func (t *Taken) Failure() *core.Run {
 	if n := len(t.Task.Runs); n > 1 && t.Task.Runs[n-2].Ending == core.EndFailed {
 		return &t.Task.Runs[n-2]
@@ -100,10 +100,10 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 }
 
 // Next gives an agent its next task: the unfinished one that it was given last, unless it
-// asks for another; else the most urgent one that waits. It returns nil if nothing
-// waits, and a *PausedError if a person paused the agent. On return the store, or without one the dispatch file, says durably that the
-// task is taken. If we crash in between, Next gives the same task again, to be
-// continued.
+// asks for another; else the most urgent one that waits. It returns nil if nothing waits,
+// and a *PausedError if a person paused the agent. On return the store, or without one the
+// dispatch file, says durably that the task is taken. If we crash in between, Next gives
+// the same task again, to be continued.
 func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken *Taken, err error) {
 	ch := choice{Desk: d, files: &workspaces{dir: d.Dir, wait: d.patience, lockWait: fileWait}, agent: a, another: another}
 	ch.files.aside = func(_, path string) { d.Warn("dispatch file was not JSON; it was set aside as " + path) }
@@ -141,7 +141,7 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken
 	return taken, nil
 }
 
-// PausedError says that a person paused the agent: it is given nothing.
+// PausedError says that a person paused the agent, and that Next gives it no task.
 type PausedError struct{ core.Pause }
 
 func (e *PausedError) Error() string {

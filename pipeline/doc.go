@@ -29,15 +29,25 @@
 //	adopt     to make a task of a row that a person typed
 //	dispatch  to hand a task out to its agent: it becomes assigned
 //	entry     a task in a dispatch file
-//	wake      to start an agent, or to send it a message over the gateway
-//	run       what follows a wake: the process, or the gateway's turn
+//	wake      to start an agent, or to send it a prompt over the gateway
 //	take      what an agent does to an entry, by otm next
+//	run       one attempt of a task, numbered from 1: it begins when its agent takes the
+//	          task; of an agent: what follows a wake, its process or its run at the gateway
+//	retry     a run after a failed one; of a drop: otm retry puts it back into its inbox
+//	dead letter  a task at failed, for which no retry is left
+//	dormant   of a task: a person set it aside
+//	pause     of an agent: a person, or OTM after failures, keeps it from being started
 //	attempt   the number of a task's dispatches and wakes; it makes keys unique
 //	report    an update by an agent
+//	message   what somebody says in the thread of a task; it changes no status
+//	thread    the part of a task's history that somebody wrote
+//	token     the secret with which a person or a program acts by commands; it has a role
+//	reviewer  an agent that may accept, reject and steer the tasks of others
 //	beat      one writing of a component's heartbeat file
 //	finding   something that was found, as data: a code and its arguments
 //	view      what readers know of a directory and its board, read at once
 //	health    one judgement of a component, or of all: green, yellow or red
+//	registry  what each agent is doing, as otm agents shows it
 //	resident  a component that stays, in contrast to a single run
 //	conflict  of a drop: it contradicts what stands; it fails and says so
 //

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Message is a line in a task's thread. It changes no status.
+// Message is what somebody says in the thread of a task. It changes no status.
 type Message struct {
 	Text     string   `json:"text"`
 	Tag      Tag      `json:"tag,omitempty"`
-	Percent  *int     `json:"percent,omitempty"`  // how much of the task is done, as its author says; nil: not said
-	Mentions []string `json:"mentions,omitempty"` // agents who are shown it although the task is another's
+	Percent  *int     `json:"percent,omitempty"`  // how much of the task is done, by its author's word; nil: not said
+	Mentions []string `json:"mentions,omitempty"` // agents that are shown it, although the task is another's
 }
 
-// Tag is what kind of message it is.
+// Tag is the kind of a message.
 type Tag string
 
 // The tags.
@@ -37,7 +37,7 @@ func ParseTag(label string) (Tag, bool) {
 	return t, slices.Contains(Tags, t)
 }
 
-// String is the message as people read it: [PROGRESS] half of it (50%) @archibald.
+// String is the message for people: [PROGRESS] half of it (50%) @archibald.
 func (m *Message) String() string {
 	text := m.Text
 	if m.Tag != "" {

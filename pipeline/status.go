@@ -5,20 +5,20 @@ import "slices"
 // Status is the state of a task, or of a step, on the board.
 type Status string
 
-// The states of a task. docs/state-machine.md draws the moves between them.
+// The states of a task. docs/state-machine.md lists the moves, and who may make them.
 const (
 	New        Status = "new"         // on the board, nobody was told
 	Assigned   Status = "assigned"    // in its agent's dispatch file, or a person's
-	Pending    Status = "pending"     // waits for its next run; set by OTM only
+	Pending    Status = "pending"     // waits for its next run; OTM alone sets it
 	InProgress Status = "in_progress" // the agent took it
 	Blocked    Status = "blocked"     // the agent cannot go on; Reason says why
 	AgentDone  Status = "agent_done"  // the agent's part is done; somebody reviews
-	Done       Status = "done"        // reviewed; set by people only
-	Rejected   Status = "rejected"    // set by people only
-	Failed     Status = "failed"      // ended without success, and stays so until a person acts
-	Cancelled  Status = "cancelled"   // set by people only
-	Dormant    Status = "dormant"     // set aside; set by people only
-	Archived   Status = "archived"    // set by people only
+	Done       Status = "done"        // accepted, or of a type that needs no review
+	Rejected   Status = "rejected"    // reviewed, and not good enough
+	Failed     Status = "failed"      // a dead letter: ended without success, and nobody retries it
+	Cancelled  Status = "cancelled"   // no longer wanted
+	Dormant    Status = "dormant"     // a person set it aside
+	Archived   Status = "archived"    // a person put it away
 )
 
 // Statuses lists every state in the order of a task's life.
@@ -46,8 +46,8 @@ func (s Status) Instead() Status {
 // out and is not finished.
 func (s Status) Active() bool { return s == Assigned || s == InProgress || s == Blocked }
 
-// Finished reports whether agents have nothing more to do with the task, until a
-// person sends it back.
+// Finished reports whether agents have nothing more to do with the task, until somebody
+// sends it back.
 func (s Status) Finished() bool {
 	switch s {
 	case AgentDone, Done, Rejected, Failed, Cancelled, Archived:
@@ -69,14 +69,16 @@ var Reportable = []Status{InProgress, Blocked, AgentDone, Failed}
 func WhoSets(s Status) string {
 	switch s {
 	case New:
-		return "a task is new when it comes onto the board; a person sends one back on the board"
+		return "a task is new when it comes onto the board, or when somebody sends it back"
 	case Assigned:
 		return "the dispatcher sets assigned when it hands the task out"
 	case Pending:
 		return "OTM sets pending while a task waits for its next run"
 	case Done:
-		return "a person or the orchestrator sets done on the board, after review"
+		return "a person or a reviewing agent sets done, after review"
+	case Rejected, Cancelled:
+		return "a person or a reviewing agent sets " + string(s)
 	default:
-		return "a person sets " + string(s) + " on the board"
+		return "a person sets " + string(s)
 	}
 }

@@ -70,9 +70,9 @@ func TestWhoSets(t *testing.T) {
 		status Status
 		want   string
 	}{
-		{New, "a person sends one back"}, {Assigned, "the dispatcher sets assigned"}, {Done, "after review"},
-		{Pending, "OTM sets pending"}, {Dormant, "a person sets dormant"}, {Rejected, "a person sets rejected"},
-		{Cancelled, "a person sets cancelled"}, {Archived, "a person sets archived"},
+		{New, "somebody sends it back"}, {Assigned, "the dispatcher sets assigned"}, {Done, "after review"},
+		{Pending, "OTM sets pending"}, {Dormant, "a person sets dormant"}, {Rejected, "a reviewing agent sets rejected"},
+		{Cancelled, "a reviewing agent sets cancelled"}, {Archived, "a person sets archived"},
 	} {
 		if got := WhoSets(tt.status); !strings.Contains(got, tt.want) {
 			t.Errorf("WhoSets(%q) = %q, want it to say %q", tt.status, got, tt.want)

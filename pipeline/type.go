@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Type is what is asked for.
+// Type is the kind of work that a task asks for.
 type Type string
 
 // The types of a task that need no configuration.
@@ -16,10 +16,10 @@ const (
 	Review   Type = "review"   // review or approve something
 )
 
-// TypeRules is what otm.toml says of tasks of one type.
+// TypeRules are the rules of otm.toml for tasks of one type.
 type TypeRules struct {
-	Review     bool // a person, or an agent that may review, accepts the result
-	MaxRetries int  // runs that may follow a failed one
+	Review     bool // a person or a reviewer accepts the result
+	MaxRetries int  // how many runs may follow failed ones
 	// MaxRuntime is to end a run that OTM can stop; nil: the default. Nothing does yet.
 	MaxRuntime *time.Duration
 	// ReclaimAfter is the silence after which OTM takes a task from its agent, whether
@@ -55,5 +55,5 @@ func (ts Types) All() []Type {
 // Has reports whether a task may have the type.
 func (ts Types) Has(t Type) bool { return slices.Contains(ts.All(), t) }
 
-// ParseType reads a type from a flag or a label. Types.Has tells whether there is one.
+// ParseType reads a type from a flag or a label. Types.Has reports whether it exists.
 func ParseType(label string) (Type, bool) { return Type(FoldName(label)), ValidAgentName(label) }

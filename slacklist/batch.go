@@ -46,14 +46,14 @@ type Session struct {
 	lock   *lock.Lock
 }
 
-func newSession(c *Client, l *lock.Lock, snap *snapshot) *Session {
+func newSession(c *Client, l *lock.Lock, snap *snapshot, rows *decodedRows) *Session {
 	b := &batch{opts: &c.opts, api: c.api, store: &c.store, snap: snap}
 	b.gate = gate{
 		ledger: &snap.ledger, budget: c.opts.Budget, deadline: c.opts.Now().Add(BatchTime),
 		now: c.opts.Now, sleep: c.sleep, log: c.opts.Log,
 	}
 	schemas := &schemas{batch: b, names: c.columns, marked: &c.marked}
-	return &Session{batch: b, schemas: schemas, walker: &walker{b, schemas, &decodedRows{}}, writer: &writer{b, schemas}, client: c, lock: l}
+	return &Session{batch: b, schemas: schemas, walker: &walker{b, schemas, rows}, writer: &writer{b, schemas}, client: c, lock: l}
 }
 
 // courtesy is how long a process leaves the board to others after a batch that

@@ -135,16 +135,14 @@ func (c *Client) begin(ctx context.Context) (s *Session, err error) {
 	if snap.Board != c.board() {
 		snap = &snapshot{Board: c.board()}
 	}
-	s = newSession(c, l, snap)
-	s.walker.rows = &c.rows
-	return s, nil
+	return newSession(c, l, snap, &c.rows), nil
 }
 
 // Look reads all rows as they are now. It takes no lock, counts no call and
 // leaves the snapshot alone, so it is for a board on this machine that limits
 // nothing, and for callers that only show the rows.
 func (c *Client) Look(ctx context.Context) (*Snapshot, error) {
-	s := newSession(c, nil, &snapshot{Self: "not asked"})
+	s := newSession(c, nil, &snapshot{Self: "not asked"}, &decodedRows{})
 	if err := s.walk(ctx); err != nil {
 		return nil, err
 	}

@@ -129,8 +129,8 @@ func (c *Column) option(label string) (string, bool) {
 	return "", false
 }
 
-// statusOption returns the status whose option stands for a status: itself, or the one
-// that boards show instead where they lack it.
+// statusOption returns the status that the board shows for a status: itself, or if its
+// option is missing, the one that stands for it.
 func (c *Column) statusOption(text string) string {
 	for s := pipeline.Status(text); ; s = s.Instead() {
 		if _, has := c.option(string(s)); has {

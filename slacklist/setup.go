@@ -71,9 +71,9 @@ func (c *Client) Inspect(ctx context.Context, agents []pipeline.Agent, types pip
 	return &Inspection{Title: list.Title, Rows: s.Count, Limit: s.Limit, Findings: found}, nil
 }
 
-// spared are the statuses without whose options OTM works: people alone set them, or
-// another one stands for them.
-var spared = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Cancelled, pipeline.Dormant, pipeline.Archived}
+// optional are the statuses whose options a list may lack: OTM shows another status
+// instead, or a reviewer alone sets them.
+var optional = []pipeline.Status{pipeline.Pending, pipeline.Rejected, pipeline.Cancelled, pipeline.Dormant, pipeline.Archived}
 
 // missingOptions returns the options that the selects lack.
 func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent, types pipeline.Types) []Finding {
@@ -92,7 +92,7 @@ func (s *Schema) missingOptions(embedded bool, agents []pipeline.Agent, types pi
 	for _, status := range pipeline.Statuses {
 		if c := s.Column(pipeline.FieldStatus); c != nil && c.isSelect() {
 			if _, has := c.option(string(status)); !has {
-				found = append(found, Finding{missingOption(c, string(status)), slices.Contains(spared, status)})
+				found = append(found, Finding{missingOption(c, string(status)), slices.Contains(optional, status)})
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func TestInspect(t *testing.T) {
 		if err := w.Server.RemoveOption("", w.ListID, w.Column(t, "Status", "select"), string(status)); err != nil {
 			t.Fatal(err)
 		}
-		if f := find(w, `option "`+string(status)+`" of column "Status"`); f == nil || f.Optional != slices.Contains(spared, status) {
+		if f := find(w, `option "`+string(status)+`" of column "Status"`); f == nil || f.Optional != slices.Contains(optional, status) {
 			t.Errorf("without the option %s: %+v", status, f)
 		}
 	}

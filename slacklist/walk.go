@@ -22,17 +22,17 @@ type walker struct {
 	rows    *decodedRows
 }
 
-// decodedRows are the rows of the last walk, by the hashes of their items: few items
-// change from walk to walk, and decoding takes the most of one.
+// decodedRows caches the rows of the last walk by the hashes of their items. Few items
+// change between walks, and most of the time of a walk goes into decoding.
 type decodedRows struct {
-	schema string // the columns by which they were decoded
+	schema string // fields and columns by which they were decoded; others make the cache invalid
 	rows   map[uint64]pipeline.Row
 }
 
 var hashSeed = maphash.MakeSeed()
 
-// begin begins a walk, and returns how its items become rows. An item without an id is
-// no row.
+// begin begins a walk, and returns the function that decodes its items. It returns false for
+// an item without an id.
 func (d *decodedRows) begin(schema *Schema) func(raw []byte) (pipeline.Row, bool) {
 	before, columns := d.rows, fmt.Sprint(schema.Fields, schema.Columns)
 	if columns != d.schema {
@@ -70,10 +70,7 @@ func (w *walker) walk(ctx context.Context) error {
 			return err
 		}
 		if cursor == "" {
-			started = asked
-		}
-		if cursor == "" {
-			toRow = w.rows.begin(&w.snap.Schema)
+			started, toRow = asked, w.rows.begin(&w.snap.Schema)
 		}
 		for _, raw := range p.Items {
 			if r, ok := toRow(raw); ok && !known[r.ID] {

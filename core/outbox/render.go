@@ -39,7 +39,7 @@ func (r *Render) Deliver(ctx context.Context, effects []core.Pending) []Result {
 	return results
 }
 
-// Restore writes the renderings that somebody deleted, of the tasks that are not over. It
+// Restore writes missing renderings of tasks that are not over: somebody deleted them. It
 // reads the directory once.
 func (r *Render) Restore(ctx context.Context) error {
 	entries, err := durable.ReadDir(filepath.Dir(rendering.Path(r.Dir, 0)))

@@ -10,17 +10,17 @@ import (
 	"otm/pipeline"
 )
 
-// liveTasks are the live tasks in memory. A pass reads all of them, of which few have changed
-// since the last one: the events say which.
+// liveTasks caches the live tasks. Each pass reads all of them, and few have changed since
+// the last one. The events say which.
 type liveTasks struct {
-	mu    sync.Mutex // guards what follows, from before the snapshot to after it
-	db    engine     // where they were read
+	mu    sync.Mutex // guards the rest; held while a transaction reads
+	db    engine     // from which they were read
 	at    mark
 	tasks []*core.Task // in the order of their ids
 }
 
-// mark says how far a reader has come: up to which event, and after how many rebuilds,
-// which change states without events.
+// mark is the version of all states: the number of the last event, and how many rebuilds
+// there were. A rebuild changes states without an event.
 type mark struct{ event, rebuilds int64 }
 
 func loadMark(t tx) (m mark, err error) {
@@ -43,14 +43,14 @@ func (l *liveTasks) all(ctx context.Context, s *Store) (tasks []*core.Task, err 
 	return tasks, err
 }
 
-// read brings the tasks up to a snapshot.
+// read brings the cache up to the state that a transaction sees.
 func (l *liveTasks) read(t tx, db engine) error {
 	at, err := loadMark(t)
 	if err != nil || l.db == db && l.at == at {
 		return err
 	}
 	var changed []pipeline.TaskID
-	all := l.db != db || l.at.rebuilds != at.rebuilds || l.at.event > at.event // the last: a backup was restored
+	all := l.db != db || l.at.rebuilds != at.rebuilds || l.at.event > at.event // fewer events: a backup was restored
 	if !all {
 		if changed, err = changedSince(t, l.at.event); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (l *liveTasks) read(t tx, db engine) error {
 	return nil
 }
 
-// changedSince returns the tasks that have events after one, in the order of their ids.
+// changedSince returns the ids of the tasks with later events, in ascending order.
 func changedSince(t tx, event int64) (changed []pipeline.TaskID, err error) {
 	rows, err := t.Query("SELECT DISTINCT task FROM events WHERE seq > $1 AND task <> 0 ORDER BY task", event)
 	if err != nil {

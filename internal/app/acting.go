@@ -20,9 +20,8 @@ import (
 // tokenFileEnv names the file of the token with which commands act.
 const tokenFileEnv = "OTM_TOKEN_FILE"
 
-// acting knows for whom a command acts: for the owner of a token, or for an agent that
-// may review. A command that changes much asks anew before each change, as the token may
-// be revoked meanwhile.
+// acting finds out for whom a command acts: for the holder of a token, or for a reviewer. A
+// command for several tasks asks again before each, as the token may be revoked meanwhile.
 type acting struct {
 	h    *Home
 	c    *cobra.Command
@@ -30,7 +29,7 @@ type acting struct {
 	file string // --token-file
 }
 
-// forPeople makes c a command that people have, and agents that may review.
+// forPeople makes c a command for people and reviewers.
 func forPeople(c *cobra.Command, s cli.Streams, do func(ctx context.Context, h *Home, as *acting, args []string) error) {
 	as := &acting{c: c}
 	c.Flags().StringVar(&as.file, "token-file", "", "the file of the token to act with (default: "+tokenFileEnv+"; on a terminal, the owner's)")
@@ -40,7 +39,7 @@ func forPeople(c *cobra.Command, s cli.Streams, do func(ctx context.Context, h *
 	})
 }
 
-// actor is for whom the command acts. The error is an *cli.Error.
+// actor returns for whom the command acts. The error is a *cli.Error.
 func (as *acting) actor() (core.Actor, error) {
 	if agent := as.h.Getenv("OTM_AGENT"); agent != "" {
 		a := as.h.Config.Agents.Named(agent)
@@ -60,7 +59,7 @@ func (as *acting) actor() (core.Actor, error) {
 	return core.ByPerson(t.Name), nil
 }
 
-// token is the token with which the command acts.
+// token returns the token with which the command acts.
 func (as *acting) token() (*tokens.Token, error) {
 	known := tokens.Open(as.h.Dir)
 	path := as.file
@@ -99,10 +98,10 @@ func (as *acting) token() (*tokens.Token, error) {
 	return t, nil
 }
 
-// onTerminal reports whether a person sits at the command.
+// onTerminal reports whether the command runs on a terminal: a person typed it.
 func (as *acting) onTerminal() bool { return isTerminal(as.h.In) || isTerminal(as.h.Err) }
 
-// line is the command line.
+// line is the command line, as a person can paste it.
 func (as *acting) line() string {
 	line := as.c.CommandPath()
 	for _, arg := range as.args {

@@ -46,7 +46,7 @@ The lines below tell what is wrong, as otm status and otm why do.`,
 	})
 }
 
-// agentLine is an agent with why the task on which it works is where it is.
+// agentLine is an agent, with the reason why the task on which it works is where it is.
 type agentLine struct {
 	view.Registered
 	Why string `json:"why,omitempty"`

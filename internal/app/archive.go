@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/core"
-	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/crash"
 	"otm/internal/engine"
@@ -33,7 +32,8 @@ func archiveCommand(s cli.Streams) *cobra.Command {
 		Long: `Move tasks that were done or cancelled long enough ago off the board: keep
 all of them in the history, then delete their rows and steps. Without --yes it
 only says what it would do. It can be interrupted and run again without loss. otm
-history shows them.`,
+history shows them. While less than a fifth of a list is free, OTM does so by
+itself, with those that ended first.`,
 		Example: "  otm archive --older-than 7d\n  otm archive --older-than 7d --yes",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if olderThan == "" {
@@ -95,7 +95,7 @@ type archived struct {
 	Done  bool           `json:"done"`          // false: nothing was changed
 	Left  int            `json:"left"`          // tasks whose rows the board still shows
 	Why   string         `json:"why,omitempty"` // why it still shows the first of them
-	// Review counts the tasks at agent_done: they stay until a person reviews them.
+	// Review counts the tasks at agent_done: they stay until somebody reviews them.
 	Review int       `json:"review"`
 	Room   view.Room `json:"room"` // the board afterwards
 }
@@ -133,18 +133,14 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 			begun = append(begun, t.ID)
 		case isOver(t, before):
 			over = append(over, t)
-			report.Tasks = append(report.Tasks, archivedTask{t.ID, t.Title, t.Status, t.StatusAt.UTC()})
-			report.Rows += 1 + len(t.Steps)
+			report.add(t)
 		}
 	}
 	if do {
-		err := a.deleteRows(ctx, begun, report)
-		for some := range slices.Chunk(over, maxArchived) {
-			if err == nil {
-				err = a.archive(ctx, some, report)
-			}
+		if err := a.deleteRows(ctx, begun, report); err != nil {
+			return nil, err
 		}
-		if err != nil {
+		if err := a.archiveAll(ctx, over, report); err != nil {
 			return nil, err
 		}
 	}
@@ -159,27 +155,15 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 
 // keepRoom archives tasks that ended, those that ended first, while less than a fifth of
 // the list is free: a full list takes no new task.
-func keepRoom(ctx context.Context, c *component, e *engine.Engine, report *heartbeat.Report) {
-	a := &archiver{home: c.home, engine: e}
-	archived, err := a.makeRoom(ctx)
-	switch {
-	case err != nil:
-		report.Trouble = err
-	case len(archived.Tasks) > 0:
-		c.log.Info("archived tasks, as the list was nearly full", "tasks", len(archived.Tasks), "rows", archived.Rows)
-	}
-}
-
-// makeRoom archives as many tasks as it takes.
-func (a *archiver) makeRoom(ctx context.Context) (*archived, error) {
-	report := &archived{}
-	snap, err := a.home.snapshot()
+func keepRoom(ctx context.Context, c *component, e *engine.Engine) error {
+	a, report := &archiver{home: c.home, engine: e}, &archived{}
+	snap, err := c.home.snapshot()
 	if err != nil || snap.Limit == 0 || snap.Count <= snap.Limit*4/5 {
-		return report, err
+		return err
 	}
-	tasks, err := a.engine.Tasks(ctx, core.Filter{Live: true})
+	tasks, err := e.Tasks(ctx, core.Filter{Live: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	tasks = slices.DeleteFunc(tasks, func(t *core.Task) bool { return !isOver(t, a.home.Now()) })
 	slices.SortStableFunc(tasks, func(a, b *core.Task) int { return a.StatusAt.Compare(b.StatusAt) })
@@ -189,20 +173,33 @@ func (a *archiver) makeRoom(ctx context.Context) (*archived, error) {
 			break
 		}
 		over = append(over, t)
-		report.Tasks = append(report.Tasks, archivedTask{t.ID, t.Title, t.Status, t.StatusAt.UTC()})
-		report.Rows += 1 + len(t.Steps)
+		report.add(t)
 	}
-	for some := range slices.Chunk(over, maxArchived) {
-		if err := a.archive(ctx, some, report); err != nil {
-			return nil, err
-		}
+	if err = a.archiveAll(ctx, over, report); err == nil && len(over) > 0 {
+		c.log.Info("archived tasks, as the list was nearly full", "tasks", len(over), "rows", report.Rows)
 	}
-	return report, nil
+	return err
 }
 
-// isOver reports whether a task is to be archived: it ended before.
+// add adds a task that is to be archived.
+func (r *archived) add(t *core.Task) {
+	r.Tasks = append(r.Tasks, archivedTask{t.ID, t.Title, t.Status, t.StatusAt.UTC()})
+	r.Rows += 1 + len(t.Steps)
+}
+
+// isOver reports whether a task ended before a time, and its row is still there.
 func isOver(t *core.Task, before time.Time) bool {
 	return (t.Status == pipeline.Done || t.Status == pipeline.Cancelled) && !t.Away() && t.RowID != "" && !t.StatusAt.After(before)
+}
+
+// archiveAll archives tasks, some at a time.
+func (a *archiver) archiveAll(ctx context.Context, tasks []*core.Task, report *archived) error {
+	for some := range slices.Chunk(tasks, maxArchived) {
+		if err := a.archive(ctx, some, report); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // archive archives some tasks, with what only their rows know, and deletes the rows.

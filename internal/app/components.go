@@ -107,7 +107,7 @@ func runOnce(ctx context.Context, h *Home, k kind, every time.Duration) error {
 }
 
 // runResidents runs components on one board, in a group, until the group ends. Each
-// logs to its own file; the board's client logs to that of the first. begun is called when
+// logs to its own file; the board's client logs to that of the first. It calls begun once
 // all of them can start.
 func runResidents(ctx context.Context, g *daemon.Group, h *Home, kinds []kind, every time.Duration, begun func()) error {
 	var ends []func()
@@ -268,20 +268,20 @@ func buildDetector(c *component, e *engine.Engine, _ bool) {
 		e.Progress = progress
 		report, err := d.Pass(ctx, why.maxAge(c.every))
 		if now := c.home.Now(); err == nil && now.Sub(restored).Abs() >= restoreEvery {
-			if failed := e.Render.(*outbox.Render).Restore(ctx); failed != nil {
-				report.Trouble = cmp.Or(report.Trouble, failed)
-			} else {
+			failed := e.Render.(*outbox.Render).Restore(ctx)
+			if failed == nil {
 				restored = now
 			}
-			if report.Trouble == nil {
-				keepRoom(ctx, c, e, report)
+			if report.Trouble = cmp.Or(report.Trouble, failed); report.Trouble == nil {
+				report.Trouble = keepRoom(ctx, c, e)
 			}
 		}
 		return report, err
 	}
 }
 
-// restoreEvery is how often the detector looks for renderings that somebody deleted.
+// restoreEvery is how often the detector looks for deleted renderings, and at the room on
+// the list.
 const restoreEvery = time.Minute
 
 // looksForDrift is the engine as the detector sees it.

@@ -41,7 +41,7 @@ another agent, or cancelled; the newest first. OTM leaves them alone.`,
 	})
 }
 
-// deadLetter is a task that failed, with why.
+// deadLetter is a task that failed, and why.
 type deadLetter struct {
 	why.Entry
 	Agent    string    `json:"agent"`

@@ -60,7 +60,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 		return printTasks(s.Out, v.Now, tasks)
 	})
 	c.Flags().BoolVar(&all, "all", false, "also those that are done, cancelled or archived")
-	c.Flags().StringVar(&status, "status", "", "only those in this state")
+	c.Flags().StringVar(&status, "status", "", "only those in this status")
 	c.Flags().StringVar(&agent, "agent", "", "only those of this agent")
 	return c
 }

@@ -58,7 +58,7 @@ assigned to a paused agent and wait for it.`,
 	return c
 }
 
-// steeredAgent is what came of otm pause or otm resume for one agent.
+// steeredAgent is the result of otm pause or otm resume for one agent.
 type steeredAgent struct {
 	Agent   string `json:"agent"`
 	Paused  bool   `json:"paused"`  // by a person, as it is now
@@ -66,8 +66,8 @@ type steeredAgent struct {
 	Text    string `json:"text"`
 }
 
-// agentPauseCommand makes c a command that does something to agents: to those that are named,
-// or to all AI agents. named tells do which.
+// agentPauseCommand makes c a command that calls do for each agent that is named, or else
+// for all AI agents. named tells do which.
 func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (steeredAgent, error)) *cobra.Command {
 	var asJSON bool
 	c.Args = cobra.ArbitraryArgs
@@ -99,8 +99,8 @@ func agentPauseCommand(s cli.Streams, c *cobra.Command, do func(ctx context.Cont
 	return c
 }
 
-// agents finds agents by their names, all AI agents if there are none, and who pauses or
-// resumes them. An agent does not do it to itself.
+// agents returns the named agents, or else all AI agents, and who pauses or resumes them. A
+// reviewer does not pause or resume itself.
 func (as *acting) agents(names []string) (agents []*pipeline.Agent, by core.Actor, err error) {
 	if by, err = as.actor(); err != nil {
 		return nil, by, err
@@ -157,8 +157,8 @@ func pause(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, reaso
 	return r, nil
 }
 
-// resume forgets the failures of an agent and has the dispatcher look at it. If it is not
-// named, nothing is done unless something keeps it from being started.
+// resume ends the pause of an agent, forgets its failures and has the dispatcher look at it.
+// It leaves an agent alone that was not named and that nothing holds up.
 func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (r steeredAgent, err error) {
 	store, err := h.OpenStore(ctx)
 	if err != nil {

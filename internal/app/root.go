@@ -85,9 +85,8 @@ another instance · 12 credentials refused · 64 wrong usage, nothing was writte
 	root.AddCommand(
 		initCommand(s), upCommand(s), demoCommand(s), boardCommand(s),
 		statusCommand(s), agentsCommand(s), listCommand(s), showCommand(s), whyCommand(s), doctorCommand(s), fsckCommand(s), archiveCommand(s), historyCommand(s), deadCommand(s), eventsCommand(s), rebuildCommand(s),
-		nextCommand(s), pauseCommand(s), resumeCommand(s), tokenCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
+		nextCommand(s), pauseCommand(s), resumeCommand(s), sayCommand(s), tokenCommand(s), retryCommand(s), promptCommand(s), install.Command(s), completionCommand(),
 	)
-	root.AddCommand(sayCommand(s))
 	for i := range taskCommands {
 		root.AddCommand(taskCommands[i].command(s))
 	}

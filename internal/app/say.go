@@ -72,8 +72,8 @@ an agent, where OTM_AGENT is set, and with --agent it is that agent's message.
 	return c
 }
 
-// author is whose message it is: an agent's, or else that of a person. A message is no
-// review: where no token is named and no terminal is there, the user of the system wrote it.
+// author returns whose message it is: that of an agent, or else that of a person. A message
+// is no review: without a token and a terminal it is that of the user of the system.
 func (as *acting) author(agent string) (core.Actor, error) {
 	if agent = cmp.Or(agent, as.h.Getenv("OTM_AGENT")); agent != "" {
 		a, err := aiAgent(as.h, agent, "otm say --agent")
@@ -105,8 +105,8 @@ func say(ctx context.Context, h *Home, by core.Actor, id pipeline.TaskID, m pipe
 	return nil
 }
 
-// checkMessage checks a message of a person or of an agent's command. Names that are
-// mentioned get the form in which they are configured.
+// checkMessage checks a message, and writes the names that it mentions as they are
+// configured. The error is a *cli.Error.
 func checkMessage(h *Home, m *pipeline.Message) error {
 	m.Tag = cmp.Or(m.Tag, pipeline.TagNote)
 	var invalid *drop.InvalidError
@@ -124,7 +124,7 @@ func checkMessage(h *Home, m *pipeline.Message) error {
 	return nil
 }
 
-// sayOn carries a message out, and returns the task after it.
+// sayOn carries out the command of a message, and returns the task after it.
 func sayOn(ctx context.Context, h *Home, c core.Command) (*core.Task, error) {
 	store, err := h.OpenStore(ctx)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"otm/pipeline/drop"
 )
 
-// taskCommand is what a person may do with a task by a command, and on the page.
+// taskCommand is a command for tasks: people and reviewers have it, and the page a button.
 type taskCommand struct {
 	name, short, long string
-	from              []pipeline.Status // in which it may be done
+	from              []pipeline.Status // the statuses in which it works
 	to                pipeline.Status   // "": the status stays
-	value             string            // what --to takes; "": there is no --to
-	reason            string            // "": no --reason; else what it says
+	value             string            // what --to takes; "": it has no --to
+	reason            string            // what --reason says; "": it has no --reason
 	optional          bool              // --reason may be left out
 	steps             bool              // --add-step and --drop-step
 	resets            bool              // --reset restarts the count of failed runs
@@ -38,7 +38,7 @@ var (
 	begun      = []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}
 )
 
-// taskCommands are the commands that people and the orchestrator have for tasks.
+// taskCommands are all of them.
 var taskCommands = []taskCommand{
 	{name: "accept", short: "Accept the result of tasks", from: []pipeline.Status{pipeline.AgentDone}, to: pipeline.Done,
 		long: "A task that was given to a person is done with it, whatever its status: nobody else\nreports on it."},
@@ -70,7 +70,7 @@ func taskCommandNamed(name string) *taskCommand {
 	return nil
 }
 
-// edits are what the command changes. value and reason are those of the command line.
+// edits returns what the command changes, by the flags --to and --reason.
 func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, error) {
 	e := core.Edits{From: tc.from, Accept: tc.to == pipeline.Done}
 	if tc.to != "" {
@@ -122,8 +122,8 @@ func addSteps(e *core.Edits, add, remove []string) error {
 	return drop.CheckUpdate(&drop.Update{TaskID: 1, Status: pipeline.InProgress, StepsDone: add})
 }
 
-// suit fits edits to the task that they are for. The work of a person is accepted as soon
-// as it is done, and a blocked task that nobody has is handed out.
+// suit adapts edits to their task. A person's own task may be accepted before agent_done,
+// and an unblocked task that nobody has is handed out.
 func (tc *taskCommand) suit(h *Home, t *core.Task, e core.Edits) core.Edits {
 	fresh := pipeline.New
 	switch a := h.Config.Agents.Assigned(t.Agent); {
@@ -211,8 +211,8 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	return c
 }
 
-// words splits the arguments into ids and the answer of otm unblock, which may stand after
-// the ids instead of with --reason.
+// words splits the arguments into ids and the answer of otm unblock, which may follow the
+// ids in place of --reason.
 func (tc *taskCommand) words(args []string, reason string) (ids []string, answer string, err error) {
 	last := len(args) - 1
 	if tc.name != "unblock" || reason != "" || last == 0 {
@@ -229,7 +229,7 @@ func (tc *taskCommand) words(args []string, reason string) (ids []string, answer
 	return args, "", nil
 }
 
-// steered is what came of a command for one task.
+// steered is the result of a command for one task.
 type steered struct {
 	TaskID string            `json:"taskId"`
 	From   pipeline.Status   `json:"from,omitempty"`
@@ -327,7 +327,7 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	return r, nil
 }
 
-// possible are the commands for a task in a status.
+// possible returns the names of the commands that work on a task in a status.
 func possible(s pipeline.Status) (names []string) {
 	for i := range taskCommands {
 		if slices.Contains(taskCommands[i].from, s) {
@@ -357,7 +357,7 @@ func printSteered(h *Home, results []steered) {
 	}
 }
 
-// self is the name of the person who runs the command.
+// self is the name of the user of the system who runs the command.
 func self() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username

@@ -34,7 +34,7 @@ Roles: owner (everything, tokens included), operator (reviews and steers), viewe
 	return c
 }
 
-// tokenName is the only word of a command line: the name of a token.
+// tokenName checks that the only argument is the name of a token.
 func tokenName(c *cobra.Command) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -47,7 +47,7 @@ func tokenName(c *cobra.Command) cobra.PositionalArgs {
 	}
 }
 
-// owns refuses who is no owner. An agent never is.
+// owns returns an error unless the command acts for an owner. An agent never is one.
 func (as *acting) owns() error {
 	if agent := as.h.Getenv("OTM_AGENT"); agent != "" {
 		return cli.Errorf(cli.Usage, "this shell is that of agent %s: %s is for owners", agent, as.c.CommandPath())
@@ -135,7 +135,7 @@ func tokenListCommand(s cli.Streams) *cobra.Command {
 func tokenRevokeCommand(s cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "revoke NAME",
-		Short:   "Make a token worthless, at once",
+		Short:   "Remove a token: it counts no more, at once",
 		Example: "  otm token revoke ci",
 	}
 	c.Args = tokenName(c)

@@ -9,7 +9,7 @@ import (
 	"otm/pipeline"
 )
 
-// fillTypes reads the tables of types. A key that is missing has its default.
+// fillTypes reads the tables of types. A missing key has its default.
 func (c *Config) fillTypes(f *file) (problems []string) {
 	names := map[pipeline.Type]string{}
 	for _, name := range slices.Sorted(maps.Keys(f.Types)) {

@@ -1,5 +1,5 @@
-// Package datadir knows which data directory a store belongs to, so that all programs refuse
-// to work in a copy of one.
+// Package datadir notes which data directory a store belongs to, so that all programs refuse
+// to work in a copy of it.
 package datadir
 
 import (
@@ -14,11 +14,11 @@ import (
 	"otm/internal/durable"
 )
 
-// File is the name of the file in the data directory that says which store is used there.
+// File is the name of the file in the data directory that names its store.
 const File = "store.json"
 
-// Place says where a store is used. It stands in the database and in the data directory,
-// so that a copy of either is noticed.
+// Place says where a store is used. The database and the data directory both hold it, so
+// that a copy of either is noticed.
 type Place struct {
 	Store   string `json:"store"` // the id of the store; "": nothing is known
 	Host    string `json:"host"`  // for people
@@ -28,7 +28,7 @@ type Place struct {
 	Boot    string `json:"boot"`  // of the machine, see durable.BootID
 }
 
-// MovedError says that a store belongs to another data directory: this one is a copy, or
+// MovedError says that the store belongs to another data directory: this one is a copy, or
 // was moved.
 type MovedError struct{ Was, Here Place }
 
@@ -36,13 +36,13 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("the store of this data directory, %q on %s, belongs to %q on %s", e.Here.Dir, e.Here.Host, e.Was.Dir, e.Was.Host)
 }
 
-// Hint is what a person can do about it.
+// Hint is the next step for a person.
 func (e *MovedError) Hint() string {
 	return "otm fsck --repair   # only if the directory was moved, and nothing works on the other one; to begin another squad instead, use otm init, and a list of its own"
 }
 
 // Here returns the place of a data directory, without a store. machine names this machine
-// and its boot; "": the system tells them.
+// and its boot; "": ask the system.
 func Here(dir, machine string) (p Place, err error) {
 	p.Host, _ = os.Hostname() // it is only a note
 	p.Machine, p.Boot = machine, machine
@@ -61,24 +61,24 @@ func Here(dir, machine string) (p Place, err error) {
 	return p, err
 }
 
-// Is reports whether p is the same directory as here. What is not known does not differ.
+// Is reports whether p is the same directory as here. Unknown fields count as equal.
 func (p Place) Is(here Place) bool {
 	if p.Store == "" {
 		return true
 	}
-	if p.Elsewhere(here) { // or a container on this machine that has the directory mounted
+	if p.Elsewhere(here) { // a container on this machine may have the directory mounted
 		return p.Boot != "" && p.Boot == here.Boot && p.Inode == here.Inode
 	}
 	return p.Dir == here.Dir || p.Inode == here.Inode
 }
 
-// Elsewhere reports whether the machines of two places have different names. A container
-// may have one of its own.
+// Elsewhere reports whether two places have different machine ids. A container may have an
+// id of its own.
 func (p Place) Elsewhere(here Place) bool {
 	return p.Machine != here.Machine && p.Machine != "" && here.Machine != ""
 }
 
-// Decode decodes a place; a damaged one says nothing.
+// Decode decodes a place. A damaged one is empty.
 func Decode(doc []byte) (p Place) {
 	if json.Unmarshal(doc, &p) != nil {
 		return Place{}
@@ -86,8 +86,8 @@ func Decode(doc []byte) (p Place) {
 	return p
 }
 
-// Check returns a *MovedError if the file in a data directory says that the store of the
-// directory belongs to another one. Without a file that may be read, nothing is known.
+// Check returns a *MovedError if the file of a data directory names another directory. If
+// it is missing or may not be read, Check returns nil.
 func Check(dir string) error {
 	doc, err := durable.ReadFile(filepath.Join(dir, File))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, durable.ErrNoFile) {

@@ -47,8 +47,8 @@ type Engine struct {
 	looked *looked // the last look that need not be repeated; nil: there is none
 }
 
-// looked is a look of the differ: at which walk, and up to which event of the store.
-// What our own writes changed on the board since that walk is in the store.
+// looked is a look of the differ: at which walk, after which event of the store, and what
+// it found. The store has what our own writes changed on the board since that walk.
 type looked struct {
 	walk  time.Time
 	event int64

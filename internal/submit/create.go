@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
-	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -182,13 +181,11 @@ func (r *create) refuse(c *cobra.Command, err error) error {
 	})
 }
 
-// checkNames refuses names that no configured agent and no type has: such a task would
-// wait for ever. If no agent is configured, the names of agents are not checked. A broken
-// configuration stops daemons, not a drop: it is a warning here, and nothing is checked.
+// checkNames refuses unknown agents and types: such a task would wait for ever. If no agent
+// is configured, the names of agents are not checked.
 func (r *create) checkNames(c *cobra.Command, lines []*drop.Line) error {
-	conf, err := config.Load(r.dir, r.Getenv)
-	if err != nil {
-		r.Warn("%v; names of agents and types are not checked", err)
+	conf := r.config()
+	if conf == nil {
 		return nil
 	}
 	var problems []string

@@ -98,8 +98,7 @@ func explainPath(err error) *cli.Error {
 	return nil
 }
 
-// makeRoom is the next step where something else has the name of a file or a directory of
-// OTM.
+// makeRoom is the next step if something else has the name of a file or directory of OTM.
 func makeRoom(path string) string {
 	step := fmt.Sprintf("mv %s %s", safe.Quote(path), safe.Quote(path+".aside"))
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {

@@ -87,7 +87,18 @@ func (b *base) open() error {
 	return nil
 }
 
-// issued reports whether an id was given out, or a drop in the inbox bears it.
+// config returns the configuration; nil: it is broken. That stops daemons, but no drop:
+// names are not checked then.
+func (b *base) config() *config.Config {
+	c, err := config.Load(b.dir, b.Getenv)
+	if err != nil {
+		b.Warn("%v; names of agents and types are not checked", err)
+		return nil
+	}
+	return c
+}
+
+// issued reports whether an id was given out, or a drop in an inbox bears it.
 func (b *base) issued(id pipeline.TaskID) (bool, error) {
 	issued, err := b.ids.Issued(id)
 	if err != nil || issued {

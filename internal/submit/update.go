@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
-	"otm/internal/config"
 	"otm/internal/durable"
 	"otm/internal/safe"
 	"otm/pipeline"
@@ -153,8 +152,7 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 	return u, nil
 }
 
-// taskOfShell is the task for which OTM started the agent in whose shell we run; 0: it
-// started none.
+// taskOfShell is the task for which OTM started the agent in whose shell we run; 0: none.
 func taskOfShell() pipeline.TaskID {
 	id, err := pipeline.ParseTaskID(os.Getenv("OTM_TASK_ID"))
 	if err != nil {
@@ -230,18 +228,15 @@ func (r *update) check(u *drop.Update) error {
 		Hint("otm show %v", u.TaskID).Hint("%s", listed(rec.Steps))
 }
 
-// mentionable returns the configured agents, if an update mentions one. A broken
-// configuration stops daemons, not a drop: it is a warning here, and no name is checked.
+// mentionable returns the configured agents, if an update mentions one.
 func (r *update) mentionable(updates []*drop.Update) pipeline.Agents {
 	if !slices.ContainsFunc(updates, func(u *drop.Update) bool { return len(u.Message.Mentions) > 0 }) {
 		return nil
 	}
-	conf, err := config.Load(r.dir, r.Getenv)
-	if err != nil {
-		r.Warn("%v; names of agents are not checked", err)
-		return nil
+	if conf := r.config(); conf != nil {
+		return conf.Agents
 	}
-	return conf.Agents
+	return nil
 }
 
 // checkMentions refuses names that no configured agent has: nobody would read the message.

@@ -1,8 +1,8 @@
-// Package tokens keeps who may act by commands: tokens with a name and a role, in
-// secrets/tokens.json of the data directory.
+// Package tokens keeps the tokens with which people and programs act by commands. Each has
+// a name and a role. They stand in secrets/tokens.json of the data directory.
 //
-// The file holds hashes. A token is shown once, when it is made. That of the owner, who
-// made the directory, stands in secrets/owner besides: commands on a terminal use it.
+// The file holds hashes only: a token is shown once, when it is made. secrets/owner holds
+// the token of the owner, who made the directory. Commands on a terminal use it.
 package tokens
 
 import (
@@ -26,7 +26,7 @@ import (
 	"otm/pipeline"
 )
 
-// Role is what a token is good for.
+// Role says what the holder of a token may do.
 type Role string
 
 // The roles.
@@ -34,16 +34,16 @@ const (
 	Owner    Role = "owner"    // everything, tokens included
 	Operator Role = "operator" // reviews and steers tasks and agents
 	Viewer   Role = "viewer"   // reads
-	Bot      Role = "bot"      // a program that reports and asks, and decides nothing
+	Bot      Role = "bot"      // reports and asks, and decides nothing
 )
 
 // Roles lists them.
 var Roles = []Role{Owner, Operator, Viewer, Bot}
 
-// Steers reports whether the role may review and steer.
+// Steers reports whether the role may review, and steer tasks and agents.
 func (r Role) Steers() bool { return r == Owner || r == Operator }
 
-// Token is what is known of a token. The token itself is not.
+// Token is a token without its secret.
 type Token struct {
 	Name      string    `json:"name"`
 	Role      Role      `json:"role"`
@@ -51,7 +51,7 @@ type Token struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// Errors of changes.
+// Errors of Create and Revoke.
 var (
 	ErrTaken     = errors.New("a token has this name already")
 	ErrUnknown   = errors.New("there is no token of this name")
@@ -73,7 +73,7 @@ type table struct {
 	Tokens []Token `json:"tokens"`
 }
 
-// List returns the tokens, in the order of their making.
+// List returns the tokens, the oldest first.
 func (f File) List() ([]Token, error) {
 	data, err := durable.ReadFile(f.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,7 @@ func (f File) List() ([]Token, error) {
 	return t.Tokens, nil
 }
 
-// Find returns what is known of a token; nil: nothing, or it was revoked.
+// Find returns the token with a secret; nil: there is none, or it was revoked.
 func (f File) Find(token string) (*Token, error) {
 	all, err := f.List()
 	if i := indexOf(all, token); i >= 0 {
@@ -108,14 +108,13 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Read returns the token in a file.
+// Read reads a secret from a file.
 func Read(path string) (string, error) {
 	data, err := durable.ReadFile(path)
 	return strings.TrimSpace(string(data)), err
 }
 
-// newToken makes a token. Its prefix lets scanners find one that stands where it should
-// not.
+// newToken makes a token. Its prefix lets scanners of secrets find one in a wrong place.
 func newToken(name string, role Role, now time.Time) (string, Token) {
 	random := make([]byte, 32)
 	rand.Read(random) // it never fails
@@ -123,7 +122,7 @@ func newToken(name string, role Role, now time.Time) (string, Token) {
 	return token, Token{Name: name, Role: role, Hash: hashOf(token), CreatedAt: now.UTC().Truncate(time.Second)}
 }
 
-// Create makes a token, and returns it. The error may be ErrTaken.
+// Create makes a token, and returns its secret. The error may be ErrTaken.
 func (f File) Create(ctx context.Context, name string, role Role, now time.Time) (token string, err error) {
 	err = f.change(ctx, func(all []Token) error {
 		if named(all, name) >= 0 {
@@ -136,7 +135,7 @@ func (f File) Create(ctx context.Context, name string, role Role, now time.Time)
 	return token, err
 }
 
-// Revoke makes a token worthless. The error may be ErrUnknown or ErrLastOwner.
+// Revoke removes a token. The error may be ErrUnknown or ErrLastOwner.
 func (f File) Revoke(ctx context.Context, name string) error {
 	return f.change(ctx, func(all []Token) error {
 		i := named(all, name)
@@ -155,9 +154,9 @@ func named(all []Token, name string) int {
 	return slices.IndexFunc(all, func(t Token) bool { return pipeline.FoldName(t.Name) == pipeline.FoldName(name) })
 }
 
-// EnsureOwner makes the owner's token if its file is missing, and reports whether it did.
-// It replaces a former token of an owner with this name. If we crash before the file is
-// there, the next call does so too.
+// EnsureOwner makes the owner's token if secrets/owner is missing, and reports whether it
+// did. It replaces a former token of an owner with this name. If we crash before the file
+// is written, the next call replaces the token again.
 func (f File) EnsureOwner(ctx context.Context, name string, now time.Time) (made bool, err error) {
 	if has, err := f.hasOwner(); has || err != nil {
 		return false, err
@@ -190,7 +189,7 @@ func (f File) hasOwner() (bool, error) {
 	return err == nil, err
 }
 
-// change has do change the file under its lock.
+// change calls do with the tokens, under the lock of the file.
 func (f File) change(ctx context.Context, do func(all []Token) error) error {
 	l, err := lock.Acquire(ctx, filepath.Join(f.dir, "locks", "tokens"), 10*time.Second)
 	if err != nil {

@@ -47,8 +47,8 @@ func Lines(events []core.Event) []Line {
 	return lines
 }
 
-// hasWords reports whether somebody wrote what an event says: a message, a question or a
-// result of an agent, an answer.
+// hasWords reports whether an event belongs to the thread of its task: somebody wrote a
+// message, a question, a result or an answer.
 func hasWords(e *core.Event) bool {
 	switch data := e.Data.(type) {
 	case core.Said, core.Noted:
@@ -64,8 +64,7 @@ func hasWords(e *core.Event) bool {
 // said is what happened, and its detail.
 type said [2]string
 
-// Words is what an event says, in one line. Events that say nothing in a task's history
-// have words, too.
+// Words puts an event into one line, also one that has no line in a task's history.
 func Words(e *core.Event) string {
 	var all []string
 	for _, l := range Lines([]core.Event{*e}) {
@@ -168,7 +167,7 @@ func sayRun(e *core.Event) []said {
 	return nil
 }
 
-// sayMore puts events into words that have no line in a task's history.
+// sayMore puts an event into words that has no line in a task's history.
 func sayMore(e *core.Event) said {
 	switch data := e.Data.(type) {
 	case core.DuplicateSkipped:
@@ -210,8 +209,8 @@ func sayMore(e *core.Event) said {
 	return said{e.Type(), ""}
 }
 
-// agentChanged says why the state of an agent changed, and what keeps it from being
-// started since.
+// agentChanged says why the state of an agent changed, and what keeps it from being started
+// now.
 func agentChanged(c *core.AgentChanged) said {
 	what := map[core.AgentChange]string{
 		core.RunJudged: "a run ended", core.Reconfigured: "its configuration or program changed", core.Resumed: "resumed", core.Paused: "paused",

@@ -16,12 +16,12 @@ type Doing string
 
 // What agents do.
 const (
-	Working      Doing = "working"    // it took a task, and has not ended it
+	Working      Doing = "working"    // it took a task and has not finished it
 	Woken        Doing = "woken"      // it was woken, and has taken nothing yet
-	Free         Doing = "free"       // nothing: it may be given something at once
+	Free         Doing = "free"       // it works on nothing, and may be given a task at once
 	Waits        Doing = "waits"      // it is not started before Until
-	Paused       Doing = "paused"     // a person does not want it to begin anything
-	LeftAlone    Doing = "left alone" // its runs failed: it is started only for a probe
+	Paused       Doing = "paused"     // by a person
+	LeftAlone    Doing = "left alone" // its runs failed: OTM starts it for a probe only
 	Unconfigured Doing = "not configured"
 )
 
@@ -41,8 +41,8 @@ type Registered struct {
 	Findings []explain.Told          `json:"findings"` // its problems
 }
 
-// RegistryOf lists the agents, in the order of the configuration; then those that tasks
-// name and nobody configured.
+// RegistryOf lists the agents in the order of the configuration, then those that tasks name
+// and that nobody configured.
 func RegistryOf(v *View) []Registered {
 	all := []Registered{}
 	for i := range v.Agents {
@@ -60,7 +60,7 @@ func RegistryOf(v *View) []Registered {
 	return append(all, unconfigured(v)...)
 }
 
-// fill says what an agent is doing, by its tasks and its runs.
+// fill fills in what an agent is doing, by its tasks and its runs.
 func (r *Registered) fill(a *Agent, now time.Time) {
 	var at *core.Task
 	var waiting []*core.Task
@@ -116,7 +116,8 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 	}
 }
 
-// unconfigured lists whom tasks name that are not over, and nobody configured.
+// unconfigured lists the names of tasks that are not over, for which no agent is
+// configured.
 func unconfigured(v *View) (all []Registered) {
 	for _, row := range v.tops {
 		if row.Assignee == "" || row.CurrentStatus().Over() || v.Agents.Assigned(row.Assignee) != nil {

@@ -20,8 +20,8 @@ type Task struct {
 	State *core.Task      // nil: the store does not know it
 	Agent *pipeline.Agent // to whom the board gives it; nil: nobody that is configured
 	Steps []Step
-	// SilentSince is when its agent, which works on it, was heard of last, if that was
-	// too long ago; zero: it was not.
+	// SilentSince is when the agent at work on it was last heard of, if that was too long
+	// ago; zero: it was not.
 	SilentSince time.Time
 	MaxRetries  int // of its type
 	// Pending are the effects that are not delivered yet: what some sink does not show.
@@ -187,8 +187,8 @@ func (t *Task) atWork() bool {
 	return t.Agent != nil && !t.Agent.Person && (t.Status() == pipeline.InProgress || t.State.AtWork())
 }
 
-// Heard is when its agent was heard of last for the task, or else when the task came into
-// its status. Zero without a state.
+// Heard is when its agent was last heard of for the task, or else when the task came into
+// its status. It is zero without a state.
 func (t *Task) Heard() time.Time {
 	if t.State != nil && !t.State.LastHeard().IsZero() {
 		return t.State.LastHeard()
@@ -196,8 +196,8 @@ func (t *Task) Heard() time.Time {
 	return t.Since(t.Status())
 }
 
-// filled is a row as OTM reads it: a cell that a person emptied decides nothing, so it is
-// shown as the task is.
+// filled is a row with the task's values in cells that a person emptied: an empty cell is
+// no choice.
 func filled(row *pipeline.Row, state *core.Task) *pipeline.Row {
 	if row == nil || state == nil {
 		return row

@@ -166,7 +166,7 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	return withEnd(v, d, t, t.Agent)
 }
 
-// silence says what to do about an agent that was heard of for the last time long ago.
+// silence says what to do about an agent that has been silent for long.
 func silence(t *view.Task) []explain.Finding {
 	if t.SilentSince.IsZero() {
 		return nil
@@ -218,8 +218,8 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 }
 
 // held adds what keeps the agent of a task from working on it: a pause by a person or by
-// OTM, or what its process does. A process that is at work holds up only the tasks that
-// it has not taken: a pause does not end it.
+// OTM, or what its process does. It adds nothing to a task on which its process is at work,
+// as a pause does not end that.
 func held(v *view.View, d draft, t *view.Task) draft {
 	if t.Agent == nil || t.Agent.Person {
 		return d

@@ -118,15 +118,15 @@ func TestParseUpdateRefuses(t *testing.T) {
 func TestCaseB107NearMisses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ label, correction, says string }{
-		{"done", "agent_done", "a person or the orchestrator sets done"},
+		{"done", "agent_done", "a person or a reviewing agent sets done"},
 		{"completed", "agent_done", ""}, {"complete", "agent_done", ""}, {"finished", "agent_done", ""},
 		{"Agent_Done", "agent_done", ""}, {"agent-done", "agent_done", ""}, {"agent done", "agent_done", ""}, {"agentDone", "agent_done", ""},
 		{"AGENT_DONE", "agent_done", ""}, {" agent_done", "agent_done", ""},
 		{"In Progress", "in_progress", ""}, {"in-progress", "in_progress", ""}, {"inProgress", "in_progress", ""}, {"started", "in_progress", ""}, {"working", "in_progress", ""},
 		{"Blocked", "blocked", ""}, {"stuck", "blocked", ""}, {"waiting", "blocked", ""},
 		{"new", "", "a task is new when it comes onto the board"}, {"assigned", "", "the dispatcher sets assigned"},
-		{"pending", "", "OTM sets pending"}, {"dormant", "", "a person sets dormant"}, {"cancelled", "", "a person sets cancelled"}, {"Failed", "failed", ""}, {"error", "failed", ""},
-		{"rejected", "", "a person sets rejected"}, {"archived", "", "a person sets archived"},
+		{"pending", "", "OTM sets pending"}, {"dormant", "", "a person sets dormant"}, {"cancelled", "", "a reviewing agent sets cancelled"}, {"Failed", "failed", ""}, {"error", "failed", ""},
+		{"rejected", "", "a reviewing agent sets rejected"}, {"archived", "", "a person sets archived"},
 		{"", "", ""}, {"no idea", "", ""}, {"\x1b[31m", "", ""},
 	}
 	for _, tt := range tests {

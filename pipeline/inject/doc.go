@@ -20,7 +20,7 @@
 // An error of one file settles it in failed/, and the others go on. When the board
 // or our disk is in trouble, files stay and the sweep says when to sweep again;
 // Injector.Sweep draws the line. A missing option or a full list keeps the file
-// until a person acts on the board. A file whose effects wait for a later look at the
+// until a person changes the board. A file whose effects wait for a later look at the
 // board waits as well. A row that a person deleted is never made again: drops that it
 // did not show yet, and later ones, are conflicts.
 //

@@ -59,16 +59,15 @@ func (m *maker) mayMake(w *work) error {
 	case m.walkErr != nil && !m.b.Fresh(createAge) && !w.task.Unverified:
 		return m.walkErr
 	}
-	// A task without some of its steps would be handed out to nobody, and would take the room
-	// of a smaller one.
+	// A task that lacks some of its steps is not handed out, and takes the room of a smaller
+	// one.
 	if !m.fits(w.task) {
 		return &pipeline.BoardError{Method: "room for its rows", Code: "over_row_maximum", Class: pipeline.Transient, Full: true}
 	}
 	return nil
 }
 
-// fits reports whether the board has room for all rows that a task lacks, as far as is
-// known.
+// fits reports whether the board, as far as we know, has room for all rows that a task lacks.
 func (d *delivery) fits(t *core.Task) bool {
 	lacks := 0
 	if t.RowID == "" {

@@ -48,7 +48,7 @@ func (u *updater) deleteRows() error {
 	return u.flush()
 }
 
-// deleteSteps deletes the rows of steps that were taken out of their tasks.
+// deleteSteps deletes the rows of steps that were removed from their tasks.
 func (u *updater) deleteSteps() error {
 	var rows []string
 	works := u.open(func(t *core.Task) bool { return t.ArchivedAt.IsZero() && len(t.Dropped) > 0 })

@@ -227,7 +227,7 @@ func (d *difference) status() {
 	}
 }
 
-// stands is the status that stands on the board for one for which it may have no option.
+// stands is the status that the board shows for a status, see Status.Instead.
 func (d *difference) stands(s pipeline.Status) pipeline.Status {
 	form, _ := d.Form(pipeline.FieldStatus, string(s))
 	return pipeline.Status(form)

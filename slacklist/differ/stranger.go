@@ -84,7 +84,7 @@ func (c *comparison) still(row *pipeline.Row) bool {
 	return true
 }
 
-// lastEdit is when a row or a step of it last changed.
+// lastEdit is when a row, or a step of it, last changed.
 func (c *comparison) lastEdit(row *pipeline.Row) int64 {
 	last := row.Updated
 	for _, s := range c.StepRows(row.ID) {
@@ -162,7 +162,7 @@ func (c *comparison) adoption(row *pipeline.Row, id pipeline.TaskID, titles []st
 		a.Task.Type = pipeline.Action
 	}
 	if form, _ := c.Form(pipeline.FieldStatus, string(pipeline.Dormant)); a.Status == pipeline.Pending && form == string(pipeline.Pending) {
-		a.Status = pipeline.Dormant // a board without an option for that; if it waited for a run instead, a person says so
+		a.Status = pipeline.Dormant // the board lacks that option; a person can requeue a task that waited for a run
 	}
 	a.Row = FoundRow(c.Batch, row, c.Agents, titles)
 	return a
