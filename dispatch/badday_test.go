@@ -200,3 +200,90 @@ func TestClockJumpsInBackoff(t *testing.T) {
 		}
 	}
 }
+
+// The agent was woken for a task, and takes a more urgent one that came meanwhile. Its
+// process ends without a result: that run failed, and the other task is as it was.
+func TestTakesAnotherThanWokenFor(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	first := w.create("x", "alpha", pipeline.Normal)
+	want(t, "woken", w.pass().Woken, 1)
+	urgent := w.create("y", "alpha", pipeline.Critical)
+	w.ended()
+	w.d.Wakers = nil // it is not started again
+	w.pass()
+	want(t, "takes", w.next("alpha"), urgent)
+	w.d.Wakers = map[pipeline.Trigger]Waker{pipeline.TriggerExec: w.waker}
+	w.pass()
+	want(t, "runs", words(w.runsOf(urgent), w.record(urgent).Status), "1 failed pending")
+	want(t, "the other", words(w.runsOf(first), w.record(first).Status, w.record(first).Runs.Tries(0)), " assigned 0")
+}
+
+// A task is sent back with all its steps ticked: they are no result of the rework. Each
+// run of it that ends without a word fails.
+func TestReworkWithAllStepsTicked(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 0`)
+	id := w.create("x", "alpha", pipeline.Normal, "one", "two")
+	w.while(time.Minute, func() { w.report(w.next("alpha"), pipeline.AgentDone, 1, 2) })
+	w.edit(id, w.status(pipeline.New))
+	w.board.write(w.Context(), w.record(id))
+	w.while(4*time.Hour, func() { want(t, "takes", w.next("alpha"), id) })
+	want(t, "runs", w.runsOf(id), "1 succeeded, 2 failed, 3 failed, 4 failed, 5 failed")
+	want(t, "status", w.record(id).Status, pipeline.Failed)
+	w.edit(id, w.status(pipeline.New))
+	w.board.write(w.Context(), w.record(id))
+	w.while(time.Hour, func() { w.report(w.next("alpha"), pipeline.AgentDone) })
+	want(t, "in the end", w.record(id).Status, pipeline.AgentDone)
+}
+
+// A report waits in the inbox for ten minutes, and nobody can say what of: it delays only
+// the end of its own agent's run.
+func TestFileThatWaitsDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	w.agents = append(w.agents, pipeline.Agent{Name: "beta", Label: "beta", Trigger: pipeline.TriggerNone, Workspace: t.TempDir()})
+	w.d.Agents, w.d.Entries.Agents = w.agents, w.agents
+	id, other := w.create("x", "alpha", pipeline.Normal), w.create("y", "beta", pipeline.Normal)
+	w.pass()
+	w.next("alpha")
+	w.next("beta")
+	w.d.Unread = func() (map[pipeline.TaskID]time.Time, error) {
+		return map[pipeline.TaskID]time.Time{other: w.record(other).Dispatch.At, 99: {}}, nil
+	}
+	w.ended()
+	w.pass()
+	want(t, "runs", words(w.runsOf(id), w.record(id).Status), "1 failed pending")
+}
+
+// Two reviewers decide at once, and one decides while a person edits the board: the
+// first decision stands, the second one is refused or changes nothing, and says so.
+func TestTwoDecideAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha", "beta", "gamma")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.report(w.next("alpha"), pipeline.AgentDone)
+	decide := func(by core.Actor, seen bool, to pipeline.Status) error {
+		e := core.Edits{Seen: seen, Status: &to, From: []pipeline.Status{pipeline.AgentDone}, Accept: to == pipeline.Done}
+		if seen {
+			e.From = nil // of an edit on the board, nobody knows what the person saw
+		}
+		outcomes, err := w.store.Do(w.Context(), core.Command{At: w.clock.Now(), By: by, Task: id, Do: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcomes[0].Err
+	}
+	beta, gamma := core.Actor{Kind: core.Reviewer, Name: "beta"}, core.Actor{Kind: core.Reviewer, Name: "gamma"}
+	if err := decide(beta, false, pipeline.Done); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the second reviewer", decide(gamma, false, pipeline.Rejected), "it is done by now")
+	want(t, "the board says the same", decide(core.ByPerson("robin"), true, pipeline.Done), nil)
+	want(t, "status", words(w.record(id).Status, w.record(id).StatusBy), "done reviewer beta")
+	want(t, "decisions", w.count(id, "Approved"), 1)
+	want(t, "the board says something else", decide(core.ByPerson("robin"), true, pipeline.New), nil) // the last word of a person counts
+	want(t, "a reviewer who saw it done", decide(gamma, false, pipeline.Done), "it is new by now")
+	want(t, "status", words(w.record(id).Status, w.record(id).StatusBy), "new robin")
+}

@@ -23,9 +23,13 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	if err != nil {
 		return err
 	}
+	last := s.state.LastRun
+	if over {
+		last = &end.Run
+	}
 	judge := core.JudgeRun{
 		MaxFailures: wg.Times.RewakeMax, Over: !s.Running && !s.unread, Start: startOf(s.agent),
-		Hangs: s.hangsSince(), Lingers: s.lingersOn(), Asked: s.askedFor(), Rests: len(s.work()) == 0,
+		Hangs: s.hangsSince(), Lingers: s.lingersOn(), Asked: s.askedSince(last), Rests: len(s.work()) == 0,
 	}
 	if over {
 		judge.End = &end
@@ -119,10 +123,9 @@ func (s *situation) hangsSince() time.Time {
 	return time.Time{}
 }
 
-// askedFor reports whether a person has sent one of the agent's tasks out again
-// since its last run ended.
-func (s *situation) askedFor() bool {
-	last := s.state.LastRun
+// askedSince reports whether a person has sent one of the agent's tasks out again since
+// a run ended.
+func (s *situation) askedSince(last *core.EndedRun) bool {
 	if last == nil {
 		return false
 	}

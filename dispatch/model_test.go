@@ -232,17 +232,26 @@ func (m *model) dispatch(id pipeline.TaskID) {
 			m.do(core.Command{By: core.ByPerson("robin"), Task: id, Do: core.Edits{Seen: true, Steps: []core.StepEdit{{Row: s.RowID, Done: &open}}}})
 		}
 	}
-	show := func() {
-		if err := (&board{store: m.store, now: m.tick}).write(context.Background(), m.task(id)); err != nil {
-			m.Fatal(err)
-		}
+	m.show(id)
+	m.handOut(id)
+}
+
+// show makes the board show a task.
+func (m *model) show(id pipeline.TaskID) {
+	if err := (&board{store: m.store, now: m.tick}).write(context.Background(), m.task(id)); err != nil {
+		m.Fatal(err)
 	}
-	show()
+}
+
+func (m *model) handOut(id pipeline.TaskID) {
 	m.do(core.Command{By: by(), Task: id, Do: core.HandOut{Agent: "a", Workspace: m.agent.Workspace}})
-	show()
+	m.show(id)
 	t := m.task(id)
 	m.say("%v is dispatched, attempt %d, %s", id, t.Attempt, t.Priority)
 }
+
+// isPending reports whether a task waits for its next run.
+func isPending(t *core.Task) bool { return t.Status == pipeline.Pending }
 
 // take is an agent that takes the most urgent task, as otm next gives it.
 func (m *model) take() {
@@ -266,8 +275,8 @@ func (m *model) finish() {
 	if t == nil {
 		return
 	}
-	m.heard, m.fruitless = m.tick(), nil
-	status := []pipeline.Status{pipeline.AgentDone, pipeline.Blocked, pipeline.InProgress}[m.rng.IntN(3)]
+	m.heard, m.fruitless = m.tick(), nil // one that fails its only task has nothing left to do
+	status := []pipeline.Status{pipeline.AgentDone, pipeline.Blocked, pipeline.InProgress, pipeline.Failed}[m.rng.IntN(4)]
 	if status == pipeline.InProgress {
 		m.do(reportOf(t, m.heard, m.nextDrop(), status, 1, 2))
 	} else {
@@ -306,8 +315,13 @@ func (m *model) endRun() {
 	}
 }
 
-// pass is the waking part of a pass.
+// pass hands pending tasks out again, and is the waking part of a pass.
 func (m *model) pass() {
+	for _, t := range m.tasks(isPending) {
+		if t.Ready(m.now) {
+			m.handOut(t.ID)
+		}
+	}
 	p := waking{run: newRun(m.d)}
 	p.byName = map[string][]*core.Task{"a": m.tasks(func(*core.Task) bool { return true })}
 	m.say("pass")
@@ -499,7 +513,7 @@ func (m *model) heal() {
 		before := len(m.wakes)
 		m.wait(time.Minute)
 		m.pass()
-		waiting := m.tasks((*core.Task).Waiting)
+		waiting := append(m.tasks((*core.Task).Waiting), m.tasks(isPending)...)
 		if len(waiting) == 0 {
 			return
 		}
