@@ -47,7 +47,7 @@ func TestStatusTells(t *testing.T) {
 		`health +red: \d problems\n(.*\n)* +otm-dispatcher: gate: refused; runner: stuck\n`, // once, whole
 		`nothing stays running here; unless timers run the components, start them with: otm up\n`,
 		`c6.json: reason 6\n +c5.json: reason 5\n +c4.json: reason 4\n +c3.json: reason 3\n +c2.json: reason 2\nboard`, // the newest
-		`10 of 10 rows, read \d+s ago\n`,
+		`9 of 10 rows, read \d+s ago\n`,
 		`agents +devdas +starts by itself \(trigger none\) .*\n`,
 		`\n +the workspace of devdas is missing: /.* → mkdir -p /.*`,
 	} {

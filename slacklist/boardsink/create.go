@@ -62,7 +62,7 @@ func (m *maker) mayMake(w *work) error {
 	// A task that lacks some of its steps is not handed out, and takes the room of a smaller
 	// one.
 	if !m.fits(w.task) {
-		return &pipeline.BoardError{Method: "room for its rows", Code: "over_row_maximum", Class: pipeline.Transient, Full: true}
+		return &pipeline.BoardError{Method: fmt.Sprintf("the list has room for %d more, and the task needs more rows", m.b.Room()), Full: true}
 	}
 	return nil
 }
