@@ -48,9 +48,9 @@ type AgentState struct {
 	// Hangs is when the agent's process was woken, if it takes nothing while tasks
 	// wait; zero: it does not hang.
 	Hangs time.Time `json:"hangsSince,omitzero"`
-	// Lingers is the task on which the agent's process still works although a person
-	// ended it or put it off; 0: there is none.
-	Lingers pipeline.TaskID `json:"lingersOn,omitzero"`
+	// Ends is that OTM ends the agent's process; nil: it does not. Until it has ended,
+	// otm next gives it nothing.
+	Ends *Ends `json:"ends,omitempty"`
 	// Paused says that a person paused the agent; nil: nobody did.
 	Paused *Pause `json:"paused,omitempty"`
 	// ReadTo is the number of the last event with a message that mentions the agent and
@@ -64,6 +64,18 @@ type Pause struct {
 	By     Actor     `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 }
+
+// Ends says for the sake of which task OTM ends the process of an agent, in whose run it
+// works: the run is canceled, or it lasts too long.
+type Ends struct {
+	Task  pipeline.TaskID `json:"task"`
+	Since time.Time       `json:"since"`
+	Late  bool            `json:"late,omitempty"` // it lasts longer than max_runtime
+}
+
+// Canceled reports whether OTM ends the process because its run was canceled: its end then
+// tells nothing of the agent.
+func (e *Ends) Canceled() bool { return e != nil && !e.Late }
 
 // EndedRun is a run that ended.
 type EndedRun struct {
@@ -218,7 +230,7 @@ type JudgeRun struct {
 	Over        bool // no run of it goes on, and all its reports are applied
 	Start       Start
 	Hangs       time.Time
-	Lingers     pipeline.TaskID
+	Ends        *Ends
 	Asked       bool      // a person sent one of its tasks out again since its last run
 	Rests       bool      // it has no work
 	Started     time.Time // the value of Resumed that led to a start, or to no work; zero: none did
@@ -228,7 +240,10 @@ func (j JudgeRun) decide(d *decision) error {
 	was := d.agentState()
 	now := was.Clone()
 	why := Observed
-	now.Hangs, now.Lingers = j.Hangs.UTC(), j.Lingers
+	now.Hangs = j.Hangs.UTC()
+	if j.Ends == nil || now.Ends == nil || j.Ends.Task != now.Ends.Task {
+		now.Ends = j.Ends
+	}
 	if j.End != nil && (was.LastRun == nil || was.LastRun.Key != j.End.Run.Key) {
 		*now = now.judged(*j.End, max(j.MaxFailures, 1))
 		now.Hangs = j.Hangs.UTC()

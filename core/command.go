@@ -100,6 +100,9 @@ var ErrNotYet = errors.New("not yet: its task is not known, or was not handed ou
 // ErrOutdated says that the state changed since the command was planned.
 var ErrOutdated = errors.New("the state changed since this was planned")
 
+// ErrEnding says that OTM ends the process of an agent, which takes nothing any more.
+var ErrEnding = errors.New("its process is being ended")
+
 // ErrNoTask says that a task does not exist.
 var ErrNoTask = errors.New("there is no such task")
 

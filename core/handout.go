@@ -47,7 +47,8 @@ func (t *Task) Ready(now time.Time) bool {
 	return false
 }
 
-// Take says that an agent takes a task, or is given it again.
+// Take says that an agent takes a task, or is given it again. The command names the agent
+// if a process of it runs: while OTM ends that, the error is ErrEnding.
 type Take struct{ By TakenBy }
 
 func (k Take) decide(d *decision) error {
@@ -57,6 +58,8 @@ func (k Take) decide(d *decision) error {
 		return ErrNoTask
 	case t.Dispatch == nil || !SameAgent(t.Dispatch.Agent, d.By.Name) || t.Away() || !t.Status.Active():
 		return ErrOutdated
+	case d.agentState().Ends != nil:
+		return ErrEnding
 	case t.Taken() && k.By == TakenByFile:
 		return nil // it is known
 	}

@@ -48,6 +48,7 @@ var Moves = []Move{
 	{Code: "TT-21", From: []pipeline.Status{pipeline.InProgress, pipeline.Blocked}, To: pipeline.Pending, By: []Kind{OTM}, When: "its run failed, and a retry follows"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.Pending, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, To: pipeline.Dormant, By: []Kind{Person, Board}, When: "set aside"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.Dormant}, To: pipeline.New, By: []Kind{Person, Board}, When: "no longer set aside"},
+	{Code: "TT-22", From: []pipeline.Status{pipeline.InProgress}, To: pipeline.Dormant, By: []Kind{Person, Board}, When: "stopped: its run is canceled, and the process of its agent is ended"},
 	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Pending, pipeline.Rejected}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "given to another agent, released, or sent back"},
 	{Code: "TT-24", From: []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.Pending, pipeline.Rejected, pipeline.Failed}, To: pipeline.New, By: []Kind{OTM}, When: "it was given to another agent"},
 	{Code: "TT-25", From: []pipeline.Status{pipeline.Assigned}, To: pipeline.Pending, By: []Kind{OTM}, When: "its run failed, which only the mark in the dispatch file showed; a retry follows"},

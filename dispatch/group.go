@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -39,6 +41,9 @@ func processOf(dir, agent string) (p Process) {
 	}
 	return p
 }
+
+// ProcessRuns reports whether a process of an agent's runs, or what a killed one left.
+func ProcessRuns(dir, agent string) bool { return processOf(dir, agent).Running }
 
 // endWait is how long a command, and then its children, get to end after SIGTERM.
 const endWait = 10 * time.Second
@@ -92,6 +97,44 @@ func endGroup(path string) bool {
 		}
 	}
 	return false
+}
+
+// endLate is when a process that was told to end should have ended: the helper gives its
+// command, and then its children, endWait.
+const endLate = 3 * endWait
+
+// endProcess tells the helper of an agent to end its command, which it then does with all
+// that the command started. What a killed helper left is told itself, or killed. The error
+// says that it could not be told.
+func endProcess(dir, agent string, kill bool) error {
+	pid, held := lock.Holder(execLock(dir, agent))
+	if held && (pid == 0 || pid == os.Getpid()) {
+		return errors.New("its helper has just begun")
+	}
+	if held {
+		// The handle stays with this process, also if its id is given to another one.
+		helper, err := os.FindProcess(pid)
+		if err != nil {
+			return err
+		}
+		defer helper.Release()
+		if now, held := lock.Holder(execLock(dir, agent)); !held || now != pid {
+			return os.ErrProcessDone
+		}
+		return helper.Signal(syscall.SIGTERM)
+	}
+	if pid, held = lock.Holder(groupLock(dir, agent)); !held || pid == 0 {
+		return os.ErrProcessDone
+	}
+	// While a process of the group lives, its id is no other process's.
+	if syscall.Kill(pid, 0) != syscall.ESRCH {
+		return fmt.Errorf("process %d is another one now, or was just killed", pid)
+	}
+	sig := syscall.SIGTERM
+	if kill {
+		sig = syscall.SIGKILL
+	}
+	return syscall.Kill(-pid, sig)
 }
 
 // groupPoll is how often endGroup looks: no signal comes when children of others end.

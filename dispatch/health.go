@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -54,8 +55,12 @@ func (h Health) Findings() (found []explain.Finding) {
 	switch {
 	case h.Running && !h.Hangs.IsZero():
 		found = append(found, h.found(explain.AgentHangs, "since", h.Hangs, "pid", h.PID))
-	case h.Running && h.Lingers != 0:
-		found = append(found, h.found(explain.AgentLingers, "task", h.Lingers, "pid", h.PID))
+	case h.Running && h.Ends != nil:
+		why := "was taken from it"
+		if h.Ends.Late {
+			why = "takes longer than its max_runtime"
+		}
+		found = append(found, h.found(explain.AgentEnding, "task", h.Ends.Task, "since", h.Ends.Since, "pid", h.PID, "why", why))
 	}
 	if h.Paused != nil {
 		reason := h.Paused.Reason
@@ -177,8 +182,8 @@ func (o *Outlooks) read(ctx context.Context) error {
 }
 
 // situation gathers what is known of an agent. A wake counts until it ends, also if its
-// task leaves the board or the agent.
-func (o *Outlooks) situation(ctx context.Context, a *pipeline.Agent, tasks []*core.Task) (*situation, error) {
+// task leaves the board or the agent. left are tasks that left it in a run.
+func (o *Outlooks) situation(ctx context.Context, a *pipeline.Agent, tasks []*core.Task, left ...*core.Task) (*situation, error) {
 	if err := o.read(ctx); err != nil {
 		return nil, err
 	}
@@ -190,8 +195,9 @@ func (o *Outlooks) situation(ctx context.Context, a *pipeline.Agent, tasks []*co
 		own[t.ID] = true
 	}
 	name := pipeline.FoldName(a.Name)
-	for _, t := range o.woken[name] {
+	for _, t := range slices.Concat(left, o.woken[name]) {
 		if !own[t.ID] {
+			own[t.ID] = true
 			s.gone = append(s.gone, t)
 		}
 	}

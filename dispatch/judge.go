@@ -29,10 +29,12 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	}
 	judge := core.JudgeRun{
 		MaxFailures: wg.Times.RewakeMax, Over: !s.Running && !s.unread, Start: startOf(s.agent),
-		Hangs: s.hangsSince(), Lingers: s.lingersOn(), Asked: s.askedSince(last), Rests: len(s.work()) == 0,
+		Hangs: s.hangsSince(), Ends: s.ends(), Asked: s.askedSince(last), Rests: len(s.work()) == 0,
 	}
 	if over {
 		judge.End = &end
+	} else if s.unread {
+		judge.Ends = s.state.Ends // its end is not judged yet
 	}
 	_, w := s.lastWake()
 	if judge.Rests || s.Running || !resumeAsked(s.state, w, s.now) {
@@ -69,14 +71,18 @@ func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (com
 	if !over || w.Via == pipeline.TriggerGateway && !w.Outcome.Failed() {
 		return nil
 	}
-	later := w.Code != nil && *w.Code == core.TryLater || !w.RetryAt.IsZero()
+	later := w.Code != nil && *w.Code == core.TryLater || !w.RetryAt.IsZero() || s.state.Ends.Canceled()
 	for _, t := range s.known() {
 		run := t.Runs.Open()
 		if run == nil || !core.SameAgent(run.Agent, s.agent.Name) || !t.HeardOf(s.agent.Name).At.After(w.AskedAt) {
 			continue
 		}
+		exit := w.Exit
+		if ends := s.state.Ends; ends != nil && ends.Late && ends.Task == t.ID {
+			exit = fmt.Sprintf("it lasted longer than max_runtime allows, %v, and was ended", types.Rules(t.Type).Runtime())
+		}
 		commands = append(commands, core.Command{At: s.now, By: by(), Task: t.ID, Agent: s.agent.Name, Do: core.FailRun{
-			Run: run.Number, Failure: core.Failure{Exit: w.Exit, Code: w.Code, Log: w.Log, Free: later}, NotBefore: w.RetryAt, Types: types,
+			Run: run.Number, Failure: core.Failure{Exit: exit, Code: w.Code, Log: w.Log, Free: later}, NotBefore: w.RetryAt, Types: types,
 		}})
 	}
 	return commands

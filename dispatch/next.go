@@ -121,12 +121,17 @@ func (d *Desk) Next(ctx context.Context, a *pipeline.Agent, another bool) (taken
 		if state.Paused != nil {
 			return nil, &PausedError{*state.Paused}
 		}
+		ch.process = processOf(d.Dir, a.Name).Running
 		ch.stumbled = state.Stumbled
 	}
 	err = ch.files.edit(ctx, a.Workspace, d.Now(), func(f *File) error {
 		ch.file = f
 		for try := 1; ; try++ {
-			if taken, err = ch.takeOne(ctx); !errors.Is(err, core.ErrOutdated) || try == takeTries {
+			taken, err = ch.takeOne(ctx)
+			switch {
+			case errors.Is(err, core.ErrEnding):
+				return nil
+			case !errors.Is(err, core.ErrOutdated) || try == takeTries:
 				return err
 			}
 		}
@@ -161,6 +166,7 @@ type choice struct {
 	file     *File
 	tasks    []*core.Task            // from which to choose
 	stumbled map[pipeline.TaskID]int // AgentState.Stumbled
+	process  bool                    // a process of the agent's runs
 }
 
 // takeOne chooses a task, takes it and marks its entry; nil: nothing waits.
@@ -181,6 +187,9 @@ func (ch *choice) takeOne(ctx context.Context) (taken *Taken, err error) {
 	taken = &Taken{Task: t, Continue: ch.isTaken(t), Unstored: ch.Store == nil}
 	if ch.Store != nil {
 		take := core.Command{At: ch.Now(), By: core.ByAgent(ch.agent.Name), Task: t.ID, Do: core.Take{By: core.TakenByNext}}
+		if ch.process {
+			take.Agent = ch.agent.Name
+		}
 		outcomes, err := ch.Store.Do(ctx, take)
 		if err != nil {
 			return nil, err

@@ -49,6 +49,7 @@ type situation struct {
 	idle    func() time.Time // when "otm next" last found nothing for it; zero: never, or not known
 	now     time.Time
 	times   pipeline.Times
+	types   pipeline.Types
 }
 
 // plan is what to do, and for which tasks.
@@ -175,30 +176,40 @@ func (s *situation) planAfterTask(p plan) plan {
 	return p.until(heard.Add(afterTask), "has just ended a task and takes the next by itself")
 }
 
-// lingersOn returns the task on which the agent's process still works although a
-// person ended it or put it off; 0: there is none.
-func (s *situation) lingersOn() pipeline.TaskID {
+// ends returns why OTM ends the agent's process: the run in which it works was canceled,
+// or lasts too long; nil: it does not. A process works in the run of the task that it took
+// last, or was given last.
+func (s *situation) ends() *core.Ends {
 	if !s.Running {
-		return 0
+		return nil
 	}
-	_, w := s.lastWake()
+	since := s.Started
+	if _, w := s.lastWake(); w != nil {
+		since = w.AskedAt
+	}
 	var last *core.Task
 	for _, t := range s.known() {
-		if w != nil && s.tookAt(t).After(w.AskedAt) && (last == nil || s.tookAt(t).After(s.tookAt(last))) {
+		if s.tookAt(t).After(since) && (last == nil || s.tookAt(t).After(s.tookAt(last))) {
 			last = t
 		}
 	}
-	if last == nil {
-		return 0
+	if last == nil || last.Runs.Last() == nil || !core.SameAgent(last.Runs.Last().Agent, s.agent.Name) {
+		return nil
 	}
-	switch last.Status {
-	case pipeline.Cancelled, pipeline.Rejected, pipeline.Failed, pipeline.Archived, pipeline.Dormant:
-		return last.ID
+	late := lateAt(last, s.types)
+	ends := core.Ends{Task: last.ID, Since: s.now.UTC(), Late: !late.IsZero() && !s.now.Before(late)}
+	if !ends.Late && last.Runs.Last().Ending != core.EndCanceled {
+		return nil
 	}
-	if last.Away() {
-		return last.ID
+	return &ends
+}
+
+// lateAt is when the open run of a task lasts longer than max_runtime allows; zero: never.
+func lateAt(t *core.Task, types pipeline.Types) time.Time {
+	if most := types.Rules(t.Type).Runtime(); most > 0 && t.Runs.Open() != nil {
+		return t.Runs.Open().Began.Add(most)
 	}
-	return 0
+	return time.Time{}
 }
 
 // ended returns when the run of a wake ended; false: it may still run or begin.
@@ -251,7 +262,7 @@ func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
 			e.Blocked[t.ID] = counted
 		}
 	}
-	e.Idle = len(e.Unfinished) == 0 && !couldTake(s.waiting(), w, s.idle())
+	e.Idle = len(e.Unfinished) == 0 && !couldTake(s.waiting(), w, s.idle()) || s.state.Ends.Canceled()
 	return e, true
 }
 

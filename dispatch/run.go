@@ -25,6 +25,7 @@ type run struct {
 	report *heartbeat.Report
 	tasks  []*core.Task            // live, as they were last loaded, in the order of their ids
 	byName map[string][]*core.Task // by agent: those on the board
+	left   map[string][]*core.Task // by agent: those that were taken from it in a run, and are another's or away
 
 	undelivered map[pipeline.TaskID]error // why effects of tasks are undelivered
 	unkept      map[string]bool           // identities of workspaces whose dispatch file could not be read or written
@@ -45,10 +46,17 @@ func (rn *run) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rn.tasks, rn.byName = tasks, map[string][]*core.Task{}
+	rn.tasks, rn.byName, rn.left = tasks, map[string][]*core.Task{}, map[string][]*core.Task{}
 	for _, t := range tasks {
-		if a := rn.Agents.Named(t.Agent); a != nil && t.RowID != "" && !t.Away() {
+		a := rn.Agents.Named(t.Agent)
+		onBoard := a != nil && t.RowID != "" && !t.Away()
+		if onBoard {
 			rn.byName[a.Name] = append(rn.byName[a.Name], t)
+		}
+		if run := t.Runs.Last(); run != nil && run.Ending == core.EndCanceled {
+			if former := rn.Agents.Named(run.Agent); former != nil && !(onBoard && former == a) {
+				rn.left[former.Name] = append(rn.left[former.Name], t)
+			}
 		}
 	}
 	return nil

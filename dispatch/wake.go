@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/crash"
 	"otm/internal/explain"
 	"otm/pipeline"
 )
@@ -44,6 +45,10 @@ func (wg *waking) wake(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
+			wg.report.Fail(*notWoken(explain.AgentStateWrong, a, err))
+			continue
+		}
+		if err := wg.endLeft(ctx, s); err != nil {
 			wg.report.Fail(*notWoken(explain.AgentStateWrong, a, err))
 			continue
 		}
@@ -151,15 +156,42 @@ func notWoken(code explain.Code, a *pipeline.Agent, err error, args ...any) *exp
 
 // situation gathers the facts about an agent, and judges the end of its last run.
 func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation, error) {
-	s, err := wg.outlooks.situation(ctx, a, slices.Clone(wg.byName[a.Name]))
+	s, err := wg.outlooks.situation(ctx, a, slices.Clone(wg.byName[a.Name]), wg.left[a.Name]...)
 	if err != nil {
 		return nil, err
 	}
-	s.unwritten = wg.unwritten
+	s.unwritten, s.types = wg.unwritten, wg.Types
 	if failed, ok := wg.unwoken[a.Name]; ok {
 		s.unwoken = &failed
 	}
 	return s, wg.judgeRun(ctx, s)
+}
+
+// endLeft ends the agent's process if that is noted in the agent's state. From then on it
+// can take no other task: so what is seen of the tasks after that note is final. If we
+// crash, the next pass does it again, which changes nothing.
+func (wg *waking) endLeft(ctx context.Context, s *situation) error {
+	for _, t := range s.known() {
+		if s.Running {
+			wg.report.RunBy(lateAt(t, s.types))
+		}
+	}
+	if !s.Running || s.state.Ends == nil {
+		return nil
+	}
+	if err := wg.reload(ctx, s); err != nil {
+		return err
+	}
+	wg.report.RunBy(s.now.Add(soonAgain)) // a pass follows the end of a helper; what a killed one left tells nothing
+	noted, now := s.state.Ends, s.ends()
+	if noted == nil || now == nil || now.Task != noted.Task {
+		return nil
+	}
+	crash.Point("end.before")
+	err := endProcess(wg.Dir, s.agent.Name, !s.now.Before(noted.Since.Add(endWait)))
+	crash.Point("end.after")
+	wg.Log.Info("told a process to end", "agent", s.agent.Name, "pid", s.PID, "task", noted.Task, "late", noted.Late, "err", err)
+	return nil
 }
 
 // held is the result of a plan that sends nothing.
@@ -171,7 +203,7 @@ func (s *situation) held(pl plan) wakeResult {
 			r.failed = notWoken(explain.WakeBarred, s.agent, errors.New(pl.wake.Refused))
 		}
 	}
-	if pl.action != rest {
+	if ends := s.state.Ends; pl.action != rest && (ends == nil || !s.now.Before(ends.Since.Add(endLate))) {
 		r.needs = Health{s.state, s.Process}.Finding()
 	}
 	return r

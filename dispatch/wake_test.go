@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -360,40 +358,6 @@ func TestC4ResumedByAPerson(t *testing.T) {
 	w.ended()
 	wakes := w.record(id).Wakes
 	want(t, "for it", wakes[len(wakes)-1].Tasks, []pipeline.TaskID{id})
-}
-
-// C5: a person cancels a task on which the agent's process works. The report names
-// the process and how to end it, as the agent's other tasks wait behind it.
-func TestC5CancelledTaskRunsOn(t *testing.T) {
-	t.Parallel()
-	w := newExecWorld(t, `echo $$ > "$1"; read go < go`, "up")
-	up := w.fifo("up")
-	if err := syscall.Mkfifo(filepath.Join(w.agent("alpha").Workspace, "go"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	id := w.create("x", "alpha", pipeline.High)
-	w.create("y", "alpha", pipeline.Normal)
-	w.pass()
-	w.line(up)
-	want(t, "takes", w.next("alpha"), id)
-	want(t, "nothing to tell", len(w.pass().Given), 0)
-	w.edit(id, w.status(pipeline.Cancelled))
-	r := w.pass()
-	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.Running, health.Lingers, err), words(true, id, nil))
-	if len(r.Given) != 1 || !strings.Contains(r.Given[0], fmt.Sprintf("kill -- -%d", health.PID)) {
-		t.Errorf("given: %q, process %d", r.Given, health.PID)
-	}
-	if group, err := syscall.Getpgid(health.PID); err != nil || group != health.PID {
-		t.Errorf("group of %d: %d, %v", health.PID, group, err)
-	}
-	if err := syscall.Kill(-health.PID, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	w.ended()
-	w.pass()
-	health, err = AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "then", words(health.Lingers == 0, err), "true <nil>")
 }
 
 // The store was lost, and a task was adopted from its row: the keys of its wakes before

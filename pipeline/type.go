@@ -20,7 +20,7 @@ const (
 type TypeRules struct {
 	Review     bool // a person or a reviewer accepts the result
 	MaxRetries int  // how many runs may follow failed ones
-	// MaxRuntime is to end a run that OTM can stop; nil: the default. Nothing does yet.
+	// MaxRuntime ends a run that OTM can stop, see Runtime; nil: the default.
 	MaxRuntime *time.Duration
 	// ReclaimAfter is the silence after which OTM takes a task from its agent, whether
 	// or not its run goes on; 0: never.
@@ -29,6 +29,17 @@ type TypeRules struct {
 
 // DefaultTypeRules are those of a type without a table in otm.toml.
 var DefaultTypeRules = TypeRules{Review: true, MaxRetries: 3}
+
+// defaultRuntime is how long a run may last where otm.toml does not say.
+const defaultRuntime = 24 * time.Hour
+
+// Runtime is how long a run may last that OTM can stop; 0: without limit.
+func (r TypeRules) Runtime() time.Duration {
+	if r.MaxRuntime == nil {
+		return defaultRuntime
+	}
+	return *r.MaxRuntime
+}
 
 // Types are the types with a table in otm.toml, by their folded names.
 type Types map[Type]TypeRules

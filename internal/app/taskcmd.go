@@ -14,6 +14,8 @@ import (
 
 	"otm/core"
 	"otm/core/outbox"
+	"otm/dispatch"
+	"otm/heartbeat"
 	"otm/internal/cli"
 	"otm/internal/engine"
 	"otm/internal/safe"
@@ -46,15 +48,19 @@ var taskCommands = []taskCommand{
 		long: "The task rests at rejected until otm rework sends it back or otm cancel ends it."},
 	{name: "rework", short: "Send tasks back to their agent", from: []pipeline.Status{pipeline.AgentDone, pipeline.Rejected, pipeline.Blocked}, to: pipeline.New, reason: "what is to be done: the agent reads it", steps: true,
 		long: "The agent is woken for the task again, and otm next shows it the reason."},
-	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted"},
+	{name: "cancel", short: "Cancel tasks", from: unfinished, to: pipeline.Cancelled, reason: "why it is no longer wanted",
+		long: "If an agent works on one of them now, OTM ends its process."},
 	{name: "requeue", short: "Hand tasks out again that failed or wait for a retry", from: []pipeline.Status{pipeline.Failed, pipeline.Pending}, to: pipeline.New, resets: true,
 		long: "A failed task gets one more run, with --reset as many as a new one. A pending one\nneed not wait for its retry."},
-	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New},
+	{name: "release", short: "Take tasks from their agent, and hand them out again", from: begun, to: pipeline.New,
+		long: "If the agent works on one of them now, OTM ends its process."},
 	{name: "reopen", short: "Open finished or cancelled tasks again", from: []pipeline.Status{pipeline.Done, pipeline.AgentDone, pipeline.Cancelled}, to: pipeline.New, reason: "why: the agent reads it", optional: true},
 	{name: "dormant", short: "Set tasks aside", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, to: pipeline.Dormant, reason: "why", optional: true,
 		long: "OTM leaves them alone until otm activate. For people only."},
 	{name: "activate", short: "Hand tasks out again that were set aside", from: []pipeline.Status{pipeline.Dormant}, to: pipeline.New,
 		long: "For people only."},
+	{name: "stop", short: "Stop the agent's work on tasks, and set them aside", from: []pipeline.Status{pipeline.Assigned, pipeline.InProgress}, to: pipeline.Dormant, reason: "why", optional: true,
+		long: "OTM ends the process in which the agent works on the task now, with all that it\nstarted: by SIGTERM, and by SIGKILL 10 seconds later. Nobody works on the task until otm\nactivate. A turn at the gateway goes on, but what it reports is refused. For people only."},
 	{name: "block", short: "Hold tasks up", from: []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.AgentDone}, to: pipeline.Blocked, reason: "what holds it up"},
 	{name: "unblock", short: "Answer blocked agents, and let them go on", from: []pipeline.Status{pipeline.Blocked}, to: pipeline.InProgress, reason: "the answer: the agent reads it", optional: true,
 		long: "The agent is woken at once. otm next shows it the answer, which may also stand after\nthe ids: otm unblock T-00035 'Green.'"},
@@ -315,6 +321,9 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	case undelivered != nil:
 		r.Note = "the change is recorded, and the board may not show it yet: " + undelivered.Error()
 	}
+	if on := goesOn(as.h, outcome); on != "" {
+		r.Note = strings.TrimPrefix(r.Note+"; "+on, "; ")
+	}
 	switch {
 	case outcome.Err != nil:
 	case edits.Status != nil:
@@ -325,6 +334,24 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 		r.changed = fmt.Sprintf("  priority %s → %s", t.Priority, *edits.Priority)
 	}
 	return r, nil
+}
+
+// goesOn says what becomes of an agent whose run a command canceled, where OTM does not end
+// it now; "": it does, or there is nothing to end.
+func goesOn(h *Home, o core.Outcome) string {
+	canceled := slices.ContainsFunc(o.Events, func(e core.Event) bool { _, ok := e.Data.(core.RunCanceled); return ok })
+	if !canceled {
+		return ""
+	}
+	a := h.Config.Agents.Named(o.Task.Runs.Last().Agent)
+	switch {
+	case a == nil:
+	case a.Trigger == pipeline.TriggerGateway:
+		return fmt.Sprintf("%s may go on with its turn at the gateway, where OTM cannot stop it; what it reports on this run is refused", a.Name)
+	case dispatch.ProcessRuns(h.Dir, a.Name) && !h.residents().running(heartbeat.Dispatcher):
+		return fmt.Sprintf("no dispatcher is running; this ends the process of %s: otm-dispatcher --once", a.Name)
+	}
+	return ""
 }
 
 // possible returns the names of the commands that work on a task in a status.

@@ -108,7 +108,7 @@ var (
 	AgentPaused     = code("agent_paused", Warn, "{by} paused {agent} {since:ago}{reason}: OTM does not start it, and otm next gives it no task", "otm resume {agent:sh}")
 	AgentPausing    = code("agent_pausing", Warn, "the last run of {agent} ended {ended:ago} without progress ({how}); it is started again {next:when}", "{look}; to start it now: otm resume {agent:sh}")
 	AgentLeftAlone  = code("agent_left_alone", Fail, "{agent} is left alone: {n:run|runs} in a row ended without progress, the last {ended:ago} ({how}); the next probe starts {next:when}", "{look}; to start it now: otm resume {agent:sh}")
-	AgentLingers    = code("agent_lingers", Warn, "the process of {agent}, pid {pid}, still works on {task}, which was taken from it, and its other tasks wait", "end the process with all that it started: kill -- -{pid}")
+	AgentEnding     = code("agent_ending", Warn, "OTM told the process of {agent}, pid {pid}, {since:ago} to end, as {task} {why}", "wait; if it does not end: kill -KILL -- -{pid}")
 	AgentRuns       = code("agent_runs", OK, "the process of {agent}, pid {pid}, has run since {since:ago}: OTM starts nothing beside it", "wait for its end, or end it with all that it started: kill -- -{pid}")
 	AgentHangs      = code("agent_hangs", Warn, "the process of {agent}, pid {pid}, runs and has taken nothing for {since:age}", "find out what it waits for, or end it with all that it started: kill -- -{pid}")
 	AgentUnread     = code("agent_unread", Warn, "how the runs of {agent} went is not known: {error}", "otm fsck")
