@@ -72,7 +72,7 @@ func aiAgent(h *Home, name, command string) (*pipeline.Agent, error) {
 	case a == nil:
 		return nil, noAgent(h, name, command+" %s")
 	case a.Person:
-		return nil, cli.Errorf(cli.Usage, "%s is a person: they do not take tasks by otm next", a.Name).Hint("otm list --agent %s", safe.Quote(a.Name)).Hint("otm accept T-00035   # when a task of theirs is done")
+		return nil, cli.Errorf(cli.Usage, "%s is a person: %s is for AI agents", a.Name, command).Hint("otm list --agent %s", safe.Quote(a.Name)).Hint("otm accept T-00035   # when a task of theirs is done")
 	}
 	return a, nil
 }

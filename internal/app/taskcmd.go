@@ -158,10 +158,14 @@ func (tc *taskCommand) command(s cli.Streams) *cobra.Command {
 	var value, reason string
 	var add, remove []string
 	var reset, asJSON bool
+	on := "in " + strings.Join(pipeline.Texts(tc.from), ", ")
+	if slices.Equal(tc.from, unfinished) {
+		on = "that are not done, cancelled or archived"
+	}
 	c := &cobra.Command{
 		Use:     tc.name + " ID...",
 		Short:   tc.short,
-		Long:    strings.TrimSpace(tc.short + ". Works on tasks in " + strings.Join(pipeline.Texts(tc.from), ", ") + ".\n" + tc.long),
+		Long:    strings.TrimSpace(tc.short + ".\nWorks on tasks " + on + ".\n" + tc.long),
 		Example: "  " + tc.line("T-00035"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -116,8 +116,7 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 	}
 }
 
-// unconfigured lists the names of tasks that are not over, for which no agent is
-// configured.
+// unconfigured lists the assignees of tasks that are not over whom nobody configured.
 func unconfigured(v *View) (all []Registered) {
 	for _, row := range v.tops {
 		if row.Assignee == "" || row.CurrentStatus().Over() || v.Agents.Assigned(row.Assignee) != nil {
