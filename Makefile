@@ -93,7 +93,7 @@ web-api: ## the board's suite with Slack's own client for Node
 .PHONY: bench
 bench: ## the figures of docs/performance.md
 	$(GO) run ./scripts/bench
-	TMPDIR=$${TMPDIR:-/tmp} $(GO) test ./internal/app ./internal/board ./pipeline/counter ./core/store -run '^$$' -bench 'Page|ItemsList|BenchmarkCreate|Load|IDs|Tasks'
+	TMPDIR=$${TMPDIR:-/tmp} $(GO) test ./internal/app ./internal/board ./pipeline/counter ./core/store -run '^$$' -bench 'Page|ItemsList|BenchmarkCreate|Load|IDs|Tasks|Moves'
 
 .PHONY: lines
 lines: ## the lines of the product, per package and in sum

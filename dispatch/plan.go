@@ -80,7 +80,7 @@ func (s *situation) planWake() plan {
 	}
 	p.of, p.wake = s.lastWake()
 	w := p.wake
-	_, over := s.ended(w)
+	ended, over := s.ended(w)
 	switch {
 	case s.Running:
 		return s.planRunning(p)
@@ -89,8 +89,12 @@ func (s *situation) planWake() plan {
 	case resumeAsked(s.state, w, s.now) && (w == nil || !w.Accepted.IsZero() || over):
 		return p.with(send, "a person resumed it")
 	case over && s.unread:
-		// Nothing wakes us when the last file leaves the inbox.
-		return p.until(s.now.Add(soonAgain), "its run has ended, its last reports are not applied yet")
+		// Nothing wakes us when the last file leaves the inbox. Most are applied at once.
+		again := soonAgain
+		if since := s.now.Sub(ended); since > 0 {
+			again = min(max(since, soonAgain/10), soonAgain)
+		}
+		return p.until(s.now.Add(again), "its run has ended, its last reports are not applied yet")
 	case s.busy() && !reached(s.heard(), s.times.SilentAfter, s.now):
 		return p.until(s.heard().Add(s.times.SilentAfter), "at work on a task")
 	case over:

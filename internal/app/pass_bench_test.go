@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +49,81 @@ func BenchmarkPass(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkMoves has agents move 500 tasks, eight at a time, and the sinks show them all.
+// "tick" is a pass that reads nothing of the board, with 50 agents.
+func BenchmarkMoves(b *testing.B) {
+	const tasks, callers = 500, 8
+	h, source := benchHome(b, 4*tasks)
+	agents := ""
+	for n := range 49 {
+		agents += fmt.Sprintf("[agents.agent%d]\nworkspace = %q\ntrigger = \"none\"\n", n, b.TempDir())
+	}
+	more, err := os.OpenFile(filepath.Join(h.Dir, "otm.toml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = more.WriteString(agents)
+	}
+	if err = errors.Join(err, more.Close()); err != nil {
+		b.Fatal(err)
+	}
+	if h, err = OpenHome(h.Streams, h.Dir); err != nil {
+		b.Fatal(err)
+	}
+	c, err := newComponent(b.Context(), h, source, slog.New(slog.DiscardHandler), kinds[1], DefaultEvery, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.stop()
+	pass := func(why occasion) time.Duration {
+		begun := time.Now()
+		if out, err := c.run(b.Context(), why, func() {}); err != nil || out.Trouble != nil || len(out.Failed) > 0 {
+			b.Fatalf("%+v, %v", out, err)
+		}
+		return time.Since(begun)
+	}
+	s, err := h.OpenStore(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	pass(asked)
+	var committed, shown, tick time.Duration
+	to := pipeline.Blocked
+	for b.Loop() {
+		begun := time.Now()
+		var all sync.WaitGroup
+		for caller := range callers {
+			all.Go(func() {
+				for n := caller; n < tasks; n += callers {
+					o, err := s.Do(b.Context(), core.Command{At: time.Now(), By: core.ByAgent("devdas"), Task: pipeline.TaskID(n + 1), Do: core.Report{Dropped: time.Now(), Status: to, Reason: "why"}})
+					if err != nil || o[0].Err != nil {
+						b.Errorf("%v, %v", err, o)
+					}
+				}
+			})
+		}
+		all.Wait()
+		committed += time.Since(begun)
+		pass(hinted)
+		for pending := true; pending; {
+			left, err := s.Pending(b.Context(), "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			if pending = len(left) > 0; pending {
+				pass(hinted)
+			}
+		}
+		shown += time.Since(begun)
+		if tick += pass(hinted); to == pipeline.Blocked {
+			to = pipeline.InProgress
+		} else {
+			to = pipeline.Blocked
+		}
+	}
+	b.ReportMetric(float64(tasks*b.N)/committed.Seconds(), "moves/s")
+	b.ReportMetric(shown.Seconds()/float64(b.N), "s-until-shown")
+	b.ReportMetric(float64(tick.Milliseconds())/float64(b.N), "ms/tick")
 }
 
 func benchHome(b *testing.B, rows int) (*Home, pipeline.Board) {
