@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -131,6 +132,7 @@ const (
 	RuleNotOn     Rule = "notOn"     // the task does not stand on the board yet
 	RuleFormer    Rule = "former"    // the report is older than the hand-out to the present agent
 	RuleOwn       Rule = "own"       // an agent does not review its own task
+	RuleOther     Rule = "other"     // who reports does not have the task
 	RuleFormerRun Rule = "formerRun" // the report is of a run that is over
 	RuleMoved     Rule = "moved"     // the task is in another status by now than the person saw
 )
@@ -152,6 +154,7 @@ type Refused struct {
 	Drop    string            // of RuleOtherDrop: the other drop
 	Agent   string            // of RuleFormer: who has the task
 	At      time.Time         // of RuleArchived, and of RuleFormer: when he got it
+	Claims  string            // of RuleOther: who reports
 	Run     int               // of RuleFormerRun: the run of the report
 }
 
@@ -178,6 +181,8 @@ func (r *Refused) Error() string {
 		return fmt.Sprintf("%v was handed out to %s at %s, and this report is older: it counts as one of the former agent", r.Task, r.Agent, r.At.UTC().Format(time.RFC3339))
 	case RuleOwn:
 		return fmt.Sprintf("%v is %s's own task: somebody else decides on it", r.Task, r.By.Name)
+	case RuleOther:
+		return fmt.Sprintf("%v is with %s: a report by %s changes nothing", r.Task, cmp.Or(r.Agent, "nobody"), r.Claims)
 	case RuleFormerRun:
 		return fmt.Sprintf("%v is with %s, and run %d is over: this report belongs to that run", r.Task, r.Agent, r.Run)
 	case RuleMoved:

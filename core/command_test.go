@@ -139,6 +139,8 @@ func TestCommands(t *testing.T) {
 		{"a status after the end", in(pipeline.AgentDone), report(Report{Status: pipeline.Blocked}), "!move"},
 		{"a step after the end", in(pipeline.AgentDone), report(Report{Steps: []string{"one"}}), "!stepsStay"},
 		{"a report on a task set aside", in(pipeline.Dormant), report(Report{Status: pipeline.InProgress}), "!over"},
+		{"a report in the shell of another agent", (*world).taken, report(Report{Claims: "mira", Status: pipeline.AgentDone}), "!other"},
+		{"a report in its agent's shell", (*world).taken, report(Report{Claims: "DevDas", Status: pipeline.AgentDone}), "in_progress→agent_done(TT-04) RunSucceeded Noted"},
 		{"a report on a done task", in(pipeline.Done), report(Report{Result: "x"}), "!over"},
 		{"a report on a deleted row", (*world).gone, report(Report{Result: "x"}), "!rowGone"},
 		{"a report on the history", (*world).archived, report(Report{Result: "x"}), "!archived"},
@@ -185,6 +187,10 @@ func TestCommands(t *testing.T) {
 		{"hand out twice", (*world).handedOut, Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas"}}, ""},
 		{"hand out to another", (*world).requested, Command{Task: 1, By: boss, Do: HandOut{Agent: "mira"}}, "!outdated"},
 		{"hand out no task", nil, Command{Task: 1, By: boss, Do: HandOut{}}, "!no task"},
+		{"hand out without steps", func(w *world) {
+			w.taken()
+			w.must(edit(Edits{Status: ptr(pipeline.New), DropSteps: []string{"1", "2"}}))
+		}, Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}}, "HandedOut new→assigned(TT-01)"},
 		{"hand out without a row", func(w *world) {
 			w.must(Command{ID: "d", Task: 1, By: boss, Do: Request{Task: other}})
 		}, Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas"}}, "!notOn"},

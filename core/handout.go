@@ -18,7 +18,7 @@ func (h HandOut) decide(d *decision) error {
 	switch {
 	case t == nil:
 		return ErrNoTask
-	case t.Away() || !t.OnBoard() || len(t.Steps) == 0:
+	case t.Away() || !t.OnBoard():
 		return d.refuse(RuleNotOn, Conflict)
 	case !t.Ready(d.At):
 		return nil // handed out already, or not to be yet

@@ -19,6 +19,7 @@ type Report struct {
 	Result  string
 	Message pipeline.Message // for the task's thread; without a Text: none
 	Types   pipeline.Types   // their rules say whether a review is due, and how many retries follow
+	Claims  string           // who reports, as the drop says; "": it does not say
 	Run     int              // the run of the report; 0: it does not say
 	// Terminal says that a retry of the failed run makes no sense.
 	Terminal bool
@@ -40,6 +41,10 @@ func (r Report) decide(d *decision) error {
 		r := d.refuse(RuleFormer, Conflict)
 		r.Agent, r.At = t.Dispatch.Agent, t.Dispatch.At
 		return r
+	case r.ofOther(t):
+		refused := d.refuse(RuleOther, Conflict)
+		refused.Agent, refused.Claims = holder(t), r.Claims
+		return refused
 	case r.ofFormerRun(t):
 		refused := d.refuse(RuleFormerRun, Conflict)
 		refused.Run, refused.Agent = r.Run, t.Agent
@@ -108,6 +113,10 @@ func noStep(d *decision, title string) *Refused {
 	r.Step, r.Steps = title, d.task.PlainSteps()
 	return r
 }
+
+// ofOther reports whether the report says that it is by somebody who does not have the
+// task.
+func (r Report) ofOther(t *Task) bool { return r.Claims != "" && !SameAgent(r.Claims, holder(t)) }
 
 // ofFormerRun reports whether the report names a run that is over because the task was
 // taken from its agent, or because another run began. A number that no run has yet is

@@ -281,6 +281,15 @@ func (t *Task) Taken() bool { return t.Dispatch != nil && !t.Dispatch.TakenAt.Is
 // AtWork reports whether an agent took the task and has not ended it.
 func (t *Task) AtWork() bool { return t.Taken() && t.Status.Active() && t.Unfinished() }
 
+// holder is who has the task: the agent of the present dispatch, or else the one to whom
+// it is given.
+func holder(t *Task) string {
+	if t.Dispatch != nil {
+		return t.Dispatch.Agent
+	}
+	return t.Agent
+}
+
 // Waiting reports whether the task waits for its agent to take it.
 func (t *Task) Waiting() bool {
 	return t.Status == pipeline.Assigned && t.Dispatch != nil && !t.Taken() && !t.Away()

@@ -114,7 +114,7 @@ func (ho *handout) ready() []*core.Task {
 		switch {
 		case a == nil && (t.Status.Active() || t.Status == pipeline.New && t.OnBoard()):
 			ho.report.Fail(explain.New(explain.TaskNoAgent, "name", t.Agent).On(t.ID))
-		case a == nil || !t.Ready(ho.Now()) || !t.OnBoard() || len(t.Steps) == 0:
+		case a == nil || !t.Ready(ho.Now()) || !t.OnBoard():
 		default:
 			if reason := ho.unready(a); reason != nil {
 				ho.report.Fail(reason.On(t.ID))

@@ -294,7 +294,7 @@ func TestStepsStillComing(t *testing.T) {
 
 	bare := w.create("y", "alpha", pipeline.Normal, "only")
 	w.edit(bare, func(e *core.Edits) { e.Gone = []string{w.record(bare).Steps[0].RowID} })
-	want(t, "dispatched without steps", w.pass().Dispatched, 0)
+	want(t, "dispatched without steps: its agent says when it is done", w.pass().Dispatched, 1)
 }
 
 // The board cannot be written: the task is handed out, its entry stands, and its agent

@@ -139,6 +139,7 @@ func (r *update) defaults(c *cobra.Command) (*drop.Update, error) {
 		}
 		u.TaskID = id
 	}
+	u.By = os.Getenv("OTM_AGENT")
 	if !c.Flags().Changed("run") && u.TaskID != 0 && u.TaskID == taskOfShell() {
 		u.Run, _ = strconv.Atoi(os.Getenv("OTM_RUN"))
 	}

@@ -269,7 +269,7 @@ func byStatus(v *view.View, t *view.Task) draft {
 		by = ", set by " + t.State.StatusBy.String()
 	}
 	if s := t.State; s.Wait != nil && s.Status == pipeline.Pending {
-		return toRetry(v, t)
+		return held(v, toRetry(v, t), t)
 	}
 	switch status {
 	case pipeline.New:

@@ -19,6 +19,7 @@ type Update struct {
 	StepsDone []string        // titles or numbers, as reported
 	Reason    string
 	Result    string
+	By        string           // the agent in whose shell it was made; "": not said
 	Run       int              // the run to which it belongs; 0: not said
 	Terminal  bool             // of failed: a retry makes no sense
 	Message   pipeline.Message // its Text is "" if the update says nothing in the thread
@@ -43,6 +44,7 @@ type updateFile struct {
 	SubtasksDone []string `json:"subtasksDone"`
 	Reason       *string  `json:"reason"`
 	Result       *string  `json:"result"`
+	By           string   `json:"by,omitempty"`
 	Run          int      `json:"run,omitempty"`
 	Terminal     bool     `json:"terminal,omitempty"`
 	Note         string   `json:"note,omitempty"`
@@ -52,16 +54,16 @@ type updateFile struct {
 }
 
 // updateLineFields are the keys that a line of otm-update --from may have.
-var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result", "run", "terminal", "note", "percent", "tag", "mentions"}
+var updateLineFields = []string{"taskId", "action", "status", "subtasksDone", "reason", "result", "by", "run", "terminal", "note", "percent", "tag", "mentions"}
 
-var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result", "run", "terminal", "note", "percent", "tag", "mentions"}
+var updateFields = []string{"id", "taskId", "action", "createdAt", "status", "subtasksDone", "reason", "result", "by", "run", "terminal", "note", "percent", "tag", "mentions"}
 
 // Encode returns the file of an update.
 func (u *Update) Encode() []byte {
 	f := updateFile{
 		ID: u.ID, TaskID: u.TaskID.String(), Action: "update", CreatedAt: stamp(u.CreatedAt),
 		SubtasksDone: u.StepsDone, Status: orNull(string(u.Status)), Reason: orNull(u.Reason), Result: orNull(u.Result),
-		Run: u.Run, Terminal: u.Terminal,
+		By: u.By, Run: u.Run, Terminal: u.Terminal,
 		Note: u.Message.Text, Percent: u.Message.Percent, Tag: string(u.Message.Tag), Mentions: u.Message.Mentions,
 	}
 	if f.SubtasksDone == nil {
@@ -123,6 +125,9 @@ func (r *reader) update(u Update) *Update {
 		u.Result = r.text("result", pipeline.MaxResult)
 	}
 	r.message(&u.Message)
+	if r.has("by") {
+		u.By = r.text("by", pipeline.MaxText)
+	}
 	if r.has("run") {
 		u.Run = r.number("run")
 	}

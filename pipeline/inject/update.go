@@ -69,7 +69,7 @@ func commandOf(u *drop.Update, f inbox.File, types pipeline.Types, now time.Time
 	}
 	return core.Command{ID: core.DropCommand(u.ID, u.TaskID), Sum: u.Sum(), At: now, Task: u.TaskID, Do: core.Report{
 		Drop: f.Name, Dropped: f.Dropped(now), Status: u.Status, Steps: u.StepsDone, Reason: u.Reason, Result: u.Result, Message: u.Message,
-		Run: u.Run, Terminal: u.Terminal, Types: types,
+		Claims: u.By, Run: u.Run, Terminal: u.Terminal, Types: types,
 	}}
 }
 
