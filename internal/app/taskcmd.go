@@ -300,8 +300,8 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	case !t.ArchivedAt.IsZero():
 		r.Error = "is archived: otm history " + r.TaskID + " shows it; drop a new task instead"
 		return r, nil
-	case !t.GoneAt.IsZero():
-		r.Error = "has no row on the board: somebody deleted or archived it; restore it there, or drop a new task instead"
+	case !t.GoneAt.IsZero() && tc.name != "cancel":
+		r.Error = "has no row on the board: somebody deleted or archived it; restore it there, or drop a new task instead; otm cancel closes it"
 		return r, nil
 	case tc.to != "" && t.Status == tc.to && (edits.Reason == nil || *edits.Reason == ""):
 		r.Note = "is " + string(t.Status) + " already"

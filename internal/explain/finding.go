@@ -158,7 +158,7 @@ func (f *Finding) fill(template string, now time.Time) string {
 		}
 		name, after, _ := strings.Cut(rest, "}")
 		name, as, _ := strings.Cut(name, ":")
-		if name == "task" {
+		if name == "task" && f.Args[name] == "" { // else it is another one
 			b.WriteString(f.Task.String())
 		} else {
 			b.WriteString(form(f.Args[name], as, now))

@@ -84,7 +84,7 @@ func (f File) List() ([]Token, error) {
 		err = json.Unmarshal(data, &t)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tokens %q: %w", f.path(), err)
+		return nil, fmt.Errorf("tokens %q cannot be read: %w; restore the file, or remove it and make the tokens anew with: otm init", f.path(), err)
 	}
 	return t.Tokens, nil
 }

@@ -105,6 +105,8 @@ func (r *Registered) fill(a *Agent, now time.Time) {
 		r.State, r.Since = Working, timeOrNil(at.Dispatch.TakenAt)
 	case wake != nil && !a.Outlook.Took && wake.Ended.IsZero() && wake.MaybeQueued():
 		r.State, r.Since = Woken, timeOrNil(wake.AskedAt)
+	case health.AgentState != nil && health.Running:
+		r.State = Woken
 	default:
 		r.State = Free
 		if health.AgentState == nil {
@@ -126,7 +128,7 @@ func unconfigured(v *View) (all []Registered) {
 		if i < 0 {
 			i = len(all)
 			all = append(all, Registered{Name: row.Assignee, State: Unconfigured, Tasks: map[pipeline.Status]int{},
-				Findings: []explain.Told{explain.Tell(explain.New(explain.TaskNoAgent, "name", row.Assignee), v.Now)}})
+				Findings: []explain.Told{explain.Tell(explain.New(explain.TaskNoAgent, "name", row.Assignee).On(row.Task()), v.Now)}})
 		}
 		all[i].Tasks[row.CurrentStatus()]++
 	}
