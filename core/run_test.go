@@ -148,8 +148,9 @@ func TestLateReportStrikesTheFailure(t *testing.T) {
 				w := newWorld(t)
 				w.taken()
 				w.must(Command{Task: 1, By: boss, Do: FailRun{Run: 1, Types: retries(max)}})
-				tt.report.Dropped = w.now
-				w.must(Command{Task: 1, By: devdas, Do: tt.report})
+				report := tt.report
+				report.Dropped = w.now
+				w.must(Command{Task: 1, By: devdas, Do: report})
 				w.want(tt.want)
 				if got := runs(w.task()); got != tt.chain {
 					t.Errorf("runs %q, want %q", got, tt.chain)

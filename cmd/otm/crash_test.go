@@ -391,6 +391,7 @@ var killedElsewhere = []struct{ points, file, test string }{
 	{"store.commit", "core/store/process_test.go", "TestKilled"}, // of PostgreSQL
 	{"import.chunk import.aside", "internal/before/import_test.go", "TestImportKilled"},
 	{"board.imported", "internal/board/kill_test.go", "TestKillWhileImporting"},
+	{"end.before end.after", "dispatch/end_linux_test.go", "TestKilledBeforeItEndsAProcess"},
 	{"init.list init.token", "cmd/otm/initslack_test.go", "TestKillsOfInitSlack"},
 }
 
