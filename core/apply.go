@@ -168,6 +168,9 @@ func (t change) applyRun() {
 	case RunFailed:
 		if r := t.runEnded(data.Run, EndFailed); r != nil {
 			r.Failure = data.Failure
+			if !data.Heard.IsZero() { // its agent ended it by a word, as by blocked
+				t.hear(r.Agent, Heard{At: data.Heard, Ended: data.Heard})
+			}
 			t.Reason, t.Answered = Excerpt(data.Failure.String()), false
 		}
 	case RetryScheduled:

@@ -258,7 +258,8 @@ type RunPaused struct {
 
 // RunFailed says that a run ended without a result, or that its agent reported a failure.
 type RunFailed struct {
-	Run int `json:"run"`
+	Run   int       `json:"run"`
+	Heard time.Time `json:"heard,omitzero"` // when its agent said so
 	Failure
 }
 

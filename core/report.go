@@ -86,7 +86,7 @@ func (r Report) decide(d *decision) error {
 	switch {
 	case to == "" || to == t.Status:
 	case to == pipeline.Failed && d.task.Runs.Open() != nil:
-		f := FailRun{Failure: Failure{Words: r.Reason}, Types: r.Types}
+		f := FailRun{heard: r.Dropped, Failure: Failure{Words: r.Reason}, Types: r.Types}
 		noted.Reason = nil // it stands with the run
 		if err := d.fail(f, r.Terminal || d.By.Kind == Worker); err != nil {
 			return err

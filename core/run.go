@@ -171,6 +171,7 @@ type FailRun struct {
 	Failure   Failure
 	NotBefore time.Time      // of the next run; zero: it follows after the usual pause
 	Types     pipeline.Types // their rules say how many retries follow
+	heard     time.Time      // when its agent said that it failed; zero: it did not
 	atOnce    bool           // the next run needs no pause, as this one ticked a step
 }
 
@@ -193,7 +194,7 @@ func (f FailRun) decide(d *decision) error {
 func (d *decision) fail(f FailRun, terminal bool) error {
 	run := d.task.Runs.Open()
 	f.Failure.Words, f.Failure.Exit = Excerpt(f.Failure.Words), Excerpt(f.Failure.Exit)
-	d.emit(RunFailed{Run: run.Number, Failure: f.Failure})
+	d.emit(RunFailed{Run: run.Number, Heard: f.heard, Failure: f.Failure})
 	tries := d.task.Runs.Tries(d.task.CountFrom)
 	if terminal || tries > f.Types.Rules(d.task.Type).MaxRetries {
 		return d.move(pipeline.Failed, TaskMoved{})

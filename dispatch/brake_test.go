@@ -239,3 +239,24 @@ func TestResumeStarts(t *testing.T) {
 	w.create("y", "alpha", pipeline.Normal)
 	want(t, "the next task", w.pass().Woken, 0) // it takes the next one by itself
 }
+
+// An agent that says of each task that it failed is alive: its other tasks do not wait.
+func TestSaysFailed(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 0`)
+	for n := range 5 {
+		w.create(fmt.Sprint("x", n), "alpha", pipeline.Normal)
+	}
+	for n := range 5 {
+		want(t, fmt.Sprint("start ", n+1), w.pass().Woken, 1)
+		id := w.next("alpha")
+		w.do(core.Command{By: core.ByAgent("alpha"), Task: id, Do: core.Report{
+			Drop: "u", Dropped: w.clock.Now().Add(time.Millisecond), Status: pipeline.Failed, Reason: "read-only", Run: 1,
+		}})
+		want(t, "it is", w.record(id).Status, pipeline.Pending)
+		w.ended()
+		w.clock.Advance(10 * time.Millisecond)
+	}
+	w.pass()
+	want(t, "failures", words(w.health().Failures, w.health().LeftAlone.IsZero()), "0 true")
+}

@@ -174,10 +174,13 @@ func TestKilledBeforeItEndsAProcess(t *testing.T) {
 				t.Fatal("the point was not reached")
 			}
 			w.clock.Advance(2 * time.Minute) // the leases of the killed one lapsed
-			w.pass()
+			started := w.pass().Woken // one that was told to end before the kill may have ended by now
 			want(t, "gone", w.line(gone), "")
 			w.ended()
-			want(t, "the next is started", w.pass().Woken, 1)
+			if started == 0 {
+				started = w.pass().Woken
+			}
+			want(t, "the next is started", started, 1)
 			want(t, "once", words(w.count(id, "RunCanceled"), w.count(id, "RunEnded"), w.health().Failures), "1 1 0")
 		})
 	}

@@ -88,12 +88,12 @@ func (h Health) afterRuns() *explain.Finding {
 		return nil
 	}
 	run := h.LastRun
-	look := "read what it printed: tail " + safe.Quote(run.Log)
+	look := "tail " + safe.Quote(run.Log)
 	switch {
 	case run.Via == pipeline.TriggerGateway:
-		look = "read the gateway's log: openclaw logs"
+		look = "openclaw logs"
 	case run.Log == "":
-		look = "its log is not known"
+		look = "otm agents"
 	}
 	// The agent's last message usually says why it took nothing (C60). Quoting shows
 	// control characters as \x1b.

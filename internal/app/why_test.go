@@ -327,7 +327,7 @@ func TestWhy(t *testing.T) {
 			w.woken(func(_ int, wake *core.Wake) {
 				wake.Via, wake.Ended, wake.Exit = "exec", wake.Accepted, "exit status 1"
 			}, 1)
-		}, "ended (exit status 1), and took nothing", "/logs/exec/runner; it should run: otm next --agent runner", true},
+		}, "ended (exit status 1), and took nothing", "/logs/exec/runner   # what it printed; it should run: otm next --agent runner", true},
 		{"taken, and its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
@@ -382,7 +382,7 @@ func TestWhy(t *testing.T) {
 			w.woken(started, 1)
 			w.agentState(`{"agent":"runner","failures":3,"fruitless":3,"leftAloneSince":%q,"nextStart":%q,"lastRun":{"key":"k","startedAt":%q,"endedAt":%q,"exit":"exit status 1","log":"/x y/run.log"}}`,
 				w.now.Add(-time.Hour), w.now.Add(time.Hour), w.now.Add(-time.Hour), w.now.Add(-time.Hour))
-		}, "runner is left alone: 3 runs in a row ended without progress, the last 1h ago (exit status 1); the next probe starts at ", "tail '/x y/run.log'; to start it now: otm resume runner", true},
+		}, "runner is left alone: 3 runs in a row ended without progress, the last 1h ago (exit status 1); the next probe starts at ", "tail '/x y/run.log'   # to start it now: otm resume runner", true},
 		{"taken by hand after its process ended", func(w *whyWorld) {
 			w.byCommand()
 			w.taken()
@@ -506,17 +506,17 @@ func TestWhy(t *testing.T) {
 			if err := beat.Beat(heartbeat.Partial, `row "One": no room`, explain.New(explain.ListFull)); err != nil {
 				w.Fatal(err)
 			}
-		}, `not taken up completely; the list is full`, "otm archive --older-than 7d", true},
+		}, `not taken up completely; the list is full`, "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks", true},
 		{"adoption stuck on a full list", func(w *whyWorld) {
 			w.begun()
 			w.limit = len(w.rows)
 			w.beat(heartbeat.Partial, "0 tasks, 1 failure", heartbeat.Dispatcher)
-		}, "not taken up completely; otm-dispatcher: 0 tasks, 1 failure; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
+		}, "not taken up completely; otm-dispatcher: 0 tasks, 1 failure; the list is full (1 of 1 rows)", "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks", true},
 		{"row not made on a full list", func(w *whyWorld) {
 			w.task.RowID, w.rows, w.limit = "", w.rows[:0], 1
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec9", Title: "x"})
 			w.dropCreate("T-00001")
-		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 7d", true},
+		}, "its row could not be made yet; the list is full (1 of 1 rows)", "otm archive --older-than 0d   # what is done or cancelled leaves by itself: accept or cancel tasks", true},
 		{"row not made", func(w *whyWorld) { w.task.RowID, w.rows = "", nil }, "its row could not be made yet", "", true},
 		{"row not made, as the board does not take it", func(w *whyWorld) {
 			w.task.RowID, w.rows = "", nil

@@ -310,9 +310,9 @@ func toRetry(v *view.View, t *view.Task) draft {
 // look says where to read why a run failed.
 func look(id pipeline.TaskID, run *core.Run) string {
 	if run.Log == "" {
-		return "see what was reported: otm show " + id.String()
+		return "otm show " + id.String()
 	}
-	return "read what it printed: tail " + safe.Quote(run.Log)
+	return "tail " + safe.Quote(run.Log)
 }
 
 // isNew is for a task that was not handed out.
