@@ -174,7 +174,7 @@ func TestKilledBeforeItEndsAProcess(t *testing.T) {
 				t.Fatal("the point was not reached")
 			}
 			w.clock.Advance(2 * time.Minute) // the leases of the killed one lapsed
-			started := w.pass().Woken // one that was told to end before the kill may have ended by now
+			started := w.pass().Woken        // one that was told to end before the kill may have ended by now
 			want(t, "gone", w.line(gone), "")
 			w.ended()
 			if started == 0 {

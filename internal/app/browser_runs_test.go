@@ -83,6 +83,7 @@ func TestPageRuns(t *testing.T) {
 			t.Errorf("%q shows %d cards, want %d", need, n, want)
 		}
 	}
+	tab.choose("#byNeed", "")
 	for _, scheme := range []string{"light", "dark"} {
 		tab.scheme(scheme)
 		if bad := eval[[]string](tab, contrast); len(bad) > 0 {
