@@ -258,5 +258,6 @@ func TestSaysFailed(t *testing.T) {
 		w.clock.Advance(10 * time.Millisecond)
 	}
 	w.pass()
-	want(t, "failures", words(w.health().Failures, w.health().LeftAlone.IsZero()), "0 true")
+	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
+	want(t, "failures", words(health.Failures, health.LeftAlone.IsZero(), err), "0 true <nil>")
 }

@@ -426,7 +426,7 @@ func TestC3TryLater(t *testing.T) {
 	}
 	w.pass()
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
-	want(t, "health", words(health.Finding().Code, health.Failures, *health.LastRun.Code, err), words(explain.AgentPausing, 0, 75, nil))
+	want(t, "health", words(health.Finding().Code, health.Failures, *health.LastRun.Code, err), words(explain.AgentLater, 0, 75, nil))
 }
 
 // An agent that takes one task a run is started for each, without a pause.

@@ -88,6 +88,9 @@ func (h Health) afterRuns() *explain.Finding {
 		return nil
 	}
 	run := h.LastRun
+	if code == explain.AgentPausing && run.Code != nil && *run.Code == core.TryLater {
+		code = explain.AgentLater
+	}
 	look := "tail " + safe.Quote(run.Log)
 	switch {
 	case run.Via == pipeline.TriggerGateway:

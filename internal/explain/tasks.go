@@ -107,6 +107,7 @@ var (
 var (
 	AgentPaused     = code("agent_paused", Warn, "{by} paused {agent} {since:ago}{reason}: OTM does not start it, and otm next gives it no task", "otm resume {agent:sh}")
 	AgentPausing    = code("agent_pausing", Warn, "the last run of {agent} ended {ended:ago} without progress ({how}); it is started again {next:when}", "{look}   # to start it now: otm resume {agent:sh}")
+	AgentLater      = code("agent_later", OK, "{agent} asked {ended:ago} to be started later ({how}); it is started again {next:when}", "{look}   # to start it now: otm resume {agent:sh}")
 	AgentLeftAlone  = code("agent_left_alone", Fail, "{agent} is left alone: {n:run|runs} in a row ended without progress, the last {ended:ago} ({how}); the next probe starts {next:when}", "{look}   # to start it now: otm resume {agent:sh}")
 	AgentEnding     = code("agent_ending", Warn, "OTM told the process of {agent}, pid {pid}, {since:ago} to end, as {task} {why}", "wait; if it does not end: kill -KILL -- -{pid}")
 	AgentRuns       = code("agent_runs", OK, "the process of {agent}, pid {pid}, has run since {since:ago}: OTM starts nothing beside it", "wait for its end, or end it with all that it started: kill -- -{pid}")

@@ -220,6 +220,8 @@ func (r *update) check(u *drop.Update) error {
 	case u.Run != 0 && u.Run < rec.Run:
 		return cli.Errorf(cli.Usage, "%v is in run %d by now, and with %s: run %d is over", u.TaskID, rec.Run, rec.Agent, u.Run).
 			Hint("otm show %v", u.TaskID)
+	case rec.Status == pipeline.Dormant:
+		return cli.Errorf(cli.Usage, "%v is dormant: a person set it aside, and a report changes nothing", u.TaskID).Hint("otm show %v", u.TaskID)
 	case !rec.Status.Finished(), rec.Status == pipeline.Failed:
 		return nil // the injector decides by the board whether it may become what is reported
 	case rec.Status == pipeline.AgentDone && open == 0 && (u.Status == "" || u.Status == pipeline.AgentDone):

@@ -170,6 +170,7 @@ func TestUpdateIsHeldAgainstTheRecord(t *testing.T) {
 		{"agent_done: back", pipeline.AgentDone, []string{"--status", "in_progress"}, []string{"T-00007 is agent_done: " + over}},
 		{"done", pipeline.Done, []string{"--result", "r"}, []string{"T-00007 is done: " + over}},
 		{"rejected", pipeline.Rejected, []string{"--status", "agent_done"}, []string{"T-00007 is rejected: " + over}},
+		{"dormant", pipeline.Dormant, []string{"--status", "agent_done"}, []string{"T-00007 is dormant: a person set it aside"}},
 		{"failed: its last run may have gone on", pipeline.Failed, []string{"--status", "agent_done"}, nil},
 		{"cancelled", pipeline.Cancelled, []string{"--status", "agent_done"}, []string{"T-00007 is cancelled: " + over}},
 		{"archived", pipeline.Archived, []string{"--result", "r"}, []string{"T-00007 is archived: " + over}},

@@ -233,8 +233,12 @@ func held(v *view.View, d draft, t *view.Task) draft {
 		state := *health.AgentState
 		state.Rests, health.AgentState = false, &state
 	}
-	for _, f := range health.Findings() {
+	found := health.Findings()
+	for _, f := range found {
 		d = d.and(f).isLate()
+	}
+	if len(found) > 0 {
+		d = d.and(trouble(v, t, heartbeat.Dispatcher)...) // it starts nothing while it does not run
 	}
 	return d
 }

@@ -269,7 +269,7 @@ func byStatus(v *view.View, t *view.Task) draft {
 		by = ", set by " + t.State.StatusBy.String()
 	}
 	if s := t.State; s.Wait != nil && s.Status == pipeline.Pending {
-		return held(v, toRetry(v, t), t)
+		return toRetry(v, t)
 	}
 	switch status {
 	case pipeline.New:
@@ -304,7 +304,17 @@ func toRetry(v *view.View, t *view.Task) draft {
 	if !t.State.Wait.Waits(v.Now) || run == nil {
 		return at(ToAgent, until, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
 	}
-	return at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
+	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run)).
+		and(trouble(v, t, heartbeat.Dispatcher)...)
+	if t.Agent == nil {
+		return d
+	}
+	// What delays the agent says something only if it lasts longer than the task's own wait.
+	h := v.Agent(t.Agent).Outlook.Health
+	if h.AgentState == nil || h.Paused == nil && h.LeftAlone.IsZero() && !h.NextStart.After(until) {
+		return d
+	}
+	return held(v, d, t)
 }
 
 // look says where to read why a run failed.
