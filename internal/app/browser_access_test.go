@@ -78,7 +78,7 @@ func TestPageAccessibility(t *testing.T) {
 	put(t, o.home.Dir+"/failed/20260314T082019.000000000Z-x.json", `{"_result":{"inbox":"new-tasks","error":"it rained","class":"invalid"}}`)
 	tab := newTab(t)
 	tab.open(o.link)
-	tab.has("#healthText", "problem")
+	tab.has("#healthText", "1 problem") // the watcher's first beat comes within a second
 	tab.checkTree("board", "main Tasks by status", "search Filter the tasks", "searchbox Find", "combobox Agent", "combobox Priority", "button Health: 1 problem", "button New task",
 		"heading OTM", "heading Agent done 1", "region Agent done 1", "heading T-00001: One", "button T-00001: One", "list 1 of 2 steps done", "link Skip to the tasks")
 	tab.card("One")
