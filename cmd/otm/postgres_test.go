@@ -17,7 +17,7 @@ import (
 )
 
 // ownDatabase are the scripts that are about otm.db or a disk, or that run without otm.toml.
-var ownDatabase = []string{"disk_full", "doctor", "modes", "own_files_odd", "store_lost", "usage"}
+var ownDatabase = []string{"agents", "dead", "disk_full", "doctor", "modes", "own_files_odd", "skill_commands", "store_lost", "usage"}
 
 // TestScriptsOnPostgres runs the user stories with the store in PostgreSQL, and those of
 // testdata/postgres, which can say
