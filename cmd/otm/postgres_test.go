@@ -16,8 +16,9 @@ import (
 	"otm/core/store/pgtest"
 )
 
-// ownDatabase are the scripts that are about otm.db or a disk, or that run without otm.toml.
-var ownDatabase = []string{"agents", "dead", "disk_full", "doctor", "modes", "own_files_odd", "skill_commands", "store_lost", "usage"}
+// ownDatabase are the scripts that are about otm.db or a disk, that run without otm.toml, or
+// that begin a second data directory: two do not share a store.
+var ownDatabase = []string{"disk_full", "doctor", "modes", "own_files_odd", "skill_commands", "store_lost", "usage"}
 
 // TestScriptsOnPostgres runs the user stories with the store in PostgreSQL, and those of
 // testdata/postgres, which can say
