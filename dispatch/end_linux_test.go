@@ -200,9 +200,7 @@ func TestLeftGroupOfCanceledRunEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ended()
-	for syscall.Kill(pid, 0) != syscall.ESRCH { // until it is reaped
-		time.Sleep(time.Millisecond)
-	}
+	w.d.Wakers[pipeline.TriggerExec].(*Exec).Wait() // until it is reaped
 	w.edit(id, w.status(pipeline.Dormant))
 	w.pass()
 	want(t, "told", w.line(told), "told")

@@ -80,7 +80,7 @@ func readFile(path string, now time.Time) (*File, error) {
 		case !unsettled:
 			return file, file.setAside(now)
 		}
-		time.Sleep(settlePause)
+		time.Sleep(settlePause) // whoever writes it in place gives no sign when it is done
 	}
 }
 

@@ -91,7 +91,7 @@ func endGroup(path string) bool {
 		return true
 	}
 	signalGroup(syscall.SIGTERM)
-	for deadline := time.Now().Add(endWait); time.Now().Before(deadline); time.Sleep(groupPoll) {
+	for deadline := time.Now().Add(endWait); time.Now().Before(deadline); time.Sleep(groupPoll) { // see groupPoll
 		if _, held := lock.Holder(path); !held {
 			return true
 		}

@@ -200,7 +200,7 @@ func TestEightClaimers(t *testing.T) {
 // The first start after the machine started writes the renderings of live tasks again.
 func TestRenderedAgainAfterBoot(t *testing.T) {
 	if durable.BootID() == "" {
-		t.Skip("this system does not tell when it started")
+		t.Skip("needs a kernel that names its start, as those of Linux and macOS do; without, OTM does not know of one either")
 	}
 	onEach(t, func(t *testing.T, open func() *Store) {
 		s := open()

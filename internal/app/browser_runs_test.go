@@ -263,12 +263,7 @@ func TestPageLog(t *testing.T) {
 			t.Errorf("%s: %+v", title, l)
 		}
 	}
-	link, err := newPageDoor(h).link(v.address + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tab := newTab(t)
-	tab.open(link)
+	tab := tabOn(t, h, v)
 	tab.card("long")
 	tab.has("#taskLog", `\u001b[31m<img src=x onerror="window.hit=1">`)
 	tab.checkTree("log", "region Last lines of run 1", "heading Last lines of run 1", "heading Runs")
@@ -292,12 +287,7 @@ func TestPageAgents(t *testing.T) {
 	do(t, h, core.Command{At: h.Now(), By: core.Component("otm-dispatcher"), Agent: "runner",
 		Do: core.JudgeRun{MaxFailures: 1, Over: true, End: &core.RunEnd{Run: core.EndedRun{Key: "k", Via: pipeline.TriggerExec, RunResult: core.RunResult{Ended: at, Exit: "exit status 1"}}}}})
 	v := visit(t, h, board.Options{})
-	link, err := newPageDoor(h).link(v.address + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tab := newTab(t)
-	tab.open(link)
+	tab := tabOn(t, h, v)
 	tab.has(".card.held .stuck", "runner is left alone")
 	tab.card("Held")
 	tab.has("#taskFacts", "left alone")

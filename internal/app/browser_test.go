@@ -488,3 +488,15 @@ func TestPageEmpty(t *testing.T) {
 		t.Errorf("an empty board says %q", text)
 	}
 }
+
+// tabOn opens the page of a board that is up in a tab of its own.
+func tabOn(t *testing.T, h *Home, v *visitor) *tab {
+	t.Helper()
+	link, err := newPageDoor(h).link(v.address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTab(t)
+	tab.open(link)
+	return tab
+}

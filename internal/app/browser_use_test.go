@@ -498,12 +498,7 @@ func TestPageFullList(t *testing.T) {
 	h := newHome(t, "")
 	plant(t, h, seed{title: "One", status: "dormant", agent: "devdas", steps: []string{"a", "b"}})
 	v := visit(t, h, board.Options{RowLimit: 3})
-	link, err := newPageDoor(h).link(v.address + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tab := newTab(t)
-	tab.open(link)
+	tab := tabOn(t, h, v)
 	tab.has("#foot .tight", "3 of 3 rows")
 	tab.until("the problem", `document.getElementById("problems").textContent.includes("the list is full (3 of 3 rows)")`)
 }

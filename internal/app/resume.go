@@ -127,13 +127,19 @@ func (as *acting) agents(names []string) (agents []*pipeline.Agent, by core.Acto
 	return agents, by, nil
 }
 
-// pause pauses an agent, and says what still runs.
-func pause(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, reason string) (r steeredAgent, err error) {
+// stateOfAgent opens the store, and reads the state of an agent.
+func stateOfAgent(ctx context.Context, h *Home, a *pipeline.Agent) (core.Store, *core.AgentState, error) {
 	store, err := h.OpenStore(ctx)
 	if err != nil {
-		return r, err
+		return nil, nil, err
 	}
-	was, err := store.Agent(ctx, a.Name)
+	state, err := store.Agent(ctx, a.Name)
+	return store, state, err
+}
+
+// pause pauses an agent, and says what still runs.
+func pause(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, reason string) (r steeredAgent, err error) {
+	store, was, err := stateOfAgent(ctx, h, a)
 	if err != nil {
 		return r, err
 	}
@@ -160,11 +166,7 @@ func pause(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, reaso
 // resume ends the pause of an agent, forgets its failures and has the dispatcher look at it.
 // It leaves an agent alone that was not named and that nothing holds up.
 func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, named bool) (r steeredAgent, err error) {
-	store, err := h.OpenStore(ctx)
-	if err != nil {
-		return r, err
-	}
-	was, err := store.Agent(ctx, a.Name)
+	store, was, err := stateOfAgent(ctx, h, a)
 	if err != nil {
 		return r, err
 	}
