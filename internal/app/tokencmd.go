@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/internal/cli"
+	"otm/internal/explain"
 	"otm/internal/safe"
 	"otm/internal/tokens"
 	"otm/pipeline"
@@ -71,10 +73,7 @@ func tokenCreateCommand(s cli.Streams) *cobra.Command {
 	forPeople(c, s, func(ctx context.Context, h *Home, as *acting, args []string) error {
 		r := tokens.Role(strings.ToLower(role))
 		if !slices.Contains(tokens.Roles, r) {
-			near := pipeline.Nearest(string(r), pipeline.Texts(tokens.Roles))
-			if near == "" {
-				near = string(tokens.Operator)
-			}
+			near := cmp.Or(pipeline.Nearest(string(r), pipeline.Texts(tokens.Roles)), string(tokens.Operator))
 			return cli.Errorf(cli.Usage, "--role %q: it is one of %s", role, strings.Join(pipeline.Texts(tokens.Roles), ", ")).
 				Hint("otm token create %s --role %s", safe.Quote(args[0]), near)
 		}
@@ -123,7 +122,7 @@ func tokenListCommand(s cli.Streams) *cobra.Command {
 			}
 			w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 			for _, t := range all {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", safe.Escape(t.Name), t.Role, t.CreatedAt.Local().Format(time.DateTime))
+				fmt.Fprintf(w, "%s\t%s\t%s\n", safe.Escape(t.Name), t.Role, explain.Time(t.CreatedAt))
 			}
 			return w.Flush()
 		}),
