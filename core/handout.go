@@ -92,11 +92,10 @@ func (p Promote) decide(d *decision) error {
 	if t == nil || !t.Complete() {
 		return nil
 	}
-	err := d.move(pipeline.AgentDone, TaskMoved{Reason: "all steps are done"})
-	if err == nil {
-		acceptUnreviewed(d, p.Types)
+	if err := d.move(pipeline.AgentDone, TaskMoved{Reason: "all steps are done"}); err != nil {
+		return err
 	}
-	return err
+	return acceptUnreviewed(d, p.Types)
 }
 
 // Complete reports whether the task is to be promoted to agent_done by its steps.
@@ -106,11 +105,10 @@ func (t *Task) Complete() bool {
 
 // acceptUnreviewed moves a task that has just become agent_done to done, if its type needs
 // no review.
-func acceptUnreviewed(d *decision, types pipeline.Types) {
+func acceptUnreviewed(d *decision, types pipeline.Types) error {
 	t := d.task
 	if t.Status != pipeline.AgentDone || types.Rules(t.Type).Review {
-		return
+		return nil
 	}
-	code, _ := Permitted(t.Status, pipeline.Done, OTM)
-	d.emitAs(Component("otm"), d.At, TaskMoved{From: t.Status, To: pipeline.Done, Move: code, Reason: "tasks of type " + string(t.Type) + " need no review"})
+	return d.moveAs(Component("otm"), pipeline.Done, TaskMoved{Reason: "tasks of type " + string(t.Type) + " need no review"})
 }

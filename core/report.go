@@ -98,7 +98,9 @@ func (r Report) decide(d *decision) error {
 	}
 	d.emit(noted)
 	if to == pipeline.AgentDone {
-		acceptUnreviewed(d, r.Types)
+		if err := acceptUnreviewed(d, r.Types); err != nil {
+			return err
+		}
 	}
 	if r.Message.Text != "" {
 		r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
