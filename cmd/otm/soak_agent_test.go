@@ -50,6 +50,7 @@ type given struct {
 	Done        []int
 	Continue    bool
 	Reason      string
+	Run         int
 }
 
 // soakAgent is the agent's main: BIN LOG NAME.
@@ -120,7 +121,7 @@ func (w *soakWorker) work(task *given) {
 // report reports until it is on disk, or refused.
 func (w *soakWorker) report(task *given, result string, args ...string) bool {
 	for again := false; ; again = true {
-		out, text, code := w.run("otm-update", append([]string{"--json", "--task-id", task.TaskID.String()}, args...)...)
+		out, text, code := w.run("otm-update", append([]string{"--json", "--task-id", task.TaskID.String(), "--run", strconv.Itoa(task.Run)}, args...)...)
 		var answer struct{ File string }
 		switch json.Unmarshal(out, &answer); {
 		case answer.File != "":

@@ -398,5 +398,9 @@ func (s *soak) until(what string, look func() string) {
 			return
 		}
 	}
-	s.Fatalf("waited in vain for %s; left: %s; the directory, to look into: %s", what, left, s.keepAside())
+	for _, line := range [][]string{{"otm", "status"}, {"otm", "agents"}, {"otm", "why", "--all"}, {"otm", "doctor"}} {
+		out, said, code := s.do("", line...)
+		s.Logf("%v: exit %d\n%s%s", line, code, out, said)
+	}
+	s.Fatalf("waited in vain for %s; left: %s", what, left)
 }

@@ -218,8 +218,11 @@ func (r *update) check(u *drop.Update) error {
 	}
 	switch {
 	case u.Run != 0 && u.Run < rec.Run:
-		return cli.Errorf(cli.Usage, "%v is in run %d by now, and with %s: run %d is over", u.TaskID, rec.Run, rec.Agent, u.Run).
-			Hint("otm show %v", u.TaskID)
+		e := cli.Errorf(cli.Usage, "%v is in run %d by now, and with %s: run %d is over", u.TaskID, rec.Run, rec.Agent, u.Run)
+		if u.By != "" && pipeline.FoldName(u.By) == pipeline.FoldName(rec.Agent) {
+			return e.Hint("otm next --agent %s   # gives the task again, with the number of its run", safe.Quote(rec.Agent))
+		}
+		return e.Hint("otm show %v", u.TaskID)
 	case rec.Status == pipeline.Dormant:
 		return cli.Errorf(cli.Usage, "%v is dormant: a person set it aside, and a report changes nothing", u.TaskID).Hint("otm show %v", u.TaskID)
 	case !rec.Status.Finished(), rec.Status == pipeline.Failed:

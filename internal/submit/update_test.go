@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"otm/pipeline"
+	"otm/pipeline/rendering"
 )
 
 func TestUpdate(t *testing.T) {
@@ -193,6 +194,28 @@ func TestUpdateIsHeldAgainstTheRecord(t *testing.T) {
 				t.Errorf("%d drops, want none", dropped)
 			}
 		})
+	}
+}
+
+// In the shell of an agent, a report belongs to the run for which its process was started.
+// Once the task is in another run, only its agent is told how to go on.
+func TestUpdateOfAFormerRun(t *testing.T) {
+	for agent, hint := range map[string]string{
+		"Dev Das": "otm next --agent 'dev das'   # gives the task again, with the number of its run", "archibald": "otm show T-00007", "": "otm show T-00007",
+	} {
+		t.Setenv("OTM_AGENT", agent)
+		t.Setenv("OTM_TASK_ID", "T-00007")
+		t.Setenv("OTM_RUN", "1")
+		p := initialised(t)
+		p.rendered(7, pipeline.InProgress)
+		if err := rendering.Write(p.dir, pipeline.Rendering{TaskID: 7, Agent: "dev das", Status: pipeline.InProgress, Run: 2}); err != nil {
+			t.Fatal(err)
+		}
+		p.update("--task-id", "7", "--status", "agent_done").
+			refused(t, 64, "otm: error: T-00007 is in run 2 by now, and with dev das: run 1 is over\notm: hint: "+hint+"\n")
+		if got := p.update("--task-id", "7", "--run", "2", "--status", "agent_done").ok(t); got != "T-00007\n" {
+			t.Errorf("with its run: %q", got)
+		}
 	}
 }
 
