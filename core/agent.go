@@ -116,6 +116,9 @@ type RunEnd struct {
 	Run      EndedRun
 	Progress bool // it made progress on a task
 	Idle     bool // it had no work left
+	// GoesOn says that it was a turn at the gateway that ended well with a task unfinished:
+	// commands that it began may go on.
+	GoesOn bool
 	// Unfinished are the agent's unfinished tasks on which this run made no progress;
 	// true: this run was given the task.
 	Unfinished map[pipeline.TaskID]bool
@@ -131,7 +134,7 @@ func (a AgentState) judged(e RunEnd, maxFailures int) AgentState {
 	case e.Progress:
 		a.forgive()
 		return a
-	case e.Idle:
+	case e.Idle, e.GoesOn:
 		return a
 	}
 	a.Fruitless++

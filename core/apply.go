@@ -102,7 +102,7 @@ func (t change) apply() {
 	case Said:
 		t.LastMessage = &LastMessage{e.At, e.By, data.Message}
 		if !data.Heard.IsZero() {
-			t.hear(e.By.Name, Heard{At: data.Heard})
+			t.hear(e.By.Name, Heard{At: data.Heard, Reported: data.Heard})
 		}
 	case RowGone:
 		t.GoneAt = e.At
@@ -339,7 +339,7 @@ func (t change) noted(n *Noted) {
 	if n.Result != nil {
 		t.Result = *n.Result
 	}
-	t.hear(t.e.By.Name, Heard{At: n.Heard})
+	t.hear(t.e.By.Name, Heard{At: n.Heard, Reported: n.Heard})
 }
 
 func (t change) written(w *BoardWritten) {
@@ -420,6 +420,6 @@ func (t change) hear(agent string, h Heard) {
 	was := t.Heard[key]
 	t.Heard[key] = Heard{
 		At: later(was.At, h.At), Took: later(was.Took, h.Took), Given: later(was.Given, h.Given),
-		Progress: later(was.Progress, h.Progress), Ended: later(was.Ended, h.Ended),
+		Progress: later(was.Progress, h.Progress), Ended: later(was.Ended, h.Ended), Reported: later(was.Reported, h.Reported),
 	}
 }

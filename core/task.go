@@ -179,6 +179,7 @@ type Heard struct {
 	Given    time.Time `json:"givenAt,omitzero"`    // otm next gave it the task, to begin or to continue
 	Progress time.Time `json:"progressAt,omitzero"` // it ticked a step that was open
 	Ended    time.Time `json:"endedAt,omitzero"`    // it moved the task to blocked or agent_done
+	Reported time.Time `json:"reportedAt,omitzero"` // it reported on the task, or wrote a message
 }
 
 // Clone returns a copy that shares nothing that changes.

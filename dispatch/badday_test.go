@@ -287,3 +287,82 @@ func TestTwoDecideAtOnce(t *testing.T) {
 	want(t, "a reviewer who saw it done", decide(gamma, false, pipeline.Done), "it is new by now")
 	want(t, "status", words(w.record(id).Status, w.record(id).StatusBy), "new robin")
 }
+
+// turnEnds ends the last turn of an agent at the gateway, as the gateway reports it.
+func (w *world) turnEnds(agent string, outcome core.RunOutcome) {
+	w.Helper()
+	s, err := (&Outlooks{Dir: w.dir, Agents: w.agents, Store: w.store, Now: w.clock.Now(), Times: w.d.Times}).situation(w.Context(), w.agent(agent), nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, last := s.lastWake()
+	if last == nil {
+		w.Fatalf("%s was never woken", agent)
+	}
+	w.clock.Advance(time.Second)
+	if news, err := RecordEnd(w.Context(), w.store, core.EndRun{Key: last.Key, Outcome: outcome}, w.clock.Now()); err != nil || !news {
+		w.Fatal(last.Key, news, err)
+	}
+}
+
+// A turn at the gateway ends well while a command that it began goes on. The agent is
+// woken to continue ten minutes later, and ten minutes after each report. That costs it
+// no pause and the task no try.
+func TestTurnEndsBeforeItsCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id, other := w.create("x", "alpha", pipeline.High), w.create("y", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "takes", w.next("alpha"), id)
+	for n := range 6 {
+		w.turnEnds("alpha", core.OutcomeOK)
+		w.clock.Advance(9 * time.Minute)
+		want(t, "too early", w.pass().Woken, 0)
+		w.report(id, pipeline.InProgress) // by the command
+		w.edit(id, func(e *core.Edits) { title := fmt.Sprint("title ", n); e.Title = &title })
+		w.clock.Advance(9 * time.Minute)
+		r := w.pass()
+		want(t, "too early after the report", words(r.Woken, r.Given), "0 []")
+		w.clock.Advance(r.Due.Sub(w.clock.Now()) + time.Second)
+		want(t, "woken", w.pass().Woken, 1)
+		want(t, "continues", w.next("alpha"), id)
+	}
+	w.report(id, pipeline.AgentDone)
+	want(t, "runs", w.runsOf(id), "1 succeeded")
+	want(t, "then", w.next("alpha"), other)
+	health, err := AgentHealth(w.Context(), w.store, w.dir, w.agent("alpha"))
+	want(t, "failures", words(health.Fruitless, err), "0 <nil>")
+}
+
+// Each turn ends well, and the agent never reports: after it was woken three times to
+// continue, its run failed without a result. A report begins the count anew.
+func TestTurnsWithoutReport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.High)
+	w.create("y", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "takes", w.next("alpha"), id)
+	wakes := func() (n int) {
+		for w.record(id).Runs.Open() != nil {
+			w.turnEnds("alpha", core.OutcomeOK)
+			w.pass()
+			w.clock.Advance(continueAfter)
+			if woken := w.pass().Woken; w.record(id).Runs.Open() != nil {
+				n += woken
+				want(t, "excused", words(w.record(id).Runs.Tries(0), w.record(id).Status), "0 in_progress")
+			}
+			if n > 10 {
+				t.Fatal("it is woken for ever")
+			}
+			if n == 2 && w.record(id).HeardOf("alpha").Reported.IsZero() {
+				w.report(id, pipeline.InProgress)
+			}
+		}
+		return n
+	}
+	want(t, "woken to continue", wakes(), 2+pipeline.DefaultTimes.RewakeMax)
+	want(t, "then", words(w.runsOf(id), w.record(id).Runs.Tries(0)), "1 failed 1")
+	health, err := AgentHealth(w.Context(), w.store, w.dir, w.agent("alpha"))
+	want(t, "failures", words(health.Failures, err), "1 <nil>")
+}

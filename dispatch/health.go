@@ -129,10 +129,13 @@ type Outlooks struct {
 
 // Outlook is when and why an agent is woken next.
 type Outlook struct {
-	Wake   *core.Wake // the last one, for any task; nil: there was none
-	Took   bool       // it took a task since Wake
-	Due    time.Time  // when the dispatcher looks at it again at the latest; zero: when something happens
-	Health Health
+	Wake *core.Wake // the last one, for any task; nil: there was none
+	Took bool       // it took a task since Wake
+	Due  time.Time  // when the dispatcher looks at it again at the latest; zero: when something happens
+	// Continues are the unfinished tasks for which the agent is woken to continue, as its
+	// turn at the gateway ended well; each with when.
+	Continues map[pipeline.TaskID]time.Time
+	Health    Health
 }
 
 // Of returns the outlook of an agent with its tasks on the board. The error is one of
@@ -144,8 +147,16 @@ func (o *Outlooks) Of(ctx context.Context, a *pipeline.Agent, tasks []*core.Task
 	}
 	s.state.Hangs = s.hangsSince() // the dispatcher has not noted it yet
 	_, last := s.lastWake()
-	took := last != nil && s.tookSince(last.AskedAt)
-	return Outlook{Wake: last, Took: took, Due: s.planWake().due, Health: Health{s.state, s.Process}}, nil
+	look := Outlook{Wake: last, Took: last != nil && s.tookSince(last.AskedAt), Due: s.planWake().due, Health: Health{s.state, s.Process}}
+	if last != nil && endedWell(last) {
+		look.Continues = map[pipeline.TaskID]time.Time{}
+		for _, t := range s.tasks {
+			if at, ok := s.again(t); ok {
+				look.Continues[t.ID] = at
+			}
+		}
+	}
+	return look, nil
 }
 
 // wakeMemory is how long a wake is remembered without its row: longer than any wait

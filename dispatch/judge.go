@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -64,20 +65,26 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 }
 
 // failRuns returns the commands that fail the open runs of the agent's tasks: the process,
-// or the run at the gateway, that worked in them is over and left no result. A run at the
-// gateway that ended well fails none. Commands that it began may go on, and the agent is
-// woken to continue. over says that the end counts; w is the wake.
+// or the run at the gateway, that worked in them is over and left no result. A turn at the
+// gateway that ended well fails only those that the agent was woken to continue as often as
+// RewakeMax says. over says that the end counts; w is the wake.
 func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (commands []core.Command) {
-	if !over || w.Via == pipeline.TriggerGateway && !w.Outcome.Failed() {
+	if !over || w.Via == pipeline.TriggerGateway && !w.Outcome.Failed() && !endedWell(w) {
 		return nil
 	}
 	later := w.Code != nil && *w.Code == core.TryLater || !w.RetryAt.IsZero() || s.state.Ends.Canceled()
 	for _, t := range s.known() {
 		run := t.Runs.Open()
-		if run == nil || !core.SameAgent(run.Agent, s.agent.Name) || !t.HeardOf(s.agent.Name).At.After(w.AskedAt) {
+		if run == nil || !core.SameAgent(run.Agent, s.agent.Name) {
 			continue
 		}
-		exit := w.Exit
+		exit, times := w.Exit, s.continued(t)
+		switch {
+		case endedWell(w) && times < s.times.RewakeMax, !endedWell(w) && !t.HeardOf(s.agent.Name).At.After(w.AskedAt):
+			continue
+		case endedWell(w):
+			exit = fmt.Sprintf("its turn ended, and so did %s to continue it, without a report", explain.Count(times, "turn", "turns"))
+		}
 		if ends := s.state.Ends; ends != nil && ends.Late && ends.Task == t.ID {
 			exit = fmt.Sprintf("it lasted longer than max_runtime allows, %v, and was ended", types.Rules(t.Type).Runtime())
 		}

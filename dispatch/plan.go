@@ -20,7 +20,18 @@ const (
 	answerWait = 3 * time.Minute
 	// afterTask is how long an agent has after a task to take the next one by itself.
 	afterTask = time.Minute
+	// continueAfter is how long after the end of a turn at the gateway, and after the last
+	// report, the agent is woken to go on with its task.
+	continueAfter = 10 * time.Minute
 )
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
 
 // action is what to do about waking an agent.
 type action int
@@ -68,13 +79,26 @@ func (p plan) with(a action, why string) plan {
 }
 
 func (p plan) until(due time.Time, why string) plan {
-	p.due = due
+	p.due = sooner(p.due, due)
 	return p.with(hold, why)
+}
+
+// sooner is the earlier of two times; a zero time is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // planWake decides what to do about waking the agent.
 func (s *situation) planWake() plan {
 	p := plan{tasks: s.work()}
+	for _, t := range s.tasks {
+		if at, ok := s.again(t); ok && at.After(s.now) {
+			p.due = sooner(p.due, at)
+		}
+	}
 	if len(p.tasks) == 0 {
 		return p
 	}
@@ -256,8 +280,10 @@ func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
 		h.Progress, h.Ended = past(h.Progress, s.now), past(h.Ended, s.now)
 		progress := gotOn(t, h, w, counted)
 		e.Progress = e.Progress || progress
+		goesOn := s.isUnfinished(t) && endedWell(w) && s.continued(t) < s.times.RewakeMax
+		e.GoesOn = e.GoesOn || goesOn
 		if s.isUnfinished(t) && !progress {
-			e.Unfinished[t.ID] = s.tookAt(t).After(w.AskedAt)
+			e.Unfinished[t.ID] = s.tookAt(t).After(w.AskedAt) && !goesOn
 		}
 		switch {
 		case t.Status == pipeline.Blocked && progress:
@@ -322,16 +348,56 @@ func past(t, now time.Time) time.Time {
 // not taken, and those that its last run left unfinished.
 func (s *situation) work() []*core.Task {
 	list := s.waiting()
-	_, w := s.lastWake()
-	at, over := s.ended(w)
-	free := !s.Running && (isFree(s.agent.Trigger, w) || resumeAsked(s.state, w, s.now))
 	for _, t := range s.tasks {
-		if s.isUnfinished(t) && (free || over && !t.HeardOf(s.agent.Name).At.After(at) || s.isResumed(t)) {
+		if at, ok := s.again(t); ok && !at.After(s.now) {
 			list = append(list, t)
 		}
 	}
 	ByPriority(list)
 	return list
+}
+
+// again returns from when on the agent is woken to go on with a task that it took and has
+// not finished; zero: from now on. False: it is not woken for it.
+func (s *situation) again(t *core.Task) (at time.Time, ok bool) {
+	if !s.isUnfinished(t) {
+		return at, false
+	}
+	_, w := s.lastWake()
+	ended, over := s.ended(w)
+	heard := t.HeardOf(s.agent.Name)
+	switch {
+	case s.isResumed(t), !s.Running && resumeAsked(s.state, w, s.now):
+		return at, true
+	case s.Running:
+		return at, false
+	case w != nil && endedWell(w):
+		return later(past(ended, s.now), past(heard.Reported, s.now)).Add(continueAfter), true
+	}
+	return at, isFree(s.agent.Trigger, w) || over && !heard.At.After(ended)
+}
+
+// endedWell reports whether the run of a wake was a turn at the gateway that ended well.
+// Commands that it began may go on in the background.
+func endedWell(w *core.Wake) bool {
+	return w.Via == pipeline.TriggerGateway && !w.Ended.IsZero() && !w.Outcome.Failed()
+}
+
+// continued counts the turns at the gateway that were to go on with a task and ended well,
+// since the agent took the task or reported on it.
+func (s *situation) continued(t *core.Task) int {
+	h := t.HeardOf(s.agent.Name)
+	since := later(past(h.Took, s.now), past(h.Reported, s.now))
+	n := 0
+	for _, of := range s.known() {
+		for i := range of.Wakes {
+			w := &of.Wakes[i]
+			if core.SameAgent(w.Agent, s.agent.Name) && endedWell(w) && w.AskedAt.After(since) && slices.Contains(w.Tasks, t.ID) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // isFree reports whether an agent without a process is known not to be at work, by

@@ -105,6 +105,17 @@ func endedAt(accepted, ended float64) func(*core.Wake) {
 	return func(w *core.Wake) { w.Accepted, w.Ended = minute(accepted), minute(ended) }
 }
 
+func failedAt(accepted, ended float64) func(*core.Wake) {
+	return func(w *core.Wake) {
+		w.Accepted, w.Ended, w.Outcome = minute(accepted), minute(ended), core.OutcomeFailed
+	}
+}
+
+// reported is a report without a move.
+func reported(m float64) with {
+	return func(t *core.Task) { hear(t, m, func(h *core.Heard) { h.Reported = minute(m) }) }
+}
+
 // One case a rule of the contract's paragraph on waking, and of plan.go. B28,
 // B34, B54b: what looks dead is asked for before it is started again.
 func TestPlanWake(t *testing.T) {
@@ -217,7 +228,7 @@ func TestPlanWake(t *testing.T) {
 		{"moved by hand while its pause lasts", 2.15, records(recordWith(1, wake(0, byExec), taken(1), moves(2.1, "agent a", pipeline.InProgress))), left(1, 1, 2.2), "hold 2.2"},
 		{"moved by hand, its start was refused", 5, records(recordWith(1, wake(0, refused, 2), func(t *core.Task) { t.Wakes[0].Via = "exec" }, taken(1))), exec, "send"},
 		{"its helper was killed before the start was noted", 5, records(recordWith(1, wake(0, func(w *core.Wake) { w.Via = "exec" }), taken(1))), exec, "send"},
-		{"moved by hand after the known end of its run at the gateway", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1), moves(4, "agent a", pipeline.InProgress))), nil, "send"},
+		{"moved by hand after the known end of its run at the gateway", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1), moves(4, "agent a", pipeline.InProgress))), nil, "rest 12"},
 		{"at work at the gateway, the trigger was changed", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), exec, "rest"},
 		{"at work at the gateway, a person resumes it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), func(s *situation) { s.state.Resumed = minute(4) }, "send"},
 		{"woken since a person resumed it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1), wake(4, accepted(4)))), func(s *situation) { s.state.Resumed = minute(3) }, "rest"},
@@ -227,7 +238,15 @@ func TestPlanWake(t *testing.T) {
 			exec(s)
 			s.unread, s.tasks[0].Wakes[0].Ended = true, minute(2).Add(-6*time.Millisecond)
 		}, "hold 2.0016666666666665"},
-		{"a run at the gateway ended in the middle of a task", 2, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), nil, "send"},
+
+		// A turn at the gateway ended well in the middle of a task.
+		{"a turn ended in the middle of a task", 2, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), nil, "rest 12"},
+		{"a turn ended, and a report came later", 12, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1), reported(5))), nil, "rest 15"},
+		{"a turn ended, others wait", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1)), recordWith(2)), nil, "hold 12"},
+		{"ten minutes after the end of its turn", 12, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1)), recordWith(2)), nil, "send"},
+		{"its turn failed", 2, records(recordWith(1, wake(0, failedAt(0, 2)), taken(1))), nil, "send"},
+		{"a turn ended, then a person resumed it", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), func(s *situation) { s.state.Resumed = minute(4) }, "send"},
+		{"a turn ended, the clock was set back by a year", -600000, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), nil, "send"},
 
 		// C4: a person moves a blocked task back to in progress.
 		{"resumed by a person, its process is gone", 10, records(recordWith(1, wake(0, byExec), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress))), exec, "send"},

@@ -74,6 +74,7 @@ var (
 	LooksByItself  = code("looks_by_itself", OK, "not taken: {agent} looks for tasks by itself", "tell {agent} to run: otm next --agent {agent:sh}")
 	TakenEnded     = code("taken_ended", Warn, "was taken by {agent}, whose last run ended {at:ago} ({exit})", "tail {log:sh}   # what it printed; to hand the task out again: otm release {other}")
 	TakenGone      = code("taken_gone", Warn, "was taken by {agent}, whose process runs no more; nobody saw how it ended", "tail {log:sh}   # what it printed; to hand the task out again: otm release {other}")
+	TurnOver       = code("turn_over", OK, "the turn of {agent} at the gateway ended {at:ago} without a result of {other}; commands that it began may go on, so it is woken to continue {next:when}", "")
 	WaitsBehind    = code("waits_behind", OK, "waits behind {other}, which {agent} has taken", "")
 	BehindEnded    = code("behind_ended", Warn, "waits behind {other}, which was taken by {agent}, whose last run ended {at:ago} ({exit})", "tail {log:sh}   # what it printed; to hand that task out again: otm release {other}")
 	BehindGone     = code("behind_gone", Warn, "waits behind {other}, which was taken by {agent}, whose process runs no more; nobody saw how it ended", "tail {log:sh}   # what it printed; to hand that task out again: otm release {other}")

@@ -182,12 +182,18 @@ func silence(t *view.Task) []explain.Finding {
 // the task unfinished: then the agent works on nothing. taken is that task; d is
 // about another one if that waits behind it. The agent's lock is the fact.
 func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
-	if a == nil || a.Trigger != pipeline.TriggerExec {
+	if a == nil || a.Trigger == pipeline.TriggerNone {
 		return d
 	}
 	its := v.Agent(a)
 	o := its.Outlook
 	w := o.Wake
+	if next, ok := o.Continues[taken.ID]; ok && its.Err == nil && len(taken.Updates) == 0 {
+		return d.plus(explain.TurnOver, "agent", a.Name, "other", taken.ID, "at", w.Ended, "next", next)
+	}
+	if a.Trigger != pipeline.TriggerExec {
+		return d
+	}
 	heard := taken.State.LastHeard()
 	switch {
 	case its.Err != nil || o.Health.Running || w == nil || len(taken.Updates) > 0:
