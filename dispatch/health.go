@@ -201,7 +201,7 @@ func (o *Outlooks) situation(ctx context.Context, a *pipeline.Agent, tasks []*co
 	if err := o.read(ctx); err != nil {
 		return nil, err
 	}
-	s := &situation{agent: a, tasks: tasks, now: o.Now, times: o.Times}
+	s := &situation{workload: workload{agent: a, tasks: tasks, now: o.Now, times: o.Times}}
 	s.idle = sync.OnceValue(func() time.Time { return o.files.idleSince(o.Agents, a) })
 	s.Process = processOf(o.Dir, a.Name) // also one from before the trigger was changed
 	own := map[pipeline.TaskID]bool{}

@@ -48,19 +48,12 @@ const (
 
 // situation is all that a plan depends on, for one agent.
 type situation struct {
-	agent *pipeline.Agent
-	tasks []*core.Task // of the agent, on the board
-	gone  []*core.Task // other tasks that hold a wake of the agent: their row is gone, or another agent has them
+	workload
 	state *core.AgentState
-	// unwritten are tasks whose entry is to be written; nil: not known.
-	unwritten map[pipeline.TaskID]bool
 	Process
 	unread  bool             // reports that count for its last run are not applied yet
 	unwoken *explain.Finding // why the last wake by this process failed; nil: it did not
 	idle    func() time.Time // when "otm next" last found nothing for it; zero: never, or not known
-	now     time.Time
-	times   pipeline.Times
-	types   pipeline.Types
 }
 
 // plan is what to do, and for which tasks.
@@ -383,23 +376,6 @@ func endedWell(w *core.Wake) bool {
 	return w.Via == pipeline.TriggerGateway && !w.Ended.IsZero() && !w.Outcome.Failed()
 }
 
-// continued counts the turns at the gateway that were to go on with a task and ended well,
-// since the agent took the task or reported on it.
-func (s *situation) continued(t *core.Task) int {
-	h := t.HeardOf(s.agent.Name)
-	since := later(past(h.Took, s.now), past(h.Reported, s.now))
-	n := 0
-	for _, of := range s.known() {
-		for i := range of.Wakes {
-			w := &of.Wakes[i]
-			if core.SameAgent(w.Agent, s.agent.Name) && endedWell(w) && w.AskedAt.After(since) && slices.Contains(w.Tasks, t.ID) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // isFree reports whether an agent without a process is known not to be at work, by
 // its trigger and its last wake. An exec agent without a process is free. An agent at
 // the gateway is free once the end of its last run is known.
@@ -411,18 +387,6 @@ func isFree(trigger pipeline.Trigger, w *core.Wake) bool {
 	return !w.Ended.IsZero() || exec && w.Via == pipeline.TriggerExec
 }
 
-// waiting returns the tasks that the agent has not taken, and which stand in its
-// dispatch file and on the board.
-func (s *situation) waiting() []*core.Task {
-	var list []*core.Task
-	for _, t := range s.tasks {
-		if t.Waiting() && !t.Dispatch.FlippedAt.IsZero() && (!s.unwritten[t.ID] || isWoken(t)) {
-			list = append(list, t)
-		}
-	}
-	return list
-}
-
 // ByPriority sorts tasks in the order in which their agent is given them.
 func ByPriority(list []*core.Task) {
 	slices.SortFunc(list, func(a, b *core.Task) int {
@@ -430,72 +394,11 @@ func ByPriority(list []*core.Task) {
 	})
 }
 
-// isUnfinished reports whether the agent took a task and has not ended it.
-func (s *situation) isUnfinished(t *core.Task) bool {
-	return t.AtWork() && core.SameAgent(t.Dispatch.Agent, s.agent.Name)
-}
-
-// isResumed reports whether a person set a blocked task to in progress, and the
-// agent has not reported since.
-func (s *situation) isResumed(t *core.Task) bool {
-	return s.isUnfinished(t) && t.ResumedAt.After(t.HeardOf(s.agent.Name).At)
-}
-
 // busy reports whether the agent is known to work on a task: it took the task and
 // has not ended it, and the run that took it may still go on.
 func (s *situation) busy() bool {
 	left := s.work()
 	return slices.ContainsFunc(s.tasks, func(t *core.Task) bool { return s.isUnfinished(t) && !slices.Contains(left, t) })
-}
-
-// known returns all tasks that concern the agent.
-func (s *situation) known() []*core.Task { return slices.Concat(s.tasks, s.gone) }
-
-// lastWake returns the last wake of the agent and the task that holds it. A wake
-// further ahead of the clock than any wait counts as the earliest.
-func (s *situation) lastWake() (of *core.Task, last *core.Wake) {
-	when := func(w *core.Wake) time.Time {
-		if w.AskedAt.After(s.now.Add(s.times.RewakeAfter)) {
-			return time.Time{}
-		}
-		return w.AskedAt
-	}
-	for _, t := range s.known() {
-		for i := range t.Wakes {
-			w := &t.Wakes[i]
-			if core.SameAgent(w.Agent, s.agent.Name) && (last == nil || !when(w).Before(when(last))) {
-				of, last = t, w
-			}
-		}
-	}
-	return of, last
-}
-
-// tookSince reports whether the agent took a task after t, or was given one again.
-func (s *situation) tookSince(t time.Time) bool { return s.latest(s.tookAt).After(t) }
-
-// tookAt is when the agent last took a task or was given it again; zero: never.
-func (s *situation) tookAt(t *core.Task) time.Time {
-	h := t.HeardOf(s.agent.Name)
-	if h.Given.After(h.Took) {
-		return h.Given
-	}
-	return h.Took
-}
-
-// heard is when the agent last took a task or reported on one; zero: never.
-func (s *situation) heard() time.Time {
-	return s.latest(func(t *core.Task) time.Time { return t.HeardOf(s.agent.Name).At })
-}
-
-// latest is the latest of the tasks' times that are not ahead of the clock.
-func (s *situation) latest(of func(*core.Task) time.Time) (last time.Time) {
-	for _, t := range s.known() {
-		if at := past(of(t), s.now); at.After(last) {
-			last = at
-		}
-	}
-	return last
 }
 
 // resumeAsked reports whether a person asked with "otm resume" for a start, and no

@@ -116,6 +116,11 @@ func reported(m float64) with {
 	return func(t *core.Task) { hear(t, m, func(h *core.Heard) { h.Reported = minute(m) }) }
 }
 
+// loadOf is the workload of agent a, at the gateway.
+func loadOf(m float64, tasks ...*core.Task) workload {
+	return workload{agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, tasks: tasks, now: minute(m), times: pipeline.DefaultTimes}
+}
+
 // One case a rule of the contract's paragraph on waking, and of plan.go. B28,
 // B34, B54b: what looks dead is asked for before it is started again.
 func TestPlanWake(t *testing.T) {
@@ -276,8 +281,7 @@ func TestPlanWake(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := &situation{
-				agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"},
-				tasks: c.records, idle: never, now: minute(c.now), times: pipeline.DefaultTimes,
+				workload: loadOf(c.now, c.records...), state: &core.AgentState{Agent: "a"}, idle: never,
 			}
 			if c.change != nil {
 				c.change(s)
@@ -321,9 +325,9 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 		{"not sent, its row was deleted", 1, recordWith(1, wake(0, unsent)), "send"},
 	} {
 		s := &situation{
-			agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"},
-			tasks: []*core.Task{recordWith(2)}, gone: []*core.Task{c.gone}, idle: never, now: minute(c.now), times: pipeline.DefaultTimes,
+			workload: loadOf(c.now, recordWith(2)), state: &core.AgentState{Agent: "a"}, idle: never,
 		}
+		s.gone = []*core.Task{c.gone}
 		want(t, c.name, plainly(s.planWake()), c.want)
 	}
 }
@@ -331,8 +335,8 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 func TestWaitingOrder(t *testing.T) {
 	t.Parallel()
 	s := &situation{
-		agent: &pipeline.Agent{Name: "a", Trigger: pipeline.TriggerGateway}, state: &core.AgentState{Agent: "a"}, idle: never, now: minute(1), times: pipeline.DefaultTimes,
-		tasks: []*core.Task{recordWith(4), recordWith(3, priority(pipeline.Low)), recordWith(2, priority("medium")), recordWith(5, priority(pipeline.Critical)), recordWith(1, priority(pipeline.Batchable))},
+		workload: loadOf(1, recordWith(4), recordWith(3, priority(pipeline.Low)), recordWith(2, priority("medium")), recordWith(5, priority(pipeline.Critical)), recordWith(1, priority(pipeline.Batchable))),
+		state:    &core.AgentState{Agent: "a"}, idle: never,
 	}
 	want(t, "most urgent first, then oldest", idsOf(s.planWake().tasks), "[T-00005 T-00002 T-00004 T-00003 T-00001]")
 }

@@ -188,10 +188,10 @@ func withEnd(v *view.View, d draft, taken *view.Task, a *pipeline.Agent) draft {
 	its := v.Agent(a)
 	o := its.Outlook
 	w := o.Wake
-	if next, ok := o.Continues[taken.ID]; ok && its.Err == nil && len(taken.Updates) == 0 {
-		return d.plus(explain.TurnOver, "agent", a.Name, "other", taken.ID, "at", w.Ended, "next", next)
-	}
-	if a.Trigger != pipeline.TriggerExec {
+	if a.Trigger == pipeline.TriggerGateway {
+		if next, ok := o.Continues[taken.ID]; ok && its.Err == nil && len(taken.Updates) == 0 {
+			d = d.plus(explain.TurnOver, "agent", a.Name, "other", taken.ID, "at", w.Ended, "next", next)
+		}
 		return d
 	}
 	heard := taken.State.LastHeard()
