@@ -171,7 +171,7 @@ func (t change) applyRun() {
 			if !data.Heard.IsZero() { // its agent ended it by a word, as by blocked
 				t.hear(r.Agent, Heard{At: data.Heard, Ended: data.Heard})
 			}
-			t.Reason, t.Answered = Excerpt(data.Failure.String()), false
+			t.setReason(Excerpt(data.Failure.String()), "")
 		}
 	case RetryScheduled:
 		t.Wait = &data.Wait
@@ -185,7 +185,7 @@ func (t change) applyRun() {
 func (t change) runStarted(r *RunStarted) {
 	last := t.Runs.Last()
 	if last != nil && last.Ending == EndFailed && t.Reason == Excerpt(last.Failure.String()) {
-		t.Reason = ""
+		t.setReason("", "")
 	}
 	if last != nil && last.Number == r.Run {
 		last.Attempt, last.Ended, last.Ending, last.Failure = r.Attempt, time.Time{}, "", Failure{}
@@ -318,10 +318,15 @@ func (t change) edited(p *EditedByPerson) {
 	case pipeline.FieldPriority:
 		t.Priority = pipeline.Priority(p.To)
 	case pipeline.FieldReason:
-		t.Reason, t.Answered, t.Reviewer = p.To, t.e.By.Kind == Person, ""
-		if t.e.By.Kind == Reviewer {
-			t.Answered, t.Reviewer = true, t.e.By.Name
+		question := ""
+		if p.Means == AnswerTo {
+			question = t.Question // an answer may be corrected
+			if !t.Answered {
+				question = p.From
+			}
 		}
+		t.setReason(p.To, question)
+		t.Answered = t.Answered && p.Means != Explains
 	case pipeline.FieldAssignee:
 		t.Agent = p.To
 	default:
@@ -332,9 +337,20 @@ func (t change) edited(p *EditedByPerson) {
 	}
 }
 
+// setReason sets the reason, and the question to which it is the answer. That of a person
+// or a reviewer is for the agent.
+func (t change) setReason(reason, question string) {
+	by := t.e.By
+	t.Reason, t.Question, t.Reviewer = reason, question, ""
+	t.Answered = by.Kind == Person || by.Kind == Reviewer
+	if by.Kind == Reviewer {
+		t.Reviewer = by.Name
+	}
+}
+
 func (t change) noted(n *Noted) {
 	if n.Reason != nil {
-		t.Reason, t.Answered, t.Reviewer = *n.Reason, false, ""
+		t.setReason(*n.Reason, "")
 	}
 	if n.Result != nil {
 		t.Result = *n.Result

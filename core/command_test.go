@@ -247,13 +247,17 @@ func TestMeaningOfAReason(t *testing.T) {
 		{pipeline.AgentDone, ptr(pipeline.New), SentBack},
 		{pipeline.AgentDone, nil, ""},
 		{pipeline.InProgress, nil, ""},
+		{pipeline.InProgress, ptr(pipeline.Cancelled), Explains},
+		{pipeline.Cancelled, nil, Explains},
+		{pipeline.Cancelled, ptr(pipeline.New), ""},
+		{pipeline.New, ptr(pipeline.Dormant), Explains},
 	} {
 		w := newWorld(t)
 		w.taken()
 		w.moveTo(tt.from)
 		w.must(Command{Task: 1, By: ada, Do: Edits{Status: tt.to, Reason: ptr("because")}})
 		e, ok := w.events[len(w.events)-1].Data.(EditedByPerson)
-		if !ok || e.Means != tt.want || !w.task().Answered {
+		if !ok || e.Means != tt.want || w.task().Answered != (tt.want != Explains) {
 			t.Errorf("from %s: %+v, want %q", tt.from, e, tt.want)
 		}
 	}

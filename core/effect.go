@@ -56,6 +56,8 @@ type entry struct {
 	title     string
 	priority  pipeline.Priority
 	steps     []string
+	question  string
+	answer    string
 	woken     string
 	wokenAt   int64 // Unix microseconds
 }
@@ -68,6 +70,9 @@ func (t *Task) entry() entry {
 	e := entry{
 		attempt: d.Attempt, run: t.Runs.Next(), agent: d.Agent, workspace: d.Workspace, taken: t.Taken(),
 		title: t.Title, priority: t.Priority, steps: t.StepTitles(),
+	}
+	if t.Question != "" {
+		e.question, e.answer = t.Question, t.Reason
 	}
 	if t.Woken != nil {
 		e.woken, e.wokenAt = t.Woken.Key, t.Woken.At.UnixMicro()

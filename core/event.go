@@ -117,7 +117,8 @@ type EditedByPerson struct {
 	To    string         `json:"to,omitempty"`
 	Step  int            `json:"step,omitempty"` // whose title it is; 0: the task's
 	Seen  bool           `json:"seen,omitempty"`
-	// Means is what an edit of the reason says: AnswerTo, SentBack; "": nothing more.
+	// Means is what an edit of the reason says: AnswerTo, SentBack, Explains; "": nothing
+	// more.
 	Means string `json:"means,omitempty"`
 }
 
@@ -125,6 +126,7 @@ type EditedByPerson struct {
 const (
 	AnswerTo = "answered"  // it answers a blocked agent
 	SentBack = "sent back" // it says why the task is to be done again
+	Explains = "reason"    // it says why the task is cancelled or set aside: to its agent it is nothing
 )
 
 // Approved says that somebody accepted a task's result.

@@ -75,6 +75,9 @@ func (e Edits) decide(d *decision) error {
 	if err := e.status(d); err != nil {
 		return err
 	}
+	if e.Reason == nil && !e.Seen && rests(was) && !rests(d.task.Status) {
+		e.Reason = new(string) // that of the cancelling tells the agent nothing
+	}
 	if e.Reason != nil && *e.Reason != d.task.Reason {
 		d.emit(EditedByPerson{Field: pipeline.FieldReason, From: d.task.Reason, To: *e.Reason, Seen: e.Seen, Means: meaning(was, d.task.Status)})
 	}
@@ -106,6 +109,8 @@ func (e Edits) prepare(d *decision) error {
 // into another status with it.
 func meaning(was, is pipeline.Status) string {
 	switch {
+	case rests(is):
+		return Explains
 	case was == pipeline.Blocked:
 		return AnswerTo
 	case was == pipeline.AgentDone && is == pipeline.New:
@@ -113,6 +118,9 @@ func meaning(was, is pipeline.Status) string {
 	}
 	return ""
 }
+
+// rests reports whether nobody is to work on a task, and its reason says why.
+func rests(s pipeline.Status) bool { return s == pipeline.Cancelled || s == pipeline.Dormant }
 
 func (e Edits) step(d *decision, edit StepEdit) {
 	s := d.task.stepOfRow(edit.Row)

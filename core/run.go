@@ -90,6 +90,16 @@ func (rs Runs) Last() *Run {
 	return &rs[len(rs)-1]
 }
 
+// Asker is the agent of the last run that was paused; "": none was.
+func (rs Runs) Asker() string {
+	for _, r := range slices.Backward(rs) {
+		if r.Ending == EndPaused {
+			return r.Agent
+		}
+	}
+	return ""
+}
+
 // Number is the number of the last run; 0: none began yet.
 func (rs Runs) Number() int {
 	if r := rs.Last(); r != nil {

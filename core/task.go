@@ -40,9 +40,11 @@ type Task struct {
 	// may have written them, and not known.
 	Passed   []pipeline.Status `json:"passed,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
-	Answered bool              `json:"answered,omitempty"` // a person or a reviewer wrote Reason, not the agent
+	Answered bool              `json:"answered,omitempty"` // a person or a reviewer wrote Reason, for the agent
 	Reviewer string            `json:"reviewer,omitempty"` // the agent that wrote Reason as a reviewer; "": none did
-	Result   string            `json:"result,omitempty"`
+	// Question is what the agent asked when it was blocked, where Reason is the answer.
+	Question string `json:"question,omitempty"`
+	Result   string `json:"result,omitempty"`
 	// LastMessage is the last one in the task's thread; nil: there is none.
 	LastMessage *LastMessage `json:"lastMessage,omitempty"`
 

@@ -31,7 +31,7 @@ type Entry struct {
 
 // entryKeys are the keys that OTM writes, in their order.
 var entryKeys = []string{"taskId", "title", "priority", "project", "type", "context", "inputFiles", "parent", "subtasks", "dispatchedAt", "slackItemId",
-	"agent", "attempt", "run", "triggeredAt", "runId", "picked"}
+	"agent", "attempt", "run", "triggeredAt", "runId", "picked", "question", "answer"}
 
 // entryOf returns the entry of a task's present dispatch.
 func entryOf(t *core.Task) *Entry {
@@ -62,6 +62,7 @@ func entryOf(t *core.Task) *Entry {
 	if t.Taken() {
 		e.set("picked", true)
 	}
+	e.noteAnswer(t)
 	return e
 }
 
@@ -78,10 +79,22 @@ func (e *Entry) noteWake(t *core.Task) {
 	}
 }
 
+// noteAnswer copies the question of a blocked agent and its answer.
+func (e *Entry) noteAnswer(t *core.Task) {
+	if t.Question == "" {
+		e.replace("question", nil)
+		e.replace("answer", nil)
+		return
+	}
+	e.set("question", t.Question)
+	e.set("answer", t.Reason)
+}
+
 // refresh copies what changed into the entry of a task. What an agent took is left as
 // it was taken.
 func (e *Entry) refresh(t *core.Task) {
 	e.noteWake(t)
+	e.noteAnswer(t)
 	e.set("run", t.Runs.Next())
 	if t.Taken() && !e.Picked {
 		e.set("picked", true)

@@ -30,15 +30,22 @@ const (
 
 // thread returns what others wrote on a task since the agent was last given it, and counts
 // the messages before. given is the number of the event that gives it the task now: later
-// messages are for the next time.
-func (d *Desk) thread(ctx context.Context, id pipeline.TaskID, agent string, given int64) (fresh []Message, earlier int, err error) {
-	events, err := d.Store.Events(ctx, core.EventFilter{Task: id, Types: []string{"Acknowledged", "EditedByPerson", "Said"}})
+// messages are for the next time. What stands as the task's reason is not among them: the
+// agent is shown that every time.
+func (d *Desk) thread(ctx context.Context, t *core.Task, agent string, given int64) (fresh []Message, earlier int, err error) {
+	events, err := d.Store.Events(ctx, core.EventFilter{Task: t.ID, Types: []string{"Acknowledged", "EditedByPerson", "Said"}})
 	for i := range events {
 		e := &events[i]
 		if taken, ok := e.Data.(core.Acknowledged); ok && taken.By == core.TakenByNext && e.Seq < given && isBy(e, agent) {
 			earlier, fresh = earlier+len(fresh), nil
 		} else if m, ok := messageOf(e); ok && e.Seq < given && !isBy(e, agent) {
 			fresh = append(fresh, m)
+		}
+	}
+	for i, m := range slices.Backward(fresh) {
+		if m.What != "said" && t.Answered && m.Text == t.Reason {
+			fresh = slices.Delete(fresh, i, i+1)
+			break
 		}
 	}
 	more := max(0, len(fresh)-maxMessages)
@@ -91,7 +98,7 @@ func messageOf(e *core.Event) (m Message, ok bool) {
 	case core.Said:
 		m.What, m.Message = "said", data.Message
 	case core.EditedByPerson:
-		if data.Step != 0 || data.Field != pipeline.FieldReason || data.To == "" {
+		if data.Step != 0 || data.Field != pipeline.FieldReason || data.To == "" || data.Means == core.Explains {
 			return m, false
 		}
 		m.What, m.Text = cmp.Or(data.Means, "reason"), data.To

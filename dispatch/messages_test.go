@@ -33,7 +33,11 @@ func (w *world) news(agent string) (thread, mentions string) {
 	if taken == nil {
 		return "nothing", texts(found)
 	}
-	return fmt.Sprintf("%v %s+%d", taken.Task.ID, texts(taken.Messages), taken.Earlier), texts(found)
+	thread = fmt.Sprintf("%v %s+%d", taken.Task.ID, texts(taken.Messages), taken.Earlier)
+	if t := taken.Task; t.Question != "" {
+		thread += fmt.Sprintf("; %s? %s", t.Question, t.Reason)
+	}
+	return thread, texts(found)
 }
 
 func texts(all []Message) string {
@@ -67,12 +71,13 @@ func TestMessagesAreNewOnce(t *testing.T) {
 	w.says(beta, id, "from beta", "BETA", "alpha")
 	w.report(id, pipeline.Blocked)
 	w.edit(id, w.status(pipeline.InProgress), func(e *core.Edits) { answer := "green"; e.Reason = &answer })
-	expect("alpha", "T-00001 [said from beta, answered green]+1", "[]")
+	expect("alpha", "T-00001 [said from beta]+1; no key? green", "[]")
+	expect("alpha", "T-00001 []+3; no key? green", "[]")
 
 	// Another agent gets the task: all is new to it but its own words.
 	w.edit(id, w.assignee("beta"))
 	w.pass()
-	expect("beta", "T-00001 [said before, said my own, answered green]+0", "[]")
+	expect("beta", "T-00001 [said before, said my own]+0; no key? green", "[]")
 	expect("alpha", "nothing", "[]")
 	w.says(beta, id, "yours?", "alpha")
 	expect("alpha", "nothing", "[said yours?]")
@@ -82,7 +87,7 @@ func TestMessagesAreNewOnce(t *testing.T) {
 		w.says(ada, id, fmt.Sprint(i))
 	}
 	thread, _ := w.news("beta")
-	if !strings.HasPrefix(thread, "T-00001 [said 2, ") || !strings.HasSuffix(thread, fmt.Sprintf("said %d]+5", maxMessages+1)) {
+	if !strings.HasPrefix(thread, "T-00001 [said 2, ") || !strings.Contains(thread, fmt.Sprintf("said %d]+5;", maxMessages+1)) {
 		t.Errorf("beta is shown %s", thread)
 	}
 }

@@ -73,6 +73,7 @@ func (t *Taken) MarshalJSON() ([]byte, error) {
 	}
 	e.set("picked", true)
 	e.set("subtasks", t.Task.StepTitles())
+	e.noteAnswer(t.Task)
 	e.replace("taskId", nil)
 	e.replace("run", nil)
 	done := []int{}
@@ -198,7 +199,7 @@ func (ch *choice) takeOne(ctx context.Context) (taken *Taken, err error) {
 			return nil, fmt.Errorf("%v: %w", t.ID, err)
 		}
 		taken.Task = outcomes[0].Task
-		if taken.Messages, taken.Earlier, err = ch.thread(ctx, t.ID, ch.agent.Name, outcomes[0].Events[0].Seq); err != nil {
+		if taken.Messages, taken.Earlier, err = ch.thread(ctx, taken.Task, ch.agent.Name, outcomes[0].Events[0].Seq); err != nil {
 			return nil, err
 		}
 	}
@@ -325,10 +326,11 @@ func (ch *choice) fromEntry(e *Entry) *core.Task {
 	var titles []string
 	for key, into := range map[string]any{
 		"title": &t.Title, "priority": &t.Priority, "project": &t.Project, "type": &t.Type, "context": &t.Context, "inputFiles": &t.Inputs, "parent": &t.Parent,
-		"dispatchedAt": &d.At,
+		"dispatchedAt": &d.At, "question": &t.Question, "answer": &t.Reason,
 	} {
 		e.get(key, into)
 	}
+	t.Answered = t.Question != ""
 	if !e.get("subtasks", &titles) {
 		titles = nil // a part may be filled
 	}

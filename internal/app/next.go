@@ -252,14 +252,7 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	for _, input := range task.Inputs {
 		fmt.Fprintf(w, "Input: %s\n", safe.Escape(input))
 	}
-	switch {
-	case task.Reviewer != "" && task.Reason != "":
-		fmt.Fprintf(w, "%s, who reviews, says: %s\n", safe.Escape(task.Reviewer), safe.Escape(task.Reason))
-	case task.Answered && task.Reason != "":
-		fmt.Fprintf(w, "A person says: %s\n", safe.Escape(task.Reason))
-	case task.Reason != "":
-		fmt.Fprintf(w, "Reason on the board: %s\n", safe.Escape(task.Reason))
-	}
+	printReason(w, task)
 	if dir != "" {
 		dir = " --dir " + safe.Escape(safe.Quote(dir))
 	}
@@ -296,6 +289,31 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 	fmt.Fprintf(w, "If it cannot be done (with --terminal: nor by another try):\n  %s --status failed --reason 'why'\n", update)
 	fmt.Fprintf(w, "When all is done, say what came of it:\n  %s --status agent_done --result 'what came of it'\n", update)
 	fmt.Fprintf(w, "Then take the next one:\n  otm next%s --agent %s\n", dir, safe.Escape(safe.Quote(task.Dispatch.Agent)))
+}
+
+// printReason prints what a person or a reviewer answered, or wants to be done. The process
+// that asked may have ended: so the question comes first.
+func printReason(w io.Writer, t *core.Task) {
+	says := "A person says"
+	if t.Question != "" {
+		asked, asker := "You asked", t.Runs.Asker()
+		if asker != "" && !core.SameAgent(asker, t.Dispatch.Agent) {
+			asked = asker + " asked"
+		}
+		fmt.Fprintf(w, "%s: %s\n", safe.Escape(asked), safe.Escape(t.Question))
+		says = "Answer"
+	}
+	switch {
+	case t.Reason == "" && t.Question != "":
+		fmt.Fprintln(w, "Answered without words: go on.")
+	case t.Reason == "":
+	case t.Reviewer != "":
+		fmt.Fprintf(w, "%s, who reviews, says: %s\n", safe.Escape(t.Reviewer), safe.Escape(t.Reason))
+	case t.Answered:
+		fmt.Fprintf(w, "%s: %s\n", says, safe.Escape(t.Reason))
+	default:
+		fmt.Fprintf(w, "Reason on the board: %s\n", safe.Escape(t.Reason))
+	}
 }
 
 // failedShownFor is how long a failed report is shown to its agent.
