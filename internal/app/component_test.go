@@ -93,13 +93,16 @@ func TestTroubleChanges(t *testing.T) {
 
 // deaf is a watcher that sees nothing by itself.
 type deaf struct {
+	stands chan struct{}
+	probes chan struct{}
 	probed chan string
 	stats  watch.Stats
 }
 
-func (d *deaf) Probe() int            { return 0 }
-func (d *deaf) Probed() <-chan string { return d.probed }
-func (d *deaf) Stats() watch.Stats    { return d.stats }
+func (d *deaf) Stands() <-chan struct{} { return d.stands }
+func (d *deaf) Probe() int              { d.probes <- struct{}{}; return 0 }
+func (d *deaf) Probed() <-chan string   { return d.probed }
+func (d *deaf) Stats() watch.Stats      { return d.stats }
 
 // What hinders the watching stands in its heartbeat.
 func TestWatchingNotes(t *testing.T) {
@@ -115,9 +118,15 @@ func TestWatchingNotes(t *testing.T) {
 	} {
 		h := newHome(t, "")
 		ctx, stop := context.WithCancel(t.Context())
-		w := &deaf{probed: make(chan string), stats: c.stats}
+		w := &deaf{stands: make(chan struct{}), probes: make(chan struct{}), probed: make(chan string), stats: c.stats}
 		done := make(chan error, 1)
 		go func() { done <- beatWatcher(ctx, h, w) }()
+		select { // until the watch stands, it sees no probe
+		case w.stands <- struct{}{}:
+		case <-w.probes:
+			t.Errorf("%s: a probe came before the watch stood", name)
+		}
+		<-w.probes
 		for _, dir := range []string{"a", "a", "b", "a"} { // the last is taken once it has beaten
 			w.probed <- dir
 		}

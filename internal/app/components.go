@@ -293,8 +293,8 @@ func (e looksForDrift) Look(ctx context.Context, maxAge time.Duration) (drifted 
 	return looked.Drifted, err
 }
 
-// probeEvery is the time between two tests of the watching. The first probe may
-// come before the watch is set up, so it is repeated sooner.
+// probeEvery is the time between two tests of the watching. Until the first one succeeds,
+// it is repeated sooner: an inbox may be missing.
 const (
 	probeEvery = time.Minute
 	firstProbe = time.Second
@@ -302,6 +302,7 @@ const (
 
 // watcher is what beatWatcher needs of a watch.
 type watcher interface {
+	Stands() <-chan struct{}
 	Probe() int
 	Probed() <-chan string
 	Stats() watch.Stats
@@ -315,11 +316,14 @@ func beatWatcher(ctx context.Context, h *Home, w watcher) error {
 	tick := time.NewTicker(firstProbe)
 	defer tick.Stop()
 	seen := map[string]bool{}
-	w.Probe()
+	stands := w.Stands()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-stands:
+			stands = nil
+			w.Probe()
 		case <-tick.C:
 			clear(seen)
 			w.Probe()

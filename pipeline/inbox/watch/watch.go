@@ -50,6 +50,7 @@ type Watcher struct {
 	match   func(name string) bool
 	changed chan struct{}
 	probed  chan string
+	stands  chan struct{}
 
 	mu        sync.Mutex // guards what follows, between Run and Stats
 	overflows int
@@ -86,6 +87,7 @@ func New(match func(name string) bool, dirs ...string) *Watcher {
 		match:   match,
 		changed: make(chan struct{}, 1),
 		probed:  make(chan string, 2*len(dirs)),
+		stands:  make(chan struct{}),
 		errs:    make(chan error, 1),
 		watched: map[string]place{},
 		open:    fsnotify.NewWatcher,
@@ -110,6 +112,10 @@ func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 // Probed delivers the directories in which the event of a probe was seen.
 func (w *Watcher) Probed() <-chan string { return w.probed }
 
+// Stands is closed once Run watches what there was to watch: it sees a probe that is made
+// after that.
+func (w *Watcher) Stands() <-chan struct{} { return w.stands }
+
 // Stats returns how watching has gone so far.
 func (w *Watcher) Stats() Stats {
 	w.mu.Lock()
@@ -117,7 +123,7 @@ func (w *Watcher) Stats() Stats {
 	return Stats{Overflows: w.overflows, Degraded: w.degraded}
 }
 
-// Run watches until ctx ends, and returns nil then.
+// Run watches until ctx ends, and returns nil then. It runs once.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer func() {
 		if w.backend != nil {
@@ -125,6 +131,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 	}()
 	w.rewatch(false)
+	close(w.stands)
 	w.hint() // what came before the watch stood
 	tick := time.NewTicker(rewatchEvery)
 	defer tick.Stop()

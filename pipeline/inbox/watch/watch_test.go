@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -379,6 +380,18 @@ func TestProbesGo(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("probes are left: %q", probes())
 		}
+	}
+}
+
+func TestSeesAProbeOnceItStands(t *testing.T) {
+	t.Parallel()
+	dirs := []string{mkdir(t, filepath.Join(t.TempDir(), "a")), mkdir(t, filepath.Join(t.TempDir(), "b"))}
+	w := start(t, New(isJSON, dirs...))
+	<-w.Stands()
+	w.Probe()
+	got := []string{<-w.Probed(), <-w.Probed()}
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(dirs))) {
+		t.Errorf("one probe was seen in %q, want %q", got, dirs)
 	}
 }
 
