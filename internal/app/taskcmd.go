@@ -246,7 +246,8 @@ type steered struct {
 	Status pipeline.Status   `json:"status,omitempty"`
 	Note   string            `json:"note,omitempty"`
 	Error  string            `json:"error,omitempty"`
-	Can    []string          `json:"possible,omitempty"` // the commands for the task as it is
+	Can    []string          `json:"possible,omitempty"` // the commands for the task as it is, the likely ones first
+	Next   []string          `json:"next,omitempty"`     // the lines to paste
 	Moves  []pipeline.Status `json:"allowed,omitempty"`
 
 	changed string // beside the status, for people
@@ -319,7 +320,8 @@ func (tc *taskCommand) one(ctx context.Context, as *acting, e *engine.Engine, id
 	var refused *core.Refused
 	switch {
 	case errors.As(outcome.Err, &refused) && refused.Rule == core.RuleMoved:
-		r.Error, r.Can, r.Moves = fmt.Sprintf("is %s: otm %s is for %s", refused.From, tc.name, strings.Join(pipeline.Texts(tc.from), ", ")), possible(refused.From), refused.Allowed
+		r.Error, r.Moves = fmt.Sprintf("is %s: otm %s is for %s", refused.From, tc.name, strings.Join(pipeline.Texts(tc.from), ", ")), refused.Allowed
+		r.Can, r.Next = tc.instead(refused, edits)
 	case outcome.Err != nil:
 		r.Error = "is as it was: " + outcome.Err.Error()
 	case undelivered != nil:
@@ -358,14 +360,30 @@ func goesOn(h *Home, o core.Outcome) string {
 	return ""
 }
 
-// possible returns the names of the commands that work on a task in a status.
-func possible(s pipeline.Status) (names []string) {
+// maxNext bounds the lines that a refusal gives.
+const maxNext = 3
+
+// instead returns what works on a task for which the command was refused: the names of the
+// commands that who asked may use, and the likely ones as lines. A command for few statuses
+// is likelier than one for many.
+func (tc *taskCommand) instead(r *core.Refused, edits core.Edits) (names, lines []string) {
+	var can []*taskCommand
 	for i := range taskCommands {
-		if slices.Contains(taskCommands[i].from, s) {
-			names = append(names, taskCommands[i].name)
+		other := &taskCommands[i]
+		if slices.Contains(other.from, r.From) && (other.to == "" || slices.Contains(r.Allowed, other.to)) {
+			can = append(can, other)
 		}
 	}
-	return names
+	slices.SortStableFunc(can, func(a, b *taskCommand) int { return len(a.from) - len(b.from) })
+	if tc.name == "unblock" && edits.Reason != nil && *edits.Reason != "" { // somebody else answered first
+		lines = append(lines, fmt.Sprintf("otm say %v %s   # tells its agent as well", r.Task, safe.Quote(*edits.Reason)))
+	}
+	for _, other := range can {
+		if names = append(names, other.name); len(lines) < maxNext {
+			lines = append(lines, other.line(r.Task.String()))
+		}
+	}
+	return names, lines
 }
 
 func printSteered(h *Home, results []steered) {
@@ -373,8 +391,8 @@ func printSteered(h *Home, results []steered) {
 		switch {
 		case r.Error != "":
 			e := cli.Errorf(cli.Failed, "%s %s", r.TaskID, r.Error)
-			for _, name := range r.Can {
-				e.Hint("%s", taskCommandNamed(name).line(r.TaskID))
+			for _, line := range r.Next {
+				e.Hint("%s", line)
 			}
 			h.Report(e)
 		case r.From != r.Status:
