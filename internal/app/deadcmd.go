@@ -20,9 +20,10 @@ import (
 func deadCommand(s cli.Streams) *cobra.Command {
 	return reading(&cobra.Command{
 		Use:   "dead",
-		Short: "List the tasks that failed, with what went wrong and what to do",
+		Short: "List the tasks and drops that failed, with what went wrong and what to do",
 		Long: `List the dead letters: tasks that failed and that nobody has requeued, given to
-another agent, or cancelled; the newest first. OTM leaves them alone.`,
+another agent, or cancelled; and the drops in failed/; the newest first. OTM leaves
+them alone.`,
 	}, s, false, func(h *Home, v *view.View, asJSON bool, _ []string) error {
 		dead, err := deadLetters(v)
 		if err != nil {
@@ -33,7 +34,7 @@ another agent, or cancelled; the newest first. OTM leaves them alone.`,
 			return safe.EncodeJSON(s.Out, dead)
 		}
 		if len(dead) == 0 {
-			h.Note("no task has failed")
+			h.Note("nothing has failed")
 			return nil
 		}
 		printDead(s.Out, dead)
@@ -41,15 +42,16 @@ another agent, or cancelled; the newest first. OTM leaves them alone.`,
 	})
 }
 
-// deadLetter is a task that failed, and why.
+// deadLetter is a task or a drop that failed, and why.
 type deadLetter struct {
 	why.Entry
+	File     string    `json:"file,omitempty"` // of a drop, in failed/
 	Agent    string    `json:"agent"`
 	FailedAt time.Time `json:"failedAt"`
 	Runs     int       `json:"runs"` // how many there were
 }
 
-// deadLetters lists the tasks that failed, the newest first.
+// deadLetters lists the tasks and the drops that failed, the newest first.
 func deadLetters(v *view.View) ([]deadLetter, error) {
 	dead := []deadLetter{}
 	for _, t := range v.Tasks() {
@@ -60,7 +62,16 @@ func deadLetters(v *view.View) ([]deadLetter, error) {
 		if err != nil {
 			return nil, err
 		}
-		dead = append(dead, deadLetter{why.Entry{TaskID: t.ID, Title: t.Title(), Reason: reason}, t.AgentName(), t.State.StatusAt.UTC(), len(t.State.Runs)})
+		dead = append(dead, deadLetter{
+			Entry: why.Entry{TaskID: t.ID, Title: t.Title(), Reason: reason}, Agent: t.AgentName(), FailedAt: t.State.StatusAt.UTC(), Runs: len(t.State.Runs),
+		})
+	}
+	for _, f := range v.Failures(len(v.Inbox.Failed)) {
+		letter := deadLetter{Entry: why.Entry{Reason: why.OfFile(v, &f)}, File: f.Name, FailedAt: f.Result.At.UTC()}
+		if f.Object != nil {
+			letter.TaskID = f.TaskID()
+		}
+		dead = append(dead, letter)
 	}
 	slices.SortStableFunc(dead, func(a, b deadLetter) int { return b.FailedAt.Compare(a.FailedAt) })
 	return dead, v.Err()
@@ -69,7 +80,15 @@ func deadLetters(v *view.View) ([]deadLetter, error) {
 func printDead(out io.Writer, dead []deadLetter) {
 	for i := range dead {
 		d := &dead[i]
-		fmt.Fprintf(out, "%v  %s  %s\n", d.TaskID, short(cmp.Or(d.Agent, "nobody"), 30), short(cmp.Or(d.Title, "(no title)"), 60))
+		name := "-" // the drop names no task
+		if d.TaskID != 0 {
+			name = d.TaskID.String()
+		}
+		about := short(cmp.Or(d.Agent, "nobody"), 30) + "  " + short(cmp.Or(d.Title, "(no title)"), 60)
+		if d.File != "" {
+			about = safe.Escape(d.File)
+		}
+		fmt.Fprintf(out, "%-7s  %s\n", name, about)
 		fmt.Fprintf(out, "         %s\n", reasonText(&d.Reason, "         ", "         next: "))
 	}
 }

@@ -59,7 +59,7 @@ func printStatus(h *Home, v *view.View, r *view.Summary) error {
 	}
 	fmt.Fprintf(out, "\nfailed   %d", r.Failed)
 	if r.Failed > 0 {
-		fmt.Fprintf(out, " in %s; otm retry FILE puts one back", safe.Escape(safe.Quote(filepath.Join(v.Dir, inbox.FailedDir))))
+		fmt.Fprintf(out, " in %s; otm dead lists all, with what to do", safe.Escape(safe.Quote(filepath.Join(v.Dir, inbox.FailedDir))))
 	}
 	fmt.Fprintln(out)
 	for _, f := range r.Reasons {

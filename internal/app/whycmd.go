@@ -22,8 +22,9 @@ func whyCommand(s cli.Streams) *cobra.Command {
 		Use:   "why ID",
 		Short: "Say why a task is where it is, and what to do",
 		Long: `Say why a task is where it is, and what to do about it. --all goes through all
-tasks and lists those that have stood longer than their stage usually takes.
-It reads the data directory; --fresh asks the board.`,
+tasks and lists those that have stood longer than their stage usually takes, are
+blocked, have failed, or wait for another run. It reads the data directory; --fresh
+asks the board.`,
 		Example: "  otm why T-00035\n  otm why --all",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || (len(args) == 1) == all {

@@ -39,6 +39,6 @@ var (
 var (
 	NoAgents       = code("no_agents", Fail, "no agent is configured: nothing can be handed out", "edit {config:sh}")
 	BacklogOld     = code("backlog_old", Fail, "{n:drop waits|drops wait} in the inboxes, the oldest for {since:age}", "otm status")
-	FilesFailed    = code("files_failed", Warn, "{n:drop|drops} failed", "otm status   # says why; otm retry FILE puts one back, rm takes it away")
+	FilesFailed    = code("files_failed", Warn, "{n:drop|drops} failed", "otm dead   # says why, and what to do about each")
 	ListNearlyFull = code("list_nearly_full", Warn, "the list holds {rows} rows of {limit}", "otm archive --older-than 7d --yes")
 )

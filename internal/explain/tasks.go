@@ -16,9 +16,11 @@ var (
 	TaskUnknown       = code("task_unknown", OK, "was never issued", "otm list")
 	TaskArchived      = code("task_archived", OK, "archived {at:ago}", "otm history {task}")
 	LastSaid          = code("last_said", OK, "{by} said {at:ago}: {text}", "")
+	DropUnread        = code("drop_unread", Warn, "its file cannot be read: {error}", "ls -l {path:sh}")
 	FileUnread        = code("file_unread", Warn, "but {error}", "")
 	UpdatesWait       = code("updates_wait", OK, "{n:update of it waits|updates of it wait} in the inbox, the oldest for {since:age}", "")
 	UpdateFailed      = code("update_failed", Warn, "an update of it failed {at:ago} ({class}): {error}", "otm retry {file:sh}, or remove it: rm {path:sh}")
+	UpdateConflict    = code("update_conflict", Warn, "an update of it failed {at:ago} ({class}): {error}", "rm {path:sh}   # or, once the task has changed: otm retry {file:sh}")
 	UpdateInvalid     = code("update_invalid", Warn, "an update of it failed {at:ago} ({class}): {error}", "correct {path:sh}, then run: otm retry {file:sh}, or remove it: rm {path:sh}")
 )
 

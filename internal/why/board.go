@@ -53,21 +53,33 @@ func nowhere(v *view.View, id pipeline.TaskID) (draft, error) {
 	return at(IsUnknown, time.Time{}, explain.TaskUnknown), nil
 }
 
-// failed is for a create that failed.
-func failed(v *view.View, f *inbox.Settled) draft {
-	code := explain.CreateFailed
-	switch f.Result.Class {
-	case inbox.Conflict:
-		code = explain.CreateConflict
-	case inbox.Invalid:
-		code = explain.CreateInvalid
+// OfFile finds the reason why a drop failed, and what to do about it.
+func OfFile(v *view.View, f *view.Failure) Reason {
+	if f.Err != nil {
+		return at(InFailed, time.Time{}, explain.DropUnread, "error", f.Err, "path", filepath.Join(v.Dir, inbox.FailedDir, f.Name)).reason(0, v.Now)
 	}
-	return at(InFailed, f.Result.At, code, failure(v, f)...)
+	return failed(v, &f.Settled).reason(f.TaskID(), v.Now)
 }
 
-func failure(v *view.View, f *inbox.Settled) []any {
-	return []any{"at", f.Result.At, "class", f.Result.Class, "error", f.Result.Error, "file", f.Name,
-		"path", filepath.Join(v.Dir, inbox.FailedDir, f.Name)}
+// failed is for a drop that failed.
+func failed(v *view.View, f *inbox.Settled) draft {
+	return draft{stage: InFailed, since: f.Result.At}.and(failure(v, f))
+}
+
+// failure says why a drop failed. One that contradicts its task fails again unless that
+// changes.
+func failure(v *view.View, f *inbox.Settled) explain.Finding {
+	code := map[bool]map[inbox.Class]explain.Code{
+		false: {inbox.Conflict: explain.CreateConflict, inbox.Invalid: explain.CreateInvalid},
+		true:  {inbox.Conflict: explain.UpdateConflict, inbox.Invalid: explain.UpdateInvalid},
+	}
+	isUpdate := f.Result.Inbox == inbox.TaskUpdates
+	other := explain.CreateFailed
+	if isUpdate {
+		other = explain.UpdateFailed
+	}
+	return explain.New(cmp.Or(code[isUpdate][f.Result.Class], other), "at", f.Result.At, "class", f.Result.Class, "error", f.Result.Error, "file", f.Name,
+		"path", filepath.Join(v.Dir, inbox.FailedDir, f.Name))
 }
 
 // comingOnBoard is for a task that does not stand on the board completely.
@@ -127,11 +139,7 @@ func withUpdates(v *view.View, d draft, t *view.Task) draft {
 	}
 	if n := len(t.FailedUpdates); n > 0 {
 		f := t.FailedUpdates[n-1]
-		code := explain.UpdateFailed
-		if f.Result.Class == inbox.Invalid {
-			code = explain.UpdateInvalid
-		}
-		d = d.plus(code, failure(v, f)...)
+		d = d.and(failure(v, f))
 		d.late = d.late || t.State == nil || !heardAfter(t.State, f.Result.At)
 	}
 	return d

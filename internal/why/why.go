@@ -55,7 +55,7 @@ func usual(s Stage, t pipeline.Times) (limit time.Duration, bounded bool) {
 	switch s {
 	case InInbox, ToBoard, ToAgent:
 		return 5 * time.Minute, true
-	case InFailed, IsLost, IsIgnored, IsBlocked, IsDead:
+	case InFailed, IsLost, IsIgnored, IsBlocked, IsDead, ToRetry:
 		return 0, true
 	case ToTake:
 		return t.RewakeAfter, true
@@ -113,7 +113,7 @@ func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
 		f.Task = id
 		r.Lines = append(r.Lines, f.Text(now))
 		next := f.Next(now)
-		if r.Next != "" && next != "" && (f.Code == explain.UpdateFailed || f.Code == explain.UpdateInvalid) {
+		if r.Next != "" && next != "" && slices.Contains(ofUpdates, f.Code) {
 			next = r.Next + "; for the update: " + next
 		}
 		if next != "" {
@@ -123,6 +123,9 @@ func (d draft) reason(id pipeline.TaskID, now time.Time) Reason {
 	r.Sentence = strings.Join(r.Lines, "; ")
 	return r
 }
+
+// ofUpdates are the codes of updates that failed.
+var ofUpdates = []explain.Code{explain.UpdateFailed, explain.UpdateConflict, explain.UpdateInvalid}
 
 // Of finds the reason for one task. The error is one of reading the directory.
 func Of(v *view.View, id pipeline.TaskID) (Reason, error) {

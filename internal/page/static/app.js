@@ -895,7 +895,7 @@ function makeAgent(a) {
 
 function drawFailed(total) {
   const more = total - state.failedReasons.length;
-  const items = [...state.failedReasons, ...(total ? [] : [{ name: "", none: "None." }]), ...(more > 0 ? [{ name: "…", none: `and ${more.toLocaleString()} older: otm retry --all puts all back` }] : [])];
+  const items = [...state.failedReasons, ...(total ? [] : [{ name: "", none: "None." }]), ...(more > 0 ? [{ name: "…", none: `and ${more.toLocaleString()} older: otm dead lists all` }] : [])];
   const had = $("failed").contains(document.activeElement);
   reconcile($("failed"), items, (f) => f.name, (f) => (f.none ? el("li", {}, f.none) : makeFailed(f)), () => {});
   if (had && document.activeElement === document.body || had && document.activeElement === $("health")) $("failedHeading").focus();
