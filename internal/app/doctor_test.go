@@ -230,7 +230,7 @@ func TestDoctor(t *testing.T) {
 				p.Fatal(err)
 			}
 		}, "state", "1 drop waits in the inboxes, the oldest for 1h", "otm status"},
-		{"drop that failed", func(p *patient) { put(p, filepath.Join(p.h.Dir, inbox.FailedDir, "x.json"), "{}") }, "state", "1 drop failed", "otm retry"},
+		{"drop that failed", func(p *patient) { put(p, filepath.Join(p.h.Dir, inbox.FailedDir, "x.json"), "{}") }, "state", "1 drop failed", "otm dead"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
