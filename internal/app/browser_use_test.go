@@ -286,7 +286,7 @@ func TestC9AnswerInBrowser(t *testing.T) {
 	if err := takeNext(t.Context(), o.home, o.home.Config.Agents.Named("devdas"), false, false); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "A person says: Green, as the logo\n") || strings.Contains(out.String(), "Which colour?") {
+	if !strings.Contains(out.String(), "You asked: Which colour?\nAnswer: Green, as the logo\n") {
 		t.Errorf("otm next prints\n%s", &out)
 	}
 }
