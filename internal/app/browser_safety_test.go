@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"otm/internal/page"
+	"otm/internal/safe"
 	"otm/pipeline"
 )
 
@@ -76,7 +77,8 @@ func TestPageHostileText(t *testing.T) {
 	evil := []string{
 		`<img src=x onerror="window.hit=1">`, `<script>window.hit=1</script>`, `"><svg onload=window.hit=1>`, `{{window.hit=1}}`, `javascript:window.hit=1`,
 		"invoice\u202efdp.exe", "\u2066\u2067isolate", "\x1b[31mred\x07", "a\x01b", "\u0627\u0644\u0639\u0631\u0628\u064a\u0629", strings.Repeat("\u0301", 50) + "zalgo", strings.Repeat("W", 500),
-		"</title></style><!--", "\ud7ff\U0010ffff",
+		"</title></style><!--", "\ud7ff\U0010ffff", "zero\u200bwidth\ufeff\u200e\u00ad", "ad\u200cmin\u200d", "👩\u200d🚀\u200d\u200d ❤\ufe0f\ufe01", "می\u200cخواهم क्\u200dष \u0600١",
+		"🏴\U000e0067\U000e007f \u3164",
 	}
 	var seeds []seed
 	for _, e := range evil {
@@ -114,13 +116,13 @@ func shownAs(t *testing.T, text string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, r := range text {
-		if r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+		if r < ' ' || r == 0x7f {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		} else {
 			b.WriteRune(r)
 		}
 	}
-	quoted, err := json.Marshal(b.String())
+	quoted, err := json.Marshal(strings.ReplaceAll(safe.Escape(b.String()), `\U000`, `\u`)) // as on a terminal
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf16"
 )
 
 // EncodeJSON writes v as one line of JSON. What Escape would show is written in
@@ -21,17 +22,11 @@ func EncodeJSON(w io.Writer, v any) error {
 	return err
 }
 
+// inertJSON escapes characters of a JSON text, where they can stand only in strings.
 func inertJSON(text string) string {
-	if !strings.ContainsFunc(text, mustEscape) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text { // only in strings; all of them are of the basic plane
-		if mustEscape(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
+	return escape(text, func(b *strings.Builder, r rune) {
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(b, `\u%04x`, unit)
 		}
-	}
-	return b.String()
+	})
 }

@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Escape makes untrusted text harmless on a terminal: control characters, line
-// ends and the characters that change the direction of text are shown as \x1b,
-// \n or \u202e. Everything else stays as it is.
+// ends, the characters that change the direction of text, and those that nobody sees are
+// shown as \x1b, \n, \u202e or \u200b. Everything else stays as it is.
 func Escape(s string) string {
-	if !strings.ContainsFunc(s, mustEscape) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
+	return escape(s, func(b *strings.Builder, r rune) {
 		switch {
 		case r == '\n':
 			b.WriteString(`\n`)
@@ -24,24 +21,68 @@ func Escape(s string) string {
 			b.WriteString(`\r`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case !mustEscape(r):
-			b.WriteRune(r)
 		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
+			fmt.Fprintf(b, `\x%02x`, r)
+		case r > 0xffff:
+			fmt.Fprintf(b, `\U%08x`, r)
 		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			fmt.Fprintf(b, `\u%04x`, r)
 		}
+	})
+}
+
+// escape has write show the characters of s that must not be left in it.
+func escape(s string, write func(*strings.Builder, rune)) string {
+	var b strings.Builder
+	prev, done := rune(0), 0 // done is up to where b has s
+	for i, r := range s {
+		if mustEscape(prev, r) {
+			b.WriteString(s[done:i])
+			write(&b, r)
+			_, size := utf8.DecodeRuneInString(s[i:])
+			done = i + size
+		}
+		prev = r
 	}
+	if done == 0 {
+		return s
+	}
+	b.WriteString(s[done:])
 	return b.String()
 }
 
-func mustEscape(r rune) bool {
-	if unicode.IsControl(r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {
+const (
+	zwnj, zwj     = '\u200c', '\u200d'
+	vowelSplitter = '\u180e' // of Mongolian
+)
+
+// mustEscape reports whether a character that stands after prev (0: at the beginning) is
+// to be shown. Two titles that look alike must be alike, and nobody may hide words in one:
+// so it is where nobody would see it. Joiners and variation selectors stay after what they
+// change, since emoji (a family, a red heart), Persian, Indic and Mongolian words break
+// without them: one of them, and none after Latin letters. Tags (U+E0020…) are shown,
+// although the flags of England, Scotland and Wales need them: any text can hide in them.
+func mustEscape(prev, r rune) bool {
+	switch {
+	case r < 0x80 || unicode.IsControl(r):
+		return unicode.IsControl(r)
+	case r == unicode.ReplacementChar, r == '\u2028', r == '\u2029':
 		return true
+	case r == zwj, r == zwnj:
+		return !unicode.In(prev, joining...) && (r == zwnj || !unicode.In(prev, unicode.So, unicode.Sk) && prev != '\ufe0f')
+	case r == vowelSplitter:
+		return !unicode.Is(unicode.Mongolian, prev)
+	case unicode.Is(unicode.Variation_Selector, r):
+		return !unicode.IsGraphic(prev) || prev == ' ' || unicode.Is(unicode.Variation_Selector, prev)
 	}
-	// The marks, embeddings, overrides and isolates of the Unicode
-	// bidirectional algorithm (UAX #9).
-	return r == '\u061c' || r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+}
+
+// joining are the scripts whose letters change their form beside a joiner.
+var joining = []*unicode.RangeTable{
+	unicode.Arabic, unicode.Syriac, unicode.Nko, unicode.Mandaic, unicode.Mongolian, unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati,
+	unicode.Oriya, unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Malayalam, unicode.Sinhala, unicode.Khmer, unicode.Myanmar, unicode.Tibetan,
+	unicode.Balinese, unicode.Javanese,
 }
 
 // Quote returns s as one word of a POSIX shell, in single quotes where it

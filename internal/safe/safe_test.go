@@ -21,6 +21,13 @@ func TestEscape(t *testing.T) {
 		{"right-to-left override", "a\u202eb", `a\u202eb`},
 		{"isolates and marks", "\u2066\u2069\u200e\u200f\u061c", `\u2066\u2069\u200e\u200f\u061c`},
 		{"separators", "a\u2028b\u2029", `a\u2028b\u2029`},
+		{"zero width", "a\u200bb\u2060c\ufeffd\u00ade\u180ef", `a\u200bb\u2060c\ufeffd\u00ade\u180ef`},
+		{"joiners that change nothing", "ad\u200cmin ad\u200dmin \u200d", `ad\u200cmin ad\u200dmin \u200d`},
+		{"joined emoji", "👩\u200d🚀 👨🏽\u200d💻 🏳️\u200d🌈 ❤️", "👩\u200d🚀 👨🏽\u200d💻 🏳️\u200d🌈 ❤️"},
+		{"Persian, Hindi, Mongolian, Arabic number sign", "می\u200cخواهم क्\u200dष ᠬᠠ\u180eᠠ \u0600١", "می\u200cخواهم क्\u200dष ᠬᠠ\u180eᠠ \u0600١"},
+		{"joiners in a row", "👩\u200d\u200d🚀 م\u200c\u200cخ", `👩` + "\u200d" + `\u200d🚀 م` + "\u200c" + `\u200cخ`},
+		{"words in selectors and tags", "😀\ufe0f\ufe01\U000e0101 🏴\U000e0067\U000e007f", "😀\ufe0f" + `\ufe01\U000e0101 🏴\U000e0067\U000e007f`},
+		{"fillers", "\u3164\u115f\u034f", `\u3164\u115f\u034f`},
 		{"invalid UTF-8", "a\xffb", `a\ufffdb`},
 	}
 	for _, tt := range tests {
@@ -34,12 +41,14 @@ func TestEscape(t *testing.T) {
 }
 
 // TestEscapeLeavesNothing looks at every character: what is left must not move
-// a cursor, end a line or turn text around.
+// a cursor, end a line, turn text around or be invisible.
 func TestEscapeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		for _, c := range Escape(string(r)) {
-			if unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) || unicode.Is(unicode.Zl, c) || unicode.Is(unicode.Zp, c) {
+			if unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) || unicode.Is(unicode.Zl, c) || unicode.Is(unicode.Zp, c) ||
+				unicode.In(c, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
+				unicode.Is(unicode.Cf, c) && !unicode.Is(unicode.Prepended_Concatenation_Mark, c) {
 				t.Errorf("Escape(%q) = %q", string(r), Escape(string(r)))
 			}
 		}

@@ -27,11 +27,20 @@ let painted = false; // the first drawing is on the screen
 
 // ---- small helpers
 
-// clean shows control characters and characters that turn text around, so that
-// they do nothing.
+// harmful are control characters and those that turn text around or that nobody sees, as in
+// internal/safe: joiners and variation selectors stay after what they change.
+const joining = ["Arab", "Syrc", "Nkoo", "Mand", "Mong", "Deva", "Beng", "Guru", "Gujr", "Orya", "Taml", "Telu", "Knda", "Mlym", "Sinh", "Khmr", "Mymr", "Tibt", "Bali", "Java"]
+  .map((script) => `\\p{Script=${script}}`).join("");
+const harmful = new RegExp([
+  "(?![\\t\\n])\\p{Cc}", "[\\u2028\\u2029\\ufff9-\\ufffb]",
+  `(?<![${joining}\\p{So}\\p{Sk}\\ufe0f])\\u200d`, `(?<![${joining}])\\u200c`, "(?<!\\p{Script=Mong})\\u180e", "(?<=^|[ \\p{Variation_Selector}])\\p{Variation_Selector}",
+  "(?![\\u200c\\u200d\\u180e\\p{Variation_Selector}])\\p{Default_Ignorable_Code_Point}",
+].join("|"), "gu");
+
+// clean shows harmful characters, so that they do nothing.
 function clean(text) {
-  return String(text ?? "").replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
-    (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  text = String(text ?? "").replace(/\r\n/g, "\n");
+  return /[^\n\t -~]/.test(text) ? text.replace(harmful, (c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0")) : text;
 }
 
 // label is a status as people read it: agent_done is "Agent done".
