@@ -286,16 +286,20 @@ func (d *difference) send() {
 }
 
 // unsettled reports whether the snapshot may still lack our last write to the rows. A
-// row that OTM touched last may then show what it was before. It asks for another
-// comparison when that is out of the question.
+// row that OTM touched last may then show what it was before: also on a board whose walks
+// show all writes before them, if who wrote was killed before it kept the snapshot. It asks
+// for another comparison when that is out of the question.
 func (d *difference) unsettled() bool {
-	if d.Consistent {
-		return false
-	}
 	changed := d.task.ChangedAt
-	settled := changed.Add(d.Times.SettleAfter)
+	settled := changed
+	if !d.Consistent {
+		settled = changed.Add(d.Times.SettleAfter)
+	}
 	if changed.After(d.now) || !d.WalkAt().Before(settled.Truncate(time.Millisecond)) {
 		return false
+	}
+	if settled.Before(d.now) {
+		settled = d.now.Add(lookSoon)
 	}
 	d.again(settled)
 	return true

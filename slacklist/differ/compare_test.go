@@ -552,3 +552,31 @@ func TestStatusWrittenBeforeTheTaskWentOn(t *testing.T) {
 		}
 	}
 }
+
+// A process was killed after it noted what the board shows, and before it kept the
+// snapshot. The snapshot is older than what is noted: a row in it that OTM touched last
+// shows nobody's choice. One that a person touched last does.
+func TestSnapshotOlderThanWhatIsNoted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		walk   time.Duration
+		person bool
+		want   string
+	}{
+		"older":           {-2 * time.Second, false, "again in 1s"},
+		"of that moment":  {-time.Second, false, "T-00035 by board: Edits status=new"},
+		"older, a person": {-2 * time.Second, true, "T-00035 by U0ROB: Edits status=new"},
+	} {
+		s := newScene()
+		s.task.ChangedAt, s.batch.walkAt = noon.Add(-time.Second), noon.Add(c.walk)
+		s.row.Status = pipeline.New
+		if c.person {
+			byRob(s.row)
+		}
+		o := opts
+		o.Consistent = true
+		if got := said(compare(s.batch, s.tasks, s.agents, o)); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -17,6 +17,9 @@ import (
 // lookAgain is the pause before the board is asked for further missing rows.
 const lookAgain = time.Minute
 
+// lookSoon is the pause before a snapshot is awaited again that is newer than our last write.
+const lookSoon = time.Second
+
 // maxCommands bounds one transaction.
 const maxCommands = 200
 
