@@ -175,6 +175,8 @@ func (t change) applyRun() {
 		}
 	case RetryScheduled:
 		t.Wait = &data.Wait
+	case Queued:
+		t.Wait = &Wait{Why: WaitBusy}
 	case CountReset:
 		t.CountFrom = t.Runs.Number()
 	}
@@ -211,7 +213,7 @@ func (t change) runEnded(number int, ending Ending) *Run {
 func (t change) foundRow(f *RowFound) {
 	t.RowID, t.Shown = f.Row, f.Shown
 	for _, s := range f.Steps {
-		if own := t.step(s.Step); own != nil {
+		if own := stepOf(t.Task, s.Step); own != nil {
 			own.RowID, own.Done, own.Shown = s.Row, s.Done, StepShown{s.Title, s.Done}
 		} else {
 			t.addStep(Step{Title: s.Title, Done: s.Done, RowID: s.Row, Shown: StepShown{s.Title, s.Done}})
@@ -270,7 +272,7 @@ func (t change) moved(m *TaskMoved) {
 }
 
 func (t change) stepDone(d *StepDone) {
-	s := t.step(d.Step)
+	s := stepOf(t.Task, d.Step)
 	if s == nil {
 		return
 	}
@@ -297,14 +299,14 @@ func (t change) stepsChanged() {
 	switch open := t.StepsDone() < len(t.Steps); {
 	case open && d.AllTicked:
 		d.AllTicked = false
-	case !open && !d.AllTicked && len(t.Steps) > 0 && d.TakenAt.IsZero() && d.Workspace != "" && t.Status == pipeline.Assigned:
+	case !open && !d.AllTicked && len(t.Steps) > 0 && t.Waiting() && d.Workspace != "":
 		d.AllTicked = true
 	}
 }
 
 func (t change) edited(p *EditedByPerson) {
 	if p.Step != 0 {
-		if s := t.step(p.Step); s != nil {
+		if s := stepOf(t.Task, p.Step); s != nil {
 			s.Title = p.To
 			if p.Seen {
 				s.Shown.Title = p.To
@@ -366,7 +368,7 @@ func (t change) written(w *BoardWritten) {
 	t.shownStatus()
 	t.Dropped = slices.DeleteFunc(t.Dropped, func(row string) bool { return slices.Contains(w.Gone, row) })
 	for _, s := range w.Steps {
-		if own := t.step(s.Step); own != nil {
+		if own := stepOf(t.Task, s.Step); own != nil {
 			own.RowID, own.Shown = s.Row, s.Shown
 		}
 	}
@@ -396,7 +398,7 @@ func (t change) drifted(f *ReconciliationDrift) {
 		}
 	}
 	for _, id := range f.Steps {
-		if s := t.step(id); s != nil {
+		if s := stepOf(t.Task, id); s != nil {
 			s.Shown.Title = ""
 		}
 	}

@@ -64,7 +64,7 @@ type entry struct {
 
 func (t *Task) entry() entry {
 	d := t.Dispatch
-	if d == nil || d.Workspace == "" || !t.Status.Active() || t.Away() {
+	if !t.Out() || d.Workspace == "" {
 		return entry{}
 	}
 	e := entry{

@@ -192,6 +192,9 @@ type HandedOut struct {
 	AllTicked bool   `json:"allTicked,omitempty"`
 }
 
+// Queued says that a task that is handed out waits for its turn: its agent has another one.
+type Queued struct{}
+
 // WorkspaceMoved says that the agent's workspace is another one now.
 type WorkspaceMoved struct {
 	Workspace string `json:"workspace"`
@@ -348,7 +351,7 @@ var kinds = []kind{
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
 	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""),
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
-	kindOf[RetryScheduled](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),
+	kindOf[RetryScheduled](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),
 }
 
 // EventVersion is the version of the forms in which events are kept. A form that a

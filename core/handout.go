@@ -6,11 +6,13 @@ import (
 	"otm/pipeline"
 )
 
-// HandOut hands a task out to its agent: it becomes assigned. Its rows stand on the
-// board, all of them, so that people can see what is being worked on.
+// HandOut hands a task out to its agent: it becomes assigned, or pending if the agent has
+// another one. Its rows stand on the board, all of them, so that people can see what is
+// being worked on.
 type HandOut struct {
 	Agent     string
 	Workspace string // "": of a person
+	Queue     bool   // the agent has another task
 }
 
 func (h HandOut) decide(d *decision) error {
@@ -27,10 +29,40 @@ func (h HandOut) decide(d *decision) error {
 	}
 	d.Agent = h.Agent
 	d.emit(HandedOut{Attempt: t.Attempt + 1, Agent: h.Agent, Workspace: h.Workspace, AllTicked: t.StepsDone() == len(t.Steps)})
-	if d.task.Status != pipeline.Assigned {
+	switch {
+	case h.Queue:
+		return queue(d)
+	case d.task.Status != pipeline.Assigned:
 		return d.move(pipeline.Assigned, TaskMoved{})
 	}
 	return nil
+}
+
+// Queue puts a task that nobody has taken back into its agent's queue.
+type Queue struct{}
+
+func (Queue) decide(d *decision) error {
+	if t := d.task; t == nil || !t.Waiting() || t.Queued() {
+		return nil
+	}
+	return queue(d)
+}
+
+func queue(d *decision) error {
+	d.emit(Queued{})
+	if d.task.Status == pipeline.Pending {
+		return nil
+	}
+	return d.move(pipeline.Pending, TaskMoved{})
+}
+
+// dequeue ends the wait of a task in its agent's queue: the agent takes it, or is woken
+// for it.
+func dequeue(d *decision) error {
+	if !d.task.Queued() {
+		return nil
+	}
+	return d.moveAs(Component("otm"), pipeline.Assigned, TaskMoved{})
 }
 
 // Ready reports whether the task is to be handed out now, as soon as its agent is known
@@ -42,7 +74,7 @@ func (t *Task) Ready(now time.Time) bool {
 	case pipeline.Assigned:
 		return t.Dispatch == nil
 	case pipeline.Pending:
-		return t.Wait != nil && !t.Wait.Waits(now)
+		return t.Wait != nil && !t.Queued() && !t.Wait.Waits(now)
 	}
 	return false
 }
@@ -56,12 +88,15 @@ func (k Take) decide(d *decision) error {
 	switch {
 	case t == nil:
 		return ErrNoTask
-	case t.Dispatch == nil || !SameAgent(t.Dispatch.Agent, d.By.Name) || t.Away() || !t.Status.Active():
+	case !t.Out() || !SameAgent(t.Dispatch.Agent, d.By.Name):
 		return ErrOutdated
 	case d.agentState().Ends != nil:
 		return ErrEnding
 	case t.Taken() && k.By == TakenByFile:
 		return nil // it is known
+	}
+	if err := dequeue(d); err != nil {
+		return err
 	}
 	d.emit(Acknowledged{By: k.By, Again: t.Taken()})
 	if d.task.Status != pipeline.Blocked { // else the mark in its file is from before the block

@@ -53,7 +53,7 @@ func (e Edits) decide(d *decision) error {
 		return err
 	}
 	for _, row := range e.Gone {
-		if s := t.stepOfRow(row); s != nil {
+		if s := stepOfRow(t, row); s != nil {
 			d.emit(StepGone{Step: s.ID, Title: s.Title})
 		}
 	}
@@ -61,7 +61,7 @@ func (e Edits) decide(d *decision) error {
 		e.step(d, s)
 	}
 	for _, s := range e.Added {
-		if d.task.stepOfRow(s.Row) == nil {
+		if stepOfRow(d.task, s.Row) == nil {
 			d.emit(StepAdded{Step: d.task.LastStep + 1, Title: s.Title, Row: s.Row, Done: s.Done})
 		}
 	}
@@ -95,7 +95,7 @@ func (e Edits) prepare(d *decision) error {
 		dropped = append(dropped, d.task.Steps[i])
 	}
 	for _, s := range dropped {
-		if d.task.step(s.ID) != nil { // else it was named twice
+		if stepOf(d.task, s.ID) != nil { // else it was named twice
 			d.emit(StepGone{Step: s.ID, Title: s.Title, Row: s.RowID})
 		}
 	}
@@ -123,7 +123,7 @@ func meaning(was, is pipeline.Status) string {
 func rests(s pipeline.Status) bool { return s == pipeline.Cancelled || s == pipeline.Dormant }
 
 func (e Edits) step(d *decision, edit StepEdit) {
-	s := d.task.stepOfRow(edit.Row)
+	s := stepOfRow(d.task, edit.Row)
 	if s == nil {
 		return
 	}
@@ -167,10 +167,17 @@ func (e Edits) status(d *decision) error {
 // its own, if the agent could have reported it. Any other change is written back.
 func (e Edits) asked(d *decision, to pipeline.Status, m TaskMoved) error {
 	t := d.task
-	_, ok := Permitted(t.Status, to, Agent)
+	from := t.Status
+	if t.Queued() {
+		from = pipeline.Assigned
+	}
+	_, ok := Permitted(from, to, Agent)
 	if !ok || to == pipeline.Failed || t.Dispatch == nil || !SameAgent(t.Dispatch.Agent, d.By.Name) {
 		d.emit(barred(pipeline.FieldStatus, string(cmp.Or(m.Shows, to))))
 		return nil
+	}
+	if err := dequeue(d); err != nil {
+		return err
 	}
 	if !t.Taken() {
 		d.emit(Acknowledged{By: TakenByUpdate})

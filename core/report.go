@@ -56,6 +56,9 @@ func (r Report) decide(d *decision) error {
 			return err
 		}
 	}
+	if err := dequeue(d); err != nil {
+		return err
+	}
 	ticked, err := r.match(d)
 	if err != nil {
 		return err
@@ -74,7 +77,7 @@ func (r Report) decide(d *decision) error {
 	if r.Result != "" {
 		noted.Result = &r.Result
 	}
-	if t.Dispatch != nil && !t.Taken() && t.Status.Active() {
+	if t.Out() && !t.Taken() {
 		d.emit(Acknowledged{By: TakenByUpdate, Heard: r.Dropped})
 	}
 	if to != "" && to != t.Status || t.Status == pipeline.InProgress || t.Status == pipeline.Assigned {
@@ -131,7 +134,7 @@ func (r Report) ofFormerRun(t *Task) bool {
 		return false
 	case r.Run < last.Number:
 		return t.Status.Active() || t.Status == pipeline.Pending || t.Status == pipeline.Failed || t.Status == pipeline.AgentDone
-	case r.Run > last.Number || !t.Status.Active() || t.Dispatch == nil:
+	case r.Run > last.Number || !t.Out():
 		return false
 	}
 	return last.Ending == EndCanceled || !SameAgent(last.Agent, t.Dispatch.Agent)

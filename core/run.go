@@ -56,7 +56,7 @@ func (f *Failure) String() string {
 // Wait is why a pending task waits, and until when.
 type Wait struct {
 	Why   WaitReason `json:"why"`
-	Until time.Time  `json:"until"`
+	Until time.Time  `json:"until,omitzero"`
 }
 
 // Waits reports whether the task still has to wait. An Until beyond the longest wait does
@@ -68,8 +68,13 @@ func (w *Wait) Waits(now time.Time) bool {
 // WaitReason is a reason to wait.
 type WaitReason string
 
-// WaitBackoff says that a run failed, and that a retry follows.
-const WaitBackoff WaitReason = "backoff"
+// The reasons to wait.
+const (
+	WaitBackoff WaitReason = "backoff" // a run failed, and a retry follows
+	// WaitBusy: the task is handed out, and its agent has another one. The agent may take
+	// this one all the same, so its Until is zero.
+	WaitBusy WaitReason = "busy"
+)
 
 // Runs are the runs of a task, in their order.
 type Runs []Run

@@ -241,8 +241,8 @@ func (t *Task) StepTitles() []string {
 	return titles
 }
 
-// step returns a step by its id; nil: a person deleted it.
-func (t *Task) step(id int) *Step {
+// stepOf returns a step of a task by its id; nil: a person deleted it.
+func stepOf(t *Task, id int) *Step {
 	i := slices.IndexFunc(t.Steps, func(s Step) bool { return s.ID == id })
 	if i < 0 {
 		return nil
@@ -251,7 +251,7 @@ func (t *Task) step(id int) *Step {
 }
 
 // stepOfRow returns the step of a row; nil: there is none.
-func (t *Task) stepOfRow(row string) *Step {
+func stepOfRow(t *Task, row string) *Step {
 	i := slices.IndexFunc(t.Steps, func(s Step) bool { return row != "" && s.RowID == row })
 	if i < 0 {
 		return nil
@@ -266,12 +266,20 @@ func (t *Task) Unfinished() bool {
 	if t.Away() {
 		return false // no report on it would take effect
 	}
-	switch t.Status {
-	case pipeline.New, pipeline.Assigned, pipeline.InProgress:
+	if t.Status == pipeline.New || t.Status == pipeline.Assigned || t.Status == pipeline.InProgress || t.Queued() {
 		return t.StepsDone() < len(t.Steps) || t.EndsByWord()
 	}
 	return false
 }
+
+// Queued reports whether the task is handed out and pending: its agent has another one.
+func (t *Task) Queued() bool {
+	return t.Status == pipeline.Pending && t.Dispatch != nil && t.Wait != nil && t.Wait.Why == WaitBusy
+}
+
+// Out reports whether the task is in the hands of its agent: it has an entry in the
+// agent's dispatch file, or a person has it.
+func (t *Task) Out() bool { return t.Dispatch != nil && !t.Away() && (t.Status.Active() || t.Queued()) }
 
 // EndsByWord reports whether the task was handed out with all its steps ticked:
 // somebody sent it back as it stood, or ticked them before the agent took it. Its
@@ -295,7 +303,7 @@ func holder(t *Task) string {
 
 // Waiting reports whether the task waits for its agent to take it.
 func (t *Task) Waiting() bool {
-	return t.Status == pipeline.Assigned && t.Dispatch != nil && !t.Taken() && !t.Away()
+	return (t.Status == pipeline.Assigned || t.Queued()) && t.Out() && !t.Taken()
 }
 
 // HeardOf is what was last heard of an agent about the task.

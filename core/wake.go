@@ -25,6 +25,10 @@ func (b BeginWake) decide(d *decision) error {
 	if t == nil || t.Version != b.Version {
 		return ErrOutdated
 	}
+	if err := dequeue(d); err != nil {
+		return err
+	}
+	t = d.task
 	if b.Key != "" {
 		return b.again(d)
 	}

@@ -216,7 +216,7 @@ func TestTakesAnotherThanWokenFor(t *testing.T) {
 	w.d.Wakers = map[pipeline.Trigger]Waker{pipeline.TriggerExec: w.waker}
 	w.pass()
 	want(t, "runs", words(w.runsOf(urgent), w.record(urgent).Status), "1 failed pending")
-	want(t, "the other", words(w.runsOf(first), w.record(first).Status, w.record(first).Runs.Tries(0)), " assigned 0")
+	want(t, "the other", words(w.runsOf(first), w.record(first).Status, w.record(first).Runs.Tries(0)), " pending 0")
 }
 
 // A task is sent back with all its steps ticked: they are no result of the rework. Each

@@ -80,11 +80,11 @@ func TestC5ProcessOfCanceledRunEnds(t *testing.T) {
 			woken := w.pass().Woken
 			h := w.health()
 			want(t, "its agent", words(woken, h.Ends == nil, h.Failures, h.Fruitless, len(h.Findings())), "1 true 0 0 0")
-			want(t, "the other", words(w.record(other).Status, w.count(other, "RunFailed")), "assigned 0")
-			wakes := w.record(other).Wakes
+			wakes, status := w.record(other).Wakes, pipeline.Assigned
 			if name == "released" {
-				wakes = w.record(id).Wakes
+				wakes, status = w.record(id).Wakes, pipeline.Pending
 			}
+			want(t, "the other", words(w.record(other).Status, w.count(other, "RunFailed")), words(status, 0))
 			want(t, "for it", wakes[len(wakes)-1].Via, pipeline.TriggerExec)
 		})
 	}

@@ -94,7 +94,7 @@ func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*cor
 	}
 	failed := map[pipeline.TaskID]error{}
 	for _, t := range tasks {
-		if !isOpen(t) && errors.Is(err, fs.ErrNotExist) {
+		if !t.Out() && errors.Is(err, fs.ErrNotExist) {
 			continue // the entry left with the workspace
 		}
 		failed[t.ID] = fmt.Errorf("dispatch file of %s: %w", t.Dispatch.Agent, err)
@@ -105,15 +105,12 @@ func (en *Entries) deliverTo(ctx context.Context, workspace string, tasks []*cor
 // openIn returns the open tasks that belong into a workspace.
 func openIn(tasks []*core.Task, identity func(string) (string, error), workspace string) (open []*core.Task) {
 	for _, t := range tasks {
-		if isOpen(t) && t.Dispatch.Workspace != "" && samePlace(identity, t.Dispatch.Workspace, workspace) {
+		if t.Out() && t.Dispatch.Workspace != "" && samePlace(identity, t.Dispatch.Workspace, workspace) {
 			open = append(open, t)
 		}
 	}
 	return open
 }
-
-// isOpen reports whether a task has an entry in its agent's dispatch file.
-func isOpen(t *core.Task) bool { return t.Dispatch != nil && t.Status.Active() && !t.Away() }
 
 // isWoken reports whether the agent was woken for a task since it was handed out. Its
 // entry was written before that.
@@ -128,7 +125,7 @@ func (en *Entries) bring(f *File, t *core.Task, unwritten bool) *Entry {
 	d := t.Dispatch
 	e := f.Find(t.ID, d.Agent)
 	switch {
-	case !isOpen(t):
+	case !t.Out():
 		if e != nil && isLeft(e, t) {
 			en.remove(f, e, t)
 		}
@@ -186,7 +183,7 @@ func isLeft(e *Entry, t *core.Task) bool {
 	switch {
 	case e.RowID != "" && e.RowID != t.RowID:
 		return false
-	case t.Away(), t.Status.Finished(), t.Status == pipeline.Pending, t.Status == pipeline.Dormant:
+	case t.Away(), t.Status.Finished(), t.Status == pipeline.Pending && !t.Queued(), t.Status == pipeline.Dormant:
 		return true
 	case t.Dispatch == nil:
 		return t.Attempt > 0 // a person took the task away

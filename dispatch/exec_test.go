@@ -390,7 +390,7 @@ func TestExecEndsAtOnce(t *testing.T) {
 	}
 	wake := w.record(id).Wakes[0]
 	want(t, "exit", words(wake.Exit, *wake.Code), "killed by signal 9 137")
-	want(t, "status", w.boardStatus(id), pipeline.Assigned)
+	want(t, "status until it is started again", words(w.boardStatus(id), w.record(id).Queued()), "pending true")
 	health, err := AgentHealth(context.Background(), w.store, w.dir, w.agent("alpha"))
 	want(t, "health", words(health.Finding().Code, health.Failures, *health.LastRun.Code, err), words(explain.AgentLeftAlone, 5, 137, nil))
 	if _, err := os.Stat(health.LastRun.Log); err != nil {

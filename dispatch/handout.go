@@ -66,7 +66,7 @@ func (ho *handout) handOut(ctx context.Context) error {
 
 // isUnshown reports whether the board does not show yet that a task was handed out.
 func isUnshown(t *core.Task) bool {
-	return t.Dispatch != nil && t.Dispatch.FlippedAt.IsZero() && t.Status.Active() && !t.Away()
+	return t.Out() && t.Dispatch.FlippedAt.IsZero()
 }
 
 // handReady hands out the tasks that are ready, most urgent first, and adds them to
@@ -77,14 +77,20 @@ func (ho *handout) handReady(ctx context.Context, handed map[pipeline.TaskID]boo
 	if ho.report.Trouble != nil {
 		return nil
 	}
+	busy := map[string]bool{} // agents that have a task that they may work on
+	for name, tasks := range ho.byName {
+		busy[name] = slices.ContainsFunc(tasks, func(t *core.Task) bool { return t.Out() && t.Status != pipeline.Blocked })
+	}
 	for chunk := range slices.Chunk(ready, maxChunk) {
 		ho.Progress()
 		var commands []core.Command
 		for _, t := range chunk {
 			a := ho.Agents.Named(t.Agent)
 			commands = append(commands, core.Command{
-				At: ho.Now(), By: by(), Task: t.ID, Do: core.HandOut{Agent: a.Name, Workspace: a.Workspace},
+				At: ho.Now(), By: by(), Task: t.ID,
+				Do: core.HandOut{Agent: a.Name, Workspace: a.Workspace, Queue: a.OneTask() && busy[a.Name]},
 			})
+			busy[a.Name] = true
 		}
 		outcomes, err := ho.Store.Do(ctx, commands...)
 		if err != nil {
@@ -112,7 +118,7 @@ func (ho *handout) ready() []*core.Task {
 		}
 		a := ho.Agents.Named(t.Agent)
 		switch {
-		case a == nil && (t.Status.Active() || t.Status == pipeline.New && t.OnBoard()):
+		case a == nil && (t.Out() || t.Status.Active() || t.Status == pipeline.New && t.OnBoard()):
 			ho.report.Fail(explain.New(explain.TaskNoAgent, "name", t.Agent).On(t.ID))
 		case a == nil || !t.Ready(ho.Now()) || !t.OnBoard():
 		default:
@@ -145,7 +151,7 @@ func (ho *handout) moveAgents(ctx context.Context) (moved map[pipeline.TaskID]bo
 				continue
 			}
 			c.Do = core.Edits{Agent: &a.Name} // the board shows its label
-		case d == nil || !t.Status.Active() || samePlace(ho.files.identity, d.Workspace, a.Workspace):
+		case d == nil || !t.Out() || samePlace(ho.files.identity, d.Workspace, a.Workspace):
 			continue
 		default:
 			c.Do = core.MoveWorkspace{Workspace: a.Workspace}

@@ -244,7 +244,8 @@ func (m *model) show(id pipeline.TaskID) {
 }
 
 func (m *model) handOut(id pipeline.TaskID) {
-	m.do(core.Command{By: by(), Task: id, Do: core.HandOut{Agent: "a", Workspace: m.agent.Workspace}})
+	behind := len(m.tasks(func(t *core.Task) bool { return t.ID != id && t.Out() && t.Status != pipeline.Blocked })) > 0
+	m.do(core.Command{By: by(), Task: id, Do: core.HandOut{Agent: "a", Workspace: m.agent.Workspace, Queue: behind}})
 	m.show(id)
 	t := m.task(id)
 	m.say("%v is dispatched, attempt %d, %s", id, t.Attempt, t.Priority)
@@ -332,6 +333,15 @@ func (m *model) pass() {
 		m.say("  %s", reason)
 	}
 	m.checkKeys()
+	m.checkQueue()
+}
+
+// checkQueue checks that after a pass at most one task that nobody took is assigned.
+func (m *model) checkQueue() {
+	assigned := m.tasks(func(t *core.Task) bool { return t.Waiting() && !t.Queued() })
+	if len(assigned) > 1 {
+		m.wrong("%v are assigned at once", idsOf(assigned))
+	}
 }
 
 // checkKeys checks that no key was used for two wakes.

@@ -339,6 +339,9 @@ func (ch *choice) fromEntry(e *Entry) *core.Task {
 	}
 	ch.Known(r)
 	t.Status = r.Status
+	if t.Status == pipeline.Pending { // one that waits for a retry has no entry
+		t.Wait = &core.Wait{Why: core.WaitBusy}
+	}
 	for i, s := range r.Steps {
 		t.Steps = append(t.Steps, core.Step{ID: i + 1, Title: s.Title, Done: s.Done})
 	}

@@ -386,7 +386,7 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 	want(t, "after its first failure", w.next("alpha"), b)
 	w.clock.Advance(time.Minute)
 	w.pass()
-	want(t, "its retry waits", w.record(a).Status, pipeline.Assigned)
+	want(t, "its retry waits behind the other one", words(w.record(a).Status, w.record(a).Queued()), "pending true")
 	c := w.create("new", "alpha", pipeline.Normal)
 	w.report(b, pipeline.AgentDone)
 	w.pass()

@@ -351,7 +351,7 @@ func TestFlipRefused(t *testing.T) {
 	want(t, "wakes", w.waker.keys(), "otm-T-00002-alpha-1")
 	w.board.refuse(nil)
 	w.pass()
-	want(t, "status", w.boardStatus(bad), pipeline.Assigned)
+	want(t, "status behind the other one", w.boardStatus(bad), pipeline.Pending)
 	want(t, "attempts", w.record(bad).Attempt, 1)
 }
 

@@ -124,6 +124,25 @@ func (s *situation) planWake() plan {
 	return s.planOutstanding(p)
 }
 
+// turn returns the waiting task whose turn it is, which may be assigned; nil: none waits.
+func (p plan) turn() *core.Task {
+	if p.action == send {
+		if first := p.tasks[0]; first.Waiting() {
+			return first
+		}
+		return nil
+	}
+	waiting := slices.DeleteFunc(slices.Clone(p.tasks), func(t *core.Task) bool { return !t.Waiting() })
+	switch {
+	case len(waiting) == 0:
+		return nil
+	case slices.Contains(waiting, p.of):
+		return p.of
+	}
+	i := slices.IndexFunc(waiting, func(t *core.Task) bool { return t.Status == pipeline.Assigned })
+	return waiting[max(i, 0)]
+}
+
 // planRunning is for an agent whose process runs. A pass follows its end.
 func (s *situation) planRunning(p plan) plan {
 	w := p.wake

@@ -18,6 +18,7 @@ import (
 type waking struct {
 	*run
 	unwritten map[pipeline.TaskID]bool // tasks whose entry is to be written
+	queued    bool                     // tasks were put back into the queue of their agent
 	outlooks  *Outlooks
 }
 
@@ -53,7 +54,11 @@ func (wg *waking) wake(ctx context.Context) error {
 			continue
 		}
 		limit.count(s)
-		switch pl := s.planWake(); pl.action {
+		pl := s.planWake()
+		if err := wg.queue(ctx, s, pl); err != nil {
+			return err
+		}
+		switch pl.action {
 		case send:
 			limit.wait(candidate{s, pl, waker})
 		case resend, ask:
@@ -67,10 +72,35 @@ func (wg *waking) wake(ctx context.Context) error {
 		wg.start(ctx, c)
 	}
 	wg.collect()
-	if wg.report.Did[woken].N == 0 || ctx.Err() != nil {
+	if wg.report.Did[woken].N == 0 && !wg.queued || ctx.Err() != nil {
 		return nil
 	}
 	return wg.deliver(ctx) // the entries show the wake, for people
+}
+
+// queue puts tasks of the agent that are assigned back into its queue, except the one that
+// it is, or was, woken for. None stays assigned while it works on another task, or is not
+// started for a while.
+func (wg *waking) queue(ctx context.Context, s *situation, pl plan) error {
+	if !s.agent.OneTask() {
+		return nil
+	}
+	var keep *core.Task
+	if _, waits := s.state.Waits(s.now); s.state.Paused == nil && !s.busy() && !(waits && pl.action == hold) {
+		keep = pl.turn()
+	}
+	var commands []core.Command
+	for _, t := range s.tasks {
+		if t.Status == pipeline.Assigned && t.Waiting() && t != keep {
+			commands = append(commands, core.Command{At: s.now, By: by(), Task: t.ID, Do: core.Queue{}})
+		}
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	wg.queued = true
+	_, err := wg.Store.Do(ctx, commands...)
+	return err
 }
 
 // pendingWake is a wake without a result yet.

@@ -24,6 +24,12 @@ type Agent struct {
 	GatewayAgent string   // at the gateway
 }
 
+// OneTask reports whether the agent works on one task at a time: it is one process, or one
+// session at the gateway.
+func (a *Agent) OneTask() bool {
+	return !a.Person && (a.Trigger == TriggerExec || a.Trigger == TriggerGateway)
+}
+
 // Agents is everybody who is configured.
 type Agents []Agent
 

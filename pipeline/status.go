@@ -9,7 +9,7 @@ type Status string
 const (
 	New        Status = "new"         // on the board, nobody was told
 	Assigned   Status = "assigned"    // in its agent's dispatch file, or a person's
-	Pending    Status = "pending"     // waits for its next run; OTM alone sets it
+	Pending    Status = "pending"     // waits behind another task of its agent, or for its next run; OTM alone sets it
 	InProgress Status = "in_progress" // the agent took it
 	Blocked    Status = "blocked"     // the agent cannot go on; Reason says why
 	AgentDone  Status = "agent_done"  // the agent's part is done; somebody reviews

@@ -81,6 +81,7 @@ func setup(env *testscript.Env) error {
 //	firstline VAR FILE       sets a variable to the first line of a file
 //	commands FROM DIR        puts the shell commands of a Markdown text into scripts, one a section; all stand in blocks of sh
 //	waitshow ID REGEXP       waits until what otm show says of a task, as JSON, matches
+//	waitboard REGEXP         waits until a line of board list matches
 //	smalldisk DIR            mounts a file system of two megabytes there
 //	fill FILE                writes until the disk is full, and again as room is made
 //	unfill FILE              ends what fill began, and removes the file
@@ -89,6 +90,7 @@ var helpers = map[string]func(ts *testscript.TestScript, neg bool, args []string
 	"waitfor":   waitfor,
 	"waitgone":  waitgone,
 	"waitshow":  waitShow,
+	"waitboard": waitBoard,
 	"again":     again,
 	"settled":   settled,
 	"board":     boardCmd,
@@ -160,6 +162,18 @@ func waitShow(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	until(ts, fmt.Sprintf("otm show %s to match %s", args[0], args[1]), func() bool {
 		return ts.Exec("otm", "show", args[0], "--json") == nil && re.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
+func waitBoard(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitboard REGEXP")
+	}
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	until(ts, "the board to show "+args[0], func() bool {
+		cards, err := deskOf(ts.Getenv("OTM_DIR")).cards()
+		return err == nil && slices.ContainsFunc(cards, func(c card) bool { return re.MatchString(c.line()) })
 	})
 }
 

@@ -37,7 +37,7 @@ type taskCommand struct {
 
 var (
 	unfinished = []pipeline.Status{pipeline.New, pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed, pipeline.Dormant}
-	begun      = []pipeline.Status{pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}
+	begun      = []pipeline.Status{pipeline.Pending, pipeline.Assigned, pipeline.InProgress, pipeline.Blocked}
 )
 
 // taskCommands are all of them.

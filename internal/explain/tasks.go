@@ -72,6 +72,7 @@ const silentAgent = "{agent} took it and has reported nothing for too long, the 
 // What is said about tasks that an agent has.
 var (
 	Dispatched     = code("dispatched", OK, "dispatched to {agent} {since:ago}", "")
+	Queued         = code("queued", OK, "in the queue of {agent} since {since:ago}", "")
 	Taken          = code("taken", OK, "{agent} took it {at:ago} and has reported nothing yet", "")
 	LooksByItself  = code("looks_by_itself", OK, "not taken: {agent} looks for tasks by itself", "tell {agent} to run: otm next --agent {agent:sh}")
 	TakenEnded     = code("taken_ended", Warn, "was taken by {agent}, whose last run ended {at:ago} ({exit})", "tail {log:sh}   # what it printed; to hand the task out again: otm release {other}")

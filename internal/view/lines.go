@@ -185,6 +185,8 @@ func sayMore(e *core.Event) said {
 			return said{"given again", string(data.By)}
 		}
 		return said{"taken", string(data.By)}
+	case core.Queued:
+		return said{"waits in the queue of its agent", ""}
 	case core.WakeBegun:
 		return said{"about to be woken", fmt.Sprintf("%s, %s %s", data.Wake.Agent, data.Wake.Via, data.Wake.Key)}
 	case core.WakeFailed:

@@ -24,16 +24,21 @@ func assigned(v *view.View, t *view.Task, since time.Time) draft {
 	if d := t.State.Dispatch; d != nil && t.State.Taken() {
 		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(t)...), t, t.Agent)
 	}
+	return toTake(v, t, explain.Dispatched, since)
+}
+
+// queued is for a task that stands in its agent's dispatch file, behind another one.
+func queued(v *view.View, t *view.Task, since time.Time) draft {
+	return toTake(v, t, explain.Queued, since)
+}
+
+// toTake is for a task that waits for its agent to take it. The code says how.
+func toTake(v *view.View, t *view.Task, code explain.Code, since time.Time) draft {
 	if t.Agent == nil {
 		return at(ToAgent, since, explain.AgentRemoved, "name", t.Row.Assignee, "names", names(v))
 	}
-	return toTake(v, t, since)
-}
-
-// toTake is for a task that waits for its agent to take it.
-func toTake(v *view.View, t *view.Task, since time.Time) draft {
 	name := t.Agent.Name
-	d := at(ToTake, since, explain.Dispatched, "agent", name, "since", since)
+	d := at(ToTake, since, code, "agent", name, "since", since)
 	if t.Agent.Trigger == pipeline.TriggerNone {
 		return d.plus(explain.LooksByItself, "agent", name)
 	}

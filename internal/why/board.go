@@ -276,7 +276,10 @@ func byStatus(v *view.View, t *view.Task) draft {
 	if t.State.Status == status && t.State.StatusBy.Kind != "" {
 		by = ", set by " + t.State.StatusBy.String()
 	}
-	if s := t.State; s.Wait != nil && s.Status == pipeline.Pending {
+	switch s := t.State; {
+	case s.Queued():
+		return held(v, queued(v, t, t.Since(pipeline.Pending)), t)
+	case s.Wait != nil && s.Status == pipeline.Pending:
 		return toRetry(v, t)
 	}
 	switch status {

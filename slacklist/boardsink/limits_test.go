@@ -240,3 +240,31 @@ func TestShortBatches(t *testing.T) {
 		t.Errorf("%d creates", n)
 	}
 }
+
+// A list without the option Pending shows a task that waits in its agent's queue as new.
+// That is nobody's choice, and the task counts as shown.
+func TestQueuedWithoutTheOption(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(1, "x", "a")
+	w.delivers()
+	if err := w.Server.RemoveOption("", w.ListID, w.Column(t, "Status", "select"), "pending"); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.do(core.Component("otm-dispatcher"), 1, core.HandOut{Agent: "devdas", Workspace: "/w", Queue: true})
+	for range 2 {
+		w.delivers()
+		if found := w.looks(time.Minute); found != "" || !w.task(1).Queued() || w.task(1).Dispatch.FlippedAt.IsZero() {
+			t.Fatalf("findings %q, %s, shown at %v", found, w.task(1).Status, w.task(1).Dispatch.FlippedAt)
+		}
+		if row := w.row(1); row.Status != pipeline.New {
+			t.Errorf("the row is %s", row.Status)
+		}
+	}
+	w.do(core.ByAgent("devdas"), 1, core.Take{By: core.TakenByNext})
+	w.delivers()
+	if row := w.row(1); row.Status != pipeline.InProgress || w.task(1).Status != pipeline.InProgress {
+		t.Errorf("taken: the row is %s, the task %s", row.Status, w.task(1).Status)
+	}
+}
