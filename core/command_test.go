@@ -546,7 +546,7 @@ func TestBlockedAndGivenAway(t *testing.T) {
 	}
 }
 
-// A report that is older than the hand-out counts as one of the agent that had the task
+// C8: a report that is older than the hand-out counts as one of the agent that had the task
 // before, if there was one.
 func TestReportOfAFormerAgent(t *testing.T) {
 	t.Parallel()

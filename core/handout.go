@@ -127,6 +127,11 @@ func (p Promote) decide(d *decision) error {
 	if t == nil || !t.Complete() {
 		return nil
 	}
+	if t.Status == pipeline.Assigned { // a person's, who reports by ticking
+		if err := d.moveAs(Actor{Kind: Worker, Name: t.Agent}, pipeline.InProgress, TaskMoved{}); err != nil {
+			return err
+		}
+	}
 	if err := d.move(pipeline.AgentDone, TaskMoved{Reason: "all steps are done"}); err != nil {
 		return err
 	}
@@ -135,7 +140,8 @@ func (p Promote) decide(d *decision) error {
 
 // Complete reports whether the task is to be promoted to agent_done by its steps.
 func (t *Task) Complete() bool {
-	return t.Status == pipeline.InProgress && t.OnBoard() && !t.Away() && len(t.Steps) > 0 && t.StepsDone() == len(t.Steps) && !t.EndsByWord()
+	begun := t.Status == pipeline.InProgress || t.Status == pipeline.Assigned && t.Dispatch != nil && t.Dispatch.Workspace == ""
+	return begun && t.OnBoard() && !t.Away() && len(t.Steps) > 0 && t.StepsDone() == len(t.Steps) && !t.EndsByWord()
 }
 
 // acceptUnreviewed moves a task that has just become agent_done to done, if its type needs

@@ -413,3 +413,43 @@ func TestStepsAddedAndDropped(t *testing.T) {
 	}
 	w.checkRebuild()
 }
+
+// B32: whatever ends a task's time with its agent leaves no trace of it behind: no hand-out
+// that is over, no open run, no wait. B41: who judges a run too late changes nothing.
+func TestRunLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world){
+		"done": func(w *world) {
+			w.must(Command{ID: "u", Task: 1, By: devdas, Do: Report{Drop: "u", Dropped: w.now, Status: pipeline.AgentDone}})
+		},
+		"failed": func(w *world) {
+			w.must(Command{ID: "u", Task: 1, By: devdas, Do: Report{Drop: "u", Dropped: w.now, Status: pipeline.Failed, Reason: "x", Terminal: true}})
+		},
+		"blocked": func(w *world) {
+			w.must(Command{ID: "u", Task: 1, By: devdas, Do: Report{Drop: "u", Dropped: w.now, Status: pipeline.Blocked, Reason: "x"}})
+		},
+		"died":      func(w *world) { w.dies(Failure{Exit: "killed by signal 9"}) },
+		"released":  func(w *world) { w.moveTo(pipeline.New) },
+		"cancelled": func(w *world) { w.moveTo(pipeline.Cancelled) },
+		"set aside": func(w *world) { w.moveTo(pipeline.Dormant) },
+		"given":     func(w *world) { w.must(Command{Task: 1, By: ada, Do: Edits{Agent: ptr("mira")}}) },
+		"deleted":   func(w *world) { w.must(Command{Task: 1, By: ada, Do: LoseRow{"Rec1"}}) },
+	} {
+		w := newWorld(t)
+		w.taken()
+		end(w)
+		now := w.task()
+		if now.Runs.Open() != nil || now.AtWork() || now.Waiting() || (now.Wait != nil) != (name == "died") {
+			t.Errorf("%s: runs %s, at work %t, waiting %t, wait %v", name, runs(now), now.AtWork(), now.Waiting(), now.Wait)
+		}
+		if now.Status == pipeline.New && now.Dispatch != nil {
+			t.Errorf("%s: still handed out to %s", name, now.Dispatch.Agent)
+		}
+		events := len(w.events)
+		w.must(Command{Task: 1, By: boss, Do: FailRun{Run: 1, Failure: Failure{Exit: "exit code 1"}}})
+		if len(w.events) != events {
+			t.Errorf("%s, and the end of its process changes: %s", name, story(w.events[events:]))
+		}
+		w.checkRebuild()
+	}
+}

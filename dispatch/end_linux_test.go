@@ -61,7 +61,7 @@ var ending = map[string]func(w *world, id pipeline.TaskID){
 	"deleted":   func(w *world, id pipeline.TaskID) { w.deleteRow(id) },
 }
 
-// C5: a task is taken out of the hands of an agent whose process works on it. OTM ends the
+// C5, B31: a task is taken out of the hands of an agent whose process works on it. OTM ends the
 // process with all that it started; that is no failure of the agent, and its other task is
 // started at once.
 func TestC5ProcessOfCanceledRunEnds(t *testing.T) {

@@ -125,3 +125,24 @@ func TestWaitingTaskWithoutAStore(t *testing.T) {
 	w.pass()
 	want(t, "the mark counts", words(w.record(b).Status, w.record(b).Taken()), "assigned true")
 }
+
+// B44: a person's answer is stored, and everything dies before the agent is woken for it. The
+// next start wakes it, once.
+func TestAnswerBeforeTheEndOfEverything(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("a", "alpha", pipeline.Normal)
+	w.pass()
+	w.next("alpha")
+	w.report(id, pipeline.Blocked)
+	if _, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: w.waker.keys(), Outcome: core.OutcomeOK}, w.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Minute)
+	want(t, "while it is blocked", w.pass().Woken, 0)
+	w.edit(id, w.status(pipeline.InProgress))
+	for n, woken := range []int{1, 0} {
+		w.restart()
+		want(t, words("start", n), w.pass().Woken, woken)
+	}
+}

@@ -110,7 +110,7 @@ func benchmarkDo(b *testing.B, callers int, store func(i int) *Store) {
 	b.ReportMetric(float64(slowest.Load())/1e6, "slowest-ms")
 }
 
-// BenchmarkTasks reads the tasks of a pass: 1,000 live ones, beside 20,000 finished ones.
+// BenchmarkTasks (C53) reads the tasks of a pass: 1,000 live ones, beside 20,000 finished ones.
 func BenchmarkTasks(b *testing.B) {
 	for _, finished := range []int{0, 20000} {
 		b.Run(fmt.Sprint("finished=", finished), func(b *testing.B) {
