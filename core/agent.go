@@ -267,7 +267,8 @@ func (j JudgeRun) decide(d *decision) error {
 }
 
 // ResumeAgent ends the pause of an agent, forgets its failures and asks for a start. The next pass
-// starts it if it has unfinished work and no process.
+// starts it if it has unfinished work and no process. Of the tasks in Also, those of the
+// agent that wait for their next run need not wait any more.
 type ResumeAgent struct{}
 
 func (ResumeAgent) decide(d *decision) error {
@@ -275,6 +276,11 @@ func (ResumeAgent) decide(d *decision) error {
 	now.forgive()
 	now.Resumed, now.Paused = d.At.UTC(), nil
 	d.emitOn(0, d.By, d.At, AgentChanged{State: *now, Why: Resumed})
+	for _, id := range d.Also {
+		if t := d.State.Tasks[id]; t != nil && SameAgent(t.Agent, d.Agent) && t.Wait.BacksOff(d.At) {
+			d.emitOn(id, d.By, d.At, RetryScheduled{Run: t.Runs.Next(), Try: t.Runs.Tries(t.CountFrom), Wait: Wait{WaitBackoff, d.At.UTC()}})
+		}
+	}
 	return nil
 }
 

@@ -65,6 +65,9 @@ func (w *Wait) Waits(now time.Time) bool {
 	return w != nil && now.Before(w.Until) && !w.Until.After(now.Add(longestWait))
 }
 
+// BacksOff reports whether the wait is one for the next run after a failed one, and is not over.
+func (w *Wait) BacksOff(now time.Time) bool { return w.Waits(now) && w.Why == WaitBackoff }
+
 // WaitReason is a reason to wait.
 type WaitReason string
 

@@ -52,6 +52,24 @@ func (w *world) dies(f Failure) {
 	w.must(Command{Task: 1, By: boss, Do: FailRun{Run: w.task().Runs.Number(), Failure: f}})
 }
 
+// A person who resumes an agent has mended it: its tasks need not wait for their next run,
+// those of others do.
+func TestResumeEndsTheWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.taken()
+	w.dies(Failure{Exit: "exit status 1"})
+	w.must(Command{By: ada, Agent: "archibald", Also: []pipeline.TaskID{1}, Do: ResumeAgent{}})
+	if !w.task().Wait.Waits(w.now) {
+		t.Error("the task of another does not wait")
+	}
+	w.must(Command{By: ada, Agent: "Devdas", Also: []pipeline.TaskID{1}, Do: ResumeAgent{}})
+	w.wantRuns(pipeline.Pending, 1, "1 failed")
+	w.must(Command{Task: 1, By: boss, Do: HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.want(pipeline.Assigned)
+	w.checkRebuild()
+}
+
 // A task whose runs end without a result is tried four times, after growing pauses, and
 // is a dead letter then. Requeueing gives it one more run, or four with a new count.
 func TestDeadLetter(t *testing.T) {

@@ -24,8 +24,8 @@ func resumeCommand(s cli.Streams) *cobra.Command {
 		Use:   "resume [AGENT...]",
 		Short: "Start agents again that are paused or left alone",
 		Long: `End the pause of agents, or of all that are paused or left alone if none is
-named, forget that their last runs ended without progress, and have the dispatcher
-start them at once if they have work. Without this, OTM waits longer after each
+named, forget that their last runs ended without progress, end the wait of their tasks
+for the next run, and have the dispatcher start them at once if they have work. Without this, OTM waits longer after each
 such run, and after three in a row starts the agent for a probe only, every 30
 minutes, until one succeeds or its configuration changes.`,
 		Example: "  otm resume devdas\n  otm resume",
@@ -170,10 +170,20 @@ func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, name
 	if err != nil {
 		return r, err
 	}
-	if !named && was.Paused == nil && was.Fruitless == 0 && was.Refusals == 0 {
+	tasks, err := store.Tasks(ctx, core.Filter{Live: true, Agent: a.Name})
+	if err != nil {
+		return r, err
+	}
+	var waiting []pipeline.TaskID
+	for _, t := range tasks {
+		if t.Wait.BacksOff(h.Now()) {
+			waiting = append(waiting, t.ID)
+		}
+	}
+	if !named && was.Paused == nil && was.Fruitless == 0 && was.Refusals == 0 && len(waiting) == 0 {
 		return steeredAgent{Text: "is not paused; nothing changed"}, nil
 	}
-	if _, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Do: core.ResumeAgent{}}); err != nil {
+	if _, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Agent: a.Name, Also: waiting, Do: core.ResumeAgent{}}); err != nil {
 		return r, err
 	}
 	next := "the dispatcher starts it now if it has work"
@@ -188,6 +198,9 @@ func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, name
 		next = "OTM does not start it: it looks by itself"
 	case !h.residents().running(heartbeat.Dispatcher):
 		next = "no dispatcher is running; the next one starts it if it has work"
+	}
+	if len(waiting) > 0 {
+		next = explain.Count(len(waiting), "task of it needs", "tasks of it need") + " not wait for the next run; " + next
 	}
 	return steeredAgent{Changed: true, Text: heldUp(was) + "; " + next}, nil
 }
