@@ -237,25 +237,6 @@ func TestReworkWithAllStepsTicked(t *testing.T) {
 	want(t, "in the end", w.record(id).Status, pipeline.AgentDone)
 }
 
-// A report waits in the inbox for ten minutes, and nobody can say what of: it delays only
-// the end of its own agent's run.
-func TestFileThatWaitsDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	w := newExecWorld(t, `exit 1`)
-	w.agents = append(w.agents, pipeline.Agent{Name: "beta", Label: "beta", Trigger: pipeline.TriggerNone, Workspace: t.TempDir()})
-	w.d.Agents, w.d.Entries.Agents = w.agents, w.agents
-	id, other := w.create("x", "alpha", pipeline.Normal), w.create("y", "beta", pipeline.Normal)
-	w.pass()
-	w.next("alpha")
-	w.next("beta")
-	w.d.Unread = func() (map[pipeline.TaskID]time.Time, error) {
-		return map[pipeline.TaskID]time.Time{other: w.record(other).Dispatch.At, 99: {}}, nil
-	}
-	w.ended()
-	w.pass()
-	want(t, "runs", words(w.runsOf(id), w.record(id).Status), "1 failed pending")
-}
-
 // Two reviewers decide at once, and one decides while a person edits the board: the
 // first decision stands, the second one is refused or changes nothing, and says so.
 func TestTwoDecideAtOnce(t *testing.T) {

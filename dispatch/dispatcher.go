@@ -35,9 +35,9 @@ type Dispatcher struct {
 	// returns the tasks that have undelivered effects, each with why. It is
 	// outbox.Runner.Run.
 	Deliver func(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error)
-	// Unread returns the tasks with reports in the inbox, each with when the oldest
-	// was dropped.
-	Unread func() (map[pipeline.TaskID]time.Time, error)
+	// Carry carries the reports of an agent that wait in the inbox into the store, and
+	// reports whether that changed a task.
+	Carry func(ctx context.Context, a *pipeline.Agent) (changed bool, err error)
 	// Patience is how long a pass waits for the answers to its wakes. Later passes
 	// collect the rest. Zero: without limit.
 	Patience time.Duration

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +15,8 @@ import (
 	"otm/pipeline"
 )
 
-// judgeRun judges the end of an agent's last run, and what its process does. An end
-// counts once the reports that were in the inbox at that moment are applied: they may
-// show progress.
+// judgeRun judges the end of an agent's last run, and what its process does. The reports
+// that are in the inbox come first: they may show progress.
 func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 	end, over, err := wg.countedEnd(ctx, s)
 	if err != nil {
@@ -29,13 +27,11 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		last = &end.Run
 	}
 	judge := core.JudgeRun{
-		MaxFailures: wg.Times.RewakeMax, Over: !s.Running && !s.unread, Start: startOf(s.agent),
+		MaxFailures: wg.Times.RewakeMax, Over: !s.Running, Start: startOf(s.agent),
 		Hangs: s.hangsSince(), Ends: s.ends(), Asked: s.askedSince(last), Rests: len(s.work()) == 0,
 	}
 	if over {
 		judge.End = &end
-	} else if s.unread {
-		judge.Ends = s.state.Ends // its end is not judged yet
 	}
 	_, w := s.lastWake()
 	if judge.Rests || s.Running || !resumeAsked(s.state, w, s.now) {
@@ -95,21 +91,23 @@ func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (com
 	return commands
 }
 
-// countedEnd returns the end of the agent's last run if it counts by now; false:
-// there is no such end. It sets s.unread.
+// countedEnd returns the end of the agent's last run if it is not judged yet, after the
+// agent's reports were applied; false: there is no such end.
 func (wg *waking) countedEnd(ctx context.Context, s *situation) (end core.RunEnd, over bool, err error) {
 	if end, over = s.endOfRun(); !over {
 		return end, false, nil
 	}
-	if s.unread, err = wg.unread(s.agent, end.Run.Ended); err != nil {
+	changed, err := wg.Carry(ctx, s.agent)
+	if err != nil {
 		return end, false, err
 	}
-	// A report that left the inbox before that look, and the exit of the process, may
-	// have been noted since the tasks were loaded.
+	wg.changed = wg.changed || changed
+	// The injector may have applied a report, and the exit of the process may have been
+	// noted, since the tasks were loaded.
 	if err := wg.reload(ctx, s); err != nil {
 		return end, false, err
 	}
-	if end, over = s.endOfRun(); !over || s.unread {
+	if end, over = s.endOfRun(); !over {
 		return end, false, nil
 	}
 	if _, w := s.lastWake(); w.Via == pipeline.TriggerExec && w.Ended.IsZero() && w.MaybeQueued() {
@@ -149,19 +147,6 @@ func (s *situation) askedSince(last *core.EndedRun) bool {
 		}
 	}
 	return false
-}
-
-// unread reports whether the inbox holds reports of an agent on its own tasks that
-// were dropped until a given time, which is past.
-func (wg *waking) unread(a *pipeline.Agent, until time.Time) (bool, error) {
-	dropped, err := wg.Unread()
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(wg.byName[a.Name], func(t *core.Task) bool {
-		at, ok := dropped[t.ID]
-		return ok && !at.After(until) && t.Dispatch != nil && core.SameAgent(t.Dispatch.Agent, a.Name)
-	}), nil
 }
 
 // startOf describes how an agent is started now. Its program is the one that its command

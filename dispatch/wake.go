@@ -18,7 +18,7 @@ import (
 type waking struct {
 	*run
 	unwritten map[pipeline.TaskID]bool // tasks whose entry is to be written
-	queued    bool                     // tasks were put back into the queue of their agent
+	changed   bool                     // tasks were put back into the queue of their agent, or reports applied
 	outlooks  *Outlooks
 }
 
@@ -72,7 +72,7 @@ func (wg *waking) wake(ctx context.Context) error {
 		wg.start(ctx, c)
 	}
 	wg.collect()
-	if wg.report.Did[woken].N == 0 && !wg.queued || ctx.Err() != nil {
+	if wg.report.Did[woken].N == 0 && !wg.changed || ctx.Err() != nil {
 		return nil
 	}
 	return wg.deliver(ctx) // the entries show the wake, for people
@@ -98,7 +98,7 @@ func (wg *waking) queue(ctx context.Context, s *situation, pl plan) error {
 	if len(commands) == 0 {
 		return nil
 	}
-	wg.queued = true
+	wg.changed = true
 	_, err := wg.Store.Do(ctx, commands...)
 	return err
 }

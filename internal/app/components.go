@@ -244,7 +244,10 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 			}
 			return nil
 		},
-		Unread:   func() (map[pipeline.TaskID]time.Time, error) { return oldestReports(h), nil },
+		Carry: func(ctx context.Context, a *pipeline.Agent) (bool, error) {
+			reports, _ := waitingReports(h, func(string, ...any) {}) // what cannot be read holds up nothing; the injector tells of it
+			return carryReports(ctx, h, e, a, reports)
+		},
 		Answered: func() { slacklist.TouchChanged(h.Dir) },
 	}
 	if stays {

@@ -112,7 +112,13 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 		}
 	default:
 		tasks, desk.Store = opened, opened
-		desk.Carry = func(ctx context.Context) error { return carryReports(ctx, h, tasks, a) }
+		desk.Carry = func(ctx context.Context) error {
+			reports, err := waitingReports(h, h.Warn)
+			if err == nil {
+				_, err = carryReports(ctx, h, tasks, a, reports)
+			}
+			return err
+		}
 	}
 	taken, err := desk.Next(ctx, a, another)
 	var paused *dispatch.PausedError
@@ -193,23 +199,29 @@ func printMentions(w io.Writer, mentions []dispatch.Message) {
 	}
 }
 
-// carryReports carries the reports of an agent that wait in the inbox into the store:
-// they say whether its task is done. The injector settles the files later, by the same
-// ids. A report that cannot be read, or is refused, is left to it.
-func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Agent) error {
-	reports, err := waitingReports(h, h.Warn)
+// carryReports carries those of the waiting reports that are on an agent's tasks into the
+// store: they say whether its task is done. The injector settles the files later, by the
+// same ids. A report that is refused is left to it. changed reports whether a task changed.
+func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Agent, reports []waitingReport) (changed bool, err error) {
+	if len(reports) == 0 {
+		return false, nil
+	}
+	tasks, err := store.Tasks(ctx, core.Filter{Live: true, Agent: a.Name})
+	if err != nil {
+		return false, err
+	}
 	var commands []core.Command
 	for _, r := range reports {
-		t, err := store.Task(ctx, r.TaskID)
-		if err != nil || t.Dispatch == nil || !core.SameAgent(t.Dispatch.Agent, a.Name) {
-			continue
+		i := slices.IndexFunc(tasks, func(t *core.Task) bool { return t.ID == r.TaskID })
+		if i >= 0 && tasks[i].Dispatch != nil && core.SameAgent(tasks[i].Dispatch.Agent, a.Name) {
+			commands = append(commands, inject.CommandOf(r.Update, r.file, tasks[i], h.Config.Agents, h.Config.Types, h.Now()))
 		}
-		commands = append(commands, inject.CommandOf(r.Update, r.file, t, h.Config.Agents, h.Config.Types, h.Now()))
 	}
-	if len(commands) > 0 && err == nil {
-		_, err = store.Do(ctx, commands...)
+	if len(commands) == 0 {
+		return false, nil
 	}
-	return err
+	outcomes, err := store.Do(ctx, commands...)
+	return slices.ContainsFunc(outcomes, func(o core.Outcome) bool { return len(o.Events) > 0 }), err
 }
 
 // shown brings a task that an agent took to its rendering and to the board. If that does
@@ -358,7 +370,6 @@ func printFailedUpdates(ctx context.Context, h *Home, store core.Reader, a *pipe
 type waitingReport struct {
 	*drop.Update
 	file inbox.File
-	at   time.Time // when it was dropped
 }
 
 // waitingReports reads the updates in the inbox, in the order of their names, and
@@ -380,23 +391,10 @@ func waitingReports(h *Home, warn func(format string, args ...any)) (all []waiti
 			continue
 		}
 		if u, err := drop.ParseUpdate(data); err == nil {
-			all = append(all, waitingReport{u, f, f.Dropped(h.Now())})
+			all = append(all, waitingReport{u, f})
 		}
 	}
 	return all, nil
-}
-
-// oldestReports returns when the oldest waiting report on each task was dropped. A
-// file that cannot be read holds up no judgement.
-func oldestReports(h *Home) map[pipeline.TaskID]time.Time {
-	oldest := map[pipeline.TaskID]time.Time{}
-	reports, _ := waitingReports(h, func(string, ...any) {})
-	for _, r := range reports {
-		if at, ok := oldest[r.TaskID]; !ok || r.at.Before(at) {
-			oldest[r.TaskID] = r.at
-		}
-	}
-	return oldest
 }
 
 // knownLocally returns what brings a rendering to what tasks/ and the waiting reports say.
