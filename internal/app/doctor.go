@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"otm/internal/explain"
 	"otm/internal/install"
 	"otm/internal/safe"
+	"otm/internal/tokens"
 )
 
 // finding is what one check found, as otm doctor --json prints it.
@@ -157,12 +159,16 @@ func (d *doctor) directory() {
 
 func octal(mode os.FileMode) string { return fmt.Sprintf("%04o", mode) }
 
-// secrets looks at the token files. The program that needs one reports that it is
-// missing.
+// secrets looks at the token files. The program that needs the board's or the gateway's
+// reports that it is missing. A directory that was made before there were owners has no
+// owner's token.
 func (d *doctor) secrets() {
-	c := d.home.Config
-	for _, path := range []string{c.Slack.TokenFile, c.Gateway.TokenFile} {
+	c, owner := d.home.Config, tokens.Open(d.home.Dir).OwnerPath()
+	for _, path := range []string{c.Slack.TokenFile, c.Gateway.TokenFile, owner} {
 		info, err := os.Stat(path)
+		if path == owner && errors.Is(err, fs.ErrNotExist) {
+			d.say("secrets", explain.OwnerMissing, "path", path)
+		}
 		if path == "" || err != nil {
 			continue
 		}

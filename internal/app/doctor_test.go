@@ -22,6 +22,7 @@ import (
 	"otm/internal/explain"
 	"otm/internal/install"
 	"otm/internal/safe"
+	"otm/internal/tokens"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -53,6 +54,9 @@ func newPatient(t *testing.T) *patient {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(dir, "secrets", "slack"), p.b.Token)
+	if _, err := tokens.Open(dir).EnsureOwner(t.Context(), "ada", time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	p.h = reopenHome(t, dir, fmt.Sprintf("[slack]\nlist_id = %q\napi_url = %q\ntoken_file = \"secrets/slack\"\n[agents.devdas]\nworkspace = %q\ntrigger = \"none\"\n", p.b.ListID, p.b.URL, ws))
 	p.beat(time.Now(), heartbeat.Components...)
 	return p
@@ -230,6 +234,8 @@ func TestDoctor(t *testing.T) {
 				p.Fatal(err)
 			}
 		}, "state", "1 drop waits in the inboxes, the oldest for 1h", "otm status"},
+		{"directory from before there were owners", func(p *patient) { os.Remove(tokens.Open(p.h.Dir).OwnerPath()) }, "secrets", "secrets/owner is missing", "otm init   # adds what is missing"},
+		{"owner's token that others can read", func(p *patient) { os.Chmod(tokens.Open(p.h.Dir).OwnerPath(), 0o644) }, "secrets", "others can read ", "chmod 600 "},
 		{"drop that failed", func(p *patient) { put(p, filepath.Join(p.h.Dir, inbox.FailedDir, "x.json"), "{}") }, "state", "1 drop failed", "otm dead"},
 	}
 	for _, tt := range tests {

@@ -2,17 +2,18 @@ package explain
 
 // What otm doctor says about the directory and its disk.
 var (
-	StateOK     = code("state_ok", OK, "status finds no problem", "")
-	Failed      = code("failed", Fail, "{error}", "{hint}")
-	DirectoryOK = code("directory_ok", OK, "{path}", "")
-	DirLocked   = code("directory_locked", Fail, "{path} has mode {mode}, not 0700: its owner cannot work in it", "chmod 700 {path:sh}")
-	DirOpen     = code("directory_open", Warn, "{path} has mode {mode}, not 0700: others can reach into it", "chmod 700 {path:sh}")
-	DiskRemote  = code("disk_remote", Fail, "the data directory lies on {kind}, whose locks and renames cannot be relied on", "move the data directory to a local disk, and set OTM_DIR")
-	DiskFUSE    = code("disk_fuse", Warn, "the data directory lies on FUSE, whose locks and syncs may not hold", "move the data directory to a local disk, and set OTM_DIR")
-	SecretOpen  = code("secret_open", Fail, "others can read {path} (mode {mode})", "chmod 600 {path:sh}")
-	SecretsOK   = code("secrets_ok", OK, "no token file can be read by others", "")
-	UnitOK      = code("unit_ok", OK, "{path}", "")
-	UnitOdd     = code("unit_odd", Warn, "{path} is {state}", "{hint}")
+	StateOK      = code("state_ok", OK, "status finds no problem", "")
+	Failed       = code("failed", Fail, "{error}", "{hint}")
+	DirectoryOK  = code("directory_ok", OK, "{path}", "")
+	DirLocked    = code("directory_locked", Fail, "{path} has mode {mode}, not 0700: its owner cannot work in it", "chmod 700 {path:sh}")
+	DirOpen      = code("directory_open", Warn, "{path} has mode {mode}, not 0700: others can reach into it", "chmod 700 {path:sh}")
+	DiskRemote   = code("disk_remote", Fail, "the data directory lies on {kind}, whose locks and renames cannot be relied on", "move the data directory to a local disk, and set OTM_DIR")
+	DiskFUSE     = code("disk_fuse", Warn, "the data directory lies on FUSE, whose locks and syncs may not hold", "move the data directory to a local disk, and set OTM_DIR")
+	SecretOpen   = code("secret_open", Fail, "others can read {path} (mode {mode})", "chmod 600 {path:sh}")
+	OwnerMissing = code("owner_missing", Warn, "the owner's token {path} is missing: otm accept and other commands for people act for nobody on a terminal", "otm init   # adds what is missing, and changes nothing else")
+	SecretsOK    = code("secrets_ok", OK, "no token file can be read by others", "")
+	UnitOK       = code("unit_ok", OK, "{path}", "")
+	UnitOdd      = code("unit_odd", Warn, "{path} is {state}", "{hint}")
 )
 
 // What it says about the board.
