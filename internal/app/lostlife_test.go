@@ -329,6 +329,7 @@ func (l *life) live() {
 	l.settled()
 	l.person(pipeline.Done, false)
 	l.until("it is done", l.is(pipeline.Done))
+	l.settled()
 }
 
 func (l *life) update(args ...string) {
@@ -455,8 +456,9 @@ func (l *life) events() (events []core.Event) {
 // the board.
 func (l *life) fsck(rows int) {
 	l.Helper()
-	for range 10 { // a fault may be left
-		if err := walk(l.Context(), l.h); err == nil {
+	for range 10 { // a fault may be left, and what was done last may not be seen yet
+		err := walk(l.Context(), l.h)
+		if snap, unread := l.h.snapshot(); err == nil && unread == nil && len(snap.Rows) == rows {
 			break
 		}
 		l.pass(5 * time.Second)
