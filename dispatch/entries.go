@@ -20,12 +20,11 @@ import (
 // Entries is the sink of the entries in dispatch files: the file of a workspace holds
 // an entry for each open task of its agents. It is safe for use by several goroutines.
 type Entries struct {
-	Dir    string // the data directory
-	Store  core.Reader
-	Agents pipeline.Agents
-	Times  pipeline.Times
-	Now    func() time.Time
-	Log    *slog.Logger
+	Dir   string // the data directory
+	Store core.Reader
+	Times pipeline.Times
+	Now   func() time.Time
+	Log   *slog.Logger
 
 	lockWait time.Duration // how long to wait for a dispatch file's lock; zero: passWait
 	patience time.Duration // the deadline of an operation on a workspace; zero: workspaceWait

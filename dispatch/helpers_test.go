@@ -92,7 +92,7 @@ type engine interface {
 }
 
 func newDispatcher(dir string, s engine, b *board, agents pipeline.Agents, now func() time.Time, log *slog.Logger) *Dispatcher {
-	entries := &Entries{Dir: dir, Store: s, Agents: agents, Times: pipeline.DefaultTimes, Now: now, Log: log}
+	entries := &Entries{Dir: dir, Store: s, Times: pipeline.DefaultTimes, Now: now, Log: log}
 	return &Dispatcher{
 		Dir: dir, Store: s, Outbox: s, Entries: entries, Agents: agents, Times: pipeline.DefaultTimes, Now: now, Log: log,
 		Wakers: map[pipeline.Trigger]Waker{}, Look: b.look, Deliver: newRunner(s, entries, b, now).Run,

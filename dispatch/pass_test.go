@@ -194,7 +194,7 @@ func TestUnroutable(t *testing.T) {
 	blocked := w.create("x", "gamma", pipeline.Critical)
 	fine := w.create("x", "alpha", pipeline.Low)
 	reasons := []string{
-		`T-00001: unknown agent "ghost": no [agents.NAME] table of otm.toml has this name or label`,
+		`T-00001: unknown agent "ghost": no [agents.NAME] table of otm.toml has this name or label, and no gateway lists it`,
 		fmt.Sprintf("T-00002: the workspace of beta is missing: %s", gone),
 		fmt.Sprintf("T-00003: the workspace of gamma is not a directory: %s", file),
 	}

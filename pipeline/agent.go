@@ -12,6 +12,16 @@ const (
 	TriggerNone    Trigger = "none"    // not at all: it looks by itself
 )
 
+// Source is where OTM knows an agent from.
+type Source string
+
+// The sources.
+const (
+	SourceOTM      Source = "otm.toml"
+	SourceOpenClaw Source = "openclaw.json"
+	SourceGateway  Source = "gateway" // its list of agents
+)
+
 // Agent is somebody who works on tasks.
 type Agent struct {
 	Name         string
@@ -22,6 +32,7 @@ type Agent struct {
 	Trigger      Trigger
 	Command      []string // of TriggerExec
 	GatewayAgent string   // at the gateway
+	Source       Source
 }
 
 // OneTask reports whether the agent works on one task at a time: it is one process, or one

@@ -27,6 +27,19 @@ func TestAgents(t *testing.T) {
 	})
 }
 
+// TestWorkspaces: both versions tell where their agents work.
+func TestWorkspaces(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
+			o.Agents = []gatewaytest.Agent{{ID: "alpha", Name: "Alpha", Workspace: "/w/alpha"}, {ID: "beta"}}
+		})
+		got, err := newClient(t, g).Workspaces(t.Context())
+		if want := []gateway.Agent{{ID: "alpha", Workspace: "/w/alpha"}, {ID: "beta"}}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("agents %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
 func TestWait(t *testing.T) {
 	each(t, func(t *testing.T, p gatewaytest.Profile) {
 		release := make(chan struct{})

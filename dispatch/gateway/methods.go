@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -17,6 +18,29 @@ func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
 	var p struct{ Agents []Agent }
 	err := c.call(ctx, "agents.list", struct{}{}, &p)
 	return slices.DeleteFunc(p.Agents, func(a Agent) bool { return a.ID == "" }), err
+}
+
+// Workspaces is Agents with the workspaces of all agents, also of 2026.3.13, which tells
+// them one by one. An agent whose workspace it does not tell has none.
+func (c *Client) Workspaces(ctx context.Context) ([]Agent, error) {
+	agents, err := c.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range agents {
+		a := &agents[i]
+		if a.Workspace != "" {
+			continue
+		}
+		var p struct{ Workspace string }
+		var refused *Error
+		err := c.call(ctx, "agents.files.list", map[string]string{"agentId": a.ID}, &p)
+		if err != nil && !errors.As(err, &refused) {
+			return nil, err
+		}
+		a.Workspace = p.Workspace
+	}
+	return agents, nil
 }
 
 // Skill is how the gateway sees a skill of an agent.

@@ -42,7 +42,7 @@ func forPeople(c *cobra.Command, s cli.Streams, do func(ctx context.Context, h *
 // actor returns for whom the command acts. The error is a *cli.Error.
 func (as *acting) actor() (core.Actor, error) {
 	if agent := as.h.Getenv("OTM_AGENT"); agent != "" {
-		a := as.h.Config.Agents.Named(agent)
+		a := as.h.Agents().Named(agent)
 		if a == nil || !slices.Contains(as.h.Config.Reviewers, a.Name) {
 			return core.Actor{}, cli.Errorf(cli.Usage, "this shell is that of agent %s: %s is for people, and for agents that [review] agents of otm.toml names", agent, as.c.CommandPath()).
 				Hint("otm-update --help   # what agents report with")

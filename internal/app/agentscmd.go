@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,12 +29,14 @@ task comes next, and how many tasks it has. States:
   working         it took the task that is shown, and has not ended it
   woken           it was woken, and has taken nothing yet
   free            it has nothing to do, or looks for tasks by itself
+  not ready       its workspace or its command is missing
   waits           it is not started before the time that is shown
   paused          by a person, until otm resume
   left alone      its runs failed; it is started only for a probe
-  not configured  tasks name it, and otm.toml does not
+  not configured  tasks name it, and neither otm.toml nor the gateway does
 
-The lines below tell what is wrong, as otm status and otm why do.`,
+FROM says where OTM knows an agent from: otm.toml, openclaw.json, or the list of the
+gateway. The lines below tell what is wrong, as otm status and otm why do.`,
 	}, s, true, func(h *Home, v *view.View, asJSON bool, _ []string) error {
 		agents, err := agentLines(v)
 		if err != nil {
@@ -92,7 +95,7 @@ func printRegistry(h *Home, v *view.View, agents []agentLine) error {
 		return explain.Ago(*t, v.Now)
 	}
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "AGENT\tSTATE\tSINCE\tTASK\tLAST WORD\tNEXT\tTASKS")
+	fmt.Fprintln(w, "AGENT\tSTATE\tSINCE\tTASK\tLAST WORD\tNEXT\tFROM\tTASKS")
 	for _, a := range agents {
 		state := string(a.State)
 		if a.Until != nil {
@@ -104,7 +107,7 @@ func printRegistry(h *Home, v *view.View, agents []agentLine) error {
 				counts = append(counts, fmt.Sprintf("%d %s", n, st))
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", short(a.Name, 30), state, ago(a.Since), id(a.TaskID), ago(a.Heard), id(a.Next), strings.Join(counts, ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", short(a.Name, 30), state, ago(a.Since), id(a.TaskID), ago(a.Heard), id(a.Next), cmp.Or(a.Source, "-"), strings.Join(counts, ", "))
 	}
 	if err := w.Flush(); err != nil {
 		return err

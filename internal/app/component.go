@@ -57,7 +57,8 @@ type component struct {
 	// run makes one run. It calls progress while it advances.
 	run func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error)
 
-	prune   func() // removes what was kept long enough; may be nil
+	agents  func(pipeline.Agents) // takes up who is known; called before each run
+	prune   func()                // removes what was kept long enough; may be nil
 	beat    *heartbeat.Writer
 	cleaned time.Time // when leftovers were last removed; zero: never
 	saying  string    // the trouble logged last; "": none
@@ -98,6 +99,7 @@ func (c *component) once(ctx context.Context, why occasion) (*heartbeat.Report, 
 		c.clean()
 		c.cleaned = now
 	}
+	c.agents(c.home.Agents())
 	end := c.beat.Run()
 	if _, trouble := c.home.boards().find(); trouble != nil && why != hinted {
 		report.Trouble, report.Due = trouble, c.home.Now().Add(noBoardRetry)

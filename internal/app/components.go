@@ -61,13 +61,14 @@ func newComponent(ctx context.Context, h *Home, b pipeline.Board, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
+	c.agents = e.SetAgents
 	k.build(c, e, stays)
 	return c, nil
 }
 
 // bareComponent returns a component without work.
 func bareComponent(h *Home, id string) *component {
-	c := &component{home: h, id: id, beat: heartbeat.NewWriter(h.Dir, id, h.Version, h.Now), stop: func() {}}
+	c := &component{home: h, id: id, beat: heartbeat.NewWriter(h.Dir, id, h.Version, h.Now), agents: func(pipeline.Agents) {}, stop: func() {}}
 	c.beat.Config = h.configStamp()
 	return c
 }
@@ -169,7 +170,7 @@ const (
 func buildInjector(c *component, e *engine.Engine, stays bool) {
 	h := c.home
 	in := &inject.Injector{
-		Box: h.Box, Engine: e, Agents: h.Config.Agents, Log: c.log, Now: h.Now,
+		Box: h.Box, Engine: e, Agents: h.Agents(), Log: c.log, Now: h.Now,
 		Times: h.Config.Times, Types: h.Config.Types,
 	}
 	if stays {
@@ -179,7 +180,7 @@ func buildInjector(c *component, e *engine.Engine, stays bool) {
 	var waiting atomic.Bool
 	c.heed = waiting.Load
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
-		in.Progress = progress
+		in.Progress, in.Agents = progress, h.Agents()
 		sweep := in.Sweep
 		if why == asked {
 			sweep = func(ctx context.Context) (*heartbeat.Report, error) {
@@ -233,7 +234,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 	wakers, stopWakers := newWakers(h, e, c.log, stays)
 	e.Adopts = true
 	d := &dispatch.Dispatcher{
-		Dir: h.Dir, MessageDir: messageDir(h), Store: e, Outbox: e.Outbox, Entries: e.Entries.(*dispatch.Entries), Agents: h.Config.Agents, Wakers: wakers,
+		Dir: h.Dir, MessageDir: messageDir(h), Store: e, Outbox: e.Outbox, Entries: e.Entries.(*dispatch.Entries), Agents: h.Agents(), Wakers: wakers,
 		Log: c.log, Now: h.Now, Times: h.Config.Times, Types: h.Config.Types, Deliver: e.Deliver,
 		Look: func(ctx context.Context, maxAge time.Duration, r *heartbeat.Report) error {
 			looked, err := e.Look(ctx, maxAge)
@@ -254,7 +255,10 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 		d.Patience = wakePatience
 	}
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
-		d.Progress = progress
+		d.Progress, d.Agents = progress, h.Agents()
+		if g, ok := wakers[pipeline.TriggerGateway].(*gatewayWaker); ok && why == timely && g.list != nil {
+			g.list.ask()
+		}
 		return d.Pass(ctx, why.maxAge(c.every))
 	}
 	c.stop = func() {

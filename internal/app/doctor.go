@@ -108,7 +108,7 @@ func (d *doctor) examine(ctx context.Context) {
 	d.check("directory", explain.New(explain.DirectoryOK, "path", d.home.Dir), d.directory)
 	d.check("secrets", explain.New(explain.SecretsOK), d.secrets)
 	d.board(ctx)
-	d.check("agents", explain.New(explain.AgentsOK, "n", len(d.home.Config.Agents)), func() { d.agents(v) })
+	d.check("agents", explain.New(explain.AgentsOK, "n", len(d.home.Agents())), func() { d.agents(v) })
 	d.gateway(ctx)
 	d.units()
 }

@@ -67,10 +67,10 @@ func (d *doctor) board(ctx context.Context) {
 // agents checks that each agent's workspace can be written to and its command be
 // found, unless the state tells of the agent already. v may be nil.
 func (d *doctor) agents(v *view.View) {
-	agents := d.home.Config.Agents
+	agents := d.home.Agents()
 	for i := range agents {
 		a := &agents[i]
-		if a.Person || v != nil && len(v.AgentProblems(a)) > 0 {
+		if a.Person || v != nil && (!v.Concerns(a) || len(v.AgentProblems(a)) > 0) {
 			continue
 		}
 		if f := checkAgent(a); f != nil {
@@ -112,14 +112,15 @@ func checkAgent(a *pipeline.Agent) *explain.Finding {
 // gateway checks that the gateway is there, lets us wake, and knows the agents.
 func (d *doctor) gateway(ctx context.Context) {
 	h := d.home
+	if !h.Config.UsesGateway() {
+		return
+	}
 	var mine []*pipeline.Agent
-	for i := range h.Config.Agents {
-		if a := &h.Config.Agents[i]; !a.Person && a.Trigger == pipeline.TriggerGateway {
+	agents := h.Agents()
+	for i := range agents {
+		if a := &agents[i]; !a.Person && a.Trigger == pipeline.TriggerGateway {
 			mine = append(mine, a)
 		}
-	}
-	if len(mine) == 0 {
-		return
 	}
 	client := gateway.New(gatewayConfig(h, slog.New(slog.DiscardHandler)))
 	defer client.Close()

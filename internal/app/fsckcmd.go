@@ -105,7 +105,7 @@ func checkAll(ctx context.Context, h *Home, rest bool) ([]fsck.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: opened, Agents: h.Config.Agents, Rows: snap.Rows, Now: h.Now(), Quiet: rest})
+	return fsck.Check(ctx, fsck.Options{Dir: h.Dir, Store: opened, Agents: h.Agents(), Rows: snap.Rows, Now: h.Now(), Quiet: rest})
 }
 
 func printFaults(h *Home, findings []fsck.Finding, did []string) {

@@ -132,3 +132,39 @@ func TestC60LastWordsOfARun(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentsOfTheGateway: who is known follows the gateway's own list, on both versions. An
+// agent that left the list is known no more; one of otm.toml stays.
+func TestAgentsOfTheGateway(t *testing.T) {
+	t.Parallel()
+	for _, p := range gatewaytest.Profiles() {
+		ws := t.TempDir()
+		alpha, gamma := gatewaytest.Agent{ID: "alpha"}, gatewaytest.Agent{ID: "gamma", Workspace: ws}
+		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) { o.Agents = []gatewaytest.Agent{alpha, gamma} })
+		h := gatewayHome(t, g, "alpha")
+		until := func(want string) {
+			t.Helper()
+			for deadline := time.Now().Add(2 * time.Minute); strings.Join(h.Agents().Names(), " ") != want; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: agents %q, want %q", p, h.Agents().Names(), want)
+				}
+			}
+		}
+		const ours = "alpha archibald devdas robin"
+		until(ours)
+		wakers, stop := newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), true)
+		until(ours + " gamma")
+		if a := h.Agents()[4]; a.Workspace != ws || a.Trigger != pipeline.TriggerGateway || a.GatewayAgent != "gamma" || a.Source != pipeline.SourceGateway {
+			t.Errorf("%s: agent %+v", p, a)
+		}
+		g.SetAgents(gamma)
+		if err := g.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		until(ours + " gamma")
+		g.SetAgents(gatewaytest.Agent{ID: "delta", Workspace: ws})
+		wakers[pipeline.TriggerGateway].(*gatewayWaker).list.ask()
+		until(ours + " delta")
+		stop()
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"otm/core/store"
@@ -18,6 +19,7 @@ import (
 	"otm/internal/install"
 	"otm/internal/logx"
 	"otm/internal/view"
+	"otm/pipeline"
 	"otm/pipeline/counter"
 	"otm/pipeline/inbox"
 )
@@ -40,6 +42,7 @@ type Home struct {
 	// until a dispatcher can start one.
 	waitAgents func()
 
+	registry   *registry
 	stores     *stores
 	waitOthers time.Duration // see engine.Engine.Wait
 	configInfo fs.FileInfo   // of otm.toml when it was read; nil if there was none
@@ -82,9 +85,52 @@ func OpenHome(s cli.Streams, dirFlag string) (*Home, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now, configInfo: info, stores: &stores{}}
+	h := &Home{Streams: s, Dir: dir, Config: c, Box: inbox.Open(dir), Version: cli.Version(), Now: time.Now, configInfo: info, registry: &registry{}, stores: &stores{}}
 	h.Counter = counter.Open(dir, func(msg string) { s.Warn("%s", msg) })
 	return h, nil
+}
+
+// registry is everybody who is known, as the files said when they were last read.
+type registry struct {
+	mu      sync.Mutex
+	stamp   string // of the files besides otm.toml; "": not read yet
+	agents  pipeline.Agents
+	problem error
+}
+
+// Agents returns everybody who is known. It follows openclaw.json and the gateway's list;
+// otm.toml counts as it was at the start. As long as nothing changes, the slice is the
+// same one. If openclaw.json cannot be read any more, those that it named stay.
+func (h *Home) Agents() pipeline.Agents {
+	agents, _ := h.knownAgents()
+	return agents
+}
+
+// knownAgents is Agents, with why openclaw.json could not be read.
+func (h *Home) knownAgents() (pipeline.Agents, error) {
+	if !h.Config.UsesGateway() {
+		return h.Config.Agents, nil
+	}
+	stamp := "read"
+	for _, path := range h.Config.AgentFiles() {
+		info, _ := os.Stat(path) // absent: it names nobody
+		stamp += " " + stampOf(info)
+	}
+	r := h.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stamp == stamp {
+		return r.agents, r.problem
+	}
+	before := r.agents
+	r.agents, r.problem = h.Config.AllAgents()
+	for _, a := range before {
+		if r.problem != nil && a.Source == pipeline.SourceOpenClaw && r.agents.Named(a.Name) == nil {
+			r.agents = append(r.agents, a)
+		}
+	}
+	r.stamp = stamp
+	return r.agents, r.problem
 }
 
 // boardDir is the folder of the board's files.

@@ -51,7 +51,7 @@ archived. It reads the snapshot and says how old that is; --fresh asks the board
 			h.Note("%s in %s, not on the board yet", explain.Count(n, "new task waits", "new tasks wait"), inbox.NewTasks)
 			noteNothingStays(h, v)
 		}
-		if agent != "" && len(tasks) == 0 && h.Config.Agents.Named(agent) == nil {
+		if agent != "" && len(tasks) == 0 && h.Agents().Named(agent) == nil {
 			h.Note("no agent %q is configured", agent)
 		}
 		if asJSON {

@@ -65,9 +65,9 @@ cases.`,
 
 // aiAgent finds the configured agent that a command names; it must not be a person.
 func aiAgent(h *Home, name, command string) (*pipeline.Agent, error) {
-	a := h.Config.Agents.Named(name)
+	a := h.Agents().Named(name)
 	switch {
-	case a == nil && len(h.Config.Agents) == 0:
+	case a == nil && len(h.Agents()) == 0:
 		return nil, cli.Errorf(cli.Usage, "no agents are configured").Hint("add [agents.%s] with a workspace to %s", safe.Quote(name), safe.Quote(filepath.Join(h.Dir, "otm.toml")))
 	case a == nil:
 		return nil, noAgent(h, name, command+" %s")
@@ -80,8 +80,8 @@ func aiAgent(h *Home, name, command string) (*pipeline.Agent, error) {
 // noAgent says that no agent of this name is configured. nearest is the hint with the
 // nearest name in it.
 func noAgent(h *Home, name, nearest string) *cli.Error {
-	e := cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Config.Agents.Names(), ", "))
-	if near := h.Config.Agents.Nearest(name); near != "" {
+	e := cli.Errorf(cli.Usage, "no agent %q is configured in %s; there are %s", name, safe.Quote(h.Dir), strings.Join(h.Agents().Names(), ", "))
+	if near := h.Agents().Nearest(name); near != "" {
 		return e.Hint(nearest, safe.Quote(near))
 	}
 	return e.Hint("otm status   # lists the agents")
@@ -96,7 +96,7 @@ func takeNext(ctx context.Context, h *Home, a *pipeline.Agent, another, asJSON b
 		return cli.Errorf(cli.Partial, "the workspace of %s is missing: %s", a.Name, safe.Escape(a.Workspace)).Hint("mkdir -p %s", safe.Quote(a.Workspace))
 	}
 	desk := &dispatch.Desk{
-		Dir: h.Dir, Agents: h.Config.Agents, Now: h.Now, Warn: func(msg string) { h.Warn("%s", msg) },
+		Dir: h.Dir, Agents: h.Agents(), Now: h.Now, Warn: func(msg string) { h.Warn("%s", msg) },
 	}
 	opened, err := h.OpenStore(ctx)
 	var tasks core.Store // nil: it cannot be opened
@@ -214,7 +214,7 @@ func carryReports(ctx context.Context, h *Home, store core.Store, a *pipeline.Ag
 	for _, r := range reports {
 		i := slices.IndexFunc(tasks, func(t *core.Task) bool { return t.ID == r.TaskID })
 		if i >= 0 && tasks[i].Dispatch != nil && core.SameAgent(tasks[i].Dispatch.Agent, a.Name) {
-			commands = append(commands, inject.CommandOf(r.Update, r.file, tasks[i], h.Config.Agents, h.Config.Types, h.Now()))
+			commands = append(commands, inject.CommandOf(r.Update, r.file, tasks[i], h.Agents(), h.Config.Types, h.Now()))
 		}
 	}
 	if len(commands) == 0 {

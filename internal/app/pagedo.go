@@ -90,7 +90,7 @@ func (p *pageSource) steerAgent(ctx context.Context, a page.Action) (string, err
 // configured finds an agent; nil if no agent at all is configured. The error is
 // a *page.Refusal.
 func (p *pageSource) configured(name string) (*pipeline.Agent, error) {
-	agents := p.home.Config.Agents
+	agents := p.home.Agents()
 	if len(agents) == 0 {
 		return nil, nil
 	}

@@ -91,7 +91,7 @@ func openBoardPage(h *Home, p *runningPage, o board.Options) error {
 	person := board.Identity{Token: "xoxp-otm-" + strings.ToLower(rand.Text()), UserID: board.HumanUser, Unlimited: true}
 	o.Dir, o.Log, o.Now = h.boardDir(), p.log, h.Now
 	o.Identities, o.OwnAgent, o.Page = []board.Identity{person}, slacklist.UserAgent, pages.Handler()
-	for _, a := range h.Config.Agents {
+	for _, a := range h.Agents() {
 		o.Assignees = append(o.Assignees, a.Label)
 	}
 	o.OnPeopleEdit = func() {

@@ -27,14 +27,14 @@ the configured agents. Without --agent it calls the agent "$OTM_AGENT", a variab
 that is set for agents that OTM starts.`,
 		Example: "  otm prompt --agent devdas >> ~/agents/devdas/AGENTS.md",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
-			if agent != "" && len(h.Config.Agents) > 0 {
+			if agent != "" && len(h.Agents()) > 0 {
 				a, err := aiAgent(h, agent, "otm prompt --agent")
 				if err != nil {
 					return err
 				}
 				agent = a.Name
 			}
-			_, err := fmt.Fprint(s.Out, promptFor(agent, messageDir(h), h.Config.Agents))
+			_, err := fmt.Fprint(s.Out, promptFor(agent, messageDir(h), h.Agents()))
 			return err
 		}),
 	}

@@ -116,8 +116,9 @@ func (as *acting) agents(names []string) (agents []*pipeline.Agent, by core.Acto
 		}
 		agents = append(agents, a)
 	}
-	for i := range as.h.Config.Agents {
-		if a := &as.h.Config.Agents[i]; len(names) == 0 && !a.Person && !own(a) {
+	all := as.h.Agents()
+	for i := range all {
+		if a := &all[i]; len(names) == 0 && !a.Person && !own(a) {
 			agents = append(agents, a)
 		}
 	}

@@ -115,7 +115,7 @@ func checkMessage(h *Home, m *pipeline.Message) error {
 		return cli.Errorf(cli.Usage, "%s %s", cmp.Or(what, "--"+invalid.Name()), invalid.Reason)
 	}
 	for i, name := range m.Mentions {
-		a := h.Config.Agents.Named(name)
+		a := h.Agents().Named(name)
 		if a == nil {
 			return noAgent(h, name, "--mention %s")
 		}

@@ -155,9 +155,9 @@ func newEngine(ctx context.Context, h *Home, program string, b pipeline.Board, l
 		return nil, err
 	}
 	return &engine.Engine{
-		Store: s, Outbox: s, Board: b, Agents: h.Config.Agents, Times: h.Config.Times, By: core.Component(program), Log: log, Now: h.Now,
+		Store: s, Outbox: s, Board: b, Agents: h.Agents(), Times: h.Config.Times, By: core.Component(program), Log: log, Now: h.Now,
 		Counter: h.Counter, Drops: func() (map[pipeline.TaskID]pipeline.Dropped, error) { return inbox.Drops(h.Dir) }, Consistent: h.Config.Slack.ListID == "", Render: &outbox.Render{Dir: h.Dir, Store: s},
-		Entries: &dispatch.Entries{Dir: h.Dir, Store: s, Agents: h.Config.Agents, Times: h.Config.Times, Now: h.Now, Log: log},
+		Entries: &dispatch.Entries{Dir: h.Dir, Store: s, Times: h.Config.Times, Now: h.Now, Log: log},
 		Wait:    h.waitOthers,
 	}, nil
 }

@@ -98,7 +98,7 @@ func (tc *taskCommand) edits(h *Home, id, value, reason string) (core.Edits, err
 	case value == "":
 		return e, cli.Errorf(cli.Usage, "--to is missing").Hint("%s", tc.line(id))
 	case tc.name == "assign":
-		a := h.Config.Agents.Named(value)
+		a := h.Agents().Named(value)
 		if a == nil {
 			return e, noAgent(h, value, "--to %s")
 		}
@@ -132,7 +132,7 @@ func addSteps(e *core.Edits, add, remove []string) error {
 // and an unblocked task that nobody has is handed out.
 func (tc *taskCommand) suit(h *Home, t *core.Task, e core.Edits) core.Edits {
 	fresh := pipeline.New
-	switch a := h.Config.Agents.Assigned(t.Agent); {
+	switch a := h.Agents().Assigned(t.Agent); {
 	case tc.name == "accept" && a != nil && a.Person:
 		e.From = append([]pipeline.Status{pipeline.New, pipeline.AgentDone}, begun...)
 	case tc.name == "unblock" && t.Dispatch == nil:
@@ -349,7 +349,7 @@ func goesOn(h *Home, o core.Outcome) string {
 	if !canceled {
 		return ""
 	}
-	a := h.Config.Agents.Named(o.Task.Runs.Last().Agent)
+	a := h.Agents().Named(o.Task.Runs.Last().Agent)
 	switch {
 	case a == nil:
 	case a.Trigger == pipeline.TriggerGateway:

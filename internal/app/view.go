@@ -24,8 +24,9 @@ func loadView(ctx context.Context, h *Home, snap *slacklist.Snapshot, countOnly 
 }
 
 func viewSources(h *Home, s view.Store, snap *slacklist.Snapshot, countOnly bool) view.Sources {
+	agents, unread := h.knownAgents()
 	return view.Sources{
-		Dir: h.Dir, LogDir: h.LogDir(), Agents: h.Config.Agents, Times: h.Config.Times, Types: h.Config.Types, Runner: h.runner(), Now: h.Now(),
+		Dir: h.Dir, LogDir: h.LogDir(), Agents: agents, AgentsErr: unread, Times: h.Config.Times, Types: h.Config.Types, Runner: h.runner(), Now: h.Now(),
 		Store: s, Snapshot: snap, Config: h.configStamp(), Embedded: h.Config.Slack.ListID == "", CountOnly: countOnly,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"otm/core"
@@ -26,14 +27,13 @@ func newWakers(h *Home, tasks core.Store, log *slog.Logger, resident bool) (wake
 	wakers = map[pipeline.Trigger]dispatch.Waker{}
 	stop = func() {}
 	for _, a := range h.Config.Agents {
-		switch {
-		case a.Person || wakers[a.Trigger] != nil:
-		case a.Trigger == pipeline.TriggerExec:
+		if a.Trigger == pipeline.TriggerExec && wakers[a.Trigger] == nil {
 			x := &dispatch.Exec{Dir: h.Dir, LogDir: h.LogDir(), PathDir: pathDir(h), Secrets: h.Config.SecretEnv(), Store: h.Config.Store.URL}
 			wakers[a.Trigger], h.waitAgents = x, x.Wait
-		case a.Trigger == pipeline.TriggerGateway:
-			wakers[a.Trigger], stop = newGatewayWaker(h, tasks, log, resident)
 		}
+	}
+	if h.Config.UsesGateway() {
+		wakers[pipeline.TriggerGateway], stop = newGatewayWaker(h, tasks, log, resident)
 	}
 	return wakers, stop
 }
@@ -57,20 +57,74 @@ func messageDir(h *Home) string {
 }
 
 // gatewayWaker wakes agents over the OpenClaw gateway.
-type gatewayWaker struct{ client *gateway.Client }
+type gatewayWaker struct {
+	client *gateway.Client
+	list   *agentList // nil: nobody keeps it
+}
 
 func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool) (w *gatewayWaker, stop func()) {
 	n := &gatewayNotes{dir: h.Dir, tasks: tasks, log: log, now: h.Now}
 	cfg := gatewayConfig(h, log)
 	cfg.OnEnd = n.ended
+	ctx, cancel := context.WithCancel(context.Background())
+	var kept sync.WaitGroup
 	if resident {
+		n.list = &agentList{dir: h.Dir, log: log, tell: n.tell, due: make(chan struct{}, 1)}
 		cfg.OnLink = n.linked
 	}
 	client := gateway.New(cfg)
-	return &gatewayWaker{client}, func() {
+	if resident {
+		kept.Go(func() { n.list.keep(ctx, client) })
+	}
+	return &gatewayWaker{client, n.list}, func() {
+		cancel()
 		client.Close()
+		kept.Wait()
 		if resident {
 			os.Remove(dispatch.LinkPath(h.Dir))
+		}
+	}
+}
+
+// agentList keeps the list of the gateway's agents in the data directory.
+type agentList struct {
+	dir  string
+	log  *slog.Logger
+	tell func() // called when the list changed
+	due  chan struct{}
+}
+
+// ask has the gateway asked soon.
+func (l *agentList) ask() {
+	select {
+	case l.due <- struct{}{}:
+	default: // it is to be asked already
+	}
+}
+
+// keep asks the gateway whenever that is due, until ctx ends. What it answers replaces the
+// list; without an answer the list stays.
+func (l *agentList) keep(ctx context.Context, client *gateway.Client) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.due:
+		}
+		agents, err := client.Workspaces(ctx)
+		changed := false
+		if err == nil {
+			list := make([]config.Listed, len(agents))
+			for i, a := range agents {
+				list[i] = config.Listed{ID: a.ID, Workspace: a.Workspace}
+			}
+			changed, err = config.WriteList(l.dir, list)
+		}
+		if err != nil && ctx.Err() == nil {
+			l.log.Debug("agents of the gateway not known", "err", err)
+		}
+		if changed {
+			l.tell()
 		}
 	}
 }
@@ -137,6 +191,7 @@ type gatewayNotes struct {
 	log   *slog.Logger
 	now   func() time.Time
 	link  dispatch.Link // as last written
+	list  *agentList
 }
 
 // ended notes the end of a run.
@@ -155,6 +210,9 @@ func (n *gatewayNotes) ended(e gateway.End) {
 
 // linked notes that the connection was made (nil), was lost or could not be made.
 func (n *gatewayNotes) linked(err error) {
+	if err == nil {
+		n.list.ask()
+	}
 	was, link := n.link, dispatch.Link{Up: err == nil, Since: n.link.Since}
 	if refused := (*gateway.Error)(nil); errors.As(err, &refused) {
 		link.Reason = string(refused.Reason)

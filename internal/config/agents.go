@@ -43,7 +43,7 @@ func agentOf(name string, t agentTable, getenv func(string) string) (a pipeline.
 	problem := func(key, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("agents.%s%s: %s", name, key, fmt.Sprintf(format, args...)))
 	}
-	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: cmp.Or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: cmp.Or(t.GatewayAgent, name)}
+	a = pipeline.Agent{Name: pipeline.CleanName(name), Label: cmp.Or(t.Label, name), User: t.SlackUser, Command: t.Command, GatewayAgent: cmp.Or(t.GatewayAgent, name), Source: pipeline.SourceOTM}
 	if !pipeline.ValidAgentName(name) {
 		problem("", "%q is not a name for an agent: use at most %d letters, digits, spaces, '.', '-' and '_'", name, pipeline.MaxAgentName)
 	}

@@ -25,13 +25,14 @@ const FileName = "otm.toml"
 
 // Config is a configuration with its defaults filled in.
 type Config struct {
-	Dir string // the data directory
+	Dir  string // the data directory
+	home string // the home directory
 
 	Slack   Slack
 	Board   Board
 	Store   Store
 	Gateway Gateway
-	Agents  pipeline.Agents // in the order of their names
+	Agents  pipeline.Agents // of otm.toml, in the order of their names; see AllAgents
 	Types   pipeline.Types
 	// Reviewers are the names of the AI agents that may review.
 	Reviewers []string
@@ -67,6 +68,7 @@ type Gateway struct {
 	URL       string `toml:"url"`
 	TokenFile string `toml:"token_file"` // absolute; "": none is set
 	TokenEnv  string `toml:"token_env"`
+	Config    string `toml:"config"` // openclaw.json, whose agents are known too; absolute; "": none is read
 }
 
 // Defaults of the configuration.
@@ -111,7 +113,7 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	if f == nil {
 		return nil, &Error{Path: path, Problems: problems}
 	}
-	c := &Config{Dir: dir, Slack: f.Slack.Slack, Board: f.Board, Store: f.Store, Gateway: f.Gateway.Gateway, Times: pipeline.DefaultTimes}
+	c := &Config{Dir: dir, home: getenv("HOME"), Slack: f.Slack.Slack, Board: f.Board, Store: f.Store, Gateway: f.Gateway.Gateway, Times: pipeline.DefaultTimes}
 	problem := func(key string, err error) {
 		if err != nil {
 			problems = append(problems, key+": "+err.Error())
@@ -128,6 +130,7 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	c.Gateway.URL = cmp.Or(getenv("OPENCLAW_GATEWAY_URL"), c.Gateway.URL, DefaultGatewayURL)
 	c.Gateway.TokenEnv = cmp.Or(c.Gateway.TokenEnv, DefaultGatewayEnv)
 	c.Gateway.TokenFile = c.abs(c.Gateway.TokenFile, getenv)
+	c.Gateway.Config = c.abs(c.Gateway.Config, getenv)
 	problem("gateway.url or OPENCLAW_GATEWAY_URL", CheckURL(c.Gateway.URL, "ws", "wss"))
 	problems = append(problems, c.fillAgents(f, getenv)...)
 	problems = append(problems, c.fillReviewers(f)...)
@@ -231,9 +234,11 @@ func (c *Config) abs(path string, getenv func(string) string) string {
 }
 
 // expand replaces a leading ~/ by the home directory.
-func expand(path string, getenv func(string) string) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok && getenv("HOME") != "" {
-		return filepath.Join(getenv("HOME"), rest)
+func expand(path string, getenv func(string) string) string { return expandIn(path, getenv("HOME")) }
+
+func expandIn(path, home string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
+		return filepath.Join(home, rest)
 	}
 	return path
 }

@@ -112,6 +112,7 @@ listen = "[::1]:0"
 url = "wss://gateway.example/rpc"
 token_file = "/etc/otm/gateway token"
 token_env = "MY_GATEWAY"
+config = "~/.openclaw/openclaw.json"
 rewake_max = 0
 
 [agents.devdas]
@@ -175,17 +176,17 @@ keep_processed = "0s"
 		}
 	}
 	want := &Config{
-		Dir: c.Dir,
+		Dir: c.Dir, home: "/home/me",
 		Slack: Slack{ListID: "F0ALE8DCW1F", URL: "https://slack.example/api/", TokenFile: filepath.Join(c.Dir, "secrets/slack"), TokenEnv: "MY_TOKEN",
 			Budget: 0.5, BudgetSet: true, Columns: columns},
 		Board:   Board{Listen: "[::1]:0"},
-		Gateway: Gateway{URL: "wss://gateway.example/rpc", TokenFile: "/etc/otm/gateway token", TokenEnv: "MY_GATEWAY"},
+		Gateway: Gateway{URL: "wss://gateway.example/rpc", TokenFile: "/etc/otm/gateway token", TokenEnv: "MY_GATEWAY", Config: "/home/me/.openclaw/openclaw.json"},
 		Agents: pipeline.Agents{
-			{Name: "Jos\u00e9 2", Label: "Jose\u0301 2", Workspace: "/home/me/ws", Trigger: pipeline.TriggerExec, Command: []string{"run"}, GatewayAgent: "Jose\u0301 2"},
+			{Name: "Jos\u00e9 2", Label: "Jose\u0301 2", Workspace: "/home/me/ws", Trigger: pipeline.TriggerExec, Command: []string{"run"}, GatewayAgent: "Jose\u0301 2", Source: pipeline.SourceOTM},
 			{Name: "devdas", Label: "Devdas the First", User: "U0DEV", Workspace: "/Volumes/OPENCLAW/workspaces/devdas workspace", Trigger: pipeline.TriggerGateway,
-				Command: []string{"claude", "-p", "{message}"}, GatewayAgent: "dev"},
-			{Name: "quiet", Label: "quiet", Workspace: "/w", Trigger: pipeline.TriggerNone, GatewayAgent: "quiet"},
-			{Name: "robin", Label: "robin", Person: true, Trigger: pipeline.TriggerNone, GatewayAgent: "robin"},
+				Command: []string{"claude", "-p", "{message}"}, GatewayAgent: "dev", Source: pipeline.SourceOTM},
+			{Name: "quiet", Label: "quiet", Workspace: "/w", Trigger: pipeline.TriggerNone, GatewayAgent: "quiet", Source: pipeline.SourceOTM},
+			{Name: "robin", Label: "robin", Person: true, Trigger: pipeline.TriggerNone, GatewayAgent: "robin", Source: pipeline.SourceOTM},
 		},
 		Reviewers: []string{"quiet"},
 		Types: pipeline.Types{

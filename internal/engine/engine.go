@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -63,6 +64,17 @@ type Counter interface {
 	Raise(ctx context.Context, ids ...pipeline.TaskID) error
 	// RaiseAbove makes sure that no id on the board is given out.
 	RaiseAbove(ctx context.Context, b pipeline.Batch) error
+}
+
+// SetAgents says who is known from now on. What was seen on the board is judged anew if
+// that changed.
+func (e *Engine) SetAgents(agents pipeline.Agents) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.EqualFunc(e.Agents, agents, func(a, b pipeline.Agent) bool { return reflect.DeepEqual(a, b) }) {
+		return
+	}
+	e.Agents, e.looked, e.sink = agents, nil, nil
 }
 
 // Look brings the store up to what stands on the board, as of at most maxAge ago; 0:

@@ -37,6 +37,7 @@ var (
 
 // What is said about a directory as a whole.
 var (
+	OpenClawUnread = code("openclaw_unread", Warn, "agents that only openclaw.json names are not known: {error}", "correct that file, or gateway.config of otm.toml")
 	NoAgents       = code("no_agents", Fail, "no agent is configured: nothing can be handed out", "edit {config:sh}")
 	BacklogOld     = code("backlog_old", Fail, "{n:drop waits|drops wait} in the inboxes, the oldest for {since:age}", "otm status")
 	FilesFailed    = code("files_failed", Warn, "{n:drop|drops} failed", "otm dead   # says why, and what to do about each")

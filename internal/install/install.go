@@ -25,7 +25,6 @@ import (
 	"otm/internal/durable"
 	"otm/internal/lock"
 	"otm/internal/safe"
-	"otm/pipeline"
 )
 
 // flags are those of otm install.
@@ -174,7 +173,7 @@ func (in *installer) wanted(dir string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	if wakes(c, pipeline.TriggerExec) {
+	if starts(c) {
 		o.Path = cleanPath(in.Getenv("PATH"))
 	}
 	if o.LogDir != "" && !filepath.IsAbs(o.LogDir) {

@@ -20,7 +20,6 @@ import (
 	"otm/internal/cli"
 	"otm/internal/config"
 	"otm/internal/durable"
-	"otm/pipeline"
 )
 
 // setup is what the files of one installation are rendered from. All paths are
@@ -35,7 +34,7 @@ type setup struct {
 
 // setupFor adds to the options what the configuration asks for.
 func setupFor(o Options, c *config.Config) (setup, error) {
-	s := setup{Options: o, Board: c.Slack.ListID == "", Exec: wakes(c, pipeline.TriggerExec)}
+	s := setup{Options: o, Board: c.Slack.ListID == "", Exec: starts(c)}
 	text, err := durable.ReadFile(filepath.Join(c.Dir, config.FileName))
 	if err == nil {
 		sum := sha256.Sum256(text)
@@ -43,7 +42,8 @@ func setupFor(o Options, c *config.Config) (setup, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	for _, a := range c.Agents {
+	agents, _ := c.AllAgents() // those of a broken openclaw.json make a unit stale later
+	for _, a := range agents {
 		// A service that started before the folder was made may not write there.
 		// So a folder that was made since makes the unit stale.
 		if !a.Person && !slices.Contains(s.Workspaces, a.Workspace) && isMade(a.Workspace) {

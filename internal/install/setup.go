@@ -86,7 +86,7 @@ func fit(s cli.Streams, c *config.Config) error {
 		needed           bool
 	}{
 		{"slack", c.Slack.TokenFile, c.Slack.TokenEnv, c.Slack.ListID != ""},
-		{"gateway", c.Gateway.TokenFile, c.Gateway.TokenEnv, wakes(c, pipeline.TriggerGateway) && s.Getenv(c.Gateway.TokenEnv) != ""},
+		{"gateway", c.Gateway.TokenFile, c.Gateway.TokenEnv, c.UsesGateway() && s.Getenv(c.Gateway.TokenEnv) != ""},
 	}
 	for _, t := range tokens {
 		if t.needed && t.file == "" {
@@ -102,9 +102,9 @@ func fit(s cli.Streams, c *config.Config) error {
 	return nil
 }
 
-// wakes reports whether an agent is woken in a certain way.
-func wakes(c *config.Config, by pipeline.Trigger) bool {
-	return slices.ContainsFunc(c.Agents, func(a pipeline.Agent) bool { return !a.Person && a.Trigger == by })
+// starts reports whether OTM starts an agent as a process.
+func starts(c *config.Config) bool {
+	return slices.ContainsFunc(c.Agents, func(a pipeline.Agent) bool { return !a.Person && a.Trigger == pipeline.TriggerExec })
 }
 
 // isMade reports whether a workspace is a directory. One that does not answer counts

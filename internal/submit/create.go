@@ -188,16 +188,17 @@ func (r *create) checkNames(c *cobra.Command, lines []*drop.Line) error {
 	if conf == nil {
 		return nil
 	}
+	agents := r.agents(conf)
 	var problems []string
 	for i, l := range lines {
 		t := &l.Task
 		reason, flag, near := "", "agent", ""
-		switch a := conf.Agents.Named(t.Agent); {
+		switch a := agents.Named(t.Agent); {
 		case a != nil:
 			t.Agent = a.Name
-		case len(conf.Agents) > 0:
-			reason = fmt.Sprintf("no agent %q is configured; there are %s", t.Agent, strings.Join(conf.Agents.Names(), ", "))
-			near = cmp.Or(conf.Agents.Nearest(t.Agent), "NAME")
+		case len(agents) > 0:
+			reason = fmt.Sprintf("no agent %q is configured; there are %s", t.Agent, strings.Join(agents.Names(), ", "))
+			near = cmp.Or(agents.Nearest(t.Agent), "NAME")
 		}
 		if types := pipeline.Texts(conf.Types.All()); reason == "" && !conf.Types.Has(t.Type) {
 			reason = fmt.Sprintf("there is no type %q; there are %s", t.Type, strings.Join(types, ", "))

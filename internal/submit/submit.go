@@ -98,6 +98,15 @@ func (b *base) config() *config.Config {
 	return c
 }
 
+// agents returns everybody who is known.
+func (b *base) agents(c *config.Config) pipeline.Agents {
+	agents, err := c.AllAgents()
+	if err != nil {
+		b.Warn("%v; agents that only it names are not known", err)
+	}
+	return agents
+}
+
 // issued reports whether an id was given out, or a drop in an inbox bears it.
 func (b *base) issued(id pipeline.TaskID) (bool, error) {
 	issued, err := b.ids.Issued(id)

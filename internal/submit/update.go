@@ -240,7 +240,7 @@ func (r *update) mentionable(updates []*drop.Update) pipeline.Agents {
 		return nil
 	}
 	if conf := r.config(); conf != nil {
-		return conf.Agents
+		return r.agents(conf)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -41,6 +42,9 @@ func (v *View) Problems() []explain.Finding {
 		add(v.Reported(c)...)
 	}
 	add(v.late...)
+	if v.AgentsErr != nil {
+		add(explain.New(explain.OpenClawUnread, "error", v.AgentsErr))
+	}
 	if len(v.Agents) == 0 {
 		add(explain.New(explain.NoAgents, "config", filepath.Join(v.Dir, "otm.toml")))
 	}
@@ -141,7 +145,7 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 		return nil
 	}
 	var found []explain.Finding
-	if wrong := v.Workspace(a); wrong != nil {
+	if wrong := v.Workspace(a); wrong != nil && v.Concerns(a) {
 		found = append(found, *wrong)
 	}
 	switch h, err := dispatch.AgentHealth(v.ctx, v.Store, v.Dir, a); {
@@ -151,6 +155,27 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 		found = append(found, h.Findings()...)
 	}
 	return append(found, v.Wakes(a)...)
+}
+
+// Concerns reports whether it matters here how an agent is: otm.toml names it, or it has a
+// task. The gateway may have agents that never work for OTM.
+func (v *View) Concerns(a *pipeline.Agent) bool {
+	return a.Source != pipeline.SourceOpenClaw && a.Source != pipeline.SourceGateway || slices.ContainsFunc(v.tops, func(r *pipeline.Row) bool {
+		return !r.CurrentStatus().Over() && v.Agents.Assigned(r.Assignee) == a
+	})
+}
+
+// Unready returns why an agent cannot work: its workspace or its command is missing; nil:
+// no reason is known.
+func (v *View) Unready(a *pipeline.Agent) *explain.Finding {
+	if a.Person {
+		return nil
+	}
+	if wrong := v.Workspace(a); wrong != nil {
+		return wrong
+	}
+	wrong, _ := patience.Read(a.Workspace, patience.Reader, nil, func() (*explain.Finding, error) { return dispatch.CommandProblem(a), nil })
+	return wrong
 }
 
 // GatewayProblem says that the gateway cannot be reached, or refuses us; nil:

@@ -19,6 +19,7 @@ const (
 	Working      Doing = "working"    // it took a task and has not finished it
 	Woken        Doing = "woken"      // it was woken, and has taken nothing yet
 	Free         Doing = "free"       // it works on nothing, and may be given a task at once
+	NotReady     Doing = "not ready"  // its workspace or its command is missing
 	Waits        Doing = "waits"      // it is not started before Until
 	Paused       Doing = "paused"     // by a person
 	LeftAlone    Doing = "left alone" // its runs failed: OTM starts it for a probe only
@@ -30,6 +31,7 @@ type Registered struct {
 	Name    string           `json:"name"`
 	Kind    string           `json:"kind"`              // ai, human; "" where it is not configured
 	Trigger pipeline.Trigger `json:"trigger,omitempty"` // of an AI agent
+	Source  pipeline.Source  `json:"source,omitempty"`  // where it is known from
 	State   Doing            `json:"state"`
 	Since   *time.Time       `json:"since,omitempty"`     // of State
 	Until   *time.Time       `json:"until,omitempty"`     // of Waits and LeftAlone: its next start
@@ -47,12 +49,19 @@ func RegistryOf(v *View) []Registered {
 	all := []Registered{}
 	for i := range v.Agents {
 		a := &v.Agents[i]
-		r := Registered{Name: a.Name, Kind: "ai", Trigger: a.Trigger, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{}}
+		r := Registered{Name: a.Name, Kind: "ai", Trigger: a.Trigger, Source: a.Source, Tasks: map[pipeline.Status]int{}, Findings: []explain.Told{}}
 		if a.Person {
 			r.Kind, r.Trigger = "human", ""
 		}
 		r.fill(v.Agent(a), v.Now)
-		for _, f := range v.AgentProblems(a) {
+		problems := v.AgentProblems(a)
+		if wrong := v.Unready(a); wrong != nil && r.State == Free {
+			r.State = NotReady
+			if !slices.ContainsFunc(problems, wrong.Equal) {
+				problems = append(problems, *wrong)
+			}
+		}
+		for _, f := range problems {
 			r.Findings = append(r.Findings, explain.Tell(f, v.Now))
 		}
 		all = append(all, r)

@@ -30,11 +30,13 @@ type Sources struct {
 	Dir    string // the data directory
 	LogDir string // where the logs are, for next steps
 	Agents pipeline.Agents
-	Times  pipeline.Times
-	Types  pipeline.Types
-	Runner Runner
-	Now    time.Time
-	Store  Store
+	// AgentsErr is why agents are not known that openclaw.json names; nil: they are.
+	AgentsErr error
+	Times     pipeline.Times
+	Types     pipeline.Types
+	Runner    Runner
+	Now       time.Time
+	Store     Store
 	// Snapshot is the board as the caller has it. Nil: as it was last read.
 	Snapshot *slacklist.Snapshot
 	Config   string // the sum of the present otm.toml, as heartbeats hold it; "": not known

@@ -229,9 +229,9 @@ func TestCompare(t *testing.T) {
 			s.agents = pipeline.Agents{{Name: "omega", Label: "devdas"}}
 			byRob(s.row)
 		}, dispatcher + "Edits agent=omega\n" +
-			`finds T-00035: unknown agent "devdas": no [agents.NAME] table of otm.toml has this name or label`},
+			`finds T-00035: unknown agent "devdas": no [agents.NAME] table of otm.toml has this name or label, and no gateway lists it`},
 		{"an agent that is not configured", func(s *scene) { s.agents = agents[1:] },
-			"T-00035 by board: Edits agent=Dev Das\n" + `finds T-00035: unknown agent "devdas": no [agents.NAME] table of otm.toml has this name or label`},
+			"T-00035 by board: Edits agent=Dev Das\n" + `finds T-00035: unknown agent "devdas": no [agents.NAME] table of otm.toml has this name or label, and no gateway lists it`},
 
 		{"ticked", func(s *scene) { s.b.Checked = true; byRob(s.b) }, "T-00035 by board: Edits step=R3 by U0ROB done true"},
 		{"done by status", func(s *scene) { s.b.Status = pipeline.AgentDone; byRob(s.row, s.b) }, edits + "step=R3 by U0ROB done true"},
@@ -397,7 +397,7 @@ func TestCompareStrangers(t *testing.T) {
 		{"a cell cannot be read", func(r *pipeline.Row) { r.Odd, r.Status = true, pipeline.New }, nil, agents, ""},
 		{"nobody is configured", func(r *pipeline.Row) {}, nil, nil, ""},
 		{"an unknown agent", func(r *pipeline.Row) { r.Assignee = "nobody" }, nil, agents,
-			`finds row "Fix": unknown agent "nobody": no [agents.NAME] table of otm.toml has this name or label`},
+			`finds row "Fix": unknown agent "nobody": no [agents.NAME] table of otm.toml has this name or label, and no gateway lists it`},
 		{"no task id", func(r *pipeline.Row) { r.TaskID = "soon" }, nil, agents, `finds row "Fix": "soon" is no task id`},
 		{"an id of its own", func(r *pipeline.Row) { r.TaskID = "T-00007" }, nil, agents, "lost [R9]"},
 		{"an id of its own, and still edited", func(r *pipeline.Row) { r.TaskID, r.Updated = "T-00007", noon.Unix() }, nil, agents, "again in 1m0s"},

@@ -127,6 +127,13 @@ func (g *Gateway) Token() string {
 	return g.token
 }
 
+// SetAgents gives the gateway other agents.
+func (g *Gateway) SetAgents(agents ...Agent) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.o.Agents = agents
+}
+
 // Connections returns how many connections have been opened and are open.
 func (g *Gateway) Connections() (made, open int) {
 	g.mu.Lock()

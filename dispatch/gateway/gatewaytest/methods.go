@@ -18,14 +18,15 @@ type method struct {
 }
 
 var methods = map[string]method{
-	"health":         {"", calls.health},
-	"status":         {"operator.read", calls.status},
-	"agents.list":    {"operator.read", calls.agentsList},
-	"skills.status":  {"operator.read", calls.skillsStatus},
-	"sessions.list":  {"operator.read", calls.sessionsList},
-	"sessions.abort": {"operator.write", calls.sessionsAbort},
-	"agent.wait":     {"operator.write", calls.agentWait},
-	"agent":          {"operator.write", calls.agent},
+	"health":            {"", calls.health},
+	"status":            {"operator.read", calls.status},
+	"agents.list":       {"operator.read", calls.agentsList},
+	"agents.files.list": {"operator.read", calls.agentsFilesList},
+	"skills.status":     {"operator.read", calls.skillsStatus},
+	"sessions.list":     {"operator.read", calls.sessionsList},
+	"sessions.abort":    {"operator.write", calls.sessionsAbort},
+	"agent.wait":        {"operator.write", calls.agentWait},
+	"agent":             {"operator.write", calls.agent},
 }
 
 // handle answers one request after the handshake. The caller holds mu.
@@ -92,6 +93,22 @@ func (c calls) agentsList(req request) {
 		payload["selectionRequired"] = len(agents) > 1
 	}
 	c.reply(req.ID, answer{ok: true, payload: payload})
+}
+
+// agentsFilesList tells the workspace of an agent, and the files in it that matter.
+func (c calls) agentsFilesList(req request) {
+	if _, problem := properties(req.Params, "", []string{"agentId"}); problem != "" {
+		c.reply(req.ID, refused(invalid("invalid agents.files.list params: "+problem)))
+		return
+	}
+	agent, e := c.p.agentFor(field(req.Params, "agentId"))
+	if e != nil {
+		c.reply(req.ID, refused(*e))
+		return
+	}
+	c.reply(req.ID, answer{ok: true, payload: object{
+		"agentId": agent.ID, "workspace": agent.Workspace, "files": []object{{"name": "AGENTS.md", "missing": true}},
+	}})
 }
 
 func (c calls) skillsStatus(req request) {
