@@ -305,6 +305,34 @@ const (
 	Read         AgentChange = "read"         // it was shown what mentions it
 )
 
+// Started says that a dispatcher started, or that the gateway's process is another one than
+// before, and what was there.
+type Started struct {
+	What    string                  `json:"what"` // StartedDispatcher, StartedGateway
+	Version string                  `json:"version,omitempty"`
+	Tasks   map[pipeline.Status]int `json:"tasks,omitempty"` // those that are in progress, assigned or pending
+	Runs    []string                `json:"runs,omitempty"`  // that go on, such as T-00035.2
+	Wakes   []string                `json:"wakes,omitempty"` // the keys of those of which nobody knows the end
+	Lost    []string                `json:"lost,omitempty"`  // the keys of those that ended with the gateway's former process
+	Agents  []string                `json:"agents"`          // everybody who is known
+	Added   []string                `json:"added,omitempty"` // since the last event of this type
+	Removed []string                `json:"removed,omitempty"`
+}
+
+// What starts.
+const (
+	StartedDispatcher = "dispatcher"
+	StartedGateway    = "gateway"
+)
+
+// NoteStart notes that something started.
+type NoteStart struct{ Started }
+
+func (n NoteStart) decide(d *decision) error {
+	d.emitOn(0, d.By, d.At, n.Started)
+	return nil
+}
+
 // Archived says that a task left the board for the history. It has what only the rows
 // knew.
 type Archived struct {
@@ -351,7 +379,7 @@ var kinds = []kind{
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
 	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""),
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
-	kindOf[RetryScheduled](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Archived](""), kindOf[Imported](""),
+	kindOf[RetryScheduled](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"), kindOf[Archived](""), kindOf[Imported](""),
 }
 
 // EventVersion is the version of the forms in which events are kept. A form that a

@@ -71,6 +71,7 @@ type EventFilter struct {
 	Agent string          // "": of all
 	Types []string        // empty: all
 	Since time.Time
+	Last  bool // the last one only
 }
 
 // Done is what is known of a command that was carried out.

@@ -44,6 +44,8 @@ type Dispatcher struct {
 	// Answered is called when the answer to a wake comes after its pass. The next
 	// pass reports it.
 	Answered func()
+	// Starts are what started since the last pass. The next one notes and forgets them.
+	Starts   []Start
 	Log      *slog.Logger
 	Now      func() time.Time
 	Progress func() // called while a pass makes progress
@@ -80,6 +82,9 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 	}
 	if ctx.Err() != nil {
 		return rn.report, context.Cause(ctx)
+	}
+	if err := rn.noteStarts(ctx); err != nil {
+		return rn.report, err
 	}
 	ho := handout{rn}
 	if err := ho.handOut(ctx); err != nil {

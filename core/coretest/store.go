@@ -254,6 +254,9 @@ func (s *Store) Events(_ context.Context, f core.EventFilter) ([]core.Event, err
 			out = append(out, e)
 		}
 	}
+	if f.Last && len(out) > 0 {
+		out = out[len(out)-1:]
+	}
 	return out, nil
 }
 

@@ -65,6 +65,9 @@ func loadEvents(t tx, f core.EventFilter) ([]core.Event, error) {
 		q.where("at >= ?", fromTime(f.Since))
 	}
 	end := " ORDER BY seq"
+	if f.Last {
+		end, f.Limit = " ORDER BY seq DESC", 1
+	}
 	if f.Limit > 0 {
 		end += " LIMIT " + q.arg(f.Limit)
 	}

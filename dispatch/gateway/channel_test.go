@@ -54,7 +54,7 @@ func (p *pipe) Close() { p.close() }
 func newPipeConn(t *testing.T, heard func(End)) (*conn, *pipe) {
 	t.Helper()
 	ours, theirs := newPair()
-	cn := newConn(ours, "", heard)
+	cn := newConn(ours, Server{}, heard)
 	go cn.read()
 	t.Cleanup(func() {
 		cn.end(errors.New("test over"))

@@ -85,7 +85,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 		c.cfg.Log.Debug("gateway not reached", slog.Any("err", err))
 		return nil, err
 	}
-	c.cfg.Log.Info("connected to gateway", slog.String("version", cn.version))
+	c.cfg.Log.Info("connected to gateway", slog.String("version", cn.server.Version))
 	c.conn = cn
 	return cn, nil
 }
@@ -96,12 +96,12 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, err := c.handshake(ctx, ch)
+	server, err := c.handshake(ctx, ch)
 	if err != nil {
 		ch.Close()
 		return nil, err
 	}
-	cn := newConn(ch, version, c.ended)
+	cn := newConn(ch, server, c.ended)
 	c.wg.Go(cn.read)
 	c.wg.Go(func() {
 		cn.keepAlive(c.cfg.PingEvery, c.cfg.PingTimeout)
@@ -111,10 +111,10 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	return cn, nil
 }
 
-func (c *Client) handshake(ctx context.Context, ch channel) (version string, err error) {
+func (c *Client) handshake(ctx context.Context, ch channel) (server Server, err error) {
 	token, err := c.cfg.Token()
 	if err != nil {
-		return "", &Error{Reason: ReasonTokenUnreadable, Err: err}
+		return Server{}, &Error{Reason: ReasonTokenUnreadable, Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func (c *Client) Hello(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("connect: %w", err)
 	}
-	return cn.version, nil
+	return cn.server.Version, nil
 }
 
 // call makes one request that changes nothing at the gateway, and decodes the
@@ -180,14 +180,14 @@ func (c *Client) keep() {
 		cn, err := c.connect(c.ctx)
 		if err == nil {
 			try = 0
-			c.cfg.OnLink(nil)
+			c.cfg.OnLink(&cn.server, nil)
 			<-cn.done
 			err = cn.reason()
 		}
 		if c.ctx.Err() != nil {
 			return
 		}
-		c.cfg.OnLink(err)
+		c.cfg.OnLink(nil, err)
 		pause := c.backoff(try, err)
 		if errors.Is(err, ErrOperator) {
 			pause = operatorPause

@@ -25,9 +25,9 @@ type Config struct {
 	OnEnd func(End)
 
 	// OnLink, if not nil, makes the Client keep a connection from the start
-	// until Close. It is called, one call at a time, when the connection is made (nil),
-	// and when it is lost or could not be made (why). It must not call Close.
-	OnLink func(error)
+	// until Close. It is called, one call at a time, when the connection is made (with
+	// whom), and when it is lost or could not be made (why). It must not call Close.
+	OnLink func(*Server, error)
 
 	Log *slog.Logger // gets events between calls, never the token or a signature
 

@@ -17,9 +17,9 @@ var errNotTaken = errors.New("connection takes no more calls")
 // conn makes calls over a channel. Responses may come in any order; conn finds
 // the call of each by its id.
 type conn struct {
-	ch      channel
-	version string    // of the gateway
-	ended   func(End) // gets the ends of runs
+	ch     channel
+	server Server
+	ended  func(End) // gets the ends of runs
 
 	// ctx ends when the connection is to end; its cause says why. The reader
 	// closes done when it has handed out everything that arrived.
@@ -32,8 +32,8 @@ type conn struct {
 
 // newConn returns a connection over a channel that has shaken hands. The caller
 // must run read on a goroutine.
-func newConn(ch channel, version string, ended func(End)) *conn {
-	cn := &conn{ch: ch, version: version, ended: ended, done: make(chan struct{})}
+func newConn(ch channel, server Server, ended func(End)) *conn {
+	cn := &conn{ch: ch, server: server, ended: ended, done: make(chan struct{})}
 	cn.ctx, cn.end = context.WithCancelCause(context.Background())
 	return cn
 }

@@ -30,7 +30,7 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var reported int
-		cn := newConn(nil, "", func(end End) {
+		cn := newConn(nil, Server{}, func(end End) {
 			if end.RunID == "" || !end.Status.final() {
 				t.Errorf("no end: %+v", end)
 			}

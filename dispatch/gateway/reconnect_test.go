@@ -162,3 +162,42 @@ func TestCrash(t *testing.T) {
 		executed(t, g, "k", want)
 	})
 }
+
+// TestRestarted: a client tells another process of the gateway from the same one, to which
+// the connection was lost: by its boot id, or by its uptime where it has none.
+func TestRestarted(t *testing.T) {
+	each(t, func(t *testing.T, p gatewaytest.Profile) {
+		g := gatewaytest.Start(t, p)
+		servers := make(chan *gateway.Server, 100)
+		pauses := newPauses()
+		newClient(t, g, func(cfg *gateway.Config) {
+			cfg.After = pauses.after
+			cfg.OnLink = func(s *gateway.Server, _ error) {
+				if s != nil {
+					servers <- s
+				}
+			}
+		})
+		first := <-servers
+		if first.Version != p.Version || (first.BootID != "") != newer(p) {
+			t.Errorf("server %+v", first)
+		}
+		g.Cut(gatewaytest.CutReset)
+		again := <-servers
+		if again.Restarted(first) {
+			t.Errorf("the same process counts as another one: %+v, before %+v", again, first)
+		}
+		// The uptime proves a restart once the new process is younger than our question is old.
+		for before := again; ; before = again {
+			if err := g.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			if again = <-servers; again.Restarted(before) {
+				return
+			}
+			if newer(p) {
+				t.Fatalf("a restart was not noticed: %+v, before %+v", again, before)
+			}
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"otm/core"
 	"otm/core/outbox"
 	"otm/dispatch"
 	"otm/heartbeat"
@@ -253,11 +254,15 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 	}
 	if stays {
 		d.Patience = wakePatience
+		d.Starts = []dispatch.Start{{What: core.StartedDispatcher, Version: h.Version}}
 	}
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		d.Progress, d.Agents = progress, h.Agents()
-		if g, ok := wakers[pipeline.TriggerGateway].(*gatewayWaker); ok && why == timely && g.list != nil {
-			g.list.ask()
+		if g, ok := wakers[pipeline.TriggerGateway].(*gatewayWaker); ok && stays {
+			d.Starts = append(d.Starts, g.notes.takeStarts()...)
+			if why == timely {
+				g.notes.list.ask()
+			}
 		}
 		return d.Pass(ctx, why.maxAge(c.every))
 	}

@@ -65,6 +65,7 @@ of moves, which docs/state-machine.md lists with who may make them:
   AT-01  a run began  AT-02  it succeeded  AT-03  it paused or was canceled  AT-04  it failed
   IE-01  a person changed something   IE-02  an agent reported   IE-03  a task was taken
   IE-04  a result was accepted        OE-01  an agent was woken  OE-06  the board was written
+  IE-SYS-01  the dispatcher or the gateway started
   ERR-05 the board showed what nobody meant`
 }
 

@@ -163,7 +163,7 @@ func TestAgentsOfTheGateway(t *testing.T) {
 		}
 		until(ours + " gamma")
 		g.SetAgents(gatewaytest.Agent{ID: "delta", Workspace: ws})
-		wakers[pipeline.TriggerGateway].(*gatewayWaker).list.ask()
+		wakers[pipeline.TriggerGateway].(*gatewayWaker).notes.list.ask()
 		until(ours + " delta")
 		stop()
 	}

@@ -59,7 +59,7 @@ func messageDir(h *Home) string {
 // gatewayWaker wakes agents over the OpenClaw gateway.
 type gatewayWaker struct {
 	client *gateway.Client
-	list   *agentList // nil: nobody keeps it
+	notes  *gatewayNotes
 }
 
 func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool) (w *gatewayWaker, stop func()) {
@@ -69,14 +69,14 @@ func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool)
 	ctx, cancel := context.WithCancel(context.Background())
 	var kept sync.WaitGroup
 	if resident {
-		n.list = &agentList{dir: h.Dir, log: log, tell: n.tell, due: make(chan struct{}, 1)}
+		n.list = &agentList{dir: h.Dir, log: log, asked: n.listed, tell: n.tell, due: make(chan struct{}, 1)}
 		cfg.OnLink = n.linked
 	}
 	client := gateway.New(cfg)
 	if resident {
 		kept.Go(func() { n.list.keep(ctx, client) })
 	}
-	return &gatewayWaker{client, n.list}, func() {
+	return &gatewayWaker{client, n}, func() {
 		cancel()
 		client.Close()
 		kept.Wait()
@@ -88,10 +88,11 @@ func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool)
 
 // agentList keeps the list of the gateway's agents in the data directory.
 type agentList struct {
-	dir  string
-	log  *slog.Logger
-	tell func() // called when the list changed
-	due  chan struct{}
+	dir   string
+	log   *slog.Logger
+	asked func() bool // called after each answer, or without one; true: the dispatcher is to look
+	tell  func()      // has the dispatcher look
+	due   chan struct{}
 }
 
 // ask has the gateway asked soon.
@@ -123,7 +124,7 @@ func (l *agentList) keep(ctx context.Context, client *gateway.Client) {
 		if err != nil && ctx.Err() == nil {
 			l.log.Debug("agents of the gateway not known", "err", err)
 		}
-		if changed {
+		if l.asked() || changed {
 			l.tell()
 		}
 	}
@@ -192,6 +193,46 @@ type gatewayNotes struct {
 	now   func() time.Time
 	link  dispatch.Link // as last written
 	list  *agentList
+
+	server *gateway.Server // the process that was reached last
+	mu     sync.Mutex      // guards what follows
+	seen   []dispatch.Start
+	starts []dispatch.Start // those after which the gateway was asked for its agents
+}
+
+// listed has the starts that were seen noted, and reports whether there are any: by now it is
+// known which agents the gateway has.
+func (n *gatewayNotes) listed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.starts, n.seen = append(n.starts, n.seen...), nil
+	return len(n.starts) > 0
+}
+
+// takeStarts returns the starts of the gateway that are to be noted, once.
+func (n *gatewayNotes) takeStarts() []dispatch.Start {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	starts := n.starts
+	n.starts = nil
+	return starts
+}
+
+// reached notes who answers at the gateway. 2026.3.13, which has no boot id, forgets its
+// runs when it is restarted; 2026.9.6 goes on with them.
+func (n *gatewayNotes) reached(s *gateway.Server) {
+	before := n.server
+	n.server = s
+	if before == nil || !s.Restarted(before) {
+		return
+	}
+	start := dispatch.Start{What: core.StartedGateway, Version: s.Version}
+	if s.BootID == "" {
+		start.Lost = n.now()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seen = append(n.seen, start)
 }
 
 // ended notes the end of a run.
@@ -208,9 +249,10 @@ func (n *gatewayNotes) ended(e gateway.End) {
 	}
 }
 
-// linked notes that the connection was made (nil), was lost or could not be made.
-func (n *gatewayNotes) linked(err error) {
+// linked notes that the connection was made, was lost or could not be made.
+func (n *gatewayNotes) linked(s *gateway.Server, err error) {
 	if err == nil {
+		n.reached(s)
 		n.list.ask()
 	}
 	was, link := n.link, dispatch.Link{Up: err == nil, Since: n.link.Since}

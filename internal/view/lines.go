@@ -205,10 +205,44 @@ func sayMore(e *core.Event) said {
 		return said{"run ended", data.Agent + ": " + cmp.Or(data.Exit, string(data.Outcome), "nobody saw how")}
 	case core.AgentChanged:
 		return agentChanged(&data)
+	case core.Started:
+		return started(&data)
 	case core.Imported:
 		return said{"taken over from format 1", ""}
 	}
 	return said{e.Type(), ""}
+}
+
+// started says what started, and what was there.
+func started(s *core.Started) said {
+	what := "the " + s.What + " started"
+	if s.Version != "" {
+		what += ", version " + s.Version
+	}
+	there := []string{explain.Count(len(s.Agents), "agent", "agents")}
+	for _, some := range []struct {
+		say   string
+		names []string
+	}{{"added", s.Added}, {"removed", s.Removed}} {
+		if len(some.names) > 0 {
+			there = append(there, some.say+" "+strings.Join(some.names, ", "))
+		}
+	}
+	for _, status := range pipeline.Statuses {
+		if n := s.Tasks[status]; n > 0 {
+			there = append(there, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	if len(s.Runs) > 0 {
+		there = append(there, explain.Count(len(s.Runs), "open run", "open runs"))
+	}
+	if len(s.Wakes) > 0 {
+		there = append(there, explain.Count(len(s.Wakes), "outstanding wake", "outstanding wakes"))
+	}
+	if len(s.Lost) > 0 {
+		there = append(there, explain.Count(len(s.Lost), "run was lost", "runs were lost"))
+	}
+	return said{what, strings.Join(there, "; ")}
 }
 
 // agentChanged says why the state of an agent changed, and what keeps it from being started

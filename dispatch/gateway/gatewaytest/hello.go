@@ -3,6 +3,7 @@ package gatewaytest
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // hello is the payload of hello-ok, shaped and sized like the real one. The
@@ -22,7 +23,7 @@ func (c greeting) hello(deviceToken string) object {
 		},
 		"snapshot": object{
 			"presence": []any{}, "health": object{}, "stateVersion": object{"presence": 1, "health": 2},
-			"uptimeMs": 52028,
+			"uptimeMs": time.Since(c.p.began).Milliseconds(),
 			"sessionDefaults": object{
 				"defaultAgentId": g.o.Agents[0].ID, "mainKey": "main",
 				"mainSessionKey": mainSession(g.o.Agents[0].ID), "scope": "per-sender",

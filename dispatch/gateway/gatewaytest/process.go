@@ -15,6 +15,7 @@ import (
 type process struct {
 	g      *Gateway
 	bootID string
+	began  time.Time
 	ctx    context.Context // ends with the process
 	cancel context.CancelFunc
 	ln     net.Listener
@@ -39,7 +40,7 @@ type process struct {
 func (g *Gateway) boot(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{
-		g: g, bootID: uuid(), ctx: ctx, cancel: cancel, ln: ln,
+		g: g, bootID: uuid(), began: time.Now(), ctx: ctx, cancel: cancel, ln: ln,
 		lane:     make(chan struct{}, g.profile.MaxConcurrent),
 		conns:    map[*conn]struct{}{},
 		keys:     map[string]*entry{},
