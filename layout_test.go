@@ -97,7 +97,8 @@ var mayImport = map[string][]string{
 	"otm/internal/loopback":            {},
 	"otm/internal/sqlite":              {"otm/internal/crash", "otm/internal/durable"},
 	"otm/internal/cli":                 {"otm/internal/safe", "otm/pipeline"},
-	"otm/internal/config":              {"otm/internal/durable", "otm/pipeline"},
+	"otm/internal/config":              {"otm/internal/durable", "otm/internal/json5", "otm/pipeline"},
+	"otm/internal/json5":               {},
 	"otm/internal/tokens":              {"otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text

@@ -70,7 +70,7 @@ func (d *doctor) agents(v *view.View) {
 	agents := d.home.Agents()
 	for i := range agents {
 		a := &agents[i]
-		if a.Person || v != nil && (!v.Concerns(a) || len(v.AgentProblems(a)) > 0) {
+		if a.Person || v != nil && (!view.Concerns(v, a) || len(v.AgentProblems(a)) > 0) {
 			continue
 		}
 		if f := checkAgent(a); f != nil {

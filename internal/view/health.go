@@ -11,7 +11,6 @@ import (
 	"otm/dispatch"
 	"otm/heartbeat"
 	"otm/internal/explain"
-	"otm/internal/patience"
 	"otm/pipeline"
 	"otm/pipeline/inbox"
 )
@@ -145,7 +144,7 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 		return nil
 	}
 	var found []explain.Finding
-	if wrong := v.Workspace(a); wrong != nil && v.Concerns(a) {
+	if wrong := v.Workspace(a); wrong != nil && Concerns(v, a) {
 		found = append(found, *wrong)
 	}
 	switch h, err := dispatch.AgentHealth(v.ctx, v.Store, v.Dir, a); {
@@ -159,23 +158,10 @@ func (v *View) AgentProblems(a *pipeline.Agent) []explain.Finding {
 
 // Concerns reports whether it matters here how an agent is: otm.toml names it, or it has a
 // task. The gateway may have agents that never work for OTM.
-func (v *View) Concerns(a *pipeline.Agent) bool {
+func Concerns(v *View, a *pipeline.Agent) bool {
 	return a.Source != pipeline.SourceOpenClaw && a.Source != pipeline.SourceGateway || slices.ContainsFunc(v.tops, func(r *pipeline.Row) bool {
 		return !r.CurrentStatus().Over() && v.Agents.Assigned(r.Assignee) == a
 	})
-}
-
-// Unready returns why an agent cannot work: its workspace or its command is missing; nil:
-// no reason is known.
-func (v *View) Unready(a *pipeline.Agent) *explain.Finding {
-	if a.Person {
-		return nil
-	}
-	if wrong := v.Workspace(a); wrong != nil {
-		return wrong
-	}
-	wrong, _ := patience.Read(a.Workspace, patience.Reader, nil, func() (*explain.Finding, error) { return dispatch.CommandProblem(a), nil })
-	return wrong
 }
 
 // GatewayProblem says that the gateway cannot be reached, or refuses us; nil:

@@ -154,6 +154,15 @@ func sayRun(e *core.Event) []said {
 		return []said{{"run failed", fmt.Sprintf("run %d: %v", data.Run, &data.Failure)}}
 	case core.RetryScheduled:
 		return []said{{"to be tried again", fmt.Sprintf("run %d, not before %s", data.Run, explain.Time(data.Wait.Until))}}
+	case core.RetryAdvised:
+		switch {
+		case data.Failed != "":
+			return []said{{"no advice on the retry", data.Failed}}
+		case data.Skip:
+			return []said{{"no retry, by advice", data.Text}}
+		case data.Text != "":
+			return []said{{"advice on the retry", data.Text}}
+		}
 	case core.CountReset:
 		return []said{{"count of failed runs restarted", ""}}
 	case core.RunEnded:
@@ -205,6 +214,8 @@ func sayMore(e *core.Event) said {
 		return said{"run ended", data.Agent + ": " + cmp.Or(data.Exit, string(data.Outcome), "nobody saw how")}
 	case core.AgentChanged:
 		return agentChanged(&data)
+	case core.RetryAdvised:
+		return said{"no advice on the retry", ""}
 	case core.Started:
 		return started(&data)
 	case core.Imported:

@@ -8,6 +8,7 @@ import (
 	"otm/core"
 	"otm/dispatch"
 	"otm/internal/explain"
+	"otm/internal/patience"
 	"otm/pipeline"
 )
 
@@ -55,7 +56,7 @@ func RegistryOf(v *View) []Registered {
 		}
 		r.fill(v.Agent(a), v.Now)
 		problems := v.AgentProblems(a)
-		if wrong := v.Unready(a); wrong != nil && r.State == Free {
+		if wrong := unready(v, a); wrong != nil && r.State == Free {
 			r.State = NotReady
 			if !slices.ContainsFunc(problems, wrong.Equal) {
 				problems = append(problems, *wrong)
@@ -67,6 +68,19 @@ func RegistryOf(v *View) []Registered {
 		all = append(all, r)
 	}
 	return append(all, unconfigured(v)...)
+}
+
+// unready returns why an agent cannot work: its workspace or its command is missing; nil:
+// no reason is known.
+func unready(v *View, a *pipeline.Agent) *explain.Finding {
+	if a.Person {
+		return nil
+	}
+	if wrong := v.Workspace(a); wrong != nil {
+		return wrong
+	}
+	wrong, _ := patience.Read(a.Workspace, patience.Reader, nil, func() (*explain.Finding, error) { return dispatch.CommandProblem(a), nil })
+	return wrong
 }
 
 // fill fills in what an agent is doing, by its tasks and its runs.
