@@ -177,6 +177,12 @@ func (t change) applyRun() {
 		t.Wait = &data.Wait
 	case Queued:
 		t.Wait = &Wait{Why: WaitBusy}
+	case RetryAdvised:
+		for i := range t.Runs {
+			if t.Runs[i].Number == data.Run {
+				t.Runs[i].Advice = &data.Advice
+			}
+		}
 	case CountReset:
 		t.CountFrom = t.Runs.Number()
 	}

@@ -280,6 +280,12 @@ type RetryScheduled struct {
 	Wait Wait `json:"wait"`
 }
 
+// RetryAdvised says what the command of [retry] advise said about a failed run.
+type RetryAdvised struct {
+	Run int `json:"run"` // the failed one
+	Advice
+}
+
 // CountReset says that somebody restarted the count of failed runs.
 type CountReset struct{}
 
@@ -379,7 +385,7 @@ var kinds = []kind{
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
 	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""),
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
-	kindOf[RetryScheduled](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"), kindOf[Archived](""), kindOf[Imported](""),
+	kindOf[RetryScheduled](""), kindOf[RetryAdvised](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"), kindOf[Archived](""), kindOf[Imported](""),
 }
 
 // EventVersion is the version of the forms in which events are kept. A form that a

@@ -18,6 +18,16 @@ type Run struct {
 	Ended   time.Time `json:"endedAt,omitzero"`
 	Ending  Ending    `json:"ending,omitempty"`
 	Failure
+	Advice *Advice `json:"advice,omitempty"` // on the retry that follows; nil: none was given yet
+}
+
+// Advice is what the command of [retry] advise said about a failed run. The zero value says
+// that it had nothing to say.
+type Advice struct {
+	Text string `json:"text,omitempty"` // for the agent of the next run; of Skip: why
+	Skip bool   `json:"skip,omitempty"` // no retry makes sense
+	// Failed is why the command gave no answer, for people. The retry follows as without it.
+	Failed string `json:"adviceFailed,omitempty"`
 }
 
 // Ending is how a run ended.
@@ -229,6 +239,40 @@ func (d *decision) fail(f FailRun, terminal bool) error {
 	}
 	d.emit(RetryScheduled{Run: run.Number + 1, Try: tries, Wait: Wait{WaitBackoff, until.UTC()}})
 	return d.moveAs(Component("otm"), pipeline.Pending, TaskMoved{})
+}
+
+// AwaitsAdvice returns the failed run that a retry of the task follows, if nobody has given
+// advice on it; nil: there is no such run.
+func AwaitsAdvice(t *Task, now time.Time) *Run {
+	run := t.Runs.Last()
+	retries := t.Status == pipeline.Pending && t.Wait.BacksOff(now)
+	if !retries || run == nil || run.Ending != EndFailed || run.Advice != nil {
+		return nil
+	}
+	return run
+}
+
+// AdviseRetry gives advice on the retry that follows a failed run. The first answer counts,
+// and none once the retry is due.
+type AdviseRetry struct {
+	Run int
+	Advice
+}
+
+func (a AdviseRetry) decide(d *decision) error {
+	if d.task == nil {
+		return ErrNoTask
+	}
+	run := AwaitsAdvice(d.task, d.At)
+	if run == nil || run.Number != a.Run {
+		return nil
+	}
+	a.Text, a.Failed = Excerpt(a.Text), Excerpt(a.Failed)
+	d.emit(RetryAdvised(a))
+	if !a.Skip {
+		return nil
+	}
+	return d.moveAs(Component("otm"), pipeline.Failed, TaskMoved{Reason: a.Text})
 }
 
 // jittered makes a pause up to a tenth longer or shorter, so that runs that failed together

@@ -44,6 +44,8 @@ type Dispatcher struct {
 	// Answered is called when the answer to a wake comes after its pass. The next
 	// pass reports it.
 	Answered func()
+	// Advise asks for advice on a retry; nil: nobody is asked.
+	Advise func(ctx context.Context, q Question) (core.Advice, error)
 	// Starts are what started since the last pass. The next one notes and forgets them.
 	Starts   []Start
 	Log      *slog.Logger
@@ -53,7 +55,9 @@ type Dispatcher struct {
 	loggedAt map[string]time.Time       // when each problem last occurred, to log it once
 	waking   map[string]*pendingWake    // by agent
 	unwoken  map[string]explain.Finding // by agent: why the last wake failed
-	wakers   sync.WaitGroup
+	wakers   sync.WaitGroup             // wakes and questions that are under way
+	advising map[pipeline.TaskID]bool   // on whose retry advice is asked, guarded by adviseMu
+	adviseMu sync.Mutex
 	cleaned  map[string]bool // workspaces without leftovers of a crash
 }
 
@@ -90,6 +94,7 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 	if err := ho.handOut(ctx); err != nil {
 		return rn.report, err
 	}
+	rn.adviseRetries(ctx)
 	// Files and wakes need no board: agents are woken while it is in trouble for the
 	// tasks that it already shows as assigned.
 	kp := keeper{rn}

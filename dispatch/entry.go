@@ -31,7 +31,7 @@ type Entry struct {
 
 // entryKeys are the keys that OTM writes, in their order.
 var entryKeys = []string{"taskId", "title", "priority", "project", "type", "context", "inputFiles", "parent", "subtasks", "dispatchedAt", "slackItemId",
-	"agent", "attempt", "run", "triggeredAt", "runId", "picked", "question", "answer"}
+	"agent", "attempt", "run", "advice", "triggeredAt", "runId", "picked", "question", "answer"}
 
 // entryOf returns the entry of a task's present dispatch.
 func entryOf(t *core.Task) *Entry {
@@ -58,12 +58,26 @@ func entryOf(t *core.Task) *Entry {
 	e.set("agent", d.Agent)
 	e.set("attempt", d.Attempt)
 	e.set("run", t.Runs.Next())
+	if advice := adviceFor(t); advice != "" {
+		e.set("advice", advice)
+	}
 	e.noteWake(t)
 	if t.Taken() {
 		e.set("picked", true)
 	}
 	e.noteAnswer(t)
 	return e
+}
+
+// adviceFor is what the agent of the next run, or of the one that goes on, is to heed; "":
+// nothing.
+func adviceFor(t *core.Task) string {
+	for i := len(t.Runs) - 1; i >= 0 && i >= len(t.Runs)-2; i-- {
+		if r := &t.Runs[i]; r.Ending == core.EndFailed && r.Advice != nil {
+			return r.Advice.Text
+		}
+	}
+	return ""
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -161,21 +160,7 @@ func expand(r Request, dir string) []string {
 
 // environ returns the environment of the command: ours, without the secrets.
 func (x *Exec) environ(r Request) []string {
-	var env []string
-	path := os.Getenv("PATH")
-	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		if name != "PATH" && !strings.HasPrefix(name, "OTM_") && !slices.Contains(x.Secrets, name) {
-			env = append(env, kv)
-		}
-	}
-	switch {
-	case path == "":
-		path = x.PathDir // an empty element would mean the workspace, where the agent writes
-	case x.PathDir != "":
-		path = x.PathDir + string(os.PathListSeparator) + path
-	}
-	return append(env, "PATH="+path, "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
+	return append(environment(x.PathDir, x.Secrets), "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
 		"OTM_TASK_ID="+r.Task.String(), "OTM_RUN="+strconv.Itoa(r.Run), "OTM_DISPATCH_FILE="+r.File)
 }
 

@@ -252,6 +252,10 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 		},
 		Answered: func() { slacklist.TouchChanged(h.Dir) },
 	}
+	if len(h.Config.Advise) > 0 {
+		a := &dispatch.Adviser{Command: h.Config.Advise, Dir: h.Dir, PathDir: pathDir(h), Secrets: h.Config.SecretEnv()}
+		d.Advise = a.Ask
+	}
 	if stays {
 		d.Patience = wakePatience
 		d.Starts = []dispatch.Start{{What: core.StartedDispatcher, Version: h.Version}}

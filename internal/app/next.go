@@ -274,6 +274,9 @@ func printTaken(w io.Writer, t *dispatch.Taken, dir string) {
 		if failed.Log != "" {
 			fmt.Fprintf(w, "  What it printed: %s\n", safe.Escape(failed.Log))
 		}
+		if failed.Advice != nil && failed.Advice.Text != "" {
+			fmt.Fprintf(w, "  Advice for this run: %s\n", safe.Escape(failed.Advice.Text))
+		}
 	}
 	fmt.Fprintf(w, "\nSteps:\n")
 	for i, step := range task.Steps {

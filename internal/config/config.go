@@ -36,6 +36,7 @@ type Config struct {
 	Types   pipeline.Types
 	// Reviewers are the names of the AI agents that may review.
 	Reviewers []string
+	Advise    []string // the command that is asked before a retry; empty: none
 	Times     pipeline.Times
 }
 
@@ -135,6 +136,12 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 	problems = append(problems, c.fillAgents(f, getenv)...)
 	problems = append(problems, c.fillReviewers(f)...)
 	problems = append(problems, c.fillTypes(f)...)
+	if a := f.Retry.Advise; len(a) > 0 {
+		c.Advise = append([]string{expand(a[0], getenv)}, a[1:]...)
+		if a[0] == "" {
+			problem("retry.advise", errors.New("the first element, the program to start, is empty"))
+		}
+	}
 	c.Board.Listen = cmp.Or(c.Board.Listen, DefaultListen)
 	problem("board.listen", checkListen(c.Board.Listen))
 	problems = append(problems, c.fillTimes(f)...)

@@ -148,6 +148,9 @@ max_retries = 5
 [review]
 agents = ["Quiet"]
 
+[retry]
+advise = ["~/bin/advise", "--now"]
+
 [times]
 settle_after = "1s"
 adopt_after = "2s"
@@ -189,6 +192,7 @@ keep_processed = "0s"
 			{Name: "robin", Label: "robin", Person: true, Trigger: pipeline.TriggerNone, GatewayAgent: "robin", Source: pipeline.SourceOTM},
 		},
 		Reviewers: []string{"quiet"},
+		Advise:    []string{"/home/me/bin/advise", "--now"},
 		Types: pipeline.Types{
 			"bug_fix": {MaxRuntime: new(2 * time.Hour), ReclaimAfter: 30 * time.Minute},
 			"review":  {Review: true, MaxRetries: 5},

@@ -28,6 +28,9 @@ type file struct {
 	Review struct {
 		Agents []string `toml:"agents"`
 	} `toml:"review"`
+	Retry struct {
+		Advise []string `toml:"advise"`
+	} `toml:"retry"`
 	Limits struct {
 		MaxRunning int `toml:"max_running"`
 	} `toml:"limits"`

@@ -296,7 +296,7 @@ func byStatus(v *view.View, t *view.Task) draft {
 		return at(IsBlocked, since, explain.Blocked, "since", since, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "no reason was given"))
 	case pipeline.Failed:
 		if run := t.State.Runs.Last(); run != nil && run.Ending == core.EndFailed {
-			return at(IsDead, since, explain.DeadLetter, "at", run.Ended, "n", run.Number, "how", run.Failure.String(), "look", look(t.ID, run))
+			return at(IsDead, since, explain.DeadLetter, "at", run.Ended, "n", run.Number, "how", howDead(run), "look", look(t.ID, run))
 		}
 		return at(IsDead, since, explain.SetFailed, "at", since, "by", by, "reason", cmp.Or(t.Row.Reason, t.State.Reason, "nobody said why"))
 	case pipeline.AgentDone:
@@ -349,4 +349,16 @@ func isNew(v *view.View, t *view.Task, since time.Time) draft {
 		}
 	}
 	return held(v, at(ToAgent, since, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...), t)
+}
+
+// howDead says why a run failed after which no other one follows.
+func howDead(run *core.Run) string {
+	how := run.Failure.String()
+	if run.Advice != nil && run.Advice.Skip {
+		how += "; no retry, by advice"
+		if run.Advice.Text != "" {
+			how += ": " + run.Advice.Text
+		}
+	}
+	return how
 }
