@@ -32,8 +32,9 @@ func archiveCommand(s cli.Streams) *cobra.Command {
 		Long: `Move tasks that were done or cancelled long enough ago off the board: keep
 all of them in the history, then delete their rows and steps. Without --yes it
 only says what it would do. It can be interrupted and run again without loss. otm
-history shows them. While less than a fifth of a list is free, OTM does so by
-itself, with those that ended first.`,
+history shows them. OTM does so by itself with tasks that ended 7 days ago
+(archive_after), and while less than a fifth of a list is free with those that
+ended first.`,
 		Example: "  otm archive --older-than 7d\n  otm archive --older-than 7d --yes",
 		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
 			if olderThan == "" {
@@ -153,12 +154,12 @@ func (a *archiver) run(ctx context.Context, do bool) (*archived, error) {
 	return report, nil
 }
 
-// keepRoom archives tasks that ended, those that ended first, while less than a fifth of
-// the list is free: a full list takes no new task.
+// keepRoom archives tasks that ended archive_after ago; and while less than a fifth of the
+// list is free, those that ended first: a full list takes no new task.
 func keepRoom(ctx context.Context, c *component, e *engine.Engine) error {
 	a, report := &archiver{home: c.home, engine: e}, &archived{}
 	snap, err := c.home.snapshot()
-	if err != nil || snap.Limit == 0 || snap.Count <= snap.Limit*4/5 {
+	if err != nil {
 		return err
 	}
 	tasks, err := e.Tasks(ctx, core.Filter{Live: true})
@@ -168,15 +169,17 @@ func keepRoom(ctx context.Context, c *component, e *engine.Engine) error {
 	tasks = slices.DeleteFunc(tasks, func(t *core.Task) bool { return !isOver(t, a.home.Now()) })
 	slices.SortStableFunc(tasks, func(a, b *core.Task) int { return a.StatusAt.Compare(b.StatusAt) })
 	var over []*core.Task
+	after := a.home.Config.Times.ArchiveAfter
 	for _, t := range tasks {
-		if snap.Count-report.Rows <= snap.Limit*4/5 {
+		room := snap.Limit == 0 || snap.Count-report.Rows <= snap.Limit*4/5
+		if room && (after == 0 || !isOver(t, a.home.Now().Add(-after))) {
 			break
 		}
 		over = append(over, t)
 		report.add(t)
 	}
 	if err = a.archiveAll(ctx, over, report); err == nil && len(over) > 0 {
-		c.log.Info("archived tasks, as the list was nearly full", "tasks", len(over), "rows", report.Rows)
+		c.log.Info("archived tasks that ended first", "tasks", len(over), "rows", report.Rows)
 	}
 	return err
 }

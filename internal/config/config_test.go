@@ -160,6 +160,7 @@ update_wait = "5s"
 silent_after = "6s"
 dedup_give_up = "7s"
 keep_processed = "0s"
+archive_after = "8s"
 `, env("HOME", "/home/me"))
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +199,7 @@ keep_processed = "0s"
 			"review":  {Review: true, MaxRetries: 5},
 		},
 		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
-			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second},
+			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second, ArchiveAfter: 8 * time.Second},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("Load\n got %+v\nwant %+v", c, want)

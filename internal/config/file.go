@@ -97,6 +97,7 @@ type timesTable struct {
 	SilentAfter    *string `toml:"silent_after"`
 	DedupGiveUp    *string `toml:"dedup_give_up"`
 	KeepProcessed  *string `toml:"keep_processed"`
+	ArchiveAfter   *string `toml:"archive_after"`
 }
 
 // byteOrderMark stands at the beginning of a file that some editors wrote.
