@@ -109,7 +109,7 @@ func (d *doctor) examine(ctx context.Context) {
 	d.check("secrets", explain.New(explain.SecretsOK), d.secrets)
 	d.board(ctx)
 	d.check("agents", explain.New(explain.AgentsOK, "n", len(d.home.Agents())), func() { d.agents(v) })
-	d.gateway(ctx)
+	d.gateway(ctx, v)
 	d.units()
 }
 

@@ -70,13 +70,18 @@ func (d *doctor) agents(v *view.View) {
 	agents := d.home.Agents()
 	for i := range agents {
 		a := &agents[i]
-		if a.Person || v != nil && (!view.Concerns(v, a) || len(v.AgentProblems(a)) > 0) {
+		if a.Person || !concerned(v, a) || v != nil && len(v.AgentProblems(a)) > 0 {
 			continue
 		}
 		if f := checkAgent(a); f != nil {
 			d.add("agents", *f)
 		}
 	}
+}
+
+// concerned reports whether it matters here how an agent is. v may be nil.
+func concerned(v *view.View, a *pipeline.Agent) bool {
+	return a.Source == pipeline.SourceOTM || v != nil && view.Concerns(v, a)
 }
 
 // triggerWords says how an agent comes to its tasks.
@@ -109,8 +114,8 @@ func checkAgent(a *pipeline.Agent) *explain.Finding {
 	return found
 }
 
-// gateway checks that the gateway is there, lets us wake, and knows the agents.
-func (d *doctor) gateway(ctx context.Context) {
+// gateway checks that the gateway is there, lets us wake, and knows the agents. v may be nil.
+func (d *doctor) gateway(ctx context.Context, v *view.View) {
 	h := d.home
 	if !h.Config.UsesGateway() {
 		return
@@ -118,7 +123,7 @@ func (d *doctor) gateway(ctx context.Context) {
 	var mine []*pipeline.Agent
 	agents := h.Agents()
 	for i := range agents {
-		if a := &agents[i]; !a.Person && a.Trigger == pipeline.TriggerGateway {
+		if a := &agents[i]; !a.Person && a.Trigger == pipeline.TriggerGateway && concerned(v, a) {
 			mine = append(mine, a)
 		}
 	}

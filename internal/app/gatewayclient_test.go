@@ -46,7 +46,7 @@ func saysOfGateway(t *testing.T, h *Home) string {
 	home := *h
 	home.Streams = cli.Streams{Out: &out, Err: &out, Getenv: h.Getenv}
 	d := &doctor{home: &home}
-	d.gateway(t.Context())
+	d.gateway(t.Context(), nil)
 	d.print()
 	return out.String()
 }

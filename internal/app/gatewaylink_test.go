@@ -14,6 +14,7 @@ import (
 	"otm/dispatch"
 	"otm/dispatch/gateway"
 	"otm/dispatch/gateway/gatewaytest"
+	"otm/internal/config"
 	"otm/pipeline"
 )
 
@@ -85,9 +86,13 @@ func TestC59SkillNotEligible(t *testing.T) {
 				{ID: "alpha", Skills: []gatewaytest.Skill{{Name: "other", Missing: []string{"ffmpeg"}}, {Name: "otm", Missing: []string{"otm", "otm-update"}}}},
 				{ID: "beta", Skills: []gatewaytest.Skill{{Name: "otm"}}},
 				{ID: "gamma"},
+				{ID: "delta", Skills: []gatewaytest.Skill{{Name: "otm", Missing: []string{"otm"}}}}, // never works for OTM
 			}
 		})
 		h := gatewayHome(t, g, "alpha", "beta", "gamma")
+		if _, err := config.WriteList(h.Dir, []config.Listed{{ID: "delta", Workspace: t.TempDir()}}); err != nil || h.Agents().Named("delta") == nil {
+			t.Fatalf("agents %q, %v", h.Agents().Names(), err)
+		}
 		got := saysOfGateway(t, h)
 		for _, want := range []string{
 			"fail  gateway    alpha has the skill otm and is not told of it: the gateway process does not find otm, otm-update on its PATH",
@@ -97,7 +102,7 @@ func TestC59SkillNotEligible(t *testing.T) {
 				t.Errorf("%s: it does not say %q:\n%s", p, want, got)
 			}
 		}
-		for _, other := range []string{"ffmpeg", "beta has", "gamma has"} {
+		for _, other := range []string{"ffmpeg", "beta has", "gamma has", "delta"} {
 			if strings.Contains(got, other) {
 				t.Errorf("%s: it says %q:\n%s", p, other, got)
 			}
