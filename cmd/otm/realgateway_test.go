@@ -16,6 +16,7 @@ import (
 	"otm/core"
 	"otm/dispatch"
 	"otm/heartbeat"
+	"otm/internal/config"
 	"otm/internal/view"
 	"otm/pipeline"
 )
@@ -403,6 +404,15 @@ func wholeLoop(t *testing.T, c *realCase) {
 	}
 	if l, err := dispatch.ReadLink(h.dir); err != nil || !l.Up { // C7
 		t.Errorf("link %+v, %v", l, err)
+	}
+	// The seventh agent has no table: the gateway lists it, and tells where it works.
+	list := config.ListPath(h.dir)
+	waitUntil(t, "the gateway's agents to be known", func() bool {
+		data, _ := os.ReadFile(list)
+		return strings.Contains(string(data), fmt.Sprintf("{%q:%q,%q:%q}", "id", skilled, "workspace", c.g.workspace(skilled)))
+	})
+	if out := h.must("otm", "agents"); !regexp.MustCompile("(?m)^" + skilled + " +free .* gateway").MatchString(out) {
+		t.Errorf("otm agents says\n%s", out)
 	}
 	got := h.doctor()
 	if !strings.HasPrefix(got, "ok    gateway") || strings.Contains(got, "fail") || !strings.Contains(got, c.g.version) {
