@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -272,11 +274,11 @@ func TestTwoDecideAtOnce(t *testing.T) {
 // turnEnds ends the last turn of an agent at the gateway, as the gateway reports it.
 func (w *world) turnEnds(agent string, outcome core.RunOutcome) {
 	w.Helper()
-	s, err := (&Outlooks{Dir: w.dir, Agents: w.agents, Store: w.store, Now: w.clock.Now(), Times: w.d.Times}).situation(w.Context(), w.agent(agent), nil)
+	tasks, err := w.store.Tasks(w.Context(), core.Filter{})
 	if err != nil {
 		w.Fatal(err)
 	}
-	_, last := s.lastWake()
+	_, last := (&workload{agent: w.agent(agent), tasks: tasks, now: w.clock.Now(), times: w.d.Times}).lastWake()
 	if last == nil {
 		w.Fatalf("%s was never woken", agent)
 	}
@@ -346,4 +348,170 @@ func TestTurnsWithoutReport(t *testing.T) {
 	want(t, "then", words(w.runsOf(id), w.record(id).Runs.Tries(0)), "1 failed 1")
 	health, err := AgentHealth(w.Context(), w.store, w.dir, w.agent("alpha"))
 	want(t, "failures", words(health.Failures, err), "1 <nil>")
+}
+
+// A model thinks for an hour, or for days, and says nothing. Its turn is doubled by nobody:
+// the agent is asked once, and its other task goes on after an hour. The silence is told
+// with rising weight, and forgotten with the first word.
+func TestThinksForAnHour(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "takes", w.next("alpha"), id)
+	told := func(d time.Duration) string {
+		w.clock.Advance(d)
+		var all []string
+		for _, f := range w.pass().NeedsPerson {
+			all = append(all, fmt.Sprint(f.Code, " ", f.Level()))
+		}
+		found, _ := newRun(w.d).looks().SilentOn(w.agent("alpha"), []*core.Task{w.record(id)})
+		if len(found) == 1 && found[0].Level() == explain.OK {
+			all = append(all, fmt.Sprint(found[0].Code, " ", found[0].Level()))
+		}
+		return strings.Join(all, ", ")
+	}
+	want(t, "at first", told(9*time.Minute), "")
+	want(t, "after 10 minutes", told(2*time.Minute), "task_quiet ok")
+	want(t, "not asked yet", w.wakesOf("alpha"), 1)
+	want(t, "after an hour", told(50*time.Minute), "task_silent warn")
+	want(t, "asked", w.wakesOf("alpha"), 2)
+	want(t, "after a day", told(24*time.Hour), "task_silent warn")
+	want(t, "after three days", told(48*time.Hour), "task_silent_long fail")
+	want(t, "asked once, and nothing else happened", words(w.wakesOf("alpha"), w.runsOf(id), w.record(id).Status), "2 1  in_progress")
+	w.report(id, pipeline.InProgress)
+	want(t, "after a word", told(time.Minute), "")
+	want(t, "an hour later", told(time.Hour), "task_silent warn")
+	want(t, "asked again", w.wakesOf("alpha"), 3)
+	w.report(id, pipeline.AgentDone)
+	want(t, "the result", w.runsOf(id), "1 succeeded")
+	want(t, "its review rests", told(25*time.Hour), "task_rests warn")
+	want(t, "its review rests for long", told(48*time.Hour), "task_rests_long fail")
+}
+
+// The types of tasks have rungs of their own. Without rungs nobody is told and asked.
+func TestRungsOfATypes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rungs []time.Duration
+		want  string
+	}{
+		"none": {[]time.Duration{}, "[] 1"}, "quick": {[]time.Duration{time.Minute, 2 * time.Minute}, "[task_silent] 2"}, "shown only": {[]time.Duration{time.Minute}, "[] 1"},
+	} {
+		w := newWorld(t, "alpha")
+		rules := pipeline.DefaultTypeRules
+		rules.Silence = c.rungs
+		w.d.Types = pipeline.Types{pipeline.Action: rules}
+		w.create("x", "alpha", pipeline.Normal)
+		w.pass()
+		w.next("alpha")
+		w.clock.Advance(50 * time.Minute)
+		codes := []explain.Code{}
+		for _, f := range w.pass().NeedsPerson {
+			codes = append(codes, f.Code)
+		}
+		want(t, name, words(codes, w.wakesOf("alpha")), c.want)
+	}
+}
+
+// An agent says nothing while its process lives. It is not free: once another task waits,
+// that is told at once, with the command that ends it.
+func TestSilentProcess(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exec sleep 1000`)
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	want(t, "takes", w.next("alpha"), id)
+	defer func() { syscall.Kill(-processOf(w.dir, "alpha").PID, syscall.SIGTERM); w.ended() }()
+	w.clock.Advance(30 * time.Minute)
+	want(t, "it lives", w.pass().Given, []string(nil))
+	w.clock.Advance(31 * time.Minute)
+	if told := fmt.Sprint(w.pass().Given); !strings.Contains(told, "and its process, pid ") || !strings.Contains(told, "otm stop T-00001") {
+		t.Errorf("told: %s", told)
+	}
+	w.create("y", "alpha", pipeline.Normal)
+	if told := fmt.Sprint(w.pass().Given); !strings.Contains(told, "1 other task waits behind it → otm stop T-00001") {
+		t.Errorf("told: %s", told)
+	}
+	want(t, "wakes", w.wakesOf("alpha"), 1)
+}
+
+// The gateway is away for a day, while five agents have fifty tasks, each one of them at
+// hand. Silence is not counted, nobody is woken, and nothing is told of the agents. Once it
+// is back it is asked for each run, once. Agents whose turn still goes on get on by
+// themselves; those whose turn was lost are asked after an hour of silence in which it was
+// reachable. No task is lost or charged.
+func TestGatewayAwayForADay(t *testing.T) {
+	t.Parallel()
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) {
+			t.Parallel()
+			names := []string{"a", "b", "c", "d", "e"}
+			w := newWorld(t, names...)
+			for n := range 50 {
+				w.create("x", names[n%5], pipeline.Normal)
+			}
+			link := Link{}.Turned(true, w.clock.Now())
+			w.d.Link = func() *Link { return &link }
+			want(t, "woken", w.pass().Woken, 5)
+			for _, name := range names {
+				w.next(name)
+			}
+			link = link.Turned(false, w.clock.Now())
+			for range 24 {
+				w.clock.Advance(time.Hour)
+				r := w.pass()
+				want(t, "while it is away", words(r.Woken, r.Given, r.Failed), "0 [] []")
+			}
+			want(t, "asked while it is away", len(w.waker.asked), 0)
+			link = link.Turned(true, w.clock.Now())
+			r := w.pass()
+			want(t, "when it is back", words(r.Woken, r.Given, r.Failed, len(w.waker.asked)), "0 [] [] 5")
+			act := func(name string) { // it does all that it has
+				for id := w.next(name); id != 0; id = w.next(name) {
+					w.report(id, pipeline.AgentDone)
+				}
+			}
+			if !restarted { // their turns went on all the time
+				for _, name := range names {
+					act(name)
+					w.turnEnds(name, core.OutcomeOK)
+				}
+			}
+			for range 16 {
+				w.clock.Advance(10 * time.Minute)
+				before := len(w.waker.requests)
+				r := w.pass()
+				for _, req := range w.waker.requests[before:] {
+					act(req.Agent.Name)
+					w.turnEnds(req.Agent.Name, core.OutcomeOK)
+				}
+				if slices.ContainsFunc(r.NeedsPerson, func(f explain.Finding) bool { return f.Level() == explain.Fail }) {
+					t.Errorf("told: %s", r.Given)
+				}
+			}
+			for id := range pipeline.TaskID(50) {
+				want(t, (id + 1).String(), w.runsOf(id+1), "1 succeeded")
+			}
+			wakes := map[bool]int{false: 5, true: 10}[restarted]
+			want(t, "wakes", len(w.waker.requests), wakes)
+			want(t, "asked again", len(w.waker.asked), 5)
+		})
+	}
+}
+
+// Outages count once, also while one lasts, and only those since the time that is asked for.
+func TestLinkAway(t *testing.T) {
+	t.Parallel()
+	l := Link{}.Turned(false, minute(0)).Turned(false, minute(1)).Turned(true, minute(10)).Turned(true, minute(11)).Turned(false, minute(20))
+	for _, c := range []struct{ since, now, want float64 }{
+		{-5, 25, 15}, {5, 25, 10}, {10, 15, 0}, {15, 25, 5}, {22, 25, 3}, {25, 25, 0}, {5, 8, 3}, {30, 25, 0},
+	} {
+		want(t, fmt.Sprint(c), l.Away(minute(c.since), minute(c.now)).Minutes(), c.want)
+	}
+	for n := range 500 {
+		l = l.Turned(n%2 == 0, minute(float64(30+n)))
+	}
+	want(t, "remembered", len(l.Outages), maxOutages)
+	want(t, "no link", (*Link)(nil).Away(minute(0), minute(5)), "0s")
 }

@@ -35,6 +35,8 @@ type Dispatcher struct {
 	// returns the tasks that have undelivered effects, each with why. It is
 	// outbox.Runner.Run.
 	Deliver func(ctx context.Context, tasks ...pipeline.TaskID) (map[pipeline.TaskID]error, error)
+	// Link returns the connection to the gateway, if one is kept; nil: none is.
+	Link func() *Link
 	// Carry carries the reports of an agent that wait in the inbox into the store, and
 	// reports whether that changed a task.
 	Carry func(ctx context.Context, a *pipeline.Agent) (changed bool, err error)
@@ -55,6 +57,7 @@ type Dispatcher struct {
 	loggedAt map[string]time.Time       // when each problem last occurred, to log it once
 	waking   map[string]*pendingWake    // by agent
 	unwoken  map[string]explain.Finding // by agent: why the last wake failed
+	asked    map[string]time.Time       // by agent: when the gateway was last asked for the end of its run
 	wakers   sync.WaitGroup             // wakes and questions that are under way
 	advising map[pipeline.TaskID]bool   // on whose retry advice is asked, guarded by adviseMu
 	adviseMu sync.Mutex
@@ -76,7 +79,7 @@ func newReport() *heartbeat.Report {
 func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat.Report, error) {
 	if d.loggedAt == nil {
 		d.loggedAt, d.waking, d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]explain.Finding{}
-		d.cleaned = map[string]bool{}
+		d.asked, d.cleaned = map[string]time.Time{}, map[string]bool{}
 	}
 	rn := newRun(d)
 	defer rn.logReport()

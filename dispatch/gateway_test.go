@@ -139,10 +139,23 @@ func TestGatewayNothingHappens(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		g.Inject(gatewaytest.AcceptNeverRun)
 		want(w, "woken", w.pass().Woken, 1)
-		for range 2 {
-			w.clock.Advance(3 * time.Minute)
-			want(w, "too early", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+		for minute, told := range []string{"[]", "[]", "[]", "wake_unheard", "wake_unheard", "wake_unheard"} {
+			w.clock.Advance(time.Second)
+			r := w.pass()
+			want(w, fmt.Sprint("not yet, minute ", minute), words(r.Woken, len(r.Failed)), "0 0")
+			if len(r.NeedsPerson) > 0 {
+				told = strings.Replace(told, string(r.NeedsPerson[0].Code), "[]", 1)
+			}
+			want(w, fmt.Sprint("told, minute ", minute), told, "[]")
+			w.clock.Advance(time.Minute)
 		}
+		asked := 0
+		for _, r := range g.Requests() {
+			if r.Method == "agent.wait" {
+				asked++
+			}
+		}
+		want(w, "asked after one minute and after three, and sent once", words(asked, g.Asked("otm-T-00001-alpha-1")), "2 1")
 		w.clock.Advance(3 * time.Minute)
 		want(w, "its run is unknown", w.pass().Woken, 0)
 		if w.record(1).Wakes[0].Unknown.IsZero() {

@@ -120,6 +120,8 @@ type Outlooks struct {
 	Store  core.Reader
 	Now    time.Time
 	Times  pipeline.Times
+	Types  pipeline.Types
+	Link   *Link         // the connection to the gateway; nil: none is kept, or nobody knows
 	Wait   time.Duration // the deadline for each touch of a workspace; zero: that of the dispatcher
 
 	files  *workspaces
@@ -201,7 +203,7 @@ func (o *Outlooks) situation(ctx context.Context, a *pipeline.Agent, tasks []*co
 	if err := o.read(ctx); err != nil {
 		return nil, err
 	}
-	s := &situation{workload: workload{agent: a, tasks: tasks, now: o.Now, times: o.Times}}
+	s := &situation{workload: workload{agent: a, tasks: tasks, now: o.Now, times: o.Times, types: o.Types, link: o.Link}}
 	s.idle = sync.OnceValue(func() time.Time { return o.files.idleSince(o.Agents, a) })
 	s.Process = processOf(o.Dir, a.Name) // also one from before the trigger was changed
 	own := map[pipeline.TaskID]bool{}

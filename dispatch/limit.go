@@ -17,7 +17,11 @@ type candidate struct {
 
 // start begins to wake an agent.
 func (wg *waking) start(ctx context.Context, c candidate) {
-	wg.waking[c.agent.Name] = wg.startWake(func() wakeResult { return wg.carryOut(ctx, c.situation, c.plan, c.waker) })
+	wg.waking[c.agent.Name] = wg.startWake(func() wakeResult {
+		r := wg.carryOut(ctx, c.situation, c.plan, c.waker)
+		r.asked = c.asked
+		return r
+	})
 }
 
 // limit chooses which agents may be woken now: at most max may be at work at once.
@@ -57,6 +61,6 @@ func (l *limit) admitted() []candidate {
 func (s *situation) atWork() bool {
 	_, w := s.lastWake()
 	_, over := s.ended(w)
-	outstanding := w != nil && w.MaybeQueued() && !over && !s.tookSince(w.AskedAt) && w.Via != pipeline.TriggerExec
-	return s.Running || outstanding || s.busy() && !reached(s.heard(), s.times.SilentAfter, s.now)
+	outstanding := w != nil && w.MaybeQueued() && !over && !s.tookSince(w.AskedAt) && w.Via != pipeline.TriggerExec && !s.reached(w.AskedAt, s.times.SilentAfter)
+	return s.Running || outstanding || s.busy() && !s.reached(s.heard(), s.times.SilentAfter)
 }

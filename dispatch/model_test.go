@@ -56,6 +56,7 @@ type sent struct {
 	first    time.Time // when it was first sent
 	accepted time.Time // when the dispatcher heard that it was; zero: never
 	refused  time.Time // when it was refused last; zero: never
+	ended    time.Time // when the gateway said that its run ended well; zero: it did not
 	queued   bool      // it may have been
 	took     int       // how many tasks the agent had taken when it was first sent
 	names    []pipeline.TaskID
@@ -99,6 +100,7 @@ func (m *model) restart() {
 	m.d.Wakers[m.agent.Trigger] = m
 	m.d.Outbox = delivered{m.store}
 	m.d.loggedAt, m.d.waking, m.d.unwoken = map[string]time.Time{}, map[string]*pendingWake{}, map[string]explain.Finding{}
+	m.d.asked = map[string]time.Time{}
 	m.d.Deliver = func(context.Context, ...pipeline.TaskID) (map[pipeline.TaskID]error, error) { return nil, nil }
 }
 
@@ -299,8 +301,18 @@ func (m *model) reportStep() {
 	}
 }
 
-// endRun ends the process of an agent; its helper notes that, or is killed.
+// endRun ends the process of an agent; its helper notes that, or is killed. At the gateway
+// a turn ends well.
 func (m *model) endRun() {
+	if w := m.lastAccepted(); m.agent.Trigger == pipeline.TriggerGateway && w != nil && w.ended.IsZero() {
+		w.ended = m.tick()
+		m.say("the turn %s ends", w.key)
+		if id, err := m.store.TaskOfWake(context.Background(), w.key); err == nil {
+			m.do(core.Command{By: by(), Task: id, Do: core.EndRun{Key: w.key, Outcome: core.OutcomeOK}})
+		}
+		m.excuse(w)
+		return
+	}
 	if m.child == nil {
 		return
 	}
@@ -421,6 +433,27 @@ func (m *model) start(w *sent) error {
 	return nil
 }
 
+// excuse forgets a wake without progress if its turn ended well, and was for a task that the
+// agent has.
+func (m *model) excuse(w *sent) {
+	for _, t := range m.tasks((*core.Task).AtWork) {
+		if n := len(m.fruitless); n > 0 && slices.Contains(w.names, t.ID) {
+			m.fruitless = m.fruitless[:n-1]
+			return
+		}
+	}
+}
+
+// lastAccepted is the last wake that was accepted; nil: none was.
+func (m *model) lastAccepted() *sent {
+	for _, w := range slices.Backward(m.wakes) {
+		if !w.accepted.IsZero() {
+			return w
+		}
+	}
+	return nil
+}
+
 func named(message string) (ids []pipeline.TaskID) {
 	for _, word := range strings.FieldsFunc(message, func(r rune) bool { return r == ' ' || r == ',' }) {
 		if id, err := pipeline.ParseFileID(word); err == nil {
@@ -438,7 +471,7 @@ func (m *model) checkNew(r Request) {
 		}
 		exec := m.agent.Trigger == pipeline.TriggerExec
 		switch {
-		case exec && m.child == nil:
+		case exec && m.child == nil, !w.ended.IsZero():
 		case !w.accepted.IsZero() && m.now.Sub(w.accepted) < askAfter(&m.d.Times):
 			m.wrong("%s is sent while %s is outstanding", r.Key, w.key)
 		case w.accepted.IsZero() && m.now.Sub(w.first) < answerWait:
@@ -458,6 +491,9 @@ func (m *model) checkNew(r Request) {
 		if !slices.ContainsFunc(work, func(r *core.Task) bool { return r.ID == id }) {
 			m.wrong("%s names %v, there is %v", r.Key, id, idsOf(work))
 		}
+		if i := slices.IndexFunc(atWork, func(r *core.Task) bool { return r.ID == id }); i >= 0 {
+			m.checkContinue(r, atWork[i])
+		}
 	}
 	for _, w := range m.tasks((*core.Task).Waiting)[:min(len(m.tasks((*core.Task).Waiting)), maxNamed)] {
 		if len(work) <= maxNamed && !slices.Contains(named(r.Message), w.ID) {
@@ -465,6 +501,18 @@ func (m *model) checkNew(r Request) {
 		}
 	}
 	m.checkPause(r)
+}
+
+// checkContinue checks that the agent is woken for a task that it has only after a turn that
+// ended ten minutes ago, and so long after its last report; or after an hour of silence.
+func (m *model) checkContinue(r Request, t *core.Task) {
+	w, h := m.lastAccepted(), t.HeardOf("a")
+	if m.jumps || m.agent.Trigger != pipeline.TriggerGateway || m.now.Sub(h.At) >= time.Hour {
+		return
+	}
+	if w == nil || w.ended.IsZero() || m.now.Sub(w.ended) < continueAfter || m.now.Sub(h.Reported) < continueAfter {
+		m.wrong("%s is sent for %v, on which the agent may be at work", r.Key, t.ID)
+	}
 }
 
 // pausesOfRuns are the pauses after runs in a row without progress.
@@ -500,6 +548,12 @@ func (m *model) Ended(_ context.Context, key string) (core.EndRun, bool, error) 
 		return core.EndRun{}, false, fmt.Errorf("connection refused")
 	}
 	ended := m.agent.Trigger == pipeline.TriggerExec || m.rng.IntN(2) == 0
+	if i := slices.IndexFunc(m.wakes, func(w *sent) bool { return w.key == key }); i >= 0 && ended {
+		m.wakes[i].ended = m.now
+		if m.agent.Trigger == pipeline.TriggerGateway {
+			m.excuse(m.wakes[i])
+		}
+	}
 	m.say("  asked for %s, ended: %v", key, ended)
 	return core.EndRun{Key: key, Outcome: core.OutcomeOK}, ended, nil
 }

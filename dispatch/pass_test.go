@@ -515,7 +515,7 @@ func TestTakenByHand(t *testing.T) {
 		if rec.Dispatch.TakenAt.IsZero() || rec.Dispatch.TakenBy != core.TakenByFile {
 			t.Fatalf("marked with %v: %+v", mark, rec.Dispatch)
 		}
-		w.clock.Advance(48 * time.Hour)
+		w.clock.Advance(pipeline.DefaultTimes.SilentAfter - time.Minute)
 		w.pass()
 		want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 		want(t, "the mark stays as it was made", w.entry("alpha", id)["picked"], mark)
@@ -819,6 +819,7 @@ func TestSilent(t *testing.T) {
 	w.clock.Advance(pipeline.DefaultTimes.SilentAfter - time.Minute)
 	r := w.pass()
 	want(t, "not yet", r.Given, []string(nil))
+	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
 	if d := r.Due.Sub(heard); d < pipeline.DefaultTimes.SilentAfter-time.Minute || d > pipeline.DefaultTimes.SilentAfter+time.Minute {
 		t.Errorf("to be looked at %v after it was heard of", d)
 	}
@@ -827,7 +828,7 @@ func TestSilent(t *testing.T) {
 		want(t, "told", words(w.pass().Given), "[T-00001: alpha took it and has reported nothing for too long, the last time 1h ago → look at the agent; to hand the task out again: otm release T-00001]")
 	}
 	want(t, "logged", w.log.count(slog.LevelWarn, "reported nothing for too long"), 1)
-	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")
+	want(t, "asked once", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00001-alpha-2")
 	w.report(id, pipeline.AgentDone)
 	want(t, "then", w.pass().Given, []string(nil))
 }

@@ -25,6 +25,10 @@ const (
 	continueAfter = 10 * time.Minute
 )
 
+// sureAfter are how long after its acceptance the gateway is asked what became of a wake
+// that the agent has not acknowledged. After the last one that is a problem.
+var sureAfter = []time.Duration{time.Minute, 3 * time.Minute}
+
 // later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
@@ -54,6 +58,7 @@ type situation struct {
 	unread  bool             // reports that count for its last run are not applied yet
 	unwoken *explain.Finding // why the last wake by this process failed; nil: it did not
 	idle    func() time.Time // when "otm next" last found nothing for it; zero: never, or not known
+	asked   time.Time        // when the gateway was last asked for the end of its run; zero: not by this process
 }
 
 // plan is what to do, and for which tasks.
@@ -92,12 +97,15 @@ func (s *situation) planWake() plan {
 			p.due = sooner(p.due, at)
 		}
 	}
-	if len(p.tasks) == 0 {
-		return p
-	}
 	p.of, p.wake = s.lastWake()
 	w := p.wake
+	if at := s.asks(w); !at.IsZero() && !at.After(s.now) {
+		return p.with(ask, "its run is not known to have ended")
+	} else if p.due = sooner(p.due, at); len(p.tasks) == 0 {
+		return p
+	}
 	ended, over := s.ended(w)
+	isNew := func(t *core.Task) bool { return t.Waiting() || s.isResumed(t) } // its wake is to be acknowledged
 	switch {
 	case s.Running:
 		return s.planRunning(p)
@@ -112,11 +120,13 @@ func (s *situation) planWake() plan {
 			again = min(max(since, soonAgain/10), soonAgain)
 		}
 		return p.until(s.now.Add(again), "its run has ended, its last reports are not applied yet")
-	case s.busy() && !reached(s.heard(), s.times.SilentAfter, s.now):
-		return p.until(s.heard().Add(s.times.SilentAfter), "at work on a task")
+	case s.busy() && !s.reached(s.heard(), s.times.SilentAfter):
+		return p.until(s.after(s.heard(), s.times.SilentAfter), "at work on a task")
+	case s.busy() && w != nil && endedWell(w):
+		return p.with(hold, "its turn ended, and its commands may go on")
 	case over:
 		return s.planAfterRun(p)
-	case w == nil || s.tookSince(w.AskedAt):
+	case w == nil || s.tookSince(w.AskedAt) || !w.Accepted.IsZero() && !slices.ContainsFunc(p.tasks, isNew):
 		return s.planAfterTask(p)
 	case w.Accepted.IsZero():
 		return s.planUnanswered(p)
@@ -194,16 +204,51 @@ func (s *situation) planOutstanding(p plan) plan {
 	if !w.Unknown.IsZero() {
 		since, wait = w.Unknown, s.times.RewakeAfter
 	}
-	if !reached(since, wait, s.now) {
-		return p.until(since.Add(wait), "woken, waiting for it to take a task")
+	if !s.reached(since, wait) {
+		return p.until(s.after(since, wait), "woken, waiting for it to take a task")
 	}
 	return p.with(ask, "woken, took nothing")
+}
+
+// unended reports whether a wake led to a turn at the gateway that may still go on.
+func (s *situation) unended(w *core.Wake) bool {
+	return w != nil && w.Via == pipeline.TriggerGateway && !w.Accepted.IsZero() && w.Ended.IsZero() &&
+		(s.state.LastRun == nil || s.state.LastRun.Key != w.Key)
+}
+
+// asks returns when the gateway is to be asked next what became of the turn of a wake: while
+// the agent has not acknowledged it, and once after the connection was lost, as its end may
+// have been missed. Zero: it need not be asked, or cannot be.
+func (s *situation) asks(w *core.Wake) (at time.Time) {
+	if !s.unended(w) || s.link != nil && !s.link.Up {
+		return at
+	}
+	var times []time.Time
+	if !s.tookSince(w.AskedAt) && w.Unknown.IsZero() {
+		for _, d := range sureAfter {
+			times = append(times, s.after(w.Accepted, d))
+		}
+	}
+	if s.link != nil && s.link.Since.After(w.Accepted) {
+		times = append(times, s.link.Since)
+	}
+	for _, t := range times {
+		if t.After(past(s.asked, s.now)) {
+			at = sooner(at, t)
+		}
+	}
+	return at
+}
+
+// unheard reports whether the agent has not acknowledged its wake for too long.
+func (s *situation) unheard(w *core.Wake) bool {
+	return s.unended(w) && len(s.waiting()) > 0 && !s.tookSince(w.AskedAt) && s.reached(w.Accepted, sureAfter[len(sureAfter)-1])
 }
 
 // planAfterTask is for an agent that took a task since it was woken, or was never
 // woken, and is not known to be at work.
 func (s *situation) planAfterTask(p plan) plan {
-	if s.busy() {
+	if s.busy() || slices.ContainsFunc(p.tasks, func(t *core.Task) bool { return s.isUnfinished(t) && !s.isResumed(t) }) {
 		return p.with(send, "silent for too long")
 	}
 	heard := s.heard()
@@ -271,7 +316,7 @@ func (s *situation) ended(w *core.Wake) (time.Time, bool) {
 	case w.Unknown.IsZero():
 		return time.Time{}, false
 	}
-	return w.Unknown, reached(w.Unknown, s.times.RewakeAfter, s.now) && !s.tookSince(w.AskedAt)
+	return w.Unknown, s.reached(w.Unknown, s.times.RewakeAfter) && !s.tookSince(w.AskedAt)
 }
 
 // endOfRun returns the end of the last run if it is not judged yet; false: there is
@@ -292,7 +337,8 @@ func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
 		h.Progress, h.Ended = past(h.Progress, s.now), past(h.Ended, s.now)
 		progress := gotOn(t, h, w, counted)
 		e.Progress = e.Progress || progress
-		goesOn := s.isUnfinished(t) && endedWell(w) && s.continued(t) < s.times.RewakeMax
+		given := slices.Contains(w.Tasks, t.ID) || s.tookAt(t).After(w.AskedAt)
+		goesOn := s.isUnfinished(t) && given && endedWell(w) && s.continued(t) < s.times.RewakeMax
 		e.GoesOn = e.GoesOn || goesOn
 		if s.isUnfinished(t) && !progress {
 			e.Unfinished[t.ID] = s.tookAt(t).After(w.AskedAt) && !goesOn
@@ -378,15 +424,26 @@ func (s *situation) again(t *core.Task) (at time.Time, ok bool) {
 	_, w := s.lastWake()
 	ended, over := s.ended(w)
 	heard := t.HeardOf(s.agent.Name)
+	atGateway := s.agent.Trigger == pipeline.TriggerGateway && (w == nil || w.Via == pipeline.TriggerGateway)
 	switch {
 	case s.isResumed(t), !s.Running && resumeAsked(s.state, w, s.now):
 		return at, true
 	case s.Running:
 		return at, false
 	case w != nil && endedWell(w):
-		return later(past(ended, s.now), past(heard.Reported, s.now)).Add(continueAfter), true
+		return s.after(later(past(ended, s.now), past(heard.Reported, s.now)), continueAfter), true
+	case isFree(s.agent.Trigger, w):
+		return at, true
+	case !atGateway || w != nil && w.Accepted.IsZero() && slices.Contains(w.Tasks, t.ID):
+		return at, over && !heard.At.After(ended) || atGateway && !w.MaybeQueued() && !heard.At.After(w.AskedAt)
+	case w != nil && w.MaybeQueued() && !w.AskedAt.After(s.now) && w.AskedAt.After(past(heard.At, s.now)):
+		return at, false // it was asked since
 	}
-	return at, isFree(s.agent.Trigger, w) || over && !heard.At.After(ended)
+	d, ok := s.types.Rules(t.Type).RungAfter(pipeline.RungAsked)
+	if ok && !s.reached(heard.At, d) {
+		at = s.after(heard.At, d)
+	}
+	return at, ok
 }
 
 // endedWell reports whether the run of a wake was a turn at the gateway that ended well.

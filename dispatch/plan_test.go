@@ -135,6 +135,10 @@ func TestPlanWake(t *testing.T) {
 	records := func(rs ...*core.Task) []*core.Task { return rs }
 	exec := func(s *situation) { s.agent.Trigger = pipeline.TriggerExec }
 	running := func(s *situation) { s.Running = true }
+	notAsked := func(s *situation) { s.asked = time.Time{} }
+	linked := func(l Link) func(*situation) {
+		return func(s *situation) { s.link, s.asked = &l, time.Time{} }
+	}
 	left := func(code int, failures int, next float64) func(*situation) {
 		return func(s *situation) {
 			s.agent.Trigger = pipeline.TriggerExec
@@ -149,18 +153,18 @@ func TestPlanWake(t *testing.T) {
 		{"no task", 1, nil, nil, "rest"},
 		{"begun, not flipped", 1, records(recordWith(1, func(t *core.Task) { t.Dispatch.FlippedAt = time.Time{} })), nil, "rest"},
 		{"never dispatched", 1, records(recordWith(1, func(t *core.Task) { t.Dispatch = nil })), nil, "rest"},
-		{"taken", 1, records(recordWith(1, taken(1))), nil, "rest"},
+		{"taken", 1, records(recordWith(1, taken(1))), nil, "rest 61"},
 		{"over", 1, records(recordWith(1, moves(1, "R1", pipeline.Cancelled))), nil, "rest"},
 		{"put off by a person", 1, records(recordWith(1, moves(1, "R1", pipeline.Pending))), nil, "rest"},
 
 		// One wake, then none while it is outstanding.
 		{"waits", 1, records(recordWith(1)), nil, "send"},
-		{"woken just now", 1, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 9"},
-		{"woken, one more came", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1))), nil, "hold 9"},
-		{"woken, one more of a higher priority", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1), priority(pipeline.Critical))), nil, "hold 9"},
+		{"woken just now", 1, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 3"},
+		{"woken, one more came", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1))), nil, "hold 3"},
+		{"woken, one more of a higher priority", 1, records(recordWith(1, wake(0, accepted(0))), recordWith(2, dispatchedAt(1), priority(pipeline.Critical))), nil, "hold 3"},
 		{"the time counts from the acceptance", 10, records(recordWith(1, wake(0, accepted(2)))), nil, "hold 11"},
 		{"another agent's wake", 1, records(recordWith(1, wake(0, accepted(0)), func(t *core.Task) { t.Wakes[0].Agent = "b" })), nil, "send"},
-		{"its wake under a name in other case", 1, records(recordWith(1, wake(0, accepted(0)), func(t *core.Task) { t.Wakes[0].Agent = "A" })), nil, "hold 9"},
+		{"its wake under a name in other case", 1, records(recordWith(1, wake(0, accepted(0)), func(t *core.Task) { t.Wakes[0].Agent = "A" })), nil, "hold 3"},
 
 		// While the task that it took is unfinished.
 		{"at work", 20, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2, dispatchedAt(20))), nil, "hold 61"},
@@ -173,7 +177,7 @@ func TestPlanWake(t *testing.T) {
 		{"at work, a wake was refused", 5, records(recordWith(1, taken(1)), recordWith(2, wake(0, refused))), nil, "hold 61"},
 		{"silent for an hour", 61, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2)), nil, "send"},
 		{"silent, woken since", 69, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2, wake(61, accepted(61)))), nil, "hold 70"},
-		{"silent with nothing else to do", 200, records(recordWith(1, wake(0, accepted(0)), taken(1))), nil, "rest"},
+		{"silent with nothing else to do", 200, records(recordWith(1, wake(0, accepted(0)), taken(1))), nil, "send"},
 
 		// After a task.
 		{"just ended", 10.5, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(10, "agent a", pipeline.AgentDone)), recordWith(2)), nil, "hold 11"},
@@ -194,6 +198,17 @@ func TestPlanWake(t *testing.T) {
 
 		// When nothing is taken.
 		{"took nothing", 9, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
+		{"not acknowledged for a minute", 1, records(recordWith(1, wake(0, accepted(0)))), notAsked, "ask"},
+		{"not acknowledged for three minutes, asked after one", 3, records(recordWith(1, wake(0, accepted(0)))), func(s *situation) { s.asked = minute(1) }, "ask"},
+		{"not acknowledged, asked after three minutes", 4, records(recordWith(1, wake(0, accepted(0)))), func(s *situation) { s.asked = minute(3) }, "hold 9"},
+		{"acknowledged: nothing is to be asked", 5, records(recordWith(1, wake(0, accepted(0)), taken(0.5))), notAsked, "rest 60.5"},
+		{"not acknowledged, the gateway is away", 5, records(recordWith(1, wake(0, accepted(0)))), linked(Link{Since: minute(0.5)}), "hold 13.5"},
+		{"not acknowledged, the gateway was away", 5, records(recordWith(1, wake(0, accepted(0)))), linked(Link{Up: true, Since: minute(4.75), Outages: []Outage{{minute(0.5), minute(4.75)}}}), "ask"},
+		{"acknowledged, the gateway is back", 30, records(recordWith(1, wake(0, accepted(0)), taken(0.5))), linked(Link{Up: true, Since: minute(20), Outages: []Outage{{minute(10), minute(20)}}}), "ask 70.5"},
+		{"silent for an hour in which the gateway was away", 65, records(recordWith(1, wake(0, accepted(0)), taken(1)), recordWith(2)), func(s *situation) {
+			linked(Link{Up: true, Since: minute(20), Outages: []Outage{{minute(10), minute(20)}}})(s)
+			s.asked = minute(20)
+		}, "hold 71"},
 		{"its run has ended", 15, records(recordWith(1, wake(0, endedAt(0, 15)))), nil, "send"},
 		{"its run is unknown", 16, records(recordWith(1, wake(0, unknown(0, 15)))), nil, "hold 30"},
 		{"its run is unknown for as long again", 30, records(recordWith(1, wake(0, unknown(0, 15)))), nil, "send"},
@@ -236,7 +251,7 @@ func TestPlanWake(t *testing.T) {
 		{"moved by hand after the known end of its run at the gateway", 5, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1), moves(4, "agent a", pipeline.InProgress))), nil, "rest 12"},
 		{"at work at the gateway, the trigger was changed", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), exec, "rest"},
 		{"at work at the gateway, a person resumes it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), func(s *situation) { s.state.Resumed = minute(4) }, "send"},
-		{"woken since a person resumed it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1), wake(4, accepted(4)))), func(s *situation) { s.state.Resumed = minute(3) }, "rest"},
+		{"woken since a person resumed it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1), wake(4, accepted(4)))), func(s *situation) { s.state.Resumed = minute(3) }, "rest 7"},
 		{"its process runs when a person resumes it", 5, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { s.Running, s.state.Resumed = true, minute(4) }, "rest"},
 		{"its last reports are not applied yet", 2, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { exec(s); s.unread = true }, "hold 2.0166666666666666"},
 		{"its last reports are not applied yet, right after its end", 2, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) {
@@ -257,6 +272,7 @@ func TestPlanWake(t *testing.T) {
 		{"resumed by a person, its process is gone", 10, records(recordWith(1, wake(0, byExec), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress))), exec, "send"},
 		{"resumed by a person, its process runs", 10, records(recordWith(1, wake(0, byExec), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress))), running, "hold"},
 		{"resumed by a person, over the gateway", 10, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress))), nil, "send"},
+		{"resumed by a person, and woken since", 10, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress), wake(9.5, accepted(9.5)))), nil, "hold 10.5"},
 		{"resumed by a person, and the agent is at it again", 10, records(recordWith(1, wake(0, accepted(0)), taken(1), moves(2, "agent a", pipeline.Blocked), moves(9, "R1", pipeline.InProgress), taken(9.5)), recordWith(2)), nil, "hold 69.5"},
 
 		// The trigger was changed.
@@ -267,21 +283,21 @@ func TestPlanWake(t *testing.T) {
 		{"started, now by the gateway", 1, records(recordWith(1, wake(0, byExec))), nil, "send"},
 
 		// The clock.
-		{"set back a little", -5, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 9"},
-		{"set back by a year: the wake counts as long ago", -600000, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
+		{"set back a little", -5, records(recordWith(1, wake(0, accepted(0)))), nil, "hold 1"},
+		{"set back by a year: the wake counts as long ago", -600000, records(recordWith(1, wake(0, accepted(0)))), nil, "ask 1"},
 		{"set back by a year: an unknown run too", -600000, records(recordWith(1, wake(0, unknown(0, 0)))), nil, "send"},
 		{"set back by a year, at work", -600000, records(recordWith(1, taken(0)), recordWith(2)), nil, "send"},
 		{"set back by a year, answer lost", -600000, records(recordWith(1, wake(0, lost))), nil, "send"},
 		{"set back by a year, just ended", -600000, records(recordWith(1, taken(0), moves(1, "agent a", pipeline.AgentDone)), recordWith(2)), nil, "send"},
-		{"set back by a year, woken since", -600000, records(recordWith(1, wake(0, accepted(0))), recordWith(2, wake(-600001, accepted(-600001)))), nil, "hold -599992"},
-		{"set back after a take: that is no reason to wake at each pass", -1, records(recordWith(1, taken(0), moves(0.5, "agent a", pipeline.AgentDone)), recordWith(2, wake(-2, accepted(-2)))), nil, "hold 7"},
+		{"set back by a year, woken since", -600000, records(recordWith(1, wake(0, accepted(0))), recordWith(2, wake(-600001, accepted(-600001)))), nil, "hold -599998"},
+		{"set back after a take: that is no reason to wake at each pass", -1, records(recordWith(1, taken(0), moves(0.5, "agent a", pipeline.AgentDone)), recordWith(2, wake(-2, accepted(-2)))), nil, "hold 1"},
 		{"far ahead", 600000, records(recordWith(1, wake(0, accepted(0)))), nil, "ask"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := &situation{
-				workload: loadOf(c.now, c.records...), state: &core.AgentState{Agent: "a"}, idle: never,
+				workload: loadOf(c.now, c.records...), state: &core.AgentState{Agent: "a"}, idle: never, asked: minute(c.now),
 			}
 			if c.change != nil {
 				c.change(s)
@@ -325,7 +341,7 @@ func TestPlanWakeOfTasksThatLeft(t *testing.T) {
 		{"not sent, its row was deleted", 1, recordWith(1, wake(0, unsent)), "send"},
 	} {
 		s := &situation{
-			workload: loadOf(c.now, recordWith(2)), state: &core.AgentState{Agent: "a"}, idle: never,
+			workload: loadOf(c.now, recordWith(2)), state: &core.AgentState{Agent: "a"}, idle: never, asked: minute(c.now),
 		}
 		s.gone = []*core.Task{c.gone}
 		want(t, c.name, plainly(s.planWake()), c.want)

@@ -62,6 +62,15 @@ func (rn *run) load(ctx context.Context) error {
 	return nil
 }
 
+// looks returns outlooks at this time.
+func (rn *run) looks() *Outlooks {
+	o := &Outlooks{Dir: rn.Dir, Agents: rn.Agents, Store: rn.Store, Now: rn.Now(), Times: rn.Times, Types: rn.Types, files: rn.files}
+	if rn.Link != nil {
+		o.Link = rn.Link()
+	}
+	return o
+}
+
 // logAgain is how long a problem must be absent before it is logged again.
 const logAgain = time.Hour
 

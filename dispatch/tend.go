@@ -132,21 +132,17 @@ func (kp *keeper) noteTaken(ctx context.Context, taken []*core.Task) error {
 	return kp.load(ctx)
 }
 
-// reportSilent reports the tasks that an agent took and has not reported on for
-// SilentAfter.
+// reportSilent reports the tasks of which nothing was heard for too long.
 func (kp *keeper) reportSilent() {
-	now := kp.Now()
-	for _, a := range kp.Agents {
-		for _, t := range kp.byName[a.Name] {
-			if !t.AtWork() {
-				continue
+	looks := kp.looks()
+	for i := range kp.Agents {
+		a := &kp.Agents[i]
+		found, next := looks.SilentOn(a, kp.byName[a.Name])
+		for _, f := range found {
+			if f.Level() != explain.OK {
+				kp.report.Needs(f)
 			}
-			last := t.HeardOf(a.Name).At
-			if reached(last, kp.Times.SilentAfter, now) {
-				kp.report.Needs(explain.New(explain.TaskSilent, "agent", a.Name, "since", last).On(t.ID))
-				continue
-			}
-			kp.report.RunBy(last.Add(kp.Times.SilentAfter))
 		}
+		kp.report.RunBy(next)
 	}
 }

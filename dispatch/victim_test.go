@@ -210,7 +210,12 @@ func TestKilledDispatcherGateway(t *testing.T) {
 				t.Parallel()
 				w := newKillWorld(t)
 				g := gatewaytest.Start(t, p, func(opt *gatewaytest.Options) {
-					opt.Agents = []gatewaytest.Agent{{ID: "alpha"}, {ID: "beta"}, {ID: "gamma"}}
+					for _, id := range []string{"alpha", "beta", "gamma"} {
+						opt.Agents = append(opt.Agents, gatewaytest.Agent{ID: id, Do: func(ctx context.Context, _ gatewaytest.Run) error {
+							<-ctx.Done() // its turn does not end
+							return ctx.Err()
+						}})
+					}
 				})
 				o := w.order("pass")
 				o.Gateway, o.GatewayToken = g.URL(), g.Token()

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -33,7 +34,7 @@ func (wg *waking) wake(ctx context.Context) error {
 	for _, p := range pending {
 		wg.unwritten[p.Task] = true
 	}
-	wg.outlooks = &Outlooks{Dir: wg.Dir, Agents: wg.Agents, Store: wg.Store, Now: wg.Now(), Times: wg.Times, files: wg.files}
+	wg.outlooks = wg.looks()
 	limit := &limit{max: wg.Times.MaxRunning, running: len(wg.waking)}
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
@@ -160,6 +161,9 @@ func (wg *waking) woke(name string, r wakeResult) {
 	delete(wg.waking, name)
 	wg.report.RunBy(r.due)
 	wg.report.Did[woken].N += r.woken
+	if !r.asked.IsZero() {
+		wg.asked[name] = r.asked
+	}
 	delete(wg.unwoken, name)
 	if r.failed != nil {
 		wg.unwoken[name] = *r.failed
@@ -176,6 +180,7 @@ type wakeResult struct {
 	due    time.Time        // when to look at the agent again; zero: at the usual time
 	failed *explain.Finding // why the wake failed; nil: it did not
 	needs  *explain.Finding // why the agent needs a person; nil: it does not
+	asked  time.Time        // when the gateway was last asked for the end of its run
 }
 
 // notWoken says why an agent was not woken.
@@ -190,7 +195,7 @@ func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation,
 	if err != nil {
 		return nil, err
 	}
-	s.unwritten, s.types = wg.unwritten, wg.Types
+	s.unwritten, s.asked = wg.unwritten, wg.asked[a.Name]
 	if failed, ok := wg.unwoken[a.Name]; ok {
 		s.unwoken = &failed
 	}
@@ -233,8 +238,12 @@ func (s *situation) held(pl plan) wakeResult {
 			r.failed = notWoken(explain.WakeBarred, s.agent, errors.New(pl.wake.Refused))
 		}
 	}
+	if pl.action == hold && s.unheard(pl.wake) {
+		f := explain.New(explain.WakeUnheard, "agent", s.agent.Name, "at", pl.wake.Accepted, "key", pl.wake.Key)
+		r.needs = &f
+	}
 	if ends := s.state.Ends; pl.action != rest && (ends == nil || !s.now.Before(ends.Since.Add(endLate))) {
-		r.needs = Health{s.state, s.Process}.Finding()
+		r.needs = cmp.Or(Health{s.state, s.Process}.Finding(), r.needs)
 	}
 	return r
 }
@@ -254,6 +263,9 @@ func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Wak
 		if pl, r = wg.askEnded(ctx, s, pl); r.failed != nil {
 			return r
 		}
+		if pl.action == send && wg.Times.MaxRunning > 0 {
+			return wakeResult{due: s.now} // the next pass counts who is at work
+		}
 	}
 	if pl.action == send || pl.action == resend {
 		return wg.sendWake(ctx, s.agent, waker, pl)
@@ -265,7 +277,8 @@ func (wg *waking) carryOut(ctx context.Context, s *situation, pl plan, waker Wak
 const askAgain = time.Minute
 
 // askEnded asks the waker whether the run of a wake has ended, notes the answer,
-// and plans again. It is for a wake after which the agent took nothing.
+// and plans again. If nobody knows, and the agent took nothing for as long as the gateway
+// would know, that is noted, too.
 func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wakeResult) {
 	end, ended, err := wg.askWaker(ctx, pl.wake)
 	switch {
@@ -275,11 +288,15 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 		return plan{}, wakeResult{due: wg.Now().Add(askAgain), failed: notWoken(explain.WakeUnknown, s.agent, err, "key", pl.wake.Key)}
 	}
 	now := wg.Now()
+	s.asked = now
 	c := core.Command{At: now, By: by(), Task: pl.of.ID, Do: core.LoseRun{Key: pl.wake.Key}}
 	if ended {
 		c.Do = end
 	}
-	if _, err = wg.Store.Do(context.WithoutCancel(ctx), c); err == nil {
+	if ended || len(pl.tasks) > 0 && s.reached(pl.wake.Accepted, askAfter(&s.times)) && !s.tookSince(pl.wake.AskedAt) {
+		_, err = wg.Store.Do(context.WithoutCancel(ctx), c)
+	}
+	if err == nil {
 		err = wg.reload(ctx, s) // the agent may have taken something meanwhile
 	}
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/explain"
 	"otm/pipeline"
 )
 
@@ -198,7 +199,7 @@ func TestWakeOfARowThatLeft(t *testing.T) {
 				w.pass() // asks
 				w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
 				want(t, "woken", w.pass().Woken, 1)
-				want(t, "asked for", w.waker.asked, []string{"otm-T-00001-alpha-1"})
+				want(t, "asked for", slices.Compact(w.waker.asked), []string{"otm-T-00001-alpha-1"})
 				want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1 otm-T-00002-alpha-1")
 			})
 		}
@@ -290,16 +291,19 @@ func TestAskedAfter(t *testing.T) {
 	want(t, "far ahead of the clock", p.askedAfter(last(100)), now)
 }
 
-// An agent with trigger none looks by itself, and is never called silent for not
-// being woken.
+// An agent with trigger none looks by itself. Nothing is expected of it for a day.
 func TestTriggerNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "alpha")
 	w.agents[0].Trigger = pipeline.TriggerNone
 	id := w.create("x", "alpha", pipeline.Normal)
 	want(t, "report", w.pass().Details(), "Dispatched 1 task, woke 0 agents, 0 failures")
-	w.clock.Advance(100 * time.Hour)
+	w.clock.Advance(23 * time.Hour)
 	want(t, "later", w.pass().Details(), "Dispatched 0 tasks, woke 0 agents, 0 failures")
+	w.clock.Advance(100 * time.Hour)
+	if r := w.pass(); r.Woken != 0 || len(r.NeedsPerson) != 1 || r.NeedsPerson[0].Code != explain.TaskRests {
+		t.Errorf("after days: %+v", r)
+	}
 	want(t, "it takes", w.next("alpha"), id)
 }
 

@@ -18,6 +18,22 @@ type workload struct {
 	now       time.Time
 	times     pipeline.Times
 	types     pipeline.Types
+	link      *Link // the connection to the gateway; nil: none is kept, or nobody knows
+}
+
+// after is when a duration has passed since a time. For an agent at the gateway the time in
+// which that could not be reached does not count.
+func (s *workload) after(t time.Time, d time.Duration) time.Time {
+	if s.agent.Trigger == pipeline.TriggerGateway {
+		d += s.link.Away(t, s.now)
+	}
+	return t.Add(d)
+}
+
+// reached reports whether a duration has passed since a time, as after counts it. See the
+// function reached.
+func (s *workload) reached(t time.Time, d time.Duration) bool {
+	return reached(t, s.after(t, d).Sub(t), s.now)
 }
 
 // continued counts the turns at the gateway that were to go on with a task and ended well,

@@ -25,10 +25,35 @@ type TypeRules struct {
 	// ReclaimAfter is the silence after which OTM takes a task from its agent, whether
 	// or not its run goes on; 0: never.
 	ReclaimAfter time.Duration
+	// Silence is how long nothing is heard of a task until each rung is reached. A rung
+	// that it does not have is never reached.
+	Silence []time.Duration
 }
 
+// Rung is how far the silence on a task has come.
+type Rung int
+
+// The rungs.
+const (
+	RungShown Rung = iota + 1 // it is shown
+	RungAsked                 // an agent at the gateway is woken once
+	RungLate
+	RungLong // also for people, and for a task that waits for a review or an answer
+	RungLast
+)
+
 // DefaultTypeRules are those of a type without a table in otm.toml.
-var DefaultTypeRules = TypeRules{Review: true, MaxRetries: 3}
+var DefaultTypeRules = TypeRules{
+	Review: true, MaxRetries: 3, Silence: []time.Duration{10 * time.Minute, time.Hour, 4 * time.Hour, 24 * time.Hour, 72 * time.Hour},
+}
+
+// RungAfter is the silence that reaches a rung; false: none does.
+func (r TypeRules) RungAfter(rung Rung) (time.Duration, bool) {
+	if int(rung) > len(r.Silence) {
+		return 0, false
+	}
+	return r.Silence[rung-1], true
+}
 
 // defaultRuntime is how long a run may last where otm.toml does not say.
 const defaultRuntime = 24 * time.Hour

@@ -257,8 +257,14 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 		d.Advise = a.Ask
 	}
 	if stays {
-		d.Patience = wakePatience
 		d.Starts = []dispatch.Start{{What: core.StartedDispatcher, Version: h.Version}}
+		d.Patience, d.Link = wakePatience, func() *dispatch.Link {
+			link, err := dispatch.ReadLink(h.Dir)
+			if err != nil {
+				return nil // none is kept, or its outages are not known
+			}
+			return &link
+		}
 	}
 	c.run = func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error) {
 		d.Progress, d.Agents = progress, h.Agents()

@@ -66,13 +66,28 @@ func TestC7GatewayLink(t *testing.T) {
 	}
 	untilLink(t, h, "refused", func(l dispatch.Link, _ error) bool { return l.Reason == string(gateway.ReasonTokenWrong) })
 	stop()
-	if _, err := dispatch.ReadLink(h.Dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after a clean stop: %v", err)
+	stopped, err := dispatch.ReadLink(h.Dir)
+	if err != nil {
+		t.Fatal(err)
 	}
 	_, stop = newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), false)
 	stop()
+	if is, err := dispatch.ReadLink(h.Dir); err != nil || !is.Since.Equal(stopped.Since) || is.Up {
+		t.Errorf("a single pass keeps no connection, and tells of none: %+v, %v", is, err)
+	}
+	// The next resident goes on with the outage.
+	writeToken(t, h, g.Token())
+	_, stop = newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), true)
+	back := untilLink(t, h, "connected again", func(l dispatch.Link, _ error) bool { return l.Up })
+	stop()
+	if len(back.Outages) != 1 || !back.Outages[0].From.Equal(down.Since) {
+		t.Errorf("outages: %+v", back)
+	}
+	h.Config.Agents = nil
+	_, stop = newWakers(h, storeOf(t, h), slog.New(slog.DiscardHandler), true)
+	stop()
 	if _, err := dispatch.ReadLink(h.Dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a single pass keeps no connection: %v", err)
+		t.Errorf("no agent is at a gateway any more: %v", err)
 	}
 }
 

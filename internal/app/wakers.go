@@ -34,6 +34,8 @@ func newWakers(h *Home, tasks core.Store, log *slog.Logger, resident bool) (wake
 	}
 	if h.Config.UsesGateway() {
 		wakers[pipeline.TriggerGateway], stop = newGatewayWaker(h, tasks, log, resident)
+	} else if resident {
+		os.Remove(dispatch.LinkPath(h.Dir)) // of a former configuration
 	}
 	return wakers, stop
 }
@@ -70,6 +72,10 @@ func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool)
 	var kept sync.WaitGroup
 	if resident {
 		n.list = &agentList{dir: h.Dir, log: log, asked: n.listed, tell: n.tell, due: make(chan struct{}, 1)}
+		n.link, _ = dispatch.ReadLink(h.Dir) // without it, its outages are forgotten
+		if n.link.Up {
+			n.link.Since = time.Time{} // whether it was up since its process ended is not known
+		}
 		cfg.OnLink = n.linked
 	}
 	client := gateway.New(cfg)
@@ -80,9 +86,6 @@ func newGatewayWaker(h *Home, tasks core.Store, log *slog.Logger, resident bool)
 		cancel()
 		client.Close()
 		kept.Wait()
-		if resident {
-			os.Remove(dispatch.LinkPath(h.Dir))
-		}
 	}
 }
 
@@ -255,17 +258,16 @@ func (n *gatewayNotes) linked(s *gateway.Server, err error) {
 		n.reached(s)
 		n.list.ask()
 	}
-	was, link := n.link, dispatch.Link{Up: err == nil, Since: n.link.Since}
+	was := n.link
+	link := was.Turned(err == nil, n.now())
+	link.Reason, link.Error = "", ""
 	if refused := (*gateway.Error)(nil); errors.As(err, &refused) {
 		link.Reason = string(refused.Reason)
 	}
 	if err != nil {
 		link.Error = err.Error()
 	}
-	if link.Up != was.Up || was.Since.IsZero() {
-		link.Since = n.now()
-	}
-	if link == was {
+	if link.Since.Equal(was.Since) && link.Reason == was.Reason && link.Error == was.Error {
 		return
 	}
 	n.link = link

@@ -141,6 +141,7 @@ review = false
 max_retries = 0
 max_runtime = "2h"
 reclaim_after = "30m"
+silence = ["1m", "5m"]
 
 [types.review]
 max_retries = 5
@@ -195,8 +196,8 @@ archive_after = "8s"
 		Reviewers: []string{"quiet"},
 		Advise:    []string{"/home/me/bin/advise", "--now"},
 		Types: pipeline.Types{
-			"bug_fix": {MaxRuntime: new(2 * time.Hour), ReclaimAfter: 30 * time.Minute},
-			"review":  {Review: true, MaxRetries: 5},
+			"bug_fix": {MaxRuntime: new(2 * time.Hour), ReclaimAfter: 30 * time.Minute, Silence: []time.Duration{time.Minute, 5 * time.Minute}},
+			"review":  {Review: true, MaxRetries: 5, Silence: pipeline.DefaultTypeRules.Silence},
 		},
 		Times: pipeline.Times{RewakeMax: 0, ParseableAge: 2 * time.Second, SettleAfter: time.Second, AdoptAfter: 2 * time.Second, RedeliverAfter: 3 * time.Second, RewakeAfter: 4 * time.Second,
 			UpdateWait: 5 * time.Second, SilentAfter: 6 * time.Second, DedupGiveUp: 7 * time.Second, ArchiveAfter: 8 * time.Second},
@@ -291,6 +292,9 @@ func TestProblems(t *testing.T) {
 		{"types that fold to one", "[types.bug_fix]\n[types.\"Bug Fix\"]\n", "types.bug_fix: is the same as types.Bug Fix"},
 		{"unknown key of a type", "[types.bug]\nmax_retrys = 1\n", "line 2: unknown key types.bug.max_retrys"},
 		{"negative retries", "[types.bug]\nmax_retries = -1\n", "types.bug.max_retries: -1 is negative"},
+		{"a rung that is none", "[types.bug]\nsilence = [\"soon\"]\n", `types.bug.silence: "soon" is not a duration`},
+		{"rungs out of order", "[types.bug]\nsilence = [\"1h\", \"10m\"]\n", "types.bug.silence: each rung must be longer than the one before"},
+		{"too many rungs", "[types.bug]\nsilence = [\"1m\", \"2m\", \"3m\", \"4m\", \"5m\", \"6m\"]\n", "types.bug.silence: has 6 rungs, there are at most 5"},
 		{"no duration of a type", "[types.bug]\nmax_runtime = \"2\"\n", `types.bug.max_runtime: "2" is not a duration`},
 		{"negative duration of a type", "[types.bug]\nreclaim_after = \"-2s\"\n", `types.bug.reclaim_after: "-2s" is negative`},
 		{"reviewer is nobody", "[review]\nagents = [\"x\"]\n", "review.agents: there is no table agents.x"},

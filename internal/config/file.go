@@ -80,10 +80,11 @@ type agentTable struct {
 }
 
 type typeTable struct {
-	Review       *bool   `toml:"review"`
-	MaxRetries   *int    `toml:"max_retries"`
-	MaxRuntime   *string `toml:"max_runtime"`
-	ReclaimAfter *string `toml:"reclaim_after"`
+	Review       *bool    `toml:"review"`
+	MaxRetries   *int     `toml:"max_retries"`
+	MaxRuntime   *string  `toml:"max_runtime"`
+	ReclaimAfter *string  `toml:"reclaim_after"`
+	Silence      []string `toml:"silence"`
 }
 
 // timesTable holds durations as text, such as "15s": a bare number, which would

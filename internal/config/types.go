@@ -47,6 +47,17 @@ func (c *Config) fillTypes(f *file) (problems []string) {
 		if d := read(".reclaim_after", t.ReclaimAfter); d != nil {
 			rules.ReclaimAfter = *d
 		}
+		if t.Silence != nil {
+			rules.Silence = []time.Duration{}
+			for i := range t.Silence {
+				rules.Silence = append(rules.Silence, *read(".silence", &t.Silence[i]))
+			}
+			if most := len(pipeline.DefaultTypeRules.Silence); len(rules.Silence) > most {
+				problem(".silence", "has %d rungs, there are at most %d", len(rules.Silence), most)
+			} else if !slices.IsSorted(rules.Silence) {
+				problem(".silence", "each rung must be longer than the one before")
+			}
+		}
 		if c.Types == nil {
 			c.Types = pipeline.Types{}
 		}

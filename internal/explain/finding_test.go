@@ -60,7 +60,7 @@ func TestZeroTime(t *testing.T) {
 	if got := Age(now.Sub(time.Time{})); got != "?" {
 		t.Errorf("Age = %q", got)
 	}
-	if f := New(AgentSilent, "agent", "devdas", "since", time.Time{}); strings.Contains(fmt.Sprint(f.Args, f.Text(now), f.Text(time.Time{})), "0001") {
+	if f := New(TaskSilent, "agent", "devdas", "since", time.Time{}); strings.Contains(fmt.Sprint(f.Args, f.Text(now), f.Text(time.Time{})), "0001") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -66,9 +66,6 @@ var (
 	AgentRemoved = code("agent_removed", Warn, "unknown agent {name:quoted}", "otm assign {task} --to AGENT   # one of: {names}")
 )
 
-// silentAgent is what is said about an agent that took a task and does not report.
-const silentAgent = "{agent} took it and has reported nothing for too long, the last time {since:ago}"
-
 // What is said about tasks that an agent has.
 var (
 	Dispatched     = code("dispatched", OK, "dispatched to {agent} {since:ago}", "")
@@ -97,8 +94,6 @@ var (
 	StepsDeleted   = code("steps_deleted", OK, "all its steps were deleted on the board: the agent has to report agent_done itself, last heard {heard:ago}", "")
 	StepsTicked    = code("steps_ticked", OK, "every step was ticked before: the agent has to report agent_done itself, last heard {heard:ago}", "")
 	StepsDone      = code("steps_done", OK, "all steps are done; the completion detector's next pass ends it", "")
-	AgentSilent    = code("agent_silent", Warn, silentAgent, "look at the agent, which is woken again if other tasks wait; to hand this one out again: otm release {task}")
-	AgentSilentOwn = code("agent_silent_own", Warn, silentAgent, "look at the agent; to hand the task out again: otm release {task}")
 )
 
 // What is said about the task of which a task is a part.

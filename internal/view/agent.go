@@ -52,6 +52,19 @@ func (v *View) Agent(a *pipeline.Agent) *Agent {
 	return its
 }
 
+// Silent lists the tasks on which an agent is at work and of which nothing was heard for
+// long.
+func Silent(v *View, a *pipeline.Agent) []explain.Finding {
+	var tasks []*core.Task
+	for _, t := range v.Agent(a).Tasks {
+		if t.State != nil {
+			tasks = append(tasks, t.State)
+		}
+	}
+	found, _ := v.outlooks.SilentOn(a, tasks)
+	return slices.DeleteFunc(found, func(f explain.Finding) bool { return f.Code == explain.TaskRests || f.Code == explain.TaskRestsLong })
+}
+
 // AgentLog is the file with the latest output of an agent that was started as a
 // process, or the folder of these files if it has none.
 func (v *View) AgentLog(a *pipeline.Agent) string {

@@ -55,7 +55,7 @@ func RegistryOf(v *View) []Registered {
 			r.Kind, r.Trigger = "human", ""
 		}
 		r.fill(v.Agent(a), v.Now)
-		problems := v.AgentProblems(a)
+		problems := append(v.AgentProblems(a), Silent(v, a)...)
 		if wrong := unready(v, a); wrong != nil && r.State == Free {
 			r.State = NotReady
 			if !slices.ContainsFunc(problems, wrong.Equal) {

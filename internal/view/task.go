@@ -175,16 +175,13 @@ func (v *View) assemble(id pipeline.TaskID, row *pipeline.Row, state *core.Task)
 	}
 	if state != nil {
 		t.MaxRetries = v.Types.Rules(state.Type).MaxRetries
-		if heard := t.Heard(); t.atWork() && v.Now.Sub(heard) >= v.Times.SilentAfter {
-			t.SilentSince = heard
+		if t.Agent != nil {
+			if s := v.outlooks.Silence(t.Agent, state); s.Works && s.Rung >= pipeline.RungAsked {
+				t.SilentSince = s.Since
+			}
 		}
 	}
 	return t
-}
-
-// atWork reports whether an AI agent works on it, as far as anybody knows.
-func (t *Task) atWork() bool {
-	return t.Agent != nil && !t.Agent.Person && (t.Status() == pipeline.InProgress || t.State.AtWork())
 }
 
 // Heard is when its agent was last heard of for the task, or else when the task came into

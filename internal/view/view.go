@@ -93,7 +93,7 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 		Sources: s, Board: indexed(s.Snapshot),
 		ctx: ctx, agents: map[string]*Agent{}, states: map[pipeline.TaskID]*core.Task{}, owners: map[string]pipeline.TaskID{},
 		pending:  map[pipeline.TaskID][]core.Pending{},
-		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Store: s.Store, Now: s.Now, Times: s.Times, Wait: patience.Reader},
+		outlooks: &dispatch.Outlooks{Dir: s.Dir, Agents: s.Agents, Store: s.Store, Now: s.Now, Times: s.Times, Types: s.Types, Wait: patience.Reader},
 	}
 	pending, err := s.Store.Pending(ctx, "")
 	if err != nil {
@@ -114,7 +114,7 @@ func Load(ctx context.Context, s Sources) (*View, error) {
 	}
 	if c := v.Component(heartbeat.Dispatcher); c.Resident && c.State == heartbeat.Green { // else it is what a dead one left
 		if link, err := dispatch.ReadLink(s.Dir); err == nil {
-			v.Link = &link
+			v.Link, v.outlooks.Link = &link, &link
 		}
 	}
 	return v, context.Cause(ctx)

@@ -22,7 +22,7 @@ func assigned(v *view.View, t *view.Task, since time.Time) draft {
 		name = t.Agent.Name
 	}
 	if d := t.State.Dispatch; d != nil && t.State.Taken() {
-		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(t)...), t, t.Agent)
+		return withEnd(v, at(AtWork, d.TakenAt, explain.Taken, "agent", name, "at", d.TakenAt).and(silence(v, t)...), t, t.Agent)
 	}
 	return toTake(v, t, explain.Dispatched, since)
 }
@@ -166,21 +166,22 @@ func inProgress(v *view.View, t *view.Task, since time.Time) draft {
 	default:
 		return at(AtWork, heard, explain.StepsDone).and(trouble(v, t, heartbeat.Detector)...)
 	}
-	d := at(AtWork, heard, code, args...).and(silence(t)...).and(gatewayTrouble(v, t.Agent)...)
+	d := at(AtWork, heard, code, args...).and(silence(v, t)...).and(gatewayTrouble(v, t.Agent)...)
 	d.late = code == explain.AtWorkUnseen
 	return withEnd(v, d, t, t.Agent)
 }
 
-// silence says what to do about an agent that has been silent for long.
-func silence(t *view.Task) []explain.Finding {
-	if t.SilentSince.IsZero() {
+// silence says for how long nothing was heard of a task.
+func silence(v *view.View, t *view.Task) (found []explain.Finding) {
+	if t.Agent == nil {
 		return nil
 	}
-	code := explain.AgentSilent
-	if t.Agent.Trigger == pipeline.TriggerNone {
-		code = explain.AgentSilentOwn
+	for _, f := range view.Silent(v, t.Agent) {
+		if f.Task == t.ID && f.Code != explain.TaskQuiet { // it says already when it was last heard of
+			found = append(found, f)
+		}
 	}
-	return []explain.Finding{explain.New(code, "agent", t.Agent.Name, "since", t.SilentSince)}
+	return found
 }
 
 // withEnd says of a task that an agent has taken that its process has ended and left
