@@ -46,7 +46,7 @@ var Moves = []Move{
 	{Code: "TT-17", From: []pipeline.Status{pipeline.Blocked}, To: pipeline.InProgress, By: []Kind{Agent, Worker}, When: "it can go on; the reason is cleared"},
 	{Code: "TT-17", From: []pipeline.Status{pipeline.Blocked}, To: pipeline.New, By: []Kind{Person, Board, Reviewer}, When: "answered: the task is handed out again"},
 	{Code: "TT-17", From: []pipeline.Status{pipeline.Blocked}, To: pipeline.InProgress, By: []Kind{Person, Board, Reviewer}, When: "answered: its agent goes on"},
-	{Code: "TT-21", From: []pipeline.Status{pipeline.InProgress, pipeline.Blocked}, To: pipeline.Pending, By: []Kind{OTM}, When: "its run failed, and a retry follows"},
+	{Code: "TT-21", From: []pipeline.Status{pipeline.InProgress, pipeline.Blocked}, To: pipeline.Pending, By: []Kind{OTM}, When: "its run failed, or was taken from a silent agent by reclaim_after; the next one follows"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.New, pipeline.Assigned, pipeline.Pending, pipeline.Blocked, pipeline.AgentDone, pipeline.Rejected, pipeline.Failed}, To: pipeline.Dormant, By: []Kind{Person, Board}, When: "set aside"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.Dormant}, To: pipeline.New, By: []Kind{Person, Board}, When: "no longer set aside"},
 	{Code: "TT-22", From: []pipeline.Status{pipeline.InProgress}, To: pipeline.Dormant, By: []Kind{Person, Board}, When: "stopped: its run is canceled, and the process of its agent is ended"},

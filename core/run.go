@@ -275,6 +275,24 @@ func (a AdviseRetry) decide(d *decision) error {
 	return d.moveAs(Component("otm"), pipeline.Failed, TaskMoved{Reason: a.Text})
 }
 
+// ReclaimRun takes a task from its agent, of which nothing was heard for as long as
+// reclaim_after of its type allows, whether or not its run goes on. The task is handed out
+// again.
+type ReclaimRun struct {
+	Run   int
+	Heard time.Time // when something was last heard of the agent
+}
+
+func (r ReclaimRun) decide(d *decision) error {
+	t := d.task
+	if t == nil || t.Status != pipeline.InProgress || t.Away() || t.Runs.Open() == nil || t.Runs.Open().Number != r.Run ||
+		!t.HeardOf(t.Runs.Open().Agent).At.Equal(r.Heard) {
+		return nil // it ended, or the agent was heard of meanwhile
+	}
+	d.emit(RetryScheduled{Run: r.Run + 1, Try: t.Runs.Tries(t.CountFrom), Wait: Wait{WaitBackoff, d.At.Add(jittered(retryAfter[0], d.Task, r.Run)).UTC()}})
+	return d.moveAs(Component("otm"), pipeline.Pending, TaskMoved{})
+}
+
 // jittered makes a pause up to a tenth longer or shorter, so that runs that failed together
 // do not begin again together. It follows from task and run: a decision uses no randomness.
 func jittered(pause time.Duration, id pipeline.TaskID, run int) time.Duration {

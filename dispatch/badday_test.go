@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -434,6 +435,59 @@ func TestSilentProcess(t *testing.T) {
 		t.Errorf("told: %s", told)
 	}
 	want(t, "wakes", w.wakesOf("alpha"), 1)
+}
+
+// A type whose reclaim_after accepts double work: its task is taken from a silent agent,
+// costs no try, and is handed out again. A late report names a former run, and is refused.
+func TestReclaimed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	rules := pipeline.DefaultTypeRules
+	rules.ReclaimAfter = 3 * time.Hour
+	w.d.Types = pipeline.Types{pipeline.Action: rules}
+	id := w.create("x", "alpha", pipeline.Normal)
+	w.pass()
+	w.next("alpha")
+	w.clock.Advance(2 * time.Hour)
+	w.report(id, pipeline.InProgress)
+	w.clock.Advance(2*time.Hour + 59*time.Minute)
+	w.pass()
+	want(t, "not yet", w.record(id).Status, pipeline.InProgress)
+	w.clock.Advance(2 * time.Minute)
+	carry := w.d.Carry
+	w.d.Carry = func(context.Context, *pipeline.Agent) (bool, error) {
+		w.report(id, pipeline.InProgress)
+		return true, nil
+	}
+	w.pass()
+	want(t, "a report was on its way", w.record(id).Status, pipeline.InProgress)
+	w.d.Carry = carry
+	w.clock.Advance(3*time.Hour + time.Minute)
+	w.pass()
+	want(t, "taken away", words(w.runsOf(id), w.record(id).Status, w.record(id).Runs.Tries(0)), "1 canceled pending 0")
+	late := func() error {
+		c := w.reported(id, pipeline.AgentDone)
+		r := c.Do.(core.Report)
+		r.Run = 1
+		c.Do = r
+		outcomes, err := w.store.Do(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcomes[0].Err
+	}
+	if err := late(); err == nil {
+		t.Error("a late report counts")
+	}
+	w.clock.Advance(time.Minute)
+	w.pass()
+	want(t, "handed out again", w.record(id).Status, pipeline.Assigned)
+	if err := late(); err == nil {
+		t.Error("a report of the former run counts")
+	}
+	want(t, "takes", w.next("alpha"), id)
+	w.report(id, pipeline.AgentDone)
+	want(t, "in the end", w.runsOf(id), "1 canceled, 2 succeeded")
 }
 
 // The gateway is away for a day, while five agents have fifty tasks, each one of them at

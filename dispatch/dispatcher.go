@@ -104,6 +104,9 @@ func (d *Dispatcher) Pass(ctx context.Context, maxAge time.Duration) (*heartbeat
 	if err := kp.tend(ctx); err != nil {
 		return rn.report, err
 	}
+	if err := kp.reclaim(ctx); err != nil {
+		return rn.report, err
+	}
 	kp.reportSilent()
 	wg := waking{run: rn}
 	return rn.report, wg.wake(ctx)

@@ -146,3 +146,42 @@ func (kp *keeper) reportSilent() {
 		kp.report.RunBy(next)
 	}
 }
+
+// reclaim takes tasks from agents that have been silent for as long as reclaim_after allows.
+// Reports in the inbox come first.
+func (kp *keeper) reclaim(ctx context.Context) error {
+	looks := kp.looks()
+	var commands []core.Command
+	for i := range kp.Agents {
+		a := &kp.Agents[i]
+		for _, t := range kp.byName[a.Name] {
+			after, run := kp.Types.Rules(t.Type).ReclaimAfter, t.Runs.Open()
+			if a.Person || after == 0 || run == nil || !t.AtWork() || !core.SameAgent(run.Agent, a.Name) {
+				continue
+			}
+			heard := t.HeardOf(a.Name).At
+			if after += looks.away(a, heard); !reached(heard, after, looks.Now) {
+				kp.report.RunBy(heard.Add(after))
+				continue
+			}
+			if _, err := kp.Carry(ctx, a); err != nil {
+				return err
+			}
+			commands = append(commands, core.Command{At: looks.Now, By: by(), Task: t.ID, Do: core.ReclaimRun{Run: run.Number, Heard: heard}})
+		}
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	outcomes, err := kp.Store.Do(ctx, commands...)
+	if err != nil {
+		return err
+	}
+	for i, o := range outcomes {
+		if o.Err == nil && len(o.Events) > 0 { // else the agent was heard of meanwhile
+			kp.Log.Warn("task taken from a silent agent", "task", commands[i].Task)
+		}
+	}
+	kp.report.RunBy(looks.Now) // the board is to show what changed
+	return kp.load(ctx)
+}

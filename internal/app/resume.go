@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -159,9 +160,19 @@ func pause(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, reaso
 		r.Text = fmt.Sprintf("is paused already, by %s since %s; nothing changed", p.By, explain.Time(p.At))
 	}
 	if is, err := dispatch.AgentHealth(ctx, store, h.Dir, a); err == nil && is.Running {
-		r.Text += fmt.Sprintf("; its process, pid %d, goes on: kill -- -%d ends it", is.PID, is.PID)
+		r.Text += fmt.Sprintf("; its process, pid %d, goes on: %s ends it", is.PID, endOf(ctx, store, a, is))
 	}
 	return r, nil
+}
+
+// endOf is the command that ends the process of an agent. otm stop does if the agent is at
+// work on a task.
+func endOf(ctx context.Context, store core.Reader, a *pipeline.Agent, is dispatch.Health) string {
+	tasks, err := store.Tasks(ctx, core.Filter{Live: true, Agent: a.Name})
+	if i := slices.IndexFunc(tasks, (*core.Task).AtWork); err == nil && i >= 0 {
+		return "otm stop " + tasks[i].ID.String()
+	}
+	return fmt.Sprintf("kill -- -%d", is.PID)
 }
 
 // resume ends the pause of an agent, forgets its failures and has the dispatcher look at it.
@@ -191,7 +202,7 @@ func resume(ctx context.Context, h *Home, by core.Actor, a *pipeline.Agent, name
 	is, err := dispatch.AgentHealth(ctx, store, h.Dir, a)
 	switch {
 	case err == nil && is.Running:
-		f := explain.New(explain.AgentRuns, "agent", a.Name, "pid", is.PID, "since", is.Started)
+		f := explain.New(explain.AgentRuns, "agent", a.Name, "pid", is.PID, "since", is.Started, "end", endOf(ctx, store, a, is))
 		next = explain.Line(&f, h.Now())
 	case a.Trigger == pipeline.TriggerNone && was.Paused != nil:
 		next = "otm next gives it tasks again"

@@ -315,8 +315,11 @@ func toRetry(v *view.View, t *view.Task) draft {
 	if !t.State.Wait.Waits(v.Now) || run == nil {
 		return at(ToAgent, until, explain.WaitsForPass).and(trouble(v, t, heartbeat.Dispatcher)...)
 	}
-	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run)).
-		and(trouble(v, t, heartbeat.Dispatcher)...)
+	d := at(ToRetry, run.Ended, explain.RetryWaits, "run", run.Number, "at", run.Ended, "how", run.Failure.String(), "until", until, "look", look(t.ID, run))
+	if run.Ending == core.EndCanceled {
+		d = at(ToRetry, run.Ended, explain.RetryTaken, "run", run.Number, "at", run.Ended, "agent", run.Agent, "until", until)
+	}
+	d = d.and(trouble(v, t, heartbeat.Dispatcher)...)
 	if t.Agent == nil {
 		return d
 	}
