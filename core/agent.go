@@ -9,8 +9,8 @@ import (
 	"otm/pipeline"
 )
 
-// AgentState is what the runs of an agent add up to. A run is one process of an agent,
-// or one run at the gateway. Zero times mean: never.
+// AgentState is what the starts of an agent add up to. A start is one process of an agent,
+// or one turn at the gateway, from its wake to its end. Zero times mean: never.
 type AgentState struct {
 	Agent   string `json:"agent"`
 	Version int64  `json:"version"` // counts the agent's events
@@ -19,13 +19,14 @@ type AgentState struct {
 	Config    string    `json:"config"`
 	Program   string    `json:"program,omitempty"`
 	ProgramAt time.Time `json:"programChangedAt,omitzero"`
-	// Failures counts the runs in a row that ended without progress.
+	// Failures counts the starts in a row that ended without progress.
 	Failures int `json:"failures,omitempty"`
-	// Fruitless counts the failures, and the runs that asked to be tried later (exit
+	// Fruitless counts the failures, and the starts that asked to be tried later (exit
 	// code 75). The pause grows with it.
 	Fruitless int `json:"fruitless,omitempty"`
-	// LastRun is the last run whose end was judged; nil: there was none.
-	LastRun *EndedRun `json:"lastRun,omitempty"`
+	// LastStart is the last one whose end was judged; nil: there was none. Events keep it under
+	// its former name.
+	LastStart *EndedStart `json:"lastRun,omitempty"`
 	// Refusals counts the wakes in a row that were refused.
 	Refusals int `json:"refusals,omitempty"`
 	// NextStart is when the agent may be started again; zero: at once.
@@ -33,13 +34,13 @@ type AgentState struct {
 	// LeftAlone is when OTM began to start the agent only for a probe; zero: OTM starts
 	// it as usual.
 	LeftAlone time.Time `json:"leftAloneSince,omitzero"`
-	// Stumbled counts, for each unfinished task, the runs in a row that were given it
+	// Stumbled counts, for each unfinished task, the starts in a row that were given it
 	// and ended without progress. otm next gives another task first.
 	Stumbled map[pipeline.TaskID]int `json:"stumbled,omitempty"`
 	// Blocked is, for each open task, when a block of the agent last counted as
 	// progress. The next block counts once a person has moved the task.
 	Blocked map[pipeline.TaskID]time.Time `json:"blocked,omitempty"`
-	// Rests reports whether the agent has no work left after runs without progress: it
+	// Rests reports whether the agent has no work left after starts without progress: it
 	// is not started then, and nothing is wrong.
 	Rests bool `json:"rests,omitempty"`
 	// Resumed is when a person asked for a start with otm resume; zero: nobody did
@@ -77,23 +78,23 @@ type Ends struct {
 // tells nothing of the agent.
 func (e *Ends) Canceled() bool { return e != nil && !e.Late }
 
-// EndedRun is a run that ended.
-type EndedRun struct {
+// EndedStart is a start that ended.
+type EndedStart struct {
 	Key string           `json:"key"` // of its wake
 	Via pipeline.Trigger `json:"via"`
-	RunResult
+	StartResult
 }
 
 // TryLater is the exit code of a command that cannot work now and did not fail:
 // EX_TEMPFAIL of sysexits.h.
 const TryLater = 75
 
-// triesLater reports whether the run asked to be tried later. That is no failure.
-func (r *EndedRun) triesLater() bool {
+// triesLater reports whether the start asked to be tried later. That is no failure.
+func (r *EndedStart) triesLater() bool {
 	return r.Code != nil && *r.Code == TryLater || !r.RetryAt.IsZero()
 }
 
-// pauses are the pauses after runs in a row that ended without progress. The last one
+// pauses are the pauses after starts in a row that ended without progress. The last one
 // repeats.
 var pauses = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute}
 
@@ -104,32 +105,32 @@ const ProbeEvery = 30 * time.Minute
 func (a *AgentState) Clone() *AgentState {
 	c := *a
 	c.Stumbled, c.Blocked = maps.Clone(a.Stumbled), maps.Clone(a.Blocked)
-	if a.LastRun != nil {
-		r := *a.LastRun
-		c.LastRun = &r
+	if a.LastStart != nil {
+		r := *a.LastStart
+		c.LastStart = &r
 	}
 	return &c
 }
 
-// RunEnd is the end of a run, with what it achieved.
-type RunEnd struct {
-	Run      EndedRun
+// StartEnd is the end of a start, with what it achieved.
+type StartEnd struct {
+	Start    EndedStart
 	Progress bool // it made progress on a task
 	Idle     bool // it had no work left
 	// GoesOn says that it was a turn at the gateway that ended well with a task unfinished:
 	// commands that it began may go on.
 	GoesOn bool
-	// Unfinished are the agent's unfinished tasks on which this run made no progress;
-	// true: this run was given the task.
+	// Unfinished are the agent's unfinished tasks on which this start made no progress;
+	// true: this start was given the task.
 	Unfinished map[pipeline.TaskID]bool
 	Blocked    map[pipeline.TaskID]time.Time // see AgentState.Blocked
 }
 
-// judged returns the state after the end of a run. After maxFailures failures in a row
+// judged returns the state after the end of a start. After maxFailures failures in a row
 // the agent is left alone.
-func (a AgentState) judged(e RunEnd, maxFailures int) AgentState {
-	run := e.Run
-	a.LastRun, a.Hangs, a.Stumbled, a.Blocked = &run, time.Time{}, a.stumbled(e), e.Blocked
+func (a AgentState) judged(e StartEnd, maxFailures int) AgentState {
+	start := e.Start
+	a.LastStart, a.Hangs, a.Stumbled, a.Blocked = &start, time.Time{}, a.stumbled(e), e.Blocked
 	switch {
 	case e.Progress:
 		a.forgive()
@@ -138,29 +139,29 @@ func (a AgentState) judged(e RunEnd, maxFailures int) AgentState {
 		return a
 	}
 	a.Fruitless++
-	if !run.triesLater() {
+	if !start.triesLater() {
 		a.Failures++
 	}
 	pause := pauses[min(a.Fruitless, len(pauses))-1]
 	if a.Failures >= maxFailures {
 		pause = ProbeEvery
 		if a.LeftAlone.IsZero() {
-			a.LeftAlone = run.Ended
+			a.LeftAlone = start.Ended
 		}
 	}
-	a.NextStart = run.Ended.Add(pause)
-	if run.RetryAt.After(a.NextStart) {
-		a.NextStart = run.RetryAt
+	a.NextStart = start.Ended.Add(pause)
+	if start.RetryAt.After(a.NextStart) {
+		a.NextStart = start.RetryAt
 	}
 	return a
 }
 
-// stumbled returns the counts of Stumbled after a run.
-func (a *AgentState) stumbled(e RunEnd) map[pipeline.TaskID]int {
+// stumbled returns the counts of Stumbled after a start.
+func (a *AgentState) stumbled(e StartEnd) map[pipeline.TaskID]int {
 	counts := map[pipeline.TaskID]int{}
 	for id, given := range e.Unfinished {
 		n := a.Stumbled[id]
-		if given && !e.Run.triesLater() {
+		if given && !e.Start.triesLater() {
 			n++
 		}
 		if n > 0 {
@@ -196,9 +197,9 @@ func (a *AgentState) Waits(now time.Time) (until time.Time, ok bool) {
 	return a.NextStart, ok
 }
 
-// Start is how an agent is started now: a hash of its table in otm.toml, the path of
+// Setup is how an agent is started now: a hash of its table in otm.toml, the path of
 // its program ("": it was not found), and when that changed last.
-type Start struct {
+type Setup struct {
 	Config    string
 	Program   string
 	ChangedAt time.Time
@@ -208,10 +209,10 @@ type Start struct {
 // configuration. A program makes one when it is found for the first time, or changed
 // after the last run ended. Neither a single run in a shell with another PATH nor a
 // program that changes itself while it runs makes one: both would start it in a loop.
-// over says that the end of the last run is in LastRun.
-func (a *AgentState) configured(s Start, over bool, now time.Time) (changed bool) {
+// over says that the end of the last start is in LastStart.
+func (a *AgentState) configured(s Setup, over bool, now time.Time) (changed bool) {
 	repaired := a.Program == "" && s.Program != "" ||
-		over && a.LastRun != nil && a.ProgramAt.Before(s.ChangedAt) && s.ChangedAt.After(a.LastRun.Ended) && !s.ChangedAt.After(now)
+		over && a.LastStart != nil && a.ProgramAt.Before(s.ChangedAt) && s.ChangedAt.After(a.LastStart.Ended) && !s.ChangedAt.After(now)
 	changed = a.Config != s.Config || repaired
 	if changed && a.Config != "" {
 		a.forgive() // the failures belong to another configuration
@@ -225,21 +226,21 @@ func (a *AgentState) configured(s Start, over bool, now time.Time) (changed bool
 	return changed
 }
 
-// JudgeRun judges an agent by what is known of its process and its runs. The command
+// JudgeStart judges an agent by what is known of its process and its starts. The command
 // names the agent. Nothing happens where the state stays as it is.
-type JudgeRun struct {
-	End         *RunEnd // the end of its last run, which is not judged yet; nil: there is none
+type JudgeStart struct {
+	End         *StartEnd // the end of its last start, which is not judged yet; nil: there is none
 	MaxFailures int
 	Over        bool // no run of it goes on, and all its reports are applied
-	Start       Start
+	Setup       Setup
 	Hangs       time.Time
 	Ends        *Ends
-	Asked       bool      // a person sent one of its tasks out again since its last run
+	Asked       bool      // a person sent one of its tasks out again since its last start
 	Rests       bool      // it has no work
 	Started     time.Time // the value of Resumed that led to a start, or to no work; zero: none did
 }
 
-func (j JudgeRun) decide(d *decision) error {
+func (j JudgeStart) decide(d *decision) error {
 	was := d.agentState()
 	now := was.Clone()
 	why := Observed
@@ -247,12 +248,12 @@ func (j JudgeRun) decide(d *decision) error {
 	if j.Ends == nil || now.Ends == nil || j.Ends.Task != now.Ends.Task {
 		now.Ends = j.Ends
 	}
-	if j.End != nil && (was.LastRun == nil || was.LastRun.Key != j.End.Run.Key) {
+	if j.End != nil && (was.LastStart == nil || was.LastStart.Key != j.End.Start.Key) {
 		*now = now.judged(*j.End, max(j.MaxFailures, 1))
 		now.Hangs = j.Hangs.UTC()
-		why = RunJudged
+		why = StartJudged
 	}
-	if now.configured(j.Start, j.Over, d.At) && why == Observed {
+	if now.configured(j.Setup, j.Over, d.At) && why == Observed {
 		why = Reconfigured
 	}
 	if now.Fruitless > 0 && j.Asked {

@@ -149,13 +149,13 @@ func (t change) applyRun() {
 		if w := t.WakeNamed(data.Key); w != nil {
 			w.Refused, w.Sent = data.Refused, data.Refused != ""
 		}
-	case RunUnknown:
+	case StartUnknown:
 		if w := t.WakeNamed(data.Key); w != nil {
 			w.Unknown = e.At
 		}
-	case RunEnded:
+	case StartEnded:
 		if w := t.WakeNamed(data.Key); w != nil {
-			w.RunResult = data.RunResult
+			w.StartResult = data.StartResult
 		}
 	case RunStarted:
 		t.runStarted(&data)

@@ -398,22 +398,22 @@ func TestWakes(t *testing.T) {
 	}
 
 	// Its run ends: with success by one report, and with a failure by another, which counts.
-	end := func(r EndRun) string {
+	end := func(r EndStart) string {
 		n := len(w.events)
 		w.must(Command{Task: 1, By: boss, Do: r})
 		return story(w.events[n:])
 	}
-	w.must(Command{Task: 1, By: boss, Do: LoseRun{key}})
+	w.must(Command{Task: 1, By: boss, Do: LoseStart{key}})
 	for _, tt := range []struct {
-		run  EndRun
+		run  EndStart
 		want string
 	}{
-		{EndRun{Key: key, Outcome: OutcomeOK}, "RunEnded"},
-		{EndRun{Key: key, Outcome: OutcomeOK}, ""},
-		{EndRun{Key: key, Outcome: OutcomeFailed, Detail: "no model", RetryAfter: time.Minute}, "RunEnded"},
-		{EndRun{Key: key, Outcome: OutcomeOK, LastWords: "I am done"}, "RunEnded"},
-		{EndRun{Key: key, Outcome: OutcomeOK, LastWords: "or not"}, ""},
-		{EndRun{Key: "of another", Outcome: OutcomeOK}, ""},
+		{EndStart{Key: key, Outcome: OutcomeOK}, "StartEnded"},
+		{EndStart{Key: key, Outcome: OutcomeOK}, ""},
+		{EndStart{Key: key, Outcome: OutcomeFailed, Detail: "no model", RetryAfter: time.Minute}, "StartEnded"},
+		{EndStart{Key: key, Outcome: OutcomeOK, LastWords: "I am done"}, "StartEnded"},
+		{EndStart{Key: key, Outcome: OutcomeOK, LastWords: "or not"}, ""},
+		{EndStart{Key: "of another", Outcome: OutcomeOK}, ""},
 	} {
 		if got := end(tt.run); got != tt.want {
 			t.Errorf("%+v made %q, want %q", tt.run, got, tt.want)
@@ -429,23 +429,23 @@ func TestWakes(t *testing.T) {
 func TestJudgeRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	judge := func(j JudgeRun) *AgentState {
+	judge := func(j JudgeStart) *AgentState {
 		j.MaxFailures = 2
-		j.Start = Start{Config: "c", Program: "/bin/a"}
+		j.Setup = Setup{Config: "c", Program: "/bin/a"}
 		w.must(Command{By: boss, Agent: "Dev Das", Do: j})
 		return w.state.Agents["dev_das"]
 	}
-	ended := func(key string, progress bool) *RunEnd {
-		return &RunEnd{Run: EndedRun{Key: key, RunResult: RunResult{Ended: w.now}}, Progress: progress}
+	ended := func(key string, progress bool) *StartEnd {
+		return &StartEnd{Start: EndedStart{Key: key, StartResult: StartResult{Ended: w.now}}, Progress: progress}
 	}
-	if a := judge(JudgeRun{End: ended("k1", false)}); a.Failures != 1 || !a.LeftAlone.IsZero() || !a.NextStart.Equal(a.LastRun.Ended.Add(pauses[0])) {
+	if a := judge(JudgeStart{End: ended("k1", false)}); a.Failures != 1 || !a.LeftAlone.IsZero() || !a.NextStart.Equal(a.LastStart.Ended.Add(pauses[0])) {
 		t.Errorf("after one failure: %+v", a)
 	}
 	n := len(w.events)
-	if judge(JudgeRun{End: ended("k1", false)}); len(w.events) != n {
+	if judge(JudgeStart{End: ended("k1", false)}); len(w.events) != n {
 		t.Error("a run is judged twice")
 	}
-	if a := judge(JudgeRun{End: ended("k2", false)}); a.Failures != 2 || a.LeftAlone.IsZero() {
+	if a := judge(JudgeStart{End: ended("k2", false)}); a.Failures != 2 || a.LeftAlone.IsZero() {
 		t.Errorf("after two failures: %+v", a)
 	}
 	w.must(Command{By: ada, Agent: "dev das", Do: ResumeAgent{}})
@@ -453,16 +453,16 @@ func TestJudgeRun(t *testing.T) {
 	if a.Failures != 0 || !a.LeftAlone.IsZero() || a.Resumed.IsZero() {
 		t.Errorf("after it was resumed: %+v", a)
 	}
-	if a := judge(JudgeRun{Started: a.Resumed}); !a.Resumed.IsZero() {
+	if a := judge(JudgeStart{Started: a.Resumed}); !a.Resumed.IsZero() {
 		t.Errorf("after its start: %+v", a)
 	}
-	judge(JudgeRun{End: ended("k3", false)})
-	if a := judge(JudgeRun{Asked: true}); a.Failures != 0 {
+	judge(JudgeStart{End: ended("k3", false)})
+	if a := judge(JudgeStart{Asked: true}); a.Failures != 0 {
 		t.Errorf("after a person sent a task out again: %+v", a)
 	}
-	judge(JudgeRun{End: ended("k4", false)})
+	judge(JudgeStart{End: ended("k4", false)})
 	w.must(Command{By: ada, Agent: "dev das", Do: PauseAgent{Reason: "not now"}})
-	if a := judge(JudgeRun{End: ended("k5", true)}); a.Failures != 0 || a.LastRun.Key != "k5" || a.Paused == nil || a.Paused.By != ada || a.Paused.Reason != "not now" {
+	if a := judge(JudgeStart{End: ended("k5", true)}); a.Failures != 0 || a.LastStart.Key != "k5" || a.Paused == nil || a.Paused.By != ada || a.Paused.Reason != "not now" {
 		t.Errorf("after progress, paused: %+v", a)
 	}
 	w.must(Command{By: ada, Agent: "dev das", Do: ResumeAgent{}})

@@ -205,6 +205,12 @@ func TestEventsRoundTrip(t *testing.T) {
 			t.Errorf("type %s is called %s", k.name, e.Type())
 		}
 	}
+	for former, now := range formerNames {
+		data, err := DecodeData(former, []byte(`{"key":"k"}`))
+		if err != nil || (&Event{Data: data}).Type() != now {
+			t.Errorf("an old %s is read as %+v, %v", former, data, err)
+		}
+	}
 	if _, err := DecodeData("FromTheFuture", nil); err == nil {
 		t.Error("an unknown type is read")
 	}

@@ -1,9 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"otm/pipeline"
@@ -229,16 +231,16 @@ type WakeFailed struct {
 	Refused string `json:"refused,omitempty"` // why, for people; "": it was not sent, its key is unused
 }
 
-// RunUnknown says that nobody knows how the run of a wake ended.
-type RunUnknown struct {
+// StartUnknown says that nobody knows how a start ended.
+type StartUnknown struct {
 	Key string `json:"key"`
 }
 
-// RunEnded says that the process of a wake, or its run at the gateway, ended.
-type RunEnded struct {
+// StartEnded says that the process of a wake, or its run at the gateway, ended.
+type StartEnded struct {
 	Key   string `json:"key"`
 	Agent string `json:"agent"`
-	RunResult
+	StartResult
 	Process bool `json:"process,omitempty"`
 }
 
@@ -289,7 +291,7 @@ type RetryAdvised struct {
 // CountReset says that somebody restarted the count of failed runs.
 type CountReset struct{}
 
-// AgentChanged says what an agent's state is after a run was judged, its configuration
+// AgentChanged says what an agent's state is after a start was judged, its configuration
 // changed, or a person resumed it.
 type AgentChanged struct {
 	State AgentState  `json:"state"`
@@ -301,7 +303,7 @@ type AgentChange string
 
 // The reasons.
 const (
-	RunJudged    AgentChange = "judged"       // a run ended
+	StartJudged  AgentChange = "judged"       // a start ended
 	Reconfigured AgentChange = "reconfigured" // its table in otm.toml, or its program, is another one
 	Resumed      AgentChange = "resumed"      // by a person
 	Paused       AgentChange = "paused"       // by a person
@@ -383,9 +385,24 @@ var kinds = []kind{
 	kindOf[Noted]("IE-02"), kindOf[Said](""), kindOf[ReportFailed](""), kindOf[EditedByPerson]("IE-01"), kindOf[Approved]("IE-04"), kindOf[StepAdded]("IE-01"),
 	kindOf[StepGone]("IE-01"), kindOf[RowGone]("IE-01"), kindOf[RowBack]("IE-01"), kindOf[BoardWritten]("OE-06"), kindOf[ReconciliationDrift]("ERR-05"),
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
-	kindOf[WakeFailed](""), kindOf[RunUnknown](""), kindOf[RunEnded](""),
+	kindOf[WakeFailed](""), kindOf[StartUnknown](""), kindOf[StartEnded](""),
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
 	kindOf[RetryScheduled](""), kindOf[RetryAdvised](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"), kindOf[Archived](""), kindOf[Imported](""),
+}
+
+// formerNames are types of events by the names that they had before: old events are kept
+// under them.
+var formerNames = map[string]string{"RunEnded": "StartEnded", "RunUnknown": "StartUnknown"}
+
+// StoredAs returns the names under which events of some types are kept.
+func StoredAs(types []string) []string {
+	names := slices.Clone(types)
+	for former, now := range formerNames {
+		if slices.Contains(types, now) {
+			names = append(names, former)
+		}
+	}
+	return names
 }
 
 // EventVersion is the version of the forms in which events are kept. A form that a
@@ -421,7 +438,7 @@ func (e *Event) Code() string {
 // DecodeData reads the payload of an event of a type.
 func DecodeData(typ string, payload []byte) (Data, error) {
 	for _, k := range kinds {
-		if k.name == typ {
+		if k.name == cmp.Or(formerNames[typ], typ) {
 			return k.decode(payload)
 		}
 	}

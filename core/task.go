@@ -135,7 +135,7 @@ type Wake struct {
 	Accepted time.Time         `json:"acceptedAt,omitzero"`
 	Refused  string            `json:"refused,omitempty"`
 	Unknown  time.Time         `json:"unknownAt,omitzero"` // the gateway did not know how the run ended
-	RunResult
+	StartResult
 }
 
 // Woken is a wake as a task that it names knows it.
@@ -146,32 +146,32 @@ type Woken struct {
 	At      time.Time `json:"at"`
 }
 
-// RunResult is how the run of a wake ended.
-type RunResult struct {
-	Ended   time.Time  `json:"endedAt,omitzero"`
-	Outcome RunOutcome `json:"outcome,omitempty"`
-	Exit    string     `json:"exit,omitempty"`     // how it ended, in words for people
-	Code    *int       `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
-	Log     string     `json:"log,omitempty"`      // the path of what a process printed
+// StartResult is how a start ended.
+type StartResult struct {
+	Ended   time.Time    `json:"endedAt,omitzero"`
+	Outcome StartOutcome `json:"outcome,omitempty"`
+	Exit    string       `json:"exit,omitempty"`     // how it ended, in words for people
+	Code    *int         `json:"exitCode,omitempty"` // of a process, 128+n after signal n; nil: not known, or a run at the gateway
+	Log     string       `json:"log,omitempty"`      // the path of what a process printed
 	// LastWords is the beginning of what a run at the gateway said last. The agent
 	// wrote it: it is untrusted.
 	LastWords string    `json:"lastWords,omitempty"`
 	RetryAt   time.Time `json:"retryAt,omitzero"` // the gateway asked not to be called before
 }
 
-// RunOutcome is how a run at the gateway ended.
-type RunOutcome string
+// StartOutcome is how a turn at the gateway ended.
+type StartOutcome string
 
-// Outcomes of runs.
+// Outcomes of turns.
 const (
-	OutcomeUnknown RunOutcome = ""        // it has not ended, or nobody reported how
-	OutcomeOK      RunOutcome = "ok"      // it reports success, which does not mean that the task was done
-	OutcomeFailed  RunOutcome = "failed"  // the model could not be reached, say
-	OutcomeTimeout RunOutcome = "timeout" // it ran out of time, or somebody aborted it
+	OutcomeUnknown StartOutcome = ""        // it has not ended, or nobody reported how
+	OutcomeOK      StartOutcome = "ok"      // it reports success, which does not mean that the task was done
+	OutcomeFailed  StartOutcome = "failed"  // the model could not be reached, say
+	OutcomeTimeout StartOutcome = "timeout" // it ran out of time, or somebody aborted it
 )
 
-// Failed reports whether the run is known to have failed.
-func (o RunOutcome) Failed() bool { return o == OutcomeFailed || o == OutcomeTimeout }
+// Failed reports whether the turn is known to have failed.
+func (o StartOutcome) Failed() bool { return o == OutcomeFailed || o == OutcomeTimeout }
 
 // Heard is what was last heard of an agent about a task. A report counts from when
 // it was dropped, not from when it was applied.

@@ -109,21 +109,21 @@ func (s SettleWake) decide(d *decision) error {
 	return nil
 }
 
-// EndRun notes how the run of a wake ended. The gateway may report a run twice, by an
+// EndStart notes how a start ended. The gateway may report a turn twice, by an
 // event and by the final answer: a failure then replaces a success.
-type EndRun struct {
+type EndStart struct {
 	Key        string
-	Ended      time.Time  // zero, or impossible: now, as the gateway's clock may differ from ours
-	Outcome    RunOutcome // of a run at the gateway
-	Detail     string     // why it failed, for people
-	Process    bool       // it was a process
+	Ended      time.Time    // zero, or impossible: now, as the gateway's clock may differ from ours
+	Outcome    StartOutcome // of a run at the gateway
+	Detail     string       // why it failed, for people
+	Process    bool         // it was a process
 	ExitCode   *int
 	Log        string
 	LastWords  string        // untrusted
 	RetryAfter time.Duration // the pause that the gateway asks for; zero: none
 }
 
-func (r EndRun) decide(d *decision) error {
+func (r EndStart) decide(d *decision) error {
 	if d.task == nil {
 		return nil // the gateway also reports runs that others began
 	}
@@ -137,7 +137,7 @@ func (r EndRun) decide(d *decision) error {
 	if !first && !worse && (r.Process || words == "" || w.LastWords != "") {
 		return nil
 	}
-	e := RunEnded{Key: r.Key, Agent: w.Agent, RunResult: w.RunResult, Process: r.Process}
+	e := StartEnded{Key: r.Key, Agent: w.Agent, StartResult: w.StartResult, Process: r.Process}
 	e.Log, e.LastWords = cmp.Or(r.Log, w.Log), cmp.Or(w.LastWords, words)
 	if first {
 		e.Ended = r.Ended
@@ -157,14 +157,14 @@ func (r EndRun) decide(d *decision) error {
 	return nil
 }
 
-// LoseRun notes that nobody knows how the run of a wake ended.
-type LoseRun struct{ Key string }
+// LoseStart notes that nobody knows how a start ended.
+type LoseStart struct{ Key string }
 
-func (l LoseRun) decide(d *decision) error {
+func (l LoseStart) decide(d *decision) error {
 	if d.task == nil || d.task.WakeNamed(l.Key) == nil {
 		return nil
 	}
-	d.emit(RunUnknown(l))
+	d.emit(StartUnknown(l))
 	return nil
 }
 

@@ -27,10 +27,10 @@ func TestC3ConfigurationForgives(t *testing.T) {
 	}
 	agent := pipeline.Agent{Name: "a", Trigger: pipeline.TriggerExec, Workspace: "/w", Command: []string{"agent-of-c3"}}
 	t.Setenv("PATH", bin)
-	is := &core.State{Agents: map[string]*core.AgentState{"a": {Agent: "a", LastRun: &core.EndedRun{RunResult: core.RunResult{Ended: ended}}}}}
+	is := &core.State{Agents: map[string]*core.AgentState{"a": {Agent: "a", LastStart: &core.EndedStart{StartResult: core.StartResult{Ended: ended}}}}}
 	judge := func(over bool) {
 		t.Helper()
-		if _, err := core.Decide(is, core.Command{At: now, By: by(), Agent: "a", Do: core.JudgeRun{Over: over, Start: startOf(&agent)}}); err != nil {
+		if _, err := core.Decide(is, core.Command{At: now, By: by(), Agent: "a", Do: core.JudgeStart{Over: over, Setup: setupOf(&agent)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -273,7 +273,7 @@ func TestTwoDecideAtOnce(t *testing.T) {
 }
 
 // turnEnds ends the last turn of an agent at the gateway, as the gateway reports it.
-func (w *world) turnEnds(agent string, outcome core.RunOutcome) {
+func (w *world) turnEnds(agent string, outcome core.StartOutcome) {
 	w.Helper()
 	tasks, err := w.store.Tasks(w.Context(), core.Filter{})
 	if err != nil {
@@ -284,7 +284,7 @@ func (w *world) turnEnds(agent string, outcome core.RunOutcome) {
 		w.Fatalf("%s was never woken", agent)
 	}
 	w.clock.Advance(time.Second)
-	if news, err := RecordEnd(w.Context(), w.store, core.EndRun{Key: last.Key, Outcome: outcome}, w.clock.Now()); err != nil || !news {
+	if news, err := RecordEnd(w.Context(), w.store, core.EndStart{Key: last.Key, Outcome: outcome}, w.clock.Now()); err != nil || !news {
 		w.Fatal(last.Key, news, err)
 	}
 }

@@ -48,7 +48,7 @@
 // A run is one process of an exec agent, or one run at the gateway. Each run in a
 // row that ends without progress makes the pause before the next one longer. After
 // three, OTM leaves the agent alone but for a probe every half hour. judge.go
-// notices the end of a run, and core.JudgeRun decides what follows.
+// notices the end of a run, and core.JudgeStart decides what follows.
 //
 // # A pass
 //

@@ -181,7 +181,7 @@ func TestKilledBeforeItEndsAProcess(t *testing.T) {
 				started = w.pass().Woken
 			}
 			want(t, "the next is started", started, 1)
-			want(t, "once", words(w.count(id, "RunCanceled"), w.count(id, "RunEnded"), w.health().Failures), "1 1 0")
+			want(t, "once", words(w.count(id, "RunCanceled"), w.count(id, "StartEnded"), w.health().Failures), "1 1 0")
 		})
 	}
 }

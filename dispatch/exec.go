@@ -64,8 +64,8 @@ func (x *Exec) Ready(_ context.Context, a *pipeline.Agent) error {
 
 // Ended implements Waker. The free lock shows that the process has ended; the helper
 // notes in the store how.
-func (x *Exec) Ended(_ context.Context, key string) (core.EndRun, bool, error) {
-	end := core.EndRun{Key: key, Process: true}
+func (x *Exec) Ended(_ context.Context, key string) (core.EndStart, bool, error) {
+	end := core.EndStart{Key: key, Process: true}
 	if logs, err := filepath.Glob(filepath.Join(x.LogDir, "exec", "*", "*-"+key+".log")); err == nil && len(logs) > 0 {
 		end.Log = logs[len(logs)-1]
 	}
@@ -201,7 +201,7 @@ func RunHelper(stdin io.Reader, stdout io.Writer, now func() time.Time, open Ope
 	err, stopped := waitFor(cmd, stop)
 	how, code, bySignal := howEnded(cmd, err)
 	log.End(fmt.Sprintf("[%s] ended: %s", now().UTC().Format(time.RFC3339), how))
-	noteEnd(ctx, open, &s, core.EndRun{
+	noteEnd(ctx, open, &s, core.EndStart{
 		Key: s.Key, Process: true, Ended: now(), Detail: how, ExitCode: code, Log: log.file.Name(),
 	})
 	allEnded := true
@@ -284,7 +284,7 @@ type Opener func(ctx context.Context, dir, url string) (store core.Store, closeS
 // noteEnd notes how the command ended, durably. If the store refuses, it retries for
 // noteFor: without its exit code, the run would count as a failure. If the helper is
 // killed before, the free lock shows the end.
-func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndRun) {
+func noteEnd(ctx context.Context, open Opener, s *spec, end core.EndStart) {
 	for giveUp := time.After(noteFor); ; {
 		store, closeStore, err := open(ctx, s.Dir, s.Store)
 		if err == nil {

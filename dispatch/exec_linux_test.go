@@ -48,8 +48,8 @@ func TestExecHelperKilled(t *testing.T) {
 		t.Errorf("log: %v", err)
 	}
 	state, err := w.store.Agent(context.Background(), "alpha")
-	if err != nil || state.LastRun.Log != killed.Log {
-		t.Errorf("state: %+v, %v", state.LastRun, err)
+	if err != nil || state.LastStart.Log != killed.Log {
+		t.Errorf("state: %+v, %v", state.LastStart, err)
 	}
 	state.Fruitless = 1 // as before the command was changed
 	if next := (Health{AgentState: state}).Finding().Next(w.clock.Now()); !strings.HasPrefix(next, "tail ") {

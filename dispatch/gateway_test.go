@@ -191,7 +191,7 @@ func TestGatewayNothingHappens(t *testing.T) {
 func TestC57FailedRunIsStartedAgain(t *testing.T) {
 	onGateway(t, func(w *world, g *gatewaytest.Gateway) {
 		want(w, "woken", w.pass().Woken, 1)
-		if _, err := RecordEnd(w.Context(), w.store, core.EndRun{Key: "otm-T-00001-alpha-1", Outcome: core.OutcomeFailed, Detail: "no model"}, w.clock.Now()); err != nil {
+		if _, err := RecordEnd(w.Context(), w.store, core.EndStart{Key: "otm-T-00001-alpha-1", Outcome: core.OutcomeFailed, Detail: "no model"}, w.clock.Now()); err != nil {
 			w.Fatal(err)
 		}
 		r := w.pass()

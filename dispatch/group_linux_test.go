@@ -44,7 +44,7 @@ func TestC5HintEndsTheGroup(t *testing.T) {
 			w.ended()
 			wake := w.record(1).Wakes[0]
 			want(t, "the end", words(wake.Exit, *wake.Code, wake.Log != ""), "killed by signal 15 143 true")
-			want(t, "events", w.count(1, "RunEnded"), 1)
+			want(t, "events", w.count(1, "StartEnded"), 1)
 			want(t, "then", w.pass().Woken, 0)
 		})
 	}

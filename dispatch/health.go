@@ -80,14 +80,14 @@ func (h Health) Findings() (found []explain.Finding) {
 func (h Health) afterRuns() *explain.Finding {
 	code := explain.AgentPausing
 	switch {
-	case !h.Running && h.Rests, h.LastRun == nil:
+	case !h.Running && h.Rests, h.LastStart == nil:
 		return nil
 	case !h.LeftAlone.IsZero(): // also while a probe runs
 		code = explain.AgentLeftAlone
 	case h.Running || h.Fruitless == 0:
 		return nil
 	}
-	run := h.LastRun
+	run := h.LastStart
 	if code == explain.AgentPausing && run.Code != nil && *run.Code == core.TryLater {
 		code = explain.AgentLater
 	}

@@ -385,9 +385,9 @@ type recorder struct {
 	executed []string // keys, each once
 	asked    []string // keys of Ended
 
-	answer func(context.Context, Request) error        // if set, decides; nil accepts
-	ready  func()                                      // if set, called before each wake
-	ended  func(key string) (core.EndRun, bool, error) // if set, what Ended says; else not ended
+	answer func(context.Context, Request) error          // if set, decides; nil accepts
+	ready  func()                                        // if set, called before each wake
+	ended  func(key string) (core.EndStart, bool, error) // if set, what Ended says; else not ended
 }
 
 func (r *recorder) Wake(ctx context.Context, req Request) error {
@@ -410,12 +410,12 @@ func (r *recorder) Wake(ctx context.Context, req Request) error {
 // errQueued: the wake was queued and its answer was lost.
 var errQueued = fmt.Errorf("%w: it was queued", ErrLost)
 
-func (r *recorder) Ended(_ context.Context, key string) (core.EndRun, bool, error) {
+func (r *recorder) Ended(_ context.Context, key string) (core.EndStart, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, key)
 	if r.ended == nil {
-		return core.EndRun{}, false, nil
+		return core.EndStart{}, false, nil
 	}
 	return r.ended(key)
 }

@@ -15,19 +15,19 @@ import (
 	"otm/pipeline"
 )
 
-// judgeRun judges the end of an agent's last run, and what its process does. The reports
+// judgeStart judges the end of an agent's last start, and what its process does. The reports
 // that are in the inbox come first: they may show progress.
-func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
+func (wg *waking) judgeStart(ctx context.Context, s *situation) error {
 	end, over, err := wg.countedEnd(ctx, s)
 	if err != nil {
 		return err
 	}
-	last := s.state.LastRun
+	last := s.state.LastStart
 	if over {
-		last = &end.Run
+		last = &end.Start
 	}
-	judge := core.JudgeRun{
-		MaxFailures: wg.Times.RewakeMax, Over: !s.Running, Start: startOf(s.agent),
+	judge := core.JudgeStart{
+		MaxFailures: wg.Times.RewakeMax, Over: !s.Running, Setup: setupOf(s.agent),
 		Hangs: s.hangsSince(), Ends: s.ends(), Asked: s.askedSince(last), Rests: len(s.work()) == 0,
 	}
 	if over {
@@ -55,7 +55,7 @@ func (wg *waking) judgeRun(ctx context.Context, s *situation) error {
 		wg.report.RunBy(s.now) // the next run follows at once on one that made progress
 	}
 	if err == nil && over && !end.Progress && !end.Idle {
-		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Run.Key, "exit", end.Run.Exit, "failures", s.state.Failures, "next", s.state.NextStart)
+		wg.Log.Warn("run ended without progress", "agent", s.agent.Name, "run", end.Start.Key, "exit", end.Start.Exit, "failures", s.state.Failures, "next", s.state.NextStart)
 	}
 	return err
 }
@@ -91,10 +91,10 @@ func (s *situation) failRuns(over bool, w *core.Wake, types pipeline.Types) (com
 	return commands
 }
 
-// countedEnd returns the end of the agent's last run if it is not judged yet, after the
+// countedEnd returns the end of the agent's last start if it is not judged yet, after the
 // agent's reports were applied; false: there is no such end.
-func (wg *waking) countedEnd(ctx context.Context, s *situation) (end core.RunEnd, over bool, err error) {
-	if end, over = s.endOfRun(); !over {
+func (wg *waking) countedEnd(ctx context.Context, s *situation) (end core.StartEnd, over bool, err error) {
+	if end, over = s.endOfStart(); !over {
 		return end, false, nil
 	}
 	changed, err := wg.Carry(ctx, s.agent)
@@ -107,7 +107,7 @@ func (wg *waking) countedEnd(ctx context.Context, s *situation) (end core.RunEnd
 	if err := wg.reload(ctx, s); err != nil {
 		return end, false, err
 	}
-	if end, over = s.endOfRun(); !over {
+	if end, over = s.endOfStart(); !over {
 		return end, false, nil
 	}
 	if _, w := s.lastWake(); w.Via == pipeline.TriggerExec && w.Ended.IsZero() && w.MaybeQueued() {
@@ -120,7 +120,7 @@ func (wg *waking) countedEnd(ctx context.Context, s *situation) (end core.RunEnd
 		if err := wg.reload(ctx, s); err != nil {
 			return end, false, err
 		}
-		end, over = s.endOfRun()
+		end, over = s.endOfStart()
 	}
 	return end, over, nil
 }
@@ -136,7 +136,7 @@ func (s *situation) hangsSince() time.Time {
 
 // askedSince reports whether a person has sent one of the agent's tasks out again since
 // a run ended.
-func (s *situation) askedSince(last *core.EndedRun) bool {
+func (s *situation) askedSince(last *core.EndedStart) bool {
 	if last == nil {
 		return false
 	}
@@ -149,22 +149,22 @@ func (s *situation) askedSince(last *core.EndedRun) bool {
 	return false
 }
 
-// startOf describes how an agent is started now. Its program is the one that its command
+// setupOf describes how an agent is started now. Its program is the one that its command
 // names; a path below the workspace, which may not answer, is not looked at.
-func startOf(a *pipeline.Agent) core.Start {
+func setupOf(a *pipeline.Agent) core.Setup {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", a.Trigger, a.Workspace, a.GatewayAgent, a.Command))
-	start := core.Start{Config: fmt.Sprintf("%x", sum[:8])}
+	setup := core.Setup{Config: fmt.Sprintf("%x", sum[:8])}
 	if len(a.Command) == 0 || !filepath.IsAbs(a.Command[0]) && strings.ContainsRune(a.Command[0], filepath.Separator) {
-		return start
+		return setup
 	}
 	path, err := exec.LookPath(a.Command[0])
 	if err != nil {
-		return start
+		return setup
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return start
+		return setup
 	}
-	start.Program, start.ChangedAt = path, info.ModTime()
-	return start
+	setup.Program, setup.ChangedAt = path, info.ModTime()
+	return setup
 }

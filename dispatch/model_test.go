@@ -308,7 +308,7 @@ func (m *model) endRun() {
 		w.ended = m.tick()
 		m.say("the turn %s ends", w.key)
 		if id, err := m.store.TaskOfWake(context.Background(), w.key); err == nil {
-			m.do(core.Command{By: by(), Task: id, Do: core.EndRun{Key: w.key, Outcome: core.OutcomeOK}})
+			m.do(core.Command{By: by(), Task: id, Do: core.EndStart{Key: w.key, Outcome: core.OutcomeOK}})
 		}
 		m.excuse(w)
 		return
@@ -324,7 +324,7 @@ func (m *model) endRun() {
 		return
 	}
 	if id, err := m.store.TaskOfWake(context.Background(), m.childKey); err == nil {
-		m.do(core.Command{By: by(), Task: id, Do: core.EndRun{Key: m.childKey, Process: true, Detail: "exit 0", ExitCode: new(int)}})
+		m.do(core.Command{By: by(), Task: id, Do: core.EndStart{Key: m.childKey, Process: true, Detail: "exit 0", ExitCode: new(int)}})
 	}
 }
 
@@ -543,9 +543,9 @@ func (m *model) checkAgain(w *sent) {
 }
 
 // Ended implements Waker.
-func (m *model) Ended(_ context.Context, key string) (core.EndRun, bool, error) {
+func (m *model) Ended(_ context.Context, key string) (core.EndStart, bool, error) {
 	if m.mood == "down" {
-		return core.EndRun{}, false, fmt.Errorf("connection refused")
+		return core.EndStart{}, false, fmt.Errorf("connection refused")
 	}
 	ended := m.agent.Trigger == pipeline.TriggerExec || m.rng.IntN(2) == 0
 	if i := slices.IndexFunc(m.wakes, func(w *sent) bool { return w.key == key }); i >= 0 && ended {
@@ -555,7 +555,7 @@ func (m *model) Ended(_ context.Context, key string) (core.EndRun, bool, error) 
 		}
 	}
 	m.say("  asked for %s, ended: %v", key, ended)
-	return core.EndRun{Key: key, Outcome: core.OutcomeOK}, ended, nil
+	return core.EndStart{Key: key, Outcome: core.OutcomeOK}, ended, nil
 }
 
 // Ready implements Waker.

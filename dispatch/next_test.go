@@ -374,7 +374,7 @@ func TestC1AnotherTaskFirst(t *testing.T) {
 	failed := func() {
 		t.Helper()
 		keys := strings.Fields(w.waker.keys())
-		if _, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: keys[len(keys)-1], Outcome: core.OutcomeFailed}, w.clock.Now()); err != nil {
+		if _, err := RecordEnd(t.Context(), w.store, core.EndStart{Key: keys[len(keys)-1], Outcome: core.OutcomeFailed}, w.clock.Now()); err != nil {
 			t.Fatal(err)
 		}
 		w.pass()

@@ -213,7 +213,7 @@ func (s *situation) planOutstanding(p plan) plan {
 // unended reports whether a wake led to a turn at the gateway that may still go on.
 func (s *situation) unended(w *core.Wake) bool {
 	return w != nil && w.Via == pipeline.TriggerGateway && !w.Accepted.IsZero() && w.Ended.IsZero() &&
-		(s.state.LastRun == nil || s.state.LastRun.Key != w.Key)
+		(s.state.LastStart == nil || s.state.LastStart.Key != w.Key)
 }
 
 // asks returns when the gateway is to be asked next what became of the turn of a wake: while
@@ -299,7 +299,7 @@ func lateAt(t *core.Task, types pipeline.Types) time.Time {
 
 // ended returns when the run of a wake ended; false: it may still run or begin.
 func (s *situation) ended(w *core.Wake) (time.Time, bool) {
-	switch last := s.state.LastRun; {
+	switch last := s.state.LastStart; {
 	case w == nil || s.Running:
 		return time.Time{}, false
 	case last != nil && last.Key == w.Key:
@@ -319,17 +319,17 @@ func (s *situation) ended(w *core.Wake) (time.Time, bool) {
 	return w.Unknown, s.reached(w.Unknown, s.times.RewakeAfter) && !s.tookSince(w.AskedAt)
 }
 
-// endOfRun returns the end of the last run if it is not judged yet; false: there is
+// endOfStart returns the end of the last run if it is not judged yet; false: there is
 // no such end.
-func (s *situation) endOfRun() (e core.RunEnd, ok bool) {
+func (s *situation) endOfStart() (e core.StartEnd, ok bool) {
 	_, w := s.lastWake()
 	at, over := s.ended(w)
-	if !over || s.state.LastRun != nil && s.state.LastRun.Key == w.Key {
+	if !over || s.state.LastStart != nil && s.state.LastStart.Key == w.Key {
 		return e, false
 	}
-	e.Run = core.EndedRun{Key: w.Key, Via: w.Via, RunResult: w.RunResult}
-	if e.Run.Ended = at; at.After(s.now) {
-		e.Run.Ended = s.now // the clock was set back since
+	e.Start = core.EndedStart{Key: w.Key, Via: w.Via, StartResult: w.StartResult}
+	if e.Start.Ended = at; at.After(s.now) {
+		e.Start.Ended = s.now // the clock was set back since
 	}
 	e.Unfinished, e.Blocked = map[pipeline.TaskID]bool{}, map[pipeline.TaskID]time.Time{}
 	for _, t := range s.known() {

@@ -142,7 +142,7 @@ func TestPlanWake(t *testing.T) {
 	left := func(code int, failures int, next float64) func(*situation) {
 		return func(s *situation) {
 			s.agent.Trigger = pipeline.TriggerExec
-			s.state = &core.AgentState{Agent: "a", Failures: failures, Fruitless: max(failures, 1), NextStart: minute(next), LastRun: &core.EndedRun{Key: "otm-T-00001-a-1", RunResult: core.RunResult{Ended: minute(2), Code: &code}}}
+			s.state = &core.AgentState{Agent: "a", Failures: failures, Fruitless: max(failures, 1), NextStart: minute(next), LastStart: &core.EndedStart{Key: "otm-T-00001-a-1", StartResult: core.StartResult{Ended: minute(2), Code: &code}}}
 			if failures >= 3 {
 				s.state.LeftAlone = minute(2)
 			}

@@ -135,7 +135,7 @@ func TestAnswerBeforeTheEndOfEverything(t *testing.T) {
 	w.pass()
 	w.next("alpha")
 	w.report(id, pipeline.Blocked)
-	if _, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: w.waker.keys(), Outcome: core.OutcomeOK}, w.clock.Now()); err != nil {
+	if _, err := RecordEnd(t.Context(), w.store, core.EndStart{Key: w.waker.keys(), Outcome: core.OutcomeOK}, w.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(time.Minute)

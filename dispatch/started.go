@@ -71,7 +71,7 @@ func (rn *run) endLost(ctx context.Context, back time.Time) (lost []string, err 
 			if w.Via != pipeline.TriggerGateway || !outstanding(w) || w.Accepted.IsZero() || !w.Accepted.Before(back) {
 				continue
 			}
-			end := core.EndRun{Key: w.Key, Ended: back, Outcome: core.OutcomeFailed, Detail: "the gateway was restarted, and forgot it"}
+			end := core.EndStart{Key: w.Key, Ended: back, Outcome: core.OutcomeFailed, Detail: "the gateway was restarted, and forgot it"}
 			if _, err := RecordEnd(ctx, rn.Store, end, rn.Now()); err != nil {
 				return nil, err
 			}

@@ -63,8 +63,8 @@ func (n noting) Wake(_ context.Context, r Request) error {
 	return errors.Join(err, f.Close())
 }
 
-func (noting) Ended(context.Context, string) (core.EndRun, bool, error) {
-	return core.EndRun{}, false, nil
+func (noting) Ended(context.Context, string) (core.EndStart, bool, error) {
+	return core.EndStart{}, false, nil
 }
 
 func (noting) Ready(context.Context, *pipeline.Agent) error { return nil }
@@ -103,9 +103,9 @@ func wakeError(err error) error {
 	return err
 }
 
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndRun, bool, error) {
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndStart, bool, error) {
 	end, ended, err := g.client.Wait(ctx, key)
-	return core.EndRun{Key: key, Ended: end.At, Outcome: core.RunOutcome(end.Status)}, ended, err
+	return core.EndStart{Key: key, Ended: end.At, Outcome: core.StartOutcome(end.Status)}, ended, err
 }
 
 // victimMain carries out its order, if it lives that long.

@@ -199,7 +199,7 @@ func (wg *waking) situation(ctx context.Context, a *pipeline.Agent) (*situation,
 	if failed, ok := wg.unwoken[a.Name]; ok {
 		s.unwoken = &failed
 	}
-	return s, wg.judgeRun(ctx, s)
+	return s, wg.judgeStart(ctx, s)
 }
 
 // endLeft ends the agent's process if that is noted in the agent's state. From then on it
@@ -289,7 +289,7 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 	}
 	now := wg.Now()
 	s.asked = now
-	c := core.Command{At: now, By: by(), Task: pl.of.ID, Do: core.LoseRun{Key: pl.wake.Key}}
+	c := core.Command{At: now, By: by(), Task: pl.of.ID, Do: core.LoseStart{Key: pl.wake.Key}}
 	if ended {
 		c.Do = end
 	}
@@ -301,7 +301,7 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 	}
 	if err == nil {
 		s.now = now
-		err = wg.judgeRun(ctx, s)
+		err = wg.judgeStart(ctx, s)
 	}
 	if err != nil {
 		return plan{}, wakeResult{failed: notWoken(explain.AgentStateWrong, s.agent, err)}
@@ -314,10 +314,10 @@ func (wg *waking) askEnded(ctx context.Context, s *situation, pl plan) (plan, wa
 
 // askWaker asks the waker of a wake whether its run has ended. If the trigger was
 // changed since, no waker knows.
-func (wg *waking) askWaker(ctx context.Context, w *core.Wake) (end core.EndRun, ended bool, err error) {
+func (wg *waking) askWaker(ctx context.Context, w *core.Wake) (end core.EndStart, ended bool, err error) {
 	waker := wg.Wakers[w.Via]
 	if waker == nil {
-		return core.EndRun{}, false, nil
+		return core.EndStart{}, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()

@@ -213,9 +213,9 @@ func TestTakenWhileAsking(t *testing.T) {
 	id := w.create("x", "alpha", pipeline.Normal)
 	w.pass()
 	w.clock.Advance(pipeline.DefaultTimes.RewakeAfter)
-	w.waker.ended = func(key string) (core.EndRun, bool, error) {
+	w.waker.ended = func(key string) (core.EndStart, bool, error) {
 		want(t, "it takes", w.next("alpha"), id)
-		return core.EndRun{Key: key, Outcome: core.OutcomeOK}, true, nil
+		return core.EndStart{Key: key, Outcome: core.OutcomeOK}, true, nil
 	}
 	want(t, "woken", w.pass().Woken, 0)
 	want(t, "wakes", w.waker.keys(), "otm-T-00001-alpha-1")

@@ -43,7 +43,7 @@ type Waker interface {
 	Ready(ctx context.Context, a *pipeline.Agent) error
 	// Ended asks how the run of an accepted wake ended. If ended is false, the run
 	// goes on or is not known. The gateway forgets a run ten minutes after its end.
-	Ended(ctx context.Context, key string) (end core.EndRun, ended bool, err error)
+	Ended(ctx context.Context, key string) (end core.EndStart, ended bool, err error)
 }
 
 // maxNamed is how many tasks a message names.

@@ -5,7 +5,6 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"otm/core"
@@ -55,11 +54,7 @@ func loadEvents(t tx, f core.EventFilter) ([]core.Event, error) {
 		q.where("agent_key = ?", pipeline.FoldName(f.Agent))
 	}
 	if len(f.Types) > 0 {
-		types := make([]any, len(f.Types))
-		for i, typ := range f.Types {
-			types[i] = typ
-		}
-		q.where("type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
+		in(&q, "type", core.StoredAs(f.Types))
 	}
 	if !f.Since.IsZero() {
 		q.where("at >= ?", fromTime(f.Since))

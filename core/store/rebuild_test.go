@@ -25,6 +25,22 @@ func change(t testing.TB, s *Store, statements ...string) {
 	}
 }
 
+// Events that an earlier version kept under a former name of their type are found, and count.
+func TestFormerNames(t *testing.T) {
+	onEach(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		handedOut(t, s, 1)
+		do(t, s, core.Command{At: t0, By: ada, Task: 1, Agent: "Dev Das", Do: core.BeginWake{Version: mustTask(t, s, 1).Version, Tasks: []pipeline.TaskID{1}, AskedAt: t0}})
+		do(t, s, core.Command{At: t0, By: ada, Task: 1, Do: core.EndStart{Key: mustTask(t, s, 1).Wakes[0].Key, Detail: "exit status 1"}})
+		change(t, s, "UPDATE events SET type = 'RunEnded' WHERE type = 'StartEnded'")
+		events, err := s.Events(t.Context(), core.EventFilter{Types: []string{"StartEnded", "WakeBegun"}})
+		if err != nil || len(events) != 2 || events[1].Type() != "StartEnded" {
+			t.Errorf("found %+v, %v", events, err)
+		}
+		check(t, s)
+	})
+}
+
 // The states are replayed from the events, compared and replaced.
 func TestRebuild(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *Store) {

@@ -285,7 +285,7 @@ func TestPageAgents(t *testing.T) {
 			task.Heard = map[string]core.Heard{"devdas": {At: at.Add(30 * time.Minute)}}
 		}})
 	do(t, h, core.Command{At: h.Now(), By: core.Component("otm-dispatcher"), Agent: "runner",
-		Do: core.JudgeRun{MaxFailures: 1, Over: true, End: &core.RunEnd{Run: core.EndedRun{Key: "k", Via: pipeline.TriggerExec, RunResult: core.RunResult{Ended: at, Exit: "exit status 1"}}}}})
+		Do: core.JudgeStart{MaxFailures: 1, Over: true, End: &core.StartEnd{Start: core.EndedStart{Key: "k", Via: pipeline.TriggerExec, StartResult: core.StartResult{Ended: at, Exit: "exit status 1"}}}}})
 	v := visit(t, h, board.Options{})
 	tab := tabOn(t, h, v)
 	tab.has(".card.held .stuck", "runner is left alone")

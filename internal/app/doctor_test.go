@@ -216,7 +216,7 @@ func TestDoctor(t *testing.T) {
 		{"agent that is left alone (C1, C3)", func(p *patient) {
 			at := time.Date(2026, 3, 14, 9, 0, 0, 0, time.UTC)
 			do(p, p.h, core.Command{At: at, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
-				Agent: "devdas", Failures: 3, Fruitless: 3, LeftAlone: at, LastRun: &core.EndedRun{Key: "k", RunResult: core.RunResult{Ended: at, Exit: "exit status 1", Log: "/x/run.log"}},
+				Agent: "devdas", Failures: 3, Fruitless: 3, LeftAlone: at, LastStart: &core.EndedStart{Key: "k", StartResult: core.StartResult{Ended: at, Exit: "exit status 1", Log: "/x/run.log"}},
 			}}})
 		}, "state", "devdas is left alone: 3 runs in a row ended without progress", "otm resume devdas"},
 		{"component that never ran", func(p *patient) { os.Remove(heartbeat.Path(p.h.Dir, heartbeat.Injector)) }, "state", "otm-injector has never run", "otm up"},

@@ -109,12 +109,12 @@ func TestEventsRefuse(t *testing.T) {
 	t.Parallel()
 	p := newEvents(t)
 	for args, want := range map[string]string{
-		"--task x":           "otm events --task T-00035",
-		"--type TaskMooved":  "otm events --type TaskMoved",
-		"--since yesterday":  `--since "yesterday" is neither a duration nor a time`,
-		"--since -1h":        `--since "-1h" is neither a duration nor a time`,
-		"everything":         "everything",
-		"--type RunEnded --": "",
+		"--task x":             "otm events --task T-00035",
+		"--type TaskMooved":    "otm events --type TaskMoved",
+		"--since yesterday":    `--since "yesterday" is neither a duration nor a time`,
+		"--since -1h":          `--since "-1h" is neither a duration nor a time`,
+		"everything":           "everything",
+		"--type StartEnded --": "",
 	} {
 		code, out := p.main(append([]string{"otm", "events"}, strings.Fields(args)...)...)
 		if refused := want != ""; (code == cli.Usage) != refused || !strings.Contains(out, want) {

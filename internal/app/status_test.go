@@ -69,7 +69,7 @@ func TestOneListOfProblems(t *testing.T) {
 	p.runs("true")
 	ended := time.Now().Add(-34 * time.Second).UTC()
 	do(t, p.h, core.Command{At: ended, By: core.Component("otm"), Agent: "devdas", Do: core.ImportAgent{State: core.AgentState{
-		Agent: "devdas", Failures: 3, Fruitless: 3, LeftAlone: ended, LastRun: &core.EndedRun{Key: "k", RunResult: core.RunResult{Ended: ended, Exit: "exit status 1", Log: "/x/run.log"}},
+		Agent: "devdas", Failures: 3, Fruitless: 3, LeftAlone: ended, LastStart: &core.EndedStart{Key: "k", StartResult: core.StartResult{Ended: ended, Exit: "exit status 1", Log: "/x/run.log"}},
 	}}})
 	beat := heartbeat.NewWriter(p.h.Dir, heartbeat.Dispatcher, "test", time.Now)
 	if err := beat.Beat(heartbeat.Partial, "Dispatched 0 tasks, woke 0 agents, 2 failures; devdas is left alone, the last 10s ago",

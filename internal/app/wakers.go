@@ -171,13 +171,13 @@ func wakeError(a *pipeline.Agent, err error) error {
 }
 
 // Ended implements dispatch.Waker.
-func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndRun, bool, error) {
+func (g *gatewayWaker) Ended(ctx context.Context, key string) (core.EndStart, bool, error) {
 	end, ended, err := g.client.Wait(ctx, key)
-	return runEnd(end), ended, err
+	return startEnd(end), ended, err
 }
 
-func runEnd(e gateway.End) core.EndRun {
-	end := core.EndRun{Key: e.RunID, Ended: e.At, Outcome: core.OutcomeFailed, Detail: e.Message, LastWords: e.LastWords, RetryAfter: e.RetryAfter}
+func startEnd(e gateway.End) core.EndStart {
+	end := core.EndStart{Key: e.RunID, Ended: e.At, Outcome: core.OutcomeFailed, Detail: e.Message, LastWords: e.LastWords, RetryAfter: e.RetryAfter}
 	switch e.Status {
 	case gateway.StatusOK:
 		end.Outcome, end.Detail = core.OutcomeOK, "" // the message says why a run failed
@@ -240,7 +240,7 @@ func (n *gatewayNotes) reached(s *gateway.Server) {
 
 // ended notes the end of a run.
 func (n *gatewayNotes) ended(e gateway.End) {
-	end := runEnd(e)
+	end := startEnd(e)
 	news, err := dispatch.RecordEnd(context.Background(), n.tasks, end, n.now())
 	if end.Outcome.Failed() && (news || err != nil) {
 		n.log.Warn("run failed at the gateway", "run", end.Key, "err", end.Detail)

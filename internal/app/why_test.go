@@ -453,7 +453,7 @@ func TestWhy(t *testing.T) {
 			w.rows = append(w.rows, pipeline.Row{ID: "Rec7", TaskID: "T-00002", Title: "Two", Assignee: "runner", Status: pipeline.InProgress})
 			w.also = &core.Task{ID: 2, DropID: "d2", Title: "Two", Agent: "runner", RowID: "Rec7", Status: pipeline.InProgress, Steps: []core.Step{{ID: 1, Title: "b", RowID: "Rec8"}},
 				Dispatch: &core.Dispatch{Attempt: 1, Agent: "runner", At: took, FlippedAt: took, TakenAt: took},
-				Wakes:    []core.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: took, Sent: true, Accepted: took, RunResult: core.RunResult{Ended: ended, Exit: "exit status 1"}}}}
+				Wakes:    []core.Wake{{Attempt: 1, Key: "k", Agent: "runner", Via: "exec", Tasks: []pipeline.TaskID{2}, AskedAt: took, Sent: true, Accepted: took, StartResult: core.StartResult{Ended: ended, Exit: "exit status 1"}}}}
 		}, "waits behind T-00002, which was taken by runner, whose last run ended 1m ago (exit status 1)", "otm release T-00002", true},
 		{"blocked, and the board has a page", func(w *whyWorld) { w.status(pipeline.Blocked); w.h.Config.Slack.ListID = "" },
 			"blocked 2h ago: ", "or answer on the page: otm board --link", true},

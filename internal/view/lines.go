@@ -165,7 +165,7 @@ func sayRun(e *core.Event) []said {
 		}
 	case core.CountReset:
 		return []said{{"count of failed runs restarted", ""}}
-	case core.RunEnded:
+	case core.StartEnded:
 		switch {
 		case data.Process:
 			return []said{{"ended", "process of " + data.Agent + ": " + data.Exit}}
@@ -208,9 +208,9 @@ func sayMore(e *core.Event) said {
 		return said{"run paused", fmt.Sprintf("run %d", data.Run)}
 	case core.RunCanceled:
 		return said{"run ended", fmt.Sprintf("run %d, as the task was taken away", data.Run)}
-	case core.RunUnknown:
+	case core.StartUnknown:
 		return said{"nobody knows how the run ended", data.Key}
-	case core.RunEnded:
+	case core.StartEnded:
 		return said{"run ended", data.Agent + ": " + cmp.Or(data.Exit, string(data.Outcome), "nobody saw how")}
 	case core.AgentChanged:
 		return agentChanged(&data)
@@ -260,7 +260,7 @@ func started(s *core.Started) said {
 // now.
 func agentChanged(c *core.AgentChanged) said {
 	what := map[core.AgentChange]string{
-		core.RunJudged: "a run ended", core.Reconfigured: "its configuration or program changed", core.Resumed: "resumed", core.Paused: "paused",
+		core.StartJudged: "a run ended", core.Reconfigured: "its configuration or program changed", core.Resumed: "resumed", core.Paused: "paused",
 		core.Forgiven: "its failures are forgotten", core.Observed: "looked at", core.Answered: "the gateway answered a wake",
 	}[c.Why]
 	s := &c.State

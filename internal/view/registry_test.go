@@ -37,7 +37,7 @@ func TestRegistered(t *testing.T) {
 		{name: "the urgent one is next", tasks: []*Task{task(1, nil), task(2, func(s *core.Task) { s.Priority = pipeline.High })}, state: Free, next: 2},
 		{name: "at work", tasks: []*Task{task(1, taken), task(2, nil)}, state: Working, at: 1, next: 2},
 		{name: "woken", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Second), Accepted: now}, state: Woken, next: 1},
-		{name: "its run ended", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), RunResult: core.RunResult{Ended: now}}, state: Free, next: 1},
+		{name: "its run ended", tasks: []*Task{task(1, nil)}, wake: &core.Wake{AskedAt: ago(time.Minute), StartResult: core.StartResult{Ended: now}}, state: Free, next: 1},
 		{name: "waits", tasks: []*Task{task(1, nil)}, runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Waits, next: 1},
 		{name: "would wait, and has nothing to do", runs: core.AgentState{NextStart: now.Add(time.Minute)}, state: Free},
 		{name: "left alone", tasks: []*Task{task(1, taken)}, runs: core.AgentState{LeftAlone: ago(time.Hour)}, state: LeftAlone, at: 1},

@@ -8,10 +8,10 @@ import (
 	"otm/core"
 )
 
-// RecordEnd notes the end of a run with the task that holds its wake, durably, and
+// RecordEnd notes the end of a start with the task that holds its wake, durably, and
 // reports whether it was news. It does nothing if no wake has the key: the gateway also
 // reports runs that others began.
-func RecordEnd(ctx context.Context, store core.Store, end core.EndRun, now time.Time) (news bool, err error) {
+func RecordEnd(ctx context.Context, store core.Store, end core.EndStart, now time.Time) (news bool, err error) {
 	id, err := store.TaskOfWake(ctx, end.Key)
 	if errors.Is(err, core.ErrNoTask) {
 		return false, nil

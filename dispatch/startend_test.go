@@ -17,7 +17,7 @@ func TestRecordEndOnce(t *testing.T) {
 	w := newWorld(t, "alpha")
 	w.create("x", "alpha", pipeline.Normal)
 	w.pass()
-	failed := core.EndRun{Outcome: core.OutcomeFailed, Detail: "no model"}
+	failed := core.EndStart{Outcome: core.OutcomeFailed, Detail: "no model"}
 	for n, key := range []string{"otm-T-00001-alpha-1", "otm-T-00001-alpha-1", "otm-T-00001-alpha-2", "otm-T-1x-alpha-1", "somebody-elses-run-1", "", "otm-T-00009-alpha-1"} {
 		failed.Key = key
 		news, err := RecordEnd(t.Context(), w.store, failed, w.clock.Now())
@@ -25,7 +25,7 @@ func TestRecordEndOnce(t *testing.T) {
 			t.Errorf("%s: news %v, %v", key, news, err)
 		}
 	}
-	want(t, "noted, and why", words(w.count(1, "RunEnded"), w.record(1).Wakes[0].Exit), "1 no model")
+	want(t, "noted, and why", words(w.count(1, "StartEnded"), w.record(1).Wakes[0].Exit), "1 no model")
 	if _, err := w.store.Task(t.Context(), 9); !errors.Is(err, core.ErrNoTask) {
 		t.Errorf("a task was made: %v", err)
 	}
@@ -38,7 +38,7 @@ func TestC60LastWords(t *testing.T) {
 	w := newWorld(t, "alpha")
 	w.create("x", "alpha", pipeline.Normal)
 	w.pass()
-	end := core.EndRun{Key: "otm-T-00001-alpha-1", Outcome: core.OutcomeOK, LastWords: "exec needs\napproval \xff " + strings.Repeat("\u00e4", 600)}
+	end := core.EndStart{Key: "otm-T-00001-alpha-1", Outcome: core.OutcomeOK, LastWords: "exec needs\napproval \xff " + strings.Repeat("\u00e4", 600)}
 	if _, err := RecordEnd(t.Context(), w.store, end, w.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func TestC60LastWords(t *testing.T) {
 	if !strings.HasPrefix(said, "exec needs approval \uFFFD \u00e4") || len(said) > 500 || len(said) < 497 || !utf8.ValidString(said) {
 		t.Errorf("last words of %d bytes: %q", len(said), said)
 	}
-	run := &core.EndedRun{RunResult: core.RunResult{Exit: "ok", LastWords: "needs approval\x1b[2J"}}
-	h := Health{AgentState: &core.AgentState{Agent: "alpha", Fruitless: 1, LastRun: run}}
+	run := &core.EndedStart{StartResult: core.StartResult{Exit: "ok", LastWords: "needs approval\x1b[2J"}}
+	h := Health{AgentState: &core.AgentState{Agent: "alpha", Fruitless: 1, LastStart: run}}
 	if said := h.Finding().Text(minute(10)); !strings.Contains(said, `(ok, and it said last: "needs approval\x1b[2J")`) {
 		t.Errorf("finding: %s", said)
 	}
@@ -64,12 +64,12 @@ func TestRunEndReportedTwice(t *testing.T) {
 	w.clock.Advance(10 * time.Minute)
 	now := w.clock.Now()
 	for name, first := range map[string]int{"event first": 0, "answer first": 1} {
-		ends := []core.EndRun{
+		ends := []core.EndStart{
 			{Key: "otm-T-00001-alpha-1", Ended: asked.Add(2 * time.Minute), Outcome: core.OutcomeOK, LastWords: "done"},
 			{Key: "otm-T-00001-alpha-1", Ended: asked.Add(3 * time.Minute), Outcome: core.OutcomeFailed, Detail: "no model", RetryAfter: time.Minute},
 		}
 		is := &core.State{Tasks: map[pipeline.TaskID]*core.Task{1: w.record(1)}}
-		for _, end := range []core.EndRun{ends[first], ends[1-first]} {
+		for _, end := range []core.EndStart{ends[first], ends[1-first]} {
 			for n := range 2 {
 				events, err := core.Decide(is, core.Command{At: now, By: by(), Task: 1, Do: end})
 				if err != nil || len(events) != 1-n {
@@ -84,7 +84,7 @@ func TestRunEndReportedTwice(t *testing.T) {
 	// The gateway's clock may differ from ours.
 	for _, wrong := range []time.Time{{}, asked.Add(-time.Minute), now.Add(time.Hour)} {
 		is := &core.State{Tasks: map[pipeline.TaskID]*core.Task{1: w.record(1)}}
-		if _, err := core.Decide(is, core.Command{At: now, By: by(), Task: 1, Do: core.EndRun{Key: "otm-T-00001-alpha-1", Ended: wrong, Outcome: core.OutcomeOK}}); err != nil {
+		if _, err := core.Decide(is, core.Command{At: now, By: by(), Task: 1, Do: core.EndStart{Key: "otm-T-00001-alpha-1", Ended: wrong, Outcome: core.OutcomeOK}}); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "a time that cannot be", is.Tasks[1].Wakes[0].Ended.Equal(now), true)
@@ -96,12 +96,12 @@ func TestRunEndReportedTwice(t *testing.T) {
 // happens after a pause, which grows.
 func TestC56EndCountsAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []core.RunOutcome{core.OutcomeOK, core.OutcomeFailed} {
+	for _, outcome := range []core.StartOutcome{core.OutcomeOK, core.OutcomeFailed} {
 		w := newWorld(t, "alpha")
 		w.create("x", "alpha", pipeline.Normal)
 		want(t, "woken", w.pass().Woken, 1)
 		w.clock.Advance(2 * time.Second)
-		if news, err := RecordEnd(t.Context(), w.store, core.EndRun{Key: "otm-T-00001-alpha-1", Ended: w.clock.Now(), Outcome: outcome}, w.clock.Now()); err != nil || !news {
+		if news, err := RecordEnd(t.Context(), w.store, core.EndStart{Key: "otm-T-00001-alpha-1", Ended: w.clock.Now(), Outcome: outcome}, w.clock.Now()); err != nil || !news {
 			t.Fatal(news, err)
 		}
 		want(t, "woken before the pause is over", w.pass().Woken, 0)
