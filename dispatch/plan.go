@@ -55,7 +55,6 @@ type situation struct {
 	workload
 	state *core.AgentState
 	Process
-	unread  bool             // reports that count for its last run are not applied yet
 	unwoken *explain.Finding // why the last wake by this process failed; nil: it did not
 	idle    func() time.Time // when "otm next" last found nothing for it; zero: never, or not known
 	asked   time.Time        // when the gateway was last asked for the end of its run; zero: not by this process
@@ -104,7 +103,7 @@ func (s *situation) planWake() plan {
 	} else if p.due = sooner(p.due, at); len(p.tasks) == 0 {
 		return p
 	}
-	ended, over := s.ended(w)
+	_, over := s.ended(w)
 	isNew := func(t *core.Task) bool { return t.Waiting() || s.isResumed(t) } // its wake is to be acknowledged
 	switch {
 	case s.Running:
@@ -113,13 +112,6 @@ func (s *situation) planWake() plan {
 		return p.with(hold, "a person paused it")
 	case resumeAsked(s.state, w, s.now) && (w == nil || !w.Accepted.IsZero() || over):
 		return p.with(send, "a person resumed it")
-	case over && s.unread:
-		// Nothing wakes us when the last file leaves the inbox. Most are applied at once.
-		again := soonAgain
-		if since := s.now.Sub(ended); since > 0 {
-			again = min(max(since, soonAgain/10), soonAgain)
-		}
-		return p.until(s.now.Add(again), "its run has ended, its last reports are not applied yet")
 	case s.busy() && !s.reached(s.heard(), s.times.SilentAfter):
 		return p.until(s.after(s.heard(), s.times.SilentAfter), "at work on a task")
 	case s.busy() && w != nil && endedWell(w):

@@ -253,11 +253,6 @@ func TestPlanWake(t *testing.T) {
 		{"at work at the gateway, a person resumes it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1))), func(s *situation) { s.state.Resumed = minute(4) }, "send"},
 		{"woken since a person resumed it", 5, records(recordWith(1, wake(0, accepted(0)), taken(1), wake(4, accepted(4)))), func(s *situation) { s.state.Resumed = minute(3) }, "rest 7"},
 		{"its process runs when a person resumes it", 5, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { s.Running, s.state.Resumed = true, minute(4) }, "rest"},
-		{"its last reports are not applied yet", 2, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) { exec(s); s.unread = true }, "hold 2.0166666666666666"},
-		{"its last reports are not applied yet, right after its end", 2, records(recordWith(1, wake(0, byExec), taken(1))), func(s *situation) {
-			exec(s)
-			s.unread, s.tasks[0].Wakes[0].Ended = true, minute(2).Add(-6*time.Millisecond)
-		}, "hold 2.0016666666666665"},
 
 		// A turn at the gateway ended well in the middle of a task.
 		{"a turn ended in the middle of a task", 2, records(recordWith(1, wake(0, endedAt(0, 2)), taken(1))), nil, "rest 12"},
