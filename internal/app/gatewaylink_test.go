@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -130,8 +131,13 @@ func TestC59SkillNotEligible(t *testing.T) {
 func TestC60LastWordsOfARun(t *testing.T) {
 	t.Parallel()
 	for _, p := range gatewaytest.Profiles() {
+		ends := make(chan struct{})
 		g := gatewaytest.Start(t, p, func(o *gatewaytest.Options) {
-			o.Agents = []gatewaytest.Agent{{ID: "alpha", Says: "otm: exec needs approval\x1b[2J\n" + strings.Repeat("x", 1000)}}
+			says := "otm: exec needs approval\x1b[2J\n" + strings.Repeat("x", 1000)
+			o.Agents = []gatewaytest.Agent{{ID: "alpha", Says: says, Do: func(ctx context.Context, _ gatewaytest.Run) error {
+				<-ends
+				return nil
+			}}}
 		})
 		h := gatewayHome(t, g, "alpha")
 		seedTask(t, h, core.Task{ID: 1, Agent: "alpha", Wakes: []core.Wake{{Key: "otm-T-00001-alpha-1", Agent: "alpha", Via: pipeline.TriggerGateway, AskedAt: h.Now(), Sent: true}}})
@@ -142,9 +148,26 @@ func TestC60LastWordsOfARun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		changed := filepath.Join(h.Dir, "board", "changed") // was touched when the connection was made
+		exists := func(path string) bool {
+			_, err := os.Stat(path)
+			return err == nil
+		}
+		for !exists(changed) {
+			time.Sleep(time.Millisecond)
+		}
+		if err := os.Remove(changed); err != nil {
+			t.Fatal(err)
+		}
+		close(ends)
 		var w core.Wake
 		for deadline := time.Now().Add(2 * time.Minute); w.Ended.IsZero() && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			w = stateOf(t, h, 1).Wakes[0]
+		}
+		for deadline := time.Now().Add(2 * time.Minute); !exists(changed); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the dispatcher is not told of the end", p)
+			}
 		}
 		stop()
 		if w.Ended.IsZero() || w.Outcome != core.OutcomeOK || !strings.HasPrefix(w.LastWords, "otm: exec needs approval") || len(w.LastWords) != 500 {
