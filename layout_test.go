@@ -99,6 +99,7 @@ var mayImport = map[string][]string{
 	"otm/internal/cli":                 {"otm/internal/safe", "otm/pipeline"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/internal/json5", "otm/pipeline"},
 	"otm/internal/json5":               {},
+	"otm/internal/notify":              {"otm/core", "otm/internal/durable", "otm/internal/explain", "otm/internal/safe", "otm/pipeline"},
 	"otm/internal/tokens":              {"otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text

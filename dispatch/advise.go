@@ -141,7 +141,7 @@ func (a *Adviser) Ask(ctx context.Context, q Question) (core.Advice, error) {
 	defer cancel()
 	answer := &bounded{}
 	c := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
-	c.Dir, c.Env = a.Dir, append(environment(a.PathDir, a.Secrets), "OTM_DIR="+a.Dir, "OTM_TASK_ID="+q.TaskID.String())
+	c.Dir, c.Env = a.Dir, append(Environment(a.PathDir, a.Secrets), "OTM_DIR="+a.Dir, "OTM_TASK_ID="+q.TaskID.String())
 	c.Stdin, c.Stdout, c.WaitDelay = bytes.NewReader(append(question, '\n')), answer, adviseGrace
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with all that it started
@@ -172,8 +172,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// environment returns our environment without secrets, and without what names an agent.
-func environment(pathDir string, secrets []string) (env []string) {
+// Environment returns our environment without secrets, and without what names an agent.
+func Environment(pathDir string, secrets []string) (env []string) {
 	path := os.Getenv("PATH")
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")

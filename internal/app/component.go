@@ -15,6 +15,7 @@ import (
 	"otm/internal/explain"
 	"otm/internal/fsck"
 	"otm/internal/lock"
+	"otm/internal/notify"
 	"otm/internal/safe"
 	"otm/pipeline"
 	"otm/pipeline/inbox/watch"
@@ -58,6 +59,7 @@ type component struct {
 	run func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error)
 
 	agents  func(pipeline.Agents) // takes up who is known; called before each run
+	notify  *notify.Notifier      // tells people; nil: nobody is told
 	prune   func()                // removes what was kept long enough; may be nil
 	beat    *heartbeat.Writer
 	cleaned time.Time // when leftovers were last removed; zero: never

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,15 @@ type Config struct {
 	// Reviewers are the names of the AI agents that may review.
 	Reviewers []string
 	Advise    []string // the command that is asked before a retry; empty: none
-	Times     pipeline.Times
+	// Notify is the command that tells people what happens, and NotifyOf of what; empty:
+	// none, and the usual.
+	Notify   []string
+	NotifyOf []string
+	Times    pipeline.Times
 }
+
+// NotifyKinds are what people can be told of.
+var NotifyKinds = []string{"blocked", "review", "done", "retry", "failed", "problem"}
 
 // Slack names the Slack List that is the board.
 type Slack struct {
@@ -140,6 +148,17 @@ func Parse(dir string, data []byte, getenv func(string) string) (*Config, error)
 		c.Advise = append([]string{expand(a[0], getenv)}, a[1:]...)
 		if a[0] == "" {
 			problem("retry.advise", errors.New("the first element, the program to start, is empty"))
+		}
+	}
+	if n := f.Notify; len(n.Command) > 0 {
+		c.Notify, c.NotifyOf = append([]string{expand(n.Command[0], getenv)}, n.Command[1:]...), n.What
+		if n.Command[0] == "" {
+			problem("notify.command", errors.New("the first element, the program to start, is empty"))
+		}
+	}
+	for _, what := range f.Notify.What {
+		if !slices.Contains(NotifyKinds, what) {
+			problem("notify.what", fmt.Errorf("%q: there is %s", what, strings.Join(NotifyKinds, ", ")))
 		}
 	}
 	c.Board.Listen = cmp.Or(c.Board.Listen, DefaultListen)

@@ -31,6 +31,10 @@ type file struct {
 	Retry struct {
 		Advise []string `toml:"advise"`
 	} `toml:"retry"`
+	Notify struct {
+		Command []string `toml:"command"`
+		What    []string `toml:"what"`
+	} `toml:"notify"`
 	Limits struct {
 		MaxRunning int `toml:"max_running"`
 	} `toml:"limits"`

@@ -37,6 +37,7 @@ var (
 
 // What is said about a directory as a whole.
 var (
+	NotifyFails    = code("notify_fails", Fail, "people were told nothing since {since:ago}: {error}", "otm notify test   # tries it now, and says what is wrong")
 	OpenClawUnread = code("openclaw_unread", Warn, "agents that only openclaw.json names are not known: {error}", "correct that file, or gateway.config of otm.toml")
 	NoAgents       = code("no_agents", Fail, "no agent is configured: nothing can be handed out", "edit {config:sh}")
 	BacklogOld     = code("backlog_old", Fail, "{n:drop waits|drops wait} in the inboxes, the oldest for {since:age}", "otm status")

@@ -53,6 +53,9 @@ func (v *View) Problems() []explain.Finding {
 	if f := v.GatewayProblem(); f != nil {
 		add(*f)
 	}
+	if v.Untold != nil {
+		add(*v.Untold)
+	}
 	if f := v.Backlog(); f != nil {
 		add(*f)
 	}

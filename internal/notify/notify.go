@@ -1,0 +1,366 @@
+// Package notify tells people what needs them: tasks that are blocked, failed, or to be
+// reviewed, and what is wrong with agents and components.
+//
+// News of tasks are events of the store, read in their order. Problems are those that otm
+// status lists: each is told once when it begins, and once when it is over. What was told
+// is kept in a file of the data directory. A crash between the telling and the file repeats
+// one message; nothing is left out. While an outlet does not take messages, they become one.
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"otm/core"
+	"otm/internal/durable"
+	"otm/internal/explain"
+	"otm/internal/safe"
+	"otm/pipeline"
+)
+
+// Kind is what an item is about.
+type Kind string
+
+// The kinds.
+const (
+	Blocked Kind = "blocked" // an agent asks
+	Review  Kind = "review"  // a task is agent_done
+	Done    Kind = "done"    // a task is done
+	Retry   Kind = "retry"   // a run failed, and another follows
+	Failed  Kind = "failed"  // a dead letter
+	Problem Kind = "problem" // what otm status lists; and that it is over
+)
+
+// Kinds are all kinds; Usual are those of which people are told by default.
+var (
+	Kinds = []Kind{Blocked, Review, Done, Retry, Failed, Problem}
+	Usual = []Kind{Blocked, Review, Failed, Problem}
+)
+
+// Item is one piece of news.
+type Item struct {
+	Kind   Kind            `json:"kind"`
+	At     time.Time       `json:"at"`
+	Task   pipeline.TaskID `json:"taskId,omitzero"`
+	Title  string          `json:"title,omitempty"`
+	Agent  string          `json:"agent,omitempty"`
+	Code   explain.Code    `json:"code,omitempty"` // of a problem
+	Over   bool            `json:"over,omitempty"` // the problem is no more
+	Text   string          `json:"text"`           // one line, without control characters
+	Next   string          `json:"next,omitempty"` // what to run or to do
+	Update int64           `json:"seq,omitempty"`  // the number of the event
+}
+
+// Message is what an outlet gets.
+type Message struct {
+	Text  string `json:"text"` // the items, a line each, with the next steps
+	Items []Item `json:"items"`
+	More  int    `json:"more,omitempty"` // items that were left out, as there were too many
+}
+
+// Outlet takes messages to people. An error means that the message is told again later.
+type Outlet interface {
+	Tell(ctx context.Context, m Message) error
+}
+
+// Notifier tells an outlet what happens. It is for one goroutine.
+type Notifier struct {
+	Store  core.Reader
+	Outlet Outlet
+	What   []Kind
+	Path   string // of the file that says what was told
+	// Problems are those that otm status lists.
+	Problems func(context.Context) ([]explain.Finding, error)
+	Now      func() time.Time
+	Log      *slog.Logger
+	Every    time.Duration // between two looks; zero: lookEvery
+
+	state  *State
+	looked time.Time // when the problems were last looked at
+}
+
+const (
+	lookEvery = 5 * time.Second
+	// maxItems bounds the items of a message; the newest are kept.
+	maxItems = 50
+	// problemsEvery is the pause between two looks at the problems, which cost more.
+	problemsEvery = 5 * time.Second
+	// settled is how long a problem must last before it is told.
+	settled = 5 * time.Second
+	// longestPause is the longest pause after a message that was not taken.
+	longestPause = 10 * time.Minute
+)
+
+// State is what was told.
+type State struct {
+	Seq  int64           `json:"seq"`  // of the last event that was told, or is of no interest
+	Open map[string]Open `json:"open"` // problems by their keys
+	// Failing is since when messages are not taken, and why; nil: they are.
+	Failing *Failing `json:"failing,omitempty"`
+}
+
+// Open is a problem that stands.
+type Open struct {
+	Since time.Time `json:"since"`
+	Told  bool      `json:"told"`
+	Text  string    `json:"text"`
+	Agent string    `json:"agent,omitempty"`
+}
+
+// Failing says that messages are not taken.
+type Failing struct {
+	Since time.Time `json:"since"`
+	Last  time.Time `json:"last"`
+	Tries int       `json:"tries"`
+	Error string    `json:"error"`
+}
+
+// Read reads what was told; nil: nothing ever was.
+func Read(path string) (*State, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &State{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Run tells until ctx ends.
+func (n *Notifier) Run(ctx context.Context) error {
+	every := n.Every
+	if every == 0 {
+		every = lookEvery
+	}
+	for {
+		if err := n.Once(ctx); err != nil && ctx.Err() == nil {
+			n.Log.Warn("people were not told", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
+
+// Once looks for news and tells them. It begins with what happens after its first call in
+// a directory.
+func (n *Notifier) Once(ctx context.Context) error {
+	if n.state == nil {
+		if err := n.begin(ctx); err != nil {
+			return err
+		}
+	}
+	next := State{Seq: n.state.Seq, Open: maps.Clone(n.state.Open), Failing: n.state.Failing}
+	if f := next.Failing; f != nil && n.Now().Before(f.Last.Add(pause(f.Tries))) && !f.Last.After(n.Now()) {
+		return nil
+	}
+	items, err := n.news(ctx, &next)
+	if err != nil {
+		return err
+	}
+	problems, err := n.problems(ctx, &next)
+	if err != nil {
+		return err
+	}
+	items = append(items, problems...)
+	if len(items) > 0 {
+		if err := n.Outlet.Tell(ctx, message(items)); err != nil {
+			return errors.Join(err, n.failed(err))
+		}
+		next.Failing = nil
+	}
+	return n.keep(&next)
+}
+
+// pause is how long to wait after so many tries in vain.
+func pause(tries int) time.Duration {
+	return min(10*time.Second<<min(tries-1, 8), longestPause)
+}
+
+// begin reads what was told. In a new directory nothing of the past is.
+func (n *Notifier) begin(ctx context.Context) (err error) {
+	s, err := Read(n.Path)
+	if err != nil { // it was damaged: what is told twice does less harm than what is not
+		n.Log.Warn("what people were told is not known", "err", err)
+	}
+	if s == nil {
+		last, err := n.Store.Events(ctx, core.EventFilter{Last: true})
+		if err != nil {
+			return err
+		}
+		s = &State{}
+		if len(last) > 0 {
+			s.Seq = last[0].Seq
+		}
+	}
+	if s.Open == nil {
+		s.Open = map[string]Open{}
+	}
+	n.state = s
+	return nil
+}
+
+// keep keeps what was told.
+func (n *Notifier) keep(s *State) error {
+	old, _ := json.Marshal(n.state)
+	data, err := json.Marshal(s)
+	if err != nil || string(old) == string(data) {
+		return err
+	}
+	n.state = s
+	return durable.Replace(n.Path, append(data, '\n'))
+}
+
+// failed notes that a message was not taken.
+func (n *Notifier) failed(why error) error {
+	s := *n.state
+	f := Failing{Since: n.Now().UTC(), Error: safe.Escape(why.Error())}
+	if n.state.Failing != nil {
+		f.Since, f.Tries = n.state.Failing.Since, n.state.Failing.Tries
+	}
+	f.Last, f.Tries = n.Now().UTC(), f.Tries+1
+	s.Failing = &f
+	return n.keep(&s)
+}
+
+// atOnce bounds the events that are read together.
+const atOnce = 1000
+
+// news are the events since the last message that people are to hear of.
+func (n *Notifier) news(ctx context.Context, s *State) (items []Item, err error) {
+	for {
+		events, err := n.Store.Events(ctx, core.EventFilter{After: s.Seq, Limit: atOnce})
+		if err != nil {
+			return nil, err
+		}
+		for i := range events {
+			s.Seq = events[i].Seq
+			item, err := n.item(ctx, &events[i])
+			if err != nil {
+				return nil, err
+			}
+			if item != nil && slices.Contains(n.What, item.Kind) {
+				items = append(items, *item)
+			}
+		}
+		if len(events) < atOnce {
+			return items, nil
+		}
+	}
+}
+
+// item is what an event says to people; nil: nothing.
+func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
+	item := &Item{At: e.At, Task: e.Task, Update: e.Seq}
+	retry, isRetry := e.Data.(core.RetryScheduled)
+	m, moved := e.Data.(core.TaskMoved)
+	switch {
+	case isRetry:
+		item.Kind, item.Next = Retry, "otm why "+e.Task.String()
+	case !moved, e.By.Kind == core.Person && m.To != pipeline.Done, e.By.Kind == core.Board && m.To != pipeline.Done:
+		return nil, nil // who did it knows
+	case m.To == pipeline.Blocked:
+		item.Kind, item.Next = Blocked, fmt.Sprintf("otm say --unblock %v 'TEXT'", e.Task)
+	case m.To == pipeline.AgentDone:
+		item.Kind, item.Next = Review, fmt.Sprintf("otm accept %v, or otm rework %v --reason 'what is to be done'", e.Task, e.Task)
+	case m.To == pipeline.Done:
+		item.Kind = Done
+	case m.To == pipeline.Failed:
+		item.Kind, item.Next = Failed, fmt.Sprintf("otm requeue %v, or otm assign %v --to AGENT", e.Task, e.Task)
+	default:
+		return nil, nil
+	}
+	t, err := n.Store.Task(ctx, e.Task)
+	if err != nil {
+		return nil, err
+	}
+	if item.Kind == Review && t.Status != pipeline.AgentDone || item.Kind == Blocked && t.Status != pipeline.Blocked {
+		return nil, nil // it went on since
+	}
+	item.Title, item.Agent = t.Title, t.Agent
+	says := map[Kind]string{
+		Blocked: t.Agent + " is blocked: " + t.Reason, Review: "to be reviewed: " + t.Result, Done: "done", Failed: "failed: " + t.Reason,
+		Retry: fmt.Sprintf("run %d failed (%s), it is tried again", retry.Run-1, t.Reason),
+	}[item.Kind]
+	item.Text = safe.Escape(fmt.Sprintf("%v %s: %s", e.Task, core.Excerpt(t.Title), strings.TrimSuffix(core.Excerpt(says), ":")))
+	return item, nil
+}
+
+// problems are those that began or ended.
+func (n *Notifier) problems(ctx context.Context, s *State) (items []Item, err error) {
+	now := n.Now().UTC()
+	if ago := now.Sub(n.looked); !slices.Contains(n.What, Problem) || ago >= 0 && ago < problemsEvery {
+		return nil, nil
+	}
+	found, err := n.Problems(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.looked = now
+	stands := map[string]bool{}
+	for i := range found {
+		f := &found[i]
+		key := fmt.Sprint(f.Code, " ", f.Task, " ", f.Args["agent"])
+		if stands[key] {
+			continue
+		}
+		stands[key] = true
+		was, known := s.Open[key]
+		if !known || was.Since.After(now) {
+			was = Open{Since: now}
+		}
+		told := explain.Tell(*f, now)
+		was.Text, was.Agent = safe.Escape(told.Text), f.Args["agent"]
+		if !was.Told && now.Sub(was.Since) >= settled {
+			was.Told = true
+			items = append(items, Item{Kind: Problem, At: was.Since, Task: f.Task, Agent: was.Agent, Code: f.Code, Text: was.Text, Next: safe.Escape(told.Hint)})
+		}
+		s.Open[key] = was
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Open)) {
+		if o := s.Open[key]; !stands[key] {
+			delete(s.Open, key)
+			if o.Told {
+				code, _, _ := strings.Cut(key, " ")
+				items = append(items, Item{Kind: Problem, At: now, Agent: o.Agent, Code: explain.Code(code), Over: true, Text: "no longer: " + o.Text})
+			}
+		}
+	}
+	return items, nil
+}
+
+// message makes a message of items.
+func message(items []Item) Message {
+	m := Message{More: max(0, len(items)-maxItems)}
+	items = items[m.More:]
+	m.Items = items
+	var lines []string
+	for _, i := range items {
+		line := i.Text
+		if i.Next != "" {
+			line += " → " + i.Next
+		}
+		lines = append(lines, line)
+	}
+	if m.More > 0 {
+		lines = append([]string{fmt.Sprintf("%d earlier ones are left out: otm why --all", m.More)}, lines...)
+	}
+	m.Text = strings.Join(lines, "\n")
+	return m
+}

@@ -1,0 +1,231 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"otm/core"
+	"otm/core/coretest"
+	"otm/internal/explain"
+	"otm/internal/leak"
+	"otm/pipeline"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+
+// world is a notifier with a store, an outlet that may fail, and a clock.
+type world struct {
+	*testing.T
+	store *coretest.Store
+	n     *Notifier
+	now   time.Time
+	wrong []explain.Finding
+	err   error // of the outlet
+	told  []Message
+	drops int
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, store: &coretest.Store{}, now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}
+	w.start()
+	return w
+}
+
+// start is a new process.
+func (w *world) start() {
+	path := filepath.Join(w.TempDir(), "notified.json")
+	if w.n != nil {
+		path = w.n.Path
+	}
+	w.n = &Notifier{
+		Store: w.store, Outlet: w, What: Usual, Path: path, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return w.now }, Problems: func(context.Context) ([]explain.Finding, error) { return w.wrong, nil },
+	}
+}
+
+// Tell implements Outlet.
+func (w *world) Tell(_ context.Context, m Message) error {
+	if w.err == nil {
+		w.told = append(w.told, m)
+	}
+	return w.err
+}
+
+// once looks after a time, and returns what was told, in lines.
+func (w *world) once(after time.Duration) string {
+	w.Helper()
+	w.now, w.told = w.now.Add(after), nil
+	if err := w.n.Once(w.Context()); err != nil && w.err == nil {
+		w.Fatal(err)
+	}
+	var all []string
+	for _, m := range w.told {
+		all = append(all, m.Text)
+	}
+	return strings.Join(all, "\n--\n")
+}
+
+func (w *world) want(what, got, want string) {
+	w.Helper()
+	if got != want {
+		w.Errorf("%s: told %q, want %q", what, got, want)
+	}
+}
+
+func (w *world) do(c core.Command) {
+	w.Helper()
+	c.At = w.now
+	outcomes, err := w.store.Do(w.Context(), c)
+	if err != nil || outcomes[0].Err != nil {
+		w.Fatal(err, outcomes)
+	}
+}
+
+// reported makes a task on which its agent reports.
+func (w *world) reported(id pipeline.TaskID, r core.Report) {
+	w.Helper()
+	w.do(core.Command{By: core.Actor{Kind: core.Creator}, Task: id, Do: core.Request{CreatedAt: w.now, Task: pipeline.Task{
+		ID: id, Title: "Build\x1b[2J it", Agent: "devdas", Priority: pipeline.Normal, Type: pipeline.Action, Steps: []string{"one"},
+	}}})
+	w.do(core.Command{By: core.Component("x"), Task: id, Do: core.Written{Row: fmt.Sprint("R", int(id)), Steps: []core.WrittenStep{{Step: 1, Row: fmt.Sprint("S", int(id))}}}})
+	w.do(core.Command{By: core.Component("x"), Task: id, Do: core.HandOut{Agent: "devdas", Workspace: "/w"}})
+	w.drops++
+	r.Drop, r.Dropped = fmt.Sprint("d", w.drops), w.now
+	w.do(core.Command{ID: r.Drop, By: core.ByAgent("devdas"), Task: id, Do: r})
+}
+
+// What happens is told once, in order, also after a restart; what happened before the first
+// start is not. While the outlet takes nothing, messages become one.
+func TestNews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.reported(1, core.Report{Status: pipeline.Blocked, Reason: "long ago"})
+	w.want("at first", w.once(0), "")
+	w.reported(2, core.Report{Status: pipeline.Blocked, Reason: "Blue or\ngreen?"})
+	w.want("blocked", w.once(time.Second), `T-00002 Build\x1b[2J it: devdas is blocked: Blue or green? → otm say --unblock T-00002 'TEXT'`)
+	w.want("once", w.once(time.Second), "")
+	w.start()
+	w.want("once, after a restart", w.once(time.Second), "")
+
+	w.err = errors.New("off")
+	w.reported(3, core.Report{Status: pipeline.AgentDone, Result: "#12"})
+	w.once(time.Second)
+	w.once(time.Second) // too early
+	s, err := Read(w.n.Path)
+	if err != nil || s.Failing == nil || s.Failing.Tries != 1 || s.Failing.Error != "off" {
+		t.Fatalf("noted %+v, %v", s, err)
+	}
+	w.once(10 * time.Second)
+	w.reported(4, core.Report{Status: pipeline.Failed, Reason: "no GPU", Terminal: true})
+	w.err = nil
+	w.want("too early", w.once(10*time.Second), "")
+	w.start()
+	w.want("both", w.once(10*time.Second), `T-00003 Build\x1b[2J it: to be reviewed: #12 → otm accept T-00003, or otm rework T-00003 --reason 'what is to be done'`+"\n"+
+		`T-00004 Build\x1b[2J it: failed: no GPU → otm requeue T-00004, or otm assign T-00004 --to AGENT`)
+	if s, err := Read(w.n.Path); err != nil || s.Failing != nil {
+		t.Errorf("noted %+v, %v", s, err)
+	}
+}
+
+// What a person does is no news to people, and a question that was answered is none either.
+func TestNoNews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.reported(1, core.Report{Status: pipeline.Blocked, Reason: "?"})
+	again, held := pipeline.InProgress, pipeline.Blocked
+	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Edits{Status: &again}})
+	w.want("answered", w.once(time.Second), "")
+	w.do(core.Command{By: core.ByPerson("rob"), Task: 1, Do: core.Edits{Status: &held}})
+	w.want("by a person", w.once(time.Second), "")
+}
+
+// A problem is told when it has stood for a moment, and when it is over. One that comes and
+// goes is not told.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.wrong = []explain.Finding{explain.New(explain.OpenClawUnread, "error", "x")}
+	w.want("at once", w.once(5*time.Second), "")
+	w.wrong = nil
+	w.want("it went", w.once(5*time.Second), "")
+	w.wrong = []explain.Finding{explain.New(explain.OpenClawUnread, "error", "x")}
+	w.want("again", w.once(5*time.Second), "")
+	w.start()
+	w.want("it stands", w.once(5*time.Second), "agents that only openclaw.json names are not known: x → correct that file, or gateway.config of otm.toml")
+	w.wrong[0] = explain.New(explain.OpenClawUnread, "error", "y")
+	w.want("in other words", w.once(5*time.Second), "")
+	w.wrong = nil
+	w.want("over", w.once(5*time.Second), "no longer: agents that only openclaw.json names are not known: y")
+	w.want("once", w.once(5*time.Second), "")
+}
+
+// A month of an outlet that takes nothing costs one message with the newest items.
+func TestMonthOfSilence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	w.err = errors.New("off")
+	for id := range pipeline.TaskID(maxItems + 5) {
+		w.reported(id+1, core.Report{Status: pipeline.AgentDone})
+		w.once(14 * time.Hour)
+	}
+	w.err = nil
+	text := w.once(time.Hour)
+	if len(w.told) != 1 || w.told[0].More != 5 || len(w.told[0].Items) != maxItems || !strings.HasPrefix(text, "5 earlier ones are left out: otm why --all\nT-00006 ") {
+		t.Errorf("told %d messages: %s", len(w.told), text)
+	}
+}
+
+// A damaged file of what was told is begun anew, and a clock that was set back delays
+// nothing for long.
+func TestOddStates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if err := os.WriteFile(w.n.Path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.want("damaged", w.once(0), "")
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	w.want("afterwards", w.once(time.Second), `T-00001 Build\x1b[2J it: to be reviewed → otm accept T-00001, or otm rework T-00001 --reason 'what is to be done'`)
+	w.err = errors.New("off")
+	w.reported(2, core.Report{Status: pipeline.AgentDone})
+	w.once(time.Second)
+	w.err = nil
+	if got := w.once(-24 * time.Hour); got == "" {
+		t.Error("with the clock set back nothing is told")
+	}
+}
+
+// The command gets JSON, and may fail in each way.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for script, want := range map[string]string{
+		"cat > got":            "",
+		"exit 3":               "sh: exit status 3",
+		"echo why >&2; exit 3": "sh: exit status 3: why",
+		"sleep 60 & sleep 60":  "sh: it did not end within 200ms",
+		"head -c 1000000 /dev/zero | tr '\\0' x >&2": "",
+	} {
+		o := Command{Line: []string{"sh", "-c", script}, Dir: dir, Env: os.Environ(), Wait: 200 * time.Millisecond}
+		if strings.HasPrefix(script, "head") || strings.HasPrefix(script, "cat") {
+			o.Wait = time.Minute
+		}
+		err := o.Tell(t.Context(), Message{Text: "x"})
+		if got := fmt.Sprint(err); got != want && !(err == nil && want == "") {
+			t.Errorf("%s: %s, want %q", script, got, want)
+		}
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "got")); string(data) != "{\"text\":\"x\",\"items\":null}\n" || err != nil {
+		t.Errorf("it got %q, %v", data, err)
+	}
+}
