@@ -36,8 +36,9 @@ const uptimeSlack = 5 * time.Millisecond
 // maxUptimeMs bounds what a gateway says of its uptime: ten years.
 const maxUptimeMs = 10 * 366 * 24 * 3600 * 1000
 
-// shakeHands makes a fresh channel one that takes calls, and returns who answered. Its errors are worth another attempt unless they match ErrOperator;
-// they never hold the token, as they are logged.
+// shakeHands makes a fresh channel one that takes calls, and returns who answered. Its
+// errors are worth another attempt unless they match ErrOperator; they never hold the
+// token, as they are logged.
 func shakeHands(ctx context.Context, ch channel, d device, token, ours string) (server Server, err error) {
 	redact := func(text string) string {
 		if token == "" {
