@@ -277,9 +277,7 @@ func (ch *choice) pick() *core.Task {
 	if len(waits) == 0 {
 		return nil
 	}
-	return slices.MinFunc(waits, func(a, b *core.Task) int {
-		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), a.Dispatch.At.Compare(b.Dispatch.At), cmp.Compare(a.ID, b.ID))
-	})
+	return slices.MinFunc(waits, compareTurns)
 }
 
 // isOwn reports whether a task is handed out to the agent.

@@ -457,9 +457,19 @@ func isFree(trigger pipeline.Trigger, w *core.Wake) bool {
 
 // ByPriority sorts tasks in the order in which their agent is given them.
 func ByPriority(list []*core.Task) {
-	slices.SortFunc(list, func(a, b *core.Task) int {
-		return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(list, compareTurns)
+}
+
+// compareTurns orders tasks as their agent is given them, by otm next and by wakes: the most
+// urgent first, then the one that was handed out first. A retry comes after what waited.
+func compareTurns(a, b *core.Task) int {
+	at := func(t *core.Task) time.Time {
+		if t.Dispatch == nil {
+			return time.Time{}
+		}
+		return t.Dispatch.At
+	}
+	return cmp.Or(cmp.Compare(a.Priority.Rank(), b.Priority.Rank()), at(a).Compare(at(b)), cmp.Compare(a.ID, b.ID))
 }
 
 // busy reports whether the agent is known to work on a task: it took the task and

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -145,4 +146,40 @@ func TestAnswerBeforeTheEndOfEverything(t *testing.T) {
 		w.restart()
 		want(t, words("start", n), w.pass().Woken, woken)
 	}
+}
+
+// A wake is for the task that otm next gives: a retry comes after what waited meanwhile.
+func TestWakeAndNextAgree(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	a, b := w.create("a", "alpha", pipeline.Normal), w.create("b", "alpha", pipeline.Normal)
+	w.pass()
+	w.ended()
+	w.next("alpha")
+	w.d.Wakers = nil
+	w.report(a, pipeline.Failed)
+	w.clock.Advance(time.Hour)
+	w.pass() // hands the retry of a out, behind b
+	w.d.Wakers = map[pipeline.Trigger]Waker{pipeline.TriggerExec: w.waker}
+	w.clock.Advance(time.Hour)
+	want(t, "woken", w.pass().Woken, 1)
+	want(t, "for", w.record(b).Status, pipeline.Assigned)
+	w.ended()
+	want(t, "given", w.next("alpha"), b)
+}
+
+// The workspace of an agent is removed while it works. That its process ended counts all the
+// same, and its task is no longer in progress.
+func TestEndWithoutAWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	id := w.create("a", "alpha", pipeline.Normal)
+	w.pass()
+	w.ended()
+	w.next("alpha")
+	if err := os.RemoveAll(w.agent("alpha").Workspace); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	want(t, "its run", words(w.runsOf(id), w.record(id).Status), "1 failed pending")
 }

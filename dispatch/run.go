@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -121,6 +123,12 @@ func (rn *run) resolveAll() {
 		}
 	}
 	all.Wait()
+}
+
+// removed reports whether the workspace of an agent is not there.
+func (rn *run) removed(a *pipeline.Agent) bool {
+	_, err := rn.files.identity(a.Workspace)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // reachable reports whether an agent can be woken: its workspace exists, and its

@@ -39,7 +39,8 @@ func (wg *waking) wake(ctx context.Context) error {
 	for i := range wg.Agents {
 		a := &wg.Agents[i]
 		waker := wg.Wakers[a.Trigger]
-		if a.Person || waker == nil || wg.waking[a.Name] != nil || !wg.reachable(a) {
+		reachable := wg.reachable(a)
+		if a.Person || waker == nil || wg.waking[a.Name] != nil || !reachable && !wg.removed(a) {
 			continue
 		}
 		s, err := wg.situation(ctx, a)
@@ -55,6 +56,9 @@ func (wg *waking) wake(ctx context.Context) error {
 			continue
 		}
 		limit.count(s)
+		if !reachable {
+			continue // the end of its last start counts all the same
+		}
 		pl := s.planWake()
 		if err := wg.queue(ctx, s, pl); err != nil {
 			return err

@@ -58,7 +58,10 @@ func newNotifier(h *Home, store core.Reader, log *slog.Logger) *notify.Notifier 
 		if err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool { return f.Code == explain.NotifyFails }), nil
+		// A pause before the next start comes and goes, and is no news.
+		return slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool {
+			return f.Code == explain.NotifyFails || f.Code == explain.AgentPausing
+		}), nil
 	}
 	return n
 }

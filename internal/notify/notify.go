@@ -338,7 +338,7 @@ func (n *Notifier) problems(ctx context.Context, s *State) (items []Item, err er
 			delete(s.Open, key)
 			if o.Told {
 				code, _, _ := strings.Cut(key, " ")
-				items = append(items, Item{Kind: Problem, At: now, Agent: o.Agent, Code: explain.Code(code), Over: true, Text: "no longer: " + o.Text})
+				items = append(items, Item{Kind: Problem, At: now, Agent: o.Agent, Code: explain.Code(code), Over: true, Text: "over: " + o.Text})
 			}
 		}
 	}

@@ -164,7 +164,7 @@ func TestProblems(t *testing.T) {
 	w.wrong[0] = explain.New(explain.OpenClawUnread, "error", "y")
 	w.want("in other words", w.once(5*time.Second), "")
 	w.wrong = nil
-	w.want("over", w.once(5*time.Second), "no longer: agents that only openclaw.json names are not known: y")
+	w.want("over", w.once(5*time.Second), "over: agents that only openclaw.json names are not known: y")
 	w.want("once", w.once(5*time.Second), "")
 }
 
