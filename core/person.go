@@ -160,7 +160,15 @@ func (e Edits) status(d *decision) error {
 	if e.Reset {
 		d.emit(CountReset{})
 	}
-	return d.move(to, m)
+	if err := d.move(to, m); err != nil {
+		return err
+	}
+	// A person has an agent begin a task that it has not taken: it counts as taken, and the
+	// agent is woken to go on with it.
+	if t := d.task; to == pipeline.InProgress && t.Dispatch != nil && t.Dispatch.Workspace != "" && !t.Taken() {
+		d.emitAs(ByAgent(t.Dispatch.Agent), d.At, Acknowledged{By: TakenByRow})
+	}
+	return nil
 }
 
 // asked carries out a change of the status by an agent that edits the board as a user of

@@ -56,6 +56,11 @@ func (r Report) decide(d *decision) error {
 			return err
 		}
 	}
+	if t.Queued() && r.isNote() { // a word about a task that waits does not begin it
+		d.emit(Noted{Drop: r.Drop, Heard: r.Dropped})
+		r.say(d)
+		return nil
+	}
 	if err := dequeue(d); err != nil {
 		return err
 	}
@@ -106,10 +111,20 @@ func (r Report) decide(d *decision) error {
 		}
 	}
 	if r.Message.Text != "" {
-		r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
-		d.emit(Said{r.Message, r.Dropped})
+		r.say(d)
 	}
 	return nil
+}
+
+// say puts the message into the thread of the task.
+func (r Report) say(d *decision) {
+	r.Message.Tag = cmp.Or(r.Message.Tag, pipeline.TagProgress)
+	d.emit(Said{r.Message, r.Dropped})
+}
+
+// isNote reports whether the report is only a message.
+func (r Report) isNote() bool {
+	return r.Message.Text != "" && r.Status == "" && len(r.Steps) == 0 && r.Reason == "" && r.Result == ""
 }
 
 // noStep refuses a command that names a step that does not exist.
@@ -204,8 +219,7 @@ func (r Report) status(d *decision, ticked []Step) (pipeline.Status, error) {
 // isAfterword reports whether the report is only a message, after the agent reported that
 // its run failed. It does not take the failure back.
 func (r Report) isAfterword(t *Task, by Actor) bool {
-	note := r.Message.Text != "" && r.Status == "" && len(r.Steps) == 0 && r.Reason == "" && r.Result == ""
-	return note && struck(t, by) && t.Runs.Last().Failure.Words != ""
+	return r.isNote() && struck(t, by) && t.Runs.Last().Failure.Words != ""
 }
 
 // struck reports whether a report of the agent strikes the failure of the task's last

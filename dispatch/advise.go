@@ -146,6 +146,9 @@ func (a *Adviser) Ask(ctx context.Context, q Question) (core.Advice, error) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with all that it started
 	err = c.Run()
+	if c.Process != nil {
+		syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what it left running
+	}
 	switch {
 	case ctx.Err() != nil:
 		return core.Advice{}, fmt.Errorf("%s: %w", a.Command[0], context.Cause(ctx))

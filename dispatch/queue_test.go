@@ -183,3 +183,34 @@ func TestEndWithoutAWorkspace(t *testing.T) {
 	w.pass()
 	want(t, "its run", words(w.runsOf(id), w.record(id).Status), "1 failed pending")
 }
+
+// A person sets a task that waits to in progress on the board. It counts as taken: its
+// agent is woken to go on with it, and otm next gives it.
+func TestPersonBeginsAWaitingTask(t *testing.T) {
+	t.Parallel()
+	w := newExecWorld(t, `exit 1`)
+	a, b := w.create("a", "alpha", pipeline.Normal), w.create("b", "alpha", pipeline.Normal)
+	w.pass()
+	w.ended()
+	w.next("alpha")
+	w.edit(b, w.status(pipeline.InProgress))
+	want(t, "as the person said", words(w.record(b).Status, w.record(b).Taken()), "in_progress true")
+	w.report(a, pipeline.AgentDone)
+	w.pass()
+	w.ended()
+	w.clock.Advance(time.Hour)
+	w.pass()
+	w.ended()
+	want(t, "given", w.next("alpha"), b)
+}
+
+// A message on a task that waits does not begin it.
+func TestNoteOnAWaitingTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "alpha")
+	w.create("a", "alpha", pipeline.Normal)
+	b := w.create("b", "alpha", pipeline.Normal)
+	w.pass()
+	w.do(core.Command{ID: "n", By: core.ByAgent("alpha"), Task: b, Do: core.Report{Drop: "n", Dropped: w.clock.Now(), Message: pipeline.Message{Text: "hello"}}})
+	want(t, "it waits", words(w.record(b).Queued(), w.record(b).LastMessage.Text), "true hello")
+}

@@ -15,6 +15,7 @@ import (
 	"otm/internal/cli"
 	"otm/internal/safe"
 	"otm/pipeline"
+	"otm/pipeline/inbox"
 )
 
 // waitCommand is otm wait.
@@ -121,20 +122,13 @@ func (w *waiter) look(ctx context.Context, s *store.Store) error {
 			}
 		}
 	}
-	for _, id := range w.left {
-		if !known[id] {
-			if err := w.onItsWay(ctx, s, id); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return w.onTheirWay(ctx, s, slices.DeleteFunc(slices.Clone(w.left), func(id pipeline.TaskID) bool { return known[id] }))
 }
 
 // note notes that a task has ended.
 func (w *waiter) note(t *core.Task) error {
 	e := ended{TaskID: t.ID.String(), Status: t.Status, OK: t.Status.StepDone(), Result: t.Result, Reason: t.Reason}
-	if t.Status.Active() || t.Status == pipeline.New { // its row was deleted
+	if t.Away() && !t.Status.Finished() {
 		e.Reason = "its row was deleted"
 	}
 	w.left = slices.DeleteFunc(w.left, func(id pipeline.TaskID) bool { return id == t.ID })
@@ -151,16 +145,27 @@ func (w *waiter) note(t *core.Task) error {
 	return err
 }
 
-// onItsWay refuses a task that will never be known: it is neither in the store nor in the
+// onTheirWay refuses a task that will never be known: it is neither in the store nor in the
 // inbox.
-func (w *waiter) onItsWay(ctx context.Context, s *store.Store, id pipeline.TaskID) error {
-	if dropped, err := w.Counter.InInbox(id); err != nil || dropped {
+func (w *waiter) onTheirWay(ctx context.Context, s *store.Store, unknown []pipeline.TaskID) error {
+	if len(unknown) == 0 {
+		return nil
+	}
+	drops, err := inbox.Drops(w.Dir)
+	if err != nil {
 		return err
 	}
-	if _, err := s.Task(ctx, id); !errors.Is(err, core.ErrNoTask) { // it left the inbox since
-		return err
+	for _, id := range unknown {
+		if _, dropped := drops[id]; dropped {
+			continue
+		}
+		if _, err := s.Task(ctx, id); errors.Is(err, core.ErrNoTask) { // else it left the inbox since
+			return cli.Errorf(cli.Failed, "%v is no task that OTM knows, and no drop in the inbox", id).Hint("otm why %v", id).Hint("otm list")
+		} else if err != nil {
+			return err
+		}
 	}
-	return cli.Errorf(cli.Failed, "%v is no task that OTM knows, and no drop in the inbox", id).Hint("otm why %v", id).Hint("otm list")
+	return nil
 }
 
 // end is the answer: how the tasks ended.

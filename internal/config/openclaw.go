@@ -108,6 +108,9 @@ func (c *Config) readList() (agents []Listed) {
 	return agents
 }
 
+// maxOpenClaw bounds openclaw.json, in bytes.
+const maxOpenClaw = 4 << 20
+
 // openClawAgent is an agent of openclaw.json.
 type openClawAgent struct {
 	Listed
@@ -127,6 +130,10 @@ func (c *Config) readOpenClaw() (agents []openClawAgent, err error) {
 	path := c.Gateway.Config
 	if path == "" {
 		return nil, nil
+	}
+	info, err := durable.Stat(path)
+	if err == nil && info.Size() > maxOpenClaw {
+		return nil, fmt.Errorf("%q has more than %d MiB", path, maxOpenClaw>>20)
 	}
 	data, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

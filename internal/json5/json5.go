@@ -12,10 +12,19 @@ import (
 	"unicode/utf8"
 )
 
-// Unmarshal is json.Unmarshal for JSON5. Infinity and NaN are read as null.
+// Unmarshal is json.Unmarshal for JSON5. Infinity and NaN are read as null. Of keys that
+// stand twice in an object, the last one counts. Errors hold nothing of the text, as it may
+// have secrets, but a line and a character.
 func Unmarshal(data []byte, v any) error {
 	plain, err := toJSON(data)
 	if err != nil {
+		return err
+	}
+	var tree any // an object that is read twice would keep what it had
+	if err := json.Unmarshal(plain, &tree); err != nil {
+		return err
+	}
+	if plain, err = json.Marshal(tree); err != nil {
 		return err
 	}
 	return json.Unmarshal(plain, v)
@@ -140,16 +149,16 @@ func (r *rewriter) write(text string) error {
 func (r *rewriter) number(word string) error {
 	digits := strings.TrimLeft(word, "+-")
 	if len(word)-len(digits) > 1 {
-		return r.fail("%q is no value", word)
+		return r.fail("a word that is no value: put texts into quotes")
 	}
 	if digits == "Infinity" || digits == "NaN" {
 		r.out.WriteString("null")
 		return nil
 	}
 	if lower := strings.ToLower(digits); strings.HasPrefix(lower, "0x") {
-		n, ok := new(big.Int).SetString(lower[2:], 16)
-		if !ok || lower[2] == '+' || lower[2] == '-' {
-			return r.fail("%q is no number", word)
+		n, ok := new(big.Int).SetString(lower[2:min(len(lower), maxHex)], 16)
+		if !ok || len(lower) > maxHex || lower[2] == '+' || lower[2] == '-' {
+			return r.fail("a number that is none")
 		}
 		digits = n.String()
 	}
@@ -167,11 +176,14 @@ func (r *rewriter) number(word string) error {
 		digits = "-" + digits
 	}
 	if !json.Valid([]byte(digits)) || strings.Trim(digits, "0123456789+-.eE") != "" {
-		return r.fail("%q is no value", word)
+		return r.fail("a word that is no value: put texts into quotes")
 	}
-	r.out.WriteString(digits)
+	r.out.WriteString(digits + " ") // two in a row are none
 	return nil
 }
+
+// maxHex bounds the characters of a hexadecimal number.
+const maxHex = 64
 
 // escapes are those of one character that stand for another one.
 var escapes = map[rune]rune{'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', '0': 0}

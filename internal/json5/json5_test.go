@@ -68,3 +68,19 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+// An error tells nothing of the text, which may hold secrets. Of keys that stand twice the
+// last one counts, whole. Two values in a row are none.
+func TestSecretsAndTwice(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{token: sk-SECRET-abc}`, `{token: 0xSECRET}`, `{a: 1 2}`, `{a: true false}`, `{a:0x` + strings.Repeat("f", 3<<20) + `}`} {
+		var v any
+		if err := Unmarshal([]byte(text), &v); err == nil || strings.Contains(err.Error(), "SECRET") || len(err.Error()) > 200 {
+			t.Errorf("%.40s: %v, %v", text, v, err)
+		}
+	}
+	var v struct{ L []struct{ A, B string } }
+	if err := Unmarshal([]byte(`{l: [{a: "1", b: "2"}], l: [{a: "3"}]}`), &v); err != nil || len(v.L) != 1 || v.L[0].A != "3" || v.L[0].B != "" {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

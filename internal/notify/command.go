@@ -47,6 +47,9 @@ func (o *Command) Tell(ctx context.Context, m Message) error {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with all that it started
 	err = c.Run()
+	if c.Process != nil {
+		syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what it left running
+	}
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay) && c.ProcessState.Success():
 		return nil

@@ -196,8 +196,8 @@ func pause(tries int) time.Duration {
 // begin reads what was told. In a new directory nothing of the past is.
 func (n *Notifier) begin(ctx context.Context) (err error) {
 	s, err := Read(n.Path)
-	if err != nil { // it was damaged: what is told twice does less harm than what is not
-		n.Log.Warn("what people were told is not known", "err", err)
+	if err != nil { // it was damaged, and begins anew
+		n.Log.Error("what people were told is not known; they are told what happens from now on", "err", err)
 	}
 	if s == nil {
 		last, err := n.Store.Events(ctx, core.EventFilter{Last: true})
@@ -256,13 +256,25 @@ func (n *Notifier) news(ctx context.Context, s *State) (items []Item, err error)
 				return nil, err
 			}
 			if item != nil && slices.Contains(n.What, item.Kind) {
-				items = append(items, *item)
+				same := func(o Item) bool { return item.Kind != Retry && o.Kind == item.Kind && o.Task == item.Task }
+				items = append(slices.DeleteFunc(items, same), *item) // of what came and went, the last
 			}
 		}
 		if len(events) < atOnce {
-			return items, nil
+			return items, n.follow(ctx, s)
 		}
 	}
+}
+
+// follow takes up the numbers of another store: one that was lost begins anew, a backup goes
+// on where it was made.
+func (n *Notifier) follow(ctx context.Context, s *State) error {
+	last, err := n.Store.Events(ctx, core.EventFilter{Last: true})
+	if err == nil && len(last) > 0 && last[0].Seq < s.Seq {
+		n.Log.Warn("the store is another one than before; people are told what happens from now on")
+		s.Seq = last[0].Seq
+	}
+	return err
 }
 
 // item is what an event says to people; nil: nothing.
@@ -290,13 +302,19 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if item.Kind == Review && t.Status != pipeline.AgentDone || item.Kind == Blocked && t.Status != pipeline.Blocked {
+	if moved && item.Kind != Done && t.Status != m.To {
 		return nil, nil // it went on since
 	}
 	item.Title, item.Agent = t.Title, t.Agent
+	failure := t.Reason
+	for _, r := range t.Runs {
+		if r.Ending == core.EndFailed && (item.Kind == Failed || r.Number == retry.Run-1) {
+			failure = r.Failure.String()
+		}
+	}
 	says := map[Kind]string{
-		Blocked: t.Agent + " is blocked: " + t.Reason, Review: "to be reviewed: " + t.Result, Done: "done", Failed: "failed: " + t.Reason,
-		Retry: fmt.Sprintf("run %d failed (%s), it is tried again", retry.Run-1, t.Reason),
+		Blocked: t.Agent + " is blocked: " + t.Reason, Review: "to be reviewed: " + t.Result, Done: "done", Failed: "failed: " + failure,
+		Retry: fmt.Sprintf("run %d failed (%s), it is tried again", retry.Run-1, failure),
 	}[item.Kind]
 	item.Text = safe.Escape(fmt.Sprintf("%v %s: %s", e.Task, core.Excerpt(t.Title), strings.TrimSuffix(core.Excerpt(says), ":")))
 	return item, nil

@@ -205,19 +205,39 @@ func TestOddStates(t *testing.T) {
 	}
 }
 
+// The store was lost, or replaced by an older backup: its numbers begin anew, and what
+// happens from then on is told.
+func TestStoreLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.once(0)
+	for id := range pipeline.TaskID(3) {
+		w.reported(id+1, core.Report{Status: pipeline.AgentDone})
+	}
+	w.once(time.Second)
+	*w.store = coretest.Store{}
+	w.reported(1, core.Report{Status: pipeline.AgentDone})
+	w.once(time.Second)
+	w.reported(2, core.Report{Status: pipeline.AgentDone, Result: "#2"})
+	if got := w.once(time.Second); !strings.HasPrefix(got, "T-00002 ") {
+		t.Errorf("told %q", got)
+	}
+}
+
 // The command gets JSON, and may fail in each way.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for script, want := range map[string]string{
-		"cat > got":            "",
-		"exit 3":               "sh: exit status 3",
-		"echo why >&2; exit 3": "sh: exit status 3: why",
-		"sleep 60 & sleep 60":  "sh: it did not end within 200ms",
+		"cat > got":                   "",
+		"exit 3":                      "sh: exit status 3",
+		"echo why >&2; exit 3":        "sh: exit status 3: why",
+		"sleep 60 & sleep 60":         "sh: it did not end within 200ms",
+		"sleep 1000 & cat >/dev/null": "",
 		"head -c 1000000 /dev/zero | tr '\\0' x >&2": "",
 	} {
 		o := Command{Line: []string{"sh", "-c", script}, Dir: dir, Env: os.Environ(), Wait: 200 * time.Millisecond}
-		if strings.HasPrefix(script, "head") || strings.HasPrefix(script, "cat") {
+		if strings.HasPrefix(script, "head") || strings.Contains(script, "cat") {
 			o.Wait = time.Minute
 		}
 		err := o.Tell(t.Context(), Message{Text: "x"})

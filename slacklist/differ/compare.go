@@ -100,7 +100,7 @@ func (c *comparison) task(t *core.Task) {
 
 // agentOf reports a task whose agent is not configured.
 func (c *comparison) agentOf(t *core.Task) {
-	open := t.Status == pipeline.New || t.Status.Active()
+	open := t.Status == pipeline.New || t.Status.Active() || t.Queued()
 	if !open || t.Agent == "" || len(c.Agents) == 0 {
 		return
 	}
