@@ -179,10 +179,8 @@ func TestTells(t *testing.T) {
 			dir := mkdir(t, filepath.Join(base, tt.name, "inbox"))
 			write(t, filepath.Join(dir, "old.json"), "")
 			w := start(t, New(isJSON, dir))
-			hears(t, w, dir)
-			for len(w.Changed()) > 0 {
-				<-w.Changed()
-			}
+			<-w.Stands()  // no probe is on its way, whose event seen would take for that of its own
+			<-w.Changed() // what came before the watch stood
 			tt.do(t, dir)
 			seen(t, w, dir)
 			if got := len(w.Changed()) > 0; got != tt.want {
