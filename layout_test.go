@@ -99,7 +99,8 @@ var mayImport = map[string][]string{
 	"otm/internal/cli":                 {"otm/internal/safe", "otm/pipeline"},
 	"otm/internal/config":              {"otm/internal/durable", "otm/internal/json5", "otm/pipeline"},
 	"otm/internal/json5":               {},
-	"otm/internal/notify":              {"otm/core", "otm/internal/durable", "otm/internal/explain", "otm/internal/safe", "otm/pipeline"},
+	"otm/internal/hook":                {},
+	"otm/internal/notify":              {"otm/core", "otm/internal/durable", "otm/internal/explain", "otm/internal/hook", "otm/internal/safe", "otm/pipeline"},
 	"otm/internal/tokens":              {"otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
 	"otm/internal/install":             {"otm/heartbeat", "otm/internal/cli", "otm/internal/config", "otm/internal/durable", "otm/internal/lock", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/skills":                       {}, // a text
@@ -127,7 +128,7 @@ var mayImport = map[string][]string{
 	"otm/pipeline/inject":              {"otm/core", "otm/core/outbox", "otm/heartbeat", "otm/internal/crash", "otm/internal/explain", "otm/pipeline", "otm/pipeline/counter", "otm/pipeline/drop", "otm/pipeline/inbox"},
 	"otm/pipeline/complete":            {"otm/core", "otm/core/outbox", "otm/heartbeat", "otm/internal/explain", "otm/pipeline"},
 	"otm/slacklist":                    {"otm/internal/crash", "otm/internal/durable", "otm/internal/lock", "otm/pipeline"},
-	"otm/dispatch":                     {"otm/core", "otm/core/outbox", "otm/heartbeat", "otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/lock", "otm/internal/ordered", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
+	"otm/dispatch":                     {"otm/core", "otm/core/outbox", "otm/heartbeat", "otm/internal/crash", "otm/internal/durable", "otm/internal/explain", "otm/internal/hook", "otm/internal/lock", "otm/internal/ordered", "otm/internal/patience", "otm/internal/safe", "otm/pipeline"},
 	"otm/dispatch/gateway":             {},
 	"otm/dispatch/gateway/gatewaytest": {},
 	"otm/heartbeat":                    {"otm/internal/durable", "otm/internal/explain", "otm/internal/safe", "otm/pipeline"},

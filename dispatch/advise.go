@@ -1,19 +1,13 @@
 package dispatch
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"otm/core"
+	"otm/internal/hook"
 	"otm/pipeline"
 )
 
@@ -116,46 +110,22 @@ type Adviser struct {
 	Limit   time.Duration // for one answer; zero: adviseLimit
 }
 
-const (
-	// adviseLimit is less than the first pause before a retry.
-	adviseLimit = 20 * time.Second
-	// maxAdvice bounds what is read of an answer, in bytes.
-	maxAdvice = 16 << 10
-	// adviseGrace is how long the pipes of a command that was killed may stay open.
-	adviseGrace = time.Second
-)
+// adviseLimit is less than the first pause before a retry.
+const adviseLimit = 20 * time.Second
 
 // Ask asks the command, which gets the question on its stdin. What it prints is an
 // instruction for the agent of the next run; SKIP, alone or followed by the reason, means
 // that no retry makes sense. The error says why there is no answer.
 func (a *Adviser) Ask(ctx context.Context, q Question) (core.Advice, error) {
-	question, err := json.Marshal(q)
+	c := hook.Command{
+		Line: a.Command, Dir: a.Dir, Limit: cmp.Or(a.Limit, adviseLimit),
+		Env: append(hook.Environment(a.PathDir, a.Secrets), "OTM_DIR="+a.Dir, "OTM_TASK_ID="+q.TaskID.String()),
+	}
+	answer, _, err := c.Run(ctx, q)
 	if err != nil {
 		return core.Advice{}, err
 	}
-	limit := a.Limit
-	if limit == 0 {
-		limit = adviseLimit
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not answer within %v", limit))
-	defer cancel()
-	answer := &bounded{}
-	c := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
-	c.Dir, c.Env = a.Dir, append(Environment(a.PathDir, a.Secrets), "OTM_DIR="+a.Dir, "OTM_TASK_ID="+q.TaskID.String())
-	c.Stdin, c.Stdout, c.WaitDelay = bytes.NewReader(append(question, '\n')), answer, adviseGrace
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with all that it started
-	err = c.Run()
-	if c.Process != nil {
-		syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what it left running
-	}
-	switch {
-	case ctx.Err() != nil:
-		return core.Advice{}, fmt.Errorf("%s: %w", a.Command[0], context.Cause(ctx))
-	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
-		return core.Advice{}, fmt.Errorf("%s: %w", a.Command[0], err)
-	}
-	return readAdvice(string(answer.kept)), nil
+	return readAdvice(answer), nil
 }
 
 // readAdvice reads an answer.
@@ -165,30 +135,4 @@ func readAdvice(text string) core.Advice {
 		return core.Advice{Skip: true, Text: strings.TrimLeft(why, " \t\r\n:.,")}
 	}
 	return core.Advice{Text: text}
-}
-
-// bounded keeps the beginning of what is written to it.
-type bounded struct{ kept []byte }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	b.kept = append(b.kept, p[:min(len(p), maxAdvice-len(b.kept))]...)
-	return len(p), nil
-}
-
-// Environment returns our environment without secrets, and without what names an agent.
-func Environment(pathDir string, secrets []string) (env []string) {
-	path := os.Getenv("PATH")
-	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		if name != "PATH" && !strings.HasPrefix(name, "OTM_") && !slices.Contains(secrets, name) {
-			env = append(env, kv)
-		}
-	}
-	switch {
-	case path == "":
-		path = pathDir // an empty element would mean the working directory
-	case pathDir != "":
-		path = pathDir + string(os.PathListSeparator) + path
-	}
-	return append(env, "PATH="+path)
 }

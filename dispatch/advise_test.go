@@ -176,7 +176,7 @@ func TestAdviser(t *testing.T) {
 		"echo SKIPPER is its name":               {Text: "SKIPPER is its name"},
 		"true":                                   {},
 		"exec 0<&-; echo 'reads nothing'":        {Text: "reads nothing"},
-		"printf '%020000d' 0 | tr 0 x":           {Text: strings.Repeat("x", maxAdvice)},
+		"printf '%020000d' 0 | tr 0 x":           {Text: strings.Repeat("x", 16<<10)},
 		"sleep 2 & echo 'left something behind'": {Text: "left something behind"},
 	} {
 		if got, err := ask(time.Hour, script); err != nil || got != want {
@@ -203,7 +203,7 @@ func TestAdviser(t *testing.T) {
 			t.Errorf("%s: %+v, %v", script, got, err)
 		}
 	}
-	if _, err := ask(50*time.Millisecond, "echo $$ >group; sleep 1000 & wait"); err == nil || !strings.Contains(err.Error(), "did not answer within") {
+	if _, err := ask(50*time.Millisecond, "echo $$ >group; sleep 1000 & wait"); err == nil || !strings.Contains(err.Error(), "did not end within") {
 		t.Errorf("too slow: %v", err)
 	}
 	none := &Adviser{Command: []string{filepath.Join(dir, "no such program")}, Dir: dir}
@@ -215,7 +215,7 @@ func TestAdviser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for syscall.Kill(-group, 0) == nil { // it was killed, and is gone when its parent has noticed
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the kernel gives no sign to who is not its parent
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"otm/core"
+	"otm/internal/hook"
 	"otm/internal/lock"
 	"otm/pipeline"
 )
@@ -160,7 +161,7 @@ func expand(r Request, dir string) []string {
 
 // environ returns the environment of the command: ours, without the secrets.
 func (x *Exec) environ(r Request) []string {
-	return append(Environment(x.PathDir, x.Secrets), "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
+	return append(hook.Environment(x.PathDir, x.Secrets), "OTM_DIR="+x.Dir, "OTM_AGENT="+r.Agent.Name,
 		"OTM_TASK_ID="+r.Task.String(), "OTM_RUN="+strconv.Itoa(r.Run), "OTM_DISPATCH_FILE="+r.File)
 }
 

@@ -148,14 +148,21 @@ func TestAnswerBeforeTheEndOfEverything(t *testing.T) {
 	}
 }
 
+// newLeftWorld has an agent whose process has ended, and left a task that it took; another
+// task waits behind that.
+func newLeftWorld(t *testing.T) (w *world, taken, waiting pipeline.TaskID) {
+	w = newExecWorld(t, `exit 1`)
+	taken, waiting = w.create("a", "alpha", pipeline.Normal), w.create("b", "alpha", pipeline.Normal)
+	w.pass()
+	w.ended()
+	want(t, "taken", w.next("alpha"), taken)
+	return w, taken, waiting
+}
+
 // A wake is for the task that otm next gives: a retry comes after what waited meanwhile.
 func TestWakeAndNextAgree(t *testing.T) {
 	t.Parallel()
-	w := newExecWorld(t, `exit 1`)
-	a, b := w.create("a", "alpha", pipeline.Normal), w.create("b", "alpha", pipeline.Normal)
-	w.pass()
-	w.ended()
-	w.next("alpha")
+	w, a, b := newLeftWorld(t)
 	w.d.Wakers = nil
 	w.report(a, pipeline.Failed)
 	w.clock.Advance(time.Hour)
@@ -172,11 +179,7 @@ func TestWakeAndNextAgree(t *testing.T) {
 // same, and its task is no longer in progress.
 func TestEndWithoutAWorkspace(t *testing.T) {
 	t.Parallel()
-	w := newExecWorld(t, `exit 1`)
-	id := w.create("a", "alpha", pipeline.Normal)
-	w.pass()
-	w.ended()
-	w.next("alpha")
+	w, id, _ := newLeftWorld(t)
 	if err := os.RemoveAll(w.agent("alpha").Workspace); err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +191,7 @@ func TestEndWithoutAWorkspace(t *testing.T) {
 // agent is woken to go on with it, and otm next gives it.
 func TestPersonBeginsAWaitingTask(t *testing.T) {
 	t.Parallel()
-	w := newExecWorld(t, `exit 1`)
-	a, b := w.create("a", "alpha", pipeline.Normal), w.create("b", "alpha", pipeline.Normal)
-	w.pass()
-	w.ended()
-	w.next("alpha")
+	w, a, b := newLeftWorld(t)
 	w.edit(b, w.status(pipeline.InProgress))
 	want(t, "as the person said", words(w.record(b).Status, w.record(b).Taken()), "in_progress true")
 	w.report(a, pipeline.AgentDone)

@@ -48,7 +48,7 @@ type card struct {
 // call makes a call, again if the daemons have used up the calls of the moment. Only time
 // frees calls again, so it waits a second between two tries.
 func (d *desk) call(method string, form url.Values, into any) error {
-	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Second) { // only time frees calls again
 		err := d.callOnce(method, form, into)
 		if !errors.Is(err, errRateLimited) || time.Now().After(end) {
 			return err

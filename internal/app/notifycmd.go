@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"otm/core"
-	"otm/dispatch"
 	"otm/internal/cli"
 	"otm/internal/explain"
+	"otm/internal/hook"
 	"otm/internal/notify"
 )
 
@@ -36,7 +36,7 @@ func outlet(h *Home) notify.Outlet {
 	if len(h.Config.Notify) == 0 {
 		return nil
 	}
-	env := append(dispatch.Environment(pathDir(h), h.Config.SecretEnv()), "OTM_DIR="+h.Dir)
+	env := append(hook.Environment(pathDir(h), h.Config.SecretEnv()), "OTM_DIR="+h.Dir)
 	return &notify.Command{Line: h.Config.Notify, Dir: h.Dir, Env: env}
 }
 

@@ -1,17 +1,14 @@
 package notify
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"otm/core"
+	"otm/internal/hook"
 )
 
 // Command is an outlet: a command that gets each message as JSON on its stdin. It has taken
@@ -23,50 +20,15 @@ type Command struct {
 	Wait time.Duration // for its end; zero: commandWait
 }
 
-const (
-	commandWait = 30 * time.Second
-	// commandGrace is how long the pipes of a command that was killed may stay open.
-	commandGrace = time.Second
-)
+const commandWait = 30 * time.Second
 
-// Tell implements Outlet.
+// Tell implements Outlet. The error has the first line that the command printed to stderr.
 func (o *Command) Tell(ctx context.Context, m Message) error {
-	data, err := json.Marshal(m)
-	if err != nil {
+	c := hook.Command{Line: o.Line, Dir: o.Dir, Env: o.Env, Limit: cmp.Or(o.Wait, commandWait)}
+	_, says, err := c.Run(ctx, m)
+	line, _, _ := strings.Cut(strings.TrimSpace(says), "\n")
+	if err == nil || line == "" {
 		return err
 	}
-	wait := o.Wait
-	if wait == 0 {
-		wait = commandWait
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("it did not end within %v", wait))
-	defer cancel()
-	said := &beginning{}
-	c := exec.CommandContext(ctx, o.Line[0], o.Line[1:]...)
-	c.Dir, c.Env, c.Stdin, c.Stderr, c.WaitDelay = o.Dir, o.Env, bytes.NewReader(append(data, '\n')), said, commandGrace
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with all that it started
-	err = c.Run()
-	if c.Process != nil {
-		syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what it left running
-	}
-	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay) && c.ProcessState.Success():
-		return nil
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(said.kept)), "\n")
-	if line != "" {
-		line = ": " + line
-	}
-	return fmt.Errorf("%s: %w%s", o.Line[0], err, core.Excerpt(line))
-}
-
-// beginning keeps the beginning of what is written to it.
-type beginning struct{ kept []byte }
-
-func (b *beginning) Write(p []byte) (int, error) {
-	b.kept = append(b.kept, p[:min(len(p), 1000-len(b.kept))]...)
-	return len(p), nil
+	return fmt.Errorf("%w: %s", err, core.Excerpt(line))
 }
