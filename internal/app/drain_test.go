@@ -17,9 +17,9 @@ import (
 // limits allow, and Slack never has to refuse a call. (Time is virtual here,
 // so that this says nothing of the machine.)
 func TestDrainUnderSlacksLimits(t *testing.T) { // not in parallel: all calls lead to its board
-	crashtest.Long(t, "brings 200 tasks to a board")
+	crashtest.Long(t, "brings 100 tasks to a board")
 	synctest.Test(t, func(t *testing.T) {
-		const tasks, steps = 200, 2
+		const tasks, steps = 100, 2
 		v := newVirtual(t, 0, "devdas")
 		begun := time.Now()
 		stop := v.up()

@@ -17,6 +17,7 @@ type comparison struct {
 	*Differ
 	Found
 	now      time.Time
+	stale    bool           // it takes a newer snapshot to tell who made a change
 	commands []core.Command // in the order in which they are to be carried out
 	typed    []string       // rows that people typed, to become tasks under new ids
 	lost     []string       // rows whose Task ID no task has
@@ -298,9 +299,10 @@ func (d *difference) unsettled() bool {
 	if changed.After(d.now) || !d.WalkAt().Before(settled.Truncate(time.Millisecond)) {
 		return false
 	}
-	if settled.Before(d.now) {
-		settled = d.now.Add(lookSoon)
+	if settled.After(d.now) {
+		d.again(settled)
+	} else {
+		d.stale = true
 	}
-	d.again(settled)
 	return true
 }

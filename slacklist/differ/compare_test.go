@@ -94,6 +94,9 @@ func said(r *comparison) string {
 	if len(r.lost) > 0 {
 		lines = append(lines, fmt.Sprint("lost ", r.lost))
 	}
+	if r.stale {
+		lines = append(lines, "walk")
+	}
 	if !r.Again.IsZero() {
 		lines = append(lines, "again in "+r.Again.Sub(noon).String())
 	}
@@ -563,7 +566,7 @@ func TestSnapshotOlderThanWhatIsNoted(t *testing.T) {
 		person bool
 		want   string
 	}{
-		"older":           {-2 * time.Second, false, "again in 1s"},
+		"older":           {-2 * time.Second, false, "walk"},
 		"of that moment":  {-time.Second, false, "T-00035 by board: Edits status=new"},
 		"older, a person": {-2 * time.Second, true, "T-00035 by U0ROB: Edits status=new"},
 	} {

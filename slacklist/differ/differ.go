@@ -17,9 +17,6 @@ import (
 // lookAgain is the pause before the board is asked for further missing rows.
 const lookAgain = time.Minute
 
-// lookSoon is the pause before a snapshot is awaited again that is newer than our last write.
-const lookSoon = time.Second
-
 // maxCommands bounds one transaction.
 const maxCommands = 200
 
@@ -62,7 +59,7 @@ func (d *Differ) Run(ctx context.Context, b pipeline.Batch) (Found, error) {
 		return Found{}, err
 	}
 	c := d.compare(b, tasks)
-	if len(c.typed) > 0 && d.NewID != nil && !b.Fresh(pipeline.StatusAge) {
+	if c.stale || len(c.typed) > 0 && d.NewID != nil && !b.Fresh(pipeline.StatusAge) {
 		trouble := b.Refresh(ctx, 0)
 		if ctx.Err() != nil {
 			return Found{}, context.Cause(ctx)

@@ -211,3 +211,29 @@ func TestRunInTrouble(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Where only a newer snapshot tells whether a person made a change, the run walks: a timer
+// would leave the person waiting for minutes.
+func TestRunWalksWhereTheSnapshotIsOld(t *testing.T) {
+	t.Parallel()
+	for want, seen := range map[string]pipeline.Status{"ours": pipeline.Assigned, "a person's": pipeline.Blocked} {
+		r := newRun(typedRow("R1"))
+		r.Consistent = true
+		r.run(t)
+		row, task := r.batch.rows[0], r.task(t, 101)
+		r.batch.walkAt = task.ChangedAt.Add(-time.Second)
+		row.TaskID, row.Status, row.UpdatedBy = "T-00101", pipeline.Blocked, self
+		walks := 0
+		r.batch.walk = func() {
+			walks++
+			r.batch.walkAt, row.Status = noon.Add(time.Second), seen
+			if seen == pipeline.Blocked {
+				row.UpdatedBy = "U0ROB"
+			}
+		}
+		r.run(t)
+		if got := r.task(t, 101).Status == pipeline.Blocked; walks != 1 || got != (want == "a person's") {
+			t.Errorf("%s: %d walks, the task is %s", want, walks, r.task(t, 101).Status)
+		}
+	}
+}

@@ -17,7 +17,8 @@ type fakeBatch struct {
 	lacks  []pipeline.Field
 	bare   []pipeline.Status // statuses for which it has no option
 	look   func(id string) (bool, error)
-	stale  error // of the walk that the rows need; nil: they are fresh
+	stale  error  // of the walk that the rows need; nil: they are fresh
+	walk   func() // what a walk sees; nil: nothing new
 }
 
 const self = "U0OTM"
@@ -51,10 +52,16 @@ func (f *fakeBatch) StepRows(parent string) (rows []*pipeline.Row) {
 	return rows
 }
 
-func (f *fakeBatch) WalkAt() time.Time                            { return f.walkAt }
-func (f *fakeBatch) Fresh(time.Duration) bool                     { return f.stale == nil }
-func (f *fakeBatch) Over() bool                                   { return false }
-func (f *fakeBatch) Refresh(context.Context, time.Duration) error { return f.stale }
+func (f *fakeBatch) WalkAt() time.Time        { return f.walkAt }
+func (f *fakeBatch) Fresh(time.Duration) bool { return f.stale == nil }
+func (f *fakeBatch) Over() bool               { return false }
+
+func (f *fakeBatch) Refresh(context.Context, time.Duration) error {
+	if f.walk != nil {
+		f.walk()
+	}
+	return f.stale
+}
 
 func (f *fakeBatch) Person(r *pipeline.Row) string {
 	if r.UpdatedBy == self {
