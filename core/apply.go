@@ -12,6 +12,10 @@ import (
 // Apply changes a state by an event. It does nothing else, and nothing else changes a
 // state. Events come in the order of their numbers, each once.
 func Apply(s *State, e *Event) {
+	if e.IncidentOf() != 0 { // its task stays as it is
+		applyIncident(s, e)
+		return
+	}
 	if e.Task == 0 {
 		if c, ok := e.Data.(AgentChanged); ok {
 			a, key := c.State, pipeline.FoldName(c.State.Agent)

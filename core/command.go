@@ -44,6 +44,9 @@ type Action interface {
 type State struct {
 	Tasks  map[pipeline.TaskID]*Task // those of the command; a task that does not exist is missing
 	Agents map[string]*AgentState    // by folded name; an agent without state is missing
+	// Incidents are those of IncidentsOf, by id; LastIncident is the last id of all.
+	Incidents    map[int64]*Incident
+	LastIncident int64
 }
 
 // decision is a command that is being decided. Each event is applied at once.
@@ -106,6 +109,9 @@ var ErrEnding = errors.New("its process is being ended")
 
 // ErrNoTask says that a task does not exist.
 var ErrNoTask = errors.New("there is no such task")
+
+// ErrNoIncident says that an incident does not exist.
+var ErrNoIncident = errors.New("there is no such incident")
 
 // Class is what a refusal means for a drop.
 type Class string

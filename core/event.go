@@ -17,7 +17,7 @@ type Event struct {
 	ID    string          // a ULID
 	At    time.Time       // when it happened, by the clock of who says so; to the microsecond
 	By    Actor           // who did it
-	Task  pipeline.TaskID // 0: of an agent
+	Task  pipeline.TaskID // 0: of an agent, or of an incident that concerns no task
 	Agent string          // of whose state it is, or who took part; "": nobody
 	Cause string          // the id of the command
 	Data  Data
@@ -387,7 +387,8 @@ var kinds = []kind{
 	kindOf[HandedOut](""), kindOf[WorkspaceMoved](""), kindOf[Acknowledged]("IE-03"), kindOf[WakeBegun](""), kindOf[Notified]("OE-01"),
 	kindOf[WakeFailed](""), kindOf[StartUnknown](""), kindOf[StartEnded](""),
 	kindOf[RunStarted]("AT-01"), kindOf[RunSucceeded]("AT-02"), kindOf[RunPaused]("AT-03"), kindOf[RunFailed]("AT-04"), kindOf[RunCanceled]("AT-03"),
-	kindOf[RetryScheduled](""), kindOf[RetryAdvised](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"), kindOf[Archived](""), kindOf[Imported](""),
+	kindOf[RetryScheduled](""), kindOf[RetryAdvised](""), kindOf[Queued](""), kindOf[CountReset](""), kindOf[AgentChanged](""), kindOf[Started]("IE-SYS-01"),
+	kindOf[IncidentOpened](""), kindOf[IncidentCorrected](""), kindOf[IncidentClosed](""), kindOf[Archived](""), kindOf[Imported](""),
 }
 
 // formerNames are types of events by the names that they had before: old events are kept
@@ -424,8 +425,15 @@ func (e *Event) Type() string { return reflect.TypeOf(e.Data).Name() }
 // Code is the short code of the event in the specification, such as TT-02; "": it has
 // none.
 func (e *Event) Code() string {
-	if m, ok := e.Data.(TaskMoved); ok {
-		return m.Move
+	switch data := e.Data.(type) {
+	case TaskMoved:
+		return data.Move
+	case IncidentOpened:
+		return data.Err
+	case IncidentCorrected:
+		return data.Err
+	case IncidentClosed:
+		return data.Err
 	}
 	for _, k := range kinds {
 		if k.name == e.Type() {

@@ -44,6 +44,8 @@ type Reader interface {
 	Agent(ctx context.Context, name string) (*AgentState, error)
 	// AgentStates returns the states of all agents that have one, by their folded names.
 	AgentStates(ctx context.Context) (map[string]*AgentState, error)
+	// Incidents returns incidents, those that stand first, then the latest.
+	Incidents(ctx context.Context, f IncidentFilter) ([]*Incident, error)
 	// LastEvent returns the number of the last event; 0: there is none. While it stays
 	// the same, only a rebuild changes states.
 	LastEvent(ctx context.Context) (int64, error)

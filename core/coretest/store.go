@@ -101,6 +101,7 @@ func (s *Store) do(c core.Command) core.Outcome {
 	if a := s.state.Agents[agent]; a != nil {
 		on.Agents[agent] = a.Clone()
 	}
+	on.Incidents, on.LastIncident = maps.Clone(s.state.Incidents), s.state.LastIncident
 	events, err := core.Decide(&on, c)
 	if err != nil {
 		o := core.Outcome{Err: err}
@@ -146,6 +147,7 @@ func (s *Store) commit(c *core.Command, on *core.State) {
 		}
 	}
 	maps.Copy(s.state.Agents, on.Agents)
+	s.state.Incidents, s.state.LastIncident = on.Incidents, on.LastIncident
 	if c.ID != "" {
 		s.done[c.ID] = core.Done{Task: c.Task, At: c.At, Sum: c.Sum}
 	}
@@ -234,6 +236,20 @@ func (s *Store) AgentStates(context.Context) (map[string]*core.AgentState, error
 		states[name] = a.Clone()
 	}
 	return states, nil
+}
+
+// Incidents implements core.Reader.
+func (s *Store) Incidents(_ context.Context, f core.IncidentFilter) ([]*core.Incident, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*core.Incident
+	for id, i := range s.state.Incidents {
+		if (f.IDs == nil || slices.Contains(f.IDs, id)) && (!f.Open || i.Open()) && (i.Open() || !i.ClosedAt.Before(f.Since)) {
+			out = append(out, i)
+		}
+	}
+	core.SortIncidents(out)
+	return out, nil
 }
 
 // LastEvent implements core.Reader.

@@ -339,8 +339,8 @@ func (e *postgres) ddl(text string) string { return text }
 func (e *postgres) backup(ctx context.Context, stamp string) (string, error) {
 	suffix := "_before_" + strings.ReplaceAll(stamp, "-", "_")
 	return "the tables whose names end with " + suffix, e.write(ctx, synced, func(t tx) error {
-		for _, table := range []string{"tasks", "agents", "wakes"} {
-			if _, err := t.Exec("CREATE TABLE " + table + suffix + " AS TABLE " + table); err != nil {
+		for _, b := range derived {
+			if _, err := t.Exec("CREATE TABLE " + b.name + suffix + " AS TABLE " + b.name); err != nil {
 				return err
 			}
 		}

@@ -64,6 +64,7 @@ type work struct {
 	now      time.Time                      // the latest time of a command
 	before   map[pipeline.TaskID]*core.Task // as they were; a missing one did not exist
 	known    map[string]bool                // the agents that had a state
+	loaded   int64                          // the last incident that there was
 	state    core.State                     // as it is
 	events   []core.Event                   // of all commands
 	imported []core.Done                    // commands from before the store, some of which may be known
@@ -77,6 +78,11 @@ func (w *work) load(commands []core.Command) error {
 	w.state = core.State{Tasks: map[pipeline.TaskID]*core.Task{}, Agents: map[string]*core.AgentState{}}
 	ids, names := map[pipeline.TaskID]bool{}, map[string]bool{}
 	for _, c := range commands {
+		if id, needs := core.IncidentsOf(c.Do); needs {
+			if err := w.loadIncidents(id, c.At.Add(-core.IncidentAgain)); err != nil {
+				return err
+			}
+		}
 		ids[c.Task], names[pipeline.FoldName(c.Agent)] = true, true
 		for _, id := range c.Also {
 			ids[id] = true
@@ -101,6 +107,26 @@ func (w *work) load(commands []core.Command) error {
 		}
 	}
 	return nil
+}
+
+// loadIncidents reads the incidents that stand or stood since a time, and the one of an id.
+func (w *work) loadIncidents(id int64, since time.Time) error {
+	last, err := lastIncident(w.tx)
+	if err != nil {
+		return err
+	}
+	w.loaded, w.state.LastIncident = last, last
+	all, err := loadIncidents(w.tx, core.IncidentFilter{Since: since}, w.lock)
+	if err == nil && id != 0 {
+		var one []*core.Incident
+		one, err = loadIncidents(w.tx, core.IncidentFilter{IDs: []int64{id}}, w.lock)
+		all = append(all, one...)
+	}
+	w.state.Incidents = map[int64]*core.Incident{}
+	for _, i := range all {
+		w.state.Incidents[i.ID] = i
+	}
+	return err
 }
 
 // decide carries the commands out in memory, and numbers the events.
@@ -167,12 +193,14 @@ func (w *work) carryOut(c core.Command) error {
 	if a := w.state.Agents[name]; a != nil {
 		trial.Agents[name] = a.Clone()
 	}
+	trial.Incidents, trial.LastIncident = maps.Clone(w.state.Incidents), w.state.LastIncident
 	events, err := core.Decide(&trial, c)
 	if err != nil {
 		return err
 	}
 	maps.Copy(w.state.Tasks, trial.Tasks)
 	maps.Copy(w.state.Agents, trial.Agents)
+	w.state.Incidents, w.state.LastIncident = trial.Incidents, trial.LastIncident
 	w.events = append(w.events, events...)
 	if c.ID != "" {
 		w.done[c.ID] = core.Done{ID: c.ID, Task: c.Task, At: c.At, Sum: c.Sum, Drop: dropOf(c.Do)}
@@ -204,9 +232,13 @@ func (w *work) save() error {
 	if err := saveEvents(w.tx, w.events); err != nil {
 		return err
 	}
-	tasks, agents := map[pipeline.TaskID]bool{}, map[string]bool{}
+	tasks, agents, incidents := map[pipeline.TaskID]bool{}, map[string]bool{}, map[int64]bool{}
 	for i := range w.events {
 		e := &w.events[i]
+		if id := e.IncidentOf(); id != 0 {
+			incidents[id] = true
+			continue
+		}
 		if _, ok := e.Data.(core.AgentChanged); ok {
 			agents[pipeline.FoldName(e.Agent)] = true
 		}
@@ -226,6 +258,11 @@ func (w *work) save() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if err := saveAgent(w.tx, name, w.known[name], w.state.Agents[name]); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(incidents)) {
+		if err := saveIncident(w.tx, id <= w.loaded, w.state.Incidents[id]); err != nil {
 			return err
 		}
 	}

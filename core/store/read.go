@@ -181,6 +181,17 @@ func (s *Store) AgentStates(ctx context.Context) (map[string]*core.AgentState, e
 	return states, err
 }
 
+// Incidents returns incidents, see core.Reader.
+func (s *Store) Incidents(ctx context.Context, f core.IncidentFilter) ([]*core.Incident, error) {
+	var all []*core.Incident
+	err := s.read(ctx, func(t tx) (err error) {
+		all, err = loadIncidents(t, f, "")
+		return err
+	})
+	core.SortIncidents(all)
+	return all, err
+}
+
 // LastEvent returns the number of the last event, see core.Reader.
 func (s *Store) LastEvent(ctx context.Context) (last int64, err error) {
 	err = s.read(ctx, func(t tx) error {

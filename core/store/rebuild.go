@@ -85,7 +85,7 @@ func (r rows) add(b *table, values []any) {
 	last := len(b.columns) - 1
 	its := row{fields: map[string]string{}}
 	key := fmt.Sprint(values[last])
-	if id, ok := values[last].(int64); ok {
+	if id, ok := values[last].(int64); ok && b == tasks {
 		its.task = pipeline.TaskID(id)
 		key = its.task.String()
 	}
@@ -134,6 +134,13 @@ func replay(t tx) (*replayed, error) {
 		}
 		r.rows.add(agents, values)
 	}
+	for _, i := range r.state.Incidents {
+		values, err := rowOfIncident(i)
+		if err != nil {
+			return nil, err
+		}
+		r.rows.add(incidents, values)
+	}
 	return r, nil
 }
 
@@ -162,7 +169,7 @@ func fieldsOf[T any](doc string) map[string]string {
 // stored returns the rows of the database.
 func stored(t tx) (rows, error) {
 	all := rows{}
-	for _, b := range []*table{tasks, agents, wakes} {
+	for _, b := range derived {
 		if err := all.read(t, b); err != nil {
 			return nil, err
 		}
@@ -224,7 +231,7 @@ func keysOf[V any](a, b map[string]V) []string {
 // replace writes the replayed rows in place of those of the database, and enqueues the
 // effects of the tasks that differed.
 func (r *replayed) replace(t tx, found []Difference, now time.Time) error {
-	for _, b := range []*table{tasks, agents, wakes} {
+	for _, b := range derived {
 		if _, err := t.Exec("DELETE FROM " + b.name); err != nil {
 			return err
 		}
@@ -236,6 +243,11 @@ func (r *replayed) replace(t tx, found []Difference, now time.Time) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.state.Agents)) {
 		if err := saveAgent(t, name, false, r.state.Agents[name]); err != nil {
+			return err
+		}
+	}
+	for _, i := range r.state.Incidents {
+		if err := saveIncident(t, false, i); err != nil {
 			return err
 		}
 	}

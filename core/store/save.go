@@ -56,10 +56,14 @@ func newTable(name string, fields func(string) map[string]string, columns ...str
 }
 
 var (
-	tasks  = newTable("tasks", fieldsOf[core.Task], "version", "status", "agent_key", "dispatch_key", "row_id", "live", "on_board", "doc", "id")
-	agents = newTable("agents", fieldsOf[core.AgentState], "doc", "name_key")
-	wakes  = newTable("wakes", nil, "task", "agent_key", "asked_at", "key")
+	tasks     = newTable("tasks", fieldsOf[core.Task], "version", "status", "agent_key", "dispatch_key", "row_id", "live", "on_board", "doc", "id")
+	agents    = newTable("agents", fieldsOf[core.AgentState], "doc", "name_key")
+	wakes     = newTable("wakes", nil, "task", "agent_key", "asked_at", "key")
+	incidents = newTable("incidents", fieldsOf[core.Incident], "closed_at", "doc", "id")
 )
+
+// derived are the tables whose rows follow from the events.
+var derived = []*table{tasks, agents, wakes, incidents}
 
 func rowOfTask(t *core.Task) ([]any, error) {
 	worker := ""
@@ -144,6 +148,58 @@ func decodeAgent(name string, doc []byte) (*core.AgentState, error) {
 		return nil, brokenState(fmt.Errorf("of agent %q: %w", name, err))
 	}
 	return a, nil
+}
+
+func rowOfIncident(i *core.Incident) ([]any, error) {
+	doc, err := json.Marshal(i)
+	return []any{fromTime(i.ClosedAt), string(doc), i.ID}, err
+}
+
+// saveIncident writes an incident. had reports whether it was there before.
+func saveIncident(t tx, had bool, i *core.Incident) error {
+	row, err := rowOfIncident(i)
+	if err == nil {
+		err = incidents.save(t, had, row)
+	}
+	return err
+}
+
+// lastIncident is the greatest id of an incident; 0: there is none.
+func lastIncident(t tx) (last int64, err error) {
+	err = t.QueryRow("SELECT coalesce(max(id), 0) FROM incidents").Scan(&last)
+	return last, err
+}
+
+// loadIncidents reads the incidents that a filter selects. lock ends the query.
+func loadIncidents(t tx, f core.IncidentFilter, lock string) ([]*core.Incident, error) {
+	var q query
+	if f.IDs != nil {
+		in(&q, "id", f.IDs)
+	}
+	if f.Open {
+		q.where("closed_at = 0")
+	}
+	if !f.Since.IsZero() {
+		q.where("(closed_at = 0 OR closed_at >= ?)", fromTime(f.Since))
+	}
+	rows, err := t.Query("SELECT doc FROM incidents"+q.text()+" ORDER BY id"+lock, q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []*core.Incident
+	for rows.Next() {
+		var doc sql.RawBytes
+		if err := rows.Scan(&doc); err != nil {
+			return nil, err
+		}
+		i := new(core.Incident)
+		if err := json.Unmarshal(doc, i); err != nil {
+			return nil, brokenState(fmt.Errorf("of an incident: %w", err))
+		}
+		all = append(all, i)
+	}
+	return all, rows.Err()
 }
 
 // loadDone reads what is known of a command that was carried out.

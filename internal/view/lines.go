@@ -218,10 +218,28 @@ func sayMore(e *core.Event) said {
 		return said{"no advice on the retry", ""}
 	case core.Started:
 		return started(&data)
+	case core.IncidentOpened:
+		return said{"incident opened", incident(data.Incident, &data.Found, e.At)}
+	case core.IncidentClosed:
+		return said{"incident closed", incident(data.Incident, &data.Found, e.At)}
+	case core.IncidentCorrected:
+		switch {
+		case data.Did != "":
+			return said{data.Did, fmt.Sprintf("I-%d", data.Incident)}
+		case data.Cause != "":
+			return said{"cause of an incident", fmt.Sprintf("I-%d: %s", data.Incident, data.Cause)}
+		}
+		return said{"incident became worse", incident(data.Incident, &data.Found, e.At)}
 	case core.Imported:
 		return said{"taken over from format 1", ""}
 	}
 	return said{e.Type(), ""}
+}
+
+// incident names an incident and says what was found.
+func incident(id int64, f *core.Found, at time.Time) string {
+	found := explain.Finding{Code: explain.Code(f.Code), Task: f.Task, Args: f.Args}
+	return fmt.Sprintf("I-%d: %s", id, explain.Sentence(&found, at))
 }
 
 // started says what started, and what was there.

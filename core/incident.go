@@ -1,0 +1,230 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"otm/pipeline"
+)
+
+// Found is something that is wrong now.
+type Found struct {
+	// Key tells incidents apart: what is found with the same key is the same incident. It
+	// never comes from a sentence.
+	Key      string            `json:"key"`
+	Kind     string            `json:"kind"`            // in plain words, such as "gateway away"
+	Err      string            `json:"err,omitempty"`   // its code in the specification, such as ERR-01; "": it is ours
+	Severity int               `json:"severity"`        // 0: worth noting, 1: warning, 2: failure
+	Task     pipeline.TaskID   `json:"task,omitzero"`   // 0: it concerns no single one
+	About    string            `json:"about,omitempty"` // the agent, the component or the sink; "": none
+	Code     string            `json:"code"`            // of the finding, with its arguments
+	Args     map[string]string `json:"args,omitempty"`
+}
+
+// Incident is a condition that was found wrong, until it is not any more. One that comes
+// back within [IncidentAgain] is the same incident.
+type Incident struct {
+	ID       int64     `json:"id"`
+	Found              // the worst that was found since it was opened
+	FirstAt  time.Time `json:"firstAt"`           // when it was opened for the first time
+	OpenedAt time.Time `json:"openedAt"`          // since when it stands, or stood
+	ClosedAt time.Time `json:"closedAt,omitzero"` // zero: it stands
+	Count    int       `json:"count"`             // how often it was opened
+	Acted    int       `json:"acted,omitempty"`   // how often OTM did something about it
+	Cause    string    `json:"cause,omitempty"`   // what a person says that led to it
+	CauseBy  string    `json:"causeBy,omitempty"`
+}
+
+// IncidentAgain is how soon after its end a condition has to be back to be the same incident.
+const IncidentAgain = time.Hour
+
+// Open reports whether the incident stands.
+func (i *Incident) Open() bool { return i.ClosedAt.IsZero() }
+
+// Hold is how long the condition has to be away before the incident is closed. It doubles
+// each time that the condition comes back, so that one that comes and goes stays open.
+func (i *Incident) Hold() time.Duration {
+	if i.Count < 2 {
+		return 0
+	}
+	return min(time.Minute<<min(i.Count-1, 6), IncidentAgain)
+}
+
+// IncidentFilter selects incidents. The zero value selects all.
+type IncidentFilter struct {
+	IDs   []int64   // nil: all
+	Open  bool      // those that stand
+	Since time.Time // those that stood at this time or later
+}
+
+// IncidentOpened says that something was found wrong.
+type IncidentOpened struct {
+	Incident int64 `json:"incident"`
+	Found
+	Since time.Time `json:"since"`           // when it was first seen
+	Again bool      `json:"again,omitempty"` // it had been closed
+}
+
+// IncidentCorrected says that more is known of an incident: it became worse, OTM did
+// something about it, or a person said what led to it.
+type IncidentCorrected struct {
+	Incident int64 `json:"incident"`
+	Found
+	Was   int    `json:"was"`             // the severity before
+	Did   string `json:"did,omitempty"`   // what OTM did
+	Cause string `json:"cause,omitempty"` // what led to it
+}
+
+// IncidentClosed says that a condition holds no more.
+type IncidentClosed struct {
+	Incident int64 `json:"incident"`
+	Found
+}
+
+// Watch opens, updates and closes incidents. It changes nothing where another process was
+// first.
+type Watch struct {
+	Found []Seen
+	Gone  []Incident // as they were when their conditions were looked for, and not found
+	Acted []Act
+}
+
+// Seen is something that is wrong, and since when that is known.
+type Seen struct {
+	Found
+	Since time.Time
+}
+
+// Act is what OTM did about an incident.
+type Act struct {
+	Incident int64
+	Did      string
+}
+
+func (w Watch) decide(d *decision) error {
+	for _, f := range w.Found {
+		found(d, &f)
+	}
+	for _, a := range w.Acted {
+		if i := d.State.Incidents[a.Incident]; i != nil && i.Open() {
+			emitIncident(d, i, IncidentCorrected{Incident: i.ID, Found: i.Found, Was: i.Severity, Did: a.Did})
+		}
+	}
+	for _, was := range w.Gone {
+		if i := d.State.Incidents[was.ID]; i != nil && i.Open() && i.Count == was.Count {
+			emitIncident(d, i, IncidentClosed{Incident: i.ID, Found: i.Found})
+		}
+	}
+	return nil
+}
+
+// found opens an incident, or notes that it became worse.
+func found(d *decision, f *Seen) {
+	var last *Incident
+	for _, i := range d.State.Incidents {
+		if i.Key == f.Key && (last == nil || last.ID < i.ID) {
+			last = i
+		}
+	}
+	switch {
+	case last == nil || !last.Open() && d.At.Sub(last.ClosedAt).Abs() > IncidentAgain:
+		i := &Incident{ID: d.State.LastIncident + 1, Found: f.Found}
+		emitIncident(d, i, IncidentOpened{Incident: i.ID, Found: f.Found, Since: f.Since.UTC()})
+	case !last.Open():
+		emitIncident(d, last, IncidentOpened{Incident: last.ID, Found: f.Found, Since: f.Since.UTC(), Again: true})
+	case last.Severity < f.Severity:
+		emitIncident(d, last, IncidentCorrected{Incident: last.ID, Found: f.Found, Was: last.Severity})
+	}
+}
+
+// emitIncident notes that something happened to an incident.
+func emitIncident(d *decision, i *Incident, data Data) {
+	agent := d.Agent
+	d.Agent = i.Args["agent"]
+	d.emitOn(i.Task, d.By, d.At, data)
+	d.Agent = agent
+}
+
+// TagIncident notes what led to an incident.
+type TagIncident struct {
+	ID    int64
+	Cause string
+}
+
+func (t TagIncident) decide(d *decision) error {
+	i := d.State.Incidents[t.ID]
+	if i == nil {
+		return ErrNoIncident
+	}
+	if i.Cause != t.Cause {
+		emitIncident(d, i, IncidentCorrected{Incident: i.ID, Found: i.Found, Was: i.Severity, Cause: t.Cause})
+	}
+	return nil
+}
+
+// IncidentsOf reports whether an action needs incidents to be decided: those that stand or
+// ended not long ago, and the one of an id.
+func IncidentsOf(a Action) (id int64, needs bool) {
+	switch a := a.(type) {
+	case Watch:
+		return 0, true
+	case TagIncident:
+		return a.ID, true
+	}
+	return 0, false
+}
+
+// IncidentOf is the incident that an event is about; 0: it is about none.
+func (e *Event) IncidentOf() int64 {
+	switch data := e.Data.(type) {
+	case IncidentOpened:
+		return data.Incident
+	case IncidentCorrected:
+		return data.Incident
+	case IncidentClosed:
+		return data.Incident
+	}
+	return 0
+}
+
+// applyIncident is the effect of an event about an incident. It replaces the incident in the
+// map, and leaves the old one as it is.
+func applyIncident(s *State, e *Event) {
+	if s.Incidents == nil {
+		s.Incidents = map[int64]*Incident{}
+	}
+	id := e.IncidentOf()
+	i := &Incident{ID: id, FirstAt: e.At}
+	if was := s.Incidents[id]; was != nil {
+		*i = *was
+	}
+	s.Incidents[id], s.LastIncident = i, max(s.LastIncident, id)
+	switch data := e.Data.(type) {
+	case IncidentOpened:
+		i.Found, i.OpenedAt, i.ClosedAt = data.Found, data.Since, time.Time{}
+		i.Count++
+	case IncidentCorrected:
+		i.Found = data.Found
+		if data.Did != "" {
+			i.Acted++
+		}
+		if data.Cause != "" {
+			i.Cause, i.CauseBy = data.Cause, e.By.Name
+		}
+	case IncidentClosed:
+		i.ClosedAt = e.At
+	}
+}
+
+// SortIncidents puts those that stand first, then the latest.
+func SortIncidents(all []*Incident) {
+	slices.SortFunc(all, func(a, b *Incident) int {
+		if a.Open() != b.Open() {
+			if a.Open() {
+				return -1
+			}
+			return 1
+		}
+		return b.OpenedAt.Compare(a.OpenedAt)
+	})
+}

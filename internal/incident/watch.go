@@ -1,0 +1,194 @@
+// Package incident gives what is wrong a life: it opens an incident when a finding holds,
+// closes it when the finding holds no more, and counts. What is wrong is judged elsewhere
+// (internal/view): there is one judgement.
+package incident
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"otm/core"
+	"otm/internal/explain"
+)
+
+// Watcher opens and closes incidents. It is for one goroutine. Several may watch one
+// directory: the store takes each change once.
+type Watcher struct {
+	Store core.Store
+	// Find returns all that is wrong now, and what is worth noting. After an error nothing
+	// is opened or closed.
+	Find  func(context.Context) ([]explain.Finding, error)
+	By    core.Actor
+	Now   func() time.Time
+	Log   *slog.Logger
+	Every time.Duration // between two looks; zero: LookEvery
+
+	seen   map[string]time.Time // since when what has no incident is found, by key
+	gone   map[int64]time.Time  // since when the condition of an incident that stands is away
+	looked time.Time            // zero: never
+	until  time.Time            // nothing is judged before this time
+	events int64                // the last event that was looked at for what OTM did
+}
+
+const (
+	// LookEvery is the time between two looks at what is wrong.
+	LookEvery = time.Minute
+	// settled is how long a finding has to hold, or to be away, before that counts.
+	settled = 5 * time.Second
+	// After a jump of the clock, such as a night of a laptop, all that runs looks late. It
+	// has graceAfterJump to show that it runs.
+	jump           = 5 * time.Minute
+	graceAfterJump = 3 * time.Minute
+)
+
+// Run looks until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	if w.Every == 0 {
+		w.Every = LookEvery
+	}
+	for {
+		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
+			w.Log.Warn("incidents were not looked for", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(w.Every):
+		}
+	}
+}
+
+// Look looks once.
+func (w *Watcher) Look(ctx context.Context) error {
+	now := w.Now()
+	if !w.looked.IsZero() && now.Sub(w.looked).Abs() > jump {
+		w.until = now.Add(graceAfterJump)
+	}
+	w.looked = now
+	if now.Before(w.until) && w.until.Sub(now) <= graceAfterJump {
+		return nil
+	}
+	found, err := w.Find(ctx)
+	if err != nil {
+		return err
+	}
+	stand, err := w.Store.Incidents(ctx, core.IncidentFilter{Open: true})
+	if err != nil {
+		return err
+	}
+	watch := w.compare(worst(found), stand, now)
+	if watch.Acted, err = w.acted(ctx, stand); err != nil {
+		return err
+	}
+	if len(watch.Found)+len(watch.Gone)+len(watch.Acted) > 0 {
+		if err := w.do(ctx, core.Command{Do: watch}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Watcher) do(ctx context.Context, c core.Command) error {
+	c.At, c.By = w.looked, w.By
+	outcomes, err := w.Store.Do(ctx, c)
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	return err
+}
+
+// Of is a finding as the engine takes it.
+func Of(f *explain.Finding) core.Found {
+	c := f.Condition()
+	key := core.Found{Kind: c.Kind, Err: c.Err, Severity: f.Level().Severity(), Task: f.Task, About: f.About(), Code: string(f.Code), Args: f.Args}
+	key.Key = fmt.Sprint(c.Kind, " ", f.Task, " ", key.About)
+	if f.Args["sink"] != "" { // those of several tasks are one finding
+		key.Key = c.Kind + " " + key.About
+	}
+	if f.Code == explain.ComponentOldConfig { // it names several
+		key.Key = c.Kind
+	}
+	return key
+}
+
+// Finding is what was found, for people.
+func Finding(f *core.Found) explain.Finding {
+	return explain.Finding{Code: explain.Code(f.Code), Task: f.Task, Args: f.Args}
+}
+
+// worst returns the worst finding of each key.
+func worst(found []explain.Finding) map[string]core.Found {
+	all := map[string]core.Found{}
+	for i := range found {
+		f := Of(&found[i])
+		if was, ok := all[f.Key]; !ok || was.Severity < f.Severity {
+			all[f.Key] = f
+		}
+	}
+	return all
+}
+
+// compare says what is to be opened and closed.
+func (w *Watcher) compare(found map[string]core.Found, stand []*core.Incident, now time.Time) (watch core.Watch) {
+	open := map[string]*core.Incident{}
+	for _, i := range stand {
+		open[i.Key] = i
+	}
+	seen, gone := map[string]time.Time{}, map[int64]time.Time{}
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		f := found[key]
+		since := earlier(w.seen[key], now)
+		switch i := open[key]; {
+		case i != nil && i.Severity < f.Severity, i == nil && now.Sub(since) >= settled:
+			watch.Found = append(watch.Found, core.Seen{Found: f, Since: since})
+		}
+		seen[key] = since
+	}
+	for _, i := range stand {
+		if _, holds := found[i.Key]; holds {
+			continue
+		}
+		since := earlier(w.gone[i.ID], now)
+		if now.Sub(since) >= max(settled, i.Hold()) {
+			watch.Gone = append(watch.Gone, *i)
+		}
+		gone[i.ID] = since
+	}
+	w.seen, w.gone = seen, gone
+	return watch
+}
+
+// earlier is a time that was noted; now, if none was, or the clock was set back since.
+func earlier(noted, now time.Time) time.Time {
+	if noted.IsZero() || noted.After(now) {
+		return now
+	}
+	return noted
+}
+
+// acted lists the incidents whose agents OTM has woken since the last look.
+func (w *Watcher) acted(ctx context.Context, stand []*core.Incident) (acts []core.Act, err error) {
+	last, err := w.Store.LastEvent(ctx)
+	if err != nil || w.events == 0 || last < w.events || len(stand) == 0 {
+		w.events = last
+		return nil, err
+	}
+	events, err := w.Store.Events(ctx, core.EventFilter{After: w.events, Types: []string{"Notified"}})
+	if err != nil {
+		return nil, err
+	}
+	w.events = last
+	for _, e := range events {
+		w.events = max(last, e.Seq)
+		for _, i := range stand {
+			if i.Args["agent"] != "" && core.SameAgent(i.Args["agent"], e.Agent) && i.Err != "" {
+				acts = append(acts, core.Act{Incident: i.ID, Did: "woken again"})
+			}
+		}
+	}
+	return acts, nil
+}
