@@ -14,6 +14,7 @@ import (
 	"otm/internal/durable"
 	"otm/internal/explain"
 	"otm/internal/fsck"
+	"otm/internal/incident"
 	"otm/internal/lock"
 	"otm/internal/notify"
 	"otm/internal/safe"
@@ -59,6 +60,7 @@ type component struct {
 	run func(ctx context.Context, why occasion, progress func()) (*heartbeat.Report, error)
 
 	agents  func(pipeline.Agents) // takes up who is known; called before each run
+	watch   *incident.Watcher     // opens and closes incidents; nil: another component does
 	notify  *notify.Notifier      // tells people; nil: nobody is told
 	prune   func()                // removes what was kept long enough; may be nil
 	beat    *heartbeat.Writer

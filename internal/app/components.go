@@ -158,6 +158,9 @@ func (c *component) start(g *daemon.Group) {
 		g.Go(c.inbox.Run)
 		g.Go(func(ctx context.Context) error { return beatWatcher(ctx, c.home, c.inbox) })
 	}
+	if c.watch != nil {
+		g.Go(c.watch.Run)
+	}
 	if c.notify != nil {
 		g.Go(c.notify.Run)
 	}
@@ -260,7 +263,7 @@ func buildDispatcher(c *component, e *engine.Engine, stays bool) {
 		d.Advise = a.Ask
 	}
 	if stays {
-		c.notify = newNotifier(h, e, c.log)
+		c.watch, c.notify = newWatcher(h, e, c.log), newNotifier(h, e, c.log)
 		d.Starts = []dispatch.Start{{What: core.StartedDispatcher, Version: h.Version}}
 		d.Patience, d.Link = wakePatience, func() *dispatch.Link {
 			link, err := dispatch.ReadLink(h.Dir)

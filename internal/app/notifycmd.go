@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -53,16 +52,6 @@ func newNotifier(h *Home, store core.Reader, log *slog.Logger) *notify.Notifier 
 			n.What = append(n.What, notify.Kind(kind))
 		}
 	}
-	n.Problems = func(ctx context.Context) ([]explain.Finding, error) {
-		v, err := loadView(ctx, h, nil, true)
-		if err != nil {
-			return nil, err
-		}
-		// A pause before the next start comes and goes, and is no news.
-		return slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool {
-			return f.Code == explain.NotifyFails || f.Code == explain.AgentPausing
-		}), nil
-	}
 	return n
 }
 
@@ -72,7 +61,7 @@ func notifyCommand(s cli.Streams) *cobra.Command {
 		Use:   "notify",
 		Short: "Try what tells people of blocked and failed tasks, and of problems",
 		Long: `OTM can tell people what needs them: tasks that are blocked, failed, or to be
-reviewed, and the problems that otm status lists. In otm.toml name a command:
+reviewed, and what otm incidents lists. In otm.toml name a command:
 
   [notify]
   command = ["~/bin/tell"]

@@ -1,8 +1,8 @@
 // Package notify tells people what needs them: tasks that are blocked, failed, or to be
 // reviewed, and what is wrong with agents and components.
 //
-// News of tasks are events of the store, read in their order. Problems are those that otm
-// status lists: each is told once when it begins, and once when it is over. What was told
+// News are events of the store, read in their order. Of an incident people are told once
+// when it is opened, once when it becomes worse, and once when it is over. What was told
 // is kept in a file of the data directory. A crash between the telling and the file repeats
 // one message; nothing is left out. While an outlet does not take messages, they become one.
 package notify
@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -37,7 +36,7 @@ const (
 	Done    Kind = "done"    // a task is done
 	Retry   Kind = "retry"   // a run failed, and another follows
 	Failed  Kind = "failed"  // a dead letter
-	Problem Kind = "problem" // what otm status lists; and that it is over
+	Problem Kind = "problem" // an incident was opened, became worse, or is over
 )
 
 // Kinds are all kinds; Usual are those of which people are told by default.
@@ -53,11 +52,16 @@ type Item struct {
 	Task   pipeline.TaskID `json:"taskId,omitzero"`
 	Title  string          `json:"title,omitempty"`
 	Agent  string          `json:"agent,omitempty"`
-	Code   explain.Code    `json:"code,omitempty"` // of a problem
+	Code   explain.Code    `json:"code,omitempty"` // of a problem: of its finding
+	Err    string          `json:"err,omitempty"`  // of a problem: its code in the specification, such as ERR-01
 	Over   bool            `json:"over,omitempty"` // the problem is no more
 	Text   string          `json:"text"`           // one line, without control characters
 	Next   string          `json:"next,omitempty"` // what to run or to do
 	Update int64           `json:"seq,omitempty"`  // the number of the event
+	// Incident is the number of that of a problem.
+	Incident int64 `json:"incident,omitempty"`
+
+	told bool // of a problem: people were told of it before
 }
 
 // Message is what an outlet gets.
@@ -78,42 +82,26 @@ type Notifier struct {
 	Outlet Outlet
 	What   []Kind
 	Path   string // of the file that says what was told
-	// Problems are those that otm status lists.
-	Problems func(context.Context) ([]explain.Finding, error)
-	Now      func() time.Time
-	Log      *slog.Logger
-	Every    time.Duration // between two looks; zero: lookEvery
+	Now    func() time.Time
+	Log    *slog.Logger
+	Every  time.Duration // between two looks; zero: lookEvery
 
-	state  *State
-	looked time.Time // when the problems were last looked at
+	state *State
 }
 
 const (
 	lookEvery = 5 * time.Second
 	// maxItems bounds the items of a message; the newest are kept.
 	maxItems = 50
-	// problemsEvery is the pause between two looks at the problems, which cost more.
-	problemsEvery = 5 * time.Second
-	// settled is how long a problem must last before it is told.
-	settled = 5 * time.Second
 	// longestPause is the longest pause after a message that was not taken.
 	longestPause = 10 * time.Minute
 )
 
 // State is what was told.
 type State struct {
-	Seq  int64           `json:"seq"`  // of the last event that was told, or is of no interest
-	Open map[string]Open `json:"open"` // problems by their keys
+	Seq int64 `json:"seq"` // of the last event that was told, or is of no interest
 	// Failing is since when messages are not taken, and why; nil: they are.
 	Failing *Failing `json:"failing,omitempty"`
-}
-
-// Open is a problem that stands.
-type Open struct {
-	Since time.Time `json:"since"`
-	Told  bool      `json:"told"`
-	Text  string    `json:"text"`
-	Agent string    `json:"agent,omitempty"`
 }
 
 // Failing says that messages are not taken.
@@ -166,7 +154,7 @@ func (n *Notifier) Once(ctx context.Context) error {
 			return err
 		}
 	}
-	next := State{Seq: n.state.Seq, Open: maps.Clone(n.state.Open), Failing: n.state.Failing}
+	next := *n.state
 	if f := next.Failing; f != nil && n.Now().Before(f.Last.Add(pause(f.Tries))) && !f.Last.After(n.Now()) {
 		return nil
 	}
@@ -174,11 +162,6 @@ func (n *Notifier) Once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	problems, err := n.problems(ctx, &next)
-	if err != nil {
-		return err
-	}
-	items = append(items, problems...)
 	if len(items) > 0 {
 		if err := n.Outlet.Tell(ctx, message(items)); err != nil {
 			return errors.Join(err, n.failed(err))
@@ -209,11 +192,7 @@ func (n *Notifier) begin(ctx context.Context) (err error) {
 			s.Seq = last[0].Seq
 		}
 	}
-	if s.Open == nil {
-		s.Open = map[string]Open{}
-	}
-	n.state = s
-	return nil
+	return n.keep(s)
 }
 
 // keep keeps what was told.
@@ -251,6 +230,10 @@ func (n *Notifier) news(ctx context.Context, s *State) (items []Item, err error)
 		}
 		for i := range events {
 			s.Seq = events[i].Seq
+			if events[i].IncidentOf() != 0 {
+				items = n.incident(items, &events[i])
+				continue
+			}
 			item, err := n.item(ctx, &events[i])
 			if err != nil {
 				return nil, err
@@ -318,49 +301,6 @@ func (n *Notifier) item(ctx context.Context, e *core.Event) (*Item, error) {
 	}[item.Kind]
 	item.Text = safe.Escape(fmt.Sprintf("%v %s: %s", e.Task, core.Excerpt(t.Title), strings.TrimSuffix(core.Excerpt(says), ":")))
 	return item, nil
-}
-
-// problems are those that began or ended.
-func (n *Notifier) problems(ctx context.Context, s *State) (items []Item, err error) {
-	now := n.Now().UTC()
-	if ago := now.Sub(n.looked); !slices.Contains(n.What, Problem) || ago >= 0 && ago < problemsEvery {
-		return nil, nil
-	}
-	found, err := n.Problems(ctx)
-	if err != nil {
-		return nil, err
-	}
-	n.looked = now
-	stands := map[string]bool{}
-	for i := range found {
-		f := &found[i]
-		key := fmt.Sprint(f.Code, " ", f.Task, " ", f.Args["agent"])
-		if stands[key] {
-			continue
-		}
-		stands[key] = true
-		was, known := s.Open[key]
-		if !known || was.Since.After(now) {
-			was = Open{Since: now}
-		}
-		told := explain.Tell(*f, now)
-		was.Text, was.Agent = safe.Escape(told.Text), f.Args["agent"]
-		if !was.Told && now.Sub(was.Since) >= settled {
-			was.Told = true
-			items = append(items, Item{Kind: Problem, At: was.Since, Task: f.Task, Agent: was.Agent, Code: f.Code, Text: was.Text, Next: safe.Escape(told.Hint)})
-		}
-		s.Open[key] = was
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.Open)) {
-		if o := s.Open[key]; !stands[key] {
-			delete(s.Open, key)
-			if o.Told {
-				code, _, _ := strings.Cut(key, " ")
-				items = append(items, Item{Kind: Problem, At: now, Agent: o.Agent, Code: explain.Code(code), Over: true, Text: "over: " + o.Text})
-			}
-		}
-	}
-	return items, nil
 }
 
 // message makes a message of items.

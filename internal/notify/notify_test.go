@@ -26,7 +26,6 @@ type world struct {
 	store *coretest.Store
 	n     *Notifier
 	now   time.Time
-	wrong []explain.Finding
 	err   error // of the outlet
 	told  []Message
 	drops int
@@ -46,7 +45,7 @@ func (w *world) start() {
 	}
 	w.n = &Notifier{
 		Store: w.store, Outlet: w, What: Usual, Path: path, Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return w.now }, Problems: func(context.Context) ([]explain.Finding, error) { return w.wrong, nil },
+		Now: func() time.Time { return w.now },
 	}
 }
 
@@ -147,25 +146,73 @@ func TestNoNews(t *testing.T) {
 	w.want("by a person", w.once(time.Second), "")
 }
 
-// A problem is told when it has stood for a moment, and when it is over. One that comes and
-// goes is not told.
-func TestProblems(t *testing.T) {
+// found opens, updates and closes incidents of one finding.
+func (w *world) found(key string, severity int) {
+	w.Helper()
+	f := core.Found{Key: key, Kind: key, Severity: severity, Code: string(explain.OpenClawUnread), Args: map[string]string{"error": key}}
+	w.do(core.Command{By: core.Component("x"), Do: core.Watch{Found: []core.Seen{{Found: f, Since: w.now}}}})
+}
+
+func (w *world) gone() {
+	w.Helper()
+	stand, err := w.store.Incidents(w.Context(), core.IncidentFilter{Open: true})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var gone core.Watch
+	for _, i := range stand {
+		gone.Gone = append(gone.Gone, *i)
+	}
+	w.do(core.Command{By: core.Component("x"), Do: gone})
+}
+
+// An incident is told once when it is opened, also after a crash between the opening and
+// the telling, once when it becomes worse, and once when it is over. One that came and went
+// between two messages is not told, and neither is one that went and came back.
+func TestIncidents(t *testing.T) {
+	t.Parallel()
+	const text = "agents that only openclaw.json names are not known: "
+	const next = " → correct that file, or gateway.config of otm.toml"
+	w := newWorld(t)
+	w.once(0)
+	w.found("x", 1)
+	w.start()
+	w.want("opened", w.once(time.Second), text+"x"+next)
+	w.found("x", 1)
+	w.want("once", w.once(time.Second), "")
+	w.found("x", 2)
+	w.want("worse", w.once(time.Second), text+"x"+next)
+	w.gone()
+	w.found("x", 2)
+	w.want("it went and came", w.once(time.Second), "")
+	w.gone()
+	w.found("x", 2)
+	w.gone()
+	w.want("over", w.once(time.Second), "over: "+text+"x")
+	w.found("y", 1)
+	w.found("y", 2)
+	w.gone()
+	w.want("it came and went", w.once(time.Second), "")
+	w.found("z", 0)
+	w.want("worth noting", w.once(time.Second), "")
+	w.found("z", 1)
+	w.want("no longer worth noting only", w.once(time.Second), text+"z"+next)
+	w.found("z", 2)
+	w.gone()
+	w.want("worse, then over", w.once(time.Second), "over: "+text+"z")
+}
+
+// 200 incidents at once are one message.
+func TestManyIncidents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.once(0)
-	w.wrong = []explain.Finding{explain.New(explain.OpenClawUnread, "error", "x")}
-	w.want("at once", w.once(5*time.Second), "")
-	w.wrong = nil
-	w.want("it went", w.once(5*time.Second), "")
-	w.wrong = []explain.Finding{explain.New(explain.OpenClawUnread, "error", "x")}
-	w.want("again", w.once(5*time.Second), "")
-	w.start()
-	w.want("it stands", w.once(5*time.Second), "agents that only openclaw.json names are not known: x → correct that file, or gateway.config of otm.toml")
-	w.wrong[0] = explain.New(explain.OpenClawUnread, "error", "y")
-	w.want("in other words", w.once(5*time.Second), "")
-	w.wrong = nil
-	w.want("over", w.once(5*time.Second), "over: agents that only openclaw.json names are not known: y")
-	w.want("once", w.once(5*time.Second), "")
+	for i := range 200 {
+		w.found(fmt.Sprint(i), 1)
+	}
+	if w.once(time.Second); len(w.told) != 1 || len(w.told[0].Items) != maxItems || w.told[0].More != 200-maxItems {
+		t.Errorf("told %d messages: %v", len(w.told), w.told)
+	}
 }
 
 // A month of an outlet that takes nothing costs one message with the newest items.

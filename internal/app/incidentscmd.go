@@ -1,0 +1,180 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"otm/core"
+	"otm/heartbeat"
+	"otm/internal/cli"
+	"otm/internal/explain"
+	"otm/internal/incident"
+	"otm/internal/safe"
+	"otm/pipeline"
+)
+
+// newWatcher makes what opens and closes incidents. Where people are told, it looks often.
+func newWatcher(h *Home, store core.Store, log *slog.Logger) *incident.Watcher {
+	w := &incident.Watcher{Store: store, By: core.Component(heartbeat.Dispatcher), Now: h.Now, Log: log}
+	if len(h.Config.Notify) > 0 {
+		w.Every = 5 * time.Second
+	}
+	w.Find = func(ctx context.Context) ([]explain.Finding, error) {
+		v, err := loadView(ctx, h, nil, true)
+		if err != nil {
+			return nil, err
+		}
+		// A pause before the next start comes and goes, and is no news.
+		found := slices.DeleteFunc(v.Problems(), func(f explain.Finding) bool { return f.Code == explain.AgentPausing })
+		return found, v.Err()
+	}
+	return w
+}
+
+// shownIncident is an incident with its words, as --json prints it.
+type shownIncident struct {
+	ID       string          `json:"id"`   // such as I-12
+	Code     string          `json:"code"` // such as ERR-01; "": it is none of the specification
+	Kind     string          `json:"kind"` // in plain words
+	Level    explain.Level   `json:"level"`
+	Task     pipeline.TaskID `json:"taskId,omitzero"`
+	About    string          `json:"about,omitempty"` // the agent, the component or the sink
+	FirstAt  time.Time       `json:"firstAt"`
+	Since    time.Time       `json:"since"`
+	ClosedAt time.Time       `json:"closedAt,omitzero"`
+	Count    int             `json:"count"`           // how often it was opened
+	Acted    int             `json:"acted,omitempty"` // how often OTM did something about it
+	Cause    string          `json:"cause,omitempty"`
+	CauseBy  string          `json:"causeBy,omitempty"`
+	Text     string          `json:"text"`
+	Next     string          `json:"next,omitempty"`
+	Finding  explain.Code    `json:"finding"`
+}
+
+// incidentID is the number of an incident as people write it.
+func incidentID(id int64) string { return "I-" + strconv.FormatInt(id, 10) }
+
+// showIncident puts an incident into words.
+func showIncident(i *core.Incident, now time.Time) shownIncident {
+	told := explain.Tell(incident.Finding(&i.Found), now)
+	if !i.Open() {
+		told.Hint = ""
+	}
+	return shownIncident{
+		incidentID(i.ID), i.Err, i.Kind, told.Level, i.Task, i.About,
+		i.FirstAt, i.OpenedAt, i.ClosedAt, i.Count, i.Acted, i.Cause, i.CauseBy, told.Text, told.Hint, told.Code,
+	}
+}
+
+// incidentsCommand is otm incidents.
+func incidentsCommand(s cli.Streams) *cobra.Command {
+	var asJSON, all bool
+	var since string
+	c := &cobra.Command{
+		Use:     "incidents",
+		Aliases: []string{"incident"},
+		Short:   "List what is wrong, since when, and what to do",
+		Long: `List the incidents that stand: what otm status finds wrong, each from when it began.
+--all lists the closed ones as well, --since those that stood at a time or later. The
+dispatcher, if it stays, opens and closes them. The code is that of the specification,
+such as ERR-01, or plain words. One that comes and goes stays open longer each time.`,
+		Example: "  otm incidents\n  otm incidents --since 24h",
+		RunE: withHome(s, func(ctx context.Context, h *Home, _ []string) error {
+			var f core.EventFilter
+			if err := eventFilter(&f, "", since, h.Now()); err != nil {
+				return err
+			}
+			store, err := h.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			found, err := store.Incidents(ctx, core.IncidentFilter{Open: !all && since == "", Since: f.Since})
+			if err != nil {
+				return err
+			}
+			return printIncidents(h, found, asJSON)
+		}),
+	}
+	c.Flags().BoolVar(&all, "all", false, "list those that are closed, too")
+	c.Flags().StringVar(&since, "since", "", "list those that stood at a time or later, such as 24h or 2026-11-29T08:00:00Z")
+	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	tag := &cobra.Command{
+		Use:     "tag ID CAUSE",
+		Short:   "Note what led to an incident",
+		Example: "  otm incident tag I-12 'the disk of the gateway was full'",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return cli.Errorf(cli.Usage, "want the id of an incident, and its cause").Hint("otm incident tag I-12 'the disk was full'")
+			}
+			return nil
+		},
+	}
+	forPeople(tag, s, tagIncident)
+	c.AddCommand(tag)
+	return c
+}
+
+func printIncidents(h *Home, found []*core.Incident, asJSON bool) error {
+	now := h.Now()
+	shown := []shownIncident{}
+	for _, i := range found {
+		shown = append(shown, showIncident(i, now))
+	}
+	if asJSON {
+		return safe.EncodeJSON(h.Out, shown)
+	}
+	if len(shown) == 0 {
+		_, err := fmt.Fprintln(h.Out, "no incident stands")
+		return err
+	}
+	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
+	for _, i := range shown {
+		stands := "since " + explain.Ago(i.Since, now)
+		if !i.ClosedAt.IsZero() {
+			stands = "closed " + explain.Ago(i.ClosedAt, now)
+		}
+		times := ""
+		if i.Count > 1 {
+			times = fmt.Sprintf("%d times", i.Count)
+		}
+		line := explain.Told{Text: i.Text, Hint: i.Next}.Line()
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.ID, i.Level, cmp.Or(i.Code, i.Kind), stands, times, safe.Escape(line))
+		if i.Cause != "" {
+			fmt.Fprintf(w, "\t\tcause\t\t\t%s\n", safe.Escape(i.Cause))
+		}
+	}
+	return w.Flush()
+}
+
+// tagIncident is otm incident tag.
+func tagIncident(ctx context.Context, h *Home, as *acting, args []string) error {
+	id, err := strconv.ParseInt(strings.TrimPrefix(strings.ToUpper(args[0]), "I-"), 10, 64)
+	if err != nil || id <= 0 {
+		return cli.Errorf(cli.Usage, "%q is no id of an incident", args[0]).Hint("otm incidents --all")
+	}
+	by, err := as.actor()
+	if err != nil {
+		return err
+	}
+	store, err := h.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	outcomes, err := store.Do(ctx, core.Command{At: h.Now(), By: by, Do: core.TagIncident{ID: id, Cause: args[1]}})
+	if err == nil {
+		err = outcomes[0].Err
+	}
+	if err == core.ErrNoIncident {
+		return cli.Errorf(cli.Failed, "%s: %w", incidentID(id), err).Hint("otm incidents --all")
+	}
+	return err
+}

@@ -1,0 +1,46 @@
+package notify
+
+import (
+	"slices"
+
+	"otm/core"
+	"otm/internal/explain"
+	"otm/internal/safe"
+)
+
+// incident adds to the news what an event says about an incident. One that came and went
+// since the last message is none, and so is one that went and came.
+func (n *Notifier) incident(items []Item, e *core.Event) []Item {
+	var f core.Found
+	told, over := false, false
+	switch data := e.Data.(type) {
+	case core.IncidentOpened:
+		f = data.Found
+	case core.IncidentCorrected:
+		if f, told = data.Found, data.Was > 0; data.Was == f.Severity {
+			return items // it is no worse
+		}
+	case core.IncidentClosed:
+		f, told, over = data.Found, true, true
+	}
+	if f.Severity == 0 || f.Code == string(explain.NotifyFails) || !slices.Contains(n.What, Problem) {
+		return items
+	}
+	item := Item{
+		Kind: Problem, At: e.At, Task: f.Task, Agent: f.Args["agent"], Code: explain.Code(f.Code), Err: f.Err,
+		Over: over, Incident: e.IncidentOf(), Update: e.Seq, told: told,
+	}
+	if i := slices.IndexFunc(items, func(o Item) bool { return o.Incident == item.Incident }); i >= 0 {
+		was := items[i]
+		items = slices.Delete(items, i, i+1)
+		if over != was.Over && was.told == was.Over {
+			return items
+		}
+		item.told = was.told
+	}
+	says := explain.Tell(explain.Finding{Code: item.Code, Task: f.Task, Args: f.Args}, n.Now())
+	if item.Text, item.Next = safe.Escape(says.Text), safe.Escape(says.Hint); over {
+		item.Text, item.Next = "over: "+item.Text, ""
+	}
+	return append(items, item)
+}
